@@ -14,7 +14,23 @@
  * same input gives the same bits, and calls for several tensors may come in any order.  Buffers are
  * host memory, start at multiples of 64 bytes and have exactly the sizes stated: memory beyond them
  * is not mapped, or is compared afterwards.  Buffers that are const lie in read-only memory.  On
- * return, every element of every other buffer must be up to date.  Tensors may have 0 elements. */
+ * return, every element of every other buffer must be up to date.  Tensors may have 0 elements.
+ *
+ * A kernel may do the arithmetic in another order than its rule, in these points:
+ *   - fuse a product and the sum that follows it, the product of a code's value and its scale too
+ *   - multiply by a rounded reciprocal instead of dividing
+ *   - form an average b x + (1 - b) y as x + (1 - b) (y - x) or in the two branches of torch.lerp,
+ *     and w g g in any order
+ *   - add up n numbers in float32, in a tree at most log2 n + 32 + n / 256 deep
+ *   - decay by p (1 - lr wd), p - (lr wd) p or within the step, p - lr (u + wd p); take the bias
+ *     corrections c1, c2 into the step, lr sqrt(c2) / c1 with eps sqrt(c2); divide v or its root by
+ *     c2; multiply by lr before or after dividing
+ * Another rule or format, to be judged with another --as:
+ *   - scalars (1 - b, b^t, corrections) in float32 where the rule forms them in double
+ *   - eps without sqrt(c2) where c2 is taken into the step
+ *   - decay after the step instead of before it
+ *   - approximate division, roots and exponentials
+ *   - a fused exponent of a state that is decoded by exp2 */
 #ifndef QM_KERNEL_ABI_H
 #define QM_KERNEL_ABI_H
 

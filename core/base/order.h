@@ -38,14 +38,48 @@ enum {
 #undef X
 };
 
-/* Deviations from the documented order that a judged implementation may have; all zero: none. */
+/* What a judged implementation may do differently from the documented order, and the bounds allow
+ * for (oracle/bound).  This list is the only one: README.md, `qualm check --help` and
+ * core/abi/kernel_abi.h quote it, and a test compares them. */
+/* clang-format off */
+#define QM_REORDER_LIST(X)                                                                          \
+    X(fma,     "fuse a product and the sum that follows it, the product of a code's value and its " \
+               "scale too")                                                                         \
+    X(recip,   "multiply by a rounded reciprocal instead of dividing")                              \
+    X(average, "form an average b x + (1 - b) y as x + (1 - b) (y - x) or in the two branches of "  \
+               "torch.lerp, and w g g in any order")                                                \
+    X(tree,    "add up n numbers in float32, in a tree at most log2 n + 32 + n / 256 deep")         \
+    X(fold,    "decay by p (1 - lr wd), p - (lr wd) p or within the step, p - lr (u + wd p); take "  \
+               "the bias corrections c1, c2 into the step, lr sqrt(c2) / c1 with eps sqrt(c2); "     \
+               "divide v or its root by c2; multiply by lr before or after dividing")
+/* What is another rule or format, to be judged with another --as. */
+#define QM_REORDER_NOT_LIST(X)                                                                      \
+    X("scalars (1 - b, b^t, corrections) in float32 where the rule forms them in double")           \
+    X("eps without sqrt(c2) where c2 is taken into the step")                                       \
+    X("decay after the step instead of before it")                                                  \
+    X("approximate division, roots and exponentials")                                               \
+    X("a fused exponent of a state that is decoded by exp2")
+/* clang-format on */
+
+/* Which of them a side that is judged may do; all zero: none. */
 struct qm_reorder {
-    int fma;          /* contract products and sums */
-    int recip;        /* multiply by a rounded reciprocal instead of dividing */
-    int average;      /* form averages as a + w (b - a) or as (1 - w) a + w b */
-    int tree;         /* k > 0: float32 sums in any tree of depth ceil(log2 n) + k - 1 */
+#define X(name, text) int name;
+    QM_REORDER_LIST(X)
+#undef X
+    /* Of inexact hardware, not of the list above. */
     double div_ulp;   /* > 0: largest error of a quotient in ulp, its rounding included */
     double rsqrt_ulp; /* > 0: roots as x rsqrt(x), with an rsqrt of at most this error in ulp */
 };
+
+/* All of the list: what a kernel of a user's own may do. */
+static inline struct qm_reorder qm_reorder_any(void)
+{
+    struct qm_reorder r = {
+#define X(name, text) .name = 1,
+        QM_REORDER_LIST(X)
+#undef X
+    };
+    return r;
+}
 
 #endif

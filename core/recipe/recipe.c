@@ -178,6 +178,16 @@ static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const cha
     return qm_quantizer_set(&r->slot[i], sub, value);
 }
 
+/* An override of what the rule does not read is taken where it states the value that the recipe has
+ * or the default, so that a suite may say weight_decay: 0 for all; nothing then depends on it. */
+static qm_status check_read(const struct qm_rule *rule, const char *key, int is_as_before)
+{
+    if (is_as_before || qm_rule_reads(rule, key))
+        return QM_OK;
+    return qm_fail(QM_BAD_ARG, "%s: rule %s does not read it; it reads %s", key, rule->name,
+                   rule->reads);
+}
+
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
 {
     struct qm_hyper *h = &r->hyper;
@@ -200,20 +210,23 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
         return qm_param_parse(value, &r->param);
     if (strcmp(key, "state_used") == 0)
         return set_used(r, value);
-#define X(name, initial, text)                                                       \
-    if (strcmp(key, #name) == 0) {                                                   \
-        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)                      \
-            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value); \
-        h->name = *value == '1';                                                     \
-        return QM_OK;                                                                \
+#define X(name, initial, text)                                                                     \
+    if (strcmp(key, #name) == 0) {                                                                 \
+        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)                                    \
+            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value);               \
+        QM_TRY(                                                                                    \
+            check_read(r->rule, key, (*value == '1') == h->name || (*value == '1') == (initial))); \
+        h->name = *value == '1';                                                                   \
+        return QM_OK;                                                                              \
     }
     QM_HYPER_FLAG_LIST(X)
 #undef X
-#define X(name, initial, text)               \
-    if (strcmp(key, #name) == 0) {           \
-        QM_TRY(read_number(key, value, &v)); \
-        h->name = v;                         \
-        return QM_OK;                        \
+#define X(name, initial, text)                                            \
+    if (strcmp(key, #name) == 0) {                                        \
+        QM_TRY(read_number(key, value, &v));                              \
+        QM_TRY(check_read(r->rule, key, v == h->name || v == (initial))); \
+        h->name = v;                                                      \
+        return QM_OK;                                                     \
     }
     QM_HYPER_LIST(X)
 #undef X
@@ -272,13 +285,15 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
         PUT(",param=%s", qm_param_text(&r->param, q));
     if (r->state_stored != base.state_stored)
         PUT(",state_used=%s", r->state_stored ? "stored" : "fresh");
-#define X(name, initial, text)            \
-    if (r->hyper.name != base.hyper.name) \
+#define X(name, initial, text)                                         \
+    if (r->hyper.name != base.hyper.name &&                            \
+        (r->hyper.name == (initial) || qm_rule_reads(r->rule, #name))) \
         PUT(",%s=%s", #name, qm_double_text(r->hyper.name, number));
     QM_HYPER_LIST(X)
 #undef X
-#define X(name, initial, text)            \
-    if (r->hyper.name != base.hyper.name) \
+#define X(name, initial, text)                                         \
+    if (r->hyper.name != base.hyper.name &&                            \
+        (r->hyper.name == (initial) || qm_rule_reads(r->rule, #name))) \
         PUT(",%s=%d", #name, r->hyper.name);
     QM_HYPER_FLAG_LIST(X)
 #undef X
@@ -299,8 +314,6 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
                            r->rule->slot[i]);
     }
     const struct qm_hyper *h = &r->hyper;
-    if (h->decouple_lr && !r->rule->decouples_lr)
-        return qm_fail(QM_BAD_ARG, "decouple_lr: rule %s decays in no such way", r->rule->name);
     if (r->rule->check) {
         int bits[QM_MAX_SLOTS];
         for (int i = 0; i < r->rule->n_slots; i++)
@@ -318,12 +331,6 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
         return qm_fail(QM_BAD_ARG, "rank must be in [0, 2^20], gap in [0, 1e15)");
     if (h->side != 0 && h->side != 1 && h->side != 2 && h->side != 3)
         return qm_fail(QM_BAD_ARG, "side must be 0 (std), 1 (reverse_std), 2 (right) or 3 (left)");
-    int keeps_top = 0;
-    for (int i = 0; i < r->rule->n_slots; i++)
-        keeps_top |= strcmp(r->rule->slot[i], "max_exp_avg_sq") == 0;
-    if (h->amsgrad && !keeps_top)
-        return qm_fail(QM_BAD_ARG, "amsgrad wants a slot max_exp_avg_sq, which rule %s has not",
-                       r->rule->name);
     if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
     return QM_OK;

@@ -35,7 +35,8 @@ qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out);
 qm_status qm_recipe_parse(const char *text, struct qm_recipe *out);
 
 /* Writes the variant's name and every override, in canonical order, to text[QM_RECIPE_TEXT], which
- * it returns; the text parses back to an equal recipe. */
+ * it returns; the text parses back to an equal recipe.  Hyper-parameters that the rule does not
+ * read are left out, unless they have the default of QM_HYPER_LIST. */
 char *qm_recipe_print(const struct qm_recipe *r, char *text);
 
 /* The parameter's format from a text such as "bf16/stoch", and back.  QM_NO_MATCH names the nearest
@@ -58,7 +59,8 @@ void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float
 
 /* Applies one override.  Keys: "exp_avg", "exp_avg.map" (or another axis), "exp_avg.min_numel",
  * "exp_avg.plain", "lr" and the other hyper-parameters, "grad", "param", "state_used" (fresh or
- * stored). */
+ * stored).  QM_BAD_ARG also for a hyper-parameter that the rule does not read (qm_rule_reads),
+ * unless the value is the one it has or the default. */
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);
 
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */

@@ -229,6 +229,8 @@ static qm_status torch_apply(const struct qm_tensor_rule_args *w)
 static const struct qm_rule rules[] = {
     {.name = "adafactor",
      .family = "adafactor",
+     .reads = "lr beta1 eps1 eps2 weight_decay "
+              "clip beta2_decay relative_step scale_parameter factored warmup",
      .summary = "Adafactor of the paper, float32 as transformers: eps1 added to squares",
      .source = "arXiv:1804.04235; transformers src/transformers/optimization.py Adafactor",
      .n_slots = 4,
@@ -241,6 +243,7 @@ static const struct qm_rule rules[] = {
      .slot_shape = hf_shape},
     {.name = "adafactor_torch",
      .family = "adafactor_torch",
+     .reads = "lr eps1 eps2 weight_decay clip beta2_decay maximize factored",
      .summary = "Adafactor of PyTorch core: eps1 clamps, lr caps the relative step",
      .source = "torch/optim/_adafactor.py _single_tensor_adafactor",
      .n_slots = 3,

@@ -144,18 +144,27 @@ static const struct qm_tensor_ops tensor = {.states = qm_adafactor8_states,
 static const struct qm_rule rules[] = {
     {.name = "adafactor8",
      .family = "adafactor8",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front clip_twice",
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.6, PyTorch path",
      .source = "adafactor8bit 0.2.6 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_026},
     {.name = "adafactor8_021",
      .family = "adafactor8_021",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front clip_twice",
      SLOTS_AND_STEPS,
      .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), PyTorch path",
      .source = "adafactor8bit 0.2.1 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_021},
     {.name = "adafactor8_cuda",
      .family = "adafactor8",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front clip_twice",
      .order = QM_ORDER_cuda,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
@@ -163,6 +172,9 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_026_cuda},
     {.name = "adafactor8_021_cuda",
      .family = "adafactor8_021",
+     .reads = "lr beta1 beta2 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front",
      .order = QM_ORDER_cuda,
      SLOTS_AND_STEPS,
      .summary = "Adafactor of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), its CUDA kernels",

@@ -163,6 +163,8 @@ static qm_status apply(const struct qm_tensor_rule_args *w)
 static const struct qm_rule rules[] = {
     {.name = "apollo",
      .family = "apollo",
+     .reads = "lr beta1 beta2 eps weight_decay rank side "
+              "gap scale margin limiter tensor_scale scale_front correct_bias svd",
      .summary = "APOLLO: gradient times channel or tensor scales from projected moments",
      .source = "arXiv:2412.05270; apollo_torch/apollo.py AdamW.step",
      .n_slots = 4,

@@ -100,6 +100,7 @@ static qm_status apply(const struct qm_tensor_rule_args *w)
 static const struct qm_rule rules[] = {
     {.name = "came",
      .family = "came",
+     .reads = "lr beta1 beta2 beta3 eps1 eps2 weight_decay clip",
      .order = QM_ORDER_rounds,
      .summary = "CAME: factored second moment, momentum, factored confidence",
      .source = "arXiv:2307.02047; came_pytorch/CAME.py CAME.step",

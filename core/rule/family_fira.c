@@ -216,6 +216,7 @@ static qm_status rms_apply(const struct qm_tensor_rule_args *w)
 static const struct qm_rule rules[] = {
     {.name = "fira",
      .family = "fira",
+     .reads = "lr beta1 beta2 eps weight_decay rank side gap scale margin limiter correct_bias",
      .summary = "Fira with Adam: projected step plus the scaled, limited residual",
      .source = "arXiv:2410.01623; optimizer_torch/fira_adamw.py AdamW.step",
      .n_slots = 4,
@@ -228,6 +229,7 @@ static const struct qm_rule rules[] = {
      .slot_shape = adam_shape},
     {.name = "fira_rms",
      .family = "fira_rms",
+     .reads = "lr beta2 eps momentum rank side gap scale margin limiter centered",
      .summary = "Fira with RMSProp (beta2 is its beta), optionally centered, with momentum",
      .source = "arXiv:2410.01623; optimizer_torch/fira_rmsprop.py RMSProp.step",
      .n_slots = 5,

@@ -17,6 +17,7 @@ static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 static const struct qm_rule rules[] = {
     {.name = "lion",
      .family = "lion",
+     .reads = "lr beta1 beta2 weight_decay",
      .summary = "Lion, decoupled decay before the step, float32 as PyTorch on CPU",
      .source = "arXiv:2302.06675; google/automl lion/lion_pytorch.py",
      .n_slots = 1,

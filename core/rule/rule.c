@@ -37,6 +37,19 @@ struct qm_hyper qm_hyper_default(void)
     return h;
 }
 
+int qm_hyper_has(const char *name)
+{
+    static const char *const names[] = {
+#define X(name, value, text) #name,
+        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return 0;
+}
+
 enum qm_dtype qm_param_type(enum qm_param_format format)
 {
     static const enum qm_dtype types[] = {[QM_PARAM_f32] = QM_DTYPE_f32,
@@ -44,6 +57,18 @@ enum qm_dtype qm_param_type(enum qm_param_format format)
                                           [QM_PARAM_f16] = QM_DTYPE_f16,
                                           [QM_PARAM_e4m3] = QM_DTYPE_u8};
     return types[format];
+}
+
+int qm_rule_reads(const struct qm_rule *r, const char *hyper)
+{
+    size_t n = strlen(hyper);
+    for (const char *at = r->reads; *at; at += strspn(at, " ")) {
+        size_t word = strcspn(at, " ");
+        if (word == n && memcmp(at, hyper, n) == 0)
+            return 1;
+        at += word;
+    }
+    return 0;
 }
 
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,

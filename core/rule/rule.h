@@ -71,8 +71,9 @@ struct qm_hyper {
 #undef X
 };
 
-/* The defaults of the lists. */
+/* The defaults of the lists; whether one of them has the name. */
 struct qm_hyper qm_hyper_default(void);
+int qm_hyper_has(const char *name);
 
 /* Scalars of one step, prepared once per step.  The rule's element header names the indices of c[]
  * and flag[]. */
@@ -212,9 +213,12 @@ struct qm_rule {
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
 
-    /* Hyper-parameters.  betas_optional = 1: beta1 = -1 or beta2 = -1 stand for "none", gap < 0 for
-     * a projection of the caller's.  decouples_lr = 1: the rule knows decouple_lr. */
-    int betas_optional, decouples_lr;
+    /* REQUIRED.  The hyper-parameters that change what the rule does, separated by spaces: "lr
+     * beta1 eps".  A recipe that changes another one is refused. */
+    const char *reads;
+
+    /* 1: beta1 = -1 or beta2 = -1 stand for "none", gap < 0 for a projection of the caller's. */
+    int betas_optional;
 
     /* OPTIONAL.  QM_OK, or why the source refuses this use; replaces the general bounds on lr, eps,
      * weight_decay and the betas.  NULL: those bounds. */
@@ -237,6 +241,9 @@ struct qm_rule {
     const struct qm_elementwise_ops *elementwise;
     const struct qm_tensor_ops *tensor;
 };
+
+/* Whether the rule lists this hyper-parameter among those that it reads. */
+int qm_rule_reads(const struct qm_rule *r, const char *hyper);
 
 /* The shape of slot i for a parameter of this shape. */
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,

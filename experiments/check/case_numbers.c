@@ -20,6 +20,8 @@ static int judge_number(struct qm_case_run *r, double got, double want, double e
     enum qm_verdict is = qm_verdict_number(got, want, error);
     r->t->judged++;
     r->t->verdict[is]++;
+    if (isfinite(want) && error > 0.0 && off / error > r->t->number_ratio)
+        r->t->number_ratio = off / error;
     if (isfinite(want) && error > 0.0 && off / error > r->t->worst_ratio) {
         r->t->worst_ratio = off / error;
         snprintf(r->t->worst_case, sizeof r->t->worst_case, "%s", case_name);
@@ -57,14 +59,17 @@ static void judge_floats(struct qm_case_run *r, int slot, int64_t t, const char 
     const double *error = slot < 0 ? r->error_p : r->error[slot];
     const char *name = slot < 0 ? "parameter" : qm_case_slot_name(r, slot);
     for (int64_t i = 0; i < (slot < 0 ? r->n : r->slot_n[slot]); i++) {
-        double before = r->t->worst_ratio;
+        double before = r->t->worst_ratio, number_before = r->t->number_ratio;
         int bad = judge_number(r, (double)got[i], want[i], error[i], case_name);
-        if (r->t->worst_ratio > before) {
-            snprintf(r->t->worst_what, sizeof r->t->worst_what,
+        if (r->t->number_ratio > number_before) {
+            r->t->number_at = i;
+            snprintf(r->t->number_what, sizeof r->t->number_what,
                      "%s %lld is %a, want %a within %.3g", name, (long long)i, (double)got[i],
                      want[i], error[i]);
-            put_inputs(r, i, t, r->t->worst_what, sizeof r->t->worst_what);
+            put_inputs(r, i, t, r->t->number_what, sizeof r->t->number_what);
         }
+        if (r->t->worst_ratio > before)
+            memcpy(r->t->worst_what, r->t->number_what, sizeof r->t->worst_what);
         if (bad && qm_finding_set(&r->finding, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
                                   "%s %lld is %a, want %a within %.3g", name, (long long)i,
                                   (double)got[i], want[i], error[i])) {

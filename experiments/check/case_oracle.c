@@ -68,6 +68,7 @@ static qm_status judge_float32(struct qm_case_run *r, int64_t t, const struct qm
 qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS] = {NULL}, *stored[QM_MAX_SLOTS] = {NULL};
+    const double *e_old[QM_MAX_SLOTS] = {NULL}, *e_stored[QM_MAX_SLOTS] = {NULL};
     const struct qm_float_format grid = qm_stored_grid(&r->format);
     struct qm_bound_step b = {.h = &r->hyper,
                               .t = t,
@@ -82,13 +83,18 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
                               .p_want = r->want_p,
                               .want = r->want,
                               .stored = stored,
+                              .e_old = e_old,
+                              .e_stored = e_stored,
                               .between = is_rounded_between(r) ? &grid : NULL,
                               .e_p = r->error_p,
                               .e_slot = r->error};
     for (int64_t i = 0; i < r->n; i++)
         r->want_p[i] = r->wide_p[i] = (double)r->before_p[i];
+    qm_case_fused_errors(r, &r->plan[0], r->fused_after);
     for (int k = 0; k < r->n_slots; k++) {
         old[k] = r->wide[k];
+        e_old[k] = r->fused_before[k];
+        e_stored[k] = r->fused_after[k];
         stored[k] = is_read_back(r, k, t) ? r->stored[k] : NULL;
         b.slot_n[k] = r->slot_n[k];
         /* A slot that the bound does not touch has no error. */

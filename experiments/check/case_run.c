@@ -110,7 +110,7 @@ qm_status qm_case_run_memory(struct qm_case_run *r)
     }
     r->g = poisoned_open(&r->g_memory, sizeof *r->g * n, poison(4));
     r->h = poisoned_open(&r->h_memory, sizeof *r->h * n, poison(2));
-    r->want_p = malloc(sizeof(double) * (4 * n + 4 * sum + 2 * scales));
+    r->want_p = malloc(sizeof(double) * (4 * n + 6 * sum + 2 * scales));
     r->before_p = malloc(sizeof(float) * (3 * (n + sum) + 1));
     r->flag = malloc(sizeof(int) * scales);
     if (!r->g || !r->h || !r->want_p || !r->before_p || !r->flag)
@@ -128,7 +128,9 @@ qm_status qm_case_run_memory(struct qm_case_run *r)
         r->wide[i] = r->error[i] + r->slot_n[i];
         r->stored[i] = r->wide[i] + r->slot_n[i];
         r->before[i] = before;
-        at = r->stored[i] + r->slot_n[i];
+        r->fused_before[i] = r->stored[i] + r->slot_n[i];
+        r->fused_after[i] = r->fused_before[i] + r->slot_n[i];
+        at = r->fused_after[i] + r->slot_n[i];
         before += r->slot_n[i];
         r->draw_error[0][i] = draw_error;
         r->draw_error[1][i] = draw_error + r->slot_n[i];

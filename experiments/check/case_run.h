@@ -77,7 +77,9 @@ struct qm_case_run {
     double *lo, *hi;                              /* scratch of qm_slot_judge, with flag */
     double *wide_p, *wide_g, *wide[QM_MAX_SLOTS]; /* the inputs of a step, in double */
     double *stored[QM_MAX_SLOTS];                 /* the slots after the step, decoded */
-    float *before_p, *before[QM_MAX_SLOTS];       /* the inputs of a step, as they decode */
+    /* qm_case_fused_errors of the slots before and after the step */
+    double *fused_before[QM_MAX_SLOTS], *fused_after[QM_MAX_SLOTS];
+    float *before_p, *before[QM_MAX_SLOTS]; /* the inputs of a step, as they decode */
     /* Draw errors (draws.h) of this step and of the step before; entry QM_MAX_SLOTS: the
      * parameter. */
     float *draw_error[2][QM_MAX_SLOTS + 1];
@@ -143,6 +145,10 @@ qm_status qm_case_take_call(struct qm_case_run *r, int k);
 /* Copies the inputs of step t, number k of this run, from plan[0], which was just read, to
  * r->record. */
 void qm_case_keep_call(struct qm_case_run *r, int k, int64_t t, const struct qm_tensor *g);
+
+/* case_fused.c.  Fills out[k] for every slot k: how far the values that s decodes to are from what
+ * a step that fuses their last product starts from; 0 where nothing may be fused. */
+void qm_case_fused_errors(struct qm_case_run *r, const struct qm_case_plan *s, double *const *out);
 
 /* case_oracle.c.  Sets r->want_p, r->want, r->error_p and r->error: the oracle's step from the
  * judged plan's state, and the bound of every result. */

@@ -2,15 +2,11 @@
 #include "experiments/check/hyper.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/philox.h"
-#include "core/recipe/backend.h"
-#include "experiments/recipes/oracle_hyper.h"
-#include "oracle/oracle.h"
 
 const char *const qm_hyper_names[QM_HYPERS] = {
 #define X(name, value, text) #name,
@@ -204,106 +200,10 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
 
 /* ---- what a rule reads ----------------------------------------------------------------------- */
 
-enum { ROWS = 6, COLS = 5, N = ROWS * COLS, BASES = 10, STREAM_BASE = 8000, STREAM_DATA = 9000 };
-
-static double unit(uint64_t i, uint64_t stream)
-{
-    return (double)qm_philox_stream(20240501, stream, i) * 0x1p-31 - 1.0;
-}
-
-/* Steps of the rule and of the oracle from one start; every number they leave. */
-struct outcome {
-    float p[N];
-    double want[N];
-    float state[QM_MAX_SLOTS][N];
-    double want_state[QM_MAX_SLOTS][N];
-    int refused;
-};
-
-static const struct qm_shape shape = {2, {ROWS, COLS}};
-
-static void oracle_step(const struct qm_recipe *r, int64_t t, const float *g, struct outcome *o)
-{
-    const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
-    const struct qm_oracle_hyper h = qm_oracle_hyper_of(&r->hyper);
-    double wide[N], *slot[QM_MAX_SLOTS];
-    for (int i = 0; i < N; i++)
-        wide[i] = (double)g[i];
-    for (int i = 0; i < QM_MAX_SLOTS; i++)
-        slot[i] = o->want_state[i];
-    if (oracle && qm_oracle_step(oracle, o->want, slot, wide, &shape, 1, &h, t) != QM_OK)
-        o->refused = 1;
-}
-
-/* Three steps of a recipe in float32; r has hyper-parameters that the rule takes. */
-static void outcome_of(const struct qm_recipe *r, struct outcome *o)
-{
-    static const int64_t steps[] = {1, 2, 300};
-    float g[N];
-    void *plan = NULL;
-    struct qm_tensor tp = {o->p, QM_DTYPE_f32, shape}, tg = {g, QM_DTYPE_f32, shape};
-    memset(o, 0, sizeof *o);
-    for (int i = 0; i < N; i++)
-        o->want[i] = o->p[i] = (float)(2.0 * unit((uint64_t)i, STREAM_DATA));
-    o->refused = qm_backend_cpu.open(r, &shape, 1, &plan) != QM_OK;
-    for (size_t k = 0; k < sizeof steps / sizeof *steps && !o->refused; k++) {
-        for (int i = 0; i < N; i++)
-            g[i] = (float)(3.0 * unit((uint64_t)i, STREAM_DATA + 1 + k));
-        o->refused = qm_backend_cpu.step(plan, &tp, &tg, steps[k], 1) != QM_OK;
-        oracle_step(r, steps[k], g, o);
-    }
-    for (int i = 0; i < r->rule->n_slots && !o->refused; i++) {
-        struct qm_shape own;
-        qm_rule_slot_shape(r->rule, &r->hyper, i, &shape, &own);
-        if (qm_shape_numel(&own) <= N)
-            qm_backend_cpu.decode(plan, i, o->state[i]);
-    }
-    qm_backend_cpu.close(plan);
-}
-
-/* The recipe with every state and the parameter in float32, and drawn hyper-parameters. */
-static struct qm_recipe base(const struct qm_recipe *r, int number)
-{
-    struct qm_recipe out = *r;
-    out.param = (struct qm_param){QM_PARAM_f32, QM_WRITE_near};
-    out.grad = QM_DTYPE_f32;
-    for (int i = 0; i < r->rule->n_slots; i++)
-        out.slot[i] = out.plain[i] = (struct qm_quantizer){.plain = QM_PLAIN_f32};
-    if (out.hyper.rank > 3.0)
-        out.hyper.rank = 3.0;
-    for (int k = 0; k < QM_HYPERS && number > 0; k++) {
-        uint32_t word = qm_philox_stream(1, STREAM_BASE + (uint64_t)number, (uint64_t)k);
-        struct qm_recipe next = out;
-        double value =
-            kinds[k] == FLAG ? word >> 31 : qm_hyper_draw(k, QM_HYPER_BIN_ordinary, word);
-        qm_hyper_put(&next.hyper, k, value);
-        if (k != QM_HYPER_amsgrad && word % 2 && qm_recipe_applicable(&next) == QM_OK)
-            out = next;
-    }
-    return out;
-}
-
 uint64_t qm_hyper_read(const struct qm_recipe *r)
 {
-    static _Thread_local struct outcome was, now;
     uint64_t reads = 0;
-    for (int b = 0; b < BASES; b++) {
-        struct qm_recipe from = base(r, b);
-        outcome_of(&from, &was);
-        for (int k = 0; k < QM_HYPERS && !was.refused; k++) {
-            struct qm_recipe to = from;
-            double own = qm_hyper_get(&from.hyper, k);
-            uint32_t word = qm_philox_stream(2, STREAM_BASE + (uint64_t)b, (uint64_t)k);
-            double value =
-                kinds[k] == FLAG ? own == 0.0 : qm_hyper_draw(k, QM_HYPER_BIN_ordinary, word);
-            qm_hyper_put(&to.hyper, k, value);
-            if (reads >> k & 1 || value == own || k == QM_HYPER_amsgrad ||
-                qm_recipe_applicable(&to) != QM_OK)
-                continue;
-            outcome_of(&to, &now);
-            if (!now.refused && memcmp(&was, &now, sizeof was) != 0)
-                reads |= (uint64_t)1 << k;
-        }
-    }
+    for (int k = 0; k < QM_HYPERS; k++)
+        reads |= (uint64_t)(qm_rule_reads(r->rule, qm_hyper_names[k]) != 0) << k;
     return reads;
 }

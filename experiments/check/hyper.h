@@ -42,9 +42,7 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word);
  * 0. */
 struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int step);
 
-/* Bit k is 1 where a step of the recipe's rule, or of the oracle of its family, depends on
- * hyper-parameter k.  It is found by steps of a small tensor from drawn hyper-parameters, with and
- * without a change of the one in question. */
+/* Bit k is 1 where the recipe's rule reads hyper-parameter k (qm_rule_reads). */
 uint64_t qm_hyper_read(const struct qm_recipe *r);
 
 #endif

@@ -37,6 +37,7 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     for (int i = 0; i < r->n_slots; i++) /* a rule for single elements does not read this state */
         if (r->slot_n[i] == 1 && r->n == 1 && r->judged.rule->mark_absent && !r->decider[i])
             r->before[i][0] = 0.0f;
+    qm_case_fused_errors(r, &r->plan[0], r->fused_before);
     qm_case_make_gradient(r, t, k, &g);
     if (r->record)
         qm_case_keep_call(r, k, t, &g);

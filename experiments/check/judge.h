@@ -81,6 +81,10 @@ struct qm_tally {
     double worst_ratio; /* largest error / bound of a parameter, value or scale, for bounds > 0 */
     char worst_case[QM_CASE_TEXT];
     char worst_what[320]; /* the number of worst_ratio and its inputs in hex */
+    /* The same of parameters and float32 states alone; number_at: the element. */
+    double number_ratio;
+    int64_t number_at;
+    char number_what[320];
     /* Stochastic rounding.  Entry 2 i: values of slot i in the lower half of their cell, which
      * rounding to nearest never takes up; entry 2 i + 1: values in the upper half; slot
      * QM_MAX_SLOTS: the parameter. */

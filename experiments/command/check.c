@@ -6,6 +6,7 @@
 #include "core/device/tensor_rule_form.h"
 #include "core/user_kernel/user_cuda.h"
 #include "experiments/check/judge.h"
+#include "experiments/check/search_table.h"
 #include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
@@ -16,6 +17,7 @@ enum {
     KEY_CASE = 256,
     KEY_LIST,
     KEY_SPECIALS,
+    KEY_SEARCH,
     KEY_KERNEL,
     KEY_AS,
     KEY_AGAINST,
@@ -43,7 +45,7 @@ struct options {
     struct qm_recipes recipes;
     qm_status status; /* the first failure of a recipe */
     const char *one_case;
-    int list, specials, quick, forever;
+    int list, specials, quick, forever, search;
     int64_t draws; /* -1: the default */
     double time;   /* seconds; 0: no limit */
     uint64_t seed;
@@ -52,6 +54,11 @@ struct options {
     const char *template, *backend;
     const char *only_kernel; /* name of an option given that needs --kernel; or NULL */
 };
+
+#define X(name, text) "  - " text "\n"
+#define Y(text)       "  - " text "\n"
+#define ALLOWED       QM_REORDER_LIST(X)
+#define NOT_ALLOWED   QM_REORDER_NOT_LIST(Y)
 
 static const struct argp_option options[] = {
     {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
@@ -66,6 +73,10 @@ static const struct argp_option options[] = {
     {"time", KEY_TIME, "S", 0, "stop after S seconds", 0},
     {"specials", KEY_SPECIALS, NULL, 0,
      "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
+    {"search", KEY_SEARCH, NULL, 0,
+     "climb to inputs at which the error comes nearest its bound, for --time S altogether (default "
+     "60): is the bound that I am judged by right, and is it sharp?",
+     0},
     {"seed", 's', "N", 0, "of drawn cases, parameters and gradients (default 20240501)", 0},
     {"backend", KEY_BACKEND, "NAME", 0,
      "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
@@ -170,6 +181,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--draws: expected 0 to 1000000, got '%s'", arg);
         return 0;
     case KEY_SPECIALS: o->specials = 1; return 0;
+    case KEY_SEARCH: o->search = 1; return 0;
     case 's':
         o->seed = strtoull(arg, &end, 10);
         o->kernel.has_seed = 1;
@@ -408,6 +420,13 @@ static qm_status backend_found(const char *name, const char *file, const struct 
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
 
+static int search(const struct options *o)
+{
+    const struct qm_search_job job = {&o->recipes, o->kernel.file, o->kernel.as,
+                                      o->time > 0.0 ? o->time : 60.0, o->seed};
+    return qm_search_print(&job);
+}
+
 /* Does the work of options other than a check of variants; returns its exit code, or -1 for a
  * check. */
 static int other_work(struct options *o)
@@ -425,6 +444,8 @@ static int other_work(struct options *o)
         list_cases(o, backend);
         return 0;
     }
+    if (o->search && o->kernel.file)
+        return search(o);
     if (!o->kernel.file)
         return -1;
     o->kernel.one_case = o->one_case;
@@ -506,6 +527,8 @@ static int run(struct options *o)
     qm_backend_device_mode(o->mode);
     if (st == QM_OK && o->recipes.n == 0)
         st = qm_recipes_add_all(&o->recipes);
+    if (st == QM_OK && o->search)
+        return search(o);
     if (st == QM_OK && o->specials)
         return qm_specials_print(&o->recipes, o->seed);
     if (st == QM_OK)
@@ -546,7 +569,9 @@ int qm_cmd_check(int argc, char **argv)
             "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
             "better.  \"of states\" is the same for the state whose format costs most; --json has "
             "each."
-            "\vExamples:\n"
+            "\vA kernel may differ from its rule's order of operations in these points:\n" ALLOWED
+            "and is another rule or format, to be judged with another --as, where it "
+            "has:\n" NOT_ALLOWED "\nExamples:\n"
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
             "  qualm check adamw4_ao,exp_avg.round=mid\n"
@@ -556,6 +581,8 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --backend emu adamw4_ao        the CUDA kernels, without a GPU\n"
             "  qualm check --backend cuda --mode fast     the GPU, contracted and approximate\n"
             "  qualm check --backend emu --mode fast adafactor8_026     as inexact as that may be\n"
+            "  qualm check --search --time 20 adamw4_ao        the bound's largest share\n"
+            "  qualm check --search --kernel mine.c\n"
             "  qualm check --kernel mine.c\n"
             "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  CUDAFLAGS=--fmad=false qualm check --kernel mine.cu     as nvcc --fmad=false "

@@ -71,18 +71,18 @@ static qm_status show_quantizer(const char *text, json_t **out)
     return QM_OK;
 }
 
-/* Sets the hyper-parameters that are not 0; a rule does not read those that its variants omit. */
-static void hyper(json_t *o, const struct qm_hyper *h)
+/* Sets the hyper-parameters that the rule reads. */
+static void hyper(json_t *o, const struct qm_rule *rule, const struct qm_hyper *h)
 {
     json_t *list = json_object();
-#define X(name, value, text) \
-    if (h->name != 0)        \
+#define X(name, value, text)        \
+    if (qm_rule_reads(rule, #name)) \
         json_object_set_new(list, #name, json_real(h->name));
     QM_HYPER_LIST(X)
 #undef X
-#define X(name, value, text) \
-    if (h->name != 0)        \
-        json_object_set_new(list, #name, json_true());
+#define X(name, value, text)        \
+    if (qm_rule_reads(rule, #name)) \
+        json_object_set_new(list, #name, json_boolean(h->name));
     QM_HYPER_FLAG_LIST(X)
 #undef X
     json_object_set_new(o, "hyper", list);
@@ -136,7 +136,7 @@ static qm_status show_recipe(const char *text, json_t **out)
                         qm_json_number((double)bytes * 8.0 / (1024.0 * 1024.0)));
     json_object_set_new(o, "step_sqnr_floor_db", qm_json_number(r.base->step_sqnr_db));
     slots(o, &r);
-    hyper(o, &r.hyper);
+    hyper(o, r.rule, &r.hyper);
     *out = o;
     return QM_OK;
 }

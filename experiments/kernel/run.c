@@ -468,7 +468,7 @@ static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f,
             return qm_fail_in(st, "--against");
     }
     r->subject.backend = &qm_backend_file;
-    r->subject.reorder = (struct qm_reorder){.fma = 1, .recip = 1, .average = 1, .tree = 1};
+    r->subject.reorder = qm_reorder_any();
     qm_kernel_file_use(j->now[form]);
     qm_status st = qm_judge_begin(&r->subject, &r->tally);
     j->subject = r->subject;

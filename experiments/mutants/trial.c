@@ -84,7 +84,7 @@ static qm_status judge_begin(struct judge *j, const char *object, const volatile
         return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is");
     QM_TRY(qm_recipe_parse(as, &j->subject.recipe));
     j->subject.backend = &qm_backend_file;
-    j->subject.reorder = (struct qm_reorder){.fma = 1, .recip = 1, .average = 1, .tree = 1};
+    j->subject.reorder = qm_reorder_any();
     qm_kernel_file_use(j->kernel);
     return qm_judge_begin(&j->subject, &j->tally);
 }

@@ -264,8 +264,9 @@ static int is_slot_key(const char *key)
     return 0;
 }
 
-/* Sets one recipe key.  A value that the rest of its slot refuses makes the cell skipped; misspelt
- * words, and values that no recipe takes (lr: inf), are errors. */
+/* Sets one recipe key.  A value that the rest of its slot refuses, and a hyper-parameter that the
+ * rule does not read, makes the cell skipped; misspelt words, and values that no recipe takes (lr:
+ * inf), are errors. */
 static qm_status override(const struct qm_suite *s, struct qm_cell *c, const struct qm_axis *axis,
                           const struct qm_axis_value *v)
 {
@@ -274,7 +275,8 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, const str
                     axis->key);
     c->lr_given |= strcmp(axis->key, "lr") == 0;
     qm_status st = qm_recipe_set(&c->recipe, axis->key, v->text);
-    if (st != QM_OK && (st != QM_BAD_ARG || !is_slot_key(axis->key)))
+    int unread = qm_hyper_has(axis->key) && !qm_rule_reads(c->recipe.rule, axis->key);
+    if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))
         return fail_at(s, v->line, st);
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }

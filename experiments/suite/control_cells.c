@@ -71,19 +71,6 @@ static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
     return QM_OK;
 }
 
-static int is_hyper_key(const char *key)
-{
-    static const char *const keys[] = {
-#define X(name, value, text) #name,
-        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-    };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(key, keys[i]) == 0)
-            return 1;
-    return 0;
-}
-
 /* A copy of c with another recipe and role.  For null pairs it has no choice on the axes that say
  * how states are stored, no slot but the first and no rounding seed. */
 static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell *c,
@@ -101,7 +88,7 @@ static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell 
     e.rounding_seed = 0;
     for (int a = 0; a < s->n_axes; a++) {
         const struct qm_axis *axis = &s->axis[a];
-        if ((axis->is_recipe && !is_hyper_key(axis->key)) || strcmp(axis->key, "variant") == 0 ||
+        if ((axis->is_recipe && !qm_hyper_has(axis->key)) || strcmp(axis->key, "variant") == 0 ||
             strcmp(axis->key, "slot") == 0 || strcmp(axis->key, "rounding_seed") == 0)
             e.choice[a] = -1;
     }

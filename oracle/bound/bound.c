@@ -22,18 +22,29 @@ struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int ler
     return w;
 }
 
-struct qm_beta qm_bound_weight(double weight, int lerp)
+struct qm_beta qm_bound_weight(const struct qm_bound_step *b, double weight, int lerp)
 {
-    struct qm_beta w = {lerp, 0, qm_ball_scalar(1.0 - weight), qm_ball_scalar(weight), {0.0, 0.0}};
+    struct qm_beta w = {
+        lerp, b->reorder.average, qm_ball_scalar(1.0 - weight), qm_ball_scalar(weight), {0.0, 0.0}};
     w.weight_minus_1 = negated_weight(&w, 1.0 - weight);
     return w;
 }
 
-static struct qm_ball lerp(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
+/* old + weight (fresh - old), and the same from the other end, fresh + (weight - 1) (fresh - old).
+ * The difference is rounded to u |fresh - old|, so where a weight is 1 or 0 the smaller of two
+ * operands of different size is lost: the error is then of the size u of the larger one.  The
+ * second is only for weights from 1/2 on: the rounding of weight - 1 to float32 is an error u of a
+ * smaller weight's 1, as if 1 - beta were formed in float32. */
+static struct qm_ball from_old(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
 {
     struct qm_ball difference = qm_ball_add(fresh, qm_ball_negated(old));
-    return w->weight.x < 0.5 ? qm_ball_add(old, qm_ball_mul(w->weight, difference))
-                             : qm_ball_add(fresh, qm_ball_mul(w->weight_minus_1, difference));
+    return qm_ball_add(old, qm_ball_mul(w->weight, difference));
+}
+
+static struct qm_ball from_fresh(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
+{
+    struct qm_ball difference = qm_ball_add(fresh, qm_ball_negated(old));
+    return qm_ball_add(fresh, qm_ball_mul(w->weight_minus_1, difference));
 }
 
 static struct qm_ball sum(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
@@ -41,19 +52,15 @@ static struct qm_ball sum(const struct qm_beta *w, struct qm_ball old, struct qm
     return qm_ball_add(qm_ball_mul(w->weight, fresh), qm_ball_mul(w->beta, old));
 }
 
-/* The ball around a, the documented way to a value, that also holds the other way b. */
-static struct qm_ball either(struct qm_ball a, struct qm_ball b)
-{
-    a.e = fmax(a.e, b.e + fabs(a.x - b.x));
-    return a;
-}
-
 struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
 {
-    struct qm_ball documented = w->lerp ? lerp(w, old, fresh) : sum(w, old, fresh);
+    int is_small = w->weight.x < 0.5;
     if (!w->either)
-        return documented;
-    return either(documented, w->lerp ? sum(w, old, fresh) : lerp(w, old, fresh));
+        return !w->lerp   ? sum(w, old, fresh)
+               : is_small ? from_old(w, old, fresh)
+                          : from_fresh(w, old, fresh);
+    struct qm_ball x = qm_ball_either(sum(w, old, fresh), from_old(w, old, fresh));
+    return is_small ? x : qm_ball_either(x, from_fresh(w, old, fresh));
 }
 
 static struct qm_ball weighted_square(const struct qm_beta *w, struct qm_ball old, struct qm_ball g)
@@ -64,13 +71,11 @@ static struct qm_ball weighted_square(const struct qm_beta *w, struct qm_ball ol
 struct qm_ball qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
                                struct qm_ball old, struct qm_ball g)
 {
-    int squares = w->lerp || b->order & QM_ORDER_flash;
-    struct qm_ball a =
-        squares ? qm_bound_average(w, old, qm_ball_mul(g, g)) : weighted_square(w, old, g);
-    if (!w->either)
-        return a;
-    return either(a, squares ? weighted_square(w, old, g)
-                             : qm_bound_average(w, old, qm_ball_mul(g, g)));
+    if (w->either)
+        return qm_ball_either(weighted_square(w, old, g),
+                              qm_bound_average(w, old, qm_ball_mul(g, g)));
+    return w->lerp || b->order & QM_ORDER_flash ? qm_bound_average(w, old, qm_ball_mul(g, g))
+                                                : weighted_square(w, old, g);
 }
 
 /* In double: two roundings of 2^-53 relative to 1.  In float32: with P = beta^t, the power of
@@ -95,6 +100,18 @@ struct qm_ball qm_bound_one_minus(const struct qm_bound_step *b, double x, doubl
     if (b->order & QM_ORDER_cuda)
         product = qm_ball_mul(qm_ball_scalar(x), qm_ball_scalar(y));
     return qm_ball_add(qm_ball_exact(1.0), qm_ball_negated(product));
+}
+
+struct qm_ball qm_bound_decayed(const struct qm_bound_step *b, struct qm_ball p,
+                                struct qm_ball decay, double x, double y)
+{
+    struct qm_ball kept = qm_ball_mul(p, decay), a = qm_ball_scalar(x), c = qm_ball_scalar(y);
+    if (!b->reorder.fold || x * y == 0.0)
+        return kept;
+    struct qm_ball one = qm_ball_exact(1.0), rate = qm_ball_mul(a, c);
+    kept = qm_ball_either(kept, qm_ball_mul(p, qm_ball_add(one, qm_ball_negated(rate))));
+    kept = qm_ball_either(kept, qm_ball_add(p, qm_ball_negated(qm_ball_mul(rate, p))));
+    return qm_ball_either(kept, qm_ball_add(p, qm_ball_negated(qm_ball_mul(a, qm_ball_mul(c, p)))));
 }
 
 double qm_bound_decay_rate(const struct qm_oracle_hyper *h)
@@ -125,6 +142,7 @@ void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *s
         at.p_want = b->p_want[i];
         for (int k = 0; k < n_slots; k++) {
             at.slot[k] = b->slot[k][i];
+            at.old[k] = (struct qm_ball){at.slot[k], b->e_old ? b->e_old[k][i] : 0.0};
             at.want[k] = b->want[k][i];
         }
         element(scalars, &at);

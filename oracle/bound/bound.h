@@ -19,10 +19,11 @@
  * factor 1 + 2^-20 for the double arithmetic of the analysis and of the oracle.
  *
  * Re-orderings that the judged side declares (struct qm_reorder, core/base/order.h) add to e.  An
- * fma adds nothing: it rounds once where the analysis counts two roundings, so fused and unfused
- * orders are both covered.  A rounded reciprocal adds u |x| + eta |a| to a quotient a / b, an
- * approximate inverse root within k ulp adds (2 k + 1) u |x| to a root, a tree of depth d adds
- * u d sum |a_i| to a sum. */
+ * fma of two rounded operands adds nothing: it rounds once where the analysis counts two roundings.
+ * Where it takes in the product that decodes a state, the state is not rounded (e_old, e_stored).
+ * A rounded reciprocal adds u |x| + eta |a| to a quotient a / b, an approximate inverse root within
+ * k ulp adds (2 k + 1) u |x| to a root, a float32 tree of depth d adds u d sum |a_i| to a sum. Of
+ * other forms of an average, of a decay or of a step (qm_ball_either) the largest e counts. */
 #ifndef QM_BOUND_BOUND_H
 #define QM_BOUND_BOUND_H
 
@@ -170,6 +171,9 @@ struct qm_bound_step {
      * back; else NULL.  Families over whole tensors then derive the wanted parameter from the
      * stored slots and put it in p_want and want. */
     const double *const *stored;
+    /* Errors of the old and of the stored slots, where the judged side may fuse the last product of
+     * their decoding into what follows, so that it is not rounded; NULL: they are exact. */
+    const double *const *e_old, *const *e_stored;
     unsigned plain; /* bit i: slot i is kept as float32, which some sources treat differently */
     /* QM_ORDER_rounds: the format that the parameter is rounded to after the decay, within the
      * step; the family then puts the parameter that follows from it in p_want.  NULL: the parameter
@@ -181,7 +185,8 @@ struct qm_bound_step {
 /* One element of an elementwise step: inputs, wanted results, and the bounds to be filled in. */
 struct qm_bound_element {
     double p, g, slot[QM_ORACLE_SLOTS], want[QM_ORACLE_SLOTS];
-    double p_want; /* the bound may replace it */
+    struct qm_ball old[QM_ORACLE_SLOTS]; /* the slots before the step, as the step reads them */
+    double p_want;                       /* the bound may replace it */
     double e_p, e[QM_ORACLE_SLOTS];
 };
 
@@ -191,9 +196,19 @@ void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *s
 
 /* ---- what families share --------------------------------------------------------------------- */
 
-/* The weights of an average beta old + (1 - beta) fresh, as the order forms them: beta,
- * weight = 1 - beta, weight - 1.  lerp: the average is old + weight (fresh - old).  either: the
- * judged side may use either form, so the larger of both bounds counts. */
+/* The larger of a's radius and what a needs to hold b, another way to the same value, too. */
+static inline struct qm_ball qm_ball_either(struct qm_ball a, struct qm_ball b)
+{
+    double e = b.e + (b.x == a.x ? 0.0 : fabs(a.x - b.x));
+    if (e > a.e || isnan(e))
+        a.e = isnan(e) ? HUGE_VAL : e;
+    return a;
+}
+
+/* The weights of an average beta old + (1 - beta) fresh, as the order forms them: beta, weight = 1
+ * - beta, weight - 1.  lerp: the average is old + weight (fresh - old), or from the other end where
+ * weight >= 1/2.  either: the judged side may use any form of QM_REORDER_LIST, so the largest of
+ * their bounds counts. */
 struct qm_beta {
     int lerp, either;
     struct qm_ball beta, weight, weight_minus_1;
@@ -202,7 +217,7 @@ struct qm_beta {
 struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int lerp);
 
 /* The weights of a source that keeps the weight 1 - beta instead of beta. */
-struct qm_beta qm_bound_weight(double weight, int lerp);
+struct qm_beta qm_bound_weight(const struct qm_bound_step *b, double weight, int lerp);
 
 /* beta old + (1 - beta) fresh in the order that w states. */
 struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh);
@@ -217,6 +232,12 @@ struct qm_ball qm_bound_correction(const struct qm_bound_step *b, double beta);
 /* 1 - x y of two hyper-parameters: formed in double and rounded once, or, for QM_ORDER_flash and
  * QM_ORDER_cuda, in float32. */
 struct qm_ball qm_bound_one_minus(const struct qm_bound_step *b, double x, double y);
+
+/* p decayed by the factor 1 - x y of two hyper-parameters: p decay, decay the ball of
+ * qm_bound_one_minus; with reorder.fold also p (1 - x y) and p - (x y) p in float32, and
+ * p - x (y p). */
+struct qm_ball qm_bound_decayed(const struct qm_bound_step *b, struct qm_ball p,
+                                struct qm_ball decay, double x, double y);
 
 /* The factor on the weight decay: lr, or with decouple_lr lr / initial_lr (1 where initial_lr is
  * 0). */
@@ -233,10 +254,10 @@ struct qm_adam_scalars {
     const struct qm_bound_step *b;
     int coupled, after, torchao, fused, flash, bnb;
     struct qm_beta m, v;
-    struct qm_ball bc1, bc2, root_bc2; /* 1 - beta1^t, 1 - beta2^t, sqrt(bc2) */
-    struct qm_ball eps;                /* QM_ORDER_bnb: eps sqrt(bc2) */
-    struct qm_ball lr, lr_over_bc1;    /* QM_ORDER_bnb: lr sqrt(bc2) / bc1 */
-    struct qm_ball decay, lr_wd, wd;   /* 1 - lr lambda, lr lambda, lambda */
+    struct qm_ball bc1, bc2, root_bc2;      /* 1 - beta1^t, 1 - beta2^t, sqrt(bc2) */
+    struct qm_ball eps, eps_hat;            /* eps; eps sqrt(bc2) of QM_ORDER_bnb and of folds */
+    struct qm_ball lr, lr_over_bc1, lr_hat; /* lr_hat: lr sqrt(bc2) / bc1, likewise */
+    struct qm_ball decay, lr_wd, wd;        /* 1 - lr lambda, lr lambda, lambda */
 };
 
 struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int coupled, int after);

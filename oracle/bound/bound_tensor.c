@@ -15,6 +15,8 @@ struct qm_ball qm_ball_div_double(const struct qm_bound_step *b, struct qm_ball 
 {
     double least = fabs(y.x) - y.e, q = x.x / y.x;
     double e = least > 0.0 ? (x.e + fabs(q) * y.e) / least : HUGE_VAL;
+    if (b->reorder.tree && b->reorder.recip) /* in float32, by a rounded reciprocal */
+        e = least < 0x1p-128 ? HUGE_VAL : e + QM_U * (fabs(q) + e) + QM_ETA * (fabs(x.x) + x.e);
     return qm_ball_round_double(b, (struct qm_ball){q, e});
 }
 
@@ -34,23 +36,44 @@ struct qm_ball qm_ball_max(struct qm_ball a, struct qm_ball b)
     return (struct qm_ball){top.x, fmax(top.e, other.x + other.e - top.x)};
 }
 
-static int depth_of(const struct qm_bound_step *b, int64_t n)
+/* The depth of the deepest tree that the list of re-orderings allows for n terms: 32 + n / 256
+ * terms one after the other in each of many lanes, and the lanes pairwise. */
+static double depth_of(int64_t n)
 {
-    int depth = b->reorder.tree - 1;
+    int64_t depth = 32 + n / 256;
     for (int64_t k = 1; k < n; k *= 2)
         depth++;
-    return depth;
+    return (double)(depth < n - 1 ? depth : n - 1);
+}
+
+/* Adds the error of a sum in float32, of `roundings` more roundings of each term, where the judged
+ * side may sum so.  Each partial sum is rounded once, and a term is part of `depth` of them.  A
+ * partial sum is at most `size` and may overflow where that does. */
+static struct qm_ball in_float_tree(const struct qm_bound_step *b, struct qm_ball sum, double size,
+                                    int64_t n, int roundings)
+{
+    if (!b->reorder.tree)
+        return sum;
+    sum.e += (depth_of(n) + roundings) * QM_U * (size + sum.e) * (1.0 + 0x1p-10);
+    sum.e += roundings * (double)n * QM_ETA;
+    if (!(size + sum.e <= (double)FLT_MAX))
+        sum.e = HUGE_VAL;
+    return sum;
 }
 
 /* The sum x of n terms with sum |terms| = size, whose own errors add up to e: adds the error of n
- * additions in double and, where the judged side may sum in float32, of a tree. */
+ * additions in double and of float32 sums. */
 static struct qm_ball with_summation_error(const struct qm_bound_step *b, double x, double e,
                                            double size, int64_t n)
 {
     e += DOUBLE * (double)n * size;
-    if (b->reorder.tree > 0)
-        e += (double)depth_of(b, n) * QM_U * (size + e);
-    return (struct qm_ball){x, e};
+    return in_float_tree(b, (struct qm_ball){x, e}, size, n, 0);
+}
+
+struct qm_ball qm_ball_of_products(const struct qm_bound_step *b, struct qm_ball sum, double size,
+                                   int64_t n)
+{
+    return in_float_tree(b, sum, size, n, 1);
 }
 
 /* Sum of n balls from x on, `step` apart. */
@@ -76,16 +99,14 @@ struct qm_ball qm_ball_norm(const struct qm_bound_step *b, const struct qm_ball 
                             int64_t step)
 {
     double sum = 0.0, e = 0.0;
-    int may_overflow = 0;
     for (int64_t i = 0; i < n; i++) {
         double a = fabs(x[i * step].x), a_e = x[i * step].e;
         sum += a * a;
         e += (2.0 * a + a_e) * a_e;
-        may_overflow |= b->reorder.tree > 0 && a + a_e > 0x1p63;
     }
-    if (b->reorder.tree > 0) /* the squares are rounded to float32 */
+    if (b->reorder.tree) /* the squares are rounded to float32 */
         e += QM_U * (sum + e) + (double)n * QM_ETA;
-    struct qm_ball squares = with_summation_error(b, sum, may_overflow ? HUGE_VAL : e, sum, n);
+    struct qm_ball squares = with_summation_error(b, sum, e, sum, n);
     return qm_ball_sqrt_double(b, squares);
 }
 
@@ -96,7 +117,7 @@ struct qm_ball qm_ball_norm_in_lanes(const struct qm_bound_step *b, const struct
 {
     struct qm_ball lane[8] = {{0.0, 0.0}}, sum = {0.0, 0.0};
     int64_t whole = n / 8 * 8;
-    if (b->reorder.tree > 0)
+    if (b->reorder.tree)
         return qm_ball_float32(qm_ball_norm(b, x, n, 1));
     for (int64_t i = 0; i < n; i++) {
         struct qm_ball *to = &lane[i < whole ? i % 8 : 0], square;

@@ -18,10 +18,10 @@ static inline struct qm_ball qm_ball_float32(struct qm_ball a)
     return qm_ball_rounded(a.x, a.e, QM_ETA);
 }
 
-/* The rounding of an operation in double; of one in float32 where sums may be float32 trees. */
+/* The rounding of an operation in double; of one in float32 where sums may be float32. */
 static inline struct qm_ball qm_ball_round_double(const struct qm_bound_step *b, struct qm_ball a)
 {
-    if (b->reorder.tree > 0)
+    if (b->reorder.tree)
         return qm_ball_rounded(a.x, a.e, QM_ETA);
     if (isnan(a.e)) /* 0 times Inf */
         a.e = HUGE_VAL;
@@ -29,8 +29,7 @@ static inline struct qm_ball qm_ball_round_double(const struct qm_bound_step *b,
     return a;
 }
 
-/* Product, quotient and root as operations in double; in float32 where sums may be float32
- * trees. */
+/* Product, quotient and root as operations in double; in float32 where sums may be. */
 struct qm_ball qm_ball_mul_double(const struct qm_bound_step *b, struct qm_ball x,
                                   struct qm_ball y);
 struct qm_ball qm_ball_div_double(const struct qm_bound_step *b, struct qm_ball x,
@@ -47,6 +46,11 @@ struct qm_ball qm_ball_mean(const struct qm_bound_step *b, const struct qm_ball 
 struct qm_ball qm_ball_norm(const struct qm_bound_step *b, const struct qm_ball *x, int64_t n,
                             int64_t step);
 
+/* The ball of a sum of n products with sum |products| = size, where the judged side may round each
+ * product and each partial sum to float32. */
+struct qm_ball qm_ball_of_products(const struct qm_bound_step *b, struct qm_ball sum, double size,
+                                   int64_t n);
+
 /* The norm of n numbers by float32 sums in eight lanes (element i in lane i mod 8, one fma each),
  * added at the end. */
 struct qm_ball qm_ball_norm_in_lanes(const struct qm_bound_step *b, const struct qm_ball *x,
@@ -57,10 +61,10 @@ struct qm_ball qm_ball_norm_in_lanes(const struct qm_bound_step *b, const struct
 struct qm_ball *qm_balls_of(const double *x, int64_t n);
 struct qm_ball *qm_balls(int64_t n);
 
-/* Element i of slot k before the step; exact. */
+/* Element i of slot k before the step, as the step reads it. */
 static inline struct qm_ball qm_bound_old(const struct qm_bound_step *b, int k, int64_t i)
 {
-    return qm_ball_exact(b->slot[k][i]);
+    return (struct qm_ball){b->slot[k][i], b->e_old ? b->e_old[k][i] : 0.0};
 }
 
 /* Records the radius of a new state v and returns the ball of that radius around the oracle's
@@ -72,12 +76,14 @@ static inline struct qm_ball qm_bound_set(const struct qm_bound_step *b, int k, 
     return (struct qm_ball){b->want[k][i], v.e};
 }
 
-/* The state that the update of the parameter uses: the stored value where the step reads it back
- * (exact), else v. */
+/* The state that the update of the parameter uses: the stored value where the step reads it back,
+ * else v. */
 static inline struct qm_ball qm_bound_stored(const struct qm_bound_step *b, int k, int64_t i,
                                              struct qm_ball v)
 {
-    return b->stored && b->stored[k] ? qm_ball_exact(b->stored[k][i]) : v;
+    if (!b->stored || !b->stored[k])
+        return v;
+    return (struct qm_ball){b->stored[k][i], b->e_stored ? b->e_stored[k][i] : 0.0};
 }
 
 /* Records a new state and returns what the update of the parameter uses. */

@@ -120,11 +120,15 @@ static qm_status bound(const struct qm_bound_step *b)
         u[i] = qm_ball_mul(u[i], qm_ball_exact(b->g[i]));
     qm_ball_clip(b, u, n, b->h->clip);
     struct qm_ball decay = qm_ball_mul(qm_ball_scalar(b->h->weight_decay), lr);
+    struct qm_ball keep = qm_ball_add(qm_ball_exact(1.0), qm_ball_negated(decay));
     for (int64_t i = 0; i < n; i++) {
         u[i] = qm_ball_mul(u[i], lr);
         if (b->h->beta1 != 0.0)
             u[i] = qm_bound_new(b, 3, i, qm_bound_average(&w, qm_bound_old(b, 3, i), u[i]));
-        theta[i] = qm_ball_add(theta[i], qm_ball_negated(qm_ball_mul(theta[i], decay)));
+        struct qm_ball p = qm_ball_add(theta[i], qm_ball_negated(qm_ball_mul(theta[i], decay)));
+        if (b->reorder.fold)
+            p = qm_ball_either(p, qm_ball_mul(theta[i], keep));
+        theta[i] = p;
         qm_bound_new_param(b, i, qm_ball_add(theta[i], qm_ball_negated(u[i])));
     }
     free(u);

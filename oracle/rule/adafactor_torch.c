@@ -121,7 +121,7 @@ static qm_status bound(const struct qm_bound_step *b)
     struct qm_matrix_batch m = qm_batch_of(b->shape);
     int64_t n = b->n;
     struct qm_ball *u = qm_balls(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
-    struct qm_beta w = qm_bound_weight(pow((double)b->t, h->beta2_decay), 1);
+    struct qm_beta w = qm_bound_weight(b, pow((double)b->t, h->beta2_decay), 1);
     const struct qm_ball one = {1.0, 0.0};
     if (!u)
         return QM_NO_MEMORY;
@@ -144,9 +144,9 @@ static qm_status bound(const struct qm_bound_step *b)
     struct qm_ball alpha = factor_bound(b, theta, u),
                    keep = qm_bound_one_minus(b, h->lr, h->weight_decay);
     for (int64_t i = 0; i < n; i++)
-        qm_bound_new_param(
-            b, i,
-            qm_ball_add(qm_ball_mul(theta[i], keep), qm_ball_negated(qm_ball_mul(u[i], alpha))));
+        qm_bound_new_param(b, i,
+                           qm_ball_add(qm_bound_decayed(b, theta[i], keep, h->lr, h->weight_decay),
+                                       qm_ball_negated(qm_ball_mul(u[i], alpha))));
     free(u);
     return QM_OK;
 }

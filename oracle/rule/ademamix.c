@@ -83,7 +83,7 @@ struct scalars {
     const struct qm_bound_step *b;
     int after;
     struct qm_beta first, slow, second;
-    struct qm_ball bc1, root_bc2, alpha, eps, lr, decay, gamma;
+    struct qm_ball bc1, bc2, root_bc2, alpha, eps, lr, decay, gamma;
 };
 
 static void element(const void *scalars, struct qm_bound_element *at)
@@ -95,9 +95,9 @@ static void element(const void *scalars, struct qm_bound_element *at)
         at->e_p = at->e[0] = at->e[1] = at->e[2] = 0.0;
         return;
     }
-    struct qm_ball m1 = qm_bound_average(&s->first, qm_ball_exact(at->slot[0]), g);
-    struct qm_ball m2 = qm_bound_average(&s->slow, qm_ball_exact(at->slot[1]), g);
-    struct qm_ball nu = qm_bound_square(s->b, &s->second, qm_ball_exact(at->slot[2]), g);
+    struct qm_ball m1 = qm_bound_average(&s->first, at->old[0], g);
+    struct qm_ball m2 = qm_bound_average(&s->slow, at->old[1], g);
+    struct qm_ball nu = qm_bound_square(s->b, &s->second, at->old[2], g);
     m1.x = at->want[0];
     m2.x = at->want[1];
     nu.x = at->want[2];
@@ -105,10 +105,33 @@ static void element(const void *scalars, struct qm_bound_element *at)
     at->e[1] = m2.e;
     at->e[2] = nu.e;
     struct qm_ball top = qm_ball_add(qm_ball_div(o, m1, s->bc1), qm_ball_mul(s->alpha, m2));
-    struct qm_ball den = qm_ball_add(qm_ball_div(o, qm_ball_sqrt(o, nu), s->root_bc2), s->eps);
-    struct qm_ball step = qm_ball_negated(qm_ball_mul(s->lr, qm_ball_div(o, top, den)));
-    at->e_p = s->after ? qm_ball_mul(qm_ball_add(p, step), s->decay).e
-                       : qm_ball_add(qm_ball_mul(p, s->decay), step).e;
+    struct qm_ball root = qm_ball_sqrt(o, nu);
+    struct qm_ball den = qm_ball_add(qm_ball_div(o, root, s->root_bc2), s->eps);
+    struct qm_ball u = qm_ball_div(o, top, den), step = qm_ball_mul(s->lr, u);
+    const struct qm_oracle_hyper *h = s->b->h;
+    if (o->fold) {
+        struct qm_ball hat = qm_ball_add(root, qm_ball_mul(s->eps, s->root_bc2));
+        struct qm_ball lr_hat = qm_ball_mul(s->lr, s->root_bc2), quotient;
+        quotient = qm_ball_add(qm_ball_sqrt(o, qm_ball_div(o, nu, s->bc2)), s->eps);
+        u = qm_ball_either(u, qm_ball_div(o, top, quotient));
+        step = qm_ball_either(step, qm_ball_mul(s->lr, u));
+        step = qm_ball_either(step, qm_ball_div(o, qm_ball_mul(s->lr, top), den));
+        step = qm_ball_either(step, qm_ball_mul(lr_hat, qm_ball_div(o, top, hat)));
+        step = qm_ball_either(step, qm_ball_div(o, qm_ball_mul(lr_hat, top), hat));
+    }
+    step = qm_ball_negated(step);
+    if (s->after) {
+        p = qm_bound_decayed(s->b, qm_ball_add(p, step), s->decay, h->lr, h->weight_decay);
+        at->e_p = p.e;
+        return;
+    }
+    struct qm_ball kept = qm_bound_decayed(s->b, p, s->decay, h->lr, h->weight_decay);
+    kept = qm_ball_add(kept, step);
+    if (o->fold && h->weight_decay != 0.0) {
+        u = qm_ball_add(u, qm_ball_mul(qm_ball_scalar(h->weight_decay), p));
+        kept = qm_ball_either(kept, qm_ball_add(p, qm_ball_negated(qm_ball_mul(s->lr, u))));
+    }
+    at->e_p = kept.e;
 }
 
 /* sqrt(1 - beta2^t): formed in double and rounded once, or the float32 root of a float32. */
@@ -134,7 +157,10 @@ static qm_status bound(const struct qm_bound_step *b, int after)
         s.slow.weight.e += 0x1p-49;
     }
     s.bc1 = bc1.e == 0.0 || b->order & QM_ORDER_cuda ? bc1 : qm_ball_rounded(bc1.x, bc1.e, 0.0);
-    s.root_bc2 = root_of(b, qm_bound_correction(b, h->beta2));
+    s.bc2 = qm_bound_correction(b, h->beta2);
+    s.root_bc2 = root_of(b, s.bc2);
+    if (b->reorder.fold && !qm_is_float(s.bc2.x))
+        s.bc2 = qm_ball_rounded(s.bc2.x, s.bc2.e, 0.0);
     s.alpha = qm_ball_scalar(alpha_at(h, b->t));
     s.eps = qm_ball_scalar(h->eps);
     s.lr = qm_ball_scalar(h->lr);

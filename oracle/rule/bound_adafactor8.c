@@ -50,7 +50,7 @@ static struct qm_ball average_square(const struct scalars *a, int slot, double w
                                      struct qm_ball old, struct qm_ball x)
 {
     int sum = slot == V && is_plain(a, slot) && !a->is_apollo;
-    struct qm_beta beta = qm_bound_weight(w, !sum);
+    struct qm_beta beta = qm_bound_weight(a->b, w, !sum);
     if (!a->is_cuda || is_plain(a, slot))
         return qm_bound_average(&beta, old, x);
     x = isfinite(x.x) && !isnan(x.e) ? qm_ball_max(x, tiny) : tiny;
@@ -304,8 +304,7 @@ static void project(const struct scalars *a, const struct projected *l, const do
                 size += fabs(term);
             }
             sum.e = 0x1p-52 * (double)inner * size;
-            if (a->b->reorder.tree > 0) /* products and every partial sum are rounded */
-                sum.e += (double)(inner + 1) * QM_U * size;
+            sum = qm_ball_of_products(a->b, sum, size, inner);
             l->x[i * l->cols + j] = qm_ball_float32(sum);
         }
 }
@@ -384,7 +383,7 @@ static void adapt_moments(const struct scalars *a, const struct projected *l)
     for (int64_t i = 0; i < l->n; i++) {
         struct qm_ball m = l->x[i], den = qm_ball_sqrt_double(b, l->v[i]);
         if (a->has_m) {
-            m = average_moment(a, qm_ball_exact(a->is_026 ? b->slot[M][i] : 0.0), m);
+            m = average_moment(a, a->is_026 ? qm_bound_old(b, M, i) : qm_ball_exact(0.0), m);
             m = qm_bound_stored(b, M, i, set_state(a, M, i, m, 0));
         }
         den.x += b->h->eps;

@@ -17,8 +17,8 @@ static struct qm_ball update(const struct qm_adam_scalars *s, struct qm_ball m, 
 {
     const struct qm_reorder *o = &s->b->reorder;
     if (s->bnb)
-        return qm_ball_mul(s->lr_over_bc1,
-                           qm_ball_div(o, m, qm_ball_add(qm_ball_sqrt(o, top), s->eps)));
+        return qm_ball_mul(s->lr_hat,
+                           qm_ball_div(o, m, qm_ball_add(qm_ball_sqrt(o, top), s->eps_hat)));
     struct qm_ball root = s->flash ? qm_ball_sqrt(o, qm_ball_div(o, top, s->bc2))
                                    : qm_ball_div(o, qm_ball_sqrt(o, top), s->root_bc2);
     struct qm_ball den = qm_ball_add(root, s->eps);
@@ -28,19 +28,78 @@ static struct qm_ball update(const struct qm_adam_scalars *s, struct qm_ball m, 
                       : qm_ball_div(o, qm_ball_mul(s->lr_over_bc1, m), den);
 }
 
+/* rate (m / den) and (rate m) / den. */
+static struct qm_ball scaled(const struct qm_reorder *o, struct qm_ball rate, struct qm_ball m,
+                             struct qm_ball den)
+{
+    return qm_ball_either(qm_ball_mul(rate, qm_ball_div(o, m, den)),
+                          qm_ball_div(o, qm_ball_mul(rate, m), den));
+}
+
+/* reorder.fold: the step with its factor lr, or without (is_bare), in every form of
+ * QM_REORDER_LIST; x: one of them. */
+static struct qm_ball folded(const struct qm_adam_scalars *s, struct qm_ball x, struct qm_ball m,
+                             struct qm_ball top, int is_bare)
+{
+    const struct qm_reorder *o = &s->b->reorder;
+    struct qm_ball root = qm_ball_sqrt(o, top), lr = is_bare ? qm_ball_exact(1.0) : s->lr;
+    struct qm_ball by_root = qm_ball_div(o, root, s->root_bc2), m_hat = qm_ball_div(o, m, s->bc1);
+    struct qm_ball of_quotient = qm_ball_sqrt(o, qm_ball_div(o, top, s->bc2));
+    struct qm_ball den = qm_ball_add(qm_ball_either(by_root, of_quotient), s->eps);
+    struct qm_ball hat = qm_ball_add(root, s->eps_hat);
+    x = qm_ball_either(x, scaled(o, lr, m_hat, den));
+    if (is_bare)
+        return qm_ball_either(x, scaled(o, qm_ball_div(o, s->root_bc2, s->bc1), m, hat));
+    x = qm_ball_either(x, scaled(o, s->lr_over_bc1, m, den));
+    x = qm_ball_either(x, scaled(o, lr, m, qm_ball_mul(den, s->bc1)));
+    return qm_ball_either(x, scaled(o, s->lr_hat, m, hat));
+}
+
+static struct qm_ball minus(struct qm_ball a, struct qm_ball b)
+{
+    return qm_ball_add(a, qm_ball_negated(b));
+}
+
+/* p - lr (u + lambda p), u the step before its factor lr. */
+static struct qm_ball decayed_within(const struct qm_adam_scalars *s, struct qm_ball p,
+                                     struct qm_ball u)
+{
+    return minus(p, qm_ball_mul(s->lr, qm_ball_add(u, qm_ball_mul(s->wd, p))));
+}
+
 struct qm_ball qm_bound_adam_param(const struct qm_adam_scalars *s, struct qm_ball p,
                                    struct qm_ball m, struct qm_ball v)
 {
-    struct qm_ball step = update(s, m, v);
-    if (s->after)
-        return qm_ball_mul(qm_ball_add(p, qm_ball_negated(step)), s->decay);
+    const struct qm_bound_step *b = s->b;
+    const struct qm_oracle_hyper *h = b->h;
+    double rate = qm_bound_decay_rate(h), lambda = h->weight_decay;
+    struct qm_ball step = update(s, m, v), x;
+    if (s->after) {
+        step = b->reorder.fold ? folded(s, step, m, v, 0) : step;
+        return qm_bound_decayed(b, minus(p, step), s->decay, h->lr, lambda);
+    }
     if (s->fused)
-        step = qm_ball_mul(s->lr, qm_ball_add(step, qm_ball_mul(s->wd, p)));
-    else if (!s->coupled && s->torchao && !s->flash)
-        p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(s->lr_wd, p)));
-    else if (!s->coupled)
-        p = qm_ball_mul(p, s->decay);
-    return qm_ball_add(p, qm_ball_negated(step));
+        x = decayed_within(s, p, step);
+    else if (s->coupled)
+        x = minus(p, step);
+    else if (s->torchao && !s->flash)
+        x = minus(minus(p, qm_ball_mul(s->lr_wd, p)), step);
+    else
+        x = minus(qm_ball_mul(p, s->decay), step);
+    if (!b->reorder.fold)
+        return x;
+    if (s->fused)
+        step = qm_ball_mul(s->lr, step);
+    step = folded(s, step, m, v, 0);
+    if (s->coupled)
+        return qm_ball_either(x, minus(p, step));
+    x = qm_ball_either(x, minus(qm_bound_decayed(b, p, s->decay, rate, lambda), step));
+    if (h->decouple_lr || lambda == 0.0)
+        return x;
+    struct qm_ball bare = scaled(
+        &b->reorder, qm_ball_exact(1.0), qm_ball_div(&b->reorder, m, s->bc1),
+        qm_ball_add(qm_ball_div(&b->reorder, qm_ball_sqrt(&b->reorder, v), s->root_bc2), s->eps));
+    return qm_ball_either(x, decayed_within(s, p, folded(s, bare, m, v, 1)));
 }
 
 static void element(const void *scalars, struct qm_bound_element *at)
@@ -62,8 +121,8 @@ static void element(const void *scalars, struct qm_bound_element *at)
     }
     if (s->coupled && h->weight_decay != 0.0)
         g = qm_ball_add(g, qm_ball_mul(s->wd, p));
-    struct qm_ball m = qm_bound_average(&s->m, qm_ball_exact(at->slot[0]), g);
-    struct qm_ball v = qm_bound_square(s->b, &s->v, qm_ball_exact(at->slot[1]), g);
+    struct qm_ball m = qm_bound_average(&s->m, at->old[0], g);
+    struct qm_ball v = qm_bound_square(s->b, &s->v, at->old[1], g);
     m.x = at->want[0];
     v.x = at->want[1];
     at->e[0] = m.e;
@@ -81,13 +140,16 @@ static struct qm_ball host(double x, double e)
     return qm_is_float(x) ? qm_ball_exact(x) : qm_ball_rounded(x, e, QM_ETA);
 }
 
-/* QM_ORDER_cuda: the scalars of bitsandbytes' kernels, formed in float32. */
-static void in_float(struct qm_adam_scalars *s)
+/* eps sqrt(bc2) and lr sqrt(bc2) / bc1 formed in float32: in the order of QM_ORDER_cuda, and of a
+ * judged side that takes float32 corrections into the step. */
+static void fold_in_float(struct qm_adam_scalars *s, struct qm_ball *eps_hat,
+                          struct qm_ball *lr_hat)
 {
     const struct qm_reorder *o = &s->b->reorder;
-    s->root_bc2 = qm_ball_sqrt(o, s->bc2);
-    s->eps = qm_ball_mul(s->root_bc2, s->eps);
-    s->lr_over_bc1 = qm_ball_div(o, qm_ball_mul(s->lr, s->root_bc2), s->bc1);
+    *eps_hat = qm_ball_mul(s->root_bc2, s->eps);
+    *lr_hat = qm_ball_div(o, qm_ball_mul(s->lr, s->root_bc2), s->bc1);
+    if (o->fold)
+        *lr_hat = qm_ball_either(*lr_hat, qm_ball_mul(qm_ball_div(o, s->lr, s->bc1), s->root_bc2));
 }
 
 struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int coupled, int after)
@@ -107,16 +169,26 @@ struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int cou
     double r = sqrt(s.bc2.x), e_r = 0.5 * s.bc2.e / r, step = h->lr / s.bc1.x;
     s.root_bc2 = s.torchao || s.fused || qm_is_float(r) ? qm_ball_sqrt(&b->reorder, s.bc2)
                                                         : qm_ball_rounded(r, e_r, 0.0);
-    s.eps = s.bnb ? host(h->eps * r, h->eps * e_r) : qm_ball_scalar(h->eps);
-    s.lr_over_bc1 =
-        host(s.bnb ? step * r : step, step * s.bc1.e / s.bc1.x + (s.bnb ? step * e_r : 0.0));
+    s.eps = qm_ball_scalar(h->eps);
+    s.eps_hat = host(h->eps * r, h->eps * e_r);
+    s.lr_over_bc1 = host(step, step * s.bc1.e / s.bc1.x);
+    s.lr_hat = host(step * r, step * s.bc1.e / s.bc1.x + step * e_r);
     s.lr = qm_ball_scalar(h->lr);
     s.wd = qm_ball_scalar(h->weight_decay);
     s.decay = qm_bound_one_minus(b, qm_bound_decay_rate(h), h->weight_decay);
     s.lr_wd = qm_ball_mul(s.lr, s.wd);
     if (b->order & QM_ORDER_cuda) {
-        s.eps = qm_ball_scalar(h->eps);
-        in_float(&s);
+        s.root_bc2 = qm_ball_sqrt(&b->reorder, s.bc2);
+        fold_in_float(&s, &s.eps_hat, &s.lr_hat);
+    } else if (b->reorder.fold) { /* the corrections meet a tensor: rounded */
+        struct qm_ball eps_hat, lr_hat;
+        s.bc1 = host(s.bc1.x, s.bc1.e);
+        s.bc2 = host(s.bc2.x, s.bc2.e);
+        fold_in_float(&s, &eps_hat, &lr_hat);
+        s.eps_hat = qm_ball_either(s.eps_hat, eps_hat);
+        s.lr_hat = qm_ball_either(s.lr_hat, lr_hat);
+        s.lr_over_bc1 = qm_ball_either(s.lr_over_bc1, qm_ball_div(&b->reorder, s.lr, s.bc1));
+        s.root_bc2 = qm_ball_either(s.root_bc2, qm_ball_sqrt(&b->reorder, s.bc2));
     }
     return s;
 }

@@ -3,40 +3,59 @@
 
 /* The scalars of one step. */
 struct lion {
-    int maximize; /* the gradient's sign is changed */
+    const struct qm_bound_step *b;
+    double rate, lambda;  /* the decay factor is 1 - rate lambda */
+    int within;           /* the decay is relative to lr, so it may be part of the step */
+    int maximize;         /* the gradient's sign is changed */
+    struct qm_ball gamma; /* gnorm_scale; 1 in Lion 8-bit */
     struct qm_beta c, m;
     struct qm_ball decay, lr;
     const struct qm_float_format *between;
 };
 
 /* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g, d the decay factor.  Where the ball
- * of c contains 0, the sign may be -1, 0 or 1. */
+ * of c contains 0, or c may overflow, the sign may be -1, 0 or 1.  Where c is NaN it is NaN in
+ * every order, and sign(NaN) = 0: the parameter decays.  Where c is infinite, a difference of an
+ * average of the form a + w (b - a) may be NaN. */
 static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct lion *s = scalars;
-    struct qm_ball g = qm_ball_exact(s->maximize ? -at->g : at->g);
-    struct qm_ball old = qm_ball_exact(at->slot[0]), p;
-    p = qm_ball_round_to(s->between, qm_ball_mul(qm_ball_exact(at->p), s->decay));
+    struct qm_ball g = qm_ball_mul(s->gamma, qm_ball_exact(s->maximize ? -at->g : at->g));
+    struct qm_ball old = at->old[0], p;
+    p = qm_ball_exact(at->p);
+    p = qm_ball_round_to(s->between, qm_bound_decayed(s->b, p, s->decay, s->rate, s->lambda));
     struct qm_ball c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
-    int is_sure = c.e == 0.0 || fabs(c.x) > c.e;
-    double sign = c.x > 0.0 ? 1.0 : c.x < 0.0 ? -1.0 : 0.0;
+    double x = s->c.beta.x * old.x + s->c.weight.x * g.x;
+    double sign = x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0;
+    int is_sure =
+        isfinite(x) ? c.e == 0.0 || fabs(x) > c.e : isnan(x) || !(s->c.lerp || s->c.either);
     struct qm_ball step = is_sure ? qm_ball_mul(qm_ball_exact(sign), s->lr)
                                   : (struct qm_ball){0.0, s->lr.x + s->lr.e};
     at->e[0] = m.e;
     p = qm_ball_add(p, qm_ball_negated(step));
+    if (s->within && s->b->reorder.fold && is_sure && s->lambda != 0.0) {
+        struct qm_ball of_p = qm_ball_mul(qm_ball_scalar(s->lambda), qm_ball_exact(at->p));
+        of_p = qm_ball_mul(s->lr, qm_ball_add(qm_ball_exact(sign), of_p));
+        p = qm_ball_either(p, qm_ball_add(qm_ball_exact(at->p), qm_ball_negated(of_p)));
+    }
     at->e_p = p.e + (is_sure ? 0.0 : fabs(sign) * s->lr.x);
     if (s->between)
         at->p_want = p.x;
-    if (isnan(c.x) || isnan(c.e))
-        at->e_p = HUGE_VAL;
 }
 
-static qm_status bound(const struct qm_bound_step *b, int maximize, struct qm_ball decay)
+static qm_status bound(const struct qm_bound_step *b, int maximize, double gamma, double rate,
+                       int within)
 {
+    struct qm_ball decay = qm_bound_one_minus(b, b->h->weight_decay, rate);
     int lerp = !!(b->order & QM_ORDER_lerp_m);
     if (b->order & QM_ORDER_factor)
         decay = qm_ball_round_to(b->between, decay);
-    struct lion s = {maximize,
+    struct lion s = {b,
+                     rate,
+                     b->h->weight_decay,
+                     within,
+                     maximize,
+                     qm_ball_scalar(gamma),
                      qm_bound_beta(b, b->h->beta1, lerp),
                      qm_bound_beta(b, b->h->beta2, lerp),
                      decay,
@@ -50,10 +69,11 @@ qm_status qm_bound_lion8(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
     double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
-    return bound(b, h->maximize, qm_bound_one_minus(b, h->weight_decay, ratio));
+    return bound(b, h->maximize, 1.0, ratio, 0);
 }
 
 qm_status qm_bound_lion(const struct qm_bound_step *b)
 {
-    return bound(b, 0, qm_bound_one_minus(b, b->h->lr, b->h->weight_decay));
+    double gamma = b->h->gnorm_scale != 0.0 ? b->h->gnorm_scale : 1.0;
+    return bound(b, 0, gamma, b->h->lr, 1);
 }

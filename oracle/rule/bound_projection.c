@@ -17,11 +17,9 @@ static struct qm_ball dot(const struct qm_bound_step *b, const struct qm_ball *x
         size += fabs(term);
     }
     sum.e += 0x1p-52 * (double)n * size;
-    if (b->reorder.tree > 0) /* products are rounded, and so is every partial sum */
-        sum.e += (double)(n + 1) * QM_U * (size + sum.e);
     if (isnan(sum.e))
         sum.e = HUGE_VAL;
-    return qm_ball_float32(sum);
+    return qm_ball_float32(qm_ball_of_products(b, sum, size, n));
 }
 
 void qm_ball_project(const struct qm_bound_step *b, const struct qm_projection *q, const double *p,
@@ -40,9 +38,7 @@ void qm_ball_project(const struct qm_bound_step *b, const struct qm_projection *
                 size += fabs(term);
             }
             sum.e = 0x1p-52 * (double)n * size;
-            if (b->reorder.tree > 0)
-                sum.e += (double)(n + 1) * QM_U * size;
-            r[i * q->cols + j] = qm_ball_float32(sum);
+            r[i * q->cols + j] = qm_ball_float32(qm_ball_of_products(b, sum, size, n));
         }
 }
 
@@ -152,6 +148,16 @@ void qm_ball_adam_states(const struct qm_bound_step *b, int own, const struct qm
     }
 }
 
+static struct qm_ball late_decay(const struct qm_bound_step *b, struct qm_ball p,
+                                 struct qm_ball decay)
+{
+    struct qm_ball kept = qm_ball_add(p, qm_ball_negated(qm_ball_mul(p, decay)));
+    if (!b->reorder.fold)
+        return kept;
+    return qm_ball_either(
+        kept, qm_bound_decayed(b, p, qm_ball_scalar(1.0 - decay.x), b->h->lr, b->h->weight_decay));
+}
+
 void qm_ball_update_param(const struct qm_bound_step *b, int own, double step,
                           const struct qm_ball *u, int decays)
 {
@@ -161,7 +167,7 @@ void qm_ball_update_param(const struct qm_bound_step *b, int own, double step,
         struct qm_ball p = qm_ball_exact(b->p[i]);
         p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(u[i], by)));
         if (decays && b->h->weight_decay > 0.0)
-            p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(p, decay)));
+            p = late_decay(b, p, decay);
         b->e_p[i] = p.e;
         if (own)
             b->p_want[i] = p.x;

@@ -91,7 +91,7 @@ static void set_bounds(const struct qm_bound_step *b, struct vectors *a)
     double top = gsl_vector_get(a->s, 0), all = qm_norm_of(a->g, b->n, 1), h = 0.0;
     double gram =
         top > 0.0 ? (m + n + 64.0 * (double)a->k) * 0x1p-52 * all * all / (top * top) : 0.0;
-    if (b->reorder.tree > 0)
+    if (b->reorder.tree)
         h = most * QM_U;
     a->residual = 4.0 * h * (1.0 + h) + (h + QM_U) * (1.0 + 0x1p-20) + gram;
     a->orthonormal = 2.0 * (h + QM_U) * (1.0 + 0x1p-20) + (64.0 * (double)a->k) * 0x1p-52;

@@ -120,12 +120,16 @@ static qm_status bound(const struct qm_bound_step *b)
             col[i] = qm_bound_stored(b, 5, i, col[i]);
         qm_ball_factors_rsqrt(b, &m, row, col, u);
     }
-    struct qm_ball lr = qm_ball_scalar(h->lr), decay = qm_ball_scalar(h->weight_decay * h->lr);
+    struct qm_ball lr = qm_ball_scalar(h->lr), decay = qm_ball_scalar(h->weight_decay * h->lr),
+                   keep = qm_ball_scalar(1.0 - decay.x);
     for (int64_t i = 0; i < n; i++) {
         struct qm_ball p = qm_ball_exact(b->p[i]), step = qm_bound_stored(b, 0, i, avg[i]);
         if (b->shape->rank >= 2)
             step = qm_ball_mul(u[i], step);
-        p = qm_ball_round_to(b->between, qm_ball_add(p, qm_ball_negated(qm_ball_mul(p, decay))));
+        struct qm_ball kept = qm_ball_add(p, qm_ball_negated(qm_ball_mul(p, decay)));
+        if (b->reorder.fold)
+            kept = qm_ball_either(kept, qm_bound_decayed(b, p, keep, h->lr, h->weight_decay));
+        p = qm_ball_round_to(b->between, kept);
         p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(step, lr)));
         qm_bound_new_param(b, i, p);
         if (b->between)

@@ -26,7 +26,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct average *s = scalars;
     struct qm_ball g = qm_ball_exact(s->maximize ? -at->g : at->g);
-    at->e[0] = qm_bound_average(&s->w, qm_ball_exact(at->slot[0]), g).e;
+    at->e[0] = qm_bound_average(&s->w, at->old[0], g).e;
     at->e_p = 0.0;
 }
 

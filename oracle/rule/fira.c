@@ -174,7 +174,8 @@ static qm_status any_bound(const struct qm_bound_step *b, int first, double step
         for (int64_t i = 0; i < n; i++)
             s[i] = qm_ball_add(qm_ball_exact(b->g[i]), qm_ball_negated(s[i]));
         qm_ball_project_scale(b, &q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
-        qm_ball_project_limit(b, first + 1, s);
+        if (b->h->limiter)
+            qm_ball_project_limit(b, first + 1, s);
         qm_ball_project_back(b, &q, r_tilde, b->stored[first], b->h->scale, u);
         for (int64_t i = 0; i < n; i++)
             u[i] = qm_ball_add(u[i], s[i]);

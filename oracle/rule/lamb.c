@@ -71,7 +71,8 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
     double *b = slot[0], sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
         double g = gamma_of(h) * grad[i], old = t == 1 ? 0.0 : h->momentum * b[i];
-        b[i] = old + (g + h->weight_decay * theta[i]);
+        double l2 = h->weight_decay != 0.0 ? h->weight_decay * theta[i] : 0.0;
+        b[i] = old + (g + l2);
         double w = is_bare ? old + g : b[i];
         sum += w * w;
     }
@@ -102,10 +103,10 @@ static struct qm_ball ratio_bound(const struct qm_bound_step *b, const struct qm
 }
 
 /* The scalars of one LAMB step; step = lr sqrt(bc2) / bc1 and eps_hat = eps sqrt(bc2), formed in
- * double; by1 = 1 / bc1, by2 = 1 / bc2. */
+ * double; by1 = 1 / bc1, by2 = 1 / bc2; root = sqrt(bc2). */
 struct lamb {
     struct qm_beta first, second;
-    struct qm_ball by1, by2, eps, eps_hat, step, decay, gamma;
+    struct qm_ball by1, by2, bc1, root, eps, eps_hat, step, decay, gamma;
 };
 
 static struct lamb lamb_scalars(const struct qm_bound_step *b)
@@ -116,6 +117,8 @@ static struct lamb lamb_scalars(const struct qm_bound_step *b)
                      .second = qm_bound_beta(b, h->beta2, 0),
                      .by1 = qm_ball_rounded(1.0 / c1, 0x1p-51 / (c1 * c1), QM_ETA),
                      .by2 = qm_ball_rounded(1.0 / c2, 0x1p-51 / (c2 * c2), QM_ETA),
+                     .bc1 = qm_ball_rounded(c1, 0x1p-52, 0.0),
+                     .root = qm_ball_rounded(sqrt(c2), 0x1p-51 / sqrt(c2), 0.0),
                      .eps = qm_ball_scalar(h->eps),
                      .decay = qm_bound_one_minus(b, h->lr, h->weight_decay),
                      .gamma = qm_ball_scalar(gamma_of(h))};
@@ -123,6 +126,28 @@ static struct lamb lamb_scalars(const struct qm_bound_step *b)
     s.eps_hat = qm_ball_rounded(h->eps * root, h->eps * root * off, QM_ETA);
     s.step = qm_ball_rounded(step, step * off, QM_ETA);
     return s;
+}
+
+static struct qm_ball decayed(const struct qm_bound_step *b, struct qm_ball p, struct qm_ball decay)
+{
+    return qm_bound_decayed(b, p, decay, b->h->lr, b->h->weight_decay);
+}
+
+/* Widens u = m / (sqrt(v) + eps sqrt(bc2)) and its corrected form w (of lamb) by the error of the
+ * other form, m / bc1 / (sqrt(v) / sqrt(bc2) + eps), scaled to the same value. */
+static void fold_update(const struct qm_reorder *o, const struct lamb *s, struct qm_ball m,
+                        struct qm_ball root, struct qm_ball *u, struct qm_ball *w, int is_raw)
+{
+    struct qm_ball den = qm_ball_add(qm_ball_div(o, root, s->root), s->eps);
+    struct qm_ball other = qm_ball_div(o, qm_ball_div(o, m, s->bc1), den);
+    double ratio = s->bc1.x / s->root.x; /* u over the corrected update */
+    double e = other.e + 4.0 * QM_U * fabs(other.x);
+    if (!is_raw) {
+        *w = qm_ball_either(*w, other);
+        e = fmax(e, u->e / ratio + 4.0 * QM_U * fabs(w->x));
+        w->e = fmax(w->e, e);
+    }
+    u->e = fmax(u->e, e * ratio);
 }
 
 static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
@@ -136,10 +161,13 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
             qm_bound_new(b, 0, i, qm_bound_average(&s.first, qm_bound_old(b, 0, i), g));
         struct qm_ball v =
             qm_bound_new(b, 1, i, qm_bound_square(b, &s.second, qm_bound_old(b, 1, i), g));
-        u[i] = qm_ball_div(o, m, qm_ball_add(qm_ball_sqrt(o, v), s.eps_hat));
-        w[i] = is_raw ? u[i]
-                      : qm_ball_div(o, qm_ball_mul(m, s.by1),
-                                    qm_ball_add(qm_ball_sqrt(o, qm_ball_mul(v, s.by2)), s.eps));
+        struct qm_ball root = qm_ball_sqrt(o, v);
+        struct qm_ball corrected = qm_ball_div(
+            o, qm_ball_mul(m, s.by1), qm_ball_add(qm_ball_sqrt(o, qm_ball_mul(v, s.by2)), s.eps));
+        u[i] = qm_ball_div(o, m, qm_ball_add(root, s.eps_hat));
+        w[i] = is_raw ? u[i] : corrected;
+        if (o->fold) /* u scaled by sqrt(bc2) / bc1 is the corrected update, and the other way */
+            fold_update(o, &s, m, root, &u[i], &w[i], is_raw);
     }
     if (theta && u && w) {
         norm = is_raw ? qm_ball_norm_in_lanes(b, w, b->n)
@@ -147,7 +175,7 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
         struct qm_ball step = qm_ball_mul(ratio_bound(b, theta, norm, 0.0), s.step);
         for (int64_t i = 0; i < b->n; i++)
             qm_bound_new_param(b, i,
-                               qm_ball_add(qm_ball_mul(theta[i], s.decay),
+                               qm_ball_add(decayed(b, theta[i], s.decay),
                                            qm_ball_negated(qm_ball_mul(step, u[i]))));
     }
     qm_status st = theta && u && w ? QM_OK : QM_NO_MEMORY;

@@ -35,8 +35,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
     const struct qm_bound_step *b = scalars;
     struct qm_ball buffer = qm_bound_l2_gradient(b, at->g, at->p), step;
     if (b->t > 1)
-        buffer = qm_ball_add(
-            qm_ball_mul(qm_ball_scalar(b->h->momentum), qm_ball_exact(at->slot[0])), buffer);
+        buffer = qm_ball_add(qm_ball_mul(qm_ball_scalar(b->h->momentum), at->old[0]), buffer);
     buffer.x = at->want[0];
     at->e[0] = buffer.e;
     step = qm_ball_mul(qm_ball_scalar(b->h->lr), buffer);

@@ -42,7 +42,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
         struct qm_ball buffer = d;
         if (b->t > 1)
             buffer = qm_ball_add(qm_ball_mul(qm_ball_scalar(1.0 - h->dampening), d),
-                                 qm_ball_mul(mu, qm_ball_exact(at->slot[0])));
+                                 qm_ball_mul(mu, at->old[0]));
         buffer.x = at->want[0];
         at->e[0] = buffer.e;
         d = h->nesterov ? qm_ball_add(d, qm_ball_mul(mu, buffer)) : buffer;

@@ -49,11 +49,11 @@ static void element(const struct qm_bound_step *b, int decoupled, struct qm_boun
     struct qm_ball mu = qm_ball_scalar(h->momentum);
     struct qm_ball rest = qm_ball_scalar(h->momentum != 0.0 ? 1.0 - h->dampening : 1.0);
     if (decoupled)
-        p = qm_ball_mul(p, qm_bound_one_minus(b, qm_bound_decay_rate(h), h->weight_decay));
+        p = qm_bound_decayed(b, p, qm_bound_one_minus(b, qm_bound_decay_rate(h), h->weight_decay),
+                             qm_bound_decay_rate(h), h->weight_decay);
     else
         g = qm_ball_add(g, qm_ball_mul(qm_ball_scalar(h->weight_decay), p));
-    struct qm_ball m =
-        qm_ball_add(qm_ball_mul(mu, qm_ball_exact(at->slot[0])), qm_ball_mul(rest, g));
+    struct qm_ball m = qm_ball_add(qm_ball_mul(mu, at->old[0]), qm_ball_mul(rest, g));
     m.x = at->want[0];
     at->e[0] = m.e;
     if (h->nesterov)

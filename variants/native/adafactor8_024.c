@@ -14,13 +14,21 @@ enum { AVG, ROW, COL, FULL };
 
 #define TINY 0x1p-126f /* the least second moment */
 
+/* The product a b, rounded.  The volatile keeps a compiler from fusing it with a following sum: in
+ * the exponent of a decoded state that would change the state. */
+static float product(float a, float b)
+{
+    volatile float ab = a * b;
+    return ab;
+}
+
 static float value(const struct qm_kernel_slot *s, int64_t i)
 {
     if (!s->bits)
         return s->values[i];
     if (s->bits == 4)
         return s->codebook[s->codes[i / 2] >> (i % 2 ? 0 : 4) & 15] * s->scales[i / s->block];
-    return exp2f(s->codebook[s->codes[i]] * s->scales[i / s->block] - 126.0f);
+    return exp2f(product(s->codebook[s->codes[i]], s->scales[i / s->block]) - 126.0f);
 }
 
 /* Thresholds of the 16 entries; an equal value goes away from zero, NaN to code 0. */

@@ -17,13 +17,22 @@ enum { AVG, V = 3, NORM = 6 };
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
+/* The product a b, rounded.  The volatile keeps a compiler from fusing it with a following sum: in
+ * the exponent of a decoded state that would change the state. */
+static float product(float a, float b)
+{
+    volatile float ab = a * b;
+    return ab;
+}
+
 static float value(const struct qm_kernel_slot *s, int64_t i)
 {
     if (!s->bits)
         return s->values[i];
     if (s->bits == 4)
         return s->codebook[s->codes[i / 2] >> (i % 2 ? 0 : 4) & 15] * s->scales[i / s->block];
-    return exp2f((float)s->codes[i] * s->scales[i / s->block] * (1.0f / 255.0f) - 126.0f);
+    float span = (float)s->codes[i] * s->scales[i / s->block];
+    return exp2f(product(span, 1.0f / 255.0f) - 126.0f);
 }
 
 static float log_of(float x) { return log2f(x < TINY ? TINY : x) + 126.0f; }

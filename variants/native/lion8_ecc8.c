@@ -15,10 +15,15 @@ static float half(float x)
 {
     if (x >= 65520.0f)
         return INFINITY;
+    if (x != x)
+        return x;
     if (x < 0x1p-14f) /* steps of 2^-24 */
         return x + 0.5f - 0.5f;
-    float far = x * 8193.0f;
-    return x == x ? far - (far - x) : x;
+    uint32_t bits; /* the last 13 bits are rounded off; a carry may reach the exponent */
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
 }
 
 /* Codes are k + 127 for k = -127 to 127. */

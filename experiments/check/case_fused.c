@@ -1,0 +1,54 @@
+/* case_fused.c - Errors of decoded states whose last product is fused into the step.
+ *
+ * A judged side that may fuse (struct qm_reorder, fma) need not round the product of a code's value
+ * and its scale before it enters the step's first sum.  The oracle starts from the rounded product,
+ * so the bound starts with the distance between the two. */
+#include "experiments/check/case_run.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "experiments/check/slot_parts.h"
+
+/* The distance of element i's rounded value from the product that was rounded.  Curves end in a
+ * product, too, of which only the size is used; log2 and allog end in an exponential. */
+static double fused_error(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s)
+{
+    const struct qm_decider *d = v->d;
+    double x = (double)v->decoded[i], product;
+    int position = d->position_of[v->codes[i]];
+    if (!isfinite(x) || d->q.curve == QM_CURVE_log2 || d->q.curve == QM_CURVE_allog)
+        return 0.0;
+    if (position < 0 || !qm_decider_is_plain(&d->q) || s->first != 0.0 || d->slack[position] != 0.0)
+        return QM_U * fabs(x) + QM_ETA;
+    product = d->value[position] * s->stored;
+    return fabs(product - x);
+}
+
+void qm_case_fused_errors(struct qm_case_run *r, const struct qm_case_plan *s, double *const *out)
+{
+    for (int k = 0; k < r->n_slots; k++) {
+        struct qm_slot_view v = {.d = r->decider[k],
+                                 .shape = &r->shape[k],
+                                 .n = r->slot_n[k],
+                                 .codes = s->codes[k],
+                                 .scales = s->scales[k],
+                                 .decoded = s->state[k]};
+        memset(out[k], 0, sizeof *out[k] * (size_t)v.n);
+        if (!v.d || !r->s->reorder.fma || v.n == 0)
+            continue;
+        int64_t count = qm_groups_count(&v.d->q, v.shape, v.n);
+        int64_t run = v.d->q.curve == QM_CURVE_allog ? v.n : qm_slot_run(&v.d->q, v.shape);
+        struct qm_element_scale scale = {0};
+        memset(r->lo, 0, sizeof *r->lo * (size_t)count);
+        memset(r->hi, 0, sizeof *r->hi * (size_t)count);
+        memset(r->flag, 0, sizeof *r->flag * (size_t)count);
+        for (int64_t i = 0, left = 0; i < v.n; i++, left--) {
+            if (left <= 0 && v.d->q.curve != QM_CURVE_allog) {
+                scale = qm_element_scale_of(&v, i, r->lo, r->hi, r->flag, 0);
+                left = run;
+            }
+            out[k][i] = fused_error(&v, i, &scale);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+/* search.h - Searches for inputs at which a step errs most in relation to its derived bound.
+ *
+ * A hill climb.  It starts from steps of cases and changes single numbers of parameter, gradient
+ * and state (bits, neighbours, copies of the worst element), the step's number, and the
+ * hyper-parameters that the rule reads; it keeps what raises the largest error / bound of a
+ * parameter or float32 state, and starts again where nothing does.  A ratio above 1 is a wrong
+ * bound, or a wrong step; one far below 1/4 everywhere a bound that is loose.  Codes and parameters
+ * of 16 bits have no ratio: of them only a wrong one is found. */
+#ifndef QM_EXPERIMENTS_CHECK_SEARCH_H
+#define QM_EXPERIMENTS_CHECK_SEARCH_H
+
+#include "experiments/check/judge.h"
+
+/* Formats of the states: all float32; as in cases of mode own; as in mode forced. */
+#define QM_SEARCH_MODE_LIST(X) X(f32) X(own) X(forced)
+
+enum qm_search_mode {
+#define X(name) QM_SEARCH_##name,
+    QM_SEARCH_MODE_LIST(X)
+#undef X
+        QM_SEARCH_MODES
+};
+
+extern const char *const qm_search_mode_names[QM_SEARCH_MODES];
+
+struct qm_search_found {
+    double ratio;      /* largest error / bound; 0: no number had a bound above 0 */
+    int64_t steps;     /* steps that were judged */
+    char start[96];    /* the case that the climb of the largest ratio started from */
+    char what[320];    /* the number and its inputs */
+    char failure[480]; /* the first wrong code or number, or "" */
+};
+
+/* Climbs for about `seconds`, on this thread.  The subject's backend and freedoms are judged as its
+ * recipe in this mode.  QM_SKIPPED: the rule has no bound, or the recipe no quantized state that
+ * this mode would change. */
+qm_status qm_search_bound(const struct qm_subject *s, enum qm_search_mode mode, double seconds,
+                          uint64_t seed, struct qm_search_found *out);
+
+#endif

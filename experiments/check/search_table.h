@@ -1,0 +1,20 @@
+/* search_table.h - Runs and prints searches for the inputs nearest a bound (qualm check --search). */
+#ifndef QM_CHECK_SEARCH_TABLE_H
+#define QM_CHECK_SEARCH_TABLE_H
+
+#include "experiments/recipes/recipe_list.h"
+
+/* What is judged: the recipes by backend cpu, or a kernel file with every freedom of
+ * QM_REORDER_LIST, as `as` or as it says itself (NULL). */
+struct qm_search_job {
+    const struct qm_recipes *recipes;
+    const char *kernel, *as;
+    double seconds; /* altogether */
+    uint64_t seed;
+};
+
+/* Searches each recipe in every mode.  Returns the exit code: 1 where a ratio exceeds 1 or a code
+ * is wrong. */
+int qm_search_print(const struct qm_search_job *job);
+
+#endif
