@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "core/base/sha256.h"
 #include "experiments/check/judge.h"
 #include "experiments/recipes/oracle_hyper.h"
 #include "experiments/store/store.h"
-#include "experiments/vectors/vectors.h"
+#include "experiments/vectors/describe.h"
 
 enum { TENSOR = 1 }; /* the tensor number that the judge uses; random projections depend on it */
 
@@ -73,7 +72,7 @@ struct work {
     float *p, *g, *state[QM_MAX_SLOTS];
     void *stored; /* the parameter as the recipe stores it */
     struct qm_aim aim;
-    struct qm_sha256 inputs;
+    json_t *inputs; /* hashes by name */
 };
 
 /* Slot i of a single element after the oracle's step t, from a state and a gradient; NaN on
@@ -108,7 +107,7 @@ static void aim_at(struct work *w, int64_t t)
 
 static struct qm_shape slot_shape(const struct work *w, int i)
 {
-    struct qm_shape own;
+    struct qm_shape own = w->c->c.shape;
     qm_rule_slot_shape(w->recipe.rule, &w->recipe.hyper, i, &w->c->c.shape, &own);
     return own;
 }
@@ -161,8 +160,32 @@ static qm_status load(struct work *w, int slot)
     return st;
 }
 
-/* Records the current state as arrays CASE/WHAT/...; the state of WHAT "in" is added to the inputs'
- * hash. */
+/* Keeps the hash of an input of the case under its name after CASE/. */
+static void keep_hash(struct work *w, const char *name, const struct qm_tensor *t)
+{
+    char hash[QM_HASH];
+    qm_array_hash(t, hash);
+    json_object_set_new(w->inputs, name, json_string(hash));
+}
+
+/* Keeps the hashes of the state before the first step. */
+static void keep_hashes(struct work *w, const struct qm_state_tensor *t)
+{
+    char name[QM_STATE_NAME];
+    keep_hash(w, "in/param", &t->param);
+    if (t->residual.data)
+        keep_hash(w, "in/residual", &t->residual);
+    for (int i = 0; i < t->n_slots; i++) {
+        const struct qm_state_slot *s = &t->slot[i];
+        snprintf(name, sizeof name, "in/%s.codes", s->name);
+        if (s->codes.data)
+            keep_hash(w, name, &s->codes);
+        snprintf(name, sizeof name, "in/%s%s", s->name, s->codes.data ? ".scales" : "");
+        keep_hash(w, name, &s->scales);
+    }
+}
+
+/* Records the current state as arrays CASE/WHAT/... */
 static qm_status record(struct work *w, struct qm_vectors *v, const char *what, int64_t done)
 {
     char name[64];
@@ -170,31 +193,23 @@ static qm_status record(struct work *w, struct qm_vectors *v, const char *what, 
     const struct qm_state_plan p = {&w->recipe, &w->c->c.shape, &qm_backend_cpu, w->plan, w->stored,
                                     w->id,      done,           w->seed};
     QM_TRY(qm_state_take(&v->states, name, &p));
-    const struct qm_state_tensor *t = &v->states.tensor[v->states.n - 1];
-    if (strcmp(what, "in") != 0)
-        return QM_OK;
-    qm_sha256_add(&w->inputs, t->param.data, qm_tensor_bytes(&t->param));
-    if (t->residual.data)
-        qm_sha256_add(&w->inputs, t->residual.data, qm_tensor_bytes(&t->residual));
-    for (int i = 0; i < t->n_slots; i++) {
-        if (t->slot[i].codes.data)
-            qm_sha256_add(&w->inputs, t->slot[i].codes.data, qm_tensor_bytes(&t->slot[i].codes));
-        qm_sha256_add(&w->inputs, t->slot[i].scales.data, qm_tensor_bytes(&t->slot[i].scales));
-    }
+    if (strcmp(what, "in") == 0)
+        keep_hashes(w, &v->states.tensor[v->states.n - 1]);
     return QM_OK;
 }
 
-/* Makes the gradient of step k in the recipe's type, and adds it, widened to float32, to the
- * inputs' hash. */
+/* Makes the gradient of step k in the recipe's type, and keeps its hash. */
 static qm_status gradient(struct work *w, struct qm_vectors *v, int64_t k, struct qm_tensor *out)
 {
     enum qm_dtype type = w->recipe.grad;
     int64_t t = w->c->c.t + k;
+    char name[32];
     for (int i = 0; i < w->recipe.rule->n_slots; i++)
         QM_TRY(qm_backend_cpu.decode(w->plan, i, w->state[i]));
     aim_at(w, t);
     qm_case_gradient(&w->c->c, &w->aim, t, (int)k, w->g);
-    void *to = add(v, type, &w->c->c.shape, "%s/grad/%lld", w->c->name, (long long)k + 1);
+    snprintf(name, sizeof name, "grad/%lld", (long long)k + 1);
+    void *to = add(v, type, &w->c->c.shape, "%s/%s", w->c->name, name);
     if (!to)
         return qm_fail(QM_NO_MEMORY, "gradients");
     for (int64_t i = 0; i < w->n; i++) {
@@ -204,9 +219,8 @@ static qm_status gradient(struct work *w, struct qm_vectors *v, int64_t k, struc
             ((uint16_t *)to)[i] =
                 type == QM_DTYPE_bf16 ? qm_float_to_bf16(w->g[i]) : qm_float_to_f16(w->g[i]);
     }
-    qm_to_float(to, type, 0, w->n, w->g);
-    qm_sha256_add(&w->inputs, w->g, sizeof(float) * (size_t)w->n);
     *out = (struct qm_tensor){to, type, w->c->c.shape};
+    keep_hash(w, name, out);
     return QM_OK;
 }
 
@@ -233,87 +247,46 @@ static qm_status run(struct work *w, struct qm_vectors *v)
 
 /* ---- the description ----------------------------------------------------------------------- */
 
-/* The hyper-parameters that are not 0, and those that the variant sets but the case makes 0. */
-static json_t *hyper(const struct qm_hyper *h, const struct qm_hyper *variant)
-{
-    json_t *o = json_object();
-#define X(name, value, text)                \
-    if (h->name != 0 || variant->name != 0) \
-        json_object_set_new(o, #name, json_real(h->name));
-    QM_HYPER_LIST(X)
-#undef X
-#define X(name, value, text) \
-    if (h->name != 0)        \
-        json_object_set_new(o, #name, json_true());
-    QM_HYPER_FLAG_LIST(X)
-#undef X
-    return o;
-}
-
-static json_t *dims(const struct qm_shape *shape)
-{
-    json_t *out = json_array();
-    for (int i = 0; i < shape->rank; i++)
-        json_array_append_new(out, json_integer(shape->dim[i]));
-    return out;
-}
-
-static json_t *describe(struct work *w)
-{
-    json_t *slots = json_array();
-    char id[QM_CASE_TEXT], digest[65], text[QM_QUANTIZER_TEXT];
-    for (int i = 0; i < w->recipe.rule->n_slots; i++) {
-        struct qm_quantizer q = qm_recipe_slot(&w->recipe, i, &w->c->c.shape);
-        struct qm_shape own = slot_shape(w, i);
-        if (qm_shape_numel(&own) == 0 && w->n > 0)
-            continue; /* this tensor has no such slot */
-        json_t *slot =
-            json_pack("{s:s, s:s, s:i, s:o}", "name", w->recipe.rule->slot[i], "quantizer",
-                      qm_quantizer_print(&q, text), "bits", q.bits, "shape", dims(&own));
-        if (q.bits > 0 && q.bits < 8 && q.pack != QM_PACK_byte)
-            json_object_set_new(slot, "first_code",
-                                json_string(q.pack == QM_PACK_hi ? "high" : "low"));
-        json_array_append_new(slots, slot);
-    }
-    qm_sha256_hex(&w->inputs, digest);
-    return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:s}", "name", w->c->name, "id",
-                     qm_case_print(&w->c->c, id), "shape", dims(&w->c->c.shape), "first_step",
-                     (json_int_t)w->c->c.t, "steps", (json_int_t)w->c->steps, "hyper",
-                     hyper(&w->recipe.hyper, &w->recipe.base->hyper), "slots", slots, "inputs",
-                     digest);
-}
-
-/* Adds the unit value of each stored code of a slot; none for curves, whose codes have no single
- * value. */
-static qm_status codebooks(const struct qm_subject *s, struct qm_vectors *v)
+static qm_status codebooks(const struct qm_subject *s, struct qm_vectors *v, json_t *hashes)
 {
     for (int i = 0; i < s->recipe.rule->n_slots; i++) {
-        const struct qm_quantizer *q = &s->recipe.slot[i];
-        struct qm_shape size = {1, {q->bits ? INT64_C(1) << q->bits : 0}};
-        struct qm_codec c;
-        if (q->bits == 0 || q->curve != QM_CURVE_none)
+        struct qm_tensor book;
+        char hash[QM_HASH];
+        QM_TRY(qm_describe_codebook(s, i, &book));
+        if (!book.data)
             continue;
-        QM_TRY(qm_codec_init(&c, q));
-        float *value = add(v, QM_DTYPE_f32, &size, "codebook/%s", s->recipe.rule->slot[i]);
-        if (!value)
+        float *to = add(v, QM_DTYPE_f32, &book.shape, "codebook/%s", s->recipe.rule->slot[i]);
+        if (to)
+            memcpy(to, book.data, qm_tensor_bytes(&book));
+        qm_array_hash(&book, hash);
+        json_object_set_new(hashes, s->recipe.rule->slot[i], json_string(hash));
+        free(book.data);
+        if (!to)
             return qm_fail(QM_NO_MEMORY, "codebooks");
-        for (int code = 0; code < size.dim[0]; code++) /* not every code exists */
-            value[code] = s->decider[i].position_of[code] < 0
-                              ? NAN
-                              : c.cb.value[s->decider[i].position_of[code]] * c.cb.post;
     }
     return QM_OK;
 }
 
-static qm_status head(const struct qm_recipe *r, uint64_t seed, json_t *cases, struct qm_vectors *v)
+/* Adds the array `golden`.  Takes cases and books over. */
+static qm_status head(const struct qm_recipe *r, uint64_t seed, json_t *cases, json_t *books,
+                      struct qm_vectors *v)
 {
-    char recipe[QM_RECIPE_TEXT], number[24], param[24];
+    char recipe[QM_RECIPE_TEXT], number[24], param[24], digest[QM_HASH];
+    json_t *c;
+    size_t i;
+    json_int_t steps = 0;
     snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
-    json_t *all = json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:O}", "format", QM_VECTORS_FORMAT,
-                            "version", QM_VECTORS_VERSION, "recipe", qm_recipe_print(r, recipe),
-                            "rule", r->rule->name, "seed", number, "grad", qm_dtype_name(r->grad),
-                            "param", qm_param_text(&r->param, param), "cases", cases);
-    char *text = all ? json_dumps(all, JSON_INDENT(1)) : NULL;
+    json_array_foreach(cases, i, c) steps += json_integer_value(json_object_get(c, "steps"));
+    json_t *all = json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I}, s:o, s:o}", "format", QM_VECTORS_FORMAT,
+        "version", QM_VECTORS_VERSION, "recipe", qm_recipe_print(r, recipe), "rule", r->rule->name,
+        "seed", number, "grad", qm_dtype_name(r->grad), "param", qm_param_text(&r->param, param),
+        "count", "cases", (json_int_t)json_array_size(cases), "steps", steps, "codebooks", books,
+        "cases", cases);
+    qm_status st = all ? qm_describe_digest(all, digest) : qm_fail(QM_NO_MEMORY, "description");
+    if (st == QM_OK)
+        json_object_set_new(all, "digest", json_string(digest));
+    char *text = st == QM_OK ? json_dumps(all, JSON_INDENT(1)) : NULL;
     struct qm_shape length = {1, {text ? (int64_t)strlen(text) : 0}};
     uint8_t *to = text ? add(v, QM_DTYPE_u8, &length, "golden") : NULL;
     if (to)
@@ -323,32 +296,44 @@ static qm_status head(const struct qm_recipe *r, uint64_t seed, json_t *cases, s
     return to ? QM_OK : qm_fail(QM_NO_MEMORY, "description");
 }
 
+/* Makes a case and adds its description to cases. */
+static qm_status make_case(const struct qm_subject *s, const struct qm_vectors_case *c,
+                           uint64_t seed, struct qm_vectors *v, json_t *cases)
+{
+    struct work w = {.s = s, .c = c, .recipe = s->recipe, .id = TENSOR, .seed = seed};
+    qm_case_apply(&c->c, &w.recipe);
+    w.inputs = json_object();
+    qm_status st = w.inputs ? run(&w, v) : qm_fail(QM_NO_MEMORY, "a case");
+    if (st == QM_OK) {
+        json_t *described = qm_describe_case(&s->recipe, c);
+        json_object_set(described, "inputs", w.inputs);
+        json_array_append_new(cases, described);
+    } else {
+        st = qm_fail_in(st, c->name);
+    }
+    json_decref(w.inputs);
+    free(w.p);
+    free(w.stored);
+    if (w.plan)
+        qm_backend_cpu.close(w.plan);
+    return st;
+}
+
 qm_status qm_vectors_make(const struct qm_recipe *r, const struct qm_vectors_case *c, int n_cases,
                           uint64_t seed, struct qm_vectors *out)
 {
     struct qm_subject s = {.backend = &qm_backend_cpu, .recipe = *r};
     struct qm_vectors v = {.n = 0};
     struct qm_tally unused;
-    json_t *cases = json_array();
+    json_t *cases = json_array(), *books = json_object();
     qm_status st = qm_judge_begin(&s, &unused);
-    for (int i = 0; st == QM_OK && i < n_cases; i++) {
-        struct work w = {.s = &s, .c = &c[i], .recipe = *r, .id = TENSOR};
-        w.seed = seed * 1000003u + (uint64_t)i;
-        qm_case_apply(&c[i].c, &w.recipe);
-        qm_sha256_start(&w.inputs);
-        st = run(&w, &v);
-        if (st == QM_OK)
-            json_array_append_new(cases, describe(&w));
-        else
-            st = qm_fail_in(st, c[i].name);
-        free(w.p);
-        free(w.stored);
-        qm_backend_cpu.close(w.plan);
-    }
+    for (int i = 0; st == QM_OK && i < n_cases; i++)
+        st = make_case(&s, &c[i], seed * 1000003u + (uint64_t)i, &v, cases);
     if (st == QM_OK)
-        st = codebooks(&s, &v);
+        st = codebooks(&s, &v, books);
     if (st == QM_OK)
-        st = head(r, seed, cases, &v);
+        st = head(r, seed, json_incref(cases), json_incref(books), &v);
+    json_decref(books);
     json_decref(cases);
     if (st == QM_OK)
         *out = v;
