@@ -42,7 +42,7 @@ static const struct argp_option options[] = {
      "every one; class exact has setting exact)",
      0},
     {"shape", 's', "LIST", 0,
-     "shapes of the tensors (default: eleven of rank 0 to 5, of which 64x96 is large enough for "
+     "shapes of the tensors (default: eleven of rank 0 to 5, of which 64x68 is large enough for "
      "the variants' own limits, and two of no elements)",
      0},
     {"first-step", KEY_FIRST, "T,...", 0, "numbers of the first step (default 1,12,1000,1000000)",
@@ -188,34 +188,28 @@ static qm_status form_of(const struct options *o, enum qm_container *out)
 static json_t *report(const struct options *o, const struct qm_recipe *r,
                       const struct qm_vectors_case *c, int n, int left_out)
 {
-    struct qm_cover *cover = malloc(sizeof *cover);
+    static struct qm_cover cover;
     json_t *rows = json_array();
-    char text[QM_CASE_TEXT], *gaps = NULL;
+    char text[QM_CASE_TEXT], gaps[QM_COVER_GAPS];
     json_int_t steps = 0;
-    int met = 0, of = 0;
-    if (cover)
-        qm_cover_start(r, cover);
+    int met, of;
+    qm_cover_start(r, &cover);
     for (int i = 0; i < n; i++) {
         steps += c[i].steps;
-        if (cover)
-            qm_cover_add(cover, r, &c[i].c);
+        qm_cover_add(&cover, r, &c[i].c);
         json_array_append_new(rows, json_pack("{s:s, s:s, s:I}", "name", c[i].name, "case",
                                               qm_case_print(&c[i].c, text), "steps",
                                               (json_int_t)c[i].steps));
     }
-    if (cover) {
-        gaps = qm_cover_gaps(cover);
-        qm_cover_pairs(cover, &met, &of);
-    }
-    json_t *out = json_pack("{s:s, s:s, s:i, s:I, s:I, s:i, s:s, s:i, s:i}", "file", o->out,
-                            "format", QM_VECTORS_FORMAT, "version", QM_VECTORS_VERSION, "cases",
-                            (json_int_t)n, "steps", steps, "cases_left_out", left_out,
-                            "not_exercised", gaps ? gaps : "", "pairs", met, "of_pairs", of);
+    qm_cover_pairs(&cover, &met, &of);
+    json_t *out =
+        json_pack("{s:s, s:s, s:i, s:I, s:I, s:i, s:i, s:i, s:s, s:o}", "file", o->out, "format",
+                  QM_VECTORS_FORMAT, "version", QM_VECTORS_VERSION, "cases", (json_int_t)n, "steps",
+                  steps, "cases_left_out", left_out, "pairs", met, "of_pairs", of, "not_exercised",
+                  qm_cover_gaps(&cover, gaps), "coverage", qm_cover_report(&cover, !qm_cli.json));
     if (qm_cli.json || qm_cli.verbose)
         json_object_set(out, "list", rows);
     json_decref(rows);
-    free(gaps);
-    free(cover);
     return out;
 }
 
@@ -230,7 +224,9 @@ static qm_status run(const struct options *o, int argc, char **argv)
     QM_TRY(qm_recipe_parse(o->recipe, &r));
     QM_TRY(qm_vectors_choose(&r, &o->choice, &c, &n, &left_out));
     if (left_out > 0)
-        qm_note("%d cases are left out: the quantizers do not take their shapes", left_out);
+        qm_note("%d cases are left out: the quantizers do not take their shapes, or the state is "
+                "more than 16 times the tensor",
+                left_out);
     qm_status st = qm_vectors_make(&r, c, n, o->seed, &v);
     if (st == QM_OK)
         st = qm_vectors_write(&v, o->out, form, argc, argv);

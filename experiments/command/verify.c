@@ -1,6 +1,4 @@
 /* verify.c - qualm verify: judges a program's answers in a golden file. */
-#include <stdlib.h>
-
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/vectors/vectors.h"
@@ -33,41 +31,13 @@ static json_t *failures_of(const struct qm_vectors_verdict *v)
     return out;
 }
 
-/* The rows of the coverage as text: counts instead of the names that were met. */
-static void shorten(json_t *rows)
-{
-    json_t *row;
-    size_t i, k;
-    json_array_foreach(rows, i, row)
-    {
-        json_t *met = json_object_get(row, "exercised"), *not_met, *name;
-        json_t *text = json_string("");
-        not_met = json_object_get(row, "not_exercised");
-        json_array_foreach(not_met, k, name)
-        {
-            json_t *longer = json_sprintf("%s%s%s", json_string_value(text), k ? ", " : "",
-                                          json_string_value(name));
-            json_decref(text);
-            text = longer;
-        }
-        size_t n = json_array_size(met), missing = json_array_size(not_met);
-        json_object_set_new(row, "exercised", json_sprintf("%zu of %zu", n, n + missing));
-        json_object_set_new(row, "not_exercised", missing ? text : json_string("-"));
-        if (!missing)
-            json_decref(text);
-    }
-}
-
 static json_t *report(const char *path, const struct qm_vectors_verdict *v)
 {
     const struct qm_tally *t = &v->tally;
     int met, of;
-    char *gaps = qm_cover_gaps(&v->cover);
-    json_t *cover = qm_cover_report(&v->cover);
+    char gaps[QM_COVER_GAPS];
     qm_cover_pairs(&v->cover, &met, &of);
-    if (!qm_cli.json)
-        shorten(cover);
-    json_t *out = json_pack(
+    return json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:s, "
         "s:s, s:o, s:o}",
         "file", path, "recipe", v->recipe, "steps", (json_int_t)v->steps, "steps_answered",
@@ -79,10 +49,9 @@ static json_t *report(const char *path, const struct qm_vectors_verdict *v)
         (json_int_t)t->verdict[QM_VERDICT_WRONG], "failed_steps", (json_int_t)t->failed_cases,
         "may_overflow", (json_int_t)t->unbounded, "worst_ratio", qm_json_number(t->worst_ratio),
         "worst_step", *t->worst_case ? t->worst_case : "-", "pairs", met, "of_pairs", of,
-        "not_exercised", gaps ? gaps : "", "verdict", qm_vectors_passed(v) ? "passed" : "FAILED",
-        "coverage", cover, "failures", failures_of(v));
-    free(gaps);
-    return out;
+        "not_exercised", qm_cover_gaps(&v->cover, gaps), "verdict",
+        qm_vectors_passed(v) ? "passed" : "FAILED", "coverage",
+        qm_cover_report(&v->cover, !qm_cli.json), "failures", failures_of(v));
 }
 
 int qm_cmd_verify(int argc, char **argv)

@@ -2,7 +2,6 @@
 #include "experiments/vectors/cover.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const coordinate_names[] = {
@@ -25,9 +24,19 @@ static void value(struct qm_cover *v, int coordinate, const char *format, const 
 /* The kinds of state that slot i can meet: coded; with a short last block; as floats. */
 enum { CODED, SHORT, FLOATS, KINDS };
 
+/* Whether some tensor has slot i. */
+static int exists(const struct qm_recipe *r, int i)
+{
+    static const struct qm_shape shapes[] = {{2, {64, 68}}, {1, {300}}};
+    struct qm_shape own[2] = {shapes[0], shapes[1]};
+    for (int k = 0; k < 2; k++)
+        qm_rule_slot_shape(r->rule, &r->hyper, i, &shapes[k], &own[k]);
+    return qm_shape_numel(&own[0]) > 0 || qm_shape_numel(&own[1]) > 0;
+}
+
 static int can_be(const struct qm_recipe *r, int i, int kind)
 {
-    if (r->slot[i].bits == 0)
+    if (r->slot[i].bits == 0 || !exists(r, i))
         return 0;
     switch (kind) {
     case SHORT: return r->slot[i].norm == QM_NORM_block && r->slot[i].block > 1;
@@ -115,7 +124,8 @@ void qm_cover_pairs(const struct qm_cover *v, int *met, int *of)
                     }
 }
 
-json_t *qm_cover_names(const struct qm_cover *v, int coordinate, int met)
+/* The value names of a coordinate that were met (1) or not (0). */
+static json_t *names(const struct qm_cover *v, int coordinate, int met)
 {
     json_t *out = json_array();
     for (int i = 0; i < v->n[coordinate]; i++)
@@ -124,29 +134,77 @@ json_t *qm_cover_names(const struct qm_cover *v, int coordinate, int met)
     return out;
 }
 
-char *qm_cover_gaps(const struct qm_cover *v)
+static json_t *row(const char *coordinate, json_t *met, json_t *not_met)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *to = open_memstream(&text, &size);
-    if (!to)
-        return NULL;
-    for (int a = 0; a < QM_COVER_COUNT; a++)
-        for (int i = 0, n = 0; i < v->n[a]; i++)
-            if (!v->met[a][i])
-                fprintf(to, "%s%s", n++ ? ", " : ftell(to) > 0 ? "; " : "", v->name[a][i]);
-    if (ftell(to) == 0)
-        fprintf(to, "nothing of the list");
-    return fclose(to) == 0 ? text : (free(text), NULL);
+    return json_pack("{s:s, s:o, s:o}", "coordinate", coordinate, "exercised", met, "not_exercised",
+                     not_met);
 }
 
-json_t *qm_cover_report(const struct qm_cover *v)
+/* The rows of a coordinate as text: how many values were met, and names of the others, as many to a
+ * row as LINE characters hold. */
+static void add_text(const struct qm_cover *v, int a, json_t *out)
+{
+    enum { LINE = 80 };
+    char line[LINE + QM_COVER_NAME + 2] = "";
+    int met = 0, first = 1;
+    for (int i = 0; i < v->n[a]; i++)
+        met += v->met[a][i];
+    json_t *count = json_sprintf("%d of %d", met, v->n[a]);
+    for (int i = 0, left = v->n[a] - met; i < v->n[a]; i++) {
+        size_t used = strlen(line);
+        if (v->met[a][i])
+            continue;
+        snprintf(line + used, sizeof line - used, "%s%s", v->name[a][i], --left ? ", " : "");
+        if (strlen(line) < LINE - 16 && left)
+            continue;
+        json_array_append_new(out,
+                              row(first ? coordinate_names[a] : "",
+                                  first ? json_incref(count) : json_string(""), json_string(line)));
+        first = 0;
+        *line = '\0';
+    }
+    if (first)
+        json_array_append_new(out, row(coordinate_names[a], json_incref(count), json_string("-")));
+    json_decref(count);
+}
+
+json_t *qm_cover_report(const struct qm_cover *v, int as_text)
 {
     json_t *out = json_array();
+    int met, of;
+    char pairs[32];
     for (int a = 0; a < QM_COVER_COUNT; a++)
-        if (v->n[a] > 0)
-            json_array_append_new(
-                out, json_pack("{s:s, s:o, s:o}", "coordinate", coordinate_names[a], "exercised",
-                               qm_cover_names(v, a, 1), "not_exercised", qm_cover_names(v, a, 0)));
+        if (v->n[a] > 0 && as_text)
+            add_text(v, a, out);
+        else if (v->n[a] > 0)
+            json_array_append_new(out, row(coordinate_names[a], names(v, a, 1), names(v, a, 0)));
+    qm_cover_pairs(v, &met, &of);
+    snprintf(pairs, sizeof pairs, "%d of %d", met, of);
+    if (as_text)
+        json_array_append_new(
+            out, row("pairs", json_string(pairs),
+                     met < of ? json_sprintf("%d pairs of values", of - met) : json_string("-")));
     return out;
+}
+
+char *qm_cover_gaps(const struct qm_cover *v, char text[QM_COVER_GAPS])
+{
+    size_t used = 0;
+    int met, of;
+    *text = '\0';
+    for (int a = 0; a < QM_COVER_COUNT; a++) {
+        int missing = 0;
+        for (int i = 0; i < v->n[a]; i++)
+            missing += !v->met[a][i];
+        if (missing)
+            used += (size_t)snprintf(text + used, QM_COVER_GAPS - used, "%s%d of %d %s",
+                                     used ? ", " : "", missing, v->n[a], coordinate_names[a]);
+    }
+    qm_cover_pairs(v, &met, &of);
+    if (met < of)
+        snprintf(text + used, QM_COVER_GAPS - used, "%s%d of %d pairs", used ? ", " : "", of - met,
+                 of);
+    else if (!used)
+        snprintf(text, QM_COVER_GAPS, "nothing of the list");
+    return text;
 }

@@ -22,7 +22,8 @@ enum {
 #undef X
         QM_COVER_COUNT,
     QM_COVER_VALUES = 32, /* values of a coordinate */
-    QM_COVER_NAME = 64
+    QM_COVER_NAME = 64,
+    QM_COVER_GAPS = 256
 };
 
 struct qm_cover {
@@ -42,14 +43,12 @@ void qm_cover_add(struct qm_cover *v, const struct qm_recipe *r, const struct qm
 /* Pairs of values of two different coordinates, without `state`: those met, those there are. */
 void qm_cover_pairs(const struct qm_cover *v, int *met, int *of);
 
-/* The value names of a coordinate that were met (1) or not (0). */
-json_t *qm_cover_names(const struct qm_cover *v, int coordinate, int met);
+/* One line of how many values were not met, "9 of 10 setting, 488 of 507 pairs", or "nothing of the
+ * list".  Returns text. */
+char *qm_cover_gaps(const struct qm_cover *v, char text[QM_COVER_GAPS]);
 
-/* One line, "setting lr0, maximize; rank 0", of what was not met; or "nothing of the list".  The
- * caller frees it; NULL without memory. */
-char *qm_cover_gaps(const struct qm_cover *v);
-
-/* [{"coordinate": "class", "exercised": [...], "not_exercised": [...]}, ...] */
-json_t *qm_cover_report(const struct qm_cover *v);
+/* [{"coordinate": "class", "exercised": [...], "not_exercised": [...]}, ...]; as text the lists are
+ * strings that suit a table, and pairs are the last row. */
+json_t *qm_cover_report(const struct qm_cover *v, int as_text);
 
 #endif

@@ -66,8 +66,9 @@ struct qm_vectors_choice {
 };
 
 /* The cases of a choice, named t0, t1, ...; class exact always has setting exact.  Cases whose
- * shape a quantizer of r does not take are left out and counted in *left_out.  The caller frees
- * *out.  QM_BAD_ARG: more than QM_VECTORS_CASES cases, or none. */
+ * shape a quantizer of r does not take, or whose state is more than 16 times the tensor, are left
+ * out and counted in *left_out.  The caller frees *out.  QM_BAD_ARG: more than QM_VECTORS_CASES
+ * cases, or none. */
 qm_status qm_vectors_choose(const struct qm_recipe *r, const struct qm_vectors_choice *choice,
                             struct qm_vectors_case **out, int *n, int *left_out);
 

@@ -5,9 +5,9 @@
 #include "core/quant/quantizer.h"
 #include "experiments/vectors/vectors.h"
 
-/* Shapes of every rank.  64x96 is large enough for the variants' own limits and whole blocks of up
- * to 2048; most others end in a short block.  Those of `single` meet one case each. */
-static const char *const shapes[] = {"64x96", "41x53", "3x11x29", "5x7x3x3", "2x3x1x7x5", "300",
+/* Shapes of every rank.  64x68 is large enough for the variants' own limits, and a whole number of
+ * blocks of 128 and 256; most others end in a short block.  Those of `single` meet one case. */
+static const char *const shapes[] = {"64x68", "41x53", "3x11x29", "5x7x3x3", "2x3x1x7x5", "300",
                                      "129",   "1x257", "257x1",   "1",       "scalar"};
 static const char *const single[] = {"0", "0x128"};
 static const int64_t firsts[] = {1, 12, 1000, 1000000};
@@ -131,19 +131,25 @@ struct list {
     int64_t steps;
 };
 
-/* Whether the quantizers take the shape. */
+/* Elements of state for each element of the tensor: a projection of a rank above the tensor's size
+ * has more, and cases of it are left out. */
+enum { STATE_RATIO = 16 };
+
+/* Whether the quantizers take the shape and the state is no larger than the tensor by far. */
 static int fits(const struct qm_recipe *r, const struct qm_case *c)
 {
     struct qm_recipe at = *r;
+    int64_t n = qm_shape_numel(&c->shape), state = 0;
     qm_case_apply(c, &at);
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_codec codec = {.q = qm_recipe_slot(&at, i, &c->shape)};
         struct qm_shape own = c->shape;
         qm_rule_slot_shape(r->rule, &at.hyper, i, &c->shape, &own);
+        state += qm_shape_numel(&own);
         if (qm_codec_fits(&codec, &own) != QM_OK)
             return 0;
     }
-    return 1;
+    return state <= STATE_RATIO * (n + 64);
 }
 
 static qm_status append(struct list *l, const struct qm_case *c)
