@@ -24,8 +24,11 @@ qm_status qm_vectors_file_case(const struct qm_vectors_file *in, size_t i,
         return qm_fail(QM_BAD_FILE, "%s: golden: case %s has %lld steps, expected 1 to %d",
                        in->path, name, (long long)steps, QM_VECTORS_STEPS);
     c.steps = steps;
-    if (qm_case_parse(id, &c.c) != QM_OK)
-        return qm_fail(QM_BAD_FILE, "%s: golden: %s: %s", in->path, name, qm_message());
+    if (qm_case_parse(id, &c.c) != QM_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", qm_message());
+        return qm_fail(QM_BAD_FILE, "%s: golden: %s: %s", in->path, name, why);
+    }
     *out = c;
     return QM_OK;
 }
@@ -34,37 +37,52 @@ qm_status qm_vectors_file_case(const struct qm_vectors_file *in, size_t i,
 static void value_text(const json_t *v, char text[81])
 {
     char *all = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    snprintf(text, 81, "%s", all ? all : "not there");
+    snprintf(text, 81, "%s", all ? all : "nothing");
     free(all);
 }
 
+static qm_status not_expected(const struct qm_vectors_file *in, const char *place,
+                              const json_t *got, const json_t *want)
+{
+    char a[81], b[81];
+    value_text(got, a);
+    value_text(want, b);
+    return qm_fail(QM_BAD_FILE, "%s: golden: %s is %s, expected %s", in->path, place, a, b);
+}
+
 /* Fails, naming the first member by which two values differ. */
-static qm_status differs(const struct qm_vectors_file *in, const char *place, const json_t *got,
-                         const json_t *want)
+static qm_status differs(const struct qm_vectors_file *in, const char *place, json_t *got,
+                         json_t *want)
 {
     const char *key;
     json_t *v;
-    char inner[200], a[81], b[81];
-    size_t i;
+    char inner[200];
+    size_t n = json_array_size(want);
     if (json_is_object(got) && json_is_object(want)) {
-        json_object_foreach((json_t *)want, key, v) if (!json_equal(json_object_get(got, key), v))
+        json_object_foreach(want, key, v)
         {
             snprintf(inner, sizeof inner, "%s.%s", place, key);
-            return differs(in, inner, json_object_get(got, key), v);
+            if (!json_equal(json_object_get(got, key), v))
+                return differs(in, inner, json_object_get(got, key), v);
         }
-        json_object_foreach((json_t *)got, key, v) if (!json_object_get(want, key)) return qm_fail(
-            QM_BAD_FILE, "%s: golden: %s.%.48s is not what was written: nothing", in->path, place,
-            key);
-    }
-    if (json_is_array(got) && json_is_array(want) && json_array_size(got) == json_array_size(want))
-        json_array_foreach((json_t *)want, i, v) if (!json_equal(json_array_get(got, i), v))
+        json_object_foreach(got, key, v)
         {
-            snprintf(inner, sizeof inner, "%s[%zu]", place, i);
-            return differs(in, inner, json_array_get(got, i), v);
+            snprintf(inner, sizeof inner, "%s.%.48s", place, key);
+            if (!json_object_get(want, key))
+                return not_expected(in, inner, v, NULL);
         }
-    value_text(got, a);
-    value_text(want, b);
-    return qm_fail(QM_BAD_FILE, "%s: golden: %s is %s, this program has %s", in->path, place, a, b);
+    }
+    if (!json_is_array(got) || !json_is_array(want))
+        return not_expected(in, place, got, want);
+    if (json_array_size(got) != n)
+        return qm_fail(QM_BAD_FILE, "%s: golden: %s has %zu entries, expected %zu", in->path, place,
+                       json_array_size(got), n);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(inner, sizeof inner, "%s[%zu]", place, i);
+        if (!json_equal(json_array_get(got, i), json_array_get(want, i)))
+            return differs(in, inner, json_array_get(got, i), json_array_get(want, i));
+    }
+    return not_expected(in, place, got, want);
 }
 
 static qm_status check_case(const struct qm_vectors_file *in, const struct qm_subject *s, size_t i)

@@ -238,11 +238,13 @@ static qm_status judge_case(const struct qm_vectors_file *in, const struct qm_su
 static qm_status subject_of(const struct qm_vectors_file *in, struct qm_subject *s,
                             struct qm_vectors_verdict *out)
 {
-    const json_t *recipe = json_object_get(in->root, "recipe");
+    const char *recipe = json_string_value(json_object_get(in->root, "recipe"));
     s->backend = &qm_backend_cpu;
-    if (!json_is_string(recipe) || qm_recipe_parse(json_string_value(recipe), &s->recipe) != QM_OK)
-        return qm_fail(QM_BAD_FILE, "%s: golden: recipe: %s", in->path,
-                       json_is_string(recipe) ? qm_message() : "not there");
+    if (!recipe || qm_recipe_parse(recipe, &s->recipe) != QM_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", recipe ? qm_message() : "there is none");
+        return qm_fail(QM_BAD_FILE, "%s: golden: recipe: %s", in->path, why);
+    }
     qm_recipe_print(&s->recipe, out->recipe);
     QM_TRY(qm_judge_begin(s, &out->tally));
     qm_cover_start(&s->recipe, &out->cover);

@@ -67,7 +67,7 @@ def answer(a):
     return a
 
 
-KINDS = {"F32": "<f4", "F16": "<f2", "U8": "|u1", "I8": "|i1", "I16": "<i2"}
+KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "U8": "|u1", "I8": "|i1", "I16": "<i2"}
 
 
 def load(path):
