@@ -98,6 +98,23 @@ static qm_status check_case(const struct qm_vectors_file *in, const struct qm_su
     return st;
 }
 
+/* Checks what the head says of the recipe. */
+static qm_status check_head(const struct qm_vectors_file *in, const struct qm_subject *s)
+{
+    char param[24];
+    json_t *want =
+        json_pack("{s:s, s:s, s:s}", "rule", s->recipe.rule->name, "grad",
+                  qm_dtype_name(s->recipe.grad), "param", qm_param_text(&s->recipe.param, param));
+    const char *key;
+    json_t *v;
+    qm_status st = QM_OK;
+    json_object_foreach(want, key,
+                        v) if (st == QM_OK && !json_equal(json_object_get(in->root, key), v)) st =
+        differs(in, key, json_object_get(in->root, key), v);
+    json_decref(want);
+    return st;
+}
+
 static qm_status check_cases(const struct qm_vectors_file *in, const struct qm_subject *s)
 {
     json_t *cases = json_object_get(in->root, "cases");
@@ -186,16 +203,56 @@ static qm_status check_codebooks(const struct qm_vectors_file *in, const struct 
     return QM_OK;
 }
 
-static qm_status check_inputs(const struct qm_vectors_file *in)
+/* Fails unless case `name` has a hash of the input `key`. */
+static qm_status need_hash(const struct qm_vectors_file *in, const char *name, const json_t *inputs,
+                           const char *key, const char *ending)
 {
-    json_t *cases = json_object_get(in->root, "cases"), *c, *hash;
+    char input[QM_STATE_NAME + 8];
+    snprintf(input, sizeof input, "%s%s", key, ending);
+    return json_object_get(inputs, input)
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "%s: golden: %s.inputs has no hash of '%s'", in->path, name,
+                         input);
+}
+
+/* Checks that a case has the hash of every input that its description implies. */
+static qm_status check_names(const struct qm_vectors_file *in, const struct qm_subject *s,
+                             const json_t *c)
+{
+    json_t *inputs = json_object_get(c, "inputs"), *slot;
+    const char *name = json_string_value(json_object_get(c, "name"));
+    char key[QM_STATE_NAME];
+    size_t i;
+    QM_TRY(need_hash(in, name, inputs, "in/param", ""));
+    if (qm_param_residual(&s->recipe.param))
+        QM_TRY(need_hash(in, name, inputs, "in/residual", ""));
+    json_array_foreach(json_object_get(c, "slots"), i, slot)
+    {
+        int bits = (int)json_integer_value(json_object_get(slot, "bits"));
+        snprintf(key, sizeof key, "in/%.200s", json_string_value(json_object_get(slot, "name")));
+        QM_TRY(need_hash(in, name, inputs, key, bits ? ".codes" : ""));
+        QM_TRY(need_hash(in, name, inputs, key, bits ? ".scales" : ""));
+    }
+    for (json_int_t k = 1; k <= json_integer_value(json_object_get(c, "steps")); k++) {
+        snprintf(key, sizeof key, "grad/%lld", (long long)k);
+        QM_TRY(need_hash(in, name, inputs, key, ""));
+    }
+    return QM_OK;
+}
+
+static qm_status check_inputs(const struct qm_vectors_file *in, const struct qm_subject *s)
+{
+    json_t *cases = json_object_get(in->root, "cases"), *hash;
     char name[QM_STATE_NAME];
     const char *key;
-    size_t i;
-    json_array_foreach(cases, i, c) json_object_foreach(json_object_get(c, "inputs"), key, hash)
-    {
-        snprintf(name, sizeof name, "t%zu/%.200s", i, key);
-        QM_TRY(check_array(in, name, hash));
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        json_t *c = json_array_get(cases, i), *inputs = json_object_get(c, "inputs");
+        QM_TRY(check_names(in, s, c));
+        json_object_foreach(inputs, key, hash)
+        {
+            snprintf(name, sizeof name, "t%zu/%.200s", i, key);
+            QM_TRY(check_array(in, name, hash));
+        }
     }
     return QM_OK;
 }
@@ -253,9 +310,10 @@ static qm_status check_foreign(const struct qm_vectors_file *in)
 
 qm_status qm_vectors_file_check(const struct qm_vectors_file *in, const struct qm_subject *s)
 {
+    QM_TRY(check_head(in, s));
     QM_TRY(check_cases(in, s));
     QM_TRY(check_digest(in));
     QM_TRY(check_codebooks(in, s));
-    QM_TRY(check_inputs(in));
+    QM_TRY(check_inputs(in, s));
     return check_foreign(in);
 }

@@ -235,6 +235,14 @@ P
     fails_with 3 "damaged" verify "$dir/c.npz"
 }
 
+@test "each kind of member altered, deleted, renamed or added is named, in every file format" {
+    "$PYTHON" "$ROOT/tests/experiments/vectors/golden_members.py" "$QUALM" "$example" "$dir"
+}
+
+@test "damaged and hostile files: one line, a documented exit code, in bounded time and memory" {
+    "$PYTHON" "$ROOT/tests/experiments/vectors/golden_fuzz.py" "$QUALM" "$example" "$dir" 240
+}
+
 @test "gen: refused arguments" {
     fails_with 2 "--out is missing" gen adamw4_ao
     fails_with 2 "RECIPE is missing" gen -o "$dir/a.npz"
