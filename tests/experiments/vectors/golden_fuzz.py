@@ -24,12 +24,13 @@ FORMS = ("npz", "h5", "safetensors")
 KINDS = {"F32": "<f4", "U8": "|u1"}
 # what of the description a sealed file may not change
 SAID = ["format", "version", "recipe", "rule", "grad", "param", "count", "codebooks", "cases"]
-IDS = ["16777216/normal/default/t1/forced", "4097x4097x4097/normal/default/t1/own", "0/zeros/wd/t1/own",
-       "1x1x1x1x1x1x1x1/exact/exact/t1/own", "99999999999999999999/normal/default/t1/own",
-       "300/normal/default/t-1/own", "300/normal/default/t999999999/forced", "-3/normal/default/t1/own"]
-VALUES = [None, True, -1, 0, 1, 2, 2**62, -2**63, 0.5, 1e308, 5e-324, "", "x" * 100000, "a\nb\x1b[2J",
-          "\u009b\u202e", [], {}, [[]], [None] * 2000, {"": {"": {}}}, "adamw4_ao", "lion8_bnb", "t0",
-          "../../etc/passwd", "nan", *IDS]
+IDS = ["16777216/normal/default/t1/forced", "4097x4097x4097/normal/default/t1/own",
+       "0/zeros/wd/t1/own", "1x1x1x1x1x1x1x1/exact/exact/t1/own", "300/normal/default/t-1/own",
+       "99999999999999999999/normal/default/t1/own", "300/normal/default/t999999999/forced",
+       "-3/normal/default/t1/own"]
+VALUES = [None, True, -1, 0, 1, 2, 2**62, -2**63, 0.5, 1e308, 5e-324, "", "x" * 100000, "nan",
+          "a\nb\x1b[2J", "\u009b\u202e", [], {}, [[]], [None] * 2000, {"": {"": {}}}, "adamw4_ao",
+          "lion8_bnb", "t0", "../../etc/passwd", *IDS]
 
 
 def compact(x):
@@ -240,8 +241,8 @@ def main():
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     path = os.path.join(folder, "in.npz")
-    subprocess.run([qualm, "gen", "adamw4_ao", "-q", "-s", "129,3x5", "-c", "normal,exact", "-n", "2",
-                    "--setting", "default", "--first-step", "1", "--forced", "-o", path],
+    subprocess.run([qualm, "gen", "adamw4_ao", "-q", "-s", "129,3x5", "-c", "normal,exact",
+                    "--setting", "default", "--first-step", "1", "--forced", "-n", "2", "-o", path],
                    check=True, stdout=subprocess.DEVNULL)
     given = dict(np.load(path))
     d = json.loads(bytes(given["golden"]))
