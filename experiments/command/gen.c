@@ -8,7 +8,7 @@
 #include "experiments/command/command.h"
 #include "experiments/vectors/vectors.h"
 
-enum { KEY_FORM = 256, KEY_SETTING, KEY_FIRST, KEY_FORCED };
+enum { KEY_FORM = 256, KEY_SETTING, KEY_FIRST, KEY_FORCED, KEY_OWN, KEY_QUICK };
 
 static const char *const class_names[] = {
 #define X(name, text) #name,
@@ -22,26 +22,34 @@ static const char *const setting_names[] = {
 };
 
 struct options {
-    const char *recipe, *shapes, *classes, *setting, *out, *form;
-    int64_t steps, first;
+    const char *recipe, *out, *form;
     uint64_t seed;
-    int forced;
+    struct qm_vectors_choice choice;
 };
 
 static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0, "FILE.h5, .npz or .safetensors; \"-\": stdout (required)", 0},
-    {"shape", 's', "LIST", 0, "shapes of the tensors (default 64x64,300)", 0},
-    {"steps", 'n', "N", 0, "steps of each, 1 to 1000 (default 3)", 0},
+    {"quick", KEY_QUICK, NULL, 0,
+     "every class, setting, first step, shape and mode in some case, instead of every pair of them",
+     0},
     {"cases", 'c', "CLASS,...", 0,
      "classes of gradients: normal, loguniform, denormal, huge, zeros, signedzeros, outlier, "
-     "zeroblock, nonfinite, lastmax, planted, exact (default normal,planted)",
+     "zeroblock, nonfinite, lastmax, planted, exact, nan, inf, small, unit (default every one); "
+     "\"all\": the cases of `qualm check` as well",
      0},
-    {"setting", KEY_SETTING, "NAME", 0,
-     "hyper-parameters: default, wd0, wd, beta0, eps, lr0, slow, extreme, maximize (class exact "
-     "has its own)",
+    {"setting", KEY_SETTING, "NAME,...", 0,
+     "hyper-parameters: default, wd0, wd, beta0, eps, lr0, slow, extreme, exact, maximize (default "
+     "every one; class exact has setting exact)",
      0},
-    {"first-step", KEY_FIRST, "T", 0, "number of the first step (default 1)", 0},
+    {"shape", 's', "LIST", 0,
+     "shapes of the tensors (default: eleven of rank 0 to 5, of which 64x68 is large enough for "
+     "the variants' own limits, and two of no elements)",
+     0},
+    {"first-step", KEY_FIRST, "T,...", 0, "numbers of the first step (default 1,12,1000,1000000)",
+     0},
     {"forced", KEY_FORCED, NULL, 0, "quantize small tensors too, whatever the variant's limits", 0},
+    {"own", KEY_OWN, NULL, 0, "keep the variant's own limits (default: both)", 0},
+    {"steps", 'n', "N", 0, "steps of each case, 1 to 1000 (default 3)", 0},
     {"seed", 'S', "N", 0, "of parameters and gradients (default 1)", 0},
     {"form", KEY_FORM, "FORM", 0, "of stdout: safetensors or npz (default safetensors)", 0},
     {0}};
@@ -58,17 +66,96 @@ static uint64_t number(struct argp_state *state, const char *name, const char *a
     return x;
 }
 
+/* Reads a list of words of `names` to to[], and their number to *n; "all" among classes asks for
+ * every case there is. */
+static void words(struct argp_state *state, const char *what, char *arg, const char *const *names,
+                  int n_names, int *to, int *n)
+{
+    char *one;
+    *n = 0;
+    while ((one = strsep(&arg, ",")) != NULL) {
+        int i = qm_name_find(one, names, n_names);
+        const char *near = i < 0 ? qm_name_nearest(one, names, n_names) : NULL;
+        if (i < 0)
+            argp_failure(state, qm_exit_code(QM_NO_MATCH), 0, "no %s '%s'%s%s%s", what, one,
+                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        for (int k = 0; k < *n; k++)
+            if (to[k] == i)
+                argp_error(state, "%s '%s' is there twice", what, one);
+        to[(*n)++] = i;
+    }
+}
+
+static void read_shapes(struct argp_state *state, char *arg, struct qm_vectors_choice *c)
+{
+    char *one;
+    for (c->n_shapes = 0; (one = strsep(&arg, ",")) != NULL; c->n_shapes++) {
+        struct qm_shape *to = &c->shape[c->n_shapes];
+        if (c->n_shapes == QM_VECTORS_VALUES)
+            argp_error(state, "--shape: more than %d shapes", QM_VECTORS_VALUES);
+        if (qm_shape_parse(one, to) != QM_OK)
+            argp_error(state, "--shape: %s", qm_message());
+        if (qm_shape_numel(to) > 1 << 24)
+            argp_error(state, "--shape: %s has more than 2^24 elements", one);
+    }
+}
+
+static void read_firsts(struct argp_state *state, char *arg, struct qm_vectors_choice *c)
+{
+    char *one;
+    for (c->n_firsts = 0; (one = strsep(&arg, ",")) != NULL; c->n_firsts++) {
+        if (c->n_firsts == QM_VECTORS_VALUES)
+            argp_error(state, "--first-step: more than %d numbers", QM_VECTORS_VALUES);
+        c->first[c->n_firsts] = (int64_t)number(state, "first-step", one, 1, 1000000000);
+    }
+}
+
+static void read_mode(struct qm_vectors_choice *c, int forced)
+{
+    for (int i = 0; i < c->n_modes; i++)
+        if (c->forced[i] == forced)
+            return;
+    c->forced[c->n_modes++] = forced;
+}
+
+static void read_classes(struct argp_state *state, char *arg, struct qm_vectors_choice *c)
+{
+    if (strcmp(arg, "all") == 0)
+        c->extent = QM_VECTORS_ALL;
+    else
+        words(state, "class of gradients", arg, class_names, QM_CLASS_COUNT, c->kind,
+              &c->n_classes);
+}
+
+/* Fails where --cases all, which is everything, stands beside a choice. */
+static void check_options(struct argp_state *state, const struct options *o)
+{
+    const struct qm_vectors_choice *c = &o->choice;
+    if (!o->recipe)
+        argp_error(state, "RECIPE is missing");
+    if (!o->out)
+        argp_error(state, "--out is missing");
+    if (c->extent == QM_VECTORS_ALL &&
+        c->n_shapes + c->n_classes + c->n_settings + c->n_firsts + c->n_modes > 0)
+        argp_error(state, "--cases all is everything; it stands beside no choice of cases");
+}
+
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
+    struct qm_vectors_choice *c = &o->choice;
     switch (key) {
     case 'o': o->out = arg; return 0;
-    case 's': o->shapes = arg; return 0;
-    case 'n': o->steps = (int64_t)number(state, "steps", arg, 1, QM_VECTORS_STEPS); return 0;
-    case 'c': o->classes = arg; return 0;
-    case KEY_SETTING: o->setting = arg; return 0;
-    case KEY_FIRST: o->first = (int64_t)number(state, "first-step", arg, 1, 1000000); return 0;
-    case KEY_FORCED: o->forced = 1; return 0;
+    case 's': read_shapes(state, arg, c); return 0;
+    case 'n': c->steps = (int64_t)number(state, "steps", arg, 1, QM_VECTORS_STEPS); return 0;
+    case 'c': read_classes(state, arg, c); return 0;
+    case KEY_SETTING:
+        words(state, "setting", arg, setting_names, QM_SETTING_COUNT, c->setting, &c->n_settings);
+        return 0;
+    case KEY_FIRST: read_firsts(state, arg, c); return 0;
+    case KEY_FORCED: read_mode(c, 1); return 0;
+    case KEY_OWN: read_mode(c, 0); return 0;
+    case KEY_QUICK: c->extent = QM_VECTORS_QUICK; return 0;
     case 'S': o->seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
     case KEY_FORM: o->form = arg; return 0;
     case ARGP_KEY_ARG:
@@ -76,12 +163,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "unexpected word '%s'", arg);
         o->recipe = arg;
         return 0;
-    case ARGP_KEY_END:
-        if (!o->recipe)
-            argp_error(state, "RECIPE is missing");
-        if (!o->out)
-            argp_error(state, "--out is missing");
-        return 0;
+    case ARGP_KEY_END: check_options(state, o); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -103,59 +185,32 @@ static qm_status form_of(const struct options *o, enum qm_container *out)
     return QM_OK;
 }
 
-/* The index of a word in a list of names; QM_NO_MATCH names the nearest. */
-static qm_status word(const char *what, const char *text, const char *const *names, int n, int *out)
+static json_t *report(const struct options *o, const struct qm_recipe *r,
+                      const struct qm_vectors_case *c, int n, int left_out)
 {
-    *out = qm_name_find(text, names, n);
-    return *out < 0 ? qm_name_unknown(what, text, names, n) : QM_OK;
-}
-
-/* The cases of every class with every shape; c has QM_VECTORS_CASES of them. */
-static qm_status cases_of(const struct options *o, struct qm_vectors_case *c, int *n)
-{
-    int setting = 0;
-    QM_TRY(word("setting", o->setting, setting_names, QM_SETTING_COUNT, &setting));
-    char *classes = strdup(o->classes), *rest = classes, *one;
-    qm_status st = classes ? QM_OK : qm_fail(QM_NO_MEMORY, "cases");
-    while (st == QM_OK && (one = strsep(&rest, ",")) != NULL) {
-        int kind = 0;
-        char *shapes = strdup(o->shapes), *next = shapes, *shape;
-        st = shapes ? word("class of gradients", one, class_names, QM_CLASS_COUNT, &kind)
-                    : qm_fail(QM_NO_MEMORY, "cases");
-        while (st == QM_OK && (shape = strsep(&next, ",")) != NULL) {
-            if (*n == QM_VECTORS_CASES) {
-                st = qm_fail(QM_BAD_ARG, "more than %d cases", QM_VECTORS_CASES);
-                break;
-            }
-            struct qm_vectors_case *at = &c[*n];
-            memset(at, 0, sizeof *at);
-            snprintf(at->name, sizeof at->name, "t%d", *n);
-            at->c.kind = (enum qm_class)kind;
-            at->c.setting = kind == QM_CLASS_exact ? QM_SETTING_exact : (enum qm_setting)setting;
-            at->c.t = o->first;
-            at->c.forced = o->forced;
-            at->steps = o->steps;
-            st = qm_shape_parse(shape, &at->c.shape);
-            if (st == QM_OK && qm_shape_numel(&at->c.shape) > 1 << 24)
-                st = qm_fail(QM_BAD_ARG, "shape %s: at most 2^24 elements", shape);
-            (*n)++;
-        }
-        free(shapes);
-    }
-    free(classes);
-    return st;
-}
-
-static json_t *report(const struct options *o, const struct qm_vectors_case *c, int n)
-{
+    static struct qm_cover cover;
     json_t *rows = json_array();
-    char text[QM_CASE_TEXT];
-    for (int i = 0; i < n; i++)
+    char text[QM_CASE_TEXT], gaps[QM_COVER_GAPS];
+    json_int_t steps = 0;
+    int met, of;
+    qm_cover_start(r, &cover);
+    for (int i = 0; i < n; i++) {
+        steps += c[i].steps;
+        qm_cover_add(&cover, r, &c[i].c);
         json_array_append_new(rows, json_pack("{s:s, s:s, s:I}", "name", c[i].name, "case",
                                               qm_case_print(&c[i].c, text), "steps",
                                               (json_int_t)c[i].steps));
-    return json_pack("{s:s, s:s, s:i, s:o}", "file", o->out, "format", QM_VECTORS_FORMAT, "version",
-                     QM_VECTORS_VERSION, "cases", rows);
+    }
+    qm_cover_pairs(&cover, &met, &of);
+    json_t *out =
+        json_pack("{s:s, s:s, s:i, s:I, s:I, s:i, s:i, s:i, s:s, s:o}", "file", o->out, "format",
+                  QM_VECTORS_FORMAT, "version", QM_VECTORS_VERSION, "cases", (json_int_t)n, "steps",
+                  steps, "cases_left_out", left_out, "pairs", met, "of_pairs", of, "not_exercised",
+                  qm_cover_gaps(&cover, gaps), "coverage", qm_cover_report(&cover, !qm_cli.json));
+    if (qm_cli.json || qm_cli.verbose)
+        json_object_set(out, "list", rows);
+    json_decref(rows);
+    return out;
 }
 
 static qm_status run(const struct options *o, int argc, char **argv)
@@ -163,17 +218,26 @@ static qm_status run(const struct options *o, int argc, char **argv)
     struct qm_recipe r;
     enum qm_container form = QM_CONTAINER_COUNT;
     struct qm_vectors v = {.n = 0};
-    int n = 0;
+    struct qm_vectors_case *c = NULL;
+    int n = 0, left_out = 0;
     QM_TRY(form_of(o, &form));
     QM_TRY(qm_recipe_parse(o->recipe, &r));
-    struct qm_vectors_case *c = calloc(QM_VECTORS_CASES, sizeof *c);
-    qm_status st = c ? cases_of(o, c, &n) : qm_fail(QM_NO_MEMORY, "cases");
-    if (st == QM_OK)
-        st = qm_vectors_make(&r, c, n, o->seed, &v);
+    QM_TRY(qm_vectors_choose(&r, &o->choice, &c, &n, &left_out));
+    if (left_out > 0)
+        qm_note("%d cases are left out: the quantizers do not take their shapes, or the state is "
+                "more than 16 times the tensor",
+                left_out);
+    int chosen = n;
+    qm_status st = qm_vectors_make(&r, c, &n, o->seed, &v);
+    if (st == QM_OK && n < chosen)
+        qm_note("%d cases are left out: the recipe does not take them, or the reference itself "
+                "does not pass them",
+                chosen - n);
+    left_out += chosen - n;
     if (st == QM_OK)
         st = qm_vectors_write(&v, o->out, form, argc, argv);
     if (st == QM_OK && strcmp(o->out, "-") != 0)
-        qm_report(report(o, c, n));
+        qm_report(report(o, &r, c, n, left_out));
     qm_vectors_free(&v);
     free(c);
     return st;
@@ -189,21 +253,20 @@ int qm_cmd_gen(int argc, char **argv)
         "Writes golden vectors of a recipe for programs that do not link this one: parameters, "
         "states and hyper-parameters before, a gradient per step, and what the reference makes of "
         "them.  A program under test adds its own results as CASE/out/STEP/...; `qualm verify` "
-        "judges them.  The format, with an example in NumPy: results/GOLDEN.md."
+        "judges them.  Without a choice, every pair of two of class, setting, shape, first step "
+        "and mode meets in some case; a list keeps a coordinate to these values.  The format, with "
+        "an example in NumPy: results/GOLDEN.md."
         "\vExamples:\n"
         "  qualm gen adamw4_ao --out golden.h5\n"
+        "  qualm gen adamw4_ao --quick --out golden.npz\n"
+        "  qualm gen adamw4_ao --cases all --out golden.safetensors\n"
         "  qualm gen adamw8_bnb -s 4096,61x67 -n 5 -c normal,planted,nonfinite -o golden.npz\n"
         "  qualm gen adamw4_ao --out - | your-kernel | qualm verify -\n"
         "  qualm gen adamw4_ao --form npz --out - > golden.npz\n",
         children,
         NULL,
         NULL};
-    struct options o = {.shapes = "64x64,300",
-                        .classes = "normal,planted",
-                        .setting = "default",
-                        .steps = 3,
-                        .first = 1,
-                        .seed = 1};
+    struct options o = {.seed = 1, .choice = {.extent = QM_VECTORS_PAIRS, .steps = 3}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;

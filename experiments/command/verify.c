@@ -17,31 +17,41 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
+static json_t *failures_of(const struct qm_vectors_verdict *v)
+{
+    const struct qm_tally *t = &v->tally;
+    json_t *out = json_array();
+    for (int i = 0; i < t->n_findings; i++)
+        json_array_append_new(
+            out, json_pack("{s:s, s:s}", "step", t->finding[i].name, "what", t->finding[i].text));
+    if (v->missing)
+        json_array_append_new(out, json_pack("{s:s, s:o}", "step", v->first_missing, "what",
+                                             json_sprintf("not there; %lld steps are not answered",
+                                                          (long long)v->missing)));
+    return out;
+}
+
 static json_t *report(const char *path, const struct qm_vectors_verdict *v)
 {
     const struct qm_tally *t = &v->tally;
-    json_t *failures = json_array();
-    for (int i = 0; i < t->n_findings; i++)
-        json_array_append_new(failures, json_pack("{s:s, s:s}", "step", t->finding[i].name, "what",
-                                                  t->finding[i].text));
-    if (v->missing)
-        json_array_append_new(failures,
-                              json_pack("{s:s, s:o}", "step", v->first_missing, "what",
-                                        json_sprintf("not there; %lld steps are not answered",
-                                                     (long long)v->missing)));
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, "
-                     "s:o}",
-                     "file", path, "recipe", v->recipe, "steps", (json_int_t)v->steps,
-                     "steps_answered", (json_int_t)(v->steps - v->missing), "judged",
-                     (json_int_t)t->judged, "equal", (json_int_t)t->verdict[QM_VERDICT_EQUAL],
-                     "within_bound", (json_int_t)t->verdict[QM_VERDICT_WITHIN_BOUND], "boundary",
-                     (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
-                     (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
-                     (json_int_t)t->verdict[QM_VERDICT_WRONG], "failed_steps",
-                     (json_int_t)t->failed_cases, "may_overflow", (json_int_t)t->unbounded,
-                     "worst_ratio", qm_json_number(t->worst_ratio), "worst_step",
-                     *t->worst_case ? t->worst_case : "-", "verdict",
-                     qm_vectors_passed(v) ? "passed" : "FAILED", "failures", failures);
+    int met, of;
+    char gaps[QM_COVER_GAPS];
+    qm_cover_pairs(&v->cover, &met, &of);
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:s, "
+        "s:s, s:o, s:o}",
+        "file", path, "recipe", v->recipe, "steps", (json_int_t)v->steps, "steps_answered",
+        (json_int_t)(v->steps - v->missing), "judged", (json_int_t)t->judged, "equal",
+        (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
+        (json_int_t)t->verdict[QM_VERDICT_WITHIN_BOUND], "boundary",
+        (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
+        (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
+        (json_int_t)t->verdict[QM_VERDICT_WRONG], "failed_steps", (json_int_t)t->failed_cases,
+        "may_overflow", (json_int_t)t->unbounded, "worst_ratio", qm_json_number(t->worst_ratio),
+        "worst_step", *t->worst_case ? t->worst_case : "-", "pairs", met, "of_pairs", of,
+        "not_exercised", qm_cover_gaps(&v->cover, gaps), "verdict",
+        qm_vectors_passed(v) ? "passed" : "FAILED", "coverage",
+        qm_cover_report(&v->cover, !qm_cli.json), "failures", failures_of(v));
 }
 
 int qm_cmd_verify(int argc, char **argv)
@@ -54,8 +64,11 @@ int qm_cmd_verify(int argc, char **argv)
         "Judges the answers CASE/out/STEP/... that a program has added to a file of `qualm gen`, "
         "as `qualm check` judges the variants: parameters, scales and codes by the range that the "
         "rounding errors of the rule's own order allow, not by equality with our results.  Each "
-        "step is judged from the program's own state before it.  Exit code 1 when something is "
-        "out of bounds or a step is not answered, 4 when none is.  The format: results/GOLDEN.md."
+        "step is judged from the program's own state before it.  The verdict names what the "
+        "answered cases did not exercise.  Exit code 1 when something is out of bounds or a step "
+        "is not answered, 3 when something that `gen` wrote was changed, deleted, renamed or "
+        "added, or an answer has another type or size, 4 when no step is answered.  The format: "
+        "results/GOLDEN.md."
         "\vExamples:\n"
         "  qualm verify golden.h5\n"
         "  qualm gen adamw4_ao --out - | your-kernel | qualm verify -\n"
@@ -64,7 +77,7 @@ int qm_cmd_verify(int argc, char **argv)
         NULL,
         NULL};
     const char *path = NULL;
-    struct qm_vectors_verdict v;
+    static struct qm_vectors_verdict v;
     int code = qm_cli_parse(&argp, argc, argv, &path);
     if (code)
         return code;
