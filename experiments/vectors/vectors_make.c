@@ -137,22 +137,6 @@ static qm_status add_gradient(struct work *w, struct qm_vectors *v, int k)
 static qm_status add_arrays(struct work *w, struct qm_vectors *v)
 {
     char what[32];
-<<<<<<< HEAD
-    QM_TRY(work_open(w));
-    aim_at(w, w->c->c.t);
-    qm_case_start(&w->c->c, &w->aim, w->p);
-    qm_param_from_float(&w->recipe.param, w->n, w->p, w->stored);
-    for (int i = 0; i < w->recipe.rule->n_slots; i++)
-        if (w->aim.slot[i])
-            QM_TRY(load(w, i));
-    QM_TRY(record(w, v, "in", w->c->c.t - 1));
-    for (int64_t k = 0; k < w->c->steps; k++) {
-        struct qm_tensor g, p = {w->stored, qm_param_dtype(&w->recipe.param), w->c->c.shape};
-        QM_TRY(gradient(w, v, k, &g));
-        QM_TRY(qm_backend_cpu.step(w->plan, &p, &g, w->c->c.t + k, w->seed));
-        snprintf(what, sizeof what, "want/%lld", (long long)k + 1);
-        QM_TRY(record(w, v, what, w->c->c.t + k));
-=======
     QM_TRY(qm_backend_cpu.open(&w->recipe, &w->c->c.shape, TENSOR, &w->plan));
     QM_TRY(add_state(w, v, 0, "in"));
     keep_hashes(w, &v->states.tensor[v->states.n - 1]);
@@ -160,7 +144,6 @@ static qm_status add_arrays(struct work *w, struct qm_vectors *v)
         snprintf(what, sizeof what, "want/%d", k + 1);
         QM_TRY(add_gradient(w, v, k));
         QM_TRY(add_state(w, v, k + 1, what));
->>>>>>> vectors
     }
     return QM_OK;
 }
