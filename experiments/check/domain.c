@@ -73,6 +73,8 @@ static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
     for (size_t k = 0; k < sizeof large / sizeof *large; k++)
         if (i % large[k].every == large[k].at && (1 << large[k].power) + 8 <= d->largest)
             return (1 << large[k].power) - 3 + below(s, 7);
+    if (i % 160 == 113 && d->largest > 1 << 17) /* between them, and seldom up to 2^20 */
+        return (1 << 15) * log_uniform(s, i % 1120 == 113 + 160 ? 32 : 4) - below(s, 999);
     int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
     switch (below(s, 20)) {
     case 0: return below(s, 3) ? 1 : 0;
