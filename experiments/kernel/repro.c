@@ -301,11 +301,14 @@ static void put_code_check(const struct writer *w, const struct qm_kernel_args *
             "-1};\n    int got = a->slot[%d].codes[%lld] >> %d & %d, ok = 0;\n"
             "    printf(\"code of %s %lld: expected\");\n"
             "    for (int i = 0; want[i] >= 0; ok |= got == want[i++])\n"
-            "        printf(\" %%d (%%a)\", want[i], (double)a->slot[%d].codebook[want[i]]);\n"
-            "    printf(\", got %%d (%%a)\\n\", got, (double)a->slot[%d].codebook[got]);\n"
+            "        printf(\" %%d (%%a = %%g)\", want[i],\n"
+            "               (double)a->slot[%d].codebook[want[i]],\n"
+            "               (double)a->slot[%d].codebook[want[i]]);\n"
+            "    printf(\", got %%d (%%a = %%g)\\n\", got, (double)a->slot[%d].codebook[got],\n"
+            "           (double)a->slot[%d].codebook[got]);\n"
             "    return !ok;\n}\n",
             f->slot, (long long)byte, shift, (1 << s->bits) - 1, s->name, (long long)f->at, f->slot,
-            f->slot);
+            f->slot, f->slot, f->slot);
 }
 
 /* A bound as a float32 number: up 0: the least one not below x, up 1: the largest one not above
