@@ -232,7 +232,7 @@ C
     kernel k.c "if (a->ndim != 2) return 5;"
     expression='(d["passed"], d["results"]["refused"] > 50, d["results"]["passed"] > 50)'
     [ "$(json_value "$expression" check --no-shrink --kernel k.c)" = "(False, True, True)" ]
-    [ "$(json_value "$expression" check --no-shrink --kernel k.c --allow-refused 300)" = \
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c --allow-refused 480)" = \
         "(True, True, True)" ]
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"refused by shape"*"--allow-refused permits 0"*"it returned 5"* ]]
