@@ -38,6 +38,30 @@ static void print(json_t *rows)
     qm_table_close(t);
 }
 
+qm_status qm_specials_rows(const struct qm_subject *s, const char *name, uint64_t seed,
+                           json_t *rows, int *failed)
+{
+    for (int k = 0; k < QM_SPECIAL_COUNT; k++) {
+        struct qm_special special;
+        QM_TRY(qm_special_run(s, k, seed, &special));
+        json_array_append_new(rows, row(name, &special));
+        *failed |= !special.passed;
+    }
+    return QM_OK;
+}
+
+int qm_specials_end(json_t *rows, uint64_t seed, int failed)
+{
+    if (qm_cli.json) {
+        qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)seed, "passed", !failed,
+                                "specials", rows));
+    } else {
+        print(rows);
+        json_decref(rows);
+    }
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+}
+
 int qm_specials_print(const struct qm_recipes *recipes, uint64_t seed)
 {
     json_t *rows = json_array();
@@ -49,25 +73,11 @@ int qm_specials_print(const struct qm_recipes *recipes, uint64_t seed)
         char name[QM_RECIPE_TEXT];
         qm_recipe_print(&s.recipe, name);
         st = qm_judge_begin(&s, &t);
-        for (int k = 0; k < QM_SPECIAL_COUNT && st == QM_OK; k++) {
-            struct qm_special special;
-            st = qm_special_run(&s, k, seed, &special);
-            if (st != QM_OK)
-                break;
-            json_array_append_new(rows, row(name, &special));
-            failed |= !special.passed;
-        }
+        if (st == QM_OK)
+            st = qm_specials_rows(&s, name, seed, rows, &failed);
     }
-    if (st != QM_OK) {
-        json_decref(rows);
-        return qm_cli_failed("check --specials", st);
-    }
-    if (qm_cli.json) {
-        qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)seed, "passed", !failed,
-                                "specials", rows));
-    } else {
-        print(rows);
-        json_decref(rows);
-    }
-    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+    if (st == QM_OK)
+        return qm_specials_end(rows, seed, failed);
+    json_decref(rows);
+    return qm_cli_failed("check --specials", st);
 }

@@ -81,7 +81,10 @@ static const struct argp_option options[] = {
     {"backend", KEY_BACKEND, "NAME", 0,
      "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
     {"mode", KEY_MODE, "MODE", 0,
-     "of backends cuda and emu; exact (default): the CPU's bits; fast: contracted, approximate", 0},
+     "of backends cuda and emu; exact (default): the CPU's bits; fast: contracted, approximate (of "
+     "a "
+     ".cu file: the bounds allow divisions and roots to be off by 2 ulp)",
+     0},
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
     {"kernel", KEY_KERNEL, "FILE", 0,
      "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
@@ -437,7 +440,8 @@ static int other_work(struct options *o)
         return qm_cli_failed("check", st);
     if (o->template)
         return qm_kernel_template(o->template);
-    if (o->mode == QM_MODE_fast && backend == &qm_backend_cpu)
+    int is_cuda = o->kernel.file && qm_kernel_is_cuda(o->kernel.file); /* on backend emu */
+    if (o->mode == QM_MODE_fast && backend == &qm_backend_cpu && !is_cuda)
         return qm_cli_failed("check",
                              qm_fail(QM_BAD_ARG, "--mode fast is of --backend cuda or emu"));
     if (o->list) {
@@ -456,6 +460,8 @@ static int other_work(struct options *o)
     o->kernel.forever = o->forever;
     o->kernel.time = o->time;
     o->kernel.on_gpu = backend == &qm_backend_cuda;
+    o->kernel.specials = o->specials;
+    o->kernel.fast = qm_step_reorder(o->mode);
     return qm_kernel_check(&o->kernel);
 }
 

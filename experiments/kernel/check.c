@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/reduce.h"
@@ -14,7 +15,7 @@ static qm_status finish(const struct qm_kernel_run *r)
 {
     qm_kernel_report(r);
     if (r->o->junit)
-        QM_TRY(qm_kernel_junit(r, r->o->junit));
+        QM_TRY(qm_kernel_junit(r, r->o->junit, NULL));
     if (qm_kernel_run_failed(r))
         return QM_CHECK_FAILED;
     if (r->interrupted && !r->o->forever)
@@ -85,10 +86,22 @@ int qm_kernel_check(const struct qm_kernel_options *o)
         qm_note("%s: backend emu, on the CPU; no GPU is asked for (--backend cuda)", o->file);
     qm_status st = qm_kernel_run(o, &r);
     int ran = st == QM_OK;
+    if (ran && o->specials) {
+        int code = qm_specials_end(json_incref(r.specials), o->seed, r.tally.failed_cases > 0);
+        qm_kernel_run_free(&r);
+        return code;
+    }
     if (ran)
         st = finish(&r);
     if (st == QM_CHECK_FAILED && !o->no_shrink)
         shrink_worst(&r);
+    if (!ran && o->junit && st != QM_INTERRUPTED) {
+        char why[480];
+        snprintf(why, sizeof why, "%s", qm_message());
+        r.o = o;
+        if (qm_kernel_junit(&r, o->junit, why) == QM_OK)
+            qm_fail(st, "%s", why);
+    }
     qm_kernel_run_free(&r);
     if (st == QM_OK || st == QM_CHECK_FAILED || (ran && st == QM_INTERRUPTED))
         return qm_exit_code(st);

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTS = 8, WORDS = 512 };
+enum { AXES = 6, WORDS = 512 };
 
 /* The parts of a case's name, in their order (cases.h). */
-static const char *const axes[PARTS] = {"shape", "class", "setting", "first", "mode"};
+static const char *const axes[AXES] = {"shape", "class", "setting", "first", "mode", "part"};
+enum { SETTING = 2, PART = 5 };
 
 struct counts {
     int n;
@@ -64,16 +65,34 @@ static int is_taken(const struct qm_kernel_case *c, int refused)
     return refused ? c->result == QM_CASE_refused : qm_case_result_is_bad(c->result);
 }
 
-/* Part i of the case's name; 0: it has none. */
-static int part_of(const struct qm_kernel_case *c, int i, char *text, size_t size)
+/* Counts a word of a case's name, without the value of a hyper-parameter and the number of a
+ * part. */
+static void count_word(struct counts *c, int axis, const char *word, size_t length, int is_taken)
 {
-    const char *at = c->name;
-    for (; i > 0 && at; i--) {
+    char name[48];
+    size_t n = axis == SETTING ? strcspn(word, "=") : axis == PART ? strcspn(word, "^") : length;
+    if (axis == PART && strncmp(word, "tensor", 6) == 0)
+        n = 6;
+    n = n < length ? n : length;
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), word);
+    count(c, name, is_taken);
+}
+
+/* Counts part `axis` of the case's name, or every further part; a setting has words joined by +. */
+static void count_part(struct counts *c, const struct qm_kernel_case *one, int axis, int is_taken)
+{
+    const char *at = one->name;
+    for (int i = 0; at && i < axis; i++) {
         at = strchr(at, '/');
         at = at ? at + 1 : NULL;
     }
-    snprintf(text, size, "%.*s", at ? (int)strcspn(at, "/") : 0, at ? at : "");
-    return at != NULL;
+    while (at && *at) {
+        size_t length = strcspn(at, axis == SETTING ? "/+" : "/");
+        count_word(c, axis, at, length, is_taken);
+        if (at[length] == '\0' || (at[length] == '/' && axis != PART))
+            break;
+        at += length + 1;
+    }
 }
 
 static const char *tensor_of(const struct qm_kernel_run *r, const struct qm_kernel_case *c)
@@ -98,30 +117,26 @@ json_t *qm_kernel_counts(const struct qm_kernel_run *r, int refused)
 {
     json_t *out = json_object();
     struct counts *c = malloc(sizeof *c);
-    for (int axis = 0; axis < PARTS + 2 && c; axis++) {
+    for (int axis = 0; axis < AXES + 2 && c; axis++) {
+        const char *name = axis < AXES ? axes[axis] : axis == AXES ? "tensor" : "step";
+        char text[48];
         int n = 0;
-        char name[48];
         c->n = 0;
         for (int i = 0; i < r->n_cases; i++) {
             const struct qm_kernel_case *one = &r->cases[i];
-            int has = strchr(one->name, '/') != NULL;
-            if (axis < PARTS)
-                has &= part_of(one, axis, name, sizeof name);
-            else if (axis == PARTS)
-                snprintf(name, sizeof name, "%s", tensor_of(r, one));
-            else
-                has &= step_of(one, name, sizeof name);
-            has &= axis < PARTS || is_taken(one, refused);
-            if (has)
-                count(c, name, is_taken(one, refused));
-            n += has && is_taken(one, refused);
+            int is = is_taken(one, refused);
+            n += is;
+            if (axis < AXES && strchr(one->name, '/'))
+                count_part(c, one, axis, is);
+            else if (axis == AXES && is)
+                count(c, tensor_of(r, one), 1);
+            else if (axis > AXES && is && step_of(one, text, sizeof text))
+                count(c, text, 1);
         }
-        if (n > 0 && (axis < PARTS ? axes[axis] != NULL : !refused))
-            json_object_set_new(out,
-                                axis < PARTS    ? axes[axis]
-                                : axis == PARTS ? "tensor"
-                                                : "step",
-                                words(c, axis < PARTS && !r->o->forever));
+        json_t *found = words(c, axis < AXES && !r->o->forever);
+        if (n > 0 && json_array_size(found) > 0 && (axis < AXES || !refused))
+            json_object_set(out, name, found);
+        json_decref(found);
     }
     free(c);
     return out;

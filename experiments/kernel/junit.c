@@ -54,9 +54,10 @@ static void put_case(FILE *f, const struct qm_kernel_run *r, const struct qm_ker
 
 static int is_general(const struct qm_finding *f) { return !strchr(f->name, '/'); }
 
-static void put_all(FILE *f, const struct qm_kernel_run *r)
+static void put_all(FILE *f, const struct qm_kernel_run *r, const char *broken)
 {
-    int64_t tests = 0, failures = r->count[QM_CASE_failed], errors = 0, skipped = 0;
+    int64_t tests = broken != NULL, failures = r->count[QM_CASE_failed], errors = tests,
+            skipped = 0;
     for (int i = 0; i < r->n_cases; i++) {
         enum qm_case_result is = r->cases[i].result;
         tests++;
@@ -82,10 +83,17 @@ static void put_all(FILE *f, const struct qm_kernel_run *r)
         }
     for (int i = 0; i < r->n_cases; i++)
         put_case(f, r, &r->cases[i]);
+    if (broken) {
+        fputs("  <testcase classname=\"kernel\" name=\"build\" time=\"0\">\n    <error "
+              "type=\"build\"",
+              f);
+        put_attribute(f, "message", broken);
+        fputs("/>\n  </testcase>\n", f);
+    }
     fputs("</testsuite>\n</testsuites>\n", f);
 }
 
-qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path)
+qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path, const char *broken)
 {
     struct qm_atomic_file part;
     char *text = NULL;
@@ -93,7 +101,7 @@ qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s", path);
-    put_all(f, r);
+    put_all(f, r, broken);
     int bad = fclose(f) != 0;
     qm_status st = bad ? qm_fail(QM_NO_MEMORY, "%s", path) : qm_atomic_file_open(path, &part);
     if (st == QM_OK) {

@@ -22,7 +22,9 @@ struct qm_kernel_options {
     const char *fmad; /* "true" or "false": the one form of a .cu file that is judged; or NULL */
     const char *regime[QM_REGIMES];
     int n_regimes, forever, quick, draws, has_seed, no_shrink; /* draws: cases beside the core */
-    int on_gpu; /* 1: a .cu file runs on the GPU, 0: in the emulator */
+    int on_gpu;             /* 1: a .cu file runs on the GPU, 0: in the emulator */
+    int specials;           /* 1: the table of special values in place of the cases */
+    struct qm_reorder fast; /* more freedoms of mode fast; 0: none */
     uint64_t seed;
     double time;           /* seconds; 0: no limit */
     int64_t allow_refused; /* cases that the kernel may refuse */
@@ -64,6 +66,7 @@ struct qm_kernel_run {
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
     struct qm_coverage coverage; /* of the cases that were judged */
     json_t *covered;             /* qm_coverage_json of it, or NULL */
+    json_t *specials;            /* rows of qm_specials_rows, or NULL */
     json_t *speed;               /* {"new": [...], "old": [...]} or NULL */
     int64_t speed_n;
     double seconds;
@@ -87,8 +90,9 @@ void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case 
 /* Prints the report to stdout, as text or JSON. */
 void qm_kernel_report(const struct qm_kernel_run *r);
 
-/* Writes JUnit XML, under a temporary name first. */
-qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path);
+/* Writes JUnit XML, under a temporary name first.  broken: why the kernel could not be built or
+ * loaded, the error of a test case "build"; or NULL. */
+qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path, const char *broken);
 
 /* Runs, reports and shrinks; returns the exit code. */
 int qm_kernel_check(const struct qm_kernel_options *o);

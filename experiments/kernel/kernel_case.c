@@ -1,6 +1,7 @@
 /* kernel_case.c - Joins what the judge and what the system say of one case into a verdict. */
 #include "experiments/kernel/kernel_case.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/check/slot_parts.h"
@@ -26,6 +27,34 @@ static enum qm_case_result result_of(enum qm_end e)
            : e == QM_END_left      ? QM_CASE_left
            : e == QM_END_processes ? QM_CASE_processes
                                    : QM_CASE_garbage;
+}
+
+/* Length of the hexadecimal float at `at`, or 0. */
+static size_t hexadecimal(const char *at)
+{
+    size_t n = *at == '-';
+    if (at[n] != '0' || at[n + 1] != 'x' || (at[n + 2] != '0' && at[n + 2] != '1'))
+        return 0;
+    n += 3;
+    n += at[n] == '.';
+    n += strspn(at + n, "0123456789abcdef");
+    if (at[n] != 'p' || (at[n + 1] != '+' && at[n + 1] != '-'))
+        return 0;
+    return n + 2 + strspn(at + n + 2, "0123456789");
+}
+
+void qm_decimal_text(const char *text, char *out, size_t size)
+{
+    size_t used = 0, n;
+    *out = '\0';
+    for (; *text && used + 1 < size; text += n) {
+        n = hexadecimal(text);
+        int length =
+            n ? snprintf(out + used, size - used, "%.*s = %.6g", (int)n, text, strtod(text, NULL))
+              : snprintf(out + used, size - used, "%c", *text);
+        used += (size_t)length;
+        n = n ? n : 1;
+    }
 }
 
 /* The place of a finding that only its text tells. */
@@ -78,12 +107,12 @@ qm_status qm_kernel_conclude(struct qm_kernel_file *kernel, qm_status st, const 
     if (st == QM_OK) {
         v->how = f->severity ? QM_CASE_failed : QM_CASE_passed;
         v->finding = *f;
-        snprintf(v->text, sizeof v->text, "%s", f->severity ? f->text : "");
+        qm_decimal_text(f->severity ? f->text : "", v->text, sizeof v->text);
     } else if (st == QM_CHECK_FAILED) {
         v->how = QM_CASE_failed;
         qm_finding_set(&v->finding, QM_BAD_MACHINERY, "%s", why);
         v->finding.place = place_of(why);
-        snprintf(v->text, sizeof v->text, "%s", why);
+        qm_decimal_text(why, v->text, sizeof v->text);
     } else if (st == QM_SKIPPED) {
         v->how = QM_CASE_refused;
         snprintf(v->text, sizeof v->text, "%s", why);

@@ -20,7 +20,7 @@ enum qm_case_result {
 const char *qm_case_result_name(enum qm_case_result r);
 int qm_case_result_is_bad(enum qm_case_result r); /* 1: not passed, refused or unfit */
 
-enum { QM_VERDICT_TEXT = 640 };
+enum { QM_VERDICT_TEXT = 1200 };
 
 struct qm_kernel_verdict {
     enum qm_case_result how;
@@ -29,6 +29,10 @@ struct qm_kernel_verdict {
     char
         text[QM_VERDICT_TEXT]; /* the finding, why the case was refused, or how the process ended */
 };
+
+/* Copies text to out[size] and puts the decimal value beside each hexadecimal float: "0x1.8p-1 =
+ * 0.75". */
+void qm_decimal_text(const char *text, char *out, size_t size);
 
 /* Makes the verdict of a case from the status of its judging (whose text is qm_message()) and its
  * finding, the end of the kernel's process and what it left changed; name: of the case, for texts.

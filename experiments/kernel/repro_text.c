@@ -309,7 +309,7 @@ static const char *const plain_place =
     "    void *at = aligned_alloc(64, (bytes + 64) / 64 * 64);\n"
     "    return at ? memcpy(at, data, bytes) : NULL;\n}\n";
 
-void qm_repro_place(FILE *f, enum qm_repro_memory memory)
+void qm_repro_place(FILE *f, enum qm_repro_memory memory, int is_repeated)
 {
     if (memory == QM_REPRO_PLAIN) {
         fputs(plain_place, f);
@@ -339,6 +339,14 @@ void qm_repro_place(FILE *f, enum qm_repro_memory memory)
               "    repro_buffer[repro_buffers++].bytes = bytes;\n",
               f);
     fputs("    return at;\n}\n", f);
+    if (memory == QM_REPRO_LISTED && is_repeated)
+        fputs("\nstatic void repro_release(void)\n{\n"
+              "    for (int i = 0; i < repro_buffers; i++) {\n"
+              "        size_t page = (size_t)sysconf(_SC_PAGESIZE);\n"
+              "        unsigned char *from = repro_buffer[i].from - page;\n"
+              "        munmap(from, (size_t)(repro_buffer[i].end - from) + page);\n"
+              "    }\n    repro_buffers = 0;\n}\n",
+              f);
 }
 
 const char *const qm_repro_died =
@@ -385,5 +393,5 @@ const char *const qm_repro_repeat =
     "                printf(\"%%s, byte %%zu: expected the same twice, got 0x%%x, then "
     "0x%%x\\n\",\n"
     "                       repro_buffer[first + i].what, k, (unsigned)x[k], (unsigned)y[k]);\n"
-    "                return 1;\n            }\n    }\n"
+    "                return 1;\n            }\n    }\n    }\n"
     "    puts(\"expected and got: the same twice\");\n    return 0;\n}\n";

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/files.h"
 #include "experiments/kernel/kernel.h"
@@ -469,6 +470,8 @@ static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f,
     }
     r->subject.backend = &qm_backend_file;
     r->subject.reorder = qm_reorder_any();
+    r->subject.reorder.div_ulp = r->o->fast.div_ulp;
+    r->subject.reorder.rsqrt_ulp = r->o->fast.rsqrt_ulp;
     qm_kernel_file_use(j->now[form]);
     qm_status st = qm_judge_begin(&r->subject, &r->tally);
     j->subject = r->subject;
@@ -502,6 +505,23 @@ static qm_status build_forms(struct qm_kernel_run *r, struct qm_kernel_files f[Q
     return QM_OK;
 }
 
+/* Judges the special values on the first form. */
+static qm_status specials(struct qm_kernel_run *r, struct judge *j)
+{
+    struct qm_kernel_file *kernel = j->now[0] ? j->now[0] : j->now[1];
+    int failed = 0;
+    r->specials = json_array();
+    qm_host_begin(qm_kernel_file_host(kernel));
+    qm_kernel_file_use(kernel);
+    qm_status st = qm_specials_rows(&r->subject, r->recipe, r->seed, r->specials, &failed);
+    if (st == QM_CHECK_FAILED && *qm_host_why(qm_kernel_file_host(kernel)))
+        return qm_fail(QM_CHECK_FAILED, "%s: %s",
+                       qm_end_name(qm_host_end(qm_kernel_file_host(kernel))),
+                       qm_host_why(qm_kernel_file_host(kernel)));
+    r->tally.failed_cases += failed;
+    return st;
+}
+
 static qm_status run_with(struct qm_kernel_run *r, struct qm_kernel_files f[QM_FMADS])
 {
     struct judge first = {.r = r};
@@ -514,7 +534,7 @@ static qm_status run_with(struct qm_kernel_run *r, struct qm_kernel_files f[QM_F
     if (st == QM_CHECK_FAILED) {
         st = QM_OK;
     } else if (st == QM_OK) {
-        st = all_cases(r, f, &first);
+        st = r->o->specials ? specials(r, &first) : all_cases(r, f, &first);
         if (st == QM_OK && first.old[form] && !r->hangs && !stop)
             qm_kernel_speed(r, first.now[form], first.old[form]);
         qm_judge_end(&r->subject, &r->tally);
@@ -559,6 +579,7 @@ void qm_kernel_run_free(struct qm_kernel_run *r)
     free(r->cases);
     json_decref(r->speed);
     json_decref(r->covered);
+    json_decref(r->specials);
     memset(r, 0, sizeof *r);
 }
 
