@@ -47,7 +47,7 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
         estimate(&m, slot[0], slot[1], h->eps1, u);
     } else {
         for (int64_t i = 0; i < n; i++)
-            u[i] = slot[2][i] = slot[2][i] + w * (u[i] - slot[2][i]);
+            u[i] = slot[2][i] = (1.0 - w) * slot[2][i] + w * u[i]; /* keeps u where w is 1 */
     }
     for (int64_t i = 0; i < n; i++) {
         double v = u[i] < h->eps1 * h->eps1 ? h->eps1 * h->eps1 : u[i];
