@@ -47,7 +47,8 @@ static int distance(const struct qm_decider *d, double low, double high, enum af
 }
 
 /* The changes that a value in [low, high] may meet, by its signs; returns how many.  For zero and
- * for NaN either sign is allowed, because the sign depends on the order of operations. */
+ * for NaN either sign is allowed, because the sign depends on the order of operations; so does
+ * whether an infinity is a NaN, which counts as positive. */
 static int signs(const struct qm_decider *d, double low, double high, enum after what[3])
 {
     int n = 0;
@@ -58,7 +59,7 @@ static int signs(const struct qm_decider *d, double low, double high, enum after
         what[n++] = POSITIVE;
     if (!(low > 0.0))
         what[n++] = NEGATIVE;
-    if (!(low > 0.0) && !(high < 0.0))
+    if ((!(low > 0.0) && !(high < 0.0)) || isinf(low) || isinf(high))
         what[n++] = ZERO;
     return n;
 }
