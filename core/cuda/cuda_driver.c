@@ -58,7 +58,7 @@ static int bind_all(void *handle)
             snprintf(driver.reason, sizeof driver.reason, "%s has no %s", driver.path, names[i]);
             return 0;
         }
-#define X(member, exported, arguments)                                              \
+#define X(member, exported, arguments)                                           \
     if (qm_library_symbol(handle, exported, (void *)&driver.cu.member) != QM_OK) \
         driver.cu.member = NULL;
     QM_CUDA_OPTIONAL_LIST(X)
