@@ -296,11 +296,11 @@ check-kernels: qualm ## every variant's CUDA kernels compile, without spills or 
 	  if [ $$code = 77 ]; then echo "check-kernels: skipped: no NVRTC (qualm doctor says what was sought)"; \
 	  else exit $$code; fi; else echo "check-kernels: skipped: CUDA=0"; fi
 
-gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, codes and speed, into results/gpu
-	$(Q)./qualm gpu-check; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers of the CUDA backend, into results/gpu (ten minutes; RESUME=1 goes on)
+	$(Q)./qualm gpu-check $(if $(RESUME),--resume,--peers "$(or $(PEERS),none)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
-	$(Q)./qualm gpu-check --only speed $(if $(PEERS),--peers "$(PEERS)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats \
   experiments/protocol/test_protocol

@@ -90,8 +90,8 @@ static void *try_toolkit(struct walk *w)
     return handle ? handle : try_names(w, "/usr/local/cuda/lib64");
 }
 
-/* Tries the wheels below a prefix of Python: they keep libraries at nvidia/PART/lib (nvidia/cu13/lib
- * since CUDA 13). */
+/* Tries the wheels below a prefix of Python: they keep libraries at nvidia/PART/lib
+ * (nvidia/cu13/lib since CUDA 13). */
 static void *try_prefix(struct walk *w, const char *prefix)
 {
     static const char *const under[] = {

@@ -26,8 +26,8 @@ struct qm_user_cuda {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* Of the device, without a context: only one process may have one where the device is exclusive, and
- * that is the worker. */
+/* Of the device, without a context: only one process may have one where the device is exclusive,
+ * and that is the worker. */
 static int arch_here(void)
 {
     const struct qm_cuda *cu;

@@ -1,10 +1,10 @@
 /* bench.h - Times work on a GPU: events or a CUDA graph, after a warm-up, with the L2 cache read
  * full of other data.
  *
- * Every round is preceded by reading twice the L2 cache: that evicts what the last round left, writes
- * its dirty lines back before the clock starts, and leaves only clean lines.  Two sets of tensors
- * take turns, and one rule ends the rounds (qm_gpu_bench_time).  tests/peers/peers.py times other
- * projects' optimizers by the same method. */
+ * Every round is preceded by reading twice the L2 cache: that evicts what the last round left,
+ * writes its dirty lines back before the clock starts, and leaves only clean lines.  Two sets of
+ * tensors take turns, and one rule ends the rounds (qm_gpu_bench_time).  tests/peers/peers.py
+ * times other projects' optimizers by the same method. */
 #ifndef QM_EXPERIMENTS_GPU_BENCH_H
 #define QM_EXPERIMENTS_GPU_BENCH_H
 
@@ -48,8 +48,8 @@ size_t qm_gpu_bench_flush(int l2_bytes);
 qm_status qm_gpu_bench_inputs(int64_t n);
 
 /* n: parameters of the large tensor, 0: as qm_gpu_bench_size says; rounds: 1 to
- * QM_GPU_BENCH_ROUNDS; cap: seconds of the rounds of one measurement.  b is zeroed beforehand; close
- * accepts a half-opened one. */
+ * QM_GPU_BENCH_ROUNDS; cap: seconds of the rounds of one measurement.  b is zeroed beforehand;
+ * close accepts a half-opened one. */
 qm_status qm_gpu_bench_open(int64_t n, int rounds, double cap, struct qm_gpu_bench *b);
 void qm_gpu_bench_close(struct qm_gpu_bench *b);
 

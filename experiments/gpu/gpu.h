@@ -79,8 +79,8 @@ qm_status qm_codes_compare(const struct qm_device *d, const struct qm_quantizer 
 struct qm_gpu_bench;
 
 /* Times steps of a recipe on a large tensor, and a copy just before them, so that both see the same
- * clocks; fills the row's columns.  Statuses are those of qm_batch_open; QM_NO_MEMORY where not even
- * a small tensor fits. */
+ * clocks; fills the row's columns.  Statuses are those of qm_batch_open; QM_NO_MEMORY where not
+ * even a small tensor fits. */
 qm_status qm_speed_row(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, json_t *row);
 
 /* Times steps of a recipe on many small tensors, launched in one of QM_SPEED_WAYS ways. */
@@ -104,10 +104,10 @@ struct qm_peers_sizes {
 };
 
 /* Runs the command for one peer and appends a row {peer, version, recipe, mode, tensors, elements,
- * seconds, peer_seconds, ratio, status} for each of Qualm's times with its recipe and sizes; ratio =
- * seconds / peer_seconds.  A peer that was not timed, or for whose sizes there is no time here, gets
- * a row whose status says why.  speed, tables: Qualm's rows.  QM_BAD_FILE: the command did not
- * start, failed, or printed no such JSON. */
+ * seconds, peer_seconds, ratio, status} for each of Qualm's times with its recipe and sizes;
+ * ratio = seconds / peer_seconds.  A peer that was not timed, or for whose sizes there is no
+ * time here, gets a row whose status says why.  speed, tables: Qualm's rows.  QM_BAD_FILE: the
+ * command did not start, failed, or printed no such JSON. */
 qm_status qm_peers_measure(const char *command, const char *peer, const struct qm_peers_sizes *s,
                            json_t *speed, json_t *tables, json_t *rows);
 

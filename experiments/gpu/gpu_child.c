@@ -1,4 +1,4 @@
-/* gpu_child.c - Forks a process that measures, reads its lines within limits, tells how it ended. */
+/* gpu_child.c - Forks a process that measures, reads its lines within limits, tells its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,7 +25,7 @@ qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int 
     pid_t parent = getpid();
     c->pid = fork();
     if (c->pid == 0) {
-        static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
+        static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGSEGV, SIGBUS};
         for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
             signal(signals[i], SIG_DFL);
         setpgid(0, 0); /* Ctrl-C reaches the parent alone; one kill reaches what the child starts */
@@ -99,8 +99,10 @@ enum qm_gpu_wait qm_gpu_child_wait(struct qm_gpu_child *c, double until,
             c->room += 2 * READ;
         }
         ssize_t n = read(c->fd, c->line + c->used, READ);
-        if (n == 0 || (n < 0 && errno != EINTR))
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            c->is_closed = 1;
             return QM_GPU_WAIT_ended;
+        }
         c->used += n > 0 ? (size_t)n : 0;
     }
 }
@@ -124,8 +126,8 @@ void qm_gpu_child_end(struct qm_gpu_child *c, char *how, size_t size)
     int state = 0;
     if (c->pid <= 0)
         return;
-    int by_itself = reap(c->pid, 0.0, &state);
-    kill(-c->pid, SIGKILL); /* and what it has started */
+    int by_itself = reap(c->pid, c->is_closed ? 1.0 : 0.0, &state); /* it is about to end */
+    kill(-c->pid, SIGKILL);                                         /* and what it has started */
     if (!by_itself && !reap(c->pid, PATIENCE, &state))
         snprintf(how, size, "the process was killed and does not end: the driver holds it");
     else if (by_itself && WIFSIGNALED(state))

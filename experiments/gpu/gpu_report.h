@@ -1,7 +1,7 @@
 /* gpu_report.h - A report of `qualm gpu-check`: its parts, their columns, its two files.
  *
- * A row is a JSON object with a member for each column that applies.  Its key columns name it within
- * its part; its status begins with
+ * A row is a JSON object with a member for each column that applies.  Its key columns name it
+ * within its part; its status begins with
  *
  *     ok           it was measured; what was found is in the other columns
  *     failed       the call that failed, or the signal that ended the process
@@ -52,8 +52,8 @@ const struct qm_gpu_column *qm_gpu_columns(enum qm_gpu_part part);
 /* Whether two rows of a part have equal keys. */
 int qm_gpu_row_is_same(enum qm_gpu_part part, json_t *a, json_t *b);
 
-/* What a row says: good; bad (other bits, a wrong code, a verdict that failed); broken (it could not
- * be measured); skipped. */
+/* What a row says: good; bad (other bits, a wrong code, a verdict that failed); broken (it could
+ * not be measured); skipped. */
 enum qm_gpu_verdict { QM_GPU_good, QM_GPU_bad, QM_GPU_broken, QM_GPU_skipped };
 enum qm_gpu_verdict qm_gpu_row_verdict(enum qm_gpu_part part, json_t *row);
 

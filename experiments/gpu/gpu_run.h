@@ -2,9 +2,9 @@
  *
  * A group of tasks runs in a forked process, because an error of a GPU ends everything that its
  * process still does there.  The parent never touches the driver: it holds no context, and it can
- * fork.  A row that fails, crashes or takes too long is a row that says so; the next task gets a new
- * process.  After two such rows of a group its others are not run.  The report is written at most
- * half a second after a row came. */
+ * fork.  A row that fails, crashes or takes too long is a row that says so; the next task gets a
+ * new process.  After two such rows of a group its others are not run.  The report is written at
+ * most half a second after a row came. */
 #ifndef QM_EXPERIMENTS_GPU_GPU_RUN_H
 #define QM_EXPERIMENTS_GPU_GPU_RUN_H
 
@@ -43,8 +43,8 @@ int qm_gpu_run_missing(const struct qm_gpu_run *run);
 /* ---- gpu_child.c: a forked process that sends lines of JSON ---------------------------------- */
 
 struct qm_gpu_child {
-    pid_t pid; /* 0: there is none */
-    int fd;
+    pid_t pid;         /* 0: there is none */
+    int fd, is_closed; /* is_closed: the process has closed its end */
     char *line;
     size_t used, room;
 };

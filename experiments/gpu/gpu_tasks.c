@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
+#include "experiments/gpu/gpu_run.h"
 #include "experiments/prove/prove.h"
 
 /* The ten best-known variants: what the packages install as their main optimizer, first. */
@@ -27,6 +29,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 /* Of these shapes the gradients that are no ordinary numbers are tried: one block of a launch and
  * several, with a tail; a matrix; three dimensions. */
 static const int special_shapes[] = {0, 8, 9, 10};
+enum { QUICK = 50000 }; /* elements of the largest tensor of --quick */
 enum { SPECIAL = sizeof special_shapes / sizeof *special_shapes };
 
 const struct qm_shape *qm_gpu_shape(int i) { return &shapes[i]; }
@@ -55,13 +58,15 @@ static struct qm_gpu_task *add(struct qm_gpu_tasks *t, enum qm_gpu_part part, in
     return task->name ? task : NULL;
 }
 
-static qm_status add_exact(struct qm_gpu_tasks *t, const char *name)
+static qm_status add_exact(struct qm_gpu_tasks *t, const struct qm_gpu_options *o, const char *name)
 {
     char dims[80];
     for (int forced = 0, first = 1; forced < 2; forced++)
         for (int kind = 0; kind < QM_GRADIENTS_COUNT; kind++)
             for (int i = 0; i < (kind ? SPECIAL : SHAPES); i++, first = 0) {
                 int shape = kind ? special_shapes[i] : i;
+                if (o->quick && qm_shape_numel(&shapes[shape]) > QUICK)
+                    continue;
                 json_t *key = json_pack("{s:s, s:b, s:s, s:s}", "variant", name, "forced", forced,
                                         "gradients", qm_gradients_name((enum qm_gradients)kind),
                                         "shape", qm_shape_print(&shapes[shape], dims, sizeof dims));
@@ -131,11 +136,23 @@ static qm_status add_tables(struct qm_gpu_tasks *t, const struct qm_gpu_options 
     return QM_OK;
 }
 
-static qm_status add_peers(struct qm_gpu_tasks *t, const char *command)
+static void send_names(void *command, int fd)
 {
+    json_t *names = NULL;
+    if (qm_peers_names(command, &names) == QM_OK)
+        qm_gpu_child_send(fd, names);
+}
+
+static qm_status add_peers(struct qm_gpu_tasks *t, const char *command, double limit)
+{
+    struct qm_gpu_child c;
     json_t *names = NULL, *name;
+    char how[160];
     size_t i;
-    if (qm_peers_names(command, &names) != QM_OK) /* measuring fails too, and says why */
+    QM_TRY(qm_gpu_child_start(&c, send_names, (void *)(uintptr_t)command));
+    (void)qm_gpu_child_wait(&c, qm_seconds() + limit, NULL, &names);
+    qm_gpu_child_end(&c, how, sizeof how);
+    if (!names) /* measuring fails too, and says why */
         names = json_pack("[s]", command);
     qm_status st = names ? QM_OK : qm_fail(QM_NO_MEMORY, "a list of peers");
     json_array_foreach(names, i, name)
@@ -160,7 +177,7 @@ static qm_status add_recipes(struct qm_gpu_tasks *t, const struct qm_gpu_options
                              enum qm_gpu_part part, const char *const *names, int n)
 {
     for (int i = 0; i < n && wants(o, part); i++)
-        QM_TRY(part == QM_GPU_exact ? add_exact(t, names[i]) : add_modes(t, part, names[i]));
+        QM_TRY(part == QM_GPU_exact ? add_exact(t, o, names[i]) : add_modes(t, part, names[i]));
     return QM_OK;
 }
 
@@ -188,7 +205,7 @@ static qm_status add_all(struct qm_gpu_tasks *t, const struct qm_gpu_options *o,
     if (wants(o, QM_GPU_tables))
         QM_TRY(add_tables(t, o));
     if (wants(o, QM_GPU_peers) && o->peers)
-        QM_TRY(add_peers(t, o->peers));
+        QM_TRY(add_peers(t, o->peers, o->limit));
     for (int i = 0; i < 3 && o->n_recipes == 0; i++)
         QM_TRY(add_recipes(t, o, after[i], rest, n_rest));
     return QM_OK;

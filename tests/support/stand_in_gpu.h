@@ -243,7 +243,7 @@ enum { FUNCTIONS = 8192 };
 static struct function functions[FUNCTIONS];
 static int n_functions;
 
-static int stand_in_refuses; /* 1: modules of NVRTC stand_in_nvrtc_major are refused */
+static int stand_in_refuses; /* 1: modules of NVRTC stand_in_nvrtc_major are refused; 2: all */
 
 #define STRIKE(call)                        \
     do {                                    \
@@ -383,7 +383,7 @@ static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t by
 static int cu_ModuleLoadData(void **module, const void *image)
 {
     STRIKE("cuModuleLoadData");
-    if (stand_in_refuses && stand_in_made_by == stand_in_nvrtc_major)
+    if (stand_in_refuses > 1 || (stand_in_refuses && stand_in_made_by == stand_in_nvrtc_major))
         return 209;
     if (strcmp(image, "bench_read.cu") == 0) {
         *module = &stand_in_reader;
