@@ -69,6 +69,12 @@ static qm_status enter(void)
 
 static qm_status cuda_probe(void) { return enter(); }
 
+int qm_cuda_waits(void)
+{
+    const char *wait = getenv("QM_CUDA_SYNC");
+    return wait && *wait && strcmp(wait, "0") != 0;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static qm_status cuda_reserve(size_t bytes, qm_address *out)
@@ -226,9 +232,12 @@ static qm_status cuda_launch(void *module, enum qm_step_kernel k, unsigned grid_
 {
     const struct module *m = module;
     QM_TRY(enter());
-    return qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
+    QM_TRY(qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
                                               1, 0, gpu.stream, args, NULL),
-                         qm_step_kernel_name(k));
+                         qm_step_kernel_name(k)));
+    if (!qm_cuda_waits())
+        return QM_OK;
+    return qm_cuda_error(gpu.cu->StreamSynchronize(gpu.stream), qm_step_kernel_name(k));
 }
 
 static int cuda_blocks(void) { return enter() == QM_OK ? gpu.sms : 1; }

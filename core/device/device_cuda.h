@@ -9,6 +9,10 @@
 /* The driver, the stream of all work and the device number; makes the context current. */
 qm_status qm_cuda_context(const struct qm_cuda **cu, void **stream, int *device);
 
+/* 1: $QM_CUDA_SYNC is set, and each launch waits for its end, so that an error has the name of the
+ * kernel that made it and not of a later call. */
+int qm_cuda_waits(void);
+
 /* Compiles by compile(of, b) and loads *module.  Where the driver refuses a binary as too new, the
  * next NVRTC that is there compiles it again (qm_nvrtc_next); the message of a failure names the
  * versions of both sides.  The caller frees *b, which is zeroed beforehand, in any case. */

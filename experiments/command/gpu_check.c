@@ -62,7 +62,9 @@ static const struct argp_option options[] = {
      "there; none: leave them out)",
      0},
     {"beside", KEY_BESIDE, NULL, 0,
-     "no measuring: print the reports of the command line (.h5) side by side, in Markdown", 0},
+     "no measuring: print the reports of the command line (.h5) side by side, in Markdown or with "
+     "--json",
+     0},
     {0}};
 
 /* Reads "exact,speed". */
@@ -282,15 +284,37 @@ static size_t summarize(const struct qm_gpu_run *run)
     return wrong;
 }
 
-static json_t *all_of(const struct qm_gpu_run *run)
+static json_t *all_of(const struct qm_gpu_report *r, const char *path)
 {
     json_t *all = json_object();
-    json_object_set(all, "device", run->report.device);
-    json_object_set(all, "plan", run->report.plan);
+    json_object_set(all, "device", r->device);
+    json_object_set(all, "plan", r->plan);
     for (int i = 0; i < QM_GPU_PARTS; i++)
-        json_object_set(all, qm_gpu_part_name((enum qm_gpu_part)i), run->report.rows[i]);
-    json_object_set_new(all, "written", json_string(run->path));
+        json_object_set(all, qm_gpu_part_name((enum qm_gpu_part)i), r->rows[i]);
+    json_object_set_new(all, "file", json_string(path));
     return all;
+}
+
+/* Prints reports side by side; with --json as an array of their contents. */
+static qm_status beside(const struct options *o)
+{
+    struct qm_gpu_report r;
+    json_t *all = json_array();
+    if (!qm_cli.json) {
+        json_decref(all);
+        return qm_gpu_report_beside(stdout, o->words, o->n_words);
+    }
+    for (int i = 0; i < o->n_words; i++) {
+        qm_status st = qm_gpu_report_read(o->words[i], &r);
+        if (st != QM_OK) {
+            json_decref(all);
+            return st;
+        }
+        json_array_append_new(all, all_of(&r, o->words[i]));
+        qm_gpu_report_free(&r);
+    }
+    qm_json_print(all);
+    return QM_OK;
 }
 
 /* Measures and prints.  QM_CHECK_FAILED: something is wrong or could not be measured. */
@@ -305,11 +329,11 @@ static qm_status measure(struct options *o, struct qm_gpu_run *run)
         st = qm_gpu_run_tasks(run);
     for (int i = 0; i < 3; i++)
         sigaction(signals[i], &was[i], NULL);
-    if (st != QM_OK && (st != QM_INTERRUPTED || !*run->path))
+    if (st != QM_OK && (st != QM_INTERRUPTED || !run->tasks.n))
         return st;
     size_t wrong = summarize(run);
     if (qm_cli.json)
-        qm_json_print(all_of(run));
+        qm_json_print(all_of(&run->report, run->path));
     else
         printf("written %s.h5 and .md: %s\n", run->path,
                json_string_value(json_object_get(run->report.plan, "state")));
@@ -354,11 +378,12 @@ int qm_cmd_gpu_check(int argc, char **argv)
     run.stop = &stop;
     run.argc = argc;
     run.argv = argv;
-    qm_status st =
-        o.is_beside ? qm_gpu_report_beside(stdout, o.words, o.n_words) : measure(&o, &run);
-    code = st == QM_OK             ? 0
-           : st == QM_CHECK_FAILED ? qm_exit_code(st)
-                                   : qm_cli_failed("gpu-check", st);
+    qm_status st = o.is_beside ? beside(&o) : measure(&o, &run);
+    if (st == QM_INTERRUPTED)
+        qm_note("qualm gpu-check: %s", qm_message());
+    code = st == QM_OK || st == QM_CHECK_FAILED || st == QM_INTERRUPTED
+               ? qm_exit_code(st) /* the report is on stdout */
+               : qm_cli_failed("gpu-check", st);
     qm_gpu_tasks_free(&run.tasks);
     qm_gpu_report_free(&run.report);
     if (o.gpu.recipes != o.words)

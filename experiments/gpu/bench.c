@@ -275,6 +275,8 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
     if (!cu->StreamBeginCapture || !cu->StreamEndCapture || !cu->GraphInstantiate ||
         !cu->GraphLaunch || !cu->GraphExecDestroy || !cu->GraphDestroy)
         return qm_fail(QM_SKIPPED, "the driver has no graphs");
+    if (qm_cuda_waits())
+        return qm_fail(QM_SKIPPED, "QM_CUDA_SYNC is set, and a graph cannot wait");
     for (int k = 0; k < w->n; k++)
         if (w->part[0][k].whole)
             return qm_fail(QM_SKIPPED, "a rule over whole tensors waits for the host");

@@ -224,6 +224,34 @@ static void test_first_codes(void **state)
         }
 }
 
+/* A late error has the name of the call that waits; with QM_CUDA_SYNC that is the kernel. */
+static void test_sync(void **state)
+{
+    const struct qm_shape shape = {1, {5120}};
+    static float p[5120], g[5120];
+    struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
+    struct qm_recipe r;
+    void *plan;
+    (void)state;
+    needs_compiler();
+    assert_int_equal(qm_recipe_parse("adamw4_ao", &r), QM_OK);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(qm_backend_cuda.open(&r, &shape, 0, &plan), QM_OK);
+        if (k)
+            setenv("QM_CUDA_SYNC", "1", 1);
+        stand_in_calls = 0;
+        stand_in_fault = (struct stand_in_fault){"cuLaunchKernel", 0, 1, 700, STAND_IN_LATE};
+        assert_int_equal(qm_backend_cuda.step(plan, &pt, &gt, 1, 0), QM_INTERNAL);
+        assert_non_null(strstr(qm_message(), "CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
+        assert_int_equal(strstr(qm_message(), "qm_step: ") != NULL, k);
+        stand_in_fault = (struct stand_in_fault){0};
+        stand_in_sticky = 0;
+        qm_backend_cuda.close(plan);
+    }
+    unsetenv("QM_CUDA_SYNC");
+    assert_int_equal(allocated, 0);
+}
+
 /* A driver refuses what a newer NVRTC made: the next NVRTC that is there compiles it.  Where
  * none is left, the message names both versions. */
 static void test_refused(void **state)
@@ -255,7 +283,8 @@ int main(void)
         cmocka_unit_test(test_steps),          cmocka_unit_test(test_errors),
         cmocka_unit_test(test_gradient_types), cmocka_unit_test(test_speed),
         cmocka_unit_test(test_speed_of_whole), cmocka_unit_test(test_cap),
-        cmocka_unit_test(test_first_codes),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_first_codes),    cmocka_unit_test(test_sync),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, open_stand_ins, NULL);
 }
