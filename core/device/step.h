@@ -46,17 +46,16 @@ struct qm_step_scalars {
     uint32_t step;
 };
 
-/* Host and device are compiled by different compilers and must lay these out alike: both check it. */
+/* Host and device are compiled by different compilers and must lay these out alike: both check
+ * it. */
 #ifdef __cplusplus
 #define QM_STEP_LAYOUT(holds) static_assert(holds, "host and device lay it out alike")
 #else
 #define QM_STEP_LAYOUT(holds) _Static_assert(holds, "host and device lay it out alike")
 #endif
 QM_STEP_LAYOUT(sizeof(struct qm_chunk) == 24);
-QM_STEP_LAYOUT(sizeof(struct qm_step_scalars) == 112);
-QM_STEP_LAYOUT(__builtin_offsetof(struct qm_step_scalars, flag) == 64);
-QM_STEP_LAYOUT(__builtin_offsetof(struct qm_step_scalars, seed) == 96);
-QM_STEP_LAYOUT(__builtin_offsetof(struct qm_step_scalars, step) == 104);
+QM_STEP_LAYOUT(sizeof(struct qm_step_scalars) == 112); /* 64 + 32 + 8 + 4, and 4 of padding */
+QM_STEP_LAYOUT(sizeof(uint64_t) == 8 && sizeof(float) == 4 && sizeof(int) == 4);
 
 /* Memory that a launch may touch; the emulator checks every access against it. */
 struct qm_step_region {
