@@ -69,7 +69,7 @@ static const char reader_text[] =
     "        *to = sum;\n"
     "}\n";
 
-static qm_status compile_reader(const void *arch, struct qm_device_binary *b)
+qm_status qm_gpu_bench_compile_reader(const void *arch, struct qm_device_binary *b)
 {
     const struct qm_device_source s = {
         .name = "bench_read.cu", .text = reader_text, .arch = *(const int *)arch};
@@ -84,7 +84,7 @@ static qm_status load_reader(struct qm_gpu_bench *b)
     QM_CU(b->cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, b->device));
     QM_CU(b->cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, b->device));
     int arch = 10 * major + minor;
-    qm_status st = qm_cuda_load_binary(compile_reader, &arch, &binary, &module);
+    qm_status st = qm_cuda_load_binary(qm_gpu_bench_compile_reader, &arch, &binary, &module);
     qm_device_binary_free(&binary);
     QM_TRY(st);
     QM_CU(b->cu, ModuleGetFunction, (&b->reader, module, "qm_bench_read"));

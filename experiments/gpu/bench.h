@@ -47,6 +47,10 @@ size_t qm_gpu_bench_flush(int l2_bytes);
  * afterwards; qm_gpu_bench_open does so where it was not done. */
 qm_status qm_gpu_bench_inputs(int64_t n);
 
+/* Compiles the kernel that reads the cache full; arch: an int, ten times the compute capability.
+ * Statuses as qm_device_compile. */
+qm_status qm_gpu_bench_compile_reader(const void *arch, struct qm_device_binary *b);
+
 /* n: parameters of the large tensor, 0: as qm_gpu_bench_size says; rounds: 1 to
  * QM_GPU_BENCH_ROUNDS; cap: seconds of the rounds of one measurement.  b is zeroed beforehand;
  * close accepts a half-opened one. */

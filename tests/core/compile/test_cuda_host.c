@@ -15,6 +15,7 @@
 #include "core/compile/cubin_cache.h"
 #include "core/cuda/cuda_load.h"
 #include "core/device/step_kernels.h"
+#include "experiments/gpu/bench.h"
 #include "experiments/gpu/gpu_report.h"
 #include "experiments/store/result_reader.h"
 
@@ -278,6 +279,23 @@ static void test_cache_race(void **state)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
+/* The kernel that reads the cache full compiles for every architecture in use. */
+static void test_reader(void **state)
+{
+    static const int archs[] = {80, 90, 100};
+    (void)state;
+    if (qm_nvrtc_probe() != QM_OK)
+        skip_because("%s", qm_message());
+    for (int i = 0; i < 3; i++) {
+        struct qm_device_binary b = {0};
+        qm_status st = qm_gpu_bench_compile_reader(&archs[i], &b);
+        if (st != QM_OK)
+            fail_msg("%s", qm_message());
+        assert_true(b.size > 0);
+        qm_device_binary_free(&b);
+    }
+}
+
 /* A report is written, read by the general reader, and read back: what does not apply stays
  * away. */
 static void test_report_file(void **state)
@@ -344,7 +362,7 @@ int main(void)
         cmocka_unit_test(test_curand),      cmocka_unit_test(test_draw_four),
         cmocka_unit_test(test_compile),     cmocka_unit_test(test_report),
         cmocka_unit_test(test_cache),       cmocka_unit_test(test_cache_race),
-        cmocka_unit_test(test_report_file),
+        cmocka_unit_test(test_report_file), cmocka_unit_test(test_reader),
     };
     return cmocka_run_group_tests(tests, cache_open, cache_close);
 }
