@@ -20,6 +20,7 @@ enum {
     KEY_PEERS,
     KEY_SECONDS,
     KEY_LIMIT,
+    KEY_AHEAD,
     KEY_RESUME,
     KEY_BESIDE
 };
@@ -48,6 +49,8 @@ static const struct argp_option options[] = {
      0},
     {"limit", KEY_LIMIT, "S", 0, "seconds of one row (default 60; of a peer three times as many)",
      0},
+    {"ahead", KEY_AHEAD, "N", 0,
+     "processes that compile the kernels of rows to come (default: half the cores, at most 12)", 0},
     {"resume", KEY_RESUME, "FILE", OPTION_ARG_OPTIONAL,
      "go on with a report: what is missing first, then what could not be measured (default: the "
      "newest in the folder); parts, recipes, size and rounds are the report's",
@@ -120,6 +123,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_OUT: o->folder = arg; return 0;
     case KEY_SECONDS: o->seconds = number(state, "seconds", arg, 0.0); return 0;
     case KEY_LIMIT: o->gpu.limit = number(state, "limit", arg, 0.01); return 0;
+    case KEY_AHEAD: o->gpu.ahead = qm_cli_whole(state, "ahead", arg, 0, QM_GPU_AHEAD); return 0;
     case KEY_BESIDE: o->is_beside = 1; return 0;
     case KEY_RESUME:
         o->is_resumed = 1;
@@ -369,6 +373,7 @@ int qm_cmd_gpu_check(int argc, char **argv)
     struct options o = {.folder = "results/gpu", .seconds = 570.0};
     o.gpu.rounds = 30;
     o.gpu.limit = 60.0;
+    o.gpu.ahead = -1;
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;

@@ -228,6 +228,9 @@ qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
     run->started = qm_seconds();
     QM_TRY(write_report(run, "begun")); /* an unwritable folder is found at once */
     qm_status st = QM_OK;
+    struct qm_gpu_child ahead[QM_GPU_AHEAD];
+    int n_ahead = qm_gpu_ahead_start(run, ahead);
+    char how[160];
     qm_progress_start(&progress, "gpu-check", qm_gpu_run_missing(run));
     for (int again = 0; again < 2 && st == QM_OK; again++) {
         for (int i = 0; i < run->tasks.n; i++) {
@@ -237,6 +240,8 @@ qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
         st = run_selected(run, &progress);
     }
     qm_progress_end(&progress);
+    for (int i = 0; i < n_ahead; i++)
+        qm_gpu_child_end(&ahead[i], how, sizeof how);
     QM_TRY(st);
     int missing = qm_gpu_run_missing(run);
     char state[160];

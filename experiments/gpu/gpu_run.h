@@ -63,6 +63,19 @@ enum qm_gpu_wait qm_gpu_child_wait(struct qm_gpu_child *c, double until,
  * is left behind after some seconds, which `how` says. */
 void qm_gpu_child_end(struct qm_gpu_child *c, char *how, size_t size);
 
+/* ---- gpu_ahead.c: compiling for the tasks to come -------------------------------------------- */
+
+enum { QM_GPU_AHEAD = 12 }; /* most processes */
+
+/* Starts options.ahead processes, each of which compiles the kernels of a share of the open tasks
+ * into the cache, in their order; c[QM_GPU_AHEAD].  Returns how many; 0 where there is no cache.
+ *  The caller ends them. */
+int qm_gpu_ahead_start(const struct qm_gpu_run *run, struct qm_gpu_child *c);
+
+/* Compiles the kernels of a task into the cache; n: parameters of the large tensor; arch: ten times
+ * the compute capability.  What does not compile says so when it is measured. */
+void qm_gpu_compile_ahead(const struct qm_gpu_task *t, int64_t n, int arch);
+
 /* ---- gpu_measure.c: in the child ------------------------------------------------------------- */
 
 /* The work of a child: measures the tasks first to end - 1 that are selected, and sends an object

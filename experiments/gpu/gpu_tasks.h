@@ -16,6 +16,7 @@ struct qm_gpu_options {
     int quick, rounds;
     int64_t n;         /* parameters of speed; 0: as many as fit */
     double limit;      /* seconds of a row */
+    int ahead;         /* processes that compile for the tasks to come; -1: half the cores */
     const char *peers; /* command; NULL: none */
     char **recipes;    /* instead of all variants; n_recipes 0: all */
     int n_recipes;
@@ -53,7 +54,8 @@ int qm_gpu_task_is_open(const struct qm_gpu_task *t);
 /* Fills the rows of the report from the tasks, in their order. */
 void qm_gpu_tasks_rows(const struct qm_gpu_tasks *t, struct qm_gpu_report *out);
 
-/* Shape number i of part exact. */
+/* Shape number i of part exact; the first QM_GPU_SMALL_SHAPES are small. */
+enum { QM_GPU_SMALL_SHAPES = 10 };
 const struct qm_shape *qm_gpu_shape(int i);
 
 #endif

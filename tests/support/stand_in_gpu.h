@@ -40,6 +40,7 @@ static struct stand_in_fault {
 static struct stand_in_shared {
     int processes; /* that called cuInit */
     int is_gone, struck;
+    int compiles_beside; /* compilations in processes that use the device */
 } * stand_in_shared;
 
 static int stand_in_process, stand_in_calls, stand_in_sticky;
@@ -115,6 +116,7 @@ static int rtc_CompileProgram(void *program, int n, const char *const *options)
     (void)program;
     stand_in_must(strcmp(options[0], "--gpu-architecture=sm_90") == 0 && n > 1);
     compiles++;
+    stand_in_shared->compiles_beside += stand_in_process != 0;
     stand_in_made_by = (char)stand_in_nvrtc_major;
     return 0;
 }

@@ -18,7 +18,7 @@
 #include "core/recipe/backend.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
-#include "experiments/gpu/gpu_report.h"
+#include "experiments/gpu/gpu_run.h"
 #include "tests/support/stand_in_gpu.h"
 
 /* Most of the tests measure one recipe: 38 rows of exact and 2 of speed. */
@@ -429,6 +429,49 @@ static void test_peers(void **state)
     }
 }
 
+/* Kernels that were compiled ahead are all that the measuring processes need: elementwise and whole
+ * tensors, both modes, every way of launching. */
+static void test_ahead(void **state)
+{
+    static const char *const recipes[] = {"adamw4_lpmm_group", "adafactor8_026"};
+    char *words[2];
+    struct qm_gpu_options o = {.n_recipes = 2, .recipes = words, .has_only = 1, .quick = 1};
+    struct qm_gpu_tasks tasks;
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < 2; i++)
+        words[i] = (char *)(uintptr_t)recipes[i];
+    clear();
+    o.only[QM_GPU_exact] = o.only[QM_GPU_speed] = o.only[QM_GPU_tables] = 1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (qm_gpu_tasks_make(&o, &tasks) != QM_OK)
+            _exit(1);
+        for (int i = 0; i < tasks.n; i++)
+            qm_gpu_compile_ahead(&tasks.at[i], 8192, 90);
+        _exit(compiles > 10 ? 0 : 2);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(stand_in_shared->compiles_beside, 0);
+    int code = RUN("adamw4_lpmm_group", "adafactor8_026", "--only", "exact,speed,tables", "--quick",
+                   "--size", "0.008", "--rounds", "2", "--ahead", "0");
+    if (code != 0)
+        fail_msg("exit code %d\n%s", code, printed);
+    assert_int_equal(stand_in_shared->compiles_beside, 0);
+    clear(); /* and without them there is something to compile */
+    setenv("QM_CACHE", "off", 1);
+    assert_int_equal(RUN("adamw_f32", "--only", "speed", "--size", "0.008", "--rounds", "2"), 0);
+    char cache[96];
+    snprintf(cache, sizeof cache, "%s/cache", base);
+    setenv("QM_CACHE", cache, 1);
+    assert_true(stand_in_shared->compiles_beside > 0);
+    clear();
+    assert_int_equal(RUN(FEW, "--ahead", "2"), 0); /* and the processes leave nothing behind */
+    expect_rows(FEW_ROWS, 0, NULL);
+}
+
 /* Reports side by side, and what is no report. */
 static void test_beside(void **state)
 {
@@ -482,7 +525,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_device_gone),
         cmocka_unit_test(test_time_over), cmocka_unit_test(test_signals),
         cmocka_unit_test(test_no_device), cmocka_unit_test(test_peers),
-        cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_beside),    cmocka_unit_test(test_ahead),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
