@@ -296,11 +296,11 @@ check-kernels: qualm ## every variant's CUDA kernels compile, without spills or 
 	  if [ $$code = 77 ]; then echo "check-kernels: skipped: no NVRTC (qualm doctor says what was sought)"; \
 	  else exit $$code; fi; else echo "check-kernels: skipped: CUDA=0"; fi
 
-gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, codes and speed, into results/gpu
-	$(Q)./qualm gpu-check; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers of the CUDA backend, into results/gpu (ten minutes; RESUME=1 goes on)
+	$(Q)./qualm gpu-check $(if $(RESUME),--resume,--peers "$(or $(PEERS),none)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
-	$(Q)./qualm gpu-check --only speed $(if $(PEERS),--peers "$(PEERS)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats \
   experiments/protocol/test_protocol
@@ -319,15 +319,25 @@ config: ## a line per dependency, with the package to install
 	  printf '%-20s %s\n' "$$package" "$$state"; done <<< "$$PACKAGES"
 	@printf '%-20s %s\n' "nvcc (optional)" "$$(command -v nvcc || echo 'not found: check-dual leaves CUDA out')"
 
-# The binary with every library it needs but libc and the driver, for machines without packages.
-bundle: qualm ## a folder that runs without HDF5 and GSL installed
-	@rm -rf bundle; mkdir -p bundle/lib
-	@cp -L qualm bundle/qualm.bin
-	@ldd qualm | awk '$$3 ~ /^\// && $$1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $$3}' | \
-	  xargs -I{} cp -L {} bundle/lib/
-	@printf '#!/bin/sh\nhere=$$(dirname "$$(readlink -f "$$0")")\nLD_LIBRARY_PATH="$$here/lib$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" exec "$$here/qualm.bin" "$$@"\n' > bundle/qualm
-	@chmod +x bundle/qualm; mkdir -p bundle/experiments; cp -r experiments/suites bundle/experiments/
-	@bundle/qualm --version && du -sh bundle
+# The binary with every library it needs but libc and the driver, for machines without packages.  It
+# finds them by $$ORIGIN/lib, so that what it starts (python3) has an environment without them.
+BUNDLE ?= bundle
+NOT_BUNDLED := libc|libm|libdl|libpthread|librt|libmvec|ld-linux-x86-64
+bundle: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a ## a folder that runs without HDF5 and GSL installed; says which glibc it needs
+	@rm -rf "$(BUNDLE)"; mkdir -p "$(BUNDLE)/lib" "$(BUNDLE)/experiments" "$(BUNDLE)/tests/peers" "$(BUNDLE)/results/gpu"
+	$(Q)$(CC) $(CFLAGS) $^ -o "$(BUNDLE)/qualm.bin" $(LDLIBS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib'
+	@ldd "$(BUNDLE)/qualm.bin" | awk '$$3 ~ /^\// && $$1 !~ /^($(NOT_BUNDLED))\.so/ {print $$3}' | \
+	  while read -r lib; do cp -L "$$lib" "$(BUNDLE)/lib/" || exit 1; done
+	@cp -r experiments/suites "$(BUNDLE)/experiments/"; cp tests/peers/peers.py "$(BUNDLE)/tests/peers/"
+	@cp results/gpu/README.md "$(BUNDLE)/results/gpu/"
+	@for f in "$(BUNDLE)/qualm.bin" "$(BUNDLE)"/lib/*; do objdump -T "$$f" | \
+	  sed -nE 's/.*\(?GLIBC_([0-9]+)\.([0-9]+)[^ )]*\)? +([^ ]+)$$/\1 \2 \3/p' | sed "s#\$$# $${f##*/}#"; done | \
+	  sort -k1,1n -k2,2n | tail -1 > "$(BUNDLE)/NEEDS"
+	@read -r major minor symbol file < "$(BUNDLE)/NEEDS"; \
+	  echo "glibc $$major.$$minor or newer, for $$symbol of $$file" > "$(BUNDLE)/NEEDS"; \
+	  sed -e "s/@MAJOR@/$$major/g" -e "s/@MINOR@/$$minor/g" experiments/machine/bundle.sh > "$(BUNDLE)/qualm"
+	@chmod +x "$(BUNDLE)/qualm"
+	@"$(BUNDLE)/qualm" --version && echo "bundle: needs $$(cat "$(BUNDLE)/NEEDS")" && du -sh "$(BUNDLE)"
 
 # ---- installing -------------------------------------------------------------------------------
 # An installed qualm finds its files in share/qualm beside its own folder (shipped_files.h).
@@ -337,7 +347,8 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 INCLUDE = $(DESTDIR)$(PREFIX)/include/qualm
 SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml \
   experiments/data/*.h5 experiments/data/README.md results/*.md results/baseline.h5 \
-  plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) README.md LICENSE
+  plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) README.md LICENSE \
+  tests/peers/peers.py results/gpu/README.md
 COMMANDS = $(shell ./qualm --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z-]*\) .*/\1/p')
 MAN := $(BUILD)/man
 man: qualm ## manual pages in build/CC/man, by help2man out of --help

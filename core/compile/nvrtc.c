@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "core/compile/embedded_text.h"
+#include "core/cuda/cuda_driver.h"
 #include "core/cuda/cuda_load.h"
 
 /* clang-format off */
@@ -33,7 +34,7 @@ static struct {
 #define X(member, exported, arguments) int(*member) arguments;
     FUNCTIONS(X)
 #undef X
-    int usable, major, minor;
+    int usable, major, minor, taken, tried[QM_LIBRARY_MOST];
     long long bytes;
     char path[512], reason[1024];
 } rtc;
@@ -59,22 +60,57 @@ static int bind_all(void *handle)
     return 1;
 }
 
-static void load(void)
+/* Makes the k-th library that opens the one in use; 0: there is none, or it is too old. */
+static int take_library(int k)
 {
-    void *handle = qm_library_open(QM_LIBRARY_nvrtc, rtc.path, sizeof rtc.path), *at;
+    void *handle = qm_library_open_next(QM_LIBRARY_nvrtc, k, rtc.path, sizeof rtc.path), *at;
     Dl_info info;
     struct stat file;
     if (!handle) {
         snprintf(rtc.reason, sizeof rtc.reason, "no NVRTC: %s", rtc.path);
-        return;
+        return 0;
     }
     if (!bind_all(handle))
-        return;
+        return 0;
     rtc.Version(&rtc.major, &rtc.minor);
     memcpy(&at, &rtc.CreateProgram, sizeof at);
     if (dladdr(at, &info) && stat(info.dli_fname, &file) == 0)
         rtc.bytes = (long long)file.st_size;
-    rtc.usable = 1;
+    rtc.taken = k;
+    rtc.tried[k] = 1;
+    return 1;
+}
+
+/* Chooses among the libraries that were not tried: the first that is not newer than the driver, by
+ * the major version; where all are newer, the oldest; where there is no driver, the first. */
+static int choose(void)
+{
+    int driver = qm_cuda_driver_version() / 1000, best = -1, oldest = 0;
+    char path[sizeof rtc.path];
+    for (int k = 0; k < QM_LIBRARY_MOST; k++) {
+        void *handle = qm_library_open_next(QM_LIBRARY_nvrtc, k, path, sizeof path);
+        int (*version)(int *, int *), major = 0, minor = 0;
+        if (!handle)
+            break;
+        if (rtc.tried[k] || qm_library_symbol(handle, "nvrtcVersion", &version) != QM_OK ||
+            version(&major, &minor) != 0)
+            continue;
+        if (!driver || major <= driver) {
+            best = k;
+            break;
+        }
+        if (best < 0 || major < oldest) {
+            best = k;
+            oldest = major;
+        }
+    }
+    return best;
+}
+
+static void load(void)
+{
+    int k = choose();
+    rtc.usable = take_library(k < 0 ? 0 : k);
 }
 
 static int is_usable(void)
@@ -82,6 +118,20 @@ static int is_usable(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
     return rtc.usable;
+}
+
+int qm_nvrtc_next(void)
+{
+    int k, was = rtc.taken;
+    if (!is_usable())
+        return 0;
+    while ((k = choose()) >= 0) {
+        rtc.tried[k] = 1;
+        if (take_library(k))
+            return 1;
+    }
+    (void)take_library(was);
+    return 0;
 }
 
 qm_status qm_nvrtc_probe(void)

@@ -41,8 +41,14 @@ void qm_device_binary_free(struct qm_device_binary *b);
  * be mixed in a cache.  Returns 0 where there is no NVRTC. */
 int qm_nvrtc_identity(int *major, int *minor, long long *bytes);
 
-/* QM_OK, or QM_SKIPPED: there is no NVRTC, with the reason. */
+/* QM_OK, or QM_SKIPPED: there is no NVRTC, with the reason.  Of several NVRTCs the first one is
+ * used whose major version is not above the driver's: an older driver refuses what a newer one
+ * makes. */
 qm_status qm_nvrtc_probe(void);
+
+/* Takes another NVRTC into use, after the driver has refused what the present one made.  0: there
+ * is no other, and the present one stays.  One thread at a time. */
+int qm_nvrtc_next(void);
 
 /* Writes one line: path and version of NVRTC, or why there is none. */
 void qm_nvrtc_text(char *text, size_t size);

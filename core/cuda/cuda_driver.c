@@ -2,15 +2,17 @@
 #include "core/cuda/cuda_driver.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/cuda/cuda_load.h"
 
 enum { OUT_OF_MEMORY = 2, STUB = 34, NO_DEVICE = 100, MISMATCH = 803 };
+enum { INVALID_IMAGE = 200, NO_BINARY = 209, INVALID_PTX = 218, UNSUPPORTED_PTX = 222 };
 
 static struct {
     struct qm_cuda cu;
-    int usable;
+    int is_bound, usable, version, count;
     char path[512], reason[1024];
 } driver;
 
@@ -33,6 +35,12 @@ qm_status qm_cuda_error(int error, const char *call)
                    error_name(error), error, text ? text : "no text");
 }
 
+int qm_cuda_is_refused(int error)
+{
+    return error == INVALID_IMAGE || error == NO_BINARY || error == INVALID_PTX ||
+           error == UNSUPPORTED_PTX;
+}
+
 static int bind_all(void *handle)
 {
     static const char *const names[] = {
@@ -50,6 +58,11 @@ static int bind_all(void *handle)
             snprintf(driver.reason, sizeof driver.reason, "%s has no %s", driver.path, names[i]);
             return 0;
         }
+#define X(member, exported, arguments)                                           \
+    if (qm_library_symbol(handle, exported, (void *)&driver.cu.member) != QM_OK) \
+        driver.cu.member = NULL;
+    QM_CUDA_OPTIONAL_LIST(X)
+#undef X
     /* From 12.8 on the function without _v2 is restricted; older drivers export no other. */
     void *newer;
     if (qm_library_symbol(handle, "cuEventElapsedTime_v2", &newer) == QM_OK)
@@ -60,12 +73,25 @@ static int bind_all(void *handle)
 static void load(void)
 {
     void *handle = qm_library_open(QM_LIBRARY_cuda, driver.path, sizeof driver.path);
-    int error, count = 0;
-    if (!handle) {
+    if (!handle)
         snprintf(driver.reason, sizeof driver.reason, "no NVIDIA driver: %s", driver.path);
-        return;
+    else if (bind_all(handle)) {
+        driver.is_bound = 1;
+        driver.cu.DriverGetVersion(&driver.version);
     }
-    if (!bind_all(handle))
+}
+
+static void load_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+}
+
+static void start(void)
+{
+    int error, count = 0;
+    load_once();
+    if (!driver.is_bound)
         return;
     if ((error = driver.cu.Init(0)) != 0)
         snprintf(driver.reason, sizeof driver.reason, "%s: cuInit gives error %d%s", driver.path,
@@ -79,38 +105,65 @@ static void load(void)
                  driver.path, error);
     else
         driver.usable = 1;
+    driver.count = count;
 }
 
-static void load_once(void)
+static void start_once(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load);
+    pthread_once(&once, start);
+}
+
+int qm_cuda_driver_version(void)
+{
+    load_once();
+    return driver.version;
 }
 
 qm_status qm_cuda_driver(const struct qm_cuda **out)
 {
-    load_once();
+    start_once();
     if (!driver.usable)
         return qm_fail(QM_SKIPPED, "GPU backend unavailable: %s", driver.reason);
     *out = &driver.cu;
     return QM_OK;
 }
 
+qm_status qm_cuda_device(int *device)
+{
+    const struct qm_cuda *cu;
+    const char *text = getenv("QM_CUDA_DEVICE");
+    char *end = NULL;
+    QM_TRY(qm_cuda_driver(&cu));
+    long number = text && *text ? strtol(text, &end, 10) : 0;
+    if ((end && (*end || end == text)) || number < 0 || number >= driver.count)
+        return qm_fail(QM_SKIPPED,
+                       "GPU backend unavailable: QM_CUDA_DEVICE=%s: expected a number from 0 to %d",
+                       text, driver.count - 1);
+    QM_CU(cu, DeviceGet, (device, (int)number));
+    return QM_OK;
+}
+
 void qm_cuda_driver_text(char *text, size_t size)
 {
     char name[128] = "";
-    int version = 0, count = 0, device = 0, major = 0, minor = 0;
-    load_once();
+    int device = 0, major = 0, minor = 0;
+    start_once();
+    int version = driver.version;
     if (!driver.usable) {
         snprintf(text, size, "%s", driver.reason);
         return;
     }
-    driver.cu.DriverGetVersion(&version);
-    driver.cu.DeviceGetCount(&count);
-    driver.cu.DeviceGet(&device, 0);
+    if (qm_cuda_device(&device) != QM_OK) {
+        snprintf(text, size, "%s, driver API %d.%d: %s", driver.path, version / 1000,
+                 version % 1000 / 10, qm_message());
+        return;
+    }
     driver.cu.DeviceGetName(name, (int)sizeof name, device);
     driver.cu.DeviceGetAttribute(&major, QM_CU_MAJOR, device);
     driver.cu.DeviceGetAttribute(&minor, QM_CU_MINOR, device);
-    snprintf(text, size, "%s, driver API %d.%d, %d device%s: %s (sm_%d%d)", driver.path,
-             version / 1000, version % 1000 / 10, count, count == 1 ? "" : "s", name, major, minor);
+    const char *number = getenv("QM_CUDA_DEVICE");
+    snprintf(text, size, "%s, driver API %d.%d, %d device%s, number %s: %s (sm_%d%d)", driver.path,
+             version / 1000, version % 1000 / 10, driver.count, driver.count == 1 ? "" : "s",
+             number && *number ? number : "0", name, major, minor);
 }

@@ -53,9 +53,21 @@ typedef uint64_t qm_device_pointer;
     X(GetErrorString,        "cuGetErrorString",              (int error, const char **text))
 /* clang-format on */
 
+/* Functions that a driver may lack; their members are then NULL. */
+/* clang-format off */
+#define QM_CUDA_OPTIONAL_LIST(X)                                                                        \
+    X(StreamBeginCapture,    "cuStreamBeginCapture_v2",       (void *stream, int mode))                 \
+    X(StreamEndCapture,      "cuStreamEndCapture",            (void *stream, void **graph))             \
+    X(GraphInstantiate,      "cuGraphInstantiateWithFlags",   (void **executable, void *graph, unsigned long long flags)) \
+    X(GraphLaunch,           "cuGraphLaunch",                 (void *executable, void *stream))         \
+    X(GraphExecDestroy,      "cuGraphExecDestroy",            (void *executable))                       \
+    X(GraphDestroy,          "cuGraphDestroy",                (void *graph))
+/* clang-format on */
+
 struct qm_cuda {
 #define X(member, exported, arguments) int(*member) arguments;
     QM_CUDA_LIST(X)
+    QM_CUDA_OPTIONAL_LIST(X)
 #undef X
 };
 
@@ -76,8 +88,21 @@ enum {
  * driver and library do not match). */
 qm_status qm_cuda_driver(const struct qm_cuda **out);
 
-/* Writes one line: the driver's path, version and first device, or why there is none. */
+/* The version of CUDA that the driver was made for, 12040 for 12.4; 0: there is no driver.  The
+ * driver is loaded and not initialized, so that a process may fork afterwards. */
+int qm_cuda_driver_version(void);
+
+/* The device to use: number $QM_CUDA_DEVICE, 0 where that is not set.  The driver is initialized.
+ * QM_SKIPPED: it is no number of a device, which the message says. */
+qm_status qm_cuda_device(int *device);
+
+/* Writes one line: the driver's path, version and the device of qm_cuda_device, or why there is
+ * none. */
 void qm_cuda_driver_text(char *text, size_t size);
+
+/* 1: the driver refused a module because it was compiled for another architecture or by a newer
+ * compiler than it knows. */
+int qm_cuda_is_refused(int error);
 
 /* The status of a driver's error number: 0 is QM_OK, 2 (out of memory) QM_NO_MEMORY, all others
  * QM_INTERNAL, with "CALL: CUDA_ERROR_... (NUMBER): TEXT" as message. */

@@ -6,11 +6,12 @@
  *      variable is set nothing else is tried, so that QM_LIBCUDA=none hides the driver
  *   2. its names, newest first, where the loader looks (LD_LIBRARY_PATH, ldconfig)
  *   3. $CUDA_HOME/lib64, $CUDA_PATH/lib64, /usr/local/cuda/lib64
- *   4. Python's wheels: site-packages/nvidia/.../lib under $VIRTUAL_ENV, $CONDA_PREFIX, ~/.local,
- *      /usr/local and /usr
+ *   4. Python's wheels: site-packages/nvidia/.../lib under $VIRTUAL_ENV, $CONDA_PREFIX, the prefix
+ *      of the python3 on PATH, ~/.local, $PYENV_ROOT (~/.pyenv), /usr/local and /usr
  *
  * The driver's libcuda.so.1 and libnvidia-ml.so.1 belong to the system: they are sought by 1 and 2
- * only, and never in the toolkit's directory of stubs. */
+ * and in /usr/local/nvidia/lib64 and lib, where containers mount them, and never in the toolkit's
+ * directory of stubs. */
 #ifndef QM_CUDA_CUDA_LOAD_H
 #define QM_CUDA_CUDA_LOAD_H
 
@@ -37,7 +38,13 @@ enum qm_library {
  * the loader looks"). */
 void *qm_library_open(enum qm_library which, char *found, size_t size);
 
-/* For tests: from now on symbol(name) replaces this library, which nobody may have opened yet. */
+/* As qm_library_open, but passes over the first `skip` different files that open: for a library of
+ * which another version may do.  NULL: there are no more. */
+enum { QM_LIBRARY_MOST = 8 };
+void *qm_library_open_next(enum qm_library which, int skip, char *found, size_t size);
+
+/* For tests: from now on symbol(name) replaces this library, which nobody may have opened yet.
+ * Further calls add further files of it. */
 void qm_library_stand_in(enum qm_library which, void *(*symbol)(const char *name));
 
 /* Stores a function of an open library in *function, a pointer to a function of any type.

@@ -65,6 +65,22 @@ void qm_batch_close(struct qm_batch *b)
 
 static size_t floats(int64_t n) { return sizeof(float) * (size_t)n; }
 
+/* Writes n equal codes into zeroed bytes: eight codes are whole bytes in every order, and are
+ * copied. */
+static void fill_codes(const struct qm_codec *c, uint32_t code, uint8_t *codes, int64_t n)
+{
+    int64_t first = n < 8 ? n : 8, done, bytes = qm_pack_bytes(c->q.pack, c->q.bits, n / 8 * 8);
+    for (int64_t k = 0; k < first; k++)
+        qm_pack_put(c->q.pack, c->q.bits, codes, k, code);
+    done = n < 8 ? bytes : qm_pack_bytes(c->q.pack, c->q.bits, 8);
+    for (int64_t more; done < bytes; done += more) {
+        more = done < bytes - done ? done : bytes - done;
+        memcpy(codes + done, codes, (size_t)more);
+    }
+    for (int64_t k = n < 8 ? n : n / 8 * 8; k < n; k++)
+        qm_pack_put(c->q.pack, c->q.bits, codes, k, code);
+}
+
 /* Fills a slot with the code and the scale that the recipe starts with. */
 static qm_status slot_fill(struct qm_batch *b, const struct tensor *t, int i)
 {
@@ -73,11 +89,11 @@ static qm_status slot_fill(struct qm_batch *b, const struct tensor *t, int i)
     int init = b->r.init_code[i] < c->cb.n ? b->r.init_code[i]
                                            : 0; /* an override may give a smaller map */
     int64_t bytes = qm_code_bytes(c, t->n);
-    uint8_t *codes = calloc((size_t)bytes + 1, 1);
+    uint8_t *codes = calloc((size_t)(init ? bytes : 0) + 1, 1);
     float *scales = malloc(floats(s->n_scales + 1));
     qm_status st = codes && scales ? QM_OK : qm_fail(QM_NO_MEMORY, "a state's first content");
-    for (int64_t k = 0; st == QM_OK && init && k < t->n; k++)
-        qm_pack_put(c->q.pack, c->q.bits, codes, k, (uint32_t)init);
+    if (st == QM_OK && init)
+        fill_codes(c, (uint32_t)init, codes, t->n);
     for (int64_t k = 0; st == QM_OK && k < s->n_scales; k++)
         scales[k] = b->r.init_scale[i];
     if (st == QM_OK && init)

@@ -33,11 +33,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static qm_status open_device(void)
 {
-    const char *number = getenv("QM_CUDA_DEVICE");
     int major = 0, minor = 0;
     QM_TRY(qm_cuda_driver(&gpu.cu));
     QM_TRY(qm_nvrtc_probe());
-    QM_CU(gpu.cu, DeviceGet, (&gpu.device, number && *number ? atoi(number) : 0));
+    QM_TRY(qm_cuda_device(&gpu.device));
     QM_CU(gpu.cu, DevicePrimaryCtxRetain, (&gpu.context, gpu.device));
     QM_CU(gpu.cu, CtxSetCurrent, (gpu.context));
     QM_CU(gpu.cu, StreamCreate, (&gpu.stream, 1));
@@ -69,6 +68,12 @@ static qm_status enter(void)
 }
 
 static qm_status cuda_probe(void) { return enter(); }
+
+int qm_cuda_waits(void)
+{
+    const char *wait = getenv("QM_CUDA_SYNC");
+    return wait && *wait && strcmp(wait, "0") != 0;
+}
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -119,10 +124,51 @@ static qm_status cuda_get(void *to, qm_address from, size_t bytes)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/* The failure of a module that the driver refused, with the versions of both sides. */
+static qm_status refused(int error)
+{
+    int driver = qm_cuda_driver_version(), major = 0, minor = 0;
+    long long bytes;
+    char text[700];
+    (void)qm_nvrtc_identity(&major, &minor, &bytes);
+    qm_status st = qm_cuda_error(error, "cuModuleLoadData");
+    snprintf(text, sizeof text, "%s", qm_message());
+    return qm_fail(st,
+                   "%s; the driver is for CUDA %d.%d, the kernel was compiled by NVRTC %d.%d, and "
+                   "no other NVRTC is left to try: an NVRTC of CUDA %d is wanted "
+                   "(QM_NVRTC=PATH names one)",
+                   text, driver / 1000, driver % 1000 / 10, major, minor, driver / 1000);
+}
+
+qm_status qm_cuda_load_binary(qm_status (*compile)(const void *of, struct qm_device_binary *b),
+                              const void *of, struct qm_device_binary *b, void **module)
+{
+    QM_TRY(enter());
+    for (;;) {
+        QM_TRY(compile(of, b));
+        int error = gpu.cu->ModuleLoadData(module, b->data);
+        if (!qm_cuda_is_refused(error))
+            return qm_cuda_error(error, "cuModuleLoadData");
+        if (!qm_nvrtc_next())
+            return refused(error);
+        qm_device_binary_free(b);
+    }
+}
+
+struct form_and_mode {
+    const struct qm_step_form *f;
+    enum qm_mode mode;
+};
+
+static qm_status compile_form(const void *of, struct qm_device_binary *b)
+{
+    const struct form_and_mode *x = of;
+    return qm_step_compile(x->f, x->mode, gpu.arch, b);
+}
+
 static qm_status bind_kernels(const struct qm_step_form *f, const struct qm_device_binary *b,
                               struct module *m)
 {
-    QM_CU(gpu.cu, ModuleLoadData, (&m->module, b->data));
     for (int k = 0; k < QM_STEP_KERNELS; k++) {
         const char *name = qm_step_kernel_name((enum qm_step_kernel)k);
         if (!qm_step_has_kernel(f, (enum qm_step_kernel)k))
@@ -154,10 +200,13 @@ static qm_status load_locked(const struct qm_step_form *f, enum qm_mode mode, co
         return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
     struct module *m = &modules[n_modules];
     memset(m, 0, sizeof *m);
-    qm_status st = qm_step_compile(f, mode, gpu.arch, &b);
+    const struct form_and_mode of = {f, mode};
+    qm_status st = qm_cuda_load_binary(compile_form, &of, &b, &m->module);
     if (st == QM_OK)
         st = bind_kernels(f, &b, m);
     qm_device_binary_free(&b);
+    if (st != QM_OK && m->module)
+        gpu.cu->ModuleUnload(m->module);
     QM_TRY(st);
     memcpy(m->key, key, sizeof key);
     n_modules++;
@@ -183,9 +232,12 @@ static qm_status cuda_launch(void *module, enum qm_step_kernel k, unsigned grid_
 {
     const struct module *m = module;
     QM_TRY(enter());
-    return qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
+    QM_TRY(qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
                                               1, 0, gpu.stream, args, NULL),
-                         qm_step_kernel_name(k));
+                         qm_step_kernel_name(k)));
+    if (!qm_cuda_waits())
+        return QM_OK;
+    return qm_cuda_error(gpu.cu->StreamSynchronize(gpu.stream), qm_step_kernel_name(k));
 }
 
 static int cuda_blocks(void) { return enter() == QM_OK ? gpu.sms : 1; }

@@ -9,6 +9,16 @@
 /* The driver, the stream of all work and the device number; makes the context current. */
 qm_status qm_cuda_context(const struct qm_cuda **cu, void **stream, int *device);
 
+/* 1: $QM_CUDA_SYNC is set, and each launch waits for its end, so that an error has the name of the
+ * kernel that made it and not of a later call. */
+int qm_cuda_waits(void);
+
+/* Compiles by compile(of, b) and loads *module.  Where the driver refuses a binary as too new, the
+ * next NVRTC that is there compiles it again (qm_nvrtc_next); the message of a failure names the
+ * versions of both sides.  The caller frees *b, which is zeroed beforehand, in any case. */
+qm_status qm_cuda_load_binary(qm_status (*compile)(const void *of, struct qm_device_binary *b),
+                              const void *of, struct qm_device_binary *b, void **module);
+
 /* Of a module of qm_device_cuda: a kernel's handle; its resources; the seconds of compiling the
  * module or (*from_cache) of reading it from the cache. */
 void *qm_cuda_function(const void *module, enum qm_step_kernel k);

@@ -27,12 +27,13 @@ struct qm_user_cuda {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
+/* Of the device, without a context: only one process may have one where the device is exclusive,
+ * and that is the worker. */
 static int arch_here(void)
 {
     const struct qm_cuda *cu;
-    void *stream;
     int device, major = 0, minor = 0;
-    if (qm_cuda_context(&cu, &stream, &device) != QM_OK)
+    if (qm_cuda_driver(&cu) != QM_OK || qm_cuda_device(&device) != QM_OK)
         return DEFAULT_ARCH;
     cu->DeviceGetAttribute(&major, QM_CU_MAJOR, device);
     cu->DeviceGetAttribute(&minor, QM_CU_MINOR, device);

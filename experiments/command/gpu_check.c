@@ -1,265 +1,398 @@
 /* gpu_check.c - qualm gpu-check: checks and measures the CUDA backend on this GPU. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "core/cuda/nvml.h"
-#include "core/device/device_cuda.h"
-#include "experiments/check/judge.h"
+#include "core/recipe/recipe.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
-#include "experiments/gpu/gpu.h"
+#include "experiments/gpu/gpu_run.h"
+#include "experiments/machine/provenance.h"
+#include "experiments/machine/shipped_files.h"
 
-enum { KEY_ONLY = 256, KEY_OUT, KEY_QUICK, KEY_SIZE, KEY_ROUNDS, KEY_PEERS };
-
-/* clang-format off */
-#define PART_LIST(X)                                                                \
-    X(exact, "steps of every variant with kernels equal the CPU's bit for bit")      \
-    X(check, "qualm check on the GPU, exact and fast")                              \
-    X(codes, "every 4-bit search over all 2^32 floats")                             \
-    X(speed, "rates, as shares of a copy within the device's memory")
-/* clang-format on */
-
-enum part {
-#define X(name, text) PART_##name,
-    PART_LIST(X)
-#undef X
-        PARTS
-};
-
-static const char *const part_names[] = {
-#define X(name, text) #name,
-    PART_LIST(X)
-#undef X
+enum {
+    KEY_ONLY = 256,
+    KEY_OUT,
+    KEY_QUICK,
+    KEY_SIZE,
+    KEY_ROUNDS,
+    KEY_PEERS,
+    KEY_SECONDS,
+    KEY_LIMIT,
+    KEY_AHEAD,
+    KEY_RESUME,
+    KEY_BESIDE
 };
 
 struct options {
-    int only[PARTS], has_only, quick, rounds;
-    int64_t n;
-    const char *folder, *peers;
+    struct qm_gpu_options gpu;
+    double seconds;
+    int has_peers, is_resumed, is_beside, has_plan; /* has_plan: an option that a report stores */
+    const char *folder, *resumed;
+    char **words;
+    int n_words;
 };
 
 static const struct argp_option options[] = {
-    {"only", KEY_ONLY, "PART", 0, "exact, check, codes or speed; may be repeated", 0},
+    {"only", KEY_ONLY, "PART", 0,
+     "exact, speed, codes, check, tables or peers; several with commas, or the option again", 0},
     {"quick", KEY_QUICK, NULL, 0,
-     "codes are compared at the ends of runs, one case in ten is checked", 0},
-    {"out", KEY_OUT, "FOLDER", 0, "where GPU-DATE.h5 and .md go (default results/gpu)", 0},
+     "codes are compared at the ends of runs, one case in ten is checked, no tensor of exact has "
+     "more "
+     "than 50,000 elements",
+     0},
+    {"out", KEY_OUT, "FOLDER", 0, "where the report goes (default results/gpu)", 0},
+    {"seconds", KEY_SECONDS, "S", 0,
+     "end after S seconds, with the report so far and exit code 75 (default 570: a call of ten "
+     "minutes; 0: no limit)",
+     0},
+    {"limit", KEY_LIMIT, "S", 0, "seconds of one row (default 60; of a peer three times as many)",
+     0},
+    {"ahead", KEY_AHEAD, "N", 0,
+     "processes that compile the kernels of rows to come (default: half the cores, at most 12)", 0},
+    {"resume", KEY_RESUME, "FILE", OPTION_ARG_OPTIONAL,
+     "go on with a report: what is missing first, then what could not be measured (default: the "
+     "newest in the folder); parts, recipes, size and rounds are the report's",
+     0},
     {"size", KEY_SIZE, "M", 0, "parameters of speed, in millions (default: 134, or as many as fit)",
      0},
     {"rounds", KEY_ROUNDS, "N", 0,
      "timed runs of each step, at least (default 30; up to four times as many until they agree)",
      0},
     {"peers", KEY_PEERS, "COMMAND", 0,
-     "after speed, time other optimizers at the same sizes by this program, and add ratios (make "
-     "bench-gpu: python3 tests/peers/peers.py)",
+     "time other optimizers by this program (default: python3 tests/peers/peers.py where that is "
+     "there; none: leave them out)",
+     0},
+    {"beside", KEY_BESIDE, NULL, 0,
+     "no measuring: print the reports of the command line (.h5) side by side, in Markdown or with "
+     "--json",
      0},
     {0}};
+
+/* Reads "exact,speed". */
+static void parse_parts(struct options *o, const char *arg, struct argp_state *state)
+{
+    for (const char *at = arg;; at++) {
+        char word[16];
+        size_t n = strcspn(at, ",");
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
+        int part = n < sizeof word ? qm_gpu_part_find(word) : -1;
+        if (part < 0)
+            argp_error(state,
+                       "--only: expected exact, speed, codes, check, tables or peers, got '%.*s'",
+                       (int)n, at);
+        else
+            o->gpu.only[part] = o->gpu.has_only = 1;
+        at += n;
+        if (!*at)
+            return;
+    }
+}
+
+static double number(struct argp_state *state, const char *name, const char *text, double least)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (*end || end == text || !(x >= least && x < 1e9))
+        argp_error(state, "--%s is '%s', expected a number of at least %g", name, text, least);
+    return x;
+}
+
+static void check_all(const struct options *o, struct argp_state *state)
+{
+    if (o->is_resumed && (o->has_plan || o->n_words))
+        argp_error(state, "--resume takes parts, recipes, size, rounds and peers from the report: "
+                          "leave them out");
+    if (o->is_beside && !o->n_words)
+        argp_error(state, "--beside: expected files");
+}
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case KEY_ONLY:
-        for (int i = 0; i < PARTS; i++)
-            if (strcmp(arg, part_names[i]) == 0) {
-                o->only[i] = o->has_only = 1;
-                return 0;
-            }
-        argp_error(state, "--only: expected exact, check, codes or speed, got '%s'", arg);
-        return 0;
-    case KEY_QUICK: o->quick = 1; return 0;
+    case KEY_ONLY: parse_parts(o, arg, state); break;
+    case KEY_QUICK: o->gpu.quick = 1; break;
+    case KEY_SIZE: o->gpu.n = (int64_t)(1e6 * number(state, "size", arg, 0.001)); break;
+    case KEY_ROUNDS: o->gpu.rounds = qm_cli_whole(state, "rounds", arg, 1, 1000); break;
+    case KEY_PEERS:
+        o->gpu.peers = strcmp(arg, "none") == 0 ? NULL : arg;
+        o->has_peers = 1;
+        break;
     case KEY_OUT: o->folder = arg; return 0;
-    case KEY_SIZE: o->n = (int64_t)(1e6 * atof(arg)); return 0;
-    case KEY_ROUNDS: o->rounds = atoi(arg); return 0;
-    case KEY_PEERS: o->peers = arg; return 0;
-    case ARGP_KEY_END:
-        if (o->peers && o->has_only && !o->only[PART_speed])
-            argp_error(state, "--peers needs the part speed");
-        if (o->n < 0 || o->rounds < 1)
-            argp_error(state, "--size and --rounds: expected positive numbers");
+    case KEY_SECONDS: o->seconds = number(state, "seconds", arg, 0.0); return 0;
+    case KEY_LIMIT: o->gpu.limit = number(state, "limit", arg, 0.01); return 0;
+    case KEY_AHEAD: o->gpu.ahead = qm_cli_whole(state, "ahead", arg, 0, QM_GPU_AHEAD); return 0;
+    case KEY_BESIDE: o->is_beside = 1; return 0;
+    case KEY_RESUME:
+        o->is_resumed = 1;
+        o->resumed = arg;
         return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected word '%s'", arg); return 0;
+    case ARGP_KEY_END: check_all(o, state); return 0;
+    case ARGP_KEY_ARG: return qm_cli_append(&o->words, &o->n_words, arg) == QM_OK ? 0 : ENOMEM;
     default: return ARGP_ERR_UNKNOWN;
     }
+    o->has_plan = 1;
+    return 0;
 }
 
-static int wants(const struct options *o, enum part p) { return !o->has_only || o->only[p]; }
+/* ---- the plan ------------------------------------------------------------------------------- */
 
-/* ---- parts ---------------------------------------------------------------------------------- */
-
-/* Describes the GPU, its driver and NVRTC. */
-static qm_status device_of(json_t **out)
+/* The words of a list, one after the other with a separator. */
+static void join(char *out, size_t size, const char *separator, const char *const *words, int n)
 {
-    const struct qm_cuda *cu;
-    void *stream;
-    int device, sms = 0, l2 = 0, major = 0, minor = 0, version = 0;
-    char name[128] = "", pci[32] = "", nvrtc[1024];
-    size_t memory = 0;
-    struct qm_gpu_now now = {0};
-    QM_TRY(qm_cuda_context(&cu, &stream, &device));
-    QM_CU(cu, DeviceGetName, (name, (int)sizeof name, device));
-    QM_CU(cu, DeviceGetPCIBusId, (pci, (int)sizeof pci, device));
-    QM_CU(cu, DeviceGetAttribute, (&sms, QM_CU_SM_COUNT, device));
-    QM_CU(cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, device));
-    QM_CU(cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device));
-    QM_CU(cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
-    QM_CU(cu, DeviceTotalMem, (&memory, device));
-    QM_CU(cu, DriverGetVersion, (&version));
-    (void)qm_gpu_now(pci, &now);
-    qm_nvrtc_text(nvrtc, sizeof nvrtc);
-    *out = json_pack("{s:s, s:i, s:i, s:f, s:i, s:f, s:s, s:i, s:i}", "name", name,
-                     "compute_capability", 10 * major + minor, "multiprocessors", sms,
-                     "memory_bytes", (double)memory, "l2_bytes", l2, "driver_api",
-                     (double)version / 1000.0, "nvrtc", nvrtc, "most_sm_mhz", (int)now.most_sm_mhz,
-                     "most_memory_mhz", (int)now.most_memory_mhz);
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? separator : "", words[i]);
+}
+
+/* What the report says of the run; plan_read is its inverse. */
+static json_t *plan_of(const struct qm_gpu_options *o)
+{
+    const char *names[QM_GPU_PARTS];
+    char parts[128], recipes[4096], date[24];
+    int n = 0;
+    for (int i = 0; i < QM_GPU_PARTS; i++)
+        if (o->only[i])
+            names[n++] = qm_gpu_part_name((enum qm_gpu_part)i);
+    join(parts, sizeof parts, ",", names, n);
+    join(recipes, sizeof recipes, " ", (const char *const *)o->recipes, o->n_recipes);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:s}", "version", qm_version(),
+                     "commit", qm_commit(), "begun", qm_utc(date), "parts", n ? parts : "all",
+                     "recipes", recipes, "quick", o->quick, "elements", (json_int_t)o->n, "rounds",
+                     o->rounds, "peers", o->peers ? o->peers : "");
+}
+
+/* Takes the options of a report over; words of the report are its own. */
+static qm_status plan_read(json_t *plan, const char *path, struct options *o)
+{
+    const char *parts, *recipes, *peers, *commit;
+    json_int_t elements;
+    if (json_unpack(plan, "{s:s, s:s, s:s, s:s, s:i, s:I, s:i}", "commit", &commit, "parts", &parts,
+                    "recipes", &recipes, "peers", &peers, "quick", &o->gpu.quick, "elements",
+                    &elements, "rounds", &o->gpu.rounds) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: its plan is incomplete", path);
+    if (strcmp(commit, qm_commit()) != 0)
+        return qm_fail(QM_BAD_ARG, "%s was begun by commit %s, this is %s: begin a new report",
+                       path, commit, qm_commit());
+    o->gpu.n = (int64_t)elements;
+    o->gpu.peers = *peers ? peers : NULL;
+    for (int i = 0; i < QM_GPU_PARTS; i++) {
+        const char *name = qm_gpu_part_name((enum qm_gpu_part)i), *at = strstr(parts, name);
+        o->gpu.only[i] = at && (at == parts || at[-1] == ',');
+        o->gpu.has_only |= o->gpu.only[i];
+    }
+    static char *words; /* the options point into it */
+    free(words);
+    char *rest = words = strdup(recipes);
+    for (char *word; words && (word = strsep(&rest, " "));)
+        if (*word)
+            QM_TRY(qm_cli_append(&o->gpu.recipes, &o->gpu.n_recipes, word));
+    return words ? QM_OK : qm_fail(QM_NO_MEMORY, "a plan");
+}
+
+/* QM_BAD_ARG: the report is of another device, driver or NVRTC. */
+static qm_status same_device(json_t *was, json_t *is, const char *path)
+{
+    static const char *const facts[] = {"name", "compute_capability", "driver_api", "nvrtc"};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        if (!json_equal(json_object_get(was, facts[i]), json_object_get(is, facts[i])))
+            return qm_fail(QM_BAD_ARG,
+                           "%s was begun with another %s: begin a new report for this machine",
+                           path, facts[i]);
     return QM_OK;
 }
 
-static void count_case(void *progress) { qm_progress_add(progress, 1, 0); }
+/* ---- the run -------------------------------------------------------------------------------- */
 
-static qm_status check_one(const struct qm_variant *v, enum qm_mode mode, const struct options *o,
-                           struct qm_progress *progress, json_t *rows, int *failed)
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number_of_signal)
 {
-    struct qm_subject s = {.backend = &qm_backend_cuda, .reorder = qm_step_reorder(mode)};
-    struct qm_tally t;
-    qm_backend_device_mode(mode);
-    QM_TRY(qm_recipe_from(v, &s.recipe));
-    qm_status st = qm_judge_begin(&s, &t);
-    if (st == QM_OK)
-        st = qm_judge_list(&s, 0, o->quick ? 10 : 1, 20240501, &t,
-                           (struct qm_judge_watch){.done = count_case, .user = progress});
-    qm_backend_device_mode(QM_MODE_exact);
-    if (st == QM_SKIPPED)
-        return QM_OK;
+    (void)number_of_signal;
+    stop = 1;
+}
+
+/* python3 tests/peers/peers.py, where both are there. */
+static const char *default_peers(void)
+{
+    static char command[4096 + 32];
+    char path[4096];
+    qm_shipped("tests/peers/peers.py", path, sizeof path);
+    if (access(path, R_OK) != 0 || strchr(path, '\'') || !getenv("PATH") ||
+        system("command -v python3 >/dev/null 2>&1") != 0)
+        return NULL;
+    snprintf(command, sizeof command, "python3 '%s'", path);
+    return command;
+}
+
+static qm_status begin(struct options *o, struct qm_gpu_run *run)
+{
+    struct qm_recipe r;
+    for (int i = 0; i < o->n_words; i++)
+        QM_TRY(qm_recipe_parse(o->words[i], &r));
+    o->gpu.recipes = o->words;
+    o->gpu.n_recipes = o->n_words;
+    if (!o->has_peers)
+        o->gpu.peers = default_peers();
+    run->options = o->gpu;
+    QM_TRY(qm_gpu_describe(run, &run->report.device));
+    run->report.plan = plan_of(&run->options);
+    const char *name = json_string_value(json_object_get(run->report.device, "name")),
+               *parts = json_string_value(json_object_get(run->report.plan, "parts"));
+    QM_TRY(qm_gpu_tasks_make(&run->options, &run->tasks));
+    return qm_gpu_report_name(o->folder, name ? name : "", parts ? parts : "", run->path,
+                              sizeof run->path);
+}
+
+static qm_status resume(struct options *o, struct qm_gpu_run *run)
+{
+    char path[PATH_MAX];
+    json_t *device = NULL;
+    if (o->resumed)
+        snprintf(path, sizeof path, "%s", o->resumed);
+    else
+        QM_TRY(qm_gpu_report_newest(o->folder, path, sizeof path));
+    QM_TRY(qm_gpu_report_read(path, &run->report));
+    QM_TRY(plan_read(run->report.plan, path, o));
+    run->options = o->gpu;
+    QM_TRY(qm_gpu_describe(run, &device));
+    qm_status st = same_device(run->report.device, device, path);
+    json_decref(device);
     QM_TRY(st);
-    qm_judge_end(&s, &t);
-    *failed += !qm_tally_passed(&t);
-    json_array_append_new(
-        rows, json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s}", "variant",
-                        v->name, "mode", mode == QM_MODE_fast ? "fast" : "exact", "passed",
-                        qm_tally_passed(&t), "cases", (json_int_t)t.cases, "judged",
-                        (json_int_t)t.judged, "equal", (json_int_t)t.verdict[QM_VERDICT_EQUAL],
-                        "within_bound", (json_int_t)t.verdict[QM_VERDICT_WITHIN_BOUND], "boundary",
-                        (json_int_t)t.verdict[QM_VERDICT_BOUNDARY], "off_by_one",
-                        (json_int_t)t.verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
-                        (json_int_t)t.verdict[QM_VERDICT_WRONG], "worst_ratio", t.worst_ratio,
-                        "worst_case", t.n_findings ? t.finding[0].text : t.worst_case));
+    size_t n = strlen(path);
+    snprintf(run->path, sizeof run->path, "%.*s",
+             (int)(n > 3 && strcmp(path + n - 3, ".h5") == 0 ? n - 3 : n), path);
+    QM_TRY(qm_gpu_tasks_make(&run->options, &run->tasks));
+    qm_gpu_tasks_take(&run->tasks, &run->report);
     return QM_OK;
 }
 
-static qm_status check_all(const struct options *o, json_t *rows, int *failed)
+/* Prints how the rows of each part ended.  Returns how many are bad or broken. */
+static size_t summarize(const struct qm_gpu_run *run)
 {
-    struct qm_progress progress;
-    qm_status st = QM_OK;
-    qm_progress_start(&progress, "check", 0);
-    for (int i = 0; i < 2 * qm_variant_count() && st == QM_OK; i++) {
-        const struct qm_variant *v = qm_variant_at(i / 2);
-        const struct qm_rule *rule = qm_rule_find(v->rule);
-        if (rule->elementwise || rule->tensor->on_device)
-            st = check_one(v, i % 2 ? QM_MODE_fast : QM_MODE_exact, o, &progress, rows, failed);
+    size_t wrong = 0;
+    for (int i = 0; i < QM_GPU_PARTS; i++) {
+        size_t count[4] = {0}, k, n = json_array_size(run->report.rows[i]);
+        json_t *row;
+        json_array_foreach(run->report.rows[i], k, row)
+            count[qm_gpu_row_verdict((enum qm_gpu_part)i, row)]++;
+        wrong += count[QM_GPU_bad] + count[QM_GPU_broken];
+        if (n && !qm_cli.json)
+            printf("%-6s %zu rows: %zu good, %zu bad, %zu not measured, %zu skipped\n",
+                   qm_gpu_part_name((enum qm_gpu_part)i), n, count[QM_GPU_good], count[QM_GPU_bad],
+                   count[QM_GPU_broken], count[QM_GPU_skipped]);
     }
-    qm_progress_end(&progress);
-    return st;
+    return wrong;
 }
 
-static qm_status speed(const struct options *o, json_t *all)
+static json_t *all_of(const struct qm_gpu_report *r, const char *path)
 {
-    struct qm_speed s = {0};
-    qm_status st = qm_speed_measure(NULL, o->n, o->rounds, &s);
-    json_object_set_new(all, "speed", s.rows ? s.rows : json_array());
-    json_object_set_new(all, "tables", s.tables ? s.tables : json_array());
+    json_t *all = json_object();
+    json_object_set(all, "device", r->device);
+    json_object_set(all, "plan", r->plan);
+    for (int i = 0; i < QM_GPU_PARTS; i++)
+        json_object_set(all, qm_gpu_part_name((enum qm_gpu_part)i), r->rows[i]);
+    json_object_set_new(all, "file", json_string(path));
+    return all;
+}
+
+/* Prints reports side by side; with --json as an array of their contents. */
+static qm_status beside(const struct options *o)
+{
+    struct qm_gpu_report r;
+    json_t *all = json_array();
+    if (!qm_cli.json) {
+        json_decref(all);
+        return qm_gpu_report_beside(stdout, o->words, o->n_words);
+    }
+    for (int i = 0; i < o->n_words; i++) {
+        qm_status st = qm_gpu_report_read(o->words[i], &r);
+        if (st != QM_OK) {
+            json_decref(all);
+            return st;
+        }
+        json_array_append_new(all, all_of(&r, o->words[i]));
+        qm_gpu_report_free(&r);
+    }
+    qm_json_print(all);
+    return QM_OK;
+}
+
+/* Measures and prints.  QM_CHECK_FAILED: something is wrong or could not be measured. */
+static qm_status measure(struct options *o, struct qm_gpu_run *run)
+{
+    struct sigaction act = {.sa_handler = on_signal}, was[3];
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++)
+        sigaction(signals[i], &act, &was[i]);
+    qm_status st = o->is_resumed ? resume(o, run) : begin(o, run);
     if (st == QM_OK)
-        json_object_set_new(json_object_get(all, "device"), "copy_bytes_per_second",
-                            json_real(s.copy));
-    if (st == QM_OK && o->peers) {
-        json_t *rows = json_array(), *skipped = json_array();
-        st = qm_peers_measure(o->peers, &s, rows, skipped);
-        json_object_set_new(all, "peers", rows);
-        json_object_set_new(all, "peers_skipped", skipped);
-    }
-    return st;
+        st = qm_gpu_run_tasks(run);
+    for (int i = 0; i < 3; i++)
+        sigaction(signals[i], &was[i], NULL);
+    if (st != QM_OK && (st != QM_INTERRUPTED || !run->tasks.n))
+        return st;
+    size_t wrong = summarize(run);
+    if (qm_cli.json)
+        qm_json_print(all_of(&run->report, run->path));
+    else
+        printf("written %s.h5 and .md: %s\n", run->path,
+               json_string_value(json_object_get(run->report.plan, "state")));
+    return st == QM_OK && wrong ? QM_CHECK_FAILED : st;
 }
 
-static qm_status run_parts(const struct options *o, json_t *all, int *failed)
-{
-    json_t *rows = NULL;
-    qm_status st = QM_OK;
-    if (wants(o, PART_exact)) {
-        st = qm_exact_all(&qm_backend_cuda, &rows, failed);
-        json_object_set_new(all, "exact", rows);
-    }
-    if (st == QM_OK && wants(o, PART_check)) {
-        json_object_set_new(all, "check", rows = json_array());
-        st = check_all(o, rows, failed);
-    }
-    if (st == QM_OK && wants(o, PART_codes)) {
-        st = qm_codes_all(&qm_device_cuda, o->quick, &rows, failed);
-        json_object_set_new(all, "codes", rows);
-    }
-    return st == QM_OK && wants(o, PART_speed) ? speed(o, all) : st;
-}
-
-static void summarize(json_t *all)
-{
-    for (int i = 0; i < PARTS; i++) {
-        json_t *rows = json_object_get(all, part_names[i]), *row;
-        size_t k, good = 0;
-        json_array_foreach(rows, k, row) good +=
-            json_is_true(json_object_get(row, "equal")) ||
-            json_is_true(json_object_get(row, "passed")) ||
-            (json_object_get(row, "wrong") &&
-             json_integer_value(json_object_get(row, "wrong")) == 0 &&
-             !json_object_get(row, "passed"));
-        if (rows && i != PART_speed)
-            printf("%-6s %zu of %zu good\n", part_names[i], good, json_array_size(rows));
-        else if (rows)
-            printf("%-6s %zu measured\n", part_names[i], json_array_size(rows));
-    }
-}
+static const char doc[] =
+    "Checks and measures the CUDA backend on this machine's GPU (number $QM_CUDA_DEVICE, 0), and "
+    "writes GPU-PARTS-TIME.h5 and a page to read, .md.  Needs a driver and NVRTC, no toolkit.\v"
+    "What people ask first is measured first: the CPU's bits of the ten best-known variants, their "
+    "speed against a copy, every float through each 4-bit search, their verdicts in both modes, "
+    "many small tensors, other projects' optimizers, and then all other variants.  RECIPE: these "
+    "instead, without codes and peers.\n"
+    "\n"
+    "The report is whole at every moment: rows are written as they come, each in a process of its "
+    "own.  A row that fails, crashes or takes too long says so, and the rest goes on.  "
+    "results/gpu/README.md says what each figure means.\n"
+    "\n"
+    "Examples:\n"
+    "  qualm gpu-check                                  one call of ten minutes\n"
+    "  qualm gpu-check --resume                         and the next one\n"
+    "  qualm gpu-check adamw4_ao --only exact,speed\n"
+    "  qualm gpu-check --only speed,tables,peers --rounds 100 --seconds 0\n"
+    "  qualm gpu-check --beside results/gpu/*.h5 > side-by-side.md\n"
+    "\n"
+    "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, 3 a file "
+    "cannot be read or written, 75 interrupted or out of time (--resume goes on), 77 no GPU.";
 
 int qm_cmd_gpu_check(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
-    static const struct argp argp = {
-        .options = options,
-        .parser = option,
-        .doc =
-            "Checks and measures the CUDA backend on this machine's GPU (number $QM_CUDA_DEVICE, "
-            "0), and writes GPU-DATE.h5 and a page to read, GPU-DATE.md.  Needs a driver and "
-            "NVRTC, no toolkit. Exit code 77 with one line where there is no GPU, 1 where "
-            "something is wrong.\n"
-            "exact: steps of every variant with kernels equal the CPU's bit for bit; check: the "
-            "oracle's verdict, exact and fast; codes: every 4-bit search over all 2^32 floats; "
-            "speed: rates."
-            "\vExamples:\n"
-            "  qualm gpu-check\n"
-            "  qualm gpu-check --quick --out /tmp/gpu\n"
-            "  qualm gpu-check --only speed --rounds 100\n"
-            "  qualm gpu-check --only speed --peers 'python3 tests/peers/peers.py'\n",
-        .children = children,
-    };
-    struct options o = {.rounds = 30, .folder = "results/gpu"};
-    char path[4096] = "";
-    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
+    static const struct argp argp = {options, option, "[RECIPE...]", doc, children, NULL, NULL};
+    struct options o = {.folder = "results/gpu", .seconds = 570.0};
+    o.gpu.rounds = 30;
+    o.gpu.limit = 60.0;
+    o.gpu.ahead = -1;
+    int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;
-    qm_status st = qm_backend_cuda.probe();
-    json_t *all = json_object(), *device = NULL;
-    if (st == QM_OK)
-        st = device_of(&device);
-    if (st == QM_OK) {
-        json_object_set_new(all, "device", device);
-        st = run_parts(&o, all, &failed);
-    }
-    if (st == QM_OK)
-        st = qm_gpu_report(o.folder, all, argc, argv, path, sizeof path);
-    if (st == QM_OK && !qm_cli.json) {
-        summarize(all);
-        printf("written %s\n", path);
-    }
-    if (st == QM_OK && qm_cli.json)
-        qm_json_print(json_incref(all));
-    json_decref(all);
-    if (st != QM_OK)
-        return qm_cli_failed("gpu-check", st);
-    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+    static struct qm_gpu_run run;
+    memset(&run, 0, sizeof run);
+    run.seconds = o.seconds;
+    run.stop = &stop;
+    run.argc = argc;
+    run.argv = argv;
+    qm_status st = o.is_beside ? beside(&o) : measure(&o, &run);
+    if (st == QM_INTERRUPTED)
+        qm_note("qualm gpu-check: %s", qm_message());
+    code = st == QM_OK || st == QM_CHECK_FAILED || st == QM_INTERRUPTED
+               ? qm_exit_code(st) /* the report is on stdout */
+               : qm_cli_failed("gpu-check", st);
+    qm_gpu_tasks_free(&run.tasks);
+    qm_gpu_report_free(&run.report);
+    if (o.gpu.recipes != o.words)
+        free(o.gpu.recipes);
+    free(o.words);
+    return code;
 }

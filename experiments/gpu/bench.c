@@ -2,34 +2,116 @@
 #include "experiments/gpu/bench.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
+#include "experiments/cli/cli.h"
 #include "experiments/gpu/gpu.h"
 
-qm_status qm_gpu_bench_open(int64_t n, int rounds, struct qm_gpu_bench *b)
+/* ---- parameters and gradients ---------------------------------------------------------------- */
+
+static struct {
+    int64_t n;
+    float *at; /* parameters, then gradients */
+} inputs;
+
+/* They repeat after BLOCK elements: what is timed does not depend on that, and drawing 2^28 numbers
+ * takes seconds.  The pages are shared with forked processes and never freed. */
+qm_status qm_gpu_bench_inputs(int64_t n)
+{
+    enum { BLOCK = 1 << 16 };
+    if (n <= inputs.n)
+        return QM_OK;
+    size_t bytes = 2 * sizeof(float) * (size_t)n;
+    float *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)n);
+    for (int k = 0; k < 2; k++) {
+        float *x = at + k * n;
+        int64_t done = n < BLOCK ? n : BLOCK;
+        qm_exact_gradient((uint64_t)k + 1, 1, done, x);
+        for (int64_t more; done < n; done += more) {
+            more = done < n - done ? done : n - done;
+            memcpy(x + done, x, sizeof *x * (size_t)more);
+        }
+    }
+    if (inputs.at)
+        munmap(inputs.at, 2 * sizeof(float) * (size_t)inputs.n);
+    inputs.n = n;
+    inputs.at = at;
+    return QM_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+int64_t qm_gpu_bench_size(int64_t n, size_t free_bytes)
 {
     enum { BYTES = 96 }; /* per parameter, with states and scratch of the largest rule, all turns */
+    int64_t size = n > 0 ? n : 1 << 27;
+    while (n == 0 && (size_t)size * BYTES > free_bytes && size > QM_BENCH_COLUMNS)
+        size /= 2;
+    return (size + QM_BENCH_COLUMNS - 1) / QM_BENCH_COLUMNS * QM_BENCH_COLUMNS;
+}
+
+size_t qm_gpu_bench_flush(int l2_bytes) { return 2 * (size_t)l2_bytes + 1048576; }
+
+/* Reads all of the buffer and writes nothing: the buffer holds zeros. */
+static const char reader_text[] =
+    "extern \"C\" __global__ void qm_bench_read(const uint4 *from, unsigned long long n,\n"
+    "                                         unsigned *to)\n"
+    "{\n"
+    "    unsigned sum = 0;\n"
+    "    for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;\n"
+    "         i < n; i += (unsigned long long)gridDim.x * blockDim.x)\n"
+    "        sum |= from[i].x | from[i].y | from[i].z | from[i].w;\n"
+    "    if (sum)\n"
+    "        *to = sum;\n"
+    "}\n";
+
+qm_status qm_gpu_bench_compile_reader(const void *arch, struct qm_device_binary *b)
+{
+    const struct qm_device_source s = {
+        .name = "bench_read.cu", .text = reader_text, .arch = *(const int *)arch};
+    return qm_device_compile(&s, b);
+}
+
+static qm_status load_reader(struct qm_gpu_bench *b)
+{
+    int major = 0, minor = 0;
+    void *module = NULL;
+    struct qm_device_binary binary = {0};
+    QM_CU(b->cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, b->device));
+    QM_CU(b->cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, b->device));
+    int arch = 10 * major + minor;
+    qm_status st = qm_cuda_load_binary(qm_gpu_bench_compile_reader, &arch, &binary, &module);
+    qm_device_binary_free(&binary);
+    QM_TRY(st);
+    QM_CU(b->cu, ModuleGetFunction, (&b->reader, module, "qm_bench_read"));
+    return QM_OK;
+}
+
+qm_status qm_gpu_bench_open(int64_t n, int rounds, double cap, struct qm_gpu_bench *b)
+{
     size_t free_bytes = 0, total = 0;
     int l2 = 0;
     QM_TRY(qm_cuda_context(&b->cu, &b->stream, &b->device));
     QM_CU(b->cu, MemGetInfo, (&free_bytes, &total));
     QM_CU(b->cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, b->device));
     QM_CU(b->cu, DeviceGetAttribute, (&b->threads_per_sm, QM_CU_THREADS_PER_SM, b->device));
+    QM_CU(b->cu, DeviceGetAttribute, (&b->sms, QM_CU_SM_COUNT, b->device));
     QM_CU(b->cu, DeviceGetPCIBusId, (b->pci, (int)sizeof b->pci, b->device));
     b->rounds = rounds < 1 ? 1 : rounds > QM_GPU_BENCH_ROUNDS ? QM_GPU_BENCH_ROUNDS : rounds;
-    b->n = n > 0 ? n : 1 << 27;
-    while (n == 0 && (size_t)b->n * BYTES > free_bytes && b->n > QM_BENCH_COLUMNS)
-        b->n /= 2;
-    b->n = (b->n + QM_BENCH_COLUMNS - 1) / QM_BENCH_COLUMNS * QM_BENCH_COLUMNS;
-    b->flush_bytes = 2 * (size_t)l2 + 1048576;
+    b->cap = cap;
+    b->n = qm_gpu_bench_size(n, free_bytes);
+    b->flush_bytes = qm_gpu_bench_flush(l2);
+    QM_TRY(load_reader(b));
     QM_TRY(qm_device_cuda.reserve(b->flush_bytes, &b->flush));
     QM_CU(b->cu, EventCreate, (&b->from, 0));
     QM_CU(b->cu, EventCreate, (&b->to, 0));
-    b->p = malloc(sizeof(float) * (size_t)b->n);
-    b->g = malloc(sizeof(float) * (size_t)b->n);
-    if (!b->p || !b->g)
-        return qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)b->n);
-    qm_exact_gradient(1, 1, b->n, b->p);
-    qm_exact_gradient(2, 1, b->n, b->g);
+    QM_TRY(qm_gpu_bench_inputs(b->n));
+    b->p = inputs.at;
+    b->g = inputs.at + inputs.n;
     return QM_OK;
 }
 
@@ -40,8 +122,6 @@ void qm_gpu_bench_close(struct qm_gpu_bench *b)
         b->cu->EventDestroy(b->from);
     if (b->to)
         b->cu->EventDestroy(b->to);
-    free(b->p);
-    free(b->g);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -58,19 +138,29 @@ static double median(const double *sorted, int n)
 }
 
 /* 1: the rounds are enough; sorts them. */
-static int is_enough(double *all, int n, int rounds)
+static int is_enough(double *all, int n, int rounds, int is_late)
 {
-    if (n < rounds)
+    if (n < rounds && !(is_late && n >= QM_BENCH_LEAST))
         return 0;
     qsort(all, (size_t)n, sizeof *all, by_size);
-    return n >= 4 * rounds || all[(3 * n - 1) / 4] - all[n / 4] <= 0.02 * median(all, n);
+    return is_late || n >= 4 * rounds || all[(3 * n - 1) / 4] - all[n / 4] <= 0.02 * median(all, n);
+}
+
+/* Reads twice the L2 cache. */
+static qm_status read_cache_full(struct qm_gpu_bench *b)
+{
+    uint64_t n = b->flush_bytes / 16;
+    void *args[] = {&b->flush, &n, &b->flush};
+    QM_CU(b->cu, LaunchKernel,
+          (b->reader, (unsigned)(8 * b->sms), 1, 1, 256, 1, 1, 0, b->stream, args, NULL));
+    return QM_OK;
 }
 
 static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                           double *seconds)
 {
     float ms = 0.0f;
-    QM_CU(b->cu, MemsetD8Async, (b->flush, 0, b->flush_bytes, b->stream));
+    QM_TRY(read_cache_full(b));
     QM_CU(b->cu, EventRecord, (b->from, b->stream));
     QM_TRY(work(arg));
     QM_CU(b->cu, EventRecord, (b->to, b->stream));
@@ -83,14 +173,28 @@ static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), voi
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                             struct qm_gpu_time *out)
 {
-    double all[4 * QM_GPU_BENCH_ROUNDS], ignored;
+    double all[4 * QM_GPU_BENCH_ROUNDS], ignored, start = qm_seconds();
     int n = 0;
-    for (int i = 0; i < QM_BENCH_WARM; i++)
+    for (int i = 0; i < QM_BENCH_WARM && (i == 0 || qm_seconds() - start < b->cap); i++)
         QM_TRY(time_one(b, work, arg, &ignored));
-    while (!is_enough(all, n, b->rounds))
+    while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap))
         QM_TRY(time_one(b, work, arg, &all[n++]));
     *out = (struct qm_gpu_time){median(all, n), all[0], n};
     return QM_OK;
+}
+
+qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
+                            double one, struct qm_gpu_now *out)
+{
+    enum { MOST = 2000 };
+    const double seconds = 0.05; /* NVML answers in some milliseconds, of its last sample */
+    double rounds = seconds / (one > 1e-9 ? one : 1e-9);
+    int n = rounds < 1.0 ? 1 : rounds > MOST ? MOST : (int)rounds;
+    for (int i = 0; i < n; i++)
+        QM_TRY(work(arg));
+    memset(out, 0, sizeof *out);
+    (void)qm_gpu_now(b->pci, out);
+    return qm_device_cuda.sync();
 }
 
 /* ---- timed work ------------------------------------------------------------------------------ */
@@ -124,4 +228,66 @@ qm_status qm_gpu_work_run(void *work)
         QM_TRY(w->part[turn][k].whole ? qm_tensor_rule_run(w->part[turn][k].whole, w->t, 1)
                                       : qm_batch_run(w->part[turn][k].batch, w->t, 1));
     return QM_OK;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+struct graphs {
+    const struct qm_gpu_bench *b;
+    void *graph[QM_BENCH_TURNS], *executable[QM_BENCH_TURNS];
+    int turn;
+};
+
+static qm_status run_graph(void *arg)
+{
+    struct graphs *g = arg;
+    int turn = g->turn++ % QM_BENCH_TURNS;
+    QM_CU(g->b->cu, GraphLaunch, (g->executable[turn], g->b->stream));
+    return QM_OK;
+}
+
+/* Records one step.  The recording is ended in any case: the stream is of no use before. */
+static qm_status record(const struct qm_gpu_bench *b, struct qm_gpu_work *w, void **graph)
+{
+    enum { RELAXED = 2 }; /* other calls of this thread stay allowed */
+    QM_CU(b->cu, StreamBeginCapture, (b->stream, RELAXED));
+    qm_status st = qm_gpu_work_run(w);
+    int error = b->cu->StreamEndCapture(b->stream, graph);
+    return st == QM_OK ? qm_cuda_error(error, "cuStreamEndCapture") : st;
+}
+
+static void graphs_close(struct graphs *g)
+{
+    for (int turn = 0; turn < QM_BENCH_TURNS; turn++) {
+        if (g->executable[turn])
+            g->b->cu->GraphExecDestroy(g->executable[turn]);
+        if (g->graph[turn])
+            g->b->cu->GraphDestroy(g->graph[turn]);
+    }
+}
+
+qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
+                                 struct qm_gpu_time *out)
+{
+    const struct qm_cuda *cu = b->cu;
+    struct graphs g = {.b = b};
+    qm_status st = QM_OK;
+    if (!cu->StreamBeginCapture || !cu->StreamEndCapture || !cu->GraphInstantiate ||
+        !cu->GraphLaunch || !cu->GraphExecDestroy || !cu->GraphDestroy)
+        return qm_fail(QM_SKIPPED, "the driver has no graphs");
+    if (qm_cuda_waits())
+        return qm_fail(QM_SKIPPED, "QM_CUDA_SYNC is set, and a graph cannot wait");
+    for (int k = 0; k < w->n; k++)
+        if (w->part[0][k].whole)
+            return qm_fail(QM_SKIPPED, "a rule over whole tensors waits for the host");
+    for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++) {
+        st = record(b, w, &g.graph[turn]);
+        if (st == QM_OK)
+            st = qm_cuda_error(cu->GraphInstantiate(&g.executable[turn], g.graph[turn], 0),
+                               "cuGraphInstantiateWithFlags");
+    }
+    if (st == QM_OK)
+        st = qm_gpu_bench_time(b, run_graph, &g, out);
+    graphs_close(&g);
+    return st;
 }

@@ -1,13 +1,16 @@
-/* bench.h - Times work on a GPU: events, after a warm-up, with the L2 cache flushed.
+/* bench.h - Times work on a GPU: events or a CUDA graph, after a warm-up, with the L2 cache read
+ * full of other data.
  *
- * Every round is preceded by a flush of the L2 cache, two sets of tensors take turns, and one rule
- * ends the rounds (qm_gpu_bench_time).  tests/peers/peers.py times other projects' optimizers by
- * the same method. */
+ * Every round is preceded by reading twice the L2 cache: that evicts what the last round left,
+ * writes its dirty lines back before the clock starts, and leaves only clean lines.  Two sets of
+ * tensors take turns, and one rule ends the rounds (qm_gpu_bench_time).  tests/peers/peers.py
+ * times other projects' optimizers by the same method. */
 #ifndef QM_EXPERIMENTS_GPU_BENCH_H
 #define QM_EXPERIMENTS_GPU_BENCH_H
 
 #include <jansson.h>
 
+#include "core/cuda/nvml.h"
 #include "core/device/batch.h"
 #include "core/device/device_cuda.h"
 #include "core/device/tensor_rule_plan.h"
@@ -15,6 +18,7 @@
 enum {
     QM_BENCH_COLUMNS = 4096,    /* of the large tensor */
     QM_BENCH_WARM = 3,          /* warm-up rounds */
+    QM_BENCH_LEAST = 3,         /* rounds that are made however long they take */
     QM_GPU_BENCH_ROUNDS = 1000, /* most that --rounds takes */
     QM_BENCH_TURNS = 2          /* sets of tensors that take turns */
 };
@@ -24,18 +28,33 @@ enum { QM_BENCH_TENSORS = 100, QM_BENCH_SMALL = 16384 };
 
 struct qm_gpu_bench {
     const struct qm_cuda *cu;
-    void *stream, *from, *to;
-    int device, threads_per_sm, rounds;
-    int64_t n; /* parameters of a large tensor, whole rows of QM_BENCH_COLUMNS */
+    void *stream, *from, *to, *reader; /* reader: the kernel that reads the cache full */
+    int device, threads_per_sm, sms, rounds;
+    double cap; /* seconds of timed rounds, at most */
+    int64_t n;  /* parameters of a large tensor, whole rows of QM_BENCH_COLUMNS */
     char pci[32];
     qm_address flush;
     size_t flush_bytes;
-    float *p, *g; /* n of each */
+    const float *p, *g; /* n of each */
 };
 
-/* n: parameters of the large tensor, 0: at most 2^27, halved until they fit; rounds: 1 to
- * QM_GPU_BENCH_ROUNDS.  b is zeroed beforehand; close accepts a half-opened one. */
-qm_status qm_gpu_bench_open(int64_t n, int rounds, struct qm_gpu_bench *b);
+/* Parameters of the large tensor for --size n (0: at most 2^27, halved until they fit into
+ * free_bytes), and bytes read between rounds for an L2 cache. */
+int64_t qm_gpu_bench_size(int64_t n, size_t free_bytes);
+size_t qm_gpu_bench_flush(int l2_bytes);
+
+/* Prepares parameters and gradients of n elements, once for this process and those that it forks
+ * afterwards; qm_gpu_bench_open does so where it was not done. */
+qm_status qm_gpu_bench_inputs(int64_t n);
+
+/* Compiles the kernel that reads the cache full; arch: an int, ten times the compute capability.
+ * Statuses as qm_device_compile. */
+qm_status qm_gpu_bench_compile_reader(const void *arch, struct qm_device_binary *b);
+
+/* n: parameters of the large tensor, 0: as qm_gpu_bench_size says; rounds: 1 to
+ * QM_GPU_BENCH_ROUNDS; cap: seconds of the rounds of one measurement.  b is zeroed beforehand;
+ * close accepts a half-opened one. */
+qm_status qm_gpu_bench_open(int64_t n, int rounds, double cap, struct qm_gpu_bench *b);
 void qm_gpu_bench_close(struct qm_gpu_bench *b);
 
 /* Seconds of one round: median and least over `rounds` rounds. */
@@ -45,9 +64,14 @@ struct qm_gpu_time {
 };
 
 /* Times `work` for at least b->rounds rounds, then until the middle half of them lies within 2 % of
- * the median, at most 4 b->rounds. */
+ * the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over. */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                             struct qm_gpu_time *out);
+
+/* Clocks and power while the GPU works: `seconds` of work are queued, and NVML is asked before they
+ * are done.  one: the seconds of one round. */
+qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
+                            double one, struct qm_gpu_now *out);
 
 /* The work of a step: parts, each a batch or a plan of a rule over whole tensors, in every turn. */
 struct qm_gpu_work {
@@ -66,9 +90,11 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
 void qm_gpu_work_close(struct qm_gpu_work *w);
 qm_status qm_gpu_work_run(void *work); /* one step of the parts of the current turn */
 
-/* tables.c.  Adds a row per way of launching and recipe.  only, where not NULL: this recipe and the
- * first one, which has every way. */
-qm_status qm_speed_tables(struct qm_gpu_bench *b, const char *only, json_t *rows);
+/* Times the launches of a step without the CPU's share: they are recorded as a CUDA graph for each
+ * turn, and the graph is launched.  QM_SKIPPED: the driver has no graphs, or the rule waits for
+ * numbers on the host within a step, which a graph cannot. */
+qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
+                                 struct qm_gpu_time *out);
 
 /* Elements of each small tensor where the large one has n; fewer where n is small. */
 int qm_speed_small(int64_t n);

@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli/cli.h"
-
-enum { TENSOR = 5, STEPS = 3, LARGE = 1 << 19 };
-static const uint64_t SEED = 77;
+enum { TENSOR = 5, LARGE = 1 << 19 };
 
 /* The sum of four uniform draws, centred at 0. */
 static float bell(uint64_t seed, int64_t t, int64_t i)
@@ -30,6 +27,57 @@ void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g)
     if (n > 40)
         g[40] = 1000.0f;
 }
+
+/* ---- gradients that are no ordinary numbers -------------------------------------------------- */
+
+static const char *const kind_names[] = {
+#define X(name, text) #name,
+    QM_GRADIENTS_LIST(X)
+#undef X
+};
+
+const char *qm_gradients_name(enum qm_gradients kind) { return kind_names[kind]; }
+
+/* A number of a class, chosen by a draw: quiet and signalling NaNs of both signs with several
+ * payloads; infinities and the largest numbers; denormals, the least normal numbers and zeros. */
+static float special(enum qm_gradients kind, uint32_t draw)
+{
+    uint32_t sign = draw << 31, few = draw >> 1 & 7, mantissa = draw >> 9;
+    switch (kind) {
+    case QM_GRADIENTS_nan:
+        return qm_float(sign | 0x7f800000u |
+                        (few == 0   ? 0x400000u /* the NaN of x86's invalid operations */
+                         : few == 1 ? 0x7fffffu /* of NVIDIA's */
+                         : few == 2 ? 1u        /* signalling */
+                                    : mantissa | 1u));
+    case QM_GRADIENTS_inf:
+        return qm_float(sign | (few < 5    ? 0x7f800000u
+                                : few == 5 ? 0x7f7fffffu
+                                           : 0x60000000u + mantissa)); /* its square overflows */
+    case QM_GRADIENTS_tiny:
+        return qm_float(sign | (few == 0   ? 0u
+                                : few == 1 ? 1u
+                                : few == 2 ? 0x7fffffu
+                                : few == 3 ? 0x800000u
+                                           : mantissa));
+    default: return 0.0f;
+    }
+}
+
+void qm_exact_gradient_of(enum qm_gradients kind, uint64_t seed, int64_t t, int64_t n, float *g)
+{
+    struct qm_draws d = qm_draws_for(seed, t, 1, QM_ROLE_spare);
+    qm_exact_gradient(seed, t, n, g);
+    if (kind == QM_GRADIENTS_finite || (t != 2 && kind != QM_GRADIENTS_tiny))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        struct qm_philox_block four = qm_draw_four(&d, 4 * i);
+        if (i / 64 % 3 == 0 && four.word[0] % 16 == 0)
+            g[i] = special(kind, four.word[1]);
+    }
+}
+
+/* ---- the comparison -------------------------------------------------------------------------- */
 
 /* One of the two backends: its plan, and its stored results after a step. */
 struct run {
@@ -123,48 +171,60 @@ static qm_status run_step(struct comparison *x, struct run *s, int64_t t, uint64
     return QM_OK;
 }
 
-/* The first byte that differs; -1: none. */
-static int64_t first_difference(const void *a, const void *b, size_t n)
+/* Which numbers an array holds: bytes, or floats, of which any two NaNs are equal. */
+enum { BYTES = -1 };
+
+/* The first element of `size` bytes that differs; -1: none. */
+static int64_t first_difference(const void *a, const void *b, int format, size_t size, int64_t n)
 {
     const uint8_t *x = a, *y = b;
-    if (memcmp(x, y, n) == 0)
+    if (memcmp(x, y, size * (size_t)n) == 0)
         return -1;
-    size_t i = 0;
-    while (x[i] == y[i])
-        i++;
-    return (int64_t)i;
+    for (int64_t i = 0; i < n; i++, x += size, y += size) {
+        uint32_t p = 0, q = 0;
+        if (memcmp(x, y, size) == 0)
+            continue;
+        memcpy(&p, x, size);
+        memcpy(&q, y, size);
+        if (format == BYTES || !isnan(qm_param_widen((enum qm_param_format)format, p)) ||
+            !isnan(qm_param_widen((enum qm_param_format)format, q)))
+            return i;
+    }
+    return -1;
 }
 
 /* 1: the two differ; the first difference is printed to text[size]. */
 static int differs(const struct comparison *x, int64_t t, char *text, size_t size)
 {
     const struct run *a = &x->run[0], *b = &x->run[1];
-    int64_t at = first_difference(a->p, b->p, x->p_bytes);
+    const struct qm_param *param = &x->r->param;
+    int kahan = param->write == QM_WRITE_kahan ? (int)param->format : BYTES;
+    size_t residual = (size_t)qm_param_residual(param);
+    int64_t at =
+        first_difference(a->p, b->p, (int)param->format, (size_t)qm_param_bytes(param), x->n);
     if (at >= 0) {
-        snprintf(text, size, "step %lld: parameter %lld", (long long)t,
-                 (long long)(at / qm_param_bytes(&x->r->param)));
+        snprintf(text, size, "step %lld: parameter %lld", (long long)t, (long long)at);
         return 1;
     }
-    if ((at = first_difference(a->residual, b->residual, x->residual_bytes)) >= 0) {
-        snprintf(text, size, "step %lld: residual, byte %lld", (long long)t, (long long)at);
+    if (residual && (at = first_difference(a->residual, b->residual, kahan, residual, x->n)) >= 0) {
+        snprintf(text, size, "step %lld: residual %lld", (long long)t, (long long)at);
         return 1;
     }
     for (int i = 0; i < x->r->rule->n_slots; i++) {
-        const char *what = "code";
+        static const char *const what[] = {"code", "scale", "decoded value"};
         const void *of[3][2] = {{a->codes[i], b->codes[i]},
                                 {a->scales[i], b->scales[i]},
                                 {a->decoded[i], b->decoded[i]}};
-        size_t bytes[3] = {(size_t)x->slot_n[i], sizeof(float) * (size_t)x->n_scales[i],
-                           sizeof(float) * (size_t)x->slot_n[i]};
+        int64_t n[3] = {x->slot_n[i], x->n_scales[i], x->slot_n[i]};
         for (int k = 0; k < 3; k++) {
-            if ((at = first_difference(of[k][0], of[k][1], bytes[k])) < 0)
+            at = first_difference(of[k][0], of[k][1], k ? QM_PARAM_f32 : BYTES,
+                                  k ? sizeof(float) : 1, n[k]);
+            if (at < 0)
                 continue;
-            what = k == 1 ? "scale" : k == 2 ? "decoded value" : what;
-            int64_t e = k ? at / (int64_t)sizeof(float) : at;
-            double got = k ? (double)((const float *)of[k][1])[e] : (double)b->codes[i][e];
-            double want = k ? (double)((const float *)of[k][0])[e] : (double)a->codes[i][e];
+            double got = k ? (double)((const float *)of[k][1])[at] : (double)b->codes[i][at];
+            double want = k ? (double)((const float *)of[k][0])[at] : (double)a->codes[i][at];
             snprintf(text, size, "step %lld: %s: %s %lld is %a, want %a", (long long)t,
-                     x->r->rule->slot[i], what, (long long)e, got, want);
+                     x->r->rule->slot[i], what[k], (long long)at, got, want);
             return 1;
         }
     }
@@ -204,6 +264,13 @@ qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recip
                            const struct qm_shape *shape, int steps, uint64_t seed, char *difference,
                            size_t size)
 {
+    return qm_exact_compare_of(QM_GRADIENTS_finite, other, r, shape, steps, seed, difference, size);
+}
+
+qm_status qm_exact_compare_of(enum qm_gradients kind, const struct qm_backend *other,
+                              const struct qm_recipe *r, const struct qm_shape *shape, int steps,
+                              uint64_t seed, char *difference, size_t size)
+{
     struct qm_recipe own = *r;
     int proj = qm_shape_numel(shape) < LARGE ? -1 : qm_given_projection(&own, shape);
     struct comparison x = {
@@ -217,7 +284,7 @@ qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recip
     for (int k = 0; st == QM_OK && k < 2; k++)
         qm_param_from_float(&r->param, x.n, x.wide, x.run[k].p);
     for (int64_t t = 1; st == QM_OK && t <= steps && !*difference; t++) {
-        qm_exact_gradient(seed, t, x.n, x.wide);
+        qm_exact_gradient_of(kind, seed, t, x.n, x.wide);
         narrow(x.wide, x.n, r->grad, x.g);
         for (int k = 0; st == QM_OK && k < 2; k++)
             st = run_step(&x, &x.run[k], t, seed);
@@ -225,58 +292,5 @@ qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recip
             (void)differs(&x, t, difference, size);
     }
     comparison_close(&x);
-    return st;
-}
-
-/* ---- all variants ---------------------------------------------------------------------------- */
-
-static const struct qm_shape shapes[] = {
-    {1, {1}},      {1, {31}},         {1, {32}},       {1, {33}},        {1, {255}},
-    {1, {256}},    {1, {257}},        {1, {65535}},    {1, {1048579}},   {2, {1, 257}},
-    {2, {61, 67}}, {2, {1021, 1027}}, {2, {7, 65537}}, {3, {9, 23, 31}},
-};
-enum { SHAPES = sizeof shapes / sizeof *shapes };
-
-static qm_status compare_variant(const struct qm_backend *other, const struct qm_variant *v,
-                                 int forced, json_t *rows, int *differ)
-{
-    struct qm_recipe r;
-    char what[256], dims[80];
-    QM_TRY(qm_recipe_from(v, &r));
-    for (int i = 0; i < r.rule->n_slots && forced; i++)
-        r.min_numel[i] = r.whole_blocks[i] = 0;
-    for (int i = 0; i < SHAPES; i++) {
-        qm_status st = qm_exact_compare(other, &r, &shapes[i], STEPS, SEED, what, sizeof what);
-        if (st == QM_SKIPPED)
-            snprintf(what, sizeof what, "%s", "");
-        else if (st != QM_OK)
-            return qm_fail_in(st, v->name);
-        *differ += *what != '\0';
-        json_array_append_new(rows, json_pack("{s:s, s:b, s:s, s:b, s:s}", "variant", v->name,
-                                              "forced", forced, "shape",
-                                              qm_shape_print(&shapes[i], dims, sizeof dims),
-                                              "equal", st == QM_OK && !*what, "difference",
-                                              st == QM_SKIPPED ? qm_message() : what));
-    }
-    return QM_OK;
-}
-
-qm_status qm_exact_all(const struct qm_backend *other, json_t **rows, int *differ)
-{
-    struct qm_progress progress;
-    qm_status st = QM_OK;
-    *rows = json_array();
-    qm_progress_start(&progress, "exact", qm_variant_count());
-    for (int i = 0; i < qm_variant_count() && st == QM_OK; i++) {
-        const struct qm_variant *v = qm_variant_at(i);
-        const struct qm_rule *rule = qm_rule_find(v->rule);
-        if (rule->elementwise || rule->tensor->on_device) {
-            st = compare_variant(other, v, 0, *rows, differ);
-            if (st == QM_OK)
-                st = compare_variant(other, v, 1, *rows, differ);
-        }
-        qm_progress_add(&progress, 1, *differ);
-    }
-    qm_progress_end(&progress);
     return st;
 }

@@ -1,6 +1,8 @@
-/* gpu.h - The checks of `qualm gpu-check`: the CPU's bits, the code of every float, speed.
+/* gpu.h - The measurements of `qualm gpu-check`: the CPU's bits, the code of every float, verdicts,
+ * speed, other projects' optimizers.
  *
- * The first two also run on the emulator, and so in the tests. */
+ * gpu_report.h holds what was measured, gpu_tasks.h the order of measuring, gpu_run.h runs it in
+ * processes of its own.  exact.c also runs on the emulator, and so in the tests. */
 #ifndef QM_EXPERIMENTS_GPU_GPU_H
 #define QM_EXPERIMENTS_GPU_GPU_H
 
@@ -12,13 +14,34 @@
 
 /* ---- exact.c: steps against the CPU's -------------------------------------------------------- */
 
+/* clang-format off */
+#define QM_GRADIENTS_LIST(X)                                                              \
+    X(finite, "normal numbers of many scales, zeros of both signs, an outlier")           \
+    X(tiny,   "with denormals, the least normal numbers and zeros of both signs")         \
+    X(inf,    "with infinities, the largest numbers and numbers whose square overflows, in step 2") \
+    X(nan,    "with NaNs of both signs and several payloads, in step 2")
+/* clang-format on */
+
+enum qm_gradients {
+#define X(name, text) QM_GRADIENTS_##name,
+    QM_GRADIENTS_LIST(X)
+#undef X
+        QM_GRADIENTS_COUNT
+};
+
+const char *qm_gradients_name(enum qm_gradients kind);
+
 /* Makes `steps` steps with both backends from equal starts, with gradients of many scales, and
- * compares parameter, residual, codes, scales and decoded states bit for bit after each.
- * Projections of large tensors are loaded.  difference[size]: "" or the first difference.
- * QM_SKIPPED: the other backend has no kernel for this recipe and shape. */
+ * compares parameter, residual, codes, scales and decoded states bit for bit after each; of floats
+ * (not of codes) any two NaNs are equal.  Projections of large tensors are loaded.
+ * difference[size]: "" or the first difference.  QM_SKIPPED: the other backend has no kernel for
+ * this recipe and shape.  _of: with gradients of a class; _compare: finite ones. */
 qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recipe *r,
                            const struct qm_shape *shape, int steps, uint64_t seed, char *difference,
                            size_t size);
+qm_status qm_exact_compare_of(enum qm_gradients kind, const struct qm_backend *other,
+                              const struct qm_recipe *r, const struct qm_shape *shape, int steps,
+                              uint64_t seed, char *difference, size_t size);
 
 /* The slot that holds the projection of a tensor of this shape, or -1.  Where there is one, r is
  * changed to make no new projections and the caller loads one, because the singular vectors of a
@@ -26,13 +49,9 @@ qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recip
 int qm_given_projection(struct qm_recipe *r, const struct qm_shape *shape);
 
 /* The gradient of step t: g[n] with many scales, zeros of both signs, a block of zeros and an
- * outlier. */
+ * outlier; _of: and, one in 48, numbers of a class. */
 void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g);
-
-/* Compares every variant that has kernels, with and without its fallbacks, on tensors of 1 to 2^20
- * + 3 elements and on matrices.  Rows are {variant, forced, shape, equal, difference}.  *differ:
- * number of rows that are not equal. */
-qm_status qm_exact_all(const struct qm_backend *other, json_t **rows, int *differ);
+void qm_exact_gradient_of(enum qm_gradients kind, uint64_t seed, int64_t t, int64_t n, float *g);
 
 /* ---- experiments/prove/device_codes.c: every float ------------------------------------------- */
 
@@ -55,42 +74,41 @@ qm_status qm_codes_runs(const struct qm_device *d, const struct qm_quantizer *q,
 qm_status qm_codes_compare(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
                            uint64_t count, int sampled, struct qm_codes_result *out);
 
-/* Compares every registered and published 4-bit routine (those of `qualm prove --all`) over all
- * 2^32 floats.  *wrong: number of routines with a wrong code. */
-qm_status qm_codes_all(const struct qm_device *d, int sampled, json_t **rows, int *wrong);
+/* ---- speed.c and tables.c: on a GPU only ----------------------------------------------------- */
 
-/* ---- speed.c: on a GPU only ------------------------------------------------------------------ */
+struct qm_gpu_bench;
 
-struct qm_speed {
-    double copy;            /* bytes/s of a device-to-device copy, reads and writes */
-    int64_t n, flush_bytes; /* parameters of the large tensor; bytes written between rounds */
-    int rounds;             /* least number of rounds (bench.h) */
-    json_t *rows;           /* per recipe and mode; owned by the caller */
-    json_t *tables;         /* per recipe and way of launching many small tensors; likewise */
-};
+/* Times steps of a recipe on a large tensor, and a copy just before them, so that both see the same
+ * clocks; fills the row's columns.  Statuses are those of qm_batch_open; QM_NO_MEMORY where not
+ * even a small tensor fits. */
+qm_status qm_speed_row(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, json_t *row);
 
-/* Times steps of n parameters (0: as qm_gpu_bench_open says) in at least `rounds` rounds.  only:
- * one recipe; NULL: every variant that has kernels, and a few recipes with 16-bit parameters. */
-qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out);
+/* Times steps of a recipe on many small tensors, launched in one of QM_SPEED_WAYS ways. */
+enum { QM_SPEED_WAYS = 3 };
+const char *qm_speed_way(int way);
+qm_status qm_speed_table_row(struct qm_gpu_bench *b, const char *recipe, int way, json_t *row);
+
+/* Recipe i of those that are timed as many small tensors, and bit k of *ways: by way k; NULL after
+ * the last. */
+const char *qm_speed_table_recipe(int i, int *ways);
 
 /* ---- peers.c: other projects' optimizers, timed by tests/peers/peers.py ---------------------- */
 
-/* Runs the command with the sizes, rounds and flush of `s` and merges its output.  QM_BAD_FILE: the
+/* The command's own list of the peers it times (COMMAND --names), an array of texts. */
+qm_status qm_peers_names(const char *command, json_t **names);
+
+/* The sizes and the way of timing, which the command is told. */
+struct qm_peers_sizes {
+    int64_t n, flush_bytes; /* parameters of the large tensor; bytes read between rounds */
+    int rounds;
+};
+
+/* Runs the command for one peer and appends a row {peer, version, recipe, mode, tensors, elements,
+ * seconds, peer_seconds, ratio, status} for each of Qualm's times with its recipe and sizes;
+ * ratio = seconds / peer_seconds.  A peer that was not timed, or for whose sizes there is no
+ * time here, gets a row whose status says why.  speed, tables: Qualm's rows.  QM_BAD_FILE: the
  * command did not start, failed, or printed no such JSON. */
-qm_status qm_peers_measure(const char *command, const struct qm_speed *s, json_t *rows,
-                           json_t *skipped);
-
-/* Adds a row {peer, version, recipe, mode, tensors, elements, seconds, peer_seconds, ratio} for
- * each of Qualm's times with a peer's recipe and sizes; ratio = seconds / peer_seconds.  skipped
- * gets {peer, reason}. */
-qm_status qm_peers_merge(json_t *from, const struct qm_speed *s, json_t *rows, json_t *skipped);
-
-/* ---- report.c -------------------------------------------------------------------------------- */
-
-/* Writes GPU-DATE.h5 and GPU-DATE.md into `folder`.  all: the measurements, with the keys device,
- * exact, check, codes, speed, tables, peers, peers_skipped (each may be missing).  path[size]: the
- * .md file. */
-qm_status qm_gpu_report(const char *folder, json_t *all, int argc, char **argv, char *path,
-                        size_t size);
+qm_status qm_peers_measure(const char *command, const char *peer, const struct qm_peers_sizes *s,
+                           json_t *speed, json_t *tables, json_t *rows);
 
 #endif

@@ -1,39 +1,65 @@
 /* peers.c - Runs the program that times other projects' optimizers, and derives ratios. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "experiments/gpu/bench.h"
 #include "experiments/gpu/gpu.h"
 
-enum { NOTHING_TIMED = 77 };
+enum { NOTHING_TIMED = 77, LINE = 4096 };
 
-/* Runs the command and parses its output; its stderr is the caller's. */
-static qm_status run(const char *command, json_t **out)
+/* Runs a command line of the shell and parses its output; its stderr is the caller's. */
+static qm_status run(const char *line, json_t **out)
 {
     json_error_t error;
-    FILE *f = popen(command, "re");
+    FILE *f = popen(line, "re");
     if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be started", command);
+        return qm_fail(QM_BAD_FILE, "%s: cannot be started", line);
     json_t *all = json_loadf(f, 0, &error);
     int status = pclose(f), code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (code != 0 && code != NOTHING_TIMED) {
         json_decref(all);
-        return qm_fail(QM_BAD_FILE, "%s: exit code %d, expected 0 or %d", command, code,
+        return qm_fail(QM_BAD_FILE, "%s: exit code %d, expected 0 or %d", line, code,
                        NOTHING_TIMED);
     }
     if (!all)
-        return qm_fail(QM_BAD_FILE, "%s: expected JSON, line %d: %s", command, error.line,
-                       error.text);
+        return qm_fail(QM_BAD_FILE, "%s: expected JSON, line %d: %s", line, error.line, error.text);
     *out = all;
     return QM_OK;
 }
+
+qm_status qm_peers_names(const char *command, json_t **names)
+{
+    char line[LINE];
+    json_t *all = NULL, *name;
+    size_t i;
+    if (snprintf(line, sizeof line, "%s --names", command) >= (int)sizeof line)
+        return qm_fail(QM_BAD_ARG, "--peers: a command of more than 4000 characters");
+    QM_TRY(run(line, &all));
+    int is_good = json_array_size(all) > 0;
+    json_array_foreach(all, i, name) is_good &= json_is_string(name);
+    if (is_good)
+        *names = all;
+    else
+        json_decref(all);
+    return is_good ? QM_OK : qm_fail(QM_BAD_FILE, "%s: expected an array of names", line);
+}
+
+/* ---- ratios ---------------------------------------------------------------------------------- */
 
 struct peer_time {
     const char *peer, *version, *recipe;
     json_int_t tensors, elements;
     double seconds;
 };
+
+static json_t *row_of(const struct peer_time *t, const char *mode, const char *status)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:f}", "peer", t->peer, "version",
+                     t->version, "recipe", t->recipe, "mode", mode, "status", status, "tensors",
+                     t->tensors, "elements", t->elements, "peer_seconds", t->seconds);
+}
 
 /* Adds a row where Qualm's time has the peer's recipe and sizes; 0: it has not. */
 static int compare(const struct peer_time *t, json_t *ours, json_t *rows)
@@ -46,20 +72,14 @@ static int compare(const struct peer_time *t, json_t *ours, json_t *rows)
         strcmp(recipe, t->recipe) != 0 || tensors != t->tensors || elements != t->elements ||
         strncmp(way, "one launch", 10) != 0)
         return 0;
-    json_array_append_new(rows,
-                          json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "peer",
-                                    t->peer, "version", t->version, "recipe", recipe, "mode", mode,
-                                    "tensors", tensors, "elements", elements, "seconds", seconds,
-                                    "peer_seconds", t->seconds, "ratio", seconds / t->seconds));
+    json_t *row = row_of(t, mode, "ok");
+    json_object_set_new(row, "seconds", json_real(seconds));
+    json_object_set_new(row, "ratio", json_real(seconds / t->seconds));
+    json_array_append_new(rows, row);
     return 1;
 }
 
-static void skip(json_t *skipped, const char *peer, const char *reason)
-{
-    json_array_append_new(skipped, json_pack("{s:s, s:s}", "peer", peer, "reason", reason));
-}
-
-qm_status qm_peers_merge(json_t *from, const struct qm_speed *s, json_t *rows, json_t *skipped)
+static qm_status merge(json_t *from, json_t *speed, json_t *tables, json_t *rows)
 {
     json_t *row, *ours;
     size_t i, k;
@@ -67,7 +87,7 @@ qm_status qm_peers_merge(json_t *from, const struct qm_speed *s, json_t *rows, j
     {
         struct peer_time t;
         int found = 0;
-        char why[256];
+        char why[160];
         if (json_unpack(row, "{s:s, s:s, s:s, s:I, s:I, s:F}", "peer", &t.peer, "version",
                         &t.version, "recipe", &t.recipe, "tensors", &t.tensors, "elements",
                         &t.elements, "seconds", &t.seconds) != 0 ||
@@ -76,35 +96,56 @@ qm_status qm_peers_merge(json_t *from, const struct qm_speed *s, json_t *rows, j
                            "row %zu of a peer: expected peer, version, recipe, tensors, "
                            "elements and seconds above 0",
                            i);
-        json_array_foreach(s->rows, k, ours) found += compare(&t, ours, rows);
-        json_array_foreach(s->tables, k, ours) found += compare(&t, ours, rows);
-        snprintf(why, sizeof why, "%lld tensors of %lld elements: no time of %s",
-                 (long long)t.tensors, (long long)t.elements, t.recipe);
+        json_array_foreach(speed, k, ours) found += compare(&t, ours, rows);
+        json_array_foreach(tables, k, ours) found += compare(&t, ours, rows);
+        snprintf(why, sizeof why, "skipped: no time of %s for %lld tensors of %lld elements",
+                 t.recipe, (long long)t.tensors, (long long)t.elements);
         if (!found)
-            skip(skipped, t.peer, why);
+            json_array_append_new(rows, row_of(&t, "", why));
     }
     json_array_foreach(json_object_get(from, "skipped"), i, row)
     {
         const char *peer, *reason;
-        if (json_unpack(row, "{s:s, s:s}", "peer", &peer, "reason", &reason) == 0)
-            skip(skipped, peer, reason);
+        char status[512];
+        if (json_unpack(row, "{s:s, s:s}", "peer", &peer, "reason", &reason) != 0)
+            return qm_fail(QM_BAD_FILE, "a skipped peer: expected peer and reason");
+        snprintf(status, sizeof status, "skipped: %s", reason);
+        json_array_append_new(rows, json_pack("{s:s, s:s}", "peer", peer, "status", status));
     }
     return QM_OK;
 }
 
-qm_status qm_peers_measure(const char *command, const struct qm_speed *s, json_t *rows,
-                           json_t *skipped)
+/* A word for the shell. */
+static void quote(const char *word, char *out, size_t size)
 {
-    char line[4096];
+    size_t n = 0;
+    out[n++] = '\'';
+    for (; *word && n + 6 < size; word++)
+        if (*word == '\'')
+            n += (size_t)snprintf(out + n, size - n, "'\\''");
+        else
+            out[n++] = *word;
+    out[n++] = '\'';
+    out[n] = '\0';
+}
+
+qm_status qm_peers_measure(const char *command, const char *peer, const struct qm_peers_sizes *s,
+                           json_t *speed, json_t *tables, json_t *rows)
+{
+    char line[LINE], word[512];
     json_t *all = NULL;
+    quote(peer, word, sizeof word);
     int n = snprintf(line, sizeof line,
-                     "%s --size %lld --columns %d --tensors %d --small %d --rounds %d --flush %lld",
-                     command, (long long)s->n, QM_BENCH_COLUMNS, QM_BENCH_TENSORS,
+                     "%s --name %s --size %lld --columns %d --tensors %d --small %d --rounds %d "
+                     "--flush %lld",
+                     command, word, (long long)s->n, QM_BENCH_COLUMNS, QM_BENCH_TENSORS,
                      qm_speed_small(s->n), s->rounds, (long long)s->flush_bytes);
     if (n >= (int)sizeof line)
         return qm_fail(QM_BAD_ARG, "--peers: a command of more than 4000 characters");
     QM_TRY(run(line, &all));
-    qm_status st = qm_peers_merge(all, s, rows, skipped);
+    qm_status st = merge(all, speed, tables, rows);
     json_decref(all);
+    if (st == QM_OK && json_array_size(rows) == 0)
+        st = qm_fail(QM_BAD_FILE, "%s: neither timed nor skipped", line);
     return st;
 }

@@ -6,14 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cuda/nvml.h"
-#include "experiments/cli/cli.h"
 #include "experiments/gpu/bench.h"
-
-/* Recipes without a variant: 16-bit parameters and gradients, for which kernels are used most. */
-static const char *const extra_recipes[] = {
-    "adamw_f32,param=bf16,grad=bf16", "adamw4_ao,param=bf16/stoch,grad=bf16",
-    "adamw8_ao,param=bf16/stoch,grad=bf16", "adamw4_lpmm_group,param=bf16/kahan,grad=bf16"};
 
 /* ---- the copy -------------------------------------------------------------------------------- */
 
@@ -30,10 +23,10 @@ static qm_status run_copy(void *arg)
     return QM_OK;
 }
 
-/* *rate: bytes/s of the copy, reads and writes. */
-static qm_status measure_copy(struct qm_gpu_bench *b, double *rate)
+/* *rate: bytes/s of a copy of n floats, reads and writes. */
+static qm_status measure_copy(struct qm_gpu_bench *b, int64_t n, double *rate)
 {
-    struct copy c = {.b = b, .bytes = sizeof(float) * (size_t)b->n};
+    struct copy c = {.b = b, .bytes = sizeof(float) * (size_t)n};
     struct qm_gpu_time time;
     qm_status st = qm_device_cuda.reserve(c.bytes, &c.from);
     if (st == QM_OK)
@@ -81,8 +74,9 @@ static double bytes_of_whole(const struct qm_recipe *r, const struct qm_shape *s
     return sum;
 }
 
-/* Describes the kernel with the most work: the step, or the operations on whole tensors. */
-static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, json_t *row)
+/* Describes the kernel with the most work: the step, or the operations on whole tensors; and the
+ * clocks while it works.  one: the seconds of a step. */
+static qm_status describe(struct qm_gpu_bench *b, struct qm_gpu_work *w, double one, json_t *row)
 {
     const struct qm_tensor_rule_plan *whole = w->part[0][0].whole;
     void *module = whole ? qm_tensor_rule_module(whole) : qm_batch_module(w->part[0][0].batch);
@@ -92,7 +86,7 @@ static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, j
     int blocks = 0, cached = 0, local = 0;
     QM_CU(b->cu, Occupancy, (&blocks, qm_cuda_function(module, kernel), QM_STEP_THREADS, 0));
     QM_CU(b->cu, FuncGetAttribute, (&local, QM_CU_FUNC_LOCAL, qm_cuda_function(module, kernel)));
-    (void)qm_gpu_now(b->pci, &now);
+    QM_TRY(qm_gpu_bench_load(b, qm_gpu_work_run, w, one, &now));
     double seconds = qm_cuda_compile_seconds(module, &cached);
     json_object_set_new(row, "registers", json_integer(use.registers));
     json_object_set_new(row, "spill_bytes", json_integer(use.spill_bytes));
@@ -102,89 +96,115 @@ static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, j
                         json_real((double)blocks * QM_STEP_THREADS / b->threads_per_sm));
     json_object_set_new(row, "compile_seconds", json_real(seconds));
     json_object_set_new(row, "from_cache", json_boolean(cached));
-    json_object_set_new(row, "sm_mhz", json_integer(now.sm_mhz));
-    json_object_set_new(row, "memory_mhz", json_integer(now.memory_mhz));
-    json_object_set_new(row, "watts", json_integer(now.watts));
+    if (now.sm_mhz) { /* 0: no NVML */
+        json_object_set_new(row, "sm_mhz", json_integer(now.sm_mhz));
+        json_object_set_new(row, "memory_mhz", json_integer(now.memory_mhz));
+        json_object_set_new(row, "watts", json_integer(now.watts));
+    }
     return QM_OK;
 }
 
 /* Sets parameters, gradient, and the projection of slot `proj` (-1: none).  A 16-bit gradient takes
  * the bits of b->g as they are. */
-static qm_status set_inputs(struct qm_gpu_bench *b, const struct qm_recipe *r, int proj,
+static qm_status set_inputs(struct qm_gpu_bench *b, const struct qm_recipe *r, int64_t n, int proj,
                             struct qm_gpu_work *w)
 {
-    void *stored = malloc(sizeof(float) * (size_t)b->n);
-    qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)b->n);
-    if (st == QM_OK)
-        qm_param_from_float(&r->param, b->n, b->p, stored);
+    int is_plain = r->param.format == QM_PARAM_f32;
+    void *narrow = is_plain ? NULL : malloc((size_t)(n * qm_param_bytes(&r->param)));
+    const void *stored = is_plain ? (const void *)b->p : narrow;
+    qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)n);
+    if (st == QM_OK && narrow)
+        qm_param_from_float(&r->param, n, b->p, narrow);
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++)
         st = w->part[turn][0].whole
                  ? qm_tensor_rule_give(w->part[turn][0].whole, 0, stored, b->g, r->grad)
                  : qm_batch_give(w->part[turn][0].batch, 0, stored, b->g, r->grad);
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK && proj >= 0; turn++)
         st = qm_tensor_rule_load(w->part[turn][0].whole, 0, proj, NULL, b->g);
-    free(stored);
+    free(narrow);
     return st;
 }
 
-static qm_status measure_recipe(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode,
-                                double copy, json_t *rows)
+static qm_status open_work(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, int64_t n,
+                           struct qm_gpu_work *w, struct qm_recipe *r)
 {
-    const struct qm_shape shape = {2, {b->n / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
+    const struct qm_shape shape = {2, {n / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
     const uint32_t id = 0;
+    QM_TRY(qm_recipe_parse(recipe, r));
+    int proj = qm_given_projection(r, &shape);
+    QM_TRY(qm_gpu_work_add(w, mode, r, 1, &shape, &id));
+    return set_inputs(b, r, n, proj, w);
+}
+
+/* The size at which the rounds of a rule over whole tensors fit into b->cap, by the time of a step
+ * of a small tensor: some rules take a norm in one thread, as the package does.  Rules of elements
+ * are as fast as memory, and take n. */
+static qm_status fitting_size(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode,
+                              int64_t *n)
+{
+    const int64_t small = *n < 1 << 20 ? *n : 1 << 20;
     struct qm_gpu_work w = {0};
     struct qm_recipe r;
-    struct qm_gpu_time time;
+    struct qm_gpu_time time = {0};
+    struct qm_gpu_bench one = *b;
     QM_TRY(qm_recipe_parse(recipe, &r));
-    int proj = qm_given_projection(&r, &shape);
-    qm_status st = qm_gpu_work_add(&w, mode, &r, 1, &shape, &id);
+    if (!r.rule->tensor)
+        return QM_OK;
+    one.rounds = 1;
+    one.cap = 0.0;
+    qm_status st = open_work(b, recipe, mode, small, &w, &r);
     if (st == QM_OK)
-        st = set_inputs(b, &r, proj, &w);
-    if (st == QM_OK)
-        st = qm_gpu_bench_time(b, qm_gpu_work_run, &w, &time);
-    if (st == QM_OK) {
-        double n = (double)b->n;
-        double bytes = r.rule->tensor
-                           ? bytes_of_whole(&r, &shape)
-                           : bytes_moved(qm_batch_form(w.part[0][0].batch), b->n, &shape);
-        json_t *row =
-            json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:i, s:f, s:f}", "recipe", recipe, "mode",
-                      mode == QM_MODE_fast ? "fast" : "exact", "elements", (json_int_t)b->n,
-                      "bytes_per_parameter", bytes, "seconds", time.median, "least_seconds",
-                      time.least, "rounds", time.rounds, "rate", n / time.median, "share_of_copy",
-                      bytes * n / time.median / copy);
-        st = describe(b, &w, row);
-        json_array_append_new(rows, row);
-    }
+        st = qm_gpu_bench_time(&one, qm_gpu_work_run, &w, &time);
     qm_gpu_work_close(&w);
+    while (st == QM_OK && *n > small &&
+           time.median * (double)*n / (double)small * (b->rounds + QM_BENCH_WARM) > b->cap)
+        *n = *n / 2 / QM_BENCH_COLUMNS * QM_BENCH_COLUMNS;
+    return st;
+}
+
+/* Fills the row.  A rule over whole tensors has no graph. */
+static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const struct qm_recipe *r,
+                      int64_t size, double copy, json_t *row)
+{
+    const struct qm_shape shape = {2, {size / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
+    struct qm_gpu_time time, graph = {0};
+    QM_TRY(qm_gpu_bench_time(b, qm_gpu_work_run, w, &time));
+    double n = (double)size;
+    double bytes = r->rule->tensor ? bytes_of_whole(r, &shape)
+                                   : bytes_moved(qm_batch_form(w->part[0][0].batch), size, &shape);
+    json_object_set_new(row, "elements", json_integer(size));
+    json_object_set_new(row, "bytes_per_parameter", json_real(bytes));
+    json_object_set_new(row, "seconds", json_real(time.median));
+    json_object_set_new(row, "least_seconds", json_real(time.least));
+    json_object_set_new(row, "rounds", json_integer(time.rounds));
+    json_object_set_new(row, "rate", json_real(n / time.median));
+    json_object_set_new(row, "share_of_copy", json_real(bytes * n / time.median / copy));
+    json_object_set_new(row, "copy_rate", json_real(copy));
+    QM_TRY(describe(b, w, time.median, row));
+    qm_status st = qm_gpu_work_time_graph(b, w, &graph);
+    if (st == QM_OK)
+        json_object_set_new(row, "graph_seconds", json_real(graph.median));
     return st == QM_SKIPPED ? QM_OK : st;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
-
-qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out)
+qm_status qm_speed_row(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, json_t *row)
 {
-    struct qm_gpu_bench b = {0};
-    struct qm_progress progress;
-    int count = qm_variant_count(), others = (int)(sizeof extra_recipes / sizeof *extra_recipes);
-    json_t *rows = json_array(), *tables = json_array();
-    double copy = 0.0;
-    qm_status st = qm_gpu_bench_open(n, rounds, &b);
-    qm_progress_start(&progress, "speed", 2 * (count + others));
-    for (int i = 0; i < 2 * (count + others) && st == QM_OK; i++) {
-        int k = i / 2;
-        const char *recipe = k < count ? qm_variant_at(k)->name : extra_recipes[k - count];
-        qm_progress_add(&progress, 1, 0);
-        if (only && strcmp(only, recipe) != 0)
-            continue;
-        st = measure_copy(&b, &copy);
+    int64_t n = b->n;
+    qm_status st = fitting_size(b, recipe, mode, &n);
+    for (;;) {
+        struct qm_gpu_work w = {0};
+        struct qm_recipe r;
+        double copy = 0.0;
         if (st == QM_OK)
-            st = measure_recipe(&b, recipe, i % 2 ? QM_MODE_fast : QM_MODE_exact, copy, rows);
+            st = measure_copy(b, n, &copy);
+        if (st == QM_OK)
+            st = open_work(b, recipe, mode, n, &w, &r);
+        if (st == QM_OK)
+            st = fill(b, &w, &r, n, copy, row);
+        qm_gpu_work_close(&w);
+        if (st != QM_NO_MEMORY || n < 1 << 20)
+            return st;
+        n = n / 2 / QM_BENCH_COLUMNS * QM_BENCH_COLUMNS; /* what others use of the memory changes */
+        st = QM_OK;
     }
-    qm_progress_end(&progress);
-    if (st == QM_OK)
-        st = qm_speed_tables(&b, only, tables);
-    *out = (struct qm_speed){copy, b.n, (int64_t)b.flush_bytes, b.rounds, rows, tables};
-    qm_gpu_bench_close(&b);
-    return st;
 }

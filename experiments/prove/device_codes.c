@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/prove/prove.h"
 
 enum { MOST = 65536, SAMPLES = 64 };
 
@@ -136,38 +135,5 @@ qm_status qm_codes_compare(const struct qm_device *d, const struct qm_quantizer 
     }
     free(f);
     free(runs.change);
-    return st;
-}
-
-static json_t *row(const struct qm_routine_name *r, const struct qm_codes_result *c)
-{
-    char first[16] = "";
-    if (c->wrong)
-        snprintf(first, sizeof first, "0x%08x", c->first_wrong);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:f}", "routine", r->name, "used_by",
-                     r->used_by, "inputs", (json_int_t)c->inputs, "runs", (json_int_t)c->runs,
-                     "compared", (json_int_t)c->compared, "wrong", (json_int_t)c->wrong,
-                     "first_wrong", first, "device_seconds", c->device_seconds);
-}
-
-qm_status qm_codes_all(const struct qm_device *d, int sampled, json_t **rows, int *wrong)
-{
-    struct qm_routine_names names = {0};
-    struct qm_progress progress;
-    struct qm_codes_result c;
-    qm_status st = qm_routine_names_add(&names, "all", &(struct qm_prove_options){0});
-    *rows = json_array();
-    qm_progress_start(&progress, "codes", names.n);
-    for (int i = 0; i < names.n && st == QM_OK; i++) {
-        if (names.at[i].q.bits == 4 && !qm_round_draws(names.at[i].q.round)) {
-            st = qm_codes_compare(d, &names.at[i].q, 0, UINT64_C(1) << 32, sampled, &c);
-            if (st == QM_OK)
-                json_array_append_new(*rows, row(&names.at[i], &c));
-            *wrong += st == QM_OK && c.wrong > 0;
-        }
-        qm_progress_add(&progress, 1, *wrong);
-    }
-    qm_progress_end(&progress);
-    qm_routine_names_free(&names);
     return st;
 }

@@ -3,19 +3,22 @@
 
 Each peer steps one large tensor and many small ones, of the sizes that bench-gpu measures, in the
 way it measures them (experiments/gpu/bench.h): CUDA events around a step after a warm-up, the
-L2 cache emptied before each round, two sets of tensors in turn, rounds until they agree. It prints
-JSON:
+L2 cache read full of other data before each round, two sets of tensors in turn, rounds until they
+agree. It prints JSON:
 
     {"torch": "2.9.0", "rows": [{"peer", "version", "recipe", "tensors", "elements", "seconds",
      "least_seconds", "rounds"}, ...], "skipped": [{"peer", "reason"}, ...]}
 
 recipe: the variant here that does the same; seconds: median of a step; elements: of each tensor.
 A peer that cannot be imported or does not run is skipped by name. Needs nothing but Python and, to
-time anything, torch.
+time anything, torch. gpu-check asks for the peers' names (--names: an array of texts) and then runs
+this program once for each (--name), so that none takes the others' time or memory. --device cpu
+times the same steps by the host's clock: a trial of a machine without a GPU, no figure to publish.
 
 Exit code 0; 77 where nothing could be timed; 2 for a command line that cannot be read.
 
     python3 tests/peers/peers.py
+    python3 tests/peers/peers.py --device cpu --size 1048576 --rounds 5
     python3 tests/peers/peers.py --size 16777216 --rounds 100 --only torchao
 """
 import argparse
@@ -23,6 +26,7 @@ import gc
 import importlib
 import json
 import sys
+import time
 
 WARM, TURNS = 3, 2
 
@@ -75,20 +79,60 @@ def is_enough(seconds, rounds):
     return n >= 4 * rounds or x[(3 * n - 1) // 4] - x[n // 4] <= 0.02 * median(x)
 
 
-def time_steps(torch, steps, flush, rounds):
+class Cuda:
+    """Times by events of the GPU's stream."""
+    name = "cuda"
+
+    def __init__(self, torch, flush_bytes):
+        self.torch = torch
+        self.buffer = torch.zeros(flush_bytes, dtype=torch.uint8, device="cuda")
+        self.start, self.stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def flush(self):
+        """Reads the buffer: what it evicts is written back before the clock starts, and what it
+        leaves in the cache needs no writing."""
+        self.buffer.sum()
+
+    def seconds(self, step):
+        self.start.record()
+        step()
+        self.stop.record()
+        self.stop.synchronize()
+        return 1e-3 * self.start.elapsed_time(self.stop)
+
+    def empty(self):
+        self.torch.cuda.empty_cache()
+
+
+class Cpu:
+    """Times by the host's clock."""
+    name = "cpu"
+
+    def __init__(self, torch, flush_bytes):
+        self.buffer = torch.zeros(flush_bytes, dtype=torch.uint8, device="cpu")
+
+    def flush(self):
+        self.buffer.sum()
+
+    def seconds(self, step):
+        start = time.perf_counter()
+        step()
+        return time.perf_counter() - start
+
+    def empty(self):
+        pass
+
+
+def time_steps(clock, steps, rounds):
     """The seconds of each round; steps: the functions that take turns."""
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     done = 0
 
     def one():
         nonlocal done
-        flush.zero_()
-        start.record()
-        steps[done % len(steps)]()
-        stop.record()
-        stop.synchronize()
+        clock.flush()
+        seconds = clock.seconds(steps[done % len(steps)])
         done += 1
-        return 1e-3 * start.elapsed_time(stop)
+        return seconds
 
     for _ in range(WARM):
         one()
@@ -98,12 +142,12 @@ def time_steps(torch, steps, flush, rounds):
     return seconds
 
 
-def tensors_of(torch, count, shape):
-    """Makes parameters with gradients on the GPU."""
+def tensors_of(torch, device, count, shape):
+    """Makes parameters with gradients."""
     params = []
     for _ in range(count):
-        p = torch.nn.Parameter(torch.randn(shape, device="cuda"))
-        p.grad = torch.randn(shape, device="cuda")
+        p = torch.nn.Parameter(torch.randn(shape, device=device))
+        p.grad = torch.randn(shape, device=device)
         params.append(p)
     return params
 
@@ -122,20 +166,21 @@ def module_of(package, modules):
     raise Skip(reason)
 
 
-def time_peer(torch, peer, sizes, flush, rounds):
+def time_peer(torch, peer, sizes, clock, rounds):
     """Measures a peer: one row per size (tensors, shape)."""
     name, package, modules, recipe, make = peer
     module, version = module_of(package, modules)
     rows = []
     for count, shape in sizes:
         try:
-            sets = [make(torch, module, tensors_of(torch, count, shape)) for _ in range(TURNS)]
-            seconds = time_steps(torch, [s.step for s in sets], flush, rounds)
+            sets = [make(torch, module, tensors_of(torch, clock.name, count, shape))
+                    for _ in range(TURNS)]
+            seconds = time_steps(clock, [s.step for s in sets], rounds)
         except Exception as error:  # any error of the peer's code
             raise Skip("%d tensors: %s" % (count, first_line(error)))
         sets = None
         gc.collect()
-        torch.cuda.empty_cache()
+        clock.empty()
         elements = 1
         for d in shape:
             elements *= d
@@ -165,30 +210,40 @@ def arguments():
     parser.add_argument("--rounds", type=positive, default=30, metavar="N",
                         help="timed steps, at least (default 30; at most four times as many)")
     parser.add_argument("--flush", type=positive, default=1 << 27, metavar="BYTES",
-                        help="written before each round (default 2^27)")
+                        help="read before each round (default 2^27)")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="default cuda")
     parser.add_argument("--only", metavar="TEXT", help="peers whose name holds this")
+    parser.add_argument("--name", metavar="NAME", help="the peer of this name alone")
+    parser.add_argument("--names", action="store_true", help="print the names, time nothing")
     return parser.parse_args()
 
 
 def main():
     a = arguments()
-    peers = [p for p in PEERS if not a.only or a.only in p[0]]
-    out = {"torch": "", "rows": [], "skipped": []}
+    peers = [p for p in PEERS if (not a.only or a.only in p[0]) and a.name in (None, p[0])]
+    if a.name and not peers:
+        print("peers: no peer is named '%s' (--names lists them)" % a.name, file=sys.stderr)
+        return 2
+    if a.names:
+        print(json.dumps([p[0] for p in peers]))
+        return 0
+    out = {"torch": "", "device": a.device, "rows": [], "skipped": []}
     sizes = [(1, (a.size // a.columns, a.columns)), (a.tensors, (a.small,))]
     reason = None
     try:
         import torch
         out["torch"] = str(torch.__version__)
-        reason = None if torch.cuda.is_available() else "torch sees no GPU"
+        if a.device == "cuda" and not torch.cuda.is_available():
+            reason = "torch sees no GPU"
+        else:
+            clock = (Cuda if a.device == "cuda" else Cpu)(torch, a.flush)
     except Exception as error:
         reason = first_line(error)
-    if not reason:
-        flush = torch.empty(a.flush, dtype=torch.uint8, device="cuda")
     for peer in peers:
         try:
             if reason:
                 raise Skip(reason)
-            out["rows"] += time_peer(torch, peer, sizes, flush, a.rounds)
+            out["rows"] += time_peer(torch, peer, sizes, clock, a.rounds)
         except Skip as why:
             out["skipped"].append({"peer": peer[0], "reason": str(why)})
             print("peers: skipped %s: %s" % (peer[0], why), file=sys.stderr)

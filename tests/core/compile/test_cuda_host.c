@@ -15,7 +15,8 @@
 #include "core/compile/cubin_cache.h"
 #include "core/cuda/cuda_load.h"
 #include "core/device/step_kernels.h"
-#include "experiments/gpu/gpu.h"
+#include "experiments/gpu/bench.h"
+#include "experiments/gpu/gpu_report.h"
 #include "experiments/store/result_reader.h"
 
 #define skip_because(...)           \
@@ -278,43 +279,81 @@ static void test_cache_race(void **state)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
+/* The kernel that reads the cache full compiles for every architecture in use. */
+static void test_reader(void **state)
+{
+    static const int archs[] = {80, 90, 100};
+    (void)state;
+    if (qm_nvrtc_probe() != QM_OK)
+        skip_because("%s", qm_message());
+    for (int i = 0; i < 3; i++) {
+        struct qm_device_binary b = {0};
+        qm_status st = qm_gpu_bench_compile_reader(&archs[i], &b);
+        if (st != QM_OK)
+            fail_msg("%s", qm_message());
+        assert_true(b.size > 0);
+        qm_device_binary_free(&b);
+    }
+}
+
+/* A report is written, read by the general reader, and read back: what does not apply stays
+ * away. */
 static void test_report_file(void **state)
 {
-    char out[64], path[4096], line[512] = "", h5[4096];
+    char path[4096], line[512] = "", file[4200];
     char *argv[] = {(char *)(uintptr_t) "gpu-check"};
-    struct qm_result *r;
+    struct qm_gpu_report r = {0}, back;
+    struct qm_result *h5;
     double *rate;
     char **names;
     int64_t rows;
     (void)state;
-    json_t *all =
-        json_pack("{s:{s:s, s:i}, s:[{s:s, s:b}, {s:s, s:b}], s:[{s:s, s:f}, {s:s, s:f}]}",
-                  "device", "name", "NVIDIA Test 9000", "multiprocessors", 7, "exact", "variant",
-                  "a", "equal", 1, "variant", "b", "equal", 0, "speed", "recipe", "adamw_f32",
-                  "rate", 2.5e9, "recipe", "lion_f32", "rate", 3e9);
-    snprintf(out, sizeof out, "%s/gpu", folder);
-    if (qm_gpu_report(out, all, 1, argv, path, sizeof path) != QM_OK)
+    r.device = json_pack("{s:s, s:i}", "name", "NVIDIA Test 9000", "multiprocessors", 7);
+    r.plan = json_pack("{s:s, s:i}", "parts", "exact,speed", "missing", 0);
+    r.rows[QM_GPU_exact] =
+        json_pack("[{s:s, s:b, s:s, s:s, s:s, s:b}, {s:s, s:b, s:s, s:s, s:s, s:b, s:s}]",
+                  "variant", "a", "forced", 0, "gradients", "nan", "shape", "7", "status", "ok",
+                  "equal", 1, "variant", "b", "forced", 1, "gradients", "nan", "shape", "7",
+                  "status", "ok", "equal", 0, "difference", "x | y");
+    r.rows[QM_GPU_speed] =
+        json_pack("[{s:s, s:s, s:s, s:f}, {s:s, s:s, s:s}]", "recipe", "adamw_f32", "mode", "exact",
+                  "status", "ok", "rate", 2.5e9, "recipe", "lion_f32", "mode", "fast", "status",
+                  "timed out after 60 s");
+    snprintf(file, sizeof file, "%s/gpu", folder);
+    assert_int_equal(qm_gpu_report_name(file, "NVIDIA Test 9000", "exact,speed", path, sizeof path),
+                     QM_OK);
+    assert_non_null(strstr(path, "/gpu/nvidia-test-9000-exact-speed-20"));
+    if (qm_gpu_report_write(&r, path, 1, argv) != QM_OK)
         fail_msg("%s", qm_message());
-    assert_non_null(strstr(path, "/gpu/nvidia-test-9000-20"));
-    FILE *f = fopen(path, "r");
+    snprintf(file, sizeof file, "%s.md", path);
+    FILE *f = fopen(file, "r");
     assert_non_null(f);
     int found = 0;
     while (fgets(line, sizeof line, f))
-        found |= strstr(line, "| b | no |") ? 1 : strstr(line, "| a | yes |") ? 2 : 0;
+        found |= strstr(line, "| b | yes | nan | 7 | ok | no | x \\| y |") ? 1
+                 : strstr(line, "| a | no |")                              ? 2
+                                                                           : 0;
     fclose(f);
     assert_int_equal(found, 1); /* equal cases are counted */
-    snprintf(h5, sizeof h5, "%.*s.h5", (int)strlen(path) - 3, path);
-    assert_int_equal(qm_result_open(h5, &r), QM_OK);
-    assert_string_equal(qm_result_kind(r), "gpu");
-    assert_int_equal(qm_result_f64(r, "/gpu/speed", "rate", &rows, &rate), QM_OK);
+    snprintf(file, sizeof file, "%s.h5", path);
+    assert_int_equal(qm_result_open(file, &h5), QM_OK);
+    assert_string_equal(qm_result_kind(h5), "gpu");
+    assert_int_equal(qm_result_f64(h5, "/gpu/speed", "rate", &rows, &rate), QM_OK);
     assert_int_equal(rows, 2);
-    assert_true(rate[1] == 3e9);
-    assert_int_equal(qm_result_texts(r, "/gpu/exact", "variant", &rows, &names), QM_OK);
+    assert_true(rate[0] == 2.5e9 && rate[1] != rate[1]);
+    assert_int_equal(qm_result_texts(h5, "/gpu/exact", "variant", &rows, &names), QM_OK);
     assert_string_equal(names[1], "b");
     free(rate);
     free(names);
-    qm_result_close(r);
-    json_decref(all);
+    qm_result_close(h5);
+    if (qm_gpu_report_read(file, &back) != QM_OK)
+        fail_msg("%s", qm_message());
+    assert_true(json_equal(back.device, r.device) && json_equal(back.plan, r.plan));
+    assert_true(json_equal(back.rows[QM_GPU_exact], r.rows[QM_GPU_exact]));
+    assert_true(json_equal(back.rows[QM_GPU_speed], r.rows[QM_GPU_speed]));
+    qm_gpu_report_free(&back);
+    qm_gpu_report_free(&r);
+    assert_int_equal(qm_gpu_report_read("results/baseline.h5", &back), QM_BAD_FILE);
 }
 
 int main(void)
@@ -323,7 +362,7 @@ int main(void)
         cmocka_unit_test(test_curand),      cmocka_unit_test(test_draw_four),
         cmocka_unit_test(test_compile),     cmocka_unit_test(test_report),
         cmocka_unit_test(test_cache),       cmocka_unit_test(test_cache_race),
-        cmocka_unit_test(test_report_file),
+        cmocka_unit_test(test_report_file), cmocka_unit_test(test_reader),
     };
     return cmocka_run_group_tests(tests, cache_open, cache_close);
 }

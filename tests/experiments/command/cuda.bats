@@ -51,7 +51,10 @@ needs_nvrtc() {
     run -77 "$QUALM" gpu-check
     [ "${#lines[@]}" = 1 ]
     [[ $output == "qualm gpu-check: GPU backend unavailable: "* ]]
-    fails_with 2 "expected exact, check, codes or speed" gpu-check --only all
+    fails_with 2 "expected exact, speed, codes, check, tables or peers" gpu-check --only all
+    fails_with 2 "expected a number of at least 0.01" gpu-check --limit 0
+    fails_with 4 "holds no report" gpu-check --resume --out "$BATS_TEST_TMPDIR"
+    fails_with 4 "did you mean 'adamw4_ao'?" gpu-check adamw4_oa
 }
 
 @test "doctor names missing libraries and the variable that names another one" {

@@ -1,7 +1,7 @@
 """torch.py - A fake of torch with its own clock, to test peers.py.
 
 Each request to the GPU is a line of the file $FAKE_LOG.  A step takes the next of the seconds in
-$FAKE_SECONDS, the last one forever; emptying the cache takes 1000."""
+$FAKE_SECONDS, the last one forever; reading the cache full takes 1000."""
 import os
 
 __version__ = "fake"
@@ -59,18 +59,18 @@ class _Tensor:
     def __init__(self, shape):
         self.shape = shape
 
-    def zero_(self):
+    def sum(self):
         _log("flush %d" % self.shape)
         _advance(1000.0)
 
 
-def empty(n, dtype, device):
-    assert dtype == uint8 and device == "cuda"
+def zeros(n, dtype, device):
+    assert dtype == uint8 and device in ("cuda", "cpu")
     return _Tensor(n)
 
 
 def randn(shape, device):
-    assert device == "cuda"
+    assert device in ("cuda", "cpu")
     return _Tensor(shape)
 
 

@@ -1,0 +1,249 @@
+/* gpu_measure.c - The work of a measuring process: one row after the other, for each part. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cuda/nvml.h"
+#include "core/device/device_cuda.h"
+#include "experiments/check/domain.h"
+#include "experiments/check/judge.h"
+#include "experiments/cli/cli.h"
+#include "experiments/gpu/bench.h"
+#include "experiments/gpu/gpu_run.h"
+
+/* DRAWS: cases drawn from the domain beside the core, of each variant and mode. */
+enum { STEPS = 3, SEED = 77, CHECK_SEED = 20240501, DRAWS = 40, QUICK_DRAWS = 8 };
+
+struct context {
+    const struct qm_gpu_run *run;
+    int index, fd;
+    struct qm_gpu_bench *bench; /* opened by the first row that is timed */
+};
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static qm_status exact_row(const struct qm_gpu_task *t, json_t *row)
+{
+    struct qm_recipe r;
+    char what[256];
+    QM_TRY(qm_recipe_parse(t->name, &r));
+    for (int i = 0; i < r.rule->n_slots && t->forced; i++)
+        r.min_numel[i] = r.whole_blocks[i] = 0;
+    QM_TRY(qm_exact_compare_of(t->gradients, &qm_backend_cuda, &r, qm_gpu_shape(t->shape), STEPS,
+                               SEED, what, sizeof what));
+    json_object_set_new(row, "equal", json_boolean(!*what));
+    json_object_set_new(row, "difference", json_string(what));
+    return QM_OK;
+}
+
+static qm_status check_row(const struct qm_gpu_task *t, const struct qm_gpu_options *o, json_t *row)
+{
+    struct qm_subject s = {.backend = &qm_backend_cuda, .reorder = qm_step_reorder(t->mode)};
+    const struct qm_judge_watch watch = {0};
+    struct qm_domain domain;
+    struct qm_tally *y = calloc(1, sizeof *y);
+    if (!y)
+        return qm_fail(QM_NO_MEMORY, "a tally");
+    qm_backend_device_mode(t->mode);
+    qm_status st = qm_recipe_parse(t->name, &s.recipe);
+    if (st == QM_OK)
+        st = qm_judge_begin(&s, y);
+    if (st == QM_OK)
+        st = qm_judge_list(&s, 0, o->quick ? 10 : 1, CHECK_SEED, y, watch);
+    if (st == QM_OK) {
+        qm_domain_of(&s.recipe, s.backend, &domain);
+        st = qm_judge_drawn(&s, &domain, 0, o->quick ? QUICK_DRAWS : DRAWS, CHECK_SEED, y, watch);
+    }
+    qm_backend_device_mode(QM_MODE_exact);
+    if (st == QM_OK) {
+        qm_judge_end(&s, y);
+        const struct {
+            const char *name;
+            int64_t count;
+        } counts[] = {{"cases", y->cases},
+                      {"judged", y->judged},
+                      {"equal", y->verdict[QM_VERDICT_EQUAL]},
+                      {"within_bound", y->verdict[QM_VERDICT_WITHIN_BOUND]},
+                      {"boundary", y->verdict[QM_VERDICT_BOUNDARY]},
+                      {"off_by_one", y->verdict[QM_VERDICT_OFF_BY_ONE]},
+                      {"wrong", y->verdict[QM_VERDICT_WRONG]}};
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            json_object_set_new(row, counts[i].name, json_integer((json_int_t)counts[i].count));
+        json_object_set_new(row, "passed", json_boolean(qm_tally_passed(y)));
+        json_object_set_new(row, "worst_ratio", json_real(y->worst_ratio));
+        json_object_set_new(row, "worst_case",
+                            json_string(y->n_findings ? y->finding[0].text : y->worst_case));
+    }
+    free(y);
+    return st;
+}
+
+static void fill_codes(const struct qm_gpu_task *t, const struct qm_codes_result *c, json_t *row)
+{
+    char first[16] = "";
+    if (c->wrong)
+        snprintf(first, sizeof first, "0x%08x", c->first_wrong);
+    json_object_set_new(row, "inputs", json_integer((json_int_t)c->inputs));
+    json_object_set_new(row, "runs", json_integer((json_int_t)c->runs));
+    json_object_set_new(row, "compared", json_integer((json_int_t)c->compared));
+    json_object_set_new(row, "wrong", json_integer((json_int_t)c->wrong));
+    json_object_set_new(row, "first_wrong", json_string(first));
+    json_object_set_new(row, "device_seconds", json_real(c->device_seconds));
+    (void)t;
+}
+
+static void set_status(json_t *row, const char *status, double from)
+{
+    json_object_set_new(row, "status", json_string(status));
+    json_object_set_new(row, "took", json_real(qm_seconds() - from));
+}
+
+/* The ends of the runs are compared first and sent, because all floats take long on few cores. */
+static qm_status codes_row(const struct context *c, const struct qm_gpu_task *t, json_t *row)
+{
+    const uint64_t all = UINT64_C(1) << 32;
+    double from = qm_seconds();
+    struct qm_codes_result result;
+    QM_TRY(qm_codes_compare(&qm_device_cuda, t->q, 0, all, 1, &result));
+    fill_codes(t, &result, row);
+    if (c->run->options.quick)
+        return QM_OK;
+    set_status(row, "ok", from);
+    qm_gpu_child_send(c->fd, json_pack("{s:i, s:b, s:[O]}", "task", c->index, "more", 1, "rows",
+                                       json_deep_copy(row)));
+    QM_TRY(qm_codes_compare(&qm_device_cuda, t->q, 0, all, 0, &result));
+    fill_codes(t, &result, row);
+    return QM_OK;
+}
+
+static qm_status open_bench(struct context *c)
+{
+    const struct qm_gpu_options *o = &c->run->options;
+    static struct qm_gpu_bench bench;
+    double cap = 0.1 * o->limit;
+    if (c->bench)
+        return QM_OK;
+    QM_TRY(qm_gpu_bench_open(o->n, o->rounds, cap < 5.0 ? cap : 5.0, &bench));
+    c->bench = &bench;
+    return QM_OK;
+}
+
+static qm_status peers_rows(const struct context *c, const struct qm_gpu_task *t, json_t *rows)
+{
+    const struct qm_gpu_run *run = c->run;
+    const struct qm_peers_sizes s = {run->options.n, (int64_t)run->flush_bytes,
+                                     run->options.rounds};
+    return qm_peers_measure(run->options.peers, t->name, &s, run->report.rows[QM_GPU_speed],
+                            run->report.rows[QM_GPU_tables], rows);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Measures a task; *rows gets its rows but for status and time. */
+static qm_status measure(struct context *c, const struct qm_gpu_task *t, json_t *rows)
+{
+    if (t->part == QM_GPU_peers)
+        return peers_rows(c, t, rows);
+    json_t *row = json_deep_copy(t->key);
+    json_array_append_new(rows, row);
+    switch (t->part) {
+    case QM_GPU_exact: return exact_row(t, row);
+    case QM_GPU_check: return check_row(t, &c->run->options, row);
+    case QM_GPU_codes: return codes_row(c, t, row);
+    case QM_GPU_speed: QM_TRY(open_bench(c)); return qm_speed_row(c->bench, t->name, t->mode, row);
+    default: QM_TRY(open_bench(c)); return qm_speed_table_row(c->bench, t->name, t->way, row);
+    }
+}
+
+/* Adds status and time; a task that failed keeps its key alone.  1: the process cannot go on. */
+static int conclude(const struct qm_gpu_task *t, qm_status st, int is_gone, double from,
+                    json_t *rows)
+{
+    char status[1200];
+    json_t *row;
+    size_t i;
+    if (st != QM_OK) {
+        json_array_clear(rows);
+        json_array_append_new(rows, json_deep_copy(t->key));
+    }
+    snprintf(status, sizeof status, "%s%s",
+             st == QM_OK                    ? "ok"
+             : st == QM_SKIPPED && !is_gone ? "skipped: "
+             : st == QM_NO_MEMORY           ? "out of memory: "
+                                            : "failed: ",
+             st == QM_OK ? "" : qm_message());
+    json_array_foreach(rows, i, row)
+    {
+        const char *own = json_string_value(json_object_get(row, "status"));
+        char kept[1200];
+        snprintf(kept, sizeof kept, "%s", own ? own : status); /* peers have their own */
+        set_status(row, kept, from);
+    }
+    return st != QM_OK && (st != QM_SKIPPED || is_gone);
+}
+
+void qm_gpu_measure(void *work_list, int fd)
+{
+    const struct qm_gpu_work_list *list = work_list;
+    struct context c = {.run = list->run, .fd = fd};
+    for (int k = list->first; k < list->end; k++) {
+        const struct qm_gpu_task *t = &list->run->tasks.at[k];
+        if (!t->selected || t->tried)
+            continue;
+        json_t *rows = json_array();
+        double from = qm_seconds();
+        c.index = k;
+        int is_gone = t->part != QM_GPU_peers && qm_backend_cuda.probe() != QM_OK;
+        qm_status st = is_gone ? QM_SKIPPED : measure(&c, t, rows);
+        int is_fatal = conclude(t, st, is_gone, from, rows);
+        qm_gpu_child_send(fd,
+                          json_pack("{s:i, s:o, s:b}", "task", k, "rows", rows, "fatal", is_fatal));
+        if (is_fatal)
+            return;
+    }
+}
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+/* Describes the GPU, its driver and NVRTC. */
+static qm_status device_of(int64_t wanted, json_t **out)
+{
+    const struct qm_cuda *cu;
+    void *stream;
+    int device, sms = 0, l2 = 0, major = 0, minor = 0, version = 0;
+    char name[128] = "", pci[32] = "", nvrtc[1024];
+    size_t memory = 0, left = 0, total = 0;
+    struct qm_gpu_now now = {0};
+    QM_TRY(qm_backend_cuda.probe());
+    QM_TRY(qm_cuda_context(&cu, &stream, &device));
+    QM_CU(cu, DeviceGetName, (name, (int)sizeof name, device));
+    QM_CU(cu, DeviceGetPCIBusId, (pci, (int)sizeof pci, device));
+    QM_CU(cu, DeviceGetAttribute, (&sms, QM_CU_SM_COUNT, device));
+    QM_CU(cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, device));
+    QM_CU(cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device));
+    QM_CU(cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
+    QM_CU(cu, DeviceTotalMem, (&memory, device));
+    QM_CU(cu, MemGetInfo, (&left, &total));
+    QM_CU(cu, DriverGetVersion, (&version));
+    (void)qm_gpu_now(pci, &now);
+    qm_nvrtc_text(nvrtc, sizeof nvrtc);
+    json_t *about = json_pack("{s:s, s:i, s:i, s:f, s:i, s:f, s:s, s:i, s:i}", "name", name,
+                              "compute_capability", 10 * major + minor, "multiprocessors", sms,
+                              "memory_bytes", (double)memory, "l2_bytes", l2, "driver_api",
+                              (double)version / 1000.0, "nvrtc", nvrtc, "most_sm_mhz",
+                              (int)now.most_sm_mhz, "most_memory_mhz", (int)now.most_memory_mhz);
+    *out = json_pack("{s:o, s:I, s:I}", "device", about, "elements",
+                     (json_int_t)qm_gpu_bench_size(wanted, left), "flush_bytes",
+                     (json_int_t)qm_gpu_bench_flush(l2));
+    return *out ? QM_OK : qm_fail(QM_INTERNAL, "the device's name is no UTF-8");
+}
+
+void qm_gpu_measure_device(void *of, int fd)
+{
+    const struct qm_gpu_run *run = of;
+    json_t *out = NULL;
+    qm_status st = device_of(run->options.n, &out);
+    if (st != QM_OK)
+        out = json_pack("{s:s, s:b}", "error", qm_message(), "skipped", st == QM_SKIPPED);
+    qm_gpu_child_send(fd, out);
+}

@@ -1,0 +1,86 @@
+/* gpu_report.h - A report of `qualm gpu-check`: its parts, their columns, its two files.
+ *
+ * A row is a JSON object with a member for each column that applies.  Its key columns name it
+ * within its part; its status begins with
+ *
+ *     ok           it was measured; what was found is in the other columns
+ *     failed       the call that failed, or the signal that ended the process
+ *     out of memory
+ *     timed out    it took longer than the limit of a row
+ *     skipped      it does not apply here: no kernel, no such package */
+#ifndef QM_EXPERIMENTS_GPU_GPU_REPORT_H
+#define QM_EXPERIMENTS_GPU_GPU_REPORT_H
+
+#include <jansson.h>
+
+#include "core/base/status.h"
+
+/* clang-format off */
+#define QM_GPU_PART_LIST(X) /* name, title, text */                                                \
+    X(exact,  "The CPU's bits",                                                                    \
+      "three steps of a recipe beside the CPU backend's, compared bit for bit")                    \
+    X(speed,  "Speed",                                                                             \
+      "steps of a large tensor between events; share_of_copy: of a copy within the device's memory") \
+    X(codes,  "Every float",                                                                       \
+      "codes of all 2^32 floats by the GPU against the defining search, every 4-bit search")       \
+    X(check,  "Against the oracle", "qualm check on the GPU, exact and fast")                      \
+    X(tables, "Many tensors",                                                                      \
+      "steps of many small tensors: tables in memory, by value, or a launch for each")             \
+    X(peers,  "Beside other optimizers",                                                           \
+      "the same sizes and way of timing in the same run; ratio: our seconds over theirs")
+/* clang-format on */
+
+enum qm_gpu_part {
+#define X(name, title, text) QM_GPU_##name,
+    QM_GPU_PART_LIST(X)
+#undef X
+        QM_GPU_PARTS
+};
+
+const char *qm_gpu_part_name(enum qm_gpu_part part);
+int qm_gpu_part_find(const char *name); /* -1: there is none of that name */
+
+struct qm_gpu_column {
+    const char *name;
+    char type; /* t: text, i: whole number, b: yes or no, f: number */
+    int is_key;
+    const char *unit, *text;
+};
+/* The columns of a part, ended by one without a name. */
+const struct qm_gpu_column *qm_gpu_columns(enum qm_gpu_part part);
+
+/* Whether two rows of a part have equal keys. */
+int qm_gpu_row_is_same(enum qm_gpu_part part, json_t *a, json_t *b);
+
+/* What a row says: good; bad (other bits, a wrong code, a verdict that failed); broken (it could
+ * not be measured); skipped. */
+enum qm_gpu_verdict { QM_GPU_good, QM_GPU_bad, QM_GPU_broken, QM_GPU_skipped };
+enum qm_gpu_verdict qm_gpu_row_verdict(enum qm_gpu_part part, json_t *row);
+
+struct qm_gpu_report {
+    json_t *device;             /* texts and numbers: name, driver, NVRTC, ... */
+    json_t *plan;               /* texts and numbers: the options, and how many rows are missing */
+    json_t *rows[QM_GPU_PARTS]; /* arrays */
+};
+void qm_gpu_report_free(struct qm_gpu_report *r);
+
+/* Writes PATH.h5 and PATH.md, each of which is replaced whole: both can be read at every moment. */
+qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, int argc,
+                              char **argv);
+
+/* Reads PATH, a .h5 of qm_gpu_report_write; the caller frees it.  QM_BAD_FILE: it is no such
+ * file. */
+qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out);
+
+/* Makes the folder, and a name for a report in it that no file has:
+ * FOLDER/nvidia-h200-all-2026-11-20-153000, by device, parts and time (UTC). */
+qm_status qm_gpu_report_name(const char *folder, const char *device, const char *parts, char *path,
+                             size_t size);
+
+/* The newest report of the folder, as its .h5.  QM_NO_MATCH: there is none. */
+qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size);
+
+/* Prints reports side by side as a page in Markdown: a column for each file. */
+qm_status qm_gpu_report_beside(FILE *f, char **files, int n);
+
+#endif

@@ -1,0 +1,61 @@
+/* gpu_tasks.h - What gpu-check measures, in the order in which people want to know it.
+ *
+ * A task is one row of a report (of peers: one peer).  The order is: the CPU's bits of the ten
+ * best-known variants; their speed against a copy; every float through each 4-bit search; their
+ * verdicts in both modes; many small tensors; other projects' optimizers; and then bits, speed and
+ * verdicts of all other variants. */
+#ifndef QM_EXPERIMENTS_GPU_GPU_TASKS_H
+#define QM_EXPERIMENTS_GPU_GPU_TASKS_H
+
+#include "experiments/gpu/gpu.h"
+#include "experiments/gpu/gpu_report.h"
+
+/* What was asked for.  It is stored in a report, so that a later call can go on with it. */
+struct qm_gpu_options {
+    int only[QM_GPU_PARTS], has_only; /* has_only 0: all parts */
+    int quick, rounds;
+    int64_t n;         /* parameters of speed; 0: as many as fit */
+    double limit;      /* seconds of a row */
+    int ahead;         /* processes that compile for the tasks to come; -1: half the cores */
+    const char *peers; /* command; NULL: none */
+    char **recipes;    /* instead of all variants; n_recipes 0: all */
+    int n_recipes;
+};
+
+struct qm_gpu_task {
+    enum qm_gpu_part part;
+    int group;        /* tasks of a group follow each other in one process */
+    const char *name; /* recipe, routine or peer; of the key */
+    int forced, shape, way;
+    enum qm_gradients gradients;
+    enum qm_mode mode;
+    const struct qm_quantizer *q; /* of a routine; lives as long as the list */
+    json_t *key;                  /* the key columns of its row */
+    json_t *rows;                 /* NULL: not measured yet */
+    int selected, tried;          /* to be measured now; was tried in this run */
+};
+
+struct qm_gpu_tasks {
+    struct qm_gpu_task *at;
+    int n;
+    void *routines; /* owned */
+};
+
+/* Lists the tasks.  Where the peers' command fails, its one task is named by the command. */
+qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, struct qm_gpu_tasks *out);
+void qm_gpu_tasks_free(struct qm_gpu_tasks *t);
+
+/* Takes over the rows of an earlier report, also those that could not be measured. */
+void qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from);
+
+/* 1: the task has no row, or one that could not be measured (qm_gpu_row_verdict). */
+int qm_gpu_task_is_open(const struct qm_gpu_task *t);
+
+/* Fills the rows of the report from the tasks, in their order. */
+void qm_gpu_tasks_rows(const struct qm_gpu_tasks *t, struct qm_gpu_report *out);
+
+/* Shape number i of part exact; the first QM_GPU_SMALL_SHAPES are small. */
+enum { QM_GPU_SMALL_SHAPES = 10 };
+const struct qm_shape *qm_gpu_shape(int i);
+
+#endif

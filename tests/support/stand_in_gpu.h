@@ -1,0 +1,591 @@
+/* stand_in_gpu.h - Stand-ins for the CUDA driver and NVRTC, which hand the kernels to the emulator.
+ *
+ * They cannot show what a GPU computes.  A fault may be planted in one call of one process (struct
+ * stand_in_fault): an error, out of memory, a late error, a hang, a crash.  Nothing here fails a
+ * cmocka test by itself, because the calls also come from forked processes: what must not be is an
+ * abort(). */
+#ifndef QM_SUPPORT_STAND_IN_GPU_H
+#define QM_SUPPORT_STAND_IN_GPU_H
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/cuda/cuda_load.h"
+#include "core/device/device_cuda.h"
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+enum stand_in_how {
+    STAND_IN_NONE,
+    STAND_IN_ERROR, /* the call returns the error, once */
+    STAND_IN_LATE,  /* a launch returns 0 and every later call of the process the error (700) */
+    STAND_IN_HANG,
+    STAND_IN_CRASH,
+    STAND_IN_GONE /* the call and every later one of this and all later processes: no device */
+};
+
+/* The fault strikes in the process-th process that calls cuInit (the first is 1; 0: in each), at
+ * the count-th call of that name there ("*": of any). */
+static struct stand_in_fault {
+    const char *call;
+    int process, count, error;
+    enum stand_in_how how;
+} stand_in_fault;
+
+/* Shared with forked processes. */
+static struct stand_in_shared {
+    int processes; /* that called cuInit */
+    int is_gone, struck;
+    int compiles_beside; /* compilations in processes that use the device */
+} * stand_in_shared;
+
+static int stand_in_process, stand_in_calls, stand_in_sticky;
+static int stand_in_driver = 13000; /* cuDriverGetVersion */
+
+/* Called at the head of each call of the driver: 0, or the error to return. */
+static int stand_in_strike(const char *call)
+{
+    const struct stand_in_fault *f = &stand_in_fault;
+    if (stand_in_shared->is_gone)
+        return strcmp(call, "cuInit") == 0 ? 100 : 999;
+    if (stand_in_sticky)
+        return stand_in_sticky;
+    if (f->how == STAND_IN_NONE || (f->process && f->process != stand_in_process) ||
+        (strcmp(f->call, "*") != 0 && strcmp(f->call, call) != 0) || ++stand_in_calls != f->count)
+        return 0;
+    stand_in_shared->struck++;
+    switch (f->how) {
+    case STAND_IN_LATE: stand_in_sticky = f->error; return 0;
+    case STAND_IN_CRASH: raise(SIGSEGV); return 0;
+    case STAND_IN_GONE: stand_in_shared->is_gone = 1; return 999;
+    case STAND_IN_HANG:
+        for (;;)
+            pause();
+    default: return f->error;
+    }
+}
+
+static void stand_in_must(int holds)
+{
+    if (holds)
+        return;
+    fputs("stand_in_gpu.h: a call that no driver takes\n", stderr);
+    abort();
+}
+
+/* ---- NVRTC: its binary is the text of step_recipe.h ------------------------------------------ */
+
+static char *recipe; /* or the name of another source than step.cu */
+static int compiles;
+static int stand_in_nvrtc_major = 13, stand_in_other_major = 12;
+static char stand_in_made_by; /* the major version that compiled last */
+
+static int rtc_Version(int *major, int *minor)
+{
+    *major = stand_in_nvrtc_major;
+    *minor = 0;
+    return 0;
+}
+
+static int rtc_CreateProgram(void **program, const char *text, const char *name, int n,
+                             const char *const *texts, const char *const *names)
+{
+    int is_step = strcmp(name, "step.cu") == 0;
+    free(recipe);
+    recipe = is_step ? NULL : strdup(name);
+    for (int i = 0; i < n; i++)
+        if (is_step && strcmp(names[i], "step_recipe.h") == 0)
+            recipe = strdup(texts[i]);
+    stand_in_must(recipe && (!is_step || strstr(text, "qm_step")));
+    *program = &recipe;
+    return 0;
+}
+
+static int rtc_DestroyProgram(void **program)
+{
+    *program = NULL;
+    return 0;
+}
+
+static int rtc_CompileProgram(void *program, int n, const char *const *options)
+{
+    (void)program;
+    stand_in_must(strcmp(options[0], "--gpu-architecture=sm_90") == 0 && n > 1);
+    compiles++;
+    stand_in_shared->compiles_beside += stand_in_process != 0;
+    stand_in_made_by = (char)stand_in_nvrtc_major;
+    return 0;
+}
+
+static int rtc_GetCUBINSize(void *program, size_t *size)
+{
+    (void)program;
+    *size = strlen(recipe) + 1;
+    return 0;
+}
+
+static int rtc_GetCUBIN(void *program, char *out)
+{
+    (void)program;
+    strcpy(out, recipe);
+    return 0;
+}
+
+static int rtc_GetPTXSize(void *program, size_t *size) { return rtc_GetCUBINSize(program, size); }
+static int rtc_GetPTX(void *program, char *out) { return rtc_GetCUBIN(program, out); }
+
+static const char log_text[] =
+    "ptxas info    : Function properties for qm_step\n"
+    "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+    "ptxas info    : Used 40 registers, used 1 barriers, 140 bytes smem\n";
+
+static int rtc_GetProgramLogSize(void *program, size_t *size)
+{
+    (void)program;
+    *size = sizeof log_text;
+    return 0;
+}
+
+static int rtc_GetProgramLog(void *program, char *out)
+{
+    (void)program;
+    strcpy(out, log_text);
+    return 0;
+}
+
+static int rtc_GetNumArchs(int *n)
+{
+    *n = 2;
+    return 0;
+}
+
+static int rtc_GetArchs(int *archs)
+{
+    archs[0] = 80;
+    archs[1] = 90;
+    return 0;
+}
+
+static int rtc_OtherVersion(int *major, int *minor)
+{
+    *major = stand_in_other_major;
+    *minor = 4;
+    return 0;
+}
+
+static int rtc_OtherCompileProgram(void *program, int n, const char *const *options)
+{
+    int error = rtc_CompileProgram(program, n, options);
+    stand_in_made_by = (char)stand_in_other_major;
+    return error;
+}
+
+static void *rtc_symbol(const char *name)
+{
+    static const struct {
+        const char *name;
+        void (*f)(void);
+    } table[] = {
+#define F(exported, f) {exported, (void (*)(void))f}
+        F("nvrtcVersion", rtc_Version),
+        F("nvrtcCreateProgram", rtc_CreateProgram),
+        F("nvrtcDestroyProgram", rtc_DestroyProgram),
+        F("nvrtcCompileProgram", rtc_CompileProgram),
+        F("nvrtcGetCUBINSize", rtc_GetCUBINSize),
+        F("nvrtcGetCUBIN", rtc_GetCUBIN),
+        F("nvrtcGetPTXSize", rtc_GetPTXSize),
+        F("nvrtcGetPTX", rtc_GetPTX),
+        F("nvrtcGetProgramLogSize", rtc_GetProgramLogSize),
+        F("nvrtcGetProgramLog", rtc_GetProgramLog),
+        F("nvrtcGetNumSupportedArchs", rtc_GetNumArchs),
+        F("nvrtcGetSupportedArchs", rtc_GetArchs),
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(name, table[i].name) == 0) {
+            void *at;
+            memcpy(&at, &table[i].f, sizeof at);
+            return at;
+        }
+    return NULL;
+}
+
+/* Another NVRTC beside the first. */
+static void *rtc_other_symbol(const char *name)
+{
+    void (*f)(void) = NULL;
+    void *at;
+    if (strcmp(name, "nvrtcVersion") == 0)
+        f = (void (*)(void))rtc_OtherVersion;
+    if (strcmp(name, "nvrtcCompileProgram") == 0)
+        f = (void (*)(void))rtc_OtherCompileProgram;
+    if (!f)
+        return rtc_symbol(name);
+    memcpy(&at, &f, sizeof at);
+    return at;
+}
+
+/* ---- the driver ------------------------------------------------------------------------------ */
+
+static int fail_next_alloc, fail_next_launch;
+static int64_t allocated, launches, reads;
+static int is_recording, recorded; /* cuStreamBeginCapture; launches while it lasts */
+static char nothing[16];
+
+static char stand_in_reader; /* the module of bench.c, and its kernel */
+
+struct function {
+    void *module;
+    enum qm_step_kernel kernel;
+};
+enum { FUNCTIONS = 8192 };
+static struct function functions[FUNCTIONS];
+static int n_functions;
+
+static int stand_in_refuses; /* 1: modules of NVRTC stand_in_nvrtc_major are refused; 2: all */
+
+#define STRIKE(call)                        \
+    do {                                    \
+        int struck = stand_in_strike(call); \
+        if (struck)                         \
+            return struck;                  \
+    } while (0)
+
+static int cu_Init(unsigned flags)
+{
+    if (!stand_in_process)
+        stand_in_process = ++stand_in_shared->processes;
+    STRIKE("cuInit");
+    return flags ? 1 : 0;
+}
+static int cu_DriverGetVersion(int *version)
+{
+    STRIKE("cuDriverGetVersion");
+    *version = stand_in_driver;
+    return 0;
+}
+static int cu_DeviceGetCount(int *count)
+{
+    STRIKE("cuDeviceGetCount");
+    *count = 1;
+    return 0;
+}
+static int cu_DeviceGet(int *device, int ordinal)
+{
+    STRIKE("cuDeviceGet");
+    *device = ordinal;
+    return ordinal ? 101 : 0;
+}
+static int cu_DeviceGetName(char *name, int size, int device)
+{
+    STRIKE("cuDeviceGetName");
+    (void)device;
+    snprintf(name, (size_t)size, "Stand-in");
+    return 0;
+}
+static int cu_DeviceGetAttribute(int *value, int attribute, int device)
+{
+    STRIKE("cuDeviceGetAttribute");
+    (void)device;
+    *value = attribute == QM_CU_SM_COUNT         ? 4
+             : attribute == QM_CU_L2_BYTES       ? 4096
+             : attribute == QM_CU_THREADS_PER_SM ? 2048
+             : attribute == QM_CU_MAJOR          ? 9
+                                                 : 0;
+    return 0;
+}
+static int cu_DeviceGetPCIBusId(char *id, int size, int device)
+{
+    STRIKE("cuDeviceGetPCIBusId");
+    (void)device;
+    snprintf(id, (size_t)size, "0000:00:00.0");
+    return 0;
+}
+static int cu_DeviceTotalMem(size_t *bytes, int device)
+{
+    STRIKE("cuDeviceTotalMem_v2");
+    (void)device;
+    *bytes = (size_t)1 << 30;
+    return 0;
+}
+static int cu_DevicePrimaryCtxRetain(void **context, int device)
+{
+    STRIKE("cuDevicePrimaryCtxRetain");
+    (void)device;
+    *context = nothing;
+    return 0;
+}
+static int cu_DevicePrimaryCtxRelease(int device)
+{
+    STRIKE("cuDevicePrimaryCtxRelease_v2");
+    (void)device;
+    return 0;
+}
+static int cu_CtxSetCurrent(void *context)
+{
+    STRIKE("cuCtxSetCurrent");
+    return context == nothing ? 0 : 201;
+}
+static int cu_CtxSynchronize(void)
+{
+    STRIKE("cuCtxSynchronize");
+    return 0;
+}
+static int cu_MemAlloc(qm_device_pointer *at, size_t bytes)
+{
+    STRIKE("cuMemAlloc_v2");
+    if (fail_next_alloc && fail_next_alloc-- == 1)
+        return 2;
+    allocated++;
+    return qm_device_emu.reserve(bytes, at) == QM_OK ? 0 : 2;
+}
+static int cu_MemFree(qm_device_pointer at)
+{
+    STRIKE("cuMemFree_v2");
+    allocated--;
+    qm_device_emu.release(at);
+    return 0;
+}
+static int cu_MemGetInfo(size_t *left, size_t *total)
+{
+    STRIKE("cuMemGetInfo_v2");
+    *left = *total = (size_t)1 << 30;
+    return 0;
+}
+static int cu_MemcpyHtoDAsync(qm_device_pointer to, const void *from, size_t bytes, void *stream)
+{
+    STRIKE("cuMemcpyHtoDAsync_v2");
+    (void)stream;
+    return qm_device_emu.put(to, from, bytes) == QM_OK ? 0 : 1;
+}
+static int cu_MemcpyDtoHAsync(void *to, qm_device_pointer from, size_t bytes, void *stream)
+{
+    STRIKE("cuMemcpyDtoHAsync_v2");
+    (void)stream;
+    return qm_device_emu.get(to, from, bytes) == QM_OK ? 0 : 1;
+}
+static int cu_MemcpyDtoDAsync(qm_device_pointer to, qm_device_pointer from, size_t bytes,
+                              void *stream)
+{
+    STRIKE("cuMemcpyDtoDAsync_v2");
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return 0;
+}
+static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t bytes, void *stream)
+{
+    STRIKE("cuMemsetD8Async");
+    (void)stream;
+    memset((void *)(uintptr_t)at, value, bytes);
+    return 0;
+}
+static int cu_ModuleLoadData(void **module, const void *image)
+{
+    STRIKE("cuModuleLoadData");
+    if (stand_in_refuses > 1 || (stand_in_refuses && stand_in_made_by == stand_in_nvrtc_major))
+        return 209;
+    if (strcmp(image, "bench_read.cu") == 0) {
+        *module = &stand_in_reader;
+        return 0;
+    }
+    return qm_emu_load_text(image, QM_MODE_exact, module) == QM_OK ? 0 : 209;
+}
+static int cu_ModuleUnload(void *module)
+{
+    STRIKE("cuModuleUnload");
+    (void)module;
+    return 0;
+}
+static int cu_ModuleGetFunction(void **function, void *module, const char *name)
+{
+    STRIKE("cuModuleGetFunction");
+    if (module == &stand_in_reader) {
+        *function = &stand_in_reader;
+        return strcmp(name, "qm_bench_read") == 0 ? 0 : 500;
+    }
+    for (int k = 0; k < QM_STEP_KERNELS; k++)
+        if (strcmp(name, qm_step_kernel_name((enum qm_step_kernel)k)) == 0) {
+            stand_in_must(n_functions < FUNCTIONS);
+            functions[n_functions] = (struct function){module, (enum qm_step_kernel)k};
+            *function = &functions[n_functions++];
+            return 0;
+        }
+    return 500;
+}
+static int cu_ModuleGetGlobal(qm_device_pointer *at, size_t *bytes, void *module, const char *name)
+{
+    STRIKE("cuModuleGetGlobal_v2");
+    (void)at, (void)bytes, (void)module, (void)name;
+    return 500;
+}
+static int cu_FuncGetAttribute(int *value, int attribute, void *function)
+{
+    STRIKE("cuFuncGetAttribute");
+    (void)attribute, (void)function;
+    *value = 0;
+    return 0;
+}
+#define XYZ(name) unsigned name##_x, unsigned name##_y, unsigned name##_z
+static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned shared, void *stream,
+                           void **args, void **extra)
+{
+    STRIKE("cuLaunchKernel");
+    const struct function *f = function;
+    stand_in_must(grid_z * block_y * block_z == 1 && block_x == QM_STEP_THREADS && !shared &&
+                  stream && !extra && grid_x > 0 && grid_y > 0 && grid_y < 65536);
+    if (function == &stand_in_reader) {
+        reads++;
+        return 0;
+    }
+    launches++;
+    if (is_recording) {
+        recorded++;
+        return 0;
+    }
+    if (fail_next_launch && fail_next_launch-- == 1)
+        return 700;
+    qm_status st = qm_device_emu.launch(f->module, f->kernel, grid_x, grid_y, args);
+    if (st != QM_OK)
+        fprintf(stderr, "stand_in_gpu.h: %s\n", qm_message());
+    stand_in_must(st == QM_OK);
+    return 0;
+}
+static int cu_Occupancy(int *blocks, void *function, int threads, size_t shared)
+{
+    STRIKE("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    (void)function, (void)threads, (void)shared;
+    *blocks = 4;
+    return 0;
+}
+static int cu_StreamCreate(void **stream, unsigned flags)
+{
+    STRIKE("cuStreamCreate");
+    (void)flags;
+    *stream = nothing + 1;
+    return 0;
+}
+static int cu_StreamSynchronize(void *stream)
+{
+    STRIKE("cuStreamSynchronize");
+    (void)stream;
+    return 0;
+}
+static int cu_StreamDestroy(void *stream)
+{
+    STRIKE("cuStreamDestroy_v2");
+    (void)stream;
+    return 0;
+}
+static int cu_EventCreate(void **event, unsigned flags)
+{
+    STRIKE("cuEventCreate");
+    (void)flags;
+    *event = calloc(1, sizeof(struct timespec));
+    return 0;
+}
+static int cu_EventRecord(void *event, void *stream)
+{
+    STRIKE("cuEventRecord");
+    (void)stream;
+    return clock_gettime(CLOCK_MONOTONIC, event);
+}
+static int cu_EventSynchronize(void *event)
+{
+    STRIKE("cuEventSynchronize");
+    (void)event;
+    return 0;
+}
+static int cu_EventElapsedTime(float *ms, void *from, void *to)
+{
+    STRIKE("cuEventElapsedTime");
+    const struct timespec *a = from, *b = to;
+    *ms = 1e3f * (float)(b->tv_sec - a->tv_sec) + 1e-6f * (float)(b->tv_nsec - a->tv_nsec);
+    return 0;
+}
+static int cu_EventDestroy(void *event)
+{
+    STRIKE("cuEventDestroy_v2");
+    free(event);
+    return 0;
+}
+static int cu_StreamBeginCapture(void *stream, int mode)
+{
+    STRIKE("cuStreamBeginCapture_v2");
+    stand_in_must(stream && mode == 2 && !is_recording);
+    is_recording = 1;
+    return 0;
+}
+static int cu_StreamEndCapture(void *stream, void **graph)
+{
+    stand_in_must(stream && is_recording);
+    is_recording = 0;
+    STRIKE("cuStreamEndCapture");
+    *graph = nothing;
+    return 0;
+}
+static int cu_GraphInstantiate(void **executable, void *graph, unsigned long long flags)
+{
+    STRIKE("cuGraphInstantiateWithFlags");
+    *executable = nothing;
+    return graph == nothing && !flags ? 0 : 1;
+}
+static int cu_GraphLaunch(void *executable, void *stream)
+{
+    STRIKE("cuGraphLaunch");
+    return executable == nothing && stream ? 0 : 1;
+}
+static int cu_GraphExecDestroy(void *executable) { return executable == nothing ? 0 : 1; }
+static int cu_GraphDestroy(void *graph) { return graph == nothing ? 0 : 1; }
+static int cu_GetErrorName(int error, const char **name)
+{
+    *name = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+            : error == 999 ? "CUDA_ERROR_UNKNOWN"
+                           : "CUDA_ERROR_ILLEGAL_ADDRESS";
+    return 0;
+}
+static int cu_GetErrorString(int error, const char **text)
+{
+    *text = error == 2 ? "out of memory" : "an illegal memory access was encountered";
+    return 0;
+}
+
+static void *cu_symbol(const char *name)
+{
+    static const struct {
+        const char *name;
+        void (*f)(void);
+    } table[] = {
+#define X(member, exported, arguments) {exported, (void (*)(void))cu_##member},
+        QM_CUDA_LIST(X) QM_CUDA_OPTIONAL_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(name, table[i].name) == 0) {
+            void *at;
+            memcpy(&at, &table[i].f, sizeof at);
+            return at;
+        }
+    return NULL;
+}
+
+/* Puts the stand-ins in the place of driver and NVRTC. */
+static inline void stand_in_open(void)
+{
+    stand_in_shared = mmap(NULL, sizeof *stand_in_shared, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    stand_in_must(stand_in_shared != MAP_FAILED);
+    qm_library_stand_in(QM_LIBRARY_cuda, cu_symbol);
+    qm_library_stand_in(QM_LIBRARY_nvrtc, rtc_symbol);
+}
+
+/* Adds a second NVRTC, of version stand_in_other_major. */
+static inline void stand_in_add_nvrtc(void)
+{
+    qm_library_stand_in(QM_LIBRARY_nvrtc, rtc_other_symbol);
+}
+
+#endif
