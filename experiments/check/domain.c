@@ -233,7 +233,7 @@ static void parts(const struct qm_domain *d, struct source *s, struct qm_case *c
 }
 
 /* A small bias of rounding by draws shows only in many draws near an end of their cells: planted
- * codes, and parameters that stay or almost stay. */
+ * codes, and parameters that stay. */
 static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, struct qm_case *c)
 {
     if (!d->rounds_by_draws || i % 20 != 13)
@@ -244,8 +244,8 @@ static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, st
                           .forced = 1};
     struct qm_case still = *c;
     still.given = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
-    still.hyper[QM_HYPER_lr] = i % 40 == 13 ? 1e-9 : 0.0;
-    if (d->recipe.param.write == QM_WRITE_stoch && is_taken(d, &still))
+    still.hyper[QM_HYPER_lr] = 0.0;
+    if (d->recipe.param.write == QM_WRITE_stoch && i % 40 == 13 && is_taken(d, &still))
         *c = still;
     return 1;
 }

@@ -280,20 +280,19 @@ static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t s
 }
 
 /* {SLOT: {"draws", "detectable_bias"}} of the slots that are rounded stochastically, and of the
- * parameter; the larger bias of both halves of the cells.  NULL: nothing was drawn. */
+ * parameter.  NULL: nothing was drawn. */
 static json_t *draws(const struct qm_rule *rule, const struct qm_tally *t)
 {
     json_t *out = NULL;
-    for (int i = 0; i < QM_RATES; i += 2) {
-        const char *what = i / 2 < rule->n_slots ? rule->slot[i / 2] : "parameter";
-        double n = t->stoch_n[i] + t->stoch_n[i + 1];
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+        const char *what = i < rule->n_slots ? rule->slot[i] : "parameter";
+        double n = t->stoch_n[2 * i] + t->stoch_n[2 * i + 1] + t->still_n[i];
         if (n == 0.0)
             continue;
         out = out ? out : json_object();
         json_object_set_new(out, what,
                             json_pack("{s:I, s:o}", "draws", (json_int_t)n, "detectable_bias",
-                                      qm_json_number(fmax(qm_tally_detectable(t, i),
-                                                          qm_tally_detectable(t, i + 1)))));
+                                      qm_json_number(qm_tally_detectable(t, i))));
     }
     return out;
 }
