@@ -149,7 +149,7 @@ static void count_up(const struct qm_stored *f, int rank, double low, double hig
     double at = value_of(f, near), step = value_of(f, above) - at;
     if (low <= at && at <= high && isfinite(step) && above <= near + 1) {
         step = above > near ? step : value_of(f, near + 1) - at;
-        if (high - low <= 0x1p-20 * step)
+        if (high - low <= 0x1p-12 * step)
             qm_tally_still(t, QM_MAX_SLOTS, (high - low) / step, rank != near);
         return;
     }
