@@ -232,19 +232,21 @@ static void parts(const struct qm_domain *d, struct source *s, struct qm_case *c
         c->tensor_after_one = one_in(s, 3) ? next(s) : (uint32_t)below(s, 300) - 1u;
 }
 
-/* Rounding by draws shows a small bias only in many draws near an end of their cells: planted
+/* A small bias of rounding by draws shows only in many draws near an end of their cells: planted
  * codes, and parameters that stay. */
 static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, struct qm_case *c)
 {
-    if (!d->rounds_by_draws || i % 40 != 13)
+    if (!d->rounds_by_draws || i % 20 != 13)
         return 0;
     *c = (struct qm_case){.shape = {1, {(1 << 17) - below(s, 99)}},
                           .kind = QM_CLASS_planted,
-                          .setting = i % 80 == 13 ? QM_SETTING_lr0 : QM_SETTING_default,
                           .t = first_step(d, s),
                           .forced = 1};
-    if (!is_taken(d, c))
-        c->setting = QM_SETTING_default;
+    struct qm_case still = *c;
+    still.given = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
+    still.hyper[QM_HYPER_lr] = 0.0;
+    if (d->recipe.param.write == QM_WRITE_stoch && i % 40 == 13 && is_taken(d, &still))
+        *c = still;
     return 1;
 }
 
