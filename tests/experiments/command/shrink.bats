@@ -31,7 +31,7 @@ compiles_and_exits() {
     [ "$own" -le 45 ]
 }
 
-@test "a million elements and twenty steps shrink to one step of one block; --time counts all of it" {
+@test "a million elements and twenty steps shrink to one step of one block; --time is of it all" {
     plant last.c adamw4_ao \
         's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
     fails_with 4 "no case failed within 0.2 s; --time gives more" shrink --kernel last.c \
