@@ -85,6 +85,30 @@ P
     [ -s k-repro.c ]
 }
 
+@test "a race becomes a program that repeats its step until the race shows" {
+    "$QUALM" check --template adamw_f32 > right.c
+    sed 's|    return 0;|    volatile float last = 0;\
+    _Pragma("omp parallel for num_threads(4) schedule(static, 1)")\
+    for (int64_t i = 0; i < a->n; i++) {\
+        last = p[i];\
+        usleep(20);\
+        p[i] = last;\
+    }\
+    return 0;|; s|#include <math.h>|&\nextern int usleep(unsigned);|' right.c > race.c
+    export CFLAGS=-fopenmp
+    run -1 "$QUALM" check --kernel race.c -q --case 127/normal/wd/t1/forced
+    if [ -e race-repro.c ]; then
+        cc -O2 -ffp-contract=off -fopenmp race-repro.c -lm -o repro
+        run -1 ./repro
+    fi
+}
+
+@test "what no program can show is said" {
+    plant bf.c flash_adamw 's/^    return 0;/    ((uint16_t *)a->p)[0] ^= 64; return 0;/'
+    run -1 --separate-stderr "$QUALM" check --kernel bf.c --case 127/normal/wd/t1/forced
+    [[ $stderr == *"not shrunk: no reproducer: "* && ! -e bf-repro.c ]]
+}
+
 @test "kernels that cannot be shrunk: one line" {
     "$QUALM" check --template adamw_f32 > right.c
     fails_with 4 "nothing to shrink" shrink --kernel right.c --case 129/normal/wd/t1/forced
