@@ -385,7 +385,8 @@ P
 @test "results are the same on any number of threads" {
     kernel k.c "if (n == 127) abort();" "if (n == 129) p[0] += 1;"
     for threads in 1 2 5; do
-        OMP_NUM_THREADS=$threads "$QUALM" check --no-shrink --kernel k.c -q > "$threads" || [ $? = 1 ]
+        OMP_NUM_THREADS=$threads "$QUALM" check --no-shrink --kernel k.c -q > "$threads" ||
+            [ $? = 1 ]
     done
     cmp 1 2
     cmp 1 5

@@ -103,6 +103,37 @@ P
     fi
 }
 
+@test "a bfloat16 parameter that is cut instead of rounded" {
+    cat > cut.c <<'C'
+#include <math.h>
+#include <string.h>
+#include "kernel_abi.h"
+QM_KERNEL("sgdm_f32,param=bf16,momentum=0,weight_decay=0");
+static uint16_t narrow(float x)
+{
+    uint32_t b;
+    memcpy(&b, &x, 4);
+    return (uint16_t)((b + HALF) >> 16);
+}
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    uint16_t *p = a->p;
+    for (int64_t i = 0; i < a->n; i++) {
+        uint32_t b = (uint32_t)p[i] << 16;
+        float x;
+        memcpy(&x, &b, 4);
+        p[i] = narrow(fmaf(((const float *)a->g)[i], (float)-a->lr, x));
+    }
+    return 0;
+}
+C
+    sed 's/HALF/0/' cut.c > cut0.c
+    run -1 "$QUALM" check --kernel cut0.c -q --case 127/normal/default/t1/forced
+    compiles_and_exits 1 cut0-repro.c
+    sed 's/(b + 0) >> 16/(b + 0x7fff + (b >> 16 \& 1)) >> 16/' cut0-repro.c > mended.c
+    compiles_and_exits 0 mended.c
+}
+
 @test "what no program can show is said" {
     plant bf.c flash_adamw 's/^    return 0;/    ((uint16_t *)a->p)[0] ^= 64; return 0;/'
     run -1 --separate-stderr "$QUALM" check --kernel bf.c --case 127/normal/wd/t1/forced
