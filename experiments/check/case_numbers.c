@@ -100,7 +100,9 @@ static void judge_stored(struct qm_case_run *r, int64_t t)
             qm_finding_set(&r->finding, isfinite(r->want_p[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
                            "parameter %lld %s", (long long)i, text)) {
             add_inputs(r, i, t);
-            qm_finding_place(&r->finding, QM_PLACE_NONE, QM_SLOT_PARAM, i, 0.0, 0.0);
+            double slack = isfinite(r->want_p[i]) ? r->error_p[i] : (double)NAN;
+            qm_finding_place(&r->finding, QM_PLACE_NUMBER, QM_SLOT_PARAM, i, r->want_p[i] - slack,
+                             r->want_p[i] + slack);
         }
     }
 }

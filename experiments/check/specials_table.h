@@ -11,8 +11,8 @@
  * failed. */
 int qm_specials_print(const struct qm_recipes *recipes, uint64_t seed);
 
-/* Adds the rows of one subject, after qm_judge_begin, to an array.  *failed: set to 1 when a verdict
- * failed. */
+/* Adds the rows of one subject, after qm_judge_begin, to an array.  *failed: set to 1 when a
+ * verdict failed. */
 qm_status qm_specials_rows(const struct qm_subject *s, const char *name, uint64_t seed,
                            json_t *rows, int *failed);
 

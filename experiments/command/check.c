@@ -89,7 +89,7 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
     {"kernel", KEY_KERNEL, "FILE", 0,
      "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
-     "file; it runs in a process of its own",
+     "file; it runs in a process of its own, which judges nothing",
      1},
     {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 1},
     {"against", KEY_AGAINST, "FILE", 0, "compare with an older kernel too: codes, errors, speed",
@@ -98,7 +98,8 @@ static const struct argp_option options[] = {
      "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
     {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
     {"limit-time", KEY_LIMIT_TIME, "S", 0, "wall-clock time for one case (default 10)", 1},
-    {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory (default 2048)", 1},
+    {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0,
+     "resident memory, of child processes too (default 2048)", 1},
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"fmad", KEY_FMAD, "BOOL", 0,
@@ -601,8 +602,10 @@ int qm_cmd_check(int argc, char **argv)
             "Runs each variant (default: all) beside the double-precision oracle over shapes, "
             "gradients and settings that are known to break kernels, and judges parameters, "
             "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
-            "  With --kernel FILE your own step is judged in place of the variant's, in a child "
-            "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
+            "  With --kernel FILE your own step is judged in place of the variant's.  It runs in a "
+            "process of its own that judges nothing; crashes, hangs, writes past the end or after "
+            "the return, processes left behind and a case refused are verdicts like others.  Where "
+            "the system has seccomp and Landlock it can send no signal to its judge.  A CUDA "
             "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
             "unwritten memory and accesses out of bounds are verdicts with their line.  It is "
             "judged "

@@ -139,7 +139,7 @@ static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *fi
 {
     static struct qm_subject subject;
     struct qm_attempts a = {.subject = &subject, .stop = &stop};
-    double until = qm_seconds() + r->seconds;
+    double from = qm_seconds(), until = from + r->seconds;
     const struct qm_host_limits limits = {
         .seconds = r->seconds, .mebibytes = r->mebibytes, .processes = QM_PROCESSES, .stop = &stop};
     memset(&subject, 0, sizeof subject);
@@ -148,6 +148,9 @@ static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *fi
         st = begin(r, &a);
     if (st == QM_OK)
         st = first_failing(r, &a, until);
+    double search = qm_seconds() - from - r->shrunk.seconds; /* the search for a failing case */
+    r->shrunk.seconds += search;
+    r->shrunk.case_seconds += search;
     if (st == QM_OK && stop)
         st = qm_fail(QM_INTERRUPTED, "interrupted");
     if (st == QM_OK && r->file && r->out)

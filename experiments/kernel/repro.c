@@ -321,12 +321,47 @@ static float inward(double x, int up)
     return y;
 }
 
+/* Writes `value`, the stored parameter of 16 bits that the finding is about. */
+static void put_stored(const struct writer *w, int64_t at)
+{
+    if (w->t->recipe.param.format == QM_PARAM_bf16)
+        fprintf(w->f,
+                "    union { uint32_t bits; float x; } wide = "
+                "{(uint32_t)((uint16_t *)a->p)[%lld] << 16};\n    float value = wide.x;\n",
+                (long long)at);
+    else
+        fprintf(w->f,
+                "    int h = ((uint16_t *)a->p)[%lld], e = h >> 10 & 31, m = h & 1023;\n"
+                "    float x = e ? __builtin_ldexpf((float)(1024 + m), e - 25)\n"
+                "                : __builtin_ldexpf((float)m, -24);\n"
+                "    x = e < 31 ? x : m ? __builtin_nanf(\"\") : __builtin_inff();\n"
+                "    float value = h >> 15 ? -x : x;\n",
+                (long long)at);
+}
+
+/* The stored parameter nearest to x. */
+static double stored_at(const struct writer *w, double x)
+{
+    enum qm_param_format format = w->t->recipe.param.format;
+    uint32_t bits = qm_param_nearest(format, (float)x);
+    float y;
+    qm_to_float(&bits, qm_param_type(format), 0, 1, &y); /* the lowest bytes come first */
+    return (double)y;
+}
+
 static void put_number_check(const struct writer *w, const struct qm_kernel_args *a)
 {
     const struct qm_finding *f = &w->s->attempt.finding;
+    int is_stored = f->slot < 0 && w->t->recipe.param.format != QM_PARAM_f32;
+    double least = is_stored && !isnan(f->low) ? stored_at(w, f->low) : f->low;
+    double most = is_stored && !isnan(f->low) ? stored_at(w, f->high) : f->high;
     const char *what = f->slot < 0 ? "parameter" : a->slot[f->slot].name;
     const char *part = f->place == QM_PLACE_SCALE ? "scales" : "values";
-    if (f->slot < 0)
+    if (is_stored)
+        put_stored(w, f->at);
+    if (is_stored)
+        fputs("    float got = value", w->f);
+    else if (f->slot < 0)
         fprintf(w->f, "    float got = ((float *)a->p)[%lld]", (long long)f->at);
     else
         fprintf(w->f, "    float got = a->slot[%d].%s[%lld]", f->slot, part, (long long)f->at);
@@ -342,7 +377,7 @@ static void put_number_check(const struct writer *w, const struct qm_kernel_args
         ", low = %af, high = %af;\n"
         "    printf(\"%s%s %lld: expected %%a to %%a, got %%a\\n\", (double)low, (double)high,\n"
         "           (double)got);\n    return !(got >= low && got <= high);\n}\n",
-        (double)inward(f->low, 0), (double)inward(f->high, 1),
+        (double)inward(least, 0), (double)inward(most, 1),
         f->place == QM_PLACE_SCALE ? "scale of " : "", what, (long long)f->at);
 }
 
@@ -479,8 +514,10 @@ static const char *obstacle(const struct qm_shrunk *s)
         return "the failure is of its process, not of a number";
     if (s->attempt.how != QM_CASE_failed)
         return NULL;
-    if (f->slot == QM_SLOT_PARAM && s->trial.recipe.param.format != QM_PARAM_f32)
-        return "its stored parameter has fewer than 32 bits, or a residual";
+    const struct qm_param *p = &s->trial.recipe.param;
+    if (f->slot == QM_SLOT_PARAM && p->format != QM_PARAM_f32 &&
+        (qm_param_residual(p) || p->write == QM_WRITE_stoch || qm_param_bytes(p) != 2))
+        return "its stored parameter has a residual, random draws or 8 bits";
     return f->place == QM_PLACE_NONE ? "only the judge sees this failure" : NULL;
 }
 

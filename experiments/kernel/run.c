@@ -16,8 +16,8 @@
 #include "experiments/kernel/speed.h"
 #include "experiments/kernel/template.h"
 
-/* LARGE_INDEX: limits of that case for a kernel that runs over all its elements.  Its arrays map the
- * same pages again and again, and each mapping counts as resident. */
+/* LARGE_INDEX: limits of that case for a kernel that runs over all its elements.  Its arrays map
+ * the same pages again and again, and each mapping counts as resident. */
 enum {
     MOST_THREADS = 16,
     AHEAD = 256,
@@ -428,8 +428,8 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Loads a kernel for the first time.  QM_CHECK_FAILED: that ends its process, which is the result of
- * a case "load". */
+/* Loads a kernel for the first time.  QM_CHECK_FAILED: that ends its process, which is the result
+ * of a case "load". */
 static qm_status load(struct qm_kernel_run *r, struct qm_kernel_file *kernel, enum qm_fmad form)
 {
     struct qm_kernel_case c = {.name = "load", .form = form, .slot = QM_SLOT_ANY};

@@ -6,7 +6,7 @@
 
 struct qm_template; /* opaque; any thread may ask */
 
-/* The kernel variants/native/VARIANT.c of the subject's variant; where there is none, every case is
+/* The kernel of variants/native of the subject's variant; where there is none, every case is
  * taken, because the engine takes it.  limits, subject: kept, not copied. */
 qm_status qm_template_open(const struct qm_subject *s, const struct qm_host_limits *limits,
                            struct qm_template **out);

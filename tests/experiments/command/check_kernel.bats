@@ -353,6 +353,43 @@ assert all(float(c.get("time")) >= 0 for c in cases)
 P
     kernel k.c
     fails_with 3 "" check --no-shrink --kernel k.c --junit /nowhere/out.xml --case "$one" -q
+    echo 'int x = ;' > bad.c
+    run -2 "$QUALM" check --kernel bad.c --junit bad.xml -q
+    "$PYTHON" - <<'P'
+import xml.etree.ElementTree as E
+suite = E.parse("bad.xml").getroot().find("testsuite")
+assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+assert suite.find("testcase/error").get("message") == "bad.c does not compile (cc)"
+P
+}
+
+@test "failures are counted by coordinate, with decimals; tables have at most 120 columns" {
+    kernel k.c "" "if (a->nesterov) p[0] += 1;"
+    run -1 "$QUALM" check --no-shrink --kernel k.c -q
+    [[ $output == *"failed by setting  nesterov "*"failed by tensor   parameter "* ]]
+    [[ $output =~ parameter\ 0\ is\ -?0x1[.0-9a-f]*p[-+][0-9]+\ =\ -?[0-9] ]]
+    ! grep -v "^FAILED\|again:\|^coverage" <<<"$output" | grep -q '.\{121\}'
+    [ "$(json_value 'd["failed_by"]["setting"][0]["name"]' check --no-shrink --kernel k.c)" = \
+        nesterov ]
+}
+
+@test "--specials tables a kernel's special values" {
+    kernel k.c
+    run -0 "$QUALM" check --kernel k.c --specials
+    [ "$(grep -c "^sgdm_f32 .*passed$" <<<"$output")" = 5 ]
+    kernel k.c "" "for (int64_t i = 0; i < n; i++) if (isnan(p[i])) p[i] = 0;"
+    run -1 "$QUALM" check --kernel k.c --specials
+    [[ $output == *"FAILED"* ]]
+}
+
+@test "results are the same on any number of threads" {
+    kernel k.c "if (n == 127) abort();" "if (n == 129) p[0] += 1;"
+    for threads in 1 2 5; do
+        OMP_NUM_THREADS=$threads "$QUALM" check --no-shrink --kernel k.c -q > "$threads" ||
+            [ $? = 1 ]
+    done
+    cmp 1 2
+    cmp 1 5
 }
 
 @test "options that need --kernel are refused without it; absent backends: exit code 77" {

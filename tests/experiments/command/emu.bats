@@ -40,6 +40,12 @@ assert "beyond_2_31" not in d' <<<"$output"
     done
 }
 
+@test "mode fast of a .cu file wants no --backend" {
+    "$QUALM" check --template lion8_fused.cu > mine.cu
+    run -0 "$QUALM" check --kernel mine.cu --mode fast --case "$one" -q
+    fails_with 2 "--mode fast is of" check --kernel mine.c --mode fast
+}
+
 @test "a race is a verdict with line, block and thread; its command repeats it" {
     race
     run -1 "$QUALM" check --no-shrink --kernel race.cu --backend emu --regime exact -q

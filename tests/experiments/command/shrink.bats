@@ -31,15 +31,20 @@ compiles_and_exits() {
     [ "$own" -le 45 ]
 }
 
-@test "a million elements and twenty steps shrink to one step of one block within thirty seconds" {
+@test "a million elements and twenty steps shrink to one step of one block; --time is of it all" {
     plant last.c adamw4_ao \
         's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
-    "$QUALM" shrink --kernel last.c --shape 1000003 --steps 20 --json > d.json
-    "$PYTHON" - <<'P'
-import json
+    fails_with 4 "no case failed within 0.2 s; --time gives more" shrink --kernel last.c \
+        --shape 1000003 --steps 20 --time 0.2
+    from=$SECONDS
+    "$QUALM" shrink --kernel last.c --shape 1000003 --steps 20 --time 120 --json > d.json
+    took=$((SECONDS - from))
+    "$PYTHON" - "$took" <<'P'
+import json, sys
 d = json.load(open("d.json"))
 assert d["elements_before"] == 1000003 and d["steps"] == 1 and d["blocks"] == 1, d
-assert d["verified"] and d["seconds"] <= 30, d
+assert d["verified"] and d["seconds"] <= 121 and d["seconds"] >= d["case_seconds"], d
+assert d["seconds"] > 0.5 * (int(sys.argv[1]) - 5), (d["seconds"], sys.argv[1])
 P
     compiles_and_exits 1 last-repro.c
 }
@@ -78,6 +83,61 @@ P
     [ ! -e k-repro.c ]
     json_on_stdout check --kernel k.c --json --regime normal
     [ -s k-repro.c ]
+}
+
+@test "a race becomes a program that repeats its step until the race shows" {
+    "$QUALM" check --template adamw_f32 > right.c
+    sed 's|    return 0;|    volatile float last = 0;\
+    _Pragma("omp parallel for num_threads(4) schedule(static, 1)")\
+    for (int64_t i = 0; i < a->n; i++) {\
+        last = p[i];\
+        usleep(20);\
+        p[i] = last;\
+    }\
+    return 0;|; s|#include <math.h>|&\nextern int usleep(unsigned);|' right.c > race.c
+    export CFLAGS=-fopenmp
+    run -1 "$QUALM" check --kernel race.c -q --case 127/normal/wd/t1/forced
+    if [ -e race-repro.c ]; then
+        cc -O2 -ffp-contract=off -fopenmp race-repro.c -lm -o repro
+        run -1 ./repro
+    fi
+}
+
+@test "a bfloat16 parameter that is cut instead of rounded" {
+    cat > cut.c <<'C'
+#include <math.h>
+#include <string.h>
+#include "kernel_abi.h"
+QM_KERNEL("sgdm_f32,param=bf16,momentum=0,weight_decay=0");
+static uint16_t narrow(float x)
+{
+    uint32_t b;
+    memcpy(&b, &x, 4);
+    return (uint16_t)((b + HALF) >> 16);
+}
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    uint16_t *p = a->p;
+    for (int64_t i = 0; i < a->n; i++) {
+        uint32_t b = (uint32_t)p[i] << 16;
+        float x;
+        memcpy(&x, &b, 4);
+        p[i] = narrow(fmaf(((const float *)a->g)[i], (float)-a->lr, x));
+    }
+    return 0;
+}
+C
+    sed 's/HALF/0/' cut.c > cut0.c
+    run -1 "$QUALM" check --kernel cut0.c -q --case 127/normal/default/t1/forced
+    compiles_and_exits 1 cut0-repro.c
+    sed 's/(b + 0) >> 16/(b + 0x7fff + (b >> 16 \& 1)) >> 16/' cut0-repro.c > mended.c
+    compiles_and_exits 0 mended.c
+}
+
+@test "what no program can show is said" {
+    plant bf.c flash_adamw 's/^    return 0;/    ((uint16_t *)a->p)[0] ^= 64; return 0;/'
+    run -1 --separate-stderr "$QUALM" check --kernel bf.c --case 127/normal/wd/t1/forced
+    [[ $stderr == *"not shrunk: no reproducer: "* && ! -e bf-repro.c ]]
 }
 
 @test "kernels that cannot be shrunk: one line" {
