@@ -302,14 +302,18 @@ gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
 	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
+SEARCH_TIME ?= 1800 # seconds for the variants, and as many for the kernel templates
 LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats \
   experiments/protocol/test_protocol
-check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) ## every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons
+check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) ## every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; an hour of searches for wrong bounds
 	$(Q)for program in $(LONG_TESTS); do $$program || exit 1; done
 	$(Q)for program in $(LONG_ALL:%=$(BUILD)/tests/%); do $$program all || exit 1; done
 	$(Q)./qualm prove -q --all
 	$(Q)./qualm prove -q step:adamw8_bnb --long --scales '1,1;1.7e-3,3.1e-7'
 	$(Q)./qualm mutate -q
+	$(Q)./qualm check -q --search --time $(SEARCH_TIME)
+	$(Q)for file in variants/native/*.c; do CFLAGS='-O3 -march=native -ffp-contract=fast' \
+	  ./qualm check -q --search --time $$(($(SEARCH_TIME) / 24)) --kernel $$file || exit 1; done
 	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/experiments/command/campaign.bats
 	$(Q)QM_CELLS=100000 bats -f 'many empty cells' tests/experiments/command/campaign.bats
 

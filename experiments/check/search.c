@@ -129,7 +129,7 @@ static void keep_finite(float *x, int64_t n)
 
 /* Numbers must be finite, as only such have a ratio; codes must be codes; scales, and states that
  * take no sign, not negative; a scale that is stored as float16 one of those. */
-static void repair(struct qm_trial *t)
+static void repair(const struct qm_subject *s, struct qm_trial *t)
 {
     struct qm_call call = qm_trial_call(t, 0);
     if (qm_param_dtype(&t->recipe.param) == QM_DTYPE_f32)
@@ -140,8 +140,12 @@ static void repair(struct qm_trial *t)
         const struct qm_quantizer *q = &t->slot[i];
         float *scale = call.scales[i];
         int is_signed = !q->bits && t->recipe.rule->slot_sign[i];
-        for (int64_t k = 0; k < t->slot_n[i] && q->bits; k++)
-            call.codes[i][k] &= (uint8_t)((1u << q->bits) - 1u);
+        for (int64_t k = 0; k < t->slot_n[i] && q->bits; k++) {
+            uint8_t *code = &call.codes[i][k];
+            *code &= (uint8_t)((1u << q->bits) - 1u);
+            if (s->decider[i].position_of[*code] < 0)
+                *code = s->decider[i].code_of[0];
+        }
         for (int64_t k = 0; k < t->n_scales[i]; k++) {
             scale[k] = is_signed ? scale[k] : fabsf(scale[k]);
             if (q->bits && q->scale.f16 != QM_F16_none)
@@ -211,7 +215,7 @@ static void change(struct climb *c, struct qm_trial *t, int64_t worst)
             continue;
         change_number(c, to->x + (size_t)at * to->size, to->size);
     }
-    repair(t);
+    repair(c->s, t);
 }
 
 /* ---- the climb ------------------------------------------------------------------------------- */

@@ -14,9 +14,10 @@
 
 static json_t *row(const char *recipe, const char *mode, const struct qm_search_found *f)
 {
-    int passed = f->ratio <= 1.0 && !*f->failure;
-    return json_pack("{s:s, s:s, s:b, s:I, s:o, s:s, s:s, s:s}", "variant", recipe, "mode", mode,
-                     "passed", passed, "steps", (json_int_t)f->steps, "ratio",
+    int failed = f->ratio > 1.0 || *f->failure;
+    const char *verdict = f->steps == 0 ? "refused" : failed ? "FAILED" : "passed";
+    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:s}", "variant", recipe, "mode", mode,
+                     "verdict", verdict, "steps", (json_int_t)f->steps, "ratio",
                      qm_json_number(f->ratio), "start", f->start, "what", f->what, "failure",
                      f->failure);
 }
@@ -144,6 +145,11 @@ static const char *text_of(json_t *r, const char *key)
     return json_string_value(json_object_get(r, key));
 }
 
+static int is(json_t *r, const char *verdict)
+{
+    return strcmp(text_of(r, "verdict"), verdict) == 0;
+}
+
 static void print(json_t *rows)
 {
     static const char *const heads[] = {"variant",     "mode", "steps judged",
@@ -162,10 +168,10 @@ static void print(json_t *rows)
         else
             qm_table_cell(t, "-");
         qm_table_cell(t, "%s", *text_of(r, "start") ? text_of(r, "start") : "-");
-        qm_table_cell(t, "%s", json_is_true(json_object_get(r, "passed")) ? "passed" : "FAILED");
+        qm_table_cell(t, "%s", text_of(r, "verdict"));
     }
     qm_table_close(t);
-    json_array_foreach(rows, i, r) if (!json_is_true(json_object_get(r, "passed")))
+    json_array_foreach(rows, i, r) if (is(r, "FAILED"))
         printf("FAILED %s, mode %s: %s\n", text_of(r, "variant"), text_of(r, "mode"),
                *text_of(r, "failure") ? text_of(r, "failure") : text_of(r, "what"));
 }
@@ -174,13 +180,16 @@ int qm_search_print(const struct qm_search_job *job)
 {
     json_t *rows = json_array(), *r;
     size_t i;
-    int failed = 0;
+    int failed = 0, judged = 0;
     qm_status st = job->kernel ? search_file(job, rows) : search_recipes(job, rows);
+    json_array_foreach(rows, i, r) judged += !is(r, "refused");
+    if (st == QM_OK && !judged)
+        st = qm_fail(QM_SKIPPED, "nothing was judged: every input was refused");
     if (st != QM_OK) {
         json_decref(rows);
         return qm_cli_failed("check --search", st);
     }
-    json_array_foreach(rows, i, r) failed |= !json_is_true(json_object_get(r, "passed"));
+    json_array_foreach(rows, i, r) failed |= is(r, "FAILED");
     if (qm_cli.json) {
         qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)job->seed, "passed", !failed,
                                 "searches", rows));

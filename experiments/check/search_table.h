@@ -1,4 +1,4 @@
-/* search_table.h - Runs and prints searches for the inputs nearest a bound (qualm check --search). */
+/* search_table.h - Runs searches for the inputs nearest a bound and prints what they found. */
 #ifndef QM_CHECK_SEARCH_TABLE_H
 #define QM_CHECK_SEARCH_TABLE_H
 
