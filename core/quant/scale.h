@@ -3,14 +3,16 @@
  *     stored = round_dtype(min(max(maximum, floor), cap) * gain)      gain: the map's (map.h)
  *
  * Words, none of which is printed at its default:
- *     floor:V   the scale is at least V (torchao, adafactor8bit 1e-12)
- *     guard:V   the divisor is at least V; the stored scale is not raised (bitsandbytes 1e-38)
+ *     floor:V   the maximum is raised to at least V before the gain is applied (torchao,
+ *               adafactor8bit 1e-12)
+ *     guard:V   the divisor is at least V; the stored scale is not raised, except in a short
+ *               last block under unit recip_tail (bitsandbytes 1e-38)
  *     cap:V     the maximum is at most V (adafactor8bit CUDA log2 code)
  *     least:C   sorted positions below C become C (lpmm sr1, sr2: a crude way to leave zero out)
  *     zero:C    code of every element of an all-zero group, instead of the code of 0 / scale
  *     maxskip   the maximum ignores NaN (fmax); otherwise one NaN makes the scale NaN
  *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise the
- *               lowest code
+ *               lowest code, or the NaN code of a float format
  *     nanzero   a NaN unit value gets the code of zero (adafactor8bit CUDA uniform, bitsandbytes
  *               FP4 tree)
  *     keepsign  a code whose value's sign differs from x's moves by one: up if x > 0, down

@@ -1,11 +1,13 @@
 /* param.h - AXIS param: how the parameter is stored and written back (dual).
  *
  * A word "FORMAT" or "FORMAT/WRITE": f32, bf16/near, bf16/stoch, f16/kahan, e4m3/near, ...
- * The rule always sees and makes float32; this axis is what happens before and after.
+ * The rule always sees and makes float32; this axis is how the parameter is read before the
+ * rule and written after it.
  *
  *     near   to nearest, ties to even
- *     stoch  up in magnitude with the probability that keeps the mean (arXiv:2010.06192); one
- *            32-bit draw per element from the role "weight"
+ *     stoch  away from zero with the probability that makes x the expected value
+ *            (arXiv:2010.06192); one 32-bit draw per element from the parameter's role
+ *            (QM_ROLE_weight)
  *     kahan  a 16-bit residual of the same format is kept: the rule sees w + c, and
  *            w' = RN(x), c' = RN(x - w')
  *     ecc8   an 8-bit residual in units of half an ulp of w' (FlashOptim's error correction)

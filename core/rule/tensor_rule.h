@@ -38,19 +38,21 @@ void qm_tensor_rule_free(void *p);
  * this key names, and the caller writes it; on the host always. */
 qm_status qm_tensor_rule_cached(int64_t key, size_t bytes, void **out, int *is_new);
 
-/* Copies from there to the host, and from the host to there. */
+/* read copies from the memory of the rule's arrays to the host; write copies back. */
 void qm_tensor_rule_read(void *to, const void *from, size_t bytes);
 void qm_tensor_rule_write(void *to, const void *from, size_t bytes);
 
-/* An array that an operation only reads, as its argument, which is not const. */
+/* Casts const away: the members of struct qm_sweep are not const, even where the operation only
+ * reads. */
 #define QM_AT(x) ((float *)(uintptr_t)(x))
 
-/* Elements, from which on loops run on several threads; elements that one thread takes in turn. */
+/* QM_THREADS_FROM: loops over at least so many elements run on several threads.  QM_OWNED: the
+ * consecutive elements that a thread takes at a time. */
 enum { QM_THREADS_FROM = 1 << 16, QM_OWNED = 1 << 16 };
 
-/* The loop that follows runs on all threads if `when`.  OWNED: it is a loop over chunks, and each
- * thread gets QM_OWNED elements in turn, so that it finds in its cache what it wrote in the pass
- * before. */
+/* The loop that follows runs on all threads if `when` is not 0.  OWNED: it is a loop over chunks,
+ * and each thread gets QM_OWNED elements in turn, so that it finds in its cache what it wrote in
+ * the pass before. */
 #define QM_PRAGMA(text) _Pragma(#text)
 #define QM_PARALLEL(when) QM_PRAGMA(omp parallel for schedule(static) if (when))
 #define QM_PARALLEL_OWNED(when) \

@@ -1,4 +1,4 @@
-/* baseline.c - Runs the float32 step and accumulates the two relative errors and their ratio. */
+/* baseline.c - Accumulates the RMSE of the judged step and of the float32 step, and their ratio. */
 #include "experiments/check/baseline.h"
 
 #include <math.h>

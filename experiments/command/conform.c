@@ -68,8 +68,8 @@ static void print_case(void *context, const struct qm_golden_case *c)
                                 (json_int_t)c->compared, "of_tolerance", qm_json_number(c->worst)));
         return;
     }
-    int quiet = qm_cli.quiet && (c->outcome == QM_OUTCOME_equal || c->outcome == QM_OUTCOME_near ||
-                                 c->outcome == QM_OUTCOME_skipped);
+    int quiet = qm_cli.quiet && (c->outcome == QM_CONFORM_equal || c->outcome == QM_CONFORM_near ||
+                                 c->outcome == QM_CONFORM_skipped);
     if (quiet)
         return;
     printf("%-10s %s", qm_conform_result_word(c->outcome), c->name);
@@ -82,7 +82,7 @@ static void print_case(void *context, const struct qm_golden_case *c)
 
 static void print_counts(const int64_t *count)
 {
-    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+    for (int k = 0; k < QM_CONFORM_COUNT; k++)
         printf("%s%lld %s", k ? ", " : "", (long long)count[k],
                qm_conform_result_word((enum qm_conform_result)k));
     putchar('\n');
@@ -91,7 +91,7 @@ static void print_counts(const int64_t *count)
 static json_t *json_counts(const int64_t *count)
 {
     json_t *o = json_object();
-    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+    for (int k = 0; k < QM_CONFORM_COUNT; k++)
         json_object_set_new(o, qm_conform_result_word((enum qm_conform_result)k),
                             json_integer(count[k]));
     return o;
@@ -104,12 +104,12 @@ static qm_status run(const struct options *o, int64_t *total)
     json_t *files = qm_cli.json ? json_array() : NULL;
     qm_status worst = QM_OK;
     for (int i = 0; i < o->n_files; i++) {
-        int64_t count[QM_OUTCOME_COUNT] = {0};
+        int64_t count[QM_CONFORM_COUNT] = {0};
         struct output out = {o->files[i], files ? json_array() : NULL};
         if (!files && !qm_cli.quiet)
             printf("%s\n", o->files[i]);
         qm_status st = qm_conform_file(o->files[i], o->filter, print_case, &out, count);
-        for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+        for (int k = 0; k < QM_CONFORM_COUNT; k++)
             total[k] += count[k];
         if (files)
             json_array_append_new(files,
@@ -130,15 +130,15 @@ static qm_status run(const struct options *o, int64_t *total)
 
 static int conform(const struct options *o)
 {
-    int64_t total[QM_OUTCOME_COUNT] = {0}, cases = 0;
+    int64_t total[QM_CONFORM_COUNT] = {0}, cases = 0;
     qm_status st = run(o, total);
-    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+    for (int k = 0; k < QM_CONFORM_COUNT; k++)
         cases += total[k];
-    if (total[QM_OUTCOME_differs] > 0)
+    if (total[QM_CONFORM_differs] > 0)
         return qm_exit_code(QM_CHECK_FAILED);
     if (st != QM_OK)
         return qm_exit_code(st);
-    if (total[QM_OUTCOME_unreadable] > 0)
+    if (total[QM_CONFORM_unreadable] > 0)
         return qm_exit_code(QM_BAD_FILE);
     if (cases == 0) {
         qm_note("qualm conform: no case matches '%s'", o->filter ? o->filter : "");

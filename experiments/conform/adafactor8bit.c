@@ -109,7 +109,7 @@ static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *w
                         (long long)off, (long long)n, allowed);
         return;
     }
-    c->now.outcome = QM_OUTCOME_near;
+    c->now.outcome = QM_CONFORM_near;
     c->now.worst = (double)off / allowed;
     snprintf(c->now.text, sizeof c->now.text,
              "%lld codes off by one (allowed %.0f) and %lld at ties, of %lld", (long long)off,

@@ -13,7 +13,7 @@ const char *qm_conform_result_word(enum qm_conform_result o)
 {
     static const char *const words[] = {
 #define X(name, word, text) word,
-        QM_OUTCOME_LIST(X)
+        QM_CONFORM_LIST(X)
 #undef X
     };
     return words[o];
@@ -68,7 +68,7 @@ static void skip_all(struct qm_conform *c)
 
 qm_status qm_conform_file(const char *path, const char *filter,
                           void (*report)(void *context, const struct qm_golden_case *c),
-                          void *context, int64_t count[QM_OUTCOME_COUNT])
+                          void *context, int64_t count[QM_CONFORM_COUNT])
 {
     struct qm_conform c = {.filter = filter, .report = report, .context = context};
     char text[256];
@@ -90,7 +90,7 @@ qm_status qm_conform_file(const char *path, const char *filter,
                      path);
     }
     qm_golden_close(c.file);
-    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+    for (int k = 0; k < QM_CONFORM_COUNT; k++)
         count[k] += c.count[k];
     return st;
 }
@@ -116,7 +116,7 @@ int qm_case_begin(struct qm_conform *c, const char *group, const char *part)
 void qm_case_end(struct qm_conform *c)
 {
     if (qm_case_open(c) && c->now.compared == 0) {
-        c->now.outcome = QM_OUTCOME_unreadable;
+        c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
     }
     c->count[c->now.outcome]++;
@@ -131,7 +131,7 @@ void qm_case_end(struct qm_conform *c)
 
 int qm_case_open(const struct qm_conform *c)
 {
-    return c->now.outcome == QM_OUTCOME_equal || c->now.outcome == QM_OUTCOME_near;
+    return c->now.outcome == QM_CONFORM_equal || c->now.outcome == QM_CONFORM_near;
 }
 
 static void settle(struct qm_conform *c, enum qm_conform_result outcome, const char *format,
@@ -147,7 +147,7 @@ void qm_case_skip(struct qm_conform *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    settle(c, QM_OUTCOME_skipped, format, args);
+    settle(c, QM_CONFORM_skipped, format, args);
     va_end(args);
 }
 
@@ -155,7 +155,7 @@ void qm_case_differs(struct qm_conform *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    settle(c, QM_OUTCOME_differs, format, args);
+    settle(c, QM_CONFORM_differs, format, args);
     va_end(args);
 }
 
@@ -163,7 +163,7 @@ void qm_case_failed(struct qm_conform *c)
 {
     if (!qm_case_open(c))
         return;
-    c->now.outcome = QM_OUTCOME_unreadable;
+    c->now.outcome = QM_CONFORM_unreadable;
     snprintf(c->now.text, sizeof c->now.text, "%.310s", qm_message());
 }
 

@@ -14,19 +14,19 @@
 #include "experiments/conform/golden.h"
 
 /* clang-format off */
-#define QM_OUTCOME_LIST(X)                                                 \
+#define QM_CONFORM_LIST(X)                                                 \
     X(equal,      "EQUAL",      "every bit")                               \
     X(near,       "NEAR",       "within the stated tolerance")             \
     X(differs,    "DIFFERS",    "outside of it")                           \
     X(skipped,    "skipped",    "not built, or nothing to compare")        \
-    X(unreadable, "UNREADABLE", "a dataset is missing, foreign or damaged")
+    X(unreadable, "UNREADABLE", "a dataset is missing, of an unknown form, or damaged")
 /* clang-format on */
 
 enum qm_conform_result {
-#define X(name, word, text) QM_OUTCOME_##name,
-    QM_OUTCOME_LIST(X)
+#define X(name, word, text) QM_CONFORM_##name,
+    QM_CONFORM_LIST(X)
 #undef X
-        QM_OUTCOME_COUNT
+        QM_CONFORM_COUNT
 };
 
 const char *qm_conform_result_word(enum qm_conform_result o);
@@ -46,7 +46,7 @@ struct qm_conform {
     const char *filter; /* of case names; NULL: all */
     void (*report)(void *context, const struct qm_golden_case *c);
     void *context;
-    int64_t count[QM_OUTCOME_COUNT];
+    int64_t count[QM_CONFORM_COUNT];
 
     struct qm_golden_case now;
     char group[QM_GOLDEN_PATH]; /* the group that the case reads */
@@ -57,7 +57,7 @@ struct qm_conform {
  * outcome, added to.  QM_BAD_FILE: no golden-vector file, with what was expected. */
 qm_status qm_conform_file(const char *path, const char *filter,
                           void (*report)(void *context, const struct qm_golden_case *c),
-                          void *context, int64_t count[QM_OUTCOME_COUNT]);
+                          void *context, int64_t count[QM_CONFORM_COUNT]);
 
 /* The systems: every group of the file, in the order of their names. */
 void qm_conform_torchao(struct qm_conform *c);

@@ -56,7 +56,7 @@ static void weigh(struct qm_conform *c, const char *what, int64_t i, double got,
         if (share < c->now.worst)
             return;
         c->now.worst = share;
-        c->now.outcome = QM_OUTCOME_near;
+        c->now.outcome = QM_CONFORM_near;
         snprintf(c->now.text, sizeof c->now.text, "%s[%lld] off by %.2g, allowed %.2g", what,
                  (long long)i, error, allowed);
         return;
@@ -111,7 +111,7 @@ void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *
                         (long long)off, (long long)n, allowed);
     else if ((double)off / allowed >= c->now.worst) {
         c->now.worst = (double)off / allowed;
-        c->now.outcome = QM_OUTCOME_near;
+        c->now.outcome = QM_CONFORM_near;
         snprintf(c->now.text, sizeof c->now.text, "%s: %lld of %lld codes off by one, allowed %.0f",
                  what, (long long)off, (long long)n, allowed);
     }

@@ -375,7 +375,7 @@ static void replay_histogram(struct qm_conform *c)
     c->now.compared += n * entries;
     if (!qm_case_open(c))
         return;
-    c->now.outcome = QM_OUTCOME_near;
+    c->now.outcome = QM_CONFORM_near;
     c->now.worst = worst;
     snprintf(c->now.text, sizeof c->now.text, "counts of %.0f draws: at worst %.2f of five sigma",
              repeats, worst);

@@ -1,7 +1,8 @@
 /* shrink.h - Reduces a failing case to the smallest inputs that fail in an equal way.
  *
- * The reductions are, in order: fewer steps; smaller shapes (blocks, rows, columns, elements);
- * numbers to 0; hyper-parameters to 0, 1 or 1/2; fewer bits of each float.  Two failures are equal
+ * The reductions, some of which are repeated, are: fewer steps; one plan in place of two; smaller
+ * shapes (blocks, rows, columns, elements); numbers to 0; hyper-parameters to 0, 1 or 1/2; fewer
+ * bits of each float.  Two failures are equal
  * where the slot out of bounds is equal (a number that must not be finite stays one), or the
  * signal, or the kind of damage.  The result is deterministic unless time runs out. */
 #ifndef QM_EXPERIMENTS_KERNEL_SHRINK_H

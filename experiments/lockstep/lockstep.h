@@ -128,9 +128,8 @@ struct qm_outcome {
 
 /* Runs one cell.  m is scratch of the calling thread; twins is its cache of twins (NULL: the bits
  * are the same, the run takes longer); stop (may be NULL) is polled between steps.  Recorded
- *                                                                                   sources
- * must be loaded.  A refusal is QM_OK with out->reason; QM_INTERRUPTED when stopped.  The caller
- * frees *out with qm_outcome_free. */
+ * sources must be loaded.  A refusal is QM_OK with out->reason; QM_INTERRUPTED when stopped.  The
+ * caller frees *out with qm_outcome_free. */
 qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
                           struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
                           struct qm_outcome *out);

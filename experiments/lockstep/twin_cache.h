@@ -31,9 +31,8 @@ qm_status qm_twin_cache_open(size_t bytes, struct qm_twin_cache **out);
 void qm_twin_cache_close(struct qm_twin_cache *t); /* accepts NULL */
 
 /* Finds the twin of a pair that was just opened: either `complete`, or a new one for the caller to
- * record, with room for `losses` losses and `points` states.  *out is NULL where t is NULL or has
- *                                                             no
- * room.  *out lives until the next call. */
+ * record, with room for `losses` losses and `points` states.  *out is NULL where t is NULL or
+ * has no room.  *out lives until the next call. */
 qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a, int64_t losses,
                        int64_t points, struct qm_twin **out);
 

@@ -19,7 +19,7 @@ struct worker {
     struct qm_mutant_trial *t;
     struct qm_child child;
     json_t *job;
-    struct qm_subject subject; /* its recipe alone is set */
+    struct qm_subject subject; /* only its recipe is set */
     const volatile int *stop;
     int is_up;
 };

@@ -25,8 +25,8 @@ struct qm_report {
 qm_status qm_report_make(const struct qm_report *o, json_t **out);
 
 /* After a run: makes the page, against an archive, of the result file that the last object of
- * `done` names as "file", and adds "page" to the object.  Does nothing where the object names no
- *                                                         file. */
+ * `done` names as "file", and adds "page" to the object.  Does nothing where the object names
+ * no file. */
 qm_status qm_report_against(json_t *done, const char *archive);
 
 #endif

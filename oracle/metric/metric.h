@@ -33,9 +33,8 @@ struct qm_sample {
 
 /* How much is computed.
  *   brief  squares, largest error, zeros and codes; 17 KiB; a third of the time of basic
- *   basic  all sums over pairs; 17 KiB; about 1 ns per element with codes, 2 ns with codes and
- *   steps
- *          (one AVX-512 core)
+ *   basic  all sums over pairs; 17 KiB; about 1 ns per element with codes, 2 ns with codes
+ *          and steps (one AVX-512 core)
  *   full   everything; 1.2 MiB; about 40 ns per element
  * A statistic has equal bits at every level that has it. */
 enum qm_metrics_level { QM_METRICS_brief, QM_METRICS_basic, QM_METRICS_full };

@@ -26,7 +26,7 @@ static void average_factors(float *row, float *col, const float *x, int64_t rows
         average(&col[j], x + j, rows, cols, keep);
 }
 
-/* x / sqrt(the moment that the factors approximate). */
+/* x[i][j] = x[i][j] / sqrt(row[i] / mean(row) * col[j]). */
 static void divide(float *x, const float *row, const float *col, int64_t rows, int64_t cols)
 {
     double sum = 0.0;

@@ -1,7 +1,7 @@
 /* adamw4_ao_bf16sr.c - AdamW4bit of torchao, bf16_stochastic_round=True.
  *
  * The step is float32; the bfloat16 parameter is rounded stochastically, with one draw per element.
- * Tensors too small for codes keep both moments in bfloat16. */
+ * Tensors of fewer than 4096 elements, or of no multiple of 128, keep both moments in bfloat16. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw4_ao_bf16sr = {

@@ -18,22 +18,22 @@
 
 static void show(void *context, const struct qm_golden_case *c)
 {
-    if (c->outcome == QM_OUTCOME_differs || c->outcome == QM_OUTCOME_unreadable)
+    if (c->outcome == QM_CONFORM_differs || c->outcome == QM_CONFORM_unreadable)
         print_error("%s: %s %s: %s [%s]\n", (const char *)context,
                     qm_conform_result_word(c->outcome), c->name, c->text, c->how);
 }
 
-static int64_t replay(const char *path, int64_t count[QM_OUTCOME_COUNT])
+static int64_t replay(const char *path, int64_t count[QM_CONFORM_COUNT])
 {
-    memset(count, 0, QM_OUTCOME_COUNT * sizeof *count);
+    memset(count, 0, QM_CONFORM_COUNT * sizeof *count);
     qm_status st = qm_conform_file(path, NULL, show, (void *)(uintptr_t)path, count);
     if (st != QM_OK)
         print_error("%s\n", qm_message());
     assert_int_equal(st, QM_OK);
     print_message("%s: %lld EQUAL, %lld NEAR, %lld skipped\n", path,
-                  (long long)count[QM_OUTCOME_equal], (long long)count[QM_OUTCOME_near],
-                  (long long)count[QM_OUTCOME_skipped]);
-    return count[QM_OUTCOME_differs] + count[QM_OUTCOME_unreadable];
+                  (long long)count[QM_CONFORM_equal], (long long)count[QM_CONFORM_near],
+                  (long long)count[QM_CONFORM_skipped]);
+    return count[QM_CONFORM_differs] + count[QM_CONFORM_unreadable];
 }
 
 /* One test per shipped file: nothing differs, and at least `compared` cases are compared. */
@@ -45,9 +45,9 @@ struct expected {
 static void test_file(void **state)
 {
     const struct expected *e = *state;
-    int64_t count[QM_OUTCOME_COUNT];
+    int64_t count[QM_CONFORM_COUNT];
     assert_int_equal(replay(e->path, count), 0);
-    assert_true(count[QM_OUTCOME_equal] + count[QM_OUTCOME_near] >= e->compared);
+    assert_true(count[QM_CONFORM_equal] + count[QM_CONFORM_near] >= e->compared);
 }
 
 /* Golden files hold at most 12 MB, so that a clone stays small; the larger set has the rest. */
@@ -79,7 +79,7 @@ static void test_shared(void **state)
     snprintf(pattern, sizeof pattern, "%s/data/golden/*.h5", root ? root : "../shared");
     if (glob(pattern, 0, NULL, &found) != 0)
         skip();
-    int64_t count[QM_OUTCOME_COUNT];
+    int64_t count[QM_CONFORM_COUNT];
     int64_t differs = 0, replayed = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         const char *name = strrchr(found.gl_pathv[i], '/') + 1;
@@ -123,7 +123,7 @@ static char *read_whole(const char *path, size_t *n)
 
 static void test_foreign(void **state)
 {
-    int64_t count[QM_OUTCOME_COUNT] = {0};
+    int64_t count[QM_CONFORM_COUNT] = {0};
     char path[] = "/tmp/qm_golden_XXXXXX";
     (void)state;
     assert_int_equal(qm_conform_file("/nonexistent.h5", NULL, NULL, NULL, count), QM_BAD_FILE);
@@ -147,7 +147,7 @@ static void test_truncated(void **state)
     char *bytes = read_whole("tests/golden/philox.h5", &n);
     close(mkstemp(path));
     for (size_t i = 0; i < 24; i++) {
-        int64_t count[QM_OUTCOME_COUNT] = {0};
+        int64_t count[QM_CONFORM_COUNT] = {0};
         write_file(path, bytes, i < 12 ? n * i / 12 : n - (24 - i) * (24 - i));
         assert_int_equal(qm_conform_file(path, NULL, NULL, NULL, count), QM_BAD_FILE);
         assert_non_null(strstr(qm_message(), path));
@@ -160,7 +160,7 @@ static void test_truncated(void **state)
 static void test_unreadable(void **state)
 {
     char path[] = "/tmp/qm_golden_XXXXXX";
-    int64_t count[QM_OUTCOME_COUNT] = {0};
+    int64_t count[QM_CONFORM_COUNT] = {0};
     hsize_t sizes[3] = {
         8, 4, 7}; /* per row 4 words of counter, 2 of key, 4 of output; 2 rows, one word short */
     static const char *const names[3] = {"counter", "key", "output"};
@@ -178,22 +178,22 @@ static void test_unreadable(void **state)
     H5Gclose(g);
     H5Fclose(f);
     assert_int_equal(qm_conform_file(path, NULL, NULL, NULL, count), QM_OK);
-    assert_int_equal(count[QM_OUTCOME_unreadable], 1);
-    assert_int_equal(count[QM_OUTCOME_skipped], 1);
+    assert_int_equal(count[QM_CONFORM_unreadable], 1);
+    assert_int_equal(count[QM_CONFORM_skipped], 1);
     unlink(path);
 }
 
 /* A changed bit in a recorded code is seen, with its index and both values. */
 static void keep_text(void *context, const struct qm_golden_case *c)
 {
-    if (c->outcome == QM_OUTCOME_differs)
+    if (c->outcome == QM_CONFORM_differs)
         snprintf(context, 320, "%s", c->text);
 }
 
 static void test_seen(void **state)
 {
     char path[] = "/tmp/qm_golden_XXXXXX", text[320] = "";
-    int64_t count[QM_OUTCOME_COUNT] = {0};
+    int64_t count[QM_CONFORM_COUNT] = {0};
     size_t n;
     (void)state;
     char *bytes = read_whole("tests/golden/torchao.h5", &n);
@@ -209,7 +209,7 @@ static void test_seen(void **state)
     H5Dclose(d);
     H5Fclose(f);
     assert_int_equal(qm_conform_file(path, "^q8s_", keep_text, text, count), QM_OK);
-    assert_int_equal(count[QM_OUTCOME_differs], 1);
+    assert_int_equal(count[QM_CONFORM_differs], 1);
     assert_non_null(strstr(text, "code[137]: got 0x"));
     unlink(path);
 }
@@ -217,12 +217,12 @@ static void test_seen(void **state)
 /* Cases that the filter does not match are left out. */
 static void test_filter(void **state)
 {
-    int64_t count[QM_OUTCOME_COUNT] = {0};
+    int64_t count[QM_CONFORM_COUNT] = {0};
     (void)state;
     assert_int_equal(qm_conform_file("tests/golden/torchao.h5", "^q4s_gauss$", NULL, NULL, count),
                      QM_OK);
-    assert_int_equal(count[QM_OUTCOME_equal], 1);
-    assert_int_equal(count[QM_OUTCOME_near] + count[QM_OUTCOME_skipped], 0);
+    assert_int_equal(count[QM_CONFORM_equal], 1);
+    assert_int_equal(count[QM_CONFORM_near] + count[QM_CONFORM_skipped], 0);
 }
 
 int main(void)

@@ -32,8 +32,8 @@ static double loss_along(struct bench *b, const double *d, double h)
 }
 
 /* All losses here are quadratic, so that central differences are exact up to rounding: a step of
- * 1e-2 leaves 4 ulp of the loss over 2e-2.  Noise is additive, and the gradient at 0 is
- *                                           subtracted. */
+ * 1e-2 leaves 4 ulp of the loss over 2e-2.  Noise is additive, and the gradient at 0
+ * is subtracted. */
 static void check_derivative(struct bench *b, const double *noise, const double *d)
 {
     double slope = 0, h = 1e-2, room = 0;
