@@ -1,4 +1,4 @@
-/* test_cuda_sync.c - Tests under whose name a faulty launch is reported, by a driver that fails late. */
+/* test_cuda_sync.c - Tests under whose name a launch is reported that faults after it returned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
