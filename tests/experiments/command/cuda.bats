@@ -26,7 +26,7 @@ needs_nvrtc() {
     [[ $output == *"qm_element_adamw_ao"* ]]
 }
 
-@test "kernels: PTX has no registers to report, and is no failure; an architecture that is too old" {
+@test "kernels: PTX has no registers to report and is no failure; too old an architecture" {
     needs_nvrtc
     run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_91
     [[ $output == *"sm_91"*"PTX"* && $stderr != *SPILLS* ]]
