@@ -235,7 +235,8 @@ static void oracle_step(const struct qm_recipe *r, int64_t t, const float *g, st
         o->refused = 1;
 }
 
-/* Three steps of a recipe in float32 from parameters of this size; r has hyper-parameters that the rule takes. */
+/* Three steps of a recipe in float32 from parameters of this size; r has hyper-parameters that the
+ * rule takes. */
 static void outcome_of(const struct qm_recipe *r, double size, struct outcome *o)
 {
     static const int64_t steps[] = {1, 2, 300};
