@@ -46,7 +46,7 @@ struct qm_backend {
      * NULL: the backend cannot. */
     qm_status (*hyper)(void *plan, const struct qm_hyper *h);
 
-    /* OPTIONAL.  The backend loses all memory that outlives a plan (static variables of its kernels,
+    /* OPTIONAL.  The backend loses all memory that outlives a plan (static variables of kernels,
      * buffers, counters), as when its process ends and a fresh one starts.  No plan is open during
      * the call; a state survives by save before it and load after it.  NULL: the backend lives in
      * this process. */

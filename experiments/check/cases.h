@@ -5,9 +5,9 @@
  *     SHAPE/CLASS/SETTING/tSTEP/MODE[/PART...]        4097/planted/beta0/t1/forced
  *                                  5x1x33/normal/wd+momentum=0.3/t17/own/p2^40/second/schedule
  *
- * SETTING is the name of a setting, hyper-parameters KEY=VALUE, or both, joined by "+".  Mode
- * `forced` disables the fallbacks to float32 (min_numel and whole_blocks are 0), so that every shape
- * is quantized, and limits the rank of projections to 4.  Mode `own` keeps the variant's own
+ * SETTING is the name of a setting, hyper-parameters KEY=VALUE, or both, joined by "+".
+ * Mode `forced` disables the fallbacks to float32 (min_numel and whole_blocks are 0), so that every
+ * shape is quantized, and limits the rank of projections to 4.  Mode `own` keeps the variant's own
  * fallbacks and rank.  Further parts, in any order: p2^K, g2^K, s2^K (QM_POWER_LIST), tensorN, and
  * the words of QM_PART_LIST.
  *
@@ -109,7 +109,10 @@ struct qm_case {
 #define QM_CASE_LAST_STEP ((int64_t)1 << 41)
 enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 }; /* steps of a case; largest exponent of a part */
 
-static inline int qm_case_has(const struct qm_case *c, enum qm_part p) { return c->part >> p & 1; }
+static inline int qm_case_takes(const struct qm_case *c, enum qm_part p)
+{
+    return c->part >> p & 1;
+}
 static inline int qm_case_power(const struct qm_case *c, enum qm_power p)
 {
     return c->powered >> p & 1 ? c->power[p] : 0;
@@ -122,8 +125,8 @@ int qm_case_steps(const struct qm_case *c);
 /* Whether it steps other tensors too. */
 static inline int qm_case_has_company(const struct qm_case *c)
 {
-    return qm_case_has(c, QM_PART_second) || qm_case_has(c, QM_PART_group) ||
-           qm_case_has(c, QM_PART_warm);
+    return qm_case_takes(c, QM_PART_second) || qm_case_takes(c, QM_PART_group) ||
+           qm_case_takes(c, QM_PART_warm);
 }
 
 int qm_case_count(void);
@@ -160,12 +163,12 @@ struct qm_aim {
     uint64_t seed;
 };
 
-/* Draws the starting parameters p[a->n]: normal, with some zeros and some of 1000, times 2^K of part
- * p2^K; part podd replaces some. */
+/* Draws the starting parameters p[a->n]: normal, with some zeros and some of 1000, times 2^K of
+ * part p2^K; part podd replaces some. */
 void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p);
 
-/* Draws the n values of slot `slot` that part s2^K loads: normal times 2^K, of both signs only where
- * the slot takes both, with zeros; part sodd replaces some. */
+/* Draws the n values of slot `slot` that part s2^K loads: normal times 2^K, of both signs only
+ * where the slot takes both, with zeros; part sodd replaces some. */
 void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n, float *x);
 
 /* Writes the codes and scales of the second moment that class exact starts from; returns 0 where

@@ -9,6 +9,7 @@
 #include "core/base/half.h"
 #include "core/base/philox.h"
 #include "experiments/check/case_run.h"
+#include "experiments/check/slot.h"
 
 enum { STREAM = 201, WARM_STEP = 1000003, GROUP_SCHEDULE = 1000 };
 
@@ -57,7 +58,7 @@ static qm_status step(const struct qm_case_run *r, enum qm_companion_role role)
 qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role)
 {
     struct qm_companion *c = &r->companion[role];
-    if (!qm_case_has(r->c, part_of[role]))
+    if (!qm_case_takes(r->c, part_of[role]))
         return QM_OK;
     c->recipe = r->run;
     if (role == QM_COMPANION_group)
@@ -102,7 +103,7 @@ void qm_company_close(struct qm_case_run *r)
 
 /* ---- a restart ------------------------------------------------------------------------------- */
 
-/* The largest slot of a companion, or its residuals: at most 4 bytes per number. */
+/* The slots of each companion and its residuals. */
 struct qm_company_states {
     struct one {
         uint8_t *codes[QM_MAX_SLOTS + 1]; /* the last: residuals */
@@ -110,8 +111,17 @@ struct qm_company_states {
     } of[QM_COMPANIONS];
 };
 
-/* Numbers that hold every slot's codes and scales, of whatever norm. */
-static size_t room(const struct qm_companion *c) { return (size_t)(4 * c->n + 4096); }
+/* Numbers that hold slot i's codes or scales, or (QM_RESIDUAL) the residuals. */
+static size_t room(const struct qm_companion *c, int i)
+{
+    struct qm_shape slot = c->shape;
+    if (i == QM_RESIDUAL)
+        return (size_t)(c->n * qm_param_residual(&c->recipe.param)) + 1;
+    qm_rule_slot_shape(c->recipe.rule, &c->recipe.hyper, i, &c->shape, &slot);
+    struct qm_quantizer q = qm_recipe_slot(&c->recipe, i, &c->shape);
+    int64_t n = qm_shape_numel(&slot), scales = q.bits ? qm_groups_count(&q, &slot, n) : n;
+    return (size_t)(n > scales ? n : scales) + 1;
+}
 
 void qm_company_forget(struct qm_company_states *s)
 {
@@ -127,14 +137,14 @@ void qm_company_forget(struct qm_company_states *s)
 static qm_status save(const struct qm_case_run *r, const struct qm_companion *c, struct one *to)
 {
     const struct qm_backend *b = r->s->backend;
-    to->codes[QM_MAX_SLOTS] = calloc(room(c), 1);
+    to->codes[QM_MAX_SLOTS] = calloc(room(c, QM_RESIDUAL), 1);
     if (!to->codes[QM_MAX_SLOTS])
         return qm_fail(QM_NO_MEMORY, "the states beside the judged one");
     QM_TRY(b->save(c->plan, QM_RESIDUAL, to->codes[QM_MAX_SLOTS], NULL));
     for (int i = 0; i < r->n_slots; i++) {
         int is_plain = qm_recipe_slot(&c->recipe, i, &c->shape).bits == 0;
-        to->codes[i] = is_plain ? NULL : calloc(room(c), 1);
-        to->scales[i] = calloc(room(c), sizeof(float));
+        to->codes[i] = is_plain ? NULL : calloc(room(c, i), 1);
+        to->scales[i] = calloc(room(c, i), sizeof(float));
         if (!to->scales[i] || (!is_plain && !to->codes[i]))
             return qm_fail(QM_NO_MEMORY, "the states beside the judged one");
         QM_TRY(b->save(c->plan, i, to->codes[i], to->scales[i]));

@@ -73,6 +73,8 @@ static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
     for (size_t k = 0; k < sizeof large / sizeof *large; k++)
         if (i % large[k].every == large[k].at && (1 << large[k].power) + 8 <= d->largest)
             return (1 << large[k].power) - 3 + below(s, 7);
+    if (i % 160 == 113 && d->largest > 1 << 17) /* between them, and seldom up to 2^20 */
+        return (1 << 15) * log_uniform(s, i % 1120 == 113 + 160 ? 32 : 4) - below(s, 999);
     int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
     switch (below(s, 20)) {
     case 0: return below(s, 3) ? 1 : 0;
@@ -230,19 +232,21 @@ static void parts(const struct qm_domain *d, struct source *s, struct qm_case *c
         c->tensor_after_one = one_in(s, 3) ? next(s) : (uint32_t)below(s, 300) - 1u;
 }
 
-/* Rounding by draws shows a small bias only in many draws near an end of their cells: planted
+/* A small bias of rounding by draws shows only in many draws near an end of their cells: planted
  * codes, and parameters that stay. */
 static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, struct qm_case *c)
 {
-    if (!d->rounds_by_draws || i % 40 != 13)
+    if (!d->rounds_by_draws || i % 20 != 13)
         return 0;
     *c = (struct qm_case){.shape = {1, {(1 << 17) - below(s, 99)}},
                           .kind = QM_CLASS_planted,
-                          .setting = i % 80 == 13 ? QM_SETTING_lr0 : QM_SETTING_default,
                           .t = first_step(d, s),
                           .forced = 1};
-    if (!is_taken(d, c))
-        c->setting = QM_SETTING_default;
+    struct qm_case still = *c;
+    still.given = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
+    still.hyper[QM_HYPER_lr] = 0.0;
+    if (d->recipe.param.write == QM_WRITE_stoch && i % 40 == 13 && is_taken(d, &still))
+        *c = still;
     return 1;
 }
 
@@ -393,13 +397,13 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     bin[QM_COORDINATE_g] = power_bin(c, QM_POWER_g);
     bin[QM_COORDINATE_state] = power_bin(c, QM_POWER_s);
     bin[QM_COORDINATE_tensor] = c->tensor_after_one != 0;
-    bin[QM_COORDINATE_podd] = qm_case_has(c, QM_PART_podd);
-    bin[QM_COORDINATE_sodd] = qm_case_has(c, QM_PART_sodd);
-    bin[QM_COORDINATE_schedule] = qm_case_has(c, QM_PART_schedule);
-    bin[QM_COORDINATE_second] = qm_case_has(c, QM_PART_second);
-    bin[QM_COORDINATE_group] = qm_case_has(c, QM_PART_group);
-    bin[QM_COORDINATE_warm] = qm_case_has(c, QM_PART_warm);
-    bin[QM_COORDINATE_fresh] = qm_case_has(c, QM_PART_fresh);
+    bin[QM_COORDINATE_podd] = qm_case_takes(c, QM_PART_podd);
+    bin[QM_COORDINATE_sodd] = qm_case_takes(c, QM_PART_sodd);
+    bin[QM_COORDINATE_schedule] = qm_case_takes(c, QM_PART_schedule);
+    bin[QM_COORDINATE_second] = qm_case_takes(c, QM_PART_second);
+    bin[QM_COORDINATE_group] = qm_case_takes(c, QM_PART_group);
+    bin[QM_COORDINATE_warm] = qm_case_takes(c, QM_PART_warm);
+    bin[QM_COORDINATE_fresh] = qm_case_takes(c, QM_PART_fresh);
     for (int k = 0; k < QM_HYPERS; k++)
         bin[QM_COORDINATE_hyper + k] =
             d->reads >> k & 1 ? (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k),

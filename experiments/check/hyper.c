@@ -235,8 +235,9 @@ static void oracle_step(const struct qm_recipe *r, int64_t t, const float *g, st
         o->refused = 1;
 }
 
-/* Three steps of a recipe in float32; r has hyper-parameters that the rule takes. */
-static void outcome_of(const struct qm_recipe *r, struct outcome *o)
+/* Three steps of a recipe in float32 from parameters of this size; r has hyper-parameters that the
+ * rule takes. */
+static void outcome_of(const struct qm_recipe *r, double size, struct outcome *o)
 {
     static const int64_t steps[] = {1, 2, 300};
     float g[N];
@@ -244,7 +245,7 @@ static void outcome_of(const struct qm_recipe *r, struct outcome *o)
     struct qm_tensor tp = {o->p, QM_DTYPE_f32, shape}, tg = {g, QM_DTYPE_f32, shape};
     memset(o, 0, sizeof *o);
     for (int i = 0; i < N; i++)
-        o->want[i] = o->p[i] = (float)(2.0 * unit((uint64_t)i, STREAM_DATA));
+        o->want[i] = o->p[i] = (float)(size * unit((uint64_t)i, STREAM_DATA));
     o->refused = qm_backend_cpu.open(r, &shape, 1, &plan) != QM_OK;
     for (size_t k = 0; k < sizeof steps / sizeof *steps && !o->refused; k++) {
         for (int i = 0; i < N; i++)
@@ -289,7 +290,7 @@ uint64_t qm_hyper_read(const struct qm_recipe *r)
     uint64_t reads = 0;
     for (int b = 0; b < BASES; b++) {
         struct qm_recipe from = base(r, b);
-        outcome_of(&from, &was);
+        outcome_of(&from, b % 2 ? 1e-3 : 2.0, &was);
         for (int k = 0; k < QM_HYPERS && !was.refused; k++) {
             struct qm_recipe to = from;
             double own = qm_hyper_get(&from.hyper, k);
@@ -300,7 +301,7 @@ uint64_t qm_hyper_read(const struct qm_recipe *r)
             if (reads >> k & 1 || value == own || k == QM_HYPER_amsgrad ||
                 qm_recipe_applicable(&to) != QM_OK)
                 continue;
-            outcome_of(&to, &now);
+            outcome_of(&to, b % 2 ? 1e-3 : 2.0, &now);
             if (!now.refused && memcmp(&was, &now, sizeof was) != 0)
                 reads |= (uint64_t)1 << k;
         }

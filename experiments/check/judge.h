@@ -85,6 +85,12 @@ struct qm_tally {
      * rounding to nearest never takes up; entry 2 i + 1: values in the upper half; slot
      * QM_MAX_SLOTS: the parameter. */
     double stoch_up[QM_RATES], stoch_expected[QM_RATES], stoch_variance[QM_RATES];
+    /* Of all these values their number; of those within 2^-12 of an end of their cell the number,
+     * how many left it, and how many were expected to at most. */
+    /* Values that are numbers of the format, within bounds, and hardly ever leave them. */
+    double still_n[QM_MAX_SLOTS + 1], still_left[QM_MAX_SLOTS + 1],
+        still_expected[QM_MAX_SLOTS + 1];
+    double stoch_n[QM_RATES], edge_n[QM_RATES], edge_left[QM_RATES], edge_expected[QM_RATES];
     /* Errors of the cases with gradients of class normal; entry QM_MAX_SLOTS: the parameter. */
     struct qm_rmse rmse[QM_MAX_SLOTS + 1];
     float draw_error; /* draw error (draws.h) of the number judged last, or 0 */
@@ -101,8 +107,17 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t);
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t);
 
-/* Counts a value of the slot at `share` of its cell (0 to 1), which went up (1) or did not (0). */
-void qm_tally_draw(struct qm_tally *t, int slot, double share, int up);
+/* Counts a value of the slot at `share` of its cell (0 to 1), known within `off`, which went up (1)
+ * or did not (0). */
+void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int up);
+
+/* Counts a value that is a number of the format within `off` of a cell, and left it (1) or not. */
+void qm_tally_still(struct qm_tally *t, int slot, double off, int left);
+
+/* The least bias of the probability of going up that would have been found in the draws of a slot;
+ * NaN: nothing was drawn.  Values at an end of their cell find the smallest: among n that hardly
+ * ever leave it, a bias b makes n b leave. */
+double qm_tally_detectable(const struct qm_tally *t, int slot);
 
 struct qm_trial;
 

@@ -11,13 +11,29 @@ enum { TENSOR = 1 };
 
 /* ---- many cases ------------------------------------------------------------------------------ */
 
-void qm_tally_draw(struct qm_tally *t, int slot, double share, int up)
+#define EDGE 0x1p-12 /* of a cell: values that hardly ever leave its end */
+
+void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int up)
 {
-    int i = 2 * slot + (share >= 0.5);
+    int is_upper = share >= 0.5, i = 2 * slot + is_upper;
+    double from_end = is_upper ? 1.0 - share : share;
+    t->draw_error = (float)((double)up - share);
+    t->stoch_n[i] += 1.0;
+    if (from_end + off <= EDGE) {
+        t->edge_n[i] += 1.0;
+        t->edge_left[i] += up != is_upper;
+        t->edge_expected[i] += from_end + off;
+    }
     t->stoch_up[i] += up;
     t->stoch_expected[i] += share;
     t->stoch_variance[i] += share * (1.0 - share);
-    t->draw_error = (float)((double)up - share);
+}
+
+void qm_tally_still(struct qm_tally *t, int slot, double off, int left)
+{
+    t->still_n[slot] += 1.0;
+    t->still_left[slot] += left;
+    t->still_expected[slot] += off;
 }
 
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
@@ -39,6 +55,15 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
         into->stoch_up[i] += from->stoch_up[i];
         into->stoch_expected[i] += from->stoch_expected[i];
         into->stoch_variance[i] += from->stoch_variance[i];
+        into->stoch_n[i] += from->stoch_n[i];
+        into->edge_n[i] += from->edge_n[i];
+        into->edge_left[i] += from->edge_left[i];
+        into->edge_expected[i] += from->edge_expected[i];
+    }
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+        into->still_n[i] += from->still_n[i];
+        into->still_left[i] += from->still_left[i];
+        into->still_expected[i] += from->still_expected[i];
     }
     for (int i = 0; i <= QM_MAX_SLOTS; i++)
         qm_rmse_merge(&into->rmse[i], &from->rmse[i]);
@@ -221,13 +246,67 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
     return QM_OK;
 }
 
+/* More than this many leave an end of their cell by chance less often than once in 10^9 checks: the
+ * tail of the Poisson distribution. */
+static double edge_limit(double expected) { return expected + 6.0 * sqrt(expected) + 9.0; }
+
+/* In the draws of one half of the cells. */
+static double detectable_in(const struct qm_tally *t, int i)
+{
+    double least = 1.0;
+    if (t->stoch_variance[i] >= 25.0)
+        least = fmin(least, 5.0 * sqrt(t->stoch_variance[i]) / t->stoch_n[i]);
+    if (t->edge_n[i] > 0.0)
+        least = fmin(least, edge_limit(t->edge_expected[i]) / t->edge_n[i]);
+    return least;
+}
+
+double qm_tally_detectable(const struct qm_tally *t, int slot)
+{
+    double halves = fmax(detectable_in(t, 2 * slot), detectable_in(t, 2 * slot + 1));
+    double still = 1.0;
+    if (t->still_n[slot] > 0.0)
+        still = edge_limit(t->still_expected[slot]) / t->still_n[slot];
+    return fmin(halves, still) < 1.0 ? fmin(halves, still) : (double)NAN;
+}
+
+/* Judges the draws of values at an end of their cell. */
+static void judge_edge(const char *what, int i, struct qm_tally *t)
+{
+    char text[200];
+    if (t->edge_left[i] <= edge_limit(t->edge_expected[i]))
+        return;
+    snprintf(text, sizeof text,
+             "%s: of %.0f values within 2^-12 of the %s end of their cell %.0f were rounded to the "
+             "other end, want at most %.1f",
+             what, t->edge_n[i], i % 2 ? "upper" : "lower", t->edge_left[i],
+             edge_limit(t->edge_expected[i]));
+    add_finding(t, "stochastic", text);
+}
+
+/* Judges the values that should have stayed. */
+static void judge_still(const char *what, int slot, struct qm_tally *t)
+{
+    char text[200];
+    if (t->still_left[slot] <= edge_limit(t->still_expected[slot]))
+        return;
+    snprintf(text, sizeof text,
+             "%s: of %.0f values that are numbers of the format %.0f were rounded to another, want "
+             "at most %.1f",
+             what, t->still_n[slot], t->still_left[slot], edge_limit(t->still_expected[slot]));
+    add_finding(t, "stochastic", text);
+}
+
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
 {
     const struct qm_rule *rule = s->recipe.rule;
+    for (int i = 0; i <= QM_MAX_SLOTS; i++)
+        judge_still(i < rule->n_slots ? rule->slot[i] : "parameter", i, t);
     for (int i = 0; i < QM_RATES; i++) {
         double off = fabs(t->stoch_up[i] - t->stoch_expected[i]), variance = t->stoch_variance[i];
         const char *what = i / 2 < rule->n_slots ? rule->slot[i / 2] : "parameter";
         char text[200];
+        judge_edge(what, i, t);
         if (variance < 25.0 || off <= 5.0 * sqrt(variance))
             continue;
         snprintf(text, sizeof text,

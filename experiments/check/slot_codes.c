@@ -15,10 +15,16 @@ static void count_up(const struct qm_decider *d, int slot, double low, double hi
     while (k + 2 < d->n && y >= d->value[k + 1])
         k++;
     double gap = d->value[k + 1] - d->value[k];
+    int is_low = low <= d->value[k] && d->value[k] <= high;
+    if (is_low || (low <= d->value[k + 1] && d->value[k + 1] <= high)) {
+        if (high - low <= 0x1p-18 * gap)
+            qm_tally_still(t, slot, (high - low) / gap, position != (is_low ? k : k + 1));
+        return;
+    }
     if (!(low >= d->value[k] && high <= d->value[k + 1] && high - low <= 0x1p-10 * gap))
         return;
     share = (y - d->value[k]) / gap;
-    qm_tally_draw(t, slot, share, position > k);
+    qm_tally_draw(t, slot, share, 0.5 * (high - low) / gap, position > k);
 }
 
 /* The change of a decided position: none, or the change that keepsign makes where x > 0 (POSITIVE),

@@ -145,10 +145,18 @@ static void count_up(const struct qm_stored *f, int rank, double low, double hig
 {
     int below = qm_stored_floor(f, low), above = qm_stored_ceil(f, high);
     double gap = value_of(f, above) - value_of(f, below), share;
+    int near = qm_stored_near(f, 0.5 * (low + high));
+    double at = value_of(f, near), step = value_of(f, above) - at;
+    if (low <= at && at <= high && isfinite(step) && above <= near + 1) {
+        step = above > near ? step : value_of(f, near + 1) - at;
+        if (high - low <= 0x1p-12 * step)
+            qm_tally_still(t, QM_MAX_SLOTS, (high - low) / step, rank != near);
+        return;
+    }
     if (above != below + 1 || !isfinite(gap) || !(high - low <= 0x1p-10 * gap))
         return;
     share = (0.5 * (low + high) - value_of(f, below)) / gap;
-    qm_tally_draw(t, QM_MAX_SLOTS, share, rank == above);
+    qm_tally_draw(t, QM_MAX_SLOTS, share, 0.5 * (high - low) / gap, rank == above);
     if (low < 0.0) /* the rounding draws in magnitude */
         t->draw_error = -t->draw_error;
 }

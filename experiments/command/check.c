@@ -1,4 +1,5 @@
 /* check.c - qualm check: judges variants, or a kernel of the user, by the oracle. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,12 +299,30 @@ static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t s
     return all;
 }
 
+/* {SLOT: {"draws", "detectable_bias"}} of the slots that are rounded stochastically, and of the
+ * parameter.  NULL: nothing was drawn. */
+static json_t *draws(const struct qm_rule *rule, const struct qm_tally *t)
+{
+    json_t *out = NULL;
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+        const char *what = i < rule->n_slots ? rule->slot[i] : "parameter";
+        double n = t->stoch_n[2 * i] + t->stoch_n[2 * i + 1] + t->still_n[i];
+        if (n == 0.0)
+            continue;
+        out = out ? out : json_object();
+        json_object_set_new(out, what,
+                            json_pack("{s:I, s:o}", "draws", (json_int_t)n, "detectable_bias",
+                                      qm_json_number(qm_tally_detectable(t, i))));
+    }
+    return out;
+}
+
 static json_t *row(const struct qm_rule *rule, const char *recipe, const struct qm_tally *t,
                    uint64_t seed, json_t *coverage)
 {
     return json_pack(
         "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o, "
-        "s:o, s:o*}",
+        "s:o, s:o*, s:o*}",
         "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases, "skipped",
         (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
         (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
@@ -314,7 +333,7 @@ static json_t *row(const struct qm_rule *rule, const char *recipe, const struct 
         "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
         "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "worst",
         t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed),
-        "coverage", coverage);
+        "coverage", coverage, "draws", draws(rule, t));
 }
 
 /* Members of a JSON object. */
@@ -343,6 +362,23 @@ static void print_all_coverage(json_t *rows)
         printf("coverage: %lld of %lld pairs of bins (%lld %%); -v has it for each variant, --json "
                "for each coordinate and pair\n",
                pairs, reachable, 100 * pairs / reachable);
+}
+
+/* Which bias of stochastic rounding would have been found. */
+static void print_draws(json_t *row)
+{
+    const char *what;
+    json_t *one;
+    json_object_foreach(json_object_get(row, "draws"), what, one)
+    {
+        double bias = json_number_value(json_object_get(one, "detectable_bias"));
+        printf("%s: %s: %lld draws of stochastic rounding; ", text_of(row, "variant"), what,
+               whole(one, "draws"));
+        if (bias > 0.0)
+            printf("a bias of 2^%.1f would have been found\n", log2(bias));
+        else
+            printf("too few to find a bias\n");
+    }
 }
 
 static void print_rows(json_t *rows, json_t *skipped)
@@ -389,6 +425,7 @@ static void print_rows(json_t *rows, json_t *skipped)
     }
     if (json_array_size(rows) > 1)
         print_all_coverage(rows);
+    json_array_foreach(rows, i, r) { print_draws(r); }
     json_array_foreach(skipped, i, r)
         printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
