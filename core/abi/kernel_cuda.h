@@ -66,6 +66,15 @@ struct qm_cuda_args {
     int64_t n_scratch;
 };
 
+/* Host and device agree on the bytes of what crosses between them. */
+#if defined(__cplusplus)
+static_assert(sizeof(struct qm_kernel_args) == 1776, "host and device must agree");
+static_assert(sizeof(struct qm_cuda_args) == 1800, "host and device must agree");
+#else
+_Static_assert(sizeof(struct qm_kernel_args) == 1776, "host and device must agree");
+_Static_assert(sizeof(struct qm_cuda_args) == 1800, "host and device must agree");
+#endif
+
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(QM_EMU)
 /* Not const: NVRTC does not export constants. */
 #define QM_CUDA_EXPORT(type, name, ...) \

@@ -26,6 +26,20 @@ typedef long long int64_t;
 #include <string.h>
 #endif
 
+/* Host and device must agree on a struct that one hands to the other: its bytes, and where a member
+ * begins, which NVRTC has no word for. */
+#if defined(__cplusplus)
+#define QM_ASSERT_LAYOUT(x) static_assert(x, "host and device must agree")
+#else
+#define QM_ASSERT_LAYOUT(x) _Static_assert(x, "host and device must agree")
+#endif
+#define QM_ASSERT_BYTES(type, bytes) QM_ASSERT_LAYOUT(sizeof(type) == (bytes))
+#if defined(__CUDACC_RTC__)
+#define QM_ASSERT_PLACE(type, member, at) QM_ASSERT_LAYOUT((at) < sizeof(type))
+#else
+#define QM_ASSERT_PLACE(type, member, at) QM_ASSERT_LAYOUT(__builtin_offsetof(type, member) == (at))
+#endif
+
 /* The bits of a float, and the float with these bits; NaN payloads survive. */
 QM_FN uint32_t qm_bits(float x)
 {

@@ -14,7 +14,7 @@
 #include "core/base/sha256.h"
 #include "core/compile/embedded_text.h"
 
-#define FORMAT "qualm cubin 1"
+#define FORMAT "qualm cubin 2"
 
 struct header {
     char magic[16], key[72], digest[72]; /* digest: of binary and log */
@@ -43,6 +43,7 @@ void qm_cubin_key(const struct qm_device_source *s, char key[QM_CACHE_KEY])
     add_text(&h, s->text);
     add_text(&h, s->header_name);
     add_text(&h, s->header_text);
+    add_text(&h, s->includes);
     for (int i = 0; s->options && s->options[i]; i++)
         add_text(&h, s->options[i]);
     for (int i = 0; qm_device_text_path(i); i++) {

@@ -1,8 +1,9 @@
 /* cubin_cache.h - Cache of compiled kernels on disk, keyed by the hash of everything they depend
  * on.
  *
- * The key is the SHA-256 of every source text, the options, the architecture, NVRTC's version and
- * the size of its library, and the version of the cache's format.  A file holds a header, the
+ * The key is the SHA-256 of every source text, included files among them, the options, the
+ * architecture, NVRTC's version and the size of its library, and the version of the cache's
+ * format.  A file holds a header, the
  * binary and the compiler's log.  It is written under a temporary name and renamed, so that any
  * number of processes may write at once.  A file that is short, foreign or altered counts as
  * absent.  The folder is $QM_CACHE, else $XDG_CACHE_HOME/qualm, else ~/.cache/qualm; with

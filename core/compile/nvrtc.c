@@ -115,7 +115,8 @@ static double now(void)
 }
 
 /* Writes the option "--gpu-architecture=sm_90"; for an architecture that this NVRTC does not know,
- * the highest virtual one below it (compute_90).  Returns whether the result will be PTX. */
+ * the highest virtual one below it (compute_90); "" where all are above it.  Returns whether the
+ * result will be PTX. */
 static int arch_option(int arch, char *out, size_t size)
 {
     int n = 0, all[ARCHS], below = 0;
@@ -123,10 +124,24 @@ static int arch_option(int arch, char *out, size_t size)
         n = 0;
     for (int i = 0; i < n; i++)
         below = all[i] <= arch && all[i] > below ? all[i] : below;
+    out[0] = '\0';
+    if (n > 0 && below == 0)
+        return 0;
     int is_ptx = below != arch;
     snprintf(out, size, "--gpu-architecture=%s_%d", is_ptx ? "compute" : "sm",
              below ? below : arch);
     return is_ptx;
+}
+
+/* The lowest architecture that this NVRTC knows. */
+static int least_arch(void)
+{
+    int n = 0, all[ARCHS], least = 0;
+    if (rtc.GetNumArchs(&n) != 0 || n > ARCHS || rtc.GetArchs(all) != 0)
+        return 0;
+    for (int i = 0; i < n; i++)
+        least = least == 0 || all[i] < least ? all[i] : least;
+    return least;
 }
 
 static char *log_of(void *program)
@@ -188,6 +203,11 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
         texts[n++] = s->header_text;
     }
     out->is_ptx = arch_option(s->arch, arch, sizeof arch);
+    if (!*arch)
+        return qm_fail(QM_SKIPPED,
+                       "NVRTC %d.%d compiles for sm_%d and later, not for sm_%d; an NVRTC of an "
+                       "older CUDA does (CUDA 12 for sm_50 to sm_72; QM_NVRTC=PATH names one)",
+                       rtc.major, rtc.minor, least_arch(), s->arch);
     options[n_options++] = arch;
     options[n_options++] = "--std=c++17";
     for (int i = 0; s->options && s->options[i] && n_options < OPTIONS; i++)

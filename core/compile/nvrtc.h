@@ -14,6 +14,7 @@ struct qm_device_source {
     const char *header_name;    /* one header besides the embedded ones; NULL: none */
     const char *header_text;    /* the text of that header */
     const char *const *options; /* ended by NULL: "--fmad=false", "-DX=1", "-I/usr/include" */
+    const char *includes;       /* the hash of files that it includes (includes.h); NULL: none */
     int arch;                   /* ten times the compute capability: 90 */
 };
 
@@ -25,9 +26,9 @@ struct qm_device_binary {
     double seconds; /* of compiling, or of reading the cache */
 };
 
-/* Compiles; the caller frees *out.  QM_SKIPPED: there is no NVRTC, with the reason.  QM_BAD_ARG:
- * the source does not compile; the message is the first error, out->log has all, and the caller
- * frees *out then too. */
+/* Compiles; the caller frees *out.  QM_SKIPPED, with the reason: there is no NVRTC, or it knows no
+ * architecture as old as this one.  QM_BAD_ARG: the source does not compile; the message is the
+ * first error, out->log has all, and the caller frees *out then too. */
 qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_binary *out);
 
 /* As qm_nvrtc_compile, but the binary is read from the cache where it is there, and written to it

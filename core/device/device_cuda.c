@@ -1,5 +1,6 @@
 /* device_cuda.c - The device "cuda": GPU 0, or number $QM_CUDA_DEVICE; its primary context, one
- * stream. */
+ * stream.  With QM_CUDA_SYNC=1 every launch is waited for, so that a fault is reported under the
+ * name of the kernel that made it. */
 #include "core/device/device_cuda.h"
 
 #include <pthread.h>
@@ -94,12 +95,27 @@ static void cuda_release(qm_address at)
     }
 }
 
-static qm_status cuda_sync(void)
+static int is_synchronous(void)
+{
+    const char *text = getenv("QM_CUDA_SYNC");
+    return text && strcmp(text, "1") == 0;
+}
+
+/* Waits for all work; `what` is what the message of a failure begins with.  A launch that faults is
+ * reported by whatever call comes next, unless every launch is waited for. */
+static qm_status wait_for(const char *what)
 {
     QM_TRY(enter());
-    QM_CU(gpu.cu, StreamSynchronize, (gpu.stream));
-    return QM_OK;
+    qm_status st = qm_cuda_error(gpu.cu->StreamSynchronize(gpu.stream), what);
+    if (st == QM_OK || is_synchronous())
+        return st;
+    char text[600];
+    snprintf(text, sizeof text, "%s", qm_message());
+    return qm_fail(st, "%s (perhaps of an earlier launch: QM_CUDA_SYNC=1 waits for each one)",
+                   text);
 }
+
+static qm_status cuda_sync(void) { return wait_for("cuStreamSynchronize"); }
 
 static qm_status cuda_put(qm_address to, const void *from, size_t bytes)
 {
@@ -183,9 +199,10 @@ static qm_status cuda_launch(void *module, enum qm_step_kernel k, unsigned grid_
 {
     const struct module *m = module;
     QM_TRY(enter());
-    return qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
+    QM_TRY(qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
                                               1, 0, gpu.stream, args, NULL),
-                         qm_step_kernel_name(k));
+                         qm_step_kernel_name(k)));
+    return is_synchronous() ? wait_for(qm_step_kernel_name(k)) : QM_OK;
 }
 
 static int cuda_blocks(void) { return enter() == QM_OK ? gpu.sms : 1; }

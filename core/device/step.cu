@@ -57,6 +57,11 @@ struct desc {
         int64_t n_scales;
     } slot[QM_SLOTS];
 };
+QM_ASSERT_BYTES(struct desc, 8 * (QM_DESC_DIMS + 2 * QM_RANK + QM_SLOT_COUNT * QM_SLOTS));
+QM_ASSERT_PLACE(struct desc, residual, 8 * QM_DESC_RESIDUAL);
+QM_ASSERT_PLACE(struct desc, id, 8 * QM_DESC_ID);
+QM_ASSERT_PLACE(struct desc, slot, 8 * (QM_DESC_DIMS + 2 * QM_RANK));
+QM_ASSERT_PLACE(struct desc, slot[0].n_scales, 8 * (QM_DESC_DIMS + 2 * QM_RANK + QM_SLOT_N_SCALES));
 
 /* ---- tables in shared memory ----------------------------------------------------------------- */
 
@@ -441,16 +446,21 @@ QM_DEV uint32_t over_lanes(uint32_t m, int lanes)
     return m;
 }
 
-/* Raises a number in global memory to m.  The number only grows, so a plain read may save the
- * atomic. */
+/* A read beside atomic operations of other threads. */
+QM_DEV uint32_t glance(const uint32_t *at)
+{
+#ifdef QM_EMU /* a volatile read does not tell the emulator that it may race */
+    return qm_emu_glance(at);
+#else
+    return *(const volatile uint32_t *)at;
+#endif
+}
+
+/* Raises a number in global memory to m.  The number only grows, so a read may save the atomic. */
 QM_DEV void raise(float *stat, int64_t at, uint32_t m)
 {
     uint32_t *to = (uint32_t *)stat + at;
-#ifndef QM_EMU /* the emulator would report this read as a race */
-    if (m <= *(volatile uint32_t *)to)
-        return;
-#endif
-    if (m > 0)
+    if (m > glance(to))
         atomicMax(to, m);
 }
 
@@ -966,6 +976,8 @@ struct by_value {
     struct desc tensors[QM_BY_VALUE_TENSORS];
     struct qm_chunk chunks[QM_BY_VALUE_CHUNKS];
 };
+QM_ASSERT_PLACE(struct by_value, chunks, sizeof(struct desc) * QM_BY_VALUE_TENSORS);
+QM_ASSERT_LAYOUT(sizeof(struct by_value) <= QM_STEP_BY_VALUE);
 
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 2) void qm_step_by_value(
     const __grid_constant__ struct by_value table, int64_t n_chunks, struct qm_step_scalars step)

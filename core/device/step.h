@@ -46,6 +46,11 @@ struct qm_step_scalars {
     uint32_t step;
 };
 
+QM_ASSERT_BYTES(struct qm_chunk, 24);
+QM_ASSERT_BYTES(struct qm_step_scalars, 112);
+QM_ASSERT_PLACE(struct qm_step_scalars, flag, 64);
+QM_ASSERT_PLACE(struct qm_step_scalars, seed, 96);
+
 /* Memory that a launch may touch; the emulator checks every access against it. */
 struct qm_step_region {
     const char *name;

@@ -12,7 +12,9 @@
 #include "emu_memory.hpp"
 
 enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
-enum access { READ, WRITE, BOTH }; /* BOTH: an atomic operation */
+enum access { READ, WRITE, BOTH, RELAXED }; /* BOTH: an atomic operation; RELAXED: such a read */
+static inline int is_read(enum access how) { return how == READ || how == RELAXED; }
+static inline int is_atomic(enum access how) { return how == BOTH || how == RELAXED; }
 
 /* Whether an access earlier in this epoch is by this thread, or is ordered before the current
  * access by its warp.  o: which meetings of lanes count.  After a write only __syncwarp orders;
@@ -30,10 +32,10 @@ static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
 static uint32_t last_fence; /* the epoch of the last __threadfence */
 
 /* Whether the access `s` races with the current one; accesses of earlier launches do not. */
-static inline int conflicts(const struct stamp *s, const struct qm_order *o, int is_atomic,
+static inline int conflicts(const struct stamp *s, const struct qm_order *o, enum access how,
                             int is_shared)
 {
-    if (s->epoch < qm_now.launch_epoch || (is_atomic && (s->thread & ATOMIC)))
+    if (s->epoch < qm_now.launch_epoch || (is_atomic(how) && (s->thread & ATOMIC)))
         return 0;
     if (s->epoch >= qm_now.block_epoch)
         return s->epoch == qm_now.epoch && !is_ordered(s, o);
@@ -64,23 +66,23 @@ static int launches_are_ordered(const struct region *r, uintptr_t a, size_t size
 static inline int touch(struct cell *c, enum access how, uint32_t code, const struct region *r,
                         uintptr_t a, size_t size)
 {
-    const struct qm_order *o = how == READ ? qm_now.met : qm_now.synced;
+    const struct qm_order *o = is_read(how) ? qm_now.met : qm_now.synced;
     struct stamp now = {qm_now.epoch, code, (uint16_t)qm_now.thread,
                         o->own[qm_now.thread % QM_WARP]};
     const struct stamp *bad = NULL;
-    if (conflicts(&c->w, qm_now.synced, how == BOTH, !r))
+    if (conflicts(&c->w, qm_now.synced, how, !r))
         bad = &c->w;
-    else if (how != READ && conflicts(&c->r[0], qm_now.met, 0, !r))
+    else if (!is_read(how) && conflicts(&c->r[0], qm_now.met, how, !r))
         bad = &c->r[0];
-    else if (how != READ && conflicts(&c->r[1], qm_now.met, 0, !r))
+    else if (!is_read(how) && conflicts(&c->r[1], qm_now.met, how, !r))
         bad = &c->r[1];
     if (bad) {
-        qm_found_race(r, a, size, bad, how != READ, bad == &c->w, code);
+        qm_found_race(r, a, size, bad, !is_read(how), bad == &c->w, code);
         return 0;
     }
-    if (how != READ) {
-        if (how == BOTH)
-            now.thread |= ATOMIC;
+    if (is_atomic(how))
+        now.thread |= ATOMIC;
+    if (!is_read(how)) {
         c->w = now;
         return 1;
     }
@@ -111,7 +113,7 @@ static inline int64_t touch_all(struct cell *cells, size_t from, size_t to, enum
         }
         unwritten += how != WRITE && c->w.epoch < written ? (int64_t)step : 0;
         if (r && qm_now.many_streams &&
-            !launches_are_ordered(r, a, to - from, c, how != READ, code))
+            !launches_are_ordered(r, a, to - from, c, !is_read(how), code))
             return -1;
         if (!touch(c, how, code, r, a, to - from))
             return -1;
@@ -126,7 +128,7 @@ static void access_shared(uintptr_t a, size_t size, enum access how, int is_rang
     int is_dynamic = at < QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP;
     if (is_dynamic ? at < QM_DYNAMIC_AT || at - QM_DYNAMIC_AT + size > qm_dynamic_bytes
                    : !v || at < v->at || at - v->at + size > v->bytes) {
-        qm_found_outside_shared(at, size, how != READ, code);
+        qm_found_outside_shared(at, size, !is_read(how), code);
         return;
     }
     int64_t unwritten =
@@ -140,11 +142,11 @@ static void access_region(struct region *r, uintptr_t a, size_t size, enum acces
 {
     size_t at = a - r->at;
     if (size > r->bytes - at) {
-        qm_found_outside(a + (r->bytes - at), size - (r->bytes - at), how != READ, code);
+        qm_found_outside(a + (r->bytes - at), size - (r->bytes - at), !is_read(how), code);
         return;
     }
     if (r->flags & QM_REGION_CONST) {
-        if (how != READ)
+        if (!is_read(how))
             qm_found_constant(r, a, size, code);
         return;
     }
@@ -168,7 +170,7 @@ static inline void access_at(uintptr_t a, size_t size, enum access how, int is_r
     if (r)
         access_region(r, a, size, how, is_range, code);
     else if (a - qm_now.host_stack > HOST_STACK || !is_range) /* arguments are copied */
-        qm_found_outside(a, size, how != READ, code);
+        qm_found_outside(a, size, !is_read(how), code);
 }
 
 static inline void access(const volatile void *address, size_t size, enum access how, int is_range,
@@ -178,7 +180,7 @@ static inline void access(const volatile void *address, size_t size, enum access
     const struct region *r = qm_region_seen[(a >> 12) % QM_PAGES];
     if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes || size == 0)
         return;
-    if (qm_far.n > 0 && !qm_far_access(a, size, how != READ)) {
+    if (qm_far.n > 0 && !qm_far_access(a, size, !is_read(how))) {
         qm_step_leave();
         return;
     }
@@ -192,6 +194,12 @@ extern "C" void qm_emu_atomic(const volatile void *address, size_t size, struct 
 {
     if (qm_now.is_running && (uintptr_t)address - qm_now.stack >= qm_stack_bytes)
         access_at((uintptr_t)address, size, BOTH, 0, qm_place_number(at));
+}
+
+extern "C" void qm_emu_relaxed(const volatile void *address, size_t size, struct qm_emu_at at)
+{
+    if (qm_now.is_running && (uintptr_t)address - qm_now.stack >= qm_stack_bytes)
+        access_at((uintptr_t)address, size, RELAXED, 0, qm_place_number(at));
 }
 
 extern "C" void qm_emu_fence(void) { last_fence = qm_now.epoch; }

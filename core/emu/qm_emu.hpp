@@ -107,8 +107,9 @@ int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, qm_emu_at at)
 unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, uint64_t x, int from,
                          uint64_t value[32], const char *name, qm_emu_at at);
 
-/* Announces an atomic read and write. */
+/* Announces an atomic read and write; an atomic read, which no atomic write races with. */
 void qm_emu_atomic(const volatile void *address, size_t size, qm_emu_at at);
+void qm_emu_relaxed(const volatile void *address, size_t size, qm_emu_at at);
 void qm_emu_fence(void);
 
 /* The memory of a shared variable, one for all threads of a block and undefined when the block
@@ -379,6 +380,13 @@ QM_ATOMIC(unsigned int)
 QM_ATOMIC(long long)
 QM_ATOMIC(unsigned long long)
 #undef QM_ATOMIC
+
+/* What a volatile read is on a GPU, beside atomic operations on the same number. */
+template <class T> QM_PLAIN inline T qm_emu_glance(const T *address, QM_AT)
+{
+    qm_emu_relaxed(address, sizeof *address, at);
+    return *address;
+}
 
 template <class T>
 QM_PLAIN inline T atomicCAS(T *address, typename qm_emu::same<T>::type was,

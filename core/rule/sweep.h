@@ -23,6 +23,10 @@ struct qm_sweep {
     float *x[6];
     double *y[2];
 };
+QM_ASSERT_BYTES(struct qm_sweep, 224);
+QM_ASSERT_PLACE(struct qm_sweep, d, 48);
+QM_ASSERT_PLACE(struct qm_sweep, c, 80);
+QM_ASSERT_PLACE(struct qm_sweep, x, 160);
 
 /* clang-format off */
 #define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \

@@ -10,6 +10,7 @@
 #include "core/abi/kernel_abi.h"
 #include "core/abi/kernel_cuda.h"
 #include "core/compile/cubin_cache.h"
+#include "core/compile/includes.h"
 #include "core/compile/kernel_build.h"
 #include "core/device/device_cuda.h"
 
@@ -66,10 +67,17 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     snprintf(flags, sizeof flags, "%s", more ? more : "");
     n += words_without_fmad(flags, options + n);
     options[n++] = qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false";
-    struct qm_device_source s = {
-        .name = source, .text = text, .options = options, .arch = arch_here()};
+    char includes[65];
+    int is_whole = 0;
+    struct qm_device_source s = {.name = source,
+                                 .text = text,
+                                 .options = options,
+                                 .includes = includes,
+                                 .arch = arch_here()};
     struct qm_device_binary b = {0};
-    qm_status st = qm_device_compile(&s, &b);
+    qm_status st = qm_includes_hash(source, text, options, includes, &is_whole);
+    if (st == QM_OK)
+        st = is_whole ? qm_device_compile(&s, &b) : qm_nvrtc_compile(&s, &b);
     FILE *f = st == QM_OK && object ? fopen(object, "we") : NULL;
     if (st == QM_OK && object && (!f || fwrite(b.data, 1, b.size, f) != b.size || fflush(f) != 0))
         st = qm_fail(QM_BAD_FILE, "%s: %s", object, strerror(errno));
@@ -275,12 +283,14 @@ static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
 {
     const int *l = u->launch[k];
     int64_t blocks = l[1] > 0 ? (n + l[1] - 1) / l[1] : 1;
+    char name[48]; /* each launch is waited for: a fault is its own */
+    snprintf(name, sizeof name, "kernel %d of the step", k + 1);
     qm_status st = qm_cuda_error(
         u->cu->LaunchKernel(u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1, (unsigned)l[0],
                             1, 1, (unsigned)l[2], u->stream, args, NULL),
-        "cuLaunchKernel");
+        name);
     if (st == QM_OK)
-        st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), "the kernel");
+        st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), name);
     return st == QM_OK ? QM_OK : QM_CHECK_FAILED; /* an invalid address, or an invalid launch */
 }
 

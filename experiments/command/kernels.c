@@ -72,7 +72,7 @@ struct result {
     struct qm_kernel_use step, worst;
     size_t bytes;
     double seconds;
-    int from_cache, has_report;
+    int from_cache, is_ptx, has_report; /* has_report: of all kernels; PTX has none */
 };
 
 /* Adds the resources of the kernels of one form. */
@@ -83,7 +83,9 @@ static void take_uses(const struct qm_step_form *f, const struct qm_device_binar
     for (int k = 0; k < QM_STEP_KERNELS; k++) {
         if (!qm_step_has_kernel(f, (enum qm_step_kernel)k))
             continue;
-        out->has_report &= qm_kernel_use(b->log, qm_step_kernel_name((enum qm_step_kernel)k), &use);
+        if (!b->is_ptx)
+            out->has_report &=
+                qm_kernel_use(b->log, qm_step_kernel_name((enum qm_step_kernel)k), &use);
         if ((k == QM_KERNEL_step && out->step.registers == 0) || k == QM_KERNEL_whole_sweep)
             out->step = use;
 #define X(member) \
@@ -94,7 +96,7 @@ static void take_uses(const struct qm_step_form *f, const struct qm_device_binar
     out->bytes += b->size;
     out->seconds += b->seconds;
     out->from_cache &= b->from_cache;
-    out->has_report &= !b->is_ptx;
+    out->is_ptx |= b->is_ptx;
 }
 
 static void compile_one(const struct qm_recipe *r, const struct options *o, int arch,
@@ -122,11 +124,12 @@ static json_t *row(const char *name, int arch, const struct result *r)
 {
     char sm[16];
     snprintf(sm, sizeof sm, "sm_%d", arch);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:b}", "variant", name, "arch",
-                     sm, "registers", r->step.registers, "most_registers", r->worst.registers,
-                     "spill_bytes", r->worst.spill_bytes, "local_bytes", r->worst.local_bytes,
-                     "shared_bytes", r->worst.shared_bytes, "binary_bytes", (json_int_t)r->bytes,
-                     "seconds", r->seconds, "from_cache", r->from_cache);
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:b, s:b}", "variant", name,
+                     "arch", sm, "registers", r->step.registers, "most_registers",
+                     r->worst.registers, "spill_bytes", r->worst.spill_bytes, "local_bytes",
+                     r->worst.local_bytes, "shared_bytes", r->worst.shared_bytes, "binary_bytes",
+                     (json_int_t)r->bytes, "seconds", r->seconds, "from_cache", r->from_cache,
+                     "is_ptx", r->is_ptx);
 }
 
 /* Compiles every recipe for every architecture, in parallel over the cores. */
@@ -179,8 +182,10 @@ static void print_rows(json_t *rows, json_t *skipped)
     {
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "variant")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "arch")));
+        int is_ptx = json_is_true(json_object_get(r, "is_ptx"));
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-            qm_table_cell(t, "%lld", (long long)json_integer_value(json_object_get(r, keys[k])));
+            qm_table_cell(t, is_ptx && k + 1 < sizeof keys / sizeof *keys ? "PTX" : "%lld",
+                          (long long)json_integer_value(json_object_get(r, keys[k])));
         qm_table_cell(t, json_is_true(json_object_get(r, "from_cache")) ? "cached" : "%.2f",
                       json_real_value(json_object_get(r, "seconds")));
     }
@@ -188,6 +193,21 @@ static void print_rows(json_t *rows, json_t *skipped)
     json_array_foreach(skipped, i, r)
         qm_note("skipped: %s: %s", json_string_value(json_object_get(r, "variant")),
                 json_string_value(json_object_get(r, "reason")));
+}
+
+static void note_result(json_t *rows, double seconds, int failed)
+{
+    size_t i, n = json_array_size(rows), n_ptx = 0;
+    json_t *r;
+    json_array_foreach(rows, i, r) n_ptx += json_is_true(json_object_get(r, "is_ptx"));
+    qm_note("%zu kernels in %.1f s%s", n, seconds,
+            failed       ? ": SPILLS OR LOCAL MEMORY"
+            : n_ptx == n ? ""
+                         : ", none spills or uses local memory");
+    if (n_ptx > 0)
+        qm_note("%zu of them are PTX: this NVRTC does not know the architecture, and the driver "
+                "will choose registers, spills and local memory",
+                n_ptx);
 }
 
 static qm_status print_text(const struct qm_step_form *f)
@@ -236,8 +256,7 @@ static qm_status work(struct options *o, int *failed)
     if (st == QM_OK && !qm_cli.json)
         print_rows(rows, skipped);
     if (st == QM_OK)
-        qm_note("%zu kernels in %.1f s%s", json_array_size(rows), qm_seconds() - from,
-                *failed ? ": SPILLS OR LOCAL MEMORY" : ", none spills or uses local memory");
+        note_result(rows, qm_seconds() - from, *failed);
     if (st == QM_OK && qm_cli.json)
         qm_json_print(
             json_pack("{s:b, s:O, s:O}", "passed", !*failed, "kernels", rows, "skipped", skipped));

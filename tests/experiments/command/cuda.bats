@@ -26,6 +26,15 @@ needs_nvrtc() {
     [[ $output == *"qm_element_adamw_ao"* ]]
 }
 
+@test "kernels: PTX has no registers to report and is no failure; too old an architecture" {
+    needs_nvrtc
+    run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_91
+    [[ $output == *"sm_91"*"PTX"* && $stderr != *SPILLS* ]]
+    [[ $stderr == *"1 of them are PTX: this NVRTC does not know the architecture"* ]]
+    "$QUALM" doctor | grep -q 'version 13' || skip "needs NVRTC 13"
+    fails_with 77 "compiles for sm_75 and later, not for sm_70" kernels adamw4_ao --arch sm_70
+}
+
 @test "kernels: a variant without kernels gives the reason" {
     needs_nvrtc
     fails_with 77 "nested scales have no kernel" kernels "$NESTED"
@@ -77,6 +86,26 @@ needs_nvrtc() {
     [ "$(grep -c True "$BATS_TEST_TMPDIR/two")" = 2 ]
     [ "$(sort -u "$BATS_TEST_TMPDIR/two" | wc -l)" = 2 ] # different bits
     fails_with 2 "--mode fast is of --backend cuda or emu" check lamb_bnb --mode fast
+}
+
+@test "a user's .cu file is compiled again when a file changes that it includes" {
+    needs_nvrtc
+    mkdir -p "$BATS_TEST_TMPDIR/deep" && cd "$BATS_TEST_TMPDIR"
+    { echo '#include "deep/a.h"'; "$QUALM" check --template adamw4_ao.cu; } > k.cu
+    echo '  #  include "b.h" /* beside it */' > deep/a.h
+    echo '__device__ int one = 1;' > deep/b.h
+    for i in 1 2; do run -77 "$QUALM" check --kernel k.cu --backend cuda; done
+    [ "$(ls "$QM_CACHE" | wc -l)" = 1 ]
+    echo '__device__ int one = nothing;' > deep/b.h
+    fails_with 2 "does not compile" check --kernel k.cu --backend cuda
+    echo '__device__ int one = 2;' > deep/b.h
+    run -77 "$QUALM" check --kernel k.cu --backend cuda
+    [ "$(ls "$QM_CACHE" | wc -l)" = 2 ]
+    run -77 env CUDAFLAGS="--fmad=true -DX=1" "$QUALM" check --kernel k.cu --backend cuda
+    [ "$(ls "$QM_CACHE" | wc -l)" = 3 ]
+    printf '#define B "b.h"\n#include B\n' > deep/a.h # what it names is not known: no cache
+    run -77 "$QUALM" check --kernel k.cu --backend cuda
+    [ "$(ls "$QM_CACHE" | wc -l)" = 3 ]
 }
 
 @test "a user's .cu file is compiled by NVRTC before a GPU is needed" {
