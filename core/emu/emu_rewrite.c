@@ -423,7 +423,8 @@ static int attribute(struct rewriter *r, const char *end)
     if (r->is_layer || !is_refused_attribute(r->in, end) || !is_in_attribute(r))
         return 0;
     const char *args = skip_blanks(end), *close = *args == '(' ? closing(args) : NULL;
-    put_token(r, "unused", "unused" + 6);
+    static const char unused[] = "unused";
+    put_token(r, unused, unused + strlen(unused));
     for (const char *s = r->in; close && s < close; s++)
         if (*s == '\n') {
             put(r, "\n", 1);

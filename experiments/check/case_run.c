@@ -159,7 +159,7 @@ static qm_status can_run(const struct qm_case_run *r)
 {
     if (r->c->given && qm_recipe_applicable(&r->judged) != QM_OK)
         return qm_fail(QM_SKIPPED, "%s", qm_message());
-    if (qm_case_has(r->c, QM_PART_schedule) && !r->s->backend->hyper)
+    if (qm_case_takes(r->c, QM_PART_schedule) && !r->s->backend->hyper)
         return qm_fail(QM_SKIPPED, "backend %s cannot change hyper-parameters between steps",
                        r->s->backend->name);
     return QM_OK;
@@ -168,7 +168,7 @@ static qm_status can_run(const struct qm_case_run *r)
 qm_status qm_case_run_open(struct qm_case_run *r)
 {
     QM_TRY(can_run(r));
-    if (qm_case_has(r->c, QM_PART_schedule) && !r->trial)
+    if (qm_case_takes(r->c, QM_PART_schedule) && !r->trial)
         r->judged.hyper = qm_hyper_schedule(&r->judged, r->seed, 0); /* initial_lr is now known */
     r->first = r->run = r->judged;
     if (r->s->alter)
@@ -214,7 +214,7 @@ qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_plan *s, int de
 
 qm_status qm_case_run_hyper(struct qm_case_run *r, int k)
 {
-    if (!qm_case_has(r->c, QM_PART_schedule))
+    if (!qm_case_takes(r->c, QM_PART_schedule))
         return QM_OK;
     r->judged.hyper =
         r->trial ? *qm_trial_call(r->trial, k).hyper : qm_hyper_schedule(&r->first, r->seed, k);

@@ -123,7 +123,8 @@ qm_status qm_case_run_hyper(struct qm_case_run *r, int k);
 qm_status qm_case_run_renew(struct qm_case_run *r);
 
 /* company.c.  Opens the companion of this role where the case has it (warm: with its first step),
- * steps all that are open, closes them, or opens them again after a restart with the states they had. */
+ * steps all that are open, closes them, or opens them again after a restart with the states that
+ * they had. */
 qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role);
 qm_status qm_company_step(struct qm_case_run *r);
 void qm_company_close(struct qm_case_run *r);

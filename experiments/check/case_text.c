@@ -179,7 +179,7 @@ static qm_status parse_parts(char *const *part, int n, struct qm_case *c)
     QM_TRY(word("mode", part[4], modes, 2, &c->forced));
     for (int i = 5; i < n; i++)
         QM_TRY(parse_part(part[i], c));
-    if (qm_case_has(c, QM_PART_sodd) && !qm_case_loads(c))
+    if (qm_case_takes(c, QM_PART_sodd) && !qm_case_loads(c))
         return qm_fail(QM_BAD_ARG, "part sodd needs s2^K");
     int64_t numel = qm_shape_numel(&c->shape);
     if (numel < 0 || numel > 1 << 24)

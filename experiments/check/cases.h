@@ -109,7 +109,10 @@ struct qm_case {
 #define QM_CASE_LAST_STEP ((int64_t)1 << 41)
 enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 }; /* steps of a case; largest exponent of a part */
 
-static inline int qm_case_has(const struct qm_case *c, enum qm_part p) { return c->part >> p & 1; }
+static inline int qm_case_takes(const struct qm_case *c, enum qm_part p)
+{
+    return c->part >> p & 1;
+}
 static inline int qm_case_power(const struct qm_case *c, enum qm_power p)
 {
     return c->powered >> p & 1 ? c->power[p] : 0;
@@ -122,8 +125,8 @@ int qm_case_steps(const struct qm_case *c);
 /* Whether it steps other tensors too. */
 static inline int qm_case_has_company(const struct qm_case *c)
 {
-    return qm_case_has(c, QM_PART_second) || qm_case_has(c, QM_PART_group) ||
-           qm_case_has(c, QM_PART_warm);
+    return qm_case_takes(c, QM_PART_second) || qm_case_takes(c, QM_PART_group) ||
+           qm_case_takes(c, QM_PART_warm);
 }
 
 int qm_case_count(void);

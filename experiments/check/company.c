@@ -58,7 +58,7 @@ static qm_status step(const struct qm_case_run *r, enum qm_companion_role role)
 qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role)
 {
     struct qm_companion *c = &r->companion[role];
-    if (!qm_case_has(r->c, part_of[role]))
+    if (!qm_case_takes(r->c, part_of[role]))
         return QM_OK;
     c->recipe = r->run;
     if (role == QM_COMPANION_group)

@@ -397,13 +397,13 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     bin[QM_COORDINATE_g] = power_bin(c, QM_POWER_g);
     bin[QM_COORDINATE_state] = power_bin(c, QM_POWER_s);
     bin[QM_COORDINATE_tensor] = c->tensor_after_one != 0;
-    bin[QM_COORDINATE_podd] = qm_case_has(c, QM_PART_podd);
-    bin[QM_COORDINATE_sodd] = qm_case_has(c, QM_PART_sodd);
-    bin[QM_COORDINATE_schedule] = qm_case_has(c, QM_PART_schedule);
-    bin[QM_COORDINATE_second] = qm_case_has(c, QM_PART_second);
-    bin[QM_COORDINATE_group] = qm_case_has(c, QM_PART_group);
-    bin[QM_COORDINATE_warm] = qm_case_has(c, QM_PART_warm);
-    bin[QM_COORDINATE_fresh] = qm_case_has(c, QM_PART_fresh);
+    bin[QM_COORDINATE_podd] = qm_case_takes(c, QM_PART_podd);
+    bin[QM_COORDINATE_sodd] = qm_case_takes(c, QM_PART_sodd);
+    bin[QM_COORDINATE_schedule] = qm_case_takes(c, QM_PART_schedule);
+    bin[QM_COORDINATE_second] = qm_case_takes(c, QM_PART_second);
+    bin[QM_COORDINATE_group] = qm_case_takes(c, QM_PART_group);
+    bin[QM_COORDINATE_warm] = qm_case_takes(c, QM_PART_warm);
+    bin[QM_COORDINATE_fresh] = qm_case_takes(c, QM_PART_fresh);
     for (int k = 0; k < QM_HYPERS; k++)
         bin[QM_COORDINATE_hyper + k] =
             d->reads >> k & 1 ? (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k),

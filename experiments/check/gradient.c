@@ -63,7 +63,7 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
         p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal_of(b.word[i % 4]);
         p[i] = power ? ldexpf(p[i], power) : p[i];
     }
-    if (qm_case_has(c, QM_PART_podd))
+    if (qm_case_takes(c, QM_PART_podd))
         odd_numbers(a, STREAM_START, a->n, 1, p);
 }
 
@@ -75,7 +75,7 @@ void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, in
         float z = ldexpf((float)normal(a, stream, 1, i), power);
         x[i] = i % 11 == 7 ? 0.0f : is_signed ? z : fabsf(z);
     }
-    if (qm_case_has(c, QM_PART_sodd))
+    if (qm_case_takes(c, QM_PART_sodd))
         odd_numbers(a, stream, n, is_signed, x);
 }
 

@@ -23,7 +23,7 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     /* Codes and scales of the second plan are read in every step.  Its decoded values are read in
      * the last step only, because decoding costs as much as the step. */
     int is_last = r->trial || r->record || k == r->steps - 1;
-    if (qm_case_has(r->c, QM_PART_fresh) && k > 0)
+    if (qm_case_takes(r->c, QM_PART_fresh) && k > 0)
         QM_TRY(qm_case_run_renew(r));
     if (k > 0 || r->trial)
         QM_TRY(qm_case_run_hyper(r, k));

@@ -91,7 +91,7 @@ struct qm_tally {
     double stoch_up[QM_RATES], stoch_expected[QM_RATES], stoch_variance[QM_RATES];
     /* Of all these values their number; of those within 2^-12 of an end of their cell the number,
      * how many left it, and how many were expected to at most. */
-    /* Values that are numbers of the format, within their bounds, and must hardly ever leave them. */
+    /* Values that are numbers of the format, within bounds, and hardly ever leave them. */
     double still_n[QM_MAX_SLOTS + 1], still_left[QM_MAX_SLOTS + 1],
         still_expected[QM_MAX_SLOTS + 1];
     double stoch_n[QM_RATES], edge_n[QM_RATES], edge_left[QM_RATES], edge_expected[QM_RATES];
@@ -120,7 +120,7 @@ void qm_tally_still(struct qm_tally *t, int slot, double off, int left);
 
 /* The least bias of the probability of going up that would have been found in the draws of a slot;
  * NaN: nothing was drawn.  Values at an end of their cell find the smallest: among n that hardly
- * ever leave it, a bias b makes n b leave.  One that is exactly a number of the format must stay. */
+ * ever leave it, a bias b makes n b leave. */
 double qm_tally_detectable(const struct qm_tally *t, int slot);
 
 struct qm_trial;

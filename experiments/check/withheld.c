@@ -7,12 +7,12 @@ static int sets(const struct qm_case *c, int k) { return c->given >> k & 1; }
 
 static int gnorm_scale(const struct qm_case *c)
 {
-    return sets(c, QM_HYPER_gnorm_scale) || qm_case_has(c, QM_PART_schedule);
+    return sets(c, QM_HYPER_gnorm_scale) || qm_case_takes(c, QM_PART_schedule);
 }
 static int limiter(const struct qm_case *c) { return sets(c, QM_HYPER_limiter); }
 static int decay_schedule(const struct qm_case *c)
 {
-    return c->t > 1 << 20 && (sets(c, QM_HYPER_beta2_decay) || qm_case_has(c, QM_PART_schedule));
+    return c->t > 1 << 20 && (sets(c, QM_HYPER_beta2_decay) || qm_case_takes(c, QM_PART_schedule));
 }
 static int infinity(const struct qm_case *c)
 {
@@ -20,7 +20,7 @@ static int infinity(const struct qm_case *c)
 }
 static int parameters(const struct qm_case *c)
 {
-    return qm_case_has(c, QM_PART_podd) || qm_case_power(c, QM_POWER_p) > 100 ||
+    return qm_case_takes(c, QM_PART_podd) || qm_case_power(c, QM_POWER_p) > 100 ||
            qm_case_power(c, QM_POWER_g) > 60 || sets(c, QM_HYPER_lr) || c->kind == QM_CLASS_huge;
 }
 static int one_by_one(const struct qm_case *c)
@@ -30,7 +30,7 @@ static int one_by_one(const struct qm_case *c)
 static int denormal_decay(const struct qm_case *c)
 {
     return sets(c, QM_HYPER_weight_decay) || sets(c, QM_HYPER_alpha) ||
-           c->setting == QM_SETTING_extreme || qm_case_has(c, QM_PART_schedule);
+           c->setting == QM_SETTING_extreme || qm_case_takes(c, QM_PART_schedule);
 }
 
 static const struct {
