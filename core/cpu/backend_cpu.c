@@ -184,12 +184,10 @@ static int64_t cpu_bytes(const void *plan)
 
 static qm_status cpu_probe(void) { return QM_OK; }
 
-void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h)
+static qm_status cpu_hyper(void *plan, const struct qm_hyper *h)
 {
-    struct qm_hyper *own = &((struct qm_cpu_plan *)plan)->r.hyper;
-    double initial_lr = h->initial_lr != 0.0 ? h->initial_lr : own->initial_lr;
-    *own = *h;
-    own->initial_lr = initial_lr;
+    struct qm_cpu_plan *p = plan;
+    return qm_recipe_schedule(&p->r, &p->shape, h);
 }
 
 void *qm_plan_cpu_residual(void *plan) { return ((struct qm_cpu_plan *)plan)->residual; }
@@ -206,4 +204,5 @@ const struct qm_backend qm_backend_cpu = {
     .load = cpu_load,
     .bytes = cpu_bytes,
     .close = cpu_close,
+    .hyper = cpu_hyper,
 };

@@ -92,22 +92,36 @@ static qm_status device_load(void *plan, int slot, const uint8_t *codes, const f
                           : qm_batch_load(p->batch, 0, slot, codes, scales);
 }
 
+static qm_status device_hyper(void *plan, const struct qm_hyper *h)
+{
+    struct plan *p = plan;
+    return p->tensor_rule ? qm_tensor_rule_hyper(p->tensor_rule, h) : qm_batch_hyper(p->batch, h);
+}
+
 static int64_t device_bytes(const void *plan)
 {
     const struct plan *p = plan;
     return p->tensor_rule ? qm_tensor_rule_bytes(p->tensor_rule) : qm_batch_bytes(p->batch);
 }
 
-#define BACKEND(name)                                                                     \
-    static qm_status name##_probe(void) { return qm_device_##name.probe(); }              \
-    static qm_status name##_open(const struct qm_recipe *r, const struct qm_shape *shape, \
-                                 uint32_t tensor, void **plan)                            \
-    {                                                                                     \
-        return open_on(&qm_device_##name, r, shape, tensor, plan);                        \
-    }                                                                                     \
-    const struct qm_backend qm_backend_##name = {                                         \
-        #name,       name##_probe, name##_open,  device_step,  device_decode,             \
-        device_save, device_load,  device_bytes, device_close,                            \
+#define BACKEND(on)                                                                     \
+    static qm_status on##_probe(void) { return qm_device_##on.probe(); }                \
+    static qm_status on##_open(const struct qm_recipe *r, const struct qm_shape *shape, \
+                               uint32_t tensor, void **plan)                            \
+    {                                                                                   \
+        return open_on(&qm_device_##on, r, shape, tensor, plan);                        \
+    }                                                                                   \
+    const struct qm_backend qm_backend_##on = {                                         \
+        .name = #on,                                                                    \
+        .probe = on##_probe,                                                            \
+        .open = on##_open,                                                              \
+        .step = device_step,                                                            \
+        .decode = device_decode,                                                        \
+        .save = device_save,                                                            \
+        .load = device_load,                                                            \
+        .bytes = device_bytes,                                                          \
+        .close = device_close,                                                          \
+        .hyper = device_hyper,                                                          \
     };
 
 BACKEND(cuda)

@@ -382,6 +382,17 @@ qm_status qm_batch_run(struct qm_batch *b, int64_t t, uint64_t seed)
     return b->form.folds > 0 ? launch_scales(b) : QM_OK;
 }
 
+qm_status qm_batch_hyper(struct qm_batch *b, const struct qm_hyper *h)
+{
+    struct qm_recipe next = b->r;
+    for (int k = 0; k < b->n; k++) {
+        next = b->r;
+        QM_TRY(qm_recipe_schedule(&next, &b->tensor[k].shape, h));
+    }
+    b->r = next;
+    return QM_OK;
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 static qm_status slot_check(const struct qm_batch *b, int slot)

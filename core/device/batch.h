@@ -54,6 +54,9 @@ qm_status qm_batch_unpack(struct qm_batch *b, int slot);
 qm_status qm_batch_load_wide(struct qm_batch *b, int param, int gradient);
 qm_status qm_batch_store_wide(struct qm_batch *b, int64_t t, uint64_t seed);
 
+/* Member `hyper` of struct qm_backend, for all tensors. */
+qm_status qm_batch_hyper(struct qm_batch *b, const struct qm_hyper *h);
+
 /* As the members of struct qm_backend, for tensor k. */
 qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out);
 qm_status qm_batch_save(struct qm_batch *b, int k, int slot, uint8_t *codes, float *scales);

@@ -412,6 +412,17 @@ qm_status qm_tensor_rule_run(struct qm_tensor_rule_plan *p, int64_t t, uint64_t 
     return QM_OK;
 }
 
+qm_status qm_tensor_rule_hyper(struct qm_tensor_rule_plan *p, const struct qm_hyper *h)
+{
+    struct qm_recipe next = p->r;
+    for (int k = 0; k < p->n; k++) {
+        next = p->r;
+        QM_TRY(qm_recipe_schedule(&next, &p->tensor[k].shape, h));
+    }
+    p->r = next;
+    return QM_OK;
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 static qm_status slot_check(const struct qm_tensor_rule_plan *p, int slot)

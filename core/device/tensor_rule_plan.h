@@ -28,6 +28,9 @@ qm_status qm_tensor_rule_give(struct qm_tensor_rule_plan *p, int k, const void *
 qm_status qm_tensor_rule_run(struct qm_tensor_rule_plan *p, int64_t t, uint64_t seed);
 qm_status qm_tensor_rule_take(struct qm_tensor_rule_plan *p, int k, void *param);
 
+/* Member `hyper` of struct qm_backend, for all tensors. */
+qm_status qm_tensor_rule_hyper(struct qm_tensor_rule_plan *p, const struct qm_hyper *h);
+
 /* As the members of struct qm_backend, for tensor k. */
 qm_status qm_tensor_rule_decode(struct qm_tensor_rule_plan *p, int k, int slot, float *out);
 qm_status qm_tensor_rule_save(struct qm_tensor_rule_plan *p, int k, int slot, uint8_t *codes,

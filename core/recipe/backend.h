@@ -38,6 +38,19 @@ struct qm_backend {
 
     int64_t (*bytes)(const void *plan); /* of state, as stored */
     void (*close)(void *plan);          /* accepts NULL */
+
+    /* OPTIONAL.  Replaces the hyper-parameters of an open plan between two steps, as a schedule
+     * does; the state stays.  What decides on the slots' shapes and on kernels stays too, else
+     * QM_BAD_ARG: flags, rank and side, and for some rules whether a beta is 0.
+     * h->initial_lr 0: the plan keeps its own, which is at first the lr that it was opened with.
+     * NULL: the backend cannot. */
+    qm_status (*hyper)(void *plan, const struct qm_hyper *h);
+
+    /* OPTIONAL.  The backend loses all memory that outlives a plan (static variables of its kernels,
+     * buffers, counters), as when its process ends and a fresh one starts.  No plan is open during
+     * the call; a state survives by save before it and load after it.  NULL: the backend lives in
+     * this process. */
+    qm_status (*restart)(void);
 };
 
 extern const struct qm_backend qm_backend_cpu;
@@ -46,10 +59,6 @@ extern const struct qm_backend qm_backend_cpu;
  * the same kernels on the CPU by the emulator.  open: QM_SKIPPED where there is no GPU, compiler or
  * kernel. */
 extern const struct qm_backend qm_backend_cuda, qm_backend_emu;
-
-/* Replaces the hyper-parameters of an open plan of backend cpu, for a learning-rate schedule.
- * h->initial_lr 0: the plan keeps its own, which is at first the lr that it was opened with. */
-void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h);
 
 /* The residuals that write-back of the parameter keeps in a plan of backend cpu, one per element,
  * to read or to replace (kahan: 16-bit floats, ecc8: int8, ecc16: int16); NULL: there are none.

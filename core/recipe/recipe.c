@@ -329,6 +329,43 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
     return QM_OK;
 }
 
+/* 1: slot i of a tensor of this shape has one shape with both. */
+static int keeps_shape(const struct qm_rule *rule, int i, const struct qm_shape *shape,
+                       const struct qm_hyper *a, const struct qm_hyper *b)
+{
+    struct qm_shape s[2];
+    qm_rule_slot_shape(rule, a, i, shape, &s[0]);
+    qm_rule_slot_shape(rule, b, i, shape, &s[1]);
+    return s[0].rank == s[1].rank &&
+           memcmp(s[0].dim, s[1].dim, sizeof s[0].dim[0] * (size_t)s[0].rank) == 0;
+}
+
+qm_status qm_recipe_schedule(struct qm_recipe *r, const struct qm_shape *shape,
+                             const struct qm_hyper *h)
+{
+    struct qm_recipe next = *r;
+    const char *fixed = h->rank != r->hyper.rank   ? "rank"
+                        : h->side != r->hyper.side ? "side"
+                                                   : NULL;
+#define X(name, value, text)      \
+    if (h->name != r->hyper.name) \
+        fixed = #name;
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+    if (fixed)
+        return qm_fail(QM_BAD_ARG, "%s cannot change between the steps of a plan", fixed);
+    next.hyper = *h;
+    if (h->initial_lr == 0.0)
+        next.hyper.initial_lr = r->hyper.initial_lr;
+    QM_TRY(qm_recipe_applicable(&next));
+    for (int i = 0; i < r->rule->n_slots; i++)
+        if (!keeps_shape(r->rule, i, shape, &r->hyper, h))
+            return qm_fail(QM_BAD_ARG, "these hyper-parameters give slot %s another shape",
+                           r->rule->slot[i]);
+    *r = next;
+    return QM_OK;
+}
+
 int qm_recipe_is_full(const struct qm_recipe *r)
 {
     int full = r->param.format == QM_PARAM_f32 && r->grad == QM_DTYPE_f32;

@@ -64,6 +64,12 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */
 qm_status qm_recipe_applicable(const struct qm_recipe *r);
 
+/* Replaces the hyper-parameters in the recipe of an open plan of a tensor of this shape, as member
+ * `hyper` of struct qm_backend says.  QM_BAD_ARG: a flag, rank or side differs, a slot would have
+ * another shape, or the rule refuses h; r is then untouched. */
+qm_status qm_recipe_schedule(struct qm_recipe *r, const struct qm_shape *shape,
+                             const struct qm_hyper *h);
+
 /* Whether every state, the parameter and the gradient are float32. */
 int qm_recipe_is_full(const struct qm_recipe *r);
 

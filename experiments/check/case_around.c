@@ -11,7 +11,7 @@
  * Codes are compared with those of the second plan instead (qm_case_judge_repetition). */
 void qm_case_judge_memory(struct qm_case_run *r, const struct qm_case_plan *s, int decoded)
 {
-    uint32_t poison = 0x01010101u * QM_POISON;
+    uint32_t poison = QM_POISON_FLOAT;
     int intact = qm_poisoned_is_intact(&s->stored_memory) &&
                  qm_poisoned_is_intact(&s->residual_memory) &&
                  qm_poisoned_is_intact(&r->g_memory) && qm_poisoned_is_intact(&r->h_memory);

@@ -15,7 +15,7 @@ static double next_state(const struct qm_case_run *r, int i, int64_t t, double s
     for (int k = 0; k < r->n_slots; k++)
         slot[k] = &room[k];
     room[i] = state;
-    if (qm_oracle_step(r->oracle, &p, slot, &g, &one, QM_CASE_TENSOR, &r->hyper, t) != QM_OK)
+    if (qm_oracle_step(r->oracle, &p, slot, &g, &one, r->tensor, &r->hyper, t) != QM_OK)
         return (double)NAN;
     return room[i];
 }
@@ -41,7 +41,11 @@ static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
 
 static struct qm_aim aim_of(const struct qm_case_run *r, int64_t t)
 {
-    struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
+    struct qm_aim aim = {.recipe = &r->judged,
+                         .shape = &r->c->shape,
+                         .n = r->n,
+                         .seed = r->seed,
+                         .power = qm_case_power(r->c, QM_POWER_g)};
     for (int i = 0; i < r->n_slots; i++) {
         const struct qm_decider *d = r->decider[i];
         if (d && d->q.curve != QM_CURVE_allog && same_shape(&r->shape[i], &r->c->shape)) {
@@ -75,17 +79,43 @@ void qm_case_make_gradient(struct qm_case_run *r, int64_t t, int k, struct qm_te
     qm_to_double(out->data, out->dtype, 0, r->n, r->wide_g);
 }
 
+/* A projection is no state that can be anything: it is left as it starts. */
+static int is_loaded(const struct qm_case_run *r, int i)
+{
+    return qm_case_loads(r->c) && strcmp(r->judged.rule->slot[i], "proj") != 0;
+}
+
+/* Draws slot i, in its own format, into the plan's buffers. */
+static qm_status draw_state(struct qm_case_run *r, const struct qm_aim *aim, int i,
+                            struct qm_case_plan *plan)
+{
+    const struct qm_decider *d = r->decider[i];
+    struct qm_draws draws = qm_draws_for(r->seed, 0, r->tensor, QM_ROLE_spare);
+    struct qm_codec codec;
+    qm_case_state(r->c, aim, i, r->slot_n[i], d ? plan->state[i] : plan->scales[i]);
+    if (!d)
+        return QM_OK;
+    QM_TRY(qm_codec_init(&codec, &d->q));
+    return qm_encode(&codec, &r->shape[i], plan->state[i], &draws, plan->codes[i], plan->scales[i]);
+}
+
 qm_status qm_case_run_start(struct qm_case_run *r)
 {
     struct qm_aim aim = aim_of(r, r->c->t);
     for (int s = 0; s < 2; s++) {
         struct qm_case_plan *plan = &r->plan[s];
-        qm_case_start(&aim, plan->p);
+        qm_case_start(r->c, &aim, plan->p);
         for (int64_t i = 0; i < r->n; i++)
             qm_stored_put(&r->format, plan->stored, i, (double)plan->p[i]);
-        for (int i = 0; i < r->n_slots; i++)
-            if (qm_case_load(r->c, &aim, i, r->n_scales[i], plan->codes[i], plan->scales[i]))
-                QM_TRY(r->s->backend->load(plan->handle, i, plan->codes[i], plan->scales[i]));
+        for (int i = 0; i < r->n_slots; i++) {
+            int is_aimed =
+                qm_case_load(r->c, &aim, i, r->n_scales[i], plan->codes[i], plan->scales[i]);
+            if (!is_aimed && is_loaded(r, i))
+                QM_TRY(draw_state(r, &aim, i, plan));
+            if (is_aimed || is_loaded(r, i))
+                QM_TRY(r->s->backend->load(plan->handle, i, r->decider[i] ? plan->codes[i] : NULL,
+                                           plan->scales[i]));
+        }
     }
     return QM_OK;
 }
@@ -111,6 +141,7 @@ void qm_case_keep_call(struct qm_case_run *r, int k, int64_t t, const struct qm_
     struct qm_call to = qm_trial_call(r->record, at);
     const struct qm_case_plan *s = &r->plan[0];
     *to.t = t;
+    *to.hyper = r->judged.hyper;
     memcpy(to.p, s->stored, (size_t)r->format.bytes * (size_t)r->n);
     memcpy(to.residual, s->residual, (size_t)r->format.residual_bytes * (size_t)r->n);
     memcpy(to.g, g->data, (size_t)r->n * qm_dtype_size(g->dtype));

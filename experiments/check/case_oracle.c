@@ -28,7 +28,7 @@ static int is_read_back(const struct qm_case_run *r, int i, int64_t t)
 {
     const struct qm_rule *rule = r->judged.rule;
     struct qm_rule_step s;
-    struct qm_tensor_rule_args w = {.s = &s, .shape = &r->c->shape, .tensor = QM_CASE_TENSOR};
+    struct qm_tensor_rule_args w = {.s = &s, .shape = &r->c->shape, .tensor = r->tensor};
     if (rule->elementwise)
         return 0;
     if (r->judged.state_stored || is_projection(rule, i))
@@ -75,7 +75,7 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
                               .order = r->judged.rule->order,
                               .reorder = r->s->reorder,
                               .shape = &r->c->shape,
-                              .tensor = QM_CASE_TENSOR,
+                              .tensor = r->tensor,
                               .p = r->wide_p,
                               .g = r->wide_g,
                               .slot = old,
@@ -99,7 +99,7 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
             r->stored[k][i] = (double)r->plan[0].state[k][i];
         }
     }
-    QM_TRY(qm_oracle_step(r->oracle, r->want_p, r->want, r->wide_g, &r->c->shape, QM_CASE_TENSOR,
+    QM_TRY(qm_oracle_step(r->oracle, r->want_p, r->want, r->wide_g, &r->c->shape, r->tensor,
                           &r->hyper, t));
     QM_TRY(judge_float32(r, t, g)); /* before bounds of whole-tensor families replace the results */
     QM_TRY(r->oracle->bound(&b));

@@ -8,41 +8,68 @@
 #include "experiments/check/slot.h"
 #include "experiments/recipes/oracle_hyper.h"
 
-static void *poisoned_open(struct qm_poisoned *r, size_t bytes)
+/* Poison of elements of `size` bytes. */
+static uint32_t poison(int size)
+{
+    return size >= 4   ? QM_POISON_FLOAT
+           : size == 2 ? 0x10001u * QM_POISON_HALF
+                       : 0x1010101u * QM_POISON_BYTE;
+}
+
+static void fill(void *at, size_t bytes, uint32_t word)
+{
+    unsigned char *to = at;
+    for (size_t i = 0; i < bytes; i += sizeof word)
+        memcpy(to + i, &word, bytes - i < sizeof word ? bytes - i : sizeof word);
+}
+
+static void *poisoned_open(struct qm_poisoned *r, size_t bytes, uint32_t word)
 {
     r->bytes = bytes;
+    r->word = word;
     r->base = malloc(bytes + 2 * QM_GUARD);
     if (!r->base)
         return NULL;
-    memset(r->base, QM_POISON, bytes + 2 * QM_GUARD);
+    fill(r->base, QM_GUARD, word);
+    fill(r->base + QM_GUARD, bytes, word);
+    fill(r->base + QM_GUARD + bytes, QM_GUARD, word);
     return r->base + QM_GUARD;
 }
 
 int qm_poisoned_is_intact(const struct qm_poisoned *r)
 {
-    for (size_t i = 0; i < QM_GUARD; i++)
-        if (r->base[i] != QM_POISON || r->base[QM_GUARD + r->bytes + i] != QM_POISON)
-            return 0;
-    return 1;
+    unsigned char guard[QM_GUARD];
+    fill(guard, QM_GUARD, r->word);
+    return memcmp(r->base, guard, QM_GUARD) == 0 &&
+           memcmp(r->base + QM_GUARD + r->bytes, guard, QM_GUARD) == 0;
+}
+
+/* Opens the plan alone, with this number of threads. */
+static qm_status handle_open(struct qm_case_run *r, struct qm_case_plan *s, int threads)
+{
+    int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    qm_status st = r->s->backend->open(&r->run, &r->c->shape, r->tensor, &s->handle);
+    omp_set_num_threads(before);
+    return st;
 }
 
 static qm_status plan_open(struct qm_case_run *r, struct qm_case_plan *s, int threads)
 {
     size_t n = (size_t)r->n;
-    int before = omp_get_max_threads();
-    omp_set_num_threads(threads);
-    qm_status st = r->s->backend->open(&r->run, &r->c->shape, QM_CASE_TENSOR, &s->handle);
-    omp_set_num_threads(before);
-    QM_TRY(st);
     const struct qm_stored *f = &r->format;
-    int ok = (s->p = poisoned_open(&s->p_memory, sizeof(float) * n)) != NULL;
-    ok &= (s->stored = poisoned_open(&s->stored_memory, (size_t)f->bytes * n)) != NULL;
-    ok &= (s->residual = poisoned_open(&s->residual_memory, (size_t)f->residual_bytes * n)) != NULL;
+    uint32_t f32 = poison(4), code = poison(1);
+    uint32_t rest = f->residual_bytes == 1 ? 0x1010101u * QM_POISON_RESIDUAL : poison(2);
+    QM_TRY(handle_open(r, s, threads));
+    int ok = (s->p = poisoned_open(&s->p_memory, sizeof(float) * n, f32)) != NULL;
+    s->stored = poisoned_open(&s->stored_memory, (size_t)f->bytes * n, poison(f->bytes));
+    s->residual = poisoned_open(&s->residual_memory, (size_t)f->residual_bytes * n, rest);
+    ok &= s->stored && s->residual;
     for (int i = 0; i < r->n_slots; i++) {
         size_t scales = sizeof(float) * (size_t)r->n_scales[i], m = (size_t)r->slot_n[i];
-        ok &= (s->state[i] = poisoned_open(&s->state_memory[i], sizeof(float) * m)) != NULL;
-        ok &= (s->codes[i] = poisoned_open(&s->codes_memory[i], m)) != NULL;
-        ok &= (s->scales[i] = poisoned_open(&s->scales_memory[i], scales)) != NULL;
+        ok &= (s->state[i] = poisoned_open(&s->state_memory[i], sizeof(float) * m, f32)) != NULL;
+        ok &= (s->codes[i] = poisoned_open(&s->codes_memory[i], m, code)) != NULL;
+        ok &= (s->scales[i] = poisoned_open(&s->scales_memory[i], scales, f32)) != NULL;
     }
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
 }
@@ -65,6 +92,7 @@ void qm_case_run_close(struct qm_case_run *r)
 {
     plan_close(r, &r->plan[0]);
     plan_close(r, &r->plan[1]);
+    qm_company_close(r);
     qm_baseline_close(&r->float32);
     free(r->g_memory.base);
     free(r->h_memory.base);
@@ -80,8 +108,8 @@ qm_status qm_case_run_memory(struct qm_case_run *r)
         scales = (size_t)r->n_scales[i] > scales ? (size_t)r->n_scales[i] : scales;
         sum += (size_t)r->slot_n[i];
     }
-    r->g = poisoned_open(&r->g_memory, sizeof *r->g * n);
-    r->h = poisoned_open(&r->h_memory, sizeof *r->h * n);
+    r->g = poisoned_open(&r->g_memory, sizeof *r->g * n, poison(4));
+    r->h = poisoned_open(&r->h_memory, sizeof *r->h * n, poison(2));
     r->want_p = malloc(sizeof(double) * (4 * n + 4 * sum + 2 * scales));
     r->before_p = malloc(sizeof(float) * (3 * (n + sum) + 1));
     r->flag = malloc(sizeof(int) * scales);
@@ -124,11 +152,26 @@ static int does_not_fit(const struct qm_case_run *r)
     return 0;
 }
 
+/* QM_SKIPPED: the rule or the backend does not take what the case asks for. */
+static qm_status can_run(const struct qm_case_run *r)
+{
+    if (r->c->given && qm_recipe_applicable(&r->judged) != QM_OK)
+        return qm_fail(QM_SKIPPED, "%s", qm_message());
+    if (qm_case_has(r->c, QM_PART_schedule) && !r->s->backend->hyper)
+        return qm_fail(QM_SKIPPED, "backend %s cannot change hyper-parameters between steps",
+                       r->s->backend->name);
+    return QM_OK;
+}
+
 qm_status qm_case_run_open(struct qm_case_run *r)
 {
-    r->run = r->judged;
+    QM_TRY(can_run(r));
+    if (qm_case_has(r->c, QM_PART_schedule) && !r->trial)
+        r->judged.hyper = qm_hyper_schedule(&r->judged, r->seed, 0); /* initial_lr is now known */
+    r->first = r->run = r->judged;
     if (r->s->alter)
         r->s->alter(&r->run);
+    r->tensor = r->c->tensor_after_one + 1u;
     r->n_plans = r->trial ? r->trial->n_plans : 2;
     r->n = qm_shape_numel(&r->c->shape);
     r->n_slots = r->judged.rule->n_slots;
@@ -156,13 +199,52 @@ qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_plan *s, int de
     for (int i = 0; i < r->n_slots; i++) {
         size_t n = (size_t)r->slot_n[i], bytes = sizeof(float) * (size_t)r->n_scales[i];
         uint8_t *codes = r->decider[i] ? s->codes[i] : NULL;
-        memset(s->codes[i], QM_POISON, n);
-        memset(s->scales[i], QM_POISON, bytes);
+        fill(s->codes[i], n, poison(1));
+        fill(s->scales[i], bytes, poison(4));
         if (decodes) {
-            memset(s->state[i], QM_POISON, sizeof(float) * n);
+            fill(s->state[i], sizeof(float) * n, poison(4));
             QM_TRY(b->decode(s->handle, i, s->state[i]));
         }
         QM_TRY(b->save(s->handle, i, codes, s->scales[i]));
     }
     return QM_OK;
+}
+
+qm_status qm_case_run_hyper(struct qm_case_run *r, int k)
+{
+    if (!qm_case_has(r->c, QM_PART_schedule))
+        return QM_OK;
+    r->judged.hyper =
+        r->trial ? *qm_trial_call(r->trial, k).hyper : qm_hyper_schedule(&r->first, r->seed, k);
+    r->hyper = qm_oracle_hyper_of(&r->judged.hyper);
+    r->run = r->judged;
+    if (r->s->alter)
+        r->s->alter(&r->run);
+    for (int i = 0; i < r->n_plans; i++)
+        QM_TRY(r->s->backend->hyper(r->plan[i].handle, &r->run.hyper));
+    return QM_OK;
+}
+
+qm_status qm_case_run_renew(struct qm_case_run *r)
+{
+    const struct qm_backend *b = r->s->backend;
+    struct qm_company_states *states = NULL;
+    QM_TRY(qm_company_save(r, &states));
+    for (int i = 0; i < r->n_plans; i++) {
+        b->close(r->plan[i].handle);
+        r->plan[i].handle = NULL;
+    }
+    qm_status st = b->restart ? b->restart() : QM_OK;
+    if (st == QM_OK)
+        st = qm_company_load(r, states);
+    qm_company_forget(states);
+    for (int i = 0; i < r->n_plans && st == QM_OK; i++) {
+        struct qm_case_plan *s = &r->plan[i];
+        st = handle_open(r, s, i + 1);
+        if (st == QM_OK && r->format.residual_bytes)
+            st = b->load(s->handle, QM_RESIDUAL, s->residual, NULL);
+        for (int k = 0; k < r->n_slots && st == QM_OK; k++)
+            st = b->load(s->handle, k, r->decider[k] ? s->codes[k] : NULL, s->scales[k]);
+    }
+    return st;
 }

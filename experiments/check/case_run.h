@@ -10,12 +10,35 @@
 #include "experiments/check/trial.h"
 #include "oracle/oracle.h"
 
-enum { QM_CASE_TENSOR = 1, QM_GUARD = 64, QM_POISON = 0xA5 };
+enum { QM_GUARD = 64 };
+
+/* Poison is a NaN in floats of any size, and in bytes the largest code: what is read without having
+ * been written, or beyond an end, shows in every maximum. */
+#define QM_POISON_FLOAT 0x7fa5a5a5u
+enum { QM_POISON_HALF = 0x7fa5, QM_POISON_BYTE = 0xff, QM_POISON_RESIDUAL = 0x7f };
 
 /* Poisoned memory between two guards of QM_GUARD bytes. */
 struct qm_poisoned {
     unsigned char *base;
     size_t bytes;
+    uint32_t word; /* four bytes of poison */
+};
+
+/* Another tensor, which is stepped before each step of the judged one (company.c). */
+enum qm_companion_role {
+    QM_COMPANION_warm,
+    QM_COMPANION_second,
+    QM_COMPANION_group,
+    QM_COMPANIONS
+};
+struct qm_companion {
+    void *plan; /* NULL: not part of the case */
+    struct qm_recipe recipe;
+    struct qm_shape shape;
+    uint32_t tensor;
+    int64_t t, n;
+    void *p;           /* as the recipe stores it */
+    float *g, *values; /* [n]; values: scratch */
 };
 
 /* One of the two plans, with all memory that its backend writes to. */
@@ -32,7 +55,8 @@ struct qm_case_plan {
 struct qm_case_run {
     const struct qm_subject *s;
     const struct qm_case *c;
-    struct qm_recipe judged, run; /* with the case's settings; run: altered too */
+    struct qm_recipe judged, run; /* with the settings of this step; run: altered too */
+    struct qm_recipe first;       /* judged, with the settings of the first step */
     const struct qm_oracle *oracle;
     struct qm_oracle_hyper hyper;
     struct qm_stored format; /* of the parameter */
@@ -41,8 +65,10 @@ struct qm_case_run {
     int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
     const struct qm_decider *decider[QM_MAX_SLOTS]; /* NULL: float32 */
     uint64_t seed;
+    uint32_t tensor;             /* the judged tensor's number */
     struct qm_case_plan plan[2]; /* with one thread, with two threads */
-    struct qm_baseline float32;  /* open where errors are compared with float32 */
+    struct qm_companion companion[QM_COMPANIONS];
+    struct qm_baseline float32; /* open where errors are compared with float32 */
     struct qm_poisoned g_memory, h_memory;
     float *g;                                     /* the gradient in float32 */
     uint16_t *h;                                  /* the gradient in 16 bits */
@@ -76,7 +102,8 @@ static inline int qm_case_is_wanted(const struct qm_case_run *r, int slot)
 }
 
 /* case_run.c.  Fills the derived members; r->judged, r->c and r->s are given.  QM_SKIPPED: a
- * quantizer does not take the shape. */
+ * quantizer does not take the shape, the rule does not take the hyper-parameters, or the backend
+ * cannot change them. */
 qm_status qm_case_run_open(struct qm_case_run *r);
 qm_status qm_case_run_memory(struct qm_case_run *r); /* all buffers and both plans */
 void qm_case_run_close(struct qm_case_run *r);
@@ -85,6 +112,23 @@ int qm_poisoned_is_intact(const struct qm_poisoned *r); /* 1: both guards are wh
 /* Reads the parameter and codes and scales of every slot into freshly poisoned memory; the decoded
  * values too where `decodes` is 1. */
 qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_plan *s, int decodes);
+
+/* Sets the hyper-parameters of step t, the run's k-th, in r and in the plans. */
+qm_status qm_case_run_hyper(struct qm_case_run *r, int k);
+
+/* Closes all plans, restarts the backend where it can be, and opens the plans again with the states
+ * that they had; the judged plans were read before. */
+qm_status qm_case_run_renew(struct qm_case_run *r);
+
+/* company.c.  Opens the companions of this role that the case has (warm: with its first step), steps
+ * all that are open, closes them, or opens them again after a restart with the states they had. */
+qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role);
+qm_status qm_company_step(struct qm_case_run *r);
+void qm_company_close(struct qm_case_run *r);
+struct qm_company_states; /* opaque */
+qm_status qm_company_save(struct qm_case_run *r, struct qm_company_states **out);
+qm_status qm_company_load(struct qm_case_run *r, const struct qm_company_states *from);
+void qm_company_forget(struct qm_company_states *s); /* accepts NULL */
 
 /* case_input.c.  Loads the state before the first step into both plans. */
 qm_status qm_case_run_start(struct qm_case_run *r);

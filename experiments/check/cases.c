@@ -1,27 +1,10 @@
-/* cases.c - Enumerates, prints, parses and applies the edge cases. */
+/* cases.c - Enumerates the core of the cases, and applies a case to a recipe. */
 #include "experiments/check/cases.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/base/name.h"
-
-static const char *const class_names[] = {
-#define X(name, text) #name,
-    QM_CLASS_LIST(X)
-#undef X
-};
 
 static const struct {
     double lr, beta1, beta2, eps, weight_decay;
 } settings[] = {
 #define X(name, lr, b1, b2, eps, wd, text) {lr, b1, b2, eps, wd},
-    QM_SETTING_LIST(X)
-#undef X
-};
-
-static const char *const setting_names[] = {
-#define X(name, lr, b1, b2, eps, wd, text) #name,
     QM_SETTING_LIST(X)
 #undef X
 };
@@ -81,59 +64,6 @@ struct qm_case qm_case_at(int i)
     return c;
 }
 
-char *qm_case_print(const struct qm_case *c, char *text)
-{
-    char shape[48];
-    snprintf(text, QM_CASE_TEXT, "%s/%s/%s/t%lld/%s",
-             qm_shape_print(&c->shape, shape, sizeof shape), class_names[c->kind],
-             setting_names[c->setting], (long long)c->t, c->forced ? "forced" : "own");
-    return text;
-}
-
-static qm_status word(const char *what, const char *text, const char *const *names, int n, int *out)
-{
-    int i = qm_name_find(text, names, n);
-    if (i < 0) {
-        const char *nearest = qm_name_nearest(text, names, n);
-        return qm_fail(QM_NO_MATCH, "no %s '%s'%s%s%s; `qualm check --list-cases` shows them", what,
-                       text, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                       nearest ? "'?" : "");
-    }
-    *out = i;
-    return QM_OK;
-}
-
-qm_status qm_case_parse(const char *text, struct qm_case *out)
-{
-    static const char *const modes[] = {"own", "forced"};
-    char copy[QM_CASE_TEXT], *part[5], *rest = copy, *end;
-    struct qm_case c;
-    int kind = 0, setting = 0, n = 0;
-    snprintf(copy, sizeof copy, "%s", text);
-    while (n < 5 && rest)
-        part[n++] = strsep(&rest, "/");
-    if (n < 5 || rest || strlen(text) >= sizeof copy)
-        return qm_fail(QM_BAD_ARG,
-                       "case '%s': expected SHAPE/CLASS/SETTING/tSTEP/MODE, such as "
-                       "4097/planted/default/t1/forced",
-                       text);
-    QM_TRY(qm_shape_parse(part[0], &c.shape));
-    QM_TRY(word("class of gradients", part[1], class_names, QM_CLASS_COUNT, &kind));
-    QM_TRY(word("setting", part[2], setting_names, QM_SETTING_COUNT, &setting));
-    c.t = part[3][0] == 't' ? strtoll(part[3] + 1, &end, 10) : 0;
-    if (c.t < 1 || *end || c.t > 1000000000)
-        return qm_fail(QM_BAD_ARG, "case '%s': the first step is '%s', expected t1 or more", text,
-                       part[3]);
-    QM_TRY(word("mode", part[4], modes, 2, &c.forced));
-    int64_t numel = qm_shape_numel(&c.shape);
-    if (numel < 0 || numel > 1 << 24)
-        return qm_fail(QM_BAD_ARG, "case '%s': at most 2^24 elements", text);
-    c.kind = (enum qm_class)kind;
-    c.setting = (enum qm_setting)setting;
-    *out = c;
-    return QM_OK;
-}
-
 static void put(double *to, double value)
 {
     if (value >= 0.0)
@@ -149,8 +79,16 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     put(&r->hyper.weight_decay, settings[c->setting].weight_decay);
     if (c->setting == QM_SETTING_maximize)
         r->hyper.maximize = 1;
+    for (int k = 0; k < QM_HYPERS; k++)
+        if (c->given >> k & 1)
+            qm_hyper_put(&r->hyper, k, c->hyper[k]);
     if (c->forced && r->hyper.rank > RANK)
         r->hyper.rank = RANK;
     for (int i = 0; i < r->rule->n_slots && c->forced; i++)
         r->min_numel[i] = r->whole_blocks[i] = 0;
+}
+
+int qm_case_steps(const struct qm_case *c)
+{
+    return qm_shape_numel(&c->shape) > 1 << 14 ? 2 : QM_CHECK_STEPS;
 }

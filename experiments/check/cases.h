@@ -1,13 +1,23 @@
-/* cases.h - The edge cases: shapes x classes of gradients x hyper-parameters x first step.
+/* cases.h - A case of the judge: its coordinates, its name, and the listed core of cases.
  *
- * The name of a case lists its parts: "4097/planted/beta0/t1/forced".  Mode `forced` disables the
- * fallbacks to float32 (min_numel and whole_blocks are 0), so that every shape is quantized, and
- * limits the rank of projections to 4.  Mode `own` keeps the variant's own fallbacks and rank. */
+ * The name states every coordinate, and together with a seed it replays the case:
+ *
+ *     SHAPE/CLASS/SETTING/tSTEP/MODE[/PART...]        4097/planted/beta0/t1/forced
+ *                                  5x1x33/normal/wd+momentum=0.3/t17/own/p2^40/second/schedule
+ *
+ * SETTING is the name of a setting, hyper-parameters KEY=VALUE, or both, joined by "+".  Mode
+ * `forced` disables the fallbacks to float32 (min_numel and whole_blocks are 0), so that every shape
+ * is quantized, and limits the rank of projections to 4.  Mode `own` keeps the variant's own
+ * fallbacks and rank.  Further parts, in any order: p2^K, g2^K, s2^K (QM_POWER_LIST), tensorN, and
+ * the words of QM_PART_LIST.
+ *
+ * The core is a list (qm_case_at); all others are drawn (domain.h). */
 #ifndef QM_EXPERIMENTS_CHECK_CASES_H
 #define QM_EXPERIMENTS_CHECK_CASES_H
 
 #include "core/recipe/recipe.h"
 #include "experiments/check/decide.h"
+#include "experiments/check/hyper.h"
 
 /* clang-format off */
 #define QM_CLASS_LIST(X)                                                                            \
@@ -38,6 +48,18 @@
     X(extreme, 10.0, -1.0, -1.0, 1e-30, 0.5, "lr 10, eps 1e-30, weight decay 0.5")                  \
     X(exact,   -1.0, 0.0,  0.5,  -1.0, -1.0, "beta1 0, beta2 1/2: what class exact needs")          \
     X(maximize, -1.0, -1.0, -1.0, -1.0, -1.0, "the objective is maximized; not of every rule")
+#define QM_PART_LIST(X)  /* what a case does beside stepping one tensor from a zero state */        \
+    X(podd,     "NaN, Inf, signed zeros and denormals among the parameters")                        \
+    X(sodd,     "the same among the loaded states; needs s2^K")                                     \
+    X(schedule, "lr and other hyper-parameters change from step to step")                           \
+    X(second,   "before each step a tensor of another shape, number and step is stepped")           \
+    X(group,    "before each step a tensor with other hyper-parameters is stepped")                 \
+    X(warm,     "the first call is not step 1: another tensor is stepped at t 1000003 and stays")   \
+    X(fresh,    "between steps states are saved and loaded: a fresh plan, and process where there is one")
+#define QM_POWER_LIST(X)                                                                            \
+    X(p, "starting parameters times 2^K")                                                           \
+    X(g, "gradients times 2^K")                                                                     \
+    X(s, "states are loaded before the first step: normal times 2^K, in the slot's own format")
 /* clang-format on */
 
 enum qm_class {
@@ -54,16 +76,55 @@ enum qm_setting {
         QM_SETTING_COUNT
 };
 
+enum qm_part {
+#define X(name, text) QM_PART_##name,
+    QM_PART_LIST(X)
+#undef X
+        QM_PARTS
+};
+
+enum qm_power {
+#define X(name, text) QM_POWER_##name,
+    QM_POWER_LIST(X)
+#undef X
+        QM_POWERS
+};
+
+/* All members 0 but for shape and t: the case of the core with these coordinates. */
 struct qm_case {
     struct qm_shape shape;
     enum qm_class kind;
     enum qm_setting setting;
-    int64_t t;  /* number of the first step */
-    int forced; /* 0: mode own */
+    int64_t t;      /* number of the first step, up to QM_CASE_LAST_STEP */
+    int forced;     /* 0: mode own */
+    uint64_t given; /* bit k: hyper-parameter k (hyper.h) is hyper[k], not the setting's */
+    double hyper[QM_HYPERS];
+    unsigned part;             /* bit QM_PART_... */
+    unsigned powered;          /* bit QM_POWER_...: power[] is given */
+    int power[QM_POWERS];      /* -QM_CASE_POWER to QM_CASE_POWER */
+    uint32_t tensor_after_one; /* the tensor's number in the problem, less 1 (modulo 2^32) */
 };
 
-#define QM_CASE_TEXT 96
-enum { QM_CHECK_STEPS = 3 }; /* steps of a case */
+#define QM_CASE_TEXT      512
+#define QM_CASE_LAST_STEP ((int64_t)1 << 41)
+enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 }; /* steps of a case; largest exponent of a part */
+
+static inline int qm_case_has(const struct qm_case *c, enum qm_part p) { return c->part >> p & 1; }
+static inline int qm_case_power(const struct qm_case *c, enum qm_power p)
+{
+    return c->powered >> p & 1 ? c->power[p] : 0;
+}
+static inline int qm_case_loads(const struct qm_case *c) { return c->powered >> QM_POWER_s & 1; }
+
+/* Steps of this case: QM_CHECK_STEPS, and 2 for tensors of more than 2^14 elements. */
+int qm_case_steps(const struct qm_case *c);
+
+/* Whether it steps other tensors too. */
+static inline int qm_case_has_company(const struct qm_case *c)
+{
+    return qm_case_has(c, QM_PART_second) || qm_case_has(c, QM_PART_group) ||
+           qm_case_has(c, QM_PART_warm);
+}
 
 int qm_case_count(void);
 struct qm_case qm_case_at(int i);
@@ -72,11 +133,12 @@ struct qm_case qm_case_at(int i);
 char *qm_case_print(const struct qm_case *c, char *text);
 
 /* Accepts every combination of parts, also one that the list does not have.  QM_NO_MATCH: a word
- * is unknown (the message names the nearest); QM_BAD_ARG: a part is missing, or above 2^24
- * elements. */
+ * is unknown (the message names the nearest); QM_BAD_ARG: a part is missing or out of range, or
+ * above 2^24 elements. */
 qm_status qm_case_parse(const char *text, struct qm_case *out);
 
-/* Sets the hyper-parameters and fallbacks of the case in r, a copy of the recipe. */
+/* Sets the hyper-parameters and fallbacks of the case in r, a copy of the recipe.  Whether the rule
+ * takes them is for qm_recipe_applicable to say. */
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r);
 
 /* New state = keep * state + give * g, or keep * state + give * g^2 where the slot is never
@@ -94,11 +156,17 @@ struct qm_aim {
     const struct qm_decider *slot[QM_MAX_SLOTS]; /* NULL: float32 */
     const float *state[QM_MAX_SLOTS];            /* decoded, before the step */
     struct qm_aim_weight weight[QM_MAX_SLOTS];
+    int power; /* anchors are times 2^power */
     uint64_t seed;
 };
 
-/* Draws the starting parameters p[a->n]: normal, with some zeros and some of 1000. */
-void qm_case_start(const struct qm_aim *a, float *p);
+/* Draws the starting parameters p[a->n]: normal, with some zeros and some of 1000, times 2^K of part
+ * p2^K; part podd replaces some. */
+void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p);
+
+/* Draws the n values of slot `slot` that part s2^K loads: normal times 2^K, of both signs only where
+ * the slot takes both, with zeros; part sodd replaces some. */
+void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n, float *x);
 
 /* Writes the codes and scales of the second moment that class exact starts from; returns 0 where
  * this case loads none. */

@@ -13,7 +13,7 @@
 #include "oracle/bound/bound.h"
 
 /* Tensor numbers of the random counter; the judged tensor draws as number 1. */
-enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103 };
+enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103, STREAM_STATE = 104 };
 
 static uint32_t draw(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
 {
@@ -39,14 +39,44 @@ static double normal(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t
     return normal_of(draw(a, stream, t, i));
 }
 
-void qm_case_start(const struct qm_aim *a, float *p)
+/* Numbers that arithmetic treats apart, in place of x[i] for some i. */
+static void odd_numbers(const struct qm_aim *a, uint32_t stream, int64_t n, int is_signed, float *x)
+{
+    static const float odd[] = {NAN,         INFINITY,        -INFINITY,  0.0f,
+                                -0.0f,       0x1p-149f,       -0x1p-149f, 0x1p-126f,
+                                0x1.8p-130f, 0x1.fffffep127f, 0x1p-127f};
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word = draw(a, stream, 2, i);
+        float to = odd[(word >> 8) % (sizeof odd / sizeof *odd)];
+        if (word % 8 == 0 || i == 0)
+            x[i] = is_signed ? to : fabsf(to);
+    }
+}
+
+void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
 {
     struct qm_philox_block b = {{0}};
+    int power = qm_case_power(c, QM_POWER_p);
     for (int64_t i = 0; i < a->n; i++) {
         if (i % 4 == 0)
             b = draws(a, STREAM_START, 0, i);
         p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal_of(b.word[i % 4]);
+        p[i] = power ? ldexpf(p[i], power) : p[i];
     }
+    if (qm_case_has(c, QM_PART_podd))
+        odd_numbers(a, STREAM_START, a->n, 1, p);
+}
+
+void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n, float *x)
+{
+    int is_signed = a->recipe->rule->slot_sign[slot], power = qm_case_power(c, QM_POWER_s);
+    uint32_t stream = STREAM_STATE + (uint32_t)slot;
+    for (int64_t i = 0; i < n; i++) {
+        float z = ldexpf((float)normal(a, stream, 1, i), power);
+        x[i] = i % 11 == 7 ? 0.0f : is_signed ? z : fabsf(z);
+    }
+    if (qm_case_has(c, QM_PART_sodd))
+        odd_numbers(a, stream, n, is_signed, x);
 }
 
 /* ---- planting -------------------------------------------------------------------------------- */
@@ -133,7 +163,10 @@ static double aimed_unit(const struct qm_decider *d, uint32_t word)
 }
 
 /* The largest gradient of step k of the case: a power of two that outgrows the carried state. */
-static double anchor_gradient(int k) { return ldexp(1.0, 2 * k - 6); }
+static double anchor_gradient(const struct qm_aim *a, int k)
+{
+    return ldexp(1.0, 2 * k - 6 + a->power);
+}
 
 /* The divisor of an anchor's group, from the anchor's gradient g and state. */
 static double planted_divisor(const struct qm_aim *a, int slot, double state, double g)
@@ -147,7 +180,7 @@ static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
 {
     int slot = planted_slot(a, i);
     uint32_t word = draw(a, STREAM_PLANT, t, i), sign = word & 1u;
-    double g = anchor_gradient(k);
+    double g = anchor_gradient(a, k);
     if (slot < 0)
         return (float)(g * normal(a, STREAM_GRADIENT, t, i) / 8.0);
     for (int s = 0; s < a->recipe->rule->n_slots; s++)
@@ -281,9 +314,11 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
 void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g)
 {
     struct qm_philox_block word = {{0}}, other = {{0}};
+    int power = c->kind == QM_CLASS_planted ? 0 : qm_case_power(c, QM_POWER_g); /* the aim has it */
     for (int64_t i = 0; i < a->n; i++) {
         if (c->kind == QM_CLASS_planted || c->kind == QM_CLASS_exact) {
             g[i] = c->kind == QM_CLASS_planted ? planted(a, t, k, i) : exact_gradient(a, t, k, i);
+            g[i] = power ? ldexpf(g[i], power) : g[i];
             continue;
         }
         if (i % 4 == 0) {
@@ -291,5 +326,6 @@ void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t
             other = draws(a, STREAM_GRADIENT, t, i);
         }
         g[i] = plain(c->kind, a, i, word.word[i % 4], other.word[i % 4]);
+        g[i] = power ? ldexpf(g[i], power) : g[i];
     }
 }

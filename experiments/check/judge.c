@@ -23,6 +23,10 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     /* Codes and scales of the second plan are read in every step.  Its decoded values are read in
      * the last step only, because decoding costs as much as the step. */
     int is_last = r->trial || r->record || k == r->steps - 1;
+    if (qm_case_has(r->c, QM_PART_fresh) && k > 0)
+        QM_TRY(qm_case_run_renew(r));
+    if (k > 0 || r->trial)
+        QM_TRY(qm_case_run_hyper(r, k));
     if (r->trial)
         QM_TRY(qm_case_take_call(r, k));
     if (r->trial || k == 0) /* else the plan was read after the step before */
@@ -38,6 +42,7 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
         qm_case_keep_call(r, k, t, &g);
     for (int i = 0; i < r->n_plans; i++) {
         struct qm_tensor p = {r->plan[i].stored, qm_param_dtype(&r->run.param), r->c->shape};
+        QM_TRY(qm_company_step(r));
         QM_TRY(r->s->backend->step(r->plan[i].handle, &p, &g, t, r->seed));
         QM_TRY(qm_case_run_read(r, &r->plan[i], i == 0 || is_last));
         if (qm_case_is_wanted(r, QM_SLOT_NONE))
@@ -53,16 +58,26 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     return QM_OK;
 }
 
+/* Errors are compared with float32 in cases of the core's form.  Some rules treat n = 1 apart. */
+static int is_measured(const struct qm_case_run *r)
+{
+    const struct qm_case *c = r->c;
+    return c->kind == QM_CLASS_normal && r->n > 1 && !c->given && !c->part && !c->powered &&
+           !c->tensor_after_one;
+}
+
 /* Makes the steps of a case.  Where inputs are recorded or replayed, the first failing step is the
  * last. */
 static qm_status run_case(struct qm_case_run *r, int steps, const char *name)
 {
     int is_short = r->trial || r->record;
     r->steps = steps;
+    QM_TRY(qm_company_open(r, QM_COMPANION_warm));
     QM_TRY(qm_case_run_memory(r));
-    if (!is_short && r->c->kind == QM_CLASS_normal && r->n > 1) /* some rules treat n = 1 apart */
-        QM_TRY(qm_baseline_open(&r->float32, &r->judged, &r->c->shape, QM_CASE_TENSOR, r->n,
-                                r->slot_n));
+    QM_TRY(qm_company_open(r, QM_COMPANION_second));
+    QM_TRY(qm_company_open(r, QM_COMPANION_group));
+    if (!is_short && is_measured(r))
+        QM_TRY(qm_baseline_open(&r->float32, &r->judged, &r->c->shape, r->tensor, r->n, r->slot_n));
     if (!r->trial)
         QM_TRY(qm_case_run_start(r));
     for (int k = 0; k < steps && !(is_short && r->finding.severity); k++)
@@ -99,7 +114,7 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
         t->skipped++;
         return QM_OK;
     }
-    return end_case(&r, run_case(&r, QM_CHECK_STEPS, name), name);
+    return end_case(&r, run_case(&r, qm_case_steps(c), name), name);
 }
 
 uint64_t qm_case_seed(const struct qm_case *c, uint64_t seed)
@@ -142,7 +157,7 @@ qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, i
 qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *trial, const char *name,
                          struct qm_tally *t)
 {
-    struct qm_case c = {.shape = trial->shape};
+    struct qm_case c = qm_trial_case(trial);
     struct qm_case_run r = {.s = s,
                             .c = &c,
                             .t = t,
@@ -157,7 +172,7 @@ qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *tria
 qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *trial, int slot,
                          struct qm_finding *f)
 {
-    struct qm_case c = {.shape = trial->shape};
+    struct qm_case c = qm_trial_case(trial);
     struct qm_case_run r = {.s = s,
                             .c = &c,
                             .judged = trial->recipe,

@@ -31,6 +31,7 @@
 #include "core/recipe/backend.h"
 #include "experiments/check/baseline.h"
 #include "experiments/check/cases.h"
+#include "experiments/check/coverage.h"
 #include "oracle/bound/verdict.h"
 
 /* The backend that is judged, and the recipe that it is judged as. */
@@ -124,10 +125,26 @@ qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *tria
 /* Adds the tally of cases that come after those of `into`. */
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);
 
-/* Runs cases first, first + stride, ... of the list on all threads; the result equals a run in
- * order.  done, where not NULL, is called after each case, by one thread at a time. */
+/* What a run of many cases tells its caller; all may be NULL. */
+struct qm_judge_watch {
+    void (*done)(void *user); /* called after each case, by one thread at a time */
+    void *user;
+    struct qm_coverage *coverage; /* takes the cases that were judged; `domain` goes with it */
+    const struct qm_domain *domain;
+};
+
+/* Runs n cases on all threads; the result equals a run in order. */
+qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases, int n,
+                         uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch);
+
+/* Draws cases first, ..., first + n - 1 of the seed from the domain and runs them.  watch.domain is
+ * d. */
+qm_status qm_judge_drawn(const struct qm_subject *s, const struct qm_domain *d, int64_t first,
+                         int n, uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch);
+
+/* Runs cases first, first + stride, ... of the core as qm_judge_cases does. */
 qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
-                        struct qm_tally *t, void (*done)(void *user), void *user);
+                        struct qm_tally *t, struct qm_judge_watch watch);
 
 /* Judges the rates of stochastic rounding, after the last case. */
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t);

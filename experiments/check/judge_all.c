@@ -48,10 +48,9 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
 
 /* Every case has its own tally, and the tallies are merged in order, so the number of threads does
  * not change the result.  The second plan of a case uses two threads of its own: two levels. */
-qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
-                        struct qm_tally *t, void (*done)(void *user), void *user)
+qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases, int n,
+                         uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch)
 {
-    int n = (qm_case_count() - first + stride - 1) / stride;
     struct qm_tally *part = calloc((size_t)(n > 0 ? n : 1), sizeof *part);
     int levels = omp_get_max_active_levels(), failed = n;
     qm_status st = QM_OK;
@@ -61,8 +60,7 @@ qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint6
     omp_set_max_active_levels(2);
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < n; i++) {
-        struct qm_case c = qm_case_at(first + i * stride);
-        qm_status mine = qm_judge_case(s, &c, seed, &part[i]);
+        qm_status mine = qm_judge_case(s, &cases[i], seed, &part[i]);
 #pragma omp critical(qm_judge_list)
         {
             if (mine != QM_OK && i < failed) {
@@ -70,15 +68,46 @@ qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint6
                 st = mine;
                 snprintf(why, sizeof why, "%s", qm_message());
             }
-            if (done)
-                done(user);
+            if (watch.done)
+                watch.done(watch.user);
         }
     }
     omp_set_max_active_levels(levels);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        if (watch.coverage && part[i].cases > 0)
+            qm_coverage_add(watch.coverage, watch.domain, &cases[i]);
         qm_tally_merge(t, &part[i]);
+    }
     free(part);
     return st == QM_OK ? QM_OK : qm_fail(st, "%s", why);
+}
+
+qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
+                        struct qm_tally *t, struct qm_judge_watch watch)
+{
+    int n = 0;
+    struct qm_case *cases = malloc(sizeof *cases * (size_t)qm_case_count());
+    if (!cases)
+        return qm_fail(QM_NO_MEMORY, "the list of cases");
+    for (int i = first; i < qm_case_count(); i += stride)
+        cases[n++] = qm_case_at(i);
+    qm_status st = qm_judge_cases(s, cases, n, seed, t, watch);
+    free(cases);
+    return st;
+}
+
+qm_status qm_judge_drawn(const struct qm_subject *s, const struct qm_domain *d, int64_t first,
+                         int n, uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch)
+{
+    struct qm_case *cases = malloc(sizeof *cases * (size_t)(n + 1));
+    if (!cases)
+        return qm_fail(QM_NO_MEMORY, "%d drawn cases", n);
+    for (int i = 0; i < n; i++)
+        cases[i] = qm_domain_draw(d, seed, first + i);
+    watch.domain = d;
+    qm_status st = qm_judge_cases(s, cases, n, seed, t, watch);
+    free(cases);
+    return st;
 }
 
 /* ---- before and after ------------------------------------------------------------------------ */

@@ -54,7 +54,7 @@ static qm_status measure(const struct qm_subject *s, const struct qm_case *c, ui
         struct qm_tensor gradient = {g, QM_DTYPE_f32, c->shape};
         struct qm_tensor param = {stored, qm_param_dtype(&r.param), c->shape};
         r.grad = QM_DTYPE_f32;
-        qm_case_start(&aim, p);
+        qm_case_start(c, &aim, p);
         qm_case_gradient(c, &aim, 1, 0, g);
         for (int64_t i = 0; i < out->n; i++) {
             qm_stored_put(&f, stored, i, (double)p[i]);

@@ -20,6 +20,8 @@ static size_t lay_out(const struct qm_trial *t, unsigned char *at, struct qm_cal
     size_t n = (size_t)t->n;
     out->t = (int64_t *)(void *)at;
     at += ALIGN;
+    out->hyper = (struct qm_hyper *)(void *)at;
+    at += rounded(sizeof *out->hyper);
     out->p = at;
     at += rounded(n * (size_t)qm_param_bytes(&t->recipe.param));
     out->residual = at;
@@ -82,6 +84,8 @@ qm_status qm_trial_of_case(const struct qm_recipe *recipe, const struct qm_case 
     struct qm_trial t = {.recipe = *recipe,
                          .shape = c->shape,
                          .seed = qm_case_seed(c, seed),
+                         .part = c->part & ~(1u << QM_PART_podd | 1u << QM_PART_sodd),
+                         .tensor_after_one = c->tensor_after_one,
                          .n_calls = n_calls,
                          .n_plans = 2};
     qm_case_apply(c, &t.recipe);
@@ -92,6 +96,12 @@ qm_status qm_trial_of_case(const struct qm_recipe *recipe, const struct qm_case 
     QM_TRY(qm_trial_open(&t));
     *out = t;
     return QM_OK;
+}
+
+struct qm_case qm_trial_case(const struct qm_trial *t)
+{
+    return (struct qm_case){
+        .shape = t->shape, .part = t->part, .tensor_after_one = t->tensor_after_one};
 }
 
 qm_status qm_trial_copy(const struct qm_trial *old, const int *from, int n, struct qm_trial *out)

@@ -10,6 +10,7 @@
 /* The inputs of one step; pointers into the trial's memory. */
 struct qm_call {
     int64_t *t;                   /* number of the step */
+    struct qm_hyper *hyper;       /* of the step, where the trial has part schedule */
     void *p;                      /* stored parameters: n * qm_param_bytes */
     void *residual;               /* n * qm_param_residual bytes */
     void *g;                      /* n gradients of type recipe.grad */
@@ -20,7 +21,9 @@ struct qm_call {
 struct qm_trial {
     struct qm_recipe recipe; /* with settings and fallbacks applied, so equal for every shape */
     struct qm_shape shape;
-    uint64_t seed; /* of random draws */
+    uint64_t seed;             /* of random draws */
+    unsigned part;             /* bit QM_PART_...: schedule, other tensors, fresh plans */
+    uint32_t tensor_after_one; /* the tensor's number, as in struct qm_case */
     int n_calls;
     int n_plans; /* 2: each call is made for a second plan too, directly after the first */
     /* Derived. */
@@ -39,6 +42,7 @@ void qm_trial_close(struct qm_trial *t); /* accepts a zeroed one */
 /* A zeroed trial of two plans that the inputs of the case's steps can be recorded in. */
 qm_status qm_trial_of_case(const struct qm_recipe *recipe, const struct qm_case *c, uint64_t seed,
                            int n_calls, struct qm_trial *out);
+struct qm_case qm_trial_case(const struct qm_trial *t); /* shape, parts and tensor of the calls */
 uint64_t qm_case_seed(const struct qm_case *c, uint64_t seed); /* seed of the case's draws */
 
 struct qm_call qm_trial_call(const struct qm_trial *t, int k);

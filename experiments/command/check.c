@@ -27,6 +27,8 @@ enum {
     KEY_LIMIT_TIME,
     KEY_LIMIT_MEMORY,
     KEY_TEMPLATE,
+    KEY_DRAWS,
+    KEY_QUICK,
     KEY_BACKEND,
     KEY_MODE,
     KEY_NO_SHRINK,
@@ -35,11 +37,15 @@ enum {
 
 static const uint64_t default_seed = 20240501;
 
+enum { DRAWS = 160, QUICK_DRAWS = 24, QUICK_STRIDE = 8, BATCH = 32 };
+
 struct options {
     struct qm_recipes recipes;
     qm_status status; /* the first failure of a recipe */
     const char *one_case;
-    int list, specials;
+    int list, specials, quick, forever;
+    int64_t draws; /* -1: the default */
+    double time;   /* seconds; 0: no limit */
     uint64_t seed;
     enum qm_mode mode;
     struct qm_kernel_options kernel;
@@ -49,10 +55,18 @@ struct options {
 
 static const struct argp_option options[] = {
     {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
-    {"list-cases", KEY_LIST, NULL, 0, "print the cases and stop", 0},
+    {"list-cases", KEY_LIST, NULL, 0,
+     "print the cases, the core and the drawn ones of each VARIANT (default: of adamw4_ao), and "
+     "stop",
+     0},
+    {"draws", KEY_DRAWS, "N", 0, "cases drawn from the domain beside the core (default 160)", 0},
+    {"quick", KEY_QUICK, NULL, 0, "an eighth of the core, and 24 drawn cases", 0},
+    {"forever", KEY_FOREVER, NULL, 0,
+     "go on drawing cases until interrupted, or --time is over; the core is left out", 0},
+    {"time", KEY_TIME, "S", 0, "stop after S seconds", 0},
     {"specials", KEY_SPECIALS, NULL, 0,
      "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
-    {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
+    {"seed", 's', "N", 0, "of drawn cases, parameters and gradients (default 20240501)", 0},
     {"backend", KEY_BACKEND, "NAME", 0,
      "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
     {"mode", KEY_MODE, "MODE", 0,
@@ -67,9 +81,6 @@ static const struct argp_option options[] = {
      1},
     {"regime", KEY_REGIME, "NAME", 0,
      "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
-    {"time", KEY_TIME, "S", 0, "stop after S seconds", 1},
-    {"forever", KEY_FOREVER, NULL, 0,
-     "random cases with fresh seeds until interrupted, or --time is over", 1},
     {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
     {"limit-time", KEY_LIMIT_TIME, "S", 0, "wall-clock time for one case (default 10)", 1},
     {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory (default 2048)", 1},
@@ -102,8 +113,6 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
             argp_error(state, "--regime: at most %d of them", QM_REGIMES);
         k->regime[k->n_regimes++] = arg;
         break;
-    case KEY_TIME: k->time = number_of(state, "time", arg); break;
-    case KEY_FOREVER: k->forever = 1; break;
     case KEY_NO_SHRINK: k->no_shrink = 1; break;
     case KEY_JUNIT: k->junit = arg; break;
     case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
@@ -113,8 +122,6 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
     o->only_kernel = key == KEY_AS          ? "as"
                      : key == KEY_AGAINST   ? "against"
                      : key == KEY_REGIME    ? "regime"
-                     : key == KEY_TIME      ? "time"
-                     : key == KEY_FOREVER   ? "forever"
                      : key == KEY_JUNIT     ? "junit"
                      : key == KEY_NO_SHRINK ? "no-shrink"
                                             : "limit-...";
@@ -138,6 +145,14 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_WORKER: o->worker = arg; return 0;
     case KEY_CASE: o->one_case = arg; return 0;
     case KEY_LIST: o->list = 1; return 0;
+    case KEY_QUICK: o->quick = 1; return 0;
+    case KEY_FOREVER: o->forever = 1; return 0;
+    case KEY_TIME: o->time = number_of(state, "time", arg); return 0;
+    case KEY_DRAWS:
+        o->draws = strtoll(arg, &end, 10);
+        if (end == arg || *end || o->draws < 0 || o->draws > 1000000)
+            argp_error(state, "--draws: expected 0 to 1000000, got '%s'", arg);
+        return 0;
     case KEY_SPECIALS: o->specials = 1; return 0;
     case 's':
         o->seed = strtoull(arg, &end, 10);
@@ -159,17 +174,39 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static void list_cases(void)
+/* Drawn cases beside the core. */
+static int draws_of(const struct options *o)
+{
+    return o->draws >= 0 ? (int)o->draws : o->quick ? QUICK_DRAWS : DRAWS;
+}
+
+static void list_case(const struct qm_case *c, json_t *all)
 {
     char name[QM_CASE_TEXT];
+    qm_case_print(c, name);
+    if (qm_cli.json)
+        json_array_append_new(all, json_string(name));
+    else
+        puts(name);
+}
+
+/* The core, and the drawn cases of each recipe. */
+static void list_cases(const struct options *o, const struct qm_backend *backend)
+{
     json_t *all = json_array();
-    for (int i = 0; i < qm_case_count(); i++) {
+    struct qm_recipe one;
+    int has_none = o->recipes.n == 0 && qm_recipe_parse("adamw4_ao", &one) == QM_OK;
+    for (int i = 0; i < qm_case_count(); i += o->quick ? QUICK_STRIDE : 1) {
         struct qm_case c = qm_case_at(i);
-        qm_case_print(&c, name);
-        if (qm_cli.json)
-            json_array_append_new(all, json_string(name));
-        else
-            puts(name);
+        list_case(&c, all);
+    }
+    for (int k = 0; k < o->recipes.n + has_none; k++) {
+        struct qm_domain d;
+        qm_domain_of(has_none ? &one : &o->recipes.recipe[k], backend, &d);
+        for (int i = 0; i < draws_of(o); i++) {
+            struct qm_case c = qm_domain_draw(&d, o->seed, i);
+            list_case(&c, all);
+        }
     }
     if (qm_cli.json)
         qm_json_print(all);
@@ -179,19 +216,49 @@ static void list_cases(void)
 
 static void count_case(void *progress) { qm_progress_add(progress, 1, 0); }
 
-static qm_status check_one(struct qm_subject *s, const struct options *o, struct qm_tally *t,
-                           struct qm_progress *progress)
+/* The cases that --forever draws: BATCH by BATCH, until the time is over or the first failure. */
+static qm_status check_forever(struct qm_subject *s, const struct options *o, double until,
+                               struct qm_tally *t, struct qm_judge_watch watch)
 {
+    int64_t first = 0;
+    do {
+        QM_TRY(qm_judge_drawn(s, watch.domain, first, BATCH, o->seed, t, watch));
+        first += BATCH;
+    } while (t->failed_cases == 0 && qm_seconds() < until);
+    return QM_OK;
+}
+
+/* *coverage: an object of qm_coverage_json, or NULL for one case. */
+static qm_status check_one(struct qm_subject *s, const struct options *o, double until,
+                           struct qm_tally *t, struct qm_progress *progress, json_t **coverage)
+{
+    struct qm_domain d;
+    struct qm_coverage *seen;
     QM_TRY(qm_judge_begin(s, t));
     if (o->one_case) {
         struct qm_case c;
         QM_TRY(qm_case_parse(o->one_case, &c));
         QM_TRY(qm_judge_case(s, &c, o->seed, t));
+        qm_judge_end(s, t);
+        return QM_OK;
     }
-    if (!o->one_case)
-        QM_TRY(qm_judge_list(s, 0, 1, o->seed, t, count_case, progress));
-    qm_judge_end(s, t);
-    return QM_OK;
+    seen = calloc(1, sizeof *seen);
+    if (!seen)
+        return qm_fail(QM_NO_MEMORY, "the coverage");
+    qm_domain_of(&s->recipe, s->backend, &d);
+    struct qm_judge_watch watch = {count_case, progress, seen, &d};
+    qm_status st = QM_OK;
+    if (o->forever)
+        st = check_forever(s, o, until, t, watch);
+    else
+        st = qm_judge_list(s, 0, o->quick ? QUICK_STRIDE : 1, o->seed, t, watch);
+    if (st == QM_OK && !o->forever)
+        st = qm_judge_drawn(s, &d, 0, draws_of(o), o->seed, t, watch);
+    if (st == QM_OK)
+        qm_judge_end(s, t);
+    *coverage = st == QM_OK ? qm_coverage_json(seen, &d) : NULL;
+    free(seen);
+    return st;
 }
 
 /* The failed cases, with the commands that repeat them. */
@@ -212,11 +279,11 @@ static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t s
 }
 
 static json_t *row(const struct qm_rule *rule, const char *recipe, const struct qm_tally *t,
-                   uint64_t seed)
+                   uint64_t seed, json_t *coverage)
 {
     return json_pack(
         "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o, "
-        "s:o}",
+        "s:o, s:o*}",
         "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases, "skipped",
         (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
         (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
@@ -226,7 +293,8 @@ static json_t *row(const struct qm_rule *rule, const char *recipe, const struct 
         (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations", (json_int_t)t->deviations,
         "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
         "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "worst",
-        t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed));
+        t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed),
+        "coverage", coverage);
 }
 
 /* Members of a JSON object. */
@@ -238,6 +306,23 @@ static long long whole(json_t *from, const char *key)
 static const char *text_of(json_t *from, const char *key)
 {
     return json_string_value(json_object_get(from, key));
+}
+
+/* The pairs of bins of all rows together. */
+static void print_all_coverage(json_t *rows)
+{
+    long long pairs = 0, reachable = 0;
+    json_t *r;
+    size_t i;
+    json_array_foreach(rows, i, r)
+    {
+        pairs += whole(json_object_get(r, "coverage"), "pairs");
+        reachable += whole(json_object_get(r, "coverage"), "reachable");
+    }
+    if (reachable)
+        printf("coverage: %lld of %lld pairs of bins (%lld %%); -v has it for each variant, --json "
+               "for each coordinate and pair\n",
+               pairs, reachable, 100 * pairs / reachable);
 }
 
 static void print_rows(json_t *rows, json_t *skipped)
@@ -277,6 +362,13 @@ static void print_rows(json_t *rows, json_t *skipped)
         if (more > 0)
             printf("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);
     }
+    json_array_foreach(rows, i, r)
+    {
+        if (json_object_get(r, "coverage") && (json_array_size(rows) == 1 || qm_cli.verbose))
+            qm_coverage_print(json_object_get(r, "coverage"), text_of(r, "variant"));
+    }
+    if (json_array_size(rows) > 1)
+        print_all_coverage(rows);
     json_array_foreach(skipped, i, r)
         printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
@@ -316,7 +408,7 @@ static int other_work(struct options *o)
         return qm_cli_failed("check",
                              qm_fail(QM_BAD_ARG, "--mode fast is of --backend cuda or emu"));
     if (o->list) {
-        list_cases();
+        list_cases(o, backend);
         return 0;
     }
     if (!o->kernel.file)
@@ -324,6 +416,10 @@ static int other_work(struct options *o)
     o->kernel.one_case = o->one_case;
     o->kernel.backend = o->backend;
     o->kernel.seed = o->seed;
+    o->kernel.draws = draws_of(o);
+    o->kernel.quick = o->quick;
+    o->kernel.forever = o->forever;
+    o->kernel.time = o->time;
     o->kernel.on_gpu = backend == &qm_backend_cuda;
     return qm_kernel_check(&o->kernel);
 }
@@ -347,20 +443,25 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
     struct qm_progress progress;
     json_t *rows = json_array(), *skipped = json_array();
     qm_status st = QM_OK;
+    int64_t core = (qm_case_count() - 1) / (o->quick ? QUICK_STRIDE : 1) + 1;
     qm_progress_start(&progress, "check",
-                      (int64_t)o->recipes.n * (o->one_case ? 1 : qm_case_count()));
+                      (int64_t)o->recipes.n * (o->one_case  ? 1
+                                               : o->forever ? 0
+                                                            : core + draws_of(o)));
+    double from = qm_seconds(), each = (o->time > 0.0 ? o->time : 1e9) / o->recipes.n;
     for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
         struct qm_subject s = {.recipe = o->recipes.recipe[i], .reorder = qm_step_reorder(o->mode)};
         struct qm_tally t;
         char name[QM_RECIPE_TEXT];
+        json_t *coverage = NULL;
         st = backend_found(o->backend, NULL, &s.backend);
         if (st == QM_OK && s.backend != &qm_backend_cpu)
             st = has_kernel(&s.recipe);
         if (st == QM_OK)
-            st = check_one(&s, o, &t, &progress);
+            st = check_one(&s, o, from + each * (i + 1), &t, &progress, &coverage);
         qm_recipe_print(&s.recipe, name);
         if (st == QM_OK) {
-            json_array_append_new(rows, row(s.recipe.rule, name, &t, o->seed));
+            json_array_append_new(rows, row(s.recipe.rule, name, &t, o->seed, coverage));
             *failed |= !qm_tally_passed(&t);
         } else if (st == QM_SKIPPED) {
             json_array_append_new(skipped,
@@ -443,11 +544,14 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
-            "  qualm check --kernel mine.c --forever --time 60",
+            "  qualm check --kernel mine.c --forever --time 60\n"
+            "  qualm check adamw4_ao --draws 2000 --seed 7      more of the domain",
         .children = children,
     };
-    struct options o = {
-        .status = QM_OK, .seed = default_seed, .kernel.limits = {.seconds = 10, .mebibytes = 2048}};
+    struct options o = {.status = QM_OK,
+                        .draws = -1,
+                        .seed = default_seed,
+                        .kernel.limits = {.seconds = 10, .mebibytes = 2048}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code == 0)
         code = run(&o);

@@ -125,7 +125,8 @@ static qm_status check_one(const struct qm_variant *v, enum qm_mode mode, const 
     QM_TRY(qm_recipe_from(v, &s.recipe));
     qm_status st = qm_judge_begin(&s, &t);
     if (st == QM_OK)
-        st = qm_judge_list(&s, 0, o->quick ? 10 : 1, 20240501, &t, count_case, progress);
+        st = qm_judge_list(&s, 0, o->quick ? 10 : 1, 20240501, &t,
+                           (struct qm_judge_watch){.done = count_case, .user = progress});
     qm_backend_device_mode(QM_MODE_exact);
     if (st == QM_SKIPPED)
         return QM_OK;

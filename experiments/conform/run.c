@@ -180,7 +180,7 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
             QM_TRY(state_load(run, s, plan, t - 1));
         if (run->lr) {
             h.lr = run->lr[t - 1];
-            qm_plan_cpu_hyper(plan, &h);
+            QM_TRY(qm_backend_cpu.hyper(plan, &h));
         }
         memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
         g.data = grad;

@@ -163,7 +163,7 @@ static qm_status steps(struct qm_conform *c, struct replay *r, int is_free)
             QM_TRY(load(r, t - 1));
         if (run->lr) {
             h.lr = run->lr[t - 1];
-            qm_plan_cpu_hyper(r->plan, &h);
+            QM_TRY(qm_backend_cpu.hyper(r->plan, &h));
         }
         narrow(r->grad.dtype, run->grads + (t - 1) * r->n, r->n, r->g);
         QM_TRY(qm_backend_cpu.step(r->plan, &r->param, &r->grad, t, 0));

@@ -17,7 +17,7 @@ int qm_kernel_is_cuda(const char *file); /* 1: the name ends in .cu */
 struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case, *backend; /* NULL but for file: not given */
     const char *regime[QM_REGIMES];
-    int n_regimes, forever, has_seed, no_shrink;
+    int n_regimes, forever, quick, draws, has_seed, no_shrink; /* draws: cases beside the core */
     int on_gpu; /* 1: a .cu file runs on the GPU, 0: in the emulator */
     uint64_t seed;
     double time; /* seconds; 0: no limit */

@@ -342,24 +342,25 @@ static qm_status oracle_step(struct qm_lockstep_pair *a, double *p, double *cons
 
 /* Sets the learning rate of update k of variant and twin: the recorded run's, or the full rate
  * times (k + 1) / warmup during the warm-up. */
-static void follow_schedule(struct qm_lockstep_pair *a, int64_t k)
+static qm_status follow_schedule(struct qm_lockstep_pair *a, int64_t k)
 {
     const struct qm_cell *c = a->c;
     double part = k < c->warmup ? (double)(k + 1) / (double)c->warmup : 1.0;
     double lr = c->recorded ? c->recorded->lr[k] : part * a->full_lr;
     if (lr == a->recipe.hyper.lr && k > 0 && !c->recorded)
-        return;
+        return QM_OK;
     a->recipe.hyper.lr = a->twin_hyper.lr = lr;
     for (int i = 0; i < a->n_tensors; i++) {
         struct qm_hyper h = a->recipe.hyper;
         h.weight_decay = is_decayed(a, i) ? h.weight_decay : 0.0;
-        qm_plan_cpu_hyper(a->plan[i], &h);
+        QM_TRY(qm_backend_cpu.hyper(a->plan[i], &h));
     }
+    return QM_OK;
 }
 
 qm_status qm_lockstep_pair_twin_step(struct qm_lockstep_pair *a, int64_t k)
 {
-    follow_schedule(a, k);
+    QM_TRY(follow_schedule(a, k));
     return oracle_step(a, a->twin_p, a->twin_slot, a->twin_g, a->t0 + k);
 }
 

@@ -229,7 +229,7 @@ static qm_status run(struct work *w, struct qm_vectors *v)
     char what[32];
     QM_TRY(work_open(w));
     aim_at(w, w->c->c.t);
-    qm_case_start(&w->aim, w->p);
+    qm_case_start(&w->c->c, &w->aim, w->p);
     qm_param_from_float(&w->recipe.param, w->n, w->p, w->stored);
     for (int i = 0; i < w->recipe.rule->n_slots; i++)
         if (w->aim.slot[i])

@@ -30,7 +30,8 @@ static inline int judge_cases(const struct qm_backend *backend, const char *reci
         if (qm_judge_case(&s, &c, seed, t) != QM_OK)
             fail_msg("%s: %s", recipe, qm_message());
     }
-    if (!stop_early && qm_judge_list(&s, first, stride, seed, t, NULL, NULL) != QM_OK)
+    if (!stop_early &&
+        qm_judge_list(&s, first, stride, seed, t, (struct qm_judge_watch){.done = NULL}) != QM_OK)
         fail_msg("%s: %s", recipe, qm_message());
     qm_judge_end(&s, t);
     return 1;

@@ -258,8 +258,16 @@ static int64_t plain_bytes(const void *plan)
     return 0;
 }
 
-static const struct qm_backend plain = {"plain",    plain_probe,  plain_open,
-                                        plain_step, plain_decode, plain_save,
-                                        plain_load, plain_bytes,  plain_close};
+static const struct qm_backend plain = {
+    .name = "plain",
+    .probe = plain_probe,
+    .open = plain_open,
+    .step = plain_step,
+    .decode = plain_decode,
+    .save = plain_save,
+    .load = plain_load,
+    .bytes = plain_bytes,
+    .close = plain_close,
+};
 
 #endif

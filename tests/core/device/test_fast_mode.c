@@ -26,7 +26,7 @@ static qm_status judge(const char *recipe, struct qm_reorder reorder, int first,
     qm_backend_device_mode(QM_MODE_fast);
     qm_status st = qm_judge_begin(&s, t);
     if (st == QM_OK)
-        st = qm_judge_list(&s, first, stride, 20240501, t, NULL, NULL);
+        st = qm_judge_list(&s, first, stride, 20240501, t, (struct qm_judge_watch){.done = NULL});
     qm_backend_device_mode(QM_MODE_exact);
     if (st == QM_OK)
         qm_judge_end(&s, t);

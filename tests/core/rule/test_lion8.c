@@ -68,12 +68,12 @@ static void test_schedule(void **state)
         assert_true(opt_at(&o, 0) == 6.0f && opt_at(&o, 1) == -6.0f);
         struct qm_hyper h = o.r.hyper;
         h.lr = 0.25; /* d = 1/8 */
-        qm_plan_cpu_hyper(o.plan, &h);
+        assert_int_equal(qm_backend_cpu.hyper(o.plan, &h), QM_OK);
         g[0] = 1.0f;
         opt_step(&o, g);
         assert_true(opt_at(&o, 0) == 5.25f - 0.25f && opt_at(&o, 1) == -5.25f);
         h.lr = 0.0; /* neither decay nor step */
-        qm_plan_cpu_hyper(o.plan, &h);
+        assert_int_equal(qm_backend_cpu.hyper(o.plan, &h), QM_OK);
         opt_step(&o, g);
         assert_true(opt_at(&o, 0) == 5.0f && opt_at(&o, 1) == -5.25f);
         opt_close(&o);
@@ -98,7 +98,7 @@ static void test_decouple_lr(void **state)
         struct qm_hyper h = o.r.hyper;
         h.lr = 0.25; /* d = 1/16; with decouple_lr 1/8 */
         want = k % 2 ? 5.25f : 6.5625f;
-        qm_plan_cpu_hyper(o.plan, &h);
+        assert_int_equal(qm_backend_cpu.hyper(o.plan, &h), QM_OK);
         opt_step(&o, g);
         assert_true(opt_at(&o, 0) == want && opt_at(&o, 1) == -want);
         opt_close(&o);

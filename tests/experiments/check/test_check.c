@@ -278,7 +278,8 @@ static int64_t failures(const char *recipe, void (*alter)(struct qm_recipe *), s
     struct qm_tally t;
     assert_int_equal(qm_recipe_parse(recipe, &s.recipe), QM_OK);
     assert_int_equal(qm_judge_begin(&s, &t), QM_OK);
-    assert_int_equal(qm_judge_list(&s, 0, 1, 20240501, &t, NULL, NULL), QM_OK);
+    assert_int_equal(qm_judge_list(&s, 0, 1, 20240501, &t, (struct qm_judge_watch){.done = NULL}),
+                     QM_OK);
     qm_judge_end(&s, &t);
     if (t.n_findings)
         print_message("    %s: %.100s\n", recipe, t.finding[0].text);
@@ -318,7 +319,8 @@ static int64_t rounded(const char *recipe, const char *rule, unsigned order_off,
     own.order = (own.order & ~order_off) | order_on;
     s.recipe.rule = &own;
     assert_int_equal(qm_judge_begin(&s, t), QM_OK);
-    assert_int_equal(qm_judge_list(&s, 0, 5, 20240501, t, NULL, NULL), QM_OK);
+    assert_int_equal(qm_judge_list(&s, 0, 5, 20240501, t, (struct qm_judge_watch){.done = NULL}),
+                     QM_OK);
     qm_judge_end(&s, t);
     int64_t failed = t->failed_cases;
     assert_true(t->judged > 500000);

@@ -1,0 +1,162 @@
+/* coverage.c - Counts pairs of bins, and says what was never exercised. */
+#include "experiments/check/coverage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 1 };
+
+static int number_of(int coordinate, int bin)
+{
+    return coordinate < QM_COORDINATE_hyper
+               ? coordinate * QM_BINS_MOST + bin
+               : QM_COORDINATE_hyper * QM_BINS_MOST +
+                     (coordinate - QM_COORDINATE_hyper) * QM_HYPER_BINS + bin;
+}
+
+static void set(struct qm_coverage *c, int a, int b)
+{
+    c->pair[a][b / 64] |= (uint64_t)1 << (b % 64);
+}
+
+static int is_set(const struct qm_coverage *c, int a, int b)
+{
+    return c->pair[a][b / 64] >> (b % 64) & 1;
+}
+
+void qm_coverage_add(struct qm_coverage *to, const struct qm_domain *d, const struct qm_case *c)
+{
+    int bin[QM_COORDINATES], at[QM_COORDINATES], n = 0;
+    qm_domain_bins(d, c, bin);
+    for (int k = 0; k < QM_COORDINATES; k++)
+        if (bin[k] >= 0)
+            at[n++] = number_of(k, bin[k]);
+    for (int i = 0; i < n; i++)
+        for (int j = i; j < n; j++) /* i == j: the bin itself */
+            set(to, at[i], at[j]);
+    to->cases++;
+}
+
+struct count {
+    int64_t pairs, reachable;
+};
+
+/* Pairs of coordinates a and b; a == b: bins. */
+static struct count count(const struct qm_coverage *c, const struct qm_coverage *reach, int a,
+                          int b)
+{
+    struct count n = {0, 0};
+    char text[24];
+    for (int i = 0; qm_coordinate_bin(a, i, text); i++)
+        for (int j = 0; qm_coordinate_bin(b, j, text); j++) {
+            if (a == b && i != j)
+                continue;
+            int done = is_set(c, number_of(a, i), number_of(b, j));
+            n.pairs += done;
+            n.reachable += done || is_set(reach, number_of(a, i), number_of(b, j));
+        }
+    return n;
+}
+
+static json_t *bins_of(const struct qm_coverage *c, const struct qm_coverage *reach, int k)
+{
+    json_t *exercised = json_array(), *never = json_array();
+    const char *name;
+    char text[24];
+    for (int i = 0; (name = qm_coordinate_bin(k, i, text)); i++) {
+        int at = number_of(k, i);
+        if (is_set(c, at, at))
+            json_array_append_new(exercised, json_string(name));
+        else if (is_set(reach, at, at))
+            json_array_append_new(never, json_string(name));
+    }
+    return json_pack("{s:o, s:o}", "exercised", exercised, "never", never);
+}
+
+/* Coordinates that the backend or the recipe cannot meet, with the reason. */
+static json_t *left_out(const struct qm_domain *d)
+{
+    json_t *out = json_array();
+    if (!d->can_schedule)
+        json_array_append_new(out,
+                              json_pack("{s:s, s:s}", "coordinate", "schedule", "reason",
+                                        "the backend cannot change hyper-parameters of a plan"));
+    if (!d->can_restart)
+        json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "fresh process", "reason",
+                                             "the backend lives in this process"));
+    if (d->last_step < 1 << 20)
+        json_array_append_new(
+            out, json_pack("{s:s, s:s}", "coordinate", "step above 2^18", "reason",
+                           "the seeds of all projections before it would have to be drawn"));
+    if (d->largest < 1 << 15)
+        json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "size above 4096",
+                                             "reason", "the reference projects in quadratic time"));
+    return out;
+}
+
+json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d)
+{
+    struct qm_coverage *reach = calloc(1, sizeof *reach);
+    json_t *coordinates = json_object(), *pairs = json_array();
+    struct count all = {0, 0}, bins = {0, 0};
+    if (!reach)
+        return NULL;
+    for (int i = 0; i < QM_COVERAGE_DRAWS; i++) {
+        struct qm_case drawn = qm_domain_draw(d, SEED, i);
+        qm_coverage_add(reach, d, &drawn);
+    }
+    for (int a = 0; a < QM_COORDINATES; a++) {
+        if (!qm_domain_has(d, a))
+            continue;
+        struct count own = count(c, reach, a, a);
+        bins.pairs += own.pairs;
+        bins.reachable += own.reachable;
+        json_object_set_new(coordinates, qm_coordinate_name(a), bins_of(c, reach, a));
+        for (int b = a + 1; b < QM_COORDINATES; b++) {
+            if (!qm_domain_has(d, b))
+                continue;
+            struct count n = count(c, reach, a, b);
+            all.pairs += n.pairs;
+            all.reachable += n.reachable;
+            json_array_append_new(pairs, json_pack("{s:[s, s], s:I, s:I}", "coordinates",
+                                                   qm_coordinate_name(a), qm_coordinate_name(b),
+                                                   "pairs", (json_int_t)n.pairs, "reachable",
+                                                   (json_int_t)n.reachable));
+        }
+    }
+    free(reach);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "cases", (json_int_t)c->cases,
+                     "pairs", (json_int_t)all.pairs, "reachable", (json_int_t)all.reachable, "bins",
+                     (json_int_t)bins.pairs, "bins_reachable", (json_int_t)bins.reachable,
+                     "coordinates", coordinates, "pairs_of", pairs, "not_exercised", left_out(d));
+}
+
+static long long whole(const json_t *from, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(from, key));
+}
+
+void qm_coverage_print(const json_t *coverage, const char *of)
+{
+    const char *name, *join = "; never: ";
+    json_t *one, *bin;
+    size_t i;
+    long long pairs = whole(coverage, "pairs"), reachable = whole(coverage, "reachable");
+    printf("coverage of %s: %lld of %lld pairs of bins (%lld %%), %lld of %lld bins", of, pairs,
+           reachable, reachable ? 100 * pairs / reachable : 100, whole(coverage, "bins"),
+           whole(coverage, "bins_reachable"));
+    json_object_foreach(json_object_get(coverage, "coordinates"), name, one)
+        json_array_foreach(json_object_get(one, "never"), i, bin)
+    {
+        printf("%s%s %s", join, name, json_string_value(bin));
+        join = ", ";
+    }
+    json_array_foreach(json_object_get(coverage, "not_exercised"), i, one)
+    {
+        printf("%s%s (%s)", i ? ", " : "; not exercised: ",
+               json_string_value(json_object_get(one, "coordinate")),
+               json_string_value(json_object_get(one, "reason")));
+    }
+    printf("\n");
+}

@@ -1,0 +1,375 @@
+/* domain.c - Draws cases from the domain of a recipe. */
+#include "experiments/check/domain.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/philox.h"
+
+/* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
+ * all projections before the current one. */
+enum { PROJECTED = 4096, PROJECTED_STEP = 1 << 18 };
+
+void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct qm_domain *out)
+{
+    *out = (struct qm_domain){.recipe = *r,
+                              .reads = qm_hyper_read(r),
+                              .can_schedule = b->hyper != NULL,
+                              .can_restart = b->restart != NULL,
+                              .last_step = ((int64_t)1 << 40) + 1,
+                              .largest = (1 << 20) + 8};
+    out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
+    if (out->reads >> QM_HYPER_rank & 1) {
+        out->largest = PROJECTED;
+        out->last_step = PROJECTED_STEP;
+    }
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        const struct qm_quantizer *q = &r->slot[i];
+        int is_new = q->bits && q->norm == QM_NORM_block && q->block > 1;
+        for (int k = 0; k < out->n_blocks; k++)
+            is_new &= out->block[k] != q->block;
+        if (is_new)
+            out->block[out->n_blocks++] = q->block;
+        out->rounds_by_draws |= q->bits && qm_round_draws(q->round);
+    }
+    if (out->n_blocks == 0)
+        out->block[out->n_blocks++] = 128;
+}
+
+/* ---- random numbers -------------------------------------------------------------------------- */
+
+struct source {
+    uint64_t seed, number, used;
+};
+
+static uint32_t next(struct source *s) { return qm_philox_stream(s->seed, s->number, s->used++); }
+
+/* Uniform in 0 .. n - 1. */
+static int64_t below(struct source *s, int64_t n)
+{
+    return (int64_t)(((uint64_t)next(s) << 16 | next(s) >> 16) % (uint64_t)n);
+}
+
+static int one_in(struct source *s, int n) { return below(s, n) == 0; }
+
+/* Log-uniform in 1 .. most. */
+static int64_t log_uniform(struct source *s, int64_t most)
+{
+    double u = ((double)next(s) + 0.5) * 0x1p-32;
+    int64_t x = (int64_t)exp(u * log((double)most + 1.0));
+    return x < 1 ? 1 : x < most ? x : most;
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* The number of elements of case i.  Large sizes stand at fixed numbers i. */
+static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
+{
+    static const struct {
+        int every, at, power;
+    } large[] = {{80, 7, 15}, {160, 33, 16}, {160, 91, 17}, {1024, 600, 20}};
+    for (size_t k = 0; k < sizeof large / sizeof *large; k++)
+        if (i % large[k].every == large[k].at && (1 << large[k].power) + 8 <= d->largest)
+            return (1 << large[k].power) - 3 + below(s, 7);
+    int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
+    switch (below(s, 20)) {
+    case 0: return below(s, 3) ? 1 : 0;
+    case 1:
+    case 2: return 253 + below(s, 7);
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8: { /* around whole blocks of the recipe's own sizes */
+        int64_t block = d->block[below(s, d->n_blocks)];
+        int64_t n = block * log_uniform(s, 8) + (one_in(s, 3) ? 0 : below(s, 9) - 4);
+        return n < 1 ? 1 : n <= most ? n : most;
+    }
+    case 9: return log_uniform(s, most);
+    default: return log_uniform(s, small);
+    }
+}
+
+/* Cuts n elements into `rank` sizes, which multiply to n or a little less; the last that is set
+ * takes what remains. */
+static struct qm_shape cut(struct source *s, int64_t n, int rank)
+{
+    struct qm_shape out = {rank, {0}};
+    int keeps_n = !one_in(s, 3), taker = rank ? (int)below(s, rank) : 0;
+    for (int a = 0; a < rank; a++)
+        out.dim[a] = 1;
+    if (n == 0 && rank)
+        out.dim[taker] = 0;
+    for (int a = 0; a < rank && n > 1; a++) {
+        int64_t side = one_in(s, 3) ? 1 : log_uniform(s, n < 64 ? n : 64);
+        while (keeps_n && n % side != 0)
+            side--;
+        if (a != taker) {
+            out.dim[a] = side;
+            n /= side;
+        }
+    }
+    if (rank && out.dim[taker] != 0)
+        out.dim[taker] = n > 0 ? n : 1;
+    return out;
+}
+
+static struct qm_shape shape(const struct qm_domain *d, struct source *s, int64_t i)
+{
+    static const int ranks[] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5};
+    int64_t n = elements(d, s, i);
+    int rank = ranks[below(s, sizeof ranks / sizeof *ranks)];
+    if (n == 1 && one_in(s, 2))
+        rank = 0;
+    if (rank == 0 && n != 1)
+        rank = 1;
+    return cut(s, n, rank);
+}
+
+/* ---- the other coordinates ------------------------------------------------------------------- */
+
+static int64_t any_step(struct source *s)
+{
+    int64_t t;
+    switch (below(s, 10)) {
+    case 0:
+    case 1: return 1;
+    case 2: return 2 + below(s, 14);
+    case 3: return 16 + below(s, 16);
+    case 4:
+    case 5: /* around a power of two */
+        t = ((int64_t)1 << (1 + below(s, 40))) - 2 + below(s, 4);
+        return t < 1 ? 1 : t;
+    case 6: return 1022 + below(s, 4);
+    default: return log_uniform(s, (int64_t)1 << 40);
+    }
+}
+
+static enum qm_class gradient_class(struct source *s)
+{
+    static const enum qm_class often[] = {QM_CLASS_planted, QM_CLASS_normal, QM_CLASS_exact};
+    if (one_in(s, 2))
+        return often[below(s, sizeof often / sizeof *often)];
+    return (enum qm_class)below(s, QM_CLASS_COUNT);
+}
+
+static int64_t first_step(const struct qm_domain *d, struct source *s)
+{
+    int64_t t = any_step(s);
+    return t <= d->last_step ? t : 1 + t % d->last_step;
+}
+
+/* An exponent, edges favoured: near 0, near the ends of float32, or any. */
+static int power(struct source *s)
+{
+    switch (below(s, 4)) {
+    case 0: return (int)below(s, 41) - 20;
+    case 1: return 100 + (int)below(s, 28);
+    case 2: return -149 + (int)below(s, 50);
+    default: return (int)below(s, 277) - 149;
+    }
+}
+
+static int is_taken(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_recipe r = d->recipe;
+    qm_case_apply(c, &r);
+    return qm_recipe_applicable(&r) == QM_OK;
+}
+
+/* Gives one hyper-parameter that the rule reads another value, unless the rule refuses it. */
+static void another_hyper(const struct qm_domain *d, struct source *s, struct qm_case *c)
+{
+    int k = (int)below(s, QM_HYPERS);
+    struct qm_case to = *c;
+    for (int tries = 0; !(d->reads >> k & 1) && tries < QM_HYPERS; tries++)
+        k = (k + 1) % QM_HYPERS;
+    double value = qm_hyper_draw(k, (enum qm_hyper_bin)(1 + below(s, QM_HYPER_BINS - 1)), next(s));
+    int is_fixed = c->kind == QM_CLASS_exact && (k == QM_HYPER_beta1 || k == QM_HYPER_beta2);
+    if (isnan(value) || is_fixed || !(d->reads >> k & 1))
+        return;
+    to.given |= (uint64_t)1 << k;
+    to.hyper[k] = value;
+    if (is_taken(d, &to))
+        *c = to;
+}
+
+static void hyper(const struct qm_domain *d, struct source *s, struct qm_case *c)
+{
+    struct qm_case to = *c;
+    to.setting =
+        c->kind == QM_CLASS_exact ? QM_SETTING_exact : (enum qm_setting)below(s, QM_SETTING_COUNT);
+    if ((c->kind == QM_CLASS_exact || one_in(s, 5)) && is_taken(d, &to))
+        *c = to;
+    int n = (int)below(s, 5);
+    for (int i = 0; i < n; i++)
+        another_hyper(d, s, c);
+}
+
+static void parts(const struct qm_domain *d, struct source *s, struct qm_case *c)
+{
+    int is_exact = c->kind == QM_CLASS_exact;
+    for (int k = 0; k < QM_POWERS; k++) {
+        /* Before step 1 there is no state that could be loaded. */
+        if (!one_in(s, 3) || (k == QM_POWER_s && c->t == 1) || (k == QM_POWER_g && is_exact))
+            continue;
+        c->powered |= 1u << k;
+        c->power[k] = power(s);
+    }
+    for (int k = 0; k < QM_PARTS; k++)
+        if (one_in(s, k == QM_PART_podd || k == QM_PART_sodd ? 10 : 5))
+            c->part |= 1u << k;
+    if (!qm_case_loads(c))
+        c->part &= ~(1u << QM_PART_sodd);
+    if (!d->can_schedule || is_exact)
+        c->part &= ~(1u << QM_PART_schedule);
+    if (one_in(s, 4))
+        c->tensor_after_one = one_in(s, 3) ? next(s) : (uint32_t)below(s, 300) - 1u;
+}
+
+/* Rounding by draws shows a small bias only in many draws near an end of their cells: planted
+ * codes, and parameters that stay. */
+static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, struct qm_case *c)
+{
+    if (!d->rounds_by_draws || i % 40 != 13)
+        return 0;
+    *c = (struct qm_case){.shape = {1, {(1 << 17) - below(s, 99)}},
+                          .kind = QM_CLASS_planted,
+                          .setting = i % 80 == 13 ? QM_SETTING_lr0 : QM_SETTING_default,
+                          .t = first_step(d, s),
+                          .forced = 1};
+    if (!is_taken(d, c))
+        c->setting = QM_SETTING_default;
+    return 1;
+}
+
+struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i)
+{
+    struct source s = {seed ^ 0x646f6d61696eu, (uint64_t)i, 0};
+    struct qm_case c = {.forced = 1};
+    if (many_draws(d, &s, i, &c))
+        return c;
+    c.forced = !one_in(&s, 4);
+    c.shape = shape(d, &s, i);
+    c.t = first_step(d, &s);
+    c.kind = gradient_class(&s);
+    hyper(d, &s, &c);
+    parts(d, &s, &c);
+    return c;
+}
+
+/* ---- bins ------------------------------------------------------------------------------------ */
+
+static const char *const names[] = {
+#define X(name, bins) #name,
+    QM_COORDINATE_LIST(X)
+#undef X
+};
+static const char *const bins[] = {
+#define X(name, bins) bins,
+    QM_COORDINATE_LIST(X)
+#undef X
+};
+static const char *const classes[] = {
+#define X(name, text) #name,
+    QM_CLASS_LIST(X)
+#undef X
+};
+static const char *const hyper_bins[] = {
+#define X(name) #name,
+    QM_HYPER_BIN_LIST(X)
+#undef X
+};
+
+int qm_domain_has(const struct qm_domain *d, int k)
+{
+    return k < QM_COORDINATE_hyper || (d->reads >> (k - QM_COORDINATE_hyper) & 1);
+}
+
+const char *qm_coordinate_name(int k)
+{
+    return k < QM_COORDINATE_hyper ? names[k] : qm_hyper_names[k - QM_COORDINATE_hyper];
+}
+
+const char *qm_coordinate_bin(int k, int bin, char text[24])
+{
+    const char *from = k < QM_COORDINATE_hyper ? bins[k] : NULL;
+    if (k == QM_COORDINATE_class)
+        return bin < QM_CLASS_COUNT ? classes[bin] : NULL;
+    if (k >= QM_COORDINATE_hyper)
+        return bin < QM_HYPER_BINS ? hyper_bins[bin] : NULL;
+    for (int i = 0; i < bin && from; i++)
+        from = strchr(from, ' ') ? strchr(from, ' ') + 1 : NULL;
+    if (!from)
+        return NULL;
+    snprintf(text, 24, "%.*s", (int)strcspn(from, " "), from);
+    return text;
+}
+
+static int size_bin(int64_t n)
+{
+    static const int power[] = {8, 15, 16, 17, 20};
+    int bin = 2;
+    if (n < 2)
+        return (int)n;
+    for (size_t i = 0; i < sizeof power / sizeof *power; i++, bin += 2) {
+        if (n < (1 << power[i]) - 8)
+            return bin;
+        if (n <= (1 << power[i]) + 8)
+            return bin + 1;
+    }
+    return bin - 1;
+}
+
+static int step_bin(int64_t t)
+{
+    static const int64_t last[] = {1, 15, 31, 1022, 1025, (1 << 16) - 1, ((int64_t)1 << 31) - 1};
+    int bin = 0;
+    while (bin < (int)(sizeof last / sizeof *last) && t > last[bin])
+        bin++;
+    return bin;
+}
+
+/* 0: not given; then below 2^-60, below 1, up to 2^60, above. */
+static int power_bin(const struct qm_case *c, enum qm_power which)
+{
+    int k = qm_case_power(c, which);
+    if (!(c->powered >> which & 1) || (k == 0 && which != QM_POWER_s))
+        return 0;
+    return k < -60 ? 1 : k < 0 ? 2 : k <= 60 ? 3 : 4;
+}
+
+void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[QM_COORDINATES])
+{
+    struct qm_recipe r = d->recipe;
+    int64_t n = qm_shape_numel(&c->shape), block = d->block[0];
+    int rank = c->shape.rank;
+    qm_case_apply(c, &r);
+    bin[QM_COORDINATE_rank] = rank < 5 ? rank : 5;
+    bin[QM_COORDINATE_ones] = 0;
+    for (int a = 0; a < rank; a++)
+        bin[QM_COORDINATE_ones] |= c->shape.dim[a] == 1;
+    bin[QM_COORDINATE_size] = size_bin(n);
+    bin[QM_COORDINATE_blocks] = n == 0 ? 0 : n < block ? 1 : n % block == 0 ? 2 : 3;
+    bin[QM_COORDINATE_class] = (int)c->kind;
+    bin[QM_COORDINATE_step] = step_bin(c->t);
+    bin[QM_COORDINATE_mode] = c->forced;
+    bin[QM_COORDINATE_p] = power_bin(c, QM_POWER_p);
+    bin[QM_COORDINATE_g] = power_bin(c, QM_POWER_g);
+    bin[QM_COORDINATE_state] = power_bin(c, QM_POWER_s);
+    bin[QM_COORDINATE_tensor] = c->tensor_after_one != 0;
+    bin[QM_COORDINATE_podd] = qm_case_has(c, QM_PART_podd);
+    bin[QM_COORDINATE_sodd] = qm_case_has(c, QM_PART_sodd);
+    bin[QM_COORDINATE_schedule] = qm_case_has(c, QM_PART_schedule);
+    bin[QM_COORDINATE_second] = qm_case_has(c, QM_PART_second);
+    bin[QM_COORDINATE_group] = qm_case_has(c, QM_PART_group);
+    bin[QM_COORDINATE_warm] = qm_case_has(c, QM_PART_warm);
+    bin[QM_COORDINATE_fresh] = qm_case_has(c, QM_PART_fresh);
+    for (int k = 0; k < QM_HYPERS; k++)
+        bin[QM_COORDINATE_hyper + k] =
+            d->reads >> k & 1 ? (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k),
+                                                     qm_hyper_get(&r.hyper, k))
+                              : -1;
+}

@@ -1,0 +1,309 @@
+/* hyper.c - Draws hyper-parameters, and finds those that a rule reads. */
+#include "experiments/check/hyper.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/philox.h"
+#include "core/recipe/backend.h"
+#include "experiments/recipes/oracle_hyper.h"
+#include "oracle/oracle.h"
+
+const char *const qm_hyper_names[QM_HYPERS] = {
+#define X(name, value, text) #name,
+    QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+};
+
+double qm_hyper_get(const struct qm_hyper *h, int k)
+{
+    switch (k) {
+#define X(name, value, text) \
+    case QM_HYPER_##name: return (double)h->name;
+        QM_HYPER_LIST(X)
+        QM_HYPER_FLAG_LIST(X)
+#undef X
+    default: return (double)NAN;
+    }
+}
+
+void qm_hyper_put(struct qm_hyper *h, int k, double to)
+{
+    switch (k) {
+#define X(name, value, text) \
+    case QM_HYPER_##name: h->name = to; break;
+        QM_HYPER_LIST(X)
+#undef X
+#define X(name, value, text) \
+    case QM_HYPER_##name: h->name = to != 0.0; break;
+        QM_HYPER_FLAG_LIST(X)
+#undef X
+    default: break;
+    }
+}
+
+/* ---- the domain ------------------------------------------------------------------------------ */
+
+/* What a hyper-parameter is; a new one does not compile before it has a kind here. */
+enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, FLAG };
+/* clang-format off */
+enum {
+    KIND_lr = RATE, KIND_eps = RATE, KIND_eps1 = RATE, KIND_eps2 = RATE, KIND_weight_decay = RATE,
+    KIND_initial_lr = RATE, KIND_margin = RATE,
+    KIND_beta1 = WEIGHT, KIND_beta2 = WEIGHT, KIND_beta3 = WEIGHT, KIND_momentum = WEIGHT,
+    KIND_dampening = WEIGHT,
+    KIND_alpha = FACTOR, KIND_clip = FACTOR, KIND_scale = FACTOR, KIND_max_unorm = FACTOR,
+    KIND_gnorm_scale = FACTOR,
+    KIND_t_alpha = STEPS, KIND_t_beta3 = STEPS, KIND_gap = STEPS,
+    KIND_rank = RANK, KIND_side = SIDE, KIND_beta2_decay = POWER
+};
+/* clang-format on */
+
+static const enum kind kinds[QM_HYPERS] = {
+#define X(name, value, text) (enum kind) KIND_##name,
+    QM_HYPER_LIST(X)
+#undef X
+#define X(name, value, text) FLAG,
+        QM_HYPER_FLAG_LIST(X)
+#undef X
+};
+
+/* Where tiny ends and where large begins. */
+static const struct {
+    double tiny, large;
+} ends[] = {
+    [RATE] = {1e-4, 1.0}, [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0}, [STEPS] = {11.0, 1001.0},
+    [RANK] = {1.0, 5.0},  [SIDE] = {2.0, 3.0},     [POWER] = {0.1, 1.0},  [FLAG] = {0.0, 2.0}};
+
+enum qm_hyper_bin qm_hyper_bin_of(int k, double own, double value)
+{
+    double size = fabs(value);
+    return value == own                  ? QM_HYPER_BIN_own
+           : value == 0.0                ? QM_HYPER_BIN_zero
+           : size == 1.0                 ? QM_HYPER_BIN_one
+           : size < ends[kinds[k]].tiny  ? QM_HYPER_BIN_tiny
+           : size < ends[kinds[k]].large ? QM_HYPER_BIN_ordinary
+                                         : QM_HYPER_BIN_large;
+}
+
+/* The number of `digits` significant decimal digits nearest to x. */
+static double rounded(double x, int digits)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.*e", digits - 1, x);
+    return strtod(text, NULL);
+}
+
+static double power_of_ten(double from, double to, double u)
+{
+    return rounded(pow(10.0, from + (to - from) * u), 2);
+}
+
+static double tiny(enum kind is, double u)
+{
+    switch (is) {
+    case RATE: return power_of_ten(-30.0, -5.0, u);
+    case WEIGHT: return power_of_ten(-12.0, -2.0, u);
+    case FACTOR: return power_of_ten(-12.0, -2.0, u);
+    case STEPS: return 2.0 + floor(9.0 * u);
+    case RANK: return u < 0.5 ? 0.25 : 0.5;
+    case POWER: return -power_of_ten(-4.0, -1.5, u);
+    default: return (double)NAN;
+    }
+}
+
+static double ordinary(enum kind is, double u)
+{
+    switch (is) {
+    case RATE: return power_of_ten(-3.9, -0.1, u);
+    case WEIGHT: return rounded(0.06 + 0.89 * u, 2);
+    case FACTOR: return u < 0.5 ? rounded(0.2 + u, 2) : rounded(1.1 + 6.0 * (u - 0.5), 2);
+    case STEPS: return 11.0 + floor(989.0 * u);
+    case RANK: return 2.0 + floor(3.0 * u);
+    case SIDE: return 2.0;
+    case POWER: return -rounded(0.15 + 0.8 * u, 2);
+    default: return (double)NAN;
+    }
+}
+
+static double large(enum kind is, double u)
+{
+    switch (is) {
+    case RATE: return power_of_ten(0.5, 4.0, u);
+    case WEIGHT: return 1.0 - pow(10.0, -2.0 - floor(8.0 * u));
+    case FACTOR: return power_of_ten(1.0, 6.0, u);
+    case STEPS: return rounded(pow(10.0, 4.0 + 5.0 * u), 2);
+    case RANK: return 16.0;
+    case SIDE: return 3.0;
+    case POWER: return -rounded(1.1 + u, 2);
+    default: return (double)NAN;
+    }
+}
+
+double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word)
+{
+    double u = ((double)word + 0.5) * 0x1p-32;
+    enum kind is = kinds[k];
+    switch (bin) {
+    case QM_HYPER_BIN_zero: return 0.0;
+    case QM_HYPER_BIN_one: return is == POWER ? -1.0 : 1.0;
+    case QM_HYPER_BIN_tiny: return tiny(is, u);
+    case QM_HYPER_BIN_ordinary: return ordinary(is, u);
+    case QM_HYPER_BIN_large: return large(is, u);
+    default: return (double)NAN;
+    }
+}
+
+/* ---- schedules ------------------------------------------------------------------------------- */
+
+/* 1: an open plan of tensors of any shape takes the hyper-parameters h. */
+static int is_takeable(const struct qm_recipe *r, const struct qm_hyper *h)
+{
+    static const struct qm_shape shapes[] = {{1, {24}}, {2, {6, 5}}, {2, {5, 6}}, {3, {2, 3, 4}}};
+    int is = 1;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && is; i++) {
+        struct qm_recipe now = *r;
+        is = qm_recipe_schedule(&now, &shapes[i], h) == QM_OK;
+    }
+    return is;
+}
+
+/* Replaces number k by a drawn one, unless the rule refuses it. */
+static void vary(struct qm_recipe *r, int k, uint64_t seed, uint64_t stream)
+{
+    struct qm_recipe next = *r;
+    uint32_t bin = qm_philox_stream(seed, stream, 2 * (uint64_t)k);
+    uint32_t word = qm_philox_stream(seed, stream, 2 * (uint64_t)k + 1);
+    double value = qm_hyper_draw(k, (enum qm_hyper_bin)(1 + bin % (QM_HYPER_BINS - 1)), word);
+    if (k == QM_HYPER_lr) /* 0 in every eighth step, else a number as schedules have it */
+        value = bin % 8 ? qm_hyper_draw(k, QM_HYPER_BIN_ordinary, word) : 0.0;
+    qm_hyper_put(&next.hyper, k, value);
+    if (!isnan(value) && is_takeable(r, &next.hyper))
+        *r = next;
+}
+
+struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int step)
+{
+    enum { STREAM = 7000 };
+    struct qm_recipe at = *r;
+    uint64_t stream = STREAM + (uint64_t)step;
+    if (at.hyper.initial_lr == 0.0)
+        at.hyper.initial_lr = at.hyper.lr;
+    for (int k = 0; k < QM_HYPERS && step > 0; k++) {
+        int stays = kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE || k == QM_HYPER_gap ||
+                    k == QM_HYPER_initial_lr;
+        if (!stays &&
+            (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
+            vary(&at, k, seed, stream);
+    }
+    return at.hyper;
+}
+
+/* ---- what a rule reads ----------------------------------------------------------------------- */
+
+enum { ROWS = 6, COLS = 5, N = ROWS * COLS, BASES = 10, STREAM_BASE = 8000, STREAM_DATA = 9000 };
+
+static double unit(uint64_t i, uint64_t stream)
+{
+    return (double)qm_philox_stream(20240501, stream, i) * 0x1p-31 - 1.0;
+}
+
+/* Steps of the rule and of the oracle from one start; every number they leave. */
+struct outcome {
+    float p[N];
+    double want[N];
+    float state[QM_MAX_SLOTS][N];
+    double want_state[QM_MAX_SLOTS][N];
+    int refused;
+};
+
+static const struct qm_shape shape = {2, {ROWS, COLS}};
+
+static void oracle_step(const struct qm_recipe *r, int64_t t, const float *g, struct outcome *o)
+{
+    const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
+    const struct qm_oracle_hyper h = qm_oracle_hyper_of(&r->hyper);
+    double wide[N], *slot[QM_MAX_SLOTS];
+    for (int i = 0; i < N; i++)
+        wide[i] = (double)g[i];
+    for (int i = 0; i < QM_MAX_SLOTS; i++)
+        slot[i] = o->want_state[i];
+    if (oracle && qm_oracle_step(oracle, o->want, slot, wide, &shape, 1, &h, t) != QM_OK)
+        o->refused = 1;
+}
+
+/* Three steps of a recipe in float32; r has hyper-parameters that the rule takes. */
+static void outcome_of(const struct qm_recipe *r, struct outcome *o)
+{
+    static const int64_t steps[] = {1, 2, 300};
+    float g[N];
+    void *plan = NULL;
+    struct qm_tensor tp = {o->p, QM_DTYPE_f32, shape}, tg = {g, QM_DTYPE_f32, shape};
+    memset(o, 0, sizeof *o);
+    for (int i = 0; i < N; i++)
+        o->want[i] = o->p[i] = (float)(2.0 * unit((uint64_t)i, STREAM_DATA));
+    o->refused = qm_backend_cpu.open(r, &shape, 1, &plan) != QM_OK;
+    for (size_t k = 0; k < sizeof steps / sizeof *steps && !o->refused; k++) {
+        for (int i = 0; i < N; i++)
+            g[i] = (float)(3.0 * unit((uint64_t)i, STREAM_DATA + 1 + k));
+        o->refused = qm_backend_cpu.step(plan, &tp, &tg, steps[k], 1) != QM_OK;
+        oracle_step(r, steps[k], g, o);
+    }
+    for (int i = 0; i < r->rule->n_slots && !o->refused; i++) {
+        struct qm_shape own;
+        qm_rule_slot_shape(r->rule, &r->hyper, i, &shape, &own);
+        if (qm_shape_numel(&own) <= N)
+            qm_backend_cpu.decode(plan, i, o->state[i]);
+    }
+    qm_backend_cpu.close(plan);
+}
+
+/* The recipe with every state and the parameter in float32, and drawn hyper-parameters. */
+static struct qm_recipe base(const struct qm_recipe *r, int number)
+{
+    struct qm_recipe out = *r;
+    out.param = (struct qm_param){QM_PARAM_f32, QM_WRITE_near};
+    out.grad = QM_DTYPE_f32;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        out.slot[i] = out.plain[i] = (struct qm_quantizer){.plain = QM_PLAIN_f32};
+    if (out.hyper.rank > 3.0)
+        out.hyper.rank = 3.0;
+    for (int k = 0; k < QM_HYPERS && number > 0; k++) {
+        uint32_t word = qm_philox_stream(1, STREAM_BASE + (uint64_t)number, (uint64_t)k);
+        struct qm_recipe next = out;
+        double value =
+            kinds[k] == FLAG ? word >> 31 : qm_hyper_draw(k, QM_HYPER_BIN_ordinary, word);
+        qm_hyper_put(&next.hyper, k, value);
+        if (k != QM_HYPER_amsgrad && word % 2 && qm_recipe_applicable(&next) == QM_OK)
+            out = next;
+    }
+    return out;
+}
+
+uint64_t qm_hyper_read(const struct qm_recipe *r)
+{
+    static _Thread_local struct outcome was, now;
+    uint64_t reads = 0;
+    for (int b = 0; b < BASES; b++) {
+        struct qm_recipe from = base(r, b);
+        outcome_of(&from, &was);
+        for (int k = 0; k < QM_HYPERS && !was.refused; k++) {
+            struct qm_recipe to = from;
+            double own = qm_hyper_get(&from.hyper, k);
+            uint32_t word = qm_philox_stream(2, STREAM_BASE + (uint64_t)b, (uint64_t)k);
+            double value =
+                kinds[k] == FLAG ? own == 0.0 : qm_hyper_draw(k, QM_HYPER_BIN_ordinary, word);
+            qm_hyper_put(&to.hyper, k, value);
+            if (reads >> k & 1 || value == own || k == QM_HYPER_amsgrad ||
+                qm_recipe_applicable(&to) != QM_OK)
+                continue;
+            outcome_of(&to, &now);
+            if (!now.refused && memcmp(&was, &now, sizeof was) != 0)
+                reads |= (uint64_t)1 << k;
+        }
+    }
+    return reads;
+}
