@@ -227,7 +227,13 @@ static qm_status run(const struct options *o, int argc, char **argv)
         qm_note("%d cases are left out: the quantizers do not take their shapes, or the state is "
                 "more than 16 times the tensor",
                 left_out);
-    qm_status st = qm_vectors_make(&r, c, n, o->seed, &v);
+    int chosen = n;
+    qm_status st = qm_vectors_make(&r, c, &n, o->seed, &v);
+    if (st == QM_OK && n < chosen)
+        qm_note("%d cases are left out: the recipe does not take them, or the reference itself "
+                "does not pass them",
+                chosen - n);
+    left_out += chosen - n;
     if (st == QM_OK)
         st = qm_vectors_write(&v, o->out, form, argc, argv);
     if (st == QM_OK && strcmp(o->out, "-") != 0)

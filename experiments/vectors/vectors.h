@@ -81,8 +81,11 @@ struct qm_vectors {
     struct qm_array *other; /* golden, codebook/..., t0/grad/1, ... */
 };
 
-/* Runs the reference over the cases.  QM_SKIPPED: no judgement is possible for this recipe. */
-qm_status qm_vectors_make(const struct qm_recipe *r, const struct qm_vectors_case *c, int n_cases,
+/* Runs the reference over the *n cases, with the inputs that `qualm check --case ID --seed SEED`
+ * draws.  Cases that the recipe does not take, or that the reference itself does not pass, are taken
+ * out of c, the others are named anew, and *n becomes their number.  QM_SKIPPED: no judgement is
+ * possible for this recipe; QM_BAD_ARG: no case is left. */
+qm_status qm_vectors_make(const struct qm_recipe *r, struct qm_vectors_case *c, int *n,
                           uint64_t seed, struct qm_vectors *out);
 void qm_vectors_free(struct qm_vectors *v);
 

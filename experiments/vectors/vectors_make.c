@@ -1,16 +1,13 @@
 /* vectors_make.c - Makes golden vectors with the reference on the CPU. */
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/half.h"
-#include "experiments/check/judge.h"
-#include "experiments/recipes/oracle_hyper.h"
+#include "experiments/check/trial.h"
 #include "experiments/store/store.h"
 #include "experiments/vectors/describe.h"
 
-enum { TENSOR = 1 }; /* the tensor number that the judge uses; random projections depend on it */
+enum { TENSOR = 1 }; /* the tensor number that the judge uses */
 
 /* ---- arrays -------------------------------------------------------------------------------- */
 
@@ -60,104 +57,27 @@ void qm_vectors_free(struct qm_vectors *v)
 
 /* ---- a case -------------------------------------------------------------------------------- */
 
-/* A case in the making: its plan and buffers. */
+/* A case in the making.  Its calls are the inputs of its steps, as the judge of `qualm check` drew
+ * and recorded them, and those of one step more, which are the results of the last. */
 struct work {
-    const struct qm_subject *s;
     const struct qm_vectors_case *c;
     struct qm_recipe recipe; /* the case applied */
-    uint64_t seed;
-    uint32_t id;
-    int64_t n;
-    void *plan;
-    float *p, *g, *state[QM_MAX_SLOTS];
-    void *stored; /* the parameter as the recipe stores it */
-    struct qm_aim aim;
+    struct qm_trial trial;
+    void *plan;     /* a plan that calls are loaded into */
     json_t *inputs; /* hashes by name */
 };
 
-/* Slot i of a single element after the oracle's step t, from a state and a gradient; NaN on
- * failure. */
-static double oracle_slot(const struct work *w, int i, int64_t t, double state, double g)
+/* Runs the reference over the case; QM_SKIPPED: the recipe does not take it, or the reference itself
+ * does not pass. */
+static qm_status run_reference(const struct qm_subject *s, struct work *w, uint64_t seed)
 {
-    double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
-    const struct qm_oracle_hyper h = qm_oracle_hyper_of(&w->recipe.hyper);
-    for (int k = 0; k < w->recipe.rule->n_slots; k++)
-        slot[k] = &room[k];
-    room[i] = state;
-    const struct qm_shape one = {1, {1}};
-    qm_status st =
-        qm_oracle_step(qm_oracle_find(w->recipe.rule->family), &p, slot, &g, &one, 0, &h, t);
-    return st == QM_OK ? room[i] : (double)NAN;
-}
-
-/* Sets the weights by which gradients of step t can be aimed at slots: the oracle shows which slots
- * are averages of g, or of g^2. */
-static void aim_at(struct work *w, int64_t t)
-{
-    for (int i = 0; i < w->recipe.rule->n_slots; i++) {
-        double sign = w->recipe.hyper.maximize ? -1.0 : 1.0;
-        double give = oracle_slot(w, i, t, 0.0, sign);
-        double half = oracle_slot(w, i, t, 0.0, 0.5 * sign);
-        double share = w->recipe.rule->slot_sign[i] ? 0.5 : 0.25;
-        int is_average = fabs(half - share * give) <= 1e-6 * fabs(give);
-        w->aim.weight[i] = (struct qm_aim_weight){is_average ? oracle_slot(w, i, t, 1.0, 0.0) : 0.0,
-                                                  is_average ? give : 0.0};
-    }
-}
-
-static struct qm_shape slot_shape(const struct work *w, int i)
-{
-    struct qm_shape own = w->c->c.shape;
-    qm_rule_slot_shape(w->recipe.rule, &w->recipe.hyper, i, &w->c->c.shape, &own);
-    return own;
-}
-
-static int is_same(const struct qm_shape *a, const struct qm_shape *b)
-{
-    return a->rank == b->rank && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->rank) == 0;
-}
-
-static qm_status work_open(struct work *w)
-{
-    const struct qm_shape *shape = &w->c->c.shape;
-    int slots = w->recipe.rule->n_slots;
-    int64_t slot_n[QM_MAX_SLOTS], sum = 0;
-    w->n = qm_shape_numel(shape);
-    QM_TRY(qm_backend_cpu.open(&w->recipe, shape, w->id, &w->plan));
-    w->aim = (struct qm_aim){.recipe = &w->recipe, .shape = shape, .n = w->n, .seed = w->seed};
-    for (int i = 0; i < slots; i++) {
-        struct qm_quantizer q = qm_recipe_slot(&w->recipe, i, shape);
-        struct qm_shape own = slot_shape(w, i);
-        slot_n[i] = qm_shape_numel(&own);
-        sum += slot_n[i];
-        if (q.bits && is_same(&own, shape)) /* gradients cannot be aimed at other slots */
-            w->aim.slot[i] = &w->s->decider[i];
-    }
-    w->p = calloc((size_t)(2 * w->n + sum) + 1, sizeof *w->p);
-    w->stored = calloc((size_t)w->n + 1, (size_t)qm_param_bytes(&w->recipe.param));
-    if (!w->p || !w->stored)
-        return qm_fail(QM_NO_MEMORY, "%lld elements", (long long)w->n);
-    w->g = w->p + w->n;
-    float *at = w->g + w->n;
-    for (int i = 0; i < slots; at += slot_n[i++])
-        w->aim.state[i] = w->state[i] = at;
-    return QM_OK;
-}
-
-/* Loads the initial state that the case prescribes for a slot, if it prescribes one. */
-static qm_status load(struct work *w, int slot)
-{
-    struct qm_codec codec;
-    QM_TRY(qm_codec_init(&codec, &w->aim.slot[slot]->q));
-    int64_t scales = qm_scale_count(&codec, &w->c->c.shape);
-    uint8_t *codes = malloc((size_t)w->n + 1);
-    float *scale = malloc(sizeof(float) * ((size_t)scales + 1));
-    qm_status st = codes && scale ? QM_OK : qm_fail(QM_NO_MEMORY, "a state to start from");
-    if (st == QM_OK && qm_case_load(&w->c->c, &w->aim, slot, scales, codes, scale))
-        st = qm_backend_cpu.load(w->plan, slot, codes, scale);
-    free(scale);
-    free(codes);
-    return st;
+    int steps = (int)w->c->steps + 1;
+    volatile int begun = 0;
+    struct qm_finding f;
+    QM_TRY(qm_trial_of_case(&s->recipe, &w->c->c, seed, steps, &w->trial));
+    QM_TRY(qm_judge_record(s, &w->c->c, steps, &w->trial, &begun, &f));
+    return begun == steps ? QM_OK
+                          : qm_fail(QM_SKIPPED, "step %d of the reference: %s", begun, f.text);
 }
 
 /* Keeps the hash of an input of the case under its name after CASE/. */
@@ -185,64 +105,68 @@ static void keep_hashes(struct work *w, const struct qm_state_tensor *t)
     }
 }
 
-/* Records the current state as arrays CASE/WHAT/... */
-static qm_status record(struct work *w, struct qm_vectors *v, const char *what, int64_t done)
+/* Adds the state of call k as arrays CASE/WHAT/... */
+static qm_status add_state(struct work *w, struct qm_vectors *v, int k, const char *what)
 {
     char name[64];
-    snprintf(name, sizeof name, "%s/%s", w->c->name, what);
-    const struct qm_state_plan p = {&w->recipe, &w->c->c.shape, &qm_backend_cpu, w->plan, w->stored,
-                                    w->id,      done,           w->seed};
-    QM_TRY(qm_state_take(&v->states, name, &p));
-    if (strcmp(what, "in") == 0)
-        keep_hashes(w, &v->states.tensor[v->states.n - 1]);
-    return QM_OK;
-}
-
-/* Makes the gradient of step k in the recipe's type, and keeps its hash. */
-static qm_status gradient(struct work *w, struct qm_vectors *v, int64_t k, struct qm_tensor *out)
-{
-    enum qm_dtype type = w->recipe.grad;
-    int64_t t = w->c->c.t + k;
-    char name[32];
+    struct qm_call call = qm_trial_call(&w->trial, k);
+    const struct qm_state_plan p = {&w->recipe, &w->c->c.shape, &qm_backend_cpu,   w->plan,
+                                    call.p,     TENSOR,         w->c->c.t - 1 + k, w->trial.seed};
+    if (qm_param_residual(&w->recipe.param))
+        QM_TRY(qm_backend_cpu.load(w->plan, QM_RESIDUAL, call.residual, NULL));
     for (int i = 0; i < w->recipe.rule->n_slots; i++)
-        QM_TRY(qm_backend_cpu.decode(w->plan, i, w->state[i]));
-    aim_at(w, t);
-    qm_case_gradient(&w->c->c, &w->aim, t, (int)k, w->g);
-    snprintf(name, sizeof name, "grad/%lld", (long long)k + 1);
-    void *to = add(v, type, &w->c->c.shape, "%s/%s", w->c->name, name);
-    if (!to)
+        QM_TRY(qm_backend_cpu.load(w->plan, i, w->trial.slot[i].bits ? call.codes[i] : NULL,
+                                   call.scales[i]));
+    snprintf(name, sizeof name, "%s/%s", w->c->name, what);
+    return qm_state_take(&v->states, name, &p);
+}
+
+static qm_status add_gradient(struct work *w, struct qm_vectors *v, int k)
+{
+    char name[32];
+    struct qm_tensor g = {NULL, w->recipe.grad, w->c->c.shape};
+    snprintf(name, sizeof name, "grad/%d", k + 1);
+    g.data = add(v, g.dtype, &g.shape, "%s/%s", w->c->name, name);
+    if (!g.data)
         return qm_fail(QM_NO_MEMORY, "gradients");
-    for (int64_t i = 0; i < w->n; i++) {
-        if (type == QM_DTYPE_f32)
-            ((float *)to)[i] = w->g[i];
-        else
-            ((uint16_t *)to)[i] =
-                type == QM_DTYPE_bf16 ? qm_float_to_bf16(w->g[i]) : qm_float_to_f16(w->g[i]);
-    }
-    *out = (struct qm_tensor){to, type, w->c->c.shape};
-    keep_hash(w, name, out);
+    memcpy(g.data, qm_trial_call(&w->trial, k).g, qm_tensor_bytes(&g));
+    keep_hash(w, name, &g);
     return QM_OK;
 }
 
-static qm_status run(struct work *w, struct qm_vectors *v)
+static qm_status add_arrays(struct work *w, struct qm_vectors *v)
 {
     char what[32];
-    QM_TRY(work_open(w));
-    aim_at(w, w->c->c.t);
-    qm_case_start(&w->c->c, &w->aim, w->p);
-    qm_param_from_float(&w->recipe.param, w->n, w->p, w->stored);
-    for (int i = 0; i < w->recipe.rule->n_slots; i++)
-        if (w->aim.slot[i])
-            QM_TRY(load(w, i));
-    QM_TRY(record(w, v, "in", w->c->c.t - 1));
-    for (int64_t k = 0; k < w->c->steps; k++) {
-        struct qm_tensor g, p = {w->stored, qm_param_dtype(&w->recipe.param), w->c->c.shape};
-        QM_TRY(gradient(w, v, k, &g));
-        QM_TRY(qm_backend_cpu.step(w->plan, &p, &g, w->c->c.t + k, w->seed));
-        snprintf(what, sizeof what, "want/%lld", (long long)k + 1);
-        QM_TRY(record(w, v, what, w->c->c.t + k));
+    QM_TRY(qm_backend_cpu.open(&w->recipe, &w->c->c.shape, TENSOR, &w->plan));
+    QM_TRY(add_state(w, v, 0, "in"));
+    keep_hashes(w, &v->states.tensor[v->states.n - 1]);
+    for (int k = 0; k < (int)w->c->steps; k++) {
+        snprintf(what, sizeof what, "want/%d", k + 1);
+        QM_TRY(add_gradient(w, v, k));
+        QM_TRY(add_state(w, v, k + 1, what));
     }
     return QM_OK;
+}
+
+/* Makes a case and adds its description to cases. */
+static qm_status make_case(const struct qm_subject *s, const struct qm_vectors_case *c,
+                           uint64_t seed, struct qm_vectors *v, json_t *cases)
+{
+    struct work w = {.c = c, .recipe = s->recipe, .inputs = json_object()};
+    qm_case_apply(&c->c, &w.recipe);
+    qm_status st = w.inputs ? run_reference(s, &w, seed) : qm_fail(QM_NO_MEMORY, "a case");
+    if (st == QM_OK)
+        st = add_arrays(&w, v);
+    if (st == QM_OK) {
+        json_t *described = qm_describe_case(&s->recipe, c);
+        json_object_set(described, "inputs", w.inputs);
+        json_array_append_new(cases, described);
+    }
+    json_decref(w.inputs);
+    if (w.plan)
+        qm_backend_cpu.close(w.plan);
+    qm_trial_close(&w.trial);
+    return st;
 }
 
 /* ---- the description ----------------------------------------------------------------------- */
@@ -296,49 +220,38 @@ static qm_status head(const struct qm_recipe *r, uint64_t seed, json_t *cases, j
     return to ? QM_OK : qm_fail(QM_NO_MEMORY, "description");
 }
 
-/* Makes a case and adds its description to cases. */
-static qm_status make_case(const struct qm_subject *s, const struct qm_vectors_case *c,
-                           uint64_t seed, struct qm_vectors *v, json_t *cases)
-{
-    struct work w = {.s = s, .c = c, .recipe = s->recipe, .id = TENSOR, .seed = seed};
-    qm_case_apply(&c->c, &w.recipe);
-    w.inputs = json_object();
-    qm_status st = w.inputs ? run(&w, v) : qm_fail(QM_NO_MEMORY, "a case");
-    if (st == QM_OK) {
-        json_t *described = qm_describe_case(&s->recipe, c);
-        json_object_set(described, "inputs", w.inputs);
-        json_array_append_new(cases, described);
-    } else {
-        st = qm_fail_in(st, c->name);
-    }
-    json_decref(w.inputs);
-    free(w.p);
-    free(w.stored);
-    if (w.plan)
-        qm_backend_cpu.close(w.plan);
-    return st;
-}
-
-qm_status qm_vectors_make(const struct qm_recipe *r, const struct qm_vectors_case *c, int n_cases,
+qm_status qm_vectors_make(const struct qm_recipe *r, struct qm_vectors_case *c, int *n,
                           uint64_t seed, struct qm_vectors *out)
 {
     struct qm_subject s = {.backend = &qm_backend_cpu, .recipe = *r};
     struct qm_vectors v = {.n = 0};
     struct qm_tally unused;
     json_t *cases = json_array(), *books = json_object();
+    int kept = 0;
     qm_status st = qm_judge_begin(&s, &unused);
-    for (int i = 0; st == QM_OK && i < n_cases; i++)
-        st = make_case(&s, &c[i], seed * 1000003u + (uint64_t)i, &v, cases);
+    for (int i = 0; st == QM_OK && i < *n; i++) {
+        struct qm_vectors_case one = c[i];
+        snprintf(one.name, sizeof one.name, "t%d", kept);
+        qm_status made = make_case(&s, &one, seed, &v, cases);
+        if (made == QM_OK)
+            c[kept++] = one;
+        else if (made != QM_SKIPPED)
+            st = qm_fail_in(made, one.name);
+    }
+    if (st == QM_OK && kept == 0)
+        st = qm_fail_in(QM_BAD_ARG, "no case is left");
     if (st == QM_OK)
         st = codebooks(&s, &v, books);
     if (st == QM_OK)
         st = head(r, seed, json_incref(cases), json_incref(books), &v);
     json_decref(books);
     json_decref(cases);
-    if (st == QM_OK)
+    if (st == QM_OK) {
+        *n = kept;
         *out = v;
-    else
+    } else {
         qm_vectors_free(&v);
+    }
     return st;
 }
 

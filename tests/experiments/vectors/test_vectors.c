@@ -28,7 +28,8 @@ static struct qm_vectors make(const char *recipe, const char *id, int64_t steps)
     struct qm_recipe r;
     struct qm_vectors_case c = one_case(id, steps);
     assert_int_equal(qm_recipe_parse(recipe, &r), QM_OK);
-    if (qm_vectors_make(&r, &c, 1, 7, &v) != QM_OK)
+    int n = 1;
+    if (qm_vectors_make(&r, &c, &n, 7, &v) != QM_OK)
         fail_msg("%s %s: %s", recipe, id, qm_message());
     /* the reference's results become the answer */
     for (int i = 0; i < v.states.n; i++) {
