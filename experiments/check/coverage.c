@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/check/withheld.h"
+
 enum { SEED = 1 };
 
 static int number_of(int coordinate, int bin)
@@ -78,6 +80,9 @@ static json_t *bins_of(const struct qm_coverage *c, const struct qm_coverage *re
 static json_t *left_out(const struct qm_domain *d)
 {
     json_t *out = json_array();
+    const char *what, *reason;
+    for (int k = 0; (what = qm_withheld_at(&d->recipe, k, &reason)); k++)
+        json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", what, "reason", reason));
     if (!d->can_schedule)
         json_array_append_new(out,
                               json_pack("{s:s, s:s}", "coordinate", "schedule", "reason",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/philox.h"
+#include "experiments/check/withheld.h"
 
 /* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
  * all projections before the current one. */
@@ -97,7 +98,7 @@ static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
 static struct qm_shape cut(struct source *s, int64_t n, int rank)
 {
     struct qm_shape out = {rank, {0}};
-    int keeps_n = !one_in(s, 3), taker = rank ? (int)below(s, rank) : 0;
+    int keeps_n = n > 20000 || !one_in(s, 3), taker = rank ? (int)below(s, rank) : 0;
     for (int a = 0; a < rank; a++)
         out.dim[a] = 1;
     if (n == 0 && rank)
@@ -245,18 +246,50 @@ static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, st
     return 1;
 }
 
+/* Elements of the parameter and of all slots. */
+static int64_t numbers(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_recipe r = d->recipe;
+    int64_t sum = qm_shape_numel(&c->shape);
+    qm_case_apply(c, &r);
+    for (int i = 0; i < r.rule->n_slots; i++) {
+        struct qm_shape slot;
+        qm_rule_slot_shape(r.rule, &r.hyper, i, &c->shape, &slot);
+        sum += qm_shape_numel(&slot);
+    }
+    return sum;
+}
+
+/* Halves the largest size until the slots are no larger than a check can judge. */
+static void bound_slots(const struct qm_domain *d, struct qm_case *c)
+{
+    while (d->largest <= PROJECTED && numbers(d, c) > 4 * PROJECTED) {
+        int at = 0;
+        for (int a = 1; a < c->shape.rank; a++)
+            at = c->shape.dim[a] > c->shape.dim[at] ? a : at;
+        c->shape.dim[at] = (c->shape.dim[at] + 1) / 2;
+    }
+}
+
 struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i)
 {
+    enum { TRIES = 64 };
     struct source s = {seed ^ 0x646f6d61696eu, (uint64_t)i, 0};
     struct qm_case c = {.forced = 1};
-    if (many_draws(d, &s, i, &c))
-        return c;
-    c.forced = !one_in(&s, 4);
-    c.shape = shape(d, &s, i);
-    c.t = first_step(d, &s);
-    c.kind = gradient_class(&s);
-    hyper(d, &s, &c);
-    parts(d, &s, &c);
+    for (int tries = 0; tries < TRIES; tries++) {
+        c = (struct qm_case){.forced = 1};
+        if (!many_draws(d, &s, i, &c)) {
+            c.forced = !one_in(&s, 4);
+            c.shape = shape(d, &s, i);
+            c.t = first_step(d, &s);
+            c.kind = gradient_class(&s);
+            hyper(d, &s, &c);
+            parts(d, &s, &c);
+            bound_slots(d, &c);
+        }
+        if (!qm_case_is_withheld(&d->recipe, &c))
+            break;
+    }
     return c;
 }
 

@@ -32,8 +32,8 @@ struct qm_element_scale qm_element_scale_of(const struct qm_slot_view *v, int64_
             r->nest) { /* the divisor is the unrounded scale */
             low = qm_slot_divisor(v->d, lo[b], -qm_slot_quotient_error(v));
             high = qm_slot_divisor(v->d, hi[b], qm_slot_quotient_error(v));
-            if (flag[b] & QM_HAS_NAN && !r->max_skips_nan)
-                low = high = (double)NAN;
+            if ((flag[b] & QM_HAS_NAN && !r->max_skips_nan) || (flag[b] && isnan(stored)))
+                low = high = (double)NAN; /* Inf - Inf or 0 Inf in the group is NaN, or it is Inf */
             else if (flag[b])
                 high = HUGE_VAL;
         }

@@ -92,7 +92,7 @@ static void shrink_worst(const struct qm_kernel_run *r)
 
 int qm_kernel_check(const struct qm_kernel_options *o)
 {
-    struct qm_kernel_run r;
+    static struct qm_kernel_run r;
     if (qm_kernel_is_cuda(o->file) && !o->backend)
         qm_note("%s: backend emu, on the CPU; no GPU is asked for (--backend cuda)", o->file);
     qm_status st = qm_kernel_run(o, &r);

@@ -57,7 +57,10 @@ struct qm_kernel_run {
     int n_cases, room;                             /* of cases[] */
     int64_t count[QM_CASE_RESULT_COUNT], left_out; /* left_out: cases that were not run */
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
-    json_t *speed; /* {"new": [...], "old": [...]} or NULL */
+    struct qm_coverage coverage; /* of the cases that were judged */
+    json_t *covered;             /* qm_coverage_json of it, or NULL */
+    enum qm_case_result last;    /* of the last case */
+    json_t *speed;               /* {"new": [...], "old": [...]} or NULL */
     int64_t speed_n;
     double seconds;
     uint64_t seed;

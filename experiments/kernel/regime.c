@@ -1,10 +1,15 @@
-/* regime.c - Selects the cases of a kernel check, and draws random ones. */
+/* regime.c - Selects the cases of a kernel check. */
 #include "experiments/kernel/regime.h"
 
 #include <string.h>
 
 #include "core/base/name.h"
-#include "core/base/philox.h"
+#include "core/user_kernel/backend_file.h"
+
+enum {
+    EMULATED = (1 << 15) + 8,
+    QUICK_STRIDE = 8
+}; /* EMULATED: elements that the emulator steps */
 
 static const char *const class_names[] = {
 #define X(name, ...) #name,
@@ -22,7 +27,7 @@ qm_status qm_regimes_of(const struct qm_kernel_options *o, struct qm_regimes *r)
     const char *all[QM_CLASS_COUNT + QM_SETTING_COUNT];
     memcpy(all, class_names, sizeof class_names);
     memcpy(all + QM_CLASS_COUNT, setting_names, sizeof setting_names);
-    *r = (struct qm_regimes){.any_class = 1, .any_setting = 1};
+    *r = (struct qm_regimes){.o = o, .any_class = 1, .any_setting = 1};
     for (int i = 0; i < o->n_regimes; i++) {
         int c = qm_name_find(o->regime[i], class_names, QM_CLASS_COUNT);
         int s = qm_name_find(o->regime[i], setting_names, QM_SETTING_COUNT);
@@ -48,30 +53,28 @@ int qm_regimes_take(const struct qm_regimes *r, const struct qm_case *c)
     return (r->any_class || r->class[c->kind]) && (r->any_setting || r->setting[c->setting]);
 }
 
-/* Draw k of round i: uniform below n. */
-static int64_t draw(uint64_t seed, int64_t i, int k, int64_t n)
+void qm_regimes_draw_for(struct qm_regimes *r, const struct qm_recipe *recipe)
 {
-    return (int64_t)(qm_philox_stream(seed, (uint64_t)i, (uint64_t)k) % (uint32_t)n);
+    qm_domain_of(recipe, &qm_backend_file, &r->domain);
+    if (qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->domain.largest > EMULATED)
+        r->domain.largest = EMULATED;
 }
 
-struct qm_case qm_regimes_draw(const struct qm_regimes *r, uint64_t seed, int64_t i)
+/* Every stride-th case of the core. */
+static int stride(const struct qm_regimes *r) { return r->o->quick ? QUICK_STRIDE : 1; }
+
+static int64_t core(const struct qm_regimes *r)
 {
-    static const int64_t steps[] = {1, 1, 2, 10, 1000, 1000000};
-    struct qm_case c = {.forced = draw(seed, i, 0, 4) != 0};
-    int64_t remaining = 1 + draw(seed, i, 1, 1 << draw(seed, i, 2, 15));
-    c.shape.rank = 1 + (int)draw(seed, i, 3, 3);
-    for (int a = 0; a < c.shape.rank; a++) {
-        int64_t most = a + 1 == c.shape.rank ? remaining : 1 + draw(seed, i, 4 + a, remaining);
-        c.shape.dim[a] = most;
-        remaining /= most;
-    }
-    c.t = steps[draw(seed, i, 10, 6)];
-    for (int k = 12;; k += 2) {
-        c.kind = (enum qm_class)draw(seed, i, k, QM_CLASS_COUNT);
-        c.setting = (enum qm_setting)draw(seed, i, k + 1, QM_SETTING_COUNT);
-        if (c.kind == QM_CLASS_exact && r->any_setting)
-            c.setting = QM_SETTING_exact; /* class exact needs setting exact */
-        if (qm_regimes_take(r, &c) || k > 4000)
-            return c;
-    }
+    return r->o->forever ? 0 : (qm_case_count() - 1) / stride(r) + 1;
+}
+
+int64_t qm_regimes_count(const struct qm_regimes *r)
+{
+    return r->o->forever ? INT64_MAX : core(r) + r->o->draws;
+}
+
+struct qm_case qm_regimes_at(const struct qm_regimes *r, uint64_t seed, int64_t i)
+{
+    return i < core(r) ? qm_case_at((int)i * stride(r))
+                       : qm_domain_draw(&r->domain, seed, i - core(r));
 }

@@ -152,6 +152,8 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "worst_case", json_string(t->worst_case));
     json_object_set_new(out, "rmse", qm_rmse_json(t->rmse, r->subject.recipe.rule));
     json_object_set_new(out, "failures", failures);
+    if (r->covered)
+        json_object_set(out, "coverage", r->covered);
     if (r->o->against)
         json_object_set_new(out, "against", compared_json(r));
     return out;
@@ -293,6 +295,8 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     if (json_array_size(failures) > SHOWN && !qm_cli.verbose)
         printf("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
     print_refused(r);
+    if (r->covered)
+        qm_coverage_print(r->covered, r->recipe);
     if (r->hangs >= QM_HANGS)
         printf("stopped: %d cases hung\n", r->hangs);
     if (r->left_out)

@@ -38,6 +38,7 @@ int qm_case_result_is_bad(enum qm_case_result r)
 static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
     r->count[c->result]++;
+    r->last = c->result;
     if (r->o->forever && !qm_case_result_is_bad(c->result)) {
         free(c->text);
         return QM_OK;
@@ -220,7 +221,7 @@ static void note_first(const struct qm_kernel_run *r, double seconds)
             qm_case_result_name(c->result), c->text ? c->text : "");
 }
 
-static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
+static qm_status all_cases(struct worker *s, struct qm_regimes *regimes)
 {
     struct qm_kernel_run *r = s->r;
     struct qm_progress progress;
@@ -235,15 +236,16 @@ static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
         QM_TRY(qm_case_parse(r->o->one_case, &c));
         return one_case(s, qm_case_print(&c, name), r->seed);
     }
-    for (int i = 0; i < qm_case_count(); i++) {
-        c = qm_case_at(i);
+    qm_regimes_draw_for(regimes, &r->subject.recipe);
+    for (int64_t i = 0; !r->o->forever && i < qm_regimes_count(regimes); i++) {
+        c = qm_regimes_at(regimes, r->seed, i);
         total += qm_regimes_take(regimes, &c);
     }
-    if (total == 0)
+    if (total == 0 && !r->o->forever)
         return qm_fail(QM_NO_MATCH, "no case has these regimes together");
     qm_progress_start(&progress, "check", r->o->forever ? 0 : total);
-    for (int64_t i = 0; st == QM_OK && (r->o->forever || i < qm_case_count()); i++) {
-        c = r->o->forever ? qm_regimes_draw(regimes, r->seed, i) : qm_case_at((int)i);
+    for (int64_t i = 0; st == QM_OK && i < qm_regimes_count(regimes); i++) {
+        c = qm_regimes_at(regimes, r->seed, i);
         if (!qm_regimes_take(regimes, &c))
             continue;
         if (is_over(r, from)) {
@@ -254,6 +256,8 @@ static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
         }
         int64_t bad = bad_cases(r);
         st = one_case(s, qm_case_print(&c, name), r->o->forever ? r->seed + (uint64_t)i : r->seed);
+        if (st == QM_OK && (r->last == QM_CASE_passed || r->last == QM_CASE_failed))
+            qm_coverage_add(&r->coverage, &regimes->domain, &c);
         if (bad == 0 && bad_cases(r) > 0)
             note_first(r, qm_seconds() - from);
         qm_progress_add(&progress, 1, bad_cases(r) - bad);
@@ -262,6 +266,7 @@ static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
         !r->o->forever && !is_over(r, from))
         st = one_case(s, QM_LARGE_INDEX_CASE, r->seed);
     qm_progress_end(&progress);
+    r->covered = qm_coverage_json(&r->coverage, &regimes->domain);
     if (st == QM_INTERRUPTED) {
         r->interrupted = 1;
         st = QM_OK;
@@ -345,6 +350,7 @@ void qm_kernel_run_free(struct qm_kernel_run *r)
         free(r->cases[i].text);
     free(r->cases);
     json_decref(r->speed);
+    json_decref(r->covered);
     memset(r, 0, sizeof *r);
 }
 

@@ -1,0 +1,76 @@
+/* withheld.c - The list of what is not drawn by default, with the reasons. */
+#include "experiments/check/withheld.h"
+
+#include <string.h>
+
+static int sets(const struct qm_case *c, int k) { return c->given >> k & 1; }
+
+static int gnorm_scale(const struct qm_case *c) { return sets(c, QM_HYPER_gnorm_scale); }
+static int limiter(const struct qm_case *c) { return sets(c, QM_HYPER_limiter); }
+static int decay_schedule(const struct qm_case *c)
+{
+    return c->t > 1 << 20 && (sets(c, QM_HYPER_beta2_decay) || qm_case_has(c, QM_PART_schedule));
+}
+static int infinity(const struct qm_case *c)
+{
+    return c->kind == QM_CLASS_inf || c->kind == QM_CLASS_nonfinite;
+}
+static int parameters(const struct qm_case *c)
+{
+    return qm_case_has(c, QM_PART_podd) || qm_case_power(c, QM_POWER_p) > 100;
+}
+static int one_by_one(const struct qm_case *c)
+{
+    return c->shape.rank > 1 && qm_shape_numel(&c->shape) == 1;
+}
+static int denormal_decay(const struct qm_case *c)
+{
+    return sets(c, QM_HYPER_weight_decay) || sets(c, QM_HYPER_alpha) ||
+           c->setting == QM_SETTING_extreme || qm_case_has(c, QM_PART_schedule);
+}
+
+static const struct {
+    const char *rules; /* the names begin so, separated by spaces */
+    const char *what, *reason;
+    int (*is)(const struct qm_case *c);
+} list[] = {
+    {"lion_bnb", "gnorm_scale", "Lion's oracle does not read it", gnorm_scale},
+    {"fira apollo", "limiter", "rule and oracle read the flag differently", limiter},
+    {"adafactor", "beta2_decay beyond step 2^20", "the oracle loses weights below 2^-53",
+     decay_schedule},
+    {"adafactor", "Inf in a matrix", "the oracle makes NaN where the rule stays finite", infinity},
+    {"lars_bnb", "infinite parameters", "the oracle forms 0 Inf without weight decay", parameters},
+    {"adamw_lpmm_factor", "matrices of one element", "rule and oracle take other factors",
+     one_by_one},
+    {"ademamix", "weight decay with alpha off the default", "the bound of denormals",
+     denormal_decay},
+};
+
+static int is_of(const struct qm_recipe *r, const char *rules)
+{
+    for (const char *at = rules; *at; at += *at == ' ') {
+        size_t n = strcspn(at, " ");
+        if (strncmp(r->rule->name, at, n) == 0)
+            return 1;
+        at += n;
+    }
+    return 0;
+}
+
+int qm_case_is_withheld(const struct qm_recipe *r, const struct qm_case *c)
+{
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (is_of(r, list[i].rules) && list[i].is(c))
+            return 1;
+    return 0;
+}
+
+const char *qm_withheld_at(const struct qm_recipe *r, int k, const char **reason)
+{
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (is_of(r, list[i].rules) && k-- == 0) {
+            *reason = list[i].reason;
+            return list[i].what;
+        }
+    return NULL;
+}
