@@ -37,7 +37,7 @@ def step(p, m, v, g, t, h):
     m, v = lerp(m, g, 1 - h["beta1"]), lerp(v, g * g, 1 - h["beta2"])
     p = p - np.float32(h["lr"] * h["weight_decay"]) * p
     root = np.sqrt(v) / np.float32(np.sqrt(1 - h["beta2"] ** t)) + np.float32(h["eps"])
-    return p - np.float32(h["lr"] / (1 - h["beta1"] ** t)) * (m / root), m, v
+    return p - np.float32(h["lr"]) * (m / np.float32(1 - h["beta1"] ** t)) / root, m, v
 
 
 def answer(a):

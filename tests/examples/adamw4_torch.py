@@ -33,7 +33,7 @@ def step(p, m, v, g, t, h):
     m, v = m.lerp(g, 1 - h["beta1"]), v.lerp(g.square(), 1 - h["beta2"])
     p = p - h["lr"] * h["weight_decay"] * p
     root = v.sqrt() / math.sqrt(1 - h["beta2"] ** t) + h["eps"]
-    return p - h["lr"] / (1 - h["beta1"] ** t) * (m / root), m, v
+    return p - h["lr"] * (m / (1 - h["beta1"] ** t)) / root, m, v
 
 
 def answer(a):

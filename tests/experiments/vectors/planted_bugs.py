@@ -50,9 +50,9 @@ BOTH = {
     "table of the other moment": [(r'a\["codebook/" \+ s\["name"\]\]',
                                    'a["codebook/exp_avg"]')],
     "state read back after it is encoded": [
-        (r"    return p - (.*)m / root\), m, v",
+        (r"    return p - (.*)\(m / (.*), m, v",
          r"    m8 = decode(*encode(m, STEP_BOOK, 128), STEP_BOOK, 128, len(m))\n"
-         r"    return p - \1m8 / root), m, v"),
+         r"    return p - \1(m8 / \2, m, v"),
         (r"            g = a\[", r'            globals()["STEP_BOOK"] = a["codebook/exp_avg"]'
                                 r"\n\g<0>")],
     "moments kept from tensor to tensor": [
