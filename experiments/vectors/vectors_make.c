@@ -67,8 +67,8 @@ struct work {
     json_t *inputs; /* hashes by name */
 };
 
-/* Runs the reference over the case; QM_SKIPPED: the recipe does not take it, or the reference itself
- * does not pass. */
+/* Runs the reference over the case; QM_SKIPPED: the recipe does not take it, or the reference
+ * itself does not pass. */
 static qm_status run_reference(const struct qm_subject *s, struct work *w, uint64_t seed)
 {
     int steps = (int)w->c->steps + 1;
