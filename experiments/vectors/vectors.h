@@ -85,8 +85,8 @@ struct qm_vectors {
 
 /* Runs the reference over the *n cases, with the inputs that `qualm check --case ID --seed SEED`
  * draws.  Cases that the recipe does not take, or that the reference itself does not pass, are
- * taken out of c, the others are named anew, and *n becomes their number.  QM_SKIPPED: no judgement is
- * possible for this recipe; QM_BAD_ARG: no case is left. */
+ * taken out of c, the others are named anew, and *n becomes their number.  QM_SKIPPED: no
+ * judgement is possible for this recipe; QM_BAD_ARG: no case is left. */
 qm_status qm_vectors_make(const struct qm_recipe *r, struct qm_vectors_case *c, int *n,
                           uint64_t seed, struct qm_vectors *out);
 void qm_vectors_free(struct qm_vectors *v);
