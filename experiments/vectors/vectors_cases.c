@@ -230,8 +230,8 @@ static qm_status add_listed(const struct qm_vectors_choice *given, struct list *
     return QM_OK;
 }
 
-/* Adds cases of the domain, of small tensors.  What a case does beside its own tensor (other tensors,
- * fresh plans) is the business of the program that steps a file's cases, and is left out of it. */
+/* Adds cases of the domain, of small tensors.  What a case does beside its own tensor (other
+ * tensors, fresh plans) is the business of the program that steps a file's cases. */
 static qm_status add_drawn(const struct qm_vectors_choice *given, struct list *l)
 {
     struct qm_domain d;
