@@ -8,7 +8,7 @@
 #include "experiments/command/command.h"
 #include "experiments/vectors/vectors.h"
 
-enum { KEY_FORM = 256, KEY_SETTING, KEY_FIRST, KEY_FORCED, KEY_OWN, KEY_QUICK };
+enum { KEY_FORM = 256, KEY_SETTING, KEY_FIRST, KEY_FORCED, KEY_OWN, KEY_QUICK, KEY_DRAWS };
 
 static const char *const class_names[] = {
 #define X(name, text) #name,
@@ -49,6 +49,12 @@ static const struct argp_option options[] = {
      0},
     {"forced", KEY_FORCED, NULL, 0, "quantize small tensors too, whatever the variant's limits", 0},
     {"own", KEY_OWN, NULL, 0, "keep the variant's own limits (default: both)", 0},
+    {"draws", KEY_DRAWS, "N", 0,
+     "cases drawn from the domain of `qualm check` by --seed, beside the others: hyper-parameters "
+     "of "
+     "every kind and changed from step to step, parameters, gradients and states of every size "
+     "(default 64; 256 with --cases all; none with --quick or where cases are chosen)",
+     0},
     {"steps", 'n', "N", 0, "steps of each case, 1 to 1000 (default 3)", 0},
     {"seed", 'S', "N", 0, "of parameters and gradients (default 1)", 0},
     {"form", KEY_FORM, "FORM", 0, "of stdout: safetensors or npz (default safetensors)", 0},
@@ -127,17 +133,22 @@ static void read_classes(struct argp_state *state, char *arg, struct qm_vectors_
               &c->n_classes);
 }
 
-/* Fails where --cases all, which is everything, stands beside a choice. */
-static void check_options(struct argp_state *state, const struct options *o)
+/* Fills defaults in.  Fails where --cases all, which is everything, stands beside a choice. */
+static void check_options(struct argp_state *state, struct options *o)
 {
-    const struct qm_vectors_choice *c = &o->choice;
+    struct qm_vectors_choice *c = &o->choice;
+    int chooses = c->n_shapes + c->n_classes + c->n_settings + c->n_firsts + c->n_modes > 0;
     if (!o->recipe)
         argp_error(state, "RECIPE is missing");
     if (!o->out)
         argp_error(state, "--out is missing");
-    if (c->extent == QM_VECTORS_ALL &&
-        c->n_shapes + c->n_classes + c->n_settings + c->n_firsts + c->n_modes > 0)
+    if (c->extent == QM_VECTORS_ALL && chooses)
         argp_error(state, "--cases all is everything; it stands beside no choice of cases");
+    if (c->draws < 0)
+        c->draws = c->extent == QM_VECTORS_ALL                ? 256
+                   : c->extent == QM_VECTORS_QUICK || chooses ? 0
+                                                              : 64;
+    c->seed = o->seed;
 }
 
 static error_t option(int key, char *arg, struct argp_state *state)
@@ -155,6 +166,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_FIRST: read_firsts(state, arg, c); return 0;
     case KEY_FORCED: read_mode(c, 1); return 0;
     case KEY_OWN: read_mode(c, 0); return 0;
+    case KEY_DRAWS: c->draws = (int)number(state, "draws", arg, 0, 2000); return 0;
     case KEY_QUICK: c->extent = QM_VECTORS_QUICK; return 0;
     case 'S': o->seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
     case KEY_FORM: o->form = arg; return 0;
@@ -266,7 +278,7 @@ int qm_cmd_gen(int argc, char **argv)
         children,
         NULL,
         NULL};
-    struct options o = {.seed = 1, .choice = {.extent = QM_VECTORS_PAIRS, .steps = 3}};
+    struct options o = {.seed = 1, .choice = {.extent = QM_VECTORS_PAIRS, .steps = 3, .draws = -1}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;

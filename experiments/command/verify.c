@@ -31,6 +31,17 @@ static json_t *failures_of(const struct qm_vectors_verdict *v)
     return out;
 }
 
+/* What the answered cases exercise of the domain that `qualm check` draws from. */
+static json_t *domain_of(const struct qm_vectors_verdict *v)
+{
+    struct qm_recipe r;
+    struct qm_domain d;
+    if (qm_recipe_parse(v->recipe, &r) != QM_OK)
+        return json_null();
+    qm_domain_of(&r, &qm_backend_cpu, &d);
+    return qm_coverage_json(&v->domain, &d);
+}
+
 static json_t *report(const char *path, const struct qm_vectors_verdict *v)
 {
     const struct qm_tally *t = &v->tally;
@@ -39,7 +50,7 @@ static json_t *report(const char *path, const struct qm_vectors_verdict *v)
     qm_cover_pairs(&v->cover, &met, &of);
     return json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:s, "
-        "s:s, s:o, s:o}",
+        "s:s, s:o, s:o, s:o}",
         "file", path, "recipe", v->recipe, "steps", (json_int_t)v->steps, "steps_answered",
         (json_int_t)(v->steps - v->missing), "judged", (json_int_t)t->judged, "equal",
         (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
@@ -51,7 +62,8 @@ static json_t *report(const char *path, const struct qm_vectors_verdict *v)
         "worst_step", *t->worst_case ? t->worst_case : "-", "pairs", met, "of_pairs", of,
         "not_exercised", qm_cover_gaps(&v->cover, gaps), "verdict",
         qm_vectors_passed(v) ? "passed" : "FAILED", "coverage",
-        qm_cover_report(&v->cover, !qm_cli.json), "failures", failures_of(v));
+        qm_cover_report(&v->cover, !qm_cli.json), "domain", domain_of(v), "failures",
+        failures_of(v));
 }
 
 int qm_cmd_verify(int argc, char **argv)

@@ -82,31 +82,54 @@ static json_t *dims(const struct qm_shape *shape)
     return out;
 }
 
-json_t *qm_describe_case(const struct qm_recipe *r, const struct qm_vectors_case *c)
+struct qm_hyper qm_describe_hyper(const struct qm_trial *t, const struct qm_case *c, int k)
 {
-    struct qm_recipe at = *r;
-    json_t *slots = json_array(), *steps = json_array();
-    char id[QM_CASE_TEXT], text[QM_QUANTIZER_TEXT];
-    qm_case_apply(&c->c, &at);
-    for (int i = 0; i < r->rule->n_slots; i++) {
-        struct qm_quantizer q = qm_recipe_slot(&at, i, &c->c.shape);
-        struct qm_shape own = c->c.shape;
-        qm_rule_slot_shape(r->rule, &at.hyper, i, &c->c.shape, &own);
-        if (qm_shape_numel(&own) == 0 && qm_shape_numel(&c->c.shape) > 0)
+    struct qm_recipe first = t->recipe;
+    if (!qm_case_has(c, QM_PART_schedule))
+        return first.hyper;
+    first.hyper = qm_hyper_schedule(&t->recipe, t->seed, 0); /* as the judge begins a schedule */
+    return k == 0 ? first.hyper : qm_hyper_schedule(&first, t->seed, k);
+}
+
+static json_t *slots_of(const struct qm_trial *t)
+{
+    const struct qm_rule *rule = t->recipe.rule;
+    json_t *out = json_array();
+    char text[QM_QUANTIZER_TEXT];
+    for (int i = 0; i < rule->n_slots; i++) {
+        const struct qm_quantizer *q = &t->slot[i];
+        if (t->slot_n[i] == 0 && t->n > 0)
             continue; /* this tensor has no such slot */
-        json_t *slot = json_pack("{s:s, s:s, s:i, s:o}", "name", r->rule->slot[i], "quantizer",
-                                 qm_quantizer_print(&q, text), "bits", q.bits, "shape", dims(&own));
-        if (q.bits > 0 && q.bits < 8 && q.pack != QM_PACK_byte)
+        json_t *slot = json_pack("{s:s, s:s, s:i, s:o}", "name", rule->slot[i], "quantizer",
+                                 qm_quantizer_print(q, text), "bits", q->bits, "shape",
+                                 dims(&t->slot_shape[i]));
+        if (q->bits > 0 && q->bits < 8 && q->pack != QM_PACK_byte)
             json_object_set_new(slot, "first_code",
-                                json_string(q.pack == QM_PACK_hi ? "high" : "low"));
-        json_array_append_new(slots, slot);
+                                json_string(q->pack == QM_PACK_hi ? "high" : "low"));
+        json_array_append_new(out, slot);
     }
-    for (int64_t k = 0; k < c->steps; k++)
-        json_array_append_new(steps, hyper(&at.hyper, &r->base->hyper));
-    return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:o}", "name", c->name, "id",
-                     qm_case_print(&c->c, id), "shape", dims(&c->c.shape), "first_step",
-                     (json_int_t)c->c.t, "steps", (json_int_t)c->steps, "hyper", steps, "slots",
-                     slots);
+    return out;
+}
+
+qm_status qm_describe_case(const struct qm_recipe *r, const struct qm_vectors_case *c,
+                           uint64_t seed, json_t **out)
+{
+    struct qm_trial t = {.n_calls = 0};
+    json_t *steps = json_array();
+    char id[QM_CASE_TEXT];
+    qm_status st = qm_trial_of_case(r, &c->c, seed, 1, &t);
+    for (int k = 0; st == QM_OK && k < (int)c->steps; k++) {
+        struct qm_hyper h = qm_describe_hyper(&t, &c->c, k);
+        json_array_append_new(steps, hyper(&h, &r->base->hyper));
+    }
+    if (st == QM_OK)
+        *out = json_pack("{s:s, s:s, s:o, s:I, s:I, s:O, s:o}", "name", c->name, "id",
+                         qm_case_print(&c->c, id), "shape", dims(&c->c.shape), "first_step",
+                         (json_int_t)c->c.t, "steps", (json_int_t)c->steps, "hyper", steps, "slots",
+                         slots_of(&t));
+    json_decref(steps);
+    qm_trial_close(&t);
+    return st;
 }
 
 qm_status qm_describe_codebook(const struct qm_subject *s, int i, struct qm_tensor *out)

@@ -51,13 +51,15 @@ enum { QM_VECTORS_VALUES = 32 }; /* values of a coordinate */
 enum qm_vectors_extent {
     QM_VECTORS_QUICK, /* every value of every coordinate in some case */
     QM_VECTORS_PAIRS, /* every pair of values of two coordinates in some case */
-    QM_VECTORS_ALL    /* the same, and the list of `qualm check` */
+    QM_VECTORS_ALL    /* the same, and the core of `qualm check` */
 };
 
 /* The values that cases are put together from.  A list of no values stands for all of them. */
 struct qm_vectors_choice {
     enum qm_vectors_extent extent;
     int64_t steps;
+    int draws;     /* cases of the domain (experiments/check/domain.h), beside the others */
+    uint64_t seed; /* of the draws */
     int n_shapes, n_classes, n_settings, n_firsts, n_modes;
     struct qm_shape shape[QM_VECTORS_VALUES];
     int kind[QM_VECTORS_VALUES], setting[QM_VECTORS_VALUES];
@@ -100,7 +102,8 @@ struct qm_vectors_verdict {
     int64_t steps, missing;            /* steps of the file; those without an answer */
     char first_missing[QM_STATE_NAME]; /* name of the first missing array, or "" */
     struct qm_tally tally;
-    struct qm_cover cover; /* of the cases that are answered */
+    struct qm_cover cover;     /* of the cases whose steps are all answered */
+    struct qm_coverage domain; /* the same, of the domain that `qm check` draws from */
 };
 
 /* Judges the answers in path, or stdin for "-".  QM_BAD_FILE, with one line: the file is missing or

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/quant/quantizer.h"
+#include "experiments/check/domain.h"
 #include "experiments/vectors/vectors.h"
 
 /* Shapes of every rank.  64x68 is large enough for the variants' own limits, and a whole number of
@@ -11,6 +12,8 @@ static const char *const shapes[] = {"64x68", "41x53", "3x11x29", "5x7x3x3", "2x
                                      "129",   "1x257", "257x1",   "1",       "scalar"};
 static const char *const single[] = {"0", "0x128"};
 static const int64_t firsts[] = {1, 12, 1000, 1000000};
+
+enum { DRAWN = 2048 }; /* elements of the largest drawn tensor */
 
 enum { SHAPE, CLASS, SETTING, FIRST, MODE, COORDINATES };
 
@@ -227,6 +230,22 @@ static qm_status add_listed(const struct qm_vectors_choice *given, struct list *
     return QM_OK;
 }
 
+/* Adds cases of the domain, of small tensors.  What a case does beside its own tensor (other
+ * tensors, fresh plans) is the business of the program that steps a file's cases. */
+static qm_status add_drawn(const struct qm_vectors_choice *given, struct list *l)
+{
+    struct qm_domain d;
+    qm_domain_of(l->recipe, &qm_backend_cpu, &d);
+    d.largest = d.largest < DRAWN ? d.largest : DRAWN;
+    for (int i = 0; i < given->draws; i++) {
+        struct qm_case c = qm_domain_draw(&d, given->seed, i);
+        c.tensor_after_one = 0;
+        c.part &= 1u << QM_PART_podd | 1u << QM_PART_sodd | 1u << QM_PART_schedule;
+        QM_TRY(append(l, &c));
+    }
+    return QM_OK;
+}
+
 qm_status qm_vectors_choose(const struct qm_recipe *r, const struct qm_vectors_choice *choice,
                             struct qm_vectors_case **out, int *n, int *left_out)
 {
@@ -245,6 +264,8 @@ qm_status qm_vectors_choose(const struct qm_recipe *r, const struct qm_vectors_c
     }
     if (st == QM_OK)
         st = add_listed(choice, &l);
+    if (st == QM_OK)
+        st = add_drawn(choice, &l);
     if (st == QM_OK && l.n == 0)
         st = qm_fail(QM_BAD_ARG, "the quantizers take none of these shapes");
     free(g);

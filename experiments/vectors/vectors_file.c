@@ -77,6 +77,12 @@ const struct qm_entry *qm_vectors_file_find(const struct qm_vectors_file *in, co
     return qm_file_entry(in->f, (int)json_integer_value(at));
 }
 
+uint64_t qm_vectors_file_seed(const struct qm_vectors_file *in)
+{
+    const char *text = json_string_value(json_object_get(in->root, "seed"));
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
 /* The shape without its dims of 1. */
 static struct qm_shape squeezed(const struct qm_shape *shape)
 {

@@ -38,6 +38,9 @@ qm_status qm_vectors_file_read(const struct qm_vectors_file *in, const char *nam
  * missing, changed or too much. */
 qm_status qm_vectors_file_check(const struct qm_vectors_file *in, const struct qm_subject *s);
 
+/* The seed of the description; 0 where it states none. */
+uint64_t qm_vectors_file_seed(const struct qm_vectors_file *in);
+
 /* Reads case number i of the description. */
 qm_status qm_vectors_file_case(const struct qm_vectors_file *in, size_t i,
                                struct qm_vectors_case *out);

@@ -142,8 +142,8 @@ struct work {
     const struct qm_vectors_file *in;
     const struct qm_subject *s;
     struct qm_vectors_case c;
-    struct qm_trial before, after;
-    float *wide; /* scratch for the longest array */
+    struct qm_trial before, after, first; /* first: as the case begins, without memory */
+    float *wide;                          /* scratch for the longest array */
     struct qm_vectors_verdict *out;
 };
 
@@ -160,6 +160,7 @@ static qm_status read_gradient(struct work *w, int64_t k)
 static qm_status judge_step(struct work *w, int64_t k, const char *at)
 {
     *qm_trial_call(&w->before, 0).t = w->c.c.t + k - 1;
+    w->before.recipe.hyper = qm_describe_hyper(&w->first, &w->c.c, (int)k - 1);
     QM_TRY(read_gradient(w, k));
     QM_TRY(state_read(w->in, &w->after, at, w->wide));
     QM_TRY(qm_backend_replay_judge(w->s, &w->before, &w->after, at, &w->out->tally));
@@ -167,6 +168,15 @@ static qm_status judge_step(struct work *w, int64_t k, const char *at)
     w->before = w->after;
     w->after = swap;
     return QM_OK;
+}
+
+/* Counts the case as exercised. */
+static void cover(struct work *w)
+{
+    struct qm_domain d;
+    qm_domain_of(&w->s->recipe, &qm_backend_cpu, &d);
+    qm_cover_add(&w->out->cover, &w->s->recipe, &w->c.c);
+    qm_coverage_add(&w->out->domain, &d, &w->c.c);
 }
 
 /* Judges the answered steps up to the first one that is not answered. */
@@ -190,7 +200,7 @@ static qm_status judge_steps(struct work *w)
         }
         QM_TRY(judge_step(w, k, at));
         if (k == w->c.steps)
-            qm_cover_add(&out->cover, &w->s->recipe, &w->c.c);
+            cover(w);
     }
     return QM_OK;
 }
@@ -216,9 +226,12 @@ static qm_status judge_case(const struct qm_vectors_file *in, const struct qm_su
     qm_status st = qm_vectors_file_case(in, i, &w->c);
     if (st == QM_OK) {
         out->steps += w->c.steps;
-        st = qm_trial_of_case(&s->recipe, &w->c.c, 0, 1, &w->before);
+        st = qm_trial_of_case(&s->recipe, &w->c.c, qm_vectors_file_seed(in), 1, &w->before);
     }
     w->before.n_plans = 1;
+    w->before.part = 0; /* schedules are followed here; other tensors and plans are the program's */
+    w->first = w->before;
+    w->first.data = NULL;
     if (st == QM_OK)
         st = qm_trial_copy(&w->before, NULL, 1, &w->after);
     if (st == QM_OK) {

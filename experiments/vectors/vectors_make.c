@@ -157,8 +157,10 @@ static qm_status make_case(const struct qm_subject *s, const struct qm_vectors_c
     qm_status st = w.inputs ? run_reference(s, &w, seed) : qm_fail(QM_NO_MEMORY, "a case");
     if (st == QM_OK)
         st = add_arrays(&w, v);
+    json_t *described = NULL;
+    if (st == QM_OK)
+        st = qm_describe_case(&s->recipe, c, seed, &described);
     if (st == QM_OK) {
-        json_t *described = qm_describe_case(&s->recipe, c);
         json_object_set(described, "inputs", w.inputs);
         json_array_append_new(cases, described);
     }

@@ -41,6 +41,25 @@ P
     run -0 "$QUALM" verify "$dir/out.npz"
 }
 
+@test "drawn cases: NumPy's AdamW passes, schedules among them, and a constant lr fails" {
+    local seed=$RANDOM
+    echo "seed $seed"
+    qualm gen adamw4_ao -q --draws 200 --seed $seed -s 300 $plain -o "$dir/in.npz" >/dev/null
+    "$PYTHON" - "$dir/in.npz" <<'P'
+import json, sys
+import numpy as np
+cases = json.loads(bytes(np.load(sys.argv[1])["golden"]))["cases"]
+assert len(cases) > 150
+assert sum(c["hyper"][0]["lr"] != c["hyper"][1]["lr"] for c in cases) > 5
+P
+    "$PYTHON" "$example" "$dir/in.npz" "$dir/out.npz"
+    run -0 "$QUALM" verify "$dir/out.npz"
+    [ "$(json_value 'd["domain"]["pairs"] > 2000' verify "$dir/out.npz")" = True ]
+    sed 's/case\["hyper"\]\[k - 1\]/case["hyper"][0]/' "$example" >"$dir/bug.py"
+    "$PYTHON" "$dir/bug.py" "$dir/in.npz" "$dir/out.npz"
+    run -1 "$QUALM" verify "$dir/out.npz"
+}
+
 @test "the default meets every pair, --quick every value, for every kind of system" {
     for recipe in adamw4_ao adamw4_lpmm adamw8_bnb_2048 lion8_ecc8 adafactor8_026 came8_026 \
         flash_adamw lamb_bnb; do
