@@ -55,11 +55,12 @@ static struct qm_ball sum(const struct qm_beta *w, struct qm_ball old, struct qm
 struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
 {
     int is_small = w->weight.x < 0.5;
+    struct qm_ball x = !w->lerp   ? sum(w, old, fresh)
+                       : is_small ? from_old(w, old, fresh)
+                                  : from_fresh(w, old, fresh);
     if (!w->either)
-        return !w->lerp   ? sum(w, old, fresh)
-               : is_small ? from_old(w, old, fresh)
-                          : from_fresh(w, old, fresh);
-    struct qm_ball x = qm_ball_either(sum(w, old, fresh), from_old(w, old, fresh));
+        return x;
+    x = qm_ball_either(qm_ball_either(x, sum(w, old, fresh)), from_old(w, old, fresh));
     return is_small ? x : qm_ball_either(x, from_fresh(w, old, fresh));
 }
 
@@ -71,11 +72,13 @@ static struct qm_ball weighted_square(const struct qm_beta *w, struct qm_ball ol
 struct qm_ball qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
                                struct qm_ball old, struct qm_ball g)
 {
-    if (w->either)
-        return qm_ball_either(weighted_square(w, old, g),
-                              qm_bound_average(w, old, qm_ball_mul(g, g)));
-    return w->lerp || b->order & QM_ORDER_flash ? qm_bound_average(w, old, qm_ball_mul(g, g))
-                                                : weighted_square(w, old, g);
+    int squares = w->lerp || b->order & QM_ORDER_flash;
+    struct qm_ball x =
+        squares ? qm_bound_average(w, old, qm_ball_mul(g, g)) : weighted_square(w, old, g);
+    if (!w->either)
+        return x;
+    return qm_ball_either(x, squares ? weighted_square(w, old, g)
+                                     : qm_bound_average(w, old, qm_ball_mul(g, g)));
 }
 
 /* In double: two roundings of 2^-53 relative to 1.  In float32: with P = beta^t, the power of
