@@ -85,7 +85,7 @@ static json_t *dims(const struct qm_shape *shape)
 struct qm_hyper qm_describe_hyper(const struct qm_trial *t, const struct qm_case *c, int k)
 {
     struct qm_recipe first = t->recipe;
-    if (!qm_case_has(c, QM_PART_schedule))
+    if (!qm_case_takes(c, QM_PART_schedule))
         return first.hyper;
     first.hyper = qm_hyper_schedule(&t->recipe, t->seed, 0); /* as the judge begins a schedule */
     return k == 0 ? first.hyper : qm_hyper_schedule(&first, t->seed, k);
