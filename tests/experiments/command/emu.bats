@@ -219,6 +219,12 @@ EOF
     run -1 "$QUALM" prove tail.cu --map nf4 --range 0.3893:0.3894
     local what="reads 4 bytes out of bounds, 0 bytes past the end of the values"
     [[ $output == *"WRONG: tail.cu:13: thread ("*"$what"* ]]
+    local again="float z = ((volatile const float *)y)[i];" # not the same product to the compiler
+    nearest trick.cu \
+        "s/^    code/    $again if (z * y[i] - __fmul_rn(y[i], y[i]) != 0.0f) k = 0;\n&/"
+    run -1 "$QUALM" prove trick.cu --map nf4 --range 0.3893:0.3894
+    [[ $output == *"contracted (--fmad=true)"* && $output == *"WRONG: not nearest"* ]]
+    run -0 "$QUALM" prove trick.cu --map nf4 --range 0.3893:0.3894 --fmad=false
     nearest none.cu 's/qm_cuda_nearest/mine/'
     run -2 --separate-stderr "$QUALM" prove none.cu --map nf4 --range 0.1:0.2
     [[ $stderr == *"no extern \"C\" __global__ qm_cuda_nearest"* ]]
