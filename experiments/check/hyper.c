@@ -245,7 +245,9 @@ static void outcome_of(const struct qm_recipe *r, double size, struct outcome *o
     struct qm_tensor tp = {o->p, QM_DTYPE_f32, shape}, tg = {g, QM_DTYPE_f32, shape};
     memset(o, 0, sizeof *o);
     for (int i = 0; i < N; i++)
-        o->want[i] = o->p[i] = (float)(size * unit((uint64_t)i, STREAM_DATA));
+        o->p[i] = (float)(size * unit((uint64_t)i, STREAM_DATA));
+    for (int i = 0; i < N; i++)
+        o->want[i] = (double)o->p[i];
     o->refused = qm_backend_cpu.open(r, &shape, 1, &plan) != QM_OK;
     for (size_t k = 0; k < sizeof steps / sizeof *steps && !o->refused; k++) {
         for (int i = 0; i < N; i++)
