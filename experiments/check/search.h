@@ -24,11 +24,11 @@ enum qm_search_mode {
 extern const char *const qm_search_mode_names[QM_SEARCH_MODES];
 
 struct qm_search_found {
-    double ratio;      /* largest error / bound; 0: no number had a bound above 0 */
-    int64_t steps;     /* steps that were judged */
+    double ratio;             /* largest error / bound; 0: no number had a bound above 0 */
+    int64_t steps;            /* steps that were judged */
     char start[QM_CASE_TEXT]; /* the case that the climb of the largest ratio started from */
-    char what[320];    /* the number and its inputs */
-    char failure[480]; /* the first wrong code or number, or "" */
+    char what[320];           /* the number and its inputs */
+    char failure[480];        /* the first wrong code or number, or "" */
 };
 
 /* Climbs for about `seconds`, on this thread.  The subject's backend and freedoms are judged as its
