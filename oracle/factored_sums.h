@@ -24,13 +24,19 @@ static inline struct qm_matrix_batch qm_batch_of(const struct qm_shape *s)
     return b;
 }
 
+/* The value of a sum of which a term may be infinite, where the compensation is NaN. */
+static inline double qm_sum_total(const struct qm_sum *s)
+{
+    return isfinite(s->hi) ? qm_sum_value(s) : s->hi;
+}
+
 /* Mean, Euclidean norm and root mean square of n elements from x on, `step` apart. */
 static inline double qm_mean_of(const double *x, int64_t n, int64_t step)
 {
     struct qm_sum sum = {0.0, 0.0};
     for (int64_t i = 0; i < n; i++)
         qm_sum_add(&sum, x[i * step]);
-    return qm_sum_value(&sum) / (double)n;
+    return qm_sum_total(&sum) / (double)n;
 }
 
 static inline double qm_norm_of(const double *x, int64_t n, int64_t step)
@@ -38,7 +44,7 @@ static inline double qm_norm_of(const double *x, int64_t n, int64_t step)
     struct qm_sum sum = {0.0, 0.0};
     for (int64_t i = 0; i < n; i++)
         qm_sum_add(&sum, x[i * step] * x[i * step]);
-    return sqrt(qm_sum_value(&sum));
+    return sqrt(qm_sum_total(&sum));
 }
 
 static inline double qm_rms_of(const double *x, int64_t n)
@@ -46,19 +52,20 @@ static inline double qm_rms_of(const double *x, int64_t n)
     return qm_norm_of(x, n, 1) / sqrt((double)n);
 }
 
-/* r <- beta r + (1 - beta) mean over columns of s, c likewise over rows, in every matrix. */
+/* r <- beta r + weight mean over columns of s, c likewise over rows, in every matrix.  weight is
+ * 1 - beta, or what the source forms it from, which loses no digits. */
 static inline void qm_factors_average(const struct qm_matrix_batch *m, const double *s, double beta,
-                                      double *r, double *c)
+                                      double weight, double *r, double *c)
 {
     for (int64_t b = 0; b < m->batch; b++) {
         const double *x = s + b * m->rows * m->cols;
         for (int64_t i = 0; i < m->rows; i++) {
             double mean = qm_mean_of(x + i * m->cols, m->cols, 1);
-            r[b * m->rows + i] = beta * r[b * m->rows + i] + (1.0 - beta) * mean;
+            r[b * m->rows + i] = beta * r[b * m->rows + i] + weight * mean;
         }
         for (int64_t j = 0; j < m->cols; j++) {
             double mean = qm_mean_of(x + j, m->rows, m->cols);
-            c[b * m->cols + j] = beta * c[b * m->cols + j] + (1.0 - beta) * mean;
+            c[b * m->cols + j] = beta * c[b * m->cols + j] + weight * mean;
         }
     }
 }

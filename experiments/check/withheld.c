@@ -5,24 +5,6 @@
 
 static int sets(const struct qm_case *c, int k) { return c->given >> k & 1; }
 
-static int gnorm_scale(const struct qm_case *c)
-{
-    return sets(c, QM_HYPER_gnorm_scale) || qm_case_takes(c, QM_PART_schedule);
-}
-static int limiter(const struct qm_case *c) { return sets(c, QM_HYPER_limiter); }
-static int decay_schedule(const struct qm_case *c)
-{
-    return c->t > 1 << 20 && (sets(c, QM_HYPER_beta2_decay) || qm_case_takes(c, QM_PART_schedule));
-}
-static int infinity(const struct qm_case *c)
-{
-    return c->kind == QM_CLASS_inf || c->kind == QM_CLASS_nonfinite;
-}
-static int parameters(const struct qm_case *c)
-{
-    return qm_case_takes(c, QM_PART_podd) || qm_case_power(c, QM_POWER_p) > 100 ||
-           qm_case_power(c, QM_POWER_g) > 60 || sets(c, QM_HYPER_lr) || c->kind == QM_CLASS_huge;
-}
 static int one_by_one(const struct qm_case *c)
 {
     return c->shape.rank > 1 && qm_shape_numel(&c->shape) == 1;
@@ -38,12 +20,6 @@ static const struct {
     const char *what, *reason;
     int (*is)(const struct qm_case *c);
 } list[] = {
-    {"lion_bnb", "gnorm_scale", "Lion's oracle does not read it", gnorm_scale},
-    {"fira apollo", "limiter", "rule and oracle read the flag differently", limiter},
-    {"adafactor", "beta2_decay beyond step 2^20", "the oracle loses weights below 2^-53",
-     decay_schedule},
-    {"adafactor", "Inf in a matrix", "the oracle makes NaN where the rule stays finite", infinity},
-    {"lars_bnb", "infinite parameters", "the oracle forms 0 Inf without weight decay", parameters},
     {"adamw_lpmm_factor", "matrices of one element", "rule and oracle take other factors",
      one_by_one},
     {"ademamix", "weight decay with alpha off the default", "the bound of denormals",

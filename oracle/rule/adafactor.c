@@ -38,7 +38,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     for (int64_t i = 0; i < n; i++)
         u[i] = g[i] * g[i] + h->eps1;
     if (shape->rank >= 2 && h->factored) {
-        qm_factors_average(&m, u, beta, slot[0], slot[1]);
+        qm_factors_average(&m, u, beta, 1.0 - beta, slot[0], slot[1]);
         for (int64_t i = 0; i < n; i++)
             u[i] = g[i];
         qm_factors_divide(&m, slot[0], slot[1], u);

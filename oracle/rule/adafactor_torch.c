@@ -43,7 +43,7 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
     for (int64_t i = 0; i < n; i++)
         u[i] = grad[i] * grad[i];
     if (shape->rank >= 2 && h->factored) {
-        qm_factors_average(&m, u, 1.0 - w, slot[0], slot[1]);
+        qm_factors_average(&m, u, 1.0 - w, w, slot[0], slot[1]);
         estimate(&m, slot[0], slot[1], h->eps1, u);
     } else {
         for (int64_t i = 0; i < n; i++)

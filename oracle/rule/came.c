@@ -31,7 +31,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     for (int64_t i = 0; i < n; i++)
         u[i] = g[i] * g[i] + h->eps1;
     if (shape->rank >= 2) {
-        qm_factors_average(&b, u, h->beta2, r, c);
+        qm_factors_average(&b, u, h->beta2, 1.0 - h->beta2, r, c);
         for (int64_t i = 0; i < n; i++)
             u[i] = g[i];
         qm_factors_divide(&b, r, c, u);
@@ -49,7 +49,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     for (int64_t i = 0; i < n; i++)
         u[i] = (u[i] - m[i]) * (u[i] - m[i]) + h->eps2;
     if (shape->rank >= 2)
-        qm_factors_average(&b, u, h->beta3, big_r, big_c);
+        qm_factors_average(&b, u, h->beta3, 1.0 - h->beta3, big_r, big_c);
     for (int64_t i = 0; i < n; i++)
         u[i] = m[i];
     if (shape->rank >= 2)
