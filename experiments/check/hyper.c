@@ -185,12 +185,12 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
 {
     enum { STREAM = 7000 };
     struct qm_recipe at = *r;
-    uint64_t stream = STREAM + (uint64_t)step;
+    uint64_t stream = STREAM + (uint64_t)step, reads = qm_hyper_read(r);
     if (at.hyper.initial_lr == 0.0)
         at.hyper.initial_lr = at.hyper.lr;
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
-        int stays = kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE || k == QM_HYPER_gap ||
-                    k == QM_HYPER_initial_lr;
+        int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE ||
+                    k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
             vary(&at, k, seed, stream);

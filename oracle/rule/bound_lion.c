@@ -27,8 +27,9 @@ static void element(const void *scalars, struct qm_bound_element *at)
     struct qm_ball c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
     double x = s->c.beta.x * old.x + s->c.weight.x * g.x;
     double sign = x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0;
-    int is_sure =
-        isfinite(x) ? c.e == 0.0 || fabs(x) > c.e : isnan(x) || !(s->c.lerp || s->c.either);
+    int overflows = isfinite(g.x) && !(g.e < HUGE_VAL); /* gamma g; -Inf + Inf is NaN */
+    int is_sure = isfinite(x) ? c.e == 0.0 || fabs(x) > c.e
+                              : isnan(x) || !(s->c.lerp || s->c.either || overflows);
     struct qm_ball step = is_sure ? qm_ball_mul(qm_ball_exact(sign), s->lr)
                                   : (struct qm_ball){0.0, s->lr.x + s->lr.e};
     at->e[0] = m.e;
