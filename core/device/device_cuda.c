@@ -100,11 +100,10 @@ static void cuda_release(qm_address at)
     }
 }
 
-/* Waits for all work; `what` is what the message of a failure begins with.  A launch that faults is
+/* Waits for all work, with the context current; `what` is what the message of a failure begins with.  A launch that faults is
  * reported by whatever call comes next, unless every launch is waited for. */
 static qm_status wait_for(const char *what)
 {
-    QM_TRY(enter());
     qm_status st = qm_cuda_error(gpu.cu->StreamSynchronize(gpu.stream), what);
     if (st == QM_OK || qm_cuda_waits())
         return st;
@@ -114,14 +113,18 @@ static qm_status wait_for(const char *what)
                    text);
 }
 
-static qm_status cuda_sync(void) { return wait_for("cuStreamSynchronize"); }
+static qm_status cuda_sync(void)
+{
+    QM_TRY(enter());
+    return wait_for("cuStreamSynchronize");
+}
 
 static qm_status cuda_put(qm_address to, const void *from, size_t bytes)
 {
     QM_TRY(enter());
     if (bytes)
         QM_CU(gpu.cu, MemcpyHtoDAsync, (to, from, bytes, gpu.stream));
-    return cuda_sync(); /* the caller may free its memory on return */
+    return wait_for("cuStreamSynchronize"); /* the caller may free its memory on return */
 }
 
 static qm_status cuda_get(void *to, qm_address from, size_t bytes)
@@ -129,7 +132,7 @@ static qm_status cuda_get(void *to, qm_address from, size_t bytes)
     QM_TRY(enter());
     if (bytes)
         QM_CU(gpu.cu, MemcpyDtoHAsync, (to, from, bytes, gpu.stream));
-    return cuda_sync();
+    return wait_for("cuStreamSynchronize");
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdarg.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,6 +265,13 @@ static int is_slot_key(const char *key)
     return 0;
 }
 
+static int is_number(const char *text)
+{
+    char *end;
+    double x = strtod(text, &end);
+    return end != text && !*end && isfinite(x);
+}
+
 /* Sets one recipe key.  A value that the rest of its slot refuses, and a hyper-parameter that the
  * rule does not read, makes the cell skipped; misspelt words, and values that no recipe takes (lr:
  * inf), are errors. */
@@ -275,7 +283,8 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, const str
                     axis->key);
     c->lr_given |= strcmp(axis->key, "lr") == 0;
     qm_status st = qm_recipe_set(&c->recipe, axis->key, v->text);
-    int unread = qm_hyper_has(axis->key) && !qm_rule_reads(c->recipe.rule, axis->key);
+    int unread = qm_hyper_has(axis->key) && !qm_rule_reads(c->recipe.rule, axis->key) &&
+                 is_number(v->text);
     if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))
         return fail_at(s, v->line, st);
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());

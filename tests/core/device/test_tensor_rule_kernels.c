@@ -120,9 +120,14 @@ static void test_projections(void **state)
 /* Fira's RMSProp, which no variant uses. */
 static void test_fira_rms(void **state)
 {
-    static const char *const forms[] = {"fira_f32,gap=2", "fira_f32,gap=2,momentum=0",
-                                        "fira_f32,gap=2,rank=3,centered=1",
-                                        "fira_f32,gap=2,side=1,limiter=0,centered=1,momentum=0"};
+    static const struct {
+        const char *recipe; /* of a rule that reads neither of the two */
+        double momentum;
+        int centered;
+    } forms[] = {{"fira_f32,gap=2", 0.9, 0},
+                 {"fira_f32,gap=2", 0.0, 0},
+                 {"fira_f32,gap=2,rank=3", 0.9, 1},
+                 {"fira_f32,gap=2,side=1,limiter=0", 0.0, 1}};
     struct qm_recipe r;
     char what[256];
     (void)state;
@@ -130,13 +135,15 @@ static void test_fira_rms(void **state)
         skip_because("%s", qm_message());
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         for (int k = 0; k < MATRICES; k++) {
-            assert_int_equal(qm_recipe_parse(forms[i], &r), QM_OK);
+            assert_int_equal(qm_recipe_parse(forms[i].recipe, &r), QM_OK);
             r.rule = qm_rule_find("fira_rms");
+            r.hyper.momentum = forms[i].momentum;
+            r.hyper.centered = forms[i].centered;
             r.slot[4] = r.slot[3];
             r.plain[4] = r.plain[3];
             if (qm_exact_compare(&qm_backend_emu, &r, &matrices[k], STEPS, SEED, what,
                                  sizeof what) != QM_OK)
-                fail_msg("%s: %s", forms[i], qm_message());
+                fail_msg("%s: %s", forms[i].recipe, qm_message());
             assert_string_equal(what, "");
         }
 }

@@ -98,21 +98,14 @@ static void rules_agree(void **state)
             }
 }
 
-/* CAME on the CUDA path of 0.2.4 is refused: it rebuilds the update from its codes in a kernel
- * whose text is not available. */
+/* CAME on the CUDA path of 0.2.4 is refused: that rule does not read beta3, because CAME rebuilds
+ * the update from its codes in a kernel of its own. */
 static void came_on_cuda_is_refused(void **state)
 {
     (void)state;
     struct qm_recipe r;
-    struct qm_shape shape = {2, {4, 4}};
-    void *plan;
-    float p[16] = {0}, g[16] = {0};
-    assert_int_equal(qm_recipe_parse("adafactor8_024,beta3=0.9", &r), QM_OK);
-    assert_int_equal(qm_backend_cpu.open(&r, &shape, 0, &plan), QM_OK);
-    struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
-    assert_int_equal(qm_backend_cpu.step(plan, &pt, &gt, 1, 0), QM_BAD_ARG);
-    assert_non_null(strstr(qm_message(), "rule adafactor8_cuda"));
-    qm_backend_cpu.close(plan);
+    assert_int_equal(qm_recipe_parse("adafactor8_024,beta3=0.9", &r), QM_BAD_ARG);
+    assert_non_null(strstr(qm_message(), "rule adafactor8_021_cuda"));
     assert_int_equal(qm_recipe_parse("adafactor8_026,beta1=-0.5", &r), QM_BAD_ARG);
     assert_int_equal(qm_recipe_parse("adamw_f32,beta1=-1", &r), QM_BAD_ARG);
 }
