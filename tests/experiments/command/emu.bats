@@ -23,8 +23,8 @@ race() { plant race.cu adamw4_lpmm_group.cu 's/atomicMax(top, \(.*\));/*top = ma
     run -0 --separate-stderr "$QUALM" check --kernel mine.cu --json
     [[ $stderr == *"mine.cu: backend emu, on the CPU"* ]]
     "$PYTHON" -c 'import json, sys; d = json.load(sys.stdin)
-assert d["passed"] and d["results"]["passed"] == 642, d["results"]
-assert sum(d["results"].values()) == 642, d["results"]
+assert d["passed"] and d["results"]["passed"] >= 642, d["results"]  # 321 listed cases, two forms
+assert sum(d["results"].values()) == d["results"]["passed"], d["results"]
 for form in ("contracted", "uncontracted"):
     assert d["forms"][form]["verdict"] == "passed", d["forms"]
 assert "p[i] * decay - sign * lr" in d["forms"]["contraction_changes"]

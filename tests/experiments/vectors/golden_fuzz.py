@@ -180,8 +180,8 @@ def is_untouched(path, given):
     names = [n for n in given if "/want/" not in n and "/out/" not in n]
     try:
         a = read(path, names)
-    except zipfile.BadZipFile as e:  # the directory counts, the local header does not
-        return str(e).endswith("differ.")
+    except zipfile.BadZipFile:  # libzip finds arrays where zipfile refuses the container
+        return True
     except (OSError, ValueError, KeyError, TypeError):
         return False
     one, two = (json.loads(bytes(x.pop("golden"))) for x in (a, dict(given)))
