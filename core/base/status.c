@@ -24,10 +24,12 @@ const char *qm_message_where(void) { return where; }
 
 qm_status qm_fail_at(const char *file, int line, qm_status code, const char *format, ...)
 {
+    char text[sizeof message]; /* the arguments may have the message of the failure before */
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    memcpy(message, text, strlen(text) + 1);
     snprintf(where, sizeof where, "%s:%d", file, line);
     return code;
 }

@@ -15,6 +15,11 @@ static int denormal_decay(const struct qm_case *c)
            c->setting == QM_SETTING_extreme || qm_case_takes(c, QM_PART_schedule);
 }
 
+static int no_elements(const struct qm_case *c)
+{
+    return c->shape.rank > 1 && qm_shape_numel(&c->shape) == 0;
+}
+
 static const struct {
     const char *rules; /* the names begin so, separated by spaces */
     const char *what, *reason;
@@ -22,6 +27,8 @@ static const struct {
 } list[] = {
     {"adamw_lpmm_factor", "matrices of one element", "rule and oracle take other factors",
      one_by_one},
+    {"adafactor8", "matrices without elements",
+     "their factors and projections are not defined by the source", no_elements},
     {"ademamix", "weight decay with alpha off the default", "the bound of denormals",
      denormal_decay},
 };

@@ -45,6 +45,32 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     return failed ? qm_exit_code(QM_BAD_ARG) : 0;
 }
 
+/* The bytes of a control character at the start of UTF-8 text: of ASCII and Latin-1 (U+0080 to
+ * U+009F), and those that turn the direction of writing; 0: it is none. */
+static int control_bytes(const unsigned char *c)
+{
+    if (*c < 0x20 || *c == 0x7f)
+        return 1;
+    if (*c == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
+        return 2;
+    int turns = *c == 0xe2 && ((c[1] == 0x80 && c[2] >= 0x8e && c[2] <= 0x8f) ||
+                               (c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae) ||
+                               (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
+    return turns ? 3 : 0;
+}
+
+/* Writes '?' for the bytes of control characters, so that the text is one line of the terminal,
+ * whatever names of files it holds. */
+static void make_plain(char *text)
+{
+    for (char *c = text; *c;) {
+        int n = control_bytes((const unsigned char *)c);
+        for (int i = 0; i < n; i++)
+            c[i] = '?';
+        c += n ? n : 1;
+    }
+}
+
 int qm_cli_failed(const char *command, qm_status st)
 {
     int code = qm_exit_code(st);
@@ -52,8 +78,7 @@ int qm_cli_failed(const char *command, qm_status st)
     char text[1200];
     int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
     snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
-    for (char *c = text; *c; c++) /* one line, even when a name in it has control characters */
-        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
+    make_plain(text);
     fflush(stdout);
     fprintf(stderr, "qualm %s: %s\n", command, text);
     if (qm_cli.verbose)

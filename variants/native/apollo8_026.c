@@ -227,8 +227,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     int projected = a->ndim >= 2;
     if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || a->beta1 < 0.0 ||
         a->factored || a->gap < 0.0 || !(a->rank >= 1.0))
-        return 1;            /* refused: no momentum, factors, a projection that is given */
-    if (a->slot[AVG].n == 0) /* a tensor without elements may have moments: 1 x 0 has `rank` */
+        return 1; /* refused: no momentum, factors, a projection that is given */
+    if (a->n == 0)
         return 0;
     struct layout l = projected ? layout_of(a) : (struct layout){0};
     int64_t n = a->n, k = projected ? l.channels * l.rank : n, n_proj = l.rank * l.other;
