@@ -246,7 +246,7 @@ test: qualm tests ## every test (ONLY=quant: those that concern it; ONLY=changed
 bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
-check-layers: qualm ## link symbols between folders go one way
+check-layers: qualm ## link symbols and headers between folders go one way
 	$(Q)$(PYTHON) tests/style/check_layers.py $(BUILD)
 
 check-style: ## no line, function, list of parameters or file is longer than the house style allows

@@ -1,12 +1,12 @@
 /* cells.c - Makes the cells of a suite: the product of its axes, with reasons for skipped cells. */
 #include "core/base/name.h"
 #include "experiments/problems/problem_wrapper.h"
-#include "experiments/protocol/protocol.h"
+#include "experiments/suite/control_cells.h"
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdarg.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -283,8 +283,8 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, const str
                     axis->key);
     c->lr_given |= strcmp(axis->key, "lr") == 0;
     qm_status st = qm_recipe_set(&c->recipe, axis->key, v->text);
-    int unread = qm_hyper_has(axis->key) && !qm_rule_reads(c->recipe.rule, axis->key) &&
-                 is_number(v->text);
+    int unread =
+        qm_hyper_has(axis->key) && !qm_rule_reads(c->recipe.rule, axis->key) && is_number(v->text);
     if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))
         return fail_at(s, v->line, st);
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());

@@ -14,27 +14,119 @@ setup() {
     [ "$status" -eq 0 ]
 }
 
-@test "a planted cycle of folders is named with its symbols" {
-    mkdir -p "$BATS_TEST_TMPDIR/b/low" "$BATS_TEST_TMPDIR/b/high"
-    echo 'int high(void); int low(void) { return high(); }' >"$BATS_TEST_TMPDIR/low.c"
-    echo 'int low(void); int high(void) { return low(); }' >"$BATS_TEST_TMPDIR/high.c"
-    for part in low high; do
-        cc -c "$BATS_TEST_TMPDIR/$part.c" -o "$BATS_TEST_TMPDIR/b/$part/$part.o"
-    done
-    run "$PYTHON" tests/style/check_layers.py "$BATS_TEST_TMPDIR/b"
+# object TREE FILE FLAGS...: compiles TREE/FILE.c into TREE/b, as the Makefile does, with its .d file
+object() {
+    mkdir -p "$1/b/$(dirname "$2")"
+    (cd "$1" && cc -I. -MMD -MP "${@:3}" -c "$2.c" -o "b/$2.o")
+}
+
+# layers TREE: what check_layers.py says of a tree of the test's own
+layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b); }
+
+@test "a planted cycle of folders is named with its symbols, and no edge outside it" {
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t"/core/{low,high,data,top}
+    echo 'int high(void); int low(void) { return high() + high(); }' >"$t/core/low/low.c"
+    echo 'int low(void); int high(void) { return low(); } int more(void) { return 1; }' \
+        >"$t/core/high/high.c"
+    echo 'extern const int data; int more(void); int high(void); int low(void);
+          int top(void) { return data + more() + high() + low(); }' >"$t/core/top/top.c"
+    echo 'const int data = 3;' >"$t/core/data/data.c"
+    for part in low high data top; do object "$t" "core/$part/$part"; done
+    run layers "$t" --graph
+    echo "$output"
     [ "$status" -eq 1 ]
-    [[ $output == *"cycle: low -> high"*"low/low -> high/high: high"* ]]
+    [[ $output == *"cycle: core/low -> core/high, 1 "*"core/low/low -> core/high/high: high"* ]]
+    [ "$(grep -c '^cycle:' <<<"$output")" -eq 2 ]
+    for part in low high data top; do grep -q "^core/$part: " <<<"$output"; done
+    grep -qx 'core/data: nothing' <<<"$output"
+    # A weak reference is a reference; the object of a source that is gone is none.
+    echo '__attribute__((weak)) int high(void); int low(void) { return high ? high() : 0; }' \
+        >"$t/core/low/low.c"
+    object "$t" core/low/low
+    run layers "$t"
+    [[ $output == *"cycle: core/low -> core/high"* ]]
+    rm "$t/core/low/low.c"
+    run layers "$t"
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+@test "the graph has every folder of sources" {
+    run "$PYTHON" tests/style/check_layers.py --graph "$BUILD"
+    local folder found=0
+    for folder in $(find core oracle variants experiments -name '*.[ch]' -exec dirname {} + |
+        sort -u); do
+        found=$((found + 1))
+        grep -q "^$folder: " <<<"$output" || { echo "$folder is not in the graph"; return 1; }
+    done
+    [ "$found" -gt 40 ]
 }
 
 @test "an oracle that calls the core is named" {
-    mkdir -p "$BATS_TEST_TMPDIR/b/oracle/rule" "$BATS_TEST_TMPDIR/b/core/rule"
-    echo 'int rule(void); int oracle(void) { return rule(); }' >"$BATS_TEST_TMPDIR/o.c"
-    echo 'int rule(void) { return 0; }' >"$BATS_TEST_TMPDIR/r.c"
-    cc -c "$BATS_TEST_TMPDIR/o.c" -o "$BATS_TEST_TMPDIR/b/oracle/rule/o.o"
-    cc -c "$BATS_TEST_TMPDIR/r.c" -o "$BATS_TEST_TMPDIR/b/core/rule/r.o"
-    run "$PYTHON" tests/style/check_layers.py "$BATS_TEST_TMPDIR/b"
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t/oracle/rule" "$t/core/rule"
+    echo 'int rule(void); int oracle(void) { return rule(); }' >"$t/oracle/rule/o.c"
+    echo 'int rule(void) { return 0; }' >"$t/core/rule/r.c"
+    object "$t" oracle/rule/o
+    object "$t" core/rule/r
+    run layers "$t"
     [ "$status" -eq 1 ]
-    [[ $output == *"symbol goes up: oracle/rule/o -> core/rule/r: rule"* ]]
+    [[ $output == *"goes up: oracle/rule/o -> core/rule/r: rule"* ]]
+}
+
+# goes_up FILE TEXT HEADER: a source with this text is said to read the header
+goes_up() {
+    local t=$BATS_TEST_TMPDIR/tree
+    rm -rf "$t"
+    mkdir -p "$t"/{core/{base,rule,abi,cpu},oracle/{rule,bound,metric},experiments/cli,variants/native}
+    for h in core/base/order core/rule/sgdm oracle/oracle oracle/bound/bound experiments/cli/cli \
+        core/cpu/plan; do
+        echo "static inline int f(void) { return 1; }" >"$t/$h.h"
+    done
+    echo '#include "core/rule/sgdm.h"' >"$t/core/base/through.h"
+    mkdir -p "$t/$(dirname "$1")"
+    printf '%b\n' "$2" >"$t/$1"
+    [[ $1 != *.c || $1 == variants/native/* ]] || object "$t" "${1%.c}"
+    run layers "$t"
+    echo "$1: $2: $output"
+    [ "$status" -eq 1 ]
+    [[ $output == *"goes up: "*" reads $3"* ]]
+}
+
+@test "a header that goes up is named, however it is reached and spelled" {
+    local o=oracle/rule/o.c sgdm=core/rule/sgdm.h
+    goes_up $o '#include "core/base/through.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#include <core/rule/sgdm.h>\nint o(void) { return f(); }' $sgdm
+    goes_up $o '  #  include"core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#include "../../core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#include "./core/../core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '/**/ #include /**/ "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#inc\\\nlude "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#define H "core/rule/sgdm.h"\n#include H\nint o(void) { return f(); }' $sgdm
+    goes_up $o '%:include "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up oracle/metric/m.c '#include "oracle/bound/bound.h"\nint m(void) { return f(); }' \
+        oracle/bound/bound.h
+    goes_up core/base/b.h '#include "core/rule/sgdm.h"' $sgdm
+    goes_up core/cpu/c.c '#include "experiments/cli/cli.h"\nint c(void) { return f(); }' \
+        experiments/cli/cli.h
+    goes_up core/cpu/c.c '#include "oracle/oracle.h"\nint c(void) { return f(); }' oracle/oracle.h
+    goes_up core/cpu/c.cpp '#include "oracle/oracle.h"' oracle/oracle.h
+    goes_up core/cpu/c.hpp '#include "oracle/oracle.h"' oracle/oracle.h
+    goes_up variants/native/v.c '#include "core/rule/sgdm.h"' $sgdm
+    goes_up variants/native/v.cu '#include "core/base/order.h"' core/base/order.h
+}
+
+@test "folders of experiments include each other's headers one way" {
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t"/experiments/{low,high}
+    echo '#include "experiments/high/h.h"' >"$t/experiments/low/l.h"
+    echo 'enum { H };' >"$t/experiments/high/h.h"
+    echo '#include "experiments/low/l.h"' >"$t/experiments/high/h.c"
+    object "$t" experiments/high/h
+    run layers "$t"
+    [ "$status" -eq 1 ]
+    [[ $output == *"experiments/low -> experiments/high"*"low/l.h reads experiments/high/h.h"* ]]
 }
 
 @test "all public headers compile in one translation unit" {
