@@ -135,6 +135,35 @@ goes_up() {
     [ "$status" -eq 0 ]
 }
 
+@test "two headers of one guard, no guard and a tag of two meanings are named" {
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t"/{core/rule,oracle/rule}
+    refused() { # refused TEXT: the tree's check fails, and says TEXT
+        run bash -c "cd '$t' && '$PYTHON' '$ROOT/tests/style/check_headers.py'"
+        echo "expected $1: $output"
+        [ "$status" -eq 1 ]
+        [[ $output == *"$1"* ]]
+    }
+    header() { printf '/* a.h - A. */\n%b\nenum %s { A };\n#endif\n' "$2" "$3" >"$t/$1"; }
+    header core/rule/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_a
+    header oracle/rule/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_oracle_a
+    (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_headers.py")
+    header oracle/rule/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_a
+    refused "oracle/rule/a.h:1: enum qm_a is defined in core/rule/a.h too"
+    header oracle/rule/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
+    refused "oracle/rule/a.h:1: guard QM_RULE_A_H is that of core/rule/a.h too"
+    header oracle/rule/a.h '#if !defined(QM_RULE_A_H)\n#define QM_RULE_A_H' qm_oracle_a
+    refused "oracle/rule/a.h:1: no guard"
+    header oracle/rule/a.h '# ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
+    refused "oracle/rule/a.h:1: no guard"
+    header oracle/rule/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_B_H' qm_oracle_a
+    refused "oracle/rule/a.h:1: no guard"
+    header oracle/rule/a.h '#ifndef QM_RULE_B_H\n#define QM_RULE_B_H' qm_oracle_a
+    refused "oracle/rule/a.h:1: the guard is QM_RULE_B_H"
+    printf 'int a;\n' >"$t/oracle/rule/a.h"
+    refused "oracle/rule/a.h:1: no guard"
+}
+
 @test "lines, functions, lists of parameters and files keep the limits" {
     run "$PYTHON" tests/style/check_style.py
     echo "$output"
