@@ -95,7 +95,16 @@ say = @printf '%-4s %s\n' $(1) $(2)
 
 all: qualm ## build ./qualm
 
-$(BUILD)/%.o: %.c
+# Objects are compiled again where the flags change, so that a result records the flags it was made
+# with; a removed source leaves the library.  Both are written again only where they change.
+FLAGS = $(CC) $(CPPFLAGS) $(CFLAGS) $(ISA_OPT) $(foreach isa,$(ISAS),$(ISA_$(isa)))
+$(BUILD)/gen/flags: RECORD = $(FLAGS)
+$(BUILD)/gen/objects: RECORD = $(LIB_OBJ) $(ISA_OBJ)
+$(BUILD)/gen/flags $(BUILD)/gen/objects: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(RECORD))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(RECORD))' > $@
+
+$(BUILD)/%.o: %.c $(BUILD)/gen/flags
 	$(if $(filter 1,$(V)),,$(call say,CC,$<))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
@@ -105,7 +114,7 @@ ISA_avx2 := -mavx2 -mfma -mf16c -mtune=haswell
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512 -mtune=icelake-server
 # One object per instruction set: the same source, the same bits, chosen when the program starts.
 define isa_rule
-$(BUILD)/%_$(1).o: %.c
+$(BUILD)/%_$(1).o: %.c $(BUILD)/gen/flags
 	$$(if $$(filter 1,$$(V)),,$$(call say,CC,"$$< ($(1))"))
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(ISA_OPT) $$(ISA_$(1)) -DQM_ISA=$(1) -MMD -MP -c $$< -o $$@
@@ -155,10 +164,10 @@ $(NAMED) $(BUILD)/gen/device.inc: FORCE
 # Every object waits for the generated files; from the second build on -MMD knows who includes which.
 $(LIB_OBJ) $(ISA_OBJ): | $(NAMED) $(foreach i,device digits variants problems families,$(BUILD)/gen/$(i).inc)
 
-$(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
+$(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/gen/objects
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar rcs $@ $(filter %.o,$^)
 
 $(BUILD)/qualm: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a
 	$(if $(filter 1,$(V)),,$(call say,LD,$@))
@@ -172,7 +181,7 @@ $(BUILD)/qualm-mpi: $(BUILD)/experiments/command/main.o $(MPI_DISPATCH) $(BUILD)
 qualm: $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi)
 	@ln -sf $< $@
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libqm.a
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libqm.a $(BUILD)/gen/flags
 	$(if $(filter 1,$(V)),,$(call say,CC,$<))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $< $(BUILD)/libqm.a -o $@ $(TEST_LIBS) $(LDLIBS)
@@ -190,7 +199,7 @@ $(BUILD)/gen/provenance: FORCE
 	@echo "$(VERSION) $(COMMIT) $(CFLAGS)" | cmp -s - $@ || \
 	  echo "$(VERSION) $(COMMIT) $(CFLAGS)" > $@
 $(BUILD)/experiments/machine/provenance.o: $(BUILD)/gen/provenance
-$(BUILD)/experiments/machine/provenance.o: CPPFLAGS += $(PROVENANCE)
+$(BUILD)/experiments/machine/provenance.o: private CPPFLAGS += $(PROVENANCE)
 FORCE:
 
 # ---- what people call ----------------------------------------------------------------------
@@ -214,7 +223,7 @@ setup:
 	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
 
 ifneq ($(filter run claims baseline test bench plots check-long setup install man,$(MAKECMDGOALS)),)
-$(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/command/main.o: | setup
+$(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/command/main.o $(BUILD)/gen/flags: | setup
 endif
 
 SUITES := momentum_format search rank1 second_moment theory drift drift_second \

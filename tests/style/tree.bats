@@ -286,3 +286,23 @@ EOF
         [[ $output != *passed* ]]
     done
 }
+
+@test "changed flags compile objects again, equal ones do not, and a removed source leaves the library" {
+    local b=$BATS_TEST_TMPDIR/b
+    build() {
+        make BUILD="$b" INSTALL=0 BY_ISA= "$b/libqm.a" "$@" >"$b.log" 2>&1 ||
+            { cat "$b.log"; return 1; }
+    }
+    build ALL_SOURCES="core/base/status.c core/base/name.c"
+    [ "$(ar t "$b/libqm.a" | sort | tr '\n' ' ')" = "name.o status.o " ]
+    build ALL_SOURCES="core/base/status.c core/base/name.c"
+    run ! grep -q '^CC' "$b.log"
+    build ALL_SOURCES="core/base/status.c core/base/name.c" OPT=-O1
+    [ "$(grep -c '^CC' "$b.log")" -eq 2 ]
+    build ALL_SOURCES=core/base/status.c OPT=-O1
+    run ! grep -q '^CC' "$b.log"
+    [ "$(ar t "$b/libqm.a")" = status.o ]
+    # The flags of one object (the commit in provenance.o) are not those of all.
+    make BUILD="$b" INSTALL=0 "$b/experiments/machine/provenance.o" OPT=-O1 >/dev/null
+    run ! grep -q QM_COMMIT "$b/gen/flags"
+}
