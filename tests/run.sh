@@ -42,7 +42,8 @@ else
     mapfile -t chosen < <(every)
 fi
 [ "${SAN:-0}" = 1 ] && mapfile -t chosen < <(printf '%s\n' "${chosen[@]}" | grep -v '\.bats$')
-[ "${chosen[*]:-}" ] || { echo "only bats tests concern $ONLY, which SAN=1 leaves out" >&2; exit 4; }
+[ "${chosen[*]:-}" ] ||
+    { echo "only bats tests concern $ONLY, which SAN=1 leaves out" >&2; exit 4; }
 printf '%s\n' "${chosen[@]}" | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
 
 passed=0 failed=0 skipped=0

@@ -100,8 +100,9 @@ static void cuda_release(qm_address at)
     }
 }
 
-/* Waits for all work, with the context current; `what` is what the message of a failure begins with.  A launch that faults is
- * reported by whatever call comes next, unless every launch is waited for. */
+/* Waits for all work, with the context current; `what` is what the message of a failure begins
+ * with.  A launch that faults is reported by whatever call comes next, unless every launch is
+ * waited for. */
 static qm_status wait_for(const char *what)
 {
     qm_status st = qm_cuda_error(gpu.cu->StreamSynchronize(gpu.stream), what);

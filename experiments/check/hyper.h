@@ -38,8 +38,8 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word);
 
 /* The hyper-parameters of step number `step` of a schedule, a function of the arguments alone: lr
  * differs from that of r in every step, and other numbers that the rule reads in every third; what
- * the rule refuses, and rank, side and gap, stay.  Step 0 has those of r.  initial_lr becomes the lr of r where it is
- * 0. */
+ * the rule refuses, and rank, side and gap, stay.  Step 0 has those of r.  initial_lr becomes the
+ * lr of r where it is 0. */
 struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int step);
 
 /* Bit k is 1 where the recipe's rule reads hyper-parameter k (qm_rule_reads). */

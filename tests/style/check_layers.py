@@ -2,9 +2,9 @@
 
     /usr/bin/python3 tests/style/check_layers.py [--graph] BUILD       (BUILD: build/gcc)
 
-Folder A depends on folder B where an object of A uses a symbol that an object of B defines, or where
-the compiler read a header of B for a source of A, however many headers lie between: the .d files
-that it wrote say so, and sources that are not compiled here (kernels, C++) are preprocessed for it.
+Folder A depends on folder B where an object of A uses a symbol that an object of B defines, or
+where the compiler read a header of B for a source of A, however many headers lie between: the .d
+files that it wrote say so; sources that are not compiled here (kernels, C++) are preprocessed.
 A cycle of folders is an error.  Only edges of cycles are printed, the edge with the fewest symbols
 and headers first, which is mostly the one that closes it.  Headers count there between folders of
 core and between folders of experiments, but not where a registry calls those that include its

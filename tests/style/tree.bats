@@ -14,13 +14,13 @@ setup() {
     [ "$status" -eq 0 ]
 }
 
-# object TREE FILE FLAGS...: compiles TREE/FILE.c into TREE/b, as the Makefile does, with its .d file
+# object TREE FILE FLAGS...: compiles TREE/FILE.c into TREE/b, with its .d file, as make does
 object() {
     mkdir -p "$1/b/$(dirname "$2")"
     (cd "$1" && cc -I. -MMD -MP "${@:3}" -c "$2.c" -o "b/$2.o")
 }
 
-# layers TREE: what check_layers.py says of a tree of the test's own
+# layers TREE: what check_layers.py says of a tree of its own
 layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b); }
 
 @test "a planted cycle of folders is named with its symbols, and no edge outside it" {
@@ -79,12 +79,13 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
 goes_up() {
     local t=$BATS_TEST_TMPDIR/tree
     rm -rf "$t"
-    mkdir -p "$t"/{core/{base,rule,abi,cpu},oracle/{rule,bound,metric},experiments/cli,variants/native}
+    mkdir -p "$t"/{core/{base,rule,abi,cpu},oracle/{rule,bound,metric},experiments/cli} \
+        "$t/variants/native"
     for h in core/base/order core/rule/sgdm oracle/oracle oracle/bound/bound experiments/cli/cli \
         core/cpu/plan; do
         echo "static inline int f(void) { return 1; }" >"$t/$h.h"
     done
-    echo '#include "core/rule/sgdm.h"' >"$t/core/base/through.h"
+    echo '#include "core/rule/sgdm.h"' >"$t/core/base/planted_through.h"
     mkdir -p "$t/$(dirname "$1")"
     printf '%b\n' "$2" >"$t/$1"
     [[ $1 != *.c || $1 == variants/native/* ]] || object "$t" "${1%.c}"
@@ -95,8 +96,8 @@ goes_up() {
 }
 
 @test "a header that goes up is named, however it is reached and spelled" {
-    local o=oracle/rule/o.c sgdm=core/rule/sgdm.h
-    goes_up $o '#include "core/base/through.h"\nint o(void) { return f(); }' $sgdm
+    local o=oracle/rule/planted.c sgdm=core/rule/sgdm.h
+    goes_up $o '#include "core/base/planted_through.h"\nint o(void) { return f(); }' $sgdm
     goes_up $o '#include <core/rule/sgdm.h>\nint o(void) { return f(); }' $sgdm
     goes_up $o '  #  include"core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
     goes_up $o '#include "../../core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
@@ -105,28 +106,29 @@ goes_up() {
     goes_up $o '#inc\\\nlude "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
     goes_up $o '#define H "core/rule/sgdm.h"\n#include H\nint o(void) { return f(); }' $sgdm
     goes_up $o '%:include "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
-    goes_up oracle/metric/m.c '#include "oracle/bound/bound.h"\nint m(void) { return f(); }' \
+    goes_up oracle/metric/planted.c '#include "oracle/bound/bound.h"\nint m(void) { return f(); }' \
         oracle/bound/bound.h
-    goes_up core/base/b.h '#include "core/rule/sgdm.h"' $sgdm
-    goes_up core/cpu/c.c '#include "experiments/cli/cli.h"\nint c(void) { return f(); }' \
+    goes_up core/base/planted.h '#include "core/rule/sgdm.h"' $sgdm
+    goes_up core/cpu/planted.c '#include "experiments/cli/cli.h"\nint c(void) { return f(); }' \
         experiments/cli/cli.h
-    goes_up core/cpu/c.c '#include "oracle/oracle.h"\nint c(void) { return f(); }' oracle/oracle.h
-    goes_up core/cpu/c.cpp '#include "oracle/oracle.h"' oracle/oracle.h
-    goes_up core/cpu/c.hpp '#include "oracle/oracle.h"' oracle/oracle.h
-    goes_up variants/native/v.c '#include "core/rule/sgdm.h"' $sgdm
-    goes_up variants/native/v.cu '#include "core/base/order.h"' core/base/order.h
+    goes_up core/cpu/planted.c '#include "oracle/oracle.h"\nint c(void) { return f(); }' \
+        oracle/oracle.h
+    goes_up core/cpu/planted.cpp '#include "oracle/oracle.h"' oracle/oracle.h
+    goes_up core/cpu/planted.hpp '#include "oracle/oracle.h"' oracle/oracle.h
+    goes_up variants/native/planted.c '#include "core/rule/sgdm.h"' $sgdm
+    goes_up variants/native/planted.cu '#include "core/base/order.h"' core/base/order.h
 }
 
 @test "folders of experiments include each other's headers one way" {
     local t=$BATS_TEST_TMPDIR
     mkdir -p "$t"/experiments/{low,high}
-    echo '#include "experiments/high/h.h"' >"$t/experiments/low/l.h"
-    echo 'enum { H };' >"$t/experiments/high/h.h"
-    echo '#include "experiments/low/l.h"' >"$t/experiments/high/h.c"
-    object "$t" experiments/high/h
+    echo '#include "experiments/high/planted.h"' >"$t/experiments/low/planted.h"
+    echo 'enum { H };' >"$t/experiments/high/planted.h"
+    echo '#include "experiments/low/planted.h"' >"$t/experiments/high/planted.c"
+    object "$t" experiments/high/planted
     run layers "$t"
     [ "$status" -eq 1 ]
-    [[ $output == *"experiments/low -> experiments/high"*"low/l.h reads experiments/high/h.h"* ]]
+    [[ $output == *"experiments/low -> experiments/high"*"/planted.h reads "*"high/planted.h"* ]]
 }
 
 @test "all public headers compile in one translation unit" {
@@ -136,7 +138,7 @@ goes_up() {
 }
 
 @test "two headers of one guard, no guard and a tag of two meanings are named" {
-    local t=$BATS_TEST_TMPDIR
+    local t=$BATS_TEST_TMPDIR one=core/rule two=oracle/rule
     mkdir -p "$t"/{core/rule,oracle/rule}
     refused() { # refused TEXT: the tree's check fails, and says TEXT
         run bash -c "cd '$t' && '$PYTHON' '$ROOT/tests/style/check_headers.py'"
@@ -145,23 +147,23 @@ goes_up() {
         [[ $output == *"$1"* ]]
     }
     header() { printf '/* a.h - A. */\n%b\nenum %s { A };\n#endif\n' "$2" "$3" >"$t/$1"; }
-    header core/rule/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_a
-    header oracle/rule/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_oracle_a
+    header $one/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_a
+    header $two/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_oracle_a
     (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_headers.py")
-    header oracle/rule/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_a
-    refused "oracle/rule/a.h:1: enum qm_a is defined in core/rule/a.h too"
-    header oracle/rule/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
-    refused "oracle/rule/a.h:1: guard QM_RULE_A_H is that of core/rule/a.h too"
-    header oracle/rule/a.h '#if !defined(QM_RULE_A_H)\n#define QM_RULE_A_H' qm_oracle_a
-    refused "oracle/rule/a.h:1: no guard"
-    header oracle/rule/a.h '# ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
-    refused "oracle/rule/a.h:1: no guard"
-    header oracle/rule/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_B_H' qm_oracle_a
-    refused "oracle/rule/a.h:1: no guard"
-    header oracle/rule/a.h '#ifndef QM_RULE_B_H\n#define QM_RULE_B_H' qm_oracle_a
-    refused "oracle/rule/a.h:1: the guard is QM_RULE_B_H"
-    printf 'int a;\n' >"$t/oracle/rule/a.h"
-    refused "oracle/rule/a.h:1: no guard"
+    header $two/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_a
+    refused "$two/a.h:1: enum qm_a is defined in $one/a.h too"
+    header $two/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
+    refused "$two/a.h:1: guard QM_RULE_A_H is that of $one/a.h too"
+    header $two/a.h '#if !defined(QM_RULE_A_H)\n#define QM_RULE_A_H' qm_oracle_a
+    refused "$two/a.h:1: no guard"
+    header $two/a.h '# ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
+    refused "$two/a.h:1: no guard"
+    header $two/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_B_H' qm_oracle_a
+    refused "$two/a.h:1: no guard"
+    header $two/a.h '#ifndef QM_RULE_B_H\n#define QM_RULE_B_H' qm_oracle_a
+    refused "$two/a.h:1: the guard is QM_RULE_B_H"
+    printf 'int a;\n' >"$t/$two/a.h"
+    refused "$two/a.h:1: no guard"
 }
 
 @test "lines, functions, lists of parameters and files keep the limits" {
@@ -191,6 +193,32 @@ goes_up() {
     echo 'int x;' >"$f"
     run "$PYTHON" tests/style/check_style.py "$f"
     [[ $output == *'expected "/* long.c - Purpose'* ]]
+    # A prototype above a definition is none of its parameters.
+    printf '%s\n' '/* long.c - Has a prototype. */' 'static int f(int a, int b, int c, int d,' \
+        '             int e);' 'static int f(int a, int b, int c, int d, int e)' '{' \
+        '    return a + b + c + d + e;' '}' >"$f"
+    "$PYTHON" tests/style/check_style.py "$f"
+}
+
+@test "line 1 of a script names it, and Python functions keep the limits" {
+    local t=$BATS_TEST_TMPDIR end mark
+    for end in py sh bash bats; do
+        mark='# '
+        [ $end = py ] && mark='"""'
+        printf '%s\n' '#!/usr/bin/env x' "${mark}a.$end - A."'"""' >"$t/a.$end"
+        "$PYTHON" tests/style/check_style.py "$t/a.$end"
+        printf '%s\n' '#!/usr/bin/env x' "${mark}b.$end - A."'"""' >"$t/a.$end"
+        run "$PYTHON" tests/style/check_style.py "$t/a.$end"
+        [ "$status" -eq 1 ]
+        [[ $output == *"a.$end:2: line 1 is"*"expected \"${mark}a.$end - Purpose"* ]]
+    done
+    {
+        echo '"""a.py - A."""'
+        echo 'def many(a, b, c, d, *e, f=1, g=2, h=3, **i):'
+        for _ in $(seq 80); do echo '    a += 1'; done
+    } >"$t/a.py"
+    run "$PYTHON" tests/style/check_style.py "$t/a.py"
+    [[ $output == *"many has 81 lines"*"many has 9 parameters"* ]]
 }
 
 @test "the sources are laid out as clang-format 14 lays them out" {
@@ -240,7 +268,7 @@ changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; 
     local every f test
     every=$(find tests -name 'test_*.c' -o -name '*.bats' | wc -l)
     # What is gone, or steers the build, or nobody is known to use: all tests, and a line about it.
-    for f in core/quant/gone.c tests/support/gone.h tests/run.sh Makefile; do
+    for f in core/quant/gone".c" tests/support/gone".h" tests/run.sh Makefile; do
         [ "$(changed $f | wc -l)" -eq $((every + 1)) ]
         changed $f | grep -q "^$f .*: every test is named"
     done
@@ -251,7 +279,8 @@ changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; 
     done
     for f in experiments/data/*.*; do
         [ "$(changed "$f" | grep -c .)" -gt 20 ]
-        for test in $(grep -rlF "$(basename "$f")" tests --include='test_*.c' --include='*.bats'); do
+        for test in $(grep -rlF "$(basename "$f")" tests \
+            --include='test_*.c' --include='*.bats'); do
             test=${test%.c}
             changed "$f" | grep -q "$test\$" || { echo "$f: $test is not named"; return 1; }
         done
@@ -287,7 +316,7 @@ EOF
     done
 }
 
-@test "changed flags compile objects again, equal ones do not, and a removed source leaves the library" {
+@test "changed flags compile objects again, and a removed source leaves the library" {
     local b=$BATS_TEST_TMPDIR/b
     build() {
         make BUILD="$b" INSTALL=0 BY_ISA= "$b/libqm.a" "$@" >"$b.log" 2>&1 ||
