@@ -353,8 +353,9 @@ bundle: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a ## a folder that ru
 # An installed qualm finds its files in share/qualm beside its own folder (shipped_files.h).
 PREFIX ?= /usr/local
 DESTDIR ?=
-SHARE = $(DESTDIR)$(PREFIX)/share
-INCLUDE = $(DESTDIR)$(PREFIX)/include/qualm
+# The shell reads the place from $$P, since it may hold any character.  share/qualm/MANIFEST lists what
+# install put there, relative to it; the next install and uninstall remove that and nothing else.
+install uninstall: export P = $(DESTDIR)$(PREFIX)
 SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml \
   experiments/data/*.h5 experiments/data/README.md results/*.md results/baseline.h5 \
   plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) README.md LICENSE \
@@ -369,27 +370,34 @@ man: qualm ## manual pages in build/CC/man, by help2man out of --help
 	  help=$(MAN)/help text=$(MAN)/text; ./qualm $$c --help > $$help || exit 1; \
 	  { printf '[EXAMPLES]\n.nf\n'; sed -n '/^Examples:/,/^$$/p' $$help | sed -e 1d -e '/^$$/d' -e 's/\\/\\\\/g'; \
 	    printf '.fi\n[SEE ALSO]\n.BR qualm (1)\n'; } > $$text; \
-	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec echo qualm-%s $(VERSION)\nexec sed "/^Examples:/,/^\$$/d" $(CURDIR)/%s\n' \
-	    $$c $$help > $(MAN)/qualm-$$c; chmod +x $(MAN)/qualm-$$c; \
+	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec echo qualm-%s $(VERSION)\nexec sed "/^Examples:/,/^\$$/d" "%s/%s"\n' \
+	    $$c "$$PWD" $$help > $(MAN)/qualm-$$c; chmod +x $(MAN)/qualm-$$c; \
 	  help2man -N -i $$text -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 \
 	    $(MAN)/qualm-$$c || exit 1; rm $(MAN)/qualm-$$c $$help $$text; \
 	done; echo "man: $$(ls $(MAN) | wc -l) pages in $(MAN)"
 
+define REMOVE_INSTALLED
+	while IFS= read -r f; do rm -f -- "$$P/$$f"; echo "$${f%/*}"; done < "$$P/share/qualm/MANIFEST" | sort -ru | \
+	  while IFS= read -r d; do case $$d in share/qualm/*|include/qualm) \
+	    (cd "$$P/$${d%%/*}" && rmdir -p --ignore-fail-on-non-empty -- "$${d#*/}");; esac; done; \
+	rm -f -- "$$P/share/qualm/MANIFEST"; rmdir --ignore-fail-on-non-empty -- "$$P/share/qualm"
+endef
 install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual, completion, headers, data
-	@install -Dm755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) "$(DESTDIR)$(PREFIX)/bin/qualm"
-	@for f in $(SHIPPED); do install -Dm644 $$f "$(SHARE)/qualm/$$f" || exit 1; done
-	@for f in $(wildcard core/abi/*.h); do install -Dm644 $$f "$(INCLUDE)/$${f##*/}" || exit 1; done
-	@for f in $(MAN)/*.1; do \
-	  [ ! -e $$f ] || install -Dm644 $$f "$(SHARE)/man/man1/$${f##*/}" || exit 1; done
-	@mkdir -p "$(SHARE)/bash-completion/completions"
-	@./qualm completion bash > "$(SHARE)/bash-completion/completions/qualm"
-	@echo "install: $(DESTDIR)$(PREFIX)/bin/qualm and $(words $(SHIPPED)) files in $(SHARE)/qualm"
+	@[ ! -f "$$P/share/qualm/MANIFEST" ] || { $(REMOVE_INSTALLED); }
+	@mkdir -p "$$P/share/qualm"; \
+	put() { install -D -m"$$1" -- "$$2" "$$P/$$3" && printf '%s\n' "$$3" >> "$$P/share/qualm/MANIFEST"; }; \
+	put 755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) bin/qualm || exit 1; \
+	for f in $(SHIPPED); do put 644 $$f share/qualm/$$f || exit 1; done; \
+	for f in $(wildcard core/abi/*.h); do put 644 $$f include/qualm/$${f##*/} || exit 1; done; \
+	for f in $(MAN)/*.1; do [ ! -e $$f ] || put 644 $$f share/man/man1/$${f##*/} || exit 1; done; \
+	./qualm completion bash > $(BUILD)/completion && \
+	put 644 $(BUILD)/completion share/bash-completion/completions/qualm
+	@printf 'install: %s/bin/qualm and %s files in %s/share/qualm\n' "$$P" $(words $(SHIPPED)) "$$P"
 
 uninstall: ## remove what install put there
-	@rm -f "$(DESTDIR)$(PREFIX)/bin/qualm" "$(SHARE)"/man/man1/qualm.1 "$(SHARE)"/man/man1/qualm-*.1 \
-	  "$(SHARE)/bash-completion/completions/qualm"
-	@rm -rf "$(SHARE)/qualm" "$(INCLUDE)"
-	@echo "uninstall: removed from $(DESTDIR)$(PREFIX)"
+	@[ -f "$$P/share/qualm/MANIFEST" ] || { printf 'uninstall: no list of installed files: %s/share/qualm/MANIFEST\n' "$$P" >&2; exit 1; }
+	@$(REMOVE_INSTALLED)
+	@printf 'uninstall: removed from %s\n' "$$P"
 
 DIST := qualm-$(VERSION)
 dist: ## build/qualm-VERSION.tar.xz of the last commit, which builds without git
