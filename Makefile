@@ -95,7 +95,16 @@ say = @printf '%-4s %s\n' $(1) $(2)
 
 all: qualm ## build ./qualm
 
-$(BUILD)/%.o: %.c
+# Objects are compiled again where the flags change, so that a result records the flags it was made
+# with; a removed source leaves the library.  Both are written again only where they change.
+FLAGS = $(CC) $(CPPFLAGS) $(CFLAGS) $(ISA_OPT) $(foreach isa,$(ISAS),$(ISA_$(isa)))
+$(BUILD)/gen/flags: RECORD = $(FLAGS)
+$(BUILD)/gen/objects: RECORD = $(LIB_OBJ) $(ISA_OBJ)
+$(BUILD)/gen/flags $(BUILD)/gen/objects: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(RECORD))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(RECORD))' > $@
+
+$(BUILD)/%.o: %.c $(BUILD)/gen/flags
 	$(if $(filter 1,$(V)),,$(call say,CC,$<))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
@@ -105,7 +114,7 @@ ISA_avx2 := -mavx2 -mfma -mf16c -mtune=haswell
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512 -mtune=icelake-server
 # One object per instruction set: the same source, the same bits, chosen when the program starts.
 define isa_rule
-$(BUILD)/%_$(1).o: %.c
+$(BUILD)/%_$(1).o: %.c $(BUILD)/gen/flags
 	$$(if $$(filter 1,$$(V)),,$$(call say,CC,"$$< ($(1))"))
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(ISA_OPT) $$(ISA_$(1)) -DQM_ISA=$(1) -MMD -MP -c $$< -o $$@
@@ -155,10 +164,10 @@ $(NAMED) $(BUILD)/gen/device.inc: FORCE
 # Every object waits for the generated files; from the second build on -MMD knows who includes which.
 $(LIB_OBJ) $(ISA_OBJ): | $(NAMED) $(foreach i,device digits variants problems families,$(BUILD)/gen/$(i).inc)
 
-$(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
+$(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/gen/objects
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar rcs $@ $(filter %.o,$^)
 
 $(BUILD)/qualm: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a
 	$(if $(filter 1,$(V)),,$(call say,LD,$@))
@@ -172,7 +181,7 @@ $(BUILD)/qualm-mpi: $(BUILD)/experiments/command/main.o $(MPI_DISPATCH) $(BUILD)
 qualm: $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi)
 	@ln -sf $< $@
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libqm.a
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libqm.a $(BUILD)/gen/flags
 	$(if $(filter 1,$(V)),,$(call say,CC,$<))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $< $(BUILD)/libqm.a -o $@ $(TEST_LIBS) $(LDLIBS)
@@ -190,7 +199,7 @@ $(BUILD)/gen/provenance: FORCE
 	@echo "$(VERSION) $(COMMIT) $(CFLAGS)" | cmp -s - $@ || \
 	  echo "$(VERSION) $(COMMIT) $(CFLAGS)" > $@
 $(BUILD)/experiments/machine/provenance.o: $(BUILD)/gen/provenance
-$(BUILD)/experiments/machine/provenance.o: CPPFLAGS += $(PROVENANCE)
+$(BUILD)/experiments/machine/provenance.o: private CPPFLAGS += $(PROVENANCE)
 FORCE:
 
 # ---- what people call ----------------------------------------------------------------------
@@ -214,7 +223,7 @@ setup:
 	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
 
 ifneq ($(filter run claims baseline test bench plots check-long setup install man,$(MAKECMDGOALS)),)
-$(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/command/main.o: | setup
+$(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/command/main.o $(BUILD)/gen/flags: | setup
 endif
 
 SUITES := momentum_format search rank1 second_moment theory drift drift_second \
@@ -246,21 +255,18 @@ test: qualm tests ## every test (ONLY=quant: those that concern it; ONLY=changed
 bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
-check-layers: qualm ## link symbols between folders go one way
+check-layers: qualm ## link symbols and headers between folders go one way
 	$(Q)$(PYTHON) tests/style/check_layers.py $(BUILD)
 
 check-style: ## no line, function, list of parameters or file is longer than the house style allows
 	$(Q)$(PYTHON) tests/style/check_style.py
 
-# A header without include guard is a part of one source file and makes no sense alone; neither do
-# the two that are the inside of loops for one instruction set.
-HEADERS := $(shell grep -lE '^.(ifndef|pragma once)' $(sort $(wildcard core/*/*.h oracle/*.h oracle/*/*.h \
-  experiments/*/*.h variants/*.h variants/*/*.h)))
-HEADERS := $(filter-out core/quant/simd_group.h core/rule/packed_blocks.h,$(HEADERS))
-check-headers: ## all public headers together in one translation unit: one meaning per name
-	@mkdir -p $(BUILD); printf '#include "%s"\n' $(HEADERS) > $(BUILD)/headers.c
+# check_headers.py lists the headers that make sense alone, and checks their guards.
+check-headers: ## each header has its own guard; all together in one translation unit: one meaning per name
+	@mkdir -p $(BUILD); $(PYTHON) tests/style/check_headers.py --list > $(BUILD)/headers.txt
+	@sed 's/.*/#include "&"/' $(BUILD)/headers.txt > $(BUILD)/headers.c
 	$(Q)$(CC) $(CPPFLAGS) -std=c11 $(WARN) -fmax-errors=10 -fsyntax-only $(BUILD)/headers.c && \
-	  echo "check-headers: $(words $(HEADERS)) headers in one translation unit"
+	  echo "check-headers: $$(wc -l < $(BUILD)/headers.txt) headers in one translation unit"
 
 FORMATTED := $(shell find core oracle experiments variants tests -name '*.[ch]' -o -name '*.cu' \
   -o -name '*.[ch]pp')
@@ -347,8 +353,9 @@ bundle: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a ## a folder that ru
 # An installed qualm finds its files in share/qualm beside its own folder (shipped_files.h).
 PREFIX ?= /usr/local
 DESTDIR ?=
-SHARE = $(DESTDIR)$(PREFIX)/share
-INCLUDE = $(DESTDIR)$(PREFIX)/include/qualm
+# The shell reads the place from $$P, since it may hold any character.  share/qualm/MANIFEST lists what
+# install put there, relative to it; the next install and uninstall remove that and nothing else.
+install uninstall: export P = $(DESTDIR)$(PREFIX)
 SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml \
   experiments/data/*.h5 experiments/data/README.md results/*.md results/baseline.h5 \
   plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) README.md LICENSE \
@@ -363,27 +370,34 @@ man: qualm ## manual pages in build/CC/man, by help2man out of --help
 	  help=$(MAN)/help text=$(MAN)/text; ./qualm $$c --help > $$help || exit 1; \
 	  { printf '[EXAMPLES]\n.nf\n'; sed -n '/^Examples:/,/^$$/p' $$help | sed -e 1d -e '/^$$/d' -e 's/\\/\\\\/g'; \
 	    printf '.fi\n[SEE ALSO]\n.BR qualm (1)\n'; } > $$text; \
-	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec echo qualm-%s $(VERSION)\nexec sed "/^Examples:/,/^\$$/d" $(CURDIR)/%s\n' \
-	    $$c $$help > $(MAN)/qualm-$$c; chmod +x $(MAN)/qualm-$$c; \
+	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec echo qualm-%s $(VERSION)\nexec sed "/^Examples:/,/^\$$/d" "%s/%s"\n' \
+	    $$c "$$PWD" $$help > $(MAN)/qualm-$$c; chmod +x $(MAN)/qualm-$$c; \
 	  help2man -N -i $$text -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 \
 	    $(MAN)/qualm-$$c || exit 1; rm $(MAN)/qualm-$$c $$help $$text; \
 	done; echo "man: $$(ls $(MAN) | wc -l) pages in $(MAN)"
 
+define REMOVE_INSTALLED
+	while IFS= read -r f; do rm -f -- "$$P/$$f"; echo "$${f%/*}"; done < "$$P/share/qualm/MANIFEST" | sort -ru | \
+	  while IFS= read -r d; do case $$d in share/qualm/*|include/qualm) \
+	    (cd "$$P/$${d%%/*}" && rmdir -p --ignore-fail-on-non-empty -- "$${d#*/}");; esac; done; \
+	rm -f -- "$$P/share/qualm/MANIFEST"; rmdir --ignore-fail-on-non-empty -- "$$P/share/qualm"
+endef
 install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual, completion, headers, data
-	@install -Dm755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) "$(DESTDIR)$(PREFIX)/bin/qualm"
-	@for f in $(SHIPPED); do install -Dm644 $$f "$(SHARE)/qualm/$$f" || exit 1; done
-	@for f in $(wildcard core/abi/*.h); do install -Dm644 $$f "$(INCLUDE)/$${f##*/}" || exit 1; done
-	@for f in $(MAN)/*.1; do \
-	  [ ! -e $$f ] || install -Dm644 $$f "$(SHARE)/man/man1/$${f##*/}" || exit 1; done
-	@mkdir -p "$(SHARE)/bash-completion/completions"
-	@./qualm completion bash > "$(SHARE)/bash-completion/completions/qualm"
-	@echo "install: $(DESTDIR)$(PREFIX)/bin/qualm and $(words $(SHIPPED)) files in $(SHARE)/qualm"
+	@[ ! -f "$$P/share/qualm/MANIFEST" ] || { $(REMOVE_INSTALLED); }
+	@mkdir -p "$$P/share/qualm"; \
+	put() { install -D -m"$$1" -- "$$2" "$$P/$$3" && printf '%s\n' "$$3" >> "$$P/share/qualm/MANIFEST"; }; \
+	put 755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) bin/qualm || exit 1; \
+	for f in $(SHIPPED); do put 644 $$f share/qualm/$$f || exit 1; done; \
+	for f in $(wildcard core/abi/*.h); do put 644 $$f include/qualm/$${f##*/} || exit 1; done; \
+	for f in $(MAN)/*.1; do [ ! -e $$f ] || put 644 $$f share/man/man1/$${f##*/} || exit 1; done; \
+	./qualm completion bash > $(BUILD)/completion && \
+	put 644 $(BUILD)/completion share/bash-completion/completions/qualm
+	@printf 'install: %s/bin/qualm and %s files in %s/share/qualm\n' "$$P" $(words $(SHIPPED)) "$$P"
 
 uninstall: ## remove what install put there
-	@rm -f "$(DESTDIR)$(PREFIX)/bin/qualm" "$(SHARE)"/man/man1/qualm.1 "$(SHARE)"/man/man1/qualm-*.1 \
-	  "$(SHARE)/bash-completion/completions/qualm"
-	@rm -rf "$(SHARE)/qualm" "$(INCLUDE)"
-	@echo "uninstall: removed from $(DESTDIR)$(PREFIX)"
+	@[ -f "$$P/share/qualm/MANIFEST" ] || { printf 'uninstall: no list of installed files: %s/share/qualm/MANIFEST\n' "$$P" >&2; exit 1; }
+	@$(REMOVE_INSTALLED)
+	@printf 'uninstall: removed from %s\n' "$$P"
 
 DIST := qualm-$(VERSION)
 dist: ## build/qualm-VERSION.tar.xz of the last commit, which builds without git

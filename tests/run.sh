@@ -32,16 +32,18 @@ every() {
 if [ -n "${ONLY:-}" ]; then
     read -ra words <<<"$ONLY"
     list=$(/usr/bin/python3 tests/style/affected_tests.py "$BUILD" "${words[@]}") || exit 4
+    [ -n "$list" ] || { echo "no test concerns $ONLY" >&2; exit 4; }
     mapfile -t chosen < <(printf '%s' "${list:+$list$'\n'}")
     linked=$(/usr/bin/python3 tests/style/affected_tests.py --linked "$BUILD" "${words[@]}" | wc -l)
     echo "ONLY=$ONLY: ${#chosen[@]} tests concern it; it is linked into $linked," \
         "which make test runs"
-    [ "${#chosen[@]}" -gt 0 ] || { echo "0 passed, 0 failed, 0 skipped"; exit 0; }
     printf '    %s\n' "${chosen[@]}"
 else
     mapfile -t chosen < <(every)
 fi
 [ "${SAN:-0}" = 1 ] && mapfile -t chosen < <(printf '%s\n' "${chosen[@]}" | grep -v '\.bats$')
+[ "${chosen[*]:-}" ] ||
+    { echo "only bats tests concern $ONLY, which SAN=1 leaves out" >&2; exit 4; }
 printf '%s\n' "${chosen[@]}" | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
 
 passed=0 failed=0 skipped=0

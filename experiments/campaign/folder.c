@@ -58,7 +58,7 @@ static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
         glob_t found = {0};
         qm_status st = QM_OK;
         char pattern[PATH_MAX];
-        glob(qm_shipped(s->data[i], pattern, sizeof pattern), 0, NULL, &found);
+        glob(qm_shipped_pattern(s->data[i], pattern, sizeof pattern), 0, NULL, &found);
         for (size_t k = 0; st == QM_OK && k < found.gl_pathc; k++) {
             char hash[65];
             const char *slash = strrchr(found.gl_pathv[k], '/');

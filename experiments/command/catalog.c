@@ -190,7 +190,7 @@ static void add_suites(struct list *l)
 {
     glob_t found = {0};
     char pattern[PATH_MAX];
-    glob(qm_shipped(QM_SUITES "*.yaml", pattern, sizeof pattern), 0, NULL, &found);
+    glob(qm_shipped_pattern(QM_SUITES "*.yaml", pattern, sizeof pattern), 0, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc && !l->failed; i++) {
         struct qm_suite *s = NULL;
         qm_status st = qm_suite_read(found.gl_pathv[i], &s);

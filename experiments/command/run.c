@@ -421,7 +421,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 static qm_status all_claims(struct options *o, glob_t *found)
 {
     char pattern[PATH_MAX];
-    if (glob(qm_shipped(QM_SUITES "claims/*.yaml", pattern, sizeof pattern), 0, NULL, found) != 0)
+    if (glob(qm_shipped_pattern(QM_SUITES "claims/*.yaml", pattern, sizeof pattern), 0, NULL,
+             found) != 0)
         return qm_fail(QM_NO_MATCH, "no suites in " QM_SUITES "claims/");
     for (size_t i = 0; i < found->gl_pathc; i++)
         QM_TRY(qm_cli_append(&o->suite, &o->n_suites, found->gl_pathv[i]));

@@ -10,7 +10,7 @@
 
 #include "core/device/batch.h"
 #include "core/recipe/backend.h"
-#include "experiments/prove/routine.h"
+#include "experiments/prove/device_codes.h"
 
 /* ---- exact.c: steps against the CPU's -------------------------------------------------------- */
 
@@ -52,27 +52,6 @@ int qm_given_projection(struct qm_recipe *r, const struct qm_shape *shape);
  * outlier; _of: and, one in 48, numbers of a class. */
 void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g);
 void qm_exact_gradient_of(enum qm_gradients kind, uint64_t seed, int64_t t, int64_t n, float *g);
-
-/* ---- experiments/prove/device_codes.c: every float ------------------------------------------- */
-
-struct qm_codes_result {
-    uint64_t inputs, runs;    /* floats that the device coded; runs of equal codes */
-    uint64_t compared, wrong; /* floats compared with the CPU's search; with another code */
-    uint32_t first_wrong;     /* bits of the first */
-    double device_seconds;
-};
-
-/* Has a device code the unit values with bits [first, first + count), and appends the runs to out,
- * whose bits so far are smaller.  QM_CHECK_FAILED: the codes change too often for a search.  The
- * caller frees out->change. */
-qm_status qm_codes_runs(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
-                        uint64_t count, struct qm_code_runs *out);
-
-/* Compares a device's codes of the unit values with bits [first, first + count) with qm_code_of:
- * all of them, or, where sampled is 1, both ends of every run and a few inside.  q: 4 or 8 bits,
- * any deterministic search. */
-qm_status qm_codes_compare(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
-                           uint64_t count, int sampled, struct qm_codes_result *out);
 
 /* ---- speed.c and tables.c: on a GPU only ----------------------------------------------------- */
 

@@ -8,11 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether a file is there that `path`, which may be a pattern of glob, names. */
-static int is_there(const char *path)
+static int is_there(const char *path, int is_pattern)
 {
     glob_t found = {0};
-    int is_found = access(path, F_OK) == 0 || glob(path, 0, NULL, &found) == 0;
+    int is_found = access(path, F_OK) == 0 || (is_pattern && glob(path, 0, NULL, &found) == 0);
     globfree(&found);
     return is_found;
 }
@@ -25,13 +24,24 @@ static void to_parent(char *path)
         *end = 0;
 }
 
-/* Whether FOLDER/BELOW PATH, written together, is there and fits; writes it to out[size]. */
-static int found_in(const char *folder, const char *below, const char *path, char *out, size_t size)
+/* Whether FOLDER/BELOW PATH, written together, is there and fits; writes it to out[size].  Of a
+ * pattern only PATH is one: glob() is told by backslashes to take FOLDER as it is. */
+static int found_in(const char *folder, const char *below, const char *path, int is_pattern,
+                    char *out, size_t size)
 {
-    return snprintf(out, size, "%s/%s%s", folder, below, path) < (int)size && is_there(out);
+    char plain[2 * PATH_MAX];
+    size_t n = 0;
+    for (const char *c = folder; *c && n + 2 < sizeof plain; c++) {
+        if (is_pattern && strchr("[]*?\\", *c))
+            plain[n++] = '\\';
+        plain[n++] = *c;
+    }
+    plain[n] = 0;
+    return snprintf(out, size, "%s/%s%s", plain, below, path) < (int)size &&
+           is_there(out, is_pattern);
 }
 
-char *qm_shipped(const char *path, char *out, size_t size)
+static char *find(const char *path, int is_pattern, char *out, size_t size)
 {
     char own[PATH_MAX], parent[PATH_MAX];
     const char *share = getenv("QUALM_SHARE");
@@ -40,14 +50,22 @@ char *qm_shipped(const char *path, char *out, size_t size)
     to_parent(own);
     memcpy(parent, own, sizeof parent);
     to_parent(parent);
-    if (!is_there(path) && path[0] != '/') {
-        if ((share && *share && found_in(share, "", path, out, size)) ||
-            found_in(parent, "share/qualm/", path, out, size) || found_in(own, "", path, out, size))
+    if (!is_there(path, is_pattern) && path[0] != '/') {
+        if ((share && *share && found_in(share, "", path, is_pattern, out, size)) ||
+            found_in(parent, "share/qualm/", path, is_pattern, out, size) ||
+            found_in(own, "", path, is_pattern, out, size))
             return out;
         to_parent(parent);
-        if (found_in(parent, "", path, out, size))
+        if (found_in(parent, "", path, is_pattern, out, size))
             return out;
     }
     snprintf(out, size, "%s", path);
     return out;
+}
+
+char *qm_shipped(const char *path, char *out, size_t size) { return find(path, 0, out, size); }
+
+char *qm_shipped_pattern(const char *path, char *out, size_t size)
+{
+    return find(path, 1, out, size);
 }

@@ -1,5 +1,5 @@
 /* device_codes.c - Codes of every float by a device's kernel, as runs, against the CPU's search. */
-#include "experiments/gpu/gpu.h"
+#include "experiments/prove/device_codes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "core/quant/search_loops.h"
 #include "core/quant/simd.h"
 #include "experiments/check/decide.h"
-#include "experiments/gpu/gpu.h"
+#include "experiments/prove/device_codes.h"
 #include "experiments/prove/prove.h"
 #include "oracle/codebook/codebook.h"
 

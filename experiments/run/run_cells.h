@@ -16,17 +16,8 @@
 #ifndef QM_RUN_RUN_CELLS_H
 #define QM_RUN_RUN_CELLS_H
 
-#include "experiments/lockstep/lockstep.h"
+#include "experiments/lockstep/results.h"
 #include "experiments/store/store.h"
-
-/* outcome[i] belongs to cell[i]. */
-struct qm_results {
-    const struct qm_suite *suite;
-    struct qm_cell *cell;
-    struct qm_outcome *outcome;
-    double *seconds; /* [n_cells]: wall time of each cell */
-    int64_t n_cells;
-};
 
 /* "ok", "skipped", "diverged", "failed". */
 const char *qm_outcome_status(const struct qm_outcome *o);

@@ -36,7 +36,7 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     if (access(qm_shipped(name, path, size), F_OK) == 0)
         return QM_OK;
     glob_t found = {0};
-    glob(qm_shipped(QM_SUITES "*.yaml", name, sizeof name), 0, NULL, &found);
+    glob(qm_shipped_pattern(QM_SUITES "*.yaml", name, sizeof name), 0, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc; i++) { /* turns "FOLDER/NAME.yaml" into "NAME" */
         char *last = strrchr(found.gl_pathv[i], '/') + 1;
         memmove(found.gl_pathv[i], last, strlen(last) + 1);

@@ -274,7 +274,7 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
     for (int i = 0; st == QM_OK && i < n_globs; i++) {
         glob_t found = {0};
         char pattern[PATH_MAX];
-        if (glob(qm_shipped(globs[i], pattern, sizeof pattern), 0, NULL, &found) != 0)
+        if (glob(qm_shipped_pattern(globs[i], pattern, sizeof pattern), 0, NULL, &found) != 0)
             st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'", globs[i]);
         for (size_t j = 0; st == QM_OK && j < found.gl_pathc; j++)
             st = open_file(r, found.gl_pathv[j]);

@@ -1,7 +1,7 @@
 /* cells.c - Makes the cells of a suite: the product of its axes, with reasons for skipped cells. */
 #include "core/base/name.h"
 #include "experiments/problems/problem_wrapper.h"
-#include "experiments/protocol/protocol.h"
+#include "experiments/suite/control_cells.h"
 
 #include <errno.h>
 #include <fnmatch.h>

@@ -1,6 +1,6 @@
 /* control_cells.c - Adds the controls of the protocol to a suite: null pairs and the error
  * budget. */
-#include "experiments/protocol/protocol.h"
+#include "experiments/suite/control_cells.h"
 
 #include <search.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* adafactor8.h - Slots and random matrices of family adafactor8, for the oracle and its bound. */
-#ifndef QM_RULE_ADAFACTOR8_H
-#define QM_RULE_ADAFACTOR8_H
+#ifndef QM_ORACLE_RULE_ADAFACTOR8_H
+#define QM_ORACLE_RULE_ADAFACTOR8_H
 
 #include "oracle/oracle.h"
 
-enum qm_adafactor8_slot { M, R, C, V, CONF_R, CONF_C, NORM, PROJ, SLOTS };
+enum qm_oracle_adafactor8_slot { M, R, C, V, CONF_R, CONF_C, NORM, PROJ, SLOTS };
 
 /* Fills p[n] with normals N(0, 1 / rank): matrix number `which` of this tensor, from the Philox
  * stream of role "spare" at step 2^31 + which. */

@@ -47,7 +47,7 @@ def draw(c, out):
                        f"Gaps against the archived variants on {name}; the table /against/pairs "
                        "has the numbers"))
     labels = [label for label in c.labels if label in v["label"]]
-    out.figure(NAME, panels, TITLE, MENU,
+    out.figure(NAME, panels, (TITLE, MENU),
                "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) "
                "bootstrap-t interval; to the left the variant here has the smaller gap. Only runs with "
                "the same problem, seed, learning rate, steps and double-precision twin are "

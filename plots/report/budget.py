@@ -53,7 +53,7 @@ def draw(c, out):
     if panels:
         legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
                   for k, part in enumerate(parts)]
-        out.figure(NAME, panels, TITLE, MENU,
+        out.figure(NAME, panels, (TITLE, MENU),
                    "A bar is how much smaller the mean gap becomes when that part of the variant "
                    "alone is at full precision; rest is what they leave (to the right where any of "
                    "several parts alone costs as much, to the left where they cost only together). "

@@ -122,9 +122,12 @@ class Output:
         if page:
             open(os.path.join(folder, "figures.json"), "w", encoding="utf-8").close()
 
-    def figure(self, name, panels, title, menu, caption, legend=(), wide=False, command=None):
-        """panels: [(fig, title, description for screen readers)]; title "": none."""
-        files = []
+    def figure(self, name, panels, titles, caption, legend=(), wide=False, command=None):
+        """panels: [(fig, title, description for screen readers)]; title "": none.
+
+        titles: that of the figure and, shorter, that of its line in the menu.
+        """
+        files, (title, menu) = [], titles
         for k, (fig, head, label) in enumerate(panels):
             stem = f"{name}-{k}" if len(panels) > 1 else name
             if self.page:

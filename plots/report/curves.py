@@ -188,4 +188,4 @@ def draw(c, out):
         legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",
                                     inline.swatch(line)))
     legend += c.legend()
-    out.figure(NAME, panels, TITLE, MENU, caption, legend)
+    out.figure(NAME, panels, (TITLE, MENU), caption, legend)

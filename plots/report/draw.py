@@ -63,7 +63,8 @@ def draw_suites(path, out):
             fig._suptitle = None
         head, _, rest = title.partition("\n")
         folder = os.path.dirname(path) or "."
-        out.figure(name, [(fig, "", head)], head, name.replace("_", " "), rest, wide=True,
+        out.figure(name, [(fig, "", head)], (head, name.replace("_", " ")), rest,
+                   wide=True,
                    command=f"/usr/bin/python3 plots/figures/{os.path.basename(script)} "
                            f"--results {folder}")
     scripts, argv = list(of_suites(path)), sys.argv

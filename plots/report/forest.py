@@ -96,5 +96,5 @@ def draw(c, out):
                "bootstrap-t interval; to the right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; "
                "better or worse: the 95 % interval excludes 0 and the false discovery rate over "
                "all of them stays at 5 %; else undecided.")
-    out.figure(NAME, panels, TITLE, MENU, caption, legend)
+    out.figure(NAME, panels, (TITLE, MENU), caption, legend)
 

@@ -7,12 +7,12 @@ import numpy as np
 NAME, MENU, TITLE = "lr", "Learning rate", "Sensitivity to the learning rate"
 
 
-def line(ax, x, y, low, high, style, mark, alpha, **more):
+def line(ax, x, y, low, high, style, mark, alpha):
     order = np.argsort(x)
     x, y, low, high = x[order], y[order], low[order], high[order]
     if alpha:
         mark(ax.fill_between(x, low, high, color=style["color"], alpha=alpha, linewidth=0))
-    mark(ax.plot(x, y, **style, **more)[0])
+    mark(ax.plot(x, y, **style)[0])
 
 
 def draw_panel(c, s):
@@ -24,14 +24,14 @@ def draw_panel(c, s):
         twins.setdefault(s["twin_median"][at].tobytes(), at)
     for at in twins.values():
         line(ax, s["lr_scale"][at], s["twin_median"][at], s["twin_q25"][at], s["twin_q75"][at],
-             dict(campaign.TWIN, linewidth=4 if len(twins) == 1 else 2, solid_capstyle="round"),
-             lambda a: a, 0, zorder=1)
+             dict(campaign.TWIN, linewidth=4 if len(twins) == 1 else 2, solid_capstyle="round",
+                  zorder=1), lambda a: a, 0)
     for label in labels:
         at = s["label"] == label
         style = c.line(label)
-        line(ax, s["lr_scale"][at], s["gap_median"][at], s["gap_q25"][at], s["gap_q75"][at], style,
-             lambda a: c.series(a, label), 0 if c.crowded() else max(0.05, 0.3 / len(labels)),
-             zorder=3)
+        line(ax, s["lr_scale"][at], s["gap_median"][at], s["gap_q25"][at], s["gap_q75"][at],
+             dict(style, zorder=3),
+             lambda a: c.series(a, label), 0 if c.crowded() else max(0.05, 0.3 / len(labels)))
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ticks = np.unique(s["lr_scale"])
@@ -53,7 +53,7 @@ def draw(c, out):
         name = campaign.readable(problem)
         panels.append((draw_panel(c, one), name, f"Final gap over learning rates on {name}"))
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] + c.legend()
-    out.figure(NAME, panels, TITLE, MENU,
+    out.figure(NAME, panels, (TITLE, MENU),
                "Median over seeds of the normalised gap after the last update, bands from the lower "
                "to the upper quartile. Nothing is tuned: every variant runs at the twin's rates.",
                legend)

@@ -47,7 +47,7 @@ def draw(c, out):
             one = {name: column[at] for name, column in profiles.items()}
             panels.append((draw_panel(c, one, x_label, 2), title, title))
     if panels:
-        out.figure(NAME, panels, TITLE, MENU,
+        out.figure(NAME, panels, (TITLE, MENU),
                    "51 targets per problem, evenly on the logarithm, down to what half the twins reach; "
                    "what never got there counts as infinitely late. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "

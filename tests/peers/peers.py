@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times other packages' optimizers, for `qualm gpu-check --peers` (make bench-gpu) to compare with.
+"""peers.py - Times other packages' optimizers for `qualm gpu-check --peers` (make bench-gpu).
 
 Each peer steps one large tensor and many small ones, of the sizes that bench-gpu measures, in the
 way it measures them (experiments/gpu/bench.h): CUDA events around a step after a warm-up, the

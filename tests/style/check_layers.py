@@ -1,24 +1,36 @@
-"""check_layers.py - Checks that the folders form layers: link symbols go one way between them.
+"""check_layers.py - Checks that the folders form layers: symbols and headers go one way.
 
     /usr/bin/python3 tests/style/check_layers.py [--graph] BUILD       (BUILD: build/gcc)
 
-Folder A depends on folder B where an object of A uses a symbol that an object of B defines.  A
-cycle of folders is an error; the symbols that close it are printed, the edge with the fewest
-symbols first, which is mostly the one that closes it.  So is a symbol or a header that goes up:
-core, oracle and variants know nothing of experiments, core nothing of the oracle, and the oracle of
-the core only core/base, because it shares no code with what it judges.
+Folder A depends on folder B where an object of A uses a symbol that an object of B defines, or
+where the compiler read a header of B for a source of A, however many headers lie between: the .d
+files that it wrote say so; sources that are not compiled here (kernels, C++) are preprocessed.
+A cycle of folders is an error.  Only edges of cycles are printed, the edge with the fewest symbols
+and headers first, which is mostly the one that closes it.  Headers count there between folders of
+core and between folders of experiments, but not where a registry calls those that include its
+interface: oracle.h and variant.h.  An error is also what goes up:
+
+    core                  uses core (and variants, their registry); core/base uses core/base alone
+    variants              use core and variants; variants/native only core/abi
+    oracle                uses oracle and core/base, because it shares no code with what it judges
+    oracle/codebook, metric, theory     use nothing of oracle/rule and oracle/bound
+
 --graph prints each folder with the folders that it depends on, lowest first.
 """
+import glob
 import os
-import re
+import subprocess
 import sys
 from collections import defaultdict
 
 import link_symbols
 
+TOPS = ("core", "oracle", "variants", "experiments")
+NOT_C = (".cu", ".cpp", ".hpp")
 
-def folder_graph(build):
-    """{folder: {folder it depends on: ["user -> definer: symbol", ...]}}"""
+
+def dependencies(build):
+    """{folder: {folder it depends on: ["user -> definer: symbol" or "user reads header"]}}"""
     defined, used = link_symbols.program(build)
     graph = defaultdict(lambda: defaultdict(list))
     for file, symbols in sorted(used.items()):
@@ -27,64 +39,116 @@ def folder_graph(build):
             user, definer = os.path.dirname(file), os.path.dirname(defined[symbol])
             if user != definer:
                 graph[user][definer].append(f"{file} -> {defined[symbol]}: {symbol}")
+    reads = defaultdict(set)
+    for source, header in sorted(headers_read(build)):
+        if header.split("/")[0] in TOPS:
+            reads[os.path.dirname(source), os.path.dirname(header)].add((source, header))
+    for (user, definer), pairs in reads.items():
+        graph[user], graph[definer]
+        if user != definer:
+            graph[user][definer] += [f"{s} reads {h}" for s, h in sorted(pairs)]
     return graph
 
 
+def layered(graph):
+    """The graph of what must not form a cycle: without headers that a registry's interface needs."""
+    def counts(a, b, line):
+        return " reads " not in line or is_within(a, b, "core") or is_within(a, b, "experiments")
+    return {a: {b: kept for b, lines in to.items()
+                if (kept := [line for line in lines if counts(a, b, line)])}
+            for a, to in graph.items()}
+
+
+def is_within(a, b, top):
+    return a.split("/")[0] == b.split("/")[0] == top
+
+
+def headers_read(build):
+    """(source, header) of the tree, for each source that the compiler reads or could read."""
+    compiled = set()
+    for path in link_symbols.objects(build):
+        if os.path.exists(path[:-2] + ".d"):
+            source, *headers = link_symbols.prerequisites(path[:-2] + ".d")
+            compiled.add(source)
+            yield from ((source, h) for h in headers)
+    alone = [p for top in TOPS for p in glob.glob(top + "/**", recursive=True)
+             if p.endswith(NOT_C + (".c", ".h")) and p not in compiled]
+    for kind in ("c", "c++"):
+        chosen = [p for p in alone if p.endswith(NOT_C) == (kind == "c++")]
+        if chosen:
+            yield from preprocessed(build, kind, chosen)
+
+
+def preprocessed(build, kind, paths):
+    """What the preprocessor reads for sources that have no .d file; what it misses is not read."""
+    run = subprocess.run(["cc", "-x", kind, "-M", "-MG", "-I.", f"-I{build}/gen", "-Icore/abi",
+                          "-Icore/emu", *paths], capture_output=True, text=True, check=False)
+    if run.returncode:
+        sys.exit("check-layers: the preprocessor failed\n" + run.stderr)
+    rules = run.stdout.replace("\\\n", " ").splitlines()
+    for path, rule in zip(paths, rules, strict=True):
+        for header in list(link_symbols.of_the_tree(rule.split(": ", 1)[-1]))[1:]:
+            if os.path.exists(header):
+                yield path, header
+
+
+def components(graph):
+    """The sets of folders that reach each other, those of more than one folder."""
+    reach = {}
+    for folder in graph:
+        seen, todo = set(), [folder]
+        while todo:
+            new = set(graph.get(todo.pop(), ())) - seen
+            seen |= new
+            todo += new
+        reach[folder] = seen
+    return {frozenset(b for b in reach[a] if a in reach.get(b, ())) for a in graph
+            if a in reach[a]}
+
+
 def lowest_first(graph):
-    """(order, cycle): the folders so that each comes after its dependencies; the rest is a cycle."""
-    order, left = [], {f: set(to) for f, to in graph.items()}
-    while True:
-        free = sorted(f for f, to in left.items() if not to - set(order))
-        if not free:
-            return order, strip_users(left)
+    """The folders, each after what it depends on; folders of a cycle count as one."""
+    group = {f: c for c in components(graph) for f in c}
+    order, left = [], set(graph)
+    while left:
+        free = sorted(f for f in left if not (set(graph[f]) & left) - group.get(f, {f})
+                      and not any((set(graph[g]) & left) - group[f] for g in group.get(f, ())))
         order += free
-        for f in free:
-            del left[f]
-
-
-def strip_users(left):
-    """Leaves out folders that only depend on a cycle: nobody in what is left depends on them."""
-    while True:
-        wanted = set().union(*left.values()) if left else set()
-        users = [f for f in left if f not in wanted]
-        if not users:
-            return sorted(left)
-        for f in users:
-            del left[f]
+        left -= set(free)
+    return order
 
 
 def may_use(user, definer):
     """Whether a folder may know the other one, whatever else it knows."""
     top, other = user.split("/")[0], definer.split("/")[0]
+    if user == definer or top not in TOPS or other not in TOPS:
+        return True
+    if user in ("core/base", "core/abi"):
+        return False
+    if user == "variants/native":
+        return definer == "core/abi"
+    if user in ("oracle/codebook", "oracle/metric", "oracle/theory"):
+        return definer not in ("oracle/rule", "oracle/bound") and \
+            (other == "oracle" or definer == "core/base")
     if top == "oracle":
         return other == "oracle" or definer == "core/base"
-    return top not in ("core", "variants") or other in ("core", "variants")
-
-
-def included():
-    """(file, header) of every #include in the library and the oracle, headers by path."""
-    for top in ("core", "oracle", "variants"):
-        for folder, _, files in os.walk(top):
-            for name in sorted(f for f in files if f.endswith((".c", ".h", ".cu"))):
-                path = os.path.join(folder, name)
-                with open(path, encoding="utf-8") as f:
-                    for header in re.findall(r'^#include "(\w+/[^"]+)"', f.read(), re.M):
-                        yield path, header
+    return top == "experiments" or other in ("core", "variants")
 
 
 def main():
     build = sys.argv[-1]
-    graph = folder_graph(build)
-    order, cycle = lowest_first(graph)
+    everything = dependencies(build)
+    graph = layered(everything)
     if "--graph" in sys.argv:
-        for folder in order:
+        for folder in lowest_first(graph):
             print(f"{folder}: {' '.join(sorted(graph[folder])) or 'nothing'}")
-    edges = sorted((len(graph[a][b]), a, b) for a in cycle for b in cycle if b in graph[a])
-    errors = [f"cycle: {a} -> {b}\n    " + "\n    ".join(graph[a][b][:5]) for _, a, b in edges]
-    errors += [f"symbol goes up: {line}" for a in graph for b in graph[a] if not may_use(a, b)
-               for line in graph[a][b]]
-    errors += [f"header goes up: {file} includes {header}" for file, header in included()
-               if not may_use(os.path.dirname(file), os.path.dirname(header))]
+    errors = []
+    for cycle in sorted(components(graph), key=sorted):
+        edges = sorted((len(graph[a][b]), a, b) for a in cycle for b in cycle if b in graph[a])
+        errors += [f"cycle: {a} -> {b}, {n} symbols and headers\n    "
+                   + "\n    ".join(graph[a][b][:5]) for n, a, b in edges]
+    errors += [f"goes up: {line}" for a in sorted(everything) for b in sorted(everything[a])
+               if not may_use(a, b) for line in everything[a][b]]
     print("\n".join(errors + [f"check-layers: {len(graph)} folders, "
                               + (f"{len(errors)} errors" if errors else "no cycle")]))
     sys.exit(bool(errors))

@@ -5,10 +5,12 @@
 It prints one line per violation and exits 1 when there is any.  The limits:
 
     a line          100 columns; tables may be wider: initialiser rows, X-macro rows, strings
-    a function      80 lines from its brace to its end, 8 parameters
+    a function      80 lines from its brace (Python: its def) to its end, 8 parameters
     a file          600 lines; step.cu may be longer, because it is one kernel's text
-    line 1 of C     "/* name.c - Purpose ..." with the file's own name
+    line 1          "/* name.c - Purpose ..." with the file's own name; after "#!" of scripts
+                    "# name.sh - Purpose ...", of Python the docstring "name.py - Purpose ..."
 """
+import ast
 import os
 import re
 import sys
@@ -50,7 +52,8 @@ def functions(lines):
     while i < len(lines):
         if lines[i].startswith("{"):
             head, j = "", i - 1
-            while j >= 0 and lines[j].strip() and not lines[j].startswith(("}", "#", "/*", " */")):
+            while j >= 0 and lines[j].strip() and not lines[j].rstrip().endswith(";") \
+                    and not lines[j].startswith(("}", "#", "/*", " */")):
                 head = lines[j].strip() + " " + head
                 j -= 1
             end = i
@@ -71,16 +74,32 @@ def check(path):
     for i, line in enumerate(lines, 1):
         if len(line) > LINE and not is_table_row(line):
             yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
-    if not path.endswith(C_LIKE):
-        return
-    name = os.path.basename(path)
-    if not lines[0].startswith(f"/* {name} - "):
-        yield f'{path}:1: line 1 is "{lines[0][:50]}", expected "/* {name} - Purpose ..."'
-    for function, first, last, parameters in functions(lines):
+    yield from check_line_1(path, lines)
+    found = functions(lines) if path.endswith(C_LIKE) else \
+        python_functions("\n".join(lines)) if path.endswith(".py") else ()
+    for function, first, last, parameters in found:
         if last - first + 1 > FUNCTION:
             yield f"{path}:{first}: {function} has {last - first + 1} lines, at most {FUNCTION}"
         if parameters > PARAMETERS:
             yield f"{path}:{first}: {function} has {parameters} parameters, at most {PARAMETERS}"
+
+
+def python_functions(text):
+    """As functions, of a Python file; self is a parameter.  One return is a table of any length."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            a = node.args
+            count = len(a.posonlyargs + a.args + a.kwonlyargs) + bool(a.vararg) + bool(a.kwarg)
+            is_table = len(node.body) == 1 and isinstance(node.body[0], ast.Return)
+            yield node.name, node.lineno, node.lineno if is_table else node.end_lineno, count
+
+
+def check_line_1(path, lines):
+    mark = "/* " if path.endswith(C_LIKE) else '"""' if path.endswith(".py") else "# "
+    at = 1 if lines[0].startswith("#!") and mark != "/* " and len(lines) > 1 else 0
+    start = f"{mark}{os.path.basename(path)} - "
+    if not lines[at].startswith(start):
+        yield f'{path}:{at + 1}: line 1 is "{lines[at][:50]}", expected "{start}Purpose ..."'
 
 
 def main():

@@ -14,33 +14,156 @@ setup() {
     [ "$status" -eq 0 ]
 }
 
-@test "a planted cycle of folders is named with its symbols" {
-    mkdir -p "$BATS_TEST_TMPDIR/b/low" "$BATS_TEST_TMPDIR/b/high"
-    echo 'int high(void); int low(void) { return high(); }' >"$BATS_TEST_TMPDIR/low.c"
-    echo 'int low(void); int high(void) { return low(); }' >"$BATS_TEST_TMPDIR/high.c"
-    for part in low high; do
-        cc -c "$BATS_TEST_TMPDIR/$part.c" -o "$BATS_TEST_TMPDIR/b/$part/$part.o"
-    done
-    run "$PYTHON" tests/style/check_layers.py "$BATS_TEST_TMPDIR/b"
+# object TREE FILE FLAGS...: compiles TREE/FILE.c into TREE/b, with its .d file, as make does
+object() {
+    mkdir -p "$1/b/$(dirname "$2")"
+    (cd "$1" && cc -I. -MMD -MP "${@:3}" -c "$2.c" -o "b/$2.o")
+}
+
+# layers TREE: what check_layers.py says of a tree of its own
+layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b); }
+
+@test "a planted cycle of folders is named with its symbols, and no edge outside it" {
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t"/core/{low,high,data,top}
+    echo 'int high(void); int low(void) { return high() + high(); }' >"$t/core/low/low.c"
+    echo 'int low(void); int high(void) { return low(); } int more(void) { return 1; }' \
+        >"$t/core/high/high.c"
+    echo 'extern const int data; int more(void); int high(void); int low(void);
+          int top(void) { return data + more() + high() + low(); }' >"$t/core/top/top.c"
+    echo 'const int data = 3;' >"$t/core/data/data.c"
+    for part in low high data top; do object "$t" "core/$part/$part"; done
+    run layers "$t" --graph
+    echo "$output"
     [ "$status" -eq 1 ]
-    [[ $output == *"cycle: low -> high"*"low/low -> high/high: high"* ]]
+    [[ $output == *"cycle: core/low -> core/high, 1 "*"core/low/low -> core/high/high: high"* ]]
+    [ "$(grep -c '^cycle:' <<<"$output")" -eq 2 ]
+    for part in low high data top; do grep -q "^core/$part: " <<<"$output"; done
+    grep -qx 'core/data: nothing' <<<"$output"
+    # A weak reference is a reference; the object of a source that is gone is none.
+    echo '__attribute__((weak)) int high(void); int low(void) { return high ? high() : 0; }' \
+        >"$t/core/low/low.c"
+    object "$t" core/low/low
+    run layers "$t"
+    [[ $output == *"cycle: core/low -> core/high"* ]]
+    rm "$t/core/low/low.c"
+    run layers "$t"
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+@test "the graph has every folder of sources" {
+    run "$PYTHON" tests/style/check_layers.py --graph "$BUILD"
+    local folder found=0
+    for folder in $(find core oracle variants experiments -name '*.[ch]' -exec dirname {} + |
+        sort -u); do
+        found=$((found + 1))
+        grep -q "^$folder: " <<<"$output" || { echo "$folder is not in the graph"; return 1; }
+    done
+    [ "$found" -gt 40 ]
 }
 
 @test "an oracle that calls the core is named" {
-    mkdir -p "$BATS_TEST_TMPDIR/b/oracle/rule" "$BATS_TEST_TMPDIR/b/core/rule"
-    echo 'int rule(void); int oracle(void) { return rule(); }' >"$BATS_TEST_TMPDIR/o.c"
-    echo 'int rule(void) { return 0; }' >"$BATS_TEST_TMPDIR/r.c"
-    cc -c "$BATS_TEST_TMPDIR/o.c" -o "$BATS_TEST_TMPDIR/b/oracle/rule/o.o"
-    cc -c "$BATS_TEST_TMPDIR/r.c" -o "$BATS_TEST_TMPDIR/b/core/rule/r.o"
-    run "$PYTHON" tests/style/check_layers.py "$BATS_TEST_TMPDIR/b"
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t/oracle/rule" "$t/core/rule"
+    echo 'int rule(void); int oracle(void) { return rule(); }' >"$t/oracle/rule/o.c"
+    echo 'int rule(void) { return 0; }' >"$t/core/rule/r.c"
+    object "$t" oracle/rule/o
+    object "$t" core/rule/r
+    run layers "$t"
     [ "$status" -eq 1 ]
-    [[ $output == *"symbol goes up: oracle/rule/o -> core/rule/r: rule"* ]]
+    [[ $output == *"goes up: oracle/rule/o -> core/rule/r: rule"* ]]
+}
+
+# goes_up FILE TEXT HEADER: a source with this text is said to read the header
+goes_up() {
+    local t=$BATS_TEST_TMPDIR/tree
+    rm -rf "$t"
+    mkdir -p "$t"/{core/{base,rule,abi,cpu},oracle/{rule,bound,metric},experiments/cli} \
+        "$t/variants/native"
+    for h in core/base/order core/rule/sgdm oracle/oracle oracle/bound/bound experiments/cli/cli \
+        core/cpu/plan; do
+        echo "static inline int f(void) { return 1; }" >"$t/$h.h"
+    done
+    echo '#include "core/rule/sgdm.h"' >"$t/core/base/planted_through.h"
+    mkdir -p "$t/$(dirname "$1")"
+    printf '%b\n' "$2" >"$t/$1"
+    [[ $1 != *.c || $1 == variants/native/* ]] || object "$t" "${1%.c}"
+    run layers "$t"
+    echo "$1: $2: $output"
+    [ "$status" -eq 1 ]
+    [[ $output == *"goes up: "*" reads $3"* ]]
+}
+
+@test "a header that goes up is named, however it is reached and spelled" {
+    local o=oracle/rule/planted.c sgdm=core/rule/sgdm.h
+    goes_up $o '#include "core/base/planted_through.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#include <core/rule/sgdm.h>\nint o(void) { return f(); }' $sgdm
+    goes_up $o '  #  include"core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#include "../../core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#include "./core/../core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '/**/ #include /**/ "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#inc\\\nlude "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up $o '#define H "core/rule/sgdm.h"\n#include H\nint o(void) { return f(); }' $sgdm
+    goes_up $o '%:include "core/rule/sgdm.h"\nint o(void) { return f(); }' $sgdm
+    goes_up oracle/metric/planted.c '#include "oracle/bound/bound.h"\nint m(void) { return f(); }' \
+        oracle/bound/bound.h
+    goes_up core/base/planted.h '#include "core/rule/sgdm.h"' $sgdm
+    goes_up core/cpu/planted.c '#include "experiments/cli/cli.h"\nint c(void) { return f(); }' \
+        experiments/cli/cli.h
+    goes_up core/cpu/planted.c '#include "oracle/oracle.h"\nint c(void) { return f(); }' \
+        oracle/oracle.h
+    goes_up core/cpu/planted.cpp '#include "oracle/oracle.h"' oracle/oracle.h
+    goes_up core/cpu/planted.hpp '#include "oracle/oracle.h"' oracle/oracle.h
+    goes_up variants/native/planted.c '#include "core/rule/sgdm.h"' $sgdm
+    goes_up variants/native/planted.cu '#include "core/base/order.h"' core/base/order.h
+}
+
+@test "folders of experiments include each other's headers one way" {
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t"/experiments/{low,high}
+    echo '#include "experiments/high/planted.h"' >"$t/experiments/low/planted.h"
+    echo 'enum { H };' >"$t/experiments/high/planted.h"
+    echo '#include "experiments/low/planted.h"' >"$t/experiments/high/planted.c"
+    object "$t" experiments/high/planted
+    run layers "$t"
+    [ "$status" -eq 1 ]
+    [[ $output == *"experiments/low -> experiments/high"*"/planted.h reads "*"high/planted.h"* ]]
 }
 
 @test "all public headers compile in one translation unit" {
     run make check-headers BUILD="$BUILD"
     echo "$output"
     [ "$status" -eq 0 ]
+}
+
+@test "two headers of one guard, no guard and a tag of two meanings are named" {
+    local t=$BATS_TEST_TMPDIR one=core/rule two=oracle/rule
+    mkdir -p "$t"/{core/rule,oracle/rule}
+    refused() { # refused TEXT: the tree's check fails, and says TEXT
+        run bash -c "cd '$t' && '$PYTHON' '$ROOT/tests/style/check_headers.py'"
+        echo "expected $1: $output"
+        [ "$status" -eq 1 ]
+        [[ $output == *"$1"* ]]
+    }
+    header() { printf '/* a.h - A. */\n%b\nenum %s { A };\n#endif\n' "$2" "$3" >"$t/$1"; }
+    header $one/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_a
+    header $two/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_oracle_a
+    (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_headers.py")
+    header $two/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_a
+    refused "$two/a.h:1: enum qm_a is defined in $one/a.h too"
+    header $two/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
+    refused "$two/a.h:1: guard QM_RULE_A_H is that of $one/a.h too"
+    header $two/a.h '#if !defined(QM_RULE_A_H)\n#define QM_RULE_A_H' qm_oracle_a
+    refused "$two/a.h:1: no guard"
+    header $two/a.h '# ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_oracle_a
+    refused "$two/a.h:1: no guard"
+    header $two/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_B_H' qm_oracle_a
+    refused "$two/a.h:1: no guard"
+    header $two/a.h '#ifndef QM_RULE_B_H\n#define QM_RULE_B_H' qm_oracle_a
+    refused "$two/a.h:1: the guard is QM_RULE_B_H"
+    printf 'int a;\n' >"$t/$two/a.h"
+    refused "$two/a.h:1: no guard"
 }
 
 @test "lines, functions, lists of parameters and files keep the limits" {
@@ -70,6 +193,32 @@ setup() {
     echo 'int x;' >"$f"
     run "$PYTHON" tests/style/check_style.py "$f"
     [[ $output == *'expected "/* long.c - Purpose'* ]]
+    # A prototype above a definition is none of its parameters.
+    printf '%s\n' '/* long.c - Has a prototype. */' 'static int f(int a, int b, int c, int d,' \
+        '             int e);' 'static int f(int a, int b, int c, int d, int e)' '{' \
+        '    return a + b + c + d + e;' '}' >"$f"
+    "$PYTHON" tests/style/check_style.py "$f"
+}
+
+@test "line 1 of a script names it, and Python functions keep the limits" {
+    local t=$BATS_TEST_TMPDIR end mark
+    for end in py sh bash bats; do
+        mark='# '
+        [ $end = py ] && mark='"""'
+        printf '%s\n' '#!/usr/bin/env x' "${mark}a.$end - A."'"""' >"$t/a.$end"
+        "$PYTHON" tests/style/check_style.py "$t/a.$end"
+        printf '%s\n' '#!/usr/bin/env x' "${mark}b.$end - A."'"""' >"$t/a.$end"
+        run "$PYTHON" tests/style/check_style.py "$t/a.$end"
+        [ "$status" -eq 1 ]
+        [[ $output == *"a.$end:2: line 1 is"*"expected \"${mark}a.$end - Purpose"* ]]
+    done
+    {
+        echo '"""a.py - A."""'
+        echo 'def many(a, b, c, d, *e, f=1, g=2, h=3, **i):'
+        for _ in $(seq 80); do echo '    a += 1'; done
+    } >"$t/a.py"
+    run "$PYTHON" tests/style/check_style.py "$t/a.py"
+    [[ $output == *"many has 81 lines"*"many has 9 parameters"* ]]
 }
 
 @test "the sources are laid out as clang-format 14 lays them out" {
@@ -110,4 +259,79 @@ setup() {
     run "$PYTHON" tests/style/affected_tests.py "$BUILD" no/such/file
     [ "$status" -eq 1 ]
     [[ $output == "no file has 'no/such/file' in its path" ]]
+}
+
+# changed FILE...: the tests that make test ONLY=changed runs where these files differ
+changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; }
+
+@test "ONLY=changed names every test that a file can affect" {
+    local every f test
+    every=$(find tests -name 'test_*.c' -o -name '*.bats' | wc -l)
+    # What is gone, or steers the build, or nobody is known to use: all tests, and a line about it.
+    for f in core/quant/gone".c" tests/support/gone".h" tests/run.sh Makefile; do
+        [ "$(changed $f | wc -l)" -eq $((every + 1)) ]
+        changed $f | grep -q "^$f .*: every test is named"
+    done
+    # Helpers of tests, by every file that names them, through files that name those.
+    [ "$(changed tests/support/cli_common.bash | grep -c 'command/.*bats')" -gt 10 ]
+    for f in check_layers check_style check_links affected_tests link_symbols check_headers; do
+        changed tests/style/$f.py | grep -qx tests/style/tree.bats
+    done
+    for f in experiments/data/*.*; do
+        [ "$(changed "$f" | grep -c .)" -gt 20 ]
+        for test in $(grep -rlF "$(basename "$f")" tests \
+            --include='test_*.c' --include='*.bats'); do
+            test=${test%.c}
+            changed "$f" | grep -q "$test\$" || { echo "$f: $test is not named"; return 1; }
+        done
+    done
+    # What a program links, as source, as inline function, as embedded text.
+    while read -r f test; do
+        changed $f | grep -qx "$BUILD/tests/$test" || { echo "$f: no $test"; return 1; }
+        changed $f | grep -q '\.bats$'
+    done <<'EOF'
+variants/torchao/adamw4_ao.c variants/test_variants
+core/base/half.h variants/test_variants
+core/rule/packed_blocks.h variants/test_variants
+core/quant/simd_group.h variants/test_variants
+core/device/step.cu core/device/test_step_kernels
+core/abi/kernel_abi.h core/user_kernel/test_user_kernel
+variants/native/adamw4_ao.c core/user_kernel/test_user_kernel
+EOF
+    # What it does not link, it does not name.
+    [ ! -e "$BUILD/tests/core/base/test_sha256" ] ||
+        ! changed variants/torchao/adamw4_ao.c | grep test_sha256
+}
+
+@test "ONLY= that finds no test is no success" {
+    for only in changed no/such/file; do
+        run env BUILD="$BATS_TEST_TMPDIR/b" ONLY=$only bash -c "cd '$BATS_TEST_TMPDIR' &&
+            mkdir -p tests/style && cp '$ROOT'/tests/style/*.py tests/style &&
+            { [ -d .git ] || { echo b >.gitignore; git init -q . && git add -A &&
+              git -c user.name=q -c user.email=q@q commit -qm all; }; } &&
+            bash '$ROOT/tests/run.sh'"
+        echo "$output"
+        [ "$status" -eq 4 ]
+        [[ $output != *passed* ]]
+    done
+}
+
+@test "changed flags compile objects again, and a removed source leaves the library" {
+    local b=$BATS_TEST_TMPDIR/b
+    build() {
+        make BUILD="$b" INSTALL=0 BY_ISA= "$b/libqm.a" "$@" >"$b.log" 2>&1 ||
+            { cat "$b.log"; return 1; }
+    }
+    build ALL_SOURCES="core/base/status.c core/base/name.c"
+    [ "$(ar t "$b/libqm.a" | sort | tr '\n' ' ')" = "name.o status.o " ]
+    build ALL_SOURCES="core/base/status.c core/base/name.c"
+    run ! grep -q '^CC' "$b.log"
+    build ALL_SOURCES="core/base/status.c core/base/name.c" OPT=-O1
+    [ "$(grep -c '^CC' "$b.log")" -eq 2 ]
+    build ALL_SOURCES=core/base/status.c OPT=-O1
+    run ! grep -q '^CC' "$b.log"
+    [ "$(ar t "$b/libqm.a")" = status.o ]
+    # The flags of one object (the commit in provenance.o) are not those of all.
+    make BUILD="$b" INSTALL=0 "$b/experiments/machine/provenance.o" OPT=-O1 >/dev/null
+    run ! grep -q QM_COMMIT "$b/gen/flags"
 }

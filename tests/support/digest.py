@@ -1,4 +1,7 @@
-"""digest.py FILE - Computes the digest of results/README.md, from that page alone, with h5py."""
+"""digest.py - Computes the digest of results/README.md, from that page alone, with h5py.
+
+    /usr/bin/python3 tests/support/digest.py FILE
+"""
 import hashlib
 import struct
 import sys

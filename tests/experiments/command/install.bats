@@ -85,6 +85,33 @@ setup() {
     [ "$(cat "$BATS_TEST_TMPDIR/victim/file")" = precious ]
 }
 
+@test "a prefix of odd characters; an older install's files go, a user's stay" {
+    place="$BATS_TEST_TMPDIR/a [b] \\\\c *"
+    make -C "$ROOT" install DESTDIR= PREFIX="$place" >/dev/null
+    share=$place/share/qualm
+    "$place/bin/qualm" list suites --names | grep -qx smoke
+    echo old >"$share/experiments/suites/dropped.yaml"
+    echo share/qualm/experiments/suites/dropped.yaml >>"$share/MANIFEST"
+    cp "$share/experiments/suites/smoke.yaml" "$share/experiments/suites/own.yaml"
+    make -C "$ROOT" install DESTDIR= PREFIX="$place" >/dev/null
+    [ ! -e "$share/experiments/suites/dropped.yaml" ]
+    [ -e "$share/experiments/suites/smoke.yaml" ]
+    "$place/bin/qualm" list suites --names | grep -qx own
+    "$place/bin/qualm" run rank1 --size small --out "$BATS_TEST_TMPDIR/rank1.h5" -q
+    make -C "$ROOT" uninstall DESTDIR= PREFIX="$place" >/dev/null
+    [ "$(find "$place" -type f)" = "$share/experiments/suites/own.yaml" ]
+    run make -C "$ROOT" uninstall DESTDIR= PREFIX="$place"
+    [ "$status" -ne 0 ]
+    [[ $output == *"no list of installed files"* ]]
+}
+
+@test "a source tree in a folder with a blank makes its manual pages and installs" {
+    command -v help2man >/dev/null || skip "no help2man (Debian's package help2man)"
+    ln -s "$ROOT" "$BATS_TEST_TMPDIR/a tree"
+    run make -n -C "$ROOT" man
+    [[ $output == *'"%s/%s"'*'"$PWD"'* ]]
+}
+
 @test "an empty folder of suites in the current folder hides nothing" {
     mkdir -p experiments/suites
     [ "$("$ROOT/qualm" list suites --names | wc -l)" -gt 20 ]
