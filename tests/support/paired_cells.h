@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "experiments/protocol/protocol.h"
+#include "experiments/run/run_cells.h"
 
 /* The file that make_suite_file creates and cells_of writes suites to. */
 static char path[] = "/tmp/qm_protocol_XXXXXX";

@@ -17,6 +17,7 @@
 #include "experiments/lockstep/lockstep_pair.h"
 #include "experiments/protocol/protocol.h"
 #include "experiments/protocol/tables.h"
+#include "experiments/run/run_cells.h"
 
 static char path[] = "/tmp/qm_training_XXXXXX";
 
