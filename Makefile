@@ -67,7 +67,9 @@ OPT := $(if $(filter 1,$(SAN)),-O1 -g -fsanitize=address$(,)undefined -fno-omit-
 SANFLAGS := $(if $(filter 1,$(SAN)),-fsanitize=address$(,)undefined -fno-sanitize-recover=undefined)
 CPPFLAGS = -I. -I$(BUILD)/gen -D_GNU_SOURCE $(PC_CFLAGS)
 CFLAGS = -std=c11 $(WARN) $(NUMERIC) $(OPT) $(SANFLAGS) -fopenmp
-LDLIBS = $(PC_LIBS) -ldl -lm
+# libgomp is linked into the executable, so that core/base/threads.c chooses how long its threads spin.
+GOMP = $(if $(findstring clang,$(CC)),,$(filter /%,$(shell $(CC) -print-file-name=libgomp.a)) -Wl$(,)--as-needed)
+LDLIBS = $(PC_LIBS) -ldl -lm $(GOMP)
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
@@ -88,7 +90,7 @@ LONG_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*/long_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run claims baseline test bench check-dual check-kernels check-layers check-style \
+.PHONY: all run claims baseline test peers bench check-dual check-kernels check-layers check-style \
   check-headers check-format format gpu-check bench-gpu check-long config bundle help clean plots \
   setup tests install uninstall dist man
 .DELETE_ON_ERROR:
@@ -304,6 +306,17 @@ check-kernels: qualm ## every variant's CUDA kernels compile, without spills or 
 
 gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers of the CUDA backend, into results/gpu (ten minutes; RESUME=1 goes on)
 	$(Q)./qualm gpu-check $(if $(RESUME),--resume,--peers "$(or $(PEERS),none)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+
+# PyPI's packages in a virtual environment of their own; PEERS_FLAGS="--seed 7 --only torch".
+PEERS_VENV ?= build/peers
+PEERS_FLAGS ?=
+PEERS_TEXT := tests/peers/requirements.txt
+peers: qualm ## torch, torchao, bitsandbytes, Lion and CAME as they are installed today against the variants, on fresh inputs (a download of gigabytes, once)
+	$(Q)if ! cmp -s $(PEERS_TEXT) $(PEERS_VENV)/requirements.txt; then \
+	  if python3 -m venv $(PEERS_VENV) && $(PEERS_VENV)/bin/pip install -q -r $(PEERS_TEXT); then \
+	    cp $(PEERS_TEXT) $(PEERS_VENV)/requirements.txt; \
+	  else echo "peers: skipped: the packages of $(PEERS_TEXT) could not be installed (no network?)"; exit 0; fi; fi; \
+	$(PEERS_VENV)/bin/python tests/peers/compare.py $(PEERS_FLAGS); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
 	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code

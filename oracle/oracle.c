@@ -6,11 +6,13 @@
 /* A new oracle needs a file in rule/ and its name here. */
 /* clang-format off */
 #define QM_ORACLE_LIST(X)                                                                      \
-    X(adafactor8) X(adafactor8_021) X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)            \
+    X(adafactor8) X(adafactor8_021) X(adafactor8_024) X(adafactor8_025) X(adafactor8_046)      \
+    X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)                                            \
     X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
     X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)                 \
     X(adafactor) X(adafactor_torch) X(came) X(apollo) X(fira) X(fira_rms)                \
-    X(lion8) X(sgd_zero) X(sgdw)
+    X(lion8) X(sgd_zero) X(sgdw) X(rmsprop_torch) X(rmsprop_full) X(adagrad_torch)             \
+    X(nadam) X(nadamw) X(radam) X(radamw)
 /* clang-format on */
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;

@@ -16,15 +16,20 @@
  * is not mapped, or is compared afterwards.  Buffers that are const lie in read-only memory.  On
  * return, every element of every other buffer must be up to date.  Tensors may have 0 elements.
  *
- * A kernel may do the arithmetic in another order than its rule, in these points:
+ * A kernel may keep tables, scratch memory and threads from call to call, as long as no result
+ * depends on what was called before.  The variant decides which tensors have codes, by their size;
+ * `qualm check` gives codes to tensors of any size too, with a short last block.
+ *
+ * A kernel may compute in a higher precision than its rule, and do the arithmetic in another order
+ * than its rule, in these points:
  *   - fuse a product and the sum that follows it, the product of a code's value and its scale too
  *   - multiply by a rounded reciprocal instead of dividing
- *   - form an average b x + (1 - b) y as x + (1 - b) (y - x) or in the two branches of torch.lerp,
- *     and w g g in any order
+ *   - form an average b x + (1 - b) y (x the old state, b a beta) as x + (1 - b) (y - x) or in the
+ *     two branches of torch.lerp, and w g g in any order
  *   - add up n numbers in float32, in a tree at most log2 n + 32 + n / 256 deep
  *   - decay by p (1 - lr wd), p - (lr wd) p or within the step, p - lr (u + wd p); take the bias
  *     corrections c1, c2 into the step, lr sqrt(c2) / c1 with eps sqrt(c2); divide v or its root by
- *     c2; multiply by lr before or after dividing
+ *     c2; multiply by lr, and what multiplies it, before or after dividing
  * Another rule or format, to be judged with another --as:
  *   - scalars (1 - b, b^t, corrections) in float32 where the rule forms them in double
  *   - eps without sqrt(c2) where c2 is taken into the step
@@ -38,7 +43,7 @@
 #include <stdint.h>
 #endif
 
-#define QM_KERNEL_ABI   1 /* raised with every change of the structs below */
+#define QM_KERNEL_ABI   2 /* raised with every change of the structs below */
 #define QM_KERNEL_SLOTS 8
 #define QM_KERNEL_RANK  8
 
@@ -54,7 +59,8 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  *   decodes to codebook[code i] * scale; where several scales apply, the smallest of them.
  *
  * codes   packed as the quantizer's last axis says.  hi: the first code in the highest bits of the
- *         first byte; lo: in the lowest; byte, and 8 bits always: one byte each.
+ *         first byte; lo: in the lowest; byte, and 8 bits always: one byte each.  Bits of the last
+ *         byte behind the last code may have any value.
  * scales  float32, in this order.  block: one per `block` consecutive elements, the last block
  *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
  *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
@@ -102,10 +108,11 @@ struct qm_kernel_args {
     int64_t t;       /* number of this step, from 1 */
     uint64_t seed;   /* of the run; like `tensor` for rules that draw random numbers themselves */
     uint32_t tensor; /* the tensor's number in the run */
-    /* Hyper-parameters; `qualm show VARIANT` says what each means and where it stands. */
+    /* Hyper-parameters; `qualm show VARIANT` says what each means and where it stands.  Where the
+     * recipe gives 0, initial_lr is the lr that the tensor was opened with. */
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
-        initial_lr;
+        initial_lr, momentum_decay;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
         decouple_lr;

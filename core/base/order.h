@@ -46,12 +46,13 @@ enum {
     X(fma,     "fuse a product and the sum that follows it, the product of a code's value and its " \
                "scale too")                                                                         \
     X(recip,   "multiply by a rounded reciprocal instead of dividing")                              \
-    X(average, "form an average b x + (1 - b) y as x + (1 - b) (y - x) or in the two branches of "  \
-               "torch.lerp, and w g g in any order")                                                \
+    X(average, "form an average b x + (1 - b) y (x the old state, b a beta) as "                    \
+               "x + (1 - b) (y - x) or in the two branches of torch.lerp, and w g g in any order")   \
     X(tree,    "add up n numbers in float32, in a tree at most log2 n + 32 + n / 256 deep")         \
     X(fold,    "decay by p (1 - lr wd), p - (lr wd) p or within the step, p - lr (u + wd p); take "  \
                "the bias corrections c1, c2 into the step, lr sqrt(c2) / c1 with eps sqrt(c2); "     \
-               "divide v or its root by c2; multiply by lr before or after dividing")
+               "divide v or its root by c2; multiply by lr, and what multiplies it, before or after " \
+               "dividing")
 /* What is another rule or format, to be judged with another --as. */
 #define QM_REORDER_NOT_LIST(X)                                                                      \
     X("scalars (1 - b, b^t, corrections) in float32 where the rule forms them in double")           \

@@ -36,7 +36,8 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     struct qm_cpu_plan *p = calloc(1, sizeof *p);
     if (!p)
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
-    p->r = *r;
+    p->r = qm_recipe_at(r, shape);
+    r = &p->r;
     if (r->hyper.initial_lr == 0.0)
         p->r.hyper.initial_lr = r->hyper.lr;
     p->shape = *shape;

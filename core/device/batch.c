@@ -236,7 +236,8 @@ static qm_status open_all(struct qm_batch *b, int n, const struct qm_shape *shap
                           const uint32_t *ids)
 {
     QM_TRY(b->d->probe());
-    QM_TRY(form_of_all(b, n, shapes));
+    QM_TRY(form_of_all(b, n, shapes)); /* tells the rules of small and large tensors apart */
+    b->r = qm_recipe_at(&b->r, &shapes[0]);
     b->tensor = calloc((size_t)n, sizeof *b->tensor);
     b->desc = calloc((size_t)n * (size_t)b->form.words, sizeof *b->desc);
     if (!b->tensor || !b->desc)

@@ -68,6 +68,8 @@ qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, 
                        struct qm_step_form *out)
 {
     int64_t step = QM_STEP_EACH;
+    struct qm_recipe at = qm_recipe_at(r, shape);
+    r = &at;
     if (!r->rule->elementwise)
         return qm_fail(QM_SKIPPED, "rule %s sums over whole tensors: no single kernel",
                        r->rule->name);

@@ -10,6 +10,8 @@
 
 #pragma GCC system_header
 
+#include "qm_emu_ulp.hpp"
+
 #ifndef QM_EMU_DIV_ULP
 #define QM_EMU_DIV_ULP 2.0
 #endif
@@ -19,28 +21,6 @@
 
 namespace qm_emu
 {
-/* x, which must not be near overflow, displaced by way * (ulp - 1/2) units, way in [-1, 1]; then
- * rounded to float32. */
-inline float displaced(double x, double ulp, double way)
-{
-    int e = 0;
-    frexp(x, &e);
-    double unit = ldexp(1.0, e < -125 ? -149 : e - 24);
-    return (float)(x + way * (ulp - 0.5) * unit);
-}
-
-/* A number in [-1, 1] that is a hash of the operands' bits. */
-inline double way_of(unsigned a, unsigned b)
-{
-    unsigned h = a * 0x9E3779B1u ^ b * 0x85EBCA77u;
-    h ^= h >> 15;
-    h *= 0x2C1B3C6Du;
-    h ^= h >> 13;
-    return (double)(int)h * 0x1p-31;
-}
-
-inline bool is_ordinary(double x) { return x != 0.0 && fabs(x) < 0x1p127; }
-
 inline float quotient(float a, float b)
 {
     double x = (double)a / (double)b;

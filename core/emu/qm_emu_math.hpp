@@ -1,11 +1,15 @@
 /* qm_emu_math.hpp - CUDA's device functions on numbers.
  *
- * Approximate functions (rsqrtf, __expf, __fdividef, ...) give the correctly rounded result or the
- * C library's: a GPU may differ by the units in the last place that its manual states. */
+ * rsqrtf, __fdividef and fdividef are as inexact as the CUDA C++ Programming Guide allows
+ * (mathematical functions: 2 ulp), displaced by a function of the operands: a kernel may not rely
+ * on more.  Other approximate functions (__expf, ...) give the C library's result: a GPU may differ
+ * by the units in the last place that its manual states. */
 #ifndef QM_EMU_MATH_HPP
 #define QM_EMU_MATH_HPP
 
 #pragma GCC system_header /* the rewriter leaves it alone */
+
+#include "qm_emu_ulp.hpp"
 
 /* ---- min and max; float ones are fmin and fmax, of mixed types as in CUDA ------------------- */
 
@@ -110,10 +114,29 @@ inline double __dmul_rn(double a, double b) { return qm_emu::opaque(a * b); }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __dsqrt_rn(double a) { return sqrt(a); }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-inline float rsqrtf(float a) { return (float)(1.0 / sqrt((double)a)); }
+
+/* 1 / sqrt(a) within 2 ulp. */
+inline float rsqrtf(float a)
+{
+    double x = 1.0 / sqrt((double)a);
+    return qm_emu::is_ordinary(x)
+               ? qm_emu::displaced(x, 2.0, qm_emu::way_of(qm_emu::bits<unsigned>(a), 11u))
+               : (float)x;
+}
 inline float rcbrtf(float a) { return (float)(1.0 / cbrt((double)a)); }
 inline double rsqrt(double a) { return 1.0 / sqrt(a); }
-inline float __fdividef(float a, float b) { return a / b; }
+
+/* a / b within 2 ulp.  Beyond 2^126 the quotient by b is 0, and NaN where a is infinite. */
+inline float __fdividef(float a, float b)
+{
+    double x = (double)a / (double)b;
+    if (fabsf(b) > 0x1p126f && fabsf(b) < INFINITY)
+        return a * 0.0f;
+    return qm_emu::is_ordinary(x)
+               ? qm_emu::displaced(
+                     x, 2.0, qm_emu::way_of(qm_emu::bits<unsigned>(a), qm_emu::bits<unsigned>(b)))
+               : a / b;
+}
 inline float __expf(float a) { return expf(a); }
 inline float __exp10f(float a) { return (float)pow(10.0, (double)a); }
 inline float __logf(float a) { return logf(a); }
@@ -124,7 +147,7 @@ inline float __sinf(float a) { return sinf(a); }
 inline float __cosf(float a) { return cosf(a); }
 inline float __tanhf(float a) { return tanhf(a); }
 inline float __saturatef(float a) { return a >= 0.0f ? a < 1.0f ? a : 1.0f : 0.0f; }
-inline float fdividef(float a, float b) { return a / b; }
+inline float fdividef(float a, float b) { return __fdividef(a, b); }
 
 /* ---- conversions: out of range they saturate, NaN becomes 0 ---------------------------------- */
 

@@ -1,4 +1,6 @@
 /* codec.c - Builds a codec: its tables, and the edges between its codes. */
+#include <string.h>
+
 #include "core/base/half.h"
 #include "core/quant/quantizer.h"
 
@@ -87,11 +89,14 @@ qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q)
     enum { KEPT = 4 };
     static _Thread_local struct qm_codec kept[KEPT];
     static _Thread_local int next;
-    for (int i = 0; i < KEPT && q->bits; i++)
-        if (kept[i].q.bits && qm_quantizer_equal(&kept[i].q, q)) {
-            *c = kept[i];
+    for (int i = 0; i < 2 * KEPT && q->bits; i++) { /* first by bytes, which is faster */
+        const struct qm_codec *k = &kept[i % KEPT];
+        if (i < KEPT ? memcmp(&k->q, q, sizeof *q) == 0
+                     : k->q.bits && qm_quantizer_equal(&k->q, q)) {
+            *c = *k;
             return QM_OK;
         }
+    }
     QM_TRY(qm_quantizer_applicable(q));
     memset(c, 0, sizeof *c);
     c->q = *q;

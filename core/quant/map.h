@@ -10,11 +10,11 @@
 /* clang-format off */
 #define QM_MAP_LIST(X)  /* name, bits from, to, signs allowed (1 u, 2 s, 3 both), what */              \
     X(int,   2, 8, 2, "-2^(b-1) .. 2^(b-1)-1 times scale = absmax / (2^(b-1)-1); the lowest code is "  \
-                      "never reached (adafactor8bit 0.2.2, reconstructed, at 4 bits)")                 \
+                      "never reached (adafactor8bit 0.2.2 at 4 bits)")                 \
     X(intm,  2, 8, 2, "k / 2^(b-1), k = -2^(b-1) .. 2^(b-1)-1: +absmax saturates (adafactor8bit 0.2.6)") \
     X(lint,  2, 8, 3, "k / (2^(b-1)-1) signed, k / (2^b-1) unsigned, zero included (lpmm linear)")     \
     X(nf4,   4, 4, 2, "canonical NormalFloat-4 (QLoRA, arXiv:2305.14314; bitsandbytes)")               \
-    X(nf4a8, 4, 4, 2, "the symmetric table shipped as NF4 by adafactor8bit 0.2.4 (reconstructed)")     \
+    X(nf4a8, 4, 4, 2, "the symmetric table shipped as NF4 by adafactor8bit 0.2.4")     \
     X(nf4s,  4, 4, 2, "nf4 without its extra positive value: symmetric, 15 entries (bitsandbytes)")    \
     X(af4,   4, 4, 2, "AbnormalFloat-4 of blocks of 64 (arXiv:2306.06965), codes descending "          \
                       "(bitsandbytes)")                                                                \

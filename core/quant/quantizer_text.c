@@ -490,11 +490,20 @@ static qm_status scale_applies(const struct qm_quantizer *q, const struct qm_cod
     return QM_OK;
 }
 
+/* A table takes far longer to build than to find again, and a recipe is asked about once for every
+ * hyper-parameter that is drawn for it, so each thread keeps the quantizers that it accepted last.
+ * Equal bytes are equal quantizers. */
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
 {
+    enum { KEPT = 8 };
+    static _Thread_local struct qm_quantizer kept[KEPT];
+    static _Thread_local int next;
     struct qm_codebook cb;
     if (q->bits == 0)
         return QM_OK;
+    for (int i = 0; i < KEPT; i++)
+        if (memcmp(&kept[i], q, sizeof *q) == 0)
+            return QM_OK;
     if (!qm_map_allows(q->map, q->bits, q->sign))
         return qm_fail(QM_BAD_ARG, "map %s does not exist at %d bits %s", map_names[q->map],
                        q->bits, q->sign ? "signed" : "unsigned");
@@ -502,5 +511,7 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
     QM_TRY(search_applies(q, &cb));
     QM_TRY(curve_applies(q, &cb));
     QM_TRY(norm_applies(q, &cb));
-    return scale_applies(q, &cb);
+    QM_TRY(scale_applies(q, &cb));
+    kept[next++ % KEPT] = *q;
+    return QM_OK;
 }

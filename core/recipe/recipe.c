@@ -122,6 +122,8 @@ qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out)
         .base = v, .rule = qm_rule_find(v->rule), .grad = QM_DTYPE_f32, .hyper = v->hyper};
     if (!r.rule)
         return qm_fail(QM_INTERNAL, "variant %s: there is no rule '%s'", v->name, v->rule);
+    if (v->small_rule && !(r.small = qm_rule_find(v->small_rule)))
+        return qm_fail(QM_INTERNAL, "variant %s: there is no rule '%s'", v->name, v->small_rule);
     if (v->param)
         QM_TRY(qm_param_parse(v->param, &r.param));
     if (v->state_used)
@@ -331,6 +333,8 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
         return qm_fail(QM_BAD_ARG, "rank must be in [0, 2^20], gap in [0, 1e15)");
     if (h->side != 0 && h->side != 1 && h->side != 2 && h->side != 3)
         return qm_fail(QM_BAD_ARG, "side must be 0 (std), 1 (reverse_std), 2 (right) or 3 (left)");
+    if (!(h->momentum_decay >= 0))
+        return qm_fail(QM_BAD_ARG, "momentum_decay must not be negative");
     if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
     return QM_OK;
@@ -394,6 +398,17 @@ struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struc
     return *q;
 }
 
+struct qm_recipe qm_recipe_at(const struct qm_recipe *r, const struct qm_shape *shape)
+{
+    struct qm_recipe at = *r;
+    int is_small = r->small != NULL;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        is_small &= qm_shape_numel(shape) < r->min_numel[i];
+    if (is_small)
+        at.rule = r->small;
+    return at;
+}
+
 qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes)
 {
     int64_t sum = qm_param_residual(&r->param) * qm_shape_numel(shape);
@@ -407,4 +422,31 @@ qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shap
     }
     *bytes = sum;
     return QM_OK;
+}
+
+/* The bytes of the codes of whole blocks for n elements, less those of the codes themselves. */
+static int64_t filled(const struct qm_quantizer *q, int64_t n)
+{
+    int64_t rest = n % q->block ? q->block - n % q->block : 0;
+    return rest * q->bits / 8;
+}
+
+int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shape)
+{
+    int64_t sum = 0, n = qm_shape_numel(shape);
+    const struct qm_hyper *h = &r->hyper;
+    if (!r->base->pads)
+        return 0;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(r, i, shape);
+        struct qm_shape own = *shape;
+        qm_rule_slot_shape(r->rule, h, i, shape, &own);
+        if (q.bits > 0 && q.norm == QM_NORM_block)
+            sum += filled(&q, qm_shape_numel(&own));
+    }
+    struct qm_quantizer m = qm_recipe_slot(r, 0, shape);
+    int is_apollo = h->rank > 0.0 && shape->rank >= 2 && !h->factored && h->beta1 >= 0.0;
+    if (is_apollo && m.bits > 0 && m.norm == QM_NORM_block)
+        sum += (n * m.bits + 7) / 8 + filled(&m, n) + 4 * ((n + m.block - 1) / m.block);
+    return sum;
 }

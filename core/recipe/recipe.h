@@ -15,6 +15,7 @@
 struct qm_recipe {
     const struct qm_variant *base;
     const struct qm_rule *rule;
+    const struct qm_rule *small; /* of tensors below every min_numel; NULL: `rule` */
     struct qm_quantizer slot[QM_MAX_SLOTS];
     int64_t min_numel[QM_MAX_SLOTS];
     int whole_blocks[QM_MAX_SLOTS];          /* 1: tensors of partial blocks get plain[] as well */
@@ -79,7 +80,15 @@ int qm_recipe_is_full(const struct qm_recipe *r);
  * its blocks: then plain[i]. */
 struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape);
 
+/* The recipe of a tensor of this shape: r with the rule that such a tensor has. */
+struct qm_recipe qm_recipe_at(const struct qm_recipe *r, const struct qm_shape *shape);
+
 /* Bytes of optimizer state for one tensor of this shape, all slots. */
 qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes);
+
+/* What the source of the recipe's variant holds beyond that (member pads of the variant): the codes
+ * that fill the last block of each slot and, of APOLLO of adafactor8bit 0.2 with a moment, a moment
+ * of the parameter's own size from the second step on, which nothing reads. */
+int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shape);
 
 #endif

@@ -15,14 +15,17 @@ struct qm_variant_slot {
 };
 
 struct qm_variant {
-    const char *name;    /* required: the file's stem */
-    const char *summary; /* required: one line */
-    const char *source;  /* required: paper; project and file */
-    const char *rule;    /* required: a name in core/rule */
+    const char *name;       /* required: the file's stem */
+    const char *summary;    /* required: one line */
+    const char *source;     /* required: paper; project and file */
+    const char *rule;       /* required: a name in core/rule */
+    const char *small_rule; /* optional: the rule of tensors that are smaller than every slot's
+                             * min_numel, with the same slots and hyper-parameters */
     struct qm_variant_slot slot[QM_MAX_SLOTS];
     struct qm_hyper hyper;  /* the source's defaults */
     const char *param;      /* optional, NULL: "f32"; the stored parameter (core/rule/param.h) */
     const char *state_used; /* optional, NULL: "fresh"; "stored": the step reads the codes back */
+    int pads;               /* 1: the source stores whole blocks of codes: qm_recipe_padding */
     double state_bits;      /* per parameter at 1024 x 1024, scales included: tested */
     double step_sqnr_db;    /* floor of the states' SQNR after one step from the oracle's: tested */
 };

@@ -3,12 +3,20 @@
  * The family is the optimizer of adafactor8bit: Adafactor with an optional first moment, CAME's
  * confidence, APOLLO's projection and Fira's limiter, in the forms of its releases:
  *
- *     version 0.2.1 (0.2.2 and 0.2.4 follow it) or 0.2.6; PyTorch path or CUDA path
+ *     0.2.1, 0.2.4 (0.2.2 computes the same), 0.2.5 or 0.2.6; PyTorch path or CUDA path;
+ *     0.4.6 (0.4.3 computes the same), PyTorch path, without APOLLO and SGD
  *
  * A hyper-parameter that the source takes as None is -1 here: beta1 (no first moment), beta2 (the
  * weight of a new square is t^beta2_decay), eps1 (machine epsilon of float32; in the projected
  * space eps instead).  eps is eps_came and apollo_eps of the source, clip its d, and factored, with
- * rank > 0, its apollo_factorize. */
+ * rank > 0, its apollo_factorize.
+ *
+ * CAME before 0.2.6 has the paper's name and another formula: the confidence averages the squared
+ * distance between the gradient and its average, and multiplies the second moment.
+ *
+ * 0.4.6: no floor under row and column factors; a vector's moment averages its clipped update;
+ * tensors that are not factored, with a fixed beta2, take Adam's denominator; clip 0 is no clip;
+ * the bias is corrected where correct_bias says so. */
 #ifndef QM_RULE_ADAFACTOR8_H
 #define QM_RULE_ADAFACTOR8_H
 
@@ -27,16 +35,21 @@ enum qm_adafactor8_slot {
     QM_ADAFACTOR8_SLOTS
 };
 
-/* flag[]: version 0.2.6, not 0.2.1; the CUDA path. */
-enum { QM_ADAFACTOR8_026, QM_ADAFACTOR8_CUDA };
+/* flag[]: the release, 21 to 46; the CUDA path. */
+enum { QM_ADAFACTOR8_RELEASE, QM_ADAFACTOR8_CUDA };
 
 /* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
 struct qm_adafactor8 {
     const struct qm_tensor_rule_args *w;
     const struct qm_hyper *h;
-    int is_026, is_cuda;
-    int has_m, is_factored, is_came, is_apollo;
-    int64_t t, n, batch, rows, cols;
+    int is_024, is_025, is_026, is_046; /* that release or a later one */
+    int is_adam;                        /* 0.4.6: M / (sqrt(V) + eps1) */
+    int is_unit; /* 0.4.6: the first moment of a vector averages its update */
+    int is_cuda; /* not of matrices whose second moments are float32: no kernel has them */
+    int has_m, is_factored, is_apollo;
+    int is_came, is_old_came; /* old: CAME before 0.2.6, where is_came is 1 too */
+    int64_t t; /* the step; 1 in every step where the source forgets that it has a state */
+    int64_t n, batch, rows, cols;
     int64_t rank;      /* APOLLO; as the source, not limited by rows and cols */
     int is_right;      /* APOLLO: rows >= cols, G P^T is rows x rank; else P^T G is rank x cols */
     double eps1;       /* None resolved */
@@ -44,6 +57,7 @@ struct qm_adafactor8 {
     double b;          /* weight of a new square */
     double rho;        /* the rate before the parameter's scale */
     double correction; /* of Adam's bias; 1 where the source has none */
+    double adam_eps;   /* eps1, times sqrt(1 - beta2^t) where the bias is corrected */
 };
 
 /* A step's scalars and geometry; the tensor may have no element. */
@@ -86,8 +100,8 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w);
 qm_status qm_adafactor8_apollo_states(const struct qm_adafactor8 *a);
 qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a);
 
-/* 1 on a step that begins the projected second moment anew: the first one and, in 0.2.1, each one
- * that draws a new projection. */
+/* 1 on a step that begins the projected second moment anew: the first one and, before 0.2.6, each
+ * one that draws a new projection. */
 int qm_adafactor8_starts(const struct qm_adafactor8 *a);
 
 #endif

@@ -51,7 +51,7 @@ static void draw_numbers(const struct qm_adafactor8 *a, int64_t which, int64_t n
  * until the next one. */
 static qm_status draw_projection(const struct qm_adafactor8 *a, void **out)
 {
-    int64_t n = a->rank * (a->is_right ? a->cols : a->rows), which = (a->t - 1) / gap_of(a);
+    int64_t n = a->rank * (a->is_right ? a->cols : a->rows), which = (a->w->s->t - 1) / gap_of(a);
     size_t bytes = sizeof(float) * (size_t)n;
     int is_new = 0;
     QM_TRY(qm_tensor_rule_cached(which, bytes, out, &is_new));
@@ -68,15 +68,15 @@ static qm_status draw_projection(const struct qm_adafactor8 *a, void **out)
     return QM_OK;
 }
 
-/* low = the projected gradient; the gradient itself goes to w->room.  0.2.6 counts entries that are
- * not finite as 0 before it projects. */
+/* low = the projected gradient; the gradient itself goes to w->room.  0.2.5 and 0.2.6 count entries
+ * that are not finite as 0 before they project. */
 static qm_status project(const struct qm_adafactor8 *a, const struct qm_lowrank *l, float *low)
 {
     float *g = a->w->room;
     void *drawn = NULL;
     if (a->h->gap >= 0.0)
         QM_TRY(draw_projection(a, &drawn));
-    qm_adafactor8_gradients(a, a->is_026 || a->is_cuda, g);
+    qm_adafactor8_gradients(a, a->is_025 || a->is_cuda, g);
     qm_status st = qm_lowrank_project(l, g, drawn ? drawn : a->w->slot[QM_ADAFACTOR8_PROJ], low);
     qm_tensor_rule_free(drawn);
     return st;
@@ -96,14 +96,17 @@ static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank
                           const float *low)
 {
     double add = a->is_026 ? regularizer(a) : 0.0, b = a->b, old = 1.0 - b;
+    float least = 0.0f;
     if (qm_adafactor8_starts(a)) {
-        b = a->is_026 ? b : 1.0;
+        b = a->is_024 ? b : 1.0;
         old = 0.0;
+        least = a->is_024 && !a->is_026 ? QM_ADAFACTOR8_TINY : 0.0f;
     }
     for (int axis = 1; axis >= 0; axis--) {
         struct qm_sweep s = qm_lowrank_sweep(l, axis);
         s.c[0] = (float)old;
         s.c[1] = (float)b;
+        s.c[2] = least;
         s.d[0] = add;
         s.x[0] = a->w->slot[axis ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_COL];
         s.x[1] = QM_AT(low);
@@ -114,7 +117,7 @@ static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank
 /* The unfactored second moment of R[n]. */
 static void second_states(const struct qm_adafactor8 *a, int64_t n, const float *low)
 {
-    float add = a->is_026 ? (float)regularizer(a) : 0.0f, first = a->is_026 ? (float)a->b : 1.0f;
+    float add = a->is_026 ? (float)regularizer(a) : 0.0f, first = a->is_024 ? (float)a->b : 1.0f;
     if (qm_adafactor8_starts(a))
         qm_sweep_run(QM_SWEEP_adafactor8_begin,
                      &(struct qm_sweep){
@@ -134,7 +137,8 @@ qm_status qm_adafactor8_apollo_states(const struct qm_adafactor8 *a)
         factor_states(a, &l, low);
     else if (st == QM_OK)
         second_states(a, n, low);
-    if (st == QM_OK && a->has_m && !a->is_026) /* 0.2.1 forgets the momentum in every step */
+    if (st == QM_OK && a->has_m &&
+        !a->is_026) /* before 0.2.6: forgets the momentum in every step */
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = n, .x = {a->w->slot[QM_ADAFACTOR8_M]}});
     if (st == QM_OK && a->has_m)
         qm_adafactor8_moment(a, n, low, a->w->slot[QM_ADAFACTOR8_M]);

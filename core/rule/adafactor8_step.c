@@ -49,7 +49,8 @@ void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_
 static struct qm_moment moment_of(const struct qm_adafactor8 *a, int turns, int sanitized)
 {
     float beta = (float)a->h->beta1, w = (float)(1.0 - a->h->beta1);
-    return (struct qm_moment){.is_lerp = !a->is_cuda && !a->is_came,
+    int is_lerp = !a->is_cuda && (!a->is_came || a->is_old_came || a->is_046);
+    return (struct qm_moment){.is_lerp = is_lerp,
                               .turns = turns && a->h->maximize,
                               .only_finite = sanitized,
                               .keep = beta,
@@ -72,13 +73,16 @@ void qm_adafactor8_gradients(const struct qm_adafactor8 *a, int sanitized, float
 
 /* ---- states --------------------------------------------------------------------------------- */
 
-/* The number that 0.2.6 adds to a square or to a mean of squares. */
-static float added(const struct qm_adafactor8 *a) { return a->is_026 ? (float)a->eps1 : 0.0f; }
+/* The number that 0.2.6 and later add to a square or to a mean of squares. */
+static float added(const struct qm_adafactor8 *a)
+{
+    return a->is_026 && !a->is_adam ? (float)a->eps1 : 0.0f;
+}
 
 static void unfactored_states(const struct qm_adafactor8 *a)
 {
     qm_adafactor8_squares_of(a, QM_ADAFACTOR8_V, a->w->g, a->n, a->h->maximize,
-                             a->w->slot_is_f32[QM_ADAFACTOR8_V] ? 0.0f : added(a));
+                             a->w->slot_is_f32[QM_ADAFACTOR8_V] && !a->is_046 ? 0.0f : added(a));
 }
 
 /* The averages in slots row and col take in the row means and the column means of the terms of x,
@@ -103,8 +107,9 @@ static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
 
 /* How the root of a factored second moment is divided by.  TORCH: by the operators of torch.
  * TORCH_CLAMPED: the same, with the row mean of values that are at their floor already (the float32
- * states of CAME).  KERNEL: as the CUDA kernels, whose floor acts on the product. */
-enum form { TORCH, TORCH_CLAMPED, KERNEL };
+ * states of CAME).  KERNEL: as the CUDA kernels, whose floor acts on the product.  RECODED: the
+ * same, with factors that are coded once more after their mean is taken. */
+enum form { TORCH, TORCH_CLAMPED, KERNEL, RECODED };
 
 /* x over the root of the factored second moment in two slots.  On a device, it is made; on the
  * host, it is formed when it is needed, which costs less than writing and reading it. */
@@ -119,6 +124,7 @@ struct factored {
     double floor;                /* KERNEL */
     double *mean;                /* [batch] */
     double *row_root, *col_root; /* [batch rows], [batch cols] */
+    void *own;                   /* row and col, where they are no slots; or NULL */
 };
 
 /* Elements between those in work and those that are prefetched. */
@@ -201,11 +207,35 @@ static void means_of(const struct qm_adafactor8 *a, enum form form, float *row, 
                                                               .y = {mean}});
 }
 
-/* taken: how x is taken in before, or NULL.  The caller closes f; an f that is all zero may be
- * closed too. */
-static qm_status factored_open(const struct qm_adafactor8 *a, enum qm_adafactor8_slot row,
-                               enum qm_adafactor8_slot col, enum form form, const float *x,
-                               const struct qm_moment *taken, struct factored *f)
+/* The package's block size of a second moment; numbers that are coded once more have it, too. */
+enum { RECODED_BLOCK = 2048 };
+
+/* x[n] is coded in log2 and decoded again. */
+static qm_status recode(float *x, int64_t n)
+{
+    int64_t blocks = (n + RECODED_BLOCK - 1) / RECODED_BLOCK;
+    void *span = NULL;
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)blocks, &span));
+    struct qm_sweep s = {.n = blocks, .rows = n, .inner = RECODED_BLOCK, .x = {span, x}};
+    qm_sweep_run(QM_SWEEP_adafactor8_top, &s);
+    s = (struct qm_sweep){.n = n, .inner = RECODED_BLOCK, .x = {x, span}};
+    qm_sweep_run(QM_SWEEP_adafactor8_recode, &s);
+    qm_tensor_rule_free(span);
+    return QM_OK;
+}
+
+static void factored_close(struct factored *f)
+{
+    if (f->mean)
+        qm_tensor_rule_free(f->mean);
+    qm_tensor_rule_free(f->own);
+}
+
+/* taken: how x is taken in before, or NULL.  RECODED changes row and col.  The caller closes f; an
+ * f that is all zero may be closed too. */
+static qm_status factored_open(const struct qm_adafactor8 *a, float *row, float *col,
+                               enum form form, const float *x, const struct qm_moment *taken,
+                               struct factored *f)
 {
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     void *room = NULL;
@@ -214,16 +244,20 @@ static qm_status factored_open(const struct qm_adafactor8 *a, enum qm_adafactor8
         &room));
     *f = (struct factored){.u = {form_factored, f, NULL},
                            .a = a,
-                           .form = form,
+                           .form = form == RECODED ? KERNEL : form,
                            .x = x,
                            .is_taken = taken != NULL,
-                           .row = a->w->slot[row],
-                           .col = a->w->slot[col],
+                           .row = row,
+                           .col = col,
                            .floor = fmax(a->eps_sq, 0x1p-53),
                            .mean = room};
     if (taken)
         f->taken = *taken;
-    means_of(a, form, a->w->slot[row], f->mean);
+    means_of(a, form, row, f->mean);
+    if (form == RECODED) {
+        QM_TRY(recode(row, n_rows));
+        QM_TRY(recode(col, n_cols));
+    }
     f->row_root = f->mean + a->batch;
     f->col_root = f->row_root + n_rows;
     if (qm_tensor_rule_device())
@@ -231,12 +265,6 @@ static qm_status factored_open(const struct qm_adafactor8 *a, enum qm_adafactor8
     else
         roots_of(f);
     return QM_OK;
-}
-
-static void factored_close(struct factored *f)
-{
-    if (f->mean)
-        qm_tensor_rule_free(f->mean);
 }
 
 static double norm_of(const float *x, int64_t n) { return sqrt(qm_sum_squares(x, n)); }
@@ -262,7 +290,7 @@ static void form_missed(const void *how, int64_t from, int64_t n, float *out)
         qm_ahead(c->a->w->g + from + AHEAD, n);
         qm_ahead(m + AHEAD, n);
     }
-    if (b->came) {
+    if (b->came && !c->how.is_lerp) {
         b->came(&c->how, c->a->w->round, n, c->denom, (float)c->a->h->eps, m, u);
         return;
     }
@@ -290,7 +318,7 @@ static float denominator(const struct came *c)
         return denom;
     }
     double rms = sqrt(qm_sum_squares_of(&c->f.u, a->n)) / sqrt((double)a->n);
-    return (float)fmax(1.0, rms / a->h->clip);
+    return a->h->clip > 0.0 ? (float)fmax(1.0, rms / a->h->clip) : 1.0f;
 }
 
 static qm_status came_states(struct qm_adafactor8 *a)
@@ -300,8 +328,8 @@ static qm_status came_states(struct qm_adafactor8 *a)
     int round = a->w->round;
     if (round == 2)
         c.denom = denominator(&c);
-    QM_TRY(factored_open(a, QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL, TORCH, a->w->g,
-                         a->h->maximize ? &turned : NULL, &c.f));
+    QM_TRY(factored_open(a, a->w->slot[QM_ADAFACTOR8_ROW], a->w->slot[QM_ADAFACTOR8_COL], TORCH,
+                         a->w->g, a->h->maximize ? &turned : NULL, &c.f));
     if (round < 2)
         c.denom = denominator(&c);
     qm_status st = QM_OK;
@@ -318,14 +346,46 @@ static qm_status came_states(struct qm_adafactor8 *a)
     return st;
 }
 
+/* CAME before 0.2.6: the confidence takes in ((g - M) / sqrt(V))^2.  The source sums the three
+ * products of (g - M)^2 apart in float32; here the distance is formed before it is squared. */
+static qm_status old_came_states(struct qm_adafactor8 *a)
+{
+    float *off = a->w->room;
+    struct factored f = {.mean = NULL};
+    qm_adafactor8_gradients(a, a->is_cuda && a->is_025, off);
+    qm_sweep_run(QM_SWEEP_less,
+                 &(struct qm_sweep){.n = a->n, .x = {off, a->w->slot[QM_ADAFACTOR8_M]}});
+    QM_TRY(factored_open(a, a->w->slot[QM_ADAFACTOR8_ROW], a->w->slot[QM_ADAFACTOR8_COL],
+                         a->is_cuda ? KERNEL : TORCH, off, NULL, &f));
+    a->b = 1.0 - a->h->beta3;
+    qm_status st = factor_states(a, (struct qm_term){.is_square = 1}, &f.u, 0.0f,
+                                 QM_ADAFACTOR8_CONF_ROW, QM_ADAFACTOR8_CONF_COL);
+    factored_close(&f);
+    return st;
+}
+
+/* The moment takes in the clipped update of a tensor that is not factored. */
+static void unit_states(const struct qm_adafactor8 *a)
+{
+    const struct qm_moment how = moment_of(a, 0, 0);
+    float *u = a->w->room, *m = a->w->slot[QM_ADAFACTOR8_M];
+    qm_adafactor8_gradients(a, 0, u);
+    qm_sweep_run(
+        QM_SWEEP_adafactor8_direction,
+        &(struct qm_sweep){.n = a->n, .d = {a->eps_sq}, .x = {u, u, a->w->slot[QM_ADAFACTOR8_V]}});
+    double rms = norm_of(u, a->n) / sqrt((double)a->n);
+    float by = a->h->clip > 0.0 ? (float)fmax(1.0, rms / a->h->clip) : 1.0f;
+    QM_CHUNKS(a->n, i)
+    qm_tensor_rule_loops()->divide(qm_chunk_n(a->n, i), by, u + i);
+    QM_CHUNKS(a->n, i)
+    qm_tensor_rule_loops()->moment(&how, qm_chunk_n(a->n, i), u + i, m + i);
+}
+
 qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
 {
     struct qm_adafactor8 a = qm_adafactor8_open(w);
     if (a.n == 0)
         return QM_OK;
-    if (a.is_came && a.is_cuda && !a.is_026)
-        return qm_fail(QM_BAD_ARG, "CAME on the CUDA path is known of 0.2.6 only: use rule "
-                                   "adafactor8_cuda");
     if (a.is_apollo)
         return qm_adafactor8_apollo_states(&a);
     qm_status st = QM_OK;
@@ -334,14 +394,16 @@ qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
     else if (w->round == 0) /* squares have no sign to turn */
         st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
                            added(&a), QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL);
-    if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
-        st = came_states(&a);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
-    if (st == QM_OK && a.has_m && !a.is_came) {
+    if (a.is_unit)
+        unit_states(&a);
+    if (st == QM_OK && a.has_m && !a.is_unit && w->round == 0 && (!a.is_came || a.is_old_came)) {
         QM_CHUNKS(a.n, i)
         qm_tensor_rule_loops()->moment(&how, qm_chunk_n(a.n, i), w->g + i,
                                        w->slot[QM_ADAFACTOR8_M] + i);
     }
+    if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
+        st = a.is_old_came ? old_came_states(&a) : came_states(&a);
     return st;
 }
 
@@ -359,14 +421,14 @@ double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm)
     float prev, next;
     qm_tensor_rule_read(&prev, a->w->slot[QM_ADAFACTOR8_NORM], sizeof prev);
     double n = *norm, p = (double)prev, threshold = 1.0 + a->h->margin;
-    if (a->is_026 && !isfinite(n)) {
+    if (a->is_025 && !isfinite(n)) {
         *norm = 0.0;
         next = 0.0f;
         qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
         return 0.0;
     }
     double limit = fmax(n / (p + 1e-8), threshold) / threshold;
-    if (a->t == 1 || (a->is_026 && p < 1e-6))
+    if (a->t == 1 || (a->is_025 && p < 1e-6))
         limit = 1.0;
     next = (float)(n / limit);
     qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
@@ -394,29 +456,68 @@ void qm_adafactor8_write(const struct qm_adafactor8 *a, double alpha, double rat
     write_formed(a, alpha, rate, &(struct qm_formed){.made = u});
 }
 
+/* CAME before 0.2.6: the momentum over the root of second moment times confidence. */
+static qm_status old_came_direction(const struct qm_adafactor8 *a, struct factored *f)
+{
+    float *const *slot = a->w->slot;
+    int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
+    void *room = NULL;
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(n_rows + n_cols), &room));
+    float *row = room, *col = row + n_rows;
+    struct qm_sweep s = {.n = n_rows,
+                         .c = {a->is_cuda ? QM_ADAFACTOR8_TINY : (float)a->eps_sq},
+                         .x = {row, slot[QM_ADAFACTOR8_ROW], slot[QM_ADAFACTOR8_CONF_ROW]}};
+    qm_sweep_run(QM_SWEEP_adafactor8_product, &s);
+    s.n = n_cols;
+    s.x[0] = col;
+    s.x[1] = slot[QM_ADAFACTOR8_COL];
+    s.x[2] = slot[QM_ADAFACTOR8_CONF_COL];
+    qm_sweep_run(QM_SWEEP_adafactor8_product, &s);
+    qm_status st =
+        factored_open(a, row, col, a->is_cuda ? RECODED : TORCH, slot[QM_ADAFACTOR8_M], NULL, f);
+    f->own = room;
+    return st;
+}
+
 /* The direction before clipping. */
 static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
 {
-    const struct qm_moment taken = moment_of(a, 1, a->is_cuda && a->is_026);
+    const struct qm_moment taken = moment_of(a, 1, a->is_cuda && a->is_025);
     const float *x = a->has_m ? a->w->slot[QM_ADAFACTOR8_M] : a->w->g;
-    enum qm_adafactor8_slot row = a->is_came ? QM_ADAFACTOR8_CONF_ROW : QM_ADAFACTOR8_ROW;
-    enum qm_adafactor8_slot col = a->is_came ? QM_ADAFACTOR8_CONF_COL : QM_ADAFACTOR8_COL;
+    float *row = a->w->slot[a->is_came ? QM_ADAFACTOR8_CONF_ROW : QM_ADAFACTOR8_ROW];
+    float *col = a->w->slot[a->is_came ? QM_ADAFACTOR8_CONF_COL : QM_ADAFACTOR8_COL];
+    if (a->is_old_came)
+        return old_came_direction(a, f);
     enum form form = a->is_cuda ? KERNEL : TORCH;
-    if (a->is_came && a->w->slot_is_f32[QM_ADAFACTOR8_CONF_ROW])
+    if (a->is_came && !a->is_046 && a->w->slot_is_f32[QM_ADAFACTOR8_CONF_ROW])
         form = TORCH_CLAMPED;
     if (a->is_came || a->is_factored)
         return factored_open(a, row, col, form, x, a->has_m ? NULL : &taken, f);
     float *u = a->w->room;
+    if (a->is_unit) {
+        f->u.made = x;
+        return QM_OK;
+    }
     if (!a->has_m) {
-        qm_adafactor8_gradients(a, a->is_cuda && a->is_026, u);
+        qm_adafactor8_gradients(a, a->is_cuda && a->is_025, u);
         x = u;
     }
-    qm_sweep_run(QM_SWEEP_adafactor8_direction,
-                 &(struct qm_sweep){.n = a->n,
-                                    .d = {a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq},
-                                    .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
+    double d = a->is_adam ? a->adam_eps : a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
+    qm_sweep_run(
+        a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction,
+        &(struct qm_sweep){.n = a->n, .d = {d}, .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
     f->u.made = u;
     return QM_OK;
+}
+
+/* Whether the step is clipped.  CAME of 0.2.6 has clipped the direction before, and clips again
+ * only where its states are quantized and no kernel runs. */
+static int clips(const struct qm_adafactor8 *a)
+{
+    if (a->is_046)
+        return !a->is_came && !a->is_unit && a->h->clip > 0.0;
+    return !a->is_came || a->is_old_came ||
+           (a->h->clip_twice && !a->w->slot_is_f32[QM_ADAFACTOR8_CONF_ROW]);
 }
 
 qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
@@ -431,7 +532,8 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
     double norm = sqrt(qm_sum_squares_of(&f.u, a.n));
     double limit = a.h->limiter ? qm_adafactor8_limit(&a, &norm) : 1.0;
     double alpha = qm_adafactor8_rate(&a) * a.correction;
-    double d = a.is_came && !a.h->clip_twice ? 1e9 : a.h->clip; /* as the source turns it off */
+    /* 0.2.6 turns it off by 1e9, later releases leave it out */
+    double d = clips(&a) ? a.h->clip : a.is_046 ? HUGE_VAL : 1e9;
     double clipped = a.is_026 ? norm : norm * limit;
     double denom = fmax(1.0, clipped / (sqrt((double)a.n) * d));
     if (limit == 0.0) {

@@ -22,7 +22,7 @@ QM_FN float qm_lerp(float a, float b, float w, float w_minus_1)
     return fmaf(w < 0.5f ? w : w_minus_1, b - a, w < 0.5f ? a : b);
 }
 
-/* c[] of prepare_adamw; bitsandbytes uses all but the last. */
+/* c[] of prepare_adamw; bitsandbytes uses all but the last two. */
 enum {
     QM_ADAMW_KEEP,            /* 1 - lr weight_decay; 1 for Adam */
     QM_ADAMW_BETA1,           /* beta1 */
@@ -33,16 +33,41 @@ enum {
     QM_ADAMW_EPS,             /* eps */
     QM_ADAMW_STEP,            /* -lr / (1 - beta1^t) */
     QM_ADAMW_L2,              /* weight_decay */
+    QM_ADAMW_W1_MINUS_1,      /* (1 - beta1) - 1, in float32 */
     QM_ADAMW_SCALARS
 };
 
-/* torch.optim.AdamW and Adam, float32 on CPU: torch/optim/adamw.py _single_tensor_adamw. */
-QM_FN void qm_adamw_torch_states(const float *c, int coupled, float *p, float g, float *m, float *v)
+/* What PyTorch does before the moments: L2 decay of the gradient, or decay of the parameter. */
+QM_FN float qm_adamw_torch_decayed(const float *c, int coupled, float *p, float g)
 {
     if (coupled)
-        g = fmaf(*p, c[QM_ADAMW_L2], g);
-    else
-        *p = *p * c[QM_ADAMW_KEEP];
+        return fmaf(*p, c[QM_ADAMW_L2], g);
+    *p = *p * c[QM_ADAMW_KEEP];
+    return g;
+}
+
+/* torch.optim.AdamW and Adam of release 2, float32 on CPU: torch/optim/adam.py _single_tensor_adam;
+ * NAdam and RAdam form their moments alike. */
+QM_FN void qm_adamw_torch_states(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    g = qm_adamw_torch_decayed(c, coupled, p, g);
+    *m = qm_lerp(*m, g, c[QM_ADAMW_ONE_MINUS_BETA1], c[QM_ADAMW_W1_MINUS_1]);
+    *v = fmaf(c[QM_ADAMW_ONE_MINUS_BETA2] * g, g, *v * c[QM_ADAMW_BETA2]);
+}
+
+/* The last n mod 8 elements of a tensor in PyTorch's fused CPU kernel, which are no whole vector:
+ * aten/src/ATen/native/cpu/FusedAdamKernel.cpp. */
+QM_FN void qm_adamw_tail_states(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    g = qm_adamw_torch_decayed(c, coupled, p, g);
+    *m = qm_lerp(*m, g, c[QM_ADAMW_ONE_MINUS_BETA1], c[QM_ADAMW_W1_MINUS_1]);
+    *v = fmaf(*v, c[QM_ADAMW_BETA2], (c[QM_ADAMW_ONE_MINUS_BETA2] * g) * g);
+}
+
+/* The same classes of PyTorch 1.13, whose first moment is a weighted sum. */
+QM_FN void qm_adamw_t113_states(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    g = qm_adamw_torch_decayed(c, coupled, p, g);
     *m = fmaf(g, c[QM_ADAMW_ONE_MINUS_BETA1], *m * c[QM_ADAMW_BETA1]);
     *v = fmaf(c[QM_ADAMW_ONE_MINUS_BETA2] * g, g, *v * c[QM_ADAMW_BETA2]);
 }
@@ -79,6 +104,22 @@ QM_FN void qm_adamw_ao_states(const float *c, int coupled, float p, float g, flo
         g = g + c[QM_ADAMW_AO_L2] * p;
     *m = qm_lerp(*m, g, c[QM_ADAMW_AO_W1], c[QM_ADAMW_AO_W1_MINUS_1]);
     *v = qm_lerp(*v, g * g, c[QM_ADAMW_AO_W2], c[QM_ADAMW_AO_W2_MINUS_1]);
+}
+
+/* The same by the code that torch.compile makes of it for a CPU, the way the classes step: the
+ * product of an average is rounded before the sum. */
+QM_FN float qm_lerp_rounded(float a, float b, float w, float w_minus_1)
+{
+    return (w < 0.5f ? a : b) + (w < 0.5f ? w : w_minus_1) * (b - a);
+}
+
+QM_FN void qm_adamw_ao_compiled_states(const float *c, int coupled, float p, float g, float *m,
+                                       float *v)
+{
+    if (coupled)
+        g = g + c[QM_ADAMW_AO_L2] * p;
+    *m = qm_lerp_rounded(*m, g, c[QM_ADAMW_AO_W1], c[QM_ADAMW_AO_W1_MINUS_1]);
+    *v = qm_lerp_rounded(*v, g * g, c[QM_ADAMW_AO_W2], c[QM_ADAMW_AO_W2_MINUS_1]);
 }
 
 /* The source decays the parameter before it updates the moments; the decay needs neither moment, so

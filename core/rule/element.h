@@ -19,6 +19,7 @@
 #include "core/rule/lpmm.h"
 #include "core/rule/param.h"
 #include "core/rule/sgdm.h"
+#include "core/rule/torch.h"
 
 /* clang-format off */
 /* Element, number of slots, what its loops are specialised on: QM_ON(flag) for each flag that the
@@ -29,7 +30,13 @@
 #define QM_ELEMENT_PLAIN_LIST(X)                                                                 \
     X(replace,             1, 0)                                                                 \
     X(sgdm,                1, QM_ON(FIRST) | QM_ON(NESTEROV))                                    \
+    X(sgdm_tail,           1, QM_ON(FIRST) | QM_ON(NESTEROV))                                    \
     X(sgdm_lpmm,           1, QM_ON(FIRST) | QM_ON(NESTEROV))                                    \
+    X(rmsprop_torch,       1, QM_ON(TORCH_COUPLED))                                              \
+    X(rmsprop_torch_full,  3, QM_ON(TORCH_COUPLED) | QM_ON(CENTERED) | QM_ON(MOMENTUM))          \
+    X(adagrad_torch,       1, QM_ON(TORCH_COUPLED))                                              \
+    X(nadam,               2, QM_ON(COUPLED))                                                    \
+    X(radam,               2, QM_ON(COUPLED) | QM_ON(RECTIFIED))                                 \
     X(ema,                 1, 0)                                                                 \
     X(lion,                1, 0)                                                                 \
     X(lion8_unfused,       1, QM_ON(ROUND_FACTOR) | QM_ON_FORMAT)                                \
@@ -57,9 +64,14 @@
  * second moment that does not depend on slot 0. */
 #define QM_ELEMENT_ADAM_LIST(X)                                                                  \
     X(adamw,                   2, QM_ON(COUPLED), 0)                                             \
+    X(adamw_tail,              2, QM_ON(COUPLED), 0)                                             \
+    X(adamw_t113,              2, QM_ON(COUPLED), 0)                                             \
     X(adamw_ao,                2, QM_ON(COUPLED), 1)                                             \
+    X(adamw_ao_compiled,       2, QM_ON(COUPLED), 1)                                             \
     X(adamw_bnb,               2, 0, 0)                                                          \
     X(adamw_amsgrad,           3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 0)                            \
+    X(adamw_amsgrad_tail,      3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 0)                            \
+    X(adamw_amsgrad_t113,      3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 0)                            \
     X(adamw_ao_amsgrad,        3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 1)                            \
     X(adamw_lpmm,              2, 0, 0)                                                          \
     X(adamw_lpmm_fused,        2, 0, 0)                                                          \
@@ -129,15 +141,29 @@ QM_ELEMENT(replace)
  * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
  * - */
 
-QM_ADAM_ELEMENT(adamw, qm_adamw_torch_states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1),
-                qm_adamw_torch_apply(c, reciprocal, p, x[0], x[1]))
+/* AdamW and Adam of PyTorch; states: how the moments are formed. */
+#define QM_TORCH_ELEMENT(name, states)                                           \
+    QM_ADAM_ELEMENT(name, states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1), \
+                    qm_adamw_torch_apply(c, reciprocal, p, x[0], x[1]))
+#define QM_TORCH_AMSGRAD_ELEMENT(name, states)                       \
+    QM_ADAM_ELEMENT(                                                 \
+        name, states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1); \
+        if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),  \
+        qm_adamw_torch_apply(c, reciprocal, p, x[0], flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
+
+QM_TORCH_ELEMENT(adamw, qm_adamw_torch_states)
+QM_TORCH_ELEMENT(adamw_tail, qm_adamw_tail_states)
+QM_TORCH_ELEMENT(adamw_t113, qm_adamw_t113_states)
 QM_ADAM_ELEMENT(adamw_ao, qm_adamw_ao_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1),
+                qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0], x[1]))
+QM_ADAM_ELEMENT(adamw_ao_compiled,
+                qm_adamw_ao_compiled_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1),
                 qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0], x[1]))
 QM_ADAM_ELEMENT(adamw_bnb, qm_adamw_bnb_states(c, turned, x, x + 1),
                 qm_adamw_bnb_apply(c, reciprocal, p, x[0], x[1]))
-QM_ADAM_ELEMENT(adamw_amsgrad, qm_adamw_torch_states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1);
-                if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),
-                qm_adamw_torch_apply(c, reciprocal, p, x[0], flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
+QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad, qm_adamw_torch_states)
+QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad_tail, qm_adamw_tail_states)
+QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad_t113, qm_adamw_t113_states)
 QM_ADAM_ELEMENT(adamw_ao_amsgrad,
                 qm_adamw_ao_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1);
                 if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),
@@ -151,11 +177,56 @@ QM_ELEMENT(sgdm)
                   qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
+QM_ELEMENT(sgdm_tail)
+{
+    QM_UNUSED;
+    qm_sgdm_tail(c, flag[QM_FLAG_FIRST], flag[QM_FLAG_NESTEROV], p,
+                 qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
+}
+
 QM_ELEMENT(ema)
 {
     QM_UNUSED;
     (void)p;
     qm_ema_lerp(c, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
+}
+
+/* - - - -  t o r c h . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - */
+
+QM_ELEMENT(rmsprop_torch)
+{
+    QM_UNUSED;
+    g = qm_torch_gradient(c, flag[QM_FLAG_TORCH_COUPLED], *p, qm_turned(flag[QM_FLAG_MAXIMIZE], g));
+    qm_rmsprop_torch(c, 0, 0, p, g, x, x, x);
+}
+
+QM_ELEMENT(rmsprop_torch_full)
+{
+    QM_UNUSED;
+    g = qm_torch_gradient(c, flag[QM_FLAG_TORCH_COUPLED], *p, qm_turned(flag[QM_FLAG_MAXIMIZE], g));
+    qm_rmsprop_torch(c, flag[QM_FLAG_CENTERED], flag[QM_FLAG_MOMENTUM], p, g, x, x + 1, x + 2);
+}
+
+QM_ELEMENT(adagrad_torch)
+{
+    QM_UNUSED;
+    g = qm_torch_gradient(c, flag[QM_FLAG_TORCH_COUPLED], *p, qm_turned(flag[QM_FLAG_MAXIMIZE], g));
+    qm_adagrad_torch(c, p, g, x);
+}
+
+QM_ELEMENT(nadam)
+{
+    QM_UNUSED;
+    qm_nadam_torch(c, flag[QM_FLAG_COUPLED], p, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
+}
+
+QM_ELEMENT(radam)
+{
+    QM_UNUSED;
+    qm_radam_torch(c, flag[QM_FLAG_COUPLED], flag[QM_FLAG_RECTIFIED], p,
+                   qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
 }
 
 /* - - - -  l p m m . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -

@@ -1,4 +1,4 @@
-/* family_adafactor8.c - The rules of adafactor8bit 0.2.1 to 0.2.6: scalars and shapes of states. */
+/* family_adafactor8.c - The rules of adafactor8bit 0.2.1 to 0.4.6: scalars and shapes of states. */
 #include "core/rule/adafactor8.h"
 
 #include <float.h>
@@ -28,24 +28,49 @@ void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
     a->rank = a->is_apollo ? (int64_t)h->rank : 0;
 }
 
+/* What rule adafactor8_046, which has no APOLLO, sees. */
+static struct qm_hyper without_rank(const struct qm_hyper *h)
+{
+    struct qm_hyper out = *h;
+    out.rank = out.gap = 0.0;
+    return out;
+}
+
 struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w)
 {
     struct qm_adafactor8 a = {.w = w};
     const struct qm_hyper *h = w->s->hyper;
-    double t = (double)w->s->t;
-    qm_adafactor8_shape(&a, h, w->shape);
-    a.is_026 = w->s->flag[QM_ADAFACTOR8_026];
-    a.is_cuda = w->s->flag[QM_ADAFACTOR8_CUDA];
-    a.t = w->s->t;
-    a.eps1 = h->eps1 < 0.0 ? (double)FLT_EPSILON : h->eps1;
+    int is_046 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 46;
+    const struct qm_hyper own = is_046 ? without_rank(h) : *h;
+    qm_adafactor8_shape(&a, &own, w->shape);
+    a.h = h;
+    a.is_024 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 24;
+    a.is_025 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 25;
+    a.is_026 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 26;
+    a.is_cuda =
+        w->s->flag[QM_ADAFACTOR8_CUDA] && !(a.is_factored && w->slot_is_f32[QM_ADAFACTOR8_ROW]);
+    a.is_046 = is_046;
+    a.is_adam = a.is_046 && !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
+    a.is_unit = a.is_046 && a.has_m && !a.is_factored && !a.is_adam;
+    a.is_old_came = a.is_came && !a.is_026;
+    /* 0.2.2 to 0.2.5 do not recognize their state of apollo_factorize and make a new one */
+    int is_forgotten = a.is_apollo && h->factored && a.is_024 && !a.is_026;
+    a.t = is_forgotten ? 1 : w->s->t;
+    double t = (double)a.t;
+    a.eps1 = h->eps1 >= 0.0 ? h->eps1 : a.is_046 ? 1e-30 : (double)FLT_EPSILON;
     a.eps_sq = fmax(a.eps1 * a.eps1, (double)QM_ADAFACTOR8_TINY);
+    if (a.is_046 && a.is_factored)
+        a.eps_sq = 0.0;
+    a.adam_eps = a.eps1;
     a.b = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(t)) : h->lr;
     a.correction = 1.0;
-    if (a.has_m && !h->relative_step) {
+    if (a.has_m && !h->relative_step && (!a.is_046 || h->correct_bias)) {
+        double root = h->beta2 >= 0.0 ? sqrt(1.0 - pow(h->beta2, t)) : 1.0;
         a.correction = 1.0 / (1.0 - pow(h->beta1, t));
         if (h->beta2 >= 0.0)
-            a.correction *= sqrt(1.0 - pow(h->beta2, t));
+            a.correction *= root;
+        a.adam_eps = a.eps1 * root;
     }
     return a;
 }
@@ -86,6 +111,13 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
     *out = (struct qm_shape){.rank = 1, .dim = {n}};
 }
 
+static void slot_shape_046(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                           struct qm_shape *out)
+{
+    const struct qm_hyper own = without_rank(h);
+    slot_shape(&own, i, param, out);
+}
+
 /* ---- rules ---------------------------------------------------------------------------------- */
 
 /* The PyTorch path too applies the projected second moment as it is stored, except on the step that
@@ -97,35 +129,41 @@ static int applies_stored(const struct qm_tensor_rule_args *w, int i)
 }
 
 /* CAME on the CUDA path encodes the second moment before it forms the momentum from it, and the
- * momentum before it forms the residual. */
+ * momentum before it forms the residual.  Before 0.2.6 the momentum does not depend on the second
+ * moment. */
 static int update_round(const struct qm_tensor_rule_args *w, int i)
 {
     struct qm_adafactor8 a = qm_adafactor8_open(w);
     if (!a.is_came || !a.is_cuda)
         return 0;
-    return i == QM_ADAFACTOR8_M                                         ? 1
-           : i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL ? 2
-                                                                        : 0;
+    if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL)
+        return a.is_old_came ? 1 : 2;
+    return i == QM_ADAFACTOR8_M && !a.is_old_came;
 }
 
-static void prepare(int64_t t, int is_026, int is_cuda, struct qm_rule_step *s)
+static void prepare(int64_t t, int release, int is_cuda, struct qm_rule_step *s)
 {
     memset(s, 0, sizeof *s);
     s->t = t;
-    s->flag[QM_ADAFACTOR8_026] = is_026;
+    s->flag[QM_ADAFACTOR8_RELEASE] = release;
     s->flag[QM_ADAFACTOR8_CUDA] = is_cuda;
 }
 
-#define PREPARE(name, is_026, is_cuda)                                                      \
+#define PREPARE(name, release, is_cuda)                                                     \
     static void prepare_##name(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s) \
     {                                                                                       \
         (void)h;                                                                            \
-        prepare(t, is_026, is_cuda, s);                                                     \
+        prepare(t, release, is_cuda, s);                                                    \
     }
-PREPARE(026, 1, 0)
-PREPARE(021, 0, 0)
-PREPARE(026_cuda, 1, 1)
-PREPARE(021_cuda, 0, 1)
+PREPARE(046, 46, 0)
+PREPARE(026, 26, 0)
+PREPARE(025, 25, 0)
+PREPARE(024, 24, 0)
+PREPARE(021, 21, 0)
+PREPARE(026_cuda, 26, 1)
+PREPARE(025_cuda, 25, 1)
+PREPARE(024_cuda, 24, 1)
+PREPARE(021_cuda, 21, 1)
 #undef PREPARE
 
 static const struct qm_tensor_ops tensor = {.states = qm_adafactor8_states,
@@ -135,12 +173,14 @@ static const struct qm_tensor_ops tensor = {.states = qm_adafactor8_states,
                                             .applies_stored = applies_stored,
                                             .update_round = update_round};
 
-#define SLOTS_AND_STEPS                                                                       \
+#define SLOTS_AND_STEPS SLOTS_AND_SHAPES(slot_shape)
+#define SLOTS_AND_SHAPES(shape_of)                                                            \
     .n_slots = QM_ADAFACTOR8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance", \
                                              "conf_row", "conf_col", "prev_norm", "proj"},    \
-    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .slot_shape = slot_shape,     \
+    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .slot_shape = shape_of,       \
     .tensor = &tensor
 
+/* 0.2.1 has no CAME; with beta3 its rules compute the CAME of 0.2.2. */
 static const struct qm_rule rules[] = {
     {.name = "adafactor8",
      .family = "adafactor8",
@@ -155,11 +195,29 @@ static const struct qm_rule rules[] = {
      .family = "adafactor8_021",
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
-              "limiter tensor_scale scale_front clip_twice",
+              "limiter tensor_scale scale_front",
      SLOTS_AND_STEPS,
-     .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), PyTorch path",
+     .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1, PyTorch path",
      .source = "adafactor8bit 0.2.1 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_021},
+    {.name = "adafactor8_024",
+     .family = "adafactor8_024",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front",
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.2 and 0.2.4, PyTorch path",
+     .source = "adafactor8bit 0.2.4 optimizer.py, use_cuda_kernel=False",
+     .prepare = prepare_024},
+    {.name = "adafactor8_025",
+     .family = "adafactor8_025",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front",
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.5, PyTorch path",
+     .source = "adafactor8bit 0.2.5 optimizer.py, use_cuda_kernel=False",
+     .prepare = prepare_025},
     {.name = "adafactor8_cuda",
      .family = "adafactor8",
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
@@ -172,14 +230,42 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_026_cuda},
     {.name = "adafactor8_021_cuda",
      .family = "adafactor8_021",
-     .reads = "lr beta1 beta2 eps eps1 eps2 weight_decay clip beta2_decay rank "
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
      .order = QM_ORDER_cuda,
      SLOTS_AND_STEPS,
-     .summary = "Adafactor of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), its CUDA kernels",
+     .summary = "Adafactor of adafactor8bit 0.2.1, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.1 kernels.cu",
      .prepare = prepare_021_cuda},
+    {.name = "adafactor8_024_cuda",
+     .family = "adafactor8_024",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front",
+     .order = QM_ORDER_cuda,
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor, CAME of adafactor8bit 0.2.2 and 0.2.4, their CUDA kernels",
+     .source = "adafactor8bit 0.2.4 optimizer.py, kernels.cu",
+     .prepare = prepare_024_cuda},
+    {.name = "adafactor8_025_cuda",
+     .family = "adafactor8_025",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
+              "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
+              "limiter tensor_scale scale_front",
+     .order = QM_ORDER_cuda,
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor, CAME of adafactor8bit 0.2.5, its CUDA kernels",
+     .source = "adafactor8bit 0.2.5 optimizer.py, kernels.cu",
+     .prepare = prepare_025_cuda},
+    {.name = "adafactor8_046",
+     .family = "adafactor8_046",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay margin maximize "
+              "relative_step scale_parameter scale_weight_decay factored limiter correct_bias",
+     SLOTS_AND_SHAPES(slot_shape_046),
+     .summary = "Adafactor, CAME, AdamW, RMSprop of adafactor8bit 0.4.3 to 0.4.6, PyTorch path",
+     .source = "adafactor8bit 0.4.6 optimizer.py, use_cuda_kernel=False",
+     .prepare = prepare_046},
 };
 
 extern const struct qm_rule_family qm_family_adafactor8;

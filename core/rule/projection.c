@@ -18,23 +18,38 @@ static uint64_t next64(struct qm_mt19937 *r)
     return high << 32 | qm_mt_next(r);
 }
 
+/* A chain goes on from the nearest link before k that this thread has kept.  A link that is one
+ * step further replaces that one, and any other replaces the oldest. */
 uint64_t qm_lowrank_seed(uint64_t index, int64_t k)
 {
+    enum { KEPT = 64 };
     static _Thread_local struct {
         uint64_t index, seed;
         int64_t k;
-    } last; /* the chain continues where the last call left it */
-    int is_on = last.k > 0 && last.index == index && last.k <= k;
-    uint64_t seed = is_on ? last.seed : index;
-    for (int64_t i = is_on ? last.k : 0; i < k; i++) {
+    } kept[KEPT];
+    static _Thread_local int next;
+    uint64_t seed = index;
+    int64_t at = 0, from;
+    int nearest = -1;
+    for (int i = 0; i < KEPT; i++)
+        if (kept[i].k > at && kept[i].k <= k && kept[i].index == index) {
+            at = kept[i].k;
+            seed = kept[i].seed;
+            nearest = i;
+        }
+    for (from = at; at < k; at++) {
         struct qm_mt19937 r;
         qm_mt_seed(&r, (uint32_t)seed);
         for (int draw = 0; draw < 15; draw++)
             seed = next64(&r) % 0x7fffffffffffffffu;
     }
-    last.index = index;
-    last.seed = seed;
-    last.k = k;
+    if (k == from)
+        return seed;
+    if (nearest < 0 || k > from + 1)
+        nearest = next++ % KEPT;
+    kept[nearest].index = index;
+    kept[nearest].seed = seed;
+    kept[nearest].k = k;
     return seed;
 }
 

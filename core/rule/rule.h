@@ -42,7 +42,8 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")             \
     X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")        \
     X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                           \
-    X(initial_lr,   0.0,   "Lion 8-bit, decouple_lr: learning rate that decay is relative to; 0: lr itself")
+    X(initial_lr,   0.0,   "Lion 8-bit, decouple_lr: learning rate that decay is relative to; 0: lr itself") \
+    X(momentum_decay, 4e-3, "NAdam: exponent of 0.96 by which its momentum rises")
 #define QM_HYPER_FLAG_LIST(X)                                                                      \
     X(nesterov,           0, "SGD: Nesterov's form")                                               \
     X(maximize,           0, "turn the gradient's sign")                                           \
@@ -56,7 +57,7 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(scale_front,        0, "APOLLO: scale before the limiter")                                   \
     X(correct_bias,       1, "APOLLO, Fira: correct the bias of Adam's moments")                   \
     X(svd,                0, "APOLLO: project on singular vectors instead of at random")           \
-    X(centered,           0, "Fira's RMSProp: take the mean gradient's square off")                \
+    X(centered,           0, "RMSprop, Fira's RMSProp: take the mean gradient's square off")                \
     X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")     \
     X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path") \
     X(decouple_lr,        0, "FlashAdamW, FlashSGDW: decay by lr / initial_lr instead of lr")

@@ -20,15 +20,32 @@ enum {
     QM_SGDM_SCALARS
 };
 
-/* torch.optim.SGD, float32 on CPU: every a + alpha b is one fma.  The first buffer is d itself. */
-QM_FN void qm_sgdm_torch(const float *c, int first, int nesterov, float *p, float g, float *b)
+/* The step from the buffer's new value, which on the first step is d, the gradient itself. */
+QM_FN void qm_sgdm_apply(const float *c, int first, int nesterov, float *p, float d, float next,
+                         float *b)
 {
-    float d = c[QM_SGDM_L2] != 0.0f ? fmaf(*p, c[QM_SGDM_L2], g) : g;
     if (c[QM_SGDM_MOMENTUM] != 0.0f) {
-        *b = first ? d : fmaf(d, c[QM_SGDM_ONE_MINUS_DAMPENING], *b * c[QM_SGDM_MOMENTUM]);
+        *b = first ? d : next;
         d = nesterov ? fmaf(*b, c[QM_SGDM_MOMENTUM], d) : *b;
     }
     *p = fmaf(d, c[QM_SGDM_STEP], *p);
+}
+
+/* torch.optim.SGD, float32 on CPU: every a + alpha b is one fma. */
+QM_FN void qm_sgdm_torch(const float *c, int first, int nesterov, float *p, float g, float *b)
+{
+    float d = c[QM_SGDM_L2] != 0.0f ? fmaf(*p, c[QM_SGDM_L2], g) : g;
+    float next = fmaf(d, c[QM_SGDM_ONE_MINUS_DAMPENING], *b * c[QM_SGDM_MOMENTUM]);
+    qm_sgdm_apply(c, first, nesterov, p, d, next, b);
+}
+
+/* The last n mod 8 elements of a tensor in PyTorch's fused CPU kernel:
+ * aten/src/ATen/native/cpu/FusedSGDKernel.cpp. */
+QM_FN void qm_sgdm_tail(const float *c, int first, int nesterov, float *p, float g, float *b)
+{
+    float d = c[QM_SGDM_L2] != 0.0f ? fmaf(*p, c[QM_SGDM_L2], g) : g;
+    float next = fmaf(*b, c[QM_SGDM_MOMENTUM], d * c[QM_SGDM_ONE_MINUS_DAMPENING]);
+    qm_sgdm_apply(c, first, nesterov, p, d, next, b);
 }
 
 /* c[] of prepare_ema. */

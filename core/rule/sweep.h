@@ -9,6 +9,7 @@
 #define QM_RULE_SWEEP_H
 
 #include "core/base/half.h"
+#include "core/base/logexp.h"
 #include "core/rule/bnb.h"
 #include "core/rule/lpmm.h"
 
@@ -32,7 +33,7 @@ QM_ASSERT_PLACE(struct qm_sweep, x, 160);
 #define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \
     X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(adafactor8_mean)                \
     X(channel_squares) X(adafactor8_low_means) X(adafactor8_low_mean)                              \
-    X(adafactor8_channel_squares) X(adafactor8_totals)
+    X(adafactor8_channel_squares) X(adafactor8_totals) X(adafactor8_top)
 #define QM_SWEEP_ELEMENT_LIST(X)                                                                   \
     X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)             \
     X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                   \
@@ -41,7 +42,8 @@ QM_ASSERT_PLACE(struct qm_sweep, x, 160);
     X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                       \
     X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                   \
     X(adafactor8_square) X(adafactor8_gradient_square) X(adafactor8_outer)                         \
-    X(adafactor8_over_root) X(adafactor8_direction)                                                \
+    X(adafactor8_over_root) X(adafactor8_direction) X(adafactor8_product) X(adafactor8_recode)     \
+    X(adafactor8_adam)                                                                             \
     X(transpose) X(less) X(average_square) X(adapted) X(channel_ratio) X(channels)                 \
     X(adafactor8_begin) X(adafactor8_ratio)
 #define QM_SWEEP_LIST(X) QM_SWEEP_SUM_LIST(X) QM_SWEEP_ELEMENT_LIST(X)
@@ -429,15 +431,20 @@ QM_SWEEP(adafactor8_mean)
     a->y[0][i] = fmax(mean / (double)a->cols, a->d[1]);
 }
 
-/* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column. */
+/* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column; floor 0: none. */
+QM_FN double qm_adafactor8_floored(float x, double floor)
+{
+    return floor > 0.0 ? fmax((double)x, floor) : (double)x;
+}
+
 QM_FN double qm_adafactor8_row_root(float r, double mean, double floor)
 {
-    return sqrt(mean / fmax((double)r, floor));
+    return sqrt(mean / qm_adafactor8_floored(r, floor));
 }
 
 QM_FN double qm_adafactor8_col_root(float c, double floor)
 {
-    return 1.0 / sqrt(fmax((double)c, floor));
+    return 1.0 / sqrt(qm_adafactor8_floored(c, floor));
 }
 
 /* x[0] = x[1] times the roots of rows x[2] and columns x[3] with means of the rows y[0] and floor
@@ -461,6 +468,42 @@ QM_SWEEP(adafactor8_over_root)
 QM_SWEEP(adafactor8_direction)
 {
     a->x[0][i] = (float)((double)a->x[1][i] / sqrt(fmax((double)a->x[2][i], a->d[0])));
+}
+
+/* x[0] = x[1] / (sqrt(x[2]) + d[0]). */
+QM_SWEEP(adafactor8_adam)
+{
+    a->x[0][i] = (float)((double)a->x[1][i] / (sqrt((double)a->x[2][i]) + a->d[0]));
+}
+
+/* x[0] = max(x[1] x[2], c[0]): CAME's factors before 0.2.6. */
+QM_SWEEP(adafactor8_product)
+{
+    float v = a->x[1][i] * a->x[2][i];
+    a->x[0][i] = v < a->c[0] ? a->c[0] : v;
+}
+
+/* x[0][i] = the span of the log code of block i of x[1], which has `rows` numbers in blocks of
+ * `inner`: log2 of its largest number, counted from 2^-126. */
+QM_SWEEP(adafactor8_top)
+{
+    int64_t end = (i + 1) * a->inner < a->rows ? (i + 1) * a->inner : a->rows;
+    float top = QM_ADAFACTOR8_TINY;
+    for (int64_t k = i * a->inner; k < end; k++)
+        top = a->x[1][k] > top ? a->x[1][k] : top;
+    float span = qm_log2(top) + 126.0f;
+    a->x[0][i] = span > 1e-12f ? span : 1e-12f;
+}
+
+/* x[0] = x[0] in 8 bits of its log2 with the spans x[1] of blocks of `inner` numbers: coded as the
+ * PyTorch path does and decoded as the kernels do. */
+QM_SWEEP(adafactor8_recode)
+{
+    float x = a->x[0][i], span = a->x[1][i / a->inner];
+    float l = qm_log2(x > QM_ADAFACTOR8_TINY ? x : QM_ADAFACTOR8_TINY) + 126.0f;
+    float code = rintf(l / span * 255.0f);
+    code = code < 0.0f ? 0.0f : code > 255.0f ? 255.0f : code;
+    a->x[0][i] = qm_exp2(code * (1.0f / 255.0f) * span - 126.0f);
 }
 
 #include "core/rule/sweep_lowrank.h"

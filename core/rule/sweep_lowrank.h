@@ -68,14 +68,15 @@ QM_SWEEP(adafactor8_begin)
     a->x[0][i] = fmaxf(a->c[0] * (x * x), QM_ADAFACTOR8_TINY);
 }
 
-/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]). */
+/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2]. */
 QM_SWEEP(adafactor8_low_means)
 {
     const float *x = a->x[1] + i * a->step_a;
     double s = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
         s += (double)x[k * a->step_k] * (double)x[k * a->step_k];
-    a->x[0][i] = a->c[0] * a->x[0][i] + a->c[1] * (float)(s / (double)a->inner + a->d[0]);
+    float v = a->c[0] * a->x[0][i] + a->c[1] * (float)(s / (double)a->inner + a->d[0]);
+    a->x[0][i] = v < a->c[2] ? a->c[2] : v;
 }
 
 /* y[0][0] = max(mean of x[1][inner], d[0]); each number is divided by `inner` before it is

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/threads.h"
 #include "core/rule/tensor_rule.h"
 
 /* ---- means of rows, means of columns --------------------------------------------------------- */
@@ -69,10 +70,11 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
  * k continues its sum over band k - 1, since each column is one chain of additions from top to
  * bottom.  To use several threads nevertheless, the columns are cut into pieces, and the pairs
  * (band k, piece j) are computed as a wavefront: (k, j) waits for (k - 1, j) only, so the thread of
- * band k follows the thread of band k - 1 one piece behind.  OpenMP expresses this as a doacross
- * loop (`ordered(2)` with `depend(sink : k - 1, j)`).  Band k belongs to thread k modulo the number
- * of threads.  That thread computes the row sums of the band before its first piece, so the band is
- * in its cache when it computes the column sums.
+ * band k follows the thread of band k - 1 one piece behind.  Each thread counts the pieces that it
+ * is done with, and the thread of the next band waits for that count (core/base/threads.h).  A
+ * doacross loop of OpenMP would do the same, but libgomp's waits there only spin.  Band k belongs
+ * to thread k modulo the number of threads.  That thread computes the row sums of the band before
+ * its first piece, so the band is in its cache when it computes the column sums.
  *
  * A tensor of small matrices needs no chain between bands: there, a band consists of several whole
  * matrices. */
@@ -80,12 +82,13 @@ struct two_means {
     const struct qm_matrices *m;
     struct qm_term t;
     const struct qm_formed *x;
-    float *row, *col;   /* results */
-    int64_t many;       /* matrices in a band; 1 where a matrix is cut into several bands */
-    int64_t high;       /* rows of a band in each of its matrices */
-    int64_t per_matrix; /* bands that a matrix is cut into; 1 where `many` is above 1 */
-    double *of_cols;    /* [cols]: column sums that a band hands on to the next */
-    float *room;        /* a band for each thread, where x is formed */
+    float *row, *col;      /* results */
+    int64_t many;          /* matrices in a band; 1 where a matrix is cut into several bands */
+    int64_t high;          /* rows of a band in each of its matrices */
+    int64_t per_matrix;    /* bands that a matrix is cut into; 1 where `many` is above 1 */
+    double *of_cols;       /* [cols]: column sums that a band hands on to the next */
+    float *room;           /* a band for each thread, where x is formed */
+    struct qm_count *done; /* [threads]: pieces that each is done with */
 };
 
 /* BAND_ALONE, BAND: elements of a band on one thread and on several, which synchronise for every
@@ -150,20 +153,32 @@ static void cols_of_band(const struct two_means *d, int64_t k, int64_t j)
     }
 }
 
-/* The wavefront over bands and pieces. */
-static void run_bands(const struct two_means *d, int in_parallel)
+/* Thread `thread` of `team`: its bands, each after the band before it, piece by piece.  A thread
+ * that has to sleep sleeps until that band is complete. */
+static void run_bands_of(const struct two_means *d, int64_t thread, int64_t team)
 {
     int64_t bands = (d->m->batch + d->many - 1) / d->many * d->per_matrix;
     int64_t pieces = (d->m->cols + BAND_WIDTH - 1) / BAND_WIDTH;
-#pragma omp parallel for ordered(2) schedule(static, 1) if (in_parallel)
-    for (int64_t k = 0; k < bands; k++)
+    int chained = team > 1 && d->many == 1;
+    for (int64_t k = thread; k < bands; k += team) {
+        int64_t before = (k - 1) / team * pieces;
+        rows_of_band(d, k);
         for (int64_t j = 0; j < pieces; j++) {
-            if (j == 0)
-                rows_of_band(d, k);
-#pragma omp ordered depend(sink : k - 1, j)
+            if (chained && k > 0)
+                qm_count_await(&d->done[(k - 1) % team], (uint32_t)(before + j + 1),
+                               (uint32_t)(before + pieces), (int)team);
             cols_of_band(d, k, j * BAND_WIDTH);
-#pragma omp ordered depend(source)
+            if (chained)
+                qm_count_raise(&d->done[thread]);
         }
+    }
+}
+
+/* The wavefront over bands and pieces. */
+static void run_bands(const struct two_means *d, int in_parallel)
+{
+#pragma omp parallel if (in_parallel)
+    run_bands_of(d, omp_get_thread_num(), omp_get_num_threads());
 }
 
 qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const struct qm_formed *x,
@@ -180,20 +195,29 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
     }
     int in_parallel = n >= QM_THREADS_FROM && omp_get_max_threads() > 1;
     int64_t band = in_parallel ? BAND : BAND_ALONE, groups = band / m->cols / QM_TENSOR_ROWS;
-    struct two_means d = {m, t, x, row, col, each < band ? band / each : 1, m->rows, 1, NULL, NULL};
+    struct two_means d = {m,       t, x,    row,  col, each < band ? band / each : 1,
+                          m->rows, 1, NULL, NULL, NULL};
     if (each >= band) {
         d.high = (groups > 0 ? groups : 1) * QM_TENSOR_ROWS;
         d.high = d.high < m->rows ? d.high : m->rows;
         d.per_matrix = (m->rows + d.high - 1) / d.high;
     }
     d.many = d.many < m->batch ? d.many : m->batch;
-    int64_t formed = x->made ? 0 : omp_get_max_threads() * d.many * d.high * m->cols;
+    int64_t threads = omp_get_max_threads();
+    int64_t formed = x->made ? 0 : threads * d.many * d.high * m->cols;
+    size_t counts = sizeof *d.done * (size_t)threads;
+    d.done = aligned_alloc(sizeof *d.done, counts);
     d.of_cols = malloc(sizeof *d.of_cols * (size_t)m->cols + sizeof *d.room * (size_t)formed);
-    if (!d.of_cols)
+    if (!d.of_cols || !d.done) {
+        free(d.of_cols);
+        free(d.done);
         return qm_fail(QM_NO_MEMORY, "sums of %lld columns", (long long)m->cols);
+    }
+    memset(d.done, 0, counts);
     d.room = (float *)(d.of_cols + m->cols);
     run_bands(&d, in_parallel);
     free(d.of_cols);
+    free(d.done);
     return QM_OK;
 }
 

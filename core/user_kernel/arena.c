@@ -32,6 +32,8 @@ static unsigned char poison_at(const struct qm_arena *a, int i, uint64_t offset)
 {
     uint32_t word =
         a->array[i].poison == QM_POISON_CODES ? 0xffffffffu : (uint32_t)a->array[i].poison;
+    if (a->at_start && a->array[i].poison != QM_POISON_CODES)
+        word = a->array[i].poison == QM_POISON_F32 ? 0x7f7fffffu : 0x7f7f7f7fu;
     return (unsigned char)(word >> 8 * (offset % 4)); /* arrays start at multiples of 64 */
 }
 

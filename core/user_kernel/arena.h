@@ -25,7 +25,8 @@ struct qm_arena_view {
 };
 
 /* The values around arrays, which a kernel that reads past an end takes for data: the largest
- * codes; NaN, of float32 and of 16 bits. */
+ * codes; NaN, of float32 and of 16 bits, or, where arrays start at their first page, the largest
+ * float32 and bfloat16: fmaxf drops a NaN. */
 enum qm_poison { QM_POISON_CODES = 0xff, QM_POISON_F32 = 0x7fe5a5a5, QM_POISON_16 = 0x7fe57fe5 };
 
 struct qm_arena {

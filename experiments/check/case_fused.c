@@ -19,6 +19,8 @@ static double fused_error(const struct qm_slot_view *v, int64_t i, const struct 
     int position = d->position_of[v->codes[i]];
     if (!isfinite(x) || d->q.curve == QM_CURVE_log2 || d->q.curve == QM_CURVE_allog)
         return 0.0;
+    if (x == 0.0 && position >= 0 && d->value[position] == 0.0 && d->slack[position] == 0.0)
+        return 0.0; /* every product of a zero is one */
     if (position < 0 || !qm_decider_is_plain(&d->q) || s->first != 0.0 || d->slack[position] != 0.0)
         return QM_U * fabs(x) + QM_ETA;
     product = d->value[position] * s->stored;

@@ -6,15 +6,17 @@
 
 #include "oracle/bound/bound.h"
 
-/* Bound on the change of a plain slot's value when it is rounded to 16 bits: half an ulp. */
-static double plain_error(const struct qm_case_run *r, int slot, double x)
+/* Rounds the wanted values of a plain slot of 16 bits, and the ends of their bounds: a number that
+ * is known exactly has one rounding, a tie's too. */
+static void round_plain(enum qm_plain plain, int64_t n, double *want, double *error)
 {
-    struct qm_quantizer q = qm_recipe_slot(&r->judged, slot, &r->c->shape);
-    if (q.bits != 0 || q.plain == QM_PLAIN_f32)
-        return 0.0;
-    if (q.plain == QM_PLAIN_f16)
-        return x >= 65504.0 ? (double)INFINITY : 0x1p-11 * x + 0x1p-25;
-    return x >= 0x1.fep127 ? (double)INFINITY : 0x1p-8 * x + 0x1p-134;
+    static const struct qm_float_format f16 = {10, -14, 65504.0}, bf16 = {7, -126, 0x1.fep127};
+    const struct qm_float_format *format = plain == QM_PLAIN_f16 ? &f16 : &bf16;
+    for (int64_t i = 0; i < n; i++) {
+        struct qm_ball stored = qm_ball_round_to(format, (struct qm_ball){want[i], error[i]});
+        want[i] = stored.x;
+        error[i] = stored.e;
+    }
 }
 
 static int is_projection(const struct qm_rule *rule, int i)
@@ -109,8 +111,11 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
                           &r->hyper, t));
     QM_TRY(judge_float32(r, t, g)); /* before bounds of whole-tensor families replace the results */
     QM_TRY(r->oracle->bound(&b));
-    for (int k = 0; k < r->n_slots; k++)
-        for (int64_t i = 0; i < r->slot_n[k]; i++)
-            r->error[k][i] += plain_error(r, k, fabs(r->want[k][i]) + r->error[k][i]);
+    for (int k = 0; k < r->n_slots; k++) {
+        struct qm_quantizer q = qm_recipe_slot(&r->judged, k, &r->c->shape);
+        if (q.bits != 0 || q.plain == QM_PLAIN_f32)
+            continue;
+        round_plain(q.plain, r->slot_n[k], r->want[k], r->error[k]);
+    }
     return QM_OK;
 }

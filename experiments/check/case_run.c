@@ -168,6 +168,7 @@ static qm_status can_run(const struct qm_case_run *r)
 qm_status qm_case_run_open(struct qm_case_run *r)
 {
     QM_TRY(can_run(r));
+    r->judged = qm_recipe_at(&r->judged, &r->c->shape);
     if (qm_case_takes(r->c, QM_PART_schedule) && !r->trial)
         r->judged.hyper = qm_hyper_schedule(&r->judged, r->seed, 0); /* initial_lr is now known */
     r->first = r->run = r->judged;

@@ -29,6 +29,7 @@ enum qm_companion_role {
     QM_COMPANION_warm,
     QM_COMPANION_second,
     QM_COMPANION_group,
+    QM_COMPANION_busy,
     QM_COMPANIONS
 };
 struct qm_companion {

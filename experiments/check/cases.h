@@ -36,7 +36,8 @@
     X(nan,        "normal with one NaN; of the table of special values")                            \
     X(inf,        "normal with one Inf; of the table of special values")                            \
     X(small,      "normal, 1e-6 wide; of the kill matrix")                                          \
-    X(unit,       "normal, 1 wide; of the kill matrix")
+    X(unit,       "normal, 1 wide; of the kill matrix")                                             \
+    X(edges,      "powers of two, 9-bit integers and the edges of float formats; halves of them")
 #define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
     X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \
     X(wd0,     -1.0, -1.0, -1.0, -1.0, 0.0,  "no weight decay")                                     \
@@ -49,6 +50,8 @@
     X(exact,   -1.0, 0.0,  0.5,  -1.0, -1.0, "beta1 0, beta2 1/2: what class exact needs")          \
     X(maximize, -1.0, -1.0, -1.0, -1.0, -1.0, "the objective is maximized; not of every rule")
 #define QM_PART_LIST(X)  /* what a case does beside stepping one tensor from a zero state */        \
+    X(pzero,    "all parameters start at 0")                                                        \
+    X(busy,     "the first call is not the process's first: 4096 steps of a small tensor")          \
     X(podd,     "NaN, Inf, signed zeros and denormals among the parameters")                        \
     X(sodd,     "the same among the loaded states; needs s2^K")                                     \
     X(schedule, "lr and other hyper-parameters change from step to step")                           \
@@ -126,7 +129,7 @@ int qm_case_steps(const struct qm_case *c);
 static inline int qm_case_has_company(const struct qm_case *c)
 {
     return qm_case_takes(c, QM_PART_second) || qm_case_takes(c, QM_PART_group) ||
-           qm_case_takes(c, QM_PART_warm);
+           qm_case_takes(c, QM_PART_warm) || qm_case_takes(c, QM_PART_busy);
 }
 
 int qm_case_count(void);

@@ -11,9 +11,10 @@
 #include "experiments/check/case_run.h"
 #include "experiments/check/slot.h"
 
-enum { STREAM = 201, WARM_STEP = 1000003, GROUP_SCHEDULE = 1000 };
+enum { STREAM = 201, WARM_STEP = 1000003, GROUP_SCHEDULE = 1000, BUSY_CALLS = 4096 };
 
-static const enum qm_part part_of[QM_COMPANIONS] = {QM_PART_warm, QM_PART_second, QM_PART_group};
+static const enum qm_part part_of[QM_COMPANIONS] = {QM_PART_warm, QM_PART_second, QM_PART_group,
+                                                    QM_PART_busy};
 
 static uint32_t word(const struct qm_case_run *r, enum qm_companion_role role, uint64_t i)
 {
@@ -24,6 +25,8 @@ static uint32_t word(const struct qm_case_run *r, enum qm_companion_role role, u
 static struct qm_shape shape_of(const struct qm_case_run *r, enum qm_companion_role role)
 {
     struct qm_shape s = {r->c->shape.rank ? r->c->shape.rank : 1, {0}};
+    if (role == QM_COMPANION_busy)
+        return (struct qm_shape){1, {3}};
     for (int a = 0; a < s.rank; a++)
         s.dim[a] = s.rank == 1   ? 60 + word(r, role, (uint64_t)a) % 200
                    : s.rank == 2 ? 3 + word(r, role, (uint64_t)a) % 20
@@ -78,6 +81,8 @@ qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role)
         c->values[i] = (float)ldexp((double)(int32_t)word(r, role, 100 + (uint64_t)i), -30);
     qm_param_from_float(&c->recipe.param, c->n, c->values, c->p);
     QM_TRY(plan_open(r, c));
+    for (int k = 0; k < BUSY_CALLS && role == QM_COMPANION_busy; k++)
+        QM_TRY(step(r, role));
     return role == QM_COMPANION_warm ? step(r, role) : QM_OK;
 }
 

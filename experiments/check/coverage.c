@@ -100,17 +100,48 @@ static json_t *left_out(const struct qm_domain *d)
     return out;
 }
 
+static void merge(struct qm_coverage *into, const struct qm_coverage *from)
+{
+    for (int i = 0; i < QM_COVERAGE_BINS; i++)
+        for (int k = 0; k < QM_COVERAGE_WORDS; k++)
+            into->pair[i][k] |= from->pair[i][k];
+    into->cases += from->cases;
+}
+
+/* What the domain's distribution meets; each thread adds up its share of the draws.  NULL: no
+ * memory.  The caller frees it. */
+static struct qm_coverage *reachable(const struct qm_domain *d)
+{
+    struct qm_coverage *all = calloc(1, sizeof *all);
+    int complete = all != NULL;
+#pragma omp parallel reduction(& : complete)
+    {
+        struct qm_coverage *own = calloc(1, sizeof *own);
+        complete = own != NULL;
+#pragma omp for schedule(dynamic, 256)
+        for (int i = 0; i < QM_COVERAGE_DRAWS; i++)
+            if (own) {
+                struct qm_case drawn = qm_domain_draw(d, SEED, i);
+                qm_coverage_add(own, d, &drawn);
+            }
+#pragma omp critical(qm_coverage_merge)
+        if (all && own)
+            merge(all, own);
+        free(own);
+    }
+    if (complete && all)
+        return all;
+    free(all);
+    return NULL;
+}
+
 json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d)
 {
-    struct qm_coverage *reach = calloc(1, sizeof *reach);
+    struct qm_coverage *reach = reachable(d);
     json_t *coordinates = json_object(), *pairs = json_array();
     struct count all = {0, 0}, bins = {0, 0};
     if (!reach)
         return NULL;
-    for (int i = 0; i < QM_COVERAGE_DRAWS; i++) {
-        struct qm_case drawn = qm_domain_draw(d, SEED, i);
-        qm_coverage_add(reach, d, &drawn);
-    }
     for (int a = 0; a < QM_COORDINATES; a++) {
         if (!qm_domain_has(d, a))
             continue;

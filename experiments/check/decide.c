@@ -96,7 +96,7 @@ static int nan_position(const struct qm_decider *d)
 /* A threshold at `at` with the undecided zone [at - below, at + above]; up: at itself goes up. */
 static void set(struct qm_threshold *t, double at, int up, double below, double above)
 {
-    *t = (struct qm_threshold){at, at - below, at + above, up, up, up};
+    *t = (struct qm_threshold){at, at - below, at + above, up, up, up, 0};
     if (below > 0.0)
         t->low_up = 1;
     if (above > 0.0)
@@ -128,7 +128,7 @@ static double even_steps(const struct qm_decider *d, int *base)
 
 /* The product z = y * steps has an error of u |z| at most, or none where steps is a power of two.
  * The fraction of z (mid) or z + 1/2 (near) is rounded again, by at most u of one step; even and
- * away use z alone. */
+ * away use z alone.  Where the threshold is a float32 (y = 1/2 of 127 steps), both are exact. */
 static void arith_threshold(struct qm_decider *d, int k)
 {
     int base, exponent, odd;
@@ -148,6 +148,7 @@ static void arith_threshold(struct qm_decider *d, int k)
     case QM_ROUND_dither: set(&d->cut[k], (base + k + 1) / steps, 1, product, product); break;
     case QM_ROUND_COUNT: break;
     }
+    d->cut[k].is_decided = qm_is_float(d->cut[k].at);
 }
 
 /* The published thresholds; they are compared as float32 numbers, so the zone is empty. */
@@ -205,7 +206,7 @@ static void merged_threshold(struct qm_decider *d, int k)
     } else if (d->q.search !=
                QM_SEARCH_ladder) { /* at the common value either position is allowed */
         double zone = d->q.search == QM_SEARCH_grid ? GRID_STEP : 0.0;
-        *t = (struct qm_threshold){mid, hi - zone, lo + zone, 0, 1, 0};
+        *t = (struct qm_threshold){mid, hi - zone, lo + zone, 0, 1, 0, 0};
     }
 }
 
@@ -287,6 +288,8 @@ static int passes(const struct qm_threshold *t, double y, enum reading which)
 {
     double at = which == AT ? t->at : which == LOW ? t->low : t->high;
     int up = which == AT ? t->up : which == LOW ? t->low_up : t->high_up;
+    if (t->is_decided && y == t->at)
+        return t->up;
     return y > at || (y == at && up);
 }
 

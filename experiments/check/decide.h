@@ -21,10 +21,11 @@ struct qm_decider {
     double gain;          /* stored scale = maximum * gain */
     /* Threshold k lies between positions k and k + 1.  The exact decision goes up where y > at, or
      * y == at and `up`.  A float32 search may go up where y > low, or y == low and low_up; it must
-     * go up where y > high, or y == high and high_up. */
+     * go up where y > high, or y == high and high_up.  is_decided: a search that gets `at` itself
+     * makes no rounding error there, so the exact decision is the only one. */
     struct qm_threshold {
         double at, low, high;
-        int up, low_up, high_up;
+        int up, low_up, high_up, is_decided;
     } cut[255];
 };
 

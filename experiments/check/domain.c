@@ -72,7 +72,11 @@ static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
     } large[] = {{80, 7, 15}, {160, 33, 16}, {160, 91, 17}, {1024, 600, 20}};
     for (size_t k = 0; k < sizeof large / sizeof *large; k++)
         if (i % large[k].every == large[k].at && (1 << large[k].power) + 8 <= d->largest)
-            return (1 << large[k].power) - 3 + below(s, 7);
+            return (1 << large[k].power) + (one_in(s, 3) ? 0 : below(s, 7) - 3);
+    if (d->can_restart && i % 160 == 141 && d->largest > 1 << 20) /* a kernel's own loops */
+        return (1 << 20) + (one_in(s, 2) ? 0 : below(s, 7) - 3);
+    if (d->can_restart && i % 160 == 67 && d->largest > 1 << 20) /* grids cut off below 2^20 */
+        return (1 << 16) * (3 + below(s, 12)) + (one_in(s, 2) ? 0 : below(s, 999) - 499);
     if (i % 160 == 113 && d->largest > 1 << 17) /* between them, and seldom up to 2^20 */
         return (1 << 15) * log_uniform(s, i % 1120 == 113 + 160 ? 32 : 4) - below(s, 999);
     int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
@@ -93,6 +97,19 @@ static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
     case 9: return log_uniform(s, most);
     default: return log_uniform(s, small);
     }
+}
+
+/* Square matrices, and sides around 8, 16 and 32, in the place of the last two sizes. */
+static void make_square(struct source *s, struct qm_shape *shape)
+{
+    int64_t *side = &shape->dim[shape->rank - 2], n = side[0] * side[1];
+    int64_t root = (int64_t)sqrt((double)n);
+    root = root > 64 ? 64 : root < 2 ? 2 : root;
+    side[0] = side[1] = one_in(s, 2) ? root : ((int64_t)8 << below(s, 3)) - 1 + below(s, 3);
+    if (one_in(s, 3))
+        side[below(s, 2)] += 1 + below(s, 40);
+    for (int a = 0; a < shape->rank - 2 && qm_shape_numel(shape) > 20000; a++)
+        shape->dim[a] = 1;
 }
 
 /* Cuts n elements into `rank` sizes, which multiply to n or a little less; the last that is set
@@ -116,6 +133,8 @@ static struct qm_shape cut(struct source *s, int64_t n, int rank)
     }
     if (rank && out.dim[taker] != 0)
         out.dim[taker] = n > 0 ? n : 1;
+    if (rank > 1 && n > 1 && n <= 20000 && one_in(s, 5))
+        make_square(s, &out);
     return out;
 }
 
@@ -152,7 +171,8 @@ static int64_t any_step(struct source *s)
 
 static enum qm_class gradient_class(struct source *s)
 {
-    static const enum qm_class often[] = {QM_CLASS_planted, QM_CLASS_normal, QM_CLASS_exact};
+    static const enum qm_class often[] = {QM_CLASS_planted, QM_CLASS_normal, QM_CLASS_exact,
+                                          QM_CLASS_edges};
     if (one_in(s, 2))
         return often[below(s, sizeof often / sizeof *often)];
     return (enum qm_class)below(s, QM_CLASS_COUNT);
@@ -182,6 +202,9 @@ static int is_taken(const struct qm_domain *d, const struct qm_case *c)
     return qm_recipe_applicable(&r) == QM_OK;
 }
 
+/* 4096 calls take time, so one case of 160 has them: ordinary numbers, in which a change shows. */
+static int is_busy(int64_t i) { return i % 160 == 57; }
+
 /* Gives one hyper-parameter that the rule reads another value, unless the rule refuses it. */
 static void another_hyper(const struct qm_domain *d, struct source *s, struct qm_case *c)
 {
@@ -204,8 +227,26 @@ static void hyper(const struct qm_domain *d, struct source *s, struct qm_case *c
     struct qm_case to = *c;
     to.setting =
         c->kind == QM_CLASS_exact ? QM_SETTING_exact : (enum qm_setting)below(s, QM_SETTING_COUNT);
-    if ((c->kind == QM_CLASS_exact || one_in(s, 5)) && is_taken(d, &to))
+    if (c->kind == QM_CLASS_edges && one_in(s, 2)) {
+        to.setting = QM_SETTING_beta0;      /* the gradients themselves become the states */
+    } else if (c->kind == QM_CLASS_edges) { /* or half their sum with loaded ones */
+        static const int betas[] = {QM_HYPER_beta1, QM_HYPER_beta2};
+        for (int i = 0; i < 2; i++) {
+            to.given |= d->reads & (uint64_t)1 << betas[i];
+            to.hyper[betas[i]] = d->reads >> betas[i] & 1 ? 0.5 : 0.0;
+        }
+    }
+    if ((c->kind == QM_CLASS_exact || c->kind == QM_CLASS_edges || one_in(s, 5)) &&
+        is_taken(d, &to))
         *c = to;
+    int is_zero = c->kind == QM_CLASS_zeros || c->kind == QM_CLASS_signedzeros;
+    if (is_zero && one_in(s, 3) && d->reads >> QM_HYPER_eps & 1) { /* 0 / 0 */
+        to = *c;
+        to.given |= (uint64_t)1 << QM_HYPER_eps;
+        to.hyper[QM_HYPER_eps] = 0.0;
+        if (is_taken(d, &to))
+            *c = to;
+    }
     int n = (int)below(s, 5);
     for (int i = 0; i < n; i++)
         another_hyper(d, s, c);
@@ -215,14 +256,13 @@ static void parts(const struct qm_domain *d, struct source *s, struct qm_case *c
 {
     int is_exact = c->kind == QM_CLASS_exact;
     for (int k = 0; k < QM_POWERS; k++) {
-        /* Before step 1 there is no state that could be loaded. */
-        if (!one_in(s, 3) || (k == QM_POWER_s && c->t == 1) || (k == QM_POWER_g && is_exact))
+        if (!one_in(s, 3) || (k == QM_POWER_g && is_exact))
             continue;
         c->powered |= 1u << k;
-        c->power[k] = power(s);
+        c->power[k] = c->kind == QM_CLASS_edges && one_in(s, 2) ? 0 : power(s);
     }
     for (int k = 0; k < QM_PARTS; k++)
-        if (one_in(s, k == QM_PART_podd || k == QM_PART_sodd ? 10 : 5))
+        if (k != QM_PART_busy && one_in(s, k <= QM_PART_sodd ? 10 : 5))
             c->part |= 1u << k;
     if (!qm_case_loads(c))
         c->part &= ~(1u << QM_PART_sodd);
@@ -247,6 +287,28 @@ static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, st
     still.hyper[QM_HYPER_lr] = 0.0;
     if (d->recipe.param.write == QM_WRITE_stoch && i % 40 == 13 && is_taken(d, &still))
         *c = still;
+    return 1;
+}
+
+/* A parameter of 16 or 8 bits meets ties only where arithmetic is exact: zero gradients and states,
+ * and a decay by a power of two, p (1 - 2^-k). */
+static int exact_decay(const struct qm_domain *d, struct source *s, int64_t i, struct qm_case *c)
+{
+    const uint64_t both = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
+    const struct qm_param *p = &d->recipe.param;
+    if (p->format == QM_PARAM_f32 || p->write == QM_WRITE_stoch || i % 20 != 3 ||
+        (d->reads & both) != both)
+        return 0;
+    struct qm_case to = {.shape = shape(d, s, i),
+                         .kind = one_in(s, 2) ? QM_CLASS_zeros : QM_CLASS_signedzeros,
+                         .t = first_step(d, s),
+                         .forced = !one_in(s, 2),
+                         .given = both};
+    to.hyper[QM_HYPER_lr] = ldexp(1.0, -(int)below(s, 4));
+    to.hyper[QM_HYPER_weight_decay] = ldexp(1.0, -2 - (int)below(s, 4));
+    if (!is_taken(d, &to))
+        return 0;
+    *c = to;
     return 1;
 }
 
@@ -282,14 +344,20 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
     struct qm_case c = {.forced = 1};
     for (int tries = 0; tries < TRIES; tries++) {
         c = (struct qm_case){.forced = 1};
-        if (!many_draws(d, &s, i, &c)) {
+        if (!many_draws(d, &s, i, &c) && !exact_decay(d, &s, i, &c)) {
             c.forced = !one_in(&s, 4);
             c.shape = shape(d, &s, i);
             c.t = first_step(d, &s);
             c.kind = gradient_class(&s);
+            if (is_busy(i)) {
+                c.t = 1 + below(&s, 12);
+                c.kind = QM_CLASS_normal;
+            }
             hyper(d, &s, &c);
             parts(d, &s, &c);
             bound_slots(d, &c);
+            if (is_busy(i))
+                c.part |= 1u << QM_PART_busy;
         }
         if (!qm_case_is_withheld(&d->recipe, &c))
             break;
@@ -397,6 +465,8 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     bin[QM_COORDINATE_g] = power_bin(c, QM_POWER_g);
     bin[QM_COORDINATE_state] = power_bin(c, QM_POWER_s);
     bin[QM_COORDINATE_tensor] = c->tensor_after_one != 0;
+    bin[QM_COORDINATE_pzero] = qm_case_takes(c, QM_PART_pzero);
+    bin[QM_COORDINATE_busy] = qm_case_takes(c, QM_PART_busy);
     bin[QM_COORDINATE_podd] = qm_case_takes(c, QM_PART_podd);
     bin[QM_COORDINATE_sodd] = qm_case_takes(c, QM_PART_sodd);
     bin[QM_COORDINATE_schedule] = qm_case_takes(c, QM_PART_schedule);

@@ -43,13 +43,15 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
     X(g,        "1 <2^-60 <1 >1 >2^60")                                                             \
     X(state,    "zero <2^-60 <1 >=1 >2^60")                                                         \
     X(tensor,   "1 other")                                                                          \
+    X(pzero,    "no yes")                                                                           \
     X(podd,     "no yes")                                                                           \
     X(sodd,     "no yes")                                                                           \
     X(schedule, "no yes")                                                                           \
     X(second,   "no yes")                                                                           \
     X(group,    "no yes")                                                                           \
     X(warm,     "no yes")                                                                           \
-    X(fresh,    "no yes")
+    X(fresh,    "no yes")                                                                           \
+    X(busy,     "no yes")
 /* clang-format on */
 enum qm_coordinate {
 #define X(name, bins) QM_COORDINATE_##name,
@@ -58,7 +60,7 @@ enum qm_coordinate {
         QM_COORDINATE_hyper, /* the first hyper-parameter */
     QM_COORDINATES = QM_COORDINATE_hyper + QM_HYPERS
 };
-enum { QM_BINS_MOST = 16 }; /* bins of a coordinate */
+enum { QM_BINS_MOST = 24 }; /* bins of a coordinate */
 
 /* 1: the coordinate is part of this domain (a hyper-parameter that the rule reads, or no hyper-
  * parameter). */

@@ -63,6 +63,8 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
         p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal_of(b.word[i % 4]);
         p[i] = power ? ldexpf(p[i], power) : p[i];
     }
+    if (qm_case_takes(c, QM_PART_pzero))
+        memset(p, 0, sizeof *p * (size_t)a->n);
     if (qm_case_takes(c, QM_PART_podd))
         odd_numbers(a, STREAM_START, a->n, 1, p);
 }
@@ -282,6 +284,36 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 
 /* ---- the other classes ----------------------------------------------------------------------- */
 
+/* Class edges.  The first of 32 elements is the largest: a power of two, a 9-bit integer, or a
+ * number at the end of a float format's range.  The others are 0, or halves, smaller powers and
+ * 9-bit integers below it, so that averages with beta 0, their squares, their quotients by the
+ * largest and the ties of 16-bit formats are exact. */
+static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
+{
+    static const float ends[] = {65504.0f,   0x1.ffdffep15f, 65520.0f,     0x1.ffe002p15f,
+                                 65536.0f,   448.0f,         464.0f,       480.0f,
+                                 0x1p-14f,   0x1.ff8p-15f,   0x1p-24f,     0x1p-25f,
+                                 0x1.8p-24f, 0x1p-126f,      0x1.fep-127f, 0x1.fep127f};
+    uint32_t of = draw(a, STREAM_PLANT, t, i / 32);
+    int k = (int)(of >> 8 & 31) - 16;
+    float top = of % 4 == 0   ? ends[(of >> 16) % (sizeof ends / sizeof *ends)]
+                : of % 4 == 1 ? ldexpf((float)(257 + (of >> 16 & 254)), k)
+                              : ldexpf(1.0f, k);
+    float sign = word & 1u ? -1.0f : 1.0f;
+    if (i % 32 == 0)
+        return sign * top;
+    switch (word >> 1 & 7) {
+    case 0: return sign * 0.0f;
+    case 1:
+    case 2:
+    case 3: return sign * ldexpf(top, -1 - (int)(word >> 8 & 3));
+    case 4: return sign * ldexpf((float)(17 + (word >> 16 & 6)), ilogbf(top) - 5); /* squares */
+    default:
+        return sign *
+               ldexpf((float)(257 + (word >> 16 & 254)), ilogbf(top) - 9 - (int)(word >> 8 & 3));
+    }
+}
+
 /* word, other: the two draws of element i. */
 static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32_t word,
                    uint32_t other)
@@ -325,7 +357,9 @@ void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t
             word = draws(a, STREAM_GRADIENT, t, i + (1 << 30));
             other = draws(a, STREAM_GRADIENT, t, i);
         }
-        g[i] = plain(c->kind, a, i, word.word[i % 4], other.word[i % 4]);
+        g[i] = c->kind == QM_CLASS_edges
+                   ? edge(a, t, i, word.word[i % 4])
+                   : plain(c->kind, a, i, word.word[i % 4], other.word[i % 4]);
         g[i] = power ? ldexpf(g[i], power) : g[i];
     }
 }

@@ -48,7 +48,7 @@ enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, FLAG };
 /* clang-format off */
 enum {
     KIND_lr = RATE, KIND_eps = RATE, KIND_eps1 = RATE, KIND_eps2 = RATE, KIND_weight_decay = RATE,
-    KIND_initial_lr = RATE, KIND_margin = RATE,
+    KIND_initial_lr = RATE, KIND_margin = RATE, KIND_momentum_decay = RATE,
     KIND_beta1 = WEIGHT, KIND_beta2 = WEIGHT, KIND_beta3 = WEIGHT, KIND_momentum = WEIGHT,
     KIND_dampening = WEIGHT,
     KIND_alpha = FACTOR, KIND_clip = FACTOR, KIND_scale = FACTOR, KIND_max_unorm = FACTOR,

@@ -15,6 +15,19 @@ static uint64_t hash(uint64_t seed, const char *text)
     return h;
 }
 
+/* 1: the rule takes slot i, where it is a single element, for a state that does not exist yet and
+ * counts as 0. */
+static int is_absent(const struct qm_rule *rule, int i)
+{
+    struct qm_rule_step s = {0};
+    int marks = 0;
+    if (rule->mark_absent)
+        rule->mark_absent(&s, i);
+    for (size_t k = 0; k < sizeof s.flag / sizeof *s.flag; k++)
+        marks |= s.flag[k];
+    return marks;
+}
+
 static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
 {
     int64_t t = r->trial ? *qm_trial_call(r->trial, k).t : r->c->t + k;
@@ -34,8 +47,8 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     memcpy(r->before_p, r->plan[0].p, bytes);
     for (int i = 0; i < r->n_slots; i++)
         memcpy(r->before[i], r->plan[0].state[i], sizeof(float) * (size_t)r->slot_n[i]);
-    for (int i = 0; i < r->n_slots; i++) /* a rule for single elements does not read this state */
-        if (r->slot_n[i] == 1 && r->n == 1 && r->judged.rule->mark_absent && !r->decider[i])
+    for (int i = 0; i < r->n_slots; i++)
+        if (r->slot_n[i] == 1 && r->n == 1 && !r->decider[i] && is_absent(r->judged.rule, i))
             r->before[i][0] = 0.0f;
     qm_case_fused_errors(r, &r->plan[0], r->fused_before);
     qm_case_make_gradient(r, t, k, &g);
@@ -73,6 +86,7 @@ static qm_status run_case(struct qm_case_run *r, int steps, const char *name)
 {
     int is_short = r->trial || r->record;
     r->steps = steps;
+    QM_TRY(qm_company_open(r, QM_COMPANION_busy));
     QM_TRY(qm_company_open(r, QM_COMPANION_warm));
     QM_TRY(qm_case_run_memory(r));
     QM_TRY(qm_company_open(r, QM_COMPANION_second));

@@ -71,20 +71,48 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
         into->finding[into->n_findings++] = from->finding[i];
 }
 
+struct turn {
+    int64_t size;
+    int at;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct turn *x = a, *y = b;
+    return x->size != y->size ? (x->size < y->size ? 1 : -1) : x->at - y->at;
+}
+
+/* The order in which cases are begun: the largest first, so that no thread begins a long one when
+ * the others are done.  The caller frees it.  NULL: no memory. */
+static struct turn *turns_of(const struct qm_case *cases, int n)
+{
+    struct turn *t = malloc(sizeof *t * (size_t)(n > 0 ? n : 1));
+    for (int i = 0; t && i < n; i++)
+        t[i] = (struct turn){qm_shape_numel(&cases[i].shape) * qm_case_steps(&cases[i]), i};
+    if (t)
+        qsort(t, (size_t)n, sizeof *t, by_size);
+    return t;
+}
+
 /* Every case has its own tally, and the tallies are merged in order, so the number of threads does
  * not change the result.  The second plan of a case uses two threads of its own: two levels. */
 qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases, int n,
                          uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch)
 {
     struct qm_tally *part = calloc((size_t)(n > 0 ? n : 1), sizeof *part);
+    struct turn *turn = turns_of(cases, n);
     int levels = omp_get_max_active_levels(), failed = n;
     qm_status st = QM_OK;
     char why[256] = "";
-    if (!part)
+    if (!part || !turn) {
+        free(part);
+        free(turn);
         return qm_fail(QM_NO_MEMORY, "the tallies of %d cases", n);
+    }
     omp_set_max_active_levels(2);
 #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < n; i++) {
+    for (int k = 0; k < n; k++) {
+        int i = turn[k].at;
         qm_status mine = qm_judge_case(s, &cases[i], seed, &part[i]);
 #pragma omp critical(qm_judge_list)
         {
@@ -104,6 +132,7 @@ qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases
         qm_tally_merge(t, &part[i]);
     }
     free(part);
+    free(turn);
     return st == QM_OK ? QM_OK : qm_fail(st, "%s", why);
 }
 

@@ -11,9 +11,14 @@ static void count_up(const struct qm_decider *d, int slot, double low, double hi
                      struct qm_tally *t)
 {
     double y = 0.5 * (low + high), share;
-    int k = 0;
-    while (k + 2 < d->n && y >= d->value[k + 1])
-        k++;
+    int k = 0, end = d->n > 2 ? d->n - 2 : 0; /* values ascend; NaN, if there is one, is last */
+    while (k < end) {
+        int middle = (k + end) / 2;
+        if (y >= d->value[middle + 1])
+            k = middle + 1;
+        else
+            end = middle;
+    }
     double gap = d->value[k + 1] - d->value[k];
     int is_low = low <= d->value[k] && d->value[k] <= high;
     if (is_low || (low <= d->value[k + 1] && d->value[k + 1] <= high)) {

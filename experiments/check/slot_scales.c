@@ -172,6 +172,20 @@ static int judge_finite(const struct qm_slot_view *v, int64_t b, double low, dou
     return 1;
 }
 
+/* Judges a float16 scale that may overflow, so that it is from `low` to Inf; 1: it became the
+ * finding. */
+static int judge_half_overflow(const struct qm_slot_view *v, int64_t b, double low,
+                               struct qm_finding *f)
+{
+    double got = (double)v->scales[b];
+    if ((got >= low && is_half(got)) ||
+        !qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want a float16 from %a to inf",
+                        (long long)b, got, low))
+        return 0;
+    qm_finding_place(f, QM_PLACE_SCALE, 0, b, low, HUGE_VAL);
+    return 1;
+}
+
 /* Nested scales are stored minus their mean, in 8 bits of the largest distance from it; the
  * reciprocal of this distance is Inf below 2^-128.  Each may be off by `slack`. */
 void qm_slot_judge_scales(const struct qm_slot_view *v, const double *lo, const double *hi,
@@ -190,14 +204,17 @@ void qm_slot_judge_scales(const struct qm_slot_view *v, const double *lo, const 
     for (int64_t b = 0; b < count; b++) {
         double low = lo[b], high = hi[b];
         stored_interval(v, b, &low, &high);
-        if (may_be_anything(q, flag[b]) || (q->scale.nest && any) || high > (double)FLT_MAX ||
-            (q->scale.f16 && high >= 65504.0)) {
+        int overflows = q->scale.f16 && isinf(high) && hi[b] < HUGE_VAL && !flag[b];
+        if (may_be_anything(q, flag[b]) || (q->scale.nest && any) ||
+            (high > (double)FLT_MAX && !overflows)) {
             t->unbounded++;
             continue;
         }
         t->judged++;
-        if (must_be_nonfinite(q, flag[b]) ? judge_nonfinite(v, b, f)
-                                          : judge_finite(v, b, low, high, slack, t, f))
+        if (overflows)
+            *at = judge_half_overflow(v, b, low, f) ? -1 : *at;
+        else if (must_be_nonfinite(q, flag[b]) ? judge_nonfinite(v, b, f)
+                                               : judge_finite(v, b, low, high, slack, t, f))
             *at = -1;
     }
 }

@@ -197,6 +197,9 @@ static enum qm_verdict judge_residual(const struct qm_stored *f, const void *res
     if (!isfinite(w))
         return at == 0 ? QM_VERDICT_EQUAL : QM_VERDICT_WRONG;
     int k = 1 - spacing(f, w);
+    double r = (want - w) * two_to(k);
+    if (low == high && qm_is_float(want - w) && qm_is_float(r) && qm_is_float(r * most))
+        slack = 0.0; /* x - w, its scaling and the product are exact */
     return qm_verdict_code(at, (int)steps_of((want - w) * two_to(k), most, 0.0),
                            (int)steps_of((low - w) * two_to(k), most, -slack),
                            (int)steps_of((high - w) * two_to(k), most, slack));

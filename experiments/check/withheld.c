@@ -3,21 +3,16 @@
 
 #include <string.h>
 
-static int sets(const struct qm_case *c, int k) { return c->given >> k & 1; }
-
-static int one_by_one(const struct qm_case *c)
-{
-    return c->shape.rank > 1 && qm_shape_numel(&c->shape) == 1;
-}
-static int denormal_decay(const struct qm_case *c)
-{
-    return sets(c, QM_HYPER_weight_decay) || sets(c, QM_HYPER_alpha) ||
-           c->setting == QM_SETTING_extreme || qm_case_takes(c, QM_PART_schedule);
-}
-
 static int no_elements(const struct qm_case *c)
 {
     return c->shape.rank > 1 && qm_shape_numel(&c->shape) == 0;
+}
+
+/* The source takes the buffer of one element for new at every step, and does not dampen it. */
+static int one_dampened(const struct qm_case *c)
+{
+    int sets = c->given >> QM_HYPER_dampening & 1;
+    return qm_shape_numel(&c->shape) == 1 && (sets || qm_case_takes(c, QM_PART_schedule));
 }
 
 static const struct {
@@ -25,12 +20,10 @@ static const struct {
     const char *what, *reason;
     int (*is)(const struct qm_case *c);
 } list[] = {
-    {"adamw_lpmm_factor", "matrices of one element", "rule and oracle take other factors",
-     one_by_one},
+    {"sgdm_lpmm", "one element with dampening", "the oracle dampens what the source takes for new",
+     one_dampened},
     {"adafactor8", "matrices without elements",
      "their factors and projections are not defined by the source", no_elements},
-    {"ademamix", "weight decay with alpha off the default", "the bound of denormals",
-     denormal_decay},
 };
 
 static int is_of(const struct qm_recipe *r, const char *rules)

@@ -41,7 +41,10 @@ static const struct argp_option options[] = {
     {"metrics", 'm', "LIST", 0, "names of metrics, separated by commas", 0},
     {"full", 'f', NULL, 0, "all metrics, and the error in every decade of magnitude", 0},
     {"out", 'o', "F.h5", 0, "write the results to an HDF5 file as well", 0},
-    {"threads", 'T', "N", 0, "threads (the results do not depend on it)", 0},
+    {"threads", 'T', "N", 0,
+     "threads (default: one for each processor that it may use); the results do not depend on "
+     "it",
+     0},
     {"seed", KEY_SEED, "N", 0, "of stochastic rounding (default 1)", 0},
     {0}};
 

@@ -40,7 +40,8 @@ enum {
 
 static const uint64_t default_seed = 20240501;
 
-enum { DRAWS = 160, QUICK_DRAWS = 24, QUICK_STRIDE = 8, BATCH = 32 };
+enum { DRAWS = 160, ALL_DRAWS = 64, QUICK_DRAWS = 24 };
+enum { QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
     struct qm_recipes recipes;
@@ -67,7 +68,8 @@ static const struct argp_option options[] = {
      "print the cases, the core and the drawn ones of each VARIANT (default: of adamw4_ao), and "
      "stop",
      0},
-    {"draws", KEY_DRAWS, "N", 0, "cases drawn from the domain beside the core (default 160)", 0},
+    {"draws", KEY_DRAWS, "N", 0,
+     "cases drawn from the domain beside the core (default 160; 64 where no variant is named)", 0},
     {"quick", KEY_QUICK, NULL, 0, "an eighth of the core, and 24 drawn cases", 0},
     {"forever", KEY_FOREVER, NULL, 0,
      "go on drawing cases until interrupted, or --time is over; the core is left out", 0},
@@ -421,8 +423,10 @@ static int run(struct options *o)
     if (other >= 0)
         return other;
     qm_backend_device_mode(o->mode);
-    if (st == QM_OK && o->recipes.n == 0)
+    if (st == QM_OK && o->recipes.n == 0) {
         st = qm_recipes_add_all(&o->recipes);
+        o->draws = o->draws < 0 && !o->quick ? ALL_DRAWS : o->draws;
+    }
     if (st == QM_OK && o->search)
         return search(o);
     if (st == QM_OK && o->specials)

@@ -38,7 +38,8 @@ static const struct argp argp = {
     "Replays golden vectors made by running the published systems, and judges every case: EQUAL "
     "(every bit), NEAR (within the stated tolerance), DIFFERS, skipped (with the reason)."
     "\vThe system is recognised from the file's attributes.  Exit status: 0 no difference, 1 some "
-    "case differs, 3 a file or a case cannot be read, 4 no case matched.  Recorded vectors ship in "
+    "case differs, 3 a file or a case cannot be read, 4 no case matched, 77 some file was "
+    "skipped whole.  Recorded vectors ship in "
     "tests/golden.\n\nExamples:\n  qualm conform tests/golden/*.h5\n"
     "  qualm conform -v --case '^q4[su]_' tests/golden/torchao.h5\n",
     children,
@@ -97,8 +98,17 @@ static json_t *json_counts(const int64_t *count)
     return o;
 }
 
-/* Replays every file.  A file that cannot be read does not stop the others; the last such status is
- * returned. */
+/* 1: the file has cases, and all of them were skipped, so that nothing was compared. */
+static int all_skipped(const int64_t *count)
+{
+    int64_t others = 0;
+    for (int k = 0; k < QM_CONFORM_COUNT; k++)
+        others += k == QM_CONFORM_skipped ? 0 : count[k];
+    return count[QM_CONFORM_skipped] > 0 && others == 0;
+}
+
+/* Replays every file.  A file that cannot be read, or of which nothing was compared, does not stop
+ * the others; the last such status is returned. */
 static qm_status run(const struct options *o, int64_t *total)
 {
     json_t *files = qm_cli.json ? json_array() : NULL;
@@ -116,6 +126,10 @@ static qm_status run(const struct options *o, int64_t *total)
                                   json_pack("{s:o, s:o, s:o, s:o}", "path", json_text(o->files[i]),
                                             "cases", out.cases, "counts", json_counts(count),
                                             "error", json_text(st == QM_OK ? "" : qm_message())));
+        if (st == QM_OK && all_skipped(count) && worst == QM_OK) {
+            worst = QM_SKIPPED;
+            qm_note("qualm conform: %s: every case was skipped", o->files[i]);
+        }
         if (st != QM_OK) {
             worst = st;
             qm_note("qualm conform: %s", qm_message());
@@ -136,7 +150,7 @@ static int conform(const struct options *o)
         cases += total[k];
     if (total[QM_CONFORM_differs] > 0)
         return qm_exit_code(QM_CHECK_FAILED);
-    if (st != QM_OK)
+    if (st != QM_OK && st != QM_SKIPPED)
         return qm_exit_code(st);
     if (total[QM_CONFORM_unreadable] > 0)
         return qm_exit_code(QM_BAD_FILE);
@@ -144,7 +158,7 @@ static int conform(const struct options *o)
         qm_note("qualm conform: no case matches '%s'", o->filter ? o->filter : "");
         return qm_exit_code(QM_NO_MATCH);
     }
-    return 0;
+    return st == QM_SKIPPED ? qm_exit_code(st) : 0;
 }
 
 int qm_cmd_conform(int argc, char **argv)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/name.h"
+#include "core/base/threads.h"
 #include "core/user_kernel/host.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
@@ -41,6 +42,8 @@ static void usage(FILE *to)
           "  qualm size --shapes llama7b                bytes of optimizer state per variant\n"
           "  qualm check                                every variant against the oracle\n"
           "\n`qualm COMMAND --help` or `qualm help COMMAND` tells more; `qualm --version`.\n"
+          "\nThreads: one for each processor that the process may use (by its affinity and\n"
+          "the quotas of its control groups), or as many as OMP_NUM_THREADS says.\n"
           "\nExit codes:\n"
           "   0  done\n"
           "   1  a verdict failed, or a regression\n"
@@ -102,6 +105,7 @@ int main(int argc, char **argv)
 {
     names = qm_command_names();
     hold_streams();
+    qm_threads_default();
     signal(SIGPIPE, SIG_IGN); /* a write fails instead, so files are still completed */
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes makes a write fail, as a full disk does */
     if (argc < 2) {

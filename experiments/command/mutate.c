@@ -22,7 +22,8 @@ struct options {
 static const struct argp_option options[] = {
     {"list", KEY_LIST, NULL, 0, "print the mutants and benign re-writings and stop", 0},
     {"only", KEY_ONLY, "ID", 0, "those whose name matches this regular expression", 0},
-    {"quick", KEY_QUICK, NULL, 0, "every fourth of each template, and one seed", 0},
+    {"quick", KEY_QUICK, NULL, 0,
+     "every fourth of each template, one seed, 8 drawn cases and no listed ones", 0},
     {"runs", KEY_RUNS, "N", 0, "benign cases at least (default 1000)", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
     {"export", KEY_EXPORT, "ID", 0,
@@ -145,9 +146,11 @@ int qm_cmd_mutate(int argc, char **argv)
         .args_doc = "[FILE]",
         .doc =
             "Plants bugs, one at a time, in the kernel templates of every family, and judges each "
-            "as `qualm check --kernel` judges yours, in six regimes of gradients and steps; "
-            "beside it the acceptance rules of other projects.  Re-writings that are as right as "
-            "the template must pass.  Exit code 1 when a bug survives everywhere, when one passes "
+            "as `qualm check --kernel` judges yours, in six regimes of gradients and steps, "
+            "and by the cases that it judges by default: the listed ones and the first 160 drawn "
+            "with --seed; beside it the acceptance rules of other projects.  Re-writings that are "
+            "as right as the template must pass.  Exit code 1 when a bug survives everywhere, when "
+            "one passes "
             "in a regime where its results differ and nobody has said why they may, or when "
             "anything right is called wrong."
             "\vRegimes: usual (gradients 0.01 wide, step 10), start (1e-6 wide, step 1), late (1 "

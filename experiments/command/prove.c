@@ -53,7 +53,7 @@ static const struct argp_option options[] = {
      0},
     {"fmad", KEY_FMAD, "BOOL", 0,
      "of a .cu file: contracted (true) or not (false) alone; default: $CUDAFLAGS, else both", 0},
-    {"threads", 't', "N", 0, "default: all cores", 0},
+    {"threads", 't', "N", 0, "default: one for each processor that it may use", 0},
     {"limit", KEY_LIMIT, "S", 0, "seconds that a KERNEL may take (default 600)", 0},
     {"scales", KEY_SCALES, "M,V[;M,V...]", 0,
      "of step: the maxima of the slots' groups (default: ordinary, subnormal, tiny, huge ones)", 0},

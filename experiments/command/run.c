@@ -49,7 +49,8 @@ static const struct argp_option options[] = {
      "without SUITE runs lpmm_states and lpmm_training",
      0},
     {"threads", 't', "N", 0,
-     "threads (default: all cores) where the cells run in this process; results do not depend on "
+     "threads (default: one for each processor that it may use) where the cells run in this "
+     "process; results do not depend on "
      "it",
      0},
     {"against", 'a', "ARCHIVE", 0,

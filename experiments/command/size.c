@@ -70,7 +70,7 @@ static qm_status add_up(const struct qm_recipe *r, const struct qm_model_tensor 
         qm_status st = qm_recipe_bytes(r, &tensor[i].shape, &bytes);
         if (st != QM_OK)
             return qm_fail_in(st, tensor[i].name);
-        sum.bytes += bytes;
+        sum.bytes += bytes + qm_recipe_padding(r, &tensor[i].shape);
         if (all_f32(r) || falls_back(r, &tensor[i].shape))
             sum.kept += qm_shape_numel(&tensor[i].shape);
     }
@@ -124,7 +124,8 @@ int qm_cmd_size(int argc, char **argv)
         option,
         "--shapes WHAT",
         "Bytes of optimizer state for a whole model, per variant: codes, scales and the tensors "
-        "that a variant keeps in float32 because they are small.  Text files have a line "
+        "that a variant keeps in float32 because they are small, and what fills the last block of "
+        "codes where the variant's source stores it (adafactor8bit).  Text files have a line "
         "\"name 768x2304\" per tensor; of tensor files (.h5, .npy, .npz, .safetensors) the float "
         "entries count."
         "\vExamples:\n"

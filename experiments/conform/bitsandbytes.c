@@ -302,23 +302,34 @@ static const struct {
 /* The rules by back end: 8-bit on CPU, 32-bit on CPU, 32-bit by default, 8-bit in CUDA.  In 8 bits
  * LAMB is Adam and LARS is momentum. */
 static const struct optimizer {
-    const char *name, *rule[4];
+    const char *name, *rule[4], *variant; /* variant: the 8-bit class on a CPU, small tensors too */
 } optimizers[] = {
-    {"adamw", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}},
-    {"adam", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}},
-    {"lamb", {"adamw_bnb", "lamb_bnb_cpu", "lamb_bnb", "adamw_bnb_cuda"}},
-    {"sgd", {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"}},
-    {"momentum", {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"}},
-    {"lars", {"momentum_bnb", "lars_bnb_cpu", "lars_bnb", "momentum_bnb_plain"}},
-    {"rmsprop", {"rmsprop_bnb", "rmsprop_bnb32", "rmsprop_bnb_plain", "rmsprop_bnb_cuda"}},
-    {"adagrad", {"adagrad_bnb", "adagrad_bnb32", "adagrad_bnb_plain", "adagrad_bnb_cuda"}},
-    {"lion", {"lion_bnb", "lion_bnb32", "lion_bnb_plain", "lion_bnb_cuda"}},
-    {"ademamix", {"ademamix_bnb", "ademamix_bnb", "ademamix_bnb_plain", "ademamix_bnb_cuda"}},
+    {"adamw", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}, "adamw8_bnb"},
+    {"adam", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}, "adam8_bnb"},
+    {"lamb", {"adamw_bnb", "lamb_bnb_cpu", "lamb_bnb", "adamw_bnb_cuda"}, NULL},
+    {"sgd",
+     {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"},
+     "sgdm8_bnb"},
+    {"momentum",
+     {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"},
+     NULL},
+    {"lars", {"momentum_bnb", "lars_bnb_cpu", "lars_bnb", "momentum_bnb_plain"}, NULL},
+    {"rmsprop",
+     {"rmsprop_bnb", "rmsprop_bnb32", "rmsprop_bnb_plain", "rmsprop_bnb_cuda"},
+     "rmsprop8_bnb"},
+    {"adagrad",
+     {"adagrad_bnb", "adagrad_bnb32", "adagrad_bnb_plain", "adagrad_bnb_cuda"},
+     "adagrad8_bnb"},
+    {"lion", {"lion_bnb", "lion_bnb32", "lion_bnb_plain", "lion_bnb_cuda"}, "lion8_bnb"},
+    {"ademamix",
+     {"ademamix_bnb", "ademamix_bnb", "ademamix_bnb_plain", "ademamix_bnb_cuda"},
+     "ademamix8_bnb"},
 };
 enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 
 /* Attributes optimizer ("Adam8bit", "ADAM") and quantizer; 0: skipped. */
-static int optimizer_read(struct qm_conform *c, const struct optimizer **optimizer, int *back_end)
+static int optimizer_read(struct qm_conform *c, const struct optimizer **optimizer, int *back_end,
+                          int *is_8bit)
 {
     char name[64], quantizer[64];
     qm_case_text(c, "optimizer", name, sizeof name);
@@ -326,6 +337,7 @@ static int optimizer_read(struct qm_conform *c, const struct optimizer **optimiz
     char *bits = strstr(name, "8bit");
     if (bits)
         *bits = '\0';
+    *is_8bit = bits != NULL;
     *optimizer = NULL;
     for (int i = 0; i < OPTIMIZERS; i++)
         if (strcasecmp(name, optimizers[i].name) == 0)
@@ -402,8 +414,13 @@ static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper
  * CUDA forms 1 - beta and beta^t in float32: both have wider ones.  A parameter near 0 is held to
  * the same share of lr, the size of a step; float32 states, which cancel, to a share of their
  * largest. */
-static struct qm_run_tolerance tolerance(const char *family, int back_end, double lr)
+static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *family, int back_end,
+                                         double lr)
 {
+    char root[16];
+    if (qm_case_text(c, "sqrt", root, sizeof root) && strcmp(root, "ieee") == 0 &&
+        strncmp(family, "lamb", 4) != 0 && strncmp(family, "lars", 4) != 0 && back_end == CPU32)
+        return (struct qm_run_tolerance){.param_relative = 0.0};
     int tiny = strncmp(family, "rmsprop", 7) == 0 || strncmp(family, "adagrad", 7) == 0;
     double relative = back_end == CUDA ? 2e-4 : tiny ? 1e-4 : 3e-7;
     return (struct qm_run_tolerance){.param_relative = relative,
@@ -413,14 +430,36 @@ static struct qm_run_tolerance tolerance(const char *family, int back_end, doubl
                                      .code_share = 1e-3};
 }
 
+/* The recipe of the back end's rule.  An 8-bit class on a tensor that is too small for codes is the
+ * variant itself, which has to choose float32 states and another rule. */
+static int recipe_read(struct qm_conform *c, int64_t n, struct qm_recipe *out)
+{
+    const struct optimizer *optimizer;
+    const struct qm_variant *variant;
+    int back_end, is_8bit;
+    if (!optimizer_read(c, &optimizer, &back_end, &is_8bit))
+        return -1;
+    if (is_8bit && back_end == CPU32 && optimizer->variant) {
+        struct qm_shape shape = qm_run_shape(c, "shape", n);
+        snprintf(c->now.how, sizeof c->now.how, "%s", optimizer->variant);
+        if (qm_variant_find(optimizer->variant, &variant) != QM_OK ||
+            qm_recipe_from(variant, out) != QM_OK) {
+            qm_case_failed(c);
+            return -1;
+        }
+        *out = qm_recipe_at(out, &shape);
+        return back_end;
+    }
+    int rule = back_end > NATIVE ? back_end - NATIVE : 0;
+    return qm_run_recipe(c, optimizer->rule[rule], out) ? back_end : -1;
+}
+
 static void replay_optimizer(struct qm_conform *c)
 {
     struct qm_run run = {.steps = qm_case_whole(c, "T", 0)};
-    const struct optimizer *optimizer;
-    int back_end = 0;
     int64_t n = qm_case_numel(c, "p0");
-    if (!optimizer_read(c, &optimizer, &back_end) ||
-        !qm_run_recipe(c, optimizer->rule[back_end > NATIVE ? back_end - NATIVE : 0], &run.recipe))
+    int back_end = recipe_read(c, n, &run.recipe);
+    if (back_end < 0)
         return;
     const struct qm_rule *rule = run.recipe.rule;
     if (back_end == CUDA && rule->n_slots == 1 && qm_case_whole(c, "skip_zeros", 0))
@@ -431,7 +470,7 @@ static void replay_optimizer(struct qm_conform *c)
     if (!qm_case_open(c))
         return;
     hyper_read(c, rule->family, &run.recipe.hyper);
-    run.within = tolerance(rule->family, back_end, run.recipe.hyper.lr);
+    run.within = tolerance(c, rule->family, back_end, run.recipe.hyper.lr);
     run.shape = qm_run_shape(c, "shape", n);
     for (int i = 0; i < rule->n_slots; i++)
         if (!slot_read(c, &run, i, back_end, n))

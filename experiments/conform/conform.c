@@ -38,6 +38,7 @@ static const struct {
     {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},
     {"sgd", "executed", "torch/optim/sgd.py", qm_conform_reference},
     {"adamw", "executed", "torch/optim/adam.py", qm_conform_reference},
+    {"lion", "executed", "lion_pytorch", qm_conform_reference},
     {"adafactor", "executed", "adafactor.py", qm_conform_adafactor},
     {"came", "executed", "CAME.py", qm_conform_came},
     {"apollo", "executed", "apollo_torch/apollo.py", qm_conform_apollo},

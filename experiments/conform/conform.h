@@ -116,6 +116,10 @@ void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
 /* |got - want| <= relative * |want| + absolute; equal bits count as equal. */
 void qm_judge_close(struct qm_conform *c, const char *what, const float *got, const float *want,
                     int64_t n, double relative, double absolute);
+
+/* The same with an allowance for each element. */
+void qm_judge_close_each(struct qm_conform *c, const char *what, const float *got,
+                         const float *want, const double *allowed, int64_t n);
 void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute);
 

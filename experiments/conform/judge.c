@@ -78,6 +78,19 @@ void qm_judge_close(struct qm_conform *c, const char *what, const float *got, co
     c->now.compared += n;
 }
 
+void qm_judge_close_each(struct qm_conform *c, const char *what, const float *got,
+                         const float *want, const double *allowed, int64_t n)
+{
+    if (!got || !want || !allowed)
+        return;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+        double g = (double)got[i], w = (double)want[i];
+        if (!same_float(got[i], want[i]))
+            weigh(c, what, i, g, w, fabs(g - w), allowed[i]);
+    }
+    c->now.compared += n;
+}
+
 void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute)
 {

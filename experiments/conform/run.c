@@ -83,6 +83,7 @@ struct scratch {
     float *p, *values;
     void *stored; /* the parameter as the recipe stores it */
     uint8_t *codes;
+    double *allowed; /* of each element */
 };
 
 /* Loads the recorded state after step t into the plan. */
@@ -114,6 +115,32 @@ static double largest(const float *x, int64_t n)
     return m;
 }
 
+/* A float32 state: allowed are shares of the tensor's largest value and, of each element, of the
+ * larger of its old and its new value. */
+static void judge_values(struct qm_conform *c, const struct qm_run *run, struct scratch *s, int i,
+                         int64_t row, const char *what)
+{
+    const struct qm_run_slot *slot = &run->slot[i];
+    const float *want = slot->values + row * s->numel, *old = row > 0 ? want - s->numel : NULL;
+    double absolute = run->within.value_largest * largest(want, s->numel);
+    for (int64_t k = 0; k < s->numel; k++) {
+        double before = old ? fabs((double)old[k]) : 0.0, now = fabs((double)want[k]);
+        s->allowed[k] = absolute + run->within.value_relative * (before > now ? before : now);
+    }
+    qm_judge_close_each(c, what, s->values, want, s->allowed, s->numel);
+}
+
+static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
+                        int64_t row, const char *what)
+{
+    const struct qm_run_tolerance *w = &run->within;
+    const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
+    for (int64_t k = 0; k < s->numel; k++)
+        s->allowed[k] = w->param_relative * fabs((double)want[k]) + w->param_absolute +
+                        w->param_of_step * fabs((double)want[k] - (double)old[k]);
+    qm_judge_close_each(c, what, s->p, want, s->allowed, s->numel);
+}
+
 static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                              void *plan, int64_t t)
 {
@@ -142,14 +169,25 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
         } else if (slot->values && row >= 0) {
             QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));
             snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
-            qm_judge_close(c, what, s->values, slot->values + row * n, n, 0.0,
-                           w->value_largest * largest(slot->values + row * n, n));
+            judge_values(c, run, s, i, row, what);
         }
     }
     snprintf(what, sizeof what, "step %lld parameter", (long long)t);
     if (row >= 0)
-        qm_judge_close(c, what, s->p, run->params + row * n, n, w->param_relative,
-                       w->param_absolute);
+        judge_param(c, run, s, row, what);
+    return QM_OK;
+}
+
+/* Float32 states that do not start at 0. */
+static qm_status state_start(const struct qm_run *run, struct scratch *s, void *plan)
+{
+    for (int i = 0; i < run->recipe.rule->n_slots; i++) {
+        if (run->slot[i].first == 0.0f)
+            continue;
+        for (int64_t k = 0; k < s->numel; k++)
+            s->values[k] = run->slot[i].first;
+        QM_TRY(qm_backend_cpu.load(plan, i, NULL, s->values));
+    }
     return QM_OK;
 }
 
@@ -173,6 +211,7 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
                         void *plan)
 {
     struct qm_hyper h = run->recipe.hyper;
+    QM_TRY(state_start(run, s, plan));
     for (int64_t t = 1; t <= run->steps && qm_case_open(c); t++) {
         struct qm_tensor g = {NULL, QM_DTYPE_f32, run->shape};
         float *grad = s->values;
@@ -203,7 +242,8 @@ void qm_run_replay(struct qm_conform *c, const struct qm_run *run)
     s.values = qm_case_memory(c, s.numel + s.most_scales, sizeof *s.values);
     s.codes = qm_case_memory(c, s.numel, 1);
     s.stored = qm_case_memory(c, s.numel, sizeof(float));
-    if (!s.p || !s.values || !s.codes || !s.stored)
+    s.allowed = qm_case_memory(c, s.numel, sizeof *s.allowed);
+    if (!s.p || !s.values || !s.codes || !s.stored || !s.allowed)
         return;
     memcpy(s.p, run->p0, (size_t)s.numel * sizeof *s.p);
     if (qm_recipe_applicable(&run->recipe) != QM_OK ||

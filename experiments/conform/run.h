@@ -12,6 +12,7 @@ struct qm_run_slot {
     const float *scales;
     int64_t n_scales; /* per step */
     const float *values;
+    float first;    /* every value before the first step; not of quantized slots */
     int every_step; /* values of every step, in the slot's own shape: numel is the dataset's */
 };
 
@@ -21,6 +22,8 @@ struct qm_run_tolerance {
     double scale_relative;
     double value_largest;   /* of float32 states, times the tensor's largest magnitude */
     double factor_relative; /* of float32 states recorded after every step */
+    double param_of_step;   /* of parameters, times the recorded change of each */
+    double value_relative;  /* of float32 states, times the larger of old and new value of each */
     double code_share;      /* share of codes that may be off by one; 1e-3 is 0.1 % */
 };
 

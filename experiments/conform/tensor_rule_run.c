@@ -253,21 +253,26 @@ static void one_case(struct qm_conform *c, int is_free,
         qm_case_skip(c, "attribute dtype is '%s', expected f64, f32 or bf16", dtype);
 }
 
+void qm_tensor_run_group(struct qm_conform *c, const char *group,
+                         void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
+                         void (*extra)(struct qm_conform *c, const char *group))
+{
+    for (int is_free = 0; is_free < 2; is_free++)
+        if (qm_case_begin(c, group, is_free ? "free" : NULL)) {
+            one_case(c, is_free, setup);
+            qm_case_end(c);
+        }
+    if (extra)
+        extra(c, group);
+}
+
 void qm_tensor_run_replay(struct qm_conform *c,
                           void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
                           void (*extra)(struct qm_conform *c, const char *group))
 {
     char group[QM_GOLDEN_PATH];
     int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, group, sizeof group))
-            continue;
-        for (int is_free = 0; is_free < 2; is_free++)
-            if (qm_case_begin(c, group, is_free ? "free" : NULL)) {
-                one_case(c, is_free, setup);
-                qm_case_end(c);
-            }
-        if (extra)
-            extra(c, group);
-    }
+    for (int i = 0; i < n; i++)
+        if (qm_golden_member(c->file, "", i, group, sizeof group))
+            qm_tensor_run_group(c, group, setup, extra);
 }

@@ -35,6 +35,12 @@ void qm_tensor_run_replay(struct qm_conform *c,
                           void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
                           void (*extra)(struct qm_conform *c, const char *group));
 
+/* The same for one group. */
+void qm_tensor_run_group(struct qm_conform *c, const char *group,
+                         void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
+                         void (*extra)(struct qm_conform *c, const char *group));
+
+void qm_conform_adafactor_group(struct qm_conform *c, const char *group);
 void qm_conform_adafactor(struct qm_conform *c);
 void qm_conform_came(struct qm_conform *c);
 void qm_conform_apollo(struct qm_conform *c);

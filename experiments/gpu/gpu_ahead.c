@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/threads.h"
 #include "core/compile/cubin_cache.h"
 #include "experiments/gpu/bench.h"
 #include "experiments/gpu/gpu_run.h"
@@ -143,8 +144,7 @@ static void work(void *share, int fd)
 int qm_gpu_ahead_start(const struct qm_gpu_run *run, struct qm_gpu_child *c)
 {
     char path[PATH_MAX];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int n = run->options.ahead >= 0 ? run->options.ahead : (int)(cores / 2), started = 0;
+    int n = run->options.ahead >= 0 ? run->options.ahead : qm_processors() / 2, started = 0;
     n = n < QM_GPU_AHEAD ? n : QM_GPU_AHEAD;
     if (!qm_cache_path("", path, sizeof path))
         return 0; /* what is compiled would be lost */

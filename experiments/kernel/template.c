@@ -11,6 +11,7 @@ struct qm_template {
     const struct qm_host_limits *limits;
     omp_lock_t lock;
     int is_tried;
+    char folder[256];              /* of its files; empty: none */
     struct qm_kernel_file *kernel; /* NULL: there is none, or not yet */
 };
 
@@ -27,11 +28,27 @@ qm_status qm_template_open(const struct qm_subject *s, const struct qm_host_limi
     return QM_OK;
 }
 
+/* The files stay until the end: a case may start the template's process again. */
+static void remove_folder(const struct qm_template *t)
+{
+    static const char *const made[] = {"template.c", "kernel.so", "kernel_abi.h",
+                                       "kernel_nearest.h"};
+    char path[320];
+    if (!*t->folder)
+        return;
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        snprintf(path, sizeof path, "%s/%s", t->folder, made[i]);
+        unlink(path);
+    }
+    rmdir(t->folder);
+}
+
 void qm_template_close(struct qm_template *t)
 {
     if (!t)
         return;
     qm_kernel_file_close(t->kernel);
+    remove_folder(t);
     omp_destroy_lock(&t->lock);
     free(t);
 }
@@ -58,23 +75,17 @@ static qm_status build(struct qm_template *t, const char *folder)
 
 static void try_once(struct qm_template *t)
 {
-    static const char *const made[] = {"template.c", "kernel.so", "kernel_abi.h",
-                                       "kernel_nearest.h"};
     const char *tmp = getenv("TMPDIR");
-    char folder[256], path[320];
     t->is_tried = 1;
-    snprintf(folder, sizeof folder, "%.200s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder))
+    snprintf(t->folder, sizeof t->folder, "%.200s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(t->folder)) {
+        *t->folder = '\0';
         return;
-    if (build(t, folder) != QM_OK) {
+    }
+    if (build(t, t->folder) != QM_OK) {
         qm_kernel_file_close(t->kernel);
         t->kernel = NULL;
     }
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++) { /* the host has loaded them */
-        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-        unlink(path);
-    }
-    rmdir(folder);
 }
 
 int qm_template_refuses(struct qm_template *t, const struct qm_case *c, uint64_t seed)

@@ -121,6 +121,17 @@ static qm_status set_shapes(struct qm_lockstep_pair *a)
     return QM_OK;
 }
 
+/* The rule of tensors that are all small, where the recipe has another one for these; its family
+ * differs for some of bitsandbytes' CUDA kernels. */
+static void set_oracle(struct qm_lockstep_pair *a)
+{
+    struct qm_recipe at = a->recipe;
+    for (int i = 0; i < a->n_tensors; i++)
+        if ((at = qm_recipe_at(&a->recipe, &a->shape[i])).rule == a->recipe.rule)
+            break;
+    a->oracle = qm_oracle_find(at.rule->family);
+}
+
 int64_t qm_lockstep_pair_slot_numel(const struct qm_lockstep_pair *a, int tensor, int s)
 {
     struct qm_shape own;
@@ -226,6 +237,7 @@ qm_status qm_lockstep_pair_open(const struct qm_cell *c, struct qm_lockstep_pair
                        c->recipe.rule->family);
     set_hyper(a);
     QM_TRY(set_shapes(a));
+    set_oracle(a);
     QM_TRY(buffers(a));
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(slots_fit(a, i));

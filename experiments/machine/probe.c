@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/threads.h"
 #include "core/compile/cubin_cache.h"
 #include "core/cuda/cuda_driver.h"
 #include "core/cuda/cuda_load.h"
@@ -175,24 +176,13 @@ static void cpu(json_t *o)
     set_text(o, "instruction_set_in_use", qm_cpu_isa());
 }
 
-/* Adds the CPU limit of the control group as a text: version 2, else version 1. */
+/* Adds the CPU limit of the control groups as a text. */
 static void cgroup_limit(json_t *o)
 {
-    char text[128], period[128];
-    double quota, every;
-    int two = first_line("/sys/fs/cgroup/cpu.max", text, sizeof text);
-    if (!two && first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) &&
-        first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period)) {
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, " %.100s", period);
-        two = 1;
-    }
-    if (!two)
-        snprintf(text, sizeof text, "not readable");
-    else if (sscanf(text, "%lf %lf", &quota, &every) == 2 && quota > 0 && every > 0)
-        snprintf(text, sizeof text, "%.2f CPUs", quota / every);
-    else
-        snprintf(text, sizeof text, "none");
+    char text[40] = "none";
+    double quota = qm_processors_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    if (quota > 0.0)
+        snprintf(text, sizeof text, "%.2f CPUs", quota);
     set_text(o, "cgroup_cpu_limit", text);
 }
 
@@ -202,6 +192,7 @@ json_t *qm_probe_machine(void)
     char text[128];
     cpu(o);
     json_object_set_new(o, "cores_online", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+    json_object_set_new(o, "cores_allowed", json_integer(qm_processors_allowed()));
     json_object_set_new(o, "threads_in_use", json_integer(omp_get_max_threads()));
     cgroup_limit(o);
     if (!first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, sizeof text))

@@ -8,7 +8,6 @@
 #include <gsl/gsl_version.h>
 #include <hdf5.h>
 #include <omp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/threads.h"
 #include "core/recipe/backend.h"
 #include "experiments/machine/version.h"
 
@@ -116,9 +116,8 @@ static void say_machine(struct facts *f)
     cpu_model(text, sizeof text);
     say(f, "cpu", text);
     count(f, "cpus", sysconf(_SC_NPROCESSORS_ONLN));
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-        count(f, "cpus_allowed", CPU_COUNT(&allowed));
+    count(f, "cpus_allowed", qm_processors_allowed());
+    count(f, "cpus_usable", qm_processors());
     count(f, "memory_bytes", (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
     count(f, "omp_threads", omp_get_max_threads());
     say(f, "isa", qm_cpu_isa());

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <omp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,10 +12,12 @@
 #include <unistd.h>
 
 #include "core/base/name.h"
+#include "core/base/threads.h"
+#include "experiments/check/cases.h"
 #include "experiments/cli/cli.h"
 #include "experiments/mutants/trial.h"
 
-enum { QUICK = 4 };
+enum { QUICK = 4, DRAWN = 160, QUICK_DRAWN = 8 };
 
 static volatile int stop;
 
@@ -87,11 +88,13 @@ static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
 static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
 {
     char own[PATH_MAX];
+    int64_t count[QM_CASE_SET_COUNT] = {[QM_CASE_SET_listed] = m->o.quick ? 0 : qm_case_count(),
+                                        [QM_CASE_SET_drawn] = m->o.quick ? QUICK_DRAWN : DRAWN};
     snprintf(own, sizeof own, "%s/%d", folder, i);
     if (mkdir(own, 0700) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
     qm_status st =
-        qm_mutant_trial_run(&m->trial[i], own, m->o.seed, seeds_of(m, &m->trial[i]), &stop);
+        qm_mutant_trial_run(&m->trial[i], own, m->o.seed, seeds_of(m, &m->trial[i]), count, &stop);
     rmdir(own);
     return st;
 }
@@ -103,7 +106,7 @@ static qm_status all_trials(struct qm_matrix *m, const char *folder)
     struct qm_progress progress;
     qm_status worst = QM_OK;
     char text[400] = "";
-    int threads = m->o.threads > 0 ? m->o.threads : omp_get_num_procs();
+    int threads = m->o.threads > 0 ? m->o.threads : qm_processors();
     qm_progress_start(&progress, "mutate", m->n);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int i = 0; i < m->n; i++) {
@@ -219,8 +222,10 @@ static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_trial *t)
             fault(m, "%s: survives in %s, where its results differ from the template's",
                   t->entry->id, qm_mutant_regime_name(k));
     }
+    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+        killed += t->set[k].is == QM_CELL_killed;
     if (!killed)
-        fault(m, "%s: survives in every regime", t->entry->id);
+        fault(m, "%s: survives everywhere", t->entry->id);
 }
 
 static void gate_correct(struct qm_matrix *m, const struct qm_mutant_trial *t)
@@ -231,6 +236,9 @@ static void gate_correct(struct qm_matrix *m, const struct qm_mutant_trial *t)
         if (t->cell[k].is == QM_CELL_killed || t->cell[k].is == QM_CELL_refused)
             fault(m, "%s: false alarm in %s: %s", t->entry->id, qm_mutant_regime_name(k),
                   t->cell[k].finding ? t->cell[k].finding : "refused");
+    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+        if (t->set[k].is == QM_CELL_killed)
+            fault(m, "%s: false alarm: %s", t->entry->id, t->set[k].finding);
 }
 
 static void gate(struct qm_matrix *m)

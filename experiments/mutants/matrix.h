@@ -36,9 +36,29 @@ struct qm_kill_cell {
     struct qm_mutant_difference difference; /* where it survives; outputs 0: unknown */
 };
 
+/* The sets of cases that `check --kernel` judges by default, beside the regimes: its core, which
+ * was all before cases were drawn, and what it draws from the domain with the run's seed. */
+#define QM_CASE_SET_LIST(X)                       \
+    X(listed, "the listed cases of check's core") \
+    X(drawn, "cases drawn from the domain")
+enum qm_case_set {
+#define X(name, text) QM_CASE_SET_##name,
+    QM_CASE_SET_LIST(X)
+#undef X
+        QM_CASE_SET_COUNT
+};
+
+/* The result of a set: of a mutant up to its first finding, of others after all its cases. */
+struct qm_case_set_result {
+    enum qm_cell_is is; /* killed, survives, or none: the set was not run */
+    int64_t cases;      /* judged */
+    char *finding;      /* the first case with a finding, and the finding; owned, or NULL */
+};
+
 struct qm_mutant_trial {
     const struct qm_mutant_entry *entry;
     struct qm_kill_cell cell[QM_MUTANT_REGIME_COUNT];
+    struct qm_case_set_result set[QM_CASE_SET_COUNT];
     int64_t runs, alarms; /* cases judged over all seeds; cases with a finding */
     char *broken;         /* why the kernel was not built or loaded; owned, or NULL */
 };
@@ -46,7 +66,8 @@ struct qm_mutant_trial {
 struct qm_matrix_options {
     const struct qm_registry *registry;
     const char *only; /* regular expression on ids, or NULL; templates come with their entries */
-    int quick;        /* every fourth mutant and benign entry of a template; one seed */
+    int quick;        /* every fourth mutant and benign entry of a template; one seed; few draws,
+                       * and no listed cases */
     int64_t runs;     /* least number of benign cases */
     uint64_t seed;
     int threads; /* 0: one per processor */
@@ -65,7 +86,7 @@ struct qm_matrix {
 
 /* Runs the matrix.  QM_NO_MATCH: `only` matches nothing; QM_INTERRUPTED.  The caller calls
  * qm_matrix_free even on failure.  Faults, which are no failure of the run, are:
- *   - a mutant that is killed in no regime
+ *   - a mutant that is killed in no regime and by no case of check's sets
  *   - a mutant that survives in a regime where its results differ from the template's, without a
  *     `within` line that gives a reason
  *   - a finding in a template or a benign entry

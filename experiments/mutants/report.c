@@ -34,6 +34,24 @@ static int killed_in(const struct qm_mutant_trial *t)
     int count = 0;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
         count += t->cell[k].is == QM_CELL_killed;
+    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+        count += t->set[k].is == QM_CELL_killed;
+    return count;
+}
+
+static const char *const sets[] = {
+#define X(name, text) #name,
+    QM_CASE_SET_LIST(X)
+#undef X
+};
+
+/* Number of mutants that a set kills; except: and this set does not, or -1. */
+static int set_kills(const struct qm_matrix *m, int set, int except)
+{
+    int count = 0;
+    for (int i = 0; i < m->n; i++)
+        count += is_mutant(&m->trial[i]) && m->trial[i].set[set].is == QM_CELL_killed &&
+                 (except < 0 || m->trial[i].set[except].is != QM_CELL_killed);
     return count;
 }
 
@@ -74,10 +92,13 @@ static int benign_rejected(const struct qm_matrix *m, int rule)
 
 static void print_matrix(const struct qm_matrix *m)
 {
-    const char *heads[2 + QM_MUTANT_REGIME_COUNT + QM_PEER_RULE_COUNT] = {"mutant"};
+    enum { COLUMNS = 2 + QM_MUTANT_REGIME_COUNT + QM_CASE_SET_COUNT + QM_PEER_RULE_COUNT };
+    const char *heads[COLUMNS] = {"mutant"};
     int n = 1;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
         heads[n++] = qm_mutant_regime_name(k);
+    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+        heads[n++] = sets[k];
     for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         heads[n++] = qm_peer_rule_name(k);
     heads[n++] = "what";
@@ -89,6 +110,8 @@ static void print_matrix(const struct qm_matrix *m)
         qm_table_cell(t, "%s", trial->entry->id);
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
             qm_table_cell(t, "%c", letters[trial->cell[k].is]);
+        for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+            qm_table_cell(t, "%c", letters[trial->set[k].is]);
         for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
             qm_table_cell(t, rejected_in(trial, k) ? "%d" : ".", rejected_in(trial, k));
         qm_table_cell(t, "%s", trial->entry->text);
@@ -175,10 +198,26 @@ static void print_pairs(const struct qm_matrix *m)
     }
 }
 
+/* What check's own cases find: by the listed ones, and by the drawn ones what those miss. */
+static void print_sets(const struct qm_matrix *m)
+{
+    int listed = set_kills(m, QM_CASE_SET_listed, -1), all = m->mutants;
+    int new = set_kills(m, QM_CASE_SET_drawn, QM_CASE_SET_listed);
+    if (m->o.quick) {
+        printf("\ndrawn cases kill %d of %d mutants (few draws, and no listed cases)\n",
+               set_kills(m, QM_CASE_SET_drawn, -1), all);
+        return;
+    }
+    printf("\ncheck's listed cases kill %d of %d mutants, its drawn cases %d; %d that the listed "
+           "ones miss (%.1f %% of all)\n",
+           listed, all, set_kills(m, QM_CASE_SET_drawn, -1), new, all ? 100.0 * new / all : 0.0);
+}
+
 static void print(const struct qm_matrix *m)
 {
     print_matrix(m);
     print_totals(m);
+    print_sets(m);
     print_pairs(m);
     printf("\n%lld runs of %d benign re-writings and the templates: %lld false alarms\n",
            (long long)m->runs, m->benign, (long long)m->alarms);
@@ -204,22 +243,38 @@ static json_t *cell_json(const struct qm_mutant_trial *t, int regime)
         json_sprintf("%016llx", (unsigned long long)c->digest), "apart", difference_json(c));
 }
 
+static json_t *sets_json(const struct qm_mutant_trial *t)
+{
+    json_t *all = json_object();
+    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+        json_object_set_new(all, sets[k],
+                            json_pack("{s:s, s:I, s:s?}", "verdict", cell_names[t->set[k].is],
+                                      "cases", (json_int_t)t->set[k].cases, "finding",
+                                      t->set[k].finding));
+    return all;
+}
+
 static json_t *trial_json(const struct qm_mutant_trial *t)
 {
     static const char *const kinds[] = {"template", "mutant", "benign"};
     json_t *cells = json_object();
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
         json_object_set_new(cells, qm_mutant_regime_name(k), cell_json(t, k));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s?, s:o}", "id", t->entry->id, "kind",
-                     kinds[t->entry->kind], "template", t->entry->template, "class",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s?, s:o, s:o}", "id", t->entry->id,
+                     "kind", kinds[t->entry->kind], "template", t->entry->template, "class",
                      t->entry->class, "text", t->entry->text, "runs", (json_int_t)t->runs,
-                     "findings", (json_int_t)t->alarms, "broken", t->broken, "regimes", cells);
+                     "findings", (json_int_t)t->alarms, "broken", t->broken, "regimes", cells,
+                     "sets", sets_json(t));
 }
 
 static json_t *matrix_json(const struct qm_matrix *m)
 {
     json_t *entries = json_array(), *faults = json_array(), *rules = json_array();
-    json_t *regimes = json_array();
+    json_t *regimes = json_array(), *kills = json_object();
+    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+        json_object_set_new(kills, sets[k], json_integer(set_kills(m, k, -1)));
+    json_object_set_new(kills, "drawn_and_not_listed",
+                        json_integer(set_kills(m, QM_CASE_SET_drawn, QM_CASE_SET_listed)));
     for (int i = 0; i < m->n; i++)
         json_array_append_new(entries, trial_json(&m->trial[i]));
     for (int i = 0; i < m->n_faults; i++)
@@ -236,12 +291,12 @@ static json_t *matrix_json(const struct qm_matrix *m)
                                         "killed", count_cells(m, k, QM_CELL_killed), "equal",
                                         count_cells(m, k, QM_CELL_equal), "within",
                                         count_cells(m, k, QM_CELL_survives)));
-    return json_pack("{s:I, s:b, s:i, s:i, s:i, s:I, s:I, s:f, s:o, s:o, s:o, s:o}", "seed",
+    return json_pack("{s:I, s:b, s:i, s:i, s:i, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o}", "seed",
                      (json_int_t)m->o.seed, "passed", m->n_faults == 0, "mutants", m->mutants,
                      "killed", rejected(m, -1, -1), "benign", m->benign, "benign_runs",
                      (json_int_t)m->runs, "false_alarms", (json_int_t)m->alarms, "seconds",
-                     m->seconds, "rules", rules, "regimes", regimes, "faults", faults, "entries",
-                     entries);
+                     m->seconds, "rules", rules, "regimes", regimes, "faults", faults, "sets",
+                     kills, "entries", entries);
 }
 
 void qm_matrix_report(const struct qm_matrix *m)

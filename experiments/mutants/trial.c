@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/user_kernel/backend_file.h"
+#include "experiments/check/domain.h"
 #include "experiments/kernel/kernel_case.h"
 #include "experiments/kernel/kernel_compare.h"
 #include "experiments/kernel/peer_rules.h"
@@ -137,8 +138,64 @@ static qm_status all_cases(struct judge *s, uint64_t seed, int seeds)
     return QM_OK;
 }
 
+/* ---- the sets of check ----------------------------------------------------------------------- */
+
+static void set_finds(struct qm_mutant_trial *t, struct qm_case_set_result *set, const char *text)
+{
+    t->alarms++;
+    set->is = QM_CELL_killed;
+    if (!set->finding)
+        set->finding = strdup(text);
+}
+
+/* Judges one case; a kernel may refuse it, as check lets it where its template does. */
+static qm_status set_case(struct judge *j, const struct qm_case *c, uint64_t seed,
+                          struct qm_case_set_result *set)
+{
+    struct qm_kernel_verdict v;
+    char name[QM_CASE_TEXT], text[QM_CASE_TEXT + QM_VERDICT_TEXT];
+    qm_status st = qm_kernel_judge(&j->subject, j->kernel, c, seed, &j->tally, &v);
+    if (st == QM_INTERRUPTED)
+        return st;
+    set->cases += st == QM_OK && v.how != QM_CASE_refused && v.how != QM_CASE_unfit;
+    if (st == QM_OK && !qm_case_result_is_bad(v.how))
+        return QM_OK;
+    snprintf(text, sizeof text, "%s: %s", qm_case_print(c, name),
+             st == QM_OK ? v.text : qm_message());
+    set_finds(j->t, set, text);
+    return QM_OK;
+}
+
+static qm_status one_set(struct judge *j, enum qm_case_set which, int64_t count, uint64_t seed)
+{
+    struct qm_case_set_result *set = &j->t->set[which];
+    struct qm_tally *t = &j->tally;
+    struct qm_domain domain;
+    int is_mutant = j->t->entry->kind == QM_MUTANT_mutant;
+    if (which == QM_CASE_SET_listed && count > qm_case_count())
+        count = qm_case_count();
+    if (count == 0)
+        return QM_OK;
+    memset(t, 0, sizeof *t);
+    j->subject.backend = &qm_backend_file;
+    qm_domain_of(&j->subject.recipe, j->subject.backend, &domain);
+    set->is = QM_CELL_survives;
+    for (int64_t i = 0; i < count && !(is_mutant && set->is == QM_CELL_killed); i++) {
+        struct qm_case c =
+            which == QM_CASE_SET_listed ? qm_case_at((int)i) : qm_domain_draw(&domain, seed, i);
+        QM_TRY(set_case(j, &c, seed, set));
+    }
+    if (set->is == QM_CELL_survives)
+        qm_judge_end(&j->subject, t);
+    if (set->is == QM_CELL_survives && t->failed_cases > 0)
+        set_finds(j->t, set, t->finding[0].text);
+    j->t->runs += set->cases;
+    return QM_OK;
+}
+
 qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed,
-                              int seeds, const volatile int *stop)
+                              int seeds, const int64_t count[QM_CASE_SET_COUNT],
+                              const volatile int *stop)
 {
     struct judge *j = calloc(1, sizeof *j);
     char object[PATH_MAX];
@@ -147,11 +204,15 @@ qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uin
     j->t = t;
     for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         t->cell[i] = (struct qm_kill_cell){.is = QM_CELL_none};
+    for (int i = 0; i < QM_CASE_SET_COUNT; i++)
+        t->set[i] = (struct qm_case_set_result){.is = QM_CELL_none};
     qm_status st = build(t->entry, folder, object, sizeof object);
     if (st == QM_OK)
         st = judge_begin(j, object, stop);
     if (st == QM_OK)
         st = all_cases(j, seed, seeds);
+    for (int i = 0; i < QM_CASE_SET_COUNT && st == QM_OK; i++)
+        st = one_set(j, (enum qm_case_set)i, count[i], seed);
     judge_close(j);
     remove_files(folder);
     if (st != QM_BAD_ARG && st != QM_BAD_FILE)
@@ -227,5 +288,7 @@ void qm_mutant_trial_free(struct qm_mutant_trial *t)
 {
     for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         free(t->cell[i].finding);
+    for (int i = 0; i < QM_CASE_SET_COUNT; i++)
+        free(t->set[i].finding);
     free(t->broken);
 }

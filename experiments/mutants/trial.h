@@ -4,12 +4,13 @@
 
 #include "experiments/mutants/matrix.h"
 
-/* Runs every regime with seeds seed, seed + 1, ... and fills t, whose cells keep the first finding,
- * or the first seed's result.  folder: an existing one for the files, which are removed again.
- * stop: not 0: stop.  A crash of the kernel is a result in t.  Not QM_OK: interrupted, or out of
- * memory. */
+/* Runs every regime with seeds seed, seed + 1, ... and the first count[k] cases of each set k with
+ * seed, and fills t, whose cells keep the first finding, or the first seed's result.  folder: an
+ * existing one for the files, which are removed again.  stop: not 0: stop.  A crash of the kernel
+ * is a result in t.  Not QM_OK: interrupted, or out of memory. */
 qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed,
-                              int seeds, const volatile int *stop);
+                              int seeds, const int64_t count[QM_CASE_SET_COUNT],
+                              const volatile int *stop);
 
 /* Runs t's kernel in one regime once more together with the template, each step of both from t's
  * state, and fills the cell's `difference`.  folder: another one, as above. */

@@ -81,17 +81,29 @@ struct qm_ball qm_bound_square(const struct qm_bound_step *b, const struct qm_be
                                      : qm_bound_average(w, old, qm_ball_mul(g, g)));
 }
 
-/* In double: two roundings of 2^-53 relative to 1.  In float32: with P = beta^t, the power of
- * beta (1 + d), |d| <= u, is P (1 + t d) to first order and is rounded once, error u (t + 1) P
- * (powf of QM_ORDER_fused is within an ulp: u (t + 2) P); the difference 1 - P is rounded, too. */
+/* The most that beta^t changes when beta is rounded to float32, which leaves it at most 1.  The
+ * derivative t beta^(t - 1) is too small where t u is large: beta = 1 - 2^-30 becomes 1, and so
+ * does its power. */
+static double rounded_power(double beta, int64_t t, double power)
+{
+    double above = fmin(beta * QM_U, 1.0 - beta), below = beta * QM_U;
+    double most = exp((double)t * log1p(beta - 1.0 + above));
+    double least = exp((double)t * log1p(beta - 1.0 - below));
+    return fmax(most - power, power - least) * (1.0 + 0x1p-40);
+}
+
+/* In double: two roundings of 2^-53 relative to 1.  In float32: the power P = beta^t of the rounded
+ * beta (rounded_power) is rounded once, error u P (powf of QM_ORDER_fused is within an ulp: 2 u P);
+ * the difference 1 - P is rounded, too. */
 struct qm_ball qm_bound_correction(const struct qm_bound_step *b, double beta)
 {
     double power = pow(beta, (double)b->t), x = -expm1((double)b->t * log1p(beta - 1.0)), e;
     int in_float = b->order & (QM_ORDER_torchao | QM_ORDER_fused | QM_ORDER_cuda);
     if (!in_float)
         return (struct qm_ball){x, power > 0.0 ? 0x1p-52 : 0.0};
-    e = (qm_is_float(beta) ? 0.0 : QM_U * (double)b->t * power) +
-        (qm_is_float(power) ? 0.0 : (b->order & QM_ORDER_fused ? 2.0 : 1.0) * QM_U * power);
+    e = qm_is_float(beta) ? 0.0 : rounded_power(beta, b->t, power);
+    if (!qm_is_float(power))
+        e += (b->order & QM_ORDER_fused ? 2.0 : 1.0) * QM_U * (power + e);
     return e == 0.0 && qm_is_float(x) ? qm_ball_exact(x) : qm_ball_rounded(x, e, 0.0);
 }
 

@@ -14,9 +14,10 @@
  *                                                       instead u d sum |a_i|
  *
  * The rounding error is left out where both operands are exact (e = 0) and x is a float32: such an
- * operation makes no error, so planted ties are judged without any slack.  Where |x| + e exceeds
- * the largest float, e is infinite: the computed value may have overflowed.  Each e carries a
- * factor 1 + 2^-20 for the double arithmetic of the analysis and of the oracle.
+ * operation makes no error, so planted ties are judged without any slack.  It is left out of the
+ * sums, products and quotients of an exact zero, too.  Where |x| + e exceeds the largest float, e
+ * is infinite: the computed value may have overflowed.  Each e carries a factor 1 + 2^-20 for the
+ * double arithmetic of the analysis and of the oracle.
  *
  * Re-orderings that the judged side declares (struct qm_reorder, core/base/order.h) add to e.  An
  * fma of two rounded operands adds nothing: it rounds once where the analysis counts two roundings.
@@ -75,9 +76,13 @@ static inline struct qm_ball qm_ball_negated(struct qm_ball a)
     return (struct qm_ball){-a.x, a.e};
 }
 
+static inline int qm_ball_is_zero(struct qm_ball a) { return a.x == 0.0 && a.e == 0.0; }
+
 static inline struct qm_ball qm_ball_add(struct qm_ball a, struct qm_ball b)
 {
     double x = a.x + b.x, z = x - a.x, low = (a.x - (x - z)) + (b.x - z);
+    if (qm_ball_is_zero(a) || qm_ball_is_zero(b))
+        return (struct qm_ball){x, a.e + b.e};
     if (a.e == 0.0 && b.e == 0.0 && low == 0.0 && qm_is_float(x))
         return qm_ball_exact(x);
     return qm_ball_rounded(x, a.e + b.e, 0.0);
@@ -86,7 +91,7 @@ static inline struct qm_ball qm_ball_add(struct qm_ball a, struct qm_ball b)
 static inline struct qm_ball qm_ball_mul(struct qm_ball a, struct qm_ball b)
 {
     double x = a.x * b.x;
-    if ((a.x == 0.0 && a.e == 0.0) || (b.x == 0.0 && b.e == 0.0))
+    if (qm_ball_is_zero(a) || qm_ball_is_zero(b))
         return a.e + b.e < HUGE_VAL ? qm_ball_exact(x) : (struct qm_ball){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(a.x, b.x, -x) == 0.0 && qm_is_float(x))
         return qm_ball_exact(x);
@@ -97,8 +102,10 @@ static inline struct qm_ball qm_ball_div(const struct qm_reorder *o, struct qm_b
                                          struct qm_ball b)
 {
     double x = a.x / b.x, e, least = fabs(b.x) - b.e;
-    if (!(least > 0.0) || (o->recip && least < 0x1p-128))
+    if (!(least > 0.0) || (o->recip && least <= 0x1p-128))
         return (struct qm_ball){x, HUGE_VAL};
+    if (qm_ball_is_zero(a) && b.e < HUGE_VAL)
+        return qm_ball_exact(x);
     if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && qm_is_float(x) && !o->recip &&
         !(o->div_ulp > 0.0))
         return qm_ball_exact(x);

@@ -1,5 +1,5 @@
 /* adafactor8.c - Adafactor, CAME and APOLLO of adafactor8bit in double: families adafactor8
- * (release 0.2.6) and adafactor8_021 (0.2.1).
+ * (release 0.2.6), adafactor8_025, adafactor8_024 (which is 0.2.2 too) and adafactor8_021.
  *
  *   b     = 1 - beta2, or t^tau                     rho = min(lr, 1 / sqrt(t)) or lr
  *   alpha = max(RMS(theta), eps2) rho or rho, times Adam's bias correction where lr is given
@@ -11,17 +11,25 @@
  *   theta <- theta - alpha / max(1, RMS(U) / d) U
  *
  * The package deviates from arXiv:1804.04235: M averages g and not U; V is at least eps1^2; eps1 is
- * added to the squares (e = eps1, 0.2.6) or not (e = 0, 0.2.1); RMS(U) is taken before the limiter
- * (0.2.6) or after it (0.2.1).  Release 0.2.6 leaves e out for float32 vectors; the formula here
+ * added to the squares (e = eps1, 0.2.6) or not (e = 0); RMS(U) is taken before the limiter (0.2.6)
+ * or after it.  Release 0.2.6 leaves e out for float32 vectors; the formula here
  * does not.
  *
  * CAME (beta3, arXiv:2307.02047): U = g / sqrt(V) is clipped, M averages U, and (U - M)^2 + eps
  * enters a second pair of factors with weight 1 - beta3; M is divided by the root of their V.  The
- * package's quantized path clips the quotient, too (clip_twice).
+ * package's quantized path clips the quotient, too (clip_twice).  Before 0.2.6 CAME is another
+ * formula: M averages g, (g - M)^2 / V enters the second pair of factors R', C', and V is that of
+ * the products R R' and C C'; the step alone is clipped.
  *
  * APOLLO (rank, arXiv:2412.05270): the same moments of G P, or P G; channel j of G is scaled by
- * |M_j / (sqrt(V_j) + eps)| / (|(G P)_j| + 1e-8).  The first V is b (G P)^2 (0.2.6) or (G P)^2
- * (0.2.1), without e; 0.2.1 starts V again with every projection and keeps no M.
+ * |M_j / (sqrt(V_j) + eps)| / (|(G P)_j| + 1e-8).  The first V is b (G P)^2 or (G P)^2 (0.2.1),
+ * without e; before 0.2.6 V starts again with every projection and no M is kept; 0.2.2 to 0.2.5
+ * take every step with a factored V for the first.
+ *
+ * Release 0.4.6 (0.4.3 is the same): e = eps1 everywhere; R and C have no floor; CAME of 0.2.6
+ * without a second clip; of a tensor that is not factored M averages the clipped U, and the step is
+ * M, unless beta2 is given without beta3: then e = 0, U = M / (sqrt(V) + eps1 sqrt(1 - beta2^t)).
+ * The bias is corrected only where correct_bias is set (the root beside eps1 too); d = 0: no clip.
  *
  * The value -1 of beta1, beta2 and eps1 stands for "none" (eps1 is then 2^-23; in the projected
  * space eps).  Slots: M; R [batch x rows]; C [batch x cols]; V; CAME's R and C; the limiter's norm
@@ -37,8 +45,8 @@
 /* The scalars and the shape of one step. */
 struct scalars {
     const struct qm_oracle_hyper *h;
-    int is_026;
-    double t, eps1, floor, b, rho, correction;
+    int is_024, is_025, is_026, is_046; /* that release or a later one */
+    double t, adam_eps, eps1, floor, b, rho, correction;
     int64_t n, batch, rows, cols;
 };
 
@@ -75,6 +83,11 @@ static void average_factors(const struct scalars *a, const double *x, double b, 
     }
 }
 
+static double floored(const struct scalars *a, double x)
+{
+    return a->floor > 0.0 ? fmax(x, a->floor) : x;
+}
+
 /* x <- x / sqrt(r c / mean r) in every matrix, r and c at least floor, mean r at least eps1. */
 static void divide_by_factors(const struct scalars *a, const double *r, const double *c, double *x)
 {
@@ -85,8 +98,8 @@ static void divide_by_factors(const struct scalars *a, const double *r, const do
         mean = fmax(mean, a->eps1);
         for (int64_t i = 0; i < a->rows; i++)
             for (int64_t j = 0; j < a->cols; j++) {
-                double ri = fmax(r[k * a->rows + i], a->floor);
-                double cj = fmax(c[k * a->cols + j], a->floor);
+                double ri = floored(a, r[k * a->rows + i]);
+                double cj = floored(a, c[k * a->cols + j]);
                 x[(k * a->rows + i) * a->cols + j] /= sqrt(ri / mean * cj);
             }
     }
@@ -97,11 +110,11 @@ static void divide_by_factors(const struct scalars *a, const double *r, const do
 static double limiter(const struct scalars *a, double n, double *prev)
 {
     double gamma = 1.0 + a->h->margin, limit = 1.0;
-    if (a->is_026 && !isfinite(n)) {
+    if (a->is_025 && !isfinite(n)) {
         *prev = 0.0;
         return 0.0;
     }
-    if (a->t > 1.0 && !(a->is_026 && *prev < 1e-6))
+    if (a->t > 1.0 && !(a->is_025 && *prev < 1e-6))
         limit = fmax(n / (*prev + 1e-8), gamma) / gamma;
     *prev = n / limit;
     return 1.0 / limit;
@@ -129,7 +142,7 @@ static void write_back(const struct scalars *a, double alpha, double by, const d
 /* CAME: from U in u to M / sqrt(V of the residuals) in u; residual: work space of n numbers. */
 static void came_update(const struct scalars *a, double *const *slot, double *u, double *residual)
 {
-    double clip = fmax(1.0, rms(u, a->n) / a->h->clip);
+    double clip = a->h->clip > 0.0 ? fmax(1.0, rms(u, a->n) / a->h->clip) : 1.0;
     for (int64_t i = 0; i < a->n; i++) {
         u[i] = u[i] / clip;
         slot[M][i] = a->h->beta1 * slot[M][i] + (1.0 - a->h->beta1) * u[i];
@@ -140,11 +153,56 @@ static void came_update(const struct scalars *a, double *const *slot, double *u,
     divide_by_factors(a, slot[CONF_R], slot[CONF_C], u);
 }
 
+/* CAME before 0.2.6: from g in u to M / sqrt(V), V of the products of both pairs of factors; off:
+ * work space of n numbers. */
+static void old_came_update(const struct scalars *a, double *const *slot, double *u, double *off)
+{
+    int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
+    for (int64_t i = 0; i < a->n; i++)
+        off[i] = u[i] - slot[M][i];
+    divide_by_factors(a, slot[R], slot[C], off);
+    for (int64_t i = 0; i < a->n; i++)
+        off[i] *= off[i];
+    average_factors(a, off, 1.0 - a->h->beta3, 0.0, slot[CONF_R], slot[CONF_C]);
+    double *r = malloc(sizeof *r * (size_t)(n_rows + n_cols)), *c = r + n_rows;
+    for (int64_t i = 0; r && i < n_rows; i++)
+        r[i] = fmax(slot[R][i] * slot[CONF_R][i], a->floor);
+    for (int64_t j = 0; r && j < n_cols; j++)
+        c[j] = fmax(slot[C][j] * slot[CONF_C][j], a->floor);
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = r ? slot[M][i] : (double)NAN;
+    if (r)
+        divide_by_factors(a, r, c, u);
+    free(r);
+}
+
+/* Release 0.4.6, not factored: from g in u to the update in u; *clips: whether it is clipped
+ * still. */
+static void full_update(const struct scalars *a, double *const *slot, double *u, int is_adam,
+                        int *clips)
+{
+    const struct qm_oracle_hyper *h = a->h;
+    for (int64_t i = 0; i < a->n; i++) {
+        double m = u[i];
+        if (is_adam && h->beta1 >= 0.0)
+            m = slot[M][i] = h->beta1 * slot[M][i] + (1.0 - h->beta1) * m;
+        u[i] = m / (is_adam ? sqrt(slot[V][i]) + a->adam_eps : sqrt(fmax(slot[V][i], a->floor)));
+    }
+    if (is_adam || h->beta1 < 0.0)
+        return;
+    double by = h->clip > 0.0 ? fmax(1.0, rms(u, a->n) / h->clip) : 1.0;
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = slot[M][i] = h->beta1 * slot[M][i] + (1.0 - h->beta1) * (u[i] / by);
+    *clips = 0;
+}
+
 static void plain_step(struct scalars *a, double *theta, double *const *slot, const double *g,
                        int is_factored, double *u, double *square)
 {
     const struct qm_oracle_hyper *h = a->h;
-    double e = a->is_026 ? a->eps1 : 0.0;
+    int is_full = a->is_046 && !is_factored, clips = h->clip > 0.0;
+    int is_adam = a->is_046 && !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
+    double e = a->is_026 && !is_adam ? a->eps1 : 0.0;
     int has_m = h->beta1 >= 0.0, is_came = is_factored && has_m && h->beta3 > 0.0;
     double alpha = rate(a, theta) * a->correction;
 
@@ -154,22 +212,27 @@ static void plain_step(struct scalars *a, double *theta, double *const *slot, co
         average_factors(a, square, a->b, e, slot[R], slot[C]);
     for (int64_t i = 0; !is_factored && i < a->n; i++)
         slot[V][i] = (1.0 - a->b) * slot[V][i] + a->b * (square[i] + e);
-    for (int64_t i = 0; has_m && !is_came && i < a->n; i++)
+    int has_update = is_came && a->is_026; /* M averages updates */
+    for (int64_t i = 0; has_m && !has_update && !is_full && i < a->n; i++)
         slot[M][i] = h->beta1 * slot[M][i] + (1.0 - h->beta1) * g[i];
 
     for (int64_t i = 0; i < a->n; i++)
-        u[i] = has_m && !is_came ? slot[M][i] : g[i];
-    if (is_factored)
+        u[i] = has_m && !is_came && !is_full ? slot[M][i] : g[i];
+    if (is_full)
+        full_update(a, slot, u, is_adam, &clips);
+    else if (is_came && !a->is_026)
+        old_came_update(a, slot, u, square);
+    else if (is_factored)
         divide_by_factors(a, slot[R], slot[C], u);
-    for (int64_t i = 0; !is_factored && i < a->n; i++)
+    for (int64_t i = 0; !is_factored && !is_full && i < a->n; i++)
         u[i] = u[i] / sqrt(fmax(slot[V][i], a->floor));
-    if (is_came)
+    if (has_update)
         came_update(a, slot, u, square);
 
     double size = norm(u, a->n), limit = h->limiter ? limiter(a, size, slot[NORM]) : 1.0;
     double counted = a->is_026 ? size : size * limit;
-    double denom = fmax(1.0, counted / (sqrt((double)a->n) * h->clip));
-    if (is_came && !h->clip_twice)
+    double denom = clips ? fmax(1.0, counted / (sqrt((double)a->n) * h->clip)) : 1.0;
+    if (has_update && (a->is_046 || !h->clip_twice))
         denom = 1.0;
     for (int64_t i = 0; limit == 0.0 && i < a->n; i++)
         u[i] = 0.0;
@@ -202,7 +265,7 @@ static void second_moment(const struct scalars *a, const struct projected *l, do
 {
     const struct qm_oracle_hyper *h = a->h;
     int64_t n = l->rows * l->cols, gap = fabs(h->gap) >= 1.0 ? (int64_t)fabs(h->gap) : 1;
-    double e = h->eps1 < 0.0 ? h->eps : h->eps1, first = a->is_026 ? a->b : 1.0, mean = 0.0;
+    double e = h->eps1 < 0.0 ? h->eps : h->eps1, first = a->is_024 ? a->b : 1.0, mean = 0.0;
     int begins = a->t == 1.0 || (!a->is_026 && ((int64_t)a->t - 1) % gap == 0);
     struct scalars low = {.batch = 1, .rows = l->rows, .cols = l->cols};
     if (!h->factored) {
@@ -256,7 +319,7 @@ static void project(const struct scalars *a, const struct projected *l, const do
 }
 
 static qm_status apollo_step(struct scalars *a, double *theta, double *const *slot, const double *g,
-                             uint32_t tensor, double *u)
+                             uint32_t tensor, int64_t t, double *u)
 {
     const struct qm_oracle_hyper *h = a->h;
     struct projected l = {.right = a->rows >= a->cols, .rank = (int64_t)h->rank};
@@ -272,7 +335,7 @@ static qm_status apollo_step(struct scalars *a, double *theta, double *const *sl
     if (h->gap < 0.0)
         memcpy(p, slot[PROJ], sizeof *p * (size_t)n_p);
     else
-        qm_adafactor8_matrix(tensor, ((int64_t)a->t - 1) / gap, l.rank, n_p, p);
+        qm_adafactor8_matrix(tensor, (t - 1) / gap, l.rank, n_p, p);
     project(a, &l, g, p, x);
     second_moment(a, &l, slot, x, v);
     for (int64_t i = 0; i < n; i++) {
@@ -297,26 +360,36 @@ static qm_status apollo_step(struct scalars *a, double *theta, double *const *sl
     return QM_OK;
 }
 
-/* ---- both releases --------------------------------------------------------------------------- */
+/* ---- all releases ---------------------------------------------------------------------------- */
 
-static qm_status step(int is_026, double *theta, double *const *slot, const double *grad,
+static qm_status step(int release, double *theta, double *const *slot, const double *grad,
                       const struct qm_shape *shape, uint32_t tensor,
                       const struct qm_oracle_hyper *h, int64_t t)
 {
-    int is_apollo = h->rank > 0.0 && shape->rank >= 2, last = shape->rank - 1;
-    struct scalars a = {.h = h, .is_026 = is_026, .t = (double)t, .n = qm_shape_numel(shape)};
+    int is_apollo = release < 46 && h->rank > 0.0 && shape->rank >= 2, last = shape->rank - 1;
+    int forgets = is_apollo && h->factored && release >= 24 && release < 26;
+    struct scalars a = {.h = h, .t = forgets ? 1.0 : (double)t, .n = qm_shape_numel(shape)};
+    a.is_024 = release >= 24;
+    a.is_025 = release >= 25;
+    a.is_026 = release >= 26;
+    a.is_046 = release >= 46;
     if (a.n < 1)
         return QM_OK;
-    a.eps1 = h->eps1 < 0.0 ? 0x1p-23 : h->eps1;
+    a.eps1 = h->eps1 >= 0.0 ? h->eps1 : a.is_046 ? 1e-30 : 0x1p-23;
     a.floor = fmax(a.eps1 * a.eps1, 0x1p-126);
+    a.adam_eps = a.eps1;
     a.b = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(a.t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(a.t)) : h->lr;
     a.correction = 1.0;
-    if (h->beta1 >= 0.0 && !h->relative_step) {
+    if (h->beta1 >= 0.0 && !h->relative_step && (!a.is_046 || h->correct_bias)) {
         a.correction = a.correction / (1.0 - pow(h->beta1, a.t));
-        if (h->beta2 >= 0.0)
+        if (h->beta2 >= 0.0) {
             a.correction = a.correction * sqrt(1.0 - pow(h->beta2, a.t));
+            a.adam_eps = a.eps1 * sqrt(1.0 - pow(h->beta2, a.t));
+        }
     }
+    if (a.is_046 && h->factored && shape->rank >= 2)
+        a.floor = 0.0;
     a.batch = 1;
     a.rows = shape->rank >= 2 ? shape->dim[is_apollo ? 0 : last - 1] : 1;
     a.cols = shape->rank >= 1 ? shape->dim[last] : 1;
@@ -330,31 +403,31 @@ static qm_status step(int is_026, double *theta, double *const *slot, const doub
         return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)a.n);
     for (int64_t i = 0; i < a.n; i++) {
         g[i] = h->maximize ? -grad[i] : grad[i];
-        if (is_apollo && is_026 && !isfinite(g[i]))
+        if (is_apollo && a.is_025 && !isfinite(g[i]))
             g[i] = 0.0;
     }
     qm_status st = QM_OK;
     if (is_apollo)
-        st = apollo_step(&a, theta, slot, g, tensor, g + a.n);
+        st = apollo_step(&a, theta, slot, g, tensor, t, g + a.n);
     else
         plain_step(&a, theta, slot, g, h->factored && shape->rank >= 2, g + a.n, g + 2 * a.n);
     free(g);
     return st;
 }
 
-static qm_status whole_026(double *p, double *const *slot, const double *g,
-                           const struct qm_shape *shape, uint32_t tensor,
-                           const struct qm_oracle_hyper *h, int64_t t)
-{
-    return step(1, p, slot, g, shape, tensor, h, t);
-}
-
-static qm_status whole_021(double *p, double *const *slot, const double *g,
-                           const struct qm_shape *shape, uint32_t tensor,
-                           const struct qm_oracle_hyper *h, int64_t t)
-{
-    return step(0, p, slot, g, shape, tensor, h, t);
-}
+#define WHOLE(release)                                                                \
+    static qm_status whole_##release(double *p, double *const *slot, const double *g, \
+                                     const struct qm_shape *shape, uint32_t tensor,   \
+                                     const struct qm_oracle_hyper *h, int64_t t)      \
+    {                                                                                 \
+        return step(release, p, slot, g, shape, tensor, h, t);                        \
+    }
+WHOLE(21)
+WHOLE(24)
+WHOLE(25)
+WHOLE(26)
+WHOLE(46)
+#undef WHOLE
 
 #define ADAFACTOR8                                                                              \
     .source = "arXiv:1804.04235, algorithms 4 and 5; 2307.02047, algorithm 2; 2412.05270, "     \
@@ -362,8 +435,15 @@ static qm_status whole_021(double *p, double *const *slot, const double *g,
     .n_slots = SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",                 \
                                "conf_row", "conf_col", "prev_norm", "proj"}
 
-extern const struct qm_oracle qm_oracle_adafactor8, qm_oracle_adafactor8_021;
+extern const struct qm_oracle qm_oracle_adafactor8, qm_oracle_adafactor8_021,
+    qm_oracle_adafactor8_024, qm_oracle_adafactor8_025, qm_oracle_adafactor8_046;
 const struct qm_oracle qm_oracle_adafactor8 = {
-    .family = "adafactor8", ADAFACTOR8, .whole = whole_026, .bound = qm_bound_adafactor8};
+    .family = "adafactor8", ADAFACTOR8, .whole = whole_26, .bound = qm_bound_adafactor8};
 const struct qm_oracle qm_oracle_adafactor8_021 = {
-    .family = "adafactor8_021", ADAFACTOR8, .whole = whole_021, .bound = qm_bound_adafactor8_021};
+    .family = "adafactor8_021", ADAFACTOR8, .whole = whole_21, .bound = qm_bound_adafactor8_021};
+const struct qm_oracle qm_oracle_adafactor8_024 = {
+    .family = "adafactor8_024", ADAFACTOR8, .whole = whole_24, .bound = qm_bound_adafactor8_024};
+const struct qm_oracle qm_oracle_adafactor8_025 = {
+    .family = "adafactor8_025", ADAFACTOR8, .whole = whole_25, .bound = qm_bound_adafactor8_025};
+const struct qm_oracle qm_oracle_adafactor8_046 = {
+    .family = "adafactor8_046", ADAFACTOR8, .whole = whole_46, .bound = qm_bound_adafactor8_046};

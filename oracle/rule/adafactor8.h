@@ -10,8 +10,17 @@ enum qm_oracle_adafactor8_slot { M, R, C, V, CONF_R, CONF_C, NORM, PROJ, SLOTS }
  * stream of role "spare" at step 2^31 + which. */
 void qm_adafactor8_matrix(uint32_t tensor, int64_t which, int64_t rank, int64_t n, double *p);
 
-/* The error bounds of both releases (bound_adafactor8.c). */
+/* x[n] <- x in 8 bits of log2 above 2^-126 in blocks of 2048, decoded again (CAME of 0.2.2 to 0.2.5
+ * on the CUDA path).  A ball that may have several codes becomes the middle of their values, with
+ * half their distance as radius. */
+struct qm_ball;
+void qm_bound_recoded(struct qm_ball *x, int64_t n);
+
+/* The error bounds of the releases (bound_adafactor8.c). */
 qm_status qm_bound_adafactor8(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b);
+qm_status qm_bound_adafactor8_024(const struct qm_bound_step *b);
+qm_status qm_bound_adafactor8_025(const struct qm_bound_step *b);
+qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b); /* bound_adafactor8_046.c */
 
 #endif

@@ -59,7 +59,8 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     double beta3 = beta3_at(h, t);
     for (int64_t i = 0; i < rows * cols; i++) {
         moments(slot, i, gamma_of(h) * grad[i], h, beta3);
-        theta[i] = theta[i] - h->lr * (direction(slot, i, h, t) + h->weight_decay * theta[i]);
+        /* The decay stands apart, so that lr lambda = 1 leaves the step of a large theta. */
+        theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i] - h->lr * direction(slot, i, h, t);
     }
 }
 

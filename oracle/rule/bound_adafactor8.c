@@ -2,20 +2,24 @@
  *
  * It follows the formulas of adafactor8.c in the order of the package: averages are float32, one
  * element at a time; sums, norms, factors and the limiter are double.  The package deviates from
- * its formulas, and the bound follows it, in these points: float32 vectors of 0.2.6 get no eps1;
- * the CUDA path (QM_ORDER_cuda) keeps second moments at or above 2^-126, divides by no less than
- * 2^-53 and replaces numbers that are not finite by 0.  On the CUDA path, where the step reads
- * stored states back, and where an input is not finite (0 times Inf in a float32 lerp is NaN), the
- * wanted values are the midpoints of the balls instead of the oracle's. */
+ * its formulas, and the bound follows it, in these points: float32 vectors of 0.2.6 get no eps1,
+ * and 0.2.6 clips CAME's step only where its states are quantized; the CUDA path (QM_ORDER_cuda)
+ * keeps second moments at or above 2^-126, divides by no less than 2^-53, replaces numbers that are
+ * not finite by 0 and, in CAME before 0.2.6, codes the factors of the step once more.  On the CUDA
+ * path, where the step reads stored states back, and where an input is not finite (0 times Inf in
+ * a float32 lerp is NaN), the wanted values are the midpoints of the balls instead of the
+ * oracle's. */
 #include <stdlib.h>
 
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-/* The scalars and the shape of one step.  own: an input is not finite. */
+/* The scalars and the shape of one step.  own: an input is not finite.  is_came: CAME of 0.2.6;
+ * is_old_came: the one before.  unclipped: the package does not clip where the formula does. */
 struct scalars {
     const struct qm_bound_step *b;
-    int is_026, is_cuda, has_m, is_factored, is_came, is_apollo, own;
+    int is_024, is_025, is_026; /* that release or a later one */
+    int is_cuda, has_m, is_factored, is_came, is_old_came, is_apollo, own, unclipped;
     double t, eps1, eps_sq, weight, rho, correction;
     struct qm_matrix_batch m;
     int64_t n;
@@ -76,7 +80,8 @@ static void factor_states(const struct scalars *a, const struct qm_ball *x, doub
     struct qm_ball e = qm_ball_scalar(add);
     qm_ball_row_means(a->b, &a->m, x, r);
     qm_ball_col_means(a->b, &a->m, x, c);
-    int own = a->is_cuda && row == CONF_R; /* the residual of a momentum that was stored before */
+    /* the residual of a momentum that was stored before */
+    int own = a->is_cuda && row == CONF_R;
     for (int64_t i = 0; i < rows; i++)
         r[i] = set_state(
             a, row, i, average_square(a, row, w, qm_bound_old(a->b, row, i), qm_ball_add(r[i], e)),
@@ -114,24 +119,39 @@ static struct qm_ball inverse_root(const struct scalars *a, enum form form, stru
     return qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
 }
 
-/* x <- x / sqrt(V), V the factored second moment, rounded to float32. */
+/* The mean of the rows r of matrix k, at least eps1; TORCH_CLAMPED: r is floored before. */
+static struct qm_ball mean_of(const struct scalars *a, struct qm_ball *row, enum form form,
+                              int64_t k)
+{
+    struct qm_ball *r = row + k * a->m.rows;
+    for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
+        r[i] = qm_ball_max(r[i], qm_ball_exact(a->eps_sq));
+    return qm_ball_max(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
+}
+
+/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to float32.
+ * Of finite inputs a result is not finite only where a factor has overflowed; what becomes of Inf
+ * then depends on the order of the products. */
+static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ball *row,
+                          const struct qm_ball *col, enum form form, struct qm_ball mean,
+                          struct qm_ball *x)
+{
+    const struct qm_ball *r = row + k * a->m.rows, *c = col + k * a->m.cols;
+    for (int64_t i = 0; i < a->m.rows; i++)
+        for (int64_t j = 0; j < a->m.cols; j++) {
+            struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
+            *to = qm_ball_float32(
+                qm_ball_mul_double(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
+            if (!a->own && !isfinite(to->x))
+                *to = (struct qm_ball){0.0, HUGE_VAL};
+        }
+}
+
 static void divide(const struct scalars *a, struct qm_ball *row, const struct qm_ball *col,
                    enum form form, struct qm_ball *x)
 {
-    for (int64_t k = 0; k < a->m.batch; k++) {
-        struct qm_ball *r = row + k * a->m.rows;
-        const struct qm_ball *c = col + k * a->m.cols;
-        for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
-            r[i] = qm_ball_max(r[i], qm_ball_exact(a->eps_sq));
-        struct qm_ball mean = qm_ball_mean(a->b, r, a->m.rows, 1);
-        mean = qm_ball_max(mean, qm_ball_exact(a->eps1));
-        for (int64_t i = 0; i < a->m.rows; i++)
-            for (int64_t j = 0; j < a->m.cols; j++) {
-                struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
-                *to = qm_ball_float32(
-                    qm_ball_mul_double(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
-            }
-    }
+    for (int64_t k = 0; k < a->m.batch; k++)
+        divide_matrix(a, k, row, col, form, mean_of(a, row, form, k), x);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
@@ -143,12 +163,12 @@ static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
     const struct qm_bound_step *b = a->b;
     struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one;
     double prev = b->slot[NORM][0];
-    if (a->is_026 && !isfinite(norm->x)) {
+    if (a->is_025 && !isfinite(norm->x)) {
         *norm = qm_ball_exact(0.0);
         (void)set_state(a, NORM, 0, *norm, 1);
         return *norm;
     }
-    if (a->t > 1.0 && !(a->is_026 && prev < 1e-6)) {
+    if (a->t > 1.0 && !(a->is_025 && prev < 1e-6)) {
         by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
         by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
     }
@@ -193,7 +213,7 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
         struct qm_ball p = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
         p = qm_ball_add(p, qm_ball_negated(step));
         b->e_p[i] = p.e;
-        if (a->own || a->is_cuda || qm_bound_reads_back(b))
+        if (a->own || a->is_cuda || a->unclipped || qm_bound_reads_back(b))
             b->p_want[i] = p.x;
     }
 }
@@ -226,6 +246,55 @@ static void came_update(const struct scalars *a, struct qm_ball *u, struct qm_ba
     divide(a, r, c, is_plain(a, CONF_R) ? TORCH_CLAMPED : a->is_cuda ? KERNEL : TORCH, u);
 }
 
+/* x <- max(x y, least). */
+static void multiply(struct qm_ball *x, const struct qm_ball *y, int64_t n, double least)
+{
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = qm_ball_mul(x[i], y[i]);
+        x[i] = isnan(x[i].x) ? x[i] : qm_ball_max(x[i], qm_ball_exact(least));
+    }
+}
+
+/* CAME before 0.2.6: u, the new momentum, becomes M / sqrt(V).  r, c: the new factors; x: work
+ * space. */
+static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, struct qm_ball *x,
+                                 struct qm_ball *r, struct qm_ball *c)
+{
+    const struct qm_bound_step *b = a->b;
+    int64_t rows = a->m.batch * a->m.rows, cols = a->m.batch * a->m.cols;
+    struct qm_ball *k_r = qm_balls(rows + cols + 2), *k_c = k_r + rows + 1;
+    if (!k_r)
+        return QM_NO_MEMORY;
+    for (int64_t i = 0; i < a->n; i++)
+        x[i] = qm_ball_add(gradient(a, i, a->is_cuda && a->is_025), qm_ball_negated(u[i]));
+    divide(a, r, c, a->is_cuda ? KERNEL : TORCH, x);
+    for (int64_t i = 0; i < a->n; i++)
+        x[i] = qm_ball_mul(x[i], x[i]);
+    factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, CONF_C, k_r, k_c);
+    use_stored(a, R, rows, r);
+    use_stored(a, C, cols, c);
+    use_stored(a, CONF_R, rows, k_r);
+    use_stored(a, CONF_C, cols, k_c);
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = qm_bound_stored(b, M, i, u[i]);
+    double least = a->is_cuda ? 0x1p-126 : (double)(float)a->eps_sq;
+    multiply(r, k_r, rows, least);
+    multiply(c, k_c, cols, least);
+    if (!a->is_cuda) {
+        divide(a, r, c, TORCH, u);
+    } else { /* the means are taken before the factors are coded once more */
+        struct qm_ball *mean = k_r;
+        for (int64_t k = 0; k < a->m.batch; k++)
+            mean[k] = mean_of(a, r, KERNEL, k);
+        qm_bound_recoded(r, rows);
+        qm_bound_recoded(c, cols);
+        for (int64_t k = 0; k < a->m.batch; k++)
+            divide_matrix(a, k, r, c, KERNEL, mean[k], u);
+    }
+    free(k_r);
+    return QM_OK;
+}
+
 /* x <- sqrt(V) of vectors. */
 static void unfactored(const struct scalars *a, struct qm_ball *x)
 {
@@ -246,25 +315,31 @@ static qm_status plain_step(const struct scalars *a)
     const struct qm_bound_step *b = a->b;
     int64_t n = a->n;
     struct qm_ball *u = qm_balls(4 * n + 2), *x = u + n, *r = x + n, *c = r + n + 1;
-    double clip = a->is_came && !b->h->clip_twice ? 1e9 : b->h->clip;
+    double clip = a->is_came && (a->unclipped || !b->h->clip_twice) ? 1e9 : b->h->clip;
+    qm_status st = QM_OK;
     if (!u)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++) {
         struct qm_ball g = gradient(a, i, 0);
-        u[i] = gradient(a, i, a->is_cuda && a->is_026 && !a->is_came);
+        u[i] = gradient(a, i, a->is_cuda && a->is_025 && !a->is_came);
         if (a->has_m && !a->is_came) {
             u[i] = average_moment(a, qm_bound_old(b, M, i), gradient(a, i, a->is_cuda));
-            u[i] = qm_bound_stored(b, M, i, set_state(a, M, i, u[i], 0));
+            u[i] = set_state(a, M, i, u[i], 0);
+            if (!a->is_old_came || a->is_cuda)
+                u[i] = qm_bound_stored(b, M, i, u[i]);
         }
         x[i] = qm_ball_mul(g, g);
     }
     if (a->is_factored) {
         factor_states(a, x, a->is_026 ? a->eps1 : 0.0, a->weight, R, C, r, c);
-        if (!a->is_came || a->is_cuda) {
+        if (!(a->is_came || a->is_old_came) || a->is_cuda) {
             use_stored(a, R, a->m.batch * a->m.rows, r);
             use_stored(a, C, a->m.batch * a->m.cols, c);
         }
-        divide(a, r, c, a->is_cuda && !a->is_came ? KERNEL : TORCH, u);
+        if (a->is_old_came)
+            st = old_came_update(a, u, x, r, c);
+        else
+            divide(a, r, c, a->is_cuda && !a->is_came ? KERNEL : TORCH, u);
         if (a->is_came)
             came_update(a, u, x, r, c);
     } else {
@@ -275,7 +350,7 @@ static qm_status plain_step(const struct scalars *a)
     write_back(a, qm_ball_mul_double(b, rate_of(a), in_double(a->correction)), clip, 1.0,
                b->h->limiter, u);
     free(u);
-    return QM_OK;
+    return st;
 }
 
 /* ---- APOLLO ---------------------------------------------------------------------------------- */
@@ -298,7 +373,7 @@ static void project(const struct scalars *a, const struct projected *l, const do
             double size = 0.0;
             for (int64_t k = 0; k < inner; k++) {
                 double g =
-                    gradient(a, l->right ? i * cols + k : k * cols + j, a->is_026 || a->is_cuda).x;
+                    gradient(a, l->right ? i * cols + k : k * cols + j, a->is_025 || a->is_cuda).x;
                 double term = g * (l->right ? p[j * cols + k] : p[k * l->rank + i]);
                 sum.x += term;
                 size += fabs(term);
@@ -315,10 +390,11 @@ static void low_factors(const struct scalars *a, const struct projected *l)
     const struct qm_bound_step *b = a->b;
     double e = a->is_026 ? l->eps : 0.0, w = a->weight, keep = 1.0 - w;
     if (l->starts) {
-        w = a->is_026 ? w : 1.0;
+        w = a->is_024 ? w : 1.0;
         keep = 0.0;
     }
     struct qm_ball by = qm_ball_scalar(w), old = qm_ball_scalar(keep);
+    int has_least = l->starts && a->is_024 && !a->is_026;
     for (int axis = 0; axis < 2; axis++) {
         int64_t count = axis ? l->cols : l->rows, inner = axis ? l->rows : l->cols;
         struct qm_ball *to = axis ? l->c : l->r;
@@ -329,7 +405,10 @@ static void low_factors(const struct scalars *a, const struct projected *l)
             s = qm_ball_div_double(b, s, qm_ball_exact((double)inner));
             s = qm_ball_float32((struct qm_ball){s.x + e, s.e + 0x1p-52 * (s.x + e)});
             s = qm_ball_add(qm_ball_mul(old, qm_bound_old(b, axis ? C : R, i)), qm_ball_mul(by, s));
-            to[i] = qm_bound_stored(b, axis ? C : R, i, set_state(a, axis ? C : R, i, s, 0));
+            if (has_least && !isnan(s.x))
+                s = qm_ball_max(s, tiny);
+            s = set_state(a, axis ? C : R, i, s, has_least);
+            to[i] = qm_bound_stored(b, axis ? C : R, i, s);
         }
     }
 }
@@ -339,7 +418,7 @@ static void second_moment(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
     struct qm_ball e = qm_ball_scalar(a->is_026 ? l->eps : 0.0), mean;
-    struct qm_ball first = qm_ball_scalar(a->is_026 ? a->weight : 1.0);
+    struct qm_ball first = qm_ball_scalar(a->is_024 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
         mean = qm_ball_max(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
@@ -429,20 +508,19 @@ static qm_status apollo_step(const struct scalars *a)
     for (int64_t i = 0; i < a->n; i++)
         u[i] =
             qm_ball_float32(qm_ball_mul_double(b, factor[l.right ? i / a->m.cols : i % a->m.cols],
-                                               gradient(a, i, a->is_026 || a->is_cuda)));
+                                               gradient(a, i, a->is_025 || a->is_cuda)));
     write_back(a, rate_of(a), h->clip, h->scale_front ? 1.0 : sqrt(h->scale), 1, u);
     free(u);
     free(p);
     return QM_OK;
 }
 
-/* ---- both releases --------------------------------------------------------------------------- */
+/* ---- all releases ---------------------------------------------------------------------------- */
 
 /* Adam's bias correction where lr is given; 1 with relative_step. */
-static double correction(const struct qm_bound_step *b)
+static double correction(const struct qm_oracle_hyper *h, double t)
 {
-    const struct qm_oracle_hyper *h = b->h;
-    double t = (double)b->t, c = 1.0;
+    double c = 1.0;
     if (h->beta1 >= 0.0 && !h->relative_step) {
         c = 1.0 / (1.0 - pow(h->beta1, t));
         if (h->beta2 >= 0.0)
@@ -451,21 +529,28 @@ static double correction(const struct qm_bound_step *b)
     return c;
 }
 
-static qm_status bound(const struct qm_bound_step *b, int is_026)
+static qm_status bound(const struct qm_bound_step *b, int release)
 {
     const struct qm_oracle_hyper *h = b->h;
     int rank = b->shape->rank;
-    struct scalars a = {.b = b, .is_026 = is_026, .t = (double)b->t, .n = b->n};
-    a.is_cuda = !!(b->order & QM_ORDER_cuda);
+    int forgets = h->rank > 0.0 && rank >= 2 && h->factored && release >= 24 && release < 26;
+    struct scalars a = {.b = b, .t = forgets ? 1.0 : (double)b->t, .n = b->n};
+    a.is_024 = release >= 24;
+    a.is_025 = release >= 25;
+    a.is_026 = release >= 26;
     a.has_m = h->beta1 >= 0.0;
     a.is_apollo = h->rank > 0.0 && rank >= 2;
     a.is_factored = !a.is_apollo && h->factored && rank >= 2;
-    a.is_came = a.is_factored && h->beta3 > 0.0 && a.has_m;
+    a.is_came = a.is_factored && h->beta3 > 0.0 && a.has_m && a.is_026;
+    a.is_old_came = a.is_factored && h->beta3 > 0.0 && a.has_m && !a.is_026;
+    /* no kernel has matrices whose second moments are float32 */
+    a.is_cuda = (b->order & QM_ORDER_cuda) && !(a.is_factored && is_plain(&a, R));
+    a.unclipped = a.is_came && h->clip_twice && is_plain(&a, CONF_R);
     a.eps1 = h->eps1 < 0.0 ? 0x1p-23 : h->eps1;
     a.eps_sq = fmax(a.eps1 * a.eps1, 0x1p-126);
     a.weight = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(a.t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(a.t)) : h->lr;
-    a.correction = correction(b);
+    a.correction = correction(h, a.t);
     a.m = qm_batch_of(b->shape);
     if (a.is_apollo)
         a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0,
@@ -480,6 +565,7 @@ static qm_status bound(const struct qm_bound_step *b, int is_026)
     return a.is_apollo ? apollo_step(&a) : plain_step(&a);
 }
 
-qm_status qm_bound_adafactor8(const struct qm_bound_step *b) { return bound(b, 1); }
-
-qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b) { return bound(b, 0); }
+qm_status qm_bound_adafactor8(const struct qm_bound_step *b) { return bound(b, 26); }
+qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b) { return bound(b, 21); }
+qm_status qm_bound_adafactor8_024(const struct qm_bound_step *b) { return bound(b, 24); }
+qm_status qm_bound_adafactor8_025(const struct qm_bound_step *b) { return bound(b, 25); }

@@ -134,10 +134,12 @@ static void element(const void *scalars, struct qm_bound_element *at)
     at->e_p = qm_bound_adam_param(s, p, m, v).e;
 }
 
-/* A scalar x formed in double with error e there, then rounded to float32. */
+/* A scalar x formed with error e, then rounded to float32.  Where x is a float32 and e far below
+ * half an ulp, which is what double leaves, the result is x. */
 static struct qm_ball host(double x, double e)
 {
-    return qm_is_float(x) ? qm_ball_exact(x) : qm_ball_rounded(x, e, QM_ETA);
+    int is_exact = qm_is_float(x) && e <= 0x1p-30 * fabs(x);
+    return is_exact ? qm_ball_exact(x) : qm_ball_rounded(x, e, QM_ETA);
 }
 
 /* eps sqrt(bc2) and lr sqrt(bc2) / bc1 formed in float32: in the order of QM_ORDER_cuda, and of a

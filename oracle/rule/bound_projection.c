@@ -134,7 +134,11 @@ void qm_ball_adam_states(const struct qm_bound_step *b, int own, const struct qm
 {
     struct qm_beta first = qm_bound_beta(b, b->h->beta1, 0),
                    second = qm_bound_beta(b, b->h->beta2, 0);
-    struct qm_ball eps = qm_ball_scalar(b->h->eps);
+    struct qm_ball eps = qm_ball_scalar(b->h->eps), den;
+    double c1 = -expm1((double)b->t * log1p(b->h->beta1 - 1.0));
+    double c2 = -expm1((double)b->t * log1p(b->h->beta2 - 1.0));
+    double rate = b->h->lr * fmin(sqrt(c2) / c1, 1.0);
+    int is_before = b->reorder.fold && !own && rate > 0.0; /* (rate m) / den, rate m denormal */
     for (int64_t i = 0; i < k; i++) {
         struct qm_ball m = qm_bound_average(&first, qm_bound_old(b, 0, i), r[i]);
         struct qm_ball v = qm_bound_square(b, &second, qm_bound_old(b, 1, i), r[i]);
@@ -144,7 +148,10 @@ void qm_ball_adam_states(const struct qm_bound_step *b, int own, const struct qm
         }
         m = qm_bound_new(b, 0, i, m);
         v = qm_bound_new(b, 1, i, v);
-        r_tilde[i] = qm_ball_div(&b->reorder, m, qm_ball_add(qm_ball_sqrt(&b->reorder, v), eps));
+        den = qm_ball_add(qm_ball_sqrt(&b->reorder, v), eps);
+        r_tilde[i] = qm_ball_div(&b->reorder, m, den);
+        if (is_before && den.x > den.e)
+            r_tilde[i].e += QM_ETA / (rate * (den.x - den.e));
     }
 }
 

@@ -154,7 +154,8 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
 {
     const struct qm_reorder *o = &b->reorder;
     struct lamb s = lamb_scalars(b);
-    struct qm_ball *theta = qm_balls_of(b->p, b->n), *u = qm_balls(b->n), *w = qm_balls(b->n), norm;
+    struct qm_ball *theta = qm_balls_of(b->p, b->n), *u = qm_balls(2 * b->n), norm;
+    struct qm_ball *w = qm_balls(b->n), *den = u + b->n;
     for (int64_t i = 0; theta && u && w && i < b->n; i++) {
         struct qm_ball g = qm_ball_mul(s.gamma, qm_ball_exact(b->g[i]));
         struct qm_ball m =
@@ -164,7 +165,8 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
         struct qm_ball root = qm_ball_sqrt(o, v);
         struct qm_ball corrected = qm_ball_div(
             o, qm_ball_mul(m, s.by1), qm_ball_add(qm_ball_sqrt(o, qm_ball_mul(v, s.by2)), s.eps));
-        u[i] = qm_ball_div(o, m, qm_ball_add(root, s.eps_hat));
+        den[i] = qm_ball_add(root, s.eps_hat);
+        u[i] = qm_ball_div(o, m, den[i]);
         w[i] = is_raw ? u[i] : corrected;
         if (o->fold) /* u scaled by sqrt(bc2) / bc1 is the corrected update, and the other way */
             fold_update(o, &s, m, root, &u[i], &w[i], is_raw);
@@ -173,10 +175,13 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
         norm = is_raw ? qm_ball_norm_in_lanes(b, w, b->n)
                       : qm_ball_float32(qm_ball_norm(b, w, b->n, 1));
         struct qm_ball step = qm_ball_mul(ratio_bound(b, theta, norm, 0.0), s.step);
-        for (int64_t i = 0; i < b->n; i++)
+        for (int64_t i = 0; i < b->n; i++) {
+            struct qm_ball change = qm_ball_mul(step, u[i]);
+            if (o->fold) /* (step m) / den: step m may be denormal */
+                change.e += QM_ETA / fmax(den[i].x - den[i].e, 0.0);
             qm_bound_new_param(b, i,
-                               qm_ball_add(decayed(b, theta[i], s.decay),
-                                           qm_ball_negated(qm_ball_mul(step, u[i]))));
+                               qm_ball_add(decayed(b, theta[i], s.decay), qm_ball_negated(change)));
+        }
     }
     qm_status st = theta && u && w ? QM_OK : QM_NO_MEMORY;
     free(theta);

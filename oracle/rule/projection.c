@@ -131,21 +131,40 @@ static void fill_pairs(gsl_rng *r, int64_t n, double *out)
     }
 }
 
-/* Matrix k of tensor number `tensor`.  Seeds form a chain that starts at tensor + 1: the next seed
- * is the 15th 64-bit draw of the generator seeded with the last one, mod 2^63 - 1. */
+/* Link k of a chain of seeds: link 0 is `first`, and the next one is the 15th 64-bit draw of the
+ * generator seeded with the last one, mod 2^63 - 1.  Links that were computed are looked up: a
+ * check asks for the links of a chain in any order, and link 2^18 is a second away from link 0. */
+static uint64_t chained_seed(gsl_rng *r, uint64_t first, int64_t k)
+{
+    enum { LINKS = 128 };
+    static _Thread_local struct link {
+        uint64_t first, seed;
+        int64_t k;
+    } links[LINKS];
+    static _Thread_local int oldest;
+    struct link s = {first, first, 0};
+    for (int i = 0; i < LINKS; i++)
+        if (links[i].first == first && links[i].k <= k && links[i].k > s.k)
+            s = links[i];
+    if (s.k == k)
+        return s.seed;
+    for (; s.k < k; s.k++) {
+        seed(r, s.seed);
+        for (int i = 0; i < 15; i++)
+            s.seed = pair(r) % ((UINT64_C(1) << 63) - 1);
+    }
+    links[oldest++ % LINKS] = s;
+    return s.seed;
+}
+
+/* Matrix k of tensor number `tensor`, whose chain of seeds starts at tensor + 1. */
 static qm_status random_matrix(const struct qm_projection *q, uint32_t tensor, int64_t k, double *p)
 {
     int64_t n = q->r * (q->right ? q->n : q->m);
     gsl_rng *r = gsl_rng_alloc(gsl_rng_mt19937);
-    uint64_t s = (uint64_t)tensor + 1;
     if (!r)
         return qm_fail(QM_NO_MEMORY, "random generator");
-    for (; k > 0; k--) {
-        seed(r, s);
-        for (int i = 0; i < 15; i++)
-            s = pair(r) % ((UINT64_C(1) << 63) - 1);
-    }
-    seed(r, s);
+    seed(r, chained_seed(r, (uint64_t)tensor + 1, k));
     if (n >= 16)
         fill_blocks(r, n, p);
     else

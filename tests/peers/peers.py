@@ -6,10 +6,11 @@ way it measures them (experiments/gpu/bench.h): CUDA events around a step after 
 L2 cache read full of other data before each round, two sets of tensors in turn, rounds until they
 agree. It prints JSON:
 
-    {"torch": "2.9.0", "rows": [{"peer", "version", "recipe", "tensors", "elements", "seconds",
+    {"torch": "2.15.0", "rows": [{"peer", "version", "recipe", "tensors", "elements", "seconds",
      "least_seconds", "rounds"}, ...], "skipped": [{"peer", "reason"}, ...]}
 
-recipe: the variant here that does the same; seconds: median of a step; elements: of each tensor.
+version: the release that is installed, as its metadata say; recipe: the variant here that does the
+same as this release; seconds: median of a step; elements: of each tensor.
 A peer that cannot be imported or does not run is skipped by name. Needs nothing but Python and, to
 time anything, torch. gpu-check asks for the peers' names (--names: an array of texts) and then runs
 this program once for each (--name), so that none takes the others' time or memory. --device cpu
@@ -24,6 +25,7 @@ Exit code 0; 77 where nothing could be timed; 2 for a command line that cannot b
 import argparse
 import gc
 import importlib
+import importlib.metadata
 import json
 import sys
 import time
@@ -40,7 +42,8 @@ def named(name, **arguments):
     return lambda torch, module, params: getattr(module, name)(params, **arguments)
 
 
-# Peer, package, modules that may hold it, the equivalent recipe, the constructor.
+# Peer, package, modules that may hold it, the equivalent recipe (by release, where releases
+# differ), the constructor.
 PEERS = [
     ("torch AdamW(fused=True)", "torch", ["torch"], "adamw_f32", adamw_fused),
     ("bitsandbytes AdamW8bit", "bitsandbytes", ["bitsandbytes.optim"], "adamw8_bnb_cuda",
@@ -50,7 +53,8 @@ PEERS = [
      "adamw8_ao", named("AdamW8bit", lr=1e-3)),
     ("torchao AdamW4bit", "torchao", ["torchao.optim", "torchao.prototype.low_bit_optim"],
      "adamw4_ao", named("AdamW4bit", lr=1e-3)),
-    ("adafactor8bit Adafactor8Bit", "adafactor8bit", ["adafactor8bit"], "adafactor8_026",
+    ("adafactor8bit Adafactor8Bit", "adafactor8bit", ["adafactor8bit"],
+     {"0.2.2": "adafactor8_022", "0.2.4": "adafactor8_024", "0.2.6": "adafactor8_026"},
      named("Adafactor8Bit", lr=1e-2, beta1=0.9)),
 ]
 
@@ -152,8 +156,29 @@ def tensors_of(torch, device, count, shape):
     return params
 
 
+def release_of(package):
+    """The installed release: of its metadata, or as the package itself says."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        said = getattr(sys.modules.get(package), "__version__", None)
+    if said is None:
+        raise Skip("%s does not say which release it is" % package)
+    return str(said)
+
+
+def recipe_of(package, release, recipes):
+    """The variant that does the same as this release."""
+    if isinstance(recipes, str):
+        return recipes
+    if release not in recipes:
+        raise Skip("no variant here is timed against %s %s (%s are)" %
+                   (package, release, ", ".join(sorted(recipes))))
+    return recipes[release]
+
+
 def module_of(package, modules):
-    """The first of the modules that can be imported, and the package's version."""
+    """The first of the modules that can be imported, and the package's release."""
     for name in modules:
         try:
             module = importlib.import_module(name)
@@ -162,7 +187,7 @@ def module_of(package, modules):
         except Exception as error:  # a package that breaks while it is imported
             raise Skip("import %s: %s" % (name, first_line(error)))
         else:
-            return module, str(getattr(sys.modules[package], "__version__", "unknown"))
+            return module, release_of(package)
     raise Skip(reason)
 
 
@@ -170,6 +195,7 @@ def time_peer(torch, peer, sizes, clock, rounds):
     """Measures a peer: one row per size (tensors, shape)."""
     name, package, modules, recipe, make = peer
     module, version = module_of(package, modules)
+    recipe = recipe_of(package, version, recipe)
     rows = []
     for count, shape in sizes:
         try:

@@ -2,16 +2,17 @@
 
     /usr/bin/python3 tests/style/check_links.py
 
-It looks at the links of every Markdown file, at every path of the tree that a comment or a text
-names ("core/quant/search.h"), and at every identifier that a folder's README quotes (`qm_encode`):
-some source must contain it.  One line per name that is not there; exits 1 when there is any.
+It looks at the links of every Markdown file, at the headings that their anchors name, at every path
+of the tree that a comment or a text names ("core/quant/search.h"), and at every identifier that a
+folder's README quotes (`qm_encode`): some source must contain it.  One line per name that is not
+there; exits 1 when there is any.
 """
 import os
 import re
 import sys
 
 PATH = re.compile(r"(?<![\w/.*{-])((?:core|variants|oracle|experiments|plots|tests)/[\w/.-]*\w\."
-                  r"(?:c|h|cu|cpp|hpp|py|bats|md|yaml|css|js))(?![\w*{])")
+                  r"(?:c|h|cu|cpp|hpp|py|bats|md|yaml|css|js|sh|json|txt|svg|npy))(?![\w*{])")
 # Names that stand for any file, files that a reader is asked to make, files of other projects, and
 # the text of a stored column, which keeps the words that digests were made of.
 MADE_UP = re.compile(r"NAME|XXX|mine|valley|/x\.|planted|test_X|nosuch|test_functional|test_lion8b|"
@@ -26,6 +27,23 @@ def texts():
         yield from (os.path.relpath(os.path.join(folder, f)) for f in sorted(files)
                     if f.endswith((".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats",
                                    ".bash", ".sh", ".yaml")))
+
+
+def headings(path):
+    """The anchors of a Markdown file's headings: small letters, hyphens, no other signs."""
+    found, fenced = {}, False
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            fenced ^= line.startswith("```")
+            m = re.match(r"#{1,6} +(.*)", line)
+            if m and not fenced:
+                plain = re.sub(r"\]\([^)]*\)", "", m.group(1)).strip().lower()
+                name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+                again = found.get(name, 0)
+                found[name] = again + 1
+                if again:
+                    found[f"{name}-{again}"] = 1
+    return found
 
 
 def is_word(name, words):
@@ -48,6 +66,12 @@ def main():
         if path.endswith(".md"):
             wanted += [(m.start(), os.path.join(os.path.dirname(path), m.group(1)))
                        for m in re.finditer(r"\]\(([^)#:]+)[)#]", text)]
+            for m in re.finditer(r"\]\(([^)#:]*)#([^)]+)\)", text):
+                of = os.path.join(os.path.dirname(path), m.group(1)) if m.group(1) else path
+                looked_at += 1
+                if of.endswith(".md") and os.path.exists(of) and m.group(2) not in headings(of):
+                    missing.append(f"{path}:{text.count(chr(10), 0, m.start()) + 1}: {of} has no "
+                                   f"heading #{m.group(2)}")
         if re.fullmatch(r"(core|oracle|experiments|variants|tests|plots)/README.md", path):
             for m in re.finditer(r"`([A-Za-z]\w*_\w+)(?:\(\))?`", text):
                 looked_at += 1

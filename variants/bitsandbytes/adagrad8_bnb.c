@@ -12,6 +12,7 @@ const struct qm_variant qm_variant_adagrad8_bnb = {
     .summary = "8-bit Adagrad of bitsandbytes: signed dynamic map, blocks of 256",
     .source = "arXiv:2110.02861; bitsandbytes backends/cpu/ops.py, backends/default/ops.py",
     .rule = "adagrad_bnb",
+    .small_rule = "adagrad_bnb32",
     .slot =
         {
             {"sum", "dyn:8s/block:256/mids/mid/recip_tail/guard:1e-38/nantop", .min_numel = 4096},

@@ -12,6 +12,7 @@ const struct qm_variant qm_variant_adagrad8_bnb_cuda = {
     .summary = "8-bit Adagrad of bitsandbytes' CUDA kernel: divides the raw gradient",
     .source = "arXiv:2110.02861; bitsandbytes csrc/kernels.cu kOptimizerStatic8bit1StateBlockwise",
     .rule = "adagrad_bnb_cuda",
+    .small_rule = "adagrad_bnb_plain",
     .slot =
         {
             {"sum", "dyn:8s/block:256/bisect/even/maxskip/keepsign", .min_numel = 4096},

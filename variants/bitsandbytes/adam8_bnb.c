@@ -13,6 +13,7 @@ const struct qm_variant qm_variant_adam8_bnb = {
     .summary = "8-bit Adam of bitsandbytes: dynamic maps, blocks of 256",
     .source = "arXiv:2110.02861; bitsandbytes backends/cpu/ops.py, backends/default/ops.py",
     .rule = "adamw_bnb",
+    .small_rule = "adamw_bnb32",
     .slot =
         {
             {"exp_avg", "dyn:8s/block:256/mids/mid/recip_tail/guard:1e-38/nantop",

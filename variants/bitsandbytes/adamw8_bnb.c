@@ -12,6 +12,7 @@ const struct qm_variant qm_variant_adamw8_bnb = {
     .summary = "8-bit AdamW of bitsandbytes: dynamic maps, blocks of 256",
     .source = "arXiv:2110.02861; bitsandbytes backends/default/ops.py, backends/cpu/ops.py",
     .rule = "adamw_bnb",
+    .small_rule = "adamw_bnb32",
     .slot =
         {
             {"exp_avg", "dyn:8s/block:256/mids/mid/recip_tail/guard:1e-38/nantop",

@@ -13,6 +13,7 @@ const struct qm_variant qm_variant_adamw8_bnb_native = {
     .summary = "8-bit AdamW of bitsandbytes on CPU since 0.50: codes from a 65,536-entry grid",
     .source = "arXiv:2110.02861; bitsandbytes csrc/cpu_ops.cpp, backends/cpu/ops.py",
     .rule = "adamw_bnb",
+    .small_rule = "adamw_bnb32",
     .slot =
         {
             {"exp_avg", "dyn:8s/block:256/grid/mid/recip/maxskip/zero:0", .min_numel = 4096},

@@ -11,6 +11,7 @@ const struct qm_variant qm_variant_lion8_bnb = {
     .summary = "8-bit Lion of bitsandbytes: dynamic map, blocks of 256",
     .source = "arXiv:2302.06675; bitsandbytes backends/cpu/ops.py, backends/default/ops.py",
     .rule = "lion_bnb",
+    .small_rule = "lion_bnb32",
     .slot =
         {
             {"exp_avg", "dyn:8s/block:256/mids/mid/recip_tail/guard:1e-38/nantop",

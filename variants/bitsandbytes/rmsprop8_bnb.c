@@ -12,6 +12,7 @@ const struct qm_variant qm_variant_rmsprop8_bnb = {
     .summary = "8-bit RMSprop of bitsandbytes: signed dynamic map, blocks of 256",
     .source = "arXiv:2110.02861; bitsandbytes backends/cpu/ops.py, backends/default/ops.py",
     .rule = "rmsprop_bnb",
+    .small_rule = "rmsprop_bnb32",
     .slot =
         {
             {"square_avg", "dyn:8s/block:256/mids/mid/recip_tail/guard:1e-38/nantop",

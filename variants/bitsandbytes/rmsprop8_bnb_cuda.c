@@ -12,6 +12,7 @@ const struct qm_variant qm_variant_rmsprop8_bnb_cuda = {
     .summary = "8-bit RMSprop of bitsandbytes' CUDA kernel: divides the raw gradient",
     .source = "arXiv:2110.02861; bitsandbytes csrc/kernels.cu kOptimizerStatic8bit1StateBlockwise",
     .rule = "rmsprop_bnb_cuda",
+    .small_rule = "rmsprop_bnb_plain",
     .slot =
         {
             {"square_avg", "dyn:8s/block:256/bisect/even/maxskip/keepsign", .min_numel = 4096},

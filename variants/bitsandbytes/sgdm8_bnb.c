@@ -12,6 +12,7 @@ const struct qm_variant qm_variant_sgdm8_bnb = {
     .summary = "8-bit SGD with momentum of bitsandbytes: dynamic map, blocks of 256",
     .source = "arXiv:2110.02861; bitsandbytes backends/cpu/ops.py, backends/default/ops.py",
     .rule = "momentum_bnb",
+    .small_rule = "momentum_bnb32",
     .slot =
         {
             {"momentum_buffer", "dyn:8s/block:256/mids/mid/recip_tail/guard:1e-38/nantop",

@@ -3,8 +3,8 @@
 
 const struct qm_variant qm_variant_adamw_f32 = {
     .name = "adamw_f32",
-    .summary = "AdamW, float32 states, bit-equal to PyTorch on CPU",
-    .source = "arXiv:1711.05101; torch/optim/adamw.py",
+    .summary = "AdamW, float32 states, bit-equal to PyTorch 2 on CPU",
+    .source = "arXiv:1711.05101; torch/optim/adamw.py, adam.py",
     .rule = "adamw",
     .slot = {{.name = "exp_avg", .quantizer = "f32"}, {.name = "exp_avg_sq", .quantizer = "f32"}},
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2},

@@ -1,7 +1,8 @@
 /* adafactor8_024.c - Adafactor of adafactor8bit 0.2.4, CUDA path.
  *
  * The first moment has 4 bits, found by the kernel's thresholds; the factors have 8 bits of log2
- * above 2^-126; the step reads the codes back. */
+ * above 2^-126; the step reads the codes back.  Matrices whose factors are float32 have no kernel:
+ * the PyTorch path steps them. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -112,6 +113,9 @@ static void factor(const struct qm_kernel_slot *s, const float *g, int64_t count
     store(s, s->n, x);
 }
 
+static double floor_of(double eps) { return fmax(eps * eps, (double)TINY); }
+static double kernel_floor(double eps) { return fmax(floor_of(eps), 0x1p-53); }
+
 static double rms(const float *x, int64_t n)
 {
     double sum = 0.0;
@@ -120,20 +124,30 @@ static double rms(const float *x, int64_t n)
     return sqrt(sum / (double)n);
 }
 
-/* u = moment / sqrt(second moment that the factors approximate), both as stored. */
+/* u = moment / sqrt(second moment that the factors approximate), both as stored.  The floor is
+ * under the product; where the factors are float32, under each of them. */
 static void divide(const struct qm_kernel_slot *row, const struct qm_kernel_slot *col, int64_t n,
-                   int64_t rows, int64_t cols, double eps, double least, float *u)
+                   int64_t rows, int64_t cols, double eps, float *u)
 {
+    double under = row->bits ? 0.0 : floor_of(eps), least = row->bits ? kernel_floor(eps) : 0.0;
     for (int64_t from = 0, r = 0, c = 0; from < n; from += rows * cols, r += rows, c += cols) {
         double mean = 0.0;
         for (int64_t i = 0; i < rows; i++)
             mean += (double)value(row, r + i);
         mean = fmax(mean / (double)rows, eps);
         for (int64_t i = 0; i < rows * cols; i++) {
-            double v = (double)value(row, r + i / cols) * (double)value(col, c + i % cols) / mean;
+            double v = fmax((double)value(row, r + i / cols), under) *
+                       fmax((double)value(col, c + i % cols), under) / mean;
             u[from + i] = (float)((double)u[from + i] / sqrt(fmax(v, least)));
         }
     }
+}
+
+/* Gradients as the moment takes them in: the kernel counts those that are not finite as 0. */
+static float taken(const struct qm_kernel_args *a, float g, int plain)
+{
+    float x = a->maximize ? -g : g;
+    return plain || fabsf(g) <= FLT_MAX ? x : 0.0f;
 }
 
 int qm_kernel_step(const struct qm_kernel_args *a)
@@ -148,11 +162,12 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     float *p = a->p, *u = malloc(2 * sizeof *u * (size_t)(n + s[ROW].n + s[COL].n + 1));
     const float *g = a->g;
     double t = (double)a->t, eps = a->eps1 < 0.0 ? (double)FLT_EPSILON : a->eps1;
-    double least = fmax(fmax(eps * eps, (double)TINY), 0x1p-53);
     float b = (float)(a->beta2 >= 0.0 ? 1.0 - a->beta2 : pow(t, a->beta2_decay));
     if (!u)
         return 2;
+    int plain = factored && !s[ROW].bits;
     float *x = u + n, beta1 = (float)a->beta1;
+    float weight = plain ? (float)(1.0 - a->beta1) : 1.0f - beta1;
 
     if (factored) {
         factor(&s[ROW], g, rows, cols, cols, 1, b, x);
@@ -162,17 +177,15 @@ int qm_kernel_step(const struct qm_kernel_args *a)
             x[i] = averaged(&s[FULL], i, g[i] * g[i], b);
         store(&s[FULL], n, x);
     }
-    for (int64_t i = 0; i < n; i++) { /* a gradient that is not finite counts as 0 */
-        float finite = fabsf(g[i]) <= FLT_MAX ? (a->maximize ? -g[i] : g[i]) : 0.0f;
-        u[i] = value(&s[AVG], i) * beta1 + finite * (1.0f - beta1);
-    }
+    for (int64_t i = 0; i < n; i++)
+        u[i] = value(&s[AVG], i) * beta1 + taken(a, g[i], plain) * weight;
     store(&s[AVG], n, u);
     for (int64_t i = 0; i < n; i++)
         u[i] = value(&s[AVG], i);
     if (factored)
-        divide(&s[ROW], &s[COL], n, rows, cols, eps, least, u);
+        divide(&s[ROW], &s[COL], n, rows, cols, eps, u);
     for (int64_t i = 0; i < n && !factored; i++)
-        u[i] = (float)((double)u[i] / sqrt(fmax((double)value(&s[FULL], i), least)));
+        u[i] = (float)((double)u[i] / sqrt(fmax((double)value(&s[FULL], i), kernel_floor(eps))));
 
     double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt(t)) : a->lr, alpha = rho;
     if (a->scale_parameter)

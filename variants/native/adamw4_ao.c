@@ -1,6 +1,8 @@
 /* adamw4_ao.c - 4-bit AdamW of torchao, block by block.
  *
- * Tensors that are too small, or no multiple of the block, come with float32 moments. */
+ * The variant keeps the moments of tensors that are too small, or no multiple of the block, in
+ * float32.  A recipe may give such tensors codes nevertheless, and `qualm check` does: the last
+ * block is then short. */
 #include <math.h>
 
 #include "kernel_abi.h"

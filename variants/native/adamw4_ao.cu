@@ -1,6 +1,8 @@
 /* adamw4_ao.cu - 4-bit AdamW of torchao: one thread block per 128 elements, one thread each.
  *
- * Tensors that are too small, or no multiple of the block, come with float32 moments. */
+ * The variant keeps the moments of tensors that are too small, or no multiple of the block, in
+ * float32.  A recipe may give such tensors codes nevertheless, and `qualm check` does: the last
+ * block is then short. */
 #include "kernel_cuda.h"
 
 enum { BLOCK = 128, WARPS = BLOCK / 32 };

@@ -1,6 +1,7 @@
 /* adamw8_bnb.c - 8-bit AdamW of bitsandbytes' CPU update, block by block.
  *
- * Tensors of fewer than 4096 elements come with float32 states. */
+ * Tensors of fewer than 4096 elements come with float32 states, unless the recipe gives them
+ * codes, as `qualm check` does. */
 #include <math.h>
 
 #include "kernel_abi.h"

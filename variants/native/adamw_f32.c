@@ -20,7 +20,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
 
     for (int64_t i = 0; i < a->n; i++) {
         float x = a->maximize ? -g[i] : g[i];
-        m[i] = beta1 * m[i] + take1 * x;
+        /* torch.lerp: from the nearer end */
+        m[i] = take1 < 0.5f ? m[i] + take1 * (x - m[i]) : x - beta1 * (x - m[i]);
         v[i] = beta2 * v[i] + take2 * x * x;
         p[i] = p[i] * decay - lr * m[i] / (sqrtf(v[i]) / root_bc2 + eps);
     }

@@ -138,6 +138,29 @@ static void confidence(void **state)
     }
 }
 
+/* CAME before 0.2.6: with beta1 = 0, M = g and nothing is missed, so that the confidence decays
+ * from where it began; the step is clipped to RMS 1 whatever it is. */
+static void old_confidence(void **state)
+{
+    (void)state;
+    static const char *const releases[2] = {"adafactor8_024", "adafactor8_025"};
+    const double g[4] = {2.0, -4.0, 1.0, -2.0};
+    for (int f = 0; f < 2; f++) {
+        struct qm_oracle_hyper h = plain();
+        double p[4] = {0.0};
+        h.beta1 = 0.0;
+        h.beta3 = 0.99;
+        slots_reset();
+        for (int i = 0; i < 2; i++)
+            slots[CONF_ROW][i] = slots[CONF_COL][i] = 1.0;
+        step(releases[f], p, g, 2, 2, 2, &h, 1);
+        expect_near(slots[CONF_ROW][1], 0.99, 1e-12);
+        expect_near(slots[M][1], -4.0, 1e-12);
+        for (int i = 0; i < 4; i++)
+            expect_near(p[i], copysign(0.25, -g[i]), 1e-6);
+    }
+}
+
 /* With P = I and no first moment, row i is scaled by sqrt(c) / |row i|, where c is the number of
  * its nonzero elements. */
 static void projected(void **state)
@@ -198,8 +221,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(step_of_signs), cmocka_unit_test(clipping),
         cmocka_unit_test(rates),         cmocka_unit_test(bias_correction),
-        cmocka_unit_test(confidence),    cmocka_unit_test(projected),
-        cmocka_unit_test(limited),
+        cmocka_unit_test(confidence),    cmocka_unit_test(old_confidence),
+        cmocka_unit_test(projected),     cmocka_unit_test(limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,10 +177,11 @@ static void side_by_side(const char *name, const struct qm_recipe *r, const stru
     free(x.g);
 }
 
-/* Bit for bit, except for a template that sums in another order (adafactor) and one without fma. */
+/* Bit for bit, except for templates that sum in another order, those of float32 states, which need
+ * not fuse, and small tensors, whose float32 states some variants step in another order. */
 static void templates(void **state)
 {
-    static const struct qm_shape shapes[] = {{1, {5000}},    {2, {61, 67}}, {3, {3, 40, 50}},
+    static const struct qm_shape shapes[] = {{1, {5000}},    {2, {71, 67}}, {3, {3, 40, 50}},
                                              {2, {64, 128}}, {1, {1}},      {1, {0}},
                                              {2, {1, 4097}}};
     const char *file;
@@ -204,10 +205,10 @@ static void templates(void **state)
         for (int slot = 0; slot < r.rule->n_slots; slot++)
             is_loose |= r.slot[slot].curve == QM_CURVE_log2;
         is_loose |= strcmp(r.rule->family, "fira") == 0;
-        double tolerance = r.rule->tensor || strcmp(as, "adamw_f32") == 0 ? 1e-5 : 0.0;
+        double tolerance = r.rule->tensor || r.slot[0].bits == 0 ? 1e-5 : 0.0;
         qm_kernel_file_use(k);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes && !is_loose; s++)
-            side_by_side(as, &r, &shapes[s], tolerance);
+            side_by_side(as, &r, &shapes[s], qm_shape_numel(&shapes[s]) < 4096 ? 1e-5 : tolerance);
         r.hyper.weight_decay = r.hyper.weight_decay == 0.0 ? 0.1 : 0.0;
         if (!is_loose)
             side_by_side(as, &r, &shapes[0], tolerance);
@@ -235,7 +236,7 @@ static void bad_files(void **state)
     struct qm_kernel_file *k;
     (void)state;
     assert_int_equal(opened(HEAD "int qm_kernel_step(const struct qm_kernel_args *a)"
-                                 "{ return a->abi; }\n"),
+                                 "{ return a->abi != QM_KERNEL_ABI; }\n"),
                      QM_OK);
     assert_int_equal(opened(HEAD "int other;\n"), QM_BAD_ARG);
     assert_non_null(strstr(qm_message(), "does not export qm_kernel_step"));
@@ -244,7 +245,7 @@ static void bad_files(void **state)
     assert_int_equal(opened("const int qm_kernel_abi = 99;\n"
                             "int qm_kernel_step(const void *a) { return !a; }\n"),
                      QM_BAD_ARG);
-    assert_non_null(strstr(qm_message(), "version 99 of kernel_abi.h, this is 1"));
+    assert_non_null(strstr(qm_message(), "version 99 of kernel_abi.h, this is 2"));
     assert_int_equal(qm_kernel_file_open("/nowhere/kernel.so", &k), QM_BAD_FILE);
     assert_int_equal(qm_kernel_file_build("/nowhere/kernel.c", folder, (char[64]){0}, 64),
                      QM_BAD_FILE);

@@ -126,10 +126,11 @@ static void test_not_vacuous(void **state)
              * error */
             continue;
         /* keepsign leaves the code open where either sign is possible, f16 leaves the divisor
-         * open */
+         * open, and the averages of adafactor8bit 0.4.6 have a wider bound */
+        int is_wide = strcmp(r.rule->name, "adafactor8_046") == 0;
         if (t.verdict[QM_VERDICT_BOUNDARY] >=
             t.verdict[QM_VERDICT_EQUAL] /
-                (r.slot[0].scale.keep_sign || r.slot[0].scale.f16 ? 20 : 50))
+                (r.slot[0].scale.keep_sign || r.slot[0].scale.f16 || is_wide ? 20 : 50))
             fail_msg("%s: %lld BOUNDARY beside %lld EQUAL", qm_variant_at(v)->name,
                      (long long)t.verdict[QM_VERDICT_BOUNDARY],
                      (long long)t.verdict[QM_VERDICT_EQUAL]);
@@ -294,7 +295,7 @@ static void test_benign_orders_pass(void **state)
                             sums = {.tree = 1};
     (void)state;
     for (int seed = 1; seed <= 3; seed++)
-        assert_passes(&qm_backend_cpu, "adamw_f32", unfused, (uint64_t)seed, seed, 5);
+        assert_passes(&qm_backend_cpu, "adamw_f32_t113", unfused, (uint64_t)seed, seed, 5);
     assert_true(failures("adamw_f32", by_rough_roots, none) > 0);
     assert_int_equal(failures("adamw_f32", by_rough_roots, rough), 0);
     assert_int_equal(failures("adamw_f32", by_reciprocals, recip), 0);

@@ -199,7 +199,11 @@ static enum bug {
     STATE_OF_PROCESS, /* one state per process, begun anew for a tensor of another size */
     HYPER_OF_PROCESS, /* hyper-parameters are read at the first call of the process */
     LARGE_STAY,       /* parameters above 4096 are not updated */
-    INITIAL_RATE      /* lr is read when the tensor is new, and never again */
+    INITIAL_RATE,     /* lr is read when the tensor is new, and never again */
+    MANY_CALLS,       /* from call 3000 of the process on the step number is one too high */
+    ZERO_STAYS,       /* a parameter that is all 0 is not updated */
+    FIRST_FORGETS,    /* step 1 takes its state for 0, also where one was loaded */
+    SQUARE            /* of a square matrix the last element is not updated */
 } bug;
 static int constant; /* the hyper-parameter of CONSTANT */
 
@@ -267,9 +271,16 @@ static int64_t step_run(int64_t t)
     case POWERS_16: return t >= 16 && t < 32 ? t - 15 : t;
     case COUNTER_10: return t < 1024 ? t : 1 + t % 1024;
     case FIRST_CALL: return calls < 2 ? 1 : t > 1 ? t : 2; /* two plans share a process here */
+    case MANY_CALLS: return t + (calls >= 3000);
     case STEP_COUNTED: return t + (calls / 2 > 2 ? calls / 2 - 2 : 0);
     default: return t;
     }
+}
+
+static int is_square(const struct wrapper *w)
+{
+    const int64_t *side = w->shape.dim + w->shape.rank - 2;
+    return w->shape.rank >= 2 && side[0] == side[1] && side[0] > 1;
 }
 
 static qm_status bug_step(void *plan, struct qm_tensor *p, const struct qm_tensor *g, int64_t t,
@@ -277,7 +288,12 @@ static qm_status bug_step(void *plan, struct qm_tensor *p, const struct qm_tenso
 {
     struct wrapper *w = plan;
     float *x = p->data, *was = malloc(sizeof *was * (size_t)(w->n + 1));
+    int is_zero = 1;
     memcpy(was, x, sizeof *x * (size_t)w->n);
+    for (int64_t i = 0; i < w->n; i++)
+        is_zero &= was[i] == 0.0f;
+    if (bug == FIRST_FORGETS && t == 1)
+        forget_state(w);
     if (bug == STATE_OF_PROCESS && owner != w->n) {
         forget_state(w);
         owner = w->n;
@@ -291,7 +307,8 @@ static qm_status bug_step(void *plan, struct qm_tensor *p, const struct qm_tenso
     for (int64_t i = 0; i < w->n; i++) {
         if ((bug == INDEX_16 && i >= 65536) || (bug == LARGE_STAY && was[i] > 4096.0f) ||
             (bug == BLOCK_START && w->n >= 65536 && i >= w->n / 2 &&
-             i < (w->n / 2 + 127) / 128 * 128))
+             i < (w->n / 2 + 127) / 128 * 128) ||
+            (bug == ZERO_STAYS && is_zero) || (bug == SQUARE && is_square(w) && i == w->n - 1))
             x[i] = was[i];
     }
     free(was);
@@ -385,6 +402,10 @@ static void test_planted_bugs(void **state)
         {HYPER_OF_PROCESS, 0, "adamw_f32"},
         {LARGE_STAY, 0, "adamw_f32"},
         {INITIAL_RATE, 0, "adamw_f32"},
+        {MANY_CALLS, 0, "adamw_f32"},
+        {ZERO_STAYS, 0, "adamw_f32"},
+        {FIRST_FORGETS, 0, "adamw_f32"},
+        {SQUARE, 0, "adamw_f32"},
     };
     int escaped = 0;
     (void)state;

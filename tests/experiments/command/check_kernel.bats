@@ -252,7 +252,7 @@ C
     sed 's/qm_kernel_step/other/' k.c > nostep.c
     fails_with 2 "does not export qm_kernel_step" check --no-shrink --kernel nostep.c
     sed 's/QM_KERNEL("sgdm_f32")/const int qm_kernel_abi = 7/' k.c > abi.c
-    fails_with 2 "version 7 of kernel_abi.h, this is 1" check --no-shrink --kernel abi.c \
+    fails_with 2 "version 7 of kernel_abi.h, this is 2" check --no-shrink --kernel abi.c \
         --as sgdm_f32
     fails_with 3 "No such file" check --no-shrink --kernel none.c
     fails_with 2 "a .c, .cu or .so file" check --no-shrink --kernel "$QUALM"
@@ -279,7 +279,7 @@ C
     [ "$(count --regime planted --regime outlier --regime wd)" = \
         "$(grep -cE '/(planted|outlier)/wd/' <<<"$all")" ]
     fails_with 4 "did you mean 'planted'?" check --no-shrink --kernel k.c --regime plantde
-    fails_with 4 "no case has" check --no-shrink --kernel k.c --regime zeros --regime lr0
+    fails_with 4 "no case has" check --no-shrink --kernel k.c --draws 0 --regime zeros --regime lr0
     run -0 "$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q
     [[ $output == *"seed 7"* ]]
     [ "$output" = "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q)" ]

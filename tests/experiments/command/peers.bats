@@ -91,6 +91,9 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
     printf 'import torch\nclass AdamW8bit:\n    def __init__(self, params, lr): pass\n    def step(self): torch.fake_step("bnb")\n' \
         > "$BATS_TEST_TMPDIR/bitsandbytes/optim.py"
     printf '' > "$BATS_TEST_TMPDIR/torchao/__init__.py"
+    mkdir "$BATS_TEST_TMPDIR/torchao-0.18.0.dist-info"
+    printf 'Metadata-Version: 2.1\nName: torchao\nVersion: 0.18.0\n' \
+        > "$BATS_TEST_TMPDIR/torchao-0.18.0.dist-info/METADATA"
     printf 'class AdamW8bit:\n    def __init__(self, params, lr): raise RuntimeError("out of memory\\nmore")\n' \
         > "$BATS_TEST_TMPDIR/torchao/optim.py"
     fake --size 4096 --rounds 2 2>/dev/null
@@ -101,4 +104,85 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
     [[ "$(value 'd["skipped"][1]["reason"]')" == "1 tensors: AttributeError: "*AdamW4bit* ]]
     [[ "$(value 'd["skipped"][2]["reason"]')" == \
         "ModuleNotFoundError: No module named 'adafactor8bit'" ]]
+}
+
+# package NAME RELEASE: its metadata and an Adafactor8Bit
+package() {
+    mkdir "$BATS_TEST_TMPDIR/$1" "$BATS_TEST_TMPDIR/$1-$2.dist-info"
+    printf 'Metadata-Version: 2.1\nName: %s\nVersion: %s\n' "$1" "$2" \
+        > "$BATS_TEST_TMPDIR/$1-$2.dist-info/METADATA"
+    printf 'import torch\n__version__ = "0.0"\nclass Adafactor8Bit:\n    def __init__(self, params, lr, beta1): pass\n    def step(self): torch.fake_step("a")\n' \
+        > "$BATS_TEST_TMPDIR/$1/__init__.py"
+}
+
+@test "peers: a release is named by its metadata, and measured by its own variant or not at all" {
+    package adafactor8bit 0.2.6
+    fake --size 4096 --rounds 2 --only adafactor8bit
+    [ "$(value 'd["rows"][0]["version"], d["rows"][0]["recipe"]')" = "('0.2.6', 'adafactor8_026')" ]
+    cd "$BATS_TEST_TMPDIR"
+    mv adafactor8bit-0.2.6.dist-info adafactor8bit-9.1.dist-info
+    sed -i 's/0.2.6/9.1/' adafactor8bit-9.1.dist-info/METADATA
+    run -77 fake --size 4096 --rounds 2 --only adafactor8bit
+    [ "$(value 'd["skipped"][0]["reason"]')" = \
+        "no variant here is timed against adafactor8bit 9.1 (0.2.2, 0.2.4, 0.2.6 are)" ]
+}
+
+# ---- compare.py ----
+
+COMPARE="$ROOT/tests/peers/compare.py"
+
+# compare ARGUMENTS: with a torch that has SGD alone, $FAKE_STEP times its step
+compare() { PYTHONPATH=$ROOT/tests/peers/fake_optim "$PYTHON" "$COMPARE" --qualm "$QUALM" "$@"; }
+
+needs_hdf5() { "$PYTHON" -c 'import h5py, numpy' 2> /dev/null || skip "python3 has no h5py"; }
+
+@test "compare: --help, and a command line that cannot be read" {
+    run -0 "$PYTHON" "$COMPARE" --help
+    [[ $output == *"NEAR (within the tolerance"* && $output == *"77: no package could be run"* ]]
+    run -2 "$PYTHON" "$COMPARE" --cases 0
+}
+
+@test "compare: an equal package, a package that differs, one that is not installed" {
+    needs_hdf5
+    run -0 --separate-stderr compare --seed 5 --only torch.optim --json
+    printf '%s' "$output" > "$BATS_TEST_TMPDIR/out"
+    keys='["release", "device", "verdict", "differs"]'
+    [ "$(value "d['seed'], [tuple(r[k] for k in $keys) for r in d['systems']]")" = \
+        "(5, [('2.99', 'cpu', 'equal', 0), ('2.99', 'cuda', 'skipped', 0)])" ]
+    [ "$(value "d['systems'][0]['equal'] > 3")" = True ]
+    FAKE_STEP=1.5 run -1 --separate-stderr compare --seed 5 --only torch.optim
+    [[ $output == *"torch.optim"*"2.99"*"differs"* ]]
+    [[ $output == *"DIFFERS torch.optim 2.99: 000_sgd"* ]]
+    run -77 --separate-stderr compare --seed 5 --only torchao
+    [[ $output == *"torchao is not installed"* ]]
+}
+
+@test "compare: a drawn seed is printed and makes the same inputs again" {
+    needs_hdf5
+    compare --only torch.optim --keep "$BATS_TEST_TMPDIR/a" > "$BATS_TEST_TMPDIR/first"
+    seed=$(sed -n 's/^seed //p' "$BATS_TEST_TMPDIR/first")
+    compare --only torch.optim --keep "$BATS_TEST_TMPDIR/b" --seed "$seed" |
+        diff "$BATS_TEST_TMPDIR/first" -
+    compare --only torch.optim --keep "$BATS_TEST_TMPDIR/c" --seed $((seed + 1)) > /dev/null
+    cmp "$BATS_TEST_TMPDIR/a/torch-optim-cpu.h5" "$BATS_TEST_TMPDIR/b/torch-optim-cpu.h5"
+    run -1 cmp -s "$BATS_TEST_TMPDIR/a/torch-optim-cpu.h5" "$BATS_TEST_TMPDIR/c/torch-optim-cpu.h5"
+}
+
+@test "compare: the installed packages, where make peers has brought them" {
+    [ -x "$ROOT/build/peers/bin/python" ] || skip "build/peers is missing: make peers"
+    run "$ROOT/build/peers/bin/python" "$COMPARE" --qualm "$QUALM" --seed 3 --cases 2 \
+        --only torch.optim
+    [ "$status" = 0 ]
+    [[ $output == *"torch.optim"*"2."*" cpu "* && $output != *DIFFERS* ]]
+}
+
+@test "conform: 77 where every case of a file was skipped" {
+    needs_hdf5
+    "$PYTHON" -c "import h5py
+with h5py.File('$BATS_TEST_TMPDIR/x.h5', 'w') as f:
+    f.attrs['executed'] = 'torch/optim/adamw.py'
+    f.create_group('a').attrs['optimizer'] = 'Nobody'"
+    run -77 --separate-stderr qualm conform "$BATS_TEST_TMPDIR/x.h5"
+    [[ $stderr == *"every case was skipped"* ]]
+    run -77 --separate-stderr qualm conform "$BATS_TEST_TMPDIR/x.h5" "$ROOT/tests/golden/sgd.h5"
 }

@@ -19,7 +19,7 @@
 #include "core/recipe/backend.h"
 #include "experiments/recipes/oracle_hyper.h"
 
-enum { ROWS = 12, COLS = 20, N = ROWS * COLS, MOST = 4 * N, STEPS = 5 };
+enum { ROWS = 12, COLS = 20, N = ROWS * COLS, MOST = 4 * N, STEPS = 7 };
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ static const struct {
     {"t_alpha", {4.0, 20.0}},    {"t_beta3", {4.0, 20.0}},     {"beta2_decay", {-0.5, -0.3}},
     {"rank", {3.0, 2.0}},        {"side", {2.0, 3.0}},         {"gap", {3.0, 1.0}},
     {"scale", {2.0, 0.5}},       {"margin", {0.5, 0.0}},       {"max_unorm", {0.01, 0.0001}},
-    {"gnorm_scale", {0.5, 3.0}}, {"initial_lr", {0.7, 0.2}},
+    {"gnorm_scale", {0.5, 3.0}}, {"initial_lr", {0.7, 0.2}},   {"momentum_decay", {5.0, 20.0}},
 };
 
 static void set(struct qm_hyper *h, const char *name, double value)
@@ -120,7 +120,8 @@ static double gradient(int t, int i)
     return (double)(float)(draw((uint64_t)t, (uint64_t)i) * t * t);
 }
 
-/* The rule with every state and the parameter in float32. */
+/* The rule with every state and the parameter in float32, but for CAME's confidence of
+ * adafactor8bit, without whose codes nothing is clipped twice. */
 static struct qm_recipe recipe_of(const struct qm_rule *rule, const struct qm_hyper *h)
 {
     struct qm_recipe r;
@@ -130,6 +131,12 @@ static struct qm_recipe recipe_of(const struct qm_rule *rule, const struct qm_hy
     memset(r.min_numel, 0, sizeof r.min_numel);
     r.rule = rule;
     r.hyper = *h;
+    for (int k = 0; k < rule->n_slots; k++)
+        if (strcmp(rule->slot[k], "conf_row") == 0 && strncmp(rule->name, "adafactor8", 10) == 0) {
+            const char *text = "log:8u/logblock:2048/arith/even/floor:1e-12";
+            assert_int_equal(qm_quantizer_parse(text, &r.slot[k]), QM_OK);
+            r.init_scale[k] = 1.0f;
+        }
     return r;
 }
 

@@ -1,0 +1,264 @@
+/* bound_adafactor8_046.c - The error bound of adafactor8bit 0.4.6: Adafactor, CAME, AdamW, RMSprop.
+ *
+ * It follows the formulas of adafactor8.c in the order of the package's PyTorch path: averages are
+ * float32 by lerp, but those of float32 second moments of tensors that are not factored, which are
+ * two products; sums, norms, roots and the limiter are double.  Where an input is not finite (0
+ * times Inf in a lerp is NaN) the wanted values are the midpoints of the balls. */
+#include <stdlib.h>
+
+#include "oracle/bound/bound_tensor.h"
+#include "oracle/rule/adafactor8.h"
+
+/* The scalars and the shape of one step.  own: an input is not finite. */
+struct scalars {
+    const struct qm_bound_step *b;
+    int has_m, is_factored, is_came, is_adam, own;
+    double eps1, adam_eps, weight, rho, correction;
+    struct qm_matrix_batch m;
+    int64_t n;
+};
+
+static const struct qm_ball one = {1.0, 0.0};
+
+/* A scalar formed in double by a few operations. */
+static struct qm_ball in_double(double x) { return (struct qm_ball){x, 0x1p-48 * fabs(x)}; }
+
+static struct qm_ball gradient(const struct scalars *a, int64_t i)
+{
+    return qm_ball_exact(a->b->h->maximize ? -a->b->g[i] : a->b->g[i]);
+}
+
+static struct qm_ball set_state(const struct scalars *a, int slot, int64_t i, struct qm_ball v)
+{
+    if (a->own)
+        a->b->want[slot][i] = v.x;
+    return qm_bound_set(a->b, slot, i, v);
+}
+
+/* Element i of a slot takes in x with weight w. */
+static struct qm_ball take_in(const struct scalars *a, int slot, int64_t i, double w, int is_lerp,
+                              struct qm_ball x)
+{
+    struct qm_beta beta = qm_bound_weight(a->b, w, is_lerp);
+    return set_state(a, slot, i, qm_bound_average(&beta, qm_bound_old(a->b, slot, i), x));
+}
+
+static struct qm_ball moment(const struct scalars *a, int64_t i, struct qm_ball x)
+{
+    struct qm_beta beta = qm_bound_beta(a->b, a->b->h->beta1, 1);
+    return set_state(a, M, i, qm_bound_average(&beta, qm_bound_old(a->b, M, i), x));
+}
+
+/* The row and column means of x, plus `add`, enter slots row and col with weight w; r and c get the
+ * new states. */
+static void factor_states(const struct scalars *a, const struct qm_ball *x, double add, double w,
+                          int row, struct qm_ball *r, struct qm_ball *c)
+{
+    struct qm_ball e = qm_ball_scalar(add);
+    qm_ball_row_means(a->b, &a->m, x, r);
+    qm_ball_col_means(a->b, &a->m, x, c);
+    for (int64_t i = 0; i < a->m.batch * a->m.rows; i++)
+        r[i] = take_in(a, row, i, w, 1, qm_ball_add(r[i], e));
+    for (int64_t i = 0; i < a->m.batch * a->m.cols; i++)
+        c[i] = take_in(a, row + 1, i, w, 1, qm_ball_add(c[i], e));
+}
+
+/* r, c <- the states in slots row and row + 1 that the update of the parameter reads. */
+static void use_stored(const struct scalars *a, int row, struct qm_ball *r, struct qm_ball *c)
+{
+    for (int64_t i = 0; i < a->m.batch * a->m.rows; i++)
+        r[i] = qm_bound_stored(a->b, row, i, r[i]);
+    for (int64_t i = 0; i < a->m.batch * a->m.cols; i++)
+        c[i] = qm_bound_stored(a->b, row + 1, i, c[i]);
+}
+
+/* x <- x / sqrt(r c / mean r), rounded to float32. */
+static void divide(const struct scalars *a, const struct qm_ball *row, const struct qm_ball *col,
+                   struct qm_ball *x)
+{
+    const struct qm_bound_step *b = a->b;
+    for (int64_t k = 0; k < a->m.batch; k++) {
+        const struct qm_ball *r = row + k * a->m.rows, *c = col + k * a->m.cols;
+        struct qm_ball mean = qm_ball_max(qm_ball_mean(b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
+        for (int64_t i = 0; i < a->m.rows; i++)
+            for (int64_t j = 0; j < a->m.cols; j++) {
+                struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
+                struct qm_ball v = qm_ball_mul_double(b, qm_ball_div_double(b, r[i], mean), c[j]);
+                v = qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
+                *to = qm_ball_float32(qm_ball_mul_double(b, *to, v));
+            }
+    }
+}
+
+/* The divisor of u such that its RMS is at most clip. */
+static struct qm_ball clip_of(const struct scalars *a, const struct qm_ball *u)
+{
+    const struct qm_bound_step *b = a->b;
+    if (!(b->h->clip > 0.0))
+        return one;
+    struct qm_ball by = in_double(sqrt((double)a->n) * b->h->clip);
+    by = qm_ball_div_double(b, qm_ball_norm(b, u, a->n, 1), by);
+    return qm_ball_max(by, one);
+}
+
+/* CAME: the clipped u enters the momentum, (u - M)^2 the confidence; then u <- M over the root of
+ * the confidence. */
+static void came_update(const struct scalars *a, struct qm_ball *u, struct qm_ball *x,
+                        struct qm_ball *r, struct qm_ball *c)
+{
+    const struct qm_bound_step *b = a->b;
+    struct qm_ball clip = qm_ball_float32(clip_of(a, u));
+    for (int64_t i = 0; i < a->n; i++) {
+        struct qm_ball step = qm_ball_div(&b->reorder, u[i], clip);
+        u[i] = moment(a, i, step);
+        struct qm_ball off = qm_ball_add(step, qm_ball_negated(u[i]));
+        x[i] = qm_ball_add(qm_ball_mul(off, off), qm_ball_scalar(b->h->eps));
+    }
+    factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, r, c);
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = qm_bound_stored(b, M, i, u[i]);
+    use_stored(a, CONF_R, r, c);
+    divide(a, r, c, u);
+}
+
+static void factored_update(const struct scalars *a, struct qm_ball *u, struct qm_ball *x,
+                            struct qm_ball *r, struct qm_ball *c)
+{
+    for (int64_t i = 0; i < a->n; i++) {
+        u[i] = gradient(a, i);
+        x[i] = qm_ball_mul(u[i], u[i]);
+        if (a->has_m && !a->is_came)
+            u[i] = qm_bound_stored(a->b, M, i, moment(a, i, u[i]));
+    }
+    factor_states(a, x, a->eps1, a->weight, R, r, c);
+    if (!a->is_came)
+        use_stored(a, R, r, c);
+    divide(a, r, c, u);
+    if (a->is_came)
+        came_update(a, u, x, r, c);
+}
+
+/* A tensor that is not factored. */
+static void full_update(const struct scalars *a, struct qm_ball *u)
+{
+    const struct qm_bound_step *b = a->b;
+    struct qm_ball e = qm_ball_scalar(a->is_adam ? 0.0 : a->eps1);
+    int is_unit = a->has_m && !a->is_adam;
+    const struct qm_ball least = qm_ball_exact(fmax(a->eps1 * a->eps1, 0x1p-126));
+    for (int64_t i = 0; i < a->n; i++) {
+        struct qm_ball g = gradient(a, i), v = qm_ball_add(qm_ball_mul(g, g), e);
+        v = take_in(a, V, i, a->weight, !(b->plain >> V & 1u), v);
+        if (!is_unit)
+            v = qm_bound_stored(b, V, i, v);
+        if (a->has_m && a->is_adam)
+            g = qm_bound_stored(b, M, i, moment(a, i, g));
+        if (a->is_adam) {
+            v = qm_ball_sqrt_double(b, v);
+            v.x += a->adam_eps;
+            v.e += 0x1p-48 * a->adam_eps;
+            v = qm_ball_round_double(b, v);
+        } else {
+            v = qm_ball_sqrt_double(b, qm_ball_max(v, least));
+        }
+        u[i] = qm_ball_float32(qm_ball_div_double(b, g, v));
+    }
+    if (!is_unit)
+        return;
+    struct qm_ball clip = qm_ball_float32(clip_of(a, u));
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = qm_bound_stored(b, M, i, moment(a, i, qm_ball_div(&b->reorder, u[i], clip)));
+}
+
+/* The factor that the limiter puts on an update of this norm; *norm becomes 0 where it is not
+ * finite. */
+static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
+{
+    const struct qm_bound_step *b = a->b;
+    struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one;
+    double prev = b->slot[NORM][0];
+    if (!isfinite(norm->x)) {
+        *norm = qm_ball_exact(0.0);
+    } else if (b->t > 1 && !(prev < 1e-6)) {
+        by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
+        by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
+    }
+    struct qm_ball next = qm_ball_float32(qm_ball_div_double(b, *norm, by));
+    b->want[NORM][0] = next.x;
+    (void)qm_bound_set(b, NORM, 0, next);
+    return norm->x == 0.0 && norm->e == 0.0 && a->own ? *norm : qm_ball_div_double(b, one, by);
+}
+
+/* The parameter: p (1 - decay) - alpha / clip u. */
+static void write_back(const struct scalars *a, int clips, const struct qm_ball *u)
+{
+    const struct qm_bound_step *b = a->b;
+    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), by = one, alpha = in_double(a->rho);
+    struct qm_ball *p = b->h->scale_parameter ? qm_balls_of(b->p, a->n) : NULL;
+    if (b->h->scale_parameter) {
+        alpha = (struct qm_ball){0.0, HUGE_VAL};
+        if (p) {
+            alpha =
+                qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
+            alpha = qm_ball_max(alpha, qm_ball_exact(b->h->eps2));
+            alpha = qm_ball_mul_double(b, alpha, in_double(a->rho));
+        }
+    }
+    free(p);
+    alpha = qm_ball_mul_double(b, alpha, in_double(a->correction));
+    if (b->h->limiter)
+        by = limit(a, &norm);
+    struct qm_ball rate = alpha, decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
+    if (clips && b->h->clip > 0.0) {
+        struct qm_ball denom = in_double(sqrt((double)a->n) * b->h->clip);
+        denom = qm_ball_max(qm_ball_div_double(b, norm, denom), one);
+        rate = qm_ball_div_double(b, rate, denom);
+    }
+    rate = qm_ball_float32(qm_ball_mul_double(b, rate, by));
+    decay.x = 1.0 - b->h->weight_decay * decay.x;
+    decay.e = b->h->weight_decay * decay.e;
+    decay = qm_ball_float32(decay);
+    for (int64_t i = 0; i < a->n; i++) {
+        struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
+        struct qm_ball to = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
+        to = qm_ball_add(to, qm_ball_negated(step));
+        b->e_p[i] = to.e;
+        if (a->own || qm_bound_reads_back(b))
+            b->p_want[i] = to.x;
+    }
+}
+
+qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    struct scalars a = {.b = b, .n = b->n, .correction = 1.0, .m = qm_batch_of(b->shape)};
+    double t = (double)b->t, root = h->beta2 >= 0.0 ? sqrt(1.0 - pow(h->beta2, t)) : 1.0;
+    a.has_m = h->beta1 >= 0.0;
+    a.is_factored = h->factored && b->shape->rank >= 2;
+    a.is_came = a.is_factored && h->beta3 > 0.0 && a.has_m;
+    a.is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
+    a.eps1 = h->eps1 < 0.0 ? 1e-30 : h->eps1;
+    a.adam_eps = a.eps1;
+    a.weight = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
+    a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(t)) : h->lr;
+    if (a.has_m && !h->relative_step && h->correct_bias) {
+        a.correction = root / (1.0 - pow(h->beta1, t));
+        a.adam_eps *= root;
+    }
+    for (int64_t i = 0; i < a.n; i++)
+        a.own |= !isfinite(b->g[i]);
+    for (int k = 0; k < SLOTS; k++)
+        for (int64_t i = 0; i < b->slot_n[k]; i++)
+            a.own |= !isfinite(b->slot[k][i]);
+    if (a.n == 0)
+        return QM_OK;
+    struct qm_ball *u = qm_balls(4 * a.n + 2), *x = u + a.n, *r = x + a.n, *c = r + a.n + 1;
+    if (!u)
+        return QM_NO_MEMORY;
+    if (a.is_factored)
+        factored_update(&a, u, x, r, c);
+    else
+        full_update(&a, u);
+    write_back(&a, !a.is_came && (a.is_factored || a.is_adam || !a.has_m), u);
+    free(u);
+    return QM_OK;
+}

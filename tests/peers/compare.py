@@ -1,0 +1,488 @@
+#!/usr/bin/env python3
+"""compare.py - Holds the variants against the installed packages on fresh inputs (make peers).
+
+Each package takes a few steps from inputs that nobody has seen before: shapes, classes of gradients
+and hyper-parameters are drawn from a seed, which is printed.  What it computed is written as a
+file of golden vectors (tests/golden/README.md), and `qualm conform` replays it and judges: EQUAL
+(every bit), NEAR (within the tolerance that is stated there), DIFFERS.  A package is named by the
+release that is installed; one that is missing or does not run is skipped with its reason.  On a
+machine with a GPU torch's optimizers run there, too.
+
+It prints one line for each system: its release, how many cases were equal, near, different,
+skipped, and a verdict, equal, near or differs; then each case that differs.  --json prints
+{"seed", "systems": [{"system", "package", "release", "device", "verdict", "equal", "near",
+"differs", "skipped", "reason", "differences": [{"case", "text"}]}]}.
+
+Exit code 0: nothing differs; 1: something does; 2: a command line that cannot be read; 3: qualm
+cannot replay a file; 77: no package could be run.
+
+    make peers
+    build/peers/bin/python tests/peers/compare.py --seed 7 --only torch --cases 20
+"""
+import argparse
+import importlib
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+STEPS = 6
+DEFAULT_CASES = 4
+
+
+class Skip(Exception):
+    """Why a system is not compared."""
+
+
+def first_line(error):
+    text = str(error).strip().splitlines()
+    return "%s: %s" % (type(error).__name__, text[0] if text else "no reason given")
+
+
+# ---- inputs --------------------------------------------------------------------------------------
+
+CLASSES = ("normal", "decades", "sparse", "outlier", "tiny")
+
+
+def gradients(np, rng, kind, steps, shape):
+    """Gradients that float16 represents."""
+    g = rng.standard_normal((steps,) + shape)
+    if kind == "decades":
+        g = g * 10.0 ** rng.uniform(-4.0, 2.0, g.shape)
+    elif kind == "sparse":
+        g = np.where(rng.random(g.shape) < 0.7, 0.0, g)
+    elif kind == "outlier":
+        g = np.where(rng.random(g.shape) < 0.01, 1000.0 * g, g)
+    elif kind == "tiny":
+        g = 1e-5 * g
+    return g.astype(np.float16)
+
+
+def small_shape(rng):
+    rank = int(rng.integers(0, 4))
+    return tuple(int(x) for x in rng.integers(1, (300, 60, 20, 9)[rank], rank))
+
+
+def pick(rng, *values):
+    return values[int(rng.integers(0, len(values)))]
+
+
+def rate(rng):
+    return float("%.2g" % 10.0 ** rng.uniform(-4.0, -1.0))
+
+
+class Case:
+    """A recorded run: attributes and datasets of a group."""
+
+    def __init__(self, name, **attributes):
+        self.name, self.attributes, self.data = name, attributes, {}
+
+    def add(self, name, value):
+        self.data.setdefault(name, []).append(value)
+
+
+def host(np, tensor):
+    """A copy on the host; bfloat16 does not occur."""
+    return np.array(tensor.detach().cpu().numpy())
+
+
+# ---- torch.optim ---------------------------------------------------------------------------------
+
+def rounds_roots(torch, np, device):
+    """Whether square roots are rounded correctly; those of some builds are an ulp off."""
+    x = np.random.default_rng(1).uniform(0.01, 4.0, 4096).astype(np.float32)
+    got = host(np, torch.sqrt(torch.from_numpy(x).to(device)))
+    return bool((got == np.sqrt(x.astype(np.float64)).astype(np.float32)).all())
+
+
+def draw_adam(rng):
+    return {"lr": rate(rng),
+            "betas": (pick(rng, 0.9, 0.8, 0.95, 0.0), pick(rng, 0.999, 0.95, 0.99)), "eps": pick(rng, 1e-8, 1e-6, 1e-3), "weight_decay": pick(rng, 0.0, 0.01, 0.1)}
+
+
+def draw_adamw(rng):
+    h = draw_adam(rng)
+    h.update(amsgrad=pick(rng, False, False, True), maximize=pick(rng, False, False, True))
+    return h
+
+
+def draw_sgd(rng):
+    h = {"lr": rate(rng), "momentum": pick(rng, 0.0, 0.9, 0.5),
+         "weight_decay": pick(rng, 0.0, 0.05), "dampening": pick(rng, 0.0, 0.1), "maximize": pick(rng, False, True)}
+    h["nesterov"] = h["momentum"] > 0 and h["dampening"] == 0 and pick(rng, False, True)
+    return h
+
+
+def draw_rmsprop(rng):
+    return {"lr": rate(rng), "alpha": pick(rng, 0.99, 0.9), "eps": pick(rng, 1e-8, 1e-4),
+            "weight_decay": pick(rng, 0.0, 0.05), "momentum": pick(rng, 0.0, 0.9),
+            "centered": pick(rng, False, True)}
+
+
+def draw_adagrad(rng):
+    return {"lr": rate(rng), "lr_decay": pick(rng, 0.0, 0.01), "weight_decay": pick(rng, 0.0, 0.05),
+            "initial_accumulator_value": pick(rng, 0.0, 0.1), "eps": pick(rng, 1e-10, 1e-5)}
+
+
+def draw_nadam(rng):
+    h = draw_adam(rng)
+    h.update(momentum_decay=pick(rng, 4e-3, 0.1), decoupled_weight_decay=pick(rng, False, True))
+    return h
+
+
+def draw_radam(rng):
+    h = draw_adam(rng)
+    h.update(decoupled_weight_decay=pick(rng, False, True))
+    return h
+
+
+def draw_adafactor(rng):
+    return {"lr": rate(rng), "beta2_decay": pick(rng, -0.8, -0.5), "d": pick(rng, 1.0, 2.0),
+            "eps": (None, 1e-3), "weight_decay": pick(rng, 0.0, 0.05)}
+
+
+def draw_came(rng):
+    return {"lr": rate(rng), "eps": (1e-30, 1e-16), "clip_threshold": pick(rng, 1.0, 0.5),
+            "betas": (0.9, 0.999, 0.9999), "weight_decay": pick(rng, 0.0, 0.01)}
+
+
+def draw_lion(rng):
+    return {"lr": rate(rng), "betas": (pick(rng, 0.9, 0.95), pick(rng, 0.99, 0.98)),
+            "weight_decay": pick(rng, 0.0, 0.01, 0.1)}
+
+
+TORCH = {  # class: hyper-parameters, implementations
+    "AdamW": (draw_adamw, ("single", "foreach", "fused")),
+    "Adam": (draw_adamw, ("single", "foreach", "fused")),
+    "SGD": (draw_sgd, ("single", "foreach", "fused")),
+    "RMSprop": (draw_rmsprop, ("single", "foreach")),
+    "Adagrad": (draw_adagrad, ("single", "foreach", "fused")),
+    "NAdam": (draw_nadam, ("single", "foreach")),
+    "RAdam": (draw_radam, ("single", "foreach")),
+    "Adafactor": (draw_adafactor, ("single", "foreach")),
+}
+
+
+def attribute(value):
+    """A hyper-parameter as golden files store it: None is NaN, a flag 0 or 1."""
+    if isinstance(value, tuple):
+        return [attribute(x) for x in value]
+    return float("nan") if value is None else int(value) if isinstance(value, bool) else value
+
+
+def run_torch(c, make, shape, kind, device):
+    """Steps one parameter and records what the golden files of torch.optim hold."""
+    torch, np, rng = c.torch, c.np, c.rng
+    start = rng.standard_normal(shape).astype(np.float32)
+    grads = gradients(np, rng, kind, STEPS, shape).astype(np.float32)
+    p = torch.nn.Parameter(torch.from_numpy(np.array(start)).to(device))
+    optimizer = make([p])
+    case = Case("", shape=list(shape) or [0], ndim=len(shape), steps=STEPS, dtype="f32",
+                grad_kind=kind)
+    case.data["param0"], case.data["grads"] = start, grads
+    for t in range(STEPS):
+        p.grad = torch.from_numpy(np.array(grads[t])).to(device)
+        optimizer.step()
+        case.add("params", host(np, p))
+        for name, value in optimizer.state[p].items():
+            if name != "step" and getattr(value, "shape", None) is not None:
+                case.add("state_" + name, host(np, value))
+    return case
+
+
+def torch_cases(c, device):
+    torch = c.module("torch")
+    names = [name for name in sorted(TORCH) if hasattr(torch.optim, name)]
+    roots = "ieee" if rounds_roots(torch, c.np, device) else "installed"
+    for i in range(c.cases * len(names)):
+        name = names[i % len(names)]
+        draw, ways = TORCH[name]
+        h, way, kind = draw(c.rng), pick(c.rng, *ways), pick(c.rng, *CLASSES)
+        options = dict(h, foreach=way == "foreach")
+        if "fused" in ways:
+            options["fused"] = way == "fused"
+        case = run_torch(c, lambda p: getattr(torch.optim, name)(p, **options), small_shape(c.rng),
+                         kind, device)
+        case.name = "%03d_%s_%s_%s" % (i, name.lower(), way, kind)
+        case.attributes.update({k: attribute(v) for k, v in h.items()}, impl=way, sqrt=roots,
+                               device=device,
+                               optimizer="Adafactor(torch)" if name == "Adafactor" else name)
+        yield case
+
+
+def one_class(package, name, draw, least_rank=0):
+    """The cases of one optimizer class of a package with the layout of torch.optim."""
+    def cases(c, device):
+        make = getattr(c.module(package), name)
+        for i in range(c.cases):
+            h, kind, shape = draw(c.rng), pick(c.rng, *CLASSES), small_shape(c.rng)
+            while len(shape) < least_rank:
+                shape = small_shape(c.rng)
+            case = run_torch(c, lambda p: make(p, **h), shape, kind, device)
+            case.name = "%03d_%s_%s" % (i, name.lower(), kind)
+            case.attributes.update({k: attribute(v) for k, v in h.items()}, optimizer=name)
+            yield case
+    return cases
+
+
+# ---- bitsandbytes --------------------------------------------------------------------------------
+
+def bnb_hyper(rng, name):
+    """Arguments of the class, and the numbers of the golden file."""
+    lr, decay = rate(rng), pick(rng, 0.0, 0.01, 0.1)
+    betas = (pick(rng, 0.9, 0.8), pick(rng, 0.999, 0.95))
+    eps = pick(rng, 1e-8, 1e-6)
+    if name == "SGD8bit":
+        return ({"lr": lr, "momentum": betas[0], "weight_decay": decay},
+                {"lr": lr, "beta1": betas[0], "weight_decay": decay})
+    if name in ("RMSprop8bit", "Adagrad8bit"):
+        h = {"lr": lr, "eps": eps, "weight_decay": decay}
+        if name == "Adagrad8bit":
+            return h, h
+        return dict(h, alpha=betas[0]), dict(h, beta1=betas[0])
+    h = {"lr": lr, "weight_decay": decay}
+    if name != "Lion8bit":
+        h["eps"] = eps
+    numbers = dict(h, beta1=betas[0], beta2=betas[1])
+    if name == "AdEMAMix8bit":
+        return (dict(h, betas=betas + (0.999,), alpha=3.0),
+                dict(numbers, beta3=0.999, alpha=3.0))
+    return dict(h, betas=betas), numbers
+
+
+def bnb_cases(c, device):
+    torch, np = c.module("torch"), c.np
+    optim = c.module("bitsandbytes.optim")
+    names = ("AdamW8bit", "Adam8bit", "SGD8bit", "RMSprop8bit", "Adagrad8bit", "Lion8bit",
+             "AdEMAMix8bit")
+    for i in range(2 * c.cases * len(names)):
+        name, small = names[i % len(names)], i // len(names) % 2 == 0
+        arguments, numbers = bnb_hyper(c.rng, name)
+        n = int(c.rng.integers(1, 4096)) if small else int(c.rng.integers(4096, 6000))
+        kind, steps = pick(c.rng, "normal", "sparse", "outlier"), 4
+        start = c.rng.standard_normal(n).astype(np.float32)
+        grads = gradients(np, c.rng, kind, steps, (n,))
+        p = torch.nn.Parameter(torch.from_numpy(np.array(start)))
+        optimizer = getattr(optim, name)([p], **arguments)
+        case = Case("%03d_%s_%s_%d" % (i, name.lower(), kind, n), T=steps, optimizer=name,
+                    quantizer="cpu32" if small else "native", block_size=256, shape=[n],
+                    sqrt="installed", **numbers)
+        case.data["p0"], case.data["grads"] = start, grads
+        for t in range(steps):
+            p.grad = torch.from_numpy(grads[t].astype(np.float32))
+            optimizer.step()
+            case.add("params", host(np, p))
+            for key in ("state1", "state2", "absmax1", "absmax2"):
+                value = optimizer.state[p].get(key)
+                if value is not None and getattr(value, "numel", lambda: 0)():
+                    case.add(key, host(np, value).reshape(-1))
+        yield case
+
+
+# ---- torchao -------------------------------------------------------------------------------------
+
+def ao_cases(bits, compiled):
+    def cases(c, device):
+        torch = c.module("torch")
+        c.module("torchao.optim")
+        if compiled and not getattr(torch, "compile", None):
+            raise Skip("this torch has no torch.compile")
+        torch.compiler.set_stance("default" if compiled else "force_eager")
+        for i in range(1 if compiled else c.cases):  # a compilation takes seconds
+            block = 128 if bits == 4 else 256
+            n = block * int(c.rng.integers(4096 // block, 8192 // block))
+            kind = pick(c.rng, "normal", "sparse", "outlier", "decades")
+            h = {"lr": rate(c.rng), "betas": (pick(c.rng, 0.9, 0.8), pick(c.rng, 0.999, 0.95)),
+                 "eps": pick(c.rng, 1e-8, 1e-6), "weight_decay": pick(c.rng, 0.0, 0.01, 0.1)}
+            yield ao_case(c, "AdamW%dbit" % bits, compiled, h, n, kind, i)
+    return cases
+
+
+def ao_case(c, name, compiled, h, n, kind, i):
+    torch, np, steps = c.torch, c.np, 4
+    start = c.rng.standard_normal(n).astype(np.float32)
+    grads = gradients(np, c.rng, kind, steps, (n,))
+    p = torch.nn.Parameter(torch.from_numpy(np.array(start)))
+    optimizer = getattr(c.module("torchao.optim"), name)([p], **h)
+    case = Case("cls_%03d_%s_%s_%d" % (i, name.lower(), kind, n), T=steps, driver=name,
+                dtype="float32", is_adamw=1, bf16_stochastic_round=0, compiled=int(compiled),
+                block_size=128 if "4" in name else 256, state_class="OptimState" + name[5:],
+                shape=[n], lr=h["lr"], beta1=h["betas"][0], beta2=h["betas"][1], eps=h["eps"],
+                weight_decay=h["weight_decay"], sqrt="ieee" if compiled else c.roots())
+    case.data["p0"], case.data["grads"] = start, grads
+    for t in range(steps):
+        p.grad = torch.from_numpy(grads[t].astype(np.float32))
+        optimizer.step()
+        case.add("params", host(np, p))
+        for key, slot in (("m", "exp_avg"), ("v", "exp_avg_sq")):
+            state = optimizer.state[p][slot]
+            case.add(key + "_codes", host(np, state.codes).reshape(-1))
+            case.add(key + "_scale", host(np, state.scale).reshape(-1))
+        for k in (0, 1):
+            step = torch.tensor(float(t + 1))
+            case.add("%sbias_correction%d" % ("eager_" if compiled else "", k + 1),
+                     np.float32(1 - h["betas"][k] ** step))
+    return case
+
+
+# ---- systems -------------------------------------------------------------------------------------
+
+# System, package, devices, cases, root attributes by which `qualm conform` knows the file.
+SYSTEMS = [
+    ("torch.optim", "torch", ("cpu", "cuda"), torch_cases, {"executed": "torch/optim/adamw.py"}),
+    ("bitsandbytes 8-bit", "bitsandbytes", ("cpu",), bnb_cases, {"source_repo": "bitsandbytes"}),
+    ("torchao 8-bit eager", "torchao", ("cpu",), ao_cases(8, False), {"source_repo": "pytorch/ao"}),
+    ("torchao 4-bit eager", "torchao", ("cpu",), ao_cases(4, False), {"source_repo": "pytorch/ao"}),
+    ("torchao 8-bit compiled", "torchao", ("cpu",), ao_cases(8, True),
+     {"source_repo": "pytorch/ao"}),
+    ("torchao 4-bit compiled", "torchao", ("cpu",), ao_cases(4, True),
+     {"source_repo": "pytorch/ao"}),
+    ("lion-pytorch", "lion-pytorch", ("cpu",), one_class("lion_pytorch", "Lion", draw_lion),
+     {"executed": "lion_pytorch/lion_pytorch.py"}),
+    ("came-pytorch", "came-pytorch", ("cpu",), one_class("came_pytorch", "CAME", draw_came, 1),
+     {"executed": "came_pytorch/CAME.py"}),
+]
+
+
+class Context:
+    """What the cases of a system draw from."""
+
+    def __init__(self, np, seed, index, cases):
+        self.np, self.cases = np, cases
+        self.rng = np.random.default_rng([seed, index])
+
+    def module(self, name):
+        try:
+            return importlib.import_module(name)
+        except Exception as error:  # absent, or breaks while it is imported
+            raise Skip("import %s: %s" % (name, first_line(error)))
+
+    @property
+    def torch(self):
+        return self.module("torch")
+
+    def roots(self):
+        return "ieee" if rounds_roots(self.torch, self.np, "cpu") else "installed"
+
+
+def write(h5py, np, path, root, cases):
+    with h5py.File(path, "w") as f:
+        for key, value in root.items():
+            f.attrs[key] = value
+        for case in cases:
+            group = f.create_group(case.name)
+            for key, value in case.attributes.items():
+                group.attrs[key] = value
+            for key, value in case.data.items():
+                group.create_dataset(key, data=np.array(value))
+
+
+def replay(qualm, path):
+    """The cases of `qualm conform`."""
+    done = subprocess.run([qualm, "conform", "--json", path], stdout=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 1, 77):
+        print("compare: %s conform %s: exit code %d" % (qualm, path, done.returncode),
+              file=sys.stderr)
+        sys.exit(3)
+    return json.loads(done.stdout)["files"][0]["cases"]
+
+
+def compare(a, np, h5py, index, system, device, folder):
+    """One row of the result."""
+    name, package, _, cases, root = system
+    row = {"system": name, "package": package, "release": "", "device": device,
+           "verdict": "skipped", "equal": 0, "near": 0, "differs": 0, "skipped": 0, "reason": "", "differences": []}
+    c = Context(np, a.seed, index, a.cases)
+    try:
+        row["release"] = importlib.metadata.version(package)
+        if device != "cpu" and not c.torch.cuda.is_available():
+            raise Skip("torch sees no GPU")
+        recorded = list(cases(c, device))
+        root = dict(root, torch_version=importlib.metadata.version("torch"))
+    except importlib.metadata.PackageNotFoundError as error:
+        row["reason"] = "%s is not installed" % error
+        return row
+    except Skip as why:
+        row["reason"] = str(why)
+        return row
+    except Exception as error:  # any error of the package's code
+        row["reason"] = first_line(error)
+        return row
+    path = os.path.join(folder, re.sub("[^a-z0-9]+", "-", name) + "-" + device + ".h5")
+    write(h5py, np, path, root, recorded)
+    for case in replay(a.qualm, path):
+        outcome = case["outcome"].lower()
+        outcome = "differs" if outcome == "unreadable" else outcome
+        row[outcome] += 1
+        if outcome == "differs":
+            row["differences"].append({"case": case["name"], "text": case["text"]})
+    row["verdict"] = next((k for k in ("differs", "near", "equal") if row[k]), "skipped")
+    return row
+
+
+def print_rows(rows):
+    print("%-24s %-14s %-10s %-6s %6s %6s %8s %8s  %s" % (
+        "system", "package", "release", "device", "equal", "near", "differs", "skipped", "verdict"))
+    for r in rows:
+        print("%-24s %-14s %-10s %-6s %6d %6d %8d %8d  %s" % (
+            r["system"], r["package"], r["release"] or "-", r["device"], r["equal"], r["near"],
+            r["differs"], r["skipped"],
+            r["verdict"] + (": " + r["reason"] if r["reason"] else "")))
+    for r in rows:
+        for d in r["differences"]:
+            print("DIFFERS %s %s: %s: %s" % (r["system"], r["release"], d["case"], d["text"]))
+
+
+def positive(text):
+    n = int(text)
+    if n < 1:
+        raise ValueError
+    return n
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, help="of the inputs; default: drawn, and printed")
+    parser.add_argument("--cases", type=positive, default=DEFAULT_CASES, metavar="N",
+                        help="of each class (default %d)" % DEFAULT_CASES)
+    parser.add_argument("--only", metavar="TEXT", help="systems whose name holds this")
+    parser.add_argument("--qualm", default="./qualm", metavar="FILE", help="default ./qualm")
+    parser.add_argument("--keep", metavar="DIR", help="keep the recorded files there")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser.parse_args()
+
+
+def main():
+    a = arguments()
+    if a.seed is None:
+        a.seed = int.from_bytes(os.urandom(4), "little")
+    try:
+        import h5py
+        import numpy as np
+    except ImportError as error:
+        print("compare: skipped: %s" % first_line(error), file=sys.stderr)
+        return 77
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="qualm-peers-") as scratch:
+        if a.keep:
+            os.makedirs(a.keep, exist_ok=True)
+        for index, system in enumerate(SYSTEMS):
+            if not a.only or a.only in system[0]:
+                rows += [compare(a, np, h5py, index, system, device, a.keep or scratch)
+                         for device in system[2]]
+    if a.json:
+        print(json.dumps({"seed": a.seed, "systems": rows}, indent=1))
+    else:
+        print("seed %d" % a.seed)
+        print_rows(rows)
+    if any(r["verdict"] == "differs" for r in rows):
+        return 1
+    return 0 if any(r["equal"] + r["near"] for r in rows) else 77
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+/* adafactor8_046.c - Adafactor of adafactor8bit 0.4.6 (0.4.3 computes the same).
+ *
+ *   exp_avg             uniform integers -128..127, scale = absmax / 128, blocks of 256
+ *   row_var, col_var    8 bits of log2 between the extremes of 2048 numbers, code 0 for 0
+ *   variance            the same; of vectors, whose moment averages their clipped update
+ *
+ * The update uses the moments before they are encoded (PyTorch path). */
+#include "variants/adafactor8bit/slots.h"
+
+const struct qm_variant qm_variant_adafactor8_046 = {
+    .name = "adafactor8_046",
+    .summary = "Adafactor, uf8 momentum, al8 V, PyTorch path (adafactor8bit 0.4.6)",
+    .source = "adafactor8bit 0.4.6 optimizer.py",
+    .rule = "adafactor8_046",
+    .slot =
+        {
+            QM_ADAFACTOR8_UF8,
+            QM_ADAFACTOR8_FACTORS(QM_ADAFACTOR8_AL8),
+            QM_ADAFACTOR8_CONFIDENCE(QM_ADAFACTOR8_AL8),
+            QM_ADAFACTOR8_REST,
+        },
+    .hyper = {QM_ADAFACTOR8_DEFAULTS_046, .beta2 = -1.0, .factored = 1},
+    .pads = 1,
+    .state_bits = 8.1407470703125,
+    .step_sqnr_db = 25.0,
+};
