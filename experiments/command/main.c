@@ -13,6 +13,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/machine/provenance.h"
+#include "experiments/store/store.h"
 
 static const struct {
     const char *text;
@@ -101,11 +102,17 @@ static void hold_streams(void)
         close(fd);
 }
 
+static void tell_missing(const char *path)
+{
+    qm_note("%s: carries no digest, as files of older versions: damage may go unnoticed", path);
+}
+
 int main(int argc, char **argv)
 {
     names = qm_command_names();
     hold_streams();
     qm_threads_default();
+    qm_store_tell_missing(tell_missing);
     signal(SIGPIPE, SIG_IGN); /* a write fails instead, so files are still completed */
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes makes a write fail, as a full disk does */
     if (argc < 2) {

@@ -64,11 +64,15 @@ qm_status qm_store_number(struct qm_store *s, const char *path, const char *name
 qm_status qm_store_timing(struct qm_store *s, const char *name, int64_t n, const double *value,
                           const char *unit, const char *text);
 
+/* Sets what is called, once per file, for one that carries neither checksum nor digest, as files of
+ * older versions; a command prints a note. */
+void qm_store_tell_missing(void (*tell)(const char *path));
+
 /* The digest of any HDF5 file, as 64 hex digits and NUL: SHA-256 over everything outside
  * /provenance and /timing: names, types, shapes, values, attributes and links, in sorted order,
  * values little-endian and unpadded.  It does not depend on chunking, compression, byte order in
  * the file or HDF5's version. Memory is bounded by one chunk and some MB.  results/README.md
- * specifies the stream. */
+ * specifies the stream.  QM_BAD_FILE: the file carries another digest, or a wrong checksum. */
 qm_status qm_store_digest(const char *path, char out[65]);
 
 #endif
