@@ -102,9 +102,13 @@ static void hold_streams(void)
         close(fd);
 }
 
-static void tell_missing(const char *path)
+static void tell(const char *path, enum qm_carried carried)
 {
-    qm_note("%s: carries no digest, as files of older versions: damage may go unnoticed", path);
+    qm_note(carried == QM_CARRIED_none
+                ? "%s: carries no digest, as files of older versions: damage may go unnoticed"
+                : "%s: was changed by another program after it was written: it carries another "
+                  "digest than it has",
+            path);
 }
 
 int main(int argc, char **argv)
@@ -112,7 +116,7 @@ int main(int argc, char **argv)
     names = qm_command_names();
     hold_streams();
     qm_threads_default();
-    qm_store_tell_missing(tell_missing);
+    qm_store_tell(tell);
     signal(SIGPIPE, SIG_IGN); /* a write fails instead, so files are still completed */
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes makes a write fail, as a full disk does */
     if (argc < 2) {

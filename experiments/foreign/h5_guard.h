@@ -10,7 +10,7 @@
 #include "core/base/status.h"
 
 #define QM_H5_DEPTH_MAX 64     /* groups on one path */
-#define QM_H5_LINK_MAX  250000 /* links followed: shared subgroups multiply the paths */
+#define QM_H5_LINK_MAX  100000 /* links followed: shared subgroups multiply the paths */
 #define QM_H5_PATH_MAX  4096   /* bytes of a path, NUL included */
 
 /* The library's innermost error description of the last failed call, as one line; writes and

@@ -2,6 +2,7 @@
 #include "experiments/recipes/lpmm_config.h"
 
 #include "core/base/name.h"
+#include "experiments/foreign/text_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -406,9 +407,8 @@ static qm_status read_file(const struct reader *from, const char *path)
                        .c = from->c,
                        .warn = from->warn,
                        .context = from->context};
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    FILE *f = NULL;
+    QM_TRY(qm_text_open(path, &f));
     qm_status st = read_document(&r, f);
     fclose(f);
     return st;

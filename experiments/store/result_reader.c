@@ -23,7 +23,7 @@ static qm_status service_open(const char *path, void *context, void **object, st
     const enum qm_file_sum *sum = context;
     struct qm_direct *r;
     QM_TRY(qm_direct_open(path, &r));
-    int carried = 1;
+    enum qm_carried carried = QM_CARRIED_same;
     qm_status st = *sum == QM_FILE_SUM_none
                        ? qm_stored_digest_check(qm_direct_file(r), path, &carried)
                        : QM_OK;
@@ -95,8 +95,9 @@ qm_status qm_result_open(const char *path, struct qm_result **out)
     qm_status st = qm_reader_start(&service, path, &sum, 0, &first, &r->process);
     if (st == QM_OK) {
         r->kind = qm_blob_take_text(&first);
-        if (qm_blob_take_number(&first) == 0)
-            qm_stored_digest_missing(path);
+        int64_t carried = qm_blob_take_number(&first);
+        if (carried == QM_CARRIED_none || carried == QM_CARRIED_other)
+            qm_stored_digest_tell(path, (enum qm_carried)carried);
         st = first.bad ? qm_reader_garbled(r->process) : QM_OK;
     }
     if (st == QM_OK)

@@ -32,39 +32,36 @@ static int carried_digest(hid_t file, char out[65])
     return good;
 }
 
-qm_status qm_stored_digest_compare(hid_t file, const char *path, int *carried, char *digest)
+qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried *carried,
+                                   char digest[65])
 {
-    char stored[65], found[65];
-    QM_TRY(qm_digest_of(file, path, found));
-    *carried = carried_digest(file, stored);
-    if (*carried && memcmp(stored, found, sizeof found) != 0)
-        return qm_fail(QM_BAD_FILE,
-                       "%s: its contents have another digest than it carries: it was damaged or "
-                       "changed after it was written",
-                       path);
-    if (digest)
-        memcpy(digest, found, sizeof found);
+    char stored[65];
+    QM_TRY(qm_digest_of(file, path, digest));
+    *carried = !carried_digest(file, stored)     ? QM_CARRIED_none
+               : memcmp(stored, digest, 65) == 0 ? QM_CARRIED_same
+                                                 : QM_CARRIED_other;
     return QM_OK;
 }
 
-qm_status qm_stored_digest_check(hid_t file, const char *path, int *carried)
+qm_status qm_stored_digest_check(hid_t file, const char *path, enum qm_carried *carried)
 {
     char stored[65];
-    *carried = carried_digest(file, stored);
-    return *carried ? qm_stored_digest_compare(file, path, carried, NULL) : QM_OK;
+    *carried = QM_CARRIED_none;
+    return carried_digest(file, stored) ? qm_stored_digest_compare(file, path, carried, stored)
+                                        : QM_OK;
 }
 
 /* ---- a file without a digest --------------------------------------------------------------- */
 
-static void (*missing)(const char *path);
+static void (*tell)(const char *path, enum qm_carried carried);
 
-void qm_store_tell_missing(void (*tell)(const char *path)) { missing = tell; }
+void qm_store_tell(void (*to)(const char *path, enum qm_carried carried)) { tell = to; }
 
-void qm_stored_digest_missing(const char *path)
+void qm_stored_digest_tell(const char *path, enum qm_carried carried)
 {
     static char last[512];
-    if (missing && strncmp(last, path, sizeof last - 1) != 0)
-        missing(path);
+    if (tell && carried != QM_CARRIED_same && strncmp(last, path, sizeof last - 1) != 0)
+        tell(path, carried);
     snprintf(last, sizeof last, "%s", path);
 }
 
@@ -74,7 +71,7 @@ static qm_status service_open(const char *path, void *context, void **object, st
 {
     hid_t file = -1;
     char digest[65];
-    int carried = 0;
+    enum qm_carried carried;
     (void)context;
     (void)object;
     QM_TRY(qm_h5_guard_open(path, CACHE, &file));
@@ -97,12 +94,12 @@ qm_status qm_store_digest(const char *path, char out[65])
     QM_TRY(qm_reader_start(&service, path, NULL, 4096, &answer, &p));
     int64_t carried = qm_blob_take_number(&answer);
     char *digest = qm_blob_take_text(&answer);
-    int good = digest && strlen(digest) == 64;
+    int good = digest && strlen(digest) == 64 && carried >= 0 && carried <= QM_CARRIED_other;
     qm_status st = good ? QM_OK : qm_reader_garbled(p);
     if (good)
         memcpy(out, digest, 65);
-    if (good && !carried && sum == QM_FILE_SUM_none)
-        qm_stored_digest_missing(path);
+    if (good && sum == QM_FILE_SUM_none)
+        qm_stored_digest_tell(path, (enum qm_carried)carried);
     free(digest);
     qm_reader_end(p);
     return st;
