@@ -333,6 +333,7 @@ check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) ## every float th
 	$(Q)./qualm check -q --search --time $(SEARCH_TIME)
 	$(Q)for file in variants/native/*.c; do CFLAGS='-O3 -march=native -ffp-contract=fast' \
 	  ./qualm check -q --search --time $$(($(SEARCH_TIME) / 24)) --kernel $$file || exit 1; done
+	$(Q)QM_HOSTILE=1 bats tests/experiments/command/hostile.bats
 	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/experiments/command/campaign.bats
 	$(Q)QM_CELLS=100000 bats -f 'many empty cells' tests/experiments/command/campaign.bats
 
