@@ -82,10 +82,21 @@ qm_status qm_h5_guard_count(struct qm_h5_walk_count *count)
                : qm_fail(QM_BAD_FILE, "has more than %d links", QM_H5_LINK_MAX);
 }
 
+qm_status qm_h5_guard_group(unsigned names, struct qm_h5_walk_count *count)
+{
+    count->shared += names > 1;
+    return count->shared <= QM_H5_SHARE_MAX
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "has more than %d paths through groups with several names",
+                         QM_H5_SHARE_MAX);
+}
+
 qm_status qm_h5_guard_link(const char *path, const char *name, const H5L_info_t *link,
                            struct qm_h5_walk_count *count)
 {
     qm_status st = qm_h5_guard_count(count);
+    if (st == QM_OK && link->type == H5L_TYPE_SOFT)
+        st = qm_h5_guard_group(2, count);
     if (st != QM_OK)
         return qm_fail_in(st, path);
     if (link->type == H5L_TYPE_EXTERNAL && !qm_reader_follows_links())

@@ -10,7 +10,8 @@
 #include "core/base/status.h"
 
 #define QM_H5_DEPTH_MAX 64     /* groups on one path */
-#define QM_H5_LINK_MAX  100000 /* links followed: shared subgroups multiply the paths */
+#define QM_H5_LINK_MAX  250000 /* links followed */
+#define QM_H5_SHARE_MAX 5000   /* soft links, and visits of groups that have several names */
 #define QM_H5_PATH_MAX  4096   /* bytes of a path, NUL included */
 
 /* The library's innermost error description of the last failed call, as one line; writes and
@@ -31,11 +32,15 @@ qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set);
 
 /* A walk over the links of a file; start with zeros. */
 struct qm_h5_walk_count {
-    int depth, links;
+    int depth, links, shared;
 };
 
 /* Counts one more link; QM_BAD_FILE when there are too many. */
 qm_status qm_h5_guard_count(struct qm_h5_walk_count *count);
+
+/* Counts a visit of a group with `names` hard links: groups in groups that all have two multiply
+ * the paths.  QM_BAD_FILE when there are too many. */
+qm_status qm_h5_guard_group(unsigned names, struct qm_h5_walk_count *count);
 
 /* As qm_h5_guard_count, for a link that is followed; QM_BAD_FILE when it leads out of the file. */
 qm_status qm_h5_guard_link(const char *path, const char *name, const H5L_info_t *link,

@@ -118,6 +118,8 @@ static qm_status enter_group(struct walk *w, hid_t group, const char *name, cons
     for (int k = 0; k < w->count.depth; k++)
         if (w->group[k].fileno == info->fileno && w->group[k].addr == info->addr)
             return QM_OK; /* a link back to a group on the path */
+    if (qm_h5_guard_group(info->rc, &w->count) != QM_OK)
+        return qm_fail_in(QM_BAD_FILE, w->f->path);
     if (w->count.depth == QM_H5_DEPTH_MAX)
         return qm_file_bad(w->f, "group '%.200s' nests deeper than %d", w->path, QM_H5_DEPTH_MAX);
     w->group[w->count.depth].fileno = info->fileno;

@@ -255,6 +255,11 @@ static qm_status hash_group(struct walk *w, hid_t group)
 {
     if (w->count.depth >= QM_H5_DEPTH_MAX)
         return w->st = qm_fail(QM_BAD_FILE, "groups nested more than %d deep", QM_H5_DEPTH_MAX);
+    H5O_info_t info;
+    if (H5Oget_info2(group, &info, H5O_INFO_BASIC) < 0)
+        return w->st = qm_h5_fail(QM_BAD_FILE, "%s cannot be read", w->path);
+    if ((w->st = qm_h5_guard_group(info.rc, &w->count)) != QM_OK)
+        return w->st;
     qm_stream_tag(&w->out, 'G');
     qm_stream_text(&w->out, w->path);
     QM_TRY(hash_attributes(w, group));

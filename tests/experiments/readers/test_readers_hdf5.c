@@ -354,7 +354,7 @@ static void test_hdf5_broken(void **state)
     }
     H5Gclose(at);
     H5Fclose(file);
-    expect_bad(path, "links");
+    expect_bad(path, "several names");
 }
 
 int main(void)
