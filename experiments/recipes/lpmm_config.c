@@ -279,6 +279,9 @@ static void ignore(const struct reader *r, int line, const char *key)
     char text[768];
     snprintf(text, sizeof text, "%.480s:%d: %s is ignored, as by the published optimizers", r->path,
              line, key);
+    for (char *c = text; *c; c++)
+        if (*c == '\n' || *c == '\r')
+            *c = '?';
     if (r->warn)
         r->warn(r->context, text);
 }
