@@ -125,11 +125,11 @@ static double rms(const float *x, int64_t n)
 }
 
 /* u = moment / sqrt(second moment that the factors approximate), both as stored.  The floor is
- * under the product; where the factors are float32, under each of them. */
+ * under the product, where it drops NaN; where the factors are float32, under each of them. */
 static void divide(const struct qm_kernel_slot *row, const struct qm_kernel_slot *col, int64_t n,
                    int64_t rows, int64_t cols, double eps, float *u)
 {
-    double under = row->bits ? 0.0 : floor_of(eps), least = row->bits ? kernel_floor(eps) : 0.0;
+    double under = row->bits ? 0.0 : floor_of(eps), least = kernel_floor(eps);
     for (int64_t from = 0, r = 0, c = 0; from < n; from += rows * cols, r += rows, c += cols) {
         double mean = 0.0;
         for (int64_t i = 0; i < rows; i++)
@@ -138,7 +138,7 @@ static void divide(const struct qm_kernel_slot *row, const struct qm_kernel_slot
         for (int64_t i = 0; i < rows * cols; i++) {
             double v = fmax((double)value(row, r + i / cols), under) *
                        fmax((double)value(col, c + i % cols), under) / mean;
-            u[from + i] = (float)((double)u[from + i] / sqrt(fmax(v, least)));
+            u[from + i] = (float)((double)u[from + i] / sqrt(row->bits ? fmax(v, least) : v));
         }
     }
 }

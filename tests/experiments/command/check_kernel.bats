@@ -67,18 +67,15 @@ again() {
 }
 
 @test "every template passes as the variant it names, from an empty folder" {
-    names=$("$QUALM" check --template list)
-    count=0
-    for name in $names; do
+    names=$("$QUALM" check --template list | grep -vE '\.(h|cu)$') # .cu: emu.bats
+    [ "$(wc -w <<<"$names")" -ge 10 ]
+    for name in $(drawn $names); do
         "$QUALM" check --template "$name" > "$name.c"
-        [[ $name == *.h || $name == *.cu ]] && continue # .cu: emu.bats
         status=0
         out=$("$QUALM" check --no-shrink --kernel "$name.c" -q 2>&1) || status=$?
         [ "$status" = 0 ] || { echo "$name: $status $out"; return 1; }
         [[ $out == *" passed"* && $out != *FAILED* ]]
-        count=$((count + 1))
     done
-    [ "$count" -ge 10 ]
 }
 
 @test "a right kernel passes every case; a reciprocal instead of a division is within bounds" {
