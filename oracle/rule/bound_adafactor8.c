@@ -129,7 +129,8 @@ static struct qm_ball mean_of(const struct scalars *a, struct qm_ball *row, enum
     return qm_ball_max(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
 }
 
-/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to float32. */
+/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to
+ * float32. */
 static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ball *row,
                           const struct qm_ball *col, enum form form, struct qm_ball mean,
                           struct qm_ball *x)
