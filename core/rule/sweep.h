@@ -64,8 +64,7 @@ enum {
 }; /* the number of kinds that are sums; they come first */
 #undef X
 
-/* - - - -  e l e m e n t s  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 /* A term of row and column sums: x, or x * x + add in float32. */
 struct qm_term {
@@ -123,8 +122,7 @@ QM_FN float qm_over_root(double row, double col, double mean, double floor, floa
     return (float)((double)x * (1.0 / sqrt(fmax(row * col / mean, floor))));
 }
 
-/* - - - -  s u m s  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* x[0][i] = mean of row i (col_means: of column i) of x[1]; flag 0: of squares + c[0]. */
 QM_SWEEP(row_means)
@@ -189,9 +187,7 @@ QM_SWEEP(product)
     a->x[0][i] = (float)s;
 }
 
-/* - - - -  g e n e r a l  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - */
+/* ---- general --------------------------------------------------------------------------------- */
 
 /* The matrix, the row and the column of an element; rows and columns are counted through the
  * batch. */
@@ -252,8 +248,7 @@ QM_SWEEP(factor_rsqrt)
     a->x[0][i] = qm_outer_f32(row, qm_col_root(a->x[3][at.col]), a->x[1][i]);
 }
 
-/* - - - -  L A M B ,  L A R S :  c [ ]  a s  i n  b n b . h  - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- LAMB, LARS: c[] as in bnb.h ------------------------------------------------------------- */
 
 enum {
     QM_LAMB_INVERSE_BC1 = QM_BNB_BC1,      /* c[]: 1 / (1 - beta1^t) */
@@ -316,8 +311,7 @@ QM_SWEEP(lars_step)
 }
 QM_SWEEP(lars_step_cpu) { a->x[0][i] = fmaf(a->x[1][i], a->c[QM_LAMB_STEP], a->x[0][i]); }
 
-/* - - - -  l p m m :  c [ ] ,  f l a g [ ]  a s  i n  l p m m . h  - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- lpmm: c[], flag[] as in lpmm.h ---------------------------------------------------------- */
 
 QM_FN float qm_lpmm_first(const float *c, int turns, float m, float g)
 {
@@ -342,9 +336,7 @@ QM_SWEEP(lpmm_factor)
     qm_adamw_lpmm_apply(a->c, 0, a->x[0] + i, a->x[1][i], row * a->x[3][at.col]);
 }
 
-/* - - - -  A d a f a c t o r ,  C A M E  - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - */
+/* ---- Adafactor, CAME ------------------------------------------------------------------------- */
 
 /* x[0] = a mean of squares x[0] as PyTorch computes it, through a norm: sqrt(x[0] d[0]), squared
  * again, over the count d[0]. */
@@ -384,9 +376,7 @@ QM_SWEEP(came_decay)
     a->x[0][i] = a->flag[1] ? qm_f16_to_float(qm_float_to_f16(p)) : p;
 }
 
-/* - - - -  a d a f a c t o r 8 b i t  - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - */
+/* ---- adafactor8bit --------------------------------------------------------------------------- */
 
 #define QM_ADAFACTOR8_TINY 1.17549435e-38f /* 2^-126: the least second moment of the log code */
 
