@@ -25,7 +25,7 @@ struct qm_variant {
     struct qm_hyper hyper;  /* the source's defaults */
     const char *param;      /* optional, NULL: "f32"; the stored parameter (core/rule/param.h) */
     const char *state_used; /* optional, NULL: "fresh"; "stored": the step reads the codes back */
-    int pads;               /* 1: the source stores whole blocks of codes: qm_recipe_padding */
+    int pads;               /* 1: the source stores whole blocks of codes (qm_recipe_padding) */
     double state_bits;      /* per parameter at 1024 x 1024, scales included: tested */
     double step_sqnr_db;    /* floor of the states' SQNR after one step from the oracle's: tested */
 };

@@ -221,7 +221,7 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
     return QM_OK;
 }
 
-/* ---- sums of squares (qm_sum_squares says how they run in parallel) --------------------------- */
+/* ---- sums of squares (qm_sum_squares says how they run in parallel) --------------------------*/
 
 /* BLOCK: elements of a block.  MOST_BLOCKS: blocks whose sums are taken at a time. */
 enum { BLOCK = 256, MOST_BLOCKS = 4096 };

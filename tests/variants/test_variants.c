@@ -236,8 +236,8 @@ static void test_whole_same_bits(void **state)
     assert_true(walked > 50 || filter);
 }
 
-/* The parameter that enters the rule, and the one that is stored; *residual is kept between steps.
- * */
+/* The parameter that enters the rule, and the one that is stored; *residual is kept from step to
+ * step. */
 static float master(const struct qm_param *q, float p, int16_t residual)
 {
     uint32_t h = qm_param_nearest(q->format, p);

@@ -7,7 +7,7 @@
 
 const struct qm_variant qm_variant_adafactor8_022_torch = {
     .name = "adafactor8_022_torch",
-    .summary = "Adafactor, uniform int4 momentum, log2 V, PyTorch path (adafactor8bit 0.2.2,)",
+    .summary = "Adafactor, uniform int4 momentum, log2 V, PyTorch path (adafactor8bit 0.2.2)",
     .source = "adafactor8bit 0.2.2 optimizer.py",
     .rule = "adafactor8_024",
     .slot =

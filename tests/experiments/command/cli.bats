@@ -198,6 +198,7 @@ commands() {
 @test "show: recipes, words with arguments" {
     run -0 "$QUALM" show adamw4_ao,exp_avg.map=nf4
     [[ $output == *"nf4:4s/block:128"* ]]
+    run -0 "$QUALM" show adamw4_ao,param=bf16/near
     run -0 "$QUALM" show block:128
     [[ $output == *"core/quant/norm.h"* && $output == *adamw4_ao* ]]
     run -0 "$QUALM" show student:5
