@@ -241,6 +241,15 @@ goes_up() {
     [ "$found" -gt 40 ]
 }
 
+@test "every source file of core stands in core/README.md" {
+    local f name left=""
+    for f in core/*/*.[ch] core/*/*.[ch]pp core/*/*.cu; do
+        name=$(basename "$f")
+        grep -qE "\`${name%.*}\.(\{h|${name##*.})" core/README.md || left="$left $f"
+    done
+    [ -z "$left" ] || { echo "not in core/README.md:$left"; return 1; }
+}
+
 @test "links between texts lead to files that are there" {
     run "$PYTHON" tests/style/check_links.py
     echo "$output"
