@@ -389,9 +389,9 @@ qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
     if (a.is_apollo)
         return qm_adafactor8_apollo_states(&a);
     qm_status st = QM_OK;
-    if (!a.is_factored)
+    if (!a.is_factored && !a.is_sgd)
         unfactored_states(&a);
-    else if (w->round == 0) /* squares have no sign to turn */
+    if (a.is_factored && w->round == 0) /* squares have no sign to turn */
         st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
                            added(&a), QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
@@ -479,6 +479,15 @@ static qm_status old_came_direction(const struct qm_adafactor8 *a, struct factor
     return st;
 }
 
+/* SGD: u is the average of the gradients, (1 - beta1) taken off again. */
+static void plain_direction(const struct qm_adafactor8 *a, const float *x, float *u)
+{
+    qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = a->n, .x = {u, QM_AT(x)}});
+    if (a->has_m)
+        qm_sweep_run(QM_SWEEP_divide,
+                     &(struct qm_sweep){.n = a->n, .c = {(float)(1.0 - a->h->beta1)}, .x = {u}});
+}
+
 /* The direction before clipping. */
 static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
 {
@@ -502,11 +511,15 @@ static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
         qm_adafactor8_gradients(a, a->is_cuda && a->is_025, u);
         x = u;
     }
+    f->u.made = u;
+    if (a->is_sgd) {
+        plain_direction(a, x, u);
+        return QM_OK;
+    }
     double d = a->is_adam ? a->adam_eps : a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
     qm_sweep_run(
         a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction,
         &(struct qm_sweep){.n = a->n, .d = {d}, .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
-    f->u.made = u;
     return QM_OK;
 }
 

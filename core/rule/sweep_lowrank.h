@@ -61,11 +61,11 @@ QM_SWEEP(channels)
  * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
  * - */
 
-/* x[0] = max(c[0] x[1]^2, 2^-126): the first second moment of R. */
+/* x[0] = max(c[0] x[1]^2, c[1]), NaN of a NaN: the first second moment of R. */
 QM_SWEEP(adafactor8_begin)
 {
-    float x = a->x[1][i];
-    a->x[0][i] = fmaxf(a->c[0] * (x * x), QM_ADAFACTOR8_TINY);
+    float x = a->x[1][i], v = a->c[0] * (x * x);
+    a->x[0][i] = v < a->c[1] ? a->c[1] : v;
 }
 
 /* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2]. */

@@ -1,4 +1,5 @@
-/* bound_adafactor8.c - The error bound of adafactor8bit's Adafactor, CAME and APOLLO.
+/* bound_adafactor8.c - The error bound of adafactor8bit's Adafactor, CAME and APOLLO to 0.2.6, and of
+ * APOLLO of 0.4.6.
  *
  * It follows the formulas of adafactor8.c in the order of the package: averages are float32, one
  * element at a time; sums, norms, factors and the limiter are double.  The package deviates from
@@ -18,7 +19,7 @@
  * is_old_came: the one before.  unclipped: the package does not clip where the formula does. */
 struct scalars {
     const struct qm_bound_step *b;
-    int is_024, is_025, is_026; /* that release or a later one */
+    int is_024, is_025, is_026, is_046; /* that release or a later one */
     int is_cuda, has_m, is_factored, is_came, is_old_came, is_apollo, own, unclipped;
     double t, eps1, eps_sq, weight, rho, correction;
     struct qm_matrix_batch m;
@@ -198,10 +199,16 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
                        int limits, const struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), by = limits ? limit(a, &norm) : one;
+    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), size = norm;
+    struct qm_ball by = limits ? limit(a, &norm) : one, denom = one;
+    if (a->is_046 && !isfinite(size.x)) { /* it leaves such an update as it is */
+        by = one;
+        norm = size;
+    }
     struct qm_ball counted = a->is_026 ? norm : qm_ball_mul_double(b, norm, by);
-    struct qm_ball denom = qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip));
-    denom = qm_ball_max(denom, one);
+    if (!a->is_046 || clip > 0.0)
+        denom =
+            qm_ball_max(qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip)), one);
     struct qm_ball rate = qm_ball_mul_double(b, qm_ball_div_double(b, alpha, denom), by);
     struct qm_ball decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, in_double(after)));
@@ -388,7 +395,7 @@ static void project(const struct scalars *a, const struct projected *l, const do
 static void low_factors(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
-    double e = a->is_026 ? l->eps : 0.0, w = a->weight, keep = 1.0 - w;
+    double e = a->is_046 ? tiny.x : a->is_026 ? l->eps : 0.0, w = a->weight, keep = 1.0 - w;
     if (l->starts) {
         w = a->is_024 ? w : 1.0;
         keep = 0.0;
@@ -417,7 +424,7 @@ static void low_factors(const struct scalars *a, const struct projected *l)
 static void second_moment(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball e = qm_ball_scalar(a->is_026 ? l->eps : 0.0), mean;
+    struct qm_ball e = qm_ball_scalar(a->is_026 && !a->is_046 ? l->eps : 0.0), mean;
     struct qm_ball first = qm_ball_scalar(a->is_024 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
@@ -429,8 +436,10 @@ static void second_moment(const struct scalars *a, const struct projected *l)
     }
     for (int64_t i = 0; i < l->n; i++) {
         struct qm_ball s = qm_ball_mul(l->x[i], l->x[i]);
-        s = l->starts ? qm_ball_max(qm_ball_mul(first, s), tiny)
-                      : average_square(a, V, a->weight, qm_bound_old(b, V, i), qm_ball_add(s, e));
+        if (!l->starts)
+            s = average_square(a, V, a->weight, qm_bound_old(b, V, i), qm_ball_add(s, e));
+        else
+            s = a->is_046 ? qm_ball_mul(first, s) : qm_ball_max(qm_ball_mul(first, s), tiny);
         s = qm_bound_stored(b, V, i, set_state(a, V, i, s, l->starts || has_floor(a, V)));
         l->v[i] = a->is_cuda ? qm_ball_max(s, qm_ball_exact(0x1p-53)) : s;
     }
@@ -452,7 +461,7 @@ static struct qm_ball channel_factor(const struct scalars *a, const struct proje
     by = qm_ball_div_double(b, qm_ball_norm(b, l->w + from, n, step),
                             qm_ball_round_double(b, plain));
     double front = b->h->scale_front ? sqrt(b->h->scale) : 1.0;
-    return qm_ball_mul_double(b, by, in_double(a->correction * front));
+    return qm_ball_mul_double(b, by, in_double(a->is_046 ? front : a->correction * front));
 }
 
 /* w <- M / (sqrt(V) + eps). */
@@ -480,7 +489,7 @@ static qm_status apollo_step(const struct scalars *a)
     l.cols = l.right ? l.rank : a->m.cols;
     l.n = l.rows * l.cols;
     l.channels = l.right ? l.rows : l.cols;
-    l.eps = h->eps1 < 0.0 ? h->eps : h->eps1;
+    l.eps = a->is_046 || h->eps1 < 0.0 ? h->eps : h->eps1;
     l.starts = a->t == 1.0 || (!a->is_026 && (b->t - 1) % gap == 0);
     int64_t n_p = l.rank * (l.right ? a->m.cols : a->m.rows);
     double *p = malloc(sizeof *p * (size_t)(n_p + 1));
@@ -509,7 +518,9 @@ static qm_status apollo_step(const struct scalars *a)
         u[i] =
             qm_ball_float32(qm_ball_mul_double(b, factor[l.right ? i / a->m.cols : i % a->m.cols],
                                                gradient(a, i, a->is_025 || a->is_cuda)));
-    write_back(a, rate_of(a), h->clip, h->scale_front ? 1.0 : sqrt(h->scale), 1, u);
+    double after = h->scale_front ? 1.0 : sqrt(h->scale);
+    write_back(a, rate_of(a), h->clip, a->is_046 ? after * a->correction : after, h->margin >= 0.0,
+               u);
     free(u);
     free(p);
     return QM_OK;
@@ -518,10 +529,10 @@ static qm_status apollo_step(const struct scalars *a)
 /* ---- all releases ---------------------------------------------------------------------------- */
 
 /* Adam's bias correction where lr is given; 1 with relative_step. */
-static double correction(const struct qm_oracle_hyper *h, double t)
+static double correction(const struct qm_oracle_hyper *h, double t, int corrects)
 {
     double c = 1.0;
-    if (h->beta1 >= 0.0 && !h->relative_step) {
+    if (h->beta1 >= 0.0 && !h->relative_step && corrects) {
         c = 1.0 / (1.0 - pow(h->beta1, t));
         if (h->beta2 >= 0.0)
             c *= sqrt(1.0 - pow(h->beta2, t));
@@ -538,6 +549,7 @@ static qm_status bound(const struct qm_bound_step *b, int release)
     a.is_024 = release >= 24;
     a.is_025 = release >= 25;
     a.is_026 = release >= 26;
+    a.is_046 = release >= 46;
     a.has_m = h->beta1 >= 0.0;
     a.is_apollo = h->rank > 0.0 && rank >= 2;
     a.is_factored = !a.is_apollo && h->factored && rank >= 2;
@@ -550,7 +562,7 @@ static qm_status bound(const struct qm_bound_step *b, int release)
     a.eps_sq = fmax(a.eps1 * a.eps1, 0x1p-126);
     a.weight = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(a.t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(a.t)) : h->lr;
-    a.correction = correction(h, a.t);
+    a.correction = correction(h, a.t, !a.is_046 || h->correct_bias);
     a.m = qm_batch_of(b->shape);
     if (a.is_apollo)
         a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0,
@@ -565,6 +577,7 @@ static qm_status bound(const struct qm_bound_step *b, int release)
     return a.is_apollo ? apollo_step(&a) : plain_step(&a);
 }
 
+qm_status qm_bound_adafactor8_046_projected(const struct qm_bound_step *b) { return bound(b, 46); }
 qm_status qm_bound_adafactor8(const struct qm_bound_step *b) { return bound(b, 26); }
 qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b) { return bound(b, 21); }
 qm_status qm_bound_adafactor8_024(const struct qm_bound_step *b) { return bound(b, 24); }

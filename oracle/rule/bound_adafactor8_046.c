@@ -1,4 +1,4 @@
-/* bound_adafactor8_046.c - The error bound of adafactor8bit 0.4.6: Adafactor, CAME, AdamW, RMSprop.
+/* bound_adafactor8_046.c - The error bound of adafactor8bit 0.4.6 but for its APOLLO.
  *
  * It follows the formulas of adafactor8.c in the order of the package's PyTorch path: averages are
  * float32 by lerp, but those of float32 second moments of tensors that are not factored, which are
@@ -12,7 +12,7 @@
 /* The scalars and the shape of one step.  own: an input is not finite. */
 struct scalars {
     const struct qm_bound_step *b;
-    int has_m, is_factored, is_came, is_adam, own;
+    int has_m, is_factored, is_came, is_adam, is_sgd, own;
     double eps1, adam_eps, weight, rho, correction;
     struct qm_matrix_batch m;
     int64_t n;
@@ -169,6 +169,17 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
         u[i] = qm_bound_stored(b, M, i, moment(a, i, qm_ball_div(&b->reorder, u[i], clip)));
 }
 
+/* SGD. */
+static void plain_update(const struct scalars *a, struct qm_ball *u)
+{
+    for (int64_t i = 0; i < a->n; i++) {
+        u[i] = gradient(a, i);
+        if (a->has_m)
+            u[i] = qm_ball_div(&a->b->reorder, qm_bound_stored(a->b, M, i, moment(a, i, u[i])),
+                               qm_ball_scalar(1.0 - a->b->h->beta1));
+    }
+}
+
 /* The factor that the limiter puts on an update of this norm; *norm becomes 0 where it is not
  * finite. */
 static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
@@ -231,16 +242,19 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
     struct scalars a = {.b = b, .n = b->n, .correction = 1.0, .m = qm_batch_of(b->shape)};
+    a.is_sgd = h->beta2 < 0.0 && h->beta2_decay > 0.0;
+    if (h->rank > 0.0 && b->shape->rank >= 2 && !a.is_sgd)
+        return qm_bound_adafactor8_046_projected(b);
     double t = (double)b->t, root = h->beta2 >= 0.0 ? sqrt(1.0 - pow(h->beta2, t)) : 1.0;
     a.has_m = h->beta1 >= 0.0;
-    a.is_factored = h->factored && b->shape->rank >= 2;
+    a.is_factored = h->factored && b->shape->rank >= 2 && !a.is_sgd;
     a.is_came = a.is_factored && h->beta3 > 0.0 && a.has_m;
     a.is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
     a.eps1 = h->eps1 < 0.0 ? 1e-30 : h->eps1;
     a.adam_eps = a.eps1;
     a.weight = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(t)) : h->lr;
-    if (a.has_m && !h->relative_step && h->correct_bias) {
+    if (a.has_m && !h->relative_step && h->correct_bias && !a.is_sgd) {
         a.correction = root / (1.0 - pow(h->beta1, t));
         a.adam_eps *= root;
     }
@@ -254,11 +268,13 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
     struct qm_ball *u = qm_balls(4 * a.n + 2), *x = u + a.n, *r = x + a.n, *c = r + a.n + 1;
     if (!u)
         return QM_NO_MEMORY;
-    if (a.is_factored)
+    if (a.is_sgd)
+        plain_update(&a, u);
+    else if (a.is_factored)
         factored_update(&a, u, x, r, c);
     else
         full_update(&a, u);
-    write_back(&a, !a.is_came && (a.is_factored || a.is_adam || !a.has_m), u);
+    write_back(&a, !a.is_came && (a.is_factored || a.is_adam || a.is_sgd || !a.has_m), u);
     free(u);
     return QM_OK;
 }

@@ -1,0 +1,473 @@
+/* adafactor8bit_steps.c - Replays steps of adafactor8bit, each from the recorded state before it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/quant/adaptive_log.h"
+#include "core/rule/adafactor8.h"
+#include "core/rule/param.h"
+#include "experiments/conform/adafactor8bit_steps.h"
+
+/* Tolerances (tests/golden/README.md says the same in words).  u is 2^-24.  Both sides compute a step
+ * from the same recorded state, in float32 with sums of n terms in another order, so they differ by
+ * the rounding errors of one step alone.
+ *
+ * VALUE  an average a + w (x - a) of a mean x: the mean of n squares in a tree of depth at most
+ *        log2 n + 8 has log2 n + 10 u, the average 3 u: 34 u for n = 2^21; of the largest number,
+ *        because columns of a small mean are sums of the same rounding.
+ * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
+ *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1, the
+ *        first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.
+ * SCALE  a maximum of averages, and its log2 (1 ulp) or its product with a constant: 16 u.
+ * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
+ *        absolute in the exponent, ln 2 times that relative, and the errors of V.
+ * SPAN   2 ulp of logarithms up to 126, as their ends are rounded by two libraries.
+ * APOLLO projects by sums of k products, whose order differs, too: k u of the sum of sizes, which is at
+ *        most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added for each of
+ *        two factors or moments, and the log2 of the least second moment v of a block has an error of
+ *        2 E / (ln 2 sqrt(v)).
+ * PARAM  the update has VALUE for each factor, halved by the root, CONF or the momentum's error, and
+ *        the norms of clip and rate log2 n + 10 u each; it is compared with the largest change of a
+ *        parameter.  Beside it 2 ulp of the parameter: decay and step are rounded each. */
+#define U              0x1p-24
+#define VALUE_LARGEST  (34.0 * U)
+#define CONF_LARGEST   (4.5 * 31.0 * U + 2.0 * VALUE_LARGEST)
+#define SCALE_RELATIVE (16.0 * U)
+#define EXP2_RELATIVE  (126.0 * 0.7 * U + VALUE_LARGEST)
+#define SPAN_ABSOLUTE  (126.0 * 2.0 * U)
+#define PARAM_SHARE    (2.0 * VALUE_LARGEST + CONF_LARGEST + 3.0 * 31.0 * U)
+#define PARAM_RELATIVE (4.0 * U)
+
+/* The distance between the two sides' unrounded adaptive log codes, of a block with these two numbers:
+ * the two libraries' logarithms differ by 2 ulp of the largest each, the averages by VALUE and by
+ * `more` (of log2).  It is the probability that a number lies near enough to an edge to be off by
+ * one. */
+static double code_error(const float *numbers, double more, int levels)
+{
+    double span = (double)numbers[0], low = (double)numbers[1];
+    double off = 4.0 * 2.0 * U * fmax(fabs(low), fabs(low + span)) + 1.45 * VALUE_LARGEST + more;
+    double error = (off / span + 3.0 * U) * (double)(levels - 2);
+    return isfinite(error) ? error : 0.0;
+}
+
+/* The same of codes that divide [-126, -126 + span] by 255. */
+static double fixed_code_error(float span, double more)
+{
+    double off = 4.0 * 2.0 * U * 126.0 + 1.45 * VALUE_LARGEST + more;
+    double error = (off / fmax((double)span, 1e-3) + 3.0 * U) * 255.0;
+    return isfinite(error) ? error : 0.0;
+}
+
+/* The same of a momentum of updates or projections, whose relative error is share; there are 2^bits
+ * codes from -1 to 1.  A momentum of gradients has the same bits on both sides. */
+static double expected_moment_off(int bits, double share, int64_t n)
+{
+    return share * (double)(1 << (bits - 1)) * (double)n;
+}
+
+/* Five standard deviations above an expected number, and one code. */
+static double most_off(double expected) { return floor(expected + 5.0 * sqrt(expected) + 1.0); }
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i)
+{
+    struct qm_shape own;
+    qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, i, &r->shape, &own);
+    return qm_shape_numel(&own);
+}
+
+/* Reads codes of every step, unpacked, without the padding. */
+static int64_t *codes_read(struct qm_conform *c, const char *name, int bits, int64_t steps,
+                           int64_t n)
+{
+    int64_t total = qm_case_numel(c, name), row = steps > 0 ? total / steps : 0;
+    int64_t *out = qm_case_memory(c, steps * n, sizeof *out);
+    const int64_t *bytes = qm_case_ints(c, name, steps * row);
+    int64_t had = row * 8 / bits;
+    if (!out || !bytes)
+        return NULL;
+    if (had < n) {
+        qm_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)had,
+                     (long long)n);
+        return NULL;
+    }
+    for (int64_t t = 0; t < steps; t++)
+        for (int64_t i = 0; i < n; i++) {
+            int64_t byte = bytes[t * row + (bits == 4 ? i / 2 : i)];
+            out[t * n + i] = bits == 8 ? byte : i % 2 ? byte & 15 : byte >> 4;
+        }
+    return out;
+}
+
+/* Each scale is followed by the logarithm of the smallest number of its block. */
+static void two_scales(struct qm_conform *c, struct qm_adafactor8_recorded *s, const float *low,
+                       int64_t steps)
+{
+    float *out = qm_case_memory(c, 2 * steps * s->n_scales, sizeof *out);
+    for (int64_t k = 0; out && low && k < steps * s->n_scales; k++) {
+        out[2 * k] = s->scales[k];
+        out[2 * k + 1] = low[k];
+    }
+    s->scales = low ? out : NULL;
+    s->n_scales *= 2;
+    s->is_two = 1;
+}
+
+int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                                 const char *name, const char *text, int init_code,
+                                 float init_scale)
+{
+    char codes[64], scale[64];
+    struct qm_adafactor8_recorded *s = &r->slot[i];
+    snprintf(codes, sizeof codes, "%s_q", name);
+    snprintf(scale, sizeof scale, "%s_scale", name);
+    s->n_scales = qm_case_numel(c, scale) / r->steps;
+    struct qm_quantizer q;
+    int bits = qm_quantizer_parse(text, &q) == QM_OK ? q.bits : 8;
+    s->codes = codes_read(c, codes, bits, r->steps, s->n);
+    s->scales = qm_case_floats(c, scale, r->steps * s->n_scales);
+    snprintf(scale, sizeof scale, "%s_min_log", name);
+    if (s->scales && qm_case_has(c, scale))
+        two_scales(c, s, qm_case_floats(c, scale, r->steps * s->n_scales), r->steps);
+    return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
+}
+
+#define WIDE_LEVELS 65536
+
+/* Reads 16-bit adaptive log codes, and what they decode to. */
+int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                            const char *name, int64_t block)
+{
+    char path[64];
+    struct qm_adafactor8_recorded *s = &r->slot[i];
+    snprintf(path, sizeof path, "%s_scale", name);
+    s->n_scales = qm_case_numel(c, path) / r->steps;
+    s->scales = qm_case_floats(c, path, r->steps * s->n_scales);
+    snprintf(path, sizeof path, "%s_min_log", name);
+    const float *low = qm_case_floats(c, path, r->steps * s->n_scales);
+    snprintf(path, sizeof path, "%s_q", name);
+    int64_t row = qm_case_numel(c, path) / r->steps;
+    const int64_t *all = qm_case_ints(c, path, r->steps * row);
+    int64_t *codes = qm_case_memory(c, r->steps * s->n, sizeof *codes);
+    float *values = qm_case_memory(c, r->steps * s->n, sizeof *values);
+    if (!s->scales || !low || !all || !codes || !values)
+        return 0;
+    if (row < s->n || s->n_scales * block < s->n) {
+        qm_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)row,
+                     (long long)s->n);
+        return 0;
+    }
+    two_scales(c, s, low, r->steps);
+    for (int64_t k = 0; k < r->steps * s->n && s->scales; k++) {
+        const float *at = s->scales + k / s->n * s->n_scales + k % s->n / block * 2;
+        codes[k] = all[k / s->n * row + k % s->n] & (WIDE_LEVELS - 1);
+        values[k] = qm_adaptive_log_value((uint32_t)codes[k], at[0], at[1], WIDE_LEVELS);
+    }
+    s->block = block;
+    s->is_wide = 1;
+    s->n_kept = r->steps;
+    s->codes = codes;
+    s->values = values;
+    return s->scales && qm_run_quantizer(c, &r->recipe, i, "f32", 0, 0.0f);
+}
+
+/* Reads float states at the steps that attribute step_index_NAME lists. */
+int qm_adafactor8_values_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                              const char *name)
+{
+    struct qm_adafactor8_recorded *s = &r->slot[i];
+    char path[QM_GOLDEN_PATH + 8], attribute[96];
+    const char *stem = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+    snprintf(path, sizeof path, "%s/state", c->group);
+    snprintf(attribute, sizeof attribute, "step_index_%s", stem);
+    s->n_kept = qm_golden_numbers(c->file, path, attribute, NULL, 0);
+    if (s->n_kept > 0) {
+        double *kept = qm_case_memory(c, s->n_kept, sizeof *kept);
+        if (!kept)
+            return 0;
+        qm_golden_numbers(c->file, path, attribute, kept, (int)s->n_kept);
+        s->kept = kept;
+    } else {
+        s->n_kept = r->steps;
+    }
+    s->values = qm_case_floats(c, name, s->n_kept * s->n);
+    return s->values != NULL;
+}
+
+/* ---- one run -------------------------------------------------------------------------------- */
+
+/* Row of the values after step t (from 1), or -1. */
+static int64_t row_of(const struct qm_adafactor8_recorded *s, int64_t t)
+{
+    for (int64_t k = 0; s->kept && k < s->n_kept; k++)
+        if ((int64_t)s->kept[k] == t - 1)
+            return k;
+    return s->kept ? -1 : t - 1;
+}
+
+static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t t, uint8_t *codes)
+{
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS && t > 0; i++) {
+        const struct qm_adafactor8_recorded *s = &r->slot[i];
+        if (s->codes && !s->is_wide) {
+            for (int64_t k = 0; k < s->n; k++)
+                codes[k] = (uint8_t)s->codes[(t - 1) * s->n + k];
+            QM_TRY(qm_backend_cpu.load(plan, i, codes, s->scales + (t - 1) * s->n_scales));
+        } else if (s->values && row_of(s, t) >= 0) {
+            QM_TRY(qm_backend_cpu.load(plan, i, NULL, s->values + row_of(s, t) * s->n));
+        }
+    }
+    if (r->proj && r->proj_index) {
+        int64_t n = qm_adafactor8_slot_numel(r, QM_ADAFACTOR8_PROJ);
+        QM_TRY(qm_backend_cpu.load(plan, QM_ADAFACTOR8_PROJ, NULL, r->proj + r->proj_index[t] * n));
+    }
+    return QM_OK;
+}
+
+static double largest(const float *a, const float *b, int64_t n)
+{
+    double m = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        m = fmax(m, fabs((double)a[i] - (b ? (double)b[i] : 0.0)));
+    return m;
+}
+
+/* The relative error of an update, and of a momentum of updates or projections. */
+static double share_of(const struct qm_adafactor8_replay *r)
+{
+    return PARAM_SHARE + 4.0 * U * (double)r->terms;
+}
+
+static double norm(const float *x, int64_t n, int64_t step)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i * step] * (double)x[i * step];
+    return sqrt(sum);
+}
+
+/* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
+ * projections, and 0 of anything else. */
+static double end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low)
+{
+    int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
+    int64_t rank = (int64_t)r->recipe.hyper.rank;
+    const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
+    double most_g = 0.0, most_p = 0.0;
+    if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
+        return 0.0;
+    p += r->proj_index[t - 1] * rank * r->terms;
+    for (int64_t k = 0; k < (rows >= cols ? rows : cols); k++)
+        most_g = fmax(most_g, rows >= cols ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols));
+    for (int64_t k = 0; k < rank; k++)
+        most_p = fmax(most_p, rows >= cols ? norm(p + k * cols, cols, 1) : norm(p + k, rows, rank));
+    return 2.0 * 1.45 * (double)r->terms * U * most_g * most_p / exp2(0.5 * (double)low);
+}
+
+/* The numbers and the codes of 16 bits that the float32 state x would get. */
+static void judge_wide(struct qm_conform *c, const struct qm_adafactor8_replay *r, int slot,
+                       int64_t t, const char *what, const float *x)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[slot];
+    const float *want = s->scales + (t - 1) * s->n_scales;
+    const int64_t *codes = s->codes + (t - 1) * s->n;
+    double allowed = 0.0;
+    int64_t off = 0;
+    for (int64_t from = 0, b = 0; from < s->n; from += s->block, b += 2) {
+        int64_t end = from + s->block < s->n ? from + s->block : s->n;
+        float stat[2] = {0.0f, 0.0f}, got[2];
+        for (int64_t i = from; i < end; i++) {
+            float u = qm_float(qm_adaptive_log_complement(x[i]));
+            stat[0] = x[i] > stat[0] ? x[i] : stat[0];
+            stat[1] = u > stat[1] ? u : stat[1];
+        }
+        qm_adaptive_log_numbers(stat, t > 1 ? s->floor : 0.0f, &got[0], &got[1]);
+        double more = end_error(r, slot, t, want[b + 1]);
+        qm_judge_close(c, what, got, want + b, 2, SCALE_RELATIVE, SPAN_ABSOLUTE + more);
+        double error = code_error(want + b, more, WIDE_LEVELS);
+        allowed += fmin(error, 1.0) * (double)(end - from);
+        for (int64_t i = from; i < end && qm_case_open(c); i++) {
+            int64_t d = qm_adaptive_log_code(x[i], want[b], want[b + 1], WIDE_LEVELS) - codes[i];
+            off += d != 0;
+            if (fabs((double)d) > 1.0 + error)
+                qm_case_differs(c, "%s: code %lld is %lld apart", what, (long long)i, (long long)d);
+        }
+    }
+    qm_judge_count(c, what, off, s->n, most_off(allowed));
+}
+
+/* How many codes of slot i after step t may be off by one. */
+static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    const float *scale = s->scales + (t - 1) * s->n_scales;
+    double sum = i == QM_ADAFACTOR8_M ? expected_moment_off(q.bits, share_of(r), s->n) : 0.0;
+    for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block) {
+        int64_t n = s->n - from < q.block ? s->n - from : q.block;
+        double more = end_error(r, i, t, s->is_two ? scale[1] : *scale - 126.0f);
+        double error = s->is_two ? code_error(scale, more, 256) : fixed_code_error(*scale, more);
+        sum += fmin(error, 1.0) * (double)n;
+        scale += s->is_two ? 2 : 1;
+    }
+    return most_off(sum);
+}
+
+static void judge_scales(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                         int64_t t, const char *what, const float *got)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    const float *want = s->scales + (t - 1) * s->n_scales;
+    double relative = i != QM_ADAFACTOR8_M ? SCALE_RELATIVE
+                      : r->is_exp2         ? EXP2_RELATIVE
+                      : r->is_update       ? share_of(r)
+                                           : SCALE_RELATIVE;
+    for (int64_t k = 0; k < s->n_scales; k += s->is_two ? 2 : 1) {
+        double end = s->is_two ? SPAN_ABSOLUTE + end_error(r, i, t, want[k + 1]) : 0.0;
+        qm_judge_close(c, what, got + k, want + k, s->is_two ? 2 : 1, relative, end);
+    }
+}
+
+static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
+                       int64_t t, uint8_t *codes, float *room)
+{
+    char what[96];
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS && qm_case_open(c); i++) {
+        const struct qm_adafactor8_recorded *s = &r->slot[i];
+        const char *name = r->recipe.rule->slot[i];
+        if (s->is_wide) {
+            QM_TRY(qm_backend_cpu.save(plan, i, NULL, room));
+            snprintf(what, sizeof what, "step %lld %s of 16 bits", (long long)t, name);
+            judge_wide(c, r, i, t, what, room);
+        } else if (s->codes) {
+            QM_TRY(qm_backend_cpu.save(plan, i, codes, room));
+            snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
+            judge_scales(c, r, i, t, what, room);
+            snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
+            if (i == QM_ADAFACTOR8_M && !r->is_update)
+                qm_judge_codes(c, what, codes, s->codes + (t - 1) * s->n, s->n);
+            else
+                qm_judge_codes_most(c, what, codes, s->codes + (t - 1) * s->n, s->n,
+                                    codes_allowed(r, i, t));
+        } else if (s->values && row_of(s, t) >= 0) {
+            const float *want = s->values + row_of(s, t) * s->n;
+            QM_TRY(qm_backend_cpu.save(plan, i, NULL, room));
+            snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
+            int conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+            double share = conf                      ? CONF_LARGEST
+                           : i >= QM_ADAFACTOR8_NORM ? share_of(r)
+                           : i == QM_ADAFACTOR8_M && r->is_update
+                               ? share_of(r)
+                               : VALUE_LARGEST + 4.0 * U * (double)r->terms;
+            qm_judge_close(c, what, room, want, s->n, 0.0, share * largest(want, NULL, s->n));
+        }
+    }
+    return QM_OK;
+}
+
+/* x in bfloat16: to nearest, or upward if the draw is below the share of the cell that x lies
+ * above its lower end. */
+static float rounded(double x, const float *draw)
+{
+    if (!draw)
+        return qm_bf16_to_float(qm_float_to_bf16((float)x));
+    uint32_t bits = (uint32_t)(*draw * 65536.0f);
+    return qm_param_widen(QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, (float)x, bits << 16));
+}
+
+/* Rounds p to bfloat16, by draws[n] if they are not NULL: to the wanted number where a number
+ * within the tolerance is rounded to it. */
+static void round_near(float *p, const float *want, int64_t n, double within, const float *draws)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *draw = draws ? draws + i : NULL;
+        float least = rounded((double)p[i] - within, draw);
+        float most = rounded((double)p[i] + within, draw);
+        p[i] = least <= want[i] && want[i] <= most ? want[i] : rounded((double)p[i], draw);
+    }
+}
+
+/* Room for one step: parameter, gradient, codes, and numbers of a slot. */
+struct room {
+    float *p, *g, *values;
+    uint8_t *codes;
+};
+
+/* Steps from .. to. */
+static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
+                           int64_t from, int64_t to, const struct room *w)
+{
+    float *p = w->p, *g = w->g;
+    size_t bytes = sizeof *p * (size_t)r->n;
+    for (int64_t t = from; t <= to && qm_case_open(c); t++) {
+        const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+        const float *want = r->params + (t - 1) * r->n;
+        char what[64];
+        QM_TRY(load(r, plan, t - 1, w->codes));
+        memcpy(p, before, bytes);
+        memcpy(g, r->grads + (t - 1) * r->n, bytes);
+        struct qm_tensor pt = {p, QM_DTYPE_f32, r->shape}, gt = {g, QM_DTYPE_f32, r->shape};
+        QM_TRY(qm_backend_cpu.step(plan, &pt, &gt, t, 0));
+        QM_TRY(judge(c, r, plan, t, w->codes, w->values));
+        snprintf(what, sizeof what, "step %lld parameter", (long long)t);
+        double within = share_of(r) * largest(r->is_bf16 ? p : want, before, r->n);
+        if (r->is_bf16)
+            round_near(p, want, r->n, within, r->draws ? r->draws + (t - 1) * r->n : NULL);
+        qm_judge_close(c, what, p, want, r->n, r->is_bf16 ? 0.0 : PARAM_RELATIVE,
+                       r->is_bf16 ? 0.0 : within);
+    }
+    return QM_OK;
+}
+
+/* Whether the recorded scales are as many as the blocks of the recipe. */
+static int scales_fit(struct qm_conform *c, const struct qm_adafactor8_replay *r)
+{
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++) {
+        const struct qm_adafactor8_recorded *s = &r->slot[i];
+        struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+        int64_t scales = !s->codes || s->is_wide
+                             ? s->n_scales
+                             : (s->n + q.block - 1) / q.block * (s->is_two ? 2 : 1);
+        if (s->n_scales != scales)
+            qm_case_skip(c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
+                         r->recipe.rule->slot[i], (long long)s->n_scales, (long long)s->n,
+                         (long long)q.block);
+    }
+    return qm_case_open(c);
+}
+
+static void run_with(struct qm_conform *c, const struct qm_adafactor8_replay *r,
+                     const struct qm_recipe *recipe, int64_t from, int64_t to, const struct room *w)
+{
+    void *plan = NULL;
+    if (qm_recipe_applicable(recipe) != QM_OK ||
+        qm_backend_cpu.open(recipe, &r->shape, 0, &plan) != QM_OK) {
+        qm_case_skip(c, "%s", qm_message());
+        return;
+    }
+    if (qm_case_open(c) && run_steps(c, r, plan, from, to, w) != QM_OK)
+        qm_case_differs(c, "the run stopped: %.250s", qm_message());
+    qm_backend_cpu.close(plan);
+}
+
+void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_replay *r)
+{
+    int64_t most = r->n;
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
+        most =
+            r->slot[i].n + r->slot[i].n_scales > most ? r->slot[i].n + r->slot[i].n_scales : most;
+    struct room w = {.p = qm_case_memory(c, r->n, sizeof *w.p),
+                     .g = qm_case_memory(c, r->n, sizeof *w.g),
+                     .values = qm_case_memory(c, most, sizeof *w.values),
+                     .codes = qm_case_memory(c, most, 1)};
+    if (!qm_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.values ||
+        !w.codes || !scales_fit(c, r))
+        return;
+    int64_t begins = r->first.rule ? 1 : 0;
+    if (begins)
+        run_with(c, r, &r->first, 1, 1, &w);
+    if (qm_case_open(c))
+        run_with(c, r, &r->recipe, begins + 1, r->steps, &w);
+}
