@@ -225,7 +225,8 @@ qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a)
         limit = 1.0;
         norm = size;
     }
-    double denom = fmax(1.0, (a->is_026 ? norm : norm * limit) / (sqrt((double)a->n) * a->h->clip));
+    double denom =
+        qm_at_least((a->is_026 ? norm : norm * limit) / (sqrt((double)a->n) * a->h->clip), 1.0);
     double alpha = qm_adafactor8_rate(a), after = a->h->scale_front ? 1.0 : sqrt(a->h->scale);
     if (a->is_046) {
         denom = a->h->clip > 0.0 ? denom : 1.0;

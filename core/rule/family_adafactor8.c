@@ -171,6 +171,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front clip_twice",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.6, PyTorch path",
      .source = "adafactor8bit 0.2.6 optimizer.py, use_cuda_kernel=False",
@@ -180,6 +181,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1, PyTorch path",
      .source = "adafactor8bit 0.2.1 optimizer.py, use_cuda_kernel=False",
@@ -189,6 +191,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.2 and 0.2.4, PyTorch path",
      .source = "adafactor8bit 0.2.4 optimizer.py, use_cuda_kernel=False",
@@ -198,6 +201,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.5, PyTorch path",
      .source = "adafactor8bit 0.2.5 optimizer.py, use_cuda_kernel=False",
@@ -207,7 +211,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front clip_twice",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.6 kernels.cu",
@@ -217,7 +221,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor of adafactor8bit 0.2.1, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.1 kernels.cu",
@@ -227,7 +231,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.2 and 0.2.4, their CUDA kernels",
      .source = "adafactor8bit 0.2.4 optimizer.py, kernels.cu",
@@ -237,7 +241,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.5, its CUDA kernels",
      .source = "adafactor8bit 0.2.5 optimizer.py, kernels.cu",
@@ -247,6 +251,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank gap scale "
               "margin maximize relative_step scale_parameter scale_weight_decay factored limiter "
               "tensor_scale scale_front correct_bias",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, AdamW, RMSprop, SGD, APOLLO of adafactor8bit 0.4.3 to 0.4.6, "
                 "PyTorch path",

@@ -86,7 +86,7 @@ QM_SWEEP(adafactor8_low_mean)
     double mean = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
         mean += (double)a->x[1][k] / (double)a->inner;
-    a->y[0][i] = fmax(mean, a->d[0]);
+    a->y[0][i] = qm_at_least(mean, a->d[0]);
 }
 
 /* y[0][i] = sum over channel i of (x[1] / (sqrt(v) + d[0]))^2.  v is x[2], with flag 1 at least

@@ -315,8 +315,25 @@ static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t
     return most_off(sum);
 }
 
+/* Takes NaN and the infinities for each other: which of them an operation gives depends on the order
+ * of products and sums.  The case is near where it takes one. */
+static void take_specials(struct qm_conform *c, const char *what, float *got, const float *want,
+                          int64_t n)
+{
+    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+        if (isfinite(got[i]) || isfinite(want[i]) || qm_bits(got[i]) == qm_bits(want[i]) ||
+            (isnan(got[i]) && isnan(want[i])))
+            continue;
+        if (c->now.outcome != QM_CONFORM_near)
+            snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: got %g, want %g", what,
+                     (long long)i, (double)got[i], (double)want[i]);
+        c->now.outcome = QM_CONFORM_near;
+        got[i] = want[i];
+    }
+}
+
 static void judge_scales(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
-                         int64_t t, const char *what, const float *got)
+                         int64_t t, const char *what, float *got)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->scales + (t - 1) * s->n_scales;
@@ -324,6 +341,7 @@ static void judge_scales(struct qm_conform *c, const struct qm_adafactor8_replay
                       : r->is_exp2         ? EXP2_RELATIVE
                       : r->is_update       ? share_of(r)
                                            : SCALE_RELATIVE;
+    take_specials(c, what, got, want, s->n_scales);
     for (int64_t k = 0; k < s->n_scales; k += s->is_two ? 2 : 1) {
         double end = s->is_two ? SPAN_ABSOLUTE + end_error(r, i, t, want[k + 1]) : 0.0;
         qm_judge_close(c, what, got + k, want + k, s->is_two ? 2 : 1, relative, end);
@@ -361,6 +379,7 @@ static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *
                            : i == QM_ADAFACTOR8_M && r->is_update
                                ? share_of(r)
                                : VALUE_LARGEST + 4.0 * U * (double)r->terms;
+            take_specials(c, what, room, want, s->n);
             qm_judge_close(c, what, room, want, s->n, 0.0, share * largest(want, NULL, s->n));
         }
     }
@@ -377,27 +396,44 @@ static float rounded(double x, const float *draw)
     return qm_param_widen(QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, (float)x, bits << 16));
 }
 
-/* Rounds p to bfloat16, by draws[n] if they are not NULL: to the wanted number where a number
- * within the tolerance is rounded to it. */
-static void round_near(float *p, const float *want, int64_t n, double within, const float *draws)
+/* Rounds p to bfloat16, by *draw if that is not NULL: to the wanted number if a number within the
+ * tolerance is rounded to it. */
+static float round_near(double p, float want, double within, const float *draw)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const float *draw = draws ? draws + i : NULL;
-        float least = rounded((double)p[i] - within, draw);
-        float most = rounded((double)p[i] + within, draw);
-        p[i] = least <= want[i] && want[i] <= most ? want[i] : rounded((double)p[i], draw);
-    }
+    float least = rounded(p - within, draw), most = rounded(p + within, draw);
+    return least <= want && want <= most ? want : rounded(p, draw);
 }
 
-/* Room for one step: parameter, gradient, codes, and numbers of a slot. */
+/* Room for one step: parameter, gradient, codes, and numbers of a slot; bare: the parameter after a
+ * step without decay. */
 struct room {
-    float *p, *g, *values;
+    float *p, *g, *values, *bare;
     uint8_t *codes;
 };
 
+/* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
+ * the step without decay tells how much of the change it is, and after the step. */
+static void round_all(const struct qm_adafactor8_replay *r, const struct room *w, int has_bare,
+                      const float *before, int64_t t, double within)
+{
+    const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
+    for (int64_t i = 0; i < r->n; i++) {
+        double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
+        double kept = (double)w->p[i] + step, off = 2.0 * PARAM_RELATIVE * fabs((double)before[i]);
+        const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
+        if (!has_bare) {
+            w->p[i] = round_near((double)w->p[i], want[i], within, draw);
+            continue;
+        }
+        double low = (double)rounded(kept - off, NULL), high = (double)rounded(kept + off, NULL);
+        float first = round_near(low - step, want[i], within + off, NULL);
+        w->p[i] = first == want[i] ? first : round_near(high - step, want[i], within + off, NULL);
+    }
+}
+
 /* Steps from .. to. */
-static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
-                           int64_t from, int64_t to, const struct room *w)
+static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *r,
+                           void *const *plan, int64_t from, int64_t to, const struct room *w)
 {
     float *p = w->p, *g = w->g;
     size_t bytes = sizeof *p * (size_t)r->n;
@@ -405,16 +441,23 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
         const float *want = r->params + (t - 1) * r->n;
         char what[64];
-        QM_TRY(load(r, plan, t - 1, w->codes));
+        QM_TRY(load(r, plan[0], t - 1, w->codes));
         memcpy(p, before, bytes);
         memcpy(g, r->grads + (t - 1) * r->n, bytes);
         struct qm_tensor pt = {p, QM_DTYPE_f32, r->shape}, gt = {g, QM_DTYPE_f32, r->shape};
-        QM_TRY(qm_backend_cpu.step(plan, &pt, &gt, t, 0));
-        QM_TRY(judge(c, r, plan, t, w->codes, w->values));
+        QM_TRY(qm_backend_cpu.step(plan[0], &pt, &gt, t, 0));
+        if (plan[1]) {
+            struct qm_tensor bare = {w->bare, QM_DTYPE_f32, r->shape};
+            memcpy(w->bare, before, bytes);
+            QM_TRY(load(r, plan[1], t - 1, w->codes));
+            QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
+        }
+        QM_TRY(judge(c, r, plan[0], t, w->codes, w->values));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double within = share_of(r) * largest(r->is_bf16 ? p : want, before, r->n);
         if (r->is_bf16)
-            round_near(p, want, r->n, within, r->draws ? r->draws + (t - 1) * r->n : NULL);
+            round_all(r, w, plan[1] != NULL, before, t, within);
+        take_specials(c, what, p, want, r->n);
         qm_judge_close(c, what, p, want, r->n, r->is_bf16 ? 0.0 : PARAM_RELATIVE,
                        r->is_bf16 ? 0.0 : within);
     }
@@ -441,15 +484,21 @@ static int scales_fit(struct qm_conform *c, const struct qm_adafactor8_replay *r
 static void run_with(struct qm_conform *c, const struct qm_adafactor8_replay *r,
                      const struct qm_recipe *recipe, int64_t from, int64_t to, const struct room *w)
 {
-    void *plan = NULL;
+    void *plan[2] = {NULL, NULL};
+    struct qm_recipe bare = *recipe;
+    bare.hyper.weight_decay = 0.0;
     if (qm_recipe_applicable(recipe) != QM_OK ||
-        qm_backend_cpu.open(recipe, &r->shape, 0, &plan) != QM_OK) {
+        qm_backend_cpu.open(recipe, &r->shape, 0, &plan[0]) != QM_OK) {
         qm_case_skip(c, "%s", qm_message());
         return;
     }
+    if (r->is_bf16 && !r->draws && recipe->hyper.weight_decay != 0.0 &&
+        qm_backend_cpu.open(&bare, &r->shape, 0, &plan[1]) != QM_OK)
+        qm_case_skip(c, "%s", qm_message());
     if (qm_case_open(c) && run_steps(c, r, plan, from, to, w) != QM_OK)
         qm_case_differs(c, "the run stopped: %.250s", qm_message());
-    qm_backend_cpu.close(plan);
+    for (int k = 0; k < 2 && plan[k]; k++)
+        qm_backend_cpu.close(plan[k]);
 }
 
 void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_replay *r)
@@ -460,10 +509,11 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
             r->slot[i].n + r->slot[i].n_scales > most ? r->slot[i].n + r->slot[i].n_scales : most;
     struct room w = {.p = qm_case_memory(c, r->n, sizeof *w.p),
                      .g = qm_case_memory(c, r->n, sizeof *w.g),
+                     .bare = qm_case_memory(c, r->n, sizeof *w.bare),
                      .values = qm_case_memory(c, most, sizeof *w.values),
                      .codes = qm_case_memory(c, most, 1)};
-    if (!qm_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.values ||
-        !w.codes || !scales_fit(c, r))
+    if (!qm_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
+        !w.values || !w.codes || !scales_fit(c, r))
         return;
     int64_t begins = r->first.rule ? 1 : 0;
     if (begins)

@@ -114,8 +114,8 @@ static struct qm_ball inverse_root(const struct scalars *a, enum form form, stru
         v = qm_ball_div_double(b, qm_ball_mul_double(b, r, c), mean);
         v = qm_ball_max(v, qm_ball_exact(fmax(a->eps_sq, 0x1p-53)));
     } else {
-        v = qm_ball_div_double(b, qm_ball_max(r, least), mean);
-        v = qm_ball_mul_double(b, v, qm_ball_max(c, least));
+        v = qm_ball_div_double(b, qm_ball_at_least(r, least), mean);
+        v = qm_ball_mul_double(b, v, qm_ball_at_least(c, least));
     }
     return qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
 }
@@ -126,8 +126,8 @@ static struct qm_ball mean_of(const struct scalars *a, struct qm_ball *row, enum
 {
     struct qm_ball *r = row + k * a->m.rows;
     for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
-        r[i] = qm_ball_max(r[i], qm_ball_exact(a->eps_sq));
-    return qm_ball_max(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
+        r[i] = qm_ball_at_least(r[i], qm_ball_exact(a->eps_sq));
+    return qm_ball_at_least(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
 }
 
 /* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to float32.
@@ -171,7 +171,7 @@ static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
     }
     if (a->t > 1.0 && !(a->is_025 && prev < 1e-6)) {
         by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
-        by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
+        by = qm_ball_div_double(b, qm_ball_at_least(by, threshold), threshold);
     }
     (void)set_state(a, NORM, 0, qm_ball_float32(qm_ball_div_double(b, *norm, by)), 1);
     return qm_ball_div_double(b, one, by);
@@ -186,8 +186,8 @@ static struct qm_ball rate_of(const struct scalars *a)
         rate = in_double(a->rho);
     } else if (p) {
         rate = qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
-        rate =
-            qm_ball_mul_double(b, qm_ball_max(rate, qm_ball_exact(b->h->eps2)), in_double(a->rho));
+        rate = qm_ball_mul_double(b, qm_ball_at_least(rate, qm_ball_exact(b->h->eps2)),
+                                  in_double(a->rho));
     }
     free(p);
     return rate;
@@ -207,8 +207,8 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
     }
     struct qm_ball counted = a->is_026 ? norm : qm_ball_mul_double(b, norm, by);
     if (!a->is_046 || clip > 0.0)
-        denom =
-            qm_ball_max(qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip)), one);
+        denom = qm_ball_at_least(
+            qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip)), one);
     struct qm_ball rate = qm_ball_mul_double(b, qm_ball_div_double(b, alpha, denom), by);
     struct qm_ball decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, in_double(after)));
@@ -217,10 +217,10 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
     decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
-        struct qm_ball p = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
+        struct qm_ball p = qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         p = qm_ball_add(p, qm_ball_negated(step));
         b->e_p[i] = p.e;
-        if (a->own || a->is_cuda || a->unclipped || qm_bound_reads_back(b))
+        if (a->own || a->is_cuda || a->unclipped || b->between || qm_bound_reads_back(b))
             b->p_want[i] = p.x;
     }
 }
@@ -235,7 +235,7 @@ static void came_update(const struct scalars *a, struct qm_ball *u, struct qm_ba
     const struct qm_bound_step *b = a->b;
     struct qm_ball clip = qm_ball_norm(b, u, a->n, 1);
     clip = qm_ball_div_double(b, clip, in_double(sqrt((double)a->n) * b->h->clip));
-    clip = qm_ball_float32(qm_ball_max(clip, one));
+    clip = qm_ball_float32(qm_ball_at_least(clip, one));
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = qm_ball_div(&b->reorder, u[i], clip), off;
         struct qm_ball seen = a->is_cuda && !isfinite(step.x) ? qm_ball_exact(0.0) : step;
@@ -258,7 +258,7 @@ static void multiply(struct qm_ball *x, const struct qm_ball *y, int64_t n, doub
 {
     for (int64_t i = 0; i < n; i++) {
         x[i] = qm_ball_mul(x[i], y[i]);
-        x[i] = isnan(x[i].x) ? x[i] : qm_ball_max(x[i], qm_ball_exact(least));
+        x[i] = qm_ball_at_least(x[i], qm_ball_exact(least));
     }
 }
 
@@ -312,7 +312,9 @@ static void unfactored(const struct scalars *a, struct qm_ball *x)
         struct qm_ball g = gradient(a, i, 0), v = qm_ball_add(qm_ball_mul(g, g), e);
         v = set_state(a, V, i, average_square(a, V, a->weight, qm_bound_old(a->b, V, i), v),
                       has_floor(a, V) || (a->is_026 && bare));
-        v = qm_ball_max(qm_bound_stored(a->b, V, i, v), qm_ball_exact(floor));
+        v = qm_bound_stored(a->b, V, i, v);
+        v = a->is_cuda ? qm_ball_max(v, qm_ball_exact(floor))
+                       : qm_ball_at_least(v, qm_ball_exact(floor));
         x[i] = qm_ball_sqrt_double(a->b, v);
     }
 }
@@ -428,7 +430,7 @@ static void second_moment(const struct scalars *a, const struct projected *l)
     struct qm_ball first = qm_ball_scalar(a->is_024 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
-        mean = qm_ball_max(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
+        mean = qm_ball_at_least(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
         for (int64_t i = 0; i < l->n; i++)
             l->v[i] = qm_ball_div_double(
                 b, qm_ball_mul_double(b, l->r[i / l->cols], l->c[i % l->cols]), mean);
@@ -439,7 +441,7 @@ static void second_moment(const struct scalars *a, const struct projected *l)
         if (!l->starts)
             s = average_square(a, V, a->weight, qm_bound_old(b, V, i), qm_ball_add(s, e));
         else
-            s = a->is_046 ? qm_ball_mul(first, s) : qm_ball_max(qm_ball_mul(first, s), tiny);
+            s = a->is_046 ? qm_ball_mul(first, s) : qm_ball_at_least(qm_ball_mul(first, s), tiny);
         s = qm_bound_stored(b, V, i, set_state(a, V, i, s, l->starts || has_floor(a, V)));
         l->v[i] = a->is_cuda ? qm_ball_max(s, qm_ball_exact(0x1p-53)) : s;
     }

@@ -79,7 +79,8 @@ static void divide(const struct scalars *a, const struct qm_ball *row, const str
     const struct qm_bound_step *b = a->b;
     for (int64_t k = 0; k < a->m.batch; k++) {
         const struct qm_ball *r = row + k * a->m.rows, *c = col + k * a->m.cols;
-        struct qm_ball mean = qm_ball_max(qm_ball_mean(b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
+        struct qm_ball mean =
+            qm_ball_at_least(qm_ball_mean(b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
         for (int64_t i = 0; i < a->m.rows; i++)
             for (int64_t j = 0; j < a->m.cols; j++) {
                 struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
@@ -98,7 +99,7 @@ static struct qm_ball clip_of(const struct scalars *a, const struct qm_ball *u)
         return one;
     struct qm_ball by = in_double(sqrt((double)a->n) * b->h->clip);
     by = qm_ball_div_double(b, qm_ball_norm(b, u, a->n, 1), by);
-    return qm_ball_max(by, one);
+    return qm_ball_at_least(by, one);
 }
 
 /* CAME: the clipped u enters the momentum, (u - M)^2 the confidence; then u <- M over the root of
@@ -158,7 +159,7 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
             v.e += 0x1p-48 * a->adam_eps;
             v = qm_ball_round_double(b, v);
         } else {
-            v = qm_ball_sqrt_double(b, qm_ball_max(v, least));
+            v = qm_ball_sqrt_double(b, qm_ball_at_least(v, least));
         }
         u[i] = qm_ball_float32(qm_ball_div_double(b, g, v));
     }
@@ -191,7 +192,7 @@ static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
         *norm = qm_ball_exact(0.0);
     } else if (b->t > 1 && !(prev < 1e-6)) {
         by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
-        by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
+        by = qm_ball_div_double(b, qm_ball_at_least(by, threshold), threshold);
     }
     struct qm_ball next = qm_ball_float32(qm_ball_div_double(b, *norm, by));
     b->want[NORM][0] = next.x;
@@ -210,7 +211,7 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
         if (p) {
             alpha =
                 qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
-            alpha = qm_ball_max(alpha, qm_ball_exact(b->h->eps2));
+            alpha = qm_ball_at_least(alpha, qm_ball_exact(b->h->eps2));
             alpha = qm_ball_mul_double(b, alpha, in_double(a->rho));
         }
     }
@@ -221,7 +222,7 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     struct qm_ball rate = alpha, decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     if (clips && b->h->clip > 0.0) {
         struct qm_ball denom = in_double(sqrt((double)a->n) * b->h->clip);
-        denom = qm_ball_max(qm_ball_div_double(b, norm, denom), one);
+        denom = qm_ball_at_least(qm_ball_div_double(b, norm, denom), one);
         rate = qm_ball_div_double(b, rate, denom);
     }
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, by));
@@ -230,10 +231,11 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
-        struct qm_ball to = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
+        struct qm_ball to =
+            qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         to = qm_ball_add(to, qm_ball_negated(step));
         b->e_p[i] = to.e;
-        if (a->own || qm_bound_reads_back(b))
+        if (a->own || b->between || qm_bound_reads_back(b))
             b->p_want[i] = to.x;
     }
 }
