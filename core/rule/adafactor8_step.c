@@ -557,9 +557,9 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
     double limit = a.h->limiter ? qm_adafactor8_limit(&a, &norm) : 1.0;
     double alpha = qm_adafactor8_rate(&a) * a.correction;
     /* 0.2.6 turns it off by 1e9, later releases leave it out */
-    double d = clips(&a) ? a.h->clip : a.is_046 ? HUGE_VAL : 1e9;
-    double clipped = a.is_026 ? norm : norm * limit;
+    double d = clips(&a) ? a.h->clip : 1e9, clipped = a.is_026 ? norm : norm * limit;
     double denom = qm_at_least(clipped / (sqrt((double)a.n) * d), 1.0);
+    denom = a.is_046 && !clips(&a) ? 1.0 : denom;
     if (limit == 0.0) {
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {w->room}});
         f.u.made = w->room;

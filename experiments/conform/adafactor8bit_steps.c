@@ -280,7 +280,7 @@ static void judge_wide(struct qm_conform *c, const struct qm_adafactor8_replay *
         float stat[2] = {0.0f, 0.0f}, got[2];
         for (int64_t i = from; i < end; i++) {
             float u = qm_float(qm_adaptive_log_complement(x[i]));
-            stat[0] = x[i] > stat[0] ? x[i] : stat[0];
+            stat[0] = x[i] > stat[0] || isnan(x[i]) ? x[i] : stat[0];
             stat[1] = u > stat[1] ? u : stat[1];
         }
         qm_adaptive_log_numbers(stat, t > 1 ? s->floor : 0.0f, &got[0], &got[1]);
