@@ -116,6 +116,7 @@ static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank
         s.c[1] = (float)b;
         s.c[2] = least;
         s.d[0] = add;
+        s.flag[0] = qm_adafactor8_starts(a);
         s.x[0] = a->w->slot[axis ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_COL];
         s.x[1] = QM_AT(low);
         qm_sweep_run(QM_SWEEP_adafactor8_low_means, &s);

@@ -563,6 +563,9 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
     if (limit == 0.0) {
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {w->room}});
         f.u.made = w->room;
+        if (a.is_unit && w->slot_is_f32[QM_ADAFACTOR8_M]) /* the moment is the update */
+            qm_sweep_run(QM_SWEEP_fill,
+                         &(struct qm_sweep){.n = a.n, .x = {w->slot[QM_ADAFACTOR8_M]}});
     }
     write_formed(&a, alpha, alpha / denom * limit, &f.u);
     factored_close(&f);

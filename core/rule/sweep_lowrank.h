@@ -68,14 +68,16 @@ QM_SWEEP(adafactor8_begin)
     a->x[0][i] = v < a->c[1] ? a->c[1] : v;
 }
 
-/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2]. */
+/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2]; flag
+ * 0: without x[0]. */
 QM_SWEEP(adafactor8_low_means)
 {
     const float *x = a->x[1] + i * a->step_a;
     double s = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
         s += (double)x[k * a->step_k] * (double)x[k * a->step_k];
-    float v = a->c[0] * a->x[0][i] + a->c[1] * (float)(s / (double)a->inner + a->d[0]);
+    float v = a->c[1] * (float)(s / (double)a->inner + a->d[0]);
+    v = a->flag[0] ? v : a->c[0] * a->x[0][i] + v;
     a->x[0][i] = v < a->c[2] ? a->c[2] : v;
 }
 
@@ -98,8 +100,8 @@ QM_SWEEP(adafactor8_channel_squares)
     for (int64_t k = 0; k < a->inner; k++) {
         int64_t e = i * a->step_a + k * a->step_k;
         double v = (double)a->x[2][a->flag[0] ? i : e];
-        if (a->flag[0])
-            v = v * (double)a->x[3][k] / a->y[1][0];
+        if (a->flag[0]) /* in float32, as the source: the product of two squares may overflow */
+            v = (double)(a->x[2][i] * a->x[3][k] / (float)a->y[1][0]);
         else if (a->flag[1])
             v = fmax(v, 0x1p-53);
         v = (double)a->x[1][e] / (sqrt(v) + a->d[0]);

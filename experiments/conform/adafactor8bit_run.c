@@ -256,7 +256,11 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     }
     r.is_exp2 = v->release.is_026 && v->release.is_cuda && r.recipe.hyper.beta3 > 0.0;
     r.is_bf16 = strcmp(type, "bfloat16") == 0;
-    if (r.is_bf16 && r.recipe.hyper.eps1 < 0.0 && !v->release.is_026)
+    if (!v->release.is_026 && r.recipe.hyper.beta3 > 0.0 && r.shape.rank >= 2) {
+        const int64_t *last = &r.shape.dim[r.shape.rank - 1];
+        r.products = last[0] > last[-1] ? last[0] : last[-1];
+    }
+    if (r.is_bf16 && r.recipe.hyper.eps1 < 0.0 && !v->release.is_026 && r.terms == 0)
         r.recipe.hyper.eps1 = 0x1p-7; /* the machine epsilon of the parameter's type */
     enum qm_param_format format = r.is_bf16 ? QM_PARAM_bf16 : QM_PARAM_f32;
     r.p0 = qm_case_stored(c, "p0", r.n, format);

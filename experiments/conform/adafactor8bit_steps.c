@@ -18,7 +18,8 @@
  *        because columns of a small mean are sums of the same rounding.
  * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
  *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1, the
- *        first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.
+ *        first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Its sums are products
+ *        with a vector, which add up one after the other: 4.5 n u more, and half of it for PARAM.
  * SCALE  a maximum of averages, and its log2 (1 ulp) or its product with a constant: 16 u.
  * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
  *        absolute in the exponent, ln 2 times that relative, and the errors of V.
@@ -237,14 +238,15 @@ static double largest(const float *a, const float *b, int64_t n)
 /* The relative error of an update, and of a momentum of updates or projections. */
 static double share_of(const struct qm_adafactor8_replay *r)
 {
-    return PARAM_SHARE + 4.0 * U * (double)r->terms;
+    return PARAM_SHARE + 4.0 * U * (double)r->terms + 2.25 * U * (double)r->products;
 }
 
+/* Of the finite numbers: others are projected as 0. */
 static double norm(const float *x, int64_t n, int64_t step)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i * step] * (double)x[i * step];
+        sum += isfinite(x[i * step]) ? (double)x[i * step] * (double)x[i * step] : 0.0;
     return sqrt(sum);
 }
 
@@ -266,54 +268,13 @@ static double end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, 
     return 2.0 * 1.45 * (double)r->terms * U * most_g * most_p / exp2(0.5 * (double)low);
 }
 
-/* The numbers and the codes of 16 bits that the float32 state x would get. */
-static void judge_wide(struct qm_conform *c, const struct qm_adafactor8_replay *r, int slot,
-                       int64_t t, const char *what, const float *x)
-{
-    const struct qm_adafactor8_recorded *s = &r->slot[slot];
-    const float *want = s->scales + (t - 1) * s->n_scales;
-    const int64_t *codes = s->codes + (t - 1) * s->n;
-    double allowed = 0.0;
-    int64_t off = 0;
-    for (int64_t from = 0, b = 0; from < s->n; from += s->block, b += 2) {
-        int64_t end = from + s->block < s->n ? from + s->block : s->n;
-        float stat[2] = {0.0f, 0.0f}, got[2];
-        for (int64_t i = from; i < end; i++) {
-            float u = qm_float(qm_adaptive_log_complement(x[i]));
-            stat[0] = x[i] > stat[0] || isnan(x[i]) ? x[i] : stat[0];
-            stat[1] = u > stat[1] ? u : stat[1];
-        }
-        qm_adaptive_log_numbers(stat, t > 1 ? s->floor : 0.0f, &got[0], &got[1]);
-        double more = end_error(r, slot, t, want[b + 1]);
-        qm_judge_close(c, what, got, want + b, 2, SCALE_RELATIVE, SPAN_ABSOLUTE + more);
-        double error = code_error(want + b, more, WIDE_LEVELS);
-        allowed += fmin(error, 1.0) * (double)(end - from);
-        for (int64_t i = from; i < end && qm_case_open(c); i++) {
-            int64_t d = qm_adaptive_log_code(x[i], want[b], want[b + 1], WIDE_LEVELS) - codes[i];
-            off += d != 0;
-            if (fabs((double)d) > 1.0 + error)
-                qm_case_differs(c, "%s: code %lld is %lld apart", what, (long long)i, (long long)d);
-        }
-    }
-    qm_judge_count(c, what, off, s->n, most_off(allowed));
-}
-
-/* How many codes of slot i after step t may be off by one. */
-static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t)
-{
-    const struct qm_adafactor8_recorded *s = &r->slot[i];
-    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
-    const float *scale = s->scales + (t - 1) * s->n_scales;
-    double sum = i == QM_ADAFACTOR8_M ? expected_moment_off(q.bits, share_of(r), s->n) : 0.0;
-    for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block) {
-        int64_t n = s->n - from < q.block ? s->n - from : q.block;
-        double more = end_error(r, i, t, s->is_two ? scale[1] : *scale - 126.0f);
-        double error = s->is_two ? code_error(scale, more, 256) : fixed_code_error(*scale, more);
-        sum += fmin(error, 1.0) * (double)n;
-        scale += s->is_two ? 2 : 1;
-    }
-    return most_off(sum);
-}
+/* Room for one step: parameter, gradient, codes, and numbers of a slot; bare: the parameter after a
+ * step without decay. */
+struct room {
+    float *p, *g, *values, *bare, *numbers;
+    uint8_t *codes;
+    uint32_t *wide; /* codes of 8 or 16 bits */
+};
 
 /* Takes NaN and the infinities for each other: which of them an operation gives depends on the order
  * of products and sums.  The case is near where it takes one. */
@@ -332,56 +293,153 @@ static void take_specials(struct qm_conform *c, const char *what, float *got, co
     }
 }
 
-static void judge_scales(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
-                         int64_t t, const char *what, float *got)
+/* Log2 of what a code stands for. */
+static double log_of(const float *numbers, uint32_t code, int levels)
+{
+    return ((double)code - 1.0) * (double)numbers[0] / (double)(levels - 2) + (double)numbers[1];
+}
+
+/* A block whose numbers are equal, or differ by less than the errors of both sides: which of them is
+ * the least, and so what a code means, is not determined.  What the codes stand for is compared. */
+static void judge_flat(struct qm_conform *c, const char *what, const float *got, const float *want,
+                       const uint32_t *code, const int64_t *wanted, int64_t n, int levels,
+                       double within)
+{
+    for (int64_t k = 0; k < n && qm_case_open(c); k++) {
+        double off = log_of(got, code[k], levels) - log_of(want, (uint32_t)wanted[k], levels);
+        if ((code[k] == 0) != (wanted[k] == 0) || (code[k] && !(fabs(off) <= within)))
+            qm_case_differs(c, "%s: element %lld of a flat block is %g in log2 off, allowed %g",
+                            what, (long long)k, off, within);
+    }
+    c->now.outcome = qm_case_open(c) ? QM_CONFORM_near : c->now.outcome;
+    snprintf(c->now.text, sizeof c->now.text, "%s: a block of equal numbers", what);
+}
+
+/* Numbers and codes of a slot of adaptive log codes. */
+static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                           int64_t t, const char *what, float *numbers, const uint32_t *code)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    int levels = s->is_wide ? WIDE_LEVELS : 256;
+    int64_t block = s->is_wide ? s->block : q.block, off = 0;
+    double allowed = 0.0;
+    take_specials(c, what, numbers, s->scales + (t - 1) * s->n_scales, s->n_scales);
+    for (int64_t from = 0, b = 0; from < s->n && qm_case_open(c); from += block, b += 2) {
+        const float *want = s->scales + (t - 1) * s->n_scales + b, *got = numbers + b;
+        const int64_t *wanted = s->codes + (t - 1) * s->n + from;
+        int64_t n = s->n - from < block ? s->n - from : block;
+        double end = SPAN_ABSOLUTE + end_error(r, i, t, want[1]),
+               flat = 2.0 * end + 4.0 * CONF_LARGEST;
+        double error = code_error(want, end_error(r, i, t, want[1]), levels);
+        if ((double)want[0] < flat || (double)got[0] < flat) {
+            judge_flat(c, what, got, want, code + from, wanted, n, levels, flat);
+            continue;
+        }
+        qm_judge_close(c, what, got, want, 2, SCALE_RELATIVE, end);
+        allowed += fmin(error, 1.0) * (double)n;
+        for (int64_t k = 0; k < n && qm_case_open(c); k++) {
+            int64_t d = (int64_t)code[from + k] - wanted[k];
+            off += d != 0;
+            if (fabs((double)d) > 1.0 + error)
+                qm_case_differs(c, "%s: code %lld is %lld apart", what, (long long)(from + k),
+                                (long long)d);
+        }
+    }
+    qm_judge_count(c, what, off, s->n, most_off(allowed));
+}
+
+/* The numbers and the codes of 16 bits that the float32 state x would get. */
+static void encode_wide(const struct qm_adafactor8_recorded *s, int64_t t, const float *x,
+                        float *numbers, uint32_t *code)
+{
+    for (int64_t from = 0, b = 0; from < s->n; from += s->block, b += 2) {
+        int64_t end = from + s->block < s->n ? from + s->block : s->n;
+        float stat[2] = {0.0f, 0.0f};
+        for (int64_t i = from; i < end; i++) {
+            float u = qm_float(qm_adaptive_log_complement(x[i]));
+            stat[0] = x[i] > stat[0] || isnan(x[i]) ? x[i] : stat[0];
+            stat[1] = u > stat[1] ? u : stat[1];
+        }
+        qm_adaptive_log_numbers(stat, t > 1 ? s->floor : 0.0f, &numbers[b], &numbers[b + 1]);
+        for (int64_t i = from; i < end; i++)
+            code[i] = qm_adaptive_log_code(x[i], numbers[b], numbers[b + 1], WIDE_LEVELS);
+    }
+}
+
+/* How many codes of slot i, which has one scale per block, may be off by one after step t. */
+static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    const float *scale = s->scales + (t - 1) * s->n_scales;
+    double sum = i == QM_ADAFACTOR8_M ? expected_moment_off(q.bits, share_of(r), s->n) : 0.0;
+    for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block, scale++) {
+        int64_t n = s->n - from < q.block ? s->n - from : q.block;
+        sum += fmin(fixed_code_error(*scale, end_error(r, i, t, -126.0f)), 1.0) * (double)n;
+    }
+    return most_off(sum);
+}
+
+/* Scales and codes of a slot that has one scale per block. */
+static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                        int64_t t, const char *name, float *got, const uint8_t *codes)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->scales + (t - 1) * s->n_scales;
+    const int64_t *wanted = s->codes + (t - 1) * s->n;
     double relative = i != QM_ADAFACTOR8_M ? SCALE_RELATIVE
                       : r->is_exp2         ? EXP2_RELATIVE
                       : r->is_update       ? share_of(r)
                                            : SCALE_RELATIVE;
+    char what[96];
+    snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
     take_specials(c, what, got, want, s->n_scales);
-    for (int64_t k = 0; k < s->n_scales; k += s->is_two ? 2 : 1) {
-        double end = s->is_two ? SPAN_ABSOLUTE + end_error(r, i, t, want[k + 1]) : 0.0;
-        qm_judge_close(c, what, got + k, want + k, s->is_two ? 2 : 1, relative, end);
-    }
+    qm_judge_close(c, what, got, want, s->n_scales, relative, 0.0);
+    snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
+    if (i == QM_ADAFACTOR8_M && !r->is_update)
+        qm_judge_codes(c, what, codes, wanted, s->n);
+    else
+        qm_judge_codes_most(c, what, codes, wanted, s->n, codes_allowed(r, i, t));
+}
+
+/* A slot of float32 numbers. */
+static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                         int64_t t, const char *what, float *got)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    const float *want = s->values + row_of(s, t) * s->n;
+    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    double share = VALUE_LARGEST + 4.0 * U * (double)r->terms;
+    if (is_conf)
+        share = CONF_LARGEST + 4.5 * U * (double)r->products;
+    else if (i >= QM_ADAFACTOR8_NORM || (i == QM_ADAFACTOR8_M && r->is_update))
+        share = share_of(r);
+    take_specials(c, what, got, want, s->n);
+    qm_judge_close(c, what, got, want, s->n, 0.0, share * largest(want, NULL, s->n));
 }
 
 static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
-                       int64_t t, uint8_t *codes, float *room)
+                       int64_t t, const struct room *w)
 {
     char what[96];
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS && qm_case_open(c); i++) {
         const struct qm_adafactor8_recorded *s = &r->slot[i];
         const char *name = r->recipe.rule->slot[i];
-        if (s->is_wide) {
-            QM_TRY(qm_backend_cpu.save(plan, i, NULL, room));
-            snprintf(what, sizeof what, "step %lld %s of 16 bits", (long long)t, name);
-            judge_wide(c, r, i, t, what, room);
-        } else if (s->codes) {
-            QM_TRY(qm_backend_cpu.save(plan, i, codes, room));
-            snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
-            judge_scales(c, r, i, t, what, room);
-            snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
-            if (i == QM_ADAFACTOR8_M && !r->is_update)
-                qm_judge_codes(c, what, codes, s->codes + (t - 1) * s->n, s->n);
-            else
-                qm_judge_codes_most(c, what, codes, s->codes + (t - 1) * s->n, s->n,
-                                    codes_allowed(r, i, t));
-        } else if (s->values && row_of(s, t) >= 0) {
-            const float *want = s->values + row_of(s, t) * s->n;
-            QM_TRY(qm_backend_cpu.save(plan, i, NULL, room));
-            snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
-            int conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-            double share = conf                      ? CONF_LARGEST
-                           : i >= QM_ADAFACTOR8_NORM ? share_of(r)
-                           : i == QM_ADAFACTOR8_M && r->is_update
-                               ? share_of(r)
-                               : VALUE_LARGEST + 4.0 * U * (double)r->terms;
-            take_specials(c, what, room, want, s->n);
-            qm_judge_close(c, what, room, want, s->n, 0.0, share * largest(want, NULL, s->n));
-        }
+        if (!s->codes && !(s->values && row_of(s, t) >= 0))
+            continue;
+        snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
+        QM_TRY(qm_backend_cpu.save(plan, i, s->is_wide || !s->codes ? NULL : w->codes, w->values));
+        if (s->is_wide)
+            encode_wide(s, t, w->values, w->numbers, w->wide);
+        for (int64_t k = 0; k < s->n && s->is_two && !s->is_wide; k++)
+            w->wide[k] = w->codes[k];
+        if (s->is_two)
+            judge_adaptive(c, r, i, t, what, s->is_wide ? w->numbers : w->values, w->wide);
+        else if (s->codes)
+            judge_coded(c, r, i, t, name, w->values, w->codes);
+        else
+            judge_values(c, r, i, t, what, w->values);
     }
     return QM_OK;
 }
@@ -403,13 +461,6 @@ static float round_near(double p, float want, double within, const float *draw)
     float least = rounded(p - within, draw), most = rounded(p + within, draw);
     return least <= want && want <= most ? want : rounded(p, draw);
 }
-
-/* Room for one step: parameter, gradient, codes, and numbers of a slot; bare: the parameter after a
- * step without decay. */
-struct room {
-    float *p, *g, *values, *bare;
-    uint8_t *codes;
-};
 
 /* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
  * the step without decay tells how much of the change it is, and after the step. */
@@ -452,7 +503,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(load(r, plan[1], t - 1, w->codes));
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
-        QM_TRY(judge(c, r, plan[0], t, w->codes, w->values));
+        QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double within = share_of(r) * largest(r->is_bf16 ? p : want, before, r->n);
         if (r->is_bf16)
@@ -511,7 +562,9 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
                      .g = qm_case_memory(c, r->n, sizeof *w.g),
                      .bare = qm_case_memory(c, r->n, sizeof *w.bare),
                      .values = qm_case_memory(c, most, sizeof *w.values),
-                     .codes = qm_case_memory(c, most, 1)};
+                     .codes = qm_case_memory(c, most, 1),
+                     .numbers = qm_case_memory(c, most, sizeof *w.numbers),
+                     .wide = qm_case_memory(c, most, sizeof *w.wide)};
     if (!qm_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
         !w.values || !w.codes || !scales_fit(c, r))
         return;

@@ -29,9 +29,11 @@ struct qm_adafactor8_replay {
     int64_t terms; /* APOLLO: of each sum of the projection; else 0 */
     const float *proj;
     const int64_t *proj_index;
-    int is_update;      /* the momentum averages updates, or projected gradients */
-    int is_exp2;        /* it averages updates of the CUDA path */
-    int is_bf16;        /* parameters are rounded to bfloat16 after each step */
+    int is_update; /* the momentum averages updates, or projected gradients */
+    int64_t
+        products; /* CAME to 0.2.5 takes means by products with vectors: their longest sum, or 0 */
+    int is_exp2;  /* it averages updates of the CUDA path */
+    int is_bf16;  /* parameters are rounded to bfloat16 after each step */
     const float *draws; /* the recorded draws of stochastic rounding, or NULL: to nearest */
 };
 

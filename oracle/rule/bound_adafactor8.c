@@ -413,7 +413,9 @@ static void low_factors(const struct scalars *a, const struct projected *l)
             struct qm_ball s = qm_ball_mul_double(b, n, n);
             s = qm_ball_div_double(b, s, qm_ball_exact((double)inner));
             s = qm_ball_float32((struct qm_ball){s.x + e, s.e + 0x1p-52 * (s.x + e)});
-            s = qm_ball_add(qm_ball_mul(old, qm_bound_old(b, axis ? C : R, i)), qm_ball_mul(by, s));
+            s = qm_ball_mul(by, s);
+            if (!l->starts)
+                s = qm_ball_add(qm_ball_mul(old, qm_bound_old(b, axis ? C : R, i)), s);
             if (has_least && !isnan(s.x))
                 s = qm_ball_max(s, tiny);
             s = set_state(a, axis ? C : R, i, s, has_least);
@@ -432,8 +434,8 @@ static void second_moment(const struct scalars *a, const struct projected *l)
         low_factors(a, l);
         mean = qm_ball_at_least(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
         for (int64_t i = 0; i < l->n; i++)
-            l->v[i] = qm_ball_div_double(
-                b, qm_ball_mul_double(b, l->r[i / l->cols], l->c[i % l->cols]), mean);
+            l->v[i] = qm_ball_div(&b->reorder, qm_ball_mul(l->r[i / l->cols], l->c[i % l->cols]),
+                                  qm_ball_float32(mean));
         return;
     }
     for (int64_t i = 0; i < l->n; i++) {

@@ -219,6 +219,9 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     alpha = qm_ball_mul_double(b, alpha, in_double(a->correction));
     if (b->h->limiter)
         by = limit(a, &norm);
+    int is_unit = a->has_m && !a->is_factored && !a->is_adam && !a->is_sgd;
+    for (int64_t i = 0; i < a->n && by.x == 0.0 && is_unit && (b->plain >> M & 1u); i++)
+        (void)set_state(a, M, i, qm_ball_exact(0.0)); /* a float32 moment is the update itself */
     struct qm_ball rate = alpha, decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     if (clips && b->h->clip > 0.0) {
         struct qm_ball denom = in_double(sqrt((double)a->n) * b->h->clip);
