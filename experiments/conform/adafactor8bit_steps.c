@@ -8,67 +8,7 @@
 #include "core/rule/adafactor8.h"
 #include "core/rule/param.h"
 #include "experiments/conform/adafactor8bit_steps.h"
-
-/* Tolerances (tests/golden/README.md says the same in words).  u is 2^-24.  Both sides compute a step
- * from the same recorded state, in float32 with sums of n terms in another order, so they differ by
- * the rounding errors of one step alone.
- *
- * VALUE  an average a + w (x - a) of a mean x: the mean of n squares in a tree of depth at most
- *        log2 n + 8 has log2 n + 10 u, the average 3 u: 34 u for n = 2^21; of the largest number,
- *        because columns of a small mean are sums of the same rounding.
- * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
- *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1, the
- *        first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Its sums are products
- *        with a vector, which add up one after the other: 4.5 n u more, and half of it for PARAM.
- * SCALE  a maximum of averages, and its log2 (1 ulp) or its product with a constant: 16 u.
- * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
- *        absolute in the exponent, ln 2 times that relative, and the errors of V.
- * SPAN   2 ulp of logarithms up to 126, as their ends are rounded by two libraries.
- * APOLLO projects by sums of k products, whose order differs, too: k u of the sum of sizes, which is at
- *        most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added for each of
- *        two factors or moments, and the log2 of the least second moment v of a block has an error of
- *        2 E / (ln 2 sqrt(v)).
- * PARAM  the update has VALUE for each factor, halved by the root, CONF or the momentum's error, and
- *        the norms of clip and rate log2 n + 10 u each; it is compared with the largest change of a
- *        parameter.  Beside it 2 ulp of the parameter: decay and step are rounded each. */
-#define U              0x1p-24
-#define VALUE_LARGEST  (34.0 * U)
-#define CONF_LARGEST   (4.5 * 31.0 * U + 2.0 * VALUE_LARGEST)
-#define SCALE_RELATIVE (16.0 * U)
-#define EXP2_RELATIVE  (126.0 * 0.7 * U + VALUE_LARGEST)
-#define SPAN_ABSOLUTE  (126.0 * 2.0 * U)
-#define PARAM_SHARE    (2.0 * VALUE_LARGEST + CONF_LARGEST + 3.0 * 31.0 * U)
-#define PARAM_RELATIVE (4.0 * U)
-
-/* The distance between the two sides' unrounded adaptive log codes, of a block with these two numbers:
- * the two libraries' logarithms differ by 2 ulp of the largest each, the averages by VALUE and by
- * `more` (of log2).  It is the probability that a number lies near enough to an edge to be off by
- * one. */
-static double code_error(const float *numbers, double more, int levels)
-{
-    double span = (double)numbers[0], low = (double)numbers[1];
-    double off = 4.0 * 2.0 * U * fmax(fabs(low), fabs(low + span)) + 1.45 * VALUE_LARGEST + more;
-    double error = (off / span + 3.0 * U) * (double)(levels - 2);
-    return isfinite(error) ? error : 0.0;
-}
-
-/* The same of codes that divide [-126, -126 + span] by 255. */
-static double fixed_code_error(float span, double more)
-{
-    double off = 4.0 * 2.0 * U * 126.0 + 1.45 * VALUE_LARGEST + more;
-    double error = (off / fmax((double)span, 1e-3) + 3.0 * U) * 255.0;
-    return isfinite(error) ? error : 0.0;
-}
-
-/* The same of a momentum of updates or projections, whose relative error is share; there are 2^bits
- * codes from -1 to 1.  A momentum of gradients has the same bits on both sides. */
-static double expected_moment_off(int bits, double share, int64_t n)
-{
-    return share * (double)(1 << (bits - 1)) * (double)n;
-}
-
-/* Five standard deviations above an expected number, and one code. */
-static double most_off(double expected) { return floor(expected + 5.0 * sqrt(expected) + 1.0); }
+#include "experiments/conform/adafactor8bit_tolerance.h"
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
@@ -235,39 +175,6 @@ static double largest(const float *a, const float *b, int64_t n)
     return m;
 }
 
-/* The relative error of an update, and of a momentum of updates or projections. */
-static double share_of(const struct qm_adafactor8_replay *r)
-{
-    return PARAM_SHARE + 4.0 * U * (double)r->terms + 2.25 * U * (double)r->products;
-}
-
-/* Of the finite numbers: others are projected as 0. */
-static double norm(const float *x, int64_t n, int64_t step)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        sum += isfinite(x[i * step]) ? (double)x[i * step] * (double)x[i * step] : 0.0;
-    return sqrt(sum);
-}
-
-/* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
- * projections, and 0 of anything else. */
-static double end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low)
-{
-    int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
-    int64_t rank = (int64_t)r->recipe.hyper.rank;
-    const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
-    double most_g = 0.0, most_p = 0.0;
-    if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
-        return 0.0;
-    p += r->proj_index[t - 1] * rank * r->terms;
-    for (int64_t k = 0; k < (rows >= cols ? rows : cols); k++)
-        most_g = fmax(most_g, rows >= cols ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols));
-    for (int64_t k = 0; k < rank; k++)
-        most_p = fmax(most_p, rows >= cols ? norm(p + k * cols, cols, 1) : norm(p + k, rows, rank));
-    return 2.0 * 1.45 * (double)r->terms * U * most_g * most_p / exp2(0.5 * (double)low);
-}
-
 /* Room for one step: parameter, gradient, codes, and numbers of a slot; bare: the parameter after a
  * step without decay. */
 struct room {
@@ -329,14 +236,15 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
         const float *want = s->scales + (t - 1) * s->n_scales + b, *got = numbers + b;
         const int64_t *wanted = s->codes + (t - 1) * s->n + from;
         int64_t n = s->n - from < block ? s->n - from : block;
-        double end = SPAN_ABSOLUTE + end_error(r, i, t, want[1]),
-               flat = 2.0 * end + 4.0 * CONF_LARGEST;
-        double error = code_error(want, end_error(r, i, t, want[1]), levels);
+        double end = QM_STEP_SPAN_ABSOLUTE + qm_adafactor8_end_error(r, i, t, want[1]),
+               flat = 2.0 * end + 4.0 * QM_STEP_CONF_LARGEST;
+        double error =
+            qm_adafactor8_code_error(want, qm_adafactor8_end_error(r, i, t, want[1]), levels);
         if ((double)want[0] < flat || (double)got[0] < flat) {
             judge_flat(c, what, got, want, code + from, wanted, n, levels, flat);
             continue;
         }
-        qm_judge_close(c, what, got, want, 2, SCALE_RELATIVE, end);
+        qm_judge_close(c, what, got, want, 2, QM_STEP_SCALE_RELATIVE, end);
         allowed += fmin(error, 1.0) * (double)n;
         for (int64_t k = 0; k < n && qm_case_open(c); k++) {
             int64_t d = (int64_t)code[from + k] - wanted[k];
@@ -346,7 +254,7 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
                                 (long long)d);
         }
     }
-    qm_judge_count(c, what, off, s->n, most_off(allowed));
+    qm_judge_count(c, what, off, s->n, qm_adafactor8_most_off(allowed));
 }
 
 /* The numbers and the codes of 16 bits that the float32 state x would get. */
@@ -373,12 +281,17 @@ static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
     const float *scale = s->scales + (t - 1) * s->n_scales;
-    double sum = i == QM_ADAFACTOR8_M ? expected_moment_off(q.bits, share_of(r), s->n) : 0.0;
+    double sum = i == QM_ADAFACTOR8_M
+                     ? qm_adafactor8_expected_moment_off(q.bits, qm_adafactor8_share_of(r, t), s->n)
+                     : 0.0;
     for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block, scale++) {
         int64_t n = s->n - from < q.block ? s->n - from : q.block;
-        sum += fmin(fixed_code_error(*scale, end_error(r, i, t, -126.0f)), 1.0) * (double)n;
+        sum +=
+            fmin(qm_adafactor8_fixed_code_error(*scale, qm_adafactor8_end_error(r, i, t, -126.0f)),
+                 1.0) *
+            (double)n;
     }
-    return most_off(sum);
+    return qm_adafactor8_most_off(sum);
 }
 
 /* Scales and codes of a slot that has one scale per block. */
@@ -388,10 +301,10 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->scales + (t - 1) * s->n_scales;
     const int64_t *wanted = s->codes + (t - 1) * s->n;
-    double relative = i != QM_ADAFACTOR8_M ? SCALE_RELATIVE
-                      : r->is_exp2         ? EXP2_RELATIVE
-                      : r->is_update       ? share_of(r)
-                                           : SCALE_RELATIVE;
+    double relative = i != QM_ADAFACTOR8_M ? QM_STEP_SCALE_RELATIVE
+                      : r->is_exp2         ? QM_STEP_EXP2_RELATIVE
+                      : r->is_update       ? qm_adafactor8_share_of(r, t)
+                                           : QM_STEP_SCALE_RELATIVE;
     char what[96];
     snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
     take_specials(c, what, got, want, s->n_scales);
@@ -410,11 +323,11 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->values + row_of(s, t) * s->n;
     int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-    double share = VALUE_LARGEST + 4.0 * U * (double)r->terms;
+    double share = QM_STEP_VALUE_LARGEST + 4.0 * QM_STEP_U * (double)r->terms;
     if (is_conf)
-        share = CONF_LARGEST + 4.5 * U * (double)r->products;
+        share = QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products;
     else if (i >= QM_ADAFACTOR8_NORM || (i == QM_ADAFACTOR8_M && r->is_update))
-        share = share_of(r);
+        share = qm_adafactor8_share_of(r, t);
     take_specials(c, what, got, want, s->n);
     qm_judge_close(c, what, got, want, s->n, 0.0, share * largest(want, NULL, s->n));
 }
@@ -470,7 +383,8 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
     const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
     for (int64_t i = 0; i < r->n; i++) {
         double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
-        double kept = (double)w->p[i] + step, off = 2.0 * PARAM_RELATIVE * fabs((double)before[i]);
+        double kept = (double)w->p[i] + step,
+               off = 2.0 * QM_STEP_PARAM_RELATIVE * fabs((double)before[i]);
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], within, draw);
@@ -505,11 +419,11 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         }
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-        double within = share_of(r) * largest(r->is_bf16 ? p : want, before, r->n);
+        double within = qm_adafactor8_share_of(r, t) * largest(r->is_bf16 ? p : want, before, r->n);
         if (r->is_bf16)
             round_all(r, w, plan[1] != NULL, before, t, within);
         take_specials(c, what, p, want, r->n);
-        qm_judge_close(c, what, p, want, r->n, r->is_bf16 ? 0.0 : PARAM_RELATIVE,
+        qm_judge_close(c, what, p, want, r->n, r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE,
                        r->is_bf16 ? 0.0 : within);
     }
     return QM_OK;

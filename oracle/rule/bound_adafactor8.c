@@ -235,7 +235,7 @@ static void came_update(const struct scalars *a, struct qm_ball *u, struct qm_ba
     const struct qm_bound_step *b = a->b;
     struct qm_ball clip = qm_ball_norm(b, u, a->n, 1);
     clip = qm_ball_div_double(b, clip, in_double(sqrt((double)a->n) * b->h->clip));
-    clip = qm_ball_float32(qm_ball_at_least(clip, one));
+    clip = b->h->clip > 0.0 ? qm_ball_float32(qm_ball_at_least(clip, one)) : one;
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = qm_ball_div(&b->reorder, u[i], clip), off;
         struct qm_ball seen = a->is_cuda && !isfinite(step.x) ? qm_ball_exact(0.0) : step;

@@ -222,7 +222,7 @@ static void write_back(const struct qm_kernel_args *a, int projected, double cor
     float keep = (float)(1.0 - a->weight_decay * (a->scale_weight_decay ? alpha : rho));
     float step = (float)(alpha / at_least(now / (n * a->clip), 1.0) * by * after);
     for (int64_t i = 0; i < a->n; i++)
-        p[i] = p[i] * keep - (by == 0.0 ? 0.0f : u[i]) * step;
+        p[i] = p[i] * keep - (by == 0.0 ? 0.0f : u[i] * step);
 }
 
 int qm_kernel_step(const struct qm_kernel_args *a)
