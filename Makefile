@@ -41,7 +41,8 @@ python3-numpy=$(PYTHON) -c "import numpy"
 python3-h5py=$(PYTHON) -c "import h5py"
 python3-matplotlib=$(PYTHON) -c "import matplotlib"
 endef
-ifneq ($(filter install man,$(MAKECMDGOALS)),)
+# Manual pages are left out where help2man is missing and nothing is to be installed.
+ifneq ($(if $(filter 0,$(INSTALL)),,$(filter install man,$(MAKECMDGOALS))),)
 define PACKAGES +=
 
 help2man=command -v help2man

@@ -54,6 +54,8 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
     int64_t rank = (int64_t)r->recipe.hyper.rank;
     const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
     double most_g = 0.0, most_p = 0.0;
+    if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL)
+        return 1.45 * (QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products);
     if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
         return 0.0;
     p += r->proj_index[t - 1] * rank * r->terms;

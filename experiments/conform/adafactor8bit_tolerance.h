@@ -54,7 +54,7 @@ double qm_adafactor8_expected_moment_off(int bits, double share, int64_t n);
 double qm_adafactor8_most_off(double expected);
 
 /* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
- * projections, and 0 of anything else. */
+ * projections and of a confidence, and 0 of anything else. */
 double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low);
 
 /* The relative error of an update in step t, and of a momentum of updates or projections. */

@@ -130,9 +130,8 @@ static struct qm_ball mean_of(const struct scalars *a, struct qm_ball *row, enum
     return qm_ball_at_least(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
 }
 
-/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to float32.
- * Of finite inputs a result is not finite only where a factor has overflowed; what becomes of Inf
- * then depends on the order of the products. */
+/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to
+ * float32. */
 static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ball *row,
                           const struct qm_ball *col, enum form form, struct qm_ball mean,
                           struct qm_ball *x)
@@ -143,8 +142,6 @@ static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ba
             struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
             *to = qm_ball_float32(
                 qm_ball_mul_double(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
-            if (!a->own && !isfinite(to->x))
-                *to = (struct qm_ball){0.0, HUGE_VAL};
         }
 }
 
