@@ -181,23 +181,30 @@ static void plain_update(const struct scalars *a, struct qm_ball *u)
     }
 }
 
-/* The factor that the limiter puts on an update of this norm; *norm becomes 0 where it is not
- * finite. */
+/* The factor that the limiter puts on an update of this norm: 0 where the norm is not finite, because
+ * an input is not.  An update that may overflow has a norm of which nothing is known, nor whether there
+ * is a step: a radius of HUGE_VAL. */
 static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one;
+    struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one, next, factor;
     double prev = b->slot[NORM][0];
-    if (!isfinite(norm->x)) {
-        *norm = qm_ball_exact(0.0);
-    } else if (b->t > 1 && !(prev < 1e-6)) {
-        by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
-        by = qm_ball_div_double(b, qm_ball_at_least(by, threshold), threshold);
+    if (a->own && !isfinite(norm->x)) {
+        *norm = next = factor = qm_ball_exact(0.0);
+    } else if (!isfinite(norm->x) || !(norm->e < HUGE_VAL)) {
+        next = (struct qm_ball){0.0, HUGE_VAL};
+        factor = (struct qm_ball){1.0, HUGE_VAL};
+    } else {
+        if (b->t > 1 && !(prev < 1e-6)) {
+            by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
+            by = qm_ball_div_double(b, qm_ball_at_least(by, threshold), threshold);
+        }
+        next = qm_ball_float32(qm_ball_div_double(b, *norm, by));
+        factor = qm_ball_div_double(b, one, by);
     }
-    struct qm_ball next = qm_ball_float32(qm_ball_div_double(b, *norm, by));
     b->want[NORM][0] = next.x;
     (void)qm_bound_set(b, NORM, 0, next);
-    return norm->x == 0.0 && norm->e == 0.0 && a->own ? *norm : qm_ball_div_double(b, one, by);
+    return factor;
 }
 
 /* The parameter: p (1 - decay) - alpha / clip u. */
@@ -234,11 +241,13 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
+        if (by.e == HUGE_VAL) /* whether there is a step */
+            step = (struct qm_ball){0.0, HUGE_VAL};
         struct qm_ball to =
             qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         to = qm_ball_add(to, qm_ball_negated(step));
         b->e_p[i] = to.e;
-        if (a->own || b->between || qm_bound_reads_back(b))
+        if (a->own || b->between || by.e == HUGE_VAL || qm_bound_reads_back(b))
             b->p_want[i] = to.x;
     }
 }
