@@ -15,12 +15,12 @@
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-/* The scalars and the shape of one step.  own: an input is not finite.  is_came: CAME of 0.2.6;
+/* The scalars and the shape of one step.  own: an input is not finite; has_nan: one is NaN.  is_came: CAME of 0.2.6;
  * is_old_came: the one before.  unclipped: the package does not clip where the formula does. */
 struct scalars {
     const struct qm_bound_step *b;
     int is_024, is_025, is_026, is_046; /* that release or a later one */
-    int is_cuda, has_m, is_factored, is_came, is_old_came, is_apollo, own, unclipped;
+    int is_cuda, has_m, is_factored, is_came, is_old_came, is_apollo, own, has_nan, unclipped;
     double t, eps1, eps_sq, weight, rho, correction;
     struct qm_matrix_batch m;
     int64_t n;
@@ -216,9 +216,14 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
         struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
         struct qm_ball p = qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         p = qm_ball_add(p, qm_ball_negated(step));
+        /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
+        if (isnan(norm.x) && !a->has_nan)
+            p = (struct qm_ball){0.0, HUGE_VAL};
         b->e_p[i] = p.e;
         if (a->own || a->is_cuda || a->unclipped || b->between || qm_bound_reads_back(b))
             b->p_want[i] = p.x;
+        if (!(p.e < HUGE_VAL) && !(a->has_nan && isnan(p.x)))
+            b->p_want[i] = 0.0; /* what may overflow has any sign, or is NaN in one order alone */
     }
 }
 
@@ -568,11 +573,15 @@ static qm_status bound(const struct qm_bound_step *b, int release)
     if (a.is_apollo)
         a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0,
                                        a.n};
-    for (int64_t i = 0; i < a.n; i++)
-        a.own |= !isfinite(b->g[i]);
+    for (int64_t i = 0; i < a.n; i++) {
+        a.own |= !isfinite(b->g[i]) || !isfinite(b->p[i]);
+        a.has_nan |= isnan(b->g[i]) || isnan(b->p[i]);
+    }
     for (int k = 0; k < SLOTS; k++)
-        for (int64_t i = 0; i < b->slot_n[k]; i++)
+        for (int64_t i = 0; i < b->slot_n[k]; i++) {
             a.own |= !isfinite(b->slot[k][i]);
+            a.has_nan |= isnan(b->slot[k][i]);
+        }
     if (a.n == 0)
         return QM_OK;
     return a.is_apollo ? apollo_step(&a) : plain_step(&a);

@@ -9,10 +9,10 @@
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-/* The scalars and the shape of one step.  own: an input is not finite. */
+/* The scalars and the shape of one step.  own: an input is not finite; has_nan: one is NaN. */
 struct scalars {
     const struct qm_bound_step *b;
-    int has_m, is_factored, is_came, is_adam, is_sgd, own;
+    int has_m, is_factored, is_came, is_adam, is_sgd, own, has_nan;
     double eps1, adam_eps, weight, rho, correction;
     struct qm_matrix_batch m;
     int64_t n;
@@ -246,9 +246,14 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
         struct qm_ball to =
             qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         to = qm_ball_add(to, qm_ball_negated(step));
+        /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
+        if (isnan(norm.x) && !a->has_nan)
+            to = (struct qm_ball){0.0, HUGE_VAL};
         b->e_p[i] = to.e;
         if (a->own || b->between || by.e == HUGE_VAL || qm_bound_reads_back(b))
             b->p_want[i] = to.x;
+        if (!(to.e < HUGE_VAL) && !(a->has_nan && isnan(to.x)))
+            b->p_want[i] = 0.0; /* what may overflow has any sign, or is NaN in one order alone */
     }
 }
 
@@ -272,11 +277,15 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
         a.correction = root / (1.0 - pow(h->beta1, t));
         a.adam_eps *= root;
     }
-    for (int64_t i = 0; i < a.n; i++)
-        a.own |= !isfinite(b->g[i]);
+    for (int64_t i = 0; i < a.n; i++) {
+        a.own |= !isfinite(b->g[i]) || !isfinite(b->p[i]);
+        a.has_nan |= isnan(b->g[i]) || isnan(b->p[i]);
+    }
     for (int k = 0; k < SLOTS; k++)
-        for (int64_t i = 0; i < b->slot_n[k]; i++)
+        for (int64_t i = 0; i < b->slot_n[k]; i++) {
             a.own |= !isfinite(b->slot[k][i]);
+            a.has_nan |= isnan(b->slot[k][i]);
+        }
     if (a.n == 0)
         return QM_OK;
     struct qm_ball *u = qm_balls(4 * a.n + 2), *x = u + a.n, *r = x + a.n, *c = r + a.n + 1;
