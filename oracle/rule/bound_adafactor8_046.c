@@ -28,8 +28,13 @@ static struct qm_ball gradient(const struct scalars *a, int64_t i)
     return qm_ball_exact(a->b->h->maximize ? -a->b->g[i] : a->b->g[i]);
 }
 
+/* Records a new state.  Of NaN that no input is, another order of an average makes infinity. */
 static struct qm_ball set_state(const struct scalars *a, int slot, int64_t i, struct qm_ball v)
 {
+    if (isnan(v.x) && !a->has_nan) {
+        v = (struct qm_ball){0.0, HUGE_VAL};
+        a->b->want[slot][i] = 0.0;
+    }
     if (a->own)
         a->b->want[slot][i] = v.x;
     return qm_bound_set(a->b, slot, i, v);
