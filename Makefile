@@ -311,11 +311,14 @@ gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers
 # PyPI's packages in a virtual environment of their own; PEERS_FLAGS="--seed 7 --only torch".
 PEERS_VENV ?= build/peers
 PEERS_FLAGS ?=
-PEERS_TEXT := tests/peers/requirements.txt
-peers: qualm ## torch, torchao, bitsandbytes, Lion and CAME as they are installed today against the variants, on fresh inputs (a download of gigabytes, once)
-	$(Q)if ! cmp -s $(PEERS_TEXT) $(PEERS_VENV)/requirements.txt; then \
-	  if python3 -m venv $(PEERS_VENV) && $(PEERS_VENV)/bin/pip install -q -r $(PEERS_TEXT); then \
-	    cp $(PEERS_TEXT) $(PEERS_VENV)/requirements.txt; \
+PEERS_TEXT := tests/peers/requirements.txt tests/peers/adafactor8bit.txt
+PEERS_RELEASES = $(patsubst adafactor8bit==%,%,$(shell grep '^adafactor8bit==' tests/peers/adafactor8bit.txt))
+peers: qualm ## torch, torchao, bitsandbytes, Lion, CAME and six releases of adafactor8bit against the variants, on fresh inputs (a download of gigabytes, once)
+	$(Q)if ! cat $(PEERS_TEXT) | cmp -s - $(PEERS_VENV)/requirements.txt; then \
+	  if python3 -m venv $(PEERS_VENV) && $(PEERS_VENV)/bin/pip install -q -r tests/peers/requirements.txt && \
+	    for r in $(PEERS_RELEASES); do $(PEERS_VENV)/bin/pip install -q --upgrade --no-deps \
+	      --target $(PEERS_VENV)/adafactor8bit/$$r adafactor8bit==$$r || exit 1; done; then \
+	    cat $(PEERS_TEXT) > $(PEERS_VENV)/requirements.txt; \
 	  else echo "peers: skipped: the packages of $(PEERS_TEXT) could not be installed (no network?)"; exit 0; fi; fi; \
 	$(PEERS_VENV)/bin/python tests/peers/compare.py $(PEERS_FLAGS); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
