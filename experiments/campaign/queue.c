@@ -60,13 +60,13 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
  * own. */
 static uint64_t key_of(const struct qm_cell *c)
 {
-    const char *family = c->recipe.rule ? c->recipe.rule->family : "";
+    const char *family = c->recipe->rule ? c->recipe->rule->family : "";
     uint64_t h = hash(0xcbf29ce484222325u, c->source_text, strlen(c->source_text) + 1);
     if (c->coupling != QM_COUPLING_closed || c->reason || c->kind != QM_SOURCE_problem)
         return hash(h, &c->index, sizeof c->index);
     h = hash(h, family, strlen(family) + 1);
     h = hash(h, &c->seed, sizeof c->seed);
-    h = hash(h, &c->recipe.hyper.lr, sizeof c->recipe.hyper.lr);
+    h = hash(h, &c->recipe->hyper.lr, sizeof c->recipe->hyper.lr);
     h = hash(h, &c->lr_scale, sizeof c->lr_scale);
     h = hash(h, &c->warmup, sizeof c->warmup);
     h = hash(h, &c->decay_rank, sizeof c->decay_rank);

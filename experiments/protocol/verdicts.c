@@ -106,7 +106,7 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
         const struct qm_run_row *run = &p->run[p->row_of[c->float32]];
         null = qm_group_find(p, run->problem, run->label, run->scale);
         row->is_float32 =
-            has_codes(&c->recipe) && run->ok && row->bits >= p->r->outcome[run->cell].bits;
+            has_codes(c->recipe) && run->ok && row->bits >= p->r->outcome[run->cell].bits;
     }
     if (null)
         QM_TRY(judge_group(p, null, s, &row->null));

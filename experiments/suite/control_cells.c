@@ -30,7 +30,7 @@ static struct known *describe(const struct qm_cell *c, int64_t index)
     char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
     int n =
         snprintf(text, sizeof text, "%s|%s|%llu|%llu|%a|%lld|%d|%d|%lld|%d|%d",
-                 qm_recipe_print(&c->recipe, recipe), c->source_text, (unsigned long long)c->seed,
+                 qm_recipe_print(c->recipe, recipe), c->source_text, (unsigned long long)c->seed,
                  (unsigned long long)c->rounding_seed, c->lr_scale, (long long)c->warmup,
                  c->decay_rank, c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
     struct known *k = n < 0 ? NULL : malloc(sizeof *k + (size_t)n + 1);
@@ -41,10 +41,12 @@ static struct known *describe(const struct qm_cell *c, int64_t index)
     return k;
 }
 
-/* Appends c, with a copy of its source_text, unless the list has a cell of the same text; *at is
+/* Appends c unless the list has a cell of the same text; *at is
  * the index of the cell with this text. */
 static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
 {
+    if (!c->recipe)
+        return qm_fail(QM_NO_MEMORY, "cells");
     struct known *k = describe(c, l->n), **found = k ? tsearch(k, &l->known, by_text) : NULL;
     if (!found) {
         free(k);
@@ -63,9 +65,6 @@ static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
         l->cell = more;
         l->room = room;
     }
-    c->source_text = strdup(c->source_text);
-    if (!c->source_text)
-        return qm_fail(QM_NO_MEMORY, "cells");
     c->index = l->n;
     l->cell[l->n++] = *c;
     return QM_OK;
@@ -77,7 +76,7 @@ static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell 
                                  const struct qm_recipe *r, enum qm_cell_role role)
 {
     struct qm_cell e = *c;
-    e.recipe = *r;
+    e.recipe = qm_shared_recipe(r);
     e.role = role;
     e.float32 = e.ulp = -1;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
@@ -120,7 +119,7 @@ static qm_status add_nulls(struct list *l, int64_t i)
 {
     struct qm_recipe full;
     int64_t at;
-    if (l->cell[i].start_ulp || !full_recipe(&l->cell[i].recipe, &full))
+    if (l->cell[i].start_ulp || !full_recipe(l->cell[i].recipe, &full))
         return QM_OK;
     struct qm_cell e = control_of(l->s, &l->cell[i], &full, QM_CELL_float32);
     QM_TRY(add(l, &e, &at));
@@ -165,7 +164,7 @@ static qm_status add_parts(struct list *l, int64_t i)
     for (int part = 0; part < QM_BUDGET_COUNT; part++) {
         struct qm_recipe r;
         int64_t at;
-        if (!without(&l->cell[i].recipe, (enum qm_budget)part, &r))
+        if (!without(l->cell[i].recipe, (enum qm_budget)part, &r))
             continue;
         struct qm_cell e = control_of(l->s, &l->cell[i], &r, QM_CELL_without);
         e.part = (enum qm_budget)part;
@@ -235,11 +234,11 @@ static void join_base(const struct qm_suite *s, const struct qm_cell *c, char *t
 {
     struct qm_recipe own;
     char recipe[QM_RECIPE_TEXT];
-    if (!c->recipe.base || qm_recipe_from(c->recipe.base, &own) != QM_OK)
+    if (!c->recipe->base || qm_recipe_from(c->recipe->base, &own) != QM_OK)
         return;
 #define X(name, value, words)        \
     if (qm_suite_axis(s, #name) < 0) \
-        own.hyper.name = c->recipe.hyper.name;
+        own.hyper.name = c->recipe->hyper.name;
     QM_HYPER_LIST(X)
     QM_HYPER_FLAG_LIST(X)
 #undef X

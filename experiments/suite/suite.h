@@ -209,8 +209,8 @@ enum qm_budget {
  * reason, which the cell owns. */
 struct qm_cell {
     int64_t index;
-    int choice[QM_SUITE_AXES]; /* index of the value of each axis; -1: none (controls) */
-    struct qm_recipe recipe;
+    int choice[QM_SUITE_AXES];      /* index of the value of each axis; -1: none (controls) */
+    const struct qm_recipe *recipe; /* shared by equal cells (shared.h); never NULL */
     enum qm_coupling coupling;
     int slot; /* the measured state: an index of the rule's slots */
     enum qm_source_kind kind;
@@ -218,7 +218,7 @@ struct qm_cell {
     const struct qm_problem *problem;
     const char *problem_args;
     struct qm_recorded *recorded;
-    char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
+    const char *source_text;         /* "gpt.h5:run/s000400", "dist:gauss"; shared */
     const char *tensor, *class_name; /* "" where the source has none */
     int lr_given;                    /* the suite sets lr */
     uint64_t seed;                   /* of start, data and noise */
