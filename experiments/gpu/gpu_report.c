@@ -1,6 +1,8 @@
 /* gpu_report.c - The parts and columns of a report, and what a row of it says. */
 #include "experiments/gpu/gpu_report.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const names[] = {
@@ -136,13 +138,35 @@ int qm_gpu_row_is_same(enum qm_gpu_part part, json_t *a, json_t *b)
     return 1;
 }
 
+const char *qm_gpu_row_flaw(enum qm_gpu_part part, json_t *row)
+{
+    enum { MOST = 6 };
+    static const char *const figures[QM_GPU_PARTS][MOST] = {
+        [QM_GPU_speed] = {"elements", "seconds", "least_seconds", "rate", "share_of_copy",
+                          "copy_rate"},
+        [QM_GPU_tables] = {"tensors", "elements", "seconds", "least_seconds"},
+        [QM_GPU_peers] = {"seconds", "peer_seconds", "ratio"}};
+    static const char *const perhaps[] = {"graph_seconds", "device_seconds"};
+    for (int i = 0; i < MOST && figures[part][i]; i++) {
+        double x = json_number_value(json_object_get(row, figures[part][i]));
+        if (!(x > 0.0 && isfinite(x)))
+            return figures[part][i];
+    }
+    for (int i = 0; i < 2; i++) {
+        json_t *x = json_object_get(row, perhaps[i]);
+        if (x && !(json_number_value(x) > 0.0 && isfinite(json_number_value(x))))
+            return perhaps[i];
+    }
+    return NULL;
+}
+
 enum qm_gpu_verdict qm_gpu_row_verdict(enum qm_gpu_part part, json_t *row)
 {
     const char *status = json_string_value(json_object_get(row, "status"));
     int is_good = 1;
-    if (!status || strncmp(status, "skipped", 7) == 0)
+    if (status && strncmp(status, "skipped", 7) == 0)
         return QM_GPU_skipped;
-    if (strncmp(status, "ok", 2) != 0)
+    if (!status || strncmp(status, "ok", 2) != 0 || qm_gpu_row_flaw(part, row))
         return QM_GPU_broken;
     if (part == QM_GPU_exact)
         is_good = json_is_true(json_object_get(row, "equal"));
@@ -161,4 +185,37 @@ void qm_gpu_report_free(struct qm_gpu_report *r)
     for (int i = 0; i < QM_GPU_PARTS; i++)
         json_decref(r->rows[i]);
     memset(r, 0, sizeof *r);
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* The bytes of the UTF-8 character at c; 0: there is none. */
+static int character(const unsigned char *c)
+{
+    int n = *c < 0x80 ? 1 : *c >= 0xc2 && *c < 0xe0 ? 2 : *c >= 0xe0 && *c < 0xf0 ? 3
+            : *c >= 0xf0 && *c < 0xf5                                             ? 4
+                                                                                  : 0;
+    for (int i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    int is_short = (*c == 0xe0 && c[1] < 0xa0) || (*c == 0xf0 && c[1] < 0x90);
+    int is_none = (*c == 0xed && c[1] > 0x9f) || (*c == 0xf4 && c[1] > 0x8f);
+    return is_short || is_none ? 0 : n;
+}
+
+json_t *qm_gpu_text(const char *text)
+{
+    char *out = malloc(3 * strlen(text) + 1), *to = out;
+    if (!out)
+        return NULL;
+    for (const char *c = text; *c;) {
+        int n = character((const unsigned char *)c);
+        memcpy(to, n ? c : "\xef\xbf\xbd", n ? (size_t)n : 3);
+        to += n ? n : 3;
+        c += n ? n : 1;
+    }
+    *to = '\0';
+    json_t *json = json_string(out);
+    free(out);
+    return json;
 }
