@@ -18,23 +18,35 @@ static struct {
     char path[512], reason[1024];
 } driver;
 
-static const char *error_name(int error)
+/* A text of the driver as printable ASCII. */
+static const char *plain(const char *from, char *text, size_t size)
+{
+    size_t n = 0;
+    for (; n + 1 < size && from[n]; n++)
+        text[n] = (char)(from[n] >= ' ' && from[n] <= '~' ? from[n] : '?');
+    text[n] = '\0';
+    return text;
+}
+
+static const char *error_name(int error, char *text, size_t size)
 {
     const char *name = NULL;
-    if (driver.cu.GetErrorName)
-        driver.cu.GetErrorName(error, &name);
-    return name ? name : "an error this driver has no name for";
+    if (driver.cu.GetErrorName && QM_CU_ERROR(&driver.cu, GetErrorName, (error, &name)) != 0)
+        name = NULL;
+    return plain(name ? name : "an error this driver has no name for", text, size);
 }
 
 qm_status qm_cuda_error(int error, const char *call)
 {
-    const char *text = NULL;
+    const char *said = NULL;
+    char name[80], text[240];
     if (error == 0)
         return QM_OK;
-    if (driver.cu.GetErrorString)
-        driver.cu.GetErrorString(error, &text);
+    if (driver.cu.GetErrorString && QM_CU_ERROR(&driver.cu, GetErrorString, (error, &said)) != 0)
+        said = NULL;
     return qm_fail(error == OUT_OF_MEMORY ? QM_NO_MEMORY : QM_INTERNAL, "%s: %s (%d): %s", call,
-                   error_name(error), error, text ? text : "no text");
+                   error_name(error, name, sizeof name), error,
+                   plain(said ? said : "no text", text, sizeof text));
 }
 
 int qm_cuda_is_refused(int error)
@@ -81,7 +93,8 @@ static void load(void)
         snprintf(driver.reason, sizeof driver.reason, "no NVIDIA driver: %s", driver.path);
     else if (bind_all(handle)) {
         driver.is_bound = 1;
-        (void)QM_CU_ERROR(&driver.cu, DriverGetVersion, (&driver.version));
+        if (QM_CU_ERROR(&driver.cu, DriverGetVersion, (&driver.version)) != 0)
+            driver.version = 0;
     }
 }
 
@@ -132,24 +145,43 @@ static void print_version(char *text, size_t size)
     snprintf(text, size, "%d", driver.version);
 }
 
-static int version_elsewhere;
+static struct {
+    qm_status st;
+    int version;
+    char message[512];
+} elsewhere;
 
 static void ask_elsewhere(void)
 {
     char text[32];
-    if (qm_cuda_apart_text(print_version, text, sizeof text) == QM_OK)
-        version_elsewhere = atoi(text);
+    elsewhere.st = qm_cuda_apart_text(print_version, text, sizeof text);
+    if (elsewhere.st == QM_OK)
+        elsewhere.version = atoi(text);
+    else
+        snprintf(elsewhere.message, sizeof elsewhere.message, "%s", qm_message());
+}
+
+qm_status qm_cuda_driver_asked(int *version)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    *version = 0;
+    if (is_loaded || qm_cuda_is_apart()) {
+        load_once();
+        *version = driver.version;
+        return QM_OK;
+    }
+    pthread_once(&once, ask_elsewhere);
+    if (elsewhere.st != QM_OK)
+        return qm_fail(elsewhere.st, "%s", elsewhere.message);
+    *version = elsewhere.version;
+    return QM_OK;
 }
 
 int qm_cuda_driver_version(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (!is_loaded && !qm_cuda_is_apart()) {
-        pthread_once(&once, ask_elsewhere);
-        return version_elsewhere;
-    }
-    load_once();
-    return driver.version;
+    int version;
+    (void)qm_cuda_driver_asked(&version);
+    return version;
 }
 
 qm_status qm_cuda_driver(const struct qm_cuda **out)
@@ -194,14 +226,16 @@ void qm_cuda_driver_text(char *text, size_t size)
     char name[LENGTH + 1] = ""; /* a driver may leave the NUL out */
     int device = 0, major = 0, minor = 0;
     start_once();
-    int version = driver.version;
+    char version[32] = "that it does not tell";
+    if (driver.version)
+        snprintf(version, sizeof version, "%d.%d", driver.version / 1000,
+                 driver.version % 1000 / 10);
     if (!driver.usable) {
         snprintf(text, size, "%s", driver.reason);
         return;
     }
     if (qm_cuda_device(&device) != QM_OK) {
-        snprintf(text, size, "%s, driver API %d.%d: %s", driver.path, version / 1000,
-                 version % 1000 / 10, qm_message());
+        snprintf(text, size, "%s, driver API %s: %s", driver.path, version, qm_message());
         return;
     }
     int number = 0, error = QM_CU_ERROR(&driver.cu, DeviceGetName, (name, LENGTH, device));
@@ -210,14 +244,14 @@ void qm_cuda_driver_text(char *text, size_t size)
     if (error == 0)
         error = QM_CU_ERROR(&driver.cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
     (void)qm_cuda_device_number(&number);
-    size_t used = (size_t)snprintf(text, size, "%s, driver API %d.%d, %d device%s, number %d: ",
-                                   driver.path, version / 1000, version % 1000 / 10, driver.count,
-                                   driver.count == 1 ? "" : "s", number);
+    size_t used =
+        (size_t)snprintf(text, size, "%s, driver API %s, %d device%s, number %d: ", driver.path,
+                         version, driver.count, driver.count == 1 ? "" : "s", number);
     if (used >= size)
         return;
     if (error)
-        snprintf(text + used, size - used, "it cannot be described: %s (%d)", error_name(error),
-                 error);
+        snprintf(text + used, size - used, "it cannot be described: %s (%d)",
+                 error_name(error, name, sizeof name), error);
     else
         snprintf(text + used, size - used, "%s (sm_%d%d)", name, major, minor);
 }

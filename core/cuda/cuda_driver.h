@@ -95,6 +95,9 @@ qm_status qm_cuda_driver(const struct qm_cuda **out);
  * cuda_apart.h, another process asks it. */
 int qm_cuda_driver_version(void);
 
+/* The same; QM_INTERNAL: it crashed or did not return, which the message says. */
+qm_status qm_cuda_driver_asked(int *version);
+
 /* The number in $QM_CUDA_DEVICE, 0 where that is not set.  The driver is not asked.  QM_BAD_ARG: it
  * is empty or no whole number from 0 on. */
 qm_status qm_cuda_device_number(int *number);

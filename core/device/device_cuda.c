@@ -95,12 +95,13 @@ static qm_status cuda_reserve(size_t bytes, qm_address *out)
     return st;
 }
 
+/* Keeps the message of the failure that the caller may be cleaning up after. */
 static void cuda_release(qm_address at)
 {
-    if (at && enter() == QM_OK) {
-        (void)QM_CU_ERROR(gpu.cu, StreamSynchronize, (gpu.stream));
-        (void)QM_CU_ERROR(gpu.cu, MemFree, (at));
-    }
+    if (!at || QM_CU_ERROR(gpu.cu, CtxSetCurrent, (gpu.context)) != 0)
+        return;
+    (void)QM_CU_ERROR(gpu.cu, StreamSynchronize, (gpu.stream));
+    (void)QM_CU_ERROR(gpu.cu, MemFree, (at));
 }
 
 /* Waits for all work, with the context current; `what` is what the message of a failure begins

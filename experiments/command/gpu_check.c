@@ -184,9 +184,9 @@ static json_t *plan_of(const struct qm_gpu_options *o)
             ? NULL
             : json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:I, s:i, s:o, s:s}", "version",
                         qm_version(), "commit", qm_commit(), "begun", qm_utc(date), "parts",
-                        n ? parts : "all", "recipes", qm_gpu_text(recipes), "quick", o->quick,
+                        n ? parts : "all", "recipes", qm_json_text(recipes), "quick", o->quick,
                         "elements", (json_int_t)o->n, "rounds", o->rounds, "peers",
-                        qm_gpu_text(o->peers ? o->peers : ""), "not_covered",
+                        qm_json_text(o->peers ? o->peers : ""), "not_covered",
                         o->n > INT64_C(1) << 31 ? "" : not_covered);
     free(parts);
     free(recipes);
@@ -377,7 +377,7 @@ static json_t *all_of(const struct qm_gpu_report *r, const char *path)
     json_object_set(all, "plan", r->plan);
     for (int i = 0; i < QM_GPU_PARTS; i++)
         json_object_set(all, qm_gpu_part_name((enum qm_gpu_part)i), r->rows[i]);
-    json_object_set_new(all, "file", qm_gpu_text(path));
+    json_object_set_new(all, "file", qm_json_text(path));
     return all;
 }
 

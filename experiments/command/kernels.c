@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cuda/cuda_driver.h"
 #include "core/device/step_kernels.h"
 #include "core/device/tensor_rule_form.h"
 #include "experiments/cli/cli.h"
@@ -243,6 +244,9 @@ static qm_status work(struct options *o, int *failed)
         QM_TRY(qm_recipes_add_all(&o->recipes));
     if (o->text)
         return print_texts(o);
+    int version;
+    if (qm_cuda_driver_asked(&version) != QM_OK)
+        qm_note("qualm kernels: NVRTC is chosen without the driver: %s", qm_message());
     QM_TRY(qm_nvrtc_probe());
     struct result *results = calloc((size_t)(o->recipes.n * o->n_archs), sizeof *results);
     if (!results)

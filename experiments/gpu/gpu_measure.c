@@ -32,7 +32,7 @@ static qm_status exact_row(const struct qm_gpu_task *t, json_t *row)
     QM_TRY(qm_exact_compare_of(t->gradients, &qm_backend_cuda, &r, qm_gpu_shape(t->shape), STEPS,
                                SEED, what, sizeof what));
     json_object_set_new(row, "equal", json_boolean(!*what));
-    json_object_set_new(row, "difference", qm_gpu_text(what));
+    json_object_set_new(row, "difference", qm_json_text(what));
     return QM_OK;
 }
 
@@ -72,7 +72,7 @@ static qm_status check_row(const struct qm_gpu_task *t, const struct qm_gpu_opti
         json_object_set_new(row, "passed", json_boolean(qm_tally_passed(y)));
         json_object_set_new(row, "worst_ratio", json_real(y->worst_ratio));
         json_object_set_new(row, "worst_case",
-                            qm_gpu_text(y->n_findings ? y->finding[0].text : y->worst_case));
+                            qm_json_text(y->n_findings ? y->finding[0].text : y->worst_case));
     }
     free(y);
     return st;
@@ -94,7 +94,7 @@ static void fill_codes(const struct qm_gpu_task *t, const struct qm_codes_result
 
 static void set_status(json_t *row, const char *status, double from)
 {
-    json_object_set_new(row, "status", qm_gpu_text(status));
+    json_object_set_new(row, "status", qm_json_text(status));
     json_object_set_new(row, "took", json_real(qm_seconds() - from));
 }
 
@@ -198,7 +198,7 @@ static int leave_modules(json_t *rows)
     {
         snprintf(status, sizeof status, "%.200s; afterwards the process was left: %s",
                  json_string_value(json_object_get(row, "status")), qm_message());
-        json_object_set_new(row, "status", qm_gpu_text(status));
+        json_object_set_new(row, "status", qm_json_text(status));
     }
     return 1;
 }
@@ -261,12 +261,12 @@ static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
     qm_nvrtc_text(nvrtc, sizeof nvrtc);
     qm_nvml_driver(driver, sizeof driver);
     snprintf(api, sizeof api, "%d.%d", version / 1000, version % 1000 / 10);
-    json_object_set_new(about, "name", qm_gpu_text(name));
+    json_object_set_new(about, "name", qm_json_text(name));
     json_object_set_new(about, "uuid", json_string(uuid));
-    json_object_set_new(about, "pci", qm_gpu_text(pci));
+    json_object_set_new(about, "pci", qm_json_text(pci));
     json_object_set_new(about, "driver_api", json_string(api));
-    json_object_set_new(about, "driver", qm_gpu_text(driver));
-    json_object_set_new(about, "nvrtc", qm_gpu_text(nvrtc));
+    json_object_set_new(about, "driver", qm_json_text(driver));
+    json_object_set_new(about, "nvrtc", qm_json_text(nvrtc));
     json_object_set_new(about, "most_sm_mhz", json_integer((json_int_t)now.most_sm_mhz));
     json_object_set_new(about, "most_memory_mhz", json_integer((json_int_t)now.most_memory_mhz));
     return QM_OK;
@@ -305,6 +305,6 @@ void qm_gpu_measure_device(void *of, int fd)
     json_t *out = NULL;
     qm_status st = device_of(run->options.n, &out);
     if (st != QM_OK)
-        out = json_pack("{s:o, s:i}", "error", qm_gpu_text(qm_message()), "status", (int)st);
+        out = json_pack("{s:o, s:i}", "error", qm_json_text(qm_message()), "status", (int)st);
     qm_gpu_child_send(fd, out);
 }

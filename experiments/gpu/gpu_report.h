@@ -77,9 +77,6 @@ qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, i
  * or a damaged one. */
 qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out);
 
-/* A text as JSON; bytes that are no UTF-8 become U+FFFD. */
-json_t *qm_gpu_text(const char *text);
-
 /* Makes the folder, and a name for a report in it that no file and no other process has:
  * FOLDER/nvidia-h200-all-2026-11-20-153000, by device, parts and time (UTC).  *lock: as
  * qm_gpu_report_lock gives it; path without .h5. */

@@ -12,7 +12,7 @@
 #include "experiments/store/result_reader.h"
 
 static const double SECONDS = 60.0;             /* for one file */
-enum { MEBIBYTES = 8192, MOST_ROWS = 1000000 }; /* address space of the process; rows of a part */
+enum { MEBIBYTES = 512, MOST_ROWS = 1000000 }; /* memory of the process; rows of a part */
 
 /* ---- HDF5 ------------------------------------------------------------------------------------ */
 
@@ -36,7 +36,7 @@ static qm_status read_column(struct qm_result *h5, const char *table, const stru
     for (int64_t i = 0; st == QM_OK && i < n; i++) {
         json_t *row = json_array_get(rows, (size_t)i), *value = NULL;
         if (text && (*text[i] || c->is_key))
-            value = qm_gpu_text(text[i]);
+            value = qm_json_text(text[i]);
         else if (real && isfinite(real[i]))
             value = json_real(real[i]);
         else if (whole && whole[i] >= 0)
@@ -82,8 +82,11 @@ static qm_status read_here(const char *path, struct qm_gpu_report *r)
                 st = read_column(h5, table, c, r->rows[i]);
     }
     qm_result_close(h5);
-    return st == QM_OK || strncmp(qm_message(), path, strlen(path)) == 0 ? st
-                                                                          : qm_fail_in(st, path);
+    if (st == QM_OK)
+        return QM_OK;
+    if (strncmp(qm_message(), path, strlen(path)) != 0)
+        (void)qm_fail_in(st, path);
+    return st == QM_NO_MEMORY ? st : QM_BAD_FILE; /* whatever is wrong, the file is */
 }
 
 /* ---- the process ----------------------------------------------------------------------------- */
@@ -93,12 +96,12 @@ static void work(void *path, int fd)
     struct qm_gpu_report r = {0};
     json_t *rows = json_array();
 #ifndef __SANITIZE_ADDRESS__ /* which takes more of it than there is */
-    setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)MEBIBYTES << 20, (rlim_t)MEBIBYTES << 20});
+    setrlimit(RLIMIT_DATA, &(struct rlimit){(rlim_t)MEBIBYTES << 20, (rlim_t)MEBIBYTES << 20});
 #endif
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     qm_status st = read_here(path, &r);
     if (st != QM_OK) {
-        qm_gpu_child_send(fd, json_pack("{s:o, s:i}", "error", qm_gpu_text(qm_message()), "status",
+        qm_gpu_child_send(fd, json_pack("{s:o, s:i}", "error", qm_json_text(qm_message()), "status",
                                         (int)st));
         return;
     }

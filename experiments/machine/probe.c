@@ -16,10 +16,11 @@
 #include "core/cuda/cuda_driver.h"
 #include "core/cuda/cuda_load.h"
 #include "core/recipe/backend.h"
+#include "experiments/cli/cli.h"
 
 static void set_text(json_t *o, const char *key, const char *text)
 {
-    json_object_set_new(o, key, json_string(text));
+    json_object_set_new(o, key, qm_json_text(text));
 }
 
 /* ---- floating point ------------------------------------------------------------------------ */

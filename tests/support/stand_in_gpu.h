@@ -41,7 +41,17 @@ static struct stand_in_shared {
     int processes; /* that called cuInit */
     int is_gone, struck;
     int compiles_beside; /* compilations in processes that use the device */
+    int most_modules;    /* loaded at once in one process */
 } * stand_in_shared;
+
+/* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock. */
+static struct stand_in_card {
+    const char *name;
+    size_t memory;
+    int sms, l2, is_fixed;
+    unsigned char uuid;
+    float milliseconds;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f};
 
 static int stand_in_process, stand_in_calls, stand_in_sticky;
 static int stand_in_driver = 13000; /* cuDriverGetVersion */
@@ -231,7 +241,7 @@ static void *rtc_other_symbol(const char *name)
 /* ---- the driver ------------------------------------------------------------------------------ */
 
 static int fail_next_alloc, fail_next_launch;
-static int64_t allocated, launches, reads;
+static int64_t allocated, launches, reads, modules_loaded;
 static int is_recording, recorded; /* cuStreamBeginCapture; launches while it lasts */
 static char nothing[16];
 
@@ -283,15 +293,15 @@ static int cu_DeviceGetName(char *name, int size, int device)
 {
     STRIKE("cuDeviceGetName");
     (void)device;
-    snprintf(name, (size_t)size, "Stand-in");
+    snprintf(name, (size_t)size, "%s", stand_in_card.name);
     return 0;
 }
 static int cu_DeviceGetAttribute(int *value, int attribute, int device)
 {
     STRIKE("cuDeviceGetAttribute");
     (void)device;
-    *value = attribute == QM_CU_SM_COUNT         ? 4
-             : attribute == QM_CU_L2_BYTES       ? 4096
+    *value = attribute == QM_CU_SM_COUNT         ? stand_in_card.sms
+             : attribute == QM_CU_L2_BYTES       ? stand_in_card.l2
              : attribute == QM_CU_THREADS_PER_SM ? 2048
              : attribute == QM_CU_MAJOR          ? 9
                                                  : 0;
@@ -308,7 +318,14 @@ static int cu_DeviceTotalMem(size_t *bytes, int device)
 {
     STRIKE("cuDeviceTotalMem_v2");
     (void)device;
-    *bytes = (size_t)1 << 30;
+    *bytes = stand_in_card.memory;
+    return 0;
+}
+static int cu_DeviceGetUuid(unsigned char uuid[16], int device)
+{
+    STRIKE("cuDeviceGetUuid_v2");
+    (void)device;
+    memset(uuid, stand_in_card.uuid, 16);
     return 0;
 }
 static int cu_DevicePrimaryCtxRetain(void **context, int device)
@@ -389,14 +406,20 @@ static int cu_ModuleLoadData(void **module, const void *image)
         return 209;
     if (strcmp(image, "bench_read.cu") == 0) {
         *module = &stand_in_reader;
+        modules_loaded++;
         return 0;
     }
-    return qm_emu_load_text(image, QM_MODE_exact, module) == QM_OK ? 0 : 209;
+    if (qm_emu_load_text(image, QM_MODE_exact, module) != QM_OK)
+        return 209;
+    if (++modules_loaded > stand_in_shared->most_modules)
+        stand_in_shared->most_modules = (int)modules_loaded;
+    return 0;
 }
 static int cu_ModuleUnload(void *module)
 {
     STRIKE("cuModuleUnload");
     (void)module;
+    modules_loaded--;
     return 0;
 }
 static int cu_ModuleGetFunction(void **function, void *module, const char *name)
@@ -503,6 +526,8 @@ static int cu_EventElapsedTime(float *ms, void *from, void *to)
     STRIKE("cuEventElapsedTime");
     const struct timespec *a = from, *b = to;
     *ms = 1e3f * (float)(b->tv_sec - a->tv_sec) + 1e-6f * (float)(b->tv_nsec - a->tv_nsec);
+    if (stand_in_card.is_fixed)
+        *ms = stand_in_card.milliseconds;
     return 0;
 }
 static int cu_EventDestroy(void *event)
