@@ -28,12 +28,12 @@
         name &operator=(double v) { return *this = name(v); }                              \
         name &operator+=(name b) { return *this = name((float)*this + (float)b); }         \
         name &operator-=(name b) { return *this = name((float)*this - (float)b); }         \
-        name &operator*=(name b) { return *this = name(qm_emu::product((float)*this, (float)b)); } \
+        name &operator*=(name b) { return *this = name((float)*this * (float)b); }         \
         name &operator/=(name b) { return *this = name((float)*this / (float)b); }         \
     };                                                                                     \
     inline name operator+(name a, name b) { return name((float)a + (float)b); }            \
     inline name operator-(name a, name b) { return name((float)a - (float)b); }            \
-    inline name operator*(name a, name b) { return name(qm_emu::product((float)a, (float)b)); } \
+    inline name operator*(name a, name b) { return name((float)a * (float)b); }            \
     inline name operator/(name a, name b) { return name((float)a / (float)b); }            \
     inline name operator-(name a) { return name(raw{(unsigned short)(a.__x ^ 0x8000)}); }  \
     inline bool operator==(name a, name b) { return (float)a == (float)b; }                \

@@ -42,6 +42,7 @@ static struct stand_in_shared {
     int is_gone, struck;
     int compiles_beside; /* compilations in processes that use the device */
     int most_modules;    /* loaded at once in one process */
+    int loads;           /* of modules */
 } * stand_in_shared;
 
 /* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock. */
@@ -411,6 +412,7 @@ static int cu_ModuleLoadData(void **module, const void *image)
     }
     if (qm_emu_load_text(image, QM_MODE_exact, module) != QM_OK)
         return 209;
+    stand_in_shared->loads++;
     if (++modules_loaded > stand_in_shared->most_modules)
         stand_in_shared->most_modules = (int)modules_loaded;
     return 0;
