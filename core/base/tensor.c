@@ -56,7 +56,8 @@ qm_status qm_shape_parse(const char *text, struct qm_shape *out)
         long long d = strtoll(at, &end, 10);
         if (errno)
             return qm_fail(QM_BAD_ARG, "shape '%.200s' has 2^60 elements or more", text);
-        if (end == at || d < 0 || *at < '0' || *at > '9' || s.rank == QM_MAX_RANK || (*end && *end != 'x'))
+        if (end == at || d < 0 || *at < '0' || *at > '9' || s.rank == QM_MAX_RANK ||
+            (*end && *end != 'x'))
             return qm_fail(QM_BAD_ARG, "shape '%s': expected up to %d sizes such as 64x256", text,
                            QM_MAX_RANK);
         s.dim[s.rank++] = d;

@@ -38,10 +38,10 @@ const char *qm_cuda_calls_open_one(const struct qm_cuda_calls *c);
 qm_status qm_cuda_limit(double *seconds);
 
 /* Forks a process that goes on with the program: there the function returns 1.  In this process it
- * returns 0 when the other has ended: *code is its exit code.  Signals that are sent to this process
- * reach the other.  QM_INTERNAL, as *st: the other crashed, or a call of the driver took longer than
- * qm_cuda_limit; the message names signal and call.  In a process that was forked like this the
- * function returns 1 and forks no more. */
+ * returns 0 when the other has ended: *code is its exit code.  Signals that are sent to this
+ * process reach the other.  QM_INTERNAL, as *st: the other crashed, or a call of the driver took
+ * longer than qm_cuda_limit; the message names signal and call.  In a process that was forked like
+ * this the function returns 1 and forks no more. */
 int qm_cuda_apart(qm_status *st, int *code);
 
 /* 1: this process was forked to call the driver; _set says so for a process forked by others. */

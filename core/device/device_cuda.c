@@ -18,8 +18,8 @@ static struct module {
     struct qm_kernel_use use[QM_STEP_KERNELS];
     double seconds;
     int from_cache;
-    unsigned period; /* of the last qm_cuda_unload_idle that it was asked for after */
-} modules[MODULES];  /* key "": a free place */
+    unsigned period;  /* of the last qm_cuda_unload_idle that it was asked for after */
+} modules[MODULES];   /* key "": a free place */
 static int n_modules; /* places in use and free ones between them */
 static unsigned period;
 
@@ -87,7 +87,9 @@ static qm_status cuda_reserve(size_t bytes, qm_address *out)
     qm_address at;
     QM_TRY(enter());
     QM_CU(gpu.cu, MemAlloc, (&at, bytes ? bytes : 256));
-    qm_status st = qm_cuda_error(QM_CU_ERROR(gpu.cu, MemsetD8Async, (at, 0, bytes ? bytes : 256, gpu.stream)), "cuMemsetD8Async");
+    qm_status st =
+        qm_cuda_error(QM_CU_ERROR(gpu.cu, MemsetD8Async, (at, 0, bytes ? bytes : 256, gpu.stream)),
+                      "cuMemsetD8Async");
     if (st != QM_OK)
         (void)QM_CU_ERROR(gpu.cu, MemFree, (at));
     else
@@ -275,8 +277,9 @@ static qm_status cuda_launch(void *module, enum qm_step_kernel k, unsigned grid_
 {
     const struct module *m = module;
     QM_TRY(enter());
-    QM_TRY(qm_cuda_error(QM_CU_ERROR(gpu.cu, LaunchKernel, (m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
-                                              1, 0, gpu.stream, args, NULL)),
+    QM_TRY(qm_cuda_error(QM_CU_ERROR(gpu.cu, LaunchKernel,
+                                     (m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1, 1, 0,
+                                      gpu.stream, args, NULL)),
                          qm_step_kernel_name(k)));
     return qm_cuda_waits() ? wait_for(qm_step_kernel_name(k)) : QM_OK;
 }

@@ -303,11 +303,11 @@ static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
     int64_t blocks = l[1] > 0 ? (n + l[1] - 1) / l[1] : 1;
     char name[48]; /* each launch is waited for: a fault is its own */
     snprintf(name, sizeof name, "kernel %d of the step", k + 1);
-    qm_status st = qm_cuda_error(
-        QM_CU_ERROR(u->cu, LaunchKernel,
-                    (u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1, (unsigned)l[0], 1, 1,
-                     (unsigned)l[2], u->stream, args, NULL)),
-        name);
+    qm_status st =
+        qm_cuda_error(QM_CU_ERROR(u->cu, LaunchKernel,
+                                  (u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1,
+                                   (unsigned)l[0], 1, 1, (unsigned)l[2], u->stream, args, NULL)),
+                      name);
     if (st == QM_OK)
         st = qm_cuda_error(QM_CU_ERROR(u->cu, StreamSynchronize, (u->stream)), name);
     return st == QM_OK ? QM_OK : QM_CHECK_FAILED; /* an invalid address, or an invalid launch */

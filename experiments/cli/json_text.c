@@ -7,9 +7,11 @@
 /* The bytes of the UTF-8 character at c; 0: there is none. */
 static int character(const unsigned char *c)
 {
-    int n = *c < 0x80 ? 1 : *c >= 0xc2 && *c < 0xe0 ? 2 : *c >= 0xe0 && *c < 0xf0 ? 3
-            : *c >= 0xf0 && *c < 0xf5                                             ? 4
-                                                                                  : 0;
+    int n = *c < 0x80                 ? 1
+            : *c >= 0xc2 && *c < 0xe0 ? 2
+            : *c >= 0xe0 && *c < 0xf0 ? 3
+            : *c >= 0xf0 && *c < 0xf5 ? 4
+                                      : 0;
     for (int i = 1; i < n; i++)
         if ((c[i] & 0xc0) != 0x80)
             return 0;

@@ -47,7 +47,8 @@ static const struct argp_option options[] = {
      0},
     {"out", KEY_OUT, "FOLDER", 0, "where the report goes (default results/gpu)", 0},
     {"seconds", KEY_SECONDS, "S", 0,
-     "end S seconds after the start, with the report so far and exit code 75 (default 570: a call of ten "
+     "end S seconds after the start, with the report so far and exit code 75 (default 570: a call "
+     "of ten "
      "minutes; 0: no limit)",
      0},
     {"limit", KEY_LIMIT, "S", 0, "seconds of one row (default 60; of a peer three times as many)",
@@ -179,15 +180,14 @@ static json_t *plan_of(const struct qm_gpu_options *o)
             names[n++] = qm_gpu_part_name((enum qm_gpu_part)i);
     char *parts = join(",", names, n);
     char *recipes = join(" ", (const char *const *)o->recipes, o->n_recipes);
-    json_t *plan =
-        !parts || !recipes
-            ? NULL
-            : json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:I, s:i, s:o, s:s}", "version",
-                        qm_version(), "commit", qm_commit(), "begun", qm_utc(date), "parts",
-                        n ? parts : "all", "recipes", qm_json_text(recipes), "quick", o->quick,
-                        "elements", (json_int_t)o->n, "rounds", o->rounds, "peers",
-                        qm_json_text(o->peers ? o->peers : ""), "not_covered",
-                        o->n > INT64_C(1) << 31 ? "" : not_covered);
+    json_t *plan = !parts || !recipes
+                       ? NULL
+                       : json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:I, s:i, s:o, s:s}", "version",
+                                   qm_version(), "commit", qm_commit(), "begun", qm_utc(date),
+                                   "parts", n ? parts : "all", "recipes", qm_json_text(recipes),
+                                   "quick", o->quick, "elements", (json_int_t)o->n, "rounds",
+                                   o->rounds, "peers", qm_json_text(o->peers ? o->peers : ""),
+                                   "not_covered", o->n > INT64_C(1) << 31 ? "" : not_covered);
     free(parts);
     free(recipes);
     return plan;
@@ -232,8 +232,9 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
 static qm_status same_device(json_t *was, json_t *is, const char *path)
 {
     static const char *const facts[] = {
-        "name",     "uuid",       "compute_capability", "multiprocessors", "memory_bytes",
-        "l2_bytes", "driver_api", "driver",             "nvrtc"};
+        "name",         "uuid",     "compute_capability", "multiprocessors",
+        "memory_bytes", "l2_bytes", "driver_api",         "driver",
+        "nvrtc"};
     char text[800] = "";
     size_t used = 0;
     for (size_t i = 0; i < sizeof facts / sizeof *facts && used < sizeof text; i++) {
@@ -247,7 +248,8 @@ static qm_status same_device(json_t *was, json_t *is, const char *path)
         free(x);
         free(y);
     }
-    return *text ? qm_fail(QM_BAD_ARG, "%s was begun with another GPU, driver or NVRTC (%s): "
+    return *text ? qm_fail(QM_BAD_ARG,
+                           "%s was begun with another GPU, driver or NVRTC (%s): "
                            "begin a new report",
                            path, text)
                  : QM_OK;
@@ -282,10 +284,11 @@ static qm_status make_tasks(struct qm_gpu_run *run)
     struct qm_gpu_options of = run->options;
     of.limit = qm_gpu_run_left(run, of.limit);
     QM_TRY(qm_gpu_tasks_make(&of, &run->tasks));
-    return run->tasks.n ? QM_OK
-                        : qm_fail(QM_NO_MATCH, "nothing to measure: no peers are there (--peers, or "
-                                               "python3 and tests/peers/peers.py), and no other "
-                                               "part has rows for what was asked");
+    return run->tasks.n
+               ? QM_OK
+               : qm_fail(QM_NO_MATCH, "nothing to measure: no peers are there (--peers, or "
+                                      "python3 and tests/peers/peers.py), and no other "
+                                      "part has rows for what was asked");
 }
 
 static qm_status begin(struct options *o, struct qm_gpu_run *run)
@@ -454,7 +457,8 @@ static const char doc[] =
     "\n"
     "$QM_CUDA_DEVICE must be a whole number; with none of that number there is no GPU.\n"
     "\n"
-    "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, another GPU "
+    "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, another "
+    "GPU "
     "than the report's, or $QM_CUDA_DEVICE is no number, 3 a file cannot be read or written, or "
     "another process writes it, or the driver crashes or does not answer, 4 no such recipe, no "
     "report to go on with or nothing to measure, 75 interrupted or out of time (--resume goes on "

@@ -170,7 +170,8 @@ static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), voi
     QM_CU(b->cu, EventSynchronize, (b->to));
     QM_CU(b->cu, EventElapsedTime, (&ms, b->from, b->to));
     if (!(ms > 0.0f && ms < INFINITY))
-        return qm_fail(QM_INTERNAL, "cuEventElapsedTime gives %g ms, expected more than 0", (double)ms);
+        return qm_fail(QM_INTERNAL, "cuEventElapsedTime gives %g ms, expected more than 0",
+                       (double)ms);
     *seconds = 1e-3 * (double)ms;
     return QM_OK;
 }
@@ -290,7 +291,7 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
         if (st == QM_OK)
             st = qm_cuda_error(
                 QM_CU_ERROR(cu, GraphInstantiate, (&g.executable[turn], g.graph[turn], 0)),
-                               "cuGraphInstantiateWithFlags");
+                "cuGraphInstantiateWithFlags");
     }
     if (st == QM_OK)
         st = qm_gpu_bench_time(b, run_graph, &g, out);

@@ -49,22 +49,22 @@ static void print_head(const struct page *p, const char *first)
 
 /* ---- what the reports are -------------------------------------------------------------------- */
 
-#define FACTS(X) /* name, is it of the plan, may figures depend on it, label */           \
-    X(uuid, 0, 0, "card")                                                                 \
-    X(compute_capability, 0, 0, "compute capability, times ten")                          \
-    X(multiprocessors, 0, 0, "multiprocessors")                                           \
-    X(memory_bytes, 0, 0, "bytes of memory")                                              \
-    X(driver_api, 0, 0, "driver's version of CUDA")                                       \
-    X(driver, 0, 0, "driver")                                                             \
-    X(nvrtc, 0, 0, "NVRTC")                                                               \
-    X(commit, 1, 1, "commit")                                                             \
-    X(begun, 1, 0, "begun")                                                               \
-    X(parts, 1, 0, "parts")                                                               \
-    X(recipes, 1, 0, "recipes")                                                           \
-    X(quick, 1, 1, "quick (codes and verdicts sampled, no large tensors in exact)")       \
-    X(elements, 1, 1, "parameters of the large tensor")                                   \
-    X(rounds, 1, 1, "rounds")                                                             \
-    X(missing, 1, 0, "rows missing")                                                      \
+#define FACTS(X) /* name, is it of the plan, may figures depend on it, label */     \
+    X(uuid, 0, 0, "card")                                                           \
+    X(compute_capability, 0, 0, "compute capability, times ten")                    \
+    X(multiprocessors, 0, 0, "multiprocessors")                                     \
+    X(memory_bytes, 0, 0, "bytes of memory")                                        \
+    X(driver_api, 0, 0, "driver's version of CUDA")                                 \
+    X(driver, 0, 0, "driver")                                                       \
+    X(nvrtc, 0, 0, "NVRTC")                                                         \
+    X(commit, 1, 1, "commit")                                                       \
+    X(begun, 1, 0, "begun")                                                         \
+    X(parts, 1, 0, "parts")                                                         \
+    X(recipes, 1, 0, "recipes")                                                     \
+    X(quick, 1, 1, "quick (codes and verdicts sampled, no large tensors in exact)") \
+    X(elements, 1, 1, "parameters of the large tensor")                             \
+    X(rounds, 1, 1, "rounds")                                                       \
+    X(missing, 1, 0, "rows missing")                                                \
     X(state, 1, 0, "state")
 
 static const struct {
@@ -130,9 +130,10 @@ static void print_differences(const struct page *p)
         }
     }
     if (found)
-        fputs(": compare with care.** Where figures of one line are of different sizes, each has its "
-              "elements in parentheses; counts of a quick report say so.\n",
-              p->f);
+        fputs(
+            ": compare with care.** Where figures of one line are of different sizes, each has its "
+            "elements in parentheses; counts of a quick report say so.\n",
+            p->f);
 }
 
 /* Good rows of all rows that could be measured; rows that could not, apart. */

@@ -287,9 +287,9 @@ static qm_status device_of(int64_t wanted, json_t **out)
     QM_CU(cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
     QM_CU(cu, DeviceTotalMem, (&memory, device));
     QM_CU(cu, MemGetInfo, (&left, &total));
-    json_t *about = json_pack("{s:i, s:i, s:f, s:i}", "compute_capability", 10 * major + minor,
-                              "multiprocessors", sms, "memory_bytes", (double)memory, "l2_bytes",
-                              l2);
+    json_t *about =
+        json_pack("{s:i, s:i, s:f, s:i}", "compute_capability", 10 * major + minor,
+                  "multiprocessors", sms, "memory_bytes", (double)memory, "l2_bytes", l2);
     qm_status st = about ? names_of(cu, device, about) : qm_fail(QM_NO_MEMORY, "a device");
     if (st == QM_OK)
         *out = json_pack("{s:O, s:I, s:I}", "device", about, "elements",

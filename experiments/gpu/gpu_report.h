@@ -72,9 +72,9 @@ void qm_gpu_report_free(struct qm_gpu_report *r);
 qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, int argc,
                               char **argv);
 
-/* Reads PATH, a .h5 of qm_gpu_report_write, in a process of its own; the caller frees it.  Every row
- * has its keys and a status, and every member its column's type.  QM_BAD_FILE: it is no such file,
- * or a damaged one. */
+/* Reads PATH, a .h5 of qm_gpu_report_write, in a process of its own; the caller frees it.  Every
+ * row has its keys and a status, and every member its column's type.  QM_BAD_FILE: it is no such
+ * file, or a damaged one. */
 qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out);
 
 /* Makes the folder, and a name for a report in it that no file and no other process has:

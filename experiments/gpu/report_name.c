@@ -51,8 +51,9 @@ qm_status qm_gpu_report_lock(const char *path, int *fd)
         if (fcntl(file, F_SETLK, &whole) != 0) {
             int is_held = errno == EACCES || errno == EAGAIN, error = errno;
             close(file);
-            return is_held ? QM_OK
-                           : qm_fail(QM_BAD_FILE, "%s: cannot be locked: %s", name, strerror(error));
+            return is_held
+                       ? QM_OK
+                       : qm_fail(QM_BAD_FILE, "%s: cannot be locked: %s", name, strerror(error));
         }
         if (is_named(file, name)) {
             *fd = file;

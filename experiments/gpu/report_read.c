@@ -11,7 +11,7 @@
 #include "experiments/gpu/gpu_run.h"
 #include "experiments/store/result_reader.h"
 
-static const double SECONDS = 60.0;             /* for one file */
+static const double SECONDS = 60.0;            /* for one file */
 enum { MEBIBYTES = 512, MOST_ROWS = 1000000 }; /* memory of the process; rows of a part */
 
 /* ---- HDF5 ------------------------------------------------------------------------------------ */
@@ -65,10 +65,10 @@ static qm_status read_here(const char *path, struct qm_gpu_report *r)
     struct qm_result *h5;
     char table[64];
     QM_TRY(qm_result_open(path, &h5));
-    qm_status st = strcmp(qm_result_kind(h5), "gpu") == 0
-                       ? QM_OK
-                       : qm_fail(QM_BAD_FILE, "is a file of kind %.40s, expected gpu",
-                                 qm_result_kind(h5));
+    qm_status st =
+        strcmp(qm_result_kind(h5), "gpu") == 0
+            ? QM_OK
+            : qm_fail(QM_BAD_FILE, "is a file of kind %.40s, expected gpu", qm_result_kind(h5));
     if (st == QM_OK)
         st = read_text(h5, "plan", &r->plan);
     if (st == QM_OK)
@@ -101,8 +101,8 @@ static void work(void *path, int fd)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     qm_status st = read_here(path, &r);
     if (st != QM_OK) {
-        qm_gpu_child_send(fd, json_pack("{s:o, s:i}", "error", qm_json_text(qm_message()), "status",
-                                        (int)st));
+        qm_gpu_child_send(
+            fd, json_pack("{s:o, s:i}", "error", qm_json_text(qm_message()), "status", (int)st));
         return;
     }
     for (int i = 0; i < QM_GPU_PARTS; i++)

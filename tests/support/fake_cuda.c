@@ -1,9 +1,10 @@
 /* fake_cuda.c - A libcuda.so.1 for tests of the command line: it has memory, computes nothing, and
  * fails where it is told to.
  *
- * FAKE_CALL names a call ("load": when the library is opened), FAKE_HOW what happens there: a number
- * is returned as its error; hang; crash; late: the call is good and every later one gives error 700.
- * FAKE_COUNT: at which call of that name (1).  FAKE_MS: what cuEventElapsedTime gives (1). */
+ * FAKE_CALL names a call ("load": when the library is opened), FAKE_HOW what happens there: a
+ * number is returned as its error; hang; crash; late: the call is good and every later one gives
+ * error 700.  FAKE_COUNT: at which call of that name (1).  FAKE_MS: what cuEventElapsedTime gives
+ * (1). */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,15 +30,15 @@ static int strike(const char *call)
 
 __attribute__((constructor)) static void loaded(void) { (void)strike("load"); }
 
-#define CALL(name, arguments, ...)         \
-    int name arguments;                    \
-    int name arguments                     \
-    {                                      \
-        int error = strike(#name);         \
-        if (!error) {                      \
-            __VA_ARGS__;                   \
-        }                                  \
-        return error;                      \
+#define CALL(name, arguments, ...) \
+    int name arguments;            \
+    int name arguments             \
+    {                              \
+        int error = strike(#name); \
+        if (!error) {              \
+            __VA_ARGS__;           \
+        }                          \
+        return error;              \
     }
 #define ANY unsigned long long
 
@@ -55,24 +56,26 @@ CALL(cuDeviceGet, (int *out, int i), *out = i)
 CALL(cuDeviceGetName, (char *out, int n, int d), snprintf(out, (size_t)n, "Card %c", 'A' + d))
 CALL(cuDeviceGetAttribute, (int *out, int a, int d), *out = attribute(a), (void)d)
 CALL(cuDeviceGetPCIBusId, (char *out, int n, int d), snprintf(out, (size_t)n, "0000:0%d:00.0", d))
-CALL(cuDeviceTotalMem_v2, (size_t *out, int d), *out = 1 << 28, (void)d)
+CALL(cuDeviceTotalMem_v2, (size_t * out, int d), *out = 1 << 28, (void)d)
 CALL(cuDevicePrimaryCtxRetain, (void **out, int d), *out = thing, (void)d)
 CALL(cuDevicePrimaryCtxRelease_v2, (int d), (void)d)
 CALL(cuCtxSetCurrent, (void *c), (void)c)
 CALL(cuCtxSynchronize, (void), (void)0)
-CALL(cuMemAlloc_v2, (ANY *out, size_t n), *out = (ANY)calloc(n, 1))
+CALL(cuMemAlloc_v2, (ANY * out, size_t n), *out = (ANY)calloc(n, 1))
 CALL(cuMemFree_v2, (ANY at), free((void *)at))
-CALL(cuMemGetInfo_v2, (size_t *left, size_t *all), *left = *all = 1 << 28)
+CALL(cuMemGetInfo_v2, (size_t * left, size_t *all), *left = *all = 1 << 28)
 CALL(cuMemcpyHtoDAsync_v2, (ANY to, const void *from, size_t n, void *s),
      memcpy((void *)to, from, n), (void)s)
-CALL(cuMemcpyDtoHAsync_v2, (void *to, ANY from, size_t n, void *s),
-     memcpy(to, (void *)from, n), (void)s)
+CALL(cuMemcpyDtoHAsync_v2, (void *to, ANY from, size_t n, void *s), memcpy(to, (void *)from, n),
+     (void)s)
 CALL(cuMemcpyDtoDAsync_v2, (ANY to, ANY from, size_t n, void *s),
      memcpy((void *)to, (void *)from, n), (void)s)
-CALL(cuMemsetD8Async, (ANY at, unsigned char x, size_t n, void *s), memset((void *)at, x, n), (void)s)
+CALL(cuMemsetD8Async, (ANY at, unsigned char x, size_t n, void *s), memset((void *)at, x, n),
+     (void)s)
 CALL(cuModuleLoadData, (void **out, const void *image), *out = thing, (void)image)
 CALL(cuModuleUnload, (void *m), (void)m)
-CALL(cuModuleGetFunction, (void **out, void *m, const char *name), *out = thing, (void)m, (void)name)
+CALL(cuModuleGetFunction, (void **out, void *m, const char *name), *out = thing, (void)m,
+     (void)name)
 CALL(cuFuncGetAttribute, (int *out, int a, void *f), *out = 0, (void)a, (void)f)
 CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *out, void *f, int n, size_t b), *out = 4,
      (void)f, (void)n, (void)b)
@@ -95,10 +98,9 @@ int cuModuleGetGlobal_v2(ANY *at, size_t *n, void *m, const char *name)
 }
 
 #define XYZ(name) unsigned name##_x, unsigned name##_y, unsigned name##_z
-CALL(cuLaunchKernel,
-     (void *f, XYZ(g), XYZ(b), unsigned shared, void *s, void **args, void **extra), (void)f,
-     (void)g_x, (void)g_y, (void)g_z, (void)b_x, (void)b_y, (void)b_z, (void)shared, (void)s,
-     (void)args, (void)extra)
+CALL(cuLaunchKernel, (void *f, XYZ(g), XYZ(b), unsigned shared, void *s, void **args, void **extra),
+     (void)f, (void)g_x, (void)g_y, (void)g_z, (void)b_x, (void)b_y, (void)b_z, (void)shared,
+     (void)s, (void)args, (void)extra)
 
 int cuGetErrorName(int error, const char **name);
 int cuGetErrorName(int error, const char **name)

@@ -1,9 +1,9 @@
 /* test_emu_contraction.c - Tests that the emulator contracts where nvcc does by default.
  *
  * What is expected of each row of tests/emu/contraction.cu is what nvcc 13.0 made of it for sm_90
- * (its PTX and the FFMA, FMUL and FADD of the machine code): a product is contracted where all its
- * uses are sums; functions with a rounding mode are not contracted, and are no use of a product that
- * stands beside them with the same operands. */
+ * (its PTX, and the FFMA, FMUL, FADD, DFMA, DMUL and DADD of the machine code): a product is
+ * contracted where all its uses are sums; functions with a rounding mode are not contracted, and
+ * are no use of a product that stands beside them with the same operands. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

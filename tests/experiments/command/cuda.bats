@@ -148,7 +148,7 @@ fake_driver() {
     [ ! -e "$BATS_TEST_TMPDIR/gpu" ]
 }
 
-@test "kernels compiles beside a driver that hangs, and says so; what the driver says is plain text" {
+@test "kernels compiles beside a driver that hangs and says so; a driver's texts are plain" {
     needs_nvrtc
     fake_driver
     FAKE_CALL=cuDriverGetVersion FAKE_HOW=hang run -0 --separate-stderr "$QUALM" kernels adamw_f32 \
@@ -186,7 +186,8 @@ fake_driver() {
 }
 
 @test "kernels: shapes that no tensor has are refused" {
-    for shape in 99999999999999999999 4294967296x4294967296 0x4294967296x4294967296 -1 +5 1152921504606846976; do
+    for shape in 99999999999999999999 4294967296x4294967296 0x4294967296x4294967296 -1 +5 \
+        1152921504606846976; do
         fails_with 2 "--shape: shape '$shape'" kernels adamw4_ao --shape "$shape" --text
     done
     "$QUALM" kernels adamw4_ao --shape 0x5 --text > /dev/null

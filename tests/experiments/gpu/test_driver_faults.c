@@ -2,8 +2,8 @@
  *
  * Drawn pairs of a call and a fault (six errors, late ones, a hang, a crash) meet doctor, check,
  * prove, kernels and gpu-check: each ends soon, with a documented exit code, says in a line what is
- * wrong, and leaves no process.  gpu-check leaves a whole report, which --resume completes.  "all" on
- * the command line tries every pair.  This process runs no OpenMP region, because it forks. */
+ * wrong, and leaves no process.  gpu-check leaves a whole report, which --resume completes.  "all"
+ * on the command line tries every pair.  This process runs no OpenMP region, because it forks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,8 +134,8 @@ static void expect_report(const char *what, const char *out, int code)
     if (qm_gpu_report_read(path, &r) != QM_OK)
         fail_msg("%s: %s", what, qm_message());
     for (int i = 0; i < QM_GPU_PARTS; i++)
-        json_array_foreach(r.rows[i], k, row)
-            broken += qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_broken;
+        json_array_foreach(r.rows[i], k, row) broken +=
+            qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_broken;
     qm_gpu_report_free(&r);
     if ((broken > 0) != (code == 1))
         fail_msg("%s: exit code %d and %zu broken rows", what, code, broken);
@@ -155,8 +155,8 @@ static void try_pair(int call, int fault, const struct command *c)
     snprintf(command, sizeof command, "rm -rf %s", out);
     assert_int_equal(system(command), 0);
     *stand_in_shared = (struct stand_in_shared){0};
-    stand_in_fault = (struct stand_in_fault){calls[call], 0, count, faults[fault].error,
-                                             faults[fault].how};
+    stand_in_fault =
+        (struct stand_in_fault){calls[call], 0, count, faults[fault].error, faults[fault].how};
     double from = qm_seconds();
     int code = run(c, more), bit = code == 77 ? 8 : code;
     if (bit > 8 || !(c->codes >> bit & 1))

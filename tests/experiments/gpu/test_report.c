@@ -73,8 +73,7 @@ static void names_are_nobody_elses(void **unused)
     for (int k = 0; k < RUNS; k++)
         if ((pid[k] = fork()) == 0) {
             memset(path, 0, sizeof path);
-            qm_status st =
-                qm_gpu_report_name(folder, "A|B\n", "all", path, sizeof path, &lock);
+            qm_status st = qm_gpu_report_name(folder, "A|B\n", "all", path, sizeof path, &lock);
             if (st != QM_OK || lock < 0 || write(both[1], path, 256) != 256)
                 _exit(1);
             for (;;)
@@ -108,10 +107,10 @@ static void figures_must_be_numbers(void **unused)
     static const struct {
         enum qm_gpu_part part;
         const char *name;
-    } figures[] = {{QM_GPU_speed, "seconds"},      {QM_GPU_speed, "share_of_copy"},
-                   {QM_GPU_speed, "rate"},         {QM_GPU_speed, "copy_rate"},
-                   {QM_GPU_tables, "seconds"},     {QM_GPU_peers, "peer_seconds"},
-                   {QM_GPU_peers, "ratio"},        {QM_GPU_tables, "least_seconds"},
+    } figures[] = {{QM_GPU_speed, "seconds"},       {QM_GPU_speed, "share_of_copy"},
+                   {QM_GPU_speed, "rate"},          {QM_GPU_speed, "copy_rate"},
+                   {QM_GPU_tables, "seconds"},      {QM_GPU_peers, "peer_seconds"},
+                   {QM_GPU_peers, "ratio"},         {QM_GPU_tables, "least_seconds"},
                    {QM_GPU_tables, "graph_seconds"}};
     (void)unused;
     for (int i = 0; i < QM_GPU_PARTS; i++) {
@@ -128,7 +127,9 @@ static void figures_must_be_numbers(void **unused)
                 json_object_del(row, figures[k].name);
             else
                 json_object_set_new(row, figures[k].name,
-                                    json_real(how == 1 ? 0.0 : how == 2 ? -1.0 : -0.0));
+                                    json_real(how == 1   ? 0.0
+                                              : how == 2 ? -1.0
+                                                         : -0.0));
             int is_optional = how == 0 && strcmp(figures[k].name, "graph_seconds") == 0;
             assert_int_equal(qm_gpu_row_verdict(figures[k].part, row),
                              is_optional ? QM_GPU_good : QM_GPU_broken);
@@ -143,7 +144,8 @@ static void figures_must_be_numbers(void **unused)
 /* Bytes that break pages: drawn among those that mean something somewhere. */
 static void draw_name(char *name, int size)
 {
-    static const char bytes[] = "|\n\r\t`<>&\\*_[]()#!~$\"'\x1b\x7f\x01\xff\xc3\x80\xed\xa0\xf5 aZ0";
+    static const char bytes[] =
+        "|\n\r\t`<>&\\*_[]()#!~$\"'\x1b\x7f\x01\xff\xc3\x80\xed\xa0\xf5 aZ0";
     int n = (int)draw((uint32_t)size - 1);
     for (int i = 0; i < n; i++)
         name[i] = bytes[draw(sizeof bytes - 1)];
