@@ -44,9 +44,12 @@ static const struct argp argp = {
     "tests/golden/README.md has every tolerance.  Of adafactor8bit they are derived, for one step "
     "from the recorded state before it, with u = 2^-24: means and averages 34 u of the largest; "
     "CAME's confidence 208 u, to 0.2.5 with sums of n terms 4.5 n u more; scales 16 u; the ends of "
-    "log codes 252 u; parameters 4 u, and of the step's largest change 276 u and 3 (n / 16 + 8) u, for "
-    "torch sums the squares of a norm in eight lanes; log codes off by one as often as these errors "
-    "reach an edge, and five standard deviations; what APOLLO's sums of k products add.\n\nExamples:\n  qualm conform tests/golden/*.h5\n"
+    "log codes 252 u; parameters 4 u, and of the step's largest change 276 u and 3 (n / 16 + 8) u, "
+    "for "
+    "torch sums the squares of a norm in eight lanes; log codes off by one as often as these "
+    "errors "
+    "reach an edge, and five standard deviations; what APOLLO's sums of k products "
+    "add.\n\nExamples:\n  qualm conform tests/golden/*.h5\n"
     "  qualm conform -v --case '^q4[su]_' tests/golden/torchao.h5\n",
     children,
     NULL,

@@ -181,15 +181,16 @@ needs_hdf5() { "$PYTHON" -c 'import h5py, numpy' 2> /dev/null || skip "python3 h
 
 @test "compare: a release of adafactor8bit is sought in its folder" {
     needs_hdf5
-    run -77 --separate-stderr compare --only "adafactor8bit 0.2.4" --releases "$BATS_TEST_TMPDIR/none"
-    [[ $output == *"adafactor8bit==0.2.4 in $BATS_TEST_TMPDIR/none is not installed"* ]]
-    mkdir -p "$BATS_TEST_TMPDIR/r/0.2.4"
-    run -77 --separate-stderr compare --only "adafactor8bit 0.2.4" --releases "$BATS_TEST_TMPDIR/r"
+    folder=$BATS_TEST_TMPDIR/r
+    run -77 --separate-stderr compare --only "adafactor8bit 0.2.4" --releases "$folder"
+    [[ $output == *"adafactor8bit==0.2.4 in $folder is not installed"* ]]
+    mkdir -p "$folder/0.2.4"
+    run -77 --separate-stderr compare --only "adafactor8bit 0.2.4" --releases "$folder"
     [[ $output == *"holds no adafactor8bit"* ]]
 }
 
 @test "compare: the releases of adafactor8bit, where make peers has brought them" {
-    [ -d "$ROOT/build/peers/adafactor8bit" ] || skip "build/peers/adafactor8bit is missing: make peers"
+    [ -d "$ROOT/build/peers/adafactor8bit" ] || skip "build/peers has no adafactor8bit: make peers"
     run "$ROOT/build/peers/bin/python" "$COMPARE" --qualm "$QUALM" --seed 3 --cases 1 \
         --only "adafactor8bit 0.4.6"
     [ "$status" = 0 ]
