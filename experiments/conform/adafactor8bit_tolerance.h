@@ -17,9 +17,9 @@
  *        absolute in the exponent, ln 2 times that relative, and the errors of V.
  * SPAN   2 ulp of logarithms up to 126, as their ends are rounded by two libraries.
  * APOLLO projects by sums of k products, whose order differs, too: k u of the sum of sizes, which
- *        is at most the product E / (k u) of two norms. It doubles in a square; so 2 k u is added for
- *        each of two factors or moments, and the log2 of the least second moment v of a block has
- *        an error of 2 E / (ln 2 sqrt(v)).
+ *        is at most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added
+ *        for each of two factors or moments, and the log2 of the least second moment v of a block
+ *        has an error of 2 E / (ln 2 sqrt(v)).
  * PARAM  the update has VALUE for each factor, halved by the root, and CONF or the momentum's
  *        error; it is compared with the largest change of a parameter. Beside it 4 u of the
  *        parameter, for decay and step are rounded each.
