@@ -237,8 +237,8 @@ static double delta_of(struct qm_result *r, const char *problem)
 }
 
 /* Judges every group.  Seeds that change nothing are one observation, as in the protocol. */
-static qm_status judge_groups(struct pairs *p, struct qm_result *r, struct qm_bootstrap *b,
-                              double *x, double *p_value, struct judged *out)
+static qm_status judge_groups(struct pairs *p, struct qm_result *r, double *x, double *p_value,
+                              struct judged *out)
 {
     if (p->n > 0)
         qsort_r(p->pair, (size_t)p->n, sizeof *p->pair, by_both, p);
@@ -252,7 +252,7 @@ static qm_status judge_groups(struct pairs *p, struct qm_result *r, struct qm_bo
         int is_same = out->n && strcmp(p->a->problem[p->pair[g[-1].first].mine], problem) == 0;
         g->first = i;
         g->delta = is_same ? g[-1].delta : delta_of(r, problem);
-        QM_TRY(qm_paired_make(b, x, n, &g->x));
+        QM_TRY(qm_paired_make(x, n, &g->x));
         p_value[out->n++] = n >= QM_LEAST_PAIRS ? g->x.p : nan("");
     }
     QM_TRY(qm_false_discovery(p_value, out->n, x));
@@ -267,8 +267,8 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
 {
     enum { NUMBERS = 9 };
     static const char *const words[NUMBERS][2] = {
-        {"mean", "mean over seeds of log10 of the gap over the archived variant's"},
-        {"lo95", "95 % interval of the mean, bootstrap-t"},
+        {"mean", "trimmed mean over seeds of log10 of the gap over the archived variant's"},
+        {"lo95", "95 % interval of the mean"},
         {"hi95", "upper end"},
         {"lo90", "90 % interval"},
         {"hi90", "upper end"},
@@ -378,7 +378,6 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     struct runs a = {0}, b = {0};
     struct pairs p = {.a = &a, .b = &b};
     struct judged j = {0};
-    struct qm_bootstrap *boot = NULL;
     double *x = NULL;
     if (!qm_result_has(mine, RUNS) || !qm_result_has(archive, RUNS))
         return qm_fail(QM_NO_MATCH, "no %s in the %s: run a suite with protocol: paired", RUNS,
@@ -391,13 +390,12 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     if (st == QM_OK) {
         j.group = calloc((size_t)p.n + 1, sizeof *j.group);
         x = calloc(2 * ((size_t)p.n + 1), sizeof *x);
-        st = j.group && x ? qm_bootstrap_open(&boot) : qm_fail(QM_NO_MEMORY, "pairs");
+        st = j.group && x ? QM_OK : qm_fail(QM_NO_MEMORY, "pairs");
     }
     if (st == QM_OK)
-        st = judge_groups(&p, mine, boot, x, x + p.n + 1, &j);
+        st = judge_groups(&p, mine, x, x + p.n + 1, &j);
     if (st == QM_OK)
         st = write_file(&p, &j, out);
-    qm_bootstrap_close(boot);
     free(x);
     free(j.group);
     free(p.pair);

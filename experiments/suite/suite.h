@@ -25,6 +25,9 @@
  *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
  *     budget: 1                                    # adds cells for the error budget
  *     delta: 0.0212                                # equivalent within +- delta (log10 of the gap)
+ *     contrast:                                    # value against value, paired; by default each
+ *       exp_avg: {against: nf4}                    # value of a format's axis against its first;
+ *                                                  # {pairs: all}, {pairs: [[a, b], ...]}; none
  *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
  *     summary:                                     # tables, printed and stored; summary.h
  *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
@@ -132,6 +135,13 @@ struct qm_expect {
     double bound[2];
 };
 
+/* Which values of an axis are tested against each other: each against one, all pairs, or pairs. */
+struct qm_contrast {
+    char *axis, *against; /* against: a label; NULL: all, or pair[] */
+    int line, all, n_pairs;
+    char *(*pair)[2]; /* [n_pairs]: labels; the first is tested against the second */
+};
+
 struct qm_suite {
     char *path, *stem, *title, *question;
     int is_sized; /* the suite was read at a size that it has values for */
@@ -141,7 +151,9 @@ struct qm_suite {
     int64_t min_numel, min_rank, every; /* every 0: points by the logarithm of the step */
     int paired;                         /* protocol: paired */
     int64_t budget;
-    double delta; /* 0: as the problems state */
+    double delta;                  /* 0: as the problems state */
+    int has_contrast, n_contrasts; /* has_contrast 0: each value against its axis' first */
+    struct qm_contrast contrast[QM_SUITE_AXES];
     struct qm_summary_plan *summary;
     char *claim, *claim_source; /* or NULL */
     int n_expects;
@@ -169,8 +181,13 @@ qm_status qm_suite_add_variant(struct qm_suite *s, const char *label, const char
 /* Replaces the data globs (n > 0) in s and in its plan. */
 qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);
 
-/* Index of the axis of that key, or -1. */
+/* Index of the axis of that key, or -1; index of the value with that label, or -1. */
 int qm_suite_axis(const struct qm_suite *s, const char *key);
+int qm_axis_find(const struct qm_axis *a, const char *label);
+
+/* Whether an axis changes how states are stored: the variant, or a key of recipes that is no
+ * hyper-parameter. */
+int qm_suite_is_format_axis(const struct qm_suite *s, int axis);
 
 enum qm_source_kind {
     QM_SOURCE_none,

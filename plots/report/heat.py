@@ -6,7 +6,7 @@ import numpy as np
 
 NAME, MENU, TITLE = "heat", "Heat map", "Variants by problems"
 SIGNS = {"equivalent": "=", "better": "\u25c0", "worse": "\u25b6", "undecided": "?",
-         "too few": "\u00b7"}
+         "too few": "\u00b7", "not quantized": "\u2205"}
 # Blue is better, orange is worse: apart with any of the common colour deficiencies.
 COLOURS = matplotlib.colors.LinearSegmentedColormap.from_list(
     "gap", ["#08519c", "#6baed6", "#f1f1ef", "#fdae6b", "#a63603"])
