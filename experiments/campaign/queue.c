@@ -65,7 +65,8 @@ static uint64_t key_of(const struct qm_cell *c)
     if (c->coupling != QM_COUPLING_closed || c->reason || c->kind != QM_SOURCE_problem)
         return hash(h, &c->index, sizeof c->index);
     h = hash(h, family, strlen(family) + 1);
-    h = hash(h, &c->seed, sizeof c->seed);
+    uint64_t seed = qm_cell_seed(c);
+    h = hash(h, &seed, sizeof seed);
     h = hash(h, &c->recipe.hyper.lr, sizeof c->recipe.hyper.lr);
     h = hash(h, &c->lr_scale, sizeof c->lr_scale);
     h = hash(h, &c->warmup, sizeof c->warmup);

@@ -94,6 +94,7 @@ static const struct argp_option options[] = {
     KEY("contrast", "value against value on an axis of formats, pair by pair: {exp_avg: {against: "
                     "VALUE}}, {exp_avg: {pairs: all}}, {exp_avg: {pairs: [[A, B], ...]}}, or none; "
                     "by default each value stands against its axis' first"),
+    KEY("instance", "other data, starts and noise: 1..4; intervals then cover instances and seeds"),
     KEY("lr_scale", "times the problem's learning rate: [0.25, 0.5, 1, 2, 4]"),
     KEY("warmup", "steps over which the learning rate rises to its value: [0, 100]"),
     KEY("decay_rank", "tensors of lower rank have no weight decay; 2: matrices alone"),

@@ -108,7 +108,8 @@ static qm_status set_shapes(struct qm_lockstep_pair *a)
     a->n_tensors = 1;
     a->t0 = c->recorded ? c->recorded->first_step : 1;
     if (c->problem)
-        QM_TRY(c->problem->open(c->problem_args, c->seed, &a->problem, &a->n_tensors, a->shape));
+        QM_TRY(c->problem->open(c->problem_args, qm_cell_seed(c), &a->problem, &a->n_tensors,
+                                a->shape));
     else if (c->recorded)
         a->shape[0] = c->recorded->shape;
     else
@@ -187,7 +188,7 @@ static void perturb_start(struct qm_lockstep_pair *a)
         most = fmaxf(most, fabsf(a->p[i]));
     double step = 0x1p-24 * (most > 0.0f ? (double)most : 1.0);
     for (int64_t i = 0; i < a->total; i++) {
-        int up = qm_pick(a->c->seed, QM_STREAM_start, 1, i, 2) == 1;
+        int up = qm_pick(qm_cell_seed(a->c), QM_STREAM_start, 1, i, 2) == 1;
         a->double_p[i] = a->p[i] == 0.0f ? (up ? step : -step)
                                          : (double)nextafterf(a->p[i], up ? INFINITY : -INFINITY);
         a->p[i] = (float)a->double_p[i];

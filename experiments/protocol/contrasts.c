@@ -105,7 +105,7 @@ static int same_pair(const struct qm_protocol *p, const struct qm_run_row *x,
                      const struct qm_run_row *y)
 {
     const struct qm_cell *a = qm_run_cell(p, x), *b = qm_run_cell(p, y);
-    return a->seed == b->seed;
+    return a->seed == b->seed && a->instance == b->instance;
 }
 
 /* Whether what the suite varies has no codes in the runs of a group. */

@@ -110,7 +110,7 @@ static int by_instance(const void *a, const void *b, void *context)
 {
     const struct qm_protocol *p = context;
     const struct qm_run_row *x = &p->run[*(const int64_t *)a], *y = &p->run[*(const int64_t *)b];
-    uint64_t sx = qm_run_cell(p, x)->seed, sy = qm_run_cell(p, y)->seed;
+    uint64_t sx = qm_cell_seed(qm_run_cell(p, x)), sy = qm_cell_seed(qm_run_cell(p, y));
     return x->problem != y->problem ? x->problem - y->problem : (sx > sy) - (sx < sy);
 }
 

@@ -135,7 +135,9 @@ static void print_verdicts(const struct qm_protocol *p)
                       v->twin_diverged ? ", twin diverged" : "",
                       null_is_apart(v) ? ", float32 apart too" : "", basin);
     }
-    printf("\nverdicts: against the float64 twin, over seeds, lr_scale %g\n", p->scale[p->one]);
+    int axis = qm_suite_axis(p->r->suite, "instance");
+    printf("\nverdicts: against the float64 twin, over seeds%s, lr_scale %g\n",
+           axis >= 0 && p->r->suite->axis[axis].n > 1 ? " and instances" : "", p->scale[p->one]);
     qm_table_close(t);
 }
 
@@ -234,15 +236,17 @@ static json_t *judged_json(const struct qm_judged *by, double delta, double dete
                                       "lo95", qm_json_number(by[k].d.lo95), "hi95",
                                       qm_json_number(by[k].d.hi95), "verdict",
                                       qm_decision_text(by[k].verdict)));
-    return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:s}",
-        "n", (json_int_t)d->n, "mean", qm_json_number(d->mean), "plain_mean",
-        qm_json_number(d->plain_mean), "lo95", qm_json_number(d->lo95), "hi95",
-        qm_json_number(d->hi95), "lo90", qm_json_number(d->lo90), "hi90", qm_json_number(d->hi90),
-        "median", qm_json_number(d->median), "far", (json_int_t)d->far, "p", qm_json_number(d->p),
-        "q", qm_json_number(by->q), "delta", qm_json_number(delta), "detectable",
-        qm_json_number(detectable), "as_float32", qm_is_as_null(by), "hangs_on_outcome",
-        qm_hangs_on_outcome(by), "outcomes", outcomes, "verdict", qm_decision_text(by->verdict));
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:b, "
+                     "s:b, s:o, s:s}",
+                     "n", (json_int_t)d->n, "instances", (json_int_t)d->instances, "mean",
+                     qm_json_number(d->mean), "plain_mean", qm_json_number(d->plain_mean), "lo95",
+                     qm_json_number(d->lo95), "hi95", qm_json_number(d->hi95), "lo90",
+                     qm_json_number(d->lo90), "hi90", qm_json_number(d->hi90), "median",
+                     qm_json_number(d->median), "far", (json_int_t)d->far, "p",
+                     qm_json_number(d->p), "q", qm_json_number(by->q), "delta",
+                     qm_json_number(delta), "detectable", qm_json_number(detectable), "as_float32",
+                     qm_is_as_null(by), "hangs_on_outcome", qm_hangs_on_outcome(by), "outcomes",
+                     outcomes, "verdict", qm_decision_text(by->verdict));
 }
 
 static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict_row *v)

@@ -17,6 +17,8 @@
  *              minus the d of float32 states of the same seeds excludes 0 as well; else the verdict
  *              is `undecided`, printed with the remark `as float32`.  Another remark says where
  *              float32 states are not equivalent either.
+ *   instances  On problems with a data seed the location and intervals are those of the instances'
+ *              locations (qm_paired_levels); other problems have more seeds instead.
  *   outcomes   d after the last step, which gives the verdict; of the mean gap over the last eighth
  *              of the steps (late); its mean over the logarithm of the step (area).  A verdict that
  *              hangs on the outcome is printed with those of the others.

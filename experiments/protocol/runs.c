@@ -130,7 +130,7 @@ static int by_group(const void *a, const void *b, void *context)
     int d = x->problem != y->problem ? x->problem - y->problem
             : x->label != y->label   ? x->label - y->label
                                      : x->scale - y->scale;
-    uint64_t sx = qm_run_cell(p, x)->seed, sy = qm_run_cell(p, y)->seed;
+    uint64_t sx = qm_cell_seed(qm_run_cell(p, x)), sy = qm_cell_seed(qm_run_cell(p, y));
     return d ? d : sx != sy ? (sx > sy) - (sx < sy) : (i > j) - (i < j);
 }
 

@@ -100,7 +100,7 @@ qm_status qm_paired_make(const double *d, int64_t n, struct qm_paired *out)
 {
     double none = nan("");
     *out = (struct qm_paired){n,    none, none, none, none, none, none, none,
-                              none, none, none, none, none, none, 0};
+                              none, none, none, none, none, none, 0,    1};
     if (n == 0)
         return QM_OK;
     double *x = malloc(2 * (size_t)n * sizeof *x);
@@ -168,6 +168,7 @@ qm_status qm_paired_levels(const double *d, const int *instance, int64_t n, stru
     if (instances > 1) {
         struct qm_paired upper;
         st = qm_paired_make(x + n, instances, &upper);
+        out->instances = instances;
         out->mean = upper.mean, out->error = upper.error, out->df = upper.df;
         out->lo95 = upper.lo95, out->hi95 = upper.hi95;
         out->lo90 = upper.lo90, out->hi90 = upper.hi90, out->p = upper.p;

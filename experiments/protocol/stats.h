@@ -25,6 +25,7 @@ struct qm_paired {
     double median, median_lo, median_hi; /* order statistics that enclose it with at least 95 % */
     double p;                            /* two-sided, of location 0, by the same t */
     int64_t far;                         /* numbers that qm_paired_make counts as far off */
+    int64_t instances;                   /* of qm_paired_levels; 1: the interval is over pairs */
 };
 
 /* With g = floor(n / 5), h = n - 2 g and the Winsorized sum of squares S (the g least numbers are

@@ -69,6 +69,7 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
     struct names names = name_columns(&t);
     const char **variant = TEXT(&t, "variant", "the named variant it starts from");
     int64_t *seed = WHOLE(&t, "seed", "seed of start, data and noise");
+    int64_t *instance = WHOLE(&t, "instance", "instance of the problem's data");
     double *start = NUMBER(&t, "start_gap", "1", "loss of the start above the floor");
     double *gap = NUMBER(&t, "gap", "1", "loss after the last step over start_gap");
     double *twin = NUMBER(&t, "twin_gap", "1", "the same of the float64 twin");
@@ -84,7 +85,7 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
         cell[i] = r->cell;
         set_names(p, names, i, r->problem, r->label, r->scale);
         variant[i] = c->recipe.base ? c->recipe.base->name : "";
-        seed[i] = (int64_t)c->seed;
+        seed[i] = (int64_t)c->seed, instance[i] = c->instance;
         start[i] = r->start_gap, gap[i] = r->gap, twin[i] = r->twin_gap;
         d[i] = r->d, area[i] = r->d_of[QM_OUTCOME_area], late[i] = r->d_of[QM_OUTCOME_late];
         basin[i] = r->basin, twin_basin[i] = r->twin_basin;
@@ -155,7 +156,7 @@ struct judged_columns {
 #define X(name, unit, text, value) double *name;
     JUDGED_LIST(X)
 #undef X
-    int64_t *n;
+    int64_t *n, *instances;
     const char **verdict, **late, **area;
 };
 
@@ -163,6 +164,8 @@ static struct judged_columns judged_columns(struct table *t)
 {
     struct judged_columns c;
     c.n = WHOLE(t, "n", "different pairs");
+    c.instances =
+        WHOLE(t, "instances", "instances over whose locations the interval is; 1: over pairs");
 #define X(name, unit, text, value) c.name = NUMBER(t, #name, unit, text);
     JUDGED_LIST(X)
 #undef X
@@ -182,6 +185,7 @@ static void set_judged(struct judged_columns *c, int64_t i, const struct qm_judg
     JUDGED_LIST(X)
 #undef X
     c->n[i] = x->n;
+    c->instances[i] = x->instances;
     c->verdict[i] = qm_decision_text(by->verdict);
     c->late[i] = qm_decision_text(by[QM_OUTCOME_late].verdict);
     c->area[i] = qm_decision_text(by[QM_OUTCOME_area].verdict);

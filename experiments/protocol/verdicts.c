@@ -33,7 +33,11 @@ int qm_observe(const struct qm_protocol *p, const struct qm_run_row *run, struct
     const struct qm_run_row *null = null_run(p, qm_run_cell(p, run));
     if (!is_informative(run))
         return 0;
-    *out = (struct qm_observed){.start = run->start_gap, .gap = run->gap, .twin = run->twin_gap};
+    const struct qm_cell *c = qm_run_cell(p, run);
+    *out = (struct qm_observed){.start = run->start_gap,
+                                .gap = run->gap,
+                                .twin = run->twin_gap,
+                                .instance = c->has_data ? (int)c->instance : 0};
     for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
         out->x[k] = run->d_of[k];
         out->null[k] = null ? null->d_of[k] : nan("");

@@ -23,7 +23,7 @@ static const double start_bound = 1e-9, twin_bound = 1e-6, usual_delta = 0.02118
 struct runs {
     int64_t rows, cells;
     char **problem, **label, **status;
-    int64_t *cell, *seed;
+    int64_t *cell, *seed, *instance; /* instance NULL: 1 of all, in older files */
     double *scale, *start, *twin, *d;
     char **recipe, **role; /* [cells]; role may be NULL */
     int64_t *steps;        /* [cells] */
@@ -31,7 +31,7 @@ struct runs {
 
 static void runs_free(struct runs *s)
 {
-    void *all[] = {s->problem, s->label, s->status, s->recipe, s->role, s->cell,
+    void *all[] = {s->problem, s->label, s->status, s->recipe, s->role, s->cell, s->instance,
                    s->seed,    s->steps, s->scale,  s->start,  s->twin, s->d};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -44,6 +44,8 @@ static qm_status runs_read(struct qm_result *r, struct runs *s)
     QM_TRY(qm_result_texts(r, RUNS, "status", &s->rows, &s->status));
     QM_TRY(qm_result_i64(r, RUNS, "cell", &s->rows, &s->cell));
     QM_TRY(qm_result_i64(r, RUNS, "seed", &s->rows, &s->seed));
+    if (qm_result_i64(r, RUNS, "instance", &s->rows, &s->instance) != QM_OK)
+        s->instance = NULL;
     QM_TRY(qm_result_f64(r, RUNS, "lr_scale", &s->rows, &s->scale));
     QM_TRY(qm_result_f64(r, RUNS, "start_gap", &s->rows, &s->start));
     QM_TRY(qm_result_f64(r, RUNS, "twin_gap", &s->rows, &s->twin));
@@ -72,7 +74,7 @@ static int is_plain(const struct runs *s, int64_t i)
 #define STAGE_LIST(X)                                                                     \
     X(problem, "the archive has no such problem")                                         \
     X(scale,   "the archive has no such multiple of the learning rate")                   \
-    X(seed,    "the archive has no such seed")                                            \
+    X(seed,    "the archive has no such seed of this instance")                                            \
     X(family,  "the archive has no variant of this rule there")                           \
     X(steps,   "the archive's runs take another number of steps")                         \
     X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
@@ -109,7 +111,8 @@ static enum stage stage_of(const struct runs *a, int64_t i, const char *family_a
         return STAGE_problem;
     if (a->scale[i] != b->scale[k])
         return STAGE_scale;
-    if (a->seed[i] != b->seed[k])
+    if (a->seed[i] != b->seed[k] ||
+        (a->instance ? a->instance[i] : 1) != (b->instance ? b->instance[k] : 1))
         return STAGE_seed;
     int is_start = fabs(a->start[i] - b->start[k]) <= start_bound * fabs(b->start[k]);
     int is_twin =

@@ -238,12 +238,18 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
                                     : column(&table, "coded", QM_COLUMN_f64, "1",
                                              "share of elements with codes, of those to which the "
                                              "recipe gives codes; NaN: to none");
+    int64_t *instance =
+        qm_suite_axis(r->suite, "instance") < 0
+            ? NULL
+            : column(&table, "instance", QM_COLUMN_i64, "1", "instance of the problem's data");
     table.failed |= !texts;
     for (int64_t i = 0; !table.failed && i < r->n_cells; i++) {
         const struct qm_cell *c = &r->cell[i];
         const struct qm_outcome *o = &r->outcome[i];
         struct cell_texts *t = &texts[i];
         qm_cell_id(r->suite, c, t->id);
+        if (instance)
+            instance[i] = c->instance;
         if (coded)
             coded[i] = o->reason ? nan("") : qm_coded_share(o, QM_ALL_SLOTS);
 #define X(name, type, unit, text, value) name[i] = value;

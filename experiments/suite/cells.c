@@ -413,13 +413,24 @@ static qm_status check_source(struct qm_cell *c)
     return QM_OK;
 }
 
+static qm_status choose_instance(const struct qm_suite *s, const struct item *item,
+                                 struct qm_cell *c)
+{
+    QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
+    if (c->problem)
+        return qm_problem_instance(c->problem, item->rest, c->instance, &c->problem_args,
+                                   &c->has_data);
+    if (c->kind == QM_SOURCE_empty && !(c->problem_args = strdup(item->rest)))
+        return qm_fail(QM_NO_MEMORY, "cells");
+    return c->instance == 1 ? QM_OK : skip(c, "instance needs a problem: source");
+}
+
 static qm_status build_cell(const struct qm_suite *s, const struct item *item, struct qm_cell *c)
 {
     int64_t seed, rounding;
     c->kind = item->kind;
     c->dist = item->dist;
     c->problem = item->problem;
-    c->problem_args = item->rest;
     c->recorded = item->recorded;
     c->every = s->every;
     c->float32 = c->ulp = -1;
@@ -437,6 +448,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
     QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
+    QM_TRY(choose_instance(s, item, c));
     c->seed = (uint64_t)seed;
     c->rounding_seed = (uint64_t)rounding;
     QM_TRY(choose_start(s, c));
@@ -449,7 +461,15 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     return c->reason ? QM_OK : check_source(c);
 }
 
-uint64_t qm_cell_rounding(const struct qm_cell *c) { return c->seed + (c->rounding_seed << 32); }
+uint64_t qm_cell_seed(const struct qm_cell *c)
+{
+    return c->seed + ((uint64_t)(c->instance - 1) << 24);
+}
+
+uint64_t qm_cell_rounding(const struct qm_cell *c)
+{
+    return qm_cell_seed(c) + (c->rounding_seed << 32);
+}
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
@@ -504,6 +524,7 @@ void qm_cells_free(struct qm_cell *cells, int64_t n_cells)
 {
     for (int64_t i = 0; i < n_cells; i++) {
         free(cells[i].source_text);
+        free(cells[i].problem_args);
         free(cells[i].reason);
     }
     free(cells);

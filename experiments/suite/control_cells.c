@@ -28,11 +28,11 @@ static int by_text(const void *a, const void *b)
 static struct known *describe(const struct qm_cell *c, int64_t index)
 {
     char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
-    int n =
-        snprintf(text, sizeof text, "%s|%s|%llu|%llu|%a|%lld|%d|%d|%lld|%d|%d",
-                 qm_recipe_print(&c->recipe, recipe), c->source_text, (unsigned long long)c->seed,
-                 (unsigned long long)c->rounding_seed, c->lr_scale, (long long)c->warmup,
-                 c->decay_rank, c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
+    int n = snprintf(text, sizeof text, "%s|%s|%lld|%llu|%llu|%a|%lld|%d|%d|%lld|%d|%d",
+                     qm_recipe_print(&c->recipe, recipe), c->source_text, (long long)c->instance,
+                     (unsigned long long)c->seed, (unsigned long long)c->rounding_seed, c->lr_scale,
+                     (long long)c->warmup, c->decay_rank, c->start_ulp, (long long)c->steps,
+                     (int)c->coupling, c->slot);
     struct known *k = n < 0 ? NULL : malloc(sizeof *k + (size_t)n + 1);
     if (!k)
         return NULL;
@@ -64,8 +64,12 @@ static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
         l->room = room;
     }
     c->source_text = strdup(c->source_text);
-    if (!c->source_text)
+    c->problem_args = strdup(c->problem_args);
+    if (!c->source_text || !c->problem_args) {
+        free(c->source_text);
+        free(c->problem_args);
         return qm_fail(QM_NO_MEMORY, "cells");
+    }
     c->index = l->n;
     l->cell[l->n++] = *c;
     return QM_OK;

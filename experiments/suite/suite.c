@@ -17,9 +17,9 @@ static const char *const coupling_names[] = {
 const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
 
 /* Keys other than those of recipes. */
-static const char *const axis_keys[] = {"variant", "coupling",      "slot",   "source",
-                                        "seed",    "steps",         "n",      "lr_scale",
-                                        "start",   "rounding_seed", "warmup", "decay_rank"};
+static const char *const axis_keys[] = {
+    "variant",  "coupling", "slot",          "source", "seed",       "steps",   "n",
+    "lr_scale", "start",    "rounding_seed", "warmup", "decay_rank", "instance"};
 static const char *const plain_keys[] = {
     "title",        "question", "data",     "min_numel", "min_rank", "every", "summary", "claim",
     "claim_source", "expect",   "protocol", "budget",    "delta",    "sizes", "contrast"};

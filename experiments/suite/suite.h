@@ -11,6 +11,8 @@
  *     slot: exp_avg                                # the state measured; default: the first
  *     source: ["states:gpt_*", "dist:student:3"]   # required; see below
  *     seed: [1, 2, 3]                              # default 1
+ *     instance: 1..4                               # other data: data_seed of the problem plus
+ *                                                  # instance - 1, and other starts and noise
  *     steps: 200                                   # default: a trace's or problem's own, or 100
  *     n: 65536                                     # elements of a dist: source
  *     data: ["experiments/data/x.h5"]              # globs; default: all .h5 in experiments/data
@@ -37,7 +39,7 @@
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
  *          relation: above 0}                      # each: source: one for every source
  *
- * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, warmup, decay_rank, start,
+ * Any key of variant, coupling, slot, source, seed, instance, steps, n, lr_scale, warmup, decay_rank, start,
  * rounding_seed and the recipe keys takes a list and is then an axis (A..B: whole numbers from A to
  * B).  The cells are the product of the axes in the file's order, the last axis fastest.  Update t
  * of a warm-up of N takes the learning rate lr min(1, t / N); rules that set their own step ignore
@@ -222,8 +224,8 @@ enum qm_budget {
         QM_BUDGET_COUNT
 };
 
-/* One experiment.  Pointers are borrowed from the suite and the replay but for source_text and
- * reason, which the cell owns. */
+/* One experiment.  Pointers are borrowed from the suite and the replay but for source_text,
+ * problem_args and reason, which the cell owns. */
 struct qm_cell {
     int64_t index;
     int choice[QM_SUITE_AXES]; /* index of the value of each axis; -1: none (controls) */
@@ -233,7 +235,9 @@ struct qm_cell {
     enum qm_source_kind kind;
     struct qm_dist_bound dist;
     const struct qm_problem *problem;
-    const char *problem_args;
+    char *problem_args; /* those of the instance; owned, NULL without a problem */
+    int64_t instance;   /* of the problem's data, from 1 */
+    int has_data;       /* the problem has a data_seed, which the instance chooses */
     struct qm_recorded *recorded;
     char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
     const char *tensor, *class_name; /* "" where the source has none */
@@ -253,8 +257,11 @@ struct qm_cell {
     char *reason; /* NULL, or why this cell is skipped */
 };
 
-/* The key of stochastic rounding: seed + 2^32 rounding_seed.  Two seeds never share draws, because
- * shared draws would make them one observation. */
+/* What start and noise are drawn by: seed + 2^24 (instance - 1). */
+uint64_t qm_cell_seed(const struct qm_cell *c);
+
+/* The key of stochastic rounding: qm_cell_seed + 2^32 rounding_seed.  Two seeds never share draws,
+ * because shared draws would make them one observation. */
 uint64_t qm_cell_rounding(const struct qm_cell *c);
 
 /* Makes the cells: the product of the axes over the sources, then the controls of a paired suite.
