@@ -68,7 +68,8 @@ static uint64_t key_of(const struct qm_cell *c)
     uint64_t seed = qm_cell_seed(c);
     h = hash(h, &seed, sizeof seed);
     h = hash(h, &c->recipe.hyper.lr, sizeof c->recipe.hyper.lr);
-    h = hash(h, &c->lr_scale, sizeof c->lr_scale);
+    double scale = c->lr_scale * c->rate;
+    h = hash(h, &scale, sizeof scale);
     h = hash(h, &c->warmup, sizeof c->warmup);
     h = hash(h, &c->decay_rank, sizeof c->decay_rank);
     return hash(h, &c->steps, sizeof c->steps);

@@ -29,7 +29,7 @@ static char *const config_suites[] = {states_suite, training_suite};
 enum { WORTH_SECONDS = 60 }; /* estimated wall time above which a run becomes a campaign */
 
 struct options {
-    const char *out, *against, *shard_text, *size; /* size of suites; NULL: normal */
+    const char *out, *against, *shard_text, *rates, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
     int rank, ranks; /* of MPI; ranks 0: MPI does not run */
@@ -68,6 +68,10 @@ static const struct argp_option options[] = {
      "print only what the suites say of their claims; without SUITE: all in " QM_SUITES "claims/",
      0},
     {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
+    {"rates", 'r', "FILE", 0,
+     "tuned learning rates (qualm tune); default: results/rates/NAME.json, else those that ship; "
+     "none: the problems' own",
+     0},
     {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
     {NULL, 0, NULL, 0, "Campaigns:", 1},
     {"workers", 'w', "N", 0,
@@ -100,6 +104,9 @@ static const struct argp_option options[] = {
     KEY("decay_rank", "tensors of lower rank have no weight decay; 2: matrices alone"),
     KEY("start", "problem, or ulp: the float64 twin beside itself, one float32 ulp off"),
     KEY("rounding_seed", "other draws of stochastic rounding, the same data"),
+    KEY("rates: none", "no tuned learning rates; else those that `qualm tune` found for these "
+                       "problems, steps and schedules are used, and the table says where there are "
+                       "none"),
     KEY("budget: 1", "what each part of a variant adds: codes, scales, parameter"),
     KEY("delta: 0.0212", "equivalent within +- delta of log10 gap (default log10 1.05)"),
     KEY("sizes", "{small: {KEY: VALUE...}, large: {...}}: other values for --size"),
@@ -172,6 +179,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'c': return qm_cli_append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
+    case 'r': o->rates = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
     case 'a': o->against = arg; return 0;
     case 'H': o->finish.headline = 1; return 0;
@@ -417,8 +425,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char file[1024];
     struct qm_loaded_suite job = {0};
-    const struct qm_loaded_suite_changes changes = {o->size, o->data, o->n_data, o->n_configs,
-                                                    o->added};
+    const struct qm_loaded_suite_changes changes = {o->size,   o->data,      o->rates,
+                                                    o->n_data, o->n_configs, o->added};
     int again = is_folder(word);
     qm_status st =
         again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);

@@ -95,7 +95,7 @@ static void set_hyper(struct qm_lockstep_pair *a)
                            a->recipe.rule->family, h);
     }
     if (c->problem)
-        h->lr *= c->lr_scale;
+        h->lr *= c->lr_scale * c->rate;
     if (h->initial_lr == 0.0) /* as a plan does */
         h->initial_lr = h->lr;
     a->full_lr = h->lr;

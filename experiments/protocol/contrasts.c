@@ -119,9 +119,9 @@ static int is_plain(const struct qm_protocol *p, const struct qm_comparison_grou
     return 0;
 }
 
-/* Pairs the runs of both groups, which are in the order of seeds, and judges the differences. */
-static qm_status judge(const struct qm_protocol *p, struct qm_contrast_row *row,
-                       struct qm_observed *pair)
+/* Pairs the runs of both groups and judges the differences. */
+static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row *row, int is_best,
+                       struct qm_observed *pair, struct qm_judged *out)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < row->a->n; i++)
@@ -129,7 +129,8 @@ static qm_status judge(const struct qm_protocol *p, struct qm_contrast_row *row,
             const struct qm_run_row *x = qm_group_run(p, row->a, i),
                                     *y = qm_group_run(p, row->b, j);
             struct qm_observed one, two;
-            if (!same_pair(p, x, y) || !qm_observe(p, x, &one) || !qm_observe(p, y, &two))
+            if (!same_pair(p, x, y) || !qm_observe(p, x, is_best, &one) ||
+                !qm_observe(p, y, is_best, &two))
                 continue;
             one.twin = two.gap;
             for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
@@ -139,8 +140,17 @@ static qm_status judge(const struct qm_protocol *p, struct qm_contrast_row *row,
             pair[n++] = one;
             break;
         }
+    return qm_judge(pair, n, 2.0 * qm_most_d(), out);
+}
+
+static qm_status judge_both(const struct qm_protocol *p, struct qm_contrast_row *row,
+                            struct qm_observed *pair)
+{
+    enum qm_rates a = qm_rates_of(p, row->a), b = qm_rates_of(p, row->b);
+    row->rates = a < b ? a : b;
     row->delta = qm_margin(p, cell_of(p, row->a));
-    QM_TRY(qm_judge(pair, n, 2.0 * qm_most_d(), row->by));
+    QM_TRY(judge(p, row, 0, pair, row->same));
+    QM_TRY(judge(p, row, row->rates == QM_RATES_best, pair, row->by));
     row->detectable = qm_detectable_of(&row->by[0].d);
     return QM_OK;
 }
@@ -152,10 +162,10 @@ static qm_status decide(struct qm_protocol *p)
     double *delta = calloc(n, sizeof *delta);
     int *quantized = calloc(n, sizeof *quantized);
     qm_status st = row && delta && quantized ? QM_OK : qm_fail(QM_NO_MEMORY, "contrasts");
-    for (int k = 0; st == QM_OK && k < QM_OUTCOME_COUNT; k++) {
+    for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
         for (int64_t i = 0; i < p->n_contrasts; i++) {
             struct qm_contrast_row *c = &p->contrast[i];
-            row[i] = &c->by[k];
+            row[i] = k % 2 ? &c->same[k / 2] : &c->by[k / 2];
             delta[i] = c->delta;
             quantized[i] = !is_plain(p, c->a) && !is_plain(p, c->b);
         }
@@ -183,7 +193,7 @@ qm_status qm_protocol_contrasts(struct qm_protocol *p)
     if (st == QM_OK && !pair)
         st = qm_fail(QM_NO_MEMORY, "contrasts");
     for (int64_t i = 0; st == QM_OK && i < l.n; i++)
-        st = judge(p, &l.row[i], pair);
+        st = judge_both(p, &l.row[i], pair);
     free(pair);
     return st == QM_OK ? decide(p) : st;
 }

@@ -86,7 +86,8 @@ static int null_is_apart(const struct qm_verdict_row *v)
 }
 
 /* Writes the verdict with its remarks: "undecided (finds 0.02), 1 far off, late: equivalent". */
-static void verdict_text(const struct qm_judged *by, double detectable, char *text, size_t size)
+static void verdict_text(const struct qm_judged *by, const struct qm_judged *same,
+                         double detectable, char *text, size_t size)
 {
     size_t n = 0;
 #define ADD(...) n += n < size ? (size_t)snprintf(text + n, size - n, __VA_ARGS__) : 0
@@ -100,7 +101,36 @@ static void verdict_text(const struct qm_judged *by, double detectable, char *te
     for (int k = 1; k < QM_OUTCOME_COUNT && qm_hangs_on_outcome(by); k++)
         if (by[k].verdict != by->verdict)
             ADD(", %s: %s", qm_outcome_name(k), qm_decision_text(by[k].verdict));
+    if (same->verdict != by->verdict)
+        ADD(", same rate: %s", qm_decision_text(same->verdict));
 #undef ADD
+}
+
+/* Writes the location of d; in brackets that at the same rate, where it is another one. */
+static void location_text(const struct qm_judged *by, const struct qm_judged *same,
+                          enum qm_rates rates, char *text, size_t size)
+{
+    int n = snprintf(text, size, "%.3g", by->d.mean);
+    if (rates == QM_RATES_best && n > 0 && (size_t)n < size)
+        snprintf(text + n, size - (size_t)n, " (same rate %.3g)", same->d.mean);
+}
+
+/* Says at which learning rates the rows of a table were compared. */
+static void print_rates(const char *what, const int64_t count[3], const char *suite)
+{
+    int64_t all = count[0] + count[1] + count[2];
+    if (count[QM_RATES_best])
+        printf("%lld of %lld %s: best against best, each at the learning rate that was tuned for "
+               "it; in brackets both at the twin's\n",
+               (long long)count[QM_RATES_best], (long long)all, what);
+    if (count[QM_RATES_same])
+        printf("%lld of %lld %s: both at the rate that was tuned for the twin (qualm tune "
+               "--variants %s tunes each variant's)\n",
+               (long long)count[QM_RATES_same], (long long)all, what, suite);
+    if (count[QM_RATES_untuned])
+        printf("%lld of %lld %s: at the problem's own rate; nothing was tuned for these steps and "
+               "this schedule (qualm tune %s)\n",
+               (long long)count[QM_RATES_untuned], (long long)all, what, suite);
 }
 
 static void print_verdicts(const struct qm_protocol *p)
@@ -109,16 +139,19 @@ static void print_verdicts(const struct qm_protocol *p)
                                         "95 %",    "median", "float32", "bits",
                                         "coded",   "verdict"};
     struct qm_table *t = qm_table_open(10, heads);
+    int64_t count[3] = {0};
     for (int64_t i = 0; i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
         const struct qm_paired *d = &v->by[0].d;
-        char text[256], basin[64] = "";
+        char text[256], basin[64] = "", where[64];
         if (v->of.scale != p->one || !is_own(p, &v->of))
             continue;
         qm_table_cell(t, "%s", p->problem.word[v->of.problem]);
         qm_table_cell(t, "%s", p->label.word[v->of.label]);
+        count[v->rates]++;
         qm_table_cell(t, "%lld", (long long)d->n);
-        qm_table_cell(t, "%.3g", d->mean);
+        location_text(v->by, v->same, v->rates, where, sizeof where);
+        qm_table_cell(t, "%s", where);
         qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
         qm_table_cell(t, "%.3g", d->median);
         qm_table_cell(t, "%.3g", v->null.mean);
@@ -130,7 +163,7 @@ static void print_verdicts(const struct qm_protocol *p)
         if (v->elsewhere || v->of.basin)
             snprintf(basin, sizeof basin, ", basin %d (%lld elsewhere)", v->of.basin,
                      (long long)v->elsewhere);
-        verdict_text(v->by, v->detectable, text, sizeof text);
+        verdict_text(v->by, v->same, v->detectable, text, sizeof text);
         qm_table_cell(t, "%s%s%s%s%s", text, v->diverged ? ", diverged" : "",
                       v->twin_diverged ? ", twin diverged" : "",
                       null_is_apart(v) ? ", float32 apart too" : "", basin);
@@ -139,6 +172,7 @@ static void print_verdicts(const struct qm_protocol *p)
     printf("\nverdicts: against the float64 twin, over seeds%s, lr_scale %g\n",
            axis >= 0 && p->r->suite->axis[axis].n > 1 ? " and instances" : "", p->scale[p->one]);
     qm_table_close(t);
+    print_rates("verdicts", count, p->r->suite->stem);
 }
 
 static void print_contrasts(const struct qm_protocol *p)
@@ -148,25 +182,29 @@ static void print_contrasts(const struct qm_protocol *p)
     if (p->n_contrasts + p->n_apart == 0)
         return;
     struct qm_table *t = qm_table_open(8, heads);
+    int64_t count[3] = {0};
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
         const struct qm_paired *d = &c->by[0].d;
-        char text[256];
+        char text[256], where[64];
         if (c->a->scale != p->one)
             continue;
+        count[c->rates]++;
         qm_table_cell(t, "%s", p->problem.word[c->a->problem]);
         qm_table_cell(t, "%s", p->label.word[c->a->label]);
         qm_table_cell(t, "%s", p->label.word[c->b->label]);
         qm_table_cell(t, "%lld", (long long)d->n);
-        qm_table_cell(t, "%.3g", d->mean);
+        location_text(c->by, c->same, c->rates, where, sizeof where);
+        qm_table_cell(t, "%s", where);
         qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
         qm_table_cell(t, "%.2g", c->by[0].q);
-        verdict_text(c->by, c->detectable, text, sizeof text);
+        verdict_text(c->by, c->same, c->detectable, text, sizeof text);
         qm_table_cell(t, "%s", text);
     }
     printf("\ncontrasts: value against value on one axis, pair by pair, lr_scale %g\n",
            p->scale[p->one]);
     qm_table_close(t);
+    print_rates("contrasts", count, p->r->suite->stem);
     if (p->n_apart)
         printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }
@@ -226,7 +264,8 @@ void qm_protocol_print(const struct qm_protocol *p)
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* The numbers of a judgement, of the first outcome; then every outcome with its verdict. */
-static json_t *judged_json(const struct qm_judged *by, double delta, double detectable)
+static json_t *judged_json(const struct qm_judged *by, const struct qm_judged *same,
+                           enum qm_rates rates, double delta, double detectable)
 {
     const struct qm_paired *d = &by->d;
     json_t *outcomes = json_object();
@@ -236,22 +275,23 @@ static json_t *judged_json(const struct qm_judged *by, double delta, double dete
                                       "lo95", qm_json_number(by[k].d.lo95), "hi95",
                                       qm_json_number(by[k].d.hi95), "verdict",
                                       qm_decision_text(by[k].verdict)));
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:b, "
-                     "s:b, s:o, s:s}",
-                     "n", (json_int_t)d->n, "instances", (json_int_t)d->instances, "mean",
-                     qm_json_number(d->mean), "plain_mean", qm_json_number(d->plain_mean), "lo95",
-                     qm_json_number(d->lo95), "hi95", qm_json_number(d->hi95), "lo90",
-                     qm_json_number(d->lo90), "hi90", qm_json_number(d->hi90), "median",
-                     qm_json_number(d->median), "far", (json_int_t)d->far, "p",
-                     qm_json_number(d->p), "q", qm_json_number(by->q), "delta",
-                     qm_json_number(delta), "detectable", qm_json_number(detectable), "as_float32",
-                     qm_is_as_null(by), "hangs_on_outcome", qm_hangs_on_outcome(by), "outcomes",
-                     outcomes, "verdict", qm_decision_text(by->verdict));
+    return json_pack(
+        "{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:b, "
+        "s:b, s:o, s:s, s:s, s:o, s:s}",
+        "n", (json_int_t)d->n, "instances", (json_int_t)d->instances, "mean",
+        qm_json_number(d->mean), "plain_mean", qm_json_number(d->plain_mean), "lo95",
+        qm_json_number(d->lo95), "hi95", qm_json_number(d->hi95), "lo90", qm_json_number(d->lo90),
+        "hi90", qm_json_number(d->hi90), "median", qm_json_number(d->median), "far",
+        (json_int_t)d->far, "p", qm_json_number(d->p), "q", qm_json_number(by->q), "delta",
+        qm_json_number(delta), "detectable", qm_json_number(detectable), "as_float32",
+        qm_is_as_null(by), "hangs_on_outcome", qm_hangs_on_outcome(by), "outcomes", outcomes,
+        "verdict", qm_decision_text(by->verdict), "rates", qm_rates_text(rates), "same_mean",
+        qm_json_number(same->d.mean), "same_verdict", qm_decision_text(same->verdict));
 }
 
 static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict_row *v)
 {
-    json_t *o = judged_json(v->by, v->delta, v->detectable);
+    json_t *o = judged_json(v->by, v->same, v->rates, v->delta, v->detectable);
     json_t *more = json_pack(
         "{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:i, s:o, s:o, s:o, s:I, s:b}", "problem",
         p->problem.word[v->of.problem], "label", p->label.word[v->of.label], "lr_scale",
@@ -267,7 +307,7 @@ static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict
 
 static json_t *contrast_json(const struct qm_protocol *p, const struct qm_contrast_row *c)
 {
-    json_t *o = judged_json(c->by, c->delta, c->detectable);
+    json_t *o = judged_json(c->by, c->same, c->rates, c->delta, c->detectable);
     json_t *more =
         json_pack("{s:s, s:s, s:s, s:s, s:o}", "problem", p->problem.word[c->a->problem], "axis",
                   c->axis, "label", p->label.word[c->a->label], "against",

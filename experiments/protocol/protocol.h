@@ -37,6 +37,11 @@
  *              Runs that are equal to the bit in the start's loss and both gaps count once; pairs
  *              that both diverged do not count; fewer than six pairs are `too few`.  Intervals are
  *              cut to the range of d, +- 18.65 decades.
+ *   rates      Where a rate was tuned for the twin (qualm tune; suite.h, rates) both run at it: the
+ *              same rate.  Where one was tuned for the variant's recipe too, a control cell runs it
+ *              there, and d is that run's log10 gap minus that of the twin at the twin's rate: best
+ *              against best, by which verdicts and contrasts are then given, with those at the same
+ *              rate beside them.  Nulls, profiles, sensitivity and budget stay at the same rate.
  *   contrasts  Value against value on one axis of formats, all else equal: d of one minus d of the
  *              other, pair by pair, judged as above (without a null) in a family of its own.  The
  *              key `contrast` of a suite chooses the values; else each stands against the first.

@@ -80,6 +80,9 @@ static qm_status add_run(struct qm_protocol *p, int64_t i)
     run->d_of[QM_OUTCOME_last] = run->d;
     run->d_of[QM_OUTCOME_late] = value(o, QM_EXTRA_late);
     run->d_of[QM_OUTCOME_area] = value(o, QM_EXTRA_area);
+    run->late_gap = value(o, QM_EXTRA_late_gap);
+    run->twin_late_gap = value(o, QM_EXTRA_twin_late_gap);
+    run->twin_area = value(o, QM_EXTRA_twin_area);
     run->ok = isfinite(run->d);
     run->basin = value(o, QM_EXTRA_basin);
     run->twin_basin = value(o, QM_EXTRA_twin_basin);

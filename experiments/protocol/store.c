@@ -68,6 +68,7 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
     int64_t *cell = WHOLE(&t, "cell", "row of /cells");
     struct names names = name_columns(&t);
     const char **variant = TEXT(&t, "variant", "the named variant it starts from");
+    double *rate = NUMBER(&t, "rate", "1", "tuned factor of the learning rate; 1: none");
     int64_t *seed = WHOLE(&t, "seed", "seed of start, data and noise");
     int64_t *instance = WHOLE(&t, "instance", "instance of the problem's data");
     double *start = NUMBER(&t, "start_gap", "1", "loss of the start above the floor");
@@ -85,7 +86,7 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
         cell[i] = r->cell;
         set_names(p, names, i, r->problem, r->label, r->scale);
         variant[i] = c->recipe.base ? c->recipe.base->name : "";
-        seed[i] = (int64_t)c->seed, instance[i] = c->instance;
+        seed[i] = (int64_t)c->seed, instance[i] = c->instance, rate[i] = c->rate;
         start[i] = r->start_gap, gap[i] = r->gap, twin[i] = r->twin_gap;
         d[i] = r->d, area[i] = r->d_of[QM_OUTCOME_area], late[i] = r->d_of[QM_OUTCOME_late];
         basin[i] = r->basin, twin_basin[i] = r->twin_basin;
@@ -157,7 +158,8 @@ struct judged_columns {
     JUDGED_LIST(X)
 #undef X
     int64_t *n, *instances;
-    const char **verdict, **late, **area;
+    double *same_mean, *same_lo95, *same_hi95;
+    const char **verdict, **late, **area, **rates, **same;
 };
 
 static struct judged_columns judged_columns(struct table *t)
@@ -174,11 +176,16 @@ static struct judged_columns judged_columns(struct table *t)
     c.late =
         TEXT(t, "verdict_late", "the same by late gaps; another word: it hangs on the outcome");
     c.area = TEXT(t, "verdict_area", "the same by areas");
+    c.rates = TEXT(t, "rates", "best against best, same rate (the twin's best) or not tuned");
+    c.same = TEXT(t, "same_verdict", "the verdict at the same rate");
+    c.same_mean = NUMBER(t, "same_mean", "log10", "the trimmed mean of d at the same rate");
+    c.same_lo95 = NUMBER(t, "same_lo95", "log10", "its 95 % interval");
+    c.same_hi95 = NUMBER(t, "same_hi95", "log10", "upper end");
     return c;
 }
 
 static void set_judged(struct judged_columns *c, int64_t i, const struct qm_judged *by,
-                       double delta, double detectable)
+                       const struct qm_judged *same, double delta, double detectable)
 {
     const struct qm_paired *x = &by->d;
 #define X(name, unit, text, value) c->name[i] = value;
@@ -189,6 +196,9 @@ static void set_judged(struct judged_columns *c, int64_t i, const struct qm_judg
     c->verdict[i] = qm_decision_text(by->verdict);
     c->late[i] = qm_decision_text(by[QM_OUTCOME_late].verdict);
     c->area[i] = qm_decision_text(by[QM_OUTCOME_area].verdict);
+    c->same[i] = qm_decision_text(same->verdict);
+    c->same_mean[i] = same->d.mean;
+    c->same_lo95[i] = same->d.lo95, c->same_hi95[i] = same->d.hi95;
 }
 
 static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *store)
@@ -210,7 +220,8 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
     for (int64_t i = 0; !t.failed && i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
         set_names(p, names, i, v->of.problem, v->of.label, v->of.scale);
-        set_judged(&judged, i, v->by, v->delta, v->detectable);
+        set_judged(&judged, i, v->by, v->same, v->delta, v->detectable);
+        judged.rates[i] = qm_rates_text(v->rates);
         diverged[i] = v->diverged, failed[i] = v->failed;
         twin[i] = v->twin_diverged;
         elsewhere[i] = v->elsewhere, basin[i] = v->of.basin;
@@ -234,7 +245,8 @@ static qm_status store_contrasts(const struct qm_protocol *p, struct qm_store *s
         set_names(p, names, i, c->a->problem, c->a->label, c->a->scale);
         against[i] = p->label.word[c->b->label];
         axis[i] = c->axis;
-        set_judged(&judged, i, c->by, c->delta, c->detectable);
+        set_judged(&judged, i, c->by, c->same, c->delta, c->detectable);
+        judged.rates[i] = qm_rates_text(c->rates);
     }
     return finish(&t, store, "/protocol/contrasts",
                   "value against value on one axis: d is log10 of the gap over that of `against`");

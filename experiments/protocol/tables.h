@@ -11,7 +11,8 @@ struct qm_run_row {
     int problem, label, scale; /* indices of the lists in struct qm_protocol */
     double start_gap, gap, twin_gap, d, basin, twin_basin;
     double d_of[QM_OUTCOME_COUNT]; /* d by every outcome; the first is d */
-    int ok;                        /* d is finite: the run did not fail */
+    double late_gap, twin_late_gap, twin_area;
+    int ok;        /* d is finite: the run did not fail */
     int elsewhere; /* the run or its twin ended in another basin than most twins of its group */
 };
 
@@ -28,13 +29,30 @@ struct qm_comparison_group {
     int64_t first, n;
 };
 
+/* clang-format off */
+/* The learning rates of a comparison. */
+#define QM_RATES_LIST(X) /* name, words, text */                                                  \
+    X(untuned, "not tuned",    "the problem's rate; none was tuned for these steps and schedule") \
+    X(same,    "same rate",    "the rate that was tuned for the twin")                            \
+    X(best,    "best against best", "each at the rate that was tuned for it")
+/* clang-format on */
+
+enum qm_rates {
+#define X(name, words, text) QM_RATES_##name,
+    QM_RATES_LIST(X)
+#undef X
+};
+const char *qm_rates_text(enum qm_rates r);
+
 struct qm_verdict_row {
     struct qm_comparison_group of;
     int64_t failed, diverged, elsewhere, twin_diverged;
     double bits;   /* of state per element; NaN where no run succeeded */
     double coded;  /* share of elements with codes, of those that the recipe gives any */
     double varied; /* the same over the slots that the suite varies (coded_share.h) */
-    struct qm_judged by[QM_OUTCOME_COUNT];
+    enum qm_rates rates;
+    struct qm_judged by[QM_OUTCOME_COUNT];   /* at these rates */
+    struct qm_judged same[QM_OUTCOME_COUNT]; /* both at the twin's */
     struct qm_paired null; /* d of float32 states; n 0: the comparison has no null pairs */
     double delta, detectable;
 };
@@ -44,7 +62,8 @@ struct qm_verdict_row {
 struct qm_contrast_row {
     const struct qm_comparison_group *a, *b;
     const char *axis;
-    struct qm_judged by[QM_OUTCOME_COUNT];
+    enum qm_rates rates;
+    struct qm_judged by[QM_OUTCOME_COUNT], same[QM_OUTCOME_COUNT];
     double delta, detectable;
 };
 
@@ -107,8 +126,12 @@ const struct qm_run_row *qm_group_run(const struct qm_protocol *p,
                                       const struct qm_comparison_group *g, int64_t i);
 
 /* Sets the numbers of a pair; 0 where it does not count in verdicts (both runs diverged, one
- * failed or ended in another basin). */
-int qm_observe(const struct qm_protocol *p, const struct qm_run_row *run, struct qm_observed *out);
+ * failed or ended in another basin).  is_best: the variant's run is that at its own rate. */
+int qm_observe(const struct qm_protocol *p, const struct qm_run_row *run, int is_best,
+               struct qm_observed *out);
+
+/* The rates of all runs of a group: the least of untuned, same, best that all of them have. */
+enum qm_rates qm_rates_of(const struct qm_protocol *p, const struct qm_comparison_group *g);
 
 double qm_most_d(void);                                                 /* the largest |d| */
 double qm_margin(const struct qm_protocol *p, const struct qm_cell *c); /* of equivalence */

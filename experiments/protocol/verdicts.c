@@ -10,11 +10,20 @@
 /* log10 1.05: gaps that differ by less than 5 % count as equivalent. */
 static const double usual_delta = 0.021189299069938092;
 
-/* Whether a pair counts in verdicts: not where both runs diverged, failed or ended elsewhere. */
-static int is_informative(const struct qm_run_row *run)
+static const char *const rates_words[] = {
+#define X(name, words, text) words,
+    QM_RATES_LIST(X)
+#undef X
+};
+
+const char *qm_rates_text(enum qm_rates r) { return rates_words[r]; }
+
+/* Whether a pair of gaps counts in verdicts: not where both runs diverged, one failed or ended
+ * elsewhere. */
+static int is_informative(const struct qm_run_row *run, double twin_gap)
 {
     return run->ok && !run->elsewhere &&
-           !(run->gap >= QM_DIVERGED_GAP && run->twin_gap >= QM_DIVERGED_GAP);
+           !(run->gap >= QM_DIVERGED_GAP && twin_gap >= QM_DIVERGED_GAP);
 }
 
 /* Gaps lie between 2^-52 and QM_DIVERGED_GAP, so that no d exceeds this. */
@@ -28,20 +37,45 @@ static const struct qm_run_row *null_run(const struct qm_protocol *p, const stru
     return run && run->ok && !run->elsewhere ? run : NULL;
 }
 
-int qm_observe(const struct qm_protocol *p, const struct qm_run_row *run, struct qm_observed *out)
+/* The run at the rate that was tuned for its own recipe, or NULL. */
+static const struct qm_run_row *own_run(const struct qm_protocol *p, const struct qm_cell *c)
 {
-    const struct qm_run_row *null = null_run(p, qm_run_cell(p, run));
-    if (!is_informative(run))
-        return 0;
+    return c->own >= 0 && p->row_of[c->own] >= 0 ? &p->run[p->row_of[c->own]] : NULL;
+}
+
+enum qm_rates qm_rates_of(const struct qm_protocol *p, const struct qm_comparison_group *g)
+{
+    enum qm_rates rates = QM_RATES_best;
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_cell *c = qm_run_cell(p, qm_group_run(p, g, i));
+        enum qm_rates own = own_run(p, c) ? QM_RATES_best
+                            : c->is_tuned ? QM_RATES_same
+                                          : QM_RATES_untuned;
+        rates = own < rates ? own : rates;
+    }
+    return rates;
+}
+
+int qm_observe(const struct qm_protocol *p, const struct qm_run_row *run, int is_best,
+               struct qm_observed *out)
+{
     const struct qm_cell *c = qm_run_cell(p, run);
+    const struct qm_run_row *null = null_run(p, c), *own = is_best ? own_run(p, c) : run;
+    if (!run->ok || run->elsewhere || !is_informative(own, run->twin_gap))
+        return 0;
     *out = (struct qm_observed){.start = run->start_gap,
-                                .gap = run->gap,
+                                .gap = own->gap,
                                 .twin = run->twin_gap,
                                 .instance = c->has_data ? (int)c->instance : 0};
     for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
-        out->x[k] = run->d_of[k];
+        out->x[k] = own->d_of[k];
         out->null[k] = null ? null->d_of[k] : nan("");
     }
+    if (own == run)
+        return 1;
+    out->x[QM_OUTCOME_last] = log10(own->gap / run->twin_gap);
+    out->x[QM_OUTCOME_late] = log10(own->late_gap / run->twin_late_gap);
+    out->x[QM_OUTCOME_area] = own->d_of[QM_OUTCOME_area] + own->twin_area - run->twin_area;
     return 1;
 }
 
@@ -53,11 +87,11 @@ struct scratch {
 
 /* Judges a group by every outcome. */
 static qm_status judge_group(const struct qm_protocol *p, const struct qm_comparison_group *g,
-                             struct scratch *s, struct qm_judged *out)
+                             int is_best, struct scratch *s, struct qm_judged *out)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < g->n; i++)
-        n += qm_observe(p, qm_group_run(p, g, i), &s->pair[n]);
+        n += qm_observe(p, qm_group_run(p, g, i), is_best, &s->pair[n]);
     return qm_judge(s->pair, n, qm_most_d(), out);
 }
 
@@ -111,7 +145,9 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
         if (run->ok)
             set_coded(p, run, row);
     }
-    QM_TRY(judge_group(p, g, s, row->by));
+    row->rates = qm_rates_of(p, g);
+    QM_TRY(judge_group(p, g, 0, s, row->same));
+    QM_TRY(judge_group(p, g, row->rates == QM_RATES_best, s, row->by));
     if (c->float32 >= 0 && p->row_of[c->float32] >= 0) {
         const struct qm_run_row *run = &p->run[p->row_of[c->float32]];
         null = qm_group_find(p, run->problem, run->label, run->scale);
@@ -119,7 +155,7 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
     QM_TRY(qm_paired_make(NULL, 0, &row->null));
     if (null) {
         struct qm_judged of_null[QM_OUTCOME_COUNT];
-        QM_TRY(judge_group(p, null, s, of_null));
+        QM_TRY(judge_group(p, null, 0, s, of_null));
         row->null = of_null[0].d;
     }
     row->delta = qm_margin(p, c);
@@ -136,10 +172,10 @@ static qm_status decide(struct qm_protocol *p)
     double *delta = calloc(n, sizeof *delta);
     int *own = calloc(n, sizeof *own);
     qm_status st = row && delta && own ? QM_OK : qm_fail(QM_NO_MEMORY, "verdicts");
-    for (int k = 0; st == QM_OK && k < QM_OUTCOME_COUNT; k++) {
+    for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
         for (int64_t i = 0; i < p->n_verdicts; i++) {
             struct qm_verdict_row *v = &p->verdict[i];
-            row[i] = &v->by[k];
+            row[i] = k % 2 ? &v->same[k / 2] : &v->by[k / 2];
             delta[i] = v->delta;
             own[i] = v->varied != 0.0 &&
                      qm_run_cell(p, qm_group_run(p, &v->of, 0))->role == QM_CELL_plain;
@@ -254,7 +290,7 @@ static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group 
         parts += taken[part] = without(p, g, part, share + part * n);
     for (size_t i = 0; share && i < n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, (int64_t)i);
-        all[i] = is_informative(run) ? run->d : nan("");
+        all[i] = is_informative(run, run->twin_gap) ? run->d : nan("");
         for (int part = 0; part < QM_BUDGET_COUNT; part++)
             if (taken[part] && isnan(share[part * n + i]))
                 all[i] = nan("");
@@ -288,7 +324,8 @@ qm_status qm_protocol_verdicts(struct qm_protocol *p)
                        : qm_fail(QM_NO_MEMORY, "verdicts");
     for (int64_t i = 0; st == QM_OK && i < p->n_groups; i++) {
         const struct qm_comparison_group *g = &p->group[i];
-        if (qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_without)
+        enum qm_cell_role role = qm_run_cell(p, qm_group_run(p, g, 0))->role;
+        if (role == QM_CELL_without || role == QM_CELL_own)
             continue;
         sensitivity(p, g, &s, &p->sensitivity[p->n_sensitivity++]);
         st = verdict(p, g, &s, &p->verdict[p->n_verdicts++]);

@@ -173,7 +173,7 @@ static int64_t step_number(const struct qm_cell *c)
     return c->recorded ? c->recorded->first_step : 1;
 }
 
-static const char *const roles[] = {"plain", "float32", "ulp", "without"};
+static const char *const roles[] = {"plain", "float32", "ulp", "own", "without"};
 
 /* Texts of one cell that the columns of /cells point at. */
 struct cell_texts {
@@ -242,6 +242,9 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
         qm_suite_axis(r->suite, "instance") < 0
             ? NULL
             : column(&table, "instance", QM_COLUMN_i64, "1", "instance of the problem's data");
+    double *rate = r->suite->n_rates == 0 ? NULL
+                                          : column(&table, "rate", QM_COLUMN_f64, "1",
+                                                   "tuned factor of the learning rate");
     table.failed |= !texts;
     for (int64_t i = 0; !table.failed && i < r->n_cells; i++) {
         const struct qm_cell *c = &r->cell[i];
@@ -250,6 +253,8 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
         qm_cell_id(r->suite, c, t->id);
         if (instance)
             instance[i] = c->instance;
+        if (rate)
+            rate[i] = c->rate;
         if (coded)
             coded[i] = o->reason ? nan("") : qm_coded_share(o, QM_ALL_SLOTS);
 #define X(name, type, unit, text, value) name[i] = value;

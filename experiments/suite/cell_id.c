@@ -65,6 +65,11 @@ void qm_cell_id(const struct qm_suite *s, const struct qm_cell *c, char out[QM_C
     add_number(&h, "every", c->every);
     if (c->instance > 1) /* only then: ids of versions without the key stay valid */
         add_number(&h, "instance", (long long)c->instance);
+    if (c->rate != 1.0) {
+        char text[32];
+        snprintf(text, sizeof text, "%.17g", c->rate);
+        add(&h, "rate", text);
+    }
     if (c->start_ulp) /* the same */
         add(&h, "start", "ulp");
     add_axes(&h, s, c, c->reason != NULL);

@@ -433,7 +433,8 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     c->problem = item->problem;
     c->recorded = item->recorded;
     c->every = s->every;
-    c->float32 = c->ulp = -1;
+    c->float32 = c->ulp = c->own = -1;
+    c->rate = 1.0;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
         c->without[i] = -1;
     c->tensor = item->recorded ? item->recorded->tensor : "";

@@ -30,6 +30,7 @@
  *     contrast:                                    # value against value, paired; by default each
  *       exp_avg: {against: nf4}                    # value of a format's axis against its first;
  *                                                  # {pairs: all}, {pairs: [[a, b], ...]}; none
+ *     rates: none                                  # no tuned rates; else those of qualm tune
  *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
  *     summary:                                     # tables, printed and stored; summary.h
  *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
@@ -39,11 +40,11 @@
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
  *          relation: above 0}                      # each: source: one for every source
  *
- * Any key of variant, coupling, slot, source, seed, instance, steps, n, lr_scale, warmup, decay_rank, start,
- * rounding_seed and the recipe keys takes a list and is then an axis (A..B: whole numbers from A to
- * B).  The cells are the product of the axes in the file's order, the last axis fastest.  Update t
- * of a warm-up of N takes the learning rate lr min(1, t / N); rules that set their own step ignore
- * it.  Sources:
+ * Any key of variant, coupling, slot, source, seed, instance, steps, n, lr_scale, warmup,
+ * decay_rank, start, rounding_seed and the recipe keys takes a list and is then an axis (A..B:
+ * whole numbers from A to B).  The cells are the product of the axes in the file's order, the last
+ * axis fastest.  Update t of a warm-up of N takes the learning rate lr min(1, t / N); rules that
+ * set their own step ignore it.  Sources:
  *
  *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
  *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
@@ -144,6 +145,13 @@ struct qm_contrast {
     char *(*pair)[2]; /* [n_pairs]: labels; the first is tested against the second */
 };
 
+/* A tuned learning rate: the factor of the recipe's or problem's rate for cells of this key. */
+struct qm_rate {
+    char *key;
+    double rate;
+    int is_used; /* some cell has asked for it */
+};
+
 struct qm_suite {
     char *path, *stem, *title, *question;
     int is_sized; /* the suite was read at a size that it has values for */
@@ -156,6 +164,9 @@ struct qm_suite {
     double delta;                  /* 0: as the problems state */
     int has_contrast, n_contrasts; /* has_contrast 0: each value against its axis' first */
     struct qm_contrast contrast[QM_SUITE_AXES];
+    int has_rates; /* the suite says which rates are tuned, or that none are */
+    int n_rates, rates_room;
+    struct qm_rate *rate; /* ascending by key */
     struct qm_summary_plan *summary;
     char *claim, *claim_source; /* or NULL */
     int n_expects;
@@ -206,6 +217,7 @@ enum qm_cell_role {
     QM_CELL_plain,   /* a cell of the product */
     QM_CELL_float32, /* control: the family's rule with float32 states, with the same twin */
     QM_CELL_ulp,     /* control: the twin against itself, one start moved by one float32 ulp */
+    QM_CELL_own,     /* control: a plain cell at the rate that was tuned for its recipe */
     QM_CELL_without  /* control: a plain cell with one part at full precision (error budget) */
 };
 
@@ -245,6 +257,8 @@ struct qm_cell {
     uint64_t seed;                   /* of start, data and noise */
     uint64_t rounding_seed;          /* selects the draws of rounding for this seed */
     double lr_scale;                 /* factor of a problem's learning rate */
+    double rate;                     /* tuned factor of that; 1: none */
+    int is_tuned;                    /* rate was tuned for the twin of this cell */
     int64_t warmup;                  /* steps of the warm-up; 0: none */
     int decay_rank;                  /* tensors of lower rank have no weight decay */
     int start_ulp;    /* the variant is a second twin whose start is moved by one ulp */
@@ -253,12 +267,25 @@ struct qm_cell {
     enum qm_cell_role role;
     enum qm_budget part; /* of role without */
     /* Indices of the controls of this cell in a paired suite; -1: none. */
-    int64_t float32, ulp, without[QM_BUDGET_COUNT];
-    char *reason; /* NULL, or why this cell is skipped */
+    int64_t float32, ulp, own, without[QM_BUDGET_COUNT]; /* own: may be the cell itself */
+    char *reason;                                        /* NULL, or why this cell is skipped */
 };
 
 /* What start and noise are drawn by: seed + 2^24 (instance - 1). */
 uint64_t qm_cell_seed(const struct qm_cell *c);
+
+/* The key of the tuned rate of recipe r in the place of cell c: source, instance, steps, warm-up
+ * and the whole recipe, as text. */
+#define QM_RATE_TEXT (QM_RECIPE_TEXT + 512)
+char *qm_rate_key(const struct qm_cell *c, const struct qm_recipe *r, char text[QM_RATE_TEXT]);
+
+/* The tuned rate of recipe r in the place of c; NaN: none was tuned. */
+double qm_suite_rate(const struct qm_suite *s, const struct qm_cell *c, const struct qm_recipe *r);
+
+/* Adds a rate (sort when all are added); leaves out those that no cell has asked for. */
+qm_status qm_suite_add_rate(struct qm_suite *s, const char *key, double rate);
+void qm_suite_sort_rates(struct qm_suite *s);
+void qm_suite_prune_rates(struct qm_suite *s);
 
 /* The key of stochastic rounding: qm_cell_seed + 2^32 rounding_seed.  Two seeds never share draws,
  * because shared draws would make them one observation. */

@@ -111,6 +111,16 @@ static void print_contrasts(FILE *f, const struct qm_suite *s)
     }
 }
 
+static void print_rates(FILE *f, const struct qm_suite *s)
+{
+    fputs(s->n_rates ? "rates:\n" : "rates: none\n", f);
+    for (int i = 0; i < s->n_rates; i++) {
+        fputs("  - [", f);
+        quoted(f, s->rate[i].key);
+        fprintf(f, ", %.17g]\n", s->rate[i].rate);
+    }
+}
+
 static void print_claim(FILE *f, const struct qm_suite *s)
 {
     fputs("claim: ", f);
@@ -171,6 +181,8 @@ qm_status qm_suite_print(struct qm_suite *s)
         fprintf(f, "delta: %.17g\n", s->delta);
     if (s->has_contrast)
         print_contrasts(f, s);
+    if (s->has_rates)
+        print_rates(f, s);
     fputs(s->n_summaries ? "summary:\n" : "", f);
     for (int i = 0; i < s->n_summaries; i++)
         print_summary(f, &s->summary[i]);

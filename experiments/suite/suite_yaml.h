@@ -76,6 +76,11 @@ void qm_suite_free_contrast(struct qm_contrast *c);
 /* Checks, when all keys are read, that axes and labels exist and the suite is paired. */
 qm_status qm_suite_check_contrasts(const struct qm_suite *s);
 
+/* ---- suite_rates.c: the key `rates` ---------------------------------------------------------- */
+
+qm_status qm_suite_read_rates(struct qm_yaml_walk *w, const yaml_node_t *n);
+void qm_suite_free_rates(struct qm_suite *s);
+
 /* ---- suite_axes.c ---------------------------------------------------------------------------- */
 
 /* Reads a key that is an axis: a word, a list of words or of {label: word}, or A..B.  Labels must

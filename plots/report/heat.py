@@ -55,7 +55,7 @@ def draw(c, out):
     for side in ax.spines.values():
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
-               (TITLE, MENU), f"Mean gap (log10) at {c.rate()}: blue is better than the twin, "
-               "orange is worse. Signs: "
+               (TITLE, MENU), f"Mean gap (log10) at {c.verdict_rate()}: blue is better than the "
+               "twin, orange is worse. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
                + ".", wide=True)
