@@ -23,7 +23,9 @@ teardown() { rm -rf "$dir"; }
 hash_of() { "$QUALM" digest "$1" | cut -c1-64; }
 
 # page FILE: the tables of its page, in $output
-page() { run -0 --separate-stderr "$QUALM" report "$1" --no-figures --out "$dir/x.html" --markdown -; }
+page() {
+    run -0 --separate-stderr "$QUALM" report "$1" --no-figures --out "$dir/x.html" --markdown -
+}
 
 @test "tune writes rates and curves; run judges best against best; a campaign gives the same file" {
     run -0 --separate-stderr "$QUALM" tune -q --variants --seeds 2 "$dir/s.yaml" -o "$dir/r.json"
