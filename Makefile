@@ -41,7 +41,8 @@ python3-numpy=$(PYTHON) -c "import numpy"
 python3-h5py=$(PYTHON) -c "import h5py"
 python3-matplotlib=$(PYTHON) -c "import matplotlib"
 endef
-ifneq ($(filter install man,$(MAKECMDGOALS)),)
+# Manual pages are left out where help2man is missing and nothing is to be installed.
+ifneq ($(if $(filter 0,$(INSTALL)),,$(filter install man,$(MAKECMDGOALS))),)
 define PACKAGES +=
 
 help2man=command -v help2man
@@ -310,11 +311,14 @@ gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers
 # PyPI's packages in a virtual environment of their own; PEERS_FLAGS="--seed 7 --only torch".
 PEERS_VENV ?= build/peers
 PEERS_FLAGS ?=
-PEERS_TEXT := tests/peers/requirements.txt
-peers: qualm ## torch, torchao, bitsandbytes, Lion and CAME as they are installed today against the variants, on fresh inputs (a download of gigabytes, once)
-	$(Q)if ! cmp -s $(PEERS_TEXT) $(PEERS_VENV)/requirements.txt; then \
-	  if python3 -m venv $(PEERS_VENV) && $(PEERS_VENV)/bin/pip install -q -r $(PEERS_TEXT); then \
-	    cp $(PEERS_TEXT) $(PEERS_VENV)/requirements.txt; \
+PEERS_TEXT := tests/peers/requirements.txt tests/peers/adafactor8bit.txt
+PEERS_RELEASES = $(patsubst adafactor8bit==%,%,$(shell grep '^adafactor8bit==' tests/peers/adafactor8bit.txt))
+peers: qualm ## torch, torchao, bitsandbytes, Lion, CAME and six releases of adafactor8bit against the variants, on fresh inputs (a download of gigabytes, once)
+	$(Q)if ! cat $(PEERS_TEXT) | cmp -s - $(PEERS_VENV)/requirements.txt; then \
+	  if python3 -m venv $(PEERS_VENV) && $(PEERS_VENV)/bin/pip install -q -r tests/peers/requirements.txt && \
+	    for r in $(PEERS_RELEASES); do $(PEERS_VENV)/bin/pip install -q --upgrade --no-deps \
+	      --target $(PEERS_VENV)/adafactor8bit/$$r adafactor8bit==$$r || exit 1; done; then \
+	    cat $(PEERS_TEXT) > $(PEERS_VENV)/requirements.txt; \
 	  else echo "peers: skipped: the packages of $(PEERS_TEXT) could not be installed (no network?)"; exit 0; fi; fi; \
 	$(PEERS_VENV)/bin/python tests/peers/compare.py $(PEERS_FLAGS); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
@@ -324,7 +328,8 @@ bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3
 SEARCH_TIME ?= 1800 # seconds for the variants, and as many for the kernel templates
 LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats experiments/protocol/test_instances \
   experiments/protocol/test_protocol
-check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) ## every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; an hour of searches for wrong bounds
+check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) tests ## every test with its whole tables; every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; an hour of searches for wrong bounds
+	$(Q)BUILD=$(BUILD) QM_TEST_SHARE=1 tests/run.sh
 	$(Q)for program in $(LONG_TESTS); do $$program || exit 1; done
 	$(Q)for program in $(LONG_ALL:%=$(BUILD)/tests/%); do $$program all || exit 1; done
 	$(Q)./qualm prove -q --all

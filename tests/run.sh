@@ -8,6 +8,13 @@ rm -rf "$logs"
 mkdir -p "$logs"
 export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
 export MALLOC_PERTURB_=85 # memory that nobody wrote is not zero
+# Of long tables a quarter is taken, another one at each commit; with ONLY, all of it.
+# tests/support/drawn.h says how.
+export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 4)}
+commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)
+export QM_TEST_SEED=${QM_TEST_SEED:-$((16#$commit))}
+[ "$QM_TEST_SHARE" = 1 ] ||
+    echo "of long tables one entry in $QM_TEST_SHARE is drawn: QM_TEST_SEED=$QM_TEST_SEED"
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
 [ -d "$QM_SHARED/data" ] ||
     echo "skipping the full golden and real data: not present, the shipped selection is tested"
@@ -18,8 +25,9 @@ one() { # a test program or a .bats file
     name=${name#tests/}
     name=${name//\//.}
     log=$logs/$name.log
-    if [[ $1 == *.bats ]]; then bats --tap "$1"; else timeout 600 "$1"; fi >"$log" 2>&1
+    if [[ $1 == *.bats ]]; then bats --tap --timing "$1"; else timeout 600 "$1"; fi >"$log" 2>&1
     echo "exit $? seconds $((SECONDS - start))" >>"$log"
+    times | tail -1 | sed 's/^/processor /' >>"$log" # user and system time
 }
 export -f one
 export logs BUILD

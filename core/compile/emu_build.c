@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/compile/embedded_text.h"
+#include "core/compile/emu_layer.h"
 #include "core/compile/kernel_build.h"
 #include "core/emu/emu_contracted.h"
 #include "core/emu/emu_fast.h"
@@ -269,7 +270,8 @@ qm_status qm_emu_build(const char *source, const char *folder, const char *flags
     snprintf(made, sizeof made, "%s/emu_layer.o", folder);
     snprintf(part, sizeof part, "%s/kernel.o", folder);
     qm_status st = layer && kernel ? texts_write(folder) : qm_fail(QM_NO_MEMORY, "a command");
-    int has_layer = access(made, R_OK) == 0; /* from an earlier build in this folder */
+    int has_layer = access(made, R_OK) == 0 || /* from an earlier build in this folder */
+                    (st == QM_OK && qm_emu_layer_read(LAYER_FLAGS, made));
     if (st == QM_OK && !has_layer) {
         compile_with(layer, LAYER_FLAGS, "", (const char *const[]){"-c", from, "-o", made, NULL});
         st = qm_command_start(&layer->c, HINT, &pid);
@@ -278,6 +280,8 @@ qm_status qm_emu_build(const char *source, const char *folder, const char *flags
         st = kernel_compile(source, folder, flags, kernel);
         qm_status other =
             has_layer ? QM_OK : qm_command_wait(&layer->c, pid, "the layer of backend emu");
+        if (other == QM_OK && !has_layer)
+            qm_emu_layer_write(LAYER_FLAGS, made);
         st = st == QM_OK ? other : st;
     }
     if (st == QM_OK) {

@@ -14,6 +14,7 @@
 #include "core/base/sha256.h"
 #include "core/compile/cubin_cache.h"
 #include "core/compile/embedded_text.h"
+#include "core/compile/emu_layer.h"
 #include "core/compile/kernel_build.h"
 #include "core/device/device.h"
 #include "core/emu/emu_fast.h"
@@ -95,33 +96,6 @@ static void add(struct qm_sha256 *h, const char *text)
     qm_sha256_add(h, text, n);
 }
 
-static const char *environment(const char *name)
-{
-    const char *text = getenv(name);
-    return text ? text : "";
-}
-
-/* The first line of $CXX --version; "": there is no such compiler. */
-static char compiler[256];
-static void ask_compiler(void)
-{
-    char command[600];
-    const char *cxx = environment("CXX");
-    snprintf(command, sizeof command, "%s --version 2>/dev/null", *cxx ? cxx : "c++");
-    FILE *f = popen(command, "re");
-    if (f && !fgets(compiler, sizeof compiler, f))
-        compiler[0] = '\0';
-    if (f)
-        pclose(f);
-}
-
-static const char *compiler_text(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, ask_compiler);
-    return compiler;
-}
-
 static const char *flags_of(enum qm_mode mode)
 {
     return mode == QM_MODE_fast ? qm_emu_fast_flags() : "";
@@ -129,23 +103,14 @@ static const char *flags_of(enum qm_mode mode)
 
 static void key_of(const char *recipe, enum qm_mode mode, char key[QM_CACHE_KEY])
 {
-    static const char *const layer[] = {
-#define QM_TEXT(name, ...) name, __VA_ARGS__,
-#include "emu.inc"
-#undef QM_TEXT
-    };
     struct qm_sha256 h;
     qm_sha256_start(&h);
-    add(&h, "qualm emu 2");
-    add(&h, compiler_text());
-    add(&h, environment("CXX"));
-    add(&h, environment("CXXFLAGS"));
+    add(&h, "qualm emu 3");
+    qm_emu_layer_hash(&h);
     add(&h, flags_of(mode));
     add(&h, recipe);
     for (int i = 0; qm_device_text_path(i); i++)
         add(&h, qm_device_text(qm_device_text_path(i)));
-    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
-        add(&h, layer[i] ? layer[i] : "");
     qm_sha256_hex(&h, key);
 }
 
@@ -362,7 +327,7 @@ static int emu_blocks(void) { return 1; }
 
 static qm_status emu_probe(void)
 {
-    return *compiler_text()
+    return *qm_emu_compiler()
                ? QM_OK
                : qm_fail(QM_SKIPPED, "backend emu wants a C++ compiler (CXX names one; the Debian "
                                      "package is g++)");

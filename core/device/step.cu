@@ -536,7 +536,7 @@ QM_DEV void put_block(const struct desc *t, const struct tables *s, int64_t bloc
     if constexpr (slot<I>::curve == QM_CURVE_allog) {
         float stat[QM_ADAPTIVE_LOG_NUMBERS], span, low;
         stat[0] = qm_float(m[0]), stat[1] = qm_float(m[1]);
-        qm_adaptive_log_numbers(stat, &span, &low);
+        qm_adaptive_log_numbers(stat, q.scale.floor, &span, &low);
         for (int j = 0; j < EACH; j++)
             if (j >= from && j < to)
                 e.code[j] = qm_adaptive_log_code(e.x[j], span, low, b.n);
@@ -674,7 +674,7 @@ QM_DEV void put_twice(const struct desc *t, const struct tables *s,
             if constexpr (slot<I>::curve == QM_CURVE_allog) {
                 float span, low;
                 qm_adaptive_log_numbers(stat + (at + j) / slot<I>::block * QM_ADAPTIVE_LOG_NUMBERS,
-                                        &span, &low);
+                                        q.scale.floor, &span, &low);
                 code[j] = qm_adaptive_log_code(x[j], span, low, b.n);
             } else {
                 float first, max = scale_at<I>(t, stat, &w, at + j, &first), y = x[j];
@@ -873,7 +873,7 @@ template <int I> QM_DEV void scales_of(const struct desc *t)
                  k += stride) {
                 int64_t at = k * slot<I>::numbers;
                 if constexpr (slot<I>::curve == QM_CURVE_allog) {
-                    qm_adaptive_log_numbers(stat + at, scales + at, scales + at + 1);
+                    qm_adaptive_log_numbers(stat + at, q.scale.floor, scales + at, scales + at + 1);
                     stat[at + 1] = 0.0f;
                 } else {
                     scales[at] = qm_divisor_of(&q, &b, stat[at], has_tail && at == n - 1).stored;

@@ -1,7 +1,7 @@
 /* edge_lut.c - Builds the tables of edge_lut.h. */
 #include "core/quant/edge_lut.h"
 
-enum { CELL = 65536 }; /* places of a cell */
+enum { CELL = 65536 }; /* places that one cell of the table covers */
 
 int qm_edge_lut_index(float y)
 {

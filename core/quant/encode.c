@@ -120,7 +120,7 @@ static void encode_adaptive_log(const struct qm_codec *c, const float *x, int64_
                                 const float *stat, uint8_t *codes)
 {
     float span, low;
-    qm_adaptive_log_numbers(stat, &span, &low);
+    qm_adaptive_log_numbers(stat, c->q.scale.floor, &span, &low);
     for (int64_t i = 0; i < n; i++)
         codes[i] = (uint8_t)qm_adaptive_log_code(x[i], span, low, c->cb.n);
 }

@@ -439,12 +439,12 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
         return qm_fail(QM_BAD_ARG, "map al and curve allog need each other");
     if (q->curve == QM_CURVE_allog &&
         (q->norm != QM_NORM_block || q->search != QM_SEARCH_arith || q->round != QM_ROUND_even ||
-         q->unit != QM_UNIT_div || q->scale.floor != 0.0f || q->scale.guard != 0.0f ||
-         q->scale.cap != 0.0f || q->scale.zero >= 0 || q->scale.max_skips_nan ||
-         q->scale.nan != QM_NAN_low || q->scale.f16 || q->scale.nest))
+         q->unit != QM_UNIT_div || q->scale.guard != 0.0f || q->scale.cap != 0.0f ||
+         q->scale.zero >= 0 || q->scale.max_skips_nan || q->scale.nan != QM_NAN_low ||
+         q->scale.f16 || q->scale.nest))
         return qm_fail(QM_BAD_ARG,
                        "curve allog has scales of its own: it composes with norm block, "
-                       "search arith and round even, without scale words");
+                       "search arith, round even and of the scale words floor:V");
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
         return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
     return QM_OK;

@@ -114,7 +114,7 @@ void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const flo
     int64_t block, n = qm_shape_numel(shape), count = qm_scale_count(c, shape);
     for (int64_t i = 0; c->q.curve == QM_CURVE_allog && i < count; i += QM_ADAPTIVE_LOG_NUMBERS) {
         float of[QM_ADAPTIVE_LOG_NUMBERS] = {stat[i], stat[i + 1]};
-        qm_adaptive_log_numbers(of, &scales[i], &scales[i + 1]);
+        qm_adaptive_log_numbers(of, c->q.scale.floor, &scales[i], &scales[i + 1]);
     }
     if (c->q.curve == QM_CURVE_allog)
         return;

@@ -448,18 +448,20 @@ int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shap
 {
     int64_t sum = 0, n = qm_shape_numel(shape);
     const struct qm_hyper *h = &r->hyper;
-    if (!r->base->pads)
-        return 0;
+    enum qm_pads pads = r->base->pads;
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_shape own = *shape;
         qm_rule_slot_shape(r->rule, h, i, shape, &own);
-        if (q.bits > 0 && q.norm == QM_NORM_block)
+        if (pads == QM_PADS_tables && q.bits > 0 && q.map != QM_MAP_e4m3)
+            sum += (int64_t)sizeof(float) << q.bits;
+        else if (pads != QM_PADS_none && pads != QM_PADS_tables && q.bits > 0 &&
+                 q.norm == QM_NORM_block)
             sum += filled(&q, qm_shape_numel(&own));
     }
     struct qm_quantizer m = qm_recipe_slot(r, 0, shape);
     int is_apollo = h->rank > 0.0 && shape->rank >= 2 && !h->factored && h->beta1 >= 0.0;
-    if (is_apollo && m.bits > 0 && m.norm == QM_NORM_block)
+    if (pads == QM_PADS_moment && is_apollo && m.bits > 0 && m.norm == QM_NORM_block)
         sum += (n * m.bits + 7) / 8 + filled(&m, n) + 4 * ((n + m.block - 1) / m.block);
     return sum;
 }

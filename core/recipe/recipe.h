@@ -88,9 +88,7 @@ struct qm_recipe qm_recipe_at(const struct qm_recipe *r, const struct qm_shape *
 /* Bytes of optimizer state for one tensor of this shape, all slots. */
 qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes);
 
-/* What the source of the recipe's variant holds beyond that (member pads of the variant): the codes
- * that fill the last block of each slot and, of APOLLO of adafactor8bit 0.2 with a moment, a moment
- * of the parameter's own size from the second step on, which nothing reads. */
+/* Bytes that the source of the recipe's variant holds beyond that (enum qm_pads). */
 int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shape);
 
 #endif

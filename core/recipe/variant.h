@@ -14,6 +14,15 @@ struct qm_variant_slot {
     float init_scale;
 };
 
+/* What the source holds beside codes and scales (qm_recipe_padding). */
+enum qm_pads {
+    QM_PADS_none,
+    QM_PADS_blocks, /* codes that fill the last block of each slot (adafactor8bit 0.4) */
+    QM_PADS_moment, /* these, and with APOLLO a moment of the parameter's size from the second step on,
+                     * which nothing reads (adafactor8bit 0.2) */
+    QM_PADS_tables /* a float32 table of its map with each quantized slot (torchao) */
+};
+
 struct qm_variant {
     const char *name;       /* required: the file's stem */
     const char *summary;    /* required: one line */
@@ -25,7 +34,7 @@ struct qm_variant {
     struct qm_hyper hyper;  /* the source's defaults */
     const char *param;      /* optional, NULL: "f32"; the stored parameter (core/rule/param.h) */
     const char *state_used; /* optional, NULL: "fresh"; "stored": the step reads the codes back */
-    int pads;               /* 1: the source stores whole blocks of codes: qm_recipe_padding */
+    enum qm_pads pads;      /* optional */
     double state_bits;      /* per parameter at 1024 x 1024, scales included: tested */
     double step_sqnr_db;    /* floor of the states' SQNR after one step from the oracle's: tested */
 };

@@ -4,7 +4,7 @@
  * confidence, APOLLO's projection and Fira's limiter, in the forms of its releases:
  *
  *     0.2.1, 0.2.4 (0.2.2 computes the same), 0.2.5 or 0.2.6; PyTorch path or CUDA path;
- *     0.4.6 (0.4.3 computes the same), PyTorch path, without APOLLO and SGD
+ *     0.4.6 (0.4.3 computes the same), PyTorch path
  *
  * A hyper-parameter that the source takes as None is -1 here: beta1 (no first moment), beta2 (the
  * weight of a new square is t^beta2_decay), eps1 (machine epsilon of float32; in the projected
@@ -16,7 +16,10 @@
  *
  * 0.4.6: no floor under row and column factors; a vector's moment averages its clipped update;
  * tensors that are not factored, with a fixed beta2, take Adam's denominator; clip 0 is no clip;
- * the bias is corrected where correct_bias says so. */
+ * the bias is corrected where correct_bias says so.  A positive beta2_decay without beta2 stands
+ * for None: SGD, whose step is M / (1 - beta1).  APOLLO adds nothing to its squares, but 2^-126 to
+ * their means, always applies fresh states, corrects the bias behind the limiter, and has no limiter
+ * where margin is below 0. */
 #ifndef QM_RULE_ADAFACTOR8_H
 #define QM_RULE_ADAFACTOR8_H
 
@@ -45,6 +48,7 @@ struct qm_adafactor8 {
     int is_024, is_025, is_026, is_046; /* that release or a later one */
     int is_adam;                        /* 0.4.6: M / (sqrt(V) + eps1) */
     int is_unit; /* 0.4.6: the first moment of a vector averages its update */
+    int is_sgd;  /* 0.4.6, earlier releases refuse it: no second moment */
     int is_cuda; /* not of matrices whose second moments are float32: no kernel has them */
     int has_m, is_factored, is_apollo;
     int is_came, is_old_came; /* old: CAME before 0.2.6, where is_came is 1 too */

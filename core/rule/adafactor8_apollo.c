@@ -82,10 +82,18 @@ static qm_status project(const struct qm_adafactor8 *a, const struct qm_lowrank 
     return st;
 }
 
-/* eps1 of Adafactor or, where the source is given None, apollo_eps. */
+/* eps1 of Adafactor or, in 0.4.6 and where the source is given None, apollo_eps. */
 static double regularizer(const struct qm_adafactor8 *a)
 {
-    return a->h->eps1 < 0.0 ? a->h->eps : a->h->eps1;
+    return a->is_046 || a->h->eps1 < 0.0 ? a->h->eps : a->h->eps1;
+}
+
+/* What is added to squares (is_mean: to means of them). */
+static double added(const struct qm_adafactor8 *a, int is_mean)
+{
+    if (a->is_046)
+        return is_mean ? (double)QM_ADAFACTOR8_TINY : 0.0;
+    return a->is_026 ? regularizer(a) : 0.0;
 }
 
 /* ---- states --------------------------------------------------------------------------------- */
@@ -95,7 +103,7 @@ static double regularizer(const struct qm_adafactor8 *a)
 static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank *l,
                           const float *low)
 {
-    double add = a->is_026 ? regularizer(a) : 0.0, b = a->b, old = 1.0 - b;
+    double add = added(a, 1), b = a->b, old = 1.0 - b;
     float least = 0.0f;
     if (qm_adafactor8_starts(a)) {
         b = a->is_024 ? b : 1.0;
@@ -108,6 +116,7 @@ static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank
         s.c[1] = (float)b;
         s.c[2] = least;
         s.d[0] = add;
+        s.flag[0] = qm_adafactor8_starts(a);
         s.x[0] = a->w->slot[axis ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_COL];
         s.x[1] = QM_AT(low);
         qm_sweep_run(QM_SWEEP_adafactor8_low_means, &s);
@@ -117,11 +126,13 @@ static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank
 /* The unfactored second moment of R[n]. */
 static void second_states(const struct qm_adafactor8 *a, int64_t n, const float *low)
 {
-    float add = a->is_026 ? (float)regularizer(a) : 0.0f, first = a->is_024 ? (float)a->b : 1.0f;
+    float add = (float)added(a, 0), first = a->is_024 ? (float)a->b : 1.0f;
+    float least = a->is_046 ? 0.0f : QM_ADAFACTOR8_TINY;
     if (qm_adafactor8_starts(a))
         qm_sweep_run(QM_SWEEP_adafactor8_begin,
-                     &(struct qm_sweep){
-                         .n = n, .c = {first}, .x = {a->w->slot[QM_ADAFACTOR8_V], QM_AT(low)}});
+                     &(struct qm_sweep){.n = n,
+                                        .c = {first, least},
+                                        .x = {a->w->slot[QM_ADAFACTOR8_V], QM_AT(low)}});
     else
         qm_adafactor8_squares_of(a, QM_ADAFACTOR8_V, low, n, 0, add);
 }
@@ -178,12 +189,12 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
     if (a->h->tensor_scale)
         qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
-    qm_sweep_run(
-        QM_SWEEP_adafactor8_ratio,
-        &(struct qm_sweep){.n = s.n,
-                           .d = {a->correction * (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
-                           .flag = {a->h->tensor_scale},
-                           .y = {factor, totals}});
+    qm_sweep_run(QM_SWEEP_adafactor8_ratio,
+                 &(struct qm_sweep){.n = s.n,
+                                    .d = {(a->is_046 ? 1.0 : a->correction) *
+                                          (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
+                                    .flag = {a->h->tensor_scale},
+                                    .y = {factor, totals}});
 }
 
 /* u = the gradient, each channel times its factor. */
@@ -209,11 +220,21 @@ qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a)
 {
     float *u = a->w->room;
     QM_TRY(scaled(a, u));
-    double norm = sqrt(qm_sum_squares(u, a->n)), limit = qm_adafactor8_limit(a, &norm);
-    double denom = fmax(1.0, (a->is_026 ? norm : norm * limit) / (sqrt((double)a->n) * a->h->clip));
+    double norm = sqrt(qm_sum_squares(u, a->n));
+    double size = norm, limit = a->h->margin >= 0.0 ? qm_adafactor8_limit(a, &norm) : 1.0;
+    if (a->is_046 && limit == 0.0) { /* it leaves an update that is not finite as it is */
+        limit = 1.0;
+        norm = size;
+    }
+    double denom =
+        qm_at_least((a->is_026 ? norm : norm * limit) / (sqrt((double)a->n) * a->h->clip), 1.0);
     double alpha = qm_adafactor8_rate(a), after = a->h->scale_front ? 1.0 : sqrt(a->h->scale);
+    if (a->is_046) {
+        denom = a->h->clip > 0.0 ? denom : 1.0;
+        after *= a->correction;
+    }
     if (limit == 0.0)
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a->n, .x = {u}});
-    qm_adafactor8_write(a, alpha, alpha / denom * limit * after, u);
+    qm_adafactor8_write(a, alpha, limit == 0.0 ? 0.0 : alpha / denom * limit * after, u);
     return QM_OK;
 }

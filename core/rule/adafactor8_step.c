@@ -318,7 +318,7 @@ static float denominator(const struct came *c)
         return denom;
     }
     double rms = sqrt(qm_sum_squares_of(&c->f.u, a->n)) / sqrt((double)a->n);
-    return a->h->clip > 0.0 ? (float)fmax(1.0, rms / a->h->clip) : 1.0f;
+    return a->h->clip > 0.0 ? (float)qm_at_least(rms / a->h->clip, 1.0) : 1.0f;
 }
 
 static qm_status came_states(struct qm_adafactor8 *a)
@@ -374,7 +374,7 @@ static void unit_states(const struct qm_adafactor8 *a)
         QM_SWEEP_adafactor8_direction,
         &(struct qm_sweep){.n = a->n, .d = {a->eps_sq}, .x = {u, u, a->w->slot[QM_ADAFACTOR8_V]}});
     double rms = norm_of(u, a->n) / sqrt((double)a->n);
-    float by = a->h->clip > 0.0 ? (float)fmax(1.0, rms / a->h->clip) : 1.0f;
+    float by = a->h->clip > 0.0 ? (float)qm_at_least(rms / a->h->clip, 1.0) : 1.0f;
     QM_CHUNKS(a->n, i)
     qm_tensor_rule_loops()->divide(qm_chunk_n(a->n, i), by, u + i);
     QM_CHUNKS(a->n, i)
@@ -389,9 +389,9 @@ qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
     if (a.is_apollo)
         return qm_adafactor8_apollo_states(&a);
     qm_status st = QM_OK;
-    if (!a.is_factored)
+    if (!a.is_factored && !a.is_sgd)
         unfactored_states(&a);
-    else if (w->round == 0) /* squares have no sign to turn */
+    if (a.is_factored && w->round == 0) /* squares have no sign to turn */
         st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
                            added(&a), QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
@@ -413,7 +413,7 @@ double qm_adafactor8_rate(const struct qm_adafactor8 *a)
 {
     if (!a->h->scale_parameter)
         return a->rho;
-    return fmax(norm_of(a->w->p, a->n) / sqrt((double)a->n), a->h->eps2) * a->rho;
+    return qm_at_least(norm_of(a->w->p, a->n) / sqrt((double)a->n), a->h->eps2) * a->rho;
 }
 
 double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm)
@@ -427,7 +427,7 @@ double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm)
         qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
         return 0.0;
     }
-    double limit = fmax(n / (p + 1e-8), threshold) / threshold;
+    double limit = qm_at_least(n / (p + 1e-8), threshold) / threshold;
     if (a->t == 1 || (a->is_025 && p < 1e-6))
         limit = 1.0;
     next = (float)(n / limit);
@@ -447,6 +447,15 @@ static void write_formed(const struct qm_adafactor8 *a, double alpha, double rat
 {
     const struct qm_hyper *h = a->h;
     float keep = (float)(1.0 - h->weight_decay * (h->scale_weight_decay ? alpha : a->rho));
+    if (a->w->param != QM_DTYPE_f32 && h->weight_decay != 0.0) {
+        qm_sweep_run(
+            QM_SWEEP_adafactor8_decay,
+            &(struct qm_sweep){.n = a->n,
+                               .c = {keep},
+                               .flag = {a->w->param == QM_DTYPE_bf16, a->w->param == QM_DTYPE_f16},
+                               .x = {a->w->p}});
+        keep = 1.0f;
+    }
     QM_CHUNKS(a->n, i)
     write_chunk(u, i, qm_chunk_n(a->n, i), keep, (float)rate, a->w->p);
 }
@@ -479,6 +488,15 @@ static qm_status old_came_direction(const struct qm_adafactor8 *a, struct factor
     return st;
 }
 
+/* SGD: u is the average of the gradients, (1 - beta1) taken off again. */
+static void plain_direction(const struct qm_adafactor8 *a, const float *x, float *u)
+{
+    qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = a->n, .x = {u, QM_AT(x)}});
+    if (a->has_m)
+        qm_sweep_run(QM_SWEEP_divide,
+                     &(struct qm_sweep){.n = a->n, .c = {(float)(1.0 - a->h->beta1)}, .x = {u}});
+}
+
 /* The direction before clipping. */
 static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
 {
@@ -502,11 +520,17 @@ static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
         qm_adafactor8_gradients(a, a->is_cuda && a->is_025, u);
         x = u;
     }
-    double d = a->is_adam ? a->adam_eps : a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
-    qm_sweep_run(
-        a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction,
-        &(struct qm_sweep){.n = a->n, .d = {d}, .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
     f->u.made = u;
+    if (a->is_sgd) {
+        plain_direction(a, x, u);
+        return QM_OK;
+    }
+    double d = a->is_adam ? a->adam_eps : a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
+    qm_sweep_run(a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction,
+                 &(struct qm_sweep){.n = a->n,
+                                    .d = {d},
+                                    .flag = {a->is_cuda},
+                                    .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
     return QM_OK;
 }
 
@@ -533,14 +557,17 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
     double limit = a.h->limiter ? qm_adafactor8_limit(&a, &norm) : 1.0;
     double alpha = qm_adafactor8_rate(&a) * a.correction;
     /* 0.2.6 turns it off by 1e9, later releases leave it out */
-    double d = clips(&a) ? a.h->clip : a.is_046 ? HUGE_VAL : 1e9;
-    double clipped = a.is_026 ? norm : norm * limit;
-    double denom = fmax(1.0, clipped / (sqrt((double)a.n) * d));
+    double d = clips(&a) ? a.h->clip : 1e9, clipped = a.is_026 ? norm : norm * limit;
+    double denom = qm_at_least(clipped / (sqrt((double)a.n) * d), 1.0);
+    denom = a.is_046 && !clips(&a) ? 1.0 : denom;
     if (limit == 0.0) {
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {w->room}});
         f.u.made = w->room;
+        if (a.is_unit && w->slot_is_f32[QM_ADAFACTOR8_M]) /* the moment is the update */
+            qm_sweep_run(QM_SWEEP_fill,
+                         &(struct qm_sweep){.n = a.n, .x = {w->slot[QM_ADAFACTOR8_M]}});
     }
-    write_formed(&a, alpha, alpha / denom * limit, &f.u);
+    write_formed(&a, alpha, limit == 0.0 ? 0.0 : alpha / denom * limit, &f.u);
     factored_close(&f);
     return QM_OK;
 }

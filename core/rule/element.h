@@ -137,9 +137,7 @@ QM_ELEMENT(replace)
     x[0] = g;
 }
 
-/* - - - -  a d a m w . h ,  s g d m . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - */
+/* ---- adamw.h, sgdm.h ------------------------------------------------------------------------- */
 
 /* AdamW and Adam of PyTorch; states: how the moments are formed. */
 #define QM_TORCH_ELEMENT(name, states)                                           \
@@ -191,9 +189,7 @@ QM_ELEMENT(ema)
     qm_ema_lerp(c, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
-/* - - - -  t o r c h . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - */
+/* ---- torch.h --------------------------------------------------------------------------------- */
 
 QM_ELEMENT(rmsprop_torch)
 {
@@ -229,9 +225,7 @@ QM_ELEMENT(radam)
                    qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
 }
 
-/* - - - -  l p m m . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - */
+/* ---- lpmm.h ---------------------------------------------------------------------------------- */
 
 #define QM_LPMM_ELEMENT(name, states, apply)                            \
     QM_ADAM_ELEMENT(name, x[0] = qm_unless(flag[QM_FLAG_ABSENT], x[0]); \
@@ -246,9 +240,7 @@ QM_LPMM_ELEMENT(adamw_lpmm_fused_strict, qm_adamw_lpmm_fused_states(c, 0, turned
 
 QM_ELEMENT(sgdm_lpmm) { qm_element_sgdm(c, flag, format, reciprocal, p, g, x); }
 
-/* - - - -  l i o n . h ,  l i o n 8 . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - */
+/* ---- lion.h, lion8.h ------------------------------------------------------------------------- */
 
 QM_ELEMENT(lion)
 {
@@ -285,9 +277,7 @@ QM_ELEMENT(flash_sgd)
                  qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
-/* - - - -  b n b . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - */
+/* ---- bnb.h ----------------------------------------------------------------------------------- */
 
 #define QM_BNB_ELEMENT(name, form, call)    \
     QM_ELEMENT(bnb_##name##_##form)         \

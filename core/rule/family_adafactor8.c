@@ -14,8 +14,9 @@ void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
     a->h = h;
     a->n = qm_shape_numel(shape);
     a->has_m = h->beta1 >= 0.0;
-    a->is_apollo = h->rank > 0.0 && shape->rank >= 2;
-    a->is_factored = !a->is_apollo && h->factored && shape->rank >= 2;
+    a->is_sgd = h->beta2 < 0.0 && h->beta2_decay > 0.0;
+    a->is_apollo = h->rank > 0.0 && shape->rank >= 2 && !a->is_sgd;
+    a->is_factored = !a->is_apollo && !a->is_sgd && h->factored && shape->rank >= 2;
     a->is_came = a->is_factored && h->beta3 > 0.0 && a->has_m;
     a->batch = 1;
     a->rows = a->is_apollo ? shape->dim[0] : shape->rank >= 2 ? shape->dim[last - 1] : 1;
@@ -28,30 +29,19 @@ void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
     a->rank = a->is_apollo ? (int64_t)h->rank : 0;
 }
 
-/* What rule adafactor8_046, which has no APOLLO, sees. */
-static struct qm_hyper without_rank(const struct qm_hyper *h)
-{
-    struct qm_hyper out = *h;
-    out.rank = out.gap = 0.0;
-    return out;
-}
-
 struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w)
 {
     struct qm_adafactor8 a = {.w = w};
     const struct qm_hyper *h = w->s->hyper;
-    int is_046 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 46;
-    const struct qm_hyper own = is_046 ? without_rank(h) : *h;
-    qm_adafactor8_shape(&a, &own, w->shape);
-    a.h = h;
+    qm_adafactor8_shape(&a, h, w->shape);
     a.is_024 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 24;
     a.is_025 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 25;
     a.is_026 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 26;
     a.is_cuda =
         w->s->flag[QM_ADAFACTOR8_CUDA] && !(a.is_factored && w->slot_is_f32[QM_ADAFACTOR8_ROW]);
-    a.is_046 = is_046;
+    a.is_046 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 46;
     a.is_adam = a.is_046 && !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
-    a.is_unit = a.is_046 && a.has_m && !a.is_factored && !a.is_adam;
+    a.is_unit = a.is_046 && a.has_m && !a.is_factored && !a.is_adam && !a.is_sgd;
     a.is_old_came = a.is_came && !a.is_026;
     /* 0.2.2 to 0.2.5 do not recognize their state of apollo_factorize and make a new one */
     int is_forgotten = a.is_apollo && h->factored && a.is_024 && !a.is_026;
@@ -65,7 +55,7 @@ struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w)
     a.b = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(t)) : h->lr;
     a.correction = 1.0;
-    if (a.has_m && !h->relative_step && (!a.is_046 || h->correct_bias)) {
+    if (a.has_m && !h->relative_step && !a.is_sgd && (!a.is_046 || h->correct_bias)) {
         double root = h->beta2 >= 0.0 ? sqrt(1.0 - pow(h->beta2, t)) : 1.0;
         a.correction = 1.0 / (1.0 - pow(h->beta1, t));
         if (h->beta2 >= 0.0)
@@ -96,7 +86,7 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
     case QM_ADAFACTOR8_ROW: n = factors ? rows : 0; break;
     case QM_ADAFACTOR8_COL: n = factors ? cols : 0; break;
     case QM_ADAFACTOR8_V:
-        if (!factors && !a.is_apollo) {
+        if (!factors && !a.is_apollo && !a.is_sgd) {
             *out = *param;
             return;
         }
@@ -104,28 +94,23 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
         break;
     case QM_ADAFACTOR8_CONF_ROW: n = a.is_came ? rows : 0; break;
     case QM_ADAFACTOR8_CONF_COL: n = a.is_came ? cols : 0; break;
-    case QM_ADAFACTOR8_NORM: n = a.n > 0 && (h->limiter || a.is_apollo); break;
-    case QM_ADAFACTOR8_PROJ: n = h->gap < 0.0 ? a.rank * (a.is_right ? a.cols : a.rows) : 0; break;
+    case QM_ADAFACTOR8_NORM: n = a.n > 0 && (a.is_apollo ? h->margin >= 0.0 : h->limiter); break;
+    case QM_ADAFACTOR8_PROJ:
+        n = a.is_apollo && h->gap < 0.0 ? a.rank * (a.is_right ? a.cols : a.rows) : 0;
+        break;
     default: break;
     }
     *out = (struct qm_shape){.rank = 1, .dim = {n}};
 }
 
-static void slot_shape_046(const struct qm_hyper *h, int i, const struct qm_shape *param,
-                           struct qm_shape *out)
-{
-    const struct qm_hyper own = without_rank(h);
-    slot_shape(&own, i, param, out);
-}
-
 /* ---- rules ---------------------------------------------------------------------------------- */
 
 /* The PyTorch path too applies the projected second moment as it is stored, except on the step that
- * begins it. */
+ * begins it and in 0.4.6. */
 static int applies_stored(const struct qm_tensor_rule_args *w, int i)
 {
     struct qm_adafactor8 a = qm_adafactor8_open(w);
-    return i == QM_ADAFACTOR8_V && a.is_apollo && !qm_adafactor8_starts(&a);
+    return i == QM_ADAFACTOR8_V && a.is_apollo && !a.is_046 && !qm_adafactor8_starts(&a);
 }
 
 /* CAME on the CUDA path encodes the second moment before it forms the momentum from it, and the
@@ -173,11 +158,10 @@ static const struct qm_tensor_ops tensor = {.states = qm_adafactor8_states,
                                             .applies_stored = applies_stored,
                                             .update_round = update_round};
 
-#define SLOTS_AND_STEPS SLOTS_AND_SHAPES(slot_shape)
-#define SLOTS_AND_SHAPES(shape_of)                                                            \
+#define SLOTS_AND_STEPS                                                                       \
     .n_slots = QM_ADAFACTOR8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance", \
                                              "conf_row", "conf_col", "prev_norm", "proj"},    \
-    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .slot_shape = shape_of,       \
+    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .slot_shape = slot_shape,     \
     .tensor = &tensor
 
 /* 0.2.1 has no CAME; with beta3 its rules compute the CAME of 0.2.2. */
@@ -187,6 +171,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front clip_twice",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.6, PyTorch path",
      .source = "adafactor8bit 0.2.6 optimizer.py, use_cuda_kernel=False",
@@ -196,6 +181,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1, PyTorch path",
      .source = "adafactor8bit 0.2.1 optimizer.py, use_cuda_kernel=False",
@@ -205,6 +191,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.2 and 0.2.4, PyTorch path",
      .source = "adafactor8bit 0.2.4 optimizer.py, use_cuda_kernel=False",
@@ -214,6 +201,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
+     .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.5, PyTorch path",
      .source = "adafactor8bit 0.2.5 optimizer.py, use_cuda_kernel=False",
@@ -223,7 +211,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front clip_twice",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.6 kernels.cu",
@@ -233,7 +221,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor of adafactor8bit 0.2.1, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.1 kernels.cu",
@@ -243,7 +231,7 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.2 and 0.2.4, their CUDA kernels",
      .source = "adafactor8bit 0.2.4 optimizer.py, kernels.cu",
@@ -253,17 +241,20 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank "
               "gap scale margin maximize relative_step scale_parameter scale_weight_decay factored "
               "limiter tensor_scale scale_front",
-     .order = QM_ORDER_cuda,
+     .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.5, its CUDA kernels",
      .source = "adafactor8bit 0.2.5 optimizer.py, kernels.cu",
      .prepare = prepare_025_cuda},
     {.name = "adafactor8_046",
      .family = "adafactor8_046",
-     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay margin maximize "
-              "relative_step scale_parameter scale_weight_decay factored limiter correct_bias",
-     SLOTS_AND_SHAPES(slot_shape_046),
-     .summary = "Adafactor, CAME, AdamW, RMSprop of adafactor8bit 0.4.3 to 0.4.6, PyTorch path",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank gap scale "
+              "margin maximize relative_step scale_parameter scale_weight_decay factored limiter "
+              "tensor_scale scale_front correct_bias",
+     .order = QM_ORDER_rounds,
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor, CAME, AdamW, RMSprop, SGD, APOLLO of adafactor8bit 0.4.3 to 0.4.6, "
+                "PyTorch path",
      .source = "adafactor8bit 0.4.6 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_046},
 };

@@ -42,13 +42,14 @@ void qm_lowrank_average_squares(float *old, const float *x, int64_t n, double be
 void qm_lowrank_adapt(const float *x, const float *sq, const float *avg, double eps, int64_t n,
                       float *out);
 
-/* The channels of R are its rows (axis 1) or its columns (axis 0).  The arguments n, inner, cols,
- * step_a and step_k of an operation on all channels; and out[i] = the sum of the squares of channel
- * i. */
+/* The channels of R are its rows (axis 1) or its columns (axis 0).  qm_lowrank_sweep returns the
+ * arguments n, inner, cols, step_a and step_k of an operation on all channels; qm_lowrank_squares
+ * sets out[i] to the sum of the squares of channel i. */
 struct qm_sweep qm_lowrank_sweep(const struct qm_lowrank *l, int axis);
 void qm_lowrank_squares(const struct qm_lowrank *l, int axis, const float *x, double *out);
 
-/* out[i] = |norm_grad| / (|low| + 1e-8) of channel i, rounded to float32; out has room for twice as
+/* out[i] = |norm_grad| / (|low| + 1e-8) of channel i, rounded to float32: the norm of the adapted
+ * update of the projected gradient over that of the projected gradient.  out has room for twice as
  * many. */
 void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_grad,
                        const float *low, double *out);
@@ -58,7 +59,7 @@ void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_g
 void qm_lowrank_channels(const struct qm_lowrank *l, int axis, int is_one, double *factor,
                          const float *x, float *out);
 
-/* The norm-growth limiter of arXiv:2410.01623.  At t = 1 it stores |x| in prev[1]; later it divides
+/* The norm-growth limiter of arXiv:2410.01623.  At t = 1 it stores |x| in *prev; later it divides
  * x by max(|x| / (prev + 1e-8), 1 + margin) / (1 + margin) and stores the norm that remains. */
 void qm_limit_growth(float *x, int64_t n, double margin, int64_t t, float *prev);
 

@@ -81,8 +81,7 @@ static int adamw_ao(ARGS)
     return fused_step(&ao_divide, &r, n, p, g, slot);
 }
 
-/* - - - -  o n e  d i v i s o r ,  o f  a  s q u a r e  r o o t  - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- one divisor, of a square root ----------------------------------------------------------- */
 
 /* The rules whose only divisor divides a square root.  states, apply: statements on element i;
  * apply divides by `reciprocal`, which may be null.  rank1: slot 1 has norm rank1. */

@@ -43,7 +43,7 @@ QM_ASSERT_PLACE(struct qm_sweep, x, 160);
     X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                   \
     X(adafactor8_square) X(adafactor8_gradient_square) X(adafactor8_outer)                         \
     X(adafactor8_over_root) X(adafactor8_direction) X(adafactor8_product) X(adafactor8_recode)     \
-    X(adafactor8_adam)                                                                             \
+    X(adafactor8_adam) X(adafactor8_decay)                                                         \
     X(transpose) X(less) X(average_square) X(adapted) X(channel_ratio) X(channels)                 \
     X(adafactor8_begin) X(adafactor8_ratio)
 #define QM_SWEEP_LIST(X) QM_SWEEP_SUM_LIST(X) QM_SWEEP_ELEMENT_LIST(X)
@@ -64,8 +64,7 @@ enum {
 }; /* the number of kinds that are sums; they come first */
 #undef X
 
-/* - - - -  e l e m e n t s  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 /* A term of row and column sums: x, or x * x + add in float32. */
 struct qm_term {
@@ -117,14 +116,23 @@ QM_FN float qm_col_root(float c) { return 1.0f / sqrtf(c); }
 QM_FN float qm_outer_f32(float row, float col, float x) { return (row * col) * x; }
 QM_FN float qm_outer(double row, double col, float x) { return (float)((double)x * (row * col)); }
 
+/* max(x, least), and NaN of a NaN, as torch.clamp has it. */
+QM_FN double qm_at_least(double x, double least) { return x < least ? least : x; }
+
+/* x in the format that flag 0 (bfloat16) or flag 1 (float16) names. */
+QM_FN float qm_sweep_stored(const struct qm_sweep *a, float x)
+{
+    x = a->flag[0] ? qm_bf16_to_float(qm_float_to_bf16(x)) : x;
+    return a->flag[1] ? qm_f16_to_float(qm_float_to_f16(x)) : x;
+}
+
 /* x / sqrt(max(row * col / mean, floor)). */
 QM_FN float qm_over_root(double row, double col, double mean, double floor, float x)
 {
     return (float)((double)x * (1.0 / sqrt(fmax(row * col / mean, floor))));
 }
 
-/* - - - -  s u m s  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* x[0][i] = mean of row i (col_means: of column i) of x[1]; flag 0: of squares + c[0]. */
 QM_SWEEP(row_means)
@@ -189,9 +197,7 @@ QM_SWEEP(product)
     a->x[0][i] = (float)s;
 }
 
-/* - - - -  g e n e r a l  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - */
+/* ---- general --------------------------------------------------------------------------------- */
 
 /* The matrix, the row and the column of an element; rows and columns are counted through the
  * batch. */
@@ -252,8 +258,7 @@ QM_SWEEP(factor_rsqrt)
     a->x[0][i] = qm_outer_f32(row, qm_col_root(a->x[3][at.col]), a->x[1][i]);
 }
 
-/* - - - -  L A M B ,  L A R S :  c [ ]  a s  i n  b n b . h  - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- LAMB, LARS: c[] as in bnb.h ------------------------------------------------------------- */
 
 enum {
     QM_LAMB_INVERSE_BC1 = QM_BNB_BC1,      /* c[]: 1 / (1 - beta1^t) */
@@ -316,8 +321,7 @@ QM_SWEEP(lars_step)
 }
 QM_SWEEP(lars_step_cpu) { a->x[0][i] = fmaf(a->x[1][i], a->c[QM_LAMB_STEP], a->x[0][i]); }
 
-/* - - - -  l p m m :  c [ ] ,  f l a g [ ]  a s  i n  l p m m . h  - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- lpmm: c[], flag[] as in lpmm.h ---------------------------------------------------------- */
 
 QM_FN float qm_lpmm_first(const float *c, int turns, float m, float g)
 {
@@ -342,9 +346,7 @@ QM_SWEEP(lpmm_factor)
     qm_adamw_lpmm_apply(a->c, 0, a->x[0] + i, a->x[1][i], row * a->x[3][at.col]);
 }
 
-/* - - - -  A d a f a c t o r ,  C A M E  - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - */
+/* ---- Adafactor, CAME ------------------------------------------------------------------------- */
 
 /* x[0] = a mean of squares x[0] as PyTorch computes it, through a norm: sqrt(x[0] d[0]), squared
  * again, over the count d[0]. */
@@ -377,16 +379,9 @@ QM_SWEEP(torch_update)
 
 /* CAME decays a parameter of 16 bits in its own type: alpha, the product and the sum are rounded.
  * flag 0: bf16; flag 1: f16. */
-QM_SWEEP(came_decay)
-{
-    float p = fmaf(a->x[0][i], a->c[0], a->x[0][i]);
-    p = a->flag[0] ? qm_bf16_to_float(qm_float_to_bf16(p)) : p;
-    a->x[0][i] = a->flag[1] ? qm_f16_to_float(qm_float_to_f16(p)) : p;
-}
+QM_SWEEP(came_decay) { a->x[0][i] = qm_sweep_stored(a, fmaf(a->x[0][i], a->c[0], a->x[0][i])); }
 
-/* - - - -  a d a f a c t o r 8 b i t  - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - */
+/* ---- adafactor8bit --------------------------------------------------------------------------- */
 
 #define QM_ADAFACTOR8_TINY 1.17549435e-38f /* 2^-126: the least second moment of the log code */
 
@@ -427,14 +422,14 @@ QM_SWEEP(adafactor8_mean)
     const float *r = a->x[1] + i * a->cols;
     double mean = 0.0;
     for (int64_t k = 0; k < a->cols; k++)
-        mean += a->flag[0] ? fmax((double)r[k], a->d[0]) : (double)r[k];
-    a->y[0][i] = fmax(mean / (double)a->cols, a->d[1]);
+        mean += a->flag[0] ? qm_at_least((double)r[k], a->d[0]) : (double)r[k];
+    a->y[0][i] = qm_at_least(mean / (double)a->cols, a->d[1]);
 }
 
 /* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column; floor 0: none. */
 QM_FN double qm_adafactor8_floored(float x, double floor)
 {
-    return floor > 0.0 ? fmax((double)x, floor) : (double)x;
+    return floor > 0.0 ? qm_at_least((double)x, floor) : (double)x;
 }
 
 QM_FN double qm_adafactor8_row_root(float r, double mean, double floor)
@@ -464,11 +459,16 @@ QM_SWEEP(adafactor8_over_root)
                               a->d[0], a->x[1][i]);
 }
 
-/* x[0] = x[1] / sqrt(max(x[2], d[0])). */
+/* x[0] = x[1] / sqrt(max(x[2], d[0])); flag 0: a NaN of x[2] counts as d[0]. */
 QM_SWEEP(adafactor8_direction)
 {
-    a->x[0][i] = (float)((double)a->x[1][i] / sqrt(fmax((double)a->x[2][i], a->d[0])));
+    double v = (double)a->x[2][i];
+    v = a->flag[0] ? fmax(v, a->d[0]) : qm_at_least(v, a->d[0]);
+    a->x[0][i] = (float)((double)a->x[1][i] / sqrt(v));
 }
+
+/* x[0] = x[0] c[0] as parameters of 16 bits keep it. */
+QM_SWEEP(adafactor8_decay) { a->x[0][i] = qm_sweep_stored(a, a->x[0][i] * a->c[0]); }
 
 /* x[0] = x[1] / (sqrt(x[2]) + d[0]). */
 QM_SWEEP(adafactor8_adam)

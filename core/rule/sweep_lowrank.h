@@ -57,25 +57,25 @@ QM_SWEEP(channels)
     a->x[0][i] = qm_channel(a->y[0][a->flag[1] ? 0 : k], a->x[1][i]);
 }
 
-/* - - - -  a d a f a c t o r 8 b i t  - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
- * - */
+/* ---- adafactor8bit --------------------------------------------------------------------------- */
 
-/* x[0] = max(c[0] x[1]^2, 2^-126): the first second moment of R. */
+/* x[0] = max(c[0] x[1]^2, c[1]), NaN of a NaN: the first second moment of R. */
 QM_SWEEP(adafactor8_begin)
 {
-    float x = a->x[1][i];
-    a->x[0][i] = fmaxf(a->c[0] * (x * x), QM_ADAFACTOR8_TINY);
+    float x = a->x[1][i], v = a->c[0] * (x * x);
+    a->x[0][i] = v < a->c[1] ? a->c[1] : v;
 }
 
-/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2]. */
+/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2]; flag
+ * 0: without x[0]. */
 QM_SWEEP(adafactor8_low_means)
 {
     const float *x = a->x[1] + i * a->step_a;
     double s = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
         s += (double)x[k * a->step_k] * (double)x[k * a->step_k];
-    float v = a->c[0] * a->x[0][i] + a->c[1] * (float)(s / (double)a->inner + a->d[0]);
+    float v = a->c[1] * (float)(s / (double)a->inner + a->d[0]);
+    v = a->flag[0] ? v : a->c[0] * a->x[0][i] + v;
     a->x[0][i] = v < a->c[2] ? a->c[2] : v;
 }
 
@@ -86,7 +86,7 @@ QM_SWEEP(adafactor8_low_mean)
     double mean = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
         mean += (double)a->x[1][k] / (double)a->inner;
-    a->y[0][i] = fmax(mean, a->d[0]);
+    a->y[0][i] = qm_at_least(mean, a->d[0]);
 }
 
 /* y[0][i] = sum over channel i of (x[1] / (sqrt(v) + d[0]))^2.  v is x[2], with flag 1 at least
@@ -98,8 +98,8 @@ QM_SWEEP(adafactor8_channel_squares)
     for (int64_t k = 0; k < a->inner; k++) {
         int64_t e = i * a->step_a + k * a->step_k;
         double v = (double)a->x[2][a->flag[0] ? i : e];
-        if (a->flag[0])
-            v = v * (double)a->x[3][k] / a->y[1][0];
+        if (a->flag[0]) /* in float32, as the source: the product of two squares may overflow */
+            v = (double)(a->x[2][i] * a->x[3][k] / (float)a->y[1][0]);
         else if (a->flag[1])
             v = fmax(v, 0x1p-53);
         v = (double)a->x[1][e] / (sqrt(v) + a->d[0]);

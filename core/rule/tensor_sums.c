@@ -221,8 +221,7 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
     return QM_OK;
 }
 
-/* - - - -  s u m s  o f  s q u a r e s  ( q m _ s u m _ s q u a r e s  s a y s  h o w  t h e y
- * r u n  i n  p a r a l l e l )  - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+/* ---- sums of squares (qm_sum_squares says how they run in parallel) --------------------------*/
 
 /* BLOCK: elements of a block.  MOST_BLOCKS: blocks whose sums are taken at a time. */
 enum { BLOCK = 256, MOST_BLOCKS = 4096 };

@@ -6,8 +6,8 @@
 
 #include "core/user_kernel/host.h"
 
-/* Requests to the host: one byte each, answered by the same byte; `map` comes with the memory file.
- * */
+/* Requests to the host: one byte each, answered by the same byte.  `map` comes with the memory
+ * file. */
 enum qm_host_request {
     QM_HOST_ready = 'r', /* not asked: the host's first byte */
     QM_HOST_load = 'l',

@@ -114,8 +114,8 @@ static qm_status head_write(const char *dir, const struct qm_loaded_suite *job, 
         return qm_fail(QM_NO_MEMORY, "campaign.json");
     qm_status st = write_file(dir, "suite.yaml", job->suite->plan);
     if (st == QM_OK)
-        st = write_file(dir, "campaign.json",
-                        text); /* last: its presence means that the rest is there */
+        /* written last: where it is there, the rest is there too */
+        st = write_file(dir, "campaign.json", text);
     free(text);
     return st;
 }
@@ -229,14 +229,14 @@ void qm_campaign_remove(const char *dir)
                                            "merge.sh",       "slurm-*.out",  "[0-9]*of*.*.h5",
                                            "*of*.h5.*.part", "*.sh.*.part",  "lock"};
     if (is_at_work(dir))
-        return; /* another shard still runs cells, which are all done */
+        return; /* another shard repeats cells that are finished already */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         qm_folder_clear(dir, patterns[i]);
     rmdir(dir);
 }
 
 /* Locks the folder while a campaign is begun: of two runs the second one finds it begun, and
- * checks. */
+ * checks that it is the same campaign. */
 static qm_status lock_dir(const char *dir, int *out)
 {
     char path[1100];

@@ -49,8 +49,24 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_lin:
     case QM_MAP_pow2:
     case QM_MAP_pow3: return q->sign ? LIN0_SLACK : 0.0;
-    default: return 0.0;
+    case QM_MAP_int:
+    case QM_MAP_intm:
+    case QM_MAP_lint:
+    case QM_MAP_nf4:
+    case QM_MAP_nf4a8:
+    case QM_MAP_nf4s:
+    case QM_MAP_af4:
+    case QM_MAP_fp4:
+    case QM_MAP_fp4s:
+    case QM_MAP_fpx:
+    case QM_MAP_e4m3:
+    case QM_MAP_fp52:
+    case QM_MAP_log:
+    case QM_MAP_logf:
+    case QM_MAP_al:
+    case QM_MAP_COUNT: break;
     }
+    return 0.0;
 }
 
 int qm_decider_is_plain(const struct qm_quantizer *q) { return q->curve == QM_CURVE_none; }
@@ -122,8 +138,29 @@ static double even_steps(const struct qm_decider *d, int *base)
     case QM_MAP_lint:
         *base = d->q.sign ? 1 - half : 0;
         return d->q.sign ? half - 1 : 2.0 * half - 1;
-    default: return 255.0; /* log, logf */
+    case QM_MAP_log:
+    case QM_MAP_logf: return 255.0;
+    case QM_MAP_nf4:
+    case QM_MAP_nf4a8:
+    case QM_MAP_nf4s:
+    case QM_MAP_af4:
+    case QM_MAP_fp4:
+    case QM_MAP_fp4s:
+    case QM_MAP_dyn:
+    case QM_MAP_dyndef:
+    case QM_MAP_de:
+    case QM_MAP_de0:
+    case QM_MAP_lin0:
+    case QM_MAP_linb:
+    case QM_MAP_pow2:
+    case QM_MAP_pow3:
+    case QM_MAP_fpx:
+    case QM_MAP_e4m3:
+    case QM_MAP_fp52:
+    case QM_MAP_al:
+    case QM_MAP_COUNT: break; /* not evenly spaced, and refused with search arith */
     }
+    return NAN;
 }
 
 /* The product z = y * steps has an error of u |z| at most, or none where steps is a power of two.
@@ -161,9 +198,33 @@ static void ladder_threshold(struct qm_decider *d, int k)
         at = (double)(k < 7 ? -nf4a8_cut[6 - k] : nf4a8_cut[k - 7]);
         set(&d->cut[k], at, k >= 7, 0.0, 0.0);
         break;
-    default:
+    case QM_MAP_fp4:
+    case QM_MAP_fp4s:
         at = k == 7 ? 0.0 : (double)(k < 7 ? -fp4_cut[6 - k] : fp4_cut[k - 8]);
         set(&d->cut[k], at, k <= 7, 0.0, 0.0);
+        break;
+    case QM_MAP_int:
+    case QM_MAP_intm:
+    case QM_MAP_lint:
+    case QM_MAP_nf4s:
+    case QM_MAP_af4:
+    case QM_MAP_dyn:
+    case QM_MAP_dyndef:
+    case QM_MAP_de:
+    case QM_MAP_de0:
+    case QM_MAP_lin:
+    case QM_MAP_lin0:
+    case QM_MAP_linb:
+    case QM_MAP_pow2:
+    case QM_MAP_pow3:
+    case QM_MAP_fpx:
+    case QM_MAP_e4m3:
+    case QM_MAP_fp52:
+    case QM_MAP_log:
+    case QM_MAP_logf:
+    case QM_MAP_al:
+    case QM_MAP_COUNT: /* no thresholds are published: refused with search ladder */
+        set(&d->cut[k], (double)NAN, 0, 0.0, 0.0);
         break;
     }
 }

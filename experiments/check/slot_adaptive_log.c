@@ -5,8 +5,8 @@
  * the numbers that are stored before it, so that none carries the slack of another.  With x the
  * fresh state, n the number of codes and high = log2(max x):
  *
- *   low    max(log2(min of x > 0), -126), or high - 1 where this is not below high: an interval,
- *          from the intervals of the fresh state
+ *   low    max(log2(min of x > 0), least), or high - 1 where this is not below high: an interval,
+ *          from the intervals of the fresh state; least is -126, or log2 of the word floor:V
  *   span   max(high - low, 1e-12) from the stored low: an interval, from the interval of high and
  *          one rounding
  *   code   0 for x = 0, else 1 + even((log2 x - low) / span (n - 2)) within 1 .. n - 1, from the
@@ -75,11 +75,13 @@ static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t
     return b;
 }
 
-static struct interval low_of(const struct block *b)
+static struct interval low_of(const struct block *b, double floor)
 {
-    struct interval high = logs(b->most), low = logs(b->least), less;
-    low.low = fmax(low.low, -126.0);
-    low.high = fmax(low.high, -126.0);
+    struct interval high = logs(b->most), low = logs(b->least), less, end = {-126.0, -126.0};
+    if (floor > 0.0)
+        end = logs((struct interval){floor, floor});
+    low.low = fmax(low.low, fmax(end.low, -126.0));
+    low.high = fmax(low.high, fmax(end.high, -126.0));
     less.low = high.low - 1.0 - QM_U * (fabs(high.low) + 1.0);
     less.high = high.high - 1.0 + QM_U * (fabs(high.high) + 1.0);
     if (b->is_one || low.low >= high.high)
@@ -134,7 +136,8 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
         t->unbounded += NUMBERS;
         return;
     }
-    found = judge_number(low, low_of(b), "least logarithm", at + 1, t, f);
+    found =
+        judge_number(low, low_of(b, (double)v->d->q.scale.floor), "least logarithm", at + 1, t, f);
     found |= judge_number(span, span_of(b, low), "span", at, t, f);
     *where = found ? -1 : *where;
 }

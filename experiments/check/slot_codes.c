@@ -34,9 +34,9 @@ static void count_up(const struct qm_decider *d, int slot, double low, double hi
 
 /* The change of a decided position: none, or the change that keepsign makes where x > 0 (POSITIVE),
  * where x has its sign bit set (NEGATIVE), and where x is 0 or NaN without one (ZERO). */
-enum after { AS_IT_IS, POSITIVE, NEGATIVE, ZERO };
+enum sign_change { AS_IT_IS, POSITIVE, NEGATIVE, ZERO };
 
-static int moved(const struct qm_decider *d, int k, enum after what)
+static int moved(const struct qm_decider *d, int k, enum sign_change what)
 {
     int sign = k < d->n_negative;
     if (what == AS_IT_IS || sign == (what == NEGATIVE))
@@ -46,7 +46,8 @@ static int moved(const struct qm_decider *d, int k, enum after what)
 
 /* Distance of position k from the nearest position that a unit value in [low, high] may get; 0:
  * allowed. */
-static int distance(const struct qm_decider *d, double low, double high, enum after what, int k)
+static int distance(const struct qm_decider *d, double low, double high, enum sign_change what,
+                    int k)
 {
     int from, to, best = d->n;
     qm_decider_range(d, low, high, &from, &to);
@@ -58,9 +59,9 @@ static int distance(const struct qm_decider *d, double low, double high, enum af
 }
 
 /* The changes that a value in [low, high] may meet, by its signs; returns how many.  For zero and
- * for NaN either sign is allowed, because the sign depends on the order of operations; so does
- * whether an infinity is a NaN, which counts as positive. */
-static int signs(const struct qm_decider *d, double low, double high, enum after what[3])
+ * for NaN either sign is allowed, because the sign depends on the order of operations.  Whether an
+ * infinity became a NaN depends on it, too; a NaN counts as positive. */
+static int signs(const struct qm_decider *d, double low, double high, enum sign_change what[3])
 {
     int n = 0;
     what[0] = AS_IT_IS;
@@ -80,7 +81,7 @@ static int signs(const struct qm_decider *d, double low, double high, enum after
 static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low, double high,
                                int position, struct qm_tally *t)
 {
-    enum after what[3];
+    enum sign_change what[3];
     int best = d->n, from, to, at;
     if (!d->q.scale.keep_sign && !qm_round_draws(d->q.round)) {
         qm_decider_range(d, low, high, &from, &to);
@@ -108,8 +109,9 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
 }
 
 /* The decoded value and its error.  Decoding rounds once per operation; an error of 2^y follows
- * from the derivative of exp2.  The slack of a table value enters softsign with the derivative 2 /
- * (2 - |y|)^2 <= 2, and sqrt with 2 x.  first: the other of two scales, 0 where there is one. */
+ * from the derivative of exp2.  The slack of a table value enters softsign with the derivative
+ * 2 / (2 - |y|)^2 <= 2, and sqrt with 2 x.  first: the other of two scales, 0 where there is only
+ * one. */
 static double decode_of(const struct qm_slot_view *v, int position, double scale, double first,
                         double *error)
 {
@@ -169,7 +171,7 @@ static int is_allowed(const struct qm_slot_view *v, int64_t i, const struct qm_e
     double low = (double)NAN, high = low;
     enum qm_unit_known known = qm_slot_unit_of(v, i, s, &low, &high);
     struct qm_tally *none = NULL;
-    enum after what[3];
+    enum sign_change what[3];
     if (known == QM_KNOWN_NOTHING)
         return 1;
     if (known == QM_KNOWN_INTERVAL)
@@ -226,7 +228,7 @@ int qm_slot_judge_code(const struct qm_slot_view *v, int slot, int64_t i,
         if (severity[is])
             want = qm_decider_at(d, 0.5 * (low + high));
     } else {
-        enum after what[3];
+        enum sign_change what[3];
         int n = signs(d, v->want[i], v->want[i], what);
         for (int k = 0; k < n; k++)
             is = position == moved(d, want, what[k]) ? QM_VERDICT_EQUAL : is;

@@ -341,13 +341,13 @@ static qm_status show(const char *name, json_t *found)
         json_array_append_new(found, one);
         return QM_OK;
     }
-    if (strchr(name, '/') || strcmp(name, "f32") == 0) {
-        QM_TRY(show_quantizer(name, &one));
+    if (strchr(name, ',')) { /* a part of a recipe may hold a '/' */
+        QM_TRY(show_recipe(name, &one));
         json_array_append_new(found, one);
         return QM_OK;
     }
-    if (strchr(name, ',')) {
-        QM_TRY(show_recipe(name, &one));
+    if (strchr(name, '/') || strcmp(name, "f32") == 0) {
+        QM_TRY(show_quantizer(name, &one));
         json_array_append_new(found, one);
         return QM_OK;
     }

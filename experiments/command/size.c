@@ -124,10 +124,11 @@ int qm_cmd_size(int argc, char **argv)
         option,
         "--shapes WHAT",
         "Bytes of optimizer state for a whole model, per variant: codes, scales and the tensors "
-        "that a variant keeps in float32 because they are small, and what fills the last block of "
-        "codes where the variant's source stores it (adafactor8bit).  Text files have a line "
-        "\"name 768x2304\" per tensor; of tensor files (.h5, .npy, .npz, .safetensors) the float "
-        "entries count."
+        "that a variant keeps in float32 because they are small, what fills the last block of "
+        "codes where the variant's source stores it (adafactor8bit), and the table of its map that "
+        "it keeps with each tensor (torchao: 1 KiB per moment of 8 bits, 64 bytes of 4).  Text files "
+        "have a line \"name 768x2304\" per tensor; of tensor files (.h5, .npy, .npz, .safetensors) "
+        "the float entries count."
         "\vExamples:\n"
         "  qualm size --shapes llama7b\n"
         "  qualm size --shapes gpt2 -V adamw4_lpmm,adamw4_ao,exp_avg.norm=row\n"

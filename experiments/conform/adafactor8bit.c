@@ -157,7 +157,7 @@ static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int leve
             stat[0] = x[i] > stat[0] ? x[i] : stat[0];
             stat[1] = u > stat[1] ? u : stat[1];
         }
-        qm_adaptive_log_numbers(stat, &got[0], &got[1]);
+        qm_adaptive_log_numbers(stat, 0.0f, &got[0], &got[1]);
         qm_judge_close(c, "span, low", got, want, 2, 1e-6, 0.0);
         for (int64_t i = b * block; i < end; i++) {
             int64_t d = (int64_t)qm_adaptive_log_code(x[i], span[b], low[b], levels) - codes[i];

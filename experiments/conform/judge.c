@@ -102,8 +102,24 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
     c->now.compared += n;
 }
 
-void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
-                         const int64_t *want, int64_t n, double share)
+void qm_judge_count(struct qm_conform *c, const char *what, int64_t off, int64_t n, double allowed)
+{
+    c->now.compared += n;
+    if (off == 0 || !qm_case_open(c))
+        return;
+    if ((double)off > allowed)
+        qm_case_differs(c, "%s: %lld of %lld codes are off by one, allowed %.0f", what,
+                        (long long)off, (long long)n, allowed);
+    else if ((double)off / allowed >= c->now.worst) {
+        c->now.worst = (double)off / allowed;
+        c->now.outcome = QM_CONFORM_near;
+        snprintf(c->now.text, sizeof c->now.text, "%s: %lld of %lld codes off by one, allowed %.0f",
+                 what, (long long)off, (long long)n, allowed);
+    }
+}
+
+void qm_judge_codes_most(struct qm_conform *c, const char *what, const uint8_t *got,
+                         const int64_t *want, int64_t n, double allowed)
 {
     if (!got || !want)
         return;
@@ -115,19 +131,14 @@ void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *
             qm_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx, more than one apart", what,
                             (long long)i, got[i], (unsigned long long)want[i]);
     }
-    c->now.compared += n;
-    if (off == 0 || !qm_case_open(c))
-        return;
+    qm_judge_count(c, what, off, n, allowed);
+}
+
+void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
+                         const int64_t *want, int64_t n, double share)
+{
     double allowed = floor(share * (double)n) > 1 ? floor(share * (double)n) : 1;
-    if ((double)off > allowed)
-        qm_case_differs(c, "%s: %lld of %lld codes are off by one, allowed %.0f", what,
-                        (long long)off, (long long)n, allowed);
-    else if ((double)off / allowed >= c->now.worst) {
-        c->now.worst = (double)off / allowed;
-        c->now.outcome = QM_CONFORM_near;
-        snprintf(c->now.text, sizeof c->now.text, "%s: %lld of %lld codes off by one, allowed %.0f",
-                 what, (long long)off, (long long)n, allowed);
-    }
+    qm_judge_codes_most(c, what, got, want, n, allowed);
 }
 
 /* ---- quantizers ---- */

@@ -10,12 +10,14 @@ enum { AXES = 6, WORDS = 512 };
 static const char *const axes[AXES] = {"shape", "class", "setting", "first", "mode", "part"};
 enum { SETTING = 2, PART = 5 };
 
+struct word {
+    char name[48];
+    int64_t cases, of;
+};
+
 struct counts {
     int n;
-    struct {
-        char name[48];
-        int64_t cases, of;
-    } word[WORDS];
+    struct word word[WORDS];
 };
 
 static void count(struct counts *c, const char *name, int is_taken)
@@ -38,14 +40,14 @@ static void sort(struct counts *c)
 {
     for (int i = 1; i < c->n; i++)
         for (int k = i; k > 0 && c->word[k].cases > c->word[k - 1].cases; k--) {
-            struct counts two;
-            two.word[0] = c->word[k];
-            c->word[k] = c->word[k - 1];
-            c->word[k - 1] = two.word[0];
+            struct word before = c->word[k - 1];
+            c->word[k - 1] = c->word[k];
+            c->word[k] = before;
         }
 }
 
-/* The words of c that a case was taken of; has_all 1: the number of all cases is known. */
+/* The words that occur in the name of a counted case.  has_all 1: the number of all cases is
+ * known. */
 static json_t *words(struct counts *c, int has_all)
 {
     json_t *out = json_array();

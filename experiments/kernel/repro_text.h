@@ -33,8 +33,8 @@ enum qm_repro_memory qm_repro_memory(const struct qm_kernel_verdict *o);
 
 void qm_repro_includes(FILE *f, const struct qm_kernel_verdict *o, int is_direct);
 
-/* Writes the function that allocates a buffer, and, where is_repeated is 1, one that releases all.
- * */
+/* Writes the function that allocates a buffer and, where is_repeated is 1, one that releases all
+ * buffers. */
 void qm_repro_place(FILE *f, enum qm_repro_memory memory, int is_repeated);
 
 /* The last lines of main, by the finding.  qm_repro_repeat is a format; its %d is twice the number

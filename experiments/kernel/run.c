@@ -1,5 +1,4 @@
-/* run.c - Runs the cases of a kernel check on several processes and joins their results in order.
- * */
+/* run.c - Runs the cases of a kernel check on several processes, joins their results in order. */
 #include <math.h>
 #include <omp.h>
 #include <signal.h>

@@ -8,7 +8,8 @@ struct shrink {
     struct qm_attempts *attempts;
     struct qm_shrunk *out; /* the smallest failing trial so far, and its attempt */
     struct qm_kernel_verdict first;
-    double found, until; /* times: the case had failed; the end */
+    double found; /* the time at which the case had failed */
+    double until; /* the time at which shrinking ends */
 };
 
 /* 1: no more attempts, because time is over or the user interrupted. */
@@ -20,17 +21,24 @@ int qm_shrink_fails(struct shrink *s, const struct qm_trial *t);
 /* Replaces the trial by a candidate that fails (returns 1), or closes the candidate. */
 int qm_shrink_take(struct shrink *s, struct qm_trial *candidate);
 
-/* shrink_shape.c: one dimension; the elements that the finding points at (1: they fail alone);
- * fewer indices per axis; no axes of one index. */
+/* ---- shrink_shape.c ---- */
+
+/* Tries the tensor as one dimension. */
 void qm_shrink_flatten(struct shrink *s);
+/* Tries the elements that the finding points at alone; 1: they fail. */
 int qm_shrink_guess(struct shrink *s);
+/* Tries fewer indices on each axis. */
 void qm_shrink_elements(struct shrink *s);
+/* Leaves out axes of one index. */
 void qm_shrink_axes(struct shrink *s);
 
-/* shrink_number.c: whole arrays to 0 and scales to 1; then run by run (1: some changed); few
- * bits. */
+/* ---- shrink_number.c ---- */
+
+/* Tries whole arrays as 0 and scales as 1. */
 void qm_shrink_zero_all(struct shrink *s);
+/* Tries the same for one run of elements after the other; 1: some changed. */
 int qm_shrink_zeroes(struct shrink *s);
+/* Tries numbers of fewer bits. */
 void qm_shrink_floats(struct shrink *s);
 
 #endif

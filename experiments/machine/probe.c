@@ -158,8 +158,9 @@ static int cpuinfo(const char *key, char *out, size_t size)
 
 static void cpu(json_t *o)
 {
-    static const char *const wanted[] = {"sse2",    "avx",      "avx2",     "fma",     "f16c",
-                                         "avx512f", "avx512bw", "avx512dq", "avx512vl"};
+    static const char *const wanted[] = {"sse2",     "avx",        "avx2",        "fma",
+                                         "f16c",     "avx512f",    "avx512bw",    "avx512dq",
+                                         "avx512vl", "avx512vbmi", "avx512_vbmi2"};
     char text[8192], features[256] = "";
     set_text(o, "cpu", cpuinfo("model name", text, sizeof text) ? text : "unknown");
     if (cpuinfo("flags", text, sizeof text)) {

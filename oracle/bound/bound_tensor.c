@@ -36,6 +36,11 @@ struct qm_ball qm_ball_max(struct qm_ball a, struct qm_ball b)
     return (struct qm_ball){top.x, fmax(top.e, other.x + other.e - top.x)};
 }
 
+struct qm_ball qm_ball_at_least(struct qm_ball x, struct qm_ball least)
+{
+    return isnan(x.x) ? x : qm_ball_max(x, least);
+}
+
 /* The depth of the deepest tree that the list of re-orderings allows for n terms: 32 + n / 256
  * terms one after the other in each of many lanes, and the lanes pairwise. */
 static double depth_of(int64_t n)

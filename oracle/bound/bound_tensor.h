@@ -40,6 +40,9 @@ struct qm_ball qm_ball_sqrt_double(const struct qm_bound_step *b, struct qm_ball
  * certain, the radius covers both: the larger x, and the distance of the other ball's upper end. */
 struct qm_ball qm_ball_max(struct qm_ball a, struct qm_ball b);
 
+/* The same where NaN stays NaN, as in torch.clamp. */
+struct qm_ball qm_ball_at_least(struct qm_ball x, struct qm_ball least);
+
 /* Mean, and root of the sum of squares, of n balls from x on, `step` apart. */
 struct qm_ball qm_ball_mean(const struct qm_bound_step *b, const struct qm_ball *x, int64_t n,
                             int64_t step);

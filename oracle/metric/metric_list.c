@@ -2,7 +2,7 @@
  *
  * A row of the list is X(name, unit, level, better, text, value of m).  better: higher or lower
  * where `qualm compare` judges the metric by default, else none.  A new metric needs its sums in
- * metric_state.h, its row here and its definition in results/METRICS.md. */
+ * pair_sums.h or metric_state.h, its row here and its definition in results/METRICS.md. */
 #include "oracle/metric/metric.h"
 #include "oracle/metric/metric_state.h"
 #include <math.h>

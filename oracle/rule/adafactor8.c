@@ -30,6 +30,8 @@
  * without a second clip; of a tensor that is not factored M averages the clipped U, and the step is
  * M, unless beta2 is given without beta3: then e = 0, U = M / (sqrt(V) + eps1 sqrt(1 - beta2^t)).
  * The bias is corrected only where correct_bias is set (the root beside eps1 too); d = 0: no clip.
+ * tau > 0 without beta2: no V, and the step is M / (1 - beta1).  APOLLO: V averages (G P)^2 alone,
+ * its factors means plus 2^-126, whose least mean is eps; the bias is corrected behind the limiter.
  *
  * The value -1 of beta1, beta2 and eps1 stands for "none" (eps1 is then 2^-23; in the projected
  * space eps).  Slots: M; R [batch x rows]; C [batch x cols]; V; CAME's R and C; the limiter's norm
@@ -46,6 +48,7 @@
 struct scalars {
     const struct qm_oracle_hyper *h;
     int is_024, is_025, is_026, is_046; /* that release or a later one */
+    int is_sgd;
     double t, adam_eps, eps1, floor, b, rho, correction;
     int64_t n, batch, rows, cols;
 };
@@ -184,11 +187,16 @@ static void full_update(const struct scalars *a, double *const *slot, double *u,
     const struct qm_oracle_hyper *h = a->h;
     for (int64_t i = 0; i < a->n; i++) {
         double m = u[i];
-        if (is_adam && h->beta1 >= 0.0)
+        if ((is_adam || a->is_sgd) && h->beta1 >= 0.0)
             m = slot[M][i] = h->beta1 * slot[M][i] + (1.0 - h->beta1) * m;
-        u[i] = m / (is_adam ? sqrt(slot[V][i]) + a->adam_eps : sqrt(fmax(slot[V][i], a->floor)));
+        if (a->is_sgd)
+            u[i] = h->beta1 >= 0.0 ? m / (1.0 - h->beta1) : m;
+        else if (is_adam)
+            u[i] = m / (sqrt(slot[V][i]) + a->adam_eps);
+        else
+            u[i] = m / sqrt(fmax(slot[V][i], a->floor));
     }
-    if (is_adam || h->beta1 < 0.0)
+    if (is_adam || a->is_sgd || h->beta1 < 0.0)
         return;
     double by = h->clip > 0.0 ? fmax(1.0, rms(u, a->n) / h->clip) : 1.0;
     for (int64_t i = 0; i < a->n; i++)
@@ -200,7 +208,7 @@ static void plain_step(struct scalars *a, double *theta, double *const *slot, co
                        int is_factored, double *u, double *square)
 {
     const struct qm_oracle_hyper *h = a->h;
-    int is_full = a->is_046 && !is_factored, clips = h->clip > 0.0;
+    int is_full = (a->is_046 || a->is_sgd) && !is_factored, clips = h->clip > 0.0;
     int is_adam = a->is_046 && !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
     double e = a->is_026 && !is_adam ? a->eps1 : 0.0;
     int has_m = h->beta1 >= 0.0, is_came = is_factored && has_m && h->beta3 > 0.0;
@@ -210,7 +218,7 @@ static void plain_step(struct scalars *a, double *theta, double *const *slot, co
         square[i] = g[i] * g[i];
     if (is_factored)
         average_factors(a, square, a->b, e, slot[R], slot[C]);
-    for (int64_t i = 0; !is_factored && i < a->n; i++)
+    for (int64_t i = 0; !is_factored && !a->is_sgd && i < a->n; i++)
         slot[V][i] = (1.0 - a->b) * slot[V][i] + a->b * (square[i] + e);
     int has_update = is_came && a->is_026; /* M averages updates */
     for (int64_t i = 0; has_m && !has_update && !is_full && i < a->n; i++)
@@ -265,12 +273,13 @@ static void second_moment(const struct scalars *a, const struct projected *l, do
 {
     const struct qm_oracle_hyper *h = a->h;
     int64_t n = l->rows * l->cols, gap = fabs(h->gap) >= 1.0 ? (int64_t)fabs(h->gap) : 1;
-    double e = h->eps1 < 0.0 ? h->eps : h->eps1, first = a->is_024 ? a->b : 1.0, mean = 0.0;
+    double e = a->is_046 || h->eps1 < 0.0 ? h->eps : h->eps1, mean = 0.0;
+    double first = a->is_024 ? a->b : 1.0, more = a->is_046 ? 0.0 : a->is_026 ? e : 0.0;
     int begins = a->t == 1.0 || (!a->is_026 && ((int64_t)a->t - 1) % gap == 0);
     struct scalars low = {.batch = 1, .rows = l->rows, .cols = l->cols};
     if (!h->factored) {
         for (int64_t i = 0; i < n; i++) {
-            double s = x[i] * x[i] + (a->is_026 ? e : 0.0);
+            double s = x[i] * x[i] + more;
             v[i] = slot[V][i] = begins ? first * x[i] * x[i] : (1.0 - a->b) * slot[V][i] + a->b * s;
         }
         return;
@@ -281,7 +290,7 @@ static void second_moment(const struct scalars *a, const struct projected *l, do
         slot[R][i] = 0.0;
     for (int64_t j = 0; begins && j < l->cols; j++)
         slot[C][j] = 0.0;
-    average_factors(&low, v, begins ? first : a->b, a->is_026 ? e : 0.0, slot[R], slot[C]);
+    average_factors(&low, v, begins ? first : a->b, a->is_046 ? 0x1p-126 : more, slot[R], slot[C]);
     for (int64_t i = 0; i < l->rows; i++)
         mean += slot[R][i] / (double)l->rows;
     for (int64_t i = 0; i < n; i++)
@@ -345,17 +354,23 @@ static qm_status apollo_step(struct scalars *a, double *theta, double *const *sl
         w[i] = m / (sqrt(v[i]) + h->eps);
     }
     for (int64_t k = 0; k < channels; k++)
-        factor[k] = channel_factor(a, &l, x, w, k) * a->correction;
+        factor[k] = channel_factor(a, &l, x, w, k) * (a->is_046 ? 1.0 : a->correction);
     for (int64_t i = 0; i < a->n; i++)
         u[i] = factor[l.right ? i / a->cols : i % a->cols] * g[i] *
                (h->scale_front ? sqrt(h->scale) : 1.0);
 
-    double alpha = rate(a, theta), size = norm(u, a->n), limit = limiter(a, size, slot[NORM]);
+    double alpha = rate(a, theta), size = norm(u, a->n);
+    double limit = h->margin >= 0.0 ? limiter(a, size, slot[NORM]) : 1.0;
+    if (a->is_046 && limit == 0.0)
+        limit = 1.0;
     double counted = a->is_026 ? size : size * limit;
     double denom = fmax(1.0, counted / (sqrt((double)a->n) * h->clip));
+    if (a->is_046 && h->clip == 0.0)
+        denom = 1.0;
+    double after = (a->is_046 ? a->correction : 1.0) * (h->scale_front ? 1.0 : sqrt(h->scale));
     for (int64_t i = 0; limit == 0.0 && i < a->n; i++)
         u[i] = 0.0;
-    write_back(a, alpha, alpha / denom * limit * (h->scale_front ? 1.0 : sqrt(h->scale)), u, theta);
+    write_back(a, alpha, alpha / denom * limit * after, u, theta);
     free(x);
     return QM_OK;
 }
@@ -366,13 +381,15 @@ static qm_status step(int release, double *theta, double *const *slot, const dou
                       const struct qm_shape *shape, uint32_t tensor,
                       const struct qm_oracle_hyper *h, int64_t t)
 {
-    int is_apollo = release < 46 && h->rank > 0.0 && shape->rank >= 2, last = shape->rank - 1;
+    int is_sgd = h->beta2 < 0.0 && h->beta2_decay > 0.0, last = shape->rank - 1;
+    int is_apollo = h->rank > 0.0 && shape->rank >= 2 && !is_sgd;
     int forgets = is_apollo && h->factored && release >= 24 && release < 26;
     struct scalars a = {.h = h, .t = forgets ? 1.0 : (double)t, .n = qm_shape_numel(shape)};
     a.is_024 = release >= 24;
     a.is_025 = release >= 25;
     a.is_026 = release >= 26;
     a.is_046 = release >= 46;
+    a.is_sgd = is_sgd;
     if (a.n < 1)
         return QM_OK;
     a.eps1 = h->eps1 >= 0.0 ? h->eps1 : a.is_046 ? 1e-30 : 0x1p-23;
@@ -381,7 +398,7 @@ static qm_status step(int release, double *theta, double *const *slot, const dou
     a.b = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(a.t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(a.t)) : h->lr;
     a.correction = 1.0;
-    if (h->beta1 >= 0.0 && !h->relative_step && (!a.is_046 || h->correct_bias)) {
+    if (h->beta1 >= 0.0 && !h->relative_step && !is_sgd && (!a.is_046 || h->correct_bias)) {
         a.correction = a.correction / (1.0 - pow(h->beta1, a.t));
         if (h->beta2 >= 0.0) {
             a.correction = a.correction * sqrt(1.0 - pow(h->beta2, a.t));
@@ -410,7 +427,8 @@ static qm_status step(int release, double *theta, double *const *slot, const dou
     if (is_apollo)
         st = apollo_step(&a, theta, slot, g, tensor, t, g + a.n);
     else
-        plain_step(&a, theta, slot, g, h->factored && shape->rank >= 2, g + a.n, g + 2 * a.n);
+        plain_step(&a, theta, slot, g, h->factored && shape->rank >= 2 && !is_sgd, g + a.n,
+                   g + 2 * a.n);
     free(g);
     return st;
 }

@@ -22,5 +22,6 @@ qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_024(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_025(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b); /* bound_adafactor8_046.c */
+qm_status qm_bound_adafactor8_046_projected(const struct qm_bound_step *b); /* its APOLLO */
 
 #endif

@@ -1,4 +1,5 @@
-/* bound_adafactor8.c - The error bound of adafactor8bit's Adafactor, CAME and APOLLO.
+/* bound_adafactor8.c - The error bound of adafactor8bit's Adafactor, CAME and APOLLO to 0.2.6, and of
+ * APOLLO of 0.4.6.
  *
  * It follows the formulas of adafactor8.c in the order of the package: averages are float32, one
  * element at a time; sums, norms, factors and the limiter are double.  The package deviates from
@@ -14,12 +15,12 @@
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-/* The scalars and the shape of one step.  own: an input is not finite.  is_came: CAME of 0.2.6;
+/* The scalars and the shape of one step.  own: an input is not finite; has_nan: one is NaN.  is_came: CAME of 0.2.6;
  * is_old_came: the one before.  unclipped: the package does not clip where the formula does. */
 struct scalars {
     const struct qm_bound_step *b;
-    int is_024, is_025, is_026; /* that release or a later one */
-    int is_cuda, has_m, is_factored, is_came, is_old_came, is_apollo, own, unclipped;
+    int is_024, is_025, is_026, is_046; /* that release or a later one */
+    int is_cuda, has_m, is_factored, is_came, is_old_came, is_apollo, own, has_nan, unclipped;
     double t, eps1, eps_sq, weight, rho, correction;
     struct qm_matrix_batch m;
     int64_t n;
@@ -113,8 +114,8 @@ static struct qm_ball inverse_root(const struct scalars *a, enum form form, stru
         v = qm_ball_div_double(b, qm_ball_mul_double(b, r, c), mean);
         v = qm_ball_max(v, qm_ball_exact(fmax(a->eps_sq, 0x1p-53)));
     } else {
-        v = qm_ball_div_double(b, qm_ball_max(r, least), mean);
-        v = qm_ball_mul_double(b, v, qm_ball_max(c, least));
+        v = qm_ball_div_double(b, qm_ball_at_least(r, least), mean);
+        v = qm_ball_mul_double(b, v, qm_ball_at_least(c, least));
     }
     return qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
 }
@@ -125,13 +126,12 @@ static struct qm_ball mean_of(const struct scalars *a, struct qm_ball *row, enum
 {
     struct qm_ball *r = row + k * a->m.rows;
     for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
-        r[i] = qm_ball_max(r[i], qm_ball_exact(a->eps_sq));
-    return qm_ball_max(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
+        r[i] = qm_ball_at_least(r[i], qm_ball_exact(a->eps_sq));
+    return qm_ball_at_least(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
 }
 
-/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to float32.
- * Of finite inputs a result is not finite only where a factor has overflowed; what becomes of Inf
- * then depends on the order of the products. */
+/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to
+ * float32. */
 static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ball *row,
                           const struct qm_ball *col, enum form form, struct qm_ball mean,
                           struct qm_ball *x)
@@ -142,8 +142,6 @@ static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ba
             struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
             *to = qm_ball_float32(
                 qm_ball_mul_double(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
-            if (!a->own && !isfinite(to->x))
-                *to = (struct qm_ball){0.0, HUGE_VAL};
         }
 }
 
@@ -170,7 +168,7 @@ static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
     }
     if (a->t > 1.0 && !(a->is_025 && prev < 1e-6)) {
         by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
-        by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
+        by = qm_ball_div_double(b, qm_ball_at_least(by, threshold), threshold);
     }
     (void)set_state(a, NORM, 0, qm_ball_float32(qm_ball_div_double(b, *norm, by)), 1);
     return qm_ball_div_double(b, one, by);
@@ -185,8 +183,8 @@ static struct qm_ball rate_of(const struct scalars *a)
         rate = in_double(a->rho);
     } else if (p) {
         rate = qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
-        rate =
-            qm_ball_mul_double(b, qm_ball_max(rate, qm_ball_exact(b->h->eps2)), in_double(a->rho));
+        rate = qm_ball_mul_double(b, qm_ball_at_least(rate, qm_ball_exact(b->h->eps2)),
+                                  in_double(a->rho));
     }
     free(p);
     return rate;
@@ -198,10 +196,16 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
                        int limits, const struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), by = limits ? limit(a, &norm) : one;
+    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), size = norm;
+    struct qm_ball by = limits ? limit(a, &norm) : one, denom = one;
+    if (a->is_046 && !isfinite(size.x)) { /* it leaves such an update as it is */
+        by = one;
+        norm = size;
+    }
     struct qm_ball counted = a->is_026 ? norm : qm_ball_mul_double(b, norm, by);
-    struct qm_ball denom = qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip));
-    denom = qm_ball_max(denom, one);
+    if (!a->is_046 || clip > 0.0)
+        denom = qm_ball_at_least(
+            qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip)), one);
     struct qm_ball rate = qm_ball_mul_double(b, qm_ball_div_double(b, alpha, denom), by);
     struct qm_ball decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, in_double(after)));
@@ -210,11 +214,16 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
     decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
-        struct qm_ball p = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
+        struct qm_ball p = qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         p = qm_ball_add(p, qm_ball_negated(step));
+        /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
+        if (isnan(norm.x) && !a->has_nan)
+            p = (struct qm_ball){0.0, HUGE_VAL};
         b->e_p[i] = p.e;
-        if (a->own || a->is_cuda || a->unclipped || qm_bound_reads_back(b))
+        if (a->own || a->is_cuda || a->unclipped || b->between || qm_bound_reads_back(b))
             b->p_want[i] = p.x;
+        if (!(p.e < HUGE_VAL) && !(a->has_nan && isnan(p.x)))
+            b->p_want[i] = 0.0; /* what may overflow has any sign, or is NaN in one order alone */
     }
 }
 
@@ -228,7 +237,7 @@ static void came_update(const struct scalars *a, struct qm_ball *u, struct qm_ba
     const struct qm_bound_step *b = a->b;
     struct qm_ball clip = qm_ball_norm(b, u, a->n, 1);
     clip = qm_ball_div_double(b, clip, in_double(sqrt((double)a->n) * b->h->clip));
-    clip = qm_ball_float32(qm_ball_max(clip, one));
+    clip = b->h->clip > 0.0 ? qm_ball_float32(qm_ball_at_least(clip, one)) : one;
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = qm_ball_div(&b->reorder, u[i], clip), off;
         struct qm_ball seen = a->is_cuda && !isfinite(step.x) ? qm_ball_exact(0.0) : step;
@@ -251,7 +260,7 @@ static void multiply(struct qm_ball *x, const struct qm_ball *y, int64_t n, doub
 {
     for (int64_t i = 0; i < n; i++) {
         x[i] = qm_ball_mul(x[i], y[i]);
-        x[i] = isnan(x[i].x) ? x[i] : qm_ball_max(x[i], qm_ball_exact(least));
+        x[i] = qm_ball_at_least(x[i], qm_ball_exact(least));
     }
 }
 
@@ -305,7 +314,9 @@ static void unfactored(const struct scalars *a, struct qm_ball *x)
         struct qm_ball g = gradient(a, i, 0), v = qm_ball_add(qm_ball_mul(g, g), e);
         v = set_state(a, V, i, average_square(a, V, a->weight, qm_bound_old(a->b, V, i), v),
                       has_floor(a, V) || (a->is_026 && bare));
-        v = qm_ball_max(qm_bound_stored(a->b, V, i, v), qm_ball_exact(floor));
+        v = qm_bound_stored(a->b, V, i, v);
+        v = a->is_cuda ? qm_ball_max(v, qm_ball_exact(floor))
+                       : qm_ball_at_least(v, qm_ball_exact(floor));
         x[i] = qm_ball_sqrt_double(a->b, v);
     }
 }
@@ -388,7 +399,7 @@ static void project(const struct scalars *a, const struct projected *l, const do
 static void low_factors(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
-    double e = a->is_026 ? l->eps : 0.0, w = a->weight, keep = 1.0 - w;
+    double e = a->is_046 ? tiny.x : a->is_026 ? l->eps : 0.0, w = a->weight, keep = 1.0 - w;
     if (l->starts) {
         w = a->is_024 ? w : 1.0;
         keep = 0.0;
@@ -404,7 +415,9 @@ static void low_factors(const struct scalars *a, const struct projected *l)
             struct qm_ball s = qm_ball_mul_double(b, n, n);
             s = qm_ball_div_double(b, s, qm_ball_exact((double)inner));
             s = qm_ball_float32((struct qm_ball){s.x + e, s.e + 0x1p-52 * (s.x + e)});
-            s = qm_ball_add(qm_ball_mul(old, qm_bound_old(b, axis ? C : R, i)), qm_ball_mul(by, s));
+            s = qm_ball_mul(by, s);
+            if (!l->starts)
+                s = qm_ball_add(qm_ball_mul(old, qm_bound_old(b, axis ? C : R, i)), s);
             if (has_least && !isnan(s.x))
                 s = qm_ball_max(s, tiny);
             s = set_state(a, axis ? C : R, i, s, has_least);
@@ -417,20 +430,22 @@ static void low_factors(const struct scalars *a, const struct projected *l)
 static void second_moment(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball e = qm_ball_scalar(a->is_026 ? l->eps : 0.0), mean;
+    struct qm_ball e = qm_ball_scalar(a->is_026 && !a->is_046 ? l->eps : 0.0), mean;
     struct qm_ball first = qm_ball_scalar(a->is_024 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
-        mean = qm_ball_max(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
+        mean = qm_ball_at_least(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
         for (int64_t i = 0; i < l->n; i++)
-            l->v[i] = qm_ball_div_double(
-                b, qm_ball_mul_double(b, l->r[i / l->cols], l->c[i % l->cols]), mean);
+            l->v[i] = qm_ball_div(&b->reorder, qm_ball_mul(l->r[i / l->cols], l->c[i % l->cols]),
+                                  qm_ball_float32(mean));
         return;
     }
     for (int64_t i = 0; i < l->n; i++) {
         struct qm_ball s = qm_ball_mul(l->x[i], l->x[i]);
-        s = l->starts ? qm_ball_max(qm_ball_mul(first, s), tiny)
-                      : average_square(a, V, a->weight, qm_bound_old(b, V, i), qm_ball_add(s, e));
+        if (!l->starts)
+            s = average_square(a, V, a->weight, qm_bound_old(b, V, i), qm_ball_add(s, e));
+        else
+            s = a->is_046 ? qm_ball_mul(first, s) : qm_ball_at_least(qm_ball_mul(first, s), tiny);
         s = qm_bound_stored(b, V, i, set_state(a, V, i, s, l->starts || has_floor(a, V)));
         l->v[i] = a->is_cuda ? qm_ball_max(s, qm_ball_exact(0x1p-53)) : s;
     }
@@ -452,7 +467,7 @@ static struct qm_ball channel_factor(const struct scalars *a, const struct proje
     by = qm_ball_div_double(b, qm_ball_norm(b, l->w + from, n, step),
                             qm_ball_round_double(b, plain));
     double front = b->h->scale_front ? sqrt(b->h->scale) : 1.0;
-    return qm_ball_mul_double(b, by, in_double(a->correction * front));
+    return qm_ball_mul_double(b, by, in_double(a->is_046 ? front : a->correction * front));
 }
 
 /* w <- M / (sqrt(V) + eps). */
@@ -480,7 +495,7 @@ static qm_status apollo_step(const struct scalars *a)
     l.cols = l.right ? l.rank : a->m.cols;
     l.n = l.rows * l.cols;
     l.channels = l.right ? l.rows : l.cols;
-    l.eps = h->eps1 < 0.0 ? h->eps : h->eps1;
+    l.eps = a->is_046 || h->eps1 < 0.0 ? h->eps : h->eps1;
     l.starts = a->t == 1.0 || (!a->is_026 && (b->t - 1) % gap == 0);
     int64_t n_p = l.rank * (l.right ? a->m.cols : a->m.rows);
     double *p = malloc(sizeof *p * (size_t)(n_p + 1));
@@ -509,7 +524,9 @@ static qm_status apollo_step(const struct scalars *a)
         u[i] =
             qm_ball_float32(qm_ball_mul_double(b, factor[l.right ? i / a->m.cols : i % a->m.cols],
                                                gradient(a, i, a->is_025 || a->is_cuda)));
-    write_back(a, rate_of(a), h->clip, h->scale_front ? 1.0 : sqrt(h->scale), 1, u);
+    double after = h->scale_front ? 1.0 : sqrt(h->scale);
+    write_back(a, rate_of(a), h->clip, a->is_046 ? after * a->correction : after, h->margin >= 0.0,
+               u);
     free(u);
     free(p);
     return QM_OK;
@@ -518,10 +535,10 @@ static qm_status apollo_step(const struct scalars *a)
 /* ---- all releases ---------------------------------------------------------------------------- */
 
 /* Adam's bias correction where lr is given; 1 with relative_step. */
-static double correction(const struct qm_oracle_hyper *h, double t)
+static double correction(const struct qm_oracle_hyper *h, double t, int corrects)
 {
     double c = 1.0;
-    if (h->beta1 >= 0.0 && !h->relative_step) {
+    if (h->beta1 >= 0.0 && !h->relative_step && corrects) {
         c = 1.0 / (1.0 - pow(h->beta1, t));
         if (h->beta2 >= 0.0)
             c *= sqrt(1.0 - pow(h->beta2, t));
@@ -538,6 +555,7 @@ static qm_status bound(const struct qm_bound_step *b, int release)
     a.is_024 = release >= 24;
     a.is_025 = release >= 25;
     a.is_026 = release >= 26;
+    a.is_046 = release >= 46;
     a.has_m = h->beta1 >= 0.0;
     a.is_apollo = h->rank > 0.0 && rank >= 2;
     a.is_factored = !a.is_apollo && h->factored && rank >= 2;
@@ -550,21 +568,26 @@ static qm_status bound(const struct qm_bound_step *b, int release)
     a.eps_sq = fmax(a.eps1 * a.eps1, 0x1p-126);
     a.weight = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(a.t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(a.t)) : h->lr;
-    a.correction = correction(h, a.t);
+    a.correction = correction(h, a.t, !a.is_046 || h->correct_bias);
     a.m = qm_batch_of(b->shape);
     if (a.is_apollo)
         a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0,
                                        a.n};
-    for (int64_t i = 0; i < a.n; i++)
-        a.own |= !isfinite(b->g[i]);
+    for (int64_t i = 0; i < a.n; i++) {
+        a.own |= !isfinite(b->g[i]) || !isfinite(b->p[i]);
+        a.has_nan |= isnan(b->g[i]) || isnan(b->p[i]);
+    }
     for (int k = 0; k < SLOTS; k++)
-        for (int64_t i = 0; i < b->slot_n[k]; i++)
+        for (int64_t i = 0; i < b->slot_n[k]; i++) {
             a.own |= !isfinite(b->slot[k][i]);
+            a.has_nan |= isnan(b->slot[k][i]);
+        }
     if (a.n == 0)
         return QM_OK;
     return a.is_apollo ? apollo_step(&a) : plain_step(&a);
 }
 
+qm_status qm_bound_adafactor8_046_projected(const struct qm_bound_step *b) { return bound(b, 46); }
 qm_status qm_bound_adafactor8(const struct qm_bound_step *b) { return bound(b, 26); }
 qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b) { return bound(b, 21); }
 qm_status qm_bound_adafactor8_024(const struct qm_bound_step *b) { return bound(b, 24); }

@@ -1,4 +1,4 @@
-/* bound_adafactor8_046.c - The error bound of adafactor8bit 0.4.6: Adafactor, CAME, AdamW, RMSprop.
+/* bound_adafactor8_046.c - The error bound of adafactor8bit 0.4.6 but for its APOLLO.
  *
  * It follows the formulas of adafactor8.c in the order of the package's PyTorch path: averages are
  * float32 by lerp, but those of float32 second moments of tensors that are not factored, which are
@@ -9,10 +9,10 @@
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-/* The scalars and the shape of one step.  own: an input is not finite. */
+/* The scalars and the shape of one step.  own: an input is not finite; has_nan: one is NaN. */
 struct scalars {
     const struct qm_bound_step *b;
-    int has_m, is_factored, is_came, is_adam, own;
+    int has_m, is_factored, is_came, is_adam, is_sgd, own, has_nan;
     double eps1, adam_eps, weight, rho, correction;
     struct qm_matrix_batch m;
     int64_t n;
@@ -28,8 +28,13 @@ static struct qm_ball gradient(const struct scalars *a, int64_t i)
     return qm_ball_exact(a->b->h->maximize ? -a->b->g[i] : a->b->g[i]);
 }
 
+/* Records a new state.  Of NaN that no input is, another order of an average makes infinity. */
 static struct qm_ball set_state(const struct scalars *a, int slot, int64_t i, struct qm_ball v)
 {
+    if (isnan(v.x) && !a->has_nan) {
+        v = (struct qm_ball){0.0, HUGE_VAL};
+        a->b->want[slot][i] = 0.0;
+    }
     if (a->own)
         a->b->want[slot][i] = v.x;
     return qm_bound_set(a->b, slot, i, v);
@@ -79,7 +84,8 @@ static void divide(const struct scalars *a, const struct qm_ball *row, const str
     const struct qm_bound_step *b = a->b;
     for (int64_t k = 0; k < a->m.batch; k++) {
         const struct qm_ball *r = row + k * a->m.rows, *c = col + k * a->m.cols;
-        struct qm_ball mean = qm_ball_max(qm_ball_mean(b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
+        struct qm_ball mean =
+            qm_ball_at_least(qm_ball_mean(b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
         for (int64_t i = 0; i < a->m.rows; i++)
             for (int64_t j = 0; j < a->m.cols; j++) {
                 struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
@@ -98,7 +104,7 @@ static struct qm_ball clip_of(const struct scalars *a, const struct qm_ball *u)
         return one;
     struct qm_ball by = in_double(sqrt((double)a->n) * b->h->clip);
     by = qm_ball_div_double(b, qm_ball_norm(b, u, a->n, 1), by);
-    return qm_ball_max(by, one);
+    return qm_ball_at_least(by, one);
 }
 
 /* CAME: the clipped u enters the momentum, (u - M)^2 the confidence; then u <- M over the root of
@@ -158,7 +164,7 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
             v.e += 0x1p-48 * a->adam_eps;
             v = qm_ball_round_double(b, v);
         } else {
-            v = qm_ball_sqrt_double(b, qm_ball_max(v, least));
+            v = qm_ball_sqrt_double(b, qm_ball_at_least(v, least));
         }
         u[i] = qm_ball_float32(qm_ball_div_double(b, g, v));
     }
@@ -169,23 +175,41 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
         u[i] = qm_bound_stored(b, M, i, moment(a, i, qm_ball_div(&b->reorder, u[i], clip)));
 }
 
-/* The factor that the limiter puts on an update of this norm; *norm becomes 0 where it is not
- * finite. */
+/* SGD. */
+static void plain_update(const struct scalars *a, struct qm_ball *u)
+{
+    for (int64_t i = 0; i < a->n; i++) {
+        u[i] = gradient(a, i);
+        if (a->has_m)
+            u[i] = qm_ball_div(&a->b->reorder, qm_bound_stored(a->b, M, i, moment(a, i, u[i])),
+                               qm_ball_scalar(1.0 - a->b->h->beta1));
+    }
+}
+
+/* The factor that the limiter puts on an update of this norm: 0 where the norm is not finite, because
+ * an input is not.  An update that may overflow has a norm of which nothing is known, nor whether there
+ * is a step: a radius of HUGE_VAL. */
 static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one;
+    struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one, next, factor;
     double prev = b->slot[NORM][0];
-    if (!isfinite(norm->x)) {
-        *norm = qm_ball_exact(0.0);
-    } else if (b->t > 1 && !(prev < 1e-6)) {
-        by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
-        by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
+    if (a->own && !isfinite(norm->x)) {
+        *norm = next = factor = qm_ball_exact(0.0);
+    } else if (!isfinite(norm->x) || !(norm->e < HUGE_VAL)) {
+        next = (struct qm_ball){0.0, HUGE_VAL};
+        factor = (struct qm_ball){1.0, HUGE_VAL};
+    } else {
+        if (b->t > 1 && !(prev < 1e-6)) {
+            by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
+            by = qm_ball_div_double(b, qm_ball_at_least(by, threshold), threshold);
+        }
+        next = qm_ball_float32(qm_ball_div_double(b, *norm, by));
+        factor = qm_ball_div_double(b, one, by);
     }
-    struct qm_ball next = qm_ball_float32(qm_ball_div_double(b, *norm, by));
     b->want[NORM][0] = next.x;
     (void)qm_bound_set(b, NORM, 0, next);
-    return norm->x == 0.0 && norm->e == 0.0 && a->own ? *norm : qm_ball_div_double(b, one, by);
+    return factor;
 }
 
 /* The parameter: p (1 - decay) - alpha / clip u. */
@@ -199,7 +223,7 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
         if (p) {
             alpha =
                 qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
-            alpha = qm_ball_max(alpha, qm_ball_exact(b->h->eps2));
+            alpha = qm_ball_at_least(alpha, qm_ball_exact(b->h->eps2));
             alpha = qm_ball_mul_double(b, alpha, in_double(a->rho));
         }
     }
@@ -207,10 +231,13 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     alpha = qm_ball_mul_double(b, alpha, in_double(a->correction));
     if (b->h->limiter)
         by = limit(a, &norm);
+    int is_unit = a->has_m && !a->is_factored && !a->is_adam && !a->is_sgd;
+    for (int64_t i = 0; i < a->n && by.x == 0.0 && is_unit && (b->plain >> M & 1u); i++)
+        (void)set_state(a, M, i, qm_ball_exact(0.0)); /* a float32 moment is the update itself */
     struct qm_ball rate = alpha, decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     if (clips && b->h->clip > 0.0) {
         struct qm_ball denom = in_double(sqrt((double)a->n) * b->h->clip);
-        denom = qm_ball_max(qm_ball_div_double(b, norm, denom), one);
+        denom = qm_ball_at_least(qm_ball_div_double(b, norm, denom), one);
         rate = qm_ball_div_double(b, rate, denom);
     }
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, by));
@@ -219,11 +246,19 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
-        struct qm_ball to = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
+        if (by.e == HUGE_VAL) /* whether there is a step */
+            step = (struct qm_ball){0.0, HUGE_VAL};
+        struct qm_ball to =
+            qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         to = qm_ball_add(to, qm_ball_negated(step));
+        /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
+        if (isnan(norm.x) && !a->has_nan)
+            to = (struct qm_ball){0.0, HUGE_VAL};
         b->e_p[i] = to.e;
-        if (a->own || qm_bound_reads_back(b))
+        if (a->own || b->between || by.e == HUGE_VAL || qm_bound_reads_back(b))
             b->p_want[i] = to.x;
+        if (!(to.e < HUGE_VAL) && !(a->has_nan && isnan(to.x)))
+            b->p_want[i] = 0.0; /* what may overflow has any sign, or is NaN in one order alone */
     }
 }
 
@@ -231,34 +266,43 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
     struct scalars a = {.b = b, .n = b->n, .correction = 1.0, .m = qm_batch_of(b->shape)};
+    a.is_sgd = h->beta2 < 0.0 && h->beta2_decay > 0.0;
+    if (h->rank > 0.0 && b->shape->rank >= 2 && !a.is_sgd)
+        return qm_bound_adafactor8_046_projected(b);
     double t = (double)b->t, root = h->beta2 >= 0.0 ? sqrt(1.0 - pow(h->beta2, t)) : 1.0;
     a.has_m = h->beta1 >= 0.0;
-    a.is_factored = h->factored && b->shape->rank >= 2;
+    a.is_factored = h->factored && b->shape->rank >= 2 && !a.is_sgd;
     a.is_came = a.is_factored && h->beta3 > 0.0 && a.has_m;
     a.is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
     a.eps1 = h->eps1 < 0.0 ? 1e-30 : h->eps1;
     a.adam_eps = a.eps1;
     a.weight = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(t)) : h->lr;
-    if (a.has_m && !h->relative_step && h->correct_bias) {
+    if (a.has_m && !h->relative_step && h->correct_bias && !a.is_sgd) {
         a.correction = root / (1.0 - pow(h->beta1, t));
         a.adam_eps *= root;
     }
-    for (int64_t i = 0; i < a.n; i++)
-        a.own |= !isfinite(b->g[i]);
+    for (int64_t i = 0; i < a.n; i++) {
+        a.own |= !isfinite(b->g[i]) || !isfinite(b->p[i]);
+        a.has_nan |= isnan(b->g[i]) || isnan(b->p[i]);
+    }
     for (int k = 0; k < SLOTS; k++)
-        for (int64_t i = 0; i < b->slot_n[k]; i++)
+        for (int64_t i = 0; i < b->slot_n[k]; i++) {
             a.own |= !isfinite(b->slot[k][i]);
+            a.has_nan |= isnan(b->slot[k][i]);
+        }
     if (a.n == 0)
         return QM_OK;
     struct qm_ball *u = qm_balls(4 * a.n + 2), *x = u + a.n, *r = x + a.n, *c = r + a.n + 1;
     if (!u)
         return QM_NO_MEMORY;
-    if (a.is_factored)
+    if (a.is_sgd)
+        plain_update(&a, u);
+    else if (a.is_factored)
         factored_update(&a, u, x, r, c);
     else
         full_update(&a, u);
-    write_back(&a, !a.is_came && (a.is_factored || a.is_adam || !a.has_m), u);
+    write_back(&a, !a.is_came && (a.is_factored || a.is_adam || a.is_sgd || !a.has_m), u);
     free(u);
     return QM_OK;
 }

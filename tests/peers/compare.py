@@ -16,8 +16,11 @@ skipped, and a verdict, equal, near or differs; then each case that differs.  --
 Exit code 0: nothing differs; 1: something does; 2: a command line that cannot be read; 3: qualm
 cannot replay a file; 77: no package could be run.
 
+Releases of adafactor8bit exclude each other, so each lies in a folder of its own (--releases).
+
     make peers
     build/peers/bin/python tests/peers/compare.py --seed 7 --only torch --cases 20
+    build/peers/bin/python tests/peers/compare.py --seed 7 --only 'adafactor8bit 0.4.6'
 """
 import argparse
 import importlib
@@ -28,6 +31,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import record_adafactor8bit
 
 STEPS = 6
 DEFAULT_CASES = 4
@@ -330,6 +335,15 @@ def ao_case(c, name, compiled, h, n, kind, i):
 
 # ---- systems -------------------------------------------------------------------------------------
 
+# The releases of adafactor8bit that differ, and today's: those of tests/peers/adafactor8bit.txt.
+ADAFACTOR8BIT = ("0.2.2", "0.2.4", "0.2.5", "0.2.6", "0.4.3", "0.4.6")
+
+
+def adafactor8bit_cases(release):
+    record = record_adafactor8bit.cases(release)
+    return lambda c, device: record(c, Case, os.path.join(c.releases, release))
+
+
 # System, package, devices, cases, root attributes by which `qualm conform` knows the file.
 SYSTEMS = [
     ("torch.optim", "torch", ("cpu", "cuda"), torch_cases, {"executed": "torch/optim/adamw.py"}),
@@ -344,14 +358,15 @@ SYSTEMS = [
      {"executed": "lion_pytorch/lion_pytorch.py"}),
     ("came-pytorch", "came-pytorch", ("cpu",), one_class("came_pytorch", "CAME", draw_came, 1),
      {"executed": "came_pytorch/CAME.py"}),
-]
+] + [("adafactor8bit " + release, "adafactor8bit==" + release, ("cpu",),
+      adafactor8bit_cases(release), {"system": "adafactor8bit"}) for release in ADAFACTOR8BIT]
 
 
 class Context:
     """What the cases of a system draw from."""
 
-    def __init__(self, np, seed, index, cases):
-        self.np, self.cases = np, cases
+    def __init__(self, np, seed, index, cases, releases):
+        self.np, self.cases, self.releases = np, cases, releases
         self.rng = np.random.default_rng([seed, index])
 
     def module(self, name):
@@ -390,20 +405,30 @@ def replay(qualm, path):
     return json.loads(done.stdout)["files"][0]["cases"]
 
 
+def release_of(a, package):
+    """The installed release; of NAME==RELEASE the one in its folder."""
+    name, _, release = package.partition("==")
+    if not release:
+        return importlib.metadata.version(name)
+    if not os.path.isdir(os.path.join(a.releases, release)):
+        raise importlib.metadata.PackageNotFoundError("%s in %s" % (package, a.releases))
+    return release
+
+
 def compare(a, np, h5py, index, system, device, folder):
     """One row of the result."""
     name, package, _, cases, root = system
     row = {"system": name, "package": package, "release": "", "device": device,
            "verdict": "skipped", "equal": 0, "near": 0, "differs": 0, "skipped": 0, "reason": "", "differences": []}
-    c = Context(np, a.seed, index, a.cases)
+    c = Context(np, a.seed, index, a.cases, a.releases)
     try:
-        row["release"] = importlib.metadata.version(package)
+        row["release"] = release_of(a, package)
         if device != "cpu" and not c.torch.cuda.is_available():
             raise Skip("torch sees no GPU")
         recorded = list(cases(c, device))
         root = dict(root, torch_version=importlib.metadata.version("torch"))
     except importlib.metadata.PackageNotFoundError as error:
-        row["reason"] = "%s is not installed" % error
+        row["reason"] = "%s is not installed" % error.args[0]
         return row
     except Skip as why:
         row["reason"] = str(why)
@@ -451,6 +476,9 @@ def arguments():
                         help="of each class (default %d)" % DEFAULT_CASES)
     parser.add_argument("--only", metavar="TEXT", help="systems whose name holds this")
     parser.add_argument("--qualm", default="./qualm", metavar="FILE", help="default ./qualm")
+    parser.add_argument("--releases", default=os.path.join(sys.prefix, "adafactor8bit"),
+                        metavar="DIR", help="DIR/RELEASE holds a release of adafactor8bit, "
+                        "installed by pip install --target (default: in the interpreter's prefix)")
     parser.add_argument("--keep", metavar="DIR", help="keep the recorded files there")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()

@@ -85,7 +85,8 @@ def check(path):
 
 
 def python_functions(text):
-    """As functions, of a Python file; self is a parameter.  One return is a table of any length."""
+    """As functions, of a Python file; self is a parameter.  A function of a single return statement
+    may be of any length."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             a = node.args

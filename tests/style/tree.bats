@@ -241,6 +241,15 @@ goes_up() {
     [ "$found" -gt 40 ]
 }
 
+@test "every source file of core stands in core/README.md" {
+    local f name left=""
+    for f in core/*/*.[ch] core/*/*.[ch]pp core/*/*.cu; do
+        name=$(basename "$f")
+        grep -qE "\`${name%.*}\.(\{h|${name##*.})" core/README.md || left="$left $f"
+    done
+    [ -z "$left" ] || { echo "not in core/README.md:$left"; return 1; }
+}
+
 @test "links between texts lead to files that are there" {
     run "$PYTHON" tests/style/check_links.py
     echo "$output"
@@ -265,39 +274,44 @@ goes_up() {
 changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; }
 
 @test "ONLY=changed names every test that a file can affect" {
-    local every f test
+    local every f test found
     every=$(find tests -name 'test_*.c' -o -name '*.bats' | wc -l)
     # What is gone, or steers the build, or nobody is known to use: all tests, and a line about it.
     for f in core/quant/gone".c" tests/support/gone".h" tests/run.sh Makefile; do
-        [ "$(changed $f | wc -l)" -eq $((every + 1)) ]
-        changed $f | grep -q "^$f .*: every test is named"
+        found=$(changed $f)
+        [ "$(wc -l <<<"$found")" -eq $((every + 1)) ]
+        grep -q "^$f .*: every test is named" <<<"$found"
     done
     # Helpers of tests, by every file that names them, through files that name those.
     [ "$(changed tests/support/cli_common.bash | grep -c 'command/.*bats')" -gt 10 ]
-    for f in check_layers check_style check_links affected_tests link_symbols check_headers; do
+    for f in $(drawn check_layers check_style check_links affected_tests link_symbols \
+        check_headers); do
         changed tests/style/$f.py | grep -qx tests/style/tree.bats
     done
-    for f in experiments/data/*.*; do
-        [ "$(changed "$f" | grep -c .)" -gt 20 ]
+    for f in $(drawn experiments/data/*.*); do
+        found=$(changed "$f")
+        [ "$(grep -c . <<<"$found")" -gt 20 ]
         for test in $(grep -rlF "$(basename "$f")" tests \
             --include='test_*.c' --include='*.bats'); do
             test=${test%.c}
-            changed "$f" | grep -q "$test\$" || { echo "$f: $test is not named"; return 1; }
+            grep -q "$test\$" <<<"$found" || { echo "$f: $test is not named"; return 1; }
         done
     done
     # What a program links, as source, as inline function, as embedded text.
+    local -a rows=(
+        "variants/torchao/adamw4_ao.c variants/test_variants"
+        "core/base/half.h variants/test_variants"
+        "core/rule/packed_blocks.h variants/test_variants"
+        "core/quant/simd_group.h variants/test_variants"
+        "core/device/step.cu core/device/test_step_kernels"
+        "core/abi/kernel_abi.h core/user_kernel/test_user_kernel"
+        "variants/native/adamw4_ao.c core/user_kernel/test_user_kernel"
+    )
     while read -r f test; do
-        changed $f | grep -qx "$BUILD/tests/$test" || { echo "$f: no $test"; return 1; }
-        changed $f | grep -q '\.bats$'
-    done <<'EOF'
-variants/torchao/adamw4_ao.c variants/test_variants
-core/base/half.h variants/test_variants
-core/rule/packed_blocks.h variants/test_variants
-core/quant/simd_group.h variants/test_variants
-core/device/step.cu core/device/test_step_kernels
-core/abi/kernel_abi.h core/user_kernel/test_user_kernel
-variants/native/adamw4_ao.c core/user_kernel/test_user_kernel
-EOF
+        found=$(changed $f)
+        grep -qx "$BUILD/tests/$test" <<<"$found" || { echo "$f: no $test"; return 1; }
+        grep -q '\.bats$' <<<"$found"
+    done < <(drawn "${rows[@]}")
     # What it does not link, it does not name.
     [ ! -e "$BUILD/tests/core/base/test_sha256" ] ||
         ! changed variants/torchao/adamw4_ao.c | grep test_sha256

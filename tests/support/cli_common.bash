@@ -10,6 +10,14 @@ PYTHON=/usr/bin/python3
 
 qualm() { "$QUALM" "$@"; }
 
+# drawn WORD...: one in QM_TEST_SHARE of the words, by QM_TEST_SEED, as tests/support/drawn.h does
+drawn() {
+    local share=${QM_TEST_SHARE:-1} i=${QM_TEST_SEED:-0} word
+    for word in "$@"; do
+        [ $((i++ % share)) -ne 0 ] || echo "$word"
+    done
+}
+
 # json_on_stdout COMMAND...: stdout alone is valid JSON
 json_on_stdout() { "$QUALM" "$@" 2>/dev/null | "$PYTHON" -m json.tool >/dev/null; }
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "experiments/gpu/gpu.h"
+#include "tests/support/drawn.h"
 
 enum { STEPS = 3, SEED = 77 };
 

@@ -7,7 +7,7 @@
 
 const struct qm_variant qm_variant_adafactor8_022_torch = {
     .name = "adafactor8_022_torch",
-    .summary = "Adafactor, uniform int4 momentum, log2 V, PyTorch path (adafactor8bit 0.2.2,)",
+    .summary = "Adafactor, uniform int4 momentum, log2 V, PyTorch path (adafactor8bit 0.2.2)",
     .source = "adafactor8bit 0.2.2 optimizer.py",
     .rule = "adafactor8_024",
     .slot =
@@ -18,7 +18,7 @@ const struct qm_variant qm_variant_adafactor8_022_torch = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_SCHEDULE, .factored = 1},
-    .pads = 1,
+    .pads = QM_PADS_moment,
     .state_bits = 4.26568603515625,
     .step_sqnr_db = 19.0,
 };

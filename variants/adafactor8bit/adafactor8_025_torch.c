@@ -18,7 +18,7 @@ const struct qm_variant qm_variant_adafactor8_025_torch = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_SCHEDULE, .factored = 1},
-    .pads = 1,
+    .pads = QM_PADS_moment,
     .state_bits = 4.26568603515625,
     .step_sqnr_db = 19.0,
 };

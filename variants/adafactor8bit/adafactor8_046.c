@@ -20,7 +20,7 @@ const struct qm_variant qm_variant_adafactor8_046 = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_DEFAULTS_046, .beta2 = -1.0, .factored = 1},
-    .pads = 1,
+    .pads = QM_PADS_blocks,
     .state_bits = 8.1407470703125,
     .step_sqnr_db = 25.0,
 };

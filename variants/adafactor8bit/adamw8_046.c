@@ -29,7 +29,7 @@ const struct qm_variant qm_variant_adamw8_046 = {
               .eps2 = 1e-3,
               .margin = 0.01,
               .correct_bias = 1},
-    .pads = 1,
+    .pads = QM_PADS_blocks,
     .state_bits = 16.15625,
     .step_sqnr_db = 25.0,
 };

@@ -28,7 +28,7 @@ const struct qm_variant qm_variant_apollo8_026 = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_SCHEDULE, .rank = 256.0},
-    .pads = 1,
+    .pads = QM_PADS_moment,
     .state_bits = 3.066436767578125,
     .step_sqnr_db = 19.0,
 };

@@ -21,7 +21,7 @@ const struct qm_variant qm_variant_came8_026 = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_CAME, .clip_twice = 1},
-    .pads = 1,
+    .pads = QM_PADS_moment,
     .state_bits = 4.2813720703125,
     .step_sqnr_db = 19.0,
 };

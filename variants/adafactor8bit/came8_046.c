@@ -21,7 +21,7 @@ const struct qm_variant qm_variant_came8_046 = {
             QM_ADAFACTOR8_REST,
         },
     .hyper = {QM_ADAFACTOR8_DEFAULTS_046, .beta2 = 0.999, .beta3 = 0.9999, .factored = 1},
-    .pads = 1,
+    .pads = QM_PADS_blocks,
     .state_bits = 8.156494140625,
     .step_sqnr_db = 25.0,
 };

@@ -1,7 +1,7 @@
 /* lion8_softsign.c - 8-bit Lion with FlashLion's momentum format and the decay of 8-bit Lion.
  *
- * Codes are evenly spaced in 2u / (1 + |u|) of the unit value u: small elements get more of them.
- * */
+ * Codes are evenly spaced in 2u / (1 + |u|) of the unit value u, so that small elements get more
+ * of them. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lion8_softsign = {

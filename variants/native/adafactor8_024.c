@@ -113,6 +113,9 @@ static void factor(const struct qm_kernel_slot *s, const float *g, int64_t count
     store(s, s->n, x);
 }
 
+/* max(x, least), and NaN of a NaN. */
+static double at_least(double x, double least) { return x < least ? least : x; }
+
 static double floor_of(double eps) { return fmax(eps * eps, (double)TINY); }
 static double kernel_floor(double eps) { return fmax(floor_of(eps), 0x1p-53); }
 
@@ -134,11 +137,12 @@ static void divide(const struct qm_kernel_slot *row, const struct qm_kernel_slot
         double mean = 0.0;
         for (int64_t i = 0; i < rows; i++)
             mean += (double)value(row, r + i);
-        mean = fmax(mean / (double)rows, eps);
+        mean = at_least(mean / (double)rows, eps);
         for (int64_t i = 0; i < rows * cols; i++) {
-            double v = fmax((double)value(row, r + i / cols), under) *
-                       fmax((double)value(col, c + i % cols), under) / mean;
-            u[from + i] = (float)((double)u[from + i] / sqrt(fmax(v, least)));
+            double v = at_least((double)value(row, r + i / cols), under) *
+                       at_least((double)value(col, c + i % cols), under) / mean;
+            v = row->bits ? fmax(v, least) : v;
+            u[from + i] = (float)((double)u[from + i] / sqrt(v));
         }
     }
 }
@@ -189,11 +193,11 @@ int qm_kernel_step(const struct qm_kernel_args *a)
 
     double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt(t)) : a->lr, alpha = rho;
     if (a->scale_parameter)
-        alpha = rho * fmax(rms(p, n), a->eps2);
+        alpha = rho * at_least(rms(p, n), a->eps2);
     if (!a->relative_step)
         alpha *= (a->beta2 >= 0.0 ? sqrt(1.0 - pow(a->beta2, t)) : 1.0) / (1.0 - pow(a->beta1, t));
     float keep = (float)(1.0 - a->weight_decay * (a->scale_weight_decay ? alpha : rho));
-    float step = (float)(alpha / fmax(1.0, rms(u, n) / a->clip));
+    float step = (float)(alpha / at_least(rms(u, n) / a->clip, 1.0));
     for (int64_t i = 0; i < n; i++)
         p[i] = p[i] * keep - u[i] * step;
     free(u);

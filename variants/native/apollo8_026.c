@@ -191,11 +191,14 @@ static void scale_channels(const struct qm_kernel_args *a, const struct layout *
     free(by);
 }
 
+/* max(x, least), and NaN of a NaN. */
+static double at_least(double x, double least) { return x < least ? least : x; }
+
 /* The factor that lets the update's norm grow by at most 1 + margin; 0 if it is not finite. */
 static double limiter(const struct qm_kernel_args *a, double *now)
 {
     float *before = a->slot[NORM].values;
-    double most = 1.0 + a->margin, by = fmax(*now / ((double)*before + 1e-8), most) / most;
+    double most = 1.0 + a->margin, by = at_least(*now / ((double)*before + 1e-8), most) / most;
     if (!isfinite(*now)) {
         *before = 0.0f;
         return *now = 0.0;
@@ -212,14 +215,14 @@ static void write_back(const struct qm_kernel_args *a, int projected, double cor
     double n = sqrt((double)a->n), now = norm(u, a->n), size = norm(p, a->n) / n;
     double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt((double)a->t)) : a->lr;
     double by = projected || a->limiter ? limiter(a, &now) : 1.0;
-    double alpha = a->scale_parameter ? fmax(size, a->eps2) * rho : rho;
+    double alpha = a->scale_parameter ? at_least(size, a->eps2) * rho : rho;
     if (!projected)
         alpha *= correction;
     double after = projected && !a->scale_front ? sqrt(a->scale) : 1.0;
     float keep = (float)(1.0 - a->weight_decay * (a->scale_weight_decay ? alpha : rho));
-    float step = (float)(alpha / fmax(1.0, now / (n * a->clip)) * by * after);
+    float step = (float)(alpha / at_least(now / (n * a->clip), 1.0) * by * after);
     for (int64_t i = 0; i < a->n; i++)
-        p[i] = p[i] * keep - (by == 0.0 ? 0.0f : u[i]) * step;
+        p[i] = p[i] * keep - (by == 0.0 ? 0.0f : u[i] * step);
 }
 
 int qm_kernel_step(const struct qm_kernel_args *a)
@@ -258,7 +261,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     if (projected)
         scale_channels(a, &l, low, m, v, correction, u);
     for (int64_t i = 0; i < n && !projected; i++)
-        u[i] = (float)((double)m[i] / sqrt(fmax((double)v[i], fmax(eps * eps, (double)TINY))));
+        u[i] = (float)((double)m[i] / sqrt(at_least((double)v[i], fmax(eps * eps, (double)TINY))));
     write_back(a, projected, correction, u);
     free(u);
     return 0;

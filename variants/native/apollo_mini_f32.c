@@ -67,7 +67,7 @@ static void normals(struct twister *w, int64_t n, float *x)
     for (int64_t from = 0; from < n && n >= 16; from += 16) {
         int64_t start = from + 16 <= n ? from : n - 16;
         for (int64_t i = from; i < n && start < from; i++)
-            (void)draw(w); /* what stood there is drawn anew */
+            (void)draw(w); /* torch draws the last 16 numbers again */
         for (int i = 0; i < 16; i++)
             u[i] = (double)(draw(w) % (1u << 24)) * 0x1p-24;
         for (int i = 0; i < 8; i++)
@@ -75,7 +75,8 @@ static void normals(struct twister *w, int64_t n, float *x)
     }
 }
 
-/* Drawn every gap steps, and where there is none yet; draw k has the seed k links down a chain. */
+/* The projection is drawn every gap steps, and where there is none yet; the seed of draw k is the
+ * k-th successor of the first seed. */
 static void renew(const struct qm_kernel_args *a)
 {
     int64_t n = a->slot[PROJ].n, gap = (int64_t)a->gap, is_new = 1;

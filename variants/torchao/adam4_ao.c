@@ -16,6 +16,7 @@ const struct qm_variant qm_variant_adam4_ao = {
              .whole_blocks = 1},
         },
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+    .pads = QM_PADS_tables,
     .state_bits = 8.5,
     .step_sqnr_db = 10.0,
 };

@@ -18,6 +18,7 @@ const struct qm_variant qm_variant_adamw4_ao_bf16sr = {
         },
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2},
     .param = "bf16/stoch",
+    .pads = QM_PADS_tables,
     .state_bits = 8.5,
     .step_sqnr_db = 10.0,
 };

@@ -20,6 +20,7 @@ const struct qm_variant qm_variant_adamw8_ao = {
              .whole_blocks = 1},
         },
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2},
+    .pads = QM_PADS_tables,
     .state_bits = 16.25,
     .step_sqnr_db = 35.0,
 };

@@ -18,6 +18,7 @@ const struct qm_variant qm_variant_adamw8_ao_bf16 = {
         },
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2},
     .param = "bf16/near",
+    .pads = QM_PADS_tables,
     .state_bits = 16.25,
     .step_sqnr_db = 35.0,
 };

@@ -9,6 +9,7 @@
 
 #include "experiments/check/judge.h"
 #include "oracle/oracle.h"
+#include "tests/support/drawn.h"
 #include "tests/support/judge_cases.h"
 #include "tests/support/plain_backend.h"
 
@@ -82,11 +83,15 @@ static void test_no_false_alarm(void **state)
     bug = NONE;
     for (int v = 0; v < qm_variant_count(); v++)
         for (int seed = 1; seed <= 3; seed++)
-            assert_passes(&qm_backend_cpu, qm_variant_at(v)->name, NULL, (uint64_t)seed,
-                          (v + 4 * seed) % 11, 11);
+            if (is_drawn(3 * v + seed))
+                assert_passes(&qm_backend_cpu, qm_variant_at(v)->name, NULL, (uint64_t)seed,
+                              (v + 4 * seed) % 11, 11);
     for (size_t i = 0; i < sizeof more_recipes / sizeof *more_recipes; i++)
-        assert_passes(&qm_backend_cpu, more_recipes[i], NULL, 5 + i, (int)i % 17, 17);
+        if (is_drawn((int)i))
+            assert_passes(&qm_backend_cpu, more_recipes[i], NULL, 5 + i, (int)i % 17, 17);
     for (int v = 0; v < qm_variant_count(); v++) {
+        if (!is_drawn(v))
+            continue;
         struct qm_recipe r;
         assert_int_equal(qm_recipe_from(qm_variant_at(v), &r), QM_OK);
         if (r.rule->elementwise && r.param.format == QM_PARAM_f32)
@@ -97,11 +102,14 @@ static void test_no_false_alarm(void **state)
 /* Every verdict that may occur does occur, many codes are judged, and ties are met. */
 static void test_not_vacuous(void **state)
 {
-    int judged = 0;
+    int judged = 0, drawn = 0;
     (void)state;
     for (int v = 0; v < qm_variant_count(); v++) {
         struct qm_tally t;
         struct qm_recipe r;
+        if (!is_drawn(v))
+            continue;
+        drawn++;
         if (!judge_cases(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, 4, 11, 0, &t))
             continue;
         judged++;
@@ -136,7 +144,8 @@ static void test_not_vacuous(void **state)
                      (long long)t.verdict[QM_VERDICT_EQUAL]);
         assert_int_equal(t.deviations > 0, r.slot[0].search == QM_SEARCH_ladder);
     }
-    assert_int_equal(judged, qm_variant_count());
+    assert_int_equal(judged, drawn);
+    assert_true(drawn > 0);
 }
 
 /* Every rule passes with 4-bit states, also those that no variant uses. */

@@ -198,6 +198,7 @@ commands() {
 @test "show: recipes, words with arguments" {
     run -0 "$QUALM" show adamw4_ao,exp_avg.map=nf4
     [[ $output == *"nf4:4s/block:128"* ]]
+    run -0 "$QUALM" show adamw4_ao,param=bf16/near
     run -0 "$QUALM" show block:128
     [[ $output == *"core/quant/norm.h"* && $output == *adamw4_ao* ]]
     run -0 "$QUALM" show student:5
@@ -283,6 +284,18 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
     [ "$(json_value 'd["tensors"], d["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" \
         --variant adamw4_ao)" = "2 8492" ]
     [ "$(json_value 'd["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" --tensor '^b$')" = 300 ]
+}
+
+@test "size: torchao's tables, adafactor8bit's whole blocks" {
+    # a small tensor has neither: two float32 moments
+    printf 'w 64x128\nb 300\n' >"$BATS_TEST_TMPDIR/m.txt"
+    bytes() { json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" -V "$1"; }
+    [ "$(bytes adamw8_ao)" = $((2 * (8192 + 4 * 32 + 4 * 256) + 2400)) ]
+    [ "$(bytes adamw4_ao)" = $((2 * (4096 + 4 * 64 + 4 * 16) + 2400)) ]
+    [ "$(bytes adamw_fp8_ao)" = $((2 * (8192 + 4 * 32) + 2400)) ]
+    # a moment in blocks of 256 and two factors of a block of 2048 with two numbers; 300 moments and
+    # second moments in float32
+    [ "$(bytes adafactor8_046)" = $((8192 + 4 * 32 + 2 * (2048 + 8) + 2400)) ]
 }
 
 @test "size: tensor files" {

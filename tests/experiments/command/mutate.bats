@@ -5,7 +5,9 @@ load ../../support/cli_common
 setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 
 @test "mutate --quick passes: no mutant survives, no benign re-writing fails" {
-    run -0 "$QUALM" mutate --quick -q
+    local templates
+    templates=$(drawn $(json_value '" ".join(sorted({e["template"] for e in d}))' mutate --list))
+    run -0 "$QUALM" mutate --quick -q --only "^(${templates//$'\n'/|})[.]"
     [[ ${lines[-1]} == passed:* ]]
     [[ $output == *" 0 false alarms"* ]]
 }
@@ -36,16 +38,11 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 @test "one mutant: killed; equivalent pairs are bit-equal; the verdicts of other rules" {
     run -0 "$QUALM" mutate --only '^adamw4_ao.decay-missing$' -q
     [[ $output == *"equal   adamw4_ao.decay-missing in start, digest "* ]]
-    value=$(json_value '[e["regimes"]["usual"]["verdict"] for e in d["entries"] if e["kind"] == "mutant"]' \
-        mutate --only '^adamw4_ao.decay-missing$')
-    [ "$value" = "['killed']" ]
+    [[ $output == *"1 of 1 mutants killed"* ]]
 }
 
 @test "differences within bounds: number of outputs and largest share of a bound" {
-    run -0 "$QUALM" mutate --only '^adamw4_ao.decay-last$' --runs 0 -q
-    [[ $output == \
-        *"within  adamw4_ao.decay-last in usual: "*" outputs differ; judged "*"0 have no bound"* ]]
-    expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1
+    local expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1
         and a["unbounded"] == 0 for e in d["entries"] if e["kind"] == "mutant"
         for r in e["regimes"].values()
         if r["verdict"] == "survives" for a in [r["apart"]]]'

@@ -59,13 +59,11 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
     done
 }
 
-@test "the same file gives the same page, also with figures drawn beforehand" {
+@test "the same file gives the same page, with figures drawn beforehand" {
     cp "$DIR/s.html" "$DIR/first.html"
-    "$QUALM" report -q "$DIR/s.h5" -o "$DIR/second.html"
-    cmp "$DIR/first.html" "$DIR/second.html"
     "$PYTHON" plots/report/draw.py "$DIR/s.h5" --page --out "$DIR/drawn"
-    "$QUALM" report -q "$DIR/s.h5" --figures "$DIR/drawn" -o "$DIR/third.html"
-    cmp "$DIR/first.html" "$DIR/third.html"
+    "$QUALM" report -q "$DIR/s.h5" --figures "$DIR/drawn" -o "$DIR/second.html"
+    cmp "$DIR/first.html" "$DIR/second.html"
     [ -z "$(find "$DIR" -name '*.part')" ]
 }
 

@@ -167,6 +167,26 @@ static void test_optima(void **state)
         check_optimum(qm_problem_at(k)->name, "");
 }
 
+static void check_pure(const char *name, const char *args)
+{
+    struct bench a = opened(name, args, 8), b = opened(name, args, 8), c = opened(name, args, 9);
+    size_t bytes = (size_t)a.n * sizeof *a.x;
+    b.p->eval(b.self, b.g, 1, b.m);
+    b.p->eval(b.self, b.m, 9, b.v);
+    b.p->eval(b.self, b.v, 1, NULL);
+    double fa = a.p->eval(a.self, a.x, 2, a.g), fb = b.p->eval(b.self, b.x, 2, b.g);
+    c.p->eval(c.self, c.x, 2, c.g);
+    assert_true(fa == fb);
+    assert_memory_equal(a.x, b.x, bytes);
+    assert_memory_equal(a.g, b.g, bytes);
+    int fixed = strcmp(name, "quad") == 0 && !strstr(args, "start");
+    fixed |= strcmp(name, "ema") == 0 && !strstr(args, "gauss");
+    assert_int_equal(memcmp(a.g, c.g, bytes) == 0, fixed);
+    done(&a);
+    done(&b);
+    done(&c);
+}
+
 /* Equal arguments give equal bytes, whatever was evaluated before; the seed matters where something
  * is random. */
 static void test_pure(void **state)
@@ -194,26 +214,10 @@ static void test_pure(void **state)
         {"quad", "start=normal"},
     };
     (void)state;
-    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        struct bench a = opened(cases[k][0], cases[k][1], 8),
-                     b = opened(cases[k][0], cases[k][1], 8);
-        struct bench c = opened(cases[k][0], cases[k][1], 9);
-        size_t bytes = (size_t)a.n * sizeof *a.x;
-        b.p->eval(b.self, b.g, 1, b.m);
-        b.p->eval(b.self, b.m, 9, b.v);
-        b.p->eval(b.self, b.v, 1, NULL);
-        double fa = a.p->eval(a.self, a.x, 2, a.g), fb = b.p->eval(b.self, b.x, 2, b.g);
-        c.p->eval(c.self, c.x, 2, c.g);
-        assert_true(fa == fb);
-        assert_memory_equal(a.x, b.x, bytes);
-        assert_memory_equal(a.g, b.g, bytes);
-        int fixed = strcmp(cases[k][0], "quad") == 0 && !strstr(cases[k][1], "start");
-        fixed |= strcmp(cases[k][0], "ema") == 0 && !strstr(cases[k][1], "gauss");
-        assert_int_equal(memcmp(a.g, c.g, bytes) == 0, fixed);
-        done(&a);
-        done(&b);
-        done(&c);
-    }
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+        check_pure(cases[k][0], cases[k][1]);
+    for (int k = 0; k < qm_problem_count(); k++)
+        check_pure(qm_problem_at(k)->name, "");
 }
 
 /* The suggested rates work: half the budget brings the loss nearer to its floor. */

@@ -1,0 +1,493 @@
+/* adafactor8bit_steps.c - Replays steps of adafactor8bit, each from the recorded state before it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/quant/adaptive_log.h"
+#include "core/rule/adafactor8.h"
+#include "core/rule/param.h"
+#include "experiments/conform/adafactor8bit_steps.h"
+#include "experiments/conform/adafactor8bit_tolerance.h"
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i)
+{
+    struct qm_shape own;
+    qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, i, &r->shape, &own);
+    return qm_shape_numel(&own);
+}
+
+/* Reads codes of every step, unpacked, without the padding. */
+static int64_t *codes_read(struct qm_conform *c, const char *name, int bits, int64_t steps,
+                           int64_t n)
+{
+    int64_t total = qm_case_numel(c, name), row = steps > 0 ? total / steps : 0;
+    int64_t *out = qm_case_memory(c, steps * n, sizeof *out);
+    const int64_t *bytes = qm_case_ints(c, name, steps * row);
+    int64_t had = row * 8 / bits;
+    if (!out || !bytes)
+        return NULL;
+    if (had < n) {
+        qm_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)had,
+                     (long long)n);
+        return NULL;
+    }
+    for (int64_t t = 0; t < steps; t++)
+        for (int64_t i = 0; i < n; i++) {
+            int64_t byte = bytes[t * row + (bits == 4 ? i / 2 : i)];
+            out[t * n + i] = bits == 8 ? byte : i % 2 ? byte & 15 : byte >> 4;
+        }
+    return out;
+}
+
+/* Each scale is followed by the logarithm of the smallest number of its block. */
+static void two_scales(struct qm_conform *c, struct qm_adafactor8_recorded *s, const float *low,
+                       int64_t steps)
+{
+    float *out = qm_case_memory(c, 2 * steps * s->n_scales, sizeof *out);
+    for (int64_t k = 0; out && low && k < steps * s->n_scales; k++) {
+        out[2 * k] = s->scales[k];
+        out[2 * k + 1] = low[k];
+    }
+    s->scales = low ? out : NULL;
+    s->n_scales *= 2;
+    s->is_two = 1;
+}
+
+int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                                 const char *name, const char *text, int init_code,
+                                 float init_scale)
+{
+    char codes[64], scale[64];
+    struct qm_adafactor8_recorded *s = &r->slot[i];
+    snprintf(codes, sizeof codes, "%s_q", name);
+    snprintf(scale, sizeof scale, "%s_scale", name);
+    s->n_scales = qm_case_numel(c, scale) / r->steps;
+    struct qm_quantizer q;
+    int bits = qm_quantizer_parse(text, &q) == QM_OK ? q.bits : 8;
+    s->codes = codes_read(c, codes, bits, r->steps, s->n);
+    s->scales = qm_case_floats(c, scale, r->steps * s->n_scales);
+    snprintf(scale, sizeof scale, "%s_min_log", name);
+    if (s->scales && qm_case_has(c, scale))
+        two_scales(c, s, qm_case_floats(c, scale, r->steps * s->n_scales), r->steps);
+    return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
+}
+
+#define WIDE_LEVELS 65536
+
+/* Reads 16-bit adaptive log codes, and what they decode to. */
+int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                            const char *name, int64_t block)
+{
+    char path[64];
+    struct qm_adafactor8_recorded *s = &r->slot[i];
+    snprintf(path, sizeof path, "%s_scale", name);
+    s->n_scales = qm_case_numel(c, path) / r->steps;
+    s->scales = qm_case_floats(c, path, r->steps * s->n_scales);
+    snprintf(path, sizeof path, "%s_min_log", name);
+    const float *low = qm_case_floats(c, path, r->steps * s->n_scales);
+    snprintf(path, sizeof path, "%s_q", name);
+    int64_t row = qm_case_numel(c, path) / r->steps;
+    const int64_t *all = qm_case_ints(c, path, r->steps * row);
+    int64_t *codes = qm_case_memory(c, r->steps * s->n, sizeof *codes);
+    float *values = qm_case_memory(c, r->steps * s->n, sizeof *values);
+    if (!s->scales || !low || !all || !codes || !values)
+        return 0;
+    if (row < s->n || s->n_scales * block < s->n) {
+        qm_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)row,
+                     (long long)s->n);
+        return 0;
+    }
+    two_scales(c, s, low, r->steps);
+    for (int64_t k = 0; k < r->steps * s->n && s->scales; k++) {
+        const float *at = s->scales + k / s->n * s->n_scales + k % s->n / block * 2;
+        codes[k] = all[k / s->n * row + k % s->n] & (WIDE_LEVELS - 1);
+        values[k] = qm_adaptive_log_value((uint32_t)codes[k], at[0], at[1], WIDE_LEVELS);
+    }
+    s->block = block;
+    s->is_wide = 1;
+    s->n_kept = r->steps;
+    s->codes = codes;
+    s->values = values;
+    return s->scales && qm_run_quantizer(c, &r->recipe, i, "f32", 0, 0.0f);
+}
+
+/* Reads float states at the steps that attribute step_index_NAME lists. */
+int qm_adafactor8_values_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                              const char *name)
+{
+    struct qm_adafactor8_recorded *s = &r->slot[i];
+    char path[QM_GOLDEN_PATH + 8], attribute[96];
+    const char *stem = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+    snprintf(path, sizeof path, "%s/state", c->group);
+    snprintf(attribute, sizeof attribute, "step_index_%s", stem);
+    s->n_kept = qm_golden_numbers(c->file, path, attribute, NULL, 0);
+    if (s->n_kept > 0) {
+        double *kept = qm_case_memory(c, s->n_kept, sizeof *kept);
+        if (!kept)
+            return 0;
+        qm_golden_numbers(c->file, path, attribute, kept, (int)s->n_kept);
+        s->kept = kept;
+    } else {
+        s->n_kept = r->steps;
+    }
+    s->values = qm_case_floats(c, name, s->n_kept * s->n);
+    return s->values != NULL;
+}
+
+/* ---- one run -------------------------------------------------------------------------------- */
+
+/* Row of the values after step t (from 1), or -1. */
+static int64_t row_of(const struct qm_adafactor8_recorded *s, int64_t t)
+{
+    for (int64_t k = 0; s->kept && k < s->n_kept; k++)
+        if ((int64_t)s->kept[k] == t - 1)
+            return k;
+    return s->kept ? -1 : t - 1;
+}
+
+static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t t, uint8_t *codes)
+{
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS && t > 0; i++) {
+        const struct qm_adafactor8_recorded *s = &r->slot[i];
+        if (s->codes && !s->is_wide) {
+            for (int64_t k = 0; k < s->n; k++)
+                codes[k] = (uint8_t)s->codes[(t - 1) * s->n + k];
+            QM_TRY(qm_backend_cpu.load(plan, i, codes, s->scales + (t - 1) * s->n_scales));
+        } else if (s->values && row_of(s, t) >= 0) {
+            QM_TRY(qm_backend_cpu.load(plan, i, NULL, s->values + row_of(s, t) * s->n));
+        }
+    }
+    if (r->proj && r->proj_index) {
+        int64_t n = qm_adafactor8_slot_numel(r, QM_ADAFACTOR8_PROJ);
+        QM_TRY(qm_backend_cpu.load(plan, QM_ADAFACTOR8_PROJ, NULL, r->proj + r->proj_index[t] * n));
+    }
+    return QM_OK;
+}
+
+static double largest(const float *a, const float *b, int64_t n)
+{
+    double m = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        m = fmax(m, fabs((double)a[i] - (b ? (double)b[i] : 0.0)));
+    return m;
+}
+
+/* Room for one step: parameter, gradient, codes, and numbers of a slot; bare: the parameter after a
+ * step without decay. */
+struct room {
+    float *p, *g, *values, *bare, *numbers;
+    uint8_t *codes;
+    uint32_t *wide; /* codes of 8 or 16 bits */
+};
+
+/* Takes NaN and the infinities for each other: which of them an operation gives depends on the order
+ * of products and sums.  The case is near where it takes one. */
+static void take_specials(struct qm_conform *c, const char *what, float *got, const float *want,
+                          int64_t n)
+{
+    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+        if (isfinite(got[i]) || isfinite(want[i]) || qm_bits(got[i]) == qm_bits(want[i]) ||
+            (isnan(got[i]) && isnan(want[i])))
+            continue;
+        if (c->now.outcome != QM_CONFORM_near)
+            snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: got %g, want %g", what,
+                     (long long)i, (double)got[i], (double)want[i]);
+        c->now.outcome = QM_CONFORM_near;
+        got[i] = want[i];
+    }
+}
+
+/* Log2 of what a code stands for. */
+static double log_of(const float *numbers, uint32_t code, int levels)
+{
+    return ((double)code - 1.0) * (double)numbers[0] / (double)(levels - 2) + (double)numbers[1];
+}
+
+/* A block whose numbers are equal, or differ by less than the errors of both sides: which of them is
+ * the least, and so what a code means, is not determined.  What the codes stand for is compared. */
+static void judge_flat(struct qm_conform *c, const char *what, const float *got, const float *want,
+                       const uint32_t *code, const int64_t *wanted, int64_t n, int levels,
+                       double within)
+{
+    for (int64_t k = 0; k < n && qm_case_open(c); k++) {
+        double off = log_of(got, code[k], levels) - log_of(want, (uint32_t)wanted[k], levels);
+        if ((code[k] == 0) != (wanted[k] == 0) || (code[k] && !(fabs(off) <= within)))
+            qm_case_differs(c, "%s: element %lld of a flat block is %g in log2 off, allowed %g",
+                            what, (long long)k, off, within);
+    }
+    c->now.outcome = qm_case_open(c) ? QM_CONFORM_near : c->now.outcome;
+    snprintf(c->now.text, sizeof c->now.text, "%s: a block of equal numbers", what);
+}
+
+/* Numbers and codes of a slot of adaptive log codes. */
+static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                           int64_t t, const char *what, float *numbers, const uint32_t *code)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    int levels = s->is_wide ? WIDE_LEVELS : 256;
+    int64_t block = s->is_wide ? s->block : q.block, off = 0;
+    double allowed = 0.0;
+    take_specials(c, what, numbers, s->scales + (t - 1) * s->n_scales, s->n_scales);
+    for (int64_t from = 0, b = 0; from < s->n && qm_case_open(c); from += block, b += 2) {
+        const float *want = s->scales + (t - 1) * s->n_scales + b, *got = numbers + b;
+        const int64_t *wanted = s->codes + (t - 1) * s->n + from;
+        int64_t n = s->n - from < block ? s->n - from : block;
+        double end = QM_STEP_SPAN_ABSOLUTE + qm_adafactor8_end_error(r, i, t, want[1]),
+               flat = 2.0 * end + 4.0 * QM_STEP_CONF_LARGEST;
+        double error =
+            qm_adafactor8_code_error(want, qm_adafactor8_end_error(r, i, t, want[1]), levels);
+        if ((double)want[0] < flat || (double)got[0] < flat) {
+            judge_flat(c, what, got, want, code + from, wanted, n, levels, flat);
+            continue;
+        }
+        qm_judge_close(c, what, got, want, 2, QM_STEP_SCALE_RELATIVE, end);
+        allowed += fmin(error, 1.0) * (double)n;
+        for (int64_t k = 0; k < n && qm_case_open(c); k++) {
+            int64_t d = (int64_t)code[from + k] - wanted[k];
+            off += d != 0;
+            if (fabs((double)d) > 1.0 + error)
+                qm_case_differs(c, "%s: code %lld is %lld apart", what, (long long)(from + k),
+                                (long long)d);
+        }
+    }
+    qm_judge_count(c, what, off, s->n, qm_adafactor8_most_off(allowed));
+}
+
+/* The numbers and the codes of 16 bits that the float32 state x would get. */
+static void encode_wide(const struct qm_adafactor8_recorded *s, int64_t t, const float *x,
+                        float *numbers, uint32_t *code)
+{
+    for (int64_t from = 0, b = 0; from < s->n; from += s->block, b += 2) {
+        int64_t end = from + s->block < s->n ? from + s->block : s->n;
+        float stat[2] = {0.0f, 0.0f};
+        for (int64_t i = from; i < end; i++) {
+            float u = qm_float(qm_adaptive_log_complement(x[i]));
+            stat[0] = x[i] > stat[0] || isnan(x[i]) ? x[i] : stat[0];
+            stat[1] = u > stat[1] ? u : stat[1];
+        }
+        qm_adaptive_log_numbers(stat, t > 1 ? s->floor : 0.0f, &numbers[b], &numbers[b + 1]);
+        for (int64_t i = from; i < end; i++)
+            code[i] = qm_adaptive_log_code(x[i], numbers[b], numbers[b + 1], WIDE_LEVELS);
+    }
+}
+
+/* How many codes of slot i, which has one scale per block, may be off by one after step t. */
+static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    const float *scale = s->scales + (t - 1) * s->n_scales;
+    double sum = i == QM_ADAFACTOR8_M
+                     ? qm_adafactor8_expected_moment_off(q.bits, qm_adafactor8_share_of(r, t), s->n)
+                     : 0.0;
+    for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block, scale++) {
+        int64_t n = s->n - from < q.block ? s->n - from : q.block;
+        /* the mean of 1 / x of n projections is no more than 22 over the largest of them */
+        double more = qm_adafactor8_end_error(r, i, t, *scale - 126.0f - 9.0f);
+        sum += fmin(qm_adafactor8_fixed_code_error(*scale, more), 1.0) * (double)n;
+    }
+    return qm_adafactor8_most_off(sum);
+}
+
+/* Scales and codes of a slot that has one scale per block. */
+static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                        int64_t t, const char *name, float *got, const uint8_t *codes)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    const float *want = s->scales + (t - 1) * s->n_scales;
+    const int64_t *wanted = s->codes + (t - 1) * s->n;
+    double relative = i != QM_ADAFACTOR8_M ? QM_STEP_SCALE_RELATIVE
+                      : r->is_exp2         ? QM_STEP_EXP2_RELATIVE
+                      : r->is_update       ? qm_adafactor8_share_of(r, t)
+                                           : QM_STEP_SCALE_RELATIVE;
+    char what[96];
+    snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
+    take_specials(c, what, got, want, s->n_scales);
+    for (int64_t k = 0; k < s->n_scales; k++) {
+        double more =
+            i == QM_ADAFACTOR8_M ? 0.0 : qm_adafactor8_end_error(r, i, t, want[k] - 126.0f);
+        qm_judge_close(c, what, got + k, want + k, 1, relative, more);
+    }
+    snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
+    if (i == QM_ADAFACTOR8_M && !r->is_update)
+        qm_judge_codes(c, what, codes, wanted, s->n);
+    else
+        qm_judge_codes_most(c, what, codes, wanted, s->n, codes_allowed(r, i, t));
+}
+
+/* A slot of float32 numbers. */
+static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                         int64_t t, const char *what, float *got)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    const float *want = s->values + row_of(s, t) * s->n;
+    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    double share = QM_STEP_VALUE_LARGEST + 4.0 * QM_STEP_U * (double)r->terms;
+    if (is_conf)
+        share = QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products;
+    else if (i >= QM_ADAFACTOR8_NORM || (i == QM_ADAFACTOR8_M && r->is_update))
+        share = qm_adafactor8_share_of(r, t);
+    take_specials(c, what, got, want, s->n);
+    qm_judge_close(c, what, got, want, s->n, 0.0, share * largest(want, NULL, s->n));
+}
+
+static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
+                       int64_t t, const struct room *w)
+{
+    char what[96];
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS && qm_case_open(c); i++) {
+        const struct qm_adafactor8_recorded *s = &r->slot[i];
+        const char *name = r->recipe.rule->slot[i];
+        if (!s->codes && !(s->values && row_of(s, t) >= 0))
+            continue;
+        snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
+        QM_TRY(qm_backend_cpu.save(plan, i, s->is_wide || !s->codes ? NULL : w->codes, w->values));
+        if (s->is_wide)
+            encode_wide(s, t, w->values, w->numbers, w->wide);
+        for (int64_t k = 0; k < s->n && s->is_two && !s->is_wide; k++)
+            w->wide[k] = w->codes[k];
+        if (s->is_two)
+            judge_adaptive(c, r, i, t, what, s->is_wide ? w->numbers : w->values, w->wide);
+        else if (s->codes)
+            judge_coded(c, r, i, t, name, w->values, w->codes);
+        else
+            judge_values(c, r, i, t, what, w->values);
+    }
+    return QM_OK;
+}
+
+/* x in bfloat16: to nearest, or upward if the draw is below the share of the cell that x lies
+ * above its lower end. */
+static float rounded(double x, const float *draw)
+{
+    if (!draw)
+        return qm_bf16_to_float(qm_float_to_bf16((float)x));
+    uint32_t bits = (uint32_t)(*draw * 65536.0f);
+    return qm_param_widen(QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, (float)x, bits << 16));
+}
+
+/* Rounds p to bfloat16, by *draw if that is not NULL: to the wanted number if a number within the
+ * tolerance is rounded to it. */
+static float round_near(double p, float want, double within, const float *draw)
+{
+    float least = rounded(p - within, draw), most = rounded(p + within, draw);
+    return least <= want && want <= most ? want : rounded(p, draw);
+}
+
+/* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
+ * the step without decay tells how much of the change it is, and after the step. */
+static void round_all(const struct qm_adafactor8_replay *r, const struct room *w, int has_bare,
+                      const float *before, int64_t t, double within)
+{
+    const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
+    for (int64_t i = 0; i < r->n; i++) {
+        double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
+        double kept = (double)w->p[i] + step,
+               off = 2.0 * QM_STEP_PARAM_RELATIVE * fabs((double)before[i]);
+        const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
+        if (!has_bare) {
+            w->p[i] = round_near((double)w->p[i], want[i], within, draw);
+            continue;
+        }
+        double low = (double)rounded(kept - off, NULL), high = (double)rounded(kept + off, NULL);
+        float first = round_near(low - step, want[i], within + off, NULL);
+        w->p[i] = first == want[i] ? first : round_near(high - step, want[i], within + off, NULL);
+    }
+}
+
+/* Steps from .. to. */
+static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *r,
+                           void *const *plan, int64_t from, int64_t to, const struct room *w)
+{
+    float *p = w->p, *g = w->g;
+    size_t bytes = sizeof *p * (size_t)r->n;
+    for (int64_t t = from; t <= to && qm_case_open(c); t++) {
+        const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+        const float *want = r->params + (t - 1) * r->n;
+        char what[64];
+        QM_TRY(load(r, plan[0], t - 1, w->codes));
+        memcpy(p, before, bytes);
+        memcpy(g, r->grads + (t - 1) * r->n, bytes);
+        struct qm_tensor pt = {p, QM_DTYPE_f32, r->shape}, gt = {g, QM_DTYPE_f32, r->shape};
+        QM_TRY(qm_backend_cpu.step(plan[0], &pt, &gt, t, 0));
+        if (plan[1]) {
+            struct qm_tensor bare = {w->bare, QM_DTYPE_f32, r->shape};
+            memcpy(w->bare, before, bytes);
+            QM_TRY(load(r, plan[1], t - 1, w->codes));
+            QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
+        }
+        QM_TRY(judge(c, r, plan[0], t, w));
+        snprintf(what, sizeof what, "step %lld parameter", (long long)t);
+        double within = qm_adafactor8_share_of(r, t) * largest(r->is_bf16 ? p : want, before, r->n);
+        if (r->is_bf16)
+            round_all(r, w, plan[1] != NULL, before, t, within);
+        take_specials(c, what, p, want, r->n);
+        qm_judge_close(c, what, p, want, r->n, r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE,
+                       r->is_bf16 ? 0.0 : within);
+    }
+    return QM_OK;
+}
+
+/* Whether the recorded scales are as many as the blocks of the recipe. */
+static int scales_fit(struct qm_conform *c, const struct qm_adafactor8_replay *r)
+{
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++) {
+        const struct qm_adafactor8_recorded *s = &r->slot[i];
+        struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+        int64_t scales = !s->codes || s->is_wide
+                             ? s->n_scales
+                             : (s->n + q.block - 1) / q.block * (s->is_two ? 2 : 1);
+        if (s->n_scales != scales)
+            qm_case_skip(c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
+                         r->recipe.rule->slot[i], (long long)s->n_scales, (long long)s->n,
+                         (long long)q.block);
+    }
+    return qm_case_open(c);
+}
+
+static void run_with(struct qm_conform *c, const struct qm_adafactor8_replay *r,
+                     const struct qm_recipe *recipe, int64_t from, int64_t to, const struct room *w)
+{
+    void *plan[2] = {NULL, NULL};
+    struct qm_recipe bare = *recipe;
+    bare.hyper.weight_decay = 0.0;
+    if (qm_recipe_applicable(recipe) != QM_OK ||
+        qm_backend_cpu.open(recipe, &r->shape, 0, &plan[0]) != QM_OK) {
+        qm_case_skip(c, "%s", qm_message());
+        return;
+    }
+    if (r->is_bf16 && !r->draws && recipe->hyper.weight_decay != 0.0 &&
+        qm_backend_cpu.open(&bare, &r->shape, 0, &plan[1]) != QM_OK)
+        qm_case_skip(c, "%s", qm_message());
+    if (qm_case_open(c) && run_steps(c, r, plan, from, to, w) != QM_OK)
+        qm_case_differs(c, "the run stopped: %.250s", qm_message());
+    for (int k = 0; k < 2 && plan[k]; k++)
+        qm_backend_cpu.close(plan[k]);
+}
+
+void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_replay *r)
+{
+    int64_t most = r->n;
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
+        most =
+            r->slot[i].n + r->slot[i].n_scales > most ? r->slot[i].n + r->slot[i].n_scales : most;
+    struct room w = {.p = qm_case_memory(c, r->n, sizeof *w.p),
+                     .g = qm_case_memory(c, r->n, sizeof *w.g),
+                     .bare = qm_case_memory(c, r->n, sizeof *w.bare),
+                     .values = qm_case_memory(c, most, sizeof *w.values),
+                     .codes = qm_case_memory(c, most, 1),
+                     .numbers = qm_case_memory(c, most, sizeof *w.numbers),
+                     .wide = qm_case_memory(c, most, sizeof *w.wide)};
+    if (!qm_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
+        !w.values || !w.codes || !scales_fit(c, r))
+        return;
+    int64_t begins = r->first.rule ? 1 : 0;
+    if (begins)
+        run_with(c, r, &r->first, 1, 1, &w);
+    if (qm_case_open(c))
+        run_with(c, r, &r->recipe, begins + 1, r->steps, &w);
+}

@@ -1,0 +1,57 @@
+/* adafactor8bit_steps.h - A recorded run of adafactor8bit, and its replay step by step. */
+#ifndef QM_CONFORM_ADAFACTOR8BIT_STEPS_H
+#define QM_CONFORM_ADAFACTOR8BIT_STEPS_H
+
+#include "core/rule/adafactor8.h"
+#include "experiments/conform/adafactor8bit.h"
+
+/* A recorded state tensor, cut to the elements that the slot has. */
+struct qm_adafactor8_recorded {
+    int64_t n, n_scales;
+    const int64_t *codes; /* [steps][n] */
+    const float *scales;  /* [steps][n_scales] */
+    const float *values;  /* [kept][n] */
+    const double *kept;   /* the kept steps, counted from 0; NULL: all */
+    int64_t n_kept;
+    int is_two;  /* two scales per block: span and least logarithm */
+    int is_wide; /* 16-bit codes, which no slot holds: values has what they decode to, and the slot
+                  * is float32 */
+    int64_t block;
+    float floor; /* of wide codes from step 2 on: their lower end, or 0 */
+};
+
+struct qm_adafactor8_replay {
+    struct qm_recipe recipe, first; /* first: of step 1, where its rule is not NULL */
+    struct qm_shape shape;
+    int64_t steps, n;
+    const float *p0, *grads, *params;
+    struct qm_adafactor8_recorded slot[QM_ADAFACTOR8_SLOTS];
+    int64_t terms; /* APOLLO: of each sum of the projection; else 0 */
+    const float *proj;
+    const int64_t *proj_index;
+    int is_update; /* the momentum averages updates, or projected gradients */
+    int64_t
+        products; /* CAME to 0.2.5 takes means by products with vectors: their longest sum, or 0 */
+    int is_exp2;  /* it averages updates of the CUDA path */
+    int is_bf16;  /* parameters are rounded to bfloat16 after each step */
+    const float *draws; /* the recorded draws of stochastic rounding, or NULL: to nearest */
+};
+
+/* Number of elements of slot i of the recorded tensor. */
+int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i);
+
+/* Read slot i, of which r->slot[i].n is set, from datasets NAME_q and NAME_scale (and NAME_min_log),
+ * or from NAME at the steps that attribute step_index_NAME lists; 0, and the case is skipped, where
+ * they do not fit.  They set the slot's quantizer in the recipe; text: of the codes. */
+int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                                 const char *name, const char *text, int init_code,
+                                 float init_scale);
+int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                            const char *name, int64_t block);
+int qm_adafactor8_values_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
+                              const char *name);
+
+/* Steps and judges. */
+void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_replay *r);
+
+#endif

@@ -1,0 +1,108 @@
+/* adafactor8bit_tolerance.c - Computes the tolerances of adafactor8bit's steps. */
+#include "experiments/conform/adafactor8bit_tolerance.h"
+
+#include <math.h>
+
+/* The distance between the two sides' unrounded adaptive log codes, of a block with these two numbers:
+ * the two libraries' logarithms differ by 2 ulp of the largest each, the averages by VALUE and by
+ * `more` (of log2).  It is the probability that a number lies near enough to an edge to be off by
+ * one. */
+double qm_adafactor8_code_error(const float *numbers, double more, int levels)
+{
+    double span = (double)numbers[0], low = (double)numbers[1];
+    double off = 4.0 * 2.0 * QM_STEP_U * fmax(fabs(low), fabs(low + span)) +
+                 1.45 * QM_STEP_VALUE_LARGEST + more;
+    double error = (off / span + 3.0 * QM_STEP_U) * (double)(levels - 2);
+    return isfinite(error) ? error : 0.0;
+}
+
+/* The same of codes that divide [-126, -126 + span] by 255. */
+double qm_adafactor8_fixed_code_error(float span, double more)
+{
+    double off = 4.0 * 2.0 * QM_STEP_U * 126.0 + 1.45 * QM_STEP_VALUE_LARGEST + more;
+    double error = (off / fmax((double)span, 1e-3) + 3.0 * QM_STEP_U) * 255.0;
+    return isfinite(error) ? error : 0.0;
+}
+
+/* The same of a momentum of updates or projections, whose relative error is share; there are 2^bits
+ * codes from -1 to 1.  A momentum of gradients has the same bits on both sides. */
+double qm_adafactor8_expected_moment_off(int bits, double share, int64_t n)
+{
+    return share * (double)(1 << (bits - 1)) * (double)n;
+}
+
+/* Five standard deviations above an expected number, and one code. */
+double qm_adafactor8_most_off(double expected)
+{
+    return floor(expected + 5.0 * sqrt(expected) + 1.0);
+}
+
+/* Of the finite numbers: others are projected as 0. */
+static double norm(const float *x, int64_t n, int64_t step)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += isfinite(x[i * step]) ? (double)x[i * step] * (double)x[i * step] : 0.0;
+    return sqrt(sum);
+}
+
+/* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
+ * projections, and 0 of anything else. */
+double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low)
+{
+    int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
+    int64_t rank = (int64_t)r->recipe.hyper.rank;
+    const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
+    double most_g = 0.0, most_p = 0.0;
+    if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL)
+        return 1.45 * (QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products);
+    if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
+        return 0.0;
+    p += r->proj_index[t - 1] * rank * r->terms;
+    for (int64_t k = 0; k < (rows >= cols ? rows : cols); k++)
+        most_g = fmax(most_g, rows >= cols ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols));
+    for (int64_t k = 0; k < rank; k++)
+        most_p = fmax(most_p, rows >= cols ? norm(p + k * cols, cols, 1) : norm(p + k, rows, rank));
+    return 2.0 * 1.45 * (double)r->terms * QM_STEP_U * most_g * most_p / exp2(0.5 * (double)low);
+}
+
+/* The largest relative error of a channel's scale in step t: its norm in the projection may be much
+ * smaller than the sizes of the terms. */
+static double projected_error(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    int64_t rows = r->shape.dim[0], cols = r->n / rows, rank = (int64_t)r->recipe.hyper.rank;
+    int is_right = rows >= cols;
+    int64_t channels = is_right ? rows : cols, inner = r->terms;
+    const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
+    double most = 0.0;
+    if (inner == 0 || !p)
+        return 0.0;
+    p += r->proj_index[t - 1] * rank * inner;
+    for (int64_t k = 0; k < channels; k++) {
+        double squares = 0.0, sizes = 0.0;
+        for (int64_t j = 0; j < rank; j++) {
+            double sum = 0.0, size = 0.0;
+            for (int64_t i = 0; i < inner; i++) {
+                double x = (double)g[is_right ? k * cols + i : i * cols + k];
+                double term = x * (double)p[is_right ? j * cols + i : i * rank + j];
+                sum += isfinite(x) ? term : 0.0;
+                size += isfinite(x) ? fabs(term) : 0.0;
+            }
+            squares += sum * sum;
+            sizes += size * size;
+        }
+        if (squares > 0.0)
+            most = fmax(most, sqrt(sizes / squares));
+    }
+    return most * (double)inner * QM_STEP_U;
+}
+
+/* The relative error of an update in step t, and of a momentum of updates or projections. */
+double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    double rank = r->terms > 0 ? r->recipe.hyper.rank : 0.0;
+    double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
+    return QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
+           2.25 * QM_STEP_U * (double)r->products + 2.0 * projected_error(r, t) +
+           3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+}

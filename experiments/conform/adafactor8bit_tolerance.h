@@ -1,0 +1,63 @@
+/* adafactor8bit_tolerance.h - How far a step of adafactor8bit may be from the recorded one, and why.
+ *
+ * tests/golden/README.md says the same in words.  u is 2^-24.  Both sides compute a step
+ * from the same recorded state, in float32 with sums of n terms in another order, so they differ by
+ * the rounding errors of one step alone.
+ *
+ * VALUE  an average a + w (x - a) of a mean x: the mean of n squares in a tree of depth at most
+ *        log2 n + 8 has log2 n + 10 u, the average 3 u: 34 u for n = 2^21; of the largest number,
+ *        because columns of a small mean are sums of the same rounding.
+ * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
+ *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1, the
+ *        first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Its sums are products
+ *        with a vector, which add up one after the other: 4.5 n u more, and half of it for PARAM.
+ * SCALE  a maximum of averages, and its log2 (1 ulp) or its product with a constant: 16 u.
+ * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
+ *        absolute in the exponent, ln 2 times that relative, and the errors of V.
+ * SPAN   2 ulp of logarithms up to 126, as their ends are rounded by two libraries.
+ * APOLLO projects by sums of k products, whose order differs, too: k u of the sum of sizes, which is at
+ *        most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added for each of
+ *        two factors or moments, and the log2 of the least second moment v of a block has an error of
+ *        2 E / (ln 2 sqrt(v)).
+ * PARAM  the update has VALUE for each factor, halved by the root, and CONF or the momentum's error; it
+ *        is compared with the largest change of a parameter.  Beside it 4 u of the parameter, for decay
+ *        and step are rounded each.
+ * NORM   torch adds up the squares of n numbers in eight lanes, one after the other: n / 8 u, halved by
+ *        the root.  A step has up to three: of clip, rate and limiter, and APOLLO two of the projection.
+ */
+#ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
+#define QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
+
+#include "experiments/conform/adafactor8bit_steps.h"
+
+#define QM_STEP_U              0x1p-24
+#define QM_STEP_VALUE_LARGEST  (34.0 * QM_STEP_U)
+#define QM_STEP_CONF_LARGEST   (4.5 * 31.0 * QM_STEP_U + 2.0 * QM_STEP_VALUE_LARGEST)
+#define QM_STEP_SCALE_RELATIVE (16.0 * QM_STEP_U)
+#define QM_STEP_EXP2_RELATIVE  (126.0 * 0.7 * QM_STEP_U + QM_STEP_VALUE_LARGEST)
+#define QM_STEP_SPAN_ABSOLUTE  (126.0 * 2.0 * QM_STEP_U)
+#define QM_STEP_PARAM_SHARE    (2.0 * QM_STEP_VALUE_LARGEST + QM_STEP_CONF_LARGEST)
+#define QM_STEP_NORM(n)        (((double)(n) / 16.0 + 8.0) * QM_STEP_U)
+#define QM_STEP_PARAM_RELATIVE (4.0 * QM_STEP_U)
+
+/* The distance between the two sides' unrounded codes: adaptive log codes of a block with these two
+ * numbers; log codes that divide [-126, -126 + span] by 255.  more: a further error of log2.  It is the
+ * probability that a number lies near enough to an edge to be off by one. */
+double qm_adafactor8_code_error(const float *numbers, double more, int levels);
+double qm_adafactor8_fixed_code_error(float span, double more);
+
+/* The number of n codes of a momentum of updates or projections that may be off by one; share: its
+ * relative error.  A momentum of gradients has the same bits on both sides. */
+double qm_adafactor8_expected_moment_off(int bits, double share, int64_t n);
+
+/* Five standard deviations above an expected number, and one code. */
+double qm_adafactor8_most_off(double expected);
+
+/* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
+ * projections and of a confidence, and 0 of anything else. */
+double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low);
+
+/* The relative error of an update in step t, and of a momentum of updates or projections. */
+double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);
+
+#endif
