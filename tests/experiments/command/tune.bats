@@ -92,3 +92,32 @@ P
     [ "$status" -eq 3 ]
     [ ! -e "$dir/a.h5" ]
 }
+
+@test "best against best agrees with a program in NumPy that shares nothing with this one" {
+    cat >"$dir/n.yaml" <<'Y'
+{variant: adamw_f32, source: "problem:nqm:n=256", coupling: closed, protocol: paired, seed: 1..16,
+ exp_avg: [nearest: "nf4:4s/block:128/bisect/mid/hi",
+           stochastic: "nf4:4s/block:128/bisect/stoch/hi"],
+ weight_decay: 0, steps: 300}
+Y
+    "$QUALM" tune -q --variants "$dir/n.yaml" -o "$dir/r.json" >/dev/null
+    "$QUALM" run -q --json -w 0 --rates "$dir/r.json" "$dir/n.yaml" -o "$dir/n.h5" >"$dir/n.json"
+    "$PYTHON" tests/examples/nqm_fair_rates.py 256 300 16 >"$dir/numpy.json"
+    "$PYTHON" - "$dir/n.json" "$dir/r.json" "$dir/numpy.json" <<'P'
+import json, math, sys
+run, rates, other = (json.load(open(path)) for path in sys.argv[1:])
+twin = [r["rate"] for r in rates["rates"] if "exp_avg" not in r["key"]]
+assert abs(math.log10(twin[0] / other["rates"]["float64"])) <= 2.01 / 8, (twin, other["rates"])
+for v in run[0]["protocol"]["verdicts"]:
+    if not v["own"]:
+        continue
+    assert v["rates"] == "best against best"
+    for outcome in ("last", "late"):
+        here, (mean, error) = v["outcomes"][outcome], other[v["label"]][outcome]
+        half = (here["hi95"] - here["lo95"]) / 2
+        text = f"{outcome}: {here['mean']:.4f} +- {half:.4f}, NumPy {mean:.4f} +- {error:.4f}"
+        print(v["label"], text)
+        assert abs(here["mean"] - mean) <= 1.5 * math.hypot(half, 2.13 * error), text
+        assert mean > 3 * error  # there is something to agree on
+P
+}
