@@ -71,6 +71,10 @@ static uint64_t key_of(const struct qm_cell *c)
     double scale = c->lr_scale * c->rate;
     h = hash(h, &scale, sizeof scale);
     h = hash(h, &c->warmup, sizeof c->warmup);
+    if (c->schedule || c->clip > 0.0) { /* only then: shards of other suites stay as they were */
+        h = hash(h, &c->schedule, sizeof c->schedule);
+        h = hash(h, &c->clip, sizeof c->clip);
+    }
     h = hash(h, &c->decay_rank, sizeof c->decay_rank);
     return hash(h, &c->steps, sizeof c->steps);
 }

@@ -101,6 +101,8 @@ static const struct argp_option options[] = {
     KEY("instance", "other data, starts and noise: 1..4; intervals then cover instances and seeds"),
     KEY("lr_scale", "times the problem's learning rate: [0.25, 0.5, 1, 2, 4]"),
     KEY("warmup", "steps over which the learning rate rises to its value: [0, 100]"),
+    KEY("schedule", "constant, linear or cosine: how the rate falls to 0 after the warm-up"),
+    KEY("clip", "largest norm of the gradient of all tensors together; 0: none"),
     KEY("decay_rank", "tensors of lower rank have no weight decay; 2: matrices alone"),
     KEY("start", "problem, or ulp: the float64 twin beside itself, one float32 ulp off"),
     KEY("rounding_seed", "other draws of stochastic rounding, the same data"),

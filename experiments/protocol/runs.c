@@ -38,6 +38,8 @@ static int index_of_problem(struct qm_protocol *p, const struct qm_cell *c)
 {
     static const char *const axes[][2] = {{"steps", "(%s steps)"},
                                           {"warmup", "(warm-up %s)"},
+                                          {"schedule", "(%s)"},
+                                          {"clip", "(clip %s)"},
                                           {"decay_rank", "(decay from rank %s)"}};
     const struct qm_suite *s = p->r->suite;
     int source = qm_suite_axis(s, "source");

@@ -6,11 +6,11 @@
 
 #define CONTRASTS "/protocol/contrasts"
 
-enum { TEXTS = 6, NUMBERS = 7 };
-static const char *const texts[TEXTS] = {"problem", "label",        "against",
-                                         "verdict", "verdict_late", "verdict_area"};
-static const char *const numbers[NUMBERS] = {"lr_scale", "n", "mean",      "lo95",
-                                             "hi95",     "q", "detectable"};
+enum { TEXTS = 8, NUMBERS = 8 };
+static const char *const texts[TEXTS] = {"problem",      "label",        "against", "verdict",
+                                         "verdict_late", "verdict_area", "rates",   "same_verdict"};
+static const char *const numbers[NUMBERS] = {"lr_scale", "n", "mean",       "lo95",
+                                             "hi95",     "q", "detectable", "same_mean"};
 
 static void rows_to(struct qm_text_grid *g, int64_t rows, char **text[TEXTS],
                     double *number[NUMBERS])
@@ -28,8 +28,10 @@ static void rows_to(struct qm_text_grid *g, int64_t rows, char **text[TEXTS],
                       isfinite(lo) && isfinite(hi) ? interval : "-");
         qm_grid_number(g, number[6][i], "%.2g");
         qm_grid_number(g, number[5][i], "%.2g");
-        for (int k = 3; k < TEXTS; k++)
+        for (int k = 3; k < 7; k++)
             qm_grid_text(g, text[k][i]);
+        qm_grid_number(g, number[7][i], "%.3g");
+        qm_grid_text(g, text[7][i]);
     }
 }
 
@@ -50,6 +52,9 @@ static void columns_of(struct qm_text_grid *g)
     qm_grid_column(g, "verdict", "", "after the last step", 0);
     qm_grid_column(g, "late", "", "the verdict over the last eighth of the steps", 0);
     qm_grid_column(g, "area", "", "the verdict over the logarithm of the step", 0);
+    qm_grid_column(g, "rates", "", "as in Verdicts", 0);
+    qm_grid_column(g, "same rate", "log10", "the gap with both at the twin's rate", 1);
+    qm_grid_column(g, "verdict there", "", "the verdict at the same rate", 0);
 }
 
 qm_status qm_contrasts_table(struct qm_result *r, struct qm_text_grid *out)

@@ -238,6 +238,13 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
                                     : column(&table, "coded", QM_COLUMN_f64, "1",
                                              "share of elements with codes, of those to which the "
                                              "recipe gives codes; NaN: to none");
+    double *clip = qm_suite_axis(r->suite, "clip") < 0
+                       ? NULL
+                       : column(&table, "clip", QM_COLUMN_f64, "1", "largest norm of a gradient");
+    const char **schedule = qm_suite_axis(r->suite, "schedule") < 0
+                                ? NULL
+                                : column(&table, "schedule", QM_COLUMN_text, "",
+                                         "how the learning rate falls after the warm-up");
     int64_t *instance =
         qm_suite_axis(r->suite, "instance") < 0
             ? NULL
@@ -251,6 +258,10 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
         const struct qm_outcome *o = &r->outcome[i];
         struct cell_texts *t = &texts[i];
         qm_cell_id(r->suite, c, t->id);
+        if (clip)
+            clip[i] = c->clip;
+        if (schedule)
+            schedule[i] = qm_schedule_name(c->schedule);
         if (instance)
             instance[i] = c->instance;
         if (rate)

@@ -220,12 +220,32 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
+static const char *const schedules[] = {
+#define X(name, text) #name,
+    QM_SCHEDULE_LIST(X)
+#undef X
+};
+
+const char *qm_schedule_name(enum qm_schedule s) { return schedules[s]; }
+
 static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
 {
     int64_t rank;
     QM_TRY(integer(s, c, "warmup", 0, 0, &c->warmup));
     QM_TRY(integer(s, c, "decay_rank", 0, 0, &rank));
     c->decay_rank = rank > QM_MAX_RANK ? QM_MAX_RANK + 1 : (int)rank;
+    const struct qm_axis_value *schedule = chosen(s, c, "schedule"), *clip = chosen(s, c, "clip");
+    int i = schedule ? qm_name_find(schedule->text, schedules, QM_SCHEDULE_COUNT) : 0;
+    if (i < 0)
+        return fail_at(s, schedule->line,
+                       qm_name_none_of("schedule", schedule->text, schedules, QM_SCHEDULE_COUNT));
+    c->schedule = (enum qm_schedule)i;
+    char *end = NULL;
+    c->clip = clip ? strtod(clip->text, &end) : 0.0;
+    if (clip && (*end || end == clip->text || !(c->clip >= 0.0 && c->clip < 1e30)))
+        return fail_at(
+            s, clip->line,
+            qm_fail(QM_BAD_ARG, "'clip' is '%s', expected a number of at least 0", clip->text));
     return QM_OK;
 }
 
@@ -373,8 +393,13 @@ static qm_status check_source(struct qm_cell *c)
         return skip(c, "closed needs a problem: source, which has its own gradients");
     if (c->lr_scale != 1.0 && c->kind != QM_SOURCE_problem)
         return skip(c, "lr_scale needs a problem: source, which has a learning rate");
-    if ((c->warmup || c->decay_rank) && c->kind != QM_SOURCE_problem)
-        return skip(c, "%s needs a problem: source", c->warmup ? "warmup" : "decay_rank");
+    const char *training = c->warmup          ? "warmup"
+                           : c->decay_rank    ? "decay_rank"
+                           : c->schedule != 0 ? "schedule"
+                           : c->clip > 0.0    ? "clip"
+                                              : NULL;
+    if (training && c->kind != QM_SOURCE_problem)
+        return skip(c, "%s needs a problem: source", training);
     if (c->start_ulp && c->coupling != QM_COUPLING_closed)
         return skip(c, "start: ulp needs coupling closed");
     if (c->start_ulp && !qm_recipe_is_full(&c->recipe))

@@ -29,11 +29,11 @@ static int by_text(const void *a, const void *b)
 static struct known *describe(const struct qm_cell *c, int64_t index)
 {
     char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
-    int n = snprintf(text, sizeof text, "%s|%s|%lld|%llu|%llu|%a|%a|%lld|%d|%d|%lld|%d|%d",
+    int n = snprintf(text, sizeof text, "%s|%s|%lld|%llu|%llu|%a|%a|%d|%a|%lld|%d|%d|%lld|%d|%d",
                      qm_recipe_print(&c->recipe, recipe), c->source_text, (long long)c->instance,
                      (unsigned long long)c->seed, (unsigned long long)c->rounding_seed, c->lr_scale,
-                     c->rate, (long long)c->warmup, c->decay_rank, c->start_ulp,
-                     (long long)c->steps, (int)c->coupling, c->slot);
+                     c->rate, (int)c->schedule, c->clip, (long long)c->warmup, c->decay_rank,
+                     c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
     struct known *k = n < 0 ? NULL : malloc(sizeof *k + (size_t)n + 1);
     if (!k)
         return NULL;

@@ -18,8 +18,8 @@ const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
 
 /* Keys other than those of recipes. */
 static const char *const axis_keys[] = {
-    "variant",  "coupling", "slot",          "source", "seed",       "steps",   "n",
-    "lr_scale", "start",    "rounding_seed", "warmup", "decay_rank", "instance"};
+    "variant", "coupling",      "slot",   "source",     "seed",     "steps",    "n",   "lr_scale",
+    "start",   "rounding_seed", "warmup", "decay_rank", "instance", "schedule", "clip"};
 static const char *const plain_keys[] = {
     "title",        "question", "data",     "min_numel", "min_rank", "every", "summary",  "claim",
     "claim_source", "expect",   "protocol", "budget",    "delta",    "sizes", "contrast", "rates"};

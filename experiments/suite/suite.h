@@ -22,6 +22,8 @@
  *     protocol: paired                             # statistics against twins; protocol/protocol.h
  *     lr_scale: [0.25, 0.5, 1, 2, 4]               # factors of the problem's learning rate
  *     warmup: 100                                  # steps over which lr rises to its value; 0
+ *     schedule: cosine                             # constant | linear | cosine, after the warm-up
+ *     clip: 1                                      # largest norm of the gradient; 0: none
  *     decay_rank: 2                                # tensors of lower rank have no weight decay; 0
  *     start: ulp                                   # the variant is the twin, its start one ulp off
  *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
@@ -41,10 +43,13 @@
  *          relation: above 0}                      # each: source: one for every source
  *
  * Any key of variant, coupling, slot, source, seed, instance, steps, n, lr_scale, warmup,
- * decay_rank, start, rounding_seed and the recipe keys takes a list and is then an axis (A..B:
- * whole numbers from A to B).  The cells are the product of the axes in the file's order, the last
- * axis fastest.  Update t of a warm-up of N takes the learning rate lr min(1, t / N); rules that
- * set their own step ignore it.  Sources:
+ * schedule, clip, decay_rank, start, rounding_seed and the recipe keys takes a list and is then an
+ * axis (A..B: whole numbers from A to B).  The cells are the product of the axes in the file's
+ * order, the last axis fastest.  Of T updates, update t of a warm-up of N <= T takes the learning
+ * rate lr t / N, and a later one lr f(s), s = (t - 1 - N) / (T - N): f is 1, 1 - s (linear) or
+ * (1 + cos(pi s)) / 2 (cosine); rules that set their own step ignore it.  With clip C the gradient
+ * of all tensors together is multiplied by min(1, C / (norm + 1e-6)), as
+ * torch.nn.utils.clip_grad_norm_ does, before the variant rounds it.  Sources:
  *
  *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
  *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
@@ -211,6 +216,21 @@ enum qm_source_kind {
     QM_SOURCE_empty /* empty_source.h: for tests of the runner */
 };
 
+/* clang-format off */
+#define QM_SCHEDULE_LIST(X)                                                      \
+    X(constant, "the rate stays")                                                \
+    X(linear,   "the rate falls to 0 in a straight line")                        \
+    X(cosine,   "the rate falls to 0 as half a cosine")
+/* clang-format on */
+
+enum qm_schedule {
+#define X(name, text) QM_SCHEDULE_##name,
+    QM_SCHEDULE_LIST(X)
+#undef X
+        QM_SCHEDULE_COUNT
+};
+const char *qm_schedule_name(enum qm_schedule s);
+
 /* Why a cell exists.  Controls are cells that a paired suite adds to the product of its axes
  * (control_cells.c; protocol/protocol.h says which). */
 enum qm_cell_role {
@@ -260,6 +280,8 @@ struct qm_cell {
     double rate;                     /* tuned factor of that; 1: none */
     int is_tuned;                    /* rate was tuned for the twin of this cell */
     int64_t warmup;                  /* steps of the warm-up; 0: none */
+    enum qm_schedule schedule;       /* after the warm-up */
+    double clip;                     /* largest norm of a gradient; 0: none */
     int decay_rank;                  /* tensors of lower rank have no weight decay */
     int start_ulp;    /* the variant is a second twin whose start is moved by one ulp */
     int64_t steps, n; /* steps 0: those of the source; n: elements of a distribution */

@@ -7,12 +7,16 @@
 
 char *qm_rate_key(const struct qm_cell *c, const struct qm_recipe *r, char text[QM_RATE_TEXT])
 {
-    char recipe[QM_RECIPE_TEXT], steps[24] = "own";
+    char recipe[QM_RECIPE_TEXT], steps[24] = "own", training[64] = "", clip[32] = "";
     if (c->steps)
         snprintf(steps, sizeof steps, "%lld", (long long)c->steps);
-    snprintf(text, QM_RATE_TEXT, "%.400s instance=%lld steps=%s warmup=%lld decay_rank=%d %s",
-             c->source_text, (long long)c->instance, steps, (long long)c->warmup, c->decay_rank,
-             qm_recipe_print(r, recipe));
+    if (c->clip > 0.0)
+        snprintf(clip, sizeof clip, " clip=%.9g", c->clip);
+    if (c->schedule || c->clip > 0.0)
+        snprintf(training, sizeof training, " schedule=%s%s", qm_schedule_name(c->schedule), clip);
+    snprintf(text, QM_RATE_TEXT, "%.400s instance=%lld steps=%s warmup=%lld%s decay_rank=%d %s",
+             c->source_text, (long long)c->instance, steps, (long long)c->warmup, training,
+             c->decay_rank, qm_recipe_print(r, recipe));
     return text;
 }
 

@@ -68,7 +68,7 @@ P
     "$QUALM" tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json" >/dev/null
     run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/a.h5"
     [[ "$output" == *"4 of 4 verdicts: both at the rate that was tuned for the twin"* ]]
-    sed -i 's/steps: 30/steps: 31/' "$dir/s.yaml"
+    sed -i 's/steps: 30/&\nschedule: cosine\nclip: 1/' "$dir/s.yaml" # another schedule
     run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/b.h5"
     [[ "$output" == *"4 of 4 verdicts: at the problem's own rate; nothing was tuned for"* ]]
     [ "$(json_value '{v["rates"] for v in d[0]["protocol"]["verdicts"]}' run -q -w 0 \
