@@ -349,7 +349,7 @@ bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3
 	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 SEARCH_TIME ?= 1800 # seconds for the variants, and as many for the kernel templates
-LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats \
+LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats experiments/protocol/test_instances \
   experiments/protocol/test_protocol
 check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) tests ## every test with its whole tables; every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; an hour of searches for wrong bounds
 	$(Q)BUILD=$(BUILD) QM_TEST_SHARE=1 tests/run.sh
@@ -380,7 +380,7 @@ bundle: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a ## a folder that ru
 	$(Q)$(CC) $(CFLAGS) $^ -o "$(BUNDLE)/qualm.bin" $(LDLIBS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib'
 	@ldd "$(BUNDLE)/qualm.bin" | awk '$$3 ~ /^\// && $$1 !~ /^($(NOT_BUNDLED))\.so/ {print $$3}' | \
 	  while read -r lib; do cp -L "$$lib" "$(BUNDLE)/lib/" || exit 1; done
-	@cp -r experiments/suites "$(BUNDLE)/experiments/"; cp tests/peers/peers.py "$(BUNDLE)/tests/peers/"
+	@cp -r experiments/suites experiments/rates "$(BUNDLE)/experiments/"; cp tests/peers/peers.py "$(BUNDLE)/tests/peers/"
 	@cp results/gpu/README.md "$(BUNDLE)/results/gpu/"
 	@for f in "$(BUNDLE)/qualm.bin" "$(BUNDLE)"/lib/*; do objdump -T "$$f" | \
 	  sed -nE 's/.*\(?GLIBC_([0-9]+)\.([0-9]+)[^ )]*\)? +([^ ]+)$$/\1 \2 \3/p' | sed "s#\$$# $${f##*/}#"; done | \
@@ -398,7 +398,7 @@ DESTDIR ?=
 # The shell reads the place from $$P, since it may hold any character.  share/qualm/MANIFEST lists what
 # install put there, relative to it; the next install and uninstall remove that and nothing else.
 install uninstall: export P = $(DESTDIR)$(PREFIX)
-SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml \
+SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml experiments/rates/*.json \
   experiments/data/*.h5 experiments/data/README.md results/*.md results/baseline.h5 \
   plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) README.md LICENSE \
   tests/peers/peers.py results/gpu/README.md

@@ -105,7 +105,7 @@ int qm_cli_failed(const char *command, qm_status st)
     if (qm_cli.verbose)
         fprintf(stderr, "  raised at %s\n", qm_message_where());
     if (qm_cli.json)
-        qm_json_print(json_pack("{s:s, s:i}", "error", text, "code", code));
+        qm_json_print(json_pack("{s:o, s:i}", "error", qm_json_text(text), "code", code));
     return code;
 }
 

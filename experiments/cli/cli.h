@@ -41,6 +41,10 @@ void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints value as JSON and a newline on stdout, and releases it. */
 void qm_json_print(json_t *value);
 
+/* A text as JSON, whatever its bytes: those that are no UTF-8 become U+FFFD.  NULL: there is no
+ * memory. */
+json_t *qm_json_text(const char *text);
+
 /* x as a JSON number; null for NaN and infinities, which JSON lacks. */
 json_t *qm_json_number(double x);
 
