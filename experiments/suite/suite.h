@@ -268,8 +268,8 @@ struct qm_cell {
     struct qm_dist_bound dist;
     const struct qm_problem *problem;
     const char *problem_args; /* those of the instance; shared, NULL without a problem */
-    int64_t instance;   /* of the problem's data, from 1 */
-    int has_data;       /* the problem has a data_seed, which the instance chooses */
+    int64_t instance;         /* of the problem's data, from 1 */
+    int has_data;             /* the problem has a data_seed, which the instance chooses */
     struct qm_recorded *recorded;
     const char *source_text;         /* "gpt.h5:run/s000400", "dist:gauss"; shared */
     const char *tensor, *class_name; /* "" where the source has none */
