@@ -200,9 +200,9 @@ int qm_ledger_index_check(struct qm_ledger_index *index)
         struct qm_ledger_index_segment *s = &index->segment[i];
         char hash[65];
         enum qm_file_sum sum = QM_FILE_SUM_none;
-        int whole = *s->hash
-                        ? qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0
-                        : qm_file_sum_check(s->path, &sum) == QM_OK && sum == QM_FILE_SUM_right;
+        int whole = *s->hash && qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0;
+        if (!whole) /* the ledger's hash may be damaged instead */
+            whole = qm_file_sum_check(s->path, &sum) == QM_OK && sum == QM_FILE_SUM_right;
         s->state = whole ? QM_SEGMENT_whole : QM_SEGMENT_damaged;
         damaged += !whole;
     }

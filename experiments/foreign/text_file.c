@@ -6,10 +6,10 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/grow.h"
 #include "experiments/foreign/reader_process.h"
 
 enum { PIECE = 1 << 16 };
@@ -56,49 +56,48 @@ static int nest(struct nesting *n, const char *text, size_t size)
     return 1;
 }
 
-static qm_status read_text(const char *path, int fd, FILE *to)
+/* Reads the whole text into *out, which the caller frees in any case. */
+static qm_status read_text(const char *path, int fd, char **out, size_t *size)
 {
-    char piece[PIECE];
+    enum { MOST = QM_TEXT_MIB << 20 };
     struct nesting n = {.at_start = 1};
-    for (size_t all = 0;;) {
-        ssize_t got = read(fd, piece, sizeof piece);
+    int64_t room = 0;
+    for (size_t all = 0;; *size = all) {
+        QM_TRY(qm_grow((void **)out, &room, (int64_t)all + PIECE, 1));
+        ssize_t got = read(fd, *out + all, PIECE);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
         if (got == 0)
-            break;
+            return QM_OK;
+        if (!nest(&n, *out + all, (size_t)got))
+            return qm_fail(QM_BAD_ARG, "%s: nests deeper than %d", path, QM_TEXT_DEPTH);
         all += (size_t)got;
-        if (all > (size_t)QM_TEXT_MIB << 20)
+        if (all > MOST)
             return qm_fail(QM_BAD_FILE, "%s: has more than %d MiB, expected a text", path,
                            QM_TEXT_MIB);
-        if (!nest(&n, piece, (size_t)got))
-            return qm_fail(QM_BAD_ARG, "%s: nests deeper than %d", path, QM_TEXT_DEPTH);
-        if (fwrite(piece, 1, (size_t)got, to) != (size_t)got)
-            return qm_fail(QM_NO_MEMORY, "%s", path);
     }
-    return QM_OK;
 }
 
 qm_status qm_text_open(const char *path, FILE **out)
 {
-    int fd = -1, copy = memfd_create("qualm text", MFD_CLOEXEC);
-    FILE *to = copy < 0 ? NULL : fdopen(copy, "w+");
-    if (!to) {
-        if (copy >= 0)
-            close(copy);
-        return qm_fail(QM_NO_MEMORY, "%s", path);
-    }
-    qm_status st = open_text(path, &fd);
-    if (st == QM_OK)
-        st = read_text(path, fd, to);
-    if (fd >= 0)
-        close(fd);
+    int fd = -1;
+    char *text = NULL;
+    size_t size = 0;
+    QM_TRY(open_text(path, &fd));
+    qm_status st = read_text(path, fd, &text, &size);
+    close(fd);
+    /* in memory of its own, without a file: limits on the sizes of files do not concern it */
+    FILE *f = st == QM_OK ? fmemopen(NULL, size + 1, "w+") : NULL;
+    if (st == QM_OK && (!f || fwrite(text, 1, size, f) != size || fflush(f) != 0))
+        st = qm_fail(QM_NO_MEMORY, "%s", path);
+    free(text);
     if (st == QM_OK) {
-        rewind(to);
-        *out = to;
-    } else {
-        fclose(to);
+        rewind(f);
+        *out = f;
+    } else if (f) {
+        fclose(f);
     }
     return st;
 }

@@ -328,8 +328,8 @@ P
     want=$(reference)
     "$QUALM" run -q -k -w 1 -o "$dir/d.h5" "$dir/mix.yaml" >/dev/null
     for round in sums none; do
-        [ $round = sums ] || sed -i 's/,"sum":"[0-9a-f]*"}/}/' "$dir/d.run/1of1.jsonl"
-        cp "$dir/d.run/1of1.jsonl" "$dir/whole"
+        [ $round = none ] || cp "$dir/d.run/1of1.jsonl" "$dir/whole"
+        [ $round = sums ] || sed -i 's/,"sum":"[0-9a-f]*"}/}/' "$dir/whole"
         for seed in 1 2 3 4 5 6; do
             "$PYTHON" - "$dir/whole" "$dir/d.run/1of1.jsonl" $seed <<'P'
 import random, sys
@@ -356,7 +356,7 @@ P
     done
     # one line is gone: status says so, and counts its cell
     sed '4s/"cell"/"call"/' "$dir/whole" >"$dir/d.run/1of1.jsonl"
-    "$QUALM" status --json "$dir/d.run" >"$dir/status"
+    "$QUALM" status --json "$dir/d.run" | tee "$dir/status"
     grep -q '"damaged_lines": 1' "$dir/status"
     grep -q '"healed_cells": 1' "$dir/status"
 }
