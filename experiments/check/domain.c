@@ -321,7 +321,7 @@ static void ordinary_hyper(const struct qm_domain *d, struct source *s, int k, s
     struct qm_case to = *c;
     int is_flag = qm_hyper_is_flag(k);
     uint32_t word = next(s), bin = (uint32_t)below(s, 4);
-    if (!(d->reads >> k & 1) || !one_in(s, is_flag || k == QM_HYPER_weight_decay ? 2 : 4))
+    if (!(d->reads >> k & 1) || !one_in(s, is_flag || k == QM_HYPER_weight_decay ? 2 : 3))
         return;
     to.given |= (uint64_t)1 << k;
     to.hyper[k] = is_flag ? (double)(qm_hyper_get(&d->recipe.hyper, k) == 0.0)
@@ -332,7 +332,7 @@ static void ordinary_hyper(const struct qm_domain *d, struct source *s, int k, s
 
 /* Whether case i has many settings at once and everything else ordinary: what depends on two
  * hyper-parameters together shows there, and nowhere where one extreme number hides all others. */
-static int is_plain(int64_t i) { return i % 4 == 2; }
+static int is_plain(int64_t i) { return i % 8 == 2 || i % 8 == 4 || i % 8 == 6; }
 
 static void plain_case(const struct qm_domain *d, struct source *s, struct qm_case *c)
 {
