@@ -305,8 +305,9 @@ check-kernels: qualm ## every variant's CUDA kernels compile, without spills or 
 	  if [ $$code = 77 ]; then echo "check-kernels: skipped: no NVRTC (qualm doctor says what was sought)"; \
 	  else exit $$code; fi; else echo "check-kernels: skipped: CUDA=0"; fi
 
+GPU_CODE = code=$$?; [ $$code = 77 ] && { echo "$@: skipped, exit code 77: the line above says why"; exit 0; } || exit $$code
 gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers of the CUDA backend, into results/gpu (ten minutes; RESUME=1 goes on)
-	$(Q)./qualm gpu-check $(if $(RESUME),--resume,--peers "$(or $(PEERS),none)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+	$(Q)./qualm gpu-check $(if $(RESUME),--resume,--peers "$(or $(PEERS),none)"); $(GPU_CODE)
 
 # PyPI's packages in a virtual environment of their own; PEERS_FLAGS="--seed 7 --only torch".
 PEERS_VENV ?= build/peers
@@ -323,7 +324,7 @@ peers: qualm ## torch, torchao, bitsandbytes, Lion, CAME and six releases of ada
 	$(PEERS_VENV)/bin/python tests/peers/compare.py $(PEERS_FLAGS); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
-	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; $(GPU_CODE)
 
 SEARCH_TIME ?= 1800 # seconds for the variants, and as many for the kernel templates
 LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats \
