@@ -13,7 +13,7 @@ static const char *const plain_keys[] = {
 #define X(name, value, text) #name,
     QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
 #undef X
-    "grad", "param", "state_used",
+    "grad", "param", "state_used", "min_numel", "whole_blocks",
 };
 static const char *const formats[] = {
 #define X(name, bytes, mantissa, least, text) #name,
@@ -171,6 +171,12 @@ static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const cha
         r->min_numel[i] = (int64_t)number;
         return QM_OK;
     }
+    if (strcmp(sub, "whole_blocks") == 0) {
+        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value);
+        r->whole_blocks[i] = *value == '1';
+        return QM_OK;
+    }
     if (strcmp(sub, "plain") == 0)
         return set_plain(&r->plain[i], value);
     if (r->slot[i].bits == 0)
@@ -212,6 +218,11 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
         return qm_param_parse(value, &r->param);
     if (strcmp(key, "state_used") == 0)
         return set_used(r, value);
+    if (strcmp(key, "min_numel") == 0 || strcmp(key, "whole_blocks") == 0) {
+        for (int i = 0; i < r->rule->n_slots; i++)
+            QM_TRY(set_slot(r, i, key, key, value));
+        return QM_OK;
+    }
 #define X(name, initial, text)                                                                     \
     if (strcmp(key, #name) == 0) {                                                                 \
         if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)                                    \
@@ -278,6 +289,8 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
             PUT(",%s=%s", r->rule->slot[i], qm_quantizer_print(&r->slot[i], q));
         if (r->min_numel[i] != base.min_numel[i])
             PUT(",%s.min_numel=%lld", r->rule->slot[i], (long long)r->min_numel[i]);
+        if (r->whole_blocks[i] != base.whole_blocks[i])
+            PUT(",%s.whole_blocks=%d", r->rule->slot[i], r->whole_blocks[i]);
         if (r->plain[i].plain != base.plain[i].plain)
             PUT(",%s.plain=%s", r->rule->slot[i], qm_quantizer_print(&r->plain[i], q));
     }

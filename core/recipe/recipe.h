@@ -4,6 +4,7 @@
  *     adamw4_ao,exp_avg=nf4/block:64/bisect/near/hi          one slot's quantizer replaced
  *     adamw4_ao,exp_avg.map=nf4,exp_avg.norm=block:64        single axes replaced
  *     adamw4_ao,lr=1e-2,weight_decay=0                       hyper-parameters replaced
+ *     adamw4_ao,min_numel=0,whole_blocks=0                   no fallback to plain floats
  */
 #ifndef QM_RECIPE_RECIPE_H
 #define QM_RECIPE_RECIPE_H
@@ -59,9 +60,10 @@ void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, vo
 void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float *out);
 
 /* Applies one override.  Keys: "exp_avg", "exp_avg.map" (or another axis), "exp_avg.min_numel",
- * "exp_avg.plain", "lr" and the other hyper-parameters, "grad", "param", "state_used" (fresh or
- * stored).  QM_BAD_ARG also for a hyper-parameter that the rule does not read (qm_rule_reads),
- * unless the value is the one it has or the default. */
+ * "exp_avg.whole_blocks" (0 or 1), "exp_avg.plain", "min_numel" and "whole_blocks" of all slots at
+ * once, "lr" and the other hyper-parameters, "grad", "param", "state_used" (fresh or stored).
+ * QM_BAD_ARG also for a hyper-parameter that the rule does not read (qm_rule_reads), unless the
+ * value is the one it has or the default. */
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);
 
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */

@@ -8,8 +8,9 @@
 
 /* A new member of struct qm_outcome goes into both qm_outcome_encode and qm_outcome_decode, and
  * QM_OUTCOME_CODEC_VERSION increases. */
-_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_HITS_COUNT) * 8 +
-                                                2 * QM_DECADES * sizeof(struct qm_decade),
+_Static_assert(sizeof(struct qm_outcome) ==
+                   (8 + 2 * QM_MAX_SLOTS + QM_TRACK_COUNT + 2 * QM_HITS_COUNT) * 8 +
+                       2 * QM_DECADES * sizeof(struct qm_decade),
                "struct qm_outcome has changed");
 
 enum { MOST = 1 << 27 }; /* longest array that is accepted */
@@ -44,7 +45,7 @@ static void write_decades(struct qm_outcome_words *p, const struct qm_decade *d)
 
 qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words *out)
 {
-    struct qm_outcome_words p = {.room = 16 + qm_value_count() + 8 * QM_DECADES +
+    struct qm_outcome_words p = {.room = 16 + 2 * QM_MAX_SLOTS + qm_value_count() + 8 * QM_DECADES +
                                          QM_TRACK_COUNT * (1 + o->n_points)};
     for (int i = 0; i < QM_HITS_COUNT; i++)
         p.room += 2 + o->n_hits[i];
@@ -61,6 +62,8 @@ qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words 
     write_word(&p, o->n);
     write_word(&p, o->steps);
     write_words(&p, &o->bits, 1);
+    write_words(&p, o->wanted, QM_MAX_SLOTS);
+    write_words(&p, o->uncoded, QM_MAX_SLOTS);
     write_word(&p, o->n_points);
     write_array(&p, o->value, qm_value_count());
     write_decades(&p, o->decade);
@@ -147,6 +150,8 @@ qm_status qm_outcome_decode(const int64_t *word, int64_t n, const char *text,
     o.n = take(&r);
     o.steps = take(&r);
     take_words(&r, &o.bits, 1);
+    take_words(&r, o.wanted, QM_MAX_SLOTS);
+    take_words(&r, o.uncoded, QM_MAX_SLOTS);
     o.n_points = take(&r);
     o.value = take_array(&r, qm_value_count());
     take_decades(&r, o.decade);

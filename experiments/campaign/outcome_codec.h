@@ -7,7 +7,7 @@
 
 #include "experiments/lockstep/lockstep.h"
 
-enum { QM_OUTCOME_CODEC_VERSION = 2 };
+enum { QM_OUTCOME_CODEC_VERSION = 3 };
 
 /* An encoded outcome; text is its reason (NULL: none).  Owns both. */
 struct qm_outcome_words {

@@ -65,10 +65,16 @@ static uint64_t key_of(const struct qm_cell *c)
     if (c->coupling != QM_COUPLING_closed || c->reason || c->kind != QM_SOURCE_problem)
         return hash(h, &c->index, sizeof c->index);
     h = hash(h, family, strlen(family) + 1);
-    h = hash(h, &c->seed, sizeof c->seed);
+    uint64_t seed = qm_cell_seed(c);
+    h = hash(h, &seed, sizeof seed);
     h = hash(h, &c->recipe.hyper.lr, sizeof c->recipe.hyper.lr);
-    h = hash(h, &c->lr_scale, sizeof c->lr_scale);
+    double scale = c->lr_scale * c->rate;
+    h = hash(h, &scale, sizeof scale);
     h = hash(h, &c->warmup, sizeof c->warmup);
+    if (c->schedule || c->clip > 0.0) { /* only then: shards of other suites stay as they were */
+        h = hash(h, &c->schedule, sizeof c->schedule);
+        h = hash(h, &c->clip, sizeof c->clip);
+    }
     h = hash(h, &c->decay_rank, sizeof c->decay_rank);
     return hash(h, &c->steps, sizeof c->steps);
 }

@@ -71,6 +71,11 @@ double qm_seconds(void); /* seconds of the monotonic clock */
  * empty. */
 int qm_colour(FILE *stream);
 
+/* The text with every control character (of ASCII and Latin-1, and those that turn the
+ * direction of writing) written as \x1b or \u202e, so that names
+ * of a file neither end a line nor steer the terminal; the caller frees it.  NULL: no memory. */
+char *qm_cli_shown(const char *text);
+
 /* A text table on stdout with aligned columns; columns of numbers (and "-") are aligned
  * right.  Cells are added row by row. */
 struct qm_table; /* opaque */

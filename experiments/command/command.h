@@ -7,6 +7,7 @@
     X(list,       "variants, axis words, rules, problems, distributions, metrics")     \
     X(show,       "everything about one variant, axis word, quantizer or problem")                \
     X(run,        "run a suite of experiments and write an HDF5 file")                            \
+    X(tune,       "the learning rates that a paired suite is judged at")                          \
     X(plan,       "what a suite would do: cells, cost, what is skipped and why")                  \
     X(status,     "how far a campaign has come, from its ledgers")                                \
     X(merge,      "the shards of a campaign as one results file")                                 \

@@ -29,7 +29,7 @@ static char *const config_suites[] = {states_suite, training_suite};
 enum { WORTH_SECONDS = 60 }; /* estimated wall time above which a run becomes a campaign */
 
 struct options {
-    const char *out, *against, *shard_text, *size; /* size of suites; NULL: normal */
+    const char *out, *against, *shard_text, *rates, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
     int rank, ranks; /* of MPI; ranks 0: MPI does not run */
@@ -40,9 +40,15 @@ struct options {
     struct qm_loaded_suite_variant *added; /* n_configs variants of --lpmm-config */
 };
 
+/* A key of suites, in the list of options. */
+#define KEY(name, text)                    \
+    {                                      \
+        name, 0, NULL, OPTION_DOC, text, 2 \
+    }
+
 static const struct argp_option options[] = {
-    {"out", 'o', "FILE", 0, "result file, or folder when it ends in '/' (default: results/NAME.h5)",
-     0},
+    {"out", 'o', "FILE", 0,
+     "result file, or folder when it is one or ends in '/' (default: results/NAME.h5)", 0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
     {"lpmm-config", 'c', "FILE", 0,
      "another variant: AdamW as this configuration of low-bit-optimizers has it; may be repeated; "
@@ -62,6 +68,10 @@ static const struct argp_option options[] = {
      "print only what the suites say of their claims; without SUITE: all in " QM_SUITES "claims/",
      0},
     {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
+    {"rates", 'r', "FILE", 0,
+     "tuned learning rates (qualm tune); default: results/rates/NAME.json, else those that ship; "
+     "none: the problems' own",
+     0},
     {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
     {NULL, 0, NULL, 0, "Campaigns:", 1},
     {"workers", 'w', "N", 0,
@@ -79,6 +89,29 @@ static const struct argp_option options[] = {
      "resident memory a cell's process may use (default: four fifths of the machine's, shared)", 1},
     {"keep", 'k', NULL, 0, "keep the campaign's folder when the results file is written", 1},
     {"fresh", 'F', NULL, 0, "throw away what an earlier, interrupted campaign left", 1},
+    {NULL, 0, NULL, 0,
+     "Keys of suites for paired comparisons, cells of coupling closed (README: How comparisons are "
+     "judged):",
+     2},
+    KEY("protocol: paired", "adds what the variants are judged against, and tables of verdicts, "
+                            "contrasts, runtimes to 51 targets and profiles"),
+    KEY("contrast", "value against value on an axis of formats, pair by pair: {exp_avg: {against: "
+                    "VALUE}}, {exp_avg: {pairs: all}}, {exp_avg: {pairs: [[A, B], ...]}}, or none; "
+                    "by default each value stands against its axis' first"),
+    KEY("instance", "other data, starts and noise: 1..4; intervals then cover instances and seeds"),
+    KEY("lr_scale", "times the problem's learning rate: [0.25, 0.5, 1, 2, 4]"),
+    KEY("warmup", "steps over which the learning rate rises to its value: [0, 100]"),
+    KEY("schedule", "constant, linear or cosine: how the rate falls to 0 after the warm-up"),
+    KEY("clip", "largest norm of the gradient of all tensors together; 0: none"),
+    KEY("decay_rank", "tensors of lower rank have no weight decay; 2: matrices alone"),
+    KEY("start", "problem, or ulp: the float64 twin beside itself, one float32 ulp off"),
+    KEY("rounding_seed", "other draws of stochastic rounding, the same data"),
+    KEY("rates: none", "no tuned learning rates; else those that `qualm tune` found for these "
+                       "problems, steps and schedules are used, and the table says where there are "
+                       "none"),
+    KEY("budget: 1", "what each part of a variant adds: codes, scales, parameter"),
+    KEY("delta: 0.0212", "equivalent within +- delta of log10 gap (default log10 1.05)"),
+    KEY("sizes", "{small: {KEY: VALUE...}, large: {...}}: other values for --size"),
     {0}};
 
 static const char doc[] =
@@ -89,7 +122,8 @@ static const char doc[] =
     "  title, question        text\n"
     "  variant                names (qualm list variants) or recipes\n"
     "  exp_avg, exp_avg.norm, lr, grad ...\n"
-    "                         any override of a recipe; 'label: value' names one\n"
+    "                         any override of a recipe; 'label: value' names one; "
+    "NAME,min_numel=0,whole_blocks=0 switches off fallbacks to float32\n"
     "  coupling               oneshot, local, global or closed\n"
     "  slot                   the state to measure: exp_avg, exp_avg_sq ...\n"
     "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
@@ -105,19 +139,6 @@ static const char doc[] =
     "the claim holds when the whole interval satisfies the relation, does not hold when all of it "
     "violates it, and is undecided otherwise.  With each: KEY it stands for one for each value of "
     "that axis.\n"
-    "\n"
-    "Paired comparisons, for cells of coupling closed (README: How comparisons are judged):\n"
-    "  protocol: paired       adds what the variants are judged against, and tables of verdicts, "
-    "runtimes to 51 targets and profiles\n"
-    "  lr_scale               times the problem's learning rate: [0.25, 0.5, 1, 2, 4]\n"
-    "  warmup                 steps over which the learning rate rises to its value: [0, 100]\n"
-    "  decay_rank             tensors of lower rank have no weight decay; 2: matrices alone\n"
-    "  start                  problem, or ulp: the float64 twin beside itself, one float32 ulp "
-    "off\n"
-    "  rounding_seed          other draws of stochastic rounding, the same data\n"
-    "  budget: 1              what each part of a variant adds: codes, scales, parameter\n"
-    "  delta: 0.0212          equivalent within +- delta of log10 gap (default log10 1.05)\n"
-    "  sizes                  {small: {KEY: VALUE...}, large: {...}}: other values for --size\n"
     "\n"
     "Examples:\n"
     "  qualm run momentum_format\n"
@@ -160,6 +181,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'c': return qm_cli_append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
+    case 'r': o->rates = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
     case 'a': o->against = arg; return 0;
     case 'H': o->finish.headline = 1; return 0;
@@ -405,8 +427,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char file[1024];
     struct qm_loaded_suite job = {0};
-    const struct qm_loaded_suite_changes changes = {o->size, o->data, o->n_data, o->n_configs,
-                                                    o->added};
+    const struct qm_loaded_suite_changes changes = {o->size,   o->data,      o->rates,
+                                                    o->n_data, o->n_configs, o->added};
     int again = is_folder(word);
     qm_status st =
         again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);

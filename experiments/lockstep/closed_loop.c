@@ -217,6 +217,10 @@ static qm_status set_values(struct run *r, struct qm_outcome *out)
     extra[QM_EXTRA_log_gap] = log10(gap / twin);
     extra[QM_EXTRA_area] = qm_gap_area(r->loss, r->twin, r->step, r->n_losses);
     extra[QM_EXTRA_peak] = qm_gap_peak(r->loss, r->twin, r->step, r->n_losses, &recovery);
+    extra[QM_EXTRA_late_gap] = qm_late_gap(r->loss, r->step, r->n_losses);
+    extra[QM_EXTRA_twin_late_gap] = qm_late_gap(r->twin, r->step, r->n_losses);
+    extra[QM_EXTRA_late] = log10(extra[QM_EXTRA_late_gap] / extra[QM_EXTRA_twin_late_gap]);
+    extra[QM_EXTRA_twin_area] = qm_gap_area(r->twin, NULL, r->step, r->n_losses);
     extra[QM_EXTRA_recovery] = out->diverged ? HUGE_VAL : recovery;
     extra[QM_EXTRA_moved] = r->moved;
     extra[QM_EXTRA_twin_moved] = r->twin_moved;

@@ -62,14 +62,24 @@ int64_t qm_hitting_times_level(const double *hits, int64_t n)
 
 double qm_gap_area(const double *gap, const double *twin, const int64_t *step, int64_t n)
 {
-    double sum = 0.0, ratio = log10(gap[1] / twin[1]), first = log10((double)step[1]), at = first;
+    double sum = 0.0, ratio = log10(gap[1] / (twin ? twin[1] : 1.0));
+    double first = log10((double)step[1]), at = first;
     for (int64_t i = 2; i < n; i++) {
-        double next = log10((double)step[i]), then = log10(gap[i] / twin[i]);
+        double next = log10((double)step[i]), then = log10(gap[i] / (twin ? twin[i] : 1.0));
         sum += 0.5 * (ratio + then) * (next - at);
         at = next;
         ratio = then;
     }
     return n > 2 ? sum / (at - first) : ratio;
+}
+
+double qm_late_gap(const double *gap, const int64_t *step, int64_t n)
+{
+    double sum = 0.0;
+    int64_t i = n;
+    while (i > 0 && (i == n || 8 * step[i - 1] > 7 * step[n - 1]))
+        sum += gap[--i];
+    return sum / (double)(n - i);
 }
 
 double qm_gap_peak(const double *gap, const double *twin, const int64_t *step, int64_t n,

@@ -30,8 +30,11 @@ int64_t qm_hitting_times_step(const double *hits, int64_t n, int64_t level);
 int64_t qm_hitting_times_level(const double *hits, int64_t n);
 
 /* Mean of log10(gap / twin) over log t by trapezoids, from gap[1], the first after the start, to
- * gap[n - 1]; n >= 2.  n = 2: log10(gap[1] / twin[1]). */
+ * gap[n - 1]; n >= 2.  n = 2: log10(gap[1] / twin[1]).  twin NULL stands for 1 throughout. */
 double qm_gap_area(const double *gap, const double *twin, const int64_t *step, int64_t n);
+
+/* Mean of gap[i] over the losses after more than seven eighths of the last step; n >= 1. */
+double qm_late_gap(const double *gap, const int64_t *step, int64_t n);
 
 /* The peak max_i log10(gap[i] / twin[i]), n >= 1; it is at least 0, because the start has 0.
  * *recovery: the number of steps from the first i that attains the peak to the first i from there

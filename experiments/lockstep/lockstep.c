@@ -2,6 +2,7 @@
 #include "experiments/lockstep/lockstep_internal.h"
 
 #include "core/recipe/backend.h"
+#include "experiments/lockstep/coded_share.h"
 #include "experiments/lockstep/empty_source.h"
 #include "experiments/problems/problem_wrapper.h"
 
@@ -173,6 +174,7 @@ static qm_status run_pair(const struct qm_cell *c, struct qm_metrics *m,
         int64_t bytes = 0;
         for (int i = 0; i < a->n_tensors; i++)
             bytes += qm_backend_cpu.bytes(a->plan[i]);
+        qm_coded_count(a, out);
         out->n = a->total;
         out->bits = a->total ? 8.0 * (double)bytes / (double)a->total : 0.0;
     }

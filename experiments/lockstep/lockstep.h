@@ -45,6 +45,7 @@
 /* Columns of /metrics in addition to those of oracle/metric/metric.h, then the curves.  Result
  * files store the texts, and digests cover them. */
 /* clang-format off */
+/* Columns from late_gap on are stored only in files of which some cell has them. */
 #define QM_EXTRA_LIST(X) /* name, unit, better (metric.h), text */                                                \
     X(state0_sqnr,     "dB",    higher, "SQNR of the first state after the last step (local, global, closed)")    \
     X(state1_sqnr,     "dB",    higher, "SQNR of the second state after the last step")                           \
@@ -66,7 +67,11 @@
     X(peak,            "log10", none,   "largest log10 of gap / twin_gap at any step; closed, as all below")      \
     X(recovery,        "steps", none,   "from that step on until gap <= 1.05 twin_gap; never: Inf")               \
     X(moved,           "1",     none,   "largest distance of an element from its start at any step")              \
-    X(twin_moved,      "1",     none,   "the same of the double-precision twin")
+    X(twin_moved,      "1",     none,   "the same of the double-precision twin")                                  \
+    X(late_gap,        "1",     none,   "mean gap over the last eighth of the steps")                             \
+    X(twin_late_gap,   "1",     none,   "the same of the double-precision twin")                                  \
+    X(late,            "log10", none,   "log10 of late_gap / twin_late_gap")                                      \
+    X(twin_area,       "log10", none,   "mean of log10 of the twin's gap over the logarithm of the step")
 #define QM_TRACK_LIST(X) /* name, unit, text */                                                   \
     X(step,        "1",  "number of updates done")                                                \
     X(loss,        "1",  "loss of the variant above the floor")                                   \
@@ -117,7 +122,9 @@ struct qm_outcome {
                            exceeded 1000 times its start; values cover the steps up to this one
                            (closed: the loss alone at this step; the twin goes on) */
     int64_t n, steps;
-    double bits;   /* of state per element: of the slot (oneshot) or of all slots */
+    double bits;                   /* of state per element: of the slot (oneshot) or of all slots */
+    int64_t wanted[QM_MAX_SLOTS];  /* elements of each slot to which the recipe gives codes */
+    int64_t uncoded[QM_MAX_SLOTS]; /* those of them that are plain floats (coded_share.h) */
     int failed;    /* reason is an error, or how the process ended that ran the cell (campaign/) */
     double *value; /* [qm_value_count()]; NaN: not defined for this cell */
     struct qm_decade decade[QM_DECADES], unit_decade[QM_DECADES];

@@ -1,6 +1,8 @@
 /* lockstep_pair.c - Opens a variant and its twin, computes their gradients and does their steps. */
 #include "experiments/lockstep/lockstep_pair.h"
 
+#include "experiments/lockstep/lockstep_internal.h"
+
 #include "core/base/half.h"
 #include "core/recipe/backend.h"
 #include "experiments/problems/problem_wrapper.h"
@@ -95,7 +97,7 @@ static void set_hyper(struct qm_lockstep_pair *a)
                            a->recipe.rule->family, h);
     }
     if (c->problem)
-        h->lr *= c->lr_scale;
+        h->lr *= c->lr_scale * c->rate;
     if (h->initial_lr == 0.0) /* as a plan does */
         h->initial_lr = h->lr;
     a->full_lr = h->lr;
@@ -108,7 +110,8 @@ static qm_status set_shapes(struct qm_lockstep_pair *a)
     a->n_tensors = 1;
     a->t0 = c->recorded ? c->recorded->first_step : 1;
     if (c->problem)
-        QM_TRY(c->problem->open(c->problem_args, c->seed, &a->problem, &a->n_tensors, a->shape));
+        QM_TRY(c->problem->open(c->problem_args, qm_cell_seed(c), &a->problem, &a->n_tensors,
+                                a->shape));
     else if (c->recorded)
         a->shape[0] = c->recorded->shape;
     else
@@ -187,7 +190,7 @@ static void perturb_start(struct qm_lockstep_pair *a)
         most = fmaxf(most, fabsf(a->p[i]));
     double step = 0x1p-24 * (most > 0.0f ? (double)most : 1.0);
     for (int64_t i = 0; i < a->total; i++) {
-        int up = qm_pick(a->c->seed, QM_STREAM_start, 1, i, 2) == 1;
+        int up = qm_pick(qm_cell_seed(a->c), QM_STREAM_start, 1, i, 2) == 1;
         a->double_p[i] = a->p[i] == 0.0f ? (up ? step : -step)
                                          : (double)nextafterf(a->p[i], up ? INFINITY : -INFINITY);
         a->p[i] = (float)a->double_p[i];
@@ -231,6 +234,7 @@ qm_status qm_lockstep_pair_open(const struct qm_cell *c, struct qm_lockstep_pair
     a->recipe = c->recipe;
     a->n_slots = c->recipe.rule->n_slots;
     a->is_double = c->start_ulp;
+    a->steps = qm_cell_steps(c);
     a->oracle = qm_oracle_find(c->recipe.rule->family);
     if (!a->oracle)
         return qm_fail(QM_BAD_ARG, "rule %s (family %s) has no oracle", c->recipe.rule->name,
@@ -306,6 +310,19 @@ static void narrow_gradient(struct qm_lockstep_pair *a)
         }
 }
 
+/* Clips the gradient of all tensors together to the cell's norm. */
+static void clip(const struct qm_lockstep_pair *a, double *grad)
+{
+    double squares = 0.0;
+    if (a->c->clip <= 0.0)
+        return;
+    for (int64_t i = 0; i < a->total; i++)
+        squares += grad[i] * grad[i];
+    double factor = a->c->clip / (sqrt(squares) + 1e-6);
+    for (int64_t i = 0; i < a->total && factor < 1.0; i++)
+        grad[i] *= factor;
+}
+
 double qm_lockstep_pair_gradient(struct qm_lockstep_pair *a, int64_t k)
 {
     const struct qm_cell *c = a->c;
@@ -317,6 +334,7 @@ double qm_lockstep_pair_gradient(struct qm_lockstep_pair *a, int64_t k)
     } else {
         const double *x = c->coupling == QM_COUPLING_global ? a->twin_p : parameter(a);
         loss = c->problem->eval(a->problem, x, k + 1, a->grad);
+        clip(a, a->grad);
         for (int64_t i = 0; i < a->total; i++)
             a->g[i] = (float)a->grad[i];
     }
@@ -328,7 +346,9 @@ double qm_lockstep_pair_gradient(struct qm_lockstep_pair *a, int64_t k)
 
 double qm_lockstep_pair_twin_gradient(struct qm_lockstep_pair *a, int64_t k)
 {
-    return a->c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
+    double loss = a->c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
+    clip(a, a->twin_g);
+    return loss;
 }
 
 static int is_decayed(const struct qm_lockstep_pair *a, int tensor)
@@ -352,13 +372,24 @@ static qm_status oracle_step(struct qm_lockstep_pair *a, double *p, double *cons
     return QM_OK;
 }
 
-/* Sets the learning rate of update k of variant and twin: the recorded run's, or the full rate
- * times (k + 1) / warmup during the warm-up. */
+/* The part of the full rate that update k (from 0) of a problem's run takes. */
+static double schedule_part(const struct qm_lockstep_pair *a, int64_t k)
+{
+    const struct qm_cell *c = a->c;
+    if (k < c->warmup)
+        return (double)(k + 1) / (double)c->warmup;
+    if (c->schedule == QM_SCHEDULE_constant)
+        return 1.0;
+    double done = (double)(k - c->warmup) / (double)(a->steps - c->warmup);
+    return c->schedule == QM_SCHEDULE_linear ? 1.0 - done : 0.5 * (1.0 + cos(M_PI * done));
+}
+
+/* Sets the learning rate of update k of variant and twin: the recorded run's, or the part of the
+ * full rate that warm-up and schedule give. */
 static qm_status follow_schedule(struct qm_lockstep_pair *a, int64_t k)
 {
     const struct qm_cell *c = a->c;
-    double part = k < c->warmup ? (double)(k + 1) / (double)c->warmup : 1.0;
-    double lr = c->recorded ? c->recorded->lr[k] : part * a->full_lr;
+    double lr = c->recorded ? c->recorded->lr[k] : schedule_part(a, k) * a->full_lr;
     if (lr == a->recipe.hyper.lr && k > 0 && !c->recorded)
         return QM_OK;
     a->recipe.hyper.lr = a->twin_hyper.lr = lr;

@@ -19,6 +19,7 @@ struct qm_lockstep_pair {
     void *plan[QM_PROBLEM_TENSORS];
     void *problem;            /* the open c->problem, or NULL */
     int64_t t0;               /* number of the first update */
+    int64_t steps;            /* updates of the whole run, for the schedule */
     double full_lr;           /* learning rate after the warm-up */
     double floor, start_loss; /* start_loss: above the floor */
     int is_double; /* start: ulp; a second run of the oracle, in double, replaces the variant */

@@ -231,6 +231,7 @@ qm_status qm_oneshot_run(const struct qm_cell *c, struct qm_metrics *m, struct q
     if (st == QM_OK && qm_codec_fits(codec, shape) != QM_OK) {
         st = qm_outcome_skip(out, qm_message());
     } else if (st == QM_OK) {
+        out->wanted[c->slot] = codec->q.bits ? out->n : 0;
         out->bits = out->n ? 8.0 * (double)qm_state_bytes(codec, shape) / (double)out->n : 0.0;
         st = buffers_open(&b, out->n, qm_scale_count(codec, shape));
         if (st == QM_OK) {

@@ -22,10 +22,10 @@ struct qm_twin_cache {
 /* Writes as text all that determines a twin except its start; needs no open problem. */
 static int describe(const struct qm_cell *c, const struct qm_hyper *h, char *text, size_t size)
 {
-    int n =
-        snprintf(text, size, "%s\n%s\n%llu\n%s\n%.17g\n%lld\n%d\n%lld\n%lld\n", c->problem->name,
-                 c->problem_args, (unsigned long long)c->seed, c->recipe.rule->family, c->lr_scale,
-                 (long long)c->warmup, c->decay_rank, (long long)c->steps, (long long)c->every);
+    int n = snprintf(text, size, "%s\n%s\n%llu\n%s\n%.17g\n%d\n%.17g\n%lld\n%d\n%lld\n%lld\n",
+                     c->problem->name, c->problem_args, (unsigned long long)qm_cell_seed(c),
+                     c->recipe.rule->family, c->lr_scale * c->rate, (int)c->schedule, c->clip,
+                     (long long)c->warmup, c->decay_rank, (long long)c->steps, (long long)c->every);
 #define X(name, value, words)       \
     if (n >= 0 && (size_t)n < size) \
         n += snprintf(text + n, size - (size_t)n, "%.17g ", (double)h->name);

@@ -2,6 +2,7 @@
 #include "experiments/problems/problem_wrapper.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The position of "base=" as a key, or the end of the text. */
@@ -94,6 +95,65 @@ double qm_problem_wrapper_work(const char *args, const char *base_default)
     if (qm_problem_find(name, &p) != QM_OK || !p->work)
         return 0;
     return p->work(base + stem + (base[stem] != 0));
+}
+
+/* The number of data_seed in a text of arguments, or -1; *at is where the key begins. */
+static int64_t data_seed_in(const char *args, const char **at)
+{
+    *at = args;
+    while ((*at = strstr(*at, "data_seed=")) && *at != args && (*at)[-1] != ',')
+        ++*at;
+    return *at ? strtoll(*at + strlen("data_seed="), NULL, 10) : -1;
+}
+
+/* Writes the arguments of an instance; returns whether there is a data_seed. */
+static int write_instance(const struct qm_problem *p, const char *args, int64_t more, FILE *to)
+{
+    const char *usual = find_base(p->args), *given = find_base(args), *at, *none;
+    if (*usual) {
+        const char *text = (*given ? given : usual) + strlen("base=");
+        char name[64];
+        const struct qm_problem *base;
+        int own = (int)(given - args), stem = (int)strcspn(text, ":,");
+        snprintf(name, sizeof name, "%.*s", stem, text);
+        fprintf(to, "%.*s%sbase=%s:", own, args, own && args[own - 1] != ',' ? "," : "", name);
+        return qm_problem_find(name, &base) == QM_OK &&
+               write_instance(base, text + stem + (text[stem] != 0), more, to);
+    }
+    int64_t seed = data_seed_in(args, &at), own = data_seed_in(p->args, &none);
+    if (own < 0)
+        return 0;
+    if (at) {
+        const char *rest = at + strcspn(at, ",");
+        fprintf(to, "%.*s%s%s", (int)(at - args), args, rest + (*rest != 0), *rest ? "," : "");
+    } else {
+        fprintf(to, "%s%s", args, *args ? "," : "");
+    }
+    fprintf(to, "data_seed=%lld", (long long)((at ? seed : own) + more));
+    return 1;
+}
+
+qm_status qm_problem_instance(const struct qm_problem *p, const char *args, int64_t instance,
+                              char **out, int *has_data)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    if (!to)
+        return qm_fail(QM_NO_MEMORY, "arguments");
+    args = args ? args : "";
+    *has_data = write_instance(p, args, instance - 1, to);
+    int failed = fclose(to) != 0;
+    if (!failed && (!*has_data || instance == 1)) {
+        free(text);
+        text = strdup(args);
+    }
+    if (failed || !text) {
+        free(text);
+        return qm_fail(QM_NO_MEMORY, "arguments");
+    }
+    *out = text;
+    return QM_OK;
 }
 
 void qm_problem_wrapper_close(struct qm_problem_wrapper *w)

@@ -40,6 +40,12 @@ double qm_problem_wrapper_work(const char *args, const char *base_default);
  * base where p is a wrapper whose base is not its default one. */
 const struct qm_problem *qm_problem_wrapper_suggests(const struct qm_problem *p, const char *args);
 
+/* Writes to *out (the caller frees it) the arguments of instance `instance` >= 1 of p with these
+ * args: those with data_seed, of p or of the innermost base, raised by instance - 1.  Sets
+ * *has_data to whether there is a data_seed; without one *out equals args. */
+qm_status qm_problem_instance(const struct qm_problem *p, const char *args, int64_t instance,
+                              char **out, int *has_data);
+
 void qm_problem_wrapper_close(struct qm_problem_wrapper *w); /* accepts a zeroed one */
 
 #endif

@@ -16,10 +16,12 @@ static double tau_at(int i) { return exp2((double)(i - TAUS / 2) / 8.0); }
 
 static double runtime(int64_t hit) { return hit < 0 ? HUGE_VAL : hit < 1 ? 1.0 : (double)hit; }
 
-/* Whether a run counts in the score of its label: not the cells of the error budget. */
+/* Whether a run counts in the score of its label: not the cells of the error budget, nor those at a
+ * rate of their own. */
 static int is_scored(const struct qm_protocol *p, const struct qm_run_row *run)
 {
-    return run->scale == p->one && qm_run_cell(p, run)->role != QM_CELL_without;
+    enum qm_cell_role role = qm_run_cell(p, run)->role;
+    return run->scale == p->one && role != QM_CELL_without && role != QM_CELL_own;
 }
 
 /* Whether a run counts in ECDFs and profiles: not on problems whose twins reach nothing below their
@@ -110,7 +112,7 @@ static int by_instance(const void *a, const void *b, void *context)
 {
     const struct qm_protocol *p = context;
     const struct qm_run_row *x = &p->run[*(const int64_t *)a], *y = &p->run[*(const int64_t *)b];
-    uint64_t sx = qm_run_cell(p, x)->seed, sy = qm_run_cell(p, y)->seed;
+    uint64_t sx = qm_cell_seed(qm_run_cell(p, x)), sy = qm_cell_seed(qm_run_cell(p, y));
     return x->problem != y->problem ? x->problem - y->problem : (sx > sy) - (sx < sy);
 }
 

@@ -37,6 +37,7 @@ void qm_protocol_free(struct qm_protocol *p)
     free(p->score);
     free(p->sensitivity);
     free(p->budget);
+    free(p->contrast);
     free(p);
 }
 
@@ -58,6 +59,8 @@ qm_status qm_protocol_make(const struct qm_results *r, struct qm_protocol **out)
         st = qm_protocol_targets(p);
     if (st == QM_OK)
         st = qm_protocol_verdicts(p);
+    if (st == QM_OK)
+        st = qm_protocol_contrasts(p);
     if (st == QM_OK)
         st = qm_protocol_profiles(p);
     if (st == QM_OK)
@@ -82,36 +85,128 @@ static int null_is_apart(const struct qm_verdict_row *v)
            qm_decide(&v->null, v->delta, nan("")) != QM_DECISION_equivalent;
 }
 
+/* Writes the verdict with its remarks: "undecided (finds 0.02), 1 far off, late: equivalent". */
+static void verdict_text(const struct qm_judged *by, const struct qm_judged *same,
+                         double detectable, char *text, size_t size)
+{
+    size_t n = 0;
+#define ADD(...) n += n < size ? (size_t)snprintf(text + n, size - n, __VA_ARGS__) : 0
+    ADD("%s", qm_decision_text(by->verdict));
+    if (by->verdict == QM_DECISION_undecided)
+        ADD(" (finds %.2g)", detectable);
+    if (qm_is_as_null(by))
+        ADD(", as float32");
+    if (by->d.far)
+        ADD(", %lld far off", (long long)by->d.far);
+    for (int k = 1; k < QM_OUTCOME_COUNT && qm_hangs_on_outcome(by); k++)
+        if (by[k].verdict != by->verdict)
+            ADD(", %s: %s", qm_outcome_name(k), qm_decision_text(by[k].verdict));
+    if (same->verdict != by->verdict)
+        ADD(", same rate: %s", qm_decision_text(same->verdict));
+#undef ADD
+}
+
+/* Writes the location of d; in brackets that at the same rate, where it is another one. */
+static void location_text(const struct qm_judged *by, const struct qm_judged *same,
+                          enum qm_rates rates, char *text, size_t size)
+{
+    int n = snprintf(text, size, "%.3g", by->d.mean);
+    if (rates == QM_RATES_best && n > 0 && (size_t)n < size)
+        snprintf(text + n, size - (size_t)n, " (same rate %.3g)", same->d.mean);
+}
+
+/* Says at which learning rates the rows of a table were compared. */
+static void print_rates(const char *what, const int64_t count[3], const char *suite)
+{
+    int64_t all = count[0] + count[1] + count[2];
+    if (count[QM_RATES_best])
+        printf("%lld of %lld %s: best against best, each at the learning rate that was tuned for "
+               "it; in brackets both at the twin's\n",
+               (long long)count[QM_RATES_best], (long long)all, what);
+    if (count[QM_RATES_same])
+        printf("%lld of %lld %s: both at the rate that was tuned for the twin (qualm tune "
+               "--variants %s tunes each variant's)\n",
+               (long long)count[QM_RATES_same], (long long)all, what, suite);
+    if (count[QM_RATES_untuned])
+        printf("%lld of %lld %s: at the problem's own rate; nothing was tuned for these steps and "
+               "this schedule (qualm tune %s)\n",
+               (long long)count[QM_RATES_untuned], (long long)all, what, suite);
+}
+
 static void print_verdicts(const struct qm_protocol *p)
 {
     static const char *const heads[] = {"problem", "label",  "n",       "log10 of gap / twin's",
-                                        "95 %",    "median", "float32", "verdict"};
-    struct qm_table *t = qm_table_open(8, heads);
+                                        "95 %",    "median", "float32", "bits",
+                                        "coded",   "verdict"};
+    struct qm_table *t = qm_table_open(10, heads);
+    int64_t count[3] = {0};
     for (int64_t i = 0; i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
+        const struct qm_paired *d = &v->by[0].d;
+        char text[256], basin[64] = "", where[64];
         if (v->of.scale != p->one || !is_own(p, &v->of))
             continue;
         qm_table_cell(t, "%s", p->problem.word[v->of.problem]);
         qm_table_cell(t, "%s", p->label.word[v->of.label]);
-        qm_table_cell(t, "%lld", (long long)v->d.n);
-        qm_table_cell(t, "%.3g", v->d.mean);
-        qm_table_cell(t, "%.3g to %.3g", v->d.lo95, v->d.hi95);
-        qm_table_cell(t, "%.3g", v->d.median);
+        count[v->rates]++;
+        qm_table_cell(t, "%lld", (long long)d->n);
+        location_text(v->by, v->same, v->rates, where, sizeof where);
+        qm_table_cell(t, "%s", where);
+        qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
+        qm_table_cell(t, "%.3g", d->median);
         qm_table_cell(t, "%.3g", v->null.mean);
-        char basin[64] = "";
+        qm_table_cell(t, "%.4g", v->bits);
+        if (isnan(v->coded))
+            qm_table_cell(t, "-");
+        else
+            qm_table_cell(t, "%.3g %%", 100.0 * v->coded);
         if (v->elsewhere || v->of.basin)
             snprintf(basin, sizeof basin, ", basin %d (%lld elsewhere)", v->of.basin,
                      (long long)v->elsewhere);
-        char finds[48] = "";
-        if (v->verdict == QM_DECISION_undecided)
-            snprintf(finds, sizeof finds, " (finds %.2g)", v->detectable);
-        qm_table_cell(t, "%s%s%s%s%s%s%s", qm_decision_text(v->verdict), finds,
-                      v->is_float32 ? ", no codes: too small" : "", v->diverged ? ", diverged" : "",
+        verdict_text(v->by, v->same, v->detectable, text, sizeof text);
+        qm_table_cell(t, "%s%s%s%s%s", text, v->diverged ? ", diverged" : "",
                       v->twin_diverged ? ", twin diverged" : "",
                       null_is_apart(v) ? ", float32 apart too" : "", basin);
     }
-    printf("\nverdicts: against the float64 twin, over seeds, lr_scale %g\n", p->scale[p->one]);
+    int axis = qm_suite_axis(p->r->suite, "instance");
+    printf("\nverdicts: against the float64 twin, over seeds%s, lr_scale %g\n",
+           axis >= 0 && p->r->suite->axis[axis].n > 1 ? " and instances" : "", p->scale[p->one]);
     qm_table_close(t);
+    print_rates("verdicts", count, p->r->suite->stem);
+}
+
+static void print_contrasts(const struct qm_protocol *p)
+{
+    static const char *const heads[] = {"problem", "label", "against", "n", "log10 of gap / gap",
+                                        "95 %",    "q",     "verdict"};
+    if (p->n_contrasts + p->n_apart == 0)
+        return;
+    struct qm_table *t = qm_table_open(8, heads);
+    int64_t count[3] = {0};
+    for (int64_t i = 0; i < p->n_contrasts; i++) {
+        const struct qm_contrast_row *c = &p->contrast[i];
+        const struct qm_paired *d = &c->by[0].d;
+        char text[256], where[64];
+        if (c->a->scale != p->one)
+            continue;
+        count[c->rates]++;
+        qm_table_cell(t, "%s", p->problem.word[c->a->problem]);
+        qm_table_cell(t, "%s", p->label.word[c->a->label]);
+        qm_table_cell(t, "%s", p->label.word[c->b->label]);
+        qm_table_cell(t, "%lld", (long long)d->n);
+        location_text(c->by, c->same, c->rates, where, sizeof where);
+        qm_table_cell(t, "%s", where);
+        qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
+        qm_table_cell(t, "%.2g", c->by[0].q);
+        verdict_text(c->by, c->same, c->detectable, text, sizeof text);
+        qm_table_cell(t, "%s", text);
+    }
+    printf("\ncontrasts: value against value on one axis, pair by pair, lr_scale %g\n",
+           p->scale[p->one]);
+    qm_table_close(t);
+    print_rates("contrasts", count, p->r->suite->stem);
+    if (p->n_apart)
+        printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }
 
 static void print_scores(const struct qm_protocol *p)
@@ -125,7 +220,7 @@ static void print_scores(const struct qm_protocol *p)
         memset(count, 0, sizeof count);
         for (int64_t k = 0; k < p->n_verdicts; k++)
             if (p->verdict[k].of.label == p->score[i].label && p->verdict[k].of.scale == p->one)
-                count[p->verdict[k].verdict]++;
+                count[p->verdict[k].by[0].verdict]++;
         qm_table_cell(t, "%s", p->label.word[p->score[i].label]);
         qm_table_cell(t, "%.4f", p->score[i].score[1]);
         qm_table_cell(t, "%.4f", p->score[i].score[0]);
@@ -160,6 +255,7 @@ void qm_protocol_print(const struct qm_protocol *p)
     if (!p)
         return;
     print_verdicts(p);
+    print_contrasts(p);
     print_scores(p);
     print_budget(p);
     fflush(stdout);
@@ -167,22 +263,58 @@ void qm_protocol_print(const struct qm_protocol *p)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+/* The numbers of a judgement, of the first outcome; then every outcome with its verdict. */
+static json_t *judged_json(const struct qm_judged *by, const struct qm_judged *same,
+                           enum qm_rates rates, double delta, double detectable)
+{
+    const struct qm_paired *d = &by->d;
+    json_t *outcomes = json_object();
+    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+        json_object_set_new(outcomes, qm_outcome_name(k),
+                            json_pack("{s:o, s:o, s:o, s:s}", "mean", qm_json_number(by[k].d.mean),
+                                      "lo95", qm_json_number(by[k].d.lo95), "hi95",
+                                      qm_json_number(by[k].d.hi95), "verdict",
+                                      qm_decision_text(by[k].verdict)));
+    return json_pack(
+        "{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:b, "
+        "s:b, s:o, s:s, s:s, s:o, s:s}",
+        "n", (json_int_t)d->n, "instances", (json_int_t)d->instances, "mean",
+        qm_json_number(d->mean), "plain_mean", qm_json_number(d->plain_mean), "lo95",
+        qm_json_number(d->lo95), "hi95", qm_json_number(d->hi95), "lo90", qm_json_number(d->lo90),
+        "hi90", qm_json_number(d->hi90), "median", qm_json_number(d->median), "far",
+        (json_int_t)d->far, "p", qm_json_number(d->p), "q", qm_json_number(by->q), "delta",
+        qm_json_number(delta), "detectable", qm_json_number(detectable), "as_float32",
+        qm_is_as_null(by), "hangs_on_outcome", qm_hangs_on_outcome(by), "outcomes", outcomes,
+        "verdict", qm_decision_text(by->verdict), "rates", qm_rates_text(rates), "same_mean",
+        qm_json_number(same->d.mean), "same_verdict", qm_decision_text(same->verdict));
+}
+
 static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict_row *v)
 {
-    return json_pack("{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:b, s:s}",
-                     "problem", p->problem.word[v->of.problem], "label", p->label.word[v->of.label],
-                     "lr_scale", qm_json_number(p->scale[v->of.scale]), "own", is_own(p, &v->of),
-                     "n", (json_int_t)v->d.n, "diverged", (json_int_t)v->diverged, "failed",
-                     (json_int_t)v->failed, "elsewhere", (json_int_t)v->elsewhere, "basin",
-                     v->of.basin, "mean", qm_json_number(v->d.mean), "lo95",
-                     qm_json_number(v->d.lo95), "hi95", qm_json_number(v->d.hi95), "lo90",
-                     qm_json_number(v->d.lo90), "hi90", qm_json_number(v->d.hi90), "median",
-                     qm_json_number(v->d.median), "q", qm_json_number(v->q), "null_mean",
-                     qm_json_number(v->null.mean), "delta", qm_json_number(v->delta), "detectable",
-                     qm_json_number(v->detectable), "bits", qm_json_number(v->bits), "float32",
-                     v->is_float32, "twin_diverged", (json_int_t)v->twin_diverged, "null_apart",
-                     null_is_apart(v), "verdict", qm_decision_text(v->verdict));
+    json_t *o = judged_json(v->by, v->same, v->rates, v->delta, v->detectable);
+    json_t *more = json_pack(
+        "{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:i, s:o, s:o, s:o, s:I, s:b}", "problem",
+        p->problem.word[v->of.problem], "label", p->label.word[v->of.label], "lr_scale",
+        qm_json_number(p->scale[v->of.scale]), "own", is_own(p, &v->of), "diverged",
+        (json_int_t)v->diverged, "failed", (json_int_t)v->failed, "elsewhere",
+        (json_int_t)v->elsewhere, "basin", v->of.basin, "null_mean", qm_json_number(v->null.mean),
+        "bits", qm_json_number(v->bits), "coded", qm_json_number(v->coded), "twin_diverged",
+        (json_int_t)v->twin_diverged, "null_apart", null_is_apart(v));
+    json_object_update(o, more);
+    json_decref(more);
+    return o;
+}
+
+static json_t *contrast_json(const struct qm_protocol *p, const struct qm_contrast_row *c)
+{
+    json_t *o = judged_json(c->by, c->same, c->rates, c->delta, c->detectable);
+    json_t *more =
+        json_pack("{s:s, s:s, s:s, s:s, s:o}", "problem", p->problem.word[c->a->problem], "axis",
+                  c->axis, "label", p->label.word[c->a->label], "against",
+                  p->label.word[c->b->label], "lr_scale", qm_json_number(p->scale[c->a->scale]));
+    json_object_update(o, more);
+    json_decref(more);
+    return o;
 }
 
 json_t *qm_protocol_json(const struct qm_protocol *p)
@@ -190,6 +322,9 @@ json_t *qm_protocol_json(const struct qm_protocol *p)
     if (!p)
         return json_null();
     json_t *verdicts = json_array(), *scores = json_array(), *budget = json_array();
+    json_t *contrasts = json_array();
+    for (int64_t i = 0; i < p->n_contrasts; i++)
+        json_array_append_new(contrasts, contrast_json(p, &p->contrast[i]));
     for (int64_t i = 0; i < p->n_verdicts; i++)
         json_array_append_new(verdicts, verdict_json(p, &p->verdict[i]));
     for (int64_t i = 0; i < p->n_scores; i++)
@@ -206,5 +341,6 @@ json_t *qm_protocol_json(const struct qm_protocol *p)
                                                 qm_json_number(b->share.lo95), "hi95",
                                                 qm_json_number(b->share.hi95)));
     }
-    return json_pack("{s:o, s:o, s:o}", "verdicts", verdicts, "scores", scores, "budget", budget);
+    return json_pack("{s:o, s:o, s:I, s:o, s:o}", "verdicts", verdicts, "contrasts", contrasts,
+                     "contrasts_apart", (json_int_t)p->n_apart, "scores", scores, "budget", budget);
 }

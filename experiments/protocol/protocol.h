@@ -13,18 +13,38 @@
  *   null       Control cells that the suite does not name, once for every source, seed, lr_scale
  *              and set of hyper-parameters: the rule with float32 states, and the twin against
  *              itself with one start moved by one float32 ulp.  They show how far apart equivalent
- *              runs end.  A verdict is printed with a remark where float32 states are not
- *              equivalent either.
+ *              runs end.  `better` and `worse` have to leave this null too: the 95 % interval of d
+ *              minus the d of float32 states of the same seeds excludes 0 as well; else the verdict
+ *              is `undecided`, printed with the remark `as float32`.  Another remark says where
+ *              float32 states are not equivalent either.
+ *   instances  On problems with a data seed the location and intervals are those of the instances'
+ *              locations (qm_paired_levels); other problems have more seeds instead.
+ *   outcomes   d after the last step, which gives the verdict; of the mean gap over the last eighth
+ *              of the steps (late); its mean over the logarithm of the step (area).  A verdict that
+ *              hangs on the outcome is printed with those of the others.
+ *   codes      A row says how many bits a state really has, and which share of the elements to
+ *              which the recipe gives codes had any.  Where what the suite varies (the slots in
+ *              which its recipes differ) has no codes the verdict is `not quantized`; where less
+ *              than half has codes, it is not `equivalent`.
  *   label      The variant, or where axes override recipes their labels joined by "; ".  A null
  *              pair is labelled by the variant of its rule: "adamw_f32; float32", "adamw_f32; start
  *              ulp".
  *   verdict    One per problem, label and lr_scale, over seeds (stats.h): `equivalent` where the
- *              90 % interval of the mean of d lies in +- delta (log10 1.05, or the margin of the
- *              suite or problem); `better` or `worse` where the 95 % interval excludes 0 and the
+ *              90 % interval of the trimmed mean of d lies in +- delta (log10 1.05, or the margin
+ *              of the suite or problem), and no more runs are far off than with float32 states;
+ *              `better` or `worse` where the 95 % interval excludes 0 and the
  *              false discovery rate over all plain cells of the suite is 5 %; else `undecided`.
  *              Runs that are equal to the bit in the start's loss and both gaps count once; pairs
  *              that both diverged do not count; fewer than six pairs are `too few`.  Intervals are
  *              cut to the range of d, +- 18.65 decades.
+ *   rates      Where a rate was tuned for the twin (qualm tune; suite.h, rates) both run at it: the
+ *              same rate.  Where one was tuned for the variant's recipe too, a control cell runs it
+ *              there, and d is that run's log10 gap minus that of the twin at the twin's rate: best
+ *              against best, by which verdicts and contrasts are then given, with those at the same
+ *              rate beside them.  Nulls, profiles, sensitivity and budget stay at the same rate.
+ *   contrasts  Value against value on one axis of formats, all else equal: d of one minus d of the
+ *              other, pair by pair, judged as above (without a null) in a family of its own.  The
+ *              key `contrast` of a suite chooses the values; else each stands against the first.
  *   targets    51 per problem: levels of hitting_times.h in equal ratios from 10^0 to the smallest
  *              gap that at least half the twins of some rule reach (at lr_scale 1).  A problem
  *              whose twins reach nothing below their start is in no ECDF, profile or score.

@@ -38,6 +38,8 @@ static int index_of_problem(struct qm_protocol *p, const struct qm_cell *c)
 {
     static const char *const axes[][2] = {{"steps", "(%s steps)"},
                                           {"warmup", "(warm-up %s)"},
+                                          {"schedule", "(%s)"},
+                                          {"clip", "(clip %s)"},
                                           {"decay_rank", "(decay from rank %s)"}};
     const struct qm_suite *s = p->r->suite;
     int source = qm_suite_axis(s, "source");
@@ -77,7 +79,12 @@ static qm_status add_run(struct qm_protocol *p, int64_t i)
     run->gap = value(o, QM_EXTRA_gap);
     run->twin_gap = value(o, QM_EXTRA_twin_gap);
     run->d = value(o, QM_EXTRA_log_gap);
-    run->area = value(o, QM_EXTRA_area);
+    run->d_of[QM_OUTCOME_last] = run->d;
+    run->d_of[QM_OUTCOME_late] = value(o, QM_EXTRA_late);
+    run->d_of[QM_OUTCOME_area] = value(o, QM_EXTRA_area);
+    run->late_gap = value(o, QM_EXTRA_late_gap);
+    run->twin_late_gap = value(o, QM_EXTRA_twin_late_gap);
+    run->twin_area = value(o, QM_EXTRA_twin_area);
     run->ok = isfinite(run->d);
     run->basin = value(o, QM_EXTRA_basin);
     run->twin_basin = value(o, QM_EXTRA_twin_basin);
@@ -128,7 +135,7 @@ static int by_group(const void *a, const void *b, void *context)
     int d = x->problem != y->problem ? x->problem - y->problem
             : x->label != y->label   ? x->label - y->label
                                      : x->scale - y->scale;
-    uint64_t sx = qm_run_cell(p, x)->seed, sy = qm_run_cell(p, y)->seed;
+    uint64_t sx = qm_cell_seed(qm_run_cell(p, x)), sy = qm_cell_seed(qm_run_cell(p, y));
     return d ? d : sx != sy ? (sx > sy) - (sx < sy) : (i > j) - (i < j);
 }
 

@@ -1,23 +1,13 @@
-/* stats.c - The bootstrap: bootstrap-t intervals, median intervals, power, false discovery
+/* stats.c - Trimmed means and their intervals, intervals of medians, power, false discovery
  * rates. */
 #include "experiments/protocol/stats.h"
-
-#include "core/base/philox.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The Philox key of all resamples, and the counter word that separates them from other draws. */
-enum { KEY = 0x5eed, STREAM = 0xB007 };
 static const double endless = HUGE_VAL;
-
-struct qm_bootstrap {
-    int64_t n;
-    uint32_t *pick; /* [QM_RESAMPLES][n] */
-    double t[QM_RESAMPLES], *copy;
-};
 
 static const char *const decisions[] = {
 #define X(name, words, text) words,
@@ -45,132 +35,147 @@ double qm_quantile(const double *x, int64_t n, double q)
     return x[i] + f * (x[i + 1] - x[i]);
 }
 
-/* ---- resampling ------------------------------------------------------------------------------ */
+/* ---- locations ------------------------------------------------------------------------------- */
 
-qm_status qm_bootstrap_open(struct qm_bootstrap **out)
+static double mean_of(const double *x, int64_t n)
 {
-    struct qm_bootstrap *b = calloc(1, sizeof *b);
-    if (!b)
-        return qm_fail(QM_NO_MEMORY, "bootstrap");
-    *out = b;
-    return QM_OK;
-}
-
-void qm_bootstrap_close(struct qm_bootstrap *b)
-{
-    if (!b)
-        return;
-    free(b->pick);
-    free(b->copy);
-    free(b);
-}
-
-static qm_status prepare(struct qm_bootstrap *b, int64_t n)
-{
-    if (n == b->n)
-        return QM_OK;
-    free(b->pick);
-    free(b->copy);
-    b->n = 0;
-    b->pick = malloc((size_t)(QM_RESAMPLES * n) * sizeof *b->pick);
-    b->copy = malloc((size_t)n * sizeof *b->copy);
-    if (!b->pick || !b->copy)
-        return qm_fail(QM_NO_MEMORY, "%lld pairs", (long long)n);
-    for (uint32_t r = 0; r < QM_RESAMPLES; r++)
-        for (int64_t i = 0; i < n; i += 4) {
-            struct qm_philox_block w = qm_philox((uint32_t)(i / 4), r, STREAM, 0, KEY, 0);
-            for (int64_t j = 0; j < 4 && i + j < n; j++)
-                b->pick[r * n + i + j] = (uint32_t)((uint64_t)w.word[j] * (uint64_t)n >> 32);
-        }
-    b->n = n;
-    return QM_OK;
-}
-
-static void moments(const double *d, const uint32_t *pick, int64_t n, double *mean, double *sd)
-{
-    double sum = 0.0, squares = 0.0;
+    double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
-        sum += d[pick ? pick[i] : i];
-    *mean = sum / (double)n;
-    for (int64_t i = 0; i < n; i++) {
-        double e = d[pick ? pick[i] : i] - *mean;
-        squares += e * e;
+        sum += x[i];
+    return sum / (double)n;
+}
+
+static double squares_about(const double *x, int64_t n, double centre)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (x[i] - centre) * (x[i] - centre);
+    return sum;
+}
+
+/* Sets mean, error and df of ascending x[n], n >= 2; x is Winsorized. */
+static void trim(double *x, int64_t n, struct qm_paired *out)
+{
+    int64_t g = n / 5, h = n - 2 * g;
+    out->mean = x[g] == x[n - 1 - g] ? x[g] : mean_of(x + g, h);
+    out->df = (double)(h - 1);
+    for (int64_t i = 0; i < g; i++) {
+        x[i] = x[g];
+        x[n - 1 - i] = x[n - 1 - g];
     }
-    *sd = n > 1 ? sqrt(squares / (double)(n - 1)) : nan("");
+    double spread = x[0] == x[n - 1] ? 0.0 : squares_about(x, n, mean_of(x, n));
+    out->error = sqrt(spread / (double)(h * (h - 1)));
+    if (g > 0) /* a share of 0.2 is trimmed in the limit; h / n is larger for small n */
+        out->error = fmax(out->error, sqrt(spread / (double)(n * (n - 1))) / 0.6);
 }
 
-static int all_equal(const double *d, const uint32_t *pick, int64_t n)
+/* Sets the intervals and p from mean, error and df. */
+static void set_intervals(struct qm_paired *x)
 {
-    for (int64_t i = 1; i < n; i++)
-        if (d[pick ? pick[i] : i] != d[pick ? pick[0] : 0])
-            return 0;
-    return 1;
+    double half95 = gsl_cdf_tdist_Qinv(0.025, x->df) * x->error;
+    double half90 = gsl_cdf_tdist_Qinv(0.05, x->df) * x->error;
+    x->lo95 = x->mean - half95;
+    x->hi95 = x->mean + half95;
+    x->lo90 = x->mean - half90;
+    x->hi90 = x->mean + half90;
+    x->p = x->error > 0.0   ? 2.0 * gsl_cdf_tdist_Q(fabs(x->mean) / x->error, x->df)
+           : x->mean == 0.0 ? 1.0
+                            : 0.0;
 }
 
-/* Sets b->t to the t statistics of all resamples about the sample's mean, ascending. */
-static void resample(struct qm_bootstrap *b, const double *d, int64_t n, double mean)
+/* Counts the numbers far from the median of ascending x[n]; away is scratch of n. */
+static int64_t count_far(const double *x, int64_t n, double median, double *away)
 {
-    for (int64_t r = 0; r < QM_RESAMPLES; r++) {
-        const uint32_t *pick = b->pick + r * n;
-        double m, s;
-        moments(d, pick, n, &m, &s);
-        if (all_equal(d, pick, n)) /* s is 0, and m may differ from d by rounding */
-            b->t[r] = d[pick[0]] == mean ? 0.0 : copysign(endless, d[pick[0]] - mean);
-        else
-            b->t[r] = (m - mean) / s * sqrt((double)n);
-    }
-    qsort(b->t, QM_RESAMPLES, sizeof *b->t, ascending);
+    int64_t far = 0;
+    for (int64_t i = 0; i < n; i++)
+        away[i] = fabs(x[i] - median);
+    qsort(away, (size_t)n, sizeof *away, ascending);
+    double most = fmax(8.0 * 1.4826 * qm_quantile(away, n, 0.5), log10(1.05));
+    for (int64_t i = 0; i < n; i++)
+        far += away[i] > most;
+    return far;
 }
 
-static double two_sided(const double *t, double t0)
-{
-    int64_t below = 0, above = 0;
-    for (int64_t r = 0; r < QM_RESAMPLES; r++) {
-        below += t[r] <= t0;
-        above += t[r] >= t0;
-    }
-    double p = 2.0 * (double)(1 + (below < above ? below : above)) / (QM_RESAMPLES + 1);
-    return p < 1.0 ? p : 1.0;
-}
-
-static void median_of(struct qm_bootstrap *b, const double *d, int64_t n, struct qm_paired *out)
-{
-    int64_t rank = qm_median_rank(n, 0.95);
-    memcpy(b->copy, d, (size_t)n * sizeof *d);
-    qsort(b->copy, (size_t)n, sizeof *d, ascending);
-    out->median = qm_quantile(b->copy, n, 0.5);
-    out->median_lo = rank ? b->copy[rank - 1] : -endless;
-    out->median_hi = rank ? b->copy[n - rank] : endless;
-}
-
-qm_status qm_paired_make(struct qm_bootstrap *b, const double *d, int64_t n, struct qm_paired *out)
+qm_status qm_paired_make(const double *d, int64_t n, struct qm_paired *out)
 {
     double none = nan("");
-    *out = (struct qm_paired){n, none, none, none, none, none, none, none, none, none, none};
+    *out = (struct qm_paired){n,    none, none, none, none, none, none, none,
+                              none, none, none, none, none, none, 0,    1};
     if (n == 0)
         return QM_OK;
-    QM_TRY(prepare(b, n));
-    moments(d, NULL, n, &out->mean, &out->sd);
-    median_of(b, d, n, out);
-    if (n == 1) {
-        out->lo95 = out->lo90 = -endless;
-        out->hi95 = out->hi90 = endless;
-        return QM_OK;
+    double *x = malloc(2 * (size_t)n * sizeof *x);
+    if (!x)
+        return qm_fail(QM_NO_MEMORY, "%lld pairs", (long long)n);
+    int64_t rank = qm_median_rank(n, 0.95);
+    memcpy(x, d, (size_t)n * sizeof *x);
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    out->median = qm_quantile(x, n, 0.5);
+    out->median_lo = rank ? x[rank - 1] : -endless;
+    out->median_hi = rank ? x[n - rank] : endless;
+    out->far = count_far(x, n, out->median, x + n);
+    out->mean = out->plain_mean = x[0] == x[n - 1] ? x[0] : mean_of(d, n);
+    out->sd = n > 1 ? sqrt(squares_about(d, n, out->plain_mean) / (double)(n - 1)) : none;
+    out->lo95 = out->lo90 = -endless;
+    out->hi95 = out->hi90 = endless;
+    if (n > 1) {
+        trim(x, n, out);
+        set_intervals(out);
     }
-    if (all_equal(d, NULL, n)) { /* no spread: the smallest p that the resamples can give */
-        out->mean = out->lo95 = out->hi95 = out->lo90 = out->hi90 = d[0];
-        out->sd = 0.0;
-        out->p = d[0] == 0.0 ? 1.0 : 2.0 / (QM_RESAMPLES + 1);
-        return QM_OK;
-    }
-    double error = out->sd / sqrt((double)n);
-    resample(b, d, n, out->mean);
-    out->lo95 = out->mean - qm_quantile(b->t, QM_RESAMPLES, 0.975) * error;
-    out->hi95 = out->mean - qm_quantile(b->t, QM_RESAMPLES, 0.025) * error;
-    out->lo90 = out->mean - qm_quantile(b->t, QM_RESAMPLES, 0.95) * error;
-    out->hi90 = out->mean - qm_quantile(b->t, QM_RESAMPLES, 0.05) * error;
-    out->p = two_sided(b->t, out->mean / error);
+    free(x);
     return QM_OK;
+}
+
+struct at_instance {
+    int instance;
+    double d;
+};
+
+static int by_instance(const void *a, const void *b)
+{
+    const struct at_instance *x = a, *y = b;
+    int order = (x->instance > y->instance) - (x->instance < y->instance);
+    return order ? order : (x->d > y->d) - (x->d < y->d);
+}
+
+/* Sets x[] to the numbers of each instance in turn and centre[] to their locations; returns the
+ * number of instances, or -1 without memory. */
+static int64_t locations(struct at_instance *at, int64_t n, double *x, double *centre)
+{
+    int64_t instances = 0;
+    qsort(at, (size_t)n, sizeof *at, by_instance);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = at[i].d;
+    for (int64_t i = 0, end; i < n; i = end) {
+        struct qm_paired one;
+        for (end = i; end < n && at[end].instance == at[i].instance; end++)
+            ;
+        if (qm_paired_make(x + i, end - i, &one) != QM_OK)
+            return -1;
+        centre[instances++] = one.mean;
+    }
+    return instances;
+}
+
+qm_status qm_paired_levels(const double *d, const int *instance, int64_t n, struct qm_paired *out)
+{
+    QM_TRY(qm_paired_make(d, n, out));
+    struct at_instance *at = malloc((size_t)(n + 1) * sizeof *at);
+    double *x = malloc((size_t)(2 * n + 1) * sizeof *x);
+    qm_status st = at && x ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld pairs", (long long)n);
+    for (int64_t i = 0; st == QM_OK && i < n; i++)
+        at[i] = (struct at_instance){instance[i], d[i]};
+    int64_t instances = st == QM_OK ? locations(at, n, x, x + n) : -1;
+    if (instances > 1) {
+        struct qm_paired upper;
+        st = qm_paired_make(x + n, instances, &upper);
+        out->instances = instances;
+        out->mean = upper.mean, out->error = upper.error, out->df = upper.df;
+        out->lo95 = upper.lo95, out->hi95 = upper.hi95;
+        out->lo90 = upper.lo90, out->hi90 = upper.hi90, out->p = upper.p;
+    }
+    free(x);
+    free(at);
+    return st != QM_OK || instances >= 0 ? st : QM_NO_MEMORY;
 }
 
 /* ---- medians --------------------------------------------------------------------------------- */
@@ -212,14 +217,14 @@ static double power_of(double shift, double c, double nu)
     return sum * h / 3.0;
 }
 
-double qm_detectable(int64_t n, double alpha, double power)
+double qm_detectable(double df, double alpha, double power)
 {
-    double nu = (double)(n - 1), c = gsl_cdf_tdist_Qinv(0.5 * alpha, nu), lo = 0.0, hi = 1.0;
-    while (power_of(hi * sqrt((double)n), c, nu) < power)
+    double c = gsl_cdf_tdist_Qinv(0.5 * alpha, df), lo = 0.0, hi = 1.0;
+    while (power_of(hi, c, df) < power)
         hi *= 2.0;
     for (int i = 0; i < 60; i++) {
         double mid = 0.5 * (lo + hi);
-        *(power_of(mid * sqrt((double)n), c, nu) < power ? &lo : &hi) = mid;
+        *(power_of(mid, c, df) < power ? &lo : &hi) = mid;
     }
     return hi;
 }

@@ -11,7 +11,7 @@
 struct table {
     int n, failed;
     int64_t rows;
-    struct qm_column column[40];
+    struct qm_column column[64];
 };
 
 static void *column(struct table *t, enum qm_column_type type, const char *name, const char *unit,
@@ -68,12 +68,15 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
     int64_t *cell = WHOLE(&t, "cell", "row of /cells");
     struct names names = name_columns(&t);
     const char **variant = TEXT(&t, "variant", "the named variant it starts from");
+    double *rate = NUMBER(&t, "rate", "1", "tuned factor of the learning rate; 1: none");
     int64_t *seed = WHOLE(&t, "seed", "seed of start, data and noise");
+    int64_t *instance = WHOLE(&t, "instance", "instance of the problem's data");
     double *start = NUMBER(&t, "start_gap", "1", "loss of the start above the floor");
     double *gap = NUMBER(&t, "gap", "1", "loss after the last step over start_gap");
     double *twin = NUMBER(&t, "twin_gap", "1", "the same of the float64 twin");
     double *d = NUMBER(&t, "d", "log10", "log10 gap - log10 twin_gap");
     double *area = NUMBER(&t, "area", "log10", "mean of that over the logarithm of the step");
+    double *late = NUMBER(&t, "late", "log10", "log10 of the ratio of late gaps");
     double *basin = NUMBER(&t, "basin", "1", "basin in which it ended, 0: the floor's");
     double *twin_basin = NUMBER(&t, "twin_basin", "1", "the same of the float64 twin");
     const char **status = TEXT(&t, "status", "ok, diverged, failed or elsewhere (another basin)");
@@ -83,9 +86,9 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
         cell[i] = r->cell;
         set_names(p, names, i, r->problem, r->label, r->scale);
         variant[i] = c->recipe.base ? c->recipe.base->name : "";
-        seed[i] = (int64_t)c->seed;
+        seed[i] = (int64_t)c->seed, instance[i] = c->instance, rate[i] = c->rate;
         start[i] = r->start_gap, gap[i] = r->gap, twin[i] = r->twin_gap;
-        d[i] = r->d, area[i] = r->area;
+        d[i] = r->d, area[i] = r->d_of[QM_OUTCOME_area], late[i] = r->d_of[QM_OUTCOME_late];
         basin[i] = r->basin, twin_basin[i] = r->twin_basin;
         status[i] = !r->ok                            ? "failed"
                     : p->r->outcome[r->cell].diverged ? "diverged"
@@ -121,54 +124,132 @@ static qm_status store_targets(const struct qm_protocol *p, struct qm_store *sto
     return QM_OK;
 }
 
+/* clang-format off */
+/* The numbers of a judgement: column, unit, text, value for x = by->d of the first outcome. */
+#define JUDGED_LIST(X)                                                                             \
+    X(mean, "log10", "mean of d without the fifth of pairs at either end", x->mean)                \
+    X(lo95, "log10", "its 95 % interval, over seeds and instances", x->lo95)                       \
+    X(hi95, "log10", "upper end", x->hi95)                                                         \
+    X(lo90, "log10", "its 90 % interval", x->lo90)                                                 \
+    X(hi90, "log10", "upper end", x->hi90)                                                         \
+    X(plain_mean, "log10", "mean of d of all pairs", x->plain_mean)                                \
+    X(sd, "log10", "standard deviation of d", x->sd)                                               \
+    X(median, "log10", "median of d", x->median)                                                   \
+    X(median_lo, "log10", "order statistics that hold it with at least 95 %", x->median_lo)        \
+    X(median_hi, "log10", "upper end", x->median_hi)                                               \
+    X(far, "1", "pairs more than 8 robust standard deviations off", (double)x->far)                \
+    X(p, "1", "of location 0, two-sided", x->p)                                                    \
+    X(q, "1", "p after Benjamini-Hochberg over the suite; NaN: not in the family", by->q)          \
+    X(beyond_lo95, "log10", "95 % interval of d minus that of float32 states", by->beyond.lo95)    \
+    X(beyond_hi95, "log10", "upper end", by->beyond.hi95)                                          \
+    X(late_mean, "log10", "the same mean of the ratio of late gaps", by[QM_OUTCOME_late].d.mean)   \
+    X(late_lo95, "log10", "its 95 % interval", by[QM_OUTCOME_late].d.lo95)                         \
+    X(late_hi95, "log10", "upper end", by[QM_OUTCOME_late].d.hi95)                                 \
+    X(area_mean, "log10", "the same mean of the area", by[QM_OUTCOME_area].d.mean)                 \
+    X(area_lo95, "log10", "its 95 % interval", by[QM_OUTCOME_area].d.lo95)                         \
+    X(area_hi95, "log10", "upper end", by[QM_OUTCOME_area].d.hi95)                                 \
+    X(delta, "log10", "margin of equivalence", delta)                                              \
+    X(detectable, "log10", "mean that is found with 80 % power at this spread", detectable)
+/* clang-format on */
+
+/* The columns of judgements. */
+struct judged_columns {
+#define X(name, unit, text, value) double *name;
+    JUDGED_LIST(X)
+#undef X
+    int64_t *n, *instances;
+    double *same_mean, *same_lo95, *same_hi95;
+    const char **verdict, **late, **area, **rates, **same;
+};
+
+static struct judged_columns judged_columns(struct table *t)
+{
+    struct judged_columns c;
+    c.n = WHOLE(t, "n", "different pairs");
+    c.instances =
+        WHOLE(t, "instances", "instances over whose locations the interval is; 1: over pairs");
+#define X(name, unit, text, value) c.name = NUMBER(t, #name, unit, text);
+    JUDGED_LIST(X)
+#undef X
+    c.verdict =
+        TEXT(t, "verdict", "equivalent, better, worse, undecided, too few or not quantized");
+    c.late =
+        TEXT(t, "verdict_late", "the same by late gaps; another word: it hangs on the outcome");
+    c.area = TEXT(t, "verdict_area", "the same by areas");
+    c.rates = TEXT(t, "rates", "best against best, same rate (the twin's best) or not tuned");
+    c.same = TEXT(t, "same_verdict", "the verdict at the same rate");
+    c.same_mean = NUMBER(t, "same_mean", "log10", "the trimmed mean of d at the same rate");
+    c.same_lo95 = NUMBER(t, "same_lo95", "log10", "its 95 % interval");
+    c.same_hi95 = NUMBER(t, "same_hi95", "log10", "upper end");
+    return c;
+}
+
+static void set_judged(struct judged_columns *c, int64_t i, const struct qm_judged *by,
+                       const struct qm_judged *same, double delta, double detectable)
+{
+    const struct qm_paired *x = &by->d;
+#define X(name, unit, text, value) c->name[i] = value;
+    JUDGED_LIST(X)
+#undef X
+    c->n[i] = x->n;
+    c->instances[i] = x->instances;
+    c->verdict[i] = qm_decision_text(by->verdict);
+    c->late[i] = qm_decision_text(by[QM_OUTCOME_late].verdict);
+    c->area[i] = qm_decision_text(by[QM_OUTCOME_area].verdict);
+    c->same[i] = qm_decision_text(same->verdict);
+    c->same_mean[i] = same->d.mean;
+    c->same_lo95[i] = same->d.lo95, c->same_hi95[i] = same->d.hi95;
+}
+
 static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *store)
 {
-    static const char *const cells[][3] = {
-        {"mean", "log10", "mean of d over seeds"},
-        {"lo95", "log10", "its 95 % interval, bootstrap-t"},
-        {"hi95", "log10", "upper end"},
-        {"lo90", "log10", "its 90 % interval"},
-        {"hi90", "log10", "upper end"},
-        {"sd", "log10", "standard deviation of d"},
-        {"median", "log10", "median of d"},
-        {"median_lo", "log10", "order statistics that hold it with at least 95 %"},
-        {"median_hi", "log10", "upper end"},
-        {"p", "1", "of mean 0, two-sided, by the same resamples"},
-        {"q", "1", "p after Benjamini-Hochberg over the suite's own rows; NaN: not among them"},
-        {"null_mean", "log10", "mean of d of the rule with float32 states"},
-        {"null_lo", "log10", "its 95 % interval"},
-        {"null_hi", "log10", "upper end"},
-        {"delta", "log10", "margin of equivalence"},
-        {"detectable", "log10", "mean that a paired t test finds with 80 % power at this sd and n"},
-        {"bits", "bit", "of state per element; those of float32 where all tensors are too small"}};
-    enum { NUMBERS = sizeof cells / sizeof *cells };
     struct table t = {.rows = p->n_verdicts};
     struct names names = name_columns(&t);
-    int64_t *n = WHOLE(&t, "n", "different pairs");
+    struct judged_columns judged = judged_columns(&t);
     int64_t *diverged = WHOLE(&t, "diverged", "runs that diverged; they count with gap 1000");
     int64_t *twin = WHOLE(&t, "twin_diverged", "runs whose twin diverged; both: do not count");
     int64_t *failed = WHOLE(&t, "failed", "runs without a result; they do not count");
     int64_t *elsewhere = WHOLE(&t, "elsewhere", "pairs in another basin; they do not count");
     int64_t *basin = WHOLE(&t, "basin", "basin of the pairs that count");
-    double *x[NUMBERS];
-    for (int k = 0; k < NUMBERS; k++)
-        x[k] = NUMBER(&t, cells[k][0], cells[k][1], cells[k][2]);
-    const char **verdict = TEXT(&t, "verdict", "equivalent, better, worse, undecided or too few");
+    double *null = NUMBER(&t, "null_mean", "log10", "mean of d of the rule with float32 states");
+    double *null_lo = NUMBER(&t, "null_lo", "log10", "its 95 % interval");
+    double *null_hi = NUMBER(&t, "null_hi", "log10", "upper end");
+    double *bits = NUMBER(&t, "bits", "bit", "of state per element, as used");
+    double *coded = NUMBER(
+        &t, "coded", "1", "share of elements with codes, of those to which the recipe gives codes");
     for (int64_t i = 0; !t.failed && i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
-        const double value[NUMBERS] = {
-            v->d.mean,    v->d.lo95,      v->d.hi95,      v->d.lo90,     v->d.hi90, v->d.sd,
-            v->d.median,  v->d.median_lo, v->d.median_hi, v->d.p,        v->q,      v->null.mean,
-            v->null.lo95, v->null.hi95,   v->delta,       v->detectable, v->bits};
         set_names(p, names, i, v->of.problem, v->of.label, v->of.scale);
-        n[i] = v->d.n, diverged[i] = v->diverged, failed[i] = v->failed;
+        set_judged(&judged, i, v->by, v->same, v->delta, v->detectable);
+        judged.rates[i] = qm_rates_text(v->rates);
+        diverged[i] = v->diverged, failed[i] = v->failed;
         twin[i] = v->twin_diverged;
         elsewhere[i] = v->elsewhere, basin[i] = v->of.basin;
-        for (int k = 0; k < NUMBERS; k++)
-            x[k][i] = value[k];
-        verdict[i] = qm_decision_text(v->verdict);
+        null[i] = v->null.mean, null_lo[i] = v->null.lo95, null_hi[i] = v->null.hi95;
+        bits[i] = v->bits, coded[i] = v->coded;
     }
     return finish(&t, store, "/protocol/verdicts", "one row per problem, label and lr_scale");
+}
+
+static qm_status store_contrasts(const struct qm_protocol *p, struct qm_store *store)
+{
+    struct table t = {.rows = p->n_contrasts};
+    if (p->n_contrasts == 0)
+        return QM_OK;
+    struct names names = name_columns(&t);
+    const char **against = TEXT(&t, "against", "the label it is tested against");
+    const char **axis = TEXT(&t, "axis", "the axis on which the two differ");
+    struct judged_columns judged = judged_columns(&t);
+    for (int64_t i = 0; !t.failed && i < p->n_contrasts; i++) {
+        const struct qm_contrast_row *c = &p->contrast[i];
+        set_names(p, names, i, c->a->problem, c->a->label, c->a->scale);
+        against[i] = p->label.word[c->b->label];
+        axis[i] = c->axis;
+        set_judged(&judged, i, c->by, c->same, c->delta, c->detectable);
+        judged.rates[i] = qm_rates_text(c->rates);
+    }
+    return finish(&t, store, "/protocol/contrasts",
+                  "value against value on one axis: d is log10 of the gap over that of `against`");
 }
 
 /* Labels, then the twins of each family as "float64 twin (adamw)". */
@@ -252,8 +333,9 @@ static qm_status store_budget(const struct qm_protocol *p, struct qm_store *stor
     struct names names = name_columns(&t);
     const char **part = TEXT(&t, "part", "what was set to full precision; rest; all");
     int64_t *n = WHOLE(&t, "n", "different pairs");
-    double *mean = NUMBER(&t, "mean", "log10", "mean of d with the part minus d without it");
-    double *lo = NUMBER(&t, "lo95", "log10", "its 95 % interval, bootstrap-t");
+    double *mean =
+        NUMBER(&t, "mean", "log10", "trimmed mean of d with the part minus d without it");
+    double *lo = NUMBER(&t, "lo95", "log10", "its 95 % interval");
     double *hi = NUMBER(&t, "hi95", "log10", "upper end");
     for (int64_t i = 0; !t.failed && i < p->n_budget; i++) {
         const struct qm_budget_row *b = &p->budget[i];
@@ -272,6 +354,7 @@ qm_status qm_protocol_store(const struct qm_protocol *p, struct qm_store *store)
     QM_TRY(store_runs(p, store));
     QM_TRY(store_targets(p, store));
     QM_TRY(store_verdicts(p, store));
+    QM_TRY(store_contrasts(p, store));
     QM_TRY(store_ecdf(p, store));
     QM_TRY(store_profiles(p, store));
     QM_TRY(store_sensitivity(p, store));

@@ -1,4 +1,5 @@
 /* verdicts.c - Verdicts over seeds, sensitivity to the learning rate, the error budget. */
+#include "experiments/lockstep/coded_share.h"
 #include "experiments/lockstep/lockstep_internal.h"
 #include "experiments/protocol/tables.h"
 
@@ -9,80 +10,122 @@
 /* log10 1.05: gaps that differ by less than 5 % count as equivalent. */
 static const double usual_delta = 0.021189299069938092;
 
-/* The averaged number x of a run, and the losses by which repeated runs are recognised. */
-struct observed {
-    double start, gap, twin, x;
+static const char *const rates_words[] = {
+#define X(name, words, text) words,
+    QM_RATES_LIST(X)
+#undef X
 };
 
-static int by_gaps(const void *a, const void *b)
-{
-    const struct observed *x = a, *y = b;
-    int d = (x->gap > y->gap) - (x->gap < y->gap);
-    d = d ? d : (x->twin > y->twin) - (x->twin < y->twin);
-    return d ? d : (x->start > y->start) - (x->start < y->start);
-}
+const char *qm_rates_text(enum qm_rates r) { return rates_words[r]; }
 
-/* Sets x[] to the numbers of distinct runs and returns their count.  Runs that are equal in the
- * start's loss and both gaps are one observation, because their seed changes nothing; runs from
- * different starts that all reach the floor are several observations. */
-static int64_t distinct(struct observed *o, int64_t n, double *x)
-{
-    int64_t kept = 0;
-    qsort(o, (size_t)n, sizeof *o, by_gaps);
-    for (int64_t i = 0; i < n; i++)
-        if (i == 0 || by_gaps(&o[i], &o[i - 1]) != 0)
-            x[kept++] = o[i].x;
-    return kept;
-}
-
-/* Whether a pair counts in verdicts: not where both runs diverged, failed or ended elsewhere. */
-static int is_informative(const struct qm_run_row *run)
+/* Whether a pair of gaps counts in verdicts: not where both runs diverged, one failed or ended
+ * elsewhere. */
+static int is_informative(const struct qm_run_row *run, double twin_gap)
 {
     return run->ok && !run->elsewhere &&
-           !(run->gap >= QM_DIVERGED_GAP && run->twin_gap >= QM_DIVERGED_GAP);
+           !(run->gap >= QM_DIVERGED_GAP && twin_gap >= QM_DIVERGED_GAP);
+}
+
+/* Gaps lie between 2^-52 and QM_DIVERGED_GAP, so that no d exceeds this. */
+double qm_most_d(void) { return log10(QM_DIVERGED_GAP * 0x1p52); }
+
+/* The row of a cell's run with float32 states; NULL: it has none, or none that counts. */
+static const struct qm_run_row *null_run(const struct qm_protocol *p, const struct qm_cell *c)
+{
+    const struct qm_run_row *run =
+        c->float32 >= 0 && p->row_of[c->float32] >= 0 ? &p->run[p->row_of[c->float32]] : NULL;
+    return run && run->ok && !run->elsewhere ? run : NULL;
+}
+
+/* The run at the rate that was tuned for its own recipe, or NULL. */
+static const struct qm_run_row *own_run(const struct qm_protocol *p, const struct qm_cell *c)
+{
+    return c->own >= 0 && p->row_of[c->own] >= 0 ? &p->run[p->row_of[c->own]] : NULL;
+}
+
+enum qm_rates qm_rates_of(const struct qm_protocol *p, const struct qm_comparison_group *g)
+{
+    enum qm_rates rates = QM_RATES_best;
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_cell *c = qm_run_cell(p, qm_group_run(p, g, i));
+        enum qm_rates own = own_run(p, c) ? QM_RATES_best
+                            : c->is_tuned ? QM_RATES_same
+                                          : QM_RATES_untuned;
+        rates = own < rates ? own : rates;
+    }
+    return rates;
+}
+
+int qm_observe(const struct qm_protocol *p, const struct qm_run_row *run, int is_best,
+               struct qm_observed *out)
+{
+    const struct qm_cell *c = qm_run_cell(p, run);
+    const struct qm_run_row *null = null_run(p, c), *own = is_best ? own_run(p, c) : run;
+    if (!run->ok || run->elsewhere || !is_informative(own, run->twin_gap))
+        return 0;
+    *out = (struct qm_observed){.start = run->start_gap,
+                                .gap = own->gap,
+                                .twin = run->twin_gap,
+                                .instance = c->has_data ? (int)c->instance : 0};
+    for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
+        out->x[k] = own->d_of[k];
+        out->null[k] = null ? null->d_of[k] : nan("");
+    }
+    if (own == run)
+        return 1;
+    out->x[QM_OUTCOME_last] = log10(own->gap / run->twin_gap);
+    out->x[QM_OUTCOME_late] = log10(own->late_gap / run->twin_late_gap);
+    out->x[QM_OUTCOME_area] = own->d_of[QM_OUTCOME_area] + own->twin_area - run->twin_area;
+    return 1;
 }
 
 /* Scratch for the largest group. */
 struct scratch {
-    struct qm_bootstrap *b;
-    struct observed *pair;
+    struct qm_observed *pair;
     double *x;
 };
 
-/* Cuts the intervals to the range of d: gaps lie between 2^-52 and QM_DIVERGED_GAP.  Bootstrap-t
- * intervals may reach hundreds of decades when one pair lies far from many nearly equal ones. */
-static void cut_to_range(struct qm_paired *x)
-{
-    const double most = log10(QM_DIVERGED_GAP * 0x1p52);
-    double *const ends[] = {&x->lo95, &x->hi95, &x->lo90, &x->hi90};
-    for (int i = 0; i < 4; i++)
-        *ends[i] = fmin(fmax(*ends[i], -most), most);
-}
-
+/* Judges a group by every outcome. */
 static qm_status judge_group(const struct qm_protocol *p, const struct qm_comparison_group *g,
-                             struct scratch *s, struct qm_paired *out)
+                             int is_best, struct scratch *s, struct qm_judged *out)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < g->n; i++) {
-        const struct qm_run_row *run = qm_group_run(p, g, i);
-        if (is_informative(run))
-            s->pair[n++] = (struct observed){run->start_gap, run->gap, run->twin_gap, run->d};
-    }
-    n = distinct(s->pair, n, s->x);
-    QM_TRY(qm_paired_make(s->b, s->x, n, out));
-    if (n > 1)
-        cut_to_range(out);
-    return QM_OK;
+    for (int64_t i = 0; i < g->n; i++)
+        n += qm_observe(p, qm_group_run(p, g, i), is_best, &s->pair[n]);
+    return qm_judge(s->pair, n, qm_most_d(), out);
+}
+
+double qm_margin(const struct qm_protocol *p, const struct qm_cell *c)
+{
+    return p->r->suite->delta > 0.0  ? p->r->suite->delta
+           : c->problem->delta > 0.0 ? c->problem->delta
+                                     : usual_delta;
+}
+
+double qm_detectable_of(const struct qm_paired *d)
+{
+    return d->n > 1 ? d->error * qm_detectable(d->df, 0.05, 0.8) : nan("");
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
-static int has_codes(const struct qm_recipe *r)
+/* Sets bits and shares of codes, which are equal for all seeds. */
+static void set_coded(const struct qm_protocol *p, const struct qm_run_row *run,
+                      struct qm_verdict_row *row)
 {
-    for (int i = 0; i < r->rule->n_slots; i++)
-        if (r->slot[i].bits > 0)
-            return 1;
-    return 0;
+    const struct qm_outcome *o = &p->r->outcome[run->cell];
+    row->bits = o->bits;
+    row->coded = row->varied = qm_coded_share(o, QM_ALL_SLOTS);
+    if (row->coded < 1.0)
+        row->varied = qm_coded_share(o, qm_varied_slots(p->r, qm_run_cell(p, run)));
+}
+
+/* Runs in which what the suite varies has no codes say nothing, and runs in which less than half of
+ * it has codes do not show that the format is equivalent. */
+static void mark_plain(double varied, struct qm_judged *j)
+{
+    if (varied == 0.0 || (varied < 0.5 && j->verdict == QM_DECISION_equivalent))
+        j->verdict = QM_DECISION_plain;
 }
 
 static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison_group *g,
@@ -92,52 +135,58 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
     const struct qm_cell *c = qm_run_cell(p, first);
     const struct qm_comparison_group *null = NULL;
     row->of = *g;
-    row->bits = nan("");
+    row->bits = row->coded = row->varied = nan("");
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
         row->failed += !run->ok;
         row->elsewhere += run->elsewhere;
         row->diverged += p->r->outcome[run->cell].diverged;
         row->twin_diverged += run->ok && run->twin_gap >= QM_DIVERGED_GAP;
-        row->bits = run->ok ? p->r->outcome[run->cell].bits : row->bits; /* equal for all seeds */
+        if (run->ok)
+            set_coded(p, run, row);
     }
-    QM_TRY(judge_group(p, g, s, &row->d));
+    row->rates = qm_rates_of(p, g);
+    QM_TRY(judge_group(p, g, 0, s, row->same));
+    QM_TRY(judge_group(p, g, row->rates == QM_RATES_best, s, row->by));
     if (c->float32 >= 0 && p->row_of[c->float32] >= 0) {
         const struct qm_run_row *run = &p->run[p->row_of[c->float32]];
         null = qm_group_find(p, run->problem, run->label, run->scale);
-        row->is_float32 =
-            has_codes(&c->recipe) && run->ok && row->bits >= p->r->outcome[run->cell].bits;
     }
-    if (null)
-        QM_TRY(judge_group(p, null, s, &row->null));
-    else
-        QM_TRY(qm_paired_make(s->b, NULL, 0, &row->null));
-    row->delta = p->r->suite->delta > 0.0  ? p->r->suite->delta
-                 : c->problem->delta > 0.0 ? c->problem->delta
-                                           : usual_delta;
-    row->detectable = row->d.n > 1 ? row->d.sd * qm_detectable(row->d.n, 0.05, 0.8) : nan("");
+    QM_TRY(qm_paired_make(NULL, 0, &row->null));
+    if (null) {
+        struct qm_judged of_null[QM_OUTCOME_COUNT];
+        QM_TRY(judge_group(p, null, 0, s, of_null));
+        row->null = of_null[0].d;
+    }
+    row->delta = qm_margin(p, c);
+    row->detectable = qm_detectable_of(&row->by[0].d);
     return QM_OK;
 }
 
-/* Sets q and verdict of all rows; the family of tests is the plain cells with enough pairs. */
+/* Decides all rows, by each outcome; the family of tests is the plain cells with enough pairs of
+ * which what the suite varies has codes. */
 static qm_status decide(struct qm_protocol *p)
 {
-    size_t room = (size_t)p->n_verdicts + 1;
-    double *prob = calloc(2 * room, sizeof *prob), *q = prob ? prob + room : NULL;
-    if (!prob)
-        return qm_fail(QM_NO_MEMORY, "verdicts");
-    for (int64_t i = 0; i < p->n_verdicts; i++) {
-        const struct qm_verdict_row *v = &p->verdict[i];
-        int own = qm_run_cell(p, qm_group_run(p, &v->of, 0))->role == QM_CELL_plain;
-        prob[i] = own && v->d.n >= QM_LEAST_PAIRS ? v->d.p : nan("");
+    size_t n = (size_t)p->n_verdicts + 1;
+    struct qm_judged **row = calloc(n, sizeof *row);
+    double *delta = calloc(n, sizeof *delta);
+    int *own = calloc(n, sizeof *own);
+    qm_status st = row && delta && own ? QM_OK : qm_fail(QM_NO_MEMORY, "verdicts");
+    for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
+        for (int64_t i = 0; i < p->n_verdicts; i++) {
+            struct qm_verdict_row *v = &p->verdict[i];
+            row[i] = k % 2 ? &v->same[k / 2] : &v->by[k / 2];
+            delta[i] = v->delta;
+            own[i] = v->varied != 0.0 &&
+                     qm_run_cell(p, qm_group_run(p, &v->of, 0))->role == QM_CELL_plain;
+        }
+        st = qm_decide_family(row, delta, own, p->n_verdicts);
+        for (int64_t i = 0; st == QM_OK && i < p->n_verdicts; i++)
+            mark_plain(p->verdict[i].varied, row[i]);
     }
-    qm_status st = qm_false_discovery(prob, p->n_verdicts, q);
-    for (int64_t i = 0; st == QM_OK && i < p->n_verdicts; i++) {
-        struct qm_verdict_row *v = &p->verdict[i];
-        v->q = q[i];
-        v->verdict = qm_decide(&v->d, v->delta, v->q);
-    }
-    free(prob);
+    free(own);
+    free(delta);
+    free(row);
     return st;
 }
 
@@ -214,10 +263,17 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_gr
         const struct qm_run_row *run = qm_group_run(p, g, i);
         if (isnan(share[i]))
             continue;
-        s->pair[n++] = (struct observed){run->start_gap, run->gap, run->twin_gap, share[i]};
+        s->pair[n] = (struct qm_observed){.start = run->start_gap,
+                                          .gap = run->gap,
+                                          .twin = run->twin_gap,
+                                          .x = {share[i], nan(""), nan("")}};
+        n++;
     }
     *row = (struct qm_budget_row){.problem = g->problem, .label = g->label, .part = part};
-    return qm_paired_make(s->b, s->x, distinct(s->pair, n, s->x), &row->share);
+    struct qm_judged by[QM_OUTCOME_COUNT];
+    QM_TRY(qm_judge(s->pair, n, HUGE_VAL, by));
+    row->share = by[0].d;
+    return QM_OK;
 }
 
 /* Adds the budget rows of a group.  All rows use the same runs, those of which every part is known,
@@ -234,7 +290,7 @@ static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group 
         parts += taken[part] = without(p, g, part, share + part * n);
     for (size_t i = 0; share && i < n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, (int64_t)i);
-        all[i] = is_informative(run) ? run->d : nan("");
+        all[i] = is_informative(run, run->twin_gap) ? run->d : nan("");
         for (int part = 0; part < QM_BUDGET_COUNT; part++)
             if (taken[part] && isnan(share[part * n + i]))
                 all[i] = nan("");
@@ -258,17 +314,18 @@ static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group 
 qm_status qm_protocol_verdicts(struct qm_protocol *p)
 {
     size_t groups = (size_t)p->n_groups + 1;
-    struct scratch s = {NULL, calloc((size_t)p->n_runs + 1, sizeof *s.pair),
+    struct scratch s = {calloc((size_t)p->n_runs + 1, sizeof *s.pair),
                         calloc((size_t)p->n_runs + 1, sizeof *s.x)};
     p->verdict = calloc(groups, sizeof *p->verdict);
     p->sensitivity = calloc(groups, sizeof *p->sensitivity);
     p->budget = calloc(groups * (QM_BUDGET_COUNT + 2), sizeof *p->budget);
     qm_status st = s.pair && s.x && p->verdict && p->sensitivity && p->budget
-                       ? qm_bootstrap_open(&s.b)
+                       ? QM_OK
                        : qm_fail(QM_NO_MEMORY, "verdicts");
     for (int64_t i = 0; st == QM_OK && i < p->n_groups; i++) {
         const struct qm_comparison_group *g = &p->group[i];
-        if (qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_without)
+        enum qm_cell_role role = qm_run_cell(p, qm_group_run(p, g, 0))->role;
+        if (role == QM_CELL_without || role == QM_CELL_own)
             continue;
         sensitivity(p, g, &s, &p->sensitivity[p->n_sensitivity++]);
         st = verdict(p, g, &s, &p->verdict[p->n_verdicts++]);
@@ -279,7 +336,6 @@ qm_status qm_protocol_verdicts(struct qm_protocol *p)
     for (int64_t i = 0; st == QM_OK && i < p->n_groups; i++)
         if (qm_run_cell(p, qm_group_run(p, &p->group[i], 0))->role == QM_CELL_plain)
             st = budget(p, &p->group[i], &s);
-    qm_bootstrap_close(s.b);
     free(s.pair);
     free(s.x);
     return st;

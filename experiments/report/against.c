@@ -23,7 +23,7 @@ static const double start_bound = 1e-9, twin_bound = 1e-6, usual_delta = 0.02118
 struct runs {
     int64_t rows, cells;
     char **problem, **label, **status;
-    int64_t *cell, *seed;
+    int64_t *cell, *seed, *instance; /* instance NULL: 1 of all, in older files */
     double *scale, *start, *twin, *d;
     char **recipe, **role; /* [cells]; role may be NULL */
     int64_t *steps;        /* [cells] */
@@ -31,7 +31,7 @@ struct runs {
 
 static void runs_free(struct runs *s)
 {
-    void *all[] = {s->problem, s->label, s->status, s->recipe, s->role, s->cell,
+    void *all[] = {s->problem, s->label, s->status, s->recipe, s->role, s->cell, s->instance,
                    s->seed,    s->steps, s->scale,  s->start,  s->twin, s->d};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -44,6 +44,8 @@ static qm_status runs_read(struct qm_result *r, struct runs *s)
     QM_TRY(qm_result_texts(r, RUNS, "status", &s->rows, &s->status));
     QM_TRY(qm_result_i64(r, RUNS, "cell", &s->rows, &s->cell));
     QM_TRY(qm_result_i64(r, RUNS, "seed", &s->rows, &s->seed));
+    if (qm_result_i64(r, RUNS, "instance", &s->rows, &s->instance) != QM_OK)
+        s->instance = NULL;
     QM_TRY(qm_result_f64(r, RUNS, "lr_scale", &s->rows, &s->scale));
     QM_TRY(qm_result_f64(r, RUNS, "start_gap", &s->rows, &s->start));
     QM_TRY(qm_result_f64(r, RUNS, "twin_gap", &s->rows, &s->twin));
@@ -72,7 +74,7 @@ static int is_plain(const struct runs *s, int64_t i)
 #define STAGE_LIST(X)                                                                     \
     X(problem, "the archive has no such problem")                                         \
     X(scale,   "the archive has no such multiple of the learning rate")                   \
-    X(seed,    "the archive has no such seed")                                            \
+    X(seed,    "the archive has no such seed of this instance")                                            \
     X(family,  "the archive has no variant of this rule there")                           \
     X(steps,   "the archive's runs take another number of steps")                         \
     X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
@@ -109,7 +111,8 @@ static enum stage stage_of(const struct runs *a, int64_t i, const char *family_a
         return STAGE_problem;
     if (a->scale[i] != b->scale[k])
         return STAGE_scale;
-    if (a->seed[i] != b->seed[k])
+    if (a->seed[i] != b->seed[k] ||
+        (a->instance ? a->instance[i] : 1) != (b->instance ? b->instance[k] : 1))
         return STAGE_seed;
     int is_start = fabs(a->start[i] - b->start[k]) <= start_bound * fabs(b->start[k]);
     int is_twin =
@@ -237,8 +240,8 @@ static double delta_of(struct qm_result *r, const char *problem)
 }
 
 /* Judges every group.  Seeds that change nothing are one observation, as in the protocol. */
-static qm_status judge_groups(struct pairs *p, struct qm_result *r, struct qm_bootstrap *b,
-                              double *x, double *p_value, struct judged *out)
+static qm_status judge_groups(struct pairs *p, struct qm_result *r, double *x, double *p_value,
+                              struct judged *out)
 {
     if (p->n > 0)
         qsort_r(p->pair, (size_t)p->n, sizeof *p->pair, by_both, p);
@@ -252,7 +255,7 @@ static qm_status judge_groups(struct pairs *p, struct qm_result *r, struct qm_bo
         int is_same = out->n && strcmp(p->a->problem[p->pair[g[-1].first].mine], problem) == 0;
         g->first = i;
         g->delta = is_same ? g[-1].delta : delta_of(r, problem);
-        QM_TRY(qm_paired_make(b, x, n, &g->x));
+        QM_TRY(qm_paired_make(x, n, &g->x));
         p_value[out->n++] = n >= QM_LEAST_PAIRS ? g->x.p : nan("");
     }
     QM_TRY(qm_false_discovery(p_value, out->n, x));
@@ -267,8 +270,8 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
 {
     enum { NUMBERS = 9 };
     static const char *const words[NUMBERS][2] = {
-        {"mean", "mean over seeds of log10 of the gap over the archived variant's"},
-        {"lo95", "95 % interval of the mean, bootstrap-t"},
+        {"mean", "trimmed mean over seeds of log10 of the gap over the archived variant's"},
+        {"lo95", "95 % interval of the mean"},
         {"hi95", "upper end"},
         {"lo90", "90 % interval"},
         {"hi90", "upper end"},
@@ -378,7 +381,6 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     struct runs a = {0}, b = {0};
     struct pairs p = {.a = &a, .b = &b};
     struct judged j = {0};
-    struct qm_bootstrap *boot = NULL;
     double *x = NULL;
     if (!qm_result_has(mine, RUNS) || !qm_result_has(archive, RUNS))
         return qm_fail(QM_NO_MATCH, "no %s in the %s: run a suite with protocol: paired", RUNS,
@@ -391,13 +393,12 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     if (st == QM_OK) {
         j.group = calloc((size_t)p.n + 1, sizeof *j.group);
         x = calloc(2 * ((size_t)p.n + 1), sizeof *x);
-        st = j.group && x ? qm_bootstrap_open(&boot) : qm_fail(QM_NO_MEMORY, "pairs");
+        st = j.group && x ? QM_OK : qm_fail(QM_NO_MEMORY, "pairs");
     }
     if (st == QM_OK)
-        st = judge_groups(&p, mine, boot, x, x + p.n + 1, &j);
+        st = judge_groups(&p, mine, x, x + p.n + 1, &j);
     if (st == QM_OK)
         st = write_file(&p, &j, out);
-    qm_bootstrap_close(boot);
     free(x);
     free(j.group);
     free(p.pair);

@@ -63,7 +63,7 @@ static qm_status copy_tables(struct qm_result *r, struct qm_store *store)
     static const char *const cells[] = {"cell",     "variant", "recipe", "source",
                                         "coupling", "seed",    "steps",  "role",
                                         "lr_scale", "status",  "reason", NULL};
-    static const char *const tables[] = {"runs",     "verdicts", "targets",     "ecdf",
+    static const char *const tables[] = {"runs",     "verdicts", "contrasts",   "targets", "ecdf",
                                          "profiles", "scores",   "sensitivity", "budget"};
     QM_TRY(copy_table(r, store, "/cells", cells));
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {

@@ -12,17 +12,20 @@
 struct verdicts {
     int64_t rows;
     char **problem, **label, **verdict;
+    char **late, **area, **rates, **same; /* NULL in older files, as same_mean */
+    double *same_mean;
     double *lr_scale, *n, *diverged, *failed, *mean, *lo95, *hi95, *lo90, *hi90, *median, *q;
     double *null_lo, *null_hi;
-    double *elsewhere, *detectable, *bits; /* NULL in files that have no such column */
+    double *elsewhere, *detectable, *bits, *coded; /* NULL in files that have no such column */
 };
 
 static void verdicts_free(struct verdicts *v)
 {
-    void *all[] = {v->problem,  v->label,     v->verdict,    v->lr_scale, v->n,
+    void *all[] = {v->rates,    v->same,      v->same_mean,  v->late,     v->area,
+                   v->problem,  v->label,     v->verdict,    v->lr_scale, v->n,
                    v->diverged, v->failed,    v->mean,       v->lo95,     v->hi95,
                    v->lo90,     v->hi90,      v->median,     v->q,        v->null_lo,
-                   v->null_hi,  v->elsewhere, v->detectable, v->bits};
+                   v->null_hi,  v->elsewhere, v->detectable, v->bits,     v->coded};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -47,12 +50,24 @@ static qm_status verdicts_read(struct qm_result *r, struct verdicts *v)
     NUMBER(null_lo);
     NUMBER(null_hi);
 #undef NUMBER
+    if (qm_result_texts(r, VERDICTS, "verdict_late", &v->rows, &v->late) != QM_OK)
+        v->late = NULL;
+    if (qm_result_texts(r, VERDICTS, "verdict_area", &v->rows, &v->area) != QM_OK)
+        v->area = NULL;
+    if (qm_result_texts(r, VERDICTS, "rates", &v->rows, &v->rates) != QM_OK)
+        v->rates = NULL;
+    if (qm_result_texts(r, VERDICTS, "same_verdict", &v->rows, &v->same) != QM_OK)
+        v->same = NULL;
+    if (qm_result_f64(r, VERDICTS, "same_mean", &v->rows, &v->same_mean) != QM_OK)
+        v->same_mean = NULL;
     if (qm_result_f64(r, VERDICTS, "elsewhere", &v->rows, &v->elsewhere) != QM_OK)
         v->elsewhere = NULL;
     if (qm_result_f64(r, VERDICTS, "detectable", &v->rows, &v->detectable) != QM_OK)
         v->detectable = NULL;
     if (qm_result_f64(r, VERDICTS, "bits", &v->rows, &v->bits) != QM_OK)
         v->bits = NULL;
+    if (qm_result_f64(r, VERDICTS, "coded", &v->rows, &v->coded) != QM_OK)
+        v->coded = NULL;
     return QM_OK;
 }
 
@@ -81,7 +96,13 @@ static void long_rows(const struct verdicts *v, struct qm_text_grid *g)
         qm_grid_number(g, v->detectable ? v->detectable[i] : nan(""), "%.2g");
         qm_grid_number(g, v->q[i], "%.2g");
         qm_grid_number(g, v->bits ? v->bits[i] : nan(""), "%.4g");
+        qm_grid_number(g, v->coded ? 100.0 * v->coded[i] : nan(""), "%.3g");
         qm_grid_text(g, v->verdict[i]);
+        qm_grid_text(g, v->late ? v->late[i] : "-");
+        qm_grid_text(g, v->area ? v->area[i] : "-");
+        qm_grid_text(g, v->rates ? v->rates[i] : "-");
+        qm_grid_number(g, v->same_mean ? v->same_mean[i] : nan(""), "%.3g");
+        qm_grid_text(g, v->same ? v->same[i] : "-");
     }
 }
 
@@ -100,7 +121,7 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
         qm_grid_column(&g, "n", "", "different pairs", 1);
         qm_grid_column(&g, "lost", "", "runs that diverged or failed", 1);
         qm_grid_column(&g, "elsewhere", "", "pairs in another basin, which do not count", 1);
-        qm_grid_column(&g, "gap", "log10", "mean over seeds", 1);
+        qm_grid_column(&g, "gap", "log10", "trimmed mean over seeds", 1);
         qm_grid_column(&g, "95 %", "log10", "interval of the mean", 1);
         qm_grid_column(&g, "90 %", "log10", "interval that the test of equivalence uses", 1);
         qm_grid_column(&g, "median", "log10", "of the gap over seeds", 1);
@@ -109,9 +130,19 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
                        1);
         qm_grid_column(&g, "finds", "log10", "gap that so many pairs would show with 80 %", 1);
         qm_grid_column(&g, "q", "", "p after Benjamini and Hochberg", 1);
-        qm_grid_column(&g, "bits", "",
-                       "of state per element; those of float32 where all tensors are too small", 1);
-        qm_grid_column(&g, "verdict", "", "", 0);
+        qm_grid_column(&g, "bits", "", "of state per element, as used", 1);
+        qm_grid_column(&g, "coded", "%",
+                       "of elements that had codes, of those to which the recipe gives codes", 1);
+        qm_grid_column(&g, "verdict", "", "after the last step", 0);
+        qm_grid_column(&g, "late", "", "the verdict over the last eighth of the steps", 0);
+        qm_grid_column(&g, "area", "", "the verdict over the logarithm of the step", 0);
+        qm_grid_column(
+            &g, "rates", "",
+            "best against best: each at the rate tuned for it; same rate: the twin's best; "
+            "not tuned: the problem's, for other steps or another schedule",
+            0);
+        qm_grid_column(&g, "same rate", "log10", "the gap with both at the twin's rate", 1);
+        qm_grid_column(&g, "verdict there", "", "the verdict at the same rate", 0);
         long_rows(&v, &g);
         st = qm_grid_check(&g);
     }
@@ -168,6 +199,21 @@ static qm_status keep_named(struct qm_result *r, const struct verdicts *v, int *
     return st;
 }
 
+/* What the rows say of their learning rates, as the end of a sentence. */
+static const char *rates_sentence(const struct verdicts *v)
+{
+    int64_t best = 0, untuned = 0;
+    for (int64_t i = 0; v->rates && i < v->rows; i++) {
+        best += strcmp(v->rates[i], "best against best") == 0;
+        untuned += strcmp(v->rates[i], "not tuned") == 0;
+    }
+    if (!v->rates || untuned == v->rows)
+        return "the problem's learning rate, which was not tuned for these steps and this schedule";
+    return untuned ? "learning rates of which some were not tuned (column rates below)"
+           : best  ? "the learning rates that were tuned for each (column rates below)"
+                   : "the learning rate that was tuned for the twin";
+}
+
 /* The lr_scale at which variants are compared: 1, or the nearest to it. */
 static double main_scale(const struct verdicts *v)
 {
@@ -212,14 +258,14 @@ qm_status qm_verdicts_wide(struct qm_result *r, struct qm_text_grid *out)
             if (keep[i])
                 label[labels++] = v.label[i];
         labels = distinct(label, labels, label);
-        char text[160], times[32] = "";
+        char text[256], times[32] = "";
         double one = main_scale(&v);
         if (one != 1)
             snprintf(times, sizeof times, "%g times ", one);
         snprintf(text, sizeof text,
-                 "Mean of log10 of the normalised loss over the double-precision twin's, at "
-                 "%sthe problem's learning rate, and its verdict.",
-                 times);
+                 "Mean of log10 of the normalised loss over the double-precision twin's, at %s%s; "
+                 "and its verdict.",
+                 times, rates_sentence(&v));
         qm_grid_open(&g, "Gap by variant and problem", text);
         qm_grid_column(&g, "variant", "", "", 0);
         for (int64_t k = 0; k < problems; k++)

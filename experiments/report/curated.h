@@ -11,6 +11,9 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out);
  * verdict. */
 qm_status qm_verdicts_wide(struct qm_result *r, struct qm_text_grid *out);
 
+/* /protocol/contrasts for reading. */
+qm_status qm_contrasts_table(struct qm_result *r, struct qm_text_grid *out);
+
 /* The cells that are not "ok", grouped by status and reason; no rows where all cells are "ok". */
 qm_status qm_troubles(struct qm_result *r, struct qm_text_grid *out);
 

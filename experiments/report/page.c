@@ -213,6 +213,8 @@ static qm_status front_tables(const struct qm_page *p, printer print, FILE *to)
         QM_TRY(print_made(p, qm_verdicts_wide, print, to));
         QM_TRY(print_made(p, qm_verdicts_long, print, to));
     }
+    if (qm_result_has(p->r, "/protocol/contrasts"))
+        QM_TRY(print_made(p, qm_contrasts_table, print, to));
     for (int i = 0; i < p->listing.n; i++)
         if (p->listing.set[i].kind == QM_LISTED_table && is_front(p->listing.set[i].path))
             QM_TRY(print_stored(p, p->listing.set[i].path, print, to));

@@ -108,15 +108,18 @@ static qm_status judge(const struct qm_results *r, const struct qm_expect *e, st
     struct qm_summary *s;
     units_plan(e, &plan);
     QM_TRY(qm_summary_make(r, &plan, &s));
-    int n = qm_summary_rows(s);
-    double *x = calloc((size_t)n + 1, sizeof *x);
-    for (int i = 0; x && i < n; i++)
-        x[i] = qm_summary_value(s, i, 0, 0);
+    int rows = qm_summary_rows(s), n = 0;
+    double *x = calloc((size_t)rows + 1, sizeof *x);
+    for (int i = 0; x && i < rows; i++)
+        if (qm_summary_n(s, i) > 0)
+            x[n++] = qm_summary_value(s, i, 0, 0);
     if (x) {
         qm_mean_interval(x, n, 0.95, out);
-        out->cells = 0;
-        for (int i = 0; i < n; i++)
+        out->cells = out->left_out = 0;
+        for (int i = 0; i < rows; i++) {
             out->cells += qm_summary_n(s, i);
+            out->left_out += qm_summary_left_out(s, i);
+        }
         out->verdict = qm_verdict_of(out, e->relation, e->bound);
     }
     qm_summary_free(s);
@@ -160,10 +163,12 @@ void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
         printf("  %s of %s", e->value, of ? of : "");
         if (e->versus_key)
             printf(" minus %s=%s", e->versus_key, e->versus_label);
-        printf(": %.3g%s%s [%.3g, %.3g] over %lld x %s (%lld cells); expected %s: %s\n", x->mean,
+        printf(": %.3g%s%s [%.3g, %.3g] over %lld x %s (%lld cells", x->mean,
                strcmp(unit, "1") == 0 ? "" : " ", strcmp(unit, "1") == 0 ? "" : unit, x->lo, x->hi,
-               (long long)x->n, e->unit, (long long)x->cells, e->relation_text,
-               qm_claim_verdict_text(x->verdict));
+               (long long)x->n, e->unit, (long long)x->cells);
+        if (x->left_out)
+            printf(", %lld not quantized left out", (long long)x->left_out);
+        printf("); expected %s: %s\n", e->relation_text, qm_claim_verdict_text(x->verdict));
         free(of);
     }
 }
@@ -180,12 +185,13 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
             json_object_set_new(versus, e->versus_key, json_string(e->versus_label));
         json_array_append_new(
             rows,
-            json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:o, s:s, s:s}", "value",
+            json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:s, s:s}", "value",
                       e->value, "value_unit", qm_value_unit(qm_value_find(e->value)), "of", of,
                       "versus", versus, "unit", e->unit, "n", (json_int_t)effect[i].n, "cells",
-                      (json_int_t)effect[i].cells, "mean", qm_json_number(effect[i].mean), "lo",
-                      qm_json_number(effect[i].lo), "hi", qm_json_number(effect[i].hi), "relation",
-                      e->relation_text, "verdict", qm_claim_verdict_text(effect[i].verdict)));
+                      (json_int_t)effect[i].cells, "not_quantized", (json_int_t)effect[i].left_out,
+                      "mean", qm_json_number(effect[i].mean), "lo", qm_json_number(effect[i].lo),
+                      "hi", qm_json_number(effect[i].hi), "relation", e->relation_text, "verdict",
+                      qm_claim_verdict_text(effect[i].verdict)));
     }
     return json_pack("{s:s, s:s, s:s, s:o}", "suite", s->stem, "claim", s->claim, "source",
                      s->claim_source ? s->claim_source : "", "expect", rows);
@@ -195,12 +201,15 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
 struct columns {
     const char **value, **versus, **unit, **relation, **verdict;
     char **of;
-    int64_t *n, *cells;
+    int64_t *n, *cells, *left_out;
     double *mean, *lo, *hi;
 };
 
 static qm_status store_table(struct columns *c, int rows, struct qm_store *store)
 {
+    int64_t left_out = 0;
+    for (int i = 0; i < rows; i++)
+        left_out += c->left_out[i];
     const struct qm_column columns[] = {
         {"value", QM_COLUMN_text, "", "the column of /metrics", c->value},
         {"of", QM_COLUMN_text, "", "the cells", c->of},
@@ -213,9 +222,11 @@ static qm_status store_table(struct columns *c, int rows, struct qm_store *store
         {"hi", QM_COLUMN_f64, "1", "upper end", c->hi},
         {"relation", QM_COLUMN_text, "", "what the claim says of it", c->relation},
         {"verdict", QM_COLUMN_text, "", "holds, does not hold, undecided", c->verdict},
+        {"not_quantized", QM_COLUMN_i64, "1", "values left out: their states kept plain floats",
+         c->left_out},
     };
     return qm_store_table(store, "/claims", "expectations of the suite's claim", rows,
-                          (int)(sizeof columns / sizeof *columns), columns);
+                          (int)(sizeof columns / sizeof *columns) - (left_out == 0), columns);
 }
 
 qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effect,
@@ -229,9 +240,10 @@ qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effec
     size_t room = (size_t)rows + 1;
     const char **texts = calloc(5 * room, sizeof *texts);
     double *numbers = calloc(3 * room, sizeof *numbers);
-    int64_t *n = calloc(2 * room, sizeof *n);
+    int64_t *n = calloc(3 * room, sizeof *n);
     char **of = calloc(room, sizeof *of);
-    struct columns c = {.of = of, .n = n, .cells = n ? n + room : NULL};
+    struct columns c = {
+        .of = of, .n = n, .cells = n ? n + room : NULL, .left_out = n ? n + 2 * room : NULL};
     qm_status st =
         texts && numbers && n && of ? QM_OK : qm_fail(QM_NO_MEMORY, "claims of %s", s->stem);
     if (st == QM_OK) {
@@ -245,6 +257,7 @@ qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effec
         c.relation[i] = e->relation_text, c.verdict[i] = qm_claim_verdict_text(effect[i].verdict);
         c.of[i] = cells_text(e);
         c.n[i] = effect[i].n, c.cells[i] = effect[i].cells;
+        c.left_out[i] = effect[i].left_out;
         c.mean[i] = effect[i].mean, c.lo[i] = effect[i].lo, c.hi[i] = effect[i].hi;
     }
     if (st == QM_OK)

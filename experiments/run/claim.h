@@ -42,6 +42,7 @@ const char *qm_claim_verdict_text(enum qm_claim_verdict v);
 struct qm_effect {
     double mean, lo, hi; /* NaN for no units; an infinite interval for one */
     int64_t n, cells;    /* units; the values that were averaged */
+    int64_t left_out;    /* values of cells that were not quantized (lockstep/coded_share.h) */
     enum qm_claim_verdict verdict;
 };
 

@@ -2,6 +2,7 @@
 #include "experiments/run/run_cells.h"
 
 #include "experiments/cli/cli.h"
+#include "experiments/lockstep/coded_share.h"
 #include "experiments/protocol/protocol.h"
 #include "experiments/run/codebook_tables.h"
 #include "experiments/suite/cell_id.h"
@@ -172,7 +173,7 @@ static int64_t step_number(const struct qm_cell *c)
     return c->recorded ? c->recorded->first_step : 1;
 }
 
-static const char *const roles[] = {"plain", "float32", "ulp", "without"};
+static const char *const roles[] = {"plain", "float32", "ulp", "own", "without"};
 
 /* Texts of one cell that the columns of /cells point at. */
 struct cell_texts {
@@ -216,6 +217,15 @@ typedef int64_t cell_i64;
 typedef double cell_f64;
 typedef const char *cell_text;
 
+/* Whether some cell makes updates, in which the shape of a tensor decides whether it gets codes. */
+static int has_updates(const struct qm_results *r)
+{
+    for (int64_t i = 0; i < r->n_cells; i++)
+        if (r->cell[i].coupling != QM_COUPLING_oneshot)
+            return 1;
+    return 0;
+}
+
 static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
 {
     struct table table = {.rows = r->n_cells};
@@ -224,12 +234,40 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     cell_##type *name = column(&table, #name, QM_COLUMN_##type, unit, text);
     CELL_COLUMN_LIST(X)
 #undef X
+    double *coded = !has_updates(r) ? NULL
+                                    : column(&table, "coded", QM_COLUMN_f64, "1",
+                                             "share of elements with codes, of those to which the "
+                                             "recipe gives codes; NaN: to none");
+    double *clip = qm_suite_axis(r->suite, "clip") < 0
+                       ? NULL
+                       : column(&table, "clip", QM_COLUMN_f64, "1", "largest norm of a gradient");
+    const char **schedule = qm_suite_axis(r->suite, "schedule") < 0
+                                ? NULL
+                                : column(&table, "schedule", QM_COLUMN_text, "",
+                                         "how the learning rate falls after the warm-up");
+    int64_t *instance =
+        qm_suite_axis(r->suite, "instance") < 0
+            ? NULL
+            : column(&table, "instance", QM_COLUMN_i64, "1", "instance of the problem's data");
+    double *rate = r->suite->n_rates == 0 ? NULL
+                                          : column(&table, "rate", QM_COLUMN_f64, "1",
+                                                   "tuned factor of the learning rate");
     table.failed |= !texts;
     for (int64_t i = 0; !table.failed && i < r->n_cells; i++) {
         const struct qm_cell *c = &r->cell[i];
         const struct qm_outcome *o = &r->outcome[i];
         struct cell_texts *t = &texts[i];
         qm_cell_id(r->suite, c, t->id);
+        if (clip)
+            clip[i] = c->clip;
+        if (schedule)
+            schedule[i] = qm_schedule_name(c->schedule);
+        if (instance)
+            instance[i] = c->instance;
+        if (rate)
+            rate[i] = c->rate;
+        if (coded)
+            coded[i] = o->reason ? nan("") : qm_coded_share(o, QM_ALL_SLOTS);
 #define X(name, type, unit, text, value) name[i] = value;
         CELL_COLUMN_LIST(X)
 #undef X
@@ -251,10 +289,21 @@ static qm_status store_axes(const struct qm_results *r, struct qm_store *store)
     return table_store(&t, store, "/axes", "one row per cell: its place on every axis");
 }
 
+/* Whether some cell has value v. */
+static int any_has(const struct qm_results *r, int v)
+{
+    for (int64_t i = 0; i < r->n_cells; i++)
+        if (r->outcome[i].value && !isnan(r->outcome[i].value[v]))
+            return 1;
+    return 0;
+}
+
 static qm_status store_metrics(const struct qm_results *r, struct qm_store *store)
 {
     struct table t = {.rows = r->n_cells};
     for (int v = 0; v < qm_value_count(); v++) {
+        if (v >= qm_metric_count() + QM_EXTRA_late_gap && !any_has(r, v))
+            continue;
         double *x = column(&t, qm_value_name(v), QM_COLUMN_f64, qm_value_unit(v), qm_value_text(v));
         for (int64_t i = 0; x && i < r->n_cells; i++)
             x[i] = r->outcome[i].value ? r->outcome[i].value[v] : nan("");

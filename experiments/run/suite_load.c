@@ -11,6 +11,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/run/claim.h"
+#include "experiments/run/rate_file.h"
 #include "experiments/run/summary.h"
 
 static char default_data[] = "experiments/data/*.h5";
@@ -77,7 +78,14 @@ qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_ch
     for (int i = 0; i < out->suite->n_expects; i++)
         QM_TRY(qm_claim_check(out->suite, &out->suite->expect[i]));
     QM_TRY(open_data(changes, out));
-    return qm_suite_cells(out->suite, out->replay, &out->cells, &out->n_cells);
+    int had_rates = out->suite->has_rates;
+    QM_TRY(qm_rates_attach(out->suite, changes ? changes->rates : NULL));
+    QM_TRY(qm_suite_cells(out->suite, out->replay, &out->cells, &out->n_cells));
+    qm_suite_prune_rates(out->suite);
+    if (had_rates || out->suite->n_rates == 0)
+        return QM_OK;
+    out->suite->has_rates = 1; /* the plan names what its cells were made with */
+    return qm_suite_print(out->suite);
 }
 
 void qm_loaded_suite_close(struct qm_loaded_suite *l)

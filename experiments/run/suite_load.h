@@ -14,8 +14,9 @@ struct qm_loaded_suite_variant {
 
 /* Changes to a suite before its cells are made. */
 struct qm_loaded_suite_changes {
-    const char *size; /* "small", "normal", "large"; NULL: normal */
-    char **data;      /* globs that replace the suite's; n_data 0: the suite's stay */
+    const char *size;  /* "small", "normal", "large"; NULL: normal */
+    char **data;       /* globs that replace the suite's; n_data 0: the suite's stay */
+    const char *rates; /* a file of tuned rates, or "none"; NULL: the suite's (rate_file.h) */
     int n_data, n_added;
     const struct qm_loaded_suite_variant *added;
 };

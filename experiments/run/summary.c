@@ -2,6 +2,7 @@
 #include "experiments/run/summary_table.h"
 
 #include "core/base/name.h"
+#include "experiments/lockstep/coded_share.h"
 #include "experiments/protocol/protocol.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ static const char *const cell_key_names[] = {
 
 /* The values of one cell that counts, with the keys of its row. */
 struct member {
-    int at[MAX_KEYS], n_keys;
+    int at[MAX_KEYS], n_keys, is_plain;
     int64_t order;
     double value[QM_SUITE_VALUES], theory;
 };
@@ -183,6 +184,7 @@ static int member_of(struct qm_summary *s, int64_t i, struct key *where, struct 
         if (strcmp(text_of(r, i, &where[w], buffer), s->plan->where_label[w]) != 0)
             return 0;
     int any = 0;
+    m->is_plain = qm_is_unquantized(r, i) || (base >= 0 && qm_is_unquantized(r, base));
     for (int v = 0; v < s->plan->n_values; v++) {
         m->value[v] = r->outcome[i].value[s->value[v]];
         if (base >= 0)
@@ -264,7 +266,7 @@ static void fill_row(const struct qm_summary *s, const struct member *m, int64_t
     for (int v = 0; v < p->n_values; v++) {
         int64_t count = 0;
         for (int64_t i = 0; i < n; i++)
-            if (!isnan(m[i].value[v]))
+            if (!isnan(m[i].value[v]) && !m[i].is_plain)
                 scratch[count++] = m[i].value[v];
         qsort(scratch, (size_t)count, sizeof *scratch, ascending);
         for (int k = 0; k < p->n_stats; k++)
@@ -273,6 +275,7 @@ static void fill_row(const struct qm_summary *s, const struct member *m, int64_t
     }
     row->theory = nan("");
     for (int64_t i = 0; i < n; i++) {
+        row->n_plain += m[i].is_plain;
         row->n_theory += !isnan(m[i].theory);
         row->theory = fmax(row->theory, m[i].theory);
     }
@@ -310,6 +313,7 @@ static qm_status make_rows(struct qm_summary *s, struct key *where)
         for (end = i + 1; end < n && same_row(&m[i], &m[end]); end++)
             ;
         fill_row(s, &m[i], end - i, scratch, &s->row[s->n_rows]);
+        s->has_plain |= s->row[s->n_rows].n_plain > 0;
         s->has_theory |= shows_errors(s->plan) && s->row[s->n_rows].n_theory > 0;
         s->n_rows++;
     }
@@ -363,6 +367,7 @@ void qm_summary_free(struct qm_summary *s)
 
 int qm_summary_rows(const struct qm_summary *s) { return s->n_rows; }
 int64_t qm_summary_n(const struct qm_summary *s, int row) { return s->row[row].n; }
+int64_t qm_summary_left_out(const struct qm_summary *s, int row) { return s->row[row].n_plain; }
 
 const char *qm_summary_key(const struct qm_summary *s, int row, int key)
 {

@@ -17,7 +17,10 @@
  * column: the largest number of standard errors between a measured cell of the row and its theory
  * (theory_se and theory_n in JSON and in the file).
  *
- * Skipped cells and NaNs do not count; n is the number of values.  Rows follow the order of the
+ * Skipped cells and NaNs do not count.  Nor does a cell whose states kept plain floats, because its
+ * tensors are too small or no multiple of the block, where the suite asks about their codes
+ * (coded_share.h); tables say how many these are ("2, 4 not quantized"; not_quantized in JSON and
+ * in the file).  n is the number of values.  Rows follow the order of the
  * suite's values, classes that of qm_tensor_class_at, and other keys that of first appearance.  The
  * median of an even number of values is the mean of the middle two. */
 #ifndef QM_RUN_SUMMARY_H
@@ -47,5 +50,6 @@ int qm_summary_rows(const struct qm_summary *s);
 const char *qm_summary_key(const struct qm_summary *s, int row, int key);
 double qm_summary_value(const struct qm_summary *s, int row, int value, int stat);
 int64_t qm_summary_n(const struct qm_summary *s, int row);
+int64_t qm_summary_left_out(const struct qm_summary *s, int row); /* cells not quantized */
 
 #endif

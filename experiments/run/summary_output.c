@@ -22,6 +22,8 @@ static void row_text(const struct qm_summary *s, int row, char *text, size_t siz
         for (int k = 0; k < s->plan->n_stats && used < size; k++)
             used += (size_t)snprintf(text + used, size - used, "%s%.4g", used ? " / " : "",
                                      qm_summary_value(s, row, v, k));
+    if (s->row[row].n_plain && used < size)
+        snprintf(text + used, size - used, ", %lld not quantized", (long long)s->row[row].n_plain);
 }
 
 static const char *const theory_head = "within SE of theory";
@@ -41,6 +43,15 @@ static void theory_cell(const struct qm_summary *s, struct qm_table *t, int from
         qm_table_cell(t, n ? "%.2g" : "-", most);
     else
         qm_table_cell(t, "%.2g (%lld of %lld)", most, (long long)n, (long long)of);
+}
+
+/* The cell "n" of a line: "6", or "2, 4 not quantized". */
+static void count_cell(struct qm_table *t, int64_t n, int64_t plain)
+{
+    if (plain)
+        qm_table_cell(t, "%lld, %lld not quantized", (long long)n, (long long)plain);
+    else
+        qm_table_cell(t, "%lld", (long long)n);
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -63,7 +74,7 @@ static void print_long(const struct qm_summary *s)
     for (int r = 0; r < s->n_rows; r++) {
         for (int k = 0; k < s->n_keys; k++)
             qm_table_cell(t, "%s", qm_summary_key(s, r, k));
-        qm_table_cell(t, "%lld", (long long)s->row[r].n);
+        count_cell(t, s->row[r].n, s->row[r].n_plain);
         for (int i = 0; i < numbers; i++)
             qm_table_cell(t, "%.4g", s->row[r].number[i]);
         if (s->has_theory)
@@ -95,8 +106,9 @@ static void print_wide(const struct qm_summary *s)
         for (int k = 0; k < last; k++)
             qm_table_cell(t, "%s", qm_summary_key(s, r, k));
         for (int i = r; i < end; i++)
-            most = s->row[i].n > s->row[most].n ? i : most;
-        qm_table_cell(t, "%lld", (long long)s->row[most].n);
+            most =
+                s->row[i].n + s->row[i].n_plain > s->row[most].n + s->row[most].n_plain ? i : most;
+        qm_table_cell(t, "%lld", (long long)(s->row[most].n + s->row[most].n_plain));
         for (int c = 0; c < columns; c++) {
             snprintf(text, sizeof text, "-");
             if (r < end && s->row[r].at[last] == c)
@@ -139,6 +151,8 @@ json_t *qm_summary_json(const struct qm_summary *s)
         for (int k = 0; k < s->n_keys; k++)
             json_object_set_new(row, s->key[k].name, json_string(qm_summary_key(s, r, k)));
         json_object_set_new(row, "n", json_integer(s->row[r].n));
+        if (s->has_plain)
+            json_object_set_new(row, "not_quantized", json_integer(s->row[r].n_plain));
         for (int v = 0; v < s->plan->n_values; v++)
             for (int k = 0; k < s->plan->n_stats; k++) {
                 number_name(s, v, k, name, sizeof name);
@@ -162,13 +176,13 @@ static const char *stat_unit(const struct qm_summary *s, int value, int stat)
 
 qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
 {
-    struct qm_column column[MAX_KEYS + 3 + MAX_NUMBERS];
+    struct qm_column column[MAX_KEYS + 4 + MAX_NUMBERS];
     char names[MAX_NUMBERS][96], path[256], text[512];
     int n_numbers = s->plan->n_values * s->plan->n_stats, n = 0;
     size_t rows = (size_t)(s->n_rows > 0 ? s->n_rows : 1);
     const char **keys = calloc(rows * MAX_KEYS, sizeof *keys);
     double *numbers = calloc(rows * (MAX_NUMBERS + 1), sizeof *numbers);
-    int64_t *counts = calloc(2 * rows, sizeof *counts);
+    int64_t *counts = calloc(3 * rows, sizeof *counts);
     double *theory = numbers ? numbers + rows * MAX_NUMBERS : NULL;
     qm_status st = keys && numbers && counts ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
     for (int r = 0; st == QM_OK && r < s->n_rows; r++) {
@@ -178,6 +192,7 @@ qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
             numbers[(size_t)i * rows + (size_t)r] = s->row[r].number[i];
         counts[r] = s->row[r].n;
         counts[rows + (size_t)r] = s->row[r].n_theory;
+        counts[2 * rows + (size_t)r] = s->row[r].n_plain;
         theory[r] = s->row[r].theory;
     }
     for (int k = 0; st == QM_OK && k < s->n_keys; k++)
@@ -196,6 +211,10 @@ qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
         column[n++] = (struct qm_column){"theory_n", QM_COLUMN_i64, "1",
                                          "number of values with a theory", counts + rows};
     }
+    if (s->has_plain)
+        column[n++] = (struct qm_column){"not_quantized", QM_COLUMN_i64, "1",
+                                         "values left out: their states kept plain floats",
+                                         counts + 2 * rows};
     snprintf(path, sizeof path, "/summary/%s", s->plan->name);
     snprintf(text, sizeof text, "statistics over groups of cells%s%s",
              s->plan->versus_key ? ", differences to " : "",

@@ -35,9 +35,9 @@ struct key {
 };
 
 struct row {
-    int at[MAX_KEYS]; /* indices of the texts of its keys */
-    int64_t n, n_theory;
-    double number[MAX_NUMBERS]; /* the statistics, value-major */
+    int at[MAX_KEYS];             /* indices of the texts of its keys */
+    int64_t n, n_theory, n_plain; /* n_plain: values left out, of cells without codes */
+    double number[MAX_NUMBERS];   /* the statistics, value-major */
     double theory; /* largest |theory_z| of the n_theory cells that have one; NaN: none has */
 };
 
@@ -47,6 +47,7 @@ struct qm_summary {
     int n_keys, n_rows; /* keys: by, then across */
     struct key key[MAX_KEYS];
     int value[QM_SUITE_VALUES];
+    int has_plain;  /* some row leaves values out */
     int has_theory; /* the table shows errors, and some cell has a theory of them */
     enum summary_stat stat[QM_SUITE_VALUES];
     struct row *row;

@@ -25,8 +25,8 @@ static void add_number(struct qm_sha256 *h, const char *key, long long x)
 static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct qm_cell *c,
                      int all)
 {
-    static const char *const known[] = {"variant", "coupling", "slot", "source",
-                                        "seed",    "steps",    "n",    "start"};
+    static const char *const known[] = {"variant", "coupling", "slot",  "source",  "seed",
+                                        "steps",   "n",        "start", "instance"};
     const char *last = "";
     for (int done = 0; done < s->n_axes; done++) {
         const struct qm_axis *next = NULL;
@@ -40,7 +40,7 @@ static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct
         if (!next)
             return;
         last = next->key;
-        if ((all || (!next->is_recipe && qm_name_find(next->key, known, 8) < 0)) &&
+        if ((all || (!next->is_recipe && qm_name_find(next->key, known, 9) < 0)) &&
             c->choice[at] >= 0)
             add(h, next->key, next->value[c->choice[at]].text);
     }
@@ -63,7 +63,14 @@ void qm_cell_id(const struct qm_suite *s, const struct qm_cell *c, char out[QM_C
     add_number(&h, "steps", c->steps);
     add_number(&h, "n", c->n);
     add_number(&h, "every", c->every);
-    if (c->start_ulp) /* only then: ids of versions without the key stay valid */
+    if (c->instance > 1) /* only then: ids of versions without the key stay valid */
+        add_number(&h, "instance", (long long)c->instance);
+    if (c->rate != 1.0) {
+        char text[32];
+        snprintf(text, sizeof text, "%.17g", c->rate);
+        add(&h, "rate", text);
+    }
+    if (c->start_ulp) /* the same */
         add(&h, "start", "ulp");
     add_axes(&h, s, c, c->reason != NULL);
     qm_sha256_hex(&h, hex);

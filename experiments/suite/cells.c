@@ -220,12 +220,32 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
+static const char *const schedules[] = {
+#define X(name, text) #name,
+    QM_SCHEDULE_LIST(X)
+#undef X
+};
+
+const char *qm_schedule_name(enum qm_schedule s) { return schedules[s]; }
+
 static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
 {
     int64_t rank;
     QM_TRY(integer(s, c, "warmup", 0, 0, &c->warmup));
     QM_TRY(integer(s, c, "decay_rank", 0, 0, &rank));
     c->decay_rank = rank > QM_MAX_RANK ? QM_MAX_RANK + 1 : (int)rank;
+    const struct qm_axis_value *schedule = chosen(s, c, "schedule"), *clip = chosen(s, c, "clip");
+    int i = schedule ? qm_name_find(schedule->text, schedules, QM_SCHEDULE_COUNT) : 0;
+    if (i < 0)
+        return fail_at(s, schedule->line,
+                       qm_name_none_of("schedule", schedule->text, schedules, QM_SCHEDULE_COUNT));
+    c->schedule = (enum qm_schedule)i;
+    char *end = NULL;
+    c->clip = clip ? strtod(clip->text, &end) : 0.0;
+    if (clip && (*end || end == clip->text || !(c->clip >= 0.0 && c->clip < 1e30)))
+        return fail_at(
+            s, clip->line,
+            qm_fail(QM_BAD_ARG, "'clip' is '%s', expected a number of at least 0", clip->text));
     return QM_OK;
 }
 
@@ -373,8 +393,13 @@ static qm_status check_source(struct qm_cell *c)
         return skip(c, "closed needs a problem: source, which has its own gradients");
     if (c->lr_scale != 1.0 && c->kind != QM_SOURCE_problem)
         return skip(c, "lr_scale needs a problem: source, which has a learning rate");
-    if ((c->warmup || c->decay_rank) && c->kind != QM_SOURCE_problem)
-        return skip(c, "%s needs a problem: source", c->warmup ? "warmup" : "decay_rank");
+    const char *training = c->warmup          ? "warmup"
+                           : c->decay_rank    ? "decay_rank"
+                           : c->schedule != 0 ? "schedule"
+                           : c->clip > 0.0    ? "clip"
+                                              : NULL;
+    if (training && c->kind != QM_SOURCE_problem)
+        return skip(c, "%s needs a problem: source", training);
     if (c->start_ulp && c->coupling != QM_COUPLING_closed)
         return skip(c, "start: ulp needs coupling closed");
     if (c->start_ulp && !qm_recipe_is_full(&c->recipe))
@@ -413,16 +438,28 @@ static qm_status check_source(struct qm_cell *c)
     return QM_OK;
 }
 
+static qm_status choose_instance(const struct qm_suite *s, const struct item *item,
+                                 struct qm_cell *c)
+{
+    QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
+    if (c->problem)
+        return qm_problem_instance(c->problem, item->rest, c->instance, &c->problem_args,
+                                   &c->has_data);
+    if (c->kind == QM_SOURCE_empty && !(c->problem_args = strdup(item->rest)))
+        return qm_fail(QM_NO_MEMORY, "cells");
+    return c->instance == 1 ? QM_OK : skip(c, "instance needs a problem: source");
+}
+
 static qm_status build_cell(const struct qm_suite *s, const struct item *item, struct qm_cell *c)
 {
     int64_t seed, rounding;
     c->kind = item->kind;
     c->dist = item->dist;
     c->problem = item->problem;
-    c->problem_args = item->rest;
     c->recorded = item->recorded;
     c->every = s->every;
-    c->float32 = c->ulp = -1;
+    c->float32 = c->ulp = c->own = -1;
+    c->rate = 1.0;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
         c->without[i] = -1;
     c->tensor = item->recorded ? item->recorded->tensor : "";
@@ -437,6 +474,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
     QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
+    QM_TRY(choose_instance(s, item, c));
     c->seed = (uint64_t)seed;
     c->rounding_seed = (uint64_t)rounding;
     QM_TRY(choose_start(s, c));
@@ -449,7 +487,15 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     return c->reason ? QM_OK : check_source(c);
 }
 
-uint64_t qm_cell_rounding(const struct qm_cell *c) { return c->seed + (c->rounding_seed << 32); }
+uint64_t qm_cell_seed(const struct qm_cell *c)
+{
+    return c->seed + ((uint64_t)(c->instance - 1) << 24);
+}
+
+uint64_t qm_cell_rounding(const struct qm_cell *c)
+{
+    return qm_cell_seed(c) + (c->rounding_seed << 32);
+}
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
@@ -504,6 +550,7 @@ void qm_cells_free(struct qm_cell *cells, int64_t n_cells)
 {
     for (int64_t i = 0; i < n_cells; i++) {
         free(cells[i].source_text);
+        free(cells[i].problem_args);
         free(cells[i].reason);
     }
     free(cells);

@@ -2,6 +2,7 @@
  * budget. */
 #include "experiments/suite/control_cells.h"
 
+#include <math.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +29,11 @@ static int by_text(const void *a, const void *b)
 static struct known *describe(const struct qm_cell *c, int64_t index)
 {
     char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
-    int n =
-        snprintf(text, sizeof text, "%s|%s|%llu|%llu|%a|%lld|%d|%d|%lld|%d|%d",
-                 qm_recipe_print(&c->recipe, recipe), c->source_text, (unsigned long long)c->seed,
-                 (unsigned long long)c->rounding_seed, c->lr_scale, (long long)c->warmup,
-                 c->decay_rank, c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
+    int n = snprintf(text, sizeof text, "%s|%s|%lld|%llu|%llu|%a|%a|%d|%a|%lld|%d|%d|%lld|%d|%d",
+                     qm_recipe_print(&c->recipe, recipe), c->source_text, (long long)c->instance,
+                     (unsigned long long)c->seed, (unsigned long long)c->rounding_seed, c->lr_scale,
+                     c->rate, (int)c->schedule, c->clip, (long long)c->warmup, c->decay_rank,
+                     c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
     struct known *k = n < 0 ? NULL : malloc(sizeof *k + (size_t)n + 1);
     if (!k)
         return NULL;
@@ -64,8 +65,12 @@ static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
         l->room = room;
     }
     c->source_text = strdup(c->source_text);
-    if (!c->source_text)
+    c->problem_args = strdup(c->problem_args);
+    if (!c->source_text || !c->problem_args) {
+        free(c->source_text);
+        free(c->problem_args);
         return qm_fail(QM_NO_MEMORY, "cells");
+    }
     c->index = l->n;
     l->cell[l->n++] = *c;
     return QM_OK;
@@ -79,10 +84,10 @@ static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell 
     struct qm_cell e = *c;
     e.recipe = *r;
     e.role = role;
-    e.float32 = e.ulp = -1;
+    e.float32 = e.ulp = e.own = -1;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
         e.without[i] = -1;
-    if (role == QM_CELL_without)
+    if (role == QM_CELL_without || role == QM_CELL_own)
         return e;
     e.slot = 0;
     e.rounding_seed = 0;
@@ -95,9 +100,7 @@ static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell 
     return e;
 }
 
-/* The rule in float32 throughout: the family's own variant FAMILY_f32 where it exists, else this
- * recipe with all its formats set to f32.  Returns 0 where the rule refuses such a recipe. */
-static int full_recipe(const struct qm_recipe *r, struct qm_recipe *out)
+int qm_recipe_full(const struct qm_recipe *r, struct qm_recipe *out)
 {
     char name[64];
     const struct qm_variant *v;
@@ -120,7 +123,7 @@ static qm_status add_nulls(struct list *l, int64_t i)
 {
     struct qm_recipe full;
     int64_t at;
-    if (l->cell[i].start_ulp || !full_recipe(&l->cell[i].recipe, &full))
+    if (l->cell[i].start_ulp || !qm_recipe_full(&l->cell[i].recipe, &full))
         return QM_OK;
     struct qm_cell e = control_of(l->s, &l->cell[i], &full, QM_CELL_float32);
     QM_TRY(add(l, &e, &at));
@@ -129,6 +132,34 @@ static qm_status add_nulls(struct list *l, int64_t i)
     e.start_ulp = 1;
     QM_TRY(add(l, &e, &at));
     l->cell[i].ulp = at;
+    return QM_OK;
+}
+
+/* Sets the rate that was tuned for the twin of cell i, where one was. */
+static void set_rate(struct list *l, int64_t i)
+{
+    struct qm_cell *c = &l->cell[i];
+    struct qm_recipe full;
+    double rate = qm_recipe_full(&c->recipe, &full) ? qm_suite_rate(l->s, c, &full) : nan("");
+    if (isnan(rate))
+        return;
+    c->rate = rate;
+    c->is_tuned = 1;
+}
+
+/* Adds the cell at the rate that was tuned for its own recipe; none where that is the twin's. */
+static qm_status add_own(struct list *l, int64_t i)
+{
+    double rate = qm_suite_rate(l->s, &l->cell[i], &l->cell[i].recipe);
+    int64_t at = i;
+    if (!l->cell[i].is_tuned || isnan(rate) || l->cell[i].start_ulp)
+        return QM_OK;
+    if (rate != l->cell[i].rate) {
+        struct qm_cell e = control_of(l->s, &l->cell[i], &l->cell[i].recipe, QM_CELL_own);
+        e.rate = rate;
+        QM_TRY(add(l, &e, &at));
+    }
+    l->cell[i].own = at;
     return QM_OK;
 }
 
@@ -180,6 +211,9 @@ qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, in
     struct list l = {.s = s, .cell = *cells, .n = *n_cells, .room = *n_cells};
     int64_t own = *n_cells;
     qm_status st = QM_OK;
+    for (int64_t i = 0; i < own; i++)
+        if (!l.cell[i].reason && l.cell[i].coupling == QM_COUPLING_closed)
+            set_rate(&l, i);
     for (int64_t i = 0; st == QM_OK && i < own; i++) {
         struct known *k = describe(&l.cell[i], i),
                      **found = k ? tsearch(k, &l.known, by_text) : NULL;
@@ -193,6 +227,8 @@ qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, in
         if (c->reason || c->coupling != QM_COUPLING_closed)
             continue;
         st = add_nulls(&l, i);
+        if (st == QM_OK)
+            st = add_own(&l, i);
         if (st == QM_OK && s->budget && l.cell[i].lr_scale == 1.0 && !l.cell[i].start_ulp)
             st = add_parts(&l, i);
     }
@@ -269,6 +305,8 @@ char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *tex
         join(text, "; ", "start ulp");
     else if (c->role == QM_CELL_float32) /* differs from every label of the suite */
         join(text, "; ", "float32");
+    if (c->role == QM_CELL_own)
+        join(text, " ", "at its own rate");
     if (c->role == QM_CELL_without)
         join(text, " without ", parts[c->part]);
     return text;

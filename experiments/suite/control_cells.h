@@ -8,6 +8,10 @@
  * cell of equal recipe, source and seeds exists.  *cells grows by realloc. */
 qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, int64_t *n_cells);
 
+/* The rule of r in float32 throughout: the family's own variant FAMILY_f32 where it exists, else
+ * this recipe with all its formats set to f32.  Returns 0 where the rule refuses such a recipe. */
+int qm_recipe_full(const struct qm_recipe *r, struct qm_recipe *out);
+
 /* The number of plain cells, the product of the suite's axes; they come first. */
 int64_t qm_protocol_own(const struct qm_cell *cells, int64_t n_cells);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "experiments/foreign/text_file.h"
 
 static const char *const coupling_names[] = {
 #define X(name, text) #name,
@@ -17,18 +18,18 @@ static const char *const coupling_names[] = {
 const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
 
 /* Keys other than those of recipes. */
-static const char *const axis_keys[] = {"variant", "coupling",      "slot",   "source",
-                                        "seed",    "steps",         "n",      "lr_scale",
-                                        "start",   "rounding_seed", "warmup", "decay_rank"};
+static const char *const axis_keys[] = {
+    "variant", "coupling",      "slot",   "source",     "seed",     "steps",    "n",   "lr_scale",
+    "start",   "rounding_seed", "warmup", "decay_rank", "instance", "schedule", "clip"};
 static const char *const plain_keys[] = {
-    "title", "question",     "data",   "min_numel", "min_rank", "every", "summary",
-    "claim", "claim_source", "expect", "protocol",  "budget",   "delta", "sizes"};
+    "title",        "question", "data",     "min_numel", "min_rank", "every", "summary",  "claim",
+    "claim_source", "expect",   "protocol", "budget",    "delta",    "sizes", "contrast", "rates"};
 /* clang-format off */
 static const char *const hyper_keys[] = {
 #define X(name, value, text) #name,
     QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
 #undef X
-    "grad", "param", "state_used"};
+    "grad", "param", "state_used", "whole_blocks"};
 /* clang-format on */
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -150,6 +151,8 @@ static qm_status top_pair(struct qm_yaml_walk *w, const char *key, const yaml_no
     case 11: return qm_yaml_integer(w, value, key, 0, &s->budget);
     case 12: return margin(w, value);
     case 13: return sizes(w, value);
+    case 14: return qm_suite_contrasts(w, value);
+    case 15: return qm_suite_read_rates(w, value);
     default:
         return is_recipe_key(key) ? qm_suite_read_axis(w, key, qm_yaml_line(at), value, 1)
                                   : unknown_key(w, key, at);
@@ -162,7 +165,8 @@ static qm_status resize_pair(struct qm_yaml_walk *w, const char *key, const yaml
 {
     struct qm_suite *s = to;
     int a = qm_suite_axis(s, key), was = s->n_axes;
-    if (strcmp(key, "sizes") == 0 || strcmp(key, "summary") == 0 || strcmp(key, "expect") == 0)
+    if (strcmp(key, "sizes") == 0 || strcmp(key, "summary") == 0 || strcmp(key, "expect") == 0 ||
+        strcmp(key, "contrast") == 0 || strcmp(key, "rates") == 0)
         return qm_yaml_fail(w, at, QM_BAD_ARG, "a size does not change '%s'", key);
     if (strcmp(key, "data") == 0 && s->data) {
         qm_suite_free_words(s->data, s->n_data);
@@ -247,16 +251,12 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
     if (size)
         QM_TRY(check_size(size));
     struct qm_suite *s = calloc(1, sizeof *s);
-    FILE *f = fopen(path, "rb");
-    qm_status st = s ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
-    if (st == QM_OK && !f)
-        st = qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    FILE *f = NULL;
+    qm_status st = s ? qm_text_open(path, &f) : qm_fail(QM_NO_MEMORY, "suite");
     if (st == QM_OK)
         st = set_path(path, s);
     if (st == QM_OK)
         st = walk_file(f, size, s);
-    if (f && ferror(f)) /* such as a directory, which fopen accepts */
-        st = qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
     if (st == QM_OK && s->every == 0 && !s->paired)
         s->every = 1;
     for (int i = 0; st == QM_OK && i < 2; i++)
@@ -267,6 +267,8 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
         st = qm_yaml_fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");
     if (st == QM_OK)
         st = qm_suite_spread(s);
+    if (st == QM_OK)
+        st = qm_suite_check_contrasts(s);
     if (st == QM_OK)
         st = qm_suite_print(s);
     if (f)

@@ -11,6 +11,8 @@
  *     slot: exp_avg                                # the state measured; default: the first
  *     source: ["states:gpt_*", "dist:student:3"]   # required; see below
  *     seed: [1, 2, 3]                              # default 1
+ *     instance: 1..4                               # other data: data_seed of the problem plus
+ *                                                  # instance - 1, and other starts and noise
  *     steps: 200                                   # default: a trace's or problem's own, or 100
  *     n: 65536                                     # elements of a dist: source
  *     data: ["experiments/data/x.h5"]              # globs; default: all .h5 in experiments/data
@@ -20,11 +22,17 @@
  *     protocol: paired                             # statistics against twins; protocol/protocol.h
  *     lr_scale: [0.25, 0.5, 1, 2, 4]               # factors of the problem's learning rate
  *     warmup: 100                                  # steps over which lr rises to its value; 0
+ *     schedule: cosine                             # constant | linear | cosine, after the warm-up
+ *     clip: 1                                      # largest norm of the gradient; 0: none
  *     decay_rank: 2                                # tensors of lower rank have no weight decay; 0
  *     start: ulp                                   # the variant is the twin, its start one ulp off
  *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
  *     budget: 1                                    # adds cells for the error budget
  *     delta: 0.0212                                # equivalent within +- delta (log10 of the gap)
+ *     contrast:                                    # value against value, paired; by default each
+ *       exp_avg: {against: nf4}                    # value of a format's axis against its first;
+ *                                                  # {pairs: all}, {pairs: [[a, b], ...]}; none
+ *     rates: none                                  # no tuned rates; else those of qualm tune
  *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
  *     summary:                                     # tables, printed and stored; summary.h
  *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
@@ -34,11 +42,14 @@
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
  *          relation: above 0}                      # each: source: one for every source
  *
- * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, warmup, decay_rank, start,
- * rounding_seed and the recipe keys takes a list and is then an axis (A..B: whole numbers from A to
- * B).  The cells are the product of the axes in the file's order, the last axis fastest.  Update t
- * of a warm-up of N takes the learning rate lr min(1, t / N); rules that set their own step ignore
- * it.  Sources:
+ * Any key of variant, coupling, slot, source, seed, instance, steps, n, lr_scale, warmup,
+ * schedule, clip, decay_rank, start, rounding_seed and the recipe keys takes a list and is then an
+ * axis (A..B: whole numbers from A to B).  The cells are the product of the axes in the file's
+ * order, the last axis fastest.  Of T updates, update t of a warm-up of N <= T takes the learning
+ * rate lr t / N, and a later one lr f(s), s = (t - 1 - N) / (T - N): f is 1, 1 - s (linear) or
+ * (1 + cos(pi s)) / 2 (cosine); rules that set their own step ignore it.  With clip C the gradient
+ * of all tensors together is multiplied by min(1, C / (norm + 1e-6)), as
+ * torch.nn.utils.clip_grad_norm_ does, before the variant rounds it.  Sources:
  *
  *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
  *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
@@ -132,6 +143,20 @@ struct qm_expect {
     double bound[2];
 };
 
+/* Which values of an axis are tested against each other: each against one, all pairs, or pairs. */
+struct qm_contrast {
+    char *axis, *against; /* against: a label; NULL: all, or pair[] */
+    int line, all, n_pairs;
+    char *(*pair)[2]; /* [n_pairs]: labels; the first is tested against the second */
+};
+
+/* A tuned learning rate: the factor of the recipe's or problem's rate for cells of this key. */
+struct qm_rate {
+    char *key;
+    double rate;
+    int is_used; /* some cell has asked for it */
+};
+
 struct qm_suite {
     char *path, *stem, *title, *question;
     int is_sized; /* the suite was read at a size that it has values for */
@@ -141,7 +166,12 @@ struct qm_suite {
     int64_t min_numel, min_rank, every; /* every 0: points by the logarithm of the step */
     int paired;                         /* protocol: paired */
     int64_t budget;
-    double delta; /* 0: as the problems state */
+    double delta;                  /* 0: as the problems state */
+    int has_contrast, n_contrasts; /* has_contrast 0: each value against its axis' first */
+    struct qm_contrast contrast[QM_SUITE_AXES];
+    int has_rates; /* the suite says which rates are tuned, or that none are */
+    int n_rates, rates_room;
+    struct qm_rate *rate; /* ascending by key */
     struct qm_summary_plan *summary;
     char *claim, *claim_source; /* or NULL */
     int n_expects;
@@ -169,8 +199,13 @@ qm_status qm_suite_add_variant(struct qm_suite *s, const char *label, const char
 /* Replaces the data globs (n > 0) in s and in its plan. */
 qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);
 
-/* Index of the axis of that key, or -1. */
+/* Index of the axis of that key, or -1; index of the value with that label, or -1. */
 int qm_suite_axis(const struct qm_suite *s, const char *key);
+int qm_axis_find(const struct qm_axis *a, const char *label);
+
+/* Whether an axis changes how states are stored: the variant, or a key of recipes that is no
+ * hyper-parameter. */
+int qm_suite_is_format_axis(const struct qm_suite *s, int axis);
 
 enum qm_source_kind {
     QM_SOURCE_none,
@@ -181,12 +216,28 @@ enum qm_source_kind {
     QM_SOURCE_empty /* empty_source.h: for tests of the runner */
 };
 
+/* clang-format off */
+#define QM_SCHEDULE_LIST(X)                                                      \
+    X(constant, "the rate stays")                                                \
+    X(linear,   "the rate falls to 0 in a straight line")                        \
+    X(cosine,   "the rate falls to 0 as half a cosine")
+/* clang-format on */
+
+enum qm_schedule {
+#define X(name, text) QM_SCHEDULE_##name,
+    QM_SCHEDULE_LIST(X)
+#undef X
+        QM_SCHEDULE_COUNT
+};
+const char *qm_schedule_name(enum qm_schedule s);
+
 /* Why a cell exists.  Controls are cells that a paired suite adds to the product of its axes
  * (control_cells.c; protocol/protocol.h says which). */
 enum qm_cell_role {
     QM_CELL_plain,   /* a cell of the product */
     QM_CELL_float32, /* control: the family's rule with float32 states, with the same twin */
     QM_CELL_ulp,     /* control: the twin against itself, one start moved by one float32 ulp */
+    QM_CELL_own,     /* control: a plain cell at the rate that was tuned for its recipe */
     QM_CELL_without  /* control: a plain cell with one part at full precision (error budget) */
 };
 
@@ -205,8 +256,8 @@ enum qm_budget {
         QM_BUDGET_COUNT
 };
 
-/* One experiment.  Pointers are borrowed from the suite and the replay but for source_text and
- * reason, which the cell owns. */
+/* One experiment.  Pointers are borrowed from the suite and the replay but for source_text,
+ * problem_args and reason, which the cell owns. */
 struct qm_cell {
     int64_t index;
     int choice[QM_SUITE_AXES]; /* index of the value of each axis; -1: none (controls) */
@@ -216,7 +267,9 @@ struct qm_cell {
     enum qm_source_kind kind;
     struct qm_dist_bound dist;
     const struct qm_problem *problem;
-    const char *problem_args;
+    char *problem_args; /* those of the instance; owned, NULL without a problem */
+    int64_t instance;   /* of the problem's data, from 1 */
+    int has_data;       /* the problem has a data_seed, which the instance chooses */
     struct qm_recorded *recorded;
     char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
     const char *tensor, *class_name; /* "" where the source has none */
@@ -224,7 +277,11 @@ struct qm_cell {
     uint64_t seed;                   /* of start, data and noise */
     uint64_t rounding_seed;          /* selects the draws of rounding for this seed */
     double lr_scale;                 /* factor of a problem's learning rate */
+    double rate;                     /* tuned factor of that; 1: none */
+    int is_tuned;                    /* rate was tuned for the twin of this cell */
     int64_t warmup;                  /* steps of the warm-up; 0: none */
+    enum qm_schedule schedule;       /* after the warm-up */
+    double clip;                     /* largest norm of a gradient; 0: none */
     int decay_rank;                  /* tensors of lower rank have no weight decay */
     int start_ulp;    /* the variant is a second twin whose start is moved by one ulp */
     int64_t steps, n; /* steps 0: those of the source; n: elements of a distribution */
@@ -232,12 +289,28 @@ struct qm_cell {
     enum qm_cell_role role;
     enum qm_budget part; /* of role without */
     /* Indices of the controls of this cell in a paired suite; -1: none. */
-    int64_t float32, ulp, without[QM_BUDGET_COUNT];
-    char *reason; /* NULL, or why this cell is skipped */
+    int64_t float32, ulp, own, without[QM_BUDGET_COUNT]; /* own: may be the cell itself */
+    char *reason;                                        /* NULL, or why this cell is skipped */
 };
 
-/* The key of stochastic rounding: seed + 2^32 rounding_seed.  Two seeds never share draws, because
- * shared draws would make them one observation. */
+/* What start and noise are drawn by: seed + 2^24 (instance - 1). */
+uint64_t qm_cell_seed(const struct qm_cell *c);
+
+/* The key of the tuned rate of recipe r in the place of cell c: source, instance, steps, warm-up
+ * and the whole recipe, as text. */
+#define QM_RATE_TEXT (QM_RECIPE_TEXT + 512)
+char *qm_rate_key(const struct qm_cell *c, const struct qm_recipe *r, char text[QM_RATE_TEXT]);
+
+/* The tuned rate of recipe r in the place of c; NaN: none was tuned. */
+double qm_suite_rate(const struct qm_suite *s, const struct qm_cell *c, const struct qm_recipe *r);
+
+/* Adds a rate (sort when all are added); leaves out those that no cell has asked for. */
+qm_status qm_suite_add_rate(struct qm_suite *s, const char *key, double rate);
+void qm_suite_sort_rates(struct qm_suite *s);
+void qm_suite_prune_rates(struct qm_suite *s);
+
+/* The key of stochastic rounding: qm_cell_seed + 2^32 rounding_seed.  Two seeds never share draws,
+ * because shared draws would make them one observation. */
 uint64_t qm_cell_rounding(const struct qm_cell *c);
 
 /* Makes the cells: the product of the axes over the sources, then the controls of a paired suite.

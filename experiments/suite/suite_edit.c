@@ -49,6 +49,9 @@ void qm_suite_free(struct qm_suite *s)
     }
     for (int i = 0; i < s->n_expects; i++)
         qm_suite_free_expect(&s->expect[i]);
+    for (int i = 0; i < s->n_contrasts; i++)
+        qm_suite_free_contrast(&s->contrast[i]);
+    qm_suite_free_rates(s);
     qm_suite_free_words(s->data, s->n_data);
     free(s->data);
     free(s->summary);

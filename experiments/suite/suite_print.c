@@ -89,6 +89,38 @@ static void print_summary(FILE *f, const struct qm_summary_plan *p)
     fputs("}\n", f);
 }
 
+static void print_contrasts(FILE *f, const struct qm_suite *s)
+{
+    fputs(s->n_contrasts ? "contrast: {" : "contrast: none\n", f);
+    for (int i = 0; i < s->n_contrasts; i++) {
+        const struct qm_contrast *c = &s->contrast[i];
+        fputs(i ? ", " : "", f);
+        quoted(f, c->axis);
+        fputs(c->against ? ": {against: " : ": {pairs: ", f);
+        if (c->against)
+            quoted(f, c->against);
+        fputs(c->all ? "all" : c->against ? "" : "[", f);
+        for (int k = 0; k < c->n_pairs; k++) {
+            fputs(k ? ", [" : "[", f);
+            quoted(f, c->pair[k][0]);
+            fputs(", ", f);
+            quoted(f, c->pair[k][1]);
+            fputs(k + 1 == c->n_pairs ? "]]" : "]", f);
+        }
+        fputs(i + 1 == s->n_contrasts ? "}}\n" : "}", f);
+    }
+}
+
+static void print_rates(FILE *f, const struct qm_suite *s)
+{
+    fputs(s->n_rates ? "rates:\n" : "rates: none\n", f);
+    for (int i = 0; i < s->n_rates; i++) {
+        fputs("  - [", f);
+        quoted(f, s->rate[i].key);
+        fprintf(f, ", %.17g]\n", s->rate[i].rate);
+    }
+}
+
 static void print_claim(FILE *f, const struct qm_suite *s)
 {
     fputs("claim: ", f);
@@ -147,6 +179,10 @@ qm_status qm_suite_print(struct qm_suite *s)
         fprintf(f, "protocol: paired\nbudget: %lld\n", (long long)s->budget);
     if (s->delta > 0.0)
         fprintf(f, "delta: %.17g\n", s->delta);
+    if (s->has_contrast)
+        print_contrasts(f, s);
+    if (s->has_rates)
+        print_rates(f, s);
     fputs(s->n_summaries ? "summary:\n" : "", f);
     for (int i = 0; i < s->n_summaries; i++)
         print_summary(f, &s->summary[i]);

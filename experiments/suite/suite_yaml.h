@@ -68,6 +68,19 @@ void qm_suite_free_expect(struct qm_expect *e);
  * all axes are read.  QM_BAD_ARG: the suite has no such axis. */
 qm_status qm_suite_spread(struct qm_suite *s);
 
+/* ---- suite_contrast.c: the key `contrast` ---------------------------------------------------- */
+
+qm_status qm_suite_contrasts(struct qm_yaml_walk *w, const yaml_node_t *n);
+void qm_suite_free_contrast(struct qm_contrast *c);
+
+/* Checks, when all keys are read, that axes and labels exist and the suite is paired. */
+qm_status qm_suite_check_contrasts(const struct qm_suite *s);
+
+/* ---- suite_rates.c: the key `rates` ---------------------------------------------------------- */
+
+qm_status qm_suite_read_rates(struct qm_yaml_walk *w, const yaml_node_t *n);
+void qm_suite_free_rates(struct qm_suite *s);
+
 /* ---- suite_axes.c ---------------------------------------------------------------------------- */
 
 /* Reads a key that is an axis: a word, a list of words or of {label: word}, or A..B.  Labels must

@@ -49,6 +49,6 @@ def draw(c, out):
     labels = [label for label in c.labels if label in v["label"]]
     out.figure(NAME, panels, (TITLE, MENU),
                "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) "
-               "bootstrap-t interval; to the left the variant here has the smaller gap. Only runs with "
+               "interval; to the left the variant here has the smaller gap. Only runs with "
                "the same problem, seed, learning rate, steps and double-precision twin are "
                "paired; the table /against/apart says what did not agree.", forest.shapes(v) + c.legend(labels))

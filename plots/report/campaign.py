@@ -74,9 +74,21 @@ class Campaign:
         return {name: column[keep] for name, column in rows.items()}
 
     def rate(self):
-        """The scale `one` in words."""
-        return "the problem's own learning rate" if self.one == 1 else \
-            f"{self.one:g} times the problem's learning rate"
+        """The scale `one` in words, for runs of a variant and its twin at the same rate."""
+        tuned = {"best against best", "same rate"} & self.rates()
+        whose = "the learning rate that was tuned for the twin" if tuned \
+            else "the problem's own learning rate"
+        return whose if self.one == 1 else f"{self.one:g} times {whose}"
+
+    def rates(self):
+        """The words of the column rates of the verdicts; older files have none."""
+        v = self.table("verdicts") if self.paired else None
+        return set(v["rates"].tolist()) if v is not None and "rates" in v else set()
+
+    def verdict_rate(self):
+        """The rates at which verdicts are given, in words."""
+        return "rates of their own, variant and twin each at its best" \
+            if "best against best" in self.rates() and self.one == 1 else self.rate()
 
     def look(self, label):
         return common.look(self.place.get(label, 7))

@@ -5,7 +5,8 @@ import numpy as np
 
 NAME, MENU, TITLE = "gap", "Gaps", "Gap to the double-precision twin"
 SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", False),
-          "undecided": ("D", True), "too few": ("X", True)}
+          "undecided": ("D", True), "too few": ("X", True),
+          "not quantized": ("P", True)}
 BEND = 8  # the axis is logarithmic if gaps exceed BEND deltas
 
 
@@ -92,9 +93,10 @@ def draw(c, out):
         return
     legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone",
                                         inline.block(inline.NULL))]
-    caption = (f"At {c.rate()}. Mean over paired seeds with its 95 % (thin) and 90 % (thick) "
-               "bootstrap-t interval; to the right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; "
-               "better or worse: the 95 % interval excludes 0 and the false discovery rate over "
-               "all of them stays at 5 %; else undecided.")
+    caption = (f"At {c.verdict_rate()}. Trimmed mean over paired seeds with its 95 % (thin) and "
+               "90 % (thick) interval; to the right is worse. Equivalent: the 90 % interval lies "
+               "within \u00b1\u03b4; better or worse: the 95 % interval excludes 0, also less the "
+               "gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
+               "else undecided.")
     out.figure(NAME, panels, (TITLE, MENU), caption, legend)
 

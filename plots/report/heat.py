@@ -6,7 +6,7 @@ import numpy as np
 
 NAME, MENU, TITLE = "heat", "Heat map", "Variants by problems"
 SIGNS = {"equivalent": "=", "better": "\u25c0", "worse": "\u25b6", "undecided": "?",
-         "too few": "\u00b7"}
+         "too few": "\u00b7", "not quantized": "\u2205"}
 # Blue is better, orange is worse: apart with any of the common colour deficiencies.
 COLOURS = matplotlib.colors.LinearSegmentedColormap.from_list(
     "gap", ["#08519c", "#6baed6", "#f1f1ef", "#fdae6b", "#a63603"])
@@ -55,7 +55,7 @@ def draw(c, out):
     for side in ax.spines.values():
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
-               (TITLE, MENU), f"Mean gap (log10) at {c.rate()}: blue is better than the twin, "
-               "orange is worse. Signs: "
+               (TITLE, MENU), f"Mean gap (log10) at {c.verdict_rate()}: blue is better than the "
+               "twin, orange is worse. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
                + ".", wide=True)

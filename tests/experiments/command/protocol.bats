@@ -73,10 +73,14 @@ steps: 20
 END
     run --separate-stderr "$QUALM" run -q "$dir/v.yaml" -o "$dir/v.h5"
     [ "$status" -eq 0 ]
-    [ "$(grep -c 'no codes: too small' <<<"$output")" -eq 1 ]
-    [[ "$output" =~ nqm:n=64\ .*adamw4_ao\ .*equivalent,\ no\ codes:\ too\ small ]]
-    [ "$(json_value '[v["float32"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
-        run -q "$dir/v.yaml" -o "$dir/v.h5")" = "[True, False, False, False]" ]
+    [[ "$output" =~ nqm:n=64\ .*adamw4_ao\ .*\ 64\ .*\ 0\ %\ .*not\ quantized ]]
+    [ "$(json_value '[(v["coded"], v["verdict"] == "not quantized")
+        for v in d[0]["protocol"]["verdicts"] if v["own"]]' run -q "$dir/v.yaml" \
+        -o "$dir/v.h5")" = "[(0.0, True), (None, False), (1.0, False), (None, False)]" ]
+    # with the fallbacks switched off the same tensors have codes
+    sed 's/adamw4_ao,/"adamw4_ao,min_numel=0,whole_blocks=0",/' "$dir/v.yaml" >"$dir/forced.yaml"
+    [ "$(json_value '[v["coded"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
+        run -q "$dir/forced.yaml" -o "$dir/forced.h5")" = "[1.0, None, 1.0, None]" ]
     sed -i 's/^variant.*/variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0"]/
         s/nqm:n=64/quad:n=256,start=normal/; s/^steps.*/steps: 400/' "$dir/v.yaml"
     echo 'lr_scale: [1, 64]' >>"$dir/v.yaml"

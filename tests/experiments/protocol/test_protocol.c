@@ -323,7 +323,6 @@ static void test_null(void **state)
     int comparisons = everything ? 200 : 40, seeds = everything ? 16 : 8, alone = 0, family = 0;
     char text[1024];
     struct paired_cells a;
-    struct qm_bootstrap *b;
     (void)state;
     snprintf(text, sizeof text,
              "variant: adamw4_ao\nexp_avg: \"nf4:4s/block:64/bisect/stoch/hi\"\n"
@@ -338,7 +337,6 @@ static void test_null(void **state)
     struct qm_twin_cache *twins;
     assert_int_equal(qm_twin_cache_open(0, &twins), QM_OK);
     run_all(&a, twins, 0, o);
-    assert_int_equal(qm_bootstrap_open(&b), QM_OK);
     struct qm_paired *x = calloc((size_t)comparisons, sizeof *x);
     for (int k = 0; k < comparisons; k++) {
         double d[16];
@@ -348,7 +346,7 @@ static void test_null(void **state)
                    two->value[qm_metric_count() + QM_EXTRA_log_gap];
             spread += d[s] * d[s];
         }
-        assert_int_equal(qm_paired_make(b, d, seeds, &x[k]), QM_OK);
+        assert_int_equal(qm_paired_make(d, seeds, &x[k]), QM_OK);
         p[k] = x[k].p;
     }
     assert_true(spread > 0); /* the draws do differ */
@@ -369,7 +367,6 @@ static void test_null(void **state)
     free(x);
     free(p);
     free(o);
-    qm_bootstrap_close(b);
     qm_twin_cache_close(twins);
     release(&a);
 }

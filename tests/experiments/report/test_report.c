@@ -185,16 +185,20 @@ static int64_t apart(struct qm_result *r, const char *label, const char *problem
     return sum;
 }
 
-/* The mean of d[label] - d[other] at the problem's learning rate in the sample. */
+/* The mean of d[label] - d[other] at the problem's learning rate in the sample, without the least
+ * and the largest of the eight. */
 static double expected(int64_t label, int64_t other, int64_t problem)
 {
-    double sum = 0;
+    double sum = 0, least = HUGE_VAL, most = -HUGE_VAL;
     for (int64_t seed = 0; seed < S_SEEDS; seed++) {
         int64_t at = (problem * S_SEEDS + seed) * S_SCALES + 2;
         int64_t runs = S_PROBLEMS * S_SEEDS * S_SCALES;
-        sum += s_run_of(label * runs + at, 0).d - s_run_of(other * runs + at, 0).d;
+        double d = s_run_of(label * runs + at, 0).d - s_run_of(other * runs + at, 0).d;
+        sum += d;
+        least = fmin(least, d);
+        most = fmax(most, d);
     }
-    return sum / S_SEEDS;
+    return (sum - least - most) / (S_SEEDS - 2);
 }
 
 /* Every pair of labels with the same twin is compared, and no other; the means are those of the

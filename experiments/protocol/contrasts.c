@@ -1,0 +1,199 @@
+/* contrasts.c - Tests the values of an axis against each other, pair by pair. */
+#include "experiments/protocol/tables.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/lockstep/coded_share.h"
+
+/* A growing list of contrasts, without judgements. */
+struct list {
+    struct qm_contrast_row *row;
+    int64_t n, room, apart;
+};
+
+static const struct qm_cell *cell_of(const struct qm_protocol *p,
+                                     const struct qm_comparison_group *g)
+{
+    return qm_run_cell(p, qm_group_run(p, g, 0));
+}
+
+/* Whether cells a and b of one problem and scale differ on no axis but `axis`. */
+static int differ_on(const struct qm_suite *s, const struct qm_cell *a, const struct qm_cell *b,
+                     int axis)
+{
+    static const char *const others[] = {"seed", "instance", "source"}; /* given by the problem */
+    for (int i = 0; i < s->n_axes; i++) {
+        int skip = i == axis;
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            skip |= strcmp(s->axis[i].key, others[k]) == 0;
+        if (!skip && a->choice[i] != b->choice[i])
+            return 0;
+    }
+    return 1;
+}
+
+/* The group that has `value` on the axis and is equal to g otherwise, or NULL. */
+static const struct qm_comparison_group *
+partner(const struct qm_protocol *p, const struct qm_comparison_group *g, int axis, int value)
+{
+    for (int64_t i = 0; i < p->n_groups; i++) {
+        const struct qm_comparison_group *h = &p->group[i];
+        const struct qm_cell *c = cell_of(p, h);
+        if (h->problem == g->problem && h->scale == g->scale && c->role == QM_CELL_plain &&
+            c->choice[axis] == value && differ_on(p->r->suite, cell_of(p, g), c, axis))
+            return h;
+    }
+    return NULL;
+}
+
+static qm_status add(const struct qm_protocol *p, struct list *l,
+                     const struct qm_comparison_group *g, int axis, int value)
+{
+    const struct qm_comparison_group *h = partner(p, g, axis, value);
+    if (!h) {
+        l->apart++;
+        return QM_OK;
+    }
+    if (l->n == l->room) {
+        int64_t room = 2 * l->room + 64;
+        struct qm_contrast_row *more = realloc(l->row, (size_t)room * sizeof *more);
+        if (!more)
+            return qm_fail(QM_NO_MEMORY, "contrasts");
+        l->row = more;
+        l->room = room;
+    }
+    l->row[l->n] = (struct qm_contrast_row){.a = g, .b = h, .axis = p->r->suite->axis[axis].key};
+    l->n++;
+    return QM_OK;
+}
+
+/* Adds the contrasts of group g on an axis: c NULL stands for each value against the first. */
+static qm_status add_axis(const struct qm_protocol *p, struct list *l,
+                          const struct qm_comparison_group *g, int axis,
+                          const struct qm_contrast *c)
+{
+    const struct qm_axis *a = &p->r->suite->axis[axis];
+    int own = cell_of(p, g)->choice[axis];
+    int reference = c && c->against ? qm_axis_find(a, c->against) : 0;
+    for (int k = 0; c && k < c->n_pairs; k++)
+        if (strcmp(a->value[own].label, c->pair[k][0]) == 0)
+            QM_TRY(add(p, l, g, axis, qm_axis_find(a, c->pair[k][1])));
+    for (int k = 0; c && c->all && k < own; k++)
+        QM_TRY(add(p, l, g, axis, k));
+    if (c && (c->all || c->n_pairs))
+        return QM_OK;
+    return own == reference ? QM_OK : add(p, l, g, axis, reference);
+}
+
+static qm_status add_group(const struct qm_protocol *p, struct list *l,
+                           const struct qm_comparison_group *g)
+{
+    const struct qm_suite *s = p->r->suite;
+    for (int i = 0; i < s->n_contrasts; i++)
+        QM_TRY(add_axis(p, l, g, qm_suite_axis(s, s->contrast[i].axis), &s->contrast[i]));
+    for (int a = 0; a < s->n_axes && !s->has_contrast; a++)
+        if (s->axis[a].n > 1 && qm_suite_is_format_axis(s, a))
+            QM_TRY(add_axis(p, l, g, a, NULL));
+    return QM_OK;
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+static int same_pair(const struct qm_protocol *p, const struct qm_run_row *x,
+                     const struct qm_run_row *y)
+{
+    const struct qm_cell *a = qm_run_cell(p, x), *b = qm_run_cell(p, y);
+    return a->seed == b->seed && a->instance == b->instance;
+}
+
+/* Whether what the suite varies has no codes in the runs of a group. */
+static int is_plain(const struct qm_protocol *p, const struct qm_comparison_group *g)
+{
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, i);
+        if (run->ok)
+            return qm_is_unquantized(p->r, run->cell);
+    }
+    return 0;
+}
+
+/* Pairs the runs of both groups and judges the differences. */
+static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row *row, int is_best,
+                       struct qm_observed *pair, struct qm_judged *out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < row->a->n; i++)
+        for (int64_t j = 0; j < row->b->n; j++) {
+            const struct qm_run_row *x = qm_group_run(p, row->a, i),
+                                    *y = qm_group_run(p, row->b, j);
+            struct qm_observed one, two;
+            if (!same_pair(p, x, y) || !qm_observe(p, x, is_best, &one) ||
+                !qm_observe(p, y, is_best, &two))
+                continue;
+            one.twin = two.gap;
+            for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
+                one.x[k] -= two.x[k];
+                one.null[k] = nan("");
+            }
+            pair[n++] = one;
+            break;
+        }
+    return qm_judge(pair, n, 2.0 * qm_most_d(), out);
+}
+
+static qm_status judge_both(const struct qm_protocol *p, struct qm_contrast_row *row,
+                            struct qm_observed *pair)
+{
+    enum qm_rates a = qm_rates_of(p, row->a), b = qm_rates_of(p, row->b);
+    row->rates = a < b ? a : b;
+    row->delta = qm_margin(p, cell_of(p, row->a));
+    QM_TRY(judge(p, row, 0, pair, row->same));
+    QM_TRY(judge(p, row, row->rates == QM_RATES_best, pair, row->by));
+    row->detectable = qm_detectable_of(&row->by[0].d);
+    return QM_OK;
+}
+
+static qm_status decide(struct qm_protocol *p)
+{
+    size_t n = (size_t)p->n_contrasts + 1;
+    struct qm_judged **row = calloc(n, sizeof *row);
+    double *delta = calloc(n, sizeof *delta);
+    int *quantized = calloc(n, sizeof *quantized);
+    qm_status st = row && delta && quantized ? QM_OK : qm_fail(QM_NO_MEMORY, "contrasts");
+    for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
+        for (int64_t i = 0; i < p->n_contrasts; i++) {
+            struct qm_contrast_row *c = &p->contrast[i];
+            row[i] = k % 2 ? &c->same[k / 2] : &c->by[k / 2];
+            delta[i] = c->delta;
+            quantized[i] = !is_plain(p, c->a) && !is_plain(p, c->b);
+        }
+        st = qm_decide_family(row, delta, quantized, p->n_contrasts);
+        for (int64_t i = 0; st == QM_OK && i < p->n_contrasts; i++)
+            row[i]->verdict = quantized[i] ? row[i]->verdict : QM_DECISION_plain;
+    }
+    free(quantized);
+    free(delta);
+    free(row);
+    return st;
+}
+
+qm_status qm_protocol_contrasts(struct qm_protocol *p)
+{
+    struct list l = {0};
+    qm_status st = QM_OK;
+    for (int64_t i = 0; st == QM_OK && i < p->n_groups; i++)
+        if (cell_of(p, &p->group[i])->role == QM_CELL_plain)
+            st = add_group(p, &l, &p->group[i]);
+    p->contrast = l.row;
+    p->n_contrasts = l.n;
+    p->n_apart = l.apart;
+    struct qm_observed *pair = calloc((size_t)p->n_runs + 1, sizeof *pair);
+    if (st == QM_OK && !pair)
+        st = qm_fail(QM_NO_MEMORY, "contrasts");
+    for (int64_t i = 0; st == QM_OK && i < l.n; i++)
+        st = judge_both(p, &l.row[i], pair);
+    free(pair);
+    return st == QM_OK ? decide(p) : st;
+}

@@ -1,0 +1,135 @@
+/* rate_file.c - Reads and writes files of tuned learning rates. */
+#include "experiments/run/rate_file.h"
+
+#include "experiments/machine/shipped_files.h"
+#include "experiments/store/atomic_file.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { VERSION = 1 };
+
+qm_status qm_rate_file_read(const char *path, json_t **out)
+{
+    json_error_t why;
+    json_t *rates = json_object(), *file = NULL, *entry, *list;
+    size_t i;
+    qm_status st = rates ? QM_OK : qm_fail(QM_NO_MEMORY, "rates");
+    if (st == QM_OK && access(path, F_OK) == 0 && !(file = json_load_file(path, 0, &why)))
+        st = qm_fail(QM_BAD_FILE, "%s:%d: %s", path, why.line, why.text);
+    list = json_object_get(file, "rates");
+    if (st == QM_OK && file &&
+        (json_integer_value(json_object_get(file, "qualm_rates")) != VERSION ||
+         !json_is_array(list)))
+        st = qm_fail(QM_BAD_FILE, "%s: no file of qualm tune, or of another version", path);
+    json_array_foreach(list, i, entry)
+    {
+        const char *key = json_string_value(json_object_get(entry, "key"));
+        double rate = json_number_value(json_object_get(entry, "rate"));
+        if (st == QM_OK && (!key || !(rate > 0.0 && rate < 1e30)))
+            st = qm_fail(QM_BAD_FILE, "%s: entry %zu of rates has no key or no rate", path, i + 1);
+        if (st == QM_OK)
+            json_object_set(rates, key, entry);
+    }
+    json_decref(file);
+    if (st == QM_OK)
+        *out = rates;
+    else
+        json_decref(rates);
+    return st;
+}
+
+/* Six digits say as much as a mean over seeds is good for. */
+static double rounded(double x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.6g", x);
+    return strtod(text, NULL);
+}
+
+void qm_rate_file_set(json_t *rates, const struct qm_rate_unit *u, uint64_t first_seed, int seeds)
+{
+    char text[48];
+    json_t *curve = json_array();
+    for (int k = -QM_RATE_MOST; k <= QM_RATE_MOST; k++) {
+        double loss = u->loss[QM_RATE_MOST + k];
+        if (!isnan(loss))
+            json_array_append_new(curve,
+                                  json_pack("[f, o]", rounded(qm_rate_at(k)),
+                                            isinf(loss) ? json_null() : json_real(rounded(loss))));
+    }
+    snprintf(text, sizeof text, "%llu..%llu", (unsigned long long)first_seed,
+             (unsigned long long)first_seed + (unsigned long long)seeds - 1);
+    json_object_set_new(rates, u->key,
+                        json_pack("{s:s, s:f, s:b, s:s, s:o}", "key", u->key, "rate",
+                                  qm_rate_at(u->best), "edge", u->is_edge, "seeds", text, "curve",
+                                  curve));
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+qm_status qm_rate_file_write(const char *path, const char *suite, const json_t *rates)
+{
+    size_t n = json_object_size(rates), i = 0;
+    const char **key = calloc(n + 1, sizeof *key), *name;
+    json_t *list = json_array(), *entry;
+    struct qm_atomic_file file;
+    if (!key || !list)
+        return qm_fail(QM_NO_MEMORY, "rates");
+    json_object_foreach((json_t *)(uintptr_t)rates, name, entry) key[i++] = name;
+    qsort(key, n, sizeof *key, by_key);
+    for (i = 0; i < n; i++)
+        json_array_append(list, json_object_get(rates, key[i]));
+    json_t *all =
+        json_pack("{s:i, s:s, s:o}", "qualm_rates", VERSION, "suite", suite, "rates", list);
+    char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    qm_status st = text ? qm_atomic_file_open(path, &file) : qm_fail(QM_NO_MEMORY, "rates");
+    if (st == QM_OK) {
+        st = qm_atomic_file_write(&file, text, strlen(text));
+        if (st == QM_OK)
+            st = qm_atomic_file_write(&file, "\n", 1);
+        if (st == QM_OK)
+            st = qm_atomic_file_commit(&file);
+        if (st != QM_OK)
+            qm_atomic_file_abort(&file);
+    }
+    free(text);
+    json_decref(all);
+    free(key);
+    return st;
+}
+
+qm_status qm_rates_attach(struct qm_suite *s, const char *from)
+{
+    char name[PATH_MAX], path[PATH_MAX];
+    const char *key;
+    json_t *rates, *entry;
+    qm_status st = QM_OK;
+    if (s->has_rates || !s->paired || (from && strcmp(from, "none") == 0))
+        return QM_OK;
+    snprintf(path, sizeof path, "results/rates/%.255s.json", s->stem);
+    if (from)
+        snprintf(path, sizeof path, "%s", from);
+    else if (access(path, F_OK) != 0) {
+        snprintf(name, sizeof name, "experiments/rates/%.255s.json", s->stem);
+        qm_shipped(name, path, sizeof path);
+    }
+    if (from && access(path, F_OK) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    QM_TRY(qm_rate_file_read(path, &rates));
+    json_object_foreach(rates, key, entry)
+    {
+        if (st == QM_OK && !json_is_true(json_object_get(entry, "edge")))
+            st = qm_suite_add_rate(s, key, json_number_value(json_object_get(entry, "rate")));
+    }
+    qm_suite_sort_rates(s);
+    json_decref(rates);
+    return st;
+}

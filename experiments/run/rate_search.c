@@ -1,0 +1,130 @@
+/* rate_search.c - Searches learning rates on a grid of 8 per decade. */
+#include "experiments/run/rate_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double qm_rate_at(int k) { return k ? pow(10.0, (double)k / QM_RATES_PER_DECADE) : 1.0; }
+
+void qm_rate_unit_start(struct qm_rate_unit *u, int centre, int reach)
+{
+    u->centre = u->best = centre;
+    u->reach = reach;
+    u->is_edge = 0;
+    for (int i = 0; i < QM_RATE_POINTS; i++)
+        u->loss[i] = nan("");
+}
+
+static int is_wanted(const struct qm_rate_unit *u, int k)
+{
+    return abs(k) <= QM_RATE_MOST && isnan(u->loss[QM_RATE_MOST + k]);
+}
+
+static int is_better(const struct qm_rate_unit *u, int k, int than)
+{
+    double x = u->loss[QM_RATE_MOST + k], y = u->loss[QM_RATE_MOST + than];
+    int near = abs(k - u->centre) - abs(than - u->centre);
+    return isnan(y) || x < y || (x == y && (near < 0 || (near == 0 && k < than)));
+}
+
+int qm_rate_next(struct qm_rate_unit *u, int *k)
+{
+    int n = 0, any = 0;
+    u->best = u->centre;
+    for (int i = -QM_RATE_MOST; i <= QM_RATE_MOST; i++)
+        if (!isnan(u->loss[QM_RATE_MOST + i])) {
+            any = 1;
+            u->best = is_better(u, i, u->best) ? i : u->best;
+        }
+    for (int i = u->centre - u->reach; !any && i <= u->centre + u->reach; i += 4)
+        if (is_wanted(u, i))
+            k[n++] = i;
+    for (int distance = 4; any && n == 0 && distance >= 1; distance /= 2)
+        for (int side = -1; side <= 1; side += 2)
+            if (is_wanted(u, u->best + side * distance))
+                k[n++] = u->best + side * distance;
+    u->is_edge = n == 0 && abs(u->best) == QM_RATE_MOST;
+    return n;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* The cells of one round: `seeds` ones for each rate that a unit wants. */
+struct round {
+    struct qm_cell *cell;
+    int *unit, *k;
+    int64_t n;
+};
+
+static void add_cells(struct round *r, const struct qm_rate_unit *u, int unit, int k,
+                      uint64_t first_seed, int seeds)
+{
+    for (int s = 0; s < seeds; s++) {
+        struct qm_cell *c = &r->cell[r->n];
+        *c = *u->like;
+        c->index = r->n;
+        c->recipe = u->recipe;
+        c->slot = 0;
+        c->seed = first_seed + (uint64_t)s;
+        c->rounding_seed = 0;
+        c->lr_scale = 1.0;
+        c->rate = qm_rate_at(k);
+        c->every = 0;
+        c->start_ulp = 0;
+        r->unit[r->n] = unit;
+        r->k[r->n++] = k;
+    }
+}
+
+/* The score of a run: log10 of its late gap; infinite where it failed. */
+static double score(const struct qm_rate_unit *u, const struct qm_outcome *o)
+{
+    int which = u->is_twin ? QM_EXTRA_twin_late_gap : QM_EXTRA_late_gap;
+    double gap = o->reason ? nan("") : o->value[qm_metric_count() + which];
+    return isfinite(gap) ? log10(gap) : HUGE_VAL;
+}
+
+static qm_status run_round(const struct qm_suite *s, struct qm_rate_unit *unit, struct round *r,
+                           int seeds, int threads, const volatile sig_atomic_t *stop)
+{
+    struct qm_results out;
+    QM_TRY(qm_results_run(s, r->cell, r->n, threads, 1, stop, &out));
+    for (int64_t i = 0; i < r->n; i += seeds) {
+        struct qm_rate_unit *u = &unit[r->unit[i]];
+        double sum = 0.0;
+        for (int64_t j = i; j < i + seeds; j++)
+            sum += score(u, &out.outcome[j]);
+        u->loss[QM_RATE_MOST + r->k[i]] = sum / seeds;
+    }
+    qm_results_free(&out);
+    return QM_OK;
+}
+
+qm_status qm_rates_search(const struct qm_suite *s, struct qm_rate_unit *unit, int n,
+                          uint64_t first_seed, int seeds, int threads,
+                          const volatile sig_atomic_t *stop)
+{
+    int k[QM_RATE_POINTS];
+    size_t room = (size_t)n * 2 * QM_RATE_POINTS * (size_t)seeds + 1;
+    qm_status st = QM_OK;
+    for (int more = 1; st == QM_OK && more;) {
+        struct round r = {.unit = calloc(room, sizeof *r.unit), .k = calloc(room, sizeof *r.k)};
+        int wanted = 0;
+        for (int i = 0; i < n; i++)
+            wanted += qm_rate_next(&unit[i], k);
+        r.cell = calloc((size_t)wanted * (size_t)seeds + 1, sizeof *r.cell);
+        more = wanted > 0;
+        if (!r.unit || !r.k || !r.cell)
+            st = qm_fail(QM_NO_MEMORY, "rates");
+        for (int i = 0; st == QM_OK && i < n; i++)
+            for (int j = 0, m = qm_rate_next(&unit[i], k); j < m; j++)
+                add_cells(&r, &unit[i], i, k[j], first_seed, seeds);
+        if (st == QM_OK && more)
+            st = run_round(s, unit, &r, seeds, threads, stop);
+        free(r.cell);
+        free(r.unit);
+        free(r.k);
+    }
+    return st;
+}

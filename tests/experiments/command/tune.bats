@@ -1,0 +1,123 @@
+#!/usr/bin/env bats
+# tune.bats - Tests qualm tune: files of rates, what run makes of them, what it says without them.
+
+load ../../support/cli_common
+
+setup() {
+    dir=$(mktemp -d)
+    cat >"$dir/s.yaml" <<'Y'
+variant:
+  - nf4: "adamw_f32,exp_avg=nf4:4s/block:64/bisect/mid/hi"
+  - stoch: "adamw_f32,exp_avg=nf4:4s/block:64/bisect/stoch/hi"
+source: ["problem:nqm:n=128", "problem:logreg:n=64,d=8"]
+coupling: closed
+protocol: paired
+weight_decay: 0
+instance: [1, 2, 3]
+seed: 1..3
+steps: 30
+Y
+}
+teardown() { rm -rf "$dir"; }
+
+hash_of() { "$QUALM" digest "$1" | cut -c1-64; }
+
+# page FILE: the tables of its page, in $output
+page() {
+    run -0 --separate-stderr "$QUALM" report "$1" --no-figures --out "$dir/x.html" --markdown -
+}
+
+@test "tune writes rates and curves; run judges best against best; a campaign gives the same file" {
+    run -0 --separate-stderr "$QUALM" tune -q --variants --seeds 2 "$dir/s.yaml" -o "$dir/r.json"
+    [ "$(wc -l <<<"$output")" -eq 18 ] # two problems, three instances, a twin and two variants
+    "$PYTHON" - "$dir/r.json" <<'P'
+import json, math, sys
+rates = json.load(open(sys.argv[1]))["rates"]
+assert len(rates) == 18 and [r["key"] for r in rates] == sorted(r["key"] for r in rates)
+for r in rates:
+    curve = dict((rate, loss) for rate, loss in r["curve"])
+    best = min(curve, key=curve.get)
+    assert not r["edge"] and math.isclose(best, r["rate"], rel_tol=1e-5) or curve[best] == min(
+        loss for rate, loss in r["curve"] if math.isclose(rate, r["rate"], rel_tol=1e-5)), r
+    for side in (10 ** 0.125, 10 ** -0.125):  # never at an edge of what was tried
+        assert any(math.isclose(rate, r["rate"] * side, rel_tol=1e-4) for rate in curve), r
+P
+    run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/a.h5"
+    [[ "$output" == *"4 of 4 verdicts: best against best"* ]]
+    [[ "$output" == *"2 of 2 contrasts: best against best"* ]]
+    [[ "$output" == *"same rate"* ]]
+    "$QUALM" run -q -w 2 "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/b.h5" >/dev/null
+    [ "$(hash_of "$dir/a.h5")" = "$(hash_of "$dir/b.h5")" ]
+    page "$dir/a.h5"
+    [[ "$output" == *"tuned for each"* && "$output" == *"best against best"* ]]
+    [[ "$output" == *Contrasts* ]]
+}
+
+@test "tune goes on where it was, and keeps what other sizes found" {
+    "$QUALM" tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json" >/dev/null
+    before=$(sha256sum <"$dir/r.json")
+    run -0 --separate-stderr "$QUALM" tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json"
+    [ -z "$output" ]
+    [ "$(sha256sum <"$dir/r.json")" = "$before" ]
+    sed -i 's/steps: 30/steps: 20/' "$dir/s.yaml"
+    [ "$(json_value 'len(d[0]["found"])' tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json")" = 6 ]
+    [ "$(grep -c '"key"' "$dir/r.json")" -eq 12 ]
+}
+
+@test "a suite at steps that nothing was tuned for says so, in its table, JSON and page" {
+    "$QUALM" tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json" >/dev/null
+    run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/a.h5"
+    [[ "$output" == *"4 of 4 verdicts: both at the rate that was tuned for the twin"* ]]
+    sed -i 's/steps: 30/&\nschedule: cosine\nclip: 1/' "$dir/s.yaml" # another schedule
+    run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/b.h5"
+    [[ "$output" == *"4 of 4 verdicts: at the problem's own rate; nothing was tuned for"* ]]
+    [ "$(json_value '{v["rates"] for v in d[0]["protocol"]["verdicts"]}' run -q -w 0 \
+        "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/b.h5")" = "{'not tuned'}" ]
+    # rates that no cell asks for change nothing: the file is that of a run without them
+    "$QUALM" run -q -w 0 "$dir/s.yaml" --rates none -o "$dir/c.h5" >/dev/null
+    [ "$(hash_of "$dir/b.h5")" = "$(hash_of "$dir/c.h5")" ]
+    page "$dir/b.h5"
+    [[ "$output" == *"was not tuned for these steps"* ]]
+}
+
+@test "mistakes: a suite without protocol, a broken file, a file that is not there" {
+    run "$QUALM" tune smoke -o "$dir/r.json"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"needs a suite with protocol: paired"* ]]
+    echo '{"qualm_rates": 2}' >"$dir/r.json"
+    run "$QUALM" run "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/a.h5"
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"no file of qualm tune"* ]]
+    run "$QUALM" run "$dir/s.yaml" --rates "$dir/none.json" -o "$dir/a.h5"
+    [ "$status" -eq 3 ]
+    [ ! -e "$dir/a.h5" ]
+}
+
+@test "best against best agrees with a program in NumPy that shares nothing with this one" {
+    cat >"$dir/n.yaml" <<'Y'
+{variant: adamw_f32, source: "problem:nqm:n=256", coupling: closed, protocol: paired, seed: 1..16,
+ exp_avg: [nearest: "nf4:4s/block:128/bisect/mid/hi",
+           stochastic: "nf4:4s/block:128/bisect/stoch/hi"],
+ weight_decay: 0, steps: 300}
+Y
+    "$QUALM" tune -q --variants "$dir/n.yaml" -o "$dir/r.json" >/dev/null
+    "$QUALM" run -q --json -w 0 --rates "$dir/r.json" "$dir/n.yaml" -o "$dir/n.h5" >"$dir/n.json"
+    "$PYTHON" tests/examples/nqm_fair_rates.py 256 300 16 >"$dir/numpy.json"
+    "$PYTHON" - "$dir/n.json" "$dir/r.json" "$dir/numpy.json" <<'P'
+import json, math, sys
+run, rates, other = (json.load(open(path)) for path in sys.argv[1:])
+twin = [r["rate"] for r in rates["rates"] if "exp_avg" not in r["key"]]
+assert abs(math.log10(twin[0] / other["rates"]["float64"])) <= 2.01 / 8, (twin, other["rates"])
+for v in run[0]["protocol"]["verdicts"]:
+    if not v["own"]:
+        continue
+    assert v["rates"] == "best against best"
+    for outcome in ("last", "late"):
+        here, (mean, error) = v["outcomes"][outcome], other[v["label"]][outcome]
+        half = (here["hi95"] - here["lo95"]) / 2
+        text = f"{outcome}: {here['mean']:.4f} +- {half:.4f}, NumPy {mean:.4f} +- {error:.4f}"
+        print(v["label"], text)
+        assert abs(here["mean"] - mean) <= 1.5 * math.hypot(half, 2.13 * error), text
+        assert mean > 3 * error  # there is something to agree on
+P
+}
