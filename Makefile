@@ -93,7 +93,7 @@ say = @printf '%-4s %s\n' $(1) $(2)
 
 .PHONY: all run claims baseline test peers bench check-dual check-kernels check-layers check-style \
   check-headers check-format format gpu-check bench-gpu check-long config bundle help clean plots \
-  setup tests install uninstall dist man
+  setup tests install uninstall dist man fuzz
 .DELETE_ON_ERROR:
 
 all: qualm ## build ./qualm
@@ -255,6 +255,29 @@ baseline: qualm ## run the baseline campaign, keep results/baseline.h5 of it (at
 test: qualm tests ## every test (ONLY=quant: those that concern it; ONLY=changed: your change)
 	@BUILD=$(BUILD) SAN=$(SAN) ONLY="$(ONLY)" tests/run.sh
 
+# Instrumented are the readers of files; the rest is the plain library.  Inputs that crash a target
+# lie in build/fuzz/found/TARGET; those that are mended go to tests/fuzz/found/TARGET, which are seeds.
+FUZZ_TARGETS := $(shell grep -E '^    X.[a-z0-9_]+, +read_' tests/fuzz/test_formats.c | cut -d, -f1 | cut -c7-)
+FUZZED := $(wildcard experiments/foreign/*.c experiments/readers/*.c experiments/store/*.c \
+  experiments/suite/suite*.c experiments/state/state_*.c) experiments/recipes/lpmm_config.c \
+  experiments/campaign/ledger.c experiments/campaign/ledger_index.c experiments/campaign/segment.c \
+  experiments/campaign/folder.c experiments/conform/golden.c experiments/vectors/vectors_file.c
+build/fuzz/formats: tests/fuzz/test_formats.c $(FUZZED) $(BUILD)/libqm.a
+	@mkdir -p build/fuzz
+	$(Q)clang $(CPPFLAGS) -std=c11 $(NUMERIC) -Wno-everything -O1 -g -DQM_LIBFUZZER \
+	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	  tests/fuzz/test_formats.c $(FUZZED) $(BUILD)/libqm.a -o $@ $(TEST_LIBS) $(LDLIBS)
+
+fuzz: qualm build/fuzz/formats ## libFuzzer on the reader of every format, S seconds each (S=60 TARGET=npy); needs clang
+	$(Q)rm -rf build/fuzz/seeds && tests/fuzz/make_seeds.sh ./qualm build/fuzz/seeds
+	$(Q)for t in $(or $(TARGET),$(FUZZ_TARGETS)); do mkdir -p build/fuzz/corpus/$$t build/fuzz/found/$$t; \
+	  dict=$$(sed -n "s/.*X($$t, *[a-z_]*, *\"\([a-z0-9]*\)\".*/\1/p" tests/fuzz/test_formats.c); \
+	  echo "== $$t"; QM_FUZZ=$$t build/fuzz/formats build/fuzz/corpus/$$t build/fuzz/seeds/$$t \
+	    -dict=tests/fuzz/dict/$$dict.dict -max_total_time=$(or $(S),60) -max_len=200000 -timeout=10 \
+	    -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=build/fuzz/found/$$t/ \
+	    >build/fuzz/$$t.log 2>&1 || { tail -30 build/fuzz/$$t.log; exit 1; }; \
+	  grep -E "cov:|number_of_executed_units" build/fuzz/$$t.log | tail -2; done
+
 bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
@@ -338,6 +361,7 @@ check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) tests ## every te
 	$(Q)./qualm check -q --search --time $(SEARCH_TIME)
 	$(Q)for file in variants/native/*.c; do CFLAGS='-O3 -march=native -ffp-contract=fast' \
 	  ./qualm check -q --search --time $$(($(SEARCH_TIME) / 24)) --kernel $$file || exit 1; done
+	$(Q)QM_HOSTILE=1 bats tests/experiments/command/hostile.bats
 	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/experiments/command/campaign.bats
 	$(Q)QM_CELLS=100000 bats -f 'many empty cells' tests/experiments/command/campaign.bats
 

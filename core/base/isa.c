@@ -42,6 +42,17 @@ enum qm_isa qm_isa(void)
     return (enum qm_isa)isa;
 }
 
+qm_status qm_isa_check(void)
+{
+    const char *wish = getenv("QM_ISA");
+    for (int i = 0; wish && i < QM_ISA_COUNT; i++)
+        if (strcmp(wish, names[i]) == 0)
+            return QM_OK;
+    return wish && *wish ? qm_fail(QM_BAD_ARG, "QM_ISA is '%.40s', expected %s, %s or %s", wish,
+                                   names[QM_ISA_sse2], names[QM_ISA_avx2], names[QM_ISA_avx512])
+                         : QM_OK;
+}
+
 int qm_isa_force(enum qm_isa isa)
 {
     if (isa > best())

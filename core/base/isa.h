@@ -6,6 +6,8 @@
 #ifndef QM_BASE_ISA_H
 #define QM_BASE_ISA_H
 
+#include "core/base/status.h"
+
 #define QM_ISA_LIST(X) X(sse2) X(avx2) X(avx512)
 
 enum qm_isa {
@@ -22,6 +24,9 @@ enum qm_isa {
 /* The best instruction set of this CPU, or the lesser one that the environment variable QM_ISA
  * names.  The first call decides. */
 enum qm_isa qm_isa(void);
+
+/* Whether QM_ISA, where it is set, is one of the names.  QM_BAD_ARG: it is not. */
+qm_status qm_isa_check(void);
 
 /* For tests: uses this instruction set from now on.  Returns 0 if the CPU does not have it. */
 int qm_isa_force(enum qm_isa isa);

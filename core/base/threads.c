@@ -136,6 +136,8 @@ static const char spin_name[] = "KMP_BLOCKTIME", spin_value[] = "0"; /* millisec
 static const char spin_name[] = "GOMP_SPINCOUNT", spin_value[] = "1000"; /* looks */
 #endif
 
+enum { THREADS_MOST = 4096 };
+
 static int spin_is_ours;
 
 /* libgomp reads its environment in a constructor.  This one runs before it, since libgomp is part
@@ -154,6 +156,21 @@ void qm_threads_default(void)
     spin_is_ours = 0;
     if (!getenv("OMP_NUM_THREADS") && qm_processors() < most)
         omp_set_num_threads(qm_processors());
+}
+
+qm_status qm_threads_check(void)
+{
+    const char *word = getenv("OMP_NUM_THREADS");
+    char *end;
+    if (!word || !*word)
+        return QM_OK;
+    long n = strtol(word, &end, 10);
+    while (*end == ' ')
+        end++;
+    return end != word && (*end == 0 || *end == ',') && n >= 1 && n <= THREADS_MOST
+               ? QM_OK
+               : qm_fail(QM_BAD_ARG, "OMP_NUM_THREADS is '%.40s', expected 1 to %d", word,
+                         THREADS_MOST);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */

@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "core/base/status.h"
+
 /* The processors that this process may use, at least 1: those of its affinity mask, and not more
  * than its control groups' quota of processor time, rounded up.  The first call decides. */
 int qm_processors(void);
@@ -24,6 +26,10 @@ double qm_processors_quota(const char *list, const char *root);
 /* Makes qm_processors() the number of threads of OpenMP, unless OMP_NUM_THREADS is set.  A program
  * calls it first, with one thread. */
 void qm_threads_default(void);
+
+/* Whether OMP_NUM_THREADS, where it is set, begins with a number from 1 to 4096: the OpenMP library
+ * ends the program where it cannot make the threads.  QM_BAD_ARG: it does not. */
+qm_status qm_threads_check(void);
 
 /* A count that one thread raises and one other thread waits for.  It begins as {0} and is counted
  * modulo 2^32. */

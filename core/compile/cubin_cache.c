@@ -3,6 +3,7 @@
 #include "core/compile/cubin_cache.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "core/base/sha256.h"
 #include "core/compile/embedded_text.h"
+#include "core/compile/sealed_file.h"
 
 #define FORMAT "qualm cubin 2"
 
@@ -53,16 +55,22 @@ void qm_cubin_key(const struct qm_device_source *s, char key[QM_CACHE_KEY])
     qm_sha256_hex(&h, key);
 }
 
-/* Makes a folder and its parents.  Returns whether the folder exists. */
+/* Makes a folder, for this user alone, and its parents.  Returns whether it is there, this user's,
+ * and no longer another's to write to. */
 static int make_folder(char *path)
 {
+    struct stat s;
     for (char *p = path + 1; *p; p++)
         if (*p == '/') {
             *p = '\0';
             mkdir(path, 0777);
             *p = '/';
         }
-    return mkdir(path, 0777) == 0 || errno == EEXIST;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return 0;
+    if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != geteuid())
+        return 0;
+    return qm_own_alone(&s) || chmod(path, 0700) == 0;
 }
 
 int qm_cache_path(const char *name, char *path, size_t size)
@@ -108,10 +116,10 @@ static int take(FILE *f, const char *key, struct qm_device_binary *out)
     struct header h;
     struct stat s;
     char digest[72];
-    if (fstat(fileno(f), &s) != 0 || fread(&h, sizeof h, 1, f) != 1 ||
-        memcmp(h.magic, FORMAT, sizeof FORMAT) != 0 || memcmp(h.key, key, QM_CACHE_KEY) != 0 ||
-        h.size > (uint64_t)s.st_size || h.log_size > (uint64_t)s.st_size ||
-        sizeof h + h.size + h.log_size != (uint64_t)s.st_size)
+    if (fstat(fileno(f), &s) != 0 || !S_ISREG(s.st_mode) || !qm_own_alone(&s) ||
+        fread(&h, sizeof h, 1, f) != 1 || memcmp(h.magic, FORMAT, sizeof FORMAT) != 0 ||
+        memcmp(h.key, key, QM_CACHE_KEY) != 0 || h.size > (uint64_t)s.st_size ||
+        h.log_size > (uint64_t)s.st_size || sizeof h + h.size + h.log_size != (uint64_t)s.st_size)
         return 0;
     out->data = malloc(h.size + 1);
     out->log = calloc(h.log_size + 1, 1);
@@ -129,7 +137,10 @@ int qm_cubin_read(const char *key, struct qm_device_binary *out)
 {
     char path[PATH_MAX];
     memset(out, 0, sizeof *out);
-    FILE *f = file_path(key, path, sizeof path) ? fopen(path, "re") : NULL;
+    int fd = file_path(key, path, sizeof path)
+                 ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+                 : -1;
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
     if (!f)
         return 0;
     int is_good = take(f, key, out);

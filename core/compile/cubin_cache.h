@@ -5,8 +5,9 @@
  * architecture, NVRTC's version and the size of its library, and the version of the cache's
  * format.  A file holds a header, the
  * binary and the compiler's log.  It is written under a temporary name and renamed, so that any
- * number of processes may write at once.  A file that is short, foreign or altered counts as
- * absent.  The folder is $QM_CACHE, else $XDG_CACHE_HOME/qualm, else ~/.cache/qualm; with
+ * number of processes may write at once.  A file that is short, foreign or altered, another user's,
+ * or another's to write to counts as absent, and so does a folder of another user; a folder that
+ * others may write to is closed to them (0700).  The folder is $QM_CACHE, else $XDG_CACHE_HOME/qualm, else ~/.cache/qualm; with
  * QM_CACHE=off there is none. */
 #ifndef QM_COMPILE_CUBIN_CACHE_H
 #define QM_COMPILE_CUBIN_CACHE_H

@@ -1,6 +1,8 @@
 /* cuda_driver.c - Loads libcuda.so.1 and turns its errors into statuses. */
 #include "core/cuda/cuda_driver.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,23 +18,35 @@ static struct {
     char path[512], reason[1024];
 } driver;
 
-static const char *error_name(int error)
+/* A text of the driver as printable ASCII. */
+static const char *plain(const char *from, char *text, size_t size)
+{
+    size_t n = 0;
+    for (; n + 1 < size && from[n]; n++)
+        text[n] = (char)(from[n] >= ' ' && from[n] <= '~' ? from[n] : '?');
+    text[n] = '\0';
+    return text;
+}
+
+static const char *error_name(int error, char *text, size_t size)
 {
     const char *name = NULL;
-    if (driver.cu.GetErrorName)
-        driver.cu.GetErrorName(error, &name);
-    return name ? name : "an error this driver has no name for";
+    if (driver.cu.GetErrorName && QM_CU_ERROR(&driver.cu, GetErrorName, (error, &name)) != 0)
+        name = NULL;
+    return plain(name ? name : "an error this driver has no name for", text, size);
 }
 
 qm_status qm_cuda_error(int error, const char *call)
 {
-    const char *text = NULL;
+    const char *said = NULL;
+    char name[80], text[240];
     if (error == 0)
         return QM_OK;
-    if (driver.cu.GetErrorString)
-        driver.cu.GetErrorString(error, &text);
+    if (driver.cu.GetErrorString && QM_CU_ERROR(&driver.cu, GetErrorString, (error, &said)) != 0)
+        said = NULL;
     return qm_fail(error == OUT_OF_MEMORY ? QM_NO_MEMORY : QM_INTERNAL, "%s: %s (%d): %s", call,
-                   error_name(error), error, text ? text : "no text");
+                   error_name(error, name, sizeof name), error,
+                   plain(said ? said : "no text", text, sizeof text));
 }
 
 int qm_cuda_is_refused(int error)
@@ -72,19 +86,30 @@ static int bind_all(void *handle)
 
 static void load(void)
 {
+    qm_cuda_call("loading libcuda");
     void *handle = qm_library_open(QM_LIBRARY_cuda, driver.path, sizeof driver.path);
+    (void)qm_cuda_call_over(0);
     if (!handle)
         snprintf(driver.reason, sizeof driver.reason, "no NVIDIA driver: %s", driver.path);
     else if (bind_all(handle)) {
         driver.is_bound = 1;
-        driver.cu.DriverGetVersion(&driver.version);
+        if (QM_CU_ERROR(&driver.cu, DriverGetVersion, (&driver.version)) != 0)
+            driver.version = 0;
     }
+}
+
+static int is_loaded;
+
+static void load_and_say(void)
+{
+    load();
+    is_loaded = 1;
 }
 
 static void load_once(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load);
+    pthread_once(&once, load_and_say);
 }
 
 static void start(void)
@@ -93,14 +118,14 @@ static void start(void)
     load_once();
     if (!driver.is_bound)
         return;
-    if ((error = driver.cu.Init(0)) != 0)
+    if ((error = QM_CU_ERROR(&driver.cu, Init, (0))) != 0)
         snprintf(driver.reason, sizeof driver.reason, "%s: cuInit gives error %d%s", driver.path,
                  error,
                  error == STUB        ? ", the toolkit's stub: no driver, no GPU"
                  : error == NO_DEVICE ? ", no CUDA device"
                  : error == MISMATCH  ? ", the driver and its library do not match"
                                       : "");
-    else if ((error = driver.cu.DeviceGetCount(&count)) != 0 || count < 1)
+    else if ((error = QM_CU_ERROR(&driver.cu, DeviceGetCount, (&count))) != 0 || count < 1)
         snprintf(driver.reason, sizeof driver.reason, "%s: no device (cuDeviceGetCount: %d)",
                  driver.path, error);
     else
@@ -114,10 +139,49 @@ static void start_once(void)
     pthread_once(&once, start);
 }
 
-int qm_cuda_driver_version(void)
+static void print_version(char *text, size_t size)
 {
     load_once();
-    return driver.version;
+    snprintf(text, size, "%d", driver.version);
+}
+
+static struct {
+    qm_status st;
+    int version;
+    char message[512];
+} elsewhere;
+
+static void ask_elsewhere(void)
+{
+    char text[32];
+    elsewhere.st = qm_cuda_apart_text(print_version, text, sizeof text);
+    if (elsewhere.st == QM_OK)
+        elsewhere.version = atoi(text);
+    else
+        snprintf(elsewhere.message, sizeof elsewhere.message, "%s", qm_message());
+}
+
+qm_status qm_cuda_driver_asked(int *version)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    *version = 0;
+    if (is_loaded || qm_cuda_is_apart()) {
+        load_once();
+        *version = driver.version;
+        return QM_OK;
+    }
+    pthread_once(&once, ask_elsewhere);
+    if (elsewhere.st != QM_OK)
+        return qm_fail(elsewhere.st, "%s", elsewhere.message);
+    *version = elsewhere.version;
+    return QM_OK;
+}
+
+int qm_cuda_driver_version(void)
+{
+    int version;
+    (void)qm_cuda_driver_asked(&version);
+    return version;
 }
 
 qm_status qm_cuda_driver(const struct qm_cuda **out)
@@ -129,41 +193,65 @@ qm_status qm_cuda_driver(const struct qm_cuda **out)
     return QM_OK;
 }
 
+qm_status qm_cuda_device_number(int *number)
+{
+    const char *text = getenv("QM_CUDA_DEVICE");
+    char *end = NULL;
+    errno = 0;
+    long x = text ? strtol(text, &end, 10) : 0;
+    if (text && (*text < '0' || *text > '9' || *end || errno || x > INT_MAX))
+        return qm_fail(QM_BAD_ARG, "QM_CUDA_DEVICE=%s: expected the number of a GPU, from 0 on",
+                       text);
+    *number = (int)x;
+    return QM_OK;
+}
+
 qm_status qm_cuda_device(int *device)
 {
     const struct qm_cuda *cu;
-    const char *text = getenv("QM_CUDA_DEVICE");
-    char *end = NULL;
+    int number = 0;
+    QM_TRY(qm_cuda_device_number(&number));
     QM_TRY(qm_cuda_driver(&cu));
-    long number = text && *text ? strtol(text, &end, 10) : 0;
-    if ((end && (*end || end == text)) || number < 0 || number >= driver.count)
+    if (number >= driver.count)
         return qm_fail(QM_SKIPPED,
-                       "GPU backend unavailable: QM_CUDA_DEVICE=%s: expected a number from 0 to %d",
-                       text, driver.count - 1);
-    QM_CU(cu, DeviceGet, (device, (int)number));
+                       "GPU backend unavailable: QM_CUDA_DEVICE=%d: expected a number from 0 to %d",
+                       number, driver.count - 1);
+    QM_CU(cu, DeviceGet, (device, number));
     return QM_OK;
 }
 
 void qm_cuda_driver_text(char *text, size_t size)
 {
-    char name[128] = "";
+    enum { LENGTH = 128 };
+    char name[LENGTH + 1] = ""; /* a driver may leave the NUL out */
     int device = 0, major = 0, minor = 0;
     start_once();
-    int version = driver.version;
+    char version[32] = "that it does not tell";
+    if (driver.version)
+        snprintf(version, sizeof version, "%d.%d", driver.version / 1000,
+                 driver.version % 1000 / 10);
     if (!driver.usable) {
         snprintf(text, size, "%s", driver.reason);
         return;
     }
     if (qm_cuda_device(&device) != QM_OK) {
-        snprintf(text, size, "%s, driver API %d.%d: %s", driver.path, version / 1000,
-                 version % 1000 / 10, qm_message());
+        snprintf(text, size, "%s, driver API %s: %s", driver.path, version, qm_message());
         return;
     }
-    driver.cu.DeviceGetName(name, (int)sizeof name, device);
-    driver.cu.DeviceGetAttribute(&major, QM_CU_MAJOR, device);
-    driver.cu.DeviceGetAttribute(&minor, QM_CU_MINOR, device);
-    const char *number = getenv("QM_CUDA_DEVICE");
-    snprintf(text, size, "%s, driver API %d.%d, %d device%s, number %s: %s (sm_%d%d)", driver.path,
-             version / 1000, version % 1000 / 10, driver.count, driver.count == 1 ? "" : "s",
-             number && *number ? number : "0", name, major, minor);
+    int number = 0, error = QM_CU_ERROR(&driver.cu, DeviceGetName, (name, LENGTH, device));
+    if (error == 0)
+        error = QM_CU_ERROR(&driver.cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device));
+    if (error == 0)
+        error = QM_CU_ERROR(&driver.cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
+    (void)qm_cuda_device_number(&number);
+    size_t used =
+        (size_t)snprintf(text, size, "%s, driver API %s, %d device%s, number %d: ", driver.path,
+                         version, driver.count, driver.count == 1 ? "" : "s", number);
+    if (used >= size)
+        return;
+    if (error)
+        snprintf(text + used, size - used, "it cannot be described: %s (%d)",
+                 error_name(error, name, sizeof name), error);
+    else
+        snprintf(text + used, size - used, "%s (sm_%d%d)", name, major, minor);
 }

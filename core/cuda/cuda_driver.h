@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "core/base/status.h"
+#include "core/cuda/cuda_apart.h"
 
 typedef uint64_t qm_device_pointer;
 
@@ -56,6 +57,7 @@ typedef uint64_t qm_device_pointer;
 /* Functions that a driver may lack; their members are then NULL. */
 /* clang-format off */
 #define QM_CUDA_OPTIONAL_LIST(X)                                                                        \
+    X(DeviceGetUuid,         "cuDeviceGetUuid_v2",            (unsigned char uuid[16], int device))     \
     X(StreamBeginCapture,    "cuStreamBeginCapture_v2",       (void *stream, int mode))                 \
     X(StreamEndCapture,      "cuStreamEndCapture",            (void *stream, void **graph))             \
     X(GraphInstantiate,      "cuGraphInstantiateWithFlags",   (void **executable, void *graph, unsigned long long flags)) \
@@ -88,12 +90,20 @@ enum {
  * driver and library do not match). */
 qm_status qm_cuda_driver(const struct qm_cuda **out);
 
-/* The version of CUDA that the driver was made for, 12040 for 12.4; 0: there is no driver.  The
- * driver is loaded and not initialized, so that a process may fork afterwards. */
+/* The version of CUDA that the driver was made for, 12040 for 12.4; 0: there is no driver, or it
+ * crashes or does not return.  Where this process has not opened the driver yet and is none of
+ * cuda_apart.h, another process asks it. */
 int qm_cuda_driver_version(void);
 
-/* The device to use: number $QM_CUDA_DEVICE, 0 where that is not set.  The driver is initialized.
- * QM_SKIPPED: it is no number of a device, which the message says. */
+/* The same; QM_INTERNAL: it crashed or did not return, which the message says. */
+qm_status qm_cuda_driver_asked(int *version);
+
+/* The number in $QM_CUDA_DEVICE, 0 where that is not set.  The driver is not asked.  QM_BAD_ARG: it
+ * is empty or no whole number from 0 on. */
+qm_status qm_cuda_device_number(int *number);
+
+/* The device to use, of that number.  The driver is initialized.  QM_BAD_ARG as
+ * qm_cuda_device_number; QM_SKIPPED: there is no device of this number, which the message says. */
 qm_status qm_cuda_device(int *device);
 
 /* Writes one line: the driver's path, version and the device of qm_cuda_device, or why there is
@@ -108,8 +118,11 @@ int qm_cuda_is_refused(int error);
  * QM_INTERNAL, with "CALL: CUDA_ERROR_... (NUMBER): TEXT" as message. */
 qm_status qm_cuda_error(int error, const char *call);
 
-/* QM_CU(cu, MemAlloc, (&at, bytes)) calls cuMemAlloc; where it fails, the caller returns its
- * status. */
-#define QM_CU(cu, member, arguments) QM_TRY(qm_cuda_error((cu)->member arguments, "cu" #member))
+/* QM_CU_ERROR(cu, MemAlloc, (&at, bytes)) calls cuMemAlloc and is its error; the call is noted for
+ * who watches this process.  QM_CU: where it fails, the caller returns its status. */
+#define QM_CU_ERROR(cu, member, arguments) \
+    (qm_cuda_call("cu" #member), qm_cuda_call_over((cu)->member arguments))
+#define QM_CU(cu, member, arguments) \
+    QM_TRY(qm_cuda_error(QM_CU_ERROR(cu, member, arguments), "cu" #member))
 
 #endif

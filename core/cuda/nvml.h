@@ -2,6 +2,8 @@
 #ifndef QM_CUDA_NVML_H
 #define QM_CUDA_NVML_H
 
+#include <stddef.h>
+
 #include "core/base/status.h"
 
 /* Clocks in MHz (`most`: the highest), power in watts, temperature in degrees Celsius; 0:
@@ -13,5 +15,8 @@ struct qm_gpu_now {
 /* The state of the device with this PCI bus id ("0000:3b:00.0").  QM_SKIPPED: there is no NVML, or
  * it does not know the device. */
 qm_status qm_gpu_now(const char *pci, struct qm_gpu_now *out);
+
+/* The version of the driver, "550.54.15"; "" where there is no NVML or it does not tell. */
+void qm_nvml_driver(char *text, size_t size);
 
 #endif

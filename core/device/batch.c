@@ -201,9 +201,8 @@ qm_status qm_batch_cut(struct qm_batch *b, int64_t chunk, int blocks)
     b->chunks = chunks;
     b->chunks_at = 0;
     b->n_chunks = n;
-    return b->d->reserve(sizeof *chunks * (size_t)(n + 1), &b->chunks_at) == QM_OK
-               ? b->d->put(b->chunks_at, chunks, sizeof *chunks * (size_t)n)
-               : qm_fail(QM_NO_MEMORY, "%lld chunks", (long long)n);
+    QM_TRY(b->d->reserve(sizeof *chunks * (size_t)(n + 1), &b->chunks_at));
+    return b->d->put(b->chunks_at, chunks, sizeof *chunks * (size_t)n);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@ struct qm_device {
     qm_status (*get)(void *to, qm_address from, size_t bytes);
 
     /* The kernels of a form, compiled unless they are loaded or cached; they stay until the program
-     * ends. */
+     * ends, or qm_cuda_unload_idle. */
     qm_status (*load)(const struct qm_step_form *f, enum qm_mode mode, void **module);
 
     /* Queues one launch in blocks of QM_STEP_THREADS threads; args: pointers to the kernel's

@@ -18,8 +18,10 @@ static struct module {
     struct qm_kernel_use use[QM_STEP_KERNELS];
     double seconds;
     int from_cache;
-} modules[MODULES];
-static int n_modules;
+    unsigned period;  /* of the last qm_cuda_unload_idle that it was asked for after */
+} modules[MODULES];   /* key "": a free place */
+static int n_modules; /* places in use and free ones between them */
+static unsigned period;
 
 static struct {
     const struct qm_cuda *cu;
@@ -35,6 +37,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static qm_status open_device(void)
 {
     int major = 0, minor = 0;
+    int number = 0;
+    QM_TRY(qm_cuda_device_number(&number)); /* before the driver: it is wrong without one too */
     QM_TRY(qm_cuda_driver(&gpu.cu));
     QM_TRY(qm_nvrtc_probe());
     QM_TRY(qm_cuda_device(&gpu.device));
@@ -51,10 +55,10 @@ static qm_status open_device(void)
 static void open_once(void)
 {
     gpu.st = open_device();
-    if (gpu.st != QM_OK && strncmp(qm_message(), "GPU backend", 11) != 0)
+    if (gpu.st != QM_OK && gpu.st != QM_BAD_ARG && strncmp(qm_message(), "GPU backend", 11) != 0)
         (void)qm_fail_in(gpu.st, "GPU backend unavailable");
     snprintf(gpu.reason, sizeof gpu.reason, "%s", qm_message());
-    gpu.st = gpu.st == QM_OK ? QM_OK : QM_SKIPPED;
+    gpu.st = gpu.st == QM_OK || gpu.st == QM_BAD_ARG ? gpu.st : QM_SKIPPED;
 }
 
 /* Opens the device once, and makes its context current: contexts belong to threads. */
@@ -83,21 +87,23 @@ static qm_status cuda_reserve(size_t bytes, qm_address *out)
     qm_address at;
     QM_TRY(enter());
     QM_CU(gpu.cu, MemAlloc, (&at, bytes ? bytes : 256));
-    qm_status st = qm_cuda_error(gpu.cu->MemsetD8Async(at, 0, bytes ? bytes : 256, gpu.stream),
-                                 "cuMemsetD8Async");
+    qm_status st =
+        qm_cuda_error(QM_CU_ERROR(gpu.cu, MemsetD8Async, (at, 0, bytes ? bytes : 256, gpu.stream)),
+                      "cuMemsetD8Async");
     if (st != QM_OK)
-        gpu.cu->MemFree(at);
+        (void)QM_CU_ERROR(gpu.cu, MemFree, (at));
     else
         *out = at;
     return st;
 }
 
+/* Keeps the message of the failure that the caller may be cleaning up after. */
 static void cuda_release(qm_address at)
 {
-    if (at && enter() == QM_OK) {
-        gpu.cu->StreamSynchronize(gpu.stream);
-        gpu.cu->MemFree(at);
-    }
+    if (!at || QM_CU_ERROR(gpu.cu, CtxSetCurrent, (gpu.context)) != 0)
+        return;
+    (void)QM_CU_ERROR(gpu.cu, StreamSynchronize, (gpu.stream));
+    (void)QM_CU_ERROR(gpu.cu, MemFree, (at));
 }
 
 /* Waits for all work, with the context current; `what` is what the message of a failure begins
@@ -105,7 +111,7 @@ static void cuda_release(qm_address at)
  * waited for. */
 static qm_status wait_for(const char *what)
 {
-    qm_status st = qm_cuda_error(gpu.cu->StreamSynchronize(gpu.stream), what);
+    qm_status st = qm_cuda_error(QM_CU_ERROR(gpu.cu, StreamSynchronize, (gpu.stream)), what);
     if (st == QM_OK || qm_cuda_waits())
         return st;
     char text[600];
@@ -160,7 +166,7 @@ qm_status qm_cuda_load_binary(qm_status (*compile)(const void *of, struct qm_dev
     QM_TRY(enter());
     for (;;) {
         QM_TRY(compile(of, b));
-        int error = gpu.cu->ModuleLoadData(module, b->data);
+        int error = QM_CU_ERROR(gpu.cu, ModuleLoadData, (module, b->data));
         if (!qm_cuda_is_refused(error))
             return qm_cuda_error(error, "cuModuleLoadData");
         if (!qm_nvrtc_next())
@@ -205,14 +211,19 @@ static qm_status load_locked(const struct qm_step_form *f, enum qm_mode mode, co
     qm_sha256_add(&h, &mode, sizeof mode);
     qm_sha256_add(&h, text, strlen(text));
     qm_sha256_hex(&h, key);
-    for (int i = 0; i < n_modules; i++)
+    struct module *m = NULL;
+    for (int i = 0; i < n_modules; i++) {
         if (strcmp(modules[i].key, key) == 0) {
+            modules[i].period = period;
             *module = &modules[i];
             return QM_OK;
         }
-    if (n_modules == MODULES)
+        if (!m && !*modules[i].key)
+            m = &modules[i];
+    }
+    if (!m && n_modules == MODULES)
         return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
-    struct module *m = &modules[n_modules];
+    m = m ? m : &modules[n_modules];
     memset(m, 0, sizeof *m);
     const struct form_and_mode of = {f, mode};
     qm_status st = qm_cuda_load_binary(compile_form, &of, &b, &m->module);
@@ -220,12 +231,32 @@ static qm_status load_locked(const struct qm_step_form *f, enum qm_mode mode, co
         st = bind_kernels(f, &b, m);
     qm_device_binary_free(&b);
     if (st != QM_OK && m->module)
-        gpu.cu->ModuleUnload(m->module);
+        (void)QM_CU_ERROR(gpu.cu, ModuleUnload, (m->module));
     QM_TRY(st);
     memcpy(m->key, key, sizeof key);
-    n_modules++;
+    m->period = period;
+    n_modules += m == &modules[n_modules];
     *module = m;
     return QM_OK;
+}
+
+qm_status qm_cuda_unload_idle(void)
+{
+    qm_status st = QM_OK;
+    QM_TRY(enter());
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_modules && st == QM_OK; i++) {
+        struct module *m = &modules[i];
+        if (!*m->key || m->period == period)
+            continue;
+        st = qm_cuda_error(QM_CU_ERROR(gpu.cu, ModuleUnload, (m->module)), "cuModuleUnload");
+        memset(m, 0, sizeof *m);
+    }
+    while (n_modules && !*modules[n_modules - 1].key)
+        n_modules--;
+    period++;
+    pthread_mutex_unlock(&lock);
+    return st;
 }
 
 static qm_status cuda_load(const struct qm_step_form *f, enum qm_mode mode, void **module)
@@ -246,8 +277,9 @@ static qm_status cuda_launch(void *module, enum qm_step_kernel k, unsigned grid_
 {
     const struct module *m = module;
     QM_TRY(enter());
-    QM_TRY(qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
-                                              1, 0, gpu.stream, args, NULL),
+    QM_TRY(qm_cuda_error(QM_CU_ERROR(gpu.cu, LaunchKernel,
+                                     (m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1, 1, 0,
+                                      gpu.stream, args, NULL)),
                          qm_step_kernel_name(k)));
     return qm_cuda_waits() ? wait_for(qm_step_kernel_name(k)) : QM_OK;
 }

@@ -19,6 +19,10 @@ int qm_cuda_waits(void);
 qm_status qm_cuda_load_binary(qm_status (*compile)(const void *of, struct qm_device_binary *b),
                               const void *of, struct qm_device_binary *b, void **module);
 
+/* Unloads the modules that nobody has loaded or asked for since the last call; their handles are of
+ * no use afterwards.  For use between measurements, when no plan is open. */
+qm_status qm_cuda_unload_idle(void);
+
 /* Of a module of qm_device_cuda: a kernel's handle; its resources; the seconds of compiling the
  * module or (*from_cache) of reading it from the cache. */
 void *qm_cuda_function(const void *module, enum qm_step_kernel k);

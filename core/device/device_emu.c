@@ -16,6 +16,7 @@
 #include "core/compile/embedded_text.h"
 #include "core/compile/emu_layer.h"
 #include "core/compile/kernel_build.h"
+#include "core/compile/sealed_file.h"
 #include "core/device/device.h"
 #include "core/emu/emu_fast.h"
 
@@ -189,27 +190,11 @@ static qm_status open_folder(void)
     return QM_OK;
 }
 
-static qm_status copy_file(const char *from, const char *to)
-{
-    char buffer[65536];
-    size_t n;
-    FILE *in = fopen(from, "re"), *out = in ? fopen(to, "we") : NULL;
-    int is_whole = in && out;
-    while (is_whole && (n = fread(buffer, 1, sizeof buffer, in)) > 0)
-        is_whole = fwrite(buffer, 1, n, out) == n;
-    is_whole = is_whole && !ferror(in) && fflush(out) == 0 && fsync(fileno(out)) == 0;
-    if (in)
-        fclose(in);
-    if (out && fclose(out) != 0)
-        is_whole = 0;
-    return is_whole ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", to, strerror(errno));
-}
-
 /* Builds the shared object, under a name of this process in the cache or in the folder:
  * object[size]. */
 static qm_status build(const char *recipe, const struct module *m, char *object, size_t size)
 {
-    char source[64], made[PATH_MAX], name[QM_CACHE_KEY + 32];
+    char source[64], made[PATH_MAX], name[QM_CACHE_KEY + 32], sealed[QM_CACHE_KEY + 8];
     QM_TRY(open_folder());
     snprintf(source, sizeof source, "%s/step_emu.cu", folder);
     QM_TRY(write_sources(folder, recipe, m->mode, source));
@@ -217,7 +202,8 @@ static qm_status build(const char *recipe, const struct module *m, char *object,
     snprintf(name, sizeof name, "%s.so.%d", m->key, (int)getpid());
     if (!qm_cache_path(name, object, size))
         snprintf(object, size, "%s/%s", folder, name);
-    return copy_file(made, object);
+    snprintf(sealed, sizeof sealed, "%s.so", m->key);
+    return qm_sealed_copy(made, object, sealed);
 }
 
 /* Unloads the least recently used module where LOADED are loaded. */
@@ -247,13 +233,13 @@ static qm_status module_bind(struct module *m, const char *object)
     return QM_OK;
 }
 
-/* Loads a module from the cache, else builds it and renames it into the cache. */
+/* Loads a module from the cache where it is good, else builds it and renames it into the cache. */
 static qm_status module_open(struct module *m, const char *recipe)
 {
     char name[QM_CACHE_KEY + 8], cached[PATH_MAX], object[PATH_MAX];
     snprintf(name, sizeof name, "%s.so", m->key);
     m->is_cached = qm_cache_path(name, cached, sizeof cached);
-    if (m->is_cached && access(cached, R_OK) == 0 && module_bind(m, cached) == QM_OK)
+    if (m->is_cached && qm_sealed_is_good(cached, name) && module_bind(m, cached) == QM_OK)
         return QM_OK;
     if (!recipe)
         return qm_fail(QM_INTERNAL, "%s is gone", cached);

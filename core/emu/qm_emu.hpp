@@ -173,6 +173,13 @@ inline __attribute__((always_inline)) double opaque(double x)
 }
 template <class T> inline T opaque(T x) { return x; }
 #undef QM_OPAQUE
+
+/* a * b, contracted with nothing, and never taken for a product that the kernel writes itself: the
+ * compiler does not contract a product that has another use. */
+template <class T> inline __attribute__((always_inline)) T product(T a, T b)
+{
+    return opaque(opaque(a) * opaque(b));
+}
 } // namespace qm_emu
 
 /* ---- barriers and warps -------------------------------------------------------------------- */

@@ -99,10 +99,11 @@ inline unsigned int __umul24(unsigned int a, unsigned int b)
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-/* Functions with a rounding mode in their name are never contracted: qm_emu::opaque. */
+/* Functions with a rounding mode in their name are never contracted, and the plain `a * b` beside
+ * __fmul_rn(a, b) is: qm_emu::opaque, qm_emu::product. */
 inline float __fadd_rn(float a, float b) { return qm_emu::opaque(a) + qm_emu::opaque(b); }
 inline float __fsub_rn(float a, float b) { return qm_emu::opaque(a) - qm_emu::opaque(b); }
-inline float __fmul_rn(float a, float b) { return qm_emu::opaque(a * b); }
+inline float __fmul_rn(float a, float b) { return qm_emu::product(a, b); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __frcp_rn(float a) { return 1.0f / a; }
@@ -110,7 +111,7 @@ inline float __fsqrt_rn(float a) { return sqrtf(a); }
 inline float __frsqrt_rn(float a) { return (float)(1.0 / sqrt((double)a)); }
 inline double __dadd_rn(double a, double b) { return qm_emu::opaque(a) + qm_emu::opaque(b); }
 inline double __dsub_rn(double a, double b) { return qm_emu::opaque(a) - qm_emu::opaque(b); }
-inline double __dmul_rn(double a, double b) { return qm_emu::opaque(a * b); }
+inline double __dmul_rn(double a, double b) { return qm_emu::product(a, b); }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __dsqrt_rn(double a) { return sqrt(a); }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
@@ -131,7 +132,7 @@ inline float __fdividef(float a, float b)
 {
     double x = (double)a / (double)b;
     if (fabsf(b) > 0x1p126f && fabsf(b) < INFINITY)
-        return a * 0.0f;
+        return qm_emu::opaque(a) * 0.0f;
     return qm_emu::is_ordinary(x)
                ? qm_emu::displaced(
                      x, 2.0, qm_emu::way_of(qm_emu::bits<unsigned>(a), qm_emu::bits<unsigned>(b)))

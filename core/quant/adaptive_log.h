@@ -10,7 +10,8 @@
  *     x    = 2^((code - 1) span / (n - 2) + low), exactly 0 for code 0
  *
  * Here even() rounds to the nearest integer, ties to even, n is the number of codes, log2(x) means
- * log2(max(x, 1e-38)), and least is -126, or the log2 of the quantizer's word floor:V.  A NaN in the block makes both numbers NaN and every code 0. */
+ * log2(max(x, 1e-38)), and least is -126, or the log2 of the quantizer's word floor:V. A NaN in the
+ * block makes both numbers NaN and every code 0. */
 #ifndef QM_QUANT_ADAPTIVE_LOG_H
 #define QM_QUANT_ADAPTIVE_LOG_H
 

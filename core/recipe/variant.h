@@ -18,9 +18,9 @@ struct qm_variant_slot {
 enum qm_pads {
     QM_PADS_none,
     QM_PADS_blocks, /* codes that fill the last block of each slot (adafactor8bit 0.4) */
-    QM_PADS_moment, /* these, and with APOLLO a moment of the parameter's size from the second step on,
-                     * which nothing reads (adafactor8bit 0.2) */
-    QM_PADS_tables /* a float32 table of its map with each quantized slot (torchao) */
+    QM_PADS_moment, /* these, and with APOLLO a moment of the parameter's size from the second step
+                     * on, which nothing reads (adafactor8bit 0.2) */
+    QM_PADS_tables  /* a float32 table of its map with each quantized slot (torchao) */
 };
 
 struct qm_variant {

@@ -18,8 +18,8 @@
  * tensors that are not factored, with a fixed beta2, take Adam's denominator; clip 0 is no clip;
  * the bias is corrected where correct_bias says so.  A positive beta2_decay without beta2 stands
  * for None: SGD, whose step is M / (1 - beta1).  APOLLO adds nothing to its squares, but 2^-126 to
- * their means, always applies fresh states, corrects the bias behind the limiter, and has no limiter
- * where margin is below 0. */
+ * their means, always applies fresh states, corrects the bias behind the limiter, and has no
+ * limiter where margin is below 0. */
 #ifndef QM_RULE_ADAFACTOR8_H
 #define QM_RULE_ADAFACTOR8_H
 

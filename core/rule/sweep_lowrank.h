@@ -66,8 +66,8 @@ QM_SWEEP(adafactor8_begin)
     a->x[0][i] = v < a->c[1] ? a->c[1] : v;
 }
 
-/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2]; flag
- * 0: without x[0]. */
+/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]), at least c[2];
+ * flag 0: without x[0]. */
 QM_SWEEP(adafactor8_low_means)
 {
     const float *x = a->x[1] + i * a->step_a;

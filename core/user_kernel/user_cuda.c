@@ -17,6 +17,7 @@
 /* FENCE: bytes on both sides of each buffer, compared after a step; a multiple of the 64 bytes that
  * kernel_cuda.h promises. */
 enum { FENCE = 256, FENCE_BYTE = 0x5a, DEFAULT_ARCH = 90, WORDS = 16, BUFFERS = 64 };
+enum { NOT_FOUND = 500 }; /* CUDA_ERROR_NOT_FOUND */
 
 struct qm_user_cuda {
     const struct qm_cuda *cu;
@@ -35,8 +36,9 @@ static int arch_here(void)
     int device, major = 0, minor = 0;
     if (qm_cuda_driver(&cu) != QM_OK || qm_cuda_device(&device) != QM_OK)
         return DEFAULT_ARCH;
-    cu->DeviceGetAttribute(&major, QM_CU_MAJOR, device);
-    cu->DeviceGetAttribute(&minor, QM_CU_MINOR, device);
+    if (QM_CU_ERROR(cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device)) != 0 ||
+        QM_CU_ERROR(cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device)) != 0)
+        return DEFAULT_ARCH;
     return 10 * major + minor;
 }
 
@@ -91,36 +93,50 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Reads a variable of the module; 0: the module has none of that name. */
-static int read_global(const struct qm_user_cuda *u, const char *name, void *out, size_t size)
+/* Reads a variable of the module.  QM_NO_MATCH: the module has none of that name. */
+static qm_status read_global(const struct qm_user_cuda *u, const char *name, void *out, size_t size)
 {
-    qm_device_pointer at;
-    size_t bytes;
-    if (u->cu->ModuleGetGlobal(&at, &bytes, u->module, name) != 0)
-        return 0;
-    bytes = bytes < size ? bytes : size;
-    return qm_device_cuda.get(out, at, bytes) == QM_OK;
+    qm_device_pointer at = 0;
+    size_t bytes = 0;
+    int error = QM_CU_ERROR(u->cu, ModuleGetGlobal, (&at, &bytes, u->module, name));
+    if (error == NOT_FOUND)
+        return qm_fail(QM_NO_MATCH, "no variable %s", name);
+    QM_TRY(qm_cuda_error(error, "cuModuleGetGlobal"));
+    return qm_device_cuda.get(out, at, bytes < size ? bytes : size);
 }
+
+/* Finds a kernel of the module.  QM_NO_MATCH: the module has none of that name. */
+static qm_status find_kernel(struct qm_user_cuda *u, int k, const char *name)
+{
+    int error = QM_CU_ERROR(u->cu, ModuleGetFunction, (&u->kernel[k], u->module, name));
+    return error == NOT_FOUND ? qm_fail(QM_NO_MATCH, "no kernel %s", name)
+                              : qm_cuda_error(error, "cuModuleGetFunction");
+}
+
+/* st, but for QM_NO_MATCH, which is a failure with this text. */
+#define OR_FAIL(st, ...) ((st) == QM_NO_MATCH ? qm_fail(QM_BAD_ARG, __VA_ARGS__) : (st))
 
 static qm_status bind_kernels(struct qm_user_cuda *u)
 {
     int abi = 0;
-    if (!read_global(u, "qm_cuda_abi", &abi, sizeof abi))
-        return qm_fail(QM_BAD_ARG, "the kernel has no QM_CUDA_KERNEL(\"VARIANT\"); line "
-                                   "(see kernel_cuda.h)");
+    qm_status st = read_global(u, "qm_cuda_abi", &abi, sizeof abi);
+    QM_TRY(OR_FAIL(st, "the kernel has no QM_CUDA_KERNEL(\"VARIANT\"); line (see kernel_cuda.h)"));
     if (abi != QM_KERNEL_ABI)
         return qm_fail(QM_BAD_ARG,
                        "the kernel was built for version %d of kernel_abi.h, this is %d", abi,
                        QM_KERNEL_ABI);
-    (void)read_global(u, "qm_cuda_as", u->as, sizeof u->as - 1);
+    st = read_global(u, "qm_cuda_as", u->as, sizeof u->as - 1);
+    QM_TRY(st == QM_NO_MATCH ? QM_OK : st);
     for (int k = 0; k < QM_CUDA_STEPS; k++) {
         char name[32], launch[48];
         snprintf(name, sizeof name, k ? "qm_cuda_step_%d" : "qm_cuda_step", k + 1);
         snprintf(launch, sizeof launch, "%s_launch", name);
-        if (u->cu->ModuleGetFunction(&u->kernel[k], u->module, name) != 0)
+        st = find_kernel(u, k, name);
+        if (st == QM_NO_MATCH)
             break;
-        if (!read_global(u, launch, u->launch[k], sizeof u->launch[k]))
-            return qm_fail(QM_BAD_ARG, "%s has no QM_CUDA_LAUNCH line (see kernel_cuda.h)", name);
+        QM_TRY(st);
+        st = read_global(u, launch, u->launch[k], sizeof u->launch[k]);
+        QM_TRY(OR_FAIL(st, "%s has no QM_CUDA_LAUNCH line (see kernel_cuda.h)", name));
         u->n_kernels++;
     }
     return u->n_kernels ? QM_OK
@@ -130,11 +146,11 @@ static qm_status bind_kernels(struct qm_user_cuda *u)
 
 static qm_status bind_nearest(struct qm_user_cuda *u)
 {
-    if (u->cu->ModuleGetFunction(&u->kernel[0], u->module, "qm_cuda_nearest") != 0 ||
-        !read_global(u, "qm_cuda_nearest_launch", u->launch[0], sizeof u->launch[0]))
-        return qm_fail(QM_BAD_ARG,
-                       "the kernel has no extern \"C\" __global__ qm_cuda_nearest with a "
-                       "QM_CUDA_LAUNCH line (see kernel_cuda.h)");
+    qm_status st = find_kernel(u, 0, "qm_cuda_nearest");
+    if (st == QM_OK)
+        st = read_global(u, "qm_cuda_nearest_launch", u->launch[0], sizeof u->launch[0]);
+    QM_TRY(OR_FAIL(st, "the kernel has no extern \"C\" __global__ qm_cuda_nearest with a "
+                       "QM_CUDA_LAUNCH line (see kernel_cuda.h)"));
     u->n_kernels = 1;
     return QM_OK;
 }
@@ -152,7 +168,8 @@ static qm_status open_with(const char *object, qm_status (*bind)(struct qm_user_
     if (st == QM_OK)
         st = qm_build_read(object, &image, &size);
     if (st == QM_OK)
-        st = qm_cuda_error(u->cu->ModuleLoadData(&u->module, image), "cuModuleLoadData");
+        st = qm_cuda_error(QM_CU_ERROR(u->cu, ModuleLoadData, (&u->module, image)),
+                           "cuModuleLoadData");
     free(image);
     if (st == QM_OK)
         st = bind(u);
@@ -176,7 +193,7 @@ qm_status qm_user_cuda_nearest_open(const char *object, struct qm_user_cuda **ou
 void qm_user_cuda_close(struct qm_user_cuda *u)
 {
     if (u && u->module)
-        u->cu->ModuleUnload(u->module);
+        (void)QM_CU_ERROR(u->cu, ModuleUnload, (u->module));
     free(u);
 }
 
@@ -286,12 +303,13 @@ static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
     int64_t blocks = l[1] > 0 ? (n + l[1] - 1) / l[1] : 1;
     char name[48]; /* each launch is waited for: a fault is its own */
     snprintf(name, sizeof name, "kernel %d of the step", k + 1);
-    qm_status st = qm_cuda_error(
-        u->cu->LaunchKernel(u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1, (unsigned)l[0],
-                            1, 1, (unsigned)l[2], u->stream, args, NULL),
-        name);
+    qm_status st =
+        qm_cuda_error(QM_CU_ERROR(u->cu, LaunchKernel,
+                                  (u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1,
+                                   (unsigned)l[0], 1, 1, (unsigned)l[2], u->stream, args, NULL)),
+                      name);
     if (st == QM_OK)
-        st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), name);
+        st = qm_cuda_error(QM_CU_ERROR(u->cu, StreamSynchronize, (u->stream)), name);
     return st == QM_OK ? QM_OK : QM_CHECK_FAILED; /* an invalid address, or an invalid launch */
 }
 

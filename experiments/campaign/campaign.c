@@ -78,9 +78,10 @@ static void note_damage(const struct shard *s)
             qm_note("%s: is damaged or gone; its %lld cells are run again",
                     s->ledgers.segment[k].path, (long long)lost);
     }
-    if (s->ledgers.bad_lines)
-        qm_note("%lld damaged lines in the ledgers: those cells are run again",
-                (long long)s->ledgers.bad_lines);
+    if (s->ledgers.bad_lines || s->ledgers.n_healed)
+        qm_note("%lld damaged lines in the ledgers: %lld cells were read back from their segments, "
+                "others are run again",
+                (long long)s->ledgers.bad_lines, (long long)s->ledgers.n_healed);
 }
 
 /* Reads and verifies all ledgers of the folder; marks the cells that they leave to run. */
@@ -90,6 +91,7 @@ static qm_status read_ledgers(const struct qm_loaded_suite *job,
     char program[96];
     QM_TRY(qm_ledger_index_read_all(&s->ledgers, o->dir));
     qm_ledger_index_check(&s->ledgers);
+    QM_TRY(qm_ledger_index_heal(&s->ledgers));
     qm_ledger_index_limit(&s->ledgers, job->n_cells);
     QM_TRY(qm_ledger_index_resolve(&s->ledgers, job->n_cells, s->id, s->line));
     note_damage(s);
@@ -146,6 +148,8 @@ static qm_status count_all(const struct qm_loaded_suite *job, const struct qm_ca
             if (strcmp(index.segment[k].path, s->ledgers.segment[old].path) == 0 &&
                 strcmp(index.segment[k].hash, s->ledgers.segment[old].hash) == 0)
                 index.segment[k].state = s->ledgers.segment[old].state;
+    if (st == QM_OK)
+        st = qm_ledger_index_heal(&index);
     if (st == QM_OK)
         st = qm_ledger_index_resolve(&index, job->n_cells, s->id, s->line);
     out->all_cells = job->n_cells;

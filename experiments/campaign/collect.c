@@ -42,22 +42,36 @@ struct collection {
     char (*id)[QM_CELL_ID];
 };
 
-/* Decodes the outcome of ledger line l from its segment s; the digest must be the ledger's. */
+/* The row of a cell in its segment: the one that the ledger says, or else the one that has its
+ * number and id, because a line of an older version has no sum; NULL: there is none. */
+static const struct qm_segment_row *row_of(const struct qm_segment *s,
+                                           const struct qm_ledger_index_line *l)
+{
+    for (int64_t k = -1; k < s->rows; k++) {
+        int64_t i = k < 0 ? l->row : k;
+        if (i >= 0 && i < s->rows && s->row[i].cell == l->cell && strcmp(s->row[i].id, l->id) == 0)
+            return &s->row[i];
+    }
+    return NULL;
+}
+
+/* Decodes the outcome of ledger line l from its segment s, which is whole: the digest must be the
+ * segment's. */
 static qm_status take(struct collection *c, const struct qm_ledger_index_line *l,
                       const struct qm_segment *s, struct qm_results *out)
 {
     char digest[65];
-    const struct qm_segment_row *r = l->row >= 0 && l->row < s->rows ? &s->row[l->row] : NULL;
+    const struct qm_segment_row *r = row_of(s, l);
     const char *path = c->ledgers.segment[l->segment].path;
-    if (!r || r->cell != l->cell || strcmp(r->id, l->id) != 0)
+    if (!r)
         return qm_fail(QM_BAD_FILE,
-                       "%s: row %lld is not the cell that the ledger says; without "
-                       "this file the campaign makes its cells anew",
-                       path, (long long)l->row);
+                       "%s: has no cell %lld, as the ledger says; without this file the campaign "
+                       "makes its cells anew",
+                       path, (long long)l->cell);
     qm_outcome_words_digest(s->word + r->offset, r->length, r->reason, digest);
-    if (strcmp(digest, l->digest) != 0)
+    if (strcmp(digest, r->digest) != 0)
         return qm_fail(QM_BAD_FILE,
-                       "%s: cell %lld has not the digest that the ledger says; without "
+                       "%s: cell %lld has not the digest that the segment says; without "
                        "this file the campaign makes its cells anew",
                        path, (long long)l->cell);
     out->seconds[l->cell] = r->seconds;
@@ -162,6 +176,9 @@ qm_status qm_campaign_collect(const struct qm_loaded_suite *job, char *const *so
         qm_cell_id(job->suite, &job->cells[i], c.id[i]);
     if (st == QM_OK) {
         qm_ledger_index_check(&c.ledgers);
+        st = qm_ledger_index_heal(&c.ledgers);
+    }
+    if (st == QM_OK) {
         qm_ledger_index_limit(&c.ledgers, job->n_cells);
         st = qm_ledger_index_resolve(&c.ledgers, job->n_cells, c.id, c.line);
     }

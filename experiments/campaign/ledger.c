@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "core/base/sha256.h"
 #include "experiments/campaign/folder.h"
 #include "experiments/machine/provenance.h"
 
@@ -89,6 +90,26 @@ qm_status qm_ledger_append(struct qm_ledger *l, const char *lines, size_t n)
     return QM_OK;
 }
 
+/* Closes a line that lacks its brace: adds the sum of what f got since `from`. */
+static void end_line(FILE *f, char *const *text, const size_t *size, size_t from)
+{
+    char sum[QM_LEDGER_SUM];
+    fflush(f);
+    qm_ledger_line_sum(*text + from, *size - from, sum);
+    fprintf(f, ",\"sum\":\"%s\"}\n", sum);
+    fflush(f);
+}
+
+void qm_ledger_line_sum(const char *line, size_t n, char out[QM_LEDGER_SUM])
+{
+    struct qm_sha256 h;
+    char hex[65];
+    qm_sha256_start(&h);
+    qm_sha256_add(&h, line, n);
+    qm_sha256_hex(&h, hex);
+    snprintf(out, QM_LEDGER_SUM, "%.16s", hex);
+}
+
 static qm_status append_stream(struct qm_ledger *l, FILE *f, char **text, size_t *size)
 {
     int bad = fclose(f) != 0;
@@ -109,9 +130,11 @@ qm_status qm_ledger_session(struct qm_ledger *l, int workers)
     snprintf(program, sizeof program, "%s %s", qm_version(), qm_commit());
     json_t *v = json_pack("{s:s, s:s, s:i, s:s, s:i}", "session", program, "host", host, "pid",
                           (int)getpid(), "started", qm_utc(now), "workers", workers);
-    json_dumpf(v, f, JSON_COMPACT);
+    char *line = json_dumps(v, JSON_COMPACT);
     json_decref(v);
-    fputc('\n', f);
+    fprintf(f, "%.*s", line ? (int)strlen(line) - 1 : 0, line ? line : "");
+    free(line);
+    end_line(f, &text, &size, 0);
     return append_stream(l, f, &text, &size);
 }
 
@@ -123,14 +146,17 @@ qm_status qm_ledger_segment(struct qm_ledger *l, const char *name, const char *h
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "ledger");
-    fprintf(f, "{\"segment\":\"%s\",\"sha256\":\"%s\",\"cells\":%lld}\n", name, hash,
+    fprintf(f, "{\"segment\":\"%s\",\"sha256\":\"%s\",\"cells\":%lld", name, hash,
             (long long)s->rows);
+    end_line(f, &text, &size, 0);
     for (int64_t i = 0; i < s->rows; i++) {
         const struct qm_segment_row *r = &s->row[i];
+        size_t from = size;
         fprintf(f,
                 "{\"cell\":%lld,\"id\":\"%s\",\"status\":\"%s\",\"segment\":\"%s\",\"row\":%lld,"
-                "\"digest\":\"%s\",\"seconds\":%.6g}\n",
+                "\"digest\":\"%s\",\"seconds\":%.6g",
                 (long long)r->cell, r->id, r->status, name, (long long)i, r->digest, r->seconds);
+        end_line(f, &text, &size, from);
     }
     return append_stream(l, f, &text, &size);
 }

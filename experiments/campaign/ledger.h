@@ -5,9 +5,11 @@
  *     {"cell": 17, "id": "0123456789abcdef", "status": "ok", "segment": "1of2.0001.h5", "row": 0,
  *      "digest": "...", "seconds": 0.21}
  *
- * A segment's lines are appended and flushed to the disk after the segment is in place: a cell is
- * finished when its line exists and its segment's file has the hash of the segment's line.  A line
- * that was cut off or damaged is ignored. */
+ * Each line ends with "sum", the first 16 hex digits of the SHA-256 of the line before it (lines of
+ * older versions have none).  A segment's lines are appended and flushed to the disk after the
+ * segment is in place: a cell is finished when its line exists and its segment's file has the hash
+ * of the segment's line.  A line that was cut off or damaged is ignored; what it said is read back
+ * from its segment where that is whole, by this hash or by its own checksum. */
 #ifndef QM_CAMPAIGN_LEDGER_H
 #define QM_CAMPAIGN_LEDGER_H
 
@@ -41,19 +43,23 @@ qm_status qm_ledger_session(struct qm_ledger *l, int workers);
 qm_status qm_ledger_segment(struct qm_ledger *l, const char *name, const char *hash,
                             const struct qm_segment *s);
 
+/* The sum of a line: of its n bytes before `,"sum"`. */
+enum { QM_LEDGER_SUM = 17 };
+void qm_ledger_line_sum(const char *line, size_t n, char out[QM_LEDGER_SUM]);
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 enum qm_segment_state { QM_SEGMENT_unchecked, QM_SEGMENT_whole, QM_SEGMENT_damaged };
 
 struct qm_ledger_index_segment {
-    char *path, hash[65];
-    int64_t cells;
+    char *path, hash[65]; /* hash: "" where cells name it and no line declares it */
+    int64_t cells;        /* that it should have; -1: not known */
     enum qm_segment_state state;
 };
 
 struct qm_ledger_index_line {
     int64_t cell, row;
-    int segment; /* in the index; -1: no ledger line declares it */
+    int segment; /* in the index */
     int failed;
     const char *status; /* ok, skipped, diverged or failed; static */
     double seconds;
@@ -63,6 +69,7 @@ struct qm_ledger_index_line {
 /* The lines of some ledgers.  Starts as {0}. */
 struct qm_ledger_index {
     int64_t n_lines, room, bad_lines, segment_room;
+    int64_t n_healed; /* lines that were read back from segments */
     struct qm_ledger_index_line *line;
     int n_segments, n_ledgers, n_programs, n_held;
     struct qm_ledger_index_segment *segment;
@@ -78,6 +85,9 @@ void qm_ledger_index_free(struct qm_ledger_index *index);
 
 /* Hashes every segment, sets its state, and returns how many are missing or damaged. */
 int qm_ledger_index_check(struct qm_ledger_index *index);
+
+/* Adds the lines that whole segments should have and the ledgers lack, from the segments. */
+qm_status qm_ledger_index_heal(struct qm_ledger_index *index);
 
 /* Drops the lines of cells outside 0 to n - 1, and counts them as damaged. */
 void qm_ledger_index_limit(struct qm_ledger_index *index, int64_t n);

@@ -8,6 +8,7 @@
 
 #include "core/base/grow.h"
 #include "experiments/campaign/folder.h"
+#include "experiments/foreign/file_sum.h"
 
 /* The status as a static string, or NULL. */
 static const char *known_status(const char *text)
@@ -31,6 +32,20 @@ static char *beside(const char *ledger, const char *name)
     return n < 0 ? NULL : path;
 }
 
+static int add_segment(struct qm_ledger_index *index, const char *ledger, const char *name,
+                       const char *hash, int64_t cells)
+{
+    if (qm_grow((void **)&index->segment, &index->segment_room, index->n_segments + 1,
+                sizeof *index->segment) != QM_OK)
+        return -1;
+    struct qm_ledger_index_segment s = {.path = beside(ledger, name), .cells = cells};
+    if (!s.path)
+        return -1;
+    snprintf(s.hash, sizeof s.hash, "%s", hash);
+    index->segment[index->n_segments++] = s;
+    return 1;
+}
+
 /* The newest segment of this name from `first` on: a damaged one may have been written again. */
 static int segment_find(const struct qm_ledger_index *index, int first, const char *name)
 {
@@ -49,30 +64,28 @@ static int take_segment(struct qm_ledger_index *index, const char *ledger, const
     const char *hash = json_string_value(json_object_get(v, "sha256"));
     if (!name || !hash || strlen(hash) != 64 || strchr(name, '/'))
         return 0;
-    if (qm_grow((void **)&index->segment, &index->segment_room, index->n_segments + 1,
-                sizeof *index->segment) != QM_OK)
+    return add_segment(index, ledger, name, hash, json_integer_value(json_object_get(v, "cells")));
+}
+
+static int add_line(struct qm_ledger_index *index, const struct qm_ledger_index_line *l)
+{
+    if (qm_grow((void **)&index->line, &index->room, index->n_lines + 1, sizeof *index->line) !=
+        QM_OK)
         return -1;
-    struct qm_ledger_index_segment s = {.path = beside(ledger, name)};
-    if (!s.path)
-        return -1;
-    snprintf(s.hash, sizeof s.hash, "%s", hash);
-    s.cells = json_integer_value(json_object_get(v, "cells"));
-    index->segment[index->n_segments++] = s;
+    index->line[index->n_lines++] = *l;
     return 1;
 }
 
-static int take_cell(struct qm_ledger_index *index, int first_segment, const json_t *v)
+static int take_cell(struct qm_ledger_index *index, const char *ledger, int first_segment,
+                     const json_t *v)
 {
     const char *id = json_string_value(json_object_get(v, "id"));
     const char *digest = json_string_value(json_object_get(v, "digest"));
     const char *status = known_status(json_string_value(json_object_get(v, "status")));
     const char *segment = json_string_value(json_object_get(v, "segment"));
     if (!id || strlen(id) != QM_CELL_ID - 1 || !digest || strlen(digest) != 64 || !status ||
-        !segment)
+        !segment || strchr(segment, '/'))
         return 0;
-    if (qm_grow((void **)&index->line, &index->room, index->n_lines + 1, sizeof *index->line) !=
-        QM_OK)
-        return -1;
     struct qm_ledger_index_line l = {.cell = json_integer_value(json_object_get(v, "cell")),
                                      .row = json_integer_value(json_object_get(v, "row")),
                                      .status = status,
@@ -80,10 +93,14 @@ static int take_cell(struct qm_ledger_index *index, int first_segment, const jso
                                      .seconds = json_number_value(json_object_get(v, "seconds"))};
     /* lines are ordered by segment, so the search nearly always ends at the last segment */
     l.segment = segment_find(index, first_segment, segment);
+    if (l.segment < 0) { /* the line that declares it is damaged */
+        if (add_segment(index, ledger, segment, "", -1) < 0)
+            return -1;
+        l.segment = index->n_segments - 1;
+    }
     snprintf(l.id, sizeof l.id, "%s", id);
     snprintf(l.digest, sizeof l.digest, "%s", digest);
-    index->line[index->n_lines++] = l;
-    return 1;
+    return add_line(index, &l);
 }
 
 static int take_session(struct qm_ledger_index *index, const json_t *v)
@@ -97,12 +114,27 @@ static int take_session(struct qm_ledger_index *index, const json_t *v)
     return 1;
 }
 
+/* Whether the line has no sum, as those of older versions, or the right one. */
+static int has_right_sum(const char *text, size_t n, const json_t *v)
+{
+    static const char before[] = ",\"sum\":\"";
+    char sum[QM_LEDGER_SUM];
+    const char *said = json_string_value(json_object_get(v, "sum"));
+    const char *at = said ? memmem(text, n, before, sizeof before - 1) : NULL;
+    if (!json_object_get(v, "sum"))
+        return 1;
+    if (!at)
+        return 0;
+    qm_ledger_line_sum(text, (size_t)(at - text), sum);
+    return strcmp(said, sum) == 0;
+}
+
 static int take_line(struct qm_ledger_index *index, const char *ledger, int first_segment,
                      const char *text, size_t n)
 {
     json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-    int taken = !json_is_object(v)              ? 0
-                : json_object_get(v, "cell")    ? take_cell(index, first_segment, v)
+    int taken = !json_is_object(v) || !has_right_sum(text, n, v) ? 0
+                : json_object_get(v, "cell")    ? take_cell(index, ledger, first_segment, v)
                 : json_object_get(v, "sha256")  ? take_segment(index, ledger, v)
                 : json_object_get(v, "session") ? take_session(index, v)
                                                 : 0;
@@ -167,11 +199,63 @@ int qm_ledger_index_check(struct qm_ledger_index *index)
     for (int i = 0; i < index->n_segments; i++) {
         struct qm_ledger_index_segment *s = &index->segment[i];
         char hash[65];
-        int whole = qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0;
+        enum qm_file_sum sum = QM_FILE_SUM_none;
+        int whole = *s->hash
+                        ? qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0
+                        : qm_file_sum_check(s->path, &sum) == QM_OK && sum == QM_FILE_SUM_right;
         s->state = whole ? QM_SEGMENT_whole : QM_SEGMENT_damaged;
         damaged += !whole;
     }
     return damaged;
+}
+
+/* Adds the lines of segment k that the ledgers lack; has[row] tells which they have. */
+static qm_status heal_segment(struct qm_ledger_index *index, int k, const struct qm_segment *s)
+{
+    char *has = calloc((size_t)s->rows + 1, 1);
+    qm_status st = has ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)s->rows);
+    for (int64_t i = 0; has && i < index->n_lines; i++) {
+        const struct qm_ledger_index_line *l = &index->line[i];
+        if (l->segment == k && l->row >= 0 && l->row < s->rows)
+            has[l->row] = 1;
+    }
+    for (int64_t i = 0; st == QM_OK && i < s->rows; i++) {
+        const struct qm_segment_row *r = &s->row[i];
+        struct qm_ledger_index_line l = {.cell = r->cell,
+                                         .row = i,
+                                         .segment = k,
+                                         .status = r->status,
+                                         .failed = strcmp(r->status, "failed") == 0,
+                                         .seconds = r->seconds};
+        snprintf(l.id, sizeof l.id, "%s", r->id);
+        snprintf(l.digest, sizeof l.digest, "%s", r->digest);
+        if (has[i] || !*r->status)
+            continue;
+        if (add_line(index, &l) < 0)
+            st = qm_fail(QM_NO_MEMORY, "%lld lines", (long long)index->n_lines);
+        index->n_healed += st == QM_OK;
+    }
+    free(has);
+    return st;
+}
+
+qm_status qm_ledger_index_heal(struct qm_ledger_index *index)
+{
+    int64_t *lines = calloc((size_t)index->n_segments + 1, sizeof *lines);
+    qm_status st = lines ? QM_OK : qm_fail(QM_NO_MEMORY, "%d segments", index->n_segments);
+    for (int64_t i = 0; lines && i < index->n_lines; i++)
+        lines[index->line[i].segment]++;
+    for (int k = 0; st == QM_OK && k < index->n_segments; k++) {
+        const struct qm_ledger_index_segment *s = &index->segment[k];
+        struct qm_segment whole = {0};
+        if (s->state != QM_SEGMENT_whole || (s->cells >= 0 && lines[k] >= s->cells))
+            continue;
+        if (qm_segment_read(s->path, &whole) == QM_OK) /* else its missing cells run again */
+            st = heal_segment(index, k, &whole);
+        qm_segment_free(&whole);
+    }
+    free(lines);
+    return st;
 }
 
 void qm_ledger_index_limit(struct qm_ledger_index *index, int64_t n)

@@ -59,12 +59,33 @@ static int control_bytes(const unsigned char *c)
     return turns ? 3 : 0;
 }
 
+char *qm_cli_shown(const char *text)
+{
+    char *out = malloc(4 * strlen(text) + 1), *at = out; /* at most four for one byte */
+    while (out && *text) {
+        const unsigned char *c = (const unsigned char *)text;
+        int n = control_bytes(c);
+        if (n == 0)
+            *at++ = *text++;
+        else if (n == 1)
+            at += sprintf(at, "\\x%02x", (unsigned)*c);
+        else
+            at += sprintf(at, "\\u%04x",
+                          n == 2 ? (*c & 0x1fu) << 6 | (c[1] & 0x3fu)
+                                 : (*c & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu));
+        text += n;
+    }
+    if (out)
+        *at = '\0';
+    return out;
+}
+
 /* Writes '?' for the bytes of control characters, so that the text is one line of the terminal,
  * whatever names of files it holds. */
-static void make_plain(char *text)
+static void make_plain(char *text, int keeps_lines)
 {
     for (char *c = text; *c;) {
-        int n = control_bytes((const unsigned char *)c);
+        int n = keeps_lines && *c == '\n' ? 0 : control_bytes((const unsigned char *)c);
         for (int i = 0; i < n; i++)
             c[i] = '?';
         c += n ? n : 1;
@@ -78,13 +99,13 @@ int qm_cli_failed(const char *command, qm_status st)
     char text[1200];
     int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
     snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
-    make_plain(text);
+    make_plain(text, 0);
     fflush(stdout);
     fprintf(stderr, "qualm %s: %s\n", command, text);
     if (qm_cli.verbose)
         fprintf(stderr, "  raised at %s\n", qm_message_where());
     if (qm_cli.json)
-        qm_json_print(json_pack("{s:s, s:i}", "error", text, "code", code));
+        qm_json_print(json_pack("{s:o, s:i}", "error", qm_json_text(text), "code", code));
     return code;
 }
 
@@ -122,10 +143,15 @@ void qm_note(const char *format, ...)
         return;
     progress_clear();
     va_list args;
+    char *text = NULL;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    int n = vasprintf(&text, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    if (n < 0)
+        return;
+    make_plain(text, 1);
+    fprintf(stderr, "%s\n", text);
+    free(text);
 }
 
 void qm_json_print(json_t *value)

@@ -41,6 +41,10 @@ void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints value as JSON and a newline on stdout, and releases it. */
 void qm_json_print(json_t *value);
 
+/* A text as JSON, whatever its bytes: those that are no UTF-8 become U+FFFD.  NULL: there is no
+ * memory. */
+json_t *qm_json_text(const char *text);
+
 /* x as a JSON number; null for NaN and infinities, which JSON lacks. */
 json_t *qm_json_number(double x);
 
@@ -66,6 +70,11 @@ double qm_seconds(void); /* seconds of the monotonic clock */
 /* Whether a stream may have colour: it is a terminal, TERM is not dumb, NO_COLOR is unset or
  * empty. */
 int qm_colour(FILE *stream);
+
+/* The text with every control character (of ASCII and Latin-1, and those that turn the
+ * direction of writing) written as \x1b or \u202e, so that names
+ * of a file neither end a line nor steer the terminal; the caller frees it.  NULL: no memory. */
+char *qm_cli_shown(const char *text);
 
 /* A text table on stdout with aligned columns; columns of numbers (and "-") are aligned
  * right.  Cells are added row by row. */

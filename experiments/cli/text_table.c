@@ -27,7 +27,8 @@ static void append_cell(struct qm_table *t, char *text)
         t->room = t->room ? 2 * t->room : 64;
         t->cell = need(realloc(t->cell, t->room * sizeof *t->cell));
     }
-    t->cell[t->cells++] = text;
+    t->cell[t->cells++] = need(qm_cli_shown(text));
+    free(text);
 }
 
 struct qm_table *qm_table_open(int n_columns, const char *const *heads)
@@ -131,10 +132,11 @@ static int object_lines(json_t *object, const char *indent)
     }
     json_object_foreach(object, key, v) if (!json_is_object(v) && !json_is_array(v))
     {
-        char *name = spaced(key), *text = scalar(v);
-        printf("%s%-*s  %s\n", indent, width, name, text);
+        char *name = spaced(key), *text = scalar(v), *shown = need(qm_cli_shown(text));
+        printf("%s%-*s  %s\n", indent, width, name, shown);
         free(name);
         free(text);
+        free(shown);
     }
     return width > 0;
 }

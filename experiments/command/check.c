@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cuda/cuda_apart.h"
 #include "core/device/step_kernels.h"
 #include "core/device/tensor_rule_form.h"
 #include "core/user_kernel/user_cuda.h"
@@ -494,7 +495,15 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
             "  qualm check --kernel mine.c --forever --time 60\n"
-            "  qualm check adamw4_ao --draws 2000 --seed 7      more of the domain",
+            "  qualm check adamw4_ao --draws 2000 --seed 7      more of the domain\n"
+            "\nWith --backend cuda the work is done in a process of its own, on GPU number "
+            "$QM_CUDA_DEVICE (0): a driver that crashes, or takes longer than $QM_CUDA_LIMIT "
+            "seconds "
+            "(30) for one call, is one line and exit code 3."
+            "\nExit codes: 0 all passed, 1 something is out of bounds, 2 usage, a kernel does not "
+            "compile or $QM_CUDA_DEVICE is no number, 3 a file cannot be read, or the driver "
+            "failed, 4 no such variant, case or backend, 77 the backend is not there, or has no "
+            "kernel for any of the variants.",
         .children = children,
     };
     struct options o = {
@@ -503,8 +512,12 @@ int qm_cmd_check(int argc, char **argv)
         .seed = default_seed,
         .kernel.limits = {.seconds = 10, .mebibytes = 2048, .processes = QM_PROCESSES}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
-    if (code == 0)
-        code = run(&o);
+    int is_here = code != 0 || !o.backend || strcmp(o.backend, "cuda") != 0;
+    qm_status st = QM_OK;
+    if (is_here || qm_cuda_apart(&st, &code))
+        code = code ? code : run(&o);
+    else if (st != QM_OK)
+        code = qm_cli_failed("check", st);
     qm_recipes_free(&o.recipes);
     return code;
 }

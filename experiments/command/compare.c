@@ -16,7 +16,7 @@ struct options {
 static const struct argp_option options[] = {
     {"metric", 'm', "NAME[+|-]", 0,
      "only this metric; may be repeated.  '+': larger is better, '-': smaller is", 0},
-    {"margin", 'g', "X", 0, "differences up to X (in the metric's unit) are no regression", 0},
+    {"margin", 'g', "X", 0, "differences up to X (in the metric's unit) are none", 0},
     {"all", 'a', NULL, 0, "show what is the same too", 0},
     {0}};
 
@@ -37,9 +37,9 @@ static const char doc[] =
     "  qualm compare a.h5 b.h5 --metric sqnr --margin 0.01\n"
     "  qualm compare a.h5 b.h5 --metric collapse- --json\n"
     "\n"
-    "Exit codes: 0 nothing is worse, 1 something is, or cells that were ok "
-    "diverge or fail, 2 usage, 3 a "
-    "file cannot be read, 4 no cell or metric in common.";
+    "Exit codes: 0 nothing differs by more than the margin, 1 something does (better, worse or "
+    "unclear: `worse` counts regressions), or cells that were ok diverge or fail or the reverse, "
+    "2 usage, 3 a file cannot be read or is damaged, 4 no cell or metric in common.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
@@ -81,14 +81,15 @@ static void show(const struct options *o, const struct qm_comparison *c)
     int64_t same = 0;
     for (int i = 0; i < c->n_rows; i++) {
         same += c->row[i].verdict == QM_COMPARED_same;
-        if (o->all || qm_cli.json || c->row[i].verdict != QM_COMPARED_same)
+        if (o->all || qm_cli.json || c->row[i].differs)
             json_array_append_new(rows, row_json(&c->row[i]));
     }
-    qm_report(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:o}", "a", o->file[0],
-                        "b", o->file[1], "cells_a", (json_int_t)c->cells_a, "cells_b",
+    qm_report(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:i, s:o}", "a",
+                        o->file[0], "b", o->file[1], "cells_a", (json_int_t)c->cells_a, "cells_b",
                         (json_int_t)c->cells_b, "pairs", (json_int_t)c->pairs, "no_longer_ok",
                         (json_int_t)c->lost, "ok_now", (json_int_t)c->found, "compared", c->n_rows,
-                        "same", (json_int_t)same, "worse", c->worse, "differences", rows));
+                        "same", (json_int_t)same, "differ", c->differ, "worse", c->worse,
+                        "differences", rows));
 }
 
 int qm_cmd_compare(int argc, char **argv)
@@ -102,7 +103,7 @@ int qm_cmd_compare(int argc, char **argv)
         qm_status st = qm_compare(o.file[0], o.file[1], o.metric, o.n_metrics, o.margin, &c);
         if (st == QM_OK) {
             show(&o, &c);
-            code = c.worse || c.lost ? qm_exit_code(QM_CHECK_FAILED) : 0;
+            code = c.differ || c.lost || c.found ? qm_exit_code(QM_CHECK_FAILED) : 0;
         } else {
             code = qm_cli_failed("compare", st);
         }

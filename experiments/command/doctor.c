@@ -59,7 +59,8 @@ int qm_cmd_doctor(int argc, char **argv)
         NULL,
         "Reports the environment: program, CPU and instruction set, limits, how floating point "
         "behaves, libraries, CUDA found or why not, and what plots need.  Leaves with 3 when the "
-        "floating-point mode is broken, else with 0."
+        "floating-point mode is broken, else with 0.  A library of CUDA that crashes, or does not "
+        "answer within $QM_CUDA_LIMIT seconds (30), is a line of the report."
         "\vExamples:\n"
         "  qualm doctor\n"
         "  qualm doctor --json | jq .floating_point\n"

@@ -7,6 +7,7 @@
 #include "core/recipe/recipe.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/gpu/bench.h"
 #include "experiments/gpu/gpu_run.h"
 #include "experiments/machine/provenance.h"
 #include "experiments/machine/shipped_files.h"
@@ -24,6 +25,8 @@ enum {
     KEY_RESUME,
     KEY_BESIDE
 };
+
+static const int64_t MOST_ELEMENTS = INT64_C(1) << 40; /* of speed's tensor */
 
 struct options {
     struct qm_gpu_options gpu;
@@ -44,7 +47,8 @@ static const struct argp_option options[] = {
      0},
     {"out", KEY_OUT, "FOLDER", 0, "where the report goes (default results/gpu)", 0},
     {"seconds", KEY_SECONDS, "S", 0,
-     "end after S seconds, with the report so far and exit code 75 (default 570: a call of ten "
+     "end S seconds after the start, with the report so far and exit code 75 (default 570: a call "
+     "of ten "
      "minutes; 0: no limit)",
      0},
     {"limit", KEY_LIMIT, "S", 0, "seconds of one row (default 60; of a peer three times as many)",
@@ -114,7 +118,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case KEY_ONLY: parse_parts(o, arg, state); break;
     case KEY_QUICK: o->gpu.quick = 1; break;
-    case KEY_SIZE: o->gpu.n = (int64_t)(1e6 * number(state, "size", arg, 0.001)); break;
+    case KEY_SIZE:
+        o->gpu.n = (int64_t)(1e6 * number(state, "size", arg, 0.001));
+        if (o->gpu.n > MOST_ELEMENTS)
+            argp_error(state, "--size is '%s', expected at most 1.09e6", arg);
+        break;
     case KEY_ROUNDS: o->gpu.rounds = qm_cli_whole(state, "rounds", arg, 1, 1000); break;
     case KEY_PEERS:
         o->gpu.peers = strcmp(arg, "none") == 0 ? NULL : arg;
@@ -139,30 +147,50 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-/* The words of a list, one after the other with a separator. */
-static void join(char *out, size_t size, const char *separator, const char *const *words, int n)
+/* The words of a list, one after the other with a separator; the caller frees them.  NULL: there is
+ * no memory. */
+static char *join(const char *separator, const char *const *words, int n)
 {
-    size_t used = 0;
-    *out = '\0';
-    for (int i = 0; i < n && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? separator : "", words[i]);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    for (int i = 0; f && i < n; i++)
+        fprintf(f, "%s%s", i ? separator : "", words[i]);
+    if (!f || fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
 }
 
-/* What the report says of the run; plan_read is its inverse. */
+/* What no row shows, for who reads the report. */
+static const char not_covered[] =
+    "indices beyond 2^31 elements: no row has such a tensor.  On request, where the memory "
+    "suffices, --only speed --size 2148 times steps of 2^31 elements, without comparing bits; a "
+    "kernel of your own is judged there by qualm check --kernel FILE.cu, on the emulator";
+
+/* What the report says of the run; plan_read is its inverse.  NULL: there is no memory. */
 static json_t *plan_of(const struct qm_gpu_options *o)
 {
     const char *names[QM_GPU_PARTS];
-    char parts[128], recipes[4096], date[24];
+    char date[24];
     int n = 0;
     for (int i = 0; i < QM_GPU_PARTS; i++)
         if (o->only[i])
             names[n++] = qm_gpu_part_name((enum qm_gpu_part)i);
-    join(parts, sizeof parts, ",", names, n);
-    join(recipes, sizeof recipes, " ", (const char *const *)o->recipes, o->n_recipes);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:s}", "version", qm_version(),
-                     "commit", qm_commit(), "begun", qm_utc(date), "parts", n ? parts : "all",
-                     "recipes", recipes, "quick", o->quick, "elements", (json_int_t)o->n, "rounds",
-                     o->rounds, "peers", o->peers ? o->peers : "");
+    char *parts = join(",", names, n);
+    char *recipes = join(" ", (const char *const *)o->recipes, o->n_recipes);
+    json_t *plan = !parts || !recipes
+                       ? NULL
+                       : json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:I, s:i, s:o, s:s}", "version",
+                                   qm_version(), "commit", qm_commit(), "begun", qm_utc(date),
+                                   "parts", n ? parts : "all", "recipes", qm_json_text(recipes),
+                                   "quick", o->quick, "elements", (json_int_t)o->n, "rounds",
+                                   o->rounds, "peers", qm_json_text(o->peers ? o->peers : ""),
+                                   "not_covered", o->n > INT64_C(1) << 31 ? "" : not_covered);
+    free(parts);
+    free(recipes);
+    return plan;
 }
 
 /* Takes the options of a report over; words of the report are its own. */
@@ -170,10 +198,13 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
 {
     const char *parts, *recipes, *peers, *commit;
     json_int_t elements;
+    struct qm_recipe r;
     if (json_unpack(plan, "{s:s, s:s, s:s, s:s, s:i, s:I, s:i}", "commit", &commit, "parts", &parts,
                     "recipes", &recipes, "peers", &peers, "quick", &o->gpu.quick, "elements",
-                    &elements, "rounds", &o->gpu.rounds) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: its plan is incomplete", path);
+                    &elements, "rounds", &o->gpu.rounds) != 0 ||
+        elements < 1 || elements > MOST_ELEMENTS || o->gpu.rounds < 1 ||
+        o->gpu.rounds > QM_GPU_BENCH_ROUNDS)
+        return qm_fail(QM_BAD_FILE, "%s: its plan is incomplete or damaged", path);
     if (strcmp(commit, qm_commit()) != 0)
         return qm_fail(QM_BAD_ARG, "%s was begun by commit %s, this is %s: begin a new report",
                        path, commit, qm_commit());
@@ -187,22 +218,41 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
     static char *words; /* the options point into it */
     free(words);
     char *rest = words = strdup(recipes);
-    for (char *word; words && (word = strsep(&rest, " "));)
-        if (*word)
-            QM_TRY(qm_cli_append(&o->gpu.recipes, &o->gpu.n_recipes, word));
+    for (char *word; words && (word = strsep(&rest, " "));) {
+        if (!*word)
+            continue;
+        QM_TRY(qm_recipe_parse(word, &r));
+        QM_TRY(qm_cli_append(&o->gpu.recipes, &o->gpu.n_recipes, word));
+    }
     return words ? QM_OK : qm_fail(QM_NO_MEMORY, "a plan");
 }
 
-/* QM_BAD_ARG: the report is of another device, driver or NVRTC. */
+/* QM_BAD_ARG: the report is of another device, driver or NVRTC; the message has every fact that
+ * differs. */
 static qm_status same_device(json_t *was, json_t *is, const char *path)
 {
-    static const char *const facts[] = {"name", "compute_capability", "driver_api", "nvrtc"};
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        if (!json_equal(json_object_get(was, facts[i]), json_object_get(is, facts[i])))
-            return qm_fail(QM_BAD_ARG,
-                           "%s was begun with another %s: begin a new report for this machine",
-                           path, facts[i]);
-    return QM_OK;
+    static const char *const facts[] = {
+        "name",         "uuid",     "compute_capability", "multiprocessors",
+        "memory_bytes", "l2_bytes", "driver_api",         "driver",
+        "nvrtc"};
+    char text[800] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts && used < sizeof text; i++) {
+        json_t *a = json_object_get(was, facts[i]), *b = json_object_get(is, facts[i]);
+        if ((!a && !b) || (a && b && json_equal(a, b)))
+            continue;
+        char *x = a ? json_dumps(a, JSON_ENCODE_ANY) : NULL;
+        char *y = b ? json_dumps(b, JSON_ENCODE_ANY) : NULL;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.120s, now %.120s",
+                                 used ? "; " : "", facts[i], x ? x : "unknown", y ? y : "unknown");
+        free(x);
+        free(y);
+    }
+    return *text ? qm_fail(QM_BAD_ARG,
+                           "%s was begun with another GPU, driver or NVRTC (%s): "
+                           "begin a new report",
+                           path, text)
+                 : QM_OK;
 }
 
 /* ---- the run -------------------------------------------------------------------------------- */
@@ -228,6 +278,19 @@ static const char *default_peers(void)
     return command;
 }
 
+/* Lists the tasks, within the time of the run. */
+static qm_status make_tasks(struct qm_gpu_run *run)
+{
+    struct qm_gpu_options of = run->options;
+    of.limit = qm_gpu_run_left(run, of.limit);
+    QM_TRY(qm_gpu_tasks_make(&of, &run->tasks));
+    return run->tasks.n
+               ? QM_OK
+               : qm_fail(QM_NO_MATCH, "nothing to measure: no peers are there (--peers, or "
+                                      "python3 and tests/peers/peers.py), and no other "
+                                      "part has rows for what was asked");
+}
+
 static qm_status begin(struct options *o, struct qm_gpu_run *run)
 {
     struct qm_recipe r;
@@ -240,11 +303,13 @@ static qm_status begin(struct options *o, struct qm_gpu_run *run)
     run->options = o->gpu;
     QM_TRY(qm_gpu_describe(run, &run->report.device));
     run->report.plan = plan_of(&run->options);
+    if (!run->report.plan)
+        return qm_fail(QM_NO_MEMORY, "a plan");
     const char *name = json_string_value(json_object_get(run->report.device, "name")),
                *parts = json_string_value(json_object_get(run->report.plan, "parts"));
-    QM_TRY(qm_gpu_tasks_make(&run->options, &run->tasks));
+    QM_TRY(make_tasks(run));
     return qm_gpu_report_name(o->folder, name ? name : "", parts ? parts : "", run->path,
-                              sizeof run->path);
+                              sizeof run->path, &run->lock);
 }
 
 static qm_status resume(struct options *o, struct qm_gpu_run *run)
@@ -255,6 +320,14 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         snprintf(path, sizeof path, "%s", o->resumed);
     else
         QM_TRY(qm_gpu_report_newest(o->folder, path, sizeof path));
+    size_t n = strlen(path);
+    snprintf(run->path, sizeof run->path, "%.*s",
+             (int)(n > 3 && strcmp(path + n - 3, ".h5") == 0 ? n - 3 : n), path);
+    if (access(path, R_OK) == 0) { /* else reading says what is wrong */
+        QM_TRY(qm_gpu_report_lock(run->path, &run->lock));
+        if (run->lock < 0)
+            return qm_fail(QM_BAD_FILE, "%s: another process is writing it", path);
+    }
     QM_TRY(qm_gpu_report_read(path, &run->report));
     QM_TRY(plan_read(run->report.plan, path, o));
     run->options = o->gpu;
@@ -262,30 +335,42 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
     qm_status st = same_device(run->report.device, device, path);
     json_decref(device);
     QM_TRY(st);
-    size_t n = strlen(path);
-    snprintf(run->path, sizeof run->path, "%.*s",
-             (int)(n > 3 && strcmp(path + n - 3, ".h5") == 0 ? n - 3 : n), path);
-    QM_TRY(qm_gpu_tasks_make(&run->options, &run->tasks));
+    if (o->gpu.peers)
+        qm_note("qualm gpu-check: peers by the report's command: %s", o->gpu.peers);
+    QM_TRY(make_tasks(run));
     qm_gpu_tasks_take(&run->tasks, &run->report);
     return QM_OK;
 }
 
-/* Prints how the rows of each part ended.  Returns how many are bad or broken. */
-static size_t summarize(const struct qm_gpu_run *run)
+/* What the rows say; reason: the status of the first skipped one. */
+struct summary {
+    size_t good, wrong, skipped;
+    const char *reason;
+};
+
+/* Prints how the rows of each part ended. */
+static struct summary summarize(const struct qm_gpu_run *run)
 {
-    size_t wrong = 0;
+    struct summary all = {0};
     for (int i = 0; i < QM_GPU_PARTS; i++) {
         size_t count[4] = {0}, k, n = json_array_size(run->report.rows[i]);
         json_t *row;
         json_array_foreach(run->report.rows[i], k, row)
-            count[qm_gpu_row_verdict((enum qm_gpu_part)i, row)]++;
-        wrong += count[QM_GPU_bad] + count[QM_GPU_broken];
+        {
+            enum qm_gpu_verdict v = qm_gpu_row_verdict((enum qm_gpu_part)i, row);
+            count[v]++;
+            if (v == QM_GPU_skipped && !all.reason)
+                all.reason = json_string_value(json_object_get(row, "status"));
+        }
+        all.good += count[QM_GPU_good];
+        all.wrong += count[QM_GPU_bad] + count[QM_GPU_broken];
+        all.skipped += count[QM_GPU_skipped];
         if (n && !qm_cli.json)
             printf("%-6s %zu rows: %zu good, %zu bad, %zu not measured, %zu skipped\n",
                    qm_gpu_part_name((enum qm_gpu_part)i), n, count[QM_GPU_good], count[QM_GPU_bad],
                    count[QM_GPU_broken], count[QM_GPU_skipped]);
     }
-    return wrong;
+    return all;
 }
 
 static json_t *all_of(const struct qm_gpu_report *r, const char *path)
@@ -295,7 +380,7 @@ static json_t *all_of(const struct qm_gpu_report *r, const char *path)
     json_object_set(all, "plan", r->plan);
     for (int i = 0; i < QM_GPU_PARTS; i++)
         json_object_set(all, qm_gpu_part_name((enum qm_gpu_part)i), r->rows[i]);
-    json_object_set_new(all, "file", json_string(path));
+    json_object_set_new(all, "file", qm_json_text(path));
     return all;
 }
 
@@ -321,8 +406,9 @@ static qm_status beside(const struct options *o)
     return QM_OK;
 }
 
-/* Measures and prints.  QM_CHECK_FAILED: something is wrong or could not be measured. */
-static qm_status measure(struct options *o, struct qm_gpu_run *run)
+/* Measures and prints.  QM_CHECK_FAILED: something is wrong or could not be measured; *is_printed:
+ * the report is on stdout. */
+static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_printed)
 {
     struct sigaction act = {.sa_handler = on_signal}, was[3];
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -335,13 +421,19 @@ static qm_status measure(struct options *o, struct qm_gpu_run *run)
         sigaction(signals[i], &was[i], NULL);
     if (st != QM_OK && (st != QM_INTERRUPTED || !run->tasks.n))
         return st;
-    size_t wrong = summarize(run);
+    *is_printed = 1;
+    struct summary all = summarize(run);
     if (qm_cli.json)
         qm_json_print(all_of(&run->report, run->path));
     else
         printf("written %s.h5 and .md: %s\n", run->path,
                json_string_value(json_object_get(run->report.plan, "state")));
-    return st == QM_OK && wrong ? QM_CHECK_FAILED : st;
+    if (st == QM_OK && all.wrong)
+        return QM_CHECK_FAILED;
+    if (st == QM_OK && !all.good)
+        return qm_fail(QM_SKIPPED, "every row was skipped, the first because: %s",
+                       all.reason ? all.reason : "there is none");
+    return st;
 }
 
 static const char doc[] =
@@ -363,8 +455,14 @@ static const char doc[] =
     "  qualm gpu-check --only speed,tables,peers --rounds 100 --seconds 0\n"
     "  qualm gpu-check --beside results/gpu/*.h5 > side-by-side.md\n"
     "\n"
-    "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, 3 a file "
-    "cannot be read or written, 75 interrupted or out of time (--resume goes on), 77 no GPU.";
+    "$QM_CUDA_DEVICE must be a whole number; with none of that number there is no GPU.\n"
+    "\n"
+    "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, another "
+    "GPU "
+    "than the report's, or $QM_CUDA_DEVICE is no number, 3 a file cannot be read or written, or "
+    "another process writes it, or the driver crashes or does not answer, 4 no such recipe, no "
+    "report to go on with or nothing to measure, 75 interrupted or out of time (--resume goes on "
+    "where a report was begun), 77 no GPU, or every row was skipped.";
 
 int qm_cmd_gpu_check(int argc, char **argv)
 {
@@ -383,12 +481,14 @@ int qm_cmd_gpu_check(int argc, char **argv)
     run.stop = &stop;
     run.argc = argc;
     run.argv = argv;
-    qm_status st = o.is_beside ? beside(&o) : measure(&o, &run);
-    if (st == QM_INTERRUPTED)
+    run.lock = -1;
+    run.started = qm_seconds();
+    int is_printed = 0;
+    qm_status st = o.is_beside ? beside(&o) : measure(&o, &run, &is_printed);
+    if (is_printed && (st == QM_INTERRUPTED || st == QM_SKIPPED))
         qm_note("qualm gpu-check: %s", qm_message());
-    code = st == QM_OK || st == QM_CHECK_FAILED || st == QM_INTERRUPTED
-               ? qm_exit_code(st) /* the report is on stdout */
-               : qm_cli_failed("gpu-check", st);
+    code = is_printed || st == QM_OK ? qm_exit_code(st) : qm_cli_failed("gpu-check", st);
+    qm_gpu_report_unlock(run.path, run.lock);
     qm_gpu_tasks_free(&run.tasks);
     qm_gpu_report_free(&run.report);
     if (o.gpu.recipes != o.words)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cuda/cuda_driver.h"
 #include "core/device/step_kernels.h"
 #include "core/device/tensor_rule_form.h"
 #include "experiments/cli/cli.h"
@@ -243,6 +244,9 @@ static qm_status work(struct options *o, int *failed)
         QM_TRY(qm_recipes_add_all(&o->recipes));
     if (o->text)
         return print_texts(o);
+    int version;
+    if (qm_cuda_driver_asked(&version) != QM_OK)
+        qm_note("qualm kernels: NVRTC is chosen without the driver: %s", qm_message());
     QM_TRY(qm_nvrtc_probe());
     struct result *results = calloc((size_t)(o->recipes.n * o->n_archs), sizeof *results);
     if (!results)
@@ -275,10 +279,12 @@ int qm_cmd_kernels(int argc, char **argv)
         .args_doc = "[VARIANT|RECIPE...]",
         .doc = "Compiles the CUDA kernels of each variant (default: all) with NVRTC, which needs "
                "no GPU, and prints what they use: registers of the step itself and of the largest "
-               "kernel, bytes spilled, local and shared memory.  Exit code 1 when one spills or "
-               "uses local memory, 77 without NVRTC.  Binaries are cached (QM_CACHE=FOLDER, or "
-               "off)."
-               "\vExamples:\n"
+               "kernel, bytes spilled, local and shared memory.  Binaries are cached "
+               "(QM_CACHE=FOLDER, or off)."
+               "\vExit codes: 0 all compile, 1 one spills or uses local memory, 2 usage, a recipe "
+               "that makes no sense or does not compile, 3 out of memory or internal error, 4 no "
+               "such variant, 77 no NVRTC, or no kernel for any of the recipes.\n\n"
+               "Examples:\n"
                "  qualm kernels\n"
                "  qualm kernels adamw4_ao --arch sm_90 --mode fast\n"
                "  qualm kernels adamw4_lpmm,grad=bf16,param=bf16/stoch --json\n"

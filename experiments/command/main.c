@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/isa.h"
 #include "core/base/name.h"
 #include "core/base/threads.h"
 #include "core/user_kernel/host.h"
@@ -13,6 +14,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/machine/provenance.h"
+#include "experiments/store/store.h"
 
 static const struct {
     const char *text;
@@ -101,11 +103,37 @@ static void hold_streams(void)
         close(fd);
 }
 
+static void tell(const char *path, enum qm_carried carried)
+{
+    qm_note(carried == QM_CARRIED_none
+                ? "%s: carries no digest, as files of older versions: damage may go unnoticed"
+                : "%s: was changed by another program after it was written: it carries another "
+                  "digest than it has",
+            path);
+}
+
+/* A closed terminal is SIGTERM, which commands handle, unless nohup ignores it. */
+static void hang_up(int number)
+{
+    (void)number;
+    raise(SIGTERM);
+}
+
+/* Checks what the environment asks for, before anything is done. */
+static int environment_check(const char *word)
+{
+    qm_status st = qm_isa_check();
+    if (st == QM_OK)
+        st = qm_threads_check();
+    return st == QM_OK ? 0 : qm_cli_failed(word, st);
+}
+
 int main(int argc, char **argv)
 {
     names = qm_command_names();
     hold_streams();
     qm_threads_default();
+    qm_store_tell(tell);
     signal(SIGPIPE, SIG_IGN); /* a write fails instead, so files are still completed */
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes makes a write fail, as a full disk does */
     if (argc < 2) {
@@ -115,6 +143,10 @@ int main(int argc, char **argv)
     const char *word = argv[1];
     if (strcmp(word, QM_HOST_WORD) == 0)
         return qm_host_main();
+    struct sigaction hup = {.sa_handler = hang_up}, was; /* without SA_RESTART, as the others */
+    sigemptyset(&hup.sa_mask);
+    if (sigaction(SIGHUP, NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &hup, NULL);
     if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
         return qm_campaign_worker(argc - 1, argv + 1);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
@@ -135,5 +167,6 @@ int main(int argc, char **argv)
                 word);
         return qm_exit_code(QM_BAD_ARG);
     }
-    return finish(run(word, argc - 1, argv + 1));
+    int code = environment_check(word);
+    return finish(code ? code : run(word, argc - 1, argv + 1));
 }

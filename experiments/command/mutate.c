@@ -8,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/mutants/matrix.h"
+#include "experiments/store/atomic_file.h"
 
 enum { KEY_LIST = 256, KEY_ONLY, KEY_QUICK, KEY_RUNS, KEY_EXPORT };
 
@@ -98,22 +99,17 @@ static qm_status no_entry(const struct qm_registry *r, const char *id)
 static qm_status export(const struct qm_registry *r, const char *id, const char *file)
 {
     const struct qm_mutant_entry *e = qm_registry_find(r, id);
-    char temporary[4096];
+    struct qm_atomic_file f;
     if (!e)
         return no_entry(r, id);
     if (!file)
         return fputs(e->source, stdout) < 0 ? qm_fail(QM_BAD_FILE, "stdout") : QM_OK;
-    snprintf(temporary, sizeof temporary, "%s.part", file);
-    FILE *f = fopen(temporary, "w");
-    if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: %s", temporary, strerror(errno));
-    int ok = fputs(e->source, f) >= 0;
-    ok &= fclose(f) == 0;
-    if (!ok || rename(temporary, file) != 0) {
-        qm_status st = qm_fail(QM_BAD_FILE, "%s: %s", file, strerror(errno));
-        remove(temporary);
-        return st;
-    }
+    QM_TRY(qm_atomic_file_open(file, &f));
+    qm_status st = qm_atomic_file_write(&f, e->source, strlen(e->source));
+    if (st == QM_OK)
+        st = qm_atomic_file_commit(&f);
+    qm_atomic_file_abort(&f);
+    QM_TRY(st);
     qm_note("%s: %s (%s)", file, e->text, e->kind == QM_MUTANT_mutant ? "a bug" : "benign");
     return QM_OK;
 }

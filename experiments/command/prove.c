@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include "core/cuda/cuda_apart.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/prove/prove.h"
@@ -282,6 +283,12 @@ static const char doc[] =
     "its own, so that a crash, a hang and a write outside the buffer are verdicts.  A .cu file "
     "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h), and is proved contracted and not "
     "(--fmad).\n\n"
+    "With --backend cuda the work is done in a process of its own, on GPU number $QM_CUDA_DEVICE "
+    "(0): a driver that crashes, or takes longer than $QM_CUDA_LIMIT seconds (30) for one call, is "
+    "one line and exit code 3.\n\n"
+    "Exit codes: 0 all proofs hold, 1 one does not, 2 usage, a kernel does not compile or "
+    "$QM_CUDA_DEVICE is no number, 3 a file cannot be read, or the driver failed, 4 no such "
+    "routine, variant or backend, 77 the backend is not there.\n\n"
     "Examples:\n"
     "  qualm prove --all\n"
     "  qualm prove nf4:4s/ladder/mid\n"
@@ -319,8 +326,10 @@ int qm_cmd_prove(int argc, char **argv)
         return qm_prove_worker(all.worker);
     if (all.n == 0)
         all.word[all.n++] = "all";
-    json_t *proofs = json_array();
     qm_status st = QM_OK;
+    if (all.o.backend && strcmp(all.o.backend, "cuda") == 0 && !qm_cuda_apart(&st, &code))
+        return st == QM_OK ? code : qm_cli_failed("prove", st);
+    json_t *proofs = json_array();
     for (int i = 0; i < all.n && st == QM_OK; i++)
         st = prove_word(all.word[i], &all.o, proofs, &failed);
     if (st == QM_OK)

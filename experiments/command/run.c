@@ -47,8 +47,8 @@ struct options {
     }
 
 static const struct argp_option options[] = {
-    {"out", 'o', "FILE", 0, "result file, or folder when it ends in '/' (default: results/NAME.h5)",
-     0},
+    {"out", 'o', "FILE", 0,
+     "result file, or folder when it is one or ends in '/' (default: results/NAME.h5)", 0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
     {"lpmm-config", 'c', "FILE", 0,
      "another variant: AdamW as this configuration of low-bit-optimizers has it; may be repeated; "

@@ -69,18 +69,23 @@ static qm_status show(const char *dir, json_t *into, int *unfinished)
     struct tally t = {0};
     QM_TRY(qm_campaign_head(dir, &head));
     qm_status st = qm_ledger_index_read_all(&index, dir);
+    if (st == QM_OK && index.bad_lines) {
+        qm_ledger_index_check(&index);
+        st = qm_ledger_index_heal(&index);
+    }
     if (st == QM_OK || st == QM_NO_MATCH) /* a campaign just begun has no ledger */
         st = tally_up(&index, head.cells, &t);
     *unfinished |= t.done < head.cells;
     if (st == QM_OK)
         json_array_append_new(
             into,
-            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:f}",
+            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:I, s:f}",
                       "campaign", dir, "suite", head.name, "cells", (json_int_t)head.cells, "done",
                       (json_int_t)t.done, "ok", (json_int_t)t.ok, "skipped", (json_int_t)t.skipped,
                       "diverged", (json_int_t)t.diverged, "failed", (json_int_t)t.failed, "ledgers",
                       index.n_ledgers, "running", index.n_held, "segments", index.n_segments,
-                      "damaged_lines", (json_int_t)index.bad_lines, "cell_seconds", t.seconds));
+                      "damaged_lines", (json_int_t)index.bad_lines, "healed_cells",
+                      (json_int_t)index.n_healed, "cell_seconds", t.seconds));
     qm_ledger_index_free(&index);
     return st;
 }

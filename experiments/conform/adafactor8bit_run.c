@@ -1,4 +1,4 @@
-/* adafactor8bit_run.c - Reads recorded runs of adafactor8bit: releases, hyper-parameters, states. */
+/* adafactor8bit_run.c - Reads recorded runs of adafactor8bit: release, hyper-parameters, states. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* adafactor8bit_steps.c - Replays steps of adafactor8bit, each from the recorded state before it. */
+/* adafactor8bit_steps.c - Replays steps of adafactor8bit, each from the recorded state before. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,8 +183,8 @@ struct room {
     uint32_t *wide; /* codes of 8 or 16 bits */
 };
 
-/* Takes NaN and the infinities for each other: which of them an operation gives depends on the order
- * of products and sums.  The case is near where it takes one. */
+/* Takes NaN and the infinities for each other: which of them an operation gives depends on the
+ * order of products and sums. The case is near where it takes one. */
 static void take_specials(struct qm_conform *c, const char *what, float *got, const float *want,
                           int64_t n)
 {
@@ -206,20 +206,34 @@ static double log_of(const float *numbers, uint32_t code, int levels)
     return ((double)code - 1.0) * (double)numbers[0] / (double)(levels - 2) + (double)numbers[1];
 }
 
-/* A block whose numbers are equal, or differ by less than the errors of both sides: which of them is
- * the least, and so what a code means, is not determined.  What the codes stand for is compared. */
-static void judge_flat(struct qm_conform *c, const char *what, const float *got, const float *want,
-                       const uint32_t *code, const int64_t *wanted, int64_t n, int levels,
-                       double within)
+/* One block of both sides: its numbers and its n codes. */
+struct block {
+    const float *got, *want;
+    const uint32_t *code;
+    const int64_t *wanted;
+    int64_t n;
+    int levels;
+};
+
+/* A block whose numbers are equal, or differ by less than the errors of both sides: which of them
+ * is the least, and so what a code means, is not determined, and what the codes stand for is
+ * compared, in log2. */
+static void judge_flat(struct qm_conform *c, const char *what, const struct block *b, double within)
 {
-    for (int64_t k = 0; k < n && qm_case_open(c); k++) {
-        double off = log_of(got, code[k], levels) - log_of(want, (uint32_t)wanted[k], levels);
-        if ((code[k] == 0) != (wanted[k] == 0) || (code[k] && !(fabs(off) <= within)))
+    double most = 0.0;
+    for (int64_t k = 0; k < b->n && qm_case_open(c); k++) {
+        double off = log_of(b->got, b->code[k], b->levels) -
+                     log_of(b->want, (uint32_t)b->wanted[k], b->levels);
+        if ((b->code[k] == 0) != (b->wanted[k] == 0) || (b->code[k] && !(fabs(off) <= within)))
             qm_case_differs(c, "%s: element %lld of a flat block is %g in log2 off, allowed %g",
                             what, (long long)k, off, within);
+        most = b->code[k] ? fmax(most, fabs(off)) : most;
     }
-    c->now.outcome = qm_case_open(c) ? QM_CONFORM_near : c->now.outcome;
-    snprintf(c->now.text, sizeof c->now.text, "%s: a block of equal numbers", what);
+    if (!qm_case_open(c) || most == 0.0)
+        return;
+    c->now.outcome = QM_CONFORM_near;
+    snprintf(c->now.text, sizeof c->now.text, "%s: a block of equal numbers, %g in log2 off", what,
+             most);
 }
 
 /* Numbers and codes of a slot of adaptive log codes. */
@@ -241,7 +255,7 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
         double error =
             qm_adafactor8_code_error(want, qm_adafactor8_end_error(r, i, t, want[1]), levels);
         if ((double)want[0] < flat || (double)got[0] < flat) {
-            judge_flat(c, what, got, want, code + from, wanted, n, levels, flat);
+            judge_flat(c, what, &(struct block){got, want, code + from, wanted, n, levels}, flat);
             continue;
         }
         qm_judge_close(c, what, got, want, 2, QM_STEP_SCALE_RELATIVE, end);

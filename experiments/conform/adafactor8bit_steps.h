@@ -40,9 +40,10 @@ struct qm_adafactor8_replay {
 /* Number of elements of slot i of the recorded tensor. */
 int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i);
 
-/* Read slot i, of which r->slot[i].n is set, from datasets NAME_q and NAME_scale (and NAME_min_log),
- * or from NAME at the steps that attribute step_index_NAME lists; 0, and the case is skipped, where
- * they do not fit.  They set the slot's quantizer in the recipe; text: of the codes. */
+/* Read slot i, of which r->slot[i].n is set, from datasets NAME_q and NAME_scale (and
+ * NAME_min_log), or from NAME at the steps that attribute step_index_NAME lists; 0, and the case is
+ * skipped, where they do not fit. They set the slot's quantizer in the recipe; text: of the codes.
+ * */
 int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
                                  const char *name, const char *text, int init_code,
                                  float init_scale);

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-/* The distance between the two sides' unrounded adaptive log codes, of a block with these two numbers:
- * the two libraries' logarithms differ by 2 ulp of the largest each, the averages by VALUE and by
- * `more` (of log2).  It is the probability that a number lies near enough to an edge to be off by
- * one. */
+/* The distance between the two sides' unrounded adaptive log codes, of a block with these two
+ * numbers: the two libraries' logarithms differ by 2 ulp of the largest each, the averages by VALUE
+ * and by `more` (of log2). It is the probability that a number lies near enough to an edge to be
+ * off by one. */
 double qm_adafactor8_code_error(const float *numbers, double more, int levels)
 {
     double span = (double)numbers[0], low = (double)numbers[1];

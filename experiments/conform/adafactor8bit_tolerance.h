@@ -1,4 +1,4 @@
-/* adafactor8bit_tolerance.h - How far a step of adafactor8bit may be from the recorded one, and why.
+/* adafactor8bit_tolerance.h - How far a step of adafactor8bit may be from the recorded one.
  *
  * tests/golden/README.md says the same in words.  u is 2^-24.  Both sides compute a step
  * from the same recorded state, in float32 with sums of n terms in another order, so they differ by
@@ -8,22 +8,24 @@
  *        log2 n + 8 has log2 n + 10 u, the average 3 u: 34 u for n = 2^21; of the largest number,
  *        because columns of a small mean are sums of the same rounding.
  * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
- *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1, the
- *        first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Its sums are products
- *        with a vector, which add up one after the other: 4.5 n u more, and half of it for PARAM.
+ *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1,
+ *        the first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Its sums are
+ *        products with a vector, which add up one after the other: 4.5 n u more, and half of it for
+ *        PARAM.
  * SCALE  a maximum of averages, and its log2 (1 ulp) or its product with a constant: 16 u.
  * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
  *        absolute in the exponent, ln 2 times that relative, and the errors of V.
  * SPAN   2 ulp of logarithms up to 126, as their ends are rounded by two libraries.
- * APOLLO projects by sums of k products, whose order differs, too: k u of the sum of sizes, which is at
- *        most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added for each of
- *        two factors or moments, and the log2 of the least second moment v of a block has an error of
- *        2 E / (ln 2 sqrt(v)).
- * PARAM  the update has VALUE for each factor, halved by the root, and CONF or the momentum's error; it
- *        is compared with the largest change of a parameter.  Beside it 4 u of the parameter, for decay
- *        and step are rounded each.
- * NORM   torch adds up the squares of n numbers in eight lanes, one after the other: n / 8 u, halved by
- *        the root.  A step has up to three: of clip, rate and limiter, and APOLLO two of the projection.
+ * APOLLO projects by sums of k products, whose order differs, too: k u of the sum of sizes, which
+ *        is at most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added
+ *        for each of two factors or moments, and the log2 of the least second moment v of a block
+ *        has an error of 2 E / (ln 2 sqrt(v)).
+ * PARAM  the update has VALUE for each factor, halved by the root, and CONF or the momentum's
+ *        error; it is compared with the largest change of a parameter. Beside it 4 u of the
+ *        parameter, for decay and step are rounded each.
+ * NORM   torch adds up the squares of n numbers in eight lanes, one after the other: n / 8 u,
+ *        halved by the root. A step has up to three: of clip, rate and limiter, and APOLLO two of
+ *        the projection.
  */
 #ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
 #define QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
@@ -41,8 +43,8 @@
 #define QM_STEP_PARAM_RELATIVE (4.0 * QM_STEP_U)
 
 /* The distance between the two sides' unrounded codes: adaptive log codes of a block with these two
- * numbers; log codes that divide [-126, -126 + span] by 255.  more: a further error of log2.  It is the
- * probability that a number lies near enough to an edge to be off by one. */
+ * numbers; log codes that divide [-126, -126 + span] by 255. more: a further error of log2. It is
+ * the probability that a number lies near enough to an edge to be off by one. */
 double qm_adafactor8_code_error(const float *numbers, double more, int levels);
 double qm_adafactor8_fixed_code_error(float span, double more);
 

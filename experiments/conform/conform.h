@@ -123,8 +123,8 @@ void qm_judge_close_each(struct qm_conform *c, const char *what, const float *go
 void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute);
 
-/* Codes are equal, except that a share of them (at least one code) may be off by one; _most: at most
- * `allowed` of them; _count: of n codes `off` were found to be off by one. */
+/* Codes are equal, except that a share of them (at least one code) may be off by one; _most: at
+ * most `allowed` of them; _count: of n codes `off` were found to be off by one. */
 void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
                          const int64_t *want, int64_t n, double share);
 void qm_judge_codes_most(struct qm_conform *c, const char *what, const uint8_t *got,

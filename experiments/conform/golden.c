@@ -1,17 +1,26 @@
-/* golden.c - Reads golden-vector files with the HDF5 library. */
+/* golden.c - Reads golden-vector files with the HDF5 library, in a reader process. */
 #include "experiments/conform/golden.h"
 
-#include <hdf5.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/h5_guard.h"
+#include "experiments/foreign/reader_process.h"
 
 #define MOST_ELEMENTS ((int64_t)1 << 28)
 
+enum {
+    CACHE = 1 << 20,     /* bytes of the chunk cache */
+    TEXT_MOST = 1 << 16, /* bytes of an attribute */
+    NUMBERS_MOST = 4096, /* values of an attribute */
+};
+
 struct qm_golden {
     char *path;
-    hid_t file;
-    char *listed; /* the group whose members are in names, sorted */
+    struct qm_reader_process *process; /* in the program */
+    hid_t file;                        /* in the reader process */
+    char *listed;                      /* the group whose members are in names, sorted */
     char **names;
     int n_names;
 };
@@ -27,44 +36,14 @@ static void list_forget(struct qm_golden *g)
     g->n_names = 0;
 }
 
-qm_status qm_golden_open(const char *path, struct qm_golden **out)
-{
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures come back as statuses, not as traces */
-    if (access(path, R_OK) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be opened for reading", path);
-    if (H5Fis_hdf5(path) <= 0)
-        return qm_fail(QM_BAD_FILE, "%s: not an HDF5 file", path);
-    struct qm_golden *g = calloc(1, sizeof *g);
-    if (!g || !(g->path = strdup(path))) {
-        free(g);
-        return qm_fail(QM_NO_MEMORY, "reading %s", path);
-    }
-    g->file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    if (g->file < 0) {
-        qm_golden_close(g);
-        return qm_fail(QM_BAD_FILE, "%s: HDF5 cannot open it (truncated or damaged?)", path);
-    }
-    *out = g;
-    return QM_OK;
-}
-
-void qm_golden_close(struct qm_golden *g)
-{
-    if (!g)
-        return;
-    if (g->file >= 0)
-        H5Fclose(g->file);
-    list_forget(g);
-    free(g->path);
-    free(g);
-}
+/* ---- in the reader process ----------------------------------------------------------------- */
 
 static hid_t object_open(struct qm_golden *g, const char *path)
 {
     return H5Oopen(g->file, path[0] ? path : "/", H5P_DEFAULT);
 }
 
-enum qm_golden_kind qm_golden_at(struct qm_golden *g, const char *path)
+static enum qm_golden_kind direct_at(struct qm_golden *g, const char *path)
 {
     hid_t o = object_open(g, path);
     if (o < 0)
@@ -80,6 +59,9 @@ static herr_t list_add(hid_t group, const char *name, const H5L_info_t *info, vo
 {
     struct qm_golden *g = context;
     (void)group, (void)info;
+    qm_reader_progress();
+    if (g->n_names >= QM_H5_LINK_MAX)
+        return -1;
     if (g->n_names % 64 == 0) {
         char **more = realloc(g->names, ((size_t)g->n_names + 64) * sizeof *more);
         if (!more)
@@ -99,31 +81,20 @@ static int by_name(const void *a, const void *b)
 
 /* Members are listed in the file's own order and sorted here: asking HDF5 1.10 for sorted names
  * makes it free wild pointers on some damaged files. */
-int qm_golden_members(struct qm_golden *g, const char *group)
+static void direct_members(struct qm_golden *g, const char *group, struct qm_blob *out)
 {
-    if (g->listed && strcmp(g->listed, group) == 0)
-        return g->n_names;
-    list_forget(g);
     hid_t o = object_open(g, group);
-    if (o < 0)
-        return 0;
-    if (H5Iget_type(o) == H5I_GROUP &&
-        H5Literate(o, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, list_add, g) >= 0)
-        g->listed = strdup(group);
-    H5Oclose(o);
-    if (!g->listed)
+    if (o >= 0 && (H5Iget_type(o) != H5I_GROUP ||
+                   H5Literate(o, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, list_add, g) < 0))
         list_forget(g);
-    else if (g->n_names > 0)
+    if (o >= 0)
+        H5Oclose(o);
+    if (g->n_names > 0)
         qsort(g->names, (size_t)g->n_names, sizeof *g->names, by_name);
-    return g->n_names;
-}
-
-int qm_golden_member(struct qm_golden *g, const char *group, int i, char *name, size_t size)
-{
-    if (i < 0 || i >= qm_golden_members(g, group) || strlen(g->names[i]) >= size)
-        return 0;
-    strcpy(name, g->names[i]);
-    return 1;
+    qm_blob_put_number(out, g->n_names);
+    for (int i = 0; i < g->n_names; i++)
+        qm_blob_put_text(out, g->names[i]);
+    list_forget(g);
 }
 
 /* ---- attributes ---- */
@@ -162,7 +133,8 @@ static int attribute_read(struct qm_golden *g, const char *path, const char *nam
     return count;
 }
 
-int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, double *out, int max)
+static int direct_numbers(struct qm_golden *g, const char *path, const char *name, double *out,
+                          int max)
 {
     void *all;
     int n = attribute_read(g, path, name, H5T_NATIVE_DOUBLE, &all);
@@ -174,7 +146,7 @@ int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, d
     return n;
 }
 
-int qm_golden_unsigned(struct qm_golden *g, const char *path, const char *name, uint64_t *out)
+static int direct_unsigned(struct qm_golden *g, const char *path, const char *name, uint64_t *out)
 {
     void *all;
     int n = attribute_read(g, path, name, H5T_NATIVE_UINT64, &all);
@@ -212,7 +184,8 @@ static int text_read(hid_t a, hid_t t, char *out, size_t size)
     return ok;
 }
 
-int qm_golden_text(struct qm_golden *g, const char *path, const char *name, char *out, size_t size)
+static int direct_text(struct qm_golden *g, const char *path, const char *name, char *out,
+                       size_t size)
 {
     out[0] = '\0';
     hid_t a = attribute_open(g, path, name);
@@ -256,11 +229,15 @@ static qm_status dataset_open(struct qm_golden *g, const char *path, hid_t *out)
     hid_t d = H5Dopen2(g->file, path, H5P_DEFAULT);
     if (d < 0)
         return qm_fail(QM_NO_MATCH, "%s: there is no dataset %s", g->path, path);
-    *out = d;
-    return QM_OK;
+    qm_status st = qm_h5_guard_dataset(g->path, path, d);
+    if (st == QM_OK)
+        *out = d;
+    else
+        H5Dclose(d);
+    return st;
 }
 
-qm_status qm_golden_shape(struct qm_golden *g, const char *path, struct qm_shape *out)
+static qm_status direct_shape(struct qm_golden *g, const char *path, struct qm_shape *out)
 {
     hid_t d = -1;
     QM_TRY(dataset_open(g, path, &d));
@@ -279,7 +256,8 @@ static hid_t memory_type(enum qm_dtype want)
     }
 }
 
-qm_status qm_golden_read(struct qm_golden *g, const char *path, enum qm_dtype want, void *out)
+static qm_status direct_read(struct qm_golden *g, const char *path, enum qm_dtype want,
+                             struct qm_blob *out)
 {
     hid_t d = -1;
     struct qm_shape shape;
@@ -291,10 +269,231 @@ qm_status qm_golden_read(struct qm_golden *g, const char *path, enum qm_dtype wa
     if (st == QM_OK && class != H5T_INTEGER && !(floats && class == H5T_FLOAT))
         st = qm_fail(QM_BAD_FILE, "%s: %s does not hold %s", g->path, path,
                      floats ? "numbers" : "integers");
-    if (st == QM_OK && qm_shape_numel(&shape) > 0 &&
-        H5Dread(d, memory_type(want), H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0)
+    int64_t n = st == QM_OK ? qm_shape_numel(&shape) : 0;
+    qm_blob_put_number(out, n);
+    void *values = qm_blob_put(out, (size_t)n * qm_dtype_size(want));
+    if (st == QM_OK && n > 0 && values &&
+        H5Dread(d, memory_type(want), H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)
         st = qm_fail(QM_BAD_FILE, "%s: %s cannot be read (truncated or damaged?)", g->path, path);
     H5Tclose(t);
     H5Dclose(d);
     return st;
+}
+
+enum request { AT, MEMBERS, NUMBERS, UNSIGNED, TEXT, SHAPE, READ };
+
+static void serve_numbers(struct qm_golden *g, const char *path, const char *name,
+                          struct qm_blob *out)
+{
+    double x[NUMBERS_MOST];
+    int n = direct_numbers(g, path, name, x, NUMBERS_MOST);
+    qm_blob_put_number(out, n);
+    qm_blob_put_bytes(out, x, (size_t)(n > 0 ? n : 0) * sizeof *x);
+}
+
+static void serve_text(struct qm_golden *g, const char *path, const char *name, struct qm_blob *out)
+{
+    char text[TEXT_MOST];
+    qm_blob_put_number(out, direct_text(g, path, name, text, sizeof text));
+    qm_blob_put_text(out, text);
+}
+
+static qm_status serve_shape(struct qm_golden *g, const char *path, struct qm_blob *out)
+{
+    struct qm_shape shape;
+    QM_TRY(direct_shape(g, path, &shape));
+    qm_blob_put_bytes(out, &shape, sizeof shape);
+    return QM_OK;
+}
+
+static qm_status service_serve(void *object, int request, struct qm_blob *in, struct qm_blob *out)
+{
+    struct qm_golden *g = object;
+    char *path = qm_blob_take_text(in), *name = qm_blob_take_text(in);
+    int64_t want = qm_blob_take_number(in);
+    uint64_t word = 0;
+    qm_status st = path && name ? QM_OK : qm_fail(QM_NO_MEMORY, "a path");
+    if (st == QM_OK)
+        switch ((enum request)request) {
+        case AT: qm_blob_put_number(out, direct_at(g, path)); break;
+        case MEMBERS: direct_members(g, path, out); break;
+        case NUMBERS: serve_numbers(g, path, name, out); break;
+        case UNSIGNED:
+            qm_blob_put_number(out, direct_unsigned(g, path, name, &word));
+            qm_blob_put_bytes(out, &word, sizeof word);
+            break;
+        case TEXT: serve_text(g, path, name, out); break;
+        case SHAPE: st = serve_shape(g, path, out); break;
+        case READ: st = direct_read(g, path, (enum qm_dtype)want, out); break;
+        }
+    free(path);
+    free(name);
+    return st;
+}
+
+static void service_close(void *object)
+{
+    struct qm_golden *g = object;
+    if (g && g->file >= 0)
+        H5Fclose(g->file);
+    if (g)
+        free(g->path);
+    free(g);
+}
+
+static qm_status service_open(const char *path, void *context, void **object, struct qm_blob *out)
+{
+    struct qm_golden *g = calloc(1, sizeof *g);
+    (void)context;
+    (void)out;
+    if (!g || !(g->path = strdup(path))) {
+        free(g);
+        return qm_fail(QM_NO_MEMORY, "reading %s", path);
+    }
+    g->file = -1;
+    qm_status st = qm_h5_guard_open(path, CACHE, &g->file);
+    if (st == QM_OK)
+        *object = g;
+    else
+        service_close(g);
+    return st;
+}
+
+/* ---- in the program ------------------------------------------------------------------------ */
+
+qm_status qm_golden_open(const char *path, struct qm_golden **out)
+{
+    static const struct qm_reader_service service = {service_open, service_serve, service_close};
+    enum qm_file_sum sum;
+    struct qm_blob first;
+    QM_TRY(qm_file_sum_check(path, &sum));
+    struct qm_golden *g = calloc(1, sizeof *g);
+    if (!g || !(g->path = strdup(path))) {
+        free(g);
+        return qm_fail(QM_NO_MEMORY, "reading %s", path);
+    }
+    g->file = -1;
+    qm_status st = qm_reader_start(&service, path, NULL, 0, &first, &g->process);
+    if (st == QM_OK)
+        *out = g;
+    else
+        qm_golden_close(g);
+    return st;
+}
+
+void qm_golden_close(struct qm_golden *g)
+{
+    if (!g)
+        return;
+    qm_reader_end(g->process);
+    list_forget(g);
+    free(g->path);
+    free(g);
+}
+
+static qm_status ask(struct qm_golden *g, enum request request, const char *path, const char *name,
+                     int64_t want, struct qm_blob *answer)
+{
+    struct qm_blob in = qm_reader_request(g->process);
+    qm_blob_put_text(&in, path);
+    qm_blob_put_text(&in, name);
+    qm_blob_put_number(&in, want);
+    return qm_reader_ask(g->process, request, &in, answer);
+}
+
+enum qm_golden_kind qm_golden_at(struct qm_golden *g, const char *path)
+{
+    struct qm_blob a;
+    int64_t kind = ask(g, AT, path, "", 0, &a) == QM_OK ? qm_blob_take_number(&a) : 0;
+    return kind == QM_GOLDEN_GROUP     ? QM_GOLDEN_GROUP
+           : kind == QM_GOLDEN_DATASET ? QM_GOLDEN_DATASET
+                                       : QM_GOLDEN_NONE;
+}
+
+int qm_golden_members(struct qm_golden *g, const char *group)
+{
+    struct qm_blob a;
+    if (g->listed && strcmp(g->listed, group) == 0)
+        return g->n_names;
+    list_forget(g);
+    int64_t n = ask(g, MEMBERS, group, "", 0, &a) == QM_OK ? qm_blob_take_number(&a) : 0;
+    if (n < 0 || n > QM_H5_LINK_MAX || !(g->names = calloc((size_t)n + 1, sizeof *g->names)) ||
+        !(g->listed = strdup(group)))
+        n = 0;
+    while (g->n_names < n && (g->names[g->n_names] = qm_blob_take_text(&a)))
+        g->n_names++;
+    return g->n_names;
+}
+
+int qm_golden_member(struct qm_golden *g, const char *group, int i, char *name, size_t size)
+{
+    if (i < 0 || i >= qm_golden_members(g, group) || strlen(g->names[i]) >= size)
+        return 0;
+    strcpy(name, g->names[i]);
+    return 1;
+}
+
+int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, double *out, int max)
+{
+    struct qm_blob a;
+    int64_t n = ask(g, NUMBERS, path, name, 0, &a) == QM_OK ? qm_blob_take_number(&a) : 0;
+    const void *x = n > 0 && n <= NUMBERS_MOST ? qm_blob_take(&a, (size_t)n * sizeof *out) : NULL;
+    if (x && max > 0)
+        memcpy(out, x, sizeof *out * (size_t)(n < max ? n : max));
+    return x ? (int)n : 0;
+}
+
+int qm_golden_unsigned(struct qm_golden *g, const char *path, const char *name, uint64_t *out)
+{
+    struct qm_blob a;
+    if (ask(g, UNSIGNED, path, name, 0, &a) != QM_OK || qm_blob_take_number(&a) != 1)
+        return 0;
+    *out = (uint64_t)qm_blob_take_number(&a);
+    return 1;
+}
+
+int qm_golden_text(struct qm_golden *g, const char *path, const char *name, char *out, size_t size)
+{
+    struct qm_blob a;
+    out[0] = '\0';
+    if (ask(g, TEXT, path, name, 0, &a) != QM_OK || qm_blob_take_number(&a) != 1)
+        return 0;
+    char *text = qm_blob_take_text(&a);
+    if (text)
+        snprintf(out, size, "%s", text);
+    free(text);
+    return text != NULL;
+}
+
+qm_status qm_golden_shape(struct qm_golden *g, const char *path, struct qm_shape *out)
+{
+    struct qm_blob a;
+    struct qm_shape shape;
+    QM_TRY(ask(g, SHAPE, path, "", 0, &a));
+    const void *found = qm_blob_take(&a, sizeof shape);
+    if (!found)
+        return qm_reader_garbled(g->process);
+    memcpy(&shape, found, sizeof shape);
+    int64_t n = shape.rank >= 0 && shape.rank <= QM_MAX_RANK ? qm_shape_numel(&shape) : -1;
+    if (n < 0 || n > MOST_ELEMENTS)
+        return qm_reader_garbled(g->process);
+    *out = shape;
+    return QM_OK;
+}
+
+/* The elements are as many as qm_golden_shape said before, which the reader process must repeat. */
+qm_status qm_golden_read(struct qm_golden *g, const char *path, enum qm_dtype want, void *out)
+{
+    struct qm_blob a;
+    struct qm_shape shape;
+    QM_TRY(qm_golden_shape(g, path, &shape));
+    QM_TRY(ask(g, READ, path, "", want, &a));
+    int64_t n = qm_blob_take_number(&a);
+    size_t bytes = (size_t)qm_shape_numel(&shape) * qm_dtype_size(want);
+    const void *values = n == qm_shape_numel(&shape) ? qm_blob_take(&a, bytes) : NULL;
+    if (!values)
+        return qm_reader_garbled(g->process);
+    if (bytes > 0)
+        memcpy(out, values, bytes);
+    return QM_OK;
 }

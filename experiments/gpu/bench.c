@@ -1,6 +1,7 @@
 /* bench.c - Times work on a GPU, and runs batches and whole-tensor plans as such work. */
 #include "experiments/gpu/bench.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -79,15 +80,14 @@ qm_status qm_gpu_bench_compile_reader(const void *arch, struct qm_device_binary 
 static qm_status load_reader(struct qm_gpu_bench *b)
 {
     int major = 0, minor = 0;
-    void *module = NULL;
     struct qm_device_binary binary = {0};
     QM_CU(b->cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, b->device));
     QM_CU(b->cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, b->device));
     int arch = 10 * major + minor;
-    qm_status st = qm_cuda_load_binary(qm_gpu_bench_compile_reader, &arch, &binary, &module);
+    qm_status st = qm_cuda_load_binary(qm_gpu_bench_compile_reader, &arch, &binary, &b->module);
     qm_device_binary_free(&binary);
     QM_TRY(st);
-    QM_CU(b->cu, ModuleGetFunction, (&b->reader, module, "qm_bench_read"));
+    QM_CU(b->cu, ModuleGetFunction, (&b->reader, b->module, "qm_bench_read"));
     return QM_OK;
 }
 
@@ -119,9 +119,12 @@ void qm_gpu_bench_close(struct qm_gpu_bench *b)
 {
     qm_device_cuda.release(b->flush);
     if (b->from)
-        b->cu->EventDestroy(b->from);
+        (void)QM_CU_ERROR(b->cu, EventDestroy, (b->from));
     if (b->to)
-        b->cu->EventDestroy(b->to);
+        (void)QM_CU_ERROR(b->cu, EventDestroy, (b->to));
+    if (b->module)
+        (void)QM_CU_ERROR(b->cu, ModuleUnload, (b->module));
+    memset(b, 0, sizeof *b);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -159,13 +162,16 @@ static qm_status read_cache_full(struct qm_gpu_bench *b)
 static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                           double *seconds)
 {
-    float ms = 0.0f;
+    float ms = NAN; /* a driver that writes nothing has measured nothing */
     QM_TRY(read_cache_full(b));
     QM_CU(b->cu, EventRecord, (b->from, b->stream));
     QM_TRY(work(arg));
     QM_CU(b->cu, EventRecord, (b->to, b->stream));
     QM_CU(b->cu, EventSynchronize, (b->to));
     QM_CU(b->cu, EventElapsedTime, (&ms, b->from, b->to));
+    if (!(ms > 0.0f && ms < INFINITY))
+        return qm_fail(QM_INTERNAL, "cuEventElapsedTime gives %g ms, expected more than 0",
+                       (double)ms);
     *seconds = 1e-3 * (double)ms;
     return QM_OK;
 }
@@ -252,7 +258,7 @@ static qm_status record(const struct qm_gpu_bench *b, struct qm_gpu_work *w, voi
     enum { RELAXED = 2 }; /* other calls of this thread stay allowed */
     QM_CU(b->cu, StreamBeginCapture, (b->stream, RELAXED));
     qm_status st = qm_gpu_work_run(w);
-    int error = b->cu->StreamEndCapture(b->stream, graph);
+    int error = QM_CU_ERROR(b->cu, StreamEndCapture, (b->stream, graph));
     return st == QM_OK ? qm_cuda_error(error, "cuStreamEndCapture") : st;
 }
 
@@ -260,9 +266,9 @@ static void graphs_close(struct graphs *g)
 {
     for (int turn = 0; turn < QM_BENCH_TURNS; turn++) {
         if (g->executable[turn])
-            g->b->cu->GraphExecDestroy(g->executable[turn]);
+            (void)QM_CU_ERROR(g->b->cu, GraphExecDestroy, (g->executable[turn]));
         if (g->graph[turn])
-            g->b->cu->GraphDestroy(g->graph[turn]);
+            (void)QM_CU_ERROR(g->b->cu, GraphDestroy, (g->graph[turn]));
     }
 }
 
@@ -283,8 +289,9 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++) {
         st = record(b, w, &g.graph[turn]);
         if (st == QM_OK)
-            st = qm_cuda_error(cu->GraphInstantiate(&g.executable[turn], g.graph[turn], 0),
-                               "cuGraphInstantiateWithFlags");
+            st = qm_cuda_error(
+                QM_CU_ERROR(cu, GraphInstantiate, (&g.executable[turn], g.graph[turn], 0)),
+                "cuGraphInstantiateWithFlags");
     }
     if (st == QM_OK)
         st = qm_gpu_bench_time(b, run_graph, &g, out);

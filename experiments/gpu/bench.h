@@ -28,7 +28,8 @@ enum { QM_BENCH_TENSORS = 100, QM_BENCH_SMALL = 16384 };
 
 struct qm_gpu_bench {
     const struct qm_cuda *cu;
-    void *stream, *from, *to, *reader; /* reader: the kernel that reads the cache full */
+    void *stream, *from, *to;
+    void *module, *reader; /* the kernel that reads the cache full */
     int device, threads_per_sm, sms, rounds;
     double cap; /* seconds of timed rounds, at most */
     int64_t n;  /* parameters of a large tensor, whole rows of QM_BENCH_COLUMNS */

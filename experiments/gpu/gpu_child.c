@@ -13,14 +13,17 @@
 
 enum { TICK_MS = 100, READ = 65536 };
 
-static const double PATIENCE = 10.0; /* seconds for a process to end */
+static const double PATIENCE = 3.0; /* seconds for a process to end */
 
 qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int fd), void *of)
 {
     int both[2];
     memset(c, 0, sizeof *c);
-    if (pipe2(both, O_CLOEXEC) != 0)
+    c->calls = qm_cuda_calls_open();
+    if (pipe2(both, O_CLOEXEC) != 0) {
+        qm_cuda_calls_close(c->calls);
         return qm_fail(QM_INTERNAL, "no pipe: %s", strerror(errno));
+    }
     fflush(NULL);
     pid_t parent = getpid();
     c->pid = fork();
@@ -33,13 +36,16 @@ qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int 
         if (getppid() != parent)
             _exit(1);
         close(both[0]);
+        qm_cuda_is_apart_set();
+        qm_cuda_calls_note(c->calls);
         work(of, both[1]);
         exit(0);
     }
     close(both[1]);
     if (c->pid < 0) {
         close(both[0]);
-        c->pid = 0;
+        qm_cuda_calls_close(c->calls);
+        memset(c, 0, sizeof *c);
         return qm_fail(QM_INTERNAL, "no process: %s", strerror(errno));
     }
     setpgid(c->pid, c->pid); /* whoever comes first */
@@ -121,23 +127,39 @@ static int reap(pid_t pid, double seconds, int *state)
     }
 }
 
+const char *qm_gpu_child_call(const struct qm_gpu_child *c, char *text, size_t size)
+{
+    const char *call = qm_cuda_calls_open_one(c->calls);
+    snprintf(text, size, "%s%s", call ? ", in " : "", call ? call : "");
+    return text;
+}
+
+void qm_gpu_child_kill(const struct qm_gpu_child *c)
+{
+    if (c->pid > 0)
+        kill(-c->pid, SIGKILL);
+}
+
 void qm_gpu_child_end(struct qm_gpu_child *c, char *how, size_t size)
 {
     int state = 0;
+    char call[80];
     if (c->pid <= 0)
         return;
     int by_itself = reap(c->pid, c->is_closed ? 1.0 : 0.0, &state); /* it is about to end */
     kill(-c->pid, SIGKILL);                                         /* and what it has started */
+    qm_gpu_child_call(c, call, sizeof call);
     if (!by_itself && !reap(c->pid, PATIENCE, &state))
-        snprintf(how, size, "the process was killed and does not end: the driver holds it");
+        snprintf(how, size, "the process was killed and does not end: the driver holds it%s", call);
     else if (by_itself && WIFSIGNALED(state))
-        snprintf(how, size, "the process ended by signal %d (%s)", WTERMSIG(state),
-                 strsignal(WTERMSIG(state)));
+        snprintf(how, size, "the process ended by signal %d (%s)%s", WTERMSIG(state),
+                 strsignal(WTERMSIG(state)), call);
     else if (by_itself)
-        snprintf(how, size, "the process left with exit code %d", WEXITSTATUS(state));
+        snprintf(how, size, "the process left with exit code %d%s", WEXITSTATUS(state), call);
     else
-        snprintf(how, size, "the process was killed");
+        snprintf(how, size, "the process was killed%s", call);
     close(c->fd);
     free(c->line);
+    qm_cuda_calls_close(c->calls);
     memset(c, 0, sizeof *c);
 }

@@ -32,7 +32,7 @@ static qm_status exact_row(const struct qm_gpu_task *t, json_t *row)
     QM_TRY(qm_exact_compare_of(t->gradients, &qm_backend_cuda, &r, qm_gpu_shape(t->shape), STEPS,
                                SEED, what, sizeof what));
     json_object_set_new(row, "equal", json_boolean(!*what));
-    json_object_set_new(row, "difference", json_string(what));
+    json_object_set_new(row, "difference", qm_json_text(what));
     return QM_OK;
 }
 
@@ -72,7 +72,7 @@ static qm_status check_row(const struct qm_gpu_task *t, const struct qm_gpu_opti
         json_object_set_new(row, "passed", json_boolean(qm_tally_passed(y)));
         json_object_set_new(row, "worst_ratio", json_real(y->worst_ratio));
         json_object_set_new(row, "worst_case",
-                            json_string(y->n_findings ? y->finding[0].text : y->worst_case));
+                            qm_json_text(y->n_findings ? y->finding[0].text : y->worst_case));
     }
     free(y);
     return st;
@@ -94,7 +94,7 @@ static void fill_codes(const struct qm_gpu_task *t, const struct qm_codes_result
 
 static void set_status(json_t *row, const char *status, double from)
 {
-    json_object_set_new(row, "status", json_string(status));
+    json_object_set_new(row, "status", qm_json_text(status));
     json_object_set_new(row, "took", json_real(qm_seconds() - from));
 }
 
@@ -177,9 +177,30 @@ static int conclude(const struct qm_gpu_task *t, qm_status st, int is_gone, doub
         const char *own = json_string_value(json_object_get(row, "status"));
         char kept[1200];
         snprintf(kept, sizeof kept, "%s", own ? own : status); /* peers have their own */
+        const char *flaw = strncmp(kept, "ok", 2) == 0 ? qm_gpu_row_flaw(t->part, row) : NULL;
+        if (flaw)
+            snprintf(kept, sizeof kept, "failed: %s is no number above 0", flaw);
         set_status(row, kept, from);
     }
     return st != QM_OK && (st != QM_SKIPPED || is_gone);
+}
+
+/* Unloads the kernels that only rows before the last one used.  1: the driver failed: the rows keep
+ * their results and say so, and the next row gets another process. */
+static int leave_modules(json_t *rows)
+{
+    char status[1200];
+    json_t *row;
+    size_t i;
+    if (qm_cuda_unload_idle() == QM_OK)
+        return 0;
+    json_array_foreach(rows, i, row)
+    {
+        snprintf(status, sizeof status, "%.200s; afterwards the process was left: %s",
+                 json_string_value(json_object_get(row, "status")), qm_message());
+        json_object_set_new(row, "status", qm_json_text(status));
+    }
+    return 1;
 }
 
 void qm_gpu_measure(void *work_list, int fd)
@@ -196,46 +217,86 @@ void qm_gpu_measure(void *work_list, int fd)
         int is_gone = t->part != QM_GPU_peers && qm_backend_cuda.probe() != QM_OK;
         qm_status st = is_gone ? QM_SKIPPED : measure(&c, t, rows);
         int is_fatal = conclude(t, st, is_gone, from, rows);
+        if (!is_fatal && t->part != QM_GPU_peers)
+            is_fatal = leave_modules(rows);
         qm_gpu_child_send(fd,
                           json_pack("{s:i, s:o, s:b}", "task", k, "rows", rows, "fatal", is_fatal));
         if (is_fatal)
             return;
     }
+    if (c.bench)
+        qm_gpu_bench_close(c.bench);
 }
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-/* Describes the GPU, its driver and NVRTC. */
+/* "GPU-01234567-89ab-cdef-0123-456789abcdef"; "" where the driver does not tell. */
+static qm_status uuid_of(const struct qm_cuda *cu, int device, char *text, size_t size)
+{
+    unsigned char u[16] = {0};
+    size_t used = 0;
+    *text = '\0';
+    if (!cu->DeviceGetUuid)
+        return QM_OK;
+    QM_CU(cu, DeviceGetUuid, (u, device));
+    used += (size_t)snprintf(text, size, "GPU-");
+    for (int i = 0; i < 16 && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%02x",
+                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+    return QM_OK;
+}
+
+/* Names of the device, its driver and NVRTC. */
+static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
+{
+    enum { LENGTH = 256 };
+    char name[LENGTH + 1] = "", pci[LENGTH + 1] = "", uuid[64], nvrtc[1024], api[32], driver[96];
+    int version = 0;
+    QM_CU(cu, DeviceGetName, (name, LENGTH, device)); /* which may leave the NUL out */
+    QM_CU(cu, DeviceGetPCIBusId, (pci, LENGTH, device));
+    QM_CU(cu, DriverGetVersion, (&version));
+    QM_TRY(uuid_of(cu, device, uuid, sizeof uuid));
+    struct qm_gpu_now now = {0};
+    (void)qm_gpu_now(pci, &now);
+    qm_nvrtc_text(nvrtc, sizeof nvrtc);
+    qm_nvml_driver(driver, sizeof driver);
+    snprintf(api, sizeof api, "%d.%d", version / 1000, version % 1000 / 10);
+    json_object_set_new(about, "name", qm_json_text(name));
+    json_object_set_new(about, "uuid", json_string(uuid));
+    json_object_set_new(about, "pci", qm_json_text(pci));
+    json_object_set_new(about, "driver_api", json_string(api));
+    json_object_set_new(about, "driver", qm_json_text(driver));
+    json_object_set_new(about, "nvrtc", qm_json_text(nvrtc));
+    json_object_set_new(about, "most_sm_mhz", json_integer((json_int_t)now.most_sm_mhz));
+    json_object_set_new(about, "most_memory_mhz", json_integer((json_int_t)now.most_memory_mhz));
+    return QM_OK;
+}
+
+/* Describes the GPU. */
 static qm_status device_of(int64_t wanted, json_t **out)
 {
     const struct qm_cuda *cu;
     void *stream;
-    int device, sms = 0, l2 = 0, major = 0, minor = 0, version = 0;
-    char name[128] = "", pci[32] = "", nvrtc[1024];
+    int device, sms = 0, l2 = 0, major = 0, minor = 0;
     size_t memory = 0, left = 0, total = 0;
-    struct qm_gpu_now now = {0};
     QM_TRY(qm_backend_cuda.probe());
     QM_TRY(qm_cuda_context(&cu, &stream, &device));
-    QM_CU(cu, DeviceGetName, (name, (int)sizeof name, device));
-    QM_CU(cu, DeviceGetPCIBusId, (pci, (int)sizeof pci, device));
     QM_CU(cu, DeviceGetAttribute, (&sms, QM_CU_SM_COUNT, device));
     QM_CU(cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, device));
     QM_CU(cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device));
     QM_CU(cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
     QM_CU(cu, DeviceTotalMem, (&memory, device));
     QM_CU(cu, MemGetInfo, (&left, &total));
-    QM_CU(cu, DriverGetVersion, (&version));
-    (void)qm_gpu_now(pci, &now);
-    qm_nvrtc_text(nvrtc, sizeof nvrtc);
-    json_t *about = json_pack("{s:s, s:i, s:i, s:f, s:i, s:f, s:s, s:i, s:i}", "name", name,
-                              "compute_capability", 10 * major + minor, "multiprocessors", sms,
-                              "memory_bytes", (double)memory, "l2_bytes", l2, "driver_api",
-                              (double)version / 1000.0, "nvrtc", nvrtc, "most_sm_mhz",
-                              (int)now.most_sm_mhz, "most_memory_mhz", (int)now.most_memory_mhz);
-    *out = json_pack("{s:o, s:I, s:I}", "device", about, "elements",
-                     (json_int_t)qm_gpu_bench_size(wanted, left), "flush_bytes",
-                     (json_int_t)qm_gpu_bench_flush(l2));
-    return *out ? QM_OK : qm_fail(QM_INTERNAL, "the device's name is no UTF-8");
+    json_t *about =
+        json_pack("{s:i, s:i, s:f, s:i}", "compute_capability", 10 * major + minor,
+                  "multiprocessors", sms, "memory_bytes", (double)memory, "l2_bytes", l2);
+    qm_status st = about ? names_of(cu, device, about) : qm_fail(QM_NO_MEMORY, "a device");
+    if (st == QM_OK)
+        *out = json_pack("{s:O, s:I, s:I}", "device", about, "elements",
+                         (json_int_t)qm_gpu_bench_size(wanted, left), "flush_bytes",
+                         (json_int_t)qm_gpu_bench_flush(l2));
+    json_decref(about);
+    return st;
 }
 
 void qm_gpu_measure_device(void *of, int fd)
@@ -244,6 +305,6 @@ void qm_gpu_measure_device(void *of, int fd)
     json_t *out = NULL;
     qm_status st = device_of(run->options.n, &out);
     if (st != QM_OK)
-        out = json_pack("{s:s, s:b}", "error", qm_message(), "skipped", st == QM_SKIPPED);
+        out = json_pack("{s:o, s:i}", "error", qm_json_text(qm_message()), "status", (int)st);
     qm_gpu_child_send(fd, out);
 }

@@ -1,6 +1,7 @@
 /* gpu_report.c - The parts and columns of a report, and what a row of it says. */
 #include "experiments/gpu/gpu_report.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const names[] = {
@@ -136,13 +137,35 @@ int qm_gpu_row_is_same(enum qm_gpu_part part, json_t *a, json_t *b)
     return 1;
 }
 
+const char *qm_gpu_row_flaw(enum qm_gpu_part part, json_t *row)
+{
+    enum { MOST = 6 };
+    static const char *const figures[QM_GPU_PARTS][MOST] = {
+        [QM_GPU_speed] = {"elements", "seconds", "least_seconds", "rate", "share_of_copy",
+                          "copy_rate"},
+        [QM_GPU_tables] = {"tensors", "elements", "seconds", "least_seconds"},
+        [QM_GPU_peers] = {"seconds", "peer_seconds", "ratio"}};
+    static const char *const perhaps[] = {"graph_seconds", "device_seconds"};
+    for (int i = 0; i < MOST && figures[part][i]; i++) {
+        double x = json_number_value(json_object_get(row, figures[part][i]));
+        if (!(x > 0.0 && isfinite(x)))
+            return figures[part][i];
+    }
+    for (int i = 0; i < 2; i++) {
+        json_t *x = json_object_get(row, perhaps[i]);
+        if (x && !(json_number_value(x) > 0.0 && isfinite(json_number_value(x))))
+            return perhaps[i];
+    }
+    return NULL;
+}
+
 enum qm_gpu_verdict qm_gpu_row_verdict(enum qm_gpu_part part, json_t *row)
 {
     const char *status = json_string_value(json_object_get(row, "status"));
     int is_good = 1;
-    if (!status || strncmp(status, "skipped", 7) == 0)
+    if (status && strncmp(status, "skipped", 7) == 0)
         return QM_GPU_skipped;
-    if (strncmp(status, "ok", 2) != 0)
+    if (!status || strncmp(status, "ok", 2) != 0 || qm_gpu_row_flaw(part, row))
         return QM_GPU_broken;
     if (part == QM_GPU_exact)
         is_good = json_is_true(json_object_get(row, "equal"));

@@ -52,8 +52,12 @@ const struct qm_gpu_column *qm_gpu_columns(enum qm_gpu_part part);
 /* Whether two rows of a part have equal keys. */
 int qm_gpu_row_is_same(enum qm_gpu_part part, json_t *a, json_t *b);
 
+/* The first figure that a row with status ok must have and that is no finite number above 0; NULL:
+ * there is none. */
+const char *qm_gpu_row_flaw(enum qm_gpu_part part, json_t *row);
+
 /* What a row says: good; bad (other bits, a wrong code, a verdict that failed); broken (it could
- * not be measured); skipped. */
+ * not be measured, has a flaw, or has no status); skipped. */
 enum qm_gpu_verdict { QM_GPU_good, QM_GPU_bad, QM_GPU_broken, QM_GPU_skipped };
 enum qm_gpu_verdict qm_gpu_row_verdict(enum qm_gpu_part part, json_t *row);
 
@@ -68,14 +72,21 @@ void qm_gpu_report_free(struct qm_gpu_report *r);
 qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, int argc,
                               char **argv);
 
-/* Reads PATH, a .h5 of qm_gpu_report_write; the caller frees it.  QM_BAD_FILE: it is no such
- * file. */
+/* Reads PATH, a .h5 of qm_gpu_report_write, in a process of its own; the caller frees it.  Every
+ * row has its keys and a status, and every member its column's type.  QM_BAD_FILE: it is no such
+ * file, or a damaged one. */
 qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out);
 
-/* Makes the folder, and a name for a report in it that no file has:
- * FOLDER/nvidia-h200-all-2026-11-20-153000, by device, parts and time (UTC). */
+/* Makes the folder, and a name for a report in it that no file and no other process has:
+ * FOLDER/nvidia-h200-all-2026-11-20-153000, by device, parts and time (UTC).  *lock: as
+ * qm_gpu_report_lock gives it; path without .h5. */
 qm_status qm_gpu_report_name(const char *folder, const char *device, const char *parts, char *path,
-                             size_t size);
+                             size_t size, int *lock);
+
+/* Locks a report for writing, by PATH.lock: *fd is -1 where another process has it.  The lock ends
+ * with the process.  QM_BAD_FILE: the folder cannot be written.  _unlock accepts -1. */
+qm_status qm_gpu_report_lock(const char *path, int *fd);
+void qm_gpu_report_unlock(const char *path, int fd);
 
 /* The newest report of the folder, as its .h5.  QM_NO_MATCH: there is none. */
 qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size);

@@ -11,27 +11,47 @@ enum { MOST_FAILURES = 2, PEER_FACTOR = 3 };
 
 static const double FLUSH = 0.5, GRACE = 2.0; /* seconds */
 
+/* The end of the run by the clock of qm_seconds. */
+static double end_of(const struct qm_gpu_run *run)
+{
+    return run->seconds > 0.0 ? run->started + run->seconds : 1e300;
+}
+
+static int is_over(const struct qm_gpu_run *run)
+{
+    return (run->stop && *run->stop) || qm_seconds() >= end_of(run);
+}
+
+double qm_gpu_run_left(const struct qm_gpu_run *run, double most)
+{
+    double left = end_of(run) - qm_seconds();
+    return left < 0.0 ? 0.0 : left < most ? left : most;
+}
+
 qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device)
 {
     struct qm_gpu_child c;
     json_t *value = NULL;
-    char how[160] = "";
+    char how[200] = "";
     const char *error;
+    double wait = qm_gpu_run_left(run, run->options.limit);
     QM_TRY(qm_gpu_child_start(&c, qm_gpu_measure_device, run));
-    enum qm_gpu_wait end =
-        qm_gpu_child_wait(&c, qm_seconds() + run->options.limit, run->stop, &value);
+    enum qm_gpu_wait end = qm_gpu_child_wait(&c, qm_seconds() + wait, run->stop, &value);
     if (end == QM_GPU_WAIT_ended) /* its last breath is not to be cut off */
         end = qm_gpu_child_wait(&c, qm_seconds() + 0.2, run->stop, &value);
     qm_gpu_child_end(&c, how, sizeof how);
     if (end == QM_GPU_WAIT_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted before anything was measured");
+    if (end == QM_GPU_WAIT_late && wait < run->options.limit)
+        return qm_fail(QM_INTERRUPTED,
+                       "the time (--seconds %g) was over before the GPU had answered: %s",
+                       run->seconds, how);
     if (end != QM_GPU_WAIT_line)
         return qm_fail(QM_INTERNAL, "the GPU cannot be described: %s%s",
                        end == QM_GPU_WAIT_late ? "no answer within the limit; " : "", how);
     qm_status st = QM_OK;
     if ((error = json_string_value(json_object_get(value, "error"))))
-        st = qm_fail(json_is_true(json_object_get(value, "skipped")) ? QM_SKIPPED : QM_INTERNAL,
-                     "%s", error);
+        st = qm_fail((qm_status)json_integer_value(json_object_get(value, "status")), "%s", error);
     if (st == QM_OK) {
         *device = json_incref(json_object_get(value, "device"));
         run->options.n = (int64_t)json_integer_value(json_object_get(value, "elements"));
@@ -91,7 +111,8 @@ static void record_failure(struct qm_gpu_run *run, int k, const char *status)
     run->is_changed = 1;
 }
 
-/* Takes a line of the child over; returns 1 where the child says that it cannot go on. */
+/* Takes a line of the child over; returns 1 where the child says that it cannot go on, also after a
+ * good row. */
 static int take(struct qm_gpu_run *run, json_t *line)
 {
     int k = -1, is_fatal = 0, more = 0;
@@ -121,24 +142,13 @@ static double limit_of(const struct qm_gpu_run *run, int k)
     return run->options.limit * (run->tasks.at[k].part == QM_GPU_peers ? PEER_FACTOR : 1);
 }
 
-/* The end of the run by the clock of qm_seconds. */
-static double end_of(const struct qm_gpu_run *run)
-{
-    return run->seconds > 0.0 ? run->started + run->seconds : 1e300;
-}
-
-static int is_over(const struct qm_gpu_run *run)
-{
-    return (run->stop && *run->stop) || qm_seconds() >= end_of(run);
-}
-
 /* Runs one child from task k on.  Returns how many rows failed: 0 or 1.  The report cannot be
  * written: *st. */
 static int run_child(struct qm_gpu_run *run, int k, int end, struct qm_progress *p, qm_status *st)
 {
     struct qm_gpu_work_list list = {run, k, end};
     struct qm_gpu_child c;
-    char how[160] = "", status[256];
+    char how[200] = "", status[256], call[80];
     int failed = 0, is_open = 1;
     double since = qm_seconds();
     if (qm_gpu_child_start(&c, qm_gpu_measure, &list) != QM_OK) {
@@ -158,7 +168,8 @@ static int run_child(struct qm_gpu_run *run, int k, int end, struct qm_progress 
             since = run->tasks.at[k].tried == 2 ? since : qm_seconds();
             qm_progress_add(p, run->tasks.at[k].tried != 2, failed);
         } else if (w == QM_GPU_WAIT_late && qm_seconds() >= late) {
-            snprintf(status, sizeof status, "timed out after %g s", limit_of(run, k));
+            snprintf(status, sizeof status, "timed out after %g s%s", limit_of(run, k),
+                     qm_gpu_child_call(&c, call, sizeof call));
             record_failure(run, k, status);
             qm_progress_add(p, 1, failed = 1);
         } else if (w == QM_GPU_WAIT_ended) {
@@ -176,11 +187,11 @@ static int run_child(struct qm_gpu_run *run, int k, int end, struct qm_progress 
     }
     if (is_open && next_of(run, k, end) == end) { /* it leaves by itself */
         json_t *rest = NULL;
-        (void)qm_gpu_child_wait(&c, qm_seconds() + GRACE, run->stop, &rest);
+        (void)qm_gpu_child_wait(&c, qm_seconds() + qm_gpu_run_left(run, GRACE), run->stop, &rest);
         json_decref(rest);
     }
     qm_gpu_child_end(&c, how, sizeof how);
-    return failed;
+    return failed && qm_gpu_task_is_open(&run->tasks.at[k]);
 }
 
 static qm_status run_group(struct qm_gpu_run *run, int first, int end, struct qm_progress *p)
@@ -225,12 +236,11 @@ static qm_status run_selected(struct qm_gpu_run *run, struct qm_progress *p)
 qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
 {
     struct qm_progress progress;
-    run->started = qm_seconds();
     QM_TRY(write_report(run, "begun")); /* an unwritable folder is found at once */
     qm_status st = QM_OK;
     struct qm_gpu_child ahead[QM_GPU_AHEAD];
     int n_ahead = qm_gpu_ahead_start(run, ahead);
-    char how[160];
+    char how[200];
     qm_progress_start(&progress, "gpu-check", qm_gpu_run_missing(run));
     for (int again = 0; again < 2 && st == QM_OK; again++) {
         for (int i = 0; i < run->tasks.n; i++) {
@@ -240,6 +250,8 @@ qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
         st = run_selected(run, &progress);
     }
     qm_progress_end(&progress);
+    for (int i = 0; i < n_ahead; i++)
+        qm_gpu_child_kill(&ahead[i]);
     for (int i = 0; i < n_ahead; i++)
         qm_gpu_child_end(&ahead[i], how, sizeof how);
     QM_TRY(st);

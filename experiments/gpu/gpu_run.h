@@ -11,25 +11,31 @@
 #include <limits.h>
 #include <signal.h>
 
+#include "core/cuda/cuda_apart.h"
 #include "experiments/gpu/gpu_tasks.h"
 
 struct qm_gpu_run {
     struct qm_gpu_options options;
-    double seconds; /* of the whole run; 0: without limit */
+    double seconds; /* from `started` to the end of the run; 0: without limit */
     const volatile sig_atomic_t *stop;
     size_t flush_bytes; /* read between rounds; for the peers */
     struct qm_gpu_tasks tasks;
     struct qm_gpu_report report; /* device and plan are filled by the caller */
     char path[PATH_MAX];         /* of the files, without .h5 and .md */
+    int lock;                    /* of the report; -1: not locked */
     int argc;
     char **argv;
-    double started, written; /* qm_seconds(): of the run, of the last writing */
+    double started, written; /* qm_seconds(): of the call, by the caller; of the last writing */
     int is_changed;          /* rows came since */
 };
 
+/* The seconds that are left of the run, at least 0 and at most `most`. */
+double qm_gpu_run_left(const struct qm_gpu_run *run, double most);
+
 /* Describes the GPU in a process of its own: *device gets its name, driver and NVRTC; n and
  * flush_bytes of the run are set.  QM_SKIPPED: there is none, with the reason; QM_INTERNAL: the
- * process crashed, or took more than the limit. */
+ * process crashed, or took more than the limit; QM_INTERRUPTED: the run's time was over before;
+ * QM_BAD_ARG: $QM_CUDA_DEVICE is no number. */
 qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device);
 
 /* Measures the open tasks, first those without a row, then those that could not be measured before.
@@ -47,6 +53,7 @@ struct qm_gpu_child {
     int fd, is_closed; /* is_closed: the process has closed its end */
     char *line;
     size_t used, room;
+    struct qm_cuda_calls *calls;
 };
 
 /* Forks a process that calls work(of, fd) and leaves.  It dies with its parent. */
@@ -58,6 +65,12 @@ enum qm_gpu_wait { QM_GPU_WAIT_line, QM_GPU_WAIT_ended, QM_GPU_WAIT_late, QM_GPU
 /* Waits for a line until the clock (qm_seconds) shows `until`.  line: the caller owns *value. */
 enum qm_gpu_wait qm_gpu_child_wait(struct qm_gpu_child *c, double until,
                                    const volatile sig_atomic_t *stop, json_t **value);
+
+/* text[size]: ", in cuLaunchKernel" where a call of the driver has not returned, else "". */
+const char *qm_gpu_child_call(const struct qm_gpu_child *c, char *text, size_t size);
+
+/* Kills the process and does not wait, so that several end at once. */
+void qm_gpu_child_kill(const struct qm_gpu_child *c);
 
 /* Ends the process, and says how it had ended by itself.  A process that the driver does not let go
  * is left behind after some seconds, which `how` says. */
@@ -88,7 +101,7 @@ struct qm_gpu_work_list {
 void qm_gpu_measure(void *work_list, int fd);
 
 /* The work of the child that describes the device: sends {device, elements, flush_bytes} or
- * {error, skipped}. */
+ * {error, status}. */
 void qm_gpu_measure_device(void *run, int fd);
 
 #endif

@@ -147,7 +147,7 @@ static qm_status add_peers(struct qm_gpu_tasks *t, const char *command, double l
 {
     struct qm_gpu_child c;
     json_t *names = NULL, *name;
-    char how[160];
+    char how[200];
     size_t i;
     QM_TRY(qm_gpu_child_start(&c, send_names, (void *)(uintptr_t)command));
     (void)qm_gpu_child_wait(&c, qm_seconds() + limit, NULL, &names);

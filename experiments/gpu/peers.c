@@ -1,4 +1,5 @@
 /* peers.c - Runs the program that times other projects' optimizers, and derives ratios. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,7 @@ static int compare(const struct peer_time *t, json_t *ours, json_t *rows)
     if (json_unpack(ours, "{s:s, s:s, s?s, s?I, s:I, s:F}", "recipe", &recipe, "mode", &mode, "way",
                     &way, "tensors", &tensors, "elements", &elements, "seconds", &seconds) != 0 ||
         strcmp(recipe, t->recipe) != 0 || tensors != t->tensors || elements != t->elements ||
-        strncmp(way, "one launch", 10) != 0)
+        strncmp(way, "one launch", 10) != 0 || !(seconds > 0.0))
         return 0;
     json_t *row = row_of(t, mode, "ok");
     json_object_set_new(row, "seconds", json_real(seconds));
@@ -91,7 +92,7 @@ static qm_status merge(json_t *from, json_t *speed, json_t *tables, json_t *rows
         if (json_unpack(row, "{s:s, s:s, s:s, s:I, s:I, s:F}", "peer", &t.peer, "version",
                         &t.version, "recipe", &t.recipe, "tensors", &t.tensors, "elements",
                         &t.elements, "seconds", &t.seconds) != 0 ||
-            !(t.seconds > 0.0))
+            !(t.seconds > 0.0 && isfinite(t.seconds)))
             return qm_fail(QM_BAD_FILE,
                            "row %zu of a peer: expected peer, version, recipe, tensors, "
                            "elements and seconds above 0",

@@ -1,17 +1,13 @@
-/* report_files.c - Writes a report of a GPU as HDF5 and as a Markdown page, and reads it back. */
-#include <ctype.h>
-#include <glob.h>
+/* report_files.c - Writes a report of a GPU as HDF5 and as a Markdown page. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "experiments/gpu/gpu_report.h"
 #include "experiments/machine/provenance.h"
+#include "experiments/report/escape.h"
 #include "experiments/store/atomic_file.h"
-#include "experiments/store/result_reader.h"
 #include "experiments/store/store.h"
 
 enum { COLUMNS = 32 };
@@ -111,8 +107,7 @@ static void print_value(FILE *f, const struct qm_gpu_column *c, json_t *x)
 {
     if (json_is_string(x)) {
         fputc(' ', f);
-        for (const char *text = json_string_value(x); *text; text++)
-            fputs(*text == '|' ? "\\|" : *text == '\n' ? " " : (char[]){*text, '\0'}, f);
+        qm_escape_markdown(f, json_string_value(x));
         fputs(" |", f);
     } else if (json_is_boolean(x)) {
         fprintf(f, " %s |", json_is_true(x) ? "yes" : "no");
@@ -183,20 +178,28 @@ static void print_facts(FILE *f, json_t *facts)
     json_t *value;
     json_object_foreach(facts, key, value)
     {
-        if (json_is_string(value) && *json_string_value(value))
-            fprintf(f, "- %s: %s\n", key, json_string_value(value));
-        else if (json_is_number(value))
-            fprintf(f, "- %s: %.10g\n", key, json_number_value(value));
+        if (!json_is_number(value) && !(json_is_string(value) && *json_string_value(value)))
+            continue;
+        fputs("- ", f);
+        qm_escape_markdown(f, key);
+        fputs(": ", f);
+        if (json_is_string(value))
+            qm_escape_markdown(f, json_string_value(value));
+        else
+            fprintf(f, "%.10g", json_number_value(value));
+        fputc('\n', f);
     }
 }
 
 static void print_page(FILE *f, const struct qm_gpu_report *r)
 {
     const char *name = json_string_value(json_object_get(r->device, "name"));
+    fputs("# ", f);
+    qm_escape_markdown(f, name && *name ? name : "GPU");
     fprintf(f,
-            "# %s\n\nWritten by `qualm gpu-check`, version %s, commit %s; results/gpu/README.md "
-            "says what each figure means.\n\n",
-            name ? name : "GPU", qm_version(), qm_commit());
+            "\n\nWritten by `qualm gpu-check`, version %s, commit %s; results/gpu/README.md says "
+            "what each figure means.\n\n",
+            qm_version(), qm_commit());
     print_facts(f, r->device);
     fputs("\nThe run:\n\n", f);
     print_facts(f, r->plan);
@@ -245,142 +248,4 @@ qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, i
     QM_TRY(st);
     snprintf(file, sizeof file, "%s.md", path);
     return write_page(file, r);
-}
-
-/* ---- reading --------------------------------------------------------------------------------- */
-
-/* Adds a column's values to the rows; what does not apply is left out. */
-static qm_status read_column(struct qm_result *h5, const char *table, const struct qm_gpu_column *c,
-                             json_t *rows)
-{
-    int64_t n = 0, *whole = NULL;
-    double *real = NULL;
-    char **text = NULL;
-    qm_status st = c->type == 't'   ? qm_result_texts(h5, table, c->name, &n, &text)
-                   : c->type == 'f' ? qm_result_f64(h5, table, c->name, &n, &real)
-                                    : qm_result_i64(h5, table, c->name, &n, &whole);
-    if (st == QM_NO_MATCH)
-        return QM_OK; /* of an earlier version */
-    QM_TRY(st);
-    while ((int64_t)json_array_size(rows) < n)
-        json_array_append_new(rows, json_object());
-    for (int64_t i = 0; i < n; i++) {
-        json_t *row = json_array_get(rows, (size_t)i), *value = NULL;
-        if (text && (*text[i] || c->is_key))
-            value = json_string(text[i]);
-        else if (real && !isnan(real[i]))
-            value = json_real(real[i]);
-        else if (whole && whole[i] >= 0)
-            value = c->type == 'b' ? json_boolean(whole[i]) : json_integer(whole[i]);
-        if (value)
-            json_object_set_new(row, c->name, value);
-    }
-    free(text);
-    free(real);
-    free(whole);
-    return QM_OK;
-}
-
-static qm_status read_text(struct qm_result *h5, const char *name, const char *path, json_t **out)
-{
-    char *text = NULL;
-    qm_status st = qm_result_text(h5, "/gpu", name, &text);
-    *out = st == QM_OK ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    return json_is_object(*out)
-               ? QM_OK
-               : qm_fail(QM_BAD_FILE, "%s: is no report of gpu-check: it has no %s", path, name);
-}
-
-qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out)
-{
-    struct qm_result *h5;
-    struct qm_gpu_report r = {0};
-    char table[64];
-    QM_TRY(qm_result_open(path, &h5));
-    qm_status st = strcmp(qm_result_kind(h5), "gpu") == 0
-                       ? QM_OK
-                       : qm_fail(QM_BAD_FILE, "%s: is a file of kind %s, expected gpu", path,
-                                 qm_result_kind(h5));
-    if (st == QM_OK)
-        st = read_text(h5, "plan", path, &r.plan);
-    if (st == QM_OK)
-        st = read_text(h5, "device", path, &r.device);
-    for (int i = 0; i < QM_GPU_PARTS && st == QM_OK; i++) {
-        r.rows[i] = json_array();
-        snprintf(table, sizeof table, "/gpu/%s", qm_gpu_part_name((enum qm_gpu_part)i));
-        if (qm_result_has(h5, table))
-            for (const struct qm_gpu_column *c = qm_gpu_columns((enum qm_gpu_part)i);
-                 c->name && st == QM_OK; c++)
-                st = read_column(h5, table, c, r.rows[i]);
-    }
-    qm_result_close(h5);
-    if (st == QM_OK)
-        *out = r;
-    else
-        qm_gpu_report_free(&r);
-    return st;
-}
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/* Appends the letters and digits of a text in lower case, with one '-' for all between them. */
-static size_t append_slug(char *out, size_t n, size_t size, const char *text)
-{
-    for (const char *c = text; *c && n + 2 < size; c++)
-        if (isalnum((unsigned char)*c))
-            out[n++] = (char)tolower((unsigned char)*c);
-        else if (n && out[n - 1] != '-')
-            out[n++] = '-';
-    if (n && out[n - 1] != '-')
-        out[n++] = '-';
-    out[n] = '\0';
-    return n;
-}
-
-qm_status qm_gpu_report_name(const char *folder, const char *device, const char *parts_text,
-                             char *path, size_t size)
-{
-    char stem[200], date[24], file[PATH_MAX];
-    size_t n = append_slug(stem, 0, 80, *device ? device : "gpu");
-    n = append_slug(stem, n, 140, parts_text);
-    qm_utc(date); /* 2026-11-20T15:30:00Z */
-    snprintf(stem + n, sizeof stem - n, "%.10s-%.2s%.2s%.2s", date, date + 11, date + 14,
-             date + 17);
-    for (const char *c = strchr(folder + 1, '/'); c; c = strchr(c + 1, '/')) {
-        snprintf(file, sizeof file, "%.*s", (int)(c - folder), folder);
-        mkdir(file, 0777);
-    }
-    mkdir(folder, 0777);
-    for (int k = 1; k < 1000; k++) {
-        int used = k == 1 ? snprintf(path, size, "%s/%s", folder, stem)
-                          : snprintf(path, size, "%s/%s-%d", folder, stem, k);
-        if (used >= (int)size || used + 4 >= (int)sizeof file)
-            return qm_fail(QM_BAD_ARG, "%s: the path is too long", folder);
-        snprintf(file, sizeof file, "%s.h5", path);
-        if (access(file, F_OK) != 0)
-            return QM_OK;
-    }
-    return qm_fail(QM_BAD_FILE, "%s: a thousand reports of one second", folder);
-}
-
-qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size)
-{
-    char pattern[PATH_MAX];
-    struct stat s;
-    glob_t g;
-    struct timespec newest = {0};
-    int found = 0;
-    snprintf(pattern, sizeof pattern, "%s/*.h5", folder);
-    if (glob(pattern, 0, NULL, &g) == 0)
-        for (size_t i = 0; i < g.gl_pathc; i++)
-            if (stat(g.gl_pathv[i], &s) == 0 &&
-                (!found || s.st_mtim.tv_sec > newest.tv_sec ||
-                 (s.st_mtim.tv_sec == newest.tv_sec && s.st_mtim.tv_nsec > newest.tv_nsec))) {
-                found = 1;
-                newest = s.st_mtim;
-                snprintf(path, size, "%s", g.gl_pathv[i]);
-            }
-    globfree(&g);
-    return found ? QM_OK : qm_fail(QM_NO_MATCH, "%s: holds no report (.h5) to go on with", folder);
 }

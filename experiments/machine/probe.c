@@ -16,10 +16,11 @@
 #include "core/cuda/cuda_driver.h"
 #include "core/cuda/cuda_load.h"
 #include "core/recipe/backend.h"
+#include "experiments/cli/cli.h"
 
 static void set_text(json_t *o, const char *key, const char *text)
 {
-    json_object_set_new(o, key, json_string(text));
+    json_object_set_new(o, key, qm_json_text(text));
 }
 
 /* ---- floating point ------------------------------------------------------------------------ */
@@ -233,16 +234,21 @@ static void management(char *out, size_t size)
 
 json_t *qm_probe_cuda(void)
 {
+    static const struct {
+        const char *name;
+        void (*fill)(char *text, size_t size);
+    } texts[] = {{"driver", qm_cuda_driver_text},
+                 {"nvrtc", qm_nvrtc_text},
+                 {"curand", random_library},
+                 {"nvml", management}};
     json_t *o = json_object();
     char text[1024], cache[512];
-    qm_cuda_driver_text(text, sizeof text);
-    set_text(o, "driver", text);
-    qm_nvrtc_text(text, sizeof text);
-    set_text(o, "nvrtc", text);
-    random_library(text, sizeof text);
-    set_text(o, "curand", text);
-    management(text, sizeof text);
-    set_text(o, "nvml", text);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        *text = '\0';
+        if (qm_cuda_apart_text(texts[i].fill, text, sizeof text) != QM_OK)
+            snprintf(text, sizeof text, "%s", qm_message());
+        set_text(o, texts[i].name, text);
+    }
     set_text(o, "cache",
              qm_cache_path("", cache, sizeof cache)
                  ? cache

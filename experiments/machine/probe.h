@@ -10,8 +10,9 @@
 json_t *qm_probe_float(int *broken);
 
 json_t *qm_probe_machine(void); /* CPU, instruction sets, cgroup limit, governor, memory */
-json_t *
-qm_probe_cuda(void); /* driver, NVRTC, cuRAND, NVML, cache: a line each, or why it is missing */
+/* Driver, NVRTC, cuRAND, NVML, cache: a line each, or why it is missing.  Each library is asked in
+ * a process of its own, so that one that crashes or hangs is a line too. */
+json_t *qm_probe_cuda(void);
 json_t *qm_probe_plots(void); /* versions of python3, h5py and matplotlib, or why one is missing */
 
 #endif

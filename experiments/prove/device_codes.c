@@ -82,6 +82,21 @@ static qm_status list_changes(const struct qm_device *d, void *module, uint64_t 
     return st;
 }
 
+/* A kernel that did not run leaves no list, and a list with holes would leave floats out. */
+static qm_status check_list(const struct qm_code_change *list, uint32_t n, uint64_t first,
+                            uint64_t count)
+{
+    if (n == 0)
+        return qm_fail(QM_CHECK_FAILED, "the kernel gave no codes of %llu floats",
+                       (unsigned long long)count);
+    for (uint32_t k = 0; k < n; k++)
+        if (k == 0 ? list[k].bits != first
+                   : list[k].bits <= list[k - 1].bits || list[k].bits >= first + count)
+            return qm_fail(QM_CHECK_FAILED, "the kernel's list of codes is damaged at 0x%08x",
+                           list[k].bits);
+    return QM_OK;
+}
+
 /* Appends the runs of [first, first + count) to out.  The caller owns the form. */
 static qm_status runs_of(const struct qm_device *d, const struct qm_step_form *f, uint64_t first,
                          uint64_t count, struct qm_code_runs *out)
@@ -99,6 +114,7 @@ static qm_status runs_of(const struct qm_device *d, const struct qm_step_form *f
     if (found > MOST)
         return qm_fail(QM_CHECK_FAILED, "codes change %u times: that is no search", found);
     qsort(list + out->n, found, sizeof *list, by_bits);
+    QM_TRY(check_list(list + out->n, found, first, count));
     out->n += found;
     return QM_OK;
 }

@@ -27,7 +27,8 @@ struct qm_format {
     const char *name;
     /* Whether the mapping looks like this format, which is then the one that opens the file. */
     int (*knows)(const unsigned char *map, size_t size);
-    /* Adds every entry, or fails with qm_file_bad. */
+    /* Adds every entry, or fails with qm_file_bad.  Runs in a reader process, with the mapping and
+     * the unpacked_fd of the program. */
     qm_status (*open)(struct qm_file *f);
     /* Reads elements [from, from + n) of entry i; the range is inside the entry and n >= 1. */
     qm_status (*read)(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
@@ -36,6 +37,7 @@ struct qm_format {
     /* Optional, as qm_file_attr_number and qm_file_attr_text. */
     int (*attr_number)(struct qm_file *f, const char *path, const char *name, double *out, int max);
     int (*attr_text)(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
+    enum { QM_FORMAT_mapped, QM_FORMAT_unpacked, QM_FORMAT_served } kind; /* where elements lie */
 };
 
 extern const struct qm_format qm_format_hdf5, qm_format_npy, qm_format_npz, qm_format_safetensors;
@@ -51,7 +53,18 @@ struct qm_file {
     size_t size;
     size_t resident; /* bytes of the mapping touched since its pages were last dropped */
     void *own;       /* data of the format */
+    int unpacked_fd; /* of an unnamed file in memory, for a format that unpacks; -1: none */
+    struct qm_reader_process *process; /* that serves reads; NULL: the mapping does */
 };
+
+/* Runs f->format->open in a reader process and takes over the entries that it found, each checked
+ * against the mapping.  f is mapped, and f->format set. */
+qm_status qm_file_open_apart(struct qm_file *f);
+
+/* As the functions of struct qm_format, for a file whose process serves reads. */
+qm_status qm_file_ask_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+int qm_file_ask_number(struct qm_file *f, const char *path, const char *name, double *out, int max);
+int qm_file_ask_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
 
 /* Appends an entry; copies the name.  The shape must have a valid numel, dtype must be in range. */
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,

@@ -4,19 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 64     /* groups on one path */
-#define LINK_MAX  250000 /* links followed: shared subgroups multiply the paths */
+enum { CACHE = 1 << 20 }; /* bytes of chunks kept per dataset until one is read */
 
 struct walk {
     struct qm_file *f;
     qm_status st;
-    char path[4096];
+    char path[QM_H5_PATH_MAX];
     size_t length;
     struct {
         unsigned long fileno;
         haddr_t addr;
-    } group[DEPTH_MAX]; /* the groups on the current path */
-    int depth, links;
+    } group[QM_H5_DEPTH_MAX]; /* the groups on the current path */
+    struct qm_h5_walk_count count;
 };
 
 static int knows(const unsigned char *map, size_t size)
@@ -26,20 +25,6 @@ static int knows(const unsigned char *map, size_t size)
         if (memcmp(map + at, magic, sizeof magic) == 0)
             return 1;
     return 0;
-}
-
-static herr_t keep_first(unsigned n, const H5E_error2_t *e, void *text)
-{
-    if (n == 0 && e->desc)
-        snprintf(text, 200, "%s", e->desc);
-    return 0;
-}
-
-const char *qm_hdf5_reason(char text[200])
-{
-    snprintf(text, 200, "HDF5 gives no reason");
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, text);
-    return text;
 }
 
 /* The element type of a stored type; returns 0 for types that are not read. */
@@ -98,42 +83,24 @@ static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, st
     return QM_OK;
 }
 
-/* The data of a contiguous dataset, once allocated, must lie inside the file that holds it. */
-static qm_status check_extent(struct walk *w, hid_t set, enum qm_dtype dtype,
-                              const struct qm_shape *shape)
-{
-    haddr_t offset = H5Dget_offset(set);
-    hsize_t bytes = (hsize_t)qm_shape_numel(shape) * qm_dtype_size(dtype), size = 0;
-    if (offset == HADDR_UNDEF)
-        return QM_OK;
-    hid_t file = H5Iget_file_id(set);
-    H5Fget_filesize(file, &size);
-    H5Fclose(file);
-    if (offset > size || bytes > size - offset)
-        return qm_file_bad(w->f, "dataset '%.200s': %llu bytes at %llu, but the file ends at %llu",
-                           w->path, (unsigned long long)bytes, (unsigned long long)offset,
-                           (unsigned long long)size);
-    return QM_OK;
-}
-
 static qm_status add_dataset(struct walk *w, hid_t group, const char *name)
 {
     char why[200];
     hid_t set = H5Dopen2(group, name, H5P_DEFAULT);
     if (set < 0)
-        return qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_hdf5_reason(why));
+        return qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_h5_guard_reason(why));
     hid_t type = H5Dget_type(set), space = H5Dget_space(set), plist = H5Dget_create_plist(set);
     enum qm_dtype dtype;
     struct qm_shape shape;
     int usable = 0;
     qm_status st = QM_OK;
     if (type < 0 || space < 0 || plist < 0)
-        st = qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_hdf5_reason(why));
+        st = qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_h5_guard_reason(why));
     else if (H5Pget_layout(plist) != H5D_VIRTUAL && H5Pget_external_count(plist) == 0 &&
              dtype_of(type, &dtype))
         st = take_shape(w, space, dtype, &shape, &usable);
-    if (st == QM_OK && usable && H5Pget_layout(plist) == H5D_CONTIGUOUS)
-        st = check_extent(w, set, dtype, &shape);
+    if (st == QM_OK && usable)
+        st = qm_h5_guard_dataset(w->f->path, w->path, set);
     if (st == QM_OK && usable)
         st = qm_file_add(w->f, w->path, dtype, &shape, (struct qm_array_location){0, 0, 0});
     H5Pclose(plist);
@@ -148,29 +115,31 @@ static herr_t visit(hid_t group, const char *name, const H5L_info_t *link, void 
 static qm_status enter_group(struct walk *w, hid_t group, const char *name, const H5O_info_t *info)
 {
     char why[200];
-    for (int k = 0; k < w->depth; k++)
+    for (int k = 0; k < w->count.depth; k++)
         if (w->group[k].fileno == info->fileno && w->group[k].addr == info->addr)
             return QM_OK; /* a link back to a group on the path */
-    if (w->depth == DEPTH_MAX)
-        return qm_file_bad(w->f, "group '%.200s' nests deeper than %d", w->path, DEPTH_MAX);
-    w->group[w->depth].fileno = info->fileno;
-    w->group[w->depth++].addr = info->addr;
+    if (qm_h5_guard_group(info->rc, &w->count) != QM_OK)
+        return qm_fail_in(QM_BAD_FILE, w->f->path);
+    if (w->count.depth == QM_H5_DEPTH_MAX)
+        return qm_file_bad(w->f, "group '%.200s' nests deeper than %d", w->path, QM_H5_DEPTH_MAX);
+    w->group[w->count.depth].fileno = info->fileno;
+    w->group[w->count.depth++].addr = info->addr;
     herr_t end =
         H5Literate_by_name(group, name, H5_INDEX_NAME, H5_ITER_INC, NULL, visit, w, H5P_DEFAULT);
-    w->depth--;
+    w->count.depth--;
     if (end < 0 && w->st == QM_OK)
-        return qm_file_bad(w->f, "group '%.200s': %s", w->path, qm_hdf5_reason(why));
+        return qm_file_bad(w->f, "group '%.200s': %s", w->path, qm_h5_guard_reason(why));
     return w->st;
 }
 
-static qm_status visit_link(struct walk *w, hid_t group, const char *name)
+static qm_status visit_link(struct walk *w, hid_t group, const char *name, const H5L_info_t *link)
 {
     char why[200];
     H5O_info_t info;
-    if (++w->links > LINK_MAX)
-        return qm_file_bad(w->f, "has more than %d links", LINK_MAX);
+    QM_TRY(qm_h5_guard_link(w->f->path, w->path, link, &w->count));
     if (H5Oget_info_by_name2(group, name, &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
-        return qm_file_bad(w->f, "link '%.200s' leads nowhere: %s", w->path, qm_hdf5_reason(why));
+        return qm_file_bad(w->f, "link '%.200s' leads nowhere: %s", w->path,
+                           qm_h5_guard_reason(why));
     switch (info.type) {
     case H5O_TYPE_GROUP: return enter_group(w, group, name, &info);
     case H5O_TYPE_DATASET: return add_dataset(w, group, name);
@@ -183,14 +152,13 @@ static herr_t visit(hid_t group, const char *name, const H5L_info_t *link, void 
 {
     struct walk *w = data;
     size_t before = w->length;
-    (void)link;
     size_t n = (size_t)snprintf(w->path + before, sizeof w->path - before, "/%s", name);
     if (n >= sizeof w->path - before) {
         w->st =
             qm_file_bad(w->f, "a path is longer than %zu: %.200s...", sizeof w->path - 1, w->path);
     } else {
         w->length += n;
-        w->st = visit_link(w, group, name);
+        w->st = visit_link(w, group, name, link);
     }
     w->length = before;
     w->path[before] = '\0';
@@ -206,22 +174,13 @@ static qm_status open_hdf5(struct qm_file *f)
     qm_status st = own && w ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: opening", f->path);
     if (own)
         *own = (struct qm_hdf5){-1, -1, -1};
-    if (st == QM_OK) {
-        qm_file_unmap(f);
-        H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-        hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-        H5Pset_file_locking(access, 1, 1); /* read also on file systems without locks */
-        own->file = H5Fopen(f->path, H5F_ACC_RDONLY, access);
-        if (own->file < 0)
-            st = qm_file_bad(f, "HDF5: %s", qm_hdf5_reason(why));
-        H5Pclose(access);
-    }
+    if (st == QM_OK)
+        st = qm_h5_guard_open(f->path, CACHE, &own->file);
     if (st == QM_OK) {
         w->f = f;
         H5O_info_t info;
         if (H5Oget_info2(own->file, &info, H5O_INFO_BASIC) < 0)
-            st = qm_file_bad(f, "root group: %s", qm_hdf5_reason(why));
+            st = qm_file_bad(f, "root group: %s", qm_h5_guard_reason(why));
         else
             st = enter_group(w, own->file, "/", &info);
     }
@@ -250,4 +209,5 @@ const struct qm_format qm_format_hdf5 = {
     .close = close_hdf5,
     .attr_number = qm_hdf5_attr_number,
     .attr_text = qm_hdf5_attr_text,
+    .kind = QM_FORMAT_served,
 };

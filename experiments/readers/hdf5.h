@@ -2,9 +2,7 @@
 #ifndef QM_READERS_HDF5_H
 #define QM_READERS_HDF5_H
 
-#define H5_USE_110_API /* one signature of H5Literate_by_name in every library version */
-#include <hdf5.h>
-
+#include "experiments/foreign/h5_guard.h"
 #include "experiments/readers/format.h"
 
 /* qm_file.own of an HDF5 file. */
@@ -13,9 +11,6 @@ struct qm_hdf5 {
     hid_t dataset; /* the dataset read last, kept open with its chunk cache; -1: none */
     int entry;     /* its entry, or -1 */
 };
-
-/* The library's innermost error description of the last failed call; writes and returns text. */
-const char *qm_hdf5_reason(char text[200]);
 
 /* As declared by struct qm_format. */
 qm_status qm_hdf5_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);

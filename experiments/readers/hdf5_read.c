@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/foreign/reader_process.h"
 #include "experiments/readers/hdf5.h"
 
 #define CACHE_MIN ((size_t)16 << 20) /* bytes of chunks kept for the open dataset */
@@ -74,14 +75,14 @@ static qm_status open_dataset(struct qm_file *f, int i)
     own->entry = own->dataset = -1;
     hid_t first = H5Dopen2(own->file, f->entry[i].name, H5P_DEFAULT);
     if (first < 0)
-        return qm_file_bad(f, "dataset '%.200s': %s", f->entry[i].name, qm_hdf5_reason(why));
+        return qm_file_bad(f, "dataset '%.200s': %s", f->entry[i].name, qm_h5_guard_reason(why));
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
     H5Pset_chunk_cache(access, 10007, cache_bytes(first, &f->entry[i].shape), 1.0);
     H5Dclose(first);
     own->dataset = H5Dopen2(own->file, f->entry[i].name, access);
     H5Pclose(access);
     if (own->dataset < 0)
-        return qm_file_bad(f, "dataset '%.200s': %s", f->entry[i].name, qm_hdf5_reason(why));
+        return qm_file_bad(f, "dataset '%.200s': %s", f->entry[i].name, qm_h5_guard_reason(why));
     own->entry = i;
     return QM_OK;
 }
@@ -105,7 +106,7 @@ static qm_status read_box(struct qm_file *f, int i, const struct qm_box *box, hi
         (rank > 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0) ||
         H5Dread(own->dataset, type, memory, space, H5P_DEFAULT, out) < 0)
         st = qm_file_bad(f, "dataset '%.200s': cannot read: %s", f->entry[i].name,
-                         qm_hdf5_reason(why));
+                         qm_h5_guard_reason(why));
     H5Sclose(memory);
     H5Sclose(space);
     return st;
@@ -124,6 +125,7 @@ qm_status qm_hdf5_read(struct qm_file *f, int i, int64_t from, int64_t n, struct
     qm_status st = QM_OK;
     struct qm_box box;
     for (int64_t done = 0; st == QM_OK && done < n; done += box.numel) {
+        qm_reader_progress();
         qm_box_next(&e->shape, from + done, n - done < most ? n - done : most, &box);
         if (direct)
             st = read_box(f, i, &box, type, sink.f ? (void *)(sink.f + done) : sink.d + done);

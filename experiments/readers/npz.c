@@ -9,10 +9,11 @@
 #include <unistd.h>
 #include <zip.h>
 
+#include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
 /* MOST_PER_BYTE: a byte of deflate yields at most 1032 bytes. */
-enum { MOST_PER_BYTE = 1032, NAME_MOST = 1023 };
+enum { MOST_PER_BYTE = 1032, NAME_MOST = 1023, PIECE = 1 << 22 };
 
 static int knows(const unsigned char *map, size_t size)
 {
@@ -32,6 +33,9 @@ static qm_status entry_size(struct qm_file *f, zip_t *z, zip_uint64_t i, zip_sta
     return QM_OK;
 }
 
+/* Bytes unpacked between two signs of progress. */
+static size_t piece_of(size_t left) { return left < PIECE ? left : PIECE; }
+
 static qm_status unpack(struct qm_file *f, zip_t *z, zip_uint64_t i, unsigned char *to, size_t size)
 {
     zip_file_t *e = zip_fopen_index(z, i, 0);
@@ -39,8 +43,10 @@ static qm_status unpack(struct qm_file *f, zip_t *z, zip_uint64_t i, unsigned ch
     zip_int64_t got = 0;
     if (!e)
         return qm_file_bad(f, "entry %llu: %s", (unsigned long long)i, zip_strerror(z));
-    while (done < size && (got = zip_fread(e, to + done, size - done)) > 0)
+    while (done < size && (got = zip_fread(e, to + done, piece_of(size - done))) > 0) {
         done += (size_t)got;
+        qm_reader_progress();
+    }
     unsigned char more;
     int clean = done == size && zip_fread(e, &more, 1) == 0; /* libzip checks the sum at the end */
     if (zip_fclose(e) != 0 || !clean)
@@ -48,22 +54,56 @@ static qm_status unpack(struct qm_file *f, zip_t *z, zip_uint64_t i, unsigned ch
     return QM_OK;
 }
 
-/* Unpacks all entries into a new file in memory, each at a multiple of 64 bytes. */
-static qm_status unpack_all(struct qm_file *f, zip_t *z, int *fd, unsigned char **map, size_t *size)
+/* Bytes that the system can give away, by its own estimate; 0: unknown. */
+static size_t free_memory(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *in = fopen("/proc/meminfo", "re");
+    while (in && fgets(line, sizeof line, in))
+        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+            break;
+    if (in)
+        fclose(in);
+    return (size_t)kib << 10;
+}
+
+/* The bytes of all entries, each rounded up to 64.  QM_BAD_FILE: an archive that unpacks to more
+ * than the memory limit, unless it is at most four times as large as the archive and half of the
+ * free memory; or two entries of one name. */
+static qm_status total_size(struct qm_file *f, zip_t *z, size_t *out)
 {
     zip_int64_t n = zip_get_num_entries(z, 0);
+    size_t size = 0;
     zip_stat_t info;
     for (zip_int64_t i = 0; i < n; i++) {
         QM_TRY(entry_size(f, z, (zip_uint64_t)i, &info));
-        *size += ((size_t)info.size + 63) / 64 * 64;
+        if (zip_name_locate(z, info.name, 0) != i)
+            return qm_file_bad(f, "two entries have the name '%.200s'", info.name);
+        if (__builtin_add_overflow(size, ((size_t)info.size + 63) / 64 * 64, &size))
+            return qm_file_bad(f, "its entries do not fit in 2^64 bytes");
+        qm_reader_progress();
     }
-    *fd = qm_file_in_memory(*size);
-    void *room = *fd < 0 || *size == 0
+    if (size > (size_t)qm_reader_memory() && (size > 4 * f->size || size > free_memory() / 2))
+        return qm_file_bad(f, "%zu bytes unpack to %zu; QM_READER_MEMORY allows %lld MiB", f->size,
+                           size, (long long)(qm_reader_memory() >> 20));
+    if (size == 0)
+        return qm_file_bad(f, "the archive holds nothing");
+    *out = size;
+    return QM_OK;
+}
+
+/* Unpacks all entries into the file in memory, each at a multiple of 64 bytes. */
+static qm_status unpack_all(struct qm_file *f, zip_t *z, unsigned char **map, size_t *size)
+{
+    zip_int64_t n = zip_get_num_entries(z, 0);
+    zip_stat_t info;
+    QM_TRY(total_size(f, z, size));
+    void *room = ftruncate(f->unpacked_fd, (off_t)*size) != 0
                      ? MAP_FAILED
-                     : mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+                     : mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, f->unpacked_fd, 0);
     if (room == MAP_FAILED)
-        return *size ? qm_fail(QM_NO_MEMORY, "%s: %zu bytes: %s", f->path, *size, strerror(errno))
-                     : qm_file_bad(f, "the archive holds nothing");
+        return qm_file_bad(f, "cannot be unpacked to %zu bytes: %s", *size, strerror(errno));
     *map = room;
     for (zip_int64_t i = 0, at = 0; i < n; i++) {
         QM_TRY(entry_size(f, z, (zip_uint64_t)i, &info));
@@ -103,28 +143,20 @@ static qm_status open_npz(struct qm_file *f)
     zip_t *z = source ? zip_open_from_source(source, ZIP_RDONLY, &error) : NULL;
     unsigned char *map = NULL;
     size_t size = 0;
-    int fd = -1;
     qm_status st =
-        z ? unpack_all(f, z, &fd, &map, &size) : qm_file_bad(f, "%s", zip_error_strerror(&error));
+        z ? unpack_all(f, z, &map, &size) : qm_file_bad(f, "%s", zip_error_strerror(&error));
     if (!z && source)
         zip_source_free(source);
     zip_error_fini(&error);
-    if (st == QM_OK) { /* the unpacked contents replace the archive */
-        struct qm_file archive = {.map = f->map, .size = f->size, .fd = f->fd};
+    if (st == QM_OK) { /* the unpacked contents replace the archive, which others hold */
         f->map = map;
         f->size = size;
-        f->fd = fd;
         st = add_all(f, z);
-        zip_discard(z);
-        qm_file_unmap(&archive);
-        return st;
+    } else if (map) {
+        munmap(map, size);
     }
     if (z)
         zip_discard(z);
-    if (map)
-        munmap(map, size);
-    if (fd >= 0)
-        close(fd);
     return st;
 }
 
@@ -133,4 +165,5 @@ const struct qm_format qm_format_npz = {
     .knows = knows,
     .open = open_npz,
     .read = qm_mapped_read,
+    .kind = QM_FORMAT_unpacked,
 };

@@ -11,7 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
+
+/* A file may have more than SPARSE_MOST bytes only if the disk stores more than a SPARSE_RATIO-th
+ * of them. */
+#define SPARSE_MOST  ((uint64_t)16 << 30)
+#define SPARSE_RATIO 1032
 
 static const struct qm_format *const formats[] = {&qm_format_npy, &qm_format_npz, &qm_format_hdf5,
                                                   &qm_format_safetensors};
@@ -115,6 +121,10 @@ static qm_status map_file(struct qm_file *f)
         return qm_file_bad(f, "is not a regular file");
     if (info.st_size == 0)
         return qm_file_bad(f, "is empty");
+    if ((uint64_t)info.st_size > SPARSE_MOST &&
+        (uint64_t)info.st_size / SPARSE_RATIO > (uint64_t)info.st_blocks * 512)
+        return qm_file_bad(f, "has %lld bytes, of which the disk stores %lld: a sparse giant",
+                           (long long)info.st_size, (long long)info.st_blocks * 512);
     f->size = (size_t)info.st_size;
     void *map = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
     if (map == MAP_FAILED)
@@ -128,7 +138,7 @@ static qm_status open_format(struct qm_file *f)
     for (size_t k = 0; k < sizeof formats / sizeof *formats; k++)
         if (formats[k]->knows(f->map, f->size)) {
             f->format = formats[k];
-            return f->format->open(f);
+            return qm_file_open_apart(f);
         }
     char head[3 * 8 + 1] = "";
     for (size_t k = 0; k < 8 && k < f->size; k++)
@@ -142,7 +152,7 @@ qm_status qm_file_open(const char *path, struct qm_file **out)
     struct qm_file *f = calloc(1, sizeof *f);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s: opening", path);
-    f->fd = -1;
+    f->fd = f->unpacked_fd = -1;
     f->path = strdup(path);
     qm_status st = f->path ? map_file(f) : qm_fail(QM_NO_MEMORY, "%s: opening", path);
     if (st == QM_OK)
@@ -158,9 +168,12 @@ void qm_file_close(struct qm_file *f)
 {
     if (!f)
         return;
+    qm_reader_end(f->process);
     if (f->format && f->format->close)
         f->format->close(f);
     qm_file_unmap(f);
+    if (f->unpacked_fd >= 0)
+        close(f->unpacked_fd);
     for (int i = 0; i < f->n_entries; i++)
         free((char *)f->entry[i].name);
     free(f->entry);
@@ -187,7 +200,10 @@ static qm_status read_range(struct qm_file *f, int i, int64_t from, int64_t n, s
     if (from < 0 || n < 0 || from > e->numel || n > e->numel - from)
         return qm_fail(QM_BAD_ARG, "%s: '%s' has %lld elements, asked for %lld from %lld", f->path,
                        e->name, (long long)e->numel, (long long)n, (long long)from);
-    return n ? f->format->read(f, i, from, n, sink) : QM_OK;
+    if (n == 0)
+        return QM_OK;
+    return f->process ? qm_file_ask_read(f, i, from, n, sink)
+                      : f->format->read(f, i, from, n, sink);
 }
 
 qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out)
@@ -216,6 +232,8 @@ qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out)
 
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
 {
+    if (f->process)
+        return qm_file_ask_number(f, path, name, out, max);
     return f->format->attr_number ? f->format->attr_number(f, path, name, out, max) : -1;
 }
 
@@ -223,5 +241,7 @@ int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, cha
 {
     if (size > 0)
         out[0] = '\0';
+    if (f->process)
+        return qm_file_ask_text(f, path, name, out, size);
     return f->format->attr_text ? f->format->attr_text(f, path, name, out, size) : -1;
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/grow.h"
 #include "core/base/name.h"
+#include "experiments/foreign/text_file.h"
 #include "experiments/readers/reader.h"
 
 struct list {
@@ -98,17 +99,21 @@ static qm_status tensor_file(const char *path, const char *filter, struct list *
 static qm_status file(const char *path, const char *filter, struct list *l)
 {
     struct stat about;
+    if (stat(path, &about) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(about.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: not a regular file", path);
     FILE *f = fopen(path, "re");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    if (fstat(fileno(f), &about) != 0 || !S_ISREG(about.st_mode)) {
-        fclose(f);
-        return qm_fail(QM_BAD_FILE, "%s: not a regular file", path);
-    }
     int text = is_text(f) || about.st_size == 0;
-    qm_status st = text ? text_file(f, path, filter, l) : QM_OK;
     fclose(f);
-    return text ? st : tensor_file(path, filter, l);
+    if (!text)
+        return tensor_file(path, filter, l);
+    QM_TRY(qm_text_open(path, &f));
+    qm_status st = text_file(f, path, filter, l);
+    fclose(f);
+    return st;
 }
 
 static qm_status model(int i, const char *filter, struct list *l)

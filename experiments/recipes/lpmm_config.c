@@ -2,6 +2,7 @@
 #include "experiments/recipes/lpmm_config.h"
 
 #include "core/base/name.h"
+#include "experiments/foreign/text_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -278,6 +279,9 @@ static void ignore(const struct reader *r, int line, const char *key)
     char text[768];
     snprintf(text, sizeof text, "%.480s:%d: %s is ignored, as by the published optimizers", r->path,
              line, key);
+    for (char *c = text; *c; c++)
+        if (*c == '\n' || *c == '\r')
+            *c = '?';
     if (r->warn)
         r->warn(r->context, text);
 }
@@ -406,9 +410,8 @@ static qm_status read_file(const struct reader *from, const char *path)
                        .c = from->c,
                        .warn = from->warn,
                        .context = from->context};
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    FILE *f = NULL;
+    QM_TRY(qm_text_open(path, &f));
     qm_status st = read_document(&r, f);
     fclose(f);
     return st;

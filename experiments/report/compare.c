@@ -119,6 +119,7 @@ static void judge(struct qm_compare_row *r, const double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         sum += x[i];
         r->equal += x[i] == 0.0;
+        r->most = fmax(r->most, fabs(x[i]));
     }
     r->mean = n ? sum / (double)n : nan("");
     for (int64_t i = 0; i < n; i++)
@@ -170,6 +171,8 @@ static qm_status discover(struct qm_comparison *c, double margin)
         if (c->row[i].direction && c->row[i].broken)
             c->row[i].verdict = QM_COMPARED_worse;
         c->worse += c->row[i].verdict == QM_COMPARED_worse;
+        c->row[i].differs = c->row[i].most > margin || c->row[i].broken + c->row[i].mended > 0;
+        c->differ += c->row[i].differs;
     }
     free(with);
     return QM_OK;

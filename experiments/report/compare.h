@@ -38,6 +38,8 @@ struct qm_compare_row {
     int64_t n, equal;
     int64_t broken, mended;    /* pairs with a NaN or an infinity that became worse, better */
     double mean, lo, hi, p, q; /* NaN where undefined */
+    double most;               /* the largest absolute difference of a pair */
+    int differs;               /* most exceeds the margin, or a number broke or mended */
     enum qm_compared verdict;
 };
 
@@ -46,7 +48,7 @@ struct qm_comparison {
     int64_t found;                         /* ok in b, diverged or failed in a */
     int n_rows;
     struct qm_compare_row *row; /* by variant, then metric */
-    int worse;
+    int worse, differ;          /* rows that are worse; rows that differ */
 };
 
 /* The direction that the list of metrics or of outcomes states (enum qm_better); 0: not judged. */

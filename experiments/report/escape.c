@@ -23,7 +23,7 @@ void qm_escape_html(FILE *to, const char *text)
 void qm_escape_markdown(FILE *to, const char *text)
 {
     for (const char *c = text; *c; c++)
-        if (*c == '\n' || *c == '\r' || *c == '\t')
+        if ((unsigned char)*c < ' ' || *c == 127)
             putc(' ', to);
         else if (*c == '<')
             fputs("&lt;", to);

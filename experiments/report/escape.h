@@ -9,7 +9,7 @@
 void qm_escape_html(FILE *to, const char *text);
 
 /* For a cell of a table in GitHub's Markdown: characters that could start markup or end the cell
- * are escaped; line ends become spaces. */
+ * are escaped; control characters become spaces. */
 void qm_escape_markdown(FILE *to, const char *text);
 
 /* For text mode of LaTeX without packages; line ends become spaces.  The few signs beyond ASCII

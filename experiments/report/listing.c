@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/h5_guard.h"
+#include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5.h"
 
-enum { CACHE = 1 << 20, VALUE = 1024 };
+enum { CACHE = 1 << 20, VALUE = 1024, ROOM = 64 << 20 };
 
 /* The list of n entries with one more, zeroed entry; NULL without memory, when the list stays
  * valid. */
@@ -74,8 +77,11 @@ static void shape_text(hid_t space, int is_table, char *out, size_t size)
 static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *context)
 {
     struct qm_listing *l = context;
+    qm_reader_progress();
     if (info->type != H5O_TYPE_DATASET)
         return 0;
+    if (l->n >= QM_H5_LINK_MAX)
+        return -1;
     struct qm_listed_set *s = add_set(l);
     char shape[256], text[VALUE];
     hid_t id = H5Dopen2(file, name, H5P_DEFAULT), type = id < 0 ? -1 : H5Dget_type(id);
@@ -125,6 +131,10 @@ static int command_line(hid_t file, struct qm_listing *l)
     hid_t id = H5Dopen2(file, "/provenance/argv", H5P_DEFAULT);
     if (id < 0)
         return 0;
+    if (qm_h5_guard_dataset(NULL, "/provenance/argv", id) != QM_OK) {
+        qm_h5_close(id);
+        return 1;
+    }
     hid_t type = H5Dget_type(id), space = H5Dget_space(id);
     hssize_t n = H5Sget_simple_extent_npoints(space);
     int variable = H5Tis_variable_str(type) > 0;
@@ -156,26 +166,92 @@ static int command_line(hid_t file, struct qm_listing *l)
     return bad;
 }
 
-qm_status qm_listing_read(const char *path, struct qm_listing *out)
+/* ---- in the reader process ----------------------------------------------------------------- */
+
+static qm_status listing_make(const char *path, struct qm_listing *l)
 {
-    struct qm_listing l = {0};
     hid_t file, group;
     hsize_t at = 0;
-    qm_h5_quiet();
-    QM_TRY(qm_h5_open(path, CACHE, &file));
-    int bad = H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &l) < 0;
-    group = bad ? -1 : H5Gopen2(file, "/provenance", H5P_DEFAULT);
+    QM_TRY(qm_h5_guard_open(path, CACHE, &file));
+    int bad = H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, l) < 0;
+    group = bad || H5Lexists(file, "/provenance", H5P_DEFAULT) <= 0
+                ? -1
+                : H5Gopen2(file, "/provenance", H5P_DEFAULT);
     if (group >= 0)
-        bad = H5Aiterate2(group, H5_INDEX_NAME, H5_ITER_INC, &at, fact, &l) < 0 ||
-              command_line(file, &l);
+        bad = H5Aiterate2(group, H5_INDEX_NAME, H5_ITER_INC, &at, fact, l) < 0 ||
+              command_line(file, l);
     qm_h5_close(group);
     H5Fclose(file);
-    if (bad) {
-        qm_listing_free(&l);
-        return qm_fail(QM_BAD_FILE, "%s: what it holds cannot be listed", path);
+    return bad ? qm_fail(QM_BAD_FILE, "%s: what it holds cannot be listed", path) : QM_OK;
+}
+
+static qm_status service_open(const char *path, void *context, void **object, struct qm_blob *out)
+{
+    struct qm_listing l = {0};
+    (void)context;
+    (void)object;
+    qm_status st = listing_make(path, &l);
+    qm_blob_put_number(out, l.n);
+    for (int i = 0; i < l.n; i++) {
+        qm_blob_put_number(out, l.set[i].kind);
+        qm_blob_put_text(out, l.set[i].path);
+        qm_blob_put_text(out, l.set[i].shape);
+        qm_blob_put_text(out, l.set[i].text);
     }
-    *out = l;
-    return QM_OK;
+    qm_blob_put_number(out, l.n_facts);
+    for (int i = 0; i < l.n_facts; i++) {
+        qm_blob_put_text(out, l.fact[i].name);
+        qm_blob_put_text(out, l.fact[i].value);
+    }
+    qm_listing_free(&l);
+    return st;
+}
+
+/* ---- in the program ------------------------------------------------------------------------ */
+
+/* Takes what service_open put; 0: it is not that, or there is no memory. */
+static int listing_take(struct qm_blob *in, struct qm_listing *l)
+{
+    int64_t sets = qm_blob_take_number(in);
+    for (int64_t i = 0; i < sets && !in->bad; i++) {
+        struct qm_listed_set *s = add_set(l);
+        int64_t kind = qm_blob_take_number(in);
+        if (!s || kind < 0 || kind > QM_LISTED_text)
+            return 0;
+        l->n++;
+        s->kind = (enum qm_listed)kind;
+        s->path = qm_blob_take_text(in);
+        s->shape = qm_blob_take_text(in);
+        s->text = qm_blob_take_text(in);
+    }
+    int64_t facts = qm_blob_take_number(in);
+    for (int64_t i = 0; i < facts && !in->bad; i++) {
+        struct qm_listed_fact *f = add_fact(l);
+        if (!f)
+            return 0;
+        l->n_facts++;
+        f->name = qm_blob_take_text(in);
+        f->value = qm_blob_take_text(in);
+    }
+    return !in->bad;
+}
+
+qm_status qm_listing_read(const char *path, struct qm_listing *out)
+{
+    static const struct qm_reader_service service = {service_open, NULL, NULL};
+    struct qm_listing l = {0};
+    struct qm_reader_process *p;
+    struct qm_blob answer;
+    enum qm_file_sum sum;
+    QM_TRY(qm_file_sum_check(path, &sum));
+    QM_TRY(qm_reader_start(&service, path, NULL, ROOM, &answer, &p));
+    qm_status st = listing_take(&answer, &l) ? QM_OK : qm_reader_garbled(p);
+    qm_reader_end(p);
+    if (st == QM_OK)
+        *out = l;
+    else
+        qm_listing_free(&l);
+    return st;
 }
 
 void qm_listing_free(struct qm_listing *l)

@@ -29,10 +29,21 @@ static qm_status temporary_make(struct qm_atomic_file *p)
     return QM_OK;
 }
 
+/* The path, or where it leads if it is a symbolic link: the link stays, its target is replaced.  A
+ * copy that the caller frees; NULL: it leads nowhere, or there is no memory. */
+static char *target_of(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? realpath(path, NULL) : strdup(path);
+}
+
 qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out)
 {
-    struct qm_atomic_file p = {strdup(path), NULL, -1};
+    struct qm_atomic_file p = {target_of(path), NULL, -1};
     qm_status st = QM_OK;
+    if (!p.path)
+        return qm_fail(QM_BAD_FILE, "'%s': is a link that leads nowhere", path);
+    path = p.path;
     if (!p.path || asprintf(&p.temporary, "%s.%ld.part", path, (long)getpid()) < 0) {
         p.temporary = NULL;
         st = qm_fail(QM_NO_MEMORY, "%s", path);

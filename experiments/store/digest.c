@@ -2,21 +2,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/h5_guard.h"
+#include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5_stream.h"
 #include "experiments/store/store.h"
+#include "experiments/store/stored_digest.h"
 
 enum {
     SLAB = 1 << 20,   /* bytes of a dataset read at a time */
     CACHE = 32 << 20, /* bytes of the chunk cache: wide chunks are inflated once */
-    DEEPEST = 64,     /* nested groups; deeper ones are taken for a cycle */
-    PATH_SIZE = 4096,
 };
 
 struct walk {
     struct qm_h5_stream out;
-    int depth;
+    struct qm_h5_walk_count count;
     qm_status st; /* of the iteration callbacks */
-    char path[PATH_SIZE];
+    char path[QM_H5_PATH_MAX];
 };
 
 /* Hashes rank and dims, or 'n' for a null space.  Returns the rank, -1 for a null space. */
@@ -161,9 +163,10 @@ static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t s
     if (!data)
         return qm_fail(QM_NO_MEMORY, "%s", w->path);
     qm_status st;
-    do
+    do {
+        qm_reader_progress();
         st = hash_slab(w, set, t, space, &s, data);
-    while (st == QM_OK && slab_next(&s, step));
+    } while (st == QM_OK && slab_next(&s, step));
     free(data);
     return st;
 }
@@ -171,9 +174,11 @@ static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t s
 static qm_status hash_dataset(struct walk *w, hid_t set)
 {
     hid_t type = H5Dget_type(set), space = H5Dget_space(set), t = qm_stream_type_of(type);
-    if (t < 0 || space < 0) {
+    if (t < 0 || space < 0)
         w->st = qm_h5_fail(QM_BAD_FILE, "%s cannot be read", w->path);
-    } else {
+    else
+        w->st = qm_h5_guard_dataset(NULL, w->path, set);
+    if (w->st == QM_OK) {
         qm_stream_tag(&w->out, 'D');
         qm_stream_text(&w->out, w->path);
         w->st = qm_stream_type(&w->out, t);
@@ -231,8 +236,10 @@ static herr_t hash_link(hid_t group, const char *name, const H5L_info_t *info, v
     if (held == 1 && (strcmp(name, "provenance") == 0 || strcmp(name, "timing") == 0))
         return 0;
     size_t room = sizeof w->path - held;
+    if ((w->st = qm_h5_guard_count(&w->count)) != QM_OK)
+        return -1;
     if ((size_t)snprintf(w->path + held, room, held == 1 ? "%s" : "/%s", name) >= room) {
-        w->st = qm_fail(QM_BAD_FILE, "a path of more than %d bytes", PATH_SIZE);
+        w->st = qm_fail(QM_BAD_FILE, "a path of more than %d bytes", QM_H5_PATH_MAX);
     } else if (info->type != H5L_TYPE_HARD) {
         hash_pointer(w, group, name, info->u.val_size);
     } else {
@@ -246,23 +253,26 @@ static herr_t hash_link(hid_t group, const char *name, const H5L_info_t *info, v
 
 static qm_status hash_group(struct walk *w, hid_t group)
 {
-    if (w->depth >= DEEPEST)
-        return w->st = qm_fail(QM_BAD_FILE, "groups nested more than %d deep", DEEPEST);
+    if (w->count.depth >= QM_H5_DEPTH_MAX)
+        return w->st = qm_fail(QM_BAD_FILE, "groups nested more than %d deep", QM_H5_DEPTH_MAX);
+    H5O_info_t info;
+    if (H5Oget_info2(group, &info, H5O_INFO_BASIC) < 0)
+        return w->st = qm_h5_fail(QM_BAD_FILE, "%s cannot be read", w->path);
+    if ((w->st = qm_h5_guard_group(info.rc, &w->count)) != QM_OK)
+        return w->st;
     qm_stream_tag(&w->out, 'G');
     qm_stream_text(&w->out, w->path);
     QM_TRY(hash_attributes(w, group));
     hsize_t at = 0;
-    w->depth++;
+    w->count.depth++;
     if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, hash_link, w) < 0 && w->st == QM_OK)
         w->st = qm_h5_fail(QM_BAD_FILE, "%s: its members cannot be listed", w->path);
-    w->depth--;
+    w->count.depth--;
     return w->st;
 }
 
-qm_status qm_store_digest(const char *path, char out[65])
+qm_status qm_digest_of(hid_t file, const char *path, char out[65])
 {
-    hid_t file = -1;
-    QM_TRY(qm_h5_open(path, CACHE, &file));
     struct walk *w = calloc(1, sizeof *w);
     hid_t root = H5Gopen2(file, "/", H5P_DEFAULT);
     qm_status st = QM_OK;
@@ -284,6 +294,5 @@ qm_status qm_store_digest(const char *path, char out[65])
     }
     free(w);
     qm_h5_close(root);
-    H5Fclose(file);
     return st;
 }

@@ -1,4 +1,4 @@
-/* h5.h - HDF5 helpers of experiments/store: errors, element types, opening files. */
+/* h5.h - HDF5 helpers of experiments/store: errors and element types. */
 #ifndef QM_STORE_H5_H
 #define QM_STORE_H5_H
 
@@ -28,9 +28,5 @@ hid_t qm_h5_type(enum qm_dtype d);
 
 /* The element type in memory: as qm_h5_type, in this machine's byte order. */
 hid_t qm_h5_native(enum qm_dtype d);
-
-/* Opens an existing file for reading, locked where the file system has locks.  QM_BAD_FILE: it is
- * missing, a folder, not HDF5, or damaged.  cache: bytes of inflated chunks kept per dataset. */
-qm_status qm_h5_open(const char *path, size_t cache, hid_t *out);
 
 #endif

@@ -7,11 +7,10 @@
 #include <string.h>
 
 enum {
-    COMPACT_BELOW = 8 << 10, /* bytes: smaller datasets lie in the object header */
-    CHUNK_FROM = 64 << 10,   /* bytes: larger datasets are chunked and compressed */
-    CHUNK_GOAL = 256 << 10,  /* bytes of a chunk, approximately */
-    PLAIN_FROM = 4 << 20,    /* bytes: larger tables are not compressed, for reads of one column */
-    DEFLATE = 4,             /* compression level */
+    PACK_FROM = 64 << 10,   /* bytes: larger datasets are compressed */
+    CHUNK_GOAL = 256 << 10, /* bytes of a chunk, approximately */
+    PLAIN_FROM = 4 << 20,   /* bytes: larger tables are not compressed, for reads of one column */
+    DEFLATE = 4,            /* compression level */
     ATTRIBUTE_MOST = 60 << 10, /* bytes; HDF5's limit of 64 KB includes the description */
     LONG_TEXT = 32 << 10,      /* bytes: longer texts are datasets */
 };
@@ -141,7 +140,8 @@ static qm_status attribute_number(hid_t object, const char *name, enum qm_dtype 
 
 /* ---- datasets ------------------------------------------------------------------------------ */
 
-/* Chunks: whole trailing dims while they fit CHUNK_GOAL, then part of one, then 1. */
+/* Chunks, because HDF5 keeps checksums of chunks alone: whole trailing dims while they fit
+ * CHUNK_GOAL, then part of one, then 1. */
 static int set_chunks(hid_t plist, int rank, const hsize_t *dim, size_t element, int plain)
 {
     hsize_t chunk[QM_MAX_RANK], left = CHUNK_GOAL / element;
@@ -164,11 +164,9 @@ static hid_t creation(int rank, const hsize_t *dim, hid_t type)
     for (int i = 0; i < rank; i++)
         bytes *= dim[i];
     int bad = plist < 0 || H5Pset_obj_track_times(plist, 0) < 0;
-    if (!bad && bytes > 0 && bytes < COMPACT_BELOW)
-        bad = H5Pset_layout(plist, H5D_COMPACT) < 0;
-    else if (!bad && bytes >= CHUNK_FROM && rank > 0)
-        bad = set_chunks(plist, rank, dim, element,
-                         bytes >= PLAIN_FROM && H5Tget_class(type) == H5T_COMPOUND) < 0;
+    int plain = bytes < PACK_FROM || (bytes >= PLAIN_FROM && H5Tget_class(type) == H5T_COMPOUND);
+    if (!bad && bytes > 0 && rank > 0 && H5Tis_variable_str(type) <= 0)
+        bad = set_chunks(plist, rank, dim, element, plain) < 0;
     if (bad) {
         qm_h5_close(plist);
         return -1;

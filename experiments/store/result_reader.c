@@ -1,131 +1,105 @@
-/* result_reader.c - Reads result files: tables by column, arrays, curves, attributes. */
+/* result_reader.c - Reads result files through a reader process, and checks what it gives. */
 #include "experiments/store/result_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/store/h5.h"
-
-enum { CACHE = 4 << 20 }; /* bytes of the chunk cache */
+#include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/reader_process.h"
+#include "experiments/store/result_direct.h"
+#include "experiments/store/stored_digest.h"
 
 struct qm_result {
-    hid_t file;
+    struct qm_reader_process *process;
     char *path, *kind;
 };
 
-/* ---- texts --------------------------------------------------------------------------------- */
+enum request { HAS, COLUMNS, COLUMN, ARRAY, TEXT, NUMBER };
 
-/* n texts of width bytes as pointers and NUL-terminated copies, in one allocation. */
-static char **texts_of(const char *bytes, size_t n, size_t width)
+/* ---- in the reader process ----------------------------------------------------------------- */
+
+static qm_status service_open(const char *path, void *context, void **object, struct qm_blob *out)
 {
-    char **out = malloc((n ? n : 1) * (sizeof *out + width + 1));
-    if (!out)
-        return NULL;
-    char *at = (char *)(out + (n ? n : 1));
-    for (size_t i = 0; i < n; i++, at += width + 1) {
-        out[i] = at;
-        memcpy(at, bytes + i * width, width);
-        at[width] = 0;
+    const enum qm_file_sum *sum = context;
+    struct qm_direct *r;
+    QM_TRY(qm_direct_open(path, &r));
+    enum qm_carried carried = QM_CARRIED_same;
+    qm_status st = *sum == QM_FILE_SUM_none
+                       ? qm_stored_digest_check(qm_direct_file(r), path, &carried)
+                       : QM_OK;
+    if (st != QM_OK) {
+        qm_direct_close(r);
+        return st;
     }
-    return out;
+    qm_blob_put_text(out, qm_direct_kind(r));
+    qm_blob_put_number(out, carried);
+    *object = r;
+    return QM_OK;
 }
 
-static int is_fixed_text(hid_t type)
+static qm_status serve_text(struct qm_direct *r, const char *path, const char *name,
+                            struct qm_blob *out)
 {
-    return H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0;
+    char *text;
+    QM_TRY(qm_direct_text(r, path, name, &text));
+    qm_blob_put_text(out, text);
+    free(text);
+    return QM_OK;
 }
 
-/* Reads the *n texts of an attribute, which must have fixed width. */
-static qm_status attribute_texts(hid_t object, const char *name, size_t *n, char ***out)
+static qm_status serve_number(struct qm_direct *r, const char *path, const char *name,
+                              struct qm_blob *out)
 {
-    if (H5Aexists(object, name) <= 0)
-        return qm_fail(QM_NO_MATCH, "no attribute '%s'", name);
-    hid_t a = H5Aopen(object, name, H5P_DEFAULT), type = a < 0 ? -1 : H5Aget_type(a);
-    hid_t space = a < 0 ? -1 : H5Aget_space(a);
-    char *bytes = NULL, **texts = NULL;
-    qm_status st = QM_OK;
-    if (type < 0 || space < 0 || !is_fixed_text(type)) {
-        st = qm_fail(QM_BAD_ARG, "attribute '%s' is no text of fixed width", name);
-    } else {
-        hssize_t count = H5Sget_simple_extent_npoints(space);
-        size_t width = H5Tget_size(type);
-        bytes = calloc(count > 0 ? (size_t)count : 1, width);
-        if (!bytes || H5Aread(a, type, bytes) < 0 ||
-            !(texts = texts_of(bytes, (size_t)count, width)))
-            st = qm_h5_fail(QM_BAD_FILE, "attribute '%s' cannot be read", name);
-        if (st == QM_OK) {
-            *n = (size_t)count;
-            *out = texts;
+    double x;
+    QM_TRY(qm_direct_number(r, path, name, &x));
+    qm_blob_put_bytes(out, &x, sizeof x);
+    return QM_OK;
+}
+
+static qm_status service_serve(void *object, int request, struct qm_blob *in, struct qm_blob *out)
+{
+    struct qm_direct *r = object;
+    char *path = qm_blob_take_text(in), *name = qm_blob_take_text(in);
+    int64_t want = qm_blob_take_number(in);
+    qm_status st = path && name ? QM_OK : qm_fail(QM_NO_MEMORY, "a path");
+    if (st == QM_OK)
+        switch ((enum request)request) {
+        case HAS: qm_blob_put_number(out, qm_direct_has(r, path)); break;
+        case COLUMNS: st = qm_direct_columns(r, path, out); break;
+        case COLUMN: st = qm_direct_column(r, path, name, (enum qm_direct_column)want, out); break;
+        case ARRAY: st = qm_direct_array(r, path, out); break;
+        case TEXT: st = serve_text(r, path, name, out); break;
+        case NUMBER: st = serve_number(r, path, name, out); break;
         }
-    }
-    free(bytes);
-    qm_h5_close(space);
-    qm_h5_close(type);
-    qm_h5_close(a);
+    free(path);
+    free(name);
     return st;
 }
 
-static qm_status attribute_text(hid_t object, const char *name, char **out)
-{
-    char **texts;
-    size_t n;
-    QM_TRY(attribute_texts(object, name, &n, &texts));
-    char *copy = n == 1 ? strdup(texts[0]) : NULL;
-    free(texts);
-    if (!copy)
-        return qm_fail(QM_BAD_ARG, "attribute '%s' is not one text", name);
-    *out = copy;
-    return QM_OK;
-}
+static void service_close(void *object) { qm_direct_close(object); }
+
+static const struct qm_reader_service service = {service_open, service_serve, service_close};
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-static qm_status number_read(hid_t object, const char *name, double *out)
-{
-    if (H5Aexists(object, name) <= 0)
-        return qm_fail(QM_NO_MATCH, "no attribute '%s'", name);
-    hid_t a = H5Aopen(object, name, H5P_DEFAULT), type = a < 0 ? -1 : H5Aget_type(a);
-    hid_t space = a < 0 ? -1 : H5Aget_space(a);
-    H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
-    qm_status st = QM_OK;
-    if ((class != H5T_INTEGER && class != H5T_FLOAT) || H5Sget_simple_extent_npoints(space) != 1)
-        st = qm_fail(QM_BAD_ARG, "attribute '%s' is not one number", name);
-    else if (H5Aread(a, H5T_NATIVE_DOUBLE, out) < 0)
-        st = qm_h5_fail(QM_BAD_FILE, "attribute '%s' cannot be read", name);
-    qm_h5_close(space);
-    qm_h5_close(type);
-    qm_h5_close(a);
-    return st;
-}
-
-static qm_status schema_check(struct qm_result *r)
-{
-    char *schema = NULL;
-    double version = 0;
-    if (attribute_text(r->file, "schema", &schema) != QM_OK || strcmp(schema, QM_H5_SCHEMA) != 0 ||
-        number_read(r->file, "schema_version", &version) != QM_OK ||
-        attribute_text(r->file, "kind", &r->kind) != QM_OK) {
-        free(schema);
-        return qm_fail(QM_BAD_FILE, "%s: is no result file (attribute 'schema' is not '%s')",
-                       r->path, QM_H5_SCHEMA);
-    }
-    free(schema);
-    if (version != QM_H5_SCHEMA_VERSION)
-        return qm_fail(QM_BAD_FILE, "%s: has schema version %g; this program reads version %d",
-                       r->path, version, QM_H5_SCHEMA_VERSION);
-    return QM_OK;
-}
-
 qm_status qm_result_open(const char *path, struct qm_result **out)
 {
+    enum qm_file_sum sum;
+    struct qm_blob first;
+    QM_TRY(qm_file_sum_check(path, &sum));
     struct qm_result *r = calloc(1, sizeof *r);
-    if (!r)
+    if (!r || !(r->path = strdup(path))) {
+        free(r);
         return qm_fail(QM_NO_MEMORY, "%s", path);
-    r->file = -1;
-    r->path = strdup(path);
-    qm_status st = r->path ? qm_h5_open(path, CACHE, &r->file) : qm_fail(QM_NO_MEMORY, "%s", path);
-    if (st == QM_OK)
-        st = schema_check(r);
+    }
+    qm_status st = qm_reader_start(&service, path, &sum, 0, &first, &r->process);
+    if (st == QM_OK) {
+        r->kind = qm_blob_take_text(&first);
+        int64_t carried = qm_blob_take_number(&first);
+        if (carried == QM_CARRIED_none || carried == QM_CARRIED_other)
+            qm_stored_digest_tell(path, (enum qm_carried)carried);
+        st = first.bad ? qm_reader_garbled(r->process) : QM_OK;
+    }
     if (st == QM_OK)
         *out = r;
     else
@@ -137,8 +111,7 @@ void qm_result_close(struct qm_result *r)
 {
     if (!r)
         return;
-    if (r->file >= 0)
-        H5Fclose(r->file);
+    qm_reader_end(r->process);
     free(r->kind);
     free(r->path);
     free(r);
@@ -146,213 +119,165 @@ void qm_result_close(struct qm_result *r)
 
 const char *qm_result_kind(const struct qm_result *r) { return r->kind; }
 
-/* Tests group by group, because H5Lexists fails when a group on the path is missing. */
+static qm_status ask(struct qm_result *r, enum request request, const char *path, const char *name,
+                     int64_t want, struct qm_blob *answer)
+{
+    struct qm_blob in = qm_reader_request(r->process);
+    qm_blob_put_text(&in, path);
+    qm_blob_put_text(&in, name);
+    qm_blob_put_number(&in, want);
+    return qm_reader_ask(r->process, request, &in, answer);
+}
+
 int qm_result_has(struct qm_result *r, const char *path)
 {
-    char *text = strdup(path);
-    int there = text != NULL;
-    for (char *at = text ? text + 1 : NULL; there && *at;) {
-        at += strcspn(at, "/");
-        char end = *at;
-        *at = 0;
-        there = H5Lexists(r->file, text, H5P_DEFAULT) > 0;
-        *at = end;
-        at += end != 0;
-    }
-    free(text);
-    return there;
-}
-
-/* ---- datasets ------------------------------------------------------------------------------ */
-
-/* An open dataset. */
-struct set {
-    hid_t id, type, space;
-};
-
-static void set_close(struct set *d)
-{
-    qm_h5_close(d->space);
-    qm_h5_close(d->type);
-    qm_h5_close(d->id);
-}
-
-static qm_status set_open(struct qm_result *r, const char *path, struct set *out)
-{
-    qm_h5_quiet();
-    if (!qm_result_has(r, path))
-        return qm_fail(QM_NO_MATCH, "%s: no %s in it", r->path, path);
-    struct set d = {H5Dopen2(r->file, path, H5P_DEFAULT), -1, -1};
-    if (d.id >= 0) {
-        d.type = H5Dget_type(d.id);
-        d.space = H5Dget_space(d.id);
-    }
-    if (d.type < 0 || d.space < 0) {
-        set_close(&d);
-        return qm_fail(QM_BAD_ARG, "%s: %s is not a dataset", r->path, path);
-    }
-    *out = d;
-    return QM_OK;
-}
-
-static qm_status table_open(struct qm_result *r, const char *path, struct set *out)
-{
-    struct set d;
-    QM_TRY(set_open(r, path, &d));
-    if (H5Tget_class(d.type) != H5T_COMPOUND || H5Sget_simple_extent_ndims(d.space) != 1) {
-        set_close(&d);
-        return qm_fail(QM_BAD_ARG, "%s: %s is not a table", r->path, path);
-    }
-    *out = d;
-    return QM_OK;
+    struct qm_blob a;
+    return ask(r, HAS, path, "", 0, &a) == QM_OK && qm_blob_take_number(&a) == 1;
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-static qm_status column_find(struct qm_result *r, const struct set *d, const char *table,
-                             const char *column, hid_t *member)
+/* A column of `want` values, each of `size` bytes (0: any), as it lies in the answer; NULL: there
+ * is a failure, *st. */
+static const char *column(struct qm_result *r, const char *table, const char *name,
+                          enum qm_direct_column want, int64_t *rows, size_t *size, qm_status *st)
 {
-    int i = H5Tget_member_index(d->type, column);
-    if (i < 0)
-        return qm_fail(QM_NO_MATCH, "%s: no column '%s' in %s", r->path, column, table);
-    *member = H5Tget_member_type(d->type, (unsigned)i);
-    return *member < 0 ? qm_h5_fail(QM_BAD_FILE, "%s: column '%s'", r->path, column) : QM_OK;
+    struct qm_blob a;
+    size_t bytes = 0;
+    if ((*st = ask(r, COLUMN, table, name, want, &a)) != QM_OK)
+        return NULL;
+    int64_t n = qm_blob_take_number(&a), width = qm_blob_take_number(&a);
+    int good = n >= 0 && width > 0 && (*size == 0 || (size_t)width == *size) &&
+               !__builtin_mul_overflow((size_t)n, (size_t)width, &bytes);
+    const void *values = good ? qm_blob_take(&a, bytes) : NULL;
+    if (!values)
+        *st = qm_reader_garbled(r->process);
+    *rows = n;
+    *size = (size_t)width;
+    return values;
 }
 
-/* Reads one member of every row, converted to type `as`, into memory that the caller frees. */
-static qm_status column_read(struct qm_result *r, const struct set *d, const char *column, hid_t as,
-                             void **out)
+static qm_status numbers(struct qm_result *r, const char *table, const char *name,
+                         enum qm_direct_column want, int64_t *rows, void **out)
 {
-    hssize_t rows = H5Sget_simple_extent_npoints(d->space);
-    size_t width = H5Tget_size(as);
-    hid_t row = H5Tcreate(H5T_COMPOUND, width);
-    void *data = calloc(rows > 0 ? (size_t)rows : 1, width);
-    qm_status st = QM_OK;
-    if (row < 0 || !data || H5Tinsert(row, column, 0, as) < 0)
-        st = qm_h5_fail(QM_NO_MEMORY, "%s: column '%s'", r->path, column);
-    else if (rows > 0 && H5Dread(d->id, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-        st = qm_h5_fail(QM_BAD_FILE, "%s: column '%s' cannot be read", r->path, column);
-    if (st == QM_OK)
-        *out = data;
-    else
-        free(data);
-    qm_h5_close(row);
-    return st;
+    qm_status st;
+    int64_t n;
+    size_t size = 8;
+    const char *values = column(r, table, name, want, &n, &size, &st);
+    if (!values)
+        return st;
+    void *copy = malloc(n > 0 ? (size_t)n * size : 1);
+    if (!copy)
+        return qm_fail(QM_NO_MEMORY, "%s: column '%s'", r->path, name);
+    memcpy(copy, values, (size_t)n * size);
+    *rows = n;
+    *out = copy;
+    return QM_OK;
 }
 
-/* Reads a column of integers as int64_t, or with `floats` of integers or floats as double. */
-static qm_status numbers(struct qm_result *r, const char *table, const char *column, int floats,
-                         int64_t *rows, void **out)
-{
-    struct set d;
-    QM_TRY(table_open(r, table, &d));
-    hid_t member = -1;
-    qm_status st = column_find(r, &d, table, column, &member);
-    H5T_class_t class = member < 0 ? H5T_NO_CLASS : H5Tget_class(member);
-    if (st == QM_OK && class != H5T_INTEGER && !(floats && class == H5T_FLOAT))
-        st = qm_fail(QM_BAD_ARG, "%s: column '%s' of %s holds no %s", r->path, column, table,
-                     floats ? "numbers" : "integers");
-    if (st == QM_OK)
-        st = column_read(r, &d, column, floats ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64, out);
-    if (st == QM_OK)
-        *rows = (int64_t)H5Sget_simple_extent_npoints(d.space);
-    qm_h5_close(member);
-    set_close(&d);
-    return st;
-}
-
-qm_status qm_result_f64(struct qm_result *r, const char *table, const char *column, int64_t *rows,
+qm_status qm_result_f64(struct qm_result *r, const char *table, const char *name, int64_t *rows,
                         double **out)
 {
-    void *data;
-    QM_TRY(numbers(r, table, column, 1, rows, &data));
+    void *data = NULL;
+    QM_TRY(numbers(r, table, name, QM_DIRECT_numbers, rows, &data));
     *out = data;
     return QM_OK;
 }
 
-qm_status qm_result_i64(struct qm_result *r, const char *table, const char *column, int64_t *rows,
+qm_status qm_result_i64(struct qm_result *r, const char *table, const char *name, int64_t *rows,
                         int64_t **out)
 {
-    void *data;
-    QM_TRY(numbers(r, table, column, 0, rows, &data));
+    void *data = NULL;
+    QM_TRY(numbers(r, table, name, QM_DIRECT_integers, rows, &data));
     *out = data;
     return QM_OK;
 }
 
-qm_status qm_result_texts(struct qm_result *r, const char *table, const char *column, int64_t *rows,
-                          char ***out)
+/* n texts of width bytes as pointers and NUL-terminated copies, in one allocation. */
+static char **texts_of(const char *bytes, size_t n, size_t width)
 {
-    struct set d;
-    QM_TRY(table_open(r, table, &d));
-    hid_t member = -1;
-    void *data = NULL;
-    qm_status st = column_find(r, &d, table, column, &member);
-    if (st == QM_OK && !is_fixed_text(member))
-        st = qm_fail(QM_BAD_ARG, "%s: column '%s' of %s holds no text", r->path, column, table);
-    if (st == QM_OK)
-        st = column_read(r, &d, column, member, &data);
-    if (st == QM_OK) {
-        size_t n = (size_t)H5Sget_simple_extent_npoints(d.space);
-        char **texts = texts_of(data, n, H5Tget_size(member));
-        if (!texts)
-            st = qm_fail(QM_NO_MEMORY, "%s: column '%s'", r->path, column);
-        if (texts) {
-            *out = texts;
-            *rows = (int64_t)n;
-        }
+    size_t each = 0, all = 0;
+    char **out = NULL;
+    if (!__builtin_add_overflow(sizeof *out + 1, width, &each) &&
+        !__builtin_mul_overflow(n ? n : 1, each, &all))
+        out = malloc(all);
+    if (!out)
+        return NULL;
+    char *at = (char *)(out + (n ? n : 1));
+    for (size_t i = 0; i < n; i++, at += width + 1) {
+        out[i] = at;
+        memcpy(at, bytes + i * width, width);
+        at[width] = 0;
     }
-    free(data);
-    qm_h5_close(member);
-    set_close(&d);
-    return st;
+    return out;
 }
 
-static qm_status column_names(const struct set *d, struct qm_result_columns *c)
+qm_status qm_result_texts(struct qm_result *r, const char *table, const char *name, int64_t *rows,
+                          char ***out)
 {
-    c->name = calloc((size_t)c->n, sizeof *c->name);
-    c->type = calloc((size_t)c->n, sizeof *c->type);
-    if (!c->name || !c->type)
-        return qm_fail(QM_NO_MEMORY, "names of %d columns", c->n);
-    for (int i = 0; i < c->n; i++) {
-        char *name = H5Tget_member_name(d->type, (unsigned)i);
-        c->name[i] = name ? strdup(name) : NULL;
-        H5free_memory(name);
-        H5T_class_t class = H5Tget_member_class(d->type, (unsigned)i);
-        c->type[i] = class == H5T_INTEGER ? QM_COLUMN_i64
-                     : class == H5T_FLOAT ? QM_COLUMN_f64
-                                          : QM_COLUMN_text;
-        if (!c->name[i])
-            return qm_fail(QM_NO_MEMORY, "name of column %d", i + 1);
-    }
+    qm_status st;
+    int64_t n;
+    size_t width = 0;
+    const char *values = column(r, table, name, QM_DIRECT_texts, &n, &width, &st);
+    if (!values)
+        return st;
+    char **texts = texts_of(values, (size_t)n, width);
+    if (!texts)
+        return qm_fail(QM_NO_MEMORY, "%s: column '%s'", r->path, name);
+    *rows = n;
+    *out = texts;
     return QM_OK;
+}
+
+static void take_column(struct qm_blob *a, struct qm_result_columns *c, int i)
+{
+    int64_t type = qm_blob_take_number(a);
+    if (type < 0 || type > QM_COLUMN_text)
+        a->bad = 1;
+    c->type[i] = a->bad ? QM_COLUMN_text : (enum qm_column_type)type;
+    c->name[i] = qm_blob_take_text(a);
+    c->unit[i] = qm_blob_take_text(a);
+    c->text[i] = qm_blob_take_text(a);
 }
 
 qm_status qm_result_columns(struct qm_result *r, const char *table, struct qm_result_columns *out)
 {
-    struct set d;
-    QM_TRY(table_open(r, table, &d));
-    struct qm_result_columns c = {.n = H5Tget_nmembers(d.type),
-                                  .rows = (int64_t)H5Sget_simple_extent_npoints(d.space)};
-    size_t units = 0, texts = 0;
-    qm_status st = column_names(&d, &c);
-    if (st == QM_OK)
-        st = attribute_texts(d.id, "column_units", &units, &c.unit);
-    if (st == QM_OK)
-        st = attribute_texts(d.id, "column_text", &texts, &c.text);
-    if (st == QM_OK && (units != (size_t)c.n || texts != (size_t)c.n))
-        st = qm_fail(QM_BAD_FILE, "%s: %s lacks units or descriptions", r->path, table);
-    if (st == QM_OK)
-        *out = c;
-    else
+    struct qm_blob a;
+    QM_TRY(ask(r, COLUMNS, table, "", 0, &a));
+    int64_t n = qm_blob_take_number(&a), rows = qm_blob_take_number(&a);
+    if (a.bad || n < 0 || n > (int64_t)a.used / 32 || rows < 0)
+        return qm_reader_garbled(r->process);
+    size_t room = (size_t)n + 1;
+    struct qm_result_columns c = {.n = (int)n,
+                                  .rows = rows,
+                                  .type = calloc(room, sizeof *c.type),
+                                  .name = calloc(room, sizeof *c.name),
+                                  .unit = calloc(room, sizeof *c.unit),
+                                  .text = calloc(room, sizeof *c.text)};
+    if (!c.type || !c.name || !c.unit || !c.text) {
         qm_result_columns_free(&c);
-    set_close(&d);
-    return st;
+        return qm_fail(QM_NO_MEMORY, "names of %d columns", c.n);
+    }
+    for (int i = 0; i < c.n; i++)
+        take_column(&a, &c, i);
+    if (a.bad) {
+        qm_result_columns_free(&c);
+        return qm_reader_garbled(r->process);
+    }
+    *out = c;
+    return QM_OK;
 }
 
 void qm_result_columns_free(struct qm_result_columns *c)
 {
-    for (int i = 0; c->name && i < c->n; i++)
-        free(c->name[i]);
+    for (int i = 0; i < c->n; i++) {
+        if (c->name)
+            free(c->name[i]);
+        if (c->unit)
+            free(c->unit[i]);
+        if (c->text)
+            free(c->text[i]);
+    }
     free(c->name);
     free(c->type);
     free(c->unit);
@@ -361,45 +286,27 @@ void qm_result_columns_free(struct qm_result_columns *c)
 
 /* ---- arrays and curves --------------------------------------------------------------------- */
 
-static qm_status array_read(struct qm_result *r, const char *path, const struct set *d,
-                            struct qm_tensor *out)
-{
-    struct qm_tensor t = {NULL, QM_DTYPE_COUNT, {0, {0}}};
-    for (int k = 0; k < QM_DTYPE_COUNT && t.dtype == QM_DTYPE_COUNT; k++) {
-        hid_t known = qm_h5_type((enum qm_dtype)k);
-        if (known >= 0 && H5Tequal(known, d->type) > 0)
-            t.dtype = (enum qm_dtype)k;
-        qm_h5_close(known);
-    }
-    hsize_t dim[H5S_MAX_RANK];
-    t.shape.rank = H5Sget_simple_extent_dims(d->space, dim, NULL);
-    if (t.dtype == QM_DTYPE_COUNT || t.shape.rank < 0 || t.shape.rank > QM_MAX_RANK)
-        return qm_fail(QM_BAD_ARG, "%s: %s is not an array of numbers", r->path, path);
-    for (int i = 0; i < t.shape.rank; i++)
-        t.shape.dim[i] = (int64_t)dim[i];
-    int64_t n = qm_shape_numel(&t.shape);
-    hid_t native = qm_h5_native(t.dtype);
-    qm_status st = QM_OK;
-    t.data = n < 0 ? NULL : calloc(n > 0 ? (size_t)n : 1, qm_dtype_size(t.dtype));
-    if (!t.data || native < 0)
-        st = qm_fail(QM_NO_MEMORY, "%s: %s", r->path, path);
-    else if (n > 0 && H5Dread(d->id, native, H5S_ALL, H5S_ALL, H5P_DEFAULT, t.data) < 0)
-        st = qm_h5_fail(QM_BAD_FILE, "%s: %s cannot be read", r->path, path);
-    if (st == QM_OK)
-        *out = t;
-    else
-        free(t.data);
-    qm_h5_close(native);
-    return st;
-}
-
 qm_status qm_result_array(struct qm_result *r, const char *path, struct qm_tensor *out)
 {
-    struct set d;
-    QM_TRY(set_open(r, path, &d));
-    qm_status st = array_read(r, path, &d, out);
-    set_close(&d);
-    return st;
+    struct qm_blob a;
+    QM_TRY(ask(r, ARRAY, path, "", 0, &a));
+    int64_t dtype = qm_blob_take_number(&a), rank = qm_blob_take_number(&a), n = -1;
+    struct qm_tensor t = {NULL, QM_DTYPE_COUNT, {0, {0}}};
+    int good = dtype >= 0 && dtype < QM_DTYPE_COUNT && rank >= 0 && rank <= QM_MAX_RANK;
+    const void *dims = good ? qm_blob_take(&a, (size_t)rank * sizeof *t.shape.dim) : NULL;
+    if (dims) {
+        t.dtype = (enum qm_dtype)dtype;
+        t.shape.rank = (int)rank;
+        memcpy(t.shape.dim, dims, (size_t)rank * sizeof *t.shape.dim);
+        n = qm_shape_numel(&t.shape);
+    }
+    if (n < 0)
+        return qm_reader_garbled(r->process);
+    t.data = qm_blob_take_copy(&a, n, qm_dtype_size(t.dtype));
+    if (!t.data)
+        return qm_reader_garbled(r->process);
+    *out = t;
+    return QM_OK;
 }
 
 /* Reads the array folder/name, which must be 1-D and of this type. */
@@ -451,55 +358,24 @@ void qm_result_curves_free(struct qm_result_curves *c)
 
 /* ---- attributes ---------------------------------------------------------------------------- */
 
-static qm_status object_open(struct qm_result *r, const char *path, hid_t *out)
-{
-    qm_h5_quiet();
-    if (strcmp(path, "/") != 0 && !qm_result_has(r, path))
-        return qm_fail(QM_NO_MATCH, "%s: no %s in it", r->path, path);
-    hid_t object = H5Oopen(r->file, path, H5P_DEFAULT);
-    if (object < 0)
-        return qm_h5_fail(QM_BAD_FILE, "%s: %s cannot be opened", r->path, path);
-    *out = object;
-    return QM_OK;
-}
-
-static qm_status long_text(struct qm_result *r, const char *path, char **out)
-{
-    struct set d;
-    QM_TRY(set_open(r, path, &d));
-    qm_status st = QM_OK;
-    char *text = NULL;
-    if (!is_fixed_text(d.type) || H5Sget_simple_extent_npoints(d.space) != 1)
-        st = qm_fail(QM_BAD_ARG, "%s: %s is not one text", r->path, path);
-    else if (!(text = calloc(1, H5Tget_size(d.type) + 1)) ||
-             H5Dread(d.id, d.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
-        st = qm_h5_fail(QM_BAD_FILE, "%s: %s cannot be read", r->path, path);
-    if (st == QM_OK)
-        *out = text;
-    else
-        free(text);
-    set_close(&d);
-    return st;
-}
-
 qm_status qm_result_text(struct qm_result *r, const char *path, const char *name, char **out)
 {
-    hid_t object = -1;
-    char longer[512];
-    QM_TRY(object_open(r, path, &object));
-    qm_status st = attribute_text(object, name, out);
-    qm_h5_close(object);
-    snprintf(longer, sizeof longer, "%s/%s", strcmp(path, "/") == 0 ? "" : path, name);
-    if (st == QM_NO_MATCH && qm_result_has(r, longer))
-        return long_text(r, longer, out);
-    return st == QM_OK ? st : qm_fail_in(st, path);
+    struct qm_blob a;
+    QM_TRY(ask(r, TEXT, path, name, 0, &a));
+    char *text = qm_blob_take_text(&a);
+    if (!text)
+        return qm_reader_garbled(r->process);
+    *out = text;
+    return QM_OK;
 }
 
 qm_status qm_result_number(struct qm_result *r, const char *path, const char *name, double *out)
 {
-    hid_t object = -1;
-    QM_TRY(object_open(r, path, &object));
-    qm_status st = number_read(object, name, out);
-    qm_h5_close(object);
-    return st == QM_OK ? st : qm_fail_in(st, path);
+    struct qm_blob a;
+    QM_TRY(ask(r, NUMBER, path, name, 0, &a));
+    const void *x = qm_blob_take(&a, sizeof *out);
+    if (!x)
+        return qm_reader_garbled(r->process);
+    memcpy(out, x, sizeof *out);
+    return QM_OK;
 }

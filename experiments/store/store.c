@@ -6,12 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/foreign/file_sum.h"
 #include "experiments/machine/provenance.h"
 #include "experiments/store/atomic_file.h"
 #include "experiments/store/h5.h"
 #include "experiments/store/h5_write.h"
+#include "experiments/store/stored_digest.h"
 
-enum { GROW = 1 << 20 }; /* bytes by which the image in memory grows */
+enum {
+    GROW = 1 << 20, /* bytes by which the image in memory grows */
+    INDEX_K = 4,    /* half of the chunks in a node of an index: every dataset has an index */
+};
 
 struct qm_store {
     hid_t file;
@@ -189,7 +194,7 @@ static qm_status image_open(struct qm_store *s)
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), make = H5Pcreate(H5P_FILE_CREATE);
     if (access >= 0 && make >= 0 && H5Pset_fapl_core(access, GROW, 0) >= 0 &&
         H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) >= 0 &&
-        H5Pset_obj_track_times(make, 0) >= 0)
+        H5Pset_obj_track_times(make, 0) >= 0 && H5Pset_istore_k(make, INDEX_K) >= 0)
         s->file = H5Fcreate(s->out.temporary, H5F_ACC_TRUNC, make, access);
     qm_status st =
         s->file < 0 ? qm_h5_fail(QM_INTERNAL, "%s: cannot be begun", s->out.path) : QM_OK;
@@ -242,15 +247,24 @@ static qm_status image_write(const struct qm_store *s)
     qm_status st = H5Fget_file_image(s->file, bytes, (size_t)n) != n
                        ? qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->out.path)
                        : qm_atomic_file_write(&s->out, bytes, (size_t)n);
+    char line[QM_FILE_SUM_LINE];
+    if (st == QM_OK) {
+        qm_file_sum_line(bytes, (size_t)n, line);
+        st = qm_atomic_file_write(&s->out, line, sizeof line);
+    }
     free(bytes);
     return st;
 }
 
-/* Puts the finished image in place. */
+/* Puts the finished image in place, with its digest inside and its checksum after it. */
 static qm_status publish(struct qm_store *s)
 {
-    char now[24];
+    char now[24], digest[65];
     QM_TRY(qm_h5_write_text(s->file, "/provenance", "finished", qm_utc(now)));
+    if (H5Fflush(s->file, H5F_SCOPE_GLOBAL) < 0) /* sizes of chunks are known then */
+        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->out.path);
+    QM_TRY(qm_digest_of(s->file, s->out.path, digest));
+    QM_TRY(qm_h5_write_text(s->file, "/provenance", "digest", digest));
     QM_TRY(image_write(s));
     return qm_atomic_file_commit(&s->out);
 }

@@ -64,11 +64,20 @@ qm_status qm_store_number(struct qm_store *s, const char *path, const char *name
 qm_status qm_store_timing(struct qm_store *s, const char *name, int64_t n, const double *value,
                           const char *unit, const char *text);
 
+/* What a file without a checksum line (foreign/file_sum.h) carries: its own digest; none, as files
+ * of older versions; or another one, because a program that removed the line, as every HDF5 library
+ * does that writes into the file, changed its contents too. */
+enum qm_carried { QM_CARRIED_same, QM_CARRIED_none, QM_CARRIED_other };
+
+/* Sets what is called, once per file, for one that does not carry its digest; a command prints a
+ * note. */
+void qm_store_tell(void (*tell)(const char *path, enum qm_carried carried));
+
 /* The digest of any HDF5 file, as 64 hex digits and NUL: SHA-256 over everything outside
  * /provenance and /timing: names, types, shapes, values, attributes and links, in sorted order,
  * values little-endian and unpadded.  It does not depend on chunking, compression, byte order in
  * the file or HDF5's version. Memory is bounded by one chunk and some MB.  results/README.md
- * specifies the stream. */
+ * specifies the stream.  QM_BAD_FILE: its checksum line is wrong. */
 qm_status qm_store_digest(const char *path, char out[65]);
 
 #endif

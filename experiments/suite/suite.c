@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "experiments/foreign/text_file.h"
 
 static const char *const coupling_names[] = {
 #define X(name, text) #name,
@@ -250,16 +251,12 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
     if (size)
         QM_TRY(check_size(size));
     struct qm_suite *s = calloc(1, sizeof *s);
-    FILE *f = fopen(path, "rb");
-    qm_status st = s ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
-    if (st == QM_OK && !f)
-        st = qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    FILE *f = NULL;
+    qm_status st = s ? qm_text_open(path, &f) : qm_fail(QM_NO_MEMORY, "suite");
     if (st == QM_OK)
         st = set_path(path, s);
     if (st == QM_OK)
         st = walk_file(f, size, s);
-    if (f && ferror(f)) /* such as a directory, which fopen accepts */
-        st = qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
     if (st == QM_OK && s->every == 0 && !s->paired)
         s->every = 1;
     for (int i = 0; st == QM_OK && i < 2; i++)

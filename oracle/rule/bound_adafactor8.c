@@ -1,5 +1,5 @@
-/* bound_adafactor8.c - The error bound of adafactor8bit's Adafactor, CAME and APOLLO to 0.2.6, and of
- * APOLLO of 0.4.6.
+/* bound_adafactor8.c - The error bound of adafactor8bit's Adafactor, CAME and APOLLO to 0.2.6, and
+ * of APOLLO of 0.4.6.
  *
  * It follows the formulas of adafactor8.c in the order of the package: averages are float32, one
  * element at a time; sums, norms, factors and the limiter are double.  The package deviates from
@@ -15,8 +15,9 @@
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-/* The scalars and the shape of one step.  own: an input is not finite; has_nan: one is NaN.  is_came: CAME of 0.2.6;
- * is_old_came: the one before.  unclipped: the package does not clip where the formula does. */
+/* The scalars and the shape of one step. own: an input is not finite; has_nan: one is NaN. is_came:
+ * CAME of 0.2.6; is_old_came: the one before. unclipped: the package does not clip where the
+ * formula does. */
 struct scalars {
     const struct qm_bound_step *b;
     int is_024, is_025, is_026, is_046; /* that release or a later one */

@@ -186,9 +186,9 @@ static void plain_update(const struct scalars *a, struct qm_ball *u)
     }
 }
 
-/* The factor that the limiter puts on an update of this norm: 0 where the norm is not finite, because
- * an input is not.  An update that may overflow has a norm of which nothing is known, nor whether there
- * is a step: a radius of HUGE_VAL. */
+/* The factor that the limiter puts on an update of this norm: 0 where the norm is not finite,
+ * because an input is not. An update that may overflow has a norm of which nothing is known, nor
+ * whether there is a step: a radius of HUGE_VAL. */
 static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/philox.h"
+#include "experiments/foreign/reader_process.h"
 #include "experiments/readers/reader.h"
 #include "tests/fuzz/writers.h"
 

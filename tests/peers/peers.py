@@ -54,7 +54,9 @@ PEERS = [
     ("torchao AdamW4bit", "torchao", ["torchao.optim", "torchao.prototype.low_bit_optim"],
      "adamw4_ao", named("AdamW4bit", lr=1e-3)),
     ("adafactor8bit Adafactor8Bit", "adafactor8bit", ["adafactor8bit"],
-     {"0.2.2": "adafactor8_022", "0.2.4": "adafactor8_024", "0.2.6": "adafactor8_026"},
+     {"0.2.2": "adafactor8_022", "0.2.4": "adafactor8_024", "0.2.5": "adafactor8_025",
+      "0.2.6": "adafactor8_026", "0.4.3": "adafactor8_046", "0.4.4": "adafactor8_046",
+      "0.4.5": "adafactor8_046", "0.4.6": "adafactor8_046"},
      named("Adafactor8Bit", lr=1e-2, beta1=0.9)),
 ]
 

@@ -16,222 +16,13 @@
 
 #include "core/cuda/cuda_load.h"
 #include "core/device/device_cuda.h"
-
-/* ---- faults ---------------------------------------------------------------------------------- */
-
-enum stand_in_how {
-    STAND_IN_NONE,
-    STAND_IN_ERROR, /* the call returns the error, once */
-    STAND_IN_LATE,  /* a launch returns 0 and every later call of the process the error (700) */
-    STAND_IN_HANG,
-    STAND_IN_CRASH,
-    STAND_IN_GONE /* the call and every later one of this and all later processes: no device */
-};
-
-/* The fault strikes in the process-th process that calls cuInit (the first is 1; 0: in each), at
- * the count-th call of that name there ("*": of any). */
-static struct stand_in_fault {
-    const char *call;
-    int process, count, error;
-    enum stand_in_how how;
-} stand_in_fault;
-
-/* Shared with forked processes. */
-static struct stand_in_shared {
-    int processes; /* that called cuInit */
-    int is_gone, struck;
-    int compiles_beside; /* compilations in processes that use the device */
-} * stand_in_shared;
-
-static int stand_in_process, stand_in_calls, stand_in_sticky;
-static int stand_in_driver = 13000; /* cuDriverGetVersion */
-
-/* Called at the head of each call of the driver: 0, or the error to return. */
-static int stand_in_strike(const char *call)
-{
-    const struct stand_in_fault *f = &stand_in_fault;
-    if (stand_in_shared->is_gone)
-        return strcmp(call, "cuInit") == 0 ? 100 : 999;
-    if (stand_in_sticky)
-        return stand_in_sticky;
-    if (f->how == STAND_IN_NONE || (f->process && f->process != stand_in_process) ||
-        (strcmp(f->call, "*") != 0 && strcmp(f->call, call) != 0) || ++stand_in_calls != f->count)
-        return 0;
-    stand_in_shared->struck++;
-    switch (f->how) {
-    case STAND_IN_LATE: stand_in_sticky = f->error; return 0;
-    case STAND_IN_CRASH: raise(SIGSEGV); return 0;
-    case STAND_IN_GONE: stand_in_shared->is_gone = 1; return 999;
-    case STAND_IN_HANG:
-        for (;;)
-            pause();
-    default: return f->error;
-    }
-}
-
-static void stand_in_must(int holds)
-{
-    if (holds)
-        return;
-    fputs("stand_in_gpu.h: a call that no driver takes\n", stderr);
-    abort();
-}
-
-/* ---- NVRTC: its binary is the text of step_recipe.h ------------------------------------------ */
-
-static char *recipe; /* or the name of another source than step.cu */
-static int compiles;
-static int stand_in_nvrtc_major = 13, stand_in_other_major = 12;
-static char stand_in_made_by; /* the major version that compiled last */
-
-static int rtc_Version(int *major, int *minor)
-{
-    *major = stand_in_nvrtc_major;
-    *minor = 0;
-    return 0;
-}
-
-static int rtc_CreateProgram(void **program, const char *text, const char *name, int n,
-                             const char *const *texts, const char *const *names)
-{
-    int is_step = strcmp(name, "step.cu") == 0;
-    free(recipe);
-    recipe = is_step ? NULL : strdup(name);
-    for (int i = 0; i < n; i++)
-        if (is_step && strcmp(names[i], "step_recipe.h") == 0)
-            recipe = strdup(texts[i]);
-    stand_in_must(recipe && (!is_step || strstr(text, "qm_step")));
-    *program = &recipe;
-    return 0;
-}
-
-static int rtc_DestroyProgram(void **program)
-{
-    *program = NULL;
-    return 0;
-}
-
-static int rtc_CompileProgram(void *program, int n, const char *const *options)
-{
-    (void)program;
-    stand_in_must(strcmp(options[0], "--gpu-architecture=sm_90") == 0 && n > 1);
-    compiles++;
-    stand_in_shared->compiles_beside += stand_in_process != 0;
-    stand_in_made_by = (char)stand_in_nvrtc_major;
-    return 0;
-}
-
-static int rtc_GetCUBINSize(void *program, size_t *size)
-{
-    (void)program;
-    *size = strlen(recipe) + 1;
-    return 0;
-}
-
-static int rtc_GetCUBIN(void *program, char *out)
-{
-    (void)program;
-    strcpy(out, recipe);
-    return 0;
-}
-
-static int rtc_GetPTXSize(void *program, size_t *size) { return rtc_GetCUBINSize(program, size); }
-static int rtc_GetPTX(void *program, char *out) { return rtc_GetCUBIN(program, out); }
-
-static const char log_text[] =
-    "ptxas info    : Function properties for qm_step\n"
-    "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-    "ptxas info    : Used 40 registers, used 1 barriers, 140 bytes smem\n";
-
-static int rtc_GetProgramLogSize(void *program, size_t *size)
-{
-    (void)program;
-    *size = sizeof log_text;
-    return 0;
-}
-
-static int rtc_GetProgramLog(void *program, char *out)
-{
-    (void)program;
-    strcpy(out, log_text);
-    return 0;
-}
-
-static int rtc_GetNumArchs(int *n)
-{
-    *n = 2;
-    return 0;
-}
-
-static int rtc_GetArchs(int *archs)
-{
-    archs[0] = 80;
-    archs[1] = 90;
-    return 0;
-}
-
-static int rtc_OtherVersion(int *major, int *minor)
-{
-    *major = stand_in_other_major;
-    *minor = 4;
-    return 0;
-}
-
-static int rtc_OtherCompileProgram(void *program, int n, const char *const *options)
-{
-    int error = rtc_CompileProgram(program, n, options);
-    stand_in_made_by = (char)stand_in_other_major;
-    return error;
-}
-
-static void *rtc_symbol(const char *name)
-{
-    static const struct {
-        const char *name;
-        void (*f)(void);
-    } table[] = {
-#define F(exported, f) {exported, (void (*)(void))f}
-        F("nvrtcVersion", rtc_Version),
-        F("nvrtcCreateProgram", rtc_CreateProgram),
-        F("nvrtcDestroyProgram", rtc_DestroyProgram),
-        F("nvrtcCompileProgram", rtc_CompileProgram),
-        F("nvrtcGetCUBINSize", rtc_GetCUBINSize),
-        F("nvrtcGetCUBIN", rtc_GetCUBIN),
-        F("nvrtcGetPTXSize", rtc_GetPTXSize),
-        F("nvrtcGetPTX", rtc_GetPTX),
-        F("nvrtcGetProgramLogSize", rtc_GetProgramLogSize),
-        F("nvrtcGetProgramLog", rtc_GetProgramLog),
-        F("nvrtcGetNumSupportedArchs", rtc_GetNumArchs),
-        F("nvrtcGetSupportedArchs", rtc_GetArchs),
-    };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(name, table[i].name) == 0) {
-            void *at;
-            memcpy(&at, &table[i].f, sizeof at);
-            return at;
-        }
-    return NULL;
-}
-
-/* Another NVRTC beside the first. */
-static void *rtc_other_symbol(const char *name)
-{
-    void (*f)(void) = NULL;
-    void *at;
-    if (strcmp(name, "nvrtcVersion") == 0)
-        f = (void (*)(void))rtc_OtherVersion;
-    if (strcmp(name, "nvrtcCompileProgram") == 0)
-        f = (void (*)(void))rtc_OtherCompileProgram;
-    if (!f)
-        return rtc_symbol(name);
-    memcpy(&at, &f, sizeof at);
-    return at;
-}
+#include "tests/support/stand_in_fault.h"
+#include "tests/support/stand_in_nvrtc.h"
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
 static int fail_next_alloc, fail_next_launch;
-static int64_t allocated, launches, reads;
+static int64_t allocated, launches, reads, modules_loaded;
 static int is_recording, recorded; /* cuStreamBeginCapture; launches while it lasts */
 static char nothing[16];
 
@@ -283,15 +74,15 @@ static int cu_DeviceGetName(char *name, int size, int device)
 {
     STRIKE("cuDeviceGetName");
     (void)device;
-    snprintf(name, (size_t)size, "Stand-in");
+    snprintf(name, (size_t)size, "%s", stand_in_card.name);
     return 0;
 }
 static int cu_DeviceGetAttribute(int *value, int attribute, int device)
 {
     STRIKE("cuDeviceGetAttribute");
     (void)device;
-    *value = attribute == QM_CU_SM_COUNT         ? 4
-             : attribute == QM_CU_L2_BYTES       ? 4096
+    *value = attribute == QM_CU_SM_COUNT         ? stand_in_card.sms
+             : attribute == QM_CU_L2_BYTES       ? stand_in_card.l2
              : attribute == QM_CU_THREADS_PER_SM ? 2048
              : attribute == QM_CU_MAJOR          ? 9
                                                  : 0;
@@ -308,7 +99,14 @@ static int cu_DeviceTotalMem(size_t *bytes, int device)
 {
     STRIKE("cuDeviceTotalMem_v2");
     (void)device;
-    *bytes = (size_t)1 << 30;
+    *bytes = stand_in_card.memory;
+    return 0;
+}
+static int cu_DeviceGetUuid(unsigned char uuid[16], int device)
+{
+    STRIKE("cuDeviceGetUuid_v2");
+    (void)device;
+    memset(uuid, stand_in_card.uuid, 16);
     return 0;
 }
 static int cu_DevicePrimaryCtxRetain(void **context, int device)
@@ -389,14 +187,21 @@ static int cu_ModuleLoadData(void **module, const void *image)
         return 209;
     if (strcmp(image, "bench_read.cu") == 0) {
         *module = &stand_in_reader;
+        modules_loaded++;
         return 0;
     }
-    return qm_emu_load_text(image, QM_MODE_exact, module) == QM_OK ? 0 : 209;
+    if (qm_emu_load_text(image, QM_MODE_exact, module) != QM_OK)
+        return 209;
+    stand_in_shared->loads++;
+    if (++modules_loaded > stand_in_shared->most_modules)
+        stand_in_shared->most_modules = (int)modules_loaded;
+    return 0;
 }
 static int cu_ModuleUnload(void *module)
 {
     STRIKE("cuModuleUnload");
     (void)module;
+    modules_loaded--;
     return 0;
 }
 static int cu_ModuleGetFunction(void **function, void *module, const char *name)
@@ -503,6 +308,8 @@ static int cu_EventElapsedTime(float *ms, void *from, void *to)
     STRIKE("cuEventElapsedTime");
     const struct timespec *a = from, *b = to;
     *ms = 1e3f * (float)(b->tv_sec - a->tv_sec) + 1e-6f * (float)(b->tv_nsec - a->tv_nsec);
+    if (stand_in_card.is_fixed)
+        *ms = stand_in_card.milliseconds;
     return 0;
 }
 static int cu_EventDestroy(void *event)

@@ -8,8 +8,8 @@
  * Tensors of two and more dimensions are projected, vectors take the package's AdamW with
  * eps1 = 1e-6.  The update uses the moments before they are encoded (PyTorch path).
  *
- * The package lets the first second moment of a tensor lie below apollo_eps^2; here its code has the
- * same lower end in every step.  A vector's second moment has no such end in the package. */
+ * The package lets the first second moment of a tensor lie below apollo_eps^2; here its code has
+ * the same lower end in every step. A vector's second moment has no such end in the package. */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_apollo8_046 = {

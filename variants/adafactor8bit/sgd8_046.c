@@ -2,9 +2,9 @@
  *
  *   exp_avg   uniform integers -128..127, scale = absmax / 128, blocks of 256
  *
- * The momentum averages the gradient; the step takes 1 - beta1 off again.  beta2_decay = 1 stands for
- * the package's None, by which it knows SGD.  The preset has no momentum and no state.  The update
- * uses the moment before it is encoded (PyTorch path). */
+ * The momentum averages the gradient; the step takes 1 - beta1 off again. beta2_decay = 1 stands
+ * for the package's None, by which it knows SGD. The preset has no momentum and no state. The
+ * update uses the moment before it is encoded (PyTorch path). */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_sgd8_046 = {

@@ -1,8 +1,8 @@
 /* adafactor8_046.c - Adafactor, CAME, AdamW and SGD of adafactor8bit 0.4.6, PyTorch path.
  *
- * The first moment has 8 even bits, second moments and confidence 8 bits of log2 between the extremes
- * of a block.  Every state is used before it is encoded.  The same kernel serves adafactor8_046,
- * came8_046, adamw8_046 and sgd8_046 (--as). */
+ * The first moment has 8 even bits, second moments and confidence 8 bits of log2 between the
+ * extremes of a block. Every state is used before it is encoded. The same kernel serves
+ * adafactor8_046, came8_046, adamw8_046 and sgd8_046 (--as). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -49,8 +49,8 @@ static void store_signed(const struct qm_kernel_slot *s, int64_t from, int64_t e
 
 static float log_of(float x) { return log2f(x < 1e-38f ? 1e-38f : x); }
 
-/* Code 0 for 0; the others divide the block's span of logarithms by 254.  A block of one number has a
- * span of 1 below it. */
+/* Code 0 for 0; the others divide the block's span of logarithms by 254. A block of one number has
+ * a span of 1 below it. */
 static void store_log(const struct qm_kernel_slot *s, int64_t from, int64_t end, const float *x)
 {
     float high = 0.0f, least = INFINITY, *at = s->scales + from / s->block * 2;

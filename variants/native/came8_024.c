@@ -1,8 +1,9 @@
 /* came8_024.c - CAME of adafactor8bit 0.2.4, PyTorch path.
  *
- * The first moment has 4 bits in the nearest of 16 entries; second moments and confidence have 8 bits
- * of log2 above 2^-126.  The confidence averages ((g - M) / sqrt(V))^2 and multiplies the second
- * moment.  Every state is used before it is encoded.  Tensors of one dimension take Adafactor. */
+ * The first moment has 4 bits in the nearest of 16 entries; second moments and confidence have 8
+ * bits of log2 above 2^-126. The confidence averages ((g - M) / sqrt(V))^2 and multiplies the
+ * second moment. Every state is used before it is encoded. Tensors of one dimension take Adafactor.
+ * */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -92,8 +93,8 @@ struct matrices {
     int64_t batch, rows, cols;
 };
 
-/* Averages the means of squares of x over rows (to row) and columns (to col) with weight w; r, c: the
- * new averages before they are encoded. */
+/* Averages the means of squares of x over rows (to row) and columns (to col) with weight w; r, c:
+ * the new averages before they are encoded. */
 static void average(const struct matrices *m, const float *x, float w,
                     const struct qm_kernel_slot *row, const struct qm_kernel_slot *col, float *r,
                     float *c)

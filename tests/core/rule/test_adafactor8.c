@@ -275,10 +275,22 @@ static void adaptive_code(void **state)
             assert_true(fabs(log2((double)out[i] / (double)x[i])) <= (double)span / 508.0 + 1e-5);
     }
     static const char *const bad[] = {"al:8u/block:64/arith/even", "al:8u/row/arith/even/allog",
-                                      "al:8u/block:64/arith/even/allog/floor:1e-12",
+                                      "al:8u/block:64/arith/even/allog/cap:1",
                                       "al:8u/block:64/bisect/near/allog"};
     for (int i = 0; i < 4; i++)
         assert_int_equal(qm_codec_parse(&c, bad[i]), QM_BAD_ARG);
+
+    /* floor:V: no block begins below it, what lies below has code 1, and blocks above are as before
+     * */
+    static float above[sizeof numbers / sizeof *numbers];
+    assert_int_equal(qm_codec_parse(&c, "al:8u/block:64/arith/even/allog/floor:0.25"), QM_OK);
+    assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, above), QM_OK);
+    for (int i = 0; i < N; i++) {
+        float low = above[2 * (i / BLOCK) + 1], before = numbers[2 * (i / BLOCK) + 1];
+        assert_true(low == fmaxf(before, -2.0f));
+        assert_true(before < -2.0f || above[2 * (i / BLOCK)] == numbers[2 * (i / BLOCK)]);
+        assert_true(x[i] == 0.0f || x[i] > 0.25f || codes[i] == 1);
+    }
 }
 
 /* Search `lower` gives the nearest entry, except that a nonzero number always keeps its sign. */

@@ -247,7 +247,7 @@ static void test_ledger_index(void **state)
     assert_int_equal(qm_ledger_index_read_all(&index, dir), QM_OK);
     assert_int_equal(index.n_lines, 8);
     assert_int_equal(index.bad_lines, 1);
-    assert_int_equal(qm_ledger_index_check(&index), 1);
+    assert_int_equal(qm_ledger_index_check(&index), 2);
     for (int i = 0; i < 6; i++)
         strcpy(id[i], "aaaaaaaaaaaaaaaa");
     assert_int_equal(qm_ledger_index_resolve(&index, 6, id, best), QM_OK);

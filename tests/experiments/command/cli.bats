@@ -289,7 +289,9 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 @test "size: torchao's tables, adafactor8bit's whole blocks" {
     # a small tensor has neither: two float32 moments
     printf 'w 64x128\nb 300\n' >"$BATS_TEST_TMPDIR/m.txt"
-    bytes() { json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" -V "$1"; }
+    bytes() {
+        json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" -V "$1"
+    }
     [ "$(bytes adamw8_ao)" = $((2 * (8192 + 4 * 32 + 4 * 256) + 2400)) ]
     [ "$(bytes adamw4_ao)" = $((2 * (4096 + 4 * 64 + 4 * 16) + 2400)) ]
     [ "$(bytes adamw_fp8_ao)" = $((2 * (8192 + 4 * 32) + 2400)) ]

@@ -27,8 +27,9 @@ P
     [ "$status" -eq 1 ]
     [[ "$output" == *"adamw4_ao  sqnr"*"worse"* ]]
     [ "$(json_value 'd["worse"]' compare "$dir/a.h5" "$dir/b.h5")" = 1 ]
-    run "$QUALM" compare "$dir/b.h5" "$dir/a.h5"
-    [ "$status" -eq 0 ]
+    run "$QUALM" compare "$dir/b.h5" "$dir/a.h5" # better is a difference too
+    [ "$status" -eq 1 ]
+    [ "$(json_value 'd["worse"]' compare "$dir/b.h5" "$dir/a.h5")" = 0 ]
     run "$QUALM" compare --margin 0.5 "$dir/a.h5" "$dir/b.h5"
     [ "$status" -eq 0 ]
     # exact before and not now, a number before and none now: regressions; the reverse is none
@@ -46,10 +47,29 @@ P
         [ "$status" -eq 1 ]
         [[ "$output" == *"adamw8_bnb  sqnr"*" 5 "*"worse"* ]]
     done
-    for pair in "a exact" "none a" "none none" "exact exact"; do
+    for pair in "a exact" "none a"; do
+        run "$QUALM" compare "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
+        [ "$status" -eq 1 ]
+        [[ "$output" =~ worse\ +0 ]]
+    done
+    for pair in "none none" "exact exact"; do
         run "$QUALM" compare "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
         [ "$status" -eq 0 ]
     done
+    # one number, in its last bit
+    "$PYTHON" - "$dir/a.h5" "$dir/bit.h5" <<'P'
+import h5py, numpy, shutil, sys
+shutil.copy(sys.argv[1], sys.argv[2])
+with h5py.File(sys.argv[2], "r+") as f:
+    m = f["metrics"][:]
+    m["sqnr"][3] = numpy.nextafter(m["sqnr"][3], 100)
+    f["metrics"][...] = m
+P
+    run "$QUALM" compare "$dir/a.h5" "$dir/bit.h5"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"changed by another program"* && "$output" == *sqnr* ]]
+    run "$QUALM" compare --margin 1e-9 "$dir/a.h5" "$dir/bit.h5"
+    [ "$status" -eq 0 ]
     rm "$dir/none.h5"
     "$PYTHON" - "$dir/b.h5" <<'P'
 import h5py, sys

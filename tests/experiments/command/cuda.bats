@@ -118,3 +118,88 @@ needs_nvrtc() {
     echo '__device__ int x = nothing;' >> "$BATS_TEST_TMPDIR/k.cu"
     fails_with 2 "does not compile" check --kernel "$BATS_TEST_TMPDIR/k.cu" --backend cuda
 }
+
+# fake_driver: a libcuda that fails at $FAKE_CALL as $FAKE_HOW says (tests/support/fake_cuda.c)
+fake_driver() {
+    command -v cc >/dev/null || skip "no C compiler"
+    cc -shared -fPIC -o "$BATS_TEST_TMPDIR/libcuda.so.1" "$ROOT/tests/support/fake_cuda.c"
+    export QM_LIBCUDA=$BATS_TEST_TMPDIR/libcuda.so.1 QM_CUDA_LIMIT=0.2
+}
+
+@test "a driver that crashes or does not return is a line of doctor, and no other command hangs" {
+    fake_driver
+    commands=("check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda"
+        "gpu-check --limit 0.2 --out $BATS_TEST_TMPDIR/gpu")
+    for call in load cuDriverGetVersion cuInit cuDeviceGetCount; do
+        for how in hang crash; do
+            export FAKE_CALL=$call FAKE_HOW=$how
+            says="ended by signal 11" what=$call
+            [ $how = hang ] && says="has not returned from"
+            [ $call = load ] && what="loading libcuda"
+            run -0 "$QUALM" doctor
+            [[ $output == *"driver "*"$says"*"$what"* && $output == *python3* ]]
+            for command in "${commands[@]}"; do
+                run -3 "$QUALM" $command
+                [ "${#lines[@]}" = 1 ]
+                [[ $output == *"$what"* ]]
+            done
+        done
+    done
+    [ ! -e "$BATS_TEST_TMPDIR/gpu" ]
+}
+
+@test "kernels compiles beside a driver that hangs and says so; a driver's texts are plain" {
+    needs_nvrtc
+    fake_driver
+    FAKE_CALL=cuDriverGetVersion FAKE_HOW=hang run -0 --separate-stderr "$QUALM" kernels adamw_f32 \
+        --arch sm_90
+    [[ $stderr == *"NVRTC is chosen without the driver: "*"cuDriverGetVersion within 0.2 s"* ]]
+    export FAKE_CALL=cuMemAlloc_v2 FAKE_HOW=700
+    fails_with 3 "CUDA_ERROR_FAKE (700): not UTF-8: ?|<b>" check adamw_f32 --backend cuda
+    json_on_stdout check adamw_f32 --backend cuda --json
+    # a driver that computes nothing proves nothing
+    unset FAKE_CALL
+    fails_with 1 "the kernel gave no codes" prove nf4:4s/scan/mid --backend cuda --range 0.7:0.701
+    run -1 "$QUALM" check adamw_f32 --backend cuda --case 129/normal/default/t1/forced -q
+}
+
+@test "signals and exit codes pass the process that uses the GPU" {
+    needs_nvrtc
+    fake_driver
+    # what NVRTC compiles is then in the cache: its compiler has its own answer to signals
+    run -1 "$QUALM" check adamw_f32 --backend cuda --case 129/normal/default/t1/forced -q
+    export FAKE_CALL=cuMemAlloc_v2 FAKE_HOW=hang QM_CUDA_LIMIT=60
+    for signal in TERM HUP; do # bash ignores INT in what it starts with &
+        "$QUALM" check adamw_f32 --backend cuda 3>&- > "$BATS_TEST_TMPDIR/said" 2>&1 &
+        for _ in $(seq 200); do
+            child=$(pgrep -P $!) && break
+            sleep 0.02
+        done
+        sleep 0.3
+        kill -$signal $!
+        status=0
+        wait $! || status=$?
+        [ $status = $((128 + $(kill -l $signal))) ] || { cat "$BATS_TEST_TMPDIR/said"; return 1; }
+        run -1 kill -0 "$child"
+    done
+    QM_CUDA_LIMIT=0 fails_with 2 "QM_CUDA_LIMIT=0: expected seconds" check adamw_f32 --backend cuda
+}
+
+@test "kernels: shapes that no tensor has are refused" {
+    for shape in 99999999999999999999 4294967296x4294967296 0x4294967296x4294967296 -1 +5 \
+        1152921504606846976; do
+        fails_with 2 "--shape: shape '$shape'" kernels adamw4_ao --shape "$shape" --text
+    done
+    "$QUALM" kernels adamw4_ao --shape 0x5 --text > /dev/null
+}
+
+@test "help of the commands that use a GPU: every exit code" {
+    for command in "gpu-check 0 1 2 3 4 75 77" "check 0 1 2 3 4 77" "prove 0 1 2 3 4 77" \
+        "kernels 0 1 2 3 4 77"; do
+        read -ra words <<< "$command"
+        codes=$("$QUALM" "${words[0]}" --help | tr '\n' ' ' | sed 's/.*Exit codes://')
+        for code in "${words[@]:1}"; do
+            [[ " $codes" =~ [^0-9]$code\  ]]
+        done
+    done
+}

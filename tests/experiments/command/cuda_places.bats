@@ -43,12 +43,23 @@ doctor() {
     [[ $output == *"driver API 12.4, 2 devices, number 0: Card A"* ]]
     doctor QM_CUDA_DEVICE=1
     [[ $output == *"2 devices, number 1: Card B"* ]]
-    for number in 2 -1 x 1x; do
-        doctor QM_CUDA_DEVICE=$number
-        [[ $output == *"QM_CUDA_DEVICE=$number: expected a number from 0 to 1"* ]]
-        QM_CUDA_DEVICE=$number run -77 "$QUALM" check adamw4_ao --backend cuda
-        [[ $output == *"expected a number from 0 to 1"* ]]
+    doctor QM_CUDA_DEVICE=2
+    [[ $output == *"QM_CUDA_DEVICE=2: expected a number from 0 to 1"* ]]
+    # where there is no such device it is skipped; what is no number is a mistake, also without a
+    # driver
+    commands=("check adamw4_ao --backend cuda" "prove nf4:4s/scan/mid --backend cuda" gpu-check)
+    for command in "${commands[@]}"; do
+        QM_NVRTC=none QM_CUDA_DEVICE=2 run -77 "$QUALM" $command
+        for number in -1 x 1x "" 99999999999 " 1" 0x1 1.0; do
+            for library in "$QM_LIBCUDA" none; do
+                QM_LIBCUDA=$library QM_CUDA_DEVICE=$number run -2 "$QUALM" $command
+                [ "${#lines[@]}" = 1 ]
+                [[ $output == *"QM_CUDA_DEVICE=$number: expected the number of a GPU, from 0 on" ]]
+            done
+        done
     done
+    doctor QM_CUDA_DEVICE=1x
+    [[ $output == *"QM_CUDA_DEVICE=1x: expected the number of a GPU, from 0 on"* ]]
 }
 
 @test "NVRTC: the first that is not newer than the driver, in the environment of python3 on PATH" {

@@ -124,7 +124,10 @@ package() {
     sed -i 's/0.2.6/9.1/' adafactor8bit-9.1.dist-info/METADATA
     run -77 fake --size 4096 --rounds 2 --only adafactor8bit
     [ "$(value 'd["skipped"][0]["reason"]')" = \
-        "no variant here is timed against adafactor8bit 9.1 (0.2.2, 0.2.4, 0.2.6 are)" ]
+        "no variant here is timed against adafactor8bit 9.1 (0.2.2, 0.2.4, 0.2.5, 0.2.6, 0.4.3, 0.4.4, 0.4.5, 0.4.6 are)" ]
+    sed -i 's/9.1/0.4.6/' adafactor8bit-9.1.dist-info/METADATA
+    fake --size 4096 --rounds 2 --only adafactor8bit
+    [ "$(value 'd["rows"][0]["version"], d["rows"][0]["recipe"]')" = "('0.4.6', 'adafactor8_046')" ]
 }
 
 # ---- compare.py ----
@@ -174,6 +177,24 @@ needs_hdf5() { "$PYTHON" -c 'import h5py, numpy' 2> /dev/null || skip "python3 h
         --only torch.optim
     [ "$status" = 0 ]
     [[ $output == *"torch.optim"*"2."*" cpu "* && $output != *DIFFERS* ]]
+}
+
+@test "compare: a release of adafactor8bit is sought in its folder" {
+    needs_hdf5
+    folder=$BATS_TEST_TMPDIR/r
+    run -77 --separate-stderr compare --only "adafactor8bit 0.2.4" --releases "$folder"
+    [[ $output == *"adafactor8bit==0.2.4 in $folder is not installed"* ]]
+    mkdir -p "$folder/0.2.4"
+    run -77 --separate-stderr compare --only "adafactor8bit 0.2.4" --releases "$folder"
+    [[ $output == *"holds no adafactor8bit"* ]]
+}
+
+@test "compare: the releases of adafactor8bit, where make peers has brought them" {
+    [ -d "$ROOT/build/peers/adafactor8bit" ] || skip "build/peers has no adafactor8bit: make peers"
+    run "$ROOT/build/peers/bin/python" "$COMPARE" --qualm "$QUALM" --seed 3 --cases 1 \
+        --only "adafactor8bit 0.4.6"
+    [ "$status" = 0 ]
+    [[ $output == *" 0.4.6 "*"cpu"*" near"* && $output != *DIFFERS* ]]
 }
 
 @test "conform: 77 where every case of a file was skipped" {

@@ -1,6 +1,8 @@
 /* test_digest.c - The digest of a result file changes with its contents, and with nothing else. */
 #include "tests/support/result_sample.h"
 
+#include "tests/support/flipped_file.h"
+
 #include <malloc.h>
 #include <time.h>
 
@@ -151,14 +153,20 @@ static void digest_is_as_described(void **state)
     agrees_with(in_folder("f1.h5")); /* the foreign file of the test above */
 }
 
+/* long_flips.c flips more. */
+static void flips_are_seen(void **state)
+{
+    (void)state;
+    flip_bits(300, 0, 20);
+    flip_bits(60, 1, 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damage_is_seen),
-        cmocka_unit_test(digest_sees_every_change),
-        cmocka_unit_test(bytes_repeat),
-        cmocka_unit_test(digest_ignores_layout),
-        cmocka_unit_test(digest_of_foreign_files),
+        cmocka_unit_test(damage_is_seen),           cmocka_unit_test(flips_are_seen),
+        cmocka_unit_test(digest_sees_every_change), cmocka_unit_test(bytes_repeat),
+        cmocka_unit_test(digest_ignores_layout),    cmocka_unit_test(digest_of_foreign_files),
         cmocka_unit_test(digest_is_as_described),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,157 @@
+/* file_sum.c - Computes and compares the checksum line of a file. */
+#include "experiments/foreign/file_sum.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define START "\nqualm-sum 1 "
+
+enum { LANES = 4, PIECE = 1 << 22 /* bytes mapped at a time */ };
+
+struct sum {
+    uint64_t lane[LANES];
+};
+
+static const uint64_t odd[LANES] = {UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xbf58476d1ce4e5b9),
+                                    UINT64_C(0x94d049bb133111eb), UINT64_C(0xd6e8feb86659fd93)};
+
+/* A bijection of `h` for every `word`, and of `word` for every `h`. */
+static uint64_t mix(uint64_t h, uint64_t word, uint64_t factor)
+{
+    h = (h ^ word) * factor;
+    return h ^ h >> 29;
+}
+
+/* Adds n bytes, a multiple of 32 but for the last call, which are padded with zeros. */
+static void add(struct sum *s, const unsigned char *at, size_t n)
+{
+    uint64_t word[LANES];
+    for (; n >= sizeof word; at += sizeof word, n -= sizeof word) {
+        memcpy(word, at, sizeof word);
+        for (int i = 0; i < LANES; i++)
+            s->lane[i] = mix(s->lane[i], word[i], odd[i]);
+    }
+    memset(word, 0, sizeof word);
+    memcpy(word, at, n);
+    for (int i = 0; n > 0 && i < LANES; i++)
+        s->lane[i] = mix(s->lane[i], word[i], odd[i]);
+}
+
+static uint64_t end(const struct sum *s, uint64_t n)
+{
+    uint64_t h = mix(n, 0, odd[0]);
+    for (int i = 0; i < LANES; i++)
+        h = mix(h, s->lane[i], odd[i]);
+    return h;
+}
+
+static void line_of(uint64_t sum, uint64_t n, char line[QM_FILE_SUM_LINE])
+{
+    char text[QM_FILE_SUM_LINE + 1];
+    snprintf(text, sizeof text, START "%016" PRIx64 " %016" PRIx64 "%*s\n", sum, n,
+             QM_FILE_SUM_LINE - (int)strlen(START) - 34, "");
+    memcpy(line, text, QM_FILE_SUM_LINE);
+}
+
+void qm_file_sum_line(const void *bytes, size_t n, char line[QM_FILE_SUM_LINE])
+{
+    struct sum s = {{0}};
+    add(&s, bytes, n);
+    line_of(end(&s, n), n, line);
+}
+
+static int has_line(const char *last) { return memcmp(last, START, strlen(START)) == 0; }
+
+enum qm_file_sum qm_file_sum_of(const void *bytes, size_t n)
+{
+    char line[QM_FILE_SUM_LINE];
+    if (n < sizeof line)
+        return QM_FILE_SUM_none;
+    const char *last = (const char *)bytes + n - sizeof line;
+    if (!has_line(last))
+        return QM_FILE_SUM_none;
+    qm_file_sum_line(bytes, n - sizeof line, line);
+    return memcmp(last, line, sizeof line) == 0 ? QM_FILE_SUM_right : QM_FILE_SUM_wrong;
+}
+
+/* Reads n bytes at `at`; 0 on failure. */
+static int read_at(int fd, void *out, size_t n, off_t at)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(fd, (char *)out + done, n - done, at + (off_t)done);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            return 0;
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return 1;
+}
+
+/* Reads the file, instead of mapping it, so that one that shrinks meanwhile is a failure. */
+static enum qm_file_sum sum_of_file(int fd, size_t size)
+{
+    char last[QM_FILE_SUM_LINE], line[QM_FILE_SUM_LINE];
+    if (size < sizeof last)
+        return QM_FILE_SUM_none;
+    size -= sizeof last;
+    if (!read_at(fd, last, sizeof last, (off_t)size) || !has_line(last))
+        return QM_FILE_SUM_none;
+    struct sum s = {{0}};
+    unsigned char *piece = malloc(PIECE);
+    int good = piece != NULL;
+    for (size_t at = 0; good && at < size; at += PIECE) {
+        size_t n = size - at < PIECE ? size - at : PIECE;
+        good = read_at(fd, piece, n, (off_t)at);
+        if (good)
+            add(&s, piece, n);
+    }
+    free(piece);
+    line_of(end(&s, size), size, line);
+    return good && memcmp(last, line, sizeof line) == 0 ? QM_FILE_SUM_right : QM_FILE_SUM_wrong;
+}
+
+static int same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           memcmp(&a->st_mtim, &b->st_mtim, sizeof a->st_mtim) == 0 &&
+           memcmp(&a->st_ctim, &b->st_ctim, sizeof a->st_ctim) == 0;
+}
+
+static qm_status check_open(const char *path, int fd, enum qm_file_sum *out)
+{
+    static _Thread_local struct stat last;
+    static _Thread_local enum qm_file_sum known;
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: is a directory, expected a file", path);
+    if (!S_ISREG(info.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: is not a regular file", path);
+    if (info.st_size == 0)
+        return qm_fail(QM_BAD_FILE, "%s: is empty", path);
+    if (!same_file(&info, &last))
+        known = sum_of_file(fd, (size_t)info.st_size);
+    last = info;
+    *out = known;
+    if (known == QM_FILE_SUM_wrong)
+        return qm_fail(QM_BAD_FILE,
+                       "%s: its checksum is wrong: it was damaged or changed after it was written",
+                       path);
+    return QM_OK;
+}
+
+qm_status qm_file_sum_check(const char *path, enum qm_file_sum *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    if (fd < 0)
+        return qm_fail(QM_BAD_FILE, "%s: cannot open: %s", path, strerror(errno));
+    qm_status st = check_open(path, fd, out);
+    close(fd);
+    return st;
+}

@@ -1,0 +1,226 @@
+/* h5_guard.c - Opens HDF5 files and checks links and storage before anything is read. */
+#include "experiments/foreign/h5_guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "experiments/foreign/reader_process.h"
+
+#define DEFLATE_MOST 1032                /* bytes that a byte of deflate yields at most */
+#define SPARSE_MOST  ((uint64_t)1 << 32) /* bytes that a dataset may have beyond what it stores */
+
+static herr_t keep_first(unsigned n, const H5E_error2_t *e, void *text)
+{
+    if (n == 0 && e->desc)
+        snprintf(text, 200, "%s", e->desc);
+    return 0;
+}
+
+const char *qm_h5_guard_reason(char text[200])
+{
+    snprintf(text, 200, "HDF5 gives no reason");
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, text);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    return text;
+}
+
+static qm_status readable(const char *path)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        int why = errno;
+        if (fd >= 0)
+            close(fd);
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(why));
+    }
+    close(fd);
+    if (S_ISDIR(info.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: is a folder, expected an HDF5 file", path);
+    if (!S_ISREG(info.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: is not a regular file", path);
+    if (info.st_size == 0)
+        return qm_fail(QM_BAD_FILE, "%s: is empty, expected an HDF5 file", path);
+    return QM_OK;
+}
+
+qm_status qm_h5_guard_open(const char *path, size_t cache, hid_t *out)
+{
+    char why[200];
+    QM_TRY(readable(path));
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    H5PLset_loading_state(0);
+    if (H5Fis_hdf5(path) <= 0)
+        return qm_fail(QM_BAD_FILE, "%s: is not an HDF5 file", path);
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    H5Pset_file_locking(access, 1, 1); /* read also on file systems without locks */
+    H5Pset_cache(access, 0, 521, cache, 0.75);
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    qm_status st = QM_OK;
+    if (file < 0)
+        st = qm_fail(QM_BAD_FILE, "%s: HDF5 cannot open it, is it damaged or still written? %s",
+                     path, qm_h5_guard_reason(why));
+    else
+        *out = file;
+    H5Pclose(access);
+    if (st == QM_OK)
+        qm_reader_close_doors();
+    return st;
+}
+
+qm_status qm_h5_guard_count(struct qm_h5_walk_count *count)
+{
+    qm_reader_progress();
+    return ++count->links <= QM_H5_LINK_MAX
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "has more than %d links", QM_H5_LINK_MAX);
+}
+
+qm_status qm_h5_guard_group(unsigned names, struct qm_h5_walk_count *count)
+{
+    count->shared += names > 1;
+    return count->shared <= QM_H5_SHARE_MAX
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "has more than %d paths through groups with several names",
+                         QM_H5_SHARE_MAX);
+}
+
+qm_status qm_h5_guard_link(const char *path, const char *name, const H5L_info_t *link,
+                           struct qm_h5_walk_count *count)
+{
+    qm_status st = qm_h5_guard_count(count);
+    if (st == QM_OK && link->type == H5L_TYPE_SOFT)
+        st = qm_h5_guard_group(2, count);
+    if (st != QM_OK)
+        return qm_fail_in(st, path);
+    if (link->type == H5L_TYPE_EXTERNAL && !qm_reader_follows_links())
+        return qm_fail(QM_BAD_FILE,
+                       "%s: link '%.200s' leads out of the file; QM_FOLLOW_LINKS=1 follows it",
+                       path, name);
+    return QM_OK;
+}
+
+/* ---- storage ------------------------------------------------------------------------------- */
+
+/* What a dataset claims and stores, in bytes. */
+struct extent {
+    uint64_t claimed, stored, file;
+    haddr_t offset; /* of contiguous data */
+};
+
+static int claimed_bytes(hid_t set, uint64_t *out)
+{
+    hsize_t dims[H5S_MAX_RANK];
+    hid_t space = H5Dget_space(set), type = H5Dget_type(set);
+    uint64_t n = type < 0 ? 0 : H5Tget_size(type);
+    int rank = space < 0 ? -1 : H5Sget_simple_extent_dims(space, dims, NULL), fits = rank >= 0;
+    if (space >= 0 && H5Sget_simple_extent_type(space) == H5S_NULL)
+        n = 0;
+    for (int k = 0; fits && k < rank; k++)
+        fits = !__builtin_mul_overflow(n, dims[k], &n);
+    for (int k = 0; k < rank; k++) /* an empty dimension makes the product 0 */
+        if (dims[k] == 0) {
+            n = 0;
+            fits = 1;
+        }
+    H5Sclose(space);
+    H5Tclose(type);
+    *out = n;
+    return fits && n <= INT64_MAX;
+}
+
+static uint64_t file_bytes(hid_t set)
+{
+    hsize_t size = 0;
+    hid_t file = H5Iget_file_id(set);
+    H5Fget_filesize(file, &size);
+    H5Fclose(file);
+    return size;
+}
+
+static qm_status contiguous(const char *name, const struct extent *e)
+{
+    if (e->offset == HADDR_UNDEF) /* never written */
+        return e->claimed <= SPARSE_MOST
+                   ? QM_OK
+                   : qm_fail(QM_BAD_FILE, "%.200s: %llu bytes, of which none were written", name,
+                             (unsigned long long)e->claimed);
+    if (e->offset > e->file || e->claimed > e->file - e->offset)
+        return qm_fail(QM_BAD_FILE, "%.200s: %llu bytes at %llu, but the file ends at %llu", name,
+                       (unsigned long long)e->claimed, (unsigned long long)e->offset,
+                       (unsigned long long)e->file);
+    return QM_OK;
+}
+
+static qm_status compact(const char *name, const struct extent *e)
+{
+    if (e->claimed > e->stored)
+        return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
+                       (unsigned long long)e->claimed, (unsigned long long)e->stored);
+    return QM_OK;
+}
+
+static uint64_t chunk_bytes(hid_t set, hid_t plist)
+{
+    hsize_t dims[H5S_MAX_RANK];
+    hid_t type = H5Dget_type(set);
+    uint64_t n = H5Tget_size(type);
+    int rank = H5Pget_chunk(plist, H5S_MAX_RANK, dims);
+    H5Tclose(type);
+    for (int k = 0; k < rank; k++)
+        if (__builtin_mul_overflow(n, dims[k], &n))
+            return UINT64_MAX;
+    return rank < 0 ? UINT64_MAX : n;
+}
+
+static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct extent *e)
+{
+    uint64_t chunk = chunk_bytes(set, plist), most = (uint64_t)qm_reader_memory();
+    if (chunk > most)
+        return qm_fail(QM_BAD_FILE,
+                       "%.200s: chunks of %llu bytes; QM_READER_MEMORY allows %llu MiB", name,
+                       (unsigned long long)chunk, (unsigned long long)(most >> 20));
+    if (e->stored > e->file)
+        return qm_fail(QM_BAD_FILE, "%.200s: chunks of %llu bytes in a file of %llu", name,
+                       (unsigned long long)e->stored, (unsigned long long)e->file);
+    if (e->claimed > SPARSE_MOST && e->claimed / DEFLATE_MOST > e->stored)
+        return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
+                       (unsigned long long)e->claimed, (unsigned long long)e->stored);
+    return QM_OK;
+}
+
+qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
+{
+    char why[200];
+    struct extent e = {0, 0, file_bytes(set), HADDR_UNDEF};
+    hid_t plist = H5Dget_create_plist(set);
+    if (plist < 0)
+        return qm_fail(QM_BAD_FILE, "%.200s: %s", name, qm_h5_guard_reason(why));
+    qm_reader_progress();
+    qm_status st = QM_OK;
+    if (!claimed_bytes(set, &e.claimed))
+        st = qm_fail(QM_BAD_FILE, "%.200s does not fit in 2^63 bytes", name);
+    else if (H5Pget_external_count(plist) > 0 && !qm_reader_follows_links())
+        st = qm_fail(QM_BAD_FILE, "%.200s has its data in another file", name);
+    H5D_layout_t layout = H5Pget_layout(plist);
+    if (st == QM_OK && layout != H5D_VIRTUAL && layout != H5D_CONTIGUOUS)
+        e.stored = H5Dget_storage_size(set);
+    if (st == QM_OK && layout == H5D_CONTIGUOUS && H5Pget_external_count(plist) == 0) {
+        e.offset = H5Dget_offset(set);
+        st = contiguous(name, &e);
+    } else if (st == QM_OK && layout == H5D_COMPACT) {
+        st = compact(name, &e);
+    } else if (st == QM_OK && layout == H5D_CHUNKED) {
+        st = chunked(name, set, plist, &e);
+    } else if (st == QM_OK && layout == H5D_VIRTUAL && !qm_reader_follows_links()) {
+        st = qm_fail(QM_BAD_FILE, "%.200s has its data in other files", name);
+    }
+    H5Pclose(plist);
+    return st == QM_OK || !path ? st : qm_fail_in(st, path);
+}

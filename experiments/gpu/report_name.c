@@ -1,0 +1,147 @@
+/* report_name.c - Names of reports, and the lock of the process that writes one. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "experiments/gpu/gpu_report.h"
+#include "experiments/machine/provenance.h"
+
+/* Appends the letters and digits of a text in lower case, with one '-' for all between them. */
+static size_t append_slug(char *out, size_t n, size_t size, const char *text)
+{
+    for (const char *c = text; *c && n + 2 < size; c++)
+        if (isalnum((unsigned char)*c))
+            out[n++] = (char)tolower((unsigned char)*c);
+        else if (n && out[n - 1] != '-')
+            out[n++] = '-';
+    if (n && out[n - 1] != '-')
+        out[n++] = '-';
+    out[n] = '\0';
+    return n;
+}
+
+/* ---- the lock -------------------------------------------------------------------------------- */
+
+/* 1: the file behind fd still has this name; whoever held the lock before may have removed it. */
+static int is_named(int fd, const char *name)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(name, &b) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev;
+}
+
+/* A lock of fcntl belongs to the process and not to those that it forks, and ends with it. */
+qm_status qm_gpu_report_lock(const char *path, int *fd)
+{
+    char name[PATH_MAX];
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    *fd = -1;
+    if (snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
+        return qm_fail(QM_BAD_ARG, "%s: the path is too long", path);
+    for (;;) {
+        int file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (file < 0)
+            return qm_fail(QM_BAD_FILE, "%s: %s", name, strerror(errno));
+        if (fcntl(file, F_SETLK, &whole) != 0) {
+            int is_held = errno == EACCES || errno == EAGAIN, error = errno;
+            close(file);
+            return is_held
+                       ? QM_OK
+                       : qm_fail(QM_BAD_FILE, "%s: cannot be locked: %s", name, strerror(error));
+        }
+        if (is_named(file, name)) {
+            *fd = file;
+            return QM_OK;
+        }
+        close(file);
+    }
+}
+
+void qm_gpu_report_unlock(const char *path, int fd)
+{
+    char name[PATH_MAX];
+    if (fd < 0)
+        return;
+    if (snprintf(name, sizeof name, "%s.lock", path) < (int)sizeof name)
+        unlink(name); /* before the lock ends: afterwards it may be another's */
+    close(fd);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* 1: a report of this name is there. */
+static int is_taken(const char *path)
+{
+    static const char *const ends[] = {".h5", ".md"};
+    char file[PATH_MAX];
+    for (int i = 0; i < 2; i++)
+        if (snprintf(file, sizeof file, "%s%s", path, ends[i]) >= (int)sizeof file ||
+            access(file, F_OK) == 0)
+            return 1;
+    return 0;
+}
+
+static void make_folder(const char *folder)
+{
+    char part[PATH_MAX];
+    for (const char *c = strchr(*folder ? folder + 1 : folder, '/'); c; c = strchr(c + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(c - folder), folder);
+        mkdir(part, 0777);
+    }
+    mkdir(folder, 0777);
+}
+
+qm_status qm_gpu_report_name(const char *folder, const char *device, const char *parts, char *path,
+                             size_t size, int *lock)
+{
+    char stem[200], date[24];
+    size_t n = append_slug(stem, 0, 80, device);
+    if (n == 0)
+        n = append_slug(stem, 0, 80, "gpu");
+    n = append_slug(stem, n, 140, parts);
+    qm_utc(date); /* 2026-11-20T15:30:00Z */
+    snprintf(stem + n, sizeof stem - n, "%.10s-%.2s%.2s%.2s", date, date + 11, date + 14,
+             date + 17);
+    make_folder(folder);
+    for (int k = 1; k < 1000; k++) {
+        int used = k == 1 ? snprintf(path, size, "%s/%s", folder, stem)
+                          : snprintf(path, size, "%s/%s-%d", folder, stem, k);
+        if (used >= (int)size || used + 5 >= PATH_MAX)
+            return qm_fail(QM_BAD_ARG, "%s: the path is too long", folder);
+        if (is_taken(path))
+            continue;
+        QM_TRY(qm_gpu_report_lock(path, lock));
+        if (*lock >= 0 && !is_taken(path)) /* its last writer may just have ended */
+            return QM_OK;
+        qm_gpu_report_unlock(path, *lock);
+        *lock = -1;
+    }
+    return qm_fail(QM_BAD_FILE, "%s: a thousand reports of one second", folder);
+}
+
+qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size)
+{
+    char pattern[PATH_MAX];
+    struct stat s;
+    glob_t g;
+    struct timespec newest = {0};
+    int found = 0;
+    snprintf(pattern, sizeof pattern, "%s/*.h5", folder);
+    if (glob(pattern, 0, NULL, &g) == 0)
+        for (size_t i = 0; i < g.gl_pathc; i++)
+            if (stat(g.gl_pathv[i], &s) == 0 &&
+                (!found || s.st_mtim.tv_sec > newest.tv_sec ||
+                 (s.st_mtim.tv_sec == newest.tv_sec && s.st_mtim.tv_nsec > newest.tv_nsec))) {
+                found = 1;
+                newest = s.st_mtim;
+                snprintf(path, size, "%s", g.gl_pathv[i]);
+            }
+    globfree(&g);
+    return found ? QM_OK : qm_fail(QM_NO_MATCH, "%s: holds no report (.h5) to go on with", folder);
+}

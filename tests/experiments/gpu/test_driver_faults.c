@@ -1,0 +1,237 @@
+/* test_driver_faults.c - A driver that fails at any call, under every command that uses it.
+ *
+ * Drawn pairs of a call and a fault (six errors, late ones, a hang, a crash) meet doctor, check,
+ * prove, kernels and gpu-check: each ends soon, with a documented exit code, says in a line what is
+ * wrong, and leaves no process.  gpu-check leaves a whole report, which --resume completes.  "all"
+ * on the command line tries every pair.  This process runs no OpenMP region, because it forks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "core/recipe/backend.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/gpu/gpu_report.h"
+#include "tests/support/stand_in_gpu.h"
+
+enum { DRAWS = 40, MOST_WORDS = 20 };
+
+static const double SOON = 30.0; /* seconds; hangs are ended after 0.3 s */
+
+static char base[] = "/tmp/qm-faults-XXXXXX", printed[8192];
+static int is_all;
+static uint64_t seed = 20261122;
+
+static const char *const calls[] = {
+#define X(member, exported, arguments) exported,
+    QM_CUDA_LIST(X) QM_CUDA_OPTIONAL_LIST(X)
+#undef X
+};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+static const struct {
+    enum stand_in_how how;
+    int error;
+} faults[] = {{STAND_IN_ERROR, 1},   {STAND_IN_ERROR, 2},   {STAND_IN_ERROR, 100},
+              {STAND_IN_ERROR, 700}, {STAND_IN_ERROR, 719}, {STAND_IN_ERROR, 999},
+              {STAND_IN_LATE, 700},  {STAND_IN_HANG, 0},    {STAND_IN_CRASH, 0}};
+enum { FAULTS = sizeof faults / sizeof *faults };
+
+/* Words of a command; codes: the exit codes that are right, as bits of 1 << code, 8 for 77. */
+static const struct command {
+    int (*run)(int argc, char **argv);
+    unsigned codes;
+    const char *word[MOST_WORDS];
+} commands[] = {
+    {qm_cmd_doctor, 1, {"doctor"}},
+    {qm_cmd_check,
+     1 | 8 | 256,
+     {"check", "adamw_f32", "--backend", "cuda", "--case", "129/normal/default/t1/forced", "-q"}},
+    {qm_cmd_prove,
+     1 | 8 | 256,
+     {"prove", "nf4:4s/scan/mid", "--backend", "cuda", "--range", "0.7:0.701", "-q"}},
+    /* 1: the stand-in for NVRTC reports on one kernel alone */
+    {qm_cmd_kernels, 2, {"kernels", "adamw_f32", "--arch", "sm_90", "-q"}},
+    {qm_cmd_gpu_check,
+     1 | 2 | 8 | 256,
+     {"gpu-check", "adamw_f32", "--only", "speed,tables", "--size", "0.008", "--rounds", "2",
+      "--limit", "0.7", "--ahead", "0", "-q"}}};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static uint32_t draw(uint32_t below)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((seed >> 33) % below);
+}
+
+/* Runs a command with further words; its exit code, and what it printed. */
+static int run(const struct command *c, const char *const *more)
+{
+    char *argv[MOST_WORDS + 8], path[80];
+    int argc = 0, state = 0;
+    for (int i = 0; c->word[i]; i++)
+        argv[argc++] = (char *)(uintptr_t)c->word[i];
+    for (int i = 0; more[i]; i++)
+        argv[argc++] = (char *)(uintptr_t)more[i];
+    argv[argc] = NULL;
+    snprintf(path, sizeof path, "%s/printed", base);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        static const int crashes[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS};
+        for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+            signal(crashes[i], SIG_DFL); /* cmocka's would go on with the next test */
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        dup2(fd, STDOUT_FILENO);
+        dup2(fd, STDERR_FILENO);
+        exit(c->run(argc, argv));
+    }
+    waitpid(pid, &state, 0);
+    FILE *f = fopen(path, "r");
+    printed[fread(printed, 1, sizeof printed - 1, f)] = '\0';
+    fclose(f);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 1000 + WTERMSIG(state);
+}
+
+/* Processes that the command left come to this one. */
+static void expect_no_process(const char *what)
+{
+    for (int i = 0; waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD; i++) {
+        if (i == 300) {
+            char command[80];
+            snprintf(command, sizeof command, "ps -o pid,stat,args --ppid %d", (int)getpid());
+            (void)!system(command);
+            fail_msg("%s: a process is left", what);
+        }
+        usleep(10000);
+    }
+}
+
+/* The report is whole; a fault is said in every row that failed; without the fault --resume
+ * completes it. */
+static void expect_report(const char *what, const char *out, int code)
+{
+    const char *const more[] = {"--out", out, NULL};
+    static const struct command resume = {
+        qm_cmd_gpu_check, 1, {"gpu-check", "--resume", "--ahead", "0", "-q"}};
+    struct qm_gpu_report r;
+    char path[4096];
+    json_t *row;
+    size_t k, broken = 0;
+    if (qm_gpu_report_newest(out, path, sizeof path) != QM_OK) {
+        if (code != 3 && code != 77)
+            fail_msg("%s: exit code %d and no report", what, code);
+        return;
+    }
+    if (qm_gpu_report_read(path, &r) != QM_OK)
+        fail_msg("%s: %s", what, qm_message());
+    for (int i = 0; i < QM_GPU_PARTS; i++)
+        json_array_foreach(r.rows[i], k, row) broken +=
+            qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_broken;
+    qm_gpu_report_free(&r);
+    if ((broken > 0) != (code == 1))
+        fail_msg("%s: exit code %d and %zu broken rows", what, code, broken);
+    stand_in_fault = (struct stand_in_fault){0};
+    if (broken && run(&resume, more) != 0)
+        fail_msg("%s: --resume: %s", what, printed);
+}
+
+static void try_pair(int call, int fault, const struct command *c)
+{
+    char what[128], out[96], command[128];
+    const char *const more[] = {c->run == qm_cmd_gpu_check ? "--out" : NULL, out, NULL};
+    int count = 1 + (int)draw(3);
+    snprintf(what, sizeof what, "%s: %s, count %d, fault %d (error %d)", c->word[0], calls[call],
+             count, (int)faults[fault].how, faults[fault].error);
+    snprintf(out, sizeof out, "%s/gpu", base);
+    snprintf(command, sizeof command, "rm -rf %s", out);
+    assert_int_equal(system(command), 0);
+    *stand_in_shared = (struct stand_in_shared){0};
+    stand_in_fault =
+        (struct stand_in_fault){calls[call], 0, count, faults[fault].error, faults[fault].how};
+    double from = qm_seconds();
+    int code = run(c, more), bit = code == 77 ? 8 : code;
+    if (bit > 8 || !(c->codes >> bit & 1))
+        fail_msg("%s: exit code %d\n%s", what, code, printed);
+    if (qm_seconds() - from > SOON)
+        fail_msg("%s: %.1f s", what, qm_seconds() - from);
+    if (code > 1 && c->run != qm_cmd_gpu_check) { /* one line, which names the command */
+        char head[40];
+        snprintf(head, sizeof head, "qualm %s: ", c->word[0]);
+        if (strncmp(printed, head, strlen(head)) != 0 || strchr(printed, '\n')[1])
+            fail_msg("%s: '%s'", what, printed);
+    }
+    stand_in_fault = (struct stand_in_fault){0};
+    if (c->run == qm_cmd_gpu_check)
+        expect_report(what, out, code);
+    expect_no_process(what);
+}
+
+/* Every command ends well; the emulator's objects are then in the cache, so that no call of the
+ * stand-in takes long. */
+static void try_without_faults(void)
+{
+    char out[96];
+    snprintf(out, sizeof out, "%s/gpu", base);
+    const char *const gpu[] = {"--out", out, "--limit", "60", NULL}, *const none[] = {NULL};
+    setenv("QM_CUDA_LIMIT", "60", 1);
+    for (int i = 0; i < COMMANDS; i++) {
+        int code = run(&commands[i], commands[i].run == qm_cmd_gpu_check ? gpu : none);
+        if (code != (commands[i].run == qm_cmd_kernels ? 1 : 0))
+            fail_msg("%s: exit code %d\n%s", commands[i].word[0], code, printed);
+        expect_no_process(commands[i].word[0]);
+    }
+    setenv("QM_CUDA_LIMIT", "0.3", 1);
+}
+
+static void every_fault_is_a_line(void **state)
+{
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK) {
+        print_message("skipped: the emulator needs a C++ compiler\n");
+        skip();
+    }
+    print_message("seed %llu\n", (unsigned long long)seed);
+    try_without_faults();
+    for (int k = 0; k < (is_all ? CALLS * FAULTS * COMMANDS : DRAWS); k++) {
+        int which = is_all ? k : (int)draw(CALLS * FAULTS * COMMANDS);
+        try_pair(which / COMMANDS / FAULTS, which / COMMANDS % FAULTS, &commands[which % COMMANDS]);
+    }
+}
+
+static int prepare(void **state)
+{
+    char cache[96];
+    (void)state;
+    if (!mkdtemp(base))
+        return 1;
+    snprintf(cache, sizeof cache, "%s/cache", base);
+    setenv("QM_CACHE", cache, 1);
+    setenv("OMP_NUM_THREADS", "2", 1);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    stand_in_open();
+    return 0;
+}
+
+static int clean(void **state)
+{
+    char command[64];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", base);
+    return system(command) != 0;
+}
+
+int main(int argc, char **argv)
+{
+    is_all = argc > 1 && strcmp(argv[1], "all") == 0;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_fault_is_a_line)};
+    return cmocka_run_group_tests(tests, prepare, clean);
+}

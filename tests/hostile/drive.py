@@ -1,0 +1,127 @@
+"""drive.py - Opens hostile files with every command that opens files.
+
+    /usr/bin/python3 tests/hostile/drive.py QUALM FOLDER [PART OF [COMMAND]]
+
+FOLDER is from make_files.py.  Every call must end within 10 s and 1 GiB with a documented exit
+code, one line on stderr where it fails (notes aside), no control character on stdout or stderr, no
+word of a sanitizer or of HDF5, and nothing left in the folder for temporary files.  PART OF: only
+the calls whose number is PART modulo OF.  Prints each fault; exit code 1 when there is one.
+"""
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+
+CODES = {0, 1, 2, 3, 4, 75, 77}
+SECONDS, BYTES = 10, 1 << 30
+ANALYZE = ["--slot", "exp_avg", "--quantizer", "nf4:4s/block:128/bisect/mid/hi"]
+SUITE = "variant: adamw4_ao\nexp_avg.map: [dyn, nf4]\nsource: \"states:*\"\ncoupling: oneshot\n" \
+    "slot: exp_avg\n"
+
+
+def commands(file, good, work):
+    """name: words, for one file; good is a whole results file."""
+    yield "analyze", ["analyze", file, *ANALYZE]
+    yield "digest", ["digest", file]
+    yield "compare", ["compare", good, file]
+    yield "compare2", ["compare", file, good]
+    yield "report", ["report", "--no-figures", "-o", os.path.join(work, "page.html"), file]
+    yield "verify", ["verify", file]
+    yield "conform", ["conform", file]
+    yield "state", ["state", "show", file]
+    yield "convert", ["state", "convert", file, os.path.join(work, "out.h5")]
+    yield "size", ["size", "--shapes", file, "--variant", "adamw4_ao"]
+    yield "data", ["run", "-q", "--workers", "0", "--data", file, "-o",
+                   os.path.join(work, "data.h5"), os.path.join(work, "data.yaml")]
+    yield "suite", ["plan", file]
+    yield "merge", ["merge", file]
+    yield "status", ["status", file]
+    yield "gpu", ["gpu-check", "--beside", file, good]
+
+
+def faults(run, seconds, peak, left):
+    out, err = run.stdout, run.stderr.decode("utf8", "replace")
+    if run.returncode not in CODES:
+        yield f"exit code {run.returncode}"
+    if seconds > SECONDS:
+        yield f"{seconds:.1f} s"
+    if peak > BYTES:
+        yield f"{peak >> 20} MiB"
+    lines = [x for x in err.split("\n") if x]
+    said = [x for x in lines if x.startswith("qualm ")]
+    if run.returncode in (2, 3) and len(said) != 1:
+        yield f"{len(said)} lines of failure"
+    if any("HDF5-DIAG" in x or "Sanitizer" in x or "runtime error" in x for x in lines):
+        yield "diagnostics of a library"
+    if len(lines) > 12:
+        yield f"{len(lines)} lines on stderr"
+    text = out.decode("utf8", "replace") + err
+    control = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+    if control:
+        yield f"control character {control.group()!r}"
+    if left:
+        yield f"left {left}"
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def call(qualm, words, work, tmp):
+    """The finished process, its seconds and the peak of its largest process in bytes."""
+    start = time.monotonic()
+    env = {**os.environ, "TMPDIR": tmp, "OMP_NUM_THREADS": "2"}
+    with open(os.path.join(work, "out"), "w+b") as out, open(os.path.join(work, "err"), "w+b") as err:
+        p = subprocess.Popen([qualm, *words], stdout=out, stderr=err, stdin=subprocess.DEVNULL,
+                             cwd=work, env=env, preexec_fn=limit, start_new_session=True)
+        while True:
+            pid, status, usage = os.wait4(p.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() - start > 2 * SECONDS:
+                os.killpg(p.pid, 9)
+            time.sleep(0.002)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        done = subprocess.CompletedProcess(words, p.returncode, out.read(1 << 20), err.read(1 << 20))
+    return done, time.monotonic() - start, usage.ru_maxrss << 10
+
+
+def main():
+    qualm, folder = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    part, of = (int(x) for x in sys.argv[3:5]) if len(sys.argv) > 4 else (0, 1)
+    only = sys.argv[5] if len(sys.argv) > 5 else None
+    work, tmp = os.path.join(folder, "work"), os.path.join(folder, "tmp")
+    os.makedirs(work, exist_ok=True)
+    os.makedirs(tmp, exist_ok=True)
+    good = os.path.join(folder, "seeds", "results.h5")
+    with open(os.path.join(work, "data.yaml"), "w") as f:
+        f.write(SUITE)
+    files = sorted(x for x in os.listdir(folder) if not os.path.isdir(os.path.join(folder, x)))
+    number = bad = ran = 0
+    codes, slowest, largest = {}, (0, ""), (0, "")
+    for file in files:
+        for name, words in commands(os.path.join(folder, file), good, work):
+            number += 1
+            if number % of != part or (only and only != name):
+                continue
+            run, seconds, peak = call(qualm, words, work, tmp)
+            ran += 1
+            codes[run.returncode] = codes.get(run.returncode, 0) + 1
+            slowest, largest = max(slowest, (seconds, f"{name} {file}")), max(
+                largest, (peak, f"{name} {file}"))
+            for fault in faults(run, seconds, peak, os.listdir(tmp)):
+                bad += 1
+                print(f"{name} {file}: {fault}: {run.stderr[-300:]!r}", flush=True)
+            for x in os.listdir(tmp):
+                subprocess.run(["rm", "-rf", os.path.join(tmp, x)], check=True)
+    print(f"{ran} calls over {len(files)} files, exit codes {dict(sorted(codes.items()))}; slowest "
+          f"{slowest[0]:.1f} s ({slowest[1]}), largest {largest[0] >> 20} MiB ({largest[1]}); "
+          f"{bad} faults")
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+/* stand_in_fault.h - Faults of the stand-in for a GPU (stand_in_gpu.h), and what its processes
+ * share. */
+#ifndef QM_SUPPORT_STAND_IN_FAULT_H
+#define QM_SUPPORT_STAND_IN_FAULT_H
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum stand_in_how {
+    STAND_IN_NONE,
+    STAND_IN_ERROR, /* the call returns the error, once */
+    STAND_IN_LATE,  /* a launch returns 0 and every later call of the process the error (700) */
+    STAND_IN_HANG,
+    STAND_IN_CRASH,
+    STAND_IN_GONE /* the call and every later one of this and all later processes: no device */
+};
+
+/* The fault strikes in the process-th process that calls cuInit (the first is 1; 0: in each), at
+ * the count-th call of that name there ("*": of any). */
+static struct stand_in_fault {
+    const char *call;
+    int process, count, error;
+    enum stand_in_how how;
+} stand_in_fault;
+
+/* Shared with forked processes. */
+static struct stand_in_shared {
+    int processes; /* that called cuInit */
+    int is_gone, struck;
+    int compiles_beside; /* compilations in processes that use the device */
+    int most_modules;    /* loaded at once in one process */
+    int loads;           /* of modules */
+} * stand_in_shared;
+
+/* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock. */
+static struct stand_in_card {
+    const char *name;
+    size_t memory;
+    int sms, l2, is_fixed;
+    unsigned char uuid;
+    float milliseconds;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f};
+
+static int stand_in_process, stand_in_calls, stand_in_sticky;
+static int stand_in_driver = 13000; /* cuDriverGetVersion */
+
+/* Called at the head of each call of the driver: 0, or the error to return. */
+static int stand_in_strike(const char *call)
+{
+    const struct stand_in_fault *f = &stand_in_fault;
+    if (stand_in_shared->is_gone)
+        return strcmp(call, "cuInit") == 0 ? 100 : 999;
+    if (stand_in_sticky)
+        return stand_in_sticky;
+    if (f->how == STAND_IN_NONE || (f->process && f->process != stand_in_process) ||
+        (strcmp(f->call, "*") != 0 && strcmp(f->call, call) != 0) || ++stand_in_calls != f->count)
+        return 0;
+    stand_in_shared->struck++;
+    switch (f->how) {
+    case STAND_IN_LATE: stand_in_sticky = f->error; return 0;
+    case STAND_IN_CRASH: raise(SIGSEGV); return 0;
+    case STAND_IN_GONE: stand_in_shared->is_gone = 1; return 999;
+    case STAND_IN_HANG:
+        for (;;)
+            pause();
+    default: return f->error;
+    }
+}
+
+static void stand_in_must(int holds)
+{
+    if (holds)
+        return;
+    fputs("stand_in_gpu.h: a call that no driver takes\n", stderr);
+    abort();
+}
+
+#endif
