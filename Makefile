@@ -273,7 +273,7 @@ fuzz: qualm build/fuzz/formats ## libFuzzer on the reader of every format, S sec
 	$(Q)for t in $(or $(TARGET),$(FUZZ_TARGETS)); do mkdir -p build/fuzz/corpus/$$t build/fuzz/found/$$t; \
 	  dict=$$(sed -n "s/.*X($$t, *[a-z_]*, *\"\([a-z0-9]*\)\".*/\1/p" tests/fuzz/test_formats.c); \
 	  echo "== $$t"; QM_FUZZ=$$t build/fuzz/formats build/fuzz/corpus/$$t build/fuzz/seeds/$$t \
-	    -dict=tests/fuzz/dict/$$dict.dict -max_total_time=$(or $(S),60) -max_len=200000 -timeout=10 \
+	    -dict=tests/fuzz/dict/$$dict.dict -max_total_time=$(or $(S),60) -max_len=200000 -timeout=60 \
 	    -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=build/fuzz/found/$$t/ \
 	    >build/fuzz/$$t.log 2>&1 || { tail -30 build/fuzz/$$t.log; exit 1; }; \
 	  grep -E "cov:|number_of_executed_units" build/fuzz/$$t.log | tail -2; done

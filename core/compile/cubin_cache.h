@@ -3,12 +3,12 @@
  *
  * The key is the SHA-256 of every source text, included files among them, the options, the
  * architecture, NVRTC's version and the size of its library, and the version of the cache's
- * format.  A file holds a header, the
- * binary and the compiler's log.  It is written under a temporary name and renamed, so that any
- * number of processes may write at once.  A file that is short, foreign or altered, another user's,
- * or another's to write to counts as absent, and so does a folder of another user; a folder that
- * others may write to is closed to them (0700).  The folder is $QM_CACHE, else $XDG_CACHE_HOME/qualm, else ~/.cache/qualm; with
- * QM_CACHE=off there is none. */
+ * format.  A file holds a header, the binary and the compiler's log.  It is written under a
+ * temporary name and renamed, so that any number of processes may write at once.  A file that is
+ * short, foreign or altered, another user's, or another's to write to counts as absent, as a folder
+ * of another user does; a folder that others may write to is closed to them (0700).  The folder
+ * is $QM_CACHE, else $XDG_CACHE_HOME/qualm, else ~/.cache/qualm; with QM_CACHE=off there is
+ * none. */
 #ifndef QM_COMPILE_CUBIN_CACHE_H
 #define QM_COMPILE_CUBIN_CACHE_H
 

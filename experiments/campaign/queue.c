@@ -60,14 +60,14 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
  * own. */
 static uint64_t key_of(const struct qm_cell *c)
 {
-    const char *family = c->recipe.rule ? c->recipe.rule->family : "";
+    const char *family = c->recipe->rule ? c->recipe->rule->family : "";
     uint64_t h = hash(0xcbf29ce484222325u, c->source_text, strlen(c->source_text) + 1);
     if (c->coupling != QM_COUPLING_closed || c->reason || c->kind != QM_SOURCE_problem)
         return hash(h, &c->index, sizeof c->index);
     h = hash(h, family, strlen(family) + 1);
     uint64_t seed = qm_cell_seed(c);
     h = hash(h, &seed, sizeof seed);
-    h = hash(h, &c->recipe.hyper.lr, sizeof c->recipe.hyper.lr);
+    h = hash(h, &c->recipe->hyper.lr, sizeof c->recipe->hyper.lr);
     double scale = c->lr_scale * c->rate;
     h = hash(h, &scale, sizeof scale);
     h = hash(h, &c->warmup, sizeof c->warmup);

@@ -86,7 +86,7 @@ static json_t *by_variant(const struct qm_loaded_suite *job, struct row *row)
     json_t *list = json_array();
     for (int64_t i = 0; i < job->n_cells; i++) {
         const struct qm_cell *c = &job->cells[i];
-        row[i] = (struct row){c->recipe.base ? c->recipe.base->name : "", 1, c->reason != NULL,
+        row[i] = (struct row){c->recipe->base ? c->recipe->base->name : "", 1, c->reason != NULL,
                               qm_cell_cost(c)};
     }
     int64_t n = fold(row, job->n_cells);

@@ -10,6 +10,7 @@
 #include "experiments/run/rate_file.h"
 #include "experiments/run/suite_load.h"
 #include "experiments/suite/control_cells.h"
+#include "experiments/suite/shared.h"
 
 /* Seeds apart from those of suites: a rate must not be chosen by the runs that it is judged on. */
 enum { FIRST_SEED = 901, SEEDS = 4 };
@@ -94,7 +95,7 @@ static void add_unit(struct units *u, const struct qm_cell *c, const struct qm_r
         if (strcmp(u->unit[i].key, to->key) == 0)
             return;
     to->like = c;
-    to->recipe = *r;
+    to->recipe = qm_shared_recipe(r); /* NULL is out of memory, which the search reports */
     to->is_twin = is_twin;
     u->n++;
 }
@@ -121,10 +122,10 @@ static void collect(const struct qm_loaded_suite *job, int source, int is_twin, 
         const struct qm_cell *c = &job->cells[i];
         struct qm_recipe full;
         if (c->role != QM_CELL_plain || c->reason || c->coupling != QM_COUPLING_closed ||
-            c->start_ulp || c->choice[axis] != source || !qm_recipe_full(&c->recipe, &full))
+            c->start_ulp || c->choice[axis] != source || !qm_recipe_full(c->recipe, &full))
             continue;
         int before = u->n;
-        add_unit(u, c, is_twin ? &full : &c->recipe, is_twin, rates);
+        add_unit(u, c, is_twin ? &full : c->recipe, is_twin, rates);
         if (u->n > before)
             qm_rate_unit_start(&u->unit[before],
                                is_twin ? 0 : known_centre(rates, qm_rate_key(c, &full, key)),

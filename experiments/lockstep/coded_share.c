@@ -33,9 +33,9 @@ int qm_varied_slots(const struct qm_results *r, const struct qm_cell *c)
     for (int64_t i = 0; i < r->n_cells; i++) {
         const struct qm_cell *e = &r->cell[i];
         for (int s = 0; e->role == QM_CELL_plain && !e->reason &&
-                        e->recipe.rule == c->recipe.rule && s < c->recipe.rule->n_slots;
+                        e->recipe->rule == c->recipe->rule && s < c->recipe->rule->n_slots;
              s++)
-            slots |= !qm_quantizer_equal(&e->recipe.slot[s], &c->recipe.slot[s]) << s;
+            slots |= !qm_quantizer_equal(&e->recipe->slot[s], &c->recipe->slot[s]) << s;
     }
     return slots ? slots : QM_ALL_SLOTS;
 }

@@ -231,14 +231,14 @@ static qm_status set_start(struct qm_lockstep_pair *a)
 qm_status qm_lockstep_pair_open(const struct qm_cell *c, struct qm_lockstep_pair *a)
 {
     a->c = c;
-    a->recipe = c->recipe;
-    a->n_slots = c->recipe.rule->n_slots;
+    a->recipe = *c->recipe;
+    a->n_slots = c->recipe->rule->n_slots;
     a->is_double = c->start_ulp;
     a->steps = qm_cell_steps(c);
-    a->oracle = qm_oracle_find(c->recipe.rule->family);
+    a->oracle = qm_oracle_find(c->recipe->rule->family);
     if (!a->oracle)
-        return qm_fail(QM_BAD_ARG, "rule %s (family %s) has no oracle", c->recipe.rule->name,
-                       c->recipe.rule->family);
+        return qm_fail(QM_BAD_ARG, "rule %s (family %s) has no oracle", c->recipe->rule->name,
+                       c->recipe->rule->family);
     set_hyper(a);
     QM_TRY(set_shapes(a));
     set_oracle(a);

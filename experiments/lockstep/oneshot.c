@@ -75,7 +75,7 @@ static void lion_updates(const struct qm_recorded *r, int64_t n, struct buffers 
 static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
 {
     const struct qm_recorded *r = c->recorded;
-    if (r && r->grad && strcmp(c->recipe.rule->family, "lion") == 0 &&
+    if (r && r->grad && strcmp(c->recipe->rule->family, "lion") == 0 &&
         strcmp(r->optimizer, "lion") == 0) {
         lion_updates(r, n, b);
         return 1;
@@ -211,7 +211,7 @@ static qm_status measure(const struct qm_cell *c, const struct qm_codec *codec,
                                .got_step = has_update ? b->got_update : NULL,
                                .scale = scale_of(codec, n, b),
                                .bits = codec->q.bits,
-                               .eps = c->recorded ? c->recorded->hyper.eps : c->recipe.hyper.eps};
+                               .eps = c->recorded ? c->recorded->hyper.eps : c->recipe->hyper.eps};
     qm_metrics_reset(m);
     qm_metrics_add(m, &sample);
     qm_outcome_measure(out, m);
@@ -226,7 +226,7 @@ qm_status qm_oneshot_run(const struct qm_cell *c, struct qm_metrics *m, struct q
     struct buffers b;
     if (!codec)
         return qm_fail(QM_NO_MEMORY, "codec");
-    qm_status st = qm_codec_init(codec, &c->recipe.slot[c->slot]);
+    qm_status st = qm_codec_init(codec, &c->recipe->slot[c->slot]);
     out->n = qm_shape_numel(shape);
     if (st == QM_OK && qm_codec_fits(codec, shape) != QM_OK) {
         st = qm_outcome_skip(out, qm_message());

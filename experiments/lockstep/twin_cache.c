@@ -24,7 +24,7 @@ static int describe(const struct qm_cell *c, const struct qm_hyper *h, char *tex
 {
     int n = snprintf(text, size, "%s\n%s\n%llu\n%s\n%.17g\n%d\n%.17g\n%lld\n%d\n%lld\n%lld\n",
                      c->problem->name, c->problem_args, (unsigned long long)qm_cell_seed(c),
-                     c->recipe.rule->family, c->lr_scale * c->rate, (int)c->schedule, c->clip,
+                     c->recipe->rule->family, c->lr_scale * c->rate, (int)c->schedule, c->clip,
                      (long long)c->warmup, c->decay_rank, (long long)c->steps, (long long)c->every);
 #define X(name, value, words)       \
     if (n >= 0 && (size_t)n < size) \
@@ -201,7 +201,7 @@ static int open_places(const struct qm_cell *cells, int64_t n, struct place *p)
         p[i].index = i;
         if (c->reason || c->coupling != QM_COUPLING_closed || !c->problem)
             continue;
-        describe(c, &c->recipe.hyper, text, sizeof text);
+        describe(c, &c->recipe->hyper, text, sizeof text);
         if (!(p[i].text = strdup(text)))
             return 0;
     }

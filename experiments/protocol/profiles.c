@@ -58,8 +58,8 @@ static int is_member(const struct qm_protocol *p, const struct qm_run_row *run, 
     if (!is_counted(p, run))
         return 0;
     return family < 0 ? run->label == label /* a failed run has no hits */
-                      : run->ok && strcmp(c->recipe.rule->family, p->family.word[family]) == 0 &&
-                            !c->start_ulp && qm_recipe_is_full(&c->recipe);
+                      : run->ok && strcmp(c->recipe->rule->family, p->family.word[family]) == 0 &&
+                            !c->start_ulp && qm_recipe_is_full(c->recipe);
 }
 
 static int by_step(const void *a, const void *b)

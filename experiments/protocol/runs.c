@@ -91,7 +91,8 @@ static qm_status add_run(struct qm_protocol *p, int64_t i)
     for (int k = 0; k < p->n_scales; k++)
         if (p->scale[k] == c->lr_scale)
             run->scale = k;
-    return run->problem >= 0 && run->label >= 0 && index_of(&p->family, c->recipe.rule->family) >= 0
+    return run->problem >= 0 && run->label >= 0 &&
+                   index_of(&p->family, c->recipe->rule->family) >= 0
                ? QM_OK
                : qm_fail(QM_NO_MEMORY, "runs");
 }
@@ -233,7 +234,7 @@ static int64_t deepest_level(const struct qm_protocol *p, int problem, int famil
     for (int64_t i = 0; i < p->n_runs; i++) {
         const struct qm_run_row *run = &p->run[i];
         const struct qm_outcome *o = &p->r->outcome[run->cell];
-        const char *name = qm_run_cell(p, run)->recipe.rule->family;
+        const char *name = qm_run_cell(p, run)->recipe->rule->family;
         if (run->problem == problem && run->scale == p->one && run->ok &&
             strcmp(name, p->family.word[family]) == 0)
             level[n++] = (double)qm_hitting_times_level(o->hits[QM_HITS_twin_hits],

@@ -85,7 +85,7 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
         const struct qm_cell *c = qm_run_cell(p, r);
         cell[i] = r->cell;
         set_names(p, names, i, r->problem, r->label, r->scale);
-        variant[i] = c->recipe.base ? c->recipe.base->name : "";
+        variant[i] = c->recipe->base ? c->recipe->base->name : "";
         seed[i] = (int64_t)c->seed, instance[i] = c->instance, rate[i] = c->rate;
         start[i] = r->start_gap, gap[i] = r->gap, twin[i] = r->twin_gap;
         d[i] = r->d, area[i] = r->d_of[QM_OUTCOME_area], late[i] = r->d_of[QM_OUTCOME_late];

@@ -24,7 +24,7 @@ static qm_status distinct(const struct qm_results *r, struct qm_quantizer **out,
     struct qm_quantizer *found = NULL;
     int64_t count = 0;
     for (int64_t i = 0; i < r->n_cells; i++) {
-        const struct qm_recipe *recipe = &r->cell[i].recipe;
+        const struct qm_recipe *recipe = r->cell[i].recipe;
         for (int s = 0; !r->outcome[i].reason && recipe->rule && s < recipe->rule->n_slots; s++) {
             const struct qm_quantizer *q = &recipe->slot[s];
             int64_t k = 0;

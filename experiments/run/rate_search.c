@@ -118,6 +118,8 @@ qm_status qm_rates_search(const struct qm_suite *s, struct qm_rate_unit *unit, i
         if (!r.unit || !r.k || !r.cell)
             st = qm_fail(QM_NO_MEMORY, "rates");
         for (int i = 0; st == QM_OK && i < n; i++)
+            st = unit[i].recipe ? QM_OK : qm_fail(QM_NO_MEMORY, "rates");
+        for (int i = 0; st == QM_OK && i < n; i++)
             for (int j = 0, m = qm_rate_next(&unit[i], k); j < m; j++)
                 add_cells(&r, &unit[i], i, k[j], first_seed, seeds);
         if (st == QM_OK && more)

@@ -12,8 +12,8 @@ double qm_rate_at(int k);
 /* One search: the twin of a cell, or its variant.  loss[QM_RATE_MOST + k] is the mean over seeds of
  * log10 of the late gap (lockstep.h) at rate k; NaN: not evaluated. */
 struct qm_rate_unit {
-    const struct qm_cell *like; /* its source, instance, steps and schedule */
-    struct qm_recipe recipe;    /* of the variant; of the twin the rule in float32 */
+    const struct qm_cell *like;     /* its source, instance, steps and schedule */
+    const struct qm_recipe *recipe; /* of the variant; of the twin the rule in float32; shared */
     int is_twin;
     char key[QM_RATE_TEXT];
     int centre, reach; /* the first rates: centre, and that -+ 4 ... reach */

@@ -185,13 +185,13 @@ struct cell_texts {
  * and texts t. */
 #define CELL_COLUMN_LIST(X)                                                                        \
     X(cell, i64, "1", "number of the cell: its place in the product of the axes", i)               \
-    X(variant, text, "", "name of the variant", c->recipe.base ? c->recipe.base->name : "")        \
+    X(variant, text, "", "name of the variant", c->recipe->base ? c->recipe->base->name : "")        \
     X(recipe, text, "", "the variant with its overrides; parses back",                             \
-      c->recipe.base ? qm_recipe_print(&c->recipe, t->recipe) : "")                                \
+      c->recipe->base ? qm_recipe_print(c->recipe, t->recipe) : "")                                \
     X(slot, text, "", "the state that is measured",                                                \
-      c->recipe.rule ? c->recipe.rule->slot[c->slot] : "")                                         \
+      c->recipe->rule ? c->recipe->rule->slot[c->slot] : "")                                         \
     X(quantizer, text, "", "its quantizer",                                                        \
-      qm_quantizer_print(&c->recipe.slot[c->slot], t->quantizer))                                  \
+      qm_quantizer_print(&c->recipe->slot[c->slot], t->quantizer))                                  \
     X(source, text, "", "where values or gradients come from", c->source_text)                     \
     X(tensor, text, "", "name of a recorded tensor", c->tensor)                                    \
     X(class, text, "", "class of the tensor by its name", c->class_name)                           \

@@ -68,8 +68,8 @@ static const char *text_of(const struct qm_results *r, int64_t i, const struct k
     case CELL_class: return c->class_name;
     case CELL_tensor: return c->tensor;
     case CELL_from: return c->source_text;
-    case CELL_quantizer: return qm_quantizer_print(&c->recipe.slot[c->slot], buffer);
-    case CELL_recipe: return qm_recipe_print(&c->recipe, buffer);
+    case CELL_quantizer: return qm_quantizer_print(&c->recipe->slot[c->slot], buffer);
+    case CELL_recipe: return qm_recipe_print(c->recipe, buffer);
     case CELL_coupling: return qm_coupling_name(c->coupling);
     default: return qm_outcome_status(&r->outcome[i]);
     }

@@ -5,6 +5,7 @@
 
 #include "core/base/name.h"
 #include "core/base/sha256.h"
+#include "experiments/suite/shared.h"
 
 static void add(struct qm_sha256 *h, const char *key, const char *text)
 {
@@ -49,12 +50,12 @@ static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct
 void qm_cell_id(const struct qm_suite *s, const struct qm_cell *c, char out[QM_CELL_ID])
 {
     struct qm_sha256 h;
-    char recipe[QM_RECIPE_TEXT], hex[65];
-    int whole = c->recipe.base && c->recipe.rule;
+    char hex[65];
+    int whole = c->recipe->base && c->recipe->rule;
     qm_sha256_start(&h);
     add(&h, "qualm-cell", "1");
-    add(&h, "recipe", whole ? qm_recipe_print(&c->recipe, recipe) : "");
-    add(&h, "slot", whole && c->recipe.rule->n_slots ? c->recipe.rule->slot[c->slot] : "");
+    add(&h, "recipe", whole ? qm_shared_recipe_text(c->recipe) : "");
+    add(&h, "slot", whole && c->recipe->rule->n_slots ? c->recipe->rule->slot[c->slot] : "");
     add(&h, "coupling", qm_coupling_name(c->coupling));
     add(&h, "source", c->source_text);
     add(&h, "tensor", c->tensor);

@@ -5,14 +5,14 @@
 
 static const char *quantizer_of(const struct qm_cell *c, char *buffer)
 {
-    return c->recipe.base ? qm_quantizer_print(&c->recipe.slot[c->slot], buffer) : "";
+    return c->recipe->base ? qm_quantizer_print(&c->recipe->slot[c->slot], buffer) : "";
 }
 
 static json_t *cell_json(const struct qm_cell *c)
 {
     char quantizer[QM_QUANTIZER_TEXT], recipe[QM_RECIPE_TEXT];
     return json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "cell", (json_int_t)c->index,
-                     "recipe", c->recipe.base ? qm_recipe_print(&c->recipe, recipe) : "",
+                     "recipe", c->recipe->base ? qm_recipe_print(c->recipe, recipe) : "",
                      "quantizer", quantizer_of(c, quantizer), "coupling",
                      qm_coupling_name(c->coupling), "source", c->source_text, "tensor", c->tensor,
                      "seed", (json_int_t)c->seed, "skipped", c->reason ? c->reason : "");
@@ -34,7 +34,7 @@ void qm_cells_list(const struct qm_suite *s, const struct qm_cell *cells, int64_
     for (int64_t i = 0; i < n; i++) {
         const struct qm_cell *c = &cells[i];
         qm_table_cell(t, "%lld", (long long)i);
-        qm_table_cell(t, "%s", c->recipe.base ? qm_recipe_print(&c->recipe, recipe) : "");
+        qm_table_cell(t, "%s", c->recipe->base ? qm_recipe_print(c->recipe, recipe) : "");
         qm_table_cell(t, "%s", quantizer_of(c, quantizer));
         qm_table_cell(t, "%s", qm_coupling_name(c->coupling));
         qm_table_cell(t, "%s", c->source_text);

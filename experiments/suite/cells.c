@@ -18,7 +18,7 @@ struct item {
     struct qm_dist_bound dist;
     const struct qm_problem *problem;
     const char *rest; /* the text after "states:", "problem:NAME:" */
-    char *text;       /* for the column `source` */
+    const char *text; /* for the column `source`; shared */
     char *reason;     /* NULL, or why the word matches no source */
 };
 
@@ -86,7 +86,6 @@ static qm_status item_add(struct items *list, const struct item *item)
 static void items_free(struct items *list)
 {
     for (int i = 0; i < list->n; i++) {
-        free(list->item[i].text);
         free(list->item[i].reason);
     }
     free(list->item);
@@ -97,17 +96,15 @@ static qm_status add_text(struct items *list, struct item item, const char *form
 
 static qm_status add_text(struct items *list, struct item item, const char *format, ...)
 {
+    char *text = NULL;
     va_list args;
     va_start(args, format);
-    if (vasprintf(&item.text, format, args) < 0)
-        item.text = NULL;
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
     va_end(args);
-    if (!item.text)
-        return qm_fail(QM_NO_MEMORY, "sources");
-    qm_status st = item_add(list, &item);
-    if (st != QM_OK)
-        free(item.text);
-    return st;
+    item.text = text ? qm_shared_text(text) : NULL;
+    free(text);
+    return item.text ? item_add(list, &item) : qm_fail(QM_NO_MEMORY, "sources");
 }
 
 static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *replay,
@@ -295,16 +292,16 @@ static int is_number(const char *text)
 /* Sets one recipe key.  A value that the rest of its slot refuses, and a hyper-parameter that the
  * rule does not read, makes the cell skipped; misspelt words, and values that no recipe takes (lr:
  * inf), are errors. */
-static qm_status override(const struct qm_suite *s, struct qm_cell *c, const struct qm_axis *axis,
-                          const struct qm_axis_value *v)
+static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm_recipe *r,
+                          const struct qm_axis *axis, const struct qm_axis_value *v)
 {
-    if (is_slot_key(axis->key) && !has_slot(c->recipe.rule, axis->key))
-        return skip(c, "%s has no state %.*s", c->recipe.base->name, (int)strcspn(axis->key, "."),
+    if (is_slot_key(axis->key) && !has_slot(r->rule, axis->key))
+        return skip(c, "%s has no state %.*s", r->base->name, (int)strcspn(axis->key, "."),
                     axis->key);
     c->lr_given |= strcmp(axis->key, "lr") == 0;
-    qm_status st = qm_recipe_set(&c->recipe, axis->key, v->text);
+    qm_status st = qm_recipe_set(r, axis->key, v->text);
     int unread =
-        qm_hyper_has(axis->key) && !qm_rule_reads(c->recipe.rule, axis->key) && is_number(v->text);
+        qm_hyper_has(axis->key) && !qm_rule_reads(r->rule, axis->key) && is_number(v->text);
     if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))
         return fail_at(s, v->line, st);
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
@@ -332,18 +329,23 @@ static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
         c->lr_given = c[-1].lr_given;
         return QM_OK;
     }
+    struct qm_recipe r;
     const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
-    qm_status st = qm_recipe_parse(name->text, &c->recipe);
+    qm_status st = qm_recipe_parse(name->text, &r);
     c->lr_given |= strstr(name->text, ",lr=") != NULL;
     if (st != QM_OK)
         return fail_at(s, name->line, st);
     for (int i = 0; i < 2 * s->n_axes; i++) { /* first whole slots, then single axes of slots */
         const struct qm_axis *axis = &s->axis[i % s->n_axes];
         if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
-            QM_TRY(override(s, c, axis, &axis->value[c->choice[i % s->n_axes]]));
+            QM_TRY(override(s, c, &r, axis, &axis->value[c->choice[i % s->n_axes]]));
     }
-    if (!c->reason && qm_recipe_applicable(&c->recipe) != QM_OK)
+    if (!c->reason && qm_recipe_applicable(&r) != QM_OK)
         QM_TRY(skip(c, "%s", qm_message()));
+    const struct qm_recipe *shared = qm_shared_recipe(&r);
+    if (!shared)
+        return qm_fail(QM_NO_MEMORY, "cells");
+    c->recipe = shared;
     return QM_OK;
 }
 
@@ -352,16 +354,16 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
     int a = qm_suite_axis(s, "slot");
     c->slot = 0;
     if (a < 0)
-        return c->recipe.rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
+        return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
     const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
     if (!is_slot_key(v->text))
         return fail_at(s, v->line, qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
-    for (int i = 0; i < c->recipe.rule->n_slots; i++)
-        if (strcmp(c->recipe.rule->slot[i], v->text) == 0) {
+    for (int i = 0; i < c->recipe->rule->n_slots; i++)
+        if (strcmp(c->recipe->rule->slot[i], v->text) == 0) {
             c->slot = i;
             return QM_OK;
         }
-    return skip(c, "%s has no state %s", c->recipe.base->name, v->text);
+    return skip(c, "%s has no state %s", c->recipe->base->name, v->text);
 }
 
 static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
@@ -384,7 +386,7 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
 /* Skips the cell, with the reason, where its source does not serve its coupling and rule. */
 static qm_status check_source(struct qm_cell *c)
 {
-    const struct qm_rule *rule = c->recipe.rule;
+    const struct qm_rule *rule = c->recipe->rule;
     const struct qm_recorded *r = c->recorded;
     const char *coupling = qm_coupling_name(c->coupling);
     if (c->kind == QM_SOURCE_empty)
@@ -402,7 +404,7 @@ static qm_status check_source(struct qm_cell *c)
         return skip(c, "%s needs a problem: source", training);
     if (c->start_ulp && c->coupling != QM_COUPLING_closed)
         return skip(c, "start: ulp needs coupling closed");
-    if (c->start_ulp && !qm_recipe_is_full(&c->recipe))
+    if (c->start_ulp && !qm_recipe_is_full(c->recipe))
         return skip(c, "start: ulp needs a variant with float32 states, parameter and gradient");
     if (c->coupling == QM_COUPLING_closed && !c->problem->optimum)
         return skip(c, "problem %s prescribes its gradients and has no loss; take local or global",
@@ -442,10 +444,14 @@ static qm_status choose_instance(const struct qm_suite *s, const struct item *it
                                  struct qm_cell *c)
 {
     QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
-    if (c->problem)
-        return qm_problem_instance(c->problem, item->rest, c->instance, &c->problem_args,
-                                   &c->has_data);
-    if (c->kind == QM_SOURCE_empty && !(c->problem_args = strdup(item->rest)))
+    if (c->problem) {
+        char *args;
+        QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &c->has_data));
+        c->problem_args = qm_shared_text(args);
+        free(args);
+        return c->problem_args ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
+    }
+    if (c->kind == QM_SOURCE_empty && !(c->problem_args = qm_shared_text(item->rest)))
         return qm_fail(QM_NO_MEMORY, "cells");
     return c->instance == 1 ? QM_OK : skip(c, "instance needs a problem: source");
 }
@@ -467,9 +473,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
                     : item->problem ? "problem"
                     : item->kind == QM_SOURCE_dist ? "dist"
                                                    : "";
-    c->source_text = strdup(item->text);
-    if (!c->source_text)
-        return qm_fail(QM_NO_MEMORY, "cells");
+    c->source_text = item->text;
     QM_TRY(integer(s, c, "seed", 0, 1, &seed));
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
@@ -502,6 +506,7 @@ uint64_t qm_cell_rounding(const struct qm_cell *c)
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells)
 {
+    static const struct qm_recipe none; /* until a cell gets its own */
     struct items items = {0};
     struct qm_cell *list = NULL;
     int64_t total = 1;
@@ -521,6 +526,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
         int64_t rest = i;
         int item = 0;
         list[i].index = i;
+        list[i].recipe = &none;
         for (int a = s->n_axes - 1; a >= 0; a--) {
             int n = a == source ? items.n : s->axis[a].n;
             int k = (int)(rest % n);
@@ -549,8 +555,6 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
 void qm_cells_free(struct qm_cell *cells, int64_t n_cells)
 {
     for (int64_t i = 0; i < n_cells; i++) {
-        free(cells[i].source_text);
-        free(cells[i].problem_args);
         free(cells[i].reason);
     }
     free(cells);

@@ -30,7 +30,7 @@ static struct known *describe(const struct qm_cell *c, int64_t index)
 {
     char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
     int n = snprintf(text, sizeof text, "%s|%s|%lld|%llu|%llu|%a|%a|%d|%a|%lld|%d|%d|%lld|%d|%d",
-                     qm_recipe_print(&c->recipe, recipe), c->source_text, (long long)c->instance,
+                     qm_recipe_print(c->recipe, recipe), c->source_text, (long long)c->instance,
                      (unsigned long long)c->seed, (unsigned long long)c->rounding_seed, c->lr_scale,
                      c->rate, (int)c->schedule, c->clip, (long long)c->warmup, c->decay_rank,
                      c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
@@ -42,10 +42,12 @@ static struct known *describe(const struct qm_cell *c, int64_t index)
     return k;
 }
 
-/* Appends c, with a copy of its source_text, unless the list has a cell of the same text; *at is
+/* Appends c unless the list has a cell of the same text; *at is
  * the index of the cell with this text. */
 static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
 {
+    if (!c->recipe)
+        return qm_fail(QM_NO_MEMORY, "cells");
     struct known *k = describe(c, l->n), **found = k ? tsearch(k, &l->known, by_text) : NULL;
     if (!found) {
         free(k);
@@ -64,13 +66,6 @@ static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
         l->cell = more;
         l->room = room;
     }
-    c->source_text = strdup(c->source_text);
-    c->problem_args = strdup(c->problem_args);
-    if (!c->source_text || !c->problem_args) {
-        free(c->source_text);
-        free(c->problem_args);
-        return qm_fail(QM_NO_MEMORY, "cells");
-    }
     c->index = l->n;
     l->cell[l->n++] = *c;
     return QM_OK;
@@ -82,7 +77,7 @@ static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell 
                                  const struct qm_recipe *r, enum qm_cell_role role)
 {
     struct qm_cell e = *c;
-    e.recipe = *r;
+    e.recipe = qm_shared_recipe(r);
     e.role = role;
     e.float32 = e.ulp = e.own = -1;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
@@ -123,7 +118,7 @@ static qm_status add_nulls(struct list *l, int64_t i)
 {
     struct qm_recipe full;
     int64_t at;
-    if (l->cell[i].start_ulp || !qm_recipe_full(&l->cell[i].recipe, &full))
+    if (l->cell[i].start_ulp || !qm_recipe_full(l->cell[i].recipe, &full))
         return QM_OK;
     struct qm_cell e = control_of(l->s, &l->cell[i], &full, QM_CELL_float32);
     QM_TRY(add(l, &e, &at));
@@ -140,7 +135,7 @@ static void set_rate(struct list *l, int64_t i)
 {
     struct qm_cell *c = &l->cell[i];
     struct qm_recipe full;
-    double rate = qm_recipe_full(&c->recipe, &full) ? qm_suite_rate(l->s, c, &full) : nan("");
+    double rate = qm_recipe_full(c->recipe, &full) ? qm_suite_rate(l->s, c, &full) : nan("");
     if (isnan(rate))
         return;
     c->rate = rate;
@@ -150,12 +145,12 @@ static void set_rate(struct list *l, int64_t i)
 /* Adds the cell at the rate that was tuned for its own recipe; none where that is the twin's. */
 static qm_status add_own(struct list *l, int64_t i)
 {
-    double rate = qm_suite_rate(l->s, &l->cell[i], &l->cell[i].recipe);
+    double rate = qm_suite_rate(l->s, &l->cell[i], l->cell[i].recipe);
     int64_t at = i;
     if (!l->cell[i].is_tuned || isnan(rate) || l->cell[i].start_ulp)
         return QM_OK;
     if (rate != l->cell[i].rate) {
-        struct qm_cell e = control_of(l->s, &l->cell[i], &l->cell[i].recipe, QM_CELL_own);
+        struct qm_cell e = control_of(l->s, &l->cell[i], l->cell[i].recipe, QM_CELL_own);
         e.rate = rate;
         QM_TRY(add(l, &e, &at));
     }
@@ -196,7 +191,7 @@ static qm_status add_parts(struct list *l, int64_t i)
     for (int part = 0; part < QM_BUDGET_COUNT; part++) {
         struct qm_recipe r;
         int64_t at;
-        if (!without(&l->cell[i].recipe, (enum qm_budget)part, &r))
+        if (!without(l->cell[i].recipe, (enum qm_budget)part, &r))
             continue;
         struct qm_cell e = control_of(l->s, &l->cell[i], &r, QM_CELL_without);
         e.part = (enum qm_budget)part;
@@ -271,11 +266,11 @@ static void join_base(const struct qm_suite *s, const struct qm_cell *c, char *t
 {
     struct qm_recipe own;
     char recipe[QM_RECIPE_TEXT];
-    if (!c->recipe.base || qm_recipe_from(c->recipe.base, &own) != QM_OK)
+    if (!c->recipe->base || qm_recipe_from(c->recipe->base, &own) != QM_OK)
         return;
 #define X(name, value, words)        \
     if (qm_suite_axis(s, #name) < 0) \
-        own.hyper.name = c->recipe.hyper.name;
+        own.hyper.name = c->recipe->hyper.name;
     QM_HYPER_LIST(X)
     QM_HYPER_FLAG_LIST(X)
 #undef X

@@ -2,6 +2,7 @@
 #ifndef QM_SUITE_CONTROL_CELLS_H
 #define QM_SUITE_CONTROL_CELLS_H
 
+#include "experiments/suite/shared.h"
 #include "experiments/suite/suite.h"
 
 /* Appends the controls (null and budget cells) to the product of a paired suite's axes, unless a

@@ -256,22 +256,22 @@ enum qm_budget {
         QM_BUDGET_COUNT
 };
 
-/* One experiment.  Pointers are borrowed from the suite and the replay but for source_text,
- * problem_args and reason, which the cell owns. */
+/* One experiment.  Pointers are borrowed from the suite and the replay, or shared (shared.h), but
+ * for reason, which the cell owns. */
 struct qm_cell {
     int64_t index;
-    int choice[QM_SUITE_AXES]; /* index of the value of each axis; -1: none (controls) */
-    struct qm_recipe recipe;
+    int choice[QM_SUITE_AXES];      /* index of the value of each axis; -1: none (controls) */
+    const struct qm_recipe *recipe; /* shared by equal cells (shared.h); never NULL */
     enum qm_coupling coupling;
     int slot; /* the measured state: an index of the rule's slots */
     enum qm_source_kind kind;
     struct qm_dist_bound dist;
     const struct qm_problem *problem;
-    char *problem_args; /* those of the instance; owned, NULL without a problem */
-    int64_t instance;   /* of the problem's data, from 1 */
-    int has_data;       /* the problem has a data_seed, which the instance chooses */
+    const char *problem_args; /* those of the instance; shared, NULL without a problem */
+    int64_t instance;         /* of the problem's data, from 1 */
+    int has_data;             /* the problem has a data_seed, which the instance chooses */
     struct qm_recorded *recorded;
-    char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
+    const char *source_text;         /* "gpt.h5:run/s000400", "dist:gauss"; shared */
     const char *tensor, *class_name; /* "" where the source has none */
     int lr_given;                    /* the suite sets lr */
     uint64_t seed;                   /* of start, data and noise */

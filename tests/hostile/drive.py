@@ -73,7 +73,8 @@ def call(qualm, words, work, tmp):
     """The finished process, its seconds and the peak of its largest process in bytes."""
     start = time.monotonic()
     env = {**os.environ, "TMPDIR": tmp, "OMP_NUM_THREADS": "2"}
-    with open(os.path.join(work, "out"), "w+b") as out, open(os.path.join(work, "err"), "w+b") as err:
+    with open(os.path.join(work, "out"), "w+b") as out, \
+            open(os.path.join(work, "err"), "w+b") as err:
         p = subprocess.Popen([qualm, *words], stdout=out, stderr=err, stdin=subprocess.DEVNULL,
                              cwd=work, env=env, preexec_fn=limit, start_new_session=True)
         while True:
@@ -85,7 +86,8 @@ def call(qualm, words, work, tmp):
             time.sleep(0.002)
         p.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0), err.seek(0)
-        done = subprocess.CompletedProcess(words, p.returncode, out.read(1 << 20), err.read(1 << 20))
+        done = subprocess.CompletedProcess(words, p.returncode, out.read(1 << 20),
+                                           err.read(1 << 20))
     return done, time.monotonic() - start, usage.ru_maxrss << 10
 
 

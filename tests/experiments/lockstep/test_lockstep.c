@@ -290,7 +290,7 @@ static void test_updates_made(void **state)
         squares += pow(1e4, -2.0 * i / 63.0) / 64;
     assert_int_equal(a.r.n_cells, 4);
     for (int64_t i = 0; i < 4; i++) {
-        int is_lion = strcmp(a.r.cell[i].recipe.rule->family, "lion") == 0;
+        int is_lion = strcmp(a.r.cell[i].recipe->rule->family, "lion") == 0;
         assert_true(close_to(value(&a, i, "step_rms"), is_lion ? 1.0 : sqrt(squares), 1e-5));
         assert_true(value(&a, i, "step_sqnr") > 100);
     }
@@ -463,7 +463,7 @@ static void test_threads(void **state)
         assert_int_equal(x->n_points, y->n_points);
         for (int t = 0; t < QM_TRACK_COUNT && x->n_points; t++)
             assert_memory_equal(x->track[t], y->track[t], (size_t)x->n_points * sizeof(double));
-        if (a.r.cell[i].recipe.slot[0].round == QM_ROUND_stoch && !x->reason && i >= 2 &&
+        if (a.r.cell[i].recipe->slot[0].round == QM_ROUND_stoch && !x->reason && i >= 2 &&
             a.r.cell[i].seed == 2)
             seeds_differ |= memcmp(x->value, a.r.outcome[i - 2].value,
                                    (size_t)qm_value_count() * sizeof(double)) != 0;

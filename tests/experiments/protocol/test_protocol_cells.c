@@ -34,9 +34,9 @@ static void test_control_cells(void **state)
         const struct qm_cell *c = &a.r.cell[i], *full = &a.r.cell[c->float32];
         assert_int_equal(c->index, i);
         assert_true(full->seed == c->seed && full->lr_scale == c->lr_scale && !full->start_ulp);
-        assert_true(a.r.cell[c->ulp].start_ulp && qm_recipe_is_full(&full->recipe));
-        assert_true(full->recipe.hyper.beta1 == c->recipe.hyper.beta1);
-        assert_string_equal(full->recipe.rule->family, c->recipe.rule->family);
+        assert_true(a.r.cell[c->ulp].start_ulp && qm_recipe_is_full(full->recipe));
+        assert_true(full->recipe->hyper.beta1 == c->recipe->hyper.beta1);
+        assert_string_equal(full->recipe->rule->family, c->recipe->rule->family);
         assert_string_equal(full->source_text, c->source_text);
         assert_true((c->without[c->choice[0] == 2 ? QM_BUDGET_scales : QM_BUDGET_first] >= 0) ==
                     (c->lr_scale == 1.0));
@@ -78,8 +78,8 @@ static void test_labels_apart(void **state)
             for (int64_t j = 0; j < i; j++) {
                 const struct qm_cell *x = &a.r.cell[i], *y = &a.r.cell[j];
                 int same = strcmp(qm_cell_label(a.s, x, first), qm_cell_label(a.s, y, second)) == 0;
-                if (same && (x->role != y->role || strcmp(qm_recipe_print(&x->recipe, texts[0]),
-                                                          qm_recipe_print(&y->recipe, texts[1]))))
+                if (same && (x->role != y->role || strcmp(qm_recipe_print(x->recipe, texts[0]),
+                                                          qm_recipe_print(y->recipe, texts[1]))))
                     fail_msg("%s and %s are both '%s'", texts[0], texts[1], first);
             }
         release(&a);
@@ -154,15 +154,15 @@ static int has_format(const struct qm_cell *c)
 {
     struct qm_shape shape[QM_PROBLEM_TENSORS];
     void *self;
-    int n, found = c->recipe.param.format != QM_PARAM_f32, asks = found;
-    for (int i = 0; i < c->recipe.rule->n_slots; i++)
-        asks |= c->recipe.slot[i].bits > 0;
+    int n, found = c->recipe->param.format != QM_PARAM_f32, asks = found;
+    for (int i = 0; i < c->recipe->rule->n_slots; i++)
+        asks |= c->recipe->slot[i].bits > 0;
     if (!asks)
         return 1;
     assert_int_equal(c->problem->open(c->problem_args, 1, &self, &n, shape), QM_OK);
     for (int t = 0; t < n; t++)
-        for (int i = 0; i < c->recipe.rule->n_slots; i++)
-            found |= qm_recipe_slot(&c->recipe, i, &shape[t]).bits > 0;
+        for (int i = 0; i < c->recipe->rule->n_slots; i++)
+            found |= qm_recipe_slot(c->recipe, i, &shape[t]).bits > 0;
     c->problem->close(self);
     return found;
 }
@@ -174,7 +174,7 @@ static void formats_used(const struct paired_cells *a)
     for (int64_t i = 0; i < qm_protocol_own(a->r.cell, a->r.n_cells); i++)
         if (!a->r.cell[i].reason && a->r.cell[i].lr_scale == 1.0 && !has_format(&a->r.cell[i]))
             fail_msg("%s: cell %d, %s: float32 on %s", a->s->stem, (int)i,
-                     a->r.cell[i].recipe.base->name, a->r.cell[i].source_text);
+                     a->r.cell[i].recipe->base->name, a->r.cell[i].source_text);
 }
 
 /* Labels and formats of the shipped paired suites, with one seed each. */

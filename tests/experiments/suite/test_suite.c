@@ -192,15 +192,15 @@ static void test_product(void **state)
     for (int64_t i = 0; i < n; i++) {
         assert_int_equal(c[i].index, i);
         assert_int_equal(c[i].seed, 5 + i % 2);
-        assert_int_equal(c[i].recipe.slot[0].block, i / 6 % 2 ? 256 : 64);
+        assert_int_equal(c[i].recipe->slot[0].block, i / 6 % 2 ? 256 : 64);
         assert_string_equal(c[i].source_text, i < 12 ? "dist:gauss" : "dist:laplace");
         if (i / 2 % 3 == 2) /* an unsigned map on a state of both signs */
             assert_non_null(strstr(c[i].reason, "both signs"));
         else
             assert_null(c[i].reason);
-        assert_int_equal(c[i].recipe.slot[0].map, i / 2 % 3 == 0   ? QM_MAP_nf4
-                                                  : i / 2 % 3 == 1 ? QM_MAP_dyn
-                                                                   : QM_MAP_lin);
+        assert_int_equal(c[i].recipe->slot[0].map, i / 2 % 3 == 0   ? QM_MAP_nf4
+                                                   : i / 2 % 3 == 1 ? QM_MAP_dyn
+                                                                    : QM_MAP_lin);
     }
     qm_cells_free(c, n);
     qm_suite_free(s);
