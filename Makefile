@@ -328,8 +328,9 @@ check-kernels: qualm ## every variant's CUDA kernels compile, without spills or 
 	  if [ $$code = 77 ]; then echo "check-kernels: skipped: no NVRTC (qualm doctor says what was sought)"; \
 	  else exit $$code; fi; else echo "check-kernels: skipped: CUDA=0"; fi
 
+GPU_CODE = code=$$?; [ $$code = 77 ] && { echo "$@: skipped, exit code 77: the line above says why"; exit 0; } || exit $$code
 gpu-check: qualm ## on a machine with a GPU: bits, speed, codes, verdicts, peers of the CUDA backend, into results/gpu (ten minutes; RESUME=1 goes on)
-	$(Q)./qualm gpu-check $(if $(RESUME),--resume,--peers "$(or $(PEERS),none)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+	$(Q)./qualm gpu-check $(if $(RESUME),--resume,--peers "$(or $(PEERS),none)"); $(GPU_CODE)
 
 # PyPI's packages in a virtual environment of their own; PEERS_FLAGS="--seed 7 --only torch".
 PEERS_VENV ?= build/peers
@@ -346,12 +347,12 @@ peers: qualm ## torch, torchao, bitsandbytes, Lion, CAME and six releases of ada
 	$(PEERS_VENV)/bin/python tests/peers/compare.py $(PEERS_FLAGS); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
-	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; $(GPU_CODE)
 
 SEARCH_TIME ?= 1800 # seconds for the variants, and as many for the kernel templates
 LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats experiments/protocol/test_instances \
-  experiments/protocol/test_protocol
-check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) tests ## every test with its whole tables; every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; an hour of searches for wrong bounds
+  experiments/protocol/test_protocol experiments/gpu/test_driver_faults
+check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) tests ## every test with its whole tables; every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; every fault of a driver; an hour of searches for wrong bounds
 	$(Q)BUILD=$(BUILD) QM_TEST_SHARE=1 tests/run.sh
 	$(Q)for program in $(LONG_TESTS); do $$program || exit 1; done
 	$(Q)for program in $(LONG_ALL:%=$(BUILD)/tests/%); do $$program all || exit 1; done

@@ -106,6 +106,7 @@ static void merge(struct qm_coverage *into, const struct qm_coverage *from)
         for (int k = 0; k < QM_COVERAGE_WORDS; k++)
             into->pair[i][k] |= from->pair[i][k];
     into->cases += from->cases;
+    into->refused += from->refused;
 }
 
 /* What the domain's distribution meets; each thread adds up its share of the draws.  NULL: no
@@ -162,10 +163,11 @@ json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d)
         }
     }
     free(reach);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "cases", (json_int_t)c->cases,
-                     "pairs", (json_int_t)all.pairs, "reachable", (json_int_t)all.reachable, "bins",
-                     (json_int_t)bins.pairs, "bins_reachable", (json_int_t)bins.reachable,
-                     "coordinates", coordinates, "pairs_of", pairs, "not_exercised", left_out(d));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "cases", (json_int_t)c->cases,
+                     "refused", (json_int_t)c->refused, "pairs", (json_int_t)all.pairs, "reachable",
+                     (json_int_t)all.reachable, "bins", (json_int_t)bins.pairs, "bins_reachable",
+                     (json_int_t)bins.reachable, "coordinates", coordinates, "pairs_of", pairs,
+                     "not_exercised", left_out(d));
 }
 
 static long long whole(const json_t *from, const char *key)
@@ -182,6 +184,8 @@ void qm_coverage_print(const json_t *coverage, const char *of)
     printf("coverage of %s: %lld of %lld pairs of bins (%lld %%), %lld of %lld bins", of, pairs,
            reachable, reachable ? 100 * pairs / reachable : 100, whole(coverage, "bins"),
            whole(coverage, "bins_reachable"));
+    if (whole(coverage, "refused") > 0)
+        printf("; %lld cases refused at their shape", whole(coverage, "refused"));
     json_object_foreach(json_object_get(coverage, "coordinates"), name, one)
         json_array_foreach(json_object_get(one, "never"), i, bin)
     {

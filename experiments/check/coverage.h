@@ -18,13 +18,14 @@ enum {
 
 struct qm_coverage {
     int64_t cases;
+    int64_t refused; /* cases that the rule or a quantizer refused at their shape: not judged */
     uint64_t pair[QM_COVERAGE_BINS][QM_COVERAGE_WORDS];
 };
 
 /* Adds a case that was judged. */
 void qm_coverage_add(struct qm_coverage *to, const struct qm_domain *d, const struct qm_case *c);
 
-/* {"cases", "pairs", "reachable", "bins", "bins_reachable", "coordinates": {NAME: {"exercised":
+/* {"cases", "refused", "pairs", "reachable", "bins", "bins_reachable", "coordinates": {NAME: {"exercised":
  * [BIN...], "never": [BIN...]}}, "pairs_of": [{"coordinates": [A, B], "pairs", "reachable"}],
  * "not_exercised": [{"coordinate", "reason"}]}.  The caller owns the object.  NULL: no memory. */
 json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d);

@@ -312,6 +312,46 @@ static int exact_decay(const struct qm_domain *d, struct source *s, int64_t i, s
     return 1;
 }
 
+/* Gives hyper-parameter k an ordinary value: a flag either value, a number its own, 0, 1, or one in
+ * between.  What the rule refuses beside the values given before stays as it is. */
+static void ordinary_hyper(const struct qm_domain *d, struct source *s, int k, struct qm_case *c)
+{
+    static const enum qm_hyper_bin bins[] = {QM_HYPER_BIN_zero, QM_HYPER_BIN_one,
+                                             QM_HYPER_BIN_ordinary, QM_HYPER_BIN_ordinary};
+    struct qm_case to = *c;
+    int is_flag = qm_hyper_is_flag(k);
+    uint32_t word = next(s), bin = (uint32_t)below(s, 4);
+    if (!(d->reads >> k & 1) || !one_in(s, is_flag || k == QM_HYPER_weight_decay ? 2 : 3))
+        return;
+    to.given |= (uint64_t)1 << k;
+    to.hyper[k] = is_flag ? (double)(qm_hyper_get(&d->recipe.hyper, k) == 0.0)
+                          : qm_hyper_draw(k, bins[bin], word);
+    if (!isnan(to.hyper[k]) && is_taken(d, &to))
+        *c = to;
+}
+
+/* Whether case i has many settings at once and everything else ordinary: what depends on two
+ * hyper-parameters together shows there, and nowhere where one extreme number hides all others. */
+static int is_plain(int64_t i) { return i % 8 == 2 || i % 8 == 4 || i % 8 == 6; }
+
+static void plain_case(const struct qm_domain *d, struct source *s, struct qm_case *c)
+{
+    static const enum qm_class classes_of[] = {QM_CLASS_normal, QM_CLASS_normal, QM_CLASS_planted,
+                                               QM_CLASS_unit};
+    int rank = one_in(s, 4) ? 1 : 2 + (int)below(s, 3), from = (int)below(s, QM_HYPERS);
+    *c = (struct qm_case){.forced = one_in(s, 2), .shape = {rank, {0}}};
+    for (int a = 0; a < rank; a++)
+        c->shape.dim[a] =
+            a >= rank - 2 ? 1 + log_uniform(s, rank == 1 ? 1000 : 40) : 1 + below(s, 3);
+    c->kind = classes_of[below(s, sizeof classes_of / sizeof *classes_of)];
+    c->t = one_in(s, 3) ? 1 : one_in(s, 2) ? 2 + below(s, 14) : log_uniform(s, 2000);
+    for (int k = 0; k < QM_HYPERS; k++)
+        ordinary_hyper(d, s, (from + k) % QM_HYPERS, c);
+    static const enum qm_part parts_of[] = {QM_PART_second, QM_PART_group, QM_PART_warm};
+    for (size_t k = 0; k < sizeof parts_of / sizeof *parts_of; k++)
+        c->part |= one_in(s, 5) ? 1u << parts_of[k] : 0;
+}
+
 /* Elements of the parameter and of all slots. */
 static int64_t numbers(const struct qm_domain *d, const struct qm_case *c)
 {
@@ -344,7 +384,12 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
     struct qm_case c = {.forced = 1};
     for (int tries = 0; tries < TRIES; tries++) {
         c = (struct qm_case){.forced = 1};
-        if (!many_draws(d, &s, i, &c) && !exact_decay(d, &s, i, &c)) {
+        if (many_draws(d, &s, i, &c) || exact_decay(d, &s, i, &c)) {
+            /* the case is set */
+        } else if (is_plain(i)) {
+            plain_case(d, &s, &c);
+            bound_slots(d, &c);
+        } else {
             c.forced = !one_in(&s, 4);
             c.shape = shape(d, &s, i);
             c.t = first_step(d, &s);

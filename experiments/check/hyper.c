@@ -74,6 +74,8 @@ static const struct {
     [RATE] = {1e-4, 1.0}, [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0}, [STEPS] = {11.0, 1001.0},
     [RANK] = {1.0, 5.0},  [SIDE] = {2.0, 3.0},     [POWER] = {0.1, 1.0},  [FLAG] = {0.0, 2.0}};
 
+int qm_hyper_is_flag(int k) { return kinds[k] == FLAG; }
+
 enum qm_hyper_bin qm_hyper_bin_of(int k, double own, double value)
 {
     double size = fabs(value);

@@ -29,6 +29,9 @@ enum qm_hyper_bin {
         QM_HYPER_BINS
 };
 
+/* 1: hyper-parameter k is a flag, 0 or 1. */
+int qm_hyper_is_flag(int k);
+
 /* The bin of a value of hyper-parameter k, where `own` is the recipe's. */
 enum qm_hyper_bin qm_hyper_bin_of(int k, double own, double value);
 

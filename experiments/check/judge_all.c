@@ -114,6 +114,10 @@ qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases
     for (int k = 0; k < n; k++) {
         int i = turn[k].at;
         qm_status mine = qm_judge_case(s, &cases[i], seed, &part[i]);
+        if (mine == QM_BAD_ARG && cases[i].given) { /* the rule refuses these settings here */
+            part[i] = (struct qm_tally){.skipped = 1};
+            mine = QM_OK;
+        }
 #pragma omp critical(qm_judge_list)
         {
             if (mine != QM_OK && i < failed) {
@@ -129,6 +133,8 @@ qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases
     for (int i = 0; i < n; i++) {
         if (watch.coverage && part[i].cases > 0)
             qm_coverage_add(watch.coverage, watch.domain, &cases[i]);
+        else if (watch.coverage)
+            watch.coverage->refused += part[i].skipped;
         qm_tally_merge(t, &part[i]);
     }
     free(part);

@@ -1,6 +1,7 @@
 /* rate_file.c - Reads and writes files of tuned learning rates. */
 #include "experiments/run/rate_file.h"
 
+#include "experiments/foreign/text_file.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/store/atomic_file.h"
 
@@ -19,8 +20,13 @@ qm_status qm_rate_file_read(const char *path, json_t **out)
     json_t *rates = json_object(), *file = NULL, *entry, *list;
     size_t i;
     qm_status st = rates ? QM_OK : qm_fail(QM_NO_MEMORY, "rates");
-    if (st == QM_OK && access(path, F_OK) == 0 && !(file = json_load_file(path, 0, &why)))
+    FILE *f = NULL;
+    if (st == QM_OK && access(path, F_OK) == 0)
+        st = qm_text_open(path, &f);
+    if (st == QM_OK && f && !(file = json_loadf(f, 0, &why)))
         st = qm_fail(QM_BAD_FILE, "%s:%d: %s", path, why.line, why.text);
+    if (f)
+        fclose(f);
     list = json_object_get(file, "rates");
     if (st == QM_OK && file &&
         (json_integer_value(json_object_get(file, "qualm_rates")) != VERSION ||

@@ -109,7 +109,8 @@ for r, n in ((nf4, 16), (near, 16), (ladder, 16), (rows("int:4s", "arith"), 16),
     assert np.isnan(r["edge"][-1]) and np.isnan(r["midpoint"][-1])
     assert (np.diff(r["value"]) > 0).all()
     assert np.allclose(r["midpoint"][:-1], (r["value"][:-1] + r["value"][1:]) / 2, rtol=1e-12)
-assert len(b["map"]) == 5 * 16 + 256                       # each table once, for all block sizes
+assert np.allclose(rows("intm:4s", "arith")["value"], np.arange(-8, 8) / 8, rtol=1e-6)
+assert len(b["map"]) == 6 * 16 + 256                       # each table once, for all block sizes
 assert list(nf4["value"][[0, 7, 15]]) == [-1, 0, 1]
 assert np.float32(nf4["value"][1]) == np.float32(-0.6961928009986877)   # QLoRA's table
 assert np.allclose(rows("int:4s", "arith")["value"], np.arange(-8, 8) / 7, rtol=1e-6)

@@ -39,6 +39,6 @@ const struct qm_variant qm_variant_apollo8_046 = {
               .margin = 0.01,
               .correct_bias = 1},
     .pads = QM_PADS_blocks,
-    .state_bits = 4.0390625,
+    .state_bits = 4.039093017578125,
     .step_sqnr_db = 25.0,
 };

@@ -203,6 +203,8 @@ static void every_fault_is_a_line(void **state)
     try_without_faults();
     for (int k = 0; k < (is_all ? CALLS * FAULTS * COMMANDS : DRAWS); k++) {
         int which = is_all ? k : (int)draw(CALLS * FAULTS * COMMANDS);
+        if (is_all && k % 100 == 0)
+            print_message("%d of %d\n", k, CALLS * FAULTS * COMMANDS);
         try_pair(which / COMMANDS / FAULTS, which / COMMANDS % FAULTS, &commands[which % COMMANDS]);
     }
 }

@@ -17,7 +17,7 @@ static double loss_at(const struct qm_problem *p, const char *args, int64_t inst
     struct qm_shape shape[QM_PROBLEM_TENSORS];
     char *text;
     void *self;
-    int n;
+    int n = 0;
     int64_t total = 0;
     if (qm_problem_instance(p, args, instance, &text, has_data) != QM_OK ||
         p->open(text, 3, &self, &n, shape) != QM_OK)
