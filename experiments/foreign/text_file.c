@@ -26,7 +26,7 @@ static qm_status open_text(const char *path, int *out)
     if (is_folder ||
         (known && S_ISFIFO(info.st_mode) && poll(&ready, 1, QM_READER_SECONDS * 1000) == 0)) {
         close(fd);
-        return is_folder ? qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(EISDIR))
+        return is_folder ? qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(EISDIR))
                          : qm_fail(QM_BAD_FILE, "%s: is a pipe into which nobody wrote in %d s",
                                    path, QM_READER_SECONDS);
     }
