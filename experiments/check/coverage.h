@@ -25,9 +25,10 @@ struct qm_coverage {
 /* Adds a case that was judged. */
 void qm_coverage_add(struct qm_coverage *to, const struct qm_domain *d, const struct qm_case *c);
 
-/* {"cases", "refused", "pairs", "reachable", "bins", "bins_reachable", "coordinates": {NAME: {"exercised":
- * [BIN...], "never": [BIN...]}}, "pairs_of": [{"coordinates": [A, B], "pairs", "reachable"}],
- * "not_exercised": [{"coordinate", "reason"}]}.  The caller owns the object.  NULL: no memory. */
+/* {"cases", "refused", "pairs", "reachable", "bins", "bins_reachable", "coordinates": {NAME:
+ * {"exercised": [BIN...], "never": [BIN...]}}, "pairs_of": [{"coordinates": [A, B], "pairs",
+ * "reachable"}], "not_exercised": [{"coordinate", "reason"}]}. The caller owns the object. NULL:
+ * no memory. */
 json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d);
 
 /* Prints the object of qm_coverage_json to stdout: one line of counts, and one line of what was
