@@ -320,11 +320,14 @@ static void test_report_file(void **state)
                   "status", "ok", "rate", 2.5e9, "recipe", "lion_f32", "mode", "fast", "status",
                   "timed out after 60 s");
     snprintf(file, sizeof file, "%s/gpu", folder);
-    assert_int_equal(qm_gpu_report_name(file, "NVIDIA Test 9000", "exact,speed", path, sizeof path),
-                     QM_OK);
+    int lock;
+    assert_int_equal(
+        qm_gpu_report_name(file, "NVIDIA Test 9000", "exact,speed", path, sizeof path, &lock),
+        QM_OK);
     assert_non_null(strstr(path, "/gpu/nvidia-test-9000-exact-speed-20"));
     if (qm_gpu_report_write(&r, path, 1, argv) != QM_OK)
         fail_msg("%s", qm_message());
+    qm_gpu_report_unlock(path, lock);
     snprintf(file, sizeof file, "%s.md", path);
     FILE *f = fopen(file, "r");
     assert_non_null(f);

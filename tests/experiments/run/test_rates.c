@@ -199,11 +199,12 @@ static void test_not_tuned(void **state)
 static void test_tuned_curve(void **state)
 {
     struct paired_cells a, plain;
-    struct qm_rate_unit u = {.is_twin = 1};
+    struct qm_recipe full;
+    struct qm_rate_unit u = {.is_twin = 1, .recipe = &full};
     (void)state;
     cells_of(TWO PAIRED, &a);
     u.like = &a.r.cell[0];
-    assert_true(qm_recipe_full(&u.like->recipe, &u.recipe));
+    assert_true(qm_recipe_full(u.like->recipe, &full));
     qm_rate_unit_start(&u, 0, 8);
     assert_int_equal(qm_rates_search(a.s, &u, 1, 901, 2, 1, NULL), QM_OK);
     assert_false(u.is_edge);
