@@ -187,7 +187,7 @@ qualm: $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi)
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libqm.a $(BUILD)/gen/flags
 	$(if $(filter 1,$(V)),,$(call say,CC,$<))
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $< $(BUILD)/libqm.a -o $@ $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -MMD -MP $< $(BUILD)/libqm.a -o $@ $(TEST_LIBS) $(LDLIBS)
 
 tests: $(TESTS)
 

@@ -27,7 +27,9 @@ one() { # a test program or a .bats file
     log=$logs/$name.log
     if [[ $1 == *.bats ]]; then bats --tap --timing "$1"; else timeout 600 "$1"; fi >"$log" 2>&1
     echo "exit $? seconds $((SECONDS - start))" >>"$log"
-    times | tail -1 | sed 's/^/processor /' >>"$log" # user and system time
+    times >"$log.times" # of this shell, and of what it ran
+    sed -n '2s/^/processor time, user and system: /p' "$log.times" >>"$log"
+    rm "$log.times"
 }
 export -f one
 export logs BUILD

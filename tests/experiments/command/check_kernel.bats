@@ -69,7 +69,7 @@ again() {
 @test "every template passes as the variant it names, from an empty folder" {
     names=$("$QUALM" check --template list | grep -vE '\.(h|cu)$') # .cu: emu.bats
     [ "$(wc -w <<<"$names")" -ge 10 ]
-    for name in $(drawn $names); do
+    for name in $(drawn $(drawn $names)); do # each takes seconds
         "$QUALM" check --template "$name" > "$name.c"
         status=0
         out=$("$QUALM" check --no-shrink --kernel "$name.c" -q 2>&1) || status=$?
@@ -311,7 +311,7 @@ C
     "$QUALM" check --template lion8_ecc8 > ecc.c # parameters of 16 bits with residuals
     expression="($expression), [t[\"elements\"] > 0 for t in d[\"against\"][\"tensors\"]]"
     [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --quick \
-        --regime normal)" = "(True, [True, True])" ]
+        --regime normal)" = "True [True, True]" ]
     "$QUALM" check --no-shrink --kernel new.c --against old.c --regime normal --json > d.json 2>/dev/null || [ $? = 1 ]
     "$PYTHON" - <<'P'
 import json
