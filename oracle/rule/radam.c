@@ -98,7 +98,17 @@ static void element(const void *scalars, struct qm_bound_element *at)
     if (s->rectified) {
         struct qm_ball den = qm_ball_add(qm_ball_sqrt(o, v), s->eps);
         struct qm_ball rate = qm_ball_div(o, qm_ball_exact(1.0), den);
-        step = qm_ball_mul(qm_ball_mul(step, qm_ball_mul(rate, s->root_bc2)), s->rect);
+        struct qm_ball rooted = qm_ball_mul(step, s->root_bc2), any_order;
+        any_order = qm_ball_mul(qm_ball_mul(step, qm_ball_mul(rate, s->root_bc2)), s->rect);
+        if (o->fold) { /* one factor or both before the division: the product may be denormal */
+            struct qm_ball of_rect = qm_ball_div(o, qm_ball_mul(step, s->rect), den);
+            struct qm_ball of_root = qm_ball_div(o, rooted, den);
+            struct qm_ball of_both = qm_ball_div(o, qm_ball_mul(rooted, s->rect), den);
+            any_order = qm_ball_either(any_order, qm_ball_mul(of_rect, s->root_bc2));
+            any_order = qm_ball_either(any_order, qm_ball_mul(of_root, s->rect));
+            any_order = qm_ball_either(any_order, of_both);
+        }
+        step = any_order;
     }
     at->e_p = s->is_open ? HUGE_VAL : qm_ball_add(p, qm_ball_negated(step)).e;
 }
