@@ -160,7 +160,7 @@ static double even_steps(const struct qm_decider *d, int *base)
     case QM_MAP_al:
     case QM_MAP_COUNT: break; /* not evenly spaced, and refused with search arith */
     }
-    return NAN;
+    return (double)NAN;
 }
 
 /* The product z = y * steps has an error of u |z| at most, or none where steps is a power of two.

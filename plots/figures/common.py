@@ -210,7 +210,7 @@ def known(present, wanted):
 
 # The formats of the momentum by their label in the suites: the name in legends, and the number of
 # their look, which is the same in all figures.
-FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1),
+FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1), "intm4": ("uniform, 16 levels", 6),
            "nf4a8 nearest": ("0.2.4 table, nearest", 2),
            "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
            "f32": ("float32", 7), "nf4 stoch": ("NF4, stochastic rounding", 5),
