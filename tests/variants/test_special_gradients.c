@@ -206,8 +206,8 @@ static const char *const more[] = {
     "adamw8_bnb_cuda,param=bf16/stoch,grad=bf16",
     "lion8_bnb_cuda,param=f16/kahan,grad=f16",
     "adamw_fp8_ao,param=e4m3/stoch,exp_avg=e4m3:8s/block:256/bisect/even/nanzero/maxskip",
-    "adamw_fp8_ao,param=bf16/ecc8,exp_avg=e4m3:8s/rank1/bisect/even,exp_avg_sq=e4m3:8s/tensor/scan/"
-    "near",
+    ("adamw_fp8_ao,param=bf16/ecc8,exp_avg=e4m3:8s/rank1/bisect/even,"
+     "exp_avg_sq=e4m3:8s/tensor/scan/near"),
     "adamw4_ao,param=f16/ecc16,exp_avg=nf4:4s/block:64/bisect/mid/hi/maxskip/keepsign",
     "adamw4_ao,exp_avg=dyn:4s/rank1/bisect/near/hi/keepsign/nantop,exp_avg.min_numel=0",
     "adamw8_ao,exp_avg=int:8s/block:64/arith/even/maxskip,exp_avg.min_numel=0",
