@@ -70,6 +70,25 @@ static inline struct qm_ball qm_bound_old(const struct qm_bound_step *b, int k, 
     return (struct qm_ball){b->slot[k][i], b->e_old ? b->e_old[k][i] : 0.0};
 }
 
+/* Whether an element of the gradient, of the parameter (n each) or of one of the first `slots` old
+ * states is not finite; *has_nan: whether one is NaN. */
+static inline int qm_bound_is_not_finite(const struct qm_bound_step *b, int64_t n, int slots,
+                                         int *has_nan)
+{
+    int is = 0;
+    *has_nan = 0;
+    for (int64_t i = 0; i < n; i++) {
+        is |= !isfinite(b->g[i]) || !isfinite(b->p[i]);
+        *has_nan |= isnan(b->g[i]) || isnan(b->p[i]);
+    }
+    for (int k = 0; k < slots; k++)
+        for (int64_t i = 0; i < b->slot_n[k]; i++) {
+            is |= !isfinite(b->slot[k][i]);
+            *has_nan |= isnan(b->slot[k][i]);
+        }
+    return is;
+}
+
 /* Records the radius of a new state v and returns the ball of that radius around the oracle's
  * value. */
 static inline struct qm_ball qm_bound_set(const struct qm_bound_step *b, int k, int64_t i,

@@ -574,15 +574,7 @@ static qm_status bound(const struct qm_bound_step *b, int release)
     if (a.is_apollo)
         a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0,
                                        a.n};
-    for (int64_t i = 0; i < a.n; i++) {
-        a.own |= !isfinite(b->g[i]) || !isfinite(b->p[i]);
-        a.has_nan |= isnan(b->g[i]) || isnan(b->p[i]);
-    }
-    for (int k = 0; k < SLOTS; k++)
-        for (int64_t i = 0; i < b->slot_n[k]; i++) {
-            a.own |= !isfinite(b->slot[k][i]);
-            a.has_nan |= isnan(b->slot[k][i]);
-        }
+    a.own = qm_bound_is_not_finite(b, a.n, SLOTS, &a.has_nan);
     if (a.n == 0)
         return QM_OK;
     return a.is_apollo ? apollo_step(&a) : plain_step(&a);

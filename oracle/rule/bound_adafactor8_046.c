@@ -282,15 +282,7 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
         a.correction = root / (1.0 - pow(h->beta1, t));
         a.adam_eps *= root;
     }
-    for (int64_t i = 0; i < a.n; i++) {
-        a.own |= !isfinite(b->g[i]) || !isfinite(b->p[i]);
-        a.has_nan |= isnan(b->g[i]) || isnan(b->p[i]);
-    }
-    for (int k = 0; k < SLOTS; k++)
-        for (int64_t i = 0; i < b->slot_n[k]; i++) {
-            a.own |= !isfinite(b->slot[k][i]);
-            a.has_nan |= isnan(b->slot[k][i]);
-        }
+    a.own = qm_bound_is_not_finite(b, a.n, SLOTS, &a.has_nan);
     if (a.n == 0)
         return QM_OK;
     struct qm_ball *u = qm_balls(4 * a.n + 2), *x = u + a.n, *r = x + a.n, *c = r + a.n + 1;
