@@ -22,7 +22,7 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 BUILD := build/$(notdir $(firstword $(CC)))$(if $(filter 1,$(SAN)),-san)
-# Debian package = a test that it is there
+# Package = a test that it is there.  The names are those of Debian 12, Ubuntu 22.04 and Ubuntu 24.04.
 define PACKAGES
 gcc=command -v gcc
 g++=command -v g++
@@ -91,7 +91,7 @@ LONG_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*/long_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run claims baseline test peers bench check-dual check-kernels check-layers check-style \
+.PHONY: all run readme-figures claims baseline test peers bench check-dual check-kernels check-layers check-style \
   check-headers check-format format gpu-check bench-gpu check-long config bundle help clean plots \
   setup tests install uninstall dist man fuzz
 .DELETE_ON_ERROR:
@@ -141,9 +141,12 @@ $(BUILD)/experiments/problems/problem.o: $(BUILD)/gen/problems.inc
 
 # Data that the executable carries: the bytes of a file.
 $(BUILD)/gen/digits.inc: experiments/data/digits.npy
+$(BUILD)/gen/novel.inc: experiments/data/pride_and_prejudice.zip
+$(BUILD)/gen/digits.inc $(BUILD)/gen/novel.inc:
 	@mkdir -p $(@D)
 	@od -An -v -tu1 -w32 $< | sed -E 's/ +([0-9]+)/\1,/g' > $@.new && mv $@.new $@
-$(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
+$(BUILD)/experiments/source/digit_images.o: $(BUILD)/gen/digits.inc
+$(BUILD)/experiments/problems/gpt.o: $(BUILD)/gen/novel.inc
 
 # Texts that the executable carries: a line of the file is a string; NULL follows the last.
 $(BUILD)/gen/texts.inc: TEXTS := $(sort $(wildcard core/abi/*.h)) \
@@ -157,6 +160,11 @@ $(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp))
   core/base/dual.h core/base/half.h core/base/fp8.h
 $(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
   $(sort $(wildcard plots/figures/*.py plots/report/*.py))
+# The glossary of experiments/README.md, a word and its meaning to each line.
+$(BUILD)/gen/glossary.inc: experiments/README.md
+	@mkdir -p $(@D)
+	@sed -n '/^## Glossary/,$$p' $< | grep '^| ' | grep -v '^| word ' | sed -E 's/[\\"]/\\&/g; s/`//g; s/\*([A-Za-z][^*]*[A-Za-z])\*/\1/g; s/^\| *(.*[^ ]) +\| (.*[^ ]) *\|$$/QM_WORD("\1", "\2")/' > $@.new
+	@mv $@.new $@
 NAMED := $(foreach i,texts mutants emu report,$(BUILD)/gen/$(i).inc)
 $(NAMED): NAME_OF := basename
 $(NAMED) $(BUILD)/gen/device.inc: FORCE
@@ -165,7 +173,7 @@ $(NAMED) $(BUILD)/gen/device.inc: FORCE
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 # Every object waits for the generated files; from the second build on -MMD knows who includes which.
-$(LIB_OBJ) $(ISA_OBJ): | $(NAMED) $(foreach i,device digits variants problems families,$(BUILD)/gen/$(i).inc)
+$(LIB_OBJ) $(ISA_OBJ): | $(NAMED) $(foreach i,device digits variants problems families glossary,$(BUILD)/gen/$(i).inc)
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/gen/objects
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
@@ -214,7 +222,7 @@ setup:
 	done <<< "$$PACKAGES"; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$(INSTALL)" = 0 ] || ! command -v apt-get >/dev/null; then \
-	  echo "qualm: missing Debian packages:$$missing; install them and run make again" >&2; exit 1; \
+	  echo "qualm: missing Debian or Ubuntu packages:$$missing; install them and run make again" >&2; exit 1; \
 	fi; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	if [ -n "$$sudo" ] && ! command -v sudo >/dev/null; then \
@@ -233,13 +241,29 @@ SUITES := momentum_format search rank1 second_moment theory drift drift_second \
   momentum_convergence momentum_sgdm convergence
 run: qualm ## the main job: the momentum ablation on real states; results, plots, the headline tables
 	@mkdir -p results plots/out
-	$(Q)./qualm run --headline $(SUITES:%=experiments/suites/%.yaml)
-	$(Q)./qualm bench --quick --out results/bench.h5
-	@$(MAKE) --no-print-directory plots
+	$(Q)./qualm bench --quick --out results/bench.h5 > results/bench.txt
+	$(Q)./qualm run --headline $(SUITES:%=experiments/suites/%.yaml) > results/headline.txt
+	@$(MAKE) --no-print-directory plots > results/plots.txt
+	@cat results/headline.txt
+	@echo; echo "The answers as one figure: plots/out/headline.png, $$(grep -c png results/plots.txt) figures in all; speeds: results/bench.txt."
+	@echo "What next: ./qualm analyze checkpoint.pt; README.md, three jobs: ablate, analyze your states, validate your kernel."
 
-plots: ## draw results/*.h5 into plots/out (PNG and SVG)
+readme-figures: run ## the pictures that README.md and plots/gallery show, drawn anew from what make run measures
+	$(Q)cp plots/out/*.svg plots/gallery/
+
+# Figures of `qualm plot`: name, result file, figure, values compared (~ stands for a space).
+PLOTS := dumbbell:momentum_format:dumbbell frontier:momentum_format:frontier \
+  rank1:rank1:dumbbell:block~128,rank-1 drift:drift:drift drift_second:drift_second:drift \
+  loss:convergence:ratio loss_momentum:momentum_convergence:ratio loss_sgdm:momentum_sgdm:ratio
+plots: qualm ## draw results/*.h5 into plots/out (PNG and SVG)
 	$(Q)for script in $(filter-out plots/figures/common.py,$(wildcard plots/figures/*.py)); do \
 	  $(PYTHON) $$script --results results --out plots/out || exit 1; done
+	$(Q)for plot in $(PLOTS); do \
+	  IFS=: read -r name file what pair <<<"$$(tr '~' ' ' <<<"$$plot")"; \
+	  if [ -e results/$$file.h5 ]; then \
+	    ./qualm plot -q results/$$file.h5 --what $$what $${pair:+--pair "$$pair"} \
+	      -o plots/out/$$name.png -o plots/out/$$name.svg || exit 1; \
+	  else echo "plots: skipped: results/$$file.h5 is not there (make run writes it)" >&2; fi; done
 
 claims: qualm ## claims of the literature, each with its effect, 95 % interval and verdict
 	@mkdir -p results/claims
@@ -375,7 +399,8 @@ config: ## a line per dependency, with the package to install
 # The binary with every library it needs but libc and the driver, for machines without packages.  It
 # finds them by $$ORIGIN/lib, so that what it starts (python3) has an environment without them.
 BUNDLE ?= bundle
-NOT_BUNDLED := libc|libm|libdl|libpthread|librt|libmvec|ld-linux-x86-64
+# what glibc itself brings: these libraries fit only the libc.so of their own version
+NOT_BUNDLED := libc|libm|libdl|libpthread|librt|libmvec|libresolv|libutil|libanl|ld-linux-x86-64
 bundle: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a ## a folder that runs without HDF5 and GSL installed; says which glibc it needs
 	@rm -rf "$(BUNDLE)"; mkdir -p "$(BUNDLE)/lib" "$(BUNDLE)/experiments" "$(BUNDLE)/tests/peers" "$(BUNDLE)/results/gpu"
 	$(Q)$(CC) $(CFLAGS) $^ -o "$(BUNDLE)/qualm.bin" $(LDLIBS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib'

@@ -6,7 +6,7 @@
 /* A new oracle needs a file in rule/ and its name here. */
 /* clang-format off */
 #define QM_ORACLE_LIST(X)                                                                      \
-    X(adafactor8) X(adafactor8_021) X(adafactor8_024) X(adafactor8_025) X(adafactor8_046)      \
+    X(adafactor8) X(adafactor8_021) X(adafactor8_024) X(adafactor8_025) X(adafactor8_046) X(adafactor8_046_1d)      \
     X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)                                            \
     X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
     X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)                 \

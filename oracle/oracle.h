@@ -59,8 +59,8 @@ struct qm_oracle {
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t);
 
-    /* Bounds the distance of float32 arithmetic from one such step (bound.h).  NULL: not
-     * derived. */
+    /* Bounds the distance of float32 arithmetic from one such step (bound.h).  NULL:
+     * not derived. */
     qm_status (*bound)(const struct qm_bound_step *b);
 };
 

@@ -8,9 +8,9 @@ rm -rf "$logs"
 mkdir -p "$logs"
 export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
 export MALLOC_PERTURB_=85 # memory that nobody wrote is not zero
-# Of long tables a quarter is taken, another one at each commit; with ONLY, all of it.
+# Of long tables a tenth is taken, another one at each commit; with ONLY, all of it.
 # tests/support/drawn.h says how.
-export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 4)}
+export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 10)}
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)
 export QM_TEST_SEED=${QM_TEST_SEED:-$((16#$commit))}
 [ "$QM_TEST_SHARE" = 1 ] ||
@@ -56,7 +56,7 @@ fi
     { echo "only bats tests concern $ONLY, which SAN=1 leaves out" >&2; exit 4; }
 printf '%s\n' "${chosen[@]}" | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 failures=
 for log in "$logs"/*.log; do
     name=$(basename "$log" .log)
     read -r code seconds < <(awk '/^exit [0-9]+ seconds/ {c = $2; s = $4} END {print c, s}' "$log")
@@ -77,8 +77,14 @@ for log in "$logs"/*.log; do
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     printf '%-52s %4d passed %3d failed %3d skipped %5s s\n' "$name" "$p" "$f" "$s" "$seconds"
     sed -nE "$reasons" "$log" | sed 's/^/    skipped: /'
-    [ "$f" != 0 ] && sed 's/^/    | /' "$log" | tail -n 60
+    [ "$f" != 0 ] || continue
+    sed 's/^/    | /' "$log" | tail -n 60
+    # The lines that name what failed stand once more at the end, which a log that is cut shows.
+    what='^not ok |^\[ *(ERROR|LINE) *\]|^\[  FAILED  \] [a-z]'
+    failures+="$name"$'\n'$(grep -E -A12 "$what" "$log" | head -n 40 | cut -c1-200 |
+        sed 's/^/    | /')$'\n'
 done
 [ "${SAN:-0}" = 1 ] && echo "bats tests are left out under SAN=1: they run the same functions"
+[ -z "$failures" ] || printf 'what failed (QM_TEST_SEED=%s):\n%s' "$QM_TEST_SEED" "$failures"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

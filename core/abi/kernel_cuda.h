@@ -94,13 +94,13 @@ _Static_assert(sizeof(struct qm_cuda_args) == 1808, "host and device must agree"
 
 /* How a kernel is launched, in one dimension: blocks of `threads` threads (at most 1024) and
  * `shared` bytes of dynamic shared memory; max(1, ceil(n / elements)) blocks, n as in
- * qm_kernel_args, and one block where elements is 0.  The harness reads these numbers as the int[3]
- * NAME_launch. */
+ * qm_kernel_args, and one block where elements is 0.  The harness reads these numbers as the
+ * int[3] NAME_launch. */
 #define QM_CUDA_LAUNCH(name, threads, elements, shared) \
     QM_CUDA_EXPORT(int, name##_launch[3], {threads, elements, shared})
 
-/* Refuses the input.  Any thread may call it, before anything is changed; then every thread
- * returns. */
+/* Refuses the input.  Any thread may call it, before anything is changed; then every
+ * thread returns. */
 static inline __device__ void qm_cuda_refuse(const struct qm_cuda_args *c)
 {
     atomicExch(c->refused, 1u);

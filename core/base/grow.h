@@ -8,9 +8,9 @@
 
 #include "core/base/status.h"
 
-/* Makes *array (malloc'd, or NULL) hold at least `needed` elements of `size` bytes; *capacity is
- * the number that it holds.  The first elements stay; QM_NO_MEMORY leaves both arguments as they
- * were. */
+/* Makes *array (malloc'd, or NULL) hold at least `needed` elements of `size` bytes; *capacity
+ * is the number that it holds.  The first elements stay; QM_NO_MEMORY leaves both arguments as
+ * they were. */
 static inline qm_status qm_grow(void **array, int64_t *capacity, int64_t needed, size_t size)
 {
     int64_t room = needed > 2 * *capacity ? needed : 2 * *capacity;

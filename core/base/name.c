@@ -71,6 +71,12 @@ qm_status qm_name_none_of(const char *what, const char *name, const char *const 
                    n > 0 ? all : "none");
 }
 
+int qm_name_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), k = strlen(end);
+    return n >= k && strcmp(name + n - k, end) == 0;
+}
+
 int qm_name_matches(const char *text, const char *filter)
 {
     if (!filter || !*filter)

@@ -19,6 +19,8 @@ qm_status qm_name_unknown(const char *what, const char *name, const char *const 
  * `qualm list` does not show. */
 qm_status qm_name_none_of(const char *what, const char *name, const char *const *names, int n);
 
+int qm_name_ends(const char *name, const char *end); /* whether it does */
+
 /* Whether text matches filter: a case-insensitive POSIX extended regular expression, or a
  * case-insensitive substring if the expression does not compile.  NULL and "" match everything. */
 int qm_name_matches(const char *text, const char *filter);

@@ -1,7 +1,7 @@
 /* narrow.c - Converts rows of narrow floats and draws rows of random words.
  *
- * It is compiled once per instruction set.  The loops have no branches, so that compilers vectorize
- * them. */
+ * It is compiled once per instruction set.  The loops have no branches, so that compilers
+ * vectorize them. */
 #include "core/base/narrow.h"
 
 #include "core/base/isa.h"

@@ -1,8 +1,8 @@
 /* status.h - Error codes and messages of functions that can fail.
  *
  * A function that can fail returns a qm_status; its results come last, through pointers, and are
- * untouched on failure.  qm_fail keeps one line of text per thread and yields the code.  Only main
- * prints. */
+ * untouched on failure.  qm_fail keeps one line of text per thread and yields the code.  Only
+ * main prints. */
 #ifndef QM_BASE_STATUS_H
 #define QM_BASE_STATUS_H
 

@@ -1,5 +1,5 @@
-/* cubin_cache.c - Reads and writes compiled kernels on disk, and compiles those that are not
- * there. */
+/* cubin_cache.c - Reads and writes compiled kernels on disk, and compiles those that are
+ * not there. */
 #include "core/compile/cubin_cache.h"
 
 #include <errno.h>

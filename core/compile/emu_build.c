@@ -17,8 +17,8 @@
 #include "core/emu/emu_nan.h"
 #include "core/emu/emu_rewrite.h"
 
-/* Texts that are written into the folder; and CUDA's headers, for which texts of core/emu stand
- * in. */
+/* Texts that are written into the folder; and CUDA's headers, for which texts of core/emu
+ * stand in. */
 static const char *const texts[] = {
 #define QM_TEXT(name, ...) name,
 #include "emu.inc"
@@ -113,11 +113,11 @@ qm_status qm_build_read(const char *path, char **out, size_t *size)
     return QM_OK;
 }
 
-/* A command line and the texts its words lie in: $CXX, the fixed flags, the caller's flags,
- * $CXXFLAGS. */
+/* A command line and the texts its words lie in: $CXX, the fixed flags, the caller's
+ * flags, $CXXFLAGS. */
 struct compile {
     struct qm_command c;
-    char compiler[512], fixed[512], wanted[256], flags[1024];
+    char compiler[512], fixed[512], wanted[2400], flags[1024];
 };
 
 /* Sets the command line; words: what follows the flags, up to NULL. */

@@ -10,8 +10,8 @@
  * that the compiler brings along) does not count.
  *
  * *is_whole: 0 where the files cannot be told without a preprocessor (#include MACRO,
- * __has_include, raw strings, an option that includes a file): such a kernel is not to be
- * cached. */
+ * __has_include, raw strings, an option that includes a file): such a kernel is not to
+ * be cached. */
 qm_status qm_includes_hash(const char *path, const char *text, const char *const *options,
                            char hex[65], int *is_whole);
 

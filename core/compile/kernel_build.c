@@ -78,7 +78,10 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
     if (is_cuda(source)) {
         const char *form = qm_fmad_used() == QM_FMAD_true ? qm_emu_fast_flags() : "";
-        return form ? qm_emu_build(source, folder, form, object, size)
+        char words[2400], taken[1024], left[1024];
+        qm_cuda_flags_emulated(taken, left, sizeof taken);
+        snprintf(words, sizeof words, "%s %s", form ? form : "", taken);
+        return form ? qm_emu_build(source, folder, words, object, size)
                     : qm_fail(QM_SKIPPED, "contracted code wants a processor with fma");
     }
     QM_TRY(qm_embedded_write(folder, "kernel_abi.h"));

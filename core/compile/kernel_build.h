@@ -11,8 +11,8 @@
  * A C source is compiled by $CC (default cc) with -std=c11 -O2 -ffp-contract=off and the words of
  * $CFLAGS after them; kernel_abi.h and kernel_nearest.h are written into `folder` first.  A .cu
  * source is built for backend emu (qm_emu_build).  The compiler's messages go to stderr.
- * QM_BAD_ARG: the compiler cannot be run or finds an error; QM_BAD_FILE: source or folder cannot be
- * used. */
+ * QM_BAD_ARG: the compiler cannot be run or finds an error; QM_BAD_FILE: source or folder cannot
+ * be used. */
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size);
 
 /* 1: C sources are compiled with -fwrapv from now on.  Without it the compiler may widen an int
@@ -31,8 +31,8 @@ qm_status qm_emu_build(const char *source, const char *folder, const char *flags
  * user's CUDA source has two forms. */
 enum qm_fmad { QM_FMAD_true, QM_FMAD_false, QM_FMADS };
 
-/* The form that qm_kernel_file_build and qm_user_cuda_build compile from now on; at first
- * QM_FMAD_false. */
+/* The form that qm_kernel_file_build and qm_user_cuda_build compile from now on; at
+ * first QM_FMAD_false. */
 void qm_fmad_use(enum qm_fmad form);
 enum qm_fmad qm_fmad_used(void);
 
@@ -50,9 +50,15 @@ int qm_fmad_emulated(void);
  * "mine.cu:20: TEXT" with a newline between them; "": none, so that the two forms are the same. */
 const char *qm_fmad_lines(void);
 
-/* Reads a whole file; a NUL follows its bytes.  The caller frees *out; *size does not count the
- * NUL. */
+/* Reads a whole file; a NUL follows its bytes.  The caller frees *out; *size does not count
+ * the NUL. */
 qm_status qm_build_read(const char *path, char **out, size_t *size);
+
+/* The words of $CUDAFLAGS on backend emu: taken[size] gets folders (-I, --include-path) and macros
+ * (-D, -U, --define-macro, --undefine-macro) as the C++ compiler wants them, left[size] the others
+ * but for --fmad, which no C++ compiler knows, and folders with CUDA's own headers, for which texts
+ * of core/emu stand in. */
+void qm_cuda_flags_emulated(char *taken, char *left, size_t size);
 
 /* ---- the compiler's command line ------------------------------------------------------------ */
 
@@ -64,14 +70,14 @@ struct qm_command {
     char *argv[QM_BUILD_WORDS + 1];
 };
 
-/* Adds the blank-separated words of text, which is cut in place; words beyond the room are left
- * out. */
+/* Adds the blank-separated words of text, which is cut in place; words beyond the room are
+ * left out. */
 void qm_command_words(struct qm_command *c, char *text);
 void qm_command_add(struct qm_command *c, const char *word);
 
-/* Runs the compiler and waits for it; or starts it, and waits later.  Its standard output goes to
- * stderr.  QM_BAD_ARG: it cannot be run (hint: what the user can do), or it finds `source`
- * wrong. */
+/* Runs the compiler and waits for it; or starts it, and waits later.  Its standard output
+ * goes to stderr.  QM_BAD_ARG: it cannot be run (hint: what the user can do), or it finds
+ * `source` wrong. */
 qm_status qm_command_run(struct qm_command *c, const char *source, const char *hint);
 qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid);
 qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source);

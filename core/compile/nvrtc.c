@@ -2,9 +2,11 @@
 #include "core/compile/nvrtc.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -29,6 +31,7 @@
 /* clang-format on */
 
 enum { HEADERS = 64, OPTIONS = 32, ARCHS = 64 };
+enum { OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6 }; /* of nvrtcResult */
 
 static struct {
 #define X(member, exported, arguments) int(*member) arguments;
@@ -38,6 +41,19 @@ static struct {
     long long bytes;
     char path[512], reason[1024];
 } rtc;
+
+/* RTC(CompileProgram, (program, n, options)) calls nvrtcCompileProgram and is its error; the call
+ * is noted for who watches this process. */
+#define RTC(member, arguments) \
+    (qm_cuda_call("nvrtc" #member), qm_cuda_call_over(rtc.member arguments))
+
+static void *open_next(int k, char *found, size_t size)
+{
+    qm_cuda_call("loading libnvrtc");
+    void *handle = qm_library_open_next(QM_LIBRARY_nvrtc, k, found, size);
+    (void)qm_cuda_call_over(0);
+    return handle;
+}
 
 static int bind_all(void *handle)
 {
@@ -63,7 +79,7 @@ static int bind_all(void *handle)
 /* Makes the k-th library that opens the one in use; 0: there is none, or it is too old. */
 static int take_library(int k)
 {
-    void *handle = qm_library_open_next(QM_LIBRARY_nvrtc, k, rtc.path, sizeof rtc.path), *at;
+    void *handle = open_next(k, rtc.path, sizeof rtc.path), *at;
     Dl_info info;
     struct stat file;
     if (!handle) {
@@ -72,7 +88,8 @@ static int take_library(int k)
     }
     if (!bind_all(handle))
         return 0;
-    rtc.Version(&rtc.major, &rtc.minor);
+    if (RTC(Version, (&rtc.major, &rtc.minor)) != 0)
+        rtc.major = rtc.minor = 0;
     memcpy(&at, &rtc.CreateProgram, sizeof at);
     if (dladdr(at, &info) && stat(info.dli_fname, &file) == 0)
         rtc.bytes = (long long)file.st_size;
@@ -88,12 +105,12 @@ static int choose(void)
     int driver = qm_cuda_driver_version() / 1000, best = -1, oldest = 0;
     char path[sizeof rtc.path];
     for (int k = 0; k < QM_LIBRARY_MOST; k++) {
-        void *handle = qm_library_open_next(QM_LIBRARY_nvrtc, k, path, sizeof path);
+        void *handle = open_next(k, path, sizeof path);
         int (*version)(int *, int *), major = 0, minor = 0;
         if (!handle)
             break;
         if (rtc.tried[k] || qm_library_symbol(handle, "nvrtcVersion", &version) != QM_OK ||
-            version(&major, &minor) != 0)
+            (qm_cuda_call("nvrtcVersion"), qm_cuda_call_over(version(&major, &minor))) != 0)
             continue;
         if (!driver || major <= driver) {
             best = k;
@@ -107,8 +124,35 @@ static int choose(void)
     return best;
 }
 
+/* Limits of this process without which NVRTC cannot work. */
+static struct {
+    int which;
+    const char *name;
+    rlim_t was;
+} limits[] = {{RLIMIT_FSIZE, "RLIMIT_FSIZE", 0},
+              {RLIMIT_NOFILE, "RLIMIT_NOFILE", 0},
+              {RLIMIT_AS, "RLIMIT_AS", 0},
+              {RLIMIT_DATA, "RLIMIT_DATA", 0},
+              {RLIMIT_NPROC, "RLIMIT_NPROC", 0}};
+enum { LIMITS = sizeof limits / sizeof *limits };
+
+/* The name of a limit that is lower than before NVRTC was loaded, or NULL. */
+static const char *lowered_limit(void)
+{
+    struct rlimit now;
+    for (int i = 0; i < LIMITS; i++)
+        if (getrlimit((__rlimit_resource_t)limits[i].which, &now) == 0 &&
+            now.rlim_cur < limits[i].was)
+            return limits[i].name;
+    return NULL;
+}
+
 static void load(void)
 {
+    struct rlimit now;
+    for (int i = 0; i < LIMITS; i++)
+        if (getrlimit((__rlimit_resource_t)limits[i].which, &now) == 0)
+            limits[i].was = now.rlim_cur;
     int k = choose();
     rtc.usable = take_library(k < 0 ? 0 : k);
 }
@@ -165,65 +209,80 @@ static double now(void)
 }
 
 /* Writes the option "--gpu-architecture=sm_90"; for an architecture that this NVRTC does not know,
- * the highest virtual one below it (compute_90); "" where all are above it.  Returns whether the
- * result will be PTX. */
-static int arch_option(int arch, char *out, size_t size)
+ * the highest virtual one below it (compute_90).  *is_ptx: whether the result will be PTX.
+ * QM_SKIPPED: all that it knows are above it. */
+static qm_status arch_option(int arch, char *out, size_t size, int *is_ptx)
 {
-    int n = 0, all[ARCHS], below = 0;
-    if (rtc.GetNumArchs(&n) != 0 || n > ARCHS || rtc.GetArchs(all) != 0)
-        n = 0;
-    for (int i = 0; i < n; i++)
+    int n = 0, all[ARCHS], below = 0, least = INT_MAX;
+    int error = RTC(GetNumArchs, (&n));
+    if (error == 0 && n > 0 && n <= ARCHS)
+        error = RTC(GetArchs, (all));
+    if (error || n < 1 || n > ARCHS)
+        return qm_fail(QM_INTERNAL,
+                       "NVRTC failed: it does not say which architectures it knows "
+                       "(error %d, %d of them)",
+                       error, n);
+    for (int i = 0; i < n; i++) {
         below = all[i] <= arch && all[i] > below ? all[i] : below;
-    out[0] = '\0';
-    if (n > 0 && below == 0)
-        return 0;
-    int is_ptx = below != arch;
-    snprintf(out, size, "--gpu-architecture=%s_%d", is_ptx ? "compute" : "sm",
-             below ? below : arch);
-    return is_ptx;
+        least = all[i] < least ? all[i] : least;
+    }
+    if (below == 0)
+        return qm_fail(QM_SKIPPED,
+                       "NVRTC %d.%d compiles for sm_%d and later, not for sm_%d; an NVRTC of an "
+                       "older CUDA does (CUDA 12 for sm_50 to sm_72; QM_NVRTC=PATH names one)",
+                       rtc.major, rtc.minor, least, arch);
+    *is_ptx = below != arch;
+    snprintf(out, size, "--gpu-architecture=%s_%d", *is_ptx ? "compute" : "sm", below);
+    return QM_OK;
 }
 
-/* The lowest architecture that this NVRTC knows. */
-static int least_arch(void)
-{
-    int n = 0, all[ARCHS], least = 0;
-    if (rtc.GetNumArchs(&n) != 0 || n > ARCHS || rtc.GetArchs(all) != 0)
-        return 0;
-    for (int i = 0; i < n; i++)
-        least = least == 0 || all[i] < least ? all[i] : least;
-    return least;
-}
-
-static char *log_of(void *program)
+/* The log, "" where NVRTC gives none; *error: of NVRTC.  NULL: there is no memory. */
+static char *log_of(void *program, int *error)
 {
     size_t size = 0;
-    char *log = rtc.GetProgramLogSize(program, &size) == 0 ? calloc(size + 1, 1) : NULL;
-    if (log && size > 1)
-        rtc.GetProgramLog(program, log);
+    *error = RTC(GetProgramLogSize, (program, &size));
+    char *log = calloc((*error ? 0 : size) + 1, 1);
+    if (log && !*error && size > 1)
+        *error = RTC(GetProgramLog, (program, log));
+    if (log && *error)
+        *log = '\0';
     return log;
 }
 
-/* The failure, with the first line of the log that contains "error". */
-static qm_status failed(const char *name, const char *log)
+/* The failure.  Of the source: with the first line of the log that contains "error"; where none
+ * does, with the first line that is not empty. */
+static qm_status failed(const char *name, int number, const char *log)
 {
-    const char *error = log ? strstr(log, "error") : NULL;
-    while (error && error > log && error[-1] != '\n')
-        error--;
-    if (!error)
-        return qm_fail(QM_BAD_ARG, "%s does not compile, and NVRTC does not say why", name);
-    return qm_fail(QM_BAD_ARG, "%s does not compile: %.*s", name, (int)strcspn(error, "\n"), error);
+    const char *lowered = lowered_limit();
+    if (number != INVALID_OPTION && number != COMPILATION)
+        return qm_fail(number == OUT_OF_MEMORY ? QM_NO_MEMORY : QM_INTERNAL,
+                       "NVRTC failed, and nothing is known of %s: nvrtcCompileProgram: error %d%s",
+                       name, number, number == OUT_OF_MEMORY ? " (out of memory)" : "");
+    if (lowered)
+        return qm_fail(QM_INTERNAL,
+                       "NVRTC or the driver lowered %s of this process, so nothing is known of %s",
+                       lowered, name);
+    const char *line = strstr(log, "error");
+    while (line && line > log && line[-1] != '\n')
+        line--;
+    if (!line)
+        line = log + strspn(log, " \t\r\n");
+    if (!*line)
+        return qm_fail(QM_BAD_ARG, "%s does not compile, and NVRTC (error %d) does not say why",
+                       name, number);
+    return qm_fail(QM_BAD_ARG, "%s does not compile: %.*s", name, (int)strcspn(line, "\n"), line);
 }
 
 static qm_status take_binary(void *program, struct qm_device_binary *out)
 {
-    int error =
-        out->is_ptx ? rtc.GetPTXSize(program, &out->size) : rtc.GetCUBINSize(program, &out->size);
+    int error = out->is_ptx ? RTC(GetPTXSize, (program, &out->size))
+                            : RTC(GetCUBINSize, (program, &out->size));
     if (error || !out->size)
         return qm_fail(QM_INTERNAL, "NVRTC gives no binary (error %d)", error);
     out->data = malloc(out->size);
     if (!out->data)
         return qm_fail(QM_NO_MEMORY, "a kernel of %zu bytes", out->size);
-    if (out->is_ptx ? rtc.GetPTX(program, out->data) : rtc.GetCUBIN(program, out->data))
+    if (out->is_ptx ? RTC(GetPTX, (program, out->data)) : RTC(GetCUBIN, (program, out->data)))
         return qm_fail(QM_INTERNAL, "NVRTC gives no binary");
     return QM_OK;
 }
@@ -252,25 +311,22 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
         names[n] = s->header_name;
         texts[n++] = s->header_text;
     }
-    out->is_ptx = arch_option(s->arch, arch, sizeof arch);
-    if (!*arch)
-        return qm_fail(QM_SKIPPED,
-                       "NVRTC %d.%d compiles for sm_%d and later, not for sm_%d; an NVRTC of an "
-                       "older CUDA does (CUDA 12 for sm_50 to sm_72; QM_NVRTC=PATH names one)",
-                       rtc.major, rtc.minor, least_arch(), s->arch);
+    QM_TRY(arch_option(s->arch, arch, sizeof arch, &out->is_ptx));
     options[n_options++] = arch;
     options[n_options++] = "--std=c++17";
     for (int i = 0; s->options && s->options[i] && n_options < OPTIONS; i++)
         options[n_options++] = s->options[i];
-    int error = rtc.CreateProgram(&program, s->text, s->name, n, texts, names);
+    int error = RTC(CreateProgram, (&program, s->text, s->name, n, texts, names));
     if (error)
         return qm_fail(QM_INTERNAL, "nvrtcCreateProgram: error %d", error);
-    error = rtc.CompileProgram(program, n_options, options);
-    out->log = log_of(program);
-    qm_status st = !out->log ? qm_fail(QM_NO_MEMORY, "the compiler's log")
-                   : error   ? failed(s->name, out->log)
-                             : take_binary(program, out);
-    rtc.DestroyProgram(&program);
+    error = RTC(CompileProgram, (program, n_options, options));
+    int log_error;
+    out->log = log_of(program, &log_error);
+    qm_status st = !out->log   ? qm_fail(QM_NO_MEMORY, "the compiler's log")
+                   : error     ? failed(s->name, error, out->log)
+                   : log_error ? qm_fail(QM_INTERNAL, "NVRTC gives no log (error %d)", log_error)
+                               : take_binary(program, out);
+    (void)RTC(DestroyProgram, (&program));
     out->seconds = now() - from;
     return st;
 }

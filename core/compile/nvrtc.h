@@ -27,8 +27,10 @@ struct qm_device_binary {
 };
 
 /* Compiles; the caller frees *out.  QM_SKIPPED, with the reason: there is no NVRTC, or it knows no
- * architecture as old as this one.  QM_BAD_ARG: the source does not compile; the message is the
- * first error, out->log has all, and the caller frees *out then too. */
+ * architecture as old as this one.  QM_INTERNAL, QM_NO_MEMORY: NVRTC failed, nothing is known of
+ * the source.  QM_BAD_ARG: the source does not compile; the message is the
+ * first error, or the first line of a log without that word, out->log has all, and the caller frees
+ * *out then too. */
 qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_binary *out);
 
 /* As qm_nvrtc_compile, but the binary is read from the cache where it is there, and written to it
@@ -41,9 +43,9 @@ void qm_device_binary_free(struct qm_device_binary *b);
  * be mixed in a cache.  Returns 0 where there is no NVRTC. */
 int qm_nvrtc_identity(int *major, int *minor, long long *bytes);
 
-/* QM_OK, or QM_SKIPPED: there is no NVRTC, with the reason.  Of several NVRTCs the first one is
- * used whose major version is not above the driver's: an older driver refuses what a newer one
- * makes. */
+/* QM_OK, or QM_SKIPPED: there is no NVRTC, with the reason.  Of several NVRTCs the first one
+ * is used whose major version is not above the driver's: an older driver refuses what a newer
+ * one makes. */
 qm_status qm_nvrtc_probe(void);
 
 /* Takes another NVRTC into use, after the driver has refused what the present one made.  0: there

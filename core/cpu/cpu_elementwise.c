@@ -9,10 +9,10 @@
 
 enum { PORTIONS = 16 }; /* in which a thread takes its share of a pass */
 
-/* Prefetches part k of `parts` of the next piece's parameters and gradients.  One part is asked for
- * before each of the first two slots is decoded and one before it is encoded: both compute in
- * registers, so memory would be idle.  Float32 states need no prefetch: the processor foresees
- * them. */
+/* Prefetches part k of `parts` of the next piece's parameters and gradients.  One part is asked
+ * for before each of the first two slots is decoded and one before it is encoded: both compute
+ * in registers, so memory would be idle.  Float32 states need no prefetch: the processor
+ * foresees them. */
 static void fetch_ahead(const struct qm_cpu_step *st, int64_t from, int64_t n, int k, int parts,
                         int with_param)
 {

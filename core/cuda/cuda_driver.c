@@ -1,7 +1,6 @@
 /* cuda_driver.c - Loads libcuda.so.1 and turns its errors into statuses. */
 #include "core/cuda/cuda_driver.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,12 +8,13 @@
 
 #include "core/cuda/cuda_load.h"
 
-enum { OUT_OF_MEMORY = 2, STUB = 34, NO_DEVICE = 100, MISMATCH = 803 };
+enum { OUT_OF_MEMORY = 2, STUB = 34, NO_DEVICE = 100, INVALID_DEVICE = 101, MISMATCH = 803 };
 enum { INVALID_IMAGE = 200, NO_BINARY = 209, INVALID_PTX = 218, UNSUPPORTED_PTX = 222 };
 
 static struct {
     struct qm_cuda cu;
-    int is_bound, usable, version, count;
+    int is_bound, version, count;
+    qm_status st; /* of starting: QM_SKIPPED: there is no GPU; QM_INTERNAL: the driver failed */
     char path[512], reason[1024];
 } driver;
 
@@ -116,20 +116,24 @@ static void start(void)
 {
     int error, count = 0;
     load_once();
+    driver.st = QM_SKIPPED;
     if (!driver.is_bound)
         return;
-    if ((error = QM_CU_ERROR(&driver.cu, Init, (0))) != 0)
+    if ((error = QM_CU_ERROR(&driver.cu, Init, (0))) != 0) {
+        const char *why = error == STUB        ? ", the toolkit's stub: no driver, no GPU"
+                          : error == NO_DEVICE ? ", no CUDA device"
+                          : error == MISMATCH  ? ", the driver and its library do not match"
+                                               : NULL;
+        driver.st = why ? QM_SKIPPED : QM_INTERNAL;
         snprintf(driver.reason, sizeof driver.reason, "%s: cuInit gives error %d%s", driver.path,
-                 error,
-                 error == STUB        ? ", the toolkit's stub: no driver, no GPU"
-                 : error == NO_DEVICE ? ", no CUDA device"
-                 : error == MISMATCH  ? ", the driver and its library do not match"
-                                      : "");
-    else if ((error = QM_CU_ERROR(&driver.cu, DeviceGetCount, (&count))) != 0 || count < 1)
-        snprintf(driver.reason, sizeof driver.reason, "%s: no device (cuDeviceGetCount: %d)",
-                 driver.path, error);
-    else
-        driver.usable = 1;
+                 error, why ? why : "");
+    } else if ((error = QM_CU_ERROR(&driver.cu, DeviceGetCount, (&count))) != 0 || count < 1) {
+        driver.st = error == 0 || error == NO_DEVICE ? QM_SKIPPED : QM_INTERNAL;
+        snprintf(driver.reason, sizeof driver.reason, "%s: %s (cuDeviceGetCount: error %d)",
+                 driver.path, driver.st == QM_SKIPPED ? "no device" : "the driver failed", error);
+    } else {
+        driver.st = QM_OK;
+    }
     driver.count = count;
 }
 
@@ -145,11 +149,19 @@ static void print_version(char *text, size_t size)
     snprintf(text, size, "%d", driver.version);
 }
 
+/* What another process has answered. */
 static struct {
     qm_status st;
-    int version;
+    int version, is_asked;
     char message[512];
 } elsewhere;
+
+static struct {
+    qm_status st;
+    struct qm_cuda_gpu gpu;
+    int is_asked;
+    char message[1024 + 64];
+} described;
 
 static void ask_elsewhere(void)
 {
@@ -159,13 +171,16 @@ static void ask_elsewhere(void)
         elsewhere.version = atoi(text);
     else
         snprintf(elsewhere.message, sizeof elsewhere.message, "%s", qm_message());
+    elsewhere.is_asked = 1;
 }
 
 qm_status qm_cuda_driver_asked(int *version)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    *version = 0;
-    if (is_loaded || qm_cuda_is_apart()) {
+    *version = described.gpu.version;
+    if (described.is_asked && described.st != QM_INTERNAL)
+        return QM_OK;
+    if (!elsewhere.is_asked && (is_loaded || qm_cuda_is_apart())) {
         load_once();
         *version = driver.version;
         return QM_OK;
@@ -187,8 +202,8 @@ int qm_cuda_driver_version(void)
 qm_status qm_cuda_driver(const struct qm_cuda **out)
 {
     start_once();
-    if (!driver.usable)
-        return qm_fail(QM_SKIPPED, "GPU backend unavailable: %s", driver.reason);
+    if (driver.st != QM_OK)
+        return qm_fail(driver.st, "GPU backend unavailable: %s", driver.reason);
     *out = &driver.cu;
     return QM_OK;
 }
@@ -197,12 +212,11 @@ qm_status qm_cuda_device_number(int *number)
 {
     const char *text = getenv("QM_CUDA_DEVICE");
     char *end = NULL;
-    errno = 0;
     long x = text ? strtol(text, &end, 10) : 0;
-    if (text && (*text < '0' || *text > '9' || *end || errno || x > INT_MAX))
+    if (text && (*text < '0' || *text > '9' || *end))
         return qm_fail(QM_BAD_ARG, "QM_CUDA_DEVICE=%s: expected the number of a GPU, from 0 on",
                        text);
-    *number = (int)x;
+    *number = x < INT_MAX ? (int)x : INT_MAX;
     return QM_OK;
 }
 
@@ -214,23 +228,120 @@ qm_status qm_cuda_device(int *device)
     QM_TRY(qm_cuda_driver(&cu));
     if (number >= driver.count)
         return qm_fail(QM_SKIPPED,
-                       "GPU backend unavailable: QM_CUDA_DEVICE=%d: expected a number from 0 to %d",
-                       number, driver.count - 1);
-    QM_CU(cu, DeviceGet, (device, number));
+                       "GPU backend unavailable: QM_CUDA_DEVICE=%s: expected a number from 0 to %d",
+                       getenv("QM_CUDA_DEVICE"), driver.count - 1);
+    int error = QM_CU_ERROR(cu, DeviceGet, (device, number));
+    qm_status st = qm_cuda_error(error, "cuDeviceGet");
+    return error == NO_DEVICE || error == INVALID_DEVICE
+               ? qm_fail_in(QM_SKIPPED, "GPU backend unavailable")
+               : st;
+}
+
+/* ---- what a device is like ------------------------------------------------------------------- */
+
+/* The ranges are wider than those of any GPU, so that only nonsense is outside. */
+static const struct {
+    int attribute, least, most;
+    const char *what;
+} attributes[] = {
+    {QM_CU_SM_COUNT, 1, 65536, "multiprocessors"},
+    {QM_CU_COMPUTE_MODE, 0, 3, "as compute mode"},
+    {QM_CU_L2_BYTES, 0, INT_MAX, "bytes of L2 cache"},
+    {QM_CU_THREADS_PER_SM, 32, 1 << 20, "threads on a multiprocessor"},
+    {QM_CU_MAJOR, 1, 99, "as major compute capability"},
+    {QM_CU_MINOR, 0, 9, "as minor compute capability"},
+};
+enum { ATTRIBUTES = sizeof attributes / sizeof *attributes };
+
+qm_status qm_cuda_attribute(const struct qm_cuda *cu, int attribute, int device, int *value)
+{
+    QM_CU(cu, DeviceGetAttribute, (value, attribute, device));
+    for (int i = 0; i < ATTRIBUTES; i++)
+        if (attributes[i].attribute == attribute &&
+            (*value < attributes[i].least || *value > attributes[i].most))
+            return qm_fail(QM_INTERNAL,
+                           "the driver says that the GPU has %d %s (cuDeviceGetAttribute %d), "
+                           "expected %d to %d",
+                           *value, attributes[i].what, attribute, attributes[i].least,
+                           attributes[i].most);
+    return QM_OK;
+}
+
+qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total)
+{
+    QM_CU(cu, MemGetInfo, (left, total));
+    return *total > 0 && *left <= *total
+               ? QM_OK
+               : qm_fail(QM_INTERNAL,
+                         "the driver says that %zu of %zu bytes of memory are free (cuMemGetInfo)",
+                         *left, *total);
+}
+
+/* ---- the device, for who leaves it to another process ---------------------------------------- */
+
+static qm_status describe_here(struct qm_cuda_gpu *gpu)
+{
+    const struct qm_cuda *cu = &driver.cu;
+    int device, major = 0, minor = 0, mode = 0;
+    load_once();
+    gpu->version = driver.version;
+    QM_TRY(qm_cuda_device(&device));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_MAJOR, device, &major));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_MINOR, device, &minor));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_COMPUTE_MODE, device, &mode));
+    gpu->arch = 10 * major + minor;
+    gpu->is_exclusive = mode == QM_CU_EXCLUSIVE_PROCESS;
+    return QM_OK;
+}
+
+static void print_gpu(char *text, size_t size)
+{
+    struct qm_cuda_gpu gpu = {0};
+    qm_status st = describe_here(&gpu);
+    snprintf(text, size, "%d %d %d %d %s", (int)st, gpu.version, gpu.arch, gpu.is_exclusive,
+             st == QM_OK ? "" : qm_message());
+}
+
+static void ask_for_gpu(void)
+{
+    char text[sizeof described.message];
+    struct qm_cuda_gpu *gpu = &described.gpu;
+    const char *said = text;
+    int st = QM_INTERNAL, n = 0;
+    described.st = qm_cuda_apart_text(print_gpu, text, sizeof text);
+    if (described.st != QM_OK)
+        said = qm_message();
+    else if (sscanf(text, "%d %d %d %d %n", &st, &gpu->version, &gpu->arch, &gpu->is_exclusive,
+                    &n) == 4)
+        said += n;
+    described.st = described.st == QM_OK ? (qm_status)st : described.st;
+    snprintf(described.message, sizeof described.message, "%s", said);
+    described.is_asked = 1;
+}
+
+qm_status qm_cuda_gpu_asked(struct qm_cuda_gpu *out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (is_loaded)
+        return describe_here(out);
+    pthread_once(&once, ask_for_gpu);
+    if (described.st != QM_OK)
+        return qm_fail(described.st, "%s", described.message);
+    *out = described.gpu;
     return QM_OK;
 }
 
 void qm_cuda_driver_text(char *text, size_t size)
 {
     enum { LENGTH = 128 };
-    char name[LENGTH + 1] = ""; /* a driver may leave the NUL out */
+    char name[LENGTH + 1] = "", shown[LENGTH + 1]; /* a driver may leave the NUL out */
     int device = 0, major = 0, minor = 0;
     start_once();
     char version[32] = "that it does not tell";
     if (driver.version)
         snprintf(version, sizeof version, "%d.%d", driver.version / 1000,
                  driver.version % 1000 / 10);
-    if (!driver.usable) {
+    if (driver.st != QM_OK) {
         snprintf(text, size, "%s", driver.reason);
         return;
     }
@@ -238,20 +349,22 @@ void qm_cuda_driver_text(char *text, size_t size)
         snprintf(text, size, "%s, driver API %s: %s", driver.path, version, qm_message());
         return;
     }
-    int number = 0, error = QM_CU_ERROR(&driver.cu, DeviceGetName, (name, LENGTH, device));
-    if (error == 0)
-        error = QM_CU_ERROR(&driver.cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device));
-    if (error == 0)
-        error = QM_CU_ERROR(&driver.cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
+    qm_status st =
+        qm_cuda_error(QM_CU_ERROR(&driver.cu, DeviceGetName, (name, LENGTH, device)), "its name");
+    if (st == QM_OK)
+        st = qm_cuda_attribute(&driver.cu, QM_CU_MAJOR, device, &major);
+    if (st == QM_OK)
+        st = qm_cuda_attribute(&driver.cu, QM_CU_MINOR, device, &minor);
+    int number = 0;
     (void)qm_cuda_device_number(&number);
     size_t used =
         (size_t)snprintf(text, size, "%s, driver API %s, %d device%s, number %d: ", driver.path,
                          version, driver.count, driver.count == 1 ? "" : "s", number);
     if (used >= size)
         return;
-    if (error)
-        snprintf(text + used, size - used, "it cannot be described: %s (%d)",
-                 error_name(error, name, sizeof name), error);
+    if (st != QM_OK)
+        snprintf(text + used, size - used, "it cannot be described: %s", qm_message());
     else
-        snprintf(text + used, size - used, "%s (sm_%d%d)", name, major, minor);
+        snprintf(text + used, size - used, "%s (sm_%d%d)", plain(name, shown, sizeof shown), major,
+                 minor);
 }

@@ -73,9 +73,11 @@ struct qm_cuda {
 #undef X
 };
 
-/* Attributes of devices and functions, as cuda.h numbers them. */
+/* Attributes of devices and functions, and a compute mode, as cuda.h numbers them. */
 enum {
+    QM_CU_EXCLUSIVE_PROCESS = 3,
     QM_CU_SM_COUNT = 16,
+    QM_CU_COMPUTE_MODE = 20,
     QM_CU_L2_BYTES = 38,
     QM_CU_THREADS_PER_SM = 39,
     QM_CU_MAJOR = 75,
@@ -85,26 +87,48 @@ enum {
     QM_CU_FUNC_REGISTERS = 4
 };
 
-/* The driver, initialized (cuInit) and with at least one device; loaded once, kept for good.
- * QM_SKIPPED: "GPU backend unavailable: REASON" (no libcuda.so.1, the toolkit's stub, no device,
- * driver and library do not match). */
+/* The driver, initialized (cuInit) and with at least one device; loaded once, kept for good.  Both
+ * failures say "GPU backend unavailable: REASON".
+ *
+ * QM_SKIPPED: there is no GPU to use: no libcuda.so.1, or one that lacks a function; cuInit says
+ * that it is the toolkit's stub (34), that there is no device (100), or that driver and library do
+ * not match (803); cuDeviceGetCount counts none.  QM_INTERNAL: the driver failed, that is, any
+ * other error of any call.  So it is for everything that asks for the device. */
 qm_status qm_cuda_driver(const struct qm_cuda **out);
 
 /* The version of CUDA that the driver was made for, 12040 for 12.4; 0: there is no driver, or it
  * crashes or does not return.  Where this process has not opened the driver yet and is none of
- * cuda_apart.h, another process asks it. */
+ * cuda_apart.h, another process asks it; an answer of qm_cuda_gpu_asked is used again. */
 int qm_cuda_driver_version(void);
 
 /* The same; QM_INTERNAL: it crashed or did not return, which the message says. */
 qm_status qm_cuda_driver_asked(int *version);
 
-/* The number in $QM_CUDA_DEVICE, 0 where that is not set.  The driver is not asked.  QM_BAD_ARG: it
- * is empty or no whole number from 0 on. */
+/* What a process that leaves the device to another one may want to know of it. */
+struct qm_cuda_gpu {
+    int version;      /* as qm_cuda_driver_version */
+    int arch;         /* ten times the compute capability: 90 */
+    int is_exclusive; /* 1: one process at a time may use it (compute mode EXCLUSIVE_PROCESS) */
+};
+
+/* Describes the device of qm_cuda_device.  A process that has not opened the driver yet asks
+ * another one, which has ended when the function returns, and remembers the answer.  Statuses are
+ * those of qm_cuda_device; QM_INTERNAL: the other process crashed or did not return. */
+qm_status qm_cuda_gpu_asked(struct qm_cuda_gpu *out);
+
+/* The number in $QM_CUDA_DEVICE, 0 where that is not set, INT_MAX where it is larger than that.
+ * The driver is not asked.  QM_BAD_ARG: it is empty or no whole number from 0 on. */
 qm_status qm_cuda_device_number(int *number);
 
-/* The device to use, of that number.  The driver is initialized.  QM_BAD_ARG as
- * qm_cuda_device_number; QM_SKIPPED: there is no device of this number, which the message says. */
+/* The device to use, of that number.  The driver is initialized.  Statuses are those of
+ * qm_cuda_device_number and qm_cuda_driver; QM_SKIPPED also: there is no device of this number,
+ * which the message says. */
 qm_status qm_cuda_device(int *device);
+
+/* Asks for an attribute (QM_CU_...) of a device, and for its memory in bytes.  QM_INTERNAL: the
+ * call failed, or the driver says what no GPU has, as 0 multiprocessors; the message names it. */
+qm_status qm_cuda_attribute(const struct qm_cuda *cu, int attribute, int device, int *value);
+qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total);
 
 /* Writes one line: the driver's path, version and the device of qm_cuda_device, or why there is
  * none. */

@@ -48,8 +48,10 @@ void qm_nvml_driver(char *text, size_t size)
 {
     load_once();
     *text = '\0';
+    qm_cuda_call("NVML");
     if (!ml.usable || !ml.driver || ml.driver(text, (unsigned)size - 1) != 0)
         *text = '\0';
+    (void)qm_cuda_call_over(0);
     text[size - 1] = '\0';
 }
 

@@ -65,8 +65,8 @@ void qm_batch_close(struct qm_batch *b)
 
 static size_t floats(int64_t n) { return sizeof(float) * (size_t)n; }
 
-/* Writes n equal codes into zeroed bytes: eight codes are whole bytes in every order, and are
- * copied. */
+/* Writes n equal codes into zeroed bytes: eight codes are whole bytes in every order, and
+ * are copied. */
 static void fill_codes(const struct qm_codec *c, uint32_t code, uint8_t *codes, int64_t n)
 {
     int64_t first = n < 8 ? n : 8, done, bytes = qm_pack_bytes(c->q.pack, c->q.bits, n / 8 * 8);
@@ -163,8 +163,8 @@ static void desc_fill(const struct qm_batch *b, int k)
     }
 }
 
-/* Elements of a chunk: a whole number of tiles; wanted = 0: small enough to keep the device
- * busy. */
+/* Elements of a chunk: a whole number of tiles; wanted = 0: small enough to keep the
+ * device busy. */
 static int64_t chunk_of(const struct qm_batch *b, int64_t wanted)
 {
     int64_t total = 0, tile = b->form.tile;
@@ -305,8 +305,13 @@ qm_status qm_batch_give(struct qm_batch *b, int k, const void *param, const void
 
 qm_status qm_batch_take(struct qm_batch *b, int k, void *param)
 {
-    const struct tensor *t = &b->tensor[k];
-    return b->d->get(param, t->p, (size_t)(t->n * qm_param_bytes(&b->r.param)));
+    return qm_batch_take_part(b, k, 0, b->tensor[k].n, param);
+}
+
+qm_status qm_batch_take_part(struct qm_batch *b, int k, int64_t first, int64_t n, void *param)
+{
+    const int64_t each = qm_param_bytes(&b->r.param);
+    return b->d->get(param, b->tensor[k].p + (qm_address)(first * each), (size_t)(n * each));
 }
 
 /* The rule's scalars; flag[1] for tensors of one element (qm_rule.single). */
@@ -338,8 +343,8 @@ static qm_status launch(const struct qm_batch *b, enum qm_step_kernel k, struct 
     return b->d->launch(b->module, k, grid_of(b, n), 1, args);
 }
 
-/* Hands the tables over by value, in as many launches as that takes; a tensor may be split between
- * two. */
+/* Hands the tables over by value, in as many launches as that takes; a tensor may be split
+ * between two. */
 static qm_status launch_by_value(const struct qm_batch *b, struct qm_step_scalars *s)
 {
     unsigned char table[QM_STEP_BY_VALUE];
@@ -363,8 +368,8 @@ static qm_status launch_by_value(const struct qm_batch *b, struct qm_step_scalar
     return QM_OK;
 }
 
-/* The stored scales of folded slots, a row of blocks for each tensor: a launch takes at most
- * 65,535. */
+/* The stored scales of folded slots, a row of blocks for each tensor: a launch takes at
+ * most 65,535. */
 static qm_status launch_scales(const struct qm_batch *b)
 {
     int64_t most = 1;

@@ -28,11 +28,12 @@ qm_status qm_batch_cut(struct qm_batch *b, int64_t chunk, int blocks);
 qm_status qm_batch_by_value(struct qm_batch *b, int is_by_value);
 
 /* Copies parameter and gradient of tensor k to the device; and the parameter back, when all work is
- * done.  param: as the recipe stores it; g: f32, bf16 or f16, one type for the whole batch (the
- * last call's).  Both are host memory. */
+ * done (_part: n elements of it, from number `first` on).  param: as the recipe stores it; g: f32,
+ * bf16 or f16, one type for the whole batch (the last call's).  Both are host memory. */
 qm_status qm_batch_give(struct qm_batch *b, int k, const void *param, const void *g,
                         enum qm_dtype g_type);
 qm_status qm_batch_take(struct qm_batch *b, int k, void *param);
+qm_status qm_batch_take_part(struct qm_batch *b, int k, int64_t first, int64_t n, void *param);
 
 /* Queues step t >= 1 of all tensors; qm_batch_take waits for it. */
 qm_status qm_batch_run(struct qm_batch *b, int64_t t, uint64_t seed);

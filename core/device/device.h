@@ -16,8 +16,8 @@ struct qm_device {
     /* QM_OK, or QM_SKIPPED: it cannot run here, with the reason. */
     qm_status (*probe)(void);
 
-    /* Zeroed memory at a multiple of 256 bytes; 0 bytes give a valid address too.  release accepts
-     * 0. */
+    /* Zeroed memory at a multiple of 256 bytes; 0 bytes give a valid address too.  release
+     * accepts 0. */
     qm_status (*reserve)(size_t bytes, qm_address *out);
     void (*release)(qm_address at);
     qm_status (*put)(qm_address to, const void *from, size_t bytes);
@@ -27,8 +27,8 @@ struct qm_device {
      * ends, or qm_cuda_unload_idle. */
     qm_status (*load)(const struct qm_step_form *f, enum qm_mode mode, void **module);
 
-    /* Queues one launch in blocks of QM_STEP_THREADS threads; args: pointers to the kernel's
-     * arguments. */
+    /* Queues one launch in blocks of QM_STEP_THREADS threads; args: pointers to the
+     * kernel's arguments. */
     qm_status (*launch)(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
                         void **args);
     qm_status (*sync)(void);

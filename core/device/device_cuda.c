@@ -45,9 +45,9 @@ static qm_status open_device(void)
     QM_CU(gpu.cu, DevicePrimaryCtxRetain, (&gpu.context, gpu.device));
     QM_CU(gpu.cu, CtxSetCurrent, (gpu.context));
     QM_CU(gpu.cu, StreamCreate, (&gpu.stream, 1));
-    QM_CU(gpu.cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, gpu.device));
-    QM_CU(gpu.cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, gpu.device));
-    QM_CU(gpu.cu, DeviceGetAttribute, (&gpu.sms, QM_CU_SM_COUNT, gpu.device));
+    QM_TRY(qm_cuda_attribute(gpu.cu, QM_CU_MAJOR, gpu.device, &major));
+    QM_TRY(qm_cuda_attribute(gpu.cu, QM_CU_MINOR, gpu.device, &minor));
+    QM_TRY(qm_cuda_attribute(gpu.cu, QM_CU_SM_COUNT, gpu.device, &gpu.sms));
     gpu.arch = 10 * major + minor;
     return QM_OK;
 }
@@ -58,7 +58,6 @@ static void open_once(void)
     if (gpu.st != QM_OK && gpu.st != QM_BAD_ARG && strncmp(qm_message(), "GPU backend", 11) != 0)
         (void)qm_fail_in(gpu.st, "GPU backend unavailable");
     snprintf(gpu.reason, sizeof gpu.reason, "%s", qm_message());
-    gpu.st = gpu.st == QM_OK || gpu.st == QM_BAD_ARG ? gpu.st : QM_SKIPPED;
 }
 
 /* Opens the device once, and makes its context current: contexts belong to threads. */
@@ -80,6 +79,41 @@ int qm_cuda_waits(void)
     return wait && *wait && strcmp(wait, "0") != 0;
 }
 
+/* ---- clean-up ------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    qm_status st;
+    char message[600];
+} cleaning = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void qm_cuda_clean_up(int error, const char *call)
+{
+    char before[600];
+    if (error == 0)
+        return;
+    snprintf(before, sizeof before, "%s", qm_message()); /* of what the caller cleans up after */
+    qm_status st = qm_cuda_error(error, call);
+    pthread_mutex_lock(&cleaning.lock);
+    if (cleaning.st == QM_OK) {
+        cleaning.st = st;
+        snprintf(cleaning.message, sizeof cleaning.message, "%s", qm_message());
+    }
+    pthread_mutex_unlock(&cleaning.lock);
+    (void)qm_fail(st, "%s", before);
+}
+
+qm_status qm_cuda_cleaned_up(void)
+{
+    pthread_mutex_lock(&cleaning.lock);
+    qm_status st = cleaning.st;
+    if (st != QM_OK)
+        (void)qm_fail(st, "cleaning up: %s", cleaning.message);
+    cleaning.st = QM_OK;
+    pthread_mutex_unlock(&cleaning.lock);
+    return st;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static qm_status cuda_reserve(size_t bytes, qm_address *out)
@@ -91,19 +125,19 @@ static qm_status cuda_reserve(size_t bytes, qm_address *out)
         qm_cuda_error(QM_CU_ERROR(gpu.cu, MemsetD8Async, (at, 0, bytes ? bytes : 256, gpu.stream)),
                       "cuMemsetD8Async");
     if (st != QM_OK)
-        (void)QM_CU_ERROR(gpu.cu, MemFree, (at));
+        qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, MemFree, (at)), "cuMemFree");
     else
         *out = at;
     return st;
 }
 
-/* Keeps the message of the failure that the caller may be cleaning up after. */
 static void cuda_release(qm_address at)
 {
-    if (!at || QM_CU_ERROR(gpu.cu, CtxSetCurrent, (gpu.context)) != 0)
+    if (!at)
         return;
-    (void)QM_CU_ERROR(gpu.cu, StreamSynchronize, (gpu.stream));
-    (void)QM_CU_ERROR(gpu.cu, MemFree, (at));
+    qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, CtxSetCurrent, (gpu.context)), "cuCtxSetCurrent");
+    qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, StreamSynchronize, (gpu.stream)), "cuStreamSynchronize");
+    qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, MemFree, (at)), "cuMemFree");
 }
 
 /* Waits for all work, with the context current; `what` is what the message of a failure begins
@@ -231,7 +265,7 @@ static qm_status load_locked(const struct qm_step_form *f, enum qm_mode mode, co
         st = bind_kernels(f, &b, m);
     qm_device_binary_free(&b);
     if (st != QM_OK && m->module)
-        (void)QM_CU_ERROR(gpu.cu, ModuleUnload, (m->module));
+        qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, ModuleUnload, (m->module)), "cuModuleUnload");
     QM_TRY(st);
     memcpy(m->key, key, sizeof key);
     m->period = period;
@@ -242,21 +276,20 @@ static qm_status load_locked(const struct qm_step_form *f, enum qm_mode mode, co
 
 qm_status qm_cuda_unload_idle(void)
 {
-    qm_status st = QM_OK;
     QM_TRY(enter());
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < n_modules && st == QM_OK; i++) {
+    for (int i = 0; i < n_modules; i++) {
         struct module *m = &modules[i];
         if (!*m->key || m->period == period)
             continue;
-        st = qm_cuda_error(QM_CU_ERROR(gpu.cu, ModuleUnload, (m->module)), "cuModuleUnload");
+        qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, ModuleUnload, (m->module)), "cuModuleUnload");
         memset(m, 0, sizeof *m);
     }
     while (n_modules && !*modules[n_modules - 1].key)
         n_modules--;
     period++;
     pthread_mutex_unlock(&lock);
-    return st;
+    return qm_cuda_cleaned_up();
 }
 
 static qm_status cuda_load(const struct qm_step_form *f, enum qm_mode mode, void **module)

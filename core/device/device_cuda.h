@@ -1,5 +1,5 @@
-/* device_cuda.h - Handles and resources of device "cuda", for measurements and for users'
- * kernels. */
+/* device_cuda.h - Handles and resources of device "cuda", for measurements and for
+ * users' kernels. */
 #ifndef QM_DEVICE_DEVICE_CUDA_H
 #define QM_DEVICE_DEVICE_CUDA_H
 
@@ -19,8 +19,16 @@ int qm_cuda_waits(void);
 qm_status qm_cuda_load_binary(qm_status (*compile)(const void *of, struct qm_device_binary *b),
                               const void *of, struct qm_device_binary *b, void **module);
 
+/* Errors of calls that clean up (cuMemFree, cuEventDestroy, ...), where there is nobody to tell:
+ * they may report a fault of an earlier launch.  _clean_up remembers the first one and leaves
+ * qm_message as it was; _cleaned_up returns it, and forgets it: what was measured before is not to
+ * be trusted. */
+void qm_cuda_clean_up(int error, const char *call);
+qm_status qm_cuda_cleaned_up(void);
+
 /* Unloads the modules that nobody has loaded or asked for since the last call; their handles are of
- * no use afterwards.  For use between measurements, when no plan is open. */
+ * no use afterwards.  For use between measurements, when no plan is open.  Fails also as
+ * qm_cuda_cleaned_up. */
 qm_status qm_cuda_unload_idle(void);
 
 /* Of a module of qm_device_cuda: a kernel's handle; its resources; the seconds of compiling the

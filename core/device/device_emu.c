@@ -132,8 +132,8 @@ static qm_status write_text(const char *to, const char *name, const char *text)
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
-/* Writes one of the device's sources; in mode fast with displaced divisions
- * (core/emu/emu_fast.h). */
+/* Writes one of the device's sources; in mode fast with displaced
+ * divisions (core/emu/emu_fast.h). */
 static qm_status write_device_text(const char *to, const char *path, enum qm_mode mode)
 {
     char *text = NULL;
@@ -190,8 +190,8 @@ static qm_status open_folder(void)
     return QM_OK;
 }
 
-/* Builds the shared object, under a name of this process in the cache or in the folder:
- * object[size]. */
+/* Builds the shared object, under a name of this process in the cache or in the
+ * folder: object[size]. */
 static qm_status build(const char *recipe, const struct module *m, char *object, size_t size)
 {
     char source[64], made[PATH_MAX], name[QM_CACHE_KEY + 32], sealed[QM_CACHE_KEY + 8];

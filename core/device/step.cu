@@ -65,8 +65,8 @@ QM_ASSERT_PLACE(struct desc, slot[0].n_scales, 8 * (QM_DESC_DIMS + 2 * QM_RANK +
 
 /* ---- tables in shared memory ----------------------------------------------------------------- */
 
-/* Unit values of each code, and the edges between them where these are not constants in the
- * code. */
+/* Unit values of each code, and the edges between them where these are not constants in
+ * the code. */
 struct tables {
     float value[QM_SLOTS][QM_VALUES];
     float edge[QM_SLOTS][QM_EDGES];
@@ -167,8 +167,8 @@ template <int BYTES> QM_DEV void store(void *base, int64_t at, int count, const 
         }
 }
 
-/* Loads eight packed codes; `at` is a multiple of 8 and the buffer is aligned, so they fill whole
- * bytes. */
+/* Loads eight packed codes; `at` is a multiple of 8 and the buffer is aligned, so they fill
+ * whole bytes. */
 template <int I> QM_DEV void load_codes(const uint8_t *base, int64_t at, int count, uint32_t *code)
 {
     const struct qm_quantizer q = slot<I>::q();
@@ -346,8 +346,8 @@ QM_DEV int edges_of_16(const float *e, float y)
     return 8 * a + 4 * b + 2 * c + d;
 }
 
-/* The stored code of unit value y: by the edges where they decide it, else by the quantizer's
- * search. */
+/* The stored code of unit value y: by the edges where they decide it, else by the
+ * quantizer's search. */
 template <int I>
 QM_DEV uint32_t code_of(const struct tables *s, const struct qm_quantizer *q,
                         const struct qm_codebook *b, float y, uint32_t draw)
@@ -437,8 +437,8 @@ QM_DEV uint32_t stat_of_thread(const struct qm_quantizer *q, const float *x, int
     return m;
 }
 
-/* The maximum over `lanes` neighbouring threads, a power of two; every thread of the warp must call
- * it. */
+/* The maximum over `lanes` neighbouring threads, a power of two; every thread of the warp must
+ * call it. */
 QM_DEV uint32_t over_lanes(uint32_t m, int lanes)
 {
     for (int d = 1; d < lanes; d *= 2)
@@ -464,8 +464,8 @@ QM_DEV void raise(float *stat, int64_t at, uint32_t m)
         atomicMax(to, m);
 }
 
-/* Raises stat[at] to m, where most often all threads of a warp have the same `at`: one atomic for
- * all. */
+/* Raises stat[at] to m, where most often all threads of a warp have the same `at`: one atomic
+ * for all. */
 QM_DEV void raise_together(float *stat, int64_t at, uint32_t m)
 {
     int64_t common = __shfl_sync(0xffffffffu, at, 0);
@@ -970,8 +970,8 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t cou
 #endif
 
 #ifdef QM_BY_VALUE
-/* A step with tensors and chunks in the kernel's parameters, to measure what tables in memory
- * cost. */
+/* A step with tensors and chunks in the kernel's parameters, to measure what tables in
+ * memory cost. */
 struct by_value {
     struct desc tensors[QM_BY_VALUE_TENSORS];
     struct qm_chunk chunks[QM_BY_VALUE_CHUNKS];

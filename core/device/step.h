@@ -2,9 +2,9 @@
  * scalars.
  *
  * A tensor is described by 64-bit words in device memory, which are written once, so that one
- * launch serves any number of tensors; chunks divide the elements among the blocks.  A descriptor's
- * length depends on the recipe: all tensors of a launch have the same slots, quantizers and
- * rank. */
+ * launch serves any number of tensors; chunks divide the elements among the blocks.  A
+ * descriptor's length depends on the recipe: all tensors of a launch have the same slots,
+ * quantizers and rank. */
 #ifndef QM_DEVICE_STEP_H
 #define QM_DEVICE_STEP_H
 

@@ -12,8 +12,8 @@ enum { TILE = QM_STEP_THREADS * QM_STEP_EACH, WARP = 32 };
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
-/* Replaces rank-1 norms by what they are for this rank: blocks up to 1 dim, rank1 from 3 dims
- * on. */
+/* Replaces rank-1 norms by what they are for this rank: blocks up to 1 dim, rank1 from 3
+ * dims on. */
 static void resolve_norm(struct qm_quantizer *q, int rank)
 {
     int is_rank1 = q->norm == QM_NORM_rank1 || q->norm == QM_NORM_rank1block;

@@ -1,8 +1,8 @@
 /* step_form.h - The form of a recipe's step: the part of its kernels' source that depends on the
  * recipe.
  *
- * core/device/step.cu is the same for all recipes and includes the text of the form as
- * "step_recipe.h". */
+ * core/device/step.cu is the same for all recipes and includes the text of the form
+ * as "step_recipe.h". */
 #ifndef QM_DEVICE_STEP_FORM_H
 #define QM_DEVICE_STEP_FORM_H
 
@@ -39,9 +39,9 @@ struct qm_step_form {
     struct qm_slot_form slot[QM_MAX_SLOTS];
 };
 
-/* The form of an elementwise rule's step; grad: f32, bf16 or f16.  QM_SKIPPED, with the reason: no
- * kernel does this recipe (nested scales), or it is a tensor rule's, which has several forms
- * (tensor_rule_form.h). */
+/* The form of an elementwise rule's step; grad: f32, bf16 or f16.  QM_SKIPPED, with the
+ * reason: no kernel does this recipe (nested scales), or it is a tensor rule's, which has
+ * several forms (tensor_rule_form.h). */
 qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, enum qm_dtype grad,
                        struct qm_step_form *out);
 

@@ -1,5 +1,5 @@
-/* step_kernels.h - The kernels of a form: their names, the modes they are compiled in,
- * compilation. */
+/* step_kernels.h - The kernels of a form: their names, the modes they are compiled
+ * in, compilation. */
 #ifndef QM_DEVICE_STEP_KERNELS_H
 #define QM_DEVICE_STEP_KERNELS_H
 

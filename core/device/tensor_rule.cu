@@ -10,8 +10,8 @@
  * whose sums are exact (core/rule/tensor_rule.h).  bitsandbytes' norm in eight lanes is done by one
  * thread.
  *
- * A projection is data: the host draws or factorizes a new one when it is due
- * (core/rule/lowrank.h). */
+ * A projection is data: the host draws or factorizes a new one when it is
+ * due (core/rule/lowrank.h). */
 
 /* Converts to float32: the parameter (param != 0) into the values of slot 0, the gradient (gradient
  * != 0) into the memory of that slot's codes, of which it has none. */

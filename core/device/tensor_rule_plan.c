@@ -245,8 +245,14 @@ qm_status qm_tensor_rule_take(struct qm_tensor_rule_plan *p, int k, void *param)
     return qm_batch_take(batch_of(&p->body, k), p->body.index[k], param);
 }
 
-/* The format that the parameter is rounded to, to nearest (member param of struct
- * qm_tensor_rule_args). */
+qm_status qm_tensor_rule_take_part(struct qm_tensor_rule_plan *p, int k, int64_t first, int64_t n,
+                                   void *param)
+{
+    return qm_batch_take_part(batch_of(&p->body, k), p->body.index[k], first, n, param);
+}
+
+/* The format that the parameter is rounded to, to nearest (member param of
+ * struct qm_tensor_rule_args). */
 static enum qm_dtype rounds_to(const struct qm_param *p)
 {
     if (p->write != QM_WRITE_near)
@@ -325,8 +331,8 @@ static int is_kept(const struct qm_tensor_rule_plan *p, int k, int i, int round)
     return is_coded(p, k, i, round) && p->tensor[k].slot_is_f32[i];
 }
 
-/* Whether batch b of slot i is to be encoded or decoded: all of its tensors that have elements must
- * agree. */
+/* Whether batch b of slot i is to be encoded or decoded: all of its tensors that have elements
+ * must agree. */
 static qm_status is_wanted(const struct qm_tensor_rule_plan *p, int i, int b, slot_filter *is,
                            int round, int *out)
 {
@@ -384,8 +390,8 @@ static int begin_round(struct qm_tensor_rule_plan *p, int round)
     return any;
 }
 
-/* After each round of `states` its slots are encoded, and decoded again where they are read
- * back. */
+/* After each round of `states` its slots are encoded, and decoded again where they are
+ * read back. */
 static qm_status run_rule(struct qm_tensor_rule_plan *p, int64_t t, uint64_t seed)
 {
     const struct qm_rule *rule = p->r.rule;

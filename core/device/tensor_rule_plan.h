@@ -22,11 +22,13 @@ void qm_tensor_rule_close(struct qm_tensor_rule_plan *p); /* accepts NULL */
 
 /* Step t >= 1 in three calls: copies parameter and gradient (of one type for all tensors) of tensor
  * k to the device; runs the step, waiting where the rule needs a number on the host; copies the
- * parameter of tensor k back. */
+ * parameter of tensor k back (_part: n elements of it, from number `first` on). */
 qm_status qm_tensor_rule_give(struct qm_tensor_rule_plan *p, int k, const void *param,
                               const void *g, enum qm_dtype g_type);
 qm_status qm_tensor_rule_run(struct qm_tensor_rule_plan *p, int64_t t, uint64_t seed);
 qm_status qm_tensor_rule_take(struct qm_tensor_rule_plan *p, int k, void *param);
+qm_status qm_tensor_rule_take_part(struct qm_tensor_rule_plan *p, int k, int64_t first, int64_t n,
+                                   void *param);
 
 /* Member `hyper` of struct qm_backend, for all tensors. */
 qm_status qm_tensor_rule_hyper(struct qm_tensor_rule_plan *p, const struct qm_hyper *h);

@@ -1,5 +1,5 @@
-/* emu_fast.h - Mode fast on the emulator: what nvcc does with --fmad=true --prec-div=false
- * --prec-sqrt=false. */
+/* emu_fast.h - Mode fast on the emulator: what nvcc does with --fmad=true
+ * --prec-div=false --prec-sqrt=false. */
 #ifndef QM_EMU_FAST_H
 #define QM_EMU_FAST_H
 

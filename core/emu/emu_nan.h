@@ -17,8 +17,8 @@
 
 /* Appends to each float32 operation of x86-64 assembly (g++ or clang++ -S) in a register xmm, and
  * to each call of a float function of the C library, instructions that replace a NaN in the result
- * by 0x7fffffff and change nothing else.  Assembly of other processors is copied.  The caller frees
- * *out. */
+ * by 0x7fffffff and change nothing else.  Assembly of other processors is copied.  The caller
+ * frees *out. */
 qm_status qm_emu_nans(const char *assembly, char **out);
 
 #endif

@@ -1,5 +1,5 @@
-/* emu_rewrite.c - One pass over tokens: finds where types and expressions end; does not parse
- * them. */
+/* emu_rewrite.c - One pass over tokens: finds where types and expressions end; does not
+ * parse them. */
 #include "core/emu/emu_rewrite.h"
 
 #include <ctype.h>
@@ -279,8 +279,8 @@ static const char *comma(const char *s, const char *end)
     return end;
 }
 
-/* Writes a type's words, without storage classes; alignas becomes the attribute that a typedef
- * takes. */
+/* Writes a type's words, without storage classes; alignas becomes the attribute that a
+ * typedef takes. */
 static void put_type(struct rewriter *r, const char *s, const char *end)
 {
     while (s < end) {
@@ -434,8 +434,8 @@ static int attribute(struct rewriter *r, const char *end)
     return 1;
 }
 
-/* Whether the line at the input, which ends at `end`, is a pragma that changes attributes or
- * flags. */
+/* Whether the line at the input, which ends at `end`, is a pragma that changes attributes
+ * or flags. */
 static int is_refused_pragma(const struct rewriter *r, const char *end)
 {
     static const char *const words[] = {"optimize", "target",      "attribute",    "push_options",

@@ -1,8 +1,8 @@
 /* curve.h - AXIS curve: a monotone function of x, undone after decoding (dual).
  *
- * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog replaces
- * scale and code by those of adaptive_log.h.  Words: none (not printed), log2, allog, sqrt,
- * softsign. */
+ * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog
+ * replaces scale and code by those of adaptive_log.h.  Words: none (not printed), log2, allog,
+ * sqrt, softsign. */
 #ifndef QM_QUANT_CURVE_H
 #define QM_QUANT_CURVE_H
 

@@ -28,14 +28,14 @@ enum { QM_EDGE_LINES_SEGMENTS = 8 };
 struct qm_edge_lines {
     int usable; /* 1: proved for these edges; 0: all other members are undefined */
     int zero;   /* position of y = 0 */
-    /* Segment i ends at end[i], inclusive; the low four bits of end[i] are i.  end[7] is above
-     * 1. */
+    /* Segment i ends at end[i], inclusive; the low four bits of end[i] are i.  end[7] is
+     * above 1. */
     float end[QM_EDGE_LINES_SEGMENTS];
     /* Indexed by the low five bits of m's exponent field: the end that lies in this binade or, if
      * none does, a large number.  Its low four bits are the segment of the binade's first float. */
     float end_by_binade[32];
-    /* The integer part of fmaf((float)bits of m, guess_slope, guess_offset) is the segment or one
-     * less. */
+    /* The integer part of fmaf((float)bits of m, guess_slope, guess_offset) is the segment or
+     * one less. */
     float guess_slope, guess_offset;
     /* The lines, stored twice: entry i + QM_EDGE_LINES_SEGMENTS repeats entry i. */
     float slope[2 * QM_EDGE_LINES_SEGMENTS], offset[2 * QM_EDGE_LINES_SEGMENTS];

@@ -23,12 +23,12 @@ enum { QM_EDGE_LUT_CELLS = 128 };
 #define QM_EDGE_LUT_LIMIT  1.003f   /* largest |y| that the table covers */
 
 struct qm_edge_lut {
-    /* 1: no cell has two edges, and no edge is next to an end of its cell; 0: all other members are
-     * undefined */
+    /* 1: no cell has two edges, and no edge is next to an end of its cell; 0: all other members
+     * are undefined */
     int usable;
     uint8_t base[QM_EDGE_LUT_CELLS]; /* code below the cell's edge; without an edge, code - 1 */
-    /* The place of the cell's edge, upper and lower byte; without an edge, 0, which every place
-     * reaches. */
+    /* The place of the cell's edge, upper and lower byte; without an edge, 0, which every
+     * place reaches. */
     uint8_t edge_high[QM_EDGE_LUT_CELLS], edge_low[QM_EDGE_LUT_CELLS];
 };
 

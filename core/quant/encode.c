@@ -45,8 +45,8 @@ static int unit_divides(const struct qm_codec *c, int is_short)
     return qm_unit_divides(&c->q, is_short);
 }
 
-/* Encodes a run of elements that share one scale, whose raw maximum is max.  first: flat index of
- * x[0]. */
+/* Encodes a run of elements that share one scale, whose raw maximum is max.  first: flat index
+ * of x[0]. */
 static void encode_run(const struct qm_codec *c, const float *x, int64_t n, float max, int is_short,
                        int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {

@@ -35,8 +35,8 @@ static const float nf4_value[16] = {
     1.0f,
 };
 
-/* bitsandbytes csrc/kernels.cu, dQuantizeNF4: the thresholds t of its decision tree; x > t goes
- * up. */
+/* bitsandbytes csrc/kernels.cu, dQuantizeNF4: the thresholds t of its decision tree; x > t
+ * goes up. */
 static const float nf4_cut[15] = {
     -0.8480964004993439f,  -0.6106329262256622f,  -0.4599952697753906f,   -0.33967943489551544f,
     -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
@@ -176,8 +176,8 @@ static void build_power(struct qm_codebook *cb, int bits, int sign, int p)
     }
 }
 
-/* bitsandbytes create_linear_map; a signed map has 2^b - 1 values, and a second zero fills the
- * table. */
+/* bitsandbytes create_linear_map; a signed map has 2^b - 1 values, and a second zero fills
+ * the table. */
 static void build_lin0(struct qm_codebook *cb, int bits, int sign)
 {
     int n = 1 << bits;

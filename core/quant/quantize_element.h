@@ -99,8 +99,8 @@ QM_FN int qm_position_of_nan(const struct qm_quantizer *q, const struct qm_codeb
                                          : 0;
 }
 
-/* The sorted position (not yet permuted) of unit value y.  draw: 32 random bits, read if the round
- * draws. */
+/* The sorted position (not yet permuted) of unit value y.  draw: 32 random bits, read if the
+ * round draws. */
 QM_FN int qm_position(const struct qm_quantizer *q, const struct qm_codebook *cb, float y,
                       uint32_t draw)
 {

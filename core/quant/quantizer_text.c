@@ -13,6 +13,11 @@ static const char *const map_names[] = {
     QM_MAP_LIST(X)
 #undef X
 };
+static const struct { int from, to, signs; } map_widths[] = {
+#define X(name, from, to, signs, text) {from, to, signs},
+    QM_MAP_LIST(X)
+#undef X
+};
 static const char *const norm_names[] = {
 #define X(name, text) #name,
     QM_NORM_LIST(X)
@@ -211,14 +216,16 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
     }
     if (w && w->value != FLAG && value) /* alone it may be another axis's: floor is a round */
         return read_scale_word(&q->scale, s, w, value);
-    QM_TRY(no_value(word, value));
     for (int k = 0; k < CHOICES; k++)
         if ((i = qm_name_find(word, choices[k].names, choices[k].count)) >= 0) {
+            QM_TRY(no_value(word, value));
             choose(q, choices[k].setting, i);
             return once(s, choices[k].setting, word);
         }
-    return w ? read_scale_word(&q->scale, s, w, value)
-             : qm_name_unknown("word", word, words, COUNT_WORDS);
+    if (!w)
+        return qm_name_unknown("word", word, words, COUNT_WORDS);
+    QM_TRY(no_value(word, value));
+    return read_scale_word(&q->scale, s, w, value);
 }
 
 /* Reads a map with its width and sign, such as "dyn:4s". */
@@ -229,9 +236,18 @@ static qm_status read_map(struct qm_quantizer *q, const char *word, const char *
         return qm_name_unknown("map", word, map_names, QM_MAP_COUNT);
     char *end = NULL;
     long bits = value ? strtol(value, &end, 10) : 0;
-    if (!value || end == value || (strcmp(end, "s") != 0 && strcmp(end, "u") != 0))
-        return qm_fail(QM_BAD_ARG, "map '%s' wants its width and sign, as %s:4s or %s:8u", word,
-                       word, word);
+    if (!value || end == value || (strcmp(end, "s") != 0 && strcmp(end, "u") != 0)) {
+        int from = map_widths[i].from, to = map_widths[i].to, signs = map_widths[i].signs;
+        return qm_fail(QM_BAD_ARG, "map '%s' wants its width and sign, as %s:%d%c (%s%d bits, %s)",
+                       word, word, from <= 4 && to >= 4 ? 4 : to, signs & 2 ? 's' : 'u',
+                       from == to  ? ""
+                       : from == 2 ? "2 to "
+                                   : "up to ",
+                       to,
+                       signs == 3   ? "signed s or unsigned u"
+                       : signs == 2 ? "signed"
+                                    : "unsigned");
+    }
     q->map = (enum qm_map)i;
     q->bits = bits > 0 && bits < 100 ? (int)bits : 99;
     q->sign = *end == 's';
@@ -318,7 +334,11 @@ qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out)
     if (strlen(text) >= sizeof copy)
         return qm_fail(QM_BAD_ARG, "a quantizer string has at most %zu characters",
                        sizeof copy - 1);
-    strcpy(copy, text);
+    char *to = copy;
+    for (const char *from = text; *from; from++) /* blanks between words are for the eye */
+        if (*from != ' ' && *from != '\t')
+            *to++ = *from;
+    *to = '\0';
     for (int i = 0; st == QM_OK && (word = strsep(&rest, "/")) != NULL; i++) {
         char *value = strchr(word, ':');
         if (value)

@@ -98,8 +98,8 @@ QM_FN int qm_search_lower(float x, const struct qm_codebook *cb)
     return k;
 }
 
-/* Evenly spaced maps: position + base = y * factor, rounded (qm_round_step), clamped; NaN gives
- * 0. */
+/* Evenly spaced maps: position + base = y * factor, rounded (qm_round_step), clamped; NaN
+ * gives 0. */
 QM_FN int qm_search_arith(enum qm_round round, int fused, float y, float factor,
                           const struct qm_codebook *cb, uint32_t draw)
 {

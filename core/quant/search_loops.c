@@ -87,8 +87,8 @@ static __m512i bisect16(__m512 x, __m512 table, __m512 low, __m512i top, float *
     return k;
 }
 
-/* Bisects for at most 16 entries and a multiple of 16 elements; returns the number of elements
- * done. */
+/* Bisects for at most 16 entries and a multiple of 16 elements; returns the number of
+ * elements done. */
 static int64_t bisect_small(const struct qm_codec *c, const float *value, const float *y, int64_t n,
                             uint8_t *position)
 {

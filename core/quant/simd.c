@@ -237,8 +237,8 @@ static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const
         decode_blocks_by(0, c, packed, scales, n, out);
 }
 
-/* The unit of a block: y = x / by if it divides, else y = x * by.  slope: of edge_lut.h, if
- * used. */
+/* The unit of a block: y = x / by if it divides, else y = x * by.  slope: of edge_lut.h,
+ * if used. */
 struct block_unit {
     float by, slope;
     int divides;

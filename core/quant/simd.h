@@ -9,8 +9,8 @@
 #include "core/base/isa.h"
 #include "core/quant/quantizer.h"
 
-/* Whether `arith` below covers search arith with this round; the others have their defining form
- * alone. */
+/* Whether `arith` below covers search arith with this round; the others have their defining
+ * form alone. */
 QM_FN int qm_simd_has_arith(enum qm_round round)
 {
     return round == QM_ROUND_even || round == QM_ROUND_near;

@@ -11,8 +11,8 @@ typedef __m256i group_codes;
 
 /* ---- finders -------------------------------------------------------------------------------- */
 
-/* Bisection of at most 16 entries: the last level has 8 edges, as many as one permute chooses
- * from. */
+/* Bisection of at most 16 entries: the last level has 8 edges, as many as one permute
+ * chooses from. */
 struct tree16 {
     __m256 level[4];
 };

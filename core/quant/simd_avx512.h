@@ -320,8 +320,8 @@ INLINE group_max max_each_too(group_max m, struct group g, float *stat)
     return max_group(m, g);
 }
 
-/* Each element times the smaller of s[i] and m, or NaN if either is NaN, as scale_each of
- * simd.h. */
+/* Each element times the smaller of s[i] and m, or NaN if either is NaN, as scale_each
+ * of simd.h. */
 INLINE struct group scale_group(struct group g, float m, const float *s)
 {
     __m512 all = _mm512_set1_ps(m);

@@ -88,8 +88,8 @@ static void decode_through(const struct qm_codec *c, const uint8_t *packed, cons
         real_block(c->q.curve, *scales++, n - i < block ? n - i : block, out + i);
 }
 
-/* The unit values of elements [from, from + n) of the blocks that begin at x; by: the blocks'
- * units. */
+/* The unit values of elements [from, from + n) of the blocks that begin at x; by: the
+ * blocks' units. */
 static void unit_piece(const struct qm_codec *c, const float *x, int64_t from, int64_t n,
                        const float *by, float *y)
 {

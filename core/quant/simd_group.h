@@ -120,8 +120,8 @@ INLINE enum finder finder_of(const struct qm_codec *c)
 /* Whether codes have four bits, so that two share a byte. */
 INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
 
-/* Whether |y| <= QM_EDGE_LUT_LIMIT in every ordinary block: the divisor is at least the block's
- * maximum. */
+/* Whether |y| <= QM_EDGE_LUT_LIMIT in every ordinary block: the divisor is at least the
+ * block's maximum. */
 static inline int within_cells(const struct qm_codec *c)
 {
     return c->edge_lut.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&

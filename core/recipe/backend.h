@@ -56,8 +56,8 @@ struct qm_backend {
 extern const struct qm_backend qm_backend_cpu;
 
 /* Steps on a GPU by kernels that NVRTC compiles when a plan is opened (core/device/step.cu), and
- * the same kernels on the CPU by the emulator.  open: QM_SKIPPED where there is no GPU, compiler or
- * kernel. */
+ * the same kernels on the CPU by the emulator.  open: QM_SKIPPED where there is no GPU, compiler
+ * or kernel. */
 extern const struct qm_backend qm_backend_cuda, qm_backend_emu;
 
 /* The residuals that write-back of the parameter keeps in a plan of backend cpu, one per element,

@@ -446,17 +446,17 @@ static int64_t filled(const struct qm_quantizer *q, int64_t n)
 
 int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    int64_t sum = 0, n = qm_shape_numel(shape);
     const struct qm_hyper *h = &r->hyper;
     enum qm_pads pads = r->base->pads;
+    int fills = pads == QM_PADS_blocks || pads == QM_PADS_moment;
+    int64_t sum = pads == QM_PADS_number ? (int64_t)sizeof(float) : 0, n = qm_shape_numel(shape);
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_shape own = *shape;
         qm_rule_slot_shape(r->rule, h, i, shape, &own);
         if (pads == QM_PADS_tables && q.bits > 0 && q.map != QM_MAP_e4m3)
             sum += (int64_t)sizeof(float) << q.bits;
-        else if (pads != QM_PADS_none && pads != QM_PADS_tables && q.bits > 0 &&
-                 q.norm == QM_NORM_block)
+        else if (fills && q.bits > 0 && q.norm == QM_NORM_block)
             sum += filled(&q, qm_shape_numel(&own));
     }
     struct qm_quantizer m = qm_recipe_slot(r, 0, shape);

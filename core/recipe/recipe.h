@@ -41,8 +41,8 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out);
  * read are left out, unless they have the default of QM_HYPER_LIST. */
 char *qm_recipe_print(const struct qm_recipe *r, char *text);
 
-/* The parameter's format from a text such as "bf16/stoch", and back.  QM_NO_MATCH names the nearest
- * word. */
+/* The parameter's format from a text such as "bf16/stoch", and back.  QM_NO_MATCH names the
+ * nearest word. */
 qm_status qm_param_parse(const char *text, struct qm_param *out);
 const char *qm_param_text(const struct qm_param *p, char text[24]);
 

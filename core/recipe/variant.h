@@ -19,8 +19,9 @@ enum qm_pads {
     QM_PADS_none,
     QM_PADS_blocks, /* codes that fill the last block of each slot (adafactor8bit 0.4) */
     QM_PADS_moment, /* these, and with APOLLO a moment of the parameter's size from the second step
-                     * on, which nothing reads (adafactor8bit 0.2) */
-    QM_PADS_tables  /* a float32 table of its map with each quantized slot (torchao) */
+                     * on, which nothing reads (adafactor8bit 0.2, 0.4.3) */
+    QM_PADS_tables, /* a float32 table of its map with each quantized slot (torchao) */
+    QM_PADS_number  /* one float32 number of each tensor, which no step reads (CAME) */
 };
 
 struct qm_variant {
@@ -42,8 +43,8 @@ struct qm_variant {
 int qm_variant_count(void);
 const struct qm_variant *qm_variant_at(int i); /* sorted by name */
 
-/* The path of the file that registers v, which must be in the table:
- * "variants/torchao/adamw4_ao.c". */
+/* The path of the file that registers v, which must be in the
+ * table: "variants/torchao/adamw4_ao.c". */
 const char *qm_variant_file(const struct qm_variant *v);
 
 /* QM_NO_MATCH with the nearest name when there is none. */

@@ -15,7 +15,9 @@
  * distance between the gradient and its average, and multiplies the second moment.
  *
  * 0.4.6: no floor under row and column factors; a vector's moment averages its clipped update;
- * tensors that are not factored, with a fixed beta2, take Adam's denominator; clip 0 is no clip;
+ * tensors that are not factored, with a fixed beta2, take Adam's denominator, and their moment
+ * averages the gradient; momentum_only_1d against its default exchanges these two moments, and an
+ * averaged update has no Adam's denominator; clip 0 is no clip;
  * the bias is corrected where correct_bias says so.  A positive beta2_decay without beta2 stands
  * for None: SGD, whose step is M / (1 - beta1).  APOLLO adds nothing to its squares, but 2^-126 to
  * their means, always applies fresh states, corrects the bias behind the limiter, and has no
@@ -38,8 +40,8 @@ enum qm_adafactor8_slot {
     QM_ADAFACTOR8_SLOTS
 };
 
-/* flag[]: the release, 21 to 46; the CUDA path. */
-enum { QM_ADAFACTOR8_RELEASE, QM_ADAFACTOR8_CUDA };
+/* flag[]: the release, 21 to 46; the CUDA path; momentum_only_1d against its default. */
+enum { QM_ADAFACTOR8_RELEASE, QM_ADAFACTOR8_CUDA, QM_ADAFACTOR8_OTHER_1D };
 
 /* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
 struct qm_adafactor8 {
@@ -85,6 +87,12 @@ void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_
 
 /* The first moment m[n] takes in fresh[n]. */
 void qm_adafactor8_moment(const struct qm_adafactor8 *a, int64_t n, const float *fresh, float *m);
+
+struct qm_formed;
+
+/* The norm of n numbers as torch forms it, from squares in float32; infinite where they
+ * overflow. */
+double qm_adafactor8_norm(const struct qm_formed *x, int64_t n);
 
 /* The rate of the parameter: max(RMS(p), eps2) rho, or rho. */
 double qm_adafactor8_rate(const struct qm_adafactor8 *a);

@@ -6,6 +6,7 @@
  * projection lasts |gap| steps, and is slot proj, which the caller fills. */
 #include "core/rule/adafactor8.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -96,10 +97,36 @@ static double added(const struct qm_adafactor8 *a, int is_mean)
     return a->is_026 ? regularizer(a) : 0.0;
 }
 
+/* The source adds up squares in float32.  In double the sum has the same value, but where squares
+ * are so small that they are counts of 2^-149, or so large that they overflow. */
+double qm_adafactor8_norm(const struct qm_formed *x, int64_t n)
+{
+    enum { PIECE = 256 };
+    double exact = qm_sum_squares_of(x, n), s = 0.0;
+    if (exact > (double)FLT_MAX)
+        return HUGE_VAL;
+    if (!(exact < (double)n * 0x1p-100))
+        return sqrt(exact);
+    for (int64_t i = 0; i < n; i += PIECE) {
+        float here[PIECE];
+        int64_t few = n - i < PIECE ? n - i : PIECE;
+        const float *at = qm_formed_at(x, i, few, here);
+        if (qm_tensor_rule_device()) {
+            qm_tensor_rule_read(here, at, sizeof *here * (size_t)few);
+            at = here;
+        }
+        for (int64_t k = 0; k < few; k++) {
+            float square = at[k] * at[k];
+            s += (double)square;
+        }
+    }
+    return sqrt(s);
+}
+
 /* ---- states --------------------------------------------------------------------------------- */
 
-/* The averages of the row and column means of the squares, in float32; the first means start
- * them. */
+/* The averages of the row and column means of the squares, in float32; the first means
+ * start them. */
 static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank *l,
                           const float *low)
 {
@@ -190,11 +217,12 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
         qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
     qm_sweep_run(QM_SWEEP_adafactor8_ratio,
-                 &(struct qm_sweep){.n = s.n,
-                                    .d = {(a->is_046 ? 1.0 : a->correction) *
-                                          (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
-                                    .flag = {a->h->tensor_scale},
-                                    .y = {factor, totals}});
+                 &(struct qm_sweep){
+                     .n = s.n,
+                     .d = {(a->is_046 ? 1.0 : a->correction) *
+                           (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
+                     .flag = {a->h->tensor_scale, !a->is_cuda, a->is_046 && a->h->clip <= 0.0},
+                     .y = {factor, totals}});
 }
 
 /* u = the gradient, each channel times its factor. */
@@ -220,9 +248,9 @@ qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a)
 {
     float *u = a->w->room;
     QM_TRY(scaled(a, u));
-    double norm = sqrt(qm_sum_squares(u, a->n));
+    double norm = qm_adafactor8_norm(&(struct qm_formed){.made = u}, a->n);
     double size = norm, limit = a->h->margin >= 0.0 ? qm_adafactor8_limit(a, &norm) : 1.0;
-    if (a->is_046 && limit == 0.0) { /* it leaves an update that is not finite as it is */
+    if (!a->is_cuda && limit == 0.0) { /* it leaves an update that is not finite as it is */
         limit = 1.0;
         norm = size;
     }

@@ -22,7 +22,9 @@ static struct qm_sweep square_of(const struct qm_adafactor8 *a, enum qm_adafacto
     else if (slot == QM_ADAFACTOR8_V && a->w->slot_is_f32[slot] && !a->is_apollo)
         way = QM_ADAFACTOR8_MIX;
     return (struct qm_sweep){
-        .c = {(float)a->b, (float)(1.0 - a->b), add}, .flag = {(int)way}, .x = {a->w->slot[slot]}};
+        .c = {(float)a->b, (float)(1.0 - a->b), add, (float)(a->b * (double)add)},
+        .flag = {(int)way},
+        .x = {a->w->slot[slot]}};
 }
 
 void qm_adafactor8_squares(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
@@ -94,6 +96,7 @@ static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     const struct qm_matrices m = {a->batch, a->rows, a->cols};
     void *room = NULL;
+    t.is_single = 1;
     QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(n_rows + n_cols), &room));
     float *r = room;
     qm_status st = qm_two_means(&m, t, x, a->w->room, r, r + n_rows);
@@ -267,7 +270,10 @@ static qm_status factored_open(const struct qm_adafactor8 *a, float *row, float 
     return QM_OK;
 }
 
-static double norm_of(const float *x, int64_t n) { return sqrt(qm_sum_squares(x, n)); }
+static double norm_of(const float *x, int64_t n)
+{
+    return qm_adafactor8_norm(&(struct qm_formed){.made = x}, n);
+}
 
 /* CAME.  The momentum takes in the clipped direction (in round 0; on the CUDA path in round 1),
  * and the confidence takes in the squared difference between the direction and the momentum (in
@@ -353,7 +359,7 @@ static qm_status old_came_states(struct qm_adafactor8 *a)
     float *off = a->w->room;
     struct factored f = {.mean = NULL};
     qm_adafactor8_gradients(a, a->is_cuda && a->is_025, off);
-    qm_sweep_run(QM_SWEEP_less,
+    qm_sweep_run(a->is_cuda ? QM_SWEEP_less : QM_SWEEP_adafactor8_missed,
                  &(struct qm_sweep){.n = a->n, .x = {off, a->w->slot[QM_ADAFACTOR8_M]}});
     QM_TRY(factored_open(a, a->w->slot[QM_ADAFACTOR8_ROW], a->w->slot[QM_ADAFACTOR8_COL],
                          a->is_cuda ? KERNEL : TORCH, off, NULL, &f));
@@ -553,7 +559,7 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
     if (a.is_apollo)
         return qm_adafactor8_apollo_apply(&a);
     QM_TRY(direction(&a, &f));
-    double norm = sqrt(qm_sum_squares_of(&f.u, a.n));
+    double norm = qm_adafactor8_norm(&f.u, a.n);
     double limit = a.h->limiter ? qm_adafactor8_limit(&a, &norm) : 1.0;
     double alpha = qm_adafactor8_rate(&a) * a.correction;
     /* 0.2.6 turns it off by 1e9, later releases leave it out */

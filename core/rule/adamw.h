@@ -55,8 +55,8 @@ QM_FN void qm_adamw_torch_states(const float *c, int coupled, float *p, float g,
     *v = fmaf(c[QM_ADAMW_ONE_MINUS_BETA2] * g, g, *v * c[QM_ADAMW_BETA2]);
 }
 
-/* The last n mod 8 elements of a tensor in PyTorch's fused CPU kernel, which are no whole vector:
- * aten/src/ATen/native/cpu/FusedAdamKernel.cpp. */
+/* The last n mod 8 elements of a tensor in PyTorch's fused CPU kernel, which are no whole
+ * vector: aten/src/ATen/native/cpu/FusedAdamKernel.cpp. */
 QM_FN void qm_adamw_tail_states(const float *c, int coupled, float *p, float g, float *m, float *v)
 {
     g = qm_adamw_torch_decayed(c, coupled, p, g);

@@ -102,8 +102,8 @@ QM_FN void qm_bnb_ademamix(enum qm_bnb_form form, const float *c, float *p, floa
     *p = take ? step : *p;
 }
 
-/* The momentum buffer, which on the first step is the gradient itself.  couples: with the L2
- * term. */
+/* The momentum buffer, which on the first step is the gradient itself.  couples: with the
+ * L2 term. */
 QM_FN float qm_bnb_buffer(enum qm_bnb_form form, const float *c, int couples, int first, float p,
                           float g, float s)
 {

@@ -129,8 +129,8 @@ QM_INLINED float qm_unless(int absent, float x)
     return qm_float(qm_bits(x) & ((uint32_t)(absent != 0) - 1u));
 }
 
-/* On a device, the value that a tensor rule has computed for a state takes the place of that state
- * (core/device/tensor_rule_form.c). */
+/* On a device, the value that a tensor rule has computed for a state takes the place of that
+ * state (core/device/tensor_rule_form.c). */
 QM_ELEMENT(replace)
 {
     (void)c, (void)p, QM_UNUSED;

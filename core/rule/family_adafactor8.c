@@ -41,7 +41,8 @@ struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w)
         w->s->flag[QM_ADAFACTOR8_CUDA] && !(a.is_factored && w->slot_is_f32[QM_ADAFACTOR8_ROW]);
     a.is_046 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 46;
     a.is_adam = a.is_046 && !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
-    a.is_unit = a.is_046 && a.has_m && !a.is_factored && !a.is_adam && !a.is_sgd;
+    a.is_unit = a.is_046 && a.has_m && !a.is_factored && !a.is_sgd &&
+                a.is_adam == w->s->flag[QM_ADAFACTOR8_OTHER_1D];
     a.is_old_came = a.is_came && !a.is_026;
     /* 0.2.2 to 0.2.5 do not recognize their state of apollo_factorize and make a new one */
     int is_forgotten = a.is_apollo && h->factored && a.is_024 && !a.is_026;
@@ -114,8 +115,8 @@ static int applies_stored(const struct qm_tensor_rule_args *w, int i)
 }
 
 /* CAME on the CUDA path encodes the second moment before it forms the momentum from it, and the
- * momentum before it forms the residual.  Before 0.2.6 the momentum does not depend on the second
- * moment. */
+ * momentum before it forms the residual.  Before 0.2.6 the momentum does not depend on the
+ * second moment. */
 static int update_round(const struct qm_tensor_rule_args *w, int i)
 {
     struct qm_adafactor8 a = qm_adafactor8_open(w);
@@ -150,6 +151,12 @@ PREPARE(025_cuda, 25, 1)
 PREPARE(024_cuda, 24, 1)
 PREPARE(021_cuda, 21, 1)
 #undef PREPARE
+
+static void prepare_046_1d(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    prepare_046(h, t, s);
+    s->flag[QM_ADAFACTOR8_OTHER_1D] = 1;
+}
 
 static const struct qm_tensor_ops tensor = {.states = qm_adafactor8_states,
                                             .apply = qm_adafactor8_apply,
@@ -257,6 +264,17 @@ static const struct qm_rule rules[] = {
                 "PyTorch path",
      .source = "adafactor8bit 0.4.6 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_046},
+    {.name = "adafactor8_046_1d",
+     .family = "adafactor8_046_1d",
+     .reads = "lr beta1 beta2 beta3 eps eps1 eps2 weight_decay clip beta2_decay rank gap scale "
+              "margin maximize relative_step scale_parameter scale_weight_decay factored limiter "
+              "tensor_scale scale_front correct_bias",
+     .order = QM_ORDER_rounds,
+     SLOTS_AND_STEPS,
+     .summary = "adafactor8_046 with momentum_only_1d against its default: vectors average the "
+                "gradient, Adam's average the clipped update",
+     .source = "adafactor8bit 0.4.6 optimizer.py _fallback_1d_update",
+     .prepare = prepare_046_1d},
 };
 
 extern const struct qm_rule_family qm_family_adafactor8;

@@ -57,10 +57,24 @@ static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule
     qm_rule_reciprocal(s, QM_ADAMW_AO_BC1);
 }
 
+/* The compiled step has the weights as double constants: w - 1 is rounded once. */
+static void prepare_adamw_ao_compiled(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    prepare_adamw_ao(h, t, s);
+    s->c[QM_ADAMW_AO_W1_MINUS_1] = (float)((1.0 - h->beta1) - 1.0);
+    s->c[QM_ADAMW_AO_W2_MINUS_1] = (float)((1.0 - h->beta2) - 1.0);
+}
+
 /* Adam of torchao adds the L2 term even where weight_decay is zero. */
 static void prepare_adam_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adamw_ao(h, t, s);
+    s->flag[QM_FLAG_COUPLED] = 1;
+}
+
+static void prepare_adam_ao_compiled(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    prepare_adamw_ao_compiled(h, t, s);
     s->flag[QM_FLAG_COUPLED] = 1;
 }
 
@@ -144,7 +158,16 @@ static const struct qm_rule rules[] = {
      MOMENTS,
      .summary = "adamw_ao as torch.compile makes it for a CPU: averages without a fused product",
      .source = "torchao/optim/adam.py single_param_adam, compiled as _AdamBase.step does",
-     .prepare = prepare_adamw_ao,
+     .prepare = prepare_adamw_ao_compiled,
+     QM_ELEMENTWISE_ADAM(adamw_ao_compiled)},
+    {.name = "adam_ao_compiled",
+     .family = "adam",
+     .reads = "lr beta1 beta2 eps weight_decay maximize",
+     .order = QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_torchao,
+     MOMENTS,
+     .summary = "adam_ao as torch.compile makes it for a CPU",
+     .source = "torchao/optim/adam.py single_param_adam, compiled as _AdamBase.step does",
+     .prepare = prepare_adam_ao_compiled,
      QM_ELEMENTWISE_ADAM(adamw_ao_compiled)},
     {.name = "adamw_bnb",
      .family = "adamw",

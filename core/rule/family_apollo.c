@@ -76,9 +76,9 @@ static void scaled_as_one(const struct qm_tensor_rule_args *w, const struct qm_l
     qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), s, u + i);
 }
 
-/* u = G times the scales of its channels.  As in the source, the shape of G decides the axis: with
- * a side that does not fit it, scales and channels differ in number, and the source raises an
- * error. */
+/* u = G times the scales of its channels.  As in the source, the shape of G decides the axis:
+ * with a side that does not fit it, scales and channels differ in number, and the source raises
+ * an error. */
 static qm_status scaled_by_channel(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l,
                                    const float *low, const float *norm_grad, float *u)
 {

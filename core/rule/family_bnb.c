@@ -13,8 +13,8 @@
 
 /* ---- scalars ------------------------------------------------------------------------------- */
 
-/* optim/ademamix.py update_step: alpha rises linearly; beta3 rises such that its half-life rises
- * linearly. */
+/* optim/ademamix.py update_step: alpha rises linearly; beta3 rises such that its half-life
+ * rises linearly. */
 static double alpha_at(const struct qm_hyper *h, int64_t t)
 {
     double alpha = (double)t * h->alpha / h->t_alpha;

@@ -54,7 +54,7 @@ static qm_status states(const struct qm_tensor_rule_args *w)
     int factored = qm_matrices_of(w->shape, &m);
     float *u = w->room, eps1 = (float)h->eps1, eps2 = (float)h->eps2, *avg = w->slot[AVG];
     if (factored && n > 0) {
-        QM_TRY(average_factors(&m, (struct qm_term){1, eps1}, w->g, h->beta2, w->slot[SQ_ROW],
+        QM_TRY(average_factors(&m, (struct qm_term){1, eps1, 0}, w->g, h->beta2, w->slot[SQ_ROW],
                                w->slot[SQ_COL]));
         QM_TRY(qm_factor_rsqrt(&m, w->slot[SQ_ROW], w->slot[SQ_COL], w->g, u));
     } else if (n > 0) {

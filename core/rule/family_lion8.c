@@ -155,8 +155,8 @@ static void prepare_lion8_fused(const struct qm_hyper *h, int64_t t, struct qm_r
     s->c[QM_LION_ONE_MINUS_BETA2] = 1.0f - s->c[QM_LION_BETA2];
 }
 
-/* lion8_fused with another order of the product that the host forms; for initial_lr 1 it is lr *
- * weight_decay. */
+/* lion8_fused with another order of the product that the host forms; for initial_lr 1 it is
+ * lr * weight_decay. */
 static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_lion8_fused(h, t, s);

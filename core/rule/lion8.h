@@ -28,9 +28,9 @@ enum {
     QM_LION8_SCALARS
 };
 
-/* llm-foundry lion8b.py lion_step_unfused: lerp is fused (torch on CPU, float32).  A parameter of
- * 16 bits is rounded after the decay, which is done here, and after the step, which the engine
- * does. */
+/* llm-foundry lion8b.py lion_step_unfused: lerp is fused (torch on CPU, float32).  A parameter
+ * of 16 bits is rounded after the decay, which is done here, and after the step, which the
+ * engine does. */
 QM_FN void qm_lion8_unfused(const float *c, enum qm_param_format format, float *p, float g,
                             float *m)
 {

@@ -49,8 +49,8 @@ struct qm_sweep qm_lowrank_sweep(const struct qm_lowrank *l, int axis);
 void qm_lowrank_squares(const struct qm_lowrank *l, int axis, const float *x, double *out);
 
 /* out[i] = |norm_grad| / (|low| + 1e-8) of channel i, rounded to float32: the norm of the adapted
- * update of the projected gradient over that of the projected gradient.  out has room for twice as
- * many. */
+ * update of the projected gradient over that of the projected gradient.  out has room for twice
+ * as many. */
 void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_grad,
                        const float *low, double *out);
 
@@ -73,13 +73,13 @@ uint64_t qm_lowrank_seed(uint64_t index, int64_t k);
  * Within 1e-6 of torch, whose logarithm and cosine are approximations. */
 void qm_lowrank_random(uint64_t seed, int64_t n, int64_t r, float *out);
 
-/* The r leading right singular vectors of G as rows, or left ones as columns.  They are orthonormal
- * also where singular values are 0; in each vector the first entry of largest magnitude is
- * positive. */
+/* The r leading right singular vectors of G as rows, or left ones as columns.  They are
+ * orthonormal also where singular values are 0; in each vector the first entry of largest
+ * magnitude is positive. */
 qm_status qm_lowrank_svd(const struct qm_lowrank *l, const float *g, float *out);
 
-/* Makes a new P at steps 1, 1 + gap, 1 + 2 gap, ..., and while P is all zero; never if h->gap is
- * 0. */
+/* Makes a new P at steps 1, 1 + gap, 1 + 2 gap, ..., and while P is all zero; never if h->gap
+ * is 0. */
 qm_status qm_lowrank_renew(const struct qm_hyper *h, int svd, const struct qm_lowrank *l,
                            const float *g, uint32_t tensor, int64_t t, float *p);
 

@@ -1,7 +1,7 @@
 /* lpmm.h - One element of AdamW of low-bit-optimizers (lpmm) (dual).
  *
- * The scalars c[] are those that the prepare functions of family_lpmm.c form; reciprocal: see
- * adamw.h. */
+ * The scalars c[] are those that the prepare functions of family_lpmm.c form; reciprocal:
+ * see adamw.h. */
 #ifndef QM_RULE_LPMM_H
 #define QM_RULE_LPMM_H
 
@@ -25,8 +25,8 @@ enum {
     QM_LPMM_SCALARS
 };
 
-/* lpmm/optim/adamw.py _single_tensor_adamw4bit, on CPU: torch's AdamW, but the first moment by
- * lerp. */
+/* lpmm/optim/adamw.py _single_tensor_adamw4bit, on CPU: torch's AdamW, but the first moment
+ * by lerp. */
 QM_FN void qm_adamw_lpmm_second(const float *c, float g, float *v)
 {
     *v = fmaf(c[QM_LPMM_ONE_MINUS_BETA2] * g, g, *v * c[QM_LPMM_BETA2]);

@@ -73,10 +73,10 @@ QM_FN uint32_t qm_param_nearest(enum qm_param_format format, float x)
     }
 }
 
-/* The magnitude goes up with probability (|x| - lo) / (hi - lo), exactly to 2^-32: the dropped bits
- * as a 32-bit fraction are compared with the draw, r < fraction.  Values on the grid never change;
- * NaN and Inf go to nearest; beyond the largest finite value bf16 and f16 may become Inf, e4m3
- * saturates. */
+/* The magnitude goes up with probability (|x| - lo) / (hi - lo), exactly to 2^-32: the dropped
+ * bits as a 32-bit fraction are compared with the draw, r < fraction.  Values on the grid never
+ * change; NaN and Inf go to nearest; beyond the largest finite value bf16 and f16 may become Inf,
+ * e4m3 saturates. */
 QM_FN uint32_t qm_param_stochastic(enum qm_param_format format, float x, uint32_t draw)
 {
     int mantissa = format == QM_PARAM_f16 ? 10 : 3, least = format == QM_PARAM_f16 ? -14 : -6;

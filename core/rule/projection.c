@@ -53,8 +53,8 @@ uint64_t qm_lowrank_seed(uint64_t index, int64_t k)
     return seed;
 }
 
-/* Turns sixteen uniform numbers into sixteen normal ones: the first eight give radii, the others
- * angles. */
+/* Turns sixteen uniform numbers into sixteen normal ones: the first eight give radii, the
+ * others angles. */
 static void normals_16(const double u[16], float out[16])
 {
     for (int j = 0; j < 8; j++) {

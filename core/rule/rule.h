@@ -85,8 +85,8 @@ struct qm_rule_step {
     enum qm_param_format param; /* how the parameter is stored; set by the engine after prepare */
     const struct qm_hyper *hyper;
 
-    /* reciprocal[k] stands for a division by c[divisor[k]], as long as reciprocal[k].c is equal to
-     * that. */
+    /* reciprocal[k] stands for a division by c[divisor[k]], as long as reciprocal[k].c is equal
+     * to that. */
     int n_reciprocals;
     int divisor[2];
     struct qm_inverse reciprocal[2];
@@ -120,8 +120,8 @@ struct qm_tensor_rule_args {
     float *p; /* the caller's own array where it is float32; so is g */
     const float *g;
 
-    /* As many elements as p, for the rule's use; kept from round to round of `states`, not
-     * beyond. */
+    /* As many elements as p, for the rule's use; kept from round to round of `states`,
+     * not beyond. */
     float *room;
 
     float *slot[QM_MAX_SLOTS];
@@ -228,9 +228,9 @@ struct qm_rule {
     /* REQUIRED.  Scalars of step number t >= 1 with h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
 
-    /* OPTIONAL.  Changes s, after prepare, for a slot i that is a single float32 number of a tensor
-     * of one element: lpmm takes such a state for one that does not exist yet.  NULL: nothing
-     * changes. */
+    /* OPTIONAL.  Changes s, after prepare, for a slot i that is a single float32 number of a
+     * tensor of one element: lpmm takes such a state for one that does not exist yet.  NULL:
+     * nothing changes. */
     void (*mark_absent)(struct qm_rule_step *s, int i);
 
     /* OPTIONAL.  Shape of slot i for a parameter of this shape; a slot that the tensor does not

@@ -39,8 +39,8 @@ QM_FN void qm_sgdm_torch(const float *c, int first, int nesterov, float *p, floa
     qm_sgdm_apply(c, first, nesterov, p, d, next, b);
 }
 
-/* The last n mod 8 elements of a tensor in PyTorch's fused CPU kernel:
- * aten/src/ATen/native/cpu/FusedSGDKernel.cpp. */
+/* The last n mod 8 elements of a tensor in PyTorch's fused CPU
+ * kernel: aten/src/ATen/native/cpu/FusedSGDKernel.cpp. */
 QM_FN void qm_sgdm_tail(const float *c, int first, int nesterov, float *p, float g, float *b)
 {
     float d = c[QM_SGDM_L2] != 0.0f ? fmaf(*p, c[QM_SGDM_L2], g) : g;

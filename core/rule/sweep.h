@@ -41,7 +41,7 @@ QM_ASSERT_PLACE(struct qm_sweep, x, 160);
     X(lars_states) X(lars_bare) X(lars_step) X(lars_step_cpu)                                      \
     X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                       \
     X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                   \
-    X(adafactor8_square) X(adafactor8_gradient_square) X(adafactor8_outer)                         \
+    X(adafactor8_square) X(adafactor8_gradient_square) X(adafactor8_missed) X(adafactor8_outer)    \
     X(adafactor8_over_root) X(adafactor8_direction) X(adafactor8_product) X(adafactor8_recode)     \
     X(adafactor8_adam) X(adafactor8_decay)                                                         \
     X(transpose) X(less) X(average_square) X(adapted) X(channel_ratio) X(channels)                 \
@@ -70,6 +70,7 @@ enum {
 struct qm_term {
     int is_square;
     float add;
+    int is_single; /* the sum overflows as in float32 */
 };
 
 QM_FN float qm_term_of(struct qm_term t, float x) { return t.is_square ? x * x + t.add : x; }
@@ -134,25 +135,37 @@ QM_FN float qm_over_root(double row, double col, double mean, double floor, floa
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
+/* A sum that the sources form in float32 and that is formed in double here: infinite where it
+ * overflows in float32. */
+QM_FN double qm_float_sum(double sum)
+{
+    return qm_bnb_finite((float)sum) ? sum : (double)(float)sum;
+}
+
+QM_FN float qm_mean_of_sum(struct qm_term t, double sum, int64_t n)
+{
+    return (float)((t.is_single ? qm_float_sum(sum) : sum) / (double)n);
+}
+
 /* x[0][i] = mean of row i (col_means: of column i) of x[1]; flag 0: of squares + c[0]. */
 QM_SWEEP(row_means)
 {
-    struct qm_term t = {a->flag[0], a->c[0]};
+    struct qm_term t = {a->flag[0], a->c[0], a->flag[1]};
     const float *x = a->x[1] + i * a->cols;
     double s = 0.0;
     for (int64_t j = 0; j < a->cols; j++)
         s += (double)qm_term_of(t, x[j]);
-    a->x[0][i] = (float)(s / (double)a->cols);
+    a->x[0][i] = qm_mean_of_sum(t, s, a->cols);
 }
 
 QM_SWEEP(col_means)
 {
-    struct qm_term t = {a->flag[0], a->c[0]};
+    struct qm_term t = {a->flag[0], a->c[0], a->flag[1]};
     const float *x = a->x[1] + i / a->cols * a->rows * a->cols + i % a->cols;
     double s = 0.0;
     for (int64_t k = 0; k < a->rows; k++)
         s += (double)qm_term_of(t, x[k * a->cols]);
-    a->x[0][i] = (float)(s / (double)a->rows);
+    a->x[0][i] = qm_mean_of_sum(t, s, a->rows);
 }
 
 /* y[0][i] = sum of the squares of the i-th `inner` numbers of x[1], each rounded to a multiple of
@@ -199,8 +212,8 @@ QM_SWEEP(product)
 
 /* ---- general --------------------------------------------------------------------------------- */
 
-/* The matrix, the row and the column of an element; rows and columns are counted through the
- * batch. */
+/* The matrix, the row and the column of an element; rows and columns are counted through
+ * the batch. */
 struct qm_sweep_place {
     int64_t batch, row, col;
 };
@@ -249,8 +262,8 @@ QM_SWEEP(add_square)
 /* x[0] = x[2] / sqrt(x[1]), by the inverse of the root. */
 QM_SWEEP(over_sqrt) { a->x[0][i] = 1.0f / sqrtf(a->x[1][i]) * a->x[2][i]; }
 
-/* x[0] = x[1] * rsqrt(row / mean) * rsqrt(col) for rows x[2], columns x[3] and means of the rows
- * x[4]. */
+/* x[0] = x[1] * rsqrt(row / mean) * rsqrt(col) for rows x[2], columns x[3] and means of the
+ * rows x[4]. */
 QM_SWEEP(factor_rsqrt)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
@@ -389,41 +402,59 @@ QM_SWEEP(came_decay) { a->x[0][i] = qm_sweep_stored(a, fmaf(a->x[0][i], a->c[0],
  * and a product that are not fused; by lerp. */
 enum qm_adafactor8_way { QM_ADAFACTOR8_KERNEL, QM_ADAFACTOR8_MIX, QM_ADAFACTOR8_LERP };
 
-/* b: the weight of the new square; less: (float)(1 - b) of the double b. */
-QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float less, float old,
-                                  float fresh)
+/* b: the weight of the new square; not of MIX. */
+QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float old, float fresh)
 {
     if (way == QM_ADAFACTOR8_KERNEL) {
         float x = qm_bnb_finite(fresh) && fresh > QM_ADAFACTOR8_TINY ? fresh : QM_ADAFACTOR8_TINY;
         float v = fmaf(old, 1.0f - b, b * x);
         return v > QM_ADAFACTOR8_TINY ? v : QM_ADAFACTOR8_TINY;
     }
-    return way == QM_ADAFACTOR8_MIX ? old * less + b * fresh : qm_lerp(old, fresh, b, b - 1.0f);
+    return qm_lerp(old, fresh, b, b - 1.0f);
 }
 
-/* x[0] takes in x[1] + c[2]; c[0] is b, c[1] less; flag 0: enum qm_adafactor8_way. */
+/* x[0] takes in x[1] + c[2]; c[0] is b, c[1] (float)(1 - b),
+ * c[3] (float)(b c[2]); flag 0: enum qm_adafactor8_way. */
 QM_SWEEP(adafactor8_square)
 {
-    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->c[1],
-                                       a->x[0][i], a->x[1][i] + a->c[2]);
+    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->x[0][i],
+                                       a->x[1][i] + a->c[2]);
 }
 
 /* The same for the square of x[1] instead; flag 1: the sign of x[1] is turned before. */
 QM_SWEEP(adafactor8_gradient_square)
 {
     float g = a->flag[1] ? -a->x[1][i] : a->x[1][i];
-    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->c[1],
-                                       a->x[0][i], g * g + a->c[2]);
+    if (a->flag[0] == QM_ADAFACTOR8_MIX) { /* torch.addcmul is (b g) g, where g g may overflow */
+        float v = a->x[0][i] * a->c[1] + (a->c[0] * g) * g;
+        a->x[0][i] = a->c[2] != 0.0f ? v + a->c[3] : v;
+        return;
+    }
+    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->x[0][i],
+                                       g * g + a->c[2]);
 }
 
-/* y[0][i] = max(mean of row i of x[1], d[1]); flag 0: each value counts as at least d[0]. */
+/* x[0] = x[1] - x[0].  The source has the square of it as three products, which are counts of
+ * 2^-149 where both numbers are below 2^-63; there, x[0] = its root. */
+QM_SWEEP(adafactor8_missed)
+{
+    float x = a->x[0][i], y = a->x[1][i];
+    a->x[0][i] = y - x;
+    if (fabsf(x) < 0x1p-63f && fabsf(y) < 0x1p-63f) {
+        double square = (double)(x * x) - 2.0 * (double)(x * y) + (double)(y * y);
+        a->x[0][i] = (float)sqrt(fmax(square, 0.0));
+    }
+}
+
+/* y[0][i] = max(mean of row i of x[1], d[1]), infinite where the sum overflows in float32; flag 0:
+ * each value counts as at least d[0]. */
 QM_SWEEP(adafactor8_mean)
 {
     const float *r = a->x[1] + i * a->cols;
     double mean = 0.0;
     for (int64_t k = 0; k < a->cols; k++)
         mean += a->flag[0] ? qm_at_least((double)r[k], a->d[0]) : (double)r[k];
-    a->y[0][i] = qm_at_least(mean / (double)a->cols, a->d[1]);
+    a->y[0][i] = qm_at_least(qm_float_sum(mean) / (double)a->cols, a->d[1]);
 }
 
 /* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column; floor 0: none. */
@@ -442,8 +473,8 @@ QM_FN double qm_adafactor8_col_root(float c, double floor)
     return 1.0 / sqrt(qm_adafactor8_floored(c, floor));
 }
 
-/* x[0] = x[1] times the roots of rows x[2] and columns x[3] with means of the rows y[0] and floor
- * d[0]. */
+/* x[0] = x[1] times the roots of rows x[2] and columns x[3] with means of the rows y[0] and
+ * floor d[0]. */
 QM_SWEEP(adafactor8_outer)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);

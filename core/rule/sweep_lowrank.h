@@ -49,8 +49,8 @@ QM_SWEEP(channel_ratio)
 /* factor * x, rounded once: for a float32 factor this is the product in float32. */
 QM_FN float qm_channel(double factor, float x) { return (float)(factor * (double)x); }
 
-/* x[0] = x[1] times the factor y[0] of its row (flag 0) or of its column; flag 1: one factor for
- * all. */
+/* x[0] = x[1] times the factor y[0] of its row (flag 0) or of its column; flag 1: one factor
+ * for all. */
 QM_SWEEP(channels)
 {
     int64_t k = a->flag[0] ? i / a->cols : i % a->cols;
@@ -74,13 +74,13 @@ QM_SWEEP(adafactor8_low_means)
     double s = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
         s += (double)x[k * a->step_k] * (double)x[k * a->step_k];
-    float v = a->c[1] * (float)(s / (double)a->inner + a->d[0]);
+    float v = a->c[1] * (float)(qm_float_sum(s) / (double)a->inner + a->d[0]);
     v = a->flag[0] ? v : a->c[0] * a->x[0][i] + v;
     a->x[0][i] = v < a->c[2] ? a->c[2] : v;
 }
 
-/* y[0][0] = max(mean of x[1][inner], d[0]); each number is divided by `inner` before it is
- * added. */
+/* y[0][0] = max(mean of x[1][inner], d[0]); each number is divided by `inner` before it
+ * is added. */
 QM_SWEEP(adafactor8_low_mean)
 {
     double mean = 0.0;
@@ -118,12 +118,17 @@ QM_SWEEP(adafactor8_totals)
 }
 
 /* y[0][i] = sqrt(y[0][i]) / (sqrt(y[0][n + i]) + 1e-8) * d[0] in double; flag 0: of the totals
- * y[1][0] and y[1][1] instead, one number for all. */
+ * y[1][0] and y[1][1] instead, one number for all; flag 1: y[0][n + i] is a sum in float32, and
+ * where it overflows the result is NaN (flag 2: not), for the source multiplies an infinite norm by
+ * 0 and divides by it. */
 QM_SWEEP(adafactor8_ratio)
 {
     double s = a->flag[0] ? a->y[1][0] : a->y[0][i];
     double t = a->flag[0] ? a->y[1][1] : a->y[0][a->n + i];
-    a->y[0][i] = sqrt(s) / (sqrt(t) + 1e-8) * a->d[0];
+    t = a->flag[1] ? qm_float_sum(t) : t;
+    double ratio = sqrt(s) / (sqrt(t) + 1e-8) * a->d[0];
+    int is_nan = a->flag[1] && !a->flag[2] && t >= 0x1p128;
+    a->y[0][i] = is_nan ? (double)qm_float(0x7fc00000u) : ratio;
 }
 
 #endif

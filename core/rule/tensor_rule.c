@@ -65,8 +65,8 @@ float qm_norm2(const float *x, int64_t n) { return (float)sqrt(qm_sum_squares(x,
 
 float qm_rms(const float *x, int64_t n) { return qm_norm2(x, n) / (float)sqrt((double)n); }
 
-/* Tile by tile, all tiles of a strip of y's columns in turn, so that the strip stays in the
- * cache. */
+/* Tile by tile, all tiles of a strip of y's columns in turn, so that the strip stays in
+ * the cache. */
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
                 int64_t inner, int64_t cols, float *out)
 {

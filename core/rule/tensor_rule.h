@@ -25,8 +25,8 @@ struct qm_tensor_rule_device {
 void qm_tensor_rule_set_device(const struct qm_tensor_rule_device *d);
 const struct qm_tensor_rule_device *qm_tensor_rule_device(void);
 
-/* Runs one operation on every index i < a->n: on all threads where that is worth it, or as a
- * launch. */
+/* Runs one operation on every index i < a->n: on all threads where that is worth it, or as
+ * a launch. */
 void qm_sweep_run(enum qm_sweep_kind kind, const struct qm_sweep *a);
 
 /* Memory where the arrays of the rule lie: on the device or on the host.  free accepts NULL. */
@@ -42,8 +42,8 @@ qm_status qm_tensor_rule_cached(int64_t key, size_t bytes, void **out, int *is_n
 void qm_tensor_rule_read(void *to, const void *from, size_t bytes);
 void qm_tensor_rule_write(void *to, const void *from, size_t bytes);
 
-/* Casts const away: the members of struct qm_sweep are not const, even where the operation only
- * reads. */
+/* Casts const away: the members of struct qm_sweep are not const, even where the operation
+ * only reads. */
 #define QM_AT(x) ((float *)(uintptr_t)(x))
 
 /* QM_THREADS_FROM: loops over at least so many elements run on several threads.  QM_OWNED: the
@@ -125,8 +125,8 @@ static inline struct qm_shape qm_shape_none(void)
 void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *row);
 void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *col);
 
-/* Both in one pass over x.  Numbers that are not made yet are formed once each; on a device, in
- * room[batch][rows][cols]. */
+/* Both in one pass over x.  Numbers that are not made yet are formed once each; on a device,
+ * in room[batch][rows][cols]. */
 qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const struct qm_formed *x,
                        float *room, float *row, float *col);
 
@@ -144,8 +144,8 @@ double qm_sum_squares(const float *x, int64_t n);
 /* The same for numbers that may be formed, some of them twice.  On a device, x must be made. */
 double qm_sum_squares_of(const struct qm_formed *x, int64_t n);
 
-/* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order of
- * k. */
+/* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order
+ * of k. */
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
                 int64_t inner, int64_t cols, float *out);
 
@@ -167,8 +167,8 @@ void qm_average(float *old, const float *x, int64_t n, double decay, double weig
 qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col,
                           const float *x, float *out);
 
-/* (*out)[batch]: the means of row[batch][rows] of each matrix.  The caller frees it by
- * qm_tensor_rule_free. */
+/* (*out)[batch]: the means of row[batch][rows] of each matrix.  The caller frees it
+ * by qm_tensor_rule_free. */
 qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **out);
 
 /* x <- x / max(1, rms(x) / clip). */

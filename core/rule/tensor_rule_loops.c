@@ -209,9 +209,9 @@ static void row_sums(struct qm_term t, const float *restrict x, int64_t rows, in
     for (int64_t k = 0; k < 8 * groups; k++)
         s[k / 8][k % 8] = sum[k];
     if (t.is_square)
-        add_groups((struct qm_term){1, t.add}, x, groups, whole, step, s);
+        add_groups((struct qm_term){1, t.add, 0}, x, groups, whole, step, s);
     else
-        add_groups((struct qm_term){0, 0.0f}, x, groups, whole, step, s);
+        add_groups((struct qm_term){0, 0.0f, 0}, x, groups, whole, step, s);
     for (int64_t k = 0; k < rows; k++) {
         double here = k < 8 * groups ? s[k / 8][k % 8] : sum[k];
         for (int64_t j = k < 8 * groups ? whole : 0; j < cols; j++)

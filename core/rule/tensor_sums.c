@@ -20,7 +20,7 @@ void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x,
     if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_row_means, &(struct qm_sweep){.n = rows,
                                                             .cols = m->cols,
-                                                            .flag = {t.is_square},
+                                                            .flag = {t.is_square, t.is_single},
                                                             .c = {t.add},
                                                             .x = {row, QM_AT(x)}});
         return;
@@ -31,7 +31,7 @@ void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x,
         int64_t n = rows - i < QM_TENSOR_ROWS ? rows - i : QM_TENSOR_ROWS;
         b->row_sums(t, x + i * m->cols, n, m->cols, m->cols, sum);
         for (int64_t k = 0; k < n; k++)
-            row[i + k] = (float)(sum[k] / (double)m->cols);
+            row[i + k] = qm_mean_of_sum(t, sum[k], m->cols);
     }
 }
 
@@ -45,7 +45,7 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
         qm_sweep_run(QM_SWEEP_col_means, &(struct qm_sweep){.n = m->batch * m->cols,
                                                             .rows = m->rows,
                                                             .cols = m->cols,
-                                                            .flag = {t.is_square},
+                                                            .flag = {t.is_square, t.is_single},
                                                             .c = {t.add},
                                                             .x = {col, QM_AT(x)}});
         return;
@@ -57,7 +57,7 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
         const float *at = x + k / pieces * m->rows * m->cols + from;
         b->col_sums(t, at, m->rows, n, m->cols, sum);
         for (int64_t j = 0; j < n; j++)
-            col[k / pieces * m->cols + from + j] = (float)(sum[j] / (double)m->rows);
+            col[k / pieces * m->cols + from + j] = qm_mean_of_sum(t, sum[j], m->rows);
     }
 }
 
@@ -76,8 +76,8 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
  * to thread k modulo the number of threads.  That thread computes the row sums of the band before
  * its first piece, so the band is in its cache when it computes the column sums.
  *
- * A tensor of small matrices needs no chain between bands: there, a band consists of several whole
- * matrices. */
+ * A tensor of small matrices needs no chain between bands: there, a band consists of several
+ * whole matrices. */
 struct two_means {
     const struct qm_matrices *m;
     struct qm_term t;
@@ -127,7 +127,7 @@ static void means_of_rows(const struct two_means *d, const struct band *b, int64
                    b->room + i * cols + k);
     qm_tensor_rule_loops()->row_sums(d->t, b->x + i * cols, n, cols, cols, sum);
     for (int64_t k = 0; k < n; k++)
-        d->row[b->first + i + k] = (float)(sum[k] / (double)cols);
+        d->row[b->first + i + k] = qm_mean_of_sum(d->t, sum[k], cols);
 }
 
 static void rows_of_band(const struct two_means *d, int64_t k)
@@ -149,7 +149,7 @@ static void cols_of_band(const struct two_means *d, int64_t k, int64_t j)
             memset(sum, 0, sizeof *sum * (size_t)n);
         qm_tensor_rule_loops()->col_sums(d->t, b.x + i * b.high * cols + j, b.high, n, cols, sum);
         for (int64_t c = 0; b.from + b.high == d->m->rows && c < n; c++)
-            d->col[(b.batch + i) * cols + j + c] = (float)(sum[c] / (double)d->m->rows);
+            d->col[(b.batch + i) * cols + j + c] = qm_mean_of_sum(d->t, sum[c], d->m->rows);
     }
 }
 
@@ -287,9 +287,9 @@ static void parts_of(const struct qm_formed *x, int64_t from, int64_t blocks, do
     }
 }
 
-/* How many blocks to take next, with `left` left: a quarter of those done, but hardly more than
- * will bring the sum to 2 grid at its rate so far, since sums of blocks beyond are computed in
- * vain. */
+/* How many blocks to take next, with `left` left: a quarter of those done, but hardly more
+ * than will bring the sum to 2 grid at its rate so far, since sums of blocks beyond are
+ * computed in vain. */
 static int64_t blocks_next(double s, double grid, int64_t done, int64_t left)
 {
     double until = (double)done * (2.0 * grid / s - 1.0 + 0x1p-6) + 2.0;

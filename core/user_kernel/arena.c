@@ -37,23 +37,33 @@ static unsigned char poison_at(const struct qm_arena *a, int i, uint64_t offset)
     return (unsigned char)(word >> 8 * (offset % 4)); /* arrays start at multiples of 64 */
 }
 
-/* Writes poison around array i where check is 0; returns the offset of the first byte that is no
- * poison, or -1. */
-static int64_t around(const struct qm_arena *a, int i, int check)
+/* Writes poison into bytes [k, end) of the arena where check is 0; returns the offset of the first
+ * byte that is no poison, or -1.  Whole blocks of 64 bytes, of which an array starts one, are
+ * taken at once. */
+static int64_t poisoned(const struct qm_arena *a, int i, uint64_t k, uint64_t end, int check)
 {
-    uint64_t from = a->view.part[i].from, end = from + a->view.part[i].room;
-    for (uint64_t k = from; k < end; k++) {
-        if (k == a->array[i].at) {
-            k += a->array[i].bytes;
-            if (k >= end)
-                break;
-        }
+    unsigned char block[ALIGN];
+    for (uint64_t at = 0; at < ALIGN; at++)
+        block[at] = poison_at(a, i, at);
+    while (k < end) {
+        uint64_t skip = k % ALIGN, n = ALIGN - skip < end - k ? ALIGN - skip : end - k;
         if (!check)
-            a->kept[k] = poison_at(a, i, k);
-        else if (a->kept[k] != poison_at(a, i, k))
-            return (int64_t)k;
+            memcpy(a->kept + k, block + skip, n);
+        else if (memcmp(a->kept + k, block + skip, n) != 0)
+            for (uint64_t at = 0; at < n; at++)
+                if (a->kept[k + at] != block[skip + at])
+                    return (int64_t)(k + at);
+        k += n;
     }
     return -1;
+}
+
+/* The same around array i. */
+static int64_t around(const struct qm_arena *a, int i, int check)
+{
+    uint64_t from = a->view.part[i].from, end = from + a->view.part[i].room, at = a->array[i].at;
+    int64_t before = poisoned(a, i, from, at, check);
+    return before >= 0 ? before : poisoned(a, i, at + a->array[i].bytes, end, check);
 }
 
 void qm_arena_resize(struct qm_arena *a, int i, uint64_t bytes)

@@ -42,8 +42,8 @@ struct qm_arena {
     int is_checked; /* 1: late writes were looked for since the last step */
 };
 
-/* Adds an array before qm_arena_open and returns its number.  room: bytes it may grow to.  what:
- * copied. */
+/* Adds an array before qm_arena_open and returns its number.  room: bytes it may grow to.
+ * what: copied. */
 int qm_arena_add(struct qm_arena *a, uint64_t bytes, uint64_t room, int is_const,
                  enum qm_poison poison, const char *what);
 

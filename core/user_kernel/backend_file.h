@@ -14,8 +14,8 @@
 
 struct qm_kernel_file; /* opaque */
 
-/* Loads a kernel into this process, where it can do what it likes (kernel_object.h has the
- * failures). */
+/* Loads a kernel into this process, where it can do what it likes (kernel_object.h has
+ * the failures). */
 qm_status qm_kernel_file_open(const char *object, struct qm_kernel_file **out);
 
 /* A kernel in a process of its own, which starts with the first step or by qm_host_up. */
@@ -23,8 +23,8 @@ qm_status qm_kernel_file_apart(const char *object, const struct qm_host_limits *
                                struct qm_kernel_file **out);
 void qm_kernel_file_close(struct qm_kernel_file *k); /* accepts NULL; after its plans */
 
-/* The recipe that the kernel claims to be (QM_KERNEL), or NULL; of a kernel apart, after
- * qm_host_up. */
+/* The recipe that the kernel claims to be (QM_KERNEL), or NULL; of a kernel apart,
+ * after qm_host_up. */
 const char *qm_kernel_file_as(const struct qm_kernel_file *k);
 
 struct qm_host *qm_kernel_file_host(const struct qm_kernel_file *k); /* NULL: in this process */

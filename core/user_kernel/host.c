@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,13 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/process_tree.h"
 #include "core/user_kernel/host_page.h"
 #include "core/user_kernel/kernel_object.h"
-#include "core/user_kernel/process_tree.h"
+#include "core/user_kernel/leak.h"
 
 enum { TICK_MS = 20, PATIENCE_MS = 1000, LINGER_MS = 100, PRINTED = 512, PRINTED_SHOWN = 160 };
-
-extern char **environ;
+enum { CALLS = 1024 }; /* double the time limit of a case: they may wait for a processor */
 
 struct qm_host {
     char object[4096];
@@ -38,8 +38,11 @@ struct qm_host {
     uint64_t first, last;  /* addresses of all mappings of this process */
     double spent, seconds; /* waited for in this case; of the last request */
     enum qm_end end;
-    int signal, is_stale; /* is_stale: the next case gets a fresh process */
-    int n_notes;
+    struct qm_leak leak;
+    int signal, is_stale;  /* is_stale: the next case gets a fresh process */
+    int n_notes, answered; /* answered: requests of this case */
+    int is_on_gpu;         /* the kernel runs on the GPU: the process holds the driver alone */
+    int has_driver_failed;
     char note[QM_HOST_NOTES][160], as[1024], printed[PRINTED + 1], why[QM_HOST_TEXT];
 };
 
@@ -58,15 +61,6 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Copies text of the host's: at most size - 1 printable characters. */
-static void copy_text(char *to, const char *from, size_t size)
-{
-    size_t n = strnlen(from, size - 1);
-    for (size_t i = 0; i < n; i++)
-        to[i] = from[i] >= ' ' && from[i] < 127 ? from[i] : from[i] == '\t' ? ' ' : '?';
-    to[n] = '\0';
-}
-
 static void close_fd(int *fd)
 {
     if (*fd >= 0)
@@ -75,22 +69,6 @@ static void close_fd(int *fd)
 }
 
 /* ---- the warden ------------------------------------------------------------------------------ */
-
-static int spawn(struct qm_host *h, int fd)
-{
-    char program[] = "/proc/self/exe", name[] = "qualm", word[] = QM_HOST_WORD;
-    char *argv[] = {name, word, h->object, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, fd, QM_HOST_SOCKET);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C reaches the judge alone */
-    int failed = posix_spawn(&h->warden, program, &actions, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&actions);
-    return failed;
-}
 
 static qm_status warden_up(struct qm_host *h)
 {
@@ -102,7 +80,7 @@ static qm_status warden_up(struct qm_host *h)
         return qm_fail(QM_INTERNAL, "no socket: %s", strerror(errno));
     if (both[1] == QM_HOST_SOCKET) /* dup2 onto itself would keep close-on-exec */
         both[1] = fcntl(both[1], F_DUPFD_CLOEXEC, QM_HOST_SOCKET + 1), close(QM_HOST_SOCKET);
-    failed = spawn(h, both[1]);
+    failed = qm_host_spawn(h->object, both[1], &h->warden);
     close(both[1]);
     h->warden_fd = both[0];
     if (!failed)
@@ -162,6 +140,8 @@ qm_status qm_host_open(const char *object, const struct qm_host_limits *limits,
     h->warden_fd = h->fd = h->out = h->watch = -1;
     h->limits = *limits;
     snprintf(h->object, sizeof h->object, "%s", object);
+    const char *dot = strrchr(h->object, '.');
+    h->is_on_gpu = dot && strcmp(dot, ".cubin") == 0;
     h->page_fd = memfd_create("qualm-requests", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     void *page = MAP_FAILED;
     if (h->page_fd >= 0 && ftruncate(h->page_fd, sizeof *h->page) == 0)
@@ -189,23 +169,6 @@ void qm_host_close(struct qm_host *h)
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
-
-/* Keeps the last characters that the kernel prints. */
-static void drain(struct qm_host *h)
-{
-    char more[4096];
-    ssize_t n;
-    for (int k = 0; k < 64 && (n = read(h->out, more, sizeof more)) > 0; k++) { /* may never end */
-        size_t used = strlen(h->printed), take = (size_t)n < PRINTED ? (size_t)n : PRINTED;
-        if (used + take > PRINTED) {
-            memmove(h->printed, h->printed + used + take - PRINTED, PRINTED - take);
-            used = PRINTED - take;
-        }
-        for (size_t i = 0; i < take; i++)
-            h->printed[used + i] = more[(size_t)n - take + i] ? more[(size_t)n - take + i] : ' ';
-        h->printed[used + take] = '\0';
-    }
-}
 
 /* Looks at what the host uses; QM_END_answered: all is within its limits. */
 static enum qm_end look(struct qm_host *h, char *why, size_t size)
@@ -242,7 +205,7 @@ static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t s
         return QM_END_stopped;
     char text[64];
     got[n] = '\0';
-    copy_text(text, got, sizeof text);
+    qm_host_copy_text(text, got, sizeof text);
     snprintf(why, size, "what came from its process is no answer: %s", text);
     return QM_END_garbage;
 }
@@ -254,7 +217,7 @@ static enum qm_end await(struct qm_host *h, char byte, double seconds, char *why
     for (;;) {
         struct pollfd fds[] = {{h->fd, POLLIN, 0}, {h->out, POLLIN, 0}, {h->watch, POLLIN, 0}};
         poll(fds, 3, TICK_MS);
-        drain(h);
+        qm_host_drain(h->out, h->printed, PRINTED);
         int has_ended = fds[2].revents != 0;
         enum qm_end how = read_answer(h, byte, why, size);
         if (how != QM_END_stopped)
@@ -300,26 +263,36 @@ static void add_printed(const struct qm_host *h, char *why, size_t size)
 {
     size_t n = strlen(h->printed), used = strlen(why);
     char text[PRINTED_SHOWN + 1];
-    copy_text(text, h->printed + (n > PRINTED_SHOWN ? n - PRINTED_SHOWN : 0), sizeof text);
+    qm_host_copy_text(text, h->printed + (n > PRINTED_SHOWN ? n - PRINTED_SHOWN : 0), sizeof text);
     for (size_t k = strlen(text); k > 0 && (text[k - 1] == '?' || text[k - 1] == ' ');)
         text[--k] = '\0';
     if (*text)
         snprintf(why + used, size - used, "; it had printed: %s", text);
 }
 
-/* Ends the host after a request that was not answered, and tells how it ended.  QM_CHECK_FAILED or
- * QM_INTERRUPTED. */
+/* What h->why tells was the driver's doing, where the kernel runs on the GPU. */
+static qm_status driver_failed(struct qm_host *h)
+{
+    h->has_driver_failed = 1;
+    return qm_fail(QM_INTERNAL, "the driver failed, and nothing is known of the kernel: %s",
+                   h->why);
+}
+
+/* Ends the host after a request that was not answered, and tells how it ended.  QM_CHECK_FAILED,
+ * QM_INTERRUPTED; QM_INTERNAL: the kernel runs on the GPU, and only the driver can have ended its
+ * process, or not have answered. */
 static qm_status ended(struct qm_host *h, enum qm_end how, char *why, size_t size)
 {
     char where[200] = "", name[32], state[QM_PROCESS_STATE], what[64] = "";
-    if (how != QM_END_left) {
+    int was_launched = h->page->is_launched == 1;
+    if (how != QM_END_left && !h->is_on_gpu) {
         qm_process_state(h->pid, state);
         qm_process_difference(h->before, state, what, sizeof what);
     }
     if (h->page->has_fault)
         where_text(h, where, sizeof where);
     struct qm_warden_answer a = end_host(h, how == QM_END_left ? PATIENCE_MS : 0);
-    drain(h);
+    qm_host_drain(h->out, h->printed, PRINTED);
     close_fd(&h->out);
     h->signal = 0;
     if (how == QM_END_left && a.state < 0) {
@@ -342,6 +315,8 @@ static qm_status ended(struct qm_host *h, enum qm_end how, char *why, size_t siz
     add_printed(h, why, size);
     h->end = how;
     snprintf(h->why, sizeof h->why, "%s", why);
+    if (h->is_on_gpu && how != QM_END_stopped && !(how == QM_END_hung && was_launched))
+        return driver_failed(h);
     return how == QM_END_stopped ? qm_fail(QM_INTERRUPTED, "interrupted")
                                  : qm_fail(QM_CHECK_FAILED, "%s", why);
 }
@@ -366,6 +341,7 @@ static qm_status ask(struct qm_host *h, enum qm_host_request what, int fd, doubl
         how = await(h, byte, seconds, why, sizeof why);
     h->seconds = now() - from;
     h->spent += h->seconds;
+    h->answered += how == QM_END_answered;
     return how == QM_END_answered ? QM_OK : ended(h, how, why, sizeof why);
 }
 
@@ -408,15 +384,23 @@ static qm_status start(struct qm_host *h)
     return ask(h, QM_HOST_ready, -1, h->limits.seconds);
 }
 
-/* The host's status and text.  A status that no kernel has reason to give is a failed check. */
-static qm_status said(const struct qm_host *h, int is_loading)
+/* The host's status and text.  A status that no kernel has reason to give is a failed check, but on
+ * the GPU a failure of the driver, QM_INTERNAL; after a kernel's failure there the process is of no
+ * use, and ended. */
+static qm_status said(struct qm_host *h, int is_loading)
 {
     char text[QM_HOST_TEXT];
     qm_status st = (qm_status)h->page->status;
-    copy_text(text, h->page->text, sizeof text);
+    qm_host_copy_text(text, h->page->text, sizeof text);
     if (st == QM_OK)
         return QM_OK;
     int is_known = st == QM_SKIPPED || (is_loading && (st == QM_BAD_ARG || st == QM_BAD_FILE));
+    if (h->is_on_gpu && !is_known && st != QM_CHECK_FAILED) {
+        snprintf(h->why, sizeof h->why, "%s", text);
+        return driver_failed(h);
+    }
+    if (h->is_on_gpu && !is_known)
+        end_host(h, 0);
     return qm_fail(is_known ? st : QM_CHECK_FAILED, "%s", text);
 }
 
@@ -432,9 +416,8 @@ qm_status qm_host_up(struct qm_host *h)
     snprintf(h->page->object, sizeof h->page->object, "%s", h->object);
     QM_TRY(ask(h, QM_HOST_load, -1, h->limits.seconds));
     st = said(h, 1);
-    copy_text(h->as, h->page->as, sizeof h->as);
-    const char *dot = strrchr(h->object, '.');
-    if (dot && strcmp(dot, ".cubin") == 0) /* the driver changes what it likes */
+    qm_host_copy_text(h->as, h->page->as, sizeof h->as);
+    if (h->is_on_gpu && h->pid > 0) /* the driver has changed what it likes */
         qm_process_state(h->pid, h->before);
     if (st != QM_OK)
         qm_host_down(h);
@@ -448,9 +431,9 @@ void qm_host_begin(struct qm_host *h)
     if (h->is_stale)
         qm_host_down(h);
     h->spent = 0.0;
-    h->n_notes = 0;
+    h->answered = h->n_notes = h->signal = 0;
     h->end = QM_END_answered;
-    h->signal = 0;
+    h->has_driver_failed = 0;
     *h->why = '\0';
 }
 
@@ -459,13 +442,15 @@ void qm_host_allow(struct qm_host *h, double seconds) { h->limits.seconds = seco
 void qm_host_add_note(struct qm_host *h, const char *format, const char *what)
 {
     char text[160];
+    h->is_stale = 1;
+    if (h->is_on_gpu) /* the driver changes what it likes */
+        return;
     snprintf(text, sizeof text, format, what);
     for (int i = 0; i < h->n_notes; i++)
         if (strcmp(h->note[i], text) == 0)
             return;
     if (h->n_notes < QM_HOST_NOTES)
         memcpy(h->note[h->n_notes++], text, sizeof text);
-    h->is_stale = 1;
 }
 
 static void compare_state(struct qm_host *h)
@@ -493,6 +478,8 @@ qm_status qm_host_settle(struct qm_host *h)
     h->end = QM_END_processes;
     snprintf(h->why, sizeof h->why, "it left %d process%s behind, which %s ended", n,
              n > 1 ? "es" : "", n > 1 ? "were" : "was");
+    if (h->is_on_gpu)
+        return driver_failed(h);
     return qm_fail(QM_CHECK_FAILED, "%s", h->why);
 }
 
@@ -509,6 +496,7 @@ qm_status qm_host_linger(struct qm_host *h)
 
 enum qm_end qm_host_end(const struct qm_host *h) { return h->end; }
 const char *qm_host_why(const struct qm_host *h) { return h->why; }
+int qm_host_driver_failed(const struct qm_host *h) { return h->has_driver_failed; }
 int qm_host_signal(const struct qm_host *h) { return h->signal; }
 double qm_host_seconds(const struct qm_host *h) { return h->seconds; }
 
@@ -519,8 +507,7 @@ const char *qm_host_note(const struct qm_host *h, int i)
 
 static double left(const struct qm_host *h)
 {
-    double seconds = h->limits.seconds - h->spent;
-    return seconds > 0.0 ? seconds : 0.0;
+    return fmax(h->limits.seconds * (1.0 + (double)h->answered / CALLS) - h->spent, 0.0);
 }
 
 int qm_host_is_mapped(const struct qm_host *h, int slot, const struct qm_arena *a)
@@ -579,10 +566,12 @@ qm_status qm_host_step(struct qm_host *h, int slot, int keep_open)
         qm_host_add_note(
             h, "left the treatment of denormals changed%s",
             ": they are flushed to zero, as crtfastmath.o does, which -ffast-math links");
+    if (qm_leak_grows(&h->leak, h->pid, slot))
+        qm_host_add_note(h, "keeps more and more memory%s", ": " QM_LEAK_TEXT);
     return said(h, 0);
 }
 
-qm_status qm_host_large_index(struct qm_host *h, const char *recipe, double seconds,
+qm_status qm_host_large_index(struct qm_host *h, const char *recipe, int64_t n, double seconds,
                               double mebibytes, int64_t *judged)
 {
     struct qm_host_limits before = h->limits;
@@ -591,9 +580,9 @@ qm_status qm_host_large_index(struct qm_host *h, const char *recipe, double seco
     h->limits.seconds = seconds;
     h->limits.mebibytes = mebibytes;
     snprintf(h->page->recipe, sizeof h->page->recipe, "%s", recipe);
+    h->page->large_n = n;
     qm_status st = ask(h, QM_HOST_large, -1, seconds);
     h->limits = before;
-    QM_TRY(st);
-    *judged = h->page->judged > 0 ? h->page->judged : 0;
-    return said(h, 0);
+    *judged = st == QM_OK && h->page->judged > 0 ? h->page->judged : 0;
+    return st == QM_OK ? said(h, 0) : st;
 }

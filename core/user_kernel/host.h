@@ -65,17 +65,22 @@ void qm_host_allow(struct qm_host *h, double seconds); /* of cases that begin fr
 /* A case ends.  QM_CHECK_FAILED: processes that the kernel started go on; they are ended. */
 qm_status qm_host_settle(struct qm_host *h);
 
-/* Waits a moment for threads that go on after the last step.  QM_CHECK_FAILED: they ended the
- * process. */
+/* Waits a moment for threads that go on after the last step.  QM_CHECK_FAILED: they ended
+ * the process. */
 qm_status qm_host_linger(struct qm_host *h);
 
 /* How the process ended since qm_host_begin; answered: it did not. */
 enum qm_end qm_host_end(const struct qm_host *h);
 const char *qm_host_why(const struct qm_host *h); /* the same in words, or "" */
-int qm_host_signal(const struct qm_host *h);      /* that it died by, or 0 */
 
-/* Note i of what the steps since qm_host_begin left changed: "left the rounding mode changed", or
- * NULL. */
+/* 1: since qm_host_begin the driver of a kernel on the GPU failed: its process ended or did not
+ * answer, but for a launch that does not end, or a call had an error that no kernel causes.
+ * Nothing is known of the kernel then. */
+int qm_host_driver_failed(const struct qm_host *h);
+int qm_host_signal(const struct qm_host *h); /* that it died by, or 0 */
+
+/* Note i of what the steps since qm_host_begin left changed: "left the rounding mode changed",
+ * or NULL. */
 const char *qm_host_note(const struct qm_host *h, int i);
 void qm_host_add_note(struct qm_host *h, const char *format, const char *what); /* one %s */
 
@@ -89,13 +94,14 @@ int qm_host_is_mapped(const struct qm_host *h, int slot, const struct qm_arena *
 
 /* Calls the kernel with the arguments at the start of part 0 of the arena in `slot`, whose pointers
  * are the host's.  keep_open: the arrays stay accessible, for measurements of time.  QM_SKIPPED: it
- * refuses; QM_CHECK_FAILED: a finding of the emulator or the driver, or the process ended. */
+ * refuses; QM_CHECK_FAILED: a finding of the emulator, a fault of the kernel on the GPU, or the
+ * process ended; QM_INTERNAL: qm_host_driver_failed. */
 qm_status qm_host_step(struct qm_host *h, int slot, int keep_open);
 
-/* Runs the case of 2^31 + 7 elements (large_index.h) for a recipe within these limits.  The host
+/* Runs the case of n elements (large_index.h) for a recipe within these limits.  The host
  * itself compares there, so this case can fail a kernel, and its pass is the host's word.  *judged:
  * numbers compared. */
-qm_status qm_host_large_index(struct qm_host *h, const char *recipe, double seconds,
+qm_status qm_host_large_index(struct qm_host *h, const char *recipe, int64_t n, double seconds,
                               double mebibytes, int64_t *judged);
 
 #endif

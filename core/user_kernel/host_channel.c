@@ -1,9 +1,14 @@
-/* host_channel.c - Sends and receives bytes with descriptors over a socket. */
+/* host_channel.c - Starts a warden; sends and receives bytes with descriptors over its socket; text
+ * of a host's. */
 #include <errno.h>
+#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/user_kernel/host_page.h"
+
+extern char **environ;
 
 enum { MOST_FDS = 3 };
 
@@ -46,4 +51,44 @@ long qm_host_receive(int fd, void *data, size_t size, int *fds, int n_fds)
         memcpy(fds, CMSG_DATA(c), bytes < most ? bytes : most);
     }
     return n;
+}
+
+void qm_host_copy_text(char *to, const char *from, size_t size)
+{
+    size_t n = strnlen(from, size - 1);
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[i] >= ' ' && from[i] < 127 ? from[i] : from[i] == '\t' ? ' ' : '?';
+    to[n] = '\0';
+}
+
+int qm_host_spawn(const char *object, int fd, pid_t *pid)
+{
+    char program[] = "/proc/self/exe", name[] = "qualm", word[] = QM_HOST_WORD;
+    char *argv[] = {name, word, (char *)(uintptr_t)object, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fd, QM_HOST_SOCKET);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C reaches the judge alone */
+    int failed = posix_spawn(pid, program, &actions, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+void qm_host_drain(int fd, char *printed, size_t most)
+{
+    char more[4096];
+    ssize_t n;
+    for (int k = 0; k < 64 && (n = read(fd, more, sizeof more)) > 0; k++) { /* may never end */
+        size_t used = strlen(printed), take = (size_t)n < most ? (size_t)n : most;
+        if (used + take > most) {
+            memmove(printed, printed + used + take - most, most - take);
+            used = most - take;
+        }
+        for (size_t i = 0; i < take; i++)
+            printed[used + i] = more[(size_t)n - take + i] ? more[(size_t)n - take + i] : ' ';
+        printed[used + take] = '\0';
+    }
 }

@@ -23,8 +23,8 @@
 #define OWN_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-/* Without these a process, of root too, neither traces nor writes to a process that is not
- * dumpable. */
+/* Without these a process, of root too, neither traces nor writes to a process that is
+ * not dumpable. */
 static void drop_capabilities(void)
 {
     static const int dropped[] = {CAP_KILL,

@@ -12,19 +12,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/process_tree.h"
 #include "core/recipe/recipe.h"
 #include "core/user_kernel/backend_file.h"
 #include "core/user_kernel/host_page.h"
 #include "core/user_kernel/kernel_object.h"
 #include "core/user_kernel/large_index.h"
-#include "core/user_kernel/process_tree.h"
+#include "core/user_kernel/user_cuda.h"
 
 enum { STACK = 65536, REAP_MS = 100, ENDING = 50000 };
 
 /* ---- the host -------------------------------------------------------------------------------- */
 
-/* Addresses of mappings only grow within these, so that an address of an earlier call stays
- * invalid. */
+/* Addresses of mappings only grow within these, so that an address of an earlier call
+ * stays invalid. */
 static const uint64_t lowest = UINT64_C(0x100000000000), beyond = UINT64_C(0x400000000000);
 
 static struct {
@@ -123,7 +124,7 @@ static void large_index(void)
     if (st == QM_OK)
         st = qm_kernel_file_open(host.page->object, &k); /* loaded already: counted once more */
     if (st == QM_OK) {
-        st = qm_large_index(k, &r, &judged);
+        st = qm_large_index(k, &r, host.page->large_n, &judged);
         host.page->judged = judged;
         qm_kernel_file_close(k);
     }
@@ -154,6 +155,8 @@ static void be_host(const int fds[3], int judge, int warden)
     if (page == MAP_FAILED || socket < 0 || out < 0 || getppid() != warden)
         _exit(QM_HOST_LOST);
     host.page = page;
+    host.page->is_launched = 0;
+    qm_user_cuda_tell(&host.page->is_launched);
     dup2(null, STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);

@@ -6,8 +6,8 @@
 
 #include "core/user_kernel/host.h"
 
-/* Requests to the host: one byte each, answered by the same byte.  `map` comes with the memory
- * file. */
+/* Requests to the host: one byte each, answered by the same byte.  `map` comes with the
+ * memory file. */
 enum qm_host_request {
     QM_HOST_ready = 'r', /* not asked: the host's first byte */
     QM_HOST_load = 'l',
@@ -25,9 +25,11 @@ struct qm_host_page {
     uint64_t args; /* address of the arguments of a step, in the host */
     /* Of the host. */
     int status, mode, is_running;
+    int is_launched; /* 1: a kernel on the GPU is waited for */
     char text[QM_HOST_TEXT], as[1024];
     uint64_t base, total, fault;
-    int64_t judged; /* numbers that the case of 2^31 + 7 elements compared */
+    int64_t large_n; /* elements of the case with large indices, and the numbers it compared */
+    int64_t judged;
     int has_fault;
 };
 
@@ -52,8 +54,17 @@ enum {
 long qm_host_send(int fd, const void *data, size_t size, const int *fds, int n_fds);
 long qm_host_receive(int fd, void *data, size_t size, int *fds, int n_fds);
 
+/* Starts the warden of a kernel, this program again with this socket; 0, or an error of errno. */
+int qm_host_spawn(const char *object, int fd, pid_t *pid);
+
+/* Reads what a kernel prints, without waiting: printed[most + 1] keeps the last characters. */
+void qm_host_drain(int fd, char *printed, size_t most);
+
 /* host_confine.c.  Takes from this process what would reach the judge and the warden, as far as the
  * system allows: capabilities, ptrace, signals to them, limits of others. */
 void qm_host_confine(int judge, int warden);
+
+/* Copies text of the host's: at most size - 1 printable characters. */
+void qm_host_copy_text(char *to, const char *from, size_t size);
 
 #endif

@@ -1,16 +1,18 @@
-/* large_index.c - Runs a step of 2^31 + 7 elements, to find indices that overflow 32 bits. */
+/* large_index.c - Runs a step of 2^31 + 7 elements or fewer, to find indices that overflow. */
 #include "core/user_kernel/large_index.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/abi/kernel_abi.h"
+#include "core/base/half.h"
 
-/* SMALL divides 2^31, so that a kernel treats the tails of both tensors alike.  BLOCK: elements
+/* SMALL divides n - TAIL, so that a kernel treats the tails of both tensors alike.  BLOCK: elements
  * looked at on each side, at least; a multiple of the blocks that share a scale.  CHUNK: bytes of
  * memory behind an array of a .c kernel. */
 enum { SMALL = 1 << 16, BLOCK = 256, TAIL = 7, ARRAYS = 4 * QM_KERNEL_SLOTS + 4 };
@@ -30,7 +32,8 @@ struct far {
     struct qm_kernel_args small, a;
     struct array array[ARRAYS];
     int n_arrays, is_emulated;
-    int64_t block, judged;
+    int64_t n, block, residual_bytes, judged;
+    char name[32]; /* of the n elements: "2^25 + 7" */
 };
 
 static int64_t first_of(const struct far *f, int64_t n, int window)
@@ -50,7 +53,7 @@ static size_t offset(const struct array *x, int64_t element)
 
 static qm_status no_space(void)
 {
-    return qm_fail(QM_SKIPPED, "no address space for 2^31 elements: %s", strerror(errno));
+    return qm_fail(QM_SKIPPED, "no address space for so many elements: %s", strerror(errno));
 }
 
 /* Maps [from, to) of an array, whole pages, to one piece of memory again and again. */
@@ -71,8 +74,8 @@ static qm_status map_again(unsigned char *from, unsigned char *to)
 static qm_status map_window(const struct far *f, const struct array *x, int window)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t low = (uintptr_t)x->far + offset(x, first_of(f, QM_FAR_N, window));
-    uintptr_t high = (uintptr_t)x->far + offset(x, end_of(f, QM_FAR_N, window));
+    uintptr_t low = (uintptr_t)x->far + offset(x, first_of(f, f->n, window));
+    uintptr_t high = (uintptr_t)x->far + offset(x, end_of(f, f->n, window));
     low = low / page * page;
     high = (high + page - 1) / page * page;
     return mmap((void *)low, high - low, PROT_READ | PROT_WRITE,
@@ -85,7 +88,7 @@ static qm_status map_window(const struct far *f, const struct array *x, int wind
  * ends at a page without access, but for alignment to 64 bytes. */
 static qm_status reserve(const struct far *f, struct array *x)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = offset(x, QM_FAR_N);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = offset(x, f->n);
     size_t room = (bytes + 63) / 64 * 64, inner = (room + page - 1) / page * page;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     x->map_bytes = before + inner + page;
@@ -105,7 +108,7 @@ static void copy_windows(const struct far *f, const struct array *x)
 {
     for (int w = 0; w < 2; w++) {
         size_t from = offset(x, first_of(f, SMALL + TAIL, w));
-        memcpy(x->far + offset(x, first_of(f, QM_FAR_N, w)), x->small + from,
+        memcpy(x->far + offset(x, first_of(f, f->n, w)), x->small + from,
                offset(x, end_of(f, SMALL + TAIL, w)) - from);
     }
 }
@@ -122,8 +125,8 @@ static qm_status add(struct far *f, struct array x, const void *small, void *out
     QM_TRY(reserve(f, to));
     copy_windows(f, to);
     if (x.is_const)
-        mprotect(to->far - (uintptr_t)to->far % (uintptr_t)sysconf(_SC_PAGESIZE),
-                 offset(to, QM_FAR_N), PROT_READ);
+        mprotect(to->far - (uintptr_t)to->far % (uintptr_t)sysconf(_SC_PAGESIZE), offset(to, f->n),
+                 PROT_READ);
     memcpy(out, &to->far, sizeof to->far);
     return QM_OK;
 }
@@ -164,12 +167,12 @@ static qm_status slot_add(struct far *f, int i)
                           .is_float = 1};
     if (from->code_bytes == from->n)
         codes.per = codes.bytes = 1;
-    to->n = to->dim[0] = QM_FAR_N;
+    to->n = to->dim[0] = f->n;
     QM_TRY(add(f, draws, from->draws, &to->draws));
     if (!from->bits)
         return add(f, values, from->values, &to->values);
-    to->n_scales = scales * ((QM_FAR_N + from->block - 1) / from->block);
-    to->code_bytes = (int64_t)offset(&codes, QM_FAR_N);
+    to->n_scales = scales * ((f->n + from->block - 1) / from->block);
+    to->code_bytes = (int64_t)offset(&codes, f->n);
     QM_TRY(add(f, codes, from->codes, &to->codes));
     return add(f, scale, from->scales, &to->scales);
 }
@@ -178,21 +181,30 @@ static qm_status slot_add(struct far *f, int i)
 static qm_status fit(struct far *f, const struct qm_kernel_args *a)
 {
     f->block = BLOCK;
-    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || a->residual || a->p_draws)
-        return qm_fail(QM_SKIPPED, "only float32 parameters and gradients are tried");
     for (int i = 0; i < a->n_slots; i++)
         QM_TRY(slot_fits(f, &a->slot[i]));
     return QM_OK;
 }
 
+static int64_t bytes_of(int dtype)
+{
+    return dtype == QM_KERNEL_F32 ? 4 : dtype == QM_KERNEL_E4M3 ? 1 : 2;
+}
+
 static qm_status arrays_reserve(struct far *f)
 {
     struct qm_kernel_args *a = &f->a;
-    struct array p = {"parameter", "", .per = 1, .bytes = 4, .is_float = 1};
-    struct array g = {"gradient", "", .per = 1, .bytes = 4, .is_const = 1};
-    a->n = a->dim[0] = QM_FAR_N;
+    struct array p = {"parameter", "", .per = 1, .bytes = bytes_of(a->p_dtype)};
+    struct array g = {"gradient", "", .per = 1, .bytes = bytes_of(a->g_dtype), .is_const = 1};
+    struct array draws = {"draws", "parameter", .per = 1, .bytes = 4, .is_const = 1};
+    struct array rest = {"byte of the residual", "parameter", .per = 1, .bytes = f->residual_bytes};
+    p.is_float = a->p_dtype == QM_KERNEL_F32;
+    p.what = p.is_float ? "parameter" : "byte of the parameter";
+    a->n = a->dim[0] = f->n;
     QM_TRY(add(f, p, f->small.p, &a->p));
     QM_TRY(add(f, g, f->small.g, &a->g));
+    QM_TRY(add(f, draws, f->small.p_draws, &a->p_draws));
+    QM_TRY(add(f, rest, f->residual_bytes ? f->small.residual : NULL, &a->residual));
     for (int i = 0; i < a->n_slots; i++)
         QM_TRY(slot_add(f, i));
     return QM_OK;
@@ -200,8 +212,17 @@ static qm_status arrays_reserve(struct far *f)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Whether two floats agree: to the bit, or within rounding where the rule has norms of the whole
- * tensor. */
+/* How the large tensor is compared: to the bit, within rounding where the rule has norms of the
+ * whole tensor, and where it has means, which depend on n, whether any parameters were updated. */
+enum match { EXACT, NORMS, MEANS };
+
+static enum match match_of(const struct qm_rule *rule)
+{
+    return rule->elementwise ? EXACT : qm_rule_reads(rule, "clip") ? MEANS : NORMS;
+}
+
+/* Whether two floats agree: to the bit, or within rounding where the rule has norms of the
+ * whole tensor. */
 static int agree(float x, float y, int is_exact)
 {
     return memcmp(&x, &y, sizeof x) == 0 ||
@@ -210,13 +231,16 @@ static int agree(float x, float y, int is_exact)
 
 /* Compares one array's window with the small tensor's.  p_before: the parameters before the
  * step. */
-static qm_status compare(struct far *f, const struct array *x, int w, int is_exact,
+static qm_status compare(struct far *f, const struct array *x, int w, enum match match,
                          const float *p_before)
 {
-    static const char head[] = "step 2 of 2^31 + 7 elements: ";
-    size_t at = offset(x, first_of(f, QM_FAR_N, w)), from = offset(x, first_of(f, SMALL + TAIL, w));
+    int is_exact = match == EXACT, is_parameter = x->is_float && !*x->of;
+    char head[64];
+    size_t at = offset(x, first_of(f, f->n, w)), from = offset(x, first_of(f, SMALL + TAIL, w));
     size_t end = offset(x, end_of(f, SMALL + TAIL, w));
     size_t size = x->is_float ? sizeof(float) : 1;
+    int64_t changed = 0;
+    snprintf(head, sizeof head, "step 2 of %s elements: ", f->name);
     for (size_t k = from; k < end && (x->is_float || is_exact); k += size) {
         const unsigned char *far = x->far + at + (k - from), *small = x->small + k;
         long long number = (long long)((at + (k - from)) / size);
@@ -224,16 +248,17 @@ static qm_status compare(struct far *f, const struct array *x, int w, int is_exa
         f->judged++;
         if (!x->is_float && *far != *small)
             return qm_fail(QM_CHECK_FAILED,
-                           "%s%s %lld of %s is 0x%02x, and 0x%02x where the same numbers stand in "
+                           "%s%s %lld%s%s is 0x%02x, and 0x%02x where the same numbers stand in "
                            "a tensor of 2^16 + 7",
-                           head, x->what, number, x->of, *far, *small);
+                           head, x->what, number, *x->of ? " of " : "", x->of, *far, *small);
         if (!x->is_float)
             continue;
         memcpy(&got, far, sizeof got);
         memcpy(&want, small, sizeof want);
-        if (agree(got, want, is_exact))
+        changed += is_parameter && got != p_before[k / size];
+        if (match == MEANS || agree(got, want, is_exact))
             continue;
-        if (!*x->of && got == p_before[k / size])
+        if (is_parameter && got == p_before[k / size])
             return qm_fail(QM_CHECK_FAILED, "%sparameter %lld stays as it is", head, number);
         return qm_fail(QM_CHECK_FAILED,
                        "%s%s %lld%s%s is %a, and %a where the same numbers stand in a tensor of "
@@ -241,6 +266,9 @@ static qm_status compare(struct far *f, const struct array *x, int w, int is_exa
                        head, x->what, number, *x->of ? " of " : "", x->of, (double)got,
                        (double)want);
     }
+    if (match == MEANS && is_parameter && changed == 0)
+        return qm_fail(QM_CHECK_FAILED, "%sparameters %lld to %lld stay as they are", head,
+                       (long long)(at / size), (long long)((at + end - from) / size - 1));
     return QM_OK;
 }
 
@@ -277,10 +305,10 @@ static qm_status run_far(const struct kernel *k, const struct far *f)
     const char *left = NULL;
     int refused = k->far_step ? k->far_step(&f->a, f->block, &left) : k->step(&f->a);
     if (k->finding && *k->finding())
-        return qm_fail(QM_CHECK_FAILED, "step 2 of 2^31 + 7 elements: %s", k->finding());
+        return qm_fail(QM_CHECK_FAILED, "step 2 of %s elements: %s", f->name, k->finding());
     if (left)
         return qm_fail(QM_SKIPPED, "%s", left);
-    return refused ? qm_fail(QM_SKIPPED, "the kernel refuses 2^31 + 7 elements") : QM_OK;
+    return refused ? qm_fail(QM_SKIPPED, "the kernel refuses %s elements", f->name) : QM_OK;
 }
 
 /* A number for element i of the small tensor, not 0; 0 outside of the windows. */
@@ -291,27 +319,40 @@ static float number(const struct far *f, int64_t i, int64_t prime, float most)
                     : 0.0f;
 }
 
-static qm_status steps(const struct kernel *k, struct far *f, void *plan, int is_exact)
+/* Stores the values as the gradients' type has them. */
+static void store_gradients(enum qm_dtype type, int64_t n, const float *x, void *out)
+{
+    uint16_t *half = out;
+    for (int64_t i = 0; i < n && type != QM_DTYPE_f32; i++)
+        half[i] = type == QM_DTYPE_bf16 ? qm_float_to_bf16(x[i]) : qm_float_to_f16(x[i]);
+    if (type == QM_DTYPE_f32)
+        memcpy(out, x, (size_t)n * sizeof *x);
+}
+
+static qm_status steps(const struct kernel *k, struct far *f, void *plan, const struct qm_recipe *r)
 {
     enum { N = SMALL + TAIL };
     const struct qm_shape shape = {1, {N}};
     const struct qm_kernel_args *small;
-    float *all = calloc(2 * N, sizeof *all), *g = all + N;
-    struct qm_tensor p = {all, QM_DTYPE_f32, shape}, tg = {g, QM_DTYPE_f32, shape};
+    float *all = calloc(4 * N, sizeof *all), *values = all + 2 * N, *g = all + 3 * N;
+    struct qm_tensor p = {all, qm_param_dtype(&r->param), shape}, tg = {all + N, r->grad, shape};
     qm_status st =
         all ? qm_plan_file_args(plan, &p, &tg, 1, 1, &small) : qm_fail(QM_NO_MEMORY, "a step");
     if (st == QM_OK)
         st = fit(f, small);
     for (int64_t i = 0; st == QM_OK && i < N; i++) {
-        all[i] = number(f, i, 1009, 1.0f);
+        values[i] = number(f, i, 1009, 1.0f);
         g[i] = number(f, i, 757, 0.01f);
     }
-    if (st == QM_OK)
+    if (st == QM_OK) {
+        qm_param_from_float(&r->param, N, values, p.data);
+        store_gradients(r->grad, N, g, tg.data);
         st = qm_plan_file_args(plan, &p, &tg, 1, 1, &small);
+    }
     if (st == QM_OK)
         st = run_small(k, small);
     if (st == QM_OK) {
-        memcpy(all, small->p, N * sizeof *all);
+        memcpy(p.data, small->p, (size_t)N * (size_t)bytes_of(small->p_dtype));
         st = qm_plan_file_args(plan, &p, &tg, 2, 1, &small);
     }
     if (st == QM_OK) {
@@ -324,28 +365,43 @@ static qm_status steps(const struct kernel *k, struct far *f, void *plan, int is
         st = run_small(k, small);
     for (int i = 0; i < f->n_arrays; i++)
         for (int w = 0; w < 2 && st == QM_OK && !f->array[i].is_const; w++)
-            st = compare(f, &f->array[i], w, is_exact, all);
+            st = compare(f, &f->array[i], w, match_of(r->rule), p.data);
     free(all);
     return st;
 }
 
-qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t *judged)
+int64_t qm_large_index_least(const struct qm_recipe *r)
 {
+    int64_t n = (int64_t)1 << 25;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        while (r->slot[i].bits && r->slot[i].norm == QM_NORM_block &&
+               n < (int64_t)r->slot[i].block << 16 && n < (int64_t)1 << 28)
+            n *= 2;
+    return n + TAIL;
+}
+
+qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *recipe, int64_t n,
+                         int64_t *judged)
+{
+    struct qm_recipe codes = *recipe, *r = &codes; /* short blocks have codes too */
     const struct qm_shape shape = {1, {SMALL + TAIL}};
     struct kernel kernel;
     void *plan = NULL;
     struct far *f = calloc(1, sizeof *f);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "a step");
+    for (int i = 0; i < QM_MAX_SLOTS; i++)
+        r->min_numel[i] = r->whole_blocks[i] = 0;
     bind(k, &kernel);
+    f->n = n;
+    f->residual_bytes = qm_param_residual(&r->param);
+    snprintf(f->name, sizeof f->name, "2^%d + %d", ilogb((double)n), TAIL);
     f->is_emulated = kernel.far_step != NULL;
     qm_kernel_file_use(k);
     qm_status st = !kernel.step ? qm_fail(QM_SKIPPED, "not tried on a GPU")
-                   : qm_param_type(r->param.format) != QM_DTYPE_f32
-                       ? qm_fail(QM_SKIPPED, "only float32 parameters and gradients are tried")
-                       : qm_backend_file.open(r, &shape, 0, &plan);
+                                : qm_backend_file.open(r, &shape, 0, &plan);
     if (st == QM_OK)
-        st = steps(&kernel, f, plan, r->rule->elementwise != NULL);
+        st = steps(&kernel, f, plan, r);
     *judged = f->judged;
     qm_backend_file.close(plan);
     far_close(f);

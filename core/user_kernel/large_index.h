@@ -1,4 +1,4 @@
-/* large_index.h - Tests a kernel with indices beyond 32 bits, without the memory for them.
+/* large_index.h - Tests a kernel with large indices, without the memory for them.
  *
  * The program's output calls this case "far". */
 #ifndef QM_USER_KERNEL_LARGE_INDEX_H
@@ -8,10 +8,16 @@
 
 #define QM_FAR_N ((int64_t)2147483648 + 7)
 
-/* Runs step 2 of a tensor of QM_FAR_N elements.  What its first elements and those from
- * 2^31 - block on become must be, to the bit, what they become in a tensor of 2^16 + 7 elements by
- * the same kernel; their gradients, parameters and states of step 1 differ from element to element.
- * All other elements are zeros, so that norms of the whole tensor agree, within rounding.
+/* The elements with which an index of 16 bits overflows, of blocks of the recipe too, and a float32
+ * one loses bits: 2^25 + 7, or 65536 of its largest blocks + 7. */
+int64_t qm_large_index_least(const struct qm_recipe *r);
+
+/* Runs step 2 of a tensor of n = 2^k + 7 elements, QM_FAR_N or fewer (on backend emu QM_FAR_N).
+ * What its first elements and those from n - 7 - block on become must be, to the bit, what they
+ * become in a tensor of 2^16 + 7 elements by the same kernel; their gradients, parameters and
+ * states of step 1 differ from element to element.  Every slot has codes, of short blocks too.  All
+ * other elements are zeros, so that norms of the whole tensor agree, within rounding; where the
+ * rule has means, which depend on n, only whether parameters were updated is looked at.
  *
  * The arrays are address space.  On backend emu only the pages touched have memory, and of each
  * launch those blocks are run that work on the elements looked at (core/emu/emu_far.hpp).  Of a .c
@@ -23,6 +29,7 @@
  * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator, or
  * there is no address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged:
  * how many numbers were compared. */
-qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t *judged);
+qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t n,
+                         int64_t *judged);
 
 #endif

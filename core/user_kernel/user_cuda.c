@@ -18,6 +18,7 @@
  * kernel_cuda.h promises. */
 enum { FENCE = 256, FENCE_BYTE = 0x5a, DEFAULT_ARCH = 90, WORDS = 16, BUFFERS = 64 };
 enum { NOT_FOUND = 500 }; /* CUDA_ERROR_NOT_FOUND */
+enum { INVALID_VALUE = 1, OUT_OF_RESOURCES = 701, MOST_THREADS = 1024 };
 
 struct qm_user_cuda {
     const struct qm_cuda *cu;
@@ -26,20 +27,17 @@ struct qm_user_cuda {
     char as[512];
 };
 
+static volatile int nobody, *is_launched = &nobody;
+
+void qm_user_cuda_tell(volatile int *launched) { is_launched = launched; }
+
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* Of the device, without a context: only one process may have one where the device is exclusive,
- * and that is the worker. */
+/* Of the device, which the process that runs the kernel opens, and no other. */
 static int arch_here(void)
 {
-    const struct qm_cuda *cu;
-    int device, major = 0, minor = 0;
-    if (qm_cuda_driver(&cu) != QM_OK || qm_cuda_device(&device) != QM_OK)
-        return DEFAULT_ARCH;
-    if (QM_CU_ERROR(cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device)) != 0 ||
-        QM_CU_ERROR(cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device)) != 0)
-        return DEFAULT_ARCH;
-    return 10 * major + minor;
+    struct qm_cuda_gpu gpu;
+    return qm_cuda_gpu_asked(&gpu) == QM_OK ? gpu.arch : DEFAULT_ARCH;
 }
 
 /* The words of $CUDAFLAGS but for --fmad, which the form says. */
@@ -61,7 +59,7 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     const char *more = getenv("CUDAFLAGS"), *options[WORDS + 4] = {NULL};
     char flags[1024], path[PATH_MAX], include[PATH_MAX + 2], *text;
     size_t size;
-    int n = 0;
+    int n = 0, arch = arch_here(); /* before NVRTC is chosen, which wants the driver's version */
     QM_TRY(qm_nvrtc_probe());
     QM_TRY(qm_build_read(source, &text, &size));
     snprintf(path, sizeof path, "%s", source);
@@ -72,11 +70,8 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     options[n++] = qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false";
     char includes[65];
     int is_whole = 0;
-    struct qm_device_source s = {.name = source,
-                                 .text = text,
-                                 .options = options,
-                                 .includes = includes,
-                                 .arch = arch_here()};
+    struct qm_device_source s = {
+        .name = source, .text = text, .options = options, .includes = includes, .arch = arch};
     struct qm_device_binary b = {0};
     qm_status st = qm_includes_hash(source, text, options, includes, &is_whole);
     if (st == QM_OK)
@@ -193,7 +188,7 @@ qm_status qm_user_cuda_nearest_open(const char *object, struct qm_user_cuda **ou
 void qm_user_cuda_close(struct qm_user_cuda *u)
 {
     if (u && u->module)
-        (void)QM_CU_ERROR(u->cu, ModuleUnload, (u->module));
+        qm_cuda_clean_up(QM_CU_ERROR(u->cu, ModuleUnload, (u->module)), "cuModuleUnload");
     free(u);
 }
 
@@ -237,10 +232,12 @@ static qm_status add(struct buffers *b, const char *what, const char *of, const 
     return QM_OK;
 }
 
-static void release_all(struct buffers *b)
+/* st, or where that is QM_OK the failure of a release. */
+static qm_status release_all(struct buffers *b, qm_status st)
 {
     for (int i = 0; i < b->n; i++)
         qm_device_cuda.release(b->at[i].base);
+    return st == QM_OK ? qm_cuda_cleaned_up() : st;
 }
 
 /* Checks the fences, and copies back the buffers that are not const. */
@@ -297,20 +294,41 @@ static qm_status give_all(const struct qm_kernel_args *a, struct qm_cuda_args *c
     return QM_OK;
 }
 
+/* Whether waiting for a launch gives this error because of what the kernel did: an address that is
+ * illegal (700), misaligned (716) or of no memory space (717), a time limit (702), assert (710), a
+ * stack or an instruction that is none (714, 715), a jump to nowhere (718), another fault (719). */
+static int is_of_kernel(int error)
+{
+    return error == 700 || error == 702 || error == 710 || (error >= 714 && error <= 719);
+}
+
+/* Whether a launch gives this error because of the kernel's QM_CUDA_LAUNCH line. */
+static int is_of_launch(int error, const int launch[3])
+{
+    return error == OUT_OF_RESOURCES ||
+           (error == INVALID_VALUE &&
+            (launch[0] < 1 || launch[0] > MOST_THREADS || launch[2] < 0 || launch[2] > 48 * 1024));
+}
+
+/* QM_CHECK_FAILED: the kernel failed; other statuses: the driver did. */
 static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
 {
     const int *l = u->launch[k];
     int64_t blocks = l[1] > 0 ? (n + l[1] - 1) / l[1] : 1;
     char name[48]; /* each launch is waited for: a fault is its own */
     snprintf(name, sizeof name, "kernel %d of the step", k + 1);
-    qm_status st =
-        qm_cuda_error(QM_CU_ERROR(u->cu, LaunchKernel,
-                                  (u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1,
-                                   (unsigned)l[0], 1, 1, (unsigned)l[2], u->stream, args, NULL)),
-                      name);
-    if (st == QM_OK)
-        st = qm_cuda_error(QM_CU_ERROR(u->cu, StreamSynchronize, (u->stream)), name);
-    return st == QM_OK ? QM_OK : QM_CHECK_FAILED; /* an invalid address, or an invalid launch */
+    int error = QM_CU_ERROR(u->cu, LaunchKernel,
+                            (u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1,
+                             (unsigned)l[0], 1, 1, (unsigned)l[2], u->stream, args, NULL));
+    int is_own = is_of_launch(error, l);
+    if (error == 0) {
+        *is_launched = 1;
+        error = QM_CU_ERROR(u->cu, StreamSynchronize, (u->stream));
+        *is_launched = 0;
+        is_own = is_of_kernel(error);
+    }
+    qm_status st = qm_cuda_error(error, name);
+    return st != QM_OK && is_own ? QM_CHECK_FAILED : st;
 }
 
 static qm_status launch_all(struct qm_user_cuda *u, struct qm_cuda_args *c)
@@ -338,7 +356,7 @@ qm_status qm_user_cuda_step(struct qm_user_cuda *u, const struct qm_kernel_args 
         st = launch_all(u, &c);
     if (st == QM_OK)
         st = take_all(&b);
-    release_all(&b);
+    st = release_all(&b, st);
     free(zeros);
     *refused = word != 0;
     return st;
@@ -358,6 +376,5 @@ qm_status qm_user_cuda_nearest(struct qm_user_cuda *u, const float *y, int64_t n
         st = launch(u, 0, n, args);
     if (st == QM_OK)
         st = take_all(&b);
-    release_all(&b);
-    return st;
+    return release_all(&b, st);
 }

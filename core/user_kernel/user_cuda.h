@@ -1,5 +1,5 @@
-/* user_cuda.h - A user's kernels on the GPU: device code alone (core/abi/kernel_cuda.h), by
- * NVRTC. */
+/* user_cuda.h - A user's kernels on the GPU: device code alone (core/abi/kernel_cuda.h),
+ * by NVRTC. */
 #ifndef QM_USER_KERNEL_USER_CUDA_H
 #define QM_USER_KERNEL_USER_CUDA_H
 
@@ -10,6 +10,9 @@
 
 struct qm_kernel_args;
 struct qm_user_cuda; /* opaque */
+
+/* From now on *launched is 1 while a kernel is waited for, else 0. */
+void qm_user_cuda_tell(volatile int *launched);
 
 /* Compiles a .cu file for this machine's GPU, or for sm_90 where there is none, into the file
  * `object` (NULL: only compiles).  Headers are sought in the source's folder; the words of
@@ -27,7 +30,8 @@ const char *qm_user_cuda_as(const struct qm_user_cuda *u);
 
 /* One step: copies the buffers to the device, launches every kernel, copies back what is not const.
  * *refused: 1 where the kernel does not take this input.  QM_CHECK_FAILED: the kernel wrote just
- * before or past a buffer, or the driver stopped it. */
+ * before or past a buffer, or waiting for it gave an error that a kernel causes; QM_INTERNAL,
+ * QM_NO_MEMORY: the driver failed. */
 qm_status qm_user_cuda_step(struct qm_user_cuda *u, const struct qm_kernel_args *a, int *refused);
 
 /* Loads an object with a nearest-code routine (core/abi/kernel_cuda.h).  QM_BAD_ARG: it has no

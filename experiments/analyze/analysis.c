@@ -212,8 +212,8 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
     }
 }
 
-/* out[n]: the value that 1 in the map's range decodes to: scale / gain, through the inverse
- * curve. */
+/* out[n]: the value that 1 in the map's range decodes to: scale / gain, through the
+ * inverse curve. */
 static void spread(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
                    const float *scales, float *out)
 {

@@ -7,6 +7,7 @@
 
 #include "core/base/grow.h"
 #include "experiments/cli/cli.h"
+#include "experiments/store/columns.h"
 
 static void row_free(struct qm_row *r)
 {
@@ -189,31 +190,10 @@ void qm_rows_report(const struct qm_rows *rows, int full)
 
 /* ---- HDF5 ---------------------------------------------------------------------------------- */
 
-/* Columns of a table under construction; put_table frees their data. */
-struct columns {
-    struct qm_column column[160];
-    void *data[160];
-    int n, rows, failed;
-};
-
-static void *column(struct columns *c, const char *name, enum qm_column_type type, const char *unit,
-                    const char *text)
-{
-    void *data = calloc((size_t)c->rows + 1, 8);
-    if (!data || c->n == (int)(sizeof c->data / sizeof *c->data)) {
-        free(data);
-        c->failed = 1;
-        return NULL;
-    }
-    c->data[c->n] = data;
-    c->column[c->n++] = (struct qm_column){name, type, unit, text, data};
-    return data;
-}
-
-static void texts(struct columns *c, const struct qm_row *const *row, const char *name,
+static void texts(struct qm_columns *c, const struct qm_row *const *row, const char *name,
                   const char *text, const char *(*get)(const struct qm_row *))
 {
-    const char **data = column(c, name, QM_COLUMN_text, "", text);
+    const char **data = qm_columns_text(c, name, text);
     for (int i = 0; data && i < c->rows; i++)
         data[i] = get(row[i]);
 }
@@ -227,7 +207,7 @@ static const char *get_slot(const struct qm_row *r) { return r->slot ? r->slot :
 static const char *get_quantizer(const struct qm_row *r) { return r->quantizer; }
 static const char *get_skipped(const struct qm_row *r) { return r->skipped; }
 
-static void labels(struct columns *c, const struct qm_row *const *row)
+static void labels(struct qm_columns *c, const struct qm_row *const *row)
 {
     texts(c, row, "file", "the file that was read", get_file);
     texts(c, row, "tensor", "name in the file", get_tensor);
@@ -238,14 +218,14 @@ static void labels(struct columns *c, const struct qm_row *const *row)
     texts(c, row, "quantizer", "canonical string", get_quantizer);
 }
 
-static void counts(struct columns *c, const struct qm_row *const *row)
+static void counts(struct qm_columns *c, const struct qm_row *const *row)
 {
-    int64_t *n = column(c, "n", QM_COLUMN_i64, "1", "elements");
-    int64_t *nan = column(c, "nan", QM_COLUMN_i64, "1", "NaN elements");
-    int64_t *inf = column(c, "inf", QM_COLUMN_i64, "1", "infinite elements");
-    int64_t *negative = column(c, "negative", QM_COLUMN_i64, "1", "elements below zero");
-    int64_t *zero = column(c, "zero", QM_COLUMN_i64, "1", "elements equal to zero");
-    double *largest = column(c, "largest", QM_COLUMN_f64, "1", "largest finite magnitude");
+    int64_t *n = qm_columns_whole(c, "n", "elements");
+    int64_t *nan = qm_columns_whole(c, "nan", "NaN elements");
+    int64_t *inf = qm_columns_whole(c, "inf", "infinite elements");
+    int64_t *negative = qm_columns_whole(c, "negative", "elements below zero");
+    int64_t *zero = qm_columns_whole(c, "zero", "elements equal to zero");
+    double *largest = qm_columns_number(c, "largest", "1", "largest finite magnitude");
     for (int i = 0; !c->failed && i < c->rows; i++) {
         n[i] = row[i]->classes.n;
         nan[i] = row[i]->classes.nan;
@@ -256,37 +236,24 @@ static void counts(struct columns *c, const struct qm_row *const *row)
     }
 }
 
-static qm_status put_table(struct columns *c, struct qm_store *s, const char *path,
-                           const char *text)
-{
-    qm_status st = c->failed ? qm_fail(QM_NO_MEMORY, "columns of %s", path)
-                             : qm_store_table(s, path, text, c->rows, c->n, c->column);
-    for (int i = 0; i < c->n; i++)
-        free(c->data[i]);
-    free(c);
-    return st;
-}
-
 static qm_status store_rows(const struct qm_rows *rows, const struct qm_row *const *row, int n,
                             struct qm_store *s, int skipped)
 {
-    struct columns *c = calloc(1, sizeof *c);
-    if (!c)
-        return qm_fail(QM_NO_MEMORY, "columns");
-    c->rows = n;
+    struct qm_columns of = {.rows = n}, *c = &of;
     labels(c, row);
     if (skipped) {
         texts(c, row, "reason", "why it was not analyzed", get_skipped);
-        return put_table(c, s, "/analyze/skipped", "what was not analyzed");
+        return qm_columns_store(c, s, "/analyze/skipped", "what was not analyzed");
     }
     counts(c, row);
     for (int m = 0; m < rows->n_metrics; m++) {
         const struct qm_metric *metric = rows->metric[m];
-        double *data = column(c, metric->name, QM_COLUMN_f64, metric->unit, metric->text);
+        double *data = qm_columns_number(c, metric->name, metric->unit, metric->text);
         for (int i = 0; data && i < n; i++)
             data[i] = row[i]->value[m];
     }
-    return put_table(c, s, "/analyze/rows", "quantization error, a row per tensor and quantizer");
+    return qm_columns_store(c, s, "/analyze/rows",
+                            "quantization error, a row per tensor and quantizer");
 }
 
 /* count, mean_rel, rms_rel and zero_share of every decade, each (rows, QM_DECADES). */

@@ -36,8 +36,8 @@ int qm_rows_analyzed(const struct qm_rows *rows); /* number of rows that were no
  * or with `full` a block per row with all members. */
 void qm_rows_report(const struct qm_rows *rows, int full);
 
-/* Stores tables /analyze/rows and /analyze/skipped and, with decades, arrays
- * /analyze/decades/... */
+/* Stores tables /analyze/rows and /analyze/skipped and, with decades,
+ * arrays /analyze/decades/... */
 qm_status qm_rows_store(const struct qm_rows *rows, struct qm_store *s);
 
 #endif

@@ -6,8 +6,8 @@
 
 enum { SLICE = 1024, INF = 0x7f800000 }; /* SLICE: elements that stay in the cache between loops */
 
-/* Adds counts of n elements to out; returns the bits of the largest magnitude, NaN and Inf
- * included. */
+/* Adds counts of n elements to out; returns the bits of the largest magnitude, NaN and
+ * Inf included. */
 static int32_t count(const float *restrict x, int64_t n, struct qm_float_classes *out)
 {
     int32_t negative = 0, zero = 0, largest = 0;
@@ -24,8 +24,8 @@ static int32_t count(const float *restrict x, int64_t n, struct qm_float_classes
     return largest;
 }
 
-/* Corrects the counts of count() for NaN and Inf; returns the bits of the largest finite
- * magnitude. */
+/* Corrects the counts of count() for NaN and Inf; returns the bits of the largest
+ * finite magnitude. */
 static int32_t correct(const float *restrict x, int64_t n, struct qm_float_classes *out)
 {
     int32_t nan = 0, inf = 0, negative = 0, largest = 0;

@@ -7,8 +7,8 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 
-/* Seconds of reading a float32 file in the page cache by read(2) into 1 MiB, and of analyzing
- * it. */
+/* Seconds of reading a float32 file in the page cache by read(2) into 1 MiB, and of
+ * analyzing it. */
 struct analyze {
     double read[QM_BENCH_ROUNDS], run[QM_BENCH_ROUNDS];
     int rounds;

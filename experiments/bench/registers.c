@@ -1,5 +1,5 @@
-/* registers.c - Arithmetic in registers for roofline.c; compiled once per instruction set
- * (QM_ISA). */
+/* registers.c - Arithmetic in registers for roofline.c; compiled once per instruction
+ * set (QM_ISA). */
 #include "experiments/bench/bench.h"
 
 #include "core/base/isa.h"

@@ -26,8 +26,8 @@ static const char *const search_maps[] = {"int:4s", "nf4:4s", "nf4a8:4s", "dyn:4
 static const char *const search_words[] = {"scan",   "bisect", "argmin", "mids",
                                            "ladder", "grid",   "arith",  "edges"};
 
-/* Fills rows with every search that applies to each map, the engine's edges last; returns their
- * number. */
+/* Fills rows with every search that applies to each map, the engine's edges last; returns
+ * their number. */
 static int search_rows(struct search_row *rows, struct qm_codec *codecs)
 {
     int n = 0;

@@ -50,8 +50,8 @@ static void tidy(const char *dir, const struct shard *s)
     globfree(&found);
 }
 
-/* Numbers the next segment after every one that a ledger names, damaged and missing ones
- * included. */
+/* Numbers the next segment after every one that a ledger names, damaged and missing
+ * ones included. */
 static void number_segments(struct shard *s)
 {
     for (int k = 0; k < s->ledgers.n_segments; k++) {

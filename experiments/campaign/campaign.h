@@ -38,8 +38,8 @@ struct qm_campaign_count {
 /* The folder for a results file: "results/x.h5" gives "results/x.run"; other names get ".run". */
 void qm_campaign_dir(const char *out, char *dir, size_t size);
 
-/* The results file of a folder: out, or where that is NULL "results/x.h5" for "results/x.run" and
- * "results/x.run/". */
+/* The results file of a folder: out, or where that is NULL "results/x.h5" for "results/x.run"
+ * and "results/x.run/". */
 void qm_campaign_out(const char *out, const char *dir, char *path, size_t size);
 
 /* Whether a campaign was begun in that folder. */

@@ -55,8 +55,8 @@ static const struct qm_segment_row *row_of(const struct qm_segment *s,
     return NULL;
 }
 
-/* Decodes the outcome of ledger line l from its segment s, which is whole: the digest must be the
- * segment's. */
+/* Decodes the outcome of ledger line l from its segment s, which is whole: the digest must be
+ * the segment's. */
 static qm_status take(struct collection *c, const struct qm_ledger_index_line *l,
                       const struct qm_segment *s, struct qm_results *out)
 {

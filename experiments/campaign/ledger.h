@@ -33,12 +33,12 @@ void qm_ledger_close(struct qm_ledger *l); /* accepts a zeroed one */
 /* Whether a runner holds the lock of a ledger now. */
 int qm_ledger_is_held(const char *path);
 
-/* Appends n bytes of lines, each with its newline: afterwards all are on the disk, or none is
- * there. */
+/* Appends n bytes of lines, each with its newline: afterwards all are on the disk, or none
+ * is there. */
 qm_status qm_ledger_append(struct qm_ledger *l, const char *lines, size_t n);
 
-/* Appends the line of a session, or the lines of a segment just written: its own, then its
- * cells'. */
+/* Appends the line of a session, or the lines of a segment just written: its own, then
+ * its cells'. */
 qm_status qm_ledger_session(struct qm_ledger *l, int workers);
 qm_status qm_ledger_segment(struct qm_ledger *l, const char *name, const char *hash,
                             const struct qm_segment *s);

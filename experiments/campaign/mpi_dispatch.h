@@ -18,15 +18,15 @@ enum { QM_CHUNK = 512 }; /* cells of a chunk, at most */
 int qm_mpi_dispatch_begin(int *rank, int *size);
 void qm_mpi_dispatch_end(int failed);
 
-/* Rank 0: sends the queue's cells until every other rank has left.  Once *stop is not 0, none are
- * sent. */
+/* Rank 0: sends the queue's cells until every other rank has left.  Once *stop is not 0, none
+ * are sent. */
 void qm_mpi_dispatch_serve(struct qm_queue *q, const struct qm_cell *cells,
                            const volatile sig_atomic_t *stop, int size);
 
 /* Other ranks: asks for a chunk.  Returns the number of cells, 0 when there are no more. */
 int qm_mpi_dispatch_ask(int64_t cell[QM_CHUNK]);
-/* Other ranks: tells rank 0 that this rank runs no more cells.  Once per rank, also after a
- * failure. */
+/* Other ranks: tells rank 0 that this rank runs no more cells.  Once per rank, also after
+ * a failure. */
 void qm_mpi_dispatch_leave(void);
 
 #endif

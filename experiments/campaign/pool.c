@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/user_kernel/process_tree.h"
+#include "core/base/process_tree.h"
 #include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
@@ -130,8 +130,8 @@ static qm_status take_reply(struct state *s, struct qm_worker *w,
 
 /* ---- ends of workers ----------------------------------------------------------------------- */
 
-/* why: the outcome's reason, static; NULL: the runner gave the cell up, and no outcome is
- * recorded. */
+/* why: the outcome's reason, static; NULL: the runner gave the cell up, and no outcome
+ * is recorded. */
 static void kill_worker(struct qm_worker *w, const char *why)
 {
     if (!w->killed)
@@ -161,8 +161,8 @@ static int is_innocent(struct state *s, const struct qm_worker *w, int state, in
     return ++s->kills[cell] < KILL_TRIES;
 }
 
-/* Reaps a worker that ended: the cell it was running has failed, its other cells go back to the
- * queue. */
+/* Reaps a worker that ended: the cell it was running has failed, its other cells go back to
+ * the queue. */
 static qm_status bury(struct state *s, struct qm_worker *w)
 {
     char why[96];
@@ -208,8 +208,8 @@ static void check_limits(struct state *s, struct qm_worker *w, double now)
 
 /* ---- giving cells to workers --------------------------------------------------------------- */
 
-/* Cells that a worker should hold: GIVE_SECONDS of work, at most its share of the rest, at least
- * one. */
+/* Cells that a worker should hold: GIVE_SECONDS of work, at most its share of the rest, at
+ * least one. */
 static int depth(const struct state *s)
 {
     double n = s->mean > 0.0 ? GIVE_SECONDS / s->mean : 2.0;

@@ -56,8 +56,8 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* Hashes what the twin of a closed cell depends on, approximately; other cells get a key of their
- * own. */
+/* Hashes what the twin of a closed cell depends on, approximately; other cells get a key of
+ * their own. */
 static uint64_t key_of(const struct qm_cell *c)
 {
     const char *family = c->recipe->rule ? c->recipe->rule->family : "";

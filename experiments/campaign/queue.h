@@ -5,8 +5,8 @@
 #include "experiments/suite/suite.h"
 
 /* The estimated seconds of one core for a cell, good to a factor of about ten.  The estimate
- * decides the shares of shards and whether a campaign is worthwhile; results do not depend on
- * it. */
+ * decides the shares of shards and whether a campaign is worthwhile; results do not depend
+ * on it. */
 double qm_cell_cost(const struct qm_cell *c);
 
 /* Cells that run in succession in one process because they share a twin, or a single cell. */

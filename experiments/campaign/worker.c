@@ -64,8 +64,8 @@ static qm_status run(struct qm_loaded_suite *job, int64_t cell, struct qm_metric
     return st;
 }
 
-/* Reads the next cell number.  Returns 0 at the end of the input, or when a signal ends the
- * wait. */
+/* Reads the next cell number.  Returns 0 at the end of the input, or when a signal ends
+ * the wait. */
 static int next(int64_t *cell)
 {
     size_t at = 0;

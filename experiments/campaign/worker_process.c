@@ -45,8 +45,8 @@ qm_status qm_worker_start(struct qm_worker *w, const char *suite, const char *lo
         close(in[1]);
         return st;
     }
-    /* above any target of dup2: a descriptor duplicated onto itself would keep its close-on-exec
-     * flag */
+    /* above any target of dup2: a descriptor duplicated onto itself would keep its
+     * close-on-exec flag */
     int end = fcntl(out[1], F_DUPFD_CLOEXEC, 10);
     int failed = end < 0 ? errno : spawn(w, suite, log, in[0], end);
     close(in[0]);
@@ -72,8 +72,8 @@ void qm_worker_give(struct qm_worker *w, const int64_t *cell, int n)
     (void)wrote;
 }
 
-/* Replies that were taken are removed before more bytes are read, so that replies stay aligned to
- * 8. */
+/* Replies that were taken are removed before more bytes are read, so that replies stay aligned
+ * to 8. */
 int qm_worker_read(struct qm_worker *w)
 {
     if (w->at > 0) {

@@ -24,9 +24,9 @@ qm_status qm_writer_open(const char *dir, const char *shard, char (*id)[QM_CELL_
                          struct qm_writer *out);
 void qm_writer_close(struct qm_writer *w); /* cells in no segment stay in the journal */
 
-/* Moves the journal's records of cells with wanted[cell] (n bytes) into a segment and clears their
- * wanted[]; records of failed cells only when `failed`.  *taken counts them.  next_segment must be
- * set. */
+/* Moves the journal's records of cells with wanted[cell] (n bytes) into a segment and clears
+ * their wanted[]; records of failed cells only when `failed`.  *taken counts them.  next_segment
+ * must be set. */
 qm_status qm_writer_recover(struct qm_writer *w, int64_t n, char *wanted, int failed,
                             int64_t *taken);
 

@@ -67,11 +67,25 @@ static qm_status judge_float32(struct qm_case_run *r, int64_t t, const struct qm
     return QM_OK;
 }
 
+/* A judged side may form a parameter from its residual by a reciprocal, or fuse the two: then the
+ * float32 that it starts from is a neighbour. */
+static void widen_residuals(struct qm_case_run *r, const struct qm_float_format *grid)
+{
+    for (int64_t i = 0; i < r->n && r->format.residual_bytes; i++) {
+        double p = (double)r->before_p[i];
+        if (qm_float_format_round(grid, p) != p) /* its residual is not 0 */
+            r->error_p[i] += 2.0 * QM_U * (fabs(p) + fabs(r->want_p[i])) + 2.0 * QM_ETA;
+    }
+}
+
 qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS] = {NULL}, *stored[QM_MAX_SLOTS] = {NULL};
     const double *e_old[QM_MAX_SLOTS] = {NULL}, *e_stored[QM_MAX_SLOTS] = {NULL};
     const struct qm_float_format grid = qm_stored_grid(&r->format);
+    /* a search is for how near the whole bound the error comes */
+    int is_own = r->judged.param.format == QM_PARAM_f32 && !r->trial;
+    const float *got = is_own ? r->plan[0].p : NULL;
     struct qm_bound_step b = {.h = &r->hyper,
                               .t = t,
                               .n = r->n,
@@ -84,6 +98,7 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
                               .slot = old,
                               .p_want = r->want_p,
                               .want = r->want,
+                              .p_got = got,
                               .stored = stored,
                               .e_old = e_old,
                               .e_stored = e_stored,
@@ -111,6 +126,8 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
                           &r->hyper, t));
     QM_TRY(judge_float32(r, t, g)); /* before bounds of whole-tensor families replace the results */
     QM_TRY(r->oracle->bound(&b));
+    if (r->s->reorder.recip || r->s->reorder.fma)
+        widen_residuals(r, &grid);
     for (int k = 0; k < r->n_slots; k++) {
         struct qm_quantizer q = qm_recipe_slot(&r->judged, k, &r->c->shape);
         if (q.bits != 0 || q.plain == QM_PLAIN_f32)

@@ -90,5 +90,6 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
 
 int qm_case_steps(const struct qm_case *c)
 {
-    return qm_shape_numel(&c->shape) > 1 << 14 ? 2 : QM_CHECK_STEPS;
+    int64_t n = qm_shape_numel(&c->shape);
+    return n <= 1 << 14 ? QM_CHECK_STEPS : n > (1 << 15) + 8 && qm_case_loads(c) ? 1 : 2;
 }

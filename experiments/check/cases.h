@@ -37,7 +37,10 @@
     X(inf,        "normal with one Inf; of the table of special values")                            \
     X(small,      "normal, 1e-6 wide; of the kill matrix")                                          \
     X(unit,       "normal, 1 wide; of the kill matrix")                                             \
-    X(edges,      "powers of two, 9-bit integers and the edges of float formats; halves of them")
+    X(sparse,     "normal, with rows, columns and runs of zeros; all 0 in the second step")          \
+    X(constant,   "all elements equal")                                                             \
+    X(edges,      "powers of two, 9-bit integers and the edges of float formats; halves of them")    \
+    X(floors,     "one size for whole blocks, where it or its square is a floor or denormal")
 #define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
     X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \
     X(wd0,     -1.0, -1.0, -1.0, -1.0, 0.0,  "no weight decay")                                     \
@@ -54,10 +57,11 @@
     X(busy,     "the first call is not the process's first: 4096 steps of a small tensor")          \
     X(podd,     "NaN, Inf, signed zeros and denormals among the parameters")                        \
     X(sodd,     "the same among the loaded states; needs s2^K")                                     \
+    X(godd,     "one NaN or Inf, or some of all these, among the gradients of the last step")        \
     X(schedule, "lr and other hyper-parameters change from step to step")                           \
     X(second,   "before each step a tensor of another shape, number and step is stepped")           \
     X(group,    "before each step a tensor with other hyper-parameters is stepped")                 \
-    X(warm,     "the first call is not step 1: another tensor is stepped at t 1000003 and stays")   \
+    X(warm,     "the first call is not step 1: another tensor is stepped at a late t and stays")   \
     X(fresh,    "between steps states are saved and loaded: a fresh plan, and process where there is one")
 #define QM_POWER_LIST(X)                                                                            \
     X(p, "starting parameters times 2^K")                                                           \
@@ -106,6 +110,8 @@ struct qm_case {
     unsigned powered;          /* bit QM_POWER_...: power[] is given */
     int power[QM_POWERS];      /* -QM_CASE_POWER to QM_CASE_POWER */
     uint32_t tensor_after_one; /* the tensor's number in the problem, less 1 (modulo 2^32) */
+    uint64_t effects; /* of a plain drawn case: bit k, hyper-parameter k has an effect (effect.h);
+                       * it is no part of the name */
 };
 
 #define QM_CASE_TEXT      512
@@ -122,7 +128,8 @@ static inline int qm_case_power(const struct qm_case *c, enum qm_power p)
 }
 static inline int qm_case_loads(const struct qm_case *c) { return c->powered >> QM_POWER_s & 1; }
 
-/* Steps of this case: QM_CHECK_STEPS, and 2 for tensors of more than 2^14 elements. */
+/* Steps of this case: QM_CHECK_STEPS; 2 for tensors of more than 2^14 elements, and 1 for those of
+ * more than 2^15 + 8 that start from loaded states. */
 int qm_case_steps(const struct qm_case *c);
 
 /* Whether it steps other tensors too. */

@@ -24,9 +24,18 @@ static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t s
     return all;
 }
 
-/* {SLOT: {"draws", "detectable_bias"}} of the slots that are rounded stochastically, and of the
- * parameter.  NULL: nothing was drawn. */
-static json_t *draws(const struct qm_rule *rule, const struct qm_tally *t)
+/* 1: a rate of this slot's draws is a finding. */
+static int has_failed(const struct qm_tally *t, const char *slot)
+{
+    size_t n = strlen(slot);
+    int is = 0;
+    for (int i = 0; i < t->n_findings; i++)
+        is |= strcmp(t->finding[i].name, QM_RATES_NAME) == 0 &&
+              strncmp(t->finding[i].text, slot, n) == 0 && t->finding[i].text[n] == ':';
+    return is;
+}
+
+json_t *qm_draws_json(const struct qm_rule *rule, const struct qm_tally *t)
 {
     json_t *out = NULL;
     for (int i = 0; i <= QM_MAX_SLOTS; i++) {
@@ -36,8 +45,9 @@ static json_t *draws(const struct qm_rule *rule, const struct qm_tally *t)
             continue;
         out = out ? out : json_object();
         json_object_set_new(out, what,
-                            json_pack("{s:I, s:o}", "draws", (json_int_t)n, "detectable_bias",
-                                      qm_json_number(qm_tally_detectable(t, i))));
+                            json_pack("{s:I, s:o, s:b}", "draws", (json_int_t)n, "detectable_bias",
+                                      qm_json_number(qm_tally_detectable(t, i)), "failed",
+                                      has_failed(t, what)));
     }
     return out;
 }
@@ -58,7 +68,7 @@ json_t *qm_check_row(const struct qm_rule *rule, const char *recipe, const struc
         "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
         "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "worst",
         t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed),
-        "coverage", coverage, "draws", draws(rule, t));
+        "coverage", coverage, "draws", qm_draws_json(rule, t));
 }
 
 /* Members of a JSON object. */
@@ -84,9 +94,10 @@ static void print_all_coverage(json_t *rows)
         reachable += whole(json_object_get(r, "coverage"), "reachable");
     }
     if (reachable)
-        printf("coverage: %lld of %lld pairs of bins (%lld %%); -v has it for each variant, --json "
-               "for each coordinate and pair\n",
-               pairs, reachable, 100 * pairs / reachable);
+        qm_print(
+            "coverage: %lld of %lld pairs of bins (%lld %%); -v has it for each variant, --json "
+            "for each coordinate and pair\n",
+            pairs, reachable, 100 * pairs / reachable);
 }
 
 /* Which bias of stochastic rounding would have been found. */
@@ -97,12 +108,12 @@ static void print_draws(json_t *row)
     json_object_foreach(json_object_get(row, "draws"), what, one)
     {
         double bias = json_number_value(json_object_get(one, "detectable_bias"));
-        printf("%s: %s: %lld draws of stochastic rounding; ", text_of(row, "variant"), what,
-               whole(one, "draws"));
+        qm_print("%s: %s: %lld draws of stochastic rounding; ", text_of(row, "variant"), what,
+                 whole(one, "draws"));
         if (bias > 0.0)
-            printf("a bias of 2^%.1f would have been found\n", log2(bias));
+            qm_print("a bias of 2^%.1f would have been found\n", log2(bias));
         else
-            printf("too few to find a bias\n");
+            qm_print("too few to find a bias\n");
     }
 }
 
@@ -137,11 +148,11 @@ void qm_check_print(json_t *rows, json_t *skipped)
     {
         json_t *list = json_object_get(r, "failures");
         json_array_foreach(list, k, f)
-            printf("FAILED %s %s: %s\n       again: %s\n", text_of(r, "variant"),
-                   text_of(f, "case"), text_of(f, "what"), text_of(f, "again"));
+            qm_print("FAILED %s %s: %s\n       again: %s\n", text_of(r, "variant"),
+                     text_of(f, "case"), text_of(f, "what"), text_of(f, "again"));
         long long more = whole(r, "failed_cases") - (long long)json_array_size(list);
         if (more > 0)
-            printf("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);
+            qm_print("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);
     }
     json_array_foreach(rows, i, r)
     {
@@ -152,5 +163,5 @@ void qm_check_print(json_t *rows, json_t *skipped)
         print_all_coverage(rows);
     json_array_foreach(rows, i, r) { print_draws(r); }
     json_array_foreach(skipped, i, r)
-        printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
+        qm_print("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }

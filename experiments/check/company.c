@@ -11,7 +11,13 @@
 #include "experiments/check/case_run.h"
 #include "experiments/check/slot.h"
 
-enum { STREAM = 201, WARM_STEP = 1000003, GROUP_SCHEDULE = 1000, BUSY_CALLS = 4096 };
+enum {
+    STREAM = 201,
+    WARM_STEP = 1000003,
+    PROJECTED_WARM_STEP = 1003,
+    GROUP_SCHEDULE = 1000,
+    BUSY_CALLS = 4096
+};
 
 static const enum qm_part part_of[QM_COMPANIONS] = {QM_PART_warm, QM_PART_second, QM_PART_group,
                                                     QM_PART_busy};
@@ -27,10 +33,11 @@ static struct qm_shape shape_of(const struct qm_case_run *r, enum qm_companion_r
     struct qm_shape s = {r->c->shape.rank ? r->c->shape.rank : 1, {0}};
     if (role == QM_COMPANION_busy)
         return (struct qm_shape){1, {3}};
+    uint32_t sizes = s.rank > 5 ? 1 : s.rank > 3 ? 2 : 4; /* that a side may have */
     for (int a = 0; a < s.rank; a++)
         s.dim[a] = s.rank == 1   ? 60 + word(r, role, (uint64_t)a) % 200
                    : s.rank == 2 ? 3 + word(r, role, (uint64_t)a) % 20
-                                 : 2 + word(r, role, (uint64_t)a) % 4;
+                                 : 2 + word(r, role, (uint64_t)a) % sizes;
     return s;
 }
 
@@ -69,7 +76,8 @@ qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role)
     c->shape = shape_of(r, role);
     c->n = qm_shape_numel(&c->shape);
     c->tensor = r->tensor + 1u + role;
-    c->t = role == QM_COMPANION_warm     ? WARM_STEP
+    int projects = qm_rule_reads(r->run.rule, "rank"); /* draws the seeds of all steps before */
+    c->t = role == QM_COMPANION_warm     ? (projects ? PROJECTED_WARM_STEP : WARM_STEP)
            : role == QM_COMPANION_second ? 1 + word(r, role, 50) % 2000
                                          : r->c->t;
     c->p = malloc(sizeof(float) * (size_t)c->n);

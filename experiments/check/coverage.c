@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/check/withheld.h"
+#include "experiments/cli/cli.h"
 
 enum { SEED = 1 };
 
@@ -38,6 +39,34 @@ void qm_coverage_add(struct qm_coverage *to, const struct qm_domain *d, const st
         for (int j = i; j < n; j++) /* i == j: the bin itself */
             set(to, at[i], at[j]);
     to->cases++;
+    to->plain += c->effects != 0;
+    for (int k = 0; k < QM_HYPERS; k++)
+        to->effective[k] += c->effects >> k & 1;
+}
+
+void qm_coverage_refuse(struct qm_coverage *to, const struct qm_domain *d, const struct qm_case *c)
+{
+    int bin[QM_COORDINATES];
+    qm_domain_bins(d, c, bin);
+    for (int k = 0; k < QM_HYPERS && c->effects; k++)
+        if (c->given >> k & 1 && bin[QM_COORDINATE_hyper + k] > 0)
+            to->refusals[k][bin[QM_COORDINATE_hyper + k]]++;
+}
+
+int qm_coverage_lacks(const struct qm_coverage *c, struct qm_domain *d)
+{
+    d->subjects = 0;
+    for (int k = 0; k < QM_HYPERS; k++) {
+        int is_rare = d->reads >> k & 1 && c->effective[k] < QM_EFFECTS;
+        d->subjects |= (uint64_t)is_rare << k;
+        d->refused[k] = 0;
+        for (int bin = 1; bin < QM_HYPER_BINS; bin++) {
+            int at = number_of(QM_COORDINATE_hyper + k, bin);
+            if (c->refusals[k][bin] > 1 && !is_set(c, at, at))
+                d->refused[k] |= (uint8_t)(1u << bin);
+        }
+    }
+    return d->subjects != 0;
 }
 
 struct count {
@@ -114,6 +143,8 @@ static void merge(struct qm_coverage *into, const struct qm_coverage *from)
 static struct qm_coverage *reachable(const struct qm_domain *d)
 {
     struct qm_coverage *all = calloc(1, sizeof *all);
+    struct qm_domain any = *d;
+    any.candidates = 0;
     int complete = all != NULL;
 #pragma omp parallel reduction(& : complete)
     {
@@ -122,7 +153,7 @@ static struct qm_coverage *reachable(const struct qm_domain *d)
 #pragma omp for schedule(dynamic, 256)
         for (int i = 0; i < QM_COVERAGE_DRAWS; i++)
             if (own) {
-                struct qm_case drawn = qm_domain_draw(d, SEED, i);
+                struct qm_case drawn = qm_domain_draw(&any, SEED, i);
                 qm_coverage_add(own, d, &drawn);
             }
 #pragma omp critical(qm_coverage_merge)
@@ -134,6 +165,16 @@ static struct qm_coverage *reachable(const struct qm_domain *d)
         return all;
     free(all);
     return NULL;
+}
+
+/* {NAME: plain cases in which it had an effect}, of what the rule reads. */
+static json_t *effective(const struct qm_coverage *c, const struct qm_domain *d)
+{
+    json_t *out = json_object();
+    for (int k = 0; k < QM_HYPERS; k++)
+        if (d->reads >> k & 1)
+            json_object_set_new(out, qm_hyper_names[k], json_integer(c->effective[k]));
+    return out;
 }
 
 json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d)
@@ -163,11 +204,12 @@ json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d)
         }
     }
     free(reach);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "cases", (json_int_t)c->cases,
-                     "refused", (json_int_t)c->refused, "pairs", (json_int_t)all.pairs, "reachable",
-                     (json_int_t)all.reachable, "bins", (json_int_t)bins.pairs, "bins_reachable",
-                     (json_int_t)bins.reachable, "coordinates", coordinates, "pairs_of", pairs,
-                     "not_exercised", left_out(d));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:o}", "cases",
+                     (json_int_t)c->cases, "refused", (json_int_t)c->refused, "pairs",
+                     (json_int_t)all.pairs, "reachable", (json_int_t)all.reachable, "bins",
+                     (json_int_t)bins.pairs, "bins_reachable", (json_int_t)bins.reachable,
+                     "coordinates", coordinates, "pairs_of", pairs, "not_exercised", left_out(d),
+                     "plain", (json_int_t)c->plain, "effective", effective(c, d));
 }
 
 static long long whole(const json_t *from, const char *key)
@@ -181,22 +223,30 @@ void qm_coverage_print(const json_t *coverage, const char *of)
     json_t *one, *bin;
     size_t i;
     long long pairs = whole(coverage, "pairs"), reachable = whole(coverage, "reachable");
-    printf("coverage of %s: %lld of %lld pairs of bins (%lld %%), %lld of %lld bins", of, pairs,
-           reachable, reachable ? 100 * pairs / reachable : 100, whole(coverage, "bins"),
-           whole(coverage, "bins_reachable"));
+    qm_print("coverage of %s: %lld of %lld pairs of bins (%lld %%), %lld of %lld bins", of, pairs,
+             reachable, reachable ? 100 * pairs / reachable : 100, whole(coverage, "bins"),
+             whole(coverage, "bins_reachable"));
     if (whole(coverage, "refused") > 0)
-        printf("; %lld cases refused at their shape", whole(coverage, "refused"));
+        qm_print("; %lld cases refused at their shape", whole(coverage, "refused"));
     json_object_foreach(json_object_get(coverage, "coordinates"), name, one)
         json_array_foreach(json_object_get(one, "never"), i, bin)
     {
-        printf("%s%s %s", join, name, json_string_value(bin));
+        qm_print("%s%s %s", join, name, json_string_value(bin));
         join = ", ";
     }
     json_array_foreach(json_object_get(coverage, "not_exercised"), i, one)
     {
-        printf("%s%s (%s)", i ? ", " : "; not exercised: ",
-               json_string_value(json_object_get(one, "coordinate")),
-               json_string_value(json_object_get(one, "reason")));
+        qm_print("%s%s (%s)", i ? ", " : "; not exercised: ",
+                 json_string_value(json_object_get(one, "coordinate")),
+                 json_string_value(json_object_get(one, "reason")));
     }
-    printf("\n");
+    join = "; without effect in the plain cases: ";
+    json_object_foreach(json_object_get(coverage, "effective"), name, one)
+    {
+        if (json_integer_value(one) > 0 || whole(coverage, "plain") == 0)
+            continue;
+        qm_print("%s%s", join, name);
+        join = ", ";
+    }
+    qm_print("\n");
 }

@@ -33,8 +33,9 @@ static const float fp4_cut[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.2916666
 /* bitsandbytes FP4: magnitude of each code in twelfths, below the sign bit. */
 static const double fp4_twelfths[8] = {0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0};
 
-#define LIN0_SLACK 1.2e-7                    /* of a float32 linspace: oracle/codebook/codebook.h */
-#define GRID_STEP  (1.0 / 65535.0 + 0x1p-22) /* half a step of the table, and its rounding */
+#define LIN0_SLACK 1.2e-7  /* of a float32 linspace: oracle/codebook/codebook.h */
+#define GRID_ERROR 0x1p-22 /* rounding of the table and of the place in it */
+#define GRID_STEP  (1.0 / 65535.0 + GRID_ERROR) /* half a step of the table, and its rounding */
 
 /* Bound on the distance of a source's float32 table from the definition. */
 static double slack(const struct qm_quantizer *q, double value)
@@ -253,6 +254,18 @@ static void round_threshold(struct qm_decider *d, int k, double below, double ab
     }
 }
 
+/* bitsandbytes: entry j of the table stands for -1 + 2 j / 65535, and has the upper code where that
+ * is above the mid-point; y takes the entry nearest to it.  The table and the entry are found in
+ * float32: where a mid-point is an entry to within GRID_ERROR either side may have it. */
+static void grid_threshold(struct qm_threshold *t, double mid)
+{
+    double first = floor((mid + 1.0) * 32767.5) + 1.0; /* the first entry above the mid-point */
+    double before = mid - ((first - 1.0) / 32767.5 - 1.0), after = first / 32767.5 - 1.0 - mid;
+    double edge = (first - 0.5) / 32767.5 - 1.0, step = 1.0 / 32767.5;
+    set(t, edge, 1, GRID_ERROR + (before <= GRID_ERROR ? step : 0.0),
+        GRID_ERROR + (after <= GRID_ERROR ? step : 0.0));
+}
+
 /* For neighbours that are equal, or, in the float32 table of signed lin0, two zeros that
  * descend. */
 static void merged_threshold(struct qm_decider *d, int k)
@@ -284,7 +297,7 @@ static void threshold(struct qm_decider *d, int k)
         error += d->q.map == QM_MAP_lin0 && d->q.sign ? LIN0_SLACK : 0.0;
         set(t, mid, 0, error, error);
         break;
-    case QM_SEARCH_grid: set(t, mid, 0, GRID_STEP, GRID_STEP); break;
+    case QM_SEARCH_grid: grid_threshold(t, mid); break;
     case QM_SEARCH_lower: /* equal distances go up; only 0 itself is 0 */
         if (lo == 0.0 || hi == 0.0)
             set(t, 0.0, hi == 0.0, 0.0, 0.0);

@@ -1,16 +1,17 @@
 /* domain.c - Draws cases from the domain of a recipe. */
 #include "experiments/check/domain.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/philox.h"
+#include "experiments/check/domain_source.h"
 #include "experiments/check/withheld.h"
 
 /* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
- * all projections before the current one. */
-enum { PROJECTED = 4096, PROJECTED_STEP = 1 << 18 };
+ * all projections before the current one.  CANDIDATES: for a plain case. */
+enum { CANDIDATES = 12, PROJECTED = 4096, PROJECTED_STEP = 1 << 18, PROJECTIONS = 4096 };
+
+static int is_projected(const struct qm_domain *d) { return d->reads >> QM_HYPER_rank & 1; }
 
 void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct qm_domain *out)
 {
@@ -19,9 +20,10 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
                               .can_schedule = b->hyper != NULL,
                               .can_restart = b->restart != NULL,
                               .last_step = ((int64_t)1 << 40) + 1,
-                              .largest = (1 << 20) + 8};
+                              .largest = (1 << 20) + 8,
+                              .candidates = CANDIDATES};
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
-    if (out->reads >> QM_HYPER_rank & 1) {
+    if (is_projected(out)) {
         out->largest = PROJECTED;
         out->last_step = PROJECTED_STEP;
     }
@@ -38,92 +40,83 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
         out->block[out->n_blocks++] = 128;
 }
 
-/* ---- random numbers -------------------------------------------------------------------------- */
-
-struct source {
-    uint64_t seed, number, used;
-};
-
-static uint32_t next(struct source *s) { return qm_philox_stream(s->seed, s->number, s->used++); }
-
-/* Uniform in 0 .. n - 1. */
-static int64_t below(struct source *s, int64_t n)
-{
-    return (int64_t)(((uint64_t)next(s) << 16 | next(s) >> 16) % (uint64_t)n);
-}
-
-static int one_in(struct source *s, int n) { return below(s, n) == 0; }
-
-/* Log-uniform in 1 .. most. */
-static int64_t log_uniform(struct source *s, int64_t most)
-{
-    double u = ((double)next(s) + 0.5) * 0x1p-32;
-    int64_t x = (int64_t)exp(u * log((double)most + 1.0));
-    return x < 1 ? 1 : x < most ? x : most;
-}
-
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+/* A vector is not projected, so that it may be long where matrices are small. */
+static int is_long_vector(const struct qm_domain *d, int64_t i)
+{
+    return is_projected(d) && d->can_restart && (i % 160 == 7 || i % 160 == 33 || i % 160 == 91);
+}
+
 /* The number of elements of case i.  Large sizes stand at fixed numbers i. */
-static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
+static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
     static const struct {
         int every, at, power;
     } large[] = {{80, 7, 15}, {160, 33, 16}, {160, 91, 17}, {1024, 600, 20}};
     for (size_t k = 0; k < sizeof large / sizeof *large; k++)
-        if (i % large[k].every == large[k].at && (1 << large[k].power) + 8 <= d->largest)
-            return (1 << large[k].power) + (one_in(s, 3) ? 0 : below(s, 7) - 3);
+        if (i % large[k].every == large[k].at &&
+            ((1 << large[k].power) + 8 <= d->largest || is_long_vector(d, i)))
+            return (1 << large[k].power) + (qm_domain_one_in(s, 3) ? 0 : qm_domain_below(s, 7) - 3);
     if (d->can_restart && i % 160 == 141 && d->largest > 1 << 20) /* a kernel's own loops */
-        return (1 << 20) + (one_in(s, 2) ? 0 : below(s, 7) - 3);
+        return (1 << 20) + (qm_domain_one_in(s, 2) ? 0 : qm_domain_below(s, 7) - 3);
     if (d->can_restart && i % 160 == 67 && d->largest > 1 << 20) /* grids cut off below 2^20 */
-        return (1 << 16) * (3 + below(s, 12)) + (one_in(s, 2) ? 0 : below(s, 999) - 499);
+        return (1 << 16) * (2 + qm_domain_below(s, 4)) +
+               (qm_domain_one_in(s, 2) ? 0 : qm_domain_below(s, 999) - 499);
     if (i % 160 == 113 && d->largest > 1 << 17) /* between them, and seldom up to 2^20 */
-        return (1 << 15) * log_uniform(s, i % 1120 == 113 + 160 ? 32 : 4) - below(s, 999);
+        return (1 << 15) * (i % 1120 == 113 + 160 ? qm_domain_log_uniform(s, 32)
+                                                  : 3 + qm_domain_below(s, 2)) -
+               qm_domain_below(s, 999);
     int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
-    switch (below(s, 20)) {
-    case 0: return below(s, 3) ? 1 : 0;
+    switch (qm_domain_below(s, 20)) {
+    case 0: return qm_domain_below(s, 3) ? 1 : 0;
     case 1:
-    case 2: return 253 + below(s, 7);
+    case 2: return 253 + qm_domain_below(s, 7);
     case 3:
     case 4:
     case 5:
     case 6:
     case 7:
     case 8: { /* around whole blocks of the recipe's own sizes */
-        int64_t block = d->block[below(s, d->n_blocks)];
-        int64_t n = block * log_uniform(s, 8) + (one_in(s, 3) ? 0 : below(s, 9) - 4);
+        int64_t block = d->block[qm_domain_below(s, d->n_blocks)];
+        int64_t n = block * qm_domain_log_uniform(s, 8) +
+                    (qm_domain_one_in(s, 3) ? 0 : qm_domain_below(s, 9) - 4);
         return n < 1 ? 1 : n <= most ? n : most;
     }
-    case 9: return log_uniform(s, most);
-    default: return log_uniform(s, small);
+    case 9: return qm_domain_log_uniform(s, most);
+    default: return qm_domain_log_uniform(s, small);
     }
 }
 
 /* Square matrices, and sides around 8, 16 and 32, in the place of the last two sizes. */
-static void make_square(struct source *s, struct qm_shape *shape)
+static void make_square(struct qm_domain_source *s, struct qm_shape *shape)
 {
     int64_t *side = &shape->dim[shape->rank - 2], n = side[0] * side[1];
     int64_t root = (int64_t)sqrt((double)n);
     root = root > 64 ? 64 : root < 2 ? 2 : root;
-    side[0] = side[1] = one_in(s, 2) ? root : ((int64_t)8 << below(s, 3)) - 1 + below(s, 3);
-    if (one_in(s, 3))
-        side[below(s, 2)] += 1 + below(s, 40);
+    side[0] = side[1] = qm_domain_one_in(s, 2)
+                            ? root
+                            : ((int64_t)8 << qm_domain_below(s, 3)) - 1 + qm_domain_below(s, 3);
+    if (qm_domain_one_in(s, 3))
+        side[qm_domain_below(s, 2)] += 1 + qm_domain_below(s, 40);
     for (int a = 0; a < shape->rank - 2 && qm_shape_numel(shape) > 20000; a++)
         shape->dim[a] = 1;
 }
 
 /* Cuts n elements into `rank` sizes, which multiply to n or a little less; the last that is set
  * takes what remains. */
-static struct qm_shape cut(struct source *s, int64_t n, int rank)
+static struct qm_shape cut(struct qm_domain_source *s, int64_t n, int rank)
 {
     struct qm_shape out = {rank, {0}};
-    int keeps_n = n > 20000 || !one_in(s, 3), taker = rank ? (int)below(s, rank) : 0;
+    int keeps_n = n > 20000 || !qm_domain_one_in(s, 3),
+        taker = rank ? (int)qm_domain_below(s, rank) : 0;
     for (int a = 0; a < rank; a++)
         out.dim[a] = 1;
     if (n == 0 && rank)
         out.dim[taker] = 0;
     for (int a = 0; a < rank && n > 1; a++) {
-        int64_t side = one_in(s, 3) ? 1 : log_uniform(s, n < 64 ? n : 64);
+        int64_t most = rank > 4 ? 8 : 64; /* so that the last axes get elements too */
+        int64_t side = qm_domain_one_in(s, 3) ? 1 : qm_domain_log_uniform(s, n < most ? n : most);
         while (keeps_n && n % side != 0)
             side--;
         if (a != taker) {
@@ -133,17 +126,25 @@ static struct qm_shape cut(struct source *s, int64_t n, int rank)
     }
     if (rank && out.dim[taker] != 0)
         out.dim[taker] = n > 0 ? n : 1;
-    if (rank > 1 && n > 1 && n <= 20000 && one_in(s, 5))
+    if (rank > 1 && n > 1 && n <= 20000 && qm_domain_one_in(s, 5))
         make_square(s, &out);
     return out;
 }
 
-static struct qm_shape shape(const struct qm_domain *d, struct source *s, int64_t i)
+static struct qm_shape shape(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
-    static const int ranks[] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5};
+    static const int ranks[] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7, 8};
+    if (i % 80 == 21) { /* every axis has elements */
+        struct qm_shape all = {5 + (int)qm_domain_below(s, QM_MAX_RANK - 4), {0}};
+        for (int a = 0; a < all.rank; a++)
+            all.dim[a] = 2 + qm_domain_one_in(s, 3);
+        return all;
+    }
     int64_t n = elements(d, s, i);
-    int rank = ranks[below(s, sizeof ranks / sizeof *ranks)];
-    if (n == 1 && one_in(s, 2))
+    int rank = ranks[qm_domain_below(s, sizeof ranks / sizeof *ranks)];
+    if (is_long_vector(d, i))
+        rank = 1;
+    if (n == 1 && qm_domain_one_in(s, 2))
         rank = 0;
     if (rank == 0 && n != 1)
         rank = 1;
@@ -152,50 +153,50 @@ static struct qm_shape shape(const struct qm_domain *d, struct source *s, int64_
 
 /* ---- the other coordinates ------------------------------------------------------------------- */
 
-static int64_t any_step(struct source *s)
+static int64_t any_step(struct qm_domain_source *s)
 {
     int64_t t;
-    switch (below(s, 10)) {
+    switch (qm_domain_below(s, 10)) {
     case 0:
     case 1: return 1;
-    case 2: return 2 + below(s, 14);
-    case 3: return 16 + below(s, 16);
+    case 2: return 2 + qm_domain_below(s, 14);
+    case 3: return 16 + qm_domain_below(s, 16);
     case 4:
     case 5: /* around a power of two */
-        t = ((int64_t)1 << (1 + below(s, 40))) - 2 + below(s, 4);
+        t = ((int64_t)1 << (1 + qm_domain_below(s, 40))) - 2 + qm_domain_below(s, 4);
         return t < 1 ? 1 : t;
-    case 6: return 1022 + below(s, 4);
-    default: return log_uniform(s, (int64_t)1 << 40);
+    case 6: return 1022 + qm_domain_below(s, 4);
+    default: return qm_domain_log_uniform(s, (int64_t)1 << 40);
     }
 }
 
-static enum qm_class gradient_class(struct source *s)
+static enum qm_class gradient_class(struct qm_domain_source *s)
 {
     static const enum qm_class often[] = {QM_CLASS_planted, QM_CLASS_normal, QM_CLASS_exact,
                                           QM_CLASS_edges};
-    if (one_in(s, 2))
-        return often[below(s, sizeof often / sizeof *often)];
-    return (enum qm_class)below(s, QM_CLASS_COUNT);
+    if (qm_domain_one_in(s, 2))
+        return often[qm_domain_below(s, sizeof often / sizeof *often)];
+    return (enum qm_class)qm_domain_below(s, QM_CLASS_COUNT);
 }
 
-static int64_t first_step(const struct qm_domain *d, struct source *s)
+static int64_t first_step(const struct qm_domain *d, struct qm_domain_source *s)
 {
     int64_t t = any_step(s);
     return t <= d->last_step ? t : 1 + t % d->last_step;
 }
 
 /* An exponent, edges favoured: near 0, near the ends of float32, or any. */
-static int power(struct source *s)
+static int power(struct qm_domain_source *s)
 {
-    switch (below(s, 4)) {
-    case 0: return (int)below(s, 41) - 20;
-    case 1: return 100 + (int)below(s, 28);
-    case 2: return -149 + (int)below(s, 50);
-    default: return (int)below(s, 277) - 149;
+    switch (qm_domain_below(s, 4)) {
+    case 0: return (int)qm_domain_below(s, 41) - 20;
+    case 1: return 100 + (int)qm_domain_below(s, 28);
+    case 2: return -149 + (int)qm_domain_below(s, 50);
+    default: return (int)qm_domain_below(s, 277) - 149;
     }
 }
 
-static int is_taken(const struct qm_domain *d, const struct qm_case *c)
+int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c)
 {
     struct qm_recipe r = d->recipe;
     qm_case_apply(c, &r);
@@ -206,28 +207,29 @@ static int is_taken(const struct qm_domain *d, const struct qm_case *c)
 static int is_busy(int64_t i) { return i % 160 == 57; }
 
 /* Gives one hyper-parameter that the rule reads another value, unless the rule refuses it. */
-static void another_hyper(const struct qm_domain *d, struct source *s, struct qm_case *c)
+static void another_hyper(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
 {
-    int k = (int)below(s, QM_HYPERS);
+    int k = (int)qm_domain_below(s, QM_HYPERS);
     struct qm_case to = *c;
     for (int tries = 0; !(d->reads >> k & 1) && tries < QM_HYPERS; tries++)
         k = (k + 1) % QM_HYPERS;
-    double value = qm_hyper_draw(k, (enum qm_hyper_bin)(1 + below(s, QM_HYPER_BINS - 1)), next(s));
+    double value = qm_hyper_draw(k, (enum qm_hyper_bin)(1 + qm_domain_below(s, QM_HYPER_BINS - 1)),
+                                 qm_domain_word(s));
     int is_fixed = c->kind == QM_CLASS_exact && (k == QM_HYPER_beta1 || k == QM_HYPER_beta2);
     if (isnan(value) || is_fixed || !(d->reads >> k & 1))
         return;
     to.given |= (uint64_t)1 << k;
     to.hyper[k] = value;
-    if (is_taken(d, &to))
+    if (qm_domain_takes(d, &to))
         *c = to;
 }
 
-static void hyper(const struct qm_domain *d, struct source *s, struct qm_case *c)
+static void hyper(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
 {
     struct qm_case to = *c;
-    to.setting =
-        c->kind == QM_CLASS_exact ? QM_SETTING_exact : (enum qm_setting)below(s, QM_SETTING_COUNT);
-    if (c->kind == QM_CLASS_edges && one_in(s, 2)) {
+    to.setting = c->kind == QM_CLASS_exact ? QM_SETTING_exact
+                                           : (enum qm_setting)qm_domain_below(s, QM_SETTING_COUNT);
+    if (c->kind == QM_CLASS_edges && qm_domain_one_in(s, 2)) {
         to.setting = QM_SETTING_beta0;      /* the gradients themselves become the states */
     } else if (c->kind == QM_CLASS_edges) { /* or half their sum with loaded ones */
         static const int betas[] = {QM_HYPER_beta1, QM_HYPER_beta2};
@@ -236,63 +238,66 @@ static void hyper(const struct qm_domain *d, struct source *s, struct qm_case *c
             to.hyper[betas[i]] = d->reads >> betas[i] & 1 ? 0.5 : 0.0;
         }
     }
-    if ((c->kind == QM_CLASS_exact || c->kind == QM_CLASS_edges || one_in(s, 5)) &&
-        is_taken(d, &to))
+    if ((c->kind == QM_CLASS_exact || c->kind == QM_CLASS_edges || qm_domain_one_in(s, 5)) &&
+        qm_domain_takes(d, &to))
         *c = to;
     int is_zero = c->kind == QM_CLASS_zeros || c->kind == QM_CLASS_signedzeros;
-    if (is_zero && one_in(s, 3) && d->reads >> QM_HYPER_eps & 1) { /* 0 / 0 */
+    if (is_zero && qm_domain_one_in(s, 3) && d->reads >> QM_HYPER_eps & 1) { /* 0 / 0 */
         to = *c;
         to.given |= (uint64_t)1 << QM_HYPER_eps;
         to.hyper[QM_HYPER_eps] = 0.0;
-        if (is_taken(d, &to))
+        if (qm_domain_takes(d, &to))
             *c = to;
     }
-    int n = (int)below(s, 5);
+    int n = (int)qm_domain_below(s, 5);
     for (int i = 0; i < n; i++)
         another_hyper(d, s, c);
 }
 
-static void parts(const struct qm_domain *d, struct source *s, struct qm_case *c)
+static void parts(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
 {
     int is_exact = c->kind == QM_CLASS_exact;
     for (int k = 0; k < QM_POWERS; k++) {
-        if (!one_in(s, 3) || (k == QM_POWER_g && is_exact))
+        if (!qm_domain_one_in(s, 3) || (k == QM_POWER_g && is_exact))
             continue;
         c->powered |= 1u << k;
-        c->power[k] = c->kind == QM_CLASS_edges && one_in(s, 2) ? 0 : power(s);
+        c->power[k] = c->kind == QM_CLASS_edges && qm_domain_one_in(s, 2) ? 0 : power(s);
     }
     for (int k = 0; k < QM_PARTS; k++)
-        if (k != QM_PART_busy && one_in(s, k <= QM_PART_sodd ? 10 : 5))
+        if (k != QM_PART_busy && qm_domain_one_in(s, k <= QM_PART_godd ? 10 : 5))
             c->part |= 1u << k;
     if (!qm_case_loads(c))
         c->part &= ~(1u << QM_PART_sodd);
     if (!d->can_schedule || is_exact)
         c->part &= ~(1u << QM_PART_schedule);
-    if (one_in(s, 4))
-        c->tensor_after_one = one_in(s, 3) ? next(s) : (uint32_t)below(s, 300) - 1u;
+    if (qm_domain_one_in(s, 4))
+        c->tensor_after_one =
+            qm_domain_one_in(s, 3) ? qm_domain_word(s) : (uint32_t)qm_domain_below(s, 300) - 1u;
 }
 
 /* A small bias of rounding by draws shows only in many draws near an end of their cells: planted
  * codes, and parameters that stay. */
-static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, struct qm_case *c)
+static int many_draws(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                      struct qm_case *c)
 {
     if (!d->rounds_by_draws || i % 20 != 13)
         return 0;
-    *c = (struct qm_case){.shape = {1, {(1 << 17) - below(s, 99)}},
+    *c = (struct qm_case){.shape = {1, {(1 << 17) - qm_domain_below(s, 99)}},
                           .kind = QM_CLASS_planted,
                           .t = first_step(d, s),
                           .forced = 1};
     struct qm_case still = *c;
     still.given = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
     still.hyper[QM_HYPER_lr] = 0.0;
-    if (d->recipe.param.write == QM_WRITE_stoch && i % 40 == 13 && is_taken(d, &still))
+    if (d->recipe.param.write == QM_WRITE_stoch && i % 40 == 13 && qm_domain_takes(d, &still))
         *c = still;
     return 1;
 }
 
 /* A parameter of 16 or 8 bits meets ties only where arithmetic is exact: zero gradients and states,
  * and a decay by a power of two, p (1 - 2^-k). */
-static int exact_decay(const struct qm_domain *d, struct source *s, int64_t i, struct qm_case *c)
+static int exact_decay(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
 {
     const uint64_t both = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
     const struct qm_param *p = &d->recipe.param;
@@ -300,57 +305,71 @@ static int exact_decay(const struct qm_domain *d, struct source *s, int64_t i, s
         (d->reads & both) != both)
         return 0;
     struct qm_case to = {.shape = shape(d, s, i),
-                         .kind = one_in(s, 2) ? QM_CLASS_zeros : QM_CLASS_signedzeros,
+                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_zeros : QM_CLASS_signedzeros,
                          .t = first_step(d, s),
-                         .forced = !one_in(s, 2),
+                         .forced = !qm_domain_one_in(s, 2),
                          .given = both};
-    to.hyper[QM_HYPER_lr] = ldexp(1.0, -(int)below(s, 4));
-    to.hyper[QM_HYPER_weight_decay] = ldexp(1.0, -2 - (int)below(s, 4));
-    if (!is_taken(d, &to))
+    to.hyper[QM_HYPER_lr] = ldexp(1.0, -(int)qm_domain_below(s, 4));
+    to.hyper[QM_HYPER_weight_decay] = ldexp(1.0, -2 - (int)qm_domain_below(s, 4));
+    if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
     return 1;
 }
 
-/* Gives hyper-parameter k an ordinary value: a flag either value, a number its own, 0, 1, or one in
- * between.  What the rule refuses beside the values given before stays as it is. */
-static void ordinary_hyper(const struct qm_domain *d, struct source *s, int k, struct qm_case *c)
+/* Random numbers of a projection are made in groups of 16: sizes of every residue modulo 16, which
+ * odd ranks have. */
+static int projection_tail(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                           struct qm_case *c)
 {
-    static const enum qm_hyper_bin bins[] = {QM_HYPER_BIN_zero, QM_HYPER_BIN_one,
-                                             QM_HYPER_BIN_ordinary, QM_HYPER_BIN_ordinary};
-    struct qm_case to = *c;
-    int is_flag = qm_hyper_is_flag(k);
-    uint32_t word = next(s), bin = (uint32_t)below(s, 4);
-    if (!(d->reads >> k & 1) || !one_in(s, is_flag || k == QM_HYPER_weight_decay ? 2 : 3))
-        return;
-    to.given |= (uint64_t)1 << k;
-    to.hyper[k] = is_flag ? (double)(qm_hyper_get(&d->recipe.hyper, k) == 0.0)
-                          : qm_hyper_draw(k, bins[bin], word);
-    if (!isnan(to.hyper[k]) && is_taken(d, &to))
-        *c = to;
+    static const int residues[] = {1, 15, 8, 2, 9, 7, 13, 4}, inverse_of_3 = 11;
+    if (!is_projected(d) || i % 20 != 9)
+        return 0;
+    int64_t k = i / 20, rank = qm_domain_one_in(s, 2) ? 1 : 3, residue = residues[k % 8];
+    struct qm_case to = {.shape = {2, {0}},
+                         .kind = QM_CLASS_normal,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = 1,
+                         .given = (uint64_t)1 << QM_HYPER_rank};
+    for (int a = 0; a < 2; a++)
+        to.shape.dim[a] =
+            16 * (1 + qm_domain_below(s, 4)) + (rank == 1 ? residue : residue * inverse_of_3 % 16);
+    to.hyper[QM_HYPER_rank] = (double)rank;
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
 }
 
-/* Whether case i has many settings at once and everything else ordinary: what depends on two
- * hyper-parameters together shows there, and nowhere where one extreme number hides all others. */
+/* A parameter of 16 or 8 bits overflows by rounding where float32 does not: updates of 3/4 of a
+ * spacing move the largest numbers of the format. */
+static int rounds_to_inf(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                         struct qm_case *c)
+{
+    static const struct {
+        int top, spacing; /* powers of two */
+    } ends[] = {[QM_PARAM_bf16] = {127, 120}, [QM_PARAM_f16] = {15, 5}, [QM_PARAM_e4m3] = {8, 5}};
+    const uint64_t both = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
+    const struct qm_param *p = &d->recipe.param;
+    if (p->format == QM_PARAM_f32 || i % 40 != 11 || (d->reads & both) != both)
+        return 0;
+    struct qm_case to = {.shape = {1, {2000 + qm_domain_below(s, 2999)}},
+                         .kind = QM_CLASS_normal,
+                         .t = 1 + qm_domain_below(s, 3),
+                         .forced = !qm_domain_one_in(s, 2),
+                         .given = both,
+                         .powered = 1u << QM_POWER_p};
+    to.power[QM_POWER_p] = ends[p->format].top + 1;
+    to.hyper[QM_HYPER_lr] = ldexp(0.75, ends[p->format].spacing);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* Whether case i is a plain one (plain_case.c); the number of plain cases before it. */
 static int is_plain(int64_t i) { return i % 8 == 2 || i % 8 == 4 || i % 8 == 6; }
-
-static void plain_case(const struct qm_domain *d, struct source *s, struct qm_case *c)
-{
-    static const enum qm_class classes_of[] = {QM_CLASS_normal, QM_CLASS_normal, QM_CLASS_planted,
-                                               QM_CLASS_unit};
-    int rank = one_in(s, 4) ? 1 : 2 + (int)below(s, 3), from = (int)below(s, QM_HYPERS);
-    *c = (struct qm_case){.forced = one_in(s, 2), .shape = {rank, {0}}};
-    for (int a = 0; a < rank; a++)
-        c->shape.dim[a] =
-            a >= rank - 2 ? 1 + log_uniform(s, rank == 1 ? 1000 : 40) : 1 + below(s, 3);
-    c->kind = classes_of[below(s, sizeof classes_of / sizeof *classes_of)];
-    c->t = one_in(s, 3) ? 1 : one_in(s, 2) ? 2 + below(s, 14) : log_uniform(s, 2000);
-    for (int k = 0; k < QM_HYPERS; k++)
-        ordinary_hyper(d, s, (from + k) % QM_HYPERS, c);
-    static const enum qm_part parts_of[] = {QM_PART_second, QM_PART_group, QM_PART_warm};
-    for (size_t k = 0; k < sizeof parts_of / sizeof *parts_of; k++)
-        c->part |= one_in(s, 5) ? 1u << parts_of[k] : 0;
-}
+static int64_t plain_before(int64_t i) { return 3 * (i / 8) + i % 8 / 2 - 1; }
 
 /* Elements of the parameter and of all slots. */
 static int64_t numbers(const struct qm_domain *d, const struct qm_case *c)
@@ -369,7 +388,7 @@ static int64_t numbers(const struct qm_domain *d, const struct qm_case *c)
 /* Halves the largest size until the slots are no larger than a check can judge. */
 static void bound_slots(const struct qm_domain *d, struct qm_case *c)
 {
-    while (d->largest <= PROJECTED && numbers(d, c) > 4 * PROJECTED) {
+    while (c->shape.rank > 1 && d->largest <= PROJECTED && numbers(d, c) > 4 * PROJECTED) {
         int at = 0;
         for (int a = 1; a < c->shape.rank; a++)
             at = c->shape.dim[a] > c->shape.dim[at] ? a : at;
@@ -377,36 +396,80 @@ static void bound_slots(const struct qm_domain *d, struct qm_case *c)
     }
 }
 
+void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_case *c)
+{
+    struct qm_recipe r = d->recipe;
+    qm_case_apply(c, &r);
+    int64_t gap = r.hyper.gap >= 1.0 ? (int64_t)fmin(r.hyper.gap, 1e6) : 1;
+    if (is_projected(d) && r.hyper.rank > 0.0 && (c->t - 1) / gap > most)
+        c->t = 1 + c->t % (most * gap);
+}
+
+/* A large tensor is there for its size: it starts from loaded states, so that one step shows what
+ * two would, and everything that could hide an update is ordinary. */
+static void make_ordinary(struct qm_domain_source *s, struct qm_case *c)
+{
+    static const enum qm_class kinds[] = {QM_CLASS_normal, QM_CLASS_unit, QM_CLASS_planted};
+    if (qm_shape_numel(&c->shape) <= (1 << 15) + 8)
+        return;
+    c->kind = kinds[qm_domain_below(s, sizeof kinds / sizeof *kinds)];
+    c->setting = c->setting == QM_SETTING_maximize ? c->setting : QM_SETTING_default;
+    c->given = 0;
+    c->powered = 1u << QM_POWER_s;
+    c->power[QM_POWER_s] = (int)qm_domain_below(s, 8) - 6;
+    c->part &= ~(1u << QM_PART_podd | 1u << QM_PART_sodd | 1u << QM_PART_godd);
+}
+
+/* A case of any size and kind, number i of them. */
+static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
+{
+    struct qm_case c = {.forced = 1};
+    if (many_draws(d, s, i, &c) || exact_decay(d, s, i, &c) || rounds_to_inf(d, s, i, &c) ||
+        projection_tail(d, s, i, &c))
+        return c;
+    if (is_plain(i)) {
+        c = qm_plain_case(d, s, plain_before(i));
+    } else {
+        c.forced = !qm_domain_one_in(s, 4);
+        c.shape = shape(d, s, i);
+        c.t = first_step(d, s);
+        c.kind = gradient_class(s);
+        if (is_busy(i)) {
+            c.t = 1 + qm_domain_below(s, 12);
+            c.kind = QM_CLASS_normal;
+        }
+        hyper(d, s, &c);
+        parts(d, s, &c);
+    }
+    make_ordinary(s, &c);
+    bound_slots(d, &c);
+    if (is_busy(i))
+        c.part |= 1u << QM_PART_busy;
+    return c;
+}
+
+/* Of four cases three are small. */
 struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i)
 {
-    enum { TRIES = 64 };
-    struct source s = {seed ^ 0x646f6d61696eu, (uint64_t)i, 0};
+    enum { TRIES = 64, ROUND = 4 };
+    struct qm_domain_source s = {seed ^ 0x646f6d61696eu, (uint64_t)i, 0};
     struct qm_case c = {.forced = 1};
     for (int tries = 0; tries < TRIES; tries++) {
-        c = (struct qm_case){.forced = 1};
-        if (many_draws(d, &s, i, &c) || exact_decay(d, &s, i, &c)) {
-            /* the case is set */
-        } else if (is_plain(i)) {
-            plain_case(d, &s, &c);
+        c = i % ROUND ? qm_small_case(d, &s, i - i / ROUND - 1) : any_case(d, &s, i / ROUND);
+        if (i % ROUND)
             bound_slots(d, &c);
-        } else {
-            c.forced = !one_in(&s, 4);
-            c.shape = shape(d, &s, i);
-            c.t = first_step(d, &s);
-            c.kind = gradient_class(&s);
-            if (is_busy(i)) {
-                c.t = 1 + below(&s, 12);
-                c.kind = QM_CLASS_normal;
-            }
-            hyper(d, &s, &c);
-            parts(d, &s, &c);
-            bound_slots(d, &c);
-            if (is_busy(i))
-                c.part |= 1u << QM_PART_busy;
-        }
         if (!qm_case_is_withheld(&d->recipe, &c))
             break;
     }
+    qm_domain_bound_step(d, PROJECTIONS, &c);
+    return c;
+}
+
+struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64_t i)
+{
+    struct qm_domain_source s = {seed ^ 0x667572746865u, (uint64_t)i, 0};
+    struct qm_case c = i % 2 ? qm_crossed_case(d, &s, i) : qm_plain_case(d, &s, i / 2);
+    bound_slots(d, &c);
     return c;
 }
 
@@ -497,7 +560,7 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     int64_t n = qm_shape_numel(&c->shape), block = d->block[0];
     int rank = c->shape.rank;
     qm_case_apply(c, &r);
-    bin[QM_COORDINATE_rank] = rank < 5 ? rank : 5;
+    bin[QM_COORDINATE_rank] = rank;
     bin[QM_COORDINATE_ones] = 0;
     for (int a = 0; a < rank; a++)
         bin[QM_COORDINATE_ones] |= c->shape.dim[a] == 1;
@@ -514,6 +577,7 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     bin[QM_COORDINATE_busy] = qm_case_takes(c, QM_PART_busy);
     bin[QM_COORDINATE_podd] = qm_case_takes(c, QM_PART_podd);
     bin[QM_COORDINATE_sodd] = qm_case_takes(c, QM_PART_sodd);
+    bin[QM_COORDINATE_godd] = qm_case_takes(c, QM_PART_godd);
     bin[QM_COORDINATE_schedule] = qm_case_takes(c, QM_PART_schedule);
     bin[QM_COORDINATE_second] = qm_case_takes(c, QM_PART_second);
     bin[QM_COORDINATE_group] = qm_case_takes(c, QM_PART_group);

@@ -1,8 +1,8 @@
 /* domain.h - The domain of cases: every coordinate of the interface, drawn with its edges favoured.
  *
- * A drawn case is a function of (seed, number, recipe) alone, and its name replays it.  Most cases
- * are small; sizes around 2^15, 2^16, 2^17 and 2^20 come at fixed numbers, so that a check of n
- * cases takes about n times as long for any seed. */
+ * A drawn case is a function of (seed, number, recipe) alone, and its name replays it.  Three of
+ * four cases are small; of the others, sizes around 2^15, 2^16, 2^17 and 2^20 come at fixed
+ * numbers, so that a check of n cases takes about n times as long for any seed. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_H
 
@@ -18,6 +18,12 @@ struct qm_domain {
     int can_schedule, can_restart; /* what the backend can do */
     int64_t last_step;             /* the largest first step */
     int64_t largest;               /* elements of the largest tensor */
+    /* How many cases a plain one is chosen from, by the effects of its hyper-parameters; 0: the
+     * first is taken, and its effects are not computed. */
+    int candidates;
+    uint64_t subjects; /* hyper-parameters that further cases are about */
+    /* Bit qm_hyper_bin: values that further cases do not give, as the judged side refuses them. */
+    uint8_t refused[QM_HYPERS];
 };
 
 /* The domain for a recipe on a backend, which need not be able to run. */
@@ -26,13 +32,17 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
 /* Case i = 0, 1, ... of a seed. */
 struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i);
 
+/* Plain case i = 0, 1, ... about d->subjects (0: about every hyper-parameter), every second one of
+ * settings crossed; without the values of d->refused. */
+struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64_t i);
+
 /* ---- bins ------------------------------------------------------------------------------------ */
 
 /* The coordinates; each divides its values into named bins.  After them come the hyper-parameters
  * that the rule reads, with the bins of QM_HYPER_BIN_LIST. */
 /* clang-format off */
 #define QM_COORDINATE_LIST(X)  /* name, bins */                                                     \
-    X(rank,     "0 1 2 3 4 5")                                                                      \
+    X(rank,     "0 1 2 3 4 5 6 7 8")                                                                \
     X(ones,     "no yes")                                                                           \
     X(size,     "0 1 <2^8 2^8 <2^15 2^15 <2^16 2^16 <2^17 2^17 <2^20 2^20")                         \
     X(blocks,   "none short whole tail")                                                            \
@@ -46,6 +56,7 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
     X(pzero,    "no yes")                                                                           \
     X(podd,     "no yes")                                                                           \
     X(sodd,     "no yes")                                                                           \
+    X(godd,     "no yes")                                                                           \
     X(schedule, "no yes")                                                                           \
     X(second,   "no yes")                                                                           \
     X(group,    "no yes")                                                                           \

@@ -39,15 +39,27 @@ static double normal(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t
     return normal_of(draw(a, stream, t, i));
 }
 
+/* A NaN of either sign: the pattern that a GPU computes, the one that the CPU does, one with other
+ * bits, and a signalling one. */
+static float a_nan(uint32_t word)
+{
+    static const uint32_t patterns[] = {0x7fffffff, 0x7fc00000, 0xffffffff, 0x7f800001,
+                                        0xffc00000, 0x7fa55a5b, 0x7fffffff, 0x7fff8000};
+    float x;
+    memcpy(&x, &patterns[word % 8], sizeof x);
+    return x;
+}
+
 /* Numbers that arithmetic treats apart, in place of x[i] for some i. */
 static void odd_numbers(const struct qm_aim *a, uint32_t stream, int64_t n, int is_signed, float *x)
 {
-    static const float odd[] = {NAN,         INFINITY,        -INFINITY,  0.0f,
-                                -0.0f,       0x1p-149f,       -0x1p-149f, 0x1p-126f,
-                                0x1.8p-130f, 0x1.fffffep127f, 0x1p-127f};
+    static const float odd[] = {INFINITY,   -INFINITY, 0.0f,        -0.0f,           0x1p-149f,
+                                -0x1p-149f, 0x1p-126f, 0x1.8p-130f, 0x1.fffffep127f, 0x1p-127f};
+    enum { ODD = sizeof odd / sizeof *odd };
     for (int64_t i = 0; i < n; i++) {
         uint32_t word = draw(a, stream, 2, i);
-        float to = odd[(word >> 8) % (sizeof odd / sizeof *odd)];
+        uint32_t which = (word >> 8) % (ODD + 2);
+        float to = which < ODD ? odd[which] : a_nan(word >> 20);
         if (word % 8 == 0 || i == 0)
             x[i] = is_signed ? to : fabsf(to);
     }
@@ -284,19 +296,23 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 
 /* ---- the other classes ----------------------------------------------------------------------- */
 
-/* Class edges.  The first of 32 elements is the largest: a power of two, a 9-bit integer, or a
- * number at the end of a float format's range.  The others are 0, or halves, smaller powers and
- * 9-bit integers below it, so that averages with beta 0, their squares, their quotients by the
- * largest and the ties of 16-bit formats are exact. */
+/* Class edges.  The first of 32 elements is the largest, in half of the stretches of 2048 elements
+ * the same for all of them: a power of two, a 9-bit integer, or a number at the end of a float
+ * format's range or near the floor of a scale, or 3/4, 3/2 or 2 times that.  The others are 0, or
+ * halves, smaller powers and 9-bit integers below it, so that averages with beta 0, their squares,
+ * their quotients by the largest and the ties of 16-bit formats are exact. */
 static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
 {
-    static const float ends[] = {65504.0f,   0x1.ffdffep15f, 65520.0f,     0x1.ffe002p15f,
-                                 65536.0f,   448.0f,         464.0f,       480.0f,
-                                 0x1p-14f,   0x1.ff8p-15f,   0x1p-24f,     0x1p-25f,
-                                 0x1.8p-24f, 0x1p-126f,      0x1.fep-127f, 0x1.fep127f};
-    uint32_t of = draw(a, STREAM_PLANT, t, i / 32);
+    static const float ends[] = {
+        65504.0f,     0x1.ffdffep15f, 65520.0f,     0x1.ffe002p15f, 65536.0f, 448.0f,     464.0f,
+        480.0f,       0x1p-14f,       0x1.ff8p-15f, 0x1p-24f,       0x1p-25f, 0x1.8p-24f, 0x1p-126f,
+        0x1.fep-127f, 0x1.fep127f,    1e-38f,       1e-38f,         1e-12f,   1e-12f};
+    enum { ENDS = sizeof ends / sizeof *ends };
+    static const float times[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 0.75f, 1.5f, 1.984375f};
+    int is_wide = (int)(draw(a, STREAM_PLANT, t, -1 - i / 2048) & 1u);
+    uint32_t of = draw(a, STREAM_PLANT, t, is_wide ? i / 2048 * 64 : i / 32);
     int k = (int)(of >> 8 & 31) - 16;
-    float top = of % 4 == 0   ? ends[(of >> 16) % (sizeof ends / sizeof *ends)]
+    float top = of % 4 == 0   ? fminf(ends[(of >> 16) % ENDS] * times[of >> 13 & 7], 0x1.fep127f)
                 : of % 4 == 1 ? ldexpf((float)(257 + (of >> 16 & 254)), k)
                               : ldexpf(1.0f, k);
     float sign = word & 1u ? -1.0f : 1.0f;
@@ -314,6 +330,38 @@ static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
     }
 }
 
+/* Class floors.  The size of all elements of a step, or of each block, is a power of two: below
+ * 2^-118, so that the element is a floor or denormal, or below 2^-58, so that its square is, or
+ * near the floor 1e-12 of scales, or any below 1.  Some elements are 0, and some smaller. */
+static float at_floor(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
+{
+    uint32_t wide = draw(a, STREAM_PLANT, t, -1);
+    uint32_t of = wide % 2 ? draw(a, STREAM_PLANT, t,
+                                  i / plant_block(a, (int)(wide >> 1) % a->recipe->rule->n_slots))
+                           : wide;
+    int by = (int)(of >> 8 & 0xffff), k;
+    switch (of >> 2 & 7) {
+    case 0: k = -41 + by % 3; break;
+    case 1: k = -21 + by % 3; break;
+    case 2: k = -by % 150; break;
+    case 3:
+    case 4: k = -76 + by % 18; break;
+    default: k = -149 + by % 32; break;
+    }
+    float x = ldexpf(1.0f + (float)(word >> 9) * 0x1p-23f, k);
+    x = word >> 1 & 7 ? x : word >> 4 & 1 ? 0.0f : ldexpf(x, -(int)(word >> 5 & 7));
+    return word & 1u ? -x : x;
+}
+
+/* Class sparse: 1 where the gradient is 0. */
+static int is_hole(const struct qm_aim *a, int k, int64_t i)
+{
+    int rank = a->shape->rank;
+    int64_t cols = rank ? a->shape->dim[rank - 1] : 1,
+            rows = rank > 1 ? a->shape->dim[rank - 2] : 1;
+    return k == 1 || (rank < 2 ? i / 5 % 3 == 1 : i / cols % rows % 3 == 1 || i % cols % 4 == 2);
+}
+
 /* word, other: the two draws of element i. */
 static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32_t word,
                    uint32_t other)
@@ -325,22 +373,34 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
+    case QM_CLASS_constant: return (float)(0.01 * normal(a, STREAM_GRADIENT, 0, 0));
     default: z = 0.01 * normal_of(other); break;
     }
     switch (kind) {
     case QM_CLASS_outlier: return (float)(i == a->n / 3 ? 100.0 : z);
     case QM_CLASS_zeroblock: return i >= 128 && i < 512 ? 0.0f : (float)z;
     case QM_CLASS_nonfinite:
-        return i == a->n / 5         ? NAN
+        return i == a->n / 5         ? a_nan(word >> 4)
                : i == a->n / 5 + 600 ? copysignf(INFINITY, (float)sign)
                                      : (float)z;
-    case QM_CLASS_nan: return i == a->n / 5 ? NAN : (float)z;
+    case QM_CLASS_nan: return i == a->n / 5 ? a_nan(word >> 4) : (float)z;
     case QM_CLASS_inf: return i == a->n / 5 ? INFINITY : (float)z;
     case QM_CLASS_small: return (float)(1e-4 * z);
     case QM_CLASS_unit: return (float)(100.0 * z);
     case QM_CLASS_lastmax: return (float)(i % 64 == 63 || i == a->n - 1 ? sign * 0.25 : z);
     default: return (float)z;
     }
+}
+
+/* Part godd: NaN, Inf and their like among the gradients of the last step. */
+static void odd_gradients(const struct qm_aim *a, int64_t t, float *g)
+{
+    uint32_t word = draw(a, STREAM_GRADIENT, t, -1);
+    int64_t at = a->n ? (int64_t)((word >> 4) % (uint64_t)a->n) : 0;
+    if (word % 4 == 3)
+        odd_numbers(a, STREAM_GRADIENT, a->n, 1, g);
+    else if (a->n > 0)
+        g[at] = word % 4 == 2 ? a_nan(word >> 8) : word >> 2 & 1u ? -INFINITY : INFINITY;
 }
 
 void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g)
@@ -357,9 +417,13 @@ void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t
             word = draws(a, STREAM_GRADIENT, t, i + (1 << 30));
             other = draws(a, STREAM_GRADIENT, t, i);
         }
-        g[i] = c->kind == QM_CLASS_edges
-                   ? edge(a, t, i, word.word[i % 4])
+        g[i] = c->kind == QM_CLASS_edges ? edge(a, t, i, word.word[i % 4])
+               : c->kind == QM_CLASS_floors
+                   ? at_floor(a, t, i, word.word[i % 4])
                    : plain(c->kind, a, i, word.word[i % 4], other.word[i % 4]);
         g[i] = power ? ldexpf(g[i], power) : g[i];
+        g[i] = c->kind == QM_CLASS_sparse && is_hole(a, k, i) ? 0.0f : g[i];
     }
+    if (qm_case_takes(c, QM_PART_godd) && k == qm_case_steps(c) - 1)
+        odd_gradients(a, t, g);
 }

@@ -131,7 +131,9 @@ static double large(enum kind is, double u)
 {
     switch (is) {
     case RATE: return power_of_ten(0.5, 4.0, u);
-    case WEIGHT: return 1.0 - pow(10.0, -2.0 - floor(8.0 * u));
+    case WEIGHT: /* 1 - b log-uniform to 2^-24; one in eight is closer to 1 than a float32 */
+        return u < 0.125 ? 1.0 - pow(10.0, -8.0 - floor(16.0 * u))
+                         : 1.0 - power_of_ten(-7.22, -1.4, (u - 0.125) / 0.875);
     case FACTOR: return power_of_ten(1.0, 6.0, u);
     case STEPS: return rounded(pow(10.0, 4.0 + 5.0 * u), 2);
     case RANK: return 16.0;

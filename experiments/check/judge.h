@@ -165,7 +165,9 @@ qm_status qm_judge_drawn(const struct qm_subject *s, const struct qm_domain *d, 
 qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
                         struct qm_tally *t, struct qm_judge_watch watch);
 
-/* Judges the rates of stochastic rounding, after the last case. */
+/* Judges the rates of stochastic rounding, after the last case; what it finds belongs to no case
+ * and has this name. */
+#define QM_RATES_NAME "stochastic"
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t);
 
 /* 1: no case failed, and at least one number was judged. */

@@ -316,7 +316,7 @@ static void judge_edge(const char *what, int i, struct qm_tally *t)
              "other end, want at most %.1f",
              what, t->edge_n[i], i % 2 ? "upper" : "lower", t->edge_left[i],
              edge_limit(t->edge_expected[i]));
-    add_finding(t, "stochastic", text);
+    add_finding(t, QM_RATES_NAME, text);
 }
 
 /* Judges the values that should have stayed. */
@@ -329,7 +329,7 @@ static void judge_still(const char *what, int slot, struct qm_tally *t)
              "%s: of %.0f values that are numbers of the format %.0f were rounded to another, want "
              "at most %.1f",
              what, t->still_n[slot], t->still_left[slot], edge_limit(t->still_expected[slot]));
-    add_finding(t, "stochastic", text);
+    add_finding(t, QM_RATES_NAME, text);
 }
 
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
@@ -349,7 +349,7 @@ void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
                  "within %.1f",
                  what, t->stoch_up[i], i % 2 ? "upper" : "lower", t->stoch_expected[i],
                  5.0 * sqrt(variance));
-        add_finding(t, "stochastic", text);
+        add_finding(t, QM_RATES_NAME, text);
     }
 }
 

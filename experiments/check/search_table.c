@@ -172,8 +172,8 @@ static void print(json_t *rows)
     }
     qm_table_close(t);
     json_array_foreach(rows, i, r) if (is(r, "FAILED"))
-        printf("FAILED %s, mode %s: %s\n", text_of(r, "variant"), text_of(r, "mode"),
-               *text_of(r, "failure") ? text_of(r, "failure") : text_of(r, "what"));
+        qm_print("FAILED %s, mode %s: %s\n", text_of(r, "variant"), text_of(r, "mode"),
+                 *text_of(r, "failure") ? text_of(r, "failure") : text_of(r, "what"));
 }
 
 int qm_search_print(const struct qm_search_job *job)
@@ -195,7 +195,7 @@ int qm_search_print(const struct qm_search_job *job)
                                 "searches", rows));
     } else {
         print(rows);
-        printf("seed %llu\n", (unsigned long long)job->seed);
+        qm_print("seed %llu\n", (unsigned long long)job->seed);
         json_decref(rows);
     }
     return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;

@@ -8,19 +8,22 @@
 #include "oracle/codebook/codebook.h"
 
 /* The curve that is applied before the scale is taken; *error: its bound.  Curves are monotone.
- * log2 x + 126 has an error of 4 u (|log2 x| + 126) at most. */
-static double curved(enum qm_curve curve, double x, double *error)
+ * log2 x + 126 has an error of 4 u (|log2 x| + 126) at most.  A root is rounded correctly, so that
+ * of the square of a float32 is exact, unless roots are approximate. */
+static double curved(const struct qm_slot_view *v, double x, double *error)
 {
-    double log_x;
-    switch (curve) {
+    double log_x, root;
+    switch (v->d->q.curve) {
     case QM_CURVE_log2:
         log_x = log2(fmax(x, 0x1p-126));
         *error = 4.0 * QM_U * (fabs(log_x) + 126.0);
         return log_x + 126.0;
     case QM_CURVE_sqrt:
-        x = sqrt(fmax(x, 0.0));
-        *error = QM_U * x;
-        return x;
+        root = sqrt(fmax(x, 0.0));
+        *error = fma(root, root, -x) == 0.0 && qm_is_float(root) && !(v->reorder.rsqrt_ulp > 0.0)
+                     ? 0.0
+                     : QM_U * root;
+        return root;
     default: *error = 0.0; return x;
     }
 }
@@ -28,9 +31,9 @@ static double curved(enum qm_curve curve, double x, double *error)
 void qm_slot_fresh(const struct qm_slot_view *v, int64_t i, double *low, double *high)
 {
     double error;
-    *low = curved(v->d->q.curve, v->want[i] - v->error[i], &error);
+    *low = curved(v, v->want[i] - v->error[i], &error);
     *low -= error;
-    *high = curved(v->d->q.curve, v->want[i] + v->error[i], &error);
+    *high = curved(v, v->want[i] + v->error[i], &error);
     *high += error;
 }
 

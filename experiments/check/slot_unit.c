@@ -95,8 +95,9 @@ enum qm_unit_known qm_slot_unit_of(const struct qm_slot_view *v, int64_t i,
     const struct qm_quantizer *q = &v->d->q;
     double x = v->want[i], e = v->error[i];
     int divides = q->unit == QM_UNIT_div || (q->unit == QM_UNIT_recip_tail && s->is_short);
-    divides &= !v->reorder.recip; /* the bound of two roundings covers one */
-    if (q->scale.zero >= 0 && s->max_low == 0.0)
+    divides &= !v->reorder.recip;        /* the bound of two roundings covers one */
+    int has_inf = isinf(s->divisor_low); /* an Inf beside zeros makes the scale Inf, not 0 */
+    if (q->scale.zero >= 0 && s->max_low == 0.0 && !has_inf)
         return s->max_high == 0.0 && isfinite(x) ? QM_KNOWN_ZERO_CODE : QM_KNOWN_NOTHING;
     if (isnan(x) || isnan(s->first) || isnan(s->second))
         return QM_KNOWN_NAN;

@@ -29,6 +29,23 @@ static error_t common_option(int key, char *arg, struct argp_state *state)
 
 const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL, NULL, NULL};
 
+static const struct argp *guarded;
+
+/* A command's parser, behind a check: a file or folder whose name is empty would be read or written
+ * somewhere else. */
+static error_t guard(int key, char *arg, struct argp_state *state)
+{
+    static const char *const kinds[] = {"FILE", "FOLDER", "DIR"};
+    for (const struct argp_option *o = guarded->options; arg && !*arg && o; o++) {
+        if (!o->name && !o->key && !o->doc)
+            break;
+        for (size_t i = 0; o->key == key && o->arg && i < sizeof kinds / sizeof *kinds; i++)
+            if (strcmp(o->arg, kinds[i]) == 0)
+                argp_error(state, "--%s is empty, expected a %s", o->name, i ? "folder" : "file");
+    }
+    return guarded->parser ? guarded->parser(key, arg, state) : ARGP_ERR_UNKNOWN;
+}
+
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     static char name[64]; /* argp points at it until the program ends */
@@ -41,7 +58,10 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     snprintf(name, sizeof name, "qualm %s", argv[0]);
     own[0] = name;
     argp_err_exit_status = qm_exit_code(QM_BAD_ARG);
-    error_t failed = argp_parse(argp, argc, own, 0, NULL, input);
+    struct argp checked = *argp;
+    checked.parser = guard;
+    guarded = argp;
+    error_t failed = argp_parse(&checked, argc, own, 0, NULL, input);
     return failed ? qm_exit_code(QM_BAD_ARG) : 0;
 }
 
@@ -100,10 +120,10 @@ int qm_cli_failed(const char *command, qm_status st)
     int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
     snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
     make_plain(text, 0);
-    fflush(stdout);
-    fprintf(stderr, "qualm %s: %s\n", command, text);
+    fflush(qm_out());
+    fprintf(qm_notes(), "qualm %s: %s\n", command, text);
     if (qm_cli.verbose)
-        fprintf(stderr, "  raised at %s\n", qm_message_where());
+        fprintf(qm_notes(), "  raised at %s\n", qm_message_where());
     if (qm_cli.json)
         qm_json_print(json_pack("{s:o, s:i}", "error", qm_json_text(text), "code", code));
     return code;
@@ -137,6 +157,12 @@ static void progress_clear(void)
     progress_open = 0;
 }
 
+void qm_progress_clear(void)
+{
+    if (!qm_cli.quiet && isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+}
+
 void qm_note(const char *format, ...)
 {
     if (qm_cli.quiet)
@@ -150,14 +176,14 @@ void qm_note(const char *format, ...)
     if (n < 0)
         return;
     make_plain(text, 1);
-    fprintf(stderr, "%s\n", text);
+    fprintf(qm_notes(), "%s\n", text);
     free(text);
 }
 
 void qm_json_print(json_t *value)
 {
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
-    putchar('\n');
+    json_dumpf(value, qm_out(), JSON_INDENT(2) | JSON_ENCODE_ANY);
+    putc('\n', qm_out());
     json_decref(value);
 }
 
@@ -178,11 +204,11 @@ int qm_colour(FILE *stream)
 
 /* ---- progress ------------------------------------------------------------------------------ */
 
-static void progress_show(struct qm_progress *p, double now, int tty)
+static void progress_show(struct qm_progress *p, double now)
 {
     double spent = now - p->started;
     double rate = spent > 0 ? (double)p->done / spent : 0.0;
-    fprintf(stderr, tty ? "\r%s: %lld" : "%s: %lld", p->what, (long long)p->done);
+    fprintf(stderr, "\r%s: %lld", p->what, (long long)p->done);
     if (p->total > 0)
         fprintf(stderr, "/%lld (%.0f %%)", (long long)p->total,
                 100.0 * (double)p->done / (double)p->total);
@@ -191,9 +217,9 @@ static void progress_show(struct qm_progress *p, double now, int tty)
         fprintf(stderr, ", %.0f s left", (double)(p->total - p->done) / rate);
     if (p->failed)
         fprintf(stderr, ", %lld failed", (long long)p->failed);
-    fputs(tty ? "\033[K" : "\n", stderr);
+    fputs("\033[K", stderr);
     fflush(stderr);
-    progress_open = tty;
+    progress_open = 1;
     p->shown = now;
 }
 
@@ -207,12 +233,11 @@ void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed)
 {
     p->done += done;
     p->failed += failed;
-    if (qm_cli.quiet)
+    if (qm_cli.quiet || !isatty(STDERR_FILENO))
         return;
-    int tty = isatty(STDERR_FILENO);
     double now = qm_seconds();
-    if (now - p->shown >= (tty ? 0.1 : 30.0))
-        progress_show(p, now, tty);
+    if (now - p->shown >= 0.1)
+        progress_show(p, now);
 }
 
 void qm_progress_end(struct qm_progress *p)

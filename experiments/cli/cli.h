@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "core/base/status.h"
 
@@ -25,7 +26,8 @@ extern const struct argp qm_cli_argp;
 int qm_cli_failed(const char *command, qm_status st);
 
 /* argp_parse with our exit codes: usage errors exit with 2, --help and --usage with 0.  Returns 0,
- * or the exit code of a failure.  argv[0] is the subcommand's name; messages say "qualm NAME". */
+ * or the exit code of a failure.  argv[0] is the subcommand's name; messages say "qualm NAME".  An
+ * option whose argument is a FILE, FOLDER or DIR is refused with an empty one. */
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 /* Adds a word to a list of *n words; the caller frees *list, the word is
@@ -35,14 +37,30 @@ qm_status qm_cli_append(char ***list, int *n, char *word);
 /* The whole number of option --name; a usage error unless it is from least to most. */
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most);
 
+/* Where data and where notes go: stdout and stderr, but in the process of qm_cli_apart to its
+ * parent, which prints them when that process has ended well. */
+FILE *qm_out(void);
+FILE *qm_notes(void);
+void qm_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes qm_out().  Returns the code of the command, or that of a failure where the output could
+ * not be written, as to a full disk; a reader who has closed it is none. */
+int qm_cli_finish(int code);
+
+/* Has work(of), the work of a command and its printing, done in a process of its own, because it
+ * calls libraries that may crash, leave or write to stdout (cuda_apart.h).  What it printed is
+ * printed here, once; progress alone it shows itself.  Returns the exit code that the work
+ * returned, or that of the failure, which is printed in place of all else. */
+int qm_cli_apart(const char *command, int (*work)(void *of), void *of);
+
 /* Prints a line on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints value as JSON and a newline on stdout, and releases it. */
+/* Prints value as JSON and a newline on qm_out(), and releases it. */
 void qm_json_print(json_t *value);
 
-/* A text as JSON, whatever its bytes: those that are no UTF-8 become U+FFFD.  NULL: there is no
- * memory. */
+/* A text as JSON, whatever its bytes: those that are no UTF-8 become U+FFFD.  NULL: there is
+ * no memory. */
 json_t *qm_json_text(const char *text);
 
 /* x as a JSON number; null for NaN and infinities, which JSON lacks. */
@@ -53,8 +71,8 @@ json_t *qm_json_number(double x);
  * the first object), arrays of numbers lines of five; null is "-". */
 void qm_report(json_t *value);
 
-/* Progress on stderr: on a terminal at most 10 updates a second with rate and remaining time,
- * otherwise a line every 30 s; nothing with -q.  done has the units of total (0: unknown).  One
+/* Progress on stderr: on a terminal at most 10 updates a second with rate and remaining time;
+ * nothing elsewhere, and nothing with -q.  done has the units of total (0: unknown).  One
  * thread at a time. */
 struct qm_progress {
     const char *what;
@@ -64,11 +82,12 @@ struct qm_progress {
 void qm_progress_start(struct qm_progress *p, const char *what, int64_t total);
 void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed);
 void qm_progress_end(struct qm_progress *p);
+void qm_progress_clear(void); /* of a terminal: what another process may have left in the line */
 
 double qm_seconds(void); /* seconds of the monotonic clock */
 
-/* Whether a stream may have colour: it is a terminal, TERM is not dumb, NO_COLOR is unset or
- * empty. */
+/* Whether a stream may have colour: it is a terminal, TERM is not dumb, NO_COLOR is unset
+ * or empty. */
 int qm_colour(FILE *stream);
 
 /* The text with every control character (of ASCII and Latin-1, and those that turn the

@@ -1,8 +1,8 @@
 /* key_value_args.h - Arguments of problems and distributions: "n=4096,cond=1e6", "3", "-8:0".
  *
- * Values are separated by ',' or ':'.  A value is key=value, or a bare value for the argument of
- * its position.  Defaults are a text of this form, so that the printed defaults are the ones in
- * use. */
+ * Values are separated by ',' or ':'.  A value is key=value, or a bare value for the argument
+ * of its position.  Defaults are a text of this form, so that the printed defaults are the ones
+ * in use. */
 #ifndef QM_CLI_KEY_VALUE_ARGS_H
 #define QM_CLI_KEY_VALUE_ARGS_H
 

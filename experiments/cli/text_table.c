@@ -75,14 +75,14 @@ void qm_table_close(struct qm_table *t)
             right[c] = right[c] && (r == 0 || is_number(text));
         }
     }
-    int colour = qm_colour(stdout);
+    int colour = qm_colour(qm_out());
     for (size_t r = 0; r < rows; r++) {
-        fputs(r == 0 && colour ? "\033[1m" : "", stdout);
+        fputs(r == 0 && colour ? "\033[1m" : "", qm_out());
         for (size_t c = 0; c < columns; c++) {
             int w = right[c] ? width[c] : c + 1 == columns ? 0 : -width[c];
-            printf("%s%*s", c ? "  " : "", w, t->cell[r * columns + c]);
+            qm_print("%s%*s", c ? "  " : "", w, t->cell[r * columns + c]);
         }
-        puts(r == 0 && colour ? "\033[0m" : "");
+        qm_print("%s\n", r == 0 && colour ? "\033[0m" : "");
     }
     for (size_t i = 0; i < t->cells; i++)
         free(t->cell[i]);
@@ -133,7 +133,7 @@ static int object_lines(json_t *object, const char *indent)
     json_object_foreach(object, key, v) if (!json_is_object(v) && !json_is_array(v))
     {
         char *name = spaced(key), *text = scalar(v), *shown = need(qm_cli_shown(text));
-        printf("%s%-*s  %s\n", indent, width, name, shown);
+        qm_print("%s%-*s  %s\n", indent, width, name, shown);
         free(name);
         free(text);
         free(shown);
@@ -147,11 +147,11 @@ static void number_lines(json_t *array)
         json_t *v = json_array_get(array, i);
         char *text = json_is_number(v) ? NULL : scalar(v);
         if (text)
-            printf("  %-14s", text);
+            qm_print("  %-14s", text);
         else
-            printf("  %14.9g", json_number_value(v));
+            qm_print("  %14.9g", json_number_value(v));
         if (i % 5 == 4 || i + 1 == json_array_size(array))
-            putchar('\n');
+            putc('\n', qm_out());
         free(text);
     }
 }
@@ -196,9 +196,9 @@ static void as_text(json_t *value)
             (json_is_array(v) && json_array_size(v) == 0))
             continue;
         char *name = spaced(key);
-        int colour = qm_colour(stdout);
-        printf("%s%s%s%s\n", lines++ ? "\n" : "", colour ? "\033[1m" : "", name,
-               colour ? "\033[0m" : "");
+        int colour = qm_colour(qm_out());
+        qm_print("%s%s%s%s\n", lines++ ? "\n" : "", colour ? "\033[1m" : "", name,
+                 colour ? "\033[0m" : "");
         free(name);
         if (json_is_array(v))
             as_text(v);

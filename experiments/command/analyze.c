@@ -6,8 +6,10 @@
 #include "core/base/grow.h"
 #include "core/base/name.h"
 #include "experiments/analyze/analysis_rows.h"
+#include "experiments/analyze/recipe_error.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/readers/slot_names.h"
 #include "experiments/recipes/recipe_list.h"
 
 /* A recipe of --variant, or a quantizer of --quantizer. */
@@ -27,6 +29,7 @@ struct options {
     int n_judges, n_metrics;
     int64_t judge_room, metric_room;
     enum qm_metrics_level level; /* the least that has all metrics */
+    struct qm_recipes whole;     /* of --recipe */
     qm_status status;            /* the first failure of an argument */
 };
 
@@ -36,11 +39,15 @@ static const struct argp_option options[] = {
     {"tensor", 't', "REGEX", 0, "only tensors whose name matches", 0},
     {"variant", 'V', "LIST", 0, "the quantizers of variants or recipes (default: all variants)", 0},
     {"quantizer", 'Q', "STRING", 0, "a quantizer; may be repeated, as may --variant", 0},
+    {"recipe", 'R', "LIST", 0,
+     "whole recipes instead: the error of the next update of recorded states, all slots quantized "
+     "and the recorded gradient applied",
+     0},
     {"slot", 's', "SLOT", 0,
      "slot of the variants, exp_avg or exp_avg_sq (default: what the tensor's name ends in)", 0},
     {"metrics", 'm', "LIST", 0, "names of metrics, separated by commas", 0},
     {"full", 'f', NULL, 0, "all metrics, and the error in every decade of magnitude", 0},
-    {"out", 'o', "F.h5", 0, "write the results to an HDF5 file as well", 0},
+    {"out", 'o', "FILE", 0, "write the results to an HDF5 file as well", 0},
     {"threads", 'T', "N", 0,
      "threads (default: one for each processor that it may use); the results do not depend on "
      "it",
@@ -48,6 +55,7 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "of stochastic rounding (default 1)", 0},
     {0}};
 
+static const char *const whole_metrics[] = {"sqnr", "angle", "norm_ratio", "sign_flip"};
 static const char *const default_metrics[] = {"sqnr", "nmse", "max_abs", "collapse",
                                               "code_entropy"};
 
@@ -75,6 +83,11 @@ static qm_status add_recipes(struct options *o, const char *text)
 static qm_status add_quantizer(struct options *o, const char *text)
 {
     struct judge j = {.is_recipe = 0};
+    if (strchr(text, ','))
+        return qm_fail(QM_BAD_ARG,
+                       "--quantizer '%s': expected one quantizer; repeat --quantizer "
+                       "for more",
+                       text);
     QM_TRY(qm_quantizer_parse(text, &j.quantizer));
     return add_judge(o, &j);
 }
@@ -140,6 +153,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 't': o->filter = arg; return 0;
     case 'V': o->status = failed ? o->status : add_recipes(o, arg); return 0;
     case 'Q': o->status = failed ? o->status : add_quantizer(o, arg); return 0;
+    case 'R': o->status = failed ? o->status : qm_recipes_add(&o->whole, arg); return 0;
     case 's':
         o->slot = arg;
         o->status = failed ? o->status : check_slot(arg);
@@ -152,6 +166,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         o->status = failed ? o->status : qm_cli_append(&o->path, &o->n_paths, arg);
         return 0;
+    case ARGP_KEY_END:
+        if (o->whole.n && (o->n_judges || o->slot || o->full))
+            argp_error(state, "--recipe takes whole recipes: no --variant, --quantizer, --slot or "
+                              "--full beside it");
+        return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "FILE is missing"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -160,17 +179,20 @@ static error_t option(int key, char *arg, struct argp_state *state)
 /* Sets the quantizers and metrics that the options leave open. */
 static qm_status defaults(struct options *o)
 {
-    if (o->n_judges == 0)
+    const char *const *names = o->whole.n ? whole_metrics : default_metrics;
+    size_t n_names = o->whole.n ? sizeof whole_metrics / sizeof *whole_metrics
+                                : sizeof default_metrics / sizeof *default_metrics;
+    if (o->n_judges == 0 && o->whole.n == 0)
         QM_TRY(add_recipes(o, NULL));
-    if (o->n_judges == 0)
+    if (o->n_judges == 0 && o->whole.n == 0)
         return qm_fail(QM_NO_MATCH, "there are no variants; give a --quantizer");
     if (o->full)
         o->n_metrics = 0;
     for (int i = 0; o->full && i < qm_metric_count(); i++)
         QM_TRY(add_metric(o, qm_metric_at(i)->name));
     int chosen = o->n_metrics > 0;
-    for (size_t i = 0; !chosen && i < sizeof default_metrics / sizeof *default_metrics; i++)
-        QM_TRY(add_metric(o, default_metrics[i]));
+    for (size_t i = 0; !chosen && i < n_names; i++)
+        QM_TRY(add_metric(o, names[i]));
     for (int i = 0; i < o->n_metrics; i++)
         if (o->metric[i]->level > o->level)
             o->level = o->metric[i]->level;
@@ -180,7 +202,8 @@ static qm_status defaults(struct options *o)
 /* ---- one tensor ---------------------------------------------------------------------------- */
 
 /* The slot `asked` for, or if NULL the one that the tensor's name ends in ("/run/h.0/exp_avg_sq"
- * does, "exp_avg_sq.h.0" does not); -1 when the rule has none. */
+ * does, "exp_avg_sq.h.0" does not), by its name or one of slot_names.h; -1 when the rule has
+ * none. */
 static int slot_for(const struct qm_recipe *r, const char *tensor, const char *asked)
 {
     size_t length = strlen(tensor), longest = 0;
@@ -194,11 +217,15 @@ static int slot_for(const struct qm_recipe *r, const char *tensor, const char *a
             longest = n;
         }
     }
+    int alias = found < 0 && !asked ? qm_slot_alias(tensor) : -1;
+    for (int i = 0; alias >= 0 && i < r->rule->n_slots; i++)
+        if (strcmp(r->rule->slot[i], qm_slot_names(alias)[0]) == 0)
+            found = i;
     return found;
 }
 
-/* Chooses judge j's quantizer and slot for a tensor.  Returns "", or the reason why there is
- * none. */
+/* Chooses judge j's quantizer and slot for a tensor.  Returns "", or the reason why there
+ * is none. */
 static const char *choose(const struct options *o, const struct judge *j, const struct qm_entry *e,
                           struct qm_quantizer *q, const char **slot)
 {
@@ -318,6 +345,9 @@ static qm_status analyze_file(const struct options *o, const char *path, int *ma
     if (qm_cli.verbose)
         qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
                 qm_file_count(f), (long long)total);
+    char left_out[1024];
+    if (qm_file_left_out(f, left_out, sizeof left_out))
+        qm_note("%s: left out: %s", path, left_out);
     qm_status st = QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
@@ -343,13 +373,15 @@ static qm_status no_tensor(const struct options *o)
     return st;
 }
 
-static qm_status save(const struct options *o, int argc, char **argv, const struct qm_rows *rows)
+/* Writes rows, or the errors of whole recipes where rows is NULL. */
+static qm_status save(const struct options *o, int argc, char **argv, const struct qm_rows *rows,
+                      const struct qm_recipe_errors *errors)
 {
     struct qm_store *s;
     QM_TRY(qm_store_open(o->out, "analyze", argc, argv, &s));
-    qm_status st = qm_store_number(s, "/analyze", "seed", (double)o->seed);
+    qm_status st = qm_store_number(s, rows ? "/analyze" : "/next_update", "seed", (double)o->seed);
     if (st == QM_OK)
-        st = qm_rows_store(rows, s);
+        st = rows ? qm_rows_store(rows, s) : qm_recipe_errors_store(errors, s);
     if (st != QM_OK) {
         qm_store_abort(s);
         return st;
@@ -372,10 +404,39 @@ static qm_status analyze(struct options *o, int argc, char **argv)
         st = qm_fail(QM_NO_MATCH, "none of %d tensors could be analyzed: %s", matched,
                      rows.row[0].skipped);
     if (st == QM_OK && o->out)
-        st = save(o, argc, argv, &rows);
+        st = save(o, argc, argv, &rows, NULL);
     if (st == QM_OK)
         qm_rows_report(&rows, o->full);
     qm_rows_free(&rows);
+    return st;
+}
+
+/* ---- whole recipes ------------------------------------------------------------------------- */
+
+static void show_progress(int64_t done, int64_t total, void *of)
+{
+    struct qm_progress *progress = of;
+    progress->total = total;
+    qm_progress_add(progress, done - progress->done, 0);
+}
+
+static qm_status analyze_recipes(struct options *o, int argc, char **argv)
+{
+    struct qm_recipe_errors errors = {
+        .recipes = &o->whole, .metric = o->metric, .n_metrics = o->n_metrics};
+    struct qm_progress progress;
+    qm_progress_start(&progress, "next update", 0);
+    const struct qm_recipe_error_options how = {o->filter, o->seed, show_progress, &progress};
+    qm_status st = qm_recipe_errors_measure(o->path, o->n_paths, &how, &errors);
+    qm_progress_end(&progress);
+    if (st == QM_OK && !qm_recipe_errors_measured(&errors))
+        st = qm_fail(QM_NO_MATCH, "none of %lld rows could be measured: %s", (long long)errors.n,
+                     errors.row[0].skipped);
+    if (st == QM_OK && o->out)
+        st = save(o, argc, argv, NULL, &errors);
+    if (st == QM_OK)
+        st = qm_recipe_errors_report(&errors);
+    qm_recipe_errors_free(&errors);
     return st;
 }
 
@@ -386,15 +447,20 @@ int qm_cmd_analyze(int argc, char **argv)
         options,
         option,
         "FILE...",
-        "Quantization error of any tensor in .h5, .npy, .npz or .safetensors files: a row per "
-        "tensor and quantizer.  Tensors of any size are streamed; results do not depend on the "
-        "number of threads.  A variant's quantizer is chosen by the slot that a tensor's name "
-        "ends in."
+        "Quantization error of any tensor in .h5, .npy, .npz or .safetensors files and in "
+        "checkpoints of PyTorch (.pt, .pth, .bin, folders of torch.distributed.checkpoint, shards "
+        "by their *.index.json): a row per tensor and quantizer.  Tensors of any size are "
+        "streamed; results do not depend on the number of threads.  A variant's quantizer is "
+        "chosen by the slot that a tensor's name ends in; momentum_buffer and state1 count as "
+        "exp_avg, state2 as exp_avg_sq.  With --recipe a row per recorded parameter (its states, "
+        "and its gradient where there is one) and whole recipe, then a summary with intervals."
         "\vExamples:\n"
+        "  qualm analyze checkpoint.pt --variant adamw4_ao\n"
         "  qualm analyze states.h5 --tensor exp_avg\n"
         "  qualm analyze states.h5 -t 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"
         "  qualm analyze m.npy -Q nf4:4s/block:64/bisect/mid -Q dyn:4s/row/bisect/mid\n"
         "  qualm analyze m.npy --variant adamw8_bnb --slot exp_avg --full --json\n"
+        "  qualm analyze states.h5 --recipe adamw4_ao,adamw4_lpmm\n"
         "  qualm analyze states.h5 --metrics sqnr,nmse --out results/states.h5\n",
         children,
         NULL,
@@ -405,7 +471,8 @@ int qm_cmd_analyze(int argc, char **argv)
         return code;
     qm_status st = o.status == QM_OK ? defaults(&o) : o.status;
     if (st == QM_OK)
-        st = analyze(&o, argc, argv);
+        st = o.whole.n ? analyze_recipes(&o, argc, argv) : analyze(&o, argc, argv);
+    qm_recipes_free(&o.whole);
     free(o.judge);
     free(o.metric);
     free(o.path);

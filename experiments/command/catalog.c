@@ -8,6 +8,7 @@
 
 #include "core/base/grow.h"
 #include "core/base/number.h"
+#include "experiments/check/cases.h"
 #include "experiments/command/command.h"
 #include "experiments/lockstep/lockstep.h"
 #include "experiments/machine/shipped_files.h"
@@ -41,6 +42,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
     [QM_KIND_problem] = "experiments/problems",
     [QM_KIND_distribution] = "experiments/source/distribution.c",
     [QM_KIND_variant] = "variants",
+    [QM_KIND_word] = "experiments/README.md",
 };
 
 /* Words of core/quant/scale.h, which has no enum for them because they combine freely. */
@@ -87,6 +89,25 @@ static const struct word param_words[] = {
 static const struct word hyper_words[] = {
 #define X(name, value, text) {#name, text},
     QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+};
+
+static const struct word glossary[] = {
+#define QM_WORD(name, text) {name, text},
+#include "glossary.inc"
+#undef QM_WORD
+};
+
+/* What the names of cases say. */
+static const struct word case_words[] = {
+#define X(name, text) {#name, "class of a case's gradients: " text},
+    QM_CLASS_LIST(X)
+#undef X
+#define X(name, lr, b1, b2, eps, wd, text) {#name, "setting of a case: " text},
+        QM_SETTING_LIST(X)
+#undef X
+#define X(name, text) {#name, "part of a case's name: " text},
+            QM_PART_LIST(X)
 #undef X
 };
 
@@ -185,6 +206,29 @@ static void add_registries(struct list *l)
         add(l, QM_KIND_outcome, outcomes[i].name, outcomes[i].text, &outcomes[i]);
 }
 
+/* Adds each of the words that a line of the glossary explains together: "forced, own". */
+static void add_glossary(struct list *l)
+{
+    for (size_t i = 0; i < sizeof glossary / sizeof *glossary && !l->failed; i++) {
+        char *names = strdup(glossary[i].name), *rest = NULL;
+        l->failed |= !names;
+        for (char *name = names ? strtok_r(names, ",", &rest) : NULL; name;
+             name = strtok_r(NULL, ",", &rest)) {
+            name += strspn(name, " ");
+            name[strcspn(name, "(")] = '\0';
+            for (size_t n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
+                name[n - 1] = '\0';
+            if (*name) /* it lives as long as the list */
+                add(l, QM_KIND_word, name, glossary[i].text, NULL);
+        }
+    }
+    for (size_t i = 0; i < sizeof case_words / sizeof *case_words; i++) {
+        add(l, QM_KIND_word, case_words[i].name, case_words[i].text, NULL);
+        if (!l->failed)
+            snprintf(l->item[l->n - 1].file, sizeof l->item->file, "experiments/check/cases.h");
+    }
+}
+
 /* A suite that cannot be read is listed with the reason as its text. */
 static void add_suites(struct list *l)
 {
@@ -217,6 +261,7 @@ const struct qm_item *qm_catalog(int *n)
         add_words(&all);
         add_registries(&all);
         add_suites(&all);
+        add_glossary(&all);
     }
     *n = all.failed ? 0 : all.n;
     return all.failed ? NULL : all.item;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cuda/cuda_apart.h"
+#include "core/device/device_cuda.h"
 #include "core/device/step_kernels.h"
 #include "core/device/tensor_rule_form.h"
 #include "core/user_kernel/user_cuda.h"
@@ -41,7 +41,7 @@ enum {
 
 static const uint64_t default_seed = 20240501;
 
-enum { DRAWS = 160, ALL_DRAWS = 64, QUICK_DRAWS = 24 };
+enum { DRAWS = 640, ALL_DRAWS = 256, QUICK_DRAWS = 96 };
 enum { QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
@@ -70,8 +70,8 @@ static const struct argp_option options[] = {
      "stop",
      0},
     {"draws", KEY_DRAWS, "N", 0,
-     "cases drawn from the domain beside the core (default 160; 64 where no variant is named)", 0},
-    {"quick", KEY_QUICK, NULL, 0, "an eighth of the core, and 24 drawn cases", 0},
+     "cases drawn from the domain beside the core (default 640; 256 where no variant is named)", 0},
+    {"quick", KEY_QUICK, NULL, 0, "an eighth of the core, and 96 drawn cases", 0},
     {"forever", KEY_FOREVER, NULL, 0,
      "go on drawing cases until interrupted, or --time is over; the core is left out", 0},
     {"time", KEY_TIME, "S", 0, "stop after S seconds", 0},
@@ -100,7 +100,8 @@ static const struct argp_option options[] = {
     {"regime", KEY_REGIME, "NAME", 0,
      "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
     {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
-    {"limit-time", KEY_LIMIT_TIME, "S", 0, "wall-clock time for one case (default 10)", 1},
+    {"limit-time", KEY_LIMIT_TIME, "S", 0,
+     "wall-clock time for one case (default 10), and as much again for every 1024 calls", 1},
     {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0,
      "resident memory, of child processes too (default 2048)", 1},
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
@@ -223,7 +224,7 @@ static void list_case(const struct qm_case *c, json_t *all)
     if (qm_cli.json)
         json_array_append_new(all, json_string(name));
     else
-        puts(name);
+        qm_print("%s\n", name);
 }
 
 /* The core, and the drawn cases of each recipe. */
@@ -304,14 +305,16 @@ static const struct qm_backend *const backends[] = {&qm_backend_cpu, &qm_backend
  * run here. */
 static qm_status backend_found(const char *name, const char *file, const struct qm_backend **out)
 {
+    struct qm_cuda_gpu gpu;
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (strcmp(name ? name : "cpu", backends[i]->name) == 0) {
             *out = backends[i];
             if (i > 0 && file && !qm_kernel_is_cuda(file))
                 return qm_fail(QM_BAD_ARG, "backend %s runs CUDA sources: --kernel FILE.cu", name);
-            if (file && backends[i] == &qm_backend_cuda) /* compile errors show without a GPU */
-                QM_TRY(qm_user_cuda_build(file, NULL));
-            return backends[i]->probe();
+            if (!file || backends[i] != &qm_backend_cuda)
+                return backends[i]->probe();
+            QM_TRY(qm_user_cuda_build(file, NULL)); /* compile errors show without a GPU */
+            return qm_cuda_gpu_asked(&gpu);         /* the kernel's process opens it */
         }
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
@@ -323,8 +326,8 @@ static int search(const struct options *o)
     return qm_search_print(&job);
 }
 
-/* Does the work of options other than a check of variants; returns its exit code, or -1 for a
- * check. */
+/* Does the work of options other than a check of variants; returns its exit code, or -1 for
+ * a check. */
 static int other_work(struct options *o)
 {
     const struct qm_backend *backend;
@@ -393,6 +396,8 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
             st = has_kernel(&s.recipe);
         if (st == QM_OK)
             st = check_one(&s, o, from + each * (i + 1), &t, &progress, &coverage);
+        if (st == QM_OK && s.backend == &qm_backend_cuda)
+            st = qm_cuda_unload_idle(); /* the kernels of the recipe before this one */
         qm_recipe_print(&s.recipe, name);
         if (st == QM_OK) {
             json_array_append_new(rows, qm_check_row(s.recipe.rule, name, &t, o->seed, coverage));
@@ -404,6 +409,8 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
         }
     }
     qm_progress_end(&progress);
+    if (st == QM_OK && o->backend && strcmp(o->backend, "cuda") == 0 && json_array_size(rows))
+        st = qm_cuda_unload_idle(); /* those of the last one: a late fault is no verdict */
     if (st == QM_OK && json_array_size(rows) == 0)
         st = QM_SKIPPED; /* qm_message() has the last reason */
     if (st == QM_OK) {
@@ -416,8 +423,9 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
     return st;
 }
 
-static int run(struct options *o)
+static int run(void *of)
 {
+    struct options *o = of;
     json_t *rows = NULL, *skipped = NULL;
     int failed = 0, other = o->status == QM_OK ? other_work(o) : -1;
     qm_status st = o->status;
@@ -441,7 +449,7 @@ static int run(struct options *o)
                                 !failed, "variants", rows, "skipped", skipped));
     } else {
         qm_check_print(rows, skipped);
-        printf("seed %llu\n", (unsigned long long)o->seed);
+        qm_print("seed %llu\n", (unsigned long long)o->seed);
         json_decref(rows);
         json_decref(skipped);
     }
@@ -496,13 +504,15 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
             "  qualm check --kernel mine.c --forever --time 60\n"
             "  qualm check adamw4_ao --draws 2000 --seed 7      more of the domain\n"
-            "\nWith --backend cuda the work is done in a process of its own, on GPU number "
-            "$QM_CUDA_DEVICE (0): a driver that crashes, or takes longer than $QM_CUDA_LIMIT "
-            "seconds "
-            "(30) for one call, is one line and exit code 3."
+            "\nWith --backend cuda another process does the work, on GPU number "
+            "$QM_CUDA_DEVICE (0): a driver or NVRTC that crashes, leaves, or needs more than "
+            "$QM_CUDA_LIMIT seconds (30; to compile ten times that) is a line and exit code 3.  "
+            "A kernel of your own holds the GPU alone, in a process for each form of --fmad and "
+            "for --against: where the compute mode is EXCLUSIVE_PROCESS say one form."
             "\nExit codes: 0 all passed, 1 something is out of bounds, 2 usage, a kernel does not "
             "compile or $QM_CUDA_DEVICE is no number, 3 a file cannot be read, or the driver "
-            "failed, 4 no such variant, case or backend, 77 the backend is not there, or has no "
+            "failed, 4 no such variant, case or backend, 75 interrupted, 77 the backend is not "
+            "there, or has no "
             "kernel for any of the variants.",
         .children = children,
     };
@@ -512,12 +522,9 @@ int qm_cmd_check(int argc, char **argv)
         .seed = default_seed,
         .kernel.limits = {.seconds = 10, .mebibytes = 2048, .processes = QM_PROCESSES}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
-    int is_here = code != 0 || !o.backend || strcmp(o.backend, "cuda") != 0;
-    qm_status st = QM_OK;
-    if (is_here || qm_cuda_apart(&st, &code))
-        code = code ? code : run(&o);
-    else if (st != QM_OK)
-        code = qm_cli_failed("check", st);
+    int is_apart = o.backend && strcmp(o.backend, "cuda") == 0;
+    if (code == 0)
+        code = is_apart ? qm_cli_apart("check", run, &o) : run(&o);
     qm_recipes_free(&o.recipes);
     return code;
 }

@@ -14,7 +14,9 @@
     X(submit,     "a campaign as a job array of Slurm, and the job that merges it")              \
     X(compare,    "two results files, paired cell by cell: did anything become worse?")           \
     X(report,     "one self-contained HTML page of a result file; tables for papers")             \
-    X(analyze,    "quantization error of any tensor in .h5, .npy, .npz or .safetensors files")    \
+    X(plot,       "one figure of a result file, whose title is the answer")  \
+    X(analyze,    "quantization error of any tensor in checkpoints, .safetensors, .npz, .h5") \
+    X(import,     "the tensors of checkpoints as one .npz, .safetensors or .h5 file")              \
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
     X(prove,      "nearest-code routines over all floats: proofs and counter-examples")              \
     X(mutate,     "bugs planted in kernels, and whether the judge finds them: the kill matrix")          \

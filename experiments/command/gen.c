@@ -27,15 +27,18 @@ struct options {
     struct qm_vectors_choice choice;
 };
 
+/* "normal, loguniform, ... ". */
+#define X(name, text) #name ", "
+#define CLASSES       QM_CLASS_LIST(X)
+
 static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0, "FILE.h5, .npz or .safetensors; \"-\": stdout (required)", 0},
     {"quick", KEY_QUICK, NULL, 0,
      "every class, setting, first step, shape and mode in some case, instead of every pair of them",
      0},
     {"cases", 'c', "CLASS,...", 0,
-     "classes of gradients: normal, loguniform, denormal, huge, zeros, signedzeros, outlier, "
-     "zeroblock, nonfinite, lastmax, planted, exact, nan, inf, small, unit (default every one); "
-     "\"all\": the cases of `qualm check` as well",
+     "classes of gradients: " CLASSES "(default every one; qualm show CLASS); \"all\": the cases "
+     "of `qualm check` as well",
      0},
     {"setting", KEY_SETTING, "NAME,...", 0,
      "hyper-parameters: default, wd0, wd, beta0, eps, lr0, slow, extreme, exact, maximize (default "
@@ -59,6 +62,7 @@ static const struct argp_option options[] = {
     {"seed", 'S', "N", 0, "of parameters and gradients (default 1)", 0},
     {"form", KEY_FORM, "FORM", 0, "of stdout: safetensors or npz (default safetensors)", 0},
     {0}};
+#undef X
 
 static uint64_t number(struct argp_state *state, const char *name, const char *arg, uint64_t least,
                        uint64_t most)

@@ -26,13 +26,14 @@ enum {
     KEY_BESIDE
 };
 
-static const int64_t MOST_ELEMENTS = INT64_C(1) << 40; /* of speed's tensor */
+static const int64_t MOST_ELEMENTS = INT64_C(1000000000000); /* of speed's tensor */
 
 struct options {
     struct qm_gpu_options gpu;
     double seconds;
     int has_peers, is_resumed, is_beside, has_plan; /* has_plan: an option that a report stores */
     const char *folder, *resumed;
+    const char *peers_were; /* the command of the report, which is not run; NULL: none */
     char **words;
     int n_words;
 };
@@ -66,7 +67,8 @@ static const struct argp_option options[] = {
      0},
     {"peers", KEY_PEERS, "COMMAND", 0,
      "time other optimizers by this program (default: python3 tests/peers/peers.py where that is "
-     "there; none: leave them out)",
+     "there; none: leave them out); a report's program is never run, so that --resume wants the "
+     "option again",
      0},
     {"beside", KEY_BESIDE, NULL, 0,
      "no measuring: print the reports of the command line (.h5) side by side, in Markdown or with "
@@ -94,19 +96,21 @@ static void parse_parts(struct options *o, const char *arg, struct argp_state *s
     }
 }
 
-static double number(struct argp_state *state, const char *name, const char *text, double least)
+static double number(struct argp_state *state, const char *name, const char *text, double least,
+                     double most)
 {
     char *end;
     double x = strtod(text, &end);
-    if (*end || end == text || !(x >= least && x < 1e9))
-        argp_error(state, "--%s is '%s', expected a number of at least %g", name, text, least);
+    if (*end || end == text || !(x >= least && x <= most))
+        argp_error(state, "--%s is '%s', expected a number from %g to %.7g", name, text, least,
+                   most);
     return x;
 }
 
 static void check_all(const struct options *o, struct argp_state *state)
 {
     if (o->is_resumed && (o->has_plan || o->n_words))
-        argp_error(state, "--resume takes parts, recipes, size, rounds and peers from the report: "
+        argp_error(state, "--resume takes parts, recipes, size and rounds from the report: "
                           "leave them out");
     if (o->is_beside && !o->n_words)
         argp_error(state, "--beside: expected files");
@@ -119,18 +123,16 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_ONLY: parse_parts(o, arg, state); break;
     case KEY_QUICK: o->gpu.quick = 1; break;
     case KEY_SIZE:
-        o->gpu.n = (int64_t)(1e6 * number(state, "size", arg, 0.001));
-        if (o->gpu.n > MOST_ELEMENTS)
-            argp_error(state, "--size is '%s', expected at most 1.09e6", arg);
+        o->gpu.n = (int64_t)(1e6 * number(state, "size", arg, 0.001, 1e-6 * MOST_ELEMENTS));
         break;
     case KEY_ROUNDS: o->gpu.rounds = qm_cli_whole(state, "rounds", arg, 1, 1000); break;
     case KEY_PEERS:
-        o->gpu.peers = strcmp(arg, "none") == 0 ? NULL : arg;
+        o->gpu.peers = !arg[strspn(arg, " \t")] || strcmp(arg, "none") == 0 ? NULL : arg;
         o->has_peers = 1;
-        break;
+        return 0;
     case KEY_OUT: o->folder = arg; return 0;
-    case KEY_SECONDS: o->seconds = number(state, "seconds", arg, 0.0); return 0;
-    case KEY_LIMIT: o->gpu.limit = number(state, "limit", arg, 0.01); return 0;
+    case KEY_SECONDS: o->seconds = number(state, "seconds", arg, 0.0, 1e9); return 0;
+    case KEY_LIMIT: o->gpu.limit = number(state, "limit", arg, 0.01, 1e9); return 0;
     case KEY_AHEAD: o->gpu.ahead = qm_cli_whole(state, "ahead", arg, 0, QM_GPU_AHEAD); return 0;
     case KEY_BESIDE: o->is_beside = 1; return 0;
     case KEY_RESUME:
@@ -209,7 +211,7 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
         return qm_fail(QM_BAD_ARG, "%s was begun by commit %s, this is %s: begin a new report",
                        path, commit, qm_commit());
     o->gpu.n = (int64_t)elements;
-    o->gpu.peers = *peers ? peers : NULL;
+    o->peers_were = *peers ? peers : NULL;
     for (int i = 0; i < QM_GPU_PARTS; i++) {
         const char *name = qm_gpu_part_name((enum qm_gpu_part)i), *at = strstr(parts, name);
         o->gpu.only[i] = at && (at == parts || at[-1] == ',');
@@ -227,8 +229,8 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
     return words ? QM_OK : qm_fail(QM_NO_MEMORY, "a plan");
 }
 
-/* QM_BAD_ARG: the report is of another device, driver or NVRTC; the message has every fact that
- * differs. */
+/* QM_BAD_ARG: the report is of another device, driver or NVRTC; the message has every fact
+ * that differs. */
 static qm_status same_device(json_t *was, json_t *is, const char *path)
 {
     static const char *const facts[] = {
@@ -283,12 +285,14 @@ static qm_status make_tasks(struct qm_gpu_run *run)
 {
     struct qm_gpu_options of = run->options;
     of.limit = qm_gpu_run_left(run, of.limit);
-    QM_TRY(qm_gpu_tasks_make(&of, &run->tasks));
-    return run->tasks.n
-               ? QM_OK
-               : qm_fail(QM_NO_MATCH, "nothing to measure: no peers are there (--peers, or "
-                                      "python3 and tests/peers/peers.py), and no other "
-                                      "part has rows for what was asked");
+    QM_TRY(qm_gpu_tasks_make(&of, run->stop, &run->tasks));
+    if (run->tasks.n)
+        return QM_OK;
+    int has_peers = of.has_only ? of.only[QM_GPU_peers] : of.n_recipes == 0;
+    return qm_fail(
+        QM_NO_MATCH, "nothing to measure: %sno %spart has rows for what was asked",
+        has_peers ? "no peers are there (--peers, or python3 and tests/peers/peers.py), and " : "",
+        has_peers ? "other " : "");
 }
 
 static qm_status begin(struct options *o, struct qm_gpu_run *run)
@@ -312,6 +316,22 @@ static qm_status begin(struct options *o, struct qm_gpu_run *run)
                               sizeof run->path, &run->lock);
 }
 
+/* A report may come from anywhere, so that the command in it is only compared with the one that is
+ * run: that of this command line, or the default.  A report without peers has none. */
+static void choose_peers(struct options *o, json_t *plan)
+{
+    int has_part = o->gpu.has_only ? o->gpu.only[QM_GPU_peers] : o->gpu.n_recipes == 0;
+    if (!o->has_peers)
+        o->gpu.peers = o->peers_were ? default_peers() : NULL;
+    const char *now = o->gpu.peers ? o->gpu.peers : "";
+    if (has_part && o->peers_were && strcmp(o->peers_were, now) != 0)
+        qm_note("qualm gpu-check: the report's peers were timed by `%s`, which is not run: %s%s "
+                "(--peers COMMAND chooses)",
+                o->peers_were, *now ? "now by " : "none are timed", now);
+    if (o->has_peers)
+        json_object_set_new(plan, "peers", qm_json_text(now));
+}
+
 static qm_status resume(struct options *o, struct qm_gpu_run *run)
 {
     char path[PATH_MAX];
@@ -330,16 +350,14 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
     }
     QM_TRY(qm_gpu_report_read(path, &run->report));
     QM_TRY(plan_read(run->report.plan, path, o));
+    choose_peers(o, run->report.plan);
     run->options = o->gpu;
     QM_TRY(qm_gpu_describe(run, &device));
     qm_status st = same_device(run->report.device, device, path);
     json_decref(device);
     QM_TRY(st);
-    if (o->gpu.peers)
-        qm_note("qualm gpu-check: peers by the report's command: %s", o->gpu.peers);
     QM_TRY(make_tasks(run));
-    qm_gpu_tasks_take(&run->tasks, &run->report);
-    return QM_OK;
+    return qm_gpu_tasks_take(&run->tasks, &run->report);
 }
 
 /* What the rows say; reason: the status of the first skipped one. */
@@ -410,15 +428,9 @@ static qm_status beside(const struct options *o)
  * the report is on stdout. */
 static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_printed)
 {
-    struct sigaction act = {.sa_handler = on_signal}, was[3];
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    for (int i = 0; i < 3; i++)
-        sigaction(signals[i], &act, &was[i]);
     qm_status st = o->is_resumed ? resume(o, run) : begin(o, run);
     if (st == QM_OK)
         st = qm_gpu_run_tasks(run);
-    for (int i = 0; i < 3; i++)
-        sigaction(signals[i], &was[i], NULL);
     if (st != QM_OK && (st != QM_INTERRUPTED || !run->tasks.n))
         return st;
     *is_printed = 1;
@@ -460,7 +472,8 @@ static const char doc[] =
     "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, another "
     "GPU "
     "than the report's, or $QM_CUDA_DEVICE is no number, 3 a file cannot be read or written, or "
-    "another process writes it, or the driver crashes or does not answer, 4 no such recipe, no "
+    "another process writes it, or the driver fails, crashes or does not answer, 4 no such recipe, "
+    "no "
     "report to go on with or nothing to measure, 75 interrupted or out of time (--resume goes on "
     "where a report was begun), 77 no GPU, or every row was skipped.";
 
@@ -468,6 +481,12 @@ int qm_cmd_gpu_check(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
     static const struct argp argp = {options, option, "[RECIPE...]", doc, children, NULL, NULL};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction act = {.sa_handler = on_signal};
+    struct sigaction was;
+    for (int i = 0; i < 3; i++) /* from here on to the end of the command */
+        if (sigaction(signals[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+            sigaction(signals[i], &act, NULL);
     struct options o = {.folder = "results/gpu", .seconds = 570.0};
     o.gpu.rounds = 30;
     o.gpu.limit = 60.0;

@@ -65,8 +65,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Result for a recipe on an architecture: resources of the step's kernel, and the largest of
- * any. */
+/* Result for a recipe on an architecture: resources of the step's kernel, and the largest
+ * of any. */
 struct result {
     qm_status st;
     char message[512];
@@ -121,16 +121,25 @@ static void compile_one(const struct qm_recipe *r, const struct options *o, int 
     free(f);
 }
 
+static const char *const resources[] = {"registers", "most_registers", "spill_bytes", "local_bytes",
+                                        "shared_bytes"};
+enum { RESOURCES = sizeof resources / sizeof *resources };
+
+/* A recipe on an architecture; resources are null where the compiler does not report on all its
+ * kernels. */
 static json_t *row(const char *name, int arch, const struct result *r)
 {
     char sm[16];
     snprintf(sm, sizeof sm, "sm_%d", arch);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:b, s:b}", "variant", name,
-                     "arch", sm, "registers", r->step.registers, "most_registers",
-                     r->worst.registers, "spill_bytes", r->worst.spill_bytes, "local_bytes",
-                     r->worst.local_bytes, "shared_bytes", r->worst.shared_bytes, "binary_bytes",
-                     (json_int_t)r->bytes, "seconds", r->seconds, "from_cache", r->from_cache,
-                     "is_ptx", r->is_ptx);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:b, s:b, s:b}", "variant", name, "arch", sm,
+        "registers", r->step.registers, "most_registers", r->worst.registers, "spill_bytes",
+        r->worst.spill_bytes, "local_bytes", r->worst.local_bytes, "shared_bytes",
+        r->worst.shared_bytes, "binary_bytes", (json_int_t)r->bytes, "seconds", r->seconds,
+        "from_cache", r->from_cache, "is_ptx", r->is_ptx, "is_reported", r->has_report);
+    for (int i = 0; !r->has_report && i < RESOURCES; i++)
+        json_object_set_new(row, resources[i], json_null());
+    return row;
 }
 
 /* Compiles every recipe for every architecture, in parallel over the cores. */
@@ -148,9 +157,14 @@ static void compile_all(const struct options *o, struct result *results)
     qm_progress_end(&progress);
 }
 
+/* failed: a kernel spills or uses local memory; unknown: rows of which that is not known. */
+struct judged {
+    int failed, unknown;
+};
+
 /* Appends a row per result, and {variant, reason} per skipped recipe; returns the first error. */
 static qm_status collect(const struct options *o, const struct result *results, json_t *rows,
-                         json_t *skipped, int *failed)
+                         json_t *skipped, struct judged *j)
 {
     char name[QM_RECIPE_TEXT];
     for (int k = 0; k < o->recipes.n * o->n_archs; k++) {
@@ -165,7 +179,8 @@ static qm_status collect(const struct options *o, const struct result *results, 
         if (r->st != QM_OK)
             return qm_fail(r->st, "%s, sm_%d: %s", name, o->arch[k % o->n_archs], r->message);
         json_array_append_new(rows, row(name, o->arch[k % o->n_archs], r));
-        *failed |= !r->has_report || r->worst.spill_bytes || r->worst.local_bytes;
+        j->failed |= r->worst.spill_bytes || r->worst.local_bytes;
+        j->unknown += !r->has_report;
     }
     return QM_OK;
 }
@@ -174,8 +189,6 @@ static void print_rows(json_t *rows, json_t *skipped)
 {
     static const char *const heads[] = {"variant", "arch",   "registers", "most",   "spilled",
                                         "local",   "shared", "bytes",     "seconds"};
-    static const char *const keys[] = {"registers",   "most_registers", "spill_bytes",
-                                       "local_bytes", "shared_bytes",   "binary_bytes"};
     struct qm_table *t = qm_table_open(9, heads);
     json_t *r;
     size_t i;
@@ -184,9 +197,15 @@ static void print_rows(json_t *rows, json_t *skipped)
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "variant")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "arch")));
         int is_ptx = json_is_true(json_object_get(r, "is_ptx"));
-        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-            qm_table_cell(t, is_ptx && k + 1 < sizeof keys / sizeof *keys ? "PTX" : "%lld",
-                          (long long)json_integer_value(json_object_get(r, keys[k])));
+        for (int k = 0; k < RESOURCES; k++) {
+            const json_t *x = json_object_get(r, resources[k]);
+            qm_table_cell(t,
+                          is_ptx            ? "PTX"
+                          : json_is_null(x) ? "-"
+                                            : "%lld",
+                          (long long)json_integer_value(x));
+        }
+        qm_table_cell(t, "%lld", (long long)json_integer_value(json_object_get(r, "binary_bytes")));
         qm_table_cell(t, json_is_true(json_object_get(r, "from_cache")) ? "cached" : "%.2f",
                       json_real_value(json_object_get(r, "seconds")));
     }
@@ -196,15 +215,15 @@ static void print_rows(json_t *rows, json_t *skipped)
                 json_string_value(json_object_get(r, "reason")));
 }
 
-static void note_result(json_t *rows, double seconds, int failed)
+static void note_result(json_t *rows, double seconds, const struct judged *j)
 {
     size_t i, n = json_array_size(rows), n_ptx = 0;
     json_t *r;
     json_array_foreach(rows, i, r) n_ptx += json_is_true(json_object_get(r, "is_ptx"));
     qm_note("%zu kernels in %.1f s%s", n, seconds,
-            failed       ? ": SPILLS OR LOCAL MEMORY"
-            : n_ptx == n ? ""
-                         : ", none spills or uses local memory");
+            j->failed                  ? ": SPILLS OR LOCAL MEMORY"
+            : n_ptx == n || j->unknown ? ""
+                                       : ", none spills or uses local memory");
     if (n_ptx > 0)
         qm_note("%zu of them are PTX: this NVRTC does not know the architecture, and the driver "
                 "will choose registers, spills and local memory",
@@ -216,7 +235,7 @@ static qm_status print_text(const struct qm_step_form *f)
     char *text = qm_step_text(f);
     if (!text)
         return qm_fail(QM_NO_MEMORY, "the source of a kernel");
-    fputs(text, stdout);
+    fputs(text, qm_out());
     free(text);
     return QM_OK;
 }
@@ -238,15 +257,8 @@ static qm_status print_texts(const struct options *o)
     return st;
 }
 
-static qm_status work(struct options *o, int *failed)
+static qm_status compile(const struct options *o, struct judged *j)
 {
-    if (o->recipes.n == 0)
-        QM_TRY(qm_recipes_add_all(&o->recipes));
-    if (o->text)
-        return print_texts(o);
-    int version;
-    if (qm_cuda_driver_asked(&version) != QM_OK)
-        qm_note("qualm kernels: NVRTC is chosen without the driver: %s", qm_message());
     QM_TRY(qm_nvrtc_probe());
     struct result *results = calloc((size_t)(o->recipes.n * o->n_archs), sizeof *results);
     if (!results)
@@ -254,20 +266,54 @@ static qm_status work(struct options *o, int *failed)
     json_t *rows = json_array(), *skipped = json_array();
     double from = qm_seconds();
     compile_all(o, results);
-    qm_status st = collect(o, results, rows, skipped, failed);
+    qm_status st = collect(o, results, rows, skipped, j);
     if (st == QM_OK && json_array_size(rows) == 0)
         st = qm_fail(QM_SKIPPED, "%s", results[0].message);
     if (st == QM_OK && !qm_cli.json)
         print_rows(rows, skipped);
     if (st == QM_OK)
-        note_result(rows, qm_seconds() - from, *failed);
+        note_result(rows, qm_seconds() - from, j);
     if (st == QM_OK && qm_cli.json)
-        qm_json_print(
-            json_pack("{s:b, s:O, s:O}", "passed", !*failed, "kernels", rows, "skipped", skipped));
+        qm_json_print(json_pack("{s:o, s:O, s:O}", "passed",
+                                j->unknown && !j->failed ? json_null() : json_boolean(!j->failed),
+                                "kernels", rows, "skipped", skipped));
     json_decref(rows);
     json_decref(skipped);
     free(results);
     return st;
+}
+
+static int work(void *of)
+{
+    struct judged j = {0, 0};
+    qm_status st = compile(of, &j);
+    if (st != QM_OK)
+        return qm_cli_failed("kernels", st);
+    if (j.unknown)
+        fprintf(qm_notes(),
+                "qualm kernels: %d of them not judged: NVRTC does not report the registers, spills "
+                "and local memory of all their kernels\n",
+                j.unknown);
+    return qm_exit_code(j.failed ? QM_CHECK_FAILED : j.unknown ? QM_SKIPPED : QM_OK);
+}
+
+/* Asks the driver, which is not needed, before the process that compiles is forked: where the
+ * driver crashes, NVRTC can still compile. */
+static int run(struct options *o)
+{
+    int version;
+    qm_status st = o->status;
+    if (st == QM_OK && o->recipes.n == 0)
+        st = qm_recipes_add_all(&o->recipes);
+    if (st == QM_OK && o->text)
+        st = print_texts(o);
+    if (st != QM_OK)
+        return qm_cli_failed("kernels", st);
+    if (o->text)
+        return 0;
+    if (qm_cuda_driver_asked(&version) != QM_OK)
+        qm_note("qualm kernels: NVRTC is chosen without the driver: %s", qm_message());
+    return qm_cli_apart("kernels", work, o);
 }
 
 int qm_cmd_kernels(int argc, char **argv)
@@ -280,10 +326,13 @@ int qm_cmd_kernels(int argc, char **argv)
         .doc = "Compiles the CUDA kernels of each variant (default: all) with NVRTC, which needs "
                "no GPU, and prints what they use: registers of the step itself and of the largest "
                "kernel, bytes spilled, local and shared memory.  Binaries are cached "
-               "(QM_CACHE=FOLDER, or off)."
+               "(QM_CACHE=FOLDER, or off).  One compilation may take ten times $QM_CUDA_LIMIT (30) "
+               "seconds."
                "\vExit codes: 0 all compile, 1 one spills or uses local memory, 2 usage, a recipe "
-               "that makes no sense or does not compile, 3 out of memory or internal error, 4 no "
-               "such variant, 77 no NVRTC, or no kernel for any of the recipes.\n\n"
+               "that makes no sense or does not compile, 3 out of memory or internal "
+               "error, or NVRTC failed, crashed, left or did not answer, 4 no "
+               "such variant, 75 interrupted, 77 no NVRTC, no kernel for any of the recipes, or "
+               "NVRTC does not report what they use.\n\n"
                "Examples:\n"
                "  qualm kernels\n"
                "  qualm kernels adamw4_ao --arch sm_90 --mode fast\n"
@@ -293,14 +342,9 @@ int qm_cmd_kernels(int argc, char **argv)
     };
     struct options o = {
         .arch = {80, 90, 100}, .n_archs = 3, .mode = QM_MODE_exact, .shape = {2, {1024, 1024}}};
-    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
-    qm_status st = o.status;
-    if (code == 0 && st == QM_OK)
-        st = work(&o, &failed);
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code == 0)
+        code = run(&o);
     qm_recipes_free(&o.recipes);
-    if (code != 0)
-        return code;
-    if (st != QM_OK)
-        return qm_cli_failed("kernels", st);
-    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+    return code;
 }

@@ -75,8 +75,8 @@ static json_t *row(const struct qm_item *item)
     return o;
 }
 
-/* Prints the matching items and returns their number.  kind QM_KIND_COUNT: all kinds, in
- * sections. */
+/* Prints the matching items and returns their number.  kind QM_KIND_COUNT: all kinds,
+ * in sections. */
 static int print(enum qm_kind kind, const char *filter, int names)
 {
     int n, hits = 0;
@@ -148,7 +148,9 @@ int qm_cmd_list(int argc, char **argv)
         "[KIND] [FILTER]",
         "Lists what has a name: variants, maps, searches, norms, rounds, units, scales, curves, "
         "packs, rules, problems, distributions, metrics, outcomes (what runs have beside metrics), "
-        "suites.  FILTER is a regular expression, matched "
+        "suites, words (the glossary); axes is all kinds of words that a quantizer's string is "
+        "made "
+        "of.  FILTER is a regular expression, matched "
         "without case in name, summary and quantizers; without KIND it goes over everything."
         "\vExamples:\n"
         "  qualm list                   everything, kind by kind\n"
@@ -156,6 +158,7 @@ int qm_cmd_list(int argc, char **argv)
         "  qualm list nf4               whatever has to do with nf4\n"
         "  qualm list variants '^adamw4'\n"
         "  qualm list suites            what there is to run\n"
+        "  qualm list axes              the words of a format, axis by axis\n"
         "  qualm list metrics --json    for programs\n"
         "  qualm list variants --names  for shell loops\n",
         children,
@@ -170,13 +173,23 @@ int qm_cmd_list(int argc, char **argv)
     int n;
     if (!qm_catalog(&n))
         return qm_cli_failed("list", qm_fail(QM_NO_MEMORY, "out of memory"));
-    if (o.word[0] && qm_kind_find(o.word[0], &kind)) {
+    int is_axes = o.word[0] && (strcmp(o.word[0], "axes") == 0 || strcmp(o.word[0], "axis") == 0);
+    if (is_axes || (o.word[0] && qm_kind_find(o.word[0], &kind))) {
         filter = o.word[1];
     } else if (o.word[1]) {
         const char *plural[QM_KIND_COUNT];
         for (int i = 0; i < QM_KIND_COUNT; i++)
             plural[i] = qm_kind_plural((enum qm_kind)i);
         return qm_cli_failed("list", qm_name_unknown("kind", o.word[0], plural, QM_KIND_COUNT));
+    }
+    if (is_axes) {
+        int hits = 0;
+        for (int k = QM_KIND_map; k <= QM_KIND_pack; k++) {
+            if (!o.names && !qm_cli.json)
+                printf("%s%s\n", hits ? "\n" : "", qm_kind_plural((enum qm_kind)k));
+            hits += print((enum qm_kind)k, filter, o.names);
+        }
+        return hits ? 0 : unmatched(kind, filter);
     }
     return print(kind, filter, o.names) ? 0 : unmatched(kind, filter);
 }

@@ -1,7 +1,5 @@
 /* main.c - The program `qualm`: runs the subcommand, and reports output that cannot be written. */
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,26 +55,6 @@ static void usage(FILE *to)
           to);
 }
 
-/* Whether the reader of stdout has closed it, which is no error. */
-static int reader_gone(void)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    return errno == EPIPE || (poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)));
-}
-
-/* Flushes stdout; a failure, as of a full disk, changes the exit code. */
-static int finish(int code)
-{
-    errno = 0;
-    int failed = ferror(stdout);
-    if ((fflush(stdout) != 0 || failed) && !reader_gone()) {
-        fprintf(stderr, "qualm: cannot write to stdout: %s\n",
-                errno ? strerror(errno) : "an earlier write failed");
-        return qm_exit_code(QM_BAD_FILE);
-    }
-    return code;
-}
-
 static int run(const char *name, int argc, char **argv)
 {
     int i = qm_name_find(name, names, COMMANDS);
@@ -107,6 +85,9 @@ static void tell(const char *path, enum qm_carried carried)
 {
     qm_note(carried == QM_CARRIED_none
                 ? "%s: carries no digest, as files of older versions: damage may go unnoticed"
+            : carried == QM_CARRIED_bare
+                ? "%s: ends without its checksum: another program wrote it again, or cut that off; "
+                  "its digest is right"
                 : "%s: was changed by another program after it was written: it carries another "
                   "digest than it has",
             path);
@@ -135,6 +116,7 @@ int main(int argc, char **argv)
     qm_threads_default();
     qm_store_tell(tell);
     signal(SIGPIPE, SIG_IGN); /* a write fails instead, so files are still completed */
+    signal(SIGCHLD, SIG_DFL); /* ignored, as a parent may have left it, no process has an end */
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes makes a write fail, as a full disk does */
     if (argc < 2) {
         usage(stderr);
@@ -151,16 +133,16 @@ int main(int argc, char **argv)
         return qm_campaign_worker(argc - 1, argv + 1);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("qualm %s\n", qm_version());
-        return finish(0);
+        return qm_cli_finish(0);
     }
     if (strcmp(word, "help") == 0 && argc > 2) {
         char help[] = "--help", *help_argv[] = {argv[2], help, NULL};
-        return finish(run(argv[2], 2, help_argv));
+        return qm_cli_finish(run(argv[2], 2, help_argv));
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "-?") == 0 ||
         strcmp(word, "help") == 0) {
         usage(stdout);
-        return finish(0);
+        return qm_cli_finish(0);
     }
     if (word[0] == '-') {
         fprintf(stderr, "qualm: option '%s' before a command; `qualm --help` tells the usage\n",
@@ -168,5 +150,5 @@ int main(int argc, char **argv)
         return qm_exit_code(QM_BAD_ARG);
     }
     int code = environment_check(word);
-    return finish(code ? code : run(word, argc - 1, argv + 1));
+    return qm_cli_finish(code ? code : run(word, argc - 1, argv + 1));
 }

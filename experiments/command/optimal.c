@@ -78,6 +78,7 @@ struct task {
     int n, sign;
     int64_t block;
     unsigned hold;
+    struct qm_progress *progress; /* counts designs and maps */
 };
 
 static qm_status resolve(const struct options *o, struct task *t)
@@ -107,8 +108,8 @@ static qm_status resolve(const struct options *o, struct task *t)
     return QM_OK;
 }
 
-/* The loss in dB below 1: for mse E d^2 / E x^2, where d is the error of x; else the loss
- * itself. */
+/* The loss in dB below 1: for mse E d^2 / E x^2, where d is the error of x; else the
+ * loss itself. */
 static double decibel(const struct task *t, double loss)
 {
     if (t->loss == QM_LOSS_mse)
@@ -180,6 +181,7 @@ static json_t *rivals(const struct task *t, const struct qm_unit_law *m, int bit
     int n = 0;
     for (int map = 0; map < QM_MAP_COUNT; map++) {
         int size = map_values((enum qm_map)map, t, bits, value);
+        qm_progress_add(t->progress, 1, 0);
         if (size == 0)
             continue;
         map_name((enum qm_map)map, t, bits, list[n].name);
@@ -260,6 +262,7 @@ static qm_status references(const struct task *t, double bits, double best, json
         if (holds[i].hold == 0 && !qm_loss_is_squared(t->loss))
             continue;
         QM_TRY(qm_optimal(&t->law, t->block, t->n, holds[i].hold, t->loss, &o));
+        qm_progress_add(t->progress, 1, 0);
         reference(rows, holds[i].what, with_scale, decibel(t, o.loss), best);
     }
     if (t->loss != QM_LOSS_mse)
@@ -280,14 +283,19 @@ static qm_status run(const struct options *o, json_t **out)
     struct task t;
     struct qm_optimum best;
     struct qm_unit_law *m;
+    struct qm_progress progress;
     QM_TRY(resolve(o, &t));
+    t.progress = &progress;
+    qm_progress_start(&progress, "optimal", 1 + (t.block ? QM_MAP_COUNT + 3 : 0));
     QM_TRY(qm_optimal(&t.law, t.block, t.n, t.hold, t.loss, &best));
+    qm_progress_add(&progress, 1, 0);
     QM_TRY(qm_unit_law_open(&t.law, t.block, qm_loss_power(t.loss), &m));
     double db = decibel(&t, best.loss);
     json_t *rows = json_array();
     json_t *maps = t.block ? rivals(&t, m, (int)o->bits, db) : NULL;
     qm_unit_law_close(m);
     qm_status st = references(&t, (double)o->bits, db, rows);
+    qm_progress_end(&progress);
     json_t *result =
         json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:f, s:f, s:f, s:o, s:o}", "dist", o->dist,
                   "bits", (json_int_t)o->bits, "block", (json_int_t)t.block, "metric",

@@ -4,7 +4,6 @@
 
 #include <omp.h>
 
-#include "core/cuda/cuda_apart.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/prove/prove.h"
@@ -284,11 +283,12 @@ static const char doc[] =
     "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h), and is proved contracted and not "
     "(--fmad).\n\n"
     "With --backend cuda the work is done in a process of its own, on GPU number $QM_CUDA_DEVICE "
-    "(0): a driver that crashes, or takes longer than $QM_CUDA_LIMIT seconds (30) for one call, is "
-    "one line and exit code 3.\n\n"
+    "(0): a driver or NVRTC that crashes, leaves, or takes longer than $QM_CUDA_LIMIT seconds (30; "
+    "a "
+    "compilation ten times as long) for one call, is one line and exit code 3.\n\n"
     "Exit codes: 0 all proofs hold, 1 one does not, 2 usage, a kernel does not compile or "
     "$QM_CUDA_DEVICE is no number, 3 a file cannot be read, or the driver failed, 4 no such "
-    "routine, variant or backend, 77 the backend is not there.\n\n"
+    "routine, variant or backend, 75 interrupted, 77 the backend is not there.\n\n"
     "Examples:\n"
     "  qualm prove --all\n"
     "  qualm prove nf4:4s/ladder/mid\n"
@@ -301,6 +301,22 @@ static const char doc[] =
     "  qualm prove my.cu --map nf4 --range 0.04:0.05\n"
     "  qualm prove --all --backend cuda\n"
     "  qualm prove nf4:4s/ladder/mid --backend emu --range 0.78:0.781\n";
+
+static int prove_all(void *of)
+{
+    struct options *all = of;
+    int failed = 0;
+    qm_status st = QM_OK;
+    json_t *proofs = json_array();
+    for (int i = 0; i < all->n && st == QM_OK; i++)
+        st = prove_word(all->word[i], &all->o, proofs, &failed);
+    if (st == QM_OK)
+        print_all(proofs, failed);
+    json_decref(proofs);
+    if (st != QM_OK)
+        return qm_cli_failed("prove", st);
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+}
 
 int qm_cmd_prove(int argc, char **argv)
 {
@@ -319,23 +335,13 @@ int qm_cmd_prove(int argc, char **argv)
                                 .param = 0.5,
                                 .bias = 2e-3,
                                 .alpha = 1e-6}};
-    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &all);
+    int code = qm_cli_parse(&argp, argc, argv, &all);
     if (code != 0)
         return code;
     if (all.worker)
         return qm_prove_worker(all.worker);
     if (all.n == 0)
         all.word[all.n++] = "all";
-    qm_status st = QM_OK;
-    if (all.o.backend && strcmp(all.o.backend, "cuda") == 0 && !qm_cuda_apart(&st, &code))
-        return st == QM_OK ? code : qm_cli_failed("prove", st);
-    json_t *proofs = json_array();
-    for (int i = 0; i < all.n && st == QM_OK; i++)
-        st = prove_word(all.word[i], &all.o, proofs, &failed);
-    if (st == QM_OK)
-        print_all(proofs, failed);
-    json_decref(proofs);
-    if (st != QM_OK)
-        return qm_cli_failed("prove", st);
-    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+    int is_apart = all.o.backend && strcmp(all.o.backend, "cuda") == 0;
+    return is_apart ? qm_cli_apart("prove", prove_all, &all) : prove_all(&all);
 }

@@ -49,7 +49,10 @@ struct options {
 static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0,
      "result file, or folder when it is one or ends in '/' (default: results/NAME.h5)", 0},
-    {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
+    {"data", 'd', "GLOB", 0,
+     "recorded data, instead of the suite's; may be repeated (experiments/record/README.md records "
+     "a training run)",
+     0},
     {"lpmm-config", 'c', "FILE", 0,
      "another variant: AdamW as this configuration of low-bit-optimizers has it; may be repeated; "
      "without SUITE runs lpmm_states and lpmm_training",
@@ -90,7 +93,8 @@ static const struct argp_option options[] = {
     {"keep", 'k', NULL, 0, "keep the campaign's folder when the results file is written", 1},
     {"fresh", 'F', NULL, 0, "throw away what an earlier, interrupted campaign left", 1},
     {NULL, 0, NULL, 0,
-     "Keys of suites for paired comparisons, cells of coupling closed (README: How comparisons are "
+     "Keys of suites for paired comparisons, cells of coupling closed "
+     "(experiments/protocol/README.md: How comparisons are "
      "judged):",
      2},
     KEY("protocol: paired", "adds what the variants are judged against, and tables of verdicts, "
@@ -124,7 +128,7 @@ static const char doc[] =
     "  exp_avg, exp_avg.norm, lr, grad ...\n"
     "                         any override of a recipe; 'label: value' names one; "
     "NAME,min_numel=0,whole_blocks=0 switches off fallbacks to float32\n"
-    "  coupling               oneshot, local, global or closed\n"
+    "  coupling               oneshot, local, global, closed or update\n"
     "  slot                   the state to measure: exp_avg, exp_avg_sq ...\n"
     "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
     "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
@@ -285,8 +289,8 @@ static qm_status read_configs(struct options *o)
 
 /* ---- campaigns ------------------------------------------------------------------------------- */
 
-/* Writes the results file of a finished campaign; removes its folder unless cells failed, or
- * --keep. */
+/* Writes the results file of a finished campaign; removes its folder unless cells failed,
+ * or --keep. */
 static qm_status write_results(struct options *o, const struct qm_loaded_suite *job,
                                const char *path, int64_t failed, json_t *into)
 {

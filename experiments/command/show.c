@@ -182,8 +182,8 @@ static void map_widths(json_t *o, const char *name)
     json_object_set_new(o, "widths", list);
 }
 
-/* The default of an argument in a problem's defaults; a default of "base" extends to the end of the
- * text. */
+/* The default of an argument in a problem's defaults; a default of "base" extends to the end of
+ * the text. */
 static json_t *default_of(const char *defaults, const char *key)
 {
     size_t n = strlen(key);
@@ -281,12 +281,13 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
 
 /* ---- finding a name ------------------------------------------------------------------------- */
 
-/* Describes every item of that name ("log" is a map and a curve).  Text from ':' on is ignored. */
+/* Describes every item of that name ("log" is a map and a curve).  Text from ':' on is ignored
+ * where there is no '/'. */
 static qm_status show_named(const char *name, json_t *found)
 {
     int n;
     const struct qm_item *item = qm_catalog(&n);
-    size_t stem = strcspn(name, ":");
+    size_t stem = strchr(name, '/') ? strlen(name) : strcspn(name, ":");
     if (!item)
         return qm_fail(QM_NO_MEMORY, "out of memory");
     for (int i = 0; i < n; i++)
@@ -346,12 +347,14 @@ static qm_status show(const char *name, json_t *found)
         json_array_append_new(found, one);
         return QM_OK;
     }
-    if (strchr(name, '/') || strcmp(name, "f32") == 0) {
+    int is_f32 = strcmp(name, "f32") == 0;
+    if (!is_f32)
+        QM_TRY(show_named(name, found));
+    if (is_f32 || (strchr(name, '/') && !json_array_size(found))) {
         QM_TRY(show_quantizer(name, &one));
         json_array_append_new(found, one);
         return QM_OK;
     }
-    QM_TRY(show_named(name, found));
     return json_array_size(found) ? QM_OK : unknown(name);
 }
 

@@ -18,6 +18,8 @@
     X(step,    2, "run further steps on the same gradients")
 /* clang-format on */
 
+enum { KEY_AS = 256 };
+
 enum verb {
 #define X(name, files, text) VERB_##name,
     VERB_LIST(X)
@@ -37,7 +39,7 @@ static const int verb_files[] = {
 
 struct options {
     enum verb verb;
-    const char *recipe, *shapes, *file[2];
+    const char *recipe, *as, *shapes, *file[2];
     int64_t steps;
     uint64_t seed;
     int n_words, argc;
@@ -46,6 +48,10 @@ struct options {
 
 static const struct argp_option options[] = {
     {"recipe", 'r', "RECIPE", 0, "variant with overrides; make: required, convert: the target", 0},
+    {"as", KEY_AS, "RECIPE", 0,
+     "show, convert, step: the float32 recipe of a checkpoint's states, where the file does not "
+     "say it",
+     0},
     {"shapes", 's', "LIST", 0, "make: shapes of the tensors, such as 64x64,300", 0},
     {"steps", 'n', "N", 0, "make, step: number of steps (default 10)", 0},
     {"seed", 'S', "N", 0, "make: seed of start, gradients and rounding (default 1)", 0},
@@ -81,6 +87,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
+    case KEY_AS: o->as = arg; return 0;
     case 'r': o->recipe = arg; return 0;
     case 's': o->shapes = arg; return 0;
     case 'n': o->steps = (int64_t)number(state, "steps", arg, 1000000000); return 0;
@@ -314,7 +321,8 @@ static qm_status run(struct options *o, json_t **out)
     const char *path = o->file[verb_files[o->verb] - 1];
     /* convert without --recipe copies the arrays, and so needs no known variant */
     int as_it_is = o->verb == VERB_show || (o->verb == VERB_convert && !o->recipe);
-    qm_status st = o->verb == VERB_make ? make(o, &made) : qm_state_read(o->file[0], &in);
+    qm_status st = o->verb == VERB_make ? make(o, &made)
+                                        : qm_state_read_as(o->file[0], o->as, note, &notes, &in);
     if (st == QM_OK && o->verb != VERB_make && !as_it_is)
         st = resume(o, &in, &notes, &made);
     const struct qm_state *result = as_it_is ? &in : &made;
@@ -338,11 +346,16 @@ int qm_cmd_state(int argc, char **argv)
         option,
         "show FILE\nconvert IN OUT\nmake OUT\nstep IN OUT",
         "Optimizer states in files: parameter, residual, codes and scales of every slot, step and "
-        "seed.  The ending says the form: .h5 (HDF5) or .safetensors; both hold the same bits."
+        "seed.  The ending says the form: .h5 (HDF5) or .safetensors; both hold the same bits.  IN "
+        "may be "
+        "a torch checkpoint with model and optimizer: its states become those of the float32 "
+        "recipe that its param_groups tell, such as adamw_f32."
         "\v"
         "  show     what a file holds, and the digest of its contents\n"
         "  convert  the other form; with --recipe another recipe: what both store alike is copied, "
-        "the rest goes through float32, with a note on stderr for each\n"
+        "the rest goes through float32, with a note on stderr for each; hyper-parameters are those "
+        "of "
+        "RECIPE\n"
         "  make     start and gradients are standard normal by --seed; tensors are t0, t1, ...\n"
         "  step     further steps on the gradients that make would have used: after k and k steps "
         "a file has the digest of one after 2k.  --recipe as in convert\n"
@@ -353,6 +366,7 @@ int qm_cmd_state(int argc, char **argv)
         "  qualm state convert b.safetensors b.h5\n"
         "  qualm state convert b.h5 c.h5 --recipe adamw8_bnb,param=bf16/kahan\n"
         "  qualm state show b.h5 --json\n"
+        "  qualm state convert checkpoint.pt out.safetensors --recipe adamw4_ao\n"
         "\n"
         "Exit codes: 0 done, 2 a mistake in a recipe or shape, 3 a file cannot be read or written, "
         "4 no such variant.",

@@ -112,8 +112,8 @@ static void quoted(FILE *f, const char *text)
 }
 
 /* Writes text between the double quotes of an #SBATCH line: backslashes escape quotes and
- * backslashes, a newline becomes a space, and characters of `doubled` are doubled (% in file
- * names). */
+ * backslashes, a newline becomes a space, and characters of `doubled` are doubled (% in
+ * file names). */
 static void sbatch_words(FILE *f, const char *text, const char *doubled)
 {
     for (; *text; text++) {
@@ -144,8 +144,8 @@ static void program(FILE *f, const struct place *p)
     fputs(" || exit 3\n", f);
 }
 
-/* Slurm signals only the script (B:); its shell forwards the signal to qualm, and waits for its
- * end. */
+/* Slurm signals only the script (B:); its shell forwards the signal to qualm, and waits for
+ * its end. */
 static void array_script(FILE *f, const struct options *o, const struct place *p)
 {
     head(f, o, p, "", "slurm-%a.out");

@@ -26,7 +26,7 @@ static int has_bf16_states(struct qm_conform *c)
 static double machine_epsilon(struct qm_conform *c)
 {
     char dtype[16] = "";
-    qm_case_text(c, "dtype", dtype, sizeof dtype);
+    qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
     return strcmp(dtype, "f64") == 0   ? DBL_EPSILON
            : strcmp(dtype, "f32") == 0 ? (double)FLT_EPSILON
                                        : 0x1p-7;
@@ -40,9 +40,9 @@ static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->beta2_decay = qm_tensor_run_number(c, "decay_rate", 0, -0.8);
     h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);
-    h->relative_step = (int)qm_case_whole(c, "relative_step", 1);
-    h->scale_parameter = (int)qm_case_whole(c, "scale_parameter", 1);
-    h->warmup = (int)qm_case_whole(c, "warmup_init", 0);
+    h->relative_step = (int)qm_golden_case_whole(c, "relative_step", 1);
+    h->scale_parameter = (int)qm_golden_case_whole(c, "scale_parameter", 1);
+    h->warmup = (int)qm_golden_case_whole(c, "warmup_init", 0);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2); /* the cap of a relative step */
     w->state[0] = "state_exp_avg_sq_row";
     w->state[1] = "state_exp_avg_sq_col";
@@ -57,7 +57,7 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->beta2_decay = qm_tensor_run_number(c, "beta2_decay", 0, -0.8);
     h->clip = qm_tensor_run_number(c, "d", 0, 1.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, machine_epsilon(c));
-    h->maximize = (int)qm_case_whole(c, "maximize", 0);
+    h->maximize = (int)qm_golden_case_whole(c, "maximize", 0);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2);
     w->state[0] = "state_row_var";
     w->state[1] = "state_col_var";
@@ -67,10 +67,11 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     char optimizer[64] = "";
-    qm_case_text(c, "optimizer", optimizer, sizeof optimizer);
+    qm_golden_case_text(c, "optimizer", optimizer, sizeof optimizer);
     w->f64 = f64;
     w->f32 = f32;
     w->bf16 = has_bf16_states(c) ? bf16_states : bf16;
+    qm_tensor_run_norms(c, w);
     w->hyper.weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
     w->hyper.eps2 = qm_tensor_run_number(c, "eps", 1, 1e-3);
     if (strcmp(optimizer, "Adafactor(hf)") == 0)
@@ -78,7 +79,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     else if (strncmp(optimizer, "Adafactor", 9) == 0)
         setup_torch(c, w);
     else
-        qm_case_skip(c, "optimizer '%s' is not one of this file's", optimizer);
+        qm_golden_case_skip(c, "optimizer '%s' is not one of this file's", optimizer);
 }
 
 void qm_conform_adafactor_group(struct qm_conform *c, const char *group)

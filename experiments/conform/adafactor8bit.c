@@ -11,12 +11,13 @@
 #include "core/quant/adaptive_log.h"
 #include "core/rule/param.h"
 #include "experiments/conform/adafactor8bit.h"
+#include "experiments/conform/adafactor8bit_steps.h"
 
 /* Formats by the first part of a group's name. */
 static const struct {
-    const char *by;
+    const char *group;
     struct qm_adafactor8_release release;
-} made[] = {
+} releases[] = {
     {"uf4_022_torch", {"int:4s", "arith/even/hi/floor:1e-12", 8, 0, 0}},
     {"uf4_022_cudahost", {"int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 0, 1}},
     {"nf4_024_torch", {"nf4a8:4s", "argmin/mid/hi/floor:1e-12", 7, 0, 0}},
@@ -32,7 +33,7 @@ static const struct {
     {"d8_046_torch", {"de:8s", "lower/mid/floor:1e-12/nantop", 127, 1, 0}},
     {"uf8_046_torch", {"intm:8s", "arith/even/floor:1e-12", 128, 1, 0}},
 };
-enum { MADE = sizeof made / sizeof *made };
+enum { RELEASES = sizeof releases / sizeof *releases };
 
 void qm_adafactor8_moment_text(const struct qm_adafactor8_release *r, int64_t block,
                                char text[QM_QUANTIZER_TEXT])
@@ -50,11 +51,11 @@ void qm_adafactor8_square_text(int is_cuda, double cap, int64_t block, char text
                  (long long)block);
 }
 
-static int made_by(const char *group)
+static int release_of(const char *group)
 {
     int k = 0;
     const char *name = strncmp(group, "m_ema_", 6) == 0 ? group + 6 : group;
-    while (k < MADE && strncmp(made[k].by, name, strlen(made[k].by)) != 0)
+    while (k < RELEASES && strncmp(releases[k].group, name, strlen(releases[k].group)) != 0)
         k++;
     return k;
 }
@@ -72,28 +73,29 @@ static int is_torch_2(struct qm_conform *c)
 static void replay_quantizer(struct qm_conform *c, const char *group)
 {
     struct qm_codec codec;
-    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_numel(c, "x"), padded = 0;
-    int k = made_by(group);
-    if (k == MADE || block < 1) {
-        qm_case_skip(c, "%.20s: this code is not built", group);
+    int64_t block = qm_golden_case_whole(c, "block_size", 0), n = qm_golden_case_numel(c, "x"),
+            padded = 0;
+    int k = release_of(group);
+    if (k == RELEASES || block < 1) {
+        qm_golden_case_skip(c, "%.20s: this code is not built", group);
         return;
     }
     char text[QM_QUANTIZER_TEXT];
-    struct qm_adafactor8_release release = made[k].release;
+    struct qm_adafactor8_release release = releases[k].release;
     if (strcmp(release.map, "de:8s") == 0 && is_torch_2(c))
         release.map = "dyn:8s";
     qm_adafactor8_moment_text(&release, block, text);
-    if (!qm_case_codec(c, &codec, "%s", text))
+    if (!qm_golden_case_codec(c, &codec, "%s", text))
         return;
-    const float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
+    const float *x = qm_golden_case_padded(c, qm_golden_case_floats(c, "x", n), n, block, &padded);
     struct qm_shape shape = qm_shape_flat(padded);
     struct qm_golden_run want = {.n_dequant = n};
-    const char *name = qm_case_has(c, "codes_packed") ? "codes_packed" : "codes";
-    want.packed_bytes = qm_case_numel(c, name);
-    want.packed = qm_case_ints(c, name, qm_code_bytes(&codec, padded));
-    want.codes = qm_case_unpacked(c, codec.q.pack, codec.q.bits, want.packed, padded);
-    want.scales = qm_case_floats(c, "scale", padded / block);
-    want.dequant = qm_case_floats(c, "dequant", n);
+    const char *name = qm_golden_case_has(c, "codes_packed") ? "codes_packed" : "codes";
+    want.packed_bytes = qm_golden_case_numel(c, name);
+    want.packed = qm_golden_case_ints(c, name, qm_code_bytes(&codec, padded));
+    want.codes = qm_golden_case_unpacked(c, codec.q.pack, codec.q.bits, want.packed, padded);
+    want.scales = qm_golden_case_floats(c, "scale", padded / block);
+    want.dequant = qm_golden_case_floats(c, "dequant", n);
     qm_judge_quantizer(c, &codec, &shape, x, &want);
 }
 
@@ -105,7 +107,7 @@ static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *w
                       const float *scales, int64_t n, int64_t block)
 {
     int64_t off = 0, ties = 0;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++) {
         if (got[i] == want[i])
             continue;
         double l = x[i] > 1.17549435e-38f ? log2((double)x[i]) : -126.0;
@@ -114,16 +116,16 @@ static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *w
         ties += tie;
         off += !tie;
         if (llabs((long long)got[i] - (long long)want[i]) > 1)
-            qm_case_differs(c, "code[%lld]: got 0x%02x, want 0x%02llx, more than one apart",
-                            (long long)i, got[i], (unsigned long long)want[i]);
+            qm_golden_case_differs(c, "code[%lld]: got 0x%02x, want 0x%02llx, more than one apart",
+                                   (long long)i, got[i], (unsigned long long)want[i]);
     }
     c->now.compared += n;
     double allowed = floor(1e-4 * (double)n) > 1 ? floor(1e-4 * (double)n) : 1;
-    if (!qm_case_open(c) || off + ties == 0)
+    if (!qm_golden_case_open(c) || off + ties == 0)
         return;
     if ((double)off > allowed) {
-        qm_case_differs(c, "%lld of %lld codes away from ties are off by one, allowed %.0f",
-                        (long long)off, (long long)n, allowed);
+        qm_golden_case_differs(c, "%lld of %lld codes away from ties are off by one, allowed %.0f",
+                               (long long)off, (long long)n, allowed);
         return;
     }
     c->now.outcome = QM_CONFORM_near;
@@ -141,34 +143,30 @@ static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *w
 static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int levels)
 {
     int64_t blocks = (n + block - 1) / block, off = 0;
-    const float *x = qm_case_floats(c, "x", n), *dequant = qm_case_floats(c, "dequant", n);
-    const float *span = qm_case_floats(c, "scale", blocks);
-    const float *low = qm_case_floats(c, "min_log", blocks);
-    const int64_t *codes = qm_case_ints(c, "codes", blocks * block);
-    float *out = qm_case_memory(c, n, sizeof *out);
+    const float *x = qm_golden_case_floats(c, "x", n),
+                *dequant = qm_golden_case_floats(c, "dequant", n);
+    const float *span = qm_golden_case_floats(c, "scale", blocks);
+    const float *low = qm_golden_case_floats(c, "min_log", blocks);
+    const int64_t *codes = qm_golden_case_ints(c, "codes", blocks * block);
+    float *out = qm_golden_case_memory(c, n, sizeof *out);
     snprintf(c->now.how, sizeof c->now.how, "the element functions of allog, %d levels", levels);
     if (!x || !dequant || !span || !low || !codes || !out)
         return;
     for (int64_t b = 0; b < blocks; b++) {
         int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
-        float stat[2] = {0.0f, 0.0f}, got[2], want[2] = {span[b], low[b]};
-        for (int64_t i = b * block; i < end; i++) {
-            float u = qm_float(qm_adaptive_log_complement(x[i]));
-            stat[0] = x[i] > stat[0] ? x[i] : stat[0];
-            stat[1] = u > stat[1] ? u : stat[1];
-        }
-        qm_adaptive_log_numbers(stat, 0.0f, &got[0], &got[1]);
+        float got[2], want[2] = {span[b], low[b]};
+        qm_adafactor8_wide_numbers(x + b * block, end - b * block, 0.0f, &got[0], &got[1]);
         qm_judge_close(c, "span, low", got, want, 2, 1e-6, 0.0);
         for (int64_t i = b * block; i < end; i++) {
             int64_t d = (int64_t)qm_adaptive_log_code(x[i], span[b], low[b], levels) - codes[i];
             off += d != 0;
             if (d < -1 || d > 1)
-                qm_case_differs(c, "code[%lld]: %lld apart", (long long)i, (long long)d);
+                qm_golden_case_differs(c, "code[%lld]: %lld apart", (long long)i, (long long)d);
             out[i] = qm_adaptive_log_value((uint32_t)codes[i], span[b], low[b], levels);
         }
     }
     if ((double)off > WIDE_SHARE * (double)n)
-        qm_case_differs(c, "%lld of %lld codes off by one", (long long)off, (long long)n);
+        qm_golden_case_differs(c, "%lld of %lld codes off by one", (long long)off, (long long)n);
     qm_judge_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
 }
 
@@ -176,29 +174,30 @@ static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int leve
 static void replay_adaptive(struct qm_conform *c)
 {
     struct qm_codec codec;
-    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_numel(c, "x"), padded = 0;
-    int64_t levels = qm_case_whole(c, "n_levels", 256);
+    int64_t block = qm_golden_case_whole(c, "block_size", 0), n = qm_golden_case_numel(c, "x"),
+            padded = 0;
+    int64_t levels = qm_golden_case_whole(c, "n_levels", 256);
     if (block < 1) {
-        qm_case_skip(c, "block_size is missing");
+        qm_golden_case_skip(c, "block_size is missing");
         return;
     }
     if (levels != 256) {
         replay_wide(c, block, n, (int)levels);
         return;
     }
-    if (!qm_case_codec(c, &codec, "al:8u/block:%lld/arith/even/allog", (long long)block))
+    if (!qm_golden_case_codec(c, &codec, "al:8u/block:%lld/arith/even/allog", (long long)block))
         return;
-    float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
+    float *x = qm_golden_case_padded(c, qm_golden_case_floats(c, "x", n), n, block, &padded);
     struct qm_shape shape = qm_shape_flat(padded);
     int64_t blocks = padded / block;
-    const int64_t *want = qm_case_ints(c, "codes", padded);
-    const float *span = qm_case_floats(c, "scale", blocks);
-    const float *low = qm_case_floats(c, "min_log", blocks);
-    const float *dequant = qm_case_floats(c, "dequant", n);
-    uint8_t *got = qm_case_memory(c, padded, 1);
-    float *numbers = qm_case_memory(c, 2 * blocks, sizeof *numbers);
-    float *wanted = qm_case_memory(c, 2 * blocks, sizeof *wanted);
-    float *out = qm_case_memory(c, padded, sizeof *out);
+    const int64_t *want = qm_golden_case_ints(c, "codes", padded);
+    const float *span = qm_golden_case_floats(c, "scale", blocks);
+    const float *low = qm_golden_case_floats(c, "min_log", blocks);
+    const float *dequant = qm_golden_case_floats(c, "dequant", n);
+    uint8_t *got = qm_golden_case_memory(c, padded, 1);
+    float *numbers = qm_golden_case_memory(c, 2 * blocks, sizeof *numbers);
+    float *wanted = qm_golden_case_memory(c, 2 * blocks, sizeof *wanted);
+    float *out = qm_golden_case_memory(c, padded, sizeof *out);
     if (!x || !want || !span || !low || !dequant || !got || !numbers || !wanted || !out)
         return;
     for (int64_t b = 0; b < blocks; b++) {
@@ -206,7 +205,7 @@ static void replay_adaptive(struct qm_conform *c)
         wanted[2 * b + 1] = low[b];
     }
     if (qm_encode(&codec, &shape, x, NULL, got, numbers) != QM_OK) {
-        qm_case_differs(c, "encoding failed: %.200s", qm_message());
+        qm_golden_case_differs(c, "encoding failed: %.200s", qm_message());
         return;
     }
     qm_judge_close(c, "span, low", numbers, wanted, 2 * blocks, 1e-6, 0.0);
@@ -220,30 +219,33 @@ static void replay_adaptive(struct qm_conform *c)
 static void replay_log(struct qm_conform *c, int cuda)
 {
     struct qm_codec codec;
-    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_numel(c, "x"), padded = 0;
+    int64_t block = qm_golden_case_whole(c, "block_size", 0), n = qm_golden_case_numel(c, "x"),
+            padded = 0;
     if (block < 1) {
-        qm_case_skip(c, "block_size is missing");
+        qm_golden_case_skip(c, "block_size is missing");
         return;
     }
-    if (cuda ? !qm_case_codec(c, &codec, "logf:8u/logblock:%lld/arith/near/recip/cap:%g/maxskip",
-                              (long long)block, qm_case_number(c, "cap", 126.0) + 126.0)
-             : !qm_case_codec(c, &codec, "log:8u/logblock:%lld/arith/even/floor:1e-12",
-                              (long long)block))
+    if (cuda ? !qm_golden_case_codec(
+                   c, &codec, "logf:8u/logblock:%lld/arith/near/recip/cap:%g/maxskip",
+                   (long long)block, qm_golden_case_number(c, "cap", 126.0) + 126.0)
+             : !qm_golden_case_codec(c, &codec, "log:8u/logblock:%lld/arith/even/floor:1e-12",
+                                     (long long)block))
         return;
-    float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
+    float *x = qm_golden_case_padded(c, qm_golden_case_floats(c, "x", n), n, block, &padded);
     struct qm_shape shape = qm_shape_flat(padded);
     for (int64_t i = 0; cuda && x && i < n; i++) /* the kernel replaces what is not finite */
         x[i] = isfinite(x[i]) ? x[i] : 0.0f;
-    const int64_t *want = qm_case_ints(c, "codes", padded);
-    const float *scale = qm_case_floats(c, "scale", padded / block);
-    const float *dequant = qm_case_has(c, "dequant") ? qm_case_floats(c, "dequant", n) : NULL;
-    uint8_t *got = qm_case_memory(c, padded, 1);
-    float *scales = qm_case_memory(c, padded / block, sizeof *scales);
-    float *out = qm_case_memory(c, padded, sizeof *out);
+    const int64_t *want = qm_golden_case_ints(c, "codes", padded);
+    const float *scale = qm_golden_case_floats(c, "scale", padded / block);
+    const float *dequant =
+        qm_golden_case_has(c, "dequant") ? qm_golden_case_floats(c, "dequant", n) : NULL;
+    uint8_t *got = qm_golden_case_memory(c, padded, 1);
+    float *scales = qm_golden_case_memory(c, padded / block, sizeof *scales);
+    float *out = qm_golden_case_memory(c, padded, sizeof *out);
     if (!x || !want || !scale || !got || !scales || !out)
         return;
     if (qm_encode(&codec, &shape, x, NULL, got, scales) != QM_OK) {
-        qm_case_differs(c, "encoding failed: %.200s", qm_message());
+        qm_golden_case_differs(c, "encoding failed: %.200s", qm_message());
         return;
     }
     qm_judge_close(c, "scale", scales, scale, padded / block, 1e-6, 0.0);
@@ -257,23 +259,23 @@ static void replay_log(struct qm_conform *c, int cuda)
 
 /* ---- functions and averages ---- */
 
-/* x is a unit value: the code by the kernel's thresholds, and the nearest code of the same table.
- * */
+/* x is a unit value: the code by the kernel's thresholds, and the nearest code of the
+ * same table. */
 static void replay_function(struct qm_conform *c)
 {
     static const struct {
         const char *dataset, *quantizer;
     } part[2] = {{"code_threshold", "nf4a8:4s/tensor/ladder/mid/hi"},
                  {"code_argmin", "nf4a8:4s/tensor/argmin/mid/hi"}};
-    int64_t n = qm_case_numel(c, "x");
-    const float *x = qm_case_floats(c, "x", n);
-    uint8_t *got = qm_case_memory(c, n, 1);
+    int64_t n = qm_golden_case_numel(c, "x");
+    const float *x = qm_golden_case_floats(c, "x", n);
+    uint8_t *got = qm_golden_case_memory(c, n, 1);
     for (int k = 0; k < 2 && x && got; k++) {
         struct qm_codec codec;
-        const int64_t *want = qm_case_ints(c, part[k].dataset, n);
-        if (!want || !qm_case_codec(c, &codec, "%s", part[k].quantizer))
+        const int64_t *want = qm_golden_case_ints(c, part[k].dataset, n);
+        if (!want || !qm_golden_case_codec(c, &codec, "%s", part[k].quantizer))
             return;
-        qm_judge_floats(c, "table", codec.cb.value, qm_case_floats(c, "table", 16), 16);
+        qm_judge_floats(c, "table", codec.cb.value, qm_golden_case_floats(c, "table", 16), 16);
         for (int64_t i = 0; i < n; i++)
             got[i] = (uint8_t)(qm_isnan(x[i]) ? 0 : qm_code_of(&codec, x[i], 0));
         qm_judge_codes(c, part[k].dataset, got, want, n);
@@ -282,27 +284,27 @@ static void replay_function(struct qm_conform *c)
 
 static void replay_average(struct qm_conform *c, const char *group)
 {
-    int k = made_by(group);
-    if (k == MADE)
-        qm_case_skip(c, "%.40s: this code is not built", group);
+    int k = release_of(group);
+    if (k == RELEASES)
+        qm_golden_case_skip(c, "%.40s: this code is not built", group);
     else
-        qm_adafactor8_replay_moments(c, &made[k].release);
+        qm_adafactor8_replay_moments(c, &releases[k].release);
 }
 
 /* The dynamic maps as the recording torch makes them. */
 static void replay_maps(struct qm_conform *c)
 {
-    qm_judge_map(c, is_torch_2(c) ? "dyn" : "de", 8, 1, qm_case_floats(c, "d8", 256), 256);
-    qm_judge_map(c, "de", 4, 1, qm_case_floats(c, "d4", 16), 16);
+    qm_judge_map(c, is_torch_2(c) ? "dyn" : "de", 8, 1, qm_golden_case_floats(c, "d8", 256), 256);
+    qm_judge_map(c, "de", 4, 1, qm_golden_case_floats(c, "d4", 16), 16);
 }
 
 /* Stochastic rounding to bfloat16: upward if rand is below the share of the cell below x. */
 static void replay_rounding(struct qm_conform *c)
 {
-    int64_t n = qm_case_numel(c, "x");
-    const float *x = qm_case_floats(c, "x", n), *draw = qm_case_floats(c, "rand", n);
-    const uint64_t *want = qm_case_words(c, "y_bf16_bits", n);
-    uint64_t *got = qm_case_memory(c, n, sizeof *got);
+    int64_t n = qm_golden_case_numel(c, "x");
+    const float *x = qm_golden_case_floats(c, "x", n), *draw = qm_golden_case_floats(c, "rand", n);
+    const uint64_t *want = qm_golden_case_words(c, "y_bf16_bits", n);
+    uint64_t *got = qm_golden_case_memory(c, n, sizeof *got);
     if (!x || !draw || !want || !got)
         return;
     for (int64_t i = 0; i < n; i++) {
@@ -320,9 +322,9 @@ static void replay_rounding(struct qm_conform *c)
 static void replay_group(struct qm_conform *c, const char *group)
 {
     char kind[32];
-    if (!qm_case_begin(c, group, NULL))
+    if (!qm_golden_case_begin(c, group, NULL))
         return;
-    qm_case_text(c, "kind", kind, sizeof kind);
+    qm_golden_case_text(c, "kind", kind, sizeof kind);
     if (strcmp(kind, "quantizer4") == 0 || strcmp(kind, "m043") == 0)
         replay_quantizer(c, group);
     else if (strcmp(kind, "log8") == 0)
@@ -349,8 +351,8 @@ static void replay_group(struct qm_conform *c, const char *group)
     else if (strcmp(kind, "al") == 0)
         replay_adaptive(c);
     else
-        qm_case_skip(c, "unknown kind of case '%s'", kind);
-    qm_case_end(c);
+        qm_golden_case_skip(c, "unknown kind of case '%s'", kind);
+    qm_golden_case_end(c);
 }
 
 void qm_conform_adafactor8bit(struct qm_conform *c)

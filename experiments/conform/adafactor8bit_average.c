@@ -15,7 +15,7 @@
 static int64_t *rows_cut(struct qm_conform *c, const int64_t *x, int64_t steps, int64_t from,
                          int64_t n)
 {
-    int64_t *out = qm_case_memory(c, steps * n, sizeof *out);
+    int64_t *out = qm_golden_case_memory(c, steps * n, sizeof *out);
     for (int64_t t = 0; x && out && t < steps; t++)
         memcpy(out + t * n, x + t * from, (size_t)n * sizeof *x);
     return x ? out : NULL;
@@ -23,9 +23,9 @@ static int64_t *rows_cut(struct qm_conform *c, const int64_t *x, int64_t steps, 
 
 static void run_average(struct qm_conform *c, struct qm_run *run)
 {
-    int64_t n = qm_shape_numel(&run->shape), *none = qm_case_memory(c, 1, sizeof *none);
-    run->grads = qm_case_floats(c, "grads", run->steps * n);
-    run->p0 = run->params = qm_case_memory(c, n, sizeof *run->p0);
+    int64_t n = qm_shape_numel(&run->shape), *none = qm_golden_case_memory(c, 1, sizeof *none);
+    run->grads = qm_golden_case_floats(c, "grads", run->steps * n);
+    run->p0 = run->params = qm_golden_case_memory(c, n, sizeof *run->p0);
     run->kept = none;
     run->n_kept = 0;
     if (run->grads && none)
@@ -49,27 +49,27 @@ void qm_adafactor8_replay_moments(struct qm_conform *c, const struct qm_adafacto
 {
     struct qm_run run = {.n_kept = 0};
     char text[QM_QUANTIZER_TEXT];
-    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_whole(c, "n", 0);
+    int64_t block = qm_golden_case_whole(c, "block_size", 0), n = qm_golden_case_whole(c, "n", 0);
     if (block < 1 || n < 1 || n > (1 << 24)) {
-        qm_case_skip(c, "block_size or n is missing");
+        qm_golden_case_skip(c, "block_size or n is missing");
         return;
     }
-    run.steps = qm_case_numel(c, "grads") / n;
+    run.steps = qm_golden_case_numel(c, "grads") / n;
     int64_t padded = (n + block - 1) / block * block;
     if (!average_rule(c, release->is_cuda ? "adafactor8_021_cuda" : "adafactor8_021", &run.recipe))
         return;
-    run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
+    run.recipe.hyper.beta1 = qm_golden_case_number(c, "beta1", 0.9);
     qm_adafactor8_moment_text(release, block, text);
-    int code = (int)qm_case_whole(c, "init_byte", release->init_code * 17) & 15;
+    int code = (int)qm_golden_case_whole(c, "init_byte", release->init_code * 17) & 15;
     if (!qm_run_quantizer(c, &run.recipe, QM_ADAFACTOR8_M, text, code,
-                          (float)qm_case_number(c, "init_scale", 1.0)))
+                          (float)qm_golden_case_number(c, "init_scale", 1.0)))
         return;
     struct qm_run_slot *slot = &run.slot[QM_ADAFACTOR8_M];
     run.shape = qm_shape_flat(n);
     slot->n_scales = padded / block;
-    slot->scales = qm_case_floats(c, "scale", run.steps * slot->n_scales);
-    const int64_t *bytes = qm_case_ints(c, "codes_packed", run.steps * padded / 2);
-    slot->codes = rows_cut(c, qm_case_unpacked(c, QM_PACK_hi, 4, bytes, run.steps * padded),
+    slot->scales = qm_golden_case_floats(c, "scale", run.steps * slot->n_scales);
+    const int64_t *bytes = qm_golden_case_ints(c, "codes_packed", run.steps * padded / 2);
+    slot->codes = rows_cut(c, qm_golden_case_unpacked(c, QM_PACK_hi, 4, bytes, run.steps * padded),
                            run.steps, padded, n);
     if (slot->scales && slot->codes)
         run_average(c, &run);
@@ -78,7 +78,7 @@ void qm_adafactor8_replay_moments(struct qm_conform *c, const struct qm_adafacto
 /* Reads the recorded weights of new squares as the rule's schedule: constant, or t^decay. */
 static int schedule_read(struct qm_conform *c, int64_t steps, struct qm_hyper *h)
 {
-    const double *b = qm_case_doubles(c, "beta_val", steps);
+    const double *b = qm_golden_case_doubles(c, "beta_val", steps);
     if (!b || steps < 1)
         return 0;
     int decays = steps > 1 && b[0] == 1.0;
@@ -87,8 +87,9 @@ static int schedule_read(struct qm_conform *c, int64_t steps, struct qm_hyper *h
     for (int64_t t = 1; t <= steps; t++) {
         double want = decays ? pow((double)t, h->beta2_decay) : b[0];
         if (!(fabs(b[t - 1] - want) <= 1e-9)) {
-            qm_case_skip(c, "beta_val[%lld] = %g is neither constant nor a power of the step",
-                         (long long)t - 1, b[t - 1]);
+            qm_golden_case_skip(c,
+                                "beta_val[%lld] = %g is neither constant nor a power of the step",
+                                (long long)t - 1, b[t - 1]);
             return 0;
         }
     }
@@ -99,26 +100,27 @@ void qm_adafactor8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
 {
     struct qm_run run = {.within = {.scale_relative = 1e-6, .code_share = 1e-4}};
     char text[QM_QUANTIZER_TEXT];
-    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_whole(c, "n", 0);
+    int64_t block = qm_golden_case_whole(c, "block_size", 0), n = qm_golden_case_whole(c, "n", 0);
     if (block < 1 || n < 1 || n > (1 << 24)) {
-        qm_case_skip(c, "block_size or n is missing");
+        qm_golden_case_skip(c, "block_size or n is missing");
         return;
     }
-    run.steps = qm_case_numel(c, "grads") / n;
+    run.steps = qm_golden_case_numel(c, "grads") / n;
     int64_t padded = (n + block - 1) / block * block;
     static const char *const rules[2][2] = {{"adafactor8_021", "adafactor8_021_cuda"},
                                             {"adafactor8", "adafactor8_cuda"}};
-    qm_adafactor8_square_text(is_cuda, qm_case_number(c, "cap", 126.0), block, text);
+    qm_adafactor8_square_text(is_cuda, qm_golden_case_number(c, "cap", 126.0), block, text);
     if (!average_rule(c, rules[is_026][is_cuda], &run.recipe) ||
         !qm_run_quantizer(c, &run.recipe, QM_ADAFACTOR8_V, text, 0, 1.0f) ||
         !schedule_read(c, run.steps, &run.recipe.hyper))
         return;
-    run.recipe.hyper.eps1 = qm_case_number(c, "eps1", -1.0);
+    run.recipe.hyper.eps1 = qm_golden_case_number(c, "eps1", -1.0);
     struct qm_run_slot *slot = &run.slot[QM_ADAFACTOR8_V];
     run.shape = qm_shape_flat(n);
     slot->n_scales = padded / block;
-    slot->scales = qm_case_floats(c, "scale", run.steps * slot->n_scales);
-    slot->codes = rows_cut(c, qm_case_ints(c, "codes", run.steps * padded), run.steps, padded, n);
+    slot->scales = qm_golden_case_floats(c, "scale", run.steps * slot->n_scales);
+    slot->codes =
+        rows_cut(c, qm_golden_case_ints(c, "codes", run.steps * padded), run.steps, padded, n);
     if (slot->scales && slot->codes)
         run_average(c, &run);
 }
@@ -142,35 +144,36 @@ static double stall_relative(int is_coded, int64_t t, double b)
 static void stall_side(struct qm_conform *c, const struct qm_recipe *r,
                        const struct qm_shape *shape, const char *dataset)
 {
-    int64_t n = qm_shape_numel(shape), steps = qm_case_whole(c, "steps", 0);
-    int64_t every = qm_case_whole(c, "keep_every", 1), total = qm_case_numel(c, dataset);
+    int64_t n = qm_shape_numel(shape), steps = qm_golden_case_whole(c, "steps", 0);
+    int64_t every = qm_golden_case_whole(c, "keep_every", 1),
+            total = qm_golden_case_numel(c, dataset);
     int slot = shape->rank > 1 ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_V;
     int64_t size = slot == QM_ADAFACTOR8_ROW ? n / shape->dim[shape->rank - 1] : n;
-    const int64_t *mask = qm_case_ints(c, "mask", n);
-    const float *want = qm_case_floats(c, dataset, total);
-    float *p = qm_case_memory(c, n, sizeof *p), *g = qm_case_memory(c, n, sizeof *g);
-    float *got = qm_case_memory(c, n, sizeof *got);
+    const int64_t *mask = qm_golden_case_ints(c, "mask", n);
+    const float *want = qm_golden_case_floats(c, dataset, total);
+    float *p = qm_golden_case_memory(c, n, sizeof *p), *g = qm_golden_case_memory(c, n, sizeof *g);
+    float *got = qm_golden_case_memory(c, n, sizeof *got);
     struct qm_numpy draws;
     void *plan = NULL;
-    qm_numpy_seed(&draws, (uint32_t)qm_case_whole(c, "seed", 0));
+    qm_numpy_seed(&draws, (uint32_t)qm_golden_case_whole(c, "seed", 0));
     if (!mask || !want || !p || !g || !got)
         return;
     if (every < 1 || size < 1 || total != steps / every * size) {
-        qm_case_skip(c, "%s: %lld values for %lld steps kept every %lld", dataset, (long long)total,
-                     (long long)steps, (long long)every);
+        qm_golden_case_skip(c, "%s: %lld values for %lld steps kept every %lld", dataset,
+                            (long long)total, (long long)steps, (long long)every);
         return;
     }
     if (qm_backend_cpu.open(r, shape, 0, &plan) != QM_OK) {
-        qm_case_skip(c, "%s", qm_message());
+        qm_golden_case_skip(c, "%s", qm_message());
         return;
     }
-    for (int64_t t = 1; t <= steps && qm_case_open(c); t++) {
+    for (int64_t t = 1; t <= steps && qm_golden_case_open(c); t++) {
         for (int64_t i = 0; i < n; i++)
             g[i] = (float)qm_numpy_normal(&draws) * (t > 50 && mask[i] ? 0.01f : 1.0f);
         struct qm_tensor pt = {p, QM_DTYPE_f32, *shape}, gt = {g, QM_DTYPE_f32, *shape};
         if (qm_backend_cpu.step(plan, &pt, &gt, t, 1) != QM_OK ||
             qm_backend_cpu.decode(plan, slot, got) != QM_OK)
-            qm_case_differs(c, "the run stopped: %.250s", qm_message());
+            qm_golden_case_differs(c, "the run stopped: %.250s", qm_message());
         if (t % every != 0)
             continue;
         char what[96];
@@ -184,11 +187,11 @@ static void stall_side(struct qm_conform *c, const struct qm_recipe *r,
 void qm_adafactor8_replay_stall(struct qm_conform *c)
 {
     struct qm_recipe r;
-    struct qm_shape shape = qm_run_shape(c, "shape", qm_case_numel(c, "mask"));
+    struct qm_shape shape = qm_run_shape(c, "shape", qm_golden_case_numel(c, "mask"));
     char text[QM_QUANTIZER_TEXT];
     if (!average_rule(c, "adafactor8_021", &r))
         return;
-    r.hyper.beta2 = qm_case_number(c, "hp_beta2", 0.999);
+    r.hyper.beta2 = qm_golden_case_number(c, "hp_beta2", 0.999);
     r.hyper.factored = 1;
     stall_side(c, &r, &shape, "v_float_state");
     qm_adafactor8_square_text(0, 0.0, 1024, text);

@@ -1,4 +1,5 @@
 /* adafactor8bit_run.c - Reads recorded runs of adafactor8bit: release, hyper-parameters, states. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,36 +10,39 @@
 
 /* ---- kind "optimizer" ----------------------------------------------------------------------- */
 
+/* A beta3 of 0 is CAME in the packages and none in qm_hyper: DBL_MIN, which is 0 in float32 and
+ * leaves a weight of 1 for what is new, stands for it. */
 static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
 {
     double eps[2] = {(double)NAN, 1e-3};
     char type[16];
     qm_golden_numbers(c->file, c->group, "hp_eps", eps, 2);
-    qm_case_text(c, "hp_apollo_scale_type", type, sizeof type);
-    h->lr = qm_case_number(c, "hp_lr", 1e-2);
-    h->beta1 = qm_case_number(c, "hp_beta1", -1.0);
-    h->beta2 = qm_case_number(c, "hp_beta2", -1.0);
-    h->beta3 = qm_case_number(c, "hp_beta3", 0.0);
-    h->beta2_decay = qm_case_number(c, "hp_beta2_decay", -0.8);
+    qm_golden_case_text(c, "hp_apollo_scale_type", type, sizeof type);
+    h->lr = qm_golden_case_number(c, "hp_lr", 1e-2);
+    h->beta1 = qm_golden_case_number(c, "hp_beta1", -1.0);
+    h->beta2 = qm_golden_case_number(c, "hp_beta2", -1.0);
+    double beta3 = qm_golden_case_number(c, "hp_beta3", (double)NAN);
+    h->beta3 = isnan(beta3) ? 0.0 : beta3 == 0.0 ? DBL_MIN : beta3;
+    h->beta2_decay = qm_golden_case_number(c, "hp_beta2_decay", -0.8);
     h->eps1 = isnan(eps[0]) ? -1.0 : eps[0];
     h->eps2 = eps[1];
-    h->weight_decay = qm_case_number(c, "hp_weight_decay", 0.0);
-    h->clip = qm_case_number(c, "hp_d", 1.0);
-    h->maximize = (int)qm_case_whole(c, "hp_maximize", 0);
-    h->relative_step = (int)qm_case_whole(c, "hp_relative_step", 1);
-    h->scale_parameter = (int)qm_case_whole(c, "hp_scale_parameter", 1);
-    h->scale_weight_decay = (int)qm_case_whole(c, "hp_scale_weight_decay", 1);
-    h->rank = qm_case_number(c, "hp_apollo_rank", 0.0);
-    h->gap = -qm_case_number(c, "hp_apollo_update_proj_gap", 200.0);
-    h->scale = qm_case_number(c, "hp_apollo_scale", 1.0);
-    h->scale_front = (int)qm_case_whole(c, "hp_apollo_scale_front", 0);
+    h->weight_decay = qm_golden_case_number(c, "hp_weight_decay", 0.0);
+    h->clip = qm_golden_case_number(c, "hp_d", 1.0);
+    h->maximize = (int)qm_golden_case_whole(c, "hp_maximize", 0);
+    h->relative_step = (int)qm_golden_case_whole(c, "hp_relative_step", 1);
+    h->scale_parameter = (int)qm_golden_case_whole(c, "hp_scale_parameter", 1);
+    h->scale_weight_decay = (int)qm_golden_case_whole(c, "hp_scale_weight_decay", 1);
+    h->rank = qm_golden_case_number(c, "hp_apollo_rank", 0.0);
+    h->gap = -qm_golden_case_number(c, "hp_apollo_update_proj_gap", 200.0);
+    h->scale = qm_golden_case_number(c, "hp_apollo_scale", 1.0);
+    h->scale_front = (int)qm_golden_case_whole(c, "hp_apollo_scale_front", 0);
     h->tensor_scale = strcmp(type, "tensor") == 0;
-    h->margin = qm_case_number(c, "hp_fira_margin", 0.01);
-    h->limiter = (int)qm_case_whole(c, "hp_enable_fira_for_adafactor", 0);
+    h->margin = qm_golden_case_number(c, "hp_fira_margin", 0.01);
+    h->limiter = (int)qm_golden_case_whole(c, "hp_enable_fira_for_adafactor", 0);
     int is_apollo = h->rank > 0.0 && dims >= 2;
-    h->eps = qm_case_number(c, is_apollo ? "hp_apollo_eps" : "hp_eps_came", 1e-8);
+    h->eps = qm_golden_case_number(c, is_apollo ? "hp_apollo_eps" : "hp_eps_came", 1e-8);
     h->factored =
-        (int)qm_case_whole(c, is_apollo ? "hp_apollo_factorize" : "hp_factored", !is_apollo);
+        (int)qm_golden_case_whole(c, is_apollo ? "hp_apollo_factorize" : "hp_factored", !is_apollo);
 }
 
 #define UNIFORM "int:4s", "arith/even/hi/floor:1e-12", 8
@@ -49,9 +53,9 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
 #define TABLE_CUDA   "nf4a8:4s", "ladder/mid/hi/recip/floor:1e-12/maxskip", 7
 #define EIGHTHS_CUDA "intm:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8
 
-/* Releases by attribute `version`, and their rules.  v022r, v024r and v026nf4 were recorded before
- * the texts of 0.2.2 and 0.2.4 were at hand, from 0.2.1 and 0.2.6 with other formats of the
- * states. */
+/* Releases by attribute `version`, and their rules.  v022r, v024r and v026nf4 were recorded
+ * before the texts of 0.2.2 and 0.2.4 were at hand, from 0.2.1 and 0.2.6 with other formats of
+ * the states. */
 static const struct version {
     const char *version, *rule;
     struct qm_adafactor8_release release;
@@ -101,13 +105,13 @@ static int release_046(struct qm_conform *c, struct qm_adafactor8_release *out, 
     };
     char moment[16], square[16], conf[16];
     int k = 0, count = sizeof formats / sizeof *formats;
-    qm_case_text(c, "hp_m_quant_type", moment, sizeof moment);
-    qm_case_text(c, "hp_v_quant_type", square, sizeof square);
-    qm_case_text(c, "hp_c_quant_type", conf, sizeof conf);
+    qm_golden_case_text(c, "hp_m_quant_type", moment, sizeof moment);
+    qm_golden_case_text(c, "hp_v_quant_type", square, sizeof square);
+    qm_golden_case_text(c, "hp_c_quant_type", conf, sizeof conf);
     while (k < count && strcmp(formats[k].word, moment) != 0)
         k++;
     if (k == count) {
-        qm_case_skip(c, "no slot holds codes of this format: %s", moment);
+        qm_golden_case_skip(c, "no slot holds codes of this format: %s", moment);
         return 0;
     }
     is_wide[0] = strcmp(square, "al16") == 0;
@@ -118,25 +122,26 @@ static int release_046(struct qm_conform *c, struct qm_adafactor8_release *out, 
 
 /* What rule adafactor8_046 needs beside the options of 0.2.x; 0, and the case skipped, for what it
  * does not have. */
-static int hyper_046(struct qm_conform *c, struct qm_hyper *h, int dims)
+static int hyper_046(struct qm_conform *c, struct qm_recipe *r, int dims)
 {
+    struct qm_hyper *h = &r->hyper;
     int is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
     int is_apollo = h->rank > 0.0 && dims >= 2, is_full = !is_apollo && (dims < 2 || !h->factored);
-    int is_sgd = h->beta2 < 0.0 && isnan(qm_case_number(c, "hp_beta2_decay", (double)NAN));
-    double unit = qm_case_number(c, "hp_momentum_only_1d", -1.0);
-    double corrects = qm_case_number(c, "hp_bias_correction", -1.0);
+    int is_sgd = h->beta2 < 0.0 && isnan(qm_golden_case_number(c, "hp_beta2_decay", (double)NAN));
+    double unit = qm_golden_case_number(c, "hp_momentum_only_1d", -1.0);
+    double corrects = qm_golden_case_number(c, "hp_bias_correction", -1.0);
     h->correct_bias = corrects < 0.0 ? is_adam || is_apollo : corrects > 0.0;
-    h->eps =
-        qm_case_number(c, is_apollo ? "hp_apollo_eps" : "hp_eps_came", is_apollo ? 1e-6 : 1e-16);
+    h->eps = qm_golden_case_number(c, is_apollo ? "hp_apollo_eps" : "hp_eps_came",
+                                   is_apollo ? 1e-6 : 1e-16);
     if (is_sgd)
         h->beta2_decay = 1.0;
-    if (is_apollo && !qm_case_whole(c, "hp_enable_fira_for_apollo", 1))
+    if (is_apollo && !qm_golden_case_whole(c, "hp_enable_fira_for_apollo", 1))
         h->margin = -1.0;
     if (is_apollo && h->beta3 > 0.0)
-        qm_case_skip(c, "APOLLO with CAME is not built");
+        qm_golden_case_skip(c, "APOLLO with CAME is not built");
     else if (is_full && !is_sgd && h->beta1 >= 0.0 && unit >= 0.0 && (unit > 0.0) == is_adam)
-        qm_case_skip(c, "momentum_only_1d = %g here is not built", unit);
-    return qm_case_open(c);
+        r->rule = qm_rule_find("adafactor8_046_1d");
+    return qm_golden_case_open(c);
 }
 
 /* The projected second moment of 0.4.x has a lower end of its own, but for its first step. */
@@ -159,12 +164,12 @@ static int states_read(struct qm_conform *c, struct qm_adafactor8_replay *r,
     char moment[QM_QUANTIZER_TEXT], square[QM_QUANTIZER_TEXT], name[48], coded[64];
     int is_apollo = r->recipe.hyper.rank > 0.0 && r->shape.rank >= 2;
     struct qm_adafactor8_release release = v->release;
-    int64_t block = qm_case_whole(c, "hp_block_size", 2048);
+    int64_t block = qm_golden_case_whole(c, "hp_block_size", 2048);
     int is_wide[2] = {0, 0};
     if (v->is_046 && !release_046(c, &release, is_wide))
         return 0;
-    qm_adafactor8_moment_text(&release, qm_case_whole(c, "hp_m_block_size", v->is_046 ? 256 : 128),
-                              moment);
+    qm_adafactor8_moment_text(
+        &release, qm_golden_case_whole(c, "hp_m_block_size", v->is_046 ? 256 : 128), moment);
     if (v->is_046)
         snprintf(square, sizeof square, "al:8u/block:%lld/arith/even/allog", (long long)block);
     else
@@ -176,9 +181,9 @@ static int states_read(struct qm_conform *c, struct qm_adafactor8_replay *r,
             continue;
         snprintf(name, sizeof name, "state/%s", state_name(i, is_apollo));
         snprintf(coded, sizeof coded, "%s_q", name);
-        int ok = qm_case_has(c, coded) && i != QM_ADAFACTOR8_M && is_wide[conf]
+        int ok = qm_golden_case_has(c, coded) && i != QM_ADAFACTOR8_M && is_wide[conf]
                      ? qm_adafactor8_wide_read(c, r, i, name, block)
-                 : qm_case_has(c, coded)
+                 : qm_golden_case_has(c, coded)
                      ? qm_adafactor8_quantized_read(c, r, i, name,
                                                     i == QM_ADAFACTOR8_M ? moment : square,
                                                     i == QM_ADAFACTOR8_M ? release.init_code
@@ -196,7 +201,7 @@ static int states_read(struct qm_conform *c, struct qm_adafactor8_replay *r,
 static const float *turned(struct qm_conform *c, const float *x, int64_t n, int64_t total,
                            int64_t rank, int is_right)
 {
-    float *out = qm_case_memory(c, total, sizeof *out);
+    float *out = qm_golden_case_memory(c, total, sizeof *out);
     int64_t side = n / rank, rows = is_right ? side : rank, cols = is_right ? rank : side;
     for (int64_t k = 0; out && x && k < total; k++) {
         int64_t i = k % n / cols, j = k % n % cols;
@@ -207,15 +212,16 @@ static const float *turned(struct qm_conform *c, const float *x, int64_t n, int6
 
 static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int is_turned)
 {
-    int64_t n = qm_adafactor8_slot_numel(r, QM_ADAFACTOR8_PROJ), total = qm_case_numel(c, "proj");
+    int64_t n = qm_adafactor8_slot_numel(r, QM_ADAFACTOR8_PROJ),
+            total = qm_golden_case_numel(c, "proj");
     if (n == 0)
         return 1;
-    r->proj = qm_case_floats(c, "proj", total);
-    r->proj_index = qm_case_ints(c, "proj_index_per_step", r->steps);
+    r->proj = qm_golden_case_floats(c, "proj", total);
+    r->proj_index = qm_golden_case_ints(c, "proj_index_per_step", r->steps);
     for (int64_t t = 0; r->proj && r->proj_index && t < r->steps; t++)
         if (r->proj_index[t] < 0 || (r->proj_index[t] + 1) * n > total) {
-            qm_case_skip(c, "step %lld: there is no projection %lld of %lld numbers",
-                         (long long)t + 1, (long long)r->proj_index[t], (long long)n);
+            qm_golden_case_skip(c, "step %lld: there is no projection %lld of %lld numbers",
+                                (long long)t + 1, (long long)r->proj_index[t], (long long)n);
             return 0;
         }
     if (is_turned && total % n == 0)
@@ -224,18 +230,39 @@ static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     return r->proj && r->proj_index;
 }
 
+/* What a run must have. */
+static const struct qm_golden_need run_needs[] = {
+    {"steps", QM_NEED_number, 1, 1e6, 0},
+    {"version", QM_NEED_text, 0, 0, 0},
+    {"dtype", QM_NEED_text, 0, 0, 1},
+    {"hp_lr", QM_NEED_number, 0, 1e30, 0},
+    {"hp_beta1", QM_NEED_number, 0, 1, 1},
+    {"hp_beta2", QM_NEED_number, 0, 1, 1},
+    {"hp_beta3", QM_NEED_number, 0, 1, 1},
+    {"hp_weight_decay", QM_NEED_number, 0, 1e30, 0},
+    {"hp_d", QM_NEED_number, 0, 1e30, 1},
+    {"hp_block_size", QM_NEED_number, 1, 1 << 20, 1},
+    {"hp_m_block_size", QM_NEED_number, 1, 1 << 20, 1},
+    {"p0", QM_NEED_data, 0, 0, 0},
+    {"grads", QM_NEED_data, 0, 0, 0},
+    {"params", QM_NEED_data, 0, 0, 0},
+};
+
 void qm_adafactor8_replay_optimizer(struct qm_conform *c)
 {
-    struct qm_adafactor8_replay r = {.steps = qm_case_whole(c, "steps", 0),
-                                     .n = qm_case_numel(c, "p0")};
+    struct qm_adafactor8_replay r = {.steps = qm_golden_case_whole(c, "steps", 0),
+                                     .n = qm_golden_case_numel(c, "p0")};
     char version[16], type[16];
     int k = 0;
-    qm_case_text(c, "version", version, sizeof version);
-    qm_case_text(c, "dtype", type, sizeof type);
+    if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
+        !qm_golden_case_one_rate(c))
+        return;
+    qm_golden_case_text(c, "version", version, sizeof version);
+    qm_golden_case_text(c, "dtype", type, sizeof type);
     while (k < VERSIONS && strcmp(versions[k].version, version) != 0)
         k++;
     if (k == VERSIONS || r.steps < 1 || r.n < 1) {
-        qm_case_skip(c, "release '%s' is not among those that are built", version);
+        qm_golden_case_skip(c, "release '%s' is not among those that are built", version);
         return;
     }
     const struct version *v = &versions[k];
@@ -246,7 +273,7 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     hyper_read(c, &r.recipe.hyper, r.shape.rank);
     /* 0.2.6 clips its quantized CAME a second time on the PyTorch path */
     r.recipe.hyper.clip_twice = v->release.is_026 && !v->release.is_cuda && !v->is_046;
-    if (v->is_046 && !hyper_046(c, &r.recipe.hyper, r.shape.rank))
+    if (v->is_046 && !hyper_046(c, &r.recipe, r.shape.rank))
         return;
     r.is_update = (r.recipe.hyper.beta3 > 0.0 ? v->release.is_026 : v->is_046) ||
                   (r.recipe.hyper.rank > 0.0 && r.shape.rank >= 2);
@@ -263,11 +290,11 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     if (r.is_bf16 && r.recipe.hyper.eps1 < 0.0 && !v->release.is_026 && r.terms == 0)
         r.recipe.hyper.eps1 = 0x1p-7; /* the machine epsilon of the parameter's type */
     enum qm_param_format format = r.is_bf16 ? QM_PARAM_bf16 : QM_PARAM_f32;
-    r.p0 = qm_case_stored(c, "p0", r.n, format);
-    r.grads = qm_case_floats(c, "grads", r.steps * r.n);
-    r.params = qm_case_stored(c, "params", r.steps * r.n, format);
-    if (qm_case_whole(c, "hp_stochastic_round_writeback", 0))
-        r.draws = qm_case_floats(c, "rand", r.steps * r.n);
+    r.p0 = qm_golden_case_stored(c, "p0", r.n, format);
+    r.grads = qm_golden_case_floats(c, "grads", r.steps * r.n);
+    r.params = qm_golden_case_stored(c, "params", r.steps * r.n, format);
+    if (qm_golden_case_whole(c, "hp_stochastic_round_writeback", 0))
+        r.draws = qm_golden_case_floats(c, "rand", r.steps * r.n);
     if (states_read(c, &r, v) && projections_read(c, &r, v->is_046))
         qm_adafactor8_run_replay(c, &r);
 }
@@ -287,15 +314,15 @@ enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 void qm_adafactor8_replay_cudahost(struct qm_conform *c)
 {
-    struct qm_adafactor8_replay r = {.steps = qm_case_whole(c, "steps", 0),
-                                     .n = qm_case_numel(c, "p0")};
+    struct qm_adafactor8_replay r = {.steps = qm_golden_case_whole(c, "steps", 0),
+                                     .n = qm_golden_case_numel(c, "p0")};
     char version[32], moment[QM_QUANTIZER_TEXT], square[QM_QUANTIZER_TEXT];
     int v = 0;
-    qm_case_text(c, "version", version, sizeof version);
+    qm_golden_case_text(c, "version", version, sizeof version);
     while (v < KERNELS && strncmp(version, kernels[v].version, 5) != 0)
         v++;
     if (v == KERNELS || r.steps < 1 || r.n < 1) {
-        qm_case_skip(c, "release '%s' is not among those that are built", version);
+        qm_golden_case_skip(c, "release '%s' is not among those that are built", version);
         return;
     }
     int is_026 = kernels[v].release.is_026;
@@ -304,24 +331,25 @@ void qm_adafactor8_replay_cudahost(struct qm_conform *c)
     r.shape = qm_run_shape(c, "shape", r.n);
     r.recipe.state_stored = 1;
     struct qm_hyper *h = &r.recipe.hyper;
-    h->lr = qm_case_number(c, "lr", 1e-2);
-    h->beta1 = qm_case_number(c, "beta1", -1.0);
-    h->beta2 = qm_case_number(c, "beta2", -1.0);
-    h->beta2_decay = qm_case_number(c, "beta2_decay", -0.8);
-    h->eps1 = qm_case_number(c, "eps1", -1.0);
-    h->eps2 = qm_case_number(c, "eps2", 1e-3);
-    h->clip = qm_case_number(c, "d", 1.0);
-    h->weight_decay = qm_case_number(c, "weight_decay", 0.0);
-    h->relative_step = (int)qm_case_whole(c, "relative_step", 1);
-    h->scale_parameter = (int)qm_case_whole(c, "scale_parameter", 1);
-    h->scale_weight_decay = (int)qm_case_whole(c, "scale_weight_decay", 1);
-    h->factored = qm_case_has(c, "col_var_q");
+    h->lr = qm_golden_case_number(c, "lr", 1e-2);
+    h->beta1 = qm_golden_case_number(c, "beta1", -1.0);
+    h->beta2 = qm_golden_case_number(c, "beta2", -1.0);
+    h->beta2_decay = qm_golden_case_number(c, "beta2_decay", -0.8);
+    h->eps1 = qm_golden_case_number(c, "eps1", -1.0);
+    h->eps2 = qm_golden_case_number(c, "eps2", 1e-3);
+    h->clip = qm_golden_case_number(c, "d", 1.0);
+    h->weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
+    h->relative_step = (int)qm_golden_case_whole(c, "relative_step", 1);
+    h->scale_parameter = (int)qm_golden_case_whole(c, "scale_parameter", 1);
+    h->scale_weight_decay = (int)qm_golden_case_whole(c, "scale_weight_decay", 1);
+    h->factored = qm_golden_case_has(c, "col_var_q");
     h->limiter = 0;
-    r.p0 = qm_case_floats(c, "p0", r.n);
-    r.grads = qm_case_floats(c, "grads", r.steps * r.n);
-    r.params = qm_case_floats(c, "params", r.steps * r.n);
-    qm_adafactor8_moment_text(&kernels[v].release, qm_case_whole(c, "m_block_size", 128), moment);
-    qm_adafactor8_square_text(1, is_026 ? 126.0 : 50.0, qm_case_whole(c, "block_size", 2048),
+    r.p0 = qm_golden_case_floats(c, "p0", r.n);
+    r.grads = qm_golden_case_floats(c, "grads", r.steps * r.n);
+    r.params = qm_golden_case_floats(c, "params", r.steps * r.n);
+    qm_adafactor8_moment_text(&kernels[v].release, qm_golden_case_whole(c, "m_block_size", 128),
+                              moment);
+    qm_adafactor8_square_text(1, is_026 ? 126.0 : 50.0, qm_golden_case_whole(c, "block_size", 2048),
                               square);
     for (int i = 0; i <= QM_ADAFACTOR8_V; i++) {
         r.slot[i].n = qm_adafactor8_slot_numel(&r, i);

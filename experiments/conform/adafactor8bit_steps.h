@@ -32,8 +32,10 @@ struct qm_adafactor8_replay {
     int is_update; /* the momentum averages updates, or projected gradients */
     int64_t
         products; /* CAME to 0.2.5 takes means by products with vectors: their longest sum, or 0 */
-    int is_exp2;  /* it averages updates of the CUDA path */
-    int is_bf16;  /* parameters are rounded to bfloat16 after each step */
+    double
+        cancels; /* of one step: how many times larger the terms of those sums are than the sums */
+    int is_exp2; /* it averages updates of the CUDA path */
+    int is_bf16; /* parameters are rounded to bfloat16 after each step */
     const float *draws; /* the recorded draws of stochastic rounding, or NULL: to nearest */
 };
 
@@ -41,9 +43,9 @@ struct qm_adafactor8_replay {
 int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i);
 
 /* Read slot i, of which r->slot[i].n is set, from datasets NAME_q and NAME_scale (and
- * NAME_min_log), or from NAME at the steps that attribute step_index_NAME lists; 0, and the case is
- * skipped, where they do not fit. They set the slot's quantizer in the recipe; text: of the codes.
- * */
+ * NAME_min_log), or from NAME at the steps that attribute step_index_NAME lists; 0, and the
+ * case is skipped, where they do not fit. They set the slot's quantizer in the recipe; text: of
+ * the codes. */
 int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
                                  const char *name, const char *text, int init_code,
                                  float init_scale);
@@ -54,5 +56,8 @@ int qm_adafactor8_values_read(struct qm_conform *c, struct qm_adafactor8_replay 
 
 /* Steps and judges. */
 void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_replay *r);
+
+/* The two numbers of a block of the 16-bit adaptive log code; a NaN makes both NaN. */
+void qm_adafactor8_wide_numbers(const float *x, int64_t n, float floor, float *span, float *low);
 
 #endif

@@ -46,6 +46,12 @@ static double norm(const float *x, int64_t n, int64_t step)
     return sqrt(sum);
 }
 
+double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r)
+{
+    double norm = r->products > 0 ? 0.0 : QM_STEP_NORM(r->n);
+    return r->cancels * (QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products + norm);
+}
+
 /* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
  * projections, and 0 of anything else. */
 double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low)
@@ -55,7 +61,7 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
     const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
     double most_g = 0.0, most_p = 0.0;
     if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL)
-        return 1.45 * (QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products);
+        return 1.45 * qm_adafactor8_conf_error(r);
     if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
         return 0.0;
     p += r->proj_index[t - 1] * rank * r->terms;
@@ -102,7 +108,115 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
 {
     double rank = r->terms > 0 ? r->recipe.hyper.rank : 0.0;
     double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
-    return QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
-           2.25 * QM_STEP_U * (double)r->products + 2.0 * projected_error(r, t) +
-           3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+    int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
+    double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
+    return conf + QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
+           2.0 * projected_error(r, t) + 3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+}
+
+/* The largest mean of the terms of a row (or column), and of what they add up to. */
+struct sizes {
+    double terms, sum;
+};
+
+static void add_line(struct sizes *s, double terms, double sum, int64_t n)
+{
+    if (isfinite(terms) && isfinite(sum)) {
+        s->terms = fmax(s->terms, terms / (double)n);
+        s->sum = fmax(s->sum, sum / (double)n);
+    }
+}
+
+/* The matrices that a confidence is of, after a step. clip: what the direction is divided by; 0:
+ * CAME to 0.2.5, whose momentum is of gradients. */
+struct matrices {
+    const float *g, *m, *row, *col;
+    int64_t batch, rows, cols;
+    double clip;
+    int turns;
+};
+
+/* The two numbers of element i, j of matrix b whose difference is squared; mean: of its rows. */
+static void pair_of(const struct matrices *a, int64_t b, int64_t i, int64_t j, double mean,
+                    double pair[2])
+{
+    int64_t e = (b * a->rows + i) * a->cols + j;
+    double v = (double)a->row[b * a->rows + i] * (double)a->col[b * a->cols + j] / mean;
+    double g = (double)(a->turns ? -a->g[e] : a->g[e]) / sqrt(v);
+    pair[0] = a->clip > 0.0 ? g / a->clip : g;
+    pair[1] = a->clip > 0.0 ? (double)a->m[e] : (double)a->m[e] / sqrt(v);
+}
+
+static double mean_of_rows(const struct matrices *a, int64_t b)
+{
+    double mean = 0.0;
+    for (int64_t i = 0; i < a->rows; i++)
+        mean += (double)a->row[b * a->rows + i] / (double)a->rows;
+    return mean;
+}
+
+/* The RMS of the direction before it is clipped. */
+static double rms_of(const struct matrices *a)
+{
+    double squares = 0.0, x[2];
+    for (int64_t b = 0; b < a->batch; b++) {
+        double mean = mean_of_rows(a, b);
+        for (int64_t k = 0; k < a->rows * a->cols; k++) {
+            pair_of(a, b, k / a->cols, k % a->cols, mean, x);
+            squares += x[0] * x[0];
+        }
+    }
+    return sqrt(squares / (double)(a->batch * a->rows * a->cols));
+}
+
+/* Adds the rows and the columns of matrix b; of_col: room for 2 cols numbers. */
+static void add_matrix(const struct matrices *a, int64_t b, double *of_col, struct sizes most[2])
+{
+    double mean = mean_of_rows(a, b), x[2];
+    for (int64_t j = 0; j < 2 * a->cols; j++)
+        of_col[j] = 0.0;
+    for (int64_t i = 0; i < a->rows; i++) {
+        double terms = 0.0, sum = 0.0;
+        for (int64_t j = 0; j < a->cols; j++) {
+            pair_of(a, b, i, j, mean, x);
+            double both = fabs(x[0]) + fabs(x[1]), off = x[0] - x[1];
+            double size = a->clip > 0.0 ? 2.0 * fabs(x[0] * off) : both * both;
+            terms += size;
+            sum += off * off;
+            of_col[2 * j] += size;
+            of_col[2 * j + 1] += off * off;
+        }
+        add_line(&most[0], terms, sum, a->cols);
+    }
+    for (int64_t j = 0; j < a->cols; j++)
+        add_line(&most[1], of_col[2 * j], of_col[2 * j + 1], a->rows);
+}
+
+double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
+                             int64_t t)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    if (r->slot[QM_ADAFACTOR8_CONF_ROW].n == 0 || r->slot[QM_ADAFACTOR8_ROW].n == 0 ||
+        (r->products == 0 && !r->is_update))
+        return 1.0;
+    int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1],
+            batch = r->n / rows / cols;
+    float *m = qm_golden_case_memory(c, r->n, sizeof *m),
+          *row = qm_golden_case_memory(c, batch * rows, sizeof *row),
+          *col = qm_golden_case_memory(c, batch * cols, sizeof *col);
+    double *of_col = qm_golden_case_memory(c, 2 * cols, sizeof *of_col), ratio = 1.0;
+    struct matrices a = {
+        r->grads + (t - 1) * r->n, m, row, col, batch, rows, cols, 0.0, h->maximize};
+    struct sizes most[2] = {{0.0, 0.0}, {0.0, 0.0}};
+    if (!m || !row || !col || !of_col || qm_backend_cpu.decode(plan, QM_ADAFACTOR8_M, m) != QM_OK ||
+        qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||
+        qm_backend_cpu.decode(plan, QM_ADAFACTOR8_COL, col) != QM_OK)
+        return 1.0;
+    if (r->products == 0)
+        a.clip = h->clip > 0.0 ? fmax(rms_of(&a) / h->clip, 1.0) : 1.0;
+    for (int64_t b = 0; b < batch; b++)
+        add_matrix(&a, b, of_col, most);
+    for (int k = 0; k < 2; k++)
+        ratio = most[k].sum > 0.0 ? fmax(ratio, most[k].terms / most[k].sum) : ratio;
+    return ratio;
 }

@@ -9,9 +9,13 @@
  *        because columns of a small mean are sums of the same rounding.
  * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
  *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1,
- *        the first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Its sums are
+ *        the first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Where the
+ *        sum of sizes, (|g| + |M|)^2 / V, is `cancels` times the largest confidence, of all of
+ *        these as many times more.  Its sums are
  *        products with a vector, which add up one after the other: 4.5 n u more, and half of it for
  *        PARAM.
+ *        From 0.2.6 on M averages clipped updates U, which have the error of a norm: NORM more, and
+ *        all of it 2 |U (U - M)| / (U - M)^2 times.
  * SCALE  a maximum of averages, and its log2 (1 ulp) or its product with a constant: 16 u.
  * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
  *        absolute in the exponent, ln 2 times that relative, and the errors of V.
@@ -25,22 +29,25 @@
  *        parameter, for decay and step are rounded each.
  * NORM   torch adds up the squares of n numbers in eight lanes, one after the other: n / 8 u,
  *        halved by the root. A step has up to three: of clip, rate and limiter, and APOLLO two of
- *        the projection.
+ *        the projection.  Squares below 2^-126 are counts of 2^-149: n additions are each off
+ *        by up to one, and the norm N by n 2^-149 / N.
+ * Numbers below 2^-126 are rounded to counts of 2^-149: their errors are those of 2^-126.
  */
 #ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
 #define QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
 
 #include "experiments/conform/adafactor8bit_steps.h"
 
-#define QM_STEP_U              0x1p-24
-#define QM_STEP_VALUE_LARGEST  (34.0 * QM_STEP_U)
-#define QM_STEP_CONF_LARGEST   (4.5 * 31.0 * QM_STEP_U + 2.0 * QM_STEP_VALUE_LARGEST)
-#define QM_STEP_SCALE_RELATIVE (16.0 * QM_STEP_U)
-#define QM_STEP_EXP2_RELATIVE  (126.0 * 0.7 * QM_STEP_U + QM_STEP_VALUE_LARGEST)
-#define QM_STEP_SPAN_ABSOLUTE  (126.0 * 2.0 * QM_STEP_U)
-#define QM_STEP_PARAM_SHARE    (2.0 * QM_STEP_VALUE_LARGEST + QM_STEP_CONF_LARGEST)
-#define QM_STEP_NORM(n)        (((double)(n) / 16.0 + 8.0) * QM_STEP_U)
-#define QM_STEP_PARAM_RELATIVE (4.0 * QM_STEP_U)
+#define QM_STEP_U                0x1p-24
+#define QM_STEP_VALUE_LARGEST    (34.0 * QM_STEP_U)
+#define QM_STEP_CONF_LARGEST     (4.5 * 31.0 * QM_STEP_U + 2.0 * QM_STEP_VALUE_LARGEST)
+#define QM_STEP_SCALE_RELATIVE   (16.0 * QM_STEP_U)
+#define QM_STEP_EXP2_RELATIVE    (126.0 * 0.7 * QM_STEP_U + QM_STEP_VALUE_LARGEST)
+#define QM_STEP_SPAN_ABSOLUTE    (126.0 * 2.0 * QM_STEP_U)
+#define QM_STEP_PARAM_SHARE      (2.0 * QM_STEP_VALUE_LARGEST + QM_STEP_CONF_LARGEST)
+#define QM_STEP_NORM(n)          (((double)(n) / 16.0 + 8.0) * QM_STEP_U)
+#define QM_STEP_NORM_ABSOLUTE(n) ((double)(n)*0x1p-149)
+#define QM_STEP_PARAM_RELATIVE   (4.0 * QM_STEP_U)
 
 /* The distance between the two sides' unrounded codes: adaptive log codes of a block with these two
  * numbers; log codes that divide [-126, -126 + span] by 255. more: a further error of log2. It is
@@ -58,6 +65,15 @@ double qm_adafactor8_most_off(double expected);
 /* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
  * projections and of a confidence, and 0 of anything else. */
 double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low);
+
+/* How many times larger, at least 1, the largest mean of a row or column of (|g| + |M|)^2 / V is
+ * than the largest confidence it gives, from the states of a plan after step t; of CAME from 0.2.6
+ * on, that of 2 |U (U - M)|. 1 of others and of the CUDA path to 0.2.5. */
+double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
+                             int64_t t);
+
+/* The error of a confidence, of the largest one. */
+double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
 
 /* The relative error of an update in step t, and of a momentum of updates or projections. */
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);

@@ -12,10 +12,10 @@
 /* Datasets counter [rows][4], key [rows][2] and output [rows][4]. */
 static void replay_block(struct qm_conform *c)
 {
-    int64_t rows = qm_case_numel(c, "key") / 2;
-    const uint64_t *counter = qm_case_words(c, "counter", 4 * rows);
-    const uint64_t *key = qm_case_words(c, "key", 2 * rows);
-    const uint64_t *want = qm_case_words(c, "output", 4 * rows);
+    int64_t rows = qm_golden_case_numel(c, "key") / 2;
+    const uint64_t *counter = qm_golden_case_words(c, "counter", 4 * rows);
+    const uint64_t *key = qm_golden_case_words(c, "key", 2 * rows);
+    const uint64_t *want = qm_golden_case_words(c, "output", 4 * rows);
     for (int64_t r = 0; counter && key && want && r < rows; r++) {
         const uint64_t *n = counter + 4 * r, *k = key + 2 * r;
         struct qm_philox_block b = qm_philox((uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2],
@@ -39,13 +39,13 @@ static uint64_t word_after(uint64_t seed, uint64_t sub, uint64_t offset, uint64_
 /* Rows of (seed, subsequence, offset), each with the same number of words. */
 static void replay_device(struct qm_conform *c)
 {
-    int64_t rows = qm_case_numel(c, "seed");
-    int64_t per = rows > 0 ? qm_case_numel(c, "words") / rows : 0;
-    const uint64_t *seed = qm_case_words(c, "seed", rows);
-    const uint64_t *sub = qm_case_words(c, "subsequence", rows);
-    const uint64_t *offset = qm_case_words(c, "offset", rows);
-    const uint64_t *want = qm_case_words(c, "words", rows * per);
-    uint64_t *got = qm_case_memory(c, rows * per, sizeof *got);
+    int64_t rows = qm_golden_case_numel(c, "seed");
+    int64_t per = rows > 0 ? qm_golden_case_numel(c, "words") / rows : 0;
+    const uint64_t *seed = qm_golden_case_words(c, "seed", rows);
+    const uint64_t *sub = qm_golden_case_words(c, "subsequence", rows);
+    const uint64_t *offset = qm_golden_case_words(c, "offset", rows);
+    const uint64_t *want = qm_golden_case_words(c, "words", rows * per);
+    uint64_t *got = qm_golden_case_memory(c, rows * per, sizeof *got);
     if (!seed || !sub || !offset || !want || !got)
         return;
     for (int64_t i = 0; i < rows * per; i++)
@@ -57,7 +57,7 @@ static uint64_t attribute(struct qm_conform *c, const char *name)
 {
     uint64_t x = 0;
     if (!qm_golden_unsigned(c->file, c->group, name, &x))
-        qm_case_skip(c, "attribute %s is missing", name);
+        qm_golden_case_skip(c, "attribute %s is missing", name);
     return x;
 }
 
@@ -73,12 +73,12 @@ static uint64_t host_word(uint64_t seed, uint64_t offset, uint64_t k)
 static void replay_host(struct qm_conform *c)
 {
     uint64_t seed = attribute(c, "seed"), offset = attribute(c, "offset");
-    int64_t n = qm_case_numel(c, "words");
-    const uint64_t *want = qm_case_words(c, "words", n), *index = NULL;
-    uint64_t *got = qm_case_memory(c, n, sizeof *got);
-    if (qm_case_has(c, "index"))
-        index = qm_case_words(c, "index", n);
-    if (!want || !got || !qm_case_open(c))
+    int64_t n = qm_golden_case_numel(c, "words");
+    const uint64_t *want = qm_golden_case_words(c, "words", n), *index = NULL;
+    uint64_t *got = qm_golden_case_memory(c, n, sizeof *got);
+    if (qm_golden_case_has(c, "index"))
+        index = qm_golden_case_words(c, "index", n);
+    if (!want || !got || !qm_golden_case_open(c))
         return;
     for (int64_t i = 0; i < n; i++)
         got[i] = host_word(seed, offset, index ? index[i] : (uint64_t)i);
@@ -91,12 +91,12 @@ static void replay_skips(struct qm_conform *c)
     char ops[256];
     uint64_t seed = attribute(c, "seed"), sub = attribute(c, "subsequence");
     uint64_t at = attribute(c, "offset");
-    int64_t n = qm_case_numel(c, "words");
-    const uint64_t *want = qm_case_words(c, "words", n);
-    uint64_t *got = qm_case_memory(c, n, sizeof *got);
-    if (!qm_case_text(c, "ops", ops, sizeof ops))
-        qm_case_skip(c, "attribute ops is missing");
-    if (!want || !got || !qm_case_open(c))
+    int64_t n = qm_golden_case_numel(c, "words");
+    const uint64_t *want = qm_golden_case_words(c, "words", n);
+    uint64_t *got = qm_golden_case_memory(c, n, sizeof *got);
+    if (!qm_golden_case_text(c, "ops", ops, sizeof ops))
+        qm_golden_case_skip(c, "attribute ops is missing");
+    if (!want || !got || !qm_golden_case_open(c))
         return;
     for (char *p = ops; *p;) {
         char op = *p++;
@@ -118,11 +118,11 @@ static void replay_uniform(struct qm_conform *c)
     static const char *const names[2] = {"uniform", "uniform4"};
     uint64_t seed = attribute(c, "seed"), sub = attribute(c, "subsequence");
     uint64_t offset = attribute(c, "offset");
-    int64_t n = qm_case_numel(c, "curand");
-    const uint64_t *want = qm_case_words(c, "curand", n);
-    uint64_t *got = qm_case_memory(c, n, sizeof *got);
-    float *u = qm_case_memory(c, n, sizeof *u);
-    if (!want || !got || !u || !qm_case_open(c))
+    int64_t n = qm_golden_case_numel(c, "curand");
+    const uint64_t *want = qm_golden_case_words(c, "curand", n);
+    uint64_t *got = qm_golden_case_memory(c, n, sizeof *got);
+    float *u = qm_golden_case_memory(c, n, sizeof *u);
+    if (!want || !got || !u || !qm_golden_case_open(c))
         return;
     for (int64_t i = 0; i < n; i++) {
         got[i] = word_after(seed, sub, offset, (uint64_t)i);
@@ -130,26 +130,26 @@ static void replay_uniform(struct qm_conform *c)
     }
     qm_judge_words(c, "word", got, want, n);
     for (int k = 0; k < 2; k++) {
-        int64_t m = qm_case_numel(c, names[k]);
-        qm_judge_floats(c, names[k], u, qm_case_floats(c, names[k], m), m < n ? m : n);
+        int64_t m = qm_golden_case_numel(c, names[k]);
+        qm_judge_floats(c, names[k], u, qm_golden_case_floats(c, names[k], m), m < n ? m : n);
     }
 }
 
 static void replay_philox(struct qm_conform *c, const char *group)
 {
-    if (!qm_case_begin(c, group, NULL))
+    if (!qm_golden_case_begin(c, group, NULL))
         return;
-    if (qm_case_has(c, "counter"))
+    if (qm_golden_case_has(c, "counter"))
         replay_block(c);
-    else if (qm_case_has(c, "curand"))
+    else if (qm_golden_case_has(c, "curand"))
         replay_uniform(c);
-    else if (qm_case_has(c, "seed"))
+    else if (qm_golden_case_has(c, "seed"))
         replay_device(c);
     else if (strstr(group, "host"))
         replay_host(c);
     else
         replay_skips(c);
-    qm_case_end(c);
+    qm_golden_case_end(c);
 }
 
 void qm_conform_philox(struct qm_conform *c)
@@ -241,9 +241,9 @@ enum { N_CONVERSIONS = sizeof conversions / sizeof *conversions };
 static uint64_t *read_bits(struct qm_conform *c, const char *dataset, int is_float, int64_t n)
 {
     if (!is_float)
-        return qm_case_words(c, dataset, n);
-    const float *x = qm_case_floats(c, dataset, n);
-    uint64_t *bits = qm_case_memory(c, n, sizeof *bits);
+        return qm_golden_case_words(c, dataset, n);
+    const float *x = qm_golden_case_floats(c, dataset, n);
+    uint64_t *bits = qm_golden_case_memory(c, n, sizeof *bits);
     for (int64_t i = 0; x && bits && i < n; i++)
         bits[i] = qm_bits(x[i]);
     return x ? bits : NULL;
@@ -261,11 +261,12 @@ static void judge_bits(struct qm_conform *c, uint64_t *got, const uint64_t *want
 
 static void replay_conversion(struct qm_conform *c, const char *dataset, int k)
 {
-    int64_t n = qm_case_numel(c, dataset);
+    int64_t n = qm_golden_case_numel(c, dataset);
     uint64_t sign = conversions[k].sign;
     uint64_t *want = read_bits(c, dataset, sign > 0x8000, n);
-    uint64_t *got = qm_case_memory(c, n, sizeof *got);
-    const uint64_t *x = qm_case_has(c, "x_bits") ? qm_case_words(c, "x_bits", n) : NULL;
+    uint64_t *got = qm_golden_case_memory(c, n, sizeof *got);
+    const uint64_t *x =
+        qm_golden_case_has(c, "x_bits") ? qm_golden_case_words(c, "x_bits", n) : NULL;
     if (!want || !got)
         return;
     for (int64_t i = 0; i < n; i++)
@@ -273,17 +274,18 @@ static void replay_conversion(struct qm_conform *c, const char *dataset, int k)
     judge_bits(c, got, want, n, sign, conversions[k].infinity);
 }
 
-/* LLMQ rounds stochastically as this program does, but by the low bits of the random word; its e4m3
- * goes to nearest below 2^-6 and above 448.  Its bfloat16 of a NaN may be an infinity: NaN is not
- * compared. */
+/* LLMQ rounds stochastically as this program does, but by the low bits of the random word; its
+ * e4m3 goes to nearest below 2^-6 and above 448.  Its bfloat16 of a NaN may be an infinity: NaN is
+ * not compared. */
 static void replay_stochastic(struct qm_conform *c, const char *dataset)
 {
-    int64_t n = qm_case_numel(c, dataset);
+    int64_t n = qm_golden_case_numel(c, dataset);
     int is_bf16 = strcmp(dataset, "bf16") == 0;
     enum qm_param_format format = is_bf16 ? QM_PARAM_bf16 : QM_PARAM_e4m3;
-    uint64_t *want = qm_case_words(c, dataset, n), *got = qm_case_memory(c, n, sizeof *got);
-    const uint64_t *random = qm_case_words(c, "random", n);
-    const float *x = qm_case_floats(c, "x", n);
+    uint64_t *want = qm_golden_case_words(c, dataset, n),
+             *got = qm_golden_case_memory(c, n, sizeof *got);
+    const uint64_t *random = qm_golden_case_words(c, "random", n);
+    const float *x = qm_golden_case_floats(c, "x", n);
     if (!want || !got || !random || !x)
         return;
     for (int64_t i = 0; i < n; i++) {
@@ -320,17 +322,17 @@ void qm_conform_dtypes(struct qm_conform *c)
             int k = 0;
             if (!qm_golden_member(c->file, group, m, name, sizeof name) || strcmp(name, "x") == 0 ||
                 strcmp(name, "x_bits") == 0 || strcmp(name, "random") == 0 ||
-                !qm_case_begin(c, group, name))
+                !qm_golden_case_begin(c, group, name))
                 continue;
             while (k < N_CONVERSIONS && strcmp(conversions[k].dataset, name) != 0)
                 k++;
             if (k < N_CONVERSIONS)
                 replay_conversion(c, name, k);
-            else if (qm_case_has(c, "random") && strncmp(name, "squirrel", 8) != 0)
+            else if (qm_golden_case_has(c, "random") && strncmp(name, "squirrel", 8) != 0)
                 replay_stochastic(c, name);
             else
-                qm_case_skip(c, "%s", why_not(name));
-            qm_case_end(c);
+                qm_golden_case_skip(c, "%s", why_not(name));
+            qm_golden_case_end(c);
         }
     }
 }

@@ -64,14 +64,14 @@ static int64_t without_zeros(float *table, int64_t *n)
 static void judge_padded(struct qm_conform *c, int k, float *table, int64_t entries)
 {
     struct qm_codec codec;
-    if (!qm_case_codec(c, &codec, "%s:%d%c/tensor/scan/mid", maps[k].map, maps[k].bits,
-                       maps[k].sign ? 's' : 'u'))
+    if (!qm_golden_case_codec(c, &codec, "%s:%d%c/tensor/scan/mid", maps[k].map, maps[k].bits,
+                              maps[k].sign ? 's' : 'u'))
         return;
     int64_t n = codec.cb.n;
     int64_t ours = without_zeros(codec.cb.value, &n), theirs = without_zeros(table, &entries);
     if (n != entries || theirs - ours != 256 - codec.cb.n)
-        qm_case_differs(c, "%lld values and %lld zeros, want %lld and %lld", (long long)n,
-                        (long long)ours, (long long)entries, (long long)theirs);
+        qm_golden_case_differs(c, "%lld values and %lld zeros, want %lld and %lld", (long long)n,
+                               (long long)ours, (long long)entries, (long long)theirs);
     qm_judge_floats(c, "value", codec.cb.value, table, n);
 }
 
@@ -81,12 +81,12 @@ static void replay_maps(struct qm_conform *c, const char *group)
     int n = qm_golden_members(c->file, group);
     for (int i = 0; i < n; i++) {
         if (!qm_golden_member(c->file, group, i, name, sizeof name) ||
-            !qm_case_begin(c, group, name))
+            !qm_golden_case_begin(c, group, name))
             continue;
         int k = map_find(name);
         if (k < N_MAPS) {
-            int64_t entries = qm_case_numel(c, name);
-            float *table = qm_case_floats(c, name, entries);
+            int64_t entries = qm_golden_case_numel(c, name);
+            float *table = qm_golden_case_floats(c, name, entries);
             if (strcmp(maps[k].map, "fp4s") == 0)
                 sign_zeros(table, NULL, entries);
             if (maps[k].is_padded)
@@ -94,8 +94,8 @@ static void replay_maps(struct qm_conform *c, const char *group)
             else
                 qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
         } else
-            qm_case_skip(c, "a table that no quantizer here uses");
-        qm_case_end(c);
+            qm_golden_case_skip(c, "a table that no quantizer here uses");
+        qm_golden_case_end(c);
     }
 }
 
@@ -116,18 +116,18 @@ enum { N_WAYS = sizeof ways / sizeof *ways };
 static int codec8(struct qm_conform *c, int way, struct qm_codec *codec)
 {
     char map[64];
-    long long block = qm_case_whole(c, "block_size", 0);
-    int known = qm_case_text(c, "map", map, sizeof map), k = known ? map_find(map) : 0;
+    long long block = qm_golden_case_whole(c, "block_size", 0);
+    int known = qm_golden_case_text(c, "map", map, sizeof map), k = known ? map_find(map) : 0;
     if (k == N_MAPS) {
-        qm_case_skip(c, "map '%s' is not built", map);
+        qm_golden_case_skip(c, "map '%s' is not built", map);
         return 0;
     }
-    if (!qm_case_codec(c, codec, "%s:8%c/block:%lld/%s", maps[k].map, maps[k].sign ? 's' : 'u',
-                       block, ways[way].words8))
+    if (!qm_golden_case_codec(c, codec, "%s:8%c/block:%lld/%s", maps[k].map,
+                              maps[k].sign ? 's' : 'u', block, ways[way].words8))
         return 0;
-    if (!qm_case_has(c, "code"))
+    if (!qm_golden_case_has(c, "code"))
         return 1;
-    const float *table = qm_case_floats(c, "code", 256);
+    const float *table = qm_golden_case_floats(c, "code", 256);
     if (!table)
         return 0;
     qm_codec_table(codec, table, 256);
@@ -141,19 +141,19 @@ static void replay_quantizer8(struct qm_conform *c, int way)
     struct qm_codec codec;
     struct qm_shape shape;
     char name[64];
-    const char *x = qm_case_has(c, "x") ? "x" : "x_as_float32";
-    if (!codec8(c, way, &codec) || !qm_case_shape(c, x, &shape))
+    const char *x = qm_golden_case_has(c, "x") ? "x" : "x_as_float32";
+    if (!codec8(c, way, &codec) || !qm_golden_case_shape(c, x, &shape))
         return;
     int64_t n = qm_shape_numel(&shape);
     struct qm_golden_run want = {.n_dequant = n};
     snprintf(name, sizeof name, "codes_%s", ways[way].name);
-    want.codes = qm_case_ints(c, name, n);
+    want.codes = qm_golden_case_ints(c, name, n);
     snprintf(name, sizeof name, "absmax_%s", ways[way].name);
-    want.scales = qm_case_floats(c, name, qm_scale_count(&codec, &shape));
+    want.scales = qm_golden_case_floats(c, name, qm_scale_count(&codec, &shape));
     snprintf(name, sizeof name, "dequant_%s", ways[way].name);
-    if (qm_case_has(c, name))
-        want.dequant = qm_case_floats(c, name, n);
-    qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, x, n), &want);
+    if (qm_golden_case_has(c, name))
+        want.dequant = qm_golden_case_floats(c, name, n);
+    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, x, n), &want);
 }
 
 /* The codec of attribute quant_type.  The default implementation sorts the two zeros of fp4 the
@@ -161,15 +161,15 @@ static void replay_quantizer8(struct qm_conform *c, int way)
 static int codec4(struct qm_conform *c, const char *words, struct qm_codec *codec)
 {
     char type[16];
-    qm_case_text(c, "quant_type", type, sizeof type);
+    qm_golden_case_text(c, "quant_type", type, sizeof type);
     if (strcmp(type, "nf4") != 0 && strcmp(type, "fp4") != 0) {
-        qm_case_skip(c, "quant_type '%s' is not built", type);
+        qm_golden_case_skip(c, "quant_type '%s' is not built", type);
         return 0;
     }
     int fp4 = strcmp(type, "fp4") == 0, tree = strncmp(words, "ladder", 6) == 0;
-    return qm_case_codec(c, codec, "%s%s:4s/block:%lld/%s%s", type, fp4 && !tree ? "s" : "",
-                         (long long)qm_case_whole(c, "block_size", 0), words,
-                         fp4 && tree ? "/nanzero" : "");
+    return qm_golden_case_codec(c, codec, "%s%s:4s/block:%lld/%s%s", type, fp4 && !tree ? "s" : "",
+                                (long long)qm_golden_case_whole(c, "block_size", 0), words,
+                                fp4 && tree ? "/nanzero" : "");
 }
 
 static void replay_quantizer4(struct qm_conform *c, int way)
@@ -177,22 +177,22 @@ static void replay_quantizer4(struct qm_conform *c, int way)
     struct qm_codec codec;
     struct qm_shape shape;
     char name[64];
-    if (!codec4(c, ways[way].words4, &codec) || !qm_case_shape(c, "x", &shape))
+    if (!codec4(c, ways[way].words4, &codec) || !qm_golden_case_shape(c, "x", &shape))
         return;
     int64_t n = qm_shape_numel(&shape);
     struct qm_golden_run want = {.n_dequant = n};
     snprintf(name, sizeof name, "packed_%s", ways[way].name);
-    want.packed_bytes = qm_case_numel(c, name);
-    want.packed = qm_case_ints(c, name, (n + 1) / 2);
-    want.codes = qm_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);
+    want.packed_bytes = qm_golden_case_numel(c, name);
+    want.packed = qm_golden_case_ints(c, name, (n + 1) / 2);
+    want.codes = qm_golden_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);
     snprintf(name, sizeof name, "absmax_%s", ways[way].name);
-    want.scales = qm_case_floats(c, name, qm_scale_count(&codec, &shape));
+    want.scales = qm_golden_case_floats(c, name, qm_scale_count(&codec, &shape));
     snprintf(name, sizeof name, "dequant_%s", ways[way].name);
-    float *dequant = qm_case_has(c, name) ? qm_case_floats(c, name, n) : NULL;
+    float *dequant = qm_golden_case_has(c, name) ? qm_golden_case_floats(c, name, n) : NULL;
     if (codec.q.map == QM_MAP_fp4s && want.codes)
         sign_zeros(dequant, want.codes, n);
     want.dequant = dequant;
-    qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
+    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
 }
 
 /* Decodes nested scales: codes times absmax2, plus the mean. */
@@ -201,14 +201,14 @@ static float *nested_scales(struct qm_conform *c, int64_t blocks)
     struct qm_codec second;
     struct qm_shape flat = qm_shape_flat(blocks);
     if (qm_codec_parse(&second, "dyn:8s/block:256/grid/mid/recip/maxskip/zero:0") != QM_OK) {
-        qm_case_skip(c, "%s", qm_message());
+        qm_golden_case_skip(c, "%s", qm_message());
         return NULL;
     }
-    const int64_t *codes = qm_case_ints(c, "absmax_codes", blocks);
-    const float *absmax = qm_case_floats(c, "absmax2", qm_scale_count(&second, &flat));
-    uint8_t *bytes = qm_case_memory(c, blocks, 1);
-    float *scales = qm_case_memory(c, blocks, sizeof *scales);
-    float offset = (float)qm_case_number(c, "offset", 0.0);
+    const int64_t *codes = qm_golden_case_ints(c, "absmax_codes", blocks);
+    const float *absmax = qm_golden_case_floats(c, "absmax2", qm_scale_count(&second, &flat));
+    uint8_t *bytes = qm_golden_case_memory(c, blocks, 1);
+    float *scales = qm_golden_case_memory(c, blocks, sizeof *scales);
+    float offset = (float)qm_golden_case_number(c, "offset", 0.0);
     if (!codes || !absmax || !bytes || !scales)
         return NULL;
     for (int64_t i = 0; i < blocks; i++)
@@ -226,7 +226,8 @@ static void judge_by_rows(struct qm_conform *c, const struct qm_codec *codec,
 {
     int64_t n = qm_shape_numel(shape), cols = shape->rank > 0 ? shape->dim[shape->rank - 1] : n;
     int64_t block = codec->q.block, blocks = qm_scale_count(codec, shape);
-    float *want = qm_case_floats(c, "dequant", n), *got = qm_case_memory(c, n, sizeof *got);
+    float *want = qm_golden_case_floats(c, "dequant", n),
+          *got = qm_golden_case_memory(c, n, sizeof *got);
     if (codec->q.map == QM_MAP_fp4s)
         sign_zeros(want, codes, n);
     for (int64_t i = 0; want && got && codes && i < n; i++) {
@@ -242,16 +243,16 @@ static void replay_nested(struct qm_conform *c)
     struct qm_codec codec;
     struct qm_shape shape;
     if (!codec4(c, "mids/mid/recip_tail/guard:1e-38/nantop/hi/nest:256", &codec) ||
-        !qm_case_shape(c, "x", &shape))
+        !qm_golden_case_shape(c, "x", &shape))
         return;
     int64_t n = qm_shape_numel(&shape);
-    struct qm_golden_run want = {.packed_bytes = qm_case_numel(c, "packed")};
+    struct qm_golden_run want = {.packed_bytes = qm_golden_case_numel(c, "packed")};
     want.scales = nested_scales(c, qm_scale_count(&codec, &shape));
-    want.packed = qm_case_ints(c, "packed", (n + 1) / 2);
-    want.codes = qm_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);
+    want.packed = qm_golden_case_ints(c, "packed", (n + 1) / 2);
+    want.codes = qm_golden_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);
     if (!want.scales || !want.codes)
         return;
-    qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
+    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
     judge_by_rows(c, &codec, &shape, want.codes, want.scales);
 }
 
@@ -260,23 +261,23 @@ static void replay_nested(struct qm_conform *c)
 static void replay_function(struct qm_conform *c, const char *group)
 {
     struct qm_codec codec;
-    int table = qm_case_has(c, "code");
+    int table = qm_golden_case_has(c, "code");
     int fp4 = strstr(group, "FP4") || strstr(group, "fp4");
-    if (!qm_case_codec(c, &codec, "%s",
-                       table ? "dyn:8s/tensor/bisect/even"
-                       : fp4 ? "fp4:4s/tensor/ladder/mid/hi"
-                             : "nf4:4s/tensor/ladder/mid/hi"))
+    if (!qm_golden_case_codec(c, &codec, "%s",
+                              table ? "dyn:8s/tensor/bisect/even"
+                              : fp4 ? "fp4:4s/tensor/ladder/mid/hi"
+                                    : "nf4:4s/tensor/ladder/mid/hi"))
         return;
     if (table) {
-        const float *values = qm_case_floats(c, "code", 256);
+        const float *values = qm_golden_case_floats(c, "code", 256);
         if (!values)
             return;
         qm_codec_table(&codec, values, 256);
     }
-    int64_t n = qm_case_numel(c, "x");
-    const float *x = qm_case_floats(c, "x", n);
-    const int64_t *want = qm_case_ints(c, "code_out", n);
-    uint8_t *got = qm_case_memory(c, n, 1);
+    int64_t n = qm_golden_case_numel(c, "x");
+    const float *x = qm_golden_case_floats(c, "x", n);
+    const int64_t *want = qm_golden_case_ints(c, "code_out", n);
+    uint8_t *got = qm_golden_case_memory(c, n, 1);
     if (!x || !want || !got)
         return;
     for (int64_t i = 0; i < n; i++)
@@ -286,44 +287,34 @@ static void replay_function(struct qm_conform *c, const char *group)
 
 /* ---- optimizer runs ---- */
 
-/* The words of the first and second state's quantizer; the kernels keep the sign of the first. */
+/* Where a run was recorded: the ending of the variants that reproduce it.  A run of 8-bit states is
+ * judged by the registered variant; one of 32-bit classes by the rule. */
 enum { DEFAULT, NATIVE, CPU32, DEFAULT32, CUDA, BACK_ENDS };
 static const struct {
-    const char *name, *first, *second;
+    const char *name, *ending;
 } back_ends[BACK_ENDS] = {
-    [DEFAULT] = {"default", "mids/mid/recip_tail/guard:1e-38/nantop",
-                 "mids/mid/recip_tail/guard:1e-38/nantop"},
-    [NATIVE] = {"native", "grid/mid/recip/maxskip/zero:0", "grid/mid/recip/maxskip/zero:0"},
-    [CPU32] = {"cpu32", "f32", "f32"},
-    [DEFAULT32] = {"default32", "f32", "f32"},
-    [CUDA] = {"cuda_hostemu", "bisect/even/maxskip/keepsign", "bisect/even/maxskip"},
+    [DEFAULT] = {"default", "bnb_default"},
+    [NATIVE] = {"native", "bnb"},
+    [CPU32] = {"cpu32", "bnb"},
+    [DEFAULT32] = {"default32", NULL},
+    [CUDA] = {"cuda_hostemu", "bnb_cuda"},
 };
 
-/* The rules by back end: 8-bit on CPU, 32-bit on CPU, 32-bit by default, 8-bit in CUDA.  In 8 bits
- * LAMB is Adam and LARS is momentum. */
+/* The name before the ending, and the rules of 32-bit states: on a CPU, by default.  In 8 bits LAMB
+ * is Adam and LARS is momentum; in CUDA Adam is AdamW. */
 static const struct optimizer {
-    const char *name, *rule[4], *variant; /* variant: the 8-bit class on a CPU, small tensors too */
+    const char *name, *variant, *rule[2];
 } optimizers[] = {
-    {"adamw", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}, "adamw8_bnb"},
-    {"adam", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}, "adam8_bnb"},
-    {"lamb", {"adamw_bnb", "lamb_bnb_cpu", "lamb_bnb", "adamw_bnb_cuda"}, NULL},
-    {"sgd",
-     {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"},
-     "sgdm8_bnb"},
-    {"momentum",
-     {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"},
-     NULL},
-    {"lars", {"momentum_bnb", "lars_bnb_cpu", "lars_bnb", "momentum_bnb_plain"}, NULL},
-    {"rmsprop",
-     {"rmsprop_bnb", "rmsprop_bnb32", "rmsprop_bnb_plain", "rmsprop_bnb_cuda"},
-     "rmsprop8_bnb"},
-    {"adagrad",
-     {"adagrad_bnb", "adagrad_bnb32", "adagrad_bnb_plain", "adagrad_bnb_cuda"},
-     "adagrad8_bnb"},
-    {"lion", {"lion_bnb", "lion_bnb32", "lion_bnb_plain", "lion_bnb_cuda"}, "lion8_bnb"},
-    {"ademamix",
-     {"ademamix_bnb", "ademamix_bnb", "ademamix_bnb_plain", "ademamix_bnb_cuda"},
-     "ademamix8_bnb"},
+    {"adamw", "adamw8", {"adamw_bnb32", "adamw_bnb_plain"}},
+    {"adam", "adam8", {"adamw_bnb32", "adamw_bnb_plain"}},
+    {"lamb", "adam8", {"lamb_bnb_cpu", "lamb_bnb"}},
+    {"sgd", "sgdm8", {"momentum_bnb32", "momentum_bnb_plain"}},
+    {"momentum", "sgdm8", {"momentum_bnb32", "momentum_bnb_plain"}},
+    {"lars", "sgdm8", {"lars_bnb_cpu", "lars_bnb"}},
+    {"rmsprop", "rmsprop8", {"rmsprop_bnb32", "rmsprop_bnb_plain"}},
+    {"adagrad", "adagrad8", {"adagrad_bnb32", "adagrad_bnb_plain"}},
+    {"lion", "lion8", {"lion_bnb32", "lion_bnb_plain"}},
+    {"ademamix", "ademamix8", {"ademamix_bnb", "ademamix_bnb_plain"}},
 };
 enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 
@@ -332,8 +323,8 @@ static int optimizer_read(struct qm_conform *c, const struct optimizer **optimiz
                           int *is_8bit)
 {
     char name[64], quantizer[64];
-    qm_case_text(c, "optimizer", name, sizeof name);
-    qm_case_text(c, "quantizer", quantizer, sizeof quantizer);
+    qm_golden_case_text(c, "optimizer", name, sizeof name);
+    qm_golden_case_text(c, "quantizer", quantizer, sizeof quantizer);
     char *bits = strstr(name, "8bit");
     if (bits)
         *bits = '\0';
@@ -347,7 +338,7 @@ static int optimizer_read(struct qm_conform *c, const struct optimizer **optimiz
         ++*back_end;
     if (*optimizer && *back_end < BACK_ENDS)
         return 1;
-    qm_case_skip(c, "%s with %s states: not built", name, quantizer);
+    qm_golden_case_skip(c, "%s with %s states: not built", name, quantizer);
     return 0;
 }
 
@@ -356,7 +347,7 @@ static void *rows_part(struct qm_conform *c, const void *all, size_t size, int64
                        int part, int parts)
 {
     int64_t each = n / parts;
-    char *out = qm_case_memory(c, rows * each, size);
+    char *out = qm_golden_case_memory(c, rows * each, size);
     if (!all || !out)
         return NULL;
     for (int64_t t = 0; t < rows; t++)
@@ -366,118 +357,183 @@ static void *rows_part(struct qm_conform *c, const void *all, size_t size, int64
 }
 
 /* Reads slot i of the rule; AdEMAMix keeps its two first moments in state1, one after the other. */
-static int slot_read(struct qm_conform *c, struct qm_run *run, int i, int back_end, int64_t n)
+static int slot_read(struct qm_conform *c, struct qm_run *run, int i, int64_t n)
 {
     struct qm_run_slot *slot = &run->slot[i];
     int slots = run->recipe.rule->n_slots, second = i > 0 && i == slots - 1;
     int parts = slots == 3 && !second ? 2 : 1, part = parts == 2 ? i : 0;
     int64_t rows = run->steps;
-    char state[16], absmax[16], text[QM_QUANTIZER_TEXT];
+    char state[16], absmax[16];
     snprintf(state, sizeof state, "state%d", second ? 2 : 1);
     snprintf(absmax, sizeof absmax, "absmax%d", second ? 2 : 1);
-    if (!qm_case_has(c, absmax)) {
-        slot->values = rows_part(c, qm_case_floats(c, state, rows * parts * n), sizeof(float), rows,
-                                 parts * n, part, parts);
+    if (!qm_golden_case_has(c, absmax)) {
+        slot->values = rows_part(c, qm_golden_case_floats(c, state, rows * parts * n),
+                                 sizeof(float), rows, parts * n, part, parts);
         return slot->values != NULL;
     }
-    int64_t scales = rows > 0 ? qm_case_numel(c, absmax) / rows : 0;
+    int64_t scales = rows > 0 ? qm_golden_case_numel(c, absmax) / rows : 0;
     slot->n_scales = scales / parts;
-    slot->scales = rows_part(c, qm_case_floats(c, absmax, rows * scales), sizeof(float), rows,
-                             scales, part, parts);
-    slot->codes = rows_part(c, qm_case_ints(c, state, rows * parts * n), sizeof(int64_t), rows,
-                            parts * n, part, parts);
-    snprintf(text, sizeof text, "dyn:8%c/block:%lld/%s", second ? 'u' : 's',
-             (long long)qm_case_whole(c, "block_size", 0),
-             second ? back_ends[back_end].second : back_ends[back_end].first);
-    return slot->scales && slot->codes && qm_run_quantizer(c, &run->recipe, i, text, 0, 0.0f);
+    slot->scales = rows_part(c, qm_golden_case_floats(c, absmax, rows * scales), sizeof(float),
+                             rows, scales, part, parts);
+    slot->codes = rows_part(c, qm_golden_case_ints(c, state, rows * parts * n), sizeof(int64_t),
+                            rows, parts * n, part, parts);
+    return slot->scales && slot->codes;
 }
+
+/* What a run must have. */
+static const struct qm_golden_need run_needs[] = {
+    {"T", QM_NEED_number, 1, 1e6, 0},
+    {"optimizer", QM_NEED_text, 0, 0, 0},
+    {"quantizer", QM_NEED_text, 0, 0, 0},
+    {"lr", QM_NEED_number, 0, 1e30, 0},
+    {"beta1", QM_NEED_number, 0, 1, 1},
+    {"beta2", QM_NEED_number, 0, 1, 1},
+    {"beta3", QM_NEED_number, 0, 1, 1},
+    {"alpha", QM_NEED_number, 0, 1e30, 1},
+    {"eps", QM_NEED_number, 0, 1e30, 1},
+    {"weight_decay", QM_NEED_number, 0, 1e30, 0},
+    {"block_size", QM_NEED_number, 1, 1 << 20, 1},
+    {"dtype", QM_NEED_text, 0, 0, 1},
+    {"sqrt", QM_NEED_text, 0, 0, 1},
+    {"p0", QM_NEED_data, 0, 0, 0},
+    {"grads", QM_NEED_data, 0, 0, 0},
+    {"params", QM_NEED_data, 0, 0, 0},
+    {"state1", QM_NEED_data, 0, 0, 0},
+};
 
 /* The class passes its momentum, or RMSprop's alpha, as beta1. */
 static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper *h)
 {
     int buffer = strcmp(family, "momentum") == 0 || strncmp(family, "lars", 4) == 0;
-    h->lr = qm_case_number(c, "lr", 1e-3);
-    h->beta1 = qm_case_number(c, "beta1", 0.9);
+    h->lr = qm_golden_case_number(c, "lr", 1e-3);
+    h->beta1 = qm_golden_case_number(c, "beta1", 0.9);
     h->momentum = h->beta1;
-    h->beta2 = strncmp(family, "rmsprop", 7) == 0 ? h->beta1 : qm_case_number(c, "beta2", 0.999);
-    h->beta3 = qm_case_number(c, "beta3", 0.0);
-    h->alpha = qm_case_number(c, "alpha", 0.0);
-    h->t_alpha = qm_case_number(c, "t_alpha", 0.0);
-    h->t_beta3 = qm_case_number(c, "t_beta3", 0.0);
-    h->eps = qm_case_number(c, "eps", buffer ? 0.0 : 1e-8);
-    h->weight_decay = qm_case_number(c, "weight_decay", 0.0);
-    h->max_unorm = qm_case_number(c, "max_unorm", 0.0);
-    h->gnorm_scale = qm_case_number(c, "gnorm_scale", 1.0);
+    h->beta2 =
+        strncmp(family, "rmsprop", 7) == 0 ? h->beta1 : qm_golden_case_number(c, "beta2", 0.999);
+    h->beta3 = qm_golden_case_number(c, "beta3", 0.0);
+    h->alpha = qm_golden_case_number(c, "alpha", 0.0);
+    h->t_alpha = qm_golden_case_number(c, "t_alpha", 0.0);
+    h->t_beta3 = qm_golden_case_number(c, "t_beta3", 0.0);
+    h->eps = qm_golden_case_number(c, "eps", buffer ? 0.0 : 1e-8);
+    h->weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
+    h->max_unorm = qm_golden_case_number(c, "max_unorm", 0.0);
+    h->gnorm_scale = qm_golden_case_number(c, "gnorm_scale", 1.0);
 }
 
 /* tests/golden/README.md states the tolerances.  RMSprop and Adagrad may have a tiny state, and
- * CUDA forms 1 - beta and beta^t in float32: both have wider ones.  A parameter near 0 is held to
- * the same share of lr, the size of a step; float32 states, which cancel, to a share of their
- * largest. */
+ * CUDA forms 1 - beta and beta^t in float32: both have wider ones.  A parameter near 0 is held
+ * to the same share of lr; with the package's own square roots, which are an ulp off, to 2^-21 of
+ * its step, which may be larger than lr; float32 states, which cancel, to a share of
+ * their largest. */
 static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *family, int back_end,
                                          double lr)
 {
     char root[16];
-    if (qm_case_text(c, "sqrt", root, sizeof root) && strcmp(root, "ieee") == 0 &&
+    if (qm_golden_case_text(c, "sqrt", root, sizeof root) && strcmp(root, "ieee") == 0 &&
         strncmp(family, "lamb", 4) != 0 && strncmp(family, "lars", 4) != 0 && back_end == CPU32)
         return (struct qm_run_tolerance){.param_relative = 0.0};
     int tiny = strncmp(family, "rmsprop", 7) == 0 || strncmp(family, "adagrad", 7) == 0;
     double relative = back_end == CUDA ? 2e-4 : tiny ? 1e-4 : 3e-7;
     return (struct qm_run_tolerance){.param_relative = relative,
                                      .param_absolute = relative * lr,
+                                     .param_of_step = root[0] ? 0x1p-21 : 0.0,
                                      .scale_relative = back_end == CUDA ? 2e-4 : 2e-7,
                                      .value_largest = 3e-7,
                                      .code_share = 1e-3};
 }
 
-/* The recipe of the back end's rule.  An 8-bit class on a tensor that is too small for codes is the
- * variant itself, which has to choose float32 states and another rule. */
+/* The variant that the class, where it was recorded, and the shape make: its quantizers and its
+ * rule are what is judged.  A recording with other blocks, or with min_8bit_size elsewhere,
+ * overrides them, which the recipe then says. */
+static qm_status variant_at(struct qm_conform *c, const struct optimizer *o, int back_end,
+                            const struct qm_shape *shape, struct qm_recipe *out)
+{
+    const struct qm_variant *v;
+    struct qm_recipe r;
+    char name[64], text[QM_RECIPE_TEXT];
+    const char *base = back_end == CUDA && !strcmp(o->variant, "adam8") ? "adamw8" : o->variant;
+    int64_t n = qm_shape_numel(shape), block = qm_golden_case_whole(c, "block_size", 256);
+    int coded = qm_golden_case_has(c, "absmax1");
+    snprintf(name, sizeof name, "%s_%s", base, back_ends[back_end].ending);
+    QM_TRY(qm_variant_find(name, &v));
+    QM_TRY(qm_recipe_from(v, &r));
+    snprintf(text, sizeof text, "%lld", coded ? 0LL : (long long)n + 1);
+    for (int i = 0; i < r.rule->n_slots; i++) {
+        char key[64], norm[32];
+        snprintf(key, sizeof key, "%s.min_numel", r.rule->slot[i]);
+        if ((n >= r.min_numel[i]) != coded)
+            QM_TRY(qm_recipe_set(&r, key, text));
+        snprintf(key, sizeof key, "%s.norm", r.rule->slot[i]);
+        snprintf(norm, sizeof norm, "block:%lld", (long long)block);
+        if (coded && r.slot[i].block != block)
+            QM_TRY(qm_recipe_set(&r, key, norm));
+    }
+    snprintf(c->now.how, sizeof c->now.how, "%.255s", qm_recipe_print(&r, text));
+    *out = qm_recipe_at(&r, shape);
+    return QM_OK;
+}
+
+/* The recipe that a run is judged by; its back end, or -1 when there is none. */
 static int recipe_read(struct qm_conform *c, int64_t n, struct qm_recipe *out)
 {
     const struct optimizer *optimizer;
-    const struct qm_variant *variant;
     int back_end, is_8bit;
     if (!optimizer_read(c, &optimizer, &back_end, &is_8bit))
         return -1;
-    if (is_8bit && back_end == CPU32 && optimizer->variant) {
-        struct qm_shape shape = qm_run_shape(c, "shape", n);
-        snprintf(c->now.how, sizeof c->now.how, "%s", optimizer->variant);
-        if (qm_variant_find(optimizer->variant, &variant) != QM_OK ||
-            qm_recipe_from(variant, out) != QM_OK) {
-            qm_case_failed(c);
-            return -1;
-        }
-        *out = qm_recipe_at(out, &shape);
+    /* Without codes LAMB and LARS have rules of their own, which no 8-bit variant takes. */
+    int is_own = strncmp(optimizer->name, "la", 2) == 0 && !qm_golden_case_has(c, "absmax1");
+    if (back_end == DEFAULT32 || (back_end == CPU32 && (!is_8bit || is_own)))
+        return qm_run_recipe(c, optimizer->rule[back_end == DEFAULT32], out) ? back_end : -1;
+    struct qm_shape shape = qm_run_shape(c, "shape", n);
+    if (variant_at(c, optimizer, back_end, &shape, out) == QM_OK)
         return back_end;
-    }
-    int rule = back_end > NATIVE ? back_end - NATIVE : 0;
-    return qm_run_recipe(c, optimizer->rule[rule], out) ? back_end : -1;
+    qm_golden_case_failed(c);
+    return -1;
+}
+
+/* Attribute dtype: float32, which is also where it is absent, or bfloat16 parameters. */
+static int dtype_read(struct qm_conform *c, struct qm_recipe *r)
+{
+    char type[32];
+    qm_golden_case_text(c, "dtype", type, sizeof type);
+    if (strcmp(type, "bfloat16") == 0)
+        r->param = (struct qm_param){QM_PARAM_bf16, QM_WRITE_near};
+    else if (*type && strcmp(type, "float32") != 0)
+        qm_golden_case_skip(c, "parameters are float32 or bfloat16, not '%s'", type);
+    return qm_golden_case_open(c);
 }
 
 static void replay_optimizer(struct qm_conform *c)
 {
-    struct qm_run run = {.steps = qm_case_whole(c, "T", 0)};
-    int64_t n = qm_case_numel(c, "p0");
+    struct qm_run run = {.steps = qm_golden_case_whole(c, "T", 0)};
+    int64_t n = qm_golden_case_numel(c, "p0");
+    if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs))
+        return;
     int back_end = recipe_read(c, n, &run.recipe);
     if (back_end < 0)
         return;
     const struct qm_rule *rule = run.recipe.rule;
-    if (back_end == CUDA && rule->n_slots == 1 && qm_case_whole(c, "skip_zeros", 0))
-        qm_case_skip(c, "skip_zeros: the kernel quantizes what was never computed");
-    if (back_end == CUDA && rule->n_slots == 3 && n % qm_case_whole(c, "block_size", 256) != 0)
-        qm_case_skip(c, "the kernel lets the last block of one moment and the first of the other "
-                        "share a scale");
-    if (!qm_case_open(c))
+    if (back_end == CUDA && rule->n_slots == 1 && qm_golden_case_whole(c, "skip_zeros", 0))
+        qm_golden_case_skip(c, "skip_zeros: the kernel quantizes what was never computed");
+    if (back_end == CUDA && rule->n_slots == 3 &&
+        n % qm_golden_case_whole(c, "block_size", 256) != 0)
+        qm_golden_case_skip(
+            c, "the kernel lets the last block of one moment and the first of the other "
+               "share a scale");
+    if (!qm_golden_case_open(c))
         return;
     hyper_read(c, rule->family, &run.recipe.hyper);
+    if (!dtype_read(c, &run.recipe))
+        return;
     run.within = tolerance(c, rule->family, back_end, run.recipe.hyper.lr);
     run.shape = qm_run_shape(c, "shape", n);
     for (int i = 0; i < rule->n_slots; i++)
-        if (!slot_read(c, &run, i, back_end, n))
+        if (!slot_read(c, &run, i, n))
             return;
-    run.p0 = qm_case_floats(c, "p0", n);
-    run.grads = qm_case_floats(c, "grads", run.steps * n);
-    run.params = qm_case_floats(c, "params", run.steps * n);
+    run.lr = qm_golden_case_rates(c, run.steps);
+    run.p0 = qm_golden_case_floats(c, "p0", n);
+    run.grads = qm_golden_case_floats(c, "grads", run.steps * n);
+    run.params = qm_golden_case_floats(c, "params", run.steps * n);
     run.n_kept = run.steps;
     run.kept = qm_run_all_steps(c, run.steps);
     qm_run_replay(c, &run);
@@ -491,28 +547,28 @@ static void replay_group(struct qm_conform *c, const char *group)
     for (int w = 0; w < N_WAYS; w++)
         for (int four = 0; four < 2; four++) {
             snprintf(dataset, sizeof dataset, "%s_%s", four ? "packed" : "codes", ways[w].name);
-            if (!qm_case_has(c, dataset))
+            if (!qm_golden_case_has(c, dataset))
                 continue;
             several = 1;
-            if (!qm_case_begin(c, group, ways[w].name))
+            if (!qm_golden_case_begin(c, group, ways[w].name))
                 continue;
             if (four)
                 replay_quantizer4(c, w);
             else
                 replay_quantizer8(c, w);
-            qm_case_end(c);
+            qm_golden_case_end(c);
         }
-    if (several || !qm_case_begin(c, group, NULL))
+    if (several || !qm_golden_case_begin(c, group, NULL))
         return;
-    if (qm_case_has(c, "code_out"))
+    if (qm_golden_case_has(c, "code_out"))
         replay_function(c, group);
-    else if (qm_case_has(c, "absmax_codes"))
+    else if (qm_golden_case_has(c, "absmax_codes"))
         replay_nested(c);
-    else if (qm_case_has(c, "grads"))
+    else if (qm_golden_case_has(c, "grads") || qm_golden_case_whole(c, "T", 0) > 0)
         replay_optimizer(c);
     else
-        qm_case_skip(c, "unknown kind of case");
-    qm_case_end(c);
+        qm_golden_case_skip(c, "unknown kind of case");
+    qm_golden_case_end(c);
 }
 
 void qm_conform_bitsandbytes(struct qm_conform *c)

@@ -15,6 +15,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->f64 = (struct qm_tensor_run_tolerance){5e-15, 5e-15, 5e-15, 5e-15};
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
     w->bf16 = (struct qm_tensor_run_tolerance){2e-6, 0.0, 2e-6, 2e-2};
+    qm_tensor_run_norms(c, w);
     memcpy(w->state, states, sizeof states);
     h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);

@@ -61,9 +61,10 @@ static void skip_all(struct qm_conform *c)
     char name[QM_GOLDEN_PATH];
     int n = qm_golden_members(c->file, "");
     for (int i = 0; i < n; i++)
-        if (qm_golden_member(c->file, "", i, name, sizeof name) && qm_case_begin(c, name, NULL)) {
-            qm_case_skip(c, "no replay is built for this system");
-            qm_case_end(c);
+        if (qm_golden_member(c->file, "", i, name, sizeof name) &&
+            qm_golden_case_begin(c, name, NULL)) {
+            qm_golden_case_skip(c, "no replay is built for this system");
+            qm_golden_case_end(c);
         }
 }
 
@@ -103,7 +104,7 @@ struct chunk {
     _Alignas(16) unsigned char bytes[];
 };
 
-int qm_case_begin(struct qm_conform *c, const char *group, const char *part)
+int qm_golden_case_begin(struct qm_conform *c, const char *group, const char *part)
 {
     memset(&c->now, 0, sizeof c->now);
     if (part)
@@ -114,9 +115,9 @@ int qm_case_begin(struct qm_conform *c, const char *group, const char *part)
     return qm_name_matches(c->now.name, c->filter);
 }
 
-void qm_case_end(struct qm_conform *c)
+void qm_golden_case_end(struct qm_conform *c)
 {
-    if (qm_case_open(c) && c->now.compared == 0) {
+    if (qm_golden_case_open(c) && c->now.compared == 0) {
         c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
     }
@@ -130,7 +131,7 @@ void qm_case_end(struct qm_conform *c)
     c->memory = NULL;
 }
 
-int qm_case_open(const struct qm_conform *c)
+int qm_golden_case_open(const struct qm_conform *c)
 {
     return c->now.outcome == QM_CONFORM_equal || c->now.outcome == QM_CONFORM_near;
 }
@@ -138,13 +139,13 @@ int qm_case_open(const struct qm_conform *c)
 static void settle(struct qm_conform *c, enum qm_conform_result outcome, const char *format,
                    va_list args)
 {
-    if (!qm_case_open(c))
+    if (!qm_golden_case_open(c))
         return;
     c->now.outcome = outcome;
     vsnprintf(c->now.text, sizeof c->now.text, format, args);
 }
 
-void qm_case_skip(struct qm_conform *c, const char *format, ...)
+void qm_golden_case_skip(struct qm_conform *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -152,7 +153,7 @@ void qm_case_skip(struct qm_conform *c, const char *format, ...)
     va_end(args);
 }
 
-void qm_case_differs(struct qm_conform *c, const char *format, ...)
+void qm_golden_case_differs(struct qm_conform *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -160,22 +161,22 @@ void qm_case_differs(struct qm_conform *c, const char *format, ...)
     va_end(args);
 }
 
-void qm_case_failed(struct qm_conform *c)
+void qm_golden_case_failed(struct qm_conform *c)
 {
-    if (!qm_case_open(c))
+    if (!qm_golden_case_open(c))
         return;
     c->now.outcome = QM_CONFORM_unreadable;
     snprintf(c->now.text, sizeof c->now.text, "%.310s", qm_message());
 }
 
-void *qm_case_memory(struct qm_conform *c, int64_t n, size_t size)
+void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size)
 {
     struct chunk *m = NULL;
     if (n >= 0 && (uint64_t)n < ((uint64_t)1 << 40) / size)
         m = calloc(1, sizeof *m + ((size_t)n + 1) * size);
     if (!m) {
         (void)qm_fail(QM_NO_MEMORY, "%lld values of %zu bytes", (long long)n, size);
-        qm_case_failed(c);
+        qm_golden_case_failed(c);
         return NULL;
     }
     m->next = c->memory;
@@ -191,13 +192,13 @@ static char *dataset_path(const struct qm_conform *c, const char *name, char *ou
     return out;
 }
 
-int qm_case_has(struct qm_conform *c, const char *name)
+int qm_golden_case_has(struct qm_conform *c, const char *name)
 {
     char path[2 * QM_GOLDEN_PATH];
     return qm_golden_at(c->file, dataset_path(c, name, path, sizeof path)) == QM_GOLDEN_DATASET;
 }
 
-int64_t qm_case_numel(struct qm_conform *c, const char *name)
+int64_t qm_golden_case_numel(struct qm_conform *c, const char *name)
 {
     char path[2 * QM_GOLDEN_PATH];
     struct qm_shape s;
@@ -205,12 +206,12 @@ int64_t qm_case_numel(struct qm_conform *c, const char *name)
     return st == QM_OK ? qm_shape_numel(&s) : 0;
 }
 
-int qm_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out)
+int qm_golden_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out)
 {
     char path[2 * QM_GOLDEN_PATH];
     if (qm_golden_shape(c->file, dataset_path(c, name, path, sizeof path), out) == QM_OK)
         return 1;
-    qm_case_failed(c);
+    qm_golden_case_failed(c);
     return 0;
 }
 
@@ -218,58 +219,139 @@ static void *dataset_read(struct qm_conform *c, const char *name, int64_t numel,
 {
     char path[2 * QM_GOLDEN_PATH];
     struct qm_shape s;
-    if (!qm_case_open(c) || !qm_case_shape(c, name, &s))
+    if (!qm_golden_case_open(c) || !qm_golden_case_shape(c, name, &s))
         return NULL;
     dataset_path(c, name, path, sizeof path);
     int64_t n = qm_shape_numel(&s);
     if (numel >= 0 && n != numel) {
         (void)qm_fail(QM_BAD_FILE, "%s holds %lld values, expected %lld", path, (long long)n,
                       (long long)numel);
-        qm_case_failed(c);
+        qm_golden_case_failed(c);
         return NULL;
     }
-    void *out = qm_case_memory(c, n, qm_dtype_size(want));
+    void *out = qm_golden_case_memory(c, n, qm_dtype_size(want));
     if (out && qm_golden_read(c->file, path, want, out) != QM_OK) {
-        qm_case_failed(c);
+        qm_golden_case_failed(c);
         return NULL;
     }
     return out;
 }
 
-float *qm_case_floats(struct qm_conform *c, const char *name, int64_t numel)
+float *qm_golden_case_floats(struct qm_conform *c, const char *name, int64_t numel)
 {
     return dataset_read(c, name, numel, QM_DTYPE_f32);
 }
 
-double *qm_case_doubles(struct qm_conform *c, const char *name, int64_t numel)
+double *qm_golden_case_doubles(struct qm_conform *c, const char *name, int64_t numel)
 {
     return dataset_read(c, name, numel, QM_DTYPE_f64);
 }
 
-int64_t *qm_case_ints(struct qm_conform *c, const char *name, int64_t numel)
+int64_t *qm_golden_case_ints(struct qm_conform *c, const char *name, int64_t numel)
 {
     return dataset_read(c, name, numel, QM_DTYPE_i64);
 }
 
-uint64_t *qm_case_words(struct qm_conform *c, const char *name, int64_t numel)
+uint64_t *qm_golden_case_words(struct qm_conform *c, const char *name, int64_t numel)
 {
     return dataset_read(c, name, numel, QM_DTYPE_u64);
 }
 
-double qm_case_number(struct qm_conform *c, const char *name, double fallback)
+/* 1 where the attribute is absent, or what is expected; otherwise the case is unreadable. */
+static int attribute_is(struct qm_conform *c, const char *name, enum qm_golden_attribute want)
+{
+    int64_t n;
+    enum qm_golden_attribute is = qm_golden_attribute(c->file, c->group, name, &n);
+    if (is == QM_GOLDEN_ABSENT || (is == want && n == 1))
+        return 1;
+    (void)qm_fail(QM_BAD_FILE, "attribute %s of %s is %s, expected %s", name, c->group,
+                  is == QM_GOLDEN_TEXT      ? "a text"
+                  : is == QM_GOLDEN_NUMBERS ? (n == 1 ? "a number" : "a list of numbers")
+                                            : "of a type that is not read",
+                  want == QM_GOLDEN_TEXT ? "one text" : "one number");
+    qm_golden_case_failed(c);
+    return 0;
+}
+
+/* 1 where one need is met. */
+static int need_met(struct qm_conform *c, const struct qm_golden_need *need)
+{
+    char text[8];
+    double x = (double)NAN;
+    if (need->kind == QM_NEED_data && !need->may_lack && !qm_golden_case_has(c, need->name)) {
+        (void)qm_fail(QM_BAD_FILE, "there is no dataset %s in %s", need->name, c->group);
+        return 0;
+    }
+    if (need->kind == QM_NEED_data)
+        return 1;
+    int is_text = need->kind == QM_NEED_text;
+    if (!attribute_is(c, need->name, is_text ? QM_GOLDEN_TEXT : QM_GOLDEN_NUMBERS))
+        return 0;
+    int there = is_text ? qm_golden_text(c->file, c->group, need->name, text, sizeof text)
+                        : qm_golden_numbers(c->file, c->group, need->name, &x, 1) > 0;
+    if ((!there || (!is_text && isnan(x))) && need->may_lack)
+        return 1;
+    if (there && (is_text || (x >= need->least && x <= need->most)))
+        return 1;
+    if (is_text)
+        (void)qm_fail(QM_BAD_FILE, "attribute %s of %s is missing, expected a text", need->name,
+                      c->group);
+    else if (!there)
+        (void)qm_fail(QM_BAD_FILE, "attribute %s of %s is missing, expected a number", need->name,
+                      c->group);
+    else
+        (void)qm_fail(QM_BAD_FILE, "attribute %s of %s is %g, expected %g to %g", need->name,
+                      c->group, x, need->least, need->most);
+    return 0;
+}
+
+int qm_golden_case_needs(struct qm_conform *c, const struct qm_golden_need *need, int n)
+{
+    for (int i = 0; i < n && qm_golden_case_open(c); i++)
+        if (!need_met(c, &need[i]))
+            qm_golden_case_failed(c);
+    return qm_golden_case_open(c);
+}
+
+int qm_golden_case_one_rate(struct qm_conform *c)
+{
+    if (qm_golden_case_has(c, "lr_per_step"))
+        qm_golden_case_skip(c, "lr_per_step: this system is replayed at one learning rate");
+    return qm_golden_case_open(c);
+}
+
+double *qm_golden_case_rates(struct qm_conform *c, int64_t steps)
+{
+    if (!qm_golden_case_has(c, "lr_per_step"))
+        return NULL;
+    double *rate = qm_golden_case_doubles(c, "lr_per_step", steps);
+    for (int64_t t = 0; rate && t < steps; t++)
+        if (!isfinite(rate[t])) {
+            (void)qm_fail(QM_BAD_FILE, "lr_per_step of %s is %g in step %lld", c->group, rate[t],
+                          (long long)t + 1);
+            qm_golden_case_failed(c);
+        }
+    return rate;
+}
+
+double qm_golden_case_number(struct qm_conform *c, const char *name, double fallback)
 {
     double x;
-    int n = qm_golden_numbers(c->file, c->group, name, &x, 1);
+    int n = attribute_is(c, name, QM_GOLDEN_NUMBERS)
+                ? qm_golden_numbers(c->file, c->group, name, &x, 1)
+                : 0;
     return n > 0 && !isnan(x) ? x : fallback;
 }
 
-int64_t qm_case_whole(struct qm_conform *c, const char *name, int64_t fallback)
+int64_t qm_golden_case_whole(struct qm_conform *c, const char *name, int64_t fallback)
 {
-    double x = qm_case_number(c, name, (double)fallback);
+    double x = qm_golden_case_number(c, name, (double)fallback);
     return fabs(x) < 9e15 ? (int64_t)x : fallback;
 }
 
-int qm_case_text(struct qm_conform *c, const char *name, char *out, size_t size)
+int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_t size)
 {
-    return qm_golden_text(c->file, c->group, name, out, size);
+    out[0] = '\0';
+    return attribute_is(c, name, QM_GOLDEN_TEXT) &&
+           qm_golden_text(c->file, c->group, name, out, size);
 }

@@ -75,33 +75,54 @@ void qm_conform_dtypes(struct qm_conform *c);
 /* Starts the case "group" or, with part, "group/part"; 0 when the filter leaves it out.  At its
  * end the verdict is reported and counted and its memory released; a case that compared nothing
  * and has no verdict is unreadable. */
-int qm_case_begin(struct qm_conform *c, const char *group, const char *part);
-void qm_case_end(struct qm_conform *c);
+int qm_golden_case_begin(struct qm_conform *c, const char *group, const char *part);
+void qm_golden_case_end(struct qm_conform *c);
 
-int qm_case_open(const struct qm_conform *c); /* no difference, skip or failure so far */
-void qm_case_skip(struct qm_conform *c, const char *format, ...)
+int qm_golden_case_open(const struct qm_conform *c); /* no difference, skip or failure so far */
+void qm_golden_case_skip(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void qm_case_differs(struct qm_conform *c, const char *format, ...)
+void qm_golden_case_differs(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void qm_case_failed(struct qm_conform *c); /* unreadable, with qm_message() */
+void qm_golden_case_failed(struct qm_conform *c); /* unreadable, with qm_message() */
 
 /* Zeroed memory of the case; NULL when there is none left. */
-void *qm_case_memory(struct qm_conform *c, int64_t n, size_t size);
+void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size);
 
-/* Datasets of the case's group.  numel: the required count, -1 for any; qm_case_numel returns the
- * count, 0 when the dataset is absent. */
-int qm_case_has(struct qm_conform *c, const char *name);
-int64_t qm_case_numel(struct qm_conform *c, const char *name);
-int qm_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out);
-float *qm_case_floats(struct qm_conform *c, const char *name, int64_t numel);
-double *qm_case_doubles(struct qm_conform *c, const char *name, int64_t numel);
-int64_t *qm_case_ints(struct qm_conform *c, const char *name, int64_t numel);
-uint64_t *qm_case_words(struct qm_conform *c, const char *name, int64_t numel);
+/* Datasets of the case's group.  numel: the required count, -1 for any; qm_golden_case_numel
+ * returns the count, 0 when the dataset is absent. */
+int qm_golden_case_has(struct qm_conform *c, const char *name);
+int64_t qm_golden_case_numel(struct qm_conform *c, const char *name);
+int qm_golden_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out);
+float *qm_golden_case_floats(struct qm_conform *c, const char *name, int64_t numel);
+double *qm_golden_case_doubles(struct qm_conform *c, const char *name, int64_t numel);
+int64_t *qm_golden_case_ints(struct qm_conform *c, const char *name, int64_t numel);
+uint64_t *qm_golden_case_words(struct qm_conform *c, const char *name, int64_t numel);
 
-/* Attributes of the case's group; a number that is absent or NaN is the fallback. */
-double qm_case_number(struct qm_conform *c, const char *name, double fallback);
-int64_t qm_case_whole(struct qm_conform *c, const char *name, int64_t fallback);
-int qm_case_text(struct qm_conform *c, const char *name, char *out, size_t size);
+/* What a kind of case needs in its group.  number: one number from least to most; text: one text;
+ * data: a dataset.  may_lack: the attribute may be absent, or NaN, which is the files' None. */
+enum qm_golden_need_kind { QM_NEED_number, QM_NEED_text, QM_NEED_data };
+struct qm_golden_need {
+    const char *name;
+    enum qm_golden_need_kind kind;
+    double least, most;
+    int may_lack;
+};
+
+/* 1 when the group has all n of them; otherwise the case is unreadable, with the first that is
+ * missing, of another type or out of range. */
+int qm_golden_case_needs(struct qm_conform *c, const struct qm_golden_need *need, int n);
+
+/* Attributes of the case's group; a number that is absent or NaN is the fallback.  An attribute of
+ * another type, a list of numbers for instance, makes the case unreadable. */
+double qm_golden_case_number(struct qm_conform *c, const char *name, double fallback);
+int64_t qm_golden_case_whole(struct qm_conform *c, const char *name, int64_t fallback);
+int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_t size);
+
+/* The learning rate of every step from dataset lr_per_step, or NULL where there is none. */
+double *qm_golden_case_rates(struct qm_conform *c, int64_t steps);
+
+/* 1 where there is no such dataset; otherwise the case is skipped, for its replay has one rate. */
+int qm_golden_case_one_rate(struct qm_conform *c);
 
 /* ---- comparing ---- */
 
@@ -122,6 +143,11 @@ void qm_judge_close_each(struct qm_conform *c, const char *what, const float *go
                          const float *want, const double *allowed, int64_t n);
 void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute);
+
+/* Takes the recorded code where both codes mean NaN: which of a float format's NaN codes was
+ * recorded is the sign of the NaN that the recording machine made. */
+void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *cb,
+                       const int64_t *want, int64_t n, uint8_t *codes);
 
 /* Codes are equal, except that a share of them (at least one code) may be off by one; _most: at
  * most `allowed` of them; _count: of n codes `off` were found to be off by one. */
@@ -150,7 +176,7 @@ void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_golden_run *want);
 
 /* The codec of a quantizer string; 0, and the case skipped with the reason, if it is invalid. */
-int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)
+int qm_golden_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Replaces a codec's table by n ascending values, without published thresholds. */
@@ -161,12 +187,12 @@ void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, con
                   int64_t n);
 
 /* x[n] followed by zeros up to a multiple of block. */
-float *qm_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,
-                      int64_t *padded);
+float *qm_golden_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,
+                             int64_t *padded);
 
 /* The n codes in packed bytes (values 0 to 255), one number per code. */
-int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits, const int64_t *packed,
-                          int64_t n);
+int64_t *qm_golden_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits,
+                                 const int64_t *packed, int64_t n);
 
 struct qm_shape qm_shape_flat(int64_t n); /* rank 1 */
 

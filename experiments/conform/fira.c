@@ -16,7 +16,7 @@ static void setup_adam(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[3] = "state_scaling_grad_norm";
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
     h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
-    h->correct_bias = (int)qm_case_whole(c, "correct_bias", 1);
+    h->correct_bias = (int)qm_golden_case_whole(c, "correct_bias", 1);
 }
 
 static void setup_rms(struct qm_conform *c, struct qm_tensor_run_case *w)
@@ -30,7 +30,7 @@ static void setup_rms(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[4] = "state_scaling_grad_norm";
     h->beta2 = qm_tensor_run_number(c, "beta", 0, 0.9);
     h->momentum = qm_tensor_run_number(c, "momentum", 0, 0.0);
-    h->centered = (int)qm_case_whole(c, "centered", 0);
+    h->centered = (int)qm_golden_case_whole(c, "centered", 0);
 }
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
@@ -41,6 +41,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15};
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
     w->bf16 = w->f32;
+    qm_tensor_run_norms(c, w);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
     h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
     h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
@@ -48,18 +49,18 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->scale = qm_tensor_run_number(c, "alpha", 0, 1.0);
     h->gap = 0.0; /* the recorded matrices are used */
     h->side = -1.0;
-    if (!qm_case_text(c, "proj_type", text, sizeof text))
+    if (!qm_golden_case_text(c, "proj_type", text, sizeof text))
         strcpy(text, "std");
     for (int i = 0; i < 4; i++)
         h->side = strcmp(text, sides[i]) == 0 ? (double)i : h->side;
     if (h->side < 0.0)
-        qm_case_skip(c, "proj_type '%s' keeps two matrices, the file one", text);
-    if (qm_case_text(c, "optimizer", text, sizeof text) && strcmp(text, "FiraAdamW") == 0)
+        qm_golden_case_skip(c, "proj_type '%s' keeps two matrices, the file one", text);
+    if (qm_golden_case_text(c, "optimizer", text, sizeof text) && strcmp(text, "FiraAdamW") == 0)
         setup_adam(c, w);
     else if (strcmp(text, "FiraRMSProp") == 0)
         setup_rms(c, w);
     else
-        qm_case_skip(c, "optimizer '%s' is not one of this file's", text);
+        qm_golden_case_skip(c, "optimizer '%s' is not one of this file's", text);
 }
 
 void qm_conform_fira(struct qm_conform *c) { qm_tensor_run_replay(c, setup, NULL); }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/half.h"
 #include "experiments/foreign/file_sum.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
@@ -109,6 +110,26 @@ static hid_t attribute_open(struct qm_golden *g, const char *path, const char *n
     return a;
 }
 
+static enum qm_golden_attribute direct_attribute(struct qm_golden *g, const char *path,
+                                                 const char *name, int64_t *count)
+{
+    hid_t a = attribute_open(g, path, name);
+    *count = 0;
+    if (a < 0)
+        return QM_GOLDEN_ABSENT;
+    hid_t t = H5Aget_type(a), space = H5Aget_space(a);
+    H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
+    *count = space < 0 ? 0 : (int64_t)H5Sget_simple_extent_npoints(space);
+    H5Sclose(space);
+    H5Tclose(t);
+    H5Aclose(a);
+    /* h5py stores a truth value as an enumeration of 8 bits */
+    int is_number = class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM;
+    return is_number                            ? QM_GOLDEN_NUMBERS
+           : class == H5T_STRING && *count == 1 ? QM_GOLDEN_TEXT
+                                                : QM_GOLDEN_OTHER;
+}
+
 /* Elements of a numeric attribute, read as type into a fresh array; 0 when there are none. */
 static int attribute_read(struct qm_golden *g, const char *path, const char *name, hid_t type,
                           void **out)
@@ -157,8 +178,8 @@ static int direct_unsigned(struct qm_golden *g, const char *path, const char *na
     return n > 0;
 }
 
-/* HDF5 copies a fixed-length string into a buffer and returns a variable-length one as a pointer.
- * */
+/* HDF5 copies a fixed-length string into a buffer and returns a variable-length one as
+ * a pointer. */
 static int text_read(hid_t a, hid_t t, char *out, size_t size)
 {
     int ok = 0;
@@ -256,6 +277,21 @@ static hid_t memory_type(enum qm_dtype want)
     }
 }
 
+/* Widens n bfloat16 numbers, whose bits stand at the start of x, to f32 or f64 in place. */
+static void widen_bf16(void *x, int64_t n, enum qm_dtype want)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        uint16_t bits;
+        memcpy(&bits, (char *)x + 2 * i, sizeof bits);
+        float wide = qm_bf16_to_float(bits);
+        double twice = (double)wide;
+        if (want == QM_DTYPE_f32)
+            memcpy((char *)x + 4 * i, &wide, sizeof wide);
+        else
+            memcpy((char *)x + 8 * i, &twice, sizeof twice);
+    }
+}
+
 static qm_status direct_read(struct qm_golden *g, const char *path, enum qm_dtype want,
                              struct qm_blob *out)
 {
@@ -272,15 +308,20 @@ static qm_status direct_read(struct qm_golden *g, const char *path, enum qm_dtyp
     int64_t n = st == QM_OK ? qm_shape_numel(&shape) : 0;
     qm_blob_put_number(out, n);
     void *values = qm_blob_put(out, (size_t)n * qm_dtype_size(want));
+    int is_bf16 =
+        floats && class == H5T_INTEGER && H5Tget_size(t) == 2 && H5Tget_sign(t) == H5T_SGN_NONE;
     if (st == QM_OK && n > 0 && values &&
-        H5Dread(d, memory_type(want), H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)
+        H5Dread(d, is_bf16 ? H5T_NATIVE_UINT16 : memory_type(want), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                values) < 0)
         st = qm_fail(QM_BAD_FILE, "%s: %s cannot be read (truncated or damaged?)", g->path, path);
+    if (st == QM_OK && values && is_bf16)
+        widen_bf16(values, n, want);
     H5Tclose(t);
     H5Dclose(d);
     return st;
 }
 
-enum request { AT, MEMBERS, NUMBERS, UNSIGNED, TEXT, SHAPE, READ };
+enum request { AT, MEMBERS, ATTRIBUTE, NUMBERS, UNSIGNED, TEXT, SHAPE, READ };
 
 static void serve_numbers(struct qm_golden *g, const char *path, const char *name,
                           struct qm_blob *out)
@@ -317,6 +358,10 @@ static qm_status service_serve(void *object, int request, struct qm_blob *in, st
         switch ((enum request)request) {
         case AT: qm_blob_put_number(out, direct_at(g, path)); break;
         case MEMBERS: direct_members(g, path, out); break;
+        case ATTRIBUTE:
+            qm_blob_put_number(out, direct_attribute(g, path, name, &want));
+            qm_blob_put_number(out, want);
+            break;
         case NUMBERS: serve_numbers(g, path, name, out); break;
         case UNSIGNED:
             qm_blob_put_number(out, direct_unsigned(g, path, name, &word));
@@ -431,6 +476,16 @@ int qm_golden_member(struct qm_golden *g, const char *group, int i, char *name, 
         return 0;
     strcpy(name, g->names[i]);
     return 1;
+}
+
+enum qm_golden_attribute qm_golden_attribute(struct qm_golden *g, const char *path,
+                                             const char *name, int64_t *count)
+{
+    struct qm_blob a;
+    int64_t kind = ask(g, ATTRIBUTE, path, name, 0, &a) == QM_OK ? qm_blob_take_number(&a) : 0;
+    *count = kind > QM_GOLDEN_ABSENT && kind <= QM_GOLDEN_OTHER ? qm_blob_take_number(&a) : 0;
+    return kind > QM_GOLDEN_ABSENT && kind <= QM_GOLDEN_OTHER ? (enum qm_golden_attribute)kind
+                                                              : QM_GOLDEN_ABSENT;
 }
 
 int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, double *out, int max)

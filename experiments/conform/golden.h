@@ -25,6 +25,11 @@ enum qm_golden_kind qm_golden_at(struct qm_golden *g, const char *path);
 int qm_golden_members(struct qm_golden *g, const char *group);
 int qm_golden_member(struct qm_golden *g, const char *group, int i, char *name, size_t size);
 
+/* What the attribute holds: nothing, count numbers, one text, or what is not read here. */
+enum qm_golden_attribute { QM_GOLDEN_ABSENT, QM_GOLDEN_NUMBERS, QM_GOLDEN_TEXT, QM_GOLDEN_OTHER };
+enum qm_golden_attribute qm_golden_attribute(struct qm_golden *g, const char *path,
+                                             const char *name, int64_t *count);
+
 /* Attributes of the object at path.  numbers: up to max values as doubles; returns how many there
  * are, 0 when it is absent or not numeric.  unsigned_number: a 64-bit integer without rounding.
  * text: truncated to size - 1; returns 0 and an empty text when it is absent or no string. */
@@ -38,7 +43,8 @@ int qm_golden_text(struct qm_golden *g, const char *path, const char *name, char
 qm_status qm_golden_shape(struct qm_golden *g, const char *path, struct qm_shape *out);
 
 /* All elements of a dataset, converted to f32, f64, i64 or u64.  Floats are never read as integers
- * (QM_BAD_FILE); float16 widens exactly.  The caller provides out[numel]. */
+ * (QM_BAD_FILE); float16 widens exactly, and 16-bit unsigned integers that are read as f32 or f64
+ * are the bits of bfloat16.  The caller provides out[numel]. */
 qm_status qm_golden_read(struct qm_golden *g, const char *path, enum qm_dtype want, void *out);
 
 #endif

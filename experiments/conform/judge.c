@@ -15,11 +15,11 @@ void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, c
 {
     if (!got || !want)
         return;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++)
         if (!same_float(got[i], want[i]))
-            qm_case_differs(c, "%s[%lld]: got 0x%08x (%.9g), want 0x%08x (%.9g)", what,
-                            (long long)i, qm_bits(got[i]), (double)got[i], qm_bits(want[i]),
-                            (double)want[i]);
+            qm_golden_case_differs(c, "%s[%lld]: got 0x%08x (%.9g), want 0x%08x (%.9g)", what,
+                                   (long long)i, qm_bits(got[i]), (double)got[i], qm_bits(want[i]),
+                                   (double)want[i]);
     c->now.compared += n;
 }
 
@@ -28,10 +28,10 @@ void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, 
 {
     if (!got || !want)
         return;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++)
         if (got[i] != want[i])
-            qm_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx", what, (long long)i, got[i],
-                            (unsigned long long)want[i]);
+            qm_golden_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx", what, (long long)i,
+                                   got[i], (unsigned long long)want[i]);
     c->now.compared += n;
 }
 
@@ -40,10 +40,10 @@ void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
 {
     if (!got || !want)
         return;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++)
         if (got[i] != want[i])
-            qm_case_differs(c, "%s[%lld]: got 0x%08llx, want 0x%08llx", what, (long long)i,
-                            (unsigned long long)got[i], (unsigned long long)want[i]);
+            qm_golden_case_differs(c, "%s[%lld]: got 0x%08llx, want 0x%08llx", what, (long long)i,
+                                   (unsigned long long)got[i], (unsigned long long)want[i]);
     c->now.compared += n;
 }
 
@@ -61,8 +61,8 @@ static void weigh(struct qm_conform *c, const char *what, int64_t i, double got,
                  (long long)i, error, allowed);
         return;
     }
-    qm_case_differs(c, "%s[%lld]: got %.9g, want %.9g: off by %.3g, allowed %.3g", what,
-                    (long long)i, got, want, error, allowed);
+    qm_golden_case_differs(c, "%s[%lld]: got %.9g, want %.9g: off by %.3g, allowed %.3g", what,
+                           (long long)i, got, want, error, allowed);
 }
 
 void qm_judge_close(struct qm_conform *c, const char *what, const float *got, const float *want,
@@ -70,7 +70,7 @@ void qm_judge_close(struct qm_conform *c, const char *what, const float *got, co
 {
     if (!got || !want)
         return;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++) {
         double g = (double)got[i], w = (double)want[i];
         if (!same_float(got[i], want[i]))
             weigh(c, what, i, g, w, fabs(g - w), relative * fabs(w) + absolute);
@@ -83,7 +83,7 @@ void qm_judge_close_each(struct qm_conform *c, const char *what, const float *go
 {
     if (!got || !want || !allowed)
         return;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++) {
         double g = (double)got[i], w = (double)want[i];
         if (!same_float(got[i], want[i]))
             weigh(c, what, i, g, w, fabs(g - w), allowed[i]);
@@ -96,7 +96,7 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
 {
     if (!got || !want)
         return;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++)
         if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(want[i])))
             weigh(c, what, i, got[i], want[i], fabs(got[i] - want[i]), absolute);
     c->now.compared += n;
@@ -105,11 +105,11 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
 void qm_judge_count(struct qm_conform *c, const char *what, int64_t off, int64_t n, double allowed)
 {
     c->now.compared += n;
-    if (off == 0 || !qm_case_open(c))
+    if (off == 0 || !qm_golden_case_open(c))
         return;
     if ((double)off > allowed)
-        qm_case_differs(c, "%s: %lld of %lld codes are off by one, allowed %.0f", what,
-                        (long long)off, (long long)n, allowed);
+        qm_golden_case_differs(c, "%s: %lld of %lld codes are off by one, allowed %.0f", what,
+                               (long long)off, (long long)n, allowed);
     else if ((double)off / allowed >= c->now.worst) {
         c->now.worst = (double)off / allowed;
         c->now.outcome = QM_CONFORM_near;
@@ -124,12 +124,12 @@ void qm_judge_codes_most(struct qm_conform *c, const char *what, const uint8_t *
     if (!got || !want)
         return;
     int64_t off = 0;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++) {
         int64_t d = got[i] - want[i];
         off += d != 0;
         if (d < -1 || d > 1)
-            qm_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx, more than one apart", what,
-                            (long long)i, got[i], (unsigned long long)want[i]);
+            qm_golden_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx, more than one apart",
+                                   what, (long long)i, got[i], (unsigned long long)want[i]);
     }
     qm_judge_count(c, what, off, n, allowed);
 }
@@ -145,7 +145,7 @@ void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *
 
 struct qm_shape qm_shape_flat(int64_t n) { return (struct qm_shape){.rank = 1, .dim = {n}}; }
 
-int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)
+int qm_golden_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -153,7 +153,7 @@ int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *form
     va_end(args);
     if (qm_codec_parse(codec, c->now.how) == QM_OK)
         return 1;
-    qm_case_skip(c, "%.200s: %.100s", c->now.how, qm_message());
+    qm_golden_case_skip(c, "%.200s: %.100s", c->now.how, qm_message());
     return 0;
 }
 
@@ -171,24 +171,24 @@ void qm_codec_table(struct qm_codec *codec, const float *value, int n)
     qm_codec_rebuild(codec);
 }
 
-float *qm_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,
-                      int64_t *padded)
+float *qm_golden_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,
+                             int64_t *padded)
 {
     if (!x || block < 1)
         return NULL;
     *padded = (n + block - 1) / block * block;
-    float *out = qm_case_memory(c, *padded, sizeof *out);
+    float *out = qm_golden_case_memory(c, *padded, sizeof *out);
     if (out)
         memcpy(out, x, (size_t)n * sizeof *out);
     return out;
 }
 
-int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits, const int64_t *packed,
-                          int64_t n)
+int64_t *qm_golden_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits,
+                                 const int64_t *packed, int64_t n)
 {
     int64_t bytes = qm_pack_bytes(order, bits, n);
-    uint8_t *b = qm_case_memory(c, bytes, 1), *codes = qm_case_memory(c, n, 1);
-    int64_t *out = qm_case_memory(c, n, sizeof *out);
+    uint8_t *b = qm_golden_case_memory(c, bytes, 1), *codes = qm_golden_case_memory(c, n, 1);
+    int64_t *out = qm_golden_case_memory(c, n, sizeof *out);
     if (!packed || !b || !codes || !out)
         return NULL;
     for (int64_t i = 0; i < bytes; i++)
@@ -201,7 +201,7 @@ int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits, co
 
 static uint8_t *narrow(struct qm_conform *c, const int64_t *codes, int64_t n)
 {
-    uint8_t *out = qm_case_memory(c, n, 1);
+    uint8_t *out = qm_golden_case_memory(c, n, 1);
     for (int64_t i = 0; out && i < n; i++)
         out[i] = (uint8_t)codes[i];
     return out;
@@ -215,11 +215,12 @@ static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, con
     int64_t total =
         codec->q.pack == QM_PACK_byte ? want->packed_bytes : want->packed_bytes * 8 / bits;
     if (total < n) {
-        qm_case_differs(c, "packed: %lld bytes recorded for %lld codes",
-                        (long long)want->packed_bytes, (long long)n);
+        qm_golden_case_differs(c, "packed: %lld bytes recorded for %lld codes",
+                               (long long)want->packed_bytes, (long long)n);
         return;
     }
-    uint8_t *all = qm_case_memory(c, total, 1), *bytes = qm_case_memory(c, total + 1, 1);
+    uint8_t *all = qm_golden_case_memory(c, total, 1),
+            *bytes = qm_golden_case_memory(c, total + 1, 1);
     if (!all || !bytes)
         return;
     memcpy(all, codes, (size_t)n);
@@ -228,14 +229,12 @@ static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, con
     qm_judge_codes(c, "packed", bytes, want->packed, want->packed_bytes);
 }
 
-/* Takes the recorded code where both codes mean NaN: which of a float format's NaN codes was
- * recorded is the sign of the NaN that the recording machine made. */
-static void take_nan_codes(const struct qm_codec *codec, const int64_t *want, int64_t n,
-                           uint8_t *codes)
+void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *cb,
+                       const int64_t *want, int64_t n, uint8_t *codes)
 {
-    for (int64_t i = 0; i < n && codec->cb.is_float && want; i++)
-        if (qm_isnan(qm_unit_value(&codec->q, &codec->cb, codes[i])) &&
-            qm_isnan(qm_unit_value(&codec->q, &codec->cb, (uint8_t)want[i])))
+    for (int64_t i = 0; i < n && cb->is_float && want; i++)
+        if (qm_isnan(qm_unit_value(q, cb, codes[i])) &&
+            qm_isnan(qm_unit_value(q, cb, (uint8_t)want[i])))
             codes[i] = (uint8_t)want[i];
 }
 
@@ -243,28 +242,28 @@ void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
                         const struct qm_golden_run *want)
 {
-    if (!qm_case_open(c) || !x)
+    if (!qm_golden_case_open(c) || !x)
         return;
     if (qm_codec_fits(codec, shape) != QM_OK) {
-        qm_case_skip(c, "%s", qm_message());
+        qm_golden_case_skip(c, "%s", qm_message());
         return;
     }
     int64_t n = qm_shape_numel(shape), n_scales = qm_scale_count(codec, shape);
-    uint8_t *codes = qm_case_memory(c, n, 1);
-    float *scales = qm_case_memory(c, n_scales, sizeof *scales);
-    float *out = qm_case_memory(c, n, sizeof *out);
+    uint8_t *codes = qm_golden_case_memory(c, n, 1);
+    float *scales = qm_golden_case_memory(c, n_scales, sizeof *scales);
+    float *out = qm_golden_case_memory(c, n, sizeof *out);
     if (!codes || !scales || !out)
         return;
     if (qm_encode(codec, shape, x, NULL, codes, scales) != QM_OK) {
-        qm_case_differs(c, "encoding failed: %.200s", qm_message());
+        qm_golden_case_differs(c, "encoding failed: %.200s", qm_message());
         return;
     }
     qm_judge_floats(c, "scale", scales, want->scales, n_scales);
-    take_nan_codes(codec, want->codes, n, codes);
+    qm_take_nan_codes(&codec->q, &codec->cb, want->codes, n, codes);
     qm_judge_codes(c, "code", codes, want->codes, n);
     if (want->packed)
         judge_packed(c, codec, codes, n, want);
-    if (!want->dequant || !qm_case_open(c))
+    if (!want->dequant || !qm_golden_case_open(c))
         return;
     const uint8_t *stored = want->codes ? narrow(c, want->codes, n) : codes;
     const float *by = want->scales ? want->scales : scales;
@@ -289,16 +288,16 @@ void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, con
         if (strcmp(names[m], map) != 0)
             continue;
         if (!qm_map_allows((enum qm_map)m, bits, sign)) {
-            qm_case_skip(c, "map %s does not exist", c->now.how);
+            qm_golden_case_skip(c, "map %s does not exist", c->now.how);
             return;
         }
         qm_codebook_build((enum qm_map)m, bits, sign, &cb);
         for (int k = 0; k < cb.n; k++)
             got[cb.is_permuted ? cb.perm[k] : k] = cb.value[k];
         if (n != cb.n)
-            qm_case_differs(c, "%d entries, want %lld", cb.n, (long long)n);
+            qm_golden_case_differs(c, "%d entries, want %lld", cb.n, (long long)n);
         qm_judge_floats(c, "value", got, table, cb.n);
         return;
     }
-    qm_case_skip(c, "map %s is not built", map);
+    qm_golden_case_skip(c, "map %s is not built", map);
 }

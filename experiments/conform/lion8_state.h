@@ -22,8 +22,8 @@
 #define QM_LION8_SCALES "exp_avg::scales"
 
 /* The form of the n keys of one tensor; keys that do not start with exp_avg are ignored.
- * QM_BAD_ARG: the plain key beside others (all are listed), or a compressed one without its pair.
- * */
+ * QM_BAD_ARG: the plain key beside others (all are listed), or a compressed one without
+ * its pair. */
 qm_status qm_lion8_keys(const char *const *key, int n, int *is_compressed);
 
 /* positions[n] and stored scales of a codec (map lint, 8 bits signed) to codes and float16, and

@@ -12,34 +12,41 @@
 /* What the two kinds of runs share. */
 static int run_read(struct qm_conform *c, struct qm_stored_run *run)
 {
+    static const struct qm_golden_need needs[] = {
+        {"steps", QM_NEED_number, 1, 1e6, 0}, {"lr", QM_NEED_number, 0, 1e30, 0},
+        {"beta1", QM_NEED_number, 0, 1, 0},   {"beta2", QM_NEED_number, 0, 1, 0},
+        {"params0", QM_NEED_data, 0, 0, 0},   {"grads", QM_NEED_data, 0, 0, 0},
+        {"params", QM_NEED_data, 0, 0, 0},
+    };
     enum qm_param_format format;
-    if (!qm_case_format(c, "dtype", &format) ||
+    if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) ||
+        !qm_golden_case_one_rate(c) || !qm_golden_case_format(c, "dtype", &format) ||
         !qm_stored_recipe(c, "lion8_cpu", (struct qm_param){format, QM_WRITE_near}, format,
                           &run->recipe))
         return 0;
-    int64_t n = qm_case_numel(c, "params0");
+    int64_t n = qm_golden_case_numel(c, "params0");
     struct qm_hyper *h = &run->recipe.hyper;
-    run->steps = qm_case_whole(c, "steps", 0);
+    run->steps = qm_golden_case_whole(c, "steps", 0);
     run->shape = qm_run_shape(c, "shape", n);
-    h->lr = qm_case_number(c, "lr", 1e-3);
-    h->beta1 = qm_case_number(c, "beta1", 0.9);
-    h->beta2 = qm_case_number(c, "beta2", 0.99);
-    h->weight_decay = qm_case_number(c, "weight_decay", 0.0);
-    h->initial_lr = qm_case_number(c, "initial_lr", 0.0);
-    run->p0 = qm_case_stored(c, "params0", n, format);
-    run->params = qm_case_stored(c, "params", run->steps * n, format);
-    run->grads = qm_case_stored(c, "grads", run->steps * n, format);
+    h->lr = qm_golden_case_number(c, "lr", 1e-3);
+    h->beta1 = qm_golden_case_number(c, "beta1", 0.9);
+    h->beta2 = qm_golden_case_number(c, "beta2", 0.99);
+    h->weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
+    h->initial_lr = qm_golden_case_number(c, "initial_lr", 0.0);
+    run->p0 = qm_golden_case_stored(c, "params0", n, format);
+    run->params = qm_golden_case_stored(c, "params", run->steps * n, format);
+    run->grads = qm_golden_case_stored(c, "grads", run->steps * n, format);
     return run->p0 && run->params && run->grads;
 }
 
 /* What an uncompressed checkpoint holds after the last step. */
 static void judge_plain(struct qm_conform *c, const float *last, int64_t n)
 {
-    if (!qm_case_has(c, "state_dict_exp_avg_bf16") || !last)
+    if (!qm_golden_case_has(c, "state_dict_exp_avg_bf16") || !last)
         return;
-    const float *want = qm_case_stored(c, "state_dict_exp_avg_bf16", n, QM_PARAM_bf16);
-    uint16_t *bits = qm_case_memory(c, n, sizeof *bits);
-    float *got = qm_case_memory(c, n, sizeof *got);
+    const float *want = qm_golden_case_stored(c, "state_dict_exp_avg_bf16", n, QM_PARAM_bf16);
+    uint16_t *bits = qm_golden_case_memory(c, n, sizeof *bits);
+    float *got = qm_golden_case_memory(c, n, sizeof *got);
     if (!want || !bits || !got)
         return;
     qm_lion8_plain(last, n, bits);
@@ -54,22 +61,23 @@ static void judge_keys(struct qm_conform *c, const char *attribute, int want)
     char text[256], *rest = text, *part;
     const char *keys[8];
     int n = 0, got;
-    if (!qm_case_text(c, attribute, text, sizeof text))
+    if (!qm_golden_case_text(c, attribute, text, sizeof text))
         return;
     while (n < 8 && (part = strsep(&rest, ",")) != NULL)
         keys[n++] = part;
     if (qm_lion8_keys(keys, n, &got) != QM_OK)
-        qm_case_differs(c, "%s: %.200s", attribute, qm_message());
+        qm_golden_case_differs(c, "%s: %.200s", attribute, qm_message());
     else if (got != want)
-        qm_case_differs(c, "%s: read as the %s form", attribute, got ? "compressed" : "plain");
+        qm_golden_case_differs(c, "%s: read as the %s form", attribute,
+                               got ? "compressed" : "plain");
 }
 
 /* weight_decay * lr / initial_lr of every step, as it was recorded. */
 static void judge_decay(struct qm_conform *c, const struct qm_stored_run *run)
 {
     const struct qm_hyper *h = &run->recipe.hyper;
-    const double *want = qm_case_doubles(c, "decay_factor", run->steps);
-    double *got = qm_case_memory(c, run->steps, sizeof *got);
+    const double *want = qm_golden_case_doubles(c, "decay_factor", run->steps);
+    double *got = qm_golden_case_memory(c, run->steps, sizeof *got);
     if (!want || !got || !run->lr)
         return;
     for (int64_t t = 0; t < run->steps; t++)
@@ -83,9 +91,9 @@ static void replay_class(struct qm_conform *c)
     if (!run_read(c, &run))
         return;
     int64_t n = qm_shape_numel(&run.shape);
-    run.slot[0].values = qm_case_floats(c, "exp_avg", run.steps * n);
+    run.slot[0].values = qm_golden_case_floats(c, "exp_avg", run.steps * n);
     run.slot[0].kept_as = QM_PARAM_f32;
-    run.lr = qm_case_doubles(c, "lr", run.steps);
+    run.lr = qm_golden_case_doubles(c, "lr", run.steps);
     if (!run.slot[0].values || !run.lr)
         return;
     judge_decay(c, &run);
@@ -102,18 +110,18 @@ static void replay_step(struct qm_conform *c)
     if (!run_read(c, &run))
         return;
     /* the factor itself is recorded */
-    run.recipe.hyper.weight_decay = qm_case_number(c, "weight_decay_factor", 0.0);
+    run.recipe.hyper.weight_decay = qm_golden_case_number(c, "weight_decay_factor", 0.0);
     run.recipe.hyper.initial_lr = run.recipe.hyper.lr;
     snprintf(text, sizeof text, "lint:8s/block:%lld/arith/near/floor:1e-12/f16",
-             (long long)qm_case_whole(c, "group_size", 32));
+             (long long)qm_golden_case_whole(c, "group_size", 32));
     if (!qm_run_quantizer(c, &run.recipe, 0, text, 127, 0.0f))
         return;
     int64_t n = qm_shape_numel(&run.shape);
     s->base = -127;
-    s->n_scales = run.steps > 0 ? qm_case_numel(c, "scales_f16") / run.steps : 0;
-    s->codes = qm_case_ints(c, "codes", run.steps * n);
-    s->scales = qm_case_stored(c, "scales_f16", run.steps * s->n_scales, QM_PARAM_f16);
-    s->decoded = qm_case_floats(c, "exp_avg_dequant", run.steps * n);
+    s->n_scales = run.steps > 0 ? qm_golden_case_numel(c, "scales_f16") / run.steps : 0;
+    s->codes = qm_golden_case_ints(c, "codes", run.steps * n);
+    s->scales = qm_golden_case_stored(c, "scales_f16", run.steps * s->n_scales, QM_PARAM_f16);
+    s->decoded = qm_golden_case_floats(c, "exp_avg_dequant", run.steps * n);
     if (!s->codes || !s->scales || !s->decoded)
         return;
     judge_keys(c, "compressed_keys", 1);
@@ -127,16 +135,17 @@ void qm_conform_lion8bit(struct qm_conform *c)
     char name[128];
     int n = qm_golden_members(c->file, "");
     for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, name, sizeof name) || !qm_case_begin(c, name, NULL))
+        if (!qm_golden_member(c->file, "", i, name, sizeof name) ||
+            !qm_golden_case_begin(c, name, NULL))
             continue;
-        if (qm_case_has(c, "narrow_bits"))
+        if (qm_golden_case_has(c, "narrow_bits"))
             qm_conform_ecc(c);
-        else if (!qm_case_has(c, "grads"))
+        else if (!qm_golden_case_has(c, "grads"))
             qm_conform_q8(c);
-        else if (qm_case_has(c, "codes"))
+        else if (qm_golden_case_has(c, "codes"))
             replay_step(c);
         else
             replay_class(c);
-        qm_case_end(c);
+        qm_golden_case_end(c);
     }
 }

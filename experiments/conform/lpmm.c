@@ -16,10 +16,10 @@ static int state_set(struct qm_conform *c, const char *prefix, const char *attri
 {
     char name[64], text[64];
     snprintf(name, sizeof name, "%s%s", prefix, attribute);
-    qm_case_text(c, name, text, sizeof text);
+    qm_golden_case_text(c, name, text, sizeof text);
     if (qm_lpmm_state_set(s, key, text) == QM_OK)
         return 1;
-    qm_case_skip(c, "%s: %.100s", name, qm_message());
+    qm_golden_case_skip(c, "%s: %.100s", name, qm_message());
     return 0;
 }
 
@@ -28,7 +28,7 @@ static int64_t whole(struct qm_conform *c, const char *prefix, const char *attri
 {
     char name[64];
     snprintf(name, sizeof name, "%s%s", prefix, attribute);
-    return qm_case_whole(c, name, fallback);
+    return qm_golden_case_whole(c, name, fallback);
 }
 
 int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_t size)
@@ -42,7 +42,7 @@ int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_
         !state_set(c, prefix, "round_type", "ROUND_TYPE", &s))
         return 0;
     if (s.bits < 2 || s.bits > 8 || qm_lpmm_state_quantizer(&s, text) != QM_OK) {
-        qm_case_skip(c, "%d bits: %.200s", s.bits, qm_message());
+        qm_golden_case_skip(c, "%d bits: %.200s", s.bits, qm_message());
         return 0;
     }
     snprintf(out, size, "%s", text);
@@ -61,19 +61,19 @@ static float *scales_read(struct qm_conform *c, int64_t n_scales)
     const char *const *pair = NULL;
     int64_t filled = 0;
     for (int k = 0; k < 3 && !pair; k++)
-        if (qm_case_has(c, pairs[k][0]) && qm_case_has(c, pairs[k][1]))
+        if (qm_golden_case_has(c, pairs[k][0]) && qm_golden_case_has(c, pairs[k][1]))
             pair = pairs[k];
-    if (!pair && qm_case_has(c, "scale_max1"))
-        return qm_case_floats(c, "scale_max1", n_scales);
-    float *out = qm_case_memory(c, n_scales, sizeof *out);
+    if (!pair && qm_golden_case_has(c, "scale_max1"))
+        return qm_golden_case_floats(c, "scale_max1", n_scales);
+    float *out = qm_golden_case_memory(c, n_scales, sizeof *out);
     for (int axis = 0; out && axis < (pair ? 2 : QM_MAX_RANK); axis++) {
         snprintf(name, sizeof name, "scale_dim%d", axis);
         if (pair)
             snprintf(name, sizeof name, "%s", pair[axis]);
-        if (!qm_case_has(c, name))
+        if (!qm_golden_case_has(c, name))
             break;
-        int64_t n = qm_case_numel(c, name);
-        const float *part = qm_case_floats(c, name, n);
+        int64_t n = qm_golden_case_numel(c, name);
+        const float *part = qm_golden_case_floats(c, name, n);
         if (!part || filled + n > n_scales)
             break;
         memcpy(out + filled, part, (size_t)n * sizeof *part);
@@ -81,10 +81,10 @@ static float *scales_read(struct qm_conform *c, int64_t n_scales)
     }
     if (filled == n_scales)
         return out;
-    if (qm_case_open(c)) {
+    if (qm_golden_case_open(c)) {
         (void)qm_fail(QM_BAD_FILE, "%s: scales for %lld groups expected", c->group,
                       (long long)n_scales);
-        qm_case_failed(c);
+        qm_golden_case_failed(c);
     }
     return NULL;
 }
@@ -94,16 +94,16 @@ static int input_read(struct qm_conform *c, const struct qm_codec *codec, struct
                       float **x, int64_t *n)
 {
     int64_t padded;
-    if (!qm_case_shape(c, "x", shape))
+    if (!qm_golden_case_shape(c, "x", shape))
         return 0;
     *n = qm_shape_numel(shape);
-    *x = qm_case_floats(c, "x", *n);
+    *x = qm_golden_case_floats(c, "x", *n);
     int is_rank1 = codec->q.norm == QM_NORM_rank1 || codec->q.norm == QM_NORM_rank1block;
     int64_t block = codec->q.norm == QM_NORM_block ? codec->q.block
                     : is_rank1 && shape->rank == 1 ? QM_RANK1_BLOCK
                                                    : 0;
     if (block > 0) {
-        *x = qm_case_padded(c, *x, *n, block, &padded);
+        *x = qm_golden_case_padded(c, *x, *n, block, &padded);
         *shape = qm_shape_flat(padded);
     }
     return *x != NULL;
@@ -133,9 +133,10 @@ static const float *defined_only(struct qm_conform *c, const struct qm_codec *co
                                  const float *scales, int64_t n)
 {
     int64_t all = qm_shape_numel(shape);
-    const int64_t *recorded = qm_case_ints(c, "codes", all);
-    float *want = qm_case_floats(c, "dequant", n), *own = qm_case_memory(c, all, sizeof *own);
-    uint8_t *narrow = qm_case_memory(c, all, 1);
+    const int64_t *recorded = qm_golden_case_ints(c, "codes", all);
+    float *want = qm_golden_case_floats(c, "dequant", n),
+          *own = qm_golden_case_memory(c, all, sizeof *own);
+    uint8_t *narrow = qm_golden_case_memory(c, all, 1);
     if (!recorded || !want || !own || !narrow || !scales)
         return NULL;
     for (int64_t i = 0; i < all; i++)
@@ -154,28 +155,28 @@ static void replay_quantizer(struct qm_conform *c)
     struct qm_shape shape;
     float *x;
     int64_t n;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text) ||
-        !input_read(c, &codec, &shape, &x, &n))
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
+        !qm_golden_case_codec(c, &codec, "%s", text) || !input_read(c, &codec, &shape, &x, &n))
         return;
     int64_t all = qm_shape_numel(&shape);
     struct qm_golden_run want = {.n_dequant = n};
-    int64_t *codes = qm_case_ints(c, "codes", all);
+    int64_t *codes = qm_golden_case_ints(c, "codes", all);
     int64_t ones = codes_shift(&codec, codes, all);
     want.codes = codes;
     if (codec.q.norm != QM_NORM_id)
         want.scales = scales_read(c, qm_scale_count(&codec, &shape));
-    if (qm_case_has(c, "packed")) { /* one spare byte at the end */
-        int64_t *packed = qm_case_ints(c, "packed", -1);
-        want.packed_bytes = qm_case_numel(c, "packed") - 1;
+    if (qm_golden_case_has(c, "packed")) { /* one spare byte at the end */
+        int64_t *packed = qm_golden_case_ints(c, "packed", -1);
+        want.packed_bytes = qm_golden_case_numel(c, "packed") - 1;
         if (codec.q.pack == QM_PACK_byte)
             codes_shift(&codec, packed, want.packed_bytes);
         want.packed = packed;
     }
-    if (qm_case_has(c, "dequant"))
+    if (qm_golden_case_has(c, "dequant"))
         want.dequant = ones ? defined_only(c, &codec, &shape, codes, want.scales, n)
-                            : qm_case_floats(c, "dequant", n);
+                            : qm_golden_case_floats(c, "dequant", n);
     qm_judge_quantizer(c, &codec, &shape, x, &want);
-    if (ones && qm_case_open(c))
+    if (ones && qm_golden_case_open(c))
         snprintf(c->now.text, sizeof c->now.text,
                  "but for %lld codes 255 of 0/0, which the source reads beyond its table",
                  (long long)ones);
@@ -204,19 +205,21 @@ static void replay_real(struct qm_conform *c)
     char text[QM_QUANTIZER_TEXT];
     struct qm_codec codec;
     uint64_t seed = 0, offset = 0;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text))
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
+        !qm_golden_case_codec(c, &codec, "%s", text))
         return;
-    int64_t n = qm_case_numel(c, "normalized"),
+    int64_t n = qm_golden_case_numel(c, "normalized"),
             per = codec.q.pack == QM_PACK_byte ? 4 : 32 / codec.q.bits;
-    const float *y = qm_case_floats(c, "normalized", n), *noise = qm_case_floats(c, "noise", n);
-    const int64_t *want = qm_case_ints(c, "codes", n);
-    uint8_t *got = qm_case_memory(c, n, 1);
-    float *drawn = qm_case_memory(c, n, sizeof *drawn);
+    const float *y = qm_golden_case_floats(c, "normalized", n),
+                *noise = qm_golden_case_floats(c, "noise", n);
+    const int64_t *want = qm_golden_case_ints(c, "codes", n);
+    uint8_t *got = qm_golden_case_memory(c, n, 1);
+    float *drawn = qm_golden_case_memory(c, n, sizeof *drawn);
     if (!y || !noise || !want || !got || !drawn)
         return;
     if (!qm_golden_unsigned(c->file, c->group, "philox_seed", &seed) ||
         !qm_golden_unsigned(c->file, c->group, "philox_offset", &offset)) {
-        qm_case_skip(c, "philox_seed and philox_offset are missing");
+        qm_golden_case_skip(c, "philox_seed and philox_offset are missing");
         return;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -224,8 +227,8 @@ static void replay_real(struct qm_conform *c)
         drawn[i] =
             qm_uniform(qm_philox_stream(seed, (uint64_t)(i / per), offset + (uint64_t)(i % per)));
         if (!word_of(noise[i], 0.0f, &word))
-            qm_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
-                            (double)noise[i]);
+            qm_golden_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
+                                   (double)noise[i]);
         got[i] = qm_isnan(y[i]) ? (uint8_t)(codec.cb.n - 1)
                                 : codec.cb.perm[qm_code_of(&codec, y[i], word)];
     }
@@ -242,20 +245,20 @@ static void replay_dither(struct qm_conform *c)
     struct qm_shape shape;
     float *x;
     int64_t n;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text) ||
-        !input_read(c, &codec, &shape, &x, &n))
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
+        !qm_golden_case_codec(c, &codec, "%s", text) || !input_read(c, &codec, &shape, &x, &n))
         return;
     if (codec.q.norm != QM_NORM_block && codec.q.norm != QM_NORM_tensor) {
-        qm_case_skip(c, "noise is replayed for scales of blocks and tensors only");
+        qm_golden_case_skip(c, "noise is replayed for scales of blocks and tensors only");
         return;
     }
     int64_t all = qm_shape_numel(&shape), block = codec.q.block > 0 ? codec.q.block : all;
-    const float *noise = qm_case_floats(c, "noise", all),
+    const float *noise = qm_golden_case_floats(c, "noise", all),
                 *scales = scales_read(c, qm_scale_count(&codec, &shape)),
-                *dequant = qm_case_floats(c, "dequant", n);
-    int64_t *want = qm_case_ints(c, "codes", all);
-    uint8_t *got = qm_case_memory(c, all, 1);
-    float *own = qm_case_memory(c, qm_scale_count(&codec, &shape) + all, sizeof *own);
+                *dequant = qm_golden_case_floats(c, "dequant", n);
+    int64_t *want = qm_golden_case_ints(c, "codes", all);
+    uint8_t *got = qm_golden_case_memory(c, all, 1);
+    float *own = qm_golden_case_memory(c, qm_scale_count(&codec, &shape) + all, sizeof *own);
     if (!noise || !scales || !dequant || !want || !got || !own)
         return;
     codes_shift(&codec, want, all);
@@ -264,8 +267,8 @@ static void replay_dither(struct qm_conform *c)
     for (int64_t i = 0; i < all; i++) {
         uint32_t word = 0;
         if (!word_of(noise[i], 0.5f, &word))
-            qm_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
-                            (double)noise[i]);
+            qm_golden_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
+                                   (double)noise[i]);
         got[i] = (uint8_t)qm_code_of(&codec, x[i] / scales[i / block], word);
     }
     qm_judge_codes(c, "code", got, want, all);
@@ -280,24 +283,28 @@ static void replay_dither(struct qm_conform *c)
 static void replay_absmax_linear(struct qm_conform *c)
 {
     static const char *const contractions[] = {"strict", "fma"};
-    int bits = (int)qm_case_whole(c, "bits", 0), per = bits == 4 || bits == 8 ? 32 / bits : 1;
-    int64_t group = qm_case_whole(c, "group_size", 0), n = qm_case_numel(c, "x");
+    int bits = (int)qm_golden_case_whole(c, "bits", 0),
+        per = bits == 4 || bits == 8 ? 32 / bits : 1;
+    int64_t group = qm_golden_case_whole(c, "group_size", 0), n = qm_golden_case_numel(c, "x");
     struct qm_codec codec;
     struct qm_shape shape = qm_shape_flat(n);
     uint64_t seed = 0, offset = 0;
     if (per == 1 || group < 1 || n % group != 0 ||
         !qm_golden_unsigned(c->file, c->group, "seed", &seed) ||
         !qm_golden_unsigned(c->file, c->group, "offset", &offset)) {
-        qm_case_skip(c, "bits, group_size, seed or offset are missing");
+        qm_golden_case_skip(c, "bits, group_size, seed or offset are missing");
         return;
     }
-    if (!qm_case_codec(c, &codec, "lint:%ds/block:%lld/arith/dither/lo", bits, (long long)group))
+    if (!qm_golden_case_codec(c, &codec, "lint:%ds/block:%lld/arith/dither/lo", bits,
+                              (long long)group))
         return;
-    const float *x = qm_case_floats(c, "x", n), *scales = qm_case_floats(c, "absmax", n / group),
-                *noise = qm_case_floats(c, "noise", n);
-    uint8_t *codes = qm_case_memory(c, n, 1), *stored = qm_case_memory(c, n, 1),
-            *bytes = qm_case_memory(c, n, 1);
-    float *drawn = qm_case_memory(c, n, sizeof *drawn), *out = qm_case_memory(c, n, sizeof *out);
+    const float *x = qm_golden_case_floats(c, "x", n),
+                *scales = qm_golden_case_floats(c, "absmax", n / group),
+                *noise = qm_golden_case_floats(c, "noise", n);
+    uint8_t *codes = qm_golden_case_memory(c, n, 1), *stored = qm_golden_case_memory(c, n, 1),
+            *bytes = qm_golden_case_memory(c, n, 1);
+    float *drawn = qm_golden_case_memory(c, n, sizeof *drawn),
+          *out = qm_golden_case_memory(c, n, sizeof *out);
     if (!x || !scales || !noise || !codes || !stored || !bytes || !drawn || !out)
         return;
     for (int64_t i = 0; i < n; i++) {
@@ -312,12 +319,12 @@ static void replay_absmax_linear(struct qm_conform *c)
     for (int k = 0; k < 2; k++) {
         char name[32];
         snprintf(name, sizeof name, "packed_%s", contractions[k]);
-        const int64_t *packed = qm_case_ints(c, name, -1);
-        if (!packed || qm_case_numel(c, name) < n * bits / 8)
+        const int64_t *packed = qm_golden_case_ints(c, name, -1);
+        if (!packed || qm_golden_case_numel(c, name) < n * bits / 8)
             return;
         qm_judge_codes(c, name, bytes, packed, n * bits / 8);
         snprintf(name, sizeof name, "unpacked_%s", contractions[k]);
-        qm_judge_close(c, name, out, qm_case_floats(c, name, n), n, 0x1p-22, 0.0);
+        qm_judge_close(c, name, out, qm_golden_case_floats(c, name, n), n, 0x1p-22, 0.0);
     }
 }
 
@@ -345,35 +352,35 @@ static void replay_histogram(struct qm_conform *c)
     struct qm_shape shape;
     float *x;
     int64_t n;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text) ||
-        !input_read(c, &codec, &shape, &x, &n))
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
+        !qm_golden_case_codec(c, &codec, "%s", text) || !input_read(c, &codec, &shape, &x, &n))
         return;
     int64_t entries = codec.cb.n, block = codec.q.block > 0 ? codec.q.block : n;
-    double repeats = qm_case_number(c, "repeats", 0);
-    const int64_t *counts = qm_case_ints(c, "code_counts", n * entries);
+    double repeats = qm_golden_case_number(c, "repeats", 0);
+    const int64_t *counts = qm_golden_case_ints(c, "code_counts", n * entries);
     const float *scales = scales_read(c, qm_scale_count(&codec, &shape));
     if (!counts || !scales)
         return;
     double worst = 0;
-    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++) {
         double p[257] = {0};
         float y = x[i] / scales[i / block];
         int low = qm_code_of(&codec, y, 0);
         double up = chance_up(&codec, y, low);
         p[low] += 1.0 - up;
         p[low + 1] += up;
-        for (int64_t k = 0; k < entries && qm_case_open(c); k++) {
+        for (int64_t k = 0; k < entries && qm_golden_case_open(c); k++) {
             double mean = repeats * p[k], sigma = sqrt(repeats * p[k] * (1.0 - p[k]));
             double off = fabs((double)counts[i * entries + k] - mean), allowed = 5.0 * sigma + 1.0;
             worst = off / allowed > worst ? off / allowed : worst;
             if (off > allowed)
-                qm_case_differs(c, "count[%lld][%lld]: got %.2f, want %lld, allowed %.2f apart",
-                                (long long)i, (long long)k, mean,
-                                (long long)counts[i * entries + k], allowed);
+                qm_golden_case_differs(
+                    c, "count[%lld][%lld]: got %.2f, want %lld, allowed %.2f apart", (long long)i,
+                    (long long)k, mean, (long long)counts[i * entries + k], allowed);
         }
     }
     c->now.compared += n * entries;
-    if (!qm_case_open(c))
+    if (!qm_golden_case_open(c))
         return;
     c->now.outcome = QM_CONFORM_near;
     c->now.worst = worst;
@@ -392,38 +399,39 @@ static void replay_map(struct qm_conform *c)
     if (!state_set(c, "", "quant_type", "QUANT_TYPE", &s))
         return;
     if (qm_lpmm_state_quantizer(&s, text) != QM_OK) {
-        qm_case_skip(c, "%.200s", qm_message());
+        qm_golden_case_skip(c, "%.200s", qm_message());
         return;
     }
     text[strcspn(text, ":")] = '\0'; /* the map's name */
-    qm_judge_map(c, text, s.bits, s.sign, qm_case_floats(c, "qmap", -1), qm_case_numel(c, "qmap"));
+    qm_judge_map(c, text, s.bits, s.sign, qm_golden_case_floats(c, "qmap", -1),
+                 qm_golden_case_numel(c, "qmap"));
 }
 
 static void replay_leaf(struct qm_conform *c, const char *group)
 {
     char error[64];
     snprintf(c->group, sizeof c->group, "%.310s", group);
-    if (qm_case_has(c, "p0_grads")) {
+    if (qm_golden_case_has(c, "p0_grads")) {
         qm_conform_lpmm_run(c, group);
         return;
     }
-    if (!qm_case_begin(c, group, NULL))
+    if (!qm_golden_case_begin(c, group, NULL))
         return;
-    if (qm_case_text(c, "quant_error", error, sizeof error))
-        qm_case_skip(c, "the source refuses this (%.50s)", error);
-    else if (qm_case_has(c, "qmap"))
+    if (qm_golden_case_text(c, "quant_error", error, sizeof error))
+        qm_golden_case_skip(c, "the source refuses this (%.50s)", error);
+    else if (qm_golden_case_has(c, "qmap"))
         replay_map(c);
-    else if (qm_case_has(c, "code_counts"))
+    else if (qm_golden_case_has(c, "code_counts"))
         replay_histogram(c);
-    else if (qm_case_has(c, "absmax"))
+    else if (qm_golden_case_has(c, "absmax"))
         replay_absmax_linear(c);
-    else if (qm_case_has(c, "noise") && qm_case_has(c, "normalized"))
+    else if (qm_golden_case_has(c, "noise") && qm_golden_case_has(c, "normalized"))
         replay_real(c);
-    else if (qm_case_has(c, "noise"))
+    else if (qm_golden_case_has(c, "noise"))
         replay_dither(c);
     else
         replay_quantizer(c);
-    qm_case_end(c);
+    qm_golden_case_end(c);
 }
 
 /* depth bounds the recursion in a damaged or circular file. */

@@ -1,8 +1,8 @@
 /* numpy_normal.c - SeedSequence, PCG64 and the 256-step ziggurat of numpy 1.17 and later.
  *
- * Sources: M. O'Neill, "PCG" (HMC-CS-2014-0905) and her seed_seq; G. Marsaglia and W. W. Tsang,
- * "The ziggurat method" (J. Stat. Soft. 5, 2000); numpy/random/bit_generator.pyx, pcg64.h,
- * distributions.c. */
+ * Sources: M. O'Neill, "PCG" (HMC-CS-2014-0905) and her seed_seq; G. Marsaglia and W. W.
+ * Tsang, "The ziggurat method" (J. Stat. Soft. 5, 2000); numpy/random/bit_generator.pyx,
+ * pcg64.h, distributions.c. */
 #include "experiments/conform/numpy_normal.h"
 
 #include <math.h>

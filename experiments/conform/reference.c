@@ -54,7 +54,7 @@ struct record {
 static int says(struct qm_conform *c, const char *name, const char *text)
 {
     char value[32];
-    qm_case_text(c, name, value, sizeof value);
+    qm_golden_case_text(c, name, value, sizeof value);
     return strcmp(value, text) == 0;
 }
 
@@ -63,18 +63,18 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
     struct qm_hyper h = qm_hyper_default();
     double betas[2] = {h.beta1, h.beta2};
     qm_golden_numbers(c->file, c->group, "betas", betas, 2);
-    h.lr = qm_case_number(c, "lr", h.lr);
+    h.lr = qm_golden_case_number(c, "lr", h.lr);
     h.beta1 = betas[0];
-    h.beta2 = qm_case_number(c, "alpha", betas[1]); /* RMSprop's name */
-    h.eps = qm_case_number(c, "eps", h.eps);
-    h.weight_decay = qm_case_number(c, "weight_decay", 0.0);
-    h.momentum = qm_case_number(c, "momentum", 0.0);
-    h.dampening = qm_case_number(c, "dampening", 0.0);
-    h.momentum_decay = qm_case_number(c, "momentum_decay", h.momentum_decay);
-    h.nesterov = (int)qm_case_whole(c, "nesterov", 0);
-    h.maximize = (int)qm_case_whole(c, "maximize", 0);
-    h.amsgrad = (int)qm_case_whole(c, "amsgrad", 0);
-    h.centered = (int)qm_case_whole(c, "centered", 0);
+    h.beta2 = qm_golden_case_number(c, "alpha", betas[1]); /* RMSprop's name */
+    h.eps = qm_golden_case_number(c, "eps", h.eps);
+    h.weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
+    h.momentum = qm_golden_case_number(c, "momentum", 0.0);
+    h.dampening = qm_golden_case_number(c, "dampening", 0.0);
+    h.momentum_decay = qm_golden_case_number(c, "momentum_decay", h.momentum_decay);
+    h.nesterov = (int)qm_golden_case_whole(c, "nesterov", 0);
+    h.maximize = (int)qm_golden_case_whole(c, "maximize", 0);
+    h.amsgrad = (int)qm_golden_case_whole(c, "amsgrad", 0);
+    h.centered = (int)qm_golden_case_whole(c, "centered", 0);
     return h;
 }
 
@@ -83,45 +83,69 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
 static const struct family *family_of(struct qm_conform *c, const struct qm_hyper *h)
 {
     char optimizer[32];
-    int second = h->centered || qm_case_whole(c, "decoupled_weight_decay", 0);
-    qm_case_text(c, "optimizer", optimizer, sizeof optimizer);
+    int second = h->centered || qm_golden_case_whole(c, "decoupled_weight_decay", 0);
+    qm_golden_case_text(c, "optimizer", optimizer, sizeof optimizer);
     if (strcmp(optimizer, "RMSprop") == 0)
         second |= h->momentum > 0.0;
     for (int i = 0; i < FAMILIES; i++)
         if (strcmp(optimizer, families[i].optimizer) == 0)
             return &families[i + second];
-    qm_case_skip(c, "optimizer '%s': not built yet", optimizer);
+    qm_golden_case_skip(c, "optimizer '%s': not built yet", optimizer);
     return NULL;
 }
+
+/* What a run must have. */
+static const struct qm_golden_need run_needs[] = {
+    {"steps", QM_NEED_number, 1, 1e6, 0},
+    {"optimizer", QM_NEED_text, 0, 0, 0},
+    {"dtype", QM_NEED_text, 0, 0, 0},
+    {"lr", QM_NEED_number, 0, 1e30, 0},
+    {"eps", QM_NEED_number, 0, 1e30, 1},
+    {"alpha", QM_NEED_number, 0, 1, 1},
+    {"weight_decay", QM_NEED_number, 0, 1e30, 1},
+    {"momentum", QM_NEED_number, 0, 1, 1},
+    {"dampening", QM_NEED_number, 0, 1, 1},
+    {"param0", QM_NEED_data, 0, 0, 0},
+    {"grads", QM_NEED_data, 0, 0, 0},
+    {"params", QM_NEED_data, 0, 0, 0},
+};
 
 static int record_read(struct qm_conform *c, struct record *r)
 {
     char version[32];
-    double decay = qm_case_number(c, "lr_decay", 0.0);
+    double decay = qm_golden_case_number(c, "lr_decay", 0.0);
     r->h = hyper_read(c);
-    if (!(r->f = family_of(c, &r->h)))
+    if (!(r->f = family_of(c, &r->h)) ||
+        !qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs))
         return 0;
-    r->steps = qm_case_whole(c, "steps", 0);
-    r->n = qm_case_numel(c, "param0");
+    r->steps = qm_golden_case_whole(c, "steps", 0);
+    r->n = qm_golden_case_numel(c, "param0");
     r->is_fused = says(c, "impl", "fused");
     r->is_foreach = says(c, "impl", "foreach");
     r->is_gpu = says(c, "device", "cuda");
     r->is_ieee = !says(c, "sqrt", "installed"); /* older recordings have no such attribute */
     qm_golden_text(c->file, "", "torch_version", version, sizeof version);
     r->is_old = strncmp(version, "1.", 2) == 0;
-    r->first = qm_case_number(c, "initial_accumulator_value", 0.0);
-    if (decay != 0.0 && !(r->lr = qm_case_memory(c, r->steps, sizeof *r->lr)))
-        return 0;
-    for (int64_t t = 1; decay != 0.0 && t <= r->steps; t++)
-        r->lr[t - 1] = r->h.lr / (1.0 + (double)(t - 1) * decay);
-    return 1;
+    r->first = qm_golden_case_number(c, "initial_accumulator_value", 0.0);
+    r->lr = qm_golden_case_rates(c, r->steps);
+    if (decay != 0.0) {
+        const double *given = r->lr;
+        if (!(r->lr = qm_golden_case_memory(c, r->steps, sizeof *r->lr)))
+            return 0;
+        for (int64_t t = 1; t <= r->steps; t++)
+            r->lr[t - 1] = (given ? given[t - 1] : r->h.lr) / (1.0 + (double)(t - 1) * decay);
+    }
+    return qm_golden_case_open(c);
 }
 
 /* ---- float32 and bfloat16 -------------------------------------------------------------------- */
 
 /* Every bit, but: the package's own square roots are off by an ulp (not those of its fused kernels,
  * and SGD has none), the multi-tensor functions of NAdam and RAdam have another order, and bfloat16
- * outside of the fused kernels is rounded after every operation, the sum with an L2 term too. */
+ * outside of the fused kernels is rounded after every operation, the sum with an L2 term too.  A
+ * momentum of RMSprop takes in g / root, whose size is at most that of its old and its new value:
+ * where both cancel, so does the step, but not the error.  The sign of a sum of Lion is open within
+ * the three roundings of its terms. */
 static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
 {
     int has_root = strcmp(r->f->rule, "sgdm") != 0;
@@ -136,11 +160,15 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
         return (struct qm_run_tolerance){.param_relative = 0x1p-7,
                                          .param_of_step = 0x1p-4,
                                          .value_relative = 0x1p-6,
+                                         .sign_relative =
+                                             strcmp(r->f->rule, "lion") == 0 ? 0x1p-7 : 0.0,
                                          .value_largest = has_l2 ? 0x1p-9 : 0.0};
     if (!is_bf16 && ((has_root && !r->is_ieee && !r->is_fused) || other))
         return (struct qm_run_tolerance){.param_relative = 0x1p-22,
                                          .param_of_step = 0x1p-20,
-                                         .value_relative = r->h.momentum > 0.0 ? 0x1p-21 : 0.0};
+                                         .value_relative = r->h.momentum > 0.0 ? 0x1p-21 : 0.0,
+                                         .param_of_values = r->h.momentum > 0.0 ? 0x1p-21 : 0.0,
+                                         .slot = r->h.momentum > 0.0 ? 2 : 0};
     return (struct qm_run_tolerance){.param_relative = 0.0};
 }
 
@@ -148,7 +176,7 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
 static float *columns(struct qm_conform *c, const float *all, int64_t rows, int64_t n, int64_t from,
                       int64_t to)
 {
-    float *out = qm_case_memory(c, rows * (to - from), sizeof *out);
+    float *out = qm_golden_case_memory(c, rows * (to - from), sizeof *out);
     for (int64_t t = 0; all && out && t < rows; t++)
         memcpy(out + t * (to - from), all + t * n + from, (size_t)(to - from) * sizeof *out);
     return all ? out : NULL;
@@ -162,7 +190,7 @@ static void replay_part(struct qm_conform *c, const struct record *r, int is_bf1
     int64_t steps = r->steps, n = r->n;
     char rule[40];
     int amsgrad = r->h.amsgrad;
-    if (from == to || !qm_case_open(c))
+    if (from == to || !qm_golden_case_open(c))
         return;
     snprintf(rule, sizeof rule, "%s%s%s", r->f->rule, amsgrad ? "_amsgrad" : "", suffix);
     if (!qm_run_recipe(c, rule, &run.recipe))
@@ -171,17 +199,18 @@ static void replay_part(struct qm_conform *c, const struct record *r, int is_bf1
     run.shape = to - from == n ? qm_run_shape(c, "shape", n) : qm_shape_flat(to - from);
     for (int i = 0; i < r->f->n_slots + amsgrad; i++) {
         const char *name = i < r->f->n_slots ? r->f->state[i] : "state_max_exp_avg_sq";
-        if (qm_case_has(c, name))
-            run.slot[i].values = columns(c, qm_case_floats(c, name, steps * n), steps, n, from, to);
+        if (qm_golden_case_has(c, name))
+            run.slot[i].values =
+                columns(c, qm_golden_case_floats(c, name, steps * n), steps, n, from, to);
         run.slot[i].first = (float)r->first;
         if (is_bf16 && !qm_run_quantizer(c, &run.recipe, i, "bf16", 0, 0.0f))
             return;
     }
     if (is_bf16)
         run.recipe.param = (struct qm_param){QM_PARAM_bf16, QM_WRITE_near};
-    run.p0 = columns(c, qm_case_floats(c, "param0", n), 1, n, from, to);
-    run.grads = columns(c, qm_case_floats(c, "grads", steps * n), steps, n, from, to);
-    run.params = columns(c, qm_case_floats(c, "params", steps * n), steps, n, from, to);
+    run.p0 = columns(c, qm_golden_case_floats(c, "param0", n), 1, n, from, to);
+    run.grads = columns(c, qm_golden_case_floats(c, "grads", steps * n), steps, n, from, to);
+    run.params = columns(c, qm_golden_case_floats(c, "params", steps * n), steps, n, from, to);
     run.n_kept = steps;
     run.kept = qm_run_all_steps(c, steps);
     qm_run_replay(c, &run);
@@ -194,7 +223,7 @@ static void replay_float(struct qm_conform *c, const struct record *r, int is_bf
     int64_t whole =
         r->is_fused && r->f->has_tail ? r->n / (is_bf16 ? 16 : 8) * (is_bf16 ? 16 : 8) : r->n;
     if (is_bf16 && r->h.centered) {
-        qm_case_skip(c, "v - m^2 of numbers that are rounded to bfloat16 may have any sign");
+        qm_golden_case_skip(c, "v - m^2 of numbers that are rounded to bfloat16 may have any sign");
         return;
     }
     replay_part(c, r, is_bf16, r->is_old && r->f->has_old ? "_t113" : "", 0, whole);
@@ -204,8 +233,8 @@ static void replay_float(struct qm_conform *c, const struct record *r, int is_bf
 /* torch.sqrt of float32 numbers, correctly rounded. */
 static void replay_roots(struct qm_conform *c)
 {
-    int64_t n = qm_case_numel(c, "x");
-    float *x = qm_case_floats(c, "x", n), *want = qm_case_floats(c, "sqrt_ieee", n);
+    int64_t n = qm_golden_case_numel(c, "x");
+    float *x = qm_golden_case_floats(c, "x", n), *want = qm_golden_case_floats(c, "sqrt_ieee", n);
     snprintf(c->now.how, sizeof c->now.how, "sqrtf");
     for (int64_t i = 0; x && i < n; i++)
         x[i] = sqrtf(x[i]);
@@ -236,9 +265,9 @@ struct double_run {
 static void run_double(struct qm_conform *c, const struct double_run *r)
 {
     size_t bytes = (size_t)r->n * sizeof(double);
-    double *p = qm_case_memory(c, r->n, sizeof *p), *slot[4];
+    double *p = qm_golden_case_memory(c, r->n, sizeof *p), *slot[4];
     for (int i = 0; i < 4; i++)
-        if (!(slot[i] = qm_case_memory(c, r->n, sizeof **slot)))
+        if (!(slot[i] = qm_golden_case_memory(c, r->n, sizeof **slot)))
             return;
     if (!p)
         return;
@@ -247,7 +276,7 @@ static void run_double(struct qm_conform *c, const struct double_run *r)
         for (int64_t k = 0; k < r->n; k++)
             slot[i][k] = r->first[i];
     struct qm_oracle_hyper h = r->h;
-    for (int64_t t = 1; t <= r->steps && qm_case_open(c); t++) {
+    for (int64_t t = 1; t <= r->steps && qm_golden_case_open(c); t++) {
         char what[96];
         for (int i = 0; i < r->n_states && t > 1; i++)
             if (r->state[i])
@@ -281,7 +310,7 @@ static void replay_double(struct qm_conform *c, const struct record *from)
                            .first = {from->first},
                            .h = qm_oracle_hyper_of(&from->h)};
     if (!r.oracle) {
-        qm_case_skip(c, "oracle of %s: not built yet", from->f->rule);
+        qm_golden_case_skip(c, "oracle of %s: not built yet", from->f->rule);
         return;
     }
     snprintf(c->now.how, sizeof c->now.how, "oracle %s", r.oracle->family);
@@ -292,12 +321,12 @@ static void replay_double(struct qm_conform *c, const struct record *from)
     if (r.h.amsgrad) /* the oracle takes the running maximum in one more slot */
         r.state_name[r.n_states++] = "state_max_exp_avg_sq";
     for (int i = 0; i < r.n_states; i++)
-        if (qm_case_has(c, r.state_name[i]) &&
-            !(r.state[i] = qm_case_doubles(c, r.state_name[i], r.steps * r.n)))
+        if (qm_golden_case_has(c, r.state_name[i]) &&
+            !(r.state[i] = qm_golden_case_doubles(c, r.state_name[i], r.steps * r.n)))
             return;
-    r.p0 = qm_case_doubles(c, "param0", r.n);
-    r.grads = qm_case_doubles(c, "grads", r.steps * r.n);
-    r.params = qm_case_doubles(c, "params", r.steps * r.n);
+    r.p0 = qm_golden_case_doubles(c, "param0", r.n);
+    r.grads = qm_golden_case_doubles(c, "grads", r.steps * r.n);
+    r.params = qm_golden_case_doubles(c, "params", r.steps * r.n);
     if (r.p0 && r.grads && r.params)
         run_double(c, &r);
 }
@@ -306,19 +335,19 @@ static void replay_case(struct qm_conform *c)
 {
     struct record r = {.f = NULL};
     char dtype[16];
-    if (qm_case_has(c, "sqrt_ieee")) {
+    if (qm_golden_case_has(c, "sqrt_ieee")) {
         replay_roots(c);
         return;
     }
     if (!record_read(c, &r))
         return;
-    qm_case_text(c, "dtype", dtype, sizeof dtype);
+    qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
     if (strcmp(dtype, "f32") == 0 || strcmp(dtype, "bf16") == 0)
         replay_float(c, &r, *dtype == 'b');
     else if (strcmp(dtype, "f64") == 0)
         replay_double(c, &r);
     else
-        qm_case_skip(c, "dtype '%s': not built yet", dtype);
+        qm_golden_case_skip(c, "dtype '%s': not built yet", dtype);
 }
 
 void qm_conform_reference(struct qm_conform *c)
@@ -331,9 +360,9 @@ void qm_conform_reference(struct qm_conform *c)
         snprintf(c->group, sizeof c->group, "%.127s", name);
         if (says(c, "optimizer", "Adafactor(torch)")) {
             qm_conform_adafactor_group(c, name);
-        } else if (qm_case_begin(c, name, NULL)) {
+        } else if (qm_golden_case_begin(c, name, NULL)) {
             replay_case(c);
-            qm_case_end(c);
+            qm_golden_case_end(c);
         }
     }
 }

@@ -13,7 +13,7 @@ int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out)
                               .hyper = qm_hyper_default()};
     snprintf(c->now.how, sizeof c->now.how, "%s", rule);
     if (!out->rule) {
-        qm_case_skip(c, "rule %s: not built yet", rule);
+        qm_golden_case_skip(c, "rule %s: not built yet", rule);
         return 0;
     }
     for (int i = 0; i < out->rule->n_slots; i++)
@@ -26,7 +26,7 @@ int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const cha
                      int init_code, float init_scale)
 {
     if (qm_recipe_set(r, r->rule->slot[i], quantizer) != QM_OK) {
-        qm_case_skip(c, "%.100s %.100s: %.100s", r->rule->name, quantizer, qm_message());
+        qm_golden_case_skip(c, "%.100s %.100s: %.100s", r->rule->name, quantizer, qm_message());
         return 0;
     }
     r->min_numel[i] = 0;
@@ -54,7 +54,7 @@ struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_
 
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
 {
-    int64_t *out = qm_case_memory(c, steps, sizeof *out);
+    int64_t *out = qm_golden_case_memory(c, steps, sizeof *out);
     for (int64_t t = 0; out && t < steps; t++)
         out[t] = t + 1;
     return out;
@@ -111,9 +111,12 @@ static double largest(const float *x, int64_t n)
 {
     double m = 0;
     for (int64_t i = 0; i < n; i++)
-        m = fabs((double)x[i]) > m ? fabs((double)x[i]) : m;
+        m = isfinite(x[i]) && fabs((double)x[i]) > m ? fabs((double)x[i]) : m;
     return m;
 }
+
+/* The size of a finite number; 0 of others, of which an allowance would be no number. */
+static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
 
 /* A float32 state: allowed are shares of the tensor's largest value and, of each element, of the
  * larger of its old and its new value. */
@@ -124,10 +127,30 @@ static void judge_values(struct qm_conform *c, const struct qm_run *run, struct 
     const float *want = slot->values + row * s->numel, *old = row > 0 ? want - s->numel : NULL;
     double absolute = run->within.value_largest * largest(want, s->numel);
     for (int64_t k = 0; k < s->numel; k++) {
-        double before = old ? fabs((double)old[k]) : 0.0, now = fabs((double)want[k]);
+        double before = old ? size_of(old[k]) : 0.0, now = size_of(want[k]);
         s->allowed[k] = absolute + run->within.value_relative * (before > now ? before : now);
     }
     qm_judge_close_each(c, what, s->values, want, s->allowed, s->numel);
+}
+
+/* What the errors of a state allow parameter k to be off by in the step of a row. */
+static double of_values(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
+{
+    const struct qm_run_tolerance *w = &run->within;
+    const struct qm_hyper *h = &run->recipe.hyper;
+    const float *x = run->slot[w->slot].values;
+    int64_t t = run->kept[row], at = row * s->numel + k;
+    double lr = run->lr ? run->lr[t - 1] : h->lr;
+    if (!x || (w->param_of_values == 0.0 && w->sign_relative == 0.0))
+        return 0.0;
+    double old = row > 0 ? size_of(x[at - s->numel]) : 0.0;
+    double off = w->param_of_values * fabs(lr) * (old + size_of(x[at]));
+    double before = row > 0 ? (double)x[at - s->numel] : 0.0,
+           g = (double)run->grads[(t - 1) * s->numel + k];
+    double kept = h->beta1 * before, taken = (1.0 - h->beta1) * (h->maximize ? -g : g);
+    if (fabs(kept + taken) <= w->sign_relative * (fabs(kept) + fabs(taken)))
+        off += 2.0 * fabs(lr);
+    return off;
 }
 
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
@@ -136,9 +159,20 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     const struct qm_run_tolerance *w = &run->within;
     const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
     for (int64_t k = 0; k < s->numel; k++)
-        s->allowed[k] = w->param_relative * fabs((double)want[k]) + w->param_absolute +
-                        w->param_of_step * fabs((double)want[k] - (double)old[k]);
+        s->allowed[k] = w->param_relative * size_of(want[k]) + w->param_absolute +
+                        w->param_of_step * size_of(want[k] - old[k]) + of_values(run, s, row, k);
     qm_judge_close_each(c, what, s->p, want, s->allowed, s->numel);
+}
+
+static void take_nan_codes(const struct qm_run *run, int i, const int64_t *want, int64_t n,
+                           uint8_t *codes)
+{
+    const struct qm_quantizer *q = &run->recipe.slot[i];
+    struct qm_codebook cb;
+    if (q->bits != 8)
+        return;
+    qm_codebook_build(q->map, q->bits, q->sign, &cb);
+    qm_take_nan_codes(q, &cb, want, n, codes);
 }
 
 static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
@@ -156,6 +190,7 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
             qm_judge_close(c, what, s->values, slot->scales + (t - 1) * slot->n_scales,
                            slot->n_scales, w->scale_relative, 0.0);
             snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
+            take_nan_codes(run, i, slot->codes + (t - 1) * n, n, s->codes);
             if (w->code_share > 0)
                 qm_judge_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n, w->code_share);
             else
@@ -212,7 +247,7 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
 {
     struct qm_hyper h = run->recipe.hyper;
     QM_TRY(state_start(run, s, plan));
-    for (int64_t t = 1; t <= run->steps && qm_case_open(c); t++) {
+    for (int64_t t = 1; t <= run->steps && qm_golden_case_open(c); t++) {
         struct qm_tensor g = {NULL, QM_DTYPE_f32, run->shape};
         float *grad = s->values;
         if (t > 1 && !run->is_free)
@@ -233,25 +268,25 @@ void qm_run_replay(struct qm_conform *c, const struct qm_run *run)
 {
     struct scratch s = {.numel = qm_shape_numel(&run->shape)};
     void *plan = NULL;
-    if (!qm_case_open(c) || !run->p0 || !run->grads || !run->params || !run->kept)
+    if (!qm_golden_case_open(c) || !run->p0 || !run->grads || !run->params || !run->kept)
         return;
     for (int i = 0; i < run->recipe.rule->n_slots; i++)
         if (run->slot[i].n_scales > s.most_scales)
             s.most_scales = run->slot[i].n_scales;
-    s.p = qm_case_memory(c, s.numel, sizeof *s.p);
-    s.values = qm_case_memory(c, s.numel + s.most_scales, sizeof *s.values);
-    s.codes = qm_case_memory(c, s.numel, 1);
-    s.stored = qm_case_memory(c, s.numel, sizeof(float));
-    s.allowed = qm_case_memory(c, s.numel, sizeof *s.allowed);
+    s.p = qm_golden_case_memory(c, s.numel, sizeof *s.p);
+    s.values = qm_golden_case_memory(c, s.numel + s.most_scales, sizeof *s.values);
+    s.codes = qm_golden_case_memory(c, s.numel, 1);
+    s.stored = qm_golden_case_memory(c, s.numel, sizeof(float));
+    s.allowed = qm_golden_case_memory(c, s.numel, sizeof *s.allowed);
     if (!s.p || !s.values || !s.codes || !s.stored || !s.allowed)
         return;
     memcpy(s.p, run->p0, (size_t)s.numel * sizeof *s.p);
     if (qm_recipe_applicable(&run->recipe) != QM_OK ||
         qm_backend_cpu.open(&run->recipe, &run->shape, 0, &plan) != QM_OK) {
-        qm_case_skip(c, "%s", qm_message());
+        qm_golden_case_skip(c, "%s", qm_message());
         return;
     }
     if (replay(c, run, &s, plan) != QM_OK)
-        qm_case_differs(c, "the run stopped: %.250s", qm_message());
+        qm_golden_case_differs(c, "the run stopped: %.250s", qm_message());
     qm_backend_cpu.close(plan);
 }

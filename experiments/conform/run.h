@@ -25,6 +25,10 @@ struct qm_run_tolerance {
     double param_of_step;   /* of parameters, times the recorded change of each */
     double value_relative;  /* of float32 states, times the larger of old and new value of each */
     double code_share;      /* share of codes that may be off by one; 1e-3 is 0.1 % */
+    double param_of_values; /* of parameters, times lr and the sizes of old and new value of slot */
+    int slot;               /* that slot */
+    double sign_relative;   /* Lion: the sign of a sum that is smaller than this share of its terms
+                             * may be any: parameters may be 2 lr off */
 };
 
 struct qm_run {
@@ -52,10 +56,10 @@ int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out)
 int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const char *quantizer,
                      int init_code, float init_scale);
 
-/* Steps 1..steps of the CPU backend.  Unless the run is free, the recorded state after t - 1, and
- * the recorded parameter where it was kept, are loaded before step t; where nothing was kept the
- * run goes on from its own values.  After step t codes, scales, states and parameters are compared.
- * */
+/* Steps 1..steps of the CPU backend.  Unless the run is free, the recorded state after t - 1,
+ * and the recorded parameter where it was kept, are loaded before step t; where nothing was
+ * kept the run goes on from its own values.  After step t codes, scales, states and parameters
+ * are compared. */
 void qm_run_replay(struct qm_conform *c, const struct qm_run *run);
 
 /* The attribute "shape" where it describes numel elements, else a flat shape. */

@@ -9,27 +9,28 @@
 #include "core/base/half.h"
 #include "experiments/conform/run.h"
 
-int qm_case_format(struct qm_conform *c, const char *attribute, enum qm_param_format *out)
+int qm_golden_case_format(struct qm_conform *c, const char *attribute, enum qm_param_format *out)
 {
     char text[24];
     struct qm_param p;
-    if (!qm_case_text(c, attribute, text, sizeof text) || qm_param_parse(text, &p) != QM_OK ||
-        p.format == QM_PARAM_e4m3 || p.write != QM_WRITE_near) {
-        qm_case_skip(c, "%s '%s': expected f32, bf16 or f16", attribute, text);
+    if (!qm_golden_case_text(c, attribute, text, sizeof text) ||
+        qm_param_parse(text, &p) != QM_OK || p.format == QM_PARAM_e4m3 ||
+        p.write != QM_WRITE_near) {
+        qm_golden_case_skip(c, "%s '%s': expected f32, bf16 or f16", attribute, text);
         return 0;
     }
     *out = p.format;
     return 1;
 }
 
-float *qm_case_stored(struct qm_conform *c, const char *name, int64_t numel,
-                      enum qm_param_format format)
+float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t numel,
+                             enum qm_param_format format)
 {
     if (format == QM_PARAM_f32)
-        return qm_case_floats(c, name, numel);
-    const uint64_t *bits = qm_case_words(c, name, numel);
-    int64_t n = bits ? qm_case_numel(c, name) : 0;
-    float *out = bits ? qm_case_memory(c, n, sizeof *out) : NULL;
+        return qm_golden_case_floats(c, name, numel);
+    const uint64_t *bits = qm_golden_case_words(c, name, numel);
+    int64_t n = bits ? qm_golden_case_numel(c, name) : 0;
+    float *out = bits ? qm_golden_case_memory(c, n, sizeof *out) : NULL;
     for (int64_t i = 0; out && i < n; i++)
         out[i] = qm_param_widen(format, (uint32_t)bits[i]);
     return out;
@@ -98,12 +99,12 @@ static void judge_residual(struct qm_conform *c, struct replay *r, int64_t t)
 {
     const void *residual = qm_plan_cpu_residual(r->plan);
     int small = r->run->recipe.param.write == QM_WRITE_ecc8;
-    for (int64_t k = 0; r->run->residual && k < r->n && qm_case_open(c); k++) {
+    for (int64_t k = 0; r->run->residual && k < r->n && qm_golden_case_open(c); k++) {
         int got = small ? ((const int8_t *)residual)[k] : ((const int16_t *)residual)[k];
         int64_t want = r->run->residual[(t - 1) * r->n + k];
         if (got != want)
-            qm_case_differs(c, "%sstep %lld error[%lld]: got %d, want %lld", r->how, (long long)t,
-                            (long long)k, got, (long long)want);
+            qm_golden_case_differs(c, "%sstep %lld error[%lld]: got %d, want %lld", r->how,
+                                   (long long)t, (long long)k, got, (long long)want);
         c->now.compared++;
     }
 }
@@ -135,10 +136,10 @@ static qm_status judge(struct qm_conform *c, struct replay *r, int64_t t)
         }
         QM_TRY(qm_backend_cpu.save(r->plan, i, r->codes, r->scales));
         qm_judge_floats(c, what, r->scales, s->scales + (t - 1) * s->n_scales, s->n_scales);
-        for (int64_t k = 0; k < n && qm_case_open(c); k++)
+        for (int64_t k = 0; k < n && qm_golden_case_open(c); k++)
             if (r->codes[k] + s->base != s->codes[at + k])
-                qm_case_differs(c, "%s code[%lld]: got %d, want %lld", what, (long long)k,
-                                r->codes[k] + s->base, (long long)s->codes[at + k]);
+                qm_golden_case_differs(c, "%s code[%lld]: got %d, want %lld", what, (long long)k,
+                                       r->codes[k] + s->base, (long long)s->codes[at + k]);
         c->now.compared += n;
         QM_TRY(qm_backend_cpu.decode(r->plan, i, r->wide));
         if (s->decoded)
@@ -158,7 +159,7 @@ static qm_status steps(struct qm_conform *c, struct replay *r, int is_free)
     QM_TRY(qm_backend_cpu.open(&run->recipe, &run->shape, 0, &r->plan));
     r->how = is_free ? "free-running " : "";
     narrow(r->param.dtype, run->p0, r->n, r->p);
-    for (int64_t t = 1; t <= run->steps && qm_case_open(c); t++) {
+    for (int64_t t = 1; t <= run->steps && qm_golden_case_open(c); t++) {
         if (t > 1 && !is_free)
             QM_TRY(load(r, t - 1));
         if (run->lr) {
@@ -176,35 +177,35 @@ void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run)
 {
     struct replay r = {.run = run, .n = qm_shape_numel(&run->shape)};
     int64_t most = r.n;
-    if (!qm_case_open(c) || !run->p0 || !run->grads || !run->params)
+    if (!qm_golden_case_open(c) || !run->p0 || !run->grads || !run->params)
         return;
     for (int i = 0; i < run->recipe.rule->n_slots; i++)
         most = run->slot[i].n_scales > most ? run->slot[i].n_scales : most;
-    r.p = qm_case_memory(c, r.n, sizeof(float));
-    r.g = qm_case_memory(c, r.n, sizeof(float));
-    r.wide = qm_case_memory(c, r.n, sizeof *r.wide);
-    r.scales = qm_case_memory(c, most, sizeof *r.scales);
-    r.codes = qm_case_memory(c, r.n, 1);
+    r.p = qm_golden_case_memory(c, r.n, sizeof(float));
+    r.g = qm_golden_case_memory(c, r.n, sizeof(float));
+    r.wide = qm_golden_case_memory(c, r.n, sizeof *r.wide);
+    r.scales = qm_golden_case_memory(c, most, sizeof *r.scales);
+    r.codes = qm_golden_case_memory(c, r.n, 1);
     if (!r.p || !r.g || !r.wide || !r.scales || !r.codes)
         return;
     r.param = (struct qm_tensor){r.p, qm_param_type(run->recipe.param.format), run->shape};
     r.grad = (struct qm_tensor){r.g, run->recipe.grad, run->shape};
     if (qm_recipe_applicable(&run->recipe) != QM_OK) {
-        qm_case_skip(c, "%s", qm_message());
+        qm_golden_case_skip(c, "%s", qm_message());
         return;
     }
     for (int is_free = 0; is_free < 2; is_free++) {
         r.plan = NULL;
         if (steps(c, &r, is_free) != QM_OK)
-            qm_case_differs(c, "the run stopped: %.250s", qm_message());
+            qm_golden_case_differs(c, "the run stopped: %.250s", qm_message());
         qm_backend_cpu.close(r.plan);
     }
 }
 
 /* ---- the quantizer alone --------------------------------------------------------------------- */
 
-/* Codes of a group that holds Inf or NaN are undefined: codes and values are taken from this
- * program. */
+/* Codes of a group that holds Inf or NaN are undefined: codes and values are taken from
+ * this program. */
 static void leave_out_nonfinite(const struct qm_codec *codec, const float *x, int64_t n,
                                 int64_t *codes, float *dequant, const uint8_t *own,
                                 const float *own_values)
@@ -225,22 +226,23 @@ void qm_conform_q8(struct qm_conform *c)
 {
     struct qm_codec codec;
     struct qm_shape shape;
-    int sign = (int)qm_case_whole(c, "signed", 1);
-    const char *curve = qm_case_whole(c, "softsign", 0) ? "/softsign"
-                        : qm_case_whole(c, "sqrt", 0)   ? "/sqrt"
-                                                        : "";
-    if (!qm_case_codec(c, &codec, "lint:8%c/block:%lld/arith/near%s/floor:1e-12/f16",
-                       sign ? 's' : 'u', (long long)qm_case_whole(c, "group_size", 32), curve) ||
-        !qm_case_shape(c, "x", &shape))
+    int sign = (int)qm_golden_case_whole(c, "signed", 1);
+    const char *curve = qm_golden_case_whole(c, "softsign", 0) ? "/softsign"
+                        : qm_golden_case_whole(c, "sqrt", 0)   ? "/sqrt"
+                                                               : "";
+    if (!qm_golden_case_codec(c, &codec, "lint:8%c/block:%lld/arith/near%s/floor:1e-12/f16",
+                              sign ? 's' : 'u',
+                              (long long)qm_golden_case_whole(c, "group_size", 32), curve) ||
+        !qm_golden_case_shape(c, "x", &shape))
         return;
     int64_t n = qm_shape_numel(&shape), count = qm_scale_count(&codec, &shape);
-    const float *x = qm_case_floats(c, "x", n);
-    const float *scales = qm_case_stored(c, "scales_f16", count, QM_PARAM_f16);
-    int64_t *codes = qm_case_ints(c, "codes", n);
-    float *dequant = qm_case_floats(c, "dequant", n);
-    uint8_t *own = qm_case_memory(c, n, 1);
-    float *own_values = qm_case_memory(c, n, sizeof *own_values);
-    float *own_scales = qm_case_memory(c, count, sizeof *own_scales);
+    const float *x = qm_golden_case_floats(c, "x", n);
+    const float *scales = qm_golden_case_stored(c, "scales_f16", count, QM_PARAM_f16);
+    int64_t *codes = qm_golden_case_ints(c, "codes", n);
+    float *dequant = qm_golden_case_floats(c, "dequant", n);
+    uint8_t *own = qm_golden_case_memory(c, n, 1);
+    float *own_values = qm_golden_case_memory(c, n, sizeof *own_values);
+    float *own_scales = qm_golden_case_memory(c, count, sizeof *own_scales);
     if (!x || !scales || !codes || !dequant || !own || !own_values || !own_scales)
         return;
     for (int64_t i = 0; i < n; i++)
@@ -257,27 +259,28 @@ void qm_conform_q8(struct qm_conform *c)
 void qm_conform_ecc(struct qm_conform *c)
 {
     enum qm_param_format format;
-    if (!qm_case_format(c, "dtype", &format))
+    if (!qm_golden_case_format(c, "dtype", &format))
         return;
-    int most = (int)qm_case_whole(c, "signed_max", 127);
-    int64_t n = qm_case_numel(c, "x");
-    const float *x = qm_case_floats(c, "x", n), *want = qm_case_floats(c, "reconstructed", n);
-    const uint64_t *bits = qm_case_words(c, "narrow_bits", n);
-    const int64_t *ecc = qm_case_ints(c, "ecc", n);
-    float *got = qm_case_memory(c, n, sizeof *got);
+    int most = (int)qm_golden_case_whole(c, "signed_max", 127);
+    int64_t n = qm_golden_case_numel(c, "x");
+    const float *x = qm_golden_case_floats(c, "x", n),
+                *want = qm_golden_case_floats(c, "reconstructed", n);
+    const uint64_t *bits = qm_golden_case_words(c, "narrow_bits", n);
+    const int64_t *ecc = qm_golden_case_ints(c, "ecc", n);
+    float *got = qm_golden_case_memory(c, n, sizeof *got);
     if (format == QM_PARAM_f32 || !x || !want || !bits || !ecc || !got)
         return;
     snprintf(c->now.how, sizeof c->now.how, "%s/%s", format == QM_PARAM_bf16 ? "bf16" : "f16",
              most == 127 ? "ecc8" : "ecc16");
-    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++) {
         uint32_t h = qm_param_nearest(format, x[i]);
         int e = qm_ecc_encode(format, x[i], (uint32_t)bits[i], most);
         if (h != bits[i] && !qm_isnan(x[i]))
-            qm_case_differs(c, "narrow[%lld]: got 0x%04x, want 0x%04x", (long long)i, h,
-                            (unsigned)bits[i]);
+            qm_golden_case_differs(c, "narrow[%lld]: got 0x%04x, want 0x%04x", (long long)i, h,
+                                   (unsigned)bits[i]);
         else if (e != ecc[i])
-            qm_case_differs(c, "error[%lld] of %a: got %d, want %lld", (long long)i, (double)x[i],
-                            e, (long long)ecc[i]);
+            qm_golden_case_differs(c, "error[%lld] of %a: got %d, want %lld", (long long)i,
+                                   (double)x[i], e, (long long)ecc[i]);
         got[i] = qm_ecc_decode(format, (uint32_t)bits[i], (int)ecc[i], most);
         c->now.compared += 2;
     }

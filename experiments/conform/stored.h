@@ -31,11 +31,11 @@ struct qm_stored_run {
 };
 
 /* A dataset of floats, or of the bits of bf16 or f16 numbers, widened. */
-float *qm_case_stored(struct qm_conform *c, const char *name, int64_t numel,
-                      enum qm_param_format format);
+float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t numel,
+                             enum qm_param_format format);
 
 /* "f32", "bf16", "f16" of an attribute; 0, and the case skipped, for anything else. */
-int qm_case_format(struct qm_conform *c, const char *attribute, enum qm_param_format *out);
+int qm_golden_case_format(struct qm_conform *c, const char *attribute, enum qm_param_format *out);
 
 /* A recipe of the rule with float32 slots, its parameter as format/write and gradients in grad; 0,
  * and the case skipped, when the rule is not built. */

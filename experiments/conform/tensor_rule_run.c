@@ -23,12 +23,12 @@ struct record {
 int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out)
 {
     double dims[QM_MAX_RANK];
-    int64_t numel = qm_case_numel(c, "param0");
+    int64_t numel = qm_golden_case_numel(c, "param0");
     int rank = qm_golden_numbers(c->file, c->group, "shape", dims, QM_MAX_RANK);
     struct qm_shape s = {.rank = rank};
     for (int i = 0; i < rank && rank <= QM_MAX_RANK; i++)
         s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
-    if (qm_case_whole(c, "ndim", rank) == 0)
+    if (qm_golden_case_whole(c, "ndim", rank) == 0)
         s = (struct qm_shape){.rank = 0};
     if (rank <= QM_MAX_RANK && numel > 0 && qm_shape_numel(&s) == numel) {
         *out = s;
@@ -36,7 +36,7 @@ int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out)
     }
     (void)qm_fail(QM_BAD_FILE, "%s: attribute shape does not describe the %lld values of param0",
                   c->group, (long long)numel);
-    qm_case_failed(c);
+    qm_golden_case_failed(c);
     return 0;
 }
 
@@ -47,9 +47,29 @@ double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, doubl
     return i < n && i < 8 && !isnan(x[i]) ? x[i] : absent;
 }
 
+void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)
+{
+    double more = ((double)qm_golden_case_numel(c, "param0") / 16.0 + 8.0) * 0x1p-24;
+    struct qm_tensor_run_tolerance *const all[] = {&w->f32, &w->bf16};
+    for (int i = 0; i < 2; i++) {
+        all[i]->state += more;
+        all[i]->param += all[i]->param > 0.0 ? more : 0.0; /* 0: bfloat16, every bit */
+        all[i]->free_state += more;
+        all[i]->free_param += more;
+    }
+}
+
+/* What a run must have. */
+static const struct qm_golden_need run_needs[] = {
+    {"steps", QM_NEED_number, 1, 1e6, 0}, {"dtype", QM_NEED_text, 0, 0, 0},
+    {"lr", QM_NEED_number, 0, 1e30, 1},   {"weight_decay", QM_NEED_number, 0, 1e30, 1},
+    {"param0", QM_NEED_data, 0, 0, 0},    {"grads", QM_NEED_data, 0, 0, 0},
+    {"params", QM_NEED_data, 0, 0, 0},
+};
+
 static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w, struct record *r)
 {
-    *r = (struct record){.w = w, .steps = qm_case_whole(c, "steps", 0)};
+    *r = (struct record){.w = w, .steps = qm_golden_case_whole(c, "steps", 0)};
     if (!qm_tensor_run_shape(c, &r->shape))
         return 0;
     r->n = qm_shape_numel(&r->shape);
@@ -58,17 +78,17 @@ static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
         qm_rule_slot_shape(w->rule, &w->hyper, i, &r->shape, &r->slot_shape[i]);
         r->slot_n[i] = qm_shape_numel(&r->slot_shape[i]);
         if (w->state[i] && r->slot_n[i] > 0)
-            r->state[i] = qm_case_doubles(c, w->state[i], r->steps * r->slot_n[i]);
+            r->state[i] = qm_golden_case_doubles(c, w->state[i], r->steps * r->slot_n[i]);
     }
     if (w->proj >= 0 && r->slot_n[w->proj] > 0) {
-        r->n_proj = qm_case_numel(c, "proj_step");
-        r->proj_step = qm_case_ints(c, "proj_step", r->n_proj);
-        r->proj = qm_case_doubles(c, "proj", r->n_proj * r->slot_n[w->proj]);
+        r->n_proj = qm_golden_case_numel(c, "proj_step");
+        r->proj_step = qm_golden_case_ints(c, "proj_step", r->n_proj);
+        r->proj = qm_golden_case_doubles(c, "proj", r->n_proj * r->slot_n[w->proj]);
     }
-    r->p0 = qm_case_doubles(c, "param0", r->n);
-    r->grads = qm_case_doubles(c, "grads", r->steps * r->n);
-    r->params = qm_case_doubles(c, "params", r->steps * r->n);
-    return qm_case_open(c);
+    r->p0 = qm_golden_case_doubles(c, "param0", r->n);
+    r->grads = qm_golden_case_doubles(c, "grads", r->steps * r->n);
+    r->params = qm_golden_case_doubles(c, "params", r->steps * r->n);
+    return qm_golden_case_open(c);
 }
 
 /* The projection matrix that step t uses. */
@@ -103,14 +123,14 @@ struct side {
 static int side_memory(struct qm_conform *c, struct side *s)
 {
     int64_t most = s->r->n;
-    s->p = qm_case_memory(c, s->r->n, sizeof *s->p);
-    s->g = qm_case_memory(c, s->r->n, sizeof *s->g);
+    s->p = qm_golden_case_memory(c, s->r->n, sizeof *s->p);
+    s->g = qm_golden_case_memory(c, s->r->n, sizeof *s->g);
     for (int i = 0; i < s->r->w->rule->n_slots; i++) {
         most = s->r->slot_n[i] > most ? s->r->slot_n[i] : most;
-        s->slot[i] = qm_case_memory(c, s->r->slot_n[i], sizeof **s->slot);
+        s->slot[i] = qm_golden_case_memory(c, s->r->slot_n[i], sizeof **s->slot);
     }
-    s->single = qm_case_memory(c, most, sizeof *s->single);
-    return qm_case_open(c);
+    s->single = qm_golden_case_memory(c, most, sizeof *s->single);
+    return qm_golden_case_open(c);
 }
 
 /* Converts doubles to the plan's type, exactly: every recorded value is representable in it. */
@@ -157,30 +177,37 @@ static qm_status side_step(struct side *s, int64_t t)
 
 /* ---- a run ---- */
 
-static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, double state,
-                       double param)
+static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, int is_free,
+                       const struct qm_tensor_run_tolerance *tol)
 {
     const struct record *r = s->r;
+    const char *free_or_not = is_free ? "free-running " : "";
     char what[96];
     for (int i = 0; i < r->w->rule->n_slots; i++) {
         if (!r->state[i])
             continue;
         const double *want = r->state[i] + (t - 1) * r->slot_n[i];
-        snprintf(what, sizeof what, "step %lld %s", (long long)t, r->w->rule->slot[i]);
+        snprintf(what, sizeof what, "%sstep %lld %s", free_or_not, (long long)t,
+                 r->w->rule->slot[i]);
         qm_judge_close_double(c, what, s->slot[i], want, r->slot_n[i],
-                              state * largest(want, r->slot_n[i]));
+                              (is_free ? tol->free_state : tol->state) *
+                                  largest(want, r->slot_n[i]));
     }
     const double *want = r->params + (t - 1) * r->n;
-    snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-    qm_judge_close_double(c, what, s->p, want, r->n, param * largest(want, r->n));
+    snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);
+    qm_judge_close_double(c, what, s->p, want, r->n,
+                          (is_free ? tol->free_param : tol->param) * largest(want, r->n));
 }
 
+/* Steps 1..steps from the recorded start; not free: each from the recorded state before it. */
 static void run(struct qm_conform *c, struct side *s, int is_free,
                 const struct qm_tensor_run_tolerance *tol)
 {
     const struct record *r = s->r;
     memcpy(s->p, r->p0, sizeof *s->p * (size_t)r->n);
-    for (int64_t t = 1; t <= r->steps && qm_case_open(c); t++) {
+    for (int i = 0; i < r->w->rule->n_slots; i++)
+        memset(s->slot[i], 0, sizeof **s->slot * (size_t)r->slot_n[i]);
+    for (int64_t t = 1; t <= r->steps && qm_golden_case_open(c); t++) {
         if (t > 1 && !is_free) {
             memcpy(s->p, r->params + (t - 2) * r->n, sizeof *s->p * (size_t)r->n);
             for (int i = 0; i < r->w->rule->n_slots; i++)
@@ -189,29 +216,33 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
                            sizeof **s->slot * (size_t)r->slot_n[i]);
         }
         if (side_step(s, t) != QM_OK)
-            qm_case_differs(c, "step %lld: %.250s", (long long)t, qm_message());
-        else if (is_free)
-            judge_step(c, s, t, tol->free_state, tol->free_param);
+            qm_golden_case_differs(c, "step %lld: %.250s", (long long)t, qm_message());
         else
-            judge_step(c, s, t, tol->state, tol->param);
+            judge_step(c, s, t, is_free, tol);
     }
 }
 
-static void run_oracle(struct qm_conform *c, const struct record *r, int is_free)
+static void run_both(struct qm_conform *c, struct side *s,
+                     const struct qm_tensor_run_tolerance *tol)
+{
+    run(c, s, 0, tol);
+    run(c, s, 1, tol);
+}
+
+static void run_oracle(struct qm_conform *c, const struct record *r)
 {
     struct side s = {.r = r, .oracle = qm_oracle_find(r->w->rule->family)};
     s.h = qm_oracle_hyper_of(&r->w->hyper);
     snprintf(c->now.how, sizeof c->now.how, "oracle %s", r->w->rule->family);
     if (!s.oracle) {
-        qm_case_skip(c, "there is no oracle %s", r->w->rule->family);
+        qm_golden_case_skip(c, "there is no oracle %s", r->w->rule->family);
         return;
     }
     if (side_memory(c, &s))
-        run(c, &s, is_free, &r->w->f64);
+        run_both(c, &s, &r->w->f64);
 }
 
-static void run_rule(struct qm_conform *c, const struct record *r, int is_free,
-                     enum qm_param_format format)
+static void run_rule(struct qm_conform *c, const struct record *r, enum qm_param_format format)
 {
     struct side s = {.r = r, .format = format};
     struct qm_recipe recipe = {.base = qm_variant_at(0),
@@ -223,45 +254,47 @@ static void run_rule(struct qm_conform *c, const struct record *r, int is_free,
              format == QM_PARAM_f32 ? "" : ", param=bf16/near");
     for (int i = 0; i < r->w->rule->n_slots; i++)
         if (qm_recipe_set(&recipe, r->w->rule->slot[i], "f32") != QM_OK)
-            qm_case_skip(c, "%.250s", qm_message());
-    s.room = qm_case_memory(c, 2 * r->n, sizeof *s.room);
+            qm_golden_case_skip(c, "%.250s", qm_message());
+    s.room = qm_golden_case_memory(c, 2 * r->n, sizeof *s.room);
     if (!side_memory(c, &s))
         return;
     if (qm_backend_cpu.open(&recipe, &r->shape, r->w->tensor, &s.plan) != QM_OK) {
-        qm_case_skip(c, "%.250s", qm_message());
+        qm_golden_case_skip(c, "%.250s", qm_message());
         return;
     }
-    run(c, &s, is_free, format == QM_PARAM_f32 ? &r->w->f32 : &r->w->bf16);
+    run_both(c, &s, format == QM_PARAM_f32 ? &r->w->f32 : &r->w->bf16);
     qm_backend_cpu.close(s.plan);
 }
 
-static void one_case(struct qm_conform *c, int is_free,
+static void one_case(struct qm_conform *c,
                      void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w))
 {
     struct qm_tensor_run_case w = {.hyper = qm_hyper_default(), .proj = -1};
     struct record r;
     char dtype[16] = "";
-    setup(c, &w);
-    if (!qm_case_open(c) || !read_record(c, &w, &r))
+    if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
+        !qm_golden_case_one_rate(c))
         return;
-    qm_case_text(c, "dtype", dtype, sizeof dtype);
+    setup(c, &w);
+    if (!qm_golden_case_open(c) || !read_record(c, &w, &r))
+        return;
+    qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
     if (strcmp(dtype, "f64") == 0)
-        run_oracle(c, &r, is_free);
+        run_oracle(c, &r);
     else if (strcmp(dtype, "f32") == 0 || strcmp(dtype, "bf16") == 0)
-        run_rule(c, &r, is_free, *dtype == 'f' ? QM_PARAM_f32 : QM_PARAM_bf16);
+        run_rule(c, &r, *dtype == 'f' ? QM_PARAM_f32 : QM_PARAM_bf16);
     else
-        qm_case_skip(c, "attribute dtype is '%s', expected f64, f32 or bf16", dtype);
+        qm_golden_case_skip(c, "attribute dtype is '%s', expected f64, f32 or bf16", dtype);
 }
 
 void qm_tensor_run_group(struct qm_conform *c, const char *group,
                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
                          void (*extra)(struct qm_conform *c, const char *group))
 {
-    for (int is_free = 0; is_free < 2; is_free++)
-        if (qm_case_begin(c, group, is_free ? "free" : NULL)) {
-            one_case(c, is_free, setup);
-            qm_case_end(c);
-        }
+    if (qm_golden_case_begin(c, group, NULL)) {
+        one_case(c, setup);
+        qm_golden_case_end(c);
+    }
     if (extra)
         extra(c, group);
 }

@@ -1,8 +1,7 @@
 /* tensor_rule_run.h - Replays recorded runs of rules over whole tensors: factors, projections.
  *
- * A float64 case judges the oracle, a float32 or bfloat16 case judges the rule.  Each runs twice:
- * step by step from the recorded state before it (case NAME), and free from the recorded start
- * (case NAME/free). */
+ * A float64 case judges the oracle, a float32 or bfloat16 case judges the rule.  Each case runs
+ * twice, step by step from the recorded state before it, and free from the recorded start. */
 #ifndef QM_CONFORM_TENSOR_RULE_RUN_H
 #define QM_CONFORM_TENSOR_RULE_RUN_H
 
@@ -28,6 +27,11 @@ int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out);
 
 /* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None). */
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
+
+/* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, n the elements of the
+ * tensor: torch adds up the squares of a norm in eight lanes, one after the other, n / 8 additions
+ * of 2^-24, which the root halves, and the norm divides the whole update. */
+void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w);
 
 /* Replays every group of the file.  setup fills the case from the group's attributes, or skips it
  * with a reason; extra, which may be NULL, judges further datasets of the group. */

@@ -26,8 +26,8 @@ void qm_blob_put_text(struct qm_blob *b, const char *text); /* NULL is "" */
 const void *qm_blob_take(struct qm_blob *b, size_t n);
 int64_t qm_blob_take_number(struct qm_blob *b);
 
-/* A copy of the next text, which the caller frees; NULL, and bad, when there is none or no
- * memory. */
+/* A copy of the next text, which the caller frees; NULL, and bad, when there is none or
+ * no memory. */
 char *qm_blob_take_text(struct qm_blob *b);
 
 /* A copy of the next n elements of `size` bytes, which the caller frees; as qm_blob_take_text.  An

@@ -12,7 +12,8 @@
 
 #define START "\nqualm-sum 1 "
 
-enum { LANES = 4, PIECE = 1 << 22 /* bytes mapped at a time */ };
+/* TAIL: bytes after HDF5's end in which parts of a line are sought. */
+enum { LANES = 4, PIECE = 1 << 22 /* bytes read at a time */, TAIL = 4096, HEAD = 64 };
 
 struct sum {
     uint64_t lane[LANES];
@@ -68,14 +69,32 @@ void qm_file_sum_line(const void *bytes, size_t n, char line[QM_FILE_SUM_LINE])
 
 static int has_line(const char *last) { return memcmp(last, START, strlen(START)) == 0; }
 
+/* Where HDF5's part of a file of n bytes ends, by the superblock in its first bytes (HDF5's File
+ * Format Specification, "Format Signature and Superblock"); n: it is no HDF5, or the superblock is
+ * no sound one, which HDF5 refuses. */
+static uint64_t hdf5_end(const unsigned char *head, uint64_t n)
+{
+    uint64_t end = 0;
+    if (n < HEAD || memcmp(head, "\211HDF\r\n\032\n", 8) != 0 || head[8] > 3)
+        return n;
+    size_t width = head[8] < 2 ? head[13] : head[9]; /* of an address */
+    size_t at = (head[8] == 0 ? 24 : head[8] == 1 ? 28 : 12) + 2 * width;
+    if (width < 1 || width > 8)
+        return n;
+    for (size_t i = 0; i < width; i++)
+        end |= (uint64_t)head[at + i] << 8 * i;
+    return end < n ? end : n;
+}
+
 enum qm_file_sum qm_file_sum_of(const void *bytes, size_t n)
 {
     char line[QM_FILE_SUM_LINE];
+    enum qm_file_sum none = hdf5_end(bytes, n) < n ? QM_FILE_SUM_other : QM_FILE_SUM_none;
     if (n < sizeof line)
-        return QM_FILE_SUM_none;
+        return none;
     const char *last = (const char *)bytes + n - sizeof line;
     if (!has_line(last))
-        return QM_FILE_SUM_none;
+        return none;
     qm_file_sum_line(bytes, n - sizeof line, line);
     return memcmp(last, line, sizeof line) == 0 ? QM_FILE_SUM_right : QM_FILE_SUM_wrong;
 }
@@ -95,12 +114,14 @@ static int read_at(int fd, void *out, size_t n, off_t at)
 /* Reads the file, instead of mapping it, so that one that shrinks meanwhile is a failure. */
 static enum qm_file_sum sum_of_file(int fd, size_t size)
 {
+    unsigned char head[HEAD];
     char last[QM_FILE_SUM_LINE], line[QM_FILE_SUM_LINE];
     if (size < sizeof last)
         return QM_FILE_SUM_none;
+    int is_longer = read_at(fd, head, sizeof head, 0) && hdf5_end(head, size) < size;
     size -= sizeof last;
     if (!read_at(fd, last, sizeof last, (off_t)size) || !has_line(last))
-        return QM_FILE_SUM_none;
+        return is_longer ? QM_FILE_SUM_other : QM_FILE_SUM_none;
     struct sum s = {{0}};
     unsigned char *piece = malloc(PIECE);
     int good = piece != NULL;
@@ -115,6 +136,20 @@ static enum qm_file_sum sum_of_file(int fd, size_t size)
     return good && memcmp(last, line, sizeof line) == 0 ? QM_FILE_SUM_right : QM_FILE_SUM_wrong;
 }
 
+/* Whether the bytes after HDF5's end hold parts of a line: its begin, or a piece of its words. */
+static int has_parts(int fd, size_t size)
+{
+    static const char word[] = "alm-sum"; /* the first bytes may be others */
+    unsigned char head[HEAD];
+    char tail[TAIL];
+    if (!read_at(fd, head, sizeof head, 0))
+        return 0;
+    uint64_t end = hdf5_end(head, size), n = size - end < TAIL ? size - end : TAIL;
+    return read_at(fd, tail, n, (off_t)end) &&
+           (memmem(tail, n, word, sizeof word - 1) ||
+            memcmp(tail, START, n < strlen(START) ? n : strlen(START)) == 0);
+}
+
 static int same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
@@ -122,7 +157,7 @@ static int same_file(const struct stat *a, const struct stat *b)
            memcmp(&a->st_ctim, &b->st_ctim, sizeof a->st_ctim) == 0;
 }
 
-static qm_status check_open(const char *path, int fd, enum qm_file_sum *out)
+static qm_status check_open(const char *path, int fd, int is_any, enum qm_file_sum *out)
 {
     static _Thread_local struct stat last;
     static _Thread_local enum qm_file_sum known;
@@ -143,15 +178,30 @@ static qm_status check_open(const char *path, int fd, enum qm_file_sum *out)
         return qm_fail(QM_BAD_FILE,
                        "%s: its checksum is wrong: it was damaged or changed after it was written",
                        path);
-    return QM_OK;
+    if (known != QM_FILE_SUM_other)
+        return QM_OK;
+    *out = QM_FILE_SUM_none;
+    return is_any && !has_parts(fd, (size_t)info.st_size)
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE,
+                         "%s: does not end with a whole checksum: it was cut, or something was "
+                         "appended or changed there",
+                         path);
 }
 
-qm_status qm_file_sum_check(const char *path, enum qm_file_sum *out)
+static qm_status check(const char *path, int is_any, enum qm_file_sum *out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (fd < 0)
         return qm_fail(QM_BAD_FILE, "%s: cannot open: %s", path, strerror(errno));
-    qm_status st = check_open(path, fd, out);
+    qm_status st = check_open(path, fd, is_any, out);
     close(fd);
     return st;
+}
+
+qm_status qm_file_sum_check(const char *path, enum qm_file_sum *out) { return check(path, 0, out); }
+
+qm_status qm_file_sum_check_any(const char *path, enum qm_file_sum *out)
+{
+    return check(path, 1, out);
 }

@@ -81,8 +81,8 @@ static qm_status load_reader(struct qm_gpu_bench *b)
 {
     int major = 0, minor = 0;
     struct qm_device_binary binary = {0};
-    QM_CU(b->cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, b->device));
-    QM_CU(b->cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, b->device));
+    QM_TRY(qm_cuda_attribute(b->cu, QM_CU_MAJOR, b->device, &major));
+    QM_TRY(qm_cuda_attribute(b->cu, QM_CU_MINOR, b->device, &minor));
     int arch = 10 * major + minor;
     qm_status st = qm_cuda_load_binary(qm_gpu_bench_compile_reader, &arch, &binary, &b->module);
     qm_device_binary_free(&binary);
@@ -96,10 +96,10 @@ qm_status qm_gpu_bench_open(int64_t n, int rounds, double cap, struct qm_gpu_ben
     size_t free_bytes = 0, total = 0;
     int l2 = 0;
     QM_TRY(qm_cuda_context(&b->cu, &b->stream, &b->device));
-    QM_CU(b->cu, MemGetInfo, (&free_bytes, &total));
-    QM_CU(b->cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, b->device));
-    QM_CU(b->cu, DeviceGetAttribute, (&b->threads_per_sm, QM_CU_THREADS_PER_SM, b->device));
-    QM_CU(b->cu, DeviceGetAttribute, (&b->sms, QM_CU_SM_COUNT, b->device));
+    QM_TRY(qm_cuda_memory(b->cu, &free_bytes, &total));
+    QM_TRY(qm_cuda_attribute(b->cu, QM_CU_L2_BYTES, b->device, &l2));
+    QM_TRY(qm_cuda_attribute(b->cu, QM_CU_THREADS_PER_SM, b->device, &b->threads_per_sm));
+    QM_TRY(qm_cuda_attribute(b->cu, QM_CU_SM_COUNT, b->device, &b->sms));
     QM_CU(b->cu, DeviceGetPCIBusId, (b->pci, (int)sizeof b->pci, b->device));
     b->rounds = rounds < 1 ? 1 : rounds > QM_GPU_BENCH_ROUNDS ? QM_GPU_BENCH_ROUNDS : rounds;
     b->cap = cap;
@@ -119,11 +119,11 @@ void qm_gpu_bench_close(struct qm_gpu_bench *b)
 {
     qm_device_cuda.release(b->flush);
     if (b->from)
-        (void)QM_CU_ERROR(b->cu, EventDestroy, (b->from));
+        qm_cuda_clean_up(QM_CU_ERROR(b->cu, EventDestroy, (b->from)), "cuEventDestroy");
     if (b->to)
-        (void)QM_CU_ERROR(b->cu, EventDestroy, (b->to));
+        qm_cuda_clean_up(QM_CU_ERROR(b->cu, EventDestroy, (b->to)), "cuEventDestroy");
     if (b->module)
-        (void)QM_CU_ERROR(b->cu, ModuleUnload, (b->module));
+        qm_cuda_clean_up(QM_CU_ERROR(b->cu, ModuleUnload, (b->module)), "cuModuleUnload");
     memset(b, 0, sizeof *b);
 }
 
@@ -159,20 +159,40 @@ static qm_status read_cache_full(struct qm_gpu_bench *b)
     return QM_OK;
 }
 
+qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy)
+{
+    const double most_rate = 1e14, faster = 2.0, latency = 20e-6;
+    double least = copy > 0.0 ? bytes / copy / faster - latency : 0.0;
+    if (seconds < least || bytes / seconds > most_rate)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: %s takes %.3g s, and must touch %.3g bytes: %.3g bytes per "
+                       "second, where a copy has %.3g",
+                       what, seconds, bytes, bytes / seconds, copy > 0.0 ? copy : 0.0);
+    return QM_OK;
+}
+
 static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                           double *seconds)
 {
+    const double drift = 1.02, resolution = 50e-6; /* of two clocks */
     float ms = NAN; /* a driver that writes nothing has measured nothing */
+    double before = qm_seconds();
     QM_TRY(read_cache_full(b));
     QM_CU(b->cu, EventRecord, (b->from, b->stream));
     QM_TRY(work(arg));
     QM_CU(b->cu, EventRecord, (b->to, b->stream));
     QM_CU(b->cu, EventSynchronize, (b->to));
+    double around = qm_seconds() - before;
     QM_CU(b->cu, EventElapsedTime, (&ms, b->from, b->to));
     if (!(ms > 0.0f && ms < INFINITY))
         return qm_fail(QM_INTERNAL, "cuEventElapsedTime gives %g ms, expected more than 0",
                        (double)ms);
     *seconds = 1e-3 * (double)ms;
+    if (*seconds > drift * around + resolution)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: cuEventElapsedTime gives %g ms, and the host's clock shows %g "
+                       "ms around both events",
+                       (double)ms, 1e3 * around);
     return QM_OK;
 }
 
@@ -209,11 +229,73 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
                           int n, const struct qm_shape *shapes, const uint32_t *ids)
 {
     int k = w->n++;
+    w->tensors = n;
+    w->numel = qm_shape_numel(&shapes[0]);
+    w->r = r;
     for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
         QM_TRY(r->rule->tensor ? qm_tensor_rule_open(&qm_device_cuda, mode, r, n, shapes, ids,
                                                      &w->part[turn][k].whole)
                                : qm_batch_open(&qm_device_cuda, mode, r, n, shapes, ids,
                                                &w->part[turn][k].batch));
+    return QM_OK;
+}
+
+qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w)
+{
+    const struct qm_param *format = &w->r->param;
+    int is_plain = format->format == QM_PARAM_f32;
+    void *narrow = is_plain ? NULL : malloc((size_t)(w->numel * qm_param_bytes(format)));
+    const void *stored = is_plain ? (const void *)b->p : narrow;
+    qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)w->numel);
+    if (st == QM_OK && narrow)
+        qm_param_from_float(format, w->numel, b->p, narrow);
+    for (int i = 0; i < QM_BENCH_TURNS * w->n * w->tensors && st == QM_OK; i++) {
+        int turn = i / (w->n * w->tensors), part = i / w->tensors % w->n, k = i % w->tensors;
+        st = w->part[turn][part].whole
+                 ? qm_tensor_rule_give(w->part[turn][part].whole, k, stored, b->g, w->r->grad)
+                 : qm_batch_give(w->part[turn][part].batch, k, stored, b->g, w->r->grad);
+    }
+    free(narrow);
+    return st;
+}
+
+/* Copies the parameters of one place; returns their bytes as *bytes. */
+static qm_status take_place(struct qm_gpu_work *w, int turn, int place, void *out, size_t *bytes)
+{
+    int all = w->n * w->tensors, at = place * (all - 1) / (QM_BENCH_PLACES - 1);
+    int part = at / w->tensors, k = at % w->tensors;
+    int64_t n = w->numel < QM_BENCH_SAMPLE ? w->numel : QM_BENCH_SAMPLE;
+    int64_t first = all == 1 ? place * (w->numel - n) / (QM_BENCH_PLACES - 1) : 0;
+    *bytes = (size_t)(n * qm_param_bytes(&w->r->param));
+    return w->part[turn][part].whole
+               ? qm_tensor_rule_take_part(w->part[turn][part].whole, k, first, n, out)
+               : qm_batch_take_part(w->part[turn][part].batch, k, first, n, out);
+}
+
+qm_status qm_gpu_work_mark(struct qm_gpu_work *w)
+{
+    size_t bytes;
+    for (int i = 0; i < QM_BENCH_TURNS * QM_BENCH_PLACES; i++) {
+        int turn = i / QM_BENCH_PLACES, place = i % QM_BENCH_PLACES;
+        QM_TRY(take_place(w, turn, place, w->sample[turn][place], &bytes));
+    }
+    return QM_OK;
+}
+
+qm_status qm_gpu_work_changed(struct qm_gpu_work *w)
+{
+    static const char *const names[QM_BENCH_PLACES] = {"first", "middle", "last"};
+    unsigned char now[4 * QM_BENCH_SAMPLE];
+    size_t bytes = 0;
+    for (int i = 0; i < QM_BENCH_TURNS * QM_BENCH_PLACES; i++) {
+        int turn = i / QM_BENCH_PLACES, place = i % QM_BENCH_PLACES;
+        QM_TRY(take_place(w, turn, place, now, &bytes));
+        if (memcmp(now, w->sample[turn][place], bytes) == 0)
+            return qm_fail(QM_INTERNAL,
+                           "implausible: the timed steps left the %s parameters as they were",
+                           names[place]);
+        memcpy(w->sample[turn][place], now, bytes);
+    }
     return QM_OK;
 }
 
@@ -266,9 +348,11 @@ static void graphs_close(struct graphs *g)
 {
     for (int turn = 0; turn < QM_BENCH_TURNS; turn++) {
         if (g->executable[turn])
-            (void)QM_CU_ERROR(g->b->cu, GraphExecDestroy, (g->executable[turn]));
+            qm_cuda_clean_up(QM_CU_ERROR(g->b->cu, GraphExecDestroy, (g->executable[turn])),
+                             "cuGraphExecDestroy");
         if (g->graph[turn])
-            (void)QM_CU_ERROR(g->b->cu, GraphDestroy, (g->graph[turn]));
+            qm_cuda_clean_up(QM_CU_ERROR(g->b->cu, GraphDestroy, (g->graph[turn])),
+                             "cuGraphDestroy");
     }
 }
 
@@ -294,7 +378,11 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
                 "cuGraphInstantiateWithFlags");
     }
     if (st == QM_OK)
+        st = qm_gpu_work_mark(w);
+    if (st == QM_OK)
         st = qm_gpu_bench_time(b, run_graph, &g, out);
+    if (st == QM_OK)
+        st = qm_gpu_work_changed(w);
     graphs_close(&g);
     return st;
 }

@@ -20,7 +20,9 @@ enum {
     QM_BENCH_WARM = 3,          /* warm-up rounds */
     QM_BENCH_LEAST = 3,         /* rounds that are made however long they take */
     QM_GPU_BENCH_ROUNDS = 1000, /* most that --rounds takes */
-    QM_BENCH_TURNS = 2          /* sets of tensors that take turns */
+    QM_BENCH_TURNS = 2,         /* sets of tensors that take turns */
+    QM_BENCH_PLACES = 3,        /* where parameters are compared with those before the steps */
+    QM_BENCH_SAMPLE = 1024      /* elements at each place, at most */
 };
 
 /* Number of the small tensors, and elements of each. */
@@ -64,8 +66,17 @@ struct qm_gpu_time {
     int rounds;
 };
 
+/* Whether a time can be true: no GPU moves more than 10^14 bytes per second (the fastest memory of
+ * 2026 moves 8 10^12, caches some 10^13).  Where copy > 0, the rate of a copy in bytes per second,
+ * work that must touch `bytes` takes no less than half of what the copy would take for them, less
+ * 20 microseconds, because small work is all latency, which a copy has too.  `what` names the time.
+ * QM_INTERNAL: "implausible: ...". */
+qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy);
+
 /* Times `work` for at least b->rounds rounds, then until the middle half of them lies within 2 % of
- * the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over. */
+ * the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over.
+ * QM_INTERNAL: a call failed, or a time between events is not above 0, not finite, or longer than
+ * what the host's clock shows around the events (by more than 2 % and 50 microseconds). */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                             struct qm_gpu_time *out);
 
@@ -76,24 +87,39 @@ qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), v
 
 /* The work of a step: parts, each a batch or a plan of a rule over whole tensors, in every turn. */
 struct qm_gpu_work {
-    int n;
-    int64_t t; /* number of the last step */
+    int n, tensors; /* parts, and tensors of each */
+    int64_t t;      /* number of the last step */
+    int64_t numel;  /* elements of each tensor */
+    const struct qm_recipe *r;
     struct {
         struct qm_batch *batch;
         struct qm_tensor_rule_plan *whole;
     } part[QM_BENCH_TURNS][QM_BENCH_TENSORS];
+    unsigned char sample[QM_BENCH_TURNS][QM_BENCH_PLACES][4 * QM_BENCH_SAMPLE];
 };
 
-/* Adds a part of n tensors with its own states in each turn.  Statuses are those of
- * qm_batch_open. */
+/* Adds a part of n tensors of one shape with its own states in each turn; all parts are alike.  The
+ * recipe must outlive the work.  Statuses are those of qm_batch_open. */
 qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct qm_recipe *r,
                           int n, const struct qm_shape *shapes, const uint32_t *ids);
+
+/* Sets the parameters and gradients of all tensors, from b->p and b->g.  A 16-bit gradient takes
+ * the bits of b->g as they are. */
+qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w);
+
+/* Copies parameters back from QM_BENCH_PLACES places (of one tensor its begin, middle and end, of
+ * several the first, the middle and the last one) of every turn; _changed compares them with those
+ * of the call before.  QM_INTERNAL: a place is unchanged, so that what was timed was no step. */
+qm_status qm_gpu_work_mark(struct qm_gpu_work *w);
+qm_status qm_gpu_work_changed(struct qm_gpu_work *w);
+
 void qm_gpu_work_close(struct qm_gpu_work *w);
 qm_status qm_gpu_work_run(void *work); /* one step of the parts of the current turn */
 
 /* Times the launches of a step without the CPU's share: they are recorded as a CUDA graph for each
  * turn, and the graph is launched.  QM_SKIPPED: the driver has no graphs, or the rule waits for
- * numbers on the host within a step, which a graph cannot. */
+ * numbers on the host within a step, which a graph cannot.  QM_INTERNAL also as
+ * qm_gpu_work_changed. */
 qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
                                  struct qm_gpu_time *out);
 

@@ -8,12 +8,49 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/process_tree.h"
 #include "experiments/cli/cli.h"
 #include "experiments/gpu/gpu_run.h"
 
 enum { TICK_MS = 100, READ = 65536 };
 
 static const double PATIENCE = 3.0; /* seconds for a process to end */
+
+/* Children of this process that are not to be ended: those that were there before the first
+ * measuring process, and those that measure. */
+static pid_t kept[QM_TREE_MOST];
+static int n_kept = -1;
+
+/* From now on what a measuring process leaves behind comes to this process. */
+static void adopt(void)
+{
+    if (n_kept >= 0)
+        return;
+    n_kept = qm_process_children(getpid(), kept);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+static void keep(pid_t pid)
+{
+    if (n_kept < QM_TREE_MOST)
+        kept[n_kept++] = pid;
+}
+
+/* A measuring process has ended: ends what it has left. */
+static void end_left(pid_t pid)
+{
+    for (int i = 0; i < n_kept; i++)
+        if (kept[i] == pid)
+            kept[i--] = kept[--n_kept];
+    qm_process_end_children(kept, n_kept);
+}
+
+/* The parent is gone: the process ends with all that it has started. */
+static void end_group(int number)
+{
+    (void)number;
+    kill(0, SIGKILL);
+}
 
 qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int fd), void *of)
 {
@@ -25,6 +62,7 @@ qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int 
         return qm_fail(QM_INTERNAL, "no pipe: %s", strerror(errno));
     }
     fflush(NULL);
+    adopt();
     pid_t parent = getpid();
     c->pid = fork();
     if (c->pid == 0) {
@@ -32,16 +70,22 @@ qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int 
         for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
             signal(signals[i], SIG_DFL);
         setpgid(0, 0); /* Ctrl-C reaches the parent alone; one kill reaches what the child starts */
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGRTMIN, end_group); /* a signal that neither NVRTC nor python takes */
+        prctl(PR_SET_PDEATHSIG, SIGRTMIN);
         if (getppid() != parent)
             _exit(1);
         close(both[0]);
+        close(qm_cuda_apart_stdout());
         qm_cuda_is_apart_set();
         qm_cuda_calls_note(c->calls);
         work(of, both[1]);
+        if (qm_cuda_is_twin())
+            _exit(1);
         exit(0);
     }
     close(both[1]);
+    if (c->pid > 0)
+        keep(c->pid);
     if (c->pid < 0) {
         close(both[0]);
         qm_cuda_calls_close(c->calls);
@@ -55,6 +99,8 @@ qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int 
 
 void qm_gpu_child_send(int fd, json_t *value)
 {
+    if (qm_cuda_is_twin())
+        _exit(1); /* a library has forked: one process answers */
     char *text = json_dumps(value, JSON_COMPACT);
     size_t n = text ? strlen(text) : 0, done = 0;
     if (text)
@@ -129,8 +175,9 @@ static int reap(pid_t pid, double seconds, int *state)
 
 const char *qm_gpu_child_call(const struct qm_gpu_child *c, char *text, size_t size)
 {
-    const char *call = qm_cuda_calls_open_one(c->calls);
-    snprintf(text, size, "%s%s", call ? ", in " : "", call ? call : "");
+    char name[QM_CUDA_CALL_NAME];
+    int is_in = qm_cuda_calls_open_one(c->calls, name);
+    snprintf(text, size, "%s%s", is_in ? ", in " : "", name);
     return text;
 }
 
@@ -144,6 +191,7 @@ void qm_gpu_child_end(struct qm_gpu_child *c, char *how, size_t size)
 {
     int state = 0;
     char call[80];
+    pid_t pid = c->pid;
     if (c->pid <= 0)
         return;
     int by_itself = reap(c->pid, c->is_closed ? 1.0 : 0.0, &state); /* it is about to end */
@@ -162,4 +210,5 @@ void qm_gpu_child_end(struct qm_gpu_child *c, char *how, size_t size)
     free(c->line);
     qm_cuda_calls_close(c->calls);
     memset(c, 0, sizeof *c);
+    end_left(pid);
 }

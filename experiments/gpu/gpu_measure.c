@@ -185,47 +185,53 @@ static int conclude(const struct qm_gpu_task *t, qm_status st, int is_gone, doub
     return st != QM_OK && (st != QM_SKIPPED || is_gone);
 }
 
-/* Unloads the kernels that only rows before the last one used.  1: the driver failed: the rows keep
- * their results and say so, and the next row gets another process. */
-static int leave_modules(json_t *rows)
+/* The next task of the list that is to be measured, or its end. */
+static int next_of(const struct qm_gpu_work_list *list, int k)
 {
-    char status[1200];
-    json_t *row;
-    size_t i;
-    if (qm_cuda_unload_idle() == QM_OK)
-        return 0;
-    json_array_foreach(rows, i, row)
-    {
-        snprintf(status, sizeof status, "%.200s; afterwards the process was left: %s",
-                 json_string_value(json_object_get(row, "status")), qm_message());
-        json_object_set_new(row, "status", qm_json_text(status));
+    const struct qm_gpu_task *all = list->run->tasks.at;
+    while (k < list->end && (!all[k].selected || all[k].tried))
+        k++;
+    return k;
+}
+
+/* Measures a task and cleans up after it; after the last one is_last is 1.  An error of cleaning up
+ * may be one of the row's launches, so that the row has failed. */
+static qm_status measure_and_clean(struct context *c, const struct qm_gpu_task *t, int is_last,
+                                   json_t *rows)
+{
+    char message[1200];
+    qm_status st = measure(c, t, rows);
+    snprintf(message, sizeof message, "%s", qm_message());
+    if (is_last && c->bench)
+        qm_gpu_bench_close(c->bench);
+    if (is_last)
+        c->bench = NULL;
+    if (st == QM_OK || st == QM_SKIPPED) {
+        qm_status after = t->part == QM_GPU_peers ? QM_OK : qm_cuda_unload_idle();
+        if (after != QM_OK)
+            return after == QM_SKIPPED ? QM_INTERNAL : after;
     }
-    return 1;
+    return st == QM_OK ? QM_OK : qm_fail(st, "%s", message);
 }
 
 void qm_gpu_measure(void *work_list, int fd)
 {
     const struct qm_gpu_work_list *list = work_list;
     struct context c = {.run = list->run, .fd = fd};
-    for (int k = list->first; k < list->end; k++) {
+    for (int k = next_of(list, list->first), after; k < list->end; k = after) {
         const struct qm_gpu_task *t = &list->run->tasks.at[k];
-        if (!t->selected || t->tried)
-            continue;
+        after = next_of(list, k + 1);
         json_t *rows = json_array();
         double from = qm_seconds();
         c.index = k;
         int is_gone = t->part != QM_GPU_peers && qm_backend_cuda.probe() != QM_OK;
-        qm_status st = is_gone ? QM_SKIPPED : measure(&c, t, rows);
+        qm_status st = is_gone ? QM_SKIPPED : measure_and_clean(&c, t, after == list->end, rows);
         int is_fatal = conclude(t, st, is_gone, from, rows);
-        if (!is_fatal && t->part != QM_GPU_peers)
-            is_fatal = leave_modules(rows);
         qm_gpu_child_send(fd,
                           json_pack("{s:i, s:o, s:b}", "task", k, "rows", rows, "fatal", is_fatal));
         if (is_fatal)
             return;
     }
-    if (c.bench)
-        qm_gpu_bench_close(c.bench);
 }
 
 /* ---- the device ------------------------------------------------------------------------------ */
@@ -277,16 +283,20 @@ static qm_status device_of(int64_t wanted, json_t **out)
 {
     const struct qm_cuda *cu;
     void *stream;
-    int device, sms = 0, l2 = 0, major = 0, minor = 0;
+    int device, sms = 0, threads = 0, l2 = 0, major = 0, minor = 0;
     size_t memory = 0, left = 0, total = 0;
     QM_TRY(qm_backend_cuda.probe());
     QM_TRY(qm_cuda_context(&cu, &stream, &device));
-    QM_CU(cu, DeviceGetAttribute, (&sms, QM_CU_SM_COUNT, device));
-    QM_CU(cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, device));
-    QM_CU(cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, device));
-    QM_CU(cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, device));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_SM_COUNT, device, &sms));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_THREADS_PER_SM, device, &threads));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_L2_BYTES, device, &l2));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_MAJOR, device, &major));
+    QM_TRY(qm_cuda_attribute(cu, QM_CU_MINOR, device, &minor));
     QM_CU(cu, DeviceTotalMem, (&memory, device));
-    QM_CU(cu, MemGetInfo, (&left, &total));
+    if (memory == 0)
+        return qm_fail(QM_INTERNAL, "the driver says that the GPU has 0 bytes of memory "
+                                    "(cuDeviceTotalMem)");
+    QM_TRY(qm_cuda_memory(cu, &left, &total));
     json_t *about =
         json_pack("{s:i, s:i, s:f, s:i}", "compute_capability", 10 * major + minor,
                   "multiprocessors", sms, "memory_bytes", (double)memory, "l2_bytes", l2);

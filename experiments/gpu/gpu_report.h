@@ -7,13 +7,18 @@
  *     failed       the call that failed, or the signal that ended the process
  *     out of memory
  *     timed out    it took longer than the limit of a row
- *     skipped      it does not apply here: no kernel, no such package */
+ *     skipped      it does not apply here: no kernel, no such package
+ *
+ * A row of part codes whose ends of runs are right and whose other floats were not all compared
+ * has a status that begins with QM_GPU_PART_OF_CODES: it is good, and --resume tries it again. */
 #ifndef QM_EXPERIMENTS_GPU_GPU_REPORT_H
 #define QM_EXPERIMENTS_GPU_GPU_REPORT_H
 
 #include <jansson.h>
 
 #include "core/base/status.h"
+
+#define QM_GPU_PART_OF_CODES "ok at the ends of runs and inside"
 
 /* clang-format off */
 #define QM_GPU_PART_LIST(X) /* name, title, text */                                                \
@@ -72,7 +77,7 @@ void qm_gpu_report_free(struct qm_gpu_report *r);
 qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, int argc,
                               char **argv);
 
-/* Reads PATH, a .h5 of qm_gpu_report_write, in a process of its own; the caller frees it.  Every
+/* Reads PATH, a .h5 of qm_gpu_report_write, by a reader process; the caller frees it.  Every
  * row has its keys and a status, and every member its column's type.  QM_BAD_FILE: it is no such
  * file, or a damaged one. */
 qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out);

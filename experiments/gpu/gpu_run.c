@@ -99,16 +99,24 @@ static void record_failure(struct qm_gpu_run *run, int k, const char *status)
     char text[256];
     json_t *row = json_array_get(t->rows, 0);
     if (t->tried == 2) { /* half of it came in this run */
-        snprintf(text, sizeof text, "ok at the ends of runs and inside; all floats: %s", status);
-        json_object_set_new(row, "status", json_string(text));
+        snprintf(text, sizeof text, "%s; all floats: %s", QM_GPU_PART_OF_CODES, status);
+        json_object_set_new(row, "status", qm_json_text(text));
     } else {
         row = json_deep_copy(t->key);
-        json_object_set_new(row, "status", json_string(status));
+        json_object_set_new(row, "status", qm_json_text(status));
         json_decref(t->rows);
         t->rows = json_pack("[o]", row);
     }
     t->tried = 1;
     run->is_changed = 1;
+}
+
+static int are_rows(const json_t *rows)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(rows, i, row) if (!json_is_object(row)) return 0;
+    return json_is_array(rows);
 }
 
 /* Takes a line of the child over; returns 1 where the child says that it cannot go on, also after a
@@ -119,7 +127,7 @@ static int take(struct qm_gpu_run *run, json_t *line)
     json_t *rows = NULL;
     if (json_unpack(line, "{s:i, s:o, s?b, s?b}", "task", &k, "rows", &rows, "fatal", &is_fatal,
                     "more", &more) != 0 ||
-        k < 0 || k >= run->tasks.n)
+        k < 0 || k >= run->tasks.n || !are_rows(rows))
         return 0;
     struct qm_gpu_task *t = &run->tasks.at[k];
     json_decref(t->rows);
@@ -179,8 +187,10 @@ static int run_child(struct qm_gpu_run *run, int k, int end, struct qm_progress 
             qm_progress_add(p, 1, failed = 1);
         } else if (is_over(run)) {
             is_open = 0;
-            if (run->tasks.at[k].tried == 2)
+            if (run->tasks.at[k].tried == 2) {
                 record_failure(run, k, "the run ended");
+                run->tasks.at[k].tried = 0; /* it is missing */
+            }
         }
         json_decref(line);
         *st = write_often(run);
@@ -199,8 +209,8 @@ static qm_status run_group(struct qm_gpu_run *run, int first, int end, struct qm
     char status[256];
     int failures = 0;
     qm_status st = QM_OK;
-    if (run->tasks.at[first].part == QM_GPU_speed)
-        QM_TRY(qm_gpu_bench_inputs(run->options.n)); /* before the fork: once for all */
+    if (run->tasks.at[first].part == QM_GPU_speed) /* before the fork: once for all */
+        (void)qm_gpu_bench_inputs(run->options.n); /* where it fails, its rows say so */
     for (int k = next_of(run, first, end); k < end && st == QM_OK && !is_over(run);
          k = next_of(run, k, end)) {
         if (failures == MOST_FAILURES) {

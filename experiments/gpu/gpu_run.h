@@ -56,7 +56,8 @@ struct qm_gpu_child {
     struct qm_cuda_calls *calls;
 };
 
-/* Forks a process that calls work(of, fd) and leaves.  It dies with its parent. */
+/* Forks a process that calls work(of, fd) and leaves; its stdout is this one's stderr.  It and all
+ * that it starts die with its parent, and what it leaves behind is ended with it. */
 qm_status qm_gpu_child_start(struct qm_gpu_child *c, void (*work)(void *of, int fd), void *of);
 void qm_gpu_child_send(int fd, json_t *value); /* releases the value */
 

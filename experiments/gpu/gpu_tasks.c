@@ -143,15 +143,18 @@ static void send_names(void *command, int fd)
         qm_gpu_child_send(fd, names);
 }
 
-static qm_status add_peers(struct qm_gpu_tasks *t, const char *command, double limit)
+static qm_status add_peers(struct qm_gpu_tasks *t, const char *command, double limit,
+                           const volatile sig_atomic_t *stop)
 {
     struct qm_gpu_child c;
     json_t *names = NULL, *name;
     char how[200];
     size_t i;
     QM_TRY(qm_gpu_child_start(&c, send_names, (void *)(uintptr_t)command));
-    (void)qm_gpu_child_wait(&c, qm_seconds() + limit, NULL, &names);
+    enum qm_gpu_wait end = qm_gpu_child_wait(&c, qm_seconds() + limit, stop, &names);
     qm_gpu_child_end(&c, how, sizeof how);
+    if (end == QM_GPU_WAIT_stopped)
+        return qm_fail(QM_INTERRUPTED, "interrupted before anything was measured");
     if (!names) /* measuring fails too, and says why */
         names = json_pack("[s]", command);
     qm_status st = names ? QM_OK : qm_fail(QM_NO_MEMORY, "a list of peers");
@@ -191,7 +194,7 @@ static int is_known(const char *name)
 
 /* Adds what does not depend on the recipes, and the recipes before and after it. */
 static qm_status add_all(struct qm_gpu_tasks *t, const struct qm_gpu_options *o,
-                         const char *const *rest, int n_rest)
+                         const char *const *rest, int n_rest, const volatile sig_atomic_t *stop)
 {
     static const enum qm_gpu_part before[] = {QM_GPU_exact, QM_GPU_speed},
                                   after[] = {QM_GPU_exact, QM_GPU_speed, QM_GPU_check};
@@ -205,13 +208,14 @@ static qm_status add_all(struct qm_gpu_tasks *t, const struct qm_gpu_options *o,
     if (wants(o, QM_GPU_tables))
         QM_TRY(add_tables(t, o));
     if (wants(o, QM_GPU_peers) && o->peers)
-        QM_TRY(add_peers(t, o->peers, o->limit));
+        QM_TRY(add_peers(t, o->peers, o->limit, stop));
     for (int i = 0; i < 3 && o->n_recipes == 0; i++)
         QM_TRY(add_recipes(t, o, after[i], rest, n_rest));
     return QM_OK;
 }
 
-qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, struct qm_gpu_tasks *out)
+qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, const volatile sig_atomic_t *stop,
+                            struct qm_gpu_tasks *out)
 {
     int n = 0, count = qm_variant_count();
     const char **rest = malloc(sizeof *rest * (size_t)(count + EXTRA));
@@ -223,7 +227,7 @@ qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, struct qm_gpu_tasks 
         if (!is_known(qm_variant_at(i)->name))
             rest[n++] = qm_variant_at(i)->name;
     memset(out, 0, sizeof *out);
-    qm_status st = add_all(out, o, rest, n);
+    qm_status st = add_all(out, o, rest, n, stop);
     free(rest);
     if (st != QM_OK)
         qm_gpu_tasks_free(out);
@@ -251,16 +255,38 @@ int qm_gpu_task_is_open(const struct qm_gpu_task *t)
     size_t i;
     json_array_foreach(t->rows, i, row)
     {
-        if (qm_gpu_row_verdict(t->part, row) == QM_GPU_broken)
+        const char *status = json_string_value(json_object_get(row, "status"));
+        if (qm_gpu_row_verdict(t->part, row) == QM_GPU_broken ||
+            strncmp(status, QM_GPU_PART_OF_CODES, strlen(QM_GPU_PART_OF_CODES)) == 0)
             return 1;
     }
     return json_array_size(t->rows) == 0;
 }
 
-void qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from)
+/* Adds a task for each peer that only the earlier report has measured: this call's command may name
+ * others, or fail. */
+static qm_status add_earlier_peers(struct qm_gpu_tasks *t, json_t *rows)
 {
     json_t *row;
     size_t k;
+    json_array_foreach(rows, k, row)
+    {
+        int i = 0;
+        while (i < t->n && (t->at[i].part != QM_GPU_peers ||
+                            !qm_gpu_row_is_same(QM_GPU_peers, t->at[i].key, row)))
+            i++;
+        if (i == t->n && qm_gpu_row_verdict(QM_GPU_peers, row) != QM_GPU_broken &&
+            !add(t, QM_GPU_peers, 1, json_pack("{s:O}", "peer", json_object_get(row, "peer"))))
+            return qm_fail(QM_NO_MEMORY, "a list of tasks");
+    }
+    return QM_OK;
+}
+
+qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from)
+{
+    json_t *row;
+    size_t k;
+    QM_TRY(add_earlier_peers(t, from->rows[QM_GPU_peers]));
     for (int i = 0; i < t->n; i++)
         json_array_foreach(from->rows[t->at[i].part], k, row)
         {
@@ -270,6 +296,7 @@ void qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from)
                 t->at[i].rows = json_array();
             json_array_append(t->at[i].rows, row);
         }
+    return QM_OK;
 }
 
 void qm_gpu_tasks_rows(const struct qm_gpu_tasks *t, struct qm_gpu_report *out)

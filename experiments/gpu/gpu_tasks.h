@@ -7,6 +7,8 @@
 #ifndef QM_EXPERIMENTS_GPU_GPU_TASKS_H
 #define QM_EXPERIMENTS_GPU_GPU_TASKS_H
 
+#include <signal.h>
+
 #include "experiments/gpu/gpu.h"
 #include "experiments/gpu/gpu_report.h"
 
@@ -41,14 +43,17 @@ struct qm_gpu_tasks {
     void *routines; /* owned */
 };
 
-/* Lists the tasks.  Where the peers' command fails, its one task is named by the command. */
-qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, struct qm_gpu_tasks *out);
+/* Lists the tasks.  Where the peers' command fails, its one task is named by the command.
+ * QM_INTERRUPTED: *stop was set meanwhile; stop may be NULL. */
+qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, const volatile sig_atomic_t *stop,
+                            struct qm_gpu_tasks *out);
 void qm_gpu_tasks_free(struct qm_gpu_tasks *t);
 
-/* Takes over the rows of an earlier report, also those that could not be measured. */
-void qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from);
+/* Takes over the rows of an earlier report, also those that could not be measured, and adds tasks
+ * for peers that the earlier report has measured and this list has not. */
+qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from);
 
-/* 1: the task has no row, or one that could not be measured (qm_gpu_row_verdict). */
+/* 1: the task has no row, or one that could not be measured, or only in part. */
 int qm_gpu_task_is_open(const struct qm_gpu_task *t);
 
 /* Fills the rows of the report from the tasks, in their order. */

@@ -34,6 +34,8 @@ static qm_status measure_copy(struct qm_gpu_bench *b, int64_t n, double *rate)
     if (st == QM_OK)
         st = qm_gpu_bench_time(b, run_copy, &c, &time);
     if (st == QM_OK)
+        st = qm_gpu_bench_plausible("a copy", time.median, 2.0 * (double)c.bytes, 0.0);
+    if (st == QM_OK)
         *rate = 2.0 * (double)c.bytes / time.median;
     qm_device_cuda.release(c.from);
     qm_device_cuda.release(c.to);
@@ -104,27 +106,7 @@ static qm_status describe(struct qm_gpu_bench *b, struct qm_gpu_work *w, double 
     return QM_OK;
 }
 
-/* Sets parameters, gradient, and the projection of slot `proj` (-1: none).  A 16-bit gradient takes
- * the bits of b->g as they are. */
-static qm_status set_inputs(struct qm_gpu_bench *b, const struct qm_recipe *r, int64_t n, int proj,
-                            struct qm_gpu_work *w)
-{
-    int is_plain = r->param.format == QM_PARAM_f32;
-    void *narrow = is_plain ? NULL : malloc((size_t)(n * qm_param_bytes(&r->param)));
-    const void *stored = is_plain ? (const void *)b->p : narrow;
-    qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)n);
-    if (st == QM_OK && narrow)
-        qm_param_from_float(&r->param, n, b->p, narrow);
-    for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++)
-        st = w->part[turn][0].whole
-                 ? qm_tensor_rule_give(w->part[turn][0].whole, 0, stored, b->g, r->grad)
-                 : qm_batch_give(w->part[turn][0].batch, 0, stored, b->g, r->grad);
-    for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK && proj >= 0; turn++)
-        st = qm_tensor_rule_load(w->part[turn][0].whole, 0, proj, NULL, b->g);
-    free(narrow);
-    return st;
-}
-
+/* Opens a tensor of n elements, with parameters, gradient and projection. */
 static qm_status open_work(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, int64_t n,
                            struct qm_gpu_work *w, struct qm_recipe *r)
 {
@@ -133,7 +115,10 @@ static qm_status open_work(struct qm_gpu_bench *b, const char *recipe, enum qm_m
     QM_TRY(qm_recipe_parse(recipe, r));
     int proj = qm_given_projection(r, &shape);
     QM_TRY(qm_gpu_work_add(w, mode, r, 1, &shape, &id));
-    return set_inputs(b, r, n, proj, w);
+    QM_TRY(qm_gpu_work_give(b, w));
+    for (int turn = 0; turn < QM_BENCH_TURNS && proj >= 0; turn++)
+        QM_TRY(qm_tensor_rule_load(w->part[turn][0].whole, 0, proj, NULL, b->g));
+    return QM_OK;
 }
 
 /* The size at which the rounds of a rule over whole tensors fit into b->cap, by the time of a step
@@ -168,10 +153,13 @@ static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const struc
 {
     const struct qm_shape shape = {2, {size / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
     struct qm_gpu_time time, graph = {0};
+    QM_TRY(qm_gpu_work_mark(w));
     QM_TRY(qm_gpu_bench_time(b, qm_gpu_work_run, w, &time));
+    QM_TRY(qm_gpu_work_changed(w));
     double n = (double)size;
     double bytes = r->rule->tensor ? bytes_of_whole(r, &shape)
                                    : bytes_moved(qm_batch_form(w->part[0][0].batch), size, &shape);
+    QM_TRY(qm_gpu_bench_plausible("a step", time.median, bytes * n, copy));
     json_object_set_new(row, "elements", json_integer(size));
     json_object_set_new(row, "bytes_per_parameter", json_real(bytes));
     json_object_set_new(row, "seconds", json_real(time.median));
@@ -182,6 +170,8 @@ static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const struc
     json_object_set_new(row, "copy_rate", json_real(copy));
     QM_TRY(describe(b, w, time.median, row));
     qm_status st = qm_gpu_work_time_graph(b, w, &graph);
+    if (st == QM_OK)
+        st = qm_gpu_bench_plausible("a graph's step", graph.median, bytes * n, copy);
     if (st == QM_OK)
         json_object_set_new(row, "graph_seconds", json_real(graph.median));
     return st == QM_SKIPPED ? QM_OK : st;

@@ -31,32 +31,39 @@ int qm_speed_small(int64_t n)
     return n < QM_BENCH_TENSORS * QM_BENCH_SMALL ? QM_BENCH_SMALL / 256 : QM_BENCH_SMALL;
 }
 
-static qm_status open_way(struct qm_gpu_bench *b, const char *recipe, int way,
+static qm_status open_way(struct qm_gpu_bench *b, const char *recipe, int way, struct qm_recipe *r,
                           struct qm_gpu_work *w)
 {
     struct qm_shape shapes[QM_BENCH_TENSORS];
     uint32_t ids[QM_BENCH_TENSORS];
-    struct qm_recipe r;
     int n = way == 2 ? 1 : QM_BENCH_TENSORS;
-    QM_TRY(qm_recipe_parse(recipe, &r));
+    QM_TRY(qm_recipe_parse(recipe, r));
     for (int k = 0; k < QM_BENCH_TENSORS; k++) {
         shapes[k] = (struct qm_shape){1, {qm_speed_small(b->n)}};
         ids[k] = (uint32_t)k;
     }
     for (int k = 0; k < QM_BENCH_TENSORS; k += n)
-        QM_TRY(qm_gpu_work_add(w, QM_MODE_exact, &r, n, shapes + k, ids + k));
+        QM_TRY(qm_gpu_work_add(w, QM_MODE_exact, r, n, shapes + k, ids + k));
     for (int turn = 0; turn < QM_BENCH_TURNS && way == 1; turn++)
         QM_TRY(qm_batch_by_value(w->part[turn][0].batch, 1));
-    return QM_OK;
+    QM_TRY(qm_gpu_work_give(b, w));
+    return qm_gpu_work_mark(w);
 }
 
 qm_status qm_speed_table_row(struct qm_gpu_bench *b, const char *recipe, int way, json_t *row)
 {
     struct qm_gpu_work w = {0};
     struct qm_gpu_time time, graph;
-    qm_status st = open_way(b, recipe, way, &w);
+    struct qm_recipe r;
+    /* every parameter is read and written */
+    const double least = 2.0 * QM_BENCH_TENSORS * qm_speed_small(b->n);
+    qm_status st = open_way(b, recipe, way, &r, &w);
     if (st == QM_OK)
         st = qm_gpu_bench_time(b, qm_gpu_work_run, &w, &time);
+    if (st == QM_OK)
+        st = qm_gpu_work_changed(&w);
+    if (st == QM_OK)
+        st = qm_gpu_bench_plausible("a step", time.median, least * qm_param_bytes(&r.param), 0.0);
     if (st == QM_OK) {
         json_object_set_new(row, "mode", json_string("exact"));
         json_object_set_new(row, "tensors", json_integer(QM_BENCH_TENSORS));
@@ -65,6 +72,9 @@ qm_status qm_speed_table_row(struct qm_gpu_bench *b, const char *recipe, int way
         json_object_set_new(row, "least_seconds", json_real(time.least));
         json_object_set_new(row, "rounds", json_integer(time.rounds));
         st = qm_gpu_work_time_graph(b, &w, &graph);
+        if (st == QM_OK)
+            st = qm_gpu_bench_plausible("a graph's step", graph.median,
+                                        least * qm_param_bytes(&r.param), 0.0);
         if (st == QM_OK)
             json_object_set_new(row, "graph_seconds", json_real(graph.median));
     }

@@ -4,6 +4,8 @@
 static void begin(struct qm_attempts *a, double seconds)
 {
     a->n++;
+    if (a->progress)
+        qm_progress_add(a->progress, 1, 0);
     if (!a->kernel)
         return;
     qm_host_down(qm_kernel_file_host(a->kernel));

@@ -6,12 +6,14 @@
 #define QM_EXPERIMENTS_KERNEL_ATTEMPT_H
 
 #include "experiments/check/trial.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/kernel_case.h"
 
 struct qm_attempts {
     struct qm_subject *subject;    /* after qm_judge_begin, with its backend */
     struct qm_kernel_file *kernel; /* NULL: a registered variant, in this process */
     const volatile int *stop;      /* not 0: attempts end as refused; may be NULL */
+    struct qm_progress *progress;  /* counts attempts; may be NULL */
     int64_t n;                     /* number so far */
     int begun;                     /* steps that the last recording has begun */
     struct qm_kernel_verdict out;  /* of the last attempt; refused: not judged, for the reason in

@@ -8,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/reduce.h"
+#include "experiments/kernel/template.h"
 
 #define SHRINK_SECONDS 10.0
 
@@ -106,54 +107,57 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     if (st == QM_OK || st == QM_CHECK_FAILED || (ran && st == QM_INTERRUPTED))
         return qm_exit_code(st);
     if (ran) { /* the report is printed: add the message alone */
-        fprintf(stderr, "qualm check: %s\n", qm_message());
+        fprintf(qm_notes(), "qualm check: %s\n", qm_message());
         return qm_exit_code(st);
     }
     return qm_cli_failed("check", st);
 }
 
-/* Length of a file's name without .c; names with other endings count in full. */
-static int name_length(const char *file)
+/* Fails because variant v has no template; names one of the same rule, or else of the same family,
+ * to start from. */
+static qm_status no_template(const struct qm_variant *v, const char *const *names, int n)
 {
-    const char *dot = strrchr(file, '.');
-    return dot && strcmp(dot, ".c") == 0 ? (int)(dot - file) : (int)strlen(file);
-}
-
-static void list_templates(void)
-{
-    const char *name;
-    for (int i = 0; (name = qm_kernel_file_name(i)); i++)
-        printf("%.*s\n", name_length(name), name);
+    const struct qm_rule *rule = qm_rule_find(v->rule);
+    for (int by_family = 0; by_family < 2; by_family++)
+        for (int i = 0; i < n; i++) {
+            const struct qm_variant *other;
+            if (qm_variant_find(names[i], &other) != QM_OK)
+                continue;
+            const struct qm_rule *its = qm_rule_find(other->rule);
+            if (by_family ? strcmp(its->family, rule->family) == 0 : its == rule)
+                return qm_fail(
+                    QM_NO_MATCH,
+                    "variant %s has no template of its own; start from that of %s, %s %s", v->name,
+                    other->name, by_family ? "of the family" : "of the same rule",
+                    by_family ? rule->family : rule->name);
+        }
+    return qm_fail(QM_NO_MATCH,
+                   "variant %s has no template, and no template is of its rule %s or "
+                   "of its family %s",
+                   v->name, rule->name, rule->family);
 }
 
 int qm_kernel_template(const char *name)
 {
-    enum { MOST = 64 };
+    enum { MOST = 128 };
     static char texts[MOST][64];
-    const char *names[MOST], *file;
-    char wanted[64];
+    const char *names[MOST];
     int n = 0;
+    for (; n < MOST && qm_template_name(n, texts[n], sizeof texts[n]); n++)
+        names[n] = texts[n];
     if (strcmp(name, "list") == 0) {
-        list_templates();
+        for (int i = 0; i < n; i++)
+            qm_print("%s\n", names[i]);
         return 0;
     }
-    snprintf(wanted, sizeof wanted, "%s.c", name);
-    const char *const *lines = qm_kernel_file_text(name);
-    if (!lines)
-        lines = qm_kernel_file_text(wanted);
-    for (; (file = qm_kernel_file_name(n)) && n < MOST; n++) {
-        snprintf(texts[n], sizeof texts[n], "%.*s", name_length(file), file);
-        names[n] = texts[n];
-    }
-    if (!lines) {
-        const char *near = qm_name_nearest(name, names, n);
-        return qm_cli_failed("check", qm_fail(QM_NO_MATCH,
-                                              "no template '%s'%s%s%s; `qualm check --template "
-                                              "list` names them",
-                                              name, near ? "; did you mean '" : "",
-                                              near ? near : "", near ? "'?" : ""));
-    }
-    for (; *lines; lines++)
-        fputs(*lines, stdout);
-    return 0;
+    if (qm_template_print(qm_out(), name))
+        return 0;
+    const struct qm_variant *v;
+    if (qm_variant_find(name, &v) == QM_OK)
+        return qm_cli_failed("check", no_template(v, names, n));
+    const char *near = qm_name_nearest(name, names, n);
+    return qm_cli_failed(
+        "check",
+        qm_fail(QM_NO_MATCH, "no template '%s'%s%s%s; `qualm check --template list` names them",
+                name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ""));
 }

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/user_kernel/process_tree.h"
+#include "core/base/process_tree.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/wire.h"
 

@@ -15,10 +15,11 @@ struct qm_child_limits {
 };
 
 struct qm_child {
-    pid_t pid;   /* 0: there is no worker */
-    int fd, out; /* socket; pipe with the output of the kernel */
-    char *job;   /* owned */
-    char *line;  /* the received part of an answer, `used` characters; owned */
+    pid_t pid;     /* 0: there is no worker */
+    int is_on_gpu; /* the caller's: the worker holds the driver alone */
+    int fd, out;   /* socket; pipe with the output of the kernel */
+    char *job;     /* owned */
+    char *line;    /* the received part of an answer, `used` characters; owned */
     size_t used;
     char printed[513];        /* the last characters that the kernel printed */
     const volatile int *stop; /* not 0: stop waiting; may be NULL */

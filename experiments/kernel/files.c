@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/cuda/cuda_driver.h"
 #include "core/user_kernel/user_cuda.h"
+#include "experiments/cli/cli.h"
 
 static int ends_in(const char *text, const char *end)
 {
@@ -17,6 +19,18 @@ static int ends_in(const char *text, const char *end)
 
 int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
 
+/* Says, once, which words of $CUDAFLAGS the emulator's compiler does not get. */
+static void say_left_flags(void)
+{
+    static int is_said;
+    char taken[1024], left[1024];
+    qm_cuda_flags_emulated(taken, left, sizeof left);
+    if (*left && !is_said++)
+        qm_note("left out of $CUDAFLAGS on backend emu, which has no such option or has CUDA's "
+                "headers of its own: %s",
+                left);
+}
+
 /* Writes the absolute path of a shared object, or of the object that a source compiles to. */
 static qm_status object_of(const char *file, int on_gpu, const char *folder, char *object,
                            size_t size)
@@ -25,6 +39,8 @@ static qm_status object_of(const char *file, int on_gpu, const char *folder, cha
         snprintf(object, size, "%s/kernel.cubin", folder);
         return qm_user_cuda_build(file, object);
     }
+    if (qm_kernel_is_cuda(file))
+        say_left_flags();
     if (ends_in(file, ".c") || qm_kernel_is_cuda(file))
         return qm_kernel_file_build(file, folder, object, size);
     if (!strstr(file, ".so"))
@@ -59,6 +75,21 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
     return object_of(o->against, o->on_gpu, f->old_folder, f->old_object, sizeof f->old_object);
+}
+
+qm_status qm_kernel_files_fit(const struct qm_kernel_options *o, const int has[QM_FMADS])
+{
+    int n = (has[QM_FMAD_true] + has[QM_FMAD_false]) * (o->against ? 2 : 1);
+    struct qm_cuda_gpu gpu;
+    if (!o->on_gpu || n == 1)
+        return QM_OK;
+    QM_TRY(qm_cuda_gpu_asked(&gpu));
+    if (gpu.is_exclusive)
+        return qm_fail(QM_BAD_ARG,
+                       "the GPU's compute mode EXCLUSIVE_PROCESS lets one process use it, and this "
+                       "check takes %d: say --fmad=true or --fmad=false, and leave --against out",
+                       n);
+    return QM_OK;
 }
 
 static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)

@@ -11,8 +11,9 @@
 
 enum { QM_REGIMES = 32, QM_HANGS = 3, QM_PROCESSES = 64 };
 
-/* An additional case with indices beyond 32 bits (core/user_kernel/large_index.h).  By default
- * emulated kernels have it; others, for which it takes a minute, where it is asked for. */
+/* Additional cases with large indices (core/user_kernel/large_index.h), N/far for N = 2^k + 7.  By
+ * default emulated kernels have that of 2^31 + 7 elements; others, for which it takes a minute, one
+ * of 2^25 + 7 to 2^28 + 7 elements, and the other where it is asked for. */
 #define QM_LARGE_INDEX_CASE "2147483655/far"
 
 int qm_kernel_is_cuda(const char *file); /* 1: the name ends in .cu */
@@ -45,9 +46,9 @@ struct qm_kernel_case {
  * each. */
 struct qm_kernel_forms {
     int has[QM_FMADS], is_same; /* is_same: contraction changes nothing, so one run judges both */
-    int64_t bad[QM_FMADS];
-    const char *left_out; /* why the contracted form is not judged, or NULL */
-    char lines[4096];     /* what is contracted (qm_fmad_lines) */
+    int64_t bad[QM_FMADS], judged[QM_FMADS]; /* cases; judged: that ended in a verdict */
+    const char *left_out;                    /* why the contracted form is not judged, or NULL */
+    char lines[4096];                        /* what is contracted (qm_fmad_lines) */
 };
 
 /* A whole check.  Under --forever only the failing cases are kept. */

@@ -98,6 +98,9 @@ qm_status qm_kernel_conclude(struct qm_kernel_file *kernel, qm_status st, const 
         qm_host_settle(host);
     if (host && qm_host_end(host) == QM_END_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted");
+    if (host && qm_host_driver_failed(host))
+        return qm_fail(QM_INTERNAL, "the driver failed, and nothing is known of the kernel: %s",
+                       qm_host_why(host));
     if (host && qm_host_end(host) != QM_END_answered) {
         v->how = result_of(qm_host_end(host));
         v->signal = qm_host_signal(host);

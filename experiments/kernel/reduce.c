@@ -138,16 +138,20 @@ static qm_status write_program(struct qm_reduction *r, struct qm_attempts *a,
 static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *files)
 {
     static struct qm_subject subject;
-    struct qm_attempts a = {.subject = &subject, .stop = &stop};
+    struct qm_progress progress;
+    struct qm_attempts a = {.subject = &subject, .stop = &stop, .progress = &progress};
     double from = qm_seconds(), until = from + r->seconds;
     const struct qm_host_limits limits = {
         .seconds = r->seconds, .mebibytes = r->mebibytes, .processes = QM_PROCESSES, .stop = &stop};
     memset(&subject, 0, sizeof subject);
+    qm_progress_start(&progress, "shrink", 0);
     qm_status st = r->file ? qm_kernel_file_apart(files->object, &limits, &a.kernel) : QM_OK;
     if (st == QM_OK)
         st = begin(r, &a);
     if (st == QM_OK)
         st = first_failing(r, &a, until);
+    qm_progress_end(&progress);
+    a.progress = NULL;
     double search = qm_seconds() - from - r->shrunk.seconds; /* the search for a failing case */
     r->shrunk.seconds += search;
     r->shrunk.case_seconds += search;
@@ -209,5 +213,5 @@ void qm_reduction_report(const struct qm_reduction *r)
     }
     qm_report(out);
     if (!qm_cli.json && !r->is_written)
-        qm_trial_print(&s->trial, stdout);
+        qm_trial_print(&s->trial, qm_out());
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/check/check_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/counts.h"
 #include "experiments/kernel/kernel.h"
@@ -112,15 +113,21 @@ static const char *form_name(const struct qm_kernel_run *r, enum qm_fmad form)
     return r->forms.is_same ? "both" : form == QM_FMAD_true ? "contracted" : "uncontracted";
 }
 
+/* Of a form; nothing judged is no pass. */
+static const char *form_verdict(const struct qm_kernel_forms *f, int form)
+{
+    int ran = f->is_same ? QM_FMAD_true : form;
+    return !f->has[form] || !f->judged[ran] ? "not judged" : f->bad[ran] ? "failed" : "passed";
+}
+
 static json_t *forms_json(const struct qm_kernel_run *r)
 {
     const struct qm_kernel_forms *f = &r->forms;
     json_t *out = json_object();
     for (int i = 0; i < QM_FMADS; i++) {
         int64_t bad = f->bad[f->is_same ? QM_FMAD_true : i];
-        const char *verdict = !f->has[i] ? "not judged" : bad > 0 ? "failed" : "passed";
         json_object_set_new(out, i == QM_FMAD_true ? "contracted" : "uncontracted",
-                            json_pack("{s:s, s:I}", "verdict", verdict, "failed_cases",
+                            json_pack("{s:s, s:I}", "verdict", form_verdict(f, i), "failed_cases",
                                       (json_int_t)(f->has[i] ? bad : 0)));
     }
     json_object_set_new(out, "contraction_changes", json_string(f->lines));
@@ -136,24 +143,26 @@ static void print_forms(const struct qm_kernel_run *r)
     const struct qm_kernel_forms *f = &r->forms;
     int has_both = f->has[QM_FMAD_true] && f->has[QM_FMAD_false];
     if (f->left_out)
-        printf("judged uncontracted (--fmad=false) alone: %s\n", f->left_out);
+        qm_print("judged uncontracted (--fmad=false) alone: %s\n", f->left_out);
     else if (!has_both)
-        printf("judged %s alone, as --fmad asks; nvcc and NVRTC contract by default\n",
-               qm_fmad_text(f->has[QM_FMAD_true] ? QM_FMAD_true : QM_FMAD_false));
+        qm_print("judged %s alone, as --fmad asks; nvcc and NVRTC contract by default\n",
+                 qm_fmad_text(f->has[QM_FMAD_true] ? QM_FMAD_true : QM_FMAD_false));
     else if (f->is_same)
-        printf("contraction changes nothing in this kernel: --fmad=true and --fmad=false are the "
-               "same code\n");
+        qm_print("contraction changes nothing in this kernel: --fmad=true and --fmad=false are the "
+                 "same code\n");
     else
-        printf("judged %s, as nvcc and NVRTC compile by default: %s; %s: %s\n",
-               qm_fmad_text(QM_FMAD_true), f->bad[QM_FMAD_true] ? "FAILED" : "passed",
-               qm_fmad_text(QM_FMAD_false), f->bad[QM_FMAD_false] ? "FAILED" : "passed");
-    if (f->bad[QM_FMAD_true] && !f->bad[QM_FMAD_false] && *f->lines) {
+        qm_print("judged %s, as nvcc and NVRTC compile by default: %s; %s: %s\n",
+                 qm_fmad_text(QM_FMAD_true),
+                 f->bad[QM_FMAD_true] ? "FAILED" : form_verdict(f, QM_FMAD_true),
+                 qm_fmad_text(QM_FMAD_false),
+                 f->bad[QM_FMAD_false] ? "FAILED" : form_verdict(f, QM_FMAD_false));
+    if (f->bad[QM_FMAD_true] && f->judged[QM_FMAD_false] && !f->bad[QM_FMAD_false] && *f->lines) {
         char text[sizeof f->lines];
         snprintf(text, sizeof text, "%s", f->lines);
-        printf("a product and a sum become one fused operation in\n");
+        qm_print("a product and a sum become one fused operation in\n");
         for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
-            printf("    %s\n", line);
-        printf("    (__fmul_rn, __fadd_rn and __fsub_rn are never contracted)\n");
+            qm_print("    %s\n", line);
+        qm_print("    (__fmul_rn, __fadd_rn and __fsub_rn are never contracted)\n");
     }
 }
 
@@ -169,6 +178,15 @@ static json_t *failure(const struct qm_kernel_run *r, const struct qm_kernel_cas
     if (qm_kernel_is_cuda(r->o->file))
         json_object_set_new(out, "form", json_string(form_name(r, c->form)));
     return out;
+}
+
+/* How many findings belong to no single case. */
+static int beside_cases(const struct qm_kernel_run *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->tally.n_findings; i++)
+        n += !strchr(r->tally.finding[i].name, '/');
+    return n;
 }
 
 /* Adds the findings that belong to no single case: the codebook, the rates of stochastic
@@ -208,6 +226,11 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "interrupted", json_boolean(r->interrupted));
     json_object_set_new(out, "left_out", json_integer((json_int_t)r->left_out));
     json_object_set_new(out, "results", results);
+    json_object_set_new(out, "beside_cases", json_integer((json_int_t)beside_cases(r)));
+    const struct qm_rule *rule = r->subject.recipe.rule; /* NULL: the kernel was not loaded */
+    json_t *draws = rule ? qm_draws_json(rule, t) : NULL;
+    if (draws)
+        json_object_set_new(out, "draws", draws);
     json_object_set_new(out, "judged", json_integer((json_int_t)t->judged));
     json_object_set_new(out, "verdicts", verdict);
     json_object_set_new(out, "deviations", json_integer((json_int_t)t->deviations));
@@ -264,12 +287,12 @@ static const char *verdict_of(const json_t *all)
 /* Prints the verdict and two rows: cases by their results, numbers by their verdicts. */
 static void print_rows(const json_t *all)
 {
-    const char *heads[4 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"cases"};
+    const char *heads[5 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"cases"};
     const json_t *results = json_object_get(all, "results"),
                  *verdicts = json_object_get(all, "verdicts");
     int n = 1, shown[QM_CASE_RESULT_COUNT];
     long long cases = 0;
-    printf("as %s: %s\n", *text_of(all, "as") ? text_of(all, "as") : "-", verdict_of(all));
+    qm_print("as %s: %s\n", *text_of(all, "as") ? text_of(all, "as") : "-", verdict_of(all));
     for (int i = 0; i < QM_CASE_RESULT_COUNT; i++) {
         const char *name = qm_case_result_name((enum qm_case_result)i);
         shown[i] = i == QM_CASE_passed || i == QM_CASE_failed || whole(results, name) > 0;
@@ -277,6 +300,9 @@ static void print_rows(const json_t *all)
         if (shown[i])
             heads[n++] = name;
     }
+    long long beside = whole(all, "beside_cases");
+    if (beside > 0)
+        heads[n++] = "beside cases";
     heads[n++] = "worst/bound";
     heads[n++] = "RMSE/f32";
     heads[n++] = "of states";
@@ -285,6 +311,8 @@ static void print_rows(const json_t *all)
     for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
         if (shown[i])
             qm_table_cell(t, "%lld", whole(results, qm_case_result_name((enum qm_case_result)i)));
+    if (beside > 0)
+        qm_table_cell(t, "%lld", beside);
     put_number(t, all, "worst_ratio");
     for (int slots = 0; slots < 2; slots++) {
         char ratio[32];
@@ -329,21 +357,38 @@ static void print_compared(const json_t *v)
         qm_table_cell(t, "%lld", whole(row, "better"));
         qm_table_cell(t, "%lld", whole(row, "worse"));
     }
-    printf("against %s; RMSE: of one step from the same state, relative to the oracle's\n",
-           text_of(v, "old"));
+    qm_print("against %s; RMSE: of one step from the same state, relative to the oracle's\n",
+             text_of(v, "old"));
     qm_table_close(t);
     if (*text_of(v, "old_fails"))
-        printf("the old kernel fails: %s\n", text_of(v, "old_fails"));
+        qm_print("the old kernel fails: %s\n", text_of(v, "old_fails"));
     if (speed)
-        printf("speed, %lld elements, %lld rounds in turn: min %.3f ms, was %.3f ms (%.2f times as "
-               "fast); median %.3f ms, was %.3f ms (%.2f times)\n",
-               whole(speed, "elements"), whole(speed, "rounds"),
-               1e3 * json_number_value(json_object_get(speed, "new_min")),
-               1e3 * json_number_value(json_object_get(speed, "old_min")),
-               json_number_value(json_object_get(speed, "times_as_fast_min")),
-               1e3 * json_number_value(json_object_get(speed, "new_median")),
-               1e3 * json_number_value(json_object_get(speed, "old_median")),
-               json_number_value(json_object_get(speed, "times_as_fast_median")));
+        qm_print(
+            "speed, %lld elements, %lld rounds in turn: min %.3f ms, was %.3f ms (%.2f times as "
+            "fast); median %.3f ms, was %.3f ms (%.2f times)\n",
+            whole(speed, "elements"), whole(speed, "rounds"),
+            1e3 * json_number_value(json_object_get(speed, "new_min")),
+            1e3 * json_number_value(json_object_get(speed, "old_min")),
+            json_number_value(json_object_get(speed, "times_as_fast_min")),
+            1e3 * json_number_value(json_object_get(speed, "new_median")),
+            1e3 * json_number_value(json_object_get(speed, "old_median")),
+            json_number_value(json_object_get(speed, "times_as_fast_median")));
+}
+
+/* Prints the draws of stochastic rounding over all cases, and what their test would see. */
+static void print_draws(const json_t *all)
+{
+    const char *slot;
+    json_t *one;
+    json_object_foreach(json_object_get(all, "draws"), slot, one)
+    {
+        const json_t *least = json_object_get(one, "detectable_bias");
+        char bias[64] = "too few for a test";
+        if (json_is_number(least))
+            snprintf(bias, sizeof bias, "a bias from %.2g on is seen", json_number_value(least));
+        qm_print("stochastic rounding of %s: %lld draws, %s: %s\n", slot, whole(one, "draws"), bias,
+                 json_is_true(json_object_get(one, "failed")) ? "FAILED" : "passed");
+    }
 }
 
 /* Prints "failed by class    exact 9 of 20, ..." for each coordinate. */
@@ -357,27 +402,27 @@ static void print_counts(const json_t *all, const char *what)
     {
         size_t i, column = 0;
         json_t *one;
-        printf("%s by %-8s", what, axis);
+        qm_print("%s by %-8s", what, axis);
         json_array_foreach(counts, i, one)
         {
             char text[96];
             long long of = whole(one, "of");
             if (i == COUNTS_SHOWN && !qm_cli.verbose) {
-                printf(", and %zu more", json_array_size(counts) - i);
+                qm_print(", and %zu more", json_array_size(counts) - i);
                 break;
             }
             size_t n = (size_t)snprintf(text, sizeof text, "%s %lld", text_of(one, "name"),
                                         whole(one, "cases"));
             if (of > 0)
                 n += (size_t)snprintf(text + n, sizeof text - n, " of %lld", of);
-            printf("%s%s",
-                   i == 0              ? " "
-                   : column + n > LINE ? ",\n                    "
-                                       : ", ",
-                   text);
+            qm_print("%s%s",
+                     i == 0              ? " "
+                     : column + n > LINE ? ",\n                    "
+                                         : ", ",
+                     text);
             column = column + n > LINE ? n : column + n + 2;
         }
-        putchar('\n');
+        putc('\n', qm_out());
     }
 }
 
@@ -386,11 +431,11 @@ static void print_refused(const struct qm_kernel_run *r, const json_t *all)
     for (int i = 0; i < r->n_cases; i++)
         if (r->cases[i].result == QM_CASE_refused) {
             print_counts(all, "refused");
-            printf("refused %lld cases: the template of this variant refuses %lld of them, "
-                   "--allow-refused permits %lld; %s: %s\n",
-                   (long long)r->count[QM_CASE_refused], (long long)r->excused,
-                   (long long)r->o->allow_refused, r->cases[i].name,
-                   r->cases[i].text ? r->cases[i].text : "");
+            qm_print("refused %lld cases: the template of this variant refuses %lld of them, "
+                     "--allow-refused permits %lld; %s: %s\n",
+                     (long long)r->count[QM_CASE_refused], (long long)r->excused,
+                     (long long)r->o->allow_refused, r->cases[i].name,
+                     r->cases[i].text ? r->cases[i].text : "");
             return;
         }
 }
@@ -405,6 +450,7 @@ void qm_kernel_report(const struct qm_kernel_run *r)
         return;
     }
     print_rows(all);
+    print_draws(all);
     if (qm_kernel_is_cuda(r->o->file))
         print_forms(r);
     print_counts(all, "failed");
@@ -412,25 +458,25 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     {
         if (i == SHOWN && !qm_cli.verbose)
             break;
-        printf("FAILED %s %s: %s\n       again: %s\n", text_of(f, "case"), text_of(f, "result"),
-               text_of(f, "what"), text_of(f, "again"));
+        qm_print("FAILED %s %s: %s\n       again: %s\n", text_of(f, "case"), text_of(f, "result"),
+                 text_of(f, "what"), text_of(f, "again"));
     }
     if (json_array_size(failures) > SHOWN && !qm_cli.verbose)
-        printf("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
+        qm_print("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
     print_refused(r, all);
     if (*r->not_far)
-        printf("not judged: indices beyond 2^31 (%s)\n", r->not_far);
+        qm_print("not judged: indices beyond 2^31 (%s)\n", r->not_far);
     if (r->covered)
         qm_coverage_print(r->covered, r->recipe);
     if (r->hangs >= QM_HANGS)
-        printf("stopped: %d cases hung\n", r->hangs);
+        qm_print("stopped: %d cases hung\n", r->hangs);
     if (r->left_out)
-        printf("left out: %lld cases\n", (long long)r->left_out);
+        qm_print("left out: %lld cases\n", (long long)r->left_out);
     if (r->interrupted)
-        printf("interrupted\n");
+        qm_print("interrupted\n");
     if (r->o->against)
         print_compared(json_object_get(all, "against"));
-    printf("seed %llu%s\n", (unsigned long long)r->seed,
-           r->o->forever ? ", raised by one with each case" : "");
+    qm_print("seed %llu%s\n", (unsigned long long)r->seed,
+             r->o->forever ? ", raised by one with each case" : "");
     json_decref(all);
 }

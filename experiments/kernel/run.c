@@ -7,23 +7,19 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "core/user_kernel/large_index.h"
 #include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
+#include "experiments/kernel/far_case.h"
 #include "experiments/kernel/files.h"
+#include "experiments/kernel/further.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/regime.h"
 #include "experiments/kernel/speed.h"
 #include "experiments/kernel/template.h"
 
-/* LARGE_INDEX: limits of that case for a kernel that runs over all its elements.  Its arrays map
- * the same pages again and again, and each mapping counts as resident. */
-enum {
-    MOST_THREADS = 16,
-    AHEAD = 256,
-    WAIT_US = 200,
-    LARGE_INDEX_SECONDS = 300,
-    LARGE_INDEX_MEBIBYTES = 1 << 20
-};
+/* FAR_AFTER: cases before the one with large indices, which takes longest. */
+enum { MOST_THREADS = 16, AHEAD = 256, FAR_AFTER = 32, WAIT_US = 200 };
 
 static volatile int stop;
 
@@ -78,47 +74,14 @@ static qm_status judge_open(struct judge *j, const struct qm_kernel_files *f)
     return QM_OK;
 }
 
-static int is_large_index(const char *name) { return strcmp(name, QM_LARGE_INDEX_CASE) == 0; }
-
-/* Runs the case with indices beyond 32 bits. */
-static qm_status large_index(struct judge *j, struct result *out, struct qm_kernel_verdict *v)
-{
-    struct qm_finding none = {0};
-    struct qm_kernel_file *kernel = j->now[out->c.form];
-    struct qm_host_limits limits = j->r->o->limits;
-    int64_t judged;
-    if (!qm_kernel_is_cuda(j->r->o->file)) {
-        limits.seconds = fmax(limits.seconds, LARGE_INDEX_SECONDS);
-        limits.mebibytes = LARGE_INDEX_MEBIBYTES;
-    }
-    qm_host_begin(qm_kernel_file_host(kernel));
-    qm_status st = qm_host_large_index(qm_kernel_file_host(kernel), j->r->recipe, limits.seconds,
-                                       limits.mebibytes, &judged);
-    QM_TRY(qm_kernel_conclude(kernel, st, "", &none, v));
-    if (v->how == QM_CASE_refused || v->how == QM_CASE_hung || v->how == QM_CASE_memory) {
-        v->how = QM_CASE_unfit; /* of the last two: it loops over all 2^31 elements */
-        snprintf(out->not_far, sizeof out->not_far, "%.399s", v->text);
-    }
-    out->tally.skipped += v->how == QM_CASE_unfit;
-    out->tally.cases += v->how != QM_CASE_unfit;
-    if (v->how == QM_CASE_passed)
-        out->tally.judged = out->tally.verdict[QM_VERDICT_EQUAL] = judged;
-    if (v->how == QM_CASE_failed) {
-        out->tally.failed_cases = out->tally.n_findings = 1;
-        out->tally.finding[0] = v->finding;
-        snprintf(out->tally.finding[0].name, QM_CASE_TEXT, "%s", out->c.name);
-    }
-    return QM_OK;
-}
-
 static void judge_case(struct judge *j, const struct qm_case *c, struct result *out)
 {
     struct qm_kernel_verdict *v = calloc(1, sizeof *v);
     struct qm_kernel_file *now = j->now[out->c.form], *old = j->old[out->c.form];
     double from = qm_seconds();
     qm_status st = v ? QM_OK : qm_fail(QM_NO_MEMORY, "a verdict");
-    if (st == QM_OK && is_large_index(out->c.name)) {
-        st = large_index(j, out, v);
+    if (st == QM_OK && qm_far_case(out->c.name)) {
+        st = qm_far_case_run(j->r, now, &out->c, &out->tally, out->not_far, v);
     } else if (st == QM_OK) {
         j->subject.backend = old ? &qm_backend_compare : &qm_backend_file;
         qm_kernel_compare_begin(now, old);
@@ -157,6 +120,7 @@ static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
     r->count[c->result]++;
     r->forms.bad[c->form] += qm_case_result_is_bad(c->result);
+    r->forms.judged[c->form] += c->result != QM_CASE_refused && c->result != QM_CASE_unfit;
     if (r->o->forever && !qm_case_result_is_bad(c->result)) {
         free(c->text);
         return QM_OK;
@@ -199,8 +163,9 @@ struct cases {
     struct qm_progress progress;
     double from;
     int64_t next, given, merged; /* index of the next case; cases given out and joined */
-    int is_far_left;             /* 1: the case with indices beyond 32 bits comes last */
-    int form;                    /* of the last case given out; QM_FMADS: all its forms are */
+    int is_far_left;             /* 1: the case with large indices is still to come */
+    struct qm_further further;
+    int form; /* of the last case given out; QM_FMADS: all its forms are */
     struct qm_case last;
     struct qm_kernel_case last_as;
     struct result *waiting[AHEAD];
@@ -229,6 +194,8 @@ static void join(struct cases *all, struct result *x)
     r->excused += x->is_excused;
     if ((x->c.result == QM_CASE_passed || x->c.result == QM_CASE_failed) && x->which.t > 0)
         qm_coverage_add(&r->coverage, &all->regimes->domain, &x->which);
+    if (x->c.result == QM_CASE_refused && x->which.t > 0)
+        qm_coverage_refuse(&r->coverage, &all->regimes->domain, &x->which);
     if (*x->not_far)
         memcpy(r->not_far, x->not_far, sizeof r->not_far);
     all->status = keep(r, &x->c);
@@ -257,23 +224,33 @@ static int is_over(const struct cases *all)
            (r->o->time > 0.0 && qm_seconds() - all->from >= r->o->time);
 }
 
-/* Draws or finds the next case of the run; 0: there are no more. */
+/* Draws or finds the next case of the run; 0: there are no more, -1: not yet. */
 static int find_case(struct cases *all)
 {
     const struct qm_kernel_run *r = all->r;
     const char *one = r->o->one_case;
     int64_t i = all->next;
-    int is_far = one && is_large_index(one);
+    int is_far = one && qm_far_case(one) > 0;
     all->last_as = (struct qm_kernel_case){.seed = r->seed};
     if (one && all->next++ > 0)
         return 0;
     if (one && !is_far)
         qm_case_parse(one, &all->last); /* all_cases has tried it */
     while (!one) {
-        i = all->next++;
-        is_far = i >= qm_regimes_count(all->regimes);
+        is_far = all->is_far_left && all->next >= FAR_AFTER;
         if (is_far)
             break;
+        i = all->next++;
+        if (i >= qm_regimes_count(all->regimes)) {
+            int found = qm_further_find(&all->further, r, &all->regimes->domain,
+                                        all->given == all->merged, &all->last);
+            if (found < 0) {
+                all->next--;
+                return -1;
+            }
+            is_far = !found;
+            break;
+        }
         all->last = qm_regimes_at(all->regimes, r->seed, i);
         if (qm_regimes_take(all->regimes, &all->last))
             break;
@@ -285,7 +262,8 @@ static int find_case(struct cases *all)
     if (r->o->forever && !one)
         all->last_as.seed = r->seed + (uint64_t)i;
     if (is_far)
-        snprintf(all->last_as.name, sizeof all->last_as.name, "%s", QM_LARGE_INDEX_CASE);
+        snprintf(all->last_as.name, sizeof all->last_as.name, "%lld/far",
+                 (long long)(one ? qm_far_case(one) : qm_far_elements(r)));
     else
         qm_case_print(&all->last, all->last_as.name);
     return 1;
@@ -305,8 +283,9 @@ static int next_case(struct cases *all, const struct judge *j, struct qm_case *c
         all->form++;
     while (all->form < QM_FMADS && !j->now[all->form]);
     if (all->form >= QM_FMADS) {
-        if (!find_case(all))
-            return 0;
+        int found = find_case(all);
+        if (found <= 0)
+            return found < 0;
         all->form = j->now[0] ? 0 : 1;
     }
     *c = all->last;
@@ -352,7 +331,7 @@ static void run_cases(struct cases *all, struct judge *j)
             free(x);
             continue;
         }
-        if (!is_large_index(x->c.name))
+        if (!qm_far_case(x->c.name))
             x->which = c;
         judge_case(j, &c, x);
 #pragma omp critical(qm_kernel_cases)
@@ -381,15 +360,16 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
     struct qm_case c;
     int levels = omp_get_max_active_levels(), threads = omp_get_max_threads();
     QM_TRY(qm_regimes_of(r->o, &regimes));
-    if (r->o->one_case && !is_large_index(r->o->one_case))
+    if (r->o->one_case && !qm_far_case(r->o->one_case))
         QM_TRY(qm_case_parse(r->o->one_case, &c));
     qm_regimes_draw_for(&regimes, &r->subject.recipe);
     int64_t total = listed(r, &regimes);
     if (!r->o->one_case && !r->o->forever && total == 0)
         return qm_fail(QM_NO_MATCH, "no case has these regimes together");
     int is_emulated = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu, forms = 0;
-    all.is_far_left = is_emulated && r->o->n_regimes == 0 && !r->o->forever && !r->o->one_case;
-    if (!all.is_far_left && !(r->o->one_case && is_large_index(r->o->one_case)))
+    int is_all = r->o->n_regimes == 0 && !r->o->forever && !r->o->one_case;
+    all.is_far_left = is_all && !r->o->on_gpu && (is_emulated || !r->o->quick);
+    if (!(is_emulated && is_all) && !(r->o->one_case && qm_far_case(r->o->one_case) == QM_FAR_N))
         snprintf(r->not_far, sizeof r->not_far, "%s",
                  is_emulated    ? "this check is not of all cases"
                  : r->o->on_gpu ? "not tried on a GPU; --backend emu does"
@@ -483,9 +463,10 @@ static qm_status build_forms(struct qm_kernel_run *r, struct qm_kernel_files f[Q
     struct qm_kernel_forms *forms = &r->forms;
     int is_cuda = qm_kernel_is_cuda(r->o->file), is_emulated = is_cuda && !r->o->on_gpu;
     forms->has[QM_FMAD_false] = 1; /* of a .c file, its only form */
-    qm_kernel_build_wraps(r->o->one_case && is_large_index(r->o->one_case));
+    qm_kernel_build_wraps(r->o->one_case && qm_far_case(r->o->one_case) > 0);
     if (is_cuda)
         qm_fmad_asked(r->o->fmad, forms->has);
+    QM_TRY(qm_kernel_files_fit(r->o, forms->has));
     if (is_emulated && forms->has[QM_FMAD_true] && forms->has[QM_FMAD_false] &&
         !qm_fmad_emulated()) {
         forms->left_out = "this processor has no fused multiply-add";

@@ -1,10 +1,92 @@
-/* template.c - Compiles the shipped kernel of a variant, and runs single cases on it. */
+/* template.c - Finds and prints the shipped kernel of a variant, compiles it, and runs single cases
+ * on it. */
 #include "experiments/kernel/template.h"
 
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- names and texts ------------------------------------------------------------------------- */
+
+/* Word k of the lines "Also:" of file number i; 0: it has fewer. */
+static int also(int i, int k, char *word, size_t size)
+{
+    static const char head[] = " * Also: ";
+    const char *const *line = qm_kernel_file_text(qm_kernel_file_name(i));
+    for (; *line && strncmp(*line, "#include", 8) != 0; line++) {
+        const char *at = *line + strlen(head);
+        if (strncmp(*line, head, strlen(head)) != 0)
+            continue;
+        for (size_t n; (n = strcspn(at, " \n")) > 0; at += n + (at[n] == ' '), k--)
+            if (strncmp(at, "*/", 2) == 0) {
+                break;
+            } else if (k == 0) {
+                snprintf(word, size, "%.*s", (int)n, at);
+                return 1;
+            }
+    }
+    return 0;
+}
+
+/* The name that users say: without .c. */
+static void said(const char *file, char *name, size_t size)
+{
+    size_t n = strlen(file);
+    int is_c = n > 2 && strcmp(file + n - 2, ".c") == 0;
+    snprintf(name, size, "%.*s", (int)(n - (is_c ? 2 : 0)), file);
+}
+
+int qm_template_name(int i, char *name, size_t size)
+{
+    const char *file;
+    for (int k = 0; (file = qm_kernel_file_name(k)); k++) {
+        if (i-- == 0) {
+            said(file, name, size);
+            return 1;
+        }
+        int words = 0;
+        for (; also(k, words, name, size); words++)
+            if (i-- == 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* Number of the file that has or serves this name, or -1. */
+static int file_of(const char *name)
+{
+    const char *file;
+    char word[64];
+    for (int k = 0; (file = qm_kernel_file_name(k)); k++) {
+        said(file, word, sizeof word);
+        int is_it = strcmp(file, name) == 0 || strcmp(word, name) == 0;
+        for (int w = 0; !is_it && also(k, w, word, sizeof word); w++)
+            is_it = strcmp(word, name) == 0;
+        if (is_it)
+            return k;
+    }
+    return -1;
+}
+
+int qm_template_print(FILE *f, const char *name)
+{
+    int k = file_of(name);
+    char own[64], word[96];
+    if (k < 0)
+        return 0;
+    said(qm_kernel_file_name(k), own, sizeof own);
+    int is_own = strcmp(own, name) == 0 || strcmp(qm_kernel_file_name(k), name) == 0;
+    size_t n = (size_t)snprintf(word, sizeof word, "QM_KERNEL(\"%s", own);
+    for (const char *const *line = qm_kernel_file_text(qm_kernel_file_name(k)); *line; line++)
+        if (!is_own && strncmp(*line, word, n) == 0)
+            fprintf(f, "QM_KERNEL(\"%s%s", name, *line + n);
+        else
+            fputs(*line, f);
+    return 1;
+}
+
+/* ---- a kernel that is asked ------------------------------------------------------------------ */
 
 struct qm_template {
     const struct qm_subject *subject;
@@ -57,15 +139,13 @@ void qm_template_close(struct qm_template *t)
 static qm_status build(struct qm_template *t, const char *folder)
 {
     char source[512], object[512];
-    const char *const *lines;
-    snprintf(source, sizeof source, "%s.c", t->subject->recipe.base->name);
-    lines = qm_kernel_file_text(source);
-    if (!lines)
-        return qm_fail(QM_NO_MATCH, "there is no template %s", source);
+    const char *name = t->subject->recipe.base->name;
+    if (file_of(name) < 0)
+        return qm_fail(QM_NO_MATCH, "there is no template %s", name);
     snprintf(source, sizeof source, "%s/template.c", folder);
     FILE *f = fopen(source, "w");
-    for (; f && *lines; lines++)
-        fputs(*lines, f);
+    if (f)
+        qm_template_print(f, name);
     if (!f || fclose(f) != 0)
         return qm_fail(QM_BAD_FILE, "%s", source);
     QM_TRY(qm_kernel_file_build(source, folder, object, sizeof object));

@@ -1,13 +1,26 @@
-/* template.h - Asks the shipped kernel of a recipe whether it takes a case that another refused. */
+/* template.h - The shipped kernels (variants/native): which serves a variant, its text, and whether
+ * it takes a case that another refused.
+ *
+ * A kernel serves the variant it is named after, and those of the lines "Also: NAME NAME ..." of
+ * its first comment: its text is then printed with that name in QM_KERNEL. */
 #ifndef QM_EXPERIMENTS_KERNEL_TEMPLATE_H
 #define QM_EXPERIMENTS_KERNEL_TEMPLATE_H
 
+#include <stdio.h>
+
 #include "experiments/kernel/kernel_case.h"
+
+/* Writes name number i of those that qm_template_print takes: headers and kernels, each followed by
+ * the other variants it serves.  0: i is beyond the last. */
+int qm_template_name(int i, char *name, size_t size);
+
+/* Prints the kernel that serves a variant, or the file of that name.  0: there is none. */
+int qm_template_print(FILE *f, const char *name);
 
 struct qm_template; /* opaque; any thread may ask */
 
-/* The kernel of variants/native of the subject's variant; where there is none, every case is
- * taken, because the engine takes it.  limits, subject: kept, not copied. */
+/* The kernel that serves the subject's variant; where there is none, every case is taken, because
+ * the engine takes it.  limits, subject: kept, not copied. */
 qm_status qm_template_open(const struct qm_subject *s, const struct qm_host_limits *limits,
                            struct qm_template **out);
 void qm_template_close(struct qm_template *t); /* accepts NULL */

@@ -182,8 +182,8 @@ static qm_status loop_closed(struct run *r, struct qm_metrics *m, const volatile
     return QM_OK;
 }
 
-/* Turns losses into normalised gaps, in place; the start has 1 and diverged losses
- * QM_DIVERGED_GAP. */
+/* Turns losses into normalised gaps, in place; the start has 1 and diverged
+ * losses QM_DIVERGED_GAP. */
 static void normalise(const struct run *r, double *loss)
 {
     int64_t i = 1;

@@ -46,6 +46,7 @@ int qm_is_unquantized(const struct qm_results *r, int64_t i)
     const struct qm_outcome *o = &r->outcome[i];
     if (o->reason || qm_coded_share(o, QM_ALL_SLOTS) >= 1.0 || c->coupling == QM_COUPLING_oneshot)
         return 0;
-    int slots = c->coupling == QM_COUPLING_closed ? qm_varied_slots(r, c) : 1 << c->slot;
+    int is_whole = c->coupling == QM_COUPLING_closed || c->coupling == QM_COUPLING_update;
+    int slots = is_whole ? qm_varied_slots(r, c) : 1 << c->slot;
     return qm_coded_share(o, slots) == 0.0;
 }

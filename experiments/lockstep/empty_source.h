@@ -15,8 +15,8 @@
 
 #include "experiments/lockstep/lockstep.h"
 
-/* Fills out->value[], which the caller has allocated.  QM_BAD_ARG: an unknown word; QM_INTERNAL:
- * `error`. */
+/* Fills out->value[], which the caller has allocated.  QM_BAD_ARG: an unknown word;
+ * QM_INTERNAL: `error`. */
 qm_status qm_empty_run(const struct qm_cell *c, struct qm_outcome *out);
 
 #endif

@@ -168,8 +168,9 @@ static qm_status run_pair(const struct qm_cell *c, struct qm_metrics *m,
     if (st == QM_BAD_ARG) /* a shape or an argument of the problem that does not fit the recipe */
         st = qm_outcome_skip(out, qm_message());
     else if (st == QM_OK)
-        st = c->coupling == QM_COUPLING_closed ? qm_closed_run(a, m, twins, stop, out)
-                                               : loop(a, m, stop, out);
+        st = c->coupling == QM_COUPLING_closed   ? qm_closed_run(a, m, twins, stop, out)
+             : c->coupling == QM_COUPLING_update ? qm_next_update_run(a, m, out)
+                                                 : loop(a, m, stop, out);
     if (st == QM_OK && !out->reason) {
         int64_t bytes = 0;
         for (int i = 0; i < a->n_tensors; i++)

@@ -12,6 +12,9 @@
  *            drift.
  *   closed   The variant and the twin start from the same state, and each evaluates the gradient of
  *            a problem at its own parameter: convergence.
+ *   update   The twin starts from a recorded state, the variant from the same state with every slot
+ *            encoded as its recipe says; both do the next update with the recorded gradient: the
+ *            error that a whole recipe makes in what the user gets.
  *
  * Metrics compare a state `got` of the variant with a state `want`, and the two updates that follow
  * from these states:
@@ -24,6 +27,13 @@
  *            variant's state.  All measured steps are one sample.
  *   global,  want: the twin's state; got: the variant's decoded state, each after the last step.
  *   closed   Curves hold the same comparison along the run.
+ *
+ *   update   want: what the twin's update takes off the parameter, over the learning rate, which is
+ *            1 where the recipe's parameter is float32 and else the run's; got: the same of the
+ *            variant.  Weight decay is 0 on both sides.  The update is the same two arrays.  A
+ *            record of Adam without gradient or parameter (steps is 0) has the update that the
+ *            state itself stands for, m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) after t
+ *            updates, instead.  state0_sqnr and state1_sqnr are of the states before the update.
  *
  * The update in local, global and closed: Adam and AdamW take m and v with their bias corrections
  * at step t; other rules take (parameter before - parameter after) / learning rate, decay included;

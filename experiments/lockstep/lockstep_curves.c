@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static double sqnr_db(const double *want, const double *from, const float *got, int64_t n)
+double qm_sqnr_db(const double *want, const double *from, const float *got, int64_t n)
 {
     double signal = 0.0, noise = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -30,8 +30,8 @@ int qm_has_diverged(const struct qm_lockstep_pair *a, double loss)
     return !isfinite(loss) || loss > QM_DIVERGED_GAP * a->start_loss;
 }
 
-/* How the update of a rule is measured: not at all, from its states, or as the movement of the
- * parameter. */
+/* How the update of a rule is measured: not at all, from its states, or as the movement of
+ * the parameter. */
 enum update { UPDATE_none, UPDATE_states, UPDATE_moved };
 
 static enum update update_of(const struct qm_lockstep_pair *a)
@@ -115,9 +115,9 @@ qm_status qm_curves_compare(struct qm_lockstep_pair *a, int64_t k, int64_t at, s
         QM_TRY(qm_lockstep_pair_decode(a, s));
         for (int64_t i = 0; i < a->total; i++)
             keep[i] = (double)a->got[i];
-        sqnr[s][at] = sqnr_db(a->twin_slot[s], NULL, a->got, a->total);
+        sqnr[s][at] = qm_sqnr_db(a->twin_slot[s], NULL, a->got, a->total);
     }
-    out->track[QM_TRACK_param_sqnr][at] = sqnr_db(a->twin_p, a->start, a->p, a->total);
+    out->track[QM_TRACK_param_sqnr][at] = qm_sqnr_db(a->twin_p, a->start, a->p, a->total);
     for (int64_t i = 0; i < a->total; i++)
         out->diverged |= !isfinite((double)a->p[i]);
     if (m) {

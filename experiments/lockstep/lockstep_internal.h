@@ -1,14 +1,17 @@
-/* lockstep_internal.h - Functions that lockstep.c, closed_loop.c and lockstep_curves.c share. */
+/* lockstep_internal.h - Functions that the couplings share. */
 #ifndef QM_LOCKSTEP_LOCKSTEP_INTERNAL_H
 #define QM_LOCKSTEP_LOCKSTEP_INTERNAL_H
 
 #include "experiments/lockstep/lockstep.h"
 
-/* A run has diverged where its normalised gap exceeds this or is not finite; its gap is then set to
- * this. */
+/* A run has diverged where its normalised gap exceeds this or is not finite; its gap is then set
+ * to this. */
 #define QM_DIVERGED_GAP 1e3
 
 /* ---- lockstep_curves.c ----------------------------------------------------------------------- */
+
+/* The SQNR in dB of got[n] against want[n], both counted from from[n] (NULL: from 0). */
+double qm_sqnr_db(const double *want, const double *from, const float *got, int64_t n);
 
 /* The loss above the floor, at least DBL_EPSILON times that of the start: smaller differences from
  * the floor are below the resolution of double. */
@@ -52,5 +55,13 @@ qm_status qm_polled(const volatile sig_atomic_t *stop); /* QM_OK or QM_INTERRUPT
 qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m,
                         struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
                         struct qm_outcome *out);
+
+/* ---- next_update.c --------------------------------------------------------------------------- */
+
+/* Runs an open pair of coupling update.  Where the record has no gradient or no parameter,
+ * out->steps is 0 and the updates are those of the recorded state itself (qm_adam_update with the
+ * corrections of the updates done so far). */
+qm_status qm_next_update_run(struct qm_lockstep_pair *a, struct qm_metrics *m,
+                             struct qm_outcome *out);
 
 #endif

@@ -92,6 +92,8 @@ static void set_hyper(struct qm_lockstep_pair *a)
         if (strcmp(a->recipe.rule->family, "ema") == 0 &&
             strcmp(c->recorded->optimizer, "lion") == 0)
             h->beta1 = h->beta2;
+        if (c->coupling == QM_COUPLING_update)
+            h->weight_decay = 0.0;
     } else if (c->problem && !c->lr_given) {
         h->lr = problem_lr(qm_problem_wrapper_suggests(c->problem, c->problem_args),
                            a->recipe.rule->family, h);
@@ -180,9 +182,9 @@ static qm_status load_state(struct qm_lockstep_pair *a, int s)
     return st;
 }
 
-/* Moves each element of the start by one float32 ulp up or down, by a draw per element.  A 0 moves
- * by 2^-24 of the largest element (of 1 where all are 0), since the ulp of 0 is lost in the first
- * update. */
+/* Moves each element of the start by one float32 ulp up or down, by a draw per element.  A 0
+ * moves by 2^-24 of the largest element (of 1 where all are 0), since the ulp of 0 is lost in the
+ * first update. */
 static void perturb_start(struct qm_lockstep_pair *a)
 {
     float most = 0.0f;
@@ -203,7 +205,7 @@ static qm_status set_start(struct qm_lockstep_pair *a)
     if (a->problem)
         a->c->problem->start(a->problem, a->twin_p);
     for (int64_t i = 0; i < a->total; i++) {
-        float x = r ? r->param[i] : (float)a->twin_p[i];
+        float x = !r ? (float)a->twin_p[i] : r->param ? r->param[i] : 0.0f;
         a->p[i] =
             qm_param_widen(a->recipe.param.format, qm_param_nearest(a->recipe.param.format, x));
         a->twin_p[i] = (double)a->p[i]; /* variant and twin start from the same stored values */
@@ -384,12 +386,22 @@ static double schedule_part(const struct qm_lockstep_pair *a, int64_t k)
     return c->schedule == QM_SCHEDULE_linear ? 1.0 - done : 0.5 * (1.0 + cos(M_PI * done));
 }
 
-/* Sets the learning rate of update k of variant and twin: the recorded run's, or the part of the
- * full rate that warm-up and schedule give. */
+/* The learning rate of update k: the recorded run's, or the part of the full rate that warm-up and
+ * schedule give.  In coupling update it is 1 where the parameter is float32, so that the rounding
+ * of the parameter, which float32 AdamW has as well, does not hide the error of the states. */
+static double rate_of(const struct qm_lockstep_pair *a, int64_t k)
+{
+    const struct qm_cell *c = a->c;
+    if (c->coupling == QM_COUPLING_update && qm_param_dtype(&a->recipe.param) == QM_DTYPE_f32)
+        return 1.0;
+    return c->recorded ? c->recorded->lr[k] : schedule_part(a, k) * a->full_lr;
+}
+
+/* Sets the learning rate of update k of variant and twin. */
 static qm_status follow_schedule(struct qm_lockstep_pair *a, int64_t k)
 {
     const struct qm_cell *c = a->c;
-    double lr = c->recorded ? c->recorded->lr[k] : schedule_part(a, k) * a->full_lr;
+    double lr = rate_of(a, k);
     if (lr == a->recipe.hyper.lr && k > 0 && !c->recorded)
         return QM_OK;
     a->recipe.hyper.lr = a->twin_hyper.lr = lr;

@@ -42,8 +42,8 @@ void qm_lockstep_pair_close(struct qm_lockstep_pair *a); /* frees a */
 /* Elements of slot s of a tensor; never more than the parameter has. */
 int64_t qm_lockstep_pair_slot_numel(const struct qm_lockstep_pair *a, int tensor, int s);
 
-/* Decodes slot s of the variant into a->got; 0 beyond the end of a slot that is smaller than its
- * parameter. */
+/* Decodes slot s of the variant into a->got; 0 beyond the end of a slot that is smaller than
+ * its parameter. */
 qm_status qm_lockstep_pair_decode(struct qm_lockstep_pair *a, int s);
 
 /* Copies the variant's decoded states and its parameter to the twin. */

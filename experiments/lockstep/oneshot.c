@@ -71,7 +71,8 @@ static void lion_updates(const struct qm_recorded *r, int64_t n, struct buffers 
 }
 
 /* Sets the exact and the quantized update where the record holds both states of Adam, or the state
- * and the gradient of Lion for a rule of family lion; returns whether it did. */
+ * and the gradient of Lion for a rule of family lion; returns whether it did.  It does not where
+ * the file leaves out the step, a beta or eps. */
 static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
 {
     const struct qm_recorded *r = c->recorded;
@@ -80,7 +81,7 @@ static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
         lion_updates(r, n, b);
         return 1;
     }
-    if (!r || !r->slot[0] || !r->slot[1])
+    if (!r || !r->slot[0] || !r->slot[1] || r->unknown)
         return 0;
     for (int64_t i = 0; i < n; i++) {
         b->other[i] = (double)r->slot[1 - c->slot][i];

@@ -17,7 +17,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/mutants/trial.h"
 
-enum { QUICK = 4, DRAWN = 160, QUICK_DRAWN = 8 };
+enum { QUICK = 4, DRAWN = 640, QUICK_DRAWN = 128 };
 
 static volatile int stop;
 
@@ -99,8 +99,8 @@ static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
     return st;
 }
 
-/* Messages are kept per thread, so the text of the first failure is copied to the caller's
- * thread. */
+/* Messages are kept per thread, so the text of the first failure is copied to the
+ * caller's thread. */
 static qm_status all_trials(struct qm_matrix *m, const char *folder)
 {
     struct qm_progress progress;

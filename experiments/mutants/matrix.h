@@ -9,8 +9,8 @@
 
 #include "experiments/mutants/registry.h"
 
-/* The result of one entry in one regime.  equal: the template's bits; survives: other bits, but no
- * finding. */
+/* The result of one entry in one regime.  equal: the template's bits; survives: other bits, but
+ * no finding. */
 /* clang-format off */
 #define QM_CELL_LIST(X) X(killed, 'K') X(equal, '=') X(survives, '.') X(refused, 'r') X(none, ' ')
 /* clang-format on */

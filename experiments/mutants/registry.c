@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "core/user_kernel/backend_file.h"
+#include "experiments/kernel/template.h"
 
 static const char *const regime_names[] = {
 #define X(name, parts, text) #name,
@@ -80,18 +80,17 @@ static qm_status entry_new(struct reader *s, const struct qm_mutant_entry *e)
     return QM_OK;
 }
 
-/* The text of variants/native/NAME.c. */
+/* The text of the kernel that serves a variant. */
 static char *template_text(const char *name)
 {
-    char file[80];
-    size_t size = 1;
-    snprintf(file, sizeof file, "%s.c", name);
-    const char *const *lines = qm_kernel_file_text(file);
-    for (const char *const *l = lines; l && *l; l++)
-        size += strlen(*l);
-    char *text = lines ? calloc(size, 1) : NULL, *end = text;
-    for (; text && *lines; lines++)
-        end = stpcpy(end, *lines);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    int is_there = f && qm_template_print(f, name);
+    if ((f && fclose(f) != 0) || !is_there) {
+        free(text);
+        text = NULL;
+    }
     return text;
 }
 
@@ -105,7 +104,7 @@ static qm_status read_template(struct reader *s, const char *text)
     snprintf(e.id, sizeof e.id, "%s", e.template);
     e.source = template_text(e.template);
     if (!e.source)
-        return bad(s, "there is no template variants/native/%s.c", e.template);
+        return bad(s, "there is no template %s", e.template);
     s->of = s->r->n;
     qm_status st = entry_new(s, &e);
     if (st != QM_OK)
@@ -158,8 +157,8 @@ static qm_status read_within(struct reader *s, const char *text)
 
 static const char *skip_blanks(const char *at) { return at + strspn(at, " "); }
 
-/* Length of the piece in the text at `at`, whatever the indentation of its lines; 0: another
- * text. */
+/* Length of the piece in the text at `at`, whatever the indentation of its lines; 0:
+ * another text. */
 static size_t match(const char *at, const char *piece)
 {
     const char *from = at;

@@ -19,8 +19,8 @@ static const char *const cell_names[] = {
 
 static int is_mutant(const struct qm_mutant_trial *t) { return t->entry->kind == QM_MUTANT_mutant; }
 
-/* Number of regimes in which a rule rejects the entry and its results differ from the
- * template's. */
+/* Number of regimes in which a rule rejects the entry and its results differ from
+ * the template's. */
 static int rejected_in(const struct qm_mutant_trial *t, int rule)
 {
     int count = 0;
@@ -156,8 +156,8 @@ static void print_totals(const struct qm_matrix *m)
         printf("  %-8s %s\n", qm_peer_rule_name(k), qm_peer_rule_text(k));
 }
 
-/* Prints the reason, the number of outputs that differ from the template's, and the largest error /
- * bound. */
+/* Prints the reason, the number of outputs that differ from the template's, and the largest error
+ * / bound. */
 static void print_within(const struct qm_mutant_trial *t, int regime)
 {
     const struct qm_mutant_difference *a = &t->cell[regime].difference;

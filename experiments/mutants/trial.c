@@ -223,8 +223,8 @@ qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uin
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* Adds the counts.  A quantized slot differs by its codes and scales, another array by its
- * values. */
+/* Adds the counts.  A quantized slot differs by its codes and scales, another array by
+ * its values. */
 static void count_differences(const struct qm_kernel_compare_count *c,
                               struct qm_mutant_difference *to)
 {

@@ -1,9 +1,9 @@
 /* dense.h - The matrix product and the vector exponential that dominate the time of networks.
  *
- * Matrices are doubles, row-major, with leading dimensions (elements from one row to the next).
- * Each element of c is one sum in the order k = 0, 1, ...; the product and the addition of each
- * term are rounded separately.  The bits are therefore the same for every instruction set and
- * shape. */
+ * Matrices are doubles, row-major, with leading dimensions (elements from one row to the
+ * next). Each element of c is one sum in the order k = 0, 1, ...; the product and the addition
+ * of each term are rounded separately.  The bits are therefore the same for every instruction
+ * set and shape. */
 #ifndef QM_NETWORK_DENSE_H
 #define QM_NETWORK_DENSE_H
 

@@ -59,8 +59,8 @@ static double entropy_of(const double *p, int64_t n)
     return sum;
 }
 
-/* Sets the marginal laws and the entropies from pi[n^order], the stationary law of the last `order`
- * tokens. */
+/* Sets the marginal laws and the entropies from pi[n^order], the stationary law of the last
+ * `order` tokens. */
 static void set_marginals(struct qm_markov_chain *c, const double *pi)
 {
     int64_t n = c->symbols;

@@ -1,7 +1,6 @@
 /* digits.c - Problem `digits`: a network learns to read 1797 handwritten digits, real data.
  *
- * The images have 8 x 8 pixels in 0 ... 16 (experiments/data/digits.npy, embedded here; origin and
- * licence in experiments/data/README.md), which are divided by 16.  The network is 64 - hidden - 10
+ * The images are those of experiments/source/digit_images.h.  The network is 64 - hidden - 10
  * with ReLU, softmax and cross-entropy in nats.  A step draws `batch` images with replacement from
  * the seed; the plotted loss is the mean over all images.  Its infimum is 0 and nowhere attained:
  * once every image is classified, larger outputs bring the loss arbitrarily near to 0
@@ -11,6 +10,7 @@
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/layers.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/digit_images.h"
 #include "experiments/source/distribution.h"
 
 #include <math.h>
@@ -29,12 +29,7 @@ static const struct qm_arg known[] = {
 };
 enum { ARGS = sizeof known / sizeof *known };
 
-/* A .npy file: a header of 128 bytes, then a row per image: 64 pixels and the digit. */
-static const unsigned char npy[] = {
-#include "digits.inc"
-};
-enum { HEADER = 128, IMAGES = 1797, PIXELS = 64, CLASSES = 10 };
-_Static_assert(sizeof npy == HEADER + IMAGES * (PIXELS + 1), "digits.npy has another size");
+enum { IMAGES = QM_DIGIT_IMAGES, PIXELS = QM_DIGIT_PIXELS, CLASSES = QM_DIGIT_CLASSES };
 
 struct digits {
     int64_t hidden, batch;
@@ -46,8 +41,6 @@ struct digits {
     double *scratch;    /* transposed weights */
     int *label;         /* [most]: of the rows that forward reads */
 };
-
-static const unsigned char *image(int64_t i) { return npy + HEADER + i * (PIXELS + 1); }
 
 static void digits_close(void *self)
 {
@@ -84,8 +77,7 @@ static qm_status digits_open(const char *args, uint64_t seed, void **self, int *
     s->dact = s->prob + most * CLASSES;
     s->scratch = s->dact + b * h;
     for (int64_t i = 0; i < IMAGES; i++)
-        for (int k = 0; k < PIXELS; k++)
-            s->x[i * PIXELS + k] = image(i)[k] / 16.0;
+        qm_digit_image(i, s->x + i * PIXELS);
     *self = s;
     *n_tensors = 4;
     shapes[0] = (struct qm_shape){.rank = 2, .dim = {PIXELS, h}};
@@ -147,13 +139,13 @@ static double digits_eval(void *self, const double *p, int64_t t, double *grad)
 {
     struct digits *s = self;
     for (int64_t i = 0; !grad && i < IMAGES; i++)
-        s->label[i] = image(i)[PIXELS];
+        s->label[i] = qm_digit_label(i);
     if (!grad)
         return forward(s, p, s->x, IMAGES);
     for (int64_t b = 0; b < s->batch; b++) {
         int64_t i = qm_pick(s->seed, QM_STREAM_rows, t, b, IMAGES);
         memcpy(s->batch_x + b * PIXELS, s->x + i * PIXELS, PIXELS * sizeof *s->x);
-        s->label[b] = image(i)[PIXELS];
+        s->label[b] = qm_digit_label(i);
     }
     double loss = forward(s, p, s->batch_x, s->batch);
     backward(s, p, grad);

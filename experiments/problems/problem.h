@@ -7,7 +7,7 @@
 #include "core/base/tensor.h"
 #include "experiments/cli/key_value_args.h"
 
-#define QM_PROBLEM_TENSORS 64
+#define QM_PROBLEM_TENSORS 68
 
 /* A problem is a pure function of (name, arguments, seed): the variant and its twin see the same
  * start, data and noise whatever else they draw.  Values and gradients are in double.  A member is

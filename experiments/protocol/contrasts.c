@@ -157,24 +157,14 @@ static qm_status judge_both(const struct qm_protocol *p, struct qm_contrast_row 
 
 static qm_status decide(struct qm_protocol *p)
 {
-    size_t n = (size_t)p->n_contrasts + 1;
-    struct qm_judged **row = calloc(n, sizeof *row);
-    double *delta = calloc(n, sizeof *delta);
-    int *quantized = calloc(n, sizeof *quantized);
-    qm_status st = row && delta && quantized ? QM_OK : qm_fail(QM_NO_MEMORY, "contrasts");
-    for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
-        for (int64_t i = 0; i < p->n_contrasts; i++) {
-            struct qm_contrast_row *c = &p->contrast[i];
-            row[i] = k % 2 ? &c->same[k / 2] : &c->by[k / 2];
-            delta[i] = c->delta;
-            quantized[i] = !is_plain(p, c->a) && !is_plain(p, c->b);
-        }
-        st = qm_decide_family(row, delta, quantized, p->n_contrasts);
-        for (int64_t i = 0; st == QM_OK && i < p->n_contrasts; i++)
-            row[i]->verdict = quantized[i] ? row[i]->verdict : QM_DECISION_plain;
+    struct qm_judged_row *row = calloc((size_t)p->n_contrasts + 1, sizeof *row);
+    for (int64_t i = 0; row && i < p->n_contrasts; i++) {
+        struct qm_contrast_row *c = &p->contrast[i];
+        row[i] = (struct qm_judged_row){.by = c->by, .same = c->same, .delta = c->delta};
+        row[i].in_family = !is_plain(p, c->a) && !is_plain(p, c->b);
+        row[i].varied = row[i].in_family;
     }
-    free(quantized);
-    free(delta);
+    qm_status st = row ? qm_decide_rows(row, p->n_contrasts) : qm_fail(QM_NO_MEMORY, "contrasts");
     free(row);
     return st;
 }

@@ -96,26 +96,38 @@ int qm_is_as_null(const struct qm_judged *j)
     return j->d.n >= QM_LEAST_PAIRS && leaves_zero(&j->d) && !exceeds_null(j);
 }
 
-qm_status qm_decide_family(struct qm_judged *const *row, const double *delta, const int *in_family,
-                           int64_t n)
+/* The judgement of a row in family k: outcome k / 2, at the same rate where k is odd. */
+static struct qm_judged *in_family(const struct qm_judged_row *row, int k)
+{
+    return k % 2 ? &row->same[k / 2] : &row->by[k / 2];
+}
+
+static enum qm_decision decision(const struct qm_judged *j, const struct qm_judged_row *row)
+{
+    enum qm_decision v = qm_decide(&j->d, row->delta, j->q);
+    int is_apart = v == QM_DECISION_better || v == QM_DECISION_worse;
+    if ((is_apart && !exceeds_null(j)) || (v == QM_DECISION_equivalent && j->d.far > j->null_far))
+        v = QM_DECISION_undecided;
+    int is_plain = row->varied == 0.0 || (row->varied < 0.5 && v == QM_DECISION_equivalent);
+    return is_plain ? QM_DECISION_plain : v;
+}
+
+qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n)
 {
     double *p = calloc(2 * (size_t)(n + 1), sizeof *p), *q = p ? p + n + 1 : NULL;
-    if (!p)
-        return qm_fail(QM_NO_MEMORY, "verdicts");
-    for (int64_t i = 0; i < n; i++) {
-        const struct qm_judged *j = row[i];
-        int counts = in_family[i] && j->d.n >= QM_LEAST_PAIRS;
-        p[i] = !counts ? nan("") : has_null(j) ? fmax(j->d.p, j->beyond.p) : j->d.p;
-    }
-    qm_status st = qm_false_discovery(p, n, q);
-    for (int64_t i = 0; st == QM_OK && i < n; i++) {
-        struct qm_judged *j = row[i];
-        j->q = q[i];
-        j->verdict = qm_decide(&j->d, delta[i], j->q);
-        int is_apart = j->verdict == QM_DECISION_better || j->verdict == QM_DECISION_worse;
-        if ((is_apart && !exceeds_null(j)) ||
-            (j->verdict == QM_DECISION_equivalent && j->d.far > j->null_far))
-            j->verdict = QM_DECISION_undecided;
+    qm_status st = p ? QM_OK : qm_fail(QM_NO_MEMORY, "verdicts");
+    for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
+        for (int64_t i = 0; i < n; i++) {
+            const struct qm_judged *j = in_family(&row[i], k);
+            int counts = row[i].in_family && j->d.n >= QM_LEAST_PAIRS;
+            p[i] = !counts ? nan("") : has_null(j) ? fmax(j->d.p, j->beyond.p) : j->d.p;
+        }
+        st = qm_false_discovery(p, n, q);
+        for (int64_t i = 0; st == QM_OK && i < n; i++) {
+            struct qm_judged *j = in_family(&row[i], k);
+            j->q = q[i];
+            j->verdict = decision(j, &row[i]);
+        }
     }
     free(p);
     return st;

@@ -77,8 +77,8 @@ static int is_own(const struct qm_protocol *p, const struct qm_comparison_group 
     return qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_plain;
 }
 
-/* Whether float32 states are not equivalent either; the verdict is then not due to the format
- * alone. */
+/* Whether float32 states are not equivalent either; the verdict is then not due to the
+ * format alone. */
 static int null_is_apart(const struct qm_verdict_row *v)
 {
     return v->null.n >= QM_LEAST_PAIRS &&

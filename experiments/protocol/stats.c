@@ -1,5 +1,5 @@
-/* stats.c - Trimmed means and their intervals, intervals of medians, power, false discovery
- * rates. */
+/* stats.c - Trimmed means and their intervals, intervals of medians, power, false
+ * discovery rates. */
 #include "experiments/protocol/stats.h"
 
 #include <gsl/gsl_cdf.h>

@@ -1,43 +1,12 @@
 /* store.c - Stores the tables of the protocol under /protocol. */
 #include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
+#include "experiments/store/columns.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A table under construction; it owns the memory of its columns. */
-struct table {
-    int n, failed;
-    int64_t rows;
-    struct qm_column column[64];
-};
-
-static void *column(struct table *t, enum qm_column_type type, const char *name, const char *unit,
-                    const char *text)
-{
-    void *data = calloc((size_t)t->rows + 1, sizeof(int64_t));
-    if (!data)
-        t->failed = 1;
-    else
-        t->column[t->n++] = (struct qm_column){name, type, unit, text, data};
-    return data;
-}
-
-#define TEXT(t, name, text)         column(t, QM_COLUMN_text, name, "", text)
-#define WHOLE(t, name, text)        column(t, QM_COLUMN_i64, name, "1", text)
-#define NUMBER(t, name, unit, text) column(t, QM_COLUMN_f64, name, unit, text)
-
-/* Stores the table and frees its columns. */
-static qm_status finish(struct table *t, struct qm_store *store, const char *path, const char *text)
-{
-    qm_status st = t->failed ? qm_fail(QM_NO_MEMORY, "table %s", path)
-                             : qm_store_table(store, path, text, t->rows, t->n, t->column);
-    for (int i = 0; i < t->n; i++)
-        free((void *)t->column[i].data);
-    return st;
-}
 
 /* The columns that name a comparison: problem, label, lr_scale. */
 struct names {
@@ -45,12 +14,12 @@ struct names {
     double *scale;
 };
 
-static struct names name_columns(struct table *t)
+static struct names name_columns(struct qm_columns *t)
 {
     struct names n;
-    n.problem = TEXT(t, "problem", "the problem, as the suite names it");
-    n.label = TEXT(t, "label", "the variant, or the labels of the axes that change it");
-    n.scale = NUMBER(t, "lr_scale", "1", "times the problem's learning rate");
+    n.problem = qm_columns_text(t, "problem", "the problem, as the suite names it");
+    n.label = qm_columns_text(t, "label", "the variant, or the labels of the axes that change it");
+    n.scale = qm_columns_number(t, "lr_scale", "1", "times the problem's learning rate");
     return n;
 }
 
@@ -64,22 +33,29 @@ static void set_names(const struct qm_protocol *p, struct names n, int64_t i, in
 
 static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
 {
-    struct table t = {.rows = p->n_runs};
-    int64_t *cell = WHOLE(&t, "cell", "row of /cells");
+    struct qm_columns t = {.rows = p->n_runs};
+    int64_t *cell = qm_columns_whole(&t, "cell", "row of /cells");
     struct names names = name_columns(&t);
-    const char **variant = TEXT(&t, "variant", "the named variant it starts from");
-    double *rate = NUMBER(&t, "rate", "1", "tuned factor of the learning rate; 1: none");
-    int64_t *seed = WHOLE(&t, "seed", "seed of start, data and noise");
-    int64_t *instance = WHOLE(&t, "instance", "instance of the problem's data");
-    double *start = NUMBER(&t, "start_gap", "1", "loss of the start above the floor");
-    double *gap = NUMBER(&t, "gap", "1", "loss after the last step over start_gap");
-    double *twin = NUMBER(&t, "twin_gap", "1", "the same of the float64 twin");
-    double *d = NUMBER(&t, "d", "log10", "log10 gap - log10 twin_gap");
-    double *area = NUMBER(&t, "area", "log10", "mean of that over the logarithm of the step");
-    double *late = NUMBER(&t, "late", "log10", "log10 of the ratio of late gaps");
-    double *basin = NUMBER(&t, "basin", "1", "basin in which it ended, 0: the floor's");
-    double *twin_basin = NUMBER(&t, "twin_basin", "1", "the same of the float64 twin");
-    const char **status = TEXT(&t, "status", "ok, diverged, failed or elsewhere (another basin)");
+    const char **variant = qm_columns_text(&t, "variant", "the named variant it starts from");
+    double *rate = qm_columns_number(&t, "rate", "1", "tuned factor of the learning rate; 1: none");
+    int64_t *seed = qm_columns_whole(&t, "seed", "seed of start, data and noise");
+    int64_t *instance = qm_columns_whole(&t, "instance", "instance of the problem's data");
+    double *start = qm_columns_number(&t, "start_gap", "1", "loss of the start above the floor");
+    double *gap = qm_columns_number(&t, "gap", "1", "loss after the last step over start_gap");
+    double *twin =
+        qm_columns_number(&t, "twin_gap", "1",
+                          "gap of the float64 twin: its loss after the last step over start_gap");
+    double *d = qm_columns_number(&t, "d", "log10", "log10 gap - log10 twin_gap");
+    double *area = qm_columns_number(
+        &t, "area", "log10", "mean of log10 gap - log10 twin_gap over the logarithm of the step");
+    double *late = qm_columns_number(
+        &t, "late", "log10",
+        "log10 of the late gap (mean of the last eighth of steps) over the twin's");
+    double *basin = qm_columns_number(&t, "basin", "1", "basin in which it ended, 0: the floor's");
+    double *twin_basin = qm_columns_number(&t, "twin_basin", "1",
+                                           "basin in which the float64 twin ended, 0: the floor's");
+    const char **status =
+        qm_columns_text(&t, "status", "ok, diverged, failed or elsewhere (another basin)");
     for (int64_t i = 0; !t.failed && i < p->n_runs; i++) {
         const struct qm_run_row *r = &p->run[i];
         const struct qm_cell *c = qm_run_cell(p, r);
@@ -95,21 +71,21 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
                     : r->elsewhere                    ? "elsewhere"
                                                       : "ok";
     }
-    return finish(&t, store, "/protocol/runs", "one row per closed cell that was run");
+    return qm_columns_store(&t, store, "/protocol/runs", "one row per closed cell that was run");
 }
 
 static qm_status store_targets(const struct qm_protocol *p, struct qm_store *store)
 {
-    struct table t = {.rows = (int64_t)p->problem.n * QM_TARGETS};
-    const char **problem = TEXT(&t, "problem", "the problem, as the suite names it");
-    int64_t *index = WHOLE(&t, "index", "0 to 50: column of hits");
-    double *target = NUMBER(&t, "target", "1", "normalised gap to be reached");
+    struct qm_columns t = {.rows = (int64_t)p->problem.n * QM_TARGETS};
+    const char **problem = qm_columns_text(&t, "problem", "the problem, as the suite names it");
+    int64_t *index = qm_columns_whole(&t, "index", "0 to 50: column of hits");
+    double *target = qm_columns_number(&t, "target", "1", "normalised gap to be reached");
     for (int64_t i = 0; !t.failed && i < t.rows; i++) {
         problem[i] = p->problem.word[i / QM_TARGETS];
         index[i] = i % QM_TARGETS;
         target[i] = qm_level_gap(p->target[i / QM_TARGETS][i % QM_TARGETS]);
     }
-    QM_TRY(finish(&t, store, "/protocol/targets", "51 targets per problem"));
+    QM_TRY(qm_columns_store(&t, store, "/protocol/targets", "51 targets per problem"));
     static const struct {
         const char *path, *text;
     } arrays[] = {
@@ -128,28 +104,28 @@ static qm_status store_targets(const struct qm_protocol *p, struct qm_store *sto
 /* The numbers of a judgement: column, unit, text, value for x = by->d of the first outcome. */
 #define JUDGED_LIST(X)                                                                             \
     X(mean, "log10", "mean of d without the fifth of pairs at either end", x->mean)                \
-    X(lo95, "log10", "its 95 % interval, over seeds and instances", x->lo95)                       \
-    X(hi95, "log10", "upper end", x->hi95)                                                         \
-    X(lo90, "log10", "its 90 % interval", x->lo90)                                                 \
-    X(hi90, "log10", "upper end", x->hi90)                                                         \
+    X(lo95, "log10", "lower end of the 95 % interval of mean, over seeds and instances", x->lo95)                       \
+    X(hi95, "log10", "upper end of the 95 % interval of mean", x->hi95)                                                         \
+    X(lo90, "log10", "lower end of the 90 % interval of mean", x->lo90)                                                 \
+    X(hi90, "log10", "upper end of the 90 % interval of mean", x->hi90)                                                         \
     X(plain_mean, "log10", "mean of d of all pairs", x->plain_mean)                                \
     X(sd, "log10", "standard deviation of d", x->sd)                                               \
     X(median, "log10", "median of d", x->median)                                                   \
-    X(median_lo, "log10", "order statistics that hold it with at least 95 %", x->median_lo)        \
-    X(median_hi, "log10", "upper end", x->median_hi)                                               \
+    X(median_lo, "log10", "lower order statistic of two that enclose the median with at least 95 %", x->median_lo)        \
+    X(median_hi, "log10", "upper order statistic of the two", x->median_hi)                                               \
     X(far, "1", "pairs more than 8 robust standard deviations off", (double)x->far)                \
-    X(p, "1", "of location 0, two-sided", x->p)                                                    \
+    X(p, "1", "two-sided p value of the hypothesis that the location of d is 0", x->p)                                                    \
     X(q, "1", "p after Benjamini-Hochberg over the suite; NaN: not in the family", by->q)          \
-    X(beyond_lo95, "log10", "95 % interval of d minus that of float32 states", by->beyond.lo95)    \
-    X(beyond_hi95, "log10", "upper end", by->beyond.hi95)                                          \
-    X(late_mean, "log10", "the same mean of the ratio of late gaps", by[QM_OUTCOME_late].d.mean)   \
-    X(late_lo95, "log10", "its 95 % interval", by[QM_OUTCOME_late].d.lo95)                         \
-    X(late_hi95, "log10", "upper end", by[QM_OUTCOME_late].d.hi95)                                 \
-    X(area_mean, "log10", "the same mean of the area", by[QM_OUTCOME_area].d.mean)                 \
-    X(area_lo95, "log10", "its 95 % interval", by[QM_OUTCOME_area].d.lo95)                         \
-    X(area_hi95, "log10", "upper end", by[QM_OUTCOME_area].d.hi95)                                 \
+    X(beyond_lo95, "log10", "lower end of the 95 % interval of d minus the d of float32 states", by->beyond.lo95)    \
+    X(beyond_hi95, "log10", "upper end of the 95 % interval of d minus the d of float32 states", by->beyond.hi95)                                          \
+    X(late_mean, "log10", "trimmed mean of late", by[QM_OUTCOME_late].d.mean)   \
+    X(late_lo95, "log10", "lower end of the 95 % interval of late_mean", by[QM_OUTCOME_late].d.lo95)                         \
+    X(late_hi95, "log10", "upper end of the 95 % interval of late_mean", by[QM_OUTCOME_late].d.hi95)                                 \
+    X(area_mean, "log10", "trimmed mean of area", by[QM_OUTCOME_area].d.mean)                 \
+    X(area_lo95, "log10", "lower end of the 95 % interval of area_mean", by[QM_OUTCOME_area].d.lo95)                         \
+    X(area_hi95, "log10", "upper end of the 95 % interval of area_mean", by[QM_OUTCOME_area].d.hi95)                                 \
     X(delta, "log10", "margin of equivalence", delta)                                              \
-    X(detectable, "log10", "mean that is found with 80 % power at this spread", detectable)
+    X(detectable, "log10", "mean of d that a test would find with 80 % power at this spread", detectable)
 /* clang-format on */
 
 /* The columns of judgements. */
@@ -162,25 +138,30 @@ struct judged_columns {
     const char **verdict, **late, **area, **rates, **same;
 };
 
-static struct judged_columns judged_columns(struct table *t)
+static struct judged_columns judged_columns(struct qm_columns *t)
 {
     struct judged_columns c;
-    c.n = WHOLE(t, "n", "different pairs");
-    c.instances =
-        WHOLE(t, "instances", "instances over whose locations the interval is; 1: over pairs");
-#define X(name, unit, text, value) c.name = NUMBER(t, #name, unit, text);
+    c.n = qm_columns_whole(t, "n", "pairs of runs that differ and count");
+    c.instances = qm_columns_whole(
+        t, "instances", "instances over whose locations the interval is taken; 1: over pairs");
+#define X(name, unit, text, value) c.name = qm_columns_number(t, #name, unit, text);
     JUDGED_LIST(X)
 #undef X
-    c.verdict =
-        TEXT(t, "verdict", "equivalent, better, worse, undecided, too few or not quantized");
-    c.late =
-        TEXT(t, "verdict_late", "the same by late gaps; another word: it hangs on the outcome");
-    c.area = TEXT(t, "verdict_area", "the same by areas");
-    c.rates = TEXT(t, "rates", "best against best, same rate (the twin's best) or not tuned");
-    c.same = TEXT(t, "same_verdict", "the verdict at the same rate");
-    c.same_mean = NUMBER(t, "same_mean", "log10", "the trimmed mean of d at the same rate");
-    c.same_lo95 = NUMBER(t, "same_lo95", "log10", "its 95 % interval");
-    c.same_hi95 = NUMBER(t, "same_hi95", "log10", "upper end");
+    c.verdict = qm_columns_text(t, "verdict",
+                                "equivalent, better, worse, undecided, too few or not quantized");
+    c.late = qm_columns_text(
+        t, "verdict_late",
+        "verdict by late instead of d; where it is another word, the verdict hangs on the outcome");
+    c.area = qm_columns_text(t, "verdict_area", "verdict by area instead of d");
+    c.rates =
+        qm_columns_text(t, "rates", "best against best, same rate (the twin's best) or not tuned");
+    c.same = qm_columns_text(t, "same_verdict", "verdict of the runs at the same rate as the twin");
+    c.same_mean = qm_columns_number(t, "same_mean", "log10",
+                                    "trimmed mean of d at the same rate as the twin");
+    c.same_lo95 =
+        qm_columns_number(t, "same_lo95", "log10", "lower end of the 95 % interval of same_mean");
+    c.same_hi95 =
+        qm_columns_number(t, "same_hi95", "log10", "upper end of the 95 % interval of same_mean");
     return c;
 }
 
@@ -203,19 +184,25 @@ static void set_judged(struct judged_columns *c, int64_t i, const struct qm_judg
 
 static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *store)
 {
-    struct table t = {.rows = p->n_verdicts};
+    struct qm_columns t = {.rows = p->n_verdicts};
     struct names names = name_columns(&t);
     struct judged_columns judged = judged_columns(&t);
-    int64_t *diverged = WHOLE(&t, "diverged", "runs that diverged; they count with gap 1000");
-    int64_t *twin = WHOLE(&t, "twin_diverged", "runs whose twin diverged; both: do not count");
-    int64_t *failed = WHOLE(&t, "failed", "runs without a result; they do not count");
-    int64_t *elsewhere = WHOLE(&t, "elsewhere", "pairs in another basin; they do not count");
-    int64_t *basin = WHOLE(&t, "basin", "basin of the pairs that count");
-    double *null = NUMBER(&t, "null_mean", "log10", "mean of d of the rule with float32 states");
-    double *null_lo = NUMBER(&t, "null_lo", "log10", "its 95 % interval");
-    double *null_hi = NUMBER(&t, "null_hi", "log10", "upper end");
-    double *bits = NUMBER(&t, "bits", "bit", "of state per element, as used");
-    double *coded = NUMBER(
+    int64_t *diverged =
+        qm_columns_whole(&t, "diverged", "runs that diverged; they count with gap 1000");
+    int64_t *twin =
+        qm_columns_whole(&t, "twin_diverged", "runs whose twin diverged; both: do not count");
+    int64_t *failed = qm_columns_whole(&t, "failed", "runs without a result; they do not count");
+    int64_t *elsewhere =
+        qm_columns_whole(&t, "elsewhere", "pairs in another basin; they do not count");
+    int64_t *basin = qm_columns_whole(&t, "basin", "basin of the pairs that count");
+    double *null =
+        qm_columns_number(&t, "null_mean", "log10", "mean of d of the rule with float32 states");
+    double *null_lo =
+        qm_columns_number(&t, "null_lo", "log10", "lower end of the 95 % interval of null_mean");
+    double *null_hi =
+        qm_columns_number(&t, "null_hi", "log10", "upper end of the 95 % interval of null_mean");
+    double *bits = qm_columns_number(&t, "bits", "bit", "bits of state per element, as used");
+    double *coded = qm_columns_number(
         &t, "coded", "1", "share of elements with codes, of those to which the recipe gives codes");
     for (int64_t i = 0; !t.failed && i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
@@ -228,17 +215,18 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
         null[i] = v->null.mean, null_lo[i] = v->null.lo95, null_hi[i] = v->null.hi95;
         bits[i] = v->bits, coded[i] = v->coded;
     }
-    return finish(&t, store, "/protocol/verdicts", "one row per problem, label and lr_scale");
+    return qm_columns_store(&t, store, "/protocol/verdicts",
+                            "one row per problem, label and lr_scale");
 }
 
 static qm_status store_contrasts(const struct qm_protocol *p, struct qm_store *store)
 {
-    struct table t = {.rows = p->n_contrasts};
+    struct qm_columns t = {.rows = p->n_contrasts};
     if (p->n_contrasts == 0)
         return QM_OK;
     struct names names = name_columns(&t);
-    const char **against = TEXT(&t, "against", "the label it is tested against");
-    const char **axis = TEXT(&t, "axis", "the axis on which the two differ");
+    const char **against = qm_columns_text(&t, "against", "the label it is tested against");
+    const char **axis = qm_columns_text(&t, "axis", "the axis on which the two differ");
     struct judged_columns judged = judged_columns(&t);
     for (int64_t i = 0; !t.failed && i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
@@ -248,18 +236,20 @@ static qm_status store_contrasts(const struct qm_protocol *p, struct qm_store *s
         set_judged(&judged, i, c->by, c->same, c->delta, c->detectable);
         judged.rates[i] = qm_rates_text(c->rates);
     }
-    return finish(&t, store, "/protocol/contrasts",
-                  "value against value on one axis: d is log10 of the gap over that of `against`");
+    return qm_columns_store(
+        &t, store, "/protocol/contrasts",
+        "value against value on one axis: d is log10 of the gap over that of `against`");
 }
 
 /* Labels, then the twins of each family as "float64 twin (adamw)". */
 static qm_status store_ecdf(const struct qm_protocol *p, struct qm_store *store)
 {
-    struct table t = {.rows = p->n_ecdf};
+    struct qm_columns t = {.rows = p->n_ecdf};
     char(*twin)[96] = calloc((size_t)p->family.n + 1, sizeof *twin);
-    const char **label = TEXT(&t, "label", "the label, or the float64 twin of a rule");
-    double *tau = NUMBER(&t, "tau", "1", "steps");
-    double *share = NUMBER(&t, "share", "1", "of (problem, seed, target) reached by then");
+    const char **label = qm_columns_text(&t, "label", "the label, or the float64 twin of a rule");
+    double *tau = qm_columns_number(&t, "tau", "1", "steps");
+    double *share = qm_columns_number(&t, "share", "1",
+                                      "share of triples (problem, seed, target) reached by then");
     t.failed |= !twin;
     for (int f = 0; twin && f < p->family.n; f++)
         snprintf(twin[f], sizeof twin[f], "float64 twin (%s)", p->family.word[f]);
@@ -269,7 +259,7 @@ static qm_status store_ecdf(const struct qm_protocol *p, struct qm_store *store)
         tau[i] = row->tau;
         share[i] = row->share;
     }
-    qm_status st = finish(&t, store, "/protocol/ecdf", "share of targets against steps");
+    qm_status st = qm_columns_store(&t, store, "/protocol/ecdf", "share of targets against steps");
     free(twin);
     return st;
 }
@@ -277,43 +267,46 @@ static qm_status store_ecdf(const struct qm_protocol *p, struct qm_store *store)
 static qm_status store_profiles(const struct qm_protocol *p, struct qm_store *store)
 {
     static const char *const kinds[] = {"classical", "twin"};
-    struct table t = {.rows = p->n_profiles}, s = {.rows = 2 * p->n_scores};
-    const char **label = TEXT(&t, "label", "the label");
-    const char **kind = TEXT(&t, "kind", "classical: ratio to the best label; twin: to the twin");
-    double *tau = NUMBER(&t, "tau", "1", "ratio of runtimes");
-    double *share = NUMBER(&t, "share", "1", "of (problem, seed, target) within tau");
+    struct qm_columns t = {.rows = p->n_profiles}, s = {.rows = 2 * p->n_scores};
+    const char **label = qm_columns_text(&t, "label", "the label");
+    const char **kind =
+        qm_columns_text(&t, "kind", "classical: ratio to the best label; twin: to the twin");
+    double *tau = qm_columns_number(&t, "tau", "1", "ratio of runtimes");
+    double *share =
+        qm_columns_number(&t, "share", "1", "share of triples (problem, seed, target) within tau");
     for (int64_t i = 0; !t.failed && i < p->n_profiles; i++) {
         label[i] = p->label.word[p->profile[i].label];
         kind[i] = kinds[p->profile[i].is_twin_kind];
         tau[i] = p->profile[i].tau;
         share[i] = p->profile[i].share;
     }
-    QM_TRY(finish(&t, store, "/protocol/profiles", "performance profiles at lr_scale 1"));
-    label = TEXT(&s, "label", "the label");
-    kind = TEXT(&s, "kind", "as in profiles");
-    int64_t *n = WHOLE(&s, "n", "instances: (problem, seed, target) that count");
-    double *score = NUMBER(&s, "score", "1", "integral of the share over tau from 1 to 4, by 3");
+    QM_TRY(qm_columns_store(&t, store, "/protocol/profiles", "performance profiles at lr_scale 1"));
+    label = qm_columns_text(&s, "label", "the label");
+    kind = qm_columns_text(&s, "kind", "kind of profile: classical or twin");
+    int64_t *n = qm_columns_whole(&s, "n", "triples (problem, seed, target) that count");
+    double *score =
+        qm_columns_number(&s, "score", "1", "integral of the share over tau from 1 to 4, by 3");
     for (int64_t i = 0; !s.failed && i < s.rows; i++) {
         label[i] = p->label.word[p->score[i / 2].label];
         kind[i] = kinds[i % 2];
         n[i] = p->score[i / 2].n[i % 2];
         score[i] = p->score[i / 2].score[i % 2];
     }
-    return finish(&s, store, "/protocol/scores", "one row per label and kind of profile");
+    return qm_columns_store(&s, store, "/protocol/scores", "one row per label and kind of profile");
 }
 
 static qm_status store_sensitivity(const struct qm_protocol *p, struct qm_store *store)
 {
     static const char *const words[2][3] = {{"gap_q25", "gap_median", "gap_q75"},
                                             {"twin_q25", "twin_median", "twin_q75"}};
-    static const char *const texts[] = {"first quartile of the gap", "median", "third quartile"};
-    struct table t = {.rows = p->n_sensitivity};
+    static const char *const texts[] = {"first quartile", "median", "third quartile"};
+    struct qm_columns t = {.rows = p->n_sensitivity};
     struct names names = name_columns(&t);
-    int64_t *n = WHOLE(&t, "n", "runs"),
-            *best = WHOLE(&t, "twin_best", "1 where the twin's median is smallest");
+    int64_t *n = qm_columns_whole(&t, "n", "runs"),
+            *best = qm_columns_whole(&t, "twin_best", "1 where the twin's median is smallest");
     double *x[2][3];
     for (int k = 0; k < 6; k++)
-        x[k / 3][k % 3] = NUMBER(&t, words[k / 3][k % 3], "1", texts[k % 3]);
+        x[k / 3][k % 3] = qm_columns_number(&t, words[k / 3][k % 3], "1", texts[k % 3]);
     for (int64_t i = 0; !t.failed && i < p->n_sensitivity; i++) {
         const struct qm_sensitivity_row *s = &p->sensitivity[i];
         set_names(p, names, i, s->of.problem, s->of.label, s->of.scale);
@@ -324,27 +317,27 @@ static qm_status store_sensitivity(const struct qm_protocol *p, struct qm_store 
             x[1][k][i] = s->twin[k];
         }
     }
-    return finish(&t, store, "/protocol/sensitivity", "gaps against the learning rate");
+    return qm_columns_store(&t, store, "/protocol/sensitivity", "gaps against the learning rate");
 }
 
 static qm_status store_budget(const struct qm_protocol *p, struct qm_store *store)
 {
-    struct table t = {.rows = p->n_budget};
+    struct qm_columns t = {.rows = p->n_budget};
     struct names names = name_columns(&t);
-    const char **part = TEXT(&t, "part", "what was set to full precision; rest; all");
-    int64_t *n = WHOLE(&t, "n", "different pairs");
-    double *mean =
-        NUMBER(&t, "mean", "log10", "trimmed mean of d with the part minus d without it");
-    double *lo = NUMBER(&t, "lo95", "log10", "its 95 % interval");
-    double *hi = NUMBER(&t, "hi95", "log10", "upper end");
+    const char **part = qm_columns_text(&t, "part", "what was set to full precision; rest; all");
+    int64_t *n = qm_columns_whole(&t, "n", "different pairs");
+    double *mean = qm_columns_number(&t, "mean", "log10",
+                                     "trimmed mean of d with the part minus d without it");
+    double *lo = qm_columns_number(&t, "lo95", "log10", "its 95 % interval");
+    double *hi = qm_columns_number(&t, "hi95", "log10", "upper end");
     for (int64_t i = 0; !t.failed && i < p->n_budget; i++) {
         const struct qm_budget_row *b = &p->budget[i];
         set_names(p, names, i, b->problem, b->label, p->one);
         part[i] = b->part;
         n[i] = b->share.n, mean[i] = b->share.mean, lo[i] = b->share.lo95, hi[i] = b->share.hi95;
     }
-    return finish(&t, store, "/protocol/budget",
-                  "error budget: parts and rest of a problem and label sum to all");
+    return qm_columns_store(&t, store, "/protocol/budget",
+                            "error budget: parts and rest of a problem and label sum to all");
 }
 
 qm_status qm_protocol_store(const struct qm_protocol *p, struct qm_store *store)

@@ -18,8 +18,8 @@ static const char *const rates_words[] = {
 
 const char *qm_rates_text(enum qm_rates r) { return rates_words[r]; }
 
-/* Whether a pair of gaps counts in verdicts: not where both runs diverged, one failed or ended
- * elsewhere. */
+/* Whether a pair of gaps counts in verdicts: not where both runs diverged, one failed or
+ * ended elsewhere. */
 static int is_informative(const struct qm_run_row *run, double twin_gap)
 {
     return run->ok && !run->elsewhere &&
@@ -120,14 +120,6 @@ static void set_coded(const struct qm_protocol *p, const struct qm_run_row *run,
         row->varied = qm_coded_share(o, qm_varied_slots(p->r, qm_run_cell(p, run)));
 }
 
-/* Runs in which what the suite varies has no codes say nothing, and runs in which less than half of
- * it has codes do not show that the format is equivalent. */
-static void mark_plain(double varied, struct qm_judged *j)
-{
-    if (varied == 0.0 || (varied < 0.5 && j->verdict == QM_DECISION_equivalent))
-        j->verdict = QM_DECISION_plain;
-}
-
 static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison_group *g,
                          struct scratch *s, struct qm_verdict_row *row)
 {
@@ -163,29 +155,19 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
     return QM_OK;
 }
 
-/* Decides all rows, by each outcome; the family of tests is the plain cells with enough pairs of
- * which what the suite varies has codes. */
+/* The family of tests is the plain cells with enough pairs of which what the suite varies has
+ * codes. */
 static qm_status decide(struct qm_protocol *p)
 {
-    size_t n = (size_t)p->n_verdicts + 1;
-    struct qm_judged **row = calloc(n, sizeof *row);
-    double *delta = calloc(n, sizeof *delta);
-    int *own = calloc(n, sizeof *own);
-    qm_status st = row && delta && own ? QM_OK : qm_fail(QM_NO_MEMORY, "verdicts");
-    for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
-        for (int64_t i = 0; i < p->n_verdicts; i++) {
-            struct qm_verdict_row *v = &p->verdict[i];
-            row[i] = k % 2 ? &v->same[k / 2] : &v->by[k / 2];
-            delta[i] = v->delta;
-            own[i] = v->varied != 0.0 &&
-                     qm_run_cell(p, qm_group_run(p, &v->of, 0))->role == QM_CELL_plain;
-        }
-        st = qm_decide_family(row, delta, own, p->n_verdicts);
-        for (int64_t i = 0; st == QM_OK && i < p->n_verdicts; i++)
-            mark_plain(p->verdict[i].varied, row[i]);
+    struct qm_judged_row *row = calloc((size_t)p->n_verdicts + 1, sizeof *row);
+    for (int64_t i = 0; row && i < p->n_verdicts; i++) {
+        struct qm_verdict_row *v = &p->verdict[i];
+        int is_plain_cell = qm_run_cell(p, qm_group_run(p, &v->of, 0))->role == QM_CELL_plain;
+        row[i] = (struct qm_judged_row){.by = v->by, .same = v->same, .delta = v->delta};
+        row[i].varied = v->varied;
+        row[i].in_family = is_plain_cell && v->varied != 0.0;
     }
-    free(own);
-    free(delta);
+    qm_status st = row ? qm_decide_rows(row, p->n_verdicts) : qm_fail(QM_NO_MEMORY, "verdicts");
     free(row);
     return st;
 }

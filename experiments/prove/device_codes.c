@@ -8,8 +8,8 @@
 
 enum { MOST = 65536, SAMPLES = 64 };
 
-/* The step form of a recipe of one slot with this quantizer; the norm does not matter to its
- * codes. */
+/* The step form of a recipe of one slot with this quantizer; the norm does not matter to
+ * its codes. */
 static qm_status form_of(const struct qm_quantizer *q, struct qm_step_form *f)
 {
     const struct qm_shape shape = {1, {4096}};

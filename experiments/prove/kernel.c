@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/recipe/backend.h"
+#include "core/cuda/cuda_driver.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/child.h"
 #include "experiments/kernel/files.h"
@@ -36,18 +36,22 @@ static json_t *failure(enum qm_end how, const char *why, int64_t from, int64_t t
                      "while_from", low, "while_to", high);
 }
 
-/* Makes one request; *out: the answer, or, where *has_ended is 1, the verdict on the ended
- * process. */
+/* Makes one request; *out: the answer, or, where *has_ended is 1, the verdict on the
+ * ended process. */
 static qm_status ask(struct qm_child *c, json_t *request, double until, int64_t from, int64_t to,
                      json_t **out, int *has_ended)
 {
     struct qm_child_limits limits = {until - qm_seconds(), MEBIBYTES};
     char why[512];
-    int old;
+    int old, is_loaded = request != NULL;
     enum qm_end how = qm_child_ask(c, request, &limits, out, why, sizeof why, &old);
     *has_ended = how != QM_END_answered;
     if (how == QM_END_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted");
+    /* On the GPU the process holds the driver alone: a kernel there can only not return. */
+    if (*has_ended && c->is_on_gpu && (how != QM_END_hung || !is_loaded))
+        return qm_fail(QM_INTERNAL, "the driver failed, and nothing is known of the kernel: %s",
+                       *why ? why : qm_end_name(how));
     if (*has_ended) {
         *out = failure(how, why, from, to);
         return QM_OK;
@@ -102,6 +106,8 @@ static qm_status run_worker(const char *object, const char *path, const struct q
         json_pack("{s:s, s:s, s:s?, s:s?, s:i, s:i}", "object", object, "map", o->map, "round",
                   o->round, "nan", o->nan, "intervals", most, "threads", omp_get_max_threads());
     qm_status st = qm_child_start(&c, "prove", job, &stop);
+    const char *dot = strrchr(object, '.');
+    c.is_on_gpu = dot && strcmp(dot, ".cubin") == 0;
     qm_progress_start(&progress, path, o->to - o->from + 1);
     if (st == QM_OK)
         st = ask(&c, NULL, until, o->from, o->to, &reply, &has_ended);
@@ -171,6 +177,7 @@ qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, js
 {
     int on_gpu = o->backend && strcmp(o->backend, "cuda") == 0;
     int is_same;
+    struct qm_cuda_gpu gpu;
     struct sigaction act = {.sa_handler = on_stop}, before[2];
     if (!o->map)
         return qm_fail(QM_BAD_ARG, "a kernel wants --map: which values its codes mean");
@@ -178,7 +185,7 @@ qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, js
         return qm_fail(QM_BAD_ARG, "%s: backend emu takes at most 2^%d floats; say --range", path,
                        QM_PROVE_EMU_BITS);
     if (on_gpu)
-        QM_TRY(qm_backend_cuda.probe());
+        QM_TRY(qm_cuda_gpu_asked(&gpu)); /* the worker process opens it */
     sigaction(SIGINT, &act, &before[0]);
     sigaction(SIGTERM, &act, &before[1]);
     *out = NULL;

@@ -7,8 +7,8 @@
 #include "experiments/prove/routine.h"
 
 /* 1: the routine agrees with its definition and the engine's edges inside its range, with its
- * definition for NaN, and gives a code everywhere; a foreign routine is also nearest inside its
- * range. */
+ * definition for NaN, and gives a code everywhere; a foreign routine is also nearest inside
+ * its range. */
 int qm_proof_holds(const struct qm_routine *r, const struct qm_record *p);
 
 /* One proof as JSON, with at most `most` intervals of each list.  The caller owns the object.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/name.h"
+#include "core/device/device_cuda.h"
 #include "core/quant/search_loops.h"
 #include "core/quant/simd.h"
 #include "experiments/check/decide.h"
@@ -24,8 +25,8 @@ static void decide_by_definition(const void *of, double y, int *low, int *high)
     qm_decider_range(of, y, y, low, high);
 }
 
-/* Builds the decisions that the definition allows; they change at thresholds and at ends of
- * zones. */
+/* Builds the decisions that the definition allows; they change at thresholds and at ends
+ * of zones. */
 static qm_status claim_definition(const struct qm_decider *d, struct qm_decisions *out)
 {
     double at[3 * 255];
@@ -207,8 +208,8 @@ static qm_status claim_rules(struct qm_routine *r, const struct qm_decider *d, i
     return QM_OK;
 }
 
-/* For a routine that gives stored codes.  Position n of a float format is -0, which is judged as
- * 0. */
+/* For a routine that gives stored codes.  Position n of a float format is -0, which is judged
+ * as 0. */
 static void stored_codes(struct qm_routine *r)
 {
     const struct qm_codebook *cb = &r->codec.cb;
@@ -241,6 +242,10 @@ qm_status qm_routine_on_device(struct qm_routine *r, const char *device, int64_t
     QM_TRY(run_on_device(devices[which], r, from > 0 ? from : 0, to, &r->runs));
     QM_TRY(run_on_device(devices[which], r, from, to < 0 ? to : -1, &r->runs));
     stored_codes(r);
+    if (which == 0) { /* its own kernels too, the second time: a late fault is no proof */
+        QM_TRY(qm_cuda_unload_idle());
+        QM_TRY(qm_cuda_unload_idle());
+    }
     return QM_OK;
 }
 

@@ -28,12 +28,12 @@ struct qm_routine {
     struct qm_claims claims;
 };
 
-/* Opens the search and round of q, as the loops of core/quant/search_loops.h run them (NaN by q's
- * nan word; the other axes do not matter).  Its claims are: nearest of its own table, or of the map
- * `against` (NULL: its own); the decisions that experiments/check/decide.h derives from the
- * definition; the engine's edges.  QM_BAD_ARG: float32, curve allog, a round that draws, floor or
- * ceil, or `against` has another number of entries.  QM_CHECK_FAILED: the table differs from its
- * definition. */
+/* Opens the search and round of q, as the loops of core/quant/search_loops.h run them (NaN by
+ * q's nan word; the other axes do not matter).  Its claims are: nearest of its own table, or of
+ * the map `against` (NULL: its own); the decisions that experiments/check/decide.h derives from
+ * the definition; the engine's edges.  QM_BAD_ARG: float32, curve allog, a round that draws,
+ * floor or ceil, or `against` has another number of entries.  QM_CHECK_FAILED: the table differs
+ * from its definition. */
 qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, const char *against);
 
 /* Opens a foreign routine for the map and sign of q, which gives stored codes.  It claims
@@ -48,8 +48,8 @@ qm_status qm_routine_on_device(struct qm_routine *r, const char *device, int64_t
 
 void qm_routine_close(struct qm_routine *r);
 
-/* Prints the words that matter to the routine, "nf4:4s/bisect/mid/nantop", into
- * text[QM_QUANTIZER_TEXT]. */
+/* Prints the words that matter to the routine, "nf4:4s/bisect/mid/nantop",
+ * into text[QM_QUANTIZER_TEXT]. */
 char *qm_routine_print(const struct qm_routine *r, char *text);
 
 /* Reads "nf4:4s", or "nf4" where the map has a single width and sign. */

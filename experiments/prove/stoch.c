@@ -208,8 +208,8 @@ static double codec_bound(const struct qm_codec *c)
     double bound = 5.0 * 0x1p-24 + 0x1p-32, steps = fmax(-c->cb.base, c->cb.base + c->cb.n - 1);
     if (c->q.search != QM_SEARCH_arith)
         return bound;
-    /* y * steps is rounded, and so are the table's values; under dither their sum with the draw
-     * too */
+    /* y * steps is rounded, and so are the table's values; under dither their sum with the
+     * draw too */
     return bound + (c->q.round == QM_ROUND_dither ? 3.0 : 2.0) * steps * 0x1p-24;
 }
 
@@ -228,8 +228,8 @@ static json_t *row(const char *name, const char *right, const struct survey *s, 
                      u);
 }
 
-/* Enumerates both signs, a subnormal and the largest binade, with both ends of the draw's unused
- * bits. */
+/* Enumerates both signs, a subnormal and the largest binade, with both ends of the draw's
+ * unused bits. */
 static json_t *prove_bf16(const struct qm_unbiased *u)
 {
     static const uint32_t base[] = {0x3f80, 0xbf80, 0x0000, 0x7f7e};

@@ -13,8 +13,8 @@ struct qm_sr16 {
     int64_t evaluations;
 };
 
-/* ups(of, base, fraction): number of draws that round the float with bits base << 16 | fraction
- * up. */
+/* ups(of, base, fraction): number of draws that round the float with bits base << 16 |
+ * fraction up. */
 void qm_sr16_enumerate(int64_t (*ups)(const void *of, uint32_t base, uint32_t fraction),
                        const void *of, uint32_t base, struct qm_sr16 *out);
 

@@ -180,9 +180,9 @@ static void judge_number(struct qm_triples_tally *t, const char *what, double go
                 g);
 }
 
-/* The interval of float32 unit values that the bound allows.  A division rounds once, a reciprocal
- * and its product twice, and no more often where they are fused with the steps of an evenly spaced
- * map. */
+/* The interval of float32 unit values that the bound allows.  A division rounds once, a
+ * reciprocal and its product twice, and no more often where they are fused with the steps of an
+ * evenly spaced map. */
 static void unit_interval(const struct domain *d, int slot, double want, double error, double *low,
                           double *high)
 {

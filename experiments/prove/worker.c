@@ -60,10 +60,14 @@ static qm_status open_claimed(const json_t *job, struct qm_quantizer *q)
 
 static struct qm_user_cuda *gpu;
 static char gpu_trouble[300];
+static qm_status gpu_status; /* QM_CHECK_FAILED: of the kernel; others: of the driver */
 
 static void nearest_on_gpu(const float *y, long n, unsigned char *code)
 {
-    if (!*gpu_trouble && qm_user_cuda_nearest(gpu, y, n, code) != QM_OK)
+    if (*gpu_trouble)
+        return;
+    gpu_status = qm_user_cuda_nearest(gpu, y, n, code);
+    if (gpu_status != QM_OK)
         snprintf(gpu_trouble, sizeof gpu_trouble, "%s", qm_message());
 }
 
@@ -71,8 +75,8 @@ static const char *trouble_on_gpu(void) { return gpu_trouble; }
 
 /* ---- the routine ----------------------------------------------------------------------------- */
 
-/* Loads the function of a library, and the findings of the emulator where a CUDA source was
- * compiled. */
+/* Loads the function of a library, and the findings of the emulator where a CUDA source
+ * was compiled. */
 static qm_status load_library(const char *object, int *threads)
 {
     void *library = dlopen(object, RTLD_NOW | RTLD_LOCAL);
@@ -120,6 +124,9 @@ static json_t *walk(const json_t *request)
     struct qm_record part;
     json_t *name = json_object_get(request, "case");
     qm_status st = qm_routine_walk(&routine, &w, &part);
+    if (gpu_status != QM_OK && gpu_status != QM_CHECK_FAILED)
+        st = qm_fail(QM_INTERNAL, "the driver failed, and nothing is known of the kernel: %s",
+                     gpu_trouble);
     if (st == QM_CHECK_FAILED)
         return json_pack("{s:O, s:s}", "case", name, "broken", qm_message());
     if (st != QM_OK)

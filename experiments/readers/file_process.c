@@ -10,7 +10,7 @@
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
-enum request { READ, NUMBER, TEXT };
+enum request { READ, BYTES, NUMBER, TEXT };
 
 enum {
     ROOM = 64 << 20,        /* bytes of an answer: the list of entries, or PIECE values */
@@ -78,6 +78,8 @@ static qm_status service_open(const char *path, void *context, void **object, st
     if (f->format->kind == QM_FORMAT_served)
         f->map = NULL;
     qm_status st = f->format->open(f);
+    if (f->format->kind == QM_FORMAT_served_from_map)
+        qm_reader_close_doors(); /* shards are open */
     if (st == QM_OK) {
         put_entries(f, out);
         put_texts(f, out);
@@ -97,6 +99,14 @@ static qm_status serve_read(struct qm_file *f, struct qm_blob *in, struct qm_blo
     void *room = qm_blob_put(out, (size_t)n * (wide ? sizeof(double) : sizeof(float)));
     struct qm_sink sink = {wide ? NULL : room, wide ? room : NULL};
     return room ? f->format->read(f, (int)i, from, n, sink) : QM_OK;
+}
+
+static qm_status serve_bytes(struct qm_file *f, struct qm_blob *in, struct qm_blob *out)
+{
+    int64_t i = qm_blob_take_number(in), from = qm_blob_take_number(in);
+    int64_t n = qm_blob_take_number(in);
+    void *room = qm_blob_put(out, (size_t)n * qm_dtype_size(f->entry[i].dtype));
+    return room ? f->format->bytes(f, (int)i, from, n, room) : QM_OK;
 }
 
 static void serve_number(struct qm_file *f, const char *path, const char *name, int64_t most,
@@ -125,6 +135,8 @@ static qm_status service_serve(void *object, int request, struct qm_blob *in, st
     struct qm_file *f = object;
     if (request == READ)
         return serve_read(f, in, out);
+    if (request == BYTES)
+        return serve_bytes(f, in, out);
     char *path = qm_blob_take_text(in), *name = qm_blob_take_text(in);
     int64_t most = qm_blob_take_number(in);
     if (path && name && request == NUMBER)
@@ -157,7 +169,7 @@ static qm_status take_entry(struct qm_file *f, struct qm_reader_process *p, stru
     enum qm_dtype dtype = good ? (enum qm_dtype)head[0] : QM_DTYPE_f32;
     good = good && dims && !in->bad && (bytes = qm_shape_numel(&shape)) >= 0 &&
            !__builtin_mul_overflow(bytes, (int64_t)qm_dtype_size(dtype), &bytes);
-    if (good && f->map)
+    if (good && f->map && f->format->kind != QM_FORMAT_served_from_map)
         good = place.offset <= f->size && (size_t)bytes <= f->size - place.offset;
     qm_status st = good ? qm_file_add(f, name, dtype, &shape, place) : qm_reader_garbled(p);
     free(name);
@@ -217,9 +229,10 @@ qm_status qm_file_open_apart(struct qm_file *f)
     struct qm_reader_process *p;
     struct qm_blob first;
     enum qm_file_sum sum;
-    int is_served = f->format->kind == QM_FORMAT_served;
-    if (is_served && strcmp(f->path, "-") != 0)
-        QM_TRY(qm_file_sum_check(f->path, &sum));
+    int opens_path = f->format->kind == QM_FORMAT_served;
+    int is_served = opens_path || f->format->kind == QM_FORMAT_served_from_map;
+    if (opens_path && strcmp(f->path, "-") != 0)
+        QM_TRY(qm_file_sum_check_any(f->path, &sum));
     if (f->format->kind == QM_FORMAT_unpacked && (f->unpacked_fd = qm_file_in_memory(0)) < 0)
         return qm_fail(QM_NO_MEMORY, "%s: an unnamed file in memory", f->path);
     QM_TRY(qm_reader_start(is_served ? &served : &opened, f->path, f, ROOM, &first, &p));
@@ -245,6 +258,27 @@ qm_status qm_file_ask_read(struct qm_file *f, int i, int64_t from, int64_t n, st
         if (!values)
             return qm_reader_garbled(f->process);
         memcpy(to + (size_t)done * size, values, (size_t)part * size);
+        done += part;
+    }
+    return QM_OK;
+}
+
+qm_status qm_file_ask_bytes(struct qm_file *f, int i, void *out)
+{
+    const struct qm_entry *e = &f->entry[i];
+    size_t size = qm_dtype_size(e->dtype);
+    if (!f->format->bytes)
+        return qm_fail(QM_BAD_ARG, "%s: '%s' has no bytes of its own", f->path, e->name);
+    for (int64_t done = 0; done < e->numel;) {
+        int64_t part = e->numel - done < PIECE ? e->numel - done : PIECE,
+                words[3] = {i, done, part};
+        struct qm_blob ask = qm_reader_request(f->process), answer;
+        qm_blob_put_bytes(&ask, words, sizeof words);
+        QM_TRY(qm_reader_ask(f->process, BYTES, &ask, &answer));
+        const void *bytes = qm_blob_take(&answer, (size_t)part * size);
+        if (!bytes)
+            return qm_reader_garbled(f->process);
+        memcpy((char *)out + (size_t)done * size, bytes, (size_t)part * size);
         done += part;
     }
     return QM_OK;

@@ -32,15 +32,20 @@ struct qm_format {
     qm_status (*open)(struct qm_file *f);
     /* Reads elements [from, from + n) of entry i; the range is inside the entry and n >= 1. */
     qm_status (*read)(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+    /* Optional: as read, of a served format; the entry's own bytes in this machine's order. */
+    qm_status (*bytes)(struct qm_file *f, int i, int64_t from, int64_t n, void *out);
     /* Optional: frees f->own; also called after a failed open. */
     void (*close)(struct qm_file *f);
     /* Optional, as qm_file_attr_number and qm_file_attr_text. */
     int (*attr_number)(struct qm_file *f, const char *path, const char *name, double *out, int max);
     int (*attr_text)(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
-    enum { QM_FORMAT_mapped, QM_FORMAT_unpacked, QM_FORMAT_served } kind; /* where elements lie */
+    /* Where elements lie: in the mapping; in a file in memory that takes its place; with the
+     * process, which opens the path anew or looks into the mapping. */
+    enum { QM_FORMAT_mapped, QM_FORMAT_unpacked, QM_FORMAT_served, QM_FORMAT_served_from_map } kind;
 };
 
-extern const struct qm_format qm_format_hdf5, qm_format_npy, qm_format_npz, qm_format_safetensors;
+extern const struct qm_format qm_format_hdf5, qm_format_npy, qm_format_npz, qm_format_safetensors,
+    qm_format_torch, qm_format_weight_map;
 
 struct qm_file {
     char *path;
@@ -61,8 +66,12 @@ struct qm_file {
  * against the mapping.  f is mapped, and f->format set. */
 qm_status qm_file_open_apart(struct qm_file *f);
 
+/* Opens a .safetensors file or a checkpoint in this process, as a shard of another file. */
+qm_status qm_file_open_here(const char *path, struct qm_file **out);
+
 /* As the functions of struct qm_format, for a file whose process serves reads. */
 qm_status qm_file_ask_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+qm_status qm_file_ask_bytes(struct qm_file *f, int i, void *out);
 int qm_file_ask_number(struct qm_file *f, const char *path, const char *name, double *out, int max);
 int qm_file_ask_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
 
@@ -72,6 +81,9 @@ qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
 
 /* Adds the .npy file in bytes [at, end) of the mapping as an entry. */
 qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end);
+
+/* The path of a file in the folder of f, which a name in f gives: one without '/'. */
+qm_status qm_file_beside(const struct qm_file *f, const char *name, char *out, size_t size);
 
 /* The descriptor of an unnamed file in memory, of size zero bytes; -1 with errno. */
 int qm_file_in_memory(size_t size);
@@ -86,6 +98,9 @@ qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, co
 
 /* The `read` of formats whose elements lie in the mapping. */
 qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+
+/* Counts bytes of the mapping that were read, and drops its pages when they exceed 64 MiB. */
+void qm_mapped_touched(struct qm_file *f, size_t bytes);
 
 /* As qm_file_view; the range is inside the entry. */
 const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n);

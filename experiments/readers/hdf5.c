@@ -62,8 +62,8 @@ static int dtype_of(hid_t type, enum qm_dtype *out)
     }
 }
 
-/* *usable: whether datasets of this dataspace are read.  QM_BAD_FILE: the size exceeds 2^63
- * bytes. */
+/* *usable: whether datasets of this dataspace are read.  QM_BAD_FILE: the size exceeds
+ * 2^63 bytes. */
 static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, struct qm_shape *out,
                             int *usable)
 {

@@ -9,8 +9,8 @@
 #define CACHE_MAX ((size_t)128 << 20)
 #define STAGE_MAX ((int64_t)1 << 20) /* elements converted at a time */
 
-/* The memory type of a dtype, which the caller closes; the library converts byte order and
- * padding. */
+/* The memory type of a dtype, which the caller closes; the library converts byte order
+ * and padding. */
 static hid_t memory_type(enum qm_dtype dtype)
 {
     hid_t type = -1;
@@ -40,9 +40,9 @@ static hid_t memory_type(enum qm_dtype dtype)
     return type;
 }
 
-/* Bytes of the chunk cache: room for all chunks that a row crosses, up to CACHE_MAX, because ranges
- * are read row by row and an evicted chunk is unpacked again; at least one chunk, whatever its
- * size. */
+/* Bytes of the chunk cache: room for all chunks that a row crosses, up to CACHE_MAX, because
+ * ranges are read row by row and an evicted chunk is unpacked again; at least one chunk, whatever
+ * its size. */
 static size_t cache_bytes(hid_t set, const struct qm_shape *s)
 {
     hsize_t dims[H5S_MAX_RANK];

@@ -71,15 +71,15 @@ static void copy_run(const struct qm_file *f, int i, int64_t first, int64_t n, s
     }
 }
 
-/* Counts touched bytes, and drops the mapping's pages when they exceed RESIDENT_MAX.  The pages are
- * clean: one that is needed again costs a minor fault. */
-static void touched(struct qm_file *f, size_t bytes)
+/* The pages are clean: one that is needed again costs a minor fault. */
+void qm_mapped_touched(struct qm_file *f, size_t bytes)
 {
+    uintptr_t inside = (uintptr_t)f->map % 4096; /* of a file within a file */
     if (f->size <= RESIDENT_MAX)
         return;
     f->resident += bytes < FAULT_BYTES ? FAULT_BYTES : bytes;
     if (f->resident > RESIDENT_MAX) {
-        madvise((void *)f->map, f->size, MADV_DONTNEED);
+        madvise((void *)(f->map - inside), f->size + inside, MADV_DONTNEED);
         f->resident = 0;
     }
 }
@@ -102,7 +102,7 @@ static void copy_column(struct qm_file *f, int i, int64_t first, int64_t n, stru
                 sink.d[at + (done + k) * stride] = run_d[k];
         }
         done += part;
-        touched(f, (size_t)part * qm_dtype_size(f->entry[i].dtype));
+        qm_mapped_touched(f, (size_t)part * qm_dtype_size(f->entry[i].dtype));
     }
 }
 
@@ -154,7 +154,7 @@ const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
     if (!f->map || e->dtype != QM_DTYPE_f32 || p->swap || (p->fortran && e->shape.rank > 1) ||
         p->offset % _Alignof(float) != 0 || still_whole(f) != QM_OK)
         return NULL;
-    touched(f, (size_t)n * sizeof(float));
+    qm_mapped_touched(f, (size_t)n * sizeof(float));
     return (const float *)(const void *)(f->map + p->offset) + from;
 }
 
@@ -168,7 +168,7 @@ qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
     size_t n = (size_t)e->numel * qm_dtype_size(e->dtype);
     if (n > 0)
         memcpy(out, f->map + p->offset, n);
-    touched(f, n);
+    qm_mapped_touched(f, n);
     return QM_OK;
 }
 
@@ -188,7 +188,7 @@ qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, stru
     for (int64_t done = 0; done < n;) {
         int64_t part = n - done < piece ? n - done : piece;
         copy_run(f, i, from + done, part, sink, done);
-        touched(f, (size_t)part * qm_dtype_size(e->dtype));
+        qm_mapped_touched(f, (size_t)part * qm_dtype_size(e->dtype));
         done += part;
     }
     return QM_OK;

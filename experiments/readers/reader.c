@@ -2,6 +2,7 @@
 #include "experiments/readers/reader.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/name.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
@@ -19,8 +21,9 @@
 #define SPARSE_MOST  ((uint64_t)16 << 30)
 #define SPARSE_RATIO 1032
 
-static const struct qm_format *const formats[] = {&qm_format_npy, &qm_format_npz, &qm_format_hdf5,
-                                                  &qm_format_safetensors};
+static const struct qm_format *const formats[] = {&qm_format_npy,         &qm_format_torch,
+                                                  &qm_format_npz,         &qm_format_hdf5,
+                                                  &qm_format_safetensors, &qm_format_weight_map};
 
 /* Replaces control characters by '?'. */
 static void one_line(char *text)
@@ -143,8 +146,44 @@ static qm_status open_format(struct qm_file *f)
     char head[3 * 8 + 1] = "";
     for (size_t k = 0; k < 8 && k < f->size; k++)
         snprintf(head + 3 * k, 4, " %02x", (unsigned)f->map[k]);
-    return qm_file_bad(f, "neither HDF5, .npy, .npz nor .safetensors (%zu bytes, starts with%s)",
-                       f->size, head);
+    return qm_file_bad(
+        f,
+        "neither HDF5, .npy, .npz, .safetensors, *.index.json nor a torch checkpoint (%zu bytes, "
+        "starts with%s)",
+        f->size, head);
+}
+
+/* The file that describes a folder of shards: .metadata, or the one *.index.json. */
+static qm_status enter_folder(struct qm_file *f)
+{
+    char path[4096], found[2][256] = {"", ""};
+    struct stat info;
+    int n = 0;
+    if (strcmp(f->path, "-") == 0 || stat(f->path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return QM_OK;
+    int room = snprintf(path, sizeof path, "%s/.metadata", f->path);
+    if (room < (int)sizeof path && stat(path, &info) == 0) {
+        snprintf(found[n++], sizeof *found, ".metadata");
+    } else {
+        DIR *folder = opendir(f->path);
+        for (struct dirent *e; folder && (e = readdir(folder));)
+            if (qm_name_ends(e->d_name, ".index.json") && n++ < 2)
+                snprintf(found[n - 1], sizeof *found, "%s", e->d_name);
+        if (folder)
+            closedir(folder);
+    }
+    if (n == 0)
+        return qm_file_bad(f, "is a directory, expected a file, or a folder with .metadata "
+                              "(torch.distributed.checkpoint) or *.index.json");
+    if (n > 1)
+        return qm_file_bad(f, "is a directory with %d indexes, '%s' and '%s': name one of them", n,
+                           found[0], found[1]);
+    if (snprintf(path, sizeof path, "%s%s%s", f->path, qm_name_ends(f->path, "/") ? "" : "/",
+                 found[0]) >= (int)sizeof path)
+        return qm_file_bad(f, "is a directory with too long a path");
+    free(f->path);
+    f->path = strdup(path);
+    return f->path ? QM_OK : qm_fail(QM_NO_MEMORY, "opening");
 }
 
 qm_status qm_file_open(const char *path, struct qm_file **out)
@@ -154,9 +193,34 @@ qm_status qm_file_open(const char *path, struct qm_file **out)
         return qm_fail(QM_NO_MEMORY, "%s: opening", path);
     f->fd = f->unpacked_fd = -1;
     f->path = strdup(path);
-    qm_status st = f->path ? map_file(f) : qm_fail(QM_NO_MEMORY, "%s: opening", path);
+    qm_status st = f->path ? enter_folder(f) : qm_fail(QM_NO_MEMORY, "%s: opening", path);
+    if (st == QM_OK)
+        st = map_file(f);
     if (st == QM_OK)
         st = open_format(f);
+    if (st == QM_OK)
+        *out = f;
+    else
+        qm_file_close(f);
+    return st;
+}
+
+qm_status qm_file_open_here(const char *path, struct qm_file **out)
+{
+    static const struct qm_format *const of_shards[] = {&qm_format_safetensors, &qm_format_torch};
+    struct qm_file *f = calloc(1, sizeof *f);
+    if (!f)
+        return qm_fail(QM_NO_MEMORY, "%s: opening", path);
+    f->fd = f->unpacked_fd = -1;
+    f->path = strdup(path);
+    qm_status st = f->path ? map_file(f) : qm_fail(QM_NO_MEMORY, "%s: opening", path);
+    for (size_t k = 0; st == QM_OK && k < sizeof of_shards / sizeof *of_shards; k++)
+        if (!f->format && of_shards[k]->knows(f->map, f->size))
+            f->format = of_shards[k];
+    if (st == QM_OK)
+        st = f->format ? f->format->open(f)
+                       : qm_file_bad(f, "a shard that is neither .safetensors nor a torch "
+                                        "checkpoint");
     if (st == QM_OK)
         *out = f;
     else
@@ -220,14 +284,14 @@ const float *qm_file_view(struct qm_file *f, int i, int64_t from, int64_t n)
 {
     if (i < 0 || i >= f->n_entries || from < 0 || n < 1 || n > f->entry[i].numel - from)
         return NULL;
-    return qm_mapped_view(f, i, from, n);
+    return f->process ? NULL : qm_mapped_view(f, i, from, n);
 }
 
 qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out)
 {
     if (i < 0 || i >= f->n_entries)
         return qm_fail(QM_BAD_ARG, "%s: entry %d of %d", f->path, i, f->n_entries);
-    return qm_mapped_bytes(f, i, out);
+    return f->process ? qm_file_ask_bytes(f, i, out) : qm_mapped_bytes(f, i, out);
 }
 
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
@@ -235,6 +299,12 @@ int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, d
     if (f->process)
         return qm_file_ask_number(f, path, name, out, max);
     return f->format->attr_number ? f->format->attr_number(f, path, name, out, max) : -1;
+}
+
+int qm_file_left_out(struct qm_file *f, char *out, size_t size)
+{
+    int n = qm_file_attr_text(f, "/", "left_out", out, size);
+    return n > 0 ? n : 0;
 }
 
 int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)

@@ -1,4 +1,4 @@
-/* reader.h - Reading named tensors from files: .h5, .npy, .npz, .safetensors.
+/* reader.h - Reading named tensors from files: .h5, .npy, .npz, .safetensors, checkpoints.
  *
  * A reader trusts nothing in the file: it checks every size and offset against the file's length
  * before use.  Errors are one line that names the file, the place and what was expected.
@@ -17,6 +17,18 @@
  *                 left out.  Blocks that were never written read as the fill value.  A link that
  *                 leads nowhere refuses the file; a link back to a group it lies in is ignored.
  *                 The HDF5 library checks the rest of the file's structure.
+ *
+ *   checkpoint    what torch.save wrote (.pt .pth .bin), as a zip archive or in the legacy form, or
+ *                 the folder (or its .metadata) of torch.distributed.checkpoint.  Its pickle is
+ *                 read by an interpreter that runs nothing and refuses every name but those of
+ *                 tensors and plain values.  An optimizer's states are NAME/SLOT beside NAME/param,
+ *                 or NUMBER/SLOT where no model of the file fits; a model's tensors go by their
+ *                 keys, others by PATH/TO/KEY.  Every dtype of torch with up to QM_MAX_RANK
+ *                 dimensions and any strides; 8-bit floats read as f32, complex numbers as a last
+ *                 axis of 2, quantized states of torchao and bitsandbytes decoded to f32.
+ *                 Attributes of "/NAME": the numbers of its param_group (lr, beta1, beta2, ...),
+ *                 and the text "options", all of them as a JSON object; of "/": "left_out".
+ *   *.index.json  shards (.safetensors or .bin) of a model, by its weight_map; also by the folder.
  *
  * A file that shrinks while it is open is refused at the next read.  A file serves one thread at a
  * time; all HDF5 files of a process together serve one thread at a time. */
@@ -42,7 +54,8 @@ void qm_file_close(struct qm_file *f); /* accepts NULL */
 /* Entries in the file's own order (HDF5: depth first, names sorted; links followed by path). */
 int qm_file_count(const struct qm_file *f);
 const struct qm_entry *qm_file_entry(const struct qm_file *f, int i);
-const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "npz", "safetensors" */
+/* "hdf5", "npy", "npz", "safetensors", "torch", "index.json" */
+const char *qm_file_format(const struct qm_file *f);
 
 /* Reads elements [from, from + n) of entry i, in row-major order for any order of the file, as
  * floats (exact for f32, f16, bf16; rounded for f64).  Besides out, memory is bounded for files of
@@ -61,11 +74,15 @@ const float *qm_file_view(struct qm_file *f, int i, int64_t from, int64_t n);
  * this machine's byte order (HDF5, some .npy). */
 qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out);
 
+/* What of the file has no entry, and why, as one text; its length, or 0: nothing was left out. */
+int qm_file_left_out(struct qm_file *f, char *out, size_t size);
+
 /* A numeric or string attribute of an HDF5 object (path: "/run" or "/run/s000400/tensor").
  * qm_file_attr_number reads the first max values and returns their number.  qm_file_attr_text reads
  * a scalar string, truncated to size - 1 bytes, and returns its length.  Both return -1 (and the
  * text "") when the object or the attribute is absent or of another kind, and for other formats,
- * except that the texts of a .safetensors file's "__metadata__" are the attributes of "/". */
+ * except for checkpoints (above), and that the texts of a .safetensors file's "__metadata__" are
+ * attributes: of "/" by the key NAME, of PATH by PATH@NAME ("/run/trace@first_step"). */
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out,
                         int max);
 int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, char *out,

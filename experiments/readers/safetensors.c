@@ -3,16 +3,19 @@
  * Format (huggingface/safetensors, README "Format" and safetensors/src/tensor.rs): the header's
  * length (8 bytes little-endian), the header (begins with '{', may end in spaces), the data.  The
  * header maps each name to {"dtype", "shape", "data_offsets": [begin, end]}, offsets relative to
- * the data, and "__metadata__" to strings.  The tensors tile the data without holes or overlap. */
+ * the data, and "__metadata__" to strings.  The tensors tile the data without holes or overlap.
+ * Strings with keys PATH@NAME are attributes of PATH, as experiments/record/ writes them. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "experiments/readers/format.h"
 
-#define HEADER_MAX ((uint64_t)100000000) /* as MAX_HEADER_SIZE of tensor.rs */
-#define DEPTH_MAX  3                     /* header, tensor, shape */
+#define HEADER_MAX    ((uint64_t)100000000) /* as MAX_HEADER_SIZE of tensor.rs */
+#define DEPTH_MAX     3                     /* header, tensor, shape */
+#define ATTRIBUTE_MAX 1200                  /* bytes of an attribute's key */
 
 /* The bytes of a tensor in the data, to check that the tensors tile it. */
 struct extent {
@@ -33,8 +36,8 @@ static uint64_t header_length(const unsigned char *map)
     return n;
 }
 
-/* The format has no magic number: a length below 2^48 and the brace that must follow identify
- * it. */
+/* The format has no magic number: a length below 2^48 and the brace that must follow
+ * identify it. */
 static int knows(const unsigned char *map, size_t size)
 {
     return size > 8 && map[8] == '{' && header_length(map) >> 48 == 0;
@@ -193,10 +196,20 @@ static qm_status open_safetensors(struct qm_file *f)
 
 static void close_safetensors(struct qm_file *f) { json_decref(f->own); }
 
+/* The text of an attribute: key NAME for "/", PATH@NAME for the rest; NULL: there is none. */
+static const json_t *attribute(const struct qm_file *f, const char *path, const char *name)
+{
+    char key[ATTRIBUTE_MAX];
+    int is_root = strcmp(path, "/") == 0;
+    int n = snprintf(key, sizeof key, "%s%s%s", is_root ? "" : path, is_root ? "" : "@", name);
+    const json_t *value = n < (int)sizeof key ? json_object_get(f->own, key) : NULL;
+    return json_is_string(value) ? value : NULL;
+}
+
 static int attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
 {
-    const json_t *value = json_object_get(f->own, name);
-    if (strcmp(path, "/") != 0 || !json_is_string(value))
+    const json_t *value = attribute(f, path, name);
+    if (!value)
         return -1;
     size_t length = json_string_length(value), kept = length < size ? length : size - 1;
     if (size > 0) {
@@ -206,11 +219,25 @@ static int attr_text(struct qm_file *f, const char *path, const char *name, char
     return (int)length;
 }
 
+/* A text that is one finite number and nothing else. */
+static int attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
+{
+    const json_t *value = attribute(f, path, name);
+    char *end = NULL;
+    double x = value ? strtod(json_string_value(value), &end) : 0.0;
+    if (!value || end == json_string_value(value) || *end || !isfinite(x))
+        return -1;
+    if (max > 0)
+        out[0] = x;
+    return max > 0;
+}
+
 const struct qm_format qm_format_safetensors = {
     .name = "safetensors",
     .knows = knows,
     .open = open_safetensors,
     .read = qm_mapped_read,
     .close = close_safetensors,
+    .attr_number = attr_number,
     .attr_text = attr_text,
 };

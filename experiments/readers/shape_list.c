@@ -9,6 +9,7 @@
 
 #include "core/base/grow.h"
 #include "core/base/name.h"
+#include "core/base/name_index.h"
 #include "experiments/foreign/text_file.h"
 #include "experiments/readers/reader.h"
 
@@ -80,16 +81,65 @@ static int is_text(FILE *f)
 
 /* ---- tensor files -------------------------------------------------------------------------- */
 
+/* The length of the parameter's name in NAME/SLOT where an optimizer of the file trains it; 0: it
+ * is no optimizer's. */
+static size_t trained(struct qm_file *f, const char *entry)
+{
+    char path[1200];
+    double lr;
+    const char *slash = strrchr(entry, '/');
+    size_t n = slash ? (size_t)(slash - entry) : 0;
+    snprintf(path, sizeof path, "/%.*s", (int)n, entry);
+    return n && n < sizeof path - 1 && qm_file_attr_number(f, path, "lr", &lr, 1) == 1 ? n : 0;
+}
+
+/* What stands for a trained parameter: NAME/param, or without one its widest state. */
+struct parameter {
+    int entry, is_param;
+};
+
+/* Notes which entry stands for the parameter whose name is the first n characters of e's. */
+static qm_status note_parameter(struct qm_file *f, int i, size_t n, struct qm_name_index *at,
+                                struct parameter *of)
+{
+    const struct qm_entry *e = qm_file_entry(f, i);
+    int64_t k = qm_name_index_get(at, e->name, n);
+    int is_param = strcmp(e->name + n, "/param") == 0;
+    if (k < 0) {
+        of[at->n] = (struct parameter){i, is_param};
+        return qm_name_index_put(at, e->name, n, at->n);
+    }
+    if (is_param || (!of[k].is_param && e->numel > qm_file_entry(f, of[k].entry)->numel))
+        of[k] = (struct parameter){i, is_param};
+    return QM_OK;
+}
+
+static int is_counted(const struct qm_entry *e, const char *filter)
+{
+    return qm_dtype_is_float(e->dtype) && e->numel > 0 && qm_name_matches(e->name, filter);
+}
+
+/* The parameters that an optimizer of the checkpoint trains; of any other file all tensors of
+ * floats. */
 static qm_status tensor_file(const char *path, const char *filter, struct list *l)
 {
     struct qm_file *f;
     QM_TRY(qm_file_open(path, &f));
-    qm_status st = QM_OK;
+    struct qm_name_index at = {NULL, 0, 0};
+    struct parameter *of = calloc((size_t)qm_file_count(f) + 1, sizeof *of);
+    qm_status st = of ? QM_OK : qm_fail(QM_NO_MEMORY, "%s", path);
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++) {
-        const struct qm_entry *e = qm_file_entry(f, i);
-        if (qm_dtype_is_float(e->dtype) && e->numel > 0 && qm_name_matches(e->name, filter))
-            st = append(l, e->name, &e->shape);
+        size_t n = trained(f, qm_file_entry(f, i)->name);
+        if (n && is_counted(qm_file_entry(f, i), filter))
+            st = note_parameter(f, i, n, &at, of);
     }
+    for (int64_t k = 0; st == QM_OK && k < at.n; k++)
+        st = append(l, qm_file_entry(f, of[k].entry)->name, &qm_file_entry(f, of[k].entry)->shape);
+    for (int i = 0; st == QM_OK && at.n == 0 && i < qm_file_count(f); i++)
+        if (is_counted(qm_file_entry(f, i), filter))
+            st = append(l, qm_file_entry(f, i)->name, &qm_file_entry(f, i)->shape);
+    qm_name_index_free(&at);
+    free(of);
     qm_file_close(f);
     return st;
 }
@@ -101,6 +151,8 @@ static qm_status file(const char *path, const char *filter, struct list *l)
     struct stat about;
     if (stat(path, &about) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(about.st_mode) || qm_name_ends(path, ".index.json"))
+        return tensor_file(path, filter, l);
     if (!S_ISREG(about.st_mode))
         return qm_fail(QM_BAD_FILE, "%s: not a regular file", path);
     FILE *f = fopen(path, "re");

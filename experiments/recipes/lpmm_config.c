@@ -254,8 +254,8 @@ static int all_keys(char keys[KEYS][LONGEST_KEY])
     return n;
 }
 
-/* 2: a key; 1: a prefix of keys, as "QUANT.M"; 0: neither, and the message names the nearest
- * key. */
+/* 2: a key; 1: a prefix of keys, as "QUANT.M"; 0: neither, and the message names the
+ * nearest key. */
 static int find_key(const char *key)
 {
     char keys[KEYS][LONGEST_KEY];

@@ -1,5 +1,5 @@
-/* archive.h - Writes the part of a campaign that later campaigns are compared with, small to
- * ship. */
+/* archive.h - Writes the part of a campaign that later campaigns are compared with, small
+ * to ship. */
 #ifndef QM_REPORT_ARCHIVE_H
 #define QM_REPORT_ARCHIVE_H
 

@@ -154,8 +154,8 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
     return st;
 }
 
-/* Sets out to the distinct ones of n texts in order of appearance, borrowed; returns their
- * number. */
+/* Sets out to the distinct ones of n texts in order of appearance, borrowed; returns
+ * their number. */
 static int64_t distinct(char **text, int64_t n, char **out)
 {
     int64_t found = 0;

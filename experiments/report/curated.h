@@ -7,8 +7,8 @@
 /* /protocol/verdicts for reading: a row per problem, label and learning rate. */
 qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out);
 
-/* The rows of learning rate 1 (or the nearest) as a table label x problem: mean of d, and
- * verdict. */
+/* The rows of learning rate 1 (or the nearest) as a table label x problem: mean of d,
+ * and verdict. */
 qm_status qm_verdicts_wide(struct qm_result *r, struct qm_text_grid *out);
 
 /* /protocol/contrasts for reading. */

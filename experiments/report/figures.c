@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "experiments/cli/cli.h"
 #include "experiments/report/texts.h"
 
 extern char **environ;
@@ -18,6 +20,29 @@ extern char **environ;
 static char python[] = "/usr/bin/python3";
 
 /* ---- running ------------------------------------------------------------------------------- */
+
+static void last_line(const char *path, char *out, size_t size);
+
+/* Waits for the script pid, and shows how far it is by the lines "K/N" of its log. */
+static pid_t wait_for(pid_t pid, int *state, const char *log)
+{
+    struct qm_progress progress;
+    const struct timespec tenth = {.tv_nsec = 100 * 1000 * 1000};
+    pid_t ended;
+    qm_progress_start(&progress, "figures", 0);
+    while ((ended = waitpid(pid, state, WNOHANG)) == 0) {
+        char line[1024];
+        long long k, n;
+        last_line(log, line, sizeof line);
+        if (sscanf(line, "%lld/%lld", &k, &n) == 2) {
+            progress.total = n;
+            qm_progress_add(&progress, k - progress.done, 0);
+        }
+        nanosleep(&tenth, NULL);
+    }
+    qm_progress_end(&progress);
+    return ended;
+}
 
 /* Runs argv with its output in the file `log`; returns the exit code, or -1. */
 static int run(char **argv, const char *log)
@@ -32,7 +57,7 @@ static int run(char **argv, const char *log)
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
     int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    while (!failed && waitpid(pid, &state, 0) < 0 && errno == EINTR)
+    while (!failed && wait_for(pid, &state, log) < 0 && errno == EINTR)
         ;
     return failed || !WIFEXITED(state) ? -1 : WEXITSTATUS(state);
 }
@@ -118,15 +143,89 @@ static int remove_one(const char *path, const struct stat *s, int type, struct F
 
 void qm_folder_remove(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
+/* A new folder for the scripts and their log. */
+static qm_status make_folder(char scripts[PATH_MAX])
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(scripts, PATH_MAX, "%s/qualm-plots-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    return mkdtemp(scripts) ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", scripts, strerror(errno));
+}
+
 qm_status qm_figures_draw(const char *path, const char *against, const char *pairs, const char *out,
                           int verbose)
 {
     char scripts[PATH_MAX];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(scripts, sizeof scripts, "%s/qualm-plots-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(scripts))
-        return qm_fail(QM_BAD_FILE, "%s: %s", scripts, strerror(errno));
+    QM_TRY(make_folder(scripts));
     qm_status st = draw(path, against, pairs, out, scripts, verbose);
+    qm_folder_remove(scripts);
+    return st;
+}
+
+/* The lines NAME\tTITLE of a log. */
+static json_t *titles(const char *log)
+{
+    char line[4096];
+    json_t *list = json_array();
+    FILE *f = fopen(log, "r");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *tab = strchr(line, '\t');
+        if (tab) {
+            *tab = 0;
+            json_array_append_new(list, json_pack("{s:s, s:s}", "name", line, "title", tab + 1));
+        }
+    }
+    if (f)
+        fclose(f);
+    return list;
+}
+
+static qm_status plot(const struct qm_plot *p, const char *scripts, json_t **out)
+{
+    enum { FIXED = 10 };
+    char log[PATH_MAX + 16], script[PATH_MAX + 16], line[1024];
+    char no_cache[] = "-B", what[] = "--what", pair[] = "--pair", to[] = "--plot",
+         list[] = "--list";
+    snprintf(log, sizeof log, "%s/log", scripts);
+    snprintf(script, sizeof script, "%s/draw.py", scripts);
+    QM_TRY(find_python(log));
+    QM_TRY(qm_report_scripts(scripts));
+    char **argv = calloc((size_t)(FIXED + 2 * p->n_out), sizeof *argv);
+    if (!argv)
+        return qm_fail(QM_NO_MEMORY, "plot");
+    char *first[] = {python, no_cache, script, p->path, p->list ? list : NULL};
+    int n = 4 + p->list;
+    memcpy(argv, first, (size_t)n * sizeof *argv);
+    char *named[][2] = {{what, p->what}, {pair, p->pair}};
+    for (int i = 0; i < 2; i++)
+        if (named[i][1]) {
+            argv[n++] = named[i][0];
+            argv[n++] = named[i][1];
+        }
+    for (int i = 0; i < p->n_out; i++) {
+        argv[n++] = to;
+        argv[n++] = p->out[i];
+    }
+    int code = run(argv, log);
+    free(argv);
+    if (code == 0) {
+        *out = titles(log);
+        return QM_OK;
+    }
+    last_line(log, line, sizeof line);
+    const char *said = strncmp(line, "plots/report/draw: ", 19) == 0 ? line + 19 : line;
+    qm_status why = code == 2   ? QM_BAD_ARG
+                    : code == 3 ? QM_BAD_FILE
+                    : code == 4 ? QM_NO_MATCH
+                                : QM_INTERNAL;
+    return qm_fail(why, "%s", said);
+}
+
+qm_status qm_figures_plot(const struct qm_plot *p, json_t **out)
+{
+    char scripts[PATH_MAX];
+    QM_TRY(make_folder(scripts));
+    qm_status st = plot(p, scripts, out);
     qm_folder_remove(scripts);
     return st;
 }

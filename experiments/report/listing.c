@@ -11,8 +11,8 @@
 
 enum { CACHE = 1 << 20, VALUE = 1024, ROOM = 64 << 20 };
 
-/* The list of n entries with one more, zeroed entry; NULL without memory, when the list stays
- * valid. */
+/* The list of n entries with one more, zeroed entry; NULL without memory, when the list
+ * stays valid. */
 static void *grow(void *list, int n, size_t size)
 {
     char *more = realloc(list, (size_t)(n + 1) * size);

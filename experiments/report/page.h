@@ -18,8 +18,8 @@ struct qm_page {
     const char *archive;     /* path of the archive */
 };
 
-/* Writes the page: the same bytes for the same file, figures and program.  Errors are those of
- * store/result_reader.h. */
+/* Writes the page: the same bytes for the same file, figures and program.  Errors are those
+ * of store/result_reader.h. */
 qm_status qm_page_write(const struct qm_page *p, FILE *to);
 
 /* Writes the tables for a paper: the comparison with the archive, the verdicts, and those of

@@ -106,8 +106,8 @@ static qm_status compare(struct making *m)
     return st;
 }
 
-/* Reads the figures drawn beforehand, or draws them.  Without Python the page has a note
- * instead. */
+/* Reads the figures drawn beforehand, or draws them.  Without Python the page has a
+ * note instead. */
 static qm_status get_figures(struct making *m)
 {
     struct qm_page *p = &m->page;

@@ -43,6 +43,7 @@ struct qm_effect {
     double mean, lo, hi; /* NaN for no units; an infinite interval for one */
     int64_t n, cells;    /* units; the values that were averaged */
     int64_t left_out;    /* values of cells that were not quantized (lockstep/coded_share.h) */
+    int not_finite;      /* units whose value is not finite, as the SQNR of an exact one */
     enum qm_claim_verdict verdict;
 };
 
@@ -62,8 +63,8 @@ qm_status qm_claim_judge(const struct qm_results *r, struct qm_effect *effect);
 void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect); /* on stdout */
 json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect);
 
-/* Stores the table /claims, a row per expectation, and the attributes claim and claim_source of
- * /suite. */
+/* Stores the table /claims, a row per expectation, and the attributes claim and claim_source
+ * of /suite. */
 qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effect,
                          struct qm_store *store);
 

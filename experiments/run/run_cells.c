@@ -5,6 +5,7 @@
 #include "experiments/lockstep/coded_share.h"
 #include "experiments/protocol/protocol.h"
 #include "experiments/run/codebook_tables.h"
+#include "experiments/store/columns.h"
 #include "experiments/suite/cell_id.h"
 
 #include <math.h>
@@ -19,8 +20,8 @@ const char *qm_outcome_status(const struct qm_outcome *o)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The failure with the lowest index.  The text is copied, because messages end with their
- * thread. */
+/* The failure with the lowest index.  The text is copied, because messages end with
+ * their thread. */
 struct failure {
     int64_t index;
     qm_status code;
@@ -127,50 +128,16 @@ void qm_results_free(struct qm_results *r)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* A table under construction; it owns the memory of its columns. */
-struct table {
-    int n, room, failed;
-    int64_t rows;
-    struct qm_column *column;
-};
-
-static void *column(struct table *t, const char *name, enum qm_column_type type, const char *unit,
-                    const char *text)
-{
-    size_t size = type == QM_COLUMN_text ? sizeof(char *) : sizeof(int64_t);
-    void *data = calloc((size_t)(t->rows > 0 ? t->rows : 1), size);
-    if (t->n == t->room) {
-        int room = t->room ? 2 * t->room : 32;
-        struct qm_column *more = realloc(t->column, (size_t)room * sizeof *more);
-        if (more) {
-            t->column = more;
-            t->room = room;
-        }
-    }
-    if (!data || t->n == t->room) {
-        free(data);
-        t->failed = 1;
-        return NULL;
-    }
-    t->column[t->n++] = (struct qm_column){name, type, unit, text, data};
-    return data;
-}
-
-/* Stores the table and frees its columns. */
-static qm_status table_store(struct table *t, struct qm_store *store, const char *path,
-                             const char *text)
-{
-    qm_status st = t->failed ? qm_fail(QM_NO_MEMORY, "table %s", path)
-                             : qm_store_table(store, path, text, t->rows, t->n, t->column);
-    for (int i = 0; i < t->n; i++)
-        free((void *)t->column[i].data);
-    free(t->column);
-    return st;
-}
-
 static int64_t step_number(const struct qm_cell *c)
 {
     return c->recorded ? c->recorded->first_step : 1;
+}
+
+static const char *slot_name(const struct qm_cell *c)
+{
+    return c->coupling == QM_COUPLING_update ? "update"
+           : c->recipe->rule                 ? c->recipe->rule->slot[c->slot]
+                                             : "";
 }
 
 static const char *const roles[] = {"plain", "float32", "ulp", "own", "without"};
@@ -188,10 +155,12 @@ struct cell_texts {
     X(variant, text, "", "name of the variant", c->recipe->base ? c->recipe->base->name : "")        \
     X(recipe, text, "", "the variant with its overrides; parses back",                             \
       c->recipe->base ? qm_recipe_print(c->recipe, t->recipe) : "")                                \
-    X(slot, text, "", "the state that is measured",                                                \
-      c->recipe->rule ? c->recipe->rule->slot[c->slot] : "")                                         \
+    X(slot, text, "", "the state that is measured",  \
+      slot_name(c))                                                                                 \
     X(quantizer, text, "", "its quantizer",                                                        \
-      qm_quantizer_print(&c->recipe->slot[c->slot], t->quantizer))                                  \
+      c->coupling == QM_COUPLING_update                                                             \
+          ? ""                                                                                      \
+          : qm_quantizer_print(&c->recipe->slot[c->slot], t->quantizer))                            \
     X(source, text, "", "where values or gradients come from", c->source_text)                     \
     X(tensor, text, "", "name of a recorded tensor", c->tensor)                                    \
     X(class, text, "", "class of the tensor by its name", c->class_name)                           \
@@ -228,30 +197,32 @@ static int has_updates(const struct qm_results *r)
 
 static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
 {
-    struct table table = {.rows = r->n_cells};
+    struct qm_columns table = {.rows = r->n_cells};
     struct cell_texts *texts = calloc((size_t)r->n_cells + 1, sizeof *texts);
 #define X(name, type, unit, text, value) \
-    cell_##type *name = column(&table, #name, QM_COLUMN_##type, unit, text);
+    cell_##type *name = qm_columns_add(&table, #name, QM_COLUMN_##type, unit, text);
     CELL_COLUMN_LIST(X)
 #undef X
-    double *coded = !has_updates(r) ? NULL
-                                    : column(&table, "coded", QM_COLUMN_f64, "1",
-                                             "share of elements with codes, of those to which the "
-                                             "recipe gives codes; NaN: to none");
-    double *clip = qm_suite_axis(r->suite, "clip") < 0
-                       ? NULL
-                       : column(&table, "clip", QM_COLUMN_f64, "1", "largest norm of a gradient");
+    double *coded = !has_updates(r)
+                        ? NULL
+                        : qm_columns_add(&table, "coded", QM_COLUMN_f64, "1",
+                                         "share of elements with codes, of those to which the "
+                                         "recipe gives codes; NaN: to none");
+    double *clip =
+        qm_suite_axis(r->suite, "clip") < 0
+            ? NULL
+            : qm_columns_add(&table, "clip", QM_COLUMN_f64, "1", "largest norm of a gradient");
     const char **schedule = qm_suite_axis(r->suite, "schedule") < 0
                                 ? NULL
-                                : column(&table, "schedule", QM_COLUMN_text, "",
-                                         "how the learning rate falls after the warm-up");
-    int64_t *instance =
-        qm_suite_axis(r->suite, "instance") < 0
-            ? NULL
-            : column(&table, "instance", QM_COLUMN_i64, "1", "instance of the problem's data");
+                                : qm_columns_add(&table, "schedule", QM_COLUMN_text, "",
+                                                 "how the learning rate falls after the warm-up");
+    int64_t *instance = qm_suite_axis(r->suite, "instance") < 0
+                            ? NULL
+                            : qm_columns_add(&table, "instance", QM_COLUMN_i64, "1",
+                                             "instance of the problem's data");
     double *rate = r->suite->n_rates == 0 ? NULL
-                                          : column(&table, "rate", QM_COLUMN_f64, "1",
-                                                   "tuned factor of the learning rate");
+                                          : qm_columns_add(&table, "rate", QM_COLUMN_f64, "1",
+                                                           "tuned factor of the learning rate");
     table.failed |= !texts;
     for (int64_t i = 0; !table.failed && i < r->n_cells; i++) {
         const struct qm_cell *c = &r->cell[i];
@@ -272,21 +243,21 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
         CELL_COLUMN_LIST(X)
 #undef X
     }
-    qm_status st = table_store(&table, store, "/cells", "one row per cell of the suite");
+    qm_status st = qm_columns_store(&table, store, "/cells", "one row per cell of the suite");
     free(texts);
     return st;
 }
 
 static qm_status store_axes(const struct qm_results *r, struct qm_store *store)
 {
-    struct table t = {.rows = r->n_cells};
+    struct qm_columns t = {.rows = r->n_cells};
     for (int a = 0; a < r->suite->n_axes; a++) {
         const struct qm_axis *axis = &r->suite->axis[a];
-        const char **text = column(&t, axis->key, QM_COLUMN_text, "", "label on this axis");
+        const char **text = qm_columns_add(&t, axis->key, QM_COLUMN_text, "", "label on this axis");
         for (int64_t i = 0; text && i < r->n_cells; i++)
             text[i] = qm_cell_choice(r->suite, &r->cell[i], a);
     }
-    return table_store(&t, store, "/axes", "one row per cell: its place on every axis");
+    return qm_columns_store(&t, store, "/axes", "one row per cell: its place on every axis");
 }
 
 /* Whether some cell has value v. */
@@ -300,16 +271,17 @@ static int any_has(const struct qm_results *r, int v)
 
 static qm_status store_metrics(const struct qm_results *r, struct qm_store *store)
 {
-    struct table t = {.rows = r->n_cells};
+    struct qm_columns t = {.rows = r->n_cells};
     for (int v = 0; v < qm_value_count(); v++) {
         if (v >= qm_metric_count() + QM_EXTRA_late_gap && !any_has(r, v))
             continue;
-        double *x = column(&t, qm_value_name(v), QM_COLUMN_f64, qm_value_unit(v), qm_value_text(v));
+        double *x =
+            qm_columns_add(&t, qm_value_name(v), QM_COLUMN_f64, qm_value_unit(v), qm_value_text(v));
         for (int64_t i = 0; x && i < r->n_cells; i++)
             x[i] = r->outcome[i].value ? r->outcome[i].value[v] : nan("");
     }
-    return table_store(&t, store, "/metrics",
-                       "one row per cell; NaN where a metric does not apply");
+    return qm_columns_store(&t, store, "/metrics",
+                            "one row per cell; NaN where a metric does not apply");
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */

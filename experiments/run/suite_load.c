@@ -60,7 +60,15 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
         QM_TRY(qm_suite_data(s, changes->data, changes->n_data));
     else if (s->n_data == 0 && qm_suite_wants_data(s))
         QM_TRY(qm_suite_data(s, globs, 1));
-    return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, &l->replay) : QM_OK;
+    if (!qm_suite_wants_data(s))
+        return QM_OK;
+    QM_TRY(qm_replay_open(s->data, s->n_data, &l->replay));
+    char left_out[1024];
+    const char *path;
+    for (int i = 0; qm_replay_left_out(l->replay, i, &path, left_out, sizeof left_out), path; i++)
+        if (left_out[0])
+            qm_note("%s: left out: %s", path, left_out);
+    return QM_OK;
 }
 
 qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,

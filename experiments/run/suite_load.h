@@ -1,5 +1,5 @@
-/* suite_load.h - Loads a suite with its data and cells, for the commands run, plan, submit,
- * merge. */
+/* suite_load.h - Loads a suite with its data and cells, for the commands run, plan,
+ * submit, merge. */
 #ifndef QM_RUN_SUITE_LOAD_H
 #define QM_RUN_SUITE_LOAD_H
 
@@ -28,8 +28,8 @@ struct qm_loaded_suite {
     int64_t n_cells;
 };
 
-/* The most bytes of a path of a suite, result or campaign; buffers have room for this and an
- * ending. */
+/* The most bytes of a path of a suite, result or campaign; buffers have room for this and
+ * an ending. */
 enum { QM_PATH_MOST = 700 };
 
 /* QM_BAD_ARG where a path is longer than QM_PATH_MOST. */

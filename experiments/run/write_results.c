@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/protocol/protocol.h"
@@ -120,16 +121,19 @@ qm_status qm_write_results(struct qm_write_results *f, const struct qm_results *
         st = store_all(r, tables, effect, protocol, store);
     if (st == QM_OK && f->stop && *f->stop)
         st = qm_fail(QM_INTERRUPTED, "interrupted");
-    if (st == QM_OK) {
+    struct counts n = count(r);
+    int is_kept = n.skipped == r->n_cells && access(path, F_OK) == 0;
+    if (st == QM_OK && !is_kept) { /* a file of skipped cells replaces no results */
         st = qm_store_commit(store);
         store = NULL;
     }
     if (st == QM_OK) {
-        struct counts n = count(r);
         json_array_append_new(
             into, report(f, r, tables, effect, protocol, path, qm_seconds() - f->started));
         if (n.skipped == r->n_cells)
-            st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
+            st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped%s%s%s", s->path,
+                         is_kept ? "; " : "", is_kept ? path : "",
+                         is_kept ? " stays as it was" : "");
     }
     qm_store_abort(store);
     qm_protocol_free(protocol);

@@ -38,8 +38,8 @@ static double open01(uint32_t high, uint32_t low)
     return ((double)(((uint64_t)high << 32 | low) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* The uniform of element i from a block of two elements; *spare_bits: the 11 bits it does not
- * use. */
+/* The uniform of element i from a block of two elements; *spare_bits: the 11 bits it does
+ * not use. */
 static double half_block(const struct qm_philox_block *b, int64_t i, uint32_t *spare_bits)
 {
     int half = (int)(i & 1) * 2;
@@ -235,8 +235,8 @@ static void fill_studentsq(const double *arg, uint64_t seed, int64_t from, int64
         out[i] *= out[i];
 }
 
-/* The ranges of arguments keep every element finite in float: |z| <= 8.66, uniforms are >=
- * 2^-54. */
+/* The ranges of arguments keep every element finite in float: |z| <= 8.66, uniforms are
+ * >= 2^-54. */
 /* clang-format off */
 static const struct {
     struct qm_dist dist;
@@ -283,6 +283,8 @@ qm_status qm_dist_parse(const char *text, struct qm_dist_bound *out)
     size_t length = strcspn(text, ":");
     snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), text);
     int id = qm_name_find(name, names, COUNT);
+    if (strcmp(name, "normal") == 0 || strcmp(name, "gaussian") == 0)
+        return qm_fail(QM_NO_MATCH, "no distribution '%s'; did you mean 'gauss'?", name);
     if (id < 0)
         return qm_name_unknown("distribution", name, names, COUNT);
 

@@ -2,21 +2,26 @@
 #include "experiments/source/replay.h"
 
 #include "core/base/grow.h"
+#include "core/base/name.h"
+#include "core/base/name_index.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/readers/reader.h"
+#include "experiments/readers/slot_names.h"
 
+#include <ctype.h>
 #include <glob.h>
 #include <limits.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { N_SLOTS = 2 };
-static const char *const slot_names[N_SLOTS] = {"exp_avg", "exp_avg_sq"};
+enum { N_SLOTS = QM_SLOT_NAMES };
 
 struct source_file {
     char *path;
     struct qm_file *file;
+    struct qm_name_index at; /* entries by name, without a leading slash */
 };
 
 struct record {
@@ -72,16 +77,11 @@ const char *qm_tensor_class(const char *tensor, const struct qm_shape *shape)
 /* ---- finding ------------------------------------------------------------------------------- */
 
 /* The entry group/leaf, or -1. */
-static int entry_named(const struct qm_file *f, const char *group, const char *leaf)
+static int entry_named(const struct source_file *sf, const char *group, const char *leaf)
 {
-    size_t n = strlen(group);
-    for (int i = 0; i < qm_file_count(f); i++) {
-        const char *name = qm_file_entry(f, i)->name;
-        name += *name == '/';
-        if (strncmp(name, group, n) == 0 && name[n] == '/' && strcmp(name + n + 1, leaf) == 0)
-            return i;
-    }
-    return -1;
+    char path[1200];
+    int n = snprintf(path, sizeof path, "%s/%s", group, leaf);
+    return n < (int)sizeof path ? (int)qm_name_index_get(&sf->at, path, (size_t)n) : -1;
 }
 
 /* The step of a word "sNNNNNN" of n characters; -1 for other words. */
@@ -99,7 +99,7 @@ static int64_t step_of(const char *word, size_t n)
 }
 
 /* Hyper-parameters from the attributes of run, step and tensor; the later ones override. */
-static void read_hyper(struct qm_file *f, const struct qm_recorded *rec, struct qm_hyper *h)
+static void read_hyper(struct qm_file *f, struct qm_recorded *rec, struct qm_hyper *h)
 {
     char path[512];
     size_t run = strcspn(rec->name, "/");
@@ -118,6 +118,8 @@ static void read_hyper(struct qm_file *f, const struct qm_recorded *rec, struct 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (qm_file_attr_number(f, path, numbers[i].name, x, 1) == 1)
             *numbers[i].to = x[0];
+        else if (i < 3 && !rec->unknown)
+            rec->unknown = numbers[i].name;
     if (qm_file_attr_number(f, path, "nesterov", x, 1) == 1)
         h->nesterov = x[0] != 0.0;
     snprintf(path, sizeof path, "/%s", rec->group);
@@ -126,6 +128,19 @@ static void read_hyper(struct qm_file *f, const struct qm_recorded *rec, struct 
     snprintf(path, sizeof path, "/%s", rec->name);
     if (qm_file_attr_number(f, path, "weight_decay", x, 1) == 1)
         h->weight_decay = x[0];
+}
+
+void qm_replay_unload(struct qm_recorded *p)
+{
+    free(p->grad);
+    free(p->param);
+    free(p->lr);
+    p->grad = p->param = NULL;
+    p->lr = NULL;
+    for (int s = 0; s < N_SLOTS; s++) {
+        free(p->slot[s]);
+        p->slot[s] = NULL;
+    }
 }
 
 static void record_free(struct record *r)
@@ -137,11 +152,8 @@ static void record_free(struct record *r)
     free(p->name);
     free(p->group);
     free(p->tensor);
-    free(p->grad);
-    free(p->param);
-    free(p->lr);
-    for (int i = 0; i < N_SLOTS; i++)
-        free(p->slot[i]);
+    free(p->lacking);
+    qm_replay_unload(p);
     free(r);
 }
 
@@ -152,8 +164,57 @@ static qm_status record_add(struct qm_replay *r, struct record *rec)
     return QM_OK;
 }
 
-/* Fills a record from names and attributes; at: the entry by which it was found; step < 0: a
- * trace. */
+/* The line that adds an attribute to a file of this format. */
+static const char *line_to_add(const struct qm_file *f, const char *path, const char *name,
+                               const char *example, char *out, size_t size)
+{
+    if (strcmp(qm_file_format(f), "hdf5") == 0)
+        snprintf(out, size, "add h5py.File(...)[\"%s\"].attrs[\"%s\"] = %s", path, name, example);
+    else if (strcmp(qm_file_format(f), "safetensors") == 0)
+        snprintf(out, size, "add \"%s@%s\": \"%s\" to the metadata of save_file", path, name,
+                 example[0] == '"' ? "adamw" : example);
+    else
+        snprintf(out, size, "a file of format %s has no attributes: record it with qualm_record.py",
+                 qm_file_format(f));
+    return out;
+}
+
+/* Sets rec->lacking of a trace to the first number that its rule needs and the file leaves out. */
+static qm_status find_lacking(const struct source_file *sf, struct record *rec)
+{
+    struct qm_recorded *p = &rec->public;
+    static const struct {
+        const char *name, *example, *rules; /* rules: names between spaces; NULL: every one */
+    } needs[] = {{"beta1", "0.9", " adamw adam lion "}, {"beta2", "0.999", " adamw adam lion "},
+                 {"eps", "1e-8", " adamw adam "},       {"momentum", "0.9", " sgdm "},
+                 {"dampening", "0.0", " sgdm "},        {"nesterov", "0", " sgdm "},
+                 {"weight_decay", "0.01", NULL}};
+    char run[512], tensor[512], rule[32], line[700], text[32];
+    double x[1];
+    snprintf(run, sizeof run, "/%.*s", (int)strcspn(p->name, "/"), p->name);
+    snprintf(tensor, sizeof tensor, "/%s", p->name);
+    snprintf(rule, sizeof rule, " %s ", p->optimizer);
+    const char *lacks = NULL;
+    if (qm_file_attr_text(sf->file, run, "optimizer", text, sizeof text) <= 0)
+        line_to_add(sf->file, run, lacks = "optimizer", "\"adamw\"", line, sizeof line);
+    for (size_t i = 0; !lacks && i < sizeof needs / sizeof *needs; i++)
+        if ((!needs[i].rules || strstr(needs[i].rules, rule)) &&
+            qm_file_attr_number(sf->file, run, needs[i].name, x, 1) != 1 &&
+            qm_file_attr_number(sf->file, tensor, needs[i].name, x, 1) != 1)
+            line_to_add(sf->file, run, lacks = needs[i].name, needs[i].example, line, sizeof line);
+    if (!lacks && rec->at_lr < 0) {
+        lacks = "lr, the learning rate of each update";
+        snprintf(line, sizeof line, "add the array %s/lr of %lld numbers", p->group,
+                 (long long)p->n_steps);
+    }
+    if (lacks &&
+        asprintf(&p->lacking, "%s: the trace %s lacks %s; %s", sf->path, p->name, lacks, line) < 0)
+        return qm_fail(QM_NO_MEMORY, "recorded trace %s", p->name);
+    return QM_OK;
+}
+
+/* Fills a record from names and attributes; at: the entry by which it was found; step < 0:
+ * a trace. */
 static qm_status record_describe(struct qm_replay *r, int i_file, const char *name, size_t n_group,
                                  int64_t step, int at, struct record *rec)
 {
@@ -171,14 +232,14 @@ static qm_status record_describe(struct qm_replay *r, int i_file, const char *na
     const char *suffix = p->is_trace ? "_init" : "";
     char leaf[64];
     for (int s = 0; s < N_SLOTS; s++) {
-        snprintf(leaf, sizeof leaf, "%s%s", slot_names[s], suffix);
-        rec->at_slot[s] = entry_named(sf->file, name, leaf);
+        snprintf(leaf, sizeof leaf, "%s%s", qm_slot_names(s)[0], suffix);
+        rec->at_slot[s] = entry_named(sf, name, leaf);
         p->has_slot[s] = rec->at_slot[s] >= 0;
     }
     snprintf(leaf, sizeof leaf, "param%s", suffix);
-    rec->at_param = entry_named(sf->file, name, leaf);
-    rec->at_grad = entry_named(sf->file, name, "grad");
-    rec->at_lr = p->is_trace ? entry_named(sf->file, p->group, "lr") : -1;
+    rec->at_param = entry_named(sf, name, leaf);
+    rec->at_grad = entry_named(sf, name, "grad");
+    rec->at_lr = p->is_trace ? entry_named(sf, p->group, "lr") : -1;
     p->has_param = rec->at_param >= 0;
     p->has_grad = rec->at_grad >= 0;
     p->shape = qm_file_entry(sf->file, at)->shape;
@@ -186,13 +247,18 @@ static qm_status record_describe(struct qm_replay *r, int i_file, const char *na
     p->n_steps = 1;
     if (p->is_trace) { /* the leading axis counts updates */
         double first = 1.0;
-        char path[512];
+        char path[512], line[700];
         p->n_steps = p->shape.dim[0];
         for (int d = 1; d < p->shape.rank; d++)
             p->shape.dim[d - 1] = p->shape.dim[d];
         p->shape.rank--;
         snprintf(path, sizeof path, "/%s", p->group);
-        qm_file_attr_number(sf->file, path, "first_step", &first, 1);
+        if (qm_file_attr_number(sf->file, path, "first_step", &first, 1) != 1)
+            return qm_fail(QM_BAD_FILE,
+                           "%s: %s has no attribute first_step, the number of its first "
+                           "update; %s",
+                           sf->path, path,
+                           line_to_add(sf->file, path, "first_step", "1", line, sizeof line));
         p->first_step = (int64_t)first;
     }
     p->numel = qm_shape_numel(&p->shape);
@@ -202,7 +268,9 @@ static qm_status record_describe(struct qm_replay *r, int i_file, const char *na
     snprintf(path, sizeof path, "/%.*s", (int)strcspn(name, "/"), name);
     if (qm_file_attr_text(sf->file, path, "optimizer", p->optimizer, sizeof p->optimizer) < 0)
         p->optimizer[0] = 0;
-    return QM_OK;
+    for (char *c = p->optimizer; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    return p->is_trace ? find_lacking(sf, rec) : QM_OK;
 }
 
 /* Whether a path is the one entry by which a record is found: exp_avg of a state, grad of a
@@ -223,9 +291,117 @@ static int is_key_leaf(const char *name, const char **tensor, const char **leaf,
     return n == 5 && strncmp(slash1 + 1, "trace", n) == 0 && strcmp(*leaf, "grad") == 0;
 }
 
+/* The entry TENSOR/leaf of a checkpoint, by the first of several names that it has; -1: none. */
+static int entry_of(const struct source_file *sf, const char *tensor, const char *const *leaf)
+{
+    int at = -1;
+    for (int i = 0; at < 0 && leaf[i]; i++)
+        at = entry_named(sf, tensor, leaf[i]);
+    return at;
+}
+
+/* Hyper-parameters as the optimizer's param_groups give them. */
+static void read_checkpoint_hyper(struct qm_file *f, struct record *rec)
+{
+    struct qm_recorded *p = &rec->public;
+    static const char *const names[] = {"beta1",        "beta2",    "eps",      "lr",
+                                        "weight_decay", "momentum", "dampening"};
+    double *to[] = {&p->hyper.beta1,        &p->hyper.beta2,    &p->hyper.eps,      &p->hyper.lr,
+                    &p->hyper.weight_decay, &p->hyper.momentum, &p->hyper.dampening};
+    char path[512];
+    snprintf(path, sizeof path, "/%s", p->tensor);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (qm_file_attr_number(f, path, names[i], to[i], 1) != 1 && i < 3 && !p->unknown)
+            p->unknown = names[i];
+}
+
+/* The last word of a path; for a folder's .metadata the folder's. */
+static const char *run_name(const char *path, char out[PATH_MAX])
+{
+    size_t n = (size_t)snprintf(out, PATH_MAX, "%s", path);
+    if (n >= PATH_MAX)
+        return "checkpoint";
+    if (qm_name_ends(out, "/.metadata"))
+        out[n -= sizeof "/.metadata" - 1] = '\0';
+    while (n > 0 && out[n - 1] == '/')
+        out[--n] = '\0';
+    const char *base = strrchr(out, '/');
+    base = base ? base + 1 : out;
+    return *base && *base != '.' ? base : "checkpoint";
+}
+
+/* Describes the parameter of a checkpoint whose first state is entry `at`. */
+static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char *tensor, int at,
+                                     struct record *rec)
+{
+    struct source_file *sf = &r->file[i_file];
+    struct qm_recorded *p = &rec->public;
+    char folder[PATH_MAX];
+    const char *base = run_name(sf->path, folder), *leaf;
+    int at_step = entry_named(sf, tensor, "step");
+    double step = 0.0;
+    if (at_step >= 0 && qm_file_entry(sf->file, at_step)->numel == 1)
+        QM_TRY(qm_file_read_double(sf->file, at_step, 0, 1, &step));
+    else
+        p->unknown = "step";
+    p->first_step = step >= 0.0 && step < 0x1p53 ? (int64_t)step + 1 : 1;
+    p->file = strdup(base);
+    p->tensor = strdup(tensor);
+    if (asprintf(&p->group, "%.*s/s%06lld", (int)strcspn(base, "."), base,
+                 (long long)p->first_step) < 0)
+        p->group = NULL;
+    if (!p->group || asprintf(&p->name, "%s/%s", p->group, tensor) < 0)
+        p->name = NULL;
+    if (!p->file || !p->tensor || !p->name)
+        return qm_fail(QM_NO_MEMORY, "checkpoint %s", sf->path);
+    rec->file = i_file;
+    for (int s = 0; s < N_SLOTS; s++) {
+        rec->at_slot[s] = entry_of(sf, tensor, qm_slot_names(s));
+        p->has_slot[s] = rec->at_slot[s] >= 0;
+    }
+    rec->at_param = entry_named(sf, tensor, "param");
+    rec->at_grad = rec->at_lr = -1;
+    p->has_param = rec->at_param >= 0;
+    p->shape = qm_file_entry(sf->file, at)->shape;
+    p->numel = qm_file_entry(sf->file, at)->numel;
+    p->n_steps = 1;
+    p->hyper = qm_hyper_default();
+    leaf = strrchr(qm_file_entry(sf->file, at)->name, '/') + 1;
+    snprintf(p->optimizer, sizeof p->optimizer, "%s",
+             strcmp(leaf, "momentum_buffer") == 0 ? "sgdm" : "");
+    read_checkpoint_hyper(sf->file, rec);
+    return QM_OK;
+}
+
+static qm_status scan_checkpoint(struct qm_replay *r, int i_file)
+{
+    struct qm_file *f = r->file[i_file].file;
+    for (int i = 0; i < qm_file_count(f); i++) {
+        const char *name = qm_file_entry(f, i)->name;
+        const char *leaf = strrchr(name += *name == '/', '/');
+        char *tensor = leaf ? strndup(name, (size_t)(leaf - name)) : NULL;
+        struct record *rec = NULL;
+        qm_status st = !leaf || tensor ? QM_OK : qm_fail(QM_NO_MEMORY, "checkpoint");
+        if (tensor && entry_of(&r->file[i_file], tensor, qm_slot_names(0)) == i) {
+            rec = calloc(1, sizeof *rec);
+            st = rec ? checkpoint_describe(r, i_file, tensor, i, rec)
+                     : qm_fail(QM_NO_MEMORY, "checkpoint");
+            if (st == QM_OK)
+                st = record_add(r, rec);
+        }
+        free(tensor);
+        if (st != QM_OK) {
+            record_free(rec);
+            return st;
+        }
+    }
+    return QM_OK;
+}
+
 static qm_status scan_file(struct qm_replay *r, int i_file)
 {
     struct qm_file *f = r->file[i_file].file;
+    int before = r->n_records;
     for (int i = 0; i < qm_file_count(f); i++) {
         const struct qm_entry *e = qm_file_entry(f, i);
         const char *name = e->name + (*e->name == '/'), *tensor, *leaf;
@@ -245,7 +421,7 @@ static qm_status scan_file(struct qm_replay *r, int i_file)
             return st;
         }
     }
-    return QM_OK;
+    return r->n_records == before ? scan_checkpoint(r, i_file) : QM_OK;
 }
 
 static qm_status open_file(struct qm_replay *r, const char *path)
@@ -258,13 +434,31 @@ static qm_status open_file(struct qm_replay *r, const char *path)
         return qm_fail(QM_NO_MEMORY, "data files");
     r->file = more;
     struct source_file *sf = &r->file[r->n_files];
-    sf->file = NULL;
+    *sf = (struct source_file){.path = NULL};
     sf->path = strdup(path);
     if (!sf->path)
         return qm_fail(QM_NO_MEMORY, "data files");
     r->n_files++;
     QM_TRY(qm_file_open(path, &sf->file));
+    for (int i = 0; i < qm_file_count(sf->file); i++) {
+        const char *name = qm_file_entry(sf->file, i)->name;
+        name += *name == '/';
+        QM_TRY(qm_name_index_put(&sf->at, name, strlen(name), i));
+    }
     return scan_file(r, r->n_files - 1);
+}
+
+#define SHIPPED "experiments/data/" /* where the suites look for what comes with qualm */
+
+/* Whether the folder of a pattern is there. */
+static int has_folder(const char *pattern)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(pattern, '/');
+    if (!slash)
+        return 1;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - pattern), pattern);
+    return strpbrk(folder, "*?[") || access(folder, F_OK) == 0;
 }
 
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out)
@@ -275,7 +469,11 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
         glob_t found = {0};
         char pattern[PATH_MAX];
         if (glob(qm_shipped_pattern(globs[i], pattern, sizeof pattern), 0, NULL, &found) != 0)
-            st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'", globs[i]);
+            st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'%s", globs[i],
+                         strncmp(globs[i], SHIPPED, strlen(SHIPPED)) != 0 || has_folder(pattern)
+                             ? ""
+                             : ": this copy of qualm comes without recorded states, as a bundle "
+                               "does; --data FILE names yours");
         for (size_t j = 0; st == QM_OK && j < found.gl_pathc; j++)
             st = open_file(r, found.gl_pathv[j]);
         globfree(&found);
@@ -294,12 +492,20 @@ void qm_replay_close(struct qm_replay *r)
     for (int i = 0; i < r->n_records; i++)
         record_free(r->record[i]);
     for (int i = 0; i < r->n_files; i++) {
+        qm_name_index_free(&r->file[i].at);
         qm_file_close(r->file[i].file);
         free(r->file[i].path);
     }
     free(r->record);
     free(r->file);
     free(r);
+}
+
+int qm_replay_left_out(struct qm_replay *r, int i, const char **path, char *out, size_t size)
+{
+    *path = r && i < r->n_files ? r->file[i].path : NULL;
+    out[0] = '\0';
+    return *path ? qm_file_left_out(r->file[i].file, out, size) : 0;
 }
 
 int qm_replay_count(const struct qm_replay *r) { return r ? r->n_records : 0; }

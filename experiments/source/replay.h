@@ -9,7 +9,11 @@
  *     /RUN/trace/TENSOR     grad[T, ...], param_init, exp_avg_init, exp_avg_sq_init: T updates
  *
  * A state is a trace of one update.  exp_avg is the first state of any optimizer (Lion's average,
- * SGD's momentum buffer), exp_avg_sq the second. */
+ * SGD's momentum buffer), exp_avg_sq the second.
+ *
+ * A file without such paths is a checkpoint: TENSOR/exp_avg, momentum_buffer or state1 is the first
+ * state of a parameter, TENSOR/exp_avg_sq or state2 the second, TENSOR/param its value, TENSOR/step
+ * the number of updates done; its RUN is the file's name without ending. */
 #ifndef QM_SOURCE_REPLAY_H
 #define QM_SOURCE_REPLAY_H
 
@@ -28,6 +32,10 @@ struct qm_recorded {
     int64_t numel, first_step, n_steps;
     char optimizer[16];    /* "adamw", "lion", "sgdm" or "" */
     struct qm_hyper hyper; /* of the run, with this tensor's weight decay */
+    const char *unknown;   /* the first of step, beta1, beta2, eps that the file does not say, for
+                              runs of Adam's kind; NULL: it says them all */
+    char *lacking;         /* of a trace: what its replay needs and the file does not say, with the
+                              line to add; NULL: nothing */
     int has_grad, has_param, has_slot[2];
     /* Set by qm_replay_load; NULL before, and where the file has no such array. */
     float *grad; /* [n_steps][numel] */
@@ -40,11 +48,18 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
 void qm_replay_close(struct qm_replay *r); /* accepts NULL */
 
 /* The records, in the files' order. */
+/* As qm_file_left_out, of file i of the globs, counted from 0; *path is its path.  0 as well where
+ * there is no file i, and *path is then NULL. */
+int qm_replay_left_out(struct qm_replay *r, int i, const char **path, char *out, size_t size);
+
 int qm_replay_count(const struct qm_replay *r);
 struct qm_recorded *qm_replay_at(const struct qm_replay *r, int i);
 
 /* Reads the arrays of one record, unless they are loaded.  One thread at a time. */
 qm_status qm_replay_load(struct qm_replay *r, struct qm_recorded *rec);
+
+/* Frees the arrays of one record. */
+void qm_replay_unload(struct qm_recorded *rec);
 
 /* The class of a tensor by its name and rank: embedding, position, head, attention, mlp, conv, fc,
  * norm/bias (anything of rank < 2), other. */

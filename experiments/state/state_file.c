@@ -269,8 +269,11 @@ static qm_status source_open(const char *path, struct source *f)
         f->flat = NULL;
         return qm_result_open(path, &f->h5);
     }
+    if (strcmp(format, "torch") == 0)
+        return QM_OK;
     if (strcmp(format, "safetensors") != 0)
-        return qm_fail(QM_BAD_FILE, "%s: is %s, expected a state in .h5 or .safetensors", path,
+        return qm_fail(QM_BAD_FILE,
+                       "%s: is %s, expected a state in .h5 or .safetensors, or a checkpoint", path,
                        format);
     f->index = json_object();
     for (int i = 0; i < qm_file_count(f->flat); i++)
@@ -280,11 +283,18 @@ static qm_status source_open(const char *path, struct source *f)
 
 qm_status qm_state_read(const char *path, struct qm_state *out)
 {
+    return qm_state_read_as(path, NULL, NULL, NULL, out);
+}
+
+qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note, void *context,
+                           struct qm_state *out)
+{
     struct source f = {.path = path};
     struct qm_state s = {0, NULL};
     qm_status st = source_open(path, &f);
     if (st == QM_OK)
-        st = read_all(&f, &s);
+        st = f.flat && !f.index ? qm_state_from_checkpoint(f.flat, path, as, note, context, &s)
+                                : read_all(&f, &s);
     json_decref(f.index);
     qm_file_close(f.flat);
     qm_result_close(f.h5);

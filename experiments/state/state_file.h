@@ -109,6 +109,20 @@ qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, c
  * described; a code does not exist in its quantizer; the contents do not match the digest. */
 qm_status qm_state_read(const char *path, struct qm_state *out);
 
+/* As qm_state_read, and reads a torch checkpoint too: every parameter that an optimizer of the file
+ * has updated becomes a tensor of a float32 recipe (adamw_f32, sgdm_f32, ...) with the group's
+ * hyper-parameters; the recipe is `as` (NULL: what the group's options and the states' names say),
+ * and note is called for what was widened or left out.  QM_BAD_FILE names the tensor whose recipe
+ * the file does not say, whose states no slot holds, or whose parameter is not in the file. */
+qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note, void *context,
+                           struct qm_state *out);
+
+struct qm_file;
+
+/* The part of qm_state_read_as that reads an open checkpoint. */
+qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const char *as,
+                                   qm_state_note *note, void *context, struct qm_state *out);
+
 /* ---- for both forms ------------------------------------------------------------------------- */
 
 /* The description of a state; and from a description a state without arrays (data NULL), where
@@ -122,8 +136,8 @@ void qm_state_arrays_free(struct qm_array *a, int n);
 
 qm_status qm_state_digest(const struct qm_state *s, char out[65]);
 
-/* Sets c from slot->quantizer, and type and shape of slot->codes and slot->scales from
- * slot->shape. */
+/* Sets c from slot->quantizer, and type and shape of slot->codes and slot->scales
+ * from slot->shape. */
 qm_status qm_state_slot_layout(struct qm_state_slot *slot, struct qm_codec *c);
 
 #endif

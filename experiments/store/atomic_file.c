@@ -68,8 +68,8 @@ qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes
     return QM_OK;
 }
 
-/* Flushes the folder, without which a crash may undo the rename; file systems that cannot are
- * accepted. */
+/* Flushes the folder, without which a crash may undo the rename; file systems that cannot
+ * are accepted. */
 static qm_status folder_sync(const char *path)
 {
     char *folder = strdup(path);

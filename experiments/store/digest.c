@@ -100,8 +100,8 @@ struct slab {
     hsize_t dim[H5S_MAX_RANK], at[H5S_MAX_RANK], count[H5S_MAX_RANK];
 };
 
-/* Sets the first slab: whole trailing dims while they fit SLAB bytes, part of the next one, size 1
- * above. */
+/* Sets the first slab: whole trailing dims while they fit SLAB bytes, part of the next one, size
+ * 1 above. */
 static void slab_start(struct slab *s, size_t element)
 {
     hsize_t left = SLAB / element > 0 ? SLAB / element : 1;

@@ -253,8 +253,8 @@ static qm_status column_put(struct qm_direct *r, const struct set *d, const char
 
 static const char *const kinds[] = {"integers", "numbers", "text"};
 
-/* The type in which a column is handed over, which the caller closes; negative: it has another
- * kind. */
+/* The type in which a column is handed over, which the caller closes; negative: it has
+ * another kind. */
 static hid_t column_type(hid_t member, enum qm_direct_column want)
 {
     H5T_class_t class = H5Tget_class(member);

@@ -96,8 +96,8 @@ qm_status qm_result_open(const char *path, struct qm_result **out)
     if (st == QM_OK) {
         r->kind = qm_blob_take_text(&first);
         int64_t carried = qm_blob_take_number(&first);
-        if (carried == QM_CARRIED_none || carried == QM_CARRIED_other)
-            qm_stored_digest_tell(path, (enum qm_carried)carried);
+        if (sum == QM_FILE_SUM_none && carried >= 0 && carried <= QM_CARRIED_other)
+            qm_stored_digest_tell(path, qm_carried_without_line(carried));
         st = first.bad ? qm_reader_garbled(r->process) : QM_OK;
     }
     if (st == QM_OK)

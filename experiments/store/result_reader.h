@@ -10,8 +10,8 @@
 
 struct qm_result;
 
-/* QM_BAD_FILE: the file is missing, no HDF5 file, no result file, or of an unknown schema
- * version. */
+/* QM_BAD_FILE: the file is missing, no HDF5 file, no result file, or of an unknown
+ * schema version. */
 qm_status qm_result_open(const char *path, struct qm_result **out);
 void qm_result_close(struct qm_result *r); /* accepts NULL */
 
@@ -42,8 +42,8 @@ qm_status qm_result_texts(struct qm_result *r, const char *table, const char *co
 /* A whole array in its stored type; free(out->data) releases it. */
 qm_status qm_result_array(struct qm_result *r, const char *path, struct qm_tensor *out);
 
-/* Curve i is value[offset[i]] to value[offset[i] + length[i] - 1], which is checked to lie
- * inside. */
+/* Curve i is value[offset[i]] to value[offset[i] + length[i] - 1], which is checked to
+ * lie inside. */
 struct qm_result_curves {
     int64_t n;
     int64_t *offset, *length;

@@ -186,8 +186,8 @@ static qm_status root_store(struct qm_store *s, const char *kind)
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* Makes an HDF5 file in memory, so that a failure of the disk occurs in our own write and has a
- * reason. */
+/* Makes an HDF5 file in memory, so that a failure of the disk occurs in our own write and has
+ * a reason. */
 static qm_status image_open(struct qm_store *s)
 {
     qm_h5_quiet();

@@ -66,11 +66,11 @@ qm_status qm_store_timing(struct qm_store *s, const char *name, int64_t n, const
 
 /* What a file without a checksum line (foreign/file_sum.h) carries: its own digest; none, as files
  * of older versions; or another one, because a program that removed the line, as every HDF5 library
- * does that writes into the file, changed its contents too. */
-enum qm_carried { QM_CARRIED_same, QM_CARRIED_none, QM_CARRIED_other };
+ * does that writes into the file, changed its contents too.  bare: its own, without the line. */
+enum qm_carried { QM_CARRIED_same, QM_CARRIED_none, QM_CARRIED_other, QM_CARRIED_bare };
 
-/* Sets what is called, once per file, for one that does not carry its digest; a command prints a
- * note. */
+/* Sets what is called, once per file, for one that does not carry its digest or has no checksum
+ * line; a command prints a note. */
 void qm_store_tell(void (*tell)(const char *path, enum qm_carried carried));
 
 /* The digest of any HDF5 file, as 64 hex digits and NUL: SHA-256 over everything outside

@@ -57,6 +57,11 @@ static void (*tell)(const char *path, enum qm_carried carried);
 
 void qm_store_tell(void (*to)(const char *path, enum qm_carried carried)) { tell = to; }
 
+enum qm_carried qm_carried_without_line(int64_t carried)
+{
+    return carried == QM_CARRIED_same ? QM_CARRIED_bare : (enum qm_carried)carried;
+}
+
 void qm_stored_digest_tell(const char *path, enum qm_carried carried)
 {
     static char last[512];
@@ -99,7 +104,7 @@ qm_status qm_store_digest(const char *path, char out[65])
     if (good)
         memcpy(out, digest, 65);
     if (good && sum == QM_FILE_SUM_none)
-        qm_stored_digest_tell(path, (enum qm_carried)carried);
+        qm_stored_digest_tell(path, qm_carried_without_line(carried));
     free(digest);
     qm_reader_end(p);
     return st;

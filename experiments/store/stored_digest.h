@@ -16,7 +16,11 @@ qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried
 /* As qm_stored_digest_compare, and computes nothing where the file carries none. */
 qm_status qm_stored_digest_check(hid_t file, const char *path, enum qm_carried *carried);
 
-/* Calls what qm_store_tell set, once per file in a row, unless the file carries its digest. */
+/* What a file without a checksum line carries, by what its digest is: same becomes bare. */
+enum qm_carried qm_carried_without_line(int64_t carried);
+
+/* Calls what qm_store_tell set, once per file in a row, unless the file carries its digest and a
+ * checksum line. */
 void qm_stored_digest_tell(const char *path, enum qm_carried carried);
 
 #endif

@@ -21,8 +21,8 @@ static void add_number(struct qm_sha256 *h, const char *key, long long x)
     add(h, key, text);
 }
 
-/* Adds axes in the order of their keys: all of them, or those that the cell's members do not
- * cover. */
+/* Adds axes in the order of their keys: all of them, or those that the cell's members do
+ * not cover. */
 static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct qm_cell *c,
                      int all)
 {

@@ -6,8 +6,8 @@
 
 #include "experiments/suite/suite.h"
 
-/* Prints a table on stdout, a row per cell; with --json appends {suite, cells} to `into`
- * instead. */
+/* Prints a table on stdout, a row per cell; with --json appends {suite, cells} to
+ * `into` instead. */
 void qm_cells_list(const struct qm_suite *s, const struct qm_cell *cells, int64_t n, json_t *into);
 
 #endif

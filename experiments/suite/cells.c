@@ -186,9 +186,11 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
     errno = 0;
     long long x = strtoll(v->text, &end, 10);
     if (*end || end == v->text || errno || x < least)
-        return fail_at(s, v->line,
-                       qm_fail(QM_BAD_ARG, "'%s' is '%s', expected an integer of at least %lld",
-                               key, v->text, (long long)least));
+        return fail_at(
+            s, v->line,
+            qm_fail(QM_BAD_ARG,
+                    "'%s' is '%s', expected an integer of at least %lld (1..4 lists four)", key,
+                    v->text, (long long)least));
     *out = x;
     return QM_OK;
 }
@@ -383,8 +385,25 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
-/* Skips the cell, with the reason, where its source does not serve its coupling and rule. */
-static qm_status check_source(struct qm_cell *c)
+/* Whether the states of a run by Adam or AdamW are those of the rule: m and v, both averages with
+ * weights that sum to 1, corrected by 1 - beta^t. */
+static int is_adam(const char *family)
+{
+    return strcmp(family, "adamw") == 0 || strcmp(family, "adam") == 0 ||
+           strcmp(family, "adamw_after") == 0;
+}
+
+/* Whether a state that the run recorded is one that the rule can go on from.  Rules that differ in
+ * weight decay alone go on from each other's in coupling update, which has none. */
+static int goes_on(const struct qm_cell *c, const struct qm_rule *rule, const struct qm_recorded *r)
+{
+    if (strcmp(rule->family, "ema") == 0)
+        return strcmp(r->optimizer, "sgdm") != 0;
+    return !*r->optimizer || strcmp(r->optimizer, rule->family) == 0 ||
+           (c->coupling == QM_COUPLING_update && is_adam(r->optimizer) && is_adam(rule->family));
+}
+
+qm_status qm_cell_check_source(struct qm_cell *c)
 {
     const struct qm_rule *rule = c->recipe->rule;
     const struct qm_recorded *r = c->recorded;
@@ -409,7 +428,10 @@ static qm_status check_source(struct qm_cell *c)
     if (c->coupling == QM_COUPLING_closed && !c->problem->optimum)
         return skip(c, "problem %s prescribes its gradients and has no loss; take local or global",
                     c->problem->name);
-    if (c->coupling == QM_COUPLING_closed && strcmp(rule->family, "ema") == 0)
+    if (c->coupling == QM_COUPLING_update && c->kind != QM_SOURCE_states)
+        return skip(c, "update needs a states: source, which has the gradient of the next update");
+    if ((c->coupling == QM_COUPLING_closed || c->coupling == QM_COUPLING_update) &&
+        strcmp(rule->family, "ema") == 0)
         return skip(c, "rule %s never moves the parameter", rule->name);
     if (c->coupling == QM_COUPLING_oneshot && c->kind != QM_SOURCE_states &&
         c->kind != QM_SOURCE_dist)
@@ -425,16 +447,20 @@ static qm_status check_source(struct qm_cell *c)
         return r->has_slot[c->slot]
                    ? QM_OK
                    : skip(c, "the run (%s) recorded no %s", r->optimizer, rule->slot[c->slot]);
-    int is_ema = strcmp(rule->family, "ema") == 0;
-    if (is_ema ? strcmp(r->optimizer, "sgdm") == 0
-               : *r->optimizer && strcmp(r->optimizer, rule->family) != 0)
+    if (r->lacking)
+        return qm_fail(QM_BAD_FILE, "%s", r->lacking);
+    if (!goes_on(c, rule, r))
         return skip(c, "the run was made by %s, the variant's rule is %s", r->optimizer,
                     rule->name);
-    if (!r->has_grad || !r->has_param)
+    int has_next = r->has_grad && r->has_param;
+    if (!has_next && !(c->coupling == QM_COUPLING_update && is_adam(rule->family)))
         return skip(c, "the run recorded no %s", r->has_grad ? "param" : "grad");
     for (int i = 0; i < rule->n_slots; i++)
         if (i >= 2 || !r->has_slot[i])
             return skip(c, "the run recorded no %s", rule->slot[i]);
+    if (rule->n_slots == 2 && r->unknown)
+        return skip(c, "the run recorded no %s, which its group's attributes should say",
+                    r->unknown);
     if (c->lr_given)
         return skip(c, "%s replays the run's own lr; the suite sets another", coupling);
     return QM_OK;
@@ -488,7 +514,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
         QM_TRY(skip(c, "%s", item->reason));
     QM_TRY(build_recipe(s, c));
     QM_TRY(choose_slot(s, c));
-    return c->reason ? QM_OK : check_source(c);
+    return c->reason ? QM_OK : qm_cell_check_source(c);
 }
 
 uint64_t qm_cell_seed(const struct qm_cell *c)

@@ -1,5 +1,5 @@
-/* control_cells.c - Adds the controls of the protocol to a suite: null pairs and the error
- * budget. */
+/* control_cells.c - Adds the controls of the protocol to a suite: null pairs and the
+ * error budget. */
 #include "experiments/suite/control_cells.h"
 
 #include <math.h>
@@ -102,7 +102,12 @@ int qm_recipe_full(const struct qm_recipe *r, struct qm_recipe *out)
     snprintf(name, sizeof name, "%s_f32", r->rule->family);
     if (qm_variant_find(name, &v) == QM_OK && qm_recipe_from(v, out) == QM_OK &&
         strcmp(out->rule->family, r->rule->family) == 0 && qm_recipe_is_full(out)) {
-        out->hyper = r->hyper;
+#define X(name, initial, text)           \
+    if (qm_rule_reads(out->rule, #name)) \
+        out->hyper.name = r->hyper.name;
+        QM_HYPER_LIST(X)
+        QM_HYPER_FLAG_LIST(X)
+#undef X
         return qm_recipe_applicable(out) == QM_OK;
     }
     *out = *r;

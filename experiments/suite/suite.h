@@ -7,7 +7,7 @@
  *       - nf4: "nf4:4s/block:128"                  # one axis of it, lr, grad ...;
  *       - "dyn:4s/block:128"                       # "label: value" names a value
  *     exp_avg.norm: ["block:64", "block:128"]
- *     coupling: oneshot                            # oneshot | local | global | closed
+ *     coupling: oneshot                            # oneshot | local | global | closed | update
  *     slot: exp_avg                                # the state measured; default: the first
  *     source: ["states:gpt_*", "dist:student:3"]   # required; see below
  *     seed: [1, 2, 3]                              # default 1
@@ -84,7 +84,8 @@ enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 8 };
     X(oneshot, "the quantizer applied once")                                         \
     X(local,   "the oracle takes over the variant's state before each step")         \
     X(global,  "the same gradients, each with its own states")                       \
-    X(closed,  "variant and twin evaluate gradients at their own parameters")
+    X(closed,  "variant and twin evaluate gradients at their own parameters")        \
+    X(update,  "one update from a recorded state that is quantized as a whole")
 /* clang-format on */
 
 enum qm_coupling {
@@ -203,8 +204,8 @@ qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);
 int qm_suite_axis(const struct qm_suite *s, const char *key);
 int qm_axis_find(const struct qm_axis *a, const char *label);
 
-/* Whether an axis changes how states are stored: the variant, or a key of recipes that is no
- * hyper-parameter. */
+/* Whether an axis changes how states are stored: the variant, or a key of recipes that is
+ * no hyper-parameter. */
 int qm_suite_is_format_axis(const struct qm_suite *s, int axis);
 
 enum qm_source_kind {
@@ -320,6 +321,9 @@ uint64_t qm_cell_rounding(const struct qm_cell *c);
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells);
 void qm_cells_free(struct qm_cell *cells, int64_t n_cells);
+
+/* Sets c->reason where the cell's source does not serve its coupling and rule. */
+qm_status qm_cell_check_source(struct qm_cell *c);
 
 /* Whether any source of the suite needs recorded data. */
 int qm_suite_wants_data(const struct qm_suite *s);

@@ -45,8 +45,8 @@ static int by_label(const void *x, const void *y)
     return order ? order : (a > b) - (a < b);
 }
 
-/* Checks that no label appears twice, by sorting: a plan lists a range of 100,000 seeds one by
- * one. */
+/* Checks that no label appears twice, by sorting: a plan lists a range of 100,000 seeds one
+ * by one. */
 static qm_status check_labels(const struct qm_suite *s, const struct qm_axis *a)
 {
     const struct qm_axis_value **sorted = calloc((size_t)a->n, sizeof *sorted), *twice = NULL;

@@ -1,4 +1,5 @@
 /* vectors_judge.c - Judges the answers that a program has added to a golden file. */
+#include "experiments/cli/cli.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,8 +274,13 @@ static qm_status judge_file(const struct qm_vectors_file *in, struct qm_vectors_
     if (st == QM_OK)
         st = qm_vectors_file_check(in, s);
     size_t n = json_array_size(json_object_get(in->root, "cases"));
-    for (size_t i = 0; st == QM_OK && i < n; i++)
+    struct qm_progress progress;
+    qm_progress_start(&progress, "verify", (int64_t)n);
+    for (size_t i = 0; st == QM_OK && i < n; i++) {
         st = judge_case(in, s, i, out);
+        qm_progress_add(&progress, 1, 0);
+    }
+    qm_progress_end(&progress);
     if (st == QM_OK)
         qm_judge_end(s, &out->tally);
     free(s);

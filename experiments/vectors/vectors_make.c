@@ -1,4 +1,5 @@
 /* vectors_make.c - Makes golden vectors with the reference on the CPU. */
+#include "experiments/cli/cli.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,6 +231,8 @@ qm_status qm_vectors_make(const struct qm_recipe *r, struct qm_vectors_case *c, 
     struct qm_tally unused;
     json_t *cases = json_array(), *books = json_object();
     int kept = 0;
+    struct qm_progress progress;
+    qm_progress_start(&progress, "gen", *n);
     qm_status st = qm_judge_begin(&s, &unused);
     for (int i = 0; st == QM_OK && i < *n; i++) {
         struct qm_vectors_case one = c[i];
@@ -239,7 +242,9 @@ qm_status qm_vectors_make(const struct qm_recipe *r, struct qm_vectors_case *c, 
             c[kept++] = one;
         else if (made != QM_SKIPPED)
             st = qm_fail_in(made, one.name);
+        qm_progress_add(&progress, 1, made != QM_OK && made != QM_SKIPPED);
     }
+    qm_progress_end(&progress);
     if (st == QM_OK && kept == 0)
         st = qm_fail_in(QM_BAD_ARG, "no case is left");
     if (st == QM_OK)

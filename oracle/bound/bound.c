@@ -155,6 +155,7 @@ void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *s
         at.p = b->p[i];
         at.g = b->g[i];
         at.p_want = b->p_want[i];
+        at.p_got = b->p_got ? (double)b->p_got[i] : (double)NAN;
         for (int k = 0; k < n_slots; k++) {
             at.slot[k] = b->slot[k][i];
             at.old[k] = (struct qm_ball){at.slot[k], b->e_old ? b->e_old[k][i] : 0.0};

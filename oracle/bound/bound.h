@@ -174,6 +174,9 @@ struct qm_bound_step {
     uint32_t tensor;                   /* number of the tensor in the problem */
     const double *p, *g, *const *slot; /* exact inputs */
     double *p_want, *const *want;      /* the oracle's results */
+    /* The judged parameter, or NULL.  Where the bound of the rule's own order already holds it,
+     * those of other orders need not be added: the verdict is the same, the bound smaller. */
+    const float *p_got;
     /* The slots as stored after the step, where the update of the parameter reads the stored slots
      * back; else NULL.  Families over whole tensors then derive the wanted parameter from the
      * stored slots and put it in p_want and want. */
@@ -194,6 +197,7 @@ struct qm_bound_element {
     double p, g, slot[QM_ORACLE_SLOTS], want[QM_ORACLE_SLOTS];
     struct qm_ball old[QM_ORACLE_SLOTS]; /* the slots before the step, as the step reads them */
     double p_want;                       /* the bound may replace it */
+    double p_got;                        /* the judged parameter; NaN: not given */
     double e_p, e[QM_ORACLE_SLOTS];
 };
 
@@ -269,7 +273,10 @@ struct qm_adam_scalars {
 
 struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int coupled, int after);
 
-/* The new parameter from the old one and the new moments m and v. */
+/* The new parameter from the old one and the new moments m and v; _own: in the rule's own order
+ * alone. */
+struct qm_ball qm_bound_adam_own(const struct qm_adam_scalars *s, struct qm_ball p,
+                                 struct qm_ball m, struct qm_ball v);
 struct qm_ball qm_bound_adam_param(const struct qm_adam_scalars *s, struct qm_ball p,
                                    struct qm_ball m, struct qm_ball v);
 

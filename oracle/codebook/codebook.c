@@ -37,8 +37,8 @@ static int integer_over_2b(int bits, int sign, double *value)
     return ladder(value, 1 << bits, -(1 << (bits - 1)), 1 << (bits - 1));
 }
 
-/* The integer type of lpmm: code / MRQ, code in [-MRQ, MRQ] (2^b - 1 codes) or in [0, MRQ]
- * (unsigned). */
+/* The integer type of lpmm: code / MRQ, code in [-MRQ, MRQ] (2^b - 1 codes) or in [0,
+ * MRQ] (unsigned). */
 static int integer_linear(int bits, int sign, double *value)
 {
     int mrq = sign ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
@@ -105,9 +105,9 @@ static int dynamic(int bits, int sign, double *value)
     return sorted(value, n);
 }
 
-/* bitsandbytes 0.36.0 to 0.41.0, unsigned 8 bits: in decade i the mid-points of 2^(i+2) and of 2
- * equal parts of [0.1, 1], times 10^(i - 6); 0 and 1; the lowest 256 of these 524 values are
- * kept. */
+/* bitsandbytes 0.36.0 to 0.41.0, unsigned 8 bits: in decade i the mid-points of 2^(i+2) and
+ * of 2 equal parts of [0.1, 1], times 10^(i - 6); 0 and 1; the lowest 256 of these 524 values
+ * are kept. */
 static int dynamic_defect(int bits, int sign, double *value)
 {
     double all[524], down = 1e6;
@@ -144,10 +144,10 @@ static float quantile(int k, int n)
     return (float)gsl_cdf_ugaussian_Pinv((double)p);
 }
 
-/* NF4: quantiles at equally spaced probabilities (without 1/2), 8 positive and 7 negative, and 0,
- * divided by the largest.  By definition a float32 table: its source rounds probabilities,
- * quantiles and quotients to float32; omitting any of the three roundings moves entries by up to
- * 1.1e-7. */
+/* NF4: quantiles at equally spaced probabilities (without 1/2), 8 positive and 7 negative, and
+ * 0, divided by the largest.  By definition a float32 table: its source rounds probabilities,
+ * quantiles and quotients to float32; omitting any of the three roundings moves entries by up
+ * to 1.1e-7. */
 static int normal_float(int bits, int sign, double *value)
 {
     (void)bits;
@@ -281,8 +281,8 @@ static int float_down_52(int bits, int sign, double *value)
     return float_down_by(5, bits, sign, value);
 }
 
-/* adafactor8bit: code q stands for the fraction q / 255 of the stored range, in log2 units above
- * 2^-126. */
+/* adafactor8bit: code q stands for the fraction q / 255 of the stored range, in log2 units
+ * above 2^-126. */
 static int log_units(int bits, int sign, double *value)
 {
     (void)sign;

@@ -199,8 +199,8 @@ double qm_excess(const struct qm_claims *c, double y, int got, int want)
     return d < -gap ? -gap : d > gap ? gap : d;
 }
 
-/* Updates the worst miss.  The excess is monotone over a span, so its largest value is at an
- * end. */
+/* Updates the worst miss.  The excess is monotone over a span, so its largest value is at
+ * an end. */
 static void worst_of(struct qm_record *r, const struct qm_claims *c, const struct qm_span *s)
 {
     const int32_t end[2] = {s->first, s->last};

@@ -93,12 +93,12 @@ struct qm_claims {
 /* Fills zone[] from low <= 0 and high > 0. */
 void qm_claims_zones(struct qm_claims *c);
 
-/* The first zone inside the range (the last one is `positive`); for unsigned ranges it is
- * zero_minus. */
+/* The first zone inside the range (the last one is `positive`); for unsigned ranges it
+ * is zero_minus. */
 enum qm_zone qm_claims_inside(const struct qm_claims *c);
 
-/* A maximal interval of keys that got one position (-1: no code) where positions low .. high are
- * right. */
+/* A maximal interval of keys that got one position (-1: no code) where positions low .. high
+ * are right. */
 struct qm_span {
     int32_t first, last;
     int16_t got, low, high;
@@ -128,8 +128,8 @@ struct qm_record {
 void qm_record_open(struct qm_record *r);
 void qm_record_close(struct qm_record *r);
 
-/* Adds code[n], returned for the keys first .. first + n - 1; calls must come in ascending
- * order. */
+/* Adds code[n], returned for the keys first .. first + n - 1; calls must come in
+ * ascending order. */
 void qm_record_add(struct qm_record *r, const struct qm_claims *c, int64_t first, int64_t n,
                    const uint8_t *code);
 

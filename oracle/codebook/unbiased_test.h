@@ -31,8 +31,8 @@ struct qm_unbiased {
 /* Starts a test; bias in (0, 1/4), alpha and beta in (0, 1/2). */
 void qm_unbiased_start(struct qm_unbiased *u, double bias, double alpha, double beta);
 
-/* Adds a trial.  Trials with p outside [2 bias, 1 - 2 bias] and trials after a verdict are
- * ignored. */
+/* Adds a trial.  Trials with p outside [2 bias, 1 - 2 bias] and trials after a verdict
+ * are ignored. */
 void qm_unbiased_add(struct qm_unbiased *u, double p, int went_up);
 
 #endif

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* bits >> SHIFT leaves bits 63 to 46 of a double: sign, exponent and the first six of the
- * fraction. */
+/* bits >> SHIFT leaves bits 63 to 46 of a double: sign, exponent and the first six of
+ * the fraction. */
 enum { SHIFT = 46, FIRST = (1023 - 126) << 6 };
 
 static int bin_of(double magnitude)

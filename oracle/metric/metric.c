@@ -44,8 +44,8 @@ void qm_metrics_reset(struct qm_metrics *m)
         memset(m->extra, 0, sizeof *m->extra);
 }
 
-/* Copies the elements with keep[i], in order, into the buffers, which replace the group's
- * arrays. */
+/* Copies the elements with keep[i], in order, into the buffers, which replace the
+ * group's arrays. */
 static void gather(struct qm_metric_group *g, struct room *to, const char *keep)
 {
     int n = 0;
@@ -110,8 +110,8 @@ static void add_steps(struct qm_metrics *m, struct qm_metric_group g)
         qm_extra_add_steps(m->extra, &g);
 }
 
-/* Counts codes of at most 4 bits by pairs, with half the work; returns how many codes it
- * counted. */
+/* Counts codes of at most 4 bits by pairs, with half the work; returns how many codes
+ * it counted. */
 static int add_twos(struct qm_metrics *m, const uint8_t *code, int n)
 {
     int i = 0;

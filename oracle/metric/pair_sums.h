@@ -55,16 +55,16 @@ int qm_pair_sums_add_brief(struct qm_pair_sums *p, const double *want, const flo
                            enum qm_pair_sums_isa isa);
 void qm_pair_sums_merge(struct qm_pair_sums *into, const struct qm_pair_sums *from);
 
-/* out[0], out[1]: sums of |a| and of |b| over the collapsed pairs; n <= QM_PAIR_SUMS_BLOCK, all
- * finite. */
+/* out[0], out[1]: sums of |a| and of |b| over the collapsed pairs; n <= QM_PAIR_SUMS_BLOCK,
+ * all finite. */
 void qm_pair_sums_lost(const double *want, const double *got, const double *a, const double *b,
                        int n, double out[2], enum qm_pair_sums_isa isa);
 
 /* got[n] converted to double, n <= QM_PAIR_SUMS_BLOCK. */
 void qm_pair_sums_widen(const float *got, int n, double *out, enum qm_pair_sums_isa isa);
 
-/* Sum of e^2 over sum of x^2: 0 where e = 0 throughout, Inf where only x is 0; NaN over no
- * elements. */
+/* Sum of e^2 over sum of x^2: 0 where e = 0 throughout, Inf where only x is 0; NaN over
+ * no elements. */
 double qm_pair_sums_nmse(const struct qm_pair_sums *p);
 /* The angle between x and x^ in radians; NaN where x or x^ is 0 throughout. */
 double qm_pair_sums_angle(const struct qm_pair_sums *p);

@@ -73,8 +73,8 @@ static struct qm_ball step_size_bound(const struct qm_bound_step *b, const struc
     return qm_ball_mul(qm_ball_max(qm_ball_rms(b, theta, b->n), qm_ball_exact(h->eps2)), rate);
 }
 
-/* u <- 1 / sqrt(V) of every element.  u, row and col are the caller's work space: n, rows and
- * columns. */
+/* u <- 1 / sqrt(V) of every element.  u, row and col are the caller's work space: n, rows
+ * and columns. */
 static void second_moments(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                            int factored, struct qm_ball *u, struct qm_ball *row,
                            struct qm_ball *col)

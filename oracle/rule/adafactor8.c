@@ -29,6 +29,8 @@
  * Release 0.4.6 (0.4.3 is the same): e = eps1 everywhere; R and C have no floor; CAME of 0.2.6
  * without a second clip; of a tensor that is not factored M averages the clipped U, and the step is
  * M, unless beta2 is given without beta3: then e = 0, U = M / (sqrt(V) + eps1 sqrt(1 - beta2^t)).
+ * Family adafactor8_046_1d (momentum_only_1d against its default) turns that round: M averages g
+ * and U = M / sqrt(V), or with beta2 and without beta3 M averages the clipped g / sqrt(V).
  * The bias is corrected only where correct_bias is set (the root beside eps1 too); d = 0: no clip.
  * tau > 0 without beta2: no V, and the step is M / (1 - beta1).  APOLLO: V averages (G P)^2 alone,
  * its factors means plus 2^-126, whose least mean is eps; the bias is corrected behind the limiter.
@@ -48,7 +50,7 @@
 struct scalars {
     const struct qm_oracle_hyper *h;
     int is_024, is_025, is_026, is_046; /* that release or a later one */
-    int is_sgd;
+    int is_sgd, is_unit; /* is_unit: M averages U, of a tensor that is not factored */
     double t, adam_eps, eps1, floor, b, rho, correction;
     int64_t n, batch, rows, cols;
 };
@@ -179,24 +181,24 @@ static void old_came_update(const struct scalars *a, double *const *slot, double
     free(r);
 }
 
-/* Release 0.4.6, not factored: from g in u to the update in u; *clips: whether it is clipped
- * still. */
+/* Release 0.4.6, not factored: from g in u to the update in u; *clips: whether it is
+ * clipped still. */
 static void full_update(const struct scalars *a, double *const *slot, double *u, int is_adam,
                         int *clips)
 {
     const struct qm_oracle_hyper *h = a->h;
     for (int64_t i = 0; i < a->n; i++) {
         double m = u[i];
-        if ((is_adam || a->is_sgd) && h->beta1 >= 0.0)
+        if (!a->is_unit && h->beta1 >= 0.0)
             m = slot[M][i] = h->beta1 * slot[M][i] + (1.0 - h->beta1) * m;
         if (a->is_sgd)
             u[i] = h->beta1 >= 0.0 ? m / (1.0 - h->beta1) : m;
-        else if (is_adam)
+        else if (is_adam && !a->is_unit)
             u[i] = m / (sqrt(slot[V][i]) + a->adam_eps);
         else
             u[i] = m / sqrt(fmax(slot[V][i], a->floor));
     }
-    if (is_adam || a->is_sgd || h->beta1 < 0.0)
+    if (!a->is_unit)
         return;
     double by = h->clip > 0.0 ? fmax(1.0, rms(u, a->n) / h->clip) : 1.0;
     for (int64_t i = 0; i < a->n; i++)
@@ -260,8 +262,8 @@ void qm_adafactor8_matrix(uint32_t tensor, int64_t which, int64_t rank, int64_t 
     }
 }
 
-/* The shape of a projected step: G P is rows x cols, its channels are its rows (right) or
- * columns. */
+/* The shape of a projected step: G P is rows x cols, its channels are its rows (right)
+ * or columns. */
 struct projected {
     int right;
     int64_t rank, rows, cols;
@@ -361,7 +363,7 @@ static qm_status apollo_step(struct scalars *a, double *theta, double *const *sl
 
     double alpha = rate(a, theta), size = norm(u, a->n);
     double limit = h->margin >= 0.0 ? limiter(a, size, slot[NORM]) : 1.0;
-    if (a->is_046 && limit == 0.0)
+    if (limit == 0.0)
         limit = 1.0;
     double counted = a->is_026 ? size : size * limit;
     double denom = fmax(1.0, counted / (sqrt((double)a->n) * h->clip));
@@ -377,6 +379,9 @@ static qm_status apollo_step(struct scalars *a, double *theta, double *const *sl
 
 /* ---- all releases ---------------------------------------------------------------------------- */
 
+/* Added to the number of a release: momentum_only_1d against its default. */
+enum { OTHER_1D = 100 };
+
 static qm_status step(int release, double *theta, double *const *slot, const double *grad,
                       const struct qm_shape *shape, uint32_t tensor,
                       const struct qm_oracle_hyper *h, int64_t t)
@@ -390,6 +395,8 @@ static qm_status step(int release, double *theta, double *const *slot, const dou
     a.is_026 = release >= 26;
     a.is_046 = release >= 46;
     a.is_sgd = is_sgd;
+    int is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
+    a.is_unit = a.is_046 && h->beta1 >= 0.0 && !is_sgd && is_adam == (release >= OTHER_1D);
     if (a.n < 1)
         return QM_OK;
     a.eps1 = h->eps1 >= 0.0 ? h->eps1 : a.is_046 ? 1e-30 : 0x1p-23;
@@ -445,6 +452,7 @@ WHOLE(24)
 WHOLE(25)
 WHOLE(26)
 WHOLE(46)
+WHOLE(146)
 #undef WHOLE
 
 #define ADAFACTOR8                                                                              \
@@ -454,7 +462,8 @@ WHOLE(46)
                                "conf_row", "conf_col", "prev_norm", "proj"}
 
 extern const struct qm_oracle qm_oracle_adafactor8, qm_oracle_adafactor8_021,
-    qm_oracle_adafactor8_024, qm_oracle_adafactor8_025, qm_oracle_adafactor8_046;
+    qm_oracle_adafactor8_024, qm_oracle_adafactor8_025, qm_oracle_adafactor8_046,
+    qm_oracle_adafactor8_046_1d;
 const struct qm_oracle qm_oracle_adafactor8 = {
     .family = "adafactor8", ADAFACTOR8, .whole = whole_26, .bound = qm_bound_adafactor8};
 const struct qm_oracle qm_oracle_adafactor8_021 = {
@@ -465,3 +474,7 @@ const struct qm_oracle qm_oracle_adafactor8_025 = {
     .family = "adafactor8_025", ADAFACTOR8, .whole = whole_25, .bound = qm_bound_adafactor8_025};
 const struct qm_oracle qm_oracle_adafactor8_046 = {
     .family = "adafactor8_046", ADAFACTOR8, .whole = whole_46, .bound = qm_bound_adafactor8_046};
+const struct qm_oracle qm_oracle_adafactor8_046_1d = {.family = "adafactor8_046_1d",
+                                                      ADAFACTOR8,
+                                                      .whole = whole_146,
+                                                      .bound = qm_bound_adafactor8_046_1d};

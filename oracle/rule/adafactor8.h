@@ -16,12 +16,19 @@ void qm_adafactor8_matrix(uint32_t tensor, int64_t which, int64_t rank, int64_t 
 struct qm_ball;
 void qm_bound_recoded(struct qm_ball *x, int64_t n);
 
+/* The norm of n numbers, `step` apart, whose squares are added up in float32: a radius of HUGE_VAL
+ * where they may overflow. */
+struct qm_bound_step;
+struct qm_ball qm_bound_norm_of_floats(const struct qm_bound_step *b, const struct qm_ball *x,
+                                       int64_t n, int64_t step);
+
 /* The error bounds of the releases (bound_adafactor8.c). */
 qm_status qm_bound_adafactor8(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_024(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_025(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b); /* bound_adafactor8_046.c */
+qm_status qm_bound_adafactor8_046_1d(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_046_projected(const struct qm_bound_step *b); /* its APOLLO */
 
 #endif

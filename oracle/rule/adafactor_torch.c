@@ -62,8 +62,7 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
 
 /* ---- its bound ------------------------------------------------------------------------------- */
 
-/* Means of squares from the norm, as the source forms them: norm^2 / count, the norm in
- * float32. */
+/* Means of squares from the norm, as the source forms them: norm^2 / count, the norm in float32. */
 static void mean_squares(const struct qm_bound_step *b, struct qm_ball *mean, int64_t n,
                          int64_t count)
 {

@@ -82,6 +82,8 @@ static void factor_states(const struct scalars *a, const struct qm_ball *x, doub
     struct qm_ball e = qm_ball_scalar(add);
     qm_ball_row_means(a->b, &a->m, x, r);
     qm_ball_col_means(a->b, &a->m, x, c);
+    qm_ball_sums_overflow(r, a->m.batch * a->m.rows, a->m.cols);
+    qm_ball_sums_overflow(c, a->m.batch * a->m.cols, a->m.rows);
     /* the residual of a momentum that was stored before */
     int own = a->is_cuda && row == CONF_R;
     for (int64_t i = 0; i < rows; i++)
@@ -128,11 +130,13 @@ static struct qm_ball mean_of(const struct scalars *a, struct qm_ball *row, enum
     struct qm_ball *r = row + k * a->m.rows;
     for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
         r[i] = qm_ball_at_least(r[i], qm_ball_exact(a->eps_sq));
-    return qm_ball_at_least(qm_ball_mean(a->b, r, a->m.rows, 1), qm_ball_exact(a->eps1));
+    struct qm_ball mean = qm_ball_mean(a->b, r, a->m.rows, 1);
+    qm_ball_sums_overflow(&mean, 1, a->m.rows);
+    return qm_ball_at_least(mean, qm_ball_exact(a->eps1));
 }
 
-/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded to
- * float32. */
+/* x <- x / sqrt(V) in matrix k, V the factored second moment with mean `mean`, rounded
+ * to float32. */
 static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ball *row,
                           const struct qm_ball *col, enum form form, struct qm_ball mean,
                           struct qm_ball *x)
@@ -155,8 +159,8 @@ static void divide(const struct scalars *a, struct qm_ball *row, const struct qm
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* The factor that the limiter puts on an update of this norm; records the limited norm in slot
- * NORM. */
+/* The factor that the limiter puts on an update of this norm; records the limited norm in
+ * slot NORM. */
 static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;
@@ -183,7 +187,8 @@ static struct qm_ball rate_of(const struct scalars *a)
     if (!b->h->scale_parameter) {
         rate = in_double(a->rho);
     } else if (p) {
-        rate = qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
+        rate = qm_ball_div_double(b, qm_bound_norm_of_floats(b, p, a->n, 1),
+                                  in_double(sqrt((double)a->n)));
         rate = qm_ball_mul_double(b, qm_ball_at_least(rate, qm_ball_exact(b->h->eps2)),
                                   in_double(a->rho));
     }
@@ -197,9 +202,9 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
                        int limits, const struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), size = norm;
+    struct qm_ball norm = qm_bound_norm_of_floats(b, u, a->n, 1), size = norm;
     struct qm_ball by = limits ? limit(a, &norm) : one, denom = one;
-    if (a->is_046 && !isfinite(size.x)) { /* it leaves such an update as it is */
+    if (a->is_apollo && !a->is_cuda && !isfinite(size.x)) { /* it leaves such an update as it is */
         by = one;
         norm = size;
     }
@@ -236,7 +241,7 @@ static void came_update(const struct scalars *a, struct qm_ball *u, struct qm_ba
                         struct qm_ball *r, struct qm_ball *c)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball clip = qm_ball_norm(b, u, a->n, 1);
+    struct qm_ball clip = qm_bound_norm_of_floats(b, u, a->n, 1);
     clip = qm_ball_div_double(b, clip, in_double(sqrt((double)a->n) * b->h->clip));
     clip = b->h->clip > 0.0 ? qm_ball_float32(qm_ball_at_least(clip, one)) : one;
     for (int64_t i = 0; i < a->n; i++) {
@@ -265,8 +270,8 @@ static void multiply(struct qm_ball *x, const struct qm_ball *y, int64_t n, doub
     }
 }
 
-/* CAME before 0.2.6: u, the new momentum, becomes M / sqrt(V).  r, c: the new factors; x: work
- * space. */
+/* CAME before 0.2.6: u, the new momentum, becomes M / sqrt(V).  r, c: the new factors; x:
+ * work space. */
 static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, struct qm_ball *x,
                                  struct qm_ball *r, struct qm_ball *c)
 {
@@ -275,8 +280,13 @@ static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, str
     struct qm_ball *k_r = qm_balls(rows + cols + 2), *k_c = k_r + rows + 1;
     if (!k_r)
         return QM_NO_MEMORY;
-    for (int64_t i = 0; i < a->n; i++)
-        x[i] = qm_ball_add(gradient(a, i, a->is_cuda && a->is_025), qm_ball_negated(u[i]));
+    for (int64_t i = 0; i < a->n; i++) {
+        struct qm_ball g = gradient(a, i, a->is_cuda && a->is_025);
+        x[i] = qm_ball_add(g, qm_ball_negated(u[i]));
+        if (!a->is_cuda && fabs(g.x) < 0x1p-62 && fabs(u[i].x) < 0x1p-62)
+            x[i].e +=
+                0x1p-74; /* the root of four halves of 2^-149, as three products are rounded */
+    }
     divide(a, r, c, a->is_cuda ? KERNEL : TORCH, x);
     for (int64_t i = 0; i < a->n; i++)
         x[i] = qm_ball_mul(x[i], x[i]);
@@ -313,8 +323,10 @@ static void unfactored(const struct scalars *a, struct qm_ball *x)
     struct qm_ball e = qm_ball_scalar(a->is_026 && !bare ? a->eps1 : 0.0);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball g = gradient(a, i, 0), v = qm_ball_add(qm_ball_mul(g, g), e);
-        v = set_state(a, V, i, average_square(a, V, a->weight, qm_bound_old(a->b, V, i), v),
-                      has_floor(a, V) || (a->is_026 && bare));
+        struct qm_ball old = qm_bound_old(a->b, V, i);
+        struct qm_beta w = qm_bound_weight(a->b, a->weight, 0);
+        v = bare ? qm_bound_square(a->b, &w, old, g) : average_square(a, V, a->weight, old, v);
+        v = set_state(a, V, i, v, has_floor(a, V) || (a->is_026 && bare));
         v = qm_bound_stored(a->b, V, i, v);
         v = a->is_cuda ? qm_ball_max(v, qm_ball_exact(floor))
                        : qm_ball_at_least(v, qm_ball_exact(floor));
@@ -411,8 +423,8 @@ static void low_factors(const struct scalars *a, const struct projected *l)
         int64_t count = axis ? l->cols : l->rows, inner = axis ? l->rows : l->cols;
         struct qm_ball *to = axis ? l->c : l->r;
         for (int64_t i = 0; i < count; i++) {
-            struct qm_ball n =
-                qm_ball_norm(b, axis ? l->x + i : l->x + i * l->cols, inner, axis ? l->cols : 1);
+            struct qm_ball n = qm_bound_norm_of_floats(b, axis ? l->x + i : l->x + i * l->cols,
+                                                       inner, axis ? l->cols : 1);
             struct qm_ball s = qm_ball_mul_double(b, n, n);
             s = qm_ball_div_double(b, s, qm_ball_exact((double)inner));
             s = qm_ball_float32((struct qm_ball){s.x + e, s.e + 0x1p-52 * (s.x + e)});
@@ -463,9 +475,9 @@ static struct qm_ball channel_factor(const struct scalars *a, const struct proje
         step = 1;
         n = l->n;
     }
-    struct qm_ball plain = qm_ball_norm(b, l->x + from, n, step), by;
+    struct qm_ball plain = qm_bound_norm_of_floats(b, l->x + from, n, step), by;
     plain.x += 1e-8;
-    by = qm_ball_div_double(b, qm_ball_norm(b, l->w + from, n, step),
+    by = qm_ball_div_double(b, qm_bound_norm_of_floats(b, l->w + from, n, step),
                             qm_ball_round_double(b, plain));
     double front = b->h->scale_front ? sqrt(b->h->scale) : 1.0;
     return qm_ball_mul_double(b, by, in_double(a->is_046 ? front : a->correction * front));

@@ -9,14 +9,29 @@
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-/* The scalars and the shape of one step.  own: an input is not finite; has_nan: one is NaN. */
+/* The scalars and the shape of one step.  is_unit: the moment averages the update.  own: an input
+ * is not finite; has_nan: one is NaN. */
 struct scalars {
     const struct qm_bound_step *b;
-    int has_m, is_factored, is_came, is_adam, is_sgd, own, has_nan;
+    int has_m, is_factored, is_came, is_adam, is_sgd, is_unit, own, has_nan;
     double eps1, adam_eps, weight, rho, correction;
     struct qm_matrix_batch m;
     int64_t n;
 };
+
+/* torch adds up squares in float32: those beyond 2^128 make the norm infinite, and those below
+ * 2^-126 are counts of 2^-149, each off by half of one, in every sum, too. */
+struct qm_ball qm_bound_norm_of_floats(const struct qm_bound_step *b, const struct qm_ball *x,
+                                       int64_t n, int64_t step)
+{
+    struct qm_ball y = qm_ball_norm(b, x, n, step);
+    double off = 2.0 * (double)n * QM_ETA;
+    if (isfinite(y.x) && y.x + y.e >= 0x1p63)
+        return (struct qm_ball){y.x, HUGE_VAL};
+    if (y.x > 0.0 && y.x < 0x1p-40)
+        y.e += fmin(off / y.x, y.x + sqrt(off));
+    return y;
+}
 
 static const struct qm_ball one = {1.0, 0.0};
 
@@ -40,18 +55,29 @@ static struct qm_ball set_state(const struct scalars *a, int slot, int64_t i, st
     return qm_bound_set(a->b, slot, i, v);
 }
 
+/* Element i of a slot becomes the average of itself and x.  What becomes NaN of an infinity here is
+ * the infinity in another order. */
+static struct qm_ball averaged(const struct scalars *a, int slot, int64_t i,
+                               const struct qm_beta *beta, struct qm_ball x)
+{
+    struct qm_ball old = qm_bound_old(a->b, slot, i), v = qm_bound_average(beta, old, x);
+    if (isnan(v.x) && !isnan(x.x) && !isnan(old.x))
+        v = (struct qm_ball){0.0, HUGE_VAL};
+    return set_state(a, slot, i, v);
+}
+
 /* Element i of a slot takes in x with weight w. */
 static struct qm_ball take_in(const struct scalars *a, int slot, int64_t i, double w, int is_lerp,
                               struct qm_ball x)
 {
     struct qm_beta beta = qm_bound_weight(a->b, w, is_lerp);
-    return set_state(a, slot, i, qm_bound_average(&beta, qm_bound_old(a->b, slot, i), x));
+    return averaged(a, slot, i, &beta, x);
 }
 
 static struct qm_ball moment(const struct scalars *a, int64_t i, struct qm_ball x)
 {
     struct qm_beta beta = qm_bound_beta(a->b, a->b->h->beta1, 1);
-    return set_state(a, M, i, qm_bound_average(&beta, qm_bound_old(a->b, M, i), x));
+    return averaged(a, M, i, &beta, x);
 }
 
 /* The row and column means of x, plus `add`, enter slots row and col with weight w; r and c get the
@@ -62,6 +88,8 @@ static void factor_states(const struct scalars *a, const struct qm_ball *x, doub
     struct qm_ball e = qm_ball_scalar(add);
     qm_ball_row_means(a->b, &a->m, x, r);
     qm_ball_col_means(a->b, &a->m, x, c);
+    qm_ball_sums_overflow(r, a->m.batch * a->m.rows, a->m.cols);
+    qm_ball_sums_overflow(c, a->m.batch * a->m.cols, a->m.rows);
     for (int64_t i = 0; i < a->m.batch * a->m.rows; i++)
         r[i] = take_in(a, row, i, w, 1, qm_ball_add(r[i], e));
     for (int64_t i = 0; i < a->m.batch * a->m.cols; i++)
@@ -103,7 +131,7 @@ static struct qm_ball clip_of(const struct scalars *a, const struct qm_ball *u)
     if (!(b->h->clip > 0.0))
         return one;
     struct qm_ball by = in_double(sqrt((double)a->n) * b->h->clip);
-    by = qm_ball_div_double(b, qm_ball_norm(b, u, a->n, 1), by);
+    by = qm_ball_div_double(b, qm_bound_norm_of_floats(b, u, a->n, 1), by);
     return qm_ball_at_least(by, one);
 }
 
@@ -149,16 +177,21 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
     struct qm_ball e = qm_ball_scalar(a->is_adam ? 0.0 : a->eps1);
-    int is_unit = a->has_m && !a->is_adam;
     const struct qm_ball least = qm_ball_exact(fmax(a->eps1 * a->eps1, 0x1p-126));
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball g = gradient(a, i), v = qm_ball_add(qm_ball_mul(g, g), e);
-        v = take_in(a, V, i, a->weight, !(b->plain >> V & 1u), v);
-        if (!is_unit)
+        if (b->plain >> V & 1u) { /* (w g) g, and w times what is added */
+            struct qm_beta w = qm_bound_weight(b, a->weight, 0);
+            v = qm_bound_square(b, &w, qm_bound_old(b, V, i), g);
+            v = set_state(a, V, i, qm_ball_add(v, qm_ball_mul(w.weight, e)));
+        } else {
+            v = take_in(a, V, i, a->weight, 1, v);
+        }
+        if (!a->is_unit)
             v = qm_bound_stored(b, V, i, v);
-        if (a->has_m && a->is_adam)
+        if (a->has_m && !a->is_unit)
             g = qm_bound_stored(b, M, i, moment(a, i, g));
-        if (a->is_adam) {
+        if (a->is_adam && !a->is_unit) {
             v = qm_ball_sqrt_double(b, v);
             v.x += a->adam_eps;
             v.e += 0x1p-48 * a->adam_eps;
@@ -168,11 +201,18 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
         }
         u[i] = qm_ball_float32(qm_ball_div_double(b, g, v));
     }
-    if (!is_unit)
+    if (!a->is_unit)
         return;
     struct qm_ball clip = qm_ball_float32(clip_of(a, u));
-    for (int64_t i = 0; i < a->n; i++)
-        u[i] = qm_bound_stored(b, M, i, moment(a, i, qm_ball_div(&b->reorder, u[i], clip)));
+    int is_cleared = a->own && b->plain >> M & 1u; /* it may be 0 by the end of the step */
+    for (int64_t i = 0; i < a->n; i++) {
+        struct qm_ball x = qm_ball_div(&b->reorder, u[i], clip);
+        u[i] = moment(a, i, x);
+        if (is_cleared && isnan(x.x)) /* in every order */
+            u[i].x = x.x;
+        else if (!is_cleared)
+            u[i] = qm_bound_stored(b, M, i, u[i]);
+    }
 }
 
 /* SGD. */
@@ -216,13 +256,14 @@ static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 static void write_back(const struct scalars *a, int clips, const struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), by = one, alpha = in_double(a->rho);
+    struct qm_ball norm = qm_bound_norm_of_floats(b, u, a->n, 1), by = one,
+                   alpha = in_double(a->rho);
     struct qm_ball *p = b->h->scale_parameter ? qm_balls_of(b->p, a->n) : NULL;
     if (b->h->scale_parameter) {
         alpha = (struct qm_ball){0.0, HUGE_VAL};
         if (p) {
-            alpha =
-                qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
+            alpha = qm_ball_div_double(b, qm_bound_norm_of_floats(b, p, a->n, 1),
+                                       in_double(sqrt((double)a->n)));
             alpha = qm_ball_at_least(alpha, qm_ball_exact(b->h->eps2));
             alpha = qm_ball_mul_double(b, alpha, in_double(a->rho));
         }
@@ -231,9 +272,9 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     alpha = qm_ball_mul_double(b, alpha, in_double(a->correction));
     if (b->h->limiter)
         by = limit(a, &norm);
-    int is_unit = a->has_m && !a->is_factored && !a->is_adam && !a->is_sgd;
-    for (int64_t i = 0; i < a->n && by.x == 0.0 && is_unit && (b->plain >> M & 1u); i++)
-        (void)set_state(a, M, i, qm_ball_exact(0.0)); /* a float32 moment is the update itself */
+    int is_update = a->is_unit && b->plain >> M & 1u; /* a float32 moment is the update itself */
+    for (int64_t i = 0; i < a->n && is_update && (by.x == 0.0 || by.e == HUGE_VAL); i++)
+        (void)set_state(a, M, i, (struct qm_ball){0.0, by.x == 0.0 ? 0.0 : HUGE_VAL});
     struct qm_ball rate = alpha, decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     if (clips && b->h->clip > 0.0) {
         struct qm_ball denom = in_double(sqrt((double)a->n) * b->h->clip);
@@ -262,7 +303,8 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     }
 }
 
-qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
+/* is_other: momentum_only_1d is against its default. */
+static qm_status bound(const struct qm_bound_step *b, int is_other)
 {
     const struct qm_oracle_hyper *h = b->h;
     struct scalars a = {.b = b, .n = b->n, .correction = 1.0, .m = qm_batch_of(b->shape)};
@@ -274,6 +316,7 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
     a.is_factored = h->factored && b->shape->rank >= 2 && !a.is_sgd;
     a.is_came = a.is_factored && h->beta3 > 0.0 && a.has_m;
     a.is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
+    a.is_unit = a.has_m && !a.is_factored && !a.is_sgd && a.is_adam == is_other;
     a.eps1 = h->eps1 < 0.0 ? 1e-30 : h->eps1;
     a.adam_eps = a.eps1;
     a.weight = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
@@ -294,7 +337,10 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b)
         factored_update(&a, u, x, r, c);
     else
         full_update(&a, u);
-    write_back(&a, !a.is_came && (a.is_factored || a.is_adam || a.is_sgd || !a.has_m), u);
+    write_back(&a, !a.is_came && !a.is_unit, u);
     free(u);
     return QM_OK;
 }
+
+qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b) { return bound(b, 0); }
+qm_status qm_bound_adafactor8_046_1d(const struct qm_bound_step *b) { return bound(b, 1); }

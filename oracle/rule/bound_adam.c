@@ -67,6 +67,26 @@ static struct qm_ball decayed_within(const struct qm_adam_scalars *s, struct qm_
     return minus(p, qm_ball_mul(s->lr, qm_ball_add(u, qm_ball_mul(s->wd, p))));
 }
 
+/* The new parameter from the step before its factor lr (QM_ORDER_fused), or with it. */
+static struct qm_ball stepped(const struct qm_adam_scalars *s, struct qm_ball p,
+                              struct qm_ball step)
+{
+    if (s->fused)
+        return decayed_within(s, p, step);
+    if (s->coupled)
+        return minus(p, step);
+    if (s->torchao && !s->flash)
+        return minus(minus(p, qm_ball_mul(s->lr_wd, p)), step);
+    return minus(qm_ball_mul(p, s->decay), step);
+}
+
+struct qm_ball qm_bound_adam_own(const struct qm_adam_scalars *s, struct qm_ball p,
+                                 struct qm_ball m, struct qm_ball v)
+{
+    struct qm_ball step = update(s, m, v);
+    return s->after ? qm_ball_mul(minus(p, step), s->decay) : stepped(s, p, step);
+}
+
 struct qm_ball qm_bound_adam_param(const struct qm_adam_scalars *s, struct qm_ball p,
                                    struct qm_ball m, struct qm_ball v)
 {
@@ -78,14 +98,7 @@ struct qm_ball qm_bound_adam_param(const struct qm_adam_scalars *s, struct qm_ba
         step = b->reorder.fold ? folded(s, step, m, v, 0) : step;
         return qm_bound_decayed(b, minus(p, step), s->decay, h->lr, lambda);
     }
-    if (s->fused)
-        x = decayed_within(s, p, step);
-    else if (s->coupled)
-        x = minus(p, step);
-    else if (s->torchao && !s->flash)
-        x = minus(minus(p, qm_ball_mul(s->lr_wd, p)), step);
-    else
-        x = minus(qm_ball_mul(p, s->decay), step);
+    x = stepped(s, p, step);
     if (!b->reorder.fold)
         return x;
     if (s->fused)
@@ -131,7 +144,9 @@ static void element(const void *scalars, struct qm_bound_element *at)
         v = (struct qm_ball){at->want[2], v.x + v.e <= at->slot[2] ? 0.0 : v.e};
         at->e[2] = v.e;
     }
-    at->e_p = qm_bound_adam_param(s, p, m, v).e;
+    at->e_p = qm_bound_adam_own(s, p, m, v).e;
+    if (!(fabs(at->p_got - at->p_want) <= at->e_p))
+        at->e_p = qm_bound_adam_param(s, p, m, v).e;
 }
 
 /* A scalar x formed with error e, then rounded to float32.  Where x is a float32 and e far below

@@ -13,6 +13,9 @@ struct lion {
     const struct qm_float_format *between;
 };
 
+/* 1: the weight is not 0, but may have been rounded to 0, of which infinity makes NaN. */
+static int may_be_zero(struct qm_ball w) { return w.e > 0.0 && fabs(w.x) <= w.e; }
+
 /* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g, d the decay factor.  Where the ball
  * of c contains 0, or c may overflow, the sign may be -1, 0 or 1.  Where c is NaN it is NaN in
  * every order, and sign(NaN) = 0: the parameter decays.  Where c is infinite, a difference of an
@@ -29,15 +32,24 @@ static void element(const void *scalars, struct qm_bound_element *at)
     double sign = x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0;
     int overflows = isfinite(g.x) && !(g.e < HUGE_VAL); /* gamma g; -Inf + Inf is NaN */
     int is_sure = isfinite(x) ? c.e == 0.0 || fabs(x) > c.e
-                              : isnan(x) || !(s->c.lerp || s->c.either || overflows);
+                              : isnan(x) || !(s->c.lerp || s->c.either || overflows ||
+                                              may_be_zero(s->c.weight) || may_be_zero(s->c.beta));
     struct qm_ball step = is_sure ? qm_ball_mul(qm_ball_exact(sign), s->lr)
                                   : (struct qm_ball){0.0, s->lr.x + s->lr.e};
     at->e[0] = m.e;
     p = qm_ball_add(p, qm_ball_negated(step));
-    if (s->within && s->b->reorder.fold && is_sure && s->lambda != 0.0) {
+    if (s->within && s->b->reorder.fold &&
+        s->lambda != 0.0) { /* lr 0 times lambda p = Inf is NaN */
         struct qm_ball of_p = qm_ball_mul(qm_ball_scalar(s->lambda), qm_ball_exact(at->p));
-        of_p = qm_ball_mul(s->lr, qm_ball_add(qm_ball_exact(sign), of_p));
+        struct qm_ball any = is_sure ? qm_ball_exact(sign) : (struct qm_ball){0.0, 1.0};
+        of_p = qm_ball_mul(s->lr, qm_ball_add(any, of_p));
         p = qm_ball_either(p, qm_ball_add(qm_ball_exact(at->p), qm_ball_negated(of_p)));
+    }
+    if (!s->within && s->b->reorder.fold && s->lambda != 0.0) { /* theta - (lr sign + d theta) */
+        struct qm_ball lost =
+            qm_ball_mul(qm_ball_scalar(s->rate * s->lambda), qm_ball_exact(at->p));
+        lost = qm_ball_negated(qm_ball_add(lost, step));
+        p = qm_ball_either(p, qm_ball_add(qm_ball_exact(at->p), lost));
     }
     at->e_p = p.e + (is_sure ? 0.0 : fabs(sign) * s->lr.x);
     if (s->between)

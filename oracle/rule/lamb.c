@@ -83,8 +83,8 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* The ball of r, a quotient capped at 1.  The cap is 1-Lipschitz, so it does not increase an
- * error. */
+/* The ball of r, a quotient capped at 1.  The cap is 1-Lipschitz, so it does not increase
+ * an error. */
 static struct qm_ball ratio_bound(const struct qm_bound_step *b, const struct qm_ball *theta,
                                   struct qm_ball w, double extra)
 {

@@ -94,8 +94,8 @@ static uint64_t pair(gsl_rng *r)
     return (high << 32) + gsl_rng_get(r);
 }
 
-/* init_genrand(seed mod 2^32).  GSL replaces the seed 0 by its default, 4357, so seed 0 is not
- * available. */
+/* init_genrand(seed mod 2^32).  GSL replaces the seed 0 by its default, 4357, so seed 0 is
+ * not available. */
 static void seed(gsl_rng *r, uint64_t s) { gsl_rng_set(r, (unsigned long)(s & 0xffffffffu)); }
 
 /* n >= 16 normals, row-major, in blocks of 16 words x of 24 bits: x_j gives the radius and x_(j+8)

@@ -63,9 +63,9 @@ qm_status qm_ball_project_matrix(const struct qm_bound_step *b, const struct qm_
                                  int svd, int slot);
 
 /* The wanted value and the error of new singular vectors in slot `slot`: the stored vectors are
- * within the bounds if and only if they are orthonormal and are, in order, leading singular vectors
- * of a matrix that differs from G by no more than rounding allows (bound_singular.c).  G must be
- * finite. */
+ * within the bounds if and only if they are orthonormal and are, in order, leading singular
+ * vectors of a matrix that differs from G by no more than rounding allows (bound_singular.c).  G
+ * must be finite. */
 qm_status qm_ball_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
                                    int slot);
 

@@ -82,8 +82,8 @@ static void add_split_cell(const struct work *w, struct cell c, double sign, dou
         add_cell(w, c, sign, kink, to, m, s);
 }
 
-/* The number of cells: intervals between decisions, or between values where rounding is
- * stochastic. */
+/* The number of cells: intervals between decisions, or between values where rounding
+ * is stochastic. */
 static int cells(const struct work *w) { return w->cut ? w->n : w->n + 1; }
 
 /* Cell k and its ends. */

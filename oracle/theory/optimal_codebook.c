@@ -151,8 +151,8 @@ static void lloyd(struct design *d)
     }
 }
 
-/* Moves the levels by `step` and returns 1 if they still ascend and the loss does not grow; else
- * 0. */
+/* Moves the levels by `step` and returns 1 if they still ascend and the loss does not grow;
+ * else 0. */
 static int try_step(struct design *d, const double *step, double loss)
 {
     struct slope s;

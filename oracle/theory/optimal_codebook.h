@@ -55,10 +55,10 @@ struct qm_optimum {
 
 /* Finds the optimum of 2 <= n <= 256 levels.  block: 0 (no blocks, no ends to hold) or >= 2.  With
  * the zero held and n even, a law of both signs has one level fewer on the negative side, as NF4
- * has. Absolute errors with blocks require the ends to be held, because the median of an end's cell
- * may be the atom.  Levels are within about 1e-10 of the minimum.  QM_BAD_ARG: an argument outside
- * these limits, fewer levels than are held, or a law whose error is infinite.  QM_INTERNAL: no
- * convergence. */
+ * has. Absolute errors with blocks require the ends to be held, because the median of an end's
+ * cell may be the atom.  Levels are within about 1e-10 of the minimum.  QM_BAD_ARG: an argument
+ * outside these limits, fewer levels than are held, or a law whose error is infinite.
+ * QM_INTERNAL: no convergence. */
 qm_status qm_optimal(const struct qm_law *law, int64_t block, int n, unsigned hold,
                      enum qm_loss loss, struct qm_optimum *out);
 

@@ -14,9 +14,9 @@
  * (u - Q(u))^2 is the mean square error of x, with p = 0 that of u.  Without blocks (block 0) the
  * measure is the law of x.
  *
- * The density is tabulated once as Legendre series on panels that shrink toward 0; the error of a
- * moment is then about 1e-13 of the mass on the panels that its interval touches, in the tails,
- * too. */
+ * The density is tabulated once as Legendre series on panels that shrink toward 0; the error of
+ * a moment is then about 1e-13 of the mass on the panels that its interval touches, in the
+ * tails, too. */
 #ifndef QM_THEORY_UNIT_LAW_H
 #define QM_THEORY_UNIT_LAW_H
 
@@ -34,8 +34,8 @@ qm_status qm_unit_law_open(const struct qm_law *law, int64_t block, int power,
                            struct qm_unit_law **out);
 void qm_unit_law_close(struct qm_unit_law *m); /* accepts NULL */
 
-/* The integral of u^j over [a, b] without the atoms; j = 0, 1, 2; a <= b of any sign, infinite,
- * too. */
+/* The integral of u^j over [a, b] without the atoms; j = 0, 1, 2; a <= b of any sign,
+ * infinite, too. */
 double qm_unit_law_moment(const struct qm_unit_law *m, int j, double a, double b);
 /* The density at u; 0 outside the range of the law. */
 double qm_unit_law_density(const struct qm_unit_law *m, double u);

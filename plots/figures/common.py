@@ -69,10 +69,11 @@ def script():
     return f"plots/{'report' if stem == 'draw' else 'figures'}/{stem}"
 
 
-def fail(message):
-    """Ends the script with one line on stderr and exit code 3, the C program's code for bad files."""
+def fail(message, code=3):
+    """Ends the script with one line on stderr and the C program's exit code: 2 for a wrong option, 3
+    for a bad file, 4 where nothing matches."""
     print(f"{script()}: {message}", file=sys.stderr)
-    sys.exit(3)
+    sys.exit(code)
 
 
 def note(reason):
@@ -270,15 +271,8 @@ def freeze(fig):
             title.set_position([round(float(v), 5) for v in title.get_position()])
 
 
-# If set, save calls it with (fig, folder, name) instead: plots/report/draw.py draws for a page.
-redirect = None
-
-
 def save(fig, folder, name):
     """Writes folder/name.png (200 dpi) and .svg without dates and versions; closes the figure."""
-    if redirect:
-        redirect(fig, folder, name)
-        return
     freeze(fig)
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         path = os.path.join(folder, f"{name}.{suffix}")

@@ -57,5 +57,6 @@ def draw(c, out):
                    "A bar is how much smaller the mean gap becomes when that part of the variant "
                    "alone is at full precision; rest is what they leave (to the right where any of "
                    "several parts alone costs as much, to the left where they cost only together). "
-                   "Bars follow one another up to the whole gap, the upright line; thin lines are "
+                   "Bars follow one another; each is a trimmed mean of its own, so that the last may end "
+                   "short of the whole gap, the upright line, or beyond it; thin lines are "
                    "95 % intervals.", legend)

@@ -4,6 +4,7 @@ import os
 import shlex
 
 import common
+import encode
 import inline
 import numpy as np
 
@@ -34,6 +35,17 @@ class Campaign:
         scales = np.unique(self.rows["lr_scale"])
         self.one = scales[np.argmin(np.abs(np.log(scales)))] if len(scales) else 1.0
         self.archive = self.pairs = None
+        self.looks = encode.looks({label: self.quantizers(label) for label in self.labels})
+
+    def quantizers(self, label):
+        """Those of a label's recipes."""
+        if "/cells" not in self.f:
+            return []
+        if not hasattr(self, "recipes"):
+            self.recipes = common.table(self.f, "/cells")["recipe"]
+        rows = self.rows["cell"][self.rows["label"] == label]
+        return [q for row in sorted(set(rows.tolist())) for q in
+                encode.of_recipe(str(self.recipes[row]))]
 
     def compare(self, archive, pairs):
         """Reads the campaign of an archive and the comparison that the program stored."""
@@ -91,7 +103,7 @@ class Campaign:
             if "best against best" in self.rates() and self.one == 1 else self.rate()
 
     def look(self, label):
-        return common.look(self.place.get(label, 7))
+        return self.looks.get(label, common.look(7))
 
     def line(self, label):
         """The look of a line in a small panel; without markers where there are many lines."""
@@ -107,7 +119,8 @@ class Campaign:
     def legend(self, labels=None):
         """The legend's entries of these labels."""
         return [{"label": label, "series": self.place.get(label, 999),
-                 "swatch": inline.swatch(self.look(label))} for label in labels or self.labels]
+                 "swatch": inline.swatch(self.look(label)), "look": self.look(label)}
+                for label in labels or self.labels]
 
 
 TWIN = {"color": inline.TWIN, "linewidth": 4, "linestyle": "-"}
@@ -118,8 +131,14 @@ def note(label, swatch):
     return {"label": label, "series": -1, "swatch": swatch}
 
 
+prepared = None  # axes of a sheet, which panel() hands out one by one
+
+
 def panel(width=3.4, height=2.5):
-    """One small figure with one pair of axes."""
+    """One small figure with one pair of axes, or the next axes of a sheet."""
+    if prepared:
+        ax = prepared.pop(0)
+        return ax.figure, ax
     fig, ax = common.figure(width=width, height=height)
     ax.tick_params(labelsize=7)
     return fig, ax
@@ -134,7 +153,7 @@ class Output:
         if page:
             open(os.path.join(folder, "figures.json"), "w", encoding="utf-8").close()
 
-    def figure(self, name, panels, titles, caption, legend=(), wide=False, command=None):
+    def figure(self, name, panels, titles, caption, legend=(), wide=False):
         """panels: [(fig, title, description for screen readers)]; title "": none.
 
         titles: that of the figure and, shorter, that of its line in the menu.
@@ -152,12 +171,10 @@ class Output:
             if legend:
                 common.save(legend_figure(legend), self.folder, name + "-legend")
             return
-        if command is None:
-            command = ("/usr/bin/python3 plots/report/draw.py "
-                       f"{shlex.quote(self.path)} --only {name}")
-            if self.against:
-                command = f"qualm report {shlex.quote(self.path)} --against " \
-                          + shlex.quote(self.against)
+        command = f"qualm plot {shlex.quote(self.path)} --what {name}"
+        if self.against:
+            command = f"qualm report {shlex.quote(self.path)} --against " \
+                      + shlex.quote(self.against)
         line = {"name": name, "title": title, "menu": menu, "caption": caption, "wide": wide,
                 "command": command, "legend": list(legend), "panels": files}
         with open(os.path.join(self.folder, "figures.json"), "a", encoding="utf-8") as f:
@@ -168,8 +185,7 @@ def legend_figure(legend):
     """The legend as a figure of its own, for use in a paper."""
     fig, ax = common.figure(width=6.4, height=0.3 + 0.19 * -(-len(legend) // 3))
     ax.set_axis_off()
-    handles = [common.plt.Line2D([], [], **(common.look(item["series"]) if item["series"] >= 0
-                                            else {"color": inline.TWIN, "linewidth": 3}))
+    handles = [common.plt.Line2D([], [], **item.get("look", {"color": inline.TWIN, "linewidth": 3}))
                for item in legend]
     ax.legend(handles, [item["label"] for item in legend], ncol=3, loc="center")
     return fig

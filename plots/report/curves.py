@@ -181,7 +181,7 @@ def draw(c, out):
             "data and noise. " if has_twin else "")
     caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at "
                f"{c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
-               "of the seeds have diverged. Choose variants to bring them out in all figures.")
+               "of the seeds have diverged.")
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}

@@ -1,18 +1,15 @@
-"""draw.py - Draws the figures of one result file.
+"""draw.py - Draws the figures of one result file, whatever its suite.
 
     /usr/bin/python3 plots/report/draw.py results/X.h5 [--only loss,gap] [--out plots/out]
+    /usr/bin/python3 plots/report/draw.py results/X.h5 --plot a.pdf [--plot a.png] [--what NAME]
 
-draws campaigns (loss curves first, then gaps, time to target, heat map, budget, learning rates),
-and for the suites of `make run` the figures of the scripts in plots/figures/.  `qualm report` calls
-it with --page, which writes SVG for its page and figures.json instead.
+The first form draws every figure whose tables the file has, a file for each panel; `qualm report`
+calls it with --page, which writes SVG for its page and figures.json instead.  The second form is
+`qualm plot`: one figure on one sheet, by default the first that the file has.
 """
 import argparse
-import glob
 import os
-import re
-import runpy
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "figures")]
@@ -20,14 +17,24 @@ sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "figures")]
 import against  # noqa: E402
 import budget  # noqa: E402
 import campaign  # noqa: E402
+import cells  # noqa: E402
 import common  # noqa: E402
+import contrasts  # noqa: E402
 import curves  # noqa: E402
+import drift  # noqa: E402
+import dumbbell  # noqa: E402
 import forest  # noqa: E402
+import frontier  # noqa: E402
 import heat  # noqa: E402
 import lr  # noqa: E402
+import points  # noqa: E402
+import ratio  # noqa: E402
 import shares  # noqa: E402
+import sheet  # noqa: E402
 
-FIGURES = (curves, against, forest, shares, heat, budget, lr)
+FIGURES = (drift, points, dumbbell, frontier, curves, ratio, against, contrasts, forest, shares,
+           heat, budget, lr)
+FIRST = (drift, points, contrasts, forest, ratio, curves)  # what plot takes without --what
 
 
 def arguments():
@@ -41,63 +48,64 @@ def arguments():
     parser.add_argument("--against", metavar="FILE.h5", help="an archive, drawn behind it")
     parser.add_argument("--pairs", metavar="FILE.h5",
                         help="its comparison, as qualm report makes it")
+    parser.add_argument("--plot", metavar="FILE", action="append",
+                        help="one figure, as .pdf, .svg or .png; may be repeated")
+    parser.add_argument("--what", metavar="NAME", help="which one")
+    parser.add_argument("--pair", metavar="A,B", help="compare value B with value A")
+    parser.add_argument("--list", action="store_true", help="which figures the file has")
     return parser.parse_args()
 
 
-def of_suites(path):
-    """The scripts of plots/figures/ whose text names this file."""
-    stem = os.path.splitext(os.path.basename(path))[0]
-    for script in sorted(glob.glob(os.path.join(os.path.dirname(common.__file__), "*.py"))):
-        with open(script, encoding="utf-8") as f:
-            text = f.read()
-        if "common.arguments(" in text and re.search(rf'"{re.escape(stem)}(\.h5)?"', text):
-            yield script
+def known(names):
+    """Ends the script where a name is no figure."""
+    for name in names:
+        if name not in [f.NAME for f in FIGURES]:
+            common.fail(f"no figure '{name}'; there are {', '.join(f.NAME for f in FIGURES)}", 2)
 
 
-def draw_suites(path, out):
-    """Runs the scripts of_suites finds, with a results folder that holds only this file."""
-    def keep(fig, _, name):
-        title = fig._suptitle.get_text() if fig._suptitle else name
-        if fig._suptitle:
-            fig._suptitle.remove()
-            fig._suptitle = None
-        head, _, rest = title.partition("\n")
-        folder = os.path.dirname(path) or "."
-        out.figure(name, [(fig, "", head)], (head, name.replace("_", " ")), rest,
-                   wide=True,
-                   command=f"/usr/bin/python3 plots/figures/{os.path.basename(script)} "
-                           f"--results {folder}")
-    scripts, argv = list(of_suites(path)), sys.argv
-    if not scripts or not out.page:
+def plot(c, args):
+    """Draws one figure, or lists them."""
+    if args.list:
+        for name, title in sheet.names(FIGURES, c):
+            print(f"{name}\t{title}")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        os.symlink(os.path.abspath(path), os.path.join(folder, os.path.basename(path)))
-        common.redirect = keep
-        for script in scripts:
-            sys.argv = [script, "--results", folder, "--out", out.folder]
-            try:
-                runpy.run_path(script, run_name="__main__")
-            except SystemExit as left:
-                if left.code:
-                    raise
-        common.redirect, sys.argv = None, argv
+    known([args.what] if args.what else [])
+    if args.pair:
+        words, there = args.pair.split(","), cells.Cells(c).labels()
+        for word in words:
+            if len(words) != 2 or word not in there:
+                common.fail(f"--pair '{args.pair}': expected two of {', '.join(there) or 'none'}",
+                            2)
+        cells.pair = words
+    rest = [f for f in FIGURES if f not in FIRST]
+    for figure in [f for f in (*FIRST, *rest) if args.what in (None, f.NAME)]:
+        fig, title = sheet.draw(figure, c)
+        if fig:
+            common.freeze(fig)
+            print(f"{figure.NAME}\t{title}")
+            for path in args.plot:
+                sheet.save(fig, path)
+            return
+    there = [name for name, _ in sheet.names(FIGURES, c)]
+    what = f"figure {args.what}" if args.what else "a figure"
+    common.fail(f"{args.file}: has no tables of {what}; it has {', '.join(there) or 'none'}", 4)
 
 
 def main():
     args = arguments()
     wanted = args.only.split(",") if args.only else [f.NAME for f in FIGURES]
-    unknown = [name for name in wanted if name not in [f.NAME for f in FIGURES]]
-    if unknown:
-        common.fail(f"no figure '{unknown[0]}'; there are {', '.join(f.NAME for f in FIGURES)}")
+    known(wanted)
     c = campaign.Campaign(args.file)
     c.compare(args.against, args.pairs)
+    if args.plot or args.list:
+        plot(c, args)
+        return
     out = campaign.Output(args.out, args.page, args.file, args.against)
-    suites = list(of_suites(args.file))
-    for figure in FIGURES:
-        if figure.NAME in wanted and (c.paired or not suites):
-            figure.draw(c, out)
-    if not args.only:
-        draw_suites(args.file, out)
+    chosen = [figure for figure in FIGURES if figure.NAME in wanted]
+    for k, figure in enumerate(chosen, 1):
+        figure.draw(c, out)
+        if args.page:
+            print(f"{k}/{len(chosen)}", flush=True)
 
 
 main()

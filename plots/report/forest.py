@@ -18,17 +18,23 @@ def limits(v, wide):
 
 
 def axis(ax, v, low, high):
-    """Sets an axis that is linear within delta and, if gaps exceed BEND deltas, logarithmic beyond."""
-    delta = np.nanmax(v["delta"])
+    """Sets an axis that is linear within delta and, if gaps exceed BEND deltas, logarithmic beyond;
+    returns what its label says of that."""
+    bent = ""
+    delta = np.nanmax(v["delta"]) if np.isfinite(v["delta"]).any() else 0
     if max(-low, high) > BEND * delta > 0:
         ax.set_xscale("symlog", linthresh=delta, linscale=0.6)
+        bent = f", linear within \u00b1{delta:.2g}"
         powers = 10.0 ** np.arange(-6, 7)
         inside = [p for p in powers if 2 * delta < p <= max(-low, high)]
         ax.set_xticks([-p for p in inside[::-1] if -p >= low] + [0] +
                       [p for p in inside if p <= high])
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    ax.minorticks_off()
+        ax.set_xticks([t for t in (-delta, delta) if low < t < high], minor=True)
+    else:
+        ax.minorticks_off()
     ax.set_xlim(low, high)
+    return bent
 
 
 def mark(c, ax, v, i, label, y):
@@ -56,6 +62,17 @@ def shapes(v):
     return out + [campaign.note("within \u00b1\u03b4: counts as equal", inline.block(inline.ZONE))]
 
 
+def answer(v):
+    """How many comparisons with the twin were judged how, in words."""
+    words, n = v["verdict"].tolist(), len(v["verdict"])
+    said = [f"{words.count(word)} {word}" for word in SHAPES if word in words]
+    worst = np.argmax(np.where(np.isfinite(v["mean"]), v["mean"], -np.inf))
+    most = f"; the largest gap: {v['label'][worst]} on " \
+           f"{campaign.readable(v['problem'][worst]).split()[0]}, {v['mean'][worst]:+.2g} decades" \
+        if np.isfinite(v["mean"][worst]) else ""
+    return f"Of {n} comparisons with float64 {', '.join(said)}{most}"
+
+
 def draw_panel(c, v, low, high, labels):
     fig, ax = campaign.panel(height=0.65 + 0.155 * len(labels))
     delta = np.nanmax(v["delta"]) if len(v["delta"]) else 0
@@ -67,12 +84,12 @@ def draw_panel(c, v, low, high, labels):
     ax.axvline(0, color=inline.SOFT, linewidth=0.7, zorder=1)
     for i in range(len(v["label"])):
         mark(c, ax, v, i, v["label"][i], labels.index(v["label"][i]))
-    axis(ax, v, low, high)
+    bent = axis(ax, v, low, high)
     ax.set_yticks(range(len(labels)), labels, fontsize=6.5)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
-    ax.set_xlabel("log10 (gap / twin's gap)", fontsize=7)
+    ax.set_xlabel("log10 (gap / twin's gap)" + bent, fontsize=7)
     return fig
 
 
@@ -98,5 +115,5 @@ def draw(c, out):
                "within \u00b1\u03b4; better or worse: the 95 % interval excludes 0, also less the "
                "gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
                "else undecided.")
-    out.figure(NAME, panels, (TITLE, MENU), caption, legend)
+    out.figure(NAME, panels, (answer(v), MENU), caption, legend)
 

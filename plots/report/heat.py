@@ -1,6 +1,6 @@
 """heat.py - Draws the gap of every variant on every problem as a heat map."""
 import campaign
-import common
+import forest
 import matplotlib
 import numpy as np
 
@@ -32,7 +32,7 @@ def draw(c, out):
     delta, most = np.nanmax(v["delta"]), np.abs(values).max()
     norm = matplotlib.colors.SymLogNorm(linthresh=max(delta, 1e-12), vmin=-max(most, 2 * delta),
                                         vmax=max(most, 2 * delta))
-    fig, ax = common.figure(width=1.5 + 0.62 * len(problems), height=0.95 + 0.2 * len(labels))
+    fig, ax = campaign.panel(width=1.5 + 0.62 * len(problems), height=0.95 + 0.2 * len(labels))
     for i in range(len(v["label"])):
         x, y = problems.index(v["problem"][i]), labels.index(v["label"][i])
         finite = np.isfinite(v["mean"][i])
@@ -55,7 +55,8 @@ def draw(c, out):
     for side in ax.spines.values():
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
-               (TITLE, MENU), f"Mean gap (log10) at {c.verdict_rate()}: blue is better than the "
+               (forest.answer(v), MENU),
+               f"Trimmed mean gap (log10) at {c.verdict_rate()}: blue is better than the "
                "twin, orange is worse. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
                + ".", wide=True)

@@ -37,7 +37,7 @@ def draw(c, out):
     ecdf, profiles = c.table("ecdf"), c.table("profiles")
     if ecdf is not None and len(ecdf["tau"]):
         panels.append((draw_panel(c, ecdf, "updates", 10),
-                       "ECDF: share of (problem, seed, target) reached by that many updates",
+                       "Targets reached by that many updates (ECDF)",
                        "Empirical distribution of the updates to 51 targets per problem"))
     kinds = {"classical": ("times the updates of the best", "Profile against the best of the set"),
              "twin": ("times the updates of its own twin", "Profile against the own twin")}

@@ -1,10 +1,10 @@
 /* fuzz_readers.c - Mutates .npy, .safetensors and HDF5 files, which must be read or refused.
  *
- * Stand-alone, fuzz_readers [COUNT [SEED]] mutates the seed files COUNT times, the same way for the
- * same SEED, and reads every entry of a file that still opens; HDF5 files are only truncated, once
- * per 1000 of COUNT.  With -DQM_LIBFUZZER (clang -fsanitize=fuzzer) the input comes from libFuzzer.
- * tests/experiments/readers/test_readers.c includes this file with QM_FUZZ_NO_MAIN and runs a few
- * mutations. */
+ * Stand-alone, fuzz_readers [COUNT [SEED]] mutates the seed files COUNT times, the same way for
+ * the same SEED, and reads every entry of a file that still opens; HDF5 files are only truncated,
+ * once per 1000 of COUNT.  With -DQM_LIBFUZZER (clang -fsanitize=fuzzer) the input comes from
+ * libFuzzer. tests/experiments/readers/test_readers.c includes this file with QM_FUZZ_NO_MAIN and
+ * runs a few mutations. */
 #include <hdf5.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static void place_fill(const struct place *p, const unsigned char *data, size_t 
         abort();
 }
 
-/* Reads the entry at once and in ranges of 1, 2, 3 ... elements, which must agree; NULL, or the
- * fault. */
+/* Reads the entry at once and in ranges of 1, 2, 3 ... elements, which must agree; NULL, or
+ * the fault. */
 static const char *check_entry(struct qm_file *f, int i, size_t file_size)
 {
     const struct qm_entry *e = qm_file_entry(f, i);

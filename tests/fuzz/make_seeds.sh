@@ -10,7 +10,7 @@ qualm=$(realpath "$1") dir=$2 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$dir"
 cd "$dir"
 mkdir -p npy npz safetensors tensors results state_h5 state golden vectors suite lpmm ledger \
-    segment campaign shapes digest
+    segment campaign shapes digest checkpoint distributed index
 cp "$root"/experiments/data/samples/sample_ln_param_f32_1d.npy npy/
 /usr/bin/python3 - <<'P'
 import h5py
@@ -50,5 +50,9 @@ cp "$root"/tests/golden/adafactor8bit_043plus.h5 golden/
 printf '%s\n' 'QUANT: {M: {SCALE_TYPE: {DEFAULT: rank1-group}, GROUP_SIZE: 64, BITS: 4,' \
     '  QUANT_TYPE: {DEFAULT: nonlinear}, ROUND_TYPE: real-nearest}, SQM: {BITS: 8, ENABLE: True}}' \
     >lpmm/a.yml
+samples=$root/tests/experiments/readers/checkpoints
+cp "$samples"/*.pt "$samples"/*.pth checkpoint/
+cp "$samples"/distributed/.metadata distributed/metadata
+cp "$samples"/indexed/*.json index/
 printf '%s\n' 'wte 50x7  # a comment' 'bias 768' 'h.0.w 3x4x5' >shapes/list.txt
 [ ! -d "$root/tests/fuzz/found" ] || cp -r "$root"/tests/fuzz/found/. .

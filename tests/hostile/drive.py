@@ -32,6 +32,7 @@ def commands(file, good, work):
     yield "conform", ["conform", file]
     yield "state", ["state", "show", file]
     yield "convert", ["state", "convert", file, os.path.join(work, "out.h5")]
+    yield "import", ["import", file, "-o", os.path.join(work, "out.npz")]
     yield "size", ["size", "--shapes", file, "--variant", "adamw4_ao"]
     yield "data", ["run", "-q", "--workers", "0", "--data", file, "-o",
                    os.path.join(work, "data.h5"), os.path.join(work, "data.yaml")]

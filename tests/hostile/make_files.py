@@ -3,9 +3,9 @@
     /usr/bin/python3 tests/hostile/make_files.py QUALM FOLDER [SEED [FLIPS]]
 
 One file for each declared mutation of each format (npy, npz, safetensors, HDF5 of foreign tensors,
-results, states, golden vectors, text), and FLIPS drawn flips, cuts and overwrites of each seed file
-(8 by default), the same for the same SEED.  QUALM makes the seed files of its own formats.  Prints
-the number of files.
+results, states, golden vectors, text, and checkpoints as in torch_files.py), and FLIPS drawn flips,
+cuts and overwrites of each seed file (8 by default), the same for the same SEED.  QUALM makes the
+seed files of its own formats.  Prints the number of files.
 """
 import io
 import json
@@ -19,6 +19,8 @@ import zlib
 
 import h5py
 import numpy as np
+
+import torch_files
 
 NAMES = ["", "a" * 5000, "\x1b[31mred\x1b[0m", "two\nlines", "tab\there", "../../etc/passwd",
          "caf\u00e9", "\u202eright to left", "nul\x00inside", "-rf", "%s%n%d", " ", "/", "//", "."]
@@ -331,6 +333,7 @@ def main():
                          ("h5", h5_files(folder)), ("txt", text_files())):
         for name, data in made:
             files[f"{name}.{ending}"] = data
+    files.update(torch_files.files())
     seeds = {"plain.npy": npy(), "plain.npz": archive([("a.npy", npy()), ("b.npy", npy())]),
              "packed.npz": archive([("exp_avg.npy", npy())], zipfile.ZIP_DEFLATED),
              "plain.safetensors": safetensors({"exp_avg": {"dtype": "F32", "shape": [4, 8],
@@ -338,6 +341,10 @@ def main():
              "chunks.h5": h5_of(h5_chunked), "v110.h5": h5_of(h5_chunked, libver="latest")}
     for name in qualm_seeds(qualm, work):
         with open(os.path.join(work, name), "rb") as f:
+            seeds[name] = f.read()
+    samples = os.path.join(os.path.dirname(__file__), "../experiments/readers/checkpoints")
+    for name in ("zip.pt", "legacy.pt", "ao4.pt", "bnb8.pt", "tensors.pth"):
+        with open(os.path.join(samples, name), "rb") as f:
             seeds[name] = f.read()
     random_ = random.Random(seed)
     for name, data in seeds.items():

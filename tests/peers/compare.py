@@ -441,9 +441,9 @@ def compare(a, np, h5py, index, system, device, folder):
     for case in replay(a.qualm, path):
         outcome = case["outcome"].lower()
         outcome = "differs" if outcome == "unreadable" else outcome
-        row[outcome] += 1
         if outcome == "differs":
             row["differences"].append({"case": case["name"], "text": case["text"]})
+        row[outcome] += 1
     row["verdict"] = next((k for k in ("differs", "near", "equal") if row[k]), "skipped")
     return row
 

@@ -7,6 +7,7 @@ replays each step from the recorded state before it.
 """
 import importlib
 import importlib.metadata
+import io
 import logging
 import os
 import sys
@@ -166,9 +167,23 @@ def projection(module, release, torch, state, shape):
     return drawn.T.contiguous() if release >= (0, 4) else drawn
 
 
-def record(c, make_case, module, release, kind, steps):
+def reloaded(torch, module, optimizer, p, h):
+    """Another optimizer that goes on from the state dictionary, saved to a file and loaded again."""
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    other = module.Adafactor8Bit([p], **h)
+    other.load_state_dict(torch.load(file, weights_only=False))
+    return other
+
+
+def record(c, make_case, module, release, kind, steps, turn):
+    """turn: how many cases of this kind were before; what it decides is not drawn, so that a seed
+    draws the same cases as before that was varied."""
     torch, np, rng = c.torch, c.np, c.rng
     h, shape, grad_kind = arguments_of(rng, release, kind), shape_of(rng, kind), pick(rng, *CLASSES)
+    if release >= (0, 4):
+        h["momentum_only_1d"] = (None, True, None, False)[turn % 4]
     is_bf16 = pick(rng, 0, 0, 0, 1) == 1 and grad_kind not in ("tiny", "huge")
     if h["eps"][0] is None and release >= (0, 4):  # steps of 0.4 take None for 1e-30
         h["eps"] = (1e-30, h["eps"][1])
@@ -178,16 +193,22 @@ def record(c, make_case, module, release, kind, steps):
         start, grads = start.bfloat16(), grads.bfloat16()
     p = torch.nn.Parameter(start.clone())
     optimizer = module.Adafactor8Bit([p], **h)
+    reload_at = (None, 1, steps - 1)[turn % 3]  # before this step, counted from 0
+    if release < (0, 4, 6) and (is_bf16 or (release >= (0, 4) and h["beta1"] is not None)):
+        reload_at = None  # see variants/README.md, "State dictionaries"
     case = make_case("opt_v%s_%s_%s" % ("".join(str(x) for x in release), kind, grad_kind),
                      kind="optimizer", version="v%s" % "".join(str(x) for x in release),
                      shape=list(shape), steps=steps, grad_kind=grad_kind,
                      dtype="bfloat16" if is_bf16 else "float32",
+                     reloaded_at=-1 if reload_at is None else reload_at,
                      **{"hp_" + k: "none" if k == "c_quant_type" and v is None else attribute(v)
                         for k, v in h.items()})
     case.data["p0"] = bits_of(np, start, is_bf16)
     case.data["grads"] = np.array(grads.float().numpy())
     seeds = []
     for t in range(steps):
+        if t == reload_at:
+            optimizer = reloaded(torch, module, optimizer, p, h)
         p.grad = grads[t].clone()
         optimizer.step()
         case.add("params", bits_of(np, p, is_bf16))
@@ -217,7 +238,8 @@ def cases(release):
         if said != release:
             raise ImportError("%s holds release %s" % (folder, said or "unknown"))
         for i in range(4 * c.cases * len(kinds)):
-            case = record(c, make_case, module, number(release), kinds[i % len(kinds)], 5)
+            case = record(c, make_case, module, number(release), kinds[i % len(kinds)], 5,
+                          i // len(kinds))
             case.name = "%s_%03d" % (case.name, i)
             yield case
     return run

@@ -53,7 +53,7 @@ draw() {
     for script in $(scripts); do
         [ -e "$DIR/a/$(basename "$script" .py).png" ]
     done
-    [ "$(ls "$DIR/a" | wc -l)" -eq 22 ] # 8 scripts, 11 figures
+    [ "$(ls "$DIR/a" | wc -l)" -eq 10 ] # 5 scripts, a figure each
     for png in "$DIR"/a/*.png; do
         name=$(basename "$png" .png)
         [ "$(stat -c %s "$png")" -gt 10000 ]
@@ -65,6 +65,65 @@ draw() {
     for again in "$DIR"/b/*; do
         cmp "$DIR/a/$(basename "$again")" "$again"
     done
+}
+
+@test "qualm plot: figures of any suite, in three formats, twice the same; titles count right" {
+    "$QUALM" plot -q "$DIR/results/drift.h5" -w drift -o "$DIR/p/drift-drift.svg" \
+        -o "$DIR/p/drift.png" -o "$DIR/p/drift.pdf"
+    [ -s "$DIR/p/drift.png" ] && [ -s "$DIR/p/drift.pdf" ]
+    for one in $(drawn momentum_format:frontier momentum_convergence:ratio drift_second:points); do
+        "$QUALM" plot -q "$DIR/results/${one%:*}.h5" -w "${one#*:}" -o "$DIR/p/one.svg"
+        [ "$(stat -c %s "$DIR/p/one.svg")" -gt 10000 ]
+    done
+    "$QUALM" plot "$DIR/results/momentum_format.h5" --list | grep -q "^frontier  *At "
+    "$QUALM" plot -q "$DIR/results/drift.h5" -o "$DIR/again.svg"
+    cmp "$DIR/again.svg" "$DIR/p/drift-drift.svg"
+    export TITLE=$(json_value 'd["title"]' plot "$DIR/results/momentum_format.h5" -w points \
+        --pair int4,nf4 -o "$DIR/x.png")
+    in_python <<'EOF'
+title = os.environ["TITLE"]
+f = common.load(DIR + "momentum_format.h5")
+axes, cells = common.table(f, "/axes"), common.table(f, "/cells")
+sqnr = common.table(f, "/metrics")["sqnr"]
+rows = (axes["exp_avg.norm"] == "block:128") & (cells["slot"] == "exp_avg")
+one, two = (sqnr[rows & (axes["exp_avg"] == name)] for name in ("int4", "nf4"))
+assert f"on {(two > one).sum()} of {len(one)} tensors" in title, title
+assert f" by {np.median(two - one):.2g} dB" in title, title
+EOF
+    fails_with 2 "no figure 'nothing'" plot "$DIR/results/drift.h5" -w nothing -o "$DIR/x.png"
+    fails_with 2 "expected an ending" plot "$DIR/results/drift.h5" -o "$DIR/x.gif"
+    fails_with 2 "expected two of int4, " plot "$DIR/results/drift.h5" --pair a,b -o "$DIR/x.png"
+    fails_with 4 "has no tables of figure gap" plot "$DIR/results/drift.h5" -w gap -o "$DIR/x.png"
+    fails_with 3 "cannot be read" plot "$DIR/results/absent.h5" -o "$DIR/x.png"
+}
+
+@test "qualm plot: a user's suite of a shipped name, small multiples, a format's look anywhere" {
+    printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [int, nf4]' \
+        'exp_avg.norm: ["block:64", row, tensor]' 'exp_avg.round: [near, stoch]' \
+        'source: "states:cancer_mlp*"' 'coupling: oneshot' 'slot: exp_avg' \
+        >"$DIR/momentum_format.yaml"
+    mkdir -p "$DIR/own"
+    "$QUALM" run -q -o "$DIR/own/" "$DIR/momentum_format.yaml" >/dev/null
+    "$QUALM" plot -q "$DIR/own/momentum_format.h5"
+    [ -s "$DIR/own/momentum_format.png" ]
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'EOF'
+import itertools, random
+import common, encode
+seed = random.randrange(1 << 30)
+print("seed", seed)
+draw = random.Random(seed)
+nf4 = encode.colour("nf4:4s/block:64/bisect")
+for _ in range(300):
+    form = lambda: "%s:4s/%s/near" % (draw.choice(["int", "nf4", "dyn", "lin", "nf4a8", "de"]),
+                                      draw.choice(["block:64", "row", "rank1", "tensor"]))
+    labels = {"l%d" % k: [form()] for k in range(draw.randint(2, 8))}
+    looks = encode.looks(labels)
+    for a, b in itertools.combinations(looks.values(), 2):
+        assert (a["marker"], a["color"]) != (b["marker"], b["color"]), labels
+    if len({encode.colour(q[0]) for q in labels.values()}) > 1:
+        for label, (q,) in labels.items():
+            assert not q.startswith("nf4:") or looks[label]["color"] == common.PALETTE[nf4]
+EOF
 }
 
 @test "every script prints one line per missing result file and exits with 0" {
@@ -148,4 +207,21 @@ assert count[nf4, low == 0] == n // 32 and error[nf4, low == 0] == 0
 assert np.allclose(metrics["theory_sqnr"], -10 * np.log10(metrics["theory_nmse"]), rtol=1e-13)
 assert not np.isnan(metrics["theory_sqnr"]).any()
 EOF
+}
+
+@test "the interval of a median: exact ranks, of many values too" {
+    run -0 "$PYTHON" - <<'P'
+import sys
+from math import comb
+sys.path[:0] = ["plots/report", "plots/figures"]
+from cells import interval
+for n in [*range(6, 80), 500, 1100, 5000]:
+    rank, tail = 0, 0
+    while 40 * (tail + comb(n, rank)) <= 1 << n:  # P(Bin(n, 1/2) <= rank) <= 1/40, in integers
+        tail += comb(n, rank)
+        rank += 1
+    middle, low, high = interval(list(range(n)))
+    assert (low, high) == (rank - 1, n - rank) and middle == (n - 1) / 2, n
+assert interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
+P
 }

@@ -57,3 +57,8 @@ with open(path, "wb") as f:
     f.write(struct.pack("<%df" % n, *[value(k) for k in range(n)]))
 EOF
 }
+
+needs_nvrtc() {
+    "$QUALM" doctor --json | grep -q '"nvrtc": "no NVRTC' && skip "no NVRTC"
+    return 0
+}

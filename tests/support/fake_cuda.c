@@ -3,25 +3,79 @@
  *
  * FAKE_CALL names a call ("load": when the library is opened), FAKE_HOW what happens there: a
  * number is returned as its error; hang; crash; late: the call is good and every later one gives
- * error 700.  FAKE_COUNT: at which call of that name (1).  FAKE_MS: what cuEventElapsedTime gives
- * (1). */
+ * error 700; exit0: it calls exit(0); print: it writes to stdout; int, term, hup: it raises that
+ * signal; fork: it starts a process that stays; twin: it returns in two processes; fsize: no file
+ * may grow from then on; scribble: it writes over all shared memory, then _exit(0).
+ * FAKE_COUNT: at which call of
+ * that name (1).  FAKE_MS: what cuEventElapsedTime gives (default: by the clock); FAKE_MODE: the
+ * compute mode of the device (0).  Each call is a line "PROCESS NAME" of the file FAKE_TRACE. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 static int sticky, calls;
 
+static void trace(const char *call)
+{
+    const char *path = getenv("FAKE_TRACE");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f)
+        return;
+    fprintf(f, "%d %s\n", (int)getpid(), call);
+    fclose(f);
+}
+
+/* Words of 0x100 over every writable shared mapping. */
+static void scribble(void)
+{
+    char line[512], access[8];
+    unsigned long from, to;
+    FILE *f = fopen("/proc/self/maps", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3 && strcmp(access, "rw-s") == 0)
+            for (int *at = (int *)from; at < (int *)to; at++)
+                *at = 0x100;
+    _exit(0);
+}
+
+static void misbehave(const char *how)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } signals[] = {{"crash", SIGSEGV}, {"int", SIGINT}, {"term", SIGTERM}, {"hup", SIGHUP}};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (strcmp(how, signals[i].name) == 0)
+            raise(signals[i].number);
+    if (strcmp(how, "scribble") == 0)
+        scribble();
+    if (strcmp(how, "fsize") == 0)
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0});
+    if (strcmp(how, "twin") == 0)
+        (void)!fork();
+    if (strcmp(how, "fork") == 0 && fork() == 0) {
+        sleep(60);
+        _exit(0);
+    }
+}
+
 static int strike(const char *call)
 {
     const char *at = getenv("FAKE_CALL"), *how = getenv("FAKE_HOW"), *count = getenv("FAKE_COUNT");
+    trace(call);
     if (sticky)
         return sticky;
     if (!at || !how || strcmp(at, call) != 0 || ++calls != (count ? atoi(count) : 1))
         return 0;
-    if (strcmp(how, "crash") == 0)
-        raise(SIGSEGV);
+    misbehave(how);
+    if (strcmp(how, "exit0") == 0)
+        exit(0);
+    if (strcmp(how, "print") == 0)
+        puts("a driver's chatter");
     while (strcmp(how, "hang") == 0)
         pause();
     sticky = strcmp(how, "late") == 0 ? 700 : 0;
@@ -46,7 +100,19 @@ static char thing[16];
 
 static int attribute(int which)
 {
-    return which == 16 ? 4 : which == 38 ? 4096 : which == 39 ? 2048 : which == 75 ? 9 : 0;
+    const char *mode = getenv("FAKE_MODE");
+    return which == 16   ? 4
+           : which == 20 ? (mode ? atoi(mode) : 0)
+           : which == 38 ? 4096
+           : which == 39 ? 2048
+           : which == 75 ? 9
+                         : 0;
+}
+
+static float milliseconds(const struct timespec *a, const struct timespec *b)
+{
+    return (float)(1e3 * (double)(b->tv_sec - a->tv_sec) +
+                   1e-6 * (double)(b->tv_nsec - a->tv_nsec));
 }
 
 CALL(cuInit, (unsigned flags), (void)flags)
@@ -82,12 +148,13 @@ CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *out, void *f, int n, siz
 CALL(cuStreamCreate, (void **out, unsigned flags), *out = thing, (void)flags)
 CALL(cuStreamSynchronize, (void *s), (void)s)
 CALL(cuStreamDestroy_v2, (void *s), (void)s)
-CALL(cuEventCreate, (void **out, unsigned flags), *out = thing, (void)flags)
-CALL(cuEventRecord, (void *e, void *s), (void)e, (void)s)
+CALL(cuEventCreate, (void **out, unsigned flags), *out = calloc(1, sizeof(struct timespec)),
+     (void)flags)
+CALL(cuEventRecord, (void *e, void *s), clock_gettime(CLOCK_MONOTONIC, e), (void)s)
 CALL(cuEventSynchronize, (void *e), (void)e)
 CALL(cuEventElapsedTime, (float *out, void *a, void *b),
-     *out = getenv("FAKE_MS") ? strtof(getenv("FAKE_MS"), NULL) : 1.0f, (void)a, (void)b)
-CALL(cuEventDestroy_v2, (void *e), (void)e)
+     *out = getenv("FAKE_MS") ? strtof(getenv("FAKE_MS"), NULL) : milliseconds(a, b))
+CALL(cuEventDestroy_v2, (void *e), free(e))
 
 int cuModuleGetGlobal_v2(ANY *at, size_t *n, void *m, const char *name);
 int cuModuleGetGlobal_v2(ANY *at, size_t *n, void *m, const char *name)

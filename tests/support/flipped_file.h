@@ -47,7 +47,7 @@ static inline void flip_bits(int n, int is_bare, uint64_t seed)
 {
     char digest[65], path[96];
     size_t size;
-    int refused = 0, told = 0, must = 0;
+    int refused = 0, told = 0;
     assert_int_equal(sample(in_folder("whole.h5"), SAME), QM_OK);
     assert_int_equal(qm_store_digest(in_folder("whole.h5"), digest), QM_OK);
     char *bytes = file_bytes(in_folder("whole.h5"), &size);
@@ -60,7 +60,6 @@ static inline void flip_bits(int n, int is_bare, uint64_t seed)
         snprintf(path, sizeof path, "%s/flipped%d.h5", folder, i);
         file_from(path, bytes, size);
         refused += flipped_refused(path, digest);
-        must += at < size - QM_FILE_SUM_LINE || refused == must + 1; /* else the line is gone */
         unlink(path);
         told += flipped_carried != QM_CARRIED_same;
         bytes[at] = (char)(bytes[at] ^ bit);
@@ -68,7 +67,7 @@ static inline void flip_bits(int n, int is_bare, uint64_t seed)
     print_message("seed %d: of %d flips in %d bytes%s %d were refused, %d told\n", (int)seed, n,
                   (int)size, is_bare ? " without a checksum line" : "", refused, told);
     if (!is_bare)
-        assert_int_equal(refused, must);
+        assert_int_equal(refused, n);
     free(bytes);
 }
 

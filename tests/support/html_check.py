@@ -54,7 +54,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
-        is_command = "plots/" in data or data.startswith("qualm report ")
+        is_command = data.startswith(("qualm plot ", "qualm report "))
         if is_command and self.section.startswith("figure-"):
             self.commands[self.section] = data
 

@@ -33,9 +33,9 @@ static inline double normal(uint64_t stream, int64_t i)
     return r * cos(6.283185307179586 * uniform(stream, 2 * i + 1));
 }
 
-/* x over several decades with some zeros, decoded on 15 even levels in [-M, M], M the largest |x|
- * of each 64 elements; two zeros that become nonzero ("births") and one changed sign are
- * planted. */
+/* x over several decades with some zeros, decoded on 15 even levels in [-M, M], M the
+ * largest |x| of each 64 elements; two zeros that become nonzero ("births") and one changed
+ * sign are planted. */
 static inline void make_signed(void)
 {
     for (int i = 0; i < N; i++)

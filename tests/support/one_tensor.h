@@ -48,8 +48,8 @@ static inline void opt_open(struct opt *o, const char *recipe, struct qm_shape s
 
 static inline void opt_close(struct opt *o) { qm_backend_cpu.close(o->plan); }
 
-/* One step with a gradient rounded to the parameter's format; g NULL: the tensor has no
- * gradient. */
+/* One step with a gradient rounded to the parameter's format; g NULL: the tensor has
+ * no gradient. */
 static inline void opt_step(struct opt *o, const float *g)
 {
     struct qm_tensor p = {o->room, qm_param_type(o->r.param.format), o->shape};

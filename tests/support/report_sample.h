@@ -45,8 +45,8 @@ static inline double s_noise(int64_t a, int64_t b, int64_t c, int64_t d)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
 }
 
-/* The mean of d of a label on a problem; the first label is equivalent, and some are better on one
- * problem. */
+/* The mean of d of a label on a problem; the first label is equivalent, and some are better on
+ * one problem. */
 static inline double s_effect(int64_t label, int64_t problem)
 {
     double size = label == 0 ? 0.001 : 0.004 * pow(2.1, (double)(label % 9));

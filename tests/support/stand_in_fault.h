@@ -1,5 +1,5 @@
-/* stand_in_fault.h - Faults of the stand-in for a GPU (stand_in_gpu.h), and what its processes
- * share. */
+/* stand_in_fault.h - Faults of the stand-in for a GPU (stand_in_gpu.h), and what its
+ * processes share. */
 #ifndef QM_SUPPORT_STAND_IN_FAULT_H
 #define QM_SUPPORT_STAND_IN_FAULT_H
 
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum stand_in_how {
@@ -15,7 +16,15 @@ enum stand_in_how {
     STAND_IN_LATE,  /* a launch returns 0 and every later call of the process the error (700) */
     STAND_IN_HANG,
     STAND_IN_CRASH,
-    STAND_IN_GONE /* the call and every later one of this and all later processes: no device */
+    STAND_IN_EXIT,     /* the library calls exit(error) */
+    STAND_IN_LEAVE,    /* _exit(error) */
+    STAND_IN_PRINT,    /* the library writes to stdout, by stdio and by its descriptor */
+    STAND_IN_SCRIBBLE, /* words of this value over all shared memory, then a crash or _exit(0) */
+    STAND_IN_SIGNAL,   /* it raises the signal of this number */
+    STAND_IN_FORK,     /* it starts a process in a session of its own, which stays */
+    STAND_IN_FSIZE,    /* it lowers the limit on the size of files to 0 */
+    STAND_IN_TWIN,     /* it forks, and returns in both processes */
+    STAND_IN_GONE      /* the call and every later one of this and all later processes: no device */
 };
 
 /* The fault strikes in the process-th process that calls cuInit (the first is 1; 0: in each), at
@@ -35,17 +44,44 @@ static struct stand_in_shared {
     int loads;           /* of modules */
 } * stand_in_shared;
 
-/* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock. */
+/* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock; is_idle:
+ * launches do nothing; odd: an attribute whose value is odd_value (0: none). */
 static struct stand_in_card {
     const char *name;
     size_t memory;
     int sms, l2, is_fixed;
     unsigned char uuid;
     float milliseconds;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f};
+    int is_idle, odd, odd_value;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0};
 
 static int stand_in_process, stand_in_calls, stand_in_sticky;
 static int stand_in_driver = 13000; /* cuDriverGetVersion */
+
+/* Writes over every writable shared mapping but that of this stand-in. */
+static void stand_in_scribble(int word)
+{
+    char line[512], access[8];
+    unsigned long from, to, own = (unsigned long)stand_in_shared;
+    FILE *f = fopen("/proc/self/maps", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3 && strcmp(access, "rw-s") == 0 &&
+            (own < from || own >= to))
+            for (int *at = (int *)from; at < (int *)to; at++)
+                *at = word;
+    if (f)
+        fclose(f);
+}
+
+static void stand_in_leave_process(void)
+{
+    if (fork() != 0)
+        return;
+    setsid();
+    if (fork() == 0)
+        sleep(100);
+    _exit(0);
+}
 
 /* Called at the head of each call of the driver: 0, or the error to return. */
 static int stand_in_strike(const char *call)
@@ -62,6 +98,22 @@ static int stand_in_strike(const char *call)
     switch (f->how) {
     case STAND_IN_LATE: stand_in_sticky = f->error; return 0;
     case STAND_IN_CRASH: raise(SIGSEGV); return 0;
+    case STAND_IN_EXIT: exit(f->error);
+    case STAND_IN_LEAVE: _exit(f->error);
+    case STAND_IN_PRINT:
+        printf("a library's chatter\n{\"junk\": 1}\n");
+        fflush(stdout);
+        return write(STDOUT_FILENO, "more\n", 5) == 5 ? 0 : 1;
+    case STAND_IN_SCRIBBLE:
+        stand_in_scribble(f->error);
+        if (f->error & 1)
+            _exit(0);
+        raise(SIGSEGV);
+        return 0;
+    case STAND_IN_SIGNAL: raise(f->error); return 0;
+    case STAND_IN_FORK: stand_in_leave_process(); return 0;
+    case STAND_IN_FSIZE: setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}); return 0;
+    case STAND_IN_TWIN: (void)!fork(); return 0;
     case STAND_IN_GONE: stand_in_shared->is_gone = 1; return 999;
     case STAND_IN_HANG:
         for (;;)

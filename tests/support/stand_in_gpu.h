@@ -1,9 +1,9 @@
 /* stand_in_gpu.h - Stand-ins for the CUDA driver and NVRTC, which hand the kernels to the emulator.
  *
- * They cannot show what a GPU computes.  A fault may be planted in one call of one process (struct
- * stand_in_fault): an error, out of memory, a late error, a hang, a crash.  Nothing here fails a
- * cmocka test by itself, because the calls also come from forked processes: what must not be is an
- * abort(). */
+ * They cannot show what a GPU computes.  A fault may be planted in one call of one process
+ * (struct stand_in_fault): an error, out of memory, a late error, a hang, a crash.  Nothing here
+ * fails a cmocka test by itself, because the calls also come from forked processes: what must not
+ * be is an abort(). */
 #ifndef QM_SUPPORT_STAND_IN_GPU_H
 #define QM_SUPPORT_STAND_IN_GPU_H
 
@@ -81,7 +81,8 @@ static int cu_DeviceGetAttribute(int *value, int attribute, int device)
 {
     STRIKE("cuDeviceGetAttribute");
     (void)device;
-    *value = attribute == QM_CU_SM_COUNT         ? stand_in_card.sms
+    *value = attribute == stand_in_card.odd      ? stand_in_card.odd_value
+             : attribute == QM_CU_SM_COUNT       ? stand_in_card.sms
              : attribute == QM_CU_L2_BYTES       ? stand_in_card.l2
              : attribute == QM_CU_THREADS_PER_SM ? 2048
              : attribute == QM_CU_MAJOR          ? 9
@@ -233,6 +234,55 @@ static int cu_FuncGetAttribute(int *value, int attribute, void *function)
     *value = 0;
     return 0;
 }
+/* Launches between cuStreamBeginCapture and _EndCapture, which cuGraphLaunch makes again: their
+ * arguments are copied, as a driver does. */
+enum { RECORDED = 128, GRAPHS = 4, ARGUMENT = QM_STEP_BY_VALUE };
+struct recording {
+    int n;
+    struct {
+        const struct function *f;
+        unsigned grid_x, grid_y;
+        unsigned char args[4][ARGUMENT];
+    } launch[RECORDED];
+};
+static struct recording graphs[GRAPHS];
+static int n_graphs;
+
+/* Bytes of argument i of a kernel of elementwise rules (core/device/batch.c). */
+static size_t argument_bytes(enum qm_step_kernel k, int i)
+{
+    if (k == QM_KERNEL_step_by_value)
+        return i == 0   ? QM_STEP_BY_VALUE
+               : i == 1 ? sizeof(int64_t)
+               : i == 2 ? sizeof(struct qm_step_scalars)
+                        : 0;
+    if (k == QM_KERNEL_scales)
+        return i == 0 ? sizeof(qm_address) : 0;
+    return i < 3 ? sizeof(qm_address) : sizeof(struct qm_step_scalars);
+}
+
+static void record_launch(const struct function *f, unsigned grid_x, unsigned grid_y, void **args)
+{
+    struct recording *g = &graphs[n_graphs % GRAPHS];
+    stand_in_must(g->n < RECORDED);
+    g->launch[g->n].f = f;
+    g->launch[g->n].grid_x = grid_x;
+    g->launch[g->n].grid_y = grid_y;
+    for (int i = 0; i < 4 && argument_bytes(f->kernel, i); i++)
+        memcpy(g->launch[g->n].args[i], args[i], argument_bytes(f->kernel, i));
+    g->n++;
+}
+
+static void launch_now(const struct function *f, unsigned grid_x, unsigned grid_y, void **args)
+{
+    if (stand_in_card.is_idle)
+        return;
+    qm_status st = qm_device_emu.launch(f->module, f->kernel, grid_x, grid_y, args);
+    if (st != QM_OK)
+        fprintf(stderr, "stand_in_gpu.h: %s\n", qm_message());
+    stand_in_must(st == QM_OK);
+}
+
 #define XYZ(name) unsigned name##_x, unsigned name##_y, unsigned name##_z
 static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned shared, void *stream,
                            void **args, void **extra)
@@ -247,15 +297,13 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
     }
     launches++;
     if (is_recording) {
+        record_launch(f, grid_x, grid_y, args);
         recorded++;
         return 0;
     }
     if (fail_next_launch && fail_next_launch-- == 1)
         return 700;
-    qm_status st = qm_device_emu.launch(f->module, f->kernel, grid_x, grid_y, args);
-    if (st != QM_OK)
-        fprintf(stderr, "stand_in_gpu.h: %s\n", qm_message());
-    stand_in_must(st == QM_OK);
+    launch_now(f, grid_x, grid_y, args);
     return 0;
 }
 static int cu_Occupancy(int *blocks, void *function, int threads, size_t shared)
@@ -323,6 +371,7 @@ static int cu_StreamBeginCapture(void *stream, int mode)
     STRIKE("cuStreamBeginCapture_v2");
     stand_in_must(stream && mode == 2 && !is_recording);
     is_recording = 1;
+    graphs[n_graphs % GRAPHS].n = 0;
     return 0;
 }
 static int cu_StreamEndCapture(void *stream, void **graph)
@@ -330,22 +379,42 @@ static int cu_StreamEndCapture(void *stream, void **graph)
     stand_in_must(stream && is_recording);
     is_recording = 0;
     STRIKE("cuStreamEndCapture");
-    *graph = nothing;
+    *graph = &graphs[n_graphs++ % GRAPHS];
     return 0;
+}
+static int is_graph(const void *at)
+{
+    const struct recording *g = at;
+    return g >= graphs && g < graphs + GRAPHS;
 }
 static int cu_GraphInstantiate(void **executable, void *graph, unsigned long long flags)
 {
     STRIKE("cuGraphInstantiateWithFlags");
-    *executable = nothing;
-    return graph == nothing && !flags ? 0 : 1;
+    *executable = graph;
+    return is_graph(graph) && !flags ? 0 : 1;
 }
 static int cu_GraphLaunch(void *executable, void *stream)
 {
     STRIKE("cuGraphLaunch");
-    return executable == nothing && stream ? 0 : 1;
+    struct recording *g = executable;
+    for (int i = 0; is_graph(g) && i < g->n; i++) {
+        void *args[4];
+        for (int k = 0; k < 4; k++)
+            args[k] = g->launch[i].args[k];
+        launch_now(g->launch[i].f, g->launch[i].grid_x, g->launch[i].grid_y, args);
+    }
+    return is_graph(g) && stream ? 0 : 1;
 }
-static int cu_GraphExecDestroy(void *executable) { return executable == nothing ? 0 : 1; }
-static int cu_GraphDestroy(void *graph) { return graph == nothing ? 0 : 1; }
+static int cu_GraphExecDestroy(void *executable)
+{
+    STRIKE("cuGraphExecDestroy");
+    return is_graph(executable) ? 0 : 1;
+}
+static int cu_GraphDestroy(void *graph)
+{
+    STRIKE("cuGraphDestroy");
+    return is_graph(graph) ? 0 : 1;
+}
 static int cu_GetErrorName(int error, const char **name)
 {
     *name = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"

@@ -12,8 +12,19 @@ static int compiles;
 static int stand_in_nvrtc_major = 13, stand_in_other_major = 12;
 static char stand_in_made_by; /* the major version that compiled last */
 
+/* A fault that is planted in a call of NVRTC by its name. */
+#define RTC_STRIKE(name)                                                     \
+    do {                                                                     \
+        if (stand_in_fault.call && strcmp(stand_in_fault.call, name) == 0) { \
+            int struck = stand_in_strike(name);                              \
+            if (struck)                                                      \
+                return struck;                                               \
+        }                                                                    \
+    } while (0)
+
 static int rtc_Version(int *major, int *minor)
 {
+    RTC_STRIKE("nvrtcVersion");
     *major = stand_in_nvrtc_major;
     *minor = 0;
     return 0;
@@ -22,6 +33,7 @@ static int rtc_Version(int *major, int *minor)
 static int rtc_CreateProgram(void **program, const char *text, const char *name, int n,
                              const char *const *texts, const char *const *names)
 {
+    RTC_STRIKE("nvrtcCreateProgram");
     int is_step = strcmp(name, "step.cu") == 0;
     free(recipe);
     recipe = is_step ? NULL : strdup(name);
@@ -35,6 +47,7 @@ static int rtc_CreateProgram(void **program, const char *text, const char *name,
 
 static int rtc_DestroyProgram(void **program)
 {
+    RTC_STRIKE("nvrtcDestroyProgram");
     *program = NULL;
     return 0;
 }
@@ -43,6 +56,7 @@ static int rtc_CompileProgram(void *program, int n, const char *const *options)
 {
     (void)program;
     stand_in_must(strcmp(options[0], "--gpu-architecture=sm_90") == 0 && n > 1);
+    RTC_STRIKE("nvrtcCompileProgram");
     compiles++;
     stand_in_shared->compiles_beside += stand_in_process != 0;
     stand_in_made_by = (char)stand_in_nvrtc_major;
@@ -51,6 +65,7 @@ static int rtc_CompileProgram(void *program, int n, const char *const *options)
 
 static int rtc_GetCUBINSize(void *program, size_t *size)
 {
+    RTC_STRIKE("nvrtcGetCUBINSize");
     (void)program;
     *size = strlen(recipe) + 1;
     return 0;
@@ -58,6 +73,7 @@ static int rtc_GetCUBINSize(void *program, size_t *size)
 
 static int rtc_GetCUBIN(void *program, char *out)
 {
+    RTC_STRIKE("nvrtcGetCUBIN");
     (void)program;
     strcpy(out, recipe);
     return 0;
@@ -73,6 +89,7 @@ static const char log_text[] =
 
 static int rtc_GetProgramLogSize(void *program, size_t *size)
 {
+    RTC_STRIKE("nvrtcGetProgramLogSize");
     (void)program;
     *size = sizeof log_text;
     return 0;
@@ -80,6 +97,7 @@ static int rtc_GetProgramLogSize(void *program, size_t *size)
 
 static int rtc_GetProgramLog(void *program, char *out)
 {
+    RTC_STRIKE("nvrtcGetProgramLog");
     (void)program;
     strcpy(out, log_text);
     return 0;
@@ -87,6 +105,7 @@ static int rtc_GetProgramLog(void *program, char *out)
 
 static int rtc_GetNumArchs(int *n)
 {
+    RTC_STRIKE("nvrtcGetNumSupportedArchs");
     *n = 2;
     return 0;
 }

@@ -3,8 +3,8 @@
  *   exp_avg  signed dynamic map, one absmax per 256 elements
  *
  * x is divided by absmax; ties go to the even code. exp_avg keeps its sign: where a code's value
- * has another sign than x, the code moves by one. Tensors of fewer than 4096 elements keep float32
- * states. */
+ * has another sign than x, the code moves by one. Tensors of fewer than 4096 elements keep
+ * float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lion8_bnb_cuda = {

@@ -3,9 +3,9 @@
  *   momentum_buffer  signed dynamic map, one absmax per 256 elements
  *
  * The source's class has no defaults of lr and momentum: the values here are those of its tests. x
- * is divided by absmax; ties go to the even code. The momentum keeps its sign: where a code's value
- * has another sign than x, the code moves by one. Tensors of fewer than 4096 elements keep float32
- * states. */
+ * is divided by absmax; ties go to the even code. The momentum keeps its sign: where a code's
+ * value has another sign than x, the code moves by one. Tensors of fewer than 4096 elements keep
+ * float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_sgdm8_bnb_cuda = {

@@ -3,7 +3,7 @@
 
 const struct qm_variant qm_variant_adagrad_f32 = {
     .name = "adagrad_f32",
-    .summary = "Adagrad, float32 state, bit-equal to PyTorch 2 on CPU",
+    .summary = "Adagrad, float32 state, PyTorch 2 on CPU but for its inexact roots",
     .source = "torch/optim/adagrad.py",
     .rule = "adagrad",
     .slot = {{.name = "sum", .quantizer = "f32"}},

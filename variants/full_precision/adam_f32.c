@@ -3,7 +3,7 @@
 
 const struct qm_variant qm_variant_adam_f32 = {
     .name = "adam_f32",
-    .summary = "Adam, float32 states, bit-equal to PyTorch 2 on CPU",
+    .summary = "Adam, float32 states, PyTorch 2 on CPU but for its inexact roots",
     .source = "arXiv:1412.6980; torch/optim/adam.py",
     .rule = "adam",
     .slot = {{.name = "exp_avg", .quantizer = "f32"}, {.name = "exp_avg_sq", .quantizer = "f32"}},

@@ -3,7 +3,7 @@
 
 const struct qm_variant qm_variant_adamw_f32 = {
     .name = "adamw_f32",
-    .summary = "AdamW, float32 states, bit-equal to PyTorch 2 on CPU",
+    .summary = "AdamW, float32 states, PyTorch 2 on CPU but for its inexact roots",
     .source = "arXiv:1711.05101; torch/optim/adamw.py, adam.py",
     .rule = "adamw",
     .slot = {{.name = "exp_avg", .quantizer = "f32"}, {.name = "exp_avg_sq", .quantizer = "f32"}},

@@ -21,6 +21,7 @@ const struct qm_variant qm_variant_came_f32 = {
               .eps1 = 1e-30,
               .eps2 = 1e-16,
               .clip = 1.0},
+    .pads = QM_PADS_number, /* RMS of the parameter */
     .state_bits = 32.125,
     .step_sqnr_db = 120.0,
 };

@@ -7,7 +7,7 @@ const struct qm_variant qm_variant_lion_f32 = {
     .source = "arXiv:2302.06675; google/automl lion/lion_pytorch.py",
     .rule = "lion",
     .slot = {{.name = "exp_avg", .quantizer = "f32"}},
-    .hyper = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, .gnorm_scale = 1.0},
+    .hyper = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99},
     .state_bits = 32.0,
     .step_sqnr_db = 120.0,
 };

@@ -3,7 +3,7 @@
 
 const struct qm_variant qm_variant_nadam_f32 = {
     .name = "nadam_f32",
-    .summary = "NAdam, float32 states, bit-equal to PyTorch 2 on CPU",
+    .summary = "NAdam, float32 states, PyTorch 2 on CPU but for its inexact roots",
     .source = "Dozat 2016; torch/optim/nadam.py",
     .rule = "nadam",
     .slot = {{.name = "exp_avg", .quantizer = "f32"}, {.name = "exp_avg_sq", .quantizer = "f32"}},

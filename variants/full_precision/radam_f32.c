@@ -3,7 +3,7 @@
 
 const struct qm_variant qm_variant_radam_f32 = {
     .name = "radam_f32",
-    .summary = "RAdam, float32 states, bit-equal to PyTorch 2 on CPU",
+    .summary = "RAdam, float32 states, PyTorch 2 on CPU but for its inexact roots",
     .source = "arXiv:1908.03265; torch/optim/radam.py",
     .rule = "radam",
     .slot = {{.name = "exp_avg", .quantizer = "f32"}, {.name = "exp_avg_sq", .quantizer = "f32"}},

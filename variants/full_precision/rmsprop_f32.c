@@ -3,7 +3,7 @@
 
 const struct qm_variant qm_variant_rmsprop_f32 = {
     .name = "rmsprop_f32",
-    .summary = "RMSprop, float32 state, bit-equal to PyTorch 2 on CPU",
+    .summary = "RMSprop, float32 state, PyTorch 2 on CPU but for its inexact roots",
     .source = "torch/optim/rmsprop.py",
     .rule = "rmsprop",
     .slot = {{.name = "square_avg", .quantizer = "f32"}},

@@ -3,7 +3,8 @@
 
 const struct qm_variant qm_variant_rmsprop_full_f32 = {
     .name = "rmsprop_full_f32",
-    .summary = "centered RMSprop with momentum, float32 states, bit-equal to PyTorch 2 on CPU",
+    .summary = "centered RMSprop with momentum, float32 states, PyTorch 2 on CPU but for its "
+               "inexact roots",
     .source = "torch/optim/rmsprop.py",
     .rule = "rmsprop_full",
     .slot = {{.name = "square_avg", .quantizer = "f32"},

@@ -3,10 +3,10 @@
  *   exp_avg     dynamic exponent map, one absmax per 2048 elements
  *   exp_avg_sq  the same map without its zero code, one maximum per 2048 elements
  *
- * This row of the paper's table shows that the zero code, and not the block size, is what breaks a
- * second moment.  The hyper-parameters are those of its task (E2E).  The even element is in the low
- * nibble; ties go to the lower code.  Tensors of at most 4096 elements keep both moments in
- * float32. */
+ * This row of the paper's table shows that the zero code, and not the block size, is what breaks
+ * a second moment.  The hyper-parameters are those of its task (E2E).  The even element is in
+ * the low nibble; ties go to the lower code.  Tensors of at most 4096 elements keep both moments
+ * in float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw4_lpmm_de0 = {

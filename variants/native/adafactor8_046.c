@@ -1,10 +1,12 @@
 /* adafactor8_046.c - Adafactor, CAME, AdamW and SGD of adafactor8bit 0.4.6, PyTorch path.
  *
  * The first moment has 8 even bits, second moments and confidence 8 bits of log2 between the
- * extremes of a block. Every state is used before it is encoded. The same kernel serves
- * adafactor8_046, came8_046, adamw8_046 and sgd8_046 (--as). */
+ * extremes of a block. Every state is used before it is encoded.
+ *
+ * Also: came8_046 adamw8_046 sgd8_046 adafactor8_046_1d */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernel_abi.h"
 
@@ -188,9 +190,10 @@ static void factored_update(const struct qm_kernel_args *a, const struct matrice
     divide(m, eps, r, c, u);
 }
 
-/* u holds g on entry; v is room.  adam_eps < 0: not AdamW. */
-static void full_update(const struct qm_kernel_args *a, double eps, double adam_eps, float b,
-                        float *u, float *v)
+/* u holds g on entry; v is room.  unit: the first moment takes in the update; adam_eps < 0: not
+ * AdamW. */
+static void full_update(const struct qm_kernel_args *a, int unit, double eps, double adam_eps,
+                        float b, float *u, float *v)
 {
     const struct qm_kernel_slot *s = &a->slot[FULL];
     int adam = adam_eps >= 0.0;
@@ -200,13 +203,14 @@ static void full_update(const struct qm_kernel_args *a, double eps, double adam_
         v[i] = s->bits ? lerp(old, square, b) : old * (1.0f - b) + b * square;
     }
     store(s, v);
-    if (adam && a->beta1 >= 0.0)
+    if (!unit && a->beta1 >= 0.0)
         take_in(a, u);
     for (int64_t i = 0; i < a->n; i++) {
-        double root = adam ? sqrt((double)v[i]) + adam_eps : sqrt(at_least((double)v[i], under));
+        double root =
+            adam && !unit ? sqrt((double)v[i]) + adam_eps : sqrt(at_least((double)v[i], under));
         u[i] = (float)((double)u[i] / root);
     }
-    if (adam || a->beta1 < 0.0)
+    if (!unit)
         return;
     float by = (float)clip_of(a, norm(u, a->n));
     for (int64_t i = 0; i < a->n; i++)
@@ -261,7 +265,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     int sgd = a->beta2 < 0.0 && a->beta2_decay > 0.0,
         factored = a->factored && a->ndim >= 2 && !sgd;
     int adam = !sgd && !a->factored && a->beta2 >= 0.0 && !(a->beta3 > 0.0);
-    int unit = !sgd && !factored && !adam && a->beta1 >= 0.0;
+    int other = strncmp(a->recipe, "adafactor8_046_1d", 17) == 0; /* momentum_only_1d=False */
+    int unit = !sgd && !factored && a->beta1 >= 0.0 && adam == other;
     int came = factored && a->beta3 > 0.0 && a->beta1 >= 0.0;
     int64_t n = a->n;
     if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 ||
@@ -291,7 +296,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     else if (factored)
         factored_update(a, &m, eps, b, u, u + n);
     else
-        full_update(a, eps, adam ? eps * root : -1.0, b, u, u + n);
+        full_update(a, unit, eps, adam ? eps * root : -1.0, b, u, u + n);
 
     double size = norm(u, n), by = a->limiter ? limiter(a, &size) : 1.0;
     double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt(t)) : a->lr, alpha = rho;

@@ -2,7 +2,9 @@
  *
  * The variant keeps the moments of tensors that are too small, or no multiple of the block, in
  * float32.  A recipe may give such tensors codes nevertheless, and `qualm check` does: the last
- * block is then short. */
+ * block is then short.
+ *
+ * Also: adamw4_ao_compiled */
 #include <math.h>
 
 #include "kernel_abi.h"

@@ -3,7 +3,9 @@
  * The second moment has one scale per index of every axis; an element uses the smallest of its own.
  *
  * Tensors of at most 4096 elements come with float32 moments.  The source takes moments of one
- * element for not yet initialized in every step. */
+ * element for not yet initialized in every step.
+ *
+ * Also: adamw_lpmm_vonly */
 #include <math.h>
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@ enum { BLOCK = 256, WARPS = BLOCK / 32 };
 QM_CUDA_KERNEL("adamw8_bnb");
 QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK, 0);
 
-/* The largest |x| of the thread block; by their bits, so that a NaN wins. */
+/* The largest |x| of the thread block, by their bits. */
 static __device__ float block_max(float x)
 {
     __shared__ unsigned int of_warp[WARPS];
@@ -30,13 +30,17 @@ static __device__ float decode(const struct qm_kernel_slot *s, int64_t i)
     return s->bits ? s->codebook[s->codes[i]] * s->scales[i / BLOCK] : s->values[i];
 }
 
-/* The nearest of 256 ascending values by bisecting the mid-points; ties go down, NaN to the top. */
+/* The code of y by a table of 65,536 entries over [-1, 1]: of the entry next to y, the nearest of
+ * 256 ascending values; ties go down, NaN has code 0. */
 static __device__ int nearest(const float *value, float y)
 {
+    float inside = y < -1.0f ? -1.0f : y > 1.0f ? 1.0f : y;
+    int entry = y == y ? (int)((inside + 1.0f) * 0.5f * 65535.0f + 0.5f) : 0;
+    float at = -1.0f + 2.0f * (float)entry / 65535.0f;
     int low = 0, high = 255;
     while (low < high) {
         int k = (low + high) / 2;
-        if (!(y <= (value[k] + value[k + 1]) * 0.5f))
+        if (!(at <= (value[k] + value[k + 1]) * 0.5f))
             low = k + 1;
         else
             high = k;
@@ -44,21 +48,20 @@ static __device__ int nearest(const float *value, float y)
     return low;
 }
 
-/* x is multiplied by the reciprocal; a short last block (n elements) divides and stores what it
- * divided by.  All threads call it, also those without an element. */
+/* x is multiplied by the reciprocal of the largest, which leaves a NaN out; a block of zeros has
+ * code 0.  All threads call it, also those without an element. */
 static __device__ void encode(const struct qm_kernel_slot *s, int64_t i, int64_t n, float x)
 {
     int is_there = threadIdx.x < n;
-    float top = block_max(is_there ? x : 0.0f), by = top < 1e-38f ? 1e-38f : top;
-    float y = n < BLOCK ? x / by : x * (1.0f / by);
+    float top = block_max(is_there && x == x ? x : 0.0f), y = x * (1.0f / top);
     if (!is_there)
         return;
     if (s->bits)
-        s->codes[i] = (uint8_t)nearest(s->codebook, y);
+        s->codes[i] = (uint8_t)(top > 0.0f ? nearest(s->codebook, y) : 0);
     else
         s->values[i] = x;
     if (s->bits && threadIdx.x == 0)
-        s->scales[i / BLOCK] = n < BLOCK ? by : top;
+        s->scales[i / BLOCK] = top;
 }
 
 /* Quantized as this kernel expects it, or plain float32. */

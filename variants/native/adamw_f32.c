@@ -1,4 +1,6 @@
-/* adamw_f32.c - AdamW with float32 states: the smallest complete kernel.  Copy it and edit. */
+/* adamw_f32.c - AdamW with float32 states: the smallest complete kernel.  Copy it and edit.
+ *
+ * Also: adamw_f32_t113 */
 #include <math.h>
 
 #include "kernel_abi.h"

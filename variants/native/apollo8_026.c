@@ -136,12 +136,25 @@ static void project(const struct layout *l, const float *g, const float *proj, f
         }
 }
 
+/* From squares in float32, as the package forms it; infinite where their sum is no float. */
 static double norm(const float *x, int64_t n)
 {
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
+    double sum = 0.0, exact = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        float square = x[i] * x[i];
+        exact += (double)x[i] * (double)x[i];
+        sum += (double)square;
+    }
+    return exact > (double)FLT_MAX        ? HUGE_VAL
+           : exact < (double)n * 0x1p-100 ? sqrt(sum)
+                                          : sqrt(exact);
+}
+
+/* The step's norm over the gradient's; NaN where that is no float: the package multiplies Inf
+ * by 0. */
+static double ratio(double top, double plain)
+{
+    return plain >= 0x1p128 ? (double)NAN : sqrt(top) / (sqrt(plain) + 1e-8);
 }
 
 /* v[k] = the average of squares of x[k]; decoded again if projected and t > 1. */
@@ -180,10 +193,10 @@ static void scale_channels(const struct qm_kernel_args *a, const struct layout *
         }
         tops += top;
         plains += plain;
-        by[c] = sqrt(top) / (sqrt(plain) + 1e-8);
+        by[c] = ratio(top, plain);
     }
     for (int64_t c = 0; c < l->channels && by; c++) {
-        double s = a->tensor_scale ? sqrt(tops) / (sqrt(plains) + 1e-8) : by[c];
+        double s = a->tensor_scale ? ratio(tops, plains) : by[c];
         s *= correction * (a->scale_front ? sqrt(a->scale) : 1.0);
         for (int64_t o = 0; o < l->other; o++)
             u[c * l->gc + o * l->go] = (float)(s * (double)u[c * l->gc + o * l->go]);
@@ -214,7 +227,11 @@ static void write_back(const struct qm_kernel_args *a, int projected, double cor
     float *p = a->p;
     double n = sqrt((double)a->n), now = norm(u, a->n), size = norm(p, a->n) / n;
     double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt((double)a->t)) : a->lr;
-    double by = projected || a->limiter ? limiter(a, &now) : 1.0;
+    double all = now, by = projected || a->limiter ? limiter(a, &now) : 1.0;
+    if (projected && by == 0.0) { /* an update that is not finite stays as it is */
+        by = 1.0;
+        now = all;
+    }
     double alpha = a->scale_parameter ? at_least(size, a->eps2) * rho : rho;
     if (!projected)
         alpha *= correction;

@@ -1,12 +1,15 @@
-/* came8_024.c - CAME of adafactor8bit 0.2.4, PyTorch path.
+/* came8_024.c - CAME and Adafactor of adafactor8bit 0.2.2, 0.2.4 and 0.2.5, PyTorch path.
  *
- * The first moment has 4 bits in the nearest of 16 entries; second moments and confidence have 8
- * bits of log2 above 2^-126. The confidence averages ((g - M) / sqrt(V))^2 and multiplies the
- * second moment. Every state is used before it is encoded. Tensors of one dimension take Adafactor.
- * */
+ * The first moment has 4 bits in the nearest of 16 entries, or (0.2.2) in sevenths of the largest;
+ * second moments and confidence have 8 bits of log2 above 2^-126. The confidence averages
+ * ((g - M) / sqrt(V))^2 and multiplies the second moment. Every state is used before it is encoded.
+ * Tensors of one dimension, and all without a confidence, take Adafactor.
+ *
+ * Also: came8_022 came8_025 adafactor8_022_torch adafactor8_024_torch adafactor8_025_torch */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernel_abi.h"
 
@@ -46,6 +49,13 @@ static int nearest(const struct qm_kernel_slot *s, float y)
     return best;
 }
 
+/* The code of 0.2.2: k + 8 for k units, -8 .. 7; of NaN 0. */
+static int whole(float y)
+{
+    float k = rintf(y);
+    return k > 7.0f ? 15 : k >= -8.0f ? (int)k + 8 : 0;
+}
+
 /* Ties go to the even code. */
 static int log_code(float x, float top)
 {
@@ -55,6 +65,7 @@ static int log_code(float x, float top)
 
 static void store(const struct qm_kernel_slot *s, const float *x)
 {
+    int sevenths = strncmp(s->quantizer, "int:", 4) == 0;
     for (int64_t i = 0; i < s->n && !s->bits; i++)
         s->values[i] = x[i];
     for (int64_t from = 0; from < s->n && s->bits; from += s->block) {
@@ -64,9 +75,12 @@ static void store(const struct qm_kernel_slot *s, const float *x)
             float y = s->bits == 4 ? fabsf(x[i]) : log_of(x[i]);
             top = y > top || y != y ? y : top;
         }
+        top = sevenths ? top * (1.0f / 7.0f) : top;
         s->scales[from / s->block] = top;
         for (int64_t i = from; i < end; i++) {
-            int code = s->bits == 4 ? nearest(s, x[i] / top) : log_code(x[i], top);
+            int code = s->bits == 8 ? log_code(x[i], top)
+                       : sevenths   ? whole(x[i] / top)
+                                    : nearest(s, x[i] / top);
             if (s->bits == 8)
                 s->codes[i] = (uint8_t)code;
             else if (i % 2)
@@ -151,6 +165,12 @@ static void confident(const struct qm_kernel_args *a, const struct matrices *m, 
     float *r = room, *c = r + rows, *k_r = c + cols, *k_c = k_r + rows, *off = k_c + cols;
     float under = (float)fmax(eps * eps, (double)TINY);
     average(m, u, b, &s[ROW], &s[COL], r, c);
+    if (!(a->beta3 > 0.0)) { /* Adafactor */
+        for (int64_t i = 0; i < a->n; i++)
+            u[i] = avg[i];
+        divide(m, eps, r, c, u);
+        return;
+    }
     for (int64_t i = 0; i < a->n; i++)
         off[i] = u[i] - avg[i];
     divide(m, eps, r, c, off);
@@ -199,8 +219,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     int factored = a->factored && a->ndim >= 2;
     int64_t n = a->n;
     if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || a->beta1 < 0.0 ||
-        (factored && !(a->beta3 > 0.0)) || a->limiter || a->rank != 0.0)
-        return 1; /* refused: no first moment or confidence, the limiter, APOLLO */
+        a->limiter || a->rank != 0.0)
+        return 1; /* refused: no first moment, the limiter, APOLLO */
     if (n == 0)
         return store_again(a);
     struct matrices m = {1, 1, 1};

@@ -1,7 +1,7 @@
 /* lars_bnb.c - LARS of bitsandbytes: momentum whose step has a bounded norm.
  *
- * The norm of the update, without the decay of this step, is at most max_unorm times the
- * parameter's. */
+ * The norm of the update, without the decay of this step, is at most max_unorm times
+ * the parameter's. */
 #include <math.h>
 
 #include "kernel_abi.h"

@@ -16,13 +16,17 @@ static void decode(const struct qm_kernel_slot *s, int64_t from, int64_t n, floa
                        : s->values[from + i];
 }
 
-/* The nearest of 256 ascending values by bisecting the mid-points; ties go down, NaN to the top. */
+/* The code of y by a table of 65,536 entries over [-1, 1]: of the entry next to y, the nearest of
+ * 256 ascending values; ties go down, NaN has code 0. */
 static int nearest(const float *value, float y)
 {
+    float inside = y < -1.0f ? -1.0f : y > 1.0f ? 1.0f : y;
+    int entry = y == y ? (int)((inside + 1.0f) * 0.5f * 65535.0f + 0.5f) : 0;
+    float at = -1.0f + 2.0f * (float)entry / 65535.0f;
     int low = 0, high = 255;
     while (low < high) {
         int k = (low + high) / 2;
-        if (!(y <= (value[k] + value[k + 1]) * 0.5f))
+        if (!(at <= (value[k] + value[k + 1]) * 0.5f))
             low = k + 1;
         else
             high = k;
@@ -30,20 +34,20 @@ static int nearest(const float *value, float y)
     return low;
 }
 
-/* x is multiplied by the reciprocal; a short last block divides and stores what it divided by. */
+/* x is multiplied by the reciprocal of the largest; a block of zeros has code 0. */
 static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, const float *x)
 {
     float top = 0.0f;
-    for (int64_t i = 0; i < n; i++) /* one NaN makes the scale NaN */
-        if (top == top && !(fabsf(x[i]) <= top))
+    for (int64_t i = 0; i < n; i++) /* a NaN is left out */
+        if (fabsf(x[i]) > top)
             top = fabsf(x[i]);
-    float by = top < 1e-38f ? 1e-38f : top, reciprocal = 1.0f / by;
+    float reciprocal = 1.0f / top;
     if (s->bits)
-        s->scales[from / BLOCK] = n < BLOCK ? by : top;
+        s->scales[from / BLOCK] = top;
     for (int64_t i = 0; i < n; i++)
         if (s->bits)
             s->codes[from + i] =
-                (uint8_t)nearest(s->codebook, n < BLOCK ? x[i] / by : x[i] * reciprocal);
+                (uint8_t)(top > 0.0f ? nearest(s->codebook, x[i] * reciprocal) : 0);
         else
             s->values[from + i] = x[i];
 }

@@ -296,8 +296,8 @@ static void test_reader(void **state)
     }
 }
 
-/* A report is written, read by the general reader, and read back: what does not apply stays
- * away. */
+/* A report is written, read by the general reader, and read back: what does not apply
+ * stays away. */
 static void test_report_file(void **state)
 {
     char path[4096], line[512] = "", file[4200];

@@ -69,8 +69,8 @@ static void seal_some(unsigned char *bytes, size_t *n)
     assert_true(*n > SIZE);
 }
 
-/* Every drawn flip, every drawn cut and every drawn addition is seen; the loader would die of
- * some. */
+/* Every drawn flip, every drawn cut and every drawn addition is seen; the loader would die
+ * of some. */
 static void damage_is_seen(void **state)
 {
     static unsigned char bytes[SIZE + 1000];

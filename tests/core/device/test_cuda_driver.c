@@ -1,7 +1,7 @@
 /* test_cuda_driver.c - Tests the host's side of backend cuda without a GPU.
  *
- * Stand-ins for the driver and NVRTC hand the kernels to the emulator.  They cannot show what a GPU
- * computes. */
+ * Stand-ins for the driver and NVRTC hand the kernels to the emulator.  They cannot show what a
+ * GPU computes. */
 #include "tests/support/device_compare.h"
 #include "tests/support/stand_in_gpu.h"
 

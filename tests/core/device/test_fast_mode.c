@@ -69,8 +69,8 @@ static void test_whole(void **state)
     assert_true(only || (done > 0 && rules > 10));
 }
 
-/* One format for each way that a quotient or root enters: by a scale, a maximum, a curve, two
- * scales. */
+/* One format for each way that a quotient or root enters: by a scale, a maximum, a curve,
+ * two scales. */
 static void test_elementwise(void **state)
 {
     static const char *const recipes[] = {"adamw4_ao", "adam_fp8_ao", "flash_adamw",

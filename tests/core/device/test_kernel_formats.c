@@ -1,5 +1,5 @@
-/* test_kernel_formats.c - Tests step.cu on formats that no variant has, and on many tensors in one
- * launch. */
+/* test_kernel_formats.c - Tests step.cu on formats that no variant has, and on many tensors in
+ * one launch. */
 #include "experiments/prove/report.h"
 #include "tests/support/device_compare.h"
 
@@ -13,8 +13,8 @@ static float gaussish(uint64_t seed, int64_t t, int64_t i)
     return sum;
 }
 
-/* Overrides that no variant has: norms, widths, packings, curves, rounds, searches, scale words,
- * types. */
+/* Overrides that no variant has: norms, widths, packings, curves, rounds, searches, scale
+ * words, types. */
 static void test_formats(void **state)
 {
     static const char *const slots[] = {

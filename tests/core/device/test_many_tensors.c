@@ -154,8 +154,8 @@ static const struct qm_shape ragged[] = {
 };
 enum { RAGGED = sizeof ragged / sizeof *ragged };
 
-/* Every rule with kernels: tensors that differ in size, form and dims, empty ones, single
- * elements. */
+/* Every rule with kernels: tensors that differ in size, form and dims, empty ones,
+ * single elements. */
 static void test_ragged(void **state)
 {
     const char *only = getenv("QM_TEST_ONLY");
@@ -204,8 +204,8 @@ static void test_launches(void **state)
     }
 }
 
-/* Parameters and gradients of 16 bits; states that are read back; two rules whose norms go to the
- * host. */
+/* Parameters and gradients of 16 bits; states that are read back; two rules whose norms go to
+ * the host. */
 static void test_recipes(void **state)
 {
     static const char *const recipes[] = {

@@ -146,7 +146,7 @@ static void clean(const char *name)
     struct qm_recipe r;
     int64_t judged;
     assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
-    if (qm_large_index(k, &r, &judged) != QM_OK)
+    if (qm_large_index(k, &r, QM_FAR_N, &judged) != QM_OK)
         fail_msg("%s: %s", name, qm_message());
     free(text);
     qm_kernel_file_close(k);
@@ -244,7 +244,7 @@ static void planted_bugs_are_found(void **state)
         assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
         qm_status st = steps(k, NULL, 4103, 2, NULL);
         if (st == QM_OK)
-            st = qm_large_index(k, &r, &judged);
+            st = qm_large_index(k, &r, QM_FAR_N, &judged);
         if (st != QM_CHECK_FAILED)
             fail_msg("%s: %s", b->what, st == QM_OK ? "not found" : qm_message());
         if (!strstr(qm_message(), b->says))
@@ -317,7 +317,7 @@ static void indices_beyond_32_bits(void **state)
         assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
         if (steps(k, NULL, 4103, 2, NULL) != QM_OK)
             fail_msg("%s: %s", b->what, qm_message());
-        qm_status st = qm_large_index(k, &r, &judged);
+        qm_status st = qm_large_index(k, &r, QM_FAR_N, &judged);
         int is_left = b->says && *b->says == '?';
         if (st != (is_left   ? QM_SKIPPED
                    : b->says ? QM_CHECK_FAILED

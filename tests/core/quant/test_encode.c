@@ -1,7 +1,7 @@
 /* test_encode.c - Tests encoding, decoding and packing against definitions.
  *
- * Ranges, instruction sets and fused loops must give the same bits; each norm is compared with its
- * definition. */
+ * Ranges, instruction sets and fused loops must give the same bits; each norm is compared with
+ * its definition. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,9 +141,9 @@ static void test_ranges_and_isas(void **state)
         qm_isa_force((enum qm_isa)isa);
 }
 
-/* Fills blocks of every kind, depending on `round`: special values; edges and their neighbours;
- * magnitudes at which a float16 scale overflows, is subnormal or becomes 0; a few negative
- * numbers. */
+/* Fills blocks of every kind, depending on `round`: special values; edges and their
+ * neighbours; magnitudes at which a float16 scale overflows, is subnormal or becomes 0; a few
+ * negative numbers. */
 static void fill(const struct qm_codec *c, int round, int64_t n, float *x)
 {
     static const int power[] = {0, 15, 16, 17, -14, -15, -24, -25, -26, -120, -148, 30, 127};

@@ -1,4 +1,5 @@
-/* test_words.c - Tests the words of the axes: each is found as what it is, and is in README. */
+/* test_words.c - Tests the words of the axes: each is found as what it is, and stands in
+ * core/quant/README.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,7 +106,7 @@ static void test_unique(void **state)
                 fail_msg("two axes have the word %s", all[i].word);
 }
 
-/* The words that README's row of an axis has, in order: what stands in backticks outside of
+/* The words that the README's row of an axis has, in order: what stands in backticks outside of
  * parentheses, less ":4s", and less what follows ':' in a word. */
 static void words_of(const char *readme, const char *axis, char *out, size_t room)
 {
@@ -128,12 +129,12 @@ static void words_of(const char *readme, const char *axis, char *out, size_t roo
     out[n] = 0;
 }
 
-/* README's table of words is the lists. */
+/* The table of words in core/quant/README.md is the lists. */
 static void test_readme(void **state)
 {
     (void)state;
     static char readme[1 << 18];
-    FILE *f = fopen("README.md", "r");
+    FILE *f = fopen("core/quant/README.md", "r");
     assert_non_null(f);
     readme[fread(readme, 1, sizeof readme - 1, f)] = 0;
     fclose(f);

@@ -280,8 +280,8 @@ static void adaptive_code(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(qm_codec_parse(&c, bad[i]), QM_BAD_ARG);
 
-    /* floor:V: no block begins below it, what lies below has code 1, and blocks above are as before
-     * */
+    /* floor:V: no block begins below it, what lies below has code 1, and blocks above are
+     * as before */
     static float above[sizeof numbers / sizeof *numbers];
     assert_int_equal(qm_codec_parse(&c, "al:8u/block:64/arith/even/allog/floor:0.25"), QM_OK);
     assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, above), QM_OK);

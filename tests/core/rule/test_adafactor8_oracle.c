@@ -191,8 +191,8 @@ static void projected(void **state)
         }
 }
 
-/* The norm of the update grows by at most the factor 1 + margin per step, whatever the gradient
- * does. */
+/* The norm of the update grows by at most the factor 1 + margin per step, whatever the
+ * gradient does. */
 static void limited(void **state)
 {
     (void)state;

@@ -35,8 +35,8 @@ static const char *const invariants[INVARIANTS] = {
     "16 no worse than 8",     "large errors shrink (8)", "large errors shrink (16)",
     "16 better in the middle"};
 
-/* Counts the exceptions among the finite values of one sign and exponent; exponent -127: float32
- * subnormals. */
+/* Counts the exceptions among the finite values of one sign and exponent; exponent -127:
+ * float32 subnormals. */
 static void count(enum qm_param_format format, int negative, int exponent, int64_t out[INVARIANTS])
 {
     uint32_t base = ((uint32_t)negative << 31) | ((uint32_t)(exponent + 127) << 23);

@@ -236,8 +236,8 @@ static void test_quantizer(void **state)
     assert_int_equal(qm_codec_parse(&both, "lint:8s/block:32/arith/near/floor:6e-8/f16both"),
                      QM_OK);
     assert_int_equal(c.cb.n, 255); /* -128 is no code */
-    /* Halves round up for both signs; the inputs are multiples of 1/2 below a largest value of
-     * 127. */
+    /* Halves round up for both signs; the inputs are multiples of 1/2 below a largest value
+     * of 127. */
     for (int i = 0; i < 32; i++)
         x[i] = i == 31 ? 127.0f : (float)(i - 16) * 0.5f;
     memset(x + 32, 0, 32 * sizeof *x);
@@ -272,8 +272,8 @@ static void test_quantizer(void **state)
             assert_true(fabsf(y[i] - x[i]) <= (over > room ? over * 1.0001f : room));
         }
     }
-    /* An absmax of at most 2^-25 underflows in float16: the group decodes to 0, whatever its
-     * codes. */
+    /* An absmax of at most 2^-25 underflows in float16: the group decodes to 0, whatever
+     * its codes. */
     for (int i = 0; i < 64; i++)
         x[i] = i < 32 ? 0x1p-25f : 0x1p-24f;
     assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
@@ -281,8 +281,8 @@ static void test_quantizer(void **state)
     assert_true(codes[0] == 254 && y[0] == 0.0f && y[32] == 0x1p-24f);
 }
 
-/* Four bits give seven levels per sign.  The order of the two nibbles in a byte is not
- * published. */
+/* Four bits give seven levels per sign.  The order of the two nibbles in a byte is
+ * not published. */
 static void test_four_bits(void **state)
 {
     (void)state;

@@ -86,8 +86,8 @@ static void limiter_latches(void **state)
     }
 }
 
-/* The limiter gives x min(1, (1 + margin) (prev + 1e-8) / |x|), and prev becomes the limited
- * norm. */
+/* The limiter gives x min(1, (1 + margin) (prev + 1e-8) / |x|), and prev becomes the
+ * limited norm. */
 static void limiter_formula(void **state)
 {
     (void)state;

@@ -210,8 +210,8 @@ static void test_stochastic_bias(void **state)
         }
 }
 
-/* An error-corrected parameter differs from the float32 value by at most half a step of its
- * residual. */
+/* An error-corrected parameter differs from the float32 value by at most half a step of
+ * its residual. */
 static void test_error_correction(void **state)
 {
     float x;

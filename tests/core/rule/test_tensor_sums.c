@@ -98,7 +98,7 @@ static void test_means(void **state)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int isa = 0; isa < 2 * QM_ISA_COUNT; isa++) {
             const struct qm_matrices *m = &sizes[k];
-            const struct qm_term t = {isa % 2, 0.25f};
+            const struct qm_term t = {isa % 2, 0.25f, 0};
             if (!qm_isa_force((enum qm_isa)(isa / 2)))
                 continue;
             omp_set_num_threads(3);
@@ -157,7 +157,7 @@ static void test_two_means(void **state)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int which = 0; which < 12 * QM_ISA_COUNT; which++) {
             const struct qm_matrices *m = &sizes[k];
-            const struct qm_term t = {which / 6 % 2, 0.25f};
+            const struct qm_term t = {which / 6 % 2, 0.25f, 0};
             int64_t n_rows = m->batch * m->rows, n_cols = m->batch * m->cols, n = n_rows * m->cols;
             const struct doubling how = {x, times};
             const struct qm_formed f = {form_doubled, &how, which % 2 ? twice : NULL};

@@ -74,8 +74,8 @@ static double *array(int64_t n)
     return x;
 }
 
-/* An outcome of random bits.  kind 0: with curves; 1: without; 2: failed, no values; 3: a
- * reason. */
+/* An outcome of random bits.  kind 0: with curves; 1: without; 2: failed, no values; 3:
+ * a reason. */
 static struct qm_outcome make_outcome(int kind, uint64_t seed)
 {
     struct qm_outcome o = {0};

@@ -37,8 +37,8 @@ static void test_rmse(void **state)
 static void no_decay(struct qm_recipe *r) { r->hyper.weight_decay = 0.0; }
 
 /* A float32 variant has the ratio 1.  4-bit states do not change the parameter's ratio, and their
- * own is above 1e5.  A missing decay, a parameter of 16 bits and codes that are read back raise the
- * parameter's. */
+ * own is above 1e5.  A missing decay, a parameter of 16 bits and codes that are read back raise
+ * the parameter's. */
 static void test_rmse_of_variants(void **state)
 {
     static const struct {

@@ -73,8 +73,8 @@ static void test_decisions(void **state)
     assert_true(composed > 150);
 }
 
-/* The zone of a float32 comparison is narrow, and empty at ties that the comparison decides
- * exactly. */
+/* The zone of a float32 comparison is narrow, and empty at ties that the comparison
+ * decides exactly. */
 static void test_zones(void **state)
 {
     struct qm_quantizer q;

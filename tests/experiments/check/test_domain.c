@@ -50,6 +50,7 @@ static void test_names(void **state)
     (void)state;
     for (int k = 0; k < 5; k++) {
         struct qm_domain d = domain_of(recipes[k]);
+        d.candidates = 0; /* which plain case is chosen is test_effect's */
         for (int64_t i = 0; i < 20000; i++) {
             char name[QM_CASE_TEXT], again[QM_CASE_TEXT];
             struct qm_case c = qm_domain_draw(&d, seeds[k % SEEDS], i), back;
@@ -110,6 +111,7 @@ static void test_every_bin_is_drawn(void **state)
     for (int k = 0; k < 3; k++) {
         struct qm_domain d = domain_of(recipes[k]);
         static int seen[QM_COORDINATES][QM_BINS_MOST];
+        d.candidates = 0;
         memset(seen, 0, sizeof seen);
         for (int64_t i = 0; i < 40000; i++) {
             int bin[QM_COORDINATES];
@@ -367,7 +369,8 @@ static int64_t first_failure(const char *recipe, uint64_t seed, int64_t most, ch
     assert_int_equal(qm_judge_begin(&s, &t), QM_OK);
     for (int64_t i = 0; i < most; i++) {
         struct qm_case c = qm_domain_draw(&d, seed, i);
-        if (qm_judge_case(&s, &c, seed, &t) != QM_OK)
+        qm_status st = qm_judge_case(&s, &c, seed, &t);
+        if (st != QM_OK && !(st == QM_BAD_ARG && c.given)) /* the rule refuses a tensor's shape */
             fail_msg("%s: %s", recipe, qm_message());
         if (t.failed_cases) {
             snprintf(name, WHAT, "%s: %s", t.finding[0].name, t.finding[0].text);
@@ -396,6 +399,8 @@ static void test_planted_bugs(void **state)
         {CONSTANT, QM_HYPER_eps2, "adafactor_torch"},
         {CONSTANT, QM_HYPER_gnorm_scale, "adamw8_bnb_cuda"},
         {CONSTANT, QM_HYPER_beta2, "adamw_f32"},
+        {CONSTANT, QM_HYPER_scale_front, "apollo_f32"},
+        {CONSTANT, QM_HYPER_warmup, "adafactor_hf"},
         {FIRST_CALL, 0, "sgdm_f32"},
         {STEP_COUNTED, 0, "adamw_f32"},
         {STATE_OF_PROCESS, 0, "adamw_f32"},

@@ -18,10 +18,12 @@ setup_file() {
     run -0 env -i PATH="$PATH" "$BUNDLE/qualm" list suites
     env -i ldd "$BUNDLE/qualm.bin" > libs
     grep -q "$BUNDLE/lib/libgsl" libs
-    # what is not in the bundle is glibc
+    # what is not in the bundle is glibc, all of it
     grep '=> /' libs | grep -v "$BUNDLE/lib/" > others
-    run -1 grep -vE 'lib(c|m|dl|pthread|rt|mvec)\.so' others
+    run -1 grep -vE 'lib(c|m|dl|pthread|rt|mvec|resolv|util|anl)\.so' others
     run -1 grep "not found" libs
+    for f in "$BUNDLE"/lib/*; do objdump -T "$f"; done > symbols
+    run -1 grep GLIBC_PRIVATE symbols
 }
 
 @test "bundle: names the highest glibc of all its files, and no file needs a higher one" {
@@ -62,11 +64,28 @@ says() {
     # doctor starts /usr/bin/python3; the wrapper's environment is what every child gets
     run -0 env -u LD_LIBRARY_PATH "$BUNDLE/qualm" doctor
     sed 's#^exec .*#exec python3#' "$BUNDLE/qualm" > "$BATS_TEST_TMPDIR/wrapper"
-    chmod +x "$BATS_TEST_TMPDIR/wrapper"
+    printf '#!/bin/sh\n' > "$BATS_TEST_TMPDIR/qualm.bin" # which the wrapper looks for
+    chmod +x "$BATS_TEST_TMPDIR/wrapper" "$BATS_TEST_TMPDIR/qualm.bin"
     PATH=$BATS_TEST_TMPDIR/bin:$PATH run -77 env -u LD_LIBRARY_PATH "$BATS_TEST_TMPDIR/wrapper"
     [ "$(cat "$BATS_TEST_TMPDIR/seen")" = "<>" ]
     run -0 "$PYTHON" "$BUNDLE/tests/peers/peers.py" --names
     cd "$BATS_TEST_TMPDIR"
     QM_LIBCUDA=none run -77 "$BUNDLE/qualm" gpu-check
     [[ $output == "qualm gpu-check: GPU backend unavailable: "* ]]
+}
+
+@test "bundle: gpu-check beside a driver writes a whole report, without an environment" {
+    command -v cc >/dev/null || skip "no C compiler"
+    needs_nvrtc
+    cd "$BATS_TEST_TMPDIR"
+    cc -shared -fPIC -o libcuda.so.1 "$ROOT/tests/support/fake_cuda.c"
+    bare=(env -i "PATH=$PATH" "QM_LIBCUDA=$PWD/libcuda.so.1" "QM_CACHE=$PWD/cache"
+        "QM_NVRTC=${QM_NVRTC-}" "$BUNDLE/qualm")
+    # the driver computes nothing: it has no speed, and no code is right
+    run -1 "${bare[@]}" gpu-check adamw_f32 --only speed --size 0.01 --rounds 2 --out gpu -q
+    grep -q "failed: implausible: the timed steps left the first parameters" gpu/*-speed-*.md
+    run -1 "${bare[@]}" gpu-check adamw_f32 --only exact --quick --out gpu -q
+    [[ $output == *"exact  38 rows: 0 good, 38 bad, 0 not measured, 0 skipped"*": complete" ]]
+    run -0 "${bare[@]}" gpu-check --beside gpu/*.h5
+    [[ $output == *"| steps with the CPU's bits | "*"0 of 38 (quick)"* ]]
 }

@@ -427,7 +427,7 @@ P
     fi
     fails_with 3 "such/c.h5: cannot be written" run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
     fails_with 3 "cannot be made" run -w 1 -s 1/2 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
-    fails_with 3 "name of a file to write" run -w 1 -o "" "$dir/mix.yaml"
+    fails_with 2 "--out is empty" run -w 1 -o "" "$dir/mix.yaml"
     ln -s /dev/null "$dir/null.h5" # refused before the first cell
     fails_with 3 "name of a file to write" run -w 1 -o "$dir/null.h5" "$dir/mix.yaml"
     [ ! -e "$dir/null.run" ]

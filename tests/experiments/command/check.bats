@@ -64,10 +64,11 @@ one=4097/planted/default/t1/forced
     [ "${a%seed*}" != "$(qualm check adamw4_ao --case "$one" --seed 8 -q | sed '/^seed/d')" ]
 }
 
-@test "--list-cases: unique, each can be run alone" {
+@test "--list-cases: hardly any comes twice, each can be run alone" {
     run -0 "$QUALM" check --list-cases
     [ "${#lines[@]}" -gt 250 ]
-    [ "$(sort -u <<<"$output" | wc -l)" = "${#lines[@]}" ]
+    # Drawn cases are independent; a small one may come twice.
+    [ "$(sort -u <<<"$output" | wc -l)" -ge $((${#lines[@]} * 99 / 100)) ]
     for k in 0 40 170 250; do
         qualm check adamw8_bnb --case "${lines[k]}" -q >/dev/null
     done

@@ -219,7 +219,7 @@ C
     run -1 "$QUALM" check --no-shrink --kernel t.c -q --regime exact # ties go down
     [[ $output == *"has code"* ]]
     again "$output"
-    "$QUALM" check --template adamw8_bnb | sed 's/n < BLOCK ? by : top/top * 1.0000002f/' > s.c
+    "$QUALM" check --template adamw8_bnb | sed 's/\] = top;/] = top * 1.0000002f;/' > s.c
     ! cmp -s s.c <("$QUALM" check --template adamw8_bnb)
     run -1 "$QUALM" check --no-shrink --kernel s.c -q --regime normal
     [[ $output == *scale* ]]
@@ -229,7 +229,7 @@ C
     kernel k.c "if (a->ndim != 2) return 5;"
     expression='(d["passed"], d["results"]["refused"] > 50, d["results"]["passed"] > 50)'
     [ "$(json_value "$expression" check --no-shrink --kernel k.c)" = "(False, True, True)" ]
-    [ "$(json_value "$expression" check --no-shrink --kernel k.c --allow-refused 480)" = \
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c --allow-refused 2000)" = \
         "(True, True, True)" ]
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"refused by shape"*"--allow-refused permits 0"*"it returned 5"* ]]
@@ -272,7 +272,9 @@ C
     kernel k.c
     all=$("$QUALM" check --list-cases sgdm_f32)
     count() { json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c "$@"; }
-    [ "$(count --regime planted)" = "$(grep -c /planted/ <<<"$all")" ]
+    # Those of the list; a few more are drawn about what had too little effect in them.
+    local listed=$(grep -c /planted/ <<<"$all") run=$(count --regime planted)
+    [ "$run" -ge "$listed" ] && [ "$run" -le $((listed + 8)) ]
     [ "$(count --regime planted --regime outlier --regime wd)" = \
         "$(grep -cE '/(planted|outlier)/wd/' <<<"$all")" ]
     fails_with 4 "did you mean 'planted'?" check --no-shrink --kernel k.c --regime plantde

@@ -41,6 +41,20 @@ commands() {
     done
 }
 
+@test "an option that names a file or a folder is refused with an empty name, in every command" {
+    cd "$BATS_TEST_TMPDIR"
+    found=0
+    for command in $("$QUALM" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
+        for option in $("$QUALM" "$command" --help |
+            grep -oE -e '--[a-z-]+=(FILE|FOLDER|DIR)([ ,]|$)' | sed 's/=.*//' | sort -u); do
+            fails_with 2 "$option is empty, expected a f" "$command" "$option" ""
+            found=$((found + 1))
+        done
+    done
+    [ "$found" -ge 20 ]
+    [ -z "$(ls -A)" ]
+}
+
 @test "no line of any help is wider than 80 columns" {
     all=$(commands)
     for c in $all; do
@@ -91,7 +105,7 @@ commands() {
 
 @test "list: every kind alone, in singular and plural" {
     for k in variants maps searches norms rounds units scales curves packs rules problems \
-        distributions metrics outcomes suites; do
+        distributions metrics outcomes suites words; do
         run -0 "$QUALM" list "$k"
         [ "${#lines[@]}" -ge 2 ]
     done
@@ -102,9 +116,22 @@ commands() {
 @test "list: sections of all kinds" {
     run -0 "$QUALM" list
     for k in variants maps searches norms rounds units scales curves packs rules problems \
-        distributions metrics outcomes suites; do
+        distributions metrics outcomes suites words; do
         [[ $output == *"$k ("* ]]
     done
+}
+
+@test "show: every word of the glossary, of case names and of the program's own tables" {
+    local word known
+    known=$(qualm list words --names)
+    for word in coupling oneshot closed min_numel planted BOUNDARY bootstrap equivalent undecided \
+        'not quantized' 'worst/bound' 'RMSE/f32' wd0 sodd hung busy collapse sqnr; do
+        run -0 "$QUALM" show "$word"
+        [[ $output == *"$word"* ]]
+    done
+    [ "$(wc -l <<<"$known")" -gt 180 ]
+    run -0 "$QUALM" list axes
+    [[ $output == *maps* && $output == *packs* && $output == *bisect* ]]
 }
 
 @test "list: the suites of the tree, and the columns other than metrics that summaries may name" {
@@ -153,12 +180,12 @@ commands() {
 # ---- show ----
 
 @test "show: every listed name" {
-    names=$(qualm list --names)
-    for name in $(sort -u <<<"$names"); do
-        qualm show "$name" >/dev/null
-    done
+    mapfile -t names < <(qualm list --names | sort -u)
+    while read -r name; do
+        qualm show "$name" >/dev/null || { echo "$name"; false; }
+    done < <(drawn "${names[@]}")
     names=$(qualm list variants --names)
-    for name in $names; do
+    for name in $(drawn $names); do
         json_on_stdout show "$name" --json
     done
 }
@@ -173,7 +200,7 @@ commands() {
 
 @test "show: bits of state agree with the variant's own figure" {
     names=$(qualm list variants --names)
-    for v in $names; do
+    for v in $(drawn $names); do
         shown=$(json_value 'd[0]["state_bits_per_param_at_1024x1024"]' show "$v")
         listed=$(json_value '[o["bits_per_param"] for o in d if o["name"] == "'"$v"'"][0]' list \
             variants)
@@ -300,6 +327,20 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
     [ "$(bytes adafactor8_046)" = $((8192 + 4 * 32 + 2 * (2048 + 8) + 2400)) ]
 }
 
+@test "size: APOLLO of adafactor8bit 0.4.3 and CAME, as their state dictionaries were counted" {
+    while read -r shape apollo came; do
+        printf 'w %s\n' "$shape" >"$BATS_TEST_TMPDIR/m.txt"
+        [ "$(json_value 'd["variants"][0]["state_bytes"], d["variants"][1]["state_bytes"]' size \
+            -s "$BATS_TEST_TMPDIR/m.txt" -V apollo8_043,came_f32)" = "$apollo $came" ]
+    done <<'END'
+300x200 217232 244004
+64x64 37252 17412
+5x7 14340 240
+5000 11368 40004
+3x40x50 1040244 26164
+END
+}
+
 @test "size: tensor files" {
     write_npy "$BATS_TEST_TMPDIR/m.npy" 30 7
     [ "$(json_value 'd["params"]' size --shapes "$BATS_TEST_TMPDIR/m.npy")" = 210 ]
@@ -367,6 +408,22 @@ print(len(d["rows"]), d["rows"][0]["n"])' "$BATS_TEST_TMPDIR/1.json")" = "3 3500
     fails_with 4 "float32" analyze "$BATS_TEST_TMPDIR/small.exp_avg.npy" --variant adamw4_ao
     write_npy "$BATS_TEST_TMPDIR/empty.npy" 0 8
     fails_with 4 "no elements" analyze "$BATS_TEST_TMPDIR/empty.npy" -Q dyn:4s/block:128/bisect/mid
+}
+
+@test "analyze --recipe: the next update under whole recipes, in text, JSON and HDF5" {
+    local s=experiments/data/digits_cnn.h5 filter='adamw/s000150/(conv3|fc1).weight'
+    run -0 "$QUALM" analyze $s -t "$filter" -R adamw4_ao,adamw8_bnb -o "$BATS_TEST_TMPDIR/n.h5"
+    [[ $output == *"next update: SQNR"*"adamw8_bnb"*"2 of 2"* ]]
+    [ "$(json_value '[(r["recipe"], r["tensors"], r["models"]) for r in d["summary"]]' analyze $s \
+        -t "$filter" -R adamw4_ao,adamw8_bnb)" = "[('adamw4_ao', 2, 1), ('adamw8_bnb', 2, 1)]" ]
+    [ "$(json_value '[r["gradient"] for r in d["rows"]]' analyze $s -t "$filter" -R adamw4_ao)" = \
+        "['recorded', 'recorded']" ]
+    "$PYTHON" -c "import h5py, sys; f = h5py.File(sys.argv[1])['next_update']
+assert len(f['rows']) == 4 and len(f['summary']) == 2, list(f)" "$BATS_TEST_TMPDIR/n.h5"
+    fails_with 2 "no --variant" analyze $s -R adamw4_ao -V adamw4_ao
+    fails_with 4 "the run was made by lion" analyze $s -t lion -R adamw4_ao
+    fails_with 4 "no recorded state" analyze $s -t nothing -R adamw4_ao
+    fails_with 4 "did you mean" analyze $s -R adamw4_a0
 }
 
 @test "analyze: --metrics chooses the columns" {

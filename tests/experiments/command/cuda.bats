@@ -9,11 +9,6 @@ setup() {
 
 NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 
-needs_nvrtc() {
-    "$QUALM" doctor --json | grep -q '"nvrtc": "no NVRTC' && skip "no NVRTC"
-    return 0
-}
-
 @test "kernels: registers and memory of one variant, compiled once" {
     needs_nvrtc
     run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_90
@@ -52,7 +47,7 @@ needs_nvrtc() {
     [ "${#lines[@]}" = 1 ]
     [[ $output == "qualm gpu-check: GPU backend unavailable: "* ]]
     fails_with 2 "expected exact, speed, codes, check, tables or peers" gpu-check --only all
-    fails_with 2 "expected a number of at least 0.01" gpu-check --limit 0
+    fails_with 2 "expected a number from 0.01" gpu-check --limit 0
     fails_with 4 "holds no report" gpu-check --resume --out "$BATS_TEST_TMPDIR"
     fails_with 4 "did you mean 'adamw4_ao'?" gpu-check adamw4_oa
 }
@@ -148,13 +143,74 @@ fake_driver() {
     [ ! -e "$BATS_TEST_TMPDIR/gpu" ]
 }
 
+@test "a driver that leaves gives no verdict, and what it prints is no answer" {
+    fake_driver
+    commands=("check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda"
+        "gpu-check --limit 5 --out $BATS_TEST_TMPDIR/gpu")
+    for command in "${commands[@]}"; do
+        FAKE_CALL=cuInit FAKE_HOW=exit0 run -3 "$QUALM" $command
+        [ "${#lines[@]}" = 1 ]
+        [[ $output == *"left with exit code 0, in cuInit"* ]]
+        FAKE_CALL=cuInit FAKE_HOW=exit0 json_on_stdout $command --json
+        FAKE_CALL=cuDeviceGetCount FAKE_HOW=999 run -3 "$QUALM" $command
+    done
+    for command in doctor "check adamw_f32 --backend cuda --case 129/normal/default/t1/forced"; do
+        FAKE_CALL=cuInit FAKE_HOW=print json_on_stdout $command --json
+    done
+    [ ! -e "$BATS_TEST_TMPDIR/gpu" ]
+}
+
+@test "a driver that scribbles, forks, raises signals or lowers limits: one line or one answer" {
+    fake_driver
+    check=(check adamw_f32 --backend cuda --case 129/normal/default/t1/forced -q)
+    said=$BATS_TEST_TMPDIR/said
+    for how in scribble int term hup; do
+        for command in "${check[*]}" "prove nf4:4s/scan/mid --backend cuda --range 0.7:0.701"; do
+            FAKE_CALL=cuInit FAKE_HOW=$how run -3 "$QUALM" $command
+            [ "${#lines[@]}" = 1 ] || { echo "$how: $output"; return 1; }
+        done
+        FAKE_CALL=cuInit FAKE_HOW=$how run -0 "$QUALM" doctor
+        [[ $output == *"driver  the process that uses the GPU"* ]]
+    done
+    for how in fork twin fsize; do # into files: the limit is of files
+        status=0
+        FAKE_CALL=cuInit FAKE_HOW=$how FAKE_RUN=$BATS_TEST_TMPDIR QM_CUDA_LIMIT=30 \
+            "$QUALM" "${check[@]}" --json > "$said" 2> "$said.notes" || status=$?
+        [[ $status = [13] ]] # a driver that computes nothing fails, or it is one that failed
+        python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$said"
+        [ -z "$(grep -lzs "FAKE_RUN=$BATS_TEST_TMPDIR" /proc/[0-9]*/environ)" ] # no process is left
+    done
+}
+
+@test "check and prove of a .cu file: a failing driver is no verdict on the kernel" {
+    needs_nvrtc
+    fake_driver
+    cd "$BATS_TEST_TMPDIR"
+    "$QUALM" check --template adamw4_ao.cu > k.cu
+    printf '%s\n' '#include "kernel_cuda.h"' \
+        'extern "C" __global__ void qm_cuda_nearest(const float *y, long n, unsigned char *c) {}' \
+        'QM_CUDA_LAUNCH(qm_cuda_nearest, 256, 256, 0);' > n.cu
+    for call in cuStreamCreate cuModuleLoadData cuModuleGetFunction cuModuleGetGlobal_v2; do
+        for how in 2 999 crash exit0 scribble; do
+            for command in "check --kernel k.cu" "prove n.cu --map nf4"; do
+                [[ $call$command = cuModuleGetFunctioncheck* ]] && continue # variables come first
+                [[ $call$command = cuModuleGetGlobal_v2prove* ]] && continue
+                FAKE_CALL=$call FAKE_HOW=$how QM_CUDA_LIMIT=30 run -3 "$QUALM" $command \
+                    --fmad=true --backend cuda
+                [[ ${#lines[@]} = 1 && $output == "qualm ${command%% *}: "* ]] ||
+                    { echo "$command $call $how: $output"; return 1; }
+            done
+        done
+    done
+}
+
 @test "kernels compiles beside a driver that hangs and says so; a driver's texts are plain" {
     needs_nvrtc
     fake_driver
     FAKE_CALL=cuDriverGetVersion FAKE_HOW=hang run -0 --separate-stderr "$QUALM" kernels adamw_f32 \
         --arch sm_90
     [[ $stderr == *"NVRTC is chosen without the driver: "*"cuDriverGetVersion within 0.2 s"* ]]
-    export FAKE_CALL=cuMemAlloc_v2 FAKE_HOW=700
+    export FAKE_CALL=cuMemAlloc_v2 FAKE_HOW=700 QM_CUDA_LIMIT=30
     fails_with 3 "CUDA_ERROR_FAKE (700): not UTF-8: ?|<b>" check adamw_f32 --backend cuda
     json_on_stdout check adamw_f32 --backend cuda --json
     # a driver that computes nothing proves nothing
@@ -179,9 +235,39 @@ fake_driver() {
     kill -TERM $!
     status=0
     wait $! || status=$?
-    [ $status = 143 ] || { echo "$status"; cat "$BATS_TEST_TMPDIR/said"; return 1; }
+    [ $status = 75 ] && grep -q "interrupted (Terminated)" "$BATS_TEST_TMPDIR/said" ||
+        { echo "$status"; cat "$BATS_TEST_TMPDIR/said"; return 1; }
     run -1 kill -0 "$child"
     QM_CUDA_LIMIT=0 fails_with 2 "QM_CUDA_LIMIT=0: expected seconds" "${check[@]}"
+}
+
+@test "the process of a user's kernel is the only one that holds the GPU" {
+    needs_nvrtc
+    fake_driver
+    cd "$BATS_TEST_TMPDIR"
+    export FAKE_TRACE=$BATS_TEST_TMPDIR/trace QM_CUDA_LIMIT=30
+    "$QUALM" check --template adamw4_ao.cu > k.cu
+    printf '%s\n' '#include "kernel_cuda.h"' \
+        'extern "C" __global__ void qm_cuda_nearest(const float *y, long n, unsigned char *c) {}' \
+        'QM_CUDA_LAUNCH(qm_cuda_nearest, 256, 256, 0);' > n.cu
+    for command in "check --kernel k.cu --fmad=true" "prove n.cu --map nf4 --fmad=false"; do
+        rm -f "$FAKE_TRACE"
+        run "$QUALM" $command --backend cuda
+        # the fake has no variables: the kernel is refused when its process has loaded it
+        [[ $status = 2 && $output == *"QM_CUDA_"*" line"* ]] || { echo "$output"; return 1; }
+        grep -q cuModuleLoadData "$FAKE_TRACE"
+        [ "$(grep -c cuDevicePrimaryCtxRetain "$FAKE_TRACE")" = 1 ]
+        # and the process that asked for the architecture was gone before that
+        [ "$(awk '{print $1}' "$FAKE_TRACE" | uniq | wc -l)" = 2 ]
+    done
+    export FAKE_MODE=3
+    fails_with 2 "EXCLUSIVE_PROCESS lets one process use it, and this check takes 2" \
+        check --kernel k.cu --backend cuda
+    fails_with 2 "QM_CUDA_KERNEL" check --kernel k.cu --backend cuda --fmad=true
+}
+
+@test "an ignored SIGCHLD hides no exit code" {
+    QM_LIBCUDA=none run -77 env --ignore-signal=CHLD "$QUALM" check adamw_f32 --backend cuda
 }
 
 @test "kernels: shapes that no tensor has are refused" {
@@ -193,8 +279,8 @@ fake_driver() {
 }
 
 @test "help of the commands that use a GPU: every exit code" {
-    for command in "gpu-check 0 1 2 3 4 75 77" "check 0 1 2 3 4 77" "prove 0 1 2 3 4 77" \
-        "kernels 0 1 2 3 4 77"; do
+    for command in "gpu-check 0 1 2 3 4 75 77" "check 0 1 2 3 4 75 77" "prove 0 1 2 3 4 75 77" \
+        "kernels 0 1 2 3 4 75 77"; do
         read -ra words <<< "$command"
         codes=$("$QUALM" "${words[0]}" --help | tr '\n' ' ' | sed 's/.*Exit codes://')
         for code in "${words[@]:1}"; do

@@ -20,10 +20,11 @@ driver() {
     {
         echo '#include <stdio.h>'
         grep -oE '"cu[A-Z][A-Za-z0-9_]+"' "$ROOT/core/cuda/cuda_driver.h" | tr -d '"' | sort -u |
-            grep -vE '^cu(DriverGetVersion|DeviceGetCount|DeviceGet|DeviceGetName)$' |
+            grep -vE '^cu(DriverGetVersion|DeviceGet(Count|Name|Attribute|))$' |
             sed 's/.*/int &(void) { return 0; }/'
         echo "int cuDriverGetVersion(int *v) { *v = $1; return 0; }
 int cuDeviceGetCount(int *n) { *n = 2; return 0; }
+int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : 0; return 0; }
 int cuDeviceGet(int *d, int i) { *d = i; return 0; }
 int cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, \"Card %c\", 'A' + d); return 0; }"
     } > "$BATS_TEST_TMPDIR/cuda.c"
@@ -49,8 +50,10 @@ doctor() {
     # driver
     commands=("check adamw4_ao --backend cuda" "prove nf4:4s/scan/mid --backend cuda" gpu-check)
     for command in "${commands[@]}"; do
-        QM_NVRTC=none QM_CUDA_DEVICE=2 run -77 "$QUALM" $command
-        for number in -1 x 1x "" 99999999999 " 1" 0x1 1.0; do
+        for number in 2 99999999999 99999999999999999999; do
+            QM_NVRTC=none QM_CUDA_DEVICE=$number run -77 "$QUALM" $command
+        done
+        for number in -1 x 1x "" " 1" 0x1 1.0; do
             for library in "$QM_LIBCUDA" none; do
                 QM_LIBCUDA=$library QM_CUDA_DEVICE=$number run -2 "$QUALM" $command
                 [ "${#lines[@]}" = 1 ]

@@ -120,7 +120,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 
 @test "a .c kernel of 2^31 + 7 elements is judged on request; a check without it says so" {
     "$QUALM" check --template adamw_f32 > mine.c
-    run -0 "$QUALM" check --kernel mine.c -q --time 0.01
+    run -0 "$QUALM" check --kernel mine.c -q --time 0.3
     [[ $output == *"not judged: indices beyond 2^31 (takes a minute; --case 2147483655/far)"* ]]
     sed 's/i < a->n;/i < a->n \&\& a->n < 0x7fffffff;/' mine.c > leaves.c
     run -1 "$QUALM" check --no-shrink --kernel leaves.c --case 2147483655/far -q
@@ -130,12 +130,26 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     [[ $output == *"SIGSEGV"* ]]
 }
 
+@test "a .c kernel steps 2^25 + 7 elements by default: an index of a block in 16 bits fails" {
+    "$QUALM" check --template adamw4_ao > mine.c
+    sed 's|s->scales\[from / BLOCK\]$|s->scales[(uint16_t)(from / BLOCK)]|
+        s|\* s->scales\[from / BLOCK\]|* s->scales[(uint16_t)(from / BLOCK)]|' mine.c > short.c
+    run -0 "$QUALM" check --kernel mine.c --case 33554439/far -q
+    run -1 "$QUALM" check --no-shrink --kernel short.c --case 33554439/far -q
+    [[ $output == *"step 2 of 2^25 + 7 elements: parameter "* ]]
+    "$QUALM" check --template adafactor_hf > mean.c # a mean over the tensor depends on n
+    run -0 "$QUALM" check --kernel mean.c --case 33554439/far -q
+    sed 's/^    if (a->n == 0)$/    if (a->n == 0 || a->n > 1 << 24)/' mean.c > stays.c
+    run -1 "$QUALM" check --no-shrink --kernel stays.c --case 33554439/far -q
+    [[ $output == *"step 2 of 2^25 + 7 elements: parameters 0 to 255 stay as they are"* ]]
+}
+
 @test "a 32-bit index fails only at 2^31 + 7 elements" {
     plant far.cu adamw8_bnb.cu \
         's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
     run -0 "$QUALM" check --no-shrink --kernel far.cu --case "$one" -q
     run -1 "$QUALM" check --no-shrink --kernel far.cu --case 2147483655/far -q
-    local where="far.cu:93: thread (0,0,0) of block (8388608,0,0)"
+    local where="far.cu:96: thread (0,0,0) of block (8388608,0,0)"
     [[ $output == *"step 2 of 2^31 + 7 elements: $where reads 4 bytes out of bounds"* ]]
 }
 

@@ -51,7 +51,7 @@ setup() {
 
 @test "headers, data, scripts, completion and manual pages are installed" {
     for f in include/qualm/kernel_abi.h share/qualm/results/baseline.h5 \
-        share/qualm/plots/figures/rank1.py share/qualm/experiments/suites/claims/collapse.yaml \
+        share/qualm/plots/figures/block_size.py share/qualm/experiments/suites/claims/collapse.yaml \
         share/qualm/variants/native/adamw4_ao.c share/bash-completion/completions/qualm; do
         [ -s "$D/usr/$f" ] || { echo "no $f"; return 1; }
     done

@@ -8,8 +8,9 @@ setup() { dir=$(mktemp -d); }
 teardown() { rm -rf "$dir"; }
 
 @test "every shipped paired suite plans at every size, without a skipped cell" {
-    for suite in experiments/suites/{ablation,axis,published}_*.yaml; do
-        for size in small normal large; do
+    local size
+    for size in small normal large; do
+        for suite in $(drawn experiments/suites/{ablation,axis,published}_*.yaml); do
             run "$QUALM" plan --json --size $size "$suite"
             [ "$status" -eq 0 ]
             [[ "$output" == *'"skipped": 0'* ]]

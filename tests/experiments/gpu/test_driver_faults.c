@@ -1,9 +1,13 @@
-/* test_driver_faults.c - A driver that fails at any call, under every command that uses it.
+/* test_driver_faults.c - A driver or an NVRTC that fails at any call, under every command that uses
+ * them.
  *
- * Drawn pairs of a call and a fault (six errors, late ones, a hang, a crash) meet doctor, check,
- * prove, kernels and gpu-check: each ends soon, with a documented exit code, says in a line what is
- * wrong, and leaves no process.  gpu-check leaves a whole report, which --resume completes.  "all"
- * on the command line tries every pair.  This process runs no OpenMP region, because it forks. */
+ * Drawn pairs of a call and a fault (six errors, late ones, a hang, a crash, exit() and _exit()
+ * with the codes of a verdict, writing to stdout or over all shared memory, raising a signal,
+ * forking, lowering a limit) meet doctor, check, prove, kernels and gpu-check: each ends soon, with
+ * a documented exit code, says in a line what is wrong, and leaves no process; a process that left
+ * has given no verdict; with --json stdout is one JSON value whatever comes.
+ * gpu-check leaves a whole report, which --resume completes.  "all" on the command line tries every
+ * pair.  This process runs no OpenMP region, because it forks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,15 +38,44 @@ static const char *const calls[] = {
 #define X(member, exported, arguments) exported,
     QM_CUDA_LIST(X) QM_CUDA_OPTIONAL_LIST(X)
 #undef X
-};
+        "nvrtcVersion",
+    "nvrtcCreateProgram",
+    "nvrtcCompileProgram",
+    "nvrtcGetProgramLogSize",
+    "nvrtcGetProgramLog",
+    "nvrtcGetCUBINSize",
+    "nvrtcGetCUBIN",
+    "nvrtcDestroyProgram",
+    "nvrtcGetNumSupportedArchs"};
 enum { CALLS = sizeof calls / sizeof *calls };
 
 static const struct {
     enum stand_in_how how;
     int error;
-} faults[] = {{STAND_IN_ERROR, 1},   {STAND_IN_ERROR, 2},   {STAND_IN_ERROR, 100},
-              {STAND_IN_ERROR, 700}, {STAND_IN_ERROR, 719}, {STAND_IN_ERROR, 999},
-              {STAND_IN_LATE, 700},  {STAND_IN_HANG, 0},    {STAND_IN_CRASH, 0}};
+} faults[] = {{STAND_IN_ERROR, 1},
+              {STAND_IN_ERROR, 2},
+              {STAND_IN_ERROR, 100},
+              {STAND_IN_ERROR, 700},
+              {STAND_IN_ERROR, 719},
+              {STAND_IN_ERROR, 999},
+              {STAND_IN_LATE, 700},
+              {STAND_IN_HANG, 0},
+              {STAND_IN_CRASH, 0},
+              {STAND_IN_EXIT, 0},
+              {STAND_IN_EXIT, 77},
+              {STAND_IN_LEAVE, 0},
+              {STAND_IN_LEAVE, 1},
+              {STAND_IN_PRINT, 0},
+              {STAND_IN_SCRIBBLE, 0x100},
+              {STAND_IN_SCRIBBLE, 0},
+              {STAND_IN_SCRIBBLE, 0x01010101},
+              {STAND_IN_SCRIBBLE, -1},
+              {STAND_IN_SIGNAL, SIGINT},
+              {STAND_IN_SIGNAL, SIGTERM},
+              {STAND_IN_SIGNAL, SIGHUP},
+              {STAND_IN_FORK, 0},
+              {STAND_IN_FSIZE, 0},
+              {STAND_IN_TWIN, 0}};
 enum { FAULTS = sizeof faults / sizeof *faults };
 
 /* Words of a command; codes: the exit codes that are right, as bits of 1 << code, 8 for 77. */
@@ -58,8 +91,8 @@ static const struct command {
     {qm_cmd_prove,
      1 | 8 | 256,
      {"prove", "nf4:4s/scan/mid", "--backend", "cuda", "--range", "0.7:0.701", "-q"}},
-    /* 1: the stand-in for NVRTC reports on one kernel alone */
-    {qm_cmd_kernels, 2, {"kernels", "adamw_f32", "--arch", "sm_90", "-q"}},
+    /* 77: the stand-in for NVRTC reports on one kernel alone */
+    {qm_cmd_kernels, 256, {"kernels", "adamw_f32", "--arch", "sm_90", "-q"}},
     {qm_cmd_gpu_check,
      1 | 2 | 8 | 256,
      {"gpu-check", "adamw_f32", "--only", "speed,tables", "--size", "0.008", "--rounds", "2",
@@ -72,10 +105,11 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)((seed >> 33) % below);
 }
 
-/* Runs a command with further words; its exit code, and what it printed. */
+/* Runs a command with further words; its exit code, and what it printed: on stderr in `printed`, on
+ * stdout in the file "answer". */
 static int run(const struct command *c, const char *const *more)
 {
-    char *argv[MOST_WORDS + 8], path[80];
+    char *argv[MOST_WORDS + 8], path[80], answer[80];
     int argc = 0, state = 0;
     for (int i = 0; c->word[i]; i++)
         argv[argc++] = (char *)(uintptr_t)c->word[i];
@@ -83,15 +117,16 @@ static int run(const struct command *c, const char *const *more)
         argv[argc++] = (char *)(uintptr_t)more[i];
     argv[argc] = NULL;
     snprintf(path, sizeof path, "%s/printed", base);
+    snprintf(answer, sizeof answer, "%s/answer", base);
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
         static const int crashes[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS};
         for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
             signal(crashes[i], SIG_DFL); /* cmocka's would go on with the next test */
-        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        dup2(fd, STDOUT_FILENO);
-        dup2(fd, STDERR_FILENO);
+        signal(SIGXFSZ, SIG_IGN);        /* as main does */
+        dup2(open(answer, O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
+        dup2(open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
         exit(c->run(argc, argv));
     }
     waitpid(pid, &state, 0);
@@ -144,29 +179,69 @@ static void expect_report(const char *what, const char *out, int code)
         fail_msg("%s: --resume: %s", what, printed);
 }
 
-static void try_pair(int call, int fault, const struct command *c)
+/* stdout is one JSON value. */
+static void expect_json(const char *what)
+{
+    char path[80];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/answer", base);
+    json_t *value = json_load_file(path, JSON_DECODE_ANY, &error);
+    if (!value)
+        fail_msg("%s: stdout is not JSON, line %d: %s", what, error.line, error.text);
+    json_decref(value);
+}
+
+/* Whether the exit code is one that the command may have: a documented one, and none of a verdict
+ * where the process that gives it has left. */
+static int is_right(const struct command *c, const char *call, enum stand_in_how how, int code)
+{
+    unsigned codes = c->codes, bit = code == 77 ? 8 : (unsigned)code;
+    int is_nvrtc = strncmp(call, "nvrtc", 5) == 0;
+    int has_left = (how == STAND_IN_EXIT || how == STAND_IN_LEAVE || how == STAND_IN_SCRIBBLE ||
+                    how == STAND_IN_SIGNAL) &&
+                   stand_in_shared->struck;
+    int is_strange = how == STAND_IN_PRINT || how == STAND_IN_FORK || how == STAND_IN_TWIN;
+    if (is_nvrtc) /* a source that does not compile; NVRTC is not there */
+        codes |= c->run == qm_cmd_doctor ? 0 : 4 | 8 | 256;
+    if (has_left && c->run != qm_cmd_doctor && c->run != qm_cmd_gpu_check &&
+        (is_nvrtc || c->run != qm_cmd_kernels)) /* which asks the driver for its version alone */
+        codes = 8;
+    if (is_strange && c->run != qm_cmd_gpu_check) /* whose rows have short limits */
+        codes = c->run == qm_cmd_kernels ? 256 : 1;
+    if (how == STAND_IN_FSIZE && c->run != qm_cmd_doctor)
+        codes |= 8;
+    return bit <= 8 && codes >> bit & 1;
+}
+
+static void try_pair(int call, int fault, int count, int is_json, const struct command *c)
 {
     char what[128], out[96], command[128];
-    const char *const more[] = {c->run == qm_cmd_gpu_check ? "--out" : NULL, out, NULL};
-    int count = 1 + (int)draw(3);
+    const char *const json = is_json ? "--json" : NULL;
+    const char *const gpu[] = {"--out", out, json, NULL}, *const others[] = {json, NULL};
+    const char *const *more = c->run == qm_cmd_gpu_check ? gpu : others;
     snprintf(what, sizeof what, "%s: %s, count %d, fault %d (error %d)", c->word[0], calls[call],
              count, (int)faults[fault].how, faults[fault].error);
     snprintf(out, sizeof out, "%s/gpu", base);
-    snprintf(command, sizeof command, "rm -rf %s", out);
+    snprintf(command, sizeof command, "rm -rf %s%s", out,
+             strncmp(calls[call], "nvrtc", 5) == 0 ? " $QM_CACHE/*.cubin" : "");
     assert_int_equal(system(command), 0);
     *stand_in_shared = (struct stand_in_shared){0};
     stand_in_fault =
         (struct stand_in_fault){calls[call], 0, count, faults[fault].error, faults[fault].how};
     double from = qm_seconds();
-    int code = run(c, more), bit = code == 77 ? 8 : code;
-    if (bit > 8 || !(c->codes >> bit & 1))
+    int code = run(c, more);
+    if (!is_right(c, calls[call], faults[fault].how, code))
         fail_msg("%s: exit code %d\n%s", what, code, printed);
     if (qm_seconds() - from > SOON)
         fail_msg("%s: %.1f s", what, qm_seconds() - from);
+    if (is_json)
+        expect_json(what);
     if (code > 1 && c->run != qm_cmd_gpu_check) { /* one line, which names the command */
         char head[40];
         snprintf(head, sizeof head, "qualm %s: ", c->word[0]);
-        if (strncmp(printed, head, strlen(head)) != 0 || strchr(printed, '\n')[1])
+        const char *line = strstr(printed, head); /* behind a library's chatter, if any */
+        int is_alone = faults[fault].how == STAND_IN_PRINT || line == printed;
+        if (!line || !is_alone || strchr(line, '\n')[1])
             fail_msg("%s: '%s'", what, printed);
     }
     stand_in_fault = (struct stand_in_fault){0};
@@ -185,7 +260,7 @@ static void try_without_faults(void)
     setenv("QM_CUDA_LIMIT", "60", 1);
     for (int i = 0; i < COMMANDS; i++) {
         int code = run(&commands[i], commands[i].run == qm_cmd_gpu_check ? gpu : none);
-        if (code != (commands[i].run == qm_cmd_kernels ? 1 : 0))
+        if (code != (commands[i].run == qm_cmd_kernels ? 77 : 0))
             fail_msg("%s: exit code %d\n%s", commands[i].word[0], code, printed);
         expect_no_process(commands[i].word[0]);
     }
@@ -205,7 +280,59 @@ static void every_fault_is_a_line(void **state)
         int which = is_all ? k : (int)draw(CALLS * FAULTS * COMMANDS);
         if (is_all && k % 100 == 0)
             print_message("%d of %d\n", k, CALLS * FAULTS * COMMANDS);
-        try_pair(which / COMMANDS / FAULTS, which / COMMANDS % FAULTS, &commands[which % COMMANDS]);
+        int is_json = (int)draw(2), count = 1 + (int)draw(3);
+        try_pair(which / COMMANDS / FAULTS, which / COMMANDS % FAULTS, count, is_json,
+                 &commands[which % COMMANDS]);
+    }
+}
+
+/* The core of it: at a call that every command makes, the library writes to stdout, or leaves with
+ * the exit code of a good verdict. */
+static void every_command_keeps_its_answer(void **state)
+{
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK)
+        skip();
+    for (int fault = 0; fault < FAULTS; fault++)
+        for (int c = 0; c < COMMANDS && faults[fault].how >= STAND_IN_EXIT; c++) {
+            if (!is_all && faults[fault].how > STAND_IN_PRINT && draw(2))
+                continue; /* half of these, drawn, at each run */
+            const char *name = commands[c].run == qm_cmd_kernels ? "nvrtcCompileProgram" : "cuInit";
+            int call = 0;
+            while (strcmp(calls[call], name) != 0)
+                call++;
+            try_pair(call, fault, 1, 1, &commands[c]);
+        }
+}
+
+/* Kernels of earlier recipes and routines are unloaded: what is loaded at once does not grow with
+ * their number. */
+static void kernels_do_not_pile_up(void **state)
+{
+    static const struct command some[] = {
+        {qm_cmd_check,
+         1,
+         {"check", "adamw_f32", "adamw4_ao", "lion8_bnb_cuda", "sgdm8_bnb_cuda",
+          "adagrad8_bnb_cuda", "--backend", "cuda", "--case", "129/normal/default/t1/forced",
+          "-q"}},
+        {qm_cmd_prove,
+         1,
+         {"prove", "nf4:4s/scan/mid", "int:4s/scan/mid", "dyn:4s/scan/mid", "lin:4u/scan/mid",
+          "--backend", "cuda", "--range", "0.7:0.701", "-q"}}};
+    const char *const none[] = {NULL};
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK)
+        skip();
+    setenv("QM_CUDA_LIMIT", "60", 1);
+    for (int i = 0; i < 2; i++) {
+        *stand_in_shared = (struct stand_in_shared){0};
+        stand_in_fault = (struct stand_in_fault){0};
+        if (run(&some[i], none) != 0)
+            fail_msg("%s", printed);
+        print_message("%d kernels at once, %d loaded\n", stand_in_shared->most_modules,
+                      stand_in_shared->loads);
+        assert_in_range(stand_in_shared->most_modules, 1, 2);
+        assert_true(stand_in_shared->loads >= 4);
     }
 }
 
@@ -234,6 +361,10 @@ static int clean(void **state)
 int main(int argc, char **argv)
 {
     is_all = argc > 1 && strcmp(argv[1], "all") == 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_fault_is_a_line)};
+    if (argc > 1 && !is_all) /* the name of a test, or a pattern */
+        cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_fault_is_a_line),
+                                       cmocka_unit_test(every_command_keeps_its_answer),
+                                       cmocka_unit_test(kernels_do_not_pile_up)};
     return cmocka_run_group_tests(tests, prepare, clean);
 }

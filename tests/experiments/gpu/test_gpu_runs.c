@@ -1,5 +1,6 @@
 /* test_gpu_runs.c - Runs of gpu-check as a whole: another card, times that are none, a slow start,
- * nothing to measure, two at once, kernels that stay loaded. */
+ * nothing to measure, two at once, kernels that stay loaded, signals at any moment, peers and codes
+ * of an earlier call. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,10 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "experiments/gpu/bench.h"
 #include "tests/support/rehearsal.h"
 
-/* A report goes on with the card, driver and NVRTC that it was begun with; else what differs is
- * said. */
+/* A report goes on with the card, driver and NVRTC that it was begun with; else what differs
+ * is said. */
 static void test_another_card(void **state)
 {
     const struct stand_in_card was = stand_in_card;
@@ -49,10 +51,10 @@ static void test_another_card(void **state)
     assert_int_equal(RUN("--resume", "--seconds", "0.5"), 75);
 }
 
-/* Times that are none are failed rows. */
+/* Times that are none, and such as no GPU and no clock can have, are failed rows. */
 static void test_times(void **state)
 {
-    static const float times[] = {NAN, 0.0f, -1.0f, INFINITY, -INFINITY};
+    static const float times[] = {NAN, 0.0f, -1.0f, INFINITY, -INFINITY, 1e-30f, 1e30f, 1e6f};
     (void)state;
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
@@ -61,7 +63,95 @@ static void test_times(void **state)
         stand_in_card.milliseconds = times[i];
         assert_int_equal(RUN("adamw_f32", "--only", "speed,tables", "--size", "0.008"), 1);
         stand_in_card.is_fixed = 0;
-        expect_rows(0, 3, "failed: cuEventElapsedTime gives ");
+        expect_rows(0, 3, i < 5 ? "failed: cuEventElapsedTime gives " : "failed: implausible: ");
+    }
+}
+
+/* Launches that do nothing have no speed, whatever the events say. */
+static void test_idle(void **state)
+{
+    (void)state;
+    NEEDS_COMPILER();
+    clear();
+    stand_in_card.is_idle = 1;
+    int code = RUN("adamw_f32", "adamw8_ao", "adafactor8_026", "--only", "speed,tables", "--size",
+                   "0.008", "--rounds", "2");
+    stand_in_card.is_idle = 0;
+    assert_int_equal(code, 1);
+    expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
+}
+
+/* A time is plausible where it is at least half of the copy's less the latency, and no other. */
+static void test_plausible(void **state)
+{
+    uint64_t seed = 20261123;
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int i = 0; i < 1000; i++) {
+        double draw[3];
+        for (int k = 0; k < 3; k++) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            draw[k] = (double)(seed >> 11) * 0x1p-53;
+        }
+        double bytes = pow(10.0, 4.0 + 7.0 * draw[0]), copy = pow(10.0, 10.0 + 3.0 * draw[1]);
+        double least = 0.5 * bytes / copy - 20e-6, share = 0.1 + 3.0 * draw[2];
+        double seconds = fmax(bytes / copy / share, 1.001 * bytes / 1e14);
+        int is_plausible = seconds >= least;
+        assert_int_equal(qm_gpu_bench_plausible("a step", seconds, bytes, copy) == QM_OK,
+                         is_plausible);
+    }
+    assert_int_equal(qm_gpu_bench_plausible("a step", 1e-6, 1.01e8, 0.0), QM_INTERNAL);
+    assert_int_equal(qm_gpu_bench_plausible("a step", 1e-6, 0.99e8, 0.0), QM_OK);
+}
+
+/* What no GPU has is refused by name, and divides nothing. */
+static void test_absurd(void **state)
+{
+    static const struct {
+        int attribute, value;
+        const char *says;
+    } odd[] = {{QM_CU_SM_COUNT, 0, "has 0 multiprocessors"},
+               {QM_CU_SM_COUNT, -1, "has -1 multiprocessors"},
+               {QM_CU_L2_BYTES, -4096, "has -4096 bytes of L2 cache"},
+               {QM_CU_THREADS_PER_SM, 0, "has 0 threads on a multiprocessor"},
+               {QM_CU_MAJOR, 0, "has 0 as major compute capability"},
+               {QM_CU_MINOR, -2147483647, "has -2147483647 as minor compute capability"}};
+    const struct stand_in_card was = stand_in_card;
+    (void)state;
+    clear();
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        stand_in_card.odd = odd[i].attribute;
+        stand_in_card.odd_value = odd[i].value;
+        assert_int_equal(RUN(FEW), 3);
+        if (!strstr(printed, odd[i].says) || strchr(printed, '\n')[1])
+            fail_msg("'%s' lacks '%s'", printed, odd[i].says);
+    }
+    stand_in_card = was;
+    stand_in_card.memory = 0;
+    assert_int_equal(RUN(FEW), 3);
+    assert_non_null(strstr(printed, "has 0 bytes of memory"));
+    stand_in_card = was;
+    assert_true(access(out, F_OK) != 0); /* no file was begun */
+}
+
+/* An error of a call that cleans up may be one of a launch: the row has failed, and the other one
+ * is as without it. */
+static void test_clean_up(void **state)
+{
+    static const char *const calls[] = {"cuMemFree_v2", "cuEventDestroy_v2", "cuGraphDestroy",
+                                        "cuGraphExecDestroy", "cuModuleUnload"};
+    (void)state;
+    NEEDS_COMPILER();
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char says[80];
+        clear();
+        stand_in_fault = (struct stand_in_fault){calls[i], 2, 1, i % 2 ? 999 : 700, STAND_IN_ERROR};
+        int code = RUN("adamw_f32", "--only", "speed", "--size", "0.008", "--rounds", "2");
+        if (code != 1)
+            fail_msg("%s: exit code %d\n%s", calls[i], code, printed);
+        int n = (int)strcspn(calls[i], "_");
+        snprintf(says, sizeof says, "failed: cleaning up: %.*s: CUDA_ERROR_", n, calls[i]);
+        expect_rows(1, 1, says);
     }
 }
 
@@ -104,6 +194,9 @@ static void test_nothing(void **state)
     assert_int_equal(RUN(FEW), 2);
     setenv("QM_CUDA_DEVICE", "1", 1);
     assert_int_equal(RUN(FEW), 77);
+    setenv("QM_CUDA_DEVICE", "99999999999999999999", 1);
+    assert_int_equal(RUN(FEW), 77);
+    assert_non_null(strstr(printed, "QM_CUDA_DEVICE=99999999999999999999: expected a number from"));
     unsetenv("QM_CUDA_DEVICE");
 }
 
@@ -130,30 +223,163 @@ static void test_at_once(void **state)
     globfree(&g);
 }
 
-/* A process holds the kernels of two rows at most, and an error of unloading is said in a good
- * row. */
+/* A process holds the kernels of two rows at most. */
 static void test_modules(void **state)
 {
     (void)state;
     NEEDS_COMPILER();
     clear();
-    stand_in_fault = (struct stand_in_fault){"cuModuleUnload", 0, 1, 700, STAND_IN_ERROR};
-    int code = RUN("adafactor8_026", "--only", "exact", "--quick");
-    assert_int_equal(code, 0);
+    assert_int_equal(RUN("adafactor8_026", "--only", "exact", "--quick"), 0);
     print_message("%d kernels at once, %d loaded\n", stand_in_shared->most_modules,
                   stand_in_shared->loads);
     assert_in_range(stand_in_shared->most_modules, 1, 6);
     assert_true(stand_in_shared->loads > 6);
+}
+
+/* Waits until the fault has struck. */
+static void await_fault(void)
+{
+    for (int i = 0; i < 3000 && !stand_in_shared->struck; i++)
+        usleep(10000);
+    assert_true(stand_in_shared->struck >= 1); /* a compilation may be begun in two processes */
+}
+
+/* Each signal while NVRTC compiles, in the measuring process and in one that compiles ahead: the
+ * rows so far, 75, and --resume completes them. */
+static void test_signal_in_nvrtc(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    char cache[96];
+    (void)state;
+    NEEDS_COMPILER();
+    snprintf(cache, sizeof cache, "%s/cold", base);
+    setenv("QM_CACHE", cache, 1);
+    for (int i = 0; i < 4; i++) {
+        clear();
+        stand_in_fault =
+            (struct stand_in_fault){"nvrtcCompileProgram", i < 3 ? 2 : 0, 1, 0, STAND_IN_HANG};
+        pid_t pid = start((const char *const[]){FEW, "--ahead", i < 3 ? "0" : "1", NULL});
+        await_fault();
+        double from = qm_seconds();
+        kill(pid, signals[i % 3]);
+        if (finish(pid) != 75)
+            fail_msg("signal %d: %s", signals[i % 3], printed);
+        assert_true(qm_seconds() - from < 8.0);
+        assert_non_null(strstr(printed, "interrupted: "));
+        struct qm_gpu_report r;
+        read_report(&r); /* it is whole */
+        assert_true(json_integer_value(json_object_get(r.plan, "missing")) > 0);
+        qm_gpu_report_free(&r);
+    }
+    snprintf(cache, sizeof cache, "%s/cache", base);
+    setenv("QM_CACHE", cache, 1);
+    stand_in_fault = (struct stand_in_fault){0};
+    assert_int_equal(RUN("--resume"), 0);
+    expect_rows(FEW_ROWS, 0, NULL);
+}
+
+/* The number in a file that a program will write. */
+static int number_in(const char *path)
+{
+    int number = 0;
+    for (int i = 0; i < 3000 && number == 0; i++) {
+        FILE *f = fopen(path, "r");
+        if (f && fscanf(f, "%d", &number) != 1)
+            number = 0;
+        if (f)
+            fclose(f);
+        usleep(10000);
+    }
+    assert_true(number > 0);
+    return number;
+}
+
+static int is_alive(int pid)
+{
+    char path[64], letter = 'Z';
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%*d %*s %c", &letter) != 1)
+        letter = 'Z';
+    if (f)
+        fclose(f);
+    usleep(10000);
+    return letter != 'Z';
+}
+
+/* What peers were measured stays in the report where --resume cannot list them; a report's own
+ * command is named and never run; a signal ends the listing, and its program with it. */
+static void test_earlier_peers(void **state)
+{
     struct qm_gpu_report r;
-    int found = 0;
-    size_t k;
-    json_t *row;
+    char script[96], command[128];
+    (void)state;
+    clear();
+    snprintf(script, sizeof script, "%s/peers.sh", base);
+    FILE *f = fopen(script, "w");
+    fputs("touch $0.ran\n"
+          "[ $1 = --names ] && echo '[\"x\", \"y\"]' && exit\n"
+          "[ $2 = y ] && exit 1\n"
+          "echo '{\"rows\": [], \"skipped\": [{\"peer\": \"x\", \"reason\": \"no x\"}]}'\n"
+          "exit 77\n",
+          f);
+    fclose(f);
+    snprintf(command, sizeof command, "sh %s", script);
+    assert_int_equal(RUN("--only", "peers", "--peers", command), 1);
+    char ran[112], path[1024];
+    snprintf(ran, sizeof ran, "%s.ran", script);
+    assert_int_equal(unlink(ran), 0);
+    snprintf(path, sizeof path, "%s", getenv("PATH"));
+    unsetenv("PATH"); /* without python3 there is no default */
+    (void)RUN("--resume");
+    setenv("PATH", path, 1);
+    assert_non_null(strstr(printed, "which is not run: none are timed"));
+    assert_int_equal(access(ran, F_OK), -1);
+    unlink(script);
+    assert_int_equal(RUN("--resume", "--peers", command), 1);
     read_report(&r);
-    json_array_foreach(r.rows[QM_GPU_exact], k, row) found +=
-        strstr(json_string_value(json_object_get(row, "status")),
-               "ok; afterwards the process was left: cuModuleUnload: ") != NULL;
-    assert_true(found > 0);
+    json_t *rows = r.rows[QM_GPU_peers];
+    assert_int_equal(json_array_size(rows), 2); /* the command that failed, and x */
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 0), "peer")),
+                        command);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 1), "status")),
+                        "skipped: no x");
     qm_gpu_report_free(&r);
+    clear();
+    snprintf(command, sizeof command, "echo $$ > %s; sleep 100 #", script);
+    for (int kills = 0; kills < 2; kills++) {
+        pid_t pid = start((const char *const[]){"--only", "peers", "--peers", command, NULL});
+        int peer = number_in(script);
+        double from = qm_seconds();
+        kill(pid, kills ? SIGKILL : SIGTERM);
+        assert_int_equal(finish(pid), kills ? -SIGKILL : 75);
+        while (is_alive(peer))
+            if (qm_seconds() - from > 8.0)
+                fail_msg("the peers' program is left, after signal %d", kills ? SIGKILL : SIGTERM);
+        unlink(script);
+    }
+}
+
+/* Codes of which only a part was compared are no bad row, and --resume compares the rest. */
+static void test_part_of_codes(void **state)
+{
+    struct qm_gpu_options o = {.has_only = 1, .only = {[QM_GPU_codes] = 1}};
+    struct qm_gpu_tasks tasks;
+    (void)state;
+    assert_int_equal(qm_gpu_tasks_make(&o, NULL, &tasks), QM_OK);
+    for (int i = 0; i < 2; i++) {
+        struct qm_gpu_task *t = &tasks.at[i];
+        json_t *row = json_deep_copy(t->key);
+        json_object_set_new(row, "wrong", json_integer(0));
+        json_object_set_new(row, "compared", json_integer(1));
+        json_object_set_new(
+            row, "status",
+            json_string(i ? "ok" : QM_GPU_PART_OF_CODES "; all floats: the run ended"));
+        assert_int_equal(qm_gpu_row_verdict(QM_GPU_codes, row), QM_GPU_good);
+        t->rows = json_pack("[o]", row);
+        assert_int_equal(qm_gpu_task_is_open(t), !i);
+    }
+    qm_gpu_tasks_free(&tasks);
 }
 
 int main(int argc, char **argv)
@@ -161,9 +387,19 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card), cmocka_unit_test(test_times),
-        cmocka_unit_test(test_slow_start),   cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),      cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_another_card),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),
+        cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_slow_start),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_earlier_peers),
+        cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }

@@ -142,8 +142,8 @@ static void test_crash_and_hang(void **state)
     qm_gpu_report_free(&r);
 }
 
-/* The driver refuses every module: rows say so, with the versions of both sides, and nothing
- * hangs. */
+/* The driver refuses every module: rows say so, with the versions of both sides, and
+ * nothing hangs. */
 static void test_refused(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void test_no_device(void **state)
         enum stand_in_how how;
         int code;
         const char *says;
-    } ends[] = {{STAND_IN_ERROR, 77, "GPU backend unavailable: a stand-in: cuInit gives error 700"},
+    } ends[] = {{STAND_IN_ERROR, 3, "GPU backend unavailable: a stand-in: cuInit gives error 700"},
                 {STAND_IN_HANG, 3, "no answer within the limit"},
                 {STAND_IN_CRASH, 3, "ended by signal 11"}};
     (void)state;
@@ -312,7 +312,7 @@ static void test_ahead(void **state)
     o.only[QM_GPU_exact] = o.only[QM_GPU_speed] = o.only[QM_GPU_tables] = 1;
     pid_t pid = fork();
     if (pid == 0) {
-        if (qm_gpu_tasks_make(&o, &tasks) != QM_OK)
+        if (qm_gpu_tasks_make(&o, NULL, &tasks) != QM_OK)
             _exit(1);
         for (int i = 0; i < tasks.n; i++)
             qm_gpu_compile_ahead(&tasks.at[i], 8192, 90);

@@ -152,8 +152,8 @@ static void a_recorded_step_fails_as_it_did(void **state)
     qm_trial_close(&t);
 }
 
-/* A registered variant that is judged as another recipe is shrunk to one number and printed as
- * text. */
+/* A registered variant that is judged as another recipe is shrunk to one number and printed
+ * as text. */
 static void a_variant_that_fails_is_printed(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_lockstep.c - Couplings against hand computation, recorded files, threads, published
- * tables. */
+/* test_lockstep.c - Couplings against hand computation, recorded files, threads,
+ * published tables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -275,9 +275,9 @@ static void test_oneshot_lion(void **state)
     release(&a);
 }
 
-/* Updates measured in the parameter, for rules whose states do not give them: the sign for Lion,
- * the gradient for the first step of SGD, which is lambda_i = 1e4^(-i/63) on quad's start of
- * ones. */
+/* Updates measured in the parameter, for rules whose states do not give them: the sign for
+ * Lion, the gradient for the first step of SGD, which is lambda_i = 1e4^(-i/63) on quad's start
+ * of ones. */
 static void test_updates_made(void **state)
 {
     struct ran a;

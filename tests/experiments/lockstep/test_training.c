@@ -1,5 +1,5 @@
-/* test_training.c - Training of problems: warm-up, weight decay by rank, basins, estimates of
- * work. */
+/* test_training.c - Training of problems: warm-up, weight decay by rank, basins, estimates
+ * of work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,8 +124,8 @@ static void test_warmup(void **state)
 
 /* ---- what problems suggest ------------------------------------------------------------------- */
 
-/* A wrapper suggests steps and rates for its default base; around another base, those of the
- * base. */
+/* A wrapper suggests steps and rates for its default base; around another base, those of
+ * the base. */
 static void test_suggestions(void **state)
 {
     static const struct {
@@ -238,8 +238,8 @@ static void test_twins_apart(void **state)
 
 /* ---- basins ---------------------------------------------------------------------------------- */
 
-/* The two minima of the chain of four (reference values to ten digits), alone and as the base of a
- * wrapper. */
+/* The two minima of the chain of four (reference values to ten digits), alone and as the base of
+ * a wrapper. */
 static void test_rosen_basins(void **state)
 {
     static const double minimum[2][4] = {{1, 1, 1, 1},

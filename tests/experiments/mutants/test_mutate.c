@@ -66,7 +66,7 @@ static void bad_lists(void **state)
         const char *lines[6], *message;
     } cases[] = {
         {{"mutant a b: c\n"}, "list.txt:1: expected the line with the template first"},
-        {{"template nosuch 10\n"}, "list.txt:1: there is no template variants/native/nosuch.c"},
+        {{"template nosuch 10\n"}, "list.txt:1: there is no template nosuch"},
         {{"template adamw_f32 10\n", "mutant a: c\n"}, "list.txt:2: expected: mutant NAME CLASS"},
         {{"template adamw_f32 10\n", "mutant a b: c\n", "- nowhere at all\n", "+ x\n"},
          "the source holds this nowhere: nowhere at all"},
@@ -246,8 +246,8 @@ static void rules(void **state)
 
 enum { N = 20000 };
 
-/* Draw errors of rounding with probability p(i) by the draws of a stream; same: all draws of block
- * 100. */
+/* Draw errors of rounding with probability p(i) by the draws of a stream; same: all draws of
+ * block 100. */
 static void choose(float *left, uint64_t seed, int same)
 {
     struct qm_draws d = qm_draws_for(seed, 1, 1, QM_ROLE_spare),

@@ -70,9 +70,9 @@ static void step(struct run *r, const struct qm_oracle *o, const struct qm_oracl
     }
 }
 
-/* Instances on which a rate is tried.  AdamW solves the sorted quadratic to the last bit at any
- * rate; suites also start it at random and shuffle it, and Adam then oscillates late at high
- * rates. */
+/* Instances on which a rate is tried.  AdamW solves the sorted quadratic to the last bit at
+ * any rate; suites also start it at random and shuffle it, and Adam then oscillates late at
+ * high rates. */
 static const struct {
     const char *name, *args;
     uint64_t seed;
@@ -82,8 +82,8 @@ static const struct {
     {"quad", "layout=shuffled,start=normal", 3},
 };
 
-/* The mean gap over the last eighth of the steps, over the gap of the start; infinite where the run
- * diverges. */
+/* The mean gap over the last eighth of the steps, over the gap of the start; infinite where the
+ * run diverges. */
 static double gap_on(const struct qm_problem *p, const char *args, uint64_t seed, int f, double lr,
                      int narrow)
 {

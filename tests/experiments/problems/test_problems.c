@@ -228,7 +228,8 @@ static void test_suggestions(void **state)
     for (int k = 0; k < qm_problem_count(); k++)
         for (int family = 0; family < 3 && qm_problem_at(k)->optimum; family++) {
             const struct qm_problem *p = qm_problem_at(k);
-            struct bench b = opened(p->name, "", 1);
+            int is_text = strcmp(p->name, "gpt") == 0; /* a smaller one; its losses count from 0 */
+            struct bench b = opened(p->name, is_text ? "T=16,C=32,L=1,batch=4,eval=4" : "", 1);
             double first = loss(&b), best = b.p->optimum(b.self);
             for (int64_t t = 1; t <= p->steps / 2; t++) {
                 if (family == 0)
@@ -239,10 +240,11 @@ static void test_suggestions(void **state)
                     lion_step(&b, p->lr_lion, t);
             }
             double gap = (loss(&b) - best) / (first - best);
-            /* A spike stays in Adam's second moment for 11,513 steps, in which Adam hardly
-             * moves. */
+            /* A spike stays in Adam's second moment for 11,513 steps, in which Adam
+             * hardly moves. */
             int stands = family == 0 && strcmp(p->name, "spike") == 0;
-            if (!(gap < (strcmp(p->name, "mclm") == 0 ? 0.5 : stands ? 0.7 : 0.2)))
+            int is_chain = strcmp(p->name, "mclm") == 0;
+            if (!(gap < (is_text ? 0.8 : is_chain ? 0.5 : stands ? 0.7 : 0.2)))
                 fail_msg("%s: gap %g after %d steps", p->name, gap, (int)p->steps / 2);
             done(&b);
         }
@@ -253,12 +255,16 @@ static void test_shapes(void **state)
     static const struct {
         const char *name, *args, *shape;
     } cases[] = {
-        {"quad", "", "32x32"},          {"quad", "n=65536", "256x256"}, {"quad", "rows=1", "1024"},
-        {"quad", "rows=4", "4x256"},    {"quad", "n=31", "31"},         {"nqm", "", "25x40"},
-        {"nqm", "n=10000", "100x100"},  {"lowrank", "", "64x32"},       {"quad", "n=1", "1"},
-        {"lowrank", "p=9,q=5", "9x5"},  {"rosen", "", "8x8"},           {"logreg", "", "20"},
-        {"factor", "", "48x4"},         {"embed", "", "4096x16"},       {"mlp", "", "16x64"},
-        {"digits", "", "64x32"},        {"mclm", "", "32x32"},          {"ema", "", "8x16"},
+        {"quad", "", "32x32"},          {"quad", "n=65536", "256x256"},
+        {"quad", "rows=1", "1024"},     {"quad", "rows=4", "4x256"},
+        {"quad", "n=31", "31"},         {"nqm", "", "25x40"},
+        {"nqm", "n=10000", "100x100"},  {"lowrank", "", "64x32"},
+        {"quad", "n=1", "1"},           {"lowrank", "p=9,q=5", "9x5"},
+        {"rosen", "", "8x8"},           {"logreg", "", "20"},
+        {"factor", "", "48x4"},         {"embed", "", "4096x16"},
+        {"mlp", "", "16x64"},           {"digits", "", "64x32"},
+        {"mclm", "", "32x32"},          {"gpt", "", "75x64"},
+        {"cnn", "", "16x1x3x3"},        {"ema", "", "8x16"},
         {"spike", "base=mlp", "16x64"},
     };
     char text[64];
@@ -293,6 +299,8 @@ static void test_names_and_arguments(void **state)
         {"mlp", "student=7", "student is 7, expected at least teacher = 8"},
         {"mclm", "heads=3", "heads is 3, expected a divisor of C = 32"},
         {"mclm", "order=3", "order is 3"},
+        {"gpt", "heads=3", "heads is 3, expected a divisor of C = 64"},
+        {"gpt", "tied=2", "tied is 2"},
         {"spike", "base=quad:n=0", "quad: n is 0"},
         {"spike", "base=ema", "base is ema, expected a problem with a loss"},
         {"heavy", "base=nqn", "heavy: base: no problem 'nqn'; did you mean 'nqm'?"},

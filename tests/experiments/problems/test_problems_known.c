@@ -88,8 +88,8 @@ static void test_quad_rates(void **state)
             check_close("lr", lr, 3.9211842, DIGITS(8));
             check_close("momentum", momentum, 0.9607882, DIGITS(7));
         }
-        /* Both ends are double roots, t rate^t: over s steps the factor is rate^s (1 + s / t) at
-         * most. */
+        /* Both ends are double roots, t rate^t: over s steps the factor is rate^s (1 + s / t)
+         * at most. */
         t = (int64_t)(20 * root);
         a = b.p->expected(b.self, "sgdm", lr, momentum, t);
         e = b.p->expected(b.self, "sgdm", lr, momentum, 2 * t);
@@ -246,8 +246,8 @@ static void check_embed(const char *args, double top, double least, double entro
     check_close("p_min", p[rows - 1], least, DIGITS(7));
     check_close("entropy", h, entropy, DIGITS(7));
     check_close("unseen", expected, unseen, DIGITS(5));
-    /* The draws follow the probabilities: a row of the gradient is zero unless its token was
-     * drawn. */
+    /* The draws follow the probabilities: a row of the gradient is zero unless its token
+     * was drawn. */
     memset(b.x, 0, (size_t)b.n * sizeof *b.x);
     for (int t = 1; t <= 1000; t++) {
         b.p->eval(b.self, b.x, t, b.g);
@@ -334,8 +334,8 @@ static void test_mlp_population(void **state)
 
 /* ---- mclm ------------------------------------------------------------------------------------ */
 
-/* The number of parameters of the reference size; at the start the model predicts all symbols
- * equally. */
+/* The number of parameters of the reference size; at the start the model predicts all
+ * symbols equally. */
 static void test_mclm_size(void **state)
 {
     struct bench b = opened("mclm", "T=64,C=64,L=2,heads=4,batch=16", 1);

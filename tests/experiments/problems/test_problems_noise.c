@@ -1,5 +1,5 @@
-/* test_problems_noise.c - Noise, spikes and prescribed gradients of the problems, in closed
- * form. */
+/* test_problems_noise.c - Noise, spikes and prescribed gradients of the problems, in
+ * closed form. */
 #include "tests/support/problem_bench.h"
 
 #include <stdio.h>
@@ -152,8 +152,8 @@ static void test_spike_adam(void **state)
     done(&b);
 }
 
-/* The state of an odd element after all steps of `ema`, as the engine stores it with this
- * quantizer. */
+/* The state of an odd element after all steps of `ema`, as the engine stores it with
+ * this quantizer. */
 static double odd_mean(const char *quantizer, double beta2)
 {
     char text[256];
@@ -182,8 +182,8 @@ static double odd_mean(const char *quantizer, double beta2)
     return sum;
 }
 
-/* The squared gradients are 1 for even elements; for odd ones 0.5 for 3000 steps, then 0 for
- * 5000. */
+/* The squared gradients are 1 for even elements; for odd ones 0.5 for 3000 steps, then 0
+ * for 5000. */
 static void test_ema_table(void **state)
 {
     static const struct {
@@ -214,8 +214,8 @@ static void test_ema_table(void **state)
 
 /* ---- nqm over 10^4 steps --------------------------------------------------------------------- */
 
-/* The mean loss over runs lies within 3 standard errors of the closed form, from 1 to 10^4
- * steps. */
+/* The mean loss over runs lies within 3 standard errors of the closed form, from 1 to
+ * 10^4 steps. */
 static void check_long_run(const char *args, double lr, double momentum, int runs)
 {
     static const int64_t steps[] = {1, 10, 100, 1000, 10000};

@@ -73,9 +73,9 @@ static int64_t largest_prime_factor(int64_t n)
     return largest;
 }
 
-/* Q and its transpose against their definition in long double.  The FFT's error grows like log n
- * for small prime factors of n, and like the factor for large ones, whose twiddles are a
- * recurrence. */
+/* Q and its transpose against their definition in long double.  The FFT's error grows like
+ * log n for small prime factors of n, and like the factor for large ones, whose twiddles are
+ * a recurrence. */
 static void test_quad_dct(void **state)
 {
     static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 30, 31, 64, 100, 127, 256};

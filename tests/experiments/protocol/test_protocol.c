@@ -176,7 +176,7 @@ static void test_spiked(void **state)
     struct qm_outcome o;
     int64_t at = 0, back;
     (void)state;
-    cells_of("variant: adamw8_bnb\nexp_avg.min_numel: 0\nexp_avg_sq.min_numel: 0\nsource: "
+    cells_of("variant: adamw8_bnb_default\nexp_avg.min_numel: 0\nexp_avg_sq.min_numel: 0\nsource: "
              "\"problem:spike:at=50,times=1e4,base=quad:n=256,layout=dct,start=normal\"\n"
              "seed: 5\nsteps: 200\nevery: 1\ncoupling: closed\nweight_decay: 0\n",
              &a);
@@ -246,8 +246,8 @@ static void test_moved(void **state)
     release(&a);
 }
 
-/* The twin against itself from a start one ulp off is near but not equal; variants with codes are
- * refused. */
+/* The twin against itself from a start one ulp off is near but not equal; variants with codes
+ * are refused. */
 static void test_ulp(void **state)
 {
     struct paired_cells a;

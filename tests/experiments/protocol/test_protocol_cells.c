@@ -167,8 +167,8 @@ static int has_format(const struct qm_cell *c)
     return found;
 }
 
-/* Checks that in no cell all tensors fall back to float32, because its verdict would mean
- * nothing. */
+/* Checks that in no cell all tensors fall back to float32, because its verdict would
+ * mean nothing. */
 static void formats_used(const struct paired_cells *a)
 {
     for (int64_t i = 0; i < qm_protocol_own(a->r.cell, a->r.n_cells); i++)

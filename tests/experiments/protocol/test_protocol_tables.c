@@ -3,8 +3,8 @@
 
 #include "experiments/protocol/tables.h"
 
-/* An outcome with gaps, and with hitting times of the targets 0, 25 and 50 of a problem with 50
- * levels. */
+/* An outcome with gaps, and with hitting times of the targets 0, 25 and 50 of a problem with
+ * 50 levels. */
 static void outcome(struct qm_outcome *o, double gap, double twin, double t25, double t50,
                     double twin25, double twin50)
 {
@@ -180,9 +180,9 @@ static void test_few(void **state)
     release(&a);
 }
 
-/* Seeds that all reach the floor are several observations, and equivalent.  Pairs of which both
- * runs diverged do not count; a variant that alone diverged is worse, even with its twin at the
- * floor. */
+/* Seeds that all reach the floor are several observations, and equivalent.  Pairs of which
+ * both runs diverged do not count; a variant that alone diverged is worse, even with its twin
+ * at the floor. */
 static void test_limits(void **state)
 {
     struct paired_cells a;
@@ -235,8 +235,8 @@ static void test_limits(void **state)
     release(&a);
 }
 
-/* Where no twin comes below its start, all targets are the start: labels have no score, not a full
- * one. */
+/* Where no twin comes below its start, all targets are the start: labels have no score, not a
+ * full one. */
 static void test_no_targets(void **state)
 {
     struct paired_cells a;

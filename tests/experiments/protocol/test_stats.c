@@ -320,8 +320,8 @@ static void test_quantiles(void **state)
     assert_true(qm_quantile(y, 1, 0.7) == 2 && isnan(qm_quantile(y, 0, 0.7)));
 }
 
-/* All patterns of n signs about the median are equally likely; counts those that the ranks
- * enclose. */
+/* All patterns of n signs about the median are equally likely; counts those that the
+ * ranks enclose. */
 static void test_median_ranks(void **state)
 {
     (void)state;

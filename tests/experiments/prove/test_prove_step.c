@@ -1,5 +1,5 @@
-/* test_prove_step.c - Proofs of whole steps and of stochastic rounding hold, and find planted
- * bugs. */
+/* test_prove_step.c - Proofs of whole steps and of stochastic rounding hold, and find
+ * planted bugs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -49,8 +49,8 @@ static void test_npy_types(void **state)
     bytes_clear(&data);
 }
 
-/* Fortran order of every rank: each value is its row-major index; the first dimension varies
- * fastest. */
+/* Fortran order of every rank: each value is its row-major index; the first dimension
+ * varies fastest. */
 static void test_npy_fortran(void **state)
 {
     static const struct {
@@ -149,8 +149,8 @@ static void test_npy_broken(void **state)
     bytes_clear(&b);
 }
 
-/* A file larger than the limit of mapped pages, so that pages are dropped; it consists mostly of
- * holes. */
+/* A file larger than the limit of mapped pages, so that pages are dropped; it consists mostly
+ * of holes. */
 static void test_npy_large(void **state)
 {
     enum { ROWS = 3000, COLS = 9000 }; /* 108 MB of float32 */
@@ -367,8 +367,8 @@ static void test_safetensors_broken(void **state)
 
 /* ---- npz ---- */
 
-/* Three arrays of array_file.h are read back; then every truncation and every flipped byte is
- * tried. */
+/* Three arrays of array_file.h are read back; then every truncation and every flipped byte
+ * is tried. */
 static void test_npz(void **state)
 {
     (void)state;
@@ -442,7 +442,7 @@ static void test_odd_files(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     expect_bad(path, "not a regular file");
     bytes_put(&b, "PK\003\004 and more", 13);
-    expect_bad(save("archive.npz", &b), "neither HDF5, .npy, .npz nor .safetensors (13 bytes");
+    expect_bad(save("archive.npz", &b), "nor a torch checkpoint (13 bytes");
     struct qm_file *f = NULL; /* the message is one line even then */
     assert_int_equal(qm_file_open(save("two\nlines", &b), &f), QM_BAD_FILE);
     assert_null(strchr(qm_message(), '\n'));

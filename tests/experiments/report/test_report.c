@@ -276,8 +276,8 @@ static void against_others(void **state)
     qm_result_close(r);
 }
 
-/* Pairs that both diverge are not compared; seeds that all reach the floor are several
- * observations. */
+/* Pairs that both diverge are not compared; seeds that all reach the floor are
+ * several observations. */
 static void against_limits(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_claim.c - Claims: intervals in closed form and their coverage, verdicts, suites with
- * claims. */
+/* test_claim.c - Claims: intervals in closed form and their coverage, verdicts, suites
+ * with claims. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,8 +76,8 @@ static void test_closed_forms(void **state)
     assert_true(isnan(e.mean) && isnan(e.lo) && isnan(e.hi));
 }
 
-/* Of 4000 intervals for five normals, 95 % enclose the mean: 3800 +- 4 standard errors (13.8
- * each). */
+/* Of 4000 intervals for five normals, 95 % enclose the mean: 3800 +- 4 standard errors
+ * (13.8 each). */
 static void test_coverage(void **state)
 {
     (void)state;

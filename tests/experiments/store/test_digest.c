@@ -153,6 +153,70 @@ static void digest_is_as_described(void **state)
     agrees_with(in_folder("f1.h5")); /* the foreign file of the test above */
 }
 
+/* Fails unless every reader refuses the file with a line that names it.  is_short: HDF5 does so,
+ * for the file ends before HDF5's own end. */
+static void expect_refused(const char *what, const char *path, int is_short)
+{
+    char got[65];
+    struct qm_result *r;
+    enum qm_file_sum sum;
+    if (qm_store_digest(path, got) != QM_BAD_FILE || qm_result_open(path, &r) != QM_BAD_FILE)
+        fail_msg("%s: not refused", what);
+    assert_int_equal(strncmp(qm_message(), path, strlen(path)), 0);
+    int is_whole = qm_file_sum_check(path, &sum) == QM_OK;
+    if (is_whole != is_short || (qm_file_sum_check_any(path, &sum) == QM_OK) != is_short)
+        fail_msg("%s: its end is not refused", what);
+}
+
+/* A file ends with one whole checksum or with HDF5's own end.  Of the cuts all within the checksum
+ * are tried; what is appended is drawn. */
+static void ends_are_whole(void **state)
+{
+    char *path = strdup(in_folder("end.h5")), what[64], digest[65];
+    uint64_t seed = 15;
+    size_t size;
+    (void)state;
+    print_message("seed %d\n", (int)seed);
+    assert_int_equal(sample(path, SAME), QM_OK);
+    assert_int_equal(qm_store_digest(path, digest), QM_OK);
+    char *bytes = file_bytes(path, &size), *longer = malloc(size + 256);
+    assert_non_null(longer);
+    for (size_t cut = 1; cut < 2 * QM_FILE_SUM_LINE; cut++) {
+        snprintf(what, sizeof what, "cut by %zu bytes", cut);
+        file_from(path, bytes, size - cut);
+        if (cut != QM_FILE_SUM_LINE)
+            expect_refused(what, path, cut > QM_FILE_SUM_LINE);
+    }
+    memcpy(longer, bytes, size);
+    for (int i = 0; i < 40; i++) {
+        size_t n = 1 + qm_philox_stream(seed, (uint64_t)i, 0) % 256;
+        for (size_t k = 0; k < n; k++) /* now and then a whole second line */
+            longer[size + k] = i % 4 == 0 ? bytes[size - QM_FILE_SUM_LINE + k % QM_FILE_SUM_LINE]
+                                          : (char)qm_philox_stream(seed, (uint64_t)i, k + 1);
+        snprintf(what, sizeof what, "%zu bytes appended", n);
+        file_from(path, longer, size + n);
+        expect_refused(what, path, 0);
+    }
+    /* as HDF5's own tools leave it: told, and read with its digest */
+    char got[65];
+    file_from(path, bytes, size - QM_FILE_SUM_LINE);
+    qm_store_tell(flipped_tell);
+    flipped_carried = QM_CARRIED_same;
+    assert_int_equal(qm_store_digest(path, got), QM_OK);
+    assert_string_equal(got, digest);
+    assert_int_equal(flipped_carried, QM_CARRIED_bare);
+    /* another program's bytes after HDF5's end are nobody's checksum */
+    enum qm_file_sum sum;
+    memset(longer + size - QM_FILE_SUM_LINE, 0, 100);
+    file_from(path, longer, size - QM_FILE_SUM_LINE + 100);
+    assert_int_equal(qm_file_sum_check(path, &sum), QM_BAD_FILE);
+    assert_int_equal(qm_file_sum_check_any(path, &sum), QM_OK);
+    assert_int_equal(sum, QM_FILE_SUM_none);
+    free(longer);
+    free(bytes);
+    free(path);
+}
+
 /* long_flips.c flips more. */
 static void flips_are_seen(void **state)
 {
@@ -164,9 +228,13 @@ static void flips_are_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damage_is_seen),           cmocka_unit_test(flips_are_seen),
-        cmocka_unit_test(digest_sees_every_change), cmocka_unit_test(bytes_repeat),
-        cmocka_unit_test(digest_ignores_layout),    cmocka_unit_test(digest_of_foreign_files),
+        cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(ends_are_whole),
+        cmocka_unit_test(flips_are_seen),
+        cmocka_unit_test(digest_sees_every_change),
+        cmocka_unit_test(bytes_repeat),
+        cmocka_unit_test(digest_ignores_layout),
+        cmocka_unit_test(digest_of_foreign_files),
         cmocka_unit_test(digest_is_as_described),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,5 +1,5 @@
-/* test_bound.c - Tests that error bounds hold for every rule in its order, and are not too
- * large. */
+/* test_bound.c - Tests that error bounds hold for every rule in its order, and are not
+ * too large. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -379,8 +379,8 @@ static void test_edges(void **state)
     assert_true(isinf(o.e[1]));
 }
 
-/* Declared re-orderings add to the bound what the operations that they change may err, and no
- * more. */
+/* Declared re-orderings add to the bound what the operations that they change may err, and
+ * no more. */
 static void test_reorderings(void **state)
 {
     struct one o = {.h = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},

@@ -1,6 +1,7 @@
 /* test_reorder_list.c - Tests that the texts for users state the list of allowed re-orderings.
  *
- * `qualm check --help` is made of the list; README.md and the ABI's header quote it. */
+ * `qualm check --help` is made of the list; experiments/kernel/README.md and the ABI's header quote
+ * it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ static const char *plain_text(const char *path)
 
 static void test_texts_state_the_list(void **state)
 {
-    static const char *const paths[] = {"README.md", "core/abi/kernel_abi.h"};
+    static const char *const paths[] = {"experiments/kernel/README.md", "core/abi/kernel_abi.h"};
     static const char *const items[] = {
 #define X(name, text) text,
         QM_REORDER_LIST(X)

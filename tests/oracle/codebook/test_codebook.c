@@ -1,5 +1,5 @@
-/* test_codebook.c - Tests codebooks against printed tables and golden files; tests nearest
- * codes. */
+/* test_codebook.c - Tests codebooks against printed tables and golden files; tests
+ * nearest codes. */
 #include "core/base/philox.h"
 #include "oracle/codebook/codebook.h"
 
@@ -19,8 +19,8 @@ static const char *const name[] = {"int",  "intm", "lint", "nf4",    "nf4a8", "f
                                    "logf", "nf4s", "af4",  "dyndef", "linb",  "fp52", "e4m3"};
 enum { NAMES = sizeof name / sizeof *name };
 
-/* Every table ascends, has all its entries, lies in its range and reaches 1 (int: its largest
- * code). */
+/* Every table ascends, has all its entries, lies in its range and reaches 1 (int: its
+ * largest code). */
 static void tables_are_sound(void **state)
 {
     (void)state;

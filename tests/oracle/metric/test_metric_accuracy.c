@@ -270,8 +270,8 @@ static void levels_agree_to_the_bit(void **state)
         }
 }
 
-/* Equal pieces give equal bits in any order of filling; other cuts give the value up to
- * rounding. */
+/* Equal pieces give equal bits in any order of filling; other cuts give the value up
+ * to rounding. */
 static void merging_is_reproducible(void **state)
 {
     (void)state;

@@ -201,8 +201,8 @@ static void heavy_ball_on_quadratic(void **state)
     }
 }
 
-/* The buffer starts as g for every dampening; with a constant gradient it follows a geometric
- * series. */
+/* The buffer starts as g for every dampening; with a constant gradient it follows a
+ * geometric series. */
 static void sgd_forms(void **state)
 {
     (void)state;
@@ -230,8 +230,8 @@ static void sgd_forms(void **state)
 
 /* ---- published trajectories (torch.optim, double) -------------------------------------------- */
 
-/* The path of a golden file, or NULL.  The full set beside the repository goes before the
- * tree's. */
+/* The path of a golden file, or NULL.  The full set beside the repository goes before
+ * the tree's. */
 static const char *golden(const char *name, char *path, size_t size)
 {
     const char *shared = getenv("QM_SHARED");

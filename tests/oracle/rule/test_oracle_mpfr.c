@@ -1,7 +1,7 @@
 /* test_oracle_mpfr.c - Compares Adam, AdamW and SGD in double with the same formulas in 200 bits.
  *
- * A running bound counts what every rounding to double may do; the references must stay within
- * it. */
+ * A running bound counts what every rounding to double may do; the references must stay
+ * within it. */
 #include <math.h>
 #include <mpfr.h>
 #include <setjmp.h>

@@ -129,8 +129,8 @@ static double sample(const struct qm_law *law, int64_t i)
     }
 }
 
-/* Means over simulated blocks are within 4.5 standard errors (of block means) of the
- * expectations. */
+/* Means over simulated blocks are within 4.5 standard errors (of block means) of
+ * the expectations. */
 static void simulation(void **state)
 {
     (void)state;

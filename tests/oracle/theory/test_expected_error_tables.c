@@ -212,8 +212,8 @@ static void normal_maximum(void **state)
     }
 }
 
-/* Mean |error| of NF4, also against the Monte-Carlo row of bitsandbytes; SQNR for blocks of
- * 4096. */
+/* Mean |error| of NF4, also against the Monte-Carlo row of bitsandbytes; SQNR for blocks
+ * of 4096. */
 static void normal_mean_abs(void **state)
 {
     (void)state;

@@ -163,8 +163,8 @@ static void conditions(void **state)
     }
 }
 
-/* No known codebook has a smaller loss than the optimum of its block and width, in any of four
- * losses. */
+/* No known codebook has a smaller loss than the optimum of its block and width, in any of
+ * four losses. */
 static void nothing_beats_it(void **state)
 {
     (void)state;
@@ -191,8 +191,8 @@ static void nothing_beats_it(void **state)
         }
 }
 
-/* Absolute errors: the loss equals E |e| of qm_theory_block, and levels halve the mass of their
- * cells. */
+/* Absolute errors: the loss equals E |e| of qm_theory_block, and levels halve the mass of
+ * their cells. */
 static void absolute(void **state)
 {
     (void)state;

@@ -1,0 +1,65 @@
+/* domain_source.h - The random numbers that a drawn case is made of.
+ *
+ * Internal to domain.c, plain_case.c and small_case.c. */
+#ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
+#define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
+
+#include <math.h>
+
+#include "core/base/philox.h"
+#include "experiments/check/domain.h"
+
+/* Stream `number` of a seed, of which `used` words were taken. */
+struct qm_domain_source {
+    uint64_t seed, number, used;
+};
+
+static inline uint32_t qm_domain_word(struct qm_domain_source *s)
+{
+    return qm_philox_stream(s->seed, s->number, s->used++);
+}
+
+/* Uniform in 0 .. n - 1. */
+static inline int64_t qm_domain_below(struct qm_domain_source *s, int64_t n)
+{
+    uint64_t high = qm_domain_word(s);
+    return (int64_t)((high << 16 | qm_domain_word(s) >> 16) % (uint64_t)n);
+}
+
+static inline int qm_domain_one_in(struct qm_domain_source *s, int n)
+{
+    return qm_domain_below(s, n) == 0;
+}
+
+/* Log-uniform in 1 .. most. */
+static inline int64_t qm_domain_log_uniform(struct qm_domain_source *s, int64_t most)
+{
+    double u = ((double)qm_domain_word(s) + 0.5) * 0x1p-32;
+    int64_t x = (int64_t)exp(u * log((double)most + 1.0));
+    return x < 1 ? 1 : x < most ? x : most;
+}
+
+/* domain.c.  1: the rule takes the hyper-parameters of the case. */
+int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c);
+
+/* domain.c.  Both sides draw the seeds of all projections before a step: makes the step one with no
+ * more than `most` of them. */
+void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_case *c);
+
+/* plain_case.c.  Draws plain case number `plain` = 0, 1, ...: many settings at once and everything
+ * else ordinary.  What depends on two hyper-parameters together shows there, and nowhere where one
+ * extreme number hides all others.  Most have a subject, a hyper-parameter at 0, at 1, at an
+ * ordinary value, at its own or (a flag) at either value, in turn; of d->candidates cases that is
+ * taken in which the subject has an effect (effect.h), and of those the one in which most others
+ * have. */
+struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t plain);
+
+/* small_case.c.  Draws small case number `number` = 0, 1, ...: settings crossed, states of whole
+ * blocks at the ends of formats, parameters at the lower end of theirs. */
+struct qm_case qm_small_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t number);
+
+/* small_case.c.  The same, of crossed settings alone. */
+struct qm_case qm_crossed_case(const struct qm_domain *d, struct qm_domain_source *s,
+                               int64_t number);
+
+#endif

@@ -1,0 +1,118 @@
+/* plain_case.c - Draws cases of ordinary numbers in which many hyper-parameters have an effect. */
+#include <math.h>
+
+#include "experiments/check/domain_source.h"
+#include "experiments/check/effect.h"
+
+/* Values that a number is given as a subject; its own first. */
+static const enum qm_hyper_bin bins[] = {QM_HYPER_BIN_own, QM_HYPER_BIN_zero, QM_HYPER_BIN_one,
+                                         QM_HYPER_BIN_ordinary};
+enum { BINS = sizeof bins / sizeof *bins };
+
+/* Gives hyper-parameter k a value of the bin; of a flag, `own` and `zero` are its two values.  What
+ * the rule refuses beside the values given before stays as it is. */
+static void give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
+                 struct qm_case *c)
+{
+    struct qm_case to = *c;
+    if (bin == QM_HYPER_BIN_own)
+        return;
+    to.given |= (uint64_t)1 << k;
+    to.hyper[k] = qm_hyper_is_flag(k) ? (double)(qm_hyper_get(&d->recipe.hyper, k) == 0.0)
+                                      : qm_hyper_draw(k, bin, word);
+    if (k == QM_HYPER_beta2 && bin == QM_HYPER_BIN_one &&
+        word % 2) /* below 0: rules of their own */
+        to.hyper[k] = -1.0;
+    int at = (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k), to.hyper[k]);
+    if (!isnan(to.hyper[k]) && !(d->refused[k] >> at & 1) && qm_domain_takes(d, &to))
+        *c = to;
+}
+
+/* How many subjects hyper-parameter k is. */
+static int subjects_of(const struct qm_domain *d, int k)
+{
+    uint64_t from = d->subjects ? d->subjects : d->reads;
+    return !(from & d->reads & (uint64_t)1 << k) ? 0 : qm_hyper_is_flag(k) ? 2 : BINS;
+}
+
+/* Subject number `at` of the rule, in turn. */
+static void subject(const struct qm_domain *d, int64_t at, int *k, enum qm_hyper_bin *bin)
+{
+    int n = 0;
+    for (int i = 0; i < QM_HYPERS; i++)
+        n += subjects_of(d, i);
+    at = n ? at % n : 0;
+    for (int i = 0; i < QM_HYPERS; i++) {
+        int own = subjects_of(d, i);
+        if (at >= 0 && at < own) {
+            *k = i;
+            *bin = bins[at];
+        }
+        at -= own;
+    }
+}
+
+/* Draws a candidate with hyper-parameter k in the bin (k < 0: no subject). */
+static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_source *s, int k,
+                                enum qm_hyper_bin bin, enum qm_class kind)
+{
+    static const enum qm_part parts[] = {QM_PART_second, QM_PART_group, QM_PART_warm};
+    int projects = (int)(d->reads >> QM_HYPER_rank & 1), from = (int)qm_domain_below(s, QM_HYPERS);
+    int rank = qm_domain_one_in(s, 4) ? 1 : 2 + (int)qm_domain_below(s, 3);
+    struct qm_case c = {.forced = qm_domain_one_in(s, 2), .kind = kind, .shape = {rank, {0}}};
+    for (int a = 0; a < rank; a++)
+        c.shape.dim[a] = a < rank - 2 ? 1 + qm_domain_below(s, 3)
+                                      : 1 + qm_domain_log_uniform(s, rank == 1 ? 1000 : 40);
+    c.t = qm_domain_one_in(s, 3)   ? 1
+          : qm_domain_one_in(s, 2) ? 2 + qm_domain_below(s, 14)
+                                   : qm_domain_log_uniform(s, projects ? 40 : 2000);
+    if (k >= 0)
+        give(d, k, bin, qm_domain_word(s), &c);
+    for (int i = 0; i < QM_HYPERS; i++) {
+        int at = (from + i) % QM_HYPERS, is_flag = qm_hyper_is_flag(at);
+        enum qm_hyper_bin to = bins[1 + qm_domain_below(s, BINS - 1)];
+        uint32_t word = qm_domain_word(s);
+        if (at != k && d->reads >> at & 1 &&
+            qm_domain_one_in(s, is_flag || at == QM_HYPER_weight_decay ? 2 : 3))
+            give(d, at, to, word, &c);
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        c.part |= qm_domain_one_in(s, parts[i] == QM_PART_group ? 2 : 5) ? 1u << parts[i] : 0;
+    c.part |= qm_domain_one_in(s, 10) ? 1u << QM_PART_pzero : 0;
+    if (qm_domain_one_in(s, 4))
+        c.tensor_after_one = (uint32_t)qm_domain_below(s, 300);
+    if (qm_domain_one_in(s, 5)) { /* what compares with the size of parameters */
+        c.powered |= 1u << QM_POWER_p;
+        c.power[QM_POWER_p] = -6 - 6 * (int)qm_domain_below(s, 4);
+    }
+    return c;
+}
+
+struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t plain)
+{
+    static const enum qm_class kinds[] = {QM_CLASS_normal, QM_CLASS_normal, QM_CLASS_planted,
+                                          QM_CLASS_unit};
+    static const enum qm_class still[] = {QM_CLASS_zeros, QM_CLASS_sparse, QM_CLASS_constant,
+                                          QM_CLASS_sparse};
+    /* STILL: one case of so many.  MOST: so many times the candidates where none has an effect. */
+    enum { KINDS = sizeof kinds / sizeof *kinds, STILL = 4, MOST = 5 };
+    int is_still = !d->subjects && plain % STILL == STILL - 1, k = -1, best = -1;
+    enum qm_hyper_bin bin = QM_HYPER_BIN_own;
+    enum qm_class kind = is_still ? still[plain / STILL % STILL] : kinds[qm_domain_below(s, KINDS)];
+    struct qm_case out = {.forced = 1};
+    if (!is_still)
+        subject(d, (d->subjects ? plain : plain - plain / STILL) + (int64_t)(s->seed % 1024), &k,
+                &bin);
+    int most = d->candidates > 0 && !is_still ? MOST * d->candidates : 1;
+    for (int i = 0; i < most && (i < d->candidates || best < QM_HYPERS); i++) {
+        struct qm_case c = candidate(d, s, k, bin, kind);
+        c.effects = d->candidates > 0 ? qm_case_effects(d, &c) : 0;
+        int score = __builtin_popcountll(c.effects);
+        score += k >= 0 && c.effects >> k & 1 ? QM_HYPERS : 0;
+        if (score > best) {
+            best = score;
+            out = c;
+        }
+    }
+    return out;
+}

@@ -1,0 +1,97 @@
+/* output.c - Where data goes, and commands that print it in a process of their own. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cuda/cuda_apart.h"
+#include "experiments/cli/cli.h"
+
+static FILE *out, *notes; /* NULL: stdout, stderr */
+
+FILE *qm_out(void) { return out ? out : stdout; }
+FILE *qm_notes(void)
+{
+    if (notes)
+        fflush(out); /* keeps their order */
+    return notes ? notes : stderr;
+}
+
+void qm_print(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vfprintf(qm_out(), format, args);
+    va_end(args);
+}
+
+/* Whether the reader has closed the stream, which is no error. */
+static int reader_gone(void)
+{
+    struct pollfd p = {.fd = fileno(qm_out()), .events = POLLOUT};
+    return errno == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)));
+}
+
+int qm_cli_finish(int code)
+{
+    errno = 0;
+    int failed = ferror(qm_out());
+    if ((fflush(qm_out()) != 0 || failed) && !reader_gone()) {
+        fprintf(qm_notes(), "qualm: cannot write to stdout: %s\n",
+                errno ? strerror(errno) : "an earlier write failed");
+        return qm_exit_code(QM_BAD_FILE);
+    }
+    return code;
+}
+
+/* ---- a process of its own -------------------------------------------------------------------- */
+
+struct job {
+    const char *command;
+    int (*work)(void *of);
+    void *of;
+};
+
+/* A stream of the process that works: what is written there is said to the parent. */
+static ssize_t say(void *kind, const char *text, size_t n)
+{
+    return qm_cuda_apart_say(*(const enum qm_cuda_said *)kind, text, n) ? (ssize_t)n : 0;
+}
+
+static FILE *saying(enum qm_cuda_said kind)
+{
+    static enum qm_cuda_said kinds[QM_CUDA_SAID_KINDS];
+    kinds[kind] = kind;
+    return fopencookie(&kinds[kind], "w", (cookie_io_functions_t){.write = say});
+}
+
+static int do_job(void *of)
+{
+    const struct job *j = of;
+    out = saying(QM_CUDA_SAID_data);
+    notes = saying(QM_CUDA_SAID_note);
+    if (!out || !notes)
+        return qm_exit_code(QM_NO_MEMORY);
+    setvbuf(notes, NULL, _IOLBF, 0);
+    return qm_cli_finish(j->work(j->of));
+}
+
+static void print(enum qm_cuda_said kind, const char *text, size_t n)
+{
+    if (kind == QM_CUDA_SAID_note)
+        fflush(stdout);
+    fwrite(text, 1, n, kind == QM_CUDA_SAID_note ? stderr : stdout);
+}
+
+int qm_cli_apart(const char *command, int (*work)(void *of), void *of)
+{
+    struct job j = {command, work, of};
+    int code = 0;
+    if (qm_cuda_is_apart())
+        return work(of);
+    qm_status st = qm_cuda_apart(do_job, &j, &code, print);
+    if (st != QM_OK)
+        qm_progress_clear(); /* of the process that worked */
+    return st == QM_OK ? code : qm_cli_failed(command, st);
+}

@@ -1,0 +1,319 @@
+/* import.c - qualm import: writes the tensors of checkpoints to one file that others read. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/base/grow.h"
+#include "core/base/name.h"
+#include "core/base/name_index.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/readers/reader.h"
+#include "experiments/store/array_file.h"
+#include "experiments/store/store.h"
+
+struct options {
+    char **path;
+    int n_paths;
+    const char *out, *filter;
+};
+
+static const struct argp_option options[] = {
+    {"out", 'o', "FILE", 0, "X.npz, X.safetensors or X.h5, by its ending", 0},
+    {"tensor", 't', "REGEX", 0, "only tensors whose name matches", 0},
+    {0}};
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case 'o': o->out = arg; return 0;
+    case 't': o->filter = arg; return 0;
+    case ARGP_KEY_ARGS:
+        o->path = state->argv + state->next;
+        o->n_paths = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "FILE is missing"); return 0;
+    case ARGP_KEY_END:
+        if (!o->out)
+            argp_error(state, "--out is missing");
+        else if (qm_container_of(o->out) == QM_CONTAINER_COUNT)
+            argp_error(state, "--out '%s': expected an ending .npz, .safetensors or .h5", o->out);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* One array of the result. */
+struct imported {
+    struct qm_tensor tensor;
+    const char *file, *stored; /* where it was, and as which type */
+    char *name;
+};
+
+struct import {
+    struct imported *of;
+    int64_t n, room;
+    struct qm_name_index at;
+    json_t *hyper; /* "PARAMETER": {"lr": ..., ...} */
+};
+
+/* Notes the numbers of the param_group of an entry's parameter. */
+static void describe(struct qm_file *f, struct import *m, const char *entry)
+{
+    const char *slash = strrchr(entry, '/');
+    char *parameter = slash ? strndup(entry, (size_t)(slash - entry)) : NULL, path[1200],
+         text[4096];
+    if (parameter && !json_object_get(m->hyper, parameter) &&
+        snprintf(path, sizeof path, "/%s", parameter) < (int)sizeof path &&
+        qm_file_attr_text(f, path, "options", text, sizeof text) > 0)
+        json_object_set_new(m->hyper, parameter, json_loads(text, 0, NULL));
+    free(parameter);
+}
+
+/* Memory for all elements: pages of a file without a name in the folder of the result, so that the
+ * system can write them out; NULL, or the caller unmaps it. */
+static void *room_for(size_t bytes, const char *out)
+{
+    char path[4096];
+    const char *slash = strrchr(out, '/');
+    int n = snprintf(path, sizeof path, "%.*s.qualm-import-XXXXXX",
+                     slash ? (int)(slash - out + 1) : 0, out);
+    int fd = n < (int)sizeof path ? mkstemp(path) : -1;
+    if (fd < 0)
+        return NULL;
+    unlink(path);
+    void *room = ftruncate(fd, (off_t)bytes) == 0
+                     ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                     : MAP_FAILED;
+    close(fd);
+    return room == MAP_FAILED ? NULL : room;
+}
+
+/* The type of an array: halves are widened to float32, what else there is stays. */
+static enum qm_dtype type_of(const struct qm_entry *e)
+{
+    return qm_dtype_is_float(e->dtype) && e->dtype != QM_DTYPE_f64 ? QM_DTYPE_f32 : e->dtype;
+}
+
+static qm_status read_entry(struct qm_file *f, int i, void *to)
+{
+    const struct qm_entry *e = qm_file_entry(f, i);
+    if (type_of(e) == QM_DTYPE_f32)
+        return qm_file_read(f, i, 0, e->numel, to);
+    if (e->dtype == QM_DTYPE_f64)
+        return qm_file_read_double(f, i, 0, e->numel, to);
+    return e->numel ? qm_file_read_bytes(f, i, to) : QM_OK;
+}
+
+static qm_status add_entry(struct qm_file *f, const char *path, int i, struct import *m)
+{
+    const struct qm_entry *e = qm_file_entry(f, i);
+    const char *name = e->name + (*e->name == '/');
+    int64_t same = qm_name_index_get(&m->at, name, strlen(name));
+    if (same >= 0)
+        return qm_fail(QM_BAD_ARG, "%s: '%s' stands in %s too; import the files one by one", path,
+                       name, m->of[same].file);
+    QM_TRY(qm_grow((void **)&m->of, &m->room, m->n + 1, sizeof *m->of));
+    struct imported *x = &m->of[m->n];
+    *x = (struct imported){.file = path, .stored = qm_dtype_name(e->dtype), .name = strdup(name)};
+    if (!x->name)
+        return qm_fail(QM_NO_MEMORY, "%s: names", path);
+    x->tensor.dtype = type_of(e);
+    x->tensor.shape = e->shape;
+    describe(f, m, name);
+    return qm_name_index_put(&m->at, x->name, strlen(x->name), m->n++);
+}
+
+/* Lists what one file adds. */
+static qm_status list_file(const struct options *o, const char *path, struct import *m)
+{
+    struct qm_file *f;
+    char left_out[1024];
+    QM_TRY(qm_file_open(path, &f));
+    qm_status st = QM_OK;
+    for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
+        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
+            st = add_entry(f, path, i, m);
+    if (qm_file_left_out(f, left_out, sizeof left_out))
+        qm_note("%s: left out: %s", path, left_out);
+    qm_file_close(f);
+    return st;
+}
+
+/* Reads what one file adds into its room. */
+static qm_status read_file(const struct options *o, const char *path, struct import *m, int64_t *at,
+                           struct qm_progress *progress)
+{
+    struct qm_file *f;
+    QM_TRY(qm_file_open(path, &f));
+    qm_status st = QM_OK;
+    for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
+        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
+            const struct qm_entry *e = qm_file_entry(f, i);
+            struct imported *x = *at < m->n ? &m->of[(*at)++] : NULL;
+            if (!x || strcmp(x->name, e->name + (*e->name == '/')) != 0 ||
+                x->tensor.dtype != type_of(e) || qm_shape_numel(&x->tensor.shape) != e->numel)
+                st = qm_fail(QM_BAD_FILE, "%s: changed while it was read", path);
+            else
+                st = read_entry(f, i, x->tensor.data);
+            qm_progress_add(progress, e->numel, 0);
+        }
+    qm_file_close(f);
+    return st;
+}
+
+/* ---- results ------------------------------------------------------------------------------- */
+
+static qm_status write_h5(const struct options *o, const struct import *m, int argc, char **argv)
+{
+    struct qm_store *s;
+    const char *parameter, *name;
+    json_t *of, *x;
+    QM_TRY(qm_store_open(o->out, "import", argc, argv, &s));
+    qm_status st = QM_OK;
+    for (int64_t i = 0; st == QM_OK && i < m->n; i++) {
+        char path[1200], text[256];
+        snprintf(path, sizeof path, "/%s", m->of[i].name);
+        snprintf(text, sizeof text, "stored as %s", m->of[i].stored);
+        st = qm_store_array(s, path, m->of[i].tensor.dtype, &m->of[i].tensor.shape,
+                            m->of[i].tensor.data, "1", text, NULL);
+    }
+    json_object_foreach(m->hyper, parameter, of)
+    {
+        char path[1200];
+        snprintf(path, sizeof path, "/%s", parameter);
+        json_object_foreach(of, name, x) if (st == QM_OK) st =
+            qm_store_number(s, path, name, json_number_value(x));
+    }
+    if (st != QM_OK) {
+        qm_store_abort(s);
+        return st;
+    }
+    return qm_store_commit(s);
+}
+
+static qm_status write_arrays(const struct options *o, const struct import *m)
+{
+    struct qm_array *a = calloc((size_t)m->n + 1, sizeof *a);
+    char *hyper = json_dumps(m->hyper, JSON_COMPACT);
+    json_t *texts =
+        json_pack("{s:s, s:s}", "format", "qualm-import", "hyper", hyper ? hyper : "{}");
+    qm_status st = a && texts ? QM_OK : qm_fail(QM_NO_MEMORY, "%s", o->out);
+    for (int64_t i = 0; st == QM_OK && i < m->n; i++)
+        a[i] = (struct qm_array){m->of[i].name, &m->of[i].tensor};
+    if (st == QM_OK)
+        st = qm_arrays_write(o->out, qm_container_of(o->out), texts, a, (int)m->n);
+    json_decref(texts);
+    free(hyper);
+    free(a);
+    return st;
+}
+
+static void report(const struct options *o, const struct import *m)
+{
+    static const char *const heads[] = {"tensor", "stored as", "written as", "shape"};
+    if (qm_cli.json) {
+        json_t *list = json_array();
+        for (int64_t i = 0; i < m->n; i++) {
+            const struct imported *x = &m->of[i];
+            json_t *shape = json_array();
+            for (int d = 0; d < x->tensor.shape.rank; d++)
+                json_array_append_new(shape, json_integer(x->tensor.shape.dim[d]));
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o}", "tensor", x->name,
+                                                  "file", x->file, "stored", x->stored, "written",
+                                                  qm_dtype_name(x->tensor.dtype), "shape", shape));
+        }
+        qm_json_print(
+            json_pack("{s:s, s:O, s:o}", "out", o->out, "hyper", m->hyper, "tensors", list));
+        return;
+    }
+    struct qm_table *t = qm_table_open(4, heads);
+    for (int64_t i = 0; i < m->n; i++) {
+        char shape[128];
+        qm_table_cell(t, "%s", m->of[i].name);
+        qm_table_cell(t, "%s", m->of[i].stored);
+        qm_table_cell(t, "%s", qm_dtype_name(m->of[i].tensor.dtype));
+        qm_table_cell(t, "%s", qm_shape_print(&m->of[i].tensor.shape, shape, sizeof shape));
+    }
+    qm_table_close(t);
+    qm_note("wrote %s: %lld arrays", o->out, (long long)m->n);
+}
+
+static qm_status import(const struct options *o, struct import *m, int argc, char **argv)
+{
+    size_t bytes = 0, done = 0;
+    struct qm_progress progress;
+    int64_t at = 0, elements = 0;
+    for (int i = 0; i < o->n_paths; i++)
+        QM_TRY(list_file(o, o->path[i], m));
+    if (m->n == 0)
+        return qm_fail(QM_NO_MATCH, "no tensor%s%s", o->filter ? " matches " : "",
+                       o->filter ? o->filter : "");
+    for (int64_t i = 0; i < m->n; i++) {
+        bytes += (qm_tensor_bytes(&m->of[i].tensor) + 63) / 64 * 64;
+        elements += qm_shape_numel(&m->of[i].tensor.shape);
+    }
+    unsigned char *room = room_for(bytes + 64, o->out);
+    if (!room)
+        return qm_fail(QM_BAD_FILE, "%s: no room for %zu bytes in its folder", o->out, bytes);
+    for (int64_t i = 0; i < m->n; i++) {
+        m->of[i].tensor.data = room + done;
+        done += (qm_tensor_bytes(&m->of[i].tensor) + 63) / 64 * 64;
+    }
+    qm_status st = QM_OK;
+    qm_progress_start(&progress, "import", elements);
+    for (int i = 0; st == QM_OK && i < o->n_paths; i++)
+        st = read_file(o, o->path[i], m, &at, &progress);
+    qm_progress_end(&progress);
+    if (st == QM_OK)
+        st = qm_container_of(o->out) == QM_CONTAINER_h5 ? write_h5(o, m, argc, argv)
+                                                        : write_arrays(o, m);
+    munmap(room, bytes + 64);
+    if (st == QM_OK)
+        report(o, m);
+    return st;
+}
+
+int qm_cmd_import(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        options,
+        option,
+        "FILE...",
+        "Writes what checkpoints hold to one file: PyTorch's .pt, .pth and .bin, whole or "
+        "state_dict() "
+        "alone, zip or legacy, and every other format that qualm reads.  An optimizer's states are "
+        "NAME/SLOT (1.weight/exp_avg) beside NAME/param, where a model in the same file names the "
+        "parameters, else NUMBER/SLOT; other tensors go by their keys.  Quantized states of "
+        "torchao "
+        "and bitsandbytes are decoded by their own tables to float32; float16, bfloat16 and 8-bit "
+        "floats become float32.  A pickle that names anything but tensors and plain values is "
+        "refused, and nothing in it is run."
+        "\vHyper-parameters of the optimizer's param_groups go into __metadata__ of .safetensors "
+        "and "
+        "the attributes of .h5.  .npz is put together in memory.\n\n"
+        "Examples:\n"
+        "  qualm import checkpoint.pt --out states.safetensors\n"
+        "  qualm import optimizer.pt -t 'exp_avg$' -o momentum.npz\n"
+        "  qualm import checkpoint.pt -o states.h5 --json\n\n"
+        "Exit codes: 0 done, 2 usage, 3 a file cannot be read or written, 4 no tensor matches.",
+        children,
+        NULL,
+        NULL};
+    struct options o = {0};
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code)
+        return code;
+    struct import m = {.hyper = json_object()};
+    qm_status st = m.hyper ? import(&o, &m, argc, argv) : qm_fail(QM_NO_MEMORY, "names");
+    qm_name_index_free(&m.at);
+    for (int64_t i = 0; i < m.n; i++)
+        free(m.of[i].name);
+    free(m.of);
+    json_decref(m.hyper);
+    return st == QM_OK ? 0 : qm_cli_failed("import", st);
+}

@@ -1,0 +1,120 @@
+/* plot.c - qualm plot: draws one figure of a result file. */
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/report/figures.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+
+enum { OPT_PAIR = 256, OPT_LIST };
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0,
+     "the figure, .png, .svg or .pdf; may be repeated (default: X.png beside X.h5)", 0},
+    {"what", 'w', "NAME", 0, "which figure; default: the first that the file has", 0},
+    {"pair", OPT_PAIR, "A,B", 0,
+     "compare value B with value A, instead of the first value with the one that gains most", 0},
+    {"list", OPT_LIST, NULL, 0, "which figures the file has, each with its answer", 0},
+    {0}};
+
+static const char doc[] =
+    "Draw one figure of a result file, whatever its suite.\v"
+    "The axes come from the suite: the map of a format is its colour, the block size the "
+    "horizontal axis, the norm the marker, the same everywhere.  The title states the answer, "
+    "computed from the numbers drawn; the caption says what is shown, of how many, and what was "
+    "left out.\n"
+    "\n"
+    "  points     medians with intervals against the axis      dumbbell   tensor by tensor\n"
+    "  frontier   error against bits                           drift      SQNR over gradients\n"
+    "  loss       loss over updates                            ratio      loss over the twin's\n"
+    "  gap        gaps with intervals and verdicts             contrasts  value against value\n"
+    "  heat       variants by problems                         shares     time to target\n"
+    "  lr         sensitivity to the learning rate             budget     parts of the gap\n"
+    "\n"
+    "Examples:\n"
+    "  qualm plot results/mine.h5                               results/mine.png\n"
+    "  qualm plot results/mine.h5 --list\n"
+    "  qualm plot results/mine.h5 --what dumbbell --pair int4,nf4 -o a.svg -o a.pdf\n"
+    "\n"
+    "Exit codes: 0 done, 2 usage, 3 a file cannot be read or written, 4 the file has no such "
+    "figure, 77 Python or matplotlib is missing.";
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct qm_plot *o = state->input;
+    switch (key) {
+    case 'o': return qm_cli_append(&o->out, &o->n_out, arg) == QM_OK ? 0 : ENOMEM;
+    case 'w': o->what = arg; return 0;
+    case OPT_PAIR: o->pair = arg; return 0;
+    case OPT_LIST: o->list = 1; return 0;
+    case ARGP_KEY_ARG:
+        if (o->path)
+            argp_error(state, "one result file at a time; '%s' is the second", arg);
+        o->path = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "no result file given"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The name of the figure where none is given: X.png for X.h5. */
+static qm_status default_out(struct qm_plot *o, char name[PATH_MAX])
+{
+    size_t n = strlen(o->path) - (qm_name_ends(o->path, ".h5") ? 3 : 0);
+    if (n + 5 > PATH_MAX)
+        return qm_fail(QM_BAD_ARG, "%.40s...: too long a path", o->path);
+    snprintf(name, PATH_MAX, "%.*s.png", (int)n, o->path);
+    return qm_cli_append(&o->out, &o->n_out, name);
+}
+
+static void print(const struct qm_plot *o, json_t *figures)
+{
+    size_t i;
+    json_t *one;
+    if (qm_cli.json && !o->list) {
+        json_t *files = json_array();
+        for (int k = 0; k < o->n_out; k++)
+            json_array_append_new(files, json_string(o->out[k]));
+        json_object_set_new(json_array_get(figures, 0), "files", files);
+    }
+    if (qm_cli.json) {
+        qm_json_print(o->list ? figures : json_incref(json_array_get(figures, 0)));
+        if (!o->list)
+            json_decref(figures);
+        return;
+    }
+    json_array_foreach(figures, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        const char *title = json_string_value(json_object_get(one, "title"));
+        if (o->list)
+            printf("%-10s %s\n", name, title);
+        else
+            qm_note("%s: %s", name, title);
+    }
+    for (int k = 0; k < o->n_out && !o->list; k++)
+        printf("%s\n", o->out[k]);
+    json_decref(figures);
+}
+
+int qm_cmd_plot(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    const struct argp argp = {options, option, "FILE.h5", doc, children, NULL, NULL};
+    struct qm_plot o = {0};
+    char name[PATH_MAX];
+    json_t *figures = NULL;
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code)
+        return code;
+    qm_status st = o.n_out || o.list ? QM_OK : default_out(&o, name);
+    if (st == QM_OK)
+        st = qm_figures_plot(&o, &figures);
+    if (st == QM_OK)
+        print(&o, figures);
+    free(o.out);
+    return st == QM_OK ? 0 : qm_cli_failed("plot", st);
+}

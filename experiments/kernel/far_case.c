@@ -1,0 +1,59 @@
+/* far_case.c - Runs a case with large indices, and says which one a check has. */
+#include "experiments/kernel/far_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/user_kernel/large_index.h"
+
+/* Limits for a kernel that runs over all elements.  Its arrays map the same pages again and again,
+ * and each mapping counts as resident. */
+enum { SECONDS = 300, MEBIBYTES = 1 << 20 };
+
+int64_t qm_far_case(const char *name)
+{
+    char *end;
+    int64_t n = strtoll(name, &end, 10), power = n - 7;
+    int is = strcmp(end, "/far") == 0 && power >= 1 << 17 && (power & (power - 1)) == 0;
+    return is && n <= QM_FAR_N ? n : 0;
+}
+
+int64_t qm_far_elements(const struct qm_kernel_run *r)
+{
+    int is_emulated = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu;
+    return is_emulated ? QM_FAR_N : qm_large_index_least(&r->subject.recipe);
+}
+
+qm_status qm_far_case_run(const struct qm_kernel_run *r, struct qm_kernel_file *kernel,
+                          const struct qm_kernel_case *c, struct qm_tally *tally, char *not_far,
+                          struct qm_kernel_verdict *v)
+{
+    struct qm_finding none = {0};
+    struct qm_host *host = qm_kernel_file_host(kernel);
+    struct qm_host_limits limits = r->o->limits;
+    int64_t judged;
+    if (!qm_kernel_is_cuda(r->o->file)) {
+        limits.seconds = fmax(limits.seconds, SECONDS);
+        limits.mebibytes = MEBIBYTES;
+    }
+    qm_host_begin(host);
+    qm_status st = qm_host_large_index(host, r->recipe, qm_far_case(c->name), limits.seconds,
+                                       limits.mebibytes, &judged);
+    QM_TRY(qm_kernel_conclude(kernel, st, "", &none, v));
+    if (v->how == QM_CASE_refused || v->how == QM_CASE_hung || v->how == QM_CASE_memory) {
+        v->how = QM_CASE_unfit; /* of the last two: it loops over all elements */
+        snprintf(not_far, 400, "%.399s", v->text);
+    }
+    tally->skipped += v->how == QM_CASE_unfit;
+    tally->cases += v->how != QM_CASE_unfit;
+    if (v->how == QM_CASE_passed)
+        tally->judged = tally->verdict[QM_VERDICT_EQUAL] = judged;
+    if (v->how == QM_CASE_failed) {
+        tally->failed_cases = tally->n_findings = 1;
+        tally->finding[0] = v->finding;
+        snprintf(tally->finding[0].name, QM_CASE_TEXT, "%s", c->name);
+    }
+    return QM_OK;
+}

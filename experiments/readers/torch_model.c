@@ -1,0 +1,244 @@
+/* torch_model.c - Which tensors of a model's state_dict() an optimizer's parameters are.
+ *
+ * An optimizer numbers its parameters in the order of its groups, a model lists its tensors in the
+ * order of model.parameters(): they are joined where the shapes of the states allow one way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+#include "experiments/foreign/reader_process.h"
+#include "experiments/readers/torch_names.h"
+
+int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size)
+{
+    int n = -1;
+    if (key->kind == QM_PICKLE_text)
+        n = snprintf(out, size, "%s", key->text);
+    else if (key->kind == QM_PICKLE_whole)
+        n = snprintf(out, size, "%lld", (long long)key->whole);
+    return n >= 0 && n < (int)size;
+}
+
+qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *dict,
+                              struct qm_name_index *x)
+{
+    char key[QM_TORCH_NAME];
+    for (int64_t i = 0; i < dict->n; i += 2) {
+        const struct qm_pickle *text = dict->item[i];
+        if (!qm_torch_key_text(text, key, sizeof key))
+            continue;
+        if (text->kind != QM_PICKLE_text &&
+            !(text = qm_pickle_make_text(((struct qm_torch *)w->f->own)->memory, QM_PICKLE_text,
+                                         key, strlen(key))))
+            return qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+        QM_TRY(qm_name_index_put(x, text->text, strlen(text->text), i));
+        if (i % 8192 == 0)
+            qm_reader_progress();
+    }
+    return QM_OK;
+}
+
+/* The shape of a parameter as its states show it: that of its widest tensor; 0: they do not. */
+static int state_shape(struct qm_torch_walk *w, const struct qm_torch_parameter *p,
+                       struct qm_shape *out)
+{
+    int found = 0;
+    struct qm_torch_array *a = calloc(1, sizeof *a);
+    for (int64_t i = 0; a && qm_pickle_is(p->state, QM_PICKLE_dict) && i < p->state->n; i += 2) {
+        struct qm_shape shape;
+        const char *why;
+        int is;
+        if (qm_torch_tensor(w->f, p->state->item[i + 1], &is, a, &shape, &why) == QM_OK &&
+            is == 1 && shape.rank > 0 && (!found || qm_shape_numel(&shape) > qm_shape_numel(out))) {
+            *out = shape;
+            found = 1;
+        }
+    }
+    free(a);
+    return found;
+}
+
+struct candidate {
+    int64_t pair; /* in the model's dictionary */
+    struct qm_shape shape;
+    int64_t storage, offset;
+};
+
+/* Buffers of normalization layers stand in a state_dict() and are no parameters. */
+static int is_buffer(const char *name)
+{
+    return qm_name_ends(name, "running_mean") || qm_name_ends(name, "running_var") ||
+           qm_name_ends(name, "num_batches_tracked");
+}
+
+/* Whether a storage and an offset were met before; else they are from now on. */
+static int is_tied(struct qm_torch_walk *w, struct qm_name_index *met, const struct candidate *x)
+{
+    char key[48];
+    int n = snprintf(key, sizeof key, "%lld/%lld", (long long)x->storage, (long long)x->offset);
+    if (qm_name_index_get(met, key, (size_t)n) >= 0)
+        return 1;
+    const struct qm_pickle *copy =
+        qm_pickle_make_text(((struct qm_torch *)w->f->own)->memory, QM_PICKLE_text, key, (size_t)n);
+    return !copy || qm_name_index_put(met, copy->text, (size_t)n, 1) != QM_OK;
+}
+
+/* The tensors of a dictionary that may be parameters: floats, each storage once; -1: a value is no
+ * tensor, or there is no memory. */
+static int64_t list_candidates(struct qm_torch_walk *w, const struct qm_pickle *model,
+                               struct candidate **out)
+{
+    int64_t n = 0;
+    struct candidate *c = calloc((size_t)(model->n / 2) + 1, sizeof *c);
+    struct qm_torch_array *a = calloc(1, sizeof *a);
+    struct qm_name_index met = {NULL, 0, 0};
+    for (int64_t i = 0; c && a && i < model->n; i += 2) {
+        struct candidate *x = &c[n];
+        const char *why;
+        int is;
+        if (model->item[i]->kind != QM_PICKLE_text || ++w->visited > w->most ||
+            qm_torch_tensor(w->f, model->item[i + 1], &is, a, &x->shape, &why) != QM_OK || is < 0) {
+            n = -1;
+            break;
+        }
+        if (is == 0 || a->kind != QM_TORCH_view || !qm_dtype_is_float(a->view.element->dtype) ||
+            is_buffer(model->item[i]->text))
+            continue;
+        *x = (struct candidate){i, x->shape, a->view.storage, a->view.offset};
+        n += !is_tied(w, &met, x); /* tied weights are one parameter */
+        if (w->visited % 64 == 0)
+            qm_reader_progress();
+    }
+    qm_name_index_free(&met);
+    free(a);
+    if (n <= 0 || !c) {
+        free(c);
+        return -1;
+    }
+    *out = c;
+    return n;
+}
+
+static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
+}
+
+/* A search for the ways in which the candidates, in turn, are the next parameter of some group. */
+struct matching {
+    const struct candidate *c;
+    const struct qm_shape *shape; /* of the parameters */
+    const char *has_shape;
+    const int64_t *first, *end; /* parameters of each group */
+    int64_t *next, *taken, *best;
+    int64_t n_candidates, n_parameters, n_groups, calls;
+    int ways; /* 0, 1, or 2 for more than one */
+};
+
+static void match(struct matching *m, int64_t at, int64_t left)
+{
+    if (left == 0) {
+        if (m->ways++ == 0)
+            memcpy(m->best, m->taken, (size_t)m->n_parameters * sizeof *m->best);
+        return;
+    }
+    if (m->calls++ > 200000 || m->ways > 1 || m->n_candidates - at < left)
+        return;
+    for (int64_t g = 0; g < m->n_groups; g++) {
+        int64_t p = m->next[g];
+        if (p == m->end[g] || (m->has_shape[p] && !same_shape(&m->shape[p], &m->c[at].shape)))
+            continue;
+        m->taken[p] = m->c[at].pair;
+        m->next[g]++;
+        match(m, at + 1, left - 1);
+        m->next[g]--;
+    }
+    if (m->n_candidates - at > left) /* a tensor that is not trained */
+        match(m, at + 1, left);
+}
+
+/* Joins where the parameters are the candidates in turn, whatever their groups; where the shapes do
+ * not allow that, by the one way that they allow.  1: joined. */
+static int join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                         const struct candidate *c, int64_t n)
+{
+    (void)w;
+    int64_t groups = 0, joined = 0;
+    struct qm_shape *shape = calloc((size_t)o->n + 1, sizeof *shape);
+    char *has = calloc((size_t)o->n + 1, 1);
+    int64_t *room = calloc(5 * (size_t)o->n + 5, sizeof *room);
+    if (shape && has && room) {
+        int64_t *first = room, *end = first + o->n + 1, *next = end + o->n + 1;
+        int64_t *taken = next + o->n + 1, *best = taken + o->n + 1;
+        for (int64_t i = 0; i < o->n; i++) {
+            has[i] = (char)state_shape(w, &o->of[i], &shape[i]);
+            if (i == 0 || o->of[i].group != o->of[i - 1].group)
+                first[groups++] = i;
+            end[groups - 1] = i + 1;
+            if (i % 64 == 0)
+                qm_reader_progress();
+        }
+        int in_turn = n == o->n;
+        for (int64_t i = 0; in_turn && i < n; i++)
+            in_turn = !has[i] || same_shape(&shape[i], &c[i].shape);
+        struct matching m = {c,     shape, has, first, end,    next,
+                             taken, best,  n,   o->n,  groups, .ways = 0};
+        memcpy(next, first, (size_t)groups * sizeof *next);
+        if (!in_turn && o->n <= 4096) /* the search is one call deep for each parameter */
+            match(&m, 0, o->n);
+        joined = in_turn || (m.ways == 1 && m.calls <= 200000);
+        for (int64_t i = 0; joined && i < o->n; i++)
+            o->of[i].model = in_turn ? c[i].pair : best[i];
+    }
+    free(shape);
+    free(has);
+    free(room);
+    return (int)joined;
+}
+
+/* Parameters whose ids are the model's keys; in *found how many. */
+static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer *o, int *found)
+{
+    struct qm_name_index at = {NULL, 0, 0};
+    qm_status st = qm_torch_index_keys(w, o->model, &at);
+    *found = 0;
+    for (int64_t i = 0; st == QM_OK && i < o->n; i++)
+        if (o->of[i].id->kind == QM_PICKLE_text) {
+            o->of[i].model = qm_name_index_get(&at, o->of[i].id->text, strlen(o->of[i].id->text));
+            *found |= o->of[i].model >= 0;
+        }
+    qm_name_index_free(&at);
+    return st;
+}
+
+qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                              const struct qm_pickle *parent)
+{
+    for (int64_t i = 0; parent && i < parent->n && o->n > 0; i += 2) {
+        const struct qm_pickle *model = parent->item[i + 1];
+        struct candidate *c = NULL;
+        int joined = 0;
+        if (!qm_pickle_is(model, QM_PICKLE_dict) || model == o->dict || model->n == 0)
+            continue;
+        int64_t n = list_candidates(w, model, &c);
+        if (n < 0)
+            continue;
+        o->model = model;
+        qm_status st = QM_OK;
+        if (o->of[0].id->kind == QM_PICKLE_text)
+            st = join_by_name(w, o, &joined);
+        else
+            joined = join_by_shape(w, o, c, n);
+        free(c);
+        QM_TRY(st);
+        if (joined && !(o->is_parameter = calloc((size_t)model->n, 1)))
+            return qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+        for (int64_t k = 0; joined && k < o->n; k++)
+            if (o->of[k].model >= 0)
+                o->is_parameter[o->of[k].model] = 1;
+        if (joined)
+            return QM_OK;
+        o->model = NULL;
+    }
+    return QM_OK;
+}

@@ -1,0 +1,347 @@
+/* torch_names.c - Which tensors of a checkpoint are whose: parameters, states, hyper-parameters.
+ *
+ * An optimizer's state_dict() is a dictionary with `state` (by number of the parameter, or by name)
+ * and `param_groups`.  It does not name its parameters: a model's state_dict() beside it does, in
+ * the order of model.parameters(). */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/grow.h"
+#include "experiments/foreign/reader_process.h"
+#include "experiments/readers/torch_names.h"
+
+/* ---- entries ------------------------------------------------------------------------------- */
+
+void qm_torch_leave_out(struct qm_torch *t, const char *format, ...)
+{
+    char line[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    size_t n = strlen(t->left_out);
+    if (t->n_left_out++ < 8)
+        snprintf(t->left_out + n, sizeof t->left_out - n, "%s%s", n ? "; " : "", line);
+}
+
+static int is_taken(const struct qm_file *f, const char *name)
+{
+    const struct qm_torch *t = f->own;
+    return qm_name_index_get(&t->entry_at, name, strlen(name)) >= 0;
+}
+
+static qm_status add(struct qm_torch_walk *w, const char *name, const struct qm_torch_array *a,
+                     const struct qm_shape *shape)
+{
+    struct qm_torch *t = w->f->own;
+    enum qm_dtype dtype = a->kind == QM_TORCH_view    ? a->view.element->dtype
+                          : a->kind == QM_TORCH_coded ? QM_DTYPE_f32
+                                                      : QM_DTYPE_f64;
+    if (is_taken(w->f, name)) {
+        qm_torch_leave_out(t, "%s (another value of this name)", name);
+        return QM_OK;
+    }
+    if (w->f->n_entries >= ENTRIES_MOST)
+        return qm_file_bad(w->f, "more than %d tensors", ENTRIES_MOST);
+    QM_TRY(qm_grow((void **)&t->array, &t->array_room, w->f->n_entries + 1, sizeof *a));
+    t->array[w->f->n_entries] = *a;
+    int i = w->f->n_entries;
+    QM_TRY(qm_file_add(w->f, name, dtype, shape, (struct qm_array_location){0, 0, 0}));
+    return qm_name_index_put(&t->entry_at, w->f->entry[i].name, strlen(name), i);
+}
+
+/* Adds v under a name if it is a tensor; *is as of qm_torch_tensor. */
+static qm_status add_tensor(struct qm_torch_walk *w, const char *name, const struct qm_pickle *v,
+                            int *is)
+{
+    struct qm_torch_array *a = calloc(1, sizeof *a);
+    struct qm_shape shape;
+    const char *why;
+    qm_status st = a ? qm_torch_tensor(w->f, v, is, a, &shape, &why)
+                     : qm_fail(QM_NO_MEMORY, "%s: a tensor", w->f->path);
+    if (st != QM_OK)
+        qm_fail_in(st, name);
+    else if (*is == 1)
+        st = add(w, name, a, &shape);
+    else if (*is == 0)
+        qm_torch_leave_out(w->f->own, "%s (%s)", name, why);
+    free(a);
+    return st;
+}
+
+/* PATH/KEY, or KEY alone where the path is "". */
+static int join(char out[QM_TORCH_NAME], const char *path, const char *key)
+{
+    return snprintf(out, QM_TORCH_NAME, "%s%s%s", path, *path ? "/" : "", key) < QM_TORCH_NAME;
+}
+
+/* ---- an optimizer's parameters --------------------------------------------------------------- */
+
+static int is_optimizer(const struct qm_pickle *v)
+{
+    return qm_pickle_is(qm_pickle_find(v, "state"), QM_PICKLE_dict) &&
+           qm_pickle_is(qm_pickle_find(v, "param_groups"), QM_PICKLE_list);
+}
+
+static qm_status add_parameter(struct qm_torch_optimizer *o, struct qm_torch_parameter p)
+{
+    QM_TRY(qm_grow((void **)&o->of, &o->room, o->n + 1, sizeof *o->of));
+    o->of[o->n++] = p;
+    return QM_OK;
+}
+
+/* The parameters that the groups name, each with its state. */
+static qm_status list_named(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                            const struct qm_name_index *at, char *used)
+{
+    const struct qm_pickle *states = qm_pickle_find(o->dict, "state");
+    const struct qm_pickle *groups = qm_pickle_find(o->dict, "param_groups");
+    char key[QM_TORCH_NAME];
+    for (int64_t g = 0; g < groups->n; g++) {
+        const struct qm_pickle *ids = qm_pickle_find(groups->item[g], "params");
+        for (int64_t i = 0; qm_pickle_is(ids, QM_PICKLE_list) && i < ids->n; i++) {
+            int64_t k = qm_torch_key_text(ids->item[i], key, sizeof key)
+                            ? qm_name_index_get(at, key, strlen(key))
+                            : -1;
+            if (k >= 0)
+                used[k] = 1;
+            QM_TRY(add_parameter(o, (struct qm_torch_parameter){ids->item[i],
+                                                                k >= 0 ? states->item[k + 1] : NULL,
+                                                                groups->item[g], i, -1}));
+            if (++w->visited > w->most) /* a list of parameters may stand in many groups */
+                return qm_file_bad(w->f, "values that hold each other");
+            if (w->visited % 1024 == 0)
+                qm_reader_progress();
+        }
+    }
+    return QM_OK;
+}
+
+/* All parameters of all groups, then states of parameters that no group names. */
+static qm_status list_parameters(struct qm_torch_walk *w, struct qm_torch_optimizer *o)
+{
+    const struct qm_pickle *states = qm_pickle_find(o->dict, "state");
+    struct qm_name_index at = {NULL, 0, 0};
+    char *used = calloc((size_t)states->n + 1, 1);
+    qm_status st = used ? qm_torch_index_keys(w, states, &at)
+                        : qm_fail(QM_NO_MEMORY, "%s: states", w->f->path);
+    if (st == QM_OK)
+        st = list_named(w, o, &at, used);
+    for (int64_t i = 0; st == QM_OK && i < states->n; i += 2)
+        if (!used[i])
+            st = add_parameter(
+                o, (struct qm_torch_parameter){states->item[i], states->item[i + 1], NULL, -1, -1});
+    qm_name_index_free(&at);
+    free(used);
+    return st;
+}
+
+/* ---- walking ------------------------------------------------------------------------------- */
+
+/* Whether a value may be a tensor, or have one in it. */
+static int may_hold(const struct qm_pickle *v)
+{
+    return v->kind == QM_PICKLE_dict || v->kind == QM_PICKLE_list || v->kind == QM_PICKLE_tuple ||
+           v->kind == QM_PICKLE_call;
+}
+
+static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle *v,
+                                 const struct qm_pickle *parent, const char *path, int depth)
+{
+    char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
+    if (!v || depth > DEPTH_MOST || !may_hold(v))
+        return QM_OK;
+    if (++w->visited > w->most)
+        return qm_file_bad(w->f, "values that hold each other");
+    if (w->visited % 4096 == 0)
+        qm_reader_progress();
+    if (is_optimizer(v)) {
+        if (w->n_optimizers == OPTIMIZERS_MOST)
+            return qm_file_bad(w->f, "more than %d optimizers", OPTIMIZERS_MOST);
+        struct qm_torch_optimizer *o = &w->optimizer[w->n_optimizers++];
+        o->dict = v;
+        snprintf(o->path, sizeof o->path, "%s", path);
+        QM_TRY(list_parameters(w, o));
+        return qm_torch_find_model(w, o, parent);
+    }
+    for (int64_t i = 0; v->kind == QM_PICKLE_dict && i < v->n; i += 2)
+        if (qm_torch_key_text(v->item[i], key, sizeof key) && join(below, path, key))
+            QM_TRY(find_optimizers(w, v->item[i + 1], v, below, depth + 1));
+    for (int64_t i = 0; (v->kind == QM_PICKLE_list || v->kind == QM_PICKLE_tuple) && i < v->n;
+         i++) {
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        if (join(below, path, key))
+            QM_TRY(find_optimizers(w, v->item[i], parent, below, depth + 1));
+    }
+    return QM_OK;
+}
+
+/* The dictionary that `param_names` of a group would name parameter i by, or its number. */
+static int parameter_name(const struct qm_torch_optimizer *o, int64_t i, char out[QM_TORCH_NAME])
+{
+    const struct qm_torch_parameter *p = &o->of[i];
+    if (p->model >= 0)
+        return qm_torch_key_text(o->model->item[p->model], out, QM_TORCH_NAME);
+    const struct qm_pickle *name = qm_pickle_item(qm_pickle_find(p->group, "param_names"), p->at);
+    if (name)
+        return qm_torch_key_text(name, out, QM_TORCH_NAME);
+    return qm_torch_key_text(p->id, out, QM_TORCH_NAME);
+}
+
+/* Adds NAME/SLOT for every tensor and number of a parameter's state, quantized ones decoded. */
+static qm_status add_state(struct qm_torch_walk *w, const char *name, const struct qm_pickle *state,
+                           int depth)
+{
+    char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
+    struct qm_torch_array *a = calloc(1, sizeof *a);
+    struct qm_shape shape = {0, {0}};
+    qm_status st = a ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: a state", w->f->path);
+    for (int64_t i = 0; st == QM_OK && qm_pickle_is(state, QM_PICKLE_dict) && i < state->n;
+         i += 2) {
+        const struct qm_pickle *v = state->item[i + 1];
+        int is = 0, number = 0, used = 0;
+        if (!qm_torch_key_text(state->item[i], key, sizeof key) || !join(below, name, key))
+            continue;
+        if (v->kind == QM_PICKLE_dict) { /* bitsandbytes nests its states since 0.46 */
+            st = depth < 4 ? add_state(w, name, v, depth + 1) : QM_OK;
+            continue;
+        }
+        for (number = 1; st == QM_OK && number <= 2 && !used; number++) {
+            char word[16], table[16], scale[16], whole[16];
+            snprintf(word, sizeof word, "state%d", number);
+            snprintf(table, sizeof table, "qmap%d", number);
+            snprintf(scale, sizeof scale, "absmax%d", number);
+            snprintf(whole, sizeof whole, "max%d", number);
+            memset(a, 0, sizeof *a);
+            if (strcmp(key, word) == 0)
+                st = qm_torch_bitsandbytes(w->f, state, number, &is, a, &shape);
+            used =
+                is == 1 ||
+                (qm_pickle_find(state, table) &&
+                 (strcmp(key, table) == 0 || strcmp(key, scale) == 0 || strcmp(key, whole) == 0));
+            if (st == QM_OK && is == 1)
+                st = add(w, below, a, &shape);
+        }
+        if (st == QM_OK && !used && qm_pickle_is_number(v)) {
+            *a = (struct qm_torch_array){.kind = QM_TORCH_number, .number = v->number};
+            st = add(w, below, a, &(struct qm_shape){0, {0}});
+        } else if (st == QM_OK && !used) {
+            st = add_tensor(w, below, v, &is);
+        }
+    }
+    free(a);
+    return st;
+}
+
+static qm_status add_group(struct qm_torch_walk *w, const char *name,
+                           const struct qm_pickle *options)
+{
+    struct qm_torch *t = w->f->own;
+    if (!options)
+        return QM_OK;
+    QM_TRY(qm_grow((void **)&t->group, &t->group_room, t->n_groups + 1, sizeof *t->group));
+    char *copy = strdup(name);
+    if (!copy)
+        return qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+    t->group[t->n_groups] = (struct qm_torch_group){copy, options};
+    return qm_name_index_put(&t->group_at, copy, strlen(copy), t->n_groups++);
+}
+
+static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
+{
+    char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
+    int is;
+    if (!o->model && o->n > 0 && o->of[0].id->kind != QM_PICKLE_text && w->f->n_entries > 0)
+        qm_torch_leave_out(w->f->own,
+                           "names of the parameters (no model in the file fits the optimizer)");
+    for (int64_t i = 0; i < o->n; i++) {
+        if (!parameter_name(o, i, name) || !join(whole, w->n_optimizers > 1 ? o->path : "", name))
+            return qm_file_bad(w->f, "a parameter's name has more than %d bytes", QM_TORCH_NAME);
+        snprintf(name, sizeof name, "%s", whole);
+        if (o->of[i].model >= 0 &&
+            snprintf(whole, sizeof whole, "%s/param", name) < QM_TORCH_NAME &&
+            !is_taken(w->f, whole))
+            QM_TRY(add_tensor(w, whole, o->model->item[o->of[i].model + 1], &is));
+        QM_TRY(add_state(w, name, o->of[i].state, 0));
+        QM_TRY(add_group(w, name, o->of[i].group));
+        qm_reader_progress();
+    }
+    return QM_OK;
+}
+
+/* Whether a tensor of a dictionary has an entry as an optimizer's parameter. */
+static int is_parameter(const struct qm_torch_walk *w, const struct qm_pickle *dict, int64_t pair)
+{
+    for (int k = 0; k < w->n_optimizers; k++)
+        if (w->optimizer[k].model == dict && w->optimizer[k].is_parameter[pair])
+            return 1;
+    return 0;
+}
+
+static int is_model_of_any(const struct qm_torch_walk *w, const struct qm_pickle *dict)
+{
+    for (int k = 0; k < w->n_optimizers; k++)
+        if (w->optimizer[k].model == dict)
+            return 1;
+    return 0;
+}
+
+/* Adds all tensors but those of optimizers: a model's by their keys, others by the path to them. */
+static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, const char *path,
+                            const char *last, int depth)
+{
+    static const char *const models[] = {"model",   "state_dict",  "model_state_dict",
+                                         "module",  "model_state", "net",
+                                         "network", "weights"};
+    char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
+    int is;
+    if (!v || depth > DEPTH_MOST || !may_hold(v) || is_optimizer(v))
+        return QM_OK;
+    if (++w->visited > w->most)
+        return qm_file_bad(w->f, "values that hold each other");
+    if (w->visited % 4096 == 0)
+        qm_reader_progress();
+    if (v->kind == QM_PICKLE_call)
+        return add_tensor(w, *path ? path : "tensor", v, &is);
+    int is_model = is_model_of_any(w, v);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        is_model |= strcmp(last, models[i]) == 0;
+    for (int64_t i = 0; v->kind == QM_PICKLE_dict && i < v->n; i += 2) {
+        if (!qm_torch_key_text(v->item[i], key, sizeof key) || !join(below, path, key) ||
+            is_parameter(w, v, i))
+            continue;
+        int is_bare = is_model && v->item[i + 1]->kind == QM_PICKLE_call && !is_taken(w->f, key);
+        QM_TRY(add_others(w, v->item[i + 1], is_bare ? key : below, key, depth + 1));
+    }
+    for (int64_t i = 0; (v->kind == QM_PICKLE_list || v->kind == QM_PICKLE_tuple) && i < v->n;
+         i++) {
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        if (join(below, path, key))
+            QM_TRY(add_others(w, v->item[i], below, key, depth + 1));
+    }
+    return QM_OK;
+}
+
+qm_status qm_torch_add_all(struct qm_file *f)
+{
+    struct qm_torch *t = f->own;
+    struct qm_torch_walk *w = calloc(1, sizeof *w);
+    qm_status st = w ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: names", f->path);
+    if (w) {
+        w->f = f;
+        w->most = VISITS_LEAST + 16 * qm_pickle_count(t->memory);
+    }
+    if (st == QM_OK)
+        st = find_optimizers(w, t->root, NULL, "", 0);
+    for (int i = 0; st == QM_OK && i < w->n_optimizers; i++)
+        st = add_optimizer(w, &w->optimizer[i]);
+    if (st == QM_OK)
+        st = add_others(w, t->root, "", "", 0);
+    for (int i = 0; w && i < w->n_optimizers; i++) {
+        free(w->optimizer[i].of);
+        free(w->optimizer[i].is_parameter);
+    }
+    free(w);
+    return st;
+}

@@ -1,0 +1,51 @@
+/* torch_names.h - Shared by torch_names.c and torch_model.c: the optimizers of a checkpoint, and
+ * the tensors of a model that are their parameters. */
+#ifndef QM_READERS_TORCH_NAMES_H
+#define QM_READERS_TORCH_NAMES_H
+
+#include "experiments/readers/torch.h"
+
+enum {
+    QM_TORCH_NAME = 1024,
+    DEPTH_MOST = 32,
+    ENTRIES_MOST = 1 << 20,
+    VISITS_LEAST = 1 << 16,
+    OPTIMIZERS_MOST = 16
+};
+
+/* One parameter of an optimizer: its id, its state, and the tensor of the model that it is. */
+struct qm_torch_parameter {
+    const struct qm_pickle *id, *state, *group;
+    int64_t at;    /* in its group */
+    int64_t model; /* pair of the model's dictionary, or -1 */
+};
+
+struct qm_torch_optimizer {
+    char path[QM_TORCH_NAME];
+    const struct qm_pickle *dict, *model; /* model: the dictionary beside it, or NULL */
+    struct qm_torch_parameter *of;
+    int64_t n, room;
+    char *is_parameter; /* for each item of model */
+};
+
+/* A walk over the values. */
+struct qm_torch_walk {
+    struct qm_file *f;
+    struct qm_torch_optimizer optimizer[OPTIMIZERS_MOST];
+    int n_optimizers;
+    int64_t visited, most; /* values looked at, and how many at most: some stand in few places */
+};
+
+/* The text of a key, a text or a whole number; 0: it is neither, or too long. */
+int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size);
+
+/* Numbers of the pairs of a dictionary, by the texts of its keys. */
+qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *dict,
+                              struct qm_name_index *x);
+
+/* Looks through the dictionaries beside an optimizer for its model, and joins its parameters to the
+ * tensors of one. */
+qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                              const struct qm_pickle *parent);
+
+#endif

@@ -1,0 +1,320 @@
+/* state_checkpoint.c - The states of a PyTorch checkpoint as those of float32 recipes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name_index.h"
+#include "experiments/readers/reader.h"
+#include "experiments/state/state_file.h"
+
+enum { WORD_MOST = 1200 };
+
+struct checkpoint {
+    struct qm_file *f;
+    const char *path, *as;
+    struct qm_name_index at; /* entries by name */
+    char *used;              /* for each entry */
+    qm_state_note *note;
+    void *context;
+};
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+/* Entry NAME/leaf, or -1. */
+static int entry(const struct checkpoint *c, const char *name, const char *leaf)
+{
+    char path[WORD_MOST];
+    int n = snprintf(path, sizeof path, "%s/%s", name, leaf);
+    return n < WORD_MOST ? (int)qm_name_index_get(&c->at, path, (size_t)n) : -1;
+}
+
+static int has(const struct checkpoint *c, const char *name, const char *leaf)
+{
+    return entry(c, name, leaf) >= 0;
+}
+
+/* Whether the parameter's group has an option, and its number. */
+static int option(const struct checkpoint *c, const char *name, const char *key, double *out)
+{
+    char path[WORD_MOST];
+    *out = 0.0;
+    return snprintf(path, sizeof path, "/%s", name) < WORD_MOST &&
+           qm_file_attr_number(c->f, path, key, out, 1) == 1;
+}
+
+/* The float32 recipe whose states these are; NULL: the file does not say. */
+static const char *variant_of(const struct checkpoint *c, const char *name)
+{
+    double amsgrad, decoupled, decay, x;
+    int is_bnb = has(c, name, "state1");
+    if (!option(c, name, "betas", &x) && !option(c, name, "beta1", &x)) {
+        if (has(c, name, "momentum_buffer") && option(c, name, "dampening", &x))
+            return "sgdm_f32";
+        if (has(c, name, "sum") && option(c, name, "lr_decay", &x))
+            return "adagrad_f32";
+        if (has(c, name, "square_avg") && option(c, name, "alpha", &x))
+            return has(c, name, "grad_avg") || has(c, name, "momentum_buffer") ? "rmsprop_full_f32"
+                                                                               : "rmsprop_f32";
+        return NULL;
+    }
+    int says = option(c, name, "decoupled_weight_decay", &decoupled);
+    option(c, name, "weight_decay", &decay);
+    if (!is_bnb && has(c, name, "exp_avg") && !has(c, name, "exp_avg_sq"))
+        return option(c, name, "eps", &x) ? NULL : "lion_f32";
+    if (!has(c, name, is_bnb ? "state2" : "exp_avg_sq"))
+        return NULL;
+    if (option(c, name, "momentum_decay", &x))
+        return decoupled == 0.0 || decay == 0.0 ? "nadam_f32" : NULL;
+    if (!is_bnb && !option(c, name, "amsgrad", &amsgrad))
+        return decoupled == 0.0 || decay == 0.0 ? "radam_f32" : NULL;
+    if (!is_bnb && amsgrad != 0.0)
+        return decoupled != 0.0 ? "adamw_amsgrad_f32" : NULL;
+    if (says)
+        return decoupled != 0.0 ? "adamw_f32" : "adam_f32";
+    return decay == 0.0 ? "adamw_f32" : NULL; /* without decay both do the same */
+}
+
+/* ---- one parameter -------------------------------------------------------------------------- */
+
+/* Sets the recipe's hyper-parameters from the group; what the rule has not must be off. */
+static qm_status read_hyper(const struct checkpoint *c, const char *name, struct qm_recipe *r)
+{
+    static const struct {
+        const char *option, *key;
+    } set[] = {{"lr", "lr"},
+               {"beta1", "beta1"},
+               {"beta2", "beta2"},
+               {"eps", "eps"},
+               {"weight_decay", "weight_decay"},
+               {"momentum", "momentum"},
+               {"dampening", "dampening"},
+               {"momentum_decay", "momentum_decay"},
+               {"nesterov", "nesterov"},
+               {"maximize", "maximize"},
+               {"amsgrad", "amsgrad"},
+               {"centered", "centered"}};
+    static const char *const off[] = {"lr_decay", "nesterov",  "maximize", "amsgrad",
+                                      "centered", "dampening", "momentum"};
+    char text[40];
+    double x;
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        if (option(c, name, off[i], &x) && x != 0.0 && !qm_rule_reads(r->rule, off[i]))
+            return qm_fail(QM_BAD_FILE, "%s: '%s': %s is %g, which %s does not know", c->path, name,
+                           off[i], x, r->base->name);
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        if (!qm_rule_reads(r->rule, set[i].key) || !option(c, name, set[i].option, &x))
+            continue;
+        snprintf(text, sizeof text, "%.17g", x);
+        qm_status st = qm_recipe_set(r, set[i].key, text);
+        if (st != QM_OK)
+            return qm_fail_in(QM_BAD_FILE, name);
+    }
+    if (qm_rule_reads(r->rule, "beta2") && option(c, name, "alpha", &x) &&
+        has(c, name, "square_avg")) {
+        snprintf(text, sizeof text, "%.17g", x);
+        QM_TRY(qm_recipe_set(r, "beta2", text));
+    }
+    return QM_OK;
+}
+
+/* Reads entry i, which must have this shape, as float32. */
+static qm_status read_floats(struct checkpoint *c, int i, const struct qm_shape *shape,
+                             struct qm_tensor *out)
+{
+    const struct qm_entry *e = qm_file_entry(c->f, i);
+    char a[192], b[192];
+    if (e->shape.rank != shape->rank ||
+        memcmp(e->shape.dim, shape->dim, (size_t)shape->rank * sizeof *shape->dim) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: '%s' is %s, expected %s", c->path, e->name,
+                       qm_shape_print(&e->shape, a, sizeof a), qm_shape_print(shape, b, sizeof b));
+    *out = (struct qm_tensor){NULL, QM_DTYPE_f32, *shape};
+    if (!(out->data = malloc(qm_tensor_bytes(out) + 1)))
+        return qm_fail(QM_NO_MEMORY, "%s: '%s'", c->path, e->name);
+    c->used[i] = 1;
+    if (e->dtype != QM_DTYPE_f32 && c->note) {
+        snprintf(a, sizeof a, "%s is %s in the file, and float32 here", strrchr(e->name, '/') + 1,
+                 qm_dtype_name(e->dtype));
+        c->note(a, c->context);
+    }
+    return qm_file_read(c->f, i, 0, e->numel, out->data);
+}
+
+static qm_status read_step(struct checkpoint *c, const char *name, const struct qm_recipe *r,
+                           int64_t *out)
+{
+    int i = entry(c, name, "step");
+    double step = -1.0;
+    if (i >= 0 && qm_file_entry(c->f, i)->numel == 1) {
+        c->used[i] = 1;
+        QM_TRY(qm_file_read_double(c->f, i, 0, 1, &step));
+    } else if (strcmp(r->rule->name, "sgdm") == 0 || strcmp(r->rule->name, "lion") == 0) {
+        step = 1.0; /* the steps after the first are all alike */
+        if (c->note)
+            c->note("the file has no number of steps: 1, which makes no difference to the rule",
+                    c->context);
+    }
+    if (!(step >= 0.0 && step <= 4294967295.0) || step != (double)(int64_t)step)
+        return qm_fail(QM_BAD_FILE, "%s: '%s' has no whole number of steps", c->path, name);
+    *out = (int64_t)step;
+    return QM_OK;
+}
+
+static qm_status read_slot(struct checkpoint *c, struct qm_state_tensor *t,
+                           const struct qm_recipe *r, int k)
+{
+    struct qm_state_slot *slot = &t->slot[k];
+    struct qm_codec codec;
+    char other[16];
+    snprintf(slot->name, sizeof slot->name, "%s", r->rule->slot[k]);
+    snprintf(slot->quantizer, sizeof slot->quantizer, "f32");
+    snprintf(other, sizeof other, "state%d", k + 1); /* bitsandbytes */
+    qm_rule_slot_shape(r->rule, &r->hyper, k, &t->shape, &slot->shape);
+    QM_TRY(qm_state_slot_layout(slot, &codec));
+    slot->is_plain = 1;
+    int i = entry(c, t->name, slot->name);
+    if (i < 0)
+        i = entry(c, t->name, other);
+    if (i < 0)
+        return qm_fail(QM_BAD_FILE, "%s: '%s' has no %s, which %s holds", c->path, t->name,
+                       slot->name, r->base->name);
+    struct qm_shape as_stored = slot->scales.shape;
+    QM_TRY(read_floats(c, i, &slot->shape, &slot->scales));
+    slot->scales.shape = as_stored;
+    return QM_OK;
+}
+
+static qm_status read_parameter(struct checkpoint *c, const char *name, int param,
+                                struct qm_state *out)
+{
+    struct qm_state_tensor *t = &out->tensor[out->n];
+    struct qm_recipe r;
+    const char *variant = c->as ? c->as : variant_of(c, name);
+    if (strlen(name) >= QM_STATE_NAME)
+        return qm_fail(QM_BAD_FILE, "%s: '%.60s...': a tensor's name has at most %d characters",
+                       c->path, name, QM_STATE_NAME - 1);
+    if (!variant)
+        return qm_fail(QM_BAD_FILE,
+                       "%s: the file does not say whose states '%s' has; name the recipe: --as "
+                       "adamw_f32, --as adam_f32, ...",
+                       c->path, name);
+    QM_TRY(qm_recipe_parse(variant, &r));
+    if (!qm_recipe_is_full(&r))
+        return qm_fail(QM_BAD_ARG,
+                       "--as %s: a checkpoint's states are read as float32, expected "
+                       "a recipe such as adamw_f32",
+                       variant);
+    QM_TRY(read_hyper(c, name, &r));
+    memset(t, 0, sizeof *t);
+    strcpy(t->name, name);
+    t->shape = qm_file_entry(c->f, param)->shape;
+    t->id = (uint32_t)out->n++;
+    t->seed = 1;
+    t->stored = r.param;
+    if (strlen(qm_recipe_print(&r, t->recipe)) >= QM_RECIPE_TEXT - 1)
+        return qm_fail(QM_BAD_FILE, "%s: '%s': the recipe is too long", c->path, name);
+    QM_TRY(read_step(c, name, &r, &t->step));
+    QM_TRY(read_floats(c, param, &t->shape, &t->param));
+    t->residual.dtype = qm_state_residual_dtype(&t->stored);
+    t->residual.shape = t->shape;
+    for (int k = 0; k < r.rule->n_slots; k++) {
+        t->n_slots = k + 1;
+        QM_TRY(read_slot(c, t, &r, k));
+    }
+    int derived = entry(c, name, "mu_product"); /* NAdam's, which the rule forms from the step */
+    if (derived >= 0)
+        c->used[derived] = 1;
+    return QM_OK;
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* Bytes of the parameter's name in NAME/LEAF where a group of the file trains it, or 0. */
+static size_t trained(const struct checkpoint *c, const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    char parameter[WORD_MOST];
+    double lr;
+    if (!slash ||
+        snprintf(parameter, sizeof parameter, "%.*s", (int)(slash - name), name) >= WORD_MOST)
+        return 0;
+    return option(c, parameter, "lr", &lr) ? (size_t)(slash - name) : 0;
+}
+
+/* Every state was taken, and what else there is, is said. */
+static qm_status check_rest(const struct checkpoint *c, const struct qm_state *s, int64_t stateless)
+{
+    int others = 0;
+    char line[160];
+    for (int i = 0; i < qm_file_count(c->f); i++) {
+        const char *name = qm_file_entry(c->f, i)->name;
+        if (c->used[i])
+            continue;
+        if (!trained(c, name)) {
+            others++;
+            continue;
+        }
+        if (strcmp(strrchr(name, '/'), "/param") == 0)
+            continue;
+        return qm_fail(QM_BAD_FILE, "%s: no slot of %s holds '%s'", c->path,
+                       s->n ? s->tensor[0].recipe : "a recipe", name);
+    }
+    if (others && c->note) {
+        snprintf(line, sizeof line, "left out: %d tensors that no optimizer trains", others);
+        c->note(line, c->context);
+    }
+    if (stateless && c->note) {
+        snprintf(line, sizeof line, "left out: %lld parameters that were never updated",
+                 (long long)stateless);
+        c->note(line, c->context);
+    }
+    return QM_OK;
+}
+
+static qm_status read_all(struct checkpoint *c, struct qm_state *out)
+{
+    struct qm_name_index met = {NULL, 0, 0};
+    qm_status st = QM_OK;
+    int64_t stateless = 0;
+    int n = qm_file_count(c->f);
+    for (int i = 0; st == QM_OK && i < n; i++)
+        st = qm_name_index_put(&c->at, qm_file_entry(c->f, i)->name,
+                               strlen(qm_file_entry(c->f, i)->name), i);
+    for (int i = 0; st == QM_OK && i < n; i++) {
+        const char *path = qm_file_entry(c->f, i)->name;
+        size_t length = trained(c, path);
+        char name[WORD_MOST];
+        if (!length || qm_name_index_get(&met, path, length) >= 0)
+            continue;
+        st = qm_name_index_put(&met, path, length, i);
+        snprintf(name, sizeof name, "%.*s", (int)length, path);
+        int param = entry(c, name, "param"), states = 0;
+        for (int k = i; k < n && strncmp(qm_file_entry(c->f, k)->name, path, length + 1) == 0; k++)
+            states += k != param;
+        if (st == QM_OK && param < 0)
+            st = qm_fail(QM_BAD_FILE,
+                         "%s: '%s' has states but no parameter: a state needs the model's "
+                         "state_dict() beside the optimizer's",
+                         c->path, name);
+        else if (st == QM_OK && states == 0)
+            stateless++;
+        else if (st == QM_OK)
+            st = read_parameter(c, name, param, out);
+    }
+    qm_name_index_free(&met);
+    if (st == QM_OK && out->n == 0)
+        st = qm_fail(QM_BAD_FILE, "%s: is a checkpoint without an optimizer's states", c->path);
+    return st == QM_OK ? check_rest(c, out, stateless) : st;
+}
+
+qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const char *as,
+                                   qm_state_note *note, void *context, struct qm_state *out)
+{
+    struct checkpoint c = {.f = f, .path = path, .as = as, .note = note, .context = context};
+    size_t n = (size_t)qm_file_count(f);
+    c.used = calloc(n + 1, 1);
+    out->tensor = calloc(n + 1, sizeof *out->tensor);
+    qm_status st =
+        c.used && out->tensor ? read_all(&c, out) : qm_fail(QM_NO_MEMORY, "%s: states", path);
+    qm_name_index_free(&c.at);
+    free(c.used);
+    return st;
+}

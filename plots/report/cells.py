@@ -1,0 +1,210 @@
+"""cells.py - Cells that do not train, by the axes of any suite: places, series, panels, answers."""
+import itertools
+import math
+
+import campaign
+import common
+import encode
+import numpy as np
+
+METRICS = (("sqnr", "SQNR of the state (dB)"), ("step_sqnr", "SQNR of the update (dB)"))
+WHOLE = (("sqnr", "SQNR of the next update (dB)"),)  # of coupling update, which has no other
+BLOCKS, USUAL = "block:", 128
+MOST = 12  # panels of a figure
+pair = None  # two labels that are compared, instead of the first and the best
+
+
+def interval(values):
+    """The median, and the order statistics that hold it with at least 95 %; the range below six."""
+    x = np.sort(values)
+    n, tail, k = len(x), 0.0, 0
+    while n >= 6:
+        tail += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+                         - n * math.log(2.0))  # P(Bin(n, 1/2) = k)
+        if tail > 0.025:
+            break
+        k += 1
+    low = max(k - 1, 0)
+    return np.median(x), x[low], x[n - 1 - low]
+
+
+def varying(axes):
+    """The axes with several values that are compared; their values in the file's order."""
+    skip = ("source", "seed", "slot", "coupling")
+    found = {name: campaign.in_order(column) for name, column in axes.items() if name not in skip}
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def is_block(value):
+    return value.startswith(BLOCKS) and value[len(BLOCKS):].isdigit()
+
+
+def norm_axis(found):
+    """The axis whose values are all norms, or None."""
+    for name, values in found.items():
+        if all(is_block(v) for v in values) or name.endswith(".norm"):
+            return name
+    return None
+
+
+def split(axes):
+    """(horizontal axis or None, axis of the series or None, axes of the panels)."""
+    found = varying(axes)
+    x = norm_axis(found)
+    others = [name for name in found if name != x]
+    maps = [name for name in others if name.endswith(".map")]
+    series = (maps or others or [None])[-1]
+    return x, series, [name for name in others if name != series]
+
+
+class Grid:
+    """The finite values of one metric in some rows, by horizontal place and series."""
+
+    def __init__(self, table, metric, keep, split_axes):
+        cells, axes = table
+        x, series, _ = split_axes
+        rows = np.flatnonzero(keep & np.isfinite(metric))
+        self.x, self.series, self.value, self.bits = x, series, {}, {}
+        self.kind, quantizers, elements = {}, {}, {}
+        self.once = np.isin(cells["coupling"][rows], ("oneshot", "update")).all()
+        for i in rows:
+            label = axes[series][i] if series else str(cells["variant"][i])
+            at = axes[x][i] if x else label
+            key = tuple(str(cells[name][i]) for name in ("source", "tensor", "seed"))
+            self.value.setdefault((at, label), {})[key] = metric[i]
+            self.kind[key] = str(cells["class"][i])
+            elements[at, label] = elements.get((at, label), 0.0) + float(cells["n"][i])
+            total = self.bits.get((at, label), 0.0)
+            self.bits[at, label] = total + float(cells["bits"][i] * cells["n"][i])
+            quantizers.setdefault(label, []).append(str(cells["quantizer"][i]))
+        self.bits = {key: total / max(elements[key], 1.0) for key, total in self.bits.items()}
+        self.slots = 2 if (cells["coupling"][rows] == "update").all() else 1
+        self.places = list(dict.fromkeys(k[0] for k in self.value))
+        if x:
+            self.places.sort(key=lambda v: int(v[len(BLOCKS):]) if is_block(v) else 1 << 62)
+        self.labels = list(dict.fromkeys(k[1] for k in self.value))
+        self.look = encode.looks(quantizers)
+
+    def place(self):
+        """The place at which series are compared: blocks of 128, else the middle one; None: none."""
+        if not self.x:
+            return None
+        usual = f"{BLOCKS}{USUAL}"
+        return usual if usual in self.places else self.places[len(self.places) // 2]
+
+    def where(self):
+        """The place of comparison in words."""
+        return f" at {self.place().replace(BLOCKS, 'blocks of ')}" if self.x else ""
+
+    def at(self, label):
+        """{tensor: value} of a series at the place of comparison."""
+        return self.value.get((self.place() or label, label), {})
+
+    def gains(self, a, b):
+        """{tensor: value of b - value of a}."""
+        left, right = self.at(a), self.at(b)
+        return {key: right[key] - left[key] for key in left if key in right}
+
+    def rivals(self):
+        """(first series, {series: its gains}) of those with no more bits than the first."""
+        first = next((name for name in self.labels if self.at(name)), None)
+        if first is None:
+            return None, {}
+        most = self.bits[self.place() or first, first]
+        most += 0.3 * self.slots  # scales of other norms cost a little
+        found = {b: self.gains(first, b) for b in self.labels
+                 if b != first and self.at(b) and self.bits[self.place() or b, b] <= most}
+        return first, {b: gains for b, gains in found.items() if gains}
+
+    def best(self):
+        """(first series, the one with the largest median gain over it, its gains) or None."""
+        if pair:
+            gains = self.gains(*pair)
+            return (*pair, gains) if gains else None
+        first, found = self.rivals()
+        if not found:
+            return None
+        best = max(found, key=lambda b: np.median([*found[b].values()]))
+        return first, best, found[best]
+
+    def answer(self, unit="dB"):
+        """The best series against the first one, in words; "" where there is nothing to compare."""
+        found = self.best()
+        if not found:
+            return ""
+        first, best, gains = found
+        d = np.array([*gains.values()])
+        mid, low, high = interval(d)
+        wins, n = int(np.sum(d > 0)), len(d)
+        where = self.where()
+        what = "tensors" if n != 1 else "tensor"
+        if low <= 0.0:
+            return (f"Of equal bits nothing is surely above {first}{where}: {best} on {wins} of "
+                    f"{n} {what} by {mid:.2g} {unit} [{low:.2g}, {high:.2g}]")
+        return (f"{best} beats {first} on {wins} of {n} {what} by {mid:.2g} {unit} "
+                f"[{low:.2g}, {high:.2g}]{where}")
+
+
+class Cells:
+    """The cells of a file that do not train; grids(): one Grid for each panel."""
+
+    def __init__(self, c):
+        self.there = all(name in c.f for name in ("/cells", "/axes", "/metrics"))
+        if not self.there:
+            return
+        self.cells, self.axes = common.table(c.f, "/cells"), common.table(c.f, "/axes")
+        self.metrics = common.table(c.f, "/metrics")
+        self.open = self.cells["coupling"] != "closed"
+        self.rows = self.open & (self.cells["status"] == "ok")
+        self.left_out = int(np.sum(self.open & (self.cells["status"] != "ok")))
+        plain = self.rows & self.is_plain()
+        self.plain = int(np.sum(plain))
+        self.rows &= ~plain
+
+    def is_plain(self):
+        """Which cells have plain floats where the recipe asks for codes, because of their size."""
+        if "coded" not in self.cells:
+            return np.zeros(len(self.rows), bool)
+        coded = self.cells["coded"]  # NaN: the recipe gives no codes
+        return np.where(self.cells["coupling"] == "update", coded < 1.0, coded == 0.0)
+
+    def tensors(self):
+        return len({(self.cells["source"][i], self.cells["tensor"][i])
+                    for i in np.flatnonzero(self.rows)})
+
+    def grids(self):
+        """(head, words of the metric, Grid) of each slot, value of the panels' axes and metric."""
+        if not self.there:
+            return
+        parts = split(self.axes)
+        couplings = campaign.in_order(self.cells["coupling"][self.rows])
+        shown, self.beyond = 0, 0
+        choices = [campaign.in_order(self.axes[name]) for name in parts[2]]
+        for slot in campaign.in_order(self.cells["slot"][self.rows]):
+            for coupling, *values in itertools.product(couplings, *choices):
+                if shown >= MOST:
+                    self.beyond += 1
+                    continue
+                keep = self.rows & (self.cells["slot"] == slot)
+                keep &= self.cells["coupling"] == coupling
+                for name, value in zip(parts[2], values):
+                    keep &= self.axes[name] == value
+                head = [*([slot] if slot else []), *([coupling] if len(couplings) > 1 else []),
+                        *values]
+                for name, words in WHOLE if coupling == "update" else METRICS:
+                    grid = Grid((self.cells, self.axes), self.metrics[name], keep, parts)
+                    if grid.value and len(grid.labels) * len(grid.places) > 1:
+                        shown += 1
+                        yield ", ".join(map(str, head)), words, grid
+
+    def labels(self):
+        """All labels of all panels."""
+        return list(dict.fromkeys(label for _, _, grid in self.grids() for label in grid.labels))
+
+    def omitted(self):
+        """What the caption says of cells and panels that are not drawn."""
+        left = [f"{self.left_out} cells were skipped or failed"] * (self.left_out > 0) \
+            + [f"{self.beyond} combinations of axes after the first {MOST} panels"] \
+            * (self.beyond > 0) \
+            + [f"{self.plain} cells that are not quantized (too small)"] * (self.plain > 0)
+        return f"; left out: {', '.join(left)}." if left else "."

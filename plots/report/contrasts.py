@@ -1,0 +1,71 @@
+"""contrasts.py - Draws value against value on one axis, on every problem, with intervals."""
+import campaign
+import common
+import forest
+import inline
+import numpy as np
+
+NAME, MENU, TITLE = "contrasts", "Contrasts", "Value against value"
+MOST = 12  # panels
+
+
+def answer(v, label, against):
+    """What the verdicts of one pair of values say, in words."""
+    words = v["verdict"].tolist()
+    said = [f"{word} on {words.count(word)}" for word in ("better", "equivalent", "worse")
+            if word in words] or ["undecided on all"]
+    return f"{label} against {against}: {', '.join(said)} of {len(words)} problems"
+
+
+def panel(v, low, high):
+    """A row for each problem."""
+    problems = campaign.in_order(v["problem"])
+    fig, ax = campaign.panel(width=4.2, height=0.75 + 0.2 * len(problems))
+    ax.axvline(0, color=inline.SOFT, linewidth=0.7, zorder=1)
+    for i in range(len(v["problem"])):
+        y = problems.index(v["problem"][i])
+        shape, hollow = forest.SHAPES.get(v["verdict"][i], ("o", True))
+        for ends, width in ((("lo95", "hi95"), 0.9), (("lo90", "hi90"), 2.4)):
+            ends = [v[end][i] for end in ends if end in v]
+            if len(ends) == 2 and np.isfinite(ends).all():
+                ax.plot(ends, [y, y], color="#000000", linewidth=width, solid_capstyle="butt")
+        ax.plot(v["mean"][i], y, color="#000000", marker=shape, markersize=4.2, linestyle="none",
+                markerfacecolor="#ffffff" if hollow else "#000000", zorder=4)
+    bent = forest.axis(ax, v, low, high)
+    ax.set_yticks(range(len(problems)), [campaign.readable(p) for p in problems], fontsize=6.5)
+    ax.set_ylim(len(problems) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("log10 (gap / gap of the other)" + bent, fontsize=7)
+    return fig
+
+
+def draw(c, out):
+    if not c.paired or "/protocol/contrasts" not in c.f:
+        return
+    v = common.table(c.f, "/protocol/contrasts")
+    keep = (v["lr_scale"] == c.one) & np.isfinite(v["mean"])
+    v = {name: column[keep] for name, column in v.items()}
+    if not len(v["label"]):
+        return
+    if "delta" not in v:
+        v["delta"] = np.full(len(v["label"]), np.nan)
+    ends = np.concatenate([v["lo95"], v["hi95"], v["mean"], [0.0]])
+    ends = ends[np.isfinite(ends)]
+    room = 0.06 * max(ends.max() - ends.min(), 1e-9)
+    panels, answers = [], []
+    rest = ""
+    for label, against in dict.fromkeys(zip(v["label"].tolist(), v["against"].tolist())):
+        at = (v["label"] == label) & (v["against"] == against)
+        one = {name: column[at] for name, column in v.items()}
+        if len(panels) == MOST:
+            rest = f" More than {MOST} pairs of values: the others are in the table Contrasts."
+            break
+        answers.append(answer(one, label, against))
+        panels.append((panel(one, ends.min() - room, ends.max() + room), f"{label} / {against}",
+                       answers[-1]))
+    others = "; ".join(answers[1:7])
+    out.figure(NAME, panels, (answers[0], MENU), others + ". " * bool(others)
+               + f"At {c.verdict_rate()}: trimmed mean over pairs with its 95 % (thin) and 90 % "
+               "(thick) interval; to the right is worse; verdicts after Benjamini and Hochberg." + rest,
+               forest.shapes(v)[:-1])

@@ -1,0 +1,65 @@
+"""dumbbell.py - Compares two series of cells that do not train, tensor by tensor.
+
+The two are the first value of the axis and the one that gains most over it with no more bits; a
+row is a tensor, by class, within a class in the order of the gain.
+"""
+import campaign
+import numpy as np
+from cells import Cells
+
+NAME, MENU, TITLE = "dumbbell", "Tensor by tensor", "Tensor by tensor"
+LEAST, NAMED = 6, 70  # tensors of a figure; of one whose rows have names
+
+
+def short(key):
+    """gpt_austen.h5:gpt_austen_b95/s000400 as gpt_austen_b95 400."""
+    run, _, step = key[0].split(":")[-1].partition("/s")
+    return f"{key[1]}  {run} {step.lstrip('0')}"
+
+
+def panel(grid, words, found):
+    first, best, gains = found
+    left, right = grid.at(first), grid.at(best)
+    classes = list(dict.fromkeys(grid.kind[key] for key in gains))
+    height = 1.0 + min(len(gains) + len(classes), 90) * 0.105
+    fig, ax = campaign.panel(width=4.4, height=height)
+    y, ticks, labels = 0, [], []
+    for name in classes:
+        ax.text(-0.02, y, name, transform=ax.get_yaxis_transform(), fontsize=6.5,
+                fontweight="bold", ha="right", va="center")
+        for key in sorted((k for k in gains if grid.kind[k] == name), key=gains.get):
+            y += 1
+            ax.plot([left[key], right[key]], [y, y], color="#7f7f7f", linewidth=1, zorder=1)
+            for label, x in ((first, left[key]), (best, right[key])):
+                style = grid.look[label]
+                ax.plot(x, y, marker=style["marker"], color=style["color"], markersize=3.2,
+                        linestyle="none", zorder=2, label=label if y == 1 else None)
+            ticks.append(y)
+            labels.append(short(key))
+        y += 1
+    ax.set_yticks(ticks if len(ticks) <= NAMED else [], labels if len(ticks) <= NAMED else [],
+                  fontsize=5.5)
+    ax.set_ylim(y - 0.3, -0.7)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(words, fontsize=8)
+    ax.legend(fontsize=7, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncol=2, borderaxespad=0.1,
+              handlelength=1)
+    return fig
+
+
+def draw(c, out):
+    table, panels, title, notes = Cells(c), [], "", []
+    for head, words, grid in table.grids():
+        found = grid.best()
+        if not found or len(found[2]) < LEAST:
+            continue
+        title = title or grid.answer()
+        where = grid.where()
+        d = np.array([*found[2].values()])
+        notes.append(f"{head + ', ' if head else ''}{words}: {found[1]} against {found[0]}{where}, "
+                     f"{int(np.sum(d > 0))} of {len(d)} higher.")
+        panels.append((panel(grid, words, found), head, notes[-1]))
+    if panels:
+        out.figure(NAME, panels, (title, MENU), " ".join(notes[:4]) + " A row is a tensor, its run "
+                   "and its step, by class" + table.omitted(), wide=True)

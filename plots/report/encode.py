@@ -1,0 +1,61 @@
+"""encode.py - Says how a format looks: its map is its colour, its norm its marker, in every figure."""
+import common
+
+# Numbers of the palette; the same as common.FORMATS gives to the labels of the shipped suites.
+MAPS = {"int": 0, "nf4": 1, "nf4a8": 2, "dyn": 3, "dyn:8": 4, "lin": 5, "intm": 6, "f32": 7}
+NORMS = {"block": "o", "tensor": "s", "row": "^", "col": "v", "rank1": "D"}
+
+
+def words(quantizer):
+    """(map without its bits, bits and sign, norm without its size) of "nf4:4s/block:128/..."."""
+    parts = quantizer.split("/")
+    name, _, form = parts[0].partition(":")
+    return name, form, parts[1].partition(":")[0] if len(parts) > 1 else ""
+
+
+def colour(quantizer):
+    """The palette's number of a format's map."""
+    name, form, _ = words(quantizer)
+    wide = f"{name}:{form[:1]}"
+    return MAPS.get(wide, MAPS.get(name, sum(name.encode()) % len(common.PALETTE)))
+
+
+def of_recipe(recipe):
+    """The quantizers that a recipe's text names; float32 where it says so."""
+    found = [word.partition("=")[2] for word in recipe.split(",") if "/" in word.partition("=")[2]]
+    plain = recipe.endswith("=f32") or recipe.partition(",")[0].endswith("_f32")
+    return found or (["f32"] if plain else [])
+
+
+def only(found):
+    """The one member of a set, or None."""
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def looks(quantizers):
+    """{label: look} of {label: its quantizers, in order}; two labels never look the same.
+
+    Where maps differ, colour and line say the map, else the order; where norms differ, the marker
+    says the norm, else it goes with the colour."""
+    maps = {label: only({colour(q) for q in found}) for label, found in quantizers.items()}
+    norms = {label: only({words(q)[2] for q in found}) for label, found in quantizers.items()}
+    by_map = len(set(maps.values()) - {None}) > 1
+    by_norm = len(set(norms.values()) - {None, ""}) > 1
+    unused = [k for k in range(len(common.PALETTE)) if k not in maps.values()] or [7]
+    out, taken = {}, set()
+    for k, label in enumerate(quantizers):
+        number = k
+        if by_map:
+            number = maps[label]
+            if number is None:
+                number = unused.pop(0) if len(unused) > 1 else unused[0]
+        look = common.look(number)
+        wanted = NORMS.get(norms[label], "X") if by_norm and norms[label] else look["marker"]
+        lines = [look["linestyle"], *common.LINES]
+        for turn, marker in enumerate((wanted, *common.MARKERS)):
+            if (look["color"], marker) not in taken:
+                look = dict(look, marker=marker, linestyle=lines[turn % len(lines)])
+                break
+        taken.add((look["color"], look["marker"]))
+        out[label] = look
+    return out

@@ -1,0 +1,58 @@
+"""points.py - Draws a metric of cells that do not train: medians with intervals, by axis values.
+
+A point is the median over tensors, its bar the order statistics that hold the median with at
+least 95 %; below six tensors it is the range.  The block size is the horizontal axis where it
+varies, else the values themselves; maps are series, other axes panels.
+"""
+import campaign
+import numpy as np
+from cells import BLOCKS, Cells, interval, is_block
+
+NAME, MENU, TITLE = "points", "Values", "Values by axis"
+
+
+def panel(grid, words):
+    fig, ax = campaign.panel(width=4.6, height=3.0)
+    lines = grid.x and all(map(is_block, grid.places))
+    for k, label in enumerate(grid.labels):
+        style = grid.look[label]
+        shift = (k - (len(grid.labels) - 1) / 2) * 0.4 / len(grid.labels)
+        points = []
+        for at, place in enumerate(grid.places):
+            found = grid.value.get((place, label))
+            if found:
+                place = at + (shift if grid.x else 0)
+                points.append((place, *interval(np.array([*found.values()]))))
+        at, mid, low, high = map(np.array, zip(*points))
+        ax.errorbar(at, mid, yerr=[mid - low, high - mid], color=style["color"],
+                    marker=style["marker"], linestyle=style["linestyle"] if lines else "none",
+                    markersize=4, linewidth=1, elinewidth=1.4, label=label)
+    names = [v.removeprefix(BLOCKS) if lines else v for v in grid.places]
+    turn = 30 if not grid.x and sum(map(len, names)) > 40 else 0
+    ax.set_xticks(range(len(names)), names, rotation=turn, ha="right" if turn else "center")
+    ax.set_xlabel("elements per scale (block size)" if lines else grid.x or grid.series or "")
+    ax.set_xlim(-0.5, len(names) - 0.5)
+    ax.set_ylabel(words, fontsize=8)
+    if grid.x and len(grid.labels) > 1:
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high + (high - low) * 0.06 * (1 + -(-len(grid.labels) // 3)))
+        ax.legend(fontsize=6, ncol=3, loc="upper center")
+    return fig
+
+
+def draw(c, out):
+    table = Cells(c)
+    panels, answers = [], []
+    for head, words, grid in table.grids():
+        answer = grid.answer()
+        head = f"{head}: {words}" if head else words
+        panels.append((panel(grid, words), head, f"{head}. {answer}"))
+        answers.append((head, answer))
+    if not panels:
+        return
+    title = next((a for _, a in answers if a), TITLE)
+    rest = [f"{head}: {a}." for head, a in answers if a and a != title]
+    out.figure(NAME, panels, (title, MENU),
+               " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()} tensors,"
+               " its bar holds the median with 95 % (below six tensors: the range)"
+               + table.omitted(), wide=len(panels) == 1)

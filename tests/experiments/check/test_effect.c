@@ -1,0 +1,117 @@
+/* test_effect.c - Which hyper-parameters a case depends on, by formulas that are known, and that
+ * plain cases of a default check depend on every hyper-parameter of every variant. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/recipe/variant.h"
+#include "experiments/check/effect.h"
+#include "tests/support/drawn.h"
+
+static struct qm_domain domain_of(const char *recipe)
+{
+    struct qm_recipe r;
+    struct qm_domain d;
+    assert_int_equal(qm_recipe_parse(recipe, &r), QM_OK);
+    qm_domain_of(&r, &qm_backend_cpu, &d);
+    return d;
+}
+
+static void test_known_effects(void **state)
+{
+    static const struct {
+        const char *recipe, *name;
+        int hyper, has;
+    } known[] = {
+        {"adamw_f32", "6x6/normal/default/t1/forced", QM_HYPER_lr, 1},
+        {"adamw_f32", "6x6/normal/lr=0/t1/forced", QM_HYPER_weight_decay, 0},
+        {"adamw_f32", "6x6/normal/default/t1/forced", QM_HYPER_maximize, 1},
+        {"adamw_f32", "6x6/zeros/default/t1/forced", QM_HYPER_beta1, 0},
+        /* initial steps are relative: the weight decay of the source needs it or a rate */
+        {"adafactor_hf", "6x6/normal/relative_step=0+lr=0.1/t9/forced", QM_HYPER_warmup, 0},
+        {"adafactor_hf", "6x6/normal/relative_step=1/t9/forced", QM_HYPER_warmup, 1},
+        /* the limiter stands between the two places of the scale */
+        {"apollo_f32", "16x16/normal/limiter=0+scale=64/t1/forced", QM_HYPER_scale_front, 0},
+        {"apollo_f32", "16x16/normal/limiter=0/t1/forced", QM_HYPER_margin, 0},
+        {"apollo_f32", "40/normal/default/t1/forced", QM_HYPER_scale, 0}, /* no matrix */
+        {"apollo_f32", "16x16/normal/default/t1/forced", QM_HYPER_scale, 1},
+        {"apollo_f32", "16x16/normal/gap=1/t2/forced", QM_HYPER_gap, 1},
+        {"sgdm_f32", "9/normal/momentum=0/t3/forced", QM_HYPER_nesterov, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct qm_domain d = domain_of(known[i].recipe);
+        struct qm_case c;
+        if (qm_case_parse(known[i].name, &c) != QM_OK)
+            fail_msg("%s", qm_message());
+        if ((int)(qm_case_effects(&d, &c) >> known[i].hyper & 1) != known[i].has)
+            fail_msg("%s, %s: %s has %s effect", known[i].recipe, known[i].name,
+                     qm_hyper_names[known[i].hyper], known[i].has ? "no" : "an");
+    }
+}
+
+/* DRAWS: of a default check; ENOUGH: per cent of all pairs. */
+enum { DRAWS = 640, ENOUGH = 75 };
+
+/* The hyper-parameters without effect in at most DRAWS drawn cases of a seed, as bits; *pairs: how
+ * many pairs have effects in one case.  It stops once there is nothing more to find. */
+static uint64_t without_effect(const struct qm_domain *d, uint64_t seed, int64_t *pairs)
+{
+    uint64_t seen = 0;
+    static uint64_t with[QM_HYPERS];
+    memset(with, 0, sizeof with);
+    int64_t n = __builtin_popcountll(d->reads);
+    for (int64_t i = 0; i < DRAWS && (seen != d->reads || *pairs * 100 < n * n * ENOUGH); i++) {
+        struct qm_case c = qm_domain_draw(d, seed, i);
+        seen |= c.effects;
+        for (int k = 0; k < QM_HYPERS; k++)
+            with[k] |= c.effects >> k & 1 ? c.effects : 0;
+        *pairs = 0;
+        for (int k = 0; k < QM_HYPERS; k++)
+            *pairs += __builtin_popcountll(with[k]);
+    }
+    return d->reads & ~seen;
+}
+
+/* The confidence of CAME is clipped where it is quantized, which small tensors are not. */
+static int is_excused(const struct qm_domain *d, int k)
+{
+    return k == QM_HYPER_clip_twice && strncmp(d->recipe.rule->name, "adafactor8", 10) == 0;
+}
+
+/* Three quarters of the pairs of hyper-parameters have effects in one case, at least. */
+static void test_every_hyper_parameter_has_an_effect(void **state)
+{
+    int checked = 0;
+    (void)state;
+    for (int v = 0; v < qm_variant_count(); v++) {
+        struct qm_domain d = domain_of(qm_variant_at(v)->name);
+        int64_t pairs = 0, n = __builtin_popcountll(d.reads);
+        if (!is_drawn(v))
+            continue;
+        uint64_t none = without_effect(&d, 20240501 + (uint64_t)v, &pairs);
+        checked++;
+        for (int k = 0; k < QM_HYPERS; k++)
+            if (none >> k & 1 && !is_excused(&d, k))
+                fail_msg("%s: %s never has an effect", qm_variant_at(v)->name, qm_hyper_names[k]);
+        if (pairs * 100 < n * n * ENOUGH)
+            fail_msg("%s: %lld of %lld pairs", qm_variant_at(v)->name, (long long)pairs,
+                     (long long)(n * n));
+    }
+    assert_true(checked > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known_effects),
+        cmocka_unit_test(test_every_hyper_parameter_has_an_effect),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

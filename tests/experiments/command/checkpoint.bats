@@ -1,0 +1,119 @@
+#!/usr/bin/env bats
+# checkpoint.bats - Tests import, analyze, run --data, size and state on PyTorch's checkpoints.
+#
+# QM_TORCH_PYTHON is a Python with torch (python3 else); without torch the drawn checkpoints are
+# skipped.
+
+load ../../support/cli_common
+
+SAMPLES=$ROOT/tests/experiments/readers/checkpoints
+
+setup() { dir=$(mktemp -d); }
+
+teardown() { rm -rf "$dir"; }
+
+@test "import: NumPy alone reads what torch holds, in every container" {
+    for sample in zip.pt legacy.pt tensors.pth ao4.pt bnb8.pt distributed indexed; do
+        for ending in npz safetensors h5; do
+            qualm import -q "$SAMPLES/$sample" --out "$dir/out.$ending" >/dev/null
+            "$PYTHON" - "$SAMPLES/expected.npz" "$sample" "$dir/out.$ending" <<'P'
+import json, struct, sys
+import h5py
+import numpy as np
+path = sys.argv[3]
+got = {}
+if path.endswith("npz"):
+    got = dict(np.load(path))
+elif path.endswith("h5"):
+    with h5py.File(path) as f:
+        f.visititems(lambda k, v: got.update({k: v[()]}) if isinstance(v, h5py.Dataset) else None)
+else:
+    data = open(path, "rb").read()
+    n, = struct.unpack("<Q", data[:8])
+    types = {"F32": "f4", "F64": "f8", "I64": "i8", "BOOL": "?"}
+    for k, e in json.loads(data[8:8 + n]).items():
+        if k != "__metadata__":
+            a, b = e["data_offsets"]
+            got[k] = np.frombuffer(data[8 + n + a:8 + n + b], types[e["dtype"]]).reshape(e["shape"])
+of = sys.argv[2] + "|"
+want = {k[len(of):]: v for k, v in np.load(sys.argv[1]).items() if k.startswith(of)}
+assert want and set(want) <= set(got), set(want) - set(got)
+for k, v in want.items():
+    assert np.array_equal(got[k], v, equal_nan=v.dtype.kind == "f"), k
+P
+            rm "$dir/out.$ending"
+        done
+    done
+}
+
+@test "import: hyper-parameters, a filter, several files, and what fails" {
+    zip=$SAMPLES/zip.pt
+    [ "$(json_value 'd["hyper"]["0.weight"]["lr"]' import "$zip" -o "$dir/a.npz")" = 0.25 ]
+    [ "$(json_value 'len(d["tensors"])' import "$zip" -t 'exp_avg$' -o "$dir/a.npz")" = 2 ]
+    json_on_stdout import "$zip" -o "$dir/a.h5" --json
+    qualm import -q "$SAMPLES/nested.pt" "$SAMPLES/tensors.pth" -o "$dir/both.npz" >/dev/null
+    fails_with 2 "stands in" import "$SAMPLES/zip.pt" "$SAMPLES/legacy.pt" -o "$dir/b.npz"
+    fails_with 2 "expected an ending" import "$SAMPLES/zip.pt" -o "$dir/b.pt"
+    fails_with 4 "no tensor matches" import "$SAMPLES/zip.pt" -t nothing -o "$dir/b.npz"
+    fails_with 3 "cannot open" import "$dir/absent.pt" -o "$dir/b.npz"
+    [ ! -e "$dir/b.npz" ]
+}
+
+@test "a pickle that calls a function is refused by its name, and runs nothing" {
+    cd "$dir"
+    "$PYTHON" - <<'P'
+import os, pickle, zipfile
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch owned",)
+with zipfile.ZipFile("evil.pt", "w") as z:
+    z.writestr("a/data.pkl", pickle.dumps({"w": Evil()}, 2))
+P
+    fails_with 3 "the pickle names 'posix.system'" import evil.pt -o a.npz
+    fails_with 3 "the pickle names 'posix.system'" analyze evil.pt
+    fails_with 3 "the pickle names 'posix.system'" state show evil.pt
+    [ ! -e owned ] && [ ! -e a.npz ]
+}
+
+@test "shards: a missing one, an absent tensor, a path out of the folder: one line" {
+    cp -r "$SAMPLES/distributed" "$SAMPLES/indexed" "$dir"
+    mv "$dir/distributed/__0_0.distcp" "$dir/elsewhere"
+    fails_with 3 "shard '__0_0.distcp'" import "$dir/distributed" -o "$dir/a.npz"
+    head -c 20000 "$dir/elsewhere" >"$dir/distributed/__0_0.distcp"
+    fails_with 3 "has 20000 bytes" import "$dir/distributed" -o "$dir/a.npz"
+    index=$dir/indexed/pytorch_model.bin.index.json
+    sed -i 's/"y"/"q"/' "$index"
+    fails_with 3 "'q' is not in 'b.bin'" import "$dir/indexed" -o "$dir/a.npz"
+    sed -i 's|b.bin|../b.bin|' "$index"
+    fails_with 3 "names the file '../b.bin'" import "$index" -o "$dir/a.npz"
+    rm "$index"
+    fails_with 3 "is a directory" import "$dir/indexed" -o "$dir/a.npz"
+}
+
+@test "analyze, size, run and state take checkpoints; bitsandbytes' names are slots" {
+    [[ $(qualm analyze "$SAMPLES/bnb8.pt" -t state2 -V adamw8_bnb,exp_avg_sq.min_numel=0) == \
+        *"0/state2"*"exp_avg_sq"* ]]
+    [[ $(qualm size --shapes "$SAMPLES/zip.pt" --variant adamw4_ao) == *"params   27"* ]]
+    cat >"$dir/mine.yaml" <<'Y'
+variant: adamw4_ao
+source: "states:*"
+coupling: oneshot
+slot: exp_avg
+Y
+    qualm run -q --data "$SAMPLES/bnb8.pt" "$dir/mine.yaml" --out "$dir/r.h5" >/dev/null
+    qualm state convert "$SAMPLES/zip.pt" "$dir/a.safetensors" --recipe adamw8_bnb >/dev/null
+    qualm state convert "$SAMPLES/zip.pt" "$dir/f.safetensors" >/dev/null
+    [ "$(json_value 'd["tensors"][0]["recipe"]' state show "$dir/f.safetensors")" = \
+        adamw_f32,lr=0.25,beta1=0.5,beta2=0.75 ]
+    [ "$(json_value 'd["digest"]' state show "$dir/f.safetensors")" = \
+        "$(json_value 'd["digest"]' state show "$SAMPLES/legacy.pt")" ]
+    fails_with 3 "no parameter" state show "$SAMPLES/sgd.pt"
+    fails_with 3 "has no momentum_buffer, which sgdm_f32" state show "$SAMPLES/zip.pt" --as sgdm_f32
+}
+
+@test "drawn checkpoints: every array is torch's own" {
+    python=${QM_TORCH_PYTHON:-python3}
+    "$python" -c 'import torch, numpy' 2>/dev/null || skip "torch is not installed for $python"
+    "$python" "$ROOT/tests/experiments/readers/drawn_checkpoints.py" "$QUALM" \
+        $((80 / ${QM_TEST_SHARE:-1})) "${QM_TEST_SEED:-1}"
+}

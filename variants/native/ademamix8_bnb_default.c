@@ -1,0 +1,94 @@
+/* ademamix8_bnb_default.c - 8-bit AdEMAMix of bitsandbytes, Python quantizer, block by block.
+ *
+ * Tensors of fewer than 4096 elements come with float32 states, unless the recipe gives them
+ * codes, as `qualm check` does. */
+#include <math.h>
+
+#include "kernel_abi.h"
+
+QM_KERNEL("ademamix8_bnb_default");
+
+enum { BLOCK = 256 };
+
+static void decode(const struct qm_kernel_slot *s, int64_t from, int64_t n, float *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = s->bits ? s->codebook[s->codes[from + i]] * s->scales[from / BLOCK]
+                       : s->values[from + i];
+}
+
+/* The nearest of 256 ascending values by bisecting the mid-points; ties go down, NaN to the top. */
+static int nearest(const float *value, float y)
+{
+    int low = 0, high = 255;
+    while (low < high) {
+        int k = (low + high) / 2;
+        if (!(y <= (value[k] + value[k + 1]) * 0.5f))
+            low = k + 1;
+        else
+            high = k;
+    }
+    return low;
+}
+
+/* x is multiplied by the reciprocal; a short last block divides and stores what it divided by. */
+static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, const float *x)
+{
+    float top = 0.0f;
+    for (int64_t i = 0; i < n; i++) /* one NaN makes the scale NaN */
+        if (top == top && !(fabsf(x[i]) <= top))
+            top = fabsf(x[i]);
+    float by = top < 1e-38f ? 1e-38f : top, reciprocal = 1.0f / by;
+    if (s->bits)
+        s->scales[from / BLOCK] = n < BLOCK ? by : top;
+    for (int64_t i = 0; i < n; i++)
+        if (s->bits)
+            s->codes[from + i] =
+                (uint8_t)nearest(s->codebook, n < BLOCK ? x[i] / by : x[i] * reciprocal);
+        else
+            s->values[from + i] = x[i];
+}
+
+/* Quantized as this kernel expects it, or plain float32. */
+static int fits(const struct qm_kernel_slot *s)
+{
+    return s->bits ? s->bits == 8 && s->block == BLOCK : s->values != 0;
+}
+
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    const struct qm_kernel_slot *first = &a->slot[0], *slow = &a->slot[1], *second = &a->slot[2];
+    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || !fits(first) || !fits(slow) ||
+        !fits(second))
+        return 1; /* refused */
+    float *p = a->p, m[BLOCK], l[BLOCK], v[BLOCK];
+    const float *g = a->g;
+    float scale = (float)(a->gnorm_scale != 0.0 ? a->gnorm_scale : 1.0);
+    if (a->t_alpha != 0.0 || a->t_beta3 != 0.0)
+        return 1; /* refused: the schedules of alpha and beta3 */
+    double bc1 = 1.0 - pow(a->beta1, (double)a->t), bc2 = 1.0 - pow(a->beta2, (double)a->t);
+    float beta1 = (float)a->beta1, take1 = (float)(1.0 - a->beta1);
+    float beta2 = (float)a->beta2, take2 = (float)(1.0 - a->beta2);
+    float beta3 = (float)a->beta3, take3 = (float)(1.0 - a->beta3), alpha = (float)a->alpha;
+    float decay = (float)(1.0 - a->lr * a->weight_decay), lr = (float)a->lr;
+    float c1 = (float)bc1, c2 = (float)sqrt(bc2), eps = (float)a->eps;
+
+    for (int64_t from = 0; from < a->n; from += BLOCK) {
+        int64_t n = a->n - from < BLOCK ? a->n - from : BLOCK;
+        decode(first, from, n, m);
+        decode(slow, from, n, l);
+        decode(second, from, n, v);
+        for (int64_t i = 0; i < n; i++) {
+            float x = g[from + i] * scale, *w = &p[from + i];
+            m[i] = fmaf(x, take1, m[i] * beta1);
+            l[i] = fmaf(x, take3, l[i] * beta3);
+            v[i] = fmaf(take2 * x, x, v[i] * beta2);
+            float u = (m[i] / c1 + alpha * l[i]) / (sqrtf(v[i]) / c2 + eps);
+            *w = fmaf(u, -lr, *w * decay);
+        }
+        encode(first, from, n, m);
+        encode(slow, from, n, l);
+        encode(second, from, n, v);
+    }
+    return 0;
+}
