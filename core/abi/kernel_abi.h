@@ -59,12 +59,14 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  *   decodes to codebook[code i] * scale; where several scales apply, the smallest of them.
  *
  * codes   packed as the quantizer's last axis says.  hi: the first code in the highest bits of the
- *         first byte; lo: in the lowest; byte, and 8 bits always: one byte each.  Bits of the last
+ *         first byte; lo: in the lowest; byte, and 8 bits always: one byte each; nibbles: two of 3
+ *         bits in a byte, the first in its high half.  Bits of the last
  *         byte behind the last code may have any value.
  * scales  float32, in this order.  block: one per `block` consecutive elements, the last block
  *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
  *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
- *         allog: two per block.  Scales stored as float16 or nested are given as the float32 they
+ *         allog or qlog: two per block, span and least logarithm, or scale and alpha
+ *         (core/quant/adaptive_log.h, quantile_log.h).  Scales stored as float16 or nested are given as the float32 they
  *         decode to.
  *
  * A slot `proj` is the projection of a matrix: rank x columns on the right, rows x rank on the

@@ -114,7 +114,10 @@ void qm_cpu_slot_move(const struct qm_cpu_step *st, int i, float *x, int is_stor
     struct qm_cpu_slot *s = &p->slot[i];
     struct qm_draws d = qm_cpu_slot_draws(st, i);
     int64_t block = qm_cpu_slot_block(s) > 0 ? qm_cpu_slot_block(s) : 1;
-    int64_t piece = p->piece / block > 0 ? p->piece / block * block : block;
+    int64_t piece = p->piece >= s->n       ? s->n
+                    : p->piece / block > 0 ? p->piece / block * block
+                                           : block;
+    piece = piece > 0 ? piece : 1;
     if (is_store && s->is_global) {
         memset(s->stat, 0, sizeof(float) * (size_t)s->n_scales);
         qm_fold(&s->c, &s->shape, 0, s->n, x, s->stat);

@@ -15,8 +15,7 @@
  * Tensor rules use the same code for each of their slots, and tensor_rule.cu for the rest. */
 #include "core/base/philox.h"
 #include "core/device/step.h"
-#include "core/quant/adaptive_log.h"
-#include "core/quant/quantize_element.h"
+#include "core/quant/block_numbers.h"
 #include "core/quant/scale_index.h"
 #include "core/rule/element.h"
 #include "core/rule/sweep.h"
@@ -71,6 +70,9 @@ struct tables {
     float value[QM_SLOTS][QM_VALUES];
     float edge[QM_SLOTS][QM_EDGES];
     uint32_t room[QM_ROOM]; /* maxima of the blocks of a tile */
+#if QM_FRESH > 0
+    float fresh[QM_FRESH]; /* new states of a tile whose statistics need whole blocks */
+#endif
 };
 
 template <int I> QM_DEV void table_fill(struct tables *s)
@@ -285,32 +287,31 @@ QM_DEV void decode(const struct desc *t, const struct tables *s, int64_t at, int
     } else {
         const struct qm_quantizer q = slot<I>::q();
         const struct qm_codebook b = slot<I>::book(s->value[I]);
-        constexpr int is_al = slot<I>::curve == QM_CURVE_allog;
+        constexpr int many = slot<I>::numbers > 1;
         constexpr int shared = slot<I>::block % EACH == 0 && slot<I>::norm == QM_NORM_block;
         uint32_t code[EACH];
-        float scale = 1.0f, low = 0.0f, first = 1.0f;
+        float scale = 1.0f, first = 1.0f;
+        const float *number = scales;
         struct place w;
         load_codes<I>(t->slot[I].codes, at, count, code);
         if (shared && count > 0) {
             int64_t k = at / slot<I>::block;
-            scale = scales[is_al ? k * QM_ADAPTIVE_LOG_NUMBERS : k];
-            low = is_al ? scales[k * QM_ADAPTIVE_LOG_NUMBERS + 1] : 0.0f;
+            number = scales + k * slot<I>::numbers;
+            scale = *number;
         }
         if constexpr (slot<I>::placed)
             w = place_of(t, at);
         for (int j = 0; j < EACH; j++) {
             if (!shared && slot<I>::norm != QM_NORM_id && j < count) {
-                if (is_al) {
-                    int64_t k = (at + j) / slot<I>::block * QM_ADAPTIVE_LOG_NUMBERS;
-                    scale = scales[k], low = scales[k + 1];
-                } else {
+                if (many)
+                    number = scales + (at + j) / slot<I>::block * slot<I>::numbers;
+                else
                     scale = scale_at<I>(t, scales, &w, at + j, &first);
-                }
             }
             if constexpr (slot<I>::placed)
                 place_next(t, &w);
-            if (is_al) {
-                x[j] = qm_adaptive_log_value(code[j], scale, low, b.n);
+            if constexpr (many) {
+                x[j] = j < count ? qm_block_value(&q, &b, code[j], number) : 0.0f;
                 continue;
             }
             float y = qm_unit_value(&q, &b, j < count ? code[j] : 0);
@@ -506,12 +507,45 @@ QM_DEV void fold_shared(struct tables *s, int64_t tile, int64_t at, int count, c
     }
 }
 
+/* Slots whose statistics need whole blocks: each thread leaves its elements in shared memory, and
+ * after a barrier one thread makes the statistics of one block. */
+template <int I>
+QM_DEV void keep_fresh(struct tables *s, int64_t tile, int64_t at, int count, const float *x)
+{
+#if QM_FRESH > 0
+    for (int j = 0; j < count; j++)
+        s->fresh[slot<I>::fresh + (at - tile) + j] = x[j];
+#endif
+}
+
+template <int I> QM_DEV void select_all(struct tables *s, int64_t n)
+{
+    if constexpr (I < QM_SLOTS) {
+#if QM_FRESH > 0
+        if constexpr (slot<I>::way == WAY_SHARED && slot<I>::needs_block) {
+            const struct qm_quantizer q = slot<I>::q();
+            for (int64_t k = threadIdx.x; k * slot<I>::block < n; k += THREADS) {
+                int64_t left = n - k * slot<I>::block;
+                float stat[QM_BLOCK_NUMBERS_MOST];
+                qm_block_fold(&q, s->fresh + slot<I>::fresh + k * slot<I>::block,
+                              left < slot<I>::block ? left : slot<I>::block, stat);
+                for (int j = 0; j < slot<I>::numbers; j++)
+                    s->room[slot<I>::room + k * slot<I>::numbers + j] = qm_bits(stat[j]);
+            }
+        }
+#endif
+        select_all<I + 1>(s, n);
+    }
+}
+
 template <int I>
 QM_DEV void fold_shared_all(struct tables *s, int64_t tile, int64_t at, int count,
                             const float (*x)[EACH])
 {
     if constexpr (I < QM_SLOTS) {
-        if constexpr (slot<I>::way == WAY_SHARED)
+        if constexpr (slot<I>::way == WAY_SHARED && slot<I>::needs_block)
+            keep_fresh<I>(s, tile, at, count, x[I]);
+        else if constexpr (slot<I>::way == WAY_SHARED)
             fold_shared<I>(s, tile, at, count, x[I]);
         fold_shared_all<I + 1>(s, tile, at, count, x);
     }
@@ -533,15 +567,16 @@ QM_DEV void put_block(const struct desc *t, const struct tables *s, int64_t bloc
     const struct qm_quantizer q = slot<I>::q();
     const struct qm_codebook b = slot<I>::book(s->value[I]);
     float *scale = t->slot[I].scales + block * slot<I>::numbers;
-    if constexpr (slot<I>::curve == QM_CURVE_allog) {
-        float stat[QM_ADAPTIVE_LOG_NUMBERS], span, low;
-        stat[0] = qm_float(m[0]), stat[1] = qm_float(m[1]);
-        qm_adaptive_log_numbers(stat, q.scale.floor, &span, &low);
+    if constexpr (slot<I>::numbers > 1) {
+        float number[QM_BLOCK_NUMBERS_MOST];
+        for (int k = 0; k < slot<I>::numbers; k++)
+            number[k] = qm_float(m[k]);
+        qm_block_numbers_of(&q, &b, number, number);
         for (int j = 0; j < EACH; j++)
             if (j >= from && j < to)
-                e.code[j] = qm_adaptive_log_code(e.x[j], span, low, b.n);
-        if (is_first)
-            scale[0] = span, scale[1] = low;
+                e.code[j] = qm_block_code(&q, &b, e.x[j], number, e.draw[j]);
+        for (int k = 0; k < slot<I>::numbers && is_first; k++)
+            scale[k] = number[k];
     } else {
         float max = qm_float(m[0]);
         int is_short = (block + 1) * slot<I>::block > t->n;
@@ -561,7 +596,7 @@ QM_DEV void put_one_pass(const struct desc *t, const struct tables *s,
                          const float *x)
 {
     const struct qm_quantizer q = slot<I>::q();
-    uint32_t draw[EACH], code[EACH], m[2] = {0, 0};
+    uint32_t draw[EACH], code[EACH], m[QM_BLOCK_NUMBERS_MOST] = {0, 0};
     const struct eight e = {x, draw, code};
     slot_draws<I>(step, t, at, draw);
     for (int j = 0; j < EACH; j++)
@@ -671,11 +706,11 @@ QM_DEV void put_twice(const struct desc *t, const struct tables *s,
     for (int j = 0; j < EACH; j++) {
         code[j] = 0;
         if (j < count) {
-            if constexpr (slot<I>::curve == QM_CURVE_allog) {
-                float span, low;
-                qm_adaptive_log_numbers(stat + (at + j) / slot<I>::block * QM_ADAPTIVE_LOG_NUMBERS,
-                                        q.scale.floor, &span, &low);
-                code[j] = qm_adaptive_log_code(x[j], span, low, b.n);
+            if constexpr (slot<I>::numbers > 1) {
+                float number[QM_BLOCK_NUMBERS_MOST];
+                qm_block_numbers_of(&q, &b, stat + (at + j) / slot<I>::block * slot<I>::numbers,
+                                    number);
+                code[j] = qm_block_code(&q, &b, x[j], number, draw[j]);
             } else {
                 float first, max = scale_at<I>(t, stat, &w, at + j, &first), y = x[j];
                 int is_short = slot<I>::norm == QM_NORM_block &&
@@ -820,6 +855,10 @@ QM_DEV void run_tile(const struct desc *t, struct tables *s, const struct qm_ste
         __syncthreads();
         fold_shared_all<0>(s, tile, at, count, x);
         __syncthreads();
+        if constexpr (QM_FRESH > 0) {
+            select_all<0>(s, t->n - tile < QM_TILE ? t->n - tile : QM_TILE);
+            __syncthreads();
+        }
     }
     put_all<0>(t, s, step, tile, at, count, x);
     store_param(t, step, at, count, p);
@@ -872,9 +911,10 @@ template <int I> QM_DEV void scales_of(const struct desc *t)
             for (int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x; k < n / slot<I>::numbers;
                  k += stride) {
                 int64_t at = k * slot<I>::numbers;
-                if constexpr (slot<I>::curve == QM_CURVE_allog) {
-                    qm_adaptive_log_numbers(stat + at, q.scale.floor, scales + at, scales + at + 1);
-                    stat[at + 1] = 0.0f;
+                if constexpr (slot<I>::numbers > 1) {
+                    qm_block_numbers_of(&q, &b, stat + at, scales + at);
+                    for (int j = 1; j < slot<I>::numbers; j++)
+                        stat[at + j] = 0.0f;
                 } else {
                     scales[at] = qm_divisor_of(&q, &b, stat[at], has_tail && at == n - 1).stored;
                 }

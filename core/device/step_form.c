@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/device/tensor_rule_form.h"
+#include "core/quant/block_numbers.h"
 
 enum { TILE = QM_STEP_THREADS * QM_STEP_EACH, WARP = 32 };
 
@@ -43,8 +44,8 @@ static enum qm_way way_of(const struct qm_quantizer *q, int64_t *step)
     if (both > TILE)
         return QM_WAY_TWICE;
     *step = both;
-    int by_lanes =
-        q->block % QM_STEP_EACH == 0 && threads <= WARP && (threads & (threads - 1)) == 0;
+    int by_lanes = q->block % QM_STEP_EACH == 0 && threads <= WARP &&
+                   (threads & (threads - 1)) == 0 && !qm_curve_needs_block(q->curve);
     return by_lanes ? QM_WAY_LANES : QM_WAY_SHARED;
 }
 
@@ -59,7 +60,11 @@ static qm_status slot_form(const struct qm_recipe *r, int i, const struct qm_sha
     resolve_norm(&s->codec.q, shape->rank);
     s->way = way_of(&s->codec.q, step);
     s->placed = q.bits && is_placed(s->codec.q.norm);
-    s->numbers = q.bits && q.curve == QM_CURVE_allog ? 2 : 1;
+    s->numbers = q.bits ? qm_block_numbers(&s->codec) : 1;
+    s->needs_block = q.bits && qm_curve_needs_block(q.curve);
+    if (s->needs_block && s->way == QM_WAY_TWICE)
+        return qm_fail(QM_SKIPPED, "curve %s has no kernel for blocks that fit no tile of %d",
+                       "qlog", TILE);
     s->folds = s->way == QM_WAY_TWICE ? qm_folds(&s->codec) : 0;
     return QM_OK;
 }
@@ -92,6 +97,11 @@ qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, 
         if (out->slot[i].way == QM_WAY_SHARED) {
             out->slot[i].room = out->room;
             out->room += (int)(out->tile / out->slot[i].codec.q.block) * out->slot[i].numbers;
+        }
+    for (int i = 0; i < out->n_slots; i++)
+        if (out->slot[i].needs_block) {
+            out->slot[i].fresh = out->fresh;
+            out->fresh += out->tile;
         }
     out->words = QM_DESC_DIMS + 2 * out->rank + QM_SLOT_COUNT * out->n_slots;
     int each = 8 * out->words + 4 * (int)sizeof(struct qm_chunk);
@@ -166,16 +176,17 @@ static void print_quantizer(FILE *f, const struct qm_quantizer *q)
     const struct qm_scale_rule *s = &q->scale;
     char text[QM_QUANTIZER_TEXT];
     fprintf(f, "    /* %s */\n", qm_quantizer_print(q, text));
-    fprintf(f,
-            "    QM_DEV struct qm_quantizer q()\n    {\n"
-            "        struct qm_quantizer q = {(enum qm_plain)%d, (enum qm_map)%d, %d, %d, "
-            "(enum qm_norm)%d, %lld, (enum qm_curve)%d, (enum qm_search)%d, (enum qm_round)%d, "
-            "(enum qm_unit)%d, {%af, %af, %af, %d, %d, %d, %d, (enum qm_f16)%d, (enum qm_nan)%d, "
-            "%lld}, (enum qm_pack)%d};\n        return q;\n    }\n",
-            (int)q->plain, (int)q->map, q->bits, q->sign, (int)q->norm, (long long)q->block,
-            (int)q->curve, (int)q->search, (int)q->round, (int)q->unit, (double)s->floor,
-            (double)s->guard, (double)s->cap, s->zero, s->least, s->max_skips_nan, s->keep_sign,
-            (int)s->f16, (int)s->nan, (long long)s->nest, (int)q->pack);
+    fprintf(
+        f,
+        "    QM_DEV struct qm_quantizer q()\n    {\n"
+        "        struct qm_quantizer q = {(enum qm_plain)%d, (enum qm_map)%d, %d, %d, "
+        "(enum qm_norm)%d, %lld, (enum qm_curve)%d, (enum qm_search)%d, (enum qm_round)%d, "
+        "(enum qm_unit)%d, {%af, %af, %af, %af, %d, %d, %d, %d, (enum qm_f16)%d, (enum qm_nan)%d, "
+        "%lld}, (enum qm_pack)%d};\n        return q;\n    }\n",
+        (int)q->plain, (int)q->map, q->bits, q->sign, (int)q->norm, (long long)q->block,
+        (int)q->curve, (int)q->search, (int)q->round, (int)q->unit, (double)s->floor,
+        (double)s->guard, (double)s->cap, (double)s->quantile, s->zero, s->least, s->max_skips_nan,
+        s->keep_sign, (int)s->f16, (int)s->nan, (long long)s->nest, (int)q->pack);
 }
 
 static void print_book(FILE *f, const struct qm_codec *c, int i)
@@ -215,11 +226,11 @@ static void print_slot(FILE *f, const struct qm_slot_form *s, int i)
     fprintf(f,
             "    static constexpr int way = %d, n_values = %d, n_edges = %d, is_e4m3 = %d, "
             "draws = %d, placed = %d, numbers = %d, folds = %d, room = %d, n_negative = %d, "
-            "eight = %d, edges_suffice = %d;\n",
+            "eight = %d, edges_suffice = %d, needs_block = %d, fresh = %d;\n",
             (int)s->way, n_values, n_edges, coded && is_e4m3(c),
             coded && qm_round_draws(c->q.round), s->placed, s->numbers, s->folds, s->room,
             c->n_negative, coded ? qm_pack_eight_bytes(c->q.pack, c->q.bits) : 0,
-            coded && edges_suffice(c));
+            coded && edges_suffice(c), s->needs_block, s->fresh);
     fprintf(f,
             "    static constexpr long long block = %lld;\n"
             "    static constexpr enum qm_norm norm = (enum qm_norm)%d;\n"
@@ -259,15 +270,16 @@ static void print_form(FILE *f, const struct qm_step_form *s)
         edges = e > 16 && e > edges ? e : edges;
         shared |= s->slot[i].way == QM_WAY_SHARED;
     }
-    fprintf(f,
-            "#define QM_SLOTS %d\n#define QM_RANK %d\n#define QM_TILE %d\n#define QM_FOLDS %d\n"
-            "#define QM_ROOM %d\n#define QM_SHARED_WAY %d\n#define QM_VALUES %d\n"
-            "#define QM_EDGES %d\n#define QM_FIRST_SLOT %d\n#define QM_BY_VALUE_TENSORS "
-            "%d\n#define QM_BY_VALUE_CHUNKS %d\n"
-            "#define QM_ELEMENT_FN qm_element_%s\n",
-            s->n_slots, s->rank, s->tile, s->folds, s->room > 0 ? s->room : 1, shared, values,
-            edges, first_slot(s), s->by_value_tensors, s->by_value_chunks,
-            s->rule->elementwise->element);
+    fprintf(
+        f,
+        "#define QM_SLOTS %d\n#define QM_RANK %d\n#define QM_TILE %d\n#define QM_FOLDS %d\n"
+        "#define QM_ROOM %d\n#define QM_FRESH %d\n#define QM_SHARED_WAY %d\n#define QM_VALUES %d\n"
+        "#define QM_EDGES %d\n#define QM_FIRST_SLOT %d\n#define QM_BY_VALUE_TENSORS "
+        "%d\n#define QM_BY_VALUE_CHUNKS %d\n"
+        "#define QM_ELEMENT_FN qm_element_%s\n",
+        s->n_slots, s->rank, s->tile, s->folds, s->room > 0 ? s->room : 1, s->fresh, shared, values,
+        edges, first_slot(s), s->by_value_tensors, s->by_value_chunks,
+        s->rule->elementwise->element);
     fprintf(f,
             "#define QM_FORMAT ((enum qm_param_format)%d)\n"
             "#define QM_WRITE ((enum qm_param_write)%d)\n#define QM_GRADIENT QM_PARAM_%s\n",

@@ -16,10 +16,12 @@ enum qm_way { QM_WAY_PLAIN, QM_WAY_NONE, QM_WAY_LANES, QM_WAY_SHARED, QM_WAY_TWI
 struct qm_slot_form {
     struct qm_codec codec; /* its norm and block are those of this shape */
     enum qm_way way;
-    int placed;  /* 1: a scale depends on the element's indices */
-    int numbers; /* statistics of a block */
-    int folds;   /* passes that fold it; 0 unless QM_WAY_TWICE */
-    int room;    /* QM_WAY_SHARED: index of its maxima in the shared memory of a tile */
+    int placed;      /* 1: a scale depends on the element's indices */
+    int numbers;     /* statistics of a block */
+    int folds;       /* passes that fold it; 0 unless QM_WAY_TWICE */
+    int room;        /* QM_WAY_SHARED: index of its maxima in the shared memory of a tile */
+    int needs_block; /* its statistics are made of whole blocks (block_numbers.h) */
+    int fresh;       /* needs_block: index of its new state in the shared memory of a tile */
 };
 
 /* Tensors whose forms are equal can share a launch. */
@@ -30,6 +32,7 @@ struct qm_step_form {
     int n_slots, folds;
     int rank;        /* dims of a descriptor */
     int room;        /* maxima in the shared memory of a tile, of all slots */
+    int fresh;       /* new states of a tile in shared memory, of slots that need whole blocks */
     int tile;        /* elements, at most QM_STEP_THREADS * QM_STEP_EACH */
     int words;       /* 64-bit words of a descriptor */
     int by_value;    /* set by the caller.  1: with kernel qm_step_by_value */

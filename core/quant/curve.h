@@ -1,8 +1,8 @@
 /* curve.h - AXIS curve: a monotone function of x, undone after decoding (dual).
  *
  * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog
- * replaces scale and code by those of adaptive_log.h.  Words: none (not printed), log2, allog,
- * sqrt, softsign. */
+ * and qlog replace scale and code by those of adaptive_log.h and quantile_log.h, with several numbers
+ * per block (block_numbers.h).  Words: none (not printed), log2, allog, qlog, sqrt, softsign. */
 #ifndef QM_QUANT_CURVE_H
 #define QM_QUANT_CURVE_H
 
@@ -13,6 +13,8 @@
     X(none,     "x itself")                                                                     \
     X(log2,     "log2(max(x, 2^-126)) + 126; unsigned states only (adafactor8bit 0.2.x V)")     \
     X(allog,    "log2 between the block's own ends, two numbers per block (adaptive_log.h, adafactor8bit 0.4.3)") \
+    X(qlog,     "log2 between the maximum of a block and its quantile, two numbers per block "          \
+                "(quantile_log.h, SOLO)")                                                           \
     X(sqrt,     "square root; unsigned states only (FlashOptim's second moment)")               \
     X(softsign, "2u / (1 + |u|) of the unit value u, undone by u / (2 - |u|) (FlashOptim)")
 /* clang-format on */

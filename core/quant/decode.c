@@ -1,6 +1,6 @@
 /* decode.c - Decodes ranges of codes to values. */
 #include "core/base/narrow.h"
-#include "core/quant/adaptive_log.h"
+#include "core/quant/block_numbers.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
 #include "core/quant/simd.h"
@@ -50,6 +50,18 @@ static void decode_run(const struct qm_codec *c, const uint8_t *codes, int64_t n
     }
 }
 
+/* Decodes elements of one block of several numbers.  Few codes are looked up in a table. */
+static void decode_numbers(const struct qm_codec *c, const uint8_t *codes, int64_t n,
+                           const float *number, float *out)
+{
+    float value[256];
+    int is_table = c->q.bits <= 8 && n > c->cb.n;
+    for (int k = 0; is_table && k < c->cb.n; k++)
+        value[k] = qm_block_value(&c->q, &c->cb, (uint32_t)k, number);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = is_table ? value[codes[i]] : qm_block_value(&c->q, &c->cb, codes[i], number);
+}
+
 /* Decodes a range of a norm with two scales per element. */
 static void decode_two_scales(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                               int64_t n, const uint8_t *codes, const float *scales, float *out)
@@ -85,11 +97,8 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
         for (int64_t i = 0; i < n;) {
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
-            if (c->q.curve == QM_CURVE_allog)
-                for (int64_t k = i; k < i + m; k++)
-                    out[k] =
-                        qm_adaptive_log_value(codes[k], scales[QM_ADAPTIVE_LOG_NUMBERS * b],
-                                              scales[QM_ADAPTIVE_LOG_NUMBERS * b + 1], c->cb.n);
+            if (qm_block_numbers(c) > 1)
+                decode_numbers(c, codes + i, m, scales + qm_block_numbers(c) * b, out + i);
             else
                 decode_run(c, codes + i, m, scales[b], out + i);
             i += m;

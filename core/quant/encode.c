@@ -1,6 +1,6 @@
 /* encode.c - Encodes ranges: elements to unit values, unit values to codes. */
 #include "core/base/narrow.h"
-#include "core/quant/adaptive_log.h"
+#include "core/quant/block_numbers.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
 #include "core/quant/simd.h"
@@ -115,14 +115,15 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     }
 }
 
-/* Encodes elements of one block with the adaptive logarithmic code. */
-static void encode_adaptive_log(const struct qm_codec *c, const float *x, int64_t n,
-                                const float *stat, uint8_t *codes)
+/* Encodes elements of one block of several numbers.  first: flat index of x[0]. */
+static void encode_numbers(const struct qm_codec *c, const float *x, int64_t n, const float *stat,
+                           int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {
-    float span, low;
-    qm_adaptive_log_numbers(stat, c->q.scale.floor, &span, &low);
+    float number[QM_BLOCK_NUMBERS_MOST];
+    qm_block_numbers_of(&c->q, &c->cb, stat, number);
     for (int64_t i = 0; i < n; i++)
-        codes[i] = (uint8_t)qm_adaptive_log_code(x[i], span, low, c->cb.n);
+        codes[i] = (uint8_t)qm_block_code(&c->q, &c->cb, x[i], number,
+                                          draws ? qm_draw(draws, first + i) : 0);
 }
 
 /* Encodes a range of a norm with two scales per element: divides by the first scale, then encodes
@@ -164,8 +165,9 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
         for (int64_t i = 0; i < n;) {
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
-            if (c->q.curve == QM_CURVE_allog)
-                encode_adaptive_log(c, x + i, m, stat + QM_ADAPTIVE_LOG_NUMBERS * b, codes + i);
+            if (qm_block_numbers(c) > 1)
+                encode_numbers(c, x + i, m, stat + qm_block_numbers(c) * b, from + i, draws,
+                               codes + i);
             else
                 encode_run(c, x + i, m, stat[b], (b + 1) * block > numel, from + i, draws,
                            codes + i);

@@ -327,10 +327,10 @@ static void build_nf4(struct qm_codebook *cb)
     cb->has_cuts = 1;
 }
 
-static void build_linb(struct qm_codebook *cb)
+static void build_linb(struct qm_codebook *cb, int bits)
 {
-    linspace(-1.0f, 1.0f, 256, cb->value);
-    cb->n = 256;
+    cb->n = 1 << bits;
+    linspace(-1.0f, 1.0f, cb->n, cb->value);
 }
 
 /* The codes of the range above 2^-126 in curve log2: in code units (log) or as fractions (logf). */
@@ -351,6 +351,12 @@ static void build_adaptive_log(struct qm_codebook *cb)
     cb->n = 256;
     cb->steps = 254.0f;
     cb->base = -1;
+}
+
+/* The codes of quantile_log.h as exponents of the block's alpha. */
+static void build_quantile_log(struct qm_codebook *cb, int bits)
+{
+    build_even(cb, 0, 1 << bits, 1.0f);
 }
 
 /* Completes a table: the position of zero, and the codes of positions and back. */
@@ -397,7 +403,7 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
         break;
     case QM_MAP_lin: build_power(out, bits, sign, 1); break;
     case QM_MAP_lin0: build_lin0(out, bits, sign); break;
-    case QM_MAP_linb: build_linb(out); break;
+    case QM_MAP_linb: build_linb(out, bits); break;
     case QM_MAP_pow2: build_power(out, bits, sign, 2); break;
     case QM_MAP_pow3: build_power(out, bits, sign, 3); break;
     case QM_MAP_fpx: build_float_point(out, bits, sign, exponent_bits[bits]); break;
@@ -406,6 +412,7 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
     case QM_MAP_log: build_log(out, 0); break;
     case QM_MAP_logf: build_log(out, 1); break;
     case QM_MAP_al: build_adaptive_log(out); break;
+    case QM_MAP_qlog: build_quantile_log(out, bits); break;
     case QM_MAP_COUNT: break;
     }
     index_codes(out);

@@ -27,7 +27,7 @@
     X(de0,   2, 8, 3, "de with the zero code replaced by its neighbour (unsigned; lpmm nonlinear-nozero)") \
     X(lin,   2, 8, 3, "(k+1) / 2^b unsigned, no zero (torchao 4-bit, lpmm power-1); linspace(-1,1) signed") \
     X(lin0,  2, 8, 3, "linspace with a zero: k / (2^b-1) unsigned (bitsandbytes linear)")              \
-    X(linb,  8, 8, 2, "linspace(-1, 1), no zero (bitsandbytes linear without add_zero)")               \
+    X(linb,  2, 8, 2, "linspace(-1, 1) of PyTorch 2, no zero (bitsandbytes linear without add_zero, SOLO linear)") \
     X(pow2,  2, 8, 3, "signed squares of lin (lpmm power-2)")                                          \
     X(pow3,  2, 8, 3, "signed cubes of lin (lpmm power-3)")                                            \
     X(fpx,   2, 8, 3, "lpmm float-point: exponent downward, 1 to 4 exponent bits")                     \
@@ -37,7 +37,9 @@
                       "(adafactor8bit 0.2.x PyTorch); wants curve log2")                               \
     X(logf,  8, 8, 1, "the same decoded (q (1/255)) s (its CUDA kernels)")                             \
     X(al,    8, 8, 1, "0, then even steps in log2 between the ends of the block (adafactor8bit 0.4.3); " \
-                      "wants curve allog")
+                      "wants curve allog")                                                             \
+    X(qlog,  2, 8, 1, "alpha^c, from 1 at code 0 down to the block's quantile at the last code (SOLO qema); " \
+                      "wants curve qlog")
 /* clang-format on */
 
 enum qm_map {

@@ -1,6 +1,6 @@
 /* pack.h - AXIS pack: codes of 1 to 16 bits to bytes and back (dual).
  *
- * Words: lo, hi, byte.  A code of 8 bits is one byte in every order. */
+ * Words: lo, hi, byte, nibbles.  A code of 8 bits is one byte in every order. */
 #ifndef QM_QUANT_PACK_H
 #define QM_QUANT_PACK_H
 
@@ -10,7 +10,8 @@
 #define QM_PACK_LIST(X)                                                                      \
     X(lo,   "first code in the lowest bits of the first byte (lpmm)")                        \
     X(hi,   "first code in the highest bits (bitsandbytes, torchao, adafactor8bit)")         \
-    X(byte, "one byte per code whatever its width (lpmm at 3, 5, 6, 7 bits)")
+    X(byte, "one byte per code whatever its width (lpmm at 3, 5, 6, 7 bits)")                \
+    X(nibbles, "codes of 3 bits, two in a byte, the first in the high half (SOLO)")
 /* clang-format on */
 
 enum qm_pack {
@@ -20,23 +21,35 @@ enum qm_pack {
         QM_PACK_COUNT
 };
 
+/* The bits that a code takes, and whether the first one lies in the highest bits. */
+QM_FN int qm_pack_width(enum qm_pack order, int bits)
+{
+    return order == QM_PACK_nibbles ? 4 : order == QM_PACK_byte && bits <= 8 ? 8 : bits;
+}
+
+QM_FN int qm_pack_high_first(enum qm_pack order)
+{
+    return order == QM_PACK_hi || order == QM_PACK_nibbles;
+}
+
 /* Bytes of n packed codes. */
 QM_FN int64_t qm_pack_bytes(enum qm_pack order, int bits, int64_t n)
 {
-    return order == QM_PACK_byte && bits <= 8 ? n : (n * bits + 7) / 8;
+    return (n * qm_pack_width(order, bits) + 7) / 8;
 }
 
 /* Code i of a packed stream. */
 QM_FN uint32_t qm_pack_get(enum qm_pack order, int bits, const uint8_t *bytes, int64_t i)
 {
     uint32_t code = 0;
+    int high = qm_pack_high_first(order);
     if (order == QM_PACK_byte && bits <= 8)
         return bytes[i];
+    bits = qm_pack_width(order, bits);
     for (int b = 0; b < bits; b++) {
         int64_t at = i * bits + b;
-        uint32_t bit = order == QM_PACK_hi ? (uint32_t)bytes[at >> 3] >> (7 - (at & 7))
-                                           : (uint32_t)bytes[at >> 3] >> (at & 7);
-        code |= (bit & 1u) << (order == QM_PACK_hi ? bits - 1 - b : b);
+        uint32_t bit = (uint32_t)bytes[at >> 3] >> (high ? 7 - (at & 7) : at & 7);
+        code |= (bit & 1u) << (high ? bits - 1 - b : b);
     }
     return code;
 }
@@ -48,29 +61,27 @@ QM_FN void qm_pack_put(enum qm_pack order, int bits, uint8_t *bytes, int64_t i, 
         bytes[i] = (uint8_t)code;
         return;
     }
+    int high = qm_pack_high_first(order);
+    bits = qm_pack_width(order, bits);
     for (int b = 0; b < bits; b++) {
         int64_t at = i * bits + b;
-        uint32_t bit = (order == QM_PACK_hi ? code >> (bits - 1 - b) : code >> b) & 1u;
-        bytes[at >> 3] |= (uint8_t)(order == QM_PACK_hi ? bit << (7 - (at & 7)) : bit << (at & 7));
+        uint32_t bit = (high ? code >> (bits - 1 - b) : code >> b) & 1u;
+        bytes[at >> 3] |= (uint8_t)(bit << (high ? 7 - (at & 7) : at & 7));
     }
 }
 
 /* Eight codes of at most 8 bits fill qm_pack_eight_bytes whole bytes at any width, so a thread of a
  * kernel takes eight at a time.  qm_pack_eight returns these bytes, the first one in the lowest
  * bits; qm_unpack_eight is its inverse. */
-QM_FN int qm_pack_eight_bytes(enum qm_pack order, int bits)
-{
-    return order == QM_PACK_byte ? 8 : bits;
-}
+QM_FN int qm_pack_eight_bytes(enum qm_pack order, int bits) { return qm_pack_width(order, bits); }
 
 QM_FN uint64_t qm_pack_eight(enum qm_pack order, int bits, const uint32_t *code)
 {
-    int width = order == QM_PACK_byte ? 8 : bits;
+    int width = qm_pack_width(order, bits), high = qm_pack_high_first(order) && bits < 8;
     uint64_t word = 0, turned = 0;
     for (int i = 0; i < 8; i++)
-        word |=
-            (uint64_t)code[i] << (order == QM_PACK_hi && bits < 8 ? (7 - i) * width : i * width);
-    if (order != QM_PACK_hi || bits == 8)
+        word |= (uint64_t)code[i] << (high ? (7 - i) * width : i * width);
+    if (!high)
         return word;
     for (int k = 0; k < width; k++) /* the first byte of `word` is its highest */
         turned |= ((word >> 8 * (width - 1 - k)) & 255u) << 8 * k;
@@ -79,14 +90,13 @@ QM_FN uint64_t qm_pack_eight(enum qm_pack order, int bits, const uint32_t *code)
 
 QM_FN void qm_unpack_eight(enum qm_pack order, int bits, uint64_t bytes, uint32_t *code)
 {
-    int width = order == QM_PACK_byte ? 8 : bits;
+    int width = qm_pack_width(order, bits), high = qm_pack_high_first(order) && bits < 8;
     uint64_t word = 0;
-    for (int k = 0; k < width && order == QM_PACK_hi && bits < 8; k++)
+    for (int k = 0; k < width && high; k++)
         word |= ((bytes >> 8 * k) & 255u) << 8 * (width - 1 - k);
     for (int i = 0; i < 8; i++)
-        code[i] = (uint32_t)(order == QM_PACK_hi && bits < 8 ? word >> (7 - i) * width
-                                                             : bytes >> i * width) &
-                  ((1u << width) - 1u);
+        code[i] =
+            (uint32_t)(high ? word >> (7 - i) * width : bytes >> i * width) & ((1u << width) - 1u);
 }
 
 /* Packs n codes of at most 8 bits; the unused bits of the last byte become 0. */
@@ -98,7 +108,7 @@ QM_FN void qm_pack_codes(enum qm_pack order, int bits, const uint8_t *codes, int
         memcpy(bytes, codes, (size_t)n);
         return;
     }
-    if (bits == 4) {
+    if (qm_pack_width(order, bits) == 4) {
         int lo = order == QM_PACK_lo ? 0 : 4;
         for (; i + 1 < n; i += 2)
             bytes[i / 2] = (uint8_t)((codes[i] << lo) | (codes[i + 1] << (4 - lo)));
@@ -120,7 +130,7 @@ QM_FN void qm_unpack_codes(enum qm_pack order, int bits, const uint8_t *bytes, i
         memcpy(codes, bytes, (size_t)n);
         return;
     }
-    if (bits == 4) {
+    if (qm_pack_width(order, bits) == 4) {
         int lo = order == QM_PACK_lo ? 0 : 4;
         for (; i + 1 < n; i += 2) {
             codes[i] = (uint8_t)((bytes[i / 2] >> lo) & 15);

@@ -44,6 +44,13 @@ int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *
  * words, separated by '/', or "none").  Does not check whether the result is applicable. */
 qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char *value);
 
+/* The largest divisor of n that is at most `asked`; n itself where asked is 0 or n is no larger; 1
+ * for n < 1. */
+int64_t qm_divisor_block(int64_t asked, int64_t n);
+
+/* The quantizer with norm divblock replaced by the blocks that a tensor of this shape gets. */
+struct qm_quantizer qm_quantizer_at(const struct qm_quantizer *q, const struct qm_shape *shape);
+
 /* QM_OK, or QM_BAD_ARG with the reason why this composition makes no sense ("search arith needs an
  * evenly spaced map with a step; nf4 is not"). */
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q);
@@ -94,11 +101,12 @@ qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, i
  *     row     dim[0]
  *     col     dim[1]
  *     block   ceil(n / block), times qm_block_numbers
+ *     divblock  the same, with the block of qm_quantizer_at
  *     rank1   sum of dims; ceil(n / 128) for 1-D
  *     rank1block, rowcol, colrow: see norm_two_scales.h */
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);
 
-/* Numbers that a block stores among the scales: 1, or with curve allog 2 (span and least log2). */
+/* Numbers that a block stores among the scales: 1, or more with the curves of block_numbers.h. */
 int qm_block_numbers(const struct qm_codec *c);
 
 /* Bytes of packed codes for n elements: ceil(n * bits / 8), or n with pack "byte". */
@@ -124,7 +132,8 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape);
  *   qm_draw(draws, i).
  * qm_decode_range decodes a range from unpacked codes and stored scales.
  *
- * For norms with blocks a range must start on a block boundary.  x, codes, out: n elements. */
+ * For norms with blocks a range must start on a block boundary, and for the statistics of curve qlog
+ * end on one too, or at the tensor's end; then qm_fold sets the statistics.  x, codes, out: n elements. */
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
              const float *x, float *stat);
 /* Norms that divide by one scale before they take the next (rowcol, colrow) need a second fold of

@@ -64,7 +64,7 @@ enum { COUNT_WORDS = sizeof words / sizeof *words };
 /* The settings of a quantizer string, each of which may occur once. */
 /* clang-format off */
 #define SETTING_LIST(X)                                                                           \
-    X(norm) X(curve) X(search) X(round) X(unit) X(pack) X(floor) X(guard) X(cap) X(zero) X(least) \
+    X(norm) X(curve) X(search) X(round) X(unit) X(pack) X(floor) X(guard) X(cap) X(quantile) X(zero) X(least) \
     X(maxskip) X(nan) X(sign) X(f16) X(nest)
 /* clang-format on */
 enum setting {
@@ -163,6 +163,7 @@ static qm_status read_scale_word(struct qm_scale_rule *r, struct seen *s,
     case SET_floor: r->floor = v; break;
     case SET_guard: r->guard = v; break;
     case SET_cap: r->cap = v; break;
+    case SET_quantile: r->quantile = v; break;
     case SET_zero: r->zero = clipped; break;
     case SET_least: r->least = clipped; break;
     case SET_nest: r->nest = n; break;
@@ -211,8 +212,9 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
     if (i >= 0) {
         QM_TRY(once(s, SET_norm, word));
         q->norm = (enum qm_norm)i;
-        return qm_norm_has_block(q->norm) ? read_count(word, value, 1, &q->block)
-                                          : no_value(word, value);
+        return qm_norm_has_block(q->norm)
+                   ? read_count(word, value, q->norm != QM_NORM_divblock, &q->block)
+                   : no_value(word, value);
     }
     if (w && w->value != FLAG && value) /* alone it may be another axis's: floor is a round */
         return read_scale_word(&q->scale, s, w, value);
@@ -383,6 +385,8 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
         PUT("/guard:%s", qm_float_text(q->scale.guard, number));
     if (q->scale.cap != 0.0f)
         PUT("/cap:%s", qm_float_text(q->scale.cap, number));
+    if (q->scale.quantile != 0.0f)
+        PUT("/quantile:%s", qm_float_text(q->scale.quantile, number));
     if (q->scale.zero >= 0)
         PUT("/zero:%d", q->scale.zero);
     if (q->scale.least > 0)
@@ -465,6 +469,24 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
         return qm_fail(QM_BAD_ARG,
                        "curve allog has scales of its own: it composes with norm block, "
                        "search arith, round even and of the scale words floor:V");
+    if ((q->map == QM_MAP_qlog) != (q->curve == QM_CURVE_qlog))
+        return qm_fail(QM_BAD_ARG, "map qlog and curve qlog need each other");
+    if ((q->scale.quantile != 0.0f) != (q->curve == QM_CURVE_qlog) || q->scale.quantile > 1.0f)
+        return qm_fail(QM_BAD_ARG,
+                       "curve qlog wants quantile:V, 0 < V <= 1; no other curve has it");
+    int rounds =
+        q->round == QM_ROUND_even || q->round == QM_ROUND_dither || q->round == QM_ROUND_bernoulli;
+    if (q->curve == QM_CURVE_qlog &&
+        ((q->norm != QM_NORM_block && q->norm != QM_NORM_divblock) ||
+         q->search != QM_SEARCH_arith || !rounds || q->unit != QM_UNIT_div ||
+         q->scale.guard != 0.0f || q->scale.cap != 0.0f || q->scale.zero >= 0 ||
+         q->scale.least > 0 || q->scale.max_skips_nan || q->scale.nan != QM_NAN_low ||
+         q->scale.f16 || q->scale.nest))
+        return qm_fail(
+            QM_BAD_ARG,
+            "curve qlog has numbers of its own: it composes with norm block or divblock, "
+            "search arith, round even, dither or bernoulli, and of the scale words "
+            "floor:V and quantile:V");
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
         return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
     return QM_OK;
@@ -472,7 +494,7 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
 
 static qm_status norm_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
 {
-    if (qm_norm_has_block(q->norm) && q->block < 1)
+    if (qm_norm_has_block(q->norm) && q->block < (q->norm != QM_NORM_divblock))
         return qm_fail(QM_BAD_ARG, "norm %s wants a size of at least 1", norm_names[q->norm]);
     if (q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow) {
         const struct qm_scale_rule *s = &q->scale;
@@ -505,6 +527,8 @@ static qm_status scale_applies(const struct qm_quantizer *q, const struct qm_cod
         return qm_fail(QM_BAD_ARG, "round dither adds noise to steps: search arith only");
     if (q->scale.keep_sign && (!q->sign || cb->is_permuted || q->scale.zero >= 0))
         return qm_fail(QM_BAD_ARG, "keepsign wants a signed map in code order, and no zero:C");
+    if (q->pack == QM_PACK_nibbles && q->bits != 3)
+        return qm_fail(QM_BAD_ARG, "pack nibbles is for codes of 3 bits; at 4 bits it is hi");
     if (q->norm == QM_NORM_id && (q->scale.nest || q->scale.f16))
         return qm_fail(QM_BAD_ARG, "norm id has no scale to store");
     return QM_OK;

@@ -16,7 +16,9 @@
     X(even,   "nearest, ties to the even code (bitsandbytes dQuantize; rint for arith)", TIES_EVEN)      \
     X(away,   "nearest, ties away from zero (adafactor8bit 0.2.4 thresholds)", TIES_AWAY)                \
     X(stoch,  "up with probability (x - lo) / (hi - lo), by Philox (lpmm real-sr)", DRAWN)               \
-    X(dither, "arith only: steps plus uniform noise of one step, to nearest even (lpmm linear sr)", DRAWN) \
+    X(bernoulli, "up if x - lo >= (hi - lo) u: as stoch, by a comparison; the lower end itself stays " \
+                 "(SOLO de-sr, linear-sr; curve qlog: qema-unbiased)", DRAWN)                          \
+    X(dither, "arith only: steps plus uniform noise of one step, to nearest even (lpmm linear sr, SOLO qema)", DRAWN) \
     X(floor,  "always lo (lpmm down)", DIRECTED)                                                         \
     X(ceil,   "hi unless x == lo (lpmm up)", DIRECTED)
 /* clang-format on */
@@ -71,6 +73,7 @@ QM_FN int qm_round_up(enum qm_round which, float x, float lo, float hi, int k, u
     case QM_ROUND_even: return x > mid || (x == mid && (k & 1));
     case QM_ROUND_away: return x > mid || (x == mid && x >= 0.0f);
     case QM_ROUND_stoch: return rintf((x - lo) / (hi - lo) + qm_uniform(draw) - 0.5f) != 0.0f;
+    case QM_ROUND_bernoulli: return x - lo >= (hi - lo) * qm_uniform(draw);
     case QM_ROUND_dither:
     case QM_ROUND_floor: return 0;
     case QM_ROUND_ceil: return x > lo;
@@ -92,6 +95,7 @@ QM_FN float qm_round_step(enum qm_round which, int fused, float y, float factor,
     case QM_ROUND_even: return rintf(z);
     case QM_ROUND_away: return roundf(z);
     case QM_ROUND_stoch: return rintf(f + qm_uniform(draw) - 0.5f) != 0.0f ? k + 1.0f : k;
+    case QM_ROUND_bernoulli: return f >= qm_uniform(draw) ? k + 1.0f : k;
     case QM_ROUND_dither: return rintf(z + (qm_uniform(draw) - 0.5f));
     case QM_ROUND_floor: return k;
     case QM_ROUND_ceil: return ceilf(z);

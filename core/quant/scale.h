@@ -27,6 +27,8 @@
     X(guard,    guard,   REAL,  0, "guard:V - the divisor is at least V; the stored scale is not raised, except in "  \
                                    "a short last block under unit recip_tail (bitsandbytes 1e-38)")                   \
     X(cap,      cap,     REAL,  0, "cap:V - the maximum is at most V (adafactor8bit CUDA log2 code)")                 \
+    X(quantile, quantile, REAL, 0, "quantile:V - curve qlog: the share of a block's elements below its last code "  \
+                                   "(SOLO 0.1)")                                                                      \
     X(zero,     zero,    WHOLE, 0, "zero:C - code of every element of an all-zero group")                             \
     X(least,    least,   WHOLE, 1, "least:C - sorted positions below C become C (lpmm sr1, sr2)")                     \
     X(maxskip,  maxskip, FLAG,  1, "NaN is ignored by the maximum; otherwise it makes the scale NaN")                 \
@@ -48,9 +50,9 @@ enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both };
 
 /* The scale words of a quantizer. */
 struct qm_scale_rule {
-    float floor, guard, cap; /* 0: none */
-    int zero;                /* -1: none */
-    int least;               /* 0: none */
+    float floor, guard, cap, quantile; /* 0: none */
+    int zero;                          /* -1: none */
+    int least;                         /* 0: none */
     int max_skips_nan, keep_sign;
     enum qm_f16 f16;
     enum qm_nan nan;

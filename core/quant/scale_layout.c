@@ -1,13 +1,43 @@
 /* scale_layout.c - Counts the scales of a tensor, and computes them as stored. */
 #include <stdlib.h>
 
-#include "core/quant/adaptive_log.h"
+#include "core/quant/block_numbers.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
+
+int64_t qm_divisor_block(int64_t asked, int64_t n)
+{
+    int64_t best = 1;
+    if (n < 1 || asked <= 0 || n <= asked)
+        return n < 1 ? 1 : n;
+    for (int64_t d = asked; asked <= 1 << 16; d--)
+        if (n % d == 0)
+            return d;
+    for (int64_t d = 1; d * d <= n; d++)
+        if (n % d == 0) {
+            best = d <= asked && d > best ? d : best;
+            best = n / d <= asked && n / d > best ? n / d : best;
+        }
+    return best;
+}
+
+struct qm_quantizer qm_quantizer_at(const struct qm_quantizer *q, const struct qm_shape *shape)
+{
+    struct qm_quantizer at = *q;
+    if (q->bits && q->norm == QM_NORM_divblock) {
+        at.norm = QM_NORM_block;
+        at.block = qm_divisor_block(q->block, qm_shape_numel(shape));
+    }
+    return at;
+}
 
 enum qm_norm qm_norm_for(const struct qm_codec *c, const struct qm_shape *shape, int64_t *block)
 {
     *block = c->q.block;
+    if (c->q.norm == QM_NORM_divblock) {
+        *block = qm_divisor_block(c->q.block, qm_shape_numel(shape));
+        return QM_NORM_block;
+    }
     int is_rank1 = c->q.norm == QM_NORM_rank1 || c->q.norm == QM_NORM_rank1block;
     if (is_rank1 && shape->rank <= 1) {
         *block = QM_RANK1_BLOCK;
@@ -33,10 +63,7 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)
     return QM_OK;
 }
 
-int qm_block_numbers(const struct qm_codec *c)
-{
-    return c->q.curve == QM_CURVE_allog ? QM_ADAPTIVE_LOG_NUMBERS : 1;
-}
+int qm_block_numbers(const struct qm_codec *c) { return qm_curve_numbers(c->q.curve); }
 
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
 {
@@ -112,11 +139,10 @@ void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const flo
                float *scales)
 {
     int64_t block, n = qm_shape_numel(shape), count = qm_scale_count(c, shape);
-    for (int64_t i = 0; c->q.curve == QM_CURVE_allog && i < count; i += QM_ADAPTIVE_LOG_NUMBERS) {
-        float of[QM_ADAPTIVE_LOG_NUMBERS] = {stat[i], stat[i + 1]};
-        qm_adaptive_log_numbers(of, c->q.scale.floor, &scales[i], &scales[i + 1]);
-    }
-    if (c->q.curve == QM_CURVE_allog)
+    int per = qm_block_numbers(c);
+    for (int64_t i = 0; per > 1 && i < count; i += per)
+        qm_block_numbers_of(&c->q, &c->cb, stat + i, scales + i);
+    if (per > 1)
         return;
     int has_tail = qm_norm_for(c, shape, &block) == QM_NORM_block && n % block != 0;
     for (int64_t i = 0; i < count; i++)

@@ -1,5 +1,5 @@
 /* statistic.c - Folds the elements of a tensor by maximum into the statistic of its scales. */
-#include "core/quant/adaptive_log.h"
+#include "core/quant/block_numbers.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
 #include "core/quant/simd.h"
@@ -74,7 +74,9 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
         for (int64_t i = 0; i < n;) {
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
-            if (c->q.curve == QM_CURVE_allog)
+            if (qm_curve_needs_block(c->q.curve))
+                qm_block_fold(&c->q, x + i, m, stat + b * qm_block_numbers(c));
+            else if (c->q.curve == QM_CURVE_allog)
                 fold_adaptive_log(x + i, m, stat + QM_ADAPTIVE_LOG_NUMBERS * b);
             else
                 stat[b] = qm_larger(stat[b], qm_run_max(c, x + i, m));

@@ -406,9 +406,17 @@ struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struc
         return r->plain[i];
     if (r->whole_blocks[i] && q->norm == QM_NORM_block && n % q->block != 0)
         return r->plain[i];
-    if (shape->rank == 0 && q->norm != QM_NORM_block && q->norm != QM_NORM_tensor)
+    if (r->whole_blocks[i] && q->norm == QM_NORM_divblock &&
+        n * qm_pack_width(q->pack, q->bits) % 8 != 0)
         return r->plain[i];
-    return *q;
+    if (shape->rank == 0 && q->norm != QM_NORM_block && q->norm != QM_NORM_divblock &&
+        q->norm != QM_NORM_tensor)
+        return r->plain[i];
+    if (q->norm != QM_NORM_divblock)
+        return *q;
+    struct qm_shape own;
+    qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
+    return qm_quantizer_at(q, &own);
 }
 
 struct qm_recipe qm_recipe_at(const struct qm_recipe *r, const struct qm_shape *shape)
@@ -454,8 +462,9 @@ int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shap
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_shape own = *shape;
         qm_rule_slot_shape(r->rule, h, i, shape, &own);
-        if (pads == QM_PADS_tables && q.bits > 0 && q.map != QM_MAP_e4m3)
-            sum += (int64_t)sizeof(float) << q.bits;
+        int has_table = q.bits > 0 && q.map != QM_MAP_e4m3 && q.map != QM_MAP_qlog;
+        if (pads == QM_PADS_tables && has_table)
+            sum += (int64_t)sizeof(float) << (q.pack == QM_PACK_nibbles ? 4 : q.bits);
         else if (fills && q.bits > 0 && q.norm == QM_NORM_block)
             sum += filled(&q, qm_shape_numel(&own));
     }

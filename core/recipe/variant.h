@@ -8,7 +8,8 @@ struct qm_variant_slot {
     const char *name;      /* the rule's slot name; checked when the registry is opened */
     const char *quantizer; /* "dyn:4s/block:128/bisect/near/hi" or "f32" */
     int64_t min_numel;     /* smaller tensors keep this slot plain; 0: none do */
-    int whole_blocks;      /* 1: tensors that are no multiple of the block too (torchao) */
+    int whole_blocks;      /* 1: tensors that are no multiple of the block too (torchao); with norm
+                            * divblock those whose codes do not fill whole bytes (SOLO) */
     const char *plain;     /* the plain format: "f32" (also NULL), "bf16" or "f16" */
     int init_code;         /* every code at first; every scale is init_scale */
     float init_scale;
@@ -20,7 +21,7 @@ enum qm_pads {
     QM_PADS_blocks, /* codes that fill the last block of each slot (adafactor8bit 0.4) */
     QM_PADS_moment, /* these, and with APOLLO a moment of the parameter's size from the second step
                      * on, which nothing reads (adafactor8bit 0.2, 0.4.3) */
-    QM_PADS_tables, /* a float32 table of its map with each quantized slot (torchao) */
+    QM_PADS_tables, /* a float32 table of its map with each quantized slot (torchao, SOLO) */
     QM_PADS_number  /* one float32 number of each tensor, which no step reads (CAME) */
 };
 

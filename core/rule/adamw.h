@@ -72,6 +72,25 @@ QM_FN void qm_adamw_t113_states(const float *c, int coupled, float *p, float g, 
     *v = fmaf(c[QM_ADAMW_ONE_MINUS_BETA2] * g, g, *v * c[QM_ADAMW_BETA2]);
 }
 
+/* SOLO (package solow) adamw.py, adam.py: both moments are torch's lerp. */
+QM_FN void qm_adamw_solo_states(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    float w2 = c[QM_ADAMW_ONE_MINUS_BETA2];
+    g = qm_adamw_torch_decayed(c, coupled, p, g);
+    *m = qm_lerp(*m, g, c[QM_ADAMW_ONE_MINUS_BETA1], c[QM_ADAMW_W1_MINUS_1]);
+    *v = qm_lerp(*v, g * g, w2, w2 - 1.0f);
+}
+
+/* The same with the squared distance of the gradient from its new average (SOLO adabelief.py). */
+QM_FN void qm_adabelief_solo_states(const float *c, float *p, float g, float *m, float *v)
+{
+    float w2 = c[QM_ADAMW_ONE_MINUS_BETA2], off;
+    g = qm_adamw_torch_decayed(c, 0, p, g);
+    *m = qm_lerp(*m, g, c[QM_ADAMW_ONE_MINUS_BETA1], c[QM_ADAMW_W1_MINUS_1]);
+    off = g - *m;
+    *v = qm_lerp(*v, off * off, w2, w2 - 1.0f);
+}
+
 QM_FN void qm_adamw_torch_apply(const float *c, const struct qm_inverse *reciprocal, float *p,
                                 float m, float v)
 {

@@ -42,6 +42,7 @@
     X(lion8_unfused,       1, QM_ON(ROUND_FACTOR) | QM_ON_FORMAT)                                \
     X(lion8_fused,         1, 0)                                                                 \
     X(flash_sgd,           1, QM_ON(COUPLED) | QM_ON(NESTEROV))                                  \
+    X(adabelief_solo,      2, 0)                                                                 \
     X(bnb_adamw_32,        2, 0)                                                                 \
     X(bnb_adamw_plain,     2, 0)                                                                 \
     X(bnb_adamw_cuda,      2, 0)                                                                 \
@@ -66,6 +67,7 @@
     X(adamw,                   2, QM_ON(COUPLED), 0)                                             \
     X(adamw_tail,              2, QM_ON(COUPLED), 0)                                             \
     X(adamw_t113,              2, QM_ON(COUPLED), 0)                                             \
+    X(adamw_solo,              2, QM_ON(COUPLED), 0)                                             \
     X(adamw_ao,                2, QM_ON(COUPLED), 1)                                             \
     X(adamw_ao_compiled,       2, QM_ON(COUPLED), 1)                                             \
     X(adamw_bnb,               2, 0, 0)                                                          \
@@ -152,6 +154,7 @@ QM_ELEMENT(replace)
 QM_TORCH_ELEMENT(adamw, qm_adamw_torch_states)
 QM_TORCH_ELEMENT(adamw_tail, qm_adamw_tail_states)
 QM_TORCH_ELEMENT(adamw_t113, qm_adamw_t113_states)
+QM_TORCH_ELEMENT(adamw_solo, qm_adamw_solo_states)
 QM_ADAM_ELEMENT(adamw_ao, qm_adamw_ao_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1),
                 qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0], x[1]))
 QM_ADAM_ELEMENT(adamw_ao_compiled,
@@ -167,6 +170,13 @@ QM_ADAM_ELEMENT(adamw_ao_amsgrad,
                 if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),
                 qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0],
                                   flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
+
+QM_ELEMENT(adabelief_solo)
+{
+    (void)format;
+    qm_adabelief_solo_states(c, p, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
+    qm_adamw_torch_apply(c, reciprocal, p, x[0], x[1]);
+}
 
 QM_ELEMENT(sgdm)
 {

@@ -11,13 +11,13 @@
 #include "experiments/check/slot_parts.h"
 
 /* The distance of element i's rounded value from the product that was rounded.  Curves end in a
- * product, too, of which only the size is used; log2 and allog end in an exponential. */
+ * product, too, of which only the size is used; log2, allog and qlog end in an exponential. */
 static double fused_error(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s)
 {
     const struct qm_decider *d = v->d;
     double x = (double)v->decoded[i], product;
     int position = d->position_of[v->codes[i]];
-    if (!isfinite(x) || d->q.curve == QM_CURVE_log2 || d->q.curve == QM_CURVE_allog)
+    if (!isfinite(x) || d->q.curve == QM_CURVE_log2 || qm_slot_has_numbers(&d->q))
         return 0.0;
     if (x == 0.0 && position >= 0 && d->value[position] == 0.0 && d->slack[position] == 0.0)
         return 0.0; /* every product of a zero is one */
@@ -40,13 +40,13 @@ void qm_case_fused_errors(struct qm_case_run *r, const struct qm_case_plan *s, d
         if (!v.d || !r->s->reorder.fma || v.n == 0)
             continue;
         int64_t count = qm_groups_count(&v.d->q, v.shape, v.n);
-        int64_t run = v.d->q.curve == QM_CURVE_allog ? v.n : qm_slot_run(&v.d->q, v.shape);
+        int64_t run = qm_slot_has_numbers(&v.d->q) ? v.n : qm_slot_run(&v.d->q, v.shape);
         struct qm_element_scale scale = {0};
         memset(r->lo, 0, sizeof *r->lo * (size_t)count);
         memset(r->hi, 0, sizeof *r->hi * (size_t)count);
         memset(r->flag, 0, sizeof *r->flag * (size_t)count);
         for (int64_t i = 0, left = 0; i < v.n; i++, left--) {
-            if (left <= 0 && v.d->q.curve != QM_CURVE_allog) {
+            if (left <= 0 && !qm_slot_has_numbers(&v.d->q)) {
                 scale = qm_element_scale_of(&v, i, r->lo, r->hi, r->flag, 0);
                 left = run;
             }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/half.h"
+#include "experiments/check/slot.h"
 #include "experiments/check/trial.h"
 
 /* The oracle's slot i of a tensor of one element after a step from `state` with gradient g. */
@@ -48,7 +49,7 @@ static struct qm_aim aim_of(const struct qm_case_run *r, int64_t t)
                          .power = qm_case_power(r->c, QM_POWER_g)};
     for (int i = 0; i < r->n_slots; i++) {
         const struct qm_decider *d = r->decider[i];
-        if (d && d->q.curve != QM_CURVE_allog && same_shape(&r->shape[i], &r->c->shape)) {
+        if (d && !qm_slot_has_numbers(&d->q) && same_shape(&r->shape[i], &r->c->shape)) {
             aim.slot[i] = d;
             aim.weight[i] = weight_of(r, i, t);
         }

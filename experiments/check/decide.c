@@ -65,6 +65,7 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_log:
     case QM_MAP_logf:
     case QM_MAP_al:
+    case QM_MAP_qlog:
     case QM_MAP_COUNT: break;
     }
     return 0.0;
@@ -159,6 +160,7 @@ static double even_steps(const struct qm_decider *d, int *base)
     case QM_MAP_e4m3:
     case QM_MAP_fp52:
     case QM_MAP_al:
+    case QM_MAP_qlog:
     case QM_MAP_COUNT: break; /* not evenly spaced, and refused with search arith */
     }
     return (double)NAN;
@@ -182,6 +184,7 @@ static void arith_threshold(struct qm_decider *d, int k)
     case QM_ROUND_away: set(&d->cut[k], at, at > 0.0, product, product); break;
     case QM_ROUND_ceil: set(&d->cut[k], (base + k) / steps, 0, product, product); break;
     case QM_ROUND_floor:
+    case QM_ROUND_bernoulli:
     case QM_ROUND_stoch: /* the lower end of those that draw */
     case QM_ROUND_dither: set(&d->cut[k], (base + k + 1) / steps, 1, product, product); break;
     case QM_ROUND_COUNT: break;
@@ -224,6 +227,7 @@ static void ladder_threshold(struct qm_decider *d, int k)
     case QM_MAP_log:
     case QM_MAP_logf:
     case QM_MAP_al:
+    case QM_MAP_qlog:
     case QM_MAP_COUNT: /* no thresholds are published: refused with search ladder */
         set(&d->cut[k], (double)NAN, 0, 0.0, 0.0);
         break;
@@ -248,6 +252,7 @@ static void round_threshold(struct qm_decider *d, int k, double below, double ab
     case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
     case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
     case QM_ROUND_floor:
+    case QM_ROUND_bernoulli:
     case QM_ROUND_stoch: /* the lower end of those that draw */
     case QM_ROUND_dither: set(t, hi, 1, 0.0, 0.0); break;
     case QM_ROUND_COUNT: break;

@@ -262,7 +262,7 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
         int wrong, found;
         if (r->slot[i].bits == 0)
             continue;
-        if (r->slot[i].curve == QM_CURVE_allog) { /* a code has no value without its block */
+        if (qm_slot_has_numbers(&r->slot[i])) { /* a code has no value without its block */
             *d = (struct qm_decider){.q = r->slot[i], .n = 1 << r->slot[i].bits};
             continue;
         }

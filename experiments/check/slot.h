@@ -26,7 +26,7 @@ struct qm_slot_view {
     struct qm_reorder reorder; /* freedoms of the judged backend */
 };
 
-/* Number of scales of a tensor of this shape and n elements: under curve allog two per block. */
+/* Number of scales of a tensor of this shape and n elements: under curves allog and qlog two per block. */
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
 
 /* Writes the indices of element i's scales to group[QM_MAX_RANK]; returns how many (0 to
@@ -41,6 +41,13 @@ double qm_slot_quotient_error(const struct qm_slot_view *v);
  * and its element in *at (-1: a scale).  lo, hi, flag: scratch of one entry per scale. */
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
                    struct qm_tally *t, struct qm_finding *f, int64_t *at);
+
+/* 1: a curve with several numbers per block, which is judged by a file of its own. */
+int qm_slot_has_numbers(const struct qm_quantizer *q);
+
+/* Judges a slot of curve qlog; called by qm_slot_judge. */
+void qm_slot_judge_quantile_log(const struct qm_slot_view *v, int slot, struct qm_tally *t,
+                                struct qm_finding *f, int64_t *at);
 
 /* Judges a slot of curve allog; called by qm_slot_judge. */
 void qm_slot_judge_adaptive_log(const struct qm_slot_view *v, struct qm_tally *t,

@@ -16,7 +16,7 @@
  *
  * Each operation rounds once.  A logarithm has an error of two ulp at most, 4 u relative.  2^y has
  * the relative error ln 2 times the error of y, and one ulp. */
-#include "experiments/check/slot.h"
+#include "experiments/check/slot_parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,14 +25,10 @@
 
 enum { NUMBERS = 2 }; /* stored per block: span, low */
 
-struct interval {
-    double low, high;
-};
-
 /* A block's fresh state: intervals of its largest and of its least positive element, and the number
  * of elements that may be positive. */
 struct block {
-    struct interval most, least;
+    struct qm_interval most, least;
     int64_t positive;
     int has_nan, is_unknown, is_one; /* is_one: all positive elements are equal */
 };
@@ -41,11 +37,11 @@ struct block {
 static double widened(double x, double by) { return x + by * 4.0 * QM_U * fabs(x); }
 
 /* The interval of float32's log2 over x; below 1e-38 the format takes the logarithm of 1e-38. */
-static struct interval logs(struct interval x)
+static struct qm_interval logs(struct qm_interval x)
 {
     double least = (double)1e-38f;
-    return (struct interval){widened(log2(fmax(x.low, least)), -1.0),
-                             widened(log2(fmax(x.high, least)), 1.0)};
+    return (struct qm_interval){widened(log2(fmax(x.low, least)), -1.0),
+                                widened(log2(fmax(x.high, least)), 1.0)};
 }
 
 static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t n)
@@ -75,11 +71,11 @@ static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t
     return b;
 }
 
-static struct interval low_of(const struct block *b, double floor)
+static struct qm_interval low_of(const struct block *b, double floor)
 {
-    struct interval high = logs(b->most), low = logs(b->least), less, end = {-126.0, -126.0};
+    struct qm_interval high = logs(b->most), low = logs(b->least), less, end = {-126.0, -126.0};
     if (floor > 0.0)
-        end = logs((struct interval){floor, floor});
+        end = logs((struct qm_interval){floor, floor});
     low.low = fmax(low.low, fmax(end.low, -126.0));
     low.high = fmax(low.high, fmax(end.high, -126.0));
     less.low = high.low - 1.0 - QM_U * (fabs(high.low) + 1.0);
@@ -91,17 +87,16 @@ static struct interval low_of(const struct block *b, double floor)
     return low;
 }
 
-static struct interval span_of(const struct block *b, double low)
+static struct qm_interval span_of(const struct block *b, double low)
 {
-    struct interval high = logs(b->most), span = {high.low - low, high.high - low};
+    struct qm_interval high = logs(b->most), span = {high.low - low, high.high - low};
     span.low -= QM_U * fabs(span.low);
     span.high += QM_U * fabs(span.high);
-    return (struct interval){fmax(span.low, (double)1e-12f), fmax(span.high, (double)1e-12f)};
+    return (struct qm_interval){fmax(span.low, (double)1e-12f), fmax(span.high, (double)1e-12f)};
 }
 
-/* Judges one number of a block; 1: it became the finding. */
-static int judge_number(double got, struct interval want, const char *what, int64_t at,
-                        struct qm_tally *t, struct qm_finding *f)
+int qm_slot_judge_number(double got, struct qm_interval want, const char *what, int64_t at,
+                         struct qm_tally *t, struct qm_finding *f)
 {
     double middle = 0.5 * (want.low + want.high), half = 0.5 * (want.high - want.low);
     t->judged++;
@@ -136,9 +131,9 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
         t->unbounded += NUMBERS;
         return;
     }
-    found =
-        judge_number(low, low_of(b, (double)v->d->q.scale.floor), "least logarithm", at + 1, t, f);
-    found |= judge_number(span, span_of(b, low), "span", at, t, f);
+    found = qm_slot_judge_number(low, low_of(b, (double)v->d->q.scale.floor), "least logarithm",
+                                 at + 1, t, f);
+    found |= qm_slot_judge_number(span, span_of(b, low), "span", at, t, f);
     *where = found ? -1 : *where;
 }
 
@@ -154,7 +149,7 @@ static struct codes codes_of(const struct qm_slot_view *v, int64_t i, double spa
     double x = v->want[i], e = v->error[i], steps = v->d->n - 2, y[3];
     /* Roundings of the difference, of the product and of the quotient or 1 / span. */
     double by = 4.0 * QM_U + qm_slot_quotient_error(v);
-    struct interval l = logs((struct interval){x - e, x + e});
+    struct qm_interval l = logs((struct qm_interval){x - e, x + e});
     const double of[3] = {l.low, log2(fmax(x, (double)1e-38f)), l.high};
     for (int k = 0; k < 3; k++) {
         y[k] = (of[k] - low) / span * steps;

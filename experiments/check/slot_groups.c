@@ -3,13 +3,35 @@
 
 #include <string.h>
 
-/* Numbers stored per group: span and low under curve allog, else one scale. */
-static int numbers(const struct qm_quantizer *q) { return q->curve == QM_CURVE_allog ? 2 : 1; }
+int qm_slot_has_numbers(const struct qm_quantizer *q)
+{
+    return q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog;
+}
+
+/* Numbers stored per group: span and low, or scale and alpha, else one scale. */
+static int numbers(const struct qm_quantizer *q) { return qm_slot_has_numbers(q) ? 2 : 1; }
+
+/* Norm divblock: the largest divisor of n up to `asked`, or n itself. */
+static int64_t divisor_of(int64_t n, int64_t asked)
+{
+    int64_t best = 1;
+    if (asked == 0 || asked >= n)
+        return n > 0 ? n : 1;
+    for (int64_t d = 1; d <= n / d; d++) {
+        int64_t pair = n / d;
+        if (n % d != 0)
+            continue;
+        best = pair <= asked && pair > best ? pair : d <= asked && d > best ? d : best;
+    }
+    return best;
+}
 
 int64_t qm_slot_run(const struct qm_quantizer *q, const struct qm_shape *shape)
 {
     if (q->norm == QM_NORM_block)
         return q->block;
+    if (q->norm == QM_NORM_divblock)
+        return divisor_of(qm_shape_numel(shape), q->block);
     int is_rank1 = q->norm == QM_NORM_rank1 || q->norm == QM_NORM_rank1block;
     return is_rank1 && shape->rank < 2 ? 128 : 0;
 }

@@ -8,6 +8,13 @@
 /* Flags of a group: it holds NaN, infinities, or elements with an infinite bound. */
 enum { QM_HAS_NAN = 1, QM_HAS_INF = 2, QM_HAS_UNBOUNDED = 4 };
 
+/* slot_adaptive_log.c.  Judges one number of a block; 1: it became the finding. */
+struct qm_interval {
+    double low, high;
+};
+int qm_slot_judge_number(double got, struct qm_interval want, const char *what, int64_t at,
+                         struct qm_tally *t, struct qm_finding *f);
+
 /* slot_groups.c.  Elements per scale where they are consecutive; 0: they are not. */
 int64_t qm_slot_run(const struct qm_quantizer *q, const struct qm_shape *shape);
 

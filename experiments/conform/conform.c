@@ -33,6 +33,7 @@ static const struct {
     {"adafactor8bit", "system", "adafactor8bit", qm_conform_adafactor8bit},
     {"lion8bit", "system", "lion8bit", qm_conform_lion8bit},
     {"flashoptim", "system", "flashoptim", qm_conform_flashoptim},
+    {"solo", "system", "SOLO", qm_conform_solo},
     {"philox", "system", "philox", qm_conform_philox},
     {"dtypes", "system", "dtypes", qm_conform_dtypes},
     {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},

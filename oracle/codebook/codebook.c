@@ -301,7 +301,7 @@ static const struct {
     {"fp4s", 4, 4, 0, 1, float4_sorted},    {"dyn", 2, 8, 1, 1, dynamic},
     {"dyndef", 8, 8, 1, 0, dynamic_defect}, {"de", 2, 8, 1, 1, dynamic},
     {"de0", 2, 8, 1, 1, dynamic_nozero},    {"lin", 2, 8, 1, 1, linear},
-    {"lin0", 2, 8, 1, 1, linear_with_zero}, {"linb", 8, 8, 0, 1, linear},
+    {"lin0", 2, 8, 1, 1, linear_with_zero}, {"linb", 2, 8, 0, 1, linear},
     {"pow2", 2, 8, 1, 1, square},           {"pow3", 2, 8, 1, 1, cube},
     {"fpx", 2, 8, 1, 1, float_down},        {"fp52", 8, 8, 0, 1, float_down_52},
     {"e4m3", 8, 8, 0, 1, float8},           {"log", 8, 8, 1, 0, log_units},
