@@ -23,5 +23,5 @@ const struct qm_variant qm_variant_adamw2_2_solo = {
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
     .pads = QM_PADS_tables,
     .state_bits = 4.75,
-    .step_sqnr_db = 2.0,
+    .step_sqnr_db = 0.5,
 };
