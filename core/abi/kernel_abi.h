@@ -66,8 +66,8 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
  *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
  *         allog or qlog: two per block, span and least logarithm, or scale and alpha
- *         (core/quant/adaptive_log.h, quantile_log.h).  Scales stored as float16 or nested are given as the float32 they
- *         decode to.
+ *         (core/quant/adaptive_log.h, quantile_log.h).  Scales stored as float16 or nested are
+ *         given as the float32 they decode to.
  *
  * A slot `proj` is the projection of a matrix: rank x columns on the right, rows x rank on the
  * left.  The step itself makes a new projection at steps 1, 1 + gap, 1 + 2 gap, ..., and while it

@@ -1,8 +1,8 @@
 /* block_numbers.h - Blocks that store more numbers than a scale (dual).
  *
- * A curve with several numbers per block has functions of its own for the statistics of a block, for
- * the numbers that are made of them and stored, and for codes and values by these numbers.  Here
- * they are dispatched; to add such a curve, write its header and its cases here.
+ * A curve with several numbers per block has functions of its own for the statistics of a block,
+ * for the numbers that are made of them and stored, and for codes and values by these numbers.
+ * Here they are dispatched; to add such a curve, write its header and its cases here.
  *
  *     allog   adaptive_log.h   span and least logarithm; the statistics fold by maximum
  *     qlog    quantile_log.h   scale and alpha; the statistics need the whole block at once */

@@ -1,8 +1,9 @@
 /* curve.h - AXIS curve: a monotone function of x, undone after decoding (dual).
  *
  * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog
- * and qlog replace scale and code by those of adaptive_log.h and quantile_log.h, with several numbers
- * per block (block_numbers.h).  Words: none (not printed), log2, allog, qlog, sqrt, softsign. */
+ * and qlog replace scale and code by those of adaptive_log.h and quantile_log.h, with several
+ * numbers per block (block_numbers.h).  Words: none (not printed), log2, allog, qlog, sqrt,
+ * softsign. */
 #ifndef QM_QUANT_CURVE_H
 #define QM_QUANT_CURVE_H
 

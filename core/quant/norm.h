@@ -1,7 +1,8 @@
 /* norm.h - AXIS norm: which elements share a scale (dual).
  *
  * The scale of a group is made from the maximum of |curve(x)| over it.  Words: tensor, row, col,
- * block:N, divblock:N, rank1, rank1block:N, rowcol, colrow, id; "logblock:N" is read as block:N/log2. */
+ * block:N, divblock:N, rank1, rank1block:N, rowcol, colrow, id; "logblock:N" is read as
+ * block:N/log2. */
 #ifndef QM_QUANT_NORM_H
 #define QM_QUANT_NORM_H
 

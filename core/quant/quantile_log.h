@@ -46,8 +46,8 @@ QM_FN float qm_quantile_between(float a, float c, float w)
     return w < 0.5f ? fmaf(w, c - a, a) : fmaf(w - 1.0f, c - a, c);
 }
 
-/* Element number k, from 0, of the magnitudes of x[n] in ascending order, and in *next the one after
- * it; NaN is above Inf. */
+/* Element number k, from 0, of the magnitudes of x[n] in ascending order, and in *next the one
+ * after it; NaN is above Inf. */
 QM_FN uint32_t qm_quantile_select(const float *x, int64_t n, int64_t k, uint32_t *next)
 {
     uint32_t low = 0, high = 0x7fffffffu; /* at most k elements are below low */

@@ -132,8 +132,9 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape);
  *   qm_draw(draws, i).
  * qm_decode_range decodes a range from unpacked codes and stored scales.
  *
- * For norms with blocks a range must start on a block boundary, and for the statistics of curve qlog
- * end on one too, or at the tensor's end; then qm_fold sets the statistics.  x, codes, out: n elements. */
+ * For norms with blocks a range must start on a block boundary, and for the statistics of curve
+ * qlog end on one too, or at the tensor's end; then qm_fold sets the statistics.  x, codes, out: n
+ * elements. */
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
              const float *x, float *stat);
 /* Norms that divide by one scale before they take the next (rowcol, colrow) need a second fold of

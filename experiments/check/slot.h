@@ -26,7 +26,8 @@ struct qm_slot_view {
     struct qm_reorder reorder; /* freedoms of the judged backend */
 };
 
-/* Number of scales of a tensor of this shape and n elements: under curves allog and qlog two per block. */
+/* Number of scales of a tensor of this shape and n elements: two per block under curves allog and
+ * qlog. */
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
 
 /* Writes the indices of element i's scales to group[QM_MAX_RANK]; returns how many (0 to

@@ -1,22 +1,23 @@
 /* slot_quantile_log.c - Judges a slot of curve qlog, and decides its OFF_BY_ONE.
  *
  * A block keeps its scale and the base alpha of its powers.  core/quant/quantile_log.h defines the
- * format; no code of it takes part here.  There are four decisions.  Each starts from the numbers that
- * are stored before it, so that none carries the slack of another.  With x the fresh state, B the
- * size of a block, top the last code and e the float32 nearest to 1 / top:
+ * format; no code of it takes part here.  There are four decisions.  Each starts from the numbers
+ * that are stored before it, so that none carries the slack of another.  With x the fresh state, B
+ * the size of a block, top the last code and e the float32 nearest to 1 / top:
  *
  *   scale  max(max x, floor): an interval, from the intervals of the fresh state
- *   alpha  (x_q / scale)^e from the stored scale: an interval.  Order statistics are monotone in every
- *          element, so those of the lower and of the upper ends of x enclose them; the interpolation
- *          rounds twice, the quotient once, and x^e has an error of two ulp at most, 4 u relative
- *   code   by k = log2(x / scale) / log2(alpha) from the stored pair: an interval of k, from logarithms
- *          within 4 u relative and one quotient each.  even: rint(k); dither: whatever lies less than
- *          one code from k; bernoulli: either end of the cell of k
- *   value  alpha^code scale from the stored code and pair: 4 u and, of a power below the normal range,
- *          2 eta, then one product; code 0 is the scale
+ *   alpha  (x_q / scale)^e from the stored scale: an interval.  Order statistics are monotone in
+ *          every element, so those of the lower and of the upper ends of x enclose them; the
+ *          interpolation rounds twice, the quotient once, and x^e has an error of two ulp at most,
+ *          4 u relative
+ *   code   by k = log2(x / scale) / log2(alpha) from the stored pair: an interval of k, from
+ *          logarithms within 4 u relative and one quotient each.  even: rint(k); dither: whatever lies less
+ *          than one code from k; bernoulli: either end of the cell of k
+ *   value  alpha^code scale from the stored code and pair: 4 u and, of a power below the normal
+ *          range, 2 eta, then one product; code 0 is the scale
  *
  * How often a draw takes the upper end is judged with the draws of all slots: the share of the cell
- * is the fraction of k under dither, and that of the value between the two powers under bernoulli. */
+ * is the fraction of k under dither, that of the value between the two powers under bernoulli. */
 #include "experiments/check/slot_parts.h"
 
 #include <math.h>

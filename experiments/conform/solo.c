@@ -17,7 +17,7 @@ static const double POWERS = 1e-6, CODES = 1e-5, ROUNDING = 0x1p-22, STEP = 0x1p
 /* torch.linspace(-1, 1) signed, (i + 1) / 2^b unsigned. */
 static const char *linear_map(int sign) { return sign ? "linb" : "lin"; }
 
-/* The quantizer of a name of the package, unquoted words as this program writes them; 0: skipped. */
+/* The quantizer of a name of the package as this program writes it; 0: skipped. */
 static int quantizer_text(struct qm_conform *c, const char *name, int bits, int sign, int64_t asked,
                           double quantile, char text[QM_QUANTIZER_TEXT])
 {

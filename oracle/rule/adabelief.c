@@ -8,8 +8,8 @@
  * with the new m in the second average, mhat = m / (1 - beta1^t) and vhat = v / (1 - beta2^t).  The
  * paper's epsilon inside the second average is left out.  maximize negates g.
  *
- * Bound: the error of g - m is that of the new m, and one rounding; the average of its square and the
- * step have the errors of AdamW's (bound_adam.c) with g - m for g. */
+ * Bound: the error of g - m is that of the new m, and one rounding; the average of its square and
+ * the step have the errors of AdamW's (bound_adam.c) with g - m for g. */
 #include "oracle/bound/bound.h"
 
 #include <math.h>

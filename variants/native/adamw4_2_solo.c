@@ -1,10 +1,10 @@
 /* adamw4_2_solo.c - 4/2-bit AdamW of SOLO, block by block.
  *
- * The moments share their blocks: `block` of a slot is the largest divisor of the number of elements up
- * to 128, so that no block is short.  The second moment keeps two numbers per block, its scale and
- * the base alpha of its powers; code 0 is the maximum.  The variant keeps moments of fewer than 128
- * elements, or whose codes do not fill whole bytes, in float32; a recipe may give them codes
- * nevertheless, and `qualm check` does. */
+ * The moments share their blocks: `block` of a slot is the largest divisor of the number of
+ * elements up to 128, so that no block is short.  The second moment keeps two numbers per block,
+ * its scale and the base alpha of its powers; code 0 is the maximum.  The variant keeps moments of
+ * fewer than 128 elements, or whose codes do not fill whole bytes, in float32; a recipe may give
+ * them codes nevertheless, and `qualm check` does. */
 #include <math.h>
 
 #include "kernel_abi.h"

@@ -1,8 +1,8 @@
-/* adamw3_3_solo.c - SOLO's AdamWQ at 3 bits with its quantizers de-sr and qema; codes of 3 bits take half a byte.
+/* adamw3_3_solo.c - SOLO's AdamWQ at 3 bits, quantizers de-sr and qema; a code takes half a byte.
  *
- *   exp_avg     signed dynamic map, one absmax per block, at least 1e-12; ties go up
- *   exp_avg_sq  maximum and 0.1-quantile of each block, codes evenly spaced between their logarithms,
- *               rounded at random in the logarithm (core/quant/quantile_log.h)
+ *   exp_avg     signed dynamic map, one absmax per block, at least 1e-12; rounded at random
+ *   exp_avg_sq  maximum and 0.1-quantile of each block, codes spaced evenly in the logarithm,
+ *               rounded at random (core/quant/quantile_log.h)
  *
  * A state's blocks are of the largest divisor of its number of elements up to 128.  States of fewer
  * than 128 elements, and those whose codes do not fill whole bytes, keep the parameter's type. */

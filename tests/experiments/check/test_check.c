@@ -74,6 +74,10 @@ static const char *const more_recipes[] = {
     "ema4_nf4,exp_avg=dyn:8s/colrow/bisect/stoch",
     "adamw8_ao,exp_avg_sq=al:8u/block:256/arith/even/allog",
     "adamw8_ao,exp_avg_sq=al:8u/block:1/arith/even/allog",
+    "adamw4_2_solo,exp_avg_sq.round=bernoulli",
+    "adam4_2_solo,exp_avg=linb:4s/divblock:0/bisect/bernoulli/hi/floor:1e-12,beta1=0.4",
+    "adabelief4_2_solo,exp_avg_sq=qlog:8u/divblock:100/arith/even/qlog/quantile:0.5",
+    "adamw2_2_solo,param=bf16,exp_avg_sq=qlog:4u/block:96/arith/bernoulli/lo/qlog/quantile:1",
     "adafactor8_024_torch,row_var=al:8u/block:128/arith/even/allog",
 };
 
