@@ -172,8 +172,7 @@ static int conclude(const struct qm_gpu_task *t, qm_status st, int is_gone, doub
              : st == QM_NO_MEMORY           ? "out of memory: "
                                             : "failed: ",
              st == QM_OK ? "" : qm_message());
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         const char *own = json_string_value(json_object_get(row, "status"));
         char kept[1200];
         snprintf(kept, sizeof kept, "%s", own ? own : status); /* peers have their own */

@@ -53,7 +53,8 @@ static struct times times_of(const json_t *list)
     double *all = malloc(sizeof *all * (n + 1));
     struct times t = {0.0, 0.0};
     if (all && n > 0) {
-        json_array_foreach(list, i, item) all[i] = json_number_value(item);
+        json_array_foreach (list, i, item)
+            all[i] = json_number_value(item);
         qsort(all, n, sizeof *all, by_value);
         t = (struct times){all[0], n % 2 ? all[n / 2] : 0.5 * (all[n / 2 - 1] + all[n / 2])};
     }
@@ -340,8 +341,7 @@ static void print_compared(const json_t *v)
     struct qm_table *t = qm_table_open(10, heads);
     const json_t *row, *speed = json_object_get(v, "speed");
     size_t i;
-    json_array_foreach(json_object_get(v, "tensors"), i, row)
-    {
+    json_array_foreach (json_object_get(v, "tensors"), i, row) {
         qm_table_cell(t, "%s", text_of(row, "tensor"));
         qm_table_cell(t, "%lld", whole(row, "elements"));
         qm_table_cell(t, "%lld", whole(row, "codes_changed"));
@@ -380,8 +380,7 @@ static void print_draws(const json_t *all)
 {
     const char *slot;
     json_t *one;
-    json_object_foreach(json_object_get(all, "draws"), slot, one)
-    {
+    json_object_foreach (json_object_get(all, "draws"), slot, one) {
         const json_t *least = json_object_get(one, "detectable_bias");
         char bias[64] = "too few for a test";
         if (json_is_number(least))
@@ -398,13 +397,11 @@ static void print_counts(const json_t *all, const char *what)
     const char *axis;
     json_t *counts;
     snprintf(key, sizeof key, "%s_by", what);
-    json_object_foreach(json_object_get(all, key), axis, counts)
-    {
+    json_object_foreach (json_object_get(all, key), axis, counts) {
         size_t i, column = 0;
         json_t *one;
         qm_print("%s by %-8s", what, axis);
-        json_array_foreach(counts, i, one)
-        {
+        json_array_foreach (counts, i, one) {
             char text[96];
             long long of = whole(one, "of");
             if (i == COUNTS_SHOWN && !qm_cli.verbose) {
@@ -454,8 +451,7 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     if (qm_kernel_is_cuda(r->o->file))
         print_forms(r);
     print_counts(all, "failed");
-    json_array_foreach(failures, i, f)
-    {
+    json_array_foreach (failures, i, f) {
         if (i == SHOWN && !qm_cli.verbose)
             break;
         qm_print("FAILED %s %s: %s\n       again: %s\n", text_of(f, "case"), text_of(f, "result"),

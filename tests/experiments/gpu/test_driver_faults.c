@@ -169,8 +169,8 @@ static void expect_report(const char *what, const char *out, int code)
     if (qm_gpu_report_read(path, &r) != QM_OK)
         fail_msg("%s: %s", what, qm_message());
     for (int i = 0; i < QM_GPU_PARTS; i++)
-        json_array_foreach(r.rows[i], k, row) broken +=
-            qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_broken;
+        json_array_foreach (r.rows[i], k, row)
+            broken += qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_broken;
     qm_gpu_report_free(&r);
     if ((broken > 0) != (code == 1))
         fail_msg("%s: exit code %d and %zu broken rows", what, code, broken);
