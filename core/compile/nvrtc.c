@@ -30,7 +30,7 @@
     X(GetArchs,          "nvrtcGetSupportedArchs", (int *archs))
 /* clang-format on */
 
-enum { HEADERS = 64, OPTIONS = 32, ARCHS = 64 };
+enum { HEADERS = 64, OPTIONS = 128, ARCHS = 64 };
 enum { OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6 }; /* of nvrtcResult */
 
 static struct {
@@ -314,8 +314,11 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
     QM_TRY(arch_option(s->arch, arch, sizeof arch, &out->is_ptx));
     options[n_options++] = arch;
     options[n_options++] = "--std=c++17";
-    for (int i = 0; s->options && s->options[i] && n_options < OPTIONS; i++)
+    for (int i = 0; s->options && s->options[i]; i++) {
+        if (n_options == OPTIONS)
+            return qm_fail(QM_BAD_ARG, "%s: more than %d options", s->name, OPTIONS - 2);
         options[n_options++] = s->options[i];
+    }
     int error = RTC(CreateProgram, (&program, s->text, s->name, n, texts, names));
     if (error)
         return qm_fail(QM_INTERNAL, "nvrtcCreateProgram: error %d", error);
