@@ -130,7 +130,17 @@ static void test_absurd(void **state)
     stand_in_card.memory = 0;
     assert_int_equal(RUN(FEW), 3);
     assert_non_null(strstr(printed, "has 0 bytes of memory"));
+    stand_in_card.memory = (size_t)1 << 51;
+    assert_int_equal(RUN(FEW), 3);
+    assert_non_null(strstr(printed, "has 2251799813685248 bytes of memory"));
     stand_in_card = was;
+    const int version = stand_in_driver;
+    for (int i = 0; i < 2; i++) {
+        stand_in_driver = i ? -1515870811 : 999999;
+        assert_int_equal(RUN(FEW), 3);
+        assert_non_null(strstr(printed, "the driver says that it is of version "));
+    }
+    stand_in_driver = version;
     assert_true(access(out, F_OK) != 0); /* no file was begun */
 }
 
