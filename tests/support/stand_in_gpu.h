@@ -177,14 +177,15 @@ static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t by
 static int cu_ModuleLoadData(void **module, const void *image)
 {
     STRIKE_OUT("cuModuleLoadData", module, sizeof *module);
+    const char *text = (const char *)image + STAND_IN_HEAD;
     if (stand_in_refuses > 1 || (stand_in_refuses && stand_in_made_by == stand_in_nvrtc_major))
         return 209;
-    if (strcmp(image, "bench_read.cu") == 0) {
+    if (strcmp(text, "bench_read.cu") == 0) {
         *module = &stand_in_reader;
         modules_loaded++;
         return 0;
     }
-    if (qm_emu_load_text(image, QM_MODE_exact, module) != QM_OK)
+    if (qm_emu_load_text(text, QM_MODE_exact, module) != QM_OK)
         return 209;
     stand_in_shared->loads++;
     if (++modules_loaded > stand_in_shared->most_modules)

@@ -1,5 +1,5 @@
 /* stand_in_nvrtc.h - The stand-in for NVRTC beside that for a GPU (stand_in_gpu.h): its binary is
- * the text of step_recipe.h. */
+ * the text of step_recipe.h behind an ELF header. */
 #ifndef QM_SUPPORT_STAND_IN_NVRTC_H
 #define QM_SUPPORT_STAND_IN_NVRTC_H
 
@@ -61,19 +61,24 @@ static int rtc_CompileProgram(void *program, int n, const char *const *options)
     return 0;
 }
 
+enum { STAND_IN_HEAD = 64 }; /* bytes of an ELF header, before the text */
+
 static int rtc_GetCUBINSize(void *program, size_t *size)
 {
     RTC_STRIKE_OUT("nvrtcGetCUBINSize", size, sizeof *size);
     (void)program;
-    *size = strlen(recipe) + 1;
+    *size = STAND_IN_HEAD + strlen(recipe) + 1;
     return 0;
 }
 
 static int rtc_GetCUBIN(void *program, char *out)
 {
-    RTC_STRIKE_OUT("nvrtcGetCUBIN", out, strlen(recipe) + 1);
+    RTC_STRIKE_OUT("nvrtcGetCUBIN", out, STAND_IN_HEAD + strlen(recipe) + 1);
     (void)program;
-    strcpy(out, recipe);
+    memset(out, 0, STAND_IN_HEAD);
+    memcpy(out, "\177ELF", 4);
+    out[18] = (char)190; /* EM_CUDA */
+    strcpy(out + STAND_IN_HEAD, recipe);
     return 0;
 }
 

@@ -59,7 +59,7 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
 
 @test "CUDAFLAGS that are wrong: exit code 2 and a line, on the emulator and for NVRTC" {
     words=$(printf -- '-DX%d ' {1..100})
-    long=$(printf -- '-DX=%9000d' 0)
+    long=$(printf -- '-DX=%09000d' 0)
     for backend in emu cuda; do
         more=()
         if [ $backend = cuda ]; then

@@ -8,7 +8,7 @@
  * documented exit code, says in a line what is wrong, and leaves no process; a process that left
  * has given no verdict; with --json stdout is one JSON value whatever comes.
  * gpu-check leaves a whole report, which --resume completes.  "all" on the command line tries every
- * pair, "all K N" the K-th of N parts of them, from 0 on; what is wrong with each is said, and how
+ * pair, "all K N" those numbered K, K + N, K + 2 N, ...; what is wrong with each is said, and how
  * many faults struck.  This process runs no OpenMP region, because it forks. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -185,7 +185,7 @@ static void expect_report(const char *what, const char *out, int code)
     struct qm_gpu_report r;
     char path[4096];
     json_t *row;
-    size_t k, broken = 0;
+    size_t k, broken = 0, bad = 0;
     if (qm_gpu_report_newest(out, path, sizeof path) != QM_OK) {
         if (code != 3 && code != 77)
             COMPLAIN("%s: exit code %d and no report", what, code);
@@ -196,14 +196,17 @@ static void expect_report(const char *what, const char *out, int code)
         return;
     }
     for (int i = 0; i < QM_GPU_PARTS; i++)
-        json_array_foreach(r.rows[i], k, row) broken +=
-            qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_broken;
+        json_array_foreach(r.rows[i], k, row)
+        {
+            broken += qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_broken;
+            bad += qm_gpu_row_verdict((enum qm_gpu_part)i, row) == QM_GPU_bad;
+        }
     qm_gpu_report_free(&r);
-    if (code < 2 && (broken > 0) != (code == 1))
-        COMPLAIN("%s: exit code %d and %zu broken rows", what, code, broken);
+    if (code < 2 && (broken + bad > 0) != (code == 1))
+        COMPLAIN("%s: exit code %d and %zu broken, %zu bad rows", what, code, broken, bad);
     stand_in_fault = (struct stand_in_fault){0};
     stand_in_shared->is_gone = 0;
-    if (broken && run(&resume, more) != 0)
+    if (broken && run(&resume, more) != (bad > 0)) /* bad rows are an answer, and stay */
         COMPLAIN("%s: --resume: %s", what, printed);
 }
 
