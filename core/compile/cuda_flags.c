@@ -36,7 +36,7 @@ void qm_cuda_flags(struct qm_command *c, const char **fmad)
 
 static const struct {
     const char *name, *is; /* is: what the C++ compiler calls it */
-} options[] = {{"-I", "-I"}, {"--include-path", "-I"},   {"-D", "-D"},   {"--define-macro", "-D"},
+} options[] = {{"-I", "-I"}, {"--include-path", "-I"},  {"-D", "-D"}, {"--define-macro", "-D"},
                {"-U", "-U"}, {"--undefine-macro", "-U"}};
 enum { OPTIONS = sizeof options / sizeof *options };
 

@@ -294,8 +294,10 @@ static qm_status device_of(int64_t wanted, json_t **out)
     QM_TRY(qm_cuda_attribute(cu, QM_CU_MINOR, device, &minor));
     QM_CU(cu, DeviceTotalMem, (&memory, device));
     if (memory == 0 || memory > QM_CUDA_MOST_MEMORY)
-        return qm_fail(QM_INTERNAL, "the driver says that the GPU has %zu bytes of memory "
-                                    "(cuDeviceTotalMem), expected 1 to 2^50", memory);
+        return qm_fail(QM_INTERNAL,
+                       "the driver says that the GPU has %zu bytes of memory "
+                       "(cuDeviceTotalMem), expected 1 to 2^50",
+                       memory);
     QM_TRY(qm_cuda_memory(cu, &left, &total));
     json_t *about =
         json_pack("{s:i, s:i, s:f, s:i}", "compute_capability", 10 * major + minor,

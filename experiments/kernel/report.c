@@ -475,7 +475,7 @@ static void print_failures(const json_t *failures)
         shown++;
         qm_print("FAILED %s %s%s%s%s: %s\n       again: %.*s%s\n", text_of(f, "case"),
                  text_of(f, "result"), *form ? " (" : "", form,
-                 !*form                       ? ""
+                 !*form                      ? ""
                  : strcmp(form, "both") == 0 ? " forms)"
                                              : ")",
                  text_of(f, "what"), cut ? (int)(cut - again) : (int)strlen(again), again,

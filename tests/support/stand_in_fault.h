@@ -52,28 +52,29 @@ static struct stand_in_shared {
 } * stand_in_shared;
 
 /* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock; is_idle:
- * launches do nothing; odd: an attribute whose value is odd_value (0: none). */
+ * launches do nothing; slow: milliseconds of loading a module, which then has no kernels to run;
+ * odd: an attribute whose value is odd_value (0: none). */
 static struct stand_in_card {
     const char *name;
     size_t memory;
     int sms, l2, is_fixed;
     unsigned char uuid;
     float milliseconds;
-    int is_idle, odd, odd_value;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0};
+    int is_idle, odd, odd_value, slow;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0};
 
 enum { STAND_IN_GARBLES = -1 }; /* from stand_in_strike */
 
 /* At the head of a call that gives `size` bytes at `out`. */
-#define STRIKE_OUT(call, out, size)           \
-    do {                                      \
-        int struck = stand_in_strike(call);   \
-        if (struck == STAND_IN_GARBLES) {     \
+#define STRIKE_OUT(call, out, size)            \
+    do {                                       \
+        int struck = stand_in_strike(call);    \
+        if (struck == STAND_IN_GARBLES) {      \
             memset(out, 0xa5, (size_t)(size)); \
-            return 0;                         \
-        }                                     \
-        if (struck)                           \
-            return struck;                    \
+            return 0;                          \
+        }                                      \
+        if (struck)                            \
+            return struck;                     \
     } while (0)
 #define STRIKE(call) STRIKE_OUT(call, (char[1]){0}, 1)
 

@@ -13,7 +13,7 @@ static int stand_in_nvrtc_major = 13, stand_in_other_major = 12;
 static char stand_in_made_by; /* the major version that compiled last */
 
 /* A fault that is planted in a call of NVRTC by its name. */
-#define RTC_STRIKE_OUT(name, out, size)                                    \
+#define RTC_STRIKE_OUT(name, out, size)                                 \
     if (!stand_in_fault.call || strcmp(stand_in_fault.call, name) != 0) \
         stand_in_note(name);                                            \
     else                                                                \
