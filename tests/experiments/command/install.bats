@@ -38,8 +38,8 @@ setup() {
 }
 
 @test "a suite that is not there is one line, from any folder" {
-    fails_with 4 "no suite 'smoek'; did you mean 'smoke'?" run smoek
-    QUALM=$Q fails_with 4 "no suite 'smoek'; did you mean 'smoke'?" run smoek
+    fails_with 4 "no file and no suite 'smoek'; did you mean 'smoke'?" run smoek
+    QUALM=$Q fails_with 4 "no file and no suite 'smoek'; did you mean 'smoke'?" run smoek
 }
 
 @test "QUALM_SHARE names another folder of files" {
