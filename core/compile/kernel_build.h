@@ -69,9 +69,10 @@ struct qm_command {
 };
 
 /* Adds the words of text, which a variable of that name holds, split as a shell does: at blanks and
- * ends of lines, but not within '...' and "..." or after \\; a \\ within "..." keeps its meaning
- * before " and \\ alone.  NULL is no text.  An open quote, or more words or bytes than there is room
- * for, is `wrong`, which the next function that returns a status says. */
+ * ends of lines, but not within '...' and "..." or after a backslash, which within "..." keeps its
+ * meaning before a double quote and a backslash alone.  NULL is no text.  An open quote, or more
+ * words or bytes than there is room for, is `wrong`, which the next function that returns a status
+ * says. */
 void qm_command_words(struct qm_command *c, const char *name, const char *text);
 
 /* Adds one word, which the caller keeps. */

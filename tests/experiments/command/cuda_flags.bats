@@ -33,7 +33,8 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
     for i in $(drawn "${!right[@]}"); do
         flags=${right[i]}
         judge "$flags" -0
-        [[ $output == *"passed"* && $output != *"left out of"* ]] || { echo "$flags: $output"; false; }
+        [[ $output == *"passed"* && $output != *"left out of"* ]] ||
+            { echo "$flags: $output"; return 1; }
     done
     judge "-DWITH=2" -2
     [[ $output == *"factor.h"*"k.cu does not compile"* ]]
@@ -48,12 +49,14 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
         CUDAFLAGS=$flags run -77 "$QUALM" check --kernel k.cu --backend cuda
     done
     CUDAFLAGS=-DBAD fails_with 2 "BAD was defined" check --kernel k.cu --backend cuda
-    CUDAFLAGS=--no-such-option fails_with 2 "k.cu does not compile" check --kernel k.cu --backend cuda
+    CUDAFLAGS=--no-such-option fails_with 2 "k.cu does not compile" check --kernel k.cu \
+        --backend cuda
 }
 
 @test "CUDAFLAGS: options that the emulator has not are named, and a folder of CUDA's headers" {
     judge "-lineinfo -I toolkit --maxrregcount=32 --fmad=false" -0
-    [[ $output == *"left out of \$CUDAFLAGS on backend emu, which has no such option or has CUDA's headers of its own: -lineinfo -Itoolkit --maxrregcount=32"* ]]
+    [[ $output == *"left out of \$CUDAFLAGS on backend emu, which has no such option or has CUDA's"*\
+" headers of its own: -lineinfo -Itoolkit --maxrregcount=32"* ]]
     [[ $output == *"judged uncontracted (--fmad=false) alone"* ]]
 }
 
@@ -99,7 +102,8 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
     forms=$(json_value '[f["form"] for f in d["failures"]]' check --kernel bad.cu --no-shrink \
         --case 129/exact/exact/t1/forced || true)
     [[ $forms == "['contracted', 'uncontracted']" ]]
-    run -1 "$QUALM" check --kernel bad.cu --no-shrink --case 129/exact/exact/t1/forced -q --fmad=false
+    run -1 "$QUALM" check --kernel bad.cu --no-shrink --case 129/exact/exact/t1/forced -q \
+        --fmad=false
     [[ $output == *"failed (uncontracted): "* ]]
     sed 's/__fmul_rn(x, 8193.0f)/x * 8193.0f/' k.cu > trick.cu
     run -1 "$QUALM" check --kernel trick.cu --no-shrink --case 4097/exact/exact/t1/forced -q

@@ -81,8 +81,8 @@ static void test_idle(void **state)
     expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
 }
 
-/* On a slow driver, a hundred times faster than one that takes 2 s for each kernel: after what would
- * be 60, 200 and 500 s the report is whole, --resume goes on with it, and its rows are the first of
+/* On a slow driver, a hundred times faster than one that takes 2 s for each kernel: after what
+ * would be 60, 200 and 500 s the report is whole, --resume goes on with it, and its rows are the first of
  * the plan: exact and speed of the first of the best-known recipes, of the second, and so on. */
 static void test_budget(void **state)
 {
