@@ -82,8 +82,9 @@ static void test_idle(void **state)
 }
 
 /* On a slow driver, a hundred times faster than one that takes 2 s for each kernel: after what
- * would be 60, 200 and 500 s the report is whole, --resume goes on with it, and its rows are the first of
- * the plan: exact and speed of the first of the best-known recipes, of the second, and so on. */
+ * would be 60, 200 and 500 s the report is whole, --resume goes on with it, and its rows are the
+ * first of the plan: exact and speed of the first of the best-known recipes, of the second, and so
+ * on. */
 static void test_budget(void **state)
 {
     static const char *const seconds[] = {"0.6", "1.4", "3"};
