@@ -195,12 +195,12 @@ static int is_known(const char *name)
 static qm_status add_all(struct qm_gpu_tasks *t, const struct qm_gpu_options *o,
                          const char *const *rest, int n_rest, const volatile sig_atomic_t *stop)
 {
-    static const enum qm_gpu_part before[] = {QM_GPU_exact, QM_GPU_speed},
-                                  after[] = {QM_GPU_exact, QM_GPU_speed, QM_GPU_check};
+    static const enum qm_gpu_part before[] = {QM_GPU_exact, QM_GPU_speed}, /* of each recipe */
+        after[] = {QM_GPU_exact, QM_GPU_speed, QM_GPU_check};
     const char *const *first = o->n_recipes ? (const char *const *)o->recipes : known;
     int n = o->n_recipes ? o->n_recipes : KNOWN;
-    for (int i = 0; i < 2; i++)
-        QM_TRY(add_recipes(t, o, before[i], first, n));
+    for (int i = 0; i < 2 * n; i++)
+        QM_TRY(add_recipes(t, o, before[i % 2], first + i / 2, 1));
     if (wants(o, QM_GPU_codes))
         QM_TRY(add_codes(t));
     QM_TRY(add_recipes(t, o, QM_GPU_check, first, n));
