@@ -11,8 +11,8 @@
  *          interpolation rounds twice, the quotient once, and x^e has an error of two ulp at most,
  *          4 u relative
  *   code   by k = log2(x / scale) / log2(alpha) from the stored pair: an interval of k, from
- *          logarithms within 4 u relative and one quotient each.  even: rint(k); dither: whatever lies less
- *          than one code from k; bernoulli: either end of the cell of k
+ *          logarithms within 4 u relative and one quotient each.  even: rint(k); dither: whatever
+ *          lies less than one code from k; bernoulli: either end of the cell of k
  *   value  alpha^code scale from the stored code and pair: 4 u and, of a power below the normal
  *          range, 2 eta, then one product; code 0 is the scale
  *

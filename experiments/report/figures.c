@@ -281,8 +281,9 @@ qm_status qm_figures_read(const char *out, json_t **figures)
     size_t i;
     while (f && st == QM_OK && (one = json_loadf(f, JSON_DISABLE_EOF_CHECK, &error))) {
         json_array_append_new(list, one);
-        json_array_foreach(json_object_get(one, "panels"), i, panel) if (st == QM_OK) st =
-            read_panel(out, panel);
+        json_array_foreach (json_object_get(one, "panels"), i, panel)
+            if (st == QM_OK)
+                st = read_panel(out, panel);
     }
     if (f && st == QM_OK && !feof(f) && json_array_size(list) == 0)
         st = qm_fail(QM_BAD_FILE, "%s: %s", path, error.text);
