@@ -160,7 +160,7 @@ static struct codes codes_of(const struct qm_slot_view *v, const struct place *p
     int top = v->d->n - 1;
     struct codes c = {0, 0, 0};
     double slack = 4.0 * QM_U * (fmin(fabs(p->high), top + 1.0) + 1.0), middle;
-    if (p->is_zero) { /* bernoulli between 1 and alpha = 0 */
+    if (p->is_zero) { /* bernoulli between 1 and alpha = 0, or of two powers of 1 */
         c.to = v->d->q.round == QM_ROUND_bernoulli ? 1 : 0;
         return c;
     }
@@ -249,7 +249,7 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
     if (!b->has_nan) {
         p = place_of(v, i, scale, alpha);
         c = codes_of(v, &p);
-        if (p.is_zero && (alpha == 1.0 || p.y.low == 1.0))
+        if (p.is_zero && p.y.low == 1.0) /* the maximum itself */
             c.to = 0;
     }
     enum qm_verdict is =

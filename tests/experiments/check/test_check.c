@@ -130,7 +130,7 @@ static void test_not_vacuous(void **state)
         /* Ties are planted between the values of a map without a curve, and in slots that are
          * averages of the gradient. */
         if (r.rule->elementwise && r.slot[0].curve == QM_CURVE_none &&
-            t.verdict[QM_VERDICT_BOUNDARY] < 20)
+            !qm_round_draws(r.slot[0].round) && t.verdict[QM_VERDICT_BOUNDARY] < 20)
             fail_msg("%s: %lld BOUNDARY", qm_variant_at(v)->name,
                      (long long)t.verdict[QM_VERDICT_BOUNDARY]);
         if (r.slot[0].search == QM_SEARCH_grid || r.param.write >= QM_WRITE_kahan)
