@@ -44,10 +44,16 @@ static void test_formats(void **state)
         "nf4:4s/block:128/bisect/mid/hi/zero:3",
     };
     static const char *const unsigned_slots[] = {
-        "log:8u/block:256/arith/even/log2/recip", "logf:8u/rank1/arith/near/log2",
-        "al:8u/block:64/arith/even/allog",        "al:8u/block:12/arith/even/allog",
-        "lin:4u/rank1/bisect/mid/lo/nantop",      "lint:8u/col/arith/near/sqrt",
-        "al:8u/block:4096/arith/even/allog",      "lin:4u/block:128/bisect/mid/lo/least:2",
+        "log:8u/block:256/arith/even/log2/recip",
+        "logf:8u/rank1/arith/near/log2",
+        "al:8u/block:64/arith/even/allog",
+        "al:8u/block:12/arith/even/allog",
+        "lin:4u/rank1/bisect/mid/lo/nantop",
+        "lint:8u/col/arith/near/sqrt",
+        "al:8u/block:4096/arith/even/allog",
+        "lin:4u/block:128/bisect/mid/lo/least:2",
+        "qlog:2u/block:64/arith/dither/hi/qlog/floor:1e-12/quantile:0.1",
+        "qlog:3u/divblock:100/arith/bernoulli/nibbles/qlog/quantile:0.5",
     };
     static const char *const others[] = {
         "adamw4_ao,param=bf16/stoch,grad=bf16",
