@@ -15,11 +15,12 @@ struct item {
     int value; /* index on the axis "source" */
     enum qm_source_kind kind;
     struct qm_recorded *recorded;
-    struct qm_dist_bound dist;
+    const struct qm_dist_bound *dist;
     const struct qm_problem *problem;
-    const char *rest; /* the text after "states:", "problem:NAME:" */
-    const char *text; /* for the column `source`; shared */
-    char *reason;     /* NULL, or why the word matches no source */
+    const char *rest;   /* the text after "states:", "problem:NAME:" */
+    const char *text;   /* for the column `source`; shared */
+    const char *tensor; /* that of `recorded`, shared; NULL without */
+    char *reason;       /* NULL, or why the word matches no source */
 };
 
 struct items {
@@ -117,11 +118,15 @@ static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *
             r->shape.rank < s->min_rank || fnmatch(base.rest, r->name, 0) != 0)
             continue;
         base.recorded = r;
+        base.tensor = qm_shared_text(r->tensor);
+        if (!base.tensor)
+            return qm_fail(QM_NO_MEMORY, "sources");
         QM_TRY(add_text(list, base, "%s:%s", r->file, r->group));
     }
     if (list->n > before)
         return QM_OK;
     base.recorded = NULL;
+    base.tensor = NULL;
     if (asprintf(&base.reason, "no recorded %s matches '%s'",
                  base.kind == QM_SOURCE_trace ? "trace" : "state", base.rest) < 0)
         return qm_fail(QM_NO_MEMORY, "sources");
@@ -147,7 +152,7 @@ static qm_status find_items(const struct qm_suite *s, const struct qm_replay *re
         case QM_SOURCE_trace: st = add_recorded(s, replay, item, list); break;
         case QM_SOURCE_empty: st = add_text(list, item, "%s", v->text); break;
         case QM_SOURCE_dist:
-            st = qm_dist_parse(item.rest, &item.dist);
+            st = qm_shared_dist(item.rest, &item.dist);
             if (st == QM_OK)
                 st = add_text(list, item, "%s", v->text);
             break;
@@ -255,16 +260,16 @@ static qm_status skip(struct qm_cell *c, const char *format, ...)
 static qm_status skip(struct qm_cell *c, const char *format, ...)
 {
     va_list args;
+    char *text = NULL;
     if (c->reason)
         return QM_OK;
     va_start(args, format);
-    int n = vasprintf(&c->reason, format, args);
+    int n = vasprintf(&text, format, args);
     va_end(args);
-    if (n < 0) {
-        c->reason = NULL;
-        return qm_fail(QM_NO_MEMORY, "cells");
-    }
-    return QM_OK;
+    c->reason = n < 0 ? NULL : qm_shared_text(text);
+    if (n >= 0)
+        free(text);
+    return c->reason ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
 }
 
 static int has_slot(const struct qm_rule *rule, const char *key)
@@ -309,28 +314,51 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }
 
-/* Whether the cell before this one has the same recipe and is not skipped; usual where the last
- * axis is not one of recipes, such as seed. */
-static int has_recipe_of_last(const struct qm_suite *s, const struct qm_cell *c)
+/* What build_recipe makes of each choice on the axes of recipes: the same for every cell that has no
+ * reason before. */
+struct recipes_made {
+    int64_t n; /* the product of those axes; 0: too many to keep */
+    struct made {
+        const struct qm_recipe *recipe; /* NULL: not made yet */
+        const char *reason;
+        int lr_given;
+    } * at;
+};
+
+static int is_of_recipe(const struct qm_axis *a)
 {
-    if (c->index == 0 || c[-1].reason || c->reason)
-        return 0;
+    return a->is_recipe || strcmp(a->key, "variant") == 0;
+}
+
+static qm_status recipes_made_open(const struct qm_suite *s, struct recipes_made *m)
+{
+    enum { MOST = 1000000 };
+    m->n = 1;
+    for (int a = 0; a < s->n_axes && m->n <= MOST; a++)
+        m->n *= is_of_recipe(&s->axis[a]) ? s->axis[a].n : 1;
+    if (m->n > MOST)
+        m->n = 0;
+    m->at = calloc((size_t)m->n + 1, sizeof *m->at);
+    return m->at ? QM_OK : qm_fail(QM_NO_MEMORY, "recipes");
+}
+
+/* The place of the cell's recipe in m; NULL: it has none. */
+static struct made *made_at(const struct qm_suite *s, const struct recipes_made *m,
+                            const struct qm_cell *c)
+{
+    int64_t at = 0;
+    if (c->reason || m->n == 0)
+        return NULL;
     for (int a = 0; a < s->n_axes; a++)
-        if ((s->axis[a].is_recipe || strcmp(s->axis[a].key, "variant") == 0) &&
-            c->choice[a] != c[-1].choice[a])
-            return 0;
-    return 1;
+        if (is_of_recipe(&s->axis[a]))
+            at = at * s->axis[a].n + c->choice[a];
+    return &m->at[at];
 }
 
 /* Builds the cell's recipe: the variant with all recipe keys of the suite. */
-static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
+static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
-    if (has_recipe_of_last(s, c)) {
-        c->recipe = c[-1].recipe;
-        c->lr_given = c[-1].lr_given;
-        return QM_OK;
-    }
     struct qm_recipe r;
     const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
     qm_status st = qm_recipe_parse(name->text, &r);
@@ -348,6 +376,22 @@ static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
     if (!shared)
         return qm_fail(QM_NO_MEMORY, "cells");
     c->recipe = shared;
+    return QM_OK;
+}
+
+/* As make_recipe, once for each choice. */
+static qm_status build_recipe(const struct qm_suite *s, struct recipes_made *m, struct qm_cell *c)
+{
+    struct made *made = made_at(s, m, c);
+    if (!made || !made->recipe) {
+        QM_TRY(make_recipe(s, c));
+        if (made)
+            *made = (struct made){c->recipe, c->reason, c->lr_given};
+        return QM_OK;
+    }
+    c->recipe = made->recipe;
+    c->reason = made->reason;
+    c->lr_given = made->lr_given != 0;
     return QM_OK;
 }
 
@@ -437,7 +481,7 @@ qm_status qm_cell_check_source(struct qm_cell *c)
         c->kind != QM_SOURCE_dist)
         return skip(c, "oneshot needs a states: or dist: source");
     if (c->kind == QM_SOURCE_dist) {
-        const struct qm_dist *d = qm_dist_at(c->dist.id);
+        const struct qm_dist *d = qm_dist_at(c->dist->id);
         if (c->coupling == QM_COUPLING_oneshot && d->sign && !rule->slot_sign[c->slot])
             return skip(c, "%s has both signs, %s is never negative", d->name, rule->slot[c->slot]);
     }
@@ -472,7 +516,9 @@ static qm_status choose_instance(const struct qm_suite *s, const struct item *it
     QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
     if (c->problem) {
         char *args;
-        QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &c->has_data));
+        int has_data;
+        QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &has_data));
+        c->has_data = has_data != 0;
         c->problem_args = qm_shared_text(args);
         free(args);
         return c->problem_args ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
@@ -482,7 +528,8 @@ static qm_status choose_instance(const struct qm_suite *s, const struct item *it
     return c->instance == 1 ? QM_OK : skip(c, "instance needs a problem: source");
 }
 
-static qm_status build_cell(const struct qm_suite *s, const struct item *item, struct qm_cell *c)
+static qm_status build_cell(const struct qm_suite *s, const struct item *item,
+                            struct recipes_made *made, struct qm_cell *c)
 {
     int64_t seed, rounding;
     c->kind = item->kind;
@@ -494,7 +541,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     c->rate = 1.0;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
         c->without[i] = -1;
-    c->tensor = item->recorded ? item->recorded->tensor : "";
+    c->tensor = item->tensor ? item->tensor : "";
     c->class_name = item->recorded  ? qm_tensor_class(c->tensor, &item->recorded->shape)
                     : item->problem ? "problem"
                     : item->kind == QM_SOURCE_dist ? "dist"
@@ -512,7 +559,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(choose_coupling(s, c));
     if (item->reason)
         QM_TRY(skip(c, "%s", item->reason));
-    QM_TRY(build_recipe(s, c));
+    QM_TRY(build_recipe(s, made, c));
     QM_TRY(choose_slot(s, c));
     return c->reason ? QM_OK : qm_cell_check_source(c);
 }
@@ -534,6 +581,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
 {
     static const struct qm_recipe none; /* until a cell gets its own */
     struct items items = {0};
+    struct recipes_made made = {0, NULL};
     struct qm_cell *list = NULL;
     int64_t total = 1;
     int source = qm_suite_axis(s, "source");
@@ -546,7 +594,8 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
     }
     if (st == QM_OK) {
         list = calloc((size_t)(total > 0 ? total : 1), sizeof *list);
-        st = list ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)total);
+        st = list ? recipes_made_open(s, &made)
+                  : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)total);
     }
     for (int64_t i = 0; st == QM_OK && i < total; i++) {
         int64_t rest = i;
@@ -560,28 +609,21 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
             item = a == source ? k : item;
             list[i].choice[a] = a == source ? items.item[k].value : k;
         }
-        st = build_cell(s, &items.item[item], &list[i]);
+        st = build_cell(s, &items.item[item], &made, &list[i]);
     }
     items_free(&items);
+    free(made.at);
     if (st != QM_OK) {
-        qm_cells_free(list, list ? total : 0);
+        free(list);
         return st;
     }
     *cells = list;
     *n_cells = total;
     st = s->paired ? qm_protocol_cells(s, cells, n_cells) : QM_OK;
     if (st != QM_OK) {
-        qm_cells_free(*cells, *n_cells);
+        free(*cells);
         *cells = NULL;
         *n_cells = 0;
     }
     return st;
-}
-
-void qm_cells_free(struct qm_cell *cells, int64_t n_cells)
-{
-    for (int64_t i = 0; i < n_cells; i++) {
-        free(cells[i].reason);
-    }
-    free(cells);
 }
