@@ -86,7 +86,7 @@ static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *
     char shape[256], text[VALUE];
     hid_t id = H5Dopen2(file, name, H5P_DEFAULT), type = id < 0 ? -1 : H5Dget_type(id);
     hid_t space = id < 0 ? -1 : H5Dget_space(id);
-    int bad = !s || type < 0 || space < 0;
+    int bad = !s || type < 0 || space < 0 || qm_h5_guard_dataset(NULL, name, id) != QM_OK;
     if (!bad) {
         H5T_class_t class = H5Tget_class(type);
         s->kind = class == H5T_COMPOUND ? QM_LISTED_table

@@ -1,181 +1,14 @@
 /* cells.c - Makes the cells of a suite: the product of its axes, with reasons for skipped cells. */
 #include "core/base/name.h"
 #include "experiments/problems/problem_wrapper.h"
+#include "experiments/suite/cell_items.h"
 #include "experiments/suite/control_cells.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One source of cells: a recorded tensor that a source word matches, or the word itself. */
-struct item {
-    int value; /* index on the axis "source" */
-    enum qm_source_kind kind;
-    struct qm_recorded *recorded;
-    const struct qm_dist_bound *dist;
-    const struct qm_problem *problem;
-    const char *rest;   /* the text after "states:", "problem:NAME:" */
-    const char *text;   /* for the column `source`; shared */
-    const char *tensor; /* that of `recorded`, shared; NULL without */
-    char *reason;       /* NULL, or why the word matches no source */
-};
-
-struct items {
-    int n, room;
-    struct item *item;
-};
-
-static const struct {
-    const char *prefix;
-    enum qm_source_kind kind;
-} kinds[] = {{"states:", QM_SOURCE_states},
-             {"trace:", QM_SOURCE_trace},
-             {"dist:", QM_SOURCE_dist},
-             {"problem:", QM_SOURCE_problem},
-             {"empty", QM_SOURCE_empty}};
-
-static qm_status fail_at(const struct qm_suite *s, int line, qm_status st)
-{
-    char where[512];
-    snprintf(where, sizeof where, "%s:%d", s->path, line);
-    return qm_fail_in(st, where);
-}
-
-static enum qm_source_kind kind_of(const char *text, const char **rest)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        size_t n = strlen(kinds[i].prefix);
-        if (strncmp(text, kinds[i].prefix, n) == 0) {
-            *rest = text + n;
-            return kinds[i].kind;
-        }
-    }
-    return QM_SOURCE_none;
-}
-
-int qm_suite_wants_data(const struct qm_suite *s)
-{
-    const struct qm_axis *a = &s->axis[qm_suite_axis(s, "source")];
-    const char *rest;
-    for (int i = 0; i < a->n; i++) {
-        enum qm_source_kind k = kind_of(a->value[i].text, &rest);
-        if (k == QM_SOURCE_states || k == QM_SOURCE_trace)
-            return 1;
-    }
-    return 0;
-}
-
-/* ---- sources --------------------------------------------------------------------------------- */
-
-static qm_status item_add(struct items *list, const struct item *item)
-{
-    if (list->n == list->room) {
-        int room = list->room ? 2 * list->room : 64;
-        struct item *more = realloc(list->item, (size_t)room * sizeof *more);
-        if (!more)
-            return qm_fail(QM_NO_MEMORY, "%d sources", room);
-        list->item = more;
-        list->room = room;
-    }
-    list->item[list->n++] = *item;
-    return QM_OK;
-}
-
-static void items_free(struct items *list)
-{
-    for (int i = 0; i < list->n; i++) {
-        free(list->item[i].reason);
-    }
-    free(list->item);
-}
-
-static qm_status add_text(struct items *list, struct item item, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static qm_status add_text(struct items *list, struct item item, const char *format, ...)
-{
-    char *text = NULL;
-    va_list args;
-    va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        text = NULL;
-    va_end(args);
-    item.text = text ? qm_shared_text(text) : NULL;
-    free(text);
-    return item.text ? item_add(list, &item) : qm_fail(QM_NO_MEMORY, "sources");
-}
-
-static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *replay,
-                              struct item base, struct items *list)
-{
-    int before = list->n;
-    for (int i = 0; i < qm_replay_count(replay); i++) {
-        struct qm_recorded *r = qm_replay_at(replay, i);
-        if (r->is_trace != (base.kind == QM_SOURCE_trace) || r->numel < s->min_numel ||
-            r->shape.rank < s->min_rank || fnmatch(base.rest, r->name, 0) != 0)
-            continue;
-        base.recorded = r;
-        base.tensor = qm_shared_text(r->tensor);
-        if (!base.tensor)
-            return qm_fail(QM_NO_MEMORY, "sources");
-        QM_TRY(add_text(list, base, "%s:%s", r->file, r->group));
-    }
-    if (list->n > before)
-        return QM_OK;
-    base.recorded = NULL;
-    base.tensor = NULL;
-    if (asprintf(&base.reason, "no recorded %s matches '%s'",
-                 base.kind == QM_SOURCE_trace ? "trace" : "state", base.rest) < 0)
-        return qm_fail(QM_NO_MEMORY, "sources");
-    qm_status st =
-        add_text(list, base, "%s", s->axis[qm_suite_axis(s, "source")].value[base.value].text);
-    if (st != QM_OK)
-        free(base.reason);
-    return st;
-}
-
-static qm_status find_items(const struct qm_suite *s, const struct qm_replay *replay,
-                            struct items *list)
-{
-    const struct qm_axis *a = &s->axis[qm_suite_axis(s, "source")];
-    for (int i = 0; i < a->n; i++) {
-        const struct qm_axis_value *v = &a->value[i];
-        struct item item = {.value = i};
-        item.kind = kind_of(v->text, &item.rest);
-        qm_status st = QM_OK;
-        char name[64];
-        switch (item.kind) {
-        case QM_SOURCE_states:
-        case QM_SOURCE_trace: st = add_recorded(s, replay, item, list); break;
-        case QM_SOURCE_empty: st = add_text(list, item, "%s", v->text); break;
-        case QM_SOURCE_dist:
-            st = qm_shared_dist(item.rest, &item.dist);
-            if (st == QM_OK)
-                st = add_text(list, item, "%s", v->text);
-            break;
-        case QM_SOURCE_problem:
-            snprintf(name, sizeof name, "%.*s", (int)strcspn(item.rest, ":"), item.rest);
-            st = qm_problem_find(name, &item.problem);
-            item.rest += strcspn(item.rest, ":");
-            item.rest += *item.rest == ':';
-            if (st == QM_OK)
-                st = qm_problem_wrapper_check(item.problem, item.rest);
-            if (st == QM_OK)
-                st = add_text(list, item, "%s", v->text);
-            break;
-        default:
-            st = qm_fail(
-                QM_BAD_ARG,
-                "source '%s' does not start with states:, trace:, dist: or problem:", v->text);
-        }
-        if (st != QM_OK)
-            return fail_at(s, v->line, st);
-    }
-    return QM_OK;
-}
 
 /* ---- one cell -------------------------------------------------------------------------------- */
 
@@ -191,7 +24,7 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
     errno = 0;
     long long x = strtoll(v->text, &end, 10);
     if (*end || end == v->text || errno || x < least)
-        return fail_at(
+        return qm_suite_fail_at(
             s, v->line,
             qm_fail(QM_BAD_ARG,
                     "'%s' is '%s', expected an integer of at least %lld (1..4 lists four)", key,
@@ -214,11 +47,11 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     char *end;
     int i = v ? qm_name_find(v->text, words, 2) : 0;
     if (i < 0)
-        return fail_at(s, v->line, qm_name_none_of("start", v->text, words, 2));
+        return qm_suite_fail_at(s, v->line, qm_name_none_of("start", v->text, words, 2));
     c->start_ulp = i;
     c->lr_scale = lr ? strtod(lr->text, &end) : 1.0;
     if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
-        return fail_at(
+        return qm_suite_fail_at(
             s, lr->line,
             qm_fail(QM_BAD_ARG, "'lr_scale' is '%s', expected a number above 0", lr->text));
     return QM_OK;
@@ -241,13 +74,14 @@ static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
     const struct qm_axis_value *schedule = chosen(s, c, "schedule"), *clip = chosen(s, c, "clip");
     int i = schedule ? qm_name_find(schedule->text, schedules, QM_SCHEDULE_COUNT) : 0;
     if (i < 0)
-        return fail_at(s, schedule->line,
-                       qm_name_none_of("schedule", schedule->text, schedules, QM_SCHEDULE_COUNT));
+        return qm_suite_fail_at(
+            s, schedule->line,
+            qm_name_none_of("schedule", schedule->text, schedules, QM_SCHEDULE_COUNT));
     c->schedule = (enum qm_schedule)i;
     char *end = NULL;
     c->clip = clip ? strtod(clip->text, &end) : 0.0;
     if (clip && (*end || end == clip->text || !(c->clip >= 0.0 && c->clip < 1e30)))
-        return fail_at(
+        return qm_suite_fail_at(
             s, clip->line,
             qm_fail(QM_BAD_ARG, "'clip' is '%s', expected a number of at least 0", clip->text));
     return QM_OK;
@@ -310,12 +144,12 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
     int unread =
         qm_hyper_has(axis->key) && !qm_rule_reads(r->rule, axis->key) && is_number(v->text);
     if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))
-        return fail_at(s, v->line, st);
+        return qm_suite_fail_at(s, v->line, st);
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }
 
-/* What build_recipe makes of each choice on the axes of recipes: the same for every cell that has no
- * reason before. */
+/* What build_recipe makes of each choice on the axes of recipes: the same for every cell that has
+ * no reason before. */
 struct recipes_made {
     int64_t n; /* the product of those axes; 0: too many to keep */
     struct made {
@@ -364,7 +198,7 @@ static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
     qm_status st = qm_recipe_parse(name->text, &r);
     c->lr_given |= strstr(name->text, ",lr=") != NULL;
     if (st != QM_OK)
-        return fail_at(s, name->line, st);
+        return qm_suite_fail_at(s, name->line, st);
     for (int i = 0; i < 2 * s->n_axes; i++) { /* first whole slots, then single axes of slots */
         const struct qm_axis *axis = &s->axis[i % s->n_axes];
         if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
@@ -403,7 +237,8 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
         return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
     const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
     if (!is_slot_key(v->text))
-        return fail_at(s, v->line, qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
+        return qm_suite_fail_at(s, v->line,
+                                qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
     for (int i = 0; i < c->recipe->rule->n_slots; i++)
         if (strcmp(c->recipe->rule->slot[i], v->text) == 0) {
             c->slot = i;
@@ -424,7 +259,8 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
         names[i] = qm_coupling_name((enum qm_coupling)i);
     int i = qm_name_find(v->text, names, QM_COUPLING_COUNT);
     if (i < 0)
-        return fail_at(s, v->line, qm_name_none_of("coupling", v->text, names, QM_COUPLING_COUNT));
+        return qm_suite_fail_at(s, v->line,
+                                qm_name_none_of("coupling", v->text, names, QM_COUPLING_COUNT));
     c->coupling = (enum qm_coupling)i;
     return QM_OK;
 }
@@ -510,7 +346,7 @@ qm_status qm_cell_check_source(struct qm_cell *c)
     return QM_OK;
 }
 
-static qm_status choose_instance(const struct qm_suite *s, const struct item *item,
+static qm_status choose_instance(const struct qm_suite *s, const struct qm_cell_item *item,
                                  struct qm_cell *c)
 {
     QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
@@ -528,7 +364,7 @@ static qm_status choose_instance(const struct qm_suite *s, const struct item *it
     return c->instance == 1 ? QM_OK : skip(c, "instance needs a problem: source");
 }
 
-static qm_status build_cell(const struct qm_suite *s, const struct item *item,
+static qm_status build_cell(const struct qm_suite *s, const struct qm_cell_item *item,
                             struct recipes_made *made, struct qm_cell *c)
 {
     int64_t seed, rounding;
@@ -580,17 +416,18 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
                          struct qm_cell **cells, int64_t *n_cells)
 {
     static const struct qm_recipe none; /* until a cell gets its own */
-    struct items items = {0};
+    struct qm_cell_items items = {0};
     struct recipes_made made = {0, NULL};
     struct qm_cell *list = NULL;
     int64_t total = 1;
     int source = qm_suite_axis(s, "source");
-    qm_status st = find_items(s, replay, &items);
+    qm_status st = qm_cell_items_find(s, replay, &items);
     for (int a = 0; st == QM_OK && a < s->n_axes; a++) {
         total *= a == source ? items.n : s->axis[a].n;
         if (total > 10000000)
-            st = fail_at(s, s->axis[a].line,
-                         qm_fail(QM_BAD_ARG, "more than 10 million cells; split the suite"));
+            st = qm_suite_fail_at(
+                s, s->axis[a].line,
+                qm_fail(QM_BAD_ARG, "more than 10 million cells; split the suite"));
     }
     if (st == QM_OK) {
         list = calloc((size_t)(total > 0 ? total : 1), sizeof *list);
@@ -611,7 +448,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
         }
         st = build_cell(s, &items.item[item], &made, &list[i]);
     }
-    items_free(&items);
+    qm_cell_items_free(&items);
     free(made.at);
     if (st != QM_OK) {
         free(list);

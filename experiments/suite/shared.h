@@ -1,4 +1,4 @@
-/* shared.h - Recipes, texts and distributions that many cells have in common, kept once until the program ends. */
+/* shared.h - Recipes, texts and distributions that many cells share, kept until the end. */
 #ifndef QM_SUITE_SHARED_H
 #define QM_SUITE_SHARED_H
 

@@ -257,8 +257,8 @@ enum qm_budget {
         QM_BUDGET_COUNT
 };
 
-/* One experiment.  Pointers are borrowed from the suite and the replay, or shared (shared.h).  A suite may have 10 million cells, so each member has the least
- * width that its values need. */
+/* One experiment.  Pointers are borrowed from the suite and the replay, or shared (shared.h).  A
+ * suite may have 10 million cells, so each member has the least width that its values need. */
 struct qm_cell {
     int64_t index;
     int choice[QM_SUITE_AXES];        /* index of the value of each axis; -1: none (controls) */
