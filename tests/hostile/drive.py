@@ -95,7 +95,7 @@ def call(qualm, words, work, tmp):
             pid, status, usage = os.wait4(p.pid, os.WNOHANG)
             if pid:
                 break
-            if time.monotonic() - start > 2 * SECONDS:
+            if time.monotonic() - start > 9 * SECONDS:
                 os.killpg(p.pid, 9)
             time.sleep(0.002)
         p.returncode = os.waitstatus_to_exitcode(status)
