@@ -431,7 +431,8 @@ SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml
   tests/peers/peers.py results/gpu/README.md
 COMMANDS = $(shell ./qualm --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z-]*\) .*/\1/p')
 MAN := $(BUILD)/man
-man: qualm ## manual pages in build/CC/man, by help2man out of --help
+man: $(MAN)/made ## manual pages in build/CC/man, by help2man out of --help
+$(MAN)/made: $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) | qualm
 	@command -v help2man >/dev/null || { echo "man: skipped: no help2man (Debian's package help2man)"; exit 0; }; \
 	rm -rf $(MAN); mkdir -p $(MAN); \
 	help2man -N -n "$$(./qualm --help | sed -n 2p)" -o $(MAN)/qualm.1 ./qualm || exit 1; \
@@ -443,12 +444,12 @@ man: qualm ## manual pages in build/CC/man, by help2man out of --help
 	    $$c "$$PWD" $$help > $(MAN)/qualm-$$c; chmod +x $(MAN)/qualm-$$c; \
 	  help2man -N -i $$text -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 \
 	    $(MAN)/qualm-$$c || exit 1; rm $(MAN)/qualm-$$c $$help $$text; \
-	done; echo "man: $$(ls $(MAN) | wc -l) pages in $(MAN)"
+	done; touch $@; echo "man: $$(ls $(MAN)/*.1 | wc -l) pages in $(MAN)"
 
 define REMOVE_INSTALLED
 	while IFS= read -r f; do rm -f -- "$$P/$$f"; echo "$${f%/*}"; done < "$$P/share/qualm/MANIFEST" | sort -ru | \
 	  while IFS= read -r d; do case $$d in share/qualm/*|include/qualm) \
-	    (cd "$$P/$${d%%/*}" && rmdir -p --ignore-fail-on-non-empty -- "$${d#*/}");; esac; done; \
+	    (cd "$$P/$${d%%/*}" && [ ! -d "$${d#*/}" ] || rmdir -p --ignore-fail-on-non-empty -- "$${d#*/}");; esac; done; \
 	rm -f -- "$$P/share/qualm/MANIFEST"; rmdir --ignore-fail-on-non-empty -- "$$P/share/qualm"
 endef
 install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual, completion, headers, data
@@ -456,7 +457,8 @@ install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual
 	@mkdir -p "$$P/share/qualm"; \
 	put() { install -D -m"$$1" -- "$$2" "$$P/$$3" && printf '%s\n' "$$3" >> "$$P/share/qualm/MANIFEST"; }; \
 	put 755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) bin/qualm || exit 1; \
-	for f in $(SHIPPED); do put 644 $$f share/qualm/$$f || exit 1; done; \
+	printf 'share/qualm/%s\n' $(SHIPPED) >> "$$P/share/qualm/MANIFEST"; \
+	cp --parents -- $(SHIPPED) "$$P/share/qualm" && (cd "$$P/share/qualm" && chmod 644 -- $(SHIPPED)) || exit 1; \
 	for f in $(wildcard core/abi/*.h); do put 644 $$f include/qualm/$${f##*/} || exit 1; done; \
 	for f in $(MAN)/*.1; do [ ! -e $$f ] || put 644 $$f share/man/man1/$${f##*/} || exit 1; done; \
 	./qualm completion bash > $(BUILD)/completion && \

@@ -45,9 +45,9 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     }
     const char *nearest =
         qm_name_nearest(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc);
-    qm_status st =
-        qm_fail(QM_NO_MATCH, "no suite '%s'%s%s%s", word, nearest ? "; did you mean '" : "",
-                nearest ? nearest : "", nearest ? "'?" : "; " QM_SUITES " holds them");
+    qm_status st = qm_fail(QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
+                           nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                           nearest ? "'?" : "; " QM_SUITES " holds them");
     globfree(&found);
     return st;
 }
