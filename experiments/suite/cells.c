@@ -412,6 +412,8 @@ uint64_t qm_cell_rounding(const struct qm_cell *c)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
+_Static_assert(sizeof(struct qm_cell) <= 300, "10 million cells are to fit in 3 GiB");
+
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells)
 {
