@@ -92,7 +92,7 @@ Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
 .PHONY: all run readme-figures claims baseline test peers bench check-dual check-kernels check-layers check-style \
-  check-headers check-format format gpu-check bench-gpu check-long config bundle help clean plots \
+  check-headers check-format check-links format gpu-check bench-gpu check-long config bundle help clean plots \
   setup tests install uninstall dist man fuzz
 .DELETE_ON_ERROR:
 
@@ -311,6 +311,9 @@ check-layers: qualm ## link symbols and headers between folders go one way
 
 check-style: ## no line, function, list of parameters or file is longer than the house style allows
 	$(Q)$(PYTHON) tests/style/check_style.py
+
+check-links: ## texts and comments name files, headings and identifiers that are there
+	$(Q)$(PYTHON) tests/style/check_links.py
 
 # check_headers.py lists the headers that make sense alone, and checks their guards.
 check-headers: ## each header has its own guard; all together in one translation unit: one meaning per name

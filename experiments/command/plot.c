@@ -86,8 +86,7 @@ static void print(const struct qm_plot *o, json_t *figures)
             json_decref(figures);
         return;
     }
-    json_array_foreach(figures, i, one)
-    {
+    json_array_foreach (figures, i, one) {
         const char *name = json_string_value(json_object_get(one, "name"));
         const char *title = json_string_value(json_object_get(one, "title"));
         if (o->list) {

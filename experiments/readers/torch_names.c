@@ -177,7 +177,8 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
     return QM_OK;
 }
 
-/* The dictionary that `param_names` of a group would name parameter i by, or its number. */
+/* Writes the name of parameter i: its key in the model, else the one in `param_names` of its group,
+ * else its number.  0: it is too long. */
 static int parameter_name(const struct qm_torch_optimizer *o, int64_t i, char out[QM_TORCH_NAME])
 {
     const struct qm_torch_parameter *p = &o->of[i];

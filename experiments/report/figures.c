@@ -330,8 +330,9 @@ qm_status qm_figures_read(const char *out, json_t **figures)
             break;
         }
         json_array_append_new(list, one);
-        json_array_foreach(json_object_get(one, "panels"), i, panel) if (st == QM_OK) st =
-            read_panel(out, panel);
+        json_array_foreach (json_object_get(one, "panels"), i, panel)
+            if (st == QM_OK)
+                st = read_panel(out, panel);
     }
     free(line);
     if (f)

@@ -148,7 +148,7 @@ static json_t *describe(const struct making *m)
     size_t i;
     for (int k = 0; k < p->listing.n; k++)
         tables += p->listing.set[k].kind == QM_LISTED_table;
-    json_array_foreach(p->figures, i, figure)
+    json_array_foreach (p->figures, i, figure)
         json_array_append(names, json_object_get(figure, "name"));
     qm_note("%s: %zu figures, %d tables", m->out, json_array_size(p->figures), tables);
     return json_pack("{s:s, s:s, s:o, s:s?, s:i, s:s?, s:s?, s:s?}", "file", m->o->path, "page",

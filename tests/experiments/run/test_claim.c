@@ -126,7 +126,7 @@ static void test_verdicts(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct qm_effect e = {.lo = cases[i].lo, .hi = cases[i].hi};
-        if (qm_verdict_of(&e, cases[i].relation, cases[i].bound) != cases[i].want)
+        if (qm_claim_verdict_of(&e, cases[i].relation, cases[i].bound) != cases[i].want)
             fail_msg("case %zu", i);
     }
 }
