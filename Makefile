@@ -256,6 +256,7 @@ PLOTS := dumbbell:momentum_format:dumbbell frontier:momentum_format:frontier \
   rank1:rank1:dumbbell:block~128,rank-1 drift:drift:drift drift_second:drift_second:drift \
   loss:convergence:ratio loss_momentum:momentum_convergence:ratio loss_sgdm:momentum_sgdm:ratio
 plots: qualm ## draw results/*.h5 into plots/out (PNG and SVG)
+	$(Q)for file in $(wildcard results/*.h5); do ./qualm digest $$file >/dev/null || exit 1; done
 	$(Q)for script in $(filter-out plots/figures/common.py,$(wildcard plots/figures/*.py)); do \
 	  $(PYTHON) $$script --results results --out plots/out || exit 1; done
 	$(Q)for plot in $(PLOTS); do \
@@ -296,7 +297,7 @@ fuzz: qualm build/fuzz/formats ## libFuzzer on the reader of every format, S sec
 	$(Q)rm -rf build/fuzz/seeds && tests/fuzz/make_seeds.sh ./qualm build/fuzz/seeds
 	$(Q)for t in $(or $(TARGET),$(FUZZ_TARGETS)); do mkdir -p build/fuzz/corpus/$$t build/fuzz/found/$$t; \
 	  dict=$$(sed -n "s/.*X($$t, *[a-z_]*, *\"\([a-z0-9]*\)\".*/\1/p" tests/fuzz/test_formats.c); \
-	  echo "== $$t"; QM_FUZZ=$$t build/fuzz/formats build/fuzz/corpus/$$t build/fuzz/seeds/$$t \
+	  echo "== $$t"; ASAN_OPTIONS=allocator_may_return_null=1 QM_FUZZ=$$t build/fuzz/formats build/fuzz/corpus/$$t build/fuzz/seeds/$$t \
 	    -dict=tests/fuzz/dict/$$dict.dict -max_total_time=$(or $(S),60) -max_len=200000 -timeout=60 \
 	    -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=build/fuzz/found/$$t/ \
 	    >build/fuzz/$$t.log 2>&1 || { tail -30 build/fuzz/$$t.log; exit 1; }; \

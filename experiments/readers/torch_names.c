@@ -209,7 +209,7 @@ static qm_status add_state(struct qm_torch_walk *w, const char *name, const stru
             continue;
         }
         for (number = 1; st == QM_OK && number <= 2 && !used; number++) {
-            char word[16], table[16], scale[16], whole[16];
+            char word[20], table[20], scale[20], whole[20]; /* of any number: for the compiler */
             snprintf(word, sizeof word, "state%d", number);
             snprintf(table, sizeof table, "qmap%d", number);
             snprintf(scale, sizeof scale, "absmax%d", number);

@@ -98,7 +98,7 @@ qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_ch
 
 void qm_loaded_suite_close(struct qm_loaded_suite *l)
 {
-    qm_cells_free(l->cells, l->n_cells);
+    free(l->cells);
     qm_replay_close(l->replay);
     qm_suite_free(l->suite);
     *l = (struct qm_loaded_suite){0};

@@ -18,7 +18,8 @@ PATH = re.compile(r"(?<![\w/.*{-])((?:core|variants|oracle|experiments|plots|tes
 # the text of a stored column, which keeps the words that digests were made of.
 MADE_UP = re.compile(r"NAME|XXX|mine|valley|/x\.|planted|test_X|nosuch|test_functional|test_lion8b|"
                      r"oracle/theory.h$|step_recipe.h|yards.c|fused_adamw_kernel.cu|csrc/|"
-                     r"cuda_runtime.h|adamw_kernel3|austen_b999|METRIC_q|HDF5_PLUGIN|loss_(momentum|sgdm)")
+                     r"cuda_runtime.h|adamw_kernel3|austen_b999|METRIC_q|HDF5_PLUGIN|"
+                     r"loss_(momentum|sgdm)")
 
 
 TREE = []  # what texts() yields
