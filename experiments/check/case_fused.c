@@ -10,8 +10,8 @@
 
 #include "experiments/check/slot_parts.h"
 
-/* Curve qlog: powers of alpha, here within an ulp and a product, in a judged side within two ulp and a
- * product (slot_quantile_log.c): 6 u in all.  Code 0 is the scale itself. */
+/* Curve qlog: powers of alpha, here within an ulp and a product, in a judged side within two ulp
+ * and a product (slot_quantile_log.c): 6 u in all.  Code 0 is the scale itself. */
 static double power_error(const struct qm_slot_view *v, int64_t i)
 {
     return v->codes[i] == 0 ? 0.0 : 6.0 * QM_U * fabs((double)v->decoded[i]) + QM_ETA;
