@@ -24,7 +24,8 @@ static struct qm_shape drawn(gsl_rng *rng)
 }
 
 /* With min_numel=0,whole_blocks=0 every slot has the quantizer that the recipe names, whatever the
- * shape (of norm divblock, with the shape's blocks); the text says so and parses back.  Without them some shape of some variant does not. */
+ * shape (of norm divblock, with the shape's blocks); the text says so and parses back.  Without
+ * them some shape of some variant does not. */
 static void test_no_fallback(void **state)
 {
     gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
