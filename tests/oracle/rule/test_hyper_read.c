@@ -62,6 +62,7 @@ static const struct {
     {"rank", {3.0, 2.0}},        {"side", {2.0, 3.0}},         {"gap", {3.0, 1.0}},
     {"scale", {2.0, 0.5}},       {"margin", {0.5, 0.0}},       {"max_unorm", {0.01, 0.0001}},
     {"gnorm_scale", {0.5, 3.0}}, {"initial_lr", {0.7, 0.2}},   {"momentum_decay", {5.0, 20.0}},
+    {"adjust", {1.0, 2.0}},
 };
 
 static void set(struct qm_hyper *h, const char *name, double value)
