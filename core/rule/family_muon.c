@@ -128,8 +128,7 @@ static void blend(int rounds, int64_t n, float c, const float *x, float d, const
 {
     qm_sweep_run(
         QM_SWEEP_muon_blend,
-        &(struct qm_sweep){
-            .n = n, .c = {c, d}, .flag = {rounds}, .x = {out, QM_AT(x), QM_AT(y)}});
+        &(struct qm_sweep){.n = n, .c = {c, d}, .flag = {rounds}, .x = {out, QM_AT(x), QM_AT(y)}});
 }
 
 static void transpose(const float *x, int64_t rows, int64_t cols, float *out)
@@ -151,16 +150,14 @@ static float divisor(const float *x, int64_t n, int is_lin, double eps)
 
 /* One matrix x[rows][cols].  room: 3 k k + 2 k n floats for the smaller side k and the larger
  * side n. */
-static void one_factor(const struct qm_matrices *m, int is_lin, double eps, float *x,
-                          float *room)
+static void one_factor(const struct qm_matrices *m, int is_lin, double eps, float *x, float *room)
 {
     const float(*triple)[3] = is_lin ? lin_triple : bnb_triple;
     int tall = m->rows > m->cols;
     int64_t k = tall ? m->cols : m->rows, n = tall ? m->rows : m->cols;
     float *a = room, *aa = a + k * k, *b = aa + k * k, *across = b + k * k, *wide = across + k * n;
-    qm_sweep_run(QM_SWEEP_muon_over, &(struct qm_sweep){.n = k * n,
-                                                        .c = {divisor(x, k * n, is_lin, eps)},
-                                                        .x = {x}});
+    qm_sweep_run(QM_SWEEP_muon_over,
+                 &(struct qm_sweep){.n = k * n, .c = {divisor(x, k * n, is_lin, eps)}, .x = {x}});
     if (tall)
         transpose(x, m->rows, m->cols, wide);
     else
@@ -197,10 +194,9 @@ qm_status qm_muon_orthogonalize(const struct qm_matrices *m, int is_lin, double 
 
 static qm_status states(const struct qm_tensor_rule_args *w)
 {
-    qm_sweep_run(QM_SWEEP_muon_momentum,
-                 &(struct qm_sweep){.n = qm_shape_numel(w->shape),
-                                    .c = {(float)w->s->hyper->momentum},
-                                    .x = {w->slot[0], QM_AT(w->g)}});
+    qm_sweep_run(QM_SWEEP_muon_momentum, &(struct qm_sweep){.n = qm_shape_numel(w->shape),
+                                                            .c = {(float)w->s->hyper->momentum},
+                                                            .x = {w->slot[0], QM_AT(w->g)}});
     return QM_OK;
 }
 
@@ -258,10 +254,9 @@ static const struct qm_rule rules[] = {
      .takes = takes,
      .prepare = prepare,
      .slot_shape = lin_slot_shape,
-     .tensor = &(const struct qm_tensor_ops){.states = states,
-                                             .apply = lin_apply,
-                                             .on_device = 1,
-                                             .extra_passes = 1}},
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = states, .apply = lin_apply, .on_device = 1, .extra_passes = 1}},
     {.name = "muon_bnb",
      .family = "muon_bnb",
      .reads = "lr momentum weight_decay nesterov eps adjust",
@@ -273,10 +268,9 @@ static const struct qm_rule rules[] = {
      .check = check,
      .takes = takes,
      .prepare = prepare,
-     .tensor = &(const struct qm_tensor_ops){.states = states,
-                                             .apply = bnb_apply,
-                                             .on_device = 1,
-                                             .extra_passes = 1}},
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = states, .apply = bnb_apply, .on_device = 1, .extra_passes = 1}},
 };
 
 const struct qm_rule_family qm_family_muon = {sizeof rules / sizeof *rules, rules};

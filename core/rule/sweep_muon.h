@@ -44,8 +44,8 @@ QM_SWEEP(muon_product)
 QM_SWEEP(muon_blend)
 {
     float x = a->x[1][i], y = a->c[1] * a->x[2][i];
-    a->x[0][i] = qm_muon_bf16_of(
-        a->flag[0] ? qm_muon_bf16_of(a->c[0] * x) + qm_muon_bf16_of(y) : fmaf(a->c[0], x, y));
+    a->x[0][i] = qm_muon_bf16_of(a->flag[0] ? qm_muon_bf16_of(a->c[0] * x) + qm_muon_bf16_of(y)
+                                            : fmaf(a->c[0], x, y));
 }
 
 /* x[0] = x[0] c[0] + c[1] x[1], the parameter: with flag 0 the product is rounded to bfloat16, with

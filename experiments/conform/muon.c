@@ -27,7 +27,7 @@ static const struct scheme {
 } schemes[] = {
     {"linear_int8", "intd:8s/rowblock:%lld/arith/even/floor:1.4928778e-36", 127},
     {"dynamic8", "dyn:8s/block:%lld/grid/mid/recip/maxskip/zero:0", 0},
-    {"dynamic8_triton", "dyn:8s/block:%lld/argmin/mid/zero:127", 0},
+    {"dynamic8_triton", "dyn:8s/block:%lld/argmin/mid/maxskip/zero:127", 0},
     {"nf4", "nf4:4s/block:%lld/mids/mid/recip_tail/guard:1e-38/nantop/hi", 0},
     {"fp4", "fp4s:4s/block:%lld/mids/mid/recip_tail/guard:1e-38/nantop/hi", 0},
     {"nvfp4", "nvfp4:4s/block:%lld/ladder/mid/guard:1e-12/nanzero/hi", 0},
@@ -78,7 +78,7 @@ static int type_of(struct qm_conform *c, const char *attribute, enum type *out)
 
 static float in(enum type t, float x)
 {
-    return t == BF16 ? qm_bf16_to_float(qm_float_to_bf16(x))
+    return t == BF16  ? qm_bf16_to_float(qm_float_to_bf16(x))
            : t == F16 ? qm_f16_to_float(qm_float_to_f16(x))
                       : x;
 }
@@ -91,8 +91,7 @@ static float *typed(struct qm_conform *c, const char *name, int64_t n, enum type
     const int64_t *bits = qm_golden_case_ints(c, name, n);
     float *x = qm_golden_case_memory(c, n, sizeof *x);
     for (int64_t i = 0; bits && x && i < n; i++)
-        x[i] = t == BF16 ? qm_bf16_to_float((uint16_t)bits[i])
-                         : qm_f16_to_float((uint16_t)bits[i]);
+        x[i] = t == BF16 ? qm_bf16_to_float((uint16_t)bits[i]) : qm_f16_to_float((uint16_t)bits[i]);
     return bits ? x : NULL;
 }
 
@@ -116,12 +115,13 @@ static void encode_typed(enum type t, int64_t block, const struct qm_shape *s, c
         }
 }
 
-static void decode_typed(enum type t, int64_t block, const struct qm_shape *s,
-                         const int64_t *codes, const float *scales, float *out)
+static void decode_typed(enum type t, int64_t block, const struct qm_shape *s, const int64_t *codes,
+                         const float *scales, float *out)
 {
     int64_t cols = s->dim[1], per = (cols + block - 1) / block;
     for (int64_t i = 0; i < s->dim[0] * cols; i++)
-        out[i] = in(t, (float)(codes[i] < 255 ? codes[i] - 127 : -128) * scales[i / cols * per + i % cols / block]);
+        out[i] = in(t, (float)(codes[i] < 255 ? codes[i] - 127 : -128) *
+                           scales[i / cols * per + i % cols / block]);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -194,8 +194,8 @@ static void replay_quantizer(struct qm_conform *c)
         return;
     int64_t n = qm_shape_numel(&shape);
     struct qm_golden_run want = {.n_dequant = n, .codes = positions(c, "codes", s, n)};
-    want.scales = qm_golden_case_floats(c, s->code0 ? "scale" : "absmax",
-                                        qm_scale_count(&codec, &shape));
+    want.scales =
+        qm_golden_case_floats(c, s->code0 ? "scale" : "absmax", qm_scale_count(&codec, &shape));
     float *dequant = qm_golden_case_floats(c, "dequant", n);
     for (int64_t i = 0; dequant && want.codes && i < n; i++)
         if (codec.q.map == QM_MAP_fp4s && want.codes[i] == 8)
@@ -254,11 +254,16 @@ static int read_hyper(struct qm_conform *c, struct record *r)
 static int read_record(struct qm_conform *c, struct record *r)
 {
     static const struct qm_golden_need needs[] = {
-        {"steps", QM_NEED_number, 1, 1e6, 0},        {"lr", QM_NEED_number, 0, 1e30, 0},
-        {"weight_decay", QM_NEED_number, 0, 1e9, 0}, {"scheme", QM_NEED_text, 0, 0, 0},
-        {"adjust_lr", QM_NEED_text, 0, 0, 0},        {"p0", QM_NEED_data, 0, 0, 0},
-        {"grads", QM_NEED_data, 0, 0, 0},            {"params", QM_NEED_data, 0, 0, 0},
-        {"ns_input", QM_NEED_data, 0, 0, 0},         {"ns_output", QM_NEED_data, 0, 0, 0},
+        {"steps", QM_NEED_number, 1, 1e6, 0},
+        {"lr", QM_NEED_number, 0, 1e30, 0},
+        {"weight_decay", QM_NEED_number, 0, 1e9, 0},
+        {"scheme", QM_NEED_text, 0, 0, 0},
+        {"adjust_lr", QM_NEED_text, 0, 0, 0},
+        {"p0", QM_NEED_data, 0, 0, 0},
+        {"grads", QM_NEED_data, 0, 0, 0},
+        {"params", QM_NEED_data, 0, 0, 0},
+        {"ns_input", QM_NEED_data, 0, 0, 0},
+        {"ns_output", QM_NEED_data, 0, 0, 0},
     };
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) ||
         !qm_golden_case_shape(c, "p0", &r->shape) || !read_hyper(c, r))

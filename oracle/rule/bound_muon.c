@@ -23,9 +23,9 @@
  *
  *        d^2 = sum over t of |F_t|_F^2 mean of the squares of those factors
  *
- *    K = 4, because the roundings of regular matrices are alike and add up: of 720 matrices drawn as
- *    tests/oracle/rule/test_muon.c draws them (normal, low rank, constant, integers, decades, sparse,
- *    unit), the largest |O - f(X)|_F / d is 0.8 for muon_lin and 2.7 for muon_bnb.  For normal
+ *    K = 4, because the roundings of regular matrices are alike and add up: of 720 matrices with
+ *    sides from 1 to 130 (normal, low rank, constant, integers, 12 decades, sparse, unit), the
+ *    largest |O - f(X)|_F / d was 0.8 for muon_lin and 2.7 for muon_bnb.  For normal
  *    matrices K d is about 15 % of |O|_F.  The verdict on the whole factor is put as a bound on each
  *    entry of the parameter: its distance times K d / |O - f(X)|_F. */
 #include "oracle/rule/muon.h"
@@ -43,7 +43,7 @@ struct factor {
     const struct qm_muon_kind *kind;
     struct qm_muon_shape s;
     int64_t k, n;
-    int norm_is_open; /* 1: the norm may be rounded either way */
+    int norm_is_open;                      /* 1: the norm may be rounded either way */
     struct qm_ball *x, *bx, *a, *aa, *sum; /* [k n] twice, [k k] three times */
     double *exact, *room;                  /* f(X) [k n]; 2 k k + k n numbers */
 };
@@ -61,8 +61,7 @@ static int low_bit(double x)
 }
 
 /* sum over k of x[k] y[k step], rounded to float32 in any order. */
-static struct qm_ball dot(const struct qm_ball *x, const struct qm_ball *y, int64_t step,
-                          int64_t n)
+static struct qm_ball dot(const struct qm_ball *x, const struct qm_ball *y, int64_t step, int64_t n)
 {
     enum { FEW = 16 }; /* terms; more are seldom exact in every order */
     double sum = 0.0, size = 0.0, e = 0.0;

@@ -7,10 +7,11 @@
 const struct qm_variant qm_variant_muon8_bnb_triton = {
     .name = "muon8_bnb_triton",
     .summary = "8-bit Muon, dynamic map, blocks of 256, by the binary search of its GPU kernel",
-    .source = "bitsandbytes fork feature/muon (issue 1973), optim/muon.py, backends/triton/kernels_muon.py",
+    .source = "bitsandbytes fork feature/muon (issue 1973), optim/muon.py, "
+              "backends/triton/kernels_muon.py",
     .rule = "muon_bnb",
     .slot = {{.name = "momentum_buffer",
-              .quantizer = "dyn:8s/block:256/argmin/mid/zero:127",
+              .quantizer = "dyn:8s/block:256/argmin/mid/maxskip/zero:127",
               .min_numel = 4096,
               .init_code = 0}},
     .hyper = {.lr = 1e-3,
