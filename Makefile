@@ -92,7 +92,7 @@ Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
 .PHONY: all run readme-figures claims baseline test peers bench check-dual check-kernels check-layers check-style \
-  check-headers check-format format gpu-check bench-gpu check-long config bundle help clean plots \
+  check-headers check-format check-links format gpu-check bench-gpu check-long config bundle help clean plots \
   setup tests install uninstall dist man fuzz
 .DELETE_ON_ERROR:
 
@@ -256,6 +256,7 @@ PLOTS := dumbbell:momentum_format:dumbbell frontier:momentum_format:frontier \
   rank1:rank1:dumbbell:block~128,rank-1 drift:drift:drift drift_second:drift_second:drift \
   loss:convergence:ratio loss_momentum:momentum_convergence:ratio loss_sgdm:momentum_sgdm:ratio
 plots: qualm ## draw results/*.h5 into plots/out (PNG and SVG)
+	$(Q)for file in $(wildcard results/*.h5); do ./qualm digest $$file >/dev/null || exit 1; done
 	$(Q)for script in $(filter-out plots/figures/common.py,$(wildcard plots/figures/*.py)); do \
 	  $(PYTHON) $$script --results results --out plots/out || exit 1; done
 	$(Q)for plot in $(PLOTS); do \
@@ -296,7 +297,7 @@ fuzz: qualm build/fuzz/formats ## libFuzzer on the reader of every format, S sec
 	$(Q)rm -rf build/fuzz/seeds && tests/fuzz/make_seeds.sh ./qualm build/fuzz/seeds
 	$(Q)for t in $(or $(TARGET),$(FUZZ_TARGETS)); do mkdir -p build/fuzz/corpus/$$t build/fuzz/found/$$t; \
 	  dict=$$(sed -n "s/.*X($$t, *[a-z_]*, *\"\([a-z0-9]*\)\".*/\1/p" tests/fuzz/test_formats.c); \
-	  echo "== $$t"; QM_FUZZ=$$t build/fuzz/formats build/fuzz/corpus/$$t build/fuzz/seeds/$$t \
+	  echo "== $$t"; ASAN_OPTIONS=allocator_may_return_null=1 QM_FUZZ=$$t build/fuzz/formats build/fuzz/corpus/$$t build/fuzz/seeds/$$t \
 	    -dict=tests/fuzz/dict/$$dict.dict -max_total_time=$(or $(S),60) -max_len=200000 -timeout=60 \
 	    -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=build/fuzz/found/$$t/ \
 	    >build/fuzz/$$t.log 2>&1 || { tail -30 build/fuzz/$$t.log; exit 1; }; \
@@ -310,6 +311,9 @@ check-layers: qualm ## link symbols and headers between folders go one way
 
 check-style: ## no line, function, list of parameters or file is longer than the house style allows
 	$(Q)$(PYTHON) tests/style/check_style.py
+
+check-links: ## texts and comments name files, headings and identifiers that are there
+	$(Q)$(PYTHON) tests/style/check_links.py
 
 # check_headers.py lists the headers that make sense alone, and checks their guards.
 check-headers: ## each header has its own guard; all together in one translation unit: one meaning per name
@@ -430,7 +434,8 @@ SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml
   tests/peers/peers.py results/gpu/README.md
 COMMANDS = $(shell ./qualm --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z-]*\) .*/\1/p')
 MAN := $(BUILD)/man
-man: qualm ## manual pages in build/CC/man, by help2man out of --help
+man: $(MAN)/made ## manual pages in build/CC/man, by help2man out of --help
+$(MAN)/made: $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) | qualm
 	@command -v help2man >/dev/null || { echo "man: skipped: no help2man (Debian's package help2man)"; exit 0; }; \
 	rm -rf $(MAN); mkdir -p $(MAN); \
 	help2man -N -n "$$(./qualm --help | sed -n 2p)" -o $(MAN)/qualm.1 ./qualm || exit 1; \
@@ -442,12 +447,12 @@ man: qualm ## manual pages in build/CC/man, by help2man out of --help
 	    $$c "$$PWD" $$help > $(MAN)/qualm-$$c; chmod +x $(MAN)/qualm-$$c; \
 	  help2man -N -i $$text -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 \
 	    $(MAN)/qualm-$$c || exit 1; rm $(MAN)/qualm-$$c $$help $$text; \
-	done; echo "man: $$(ls $(MAN) | wc -l) pages in $(MAN)"
+	done; touch $@; echo "man: $$(ls $(MAN)/*.1 | wc -l) pages in $(MAN)"
 
 define REMOVE_INSTALLED
 	while IFS= read -r f; do rm -f -- "$$P/$$f"; echo "$${f%/*}"; done < "$$P/share/qualm/MANIFEST" | sort -ru | \
 	  while IFS= read -r d; do case $$d in share/qualm/*|include/qualm) \
-	    (cd "$$P/$${d%%/*}" && rmdir -p --ignore-fail-on-non-empty -- "$${d#*/}");; esac; done; \
+	    (cd "$$P/$${d%%/*}" && [ ! -d "$${d#*/}" ] || rmdir -p --ignore-fail-on-non-empty -- "$${d#*/}");; esac; done; \
 	rm -f -- "$$P/share/qualm/MANIFEST"; rmdir --ignore-fail-on-non-empty -- "$$P/share/qualm"
 endef
 install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual, completion, headers, data
@@ -455,7 +460,8 @@ install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual
 	@mkdir -p "$$P/share/qualm"; \
 	put() { install -D -m"$$1" -- "$$2" "$$P/$$3" && printf '%s\n' "$$3" >> "$$P/share/qualm/MANIFEST"; }; \
 	put 755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) bin/qualm || exit 1; \
-	for f in $(SHIPPED); do put 644 $$f share/qualm/$$f || exit 1; done; \
+	printf 'share/qualm/%s\n' $(SHIPPED) >> "$$P/share/qualm/MANIFEST"; \
+	cp --parents -- $(SHIPPED) "$$P/share/qualm" && (cd "$$P/share/qualm" && chmod 644 -- $(SHIPPED)) || exit 1; \
 	for f in $(wildcard core/abi/*.h); do put 644 $$f include/qualm/$${f##*/} || exit 1; done; \
 	for f in $(MAN)/*.1; do [ ! -e $$f ] || put 644 $$f share/man/man1/$${f##*/} || exit 1; done; \
 	./qualm completion bash > $(BUILD)/completion && \

@@ -1,7 +1,6 @@
 /* sha256.c - SHA-256 (FIPS 180-4), streaming. */
 #include "core/base/sha256.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* FIPS 180-4, 4.2.2: the first 32 fraction bits of the cube roots of the first 64 primes. */
@@ -18,31 +17,47 @@ static const uint32_t key[64] = {
 
 static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-/* FIPS 180-4, 6.2.2. */
+/* One round on the working variables a to h; `h` becomes the next a, and d the next e. */
+#define ROUND(a, b, c, d, e, f, g, h, i)                                                           \
+    do {                                                                                           \
+        h +=                                                                                       \
+            (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + key[i] + w[i]; \
+        d += h;                                                                                    \
+        h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));       \
+    } while (0)
+
+/* FIPS 180-4, 6.2.2.  Eight rounds at a time, so that the variables change names and not places. */
 static void compress(uint32_t state[8], const uint8_t *block)
 {
-    uint32_t w[64], s[8];
+    uint32_t w[64];
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (int i = 16; i < 64; i++) {
-        uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + w[i - 7] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) +
-               (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+        uint32_t x = w[i - 15], y = w[i - 2];
+        w[i] = w[i - 16] + w[i - 7] + (rotate(x, 7) ^ rotate(x, 18) ^ x >> 3) +
+               (rotate(y, 17) ^ rotate(y, 19) ^ y >> 10);
     }
-    memcpy(s, state, sizeof s);
-    for (int i = 0; i < 64; i++) {
-        uint32_t a = s[0], e = s[4];
-        uint32_t t1 = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
-                      ((e & s[5]) ^ (~e & s[6])) + key[i] + w[i];
-        uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
-                      ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += t1;
-        s[0] = t1 + t2;
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5],
+             g = state[6], h = state[7];
+    for (int i = 0; i < 64; i += 8) {
+        ROUND(a, b, c, d, e, f, g, h, i);
+        ROUND(h, a, b, c, d, e, f, g, i + 1);
+        ROUND(g, h, a, b, c, d, e, f, i + 2);
+        ROUND(f, g, h, a, b, c, d, e, i + 3);
+        ROUND(e, f, g, h, a, b, c, d, i + 4);
+        ROUND(d, e, f, g, h, a, b, c, i + 5);
+        ROUND(c, d, e, f, g, h, a, b, i + 6);
+        ROUND(b, c, d, e, f, g, h, a, i + 7);
     }
-    for (int i = 0; i < 8; i++)
-        state[i] += s[i];
+    state[0] += a;
+    state[1] += b;
+    state[2] += c;
+    state[3] += d;
+    state[4] += e;
+    state[5] += f;
+    state[6] += g;
+    state[7] += h;
 }
 
 void qm_sha256_start(struct qm_sha256 *h)
@@ -88,10 +103,14 @@ void qm_sha256_end(struct qm_sha256 *h, uint8_t out[32])
 
 void qm_sha256_hex(struct qm_sha256 *h, char out[65])
 {
+    static const char digit[] = "0123456789abcdef";
     uint8_t sum[32];
     qm_sha256_end(h, sum);
-    for (int i = 0; i < 32; i++)
-        snprintf(out + 2 * i, 3, "%02x", sum[i]);
+    for (int i = 0; i < 32; i++) {
+        out[2 * i] = digit[sum[i] >> 4];
+        out[2 * i + 1] = digit[sum[i] & 15];
+    }
+    out[64] = '\0';
 }
 
 void qm_sha256_of(const void *data, size_t n, char out[65])

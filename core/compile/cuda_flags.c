@@ -1,4 +1,4 @@
-/* cuda_flags.c - The words of $CUDAFLAGS on backend emu. */
+/* cuda_flags.c - The words of $CUDAFLAGS, for NVRTC and for backend emu. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +7,37 @@
 
 #include "core/compile/kernel_build.h"
 
+/* The value of --fmad=V or -fmad=V; "" where it is the next word; NULL: it is another word. */
+static const char *fmad_of(const char *word)
+{
+    const char *name = *word == '-' ? word + 1 + (word[1] == '-') : "";
+    int is_fmad = strncmp(name, "fmad", 4) == 0 && (!name[4] || name[4] == '=');
+    return is_fmad ? name + 4 + (name[4] == '=') : NULL;
+}
+
+void qm_cuda_flags(struct qm_command *c, const char **fmad)
+{
+    int n = c->n, from = c->n;
+    const char *value, *last = NULL;
+    qm_command_words(c, "CUDAFLAGS", getenv("CUDAFLAGS"));
+    for (int i = from; i < c->n; i++) {
+        if (!(value = fmad_of(c->argv[i])))
+            c->argv[n++] = c->argv[i];
+        else
+            last = *value || strchr(c->argv[i], '=') || i + 1 == c->n ? value : c->argv[++i];
+    }
+    c->argv[c->n = n] = NULL;
+    if (last && strcmp(last, "true") != 0 && strcmp(last, "false") != 0 && !*c->wrong)
+        snprintf(c->wrong, sizeof c->wrong, "CUDAFLAGS: --fmad=%.60s: expected true or false",
+                 last);
+    if (fmad)
+        *fmad = last;
+}
+
 static const struct {
-    const char *name, *is; /* is: what the C++ compiler calls it; "": nothing there */
-} options[] = {{"-I", "-I"}, {"--include-path", "-I"},   {"-D", "-D"},   {"--define-macro", "-D"},
-               {"-U", "-U"}, {"--undefine-macro", "-U"}, {"--fmad", ""}, {"-fmad", ""}};
+    const char *name, *is; /* is: what the C++ compiler calls it */
+} options[] = {{"-I", "-I"}, {"--include-path", "-I"},  {"-D", "-D"}, {"--define-macro", "-D"},
+               {"-U", "-U"}, {"--undefine-macro", "-U"}};
 enum { OPTIONS = sizeof options / sizeof *options };
 
 /* The option that a word begins; *value: what follows it in the word, "" where it is the next
@@ -42,23 +69,27 @@ static void append(char *text, size_t size, const char *a, const char *b)
     snprintf(text + used, size - used, "%s%s%s", used ? " " : "", a, b);
 }
 
-void qm_cuda_flags_emulated(char *taken, char *left, size_t size)
+void qm_cuda_flags_emulated(struct qm_command *taken, char *left, size_t size)
 {
-    const char *flags = getenv("CUDAFLAGS"), *value;
-    char words[1024];
-    *taken = *left = '\0';
-    snprintf(words, sizeof words, "%s", flags ? flags : "");
-    for (char *word, *rest = words; (word = strsep(&rest, " \t"));) {
-        if (!*word)
-            continue;
+    char *words[QM_BUILD_WORDS + 1];
+    const char *value;
+    memset(taken, 0, sizeof *taken);
+    qm_cuda_flags(taken, NULL);
+    memcpy(words, taken->argv, sizeof words);
+    taken->n = 0;
+    *left = '\0';
+    for (int k = 0; words[k]; k++) {
+        const char *word = words[k];
         int i = find(word, &value);
-        while (i < OPTIONS && !*value && rest && !*(value = strsep(&rest, " \t")))
-            ;
-        if (i == OPTIONS)
+        if (i < OPTIONS && !*value && words[k + 1])
+            value = words[++k];
+        if (i == OPTIONS || !*value) {
             append(left, size, word, "");
-        else if (strcmp(options[i].is, "-I") == 0 && is_toolkit(value))
+        } else if (strcmp(options[i].is, "-I") == 0 && is_toolkit(value)) {
             append(left, size, "-I", value);
-        else if (*options[i].is && *value)
-            append(taken, size, options[i].is, value);
+        } else {
+            qm_command_add(taken, options[i].is);
+            qm_command_add(taken, value);
+        }
     }
 }

@@ -113,29 +113,19 @@ qm_status qm_build_read(const char *path, char **out, size_t *size)
     return QM_OK;
 }
 
-/* A command line and the texts its words lie in: $CXX, the fixed flags, the caller's
- * flags, $CXXFLAGS. */
-struct compile {
-    struct qm_command c;
-    char compiler[512], fixed[512], wanted[2400], flags[1024];
-};
-
-/* Sets the command line; words: what follows the flags, up to NULL. */
-static void compile_with(struct compile *k, const char *fixed, const char *wanted,
+/* Sets the command line: $CXX, the fixed flags, those of the form, $CXXFLAGS, and `words` up to
+ * NULL. */
+static void compile_with(struct qm_command *c, const char *fixed, const char *form,
                          const char *const *words)
 {
-    const char *cxx = getenv("CXX"), *more = getenv("CXXFLAGS");
-    k->c.n = 0;
-    snprintf(k->compiler, sizeof k->compiler, "%s", cxx && *cxx ? cxx : "c++");
-    snprintf(k->fixed, sizeof k->fixed, "%s", fixed);
-    snprintf(k->wanted, sizeof k->wanted, "%s", wanted);
-    snprintf(k->flags, sizeof k->flags, "%s", more ? more : "");
-    qm_command_words(&k->c, k->compiler);
-    qm_command_words(&k->c, k->fixed);
-    qm_command_words(&k->c, k->wanted);
-    qm_command_words(&k->c, k->flags);
+    const char *cxx = getenv("CXX");
+    memset(c, 0, sizeof *c);
+    qm_command_words(c, "CXX", cxx && *cxx ? cxx : "c++");
+    qm_command_words(c, "flags", fixed);
+    qm_command_words(c, "flags", form);
+    qm_command_words(c, "CXXFLAGS", getenv("CXXFLAGS"));
     for (; *words; words++)
-        qm_command_add(&k->c, *words);
+        qm_command_add(c, *words);
 }
 
 /* ---- contraction ----------------------------------------------------------------------------- */
@@ -167,7 +157,7 @@ static qm_status find_lines(const char *source, const char *folder, const char *
 {
     static const char *const plain[] = {"-ffp-contract=off", NULL};
     struct qm_contracted found;
-    struct compile *k = calloc(1, sizeof *k);
+    struct qm_command *k = calloc(1, sizeof *k);
     char path[PATH_MAX], other[PATH_MAX], flags[256], *text[2] = {NULL, NULL};
     size_t size;
     snprintf(path, sizeof path, "%s/kernel.emu.ii", folder);
@@ -176,7 +166,7 @@ static qm_status find_lines(const char *source, const char *folder, const char *
     qm_status st = k ? QM_OK : qm_fail(QM_NO_MEMORY, "a command");
     if (st == QM_OK) {
         compile_with(k, KERNEL_FLAGS, flags, (const char *const[]){"-S", path, "-o", other, NULL});
-        st = qm_command_run(&k->c, source, HINT);
+        st = qm_command_run(k, source, HINT);
     }
     if (st == QM_OK)
         st = qm_build_read(assembly, &text[0], &size);
@@ -212,16 +202,21 @@ static qm_status nans_change(const char *from, const char *to)
 
 /* source -> kernel.ii -> kernel.emu.ii */
 static qm_status kernel_rewrite(const char *source, const char *folder, const char *flags,
-                                const char *rewritten, struct compile *k)
+                                const char *rewritten, struct qm_command *k)
 {
-    char layer[PATH_MAX], plain[PATH_MAX], *text = NULL, *new_text = NULL;
+    char layer[PATH_MAX], plain[PATH_MAX], left[8192], *text = NULL, *new_text = NULL;
+    struct qm_command taken;
     size_t length;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
                                        source, "-o", plain, NULL});
-    QM_TRY(qm_command_run(&k->c, source, HINT));
+    qm_cuda_flags_emulated(&taken, left, sizeof left);
+    QM_TRY(qm_command_status(&taken));
+    for (int i = 0; i < taken.n; i++)
+        qm_command_add(k, taken.argv[i]);
+    QM_TRY(qm_command_run(k, source, HINT));
     QM_TRY(qm_build_read(plain, &text, &length));
     qm_status st = qm_emu_rewrite(text, folder, &new_text);
     free(text);
@@ -237,7 +232,7 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
 
 /* kernel.emu.ii -> kernel.s -> kernel.o */
 static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
-                                struct compile *k)
+                                struct qm_command *k)
 {
     char rewritten[PATH_MAX], assembly[PATH_MAX], changed[PATH_MAX], object[PATH_MAX];
     int is_contracted = strstr(flags, "-ffp-contract=fast") != NULL;
@@ -250,19 +245,19 @@ static qm_status kernel_compile(const char *source, const char *folder, const ch
     QM_TRY(kernel_rewrite(source, folder, flags, rewritten, k));
     compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-S", rewritten, "-o", assembly, NULL});
-    QM_TRY(qm_command_run(&k->c, source, HINT));
+    QM_TRY(qm_command_run(k, source, HINT));
     QM_TRY(nans_change(assembly, changed));
     compile_with(k, "", "", (const char *const[]){"-c", changed, "-o", object, NULL});
-    QM_TRY(qm_command_start(&k->c, HINT, &pid));
+    QM_TRY(qm_command_start(k, HINT, &pid));
     qm_status st = is_contracted ? find_lines(source, folder, assembly) : QM_OK;
-    qm_status other = qm_command_wait(&k->c, pid, source);
+    qm_status other = qm_command_wait(k, pid, source);
     return st == QM_OK ? other : st;
 }
 
 qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
                        size_t size)
 {
-    struct compile *layer = calloc(1, sizeof *layer), *kernel = calloc(1, sizeof *kernel);
+    struct qm_command *layer = calloc(1, sizeof *layer), *kernel = calloc(1, sizeof *kernel);
     char from[PATH_MAX], made[PATH_MAX], part[PATH_MAX];
     pid_t pid = 0;
     snprintf(object, size, "%s/kernel.so", folder);
@@ -274,19 +269,19 @@ qm_status qm_emu_build(const char *source, const char *folder, const char *flags
                     (st == QM_OK && qm_emu_layer_read(LAYER_FLAGS, made));
     if (st == QM_OK && !has_layer) {
         compile_with(layer, LAYER_FLAGS, "", (const char *const[]){"-c", from, "-o", made, NULL});
-        st = qm_command_start(&layer->c, HINT, &pid);
+        st = qm_command_start(layer, HINT, &pid);
     }
     if (st == QM_OK) {
         st = kernel_compile(source, folder, flags, kernel);
         qm_status other =
-            has_layer ? QM_OK : qm_command_wait(&layer->c, pid, "the layer of backend emu");
+            has_layer ? QM_OK : qm_command_wait(layer, pid, "the layer of backend emu");
         if (other == QM_OK && !has_layer)
             qm_emu_layer_write(LAYER_FLAGS, made);
         st = st == QM_OK ? other : st;
     }
     if (st == QM_OK) {
         compile_with(kernel, LINK_FLAGS, "", (const char *const[]){part, made, "-o", object, NULL});
-        st = qm_command_run(&kernel->c, source, HINT);
+        st = qm_command_run(kernel, source, HINT);
     }
     free(layer);
     free(kernel);

@@ -15,23 +15,65 @@
 
 extern char **environ;
 
-void qm_command_add(struct qm_command *c, const char *word)
+static int wrong(struct qm_command *c, const char *name, const char *what)
 {
-    if (c->n < QM_BUILD_WORDS)
-        c->argv[c->n++] = (char *)(uintptr_t)word;
-    c->argv[c->n] = NULL;
+    if (!*c->wrong)
+        snprintf(c->wrong, sizeof c->wrong, "%s: %s", name, what);
+    return 0;
 }
 
-void qm_command_words(struct qm_command *c, char *text)
+static int append(struct qm_command *c, const char *name, const char *word)
 {
-    for (char *word, *rest = text; rest && (word = strsep(&rest, " \t"));)
-        if (*word && c->n < QM_BUILD_WORDS - 16)
-            qm_command_add(c, word);
+    if (c->n == QM_BUILD_WORDS)
+        return wrong(c, name, "too many words");
+    c->argv[c->n++] = (char *)(uintptr_t)word;
+    c->argv[c->n] = NULL;
+    return 1;
+}
+
+void qm_command_add(struct qm_command *c, const char *word)
+{
+    (void)append(c, "the command line", word);
+}
+
+/* Reads a word from `at` on; where it ends, or NULL: it is wrong.  It is written to the text. */
+static const char *read_word(struct qm_command *c, const char *name, const char *at)
+{
+    char quote = '\0';
+    size_t from = c->used;
+    for (; *at && (quote || !strchr(" \t\n", *at)); at++) {
+        if (sizeof c->text - c->used < 2) {
+            (void)wrong(c, name, "too long");
+            return NULL;
+        }
+        if (quote ? *at == quote : *at == '\'' || *at == '"')
+            quote = quote ? '\0' : *at;
+        else if (*at == '\\' && at[1] && quote != '\'' && (!quote || strchr("\"\\", at[1])))
+            c->text[c->used++] = *++at;
+        else
+            c->text[c->used++] = *at;
+    }
+    c->text[c->used++] = '\0';
+    if (quote)
+        (void)wrong(c, name, quote == '"' ? "a \" is not closed" : "a ' is not closed");
+    return !quote && append(c, name, c->text + from) ? at : NULL;
+}
+
+void qm_command_words(struct qm_command *c, const char *name, const char *text)
+{
+    for (const char *at = text; at && *(at += strspn(at, " \t\n"));)
+        at = read_word(c, name, at);
+}
+
+qm_status qm_command_status(const struct qm_command *c)
+{
+    return *c->wrong ? qm_fail(QM_BAD_ARG, "%s", c->wrong) : QM_OK;
 }
 
 qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
+    QM_TRY(qm_command_status(c));
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
     int failed = posix_spawnp(pid, c->argv[0], &actions, NULL, c->argv, environ);
@@ -70,31 +112,25 @@ void qm_kernel_build_wraps(int wraps) { integers_wrap = wraps; }
 
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size)
 {
-    const char *cc = getenv("CC"), *more = getenv("CFLAGS");
-    char compiler[512], flags[1024], include[PATH_MAX + 2];
-    char fixed[] = "-std=c11 -O2 -ffp-contract=off -shared -fPIC";
+    const char *cc = getenv("CC");
+    char include[PATH_MAX + 2];
     struct qm_command c = {0};
     if (access(source, R_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
     if (is_cuda(source)) {
         const char *form = qm_fmad_used() == QM_FMAD_true ? qm_emu_fast_flags() : "";
-        char words[2400], taken[1024], left[1024];
-        qm_cuda_flags_emulated(taken, left, sizeof taken);
-        snprintf(words, sizeof words, "%s %s", form ? form : "", taken);
-        return form ? qm_emu_build(source, folder, words, object, size)
+        return form ? qm_emu_build(source, folder, form, object, size)
                     : qm_fail(QM_SKIPPED, "contracted code wants a processor with fma");
     }
     QM_TRY(qm_embedded_write(folder, "kernel_abi.h"));
     QM_TRY(qm_embedded_write(folder, "kernel_nearest.h"));
-    snprintf(compiler, sizeof compiler, "%s", cc && *cc ? cc : "cc");
-    snprintf(flags, sizeof flags, "%s", more ? more : "");
     snprintf(include, sizeof include, "-I%s", folder);
     snprintf(object, size, "%s/kernel.so", folder);
-    qm_command_words(&c, compiler);
-    qm_command_words(&c, fixed);
+    qm_command_words(&c, "CC", cc && *cc ? cc : "cc");
+    qm_command_words(&c, "flags", "-std=c11 -O2 -ffp-contract=off -shared -fPIC");
     if (integers_wrap)
         qm_command_add(&c, "-fwrapv");
-    qm_command_words(&c, flags);
+    qm_command_words(&c, "CFLAGS", getenv("CFLAGS"));
     const char *last[] = {include, "-o", object, source, "-lm"};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
         qm_command_add(&c, last[i]);

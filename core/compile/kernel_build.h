@@ -20,9 +20,10 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
 void qm_kernel_build_wraps(int wraps);
 
 /* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (default c++) and the
- * words of $CXXFLAGS; flags: more words for the kernel itself, or "".  Statuses as above;
- * QM_BAD_ARG too for CUDA that cannot be emulated (core/emu/emu_rewrite.h). */
-qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
+ * words of $CXXFLAGS; form: flags for the kernel itself, or ""; it also gets what
+ * qm_cuda_flags_emulated takes.  Statuses as above; QM_BAD_ARG too for CUDA that cannot be emulated
+ * (core/emu/emu_rewrite.h). */
+qm_status qm_emu_build(const char *source, const char *folder, const char *form, char *object,
                        size_t size);
 
 /* ---- contraction of a user's CUDA source ----------------------------------------------------- */
@@ -40,8 +41,9 @@ enum qm_fmad qm_fmad_used(void);
 const char *qm_fmad_text(enum qm_fmad form);
 
 /* Which forms are to be judged: has[form] is 1 for each.  option: "true" or "false" of an option
- * --fmad, or NULL; then a --fmad or -fmad among the words of $CUDAFLAGS; else both. */
-void qm_fmad_asked(const char *option, int has[QM_FMADS]);
+ * --fmad, or NULL; then the last --fmad or -fmad among the words of $CUDAFLAGS; else both.
+ * QM_BAD_ARG: $CUDAFLAGS is wrong (qm_cuda_flags). */
+qm_status qm_fmad_asked(const char *option, int has[QM_FMADS]);
 
 /* 1: this processor and compiler can run contracted code on backend emu. */
 int qm_fmad_emulated(void);
@@ -54,26 +56,30 @@ const char *qm_fmad_lines(void);
  * the NUL. */
 qm_status qm_build_read(const char *path, char **out, size_t *size);
 
-/* The words of $CUDAFLAGS on backend emu: taken[size] gets folders (-I, --include-path) and macros
- * (-D, -U, --define-macro, --undefine-macro) as the C++ compiler wants them, left[size] the others
- * but for --fmad, which no C++ compiler knows, and folders with CUDA's own headers, for which texts
- * of core/emu stand in. */
-void qm_cuda_flags_emulated(char *taken, char *left, size_t size);
-
-/* ---- the compiler's command line ------------------------------------------------------------ */
+/* ---- words of command lines ------------------------------------------------------------------ */
 
 enum { QM_BUILD_WORDS = 96 };
 
-/* Its words are strings that the caller keeps. */
+/* Words that a program is started with.  wrong: why they cannot be used, or "". */
 struct qm_command {
     int n;
+    size_t used;
     char *argv[QM_BUILD_WORDS + 1];
+    char wrong[120], text[8192]; /* text: the words of qm_command_words */
 };
 
-/* Adds the blank-separated words of text, which is cut in place; words beyond the room are
- * left out. */
-void qm_command_words(struct qm_command *c, char *text);
+/* Adds the words of text, which a variable of that name holds, split as a shell does: at blanks and
+ * ends of lines, but not within '...' and "..." or after a backslash, which within "..." keeps its
+ * meaning before a double quote and a backslash alone.  NULL is no text.  An open quote, or more
+ * words or bytes than there is room for, is `wrong`, which the next function that returns a status
+ * says. */
+void qm_command_words(struct qm_command *c, const char *name, const char *text);
+
+/* Adds one word, which the caller keeps. */
 void qm_command_add(struct qm_command *c, const char *word);
+
+/* QM_BAD_ARG: the words are wrong. */
+qm_status qm_command_status(const struct qm_command *c);
 
 /* Runs the compiler and waits for it; or starts it, and waits later.  Its standard output
  * goes to stderr.  QM_BAD_ARG: it cannot be run (hint: what the user can do), or it finds
@@ -81,5 +87,17 @@ void qm_command_add(struct qm_command *c, const char *word);
 qm_status qm_command_run(struct qm_command *c, const char *source, const char *hint);
 qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid);
 qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source);
+
+/* ---- $CUDAFLAGS ------------------------------------------------------------------------------ */
+
+/* Adds the words of $CUDAFLAGS but for --fmad and -fmad with their values, which the form says;
+ * *fmad: the last of these values, or NULL; may be NULL.  A value that is neither true nor false is
+ * wrong. */
+void qm_cuda_flags(struct qm_command *c, const char **fmad);
+
+/* The words of $CUDAFLAGS on backend emu: `taken` gets folders (-I, --include-path) and macros (-D,
+ * -U, --define-macro, --undefine-macro) as the C++ compiler wants them; left[size] the others, but
+ * for --fmad, and folders with CUDA's own headers, for which texts of core/emu stand in. */
+void qm_cuda_flags_emulated(struct qm_command *taken, char *left, size_t size);
 
 #endif

@@ -30,7 +30,7 @@
     X(GetArchs,          "nvrtcGetSupportedArchs", (int *archs))
 /* clang-format on */
 
-enum { HEADERS = 64, OPTIONS = 32, ARCHS = 64 };
+enum { HEADERS = 64, OPTIONS = 128, ARCHS = 64 };
 enum { OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6 }; /* of nvrtcResult */
 
 static struct {
@@ -273,6 +273,19 @@ static qm_status failed(const char *name, int number, const char *log)
     return qm_fail(QM_BAD_ARG, "%s does not compile: %.*s", name, (int)strcspn(line, "\n"), line);
 }
 
+/* Whether what NVRTC gave is machine code for a GPU (ELF of machine 190), or PTX.  What is neither
+ * must not come into the cache, from where later runs would take it. */
+static int is_binary(const struct qm_device_binary *b)
+{
+    enum { MACHINE = 18, EM_CUDA = 190 };
+    static const char elf[] = "\177ELF", version[] = ".version";
+    const unsigned char *at = b->data;
+    if (b->is_ptx)
+        return memmem(at, b->size, version, sizeof version - 1) != NULL;
+    return b->size >= 64 && memcmp(at, elf, sizeof elf - 1) == 0 &&
+           at[MACHINE] + 256 * at[MACHINE + 1] == EM_CUDA;
+}
+
 static qm_status take_binary(void *program, struct qm_device_binary *out)
 {
     int error = out->is_ptx ? RTC(GetPTXSize, (program, &out->size))
@@ -284,6 +297,9 @@ static qm_status take_binary(void *program, struct qm_device_binary *out)
         return qm_fail(QM_NO_MEMORY, "a kernel of %zu bytes", out->size);
     if (out->is_ptx ? RTC(GetPTX, (program, out->data)) : RTC(GetCUBIN, (program, out->data)))
         return qm_fail(QM_INTERNAL, "NVRTC gives no binary");
+    if (!is_binary(out))
+        return qm_fail(QM_INTERNAL, "what NVRTC gives is %s",
+                       out->is_ptx ? "no PTX" : "no machine code for a GPU");
     return QM_OK;
 }
 
@@ -314,8 +330,11 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
     QM_TRY(arch_option(s->arch, arch, sizeof arch, &out->is_ptx));
     options[n_options++] = arch;
     options[n_options++] = "--std=c++17";
-    for (int i = 0; s->options && s->options[i] && n_options < OPTIONS; i++)
+    for (int i = 0; s->options && s->options[i]; i++) {
+        if (n_options == OPTIONS)
+            return qm_fail(QM_BAD_ARG, "%s: more than %d options", s->name, OPTIONS - 2);
         options[n_options++] = s->options[i];
+    }
     int error = RTC(CreateProgram, (&program, s->text, s->name, n, texts, names));
     if (error)
         return qm_fail(QM_INTERNAL, "nvrtcCreateProgram: error %d", error);

@@ -93,7 +93,7 @@ static void load(void)
         snprintf(driver.reason, sizeof driver.reason, "no NVIDIA driver: %s", driver.path);
     else if (bind_all(handle)) {
         driver.is_bound = 1;
-        if (QM_CU_ERROR(&driver.cu, DriverGetVersion, (&driver.version)) != 0)
+        if (qm_cuda_version(&driver.cu, &driver.version) != QM_OK)
             driver.version = 0;
     }
 }
@@ -270,11 +270,23 @@ qm_status qm_cuda_attribute(const struct qm_cuda *cu, int attribute, int device,
 qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total)
 {
     QM_CU(cu, MemGetInfo, (left, total));
-    return *total > 0 && *left <= *total
+    return *total > 0 && *left <= *total && *total <= QM_CUDA_MOST_MEMORY
                ? QM_OK
                : qm_fail(QM_INTERNAL,
                          "the driver says that %zu of %zu bytes of memory are free (cuMemGetInfo)",
                          *left, *total);
+}
+
+qm_status qm_cuda_version(const struct qm_cuda *cu, int *version)
+{
+    enum { LEAST = 1000, MOST = 999990 };
+    QM_CU(cu, DriverGetVersion, (version));
+    return *version >= LEAST && *version <= MOST
+               ? QM_OK
+               : qm_fail(QM_INTERNAL,
+                         "the driver says that it is of version %d (cuDriverGetVersion), expected "
+                         "%d to %d",
+                         *version, LEAST, MOST);
 }
 
 /* ---- the device, for who leaves it to another process ---------------------------------------- */

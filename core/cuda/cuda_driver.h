@@ -125,10 +125,14 @@ qm_status qm_cuda_device_number(int *number);
  * which the message says. */
 qm_status qm_cuda_device(int *device);
 
-/* Asks for an attribute (QM_CU_...) of a device, and for its memory in bytes.  QM_INTERNAL: the
- * call failed, or the driver says what no GPU has, as 0 multiprocessors; the message names it. */
+#define QM_CUDA_MOST_MEMORY ((size_t)1 << 50) /* bytes; more is nonsense */
+
+/* Asks for an attribute (QM_CU_...) of a device, for its memory in bytes, and for the version of
+ * CUDA that the driver is for (12040: 12.4).  QM_INTERNAL: the call failed, or the driver says what
+ * no GPU has, as 0 multiprocessors; the message names it. */
 qm_status qm_cuda_attribute(const struct qm_cuda *cu, int attribute, int device, int *value);
 qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total);
+qm_status qm_cuda_version(const struct qm_cuda *cu, int *version);
 
 /* Writes one line: the driver's path, version and the device of qm_cuda_device, or why there is
  * none. */

@@ -21,7 +21,7 @@
 #include "core/base/dual.h"
 
 /* clang-format off */
-#define QM_SCALE_WORD_LIST(X) /* word, what it sets, what follows ':', the value set or the least number, text */     \
+#define QM_SCALE_WORD_LIST(X) /* word, sets, what follows ':', value or least number, text */                        \
     X(floor,    floor,   REAL,  0, "floor:V - the maximum is raised to at least V before the gain (torchao, "         \
                                    "adafactor8bit 1e-12); curve allog: the low end of a block is at least log2(V)")   \
     X(guard,    guard,   REAL,  0, "guard:V - the divisor is at least V; the stored scale is not raised, except in "  \

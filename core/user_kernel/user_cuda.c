@@ -16,7 +16,7 @@
 
 /* FENCE: bytes on both sides of each buffer, compared after a step; a multiple of the 64 bytes that
  * kernel_cuda.h promises. */
-enum { FENCE = 256, FENCE_BYTE = 0x5a, DEFAULT_ARCH = 90, WORDS = 16, BUFFERS = 64 };
+enum { FENCE = 256, FENCE_BYTE = 0x5a, DEFAULT_ARCH = 90, BUFFERS = 64 };
 enum { NOT_FOUND = 500 }; /* CUDA_ERROR_NOT_FOUND */
 enum { INVALID_VALUE = 1, OUT_OF_RESOURCES = 701, MOST_THREADS = 1024 };
 
@@ -40,40 +40,28 @@ static int arch_here(void)
     return qm_cuda_gpu_asked(&gpu) == QM_OK ? gpu.arch : DEFAULT_ARCH;
 }
 
-/* The words of $CUDAFLAGS but for --fmad, which the form says. */
-static int words_without_fmad(char *flags, const char **words)
-{
-    int n = 0, is_value = 0;
-    for (char *word, *rest = flags; n < WORDS && (word = strsep(&rest, " \t"));) {
-        const char *name = *word == '-' ? word + 1 + (word[1] == '-') : "";
-        int is_fmad = strncmp(name, "fmad", 4) == 0 && (!name[4] || name[4] == '=');
-        if (*word && !is_fmad && !is_value)
-            words[n++] = word;
-        is_value = *word ? is_fmad && !name[4] : is_value;
-    }
-    return n;
-}
-
 qm_status qm_user_cuda_build(const char *source, const char *object)
 {
-    const char *more = getenv("CUDAFLAGS"), *options[WORDS + 4] = {NULL};
-    char flags[1024], path[PATH_MAX], include[PATH_MAX + 2], *text;
+    struct qm_command options = {0};
+    char path[PATH_MAX], include[PATH_MAX + 2], *text;
     size_t size;
-    int n = 0, arch = arch_here(); /* before NVRTC is chosen, which wants the driver's version */
+    int arch = arch_here(); /* before NVRTC is chosen, which wants the driver's version */
     QM_TRY(qm_nvrtc_probe());
     QM_TRY(qm_build_read(source, &text, &size));
     snprintf(path, sizeof path, "%s", source);
     snprintf(include, sizeof include, "-I%s", dirname(path));
-    options[n++] = include;
-    snprintf(flags, sizeof flags, "%s", more ? more : "");
-    n += words_without_fmad(flags, options + n);
-    options[n++] = qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false";
+    qm_command_add(&options, include);
+    qm_command_add(&options, qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
+    qm_cuda_flags(&options, NULL);
     char includes[65];
     int is_whole = 0;
+    const char *const *words = (const char *const *)options.argv;
     struct qm_device_source s = {
-        .name = source, .text = text, .options = options, .includes = includes, .arch = arch};
+        .name = source, .text = text, .options = words, .includes = includes, .arch = arch};
     struct qm_device_binary b = {0};
-    qm_status st = qm_includes_hash(source, text, options, includes, &is_whole);
+    qm_status st = qm_command_status(&options);
+    if (st == QM_OK)
+        st = qm_includes_hash(source, text, words, includes, &is_whole);
     if (st == QM_OK)
         st = is_whole ? qm_device_compile(&s, &b) : qm_nvrtc_compile(&s, &b);
     FILE *f = st == QM_OK && object ? fopen(object, "we") : NULL;

@@ -126,13 +126,13 @@ static void drop_empty(json_t *list, const char *key)
 {
     size_t i;
     json_t *o;
-    json_array_foreach(list, i, o)
-    {
+    json_array_foreach (list, i, o) {
         json_t *v = json_object_get(o, key);
         if (v && !json_is_null(v) && !(json_is_integer(v) && json_integer_value(v) == 0))
             return;
     }
-    json_array_foreach(list, i, o) json_object_del(o, key);
+    json_array_foreach (list, i, o)
+        json_object_del(o, key);
 }
 
 /* The analyzed rows, or the skipped ones. */
@@ -152,8 +152,7 @@ static void report_full(const struct qm_rows *rows)
     size_t i;
     const char *key;
     void *next;
-    json_array_foreach(list, i, o)
-    {
+    json_array_foreach (list, i, o) {
         json_object_foreach_safe(o, next, key, v) if (json_is_null(v)) json_object_del(o, key);
         if (i)
             putchar('\n');

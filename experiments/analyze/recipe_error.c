@@ -11,6 +11,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/lockstep/coded_share.h"
 #include "experiments/lockstep/lockstep.h"
+#include "experiments/suite/shared.h"
 
 /* Bytes of a pair in lockstep per element, rounded up: about 15 arrays of double. */
 enum { PAIR_BYTES = 200 };
@@ -121,7 +122,7 @@ static qm_status measure(struct qm_replay *replay, struct qm_recorded *rec, uint
                             .seed = seed};
         st = qm_cell_check_source(&c);
         if (st == QM_OK && !c.reason && *too_large(rec->numel, why, sizeof why) &&
-            !(c.reason = strdup(why)))
+            !(c.reason = qm_shared_text(why)))
             st = qm_fail(QM_NO_MEMORY, "a reason");
         if (st == QM_OK && !c.reason && !is_loaded) {
             st = qm_replay_load(replay, rec);
@@ -129,7 +130,6 @@ static qm_status measure(struct qm_replay *replay, struct qm_recorded *rec, uint
         }
         if (st == QM_OK)
             st = run(&c, m, e, i, model);
-        free(c.reason);
     }
     qm_replay_unload(rec);
     return st;

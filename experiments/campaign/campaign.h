@@ -46,7 +46,7 @@ void qm_campaign_out(const char *out, const char *dir, char *path, size_t size);
 int qm_campaign_exists(const char *dir);
 
 /* SHA-256 of the suite's plan, the cells' ids and the bytes of its data files, as 64 hex digits and
- * NUL; id[n_cells] gets the ids. */
+ * NUL; id[n_cells] gets the ids, unless it is NULL. */
 qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CELL_ID],
                              char out[65]);
 

@@ -81,8 +81,9 @@ qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CE
     qm_sha256_start(&h);
     qm_sha256_add(&h, job->suite->plan, strlen(job->suite->plan) + 1);
     for (int64_t i = 0; i < job->n_cells; i++) {
-        qm_cell_id(job->suite, &job->cells[i], id[i]);
-        qm_sha256_add(&h, id[i], QM_CELL_ID);
+        char own[QM_CELL_ID], *to = id ? id[i] : own;
+        qm_cell_id(job->suite, &job->cells[i], to);
+        qm_sha256_add(&h, to, QM_CELL_ID);
     }
     if (qm_suite_wants_data(job->suite))
         QM_TRY(add_data(job->suite, &h));

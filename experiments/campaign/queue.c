@@ -72,10 +72,12 @@ static uint64_t key_of(const struct qm_cell *c)
     h = hash(h, &scale, sizeof scale);
     h = hash(h, &c->warmup, sizeof c->warmup);
     if (c->schedule || c->clip > 0.0) { /* only then: shards of other suites stay as they were */
-        h = hash(h, &c->schedule, sizeof c->schedule);
+        int schedule = c->schedule;     /* of the width that it had when shards were first dealt */
+        h = hash(h, &schedule, sizeof schedule);
         h = hash(h, &c->clip, sizeof c->clip);
     }
-    h = hash(h, &c->decay_rank, sizeof c->decay_rank);
+    int decay_rank = c->decay_rank;
+    h = hash(h, &decay_rank, sizeof decay_rank);
     return hash(h, &c->steps, sizeof c->steps);
 }
 

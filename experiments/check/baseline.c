@@ -64,8 +64,7 @@ void qm_rmse_text(const json_t *rmse, int slots, char *text, size_t size)
     const char *key;
     json_t *one;
     double most = -1.0;
-    json_object_foreach((json_t *)(uintptr_t)rmse, key, one)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)rmse, key, one) {
         const json_t *ratio = json_object_get(one, "ratio");
         if ((strcmp(key, "parameter") != 0) == slots && json_is_number(ratio))
             most = fmax(most, json_number_value(ratio));

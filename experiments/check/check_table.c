@@ -88,8 +88,7 @@ static void print_all_coverage(json_t *rows)
     long long pairs = 0, reachable = 0;
     json_t *r;
     size_t i;
-    json_array_foreach(rows, i, r)
-    {
+    json_array_foreach (rows, i, r) {
         pairs += whole(json_object_get(r, "coverage"), "pairs");
         reachable += whole(json_object_get(r, "coverage"), "reachable");
     }
@@ -105,8 +104,7 @@ static void print_draws(json_t *row)
 {
     const char *what;
     json_t *one;
-    json_object_foreach(json_object_get(row, "draws"), what, one)
-    {
+    json_object_foreach (json_object_get(row, "draws"), what, one) {
         double bias = json_number_value(json_object_get(one, "detectable_bias"));
         qm_print("%s: %s: %lld draws of stochastic rounding; ", text_of(row, "variant"), what,
                  whole(one, "draws"));
@@ -126,8 +124,7 @@ void qm_check_print(json_t *rows, json_t *skipped)
     struct qm_table *t = qm_table_open(15, heads);
     json_t *r, *f;
     size_t i, k;
-    json_array_foreach(rows, i, r)
-    {
+    json_array_foreach (rows, i, r) {
         static const char *const counts[] = {"cases",        "judged",     "equal",
                                              "within_bound", "boundary",   "off_by_one",
                                              "wrong",        "deviations", "unbounded"};
@@ -144,24 +141,24 @@ void qm_check_print(json_t *rows, json_t *skipped)
         qm_table_cell(t, "%s", json_is_true(json_object_get(r, "passed")) ? "passed" : "FAILED");
     }
     qm_table_close(t);
-    json_array_foreach(rows, i, r)
-    {
+    json_array_foreach (rows, i, r) {
         json_t *list = json_object_get(r, "failures");
-        json_array_foreach(list, k, f)
+        json_array_foreach (list, k, f)
             qm_print("FAILED %s %s: %s\n       again: %s\n", text_of(r, "variant"),
                      text_of(f, "case"), text_of(f, "what"), text_of(f, "again"));
         long long more = whole(r, "failed_cases") - (long long)json_array_size(list);
         if (more > 0)
             qm_print("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);
     }
-    json_array_foreach(rows, i, r)
-    {
+    json_array_foreach (rows, i, r) {
         if (json_object_get(r, "coverage") && (json_array_size(rows) == 1 || qm_cli.verbose))
             qm_coverage_print(json_object_get(r, "coverage"), text_of(r, "variant"));
     }
     if (json_array_size(rows) > 1)
         print_all_coverage(rows);
-    json_array_foreach(rows, i, r) { print_draws(r); }
-    json_array_foreach(skipped, i, r)
+    json_array_foreach (rows, i, r) {
+        print_draws(r);
+    }
+    json_array_foreach (skipped, i, r)
         qm_print("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }

@@ -228,21 +228,18 @@ void qm_coverage_print(const json_t *coverage, const char *of)
              whole(coverage, "bins_reachable"));
     if (whole(coverage, "refused") > 0)
         qm_print("; %lld cases refused at their shape", whole(coverage, "refused"));
-    json_object_foreach(json_object_get(coverage, "coordinates"), name, one)
-        json_array_foreach(json_object_get(one, "never"), i, bin)
-    {
-        qm_print("%s%s %s", join, name, json_string_value(bin));
-        join = ", ";
-    }
-    json_array_foreach(json_object_get(coverage, "not_exercised"), i, one)
-    {
+    json_object_foreach (json_object_get(coverage, "coordinates"), name, one)
+        json_array_foreach (json_object_get(one, "never"), i, bin) {
+            qm_print("%s%s %s", join, name, json_string_value(bin));
+            join = ", ";
+        }
+    json_array_foreach (json_object_get(coverage, "not_exercised"), i, one) {
         qm_print("%s%s (%s)", i ? ", " : "; not exercised: ",
                  json_string_value(json_object_get(one, "coordinate")),
                  json_string_value(json_object_get(one, "reason")));
     }
     join = "; without effect in the plain cases: ";
-    json_object_foreach(json_object_get(coverage, "effective"), name, one)
-    {
+    json_object_foreach (json_object_get(coverage, "effective"), name, one) {
         if (json_integer_value(one) > 0 || whole(coverage, "plain") == 0)
             continue;
         qm_print("%s%s", join, name);

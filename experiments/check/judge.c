@@ -7,6 +7,7 @@
 #include "experiments/check/case_run.h"
 #include "experiments/check/trial.h"
 
+/* FNV-1a of 64 bits, begun with the seed. */
 static uint64_t hash(uint64_t seed, const char *text)
 {
     uint64_t h = seed ^ 0xcbf29ce484222325u;
@@ -72,7 +73,8 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     return QM_OK;
 }
 
-/* Errors are compared with float32 in cases of the core's form.  Some rules treat n = 1 apart. */
+/* Errors are compared with float32 only in cases without drawn parts and of more than one element,
+ * which some rules treat apart. */
 static int is_measured(const struct qm_case_run *r)
 {
     const struct qm_case *c = r->c;

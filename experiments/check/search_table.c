@@ -157,8 +157,7 @@ static void print(json_t *rows)
     struct qm_table *t = qm_table_open(6, heads);
     json_t *r;
     size_t i;
-    json_array_foreach(rows, i, r)
-    {
+    json_array_foreach (rows, i, r) {
         double ratio = json_real_value(json_object_get(r, "ratio"));
         qm_table_cell(t, "%s", text_of(r, "variant"));
         qm_table_cell(t, "%s", text_of(r, "mode"));
@@ -171,9 +170,10 @@ static void print(json_t *rows)
         qm_table_cell(t, "%s", text_of(r, "verdict"));
     }
     qm_table_close(t);
-    json_array_foreach(rows, i, r) if (is(r, "FAILED"))
-        qm_print("FAILED %s, mode %s: %s\n", text_of(r, "variant"), text_of(r, "mode"),
-                 *text_of(r, "failure") ? text_of(r, "failure") : text_of(r, "what"));
+    json_array_foreach (rows, i, r)
+        if (is(r, "FAILED"))
+            qm_print("FAILED %s, mode %s: %s\n", text_of(r, "variant"), text_of(r, "mode"),
+                     *text_of(r, "failure") ? text_of(r, "failure") : text_of(r, "what"));
 }
 
 int qm_search_print(const struct qm_search_job *job)
@@ -182,14 +182,16 @@ int qm_search_print(const struct qm_search_job *job)
     size_t i;
     int failed = 0, judged = 0;
     qm_status st = job->kernel ? search_file(job, rows) : search_recipes(job, rows);
-    json_array_foreach(rows, i, r) judged += !is(r, "refused");
+    json_array_foreach (rows, i, r)
+        judged += !is(r, "refused");
     if (st == QM_OK && !judged)
         st = qm_fail(QM_SKIPPED, "nothing was judged: every input was refused");
     if (st != QM_OK) {
         json_decref(rows);
         return qm_cli_failed("check --search", st);
     }
-    json_array_foreach(rows, i, r) failed |= is(r, "FAILED");
+    json_array_foreach (rows, i, r)
+        failed |= is(r, "FAILED");
     if (qm_cli.json) {
         qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)job->seed, "passed", !failed,
                                 "searches", rows));

@@ -7,8 +7,8 @@
 #include "experiments/check/domain_source.h"
 #include "experiments/check/effect.h"
 
-/* CANDIDATES: for a crossed case.  LAST_STEP: 2^20. */
-enum { CANDIDATES = 6, LAST_STEP = 1 << 20, PROJECTIONS = 6 };
+/* CANDIDATES: for a crossed case.  LAST_STEP: 2^20.  LONG_RUN: steps that averages may remember. */
+enum { CANDIDATES = 6, LAST_STEP = 1 << 20, LONG_RUN = 64, PROJECTIONS = 6 };
 
 static int64_t between(struct qm_domain_source *s, int64_t from, int64_t to)
 {
@@ -37,6 +37,23 @@ static int64_t first_step(struct qm_domain_source *s)
     return qm_domain_one_in(s, 3)   ? 1
            : qm_domain_one_in(s, 3) ? between(s, 2, 15)
                                     : qm_domain_log_uniform(s, LAST_STEP);
+}
+
+/* Gives averages a memory as long as the run, 1 - c/t with c from 1/4 to 4: what was added up over
+ * t steps still counts, so that a step count or a product that was cut short shows. */
+static void remember(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
+{
+    static const int betas[] = {QM_HYPER_beta1, QM_HYPER_beta2, QM_HYPER_momentum};
+    for (int i = 0; i < 3; i++) {
+        int k = betas[i], power = (int)between(s, -2, 2);
+        struct qm_case to = *c;
+        to.given |= (uint64_t)1 << k;
+        to.hyper[k] = 1.0 - ldexp(1.0, power) / (double)c->t;
+        int at = (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k), to.hyper[k]);
+        if (d->reads >> k & 1 && !qm_domain_one_in(s, 3) && !(d->refused[k] >> at & 1) &&
+            qm_domain_takes(d, &to))
+            *c = to;
+    }
 }
 
 /* ---- crossed settings ------------------------------------------------------------------------ */
@@ -68,6 +85,8 @@ static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_dom
     }
     c.t = first_step(s);
     qm_domain_bound_step(d, PROJECTIONS, &c);
+    if (c.t >= LONG_RUN && qm_domain_one_in(s, 2))
+        remember(d, s, &c);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         c.part |= qm_domain_one_in(s, 8) && (parts[i] != QM_PART_schedule || d->can_schedule)
                       ? 1u << parts[i]
@@ -199,6 +218,14 @@ static int low_parameters(const struct qm_domain *d, struct qm_domain_source *s,
     to.hyper[QM_HYPER_weight_decay] = qm_domain_one_in(s, 2)
                                           ? ldexp(1.0, -2 - (int)qm_domain_below(s, 4))
                                           : 0.01 * (double)between(s, 1, 60);
+    if (d->recipe.param.write == QM_WRITE_stoch && qm_domain_one_in(s, 2)) {
+        /* Steps of less than half a spacing, which rounding to nearest never takes; so many that
+         * their draws have a variance to judge (draws.h). */
+        to.shape.dim[0] = between(s, 5000, 6000);
+        to.power[QM_POWER_p] = (int)between(s, ends[format].from, ends[format].from + 8);
+        to.hyper[QM_HYPER_lr] = 1.0;
+        to.hyper[QM_HYPER_weight_decay] = ldexp(1.0, -9 - (int)qm_domain_below(s, 3));
+    }
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;

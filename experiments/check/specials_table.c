@@ -27,8 +27,7 @@ static void print(json_t *rows)
     struct qm_table *t = qm_table_open(10, heads);
     json_t *r;
     size_t i;
-    json_array_foreach(rows, i, r)
-    {
+    json_array_foreach (rows, i, r) {
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "variant")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "special")));
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)

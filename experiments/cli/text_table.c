@@ -125,19 +125,19 @@ static int object_lines(json_t *object, const char *indent)
     const char *key;
     json_t *v;
     int width = 0;
-    json_object_foreach(object, key, v) if (!json_is_object(v) && !json_is_array(v))
-    {
-        int n = (int)strlen(key);
-        width = n > width ? n : width;
-    }
-    json_object_foreach(object, key, v) if (!json_is_object(v) && !json_is_array(v))
-    {
-        char *name = spaced(key), *text = scalar(v), *shown = need(qm_cli_shown(text));
-        qm_print("%s%-*s  %s\n", indent, width, name, shown);
-        free(name);
-        free(text);
-        free(shown);
-    }
+    json_object_foreach (object, key, v)
+        if (!json_is_object(v) && !json_is_array(v)) {
+            int n = (int)strlen(key);
+            width = n > width ? n : width;
+        }
+    json_object_foreach (object, key, v)
+        if (!json_is_object(v) && !json_is_array(v)) {
+            char *name = spaced(key), *text = scalar(v), *shown = need(qm_cli_shown(text));
+            qm_print("%s%-*s  %s\n", indent, width, name, shown);
+            free(name);
+            free(text);
+            free(shown);
+        }
     return width > 0;
 }
 
@@ -162,11 +162,11 @@ static void object_table(json_t *array)
     int n = 0;
     const char *key;
     char **head = need(calloc(json_object_size(first) + 1, sizeof *head));
-    json_object_foreach(first, key, v) head[n++] = spaced(key);
+    json_object_foreach (first, key, v)
+        head[n++] = spaced(key);
     struct qm_table *t = qm_table_open(n, (const char *const *)head);
     for (size_t i = 0; i < json_array_size(array); i++)
-        json_object_foreach(first, key, v)
-        {
+        json_object_foreach (first, key, v) {
             json_t *cell = json_object_get(json_array_get(array, i), key);
             char *text = cell ? scalar(cell) : need(strdup("-"));
             qm_table_cell(t, "%s", text);
@@ -190,8 +190,7 @@ static void as_text(json_t *value)
     int lines = object_lines(value, "");
     const char *key;
     json_t *v;
-    json_object_foreach(value, key, v)
-    {
+    json_object_foreach (value, key, v) {
         if ((!json_is_object(v) && !json_is_array(v)) ||
             (json_is_array(v) && json_array_size(v) == 0))
             continue;

@@ -124,6 +124,14 @@ static int all_skipped(const int64_t *count)
 
 /* Replays every file.  A file that cannot be read, or of which nothing was compared, does not stop
  * the others; the last such status is returned. */
+static int any(const int64_t total[QM_CONFORM_COUNT])
+{
+    for (int k = 0; k < QM_CONFORM_COUNT; k++)
+        if (total[k])
+            return 1;
+    return 0;
+}
+
 static qm_status run(const struct options *o, int64_t *total)
 {
     json_t *files = qm_cli.json ? json_array() : NULL;
@@ -152,24 +160,22 @@ static qm_status run(const struct options *o, int64_t *total)
     }
     if (files)
         qm_json_print(json_pack("{s:o, s:o}", "files", files, "counts", json_counts(total)));
-    else
+    else if (any(total) || worst == QM_OK) /* files that cannot be opened have no counts */
         print_counts(total);
     return worst;
 }
 
 static int conform(const struct options *o)
 {
-    int64_t total[QM_CONFORM_COUNT] = {0}, cases = 0;
+    int64_t total[QM_CONFORM_COUNT] = {0};
     qm_status st = run(o, total);
-    for (int k = 0; k < QM_CONFORM_COUNT; k++)
-        cases += total[k];
     if (total[QM_CONFORM_differs] > 0)
         return qm_exit_code(QM_CHECK_FAILED);
     if (st != QM_OK && st != QM_SKIPPED)
         return qm_exit_code(st);
     if (total[QM_CONFORM_unreadable] > 0)
         return qm_exit_code(QM_BAD_FILE);
-    if (cases == 0) {
+    if (!any(total)) {
         qm_note("qualm conform: no case matches '%s'", o->filter ? o->filter : "");
         return qm_exit_code(QM_NO_MATCH);
     }

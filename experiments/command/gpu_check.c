@@ -373,8 +373,7 @@ static struct summary summarize(const struct qm_gpu_run *run)
     for (int i = 0; i < QM_GPU_PARTS; i++) {
         size_t count[4] = {0}, k, n = json_array_size(run->report.rows[i]);
         json_t *row;
-        json_array_foreach(run->report.rows[i], k, row)
-        {
+        json_array_foreach (run->report.rows[i], k, row) {
             enum qm_gpu_verdict v = qm_gpu_row_verdict((enum qm_gpu_part)i, row);
             count[v]++;
             if (v == QM_GPU_skipped && !all.reason)

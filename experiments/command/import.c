@@ -181,12 +181,12 @@ static qm_status write_h5(const struct options *o, const struct import *m, int a
         st = qm_store_array(s, path, m->of[i].tensor.dtype, &m->of[i].tensor.shape,
                             m->of[i].tensor.data, "1", text, NULL);
     }
-    json_object_foreach(m->hyper, parameter, of)
-    {
+    json_object_foreach (m->hyper, parameter, of) {
         char path[1200];
         snprintf(path, sizeof path, "/%s", parameter);
-        json_object_foreach(of, name, x) if (st == QM_OK) st =
-            qm_store_number(s, path, name, json_number_value(x));
+        json_object_foreach (of, name, x)
+            if (st == QM_OK)
+                st = qm_store_number(s, path, name, json_number_value(x));
     }
     if (st != QM_OK) {
         qm_store_abort(s);

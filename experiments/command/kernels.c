@@ -192,8 +192,7 @@ static void print_rows(json_t *rows, json_t *skipped)
     struct qm_table *t = qm_table_open(9, heads);
     json_t *r;
     size_t i;
-    json_array_foreach(rows, i, r)
-    {
+    json_array_foreach (rows, i, r) {
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "variant")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(r, "arch")));
         int is_ptx = json_is_true(json_object_get(r, "is_ptx"));
@@ -210,7 +209,7 @@ static void print_rows(json_t *rows, json_t *skipped)
                       json_real_value(json_object_get(r, "seconds")));
     }
     qm_table_close(t);
-    json_array_foreach(skipped, i, r)
+    json_array_foreach (skipped, i, r)
         qm_note("skipped: %s: %s", json_string_value(json_object_get(r, "variant")),
                 json_string_value(json_object_get(r, "reason")));
 }
@@ -219,7 +218,8 @@ static void note_result(json_t *rows, double seconds, const struct judged *j)
 {
     size_t i, n = json_array_size(rows), n_ptx = 0;
     json_t *r;
-    json_array_foreach(rows, i, r) n_ptx += json_is_true(json_object_get(r, "is_ptx"));
+    json_array_foreach (rows, i, r)
+        n_ptx += json_is_true(json_object_get(r, "is_ptx"));
     qm_note("%zu kernels in %.1f s%s", n, seconds,
             j->failed                  ? ": SPILLS OR LOCAL MEMORY"
             : n_ptx == n || j->unknown ? ""

@@ -1,5 +1,6 @@
 /* plan.c - qualm plan: reports the cells of a suite, their estimated cost and the skipped ones. */
 #include <omp.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,58 +59,78 @@ struct row {
     double seconds;
 };
 
+/* The rows by their texts. */
+struct rows {
+    void *tree; /* of tsearch */
+    struct row *last;
+};
+
 static int by_text(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
     return strcmp(x->text, y->text);
 }
 
-/* Merges rows of equal text; returns the number of rows left. */
-static int64_t fold(struct row *row, int64_t n)
+/* The row of this text; NULL: no memory. */
+static struct row *row_of(struct rows *rows, const char *text)
 {
-    int64_t k = 0;
-    qsort(row, (size_t)n, sizeof *row, by_text);
-    for (int64_t i = 0; i < n; i++) {
-        if (k > 0 && strcmp(row[k - 1].text, row[i].text) == 0) {
-            row[k - 1].cells += row[i].cells;
-            row[k - 1].skipped += row[i].skipped;
-            row[k - 1].seconds += row[i].seconds;
-        } else {
-            row[k++] = row[i];
-        }
+    const struct row probe = {.text = text};
+    if (rows->last && strcmp(rows->last->text, text) == 0)
+        return rows->last;
+    struct row **found = tfind(&probe, &rows->tree, by_text);
+    if (!found) {
+        struct row *made = malloc(sizeof *made);
+        if (made)
+            *made = probe;
+        found = made ? tsearch(made, &rows->tree, by_text) : NULL;
+        if (!found)
+            free(made);
     }
-    return k;
+    return rows->last = found ? *found : NULL;
 }
 
-static json_t *by_variant(const struct qm_loaded_suite *job, struct row *row)
+static void add_variant(const void *node, VISIT visit, void *list)
 {
-    json_t *list = json_array();
-    for (int64_t i = 0; i < job->n_cells; i++) {
+    const struct row *r = *(struct row *const *)node;
+    if (visit == postorder || visit == leaf)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:f}", "variant", r->text, "cells",
+                                              (json_int_t)r->cells, "skipped",
+                                              (json_int_t)r->skipped, "seconds", r->seconds));
+}
+
+static void add_reason(const void *node, VISIT visit, void *list)
+{
+    const struct row *r = *(struct row *const *)node;
+    if (visit == postorder || visit == leaf)
+        json_array_append_new(
+            list, json_pack("{s:I, s:s}", "skipped", (json_int_t)r->cells, "because", r->text));
+}
+
+/* *variants and *skips: the cells by variant, and the skipped ones by reason, in byte order. */
+static qm_status tables(const struct qm_loaded_suite *job, json_t **variants, json_t **skips)
+{
+    struct rows variant = {0}, reason = {0};
+    int bad = 0;
+    for (int64_t i = 0; i < job->n_cells && !bad; i++) {
         const struct qm_cell *c = &job->cells[i];
-        row[i] = (struct row){c->recipe->base ? c->recipe->base->name : "", 1, c->reason != NULL,
-                              qm_cell_cost(c)};
+        struct row *of = row_of(&variant, c->recipe->base ? c->recipe->base->name : "");
+        struct row *why = c->reason ? row_of(&reason, c->reason) : NULL;
+        bad = !of || (c->reason && !why);
+        if (bad)
+            break;
+        of->cells++;
+        of->skipped += c->reason != NULL;
+        of->seconds += qm_cell_cost(c);
+        if (why)
+            why->cells++;
     }
-    int64_t n = fold(row, job->n_cells);
-    for (int64_t i = 0; i < n; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:I, s:I, s:f}", "variant", row[i].text, "cells",
-                                        (json_int_t)row[i].cells, "skipped",
-                                        (json_int_t)row[i].skipped, "seconds", row[i].seconds));
-    return list;
-}
-
-static json_t *skips(const struct qm_loaded_suite *job, struct row *row)
-{
-    json_t *list = json_array();
-    int64_t n = 0;
-    for (int64_t i = 0; i < job->n_cells; i++)
-        if (job->cells[i].reason)
-            row[n++] = (struct row){job->cells[i].reason, 1, 1, 0.0};
-    n = fold(row, n);
-    for (int64_t i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:I, s:s}", "skipped", (json_int_t)row[i].cells,
-                                              "because", row[i].text));
-    return list;
+    *variants = json_array();
+    *skips = json_array();
+    twalk_r(variant.tree, add_variant, *variants);
+    twalk_r(reason.tree, add_reason, *skips);
+    tdestroy(variant.tree, free);
+    tdestroy(reason.tree, free);
+    return bad ? qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells) : QM_OK;
 }
 
 static qm_status shares(const struct qm_loaded_suite *job, int shards, json_t *into)
@@ -130,11 +151,11 @@ static qm_status shares(const struct qm_loaded_suite *job, int shards, json_t *i
 static qm_status describe(const struct options *o, const struct qm_loaded_suite *job, json_t *list,
                           json_t **out)
 {
-    size_t n = (size_t)job->n_cells + 1;
-    struct row *row = calloc(n, sizeof *row);
-    char(*id)[QM_CELL_ID] = calloc(n, sizeof *id), digest[65] = "";
-    qm_status st = row && id ? qm_campaign_digest(job, id, digest)
-                             : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
+    char digest[65] = "";
+    json_t *variants = NULL, *skips = NULL;
+    qm_status st = qm_campaign_digest(job, NULL, digest);
+    if (st == QM_OK)
+        st = tables(job, &variants, &skips);
     int64_t skipped = 0;
     double cost = 0.0;
     for (int64_t i = 0; i < job->n_cells; i++) {
@@ -146,7 +167,7 @@ static qm_status describe(const struct options *o, const struct qm_loaded_suite 
         *out = json_pack("{s:s, s:I, s:I, s:f, s:f, s:s, s:o, s:o}", "suite", job->suite->stem,
                          "cells", (json_int_t)job->n_cells, "skipped", (json_int_t)skipped,
                          "core_seconds", cost, "seconds_here", cost / cores, "digest", digest,
-                         "variants", by_variant(job, row), "skips", skips(job, row));
+                         "variants", variants, "skips", skips);
         if (o->shards) {
             json_t *all = json_array();
             st = shares(job, o->shards, all);
@@ -155,8 +176,6 @@ static qm_status describe(const struct options *o, const struct qm_loaded_suite 
         if (qm_cli.json && json_array_size(list) > 0)
             json_object_set(*out, "list", json_object_get(json_array_get(list, 0), "cells"));
     }
-    free(row);
-    free(id);
     return st == QM_OK && skipped == job->n_cells
                ? qm_fail(QM_NO_MATCH, "%s: every cell is skipped", job->suite->path)
                : st;

@@ -86,14 +86,16 @@ static void print(const struct qm_plot *o, json_t *figures)
             json_decref(figures);
         return;
     }
-    json_array_foreach(figures, i, one)
-    {
+    json_array_foreach (figures, i, one) {
         const char *name = json_string_value(json_object_get(one, "name"));
         const char *title = json_string_value(json_object_get(one, "title"));
-        if (o->list)
-            printf("%-10s %s\n", name, title);
-        else
+        if (o->list) {
+            char *shown = qm_cli_shown(title);
+            printf("%-10s %s\n", name, shown ? shown : "");
+            free(shown);
+        } else {
             qm_note("%s: %s", name, title);
+        }
     }
     for (int k = 0; k < o->n_out && !o->list; k++)
         printf("%s\n", o->out[k]);

@@ -243,8 +243,7 @@ static void print_all(json_t *all, int failed)
     size_t i;
     if (qm_cli.json)
         qm_json_print(json_pack("{s:b, s:O}", "passed", !failed, "proofs", all));
-    json_array_foreach(all, i, o)
-    {
+    json_array_foreach (all, i, o) {
         json_t *last = json_array_get(some, json_array_size(some) - 1);
         if (last && json_object_size(last) != json_object_size(o))
             print_kind(some);

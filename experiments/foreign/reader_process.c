@@ -307,8 +307,10 @@ static qm_status accept_answer(struct qm_reader_process *p, const struct letter 
     if (st == QM_NO_MEMORY)
         st = qm_fail(QM_BAD_FILE, "%s: needs more than the %lld MiB that QM_READER_MEMORY allows",
                      p->path, (long long)(qm_reader_memory() >> 20));
+    else if (text && strstr(text, p->path))
+        qm_fail(st, "%s", text);
     else
-        qm_fail(st, "%s", text ? text : "");
+        qm_fail(st, "%s: %s", p->path, text ? text : "");
     free(text);
     return st;
 }

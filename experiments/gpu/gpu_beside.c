@@ -149,7 +149,7 @@ static void print_counts(const struct page *p)
         for (int i = 0; i < p->n; i++) {
             size_t count[4] = {0}, at;
             json_t *row;
-            json_array_foreach(p->r[i].rows[parts[k].part], at, row)
+            json_array_foreach (p->r[i].rows[parts[k].part], at, row)
                 count[qm_gpu_row_verdict(parts[k].part, row)]++;
             size_t judged = count[QM_GPU_good] + count[QM_GPU_bad];
             int is_quick = json_integer_value(json_object_get(p->r[i].plan, "quick")) != 0;
@@ -194,8 +194,7 @@ static json_t *find(enum qm_gpu_part part, const struct qm_gpu_report *r, const 
     char own[256];
     size_t i;
     json_t *row;
-    json_array_foreach(r->rows[part], i, row)
-    {
+    json_array_foreach (r->rows[part], i, row) {
         label_of(part, row, own, sizeof own);
         if (strcmp(own, label) == 0 && qm_gpu_row_verdict(part, row) == QM_GPU_good)
             return row;
@@ -238,8 +237,7 @@ static void print_numbers(const struct page *p, const char *title, enum qm_gpu_p
     size_t k;
     json_t *row, *done = json_object();
     for (int i = 0; i < p->n; i++)
-        json_array_foreach(p->r[i].rows[part], k, row)
-        {
+        json_array_foreach (p->r[i].rows[part], k, row) {
             label_of(part, row, label, sizeof label);
             if (json_object_get(done, label) || !find(part, &p->r[i], label))
                 continue;

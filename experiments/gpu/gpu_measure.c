@@ -172,8 +172,7 @@ static int conclude(const struct qm_gpu_task *t, qm_status st, int is_gone, doub
              : st == QM_NO_MEMORY           ? "out of memory: "
                                             : "failed: ",
              st == QM_OK ? "" : qm_message());
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         const char *own = json_string_value(json_object_get(row, "status"));
         char kept[1200];
         snprintf(kept, sizeof kept, "%s", own ? own : status); /* peers have their own */
@@ -260,7 +259,7 @@ static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
     int version = 0;
     QM_CU(cu, DeviceGetName, (name, LENGTH, device)); /* which may leave the NUL out */
     QM_CU(cu, DeviceGetPCIBusId, (pci, LENGTH, device));
-    QM_CU(cu, DriverGetVersion, (&version));
+    QM_TRY(qm_cuda_version(cu, &version));
     QM_TRY(uuid_of(cu, device, uuid, sizeof uuid));
     struct qm_gpu_now now = {0};
     (void)qm_gpu_now(pci, &now);
@@ -293,9 +292,11 @@ static qm_status device_of(int64_t wanted, json_t **out)
     QM_TRY(qm_cuda_attribute(cu, QM_CU_MAJOR, device, &major));
     QM_TRY(qm_cuda_attribute(cu, QM_CU_MINOR, device, &minor));
     QM_CU(cu, DeviceTotalMem, (&memory, device));
-    if (memory == 0)
-        return qm_fail(QM_INTERNAL, "the driver says that the GPU has 0 bytes of memory "
-                                    "(cuDeviceTotalMem)");
+    if (memory == 0 || memory > QM_CUDA_MOST_MEMORY)
+        return qm_fail(QM_INTERNAL,
+                       "the driver says that the GPU has %zu bytes of memory "
+                       "(cuDeviceTotalMem), expected 1 to 2^50",
+                       memory);
     QM_TRY(qm_cuda_memory(cu, &left, &total));
     json_t *about =
         json_pack("{s:i, s:i, s:f, s:i}", "compute_capability", 10 * major + minor,

@@ -115,7 +115,9 @@ static int are_rows(const json_t *rows)
 {
     size_t i;
     const json_t *row;
-    json_array_foreach(rows, i, row) if (!json_is_object(row)) return 0;
+    json_array_foreach (rows, i, row)
+        if (!json_is_object(row))
+            return 0;
     return json_is_array(rows);
 }
 

@@ -158,8 +158,7 @@ static qm_status add_peers(struct qm_gpu_tasks *t, const char *command, double l
     if (!names) /* measuring fails too, and says why */
         names = json_pack("[s]", command);
     qm_status st = names ? QM_OK : qm_fail(QM_NO_MEMORY, "a list of peers");
-    json_array_foreach(names, i, name)
-    {
+    json_array_foreach (names, i, name) {
         if (!add(t, QM_GPU_peers, 1, json_pack("{s:O}", "peer", name)))
             st = qm_fail(QM_NO_MEMORY, "a list of tasks");
     }
@@ -196,12 +195,12 @@ static int is_known(const char *name)
 static qm_status add_all(struct qm_gpu_tasks *t, const struct qm_gpu_options *o,
                          const char *const *rest, int n_rest, const volatile sig_atomic_t *stop)
 {
-    static const enum qm_gpu_part before[] = {QM_GPU_exact, QM_GPU_speed},
-                                  after[] = {QM_GPU_exact, QM_GPU_speed, QM_GPU_check};
+    static const enum qm_gpu_part before[] = {QM_GPU_exact, QM_GPU_speed}, /* of each recipe */
+        after[] = {QM_GPU_exact, QM_GPU_speed, QM_GPU_check};
     const char *const *first = o->n_recipes ? (const char *const *)o->recipes : known;
     int n = o->n_recipes ? o->n_recipes : KNOWN;
-    for (int i = 0; i < 2; i++)
-        QM_TRY(add_recipes(t, o, before[i], first, n));
+    for (int i = 0; i < 2 * n; i++)
+        QM_TRY(add_recipes(t, o, before[i % 2], first + i / 2, 1));
     if (wants(o, QM_GPU_codes))
         QM_TRY(add_codes(t));
     QM_TRY(add_recipes(t, o, QM_GPU_check, first, n));
@@ -253,8 +252,7 @@ int qm_gpu_task_is_open(const struct qm_gpu_task *t)
 {
     json_t *row;
     size_t i;
-    json_array_foreach(t->rows, i, row)
-    {
+    json_array_foreach (t->rows, i, row) {
         const char *status = json_string_value(json_object_get(row, "status"));
         if (qm_gpu_row_verdict(t->part, row) == QM_GPU_broken ||
             strncmp(status, QM_GPU_PART_OF_CODES, strlen(QM_GPU_PART_OF_CODES)) == 0)
@@ -269,8 +267,7 @@ static qm_status add_earlier_peers(struct qm_gpu_tasks *t, json_t *rows)
 {
     json_t *row;
     size_t k;
-    json_array_foreach(rows, k, row)
-    {
+    json_array_foreach (rows, k, row) {
         int i = 0;
         while (i < t->n && (t->at[i].part != QM_GPU_peers ||
                             !qm_gpu_row_is_same(QM_GPU_peers, t->at[i].key, row)))
@@ -288,8 +285,7 @@ qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *
     size_t k;
     QM_TRY(add_earlier_peers(t, from->rows[QM_GPU_peers]));
     for (int i = 0; i < t->n; i++)
-        json_array_foreach(from->rows[t->at[i].part], k, row)
-        {
+        json_array_foreach (from->rows[t->at[i].part], k, row) {
             if (!qm_gpu_row_is_same(t->at[i].part, t->at[i].key, row))
                 continue;
             if (!t->at[i].rows)

@@ -39,7 +39,8 @@ qm_status qm_peers_names(const char *command, json_t **names)
         return qm_fail(QM_BAD_ARG, "--peers: a command of more than 4000 characters");
     QM_TRY(run(line, &all));
     int is_good = json_array_size(all) > 0;
-    json_array_foreach(all, i, name) is_good &= json_is_string(name);
+    json_array_foreach (all, i, name)
+        is_good &= json_is_string(name);
     if (is_good)
         *names = all;
     else
@@ -84,8 +85,7 @@ static qm_status merge(json_t *from, json_t *speed, json_t *tables, json_t *rows
 {
     json_t *row, *ours;
     size_t i, k;
-    json_array_foreach(json_object_get(from, "rows"), i, row)
-    {
+    json_array_foreach (json_object_get(from, "rows"), i, row) {
         struct peer_time t;
         int found = 0;
         char why[160];
@@ -97,15 +97,16 @@ static qm_status merge(json_t *from, json_t *speed, json_t *tables, json_t *rows
                            "row %zu of a peer: expected peer, version, recipe, tensors, "
                            "elements and seconds above 0",
                            i);
-        json_array_foreach(speed, k, ours) found += compare(&t, ours, rows);
-        json_array_foreach(tables, k, ours) found += compare(&t, ours, rows);
+        json_array_foreach (speed, k, ours)
+            found += compare(&t, ours, rows);
+        json_array_foreach (tables, k, ours)
+            found += compare(&t, ours, rows);
         snprintf(why, sizeof why, "skipped: no time of %s for %lld tensors of %lld elements",
                  t.recipe, (long long)t.tensors, (long long)t.elements);
         if (!found)
             json_array_append_new(rows, row_of(&t, "", why));
     }
-    json_array_foreach(json_object_get(from, "skipped"), i, row)
-    {
+    json_array_foreach (json_object_get(from, "skipped"), i, row) {
         const char *peer, *reason;
         char status[512];
         if (json_unpack(row, "{s:s, s:s}", "peer", &peer, "reason", &reason) != 0)

@@ -30,8 +30,7 @@ static void *values_of(const struct qm_gpu_column *c, json_t *rows)
     json_t *row;
     if (!data)
         return NULL;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         json_t *x = json_object_get(row, c->name);
         if (c->type == 't')
             ((const char **)data)[i] = json_string_value(x);
@@ -73,8 +72,7 @@ static qm_status store_facts(struct qm_store *f, const char *path, json_t *facts
 {
     const char *key;
     json_t *value;
-    json_object_foreach(facts, key, value)
-    {
+    json_object_foreach (facts, key, value) {
         if (json_is_string(value))
             QM_TRY(qm_store_text(f, path, key, json_string_value(value)));
         else
@@ -132,7 +130,8 @@ static void print_counts(FILE *f, enum qm_gpu_part part, json_t *rows)
     size_t count[4] = {0}, i;
     json_t *row;
     const char *separator = "";
-    json_array_foreach(rows, i, row) count[qm_gpu_row_verdict(part, row)]++;
+    json_array_foreach (rows, i, row)
+        count[qm_gpu_row_verdict(part, row)]++;
     fprintf(f, "\n## %s\n\n%zu rows, ", parts[part].title, json_array_size(rows));
     for (int k = 0; k < 4; k++)
         if (count[k]) {
@@ -151,7 +150,8 @@ static void print_part(FILE *f, enum qm_gpu_part part, json_t *rows)
     size_t i, listed = 0;
     json_t *row;
     print_counts(f, part, rows);
-    json_array_foreach(rows, i, row) listed += (size_t)is_listed(part, row);
+    json_array_foreach (rows, i, row)
+        listed += (size_t)is_listed(part, row);
     if (listed == 0)
         return;
     fputs("\n|", f);
@@ -161,8 +161,7 @@ static void print_part(FILE *f, enum qm_gpu_part part, json_t *rows)
     for (const struct qm_gpu_column *c = columns; c->name; c++)
         fputs("---|", f);
     fputs("\n", f);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         if (!is_listed(part, row))
             continue;
         fputs("|", f);
@@ -176,8 +175,7 @@ static void print_facts(FILE *f, json_t *facts)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(facts, key, value)
-    {
+    json_object_foreach (facts, key, value) {
         if (!json_is_number(value) && !(json_is_string(value) && *json_string_value(value)))
             continue;
         fputs("- ", f);

@@ -36,7 +36,8 @@ static int is_named(int fd, const char *name)
            a.st_dev == b.st_dev;
 }
 
-/* A lock of fcntl belongs to the process and not to those that it forks, and ends with it. */
+/* Takes the lock by fcntl: it belongs to this process and not to those that it forks, and ends with
+ * it. */
 qm_status qm_gpu_report_lock(const char *path, int *fd)
 {
     char name[PATH_MAX];

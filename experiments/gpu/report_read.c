@@ -63,8 +63,7 @@ static qm_status check_rows(enum qm_gpu_part part, json_t *rows)
 {
     json_t *row;
     size_t i;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         for (const struct qm_gpu_column *c = qm_gpu_columns(part); c->name; c++)
             if ((c->is_key || strcmp(c->name, "status") == 0) && !json_object_get(row, c->name))
                 return qm_fail(QM_BAD_FILE, "row %zu of %s has no %s: the file is damaged", i,

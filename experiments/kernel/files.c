@@ -23,8 +23,9 @@ int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
 static void say_left_flags(void)
 {
     static int is_said;
-    char taken[1024], left[1024];
-    qm_cuda_flags_emulated(taken, left, sizeof left);
+    struct qm_command taken;
+    char left[8192];
+    qm_cuda_flags_emulated(&taken, left, sizeof left);
     if (*left && !is_said++)
         qm_note("left out of $CUDAFLAGS on backend emu, which has no such option or has CUDA's "
                 "headers of its own: %s",

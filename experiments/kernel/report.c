@@ -28,7 +28,7 @@ void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case 
         snprintf(one, sizeof one, " --case %s --seed %llu", c->name, (unsigned long long)c->seed);
     if (*r->recipe)
         snprintf(as, sizeof as, " --as '%s'", r->recipe);
-    if (qm_kernel_is_cuda(r->o->file) && !r->forms.is_same)
+    if (qm_kernel_is_cuda(r->o->file) && !r->forms.is_same && c->form != QM_FMADS)
         snprintf(form, sizeof form, " --fmad=%s", c->form == QM_FMAD_true ? "true" : "false");
     snprintf(text, size, "qualm check --kernel %s%s%s%s%s", r->o->file,
              r->o->on_gpu ? " --backend cuda" : "", as, form, one);
@@ -53,7 +53,8 @@ static struct times times_of(const json_t *list)
     double *all = malloc(sizeof *all * (n + 1));
     struct times t = {0.0, 0.0};
     if (all && n > 0) {
-        json_array_foreach(list, i, item) all[i] = json_number_value(item);
+        json_array_foreach (list, i, item)
+            all[i] = json_number_value(item);
         qsort(all, n, sizeof *all, by_value);
         t = (struct times){all[0], n % 2 ? all[n / 2] : 0.5 * (all[n / 2 - 1] + all[n / 2])};
     }
@@ -107,10 +108,12 @@ static json_t *compared_json(const struct qm_kernel_run *r)
 
 /* ---- forms ----------------------------------------------------------------------------------- */
 
-/* "contracted", "uncontracted", or "both" where they are the same code. */
+/* "contracted", "uncontracted", or "both" where they are the same code or QM_FMADS is asked for. */
 static const char *form_name(const struct qm_kernel_run *r, enum qm_fmad form)
 {
-    return r->forms.is_same ? "both" : form == QM_FMAD_true ? "contracted" : "uncontracted";
+    return r->forms.is_same || form == QM_FMADS ? "both"
+           : form == QM_FMAD_true               ? "contracted"
+                                                : "uncontracted";
 }
 
 /* Of a form; nothing judged is no pass. */
@@ -189,13 +192,17 @@ static int beside_cases(const struct qm_kernel_run *r)
     return n;
 }
 
-/* Adds the findings that belong to no single case: the codebook, the rates of stochastic
- * rounding. */
+/* Adds the findings that belong to no single case, nor to one of two forms: the codebook, the rates
+ * of stochastic rounding. */
 static void add_general(const struct qm_kernel_run *r, json_t *list)
 {
     for (int i = 0; i < r->tally.n_findings; i++) {
         const struct qm_finding *f = &r->tally.finding[i];
-        struct qm_kernel_case c = {.result = QM_CASE_failed};
+        const int *has = r->forms.has;
+        struct qm_kernel_case c = {.result = QM_CASE_failed,
+                                   .form = has[QM_FMAD_true] && has[QM_FMAD_false] ? QM_FMADS
+                                           : has[QM_FMAD_true]                     ? QM_FMAD_true
+                                                                                   : QM_FMAD_false};
         if (strchr(f->name, '/'))
             continue;
         snprintf(c.name, sizeof c.name, "%s", f->name);
@@ -340,8 +347,7 @@ static void print_compared(const json_t *v)
     struct qm_table *t = qm_table_open(10, heads);
     const json_t *row, *speed = json_object_get(v, "speed");
     size_t i;
-    json_array_foreach(json_object_get(v, "tensors"), i, row)
-    {
+    json_array_foreach (json_object_get(v, "tensors"), i, row) {
         qm_table_cell(t, "%s", text_of(row, "tensor"));
         qm_table_cell(t, "%lld", whole(row, "elements"));
         qm_table_cell(t, "%lld", whole(row, "codes_changed"));
@@ -380,8 +386,7 @@ static void print_draws(const json_t *all)
 {
     const char *slot;
     json_t *one;
-    json_object_foreach(json_object_get(all, "draws"), slot, one)
-    {
+    json_object_foreach (json_object_get(all, "draws"), slot, one) {
         const json_t *least = json_object_get(one, "detectable_bias");
         char bias[64] = "too few for a test";
         if (json_is_number(least))
@@ -398,13 +403,11 @@ static void print_counts(const json_t *all, const char *what)
     const char *axis;
     json_t *counts;
     snprintf(key, sizeof key, "%s_by", what);
-    json_object_foreach(json_object_get(all, key), axis, counts)
-    {
+    json_object_foreach (json_object_get(all, key), axis, counts) {
         size_t i, column = 0;
         json_t *one;
         qm_print("%s by %-8s", what, axis);
-        json_array_foreach(counts, i, one)
-        {
+        json_array_foreach (counts, i, one) {
             char text[96];
             long long of = whole(one, "of");
             if (i == COUNTS_SHOWN && !qm_cli.verbose) {
@@ -440,11 +443,48 @@ static void print_refused(const struct qm_kernel_run *r, const json_t *all)
         }
 }
 
+/* Whether two failures in turn are of one case whose two forms fail alike. */
+static int fail_alike(const json_t *f, const json_t *next)
+{
+    static const char *const same[] = {"case", "result", "what"};
+    int is_alike = strcmp(text_of(f, "form"), "contracted") == 0 &&
+                   strcmp(text_of(next, "form"), "uncontracted") == 0;
+    for (size_t i = 0; is_alike && i < sizeof same / sizeof *same; i++)
+        is_alike = strcmp(text_of(f, same[i]), text_of(next, same[i])) == 0;
+    return is_alike;
+}
+
+/* Prints the failures; of a .cu file with the form, and once where both forms fail alike. */
+static void print_failures(const json_t *failures)
+{
+    static const char option[] = " --fmad=true"; /* of the contracted form, in "again" */
+    size_t n = json_array_size(failures), shown = 0, left = 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *f = json_array_get(failures, i);
+        int is_twice = fail_alike(f, json_array_get(failures, i + 1)); /* NULL after the last */
+        const char *form = is_twice ? "both" : text_of(f, "form"), *again = text_of(f, "again");
+        const char *cut = is_twice ? strstr(again, option) : NULL;
+        i += (size_t)is_twice;
+        if (shown == SHOWN && !qm_cli.verbose) {
+            left++;
+            continue;
+        }
+        shown++;
+        qm_print("FAILED %s %s%s%s%s: %s\n       again: %.*s%s\n", text_of(f, "case"),
+                 text_of(f, "result"), *form ? " (" : "", form,
+                 !*form                      ? ""
+                 : strcmp(form, "both") == 0 ? " forms)"
+                                             : ")",
+                 text_of(f, "what"), cut ? (int)(cut - again) : (int)strlen(again), again,
+                 cut ? cut + sizeof option - 1 : "");
+    }
+    if (left)
+        qm_print("FAILED: %zu more cases (-v prints them)\n", left);
+}
+
 void qm_kernel_report(const struct qm_kernel_run *r)
 {
     json_t *all = to_json(r);
-    const json_t *failures = json_object_get(all, "failures"), *f;
-    size_t i;
     if (qm_cli.json) {
         qm_json_print(all);
         return;
@@ -454,15 +494,7 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     if (qm_kernel_is_cuda(r->o->file))
         print_forms(r);
     print_counts(all, "failed");
-    json_array_foreach(failures, i, f)
-    {
-        if (i == SHOWN && !qm_cli.verbose)
-            break;
-        qm_print("FAILED %s %s: %s\n       again: %s\n", text_of(f, "case"), text_of(f, "result"),
-                 text_of(f, "what"), text_of(f, "again"));
-    }
-    if (json_array_size(failures) > SHOWN && !qm_cli.verbose)
-        qm_print("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
+    print_failures(json_object_get(all, "failures"));
     print_refused(r, all);
     if (*r->not_far)
         qm_print("not judged: indices beyond 2^31 (%s)\n", r->not_far);

@@ -465,7 +465,7 @@ static qm_status build_forms(struct qm_kernel_run *r, struct qm_kernel_files f[Q
     forms->has[QM_FMAD_false] = 1; /* of a .c file, its only form */
     qm_kernel_build_wraps(r->o->one_case && qm_far_case(r->o->one_case) > 0);
     if (is_cuda)
-        qm_fmad_asked(r->o->fmad, forms->has);
+        QM_TRY(qm_fmad_asked(r->o->fmad, forms->has));
     QM_TRY(qm_kernel_files_fit(r->o, forms->has));
     if (is_emulated && forms->has[QM_FMAD_true] && forms->has[QM_FMAD_false] &&
         !qm_fmad_emulated()) {

@@ -332,7 +332,7 @@ double qm_lockstep_pair_gradient(struct qm_lockstep_pair *a, int64_t k)
     if (c->recorded) {
         memcpy(a->g, c->recorded->grad + k * a->total, (size_t)a->total * sizeof *a->g);
     } else if (!a->problem) {
-        qm_dist_fill(&c->dist, c->seed, k * a->total, a->total, a->g);
+        qm_dist_fill(c->dist, c->seed, k * a->total, a->total, a->g);
     } else {
         const double *x = c->coupling == QM_COUPLING_global ? a->twin_p : parameter(a);
         loss = c->problem->eval(a->problem, x, k + 1, a->grad);

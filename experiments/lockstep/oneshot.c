@@ -153,7 +153,7 @@ static qm_status theory(const struct qm_cell *c, const struct qm_codec *codec,
     struct qm_theory t;
     double value[256], between[256], *cut = between;
     int64_t block = codec->q.block;
-    if (c->kind != QM_SOURCE_dist || !qm_dist_law(&c->dist, &law) ||
+    if (c->kind != QM_SOURCE_dist || !qm_dist_law(c->dist, &law) ||
         !plain_codec(codec, value, &cut) ||
         meets_floor(&law, (double)codec->q.scale.floor, block) || n % block != 0 || n / block < 2)
         return QM_OK;
@@ -193,7 +193,7 @@ static qm_status measure(const struct qm_cell *c, const struct qm_codec *codec,
     if (c->recorded)
         memcpy(b->x, c->recorded->slot[c->slot], (size_t)n * sizeof *b->x);
     else
-        qm_dist_fill(&c->dist, c->seed, 0, n, b->x);
+        qm_dist_fill(c->dist, c->seed, 0, n, b->x);
     if (codec->q.bits == 0) {
         memcpy(b->got, b->x, (size_t)n * sizeof *b->x);
         qm_plain_round(codec->q.plain, n, b->got);

@@ -144,7 +144,7 @@ static qm_status prove_forms(const char *path, int on_gpu, const struct qm_prove
 {
     int has[QM_FMADS], is_same = 0, n = 0;
     const char *text = "";
-    qm_fmad_asked(o->fmad, has);
+    QM_TRY(qm_fmad_asked(o->fmad, has));
     if (has[0] && has[1] && !on_gpu && !qm_fmad_emulated())
         has[QM_FMAD_true] = 0;
     for (int i = 0; i < QM_FMADS; i++) {

@@ -227,8 +227,7 @@ void qm_proof_table(json_t *proofs)
     struct qm_table *t = qm_table_open(sizeof heads / sizeof *heads, heads);
     json_t *o;
     size_t i;
-    json_array_foreach(proofs, i, o)
-    {
+    json_array_foreach (proofs, i, o) {
         json_t *s = json_object_get(o, "special");
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             qm_table_cell(t, "%s", cell(o, keys[k]));

@@ -38,8 +38,7 @@ static void put_texts(const struct qm_file *f, struct qm_blob *out)
 {
     json_t *texts = f->format == &qm_format_safetensors ? f->own : NULL, *value;
     const char *name;
-    json_object_foreach(texts, name, value)
-    {
+    json_object_foreach (texts, name, value) {
         if (json_is_string(value)) {
             qm_blob_put_number(out, 1);
             qm_blob_put_text(out, name);

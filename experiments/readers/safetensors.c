@@ -179,8 +179,7 @@ static qm_status open_safetensors(struct qm_file *f)
     qm_status st = extents ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: header", f->path);
     const char *name;
     json_t *value;
-    json_object_foreach(root, name, value)
-    {
+    json_object_foreach (root, name, value) {
         if (st == QM_OK && strcmp(name, "__metadata__") != 0)
             st = add_tensor(f, name, value, data_start, &extents[n++]);
     }

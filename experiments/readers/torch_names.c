@@ -177,7 +177,8 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
     return QM_OK;
 }
 
-/* The dictionary that `param_names` of a group would name parameter i by, or its number. */
+/* Writes the name of parameter i: its key in the model, else the one in `param_names` of its group,
+ * else its number.  0: it is too long. */
 static int parameter_name(const struct qm_torch_optimizer *o, int64_t i, char out[QM_TORCH_NAME])
 {
     const struct qm_torch_parameter *p = &o->of[i];
@@ -208,7 +209,7 @@ static qm_status add_state(struct qm_torch_walk *w, const char *name, const stru
             continue;
         }
         for (number = 1; st == QM_OK && number <= 2 && !used; number++) {
-            char word[16], table[16], scale[16], whole[16];
+            char word[20], table[20], scale[20], whole[20]; /* of any number: for the compiler */
             snprintf(word, sizeof word, "state%d", number);
             snprintf(table, sizeof table, "qmap%d", number);
             snprintf(scale, sizeof scale, "absmax%d", number);

@@ -79,8 +79,7 @@ static qm_status open_shards(struct qm_file *f, const json_t *names, struct qm_n
 {
     const char *tensor;
     json_t *value;
-    json_object_foreach((json_t *)names, tensor, value)
-    {
+    json_object_foreach ((json_t *)names, tensor, value) {
         int64_t shard = -1;
         if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
             return qm_file_bad(f, "weight_map: '%.200s' has no file", tensor);
@@ -119,8 +118,7 @@ static qm_status check_all_found(struct qm_file *f, const json_t *names)
     qm_status st = QM_OK;
     for (int i = 0; st == QM_OK && i < f->n_entries; i++)
         st = qm_name_index_put(&found, f->entry[i].name, strlen(f->entry[i].name), i);
-    json_object_foreach((json_t *)names, tensor, value)
-    {
+    json_object_foreach ((json_t *)names, tensor, value) {
         if (st == QM_OK && qm_name_index_get(&found, tensor, strlen(tensor)) < 0)
             st = qm_file_bad(f, "weight_map: '%.200s' is not in '%.200s'", tensor,
                              json_string_value(value));

@@ -324,11 +324,13 @@ class Recorder:
         self.hook.remove()
         if self.world > 1:
             self.torch.distributed.barrier()
-        if self.rank == 0:
-            merge([self.parts], self.path)
-            shutil.rmtree(self.parts)
-        if self.world > 1:
-            self.torch.distributed.barrier()
+        try:
+            if self.rank == 0:
+                merge([self.parts], self.path)
+                shutil.rmtree(self.parts)
+        finally:  # the other ranks wait for a merge that is refused, too
+            if self.world > 1:
+                self.torch.distributed.barrier()
 
 
 # ---- merging ------------------------------------------------------------------------------------
@@ -366,6 +368,10 @@ def check_constant(steps):
     first = steps[min(steps)][0].about
     for t in sorted(steps):
         for part in steps[t]:
+            if len(part.about["groups"]) != len(first["groups"]):
+                raise Refused("there are %d parameter groups at update %d and %d at update %d: "
+                              "record before or after the change" % (
+                                  len(first["groups"]), first["t"], len(part.about["groups"]), t))
             for i, group in enumerate(part.about["groups"]):
                 old = first["groups"][i]
                 for key in group:

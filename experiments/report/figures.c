@@ -13,9 +13,13 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/report/listing.h"
 #include "experiments/report/texts.h"
+#include "experiments/store/result_reader.h"
 
 extern char **environ;
+
+enum { MOST = 64 << 20 }; /* bytes of figures.json, or of an SVG, that were drawn beforehand */
 
 static char python[] = "/usr/bin/python3";
 
@@ -44,7 +48,8 @@ static pid_t wait_for(pid_t pid, int *state, const char *log)
     return ended;
 }
 
-/* Runs argv with its output in the file `log`; returns the exit code, or -1. */
+/* Runs argv with its output in the file `log`; returns the exit code, or -1.  The scripts limit
+ * themselves (common.guarded). */
 static int run(char **argv, const char *log)
 {
     posix_spawn_file_actions_t actions;
@@ -106,10 +111,26 @@ static qm_status find_python(const char *log)
     return left == 0 ? QM_OK : qm_fail(QM_SKIPPED, "%s cannot run: %s", python, line);
 }
 
+/* What a script said that ended with `code`: its exit codes are those of the program. */
+static qm_status refused(int code, const char *path, const char *log)
+{
+    static const char by[] = "plots/report/draw: ";
+    char line[1024];
+    last_line(log, line, sizeof line);
+    qm_status why = code == 2   ? QM_BAD_ARG
+                    : code == 3 ? QM_BAD_FILE
+                    : code == 4 ? QM_NO_MATCH
+                                : QM_INTERNAL;
+    if (code < 0 || !*line)
+        return qm_fail(why, "%s: the script that draws it was ended", path);
+    const char *said = strncmp(line, by, strlen(by)) == 0 ? line + strlen(by) : line;
+    return qm_fail(why, "%s", said);
+}
+
 static qm_status draw(const char *path, const char *against, const char *pairs, const char *out,
                       const char *scripts, int verbose)
 {
-    char log[PATH_MAX + 16], script[PATH_MAX + 16], line[1024];
+    char log[PATH_MAX + 16], script[PATH_MAX + 16];
     char no_cache[] = "-B", page[] = "--page", to[] = "--out", with[] = "--against",
          compared[] = "--pairs";
     snprintf(log, sizeof log, "%s/log", scripts);
@@ -129,8 +150,7 @@ static qm_status draw(const char *path, const char *against, const char *pairs, 
     int code = run(argv, log);
     if (verbose)
         show(log);
-    last_line(log, line, sizeof line);
-    return code == 0 ? QM_OK : qm_fail(QM_INTERNAL, "figures of %s: %s", path, line);
+    return code == 0 ? QM_OK : refused(code, path, log);
 }
 
 static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)
@@ -183,7 +203,7 @@ static json_t *titles(const char *log)
 static qm_status plot(const struct qm_plot *p, const char *scripts, json_t **out)
 {
     enum { FIXED = 10 };
-    char log[PATH_MAX + 16], script[PATH_MAX + 16], line[1024];
+    char log[PATH_MAX + 16], script[PATH_MAX + 16];
     char no_cache[] = "-B", what[] = "--what", pair[] = "--pair", to[] = "--plot",
          list[] = "--list";
     snprintf(log, sizeof log, "%s/log", scripts);
@@ -208,22 +228,28 @@ static qm_status plot(const struct qm_plot *p, const char *scripts, json_t **out
     }
     int code = run(argv, log);
     free(argv);
-    if (code == 0) {
-        *out = titles(log);
-        return QM_OK;
-    }
-    last_line(log, line, sizeof line);
-    const char *said = strncmp(line, "plots/report/draw: ", 19) == 0 ? line + 19 : line;
-    qm_status why = code == 2   ? QM_BAD_ARG
-                    : code == 3 ? QM_BAD_FILE
-                    : code == 4 ? QM_NO_MATCH
-                                : QM_INTERNAL;
-    return qm_fail(why, "%s", said);
+    if (code != 0)
+        return refused(code, p->path, log);
+    *out = titles(log);
+    return QM_OK;
+}
+
+/* Opens the file as `qm_report_make` does, so that Python sees none that is damaged. */
+static qm_status check_file(const char *path)
+{
+    struct qm_result *r;
+    struct qm_listing listing;
+    QM_TRY(qm_result_open(path, &r));
+    qm_result_close(r);
+    QM_TRY(qm_listing_read(path, &listing));
+    qm_listing_free(&listing);
+    return QM_OK;
 }
 
 qm_status qm_figures_plot(const struct qm_plot *p, json_t **out)
 {
     char scripts[PATH_MAX];
+    QM_TRY(check_file(p->path));
     QM_TRY(make_folder(scripts));
     qm_status st = plot(p, scripts, out);
     qm_folder_remove(scripts);
@@ -232,14 +258,32 @@ qm_status qm_figures_plot(const struct qm_plot *p, json_t **out)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+/* Opens a regular file of at most MOST bytes: no pipe, which would block. */
+static qm_status open_small(const char *path, FILE **out)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int is_small =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST;
+    *out = is_small ? fdopen(fd, "r") : NULL;
+    if (*out)
+        return QM_OK;
+    qm_status st =
+        fd < 0 ? qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno))
+               : qm_fail(QM_BAD_FILE, "%s: is no regular file of at most %d MiB", path, MOST >> 20);
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
 static qm_status file_text(const char *path, char **out)
 {
-    FILE *f = fopen(path, "r");
+    FILE *f;
     size_t n = 0;
     char *text = NULL;
-    ssize_t got = f ? getdelim(&text, &n, 0, f) : -1;
-    if (f)
-        fclose(f);
+    QM_TRY(open_small(path, &f));
+    ssize_t got = getdelim(&text, &n, 0, f);
+    fclose(f);
     if (got < 0) {
         free(text);
         return qm_fail(QM_BAD_FILE, "%s: cannot be read", path);
@@ -269,23 +313,28 @@ qm_status qm_figures_read(const char *out, json_t **figures)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/figures.json", out);
-    json_t *list = json_array();
-    FILE *f = fopen(path, "r");
-    if (!f && errno != ENOENT) {
-        json_decref(list);
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    }
+    FILE *f = NULL;
+    if (access(path, F_OK) == 0)
+        QM_TRY(open_small(path, &f));
+    json_t *list = json_array(), *panel;
     qm_status st = QM_OK;
-    json_t *one, *panel;
     json_error_t error;
-    size_t i;
-    while (f && st == QM_OK && (one = json_loadf(f, JSON_DISABLE_EOF_CHECK, &error))) {
+    char *line = NULL;
+    size_t room = 0, i;
+    while (f && st == QM_OK && getline(&line, &room, f) > 0) {
+        json_t *one = json_loads(line, 0, &error);
+        if (!json_is_object(one)) {
+            st = qm_fail(QM_BAD_FILE, "%s: line %zu is no figure: %s", path,
+                         json_array_size(list) + 1, one ? "expected an object" : error.text);
+            json_decref(one);
+            break;
+        }
         json_array_append_new(list, one);
-        json_array_foreach(json_object_get(one, "panels"), i, panel) if (st == QM_OK) st =
-            read_panel(out, panel);
+        json_array_foreach (json_object_get(one, "panels"), i, panel)
+            if (st == QM_OK)
+                st = read_panel(out, panel);
     }
-    if (f && st == QM_OK && !feof(f) && json_array_size(list) == 0)
-        st = qm_fail(QM_BAD_FILE, "%s: %s", path, error.text);
+    free(line);
     if (f)
         fclose(f);
     if (st == QM_OK)

@@ -74,9 +74,15 @@ static void shape_text(hid_t space, int is_table, char *out, size_t size)
         snprintf(out + n, size - n, " rows");
 }
 
+struct visiting {
+    struct qm_listing *l;
+    qm_status st; /* of a dataset that cannot be as it claims */
+};
+
 static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *context)
 {
-    struct qm_listing *l = context;
+    struct visiting *v = context;
+    struct qm_listing *l = v->l;
     qm_reader_progress();
     if (info->type != H5O_TYPE_DATASET)
         return 0;
@@ -87,6 +93,8 @@ static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *
     hid_t id = H5Dopen2(file, name, H5P_DEFAULT), type = id < 0 ? -1 : H5Dget_type(id);
     hid_t space = id < 0 ? -1 : H5Dget_space(id);
     int bad = !s || type < 0 || space < 0;
+    if (!bad)
+        bad = (v->st = qm_h5_guard_dataset(NULL, name, id)) != QM_OK;
     if (!bad) {
         H5T_class_t class = H5Tget_class(type);
         s->kind = class == H5T_COMPOUND ? QM_LISTED_table
@@ -173,7 +181,8 @@ static qm_status listing_make(const char *path, struct qm_listing *l)
     hid_t file, group;
     hsize_t at = 0;
     QM_TRY(qm_h5_guard_open(path, CACHE, &file));
-    int bad = H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, l) < 0;
+    struct visiting v = {l, QM_OK};
+    int bad = H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &v) < 0;
     group = bad || H5Lexists(file, "/provenance", H5P_DEFAULT) <= 0
                 ? -1
                 : H5Gopen2(file, "/provenance", H5P_DEFAULT);
@@ -182,6 +191,8 @@ static qm_status listing_make(const char *path, struct qm_listing *l)
               command_line(file, l);
     qm_h5_close(group);
     H5Fclose(file);
+    if (v.st != QM_OK)
+        return qm_fail_in(v.st, path);
     return bad ? qm_fail(QM_BAD_FILE, "%s: what it holds cannot be listed", path) : QM_OK;
 }
 

@@ -87,8 +87,7 @@ static void page_nav(const struct qm_page *p, FILE *to)
     size_t i;
     json_t *figure;
     fputs("<nav aria-label=\"Contents\"><ul>\n", to);
-    json_array_foreach(p->figures, i, figure)
-    {
+    json_array_foreach (p->figures, i, figure) {
         print_text(to, "<li><a href=\"#figure-", json_string_value(json_object_get(figure, "name")),
                    "\">");
         const char *menu = json_string_value(json_object_get(figure, "menu"));
@@ -120,8 +119,7 @@ static void legend(const json_t *figure, FILE *to)
     if (json_array_size(list) == 0)
         return;
     fputs("<ul class=\"legend\" aria-label=\"Series; choose some to bring them out\">\n", to);
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         int series = (int)json_integer_value(json_object_get(item, "series"));
         if (series >= 0)
             fprintf(to, "<li><button type=\"button\" aria-pressed=\"false\" data-series=\"%d\">",
@@ -146,8 +144,7 @@ static void one_figure(const json_t *figure, FILE *to)
     legend(figure, to);
     fprintf(to, "<div class=\"panels%s\">\n",
             json_is_true(json_object_get(figure, "wide")) ? " wide" : "");
-    json_array_foreach(panels, i, panel)
-    {
+    json_array_foreach (panels, i, panel) {
         fputs("<figure>", to);
         if (*word(panel, "title"))
             print_text(to, "<figcaption>", word(panel, "title"), "</figcaption>");
@@ -167,7 +164,8 @@ static void all_figures(const struct qm_page *p, FILE *to)
         print_text(to, "Where that is there, <code>qualm report ", p->path,
                    "</code> draws them from the same file.</p>\n");
     }
-    json_array_foreach(p->figures, i, figure) one_figure(figure, to);
+    json_array_foreach (p->figures, i, figure)
+        one_figure(figure, to);
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */

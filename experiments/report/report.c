@@ -25,17 +25,27 @@ static void default_out(const char *path, char *out, size_t size)
     snprintf(out, size, "%.*s.html", n, path);
 }
 
+/* A table that is missing, or is of another kind than the schema says, is damage of the file. */
+static qm_status as_damage(qm_status st)
+{
+    char said[1024];
+    if (st != QM_BAD_ARG && st != QM_NO_MATCH)
+        return st;
+    snprintf(said, sizeof said, "%s", qm_message());
+    return qm_fail(QM_BAD_FILE, "%s", said);
+}
+
 /* Writes the output of print to a file that appears whole, or to stdout for "-". */
 static qm_status write_file(const char *path, const struct qm_page *p,
                             qm_status (*print)(const struct qm_page *p, FILE *to))
 {
     if (strcmp(path, "-") == 0)
-        return print(p, stdout);
+        return as_damage(print(p, stdout));
     struct qm_atomic_file part;
     QM_TRY(qm_atomic_file_open(path, &part));
     int fd = dup(part.fd);
     FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
-    qm_status st = f ? print(p, f) : qm_fail(QM_NO_MEMORY, "%s", path);
+    qm_status st = f ? as_damage(print(p, f)) : qm_fail(QM_NO_MEMORY, "%s", path);
     errno = 0;
     int bad = f && (ferror(f) || fflush(f) != 0);
     if (st == QM_OK && bad)
@@ -138,7 +148,7 @@ static json_t *describe(const struct making *m)
     size_t i;
     for (int k = 0; k < p->listing.n; k++)
         tables += p->listing.set[k].kind == QM_LISTED_table;
-    json_array_foreach(p->figures, i, figure)
+    json_array_foreach (p->figures, i, figure)
         json_array_append(names, json_object_get(figure, "name"));
     qm_note("%s: %zu figures, %d tables", m->out, json_array_size(p->figures), tables);
     return json_pack("{s:s, s:s, s:o, s:s?, s:i, s:s?, s:s?, s:s?}", "file", m->o->path, "page",

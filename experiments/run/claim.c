@@ -36,8 +36,8 @@ void qm_mean_interval(const double *x, int64_t n, double level, struct qm_effect
     out->hi = out->mean + half;
 }
 
-enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
-                                    const double bound[2])
+enum qm_claim_verdict qm_claim_verdict_of(const struct qm_effect *e, enum qm_relation relation,
+                                          const double bound[2])
 {
     int holds = 0, fails = 0;
     switch (relation) {
@@ -126,7 +126,7 @@ static qm_status judge(const struct qm_results *r, const struct qm_expect *e, st
             out->cells += qm_summary_n(s, i);
             out->left_out += qm_summary_left_out(s, i);
         }
-        out->verdict = qm_verdict_of(out, e->relation, e->bound);
+        out->verdict = qm_claim_verdict_of(out, e->relation, e->bound);
     }
     qm_summary_free(s);
     free(x);

@@ -50,8 +50,10 @@ struct qm_effect {
 /* Student's interval for the mean of x[n], at a level in (0, 1). */
 void qm_mean_interval(const double *x, int64_t n, double level, struct qm_effect *out);
 
-enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
-                                    const double bound[2]);
+/* The verdict on `effect relation bound`, from the effect's interval; bound[1] is read by
+ * relations of two bounds alone. */
+enum qm_claim_verdict qm_claim_verdict_of(const struct qm_effect *e, enum qm_relation relation,
+                                          const double bound[2]);
 
 /* Checks before a run that the words of an expectation exist.  QM_BAD_ARG or QM_NO_MATCH with file
  * and line. */

@@ -32,8 +32,7 @@ qm_status qm_rate_file_read(const char *path, json_t **out)
         (json_integer_value(json_object_get(file, "qualm_rates")) != VERSION ||
          !json_is_array(list)))
         st = qm_fail(QM_BAD_FILE, "%s: no file of qualm tune, or of another version", path);
-    json_array_foreach(list, i, entry)
-    {
+    json_array_foreach (list, i, entry) {
         const char *key = json_string_value(json_object_get(entry, "key"));
         double rate = json_number_value(json_object_get(entry, "rate"));
         if (st == QM_OK && (!key || !(rate > 0.0 && rate < 1e30)))
@@ -89,7 +88,8 @@ qm_status qm_rate_file_write(const char *path, const char *suite, const json_t *
     struct qm_atomic_file file;
     if (!key || !list)
         return qm_fail(QM_NO_MEMORY, "rates");
-    json_object_foreach((json_t *)(uintptr_t)rates, name, entry) key[i++] = name;
+    json_object_foreach ((json_t *)(uintptr_t)rates, name, entry)
+        key[i++] = name;
     qsort(key, n, sizeof *key, by_key);
     for (i = 0; i < n; i++)
         json_array_append(list, json_object_get(rates, key[i]));
@@ -130,8 +130,7 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
     if (from && access(path, F_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
     QM_TRY(qm_rate_file_read(path, &rates));
-    json_object_foreach(rates, key, entry)
-    {
+    json_object_foreach (rates, key, entry) {
         if (st == QM_OK && !json_is_true(json_object_get(entry, "edge")))
             st = qm_suite_add_rate(s, key, json_number_value(json_object_get(entry, "rate")));
     }

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A search starts at every fourth rate, and halves the stride around the best. */
+enum { FIRST_STRIDE = 4 };
+
 double qm_rate_at(int k) { return k ? pow(10.0, (double)k / QM_RATES_PER_DECADE) : 1.0; }
 
 void qm_rate_unit_start(struct qm_rate_unit *u, int centre, int reach)
@@ -37,10 +40,10 @@ int qm_rate_next(struct qm_rate_unit *u, int *k)
             any = 1;
             u->best = is_better(u, i, u->best) ? i : u->best;
         }
-    for (int i = u->centre - u->reach; !any && i <= u->centre + u->reach; i += 4)
+    for (int i = u->centre - u->reach; !any && i <= u->centre + u->reach; i += FIRST_STRIDE)
         if (is_wanted(u, i))
             k[n++] = i;
-    for (int distance = 4; any && n == 0 && distance >= 1; distance /= 2)
+    for (int distance = FIRST_STRIDE; any && n == 0 && distance >= 1; distance /= 2)
         for (int side = -1; side <= 1; side += 2)
             if (is_wanted(u, u->best + side * distance))
                 k[n++] = u->best + side * distance;

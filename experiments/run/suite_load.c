@@ -45,9 +45,9 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     }
     const char *nearest =
         qm_name_nearest(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc);
-    qm_status st =
-        qm_fail(QM_NO_MATCH, "no suite '%s'%s%s%s", word, nearest ? "; did you mean '" : "",
-                nearest ? nearest : "", nearest ? "'?" : "; " QM_SUITES " holds them");
+    qm_status st = qm_fail(QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
+                           nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                           nearest ? "'?" : "; " QM_SUITES " holds them");
     globfree(&found);
     return st;
 }
@@ -98,7 +98,7 @@ qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_ch
 
 void qm_loaded_suite_close(struct qm_loaded_suite *l)
 {
-    qm_cells_free(l->cells, l->n_cells);
+    free(l->cells);
     qm_replay_close(l->replay);
     qm_suite_free(l->suite);
     *l = (struct qm_loaded_suite){0};

@@ -163,7 +163,7 @@ static qm_status read_slot(struct checkpoint *c, struct qm_state_tensor *t,
 {
     struct qm_state_slot *slot = &t->slot[k];
     struct qm_codec codec;
-    char other[16];
+    char other[20];
     snprintf(slot->name, sizeof slot->name, "%s", r->rule->slot[k]);
     snprintf(slot->quantizer, sizeof slot->quantizer, "f32");
     snprintf(other, sizeof other, "state%d", k + 1); /* bitsandbytes */

@@ -109,8 +109,7 @@ static qm_status take_shape(const json_t *from, struct qm_shape *out)
     size_t i;
     if (!json_is_array(list) || json_array_size(list) > QM_MAX_RANK)
         return qm_fail(QM_BAD_FILE, "'shape' is no list of at most %d sizes", QM_MAX_RANK);
-    json_array_foreach(list, i, dim)
-    {
+    json_array_foreach (list, i, dim) {
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
             return qm_fail(QM_BAD_FILE, "'shape' has a size that is no integer of at least 0");
         s.dim[s.rank++] = json_integer_value(dim);
@@ -184,7 +183,8 @@ static qm_status take_tensor(const json_t *from, struct qm_state_tensor *t)
     size_t i;
     if (!json_is_array(slots) || json_array_size(slots) > QM_MAX_SLOTS)
         return qm_fail(QM_BAD_FILE, "'slots' is no list of at most %d", QM_MAX_SLOTS);
-    json_array_foreach(slots, i, slot) QM_TRY(take_slot(slot, t));
+    json_array_foreach (slots, i, slot)
+        QM_TRY(take_slot(slot, t));
     return QM_OK;
 }
 
@@ -202,8 +202,7 @@ qm_status qm_state_undescribe(const char *text, struct qm_state *out)
                        : qm_fail(QM_BAD_FILE, "description: expected a list of tensors");
     if (st == QM_OK && !(s.tensor = calloc(json_array_size(all) + 1, sizeof *s.tensor)))
         st = qm_fail(QM_NO_MEMORY, "description");
-    json_array_foreach(all, i, one)
-    {
+    json_array_foreach (all, i, one) {
         char where[64];
         snprintf(where, sizeof where, "description, tensor %zu", i);
         if (st == QM_OK && (st = take_tensor(one, &s.tensor[s.n++])) != QM_OK)

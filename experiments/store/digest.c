@@ -12,12 +12,14 @@
 enum {
     SLAB = 1 << 20,   /* bytes of a dataset read at a time */
     CACHE = 32 << 20, /* bytes of the chunk cache: wide chunks are inflated once */
+    FREE = 1 << 30,   /* bytes that a file may yield whatever its size */
 };
 
 struct walk {
     struct qm_h5_stream out;
     struct qm_h5_walk_count count;
-    qm_status st; /* of the iteration callbacks */
+    uint64_t left; /* bytes that the file may yet yield */
+    qm_status st;  /* of the iteration callbacks */
     char path[QM_H5_PATH_MAX];
 };
 
@@ -154,6 +156,11 @@ static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t s
     hssize_t n = s.rank < 0 ? 0 : H5Sget_simple_extent_npoints(space);
     if (n <= 0)
         return QM_OK;
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow((uint64_t)n, (uint64_t)H5Tget_size(t), &bytes) || bytes > w->left)
+        return qm_fail(QM_BAD_FILE, "%s: %llu bytes, more than such a file can store", w->path,
+                       (unsigned long long)bytes);
+    w->left -= bytes;
     slab_start(&s, H5Tget_size(t));
     hsize_t step[H5S_MAX_RANK];
     size_t most = 1;
@@ -284,6 +291,9 @@ qm_status qm_digest_of(hid_t file, const char *path, char out[65])
         w->out.file = file;
         w->out.where = w->path;
         w->path[0] = '/';
+        hsize_t size = 0;
+        H5Fget_filesize(file, &size);
+        w->left = FREE + size * QM_H5_DEFLATE_MOST;
         qm_sha256_start(&w->out.sum);
         qm_stream_text(&w->out, "qualm-digest 1");
         st = hash_group(w, root);

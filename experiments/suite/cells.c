@@ -1,176 +1,14 @@
 /* cells.c - Makes the cells of a suite: the product of its axes, with reasons for skipped cells. */
 #include "core/base/name.h"
 #include "experiments/problems/problem_wrapper.h"
+#include "experiments/suite/cell_items.h"
 #include "experiments/suite/control_cells.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One source of cells: a recorded tensor that a source word matches, or the word itself. */
-struct item {
-    int value; /* index on the axis "source" */
-    enum qm_source_kind kind;
-    struct qm_recorded *recorded;
-    struct qm_dist_bound dist;
-    const struct qm_problem *problem;
-    const char *rest; /* the text after "states:", "problem:NAME:" */
-    const char *text; /* for the column `source`; shared */
-    char *reason;     /* NULL, or why the word matches no source */
-};
-
-struct items {
-    int n, room;
-    struct item *item;
-};
-
-static const struct {
-    const char *prefix;
-    enum qm_source_kind kind;
-} kinds[] = {{"states:", QM_SOURCE_states},
-             {"trace:", QM_SOURCE_trace},
-             {"dist:", QM_SOURCE_dist},
-             {"problem:", QM_SOURCE_problem},
-             {"empty", QM_SOURCE_empty}};
-
-static qm_status fail_at(const struct qm_suite *s, int line, qm_status st)
-{
-    char where[512];
-    snprintf(where, sizeof where, "%s:%d", s->path, line);
-    return qm_fail_in(st, where);
-}
-
-static enum qm_source_kind kind_of(const char *text, const char **rest)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        size_t n = strlen(kinds[i].prefix);
-        if (strncmp(text, kinds[i].prefix, n) == 0) {
-            *rest = text + n;
-            return kinds[i].kind;
-        }
-    }
-    return QM_SOURCE_none;
-}
-
-int qm_suite_wants_data(const struct qm_suite *s)
-{
-    const struct qm_axis *a = &s->axis[qm_suite_axis(s, "source")];
-    const char *rest;
-    for (int i = 0; i < a->n; i++) {
-        enum qm_source_kind k = kind_of(a->value[i].text, &rest);
-        if (k == QM_SOURCE_states || k == QM_SOURCE_trace)
-            return 1;
-    }
-    return 0;
-}
-
-/* ---- sources --------------------------------------------------------------------------------- */
-
-static qm_status item_add(struct items *list, const struct item *item)
-{
-    if (list->n == list->room) {
-        int room = list->room ? 2 * list->room : 64;
-        struct item *more = realloc(list->item, (size_t)room * sizeof *more);
-        if (!more)
-            return qm_fail(QM_NO_MEMORY, "%d sources", room);
-        list->item = more;
-        list->room = room;
-    }
-    list->item[list->n++] = *item;
-    return QM_OK;
-}
-
-static void items_free(struct items *list)
-{
-    for (int i = 0; i < list->n; i++) {
-        free(list->item[i].reason);
-    }
-    free(list->item);
-}
-
-static qm_status add_text(struct items *list, struct item item, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static qm_status add_text(struct items *list, struct item item, const char *format, ...)
-{
-    char *text = NULL;
-    va_list args;
-    va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        text = NULL;
-    va_end(args);
-    item.text = text ? qm_shared_text(text) : NULL;
-    free(text);
-    return item.text ? item_add(list, &item) : qm_fail(QM_NO_MEMORY, "sources");
-}
-
-static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *replay,
-                              struct item base, struct items *list)
-{
-    int before = list->n;
-    for (int i = 0; i < qm_replay_count(replay); i++) {
-        struct qm_recorded *r = qm_replay_at(replay, i);
-        if (r->is_trace != (base.kind == QM_SOURCE_trace) || r->numel < s->min_numel ||
-            r->shape.rank < s->min_rank || fnmatch(base.rest, r->name, 0) != 0)
-            continue;
-        base.recorded = r;
-        QM_TRY(add_text(list, base, "%s:%s", r->file, r->group));
-    }
-    if (list->n > before)
-        return QM_OK;
-    base.recorded = NULL;
-    if (asprintf(&base.reason, "no recorded %s matches '%s'",
-                 base.kind == QM_SOURCE_trace ? "trace" : "state", base.rest) < 0)
-        return qm_fail(QM_NO_MEMORY, "sources");
-    qm_status st =
-        add_text(list, base, "%s", s->axis[qm_suite_axis(s, "source")].value[base.value].text);
-    if (st != QM_OK)
-        free(base.reason);
-    return st;
-}
-
-static qm_status find_items(const struct qm_suite *s, const struct qm_replay *replay,
-                            struct items *list)
-{
-    const struct qm_axis *a = &s->axis[qm_suite_axis(s, "source")];
-    for (int i = 0; i < a->n; i++) {
-        const struct qm_axis_value *v = &a->value[i];
-        struct item item = {.value = i};
-        item.kind = kind_of(v->text, &item.rest);
-        qm_status st = QM_OK;
-        char name[64];
-        switch (item.kind) {
-        case QM_SOURCE_states:
-        case QM_SOURCE_trace: st = add_recorded(s, replay, item, list); break;
-        case QM_SOURCE_empty: st = add_text(list, item, "%s", v->text); break;
-        case QM_SOURCE_dist:
-            st = qm_dist_parse(item.rest, &item.dist);
-            if (st == QM_OK)
-                st = add_text(list, item, "%s", v->text);
-            break;
-        case QM_SOURCE_problem:
-            snprintf(name, sizeof name, "%.*s", (int)strcspn(item.rest, ":"), item.rest);
-            st = qm_problem_find(name, &item.problem);
-            item.rest += strcspn(item.rest, ":");
-            item.rest += *item.rest == ':';
-            if (st == QM_OK)
-                st = qm_problem_wrapper_check(item.problem, item.rest);
-            if (st == QM_OK)
-                st = add_text(list, item, "%s", v->text);
-            break;
-        default:
-            st = qm_fail(
-                QM_BAD_ARG,
-                "source '%s' does not start with states:, trace:, dist: or problem:", v->text);
-        }
-        if (st != QM_OK)
-            return fail_at(s, v->line, st);
-    }
-    return QM_OK;
-}
 
 /* ---- one cell -------------------------------------------------------------------------------- */
 
@@ -186,7 +24,7 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
     errno = 0;
     long long x = strtoll(v->text, &end, 10);
     if (*end || end == v->text || errno || x < least)
-        return fail_at(
+        return qm_suite_fail_at(
             s, v->line,
             qm_fail(QM_BAD_ARG,
                     "'%s' is '%s', expected an integer of at least %lld (1..4 lists four)", key,
@@ -209,11 +47,11 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     char *end;
     int i = v ? qm_name_find(v->text, words, 2) : 0;
     if (i < 0)
-        return fail_at(s, v->line, qm_name_none_of("start", v->text, words, 2));
+        return qm_suite_fail_at(s, v->line, qm_name_none_of("start", v->text, words, 2));
     c->start_ulp = i;
     c->lr_scale = lr ? strtod(lr->text, &end) : 1.0;
     if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
-        return fail_at(
+        return qm_suite_fail_at(
             s, lr->line,
             qm_fail(QM_BAD_ARG, "'lr_scale' is '%s', expected a number above 0", lr->text));
     return QM_OK;
@@ -236,13 +74,14 @@ static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
     const struct qm_axis_value *schedule = chosen(s, c, "schedule"), *clip = chosen(s, c, "clip");
     int i = schedule ? qm_name_find(schedule->text, schedules, QM_SCHEDULE_COUNT) : 0;
     if (i < 0)
-        return fail_at(s, schedule->line,
-                       qm_name_none_of("schedule", schedule->text, schedules, QM_SCHEDULE_COUNT));
+        return qm_suite_fail_at(
+            s, schedule->line,
+            qm_name_none_of("schedule", schedule->text, schedules, QM_SCHEDULE_COUNT));
     c->schedule = (enum qm_schedule)i;
     char *end = NULL;
     c->clip = clip ? strtod(clip->text, &end) : 0.0;
     if (clip && (*end || end == clip->text || !(c->clip >= 0.0 && c->clip < 1e30)))
-        return fail_at(
+        return qm_suite_fail_at(
             s, clip->line,
             qm_fail(QM_BAD_ARG, "'clip' is '%s', expected a number of at least 0", clip->text));
     return QM_OK;
@@ -255,16 +94,16 @@ static qm_status skip(struct qm_cell *c, const char *format, ...)
 static qm_status skip(struct qm_cell *c, const char *format, ...)
 {
     va_list args;
+    char *text = NULL;
     if (c->reason)
         return QM_OK;
     va_start(args, format);
-    int n = vasprintf(&c->reason, format, args);
+    int n = vasprintf(&text, format, args);
     va_end(args);
-    if (n < 0) {
-        c->reason = NULL;
-        return qm_fail(QM_NO_MEMORY, "cells");
-    }
-    return QM_OK;
+    c->reason = n < 0 ? NULL : qm_shared_text(text);
+    if (n >= 0)
+        free(text);
+    return c->reason ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
 }
 
 static int has_slot(const struct qm_rule *rule, const char *key)
@@ -305,38 +144,61 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
     int unread =
         qm_hyper_has(axis->key) && !qm_rule_reads(r->rule, axis->key) && is_number(v->text);
     if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))
-        return fail_at(s, v->line, st);
+        return qm_suite_fail_at(s, v->line, st);
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }
 
-/* Whether the cell before this one has the same recipe and is not skipped; usual where the last
- * axis is not one of recipes, such as seed. */
-static int has_recipe_of_last(const struct qm_suite *s, const struct qm_cell *c)
+/* What build_recipe makes of each choice on the axes of recipes: the same for every cell that has
+ * no reason before. */
+struct recipes_made {
+    int64_t n; /* the product of those axes; 0: too many to keep */
+    struct made {
+        const struct qm_recipe *recipe; /* NULL: not made yet */
+        const char *reason;
+        int lr_given;
+    } * at;
+};
+
+static int is_of_recipe(const struct qm_axis *a)
 {
-    if (c->index == 0 || c[-1].reason || c->reason)
-        return 0;
+    return a->is_recipe || strcmp(a->key, "variant") == 0;
+}
+
+static qm_status recipes_made_open(const struct qm_suite *s, struct recipes_made *m)
+{
+    enum { MOST = 1000000 };
+    m->n = 1;
+    for (int a = 0; a < s->n_axes && m->n <= MOST; a++)
+        m->n *= is_of_recipe(&s->axis[a]) ? s->axis[a].n : 1;
+    if (m->n > MOST)
+        m->n = 0;
+    m->at = calloc((size_t)m->n + 1, sizeof *m->at);
+    return m->at ? QM_OK : qm_fail(QM_NO_MEMORY, "recipes");
+}
+
+/* The place of the cell's recipe in m; NULL: it has none. */
+static struct made *made_at(const struct qm_suite *s, const struct recipes_made *m,
+                            const struct qm_cell *c)
+{
+    int64_t at = 0;
+    if (c->reason || m->n == 0)
+        return NULL;
     for (int a = 0; a < s->n_axes; a++)
-        if ((s->axis[a].is_recipe || strcmp(s->axis[a].key, "variant") == 0) &&
-            c->choice[a] != c[-1].choice[a])
-            return 0;
-    return 1;
+        if (is_of_recipe(&s->axis[a]))
+            at = at * s->axis[a].n + c->choice[a];
+    return &m->at[at];
 }
 
 /* Builds the cell's recipe: the variant with all recipe keys of the suite. */
-static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
+static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
-    if (has_recipe_of_last(s, c)) {
-        c->recipe = c[-1].recipe;
-        c->lr_given = c[-1].lr_given;
-        return QM_OK;
-    }
     struct qm_recipe r;
     const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
     qm_status st = qm_recipe_parse(name->text, &r);
     c->lr_given |= strstr(name->text, ",lr=") != NULL;
     if (st != QM_OK)
-        return fail_at(s, name->line, st);
+        return qm_suite_fail_at(s, name->line, st);
     for (int i = 0; i < 2 * s->n_axes; i++) { /* first whole slots, then single axes of slots */
         const struct qm_axis *axis = &s->axis[i % s->n_axes];
         if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
@@ -351,6 +213,22 @@ static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
+/* As make_recipe, once for each choice. */
+static qm_status build_recipe(const struct qm_suite *s, struct recipes_made *m, struct qm_cell *c)
+{
+    struct made *made = made_at(s, m, c);
+    if (!made || !made->recipe) {
+        QM_TRY(make_recipe(s, c));
+        if (made)
+            *made = (struct made){c->recipe, c->reason, c->lr_given};
+        return QM_OK;
+    }
+    c->recipe = made->recipe;
+    c->reason = made->reason;
+    c->lr_given = made->lr_given != 0;
+    return QM_OK;
+}
+
 static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "slot");
@@ -359,7 +237,8 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
         return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
     const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
     if (!is_slot_key(v->text))
-        return fail_at(s, v->line, qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
+        return qm_suite_fail_at(s, v->line,
+                                qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
     for (int i = 0; i < c->recipe->rule->n_slots; i++)
         if (strcmp(c->recipe->rule->slot[i], v->text) == 0) {
             c->slot = i;
@@ -380,7 +259,8 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
         names[i] = qm_coupling_name((enum qm_coupling)i);
     int i = qm_name_find(v->text, names, QM_COUPLING_COUNT);
     if (i < 0)
-        return fail_at(s, v->line, qm_name_none_of("coupling", v->text, names, QM_COUPLING_COUNT));
+        return qm_suite_fail_at(s, v->line,
+                                qm_name_none_of("coupling", v->text, names, QM_COUPLING_COUNT));
     c->coupling = (enum qm_coupling)i;
     return QM_OK;
 }
@@ -437,7 +317,7 @@ qm_status qm_cell_check_source(struct qm_cell *c)
         c->kind != QM_SOURCE_dist)
         return skip(c, "oneshot needs a states: or dist: source");
     if (c->kind == QM_SOURCE_dist) {
-        const struct qm_dist *d = qm_dist_at(c->dist.id);
+        const struct qm_dist *d = qm_dist_at(c->dist->id);
         if (c->coupling == QM_COUPLING_oneshot && d->sign && !rule->slot_sign[c->slot])
             return skip(c, "%s has both signs, %s is never negative", d->name, rule->slot[c->slot]);
     }
@@ -466,13 +346,15 @@ qm_status qm_cell_check_source(struct qm_cell *c)
     return QM_OK;
 }
 
-static qm_status choose_instance(const struct qm_suite *s, const struct item *item,
+static qm_status choose_instance(const struct qm_suite *s, const struct qm_cell_item *item,
                                  struct qm_cell *c)
 {
     QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
     if (c->problem) {
         char *args;
-        QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &c->has_data));
+        int has_data;
+        QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &has_data));
+        c->has_data = has_data != 0;
         c->problem_args = qm_shared_text(args);
         free(args);
         return c->problem_args ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
@@ -482,7 +364,8 @@ static qm_status choose_instance(const struct qm_suite *s, const struct item *it
     return c->instance == 1 ? QM_OK : skip(c, "instance needs a problem: source");
 }
 
-static qm_status build_cell(const struct qm_suite *s, const struct item *item, struct qm_cell *c)
+static qm_status build_cell(const struct qm_suite *s, const struct qm_cell_item *item,
+                            struct recipes_made *made, struct qm_cell *c)
 {
     int64_t seed, rounding;
     c->kind = item->kind;
@@ -494,7 +377,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     c->rate = 1.0;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
         c->without[i] = -1;
-    c->tensor = item->recorded ? item->recorded->tensor : "";
+    c->tensor = item->tensor ? item->tensor : "";
     c->class_name = item->recorded  ? qm_tensor_class(c->tensor, &item->recorded->shape)
                     : item->problem ? "problem"
                     : item->kind == QM_SOURCE_dist ? "dist"
@@ -512,7 +395,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(choose_coupling(s, c));
     if (item->reason)
         QM_TRY(skip(c, "%s", item->reason));
-    QM_TRY(build_recipe(s, c));
+    QM_TRY(build_recipe(s, made, c));
     QM_TRY(choose_slot(s, c));
     return c->reason ? QM_OK : qm_cell_check_source(c);
 }
@@ -529,24 +412,29 @@ uint64_t qm_cell_rounding(const struct qm_cell *c)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
+_Static_assert(sizeof(struct qm_cell) <= 300, "10 million cells are to fit in 3 GiB");
+
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells)
 {
     static const struct qm_recipe none; /* until a cell gets its own */
-    struct items items = {0};
+    struct qm_cell_items items = {0};
+    struct recipes_made made = {0, NULL};
     struct qm_cell *list = NULL;
     int64_t total = 1;
     int source = qm_suite_axis(s, "source");
-    qm_status st = find_items(s, replay, &items);
+    qm_status st = qm_cell_items_find(s, replay, &items);
     for (int a = 0; st == QM_OK && a < s->n_axes; a++) {
         total *= a == source ? items.n : s->axis[a].n;
         if (total > 10000000)
-            st = fail_at(s, s->axis[a].line,
-                         qm_fail(QM_BAD_ARG, "more than 10 million cells; split the suite"));
+            st = qm_suite_fail_at(
+                s, s->axis[a].line,
+                qm_fail(QM_BAD_ARG, "more than 10 million cells; split the suite"));
     }
     if (st == QM_OK) {
         list = calloc((size_t)(total > 0 ? total : 1), sizeof *list);
-        st = list ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)total);
+        st = list ? recipes_made_open(s, &made)
+                  : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)total);
     }
     for (int64_t i = 0; st == QM_OK && i < total; i++) {
         int64_t rest = i;
@@ -560,28 +448,21 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
             item = a == source ? k : item;
             list[i].choice[a] = a == source ? items.item[k].value : k;
         }
-        st = build_cell(s, &items.item[item], &list[i]);
+        st = build_cell(s, &items.item[item], &made, &list[i]);
     }
-    items_free(&items);
+    qm_cell_items_free(&items);
+    free(made.at);
     if (st != QM_OK) {
-        qm_cells_free(list, list ? total : 0);
+        free(list);
         return st;
     }
     *cells = list;
     *n_cells = total;
     st = s->paired ? qm_protocol_cells(s, cells, n_cells) : QM_OK;
     if (st != QM_OK) {
-        qm_cells_free(*cells, *n_cells);
+        free(*cells);
         *cells = NULL;
         *n_cells = 0;
     }
     return st;
-}
-
-void qm_cells_free(struct qm_cell *cells, int64_t n_cells)
-{
-    for (int64_t i = 0; i < n_cells; i++) {
-        free(cells[i].reason);
-    }
-    free(cells);
 }

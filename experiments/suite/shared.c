@@ -12,7 +12,12 @@ struct kept_recipe {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *recipes, *texts; /* trees of tsearch */
+struct kept_dist {
+    struct qm_dist_bound dist; /* first, too */
+    char text[];
+};
+
+static void *recipes, *texts, *dists; /* trees of tsearch */
 
 /* The text leaves out hyper-parameters that the rule does not read, so these are compared too. */
 static int by_recipe(const void *a, const void *b)
@@ -20,6 +25,11 @@ static int by_recipe(const void *a, const void *b)
     const struct kept_recipe *x = a, *y = b;
     int order = strcmp(x->text, y->text);
     return order ? order : memcmp(&x->recipe.hyper, &y->recipe.hyper, sizeof x->recipe.hyper);
+}
+
+static int by_dist_text(const void *a, const void *b)
+{
+    return strcmp(((const struct kept_dist *)a)->text, ((const struct kept_dist *)b)->text);
 }
 
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
@@ -56,3 +66,18 @@ const char *qm_shared_recipe_text(const struct qm_recipe *shared)
 }
 
 const char *qm_shared_text(const char *text) { return keep(&texts, strdup(text), by_text); }
+
+qm_status qm_shared_dist(const char *text, const struct qm_dist_bound **out)
+{
+    struct qm_dist_bound dist;
+    size_t n = strlen(text) + 1;
+    QM_TRY(qm_dist_parse(text, &dist));
+    struct kept_dist *k = malloc(sizeof *k + n);
+    if (k) {
+        k->dist = dist;
+        memcpy(k->text, text, n);
+    }
+    k = keep(&dists, k, by_dist_text);
+    *out = k ? &k->dist : NULL;
+    return k ? QM_OK : qm_fail(QM_NO_MEMORY, "%s", text);
+}

@@ -257,41 +257,41 @@ enum qm_budget {
         QM_BUDGET_COUNT
 };
 
-/* One experiment.  Pointers are borrowed from the suite and the replay, or shared (shared.h), but
- * for reason, which the cell owns. */
+/* One experiment.  Pointers are borrowed from the suite and the replay, or shared (shared.h).  A
+ * suite may have 10 million cells, so each member has the least width that its values need. */
 struct qm_cell {
     int64_t index;
-    int choice[QM_SUITE_AXES];      /* index of the value of each axis; -1: none (controls) */
-    const struct qm_recipe *recipe; /* shared by equal cells (shared.h); never NULL */
-    enum qm_coupling coupling;
-    int slot; /* the measured state: an index of the rule's slots */
-    enum qm_source_kind kind;
-    struct qm_dist_bound dist;
+    int choice[QM_SUITE_AXES];        /* index of the value of each axis; -1: none (controls) */
+    const struct qm_recipe *recipe;   /* shared by equal cells (shared.h); never NULL */
+    const struct qm_dist_bound *dist; /* shared; NULL where the source is none */
     const struct qm_problem *problem;
     const char *problem_args; /* those of the instance; shared, NULL without a problem */
     int64_t instance;         /* of the problem's data, from 1 */
-    int has_data;             /* the problem has a data_seed, which the instance chooses */
     struct qm_recorded *recorded;
     const char *source_text;         /* "gpt.h5:run/s000400", "dist:gauss"; shared */
     const char *tensor, *class_name; /* "" where the source has none */
-    int lr_given;                    /* the suite sets lr */
     uint64_t seed;                   /* of start, data and noise */
     uint64_t rounding_seed;          /* selects the draws of rounding for this seed */
     double lr_scale;                 /* factor of a problem's learning rate */
     double rate;                     /* tuned factor of that; 1: none */
-    int is_tuned;                    /* rate was tuned for the twin of this cell */
     int64_t warmup;                  /* steps of the warm-up; 0: none */
-    enum qm_schedule schedule;       /* after the warm-up */
     double clip;                     /* largest norm of a gradient; 0: none */
-    int decay_rank;                  /* tensors of lower rank have no weight decay */
-    int start_ulp;    /* the variant is a second twin whose start is moved by one ulp */
-    int64_t steps, n; /* steps 0: those of the source; n: elements of a distribution */
-    int64_t every;    /* steps between points of a curve; 0: by the logarithm of the step */
-    enum qm_cell_role role;
-    enum qm_budget part; /* of role without */
+    int64_t steps, n;   /* steps 0: those of the source; n: elements of a distribution */
+    int64_t every;      /* steps between points of a curve; 0: by the logarithm of the step */
+    const char *reason; /* NULL, or why this cell is skipped; shared */
     /* Indices of the controls of this cell in a paired suite; -1: none. */
-    int64_t float32, ulp, own, without[QM_BUDGET_COUNT]; /* own: may be the cell itself */
-    char *reason;                                        /* NULL, or why this cell is skipped */
+    int32_t float32, ulp, own, without[QM_BUDGET_COUNT]; /* own: may be the cell itself */
+    uint8_t coupling;                                    /* enum qm_coupling */
+    uint8_t slot;       /* the measured state: an index of the rule's slots */
+    uint8_t kind;       /* enum qm_source_kind */
+    uint8_t role;       /* enum qm_cell_role */
+    uint8_t part;       /* enum qm_budget, of role without */
+    uint8_t schedule;   /* enum qm_schedule, after the warm-up */
+    uint8_t decay_rank; /* tensors of lower rank have no weight decay */
+    uint8_t start_ulp;  /* the variant is a second twin whose start is moved by one ulp */
+    uint8_t has_data;   /* the problem has a data_seed, which the instance chooses */
+    uint8_t lr_given;   /* the suite sets lr */
+    uint8_t is_tuned;   /* rate was tuned for the twin of this cell */
 };
 
 /* What start and noise are drawn by: seed + 2^24 (instance - 1). */
@@ -317,10 +317,9 @@ uint64_t qm_cell_rounding(const struct qm_cell *c);
 /* Makes the cells: the product of the axes over the sources, then the controls of a paired suite.
  * replay holds the recorded data of the suite (NULL: the suite needs none).  QM_BAD_ARG or
  * QM_NO_MATCH with file and line for words that name nothing; compositions that are refused become
- * cells with a reason.  The caller frees the cells with qm_cells_free. */
+ * cells with a reason.  The caller frees the cells with free(). */
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells);
-void qm_cells_free(struct qm_cell *cells, int64_t n_cells);
 
 /* Sets c->reason where the cell's source does not serve its coupling and rule. */
 qm_status qm_cell_check_source(struct qm_cell *c);

@@ -59,14 +59,12 @@ static qm_status differs(const struct qm_vectors_file *in, const char *place, js
     char inner[200];
     size_t n = json_array_size(want);
     if (json_is_object(got) && json_is_object(want)) {
-        json_object_foreach(want, key, v)
-        {
+        json_object_foreach (want, key, v) {
             snprintf(inner, sizeof inner, "%s.%s", place, key);
             if (!json_equal(json_object_get(got, key), v))
                 return differs(in, inner, json_object_get(got, key), v);
         }
-        json_object_foreach(got, key, v)
-        {
+        json_object_foreach (got, key, v) {
             snprintf(inner, sizeof inner, "%s.%.48s", place, key);
             if (!json_object_get(want, key))
                 return not_expected(in, inner, v, NULL);
@@ -110,9 +108,9 @@ static qm_status check_head(const struct qm_vectors_file *in, const struct qm_su
     const char *key;
     json_t *v;
     qm_status st = QM_OK;
-    json_object_foreach(want, key,
-                        v) if (st == QM_OK && !json_equal(json_object_get(in->root, key), v)) st =
-        differs(in, key, json_object_get(in->root, key), v);
+    json_object_foreach (want, key, v)
+        if (st == QM_OK && !json_equal(json_object_get(in->root, key), v))
+            st = differs(in, key, json_object_get(in->root, key), v);
     json_decref(want);
     return st;
 }
@@ -131,9 +129,9 @@ static qm_status check_cases(const struct qm_vectors_file *in, const struct qm_s
         sum += json_integer_value(json_object_get(json_array_get(cases, i), "steps"));
     }
     if ((json_int_t)size != n)
-        return qm_fail(QM_BAD_FILE, "%s: golden: there are %zu cases, %lld were written%s%zu%s",
-                       in->path, size, (long long)n, (json_int_t)size < n ? "; case t" : "; case t",
-                       (json_int_t)size < n ? size : (size_t)n,
+        return qm_fail(QM_BAD_FILE,
+                       "%s: golden: there are %zu cases, %lld were written; case t%zu%s", in->path,
+                       size, (long long)n, (json_int_t)size < n ? size : (size_t)n,
                        (json_int_t)size < n ? " is missing" : " was added");
     if (sum != steps)
         return qm_fail(QM_BAD_FILE, "%s: golden: the cases have %lld steps, %lld were written",
@@ -228,8 +226,7 @@ static qm_status check_names(const struct qm_vectors_file *in, const struct qm_s
     QM_TRY(need_hash(in, name, inputs, "in/param", ""));
     if (qm_param_residual(&s->recipe.param))
         QM_TRY(need_hash(in, name, inputs, "in/residual", ""));
-    json_array_foreach(json_object_get(c, "slots"), i, slot)
-    {
+    json_array_foreach (json_object_get(c, "slots"), i, slot) {
         int bits = (int)json_integer_value(json_object_get(slot, "bits"));
         snprintf(key, sizeof key, "in/%.200s", json_string_value(json_object_get(slot, "name")));
         QM_TRY(need_hash(in, name, inputs, key, bits ? ".codes" : ""));
@@ -250,8 +247,7 @@ static qm_status check_inputs(const struct qm_vectors_file *in, const struct qm_
     for (size_t i = 0; i < json_array_size(cases); i++) {
         json_t *c = json_array_get(cases, i), *inputs = json_object_get(c, "inputs");
         QM_TRY(check_names(in, s, c));
-        json_object_foreach(inputs, key, hash)
-        {
+        json_object_foreach (inputs, key, hash) {
             snprintf(name, sizeof name, "t%zu/%.200s", i, key);
             QM_TRY(check_array(in, name, hash));
         }
@@ -299,8 +295,7 @@ static qm_status check_foreign(const struct qm_vectors_file *in)
 {
     const char *name;
     json_t *i;
-    json_object_foreach(in->index, name, i)
-    {
+    json_object_foreach (in->index, name, i) {
         (void)i;
         if (!is_known(in, name))
             return qm_fail(QM_BAD_FILE,

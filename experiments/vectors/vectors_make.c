@@ -203,7 +203,8 @@ static qm_status head(const struct qm_recipe *r, uint64_t seed, json_t *cases, j
     size_t i;
     json_int_t steps = 0;
     snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
-    json_array_foreach(cases, i, c) steps += json_integer_value(json_object_get(c, "steps"));
+    json_array_foreach (cases, i, c)
+        steps += json_integer_value(json_object_get(c, "steps"));
     json_t *all = json_pack(
         "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I}, s:o, s:o}", "format", QM_VECTORS_FORMAT,
         "version", QM_VECTORS_VERSION, "recipe", qm_recipe_print(r, recipe), "rule", r->rule->name,

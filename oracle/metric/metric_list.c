@@ -1,8 +1,9 @@
 /* metric_list.c - The list of metrics: name, unit, level, direction, text, value from the sums.
  *
  * A row of the list is X(name, unit, level, better, text, value of m).  better: higher or lower
- * where `qualm compare` judges the metric by default, else none.  A new metric needs its sums in
- * pair_sums.h or metric_state.h, its row here and its definition in results/METRICS.md. */
+ * where `qualm compare` judges the metric by default, else none.  A new metric needs
+ * its row here and its definition in results/METRICS.md, and a sum that is not taken yet its place
+ * in pair_sums.h or metric_state.h. */
 #include "oracle/metric/metric.h"
 #include "oracle/metric/metric_state.h"
 #include <math.h>

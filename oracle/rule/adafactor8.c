@@ -1,5 +1,6 @@
 /* adafactor8.c - Adafactor, CAME and APOLLO of adafactor8bit in double: families adafactor8
- * (release 0.2.6), adafactor8_025, adafactor8_024 (which is 0.2.2 too) and adafactor8_021.
+ * (release 0.2.6), adafactor8_021, adafactor8_024 (which is 0.2.2 too), adafactor8_025,
+ * adafactor8_046 and adafactor8_046_1d.
  *
  *   b     = 1 - beta2, or t^tau                     rho = min(lr, 1 / sqrt(t)) or lr
  *   alpha = max(RMS(theta), eps2) rho or rho, times Adam's bias correction where lr is given
@@ -452,7 +453,7 @@ WHOLE(24)
 WHOLE(25)
 WHOLE(26)
 WHOLE(46)
-WHOLE(146)
+WHOLE(146) /* 46 + OTHER_1D */
 #undef WHOLE
 
 #define ADAFACTOR8                                                                              \

@@ -48,4 +48,4 @@ def main():
     common.save(fig, args.out, "block_size")
 
 
-main()
+common.guarded(main)

@@ -97,4 +97,4 @@ def main():
     common.save(fig, args.out, "codebooks")
 
 
-main()
+common.guarded(main)

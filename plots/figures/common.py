@@ -17,6 +17,9 @@ it writes NAME.png and NAME.svg, or prints one line that names the missing resul
 """
 import argparse
 import os
+import re
+import resource
+import signal
 import sys
 
 import h5py
@@ -27,6 +30,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 SCHEMA, VERSION = "qualm-results", 1
+
+# What a script may take: seconds of CPU time for a file and for each figure, the same for each MiB
+# of the file, seconds of the clock in all, MiB beyond what it has before it opens a file, and links
+# of a file.
+FIGURE_SECONDS, MIB_SECONDS, CLOCK_SECONDS, MEMORY_MIB, LINKS = 9, 3, 3600, 640, 250000
 
 # Okabe and Ito's palette: distinct with any of the common colour deficiencies.  Black first; grey
 # stands in for yellow, which is too light on white.
@@ -72,8 +80,21 @@ def script():
 def fail(message, code=3):
     """Ends the script with one line on stderr and the C program's exit code: 2 for a wrong option, 3
     for a bad file, 4 where nothing matches."""
-    print(f"{script()}: {message}", file=sys.stderr)
-    sys.exit(code)
+    sys.exit(say(message, code))
+
+
+def say(message, code):
+    """Prints the line and returns the code."""
+    print(f"{script()}: {plain(message)}", file=sys.stderr)
+    return code
+
+
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(value):
+    """A text of a file as one line without control characters."""
+    return CONTROL.sub("?", value)
 
 
 def note(reason):
@@ -85,6 +106,93 @@ def skip(reason):
     """Prints the reason as note does and ends the script with exit code 0: nothing to draw."""
     note(reason)
     sys.exit(0)
+
+
+# ---- limits -------------------------------------------------------------------------------------
+
+
+def progress():
+    """Grants a script that guarded() runs the CPU time of one more figure."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    mib = os.path.getsize(reading) >> 20 if os.path.isfile(reading) else 0
+    seconds = number("QM_FIGURE_SECONDS", FIGURE_SECONDS + MIB_SECONDS * min(mib, 1000)) + \
+        int(used.ru_utime + used.ru_stime) + 1
+    if confined:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+
+
+confined = False
+reading = ""  # the file that was opened last
+
+
+def number(name, otherwise):
+    """A whole number above 0 of the environment."""
+    word = os.environ.get(name, "")
+    return int(word) if re.fullmatch("[1-9][0-9]{0,6}", word) else otherwise
+
+
+def confine():
+    """Limits this process.  HDF5's library may crash, loop or ask for any amount on a damaged file."""
+    global confined
+    confined = True
+    with open("/proc/self/statm", encoding="ascii") as f:
+        data = int(f.read().split()[5]) * resource.getpagesize()
+    memory = data + (2 * number("QM_READER_MEMORY", MEMORY_MIB // 2) << 20)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.alarm(CLOCK_SECONDS)
+    progress()
+
+
+def run(main):
+    """Runs main; returns the script's exit code.  An exception is one line: the tables of a file that
+    fit no script raise any of them.  QM_TRACEBACK=1 shows where."""
+    code = 0
+    try:
+        confine()
+        main()
+    except SystemExit as end:
+        code = end.code or 0
+    except MemoryError:
+        code = say(f"{reading}: drawing it needs more memory than the script may take; "
+                   "QM_READER_MEMORY sets another limit", 3)
+    except Exception as error:  # noqa: B902
+        if os.environ.get("QM_TRACEBACK") == "1":
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        code = say(f"{reading}: cannot be drawn, its tables do not fit the figures: {what}", 3)
+    return code
+
+
+def guarded(main):
+    """Runs main in a process of its own with limits, and ends the script with its exit code, or with 3
+    and one line where that process was ended."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        code = 1  # of a traceback that was asked for
+        try:
+            code = run(main)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            code = 3
+        finally:
+            if sys.exc_info()[0]:
+                sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+            os._exit(code)
+    try:
+        status = os.waitpid(pid, 0)[1]
+    except KeyboardInterrupt:
+        os.kill(pid, signal.SIGKILL)
+        sys.exit(75)
+    if os.WIFSIGNALED(status):
+        number_ = os.WTERMSIG(status)
+        why = "took too long; QM_FIGURE_SECONDS sets another limit" \
+            if number_ in (signal.SIGXCPU, signal.SIGALRM) \
+            else f"was ended by signal {number_}: the file is damaged, or made to do harm"
+        fail(f"{' '.join(sys.argv[1:2])}: the process that draws {why}")
+    sys.exit(os.WEXITSTATUS(status))
 
 
 def arguments(description):
@@ -113,16 +221,41 @@ def text(value):
     """A text attribute or dataset as str, whatever type h5py returns."""
     if isinstance(value, h5py.Dataset):
         value = value[()]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return plain(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
+
+
+def foreign(f):
+    """Ends the script where something in an open file leads out of it, or where it has no end."""
+    seen = [0]
+
+    def link(name, info):
+        seen[0] += 1
+        if info.type != h5py.h5l.TYPE_HARD or seen[0] > LINKS:
+            return name
+    bad = f.id.links.visit(link, info=True)
+
+    def storage(name, thing):
+        if isinstance(thing, h5py.Dataset) and (thing.external or thing.is_virtual):
+            return name
+    outside = bad or f.visititems(storage)
+    if outside:
+        name = outside.decode("utf-8", "replace") if isinstance(outside, bytes) else outside
+        fail(f"{f.filename}: '{name[:200]}' leads out of the file, or is one link of too many")
 
 
 def load(path, kinds=None):
     """Opens a file whose schema version this module knows and whose kind is one of kinds, if given."""
+    global reading
+    reading = path
+    progress()
+    if os.path.exists(path) and not os.path.isfile(path):
+        fail(f"{path}: is not a regular file")
     try:
         f = h5py.File(path, "r")
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "is it HDF5, and whole?"
         fail(f"{path}: cannot be read: {reason}")
+    foreign(f)
     if text(f.attrs.get("schema", "")) != SCHEMA:
         fail(f"{path}: is no result file (attribute 'schema' is not '{SCHEMA}')")
     version = int(f.attrs.get("schema_version", 0))
@@ -171,7 +304,10 @@ def table(f, path):
     for name in rows.dtype.names:
         column = rows[name]
         if column.dtype.kind == "S":  # np.char.decode makes floats of no rows
-            column = np.char.decode(column, "utf-8") if len(column) else np.array([], dtype=str)
+            column = np.char.decode(column, "utf-8", "replace") if len(column) else \
+                np.array([], dtype=str)
+            if CONTROL.search("".join(set(column.tolist()))):
+                column = np.array([plain(x) for x in column.tolist()])
         out[name] = column
     return out
 

@@ -48,4 +48,4 @@ def main():
     common.save(fig, args.out, "decades")
 
 
-main()
+common.guarded(main)

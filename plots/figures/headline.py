@@ -88,4 +88,4 @@ def main():
     common.save(fig, args.out, "headline")
 
 
-main()
+common.guarded(main)

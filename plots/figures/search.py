@@ -47,4 +47,4 @@ def main():
     common.save(fig, args.out, "search")
 
 
-main()
+common.guarded(main)

@@ -67,7 +67,7 @@ def plot(c, args):
     """Draws one figure, or lists them."""
     if args.list:
         for name, title in sheet.names(FIGURES, c):
-            print(f"{name}\t{title}")
+            print(f"{name}\t{common.plain(title)}")
         return
     known([args.what] if args.what else [])
     if args.pair:
@@ -79,10 +79,11 @@ def plot(c, args):
         cells.pair = words
     rest = [f for f in FIGURES if f not in FIRST]
     for figure in [f for f in (*FIRST, *rest) if args.what in (None, f.NAME)]:
+        common.progress()
         fig, title = sheet.draw(figure, c)
         if fig:
             common.freeze(fig)
-            print(f"{figure.NAME}\t{title}")
+            print(f"{figure.NAME}\t{common.plain(title)}")
             for path in args.plot:
                 sheet.save(fig, path)
             return
@@ -103,9 +104,10 @@ def main():
     out = campaign.Output(args.out, args.page, args.file, args.against)
     chosen = [figure for figure in FIGURES if figure.NAME in wanted]
     for k, figure in enumerate(chosen, 1):
+        common.progress()
         figure.draw(c, out)
         if args.page:
             print(f"{k}/{len(chosen)}", flush=True)
 
 
-main()
+common.guarded(main)

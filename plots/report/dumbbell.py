@@ -49,7 +49,7 @@ def panel(grid, words, found):
 
 
 def draw(c, out):
-    table, panels, title, notes = Cells(c), [], "", []
+    table, panels, title, notes, most = Cells(c), [], "", [], 0
     for head, words, grid in table.grids():
         found = grid.best()
         if not found or len(found[2]) < LEAST:
@@ -57,9 +57,12 @@ def draw(c, out):
         title = title or grid.answer()
         where = grid.where()
         d = np.array([*found[2].values()])
+        most = max(most, len(d))
         notes.append(f"{head + ', ' if head else ''}{words}: {found[1]} against {found[0]}{where}, "
                      f"{int(np.sum(d > 0))} of {len(d)} higher.")
         panels.append((panel(grid, words, found), head, notes[-1]))
     if panels:
         out.figure(NAME, panels, (title, MENU), " ".join(notes[:4]) + " A row is a tensor, its run "
-                   "and its step, by class" + table.omitted(), wide=True)
+                   "and its step, by class"
+                   + (f"; panels of more than {NAMED} rows name the classes alone"
+                      if most > NAMED else "") + table.omitted(), wide=True)

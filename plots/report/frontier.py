@@ -42,7 +42,9 @@ def panel(grid, words, points, best):
     ax.minorticks_off()
     ax.set_xlabel("bits per element, scales included", fontsize=8)
     ax.set_ylabel(words, fontsize=8)
-    ax.legend(fontsize=6, ncol=2)
+    floor, roof = ax.get_ylim()
+    ax.set_ylim(floor, roof + (roof - floor) * 0.06 * (1 + -(-len(grid.labels) // 3)))
+    ax.legend(fontsize=6, ncol=3, loc="upper center")
     return fig
 
 

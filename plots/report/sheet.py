@@ -39,6 +39,7 @@ def names(figures, c):
     """The figures that the file has, with their titles."""
     out = []
     for figure in figures:
+        common.progress()
         first = Sizes()
         figure.draw(c, first)
         if first.found:

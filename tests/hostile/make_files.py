@@ -31,9 +31,8 @@ def npy(shape="(4, 8)", descr="<f4", data=b"\0" * 128, fortran="False", version=
     text = header or "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (descr, fortran, shape)
     text = text.encode("latin1") + b"\n"
     n = len(text) if length is None else length
-    return b"\x93NUMPY" + bytes([version, 0]) + \
-        struct.pack("<H" if version == 1 else "<I", n & (0xffff if version == 1 else 0xffffffff)) + \
-        text + data
+    length = struct.pack("<H", n & 0xffff) if version == 1 else struct.pack("<I", n & 0xffffffff)
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
 
 
 def npy_files():

@@ -225,3 +225,46 @@ for n in [*range(6, 80), 500, 1100, 5000]:
 assert interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
 P
 }
+
+# guarded NAME CODE WORD: what a script's process does, and the one line that tells it
+guarded() {
+    local body
+    case $1 in
+    signal) body='os.kill(os.getpid(), 11)' ;;
+    memory) body='bytearray(3 << 30)' ;;
+    table) body='{}["no column"]' ;;
+    time) body='[1 for _ in iter(int, 1)]' ;;
+    exit) body='common.fail("x", 4)' ;;
+    esac
+    QM_FIGURE_SECONDS=1 "$PYTHON" -c "import os, sys
+sys.path.insert(0, 'plots/figures')
+import common
+def main():
+    $body
+common.guarded(main)" >"$DIR/out" 2>"$DIR/err" && return 1
+    [ $? = "$2" ]
+    [ "$(wc -l <"$DIR/err")" = 1 ]
+    grep -q "$3" "$DIR/err"
+    [ ! -s "$DIR/out" ]
+}
+
+@test "a script that crashes, asks for too much or meets an odd table ends with one line" {
+    guarded exit 4 "figures/-c: x"
+    for one in $(drawn signal:signal.11 memory:more.memory table:KeyError time:too.long); do
+        guarded "${one%:*}" 3 "${one#*:}"
+    done
+}
+
+@test "plot, report and the scripts refuse links that lead out of a file" {
+    "$QUALM" run -q -w 0 -o "$DIR/link.h5" experiments/suites/smoke.yaml >/dev/null
+    "$PYTHON" -c 'import h5py, sys
+with h5py.File(sys.argv[1], "r+") as f:
+    del f["cells"]
+    f["cells"] = h5py.ExternalLink("/dev/zero", "/")
+    del f["provenance"].attrs["digest"]' "$DIR/link.h5"
+    fails_with 3 "leads out of the file" plot --list "$DIR/link.h5"
+    run "$PYTHON" plots/report/draw.py "$DIR/link.h5" --list
+    [ "$status" = 3 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *"'cells' leads out of the file"* ]]
+}

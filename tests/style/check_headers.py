@@ -57,9 +57,24 @@ def check(paths):
                 yield f"{path}:1: {kind} {tag} is defined in {tags[tag]} too"
 
 
+def check_sources():
+    """Yields the tags of headers that a source file gives a meaning of its own."""
+    tags = {}
+    for path in headers():
+        with open(path, encoding="utf-8") as f:
+            tags.update((tag, path) for _, tag in TAG.findall(without_comments(f.read())))
+    for top in ("core", "oracle", "experiments", "variants"):
+        for path in sorted(p for end in ("c", "cu", "cpp", "hpp")
+                           for p in glob.glob(f"{top}/**/*.{end}", recursive=True)):
+            with open(path, encoding="utf-8") as f:
+                for kind, tag in TAG.findall(without_comments(f.read())):
+                    if tag in tags and tags[tag] != path:
+                        yield f"{path}:1: {kind} {tag} is defined in {tags[tag]} too"
+
+
 def main():
     paths = headers()
-    errors = list(check(paths))
+    errors = list(check(paths)) + list(check_sources())
     if errors:
         sys.exit("\n".join(errors + [f"check-headers: {len(errors)} errors"]))
     if "--list" in sys.argv:

@@ -4,7 +4,8 @@
 
 It prints one line per violation and exits 1 when there is any.  The limits:
 
-    a line          100 columns; tables may be wider: initialiser rows, X-macro rows, strings
+    a line          100 columns, a backslash at its end apart; tables may be wider: initialiser
+                    rows, X-macro rows, strings
     a function      80 lines from its brace (Python: its def) to its end, 8 parameters
     a file          600 lines; step.cu may be longer, because it is one kernel's text
     line 1          "/* name.c - Purpose ..." with the file's own name; after "#!" of scripts
@@ -32,8 +33,7 @@ def sources():
 
 def is_table_row(line):
     """Whether a long line is one row of a table, which would be harder to read when wrapped."""
-    return re.search(r'^\s*(X\(|\{|"|\.\w+ = |I\(|\[\w+\] = )', line) is not None or \
-        line.rstrip().endswith("\\")
+    return re.search(r'^\s*(X\(|\{|"|\.\w+ = |I\(|\[\w+\] = )', line) is not None
 
 
 def count_parameters(text):
@@ -46,24 +46,49 @@ def count_parameters(text):
     return count if text.strip() not in ("", "void") else 0
 
 
-def functions(lines):
-    """(name, first line, last line, parameters) of each function whose brace stands in column 1."""
-    i = 0
-    while i < len(lines):
-        if lines[i].startswith("{"):
-            head, j = "", i - 1
-            while j >= 0 and lines[j].strip() and not lines[j].rstrip().endswith(";") \
-                    and not lines[j].startswith(("}", "#", "/*", " */")):
-                head = lines[j].strip() + " " + head
-                j -= 1
-            end = i
-            while end < len(lines) and not lines[end].startswith("}"):
-                end += 1
-            m = re.search(r"(\w+)\s*\((.*)\)[^()]*$", head)
-            if m and "=" not in head.split("(")[0]:
-                yield m.group(1), i + 1, end + 1, count_parameters(m.group(2))
-            i = end
-        i += 1
+# A comment, a string or a character, a line of the preprocessor with those that continue it.
+BLANK = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+                   r"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.S | re.M)
+OUTER = re.compile(r"\b(?:namespace|extern)\b[^()=]*$|^[^()=]*\b(?:class|struct|union)\b[^()=]*$")
+
+VALUE = re.compile(r"=\s*(?:\([^()]*\))?$|\b(?:struct|enum|union)\b[^()]*$")
+
+
+def functions(path, text):
+    """(name, first line, last line, parameters) of each function; (None, line, ...) of a brace
+    outside of functions that is of none of a function, a type, an initialiser or a namespace."""
+    text = BLANK.sub(lambda m: '""' + re.sub(r"[^\n]", "", m[0]), text)
+    inside, start, first, is_cpp = [], 0, 0, path.endswith((".cpp", ".hpp", ".cu"))
+    for m in re.finditer(r"[{};]", text):
+        at, head = m.start(), text[start:m.start()].replace('""', " ").strip()
+        if m[0] == "{":
+            kind = "inner" if inside and inside[-1] != "outer" else \
+                "outer" if OUTER.search(head) and (is_cpp or head.startswith("extern")) else \
+                "inner" if VALUE.search(head) or (is_cpp and "(" not in head) else "function"
+            if kind == "function":
+                first = at
+                found = function_of(head)
+                if not found:
+                    yield None, text.count("\n", 0, at) + 1, 0, 0
+            inside.append(kind)
+        elif m[0] == "}" and inside and inside.pop() == "function" and found:
+            yield found[0], text.count("\n", 0, first) + 1, text.count("\n", 0, at) + 1, found[1]
+        if not inside or inside[-1] == "outer":
+            start = at + 1
+    if inside:
+        yield None, text.count("\n") + 1, 0, 0
+
+
+def function_of(head):
+    """(name, parameters) of the function whose definition begins with HEAD, or None."""
+    head = re.sub(r"\)\s*:\s.*$", ")", head, flags=re.S)  # a constructor's members
+    end, depth = head.rfind(")"), 0
+    for at in range(end, -1, -1):
+        depth += (head[at] == ")") - (head[at] == "(")
+        if depth == 0:
+            name = re.search(r"(\w+|operator\W+)\s*(?:\([^()]*\)\s*)?$", head[:at])
+            return (name[1], count_parameters(head[at + 1:end])) if name else None
+    return None
 
 
 def check(path):
@@ -72,12 +97,17 @@ def check(path):
     if len(lines) - 1 > FILE and path not in LONG_FILES:
         yield f"{path}:1: {len(lines) - 1} lines, at most {FILE}"
     for i, line in enumerate(lines, 1):
-        if len(line) > LINE and not is_table_row(line):
+        if path.endswith(C_LIKE):  # backslashes stand in one column beyond the text
+            line = line.rstrip("\\").rstrip()
+        if len(line) > LINE and not is_table_row(line) and \
+                not (path.endswith(".bats") and line.endswith("\\")):
             yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
     yield from check_line_1(path, lines)
-    found = functions(lines) if path.endswith(C_LIKE) else \
+    found = functions(path, "\n".join(lines)) if path.endswith(C_LIKE) else \
         python_functions("\n".join(lines)) if path.endswith(".py") else ()
     for function, first, last, parameters in found:
+        if function is None:
+            yield f"{path}:{first}: a brace of no function, type or initialiser known here"
         if last - first + 1 > FUNCTION:
             yield f"{path}:{first}: {function} has {last - first + 1} lines, at most {FUNCTION}"
         if parameters > PARAMETERS:

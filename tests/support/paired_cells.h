@@ -62,9 +62,8 @@ static inline void cells_of(const char *text, struct paired_cells *a)
 static inline void release(struct paired_cells *a)
 {
     struct qm_cell *cells = a->r.cell;
-    int64_t n = a->r.n_cells;
     qm_results_free(&a->r);
-    qm_cells_free(cells, n);
+    free(cells);
     qm_suite_free(a->s);
 }
 

@@ -95,8 +95,7 @@ static void count(const struct qm_gpu_report *r, size_t by[4], char *first, size
     memset(by, 0, 4 * sizeof *by);
     *first = '\0';
     for (int i = 0; i < QM_GPU_PARTS; i++)
-        json_array_foreach(r->rows[i], k, row)
-        {
+        json_array_foreach (r->rows[i], k, row) {
             enum qm_gpu_verdict v = qm_gpu_row_verdict((enum qm_gpu_part)i, row);
             if (v == QM_GPU_broken && !by[v])
                 snprintf(first, size, "%s", json_string_value(json_object_get(row, "status")));

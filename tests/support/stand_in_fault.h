@@ -24,7 +24,8 @@ enum stand_in_how {
     STAND_IN_FORK,     /* it starts a process in a session of its own, which stays */
     STAND_IN_FSIZE,    /* it lowers the limit on the size of files to 0 */
     STAND_IN_TWIN,     /* it forks, and returns in both processes */
-    STAND_IN_GONE      /* the call and every later one of this and all later processes: no device */
+    STAND_IN_GONE,     /* the call and every later one of this and all later processes: no device */
+    STAND_IN_GARBAGE   /* it returns 0, does nothing, and fills what it gives with 0xa5 */
 };
 
 /* The fault strikes in the process-th process that calls cuInit (the first is 1; 0: in each), at
@@ -35,6 +36,8 @@ static struct stand_in_fault {
     enum stand_in_how how;
 } stand_in_fault;
 
+enum { STAND_IN_NAMES = 96 };
+
 /* Shared with forked processes. */
 static struct stand_in_shared {
     int processes; /* that called cuInit */
@@ -42,18 +45,38 @@ static struct stand_in_shared {
     int compiles_beside; /* compilations in processes that use the device */
     int most_modules;    /* loaded at once in one process */
     int loads;           /* of modules */
+    struct {
+        char name[64];
+        int most; /* calls of it in one process */
+    } made[STAND_IN_NAMES];
 } * stand_in_shared;
 
 /* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock; is_idle:
- * launches do nothing; odd: an attribute whose value is odd_value (0: none). */
+ * launches do nothing; slow: milliseconds of loading a module, which then has no kernels to run;
+ * odd: an attribute whose value is odd_value (0: none). */
 static struct stand_in_card {
     const char *name;
     size_t memory;
     int sms, l2, is_fixed;
     unsigned char uuid;
     float milliseconds;
-    int is_idle, odd, odd_value;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0};
+    int is_idle, odd, odd_value, slow;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0};
+
+enum { STAND_IN_GARBLES = -1 }; /* from stand_in_strike */
+
+/* At the head of a call that gives `size` bytes at `out`. */
+#define STRIKE_OUT(call, out, size)            \
+    do {                                       \
+        int struck = stand_in_strike(call);    \
+        if (struck == STAND_IN_GARBLES) {      \
+            memset(out, 0xa5, (size_t)(size)); \
+            return 0;                          \
+        }                                      \
+        if (struck)                            \
+            return struck;                     \
+    } while (0)
+#define STRIKE(call) STRIKE_OUT(call, (char[1]){0}, 1)
 
 static int stand_in_process, stand_in_calls, stand_in_sticky;
 static int stand_in_driver = 13000; /* cuDriverGetVersion */
@@ -83,10 +106,37 @@ static void stand_in_leave_process(void)
     _exit(0);
 }
 
+/* Counts a call of this process. */
+static void stand_in_note(const char *call)
+{
+    static int n[STAND_IN_NAMES], of;
+    int i = 0;
+    if (of != getpid())
+        memset(n, 0, sizeof n);
+    of = getpid();
+    while (i + 1 < STAND_IN_NAMES && *stand_in_shared->made[i].name &&
+           strcmp(stand_in_shared->made[i].name, call) != 0)
+        i++;
+    if (!*stand_in_shared->made[i].name)
+        snprintf(stand_in_shared->made[i].name, sizeof stand_in_shared->made[i].name, "%s", call);
+    if (++n[i] > stand_in_shared->made[i].most)
+        stand_in_shared->made[i].most = n[i];
+}
+
+/* How often a process has made this call, at most. */
+static inline int stand_in_made(const char *call)
+{
+    for (int i = 0; i < STAND_IN_NAMES; i++)
+        if (strcmp(stand_in_shared->made[i].name, call) == 0)
+            return stand_in_shared->made[i].most;
+    return 0;
+}
+
 /* Called at the head of each call of the driver: 0, or the error to return. */
 static int stand_in_strike(const char *call)
 {
     const struct stand_in_fault *f = &stand_in_fault;
+    stand_in_note(call);
     if (stand_in_shared->is_gone)
         return strcmp(call, "cuInit") == 0 ? 100 : 999;
     if (stand_in_sticky)
@@ -115,6 +165,7 @@ static int stand_in_strike(const char *call)
     case STAND_IN_FSIZE: setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}); return 0;
     case STAND_IN_TWIN: (void)!fork(); return 0;
     case STAND_IN_GONE: stand_in_shared->is_gone = 1; return 999;
+    case STAND_IN_GARBAGE: return STAND_IN_GARBLES;
     case STAND_IN_HANG:
         for (;;)
             pause();

@@ -38,13 +38,6 @@ static int n_functions;
 
 static int stand_in_refuses; /* 1: modules of NVRTC stand_in_nvrtc_major are refused; 2: all */
 
-#define STRIKE(call)                        \
-    do {                                    \
-        int struck = stand_in_strike(call); \
-        if (struck)                         \
-            return struck;                  \
-    } while (0)
-
 static int cu_Init(unsigned flags)
 {
     if (!stand_in_process)
@@ -54,32 +47,32 @@ static int cu_Init(unsigned flags)
 }
 static int cu_DriverGetVersion(int *version)
 {
-    STRIKE("cuDriverGetVersion");
+    STRIKE_OUT("cuDriverGetVersion", version, sizeof *version);
     *version = stand_in_driver;
     return 0;
 }
 static int cu_DeviceGetCount(int *count)
 {
-    STRIKE("cuDeviceGetCount");
+    STRIKE_OUT("cuDeviceGetCount", count, sizeof *count);
     *count = 1;
     return 0;
 }
 static int cu_DeviceGet(int *device, int ordinal)
 {
-    STRIKE("cuDeviceGet");
+    STRIKE_OUT("cuDeviceGet", device, sizeof *device);
     *device = ordinal;
     return ordinal ? 101 : 0;
 }
 static int cu_DeviceGetName(char *name, int size, int device)
 {
-    STRIKE("cuDeviceGetName");
+    STRIKE_OUT("cuDeviceGetName", name, size);
     (void)device;
     snprintf(name, (size_t)size, "%s", stand_in_card.name);
     return 0;
 }
 static int cu_DeviceGetAttribute(int *value, int attribute, int device)
 {
-    STRIKE("cuDeviceGetAttribute");
+    STRIKE_OUT("cuDeviceGetAttribute", value, sizeof *value);
     (void)device;
     *value = attribute == stand_in_card.odd      ? stand_in_card.odd_value
              : attribute == QM_CU_SM_COUNT       ? stand_in_card.sms
@@ -91,28 +84,28 @@ static int cu_DeviceGetAttribute(int *value, int attribute, int device)
 }
 static int cu_DeviceGetPCIBusId(char *id, int size, int device)
 {
-    STRIKE("cuDeviceGetPCIBusId");
+    STRIKE_OUT("cuDeviceGetPCIBusId", id, size);
     (void)device;
     snprintf(id, (size_t)size, "0000:00:00.0");
     return 0;
 }
 static int cu_DeviceTotalMem(size_t *bytes, int device)
 {
-    STRIKE("cuDeviceTotalMem_v2");
+    STRIKE_OUT("cuDeviceTotalMem_v2", bytes, sizeof *bytes);
     (void)device;
     *bytes = stand_in_card.memory;
     return 0;
 }
 static int cu_DeviceGetUuid(unsigned char uuid[16], int device)
 {
-    STRIKE("cuDeviceGetUuid_v2");
+    STRIKE_OUT("cuDeviceGetUuid_v2", uuid, 16);
     (void)device;
     memset(uuid, stand_in_card.uuid, 16);
     return 0;
 }
 static int cu_DevicePrimaryCtxRetain(void **context, int device)
 {
-    STRIKE("cuDevicePrimaryCtxRetain");
+    STRIKE_OUT("cuDevicePrimaryCtxRetain", context, sizeof *context);
     (void)device;
     *context = nothing;
     return 0;
@@ -135,7 +128,7 @@ static int cu_CtxSynchronize(void)
 }
 static int cu_MemAlloc(qm_device_pointer *at, size_t bytes)
 {
-    STRIKE("cuMemAlloc_v2");
+    STRIKE_OUT("cuMemAlloc_v2", at, sizeof *at);
     if (fail_next_alloc && fail_next_alloc-- == 1)
         return 2;
     allocated++;
@@ -150,7 +143,7 @@ static int cu_MemFree(qm_device_pointer at)
 }
 static int cu_MemGetInfo(size_t *left, size_t *total)
 {
-    STRIKE("cuMemGetInfo_v2");
+    STRIKE_OUT("cuMemGetInfo_v2", left, sizeof *left);
     *left = *total = (size_t)1 << 30;
     return 0;
 }
@@ -162,7 +155,7 @@ static int cu_MemcpyHtoDAsync(qm_device_pointer to, const void *from, size_t byt
 }
 static int cu_MemcpyDtoHAsync(void *to, qm_device_pointer from, size_t bytes, void *stream)
 {
-    STRIKE("cuMemcpyDtoHAsync_v2");
+    STRIKE_OUT("cuMemcpyDtoHAsync_v2", to, bytes);
     (void)stream;
     return qm_device_emu.get(to, from, bytes) == QM_OK ? 0 : 1;
 }
@@ -183,15 +176,21 @@ static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t by
 }
 static int cu_ModuleLoadData(void **module, const void *image)
 {
-    STRIKE("cuModuleLoadData");
+    STRIKE_OUT("cuModuleLoadData", module, sizeof *module);
+    const char *text = (const char *)image + STAND_IN_HEAD;
     if (stand_in_refuses > 1 || (stand_in_refuses && stand_in_made_by == stand_in_nvrtc_major))
         return 209;
-    if (strcmp(image, "bench_read.cu") == 0) {
+    usleep(1000 * (useconds_t)stand_in_card.slow);
+    if (strcmp(text, "bench_read.cu") == 0) {
         *module = &stand_in_reader;
         modules_loaded++;
         return 0;
     }
-    if (qm_emu_load_text(image, QM_MODE_exact, module) != QM_OK)
+    if (stand_in_card.slow) {
+        *module = nothing;
+        return 0;
+    }
+    if (qm_emu_load_text(text, QM_MODE_exact, module) != QM_OK)
         return 209;
     stand_in_shared->loads++;
     if (++modules_loaded > stand_in_shared->most_modules)
@@ -207,7 +206,7 @@ static int cu_ModuleUnload(void *module)
 }
 static int cu_ModuleGetFunction(void **function, void *module, const char *name)
 {
-    STRIKE("cuModuleGetFunction");
+    STRIKE_OUT("cuModuleGetFunction", function, sizeof *function);
     if (module == &stand_in_reader) {
         *function = &stand_in_reader;
         return strcmp(name, "qm_bench_read") == 0 ? 0 : 500;
@@ -223,13 +222,13 @@ static int cu_ModuleGetFunction(void **function, void *module, const char *name)
 }
 static int cu_ModuleGetGlobal(qm_device_pointer *at, size_t *bytes, void *module, const char *name)
 {
-    STRIKE("cuModuleGetGlobal_v2");
+    STRIKE_OUT("cuModuleGetGlobal_v2", at, sizeof *at);
     (void)at, (void)bytes, (void)module, (void)name;
     return 500;
 }
 static int cu_FuncGetAttribute(int *value, int attribute, void *function)
 {
-    STRIKE("cuFuncGetAttribute");
+    STRIKE_OUT("cuFuncGetAttribute", value, sizeof *value);
     (void)attribute, (void)function;
     *value = 0;
     return 0;
@@ -308,14 +307,14 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
 }
 static int cu_Occupancy(int *blocks, void *function, int threads, size_t shared)
 {
-    STRIKE("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    STRIKE_OUT("cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks, sizeof *blocks);
     (void)function, (void)threads, (void)shared;
     *blocks = 4;
     return 0;
 }
 static int cu_StreamCreate(void **stream, unsigned flags)
 {
-    STRIKE("cuStreamCreate");
+    STRIKE_OUT("cuStreamCreate", stream, sizeof *stream);
     (void)flags;
     *stream = nothing + 1;
     return 0;
@@ -334,7 +333,7 @@ static int cu_StreamDestroy(void *stream)
 }
 static int cu_EventCreate(void **event, unsigned flags)
 {
-    STRIKE("cuEventCreate");
+    STRIKE_OUT("cuEventCreate", event, sizeof *event);
     (void)flags;
     *event = calloc(1, sizeof(struct timespec));
     return 0;
@@ -353,7 +352,7 @@ static int cu_EventSynchronize(void *event)
 }
 static int cu_EventElapsedTime(float *ms, void *from, void *to)
 {
-    STRIKE("cuEventElapsedTime");
+    STRIKE_OUT("cuEventElapsedTime", ms, sizeof *ms);
     const struct timespec *a = from, *b = to;
     *ms = 1e3f * (float)(b->tv_sec - a->tv_sec) + 1e-6f * (float)(b->tv_nsec - a->tv_nsec);
     if (stand_in_card.is_fixed)
@@ -378,7 +377,7 @@ static int cu_StreamEndCapture(void *stream, void **graph)
 {
     stand_in_must(stream && is_recording);
     is_recording = 0;
-    STRIKE("cuStreamEndCapture");
+    STRIKE_OUT("cuStreamEndCapture", graph, sizeof *graph);
     *graph = &graphs[n_graphs++ % GRAPHS];
     return 0;
 }
@@ -389,7 +388,7 @@ static int is_graph(const void *at)
 }
 static int cu_GraphInstantiate(void **executable, void *graph, unsigned long long flags)
 {
-    STRIKE("cuGraphInstantiateWithFlags");
+    STRIKE_OUT("cuGraphInstantiateWithFlags", executable, sizeof *executable);
     *executable = graph;
     return is_graph(graph) && !flags ? 0 : 1;
 }

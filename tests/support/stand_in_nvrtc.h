@@ -1,5 +1,5 @@
 /* stand_in_nvrtc.h - The stand-in for NVRTC beside that for a GPU (stand_in_gpu.h): its binary is
- * the text of step_recipe.h. */
+ * the text of step_recipe.h behind an ELF header. */
 #ifndef QM_SUPPORT_STAND_IN_NVRTC_H
 #define QM_SUPPORT_STAND_IN_NVRTC_H
 
@@ -13,18 +13,16 @@ static int stand_in_nvrtc_major = 13, stand_in_other_major = 12;
 static char stand_in_made_by; /* the major version that compiled last */
 
 /* A fault that is planted in a call of NVRTC by its name. */
-#define RTC_STRIKE(name)                                                     \
-    do {                                                                     \
-        if (stand_in_fault.call && strcmp(stand_in_fault.call, name) == 0) { \
-            int struck = stand_in_strike(name);                              \
-            if (struck)                                                      \
-                return struck;                                               \
-        }                                                                    \
-    } while (0)
+#define RTC_STRIKE_OUT(name, out, size)                                 \
+    if (!stand_in_fault.call || strcmp(stand_in_fault.call, name) != 0) \
+        stand_in_note(name);                                            \
+    else                                                                \
+        STRIKE_OUT(name, out, size)
+#define RTC_STRIKE(name) RTC_STRIKE_OUT(name, (char[1]){0}, 1)
 
 static int rtc_Version(int *major, int *minor)
 {
-    RTC_STRIKE("nvrtcVersion");
+    RTC_STRIKE_OUT("nvrtcVersion", major, sizeof *major);
     *major = stand_in_nvrtc_major;
     *minor = 0;
     return 0;
@@ -33,7 +31,7 @@ static int rtc_Version(int *major, int *minor)
 static int rtc_CreateProgram(void **program, const char *text, const char *name, int n,
                              const char *const *texts, const char *const *names)
 {
-    RTC_STRIKE("nvrtcCreateProgram");
+    RTC_STRIKE_OUT("nvrtcCreateProgram", program, sizeof *program);
     int is_step = strcmp(name, "step.cu") == 0;
     free(recipe);
     recipe = is_step ? NULL : strdup(name);
@@ -63,19 +61,24 @@ static int rtc_CompileProgram(void *program, int n, const char *const *options)
     return 0;
 }
 
+enum { STAND_IN_HEAD = 64 }; /* bytes of an ELF header, before the text */
+
 static int rtc_GetCUBINSize(void *program, size_t *size)
 {
-    RTC_STRIKE("nvrtcGetCUBINSize");
+    RTC_STRIKE_OUT("nvrtcGetCUBINSize", size, sizeof *size);
     (void)program;
-    *size = strlen(recipe) + 1;
+    *size = STAND_IN_HEAD + strlen(recipe) + 1;
     return 0;
 }
 
 static int rtc_GetCUBIN(void *program, char *out)
 {
-    RTC_STRIKE("nvrtcGetCUBIN");
+    RTC_STRIKE_OUT("nvrtcGetCUBIN", out, STAND_IN_HEAD + strlen(recipe) + 1);
     (void)program;
-    strcpy(out, recipe);
+    memset(out, 0, STAND_IN_HEAD);
+    memcpy(out, "\177ELF", 4);
+    out[18] = (char)190; /* EM_CUDA */
+    strcpy(out + STAND_IN_HEAD, recipe);
     return 0;
 }
 
@@ -89,7 +92,7 @@ static const char log_text[] =
 
 static int rtc_GetProgramLogSize(void *program, size_t *size)
 {
-    RTC_STRIKE("nvrtcGetProgramLogSize");
+    RTC_STRIKE_OUT("nvrtcGetProgramLogSize", size, sizeof *size);
     (void)program;
     *size = sizeof log_text;
     return 0;
@@ -97,7 +100,7 @@ static int rtc_GetProgramLogSize(void *program, size_t *size)
 
 static int rtc_GetProgramLog(void *program, char *out)
 {
-    RTC_STRIKE("nvrtcGetProgramLog");
+    RTC_STRIKE_OUT("nvrtcGetProgramLog", out, sizeof log_text);
     (void)program;
     strcpy(out, log_text);
     return 0;
@@ -105,7 +108,7 @@ static int rtc_GetProgramLog(void *program, char *out)
 
 static int rtc_GetNumArchs(int *n)
 {
-    RTC_STRIKE("nvrtcGetNumSupportedArchs");
+    RTC_STRIKE_OUT("nvrtcGetNumSupportedArchs", n, sizeof *n);
     *n = 2;
     return 0;
 }

@@ -502,7 +502,7 @@ P
     [ "$(json_value 'len(d[0]["list"])' plan --cells "$dir/mix.yaml")" = 90 ]
     json_on_stdout plan --json "$dir/mix.yaml"
     fails_with 4 "no campaign" status "$dir"
-    fails_with 4 "no suite 'a?b'" plan $'a\nb' # the error is one line
+    fails_with 4 "no file and no suite 'a?b'" plan $'a\nb' # the error is one line
     "$QUALM" run -q -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
     run "$QUALM" status "$dir/p.run"
     [ "$status" -eq 75 ]

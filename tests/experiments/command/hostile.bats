@@ -13,6 +13,8 @@ teardown() { rm -rf "$dir"; }
     of=${QM_HOSTILE:-40} seed=$((RANDOM % 1000))
     echo "seed $seed, part $((seed % of)) of $of"
     "$PYTHON" "$ROOT/tests/hostile/make_files.py" "$QUALM" "$dir" "$seed"
+    "$PYTHON" "$ROOT/tests/hostile/drawn_files.py" "$dir" "$seed" $((of == 1 ? 270 : 27))
+    "$PYTHON" "$ROOT/tests/hostile/result_files.py" "$QUALM" "$dir" "$seed" $((of == 1 ? 150 : 8))
     "$PYTHON" "$ROOT/tests/hostile/drive.py" "$QUALM" "$dir" $((seed % of)) "$of"
 }
 

@@ -81,6 +81,53 @@ static void test_idle(void **state)
     expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
 }
 
+/* On a slow driver, a hundred times faster than one that takes 2 s for each kernel: after what
+ * would be 60, 200 and 500 s the report is whole, --resume goes on with it, and its rows are the
+ * first of the plan: exact and speed of the first of the best-known recipes, of the second, and so
+ * on. */
+static void test_budget(void **state)
+{
+    static const char *const seconds[] = {"0.6", "1.4", "3"};
+    struct qm_gpu_options o = {.quick = 1, .n = 8000, .rounds = 2, .limit = 60.0};
+    int last = 0, n[3] = {0};
+    (void)state;
+    clear();
+    stand_in_card.is_idle = 1;
+    stand_in_card.slow = 20;
+    for (int i = 0; i < 3; i++) {
+        struct qm_gpu_report r;
+        struct qm_gpu_tasks t;
+        int code = i ? RUN("--resume", "--ahead", "0", "--seconds", seconds[i])
+                     : RUN("--quick", "--size", "0.008", "--rounds", "2", "--peers", "none",
+                           "--ahead", "0", "--seconds", seconds[0]);
+        if (code != 75)
+            fail_msg("exit code %d\n%s", code, printed);
+        read_report(&r);
+        assert_int_equal(qm_gpu_tasks_make(&o, NULL, &t), QM_OK);
+        assert_int_equal(qm_gpu_tasks_take(&t, &r), QM_OK);
+        while (n[i] < t.n && t.at[n[i]].rows)
+            n[i]++;
+        for (int k = n[i]; k < t.n; k++)
+            if (t.at[k].rows)
+                fail_msg("row %d of %d is there, row %d is not", k, t.n, n[i]);
+        int missing = (int)json_integer_value(json_object_get(r.plan, "missing"));
+        assert_in_range(missing, t.n - n[i],
+                        t.n - n[i] + last); /* and broken ones of earlier calls */
+        assert_true(n[i] > last);
+        if (n[i] <= 10 * FEW_ROWS) {
+            int speeds = n[i] % FEW_ROWS > FEW_ROWS - 2 ? n[i] % FEW_ROWS - (FEW_ROWS - 2) : 0;
+            assert_int_equal(json_array_size(r.rows[QM_GPU_speed]), n[i] / FEW_ROWS * 2 + speeds);
+        }
+        last = n[i];
+        print_message("%s s more: %d of %d rows, %zu of exact, %zu of speed\n", seconds[i], n[i],
+                      t.n, json_array_size(r.rows[QM_GPU_exact]),
+                      json_array_size(r.rows[QM_GPU_speed]));
+        qm_gpu_tasks_free(&t);
+        qm_gpu_report_free(&r);
+    }
+    stand_in_card.is_idle = stand_in_card.slow = 0;
+}
+
 /* A time is plausible where it is at least half of the copy's less the latency, and no other. */
 static void test_plausible(void **state)
 {
@@ -130,7 +177,17 @@ static void test_absurd(void **state)
     stand_in_card.memory = 0;
     assert_int_equal(RUN(FEW), 3);
     assert_non_null(strstr(printed, "has 0 bytes of memory"));
+    stand_in_card.memory = (size_t)1 << 51;
+    assert_int_equal(RUN(FEW), 3);
+    assert_non_null(strstr(printed, "has 2251799813685248 bytes of memory"));
     stand_in_card = was;
+    const int version = stand_in_driver;
+    for (int i = 0; i < 2; i++) {
+        stand_in_driver = i ? -1515870811 : 999999;
+        assert_int_equal(RUN(FEW), 3);
+        assert_non_null(strstr(printed, "the driver says that it is of version "));
+    }
+    stand_in_driver = version;
     assert_true(access(out, F_OK) != 0); /* no file was begun */
 }
 
@@ -387,19 +444,13 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_plausible),
-        cmocka_unit_test(test_absurd),
-        cmocka_unit_test(test_clean_up),
-        cmocka_unit_test(test_slow_start),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_modules),
-        cmocka_unit_test(test_signal_in_nvrtc),
-        cmocka_unit_test(test_earlier_peers),
-        cmocka_unit_test(test_part_of_codes),
+        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_times),
+        cmocka_unit_test(test_idle),          cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_plausible),     cmocka_unit_test(test_absurd),
+        cmocka_unit_test(test_clean_up),      cmocka_unit_test(test_slow_start),
+        cmocka_unit_test(test_nothing),       cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_earlier_peers), cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }

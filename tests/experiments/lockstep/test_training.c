@@ -60,9 +60,8 @@ static void cells_of(const char *text, struct ran *a)
 static void release(struct ran *a)
 {
     struct qm_cell *cells = a->r.cell;
-    int64_t n = a->r.n_cells;
     qm_results_free(&a->r);
-    qm_cells_free(cells, n);
+    free(cells);
     qm_suite_free(a->s);
 }
 

@@ -1,4 +1,5 @@
-/* test_mutate.c - the registry of mutants, the rules of others, and a gate that can fail. */
+/* test_mutate.c - Tests the registry of mutants, the gate of the kill matrix, and the acceptance
+ * rules of other projects. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -195,11 +195,11 @@ static void test_ema_table(void **state)
         {"dyn:8u/block:128/bisect/near", 0.4971, 0.013516, 5e-5, 5e-7},
         {"lin0:8u/block:128/bisect/near", 0.4979, 0.035294, 5e-5, 5e-7},
         {"lin:4u/block:128/bisect/near", 0.4998, 0.5, 5e-5, 5e-5},
-        /* The catalogue's codec is in double; this one, as published, keeps log2 + 126 in float32,
+        /* A codec in double has 0.5039; this one, as published, keeps log2 + 126 in float32,
          * an ulp of 7.6e-6 octaves at each step, which the average multiplies by
          * 1 / (1 - beta2). */
         {"log:8u/block:128/arith/even/log2", 0.5039, 0.5041, 2.7e-3, 1e-4},
-        /* One run of 64 elements, as in the catalogue: 3.14e-3 there. */
+        /* One run of 64 elements; a program in double had 3.14e-3. */
         {"dyn:8u/block:128/bisect/stoch", 3.19e-3, 0, 2e-4, 1e-40},
     };
     (void)state;

@@ -147,7 +147,7 @@ static void test_cells(void **state)
         qm_outcome_free(&r.outcome[i]);
     free(r.outcome);
     free(r.seconds);
-    qm_cells_free(cells, 4);
+    free(cells);
     qm_suite_free(a.s);
 }
 

@@ -223,7 +223,7 @@ static void test_tuned_curve(void **state)
     }
     release(&plain);
     struct qm_cell *cells = a.r.cell;
-    qm_cells_free(cells, a.r.n_cells);
+    free(cells);
     qm_suite_free(a.s);
 }
 

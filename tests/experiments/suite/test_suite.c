@@ -202,7 +202,7 @@ static void test_product(void **state)
                                                    : i / 2 % 3 == 1 ? QM_MAP_dyn
                                                                     : QM_MAP_lin);
     }
-    qm_cells_free(c, n);
+    free(c);
     qm_suite_free(s);
 }
 
@@ -232,7 +232,7 @@ static void test_skips(void **state)
         if (!c[0].reason || !strstr(c[0].reason, cases[i].word))
             fail_msg("case %zu: '%s' lacks '%s'", i, c[0].reason ? c[0].reason : "(ran)",
                      cases[i].word);
-        qm_cells_free(c, n);
+        free(c);
         qm_suite_free(s);
     }
 }
@@ -363,7 +363,7 @@ static void test_summary(void **state)
     assert_true(qm_summary_value(t, 0, 0, 0) == 19.0);
     qm_summary_free(t);
 
-    qm_cells_free(r.cell, n);
+    free(r.cell);
     for (int64_t i = 0; i < n; i++)
         qm_outcome_free(&r.outcome[i]);
     free(r.outcome);
