@@ -67,8 +67,8 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  *         allog: two per block.  Scales stored as float16 or nested are given as the float32 they
  *         decode to.
  *
- * Norm rowblock of a matrix: one per `block` consecutive elements of a row, row by row; the last one
- * of a row is short.
+ * Norm rowblock of a matrix: one per `block` consecutive elements of a row, row by row; the last
+ * block of a row is short.
  *
  * A slot `proj` is the projection of a matrix: rank x columns on the right, rows x rank on the
  * left.  The step itself makes a new projection at steps 1, 1 + gap, 1 + 2 gap, ..., and while it

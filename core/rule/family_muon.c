@@ -1,6 +1,6 @@
 /* family_muon.c - Muon in the forms of axolotl (muon_lin) and of a fork of bitsandbytes (muon_bnb).
  *
- * Momentum m = mu m + g; the step is an orthogonal factor of m, or of mu m + g with Nesterov's form,
+ * Momentum m = mu m + g; the step is an orthogonal factor of m, with Nesterov's form of mu m + g,
  * by five Newton-Schulz iterations in bfloat16.  Sums of products are float32, in the order of the
  * inner index. */
 #include "core/rule/rule.h"

@@ -227,8 +227,8 @@ struct qm_rule {
      * weight_decay and the betas.  NULL: those bounds. */
     qm_status (*check)(const struct qm_rule_use *use);
 
-    /* OPTIONAL.  QM_OK, or why the source refuses a tensor of this shape.  NULL: it takes any.  To be
-     * called through qm_rule_takes. */
+    /* OPTIONAL.  QM_OK, or why the source refuses a tensor of this shape.  NULL: it takes any.
+     * To be called through qm_rule_takes. */
     qm_status (*takes)(const struct qm_shape *param);
 
     /* REQUIRED.  Scalars of step number t >= 1 with h. */

@@ -17,17 +17,17 @@
  *    symmetric part of entry i, j of F_t is multiplied by (f_t(s_i) - f_t(s_j)) / (s_i - s_j), the
  *    antisymmetric part by (f_t(s_i) + f_t(s_j)) / (s_i + s_j), and columns beyond the square part
  *    by f_t(s_i) / s_i (N. Higham, Functions of Matrices, theorem 3.11, and its analogue for
- *    singular values).  Roundings are taken for independent, each with the root mean square v = 2^-9
- *    of its number (2^-8 / sqrt 3 / 1.18 over a binade), so that |F_t|_F^2 is a sum of squares and
- *    its entries are alike in any basis:
+ *    singular values).  Roundings are taken for independent, each with the root mean square
+ *    v = 2^-9 of its number (over a binade it is 0.85 of that), so that |F_t|_F^2 is a sum
+ *    of squares and its entries are alike in any basis:
  *
  *        d^2 = sum over t of |F_t|_F^2 mean of the squares of those factors
  *
  *    K = 4, because the roundings of regular matrices are alike and add up: of 720 matrices with
  *    sides from 1 to 130 (normal, low rank, constant, integers, 12 decades, sparse, unit), the
  *    largest |O - f(X)|_F / d was 0.8 for muon_lin and 2.7 for muon_bnb.  For normal
- *    matrices K d is about 15 % of |O|_F.  The verdict on the whole factor is put as a bound on each
- *    entry of the parameter: its distance times K d / |O - f(X)|_F. */
+ *    matrices K d is about 15 % of |O|_F.  The verdict on the whole factor is put as a bound on
+ *    each entry of the parameter: its distance times K d / |O - f(X)|_F. */
 #include "oracle/rule/muon.h"
 
 #include <gsl/gsl_eigen.h>

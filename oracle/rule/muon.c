@@ -2,11 +2,11 @@
  *
  *   M     <- mu M + G                       U = M, or mu M + G with Nesterov's form
  *   X     <- bf16(U) / (|bf16(U)| + eps)    (muon_bnb: over max(|bf16(U)|, eps)); |.| Frobenius
- *   A = X X',  B = b A + c A A,  X <- a X + B X, five times with the triples below, on the wide side
+ *   A = X X',  B = b A + c A A,  X <- a X + B X, five times with the triples below, wide
  *   theta <- theta (1 - lr lambda) - lr r X
  *
  * r = 1, sqrt(rows / cols) or 0.2 sqrt(max(rows, cols)) for adjust 0, 1, 2.  A rounding to bfloat16
- * is a part of the method: muon_lin rounds every product, every sum and lr r X, muon_bnb rounds A, B
+ * is a part of the method: muon_lin rounds every product, every sum and lr r X, muon_bnb A, B
  * and X once each.  Tensors of more than two dimensions: muon_lin takes the last two as a batch of
  * matrices, or with flatten [d0, rest]; muon_bnb three as a batch, more as [d0, rest].
  * Slot: M, of the tensor's number of elements. */

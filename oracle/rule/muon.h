@@ -8,8 +8,8 @@ enum { QM_MUON_ITERATIONS = 5 };
 
 /* A published form of Muon. */
 struct qm_muon_kind {
-    int rounds_all; /* 1: every product and sum of an iteration is rounded to bfloat16, and so is the
-                     * scaled update; 0: one rounding per line of the iteration */
+    int rounds_all; /* 1: every product and sum of an iteration is rounded to bfloat16, and so is
+                     * the scaled update; 0: one rounding per line of the iteration */
     double (*triple)[3]; /* a, b, c of each iteration */
 };
 extern const struct qm_muon_kind qm_muon_lin, qm_muon_bnb;

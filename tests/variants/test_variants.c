@@ -499,8 +499,8 @@ static void step_sqnr(const struct qm_variant *v)
     /* A step from fresh moments gives the parameter to float32 accuracy, or to an ulp of its
      * format: at most 2^-7, 2^-10, 2^-3 of the value. */
     static const double ulp[] = {0.0, 0x1p-7, 0x1p-10, 0x1p-3};
-    /* Muon's factor is made of numbers of 16 bits, of which some fall the other way; a factor of the
-     * rate of at most 0.2 sqrt(128) multiplies it. */
+    /* Muon's factor is made of numbers of 16 bits, of which some fall the other way; the rate is
+     * multiplied by at most 0.2 sqrt(128). */
     double loose = strncmp(r.rule->name, "muon", 4) == 0 ? 2.3 * r.hyper.lr * 1e-2 : 0.0;
     for (int i = 0; i < N && !r.state_stored; i++)
         if (!(fabs((double)pf[i] - p[i]) <=

@@ -1,4 +1,6 @@
-/* muon4_bnb_nf4.c - Muon of a fork of bitsandbytes, NF4 momentum in blocks of 64, by the library's CPU path. */
+/* muon4_bnb_nf4.c - Muon of a fork of bitsandbytes, NF4 momentum in blocks of 64.
+ *
+ * Codes are those of the library's CPU path.  Tensors of fewer than 4096 elements keep float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_muon4_bnb_nf4 = {

@@ -1,7 +1,7 @@
-/* muon4_bnb_nvfp4.c - Muon of a fork of bitsandbytes, momentum in what it calls NVFP4, blocks of 64.
+/* muon4_bnb_nvfp4.c - Muon of a fork of bitsandbytes, momentum in what it calls NVFP4.
  *
- * The magnitudes are E2M1's over 6, the scale is the float32 absmax and not E4M3; a tie takes the
- * larger magnitude, and a tiny negative number keeps its sign as -0. */
+ * Blocks of 64.  The magnitudes are E2M1's over 6, the scale is the float32 absmax and not E4M3; a
+ * tie takes the larger magnitude, and a tiny negative number keeps its sign as -0. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_muon4_bnb_nvfp4 = {

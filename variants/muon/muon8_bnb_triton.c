@@ -1,4 +1,4 @@
-/* muon8_bnb_triton.c - Muon of a fork of bitsandbytes, dynamic 8-bit momentum, by the GPU kernel's search.
+/* muon8_bnb_triton.c - Muon of a fork of bitsandbytes, dynamic momentum, the GPU's search.
  *
  * The nearer of the two neighbours in float32, the lower one at a tie; zero is code 127 and exact.
  * Tensors of fewer than 4096 elements keep float32. */

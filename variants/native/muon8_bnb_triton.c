@@ -1,8 +1,8 @@
 /* muon8_bnb_triton.c - 8-bit Muon of a fork of bitsandbytes, with the codes of its GPU kernel.
  *
- * The momentum is kept on the signed dynamic map, one absmax for each block of the flattened tensor.
- * The step is an orthogonal factor of the momentum before it is encoded, by five iterations of Polar
- * Express with one rounding to bfloat16 a line. */
+ * The momentum is kept on the signed dynamic map, one absmax per block of the flattened tensor.
+ * The step is an orthogonal factor of the momentum before it is encoded, by five iterations of
+ * Polar Express with one rounding to bfloat16 a line. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

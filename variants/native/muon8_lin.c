@@ -1,8 +1,8 @@
 /* muon8_lin.c - 8-bit Muon of axolotl: int8 momentum, an orthogonal factor of it as the step.
  *
  * The momentum is kept as int8 + 127 with one scale, absmax / 127, for each run of `block` elements
- * of a row of [d0, rest].  The step is the matrix sign of the momentum before it is encoded, by five
- * Newton-Schulz iterations in which every product and every sum is rounded to bfloat16.
+ * of a row of [d0, rest].  The step is an orthogonal factor of the momentum before it is encoded,
+ * by five Newton-Schulz iterations in which every product and every sum is rounded to bfloat16.
  *
  * Also: muon_f32 */
 #include <math.h>
