@@ -314,14 +314,28 @@ static void judge_whole(const struct factor *f, int64_t at, double most)
                                              : 0.0;
 }
 
+/* For a matrix of which nothing is known but whether it has a NaN or an infinity; then all of its
+ * factor is NaN.  Where the stored momentum is read back, that decides, not the oracle's. */
+static void leave_open(const struct factor *f, int64_t at)
+{
+    int64_t size = f->k * f->n;
+    int is_finite = 1;
+    for (int64_t i = 0; i < size; i++)
+        is_finite &= isfinite(f->bx[i].x);
+    for (int64_t i = at; i < at + size; i++) {
+        f->b->e_p[i] = HUGE_VAL;
+        if (qm_bound_reads_back(f->b))
+            f->b->p_want[i] = is_finite ? f->b->p[i] : (double)NAN;
+    }
+}
+
 /* Bounds the parameter of the matrix at element `at`. */
 static qm_status matrix(struct factor *f, int64_t at)
 {
     int64_t k = f->k, n = f->n, size = k * n;
     double flips = 0.0, wide = 0.0, *s = f->exact + size, *one_two = s + 6 * k;
     if (!start(f, at)) {
-        for (int64_t i = 0; i < size; i++)
-            f->b->e_p[at + i] = HUGE_VAL;
+        leave_open(f, at);
         return QM_OK;
     }
     for (int64_t i = 0; i < size; i++) {

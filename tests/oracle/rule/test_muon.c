@@ -1,5 +1,6 @@
 /* test_muon.c - The oracle of Muon on closed forms: momentum, decay, rates, batches, the
- * factor. */ #include <math.h>
+ * factor. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
