@@ -55,9 +55,9 @@ static double composed(int is_lin, double s)
     return s;
 }
 
-/* Diagonal matrices: the factor has the polynomials of the normalized diagonal, but for roundings to
- * bfloat16 of the start and of five iterations.  Polar Express is steep where its polynomials leave
- * 1: there the rounding of the start alone, 2^-9, moves the result by 0.08. */
+/* Diagonal matrices: the factor has the polynomials of the normalized diagonal, but for roundings
+ * to bfloat16 of the start and of five iterations.  Polar Express is steep where its polynomials
+ * leave 1: there the rounding of the start alone, 2^-9, moves the result by 0.08. */
 static void test_diagonal(void **state)
 {
     (void)state;
