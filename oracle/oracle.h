@@ -16,11 +16,13 @@
 #define QM_ORACLE_HYPER_LIST(X)                                                          \
     X(lr) X(beta1) X(beta2) X(beta3) X(eps) X(eps1) X(eps2) X(weight_decay) X(momentum)  \
     X(dampening) X(alpha) X(t_alpha) X(t_beta3) X(clip) X(beta2_decay) X(rank) X(side)   \
-    X(gap) X(scale) X(margin) X(max_unorm) X(gnorm_scale) X(initial_lr) X(momentum_decay)
+    X(gap) X(scale) X(margin) X(max_unorm) X(gnorm_scale) X(initial_lr) X(momentum_decay) \
+    X(adjust)
 #define QM_ORACLE_HYPER_FLAG_LIST(X)                                                     \
     X(nesterov) X(maximize) X(amsgrad) X(relative_step) X(scale_parameter)               \
     X(scale_weight_decay) X(factored) X(limiter) X(tensor_scale) X(scale_front)          \
-    X(correct_bias) X(svd) X(centered) X(warmup) X(clip_twice) X(decouple_lr)
+    X(correct_bias) X(svd) X(centered) X(warmup) X(clip_twice) X(decouple_lr)       \
+    X(flatten)
 /* clang-format on */
 
 struct qm_oracle_hyper {

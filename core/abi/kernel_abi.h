@@ -43,7 +43,7 @@
 #include <stdint.h>
 #endif
 
-#define QM_KERNEL_ABI   2 /* raised with every change of the structs below */
+#define QM_KERNEL_ABI   3 /* raised with every change of the structs below */
 #define QM_KERNEL_SLOTS 8
 #define QM_KERNEL_RANK  8
 
@@ -68,6 +68,9 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  *         allog or qlog: two per block, span and least logarithm, or scale and alpha
  *         (core/quant/adaptive_log.h, quantile_log.h).  Scales stored as float16 or nested are
  *         given as the float32 they decode to.
+ *
+ * Norm rowblock of a matrix: one per `block` consecutive elements of a row, row by row; the last
+ * block of a row is short.
  *
  * A slot `proj` is the projection of a matrix: rank x columns on the right, rows x rank on the
  * left.  The step itself makes a new projection at steps 1, 1 + gap, 1 + 2 gap, ..., and while it
@@ -114,10 +117,10 @@ struct qm_kernel_args {
      * recipe gives 0, initial_lr is the lr that the tensor was opened with. */
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
-        initial_lr, momentum_decay;
+        initial_lr, momentum_decay, adjust;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
-        decouple_lr;
+        decouple_lr, flatten;
 };
 
 #if !defined(__CUDACC_RTC__) /* NVRTC takes device code only */

@@ -119,6 +119,11 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
                     qm_simd()->scale_each(s + j, others, m, out + j);
                     finish(c, m, out + j);
                 }
+            } else if (norm == QM_NORM_rowblock) {
+                for (int64_t j = 0, m; j < w.run; j += m) {
+                    m = qm_rowblock_share(&w, block, j);
+                    decode_run(c, codes + j, m, scales[qm_rowblock_scale(&w, block, j)], out + j);
+                }
             } else {
                 decode_run(c, codes, w.run, scales[norm == QM_NORM_row ? w.at[0] : w.at[1]], out);
             }

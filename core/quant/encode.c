@@ -191,6 +191,12 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
                     int64_t m = w.run - j < QM_PIECE ? w.run - j : QM_PIECE;
                     encode_each(c, x + j, m, s + j, others, from + j, draws, codes + j);
                 }
+            } else if (norm == QM_NORM_rowblock) {
+                for (int64_t j = 0, m; j < w.run; j += m) {
+                    m = qm_rowblock_share(&w, block, j);
+                    encode_run(c, x + j, m, stat[qm_rowblock_scale(&w, block, j)], 0, from + j,
+                               draws, codes + j);
+                }
             } else {
                 encode_run(c, x, w.run, stat[norm == QM_NORM_row ? w.at[0] : w.at[1]], 0, from,
                            draws, codes);

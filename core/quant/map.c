@@ -72,6 +72,11 @@ static const int fp4_order[8] = {0, 1, 6, 7, 4, 5, 2, 3};
 static const float fp4_threshold[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.29166667f,
                                        0.4166667f,  0.583333f,  0.8333333f};
 
+/* kernels_muon.py of the fork of bitsandbytes: magnitudes and thresholds of NVFP4 in sixths; |x| of
+ * at least a threshold goes outward. */
+static const float nvfp4_sixths[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+static const float nvfp4_threshold[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
+
 /* The next float below x. */
 static float before(float x) { return qm_unordered(qm_ordered(x) - 1); }
 
@@ -265,6 +270,25 @@ static void build_fp4(struct qm_codebook *cb, int plus_zero_first)
     }
 }
 
+/* By ascending value the codes are 15 ... 9 8 | 0 1 ... 7, where 8 is -0 and 0 is +0. */
+static void build_nvfp4(struct qm_codebook *cb)
+{
+    cb->n = 16;
+    cb->is_permuted = cb->has_cuts = 1;
+    for (int k = 0; k < 8; k++) {
+        cb->value[8 + k] = nvfp4_sixths[k] / 6.0f;
+        cb->value[7 - k] = -cb->value[8 + k];
+        cb->perm[8 + k] = (uint8_t)k;
+        cb->perm[7 - k] = (uint8_t)(k + 8);
+    }
+    cb->cut[7] = -1.40129846e-45f; /* every negative number, however small, lies below +0 */
+    for (int k = 0; k < 7; k++) {
+        float t = nvfp4_threshold[k] / 6.0f;
+        cb->cut[8 + k] = before(t);
+        cb->cut[6 - k] = -t;
+    }
+}
+
 static void build_nf4a8(struct qm_codebook *cb)
 {
     memcpy(cb->value, nf4a8_value, sizeof nf4a8_value);
@@ -303,13 +327,17 @@ static void build_e4m3(struct qm_codebook *cb)
     cb->gain = 1.0f / 448.0f;
 }
 
-/* The evenly spaced maps int, intm and lint of map.h. */
+/* The evenly spaced maps int, intd, intm and lint of map.h. */
 static void build_integers(struct qm_codebook *cb, enum qm_map map, int bits, int sign)
 {
     int half = 1 << (bits - 1);
     if (map == QM_MAP_int) {
         build_even(cb, -half, 2 * half, 1.0f);
         cb->gain = 1.0f / (float)(half - 1);
+    } else if (map == QM_MAP_intd) {
+        build_even(cb, 1 - half, 2 * half - 1, 1.0f);
+        cb->over = (float)(half - 1);
+        cb->gain = 1.0f / cb->over;
     } else if (map == QM_MAP_intm) {
         build_even(cb, -half, 2 * half, (float)half);
     } else if (sign) {
@@ -385,6 +413,7 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
     out->gain = out->post = 1.0f;
     switch (map) {
     case QM_MAP_int:
+    case QM_MAP_intd:
     case QM_MAP_intm:
     case QM_MAP_lint: build_integers(out, map, bits, sign); break;
     case QM_MAP_nf4: build_nf4(out); break;
@@ -393,6 +422,7 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
     case QM_MAP_af4: build_af4(out); break;
     case QM_MAP_fp4: build_fp4(out, 0); break;
     case QM_MAP_fp4s: build_fp4(out, 1); break;
+    case QM_MAP_nvfp4: build_nvfp4(out); break;
     case QM_MAP_dyn: build_dynamic(out, bits, sign, linspace); break;
     case QM_MAP_dyndef: build_dynamic_defect(out); break;
     case QM_MAP_de: build_dynamic(out, bits, sign, linspace_avx2); break;

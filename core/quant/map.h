@@ -12,6 +12,8 @@
     X(int,   2, 8, 2, "-2^(b-1) .. 2^(b-1)-1 times scale = absmax / (2^(b-1)-1); the lowest code is "  \
                       "never reached (adafactor8bit 0.2.2 at 4 bits)")                 \
     X(intm,  2, 8, 2, "k / 2^(b-1), k = -2^(b-1) .. 2^(b-1)-1: +absmax saturates (adafactor8bit 0.2.6)") \
+    X(intd,  2, 8, 2, "-(2^(b-1)-1) .. 2^(b-1)-1 times scale = absmax / (2^(b-1)-1), divided "          \
+                      "(8-bit Muon of axolotl)")                                                       \
     X(lint,  2, 8, 3, "k / (2^(b-1)-1) signed, k / (2^b-1) unsigned, zero included (lpmm linear)")     \
     X(nf4,   4, 4, 2, "canonical NormalFloat-4 (QLoRA, arXiv:2305.14314; bitsandbytes)")               \
     X(nf4a8, 4, 4, 2, "the symmetric table shipped as NF4 by adafactor8bit 0.2.4")     \
@@ -20,6 +22,8 @@
                       "(bitsandbytes)")                                                                \
     X(fp4,   4, 4, 2, "sign, 2 exponent, 1 mantissa bits, in bitsandbytes' code order")                \
     X(fp4s,  4, 4, 2, "fp4 as its default backend sorts it: +0 before -0")                             \
+    X(nvfp4, 4, 4, 2, "sign and 0 .5 1 1.5 2 3 4 6 over 6; -0 for any negative, thresholds go outward " \
+                      "(4-bit Muon of a fork of bitsandbytes)")                                        \
     X(dyn,   2, 8, 3, "dynamic map of bitsandbytes and torchao (8 bits: 7 decades; 4 bits: 3)")        \
     X(dyndef, 8, 8, 1, "dyn as bitsandbytes 0.36.0 to 0.41.0 built it: the lowest 256 of 524 "         \
                        "entries, at most 0.0933; a negative control")                                  \

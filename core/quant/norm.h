@@ -1,7 +1,7 @@
 /* norm.h - AXIS norm: which elements share a scale (dual).
  *
  * The scale of a group is made from the maximum of |curve(x)| over it.  Words: tensor, row, col,
- * block:N, divblock:N, rank1, rank1block:N, rowcol, colrow, id; "logblock:N" is read as
+ * block:N, divblock:N, rowblock:N, rank1, rank1block:N, rowcol, colrow, id; "logblock:N" is read as
  * block:N/log2. */
 #ifndef QM_QUANT_NORM_H
 #define QM_QUANT_NORM_H
@@ -16,6 +16,8 @@
     X(block,  "one scale per N consecutive elements of the flattened tensor; last one short")    \
     X(divblock, "blocks of the largest divisor of the number of elements that is at most N, so that " \
                 "none is short; N = 0: one block (SOLO)")                                        \
+    X(rowblock, "one scale per N consecutive elements of a row; blocks begin anew at each row, the " \
+              "last of a row is short; matrices only (8-bit Muon of axolotl)")                   \
     X(rank1,  "one scale per index of every axis; an element uses the smallest of its own "      \
               "(arXiv:2309.01507, section 4.2); 1-D tensors: block:128")                         \
     X(rank1block, "one scale per N elements of each row and one per N of each column, the smaller "  \
@@ -35,7 +37,8 @@ enum qm_norm {
 /* Whether the norm takes a block size N. */
 QM_FN int qm_norm_has_block(enum qm_norm norm)
 {
-    return norm == QM_NORM_block || norm == QM_NORM_divblock || norm == QM_NORM_rank1block;
+    return norm == QM_NORM_block || norm == QM_NORM_divblock || norm == QM_NORM_rowblock ||
+           norm == QM_NORM_rank1block;
 }
 
 /* Block size of a 1-D tensor: lpmm/functional.py uses it whatever GROUP_SIZE says. */

@@ -102,6 +102,7 @@ qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, i
  *     col     dim[1]
  *     block   ceil(n / block), times qm_block_numbers
  *     divblock  the same, with the block of qm_quantizer_at
+ *     rowblock dim[0] ceil(dim[1] / block), row by row
  *     rank1   sum of dims; ceil(n / 128) for 1-D
  *     rank1block, rowcol, colrow: see norm_two_scales.h */
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);

@@ -54,6 +54,19 @@ static inline void qm_runs_next(struct qm_runs *w)
     w->run = w->shape->dim[last] < w->left ? w->shape->dim[last] : w->left;
 }
 
+/* Norm rowblock: the scale of element j of a run of a matrix, and how many elements of the run from
+ * there on share it. */
+static inline int64_t qm_rowblock_scale(const struct qm_runs *w, int64_t block, int64_t j)
+{
+    return w->at[0] * ((w->shape->dim[1] + block - 1) / block) + (w->at[1] + j) / block;
+}
+
+static inline int64_t qm_rowblock_share(const struct qm_runs *w, int64_t block, int64_t j)
+{
+    int64_t left = block - (w->at[1] + j) % block;
+    return left < w->run - j ? left : w->run - j;
+}
+
 /* Whether each element of a run has its own scale. */
 static inline int qm_scale_is_per_element(enum qm_norm norm, const struct qm_shape *shape)
 {

@@ -438,11 +438,13 @@ static qm_status search_applies(const struct qm_quantizer *q, const struct qm_co
     if (decides_alone(q->search) && q->round != QM_ROUND_mid)
         return qm_fail(QM_BAD_ARG, "search %s decides by itself and composes with round mid only",
                        search_names[q->search]);
-    if (q->search == QM_SEARCH_grid && (q->map == QM_MAP_int || cb->is_float))
+    if (q->search == QM_SEARCH_grid &&
+        (q->map == QM_MAP_int || q->map == QM_MAP_intd || cb->is_float))
         return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map %s is in units of its own",
                        map_names[q->map]);
-    if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s) && q->search != QM_SEARCH_ladder &&
-        q->search != QM_SEARCH_mids && q->search != QM_SEARCH_argmin)
+    if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s || q->map == QM_MAP_nvfp4) &&
+        q->search != QM_SEARCH_ladder && q->search != QM_SEARCH_mids &&
+        q->search != QM_SEARCH_argmin)
         return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",
                        map_names[q->map]);
     return QM_OK;

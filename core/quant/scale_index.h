@@ -35,6 +35,7 @@ QM_FN int64_t qm_scale_index_of(enum qm_norm norm, int64_t block, const int64_t 
     switch (norm) {
     case QM_NORM_block: return flat / block;
     case QM_NORM_row: return at[0];
+    case QM_NORM_rowblock: return at[0] * ((dim[1] + block - 1) / block) + at[1] / block;
     case QM_NORM_col: return at[1];
     case QM_NORM_rank1:
         for (int i = 0; i < k; i++)

@@ -56,6 +56,8 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)
         return qm_fail(QM_BAD_ARG, "norm col wants a tensor of at least two dimensions");
     if (c->q.norm == QM_NORM_row && shape->rank < 1)
         return qm_fail(QM_BAD_ARG, "norm row wants a tensor of at least one dimension");
+    if (c->q.norm == QM_NORM_rowblock && shape->rank != 2)
+        return qm_fail(QM_BAD_ARG, "norm rowblock wants a matrix, not %d dimensions", shape->rank);
     if ((c->q.norm == QM_NORM_rank1 || c->q.norm == QM_NORM_rank1block) && shape->rank < 1)
         return qm_fail(QM_BAD_ARG, "norm rank1 wants a tensor of at least one dimension");
     if ((c->q.norm == QM_NORM_rowcol || c->q.norm == QM_NORM_colrow) && shape->rank < 2)
@@ -74,6 +76,7 @@ int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
     case QM_NORM_tensor: return 1;
     case QM_NORM_row: return shape->dim[0];
     case QM_NORM_col: return shape->dim[1];
+    case QM_NORM_rowblock: return shape->dim[0] * ((shape->dim[1] + block - 1) / block);
     case QM_NORM_block: return (n + block - 1) / block * qm_block_numbers(c);
     case QM_NORM_rank1:
         for (int i = 0; i < shape->rank; i++)

@@ -83,6 +83,14 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
             i += m;
         }
         break;
+    case QM_NORM_rowblock:
+        for (qm_runs_start(&w, shape, from, n); w.left > 0; x += w.run, qm_runs_next(&w))
+            for (int64_t j = 0, m; j < w.run; j += m) {
+                int64_t b = qm_rowblock_scale(&w, block, j);
+                m = qm_rowblock_share(&w, block, j);
+                stat[b] = qm_larger(stat[b], qm_run_max(c, x + j, m));
+            }
+        break;
     case QM_NORM_row:
     case QM_NORM_col:
     case QM_NORM_rank1:

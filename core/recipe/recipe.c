@@ -433,6 +433,7 @@ struct qm_recipe qm_recipe_at(const struct qm_recipe *r, const struct qm_shape *
 qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes)
 {
     int64_t sum = qm_param_residual(&r->param) * qm_shape_numel(shape);
+    QM_TRY(qm_rule_takes(r->rule, shape));
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_shape own = *shape;

@@ -71,6 +71,11 @@ int qm_rule_reads(const struct qm_rule *r, const char *hyper)
     return 0;
 }
 
+qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_shape *param)
+{
+    return r->takes ? r->takes(param) : QM_OK;
+}
+
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
                         const struct qm_shape *param, struct qm_shape *out)
 {

@@ -43,7 +43,8 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")        \
     X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                           \
     X(initial_lr,   0.0,   "Lion 8-bit, decouple_lr: learning rate that decay is relative to; 0: lr itself") \
-    X(momentum_decay, 4e-3, "NAdam: exponent of 0.96 by which its momentum rises")
+    X(momentum_decay, 4e-3, "NAdam: exponent of 0.96 by which its momentum rises")                 \
+    X(adjust,       0.0,   "Muon: lr times 1 (0), sqrt(rows / cols) (1) or 0.2 sqrt(the larger) (2)")
 #define QM_HYPER_FLAG_LIST(X)                                                                      \
     X(nesterov,           0, "SGD: Nesterov's form")                                               \
     X(maximize,           0, "turn the gradient's sign")                                           \
@@ -60,7 +61,8 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(centered,           0, "RMSprop, Fira's RMSProp: take the mean gradient's square off")                \
     X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")     \
     X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path") \
-    X(decouple_lr,        0, "FlashAdamW, FlashSGDW: decay by lr / initial_lr instead of lr")
+    X(decouple_lr,        0, "FlashAdamW, FlashSGDW: decay by lr / initial_lr instead of lr")      \
+    X(flatten,            0, "Muon: more than two dims are one matrix [d0, rest], not a batch")
 /* clang-format on */
 
 struct qm_hyper {
@@ -225,6 +227,10 @@ struct qm_rule {
      * weight_decay and the betas.  NULL: those bounds. */
     qm_status (*check)(const struct qm_rule_use *use);
 
+    /* OPTIONAL.  QM_OK, or why the source refuses a tensor of this shape.  NULL: it takes any.
+     * To be called through qm_rule_takes. */
+    qm_status (*takes)(const struct qm_shape *param);
+
     /* REQUIRED.  Scalars of step number t >= 1 with h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
 
@@ -245,6 +251,9 @@ struct qm_rule {
 
 /* Whether the rule lists this hyper-parameter among those that it reads. */
 int qm_rule_reads(const struct qm_rule *r, const char *hyper);
+
+/* QM_OK, or QM_BAD_ARG where the rule refuses tensors of this shape. */
+qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_shape *param);
 
 /* The shape of slot i for a parameter of this shape. */
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,

@@ -45,7 +45,8 @@ QM_ASSERT_PLACE(struct qm_sweep, x, 160);
     X(adafactor8_over_root) X(adafactor8_direction) X(adafactor8_product) X(adafactor8_recode)     \
     X(adafactor8_adam) X(adafactor8_decay)                                                         \
     X(transpose) X(less) X(average_square) X(adapted) X(channel_ratio) X(channels)                 \
-    X(adafactor8_begin) X(adafactor8_ratio)
+    X(adafactor8_begin) X(adafactor8_ratio)                                                        \
+    X(muon_momentum) X(muon_direction) X(muon_over) X(muon_product) X(muon_blend) X(muon_step)
 #define QM_SWEEP_LIST(X) QM_SWEEP_SUM_LIST(X) QM_SWEEP_ELEMENT_LIST(X)
 
 #define QM_SWEEP(name) QM_FN void qm_sweep_##name(const struct qm_sweep *a, int64_t i)
@@ -538,5 +539,6 @@ QM_SWEEP(adafactor8_recode)
 }
 
 #include "core/rule/sweep_lowrank.h"
+#include "core/rule/sweep_muon.h"
 
 #endif

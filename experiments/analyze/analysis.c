@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/quant/norm_two_scales.h"
+#include "core/quant/scale_index.h"
 
 enum {
     PIECE = 1 << 18,         /* elements read at a time */
@@ -194,6 +195,9 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
         case QM_NORM_tensor: out[i] = scales[0]; break;
         case QM_NORM_row: out[i] = scales[at[0]]; break;
         case QM_NORM_col: out[i] = scales[at[1]]; break;
+        case QM_NORM_rowblock:
+            out[i] = scales[qm_scale_index_of(norm, block, shape->dim, at, 0, 0)];
+            break;
         case QM_NORM_rank1:
             for (int d = 0; d < shape->rank; base += shape->dim[d++])
                 least = scales[base + at[d]] < least ? scales[base + at[d]] : least;

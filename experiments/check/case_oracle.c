@@ -84,8 +84,8 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
     const double *e_old[QM_MAX_SLOTS] = {NULL}, *e_stored[QM_MAX_SLOTS] = {NULL};
     const struct qm_float_format grid = qm_stored_grid(&r->format);
     /* a search is for how near the whole bound the error comes */
-    int is_own = r->judged.param.format == QM_PARAM_f32 && !r->trial;
-    const float *got = is_own ? r->plan[0].p : NULL;
+    int is_f32 = r->judged.param.format == QM_PARAM_f32;
+    const float *got = is_f32 && !r->trial ? r->plan[0].p : NULL;
     struct qm_bound_step b = {.h = &r->hyper,
                               .t = t,
                               .n = r->n,
@@ -99,6 +99,7 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
                               .p_want = r->want_p,
                               .want = r->want,
                               .p_got = got,
+                              .p_seen = is_f32 ? r->plan[0].p : NULL,
                               .stored = stored,
                               .e_old = e_old,
                               .e_stored = e_stored,

@@ -33,6 +33,9 @@ static const float fp4_cut[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.2916666
 /* bitsandbytes FP4: magnitude of each code in twelfths, below the sign bit. */
 static const double fp4_twelfths[8] = {0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0};
 
+/* The Muon fork of bitsandbytes, NVFP4, in sixths: |y| >= t goes outward. */
+static const float nvfp4_cut[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
+
 #define LIN0_SLACK 1.2e-7  /* of a float32 linspace: oracle/codebook/codebook.h */
 #define GRID_ERROR 0x1p-22 /* rounding of the table and of the place in it */
 #define GRID_STEP  (1.0 / 65535.0 + GRID_ERROR) /* half a step of the table, and its rounding */
@@ -52,6 +55,7 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_pow3: return q->sign ? LIN0_SLACK : 0.0;
     case QM_MAP_int:
     case QM_MAP_intm:
+    case QM_MAP_intd:
     case QM_MAP_lint:
     case QM_MAP_nf4:
     case QM_MAP_nf4a8:
@@ -59,6 +63,7 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_af4:
     case QM_MAP_fp4:
     case QM_MAP_fp4s:
+    case QM_MAP_nvfp4:
     case QM_MAP_fpx:
     case QM_MAP_e4m3:
     case QM_MAP_fp52:
@@ -91,6 +96,8 @@ static void number_codes(struct qm_decider *d)
             if (below == 0 && d->q.map == QM_MAP_fp4s)
                 d->position_of[c] = c < 8 ? 7 : 8;
         }
+    for (int c = 0; c < 16 && d->q.map == QM_MAP_nvfp4; c++)
+        d->position_of[c] = c < 8 ? 8 + c : 15 - c;
     for (int c = 0; c < 256 && d->q.map == QM_MAP_e4m3; c++)
         d->position_of[c] = (c & 127) == 127 ? d->n : c < 128 ? 126 + c : 126 - (c & 127);
     for (int c = 255; c >= 0; c--)
@@ -136,6 +143,7 @@ static double even_steps(const struct qm_decider *d, int *base)
     switch (d->q.map) {
     case QM_MAP_int: *base = -half; return 1.0;
     case QM_MAP_intm: *base = -half; return half;
+    case QM_MAP_intd: *base = 1 - half; return 1.0;
     case QM_MAP_lin: *base = 1; return 2.0 * half;
     case QM_MAP_lint:
         *base = d->q.sign ? 1 - half : 0;
@@ -148,6 +156,7 @@ static double even_steps(const struct qm_decider *d, int *base)
     case QM_MAP_af4:
     case QM_MAP_fp4:
     case QM_MAP_fp4s:
+    case QM_MAP_nvfp4:
     case QM_MAP_dyn:
     case QM_MAP_dyndef:
     case QM_MAP_de:
@@ -207,8 +216,15 @@ static void ladder_threshold(struct qm_decider *d, int k)
         at = k == 7 ? 0.0 : (double)(k < 7 ? -fp4_cut[6 - k] : fp4_cut[k - 8]);
         set(&d->cut[k], at, k <= 7, 0.0, 0.0);
         break;
+    case QM_MAP_nvfp4:
+        at = k == 7  ? 0.0
+             : k < 7 ? -qm_round_float32((double)nvfp4_cut[6 - k] / 6.0)
+                     : qm_round_float32((double)nvfp4_cut[k - 8] / 6.0);
+        set(&d->cut[k], at, k >= 7, 0.0, 0.0);
+        break;
     case QM_MAP_int:
     case QM_MAP_intm:
+    case QM_MAP_intd:
     case QM_MAP_lint:
     case QM_MAP_nf4s:
     case QM_MAP_af4:
@@ -349,6 +365,7 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     }
     d->gain = q->map == QM_MAP_int    ? qm_round_float32(1.0 / ((1 << (q->bits - 1)) - 1))
               : q->map == QM_MAP_e4m3 ? 1.0 / 448.0 /* divided, in one rounding */
+              : q->map == QM_MAP_intd ? 1.0 / ((1 << (q->bits - 1)) - 1)
                                       : 1.0;
     if (q->map == QM_MAP_e4m3)
         d->value[d->n] = (double)NAN;

@@ -176,10 +176,14 @@ static double aimed_unit(const struct qm_decider *d, uint32_t word)
     return k % 2 ? d->cut[k / 2].at : d->value[k / 2];
 }
 
-/* The largest gradient of step k of the case: a power of two that outgrows the carried state. */
+/* The largest gradient of step k of the case: a power of two that outgrows the carried state; where
+ * the scale is a quotient of the largest state, times the divisor, so that scale and ties are
+ * exact. */
 static double anchor_gradient(const struct qm_aim *a, int k)
 {
-    return ldexp(1.0, 2 * k - 6 + a->power);
+    const struct qm_decider *d = a->slot[0];
+    double times = d && d->q.map == QM_MAP_intd ? rint(1.0 / d->gain) : 1.0;
+    return ldexp(times, 2 * k - 6 + a->power);
 }
 
 /* The divisor of an anchor's group, from the anchor's gradient g and state. */

@@ -54,7 +54,7 @@ enum {
     KIND_alpha = FACTOR, KIND_clip = FACTOR, KIND_scale = FACTOR, KIND_max_unorm = FACTOR,
     KIND_gnorm_scale = FACTOR,
     KIND_t_alpha = STEPS, KIND_t_beta3 = STEPS, KIND_gap = STEPS,
-    KIND_rank = RANK, KIND_side = SIDE, KIND_beta2_decay = POWER
+    KIND_rank = RANK, KIND_side = SIDE, KIND_adjust = SIDE, KIND_beta2_decay = POWER
 };
 /* clang-format on */
 

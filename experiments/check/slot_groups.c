@@ -61,6 +61,8 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
         return 1;
     if (qm_slot_has_two_scales(q))
         return shape->dim[0] + shape->dim[1];
+    if (q->norm == QM_NORM_rowblock)
+        return shape->rank == 2 ? shape->dim[0] * pieces(shape->dim[1], q->block) : 0;
     if (is_pieces(q, shape))
         return shape->dim[0] * pieces(shape->dim[1], q->block) +
                shape->dim[1] * pieces(shape->dim[0], q->block);
@@ -86,6 +88,10 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
     for (int a = shape->rank - 1; a >= 0; a--) {
         at[a] = i % shape->dim[a];
         i /= shape->dim[a];
+    }
+    if (q->norm == QM_NORM_rowblock) {
+        group[0] = at[0] * pieces(shape->dim[1], q->block) + at[1] / q->block;
+        return 1;
     }
     if (is_pieces(q, shape)) {
         int64_t per_row = pieces(shape->dim[1], q->block),

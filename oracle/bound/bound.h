@@ -177,6 +177,9 @@ struct qm_bound_step {
     /* The judged parameter, or NULL.  Where the bound of the rule's own order already holds it,
      * those of other orders need not be added: the verdict is the same, the bound smaller. */
     const float *p_got;
+    /* The judged parameter wherever it is stored as float32, or NULL: for families that judge a
+     * matrix as a whole. */
+    const float *p_seen;
     /* The slots as stored after the step, where the update of the parameter reads the stored slots
      * back; else NULL.  Families over whole tensors then derive the wanted parameter from the
      * stored slots and put it in p_want and want. */

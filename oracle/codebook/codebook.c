@@ -31,6 +31,14 @@ static int integer(int bits, int sign, double *value)
     return ladder(value, 1 << bits, -(1 << (bits - 1)), 1.0);
 }
 
+/* The int8 of axolotl's Muon: code - MRQ, in units of absmax / MRQ. */
+static int integer_symmetric(int bits, int sign, double *value)
+{
+    int mrq = (1 << (bits - 1)) - 1;
+    (void)sign;
+    return ladder(value, 2 * mrq + 1, -mrq, 1.0);
+}
+
 static int integer_over_2b(int bits, int sign, double *value)
 {
     (void)sign;
@@ -221,6 +229,19 @@ static int float4_sorted(int bits, int sign, double *value)
     return n;
 }
 
+/* The E2M1 of OCP over its largest number, 6; -0 and +0 are two entries. */
+static int float4_e2m1(int bits, int sign, double *value)
+{
+    (void)bits;
+    (void)sign;
+    for (int k = 0; k < 8; k++) {
+        int e = k / 2, m = k % 2;
+        value[8 + k] = (e > 0 ? (1.0 + 0.5 * m) * (1 << (e - 1)) : 0.5 * m) / 6.0;
+        value[7 - k] = -value[8 + k];
+    }
+    return 16;
+}
+
 /* lpmm float-point: e exponent bits and p fraction bits, bias B = 2^(e-1).  Field 0: f 2^-B; field
  * ev >= 1: (1 + f) 2^(B+1-ev), decreasing with ev; f = k / 2^p.  All values are divided by the
  * largest; signed tables keep both zeros, +0 first. */
@@ -305,7 +326,8 @@ static const struct {
     {"pow2", 2, 8, 1, 1, square},           {"pow3", 2, 8, 1, 1, cube},
     {"fpx", 2, 8, 1, 1, float_down},        {"fp52", 8, 8, 0, 1, float_down_52},
     {"e4m3", 8, 8, 0, 1, float8},           {"log", 8, 8, 1, 0, log_units},
-    {"logf", 8, 8, 1, 0, log_units},
+    {"logf", 8, 8, 1, 0, log_units},        {"intd", 2, 8, 0, 1, integer_symmetric},
+    {"nvfp4", 4, 4, 0, 1, float4_e2m1},
 };
 
 int qm_oracle_codebook(const char *map, int bits, int sign, double *value)

@@ -24,13 +24,16 @@ enum { STEPS = 3, SEED = 77 };
         skip();                     \
     } while (0)
 
-/* Fails if the emulator's bits are not the CPU's.  Returns QM_SKIPPED if there is no kernel. */
+/* Fails if the emulator's bits are not the CPU's.  Returns QM_SKIPPED if there is no kernel, or the
+ * rule refuses the shape. */
 static inline qm_status compare(const char *recipe, const struct qm_shape *shape)
 {
     struct qm_recipe r;
     char what[256], dims[80];
     if (qm_recipe_parse(recipe, &r) != QM_OK)
         fail_msg("%s: %s", recipe, qm_message());
+    if (qm_rule_takes(r.rule, shape) != QM_OK)
+        return QM_SKIPPED;
     qm_status st = qm_exact_compare(&qm_backend_emu, &r, shape, STEPS, SEED, what, sizeof what);
     if (st != QM_OK && st != QM_SKIPPED)
         fail_msg("%s: %s", recipe, qm_message());

@@ -163,6 +163,14 @@ static const char *recipe_at(int i)
     return i < qm_variant_count() ? qm_variant_at(i)->name : more_recipes[i - qm_variant_count()];
 }
 
+/* 1: the recipe's rule takes tensors of this shape. */
+static int is_taken(const char *recipe, const struct qm_shape *shape)
+{
+    struct qm_recipe r;
+    assert_int_equal(qm_recipe_parse(recipe, &r), QM_OK);
+    return qm_rule_takes(r.rule, shape) == QM_OK;
+}
+
 /* The word of the command line, or NULL. */
 static const char *filter;
 
@@ -172,7 +180,9 @@ static void test_same_bits(void **state)
     (void)state;
     for (int k = 0; k < qm_variant_count() + MORE + MATRIX; k++)
         for (int s = 0; s < SHAPES && qm_name_matches(recipe_at(k), filter); s++) {
-            if (!is_drawn(k * SHAPES + s) || (k >= qm_variant_count() + MORE && shapes[s].rank < 2))
+            if (!is_drawn(k * SHAPES + s) ||
+                (k >= qm_variant_count() + MORE && shapes[s].rank < 2) ||
+                !is_taken(recipe_at(k), &shapes[s]))
                 continue;
             struct run base, other;
             char what[256];
@@ -215,7 +225,7 @@ static void test_whole_same_bits(void **state)
             struct qm_recipe r;
             struct run base, other;
             assert_int_equal(qm_recipe_parse(name, &r), QM_OK);
-            if (r.rule->elementwise || !qm_name_matches(name, filter))
+            if (r.rule->elementwise || !qm_name_matches(name, filter) || !is_taken(name, &large[s]))
                 continue;
             if (!is_drawn(walked++ + (int)s)) /* there are as many shapes as the share may be */
                 continue;
@@ -489,8 +499,12 @@ static void step_sqnr(const struct qm_variant *v)
     /* A step from fresh moments gives the parameter to float32 accuracy, or to an ulp of its
      * format: at most 2^-7, 2^-10, 2^-3 of the value. */
     static const double ulp[] = {0.0, 0x1p-7, 0x1p-10, 0x1p-3};
+    /* Muon's factor is made of numbers of 16 bits, of which some fall the other way; the rate is
+     * multiplied by at most 0.2 sqrt(128). */
+    double loose = strncmp(r.rule->name, "muon", 4) == 0 ? 2.3 * r.hyper.lr * 1e-2 : 0.0;
     for (int i = 0; i < N && !r.state_stored; i++)
-        if (!(fabs((double)pf[i] - p[i]) <= 1e-6 + ulp[r.param.format] * fmax(fabs(p[i]), 0x1p-6)))
+        if (!(fabs((double)pf[i] - p[i]) <=
+              1e-6 + loose + ulp[r.param.format] * fmax(fabs(p[i]), 0x1p-6)))
             fail_msg("%s: parameter %d is %.9g, wants %.9g", v->name, i, (double)pf[i], p[i]);
     qm_backend_cpu.close(plan);
 }

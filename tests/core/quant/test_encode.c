@@ -52,6 +52,8 @@ static const char *const codecs[] = {
     "lin:4u/rank1/bisect/mid/lo/nantop",
     "de:4s/rank1/bisect/stoch/lo/nantop",
     "lin:4u/rank1block:10/bisect/mid/lo/nantop",
+    "intd:8s/rowblock:10/arith/even/floor:1e-12",
+    "nvfp4:4s/rowblock:7/ladder/mid/guard:1e-12/nanzero/hi",
     "de:8s/rank1block:64/bisect/stoch/least:2",
     "de:4s/rowcol/bisect/mid/lo/nantop",
     "pow2:5u/colrow/argmin/mid/byte",

@@ -254,6 +254,7 @@ int main(void)
         {"tests/golden/lion_limits.h5", 2},
         {"tests/golden/came_limits.h5", 1},
         {"tests/golden/adafactor8bit_limits.h5", 19},
+        {"tests/golden/muon8bit.h5", 24},
     };
     enum { N = sizeof files / sizeof *files };
     enum { OTHERS = 7 };

@@ -14,9 +14,10 @@
 
 #include <cmocka.h>
 
-static const char *const name[] = {"int",  "intm", "lint", "nf4",    "nf4a8", "fp4",  "fp4s", "dyn",
-                                   "de",   "de0",  "lin",  "lin0",   "pow2",  "pow3", "fpx",  "log",
-                                   "logf", "nf4s", "af4",  "dyndef", "linb",  "fp52", "e4m3"};
+static const char *const name[] = {"int",  "intm", "lint", "nf4",  "nf4a8", "fp4",    "fp4s",
+                                   "dyn",  "de",   "de0",  "lin",  "lin0",  "pow2",   "pow3",
+                                   "fpx",  "log",  "logf", "nf4s", "af4",   "dyndef", "linb",
+                                   "fp52", "e4m3", "intd", "nvfp4"};
 enum { NAMES = sizeof name / sizeof *name };
 
 /* Every table ascends, has all its entries, lies in its range and reaches 1 (int: its
@@ -34,13 +35,16 @@ static void tables_are_sound(void **state)
                     continue;
                 tables++;
                 int is_float = strcmp(name[i], "e4m3") == 0; /* -0 and two NaN are no entries */
-                int short_by_one =
-                    (strcmp(name[i], "lint") == 0 && sign) || strcmp(name[i], "nf4s") == 0;
+                int short_by_one = (strcmp(name[i], "lint") == 0 && sign) ||
+                                   strcmp(name[i], "nf4s") == 0 || strcmp(name[i], "intd") == 0;
                 assert_int_equal(n, (1 << bits) - (is_float ? 3 : short_by_one));
-                double unit = is_float                      ? 448.0
-                              : strcmp(name[i], "int") == 0 ? 1 << (bits - 1)
-                                                            : 1.0;
-                double top = strncmp(name[i], "int", 3) == 0 ? 1.0 - pow(0.5, bits - 1) : 1.0;
+                double unit = is_float                       ? 448.0
+                              : strcmp(name[i], "int") == 0  ? 1 << (bits - 1)
+                              : strcmp(name[i], "intd") == 0 ? (1 << (bits - 1)) - 1
+                                                             : 1.0;
+                double top = strncmp(name[i], "int", 3) == 0 && strcmp(name[i], "intd") != 0
+                                 ? 1.0 - pow(0.5, bits - 1)
+                                 : 1.0;
                 if (strcmp(name[i], "dyndef") == 0) /* its defect: the largest entry is not 1 */
                     top = 0.0933203125;
                 for (int k = 0; k < n; k++) {
@@ -49,9 +53,9 @@ static void tables_are_sound(void **state)
                 }
                 assert_true(v[n - 1] == unit * top);
             }
-    /* 7 widths: int, intm, linb signed, nine maps in both signs; nf4, nf4a8, fp4, fp4s; log, logf;
-     * nf4s, af4, dyndef, fp52, e4m3 */
-    assert_int_equal(tables, 7 * 3 + 7 * 2 * 9 + 4 + 2 + 5);
+    /* 7 widths: int, intm, intd and linb signed, nine maps in both signs; nf4, nf4a8, fp4, fp4s; log,
+     * logf; nf4s, af4, dyndef, fp52, e4m3, nvfp4 */
+    assert_int_equal(tables, 7 * 4 + 7 * 2 * 9 + 4 + 2 + 6);
 }
 
 static void refusals(void **state)
@@ -175,6 +179,12 @@ static void printed_facts(void **state)
     assert_true(v[0] == 0.0 && fabs(v[1] - 3.25e-7) < 1e-20 && (float)v[254] == 0.996484399f);
     qm_oracle_codebook("int", 4, 1, v);
     assert_true(v[0] == -8.0 && v[8] == 0.0 && v[15] == 7.0);
+    qm_oracle_codebook("intd", 8, 1, v);
+    assert_true(v[0] == -127.0 && v[127] == 0.0 && v[254] == 127.0);
+    static const double sixths[8] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+    qm_oracle_codebook("nvfp4", 4, 1, v);
+    for (int k = 0; k < 8; k++)
+        assert_true(v[8 + k] == sixths[k] / 6.0 && v[7 - k] == -v[8 + k]);
     qm_oracle_codebook("intm", 4, 1, v);
     assert_true(v[0] == -1.0 && v[15] == 0.875);
     qm_oracle_codebook("lint", 4, 1, v);

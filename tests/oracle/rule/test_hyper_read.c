@@ -46,6 +46,7 @@ static const char *const settings[] = {
     "eps1=10,eps2=0.1",
     "momentum=0.9,dampening=0.5",
     "momentum=0.9,nesterov=1",
+    "momentum=0.5,eps=1000",
 };
 
 /* Two other values of each hyper-parameter; the one that differs from the setting's is taken, or
@@ -62,6 +63,7 @@ static const struct {
     {"rank", {3.0, 2.0}},        {"side", {2.0, 3.0}},         {"gap", {3.0, 1.0}},
     {"scale", {2.0, 0.5}},       {"margin", {0.5, 0.0}},       {"max_unorm", {0.01, 0.0001}},
     {"gnorm_scale", {0.5, 3.0}}, {"initial_lr", {0.7, 0.2}},   {"momentum_decay", {5.0, 20.0}},
+    {"adjust", {1.0, 2.0}},
 };
 
 static void set(struct qm_hyper *h, const char *name, double value)
@@ -107,7 +109,7 @@ struct result {
     double x[N + QM_MAX_SLOTS * MOST];
 };
 
-static const struct qm_shape shape = {2, {ROWS, COLS}};
+static struct qm_shape shape = {2, {ROWS, COLS}};
 
 static double draw(uint64_t stream, uint64_t i)
 {
@@ -236,6 +238,9 @@ static void try_value(const struct qm_rule *rule, const struct qm_hyper *h, cons
 static struct seen try_all(const struct qm_rule *rule, const char *name)
 {
     struct seen s = {0, 0, 0};
+    int is_batch = strcmp(name, "flatten") == 0; /* what it does to a matrix is nothing */
+    shape =
+        is_batch ? (struct qm_shape){3, {4, ROWS / 4, COLS}} : (struct qm_shape){2, {ROWS, COLS}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         struct qm_hyper h = setting(settings[i]);
         int is_flag = 1;

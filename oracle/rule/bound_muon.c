@@ -1,0 +1,388 @@
+/* bound_muon.c - The error bound of Muon, and the criterion for its orthogonal factor.
+ *
+ * Momentum and parameter are bounded as everywhere, in balls.  The factor O of five iterations in
+ * bfloat16 is bounded in two ways; for each matrix the smaller one counts.
+ *
+ * 1. Balls through every product, sum and rounding.  A product of n terms may be summed in float32
+ *    in any order: n u sum |terms|, and nothing where every partial sum is a float32 whatever the
+ *    order.  While no rounding decision lies in a ball every later number is known to the bit, so
+ *    small matrices and matrices of few bits are judged to the last bit of the factor.
+ *
+ * 2. Once a ball holds a rounding decision the balls grow by orders of magnitude an iteration,
+ *    because the iteration magnifies small singular values up to 800 times.  So the factor is
+ *    judged as a whole, by how far rounding moves it:  |O - f(X)|_F <= K d, where X is the start,
+ *    bf16(U) over its norm, f the polynomials in exact arithmetic, and d the size of the difference
+ *    to first order.  Iteration t adds to its result an error F_t, which the remaining ones f_t
+ *    carry on.  In the basis of the singular vectors of X, with the singular values s_i of X_t, the
+ *    symmetric part of entry i, j of F_t is multiplied by (f_t(s_i) - f_t(s_j)) / (s_i - s_j), the
+ *    antisymmetric part by (f_t(s_i) + f_t(s_j)) / (s_i + s_j), and columns beyond the square part
+ *    by f_t(s_i) / s_i (N. Higham, Functions of Matrices, theorem 3.11, and its analogue for
+ *    singular values).  Roundings are taken for independent, each with the root mean square
+ *    v = 2^-9 of its number (over a binade it is 0.85 of that), so that |F_t|_F^2 is a sum
+ *    of squares and its entries are alike in any basis:
+ *
+ *        d^2 = sum over t of |F_t|_F^2 mean of the squares of those factors
+ *
+ *    K = 4, because the roundings of regular matrices are alike and add up: of 720 matrices with
+ *    sides from 1 to 130 (normal, low rank, constant, integers, 12 decades, sparse, unit), the
+ *    largest |O - f(X)|_F / d was 0.8 for muon_lin and 2.7 for muon_bnb.  For normal
+ *    matrices K d is about 15 % of |O|_F.  The verdict on the whole factor is put as a bound on
+ *    each entry of the parameter: its distance times K d / |O - f(X)|_F. */
+#include "oracle/rule/muon.h"
+
+#include <gsl/gsl_eigen.h>
+#include <gsl/gsl_errno.h>
+#include <stdlib.h>
+
+#define V 0x1p-9 /* root mean square of a rounding to bfloat16, relative */
+#define K 4.0
+
+/* What one matrix needs; k <= n are its sides. */
+struct factor {
+    const struct qm_bound_step *b;
+    const struct qm_muon_kind *kind;
+    struct qm_muon_shape s;
+    int64_t k, n;
+    int norm_is_open;                      /* 1: the norm may be rounded either way */
+    struct qm_ball *x, *bx, *a, *aa, *sum; /* [k n] twice, [k k] three times */
+    double *exact, *room;                  /* f(X) [k n]; 2 k k + k n numbers */
+};
+
+/* ---- 1. balls -------------------------------------------------------------------------------- */
+
+/* The exponent of the lowest set bit of a bfloat16 x that is not 0. */
+static int low_bit(double x)
+{
+    int e;
+    int64_t m = (int64_t)ldexp(frexp(fabs(x), &e), 8);
+    for (e -= 8; m > 0 && m % 2 == 0; m /= 2)
+        e++;
+    return e;
+}
+
+/* sum over k of x[k] y[k step], rounded to float32 in any order. */
+static struct qm_ball dot(const struct qm_ball *x, const struct qm_ball *y, int64_t step, int64_t n)
+{
+    enum { FEW = 16 }; /* terms; more are seldom exact in every order */
+    double sum = 0.0, size = 0.0, e = 0.0;
+    int low = n > FEW ? -1000 : 1 << 20, terms = 0;
+    for (int64_t k = 0; k < n; k++) {
+        const struct qm_ball *a = &x[k], *c = &y[k * step];
+        double p = a->x * c->x;
+        sum += p;
+        size += fabs(p);
+        e += fabs(a->x) * c->e + fabs(c->x) * a->e + a->e * c->e;
+        terms += p != 0.0;
+        if (p != 0.0 && e == 0.0 && n <= FEW && low_bit(a->x) + low_bit(c->x) < low)
+            low = low_bit(a->x) + low_bit(c->x);
+    }
+    if (e == 0.0 && (terms <= 1 || (low >= -149 && size < ldexp(1.0, low + 24))))
+        return qm_ball_exact(sum);
+    e += ((double)n * QM_U + (double)n * 0x1p-53) * (size + e) * (1.0 + 0x1p-10);
+    return (struct qm_ball){sum, e + (double)n * QM_ETA};
+}
+
+static struct qm_ball narrow(struct qm_ball x) { return qm_ball_round_to(&qm_muon_bf16, x); }
+
+/* c x + d y as the kind rounds it. */
+static struct qm_ball blend(const struct factor *f, double c, struct qm_ball x, double d,
+                            struct qm_ball y)
+{
+    struct qm_ball left = qm_ball_mul(qm_ball_scalar(c), x);
+    struct qm_ball right = d == 1.0 ? y : qm_ball_mul(qm_ball_scalar(d), y);
+    if (!f->kind->rounds_all)
+        return narrow(qm_ball_add(left, right));
+    return narrow(qm_ball_add(narrow(left), narrow(right)));
+}
+
+/* X <- the iterations in balls; 0 where a ball outgrew its number, so that they say nothing. */
+static int iterate_balls(const struct factor *f)
+{
+    int64_t k = f->k, n = f->n;
+    for (int t = 0; t < QM_MUON_ITERATIONS; t++) {
+        const double *c = f->kind->triple[t];
+        double most = 0.0;
+        for (int64_t i = 0; i < k * k; i++)
+            f->a[i] = narrow(dot(f->x + i / k * n, f->x + i % k * n, 1, n));
+        for (int64_t i = 0; i < k * k; i++) {
+            f->aa[i] = dot(f->a + i / k * k, f->a + i % k, k, k);
+            if (f->kind->rounds_all)
+                f->aa[i] = narrow(f->aa[i]);
+            f->sum[i] = blend(f, c[1], f->a[i], c[2], f->aa[i]);
+        }
+        for (int64_t i = 0; i < k * n; i++) {
+            f->bx[i] = dot(f->sum + i / n * k, f->x + i % n, n, k);
+            if (f->kind->rounds_all)
+                f->bx[i] = narrow(f->bx[i]);
+        }
+        for (int64_t i = 0; i < k * n; i++) {
+            f->x[i] = blend(f, c[0], f->x[i], 1.0, f->bx[i]);
+            most = fmax(most, f->x[i].e);
+        }
+        if (!(most < 0.25)) /* entries of a factor are below 1.3 */
+            return 0;
+    }
+    return 1;
+}
+
+/* ---- 2. the whole factor --------------------------------------------------------------------- */
+
+static double squares(const double *x, int64_t n, double power)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += pow(x[i], 2.0 * power);
+    return sum;
+}
+
+static double polynomial(const double *c, double s)
+{
+    return s * (c[0] + s * s * (c[1] + s * s * c[2]));
+}
+
+/* (p(s) - p(t)) / (s - t); with -t it is (p(s) + p(t)) / (s + t), with t = 0 p(s) / s. */
+static double quotient(const double *c, double s, double t)
+{
+    double ss = s * s, tt = t * t, st = s * t;
+    return c[0] + c[1] * (ss + st + tt) + c[2] * (ss * ss + ss * st + ss * tt + st * tt + tt * tt);
+}
+
+/* |F_t|_F^2 of an iteration with singular values s before it and next behind it. */
+static double added(const struct factor *f, const double *c, const double *s, const double *next)
+{
+    int64_t k = f->k;
+    double kk = (double)k, a = squares(s, k, 2.0), b = 0.0, bs = 0.0, mean = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+        double v = s[i] * s[i] * (c[1] + c[2] * s[i] * s[i]);
+        b += v * v;
+        bs += v * v * s[i] * s[i];
+        for (int64_t j = 0; j < k; j++) {
+            double by = c[1] + c[2] * (s[i] * s[i] + s[j] * s[j]);
+            mean += by * by / (kk * kk);
+        }
+    }
+    double e = mean * a + b; /* of B, in units of V^2 */
+    if (f->kind->rounds_all)
+        e += 2.0 * c[2] * c[2] * squares(s, k, 4.0) + c[1] * c[1] * a;
+    double sum = e * squares(s, k, 1.0) / kk + squares(next, k, 1.0);
+    if (f->kind->rounds_all)
+        sum += c[0] * c[0] * squares(s, k, 1.0) + bs;
+    return V * V * sum;
+}
+
+/* The singular values of X, from the eigenvalues of X X'.  room: k k. */
+static qm_status singular_values(const struct factor *f, const double *x, double *s, double *room)
+{
+    int64_t k = f->k, n = f->n;
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j < k; j++) {
+            double sum = 0.0;
+            for (int64_t l = 0; l < n; l++)
+                sum += x[i * n + l] * x[j * n + l];
+            room[i * k + j] = sum;
+        }
+    gsl_error_handler_t *before = gsl_set_error_handler_off();
+    gsl_eigen_symm_workspace *w = gsl_eigen_symm_alloc((size_t)k);
+    gsl_matrix_view a = gsl_matrix_view_array(room, (size_t)k, (size_t)k);
+    gsl_vector_view values = gsl_vector_view_array(s, (size_t)k);
+    int failed = !w || gsl_eigen_symm(&a.matrix, &values.vector, w) != GSL_SUCCESS;
+    if (w)
+        gsl_eigen_symm_free(w);
+    gsl_set_error_handler(before);
+    for (int64_t i = 0; i < k; i++)
+        s[i] = sqrt(fmax(s[i], 0.0));
+    return failed ? qm_fail(QM_INTERNAL, "eigenvalues of %lld", (long long)k) : QM_OK;
+}
+
+/* K d of the factor whose start has the singular values s[0 .. k - 1]; s holds six times k numbers,
+ * one_two 2 k k.  flips: |changes of the start by its own open roundings|_F^2. */
+static double allowed(const struct factor *f, double *s, double *one_two, double flips)
+{
+    int64_t k = f->k, beyond = f->n - k;
+    double *one = one_two, *two = one + k * k, d = 0.0, shift = 0.0, mean = 0.0;
+    for (int t = 0; t < QM_MUON_ITERATIONS; t++)
+        for (int64_t i = 0; i < k; i++)
+            s[(t + 1) * k + i] = polynomial(f->kind->triple[t], s[t * k + i]);
+    for (int64_t i = 0; i < k; i++) {
+        double z = s[i] * (1.0 + 0x1p-7);
+        for (int t = 0; t < QM_MUON_ITERATIONS; t++)
+            z = polynomial(f->kind->triple[t], z);
+        shift += (z - s[QM_MUON_ITERATIONS * k + i]) * (z - s[QM_MUON_ITERATIONS * k + i]);
+    }
+    for (int64_t i = 0; i < k * k; i++)
+        one[i] = two[i] = 1.0;
+    double *last = f->room; /* the factors of columns beyond the square part */
+    for (int64_t i = 0; i < k; i++)
+        last[i] = 1.0;
+    for (int t = QM_MUON_ITERATIONS; t >= 0; t--) {
+        mean = (squares(one, k * k, 1.0) + squares(two, k * k, 1.0)) / 2.0;
+        mean = (mean + (double)beyond * squares(last, k, 1.0)) / (double)(k * f->n);
+        if (t == 0)
+            break;
+        const double *c = f->kind->triple[t - 1], *at = s + (t - 1) * k;
+        d += added(f, c, at, at + k) * mean;
+        for (int64_t i = 0; i < k * k; i++) {
+            one[i] *= quotient(c, at[i / k], at[i % k]);
+            two[i] *= quotient(c, at[i / k], -at[i % k]);
+        }
+        for (int64_t i = 0; i < k; i++)
+            last[i] *= quotient(c, at[i], 0.0);
+    }
+    if (f->norm_is_open) /* the start is longer or shorter by one step, and rounded anew */
+        flips += V * V * squares(s, k, 1.0);
+    d += flips * mean;
+    if (f->kind->rounds_all) /* the scaled update */
+        d += V * V * squares(s + QM_MUON_ITERATIONS * k, k, 1.0);
+    return K * sqrt(d) + (f->norm_is_open ? sqrt(shift) : 0.0);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* The balls of the start X of the matrix at element `at`; 0 where it may overflow or is not
+ * finite. */
+static int start(struct factor *f, int64_t at)
+{
+    const struct qm_bound_step *b = f->b;
+    const struct qm_muon_shape *s = &f->s;
+    struct qm_ball mu = qm_ball_scalar(b->h->momentum), eps = qm_ball_scalar(b->h->eps), norm;
+    int64_t size = s->rows * s->cols;
+    int is_finite = 1;
+    double sum = 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        struct qm_ball g = qm_ball_exact(b->g[at + i]), old = qm_bound_old(b, 0, at + i), m, u;
+        m = qm_bound_new(b, 0, at + i, qm_ball_add(qm_ball_mul(mu, old), g));
+        u = narrow(b->h->nesterov ? qm_ball_add(qm_ball_mul(mu, m), g) : m);
+        f->bx[i] = u;
+        is_finite &= isfinite(u.x) && u.e < HUGE_VAL;
+        sum += u.x * u.x;
+    }
+    /* where squares are summed in float32 these must not overflow, nor lose their bits */
+    if (!is_finite || !(sum < 0x1p100) || (b->reorder.tree && sum > 0.0 && sum < 0x1p-80))
+        return 0;
+    norm = narrow(qm_ball_float32(qm_ball_norm(b, f->bx, size, 1)));
+    if (f->kind->rounds_all)
+        norm = narrow(qm_ball_add(norm, eps));
+    else
+        norm = qm_ball_at_least(norm, narrow(eps));
+    f->norm_is_open = norm.e > 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t to = s->rows > s->cols ? i % s->cols * s->rows + i / s->cols : i;
+        f->x[to] = narrow(qm_ball_div(&b->reorder, f->bx[i], norm));
+        is_finite &= isfinite(f->x[to].x) && f->x[to].e < HUGE_VAL;
+    }
+    return is_finite;
+}
+
+/* The element of the parameter from entry o of the factor. */
+static struct qm_ball updated(const struct factor *f, int64_t i, struct qm_ball o)
+{
+    const struct qm_oracle_hyper *h = f->b->h;
+    struct qm_ball lr = qm_ball_scalar(h->lr), wd = qm_ball_scalar(h->weight_decay), u, p;
+    struct qm_ball decay = qm_bound_one_minus(f->b, h->lr, h->weight_decay);
+    struct qm_ball by = qm_ball_scalar(h->lr * f->s.ratio);
+    if (f->kind->rounds_all) { /* its scalars are products of float32 numbers */
+        decay = qm_ball_either(
+            qm_ball_add(qm_ball_exact(1.0), qm_ball_negated(qm_ball_mul(lr, wd))), decay);
+        by = qm_ball_either(qm_ball_mul(lr, qm_ball_scalar(f->s.ratio)), by);
+    }
+    p = qm_bound_decayed(f->b, qm_ball_exact(f->b->p[i]), decay, h->lr, h->weight_decay);
+    u = qm_ball_mul(by, o);
+    return qm_ball_add(p, qm_ball_negated(f->kind->rounds_all ? narrow(u) : u));
+}
+
+/* Puts the verdict on the whole factor as bounds on the entries of the matrix at `at`. */
+static void judge_whole(const struct factor *f, int64_t at, double most)
+{
+    const struct qm_bound_step *b = f->b;
+    const struct qm_muon_shape *s = &f->s;
+    int64_t size = s->rows * s->cols;
+    double by = fabs(b->h->lr * s->ratio), apart = 0.0, slack = 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t from = s->rows > s->cols ? i % s->cols * s->rows + i / s->cols : i;
+        struct qm_ball p = updated(f, at + i, qm_ball_exact(f->exact[from]));
+        double got = b->p_seen ? (double)b->p_seen[at + i] : p.x;
+        b->p_want[at + i] = p.x;
+        b->e_p[at + i] = fabs(got - p.x);
+        apart += (got - p.x) * (got - p.x);
+        slack += p.e < HUGE_VAL ? (p.e * p.e) : HUGE_VAL;
+    }
+    most = most * by + sqrt(slack);
+    for (int64_t i = 0; i < size; i++)
+        b->e_p[at + i] = !(slack < HUGE_VAL) ? HUGE_VAL
+                         : !b->p_seen        ? most
+                         : apart > 0.0       ? b->e_p[at + i] * most / sqrt(apart)
+                                             : 0.0;
+}
+
+/* For a matrix of which nothing is known but whether it has a NaN or an infinity; then all of its
+ * factor is NaN.  Where the stored momentum is read back, that decides, not the oracle's. */
+static void leave_open(const struct factor *f, int64_t at)
+{
+    int64_t size = f->k * f->n;
+    int is_finite = 1;
+    for (int64_t i = 0; i < size; i++)
+        is_finite &= isfinite(f->bx[i].x);
+    for (int64_t i = at; i < at + size; i++) {
+        f->b->e_p[i] = HUGE_VAL;
+        if (qm_bound_reads_back(f->b))
+            f->b->p_want[i] = is_finite ? f->b->p[i] : (double)NAN;
+    }
+}
+
+/* Bounds the parameter of the matrix at element `at`. */
+static qm_status matrix(struct factor *f, int64_t at)
+{
+    int64_t k = f->k, n = f->n, size = k * n;
+    double flips = 0.0, wide = 0.0, *s = f->exact + size, *one_two = s + 6 * k;
+    if (!start(f, at)) {
+        leave_open(f, at);
+        return QM_OK;
+    }
+    for (int64_t i = 0; i < size; i++) {
+        f->exact[i] = f->x[i].x;
+        flips += f->x[i].e * f->x[i].e;
+    }
+    QM_TRY(singular_values(f, f->exact, s, f->room));
+    double most = allowed(f, s, one_two, f->norm_is_open ? 0.0 : flips);
+    int is_known = iterate_balls(f);
+    for (int64_t i = 0; i < size && is_known; i++)
+        wide += f->x[i].e * f->x[i].e;
+    if (!is_known || sqrt(wide) > most) {
+        qm_muon_iterate(f->kind, 0, k, n, f->exact, f->room);
+        judge_whole(f, at, most);
+        return QM_OK;
+    }
+    for (int64_t i = 0; i < size; i++) {
+        int64_t from = f->s.rows > f->s.cols ? i % f->s.cols * f->s.rows + i / f->s.cols : i;
+        struct qm_ball p = updated(f, at + i, f->x[from]);
+        f->b->p_want[at + i] = p.x;
+        f->b->e_p[at + i] = p.e;
+    }
+    return QM_OK;
+}
+
+qm_status qm_muon_bound(const struct qm_bound_step *b, const struct qm_muon_kind *kind)
+{
+    struct factor f = {.b = b, .kind = kind};
+    QM_TRY(qm_muon_shape_of(kind, b->h, b->shape, &f.s));
+    f.k = f.s.rows < f.s.cols ? f.s.rows : f.s.cols;
+    f.n = f.s.rows + f.s.cols - f.k;
+    int64_t size = f.k * f.n, square = f.k * f.k;
+    if (size == 0)
+        return QM_OK;
+    f.x = qm_balls(2 * size + 3 * square);
+    f.exact = malloc((size_t)(2 * size + 4 * square + 6 * f.k) * sizeof *f.exact);
+    qm_status st = f.x && f.exact ? QM_OK : QM_NO_MEMORY;
+    if (st == QM_OK) {
+        f.bx = f.x + size;
+        f.a = f.bx + size;
+        f.aa = f.a + square;
+        f.sum = f.aa + square;
+        f.room = f.exact + size + 6 * f.k + 2 * square;
+    }
+    for (int64_t at = 0; at < f.s.batch * size && st == QM_OK; at += size)
+        st = matrix(&f, at);
+    free(f.x);
+    free(f.exact);
+    return st;
+}
