@@ -53,8 +53,8 @@ static void tables_are_sound(void **state)
                 }
                 assert_true(v[n - 1] == unit * top);
             }
-    /* 7 widths: int, intm, intd and linb signed, nine maps in both signs; nf4, nf4a8, fp4, fp4s; log,
-     * logf; nf4s, af4, dyndef, fp52, e4m3, nvfp4 */
+    /* 7 widths: int, intm, intd and linb signed, nine maps in both signs; nf4, nf4a8, fp4, fp4s;
+     * log, logf; nf4s, af4, dyndef, fp52, e4m3, nvfp4 */
     assert_int_equal(tables, 7 * 4 + 7 * 2 * 9 + 4 + 2 + 6);
 }
 
