@@ -341,6 +341,7 @@ import xml.etree.ElementTree as E
 suite = E.parse("out.xml").getroot().find("testsuite")
 cases = suite.findall("testcase")
 assert len(cases) == int(suite.get("tests")) > 280
+assert len({c.get("name") for c in cases}) == len(cases)
 kinds = {k: [c for c in cases if c.find(k) is not None] for k in ("failure", "error", "skipped")}
 for k, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
     assert len(kinds[k]) == int(suite.get(name)) > 5, k
