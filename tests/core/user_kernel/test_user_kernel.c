@@ -190,9 +190,9 @@ static void templates(void **state)
     for (int i = 0; (file = qm_kernel_file_name(i)); i++) {
         struct qm_kernel_file *k;
         struct qm_recipe r;
-        /* Codes depend on the last bit of the library's log2f or powf, or on the basis of singular vectors
-         * of near values, or on sums that are rounded to bfloat16: only the judge can compare
-         * these. */
+        /* Codes depend on the last bit of the library's log2f or powf, or on the basis of singular
+         * vectors of near values, or on sums that are rounded to bfloat16: only the judge can
+         * compare these. */
         int is_loose = 0;
         if (strstr(file, ".h"))
             continue;
