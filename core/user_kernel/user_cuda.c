@@ -51,8 +51,7 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     snprintf(path, sizeof path, "%s", source);
     snprintf(include, sizeof include, "-I%s", dirname(path));
     qm_command_add(&options, NULL, include);
-    qm_command_add(&options, NULL,
-                   qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
+    qm_command_add(&options, NULL, qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
     qm_cuda_flags(&options, NULL);
     char includes[65];
     int is_whole = 0;

@@ -93,8 +93,7 @@ static int *numbers_of(const struct qm_kernel_run *r)
     return nth;
 }
 
-static void put_all(FILE *f, const struct qm_kernel_run *r, const int *nth,
-                    const char *broken)
+static void put_all(FILE *f, const struct qm_kernel_run *r, const int *nth, const char *broken)
 {
     int64_t tests = broken != NULL, failures = r->count[QM_CASE_failed], errors = tests,
             skipped = 0;
