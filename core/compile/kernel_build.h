@@ -8,8 +8,8 @@
 
 /* Compiles a user's kernel file into `folder`/kernel.so, whose path goes to object[size].
  *
- * A C source is compiled by $CC (cc where that is blank) with -std=c11 -O2 -ffp-contract=off and the words of
- * $CFLAGS after them; kernel_abi.h and kernel_nearest.h are written into `folder` first.  A .cu
+ * A C source is compiled by $CC (cc where that is blank) with -std=c11 -O2 -ffp-contract=off and
+ * the words of $CFLAGS; kernel_abi.h and kernel_nearest.h are written into `folder` first.  A .cu
  * source is built for backend emu (qm_emu_build).  The compiler's messages go to stderr.
  * QM_BAD_ARG: the compiler cannot be run or finds an error; QM_BAD_FILE: source or folder cannot
  * be used. */
@@ -19,8 +19,8 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
  * index that overflows, which hides the fault from a run (core/user_kernel/large_index.h). */
 void qm_kernel_build_wraps(int wraps);
 
-/* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (c++ where that is blank) and the
- * words of $CXXFLAGS; form: flags for the kernel itself, or ""; it also gets what
+/* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (c++ where that is blank)
+ * and the words of $CXXFLAGS; form: flags for the kernel itself, or ""; it also gets what
  * qm_cuda_flags_emulated takes.  Statuses as above; QM_BAD_ARG too for CUDA that cannot be emulated
  * (core/emu/emu_rewrite.h). */
 qm_status qm_emu_build(const char *source, const char *folder, const char *form, char *object,

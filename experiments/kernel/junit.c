@@ -114,9 +114,14 @@ static void put_all(FILE *f, const struct qm_kernel_run *r, const int *nth, cons
         (long long)tests, (long long)failures, (long long)errors, (long long)skipped, r->seconds);
     fprintf(f, "  <properties><property name=\"seed\" value=\"%llu\"/></properties>\n",
             (unsigned long long)r->seed);
-    for (int i = 0; i < r->tally.n_findings; i++)
+    for (int i = 0; i < r->tally.n_findings; i++) {
+        const struct qm_finding *all = r->tally.finding;
+        int again = 1;
+        for (int k = 0; k < i; k++)
+            again += strcmp(all[k].name, all[i].name) == 0;
         if (qm_kernel_general(r, i, &c))
-            put_case(f, r, &c, 1);
+            put_case(f, r, &c, again);
+    }
     for (int i = 0; i < r->n_cases; i++)
         put_case(f, r, &r->cases[i], nth[i]);
     if (broken) {

@@ -100,9 +100,9 @@ int qm_kernel_general(const struct qm_kernel_run *r, int i, struct qm_kernel_cas
 /* Prints the report to stdout, as text or JSON. */
 void qm_kernel_report(const struct qm_kernel_run *r);
 
-/* Writes JUnit XML, under a temporary name first.  No two test cases have one name: it
- * ends in the form of a .cu file, and in " 2", " 3", ... where a case came again.  broken: why the kernel could not be built or
- * loaded, the error of a test case "build"; or NULL. */
+/* Writes JUnit XML, under a temporary name first.  No two test cases have one name: it ends in the
+ * form of a .cu file, and in " 2", " 3", ... where a case came again.  broken: why the kernel could
+ * not be built or loaded, the error of a test case "build"; or NULL. */
 qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path, const char *broken);
 
 /* Runs, reports and shrinks; returns the exit code. */

@@ -54,8 +54,8 @@ qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, jso
                          int *failed);
 
 /* Proves void qm_nearest() of a .c, .cu or .so file (core/abi/kernel_nearest.h) for o->map, in a
- * worker process; qm_kernel_file_build compiles a source.  Appends an object to `all`; of a .cu file
- * one for each form that is judged, with its "form", and one in all where contraction changes
+ * worker process; qm_kernel_file_build compiles a source.  Appends an object to `all`; of a .cu
+ * file one for each form that is judged, with its "form", and one in all where contraction changes
  * nothing.  The verdict distinguishes a crash, a hang and a write outside the buffer.  *failed is
  * set to 1 where one does not hold.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: the source
  * does not compile, or there is no --map. */

@@ -243,8 +243,8 @@ EOF
     run -0 "$QUALM" prove trick.cu --map nf4 --range 0.3893:0.3894 --fmad=false
     # the other form alone fails, and so do both with other counts; each has its entry
     local expression='[(p["form"][:4], p["holds"], p["wrong"]) for p in d["proofs"]]'
-    local fused='z * y[i] - __fmul_rn(y[i], y[i]) != 0.0f'
-    nearest two.cu "s/^    code/    $again if (!($fused)) k++; else if (y[i] < 0.38935f) k += 2;\n&/"
+    local fused='z * y[i] - __fmul_rn(y[i], y[i]) != 0.0f' most='y[i] < 0.38935f'
+    nearest two.cu "s/^    code/    $again if (!($fused)) k++; else if ($most) k += 2;\n&/"
     [ "$(json_value "$expression" prove two.cu --map nf4 --range 0.38936:0.3894)" = \
         "[('cont', True, 0), ('unco', False, 1343)]" ]
     [ "$(json_value "$expression" prove two.cu --map nf4 --range 0.3893:0.3894)" = \
