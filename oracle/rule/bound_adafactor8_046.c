@@ -180,10 +180,13 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
     const struct qm_ball least = qm_ball_exact(fmax(a->eps1 * a->eps1, 0x1p-126));
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball g = gradient(a, i), v = qm_ball_add(qm_ball_mul(g, g), e);
-        if (b->plain >> V & 1u) { /* (w g) g, and w times what is added */
+        if (b->plain >> V & 1u) { /* (w g) g, and w times what is added; or w (g^2 + e) */
             struct qm_beta w = qm_bound_weight(b, a->weight, 0);
-            v = qm_bound_square(b, &w, qm_bound_old(b, V, i), g);
-            v = set_state(a, V, i, qm_ball_add(v, qm_ball_mul(w.weight, e)));
+            struct qm_ball old = qm_bound_old(b, V, i), whole = qm_bound_average(&w, old, v);
+            v = qm_ball_add(qm_bound_square(b, &w, old, g), qm_ball_mul(w.weight, e));
+            if (isfinite(v.x) && whole.x + whole.e < 0x1p127) /* w (g^2 + e), where g^2 is finite */
+                v = qm_ball_either(v, whole);
+            v = set_state(a, V, i, v);
         } else {
             v = take_in(a, V, i, a->weight, 1, v);
         }
