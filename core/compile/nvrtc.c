@@ -30,7 +30,7 @@
     X(GetArchs,          "nvrtcGetSupportedArchs", (int *archs))
 /* clang-format on */
 
-enum { HEADERS = 64, OPTIONS = 128, ARCHS = 64, NO_VERSION = -1, MOST_BINARY = 1 << 30 };
+enum { HEADERS = 64, OPTIONS = 128, ARCHS = 64, MOST_BINARY = 1 << 30 };
 enum { OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6 }; /* of nvrtcResult */
 
 static struct {
@@ -77,15 +77,21 @@ static int bind_all(void *handle)
     return 1;
 }
 
-/* The error of nvrtcVersion; NO_VERSION: it gives one that none can be. */
-static int ask_version(int (*version)(int *, int *), int *major, int *minor)
+/* QM_INTERNAL: nvrtcVersion failed, or gives a version that none can be; rtc.reason says so. */
+static qm_status ask_version(int (*version)(int *, int *), const char *path, int *major, int *minor)
 {
     *major = *minor = -1;
     qm_cuda_call("nvrtcVersion");
     int error = qm_cuda_call_over(version(major, minor));
-    return error                                                             ? error
-           : *major >= 1 && *major <= 999 && *minor >= 0 && *minor <= 999 ? 0
-                                                                             : NO_VERSION;
+    if (error)
+        snprintf(rtc.reason, sizeof rtc.reason, "NVRTC failed: %s: nvrtcVersion: error %d", path,
+                 error);
+    else if (*major < 1 || *major > 999 || *minor < 0 || *minor > 999)
+        snprintf(rtc.reason, sizeof rtc.reason, "NVRTC failed: %s: nvrtcVersion says %d.%d", path,
+                 *major, *minor);
+    else
+        return QM_OK;
+    return QM_INTERNAL;
 }
 
 /* Makes the k-th library that opens the one in use. */
@@ -100,15 +106,7 @@ static qm_status take_library(int k)
     }
     if (!bind_all(handle))
         return QM_SKIPPED;
-    int error = ask_version(rtc.Version, &rtc.major, &rtc.minor);
-    if (error == NO_VERSION)
-        snprintf(rtc.reason, sizeof rtc.reason, "NVRTC failed: %s: nvrtcVersion says %d.%d",
-                 rtc.path, rtc.major, rtc.minor);
-    else if (error)
-        snprintf(rtc.reason, sizeof rtc.reason, "NVRTC failed: %s: nvrtcVersion: error %d",
-                 rtc.path, error);
-    if (error)
-        return QM_INTERNAL;
+    QM_TRY(ask_version(rtc.Version, rtc.path, &rtc.major, &rtc.minor));
     memcpy(&at, &rtc.CreateProgram, sizeof at);
     if (dladdr(at, &info) && stat(info.dli_fname, &file) == 0)
         rtc.bytes = (long long)file.st_size;
@@ -119,8 +117,8 @@ static qm_status take_library(int k)
 
 /* Chooses among the libraries that were not tried and tell their version: the first that is not
  * newer than the driver, by the major version; where all are newer, the oldest; where there is no
- * driver, the first.  -1: there is none. */
-static int choose(void)
+ * driver, the first.  -1: there is none; *failed: one did not tell its version. */
+static int choose(int *failed)
 {
     int driver = qm_cuda_driver_version() / 1000, best = -1, oldest = 0;
     char path[sizeof rtc.path];
@@ -129,9 +127,12 @@ static int choose(void)
         int (*version)(int *, int *), major = 0, minor = 0;
         if (!handle)
             break;
-        if (rtc.tried[k] || qm_library_symbol(handle, "nvrtcVersion", &version) != QM_OK ||
-            ask_version(version, &major, &minor) != 0)
+        if (rtc.tried[k] || qm_library_symbol(handle, "nvrtcVersion", &version) != QM_OK)
             continue;
+        if (ask_version(version, path, &major, &minor) != QM_OK) {
+            *failed = 1;
+            continue;
+        }
         if (!driver || major <= driver) {
             best = k;
             break;
@@ -173,8 +174,8 @@ static void load(void)
     for (int i = 0; i < LIMITS; i++)
         if (getrlimit((__rlimit_resource_t)limits[i].which, &now) == 0)
             limits[i].was = now.rlim_cur;
-    int k = choose();
-    rtc.st = take_library(k < 0 ? 0 : k);
+    int failed = 0, k = choose(&failed);
+    rtc.st = k < 0 && failed ? QM_INTERNAL : take_library(k < 0 ? 0 : k);
 }
 
 static int is_usable(void)
@@ -186,10 +187,10 @@ static int is_usable(void)
 
 int qm_nvrtc_next(void)
 {
-    int k, was = rtc.taken;
+    int k, failed, was = rtc.taken;
     if (!is_usable())
         return 0;
-    while ((k = choose()) >= 0) {
+    while ((k = choose(&failed)) >= 0) {
         rtc.tried[k] = 1;
         if (take_library(k) == QM_OK)
             return 1;

@@ -124,7 +124,7 @@ fake_driver() {
 @test "a driver that crashes or does not return is a line of doctor, and no other command hangs" {
     fake_driver
     commands=("check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda"
-        "gpu-check --limit 0.2 --out $BATS_TEST_TMPDIR/gpu")
+        "gpu-check --out $BATS_TEST_TMPDIR/gpu")
     for call in load cuDriverGetVersion cuInit cuDeviceGetCount; do
         for how in hang crash; do
             export FAKE_CALL=$call FAKE_HOW=$how
@@ -141,6 +141,17 @@ fake_driver() {
         done
     done
     [ ! -e "$BATS_TEST_TMPDIR/gpu" ]
+}
+
+@test "QM_CUDA_LIMIT that is no number of seconds: one line and 2 in every command" {
+    for command in "check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda" doctor \
+        "kernels adamw_f32" "gpu-check --out $BATS_TEST_TMPDIR/gpu" "gpu-check --resume"; do
+        for limit in x 0 "" 1e7 nan 2s; do
+            QM_CUDA_LIMIT=$limit run -2 "$QUALM" $command
+            [ "$output" = "qualm ${command%% *}: QM_CUDA_LIMIT=$limit: expected seconds, from\
+ 0.01 to 1e6" ]
+        done
+    done
 }
 
 @test "a driver that leaves gives no verdict, and what it prints is no answer" {
