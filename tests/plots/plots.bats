@@ -94,7 +94,7 @@ EOF
     fails_with 2 "expected an ending" plot "$DIR/results/drift.h5" -o "$DIR/x.gif"
     fails_with 2 "expected two of int4, " plot "$DIR/results/drift.h5" --pair a,b -o "$DIR/x.png"
     fails_with 4 "has no tables of figure gap" plot "$DIR/results/drift.h5" -w gap -o "$DIR/x.png"
-    fails_with 3 "cannot be read" plot "$DIR/results/absent.h5" -o "$DIR/x.png"
+    fails_with 3 "cannot open" plot "$DIR/results/absent.h5" -o "$DIR/x.png"
 }
 
 @test "qualm plot: a user's suite of a shipped name, small multiples, a format's look anywhere" {

@@ -520,7 +520,7 @@ P
     timeout 10 "$QUALM" plan "$dir/many.run/suite.yaml" >"$dir/out"
     grep -q "cells .* 100000" "$dir/out"
     sed 's/100000/1000000/; $a n: 1..9' "$dir/many.yaml" >"$dir/more.yaml"
-    run bash -c "ulimit -v 3000000; '$QUALM' plan '$dir/more.yaml'"
+    run bash -c "ulimit -v 1500000; '$QUALM' plan '$dir/more.yaml'"
     [ "$status" -eq 3 ]
     [[ "$output" == *"out of memory: 9000000 cells" ]]
 }
