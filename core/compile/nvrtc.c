@@ -199,10 +199,7 @@ int qm_nvrtc_next(void)
     return 0;
 }
 
-qm_status qm_nvrtc_probe(void)
-{
-    return is_usable() ? QM_OK : qm_fail(rtc.st, "%s", rtc.reason);
-}
+qm_status qm_nvrtc_probe(void) { return is_usable() ? QM_OK : qm_fail(rtc.st, "%s", rtc.reason); }
 
 int qm_nvrtc_identity(int *major, int *minor, long long *bytes)
 {

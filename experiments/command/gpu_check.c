@@ -505,8 +505,10 @@ static const char doc[] =
     "\n"
     "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, another "
     "GPU "
-    "than the report's, or $QM_CUDA_DEVICE or $QM_CUDA_LIMIT is no number, 3 a file cannot be read or "
-    "written, was changed, or another process writes it, or the driver fails, crashes or does not answer, 4 no such recipe, "
+    "than the report's, or $QM_CUDA_DEVICE or $QM_CUDA_LIMIT is no number, 3 a file cannot be read "
+    "or "
+    "written, was changed, or another process writes it, or the driver fails, crashes or does not "
+    "answer, 4 no such recipe, "
     "no "
     "report to go on with or nothing to measure, 75 interrupted or out of time (--resume goes "
     "on, also where no row was measured), 77 no GPU, or every row was skipped.";

@@ -146,10 +146,10 @@ static void figures_must_be_possible(void **unused)
     static const struct {
         const char *name;
         double value;
-    } odd[] = {{"local_bytes", -5},   {"local_bytes", 1e9}, {"occupancy", -0.375},
-               {"occupancy", 1.001},  {"registers", -1},    {"spill_bytes", 1e12},
-               {"shared_bytes", -64}, {"rounds", 0},        {"bytes_per_parameter", -1},
-               {"sm_mhz", 4294967290.0}, {"watts", -3},     {"compile_seconds", -0.5}};
+    } odd[] = {{"local_bytes", -5},      {"local_bytes", 1e9}, {"occupancy", -0.375},
+               {"occupancy", 1.001},     {"registers", -1},    {"spill_bytes", 1e12},
+               {"shared_bytes", -64},    {"rounds", 0},        {"bytes_per_parameter", -1},
+               {"sm_mhz", 4294967290.0}, {"watts", -3},        {"compile_seconds", -0.5}};
     (void)unused;
     for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
         json_t *row = good_row(QM_GPU_speed);
@@ -369,8 +369,9 @@ static void digest_decides(void **unused)
 /* What killed writers left of this report goes, and nothing else. */
 static void parts_are_swept(void **unused)
 {
-    static const char *const names[] = {"a.h5.12.part",  "a.md.7.part", "a.h5", "a.h5.x.part",
-                                        "a.h5.12.partx", "a-2.h5.12.part", "b.md.7.part"};
+    static const char *const names[] = {"a.h5.12.part", "a.md.7.part",   "a.h5",
+                                        "a.h5.x.part",  "a.h5.12.partx", "a-2.h5.12.part",
+                                        "b.md.7.part"};
     char path[256];
     (void)unused;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -403,12 +404,9 @@ static int clean(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_nobody_elses),
-        cmocka_unit_test(figures_must_be_numbers),
-        cmocka_unit_test(any_name_makes_a_report),
-        cmocka_unit_test(figures_must_be_possible),
-        cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(digest_decides),
+        cmocka_unit_test(names_are_nobody_elses),    cmocka_unit_test(figures_must_be_numbers),
+        cmocka_unit_test(any_name_makes_a_report),   cmocka_unit_test(figures_must_be_possible),
+        cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(digest_decides),
         cmocka_unit_test(parts_are_swept),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
