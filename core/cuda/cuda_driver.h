@@ -93,7 +93,8 @@ enum {
  * QM_SKIPPED: there is no GPU to use: no libcuda.so.1, or one that lacks a function; cuInit says
  * that it is the toolkit's stub (34), that there is no device (100), or that driver and library do
  * not match (803); cuDeviceGetCount counts none.  QM_INTERNAL: the driver failed, that is, any
- * other error of any call, also of cuDriverGetVersion, or a number that none can be.  So it is for everything that asks for the device. */
+ * other error of any call, also of cuDriverGetVersion, or a number that none can be.  So it is for
+ * everything that asks for the device. */
 qm_status qm_cuda_driver(const struct qm_cuda **out);
 
 /* The version of CUDA that the driver was made for, 12040 for 12.4; 0: there is no driver, or it
