@@ -88,8 +88,8 @@ void qm_cuda_flags_emulated(struct qm_command *taken, char *left, size_t size)
         } else if (strcmp(options[i].is, "-I") == 0 && is_toolkit(value)) {
             append(left, size, "-I", value);
         } else {
-            qm_command_add(taken, options[i].is);
-            qm_command_add(taken, value);
+            qm_command_add(taken, "CUDAFLAGS", options[i].is);
+            qm_command_add(taken, "CUDAFLAGS", value);
         }
     }
 }

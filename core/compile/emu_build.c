@@ -118,14 +118,13 @@ qm_status qm_build_read(const char *path, char **out, size_t *size)
 static void compile_with(struct qm_command *c, const char *fixed, const char *form,
                          const char *const *words)
 {
-    const char *cxx = getenv("CXX");
     memset(c, 0, sizeof *c);
-    qm_command_words(c, "CXX", cxx && *cxx ? cxx : "c++");
-    qm_command_words(c, "flags", fixed);
-    qm_command_words(c, "flags", form);
+    qm_command_compiler(c, "CXX", "c++");
+    qm_command_words(c, NULL, fixed);
+    qm_command_words(c, NULL, form);
     qm_command_words(c, "CXXFLAGS", getenv("CXXFLAGS"));
     for (; *words; words++)
-        qm_command_add(c, *words);
+        qm_command_add(c, NULL, *words);
 }
 
 /* ---- contraction ----------------------------------------------------------------------------- */
@@ -215,7 +214,7 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
     qm_cuda_flags_emulated(&taken, left, sizeof left);
     QM_TRY(qm_command_status(&taken));
     for (int i = 0; i < taken.n; i++)
-        qm_command_add(k, taken.argv[i]);
+        qm_command_add(k, "CUDAFLAGS", taken.argv[i]);
     QM_TRY(qm_command_run(k, source, HINT));
     QM_TRY(qm_build_read(plain, &text, &length));
     qm_status st = qm_emu_rewrite(text, folder, &new_text);

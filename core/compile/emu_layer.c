@@ -27,14 +27,12 @@ static char compiler[256];
 
 static void ask_compiler(void)
 {
-    char command[600];
-    const char *cxx = environment("CXX");
-    snprintf(command, sizeof command, "%s --version 2>/dev/null", *cxx ? cxx : "c++");
-    FILE *f = popen(command, "re");
-    if (f && !fgets(compiler, sizeof compiler, f))
+    struct qm_command c = {0};
+    qm_command_compiler(&c, "CXX", "c++");
+    qm_command_add(&c, NULL, "--version");
+    if (qm_command_ask(&c, compiler, sizeof compiler) != 0)
         compiler[0] = '\0';
-    if (f)
-        pclose(f);
+    compiler[strcspn(compiler, "\n")] = '\0';
 }
 
 const char *qm_emu_compiler(void)

@@ -5,8 +5,8 @@
 
 #include "core/base/sha256.h"
 
-/* The first line of `$CXX --version` (c++ where CXX is not set), asked once; "": there is no
- * such compiler. */
+/* The first line of `$CXX --version` (c++ where CXX is blank), asked once, not by a shell; "":
+ * there is no such compiler. */
 const char *qm_emu_compiler(void);
 
 /* Adds everything that an object of the emulator depends on beside its own source: the compiler,

@@ -2,6 +2,7 @@
 #include "core/compile/kernel_build.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -24,26 +25,27 @@ static int wrong(struct qm_command *c, const char *name, const char *what)
 
 static int append(struct qm_command *c, const char *name, const char *word)
 {
-    if (c->n == QM_BUILD_WORDS)
-        return wrong(c, name, "too many words");
+    if (name ? c->n - c->n_own == QM_BUILD_WORDS : c->n_own == QM_BUILD_OWN)
+        return wrong(c, name ? name : "the command line", "too many words");
+    c->n_own += !name;
     c->argv[c->n++] = (char *)(uintptr_t)word;
     c->argv[c->n] = NULL;
     return 1;
 }
 
-void qm_command_add(struct qm_command *c, const char *word)
+void qm_command_add(struct qm_command *c, const char *name, const char *word)
 {
-    (void)append(c, "the command line", word);
+    (void)append(c, name, word);
 }
 
 /* Reads a word from `at` on; where it ends, or NULL: it is wrong.  It is written to the text. */
 static const char *read_word(struct qm_command *c, const char *name, const char *at)
 {
     char quote = '\0';
-    size_t from = c->used;
+    size_t from = c->used, most = name ? QM_BUILD_TEXT : sizeof c->text;
     for (; *at && (quote || !strchr(" \t\n", *at)); at++) {
-        if (sizeof c->text - c->used < 2) {
-            (void)wrong(c, name, "too long");
+        if (c->used + 2 > most) {
+            (void)wrong(c, name ? name : "the command line", "too long");
             return NULL;
         }
         if (quote ? *at == quote : *at == '\'' || *at == '"')
@@ -65,19 +67,44 @@ void qm_command_words(struct qm_command *c, const char *name, const char *text)
         at = read_word(c, name, at);
 }
 
+void qm_command_compiler(struct qm_command *c, const char *name, const char *usual)
+{
+    int n = c->n;
+    qm_command_words(c, name, getenv(name));
+    if (c->n == n)
+        qm_command_add(c, NULL, usual);
+}
+
 qm_status qm_command_status(const struct qm_command *c)
 {
     return *c->wrong ? qm_fail(QM_BAD_ARG, "%s", c->wrong) : QM_OK;
 }
 
-qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid)
+/* Starts the program, whose standard output and error are these descriptors; 0, or errno. */
+static int spawn(struct qm_command *c, int out, int err, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
-    QM_TRY(qm_command_status(c));
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
     int failed = posix_spawnp(pid, c->argv[0], &actions, NULL, c->argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+/* The exit code; -1: a signal ended it. */
+static int code_of(pid_t pid)
+{
+    int state = 0;
+    while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid)
+{
+    QM_TRY(qm_command_status(c));
+    int failed = spawn(c, STDERR_FILENO, STDERR_FILENO, pid);
     return failed ? qm_fail(QM_BAD_ARG, "cannot run the compiler '%s': %s (%s)", c->argv[0],
                             strerror(failed), hint)
                   : QM_OK;
@@ -85,10 +112,7 @@ qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid)
 
 qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source)
 {
-    int state = 0;
-    while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
-        ;
-    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0)
+    if (code_of(pid) != 0)
         return qm_fail(QM_BAD_ARG, "%s does not compile (%s)", source, c->argv[0]);
     return QM_OK;
 }
@@ -98,6 +122,39 @@ qm_status qm_command_run(struct qm_command *c, const char *source, const char *h
     pid_t pid;
     QM_TRY(qm_command_start(c, hint, &pid));
     return qm_command_wait(c, pid, source);
+}
+
+/* Reads all there is, of which text[size] gets the beginning. */
+static void read_all(int from, char *text, size_t size)
+{
+    char chunk[1024];
+    size_t used = 0;
+    ssize_t n;
+    while ((n = read(from, chunk, sizeof chunk)) > 0 || (n < 0 && errno == EINTR))
+        for (ssize_t i = 0; i < n && used + 1 < size; i++)
+            text[used++] = chunk[i];
+    text[used] = '\0';
+}
+
+int qm_command_ask(struct qm_command *c, char *text, size_t size)
+{
+    int pipe[2] = {-1, -1}, code = -1, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    pid_t pid;
+    int is_open = null >= 0 && (!text || pipe2(pipe, O_CLOEXEC) == 0);
+    if (text)
+        *text = '\0';
+    int has_run = is_open && !*c->wrong && spawn(c, text ? pipe[1] : null, null, &pid) == 0;
+    if (pipe[1] >= 0)
+        close(pipe[1]);
+    if (has_run && text)
+        read_all(pipe[0], text, size);
+    if (has_run)
+        code = code_of(pid);
+    if (pipe[0] >= 0)
+        close(pipe[0]);
+    if (null >= 0)
+        close(null);
+    return code;
 }
 
 static int is_cuda(const char *source)
@@ -112,7 +169,6 @@ void qm_kernel_build_wraps(int wraps) { integers_wrap = wraps; }
 
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size)
 {
-    const char *cc = getenv("CC");
     char include[PATH_MAX + 2];
     struct qm_command c = {0};
     if (access(source, R_OK) != 0)
@@ -126,13 +182,13 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     QM_TRY(qm_embedded_write(folder, "kernel_nearest.h"));
     snprintf(include, sizeof include, "-I%s", folder);
     snprintf(object, size, "%s/kernel.so", folder);
-    qm_command_words(&c, "CC", cc && *cc ? cc : "cc");
-    qm_command_words(&c, "flags", "-std=c11 -O2 -ffp-contract=off -shared -fPIC");
+    qm_command_compiler(&c, "CC", "cc");
+    qm_command_words(&c, NULL, "-std=c11 -O2 -ffp-contract=off -shared -fPIC");
     if (integers_wrap)
-        qm_command_add(&c, "-fwrapv");
+        qm_command_add(&c, NULL, "-fwrapv");
     qm_command_words(&c, "CFLAGS", getenv("CFLAGS"));
     const char *last[] = {include, "-o", object, source, "-lm"};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
-        qm_command_add(&c, last[i]);
+        qm_command_add(&c, NULL, last[i]);
     return qm_command_run(&c, source, "CC chooses another");
 }

@@ -8,8 +8,8 @@
 
 /* Compiles a user's kernel file into `folder`/kernel.so, whose path goes to object[size].
  *
- * A C source is compiled by $CC (default cc) with -std=c11 -O2 -ffp-contract=off and the words of
- * $CFLAGS after them; kernel_abi.h and kernel_nearest.h are written into `folder` first.  A .cu
+ * A C source is compiled by $CC (cc where that is blank) with -std=c11 -O2 -ffp-contract=off and
+ * the words of $CFLAGS; kernel_abi.h and kernel_nearest.h are written into `folder` first.  A .cu
  * source is built for backend emu (qm_emu_build).  The compiler's messages go to stderr.
  * QM_BAD_ARG: the compiler cannot be run or finds an error; QM_BAD_FILE: source or folder cannot
  * be used. */
@@ -19,8 +19,8 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
  * index that overflows, which hides the fault from a run (core/user_kernel/large_index.h). */
 void qm_kernel_build_wraps(int wraps);
 
-/* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (default c++) and the
- * words of $CXXFLAGS; form: flags for the kernel itself, or ""; it also gets what
+/* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (c++ where that is blank)
+ * and the words of $CXXFLAGS; form: flags for the kernel itself, or ""; it also gets what
  * qm_cuda_flags_emulated takes.  Statuses as above; QM_BAD_ARG too for CUDA that cannot be emulated
  * (core/emu/emu_rewrite.h). */
 qm_status qm_emu_build(const char *source, const char *folder, const char *form, char *object,
@@ -58,25 +58,29 @@ qm_status qm_build_read(const char *path, char **out, size_t *size);
 
 /* ---- words of command lines ------------------------------------------------------------------ */
 
-enum { QM_BUILD_WORDS = 96 };
+/* What variables may hold, and what there is room for beside it: the program's own words. */
+enum { QM_BUILD_WORDS = 96, QM_BUILD_OWN = 64, QM_BUILD_TEXT = 8192, QM_BUILD_OWN_TEXT = 2048 };
 
 /* Words that a program is started with.  wrong: why they cannot be used, or "". */
 struct qm_command {
-    int n;
+    int n, n_own;
     size_t used;
-    char *argv[QM_BUILD_WORDS + 1];
-    char wrong[120], text[8192]; /* text: the words of qm_command_words */
+    char *argv[QM_BUILD_WORDS + QM_BUILD_OWN + 1];
+    char wrong[120], text[QM_BUILD_TEXT + QM_BUILD_OWN_TEXT]; /* of qm_command_words */
 };
 
 /* Adds the words of text, which a variable of that name holds, split as a shell does: at blanks and
  * ends of lines, but not within '...' and "..." or after a backslash, which within "..." keeps its
  * meaning before a double quote and a backslash alone.  NULL is no text.  An open quote, or more
- * words or bytes than there is room for, is `wrong`, which the next function that returns a status
- * says. */
+ * words or bytes than there is room for, is `wrong`, which names the variable, and which the next
+ * function that returns a status says.  name NULL: the program's own words. */
 void qm_command_words(struct qm_command *c, const char *name, const char *text);
 
-/* Adds one word, which the caller keeps. */
-void qm_command_add(struct qm_command *c, const char *word);
+/* Adds one word, which the caller keeps; name: the variable that it comes from, or NULL. */
+void qm_command_add(struct qm_command *c, const char *name, const char *word);
+
+/* Adds the words of the variable `name`, or, where it is not set or blank, the word `usual`. */
+void qm_command_compiler(struct qm_command *c, const char *name, const char *usual);
 
 /* QM_BAD_ARG: the words are wrong. */
 qm_status qm_command_status(const struct qm_command *c);
@@ -87,6 +91,10 @@ qm_status qm_command_status(const struct qm_command *c);
 qm_status qm_command_run(struct qm_command *c, const char *source, const char *hint);
 qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid);
 qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source);
+
+/* Runs a program without its messages and returns its exit code; -1: it cannot be run, or a signal
+ * ended it.  text[size] gets the beginning of its standard output; NULL: nobody reads that. */
+int qm_command_ask(struct qm_command *c, char *text, size_t size);
 
 /* ---- $CUDAFLAGS ------------------------------------------------------------------------------ */
 

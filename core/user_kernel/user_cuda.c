@@ -50,8 +50,8 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     QM_TRY(qm_build_read(source, &text, &size));
     snprintf(path, sizeof path, "%s", source);
     snprintf(include, sizeof include, "-I%s", dirname(path));
-    qm_command_add(&options, include);
-    qm_command_add(&options, qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
+    qm_command_add(&options, NULL, include);
+    qm_command_add(&options, NULL, qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
     qm_cuda_flags(&options, NULL);
     char includes[65];
     int is_whole = 0;

@@ -23,6 +23,8 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
                               .largest = (1 << 20) + 8,
                               .candidates = CANDIDATES};
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
+    if (out->reads >> QM_HYPER_adjust & 1) /* Muon: its factors are judged by singular values */
+        out->largest = PROJECTED;
     if (is_projected(out)) {
         out->largest = PROJECTED;
         out->last_step = PROJECTED_STEP;

@@ -70,7 +70,8 @@ struct qm_finding {
     uint8_t takes[256]; /* of a code: 1 for each stored code that is allowed */
 };
 
-enum { QM_FINDINGS = 32, QM_RATES = 2 * (QM_MAX_SLOTS + 1) };
+/* Findings of cases that are kept, and room for those that belong to no case. */
+enum { QM_RATES = 2 * (QM_MAX_SLOTS + 1), QM_FINDINGS = 32, QM_GENERAL = 3 * QM_RATES };
 
 struct qm_tally {
     int64_t cases, skipped, judged; /* numbers judged: parameters, values, scales, codes */
@@ -99,7 +100,8 @@ struct qm_tally {
     struct qm_rmse rmse[QM_MAX_SLOTS + 1];
     float draw_error; /* draw error (draws.h) of the number judged last, or 0 */
     int n_findings;
-    struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
+    /* The first failing cases, in order, and what qm_judge_begin and qm_judge_end find. */
+    struct qm_finding finding[QM_FINDINGS + QM_GENERAL];
 };
 
 /* Builds the deciders, zeroes t and judges the values of all codes.  QM_SKIPPED, with the reason,

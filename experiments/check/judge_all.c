@@ -175,7 +175,7 @@ qm_status qm_judge_drawn(const struct qm_subject *s, const struct qm_domain *d, 
 static void add_finding(struct qm_tally *t, const char *name, const char *text)
 {
     t->failed_cases++;
-    if (t->n_findings == QM_FINDINGS)
+    if (t->n_findings == QM_FINDINGS + QM_GENERAL)
         return;
     struct qm_finding *f = &t->finding[t->n_findings++];
     memset(f, 0, sizeof *f);

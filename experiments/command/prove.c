@@ -54,7 +54,8 @@ static const struct argp_option options[] = {
     {"fmad", KEY_FMAD, "BOOL", 0,
      "of a .cu file: contracted (true) or not (false) alone; default: $CUDAFLAGS, else both", 0},
     {"threads", 't', "N", 0, "default: one for each processor that it may use", 0},
-    {"limit", KEY_LIMIT, "S", 0, "seconds that a KERNEL may take (default 600)", 0},
+    {"limit", KEY_LIMIT, "S", 0,
+     "seconds that a KERNEL, each form of a .cu file, may take (default 600)", 0},
     {"scales", KEY_SCALES, "M,V[;M,V...]", 0,
      "of step: the maxima of the slots' groups (default: ordinary, subnormal, tiny, huge ones)", 0},
     {"step", KEY_STEP, "T", 0, "of step: its number, from 1 (default 10)", 0},
@@ -205,8 +206,6 @@ static int ends_in(const char *word, const char *end)
 static qm_status prove_word(const char *word, const struct qm_prove_options *o, json_t *all,
                             int *failed)
 {
-    json_t *one = NULL;
-    int holds = 0;
     int is_other = strncmp(word, "step:", 5) == 0 || strncmp(word, "stoch:", 6) == 0 ||
                    ends_in(word, ".c") || ends_in(word, ".so");
     if (is_other && o->backend && strcmp(o->backend, "cpu") != 0)
@@ -218,10 +217,7 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
         return qm_prove_stoch(word + 6, o, all, failed);
     if (!is_other && !ends_in(word, ".cu"))
         return prove_names(word, o, all, failed);
-    QM_TRY(qm_prove_kernel(word, o, &one, &holds));
-    json_array_append_new(all, one);
-    *failed |= !holds;
-    return QM_OK;
+    return qm_prove_kernel(word, o, all, failed);
 }
 
 /* Prints proofs of one kind, which is recognised by the keys of the first one; clears the array. */
@@ -236,7 +232,15 @@ static void print_kind(json_t *some)
     json_array_clear(some);
 }
 
-/* Prints all proofs; successive ones with equally many keys are of one kind. */
+/* Whether two proofs in turn are of one kind: with equally many keys, and no form of a .cu file,
+ * which is printed by itself. */
+static int is_one_kind(const json_t *a, const json_t *b)
+{
+    return json_object_size(a) == json_object_size(b) && !json_object_get(a, "form") &&
+           !json_object_get(b, "form");
+}
+
+/* Prints all proofs, an empty line between those of two kinds. */
 static void print_all(json_t *all, int failed)
 {
     json_t *some = json_array(), *o;
@@ -245,8 +249,10 @@ static void print_all(json_t *all, int failed)
         qm_json_print(json_pack("{s:b, s:O}", "passed", !failed, "proofs", all));
     json_array_foreach (all, i, o) {
         json_t *last = json_array_get(some, json_array_size(some) - 1);
-        if (last && json_object_size(last) != json_object_size(o))
+        if (last && !qm_cli.json && !is_one_kind(last, o)) {
             print_kind(some);
+            qm_print("\n");
+        }
         json_array_append(some, o);
     }
     if (!qm_cli.json)
@@ -279,8 +285,9 @@ static const char doc[] =
     "  void qm_nearest(const float *y, long n, unsigned char *code);\n"
     "(core/abi/kernel_nearest.h), compiled with $CC or cc and $CFLAGS, and run in a process of "
     "its own, so that a crash, a hang and a write outside the buffer are verdicts.  A .cu file "
-    "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h), and is proved contracted and not "
-    "(--fmad).\n\n"
+    "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h), and is proved contracted and "
+    "uncontracted: a proof for each form, or one where contraction changes nothing (--fmad "
+    "chooses one form).\n\n"
     "With --backend cuda the work is done in a process of its own, on GPU number $QM_CUDA_DEVICE "
     "(0): a driver or NVRTC that crashes, leaves, or takes longer than $QM_CUDA_LIMIT seconds (30; "
     "a "

@@ -28,12 +28,18 @@ static void put_attribute(FILE *f, const char *name, const char *text)
     fputc('"', f);
 }
 
-static void put_case(FILE *f, const struct qm_kernel_run *r, const struct qm_kernel_case *c)
+/* nth: of the cases with this name, from 1. */
+static void put_case(FILE *f, const struct qm_kernel_run *r, const struct qm_kernel_case *c,
+                     int nth)
 {
-    char again[QM_RECIPE_TEXT + 1024];
+    char again[QM_RECIPE_TEXT + 1024], name[sizeof c->name + 64], form[32], more[16] = "";
     fputs("  <testcase", f);
     put_attribute(f, "classname", *r->recipe ? r->recipe : "kernel");
-    put_attribute(f, "name", c->name);
+    if (nth > 1)
+        snprintf(more, sizeof more, " %d", nth);
+    snprintf(name, sizeof name, "%s%s%s", c->name, qm_kernel_form(r, c->form, form, sizeof form),
+             more);
+    put_attribute(f, "name", name);
     fprintf(f, " time=\"%.6f\"", c->seconds);
     if (c->result == QM_CASE_passed) {
         fputs("/>\n", f);
@@ -52,12 +58,46 @@ static void put_case(FILE *f, const struct qm_kernel_run *r, const struct qm_ker
     fprintf(f, "</%s>\n  </testcase>\n", is_error ? "error" : is_bad ? "failure" : "skipped");
 }
 
-static int is_general(const struct qm_finding *f) { return !strchr(f->name, '/'); }
+static int by_name(const void *a, const void *b)
+{
+    const struct qm_kernel_case *x = *(struct qm_kernel_case *const *)a;
+    const struct qm_kernel_case *y = *(struct qm_kernel_case *const *)b;
+    int names = strcmp(x->name, y->name);
+    return names                ? names
+           : x->form != y->form ? (x->form > y->form) - (x->form < y->form)
+                                : (x > y) - (x < y);
+}
 
-static void put_all(FILE *f, const struct qm_kernel_run *r, const char *broken)
+/* Which of the cases with its name and form each is, from 1 (a draw can come again, and "after the
+ * last case" is one for each process); NULL: no memory. */
+static int *numbers_of(const struct qm_kernel_run *r)
+{
+    const struct qm_kernel_case *c = r->cases, *last = NULL;
+    const struct qm_kernel_case **sorted = calloc((size_t)r->n_cases + 1, sizeof *sorted);
+    int *nth = calloc((size_t)r->n_cases + 1, sizeof *nth);
+    for (int i = 0; sorted && i < r->n_cases; i++)
+        sorted[i] = &c[i];
+    if (sorted)
+        qsort(sorted, (size_t)r->n_cases, sizeof *sorted, by_name);
+    for (int i = 0; sorted && nth && i < r->n_cases; i++) {
+        const struct qm_kernel_case *x = sorted[i];
+        int again = last && x->form == last->form && strcmp(x->name, last->name) == 0;
+        nth[x - c] = again ? nth[last - c] + 1 : 1;
+        last = x;
+    }
+    if (!sorted) {
+        free(nth);
+        nth = NULL;
+    }
+    free(sorted);
+    return nth;
+}
+
+static void put_all(FILE *f, const struct qm_kernel_run *r, const int *nth, const char *broken)
 {
     int64_t tests = broken != NULL, failures = r->count[QM_CASE_failed], errors = tests,
             skipped = 0;
+    struct qm_kernel_case c;
     for (int i = 0; i < r->n_cases; i++) {
         enum qm_case_result is = r->cases[i].result;
         tests++;
@@ -65,7 +105,7 @@ static void put_all(FILE *f, const struct qm_kernel_run *r, const char *broken)
         skipped += is == QM_CASE_refused || is == QM_CASE_unfit;
     }
     for (int i = 0; i < r->tally.n_findings; i++)
-        if (is_general(&r->tally.finding[i]))
+        if (qm_kernel_general(r, i, &c))
             tests++, failures++;
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite", f);
     put_attribute(f, "name", r->o->file);
@@ -74,15 +114,16 @@ static void put_all(FILE *f, const struct qm_kernel_run *r, const char *broken)
         (long long)tests, (long long)failures, (long long)errors, (long long)skipped, r->seconds);
     fprintf(f, "  <properties><property name=\"seed\" value=\"%llu\"/></properties>\n",
             (unsigned long long)r->seed);
-    for (int i = 0; i < r->tally.n_findings; i++)
-        if (is_general(&r->tally.finding[i])) {
-            struct qm_kernel_case c = {.result = QM_CASE_failed};
-            snprintf(c.name, sizeof c.name, "%s", r->tally.finding[i].name);
-            c.text = (char *)(uintptr_t)r->tally.finding[i].text;
-            put_case(f, r, &c);
-        }
+    for (int i = 0; i < r->tally.n_findings; i++) {
+        const struct qm_finding *all = r->tally.finding;
+        int again = 1;
+        for (int k = 0; k < i; k++)
+            again += strcmp(all[k].name, all[i].name) == 0;
+        if (qm_kernel_general(r, i, &c))
+            put_case(f, r, &c, again);
+    }
     for (int i = 0; i < r->n_cases; i++)
-        put_case(f, r, &r->cases[i]);
+        put_case(f, r, &r->cases[i], nth[i]);
     if (broken) {
         fputs("  <testcase classname=\"kernel\" name=\"build\" time=\"0\">\n    <error "
               "type=\"build\"",
@@ -98,10 +139,14 @@ qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path, const
     struct qm_atomic_file part;
     char *text = NULL;
     size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f)
+    int *nth = numbers_of(r);
+    FILE *f = nth ? open_memstream(&text, &size) : NULL;
+    if (!f) {
+        free(nth);
         return qm_fail(QM_NO_MEMORY, "%s", path);
-    put_all(f, r, broken);
+    }
+    put_all(f, r, nth, broken);
+    free(nth);
     int bad = fclose(f) != 0;
     qm_status st = bad ? qm_fail(QM_NO_MEMORY, "%s", path) : qm_atomic_file_open(path, &part);
     if (st == QM_OK) {

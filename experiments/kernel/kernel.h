@@ -89,11 +89,20 @@ int qm_kernel_run_passed(const struct qm_kernel_run *r); /* not so, and somethin
 void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case *c, char *text,
                      size_t size);
 
+/* " (contracted)", " (uncontracted)" or " (both forms)" of a .cu file, else "": text[size]. */
+const char *qm_kernel_form(const struct qm_kernel_run *r, enum qm_fmad form, char *text,
+                           size_t size);
+
+/* 1: finding i of the tally belongs to no single case, nor to one of two forms (the codebook, the
+ * rates of stochastic rounding); *c is it as a case, which owns nothing. */
+int qm_kernel_general(const struct qm_kernel_run *r, int i, struct qm_kernel_case *c);
+
 /* Prints the report to stdout, as text or JSON. */
 void qm_kernel_report(const struct qm_kernel_run *r);
 
-/* Writes JUnit XML, under a temporary name first.  broken: why the kernel could not be built or
- * loaded, the error of a test case "build"; or NULL. */
+/* Writes JUnit XML, under a temporary name first.  No two test cases have one name: it ends in the
+ * form of a .cu file, and in " 2", " 3", ... where a case came again.  broken: why the kernel could
+ * not be built or loaded, the error of a test case "build"; or NULL. */
 qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path, const char *broken);
 
 /* Runs, reports and shrinks; returns the exit code. */

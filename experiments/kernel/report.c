@@ -116,6 +116,16 @@ static const char *form_name(const struct qm_kernel_run *r, enum qm_fmad form)
                                                 : "uncontracted";
 }
 
+const char *qm_kernel_form(const struct qm_kernel_run *r, enum qm_fmad form, char *text,
+                           size_t size)
+{
+    const char *name = form_name(r, form);
+    *text = '\0';
+    if (qm_kernel_is_cuda(r->o->file))
+        snprintf(text, size, " (%s%s)", name, strcmp(name, "both") == 0 ? " forms" : "");
+    return text;
+}
+
 /* Of a form; nothing judged is no pass. */
 static const char *form_verdict(const struct qm_kernel_forms *f, int form)
 {
@@ -183,32 +193,32 @@ static json_t *failure(const struct qm_kernel_run *r, const struct qm_kernel_cas
     return out;
 }
 
-/* How many findings belong to no single case. */
-static int beside_cases(const struct qm_kernel_run *r)
+int qm_kernel_general(const struct qm_kernel_run *r, int i, struct qm_kernel_case *c)
 {
-    int n = 0;
-    for (int i = 0; i < r->tally.n_findings; i++)
-        n += !strchr(r->tally.finding[i].name, '/');
-    return n;
+    const struct qm_finding *f = &r->tally.finding[i];
+    const int *has = r->forms.has;
+    if (strchr(f->name, '/'))
+        return 0;
+    *c = (struct qm_kernel_case){.result = QM_CASE_failed,
+                                 .text = (char *)(uintptr_t)f->text,
+                                 .form = has[QM_FMAD_true] && has[QM_FMAD_false] ? QM_FMADS
+                                         : has[QM_FMAD_true]                     ? QM_FMAD_true
+                                                                                 : QM_FMAD_false};
+    snprintf(c->name, sizeof c->name, "%s", f->name);
+    return 1;
 }
 
-/* Adds the findings that belong to no single case, nor to one of two forms: the codebook, the rates
- * of stochastic rounding. */
-static void add_general(const struct qm_kernel_run *r, json_t *list)
+/* Adds the findings that belong to no single case; returns how many. */
+static int add_general(const struct qm_kernel_run *r, json_t *list)
 {
-    for (int i = 0; i < r->tally.n_findings; i++) {
-        const struct qm_finding *f = &r->tally.finding[i];
-        const int *has = r->forms.has;
-        struct qm_kernel_case c = {.result = QM_CASE_failed,
-                                   .form = has[QM_FMAD_true] && has[QM_FMAD_false] ? QM_FMADS
-                                           : has[QM_FMAD_true]                     ? QM_FMAD_true
-                                                                                   : QM_FMAD_false};
-        if (strchr(f->name, '/'))
-            continue;
-        snprintf(c.name, sizeof c.name, "%s", f->name);
-        c.text = (char *)(uintptr_t)f->text;
-        json_array_append_new(list, failure(r, &c));
-    }
+    int n = 0;
+    struct qm_kernel_case c;
+    for (int i = 0; i < r->tally.n_findings; i++)
+        if (qm_kernel_general(r, i, &c)) {
+            json_array_append_new(list, failure(r, &c));
+            n++;
+        }
+    return n;
 }
 
 static json_t *to_json(const struct qm_kernel_run *r)
@@ -216,7 +226,7 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_t *out = json_object(), *verdict = json_object(), *results = json_object();
     json_t *failures = json_array();
     const struct qm_tally *t = &r->tally;
-    add_general(r, failures);
+    int beside = add_general(r, failures);
     for (int i = 0; i < r->n_cases; i++)
         if (qm_case_result_is_bad(r->cases[i].result))
             json_array_append_new(failures, failure(r, &r->cases[i]));
@@ -233,7 +243,7 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "interrupted", json_boolean(r->interrupted));
     json_object_set_new(out, "left_out", json_integer((json_int_t)r->left_out));
     json_object_set_new(out, "results", results);
-    json_object_set_new(out, "beside_cases", json_integer((json_int_t)beside_cases(r)));
+    json_object_set_new(out, "beside_cases", json_integer(beside));
     const struct qm_rule *rule = r->subject.recipe.rule; /* NULL: the kernel was not loaded */
     json_t *draws = rule ? qm_draws_json(rule, t) : NULL;
     if (draws)

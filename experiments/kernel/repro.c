@@ -7,8 +7,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/abi/kernel_abi.h"
+#include "core/compile/kernel_build.h"
 #include "core/user_kernel/backend_file.h"
 #include "experiments/kernel/repro_text.h"
 #include "experiments/store/atomic_file.h"
@@ -476,14 +478,22 @@ static qm_status write_draft(struct qm_kernel_file *kernel, const struct writing
 /* 1: the draft compiles, without a warning where `strict` is 1, and exits with 1. */
 static int fails(const struct qm_repro *r, int strict)
 {
-    const char *cc = getenv("CC"), *more = getenv("CFLAGS");
-    char command[4 * PATH_MAX];
-    snprintf(command, sizeof command,
-             "{ cd '%s' && rm -f repro && %s -O2 -ffp-contract=off %s %s repro.c -lm%s -o repro "
-             "&& timeout 10 ./repro; } >/dev/null 2>&1; [ $? = 1 ] && [ -x '%s/repro' ]",
-             r->folder, cc && *cc ? cc : "cc", more ? more : "",
-             strict ? "-Wall -Wextra -Werror" : "-w", r->source ? "" : " -ldl", r->folder);
-    return system(command) == 0; /* NOLINT: runs $CC with $CFLAGS, as make does */
+    struct qm_command compile = {0}, run = {0};
+    char source[PATH_MAX], program[PATH_MAX];
+    snprintf(source, sizeof source, "%s/repro.c", r->folder);
+    snprintf(program, sizeof program, "%s/repro", r->folder);
+    const char *made[] = {source, "-o", program, "-lm", r->source ? NULL : "-ldl"};
+    const char *runs[] = {"env", "-C", r->folder, "timeout", "10", "./repro"};
+    unlink(program);
+    qm_command_compiler(&compile, "CC", "cc");
+    qm_command_words(&compile, NULL, "-O2 -ffp-contract=off");
+    qm_command_words(&compile, "CFLAGS", getenv("CFLAGS"));
+    qm_command_words(&compile, NULL, strict ? "-Wall -Wextra -Werror" : "-w");
+    for (size_t i = 0; i < sizeof made / sizeof *made && made[i]; i++)
+        qm_command_add(&compile, NULL, made[i]);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        qm_command_add(&run, NULL, runs[i]);
+    return qm_command_ask(&compile, NULL, 0) == 0 && qm_command_ask(&run, NULL, 0) == 1;
 }
 
 static qm_status publish(const char *draft, const char *path)

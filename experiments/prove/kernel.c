@@ -123,60 +123,67 @@ static qm_status run_worker(const char *object, const char *path, const struct q
     return st;
 }
 
-/* Proves one form of a kernel; of other files than .cu there is one. */
+/* Proves one form of a kernel; of other files than .cu there is one.  *is_same 1: it is that of
+ * QM_FMAD_true, and contraction changed nothing in it. */
 static qm_status prove_form(const char *path, int on_gpu, const struct qm_prove_options *o,
                             json_t **out, int *is_same)
 {
     struct qm_kernel_options files = {.file = path, .on_gpu = on_gpu};
     struct qm_kernel_files f;
     qm_status st = qm_kernel_files_open(&files, &f);
-    *is_same = st == QM_OK && !on_gpu && !*f.lines;
+    *is_same = st == QM_OK && !on_gpu && qm_fmad_used() == QM_FMAD_true && !*f.lines;
     if (st == QM_OK)
         st = run_worker(f.object, path, o, out);
     qm_kernel_files_close(&f);
     return st;
 }
 
-/* Proves the forms of a .cu file that are asked for, until one does not hold; the proof says of
- * which it is. */
-static qm_status prove_forms(const char *path, int on_gpu, const struct qm_prove_options *o,
-                             json_t **out)
+/* Appends the proof of a routine; form: which of a .cu file, or NULL. */
+static void add(json_t *all, int *failed, const char *path, const char *form, json_t *proof)
 {
-    int has[QM_FMADS], is_same = 0, n = 0;
-    const char *text = "";
+    json_t *one = json_pack("{s:s, s:s*}", "routine", path, "form", form);
+    json_object_del(proof, "routine");
+    json_object_update(one, proof);
+    json_decref(proof);
+    *failed |= !json_is_true(json_object_get(one, "holds"));
+    json_array_append_new(all, one);
+}
+
+/* Proves each form of a .cu file that is asked for; one where both are the same code. */
+static qm_status prove_forms(const char *path, int on_gpu, const struct qm_prove_options *o,
+                             json_t *all, int *failed)
+{
+    int has[QM_FMADS], is_same;
+    const char *left_out = "";
     QM_TRY(qm_fmad_asked(o->fmad, has));
-    if (has[0] && has[1] && !on_gpu && !qm_fmad_emulated())
+    int has_both = has[QM_FMAD_true] && has[QM_FMAD_false];
+    if (has_both && !on_gpu && !qm_fmad_emulated()) {
         has[QM_FMAD_true] = 0;
+        left_out = "; the other wants a processor with fused multiply-add";
+    }
     for (int i = 0; i < QM_FMADS; i++) {
-        json_t *one = NULL;
-        if (!has[i] || (is_same && i == QM_FMAD_false))
+        json_t *proof = NULL;
+        char form[128];
+        if (!has[i])
             continue;
         qm_fmad_use((enum qm_fmad)i);
-        qm_status st = prove_form(path, on_gpu, o, &one, &is_same);
-        if (st != QM_OK) {
-            json_decref(*out);
-            return st;
-        }
-        json_decref(*out);
-        *out = one;
-        n++;
-        text = qm_fmad_text((enum qm_fmad)i);
-        if (!json_is_true(json_object_get(one, "holds")))
+        QM_TRY(prove_form(path, on_gpu, o, &proof, &is_same));
+        int is_both = has_both && i == QM_FMAD_true && is_same;
+        snprintf(form, sizeof form, "%s%s",
+                 is_both ? "contraction changes nothing" : qm_fmad_text((enum qm_fmad)i), left_out);
+        add(all, failed, path, form, proof);
+        if (is_both)
             break;
-        if (n == 2)
-            text = "contracted and uncontracted (--fmad=true, --fmad=false)";
     }
-    if (is_same && has[0] && has[1])
-        text = "contraction changes nothing";
-    json_object_set_new(*out, "form", json_string(text));
     return QM_OK;
 }
 
-qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
-                          int *holds)
+qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t *all,
+                          int *failed)
 {
     int on_gpu = o->backend && strcmp(o->backend, "cuda") == 0;
     int is_same;
+    json_t *proof = NULL;
     struct qm_cuda_gpu gpu;
     struct sigaction act = {.sa_handler = on_stop}, before[2];
     if (!o->map)
@@ -188,14 +195,11 @@ qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, js
         QM_TRY(qm_cuda_gpu_asked(&gpu)); /* the worker process opens it */
     sigaction(SIGINT, &act, &before[0]);
     sigaction(SIGTERM, &act, &before[1]);
-    *out = NULL;
-    qm_status st = qm_kernel_is_cuda(path) ? prove_forms(path, on_gpu, o, out)
-                                           : prove_form(path, on_gpu, o, out, &is_same);
+    qm_status st = qm_kernel_is_cuda(path) ? prove_forms(path, on_gpu, o, all, failed)
+                                           : prove_form(path, on_gpu, o, &proof, &is_same);
     sigaction(SIGINT, &before[0], NULL);
     sigaction(SIGTERM, &before[1], NULL);
-    if (st == QM_OK) {
-        json_object_set_new(*out, "routine", json_string(path));
-        *holds = json_is_true(json_object_get(*out, "holds"));
-    }
+    if (proof)
+        add(all, failed, path, NULL, proof);
     return st;
 }

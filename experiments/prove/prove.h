@@ -54,11 +54,13 @@ qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, jso
                          int *failed);
 
 /* Proves void qm_nearest() of a .c, .cu or .so file (core/abi/kernel_nearest.h) for o->map, in a
- * worker process; qm_kernel_file_build compiles a source.  The verdict distinguishes a crash, a
- * hang and a write outside the buffer.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: the source
+ * worker process; qm_kernel_file_build compiles a source.  Appends an object to `all`; of a .cu
+ * file one for each form that is judged, with its "form", and one in all where contraction changes
+ * nothing.  The verdict distinguishes a crash, a hang and a write outside the buffer.  *failed is
+ * set to 1 where one does not hold.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: the source
  * does not compile, or there is no --map. */
-qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
-                          int *holds);
+qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t *all,
+                          int *failed);
 
 /* Runs the worker process until the parent closes the socket; job: a JSON object of
  * qm_prove_kernel.  Returns an exit code where it cannot start. */

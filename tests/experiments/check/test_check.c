@@ -331,6 +331,26 @@ static void test_benign_orders_pass(void **state)
     assert_int_equal(failures("lars_bnb", by_trees, sums), 0);
 }
 
+/* A finding of no case has its place also where failing cases have taken theirs. */
+static void test_rates_beside_many_cases(void **state)
+{
+    (void)state;
+    struct qm_subject s = {.backend = &qm_backend_cpu};
+    struct qm_tally *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    assert_int_equal(qm_recipe_parse("adamw4_2_solo", &s.recipe), QM_OK);
+    t->n_findings = QM_FINDINGS;
+    for (int i = 0; i < QM_RATES; i++) {
+        t->stoch_expected[i] = 1000.0;
+        t->stoch_variance[i] = 100.0;
+    }
+    qm_judge_end(&s, t);
+    assert_int_equal(t->n_findings, QM_FINDINGS + QM_RATES);
+    for (int i = QM_FINDINGS; i < t->n_findings; i++)
+        assert_string_equal(t->finding[i].name, QM_RATES_NAME);
+    free(t);
+}
+
 /* ---- parameters of 16 bits that are also rounded within a step ------------------------------- */
 
 /* Judges the recipe as another rule, or as another order of its own rule; returns the
@@ -382,9 +402,10 @@ static void test_rounded_between(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_false_alarm),     cmocka_unit_test(test_not_vacuous),
-        cmocka_unit_test(test_benign_orders_pass), cmocka_unit_test(test_every_rule_passes),
-        cmocka_unit_test(test_what_is_skipped),    cmocka_unit_test(test_rounded_between),
+        cmocka_unit_test(test_no_false_alarm),          cmocka_unit_test(test_not_vacuous),
+        cmocka_unit_test(test_benign_orders_pass),      cmocka_unit_test(test_every_rule_passes),
+        cmocka_unit_test(test_what_is_skipped),         cmocka_unit_test(test_rounded_between),
+        cmocka_unit_test(test_rates_beside_many_cases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

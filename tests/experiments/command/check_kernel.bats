@@ -341,6 +341,7 @@ import xml.etree.ElementTree as E
 suite = E.parse("out.xml").getroot().find("testsuite")
 cases = suite.findall("testcase")
 assert len(cases) == int(suite.get("tests")) > 280
+assert len({c.get("name") for c in cases}) == len(cases)
 kinds = {k: [c for c in cases if c.find(k) is not None] for k in ("failure", "error", "skipped")}
 for k, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
     assert len(kinds[k]) == int(suite.get(name)) > 5, k
@@ -348,6 +349,12 @@ assert {c.find("error").get("type") for c in kinds["error"]} == {"left", "crashe
 assert "--case 129/" in kinds["failure"][0].find("failure").text
 assert all(float(c.get("time")) >= 0 for c in cases)
 P
+    # two findings of one slot's rates, beside those of a case, have two names
+    "$QUALM" check --template adamw4_2_solo | sed 's/s->draws\[from + i\]/0u/' > still.c
+    run -1 "$QUALM" check --no-shrink --kernel still.c --junit out.xml -q --case \
+        4097/normal/default/t1/forced
+    [ "$(grep -o '<testcase[^>]* name="[^"]*"' out.xml | cut -d'"' -f4 | paste -sd ' ')" = \
+        "stochastic stochastic 2 4097/normal/default/t1/forced" ]
     kernel k.c
     fails_with 3 "" check --no-shrink --kernel k.c --junit /nowhere/out.xml --case "$one" -q
     echo 'int x = ;' > bad.c

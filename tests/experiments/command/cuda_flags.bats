@@ -62,6 +62,7 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
 
 @test "CUDAFLAGS that are wrong: exit code 2 and a line, on the emulator and for NVRTC" {
     words=$(printf -- '-DX%d ' {1..100})
+    some=$(printf -- '-DX%d ' {1..60}) # on the emulator a macro is two words
     long=$(printf -- '-DX=%09000d' 0)
     for backend in emu cuda; do
         more=()
@@ -69,9 +70,10 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
             "$QUALM" doctor --json | grep -q '"nvrtc": "no NVRTC' && continue
             more=(--backend cuda)
         fi
+        [ $backend = emu ] || some=$words
         for case in '-I"a folder|a " is not closed' "-I'a folder|a ' is not closed" \
             '--fmad=maybe|--fmad=maybe: expected true or false' '-fmad|--fmad=: expected true or false' \
-            "$words|too many words" "$long|too long"; do
+            "$words|too many words" "$some|too many words" "$long|too long"; do
             CUDAFLAGS=${case%|*} QM_LIBCUDA=none fails_with 2 "CUDAFLAGS: ${case##*|}" \
                 check --kernel k.cu "${more[@]}"
         done
@@ -79,6 +81,20 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
     CFLAGS="-O2 'x" fails_with 2 "CFLAGS: a ' is not closed" check --kernel \
         "$ROOT/variants/native/adamw_f32.c"
     CXXFLAGS="\"" fails_with 2 'CXXFLAGS: a " is not closed' check --kernel k.cu
+}
+
+@test "CXX and CC are words, and no shell reads them; blank ones are not set" {
+    for word in '$(touch ran)c++' '`touch ran`c++' 'c++;touch ran' 'c++>ran'; do
+        CXX=$word fails_with 2 "cannot run the compiler '${word%% *}'" check --kernel k.cu
+        CC=$word fails_with 2 "cannot run the compiler '${word%% *}'" check --kernel \
+            "$ROOT/variants/native/adamw_f32.c"
+        [ ! -e ran ]
+    done
+    CXX='"c++' run -2 "$QUALM" check --kernel k.cu
+    [[ $output == *'CXX: a " is not closed'* && $output != *"sh:"* ]]
+    command -v cc >/dev/null || skip "no C compiler"
+    CC=$' \t' run -0 "$QUALM" check --kernel "$ROOT/variants/native/adamw_f32.c" --case "$one" -q
+    CXX=' ' judge "" -0
 }
 
 @test "CFLAGS and CC: quoted words" {
@@ -106,8 +122,11 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
         --fmad=false
     [[ $output == *"failed (uncontracted): "* ]]
     sed 's/__fmul_rn(x, 8193.0f)/x * 8193.0f/' k.cu > trick.cu
-    run -1 "$QUALM" check --kernel trick.cu --no-shrink --case 4097/exact/exact/t1/forced -q
+    run -1 "$QUALM" check --kernel trick.cu --no-shrink --case 4097/exact/exact/t1/forced -q \
+        --junit trick.xml
     [[ $output == *"failed (contracted): "* && $output != *"failed (uncontracted)"* ]]
+    names=$(sed -n 's/.*testcase.* name="\([^"]*\)" time="[0-9.]*"\(\/\?\)>/\1\2/p' trick.xml)
+    [ "$names" = "$(printf '4097/exact/exact/t1/forced (%s\n' "contracted)" "uncontracted)/")" ]
     # the two forms have other numbers: each is printed
     sed 's/126\.0f/125.0f/;s/__fmul_rn(x, 8193.0f)/x * 8193.0f/' bad.cu > two.cu
     run -1 "$QUALM" check --kernel two.cu --no-shrink --case 4097/exact/exact/t1/forced -q

@@ -237,8 +237,18 @@ EOF
     nearest trick.cu \
         "s/^    code/    $again if (z * y[i] - __fmul_rn(y[i], y[i]) != 0.0f) k = 0;\n&/"
     run -1 "$QUALM" prove trick.cu --map nf4 --range 0.3893:0.3894
-    [[ $output == *"contracted (--fmad=true)"* && $output == *"WRONG: not nearest"* ]]
+    [[ $(grep -E '^(form|verdict) ' <<<"$output" | tr -s ' ' | paste -sd ' ') == \
+        "form contracted (--fmad=true) verdict WRONG: not nearest"\
+" form uncontracted (--fmad=false) verdict nearest, of those run" ]]
     run -0 "$QUALM" prove trick.cu --map nf4 --range 0.3893:0.3894 --fmad=false
+    # the other form alone fails, and so do both with other counts; each has its entry
+    local expression='[(p["form"][:4], p["holds"], p["wrong"]) for p in d["proofs"]]'
+    local fused='z * y[i] - __fmul_rn(y[i], y[i]) != 0.0f' most='y[i] < 0.38935f'
+    nearest two.cu "s/^    code/    $again if (!($fused)) k++; else if ($most) k += 2;\n&/"
+    [ "$(json_value "$expression" prove two.cu --map nf4 --range 0.38936:0.3894)" = \
+        "[('cont', True, 0), ('unco', False, 1343)]" ]
+    [ "$(json_value "$expression" prove two.cu --map nf4 --range 0.3893:0.3894)" = \
+        "[('cont', False, 1678), ('unco', False, 3356)]" ]
     nearest none.cu 's/qm_cuda_nearest/mine/'
     run -2 --separate-stderr "$QUALM" prove none.cu --map nf4 --range 0.1:0.2
     [[ $stderr == *"no extern \"C\" __global__ qm_cuda_nearest"* ]]

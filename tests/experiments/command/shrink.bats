@@ -57,7 +57,10 @@ P
     compiles_and_exits 1 other.c
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -I. -o rows.so rows.c -lm
-    run -0 "$QUALM" shrink --kernel rows.so --as adafactor_hf --case 61x67/normal/wd/t1/forced -q
+    # the words of CC and CFLAGS are no shell's
+    CC=' ' CFLAGS="-DX=\$(touch\${IFS}$PWD/ran)" run -0 "$QUALM" shrink --kernel rows.so \
+        --as adafactor_hf --case 61x67/normal/wd/t1/forced -q
+    [[ ! -e ran && $output == *"verified"*yes* ]]
     grep -q dlopen rows-repro.c
     compiles_and_exits 1 rows-repro.c
 }
