@@ -30,14 +30,15 @@
     X(GetArchs,          "nvrtcGetSupportedArchs", (int *archs))
 /* clang-format on */
 
-enum { HEADERS = 64, OPTIONS = 128, ARCHS = 64 };
+enum { HEADERS = 64, OPTIONS = 128, ARCHS = 64, MOST_BINARY = 1 << 30 };
 enum { OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6 }; /* of nvrtcResult */
 
 static struct {
 #define X(member, exported, arguments) int(*member) arguments;
     FUNCTIONS(X)
 #undef X
-    int usable, major, minor, taken, tried[QM_LIBRARY_MOST];
+    qm_status st; /* QM_SKIPPED: there is none, or it is too old; QM_INTERNAL: it failed */
+    int major, minor, taken, tried[QM_LIBRARY_MOST];
     long long bytes;
     char path[512], reason[1024];
 } rtc;
@@ -76,31 +77,48 @@ static int bind_all(void *handle)
     return 1;
 }
 
-/* Makes the k-th library that opens the one in use; 0: there is none, or it is too old. */
-static int take_library(int k)
+/* QM_INTERNAL: nvrtcVersion failed, or gives a version that none can be; rtc.reason says so. */
+static qm_status ask_version(int (*version)(int *, int *), const char *path, int *major, int *minor)
+{
+    *major = *minor = -1;
+    qm_cuda_call("nvrtcVersion");
+    int error = qm_cuda_call_over(version(major, minor));
+    if (error)
+        snprintf(rtc.reason, sizeof rtc.reason, "NVRTC failed: %s: nvrtcVersion: error %d", path,
+                 error);
+    else if (*major < 1 || *major > 999 || *minor < 0 || *minor > 999)
+        snprintf(rtc.reason, sizeof rtc.reason, "NVRTC failed: %s: nvrtcVersion says %d.%d", path,
+                 *major, *minor);
+    else
+        return QM_OK;
+    return QM_INTERNAL;
+}
+
+/* Makes the k-th library that opens the one in use. */
+static qm_status take_library(int k)
 {
     void *handle = open_next(k, rtc.path, sizeof rtc.path), *at;
     Dl_info info;
     struct stat file;
     if (!handle) {
         snprintf(rtc.reason, sizeof rtc.reason, "no NVRTC: %s", rtc.path);
-        return 0;
+        return QM_SKIPPED;
     }
     if (!bind_all(handle))
-        return 0;
-    if (RTC(Version, (&rtc.major, &rtc.minor)) != 0)
-        rtc.major = rtc.minor = 0;
+        return QM_SKIPPED;
+    QM_TRY(ask_version(rtc.Version, rtc.path, &rtc.major, &rtc.minor));
     memcpy(&at, &rtc.CreateProgram, sizeof at);
     if (dladdr(at, &info) && stat(info.dli_fname, &file) == 0)
         rtc.bytes = (long long)file.st_size;
     rtc.taken = k;
     rtc.tried[k] = 1;
-    return 1;
+    return QM_OK;
 }
 
-/* Chooses among the libraries that were not tried: the first that is not newer than the driver, by
- * the major version; where all are newer, the oldest; where there is no driver, the first. */
-static int choose(void)
+/* Chooses among the libraries that were not tried and tell their version: the first that is not
+ * newer than the driver, by the major version; where all are newer, the oldest; where there is no
+ * driver, the first.  -1: there is none; *failed: one did not tell its version. */
+static int choose(int *failed)
 {
     int driver = qm_cuda_driver_version() / 1000, best = -1, oldest = 0;
     char path[sizeof rtc.path];
@@ -109,9 +127,12 @@ static int choose(void)
         int (*version)(int *, int *), major = 0, minor = 0;
         if (!handle)
             break;
-        if (rtc.tried[k] || qm_library_symbol(handle, "nvrtcVersion", &version) != QM_OK ||
-            (qm_cuda_call("nvrtcVersion"), qm_cuda_call_over(version(&major, &minor))) != 0)
+        if (rtc.tried[k] || qm_library_symbol(handle, "nvrtcVersion", &version) != QM_OK)
             continue;
+        if (ask_version(version, path, &major, &minor) != QM_OK) {
+            *failed = 1;
+            continue;
+        }
         if (!driver || major <= driver) {
             best = k;
             break;
@@ -153,35 +174,32 @@ static void load(void)
     for (int i = 0; i < LIMITS; i++)
         if (getrlimit((__rlimit_resource_t)limits[i].which, &now) == 0)
             limits[i].was = now.rlim_cur;
-    int k = choose();
-    rtc.usable = take_library(k < 0 ? 0 : k);
+    int failed = 0, k = choose(&failed);
+    rtc.st = k < 0 && failed ? QM_INTERNAL : take_library(k < 0 ? 0 : k);
 }
 
 static int is_usable(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
-    return rtc.usable;
+    return rtc.st == QM_OK;
 }
 
 int qm_nvrtc_next(void)
 {
-    int k, was = rtc.taken;
+    int k, failed, was = rtc.taken;
     if (!is_usable())
         return 0;
-    while ((k = choose()) >= 0) {
+    while ((k = choose(&failed)) >= 0) {
         rtc.tried[k] = 1;
-        if (take_library(k))
+        if (take_library(k) == QM_OK)
             return 1;
     }
     (void)take_library(was);
     return 0;
 }
 
-qm_status qm_nvrtc_probe(void)
-{
-    return is_usable() ? QM_OK : qm_fail(QM_SKIPPED, "%s", rtc.reason);
-}
+qm_status qm_nvrtc_probe(void) { return is_usable() ? QM_OK : qm_fail(rtc.st, "%s", rtc.reason); }
 
 int qm_nvrtc_identity(int *major, int *minor, long long *bytes)
 {
@@ -223,6 +241,8 @@ static qm_status arch_option(int arch, char *out, size_t size, int *is_ptx)
                        "(error %d, %d of them)",
                        error, n);
     for (int i = 0; i < n; i++) {
+        if (all[i] < 10 || all[i] > 9999)
+            return qm_fail(QM_INTERNAL, "NVRTC failed: it says that it knows sm_%d", all[i]);
         below = all[i] <= arch && all[i] > below ? all[i] : below;
         least = all[i] < least ? all[i] : least;
     }
@@ -290,8 +310,9 @@ static qm_status take_binary(void *program, struct qm_device_binary *out)
 {
     int error = out->is_ptx ? RTC(GetPTXSize, (program, &out->size))
                             : RTC(GetCUBINSize, (program, &out->size));
-    if (error || !out->size)
-        return qm_fail(QM_INTERNAL, "NVRTC gives no binary (error %d)", error);
+    if (error || !out->size || out->size > MOST_BINARY)
+        return qm_fail(QM_INTERNAL, "NVRTC gives no binary (error %d, %zu bytes)", error,
+                       out->size);
     out->data = malloc(out->size);
     if (!out->data)
         return qm_fail(QM_NO_MEMORY, "a kernel of %zu bytes", out->size);
@@ -345,7 +366,9 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
                    : error     ? failed(s->name, error, out->log)
                    : log_error ? qm_fail(QM_INTERNAL, "NVRTC gives no log (error %d)", log_error)
                                : take_binary(program, out);
-    (void)RTC(DestroyProgram, (&program));
+    error = RTC(DestroyProgram, (&program));
+    if (st == QM_OK && error)
+        st = qm_fail(QM_INTERNAL, "NVRTC failed: nvrtcDestroyProgram: error %d", error);
     out->seconds = now() - from;
     return st;
 }

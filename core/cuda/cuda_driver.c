@@ -2,6 +2,7 @@
 #include "core/cuda/cuda_driver.h"
 
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ static struct {
     int is_bound, version, count;
     qm_status st; /* of starting: QM_SKIPPED: there is no GPU; QM_INTERNAL: the driver failed */
     char path[512], reason[1024];
+    char version_error[400]; /* why it does not tell its version; "": it does, or is no driver */
 } driver;
 
 /* A text of the driver as printable ASCII. */
@@ -55,6 +57,26 @@ int qm_cuda_is_refused(int error)
            error == UNSUPPORTED_PTX;
 }
 
+/* The check of every whole number that the driver gives.  The ranges are wider than those of any
+ * GPU, so that only nonsense is outside. */
+static qm_status in_range(const char *before, int value, const char *after, int least, int most,
+                          const char *call)
+{
+    return value >= least && value <= most
+               ? QM_OK
+               : qm_fail(QM_INTERNAL, "the driver says that %s %d%s (%s), expected %d to %d",
+                         before, value, after, call, least, most);
+}
+
+/* Why an error of the driver says that there is no GPU to use; NULL: it says that it failed. */
+static const char *absence(int error)
+{
+    return error == STUB        ? ", the toolkit's stub: no driver, no GPU"
+           : error == NO_DEVICE ? ", no CUDA device"
+           : error == MISMATCH  ? ", the driver and its library do not match"
+                                : NULL;
+}
+
 static int bind_all(void *handle)
 {
     static const char *const names[] = {
@@ -84,6 +106,22 @@ static int bind_all(void *handle)
     return 1;
 }
 
+static qm_status version_is_one(int version)
+{
+    return in_range("it is of version", version, "", 1000, 999990, "cuDriverGetVersion");
+}
+
+static void ask_version(void)
+{
+    int error = QM_CU_ERROR(&driver.cu, DriverGetVersion, (&driver.version));
+    if (qm_cuda_error(error, "cuDriverGetVersion") == QM_OK &&
+        version_is_one(driver.version) == QM_OK)
+        return;
+    driver.version = 0;
+    if (!absence(error)) /* else cuInit says so */
+        snprintf(driver.version_error, sizeof driver.version_error, "%s", qm_message());
+}
+
 static void load(void)
 {
     qm_cuda_call("loading libcuda");
@@ -93,8 +131,7 @@ static void load(void)
         snprintf(driver.reason, sizeof driver.reason, "no NVIDIA driver: %s", driver.path);
     else if (bind_all(handle)) {
         driver.is_bound = 1;
-        if (qm_cuda_version(&driver.cu, &driver.version) != QM_OK)
-            driver.version = 0;
+        ask_version();
     }
 }
 
@@ -120,14 +157,18 @@ static void start(void)
     if (!driver.is_bound)
         return;
     if ((error = QM_CU_ERROR(&driver.cu, Init, (0))) != 0) {
-        const char *why = error == STUB        ? ", the toolkit's stub: no driver, no GPU"
-                          : error == NO_DEVICE ? ", no CUDA device"
-                          : error == MISMATCH  ? ", the driver and its library do not match"
-                                               : NULL;
+        const char *why = absence(error);
         driver.st = why ? QM_SKIPPED : QM_INTERNAL;
         snprintf(driver.reason, sizeof driver.reason, "%s: cuInit gives error %d%s", driver.path,
                  error, why ? why : "");
-    } else if ((error = QM_CU_ERROR(&driver.cu, DeviceGetCount, (&count))) != 0 || count < 1) {
+    } else if (*driver.version_error) {
+        driver.st = QM_INTERNAL;
+        snprintf(driver.reason, sizeof driver.reason, "%s: %s", driver.path, driver.version_error);
+    } else if ((error = QM_CU_ERROR(&driver.cu, DeviceGetCount, (&count))) == 0 &&
+               in_range("there are", count, " devices", 0, 65536, "cuDeviceGetCount") != QM_OK) {
+        driver.st = QM_INTERNAL;
+        snprintf(driver.reason, sizeof driver.reason, "%s: %s", driver.path, qm_message());
+    } else if (error != 0 || count == 0) {
         driver.st = error == 0 || error == NO_DEVICE ? QM_SKIPPED : QM_INTERNAL;
         snprintf(driver.reason, sizeof driver.reason, "%s: %s (cuDeviceGetCount: error %d)",
                  driver.path, driver.st == QM_SKIPPED ? "no device" : "the driver failed", error);
@@ -143,17 +184,18 @@ static void start_once(void)
     pthread_once(&once, start);
 }
 
+/* "13000 ", or "0 REASON". */
 static void print_version(char *text, size_t size)
 {
     load_once();
-    snprintf(text, size, "%d", driver.version);
+    snprintf(text, size, "%d %s", driver.version, driver.version_error);
 }
 
 /* What another process has answered. */
 static struct {
     qm_status st;
     int version, is_asked;
-    char message[512];
+    char message[sizeof driver.version_error + 16];
 } elsewhere;
 
 static struct {
@@ -165,12 +207,15 @@ static struct {
 
 static void ask_elsewhere(void)
 {
-    char text[32];
+    char text[sizeof elsewhere.message] = "";
+    const char *why = text;
+    int n = 0;
     elsewhere.st = qm_cuda_apart_text(print_version, text, sizeof text);
-    if (elsewhere.st == QM_OK)
-        elsewhere.version = atoi(text);
-    else
-        snprintf(elsewhere.message, sizeof elsewhere.message, "%s", qm_message());
+    if (elsewhere.st != QM_OK)
+        why = qm_message();
+    else if (sscanf(text, "%d %n", &elsewhere.version, &n) == 1 && *(why = text + n))
+        elsewhere.st = QM_INTERNAL;
+    snprintf(elsewhere.message, sizeof elsewhere.message, "%s", why);
     elsewhere.is_asked = 1;
 }
 
@@ -239,38 +284,73 @@ qm_status qm_cuda_device(int *device)
 
 /* ---- what a device is like ------------------------------------------------------------------- */
 
-/* The ranges are wider than those of any GPU, so that only nonsense is outside. */
+static const size_t MOST_MEMORY = (size_t)1 << 50; /* bytes */
+
 static const struct {
     int attribute, least, most;
     const char *what;
 } attributes[] = {
-    {QM_CU_SM_COUNT, 1, 65536, "multiprocessors"},
-    {QM_CU_COMPUTE_MODE, 0, 3, "as compute mode"},
-    {QM_CU_L2_BYTES, 0, INT_MAX, "bytes of L2 cache"},
-    {QM_CU_THREADS_PER_SM, 32, 1 << 20, "threads on a multiprocessor"},
-    {QM_CU_MAJOR, 1, 99, "as major compute capability"},
-    {QM_CU_MINOR, 0, 9, "as minor compute capability"},
+    {QM_CU_SM_COUNT, 1, 65536, " multiprocessors"},
+    {QM_CU_COMPUTE_MODE, 0, 3, " as compute mode"},
+    {QM_CU_L2_BYTES, 0, INT_MAX, " bytes of L2 cache"},
+    {QM_CU_THREADS_PER_SM, 32, 1 << 20, " threads on a multiprocessor"},
+    {QM_CU_MAJOR, 1, 99, " as major compute capability"},
+    {QM_CU_MINOR, 0, 9, " as minor compute capability"},
 };
 enum { ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
 qm_status qm_cuda_attribute(const struct qm_cuda *cu, int attribute, int device, int *value)
 {
+    char call[40];
     QM_CU(cu, DeviceGetAttribute, (value, attribute, device));
+    snprintf(call, sizeof call, "cuDeviceGetAttribute %d", attribute);
     for (int i = 0; i < ATTRIBUTES; i++)
-        if (attributes[i].attribute == attribute &&
-            (*value < attributes[i].least || *value > attributes[i].most))
-            return qm_fail(QM_INTERNAL,
-                           "the driver says that the GPU has %d %s (cuDeviceGetAttribute %d), "
-                           "expected %d to %d",
-                           *value, attributes[i].what, attribute, attributes[i].least,
-                           attributes[i].most);
+        if (attributes[i].attribute == attribute)
+            return in_range("the GPU has", *value, attributes[i].what, attributes[i].least,
+                            attributes[i].most, call);
     return QM_OK;
+}
+
+qm_status qm_cuda_local_bytes(const struct qm_cuda *cu, void *function, int *bytes)
+{
+    QM_CU(cu, FuncGetAttribute, (bytes, QM_CU_FUNC_LOCAL, function));
+    return in_range("a thread has", *bytes, " bytes of local memory", 0, 1 << 20,
+                    "cuFuncGetAttribute");
+}
+
+qm_status qm_cuda_blocks(const struct qm_cuda *cu, void *function, int threads, int most_threads,
+                         int *blocks)
+{
+    QM_CU(cu, Occupancy, (blocks, function, threads, 0));
+    return in_range("a multiprocessor takes", *blocks, " blocks", 1, most_threads / threads,
+                    "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+}
+
+qm_status qm_cuda_milliseconds(const struct qm_cuda *cu, void *from, void *to, double *ms)
+{
+    float x = NAN; /* a driver that writes nothing has measured nothing */
+    QM_CU(cu, EventElapsedTime, (&x, from, to));
+    *ms = (double)x;
+    return *ms > 0.0 && *ms < (double)INFINITY
+               ? QM_OK
+               : qm_fail(QM_INTERNAL, "cuEventElapsedTime gives %g ms, expected more than 0", *ms);
+}
+
+qm_status qm_cuda_total_memory(const struct qm_cuda *cu, int device, size_t *bytes)
+{
+    QM_CU(cu, DeviceTotalMem, (bytes, device));
+    return *bytes > 0 && *bytes <= MOST_MEMORY
+               ? QM_OK
+               : qm_fail(QM_INTERNAL,
+                         "the driver says that the GPU has %zu bytes of memory "
+                         "(cuDeviceTotalMem), expected 1 to 2^50",
+                         *bytes);
 }
 
 qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total)
 {
     QM_CU(cu, MemGetInfo, (left, total));
-    return *total > 0 && *left <= *total && *total <= QM_CUDA_MOST_MEMORY
+    return *total > 0 && *left <= *total && *total <= MOST_MEMORY
                ? QM_OK
                : qm_fail(QM_INTERNAL,
                          "the driver says that %zu of %zu bytes of memory are free (cuMemGetInfo)",
@@ -279,14 +359,8 @@ qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total)
 
 qm_status qm_cuda_version(const struct qm_cuda *cu, int *version)
 {
-    enum { LEAST = 1000, MOST = 999990 };
     QM_CU(cu, DriverGetVersion, (version));
-    return *version >= LEAST && *version <= MOST
-               ? QM_OK
-               : qm_fail(QM_INTERNAL,
-                         "the driver says that it is of version %d (cuDriverGetVersion), expected "
-                         "%d to %d",
-                         *version, LEAST, MOST);
+    return version_is_one(*version);
 }
 
 /* ---- the device, for who leaves it to another process ---------------------------------------- */
@@ -349,10 +423,8 @@ void qm_cuda_driver_text(char *text, size_t size)
     char name[LENGTH + 1] = "", shown[LENGTH + 1]; /* a driver may leave the NUL out */
     int device = 0, major = 0, minor = 0;
     start_once();
-    char version[32] = "that it does not tell";
-    if (driver.version)
-        snprintf(version, sizeof version, "%d.%d", driver.version / 1000,
-                 driver.version % 1000 / 10);
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d", driver.version / 1000, driver.version % 1000 / 10);
     if (driver.st != QM_OK) {
         snprintf(text, size, "%s", driver.reason);
         return;

@@ -93,7 +93,8 @@ enum {
  * QM_SKIPPED: there is no GPU to use: no libcuda.so.1, or one that lacks a function; cuInit says
  * that it is the toolkit's stub (34), that there is no device (100), or that driver and library do
  * not match (803); cuDeviceGetCount counts none.  QM_INTERNAL: the driver failed, that is, any
- * other error of any call.  So it is for everything that asks for the device. */
+ * other error of any call, also of cuDriverGetVersion, or a number that none can be.  So it is for
+ * everything that asks for the device. */
 qm_status qm_cuda_driver(const struct qm_cuda **out);
 
 /* The version of CUDA that the driver was made for, 12040 for 12.4; 0: there is no driver, or it
@@ -101,7 +102,7 @@ qm_status qm_cuda_driver(const struct qm_cuda **out);
  * cuda_apart.h, another process asks it; an answer of qm_cuda_gpu_asked is used again. */
 int qm_cuda_driver_version(void);
 
-/* The same; QM_INTERNAL: it crashed or did not return, which the message says. */
+/* The same; QM_INTERNAL: it crashed, did not return or does not tell, which the message says. */
 qm_status qm_cuda_driver_asked(int *version);
 
 /* What a process that leaves the device to another one may want to know of it. */
@@ -125,14 +126,20 @@ qm_status qm_cuda_device_number(int *number);
  * which the message says. */
 qm_status qm_cuda_device(int *device);
 
-#define QM_CUDA_MOST_MEMORY ((size_t)1 << 50) /* bytes; more is nonsense */
-
-/* Asks for an attribute (QM_CU_...) of a device, for its memory in bytes, and for the version of
- * CUDA that the driver is for (12040: 12.4).  QM_INTERNAL: the call failed, or the driver says what
- * no GPU has, as 0 multiprocessors; the message names it. */
+/* Every number that the driver gives is asked for here: an attribute (QM_CU_...) of a device, its
+ * memory in bytes (_memory: of the context), the version of CUDA that the driver is for (12040:
+ * 12.4), bytes of local memory of a thread of a kernel, blocks of so many threads of it on a
+ * multiprocessor that has room for most_threads, and milliseconds between two events.  QM_INTERNAL:
+ * the call failed, or the driver says what no GPU has, as 0 multiprocessors; the message names
+ * it. */
 qm_status qm_cuda_attribute(const struct qm_cuda *cu, int attribute, int device, int *value);
 qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total);
+qm_status qm_cuda_total_memory(const struct qm_cuda *cu, int device, size_t *bytes);
 qm_status qm_cuda_version(const struct qm_cuda *cu, int *version);
+qm_status qm_cuda_local_bytes(const struct qm_cuda *cu, void *function, int *bytes);
+qm_status qm_cuda_blocks(const struct qm_cuda *cu, void *function, int threads, int most_threads,
+                         int *blocks);
+qm_status qm_cuda_milliseconds(const struct qm_cuda *cu, void *from, void *to, double *ms);
 
 /* Writes one line: the driver's path, version and the device of qm_cuda_device, or why there is
  * none. */

@@ -76,5 +76,13 @@ qm_status qm_gpu_now(const char *pci, struct qm_gpu_now *out)
     out->watts /= 1000;
     ml.temperature(device, TEMPERATURE_GPU, &out->celsius);
     (void)qm_cuda_call_over(0);
+    const unsigned most = 100000; /* far above any GPU's MHz and watts */
+    if (out->sm_mhz > most || out->memory_mhz > most || out->most_sm_mhz > most ||
+        out->most_memory_mhz > most || out->watts > most || out->celsius > 1000)
+        return qm_fail(QM_INTERNAL,
+                       "NVML says what no GPU has: %u and %u MHz (at most %u and %u), %u W, %u "
+                       "degrees",
+                       out->sm_mhz, out->memory_mhz, out->most_sm_mhz, out->most_memory_mhz,
+                       out->watts, out->celsius);
     return QM_OK;
 }

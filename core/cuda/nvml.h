@@ -13,7 +13,7 @@ struct qm_gpu_now {
 };
 
 /* The state of the device with this PCI bus id ("0000:3b:00.0").  QM_SKIPPED: there is no NVML, or
- * it does not know the device. */
+ * it does not know the device; QM_INTERNAL: it says what no GPU has, as 200 kW. */
 qm_status qm_gpu_now(const char *pci, struct qm_gpu_now *out);
 
 /* The version of the driver, "550.54.15"; "" where there is no NVML or it does not tell. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "core/cuda/cuda_apart.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/machine/probe.h"
@@ -59,7 +60,8 @@ int qm_cmd_doctor(int argc, char **argv)
         NULL,
         "Reports the environment: program, CPU and instruction set, limits, how floating point "
         "behaves, libraries, CUDA found or why not, and what plots need.  Leaves with 3 when the "
-        "floating-point mode is broken, else with 0.  A library of CUDA that crashes, or does not "
+        "floating-point mode is broken, with 2 when $QM_CUDA_LIMIT is no number of seconds, else "
+        "with 0.  A library of CUDA that crashes, or does not "
         "answer within $QM_CUDA_LIMIT seconds (30), is a line of the report."
         "\vExamples:\n"
         "  qualm doctor\n"
@@ -72,6 +74,10 @@ int qm_cmd_doctor(int argc, char **argv)
     if (code)
         return code;
     int broken = 0, no_point = 0;
+    double limit;
+    qm_status st = qm_cuda_limit(&limit);
+    if (st != QM_OK)
+        return qm_cli_failed("doctor", st);
     json_t *o = json_object();
     json_object_set_new(o, "program", program());
     json_object_set_new(o, "machine", qm_probe_machine());

@@ -204,7 +204,7 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
     if (json_unpack(plan, "{s:s, s:s, s:s, s:s, s:i, s:I, s:i}", "commit", &commit, "parts", &parts,
                     "recipes", &recipes, "peers", &peers, "quick", &o->gpu.quick, "elements",
                     &elements, "rounds", &o->gpu.rounds) != 0 ||
-        elements < 1 || elements > MOST_ELEMENTS || o->gpu.rounds < 1 ||
+        elements < 0 || elements > MOST_ELEMENTS || o->gpu.rounds < 1 ||
         o->gpu.rounds > QM_GPU_BENCH_ROUNDS)
         return qm_fail(QM_BAD_FILE, "%s: its plan is incomplete or damaged", path);
     if (strcmp(commit, qm_commit()) != 0)
@@ -295,6 +295,31 @@ static qm_status make_tasks(struct qm_gpu_run *run)
         has_peers ? "other " : "");
 }
 
+static qm_status name_report(const struct options *o, struct qm_gpu_run *run)
+{
+    const char *name = json_string_value(json_object_get(run->report.device, "name")),
+               *parts = json_string_value(json_object_get(run->report.plan, "parts"));
+    return qm_gpu_report_name(o->folder, name ? name : "", parts ? parts : "", run->path,
+                              sizeof run->path, &run->lock);
+}
+
+/* The time was over, or a signal came, before there were tasks: writes a report without rows, so
+ * that --resume can go on.  An empty device and 0 elements say that the GPU has not answered. */
+static qm_status begin_without_rows(struct options *o, struct qm_gpu_run *run)
+{
+    char why[1024];
+    struct qm_gpu_report *r = &run->report;
+    snprintf(why, sizeof why, "%s", qm_message());
+    r->device = r->device ? r->device : json_object();
+    r->plan = r->plan ? r->plan : plan_of(&run->options);
+    if (!r->device || !r->plan)
+        return qm_fail(QM_NO_MEMORY, "a plan");
+    QM_TRY(name_report(o, run));
+    QM_TRY(qm_gpu_run_begun(run, why));
+    return qm_fail(QM_INTERRUPTED, "%s; %s.h5 has no rows, gpu-check --resume goes on", why,
+                   run->path);
+}
+
 static qm_status begin(struct options *o, struct qm_gpu_run *run)
 {
     struct qm_recipe r;
@@ -305,15 +330,14 @@ static qm_status begin(struct options *o, struct qm_gpu_run *run)
     if (!o->has_peers)
         o->gpu.peers = default_peers();
     run->options = o->gpu;
-    QM_TRY(qm_gpu_describe(run, &run->report.device));
-    run->report.plan = plan_of(&run->options);
-    if (!run->report.plan)
-        return qm_fail(QM_NO_MEMORY, "a plan");
-    const char *name = json_string_value(json_object_get(run->report.device, "name")),
-               *parts = json_string_value(json_object_get(run->report.plan, "parts"));
-    QM_TRY(make_tasks(run));
-    return qm_gpu_report_name(o->folder, name ? name : "", parts ? parts : "", run->path,
-                              sizeof run->path, &run->lock);
+    qm_status st = qm_gpu_describe(run, &run->report.device);
+    if (st == QM_OK && !(run->report.plan = plan_of(&run->options)))
+        st = qm_fail(QM_NO_MEMORY, "a plan");
+    if (st == QM_OK)
+        st = make_tasks(run);
+    return st == QM_OK            ? name_report(o, run)
+           : st == QM_INTERRUPTED ? begin_without_rows(o, run)
+                                  : st;
 }
 
 /* A report may come from anywhere, so that the command in it is only compared with the one that is
@@ -347,12 +371,17 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         QM_TRY(qm_gpu_report_lock(run->path, &run->lock));
         if (run->lock < 0)
             return qm_fail(QM_BAD_FILE, "%s: another process is writing it", path);
+        qm_gpu_report_sweep(run->path);
     }
     QM_TRY(qm_gpu_report_read(path, &run->report));
     QM_TRY(plan_read(run->report.plan, path, o));
     choose_peers(o, run->report.plan);
     run->options = o->gpu;
     QM_TRY(qm_gpu_describe(run, &device));
+    if (json_object_size(run->report.device) == 0) { /* it had not answered */
+        json_object_update(run->report.device, device);
+        json_object_set_new(run->report.plan, "elements", json_integer(run->options.n));
+    }
     qm_status st = same_device(run->report.device, device, path);
     json_decref(device);
     QM_TRY(st);
@@ -427,6 +456,8 @@ static qm_status beside(const struct options *o)
  * the report is on stdout. */
 static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_printed)
 {
+    double limit;
+    QM_TRY(qm_cuda_limit(&limit)); /* before anything is done, as in every command */
     qm_status st = o->is_resumed ? resume(o, run) : begin(o, run);
     if (st == QM_OK)
         st = qm_gpu_run_tasks(run);
@@ -455,8 +486,10 @@ static const char doc[] =
     "many small tensors, other projects' optimizers, and then all other variants.  RECIPE: these "
     "instead, without codes and peers.\n"
     "\n"
-    "The report is whole at every moment: rows are written as they come, each in a process of its "
-    "own.  A row that fails, crashes or takes too long says so, and the rest goes on.  "
+    "The report is whole at every moment: rows are written as they come.  Those of a recipe in a "
+    "part are measured in one process, and after one that fails, crashes or takes too long, which "
+    "says so, "
+    "the rest goes on in another.  "
     "results/gpu/README.md says what each figure means.\n"
     "\n"
     "Examples:\n"
@@ -466,15 +499,20 @@ static const char doc[] =
     "  qualm gpu-check --only speed,tables,peers --rounds 100 --seconds 0\n"
     "  qualm gpu-check --beside results/gpu/*.h5 > side-by-side.md\n"
     "\n"
-    "$QM_CUDA_DEVICE must be a whole number; with none of that number there is no GPU.\n"
+    "$QM_CUDA_DEVICE must be a whole number; with none of that number there is no GPU.  Before the "
+    "first row a call of the driver may take $QM_CUDA_LIMIT seconds (30; of NVRTC ten times that) "
+    "and all of them --limit; a row takes --limit.  A report whose digest is not that of what it "
+    "says is refused.\n"
     "\n"
     "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, another "
     "GPU "
-    "than the report's, or $QM_CUDA_DEVICE is no number, 3 a file cannot be read or written, or "
-    "another process writes it, or the driver fails, crashes or does not answer, 4 no such recipe, "
+    "than the report's, or $QM_CUDA_DEVICE or $QM_CUDA_LIMIT is no number, 3 a file cannot be read "
+    "or "
+    "written, was changed, or another process writes it, or the driver fails, crashes or does not "
+    "answer, 4 no such recipe, "
     "no "
-    "report to go on with or nothing to measure, 75 interrupted or out of time (--resume goes on "
-    "where a report was begun), 77 no GPU, or every row was skipped.";
+    "report to go on with or nothing to measure, 75 interrupted or out of time (--resume goes "
+    "on, also where no row was measured), 77 no GPU, or every row was skipped.";
 
 int qm_cmd_gpu_check(int argc, char **argv)
 {

@@ -311,6 +311,9 @@ static int run(struct options *o)
         return qm_cli_failed("kernels", st);
     if (o->text)
         return 0;
+    double limit; /* else this call and the work would each say that it is wrong */
+    if ((st = qm_cuda_limit(&limit)) != QM_OK)
+        return qm_cli_failed("kernels", st);
     if (qm_cuda_driver_asked(&version) != QM_OK)
         qm_note("qualm kernels: NVRTC is chosen without the driver: %s", qm_message());
     return qm_cli_apart("kernels", work, o);

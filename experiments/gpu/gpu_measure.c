@@ -155,6 +155,13 @@ static qm_status measure(struct context *c, const struct qm_gpu_task *t, json_t 
     }
 }
 
+static void drop_figures(enum qm_gpu_part part, json_t *row)
+{
+    for (const struct qm_gpu_column *c = qm_gpu_columns(part); c->name; c++)
+        if (!c->is_key && c->type != 't')
+            json_object_del(row, c->name);
+}
+
 /* Adds status and time; a task that failed keeps its key alone.  1: the process cannot go on. */
 static int conclude(const struct qm_gpu_task *t, qm_status st, int is_gone, double from,
                     json_t *rows)
@@ -177,8 +184,10 @@ static int conclude(const struct qm_gpu_task *t, qm_status st, int is_gone, doub
         char kept[1200];
         snprintf(kept, sizeof kept, "%s", own ? own : status); /* peers have their own */
         const char *flaw = strncmp(kept, "ok", 2) == 0 ? qm_gpu_row_flaw(t->part, row) : NULL;
-        if (flaw)
-            snprintf(kept, sizeof kept, "failed: %s is no number above 0", flaw);
+        if (flaw) {
+            snprintf(kept, sizeof kept, "failed: %s is a number that none can be", flaw);
+            drop_figures(t->part, row);
+        }
         set_status(row, kept, from);
     }
     return st != QM_OK && (st != QM_SKIPPED || is_gone);
@@ -262,7 +271,9 @@ static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
     QM_TRY(qm_cuda_version(cu, &version));
     QM_TRY(uuid_of(cu, device, uuid, sizeof uuid));
     struct qm_gpu_now now = {0};
-    (void)qm_gpu_now(pci, &now);
+    qm_status st = qm_gpu_now(pci, &now);
+    if (st != QM_OK && st != QM_SKIPPED)
+        return st;
     qm_nvrtc_text(nvrtc, sizeof nvrtc);
     qm_nvml_driver(driver, sizeof driver);
     snprintf(api, sizeof api, "%d.%d", version / 1000, version % 1000 / 10);
@@ -291,12 +302,7 @@ static qm_status device_of(int64_t wanted, json_t **out)
     QM_TRY(qm_cuda_attribute(cu, QM_CU_L2_BYTES, device, &l2));
     QM_TRY(qm_cuda_attribute(cu, QM_CU_MAJOR, device, &major));
     QM_TRY(qm_cuda_attribute(cu, QM_CU_MINOR, device, &minor));
-    QM_CU(cu, DeviceTotalMem, (&memory, device));
-    if (memory == 0 || memory > QM_CUDA_MOST_MEMORY)
-        return qm_fail(QM_INTERNAL,
-                       "the driver says that the GPU has %zu bytes of memory "
-                       "(cuDeviceTotalMem), expected 1 to 2^50",
-                       memory);
+    QM_TRY(qm_cuda_total_memory(cu, device, &memory));
     QM_TRY(qm_cuda_memory(cu, &left, &total));
     json_t *about =
         json_pack("{s:i, s:i, s:f, s:i}", "compute_capability", 10 * major + minor,

@@ -145,16 +145,33 @@ const char *qm_gpu_row_flaw(enum qm_gpu_part part, json_t *row)
                           "copy_rate"},
         [QM_GPU_tables] = {"tensors", "elements", "seconds", "least_seconds"},
         [QM_GPU_peers] = {"seconds", "peer_seconds", "ratio"}};
-    static const char *const perhaps[] = {"graph_seconds", "device_seconds"};
+    /* of those that a row may lack; wider than those of any GPU */
+    static const struct {
+        const char *name;
+        double least, most;
+    } perhaps[] = {{"graph_seconds", 1e-30, 1e30},
+                   {"device_seconds", 1e-30, 1e30},
+                   {"bytes_per_parameter", 1e-30, 1e6},
+                   {"rounds", 1, 1e9},
+                   {"registers", 0, 65536},
+                   {"spill_bytes", 0, 1 << 20},
+                   {"local_bytes", 0, 1 << 20},
+                   {"shared_bytes", 0, 1 << 20},
+                   {"occupancy", 1e-30, 1},
+                   {"compile_seconds", 0, 1e9},
+                   {"sm_mhz", 1, 1e5},
+                   {"memory_mhz", 0, 1e5},
+                   {"watts", 0, 1e5}};
     for (int i = 0; i < MOST && figures[part][i]; i++) {
         double x = json_number_value(json_object_get(row, figures[part][i]));
         if (!(x > 0.0 && isfinite(x)))
             return figures[part][i];
     }
-    for (int i = 0; i < 2; i++) {
-        json_t *x = json_object_get(row, perhaps[i]);
-        if (x && !(json_number_value(x) > 0.0 && isfinite(json_number_value(x))))
-            return perhaps[i];
+    for (size_t i = 0; i < sizeof perhaps / sizeof *perhaps; i++) {
+        json_t *at = json_object_get(row, perhaps[i].name);
+        double x = json_number_value(at);
+        if (at && !(x >= perhaps[i].least && x <= perhaps[i].most))
+            return perhaps[i].name;
     }
     return NULL;
 }

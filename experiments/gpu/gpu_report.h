@@ -57,8 +57,8 @@ const struct qm_gpu_column *qm_gpu_columns(enum qm_gpu_part part);
 /* Whether two rows of a part have equal keys. */
 int qm_gpu_row_is_same(enum qm_gpu_part part, json_t *a, json_t *b);
 
-/* The first figure that a row with status ok must have and that is no finite number above 0; NULL:
- * there is none. */
+/* The first figure of a row with status ok that must be there and is no finite number above 0, or
+ * that may be there and is one that none can be (an occupancy above 1); NULL: there is none. */
 const char *qm_gpu_row_flaw(enum qm_gpu_part part, json_t *row);
 
 /* What a row says: good; bad (other bits, a wrong code, a verdict that failed); broken (it could
@@ -79,7 +79,7 @@ qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, i
 
 /* Reads PATH, a .h5 of qm_gpu_report_write, by a reader process; the caller frees it.  Every
  * row has its keys and a status, and every member its column's type.  QM_BAD_FILE: it is no such
- * file, or a damaged one. */
+ * file, or a damaged one: it must carry the digest of what it says. */
 qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out);
 
 /* Makes the folder, and a name for a report in it that no file and no other process has:
@@ -92,6 +92,10 @@ qm_status qm_gpu_report_name(const char *folder, const char *device, const char 
  * with the process.  QM_BAD_FILE: the folder cannot be written.  _unlock accepts -1. */
 qm_status qm_gpu_report_lock(const char *path, int *fd);
 void qm_gpu_report_unlock(const char *path, int fd);
+
+/* Removes what killed writers of a report have left (PATH.h5.PID.part, PATH.md.PID.part).  The
+ * caller holds its lock. */
+void qm_gpu_report_sweep(const char *path);
 
 /* The newest report of the folder, as its .h5.  QM_NO_MATCH: there is none. */
 qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size);

@@ -28,27 +28,52 @@ double qm_gpu_run_left(const struct qm_gpu_run *run, double most)
     return left < 0.0 ? 0.0 : left < most ? left : most;
 }
 
+/* Waits for the process that describes the GPU, at most `wait` seconds; late: it was, or a call in
+ * it took longer than call_limit. */
+static enum qm_gpu_wait await_device(struct qm_gpu_child *c, const struct qm_gpu_run *run,
+                                     double wait, double call_limit, json_t **value)
+{
+    struct qm_cuda_watch watch = {{0}, {0}};
+    char call[QM_CUDA_CALL_NAME];
+    const double tick = 0.05;
+    double last = qm_seconds(), until = last + wait;
+    enum qm_gpu_wait end = QM_GPU_WAIT_late;
+    while (end == QM_GPU_WAIT_late && last < until) {
+        double left = until - last;
+        end = qm_gpu_child_wait(c, last + (left < tick ? left : tick), run->stop, value);
+        double now = qm_seconds(), passed = now - last < tick ? now - last : tick;
+        last = now;
+        if (qm_cuda_calls_late(c->calls, &watch, passed, call_limit + tick, call))
+            break;
+    }
+    if (end == QM_GPU_WAIT_ended) /* its last breath is not to be cut off */
+        end = qm_gpu_child_wait(c, qm_seconds() + 0.2, run->stop, value);
+    return end;
+}
+
 qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device)
 {
     struct qm_gpu_child c;
     json_t *value = NULL;
     char how[200] = "";
     const char *error;
-    double wait = qm_gpu_run_left(run, run->options.limit);
+    double wait = qm_gpu_run_left(run, run->options.limit), limit;
+    QM_TRY(qm_cuda_limit(&limit));
     QM_TRY(qm_gpu_child_start(&c, qm_gpu_measure_device, run));
-    enum qm_gpu_wait end = qm_gpu_child_wait(&c, qm_seconds() + wait, run->stop, &value);
-    if (end == QM_GPU_WAIT_ended) /* its last breath is not to be cut off */
-        end = qm_gpu_child_wait(&c, qm_seconds() + 0.2, run->stop, &value);
+    enum qm_gpu_wait end = await_device(&c, run, wait, limit, &value);
+    int is_over = qm_gpu_run_left(run, 1.0) <= 0.0;
     qm_gpu_child_end(&c, how, sizeof how);
     if (end == QM_GPU_WAIT_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted before anything was measured");
-    if (end == QM_GPU_WAIT_late && wait < run->options.limit)
+    if (end == QM_GPU_WAIT_late && is_over)
         return qm_fail(QM_INTERRUPTED,
                        "the time (--seconds %g) was over before the GPU had answered: %s",
                        run->seconds, how);
     if (end != QM_GPU_WAIT_line)
-        return qm_fail(QM_INTERNAL, "the GPU cannot be described: %s%s",
-                       end == QM_GPU_WAIT_late ? "no answer within the limit; " : "", how);
+        return qm_fail(
+            QM_INTERNAL, "the GPU cannot be described: %s%s",
+            end == QM_GPU_WAIT_late ? "no answer within the limit (QM_CUDA_LIMIT, --limit); " : "",
+            how);
     qm_status st = QM_OK;
     if ((error = json_string_value(json_object_get(value, "error"))))
         st = qm_fail((qm_status)json_integer_value(json_object_get(value, "status")), "%s", error);
@@ -75,8 +100,10 @@ static qm_status write_report(struct qm_gpu_run *run, const char *state)
 {
     json_t *plan = run->report.plan;
     qm_gpu_tasks_rows(&run->tasks, &run->report);
-    json_object_set_new(plan, "tasks", json_integer(run->tasks.n));
-    json_object_set_new(plan, "missing", json_integer(qm_gpu_run_missing(run)));
+    if (run->tasks.n) { /* else they are not listed yet */
+        json_object_set_new(plan, "tasks", json_integer(run->tasks.n));
+        json_object_set_new(plan, "missing", json_integer(qm_gpu_run_missing(run)));
+    }
     json_object_set_new(plan, "state", json_string(state));
     run->is_changed = 0;
     run->written = qm_seconds();
@@ -243,6 +270,11 @@ static qm_status run_selected(struct qm_gpu_run *run, struct qm_progress *p)
         }
     }
     return st;
+}
+
+qm_status qm_gpu_run_begun(struct qm_gpu_run *run, const char *state)
+{
+    return write_report(run, state);
 }
 
 qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)

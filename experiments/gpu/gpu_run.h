@@ -34,9 +34,13 @@ double qm_gpu_run_left(const struct qm_gpu_run *run, double most);
 
 /* Describes the GPU in a process of its own: *device gets its name, driver and NVRTC; n and
  * flush_bytes of the run are set.  QM_SKIPPED: there is none, with the reason; QM_INTERNAL: the
- * process crashed, or took more than the limit; QM_INTERRUPTED: the run's time was over before;
- * QM_BAD_ARG: $QM_CUDA_DEVICE is no number. */
+ * process crashed, took more than the limit of a row, or a call in it more than qm_cuda_limit;
+ * QM_INTERRUPTED: the run's time was over before; QM_BAD_ARG: $QM_CUDA_DEVICE or $QM_CUDA_LIMIT is
+ * no number. */
 qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device);
+
+/* Writes a report without rows, of which the plan says this state. */
+qm_status qm_gpu_run_begun(struct qm_gpu_run *run, const char *state);
 
 /* Measures the open tasks, first those without a row, then those that could not be measured before.
  * QM_INTERRUPTED: tasks are left, because *stop was set or the time is over.  The report is written

@@ -1,5 +1,6 @@
 /* report_name.c - Names of reports, and the lock of the process that writes one. */
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -72,6 +73,32 @@ void qm_gpu_report_unlock(const char *path, int fd)
     if (snprintf(name, sizeof name, "%s.lock", path) < (int)sizeof name)
         unlink(name); /* before the lock ends: afterwards it may be another's */
     close(fd);
+}
+
+/* 1: name is STEM.h5.NUMBER.part or STEM.md.NUMBER.part. */
+static int is_part(const char *name, const char *stem)
+{
+    size_t n = strlen(stem);
+    if (strncmp(name, stem, n) != 0 ||
+        (strncmp(name + n, ".h5.", 4) != 0 && strncmp(name + n, ".md.", 4) != 0))
+        return 0;
+    const char *number = name + n + 4;
+    size_t digits = strspn(number, "0123456789");
+    return digits > 0 && strcmp(number + digits, ".part") == 0;
+}
+
+void qm_gpu_report_sweep(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
+    int n = slash ? (int)(stem - path) : 2;
+    snprintf(folder, sizeof folder, "%.*s", n, slash ? path : "./");
+    DIR *all = opendir(folder);
+    for (struct dirent *one; all && (one = readdir(all));)
+        if (is_part(one->d_name, stem))
+            unlinkat(dirfd(all), one->d_name, 0);
+    if (all)
+        closedir(all);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -96,7 +96,7 @@ qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out)
 {
     struct qm_gpu_report r = {0};
     struct qm_result *h5;
-    QM_TRY(qm_result_open(path, &h5));
+    QM_TRY(qm_result_open_unchanged(path, &h5));
     qm_status st = read_all(h5, &r);
     qm_result_close(h5);
     if (st == QM_OK) {

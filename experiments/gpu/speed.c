@@ -86,8 +86,9 @@ static qm_status describe(struct qm_gpu_bench *b, struct qm_gpu_work *w, double 
     struct qm_kernel_use use = qm_cuda_use(module, kernel);
     struct qm_gpu_now now = {0};
     int blocks = 0, cached = 0, local = 0;
-    QM_CU(b->cu, Occupancy, (&blocks, qm_cuda_function(module, kernel), QM_STEP_THREADS, 0));
-    QM_CU(b->cu, FuncGetAttribute, (&local, QM_CU_FUNC_LOCAL, qm_cuda_function(module, kernel)));
+    void *function = qm_cuda_function(module, kernel);
+    QM_TRY(qm_cuda_blocks(b->cu, function, QM_STEP_THREADS, b->threads_per_sm, &blocks));
+    QM_TRY(qm_cuda_local_bytes(b->cu, function, &local));
     QM_TRY(qm_gpu_bench_load(b, qm_gpu_work_run, w, one, &now));
     double seconds = qm_cuda_compile_seconds(module, &cached);
     json_object_set_new(row, "registers", json_integer(use.registers));

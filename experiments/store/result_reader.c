@@ -18,15 +18,26 @@ enum request { HAS, COLUMNS, COLUMN, ARRAY, TEXT, NUMBER };
 
 /* ---- in the reader process ----------------------------------------------------------------- */
 
+/* How a file is opened; is_strict: its digest must be that of its contents. */
+struct opening {
+    enum qm_file_sum sum;
+    int is_strict;
+};
+
 static qm_status service_open(const char *path, void *context, void **object, struct qm_blob *out)
 {
-    const enum qm_file_sum *sum = context;
+    const struct opening *how = context;
     struct qm_direct *r;
     QM_TRY(qm_direct_open(path, &r));
     enum qm_carried carried = QM_CARRIED_same;
-    qm_status st = *sum == QM_FILE_SUM_none
+    qm_status st = how->sum == QM_FILE_SUM_none || how->is_strict
                        ? qm_stored_digest_check(qm_direct_file(r), path, &carried)
                        : QM_OK;
+    if (st == QM_OK && how->is_strict && carried != QM_CARRIED_same)
+        st = qm_fail(QM_BAD_FILE, "%s: %s", path,
+                     carried == QM_CARRIED_none
+                         ? "carries no digest of what it says, so that it may have been changed"
+                         : "its digest is not that of what it says: it was changed or damaged");
     if (st != QM_OK) {
         qm_direct_close(r);
         return st;
@@ -82,21 +93,21 @@ static const struct qm_reader_service service = {service_open, service_serve, se
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-qm_status qm_result_open(const char *path, struct qm_result **out)
+static qm_status open_file(const char *path, int is_strict, struct qm_result **out)
 {
-    enum qm_file_sum sum;
+    struct opening how = {.is_strict = is_strict};
     struct qm_blob first;
-    QM_TRY(qm_file_sum_check(path, &sum));
+    QM_TRY(qm_file_sum_check(path, &how.sum));
     struct qm_result *r = calloc(1, sizeof *r);
     if (!r || !(r->path = strdup(path))) {
         free(r);
         return qm_fail(QM_NO_MEMORY, "%s", path);
     }
-    qm_status st = qm_reader_start(&service, path, &sum, 0, &first, &r->process);
+    qm_status st = qm_reader_start(&service, path, &how, 0, &first, &r->process);
     if (st == QM_OK) {
         r->kind = qm_blob_take_text(&first);
         int64_t carried = qm_blob_take_number(&first);
-        if (sum == QM_FILE_SUM_none && carried >= 0 && carried <= QM_CARRIED_other)
+        if (how.sum == QM_FILE_SUM_none && carried >= 0 && carried <= QM_CARRIED_other)
             qm_stored_digest_tell(path, qm_carried_without_line(carried));
         st = first.bad ? qm_reader_garbled(r->process) : QM_OK;
     }
@@ -105,6 +116,16 @@ qm_status qm_result_open(const char *path, struct qm_result **out)
     else
         qm_result_close(r);
     return st;
+}
+
+qm_status qm_result_open(const char *path, struct qm_result **out)
+{
+    return open_file(path, 0, out);
+}
+
+qm_status qm_result_open_unchanged(const char *path, struct qm_result **out)
+{
+    return open_file(path, 1, out);
 }
 
 void qm_result_close(struct qm_result *r)

@@ -13,6 +13,10 @@ struct qm_result;
 /* QM_BAD_FILE: the file is missing, no HDF5 file, no result file, or of an unknown
  * schema version. */
 qm_status qm_result_open(const char *path, struct qm_result **out);
+/* The same for a file that must say what its writer wrote: QM_BAD_FILE also where it carries no
+ * digest, or another than that of its contents.  One that carries its own and has no checksum line
+ * is told (qm_store_tell). */
+qm_status qm_result_open_unchanged(const char *path, struct qm_result **out);
 void qm_result_close(struct qm_result *r); /* accepts NULL */
 
 const char *qm_result_kind(const struct qm_result *r); /* lives as long as r */

@@ -42,6 +42,16 @@ static void scribble(void)
     _exit(0);
 }
 
+/* Raises a signal; one that this process was started to ignore, as in the background of a shell or
+ * under nohup, strikes too. */
+static void be_hit(int number)
+{
+    struct sigaction was;
+    if (sigaction(number, NULL, &was) == 0 && was.sa_handler == SIG_IGN)
+        signal(number, SIG_DFL);
+    raise(number);
+}
+
 static void misbehave(const char *how)
 {
     static const struct {
@@ -50,7 +60,7 @@ static void misbehave(const char *how)
     } signals[] = {{"crash", SIGSEGV}, {"int", SIGINT}, {"term", SIGTERM}, {"hup", SIGHUP}};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (strcmp(how, signals[i].name) == 0)
-            raise(signals[i].number);
+            be_hit(signals[i].number);
     if (strcmp(how, "scribble") == 0)
         scribble();
     if (strcmp(how, "fsize") == 0)

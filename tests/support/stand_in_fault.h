@@ -132,6 +132,15 @@ static inline int stand_in_made(const char *call)
     return 0;
 }
 
+/* Also where this process was started to ignore the signal, as in the background of a shell. */
+static void stand_in_be_hit(int number)
+{
+    struct sigaction was;
+    if (sigaction(number, NULL, &was) == 0 && was.sa_handler == SIG_IGN)
+        signal(number, SIG_DFL);
+    raise(number);
+}
+
 /* Called at the head of each call of the driver: 0, or the error to return. */
 static int stand_in_strike(const char *call)
 {
@@ -160,7 +169,7 @@ static int stand_in_strike(const char *call)
             _exit(0);
         raise(SIGSEGV);
         return 0;
-    case STAND_IN_SIGNAL: raise(f->error); return 0;
+    case STAND_IN_SIGNAL: stand_in_be_hit(f->error); return 0;
     case STAND_IN_FORK: stand_in_leave_process(); return 0;
     case STAND_IN_FSIZE: setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}); return 0;
     case STAND_IN_TWIN: (void)!fork(); return 0;

@@ -124,7 +124,7 @@ fake_driver() {
 @test "a driver that crashes or does not return is a line of doctor, and no other command hangs" {
     fake_driver
     commands=("check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda"
-        "gpu-check --limit 0.2 --out $BATS_TEST_TMPDIR/gpu")
+        "gpu-check --out $BATS_TEST_TMPDIR/gpu")
     for call in load cuDriverGetVersion cuInit cuDeviceGetCount; do
         for how in hang crash; do
             export FAKE_CALL=$call FAKE_HOW=$how
@@ -141,6 +141,17 @@ fake_driver() {
         done
     done
     [ ! -e "$BATS_TEST_TMPDIR/gpu" ]
+}
+
+@test "QM_CUDA_LIMIT that is no number of seconds: one line and 2 in every command" {
+    for command in "check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda" doctor \
+        "kernels adamw_f32" "gpu-check --out $BATS_TEST_TMPDIR/gpu" "gpu-check --resume"; do
+        for limit in x 0 "" 1e7 nan 2s; do
+            QM_CUDA_LIMIT=$limit run -2 "$QUALM" $command
+            [ "$output" = "qualm ${command%% *}: QM_CUDA_LIMIT=$limit: expected seconds, from\
+ 0.01 to 1e6" ]
+        done
+    done
 }
 
 @test "a driver that leaves gives no verdict, and what it prints is no answer" {
@@ -166,11 +177,8 @@ fake_driver() {
     said=$BATS_TEST_TMPDIR/said
     for how in scribble int term hup; do
         for command in "${check[*]}" "prove nf4:4s/scan/mid --backend cuda --range 0.7:0.701"; do
-            # A signal that the driver sends may be seen when the work is done: then the answer
-            # stands, which is that this driver computes nothing.
-            FAKE_CALL=cuInit FAKE_HOW=$how run "$QUALM" $command
-            [[ $status = 3 && ${#lines[@]} = 1 ]] || [[ $how != scribble && $status = 1 ]] ||
-                { echo "$how: $status: $output"; return 1; }
+            FAKE_CALL=cuInit FAKE_HOW=$how run -3 "$QUALM" $command
+            [ "${#lines[@]}" = 1 ] || { echo "$how: $output"; return 1; }
         done
         FAKE_CALL=cuInit FAKE_HOW=$how run -0 "$QUALM" doctor
         [[ $output == *"driver  the process that uses the GPU"* ]]

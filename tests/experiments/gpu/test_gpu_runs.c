@@ -18,6 +18,8 @@
 #include "experiments/gpu/bench.h"
 #include "tests/support/rehearsal.h"
 
+#define SPEED "adamw_f32", "--only", "speed", "--size", "0.008", "--rounds", "2"
+
 /* A report goes on with the card, driver and NVRTC that it was begun with; else what differs
  * is said. */
 static void test_another_card(void **state)
@@ -191,6 +193,39 @@ static void test_absurd(void **state)
     assert_true(access(out, F_OK) != 0); /* no file was begun */
 }
 
+/* No call's error, and no number of the driver's, is passed over, also the first time. */
+static void test_every_error(void **state)
+{
+    static const struct {
+        const char *call;
+        int error, code;
+        const char *says;
+    } some[] = {{"cuDriverGetVersion", 999, 3, "cuDriverGetVersion: "},
+                {"cuDriverGetVersion", 0, 3, "says that it is of version -15"},
+                {"cuDeviceGetCount", 0, 3, "says that there are -1515870811 devices"},
+                {"nvrtcVersion", 5, 3, "nvrtcVersion: error 5"},
+                {"nvrtcVersion", 0, 3, "nvrtcVersion says -1515870811."},
+                {"nvrtcDestroyProgram", 5, 1, "failed: NVRTC failed: nvrtcDestroyProgram: error 5"},
+                {"cuFuncGetAttribute", 0, 1, "a thread has -1515870811 bytes of local memory"},
+                {"cuOccupancyMaxActiveBlocksPerMultiprocessor", 0, 1,
+                 "a multiprocessor takes -1515870811 blocks"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        if (some[i].code == 1)
+            NEEDS_COMPILER();
+        clear();
+        assert_int_equal(system("rm -f $QM_CACHE/*.cubin"), 0); /* NVRTC is wanted */
+        stand_in_fault = (struct stand_in_fault){some[i].call, 0, 1, some[i].error,
+                                                 some[i].error ? STAND_IN_ERROR : STAND_IN_GARBAGE};
+        int code = RUN(SPEED, "--ahead", "0");
+        if (code != some[i].code || (code == 3 && !strstr(printed, some[i].says)))
+            fail_msg("%s: exit code %d: '%s' (want '%s')", some[i].call, code, printed,
+                     some[i].says);
+        if (code == 1)
+            expect_rows(0, 2, some[i].says);
+    }
+}
+
 /* An error of a call that cleans up may be one of a launch: the row has failed, and the other one
  * is as without it. */
 static void test_clean_up(void **state)
@@ -225,12 +260,22 @@ static void test_slow_start(void **state)
     assert_non_null(
         strstr(printed, "the time (--seconds 0.5) was over before the GPU had answered"));
     assert_non_null(strstr(printed, "in cuInit"));
+    assert_non_null(strstr(printed, ".h5 has no rows, gpu-check --resume goes on"));
+    assert_int_equal(RUN("--resume", "--seconds", "0.5"), 75);
+    clear();
+    stand_in_fault = (struct stand_in_fault){"cuInit", 0, 1, 0, STAND_IN_HANG};
+    assert_int_equal(RUN(SPEED, "--seconds", "0.1"), 75);
     stand_in_fault = (struct stand_in_fault){0};
-    assert_int_equal(RUN(FEW, "--seconds", "0.5"), 75);
+    assert_int_equal(system("cd ${QM_CACHE}/../gpu && for f in *; do >$f.77.part; done"), 0);
+    assert_int_equal(RUN("--resume"), 0); /* with the GPU, and without what was left */
+    expect_rows(2, 0, NULL);
+    assert_int_not_equal(system("ls ${QM_CACHE}/../gpu/*.part >/dev/null 2>&1"), 0);
     stand_in_fault = (struct stand_in_fault){"cuInit", 0, 1, 0, STAND_IN_HANG};
     from = qm_seconds();
-    assert_int_equal(RUN("--resume", "--seconds", "0.5"), 75);
+    setenv("QM_CUDA_LIMIT", "0.2", 1);
+    assert_int_equal(RUN(SPEED), 3);
     assert_true(qm_seconds() - from < 8.0);
+    unsetenv("QM_CUDA_LIMIT");
     assert_int_equal(RUN("--only", "peers", "--seconds", "0.5", "--peers", "sleep 100 #"), 75);
     assert_true(qm_seconds() - from < 16.0);
 }
@@ -444,13 +489,21 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_times),
-        cmocka_unit_test(test_idle),          cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_plausible),     cmocka_unit_test(test_absurd),
-        cmocka_unit_test(test_clean_up),      cmocka_unit_test(test_slow_start),
-        cmocka_unit_test(test_nothing),       cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
-        cmocka_unit_test(test_earlier_peers), cmocka_unit_test(test_part_of_codes),
+        cmocka_unit_test(test_another_card),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),
+        cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_slow_start),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_every_error),
+        cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_earlier_peers),
+        cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }

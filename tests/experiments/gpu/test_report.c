@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/foreign/file_sum.h"
 #include "experiments/gpu/gpu_report.h"
 
 enum { NAMES = 4, FLIPS = 30, RUNS = 8 };
@@ -137,6 +138,31 @@ static void figures_must_be_numbers(void **unused)
                 assert_string_equal(qm_gpu_row_flaw(figures[k].part, row), figures[k].name);
             json_decref(row);
         }
+}
+
+/* Figures that a row may lack, and that are none of a GPU. */
+static void figures_must_be_possible(void **unused)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } odd[] = {{"local_bytes", -5},      {"local_bytes", 1e9}, {"occupancy", -0.375},
+               {"occupancy", 1.001},     {"registers", -1},    {"spill_bytes", 1e12},
+               {"shared_bytes", -64},    {"rounds", 0},        {"bytes_per_parameter", -1},
+               {"sm_mhz", 4294967290.0}, {"watts", -3},        {"compile_seconds", -0.5}};
+    (void)unused;
+    for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
+        json_t *row = good_row(QM_GPU_speed);
+        json_object_set_new(row, odd[k].name,
+                            json_is_integer(json_object_get(row, odd[k].name))
+                                ? json_integer((json_int_t)odd[k].value)
+                                : json_real(odd[k].value));
+        assert_int_equal(qm_gpu_row_verdict(QM_GPU_speed, row), QM_GPU_broken);
+        assert_string_equal(qm_gpu_row_flaw(QM_GPU_speed, row), odd[k].name);
+        json_object_del(row, odd[k].name);
+        assert_int_equal(qm_gpu_row_verdict(QM_GPU_speed, row), QM_GPU_good);
+        json_decref(row);
+    }
 }
 
 /* ---- names of devices ------------------------------------------------------------------------ */
@@ -277,6 +303,89 @@ static void damaged_files_are_refused(void **unused)
     qm_gpu_report_free(&r);
 }
 
+static void write_bytes(const char *file, const char *bytes, long n)
+{
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, (size_t)n, f), n);
+    fclose(f);
+}
+
+/* Without its checksum line a report is read as long as its digest is right: a flipped bit is seen,
+ * or changes nothing that is read.  One with a checksum line and another digest, or none, is
+ * refused too. */
+static void digest_decides(void **unused)
+{
+    char path[4096], file[4200], *words[] = {(char *)(uintptr_t) "gpu-check"}, line[64];
+    struct qm_gpu_report r = report("Card"), again;
+    long n, refused = 0;
+    (void)unused;
+    print_message("seed %llu\n", (unsigned long long)state);
+    snprintf(path, sizeof path, "%s/sealed", folder);
+    assert_int_equal(qm_gpu_report_write(&r, path, 1, words), QM_OK);
+    snprintf(file, sizeof file, "%s.h5", path);
+    char *bytes = bytes_of(file, &n);
+    n -= QM_FILE_SUM_LINE;
+    write_bytes(file, bytes, n);
+    assert_int_equal(qm_gpu_report_read(file, &again), QM_OK);
+    qm_gpu_report_free(&again);
+    for (int k = 0; k < FLIPS; k++) {
+        long at = (long)draw((uint32_t)n);
+        char bit = (char)(1 << draw(8));
+        bytes[at] ^= bit;
+        write_bytes(file, bytes, n);
+        bytes[at] ^= bit;
+        if (qm_gpu_report_read(file, &again) != QM_OK) {
+            refused++;
+            continue;
+        }
+        for (int i = 0; i < QM_GPU_PARTS; i++)
+            assert_true(json_equal(again.rows[i], r.rows[i]));
+        assert_true(json_equal(again.plan, r.plan) && json_equal(again.device, r.device));
+        qm_gpu_report_free(&again);
+    }
+    print_message("%ld of %d flipped bits refused\n", refused, FLIPS);
+    char *digest = memmem(bytes, (size_t)n, "digest", 7); /* the name of the attribute */
+    assert_non_null(digest);
+    for (int how = 0; how < 2; how++) { /* another name: none; another digit */
+        char *at = digest;
+        while (how && !(strspn(at, "0123456789abcdef") >= 64))
+            at++;
+        *at ^= 1;
+        FILE *f = fopen(file, "w");
+        qm_file_sum_line(bytes, (size_t)n, line);
+        assert_int_equal(fwrite(bytes, 1, (size_t)n, f), n);
+        assert_int_equal(fwrite(line, 1, sizeof line, f), sizeof line);
+        fclose(f);
+        *at ^= 1;
+        assert_int_equal(qm_gpu_report_read(file, &again), QM_BAD_FILE);
+        if (!strstr(qm_message(), how ? "its digest is not that of what it says" : "no digest"))
+            fail_msg("%s", qm_message());
+    }
+    free(bytes);
+    qm_gpu_report_free(&r);
+}
+
+/* What killed writers left of this report goes, and nothing else. */
+static void parts_are_swept(void **unused)
+{
+    static const char *const names[] = {"a.h5.12.part", "a.md.7.part",   "a.h5",
+                                        "a.h5.x.part",  "a.h5.12.partx", "a-2.h5.12.part",
+                                        "b.md.7.part"};
+    char path[256];
+    (void)unused;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        write_bytes(path, "x", 1);
+    }
+    snprintf(path, sizeof path, "%s/a", folder);
+    qm_gpu_report_sweep(path);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(access(path, F_OK) == 0, i >= 2);
+    }
+}
+
 static int prepare(void **unused)
 {
     (void)unused;
@@ -295,10 +404,10 @@ static int clean(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_nobody_elses),
-        cmocka_unit_test(figures_must_be_numbers),
-        cmocka_unit_test(any_name_makes_a_report),
-        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(names_are_nobody_elses),    cmocka_unit_test(figures_must_be_numbers),
+        cmocka_unit_test(any_name_makes_a_report),   cmocka_unit_test(figures_must_be_possible),
+        cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(digest_decides),
+        cmocka_unit_test(parts_are_swept),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
