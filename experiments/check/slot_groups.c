@@ -11,19 +11,27 @@ int qm_slot_has_numbers(const struct qm_quantizer *q)
 /* Numbers stored per group: span and low, or scale and alpha, else one scale. */
 static int numbers(const struct qm_quantizer *q) { return qm_slot_has_numbers(q) ? 2 : 1; }
 
-/* Norm divblock: the largest divisor of n up to `asked`, or n itself. */
+/* Norm divblock: the largest divisor of n up to `asked`, or n itself.  The last answer is kept: it
+ * is asked for at every element. */
 static int64_t divisor_of(int64_t n, int64_t asked)
 {
+    static _Thread_local struct {
+        int64_t n, asked, best;
+    } last;
     int64_t best = 1;
     if (asked == 0 || asked >= n)
         return n > 0 ? n : 1;
+    if (last.n == n && last.asked == asked)
+        return last.best;
     for (int64_t d = 1; d <= n / d; d++) {
         int64_t pair = n / d;
         if (n % d != 0)
             continue;
         best = pair <= asked && pair > best ? pair : d <= asked && d > best ? d : best;
     }
-    return best;
+    last.n = n;
+    last.asked = asked;
+    return last.best = best;
 }
 
 int64_t qm_slot_run(const struct qm_quantizer *q, const struct qm_shape *shape)

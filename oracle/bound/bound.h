@@ -30,6 +30,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "core/base/order.h"
 #include "oracle/oracle.h"
@@ -141,8 +142,15 @@ static inline double qm_float_format_round(const struct qm_float_format *format,
 {
     if (x == 0.0 || !isfinite(x))
         return x;
-    int k = (ilogb(x) < format->least ? format->least : ilogb(x)) - format->fraction;
-    double near = ldexp(rint(ldexp(x, -k)), k);
+    if (fabs(x) >= 2.0 * format->most)
+        return copysign(HUGE_VAL, x);
+    uint64_t bits;
+    double near, up; /* up: 1.5 2^(52 + k), beside which doubles are multiples of 2^k */
+    memcpy(&bits, &x, sizeof bits);
+    int e = (int)(bits >> 52 & 2047) - 1023, k = (e < format->least ? format->least : e);
+    bits = (uint64_t)(k - format->fraction + 52 + 1023) << 52 | (uint64_t)1 << 51;
+    memcpy(&up, &bits, sizeof up);
+    near = copysign((x + up) - up, x);
     return fabs(near) > format->most ? copysign(HUGE_VAL, x) : near;
 }
 
