@@ -24,6 +24,11 @@ static int one(int *count)
     *count = 1;
     return 0;
 }
+static int version(int *value)
+{
+    *value = 13000;
+    return 0;
+}
 static int attribute(int *value, int attribute, int device)
 {
     (void)device;
@@ -53,6 +58,7 @@ static void *symbol(const char *name)
         void (*function)(void);
     } own[] = {
         {"cuDeviceGetCount", (void (*)(void))one},
+        {"cuDriverGetVersion", (void (*)(void))version},
         {"cuDeviceGetAttribute", (void (*)(void))attribute},
         {"cuGetErrorName", (void (*)(void))error_name},
         {"cuGetErrorString", (void (*)(void))error_name},
