@@ -13,6 +13,7 @@ qualm() { "$QUALM" "$@"; }
 # drawn WORD...: one in QM_TEST_SHARE of the words, by QM_TEST_SEED, as tests/support/drawn.h does
 drawn() {
     local share=${QM_TEST_SHARE:-1} i=${QM_TEST_SEED:-0} word
+    [ "$share" -le $# ] || share=$# # of few words one is taken
     for word in "$@"; do
         [ $((i++ % share)) -ne 0 ] || echo "$word"
     done
