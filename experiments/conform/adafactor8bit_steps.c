@@ -354,7 +354,7 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
     else if (i >= QM_ADAFACTOR8_NORM || (i == QM_ADAFACTOR8_M && r->is_update))
         share = qm_adafactor8_share_of(r, t);
     take_specials(c, what, got, want, s->n);
-    double most = largest(want, NULL, s->n), absolute = share * fmax(most, FLT_MIN);
+    double most = largest(want, NULL, s->n), absolute = share * fmax(most, (double)FLT_MIN);
     if (i == QM_ADAFACTOR8_NORM && most > 0.0)
         absolute += QM_STEP_NORM_ABSOLUTE(r->n) / most;
     qm_judge_close(c, what, got, want, s->n, 0.0, absolute);
@@ -465,7 +465,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double change = largest(r->is_bf16 ? p : want, before, r->n),
-               within = qm_adafactor8_share_of(r, t) * fmax(change, FLT_MIN);
+               within = qm_adafactor8_share_of(r, t) * fmax(change, (double)FLT_MIN);
         if (r->is_bf16)
             round_all(r, w, plan[1] != NULL, before, t, within);
         take_specials(c, what, p, want, r->n);
