@@ -4,6 +4,7 @@
 #include "core/base/name.h"
 #include "experiments/lockstep/coded_share.h"
 #include "experiments/protocol/protocol.h"
+#include "experiments/protocol/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -258,6 +259,15 @@ static double statistic(enum summary_stat which, const double *x, int64_t n)
     }
 }
 
+/* The interval of the median of ascending x[n] between two order statistics; NaN below six values,
+ * where no two of them hold the median with 95 %. */
+static void median_interval(const double *x, int64_t n, double *low, double *high)
+{
+    int64_t rank = n > 0 ? qm_median_rank(n, 0.95) : 0;
+    *low = rank > 0 ? x[rank - 1] : nan("");
+    *high = rank > 0 ? x[n - rank] : nan("");
+}
+
 static void fill_row(const struct qm_summary *s, const struct member *m, int64_t n, double *scratch,
                      struct row *row)
 {
@@ -269,8 +279,12 @@ static void fill_row(const struct qm_summary *s, const struct member *m, int64_t
             if (!isnan(m[i].value[v]) && !m[i].is_plain)
                 scratch[count++] = m[i].value[v];
         qsort(scratch, (size_t)count, sizeof *scratch, ascending);
-        for (int k = 0; k < p->n_stats; k++)
-            row->number[v * p->n_stats + k] = statistic(s->stat[k], scratch, count);
+        for (int k = 0; k < p->n_stats; k++) {
+            int at = v * p->n_stats + k;
+            row->number[at] = statistic(s->stat[k], scratch, count);
+            median_interval(scratch, s->stat[k] == STAT_median ? count : 0, &row->low[at],
+                            &row->high[at]);
+        }
         row->n = count > row->n ? count : row->n;
     }
     row->theory = nan("");

@@ -4,9 +4,12 @@
  *
  *   by        keys that identify a row: any axis of the suite, or class, tensor, from (the recorded
  *             run and step), quantizer, recipe, coupling, status
- *   across    one more key, printed as columns
+ *   across    one more key, printed as columns where they fit into 120 characters
  *   value     columns of /metrics
  *   stat      median, mean, min, max, std, p05, p95, sum, wins; default median
+ *             A median has a 95 % interval beside it from six values on: the order statistics whose
+ *             ranks hold it under the binomial distribution of 1/2, values taken as independent
+ *             (VALUE_median_lo95, _hi95 in JSON and in the file).
  *   versus    {KEY: VALUE}: differences from the cell that has VALUE on the axis KEY and is equal
  *             on all other axes; cells with VALUE itself are left out; wins counts positive
  *             differences

@@ -13,15 +13,24 @@ static void number_name(const struct qm_summary *s, int value, int stat, char *n
     snprintf(name, size, "%s_%s", s->plan->value[value], s->plan->stat[stat]);
 }
 
-/* All statistics of a row as one text: "20.37 / 10.2". */
+/* A statistic as text: "20.37", a median with its interval "20.37 [19.8, 20.7]". */
+static int number_text(const struct row *r, int i, char *text, size_t size)
+{
+    if (isnan(r->low[i]))
+        return snprintf(text, size, "%.4g", r->number[i]);
+    return snprintf(text, size, "%.4g [%.3g, %.3g]", r->number[i], r->low[i], r->high[i]);
+}
+
+/* All statistics of a row as one text: "20.37 [19.8, 20.7] / 10.2". */
 static void row_text(const struct qm_summary *s, int row, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = 0;
-    for (int v = 0; v < s->plan->n_values; v++)
-        for (int k = 0; k < s->plan->n_stats && used < size; k++)
-            used += (size_t)snprintf(text + used, size - used, "%s%.4g", used ? " / " : "",
-                                     qm_summary_value(s, row, v, k));
+    for (int i = 0; i < s->plan->n_values * s->plan->n_stats && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s", i ? " / " : "");
+        if (used < size)
+            used += (size_t)number_text(&s->row[row], i, text + used, size - used);
+    }
     if (s->row[row].n_plain && used < size)
         snprintf(text + used, size - used, ", %lld not quantized", (long long)s->row[row].n_plain);
 }
@@ -75,12 +84,42 @@ static void print_long(const struct qm_summary *s)
         for (int k = 0; k < s->n_keys; k++)
             qm_table_cell(t, "%s", qm_summary_key(s, r, k));
         count_cell(t, s->row[r].n, s->row[r].n_plain);
-        for (int i = 0; i < numbers; i++)
-            qm_table_cell(t, "%.4g", s->row[r].number[i]);
+        for (int i = 0; i < numbers; i++) {
+            char text[96];
+            number_text(&s->row[r], i, text, sizeof text);
+            qm_table_cell(t, "%s", text);
+        }
         if (s->has_theory)
             theory_cell(s, t, r, r + 1);
     }
     qm_table_close(t);
+}
+
+/* The length of the longer text. */
+static size_t longer(size_t length, const char *text)
+{
+    return strlen(text) > length ? strlen(text) : length;
+}
+
+/* Whether the values of the last key fit as columns into lines of 120. */
+static int fits_wide(const struct qm_summary *s)
+{
+    size_t total = 10, widest = 0;
+    char text[1024];
+    int last = s->n_keys - 1;
+    for (int r = 0; r < s->n_rows; r++) {
+        row_text(s, r, text, sizeof text);
+        widest = longer(widest, text);
+    }
+    for (int k = 0; k < last; k++) {
+        size_t width = strlen(s->key[k].name);
+        for (int i = 0; i < s->key[k].n; i++)
+            width = longer(width, s->key[k].text[i]);
+        total += 2 + width;
+    }
+    for (int c = 0; c < s->key[last].n; c++)
+        total += 2 + longer(widest, s->key[last].text[c]);
+    return total + (s->has_theory ? 2 + strlen(theory_head) : 0) <= 120;
 }
 
 /* Prints the values of the last key as columns: rows whose other keys are equal become one line. */
@@ -123,6 +162,15 @@ static void print_wide(const struct qm_summary *s)
     free(heads);
 }
 
+static int has_intervals(const struct qm_summary *s)
+{
+    int yes = 0;
+    for (int r = 0; r < s->n_rows; r++)
+        for (int i = 0; i < s->plan->n_values * s->plan->n_stats; i++)
+            yes |= !isnan(s->row[r].low[i]);
+    return yes;
+}
+
 void qm_summary_print(const struct qm_summary *s)
 {
     const struct qm_summary_plan *p = s->plan;
@@ -134,12 +182,22 @@ void qm_summary_print(const struct qm_summary *s)
             printf("%s %s of %s", v + k ? "," : "", p->stat[k], p->value[v]);
     if (p->versus_key)
         printf(", minus that of %s", p->versus_label);
-    printf("\n");
-    if (p->across)
+    printf("%s\n", has_intervals(s) ? " [95 % interval of a median]" : "");
+    if (p->across && fits_wide(s))
         print_wide(s);
     else
         print_long(s);
     fflush(stdout); /* keeps the order with notes on stderr */
+}
+
+/* The members NAME_lo95 and NAME_hi95 of a median; null below six values. */
+static void json_set_interval(json_t *row, const char *name, const struct row *r, int i)
+{
+    char end[112];
+    snprintf(end, sizeof end, "%s_lo95", name);
+    json_object_set_new(row, end, qm_json_number(r->low[i]));
+    snprintf(end, sizeof end, "%s_hi95", name);
+    json_object_set_new(row, end, qm_json_number(r->high[i]));
 }
 
 json_t *qm_summary_json(const struct qm_summary *s)
@@ -157,6 +215,8 @@ json_t *qm_summary_json(const struct qm_summary *s)
             for (int k = 0; k < s->plan->n_stats; k++) {
                 number_name(s, v, k, name, sizeof name);
                 json_object_set_new(row, name, qm_json_number(qm_summary_value(s, r, v, k)));
+                if (s->stat[k] == STAT_median)
+                    json_set_interval(row, name, &s->row[r], v * s->plan->n_stats + k);
             }
         if (s->has_theory) {
             json_object_set_new(row, "theory_se", qm_json_number(s->row[r].theory));
@@ -174,22 +234,43 @@ static const char *stat_unit(const struct qm_summary *s, int value, int stat)
     return s->stat[stat] == STAT_wins ? "1" : qm_value_unit(s->value[value]);
 }
 
+/* Adds the columns of a statistic: its numbers, and both ends of a median's interval.  name holds
+ * three texts, number three arrays of `rows` doubles. */
+static int add_number(const struct qm_summary *s, int i, size_t rows, char (*name)[112],
+                      double *number, struct qm_column *column)
+{
+    int v = i / s->plan->n_stats, k = i % s->plan->n_stats;
+    int n = s->stat[k] == STAT_median ? 3 : 1;
+    number_name(s, v, k, name[0], sizeof *name);
+    snprintf(name[1], sizeof *name, "%.100s_lo95", name[0]);
+    snprintf(name[2], sizeof *name, "%.100s_hi95", name[0]);
+    for (int r = 0; r < s->n_rows; r++) {
+        number[r] = s->row[r].number[i];
+        number[rows + (size_t)r] = s->row[r].low[i];
+        number[2 * rows + (size_t)r] = s->row[r].high[i];
+    }
+    for (int j = 0; j < n; j++)
+        column[j] =
+            (struct qm_column){name[j], QM_COLUMN_f64, stat_unit(s, v, k),
+                               j ? "end of the median's 95 % interval" : qm_value_text(s->value[v]),
+                               number + (size_t)j * rows};
+    return n;
+}
+
 qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
 {
-    struct qm_column column[MAX_KEYS + 4 + MAX_NUMBERS];
-    char names[MAX_NUMBERS][96], path[256], text[512];
+    struct qm_column column[MAX_KEYS + 4 + 3 * MAX_NUMBERS];
+    char names[MAX_NUMBERS][3][112], path[256], text[512];
     int n_numbers = s->plan->n_values * s->plan->n_stats, n = 0;
     size_t rows = (size_t)(s->n_rows > 0 ? s->n_rows : 1);
     const char **keys = calloc(rows * MAX_KEYS, sizeof *keys);
-    double *numbers = calloc(rows * (MAX_NUMBERS + 1), sizeof *numbers);
+    double *numbers = calloc(rows * (3 * MAX_NUMBERS + 1), sizeof *numbers);
     int64_t *counts = calloc(3 * rows, sizeof *counts);
-    double *theory = numbers ? numbers + rows * MAX_NUMBERS : NULL;
+    double *theory = numbers ? numbers + 3 * rows * MAX_NUMBERS : NULL;
     qm_status st = keys && numbers && counts ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
     for (int r = 0; st == QM_OK && r < s->n_rows; r++) {
         for (int k = 0; k < s->n_keys; k++)
             keys[(size_t)k * rows + (size_t)r] = qm_summary_key(s, r, k);
-        for (int i = 0; i < n_numbers; i++)
-            numbers[(size_t)i * rows + (size_t)r] = s->row[r].number[i];
         counts[r] = s->row[r].n;
         counts[rows + (size_t)r] = s->row[r].n_theory;
         counts[2 * rows + (size_t)r] = s->row[r].n_plain;
@@ -199,12 +280,8 @@ qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
         column[n++] = (struct qm_column){s->key[k].name, QM_COLUMN_text, "", "key of the group",
                                          keys + (size_t)k * rows};
     column[n++] = (struct qm_column){"n", QM_COLUMN_i64, "1", "number of values", counts};
-    for (int i = 0; st == QM_OK && i < n_numbers; i++) {
-        int v = i / s->plan->n_stats, k = i % s->plan->n_stats;
-        number_name(s, v, k, names[i], sizeof names[i]);
-        column[n++] = (struct qm_column){names[i], QM_COLUMN_f64, stat_unit(s, v, k),
-                                         qm_value_text(s->value[v]), numbers + (size_t)i * rows};
-    }
+    for (int i = 0; st == QM_OK && i < n_numbers; i++)
+        n += add_number(s, i, rows, names[i], numbers + 3 * (size_t)i * rows, &column[n]);
     if (s->has_theory) {
         column[n++] = (struct qm_column){"theory_se", QM_COLUMN_f64, "1",
                                          "largest theory_z of the group, by magnitude", theory};

@@ -38,6 +38,7 @@ struct row {
     int at[MAX_KEYS];             /* indices of the texts of its keys */
     int64_t n, n_theory, n_plain; /* n_plain: values left out, of cells without codes */
     double number[MAX_NUMBERS];   /* the statistics, value-major */
+    double low[MAX_NUMBERS], high[MAX_NUMBERS]; /* 95 % intervals of medians; else NaN */
     double theory; /* largest |theory_z| of the n_theory cells that have one; NaN: none has */
 };
 

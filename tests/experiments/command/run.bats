@@ -54,6 +54,41 @@ rows = d["summary"]["sqnr"]
 assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
 }
 
+@test "a median has the interval of its order statistics beside it, in text, JSON and file" {
+    cat >"$dir/medians.yaml" <<'Y'
+variant: ema4_uniform
+source: ["dist:gauss", "dist:student:3"]
+n: 512
+seed: 1..12
+coupling: oneshot
+slot: exp_avg
+summary:
+  - {name: both, by: source, value: sqnr, stat: [median, max]}
+  - {name: few, by: [source, seed], value: sqnr}
+Y
+    run "$qualm" run -q -o "$dir/medians.h5" "$dir/medians.yaml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"both: median of sqnr, max of sqnr [95 % interval of a median]"* ]]
+    [[ "$output" == *"few: median of sqnr"$'\n'* ]]
+    "$qualm" run -q --json -o "$dir/medians.h5" "$dir/medians.yaml" >"$dir/medians.json"
+    /usr/bin/python3 - "$dir/medians.json" "$dir/medians.h5" <<'P'
+import json, sys
+import h5py, numpy as np
+d = json.load(open(sys.argv[1]))[0]["summary"]
+with h5py.File(sys.argv[2]) as f:
+    stored = f["summary/both"][()]
+    cells, values = f["cells"][()], f["metrics"][()]["sqnr"]
+rows = d["both"]
+assert len(rows) == 2 and len(values) == 24
+for i, r in enumerate(rows):  # P(Bin(12, 1/2) < 3) = 0.0193, < 4 = 0.073: ranks 3 and 10
+    x = np.sort(values[12 * i:12 * i + 12])
+    assert (r["sqnr_median_lo95"], r["sqnr_median_hi95"]) == (x[2], x[9]), (r, x)
+    assert (stored[i]["sqnr_median_lo95"], stored[i]["sqnr_median_hi95"]) == (x[2], x[9])
+    assert "sqnr_max_lo95" not in r and r["sqnr_max"] == x[11]
+assert all(r["sqnr_median_lo95"] is None for r in d["few"]) and len(d["few"]) == 24
+P
+}
+
 @test "--dry-run lists the cells and writes nothing" {
     run "$qualm" run --dry-run "$suite"
     [ "$status" -eq 0 ]
