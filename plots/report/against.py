@@ -31,6 +31,13 @@ def draw_panel(c, v, low, high):
     return fig
 
 
+def answer(v):
+    """How many pairs of a variant here and an archived one were judged how, in words."""
+    words = v["verdict"].tolist()
+    said = [f"{word} in {words.count(word)}" for word in forest.SHAPES if word in words]
+    return f"Of {len(words)} pairs with archived variants those here are {', '.join(said)}"
+
+
 def draw(c, out):
     v = c.pairs
     if v is None or not len(v["label"]):
@@ -47,7 +54,7 @@ def draw(c, out):
                        f"Gaps against the archived variants on {name}; the table /against/pairs "
                        "has the numbers"))
     labels = [label for label in c.labels if label in v["label"]]
-    out.figure(NAME, panels, (TITLE, MENU),
+    out.figure(NAME, panels, (answer(v), MENU),
                "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) "
                "interval; to the left the variant here has the smaller gap. Only runs with "
                "the same problem, seed, learning rate, steps and double-precision twin are "

@@ -6,7 +6,21 @@ import numpy as np
 NAME, MENU, TITLE = "budget", "Error budget", "What the gap is made of"
 
 
-ALL = "all"  # the part that is the whole gap
+ALL, REST = "all", "rest"  # the whole gap; what the parts leave of it
+
+
+def answer(b, parts):
+    """Which part is the largest of a bar how often, in words; parts without the rest."""
+    first, bars = dict.fromkeys(parts, 0), 0
+    for key in dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist())):
+        at = (b["problem"] == key[0]) & (b["label"] == key[1]) & np.isfinite(b["mean"])
+        mean = {part: b["mean"][at & (b["part"] == part)] for part in parts}
+        mean = {part: float(x[0]) for part, x in mean.items() if len(x)}
+        if len(mean) > 1:
+            first[max(mean, key=mean.get)] += 1
+            bars += 1
+    said = [f"{part} in {n}" for part, n in sorted(first.items(), key=lambda x: -x[1]) if n]
+    return f"The largest part of the gap is {', '.join(said)} of {bars} cases" if bars else TITLE
 
 
 def draw_panel(b, labels, parts, unit):
@@ -53,7 +67,8 @@ def draw(c, out):
     if panels:
         legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
                   for k, part in enumerate(parts)]
-        out.figure(NAME, panels, (TITLE, MENU),
+        named = [part for part in parts if part != REST]
+        out.figure(NAME, panels, (answer(b, named), MENU),
                    "A bar is how much smaller the mean gap becomes when that part of the variant "
                    "alone is at full precision; rest is what they leave (to the right where any of "
                    "several parts alone costs as much, to the left where they cost only together). "

@@ -107,6 +107,30 @@ def own_twins(rows, twin):
     return list(found.values())
 
 
+def lowest(rows, curves):
+    """The label whose median loss at the last update is the smallest, "" for the twin's; None where
+    no median is finite."""
+    steps, loss = curves[:2]
+    last = np.array([max(steps[k][-1] for k in rows["curve"])])
+    found = {label: common.median(stacked(loss, steps, rows["curve"][rows["label"] == label],
+                                          last))[0] for label in campaign.in_order(rows["label"])}
+    if len(curves) > 2:
+        found[""] = min(common.median(stacked(curves[2], steps, mine, last))[0]
+                        for mine in own_twins(rows, curves[2]))
+    found = {label: y for label, y in found.items() if np.isfinite(y)}
+    return min(found, key=found.get) if found else None
+
+
+def answer(winners):
+    """Who ended lowest on how many problems, in words; winners as `lowest` returns them."""
+    names = ["float64" if label == "" else label for label in winners if label is not None]
+    if not names:
+        return TITLE
+    said = [f"{name} on {names.count(name)}" for name in sorted(set(names), key=names.index)]
+    return f"Lowest at the end: {', '.join(said)} of {len(winners)} " \
+           f"problem{'s' * (len(winners) != 1)}"
+
+
 def draw_panel(c, rows, curves):
     """Draws one problem."""
     steps, loss = curves[:2]
@@ -163,11 +187,12 @@ def draw(c, out):
     c.archived = None
     if c.pairs is not None and "/curves/loss" in c.archive.f:
         c.archived = with_curves(c.archive, ("step", "loss"))
-    panels = []
+    panels, winners = [], []
     for problem in campaign.in_order(rows["problem"]):
         name = campaign.readable(problem)
-        panels.append((draw_panel(c, select(rows, rows["problem"] == problem), curves), name,
-                       f"Loss over updates on {name}"))
+        one = select(rows, rows["problem"] == problem)
+        winners.append(lowest(one, curves))
+        panels.append((draw_panel(c, one, curves), name, f"Loss over updates on {name}"))
     if not panels:
         return
     seeds = len(set(rows["seed"].tolist()))
@@ -188,4 +213,4 @@ def draw(c, out):
         legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",
                                     inline.swatch(line)))
     legend += c.legend()
-    out.figure(NAME, panels, (TITLE, MENU), caption, legend)
+    out.figure(NAME, panels, (answer(winners), MENU), caption, legend)

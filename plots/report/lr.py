@@ -43,6 +43,31 @@ def draw_panel(c, s):
     return fig
 
 
+def best_rates(s):
+    """The scale with the smallest finite median gap of each (problem, label), and of its twin."""
+    found = {}
+    for key in dict.fromkeys(zip(s["problem"].tolist(), s["label"].tolist())):
+        at = (s["problem"] == key[0]) & (s["label"] == key[1])
+        ends = [np.where(np.isfinite(s[name][at]), s[name][at], np.inf)
+                for name in ("gap_median", "twin_median")]
+        if all(np.isfinite(y).any() for y in ends):
+            found[key] = tuple(s["lr_scale"][at][np.argmin(y)] for y in ends)
+    return found
+
+
+def answer(found):
+    """How many variants are best at their twin's best rate of those that ran, in words."""
+    if not found:
+        return TITLE
+    same = sum(own == twin for own, twin in found.values())
+    (problem, label), (own, twin) = max(found.items(),
+                                        key=lambda item: abs(np.log(item[1][0] / item[1][1])))
+    apart = f"; furthest: {label} on {campaign.readable(problem).split()[0]}, best at " \
+            f"{own / twin:.2g} times its twin's" if own != twin else ""
+    return f"Of the rates that ran the twin's best is the variant's best {same} times of " \
+           f"{len(found)}{apart}"
+
+
 def draw(c, out):
     s = c.table("sensitivity")
     if s is None or len(np.unique(s["lr_scale"])) < 2:
@@ -53,7 +78,7 @@ def draw(c, out):
         name = campaign.readable(problem)
         panels.append((draw_panel(c, one), name, f"Final gap over learning rates on {name}"))
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] + c.legend()
-    out.figure(NAME, panels, (TITLE, MENU),
+    out.figure(NAME, panels, (answer(best_rates(s)), MENU),
                "Median over seeds of the normalised gap after the last update, bands from the lower "
                "to the upper quartile. Nothing is tuned: every variant runs at the twin's rates.",
                legend)

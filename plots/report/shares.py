@@ -32,6 +32,28 @@ def draw_panel(c, rows, x_label, base):
     return fig
 
 
+def reached(c, ecdf):
+    """The share of targets that each variant reached at all, the twins' under their own names."""
+    return {label: float(ecdf["share"][ecdf["label"] == label].max())
+            for label in campaign.in_order(ecdf["label"])
+            if label in c.labels or label.startswith(campaign.TWINS)}
+
+
+def answer(c, ecdf):
+    """Which variants reached most and fewest of the targets, in words."""
+    share = reached(c, ecdf)
+    own = {label: x for label, x in share.items() if label in c.labels}
+    twins = [x for label, x in share.items() if label not in c.labels]
+    if not own:
+        return TITLE
+    most, least = max(own, key=own.get), min(own, key=own.get)
+    said = f"Of all targets {most} reached {100 * own[most]:.3g} %"
+    if len(own) > 1:
+        said += f", {least} {100 * own[least]:.3g} %" if own[least] < own[most] else \
+            ", as every variant did"
+    return said + (f"; float64 {100 * max(twins):.3g} %" if twins else "")
+
+
 def draw(c, out):
     panels = []
     ecdf, profiles = c.table("ecdf"), c.table("profiles")
@@ -47,7 +69,8 @@ def draw(c, out):
             one = {name: column[at] for name, column in profiles.items()}
             panels.append((draw_panel(c, one, x_label, 2), title, title))
     if panels:
-        out.figure(NAME, panels, (TITLE, MENU),
+        has = ecdf is not None and len(ecdf["tau"])
+        out.figure(NAME, panels, (answer(c, ecdf) if has else TITLE, MENU),
                    "51 targets per problem, evenly on the logarithm, down to what half the twins reach; "
                    "what never got there counts as infinitely late. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "

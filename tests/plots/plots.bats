@@ -126,6 +126,58 @@ for _ in range(300):
 EOF
 }
 
+@test "titles of loss, shares, lr and budget state what the tables of the file say" {
+    cat >"$DIR/suites/paired.yaml" <<'Y'
+protocol: paired
+coupling: closed
+variant:
+  - four: "adamw4_ao,min_numel=0,whole_blocks=0"
+  - lpmm: "adamw4_lpmm,min_numel=0,whole_blocks=0"
+source: ["problem:quad:layout=dct,start=normal", "problem:lowrank"]
+weight_decay: 0
+budget: 1
+seed: 1..6
+steps: 60
+lr_scale: [0.5, 1, 2]
+Y
+    "$QUALM" run -q -o "$DIR/results/paired.h5" "$DIR/suites/paired.yaml" >/dev/null
+    export TITLES=$("$QUALM" plot "$DIR/results/paired.h5" --list)
+    in_python <<'EOF'
+titles = dict(line.split(None, 1) for line in os.environ["TITLES"].splitlines())
+f = common.load(DIR + "paired.h5")
+labels = ("four", "lpmm")
+t = {name: common.table(f, "/protocol/" + name) for name in ("ecdf", "sensitivity", "budget", "runs")}
+share = {label: 100 * t["ecdf"]["share"][t["ecdf"]["label"] == label].max() for label in labels}
+for label in labels:
+    assert f"{label} {'reached ' * (share[label] == max(share.values()))}{share[label]:.3g} %" in \
+        titles["shares"] or "as every variant" in titles["shares"], (share, titles)
+s, same, n = t["sensitivity"], 0, 0
+for problem in set(s["problem"].tolist()):
+    for label in labels:
+        at = (s["problem"] == problem) & (s["label"] == label)
+        same += np.argmin(s["gap_median"][at]) == np.argmin(s["twin_median"][at])
+        n += 1
+assert f"best {same} times of {n}" in titles["lr"], titles
+b, first = t["budget"], []
+for problem in set(b["problem"].tolist()):
+    for label in labels:
+        at = (b["problem"] == problem) & (b["label"] == label)
+        at &= (b["part"] != "all") & (b["part"] != "rest") & np.isfinite(b["mean"])
+        first.append(b["part"][at][np.argmax(b["mean"][at])])
+for part in set(first):
+    assert f"{part} in {first.count(part)}" in titles["budget"], titles
+assert titles["budget"].endswith(f"of {len(first)} cases"), titles
+r, ends = t["runs"], []
+for problem in set(r["problem"].tolist()):
+    at = (r["problem"] == problem) & (r["lr_scale"] == 1)
+    gap = {label: np.median(r["gap"][at & (r["label"] == label)]) for label in labels}
+    gap["float64"] = np.median(r["twin_gap"][at & (r["label"] == "four")])
+    ends.append(min(gap, key=gap.get))
+for label in set(ends):
+    assert f"{label} on {ends.count(label)}" in titles["loss"], (ends, titles)
+EOF
+}
+
 @test "every script prints one line per missing result file and exits with 0" {
     mkdir -p "$DIR/none"
     for script in $(scripts); do
