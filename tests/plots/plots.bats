@@ -146,7 +146,8 @@ Y
 titles = dict(line.split(None, 1) for line in os.environ["TITLES"].splitlines())
 f = common.load(DIR + "paired.h5")
 labels = ("four", "lpmm")
-t = {name: common.table(f, "/protocol/" + name) for name in ("ecdf", "sensitivity", "budget", "runs")}
+names = ("ecdf", "sensitivity", "budget", "runs")
+t = {name: common.table(f, "/protocol/" + name) for name in names}
 share = {label: 100 * t["ecdf"]["share"][t["ecdf"]["label"] == label].max() for label in labels}
 for label in labels:
     assert f"{label} {'reached ' * (share[label] == max(share.values()))}{share[label]:.3g} %" in \
