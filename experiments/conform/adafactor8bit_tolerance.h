@@ -5,7 +5,7 @@
  * the rounding errors of one step alone.
  *
  * VALUE  an average a + w (x - a) of a mean x: the mean of n squares in a tree of depth at most
- *        log2 n + 8 has log2 n + 10 u, the average 3 u: 34 u for n = 2^21; of the largest number,
+ *        log2 n + 8 has (log2 n + 10) u, the average 3 u: 34 u for n = 2^21; of the largest number,
  *        because columns of a small mean are sums of the same rounding.
  * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
  *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1,
@@ -25,8 +25,8 @@
  *        for each of two factors or moments, and the log2 of the least second moment v of a block
  *        has an error of 2 E / (ln 2 sqrt(v)).
  * PARAM  the update has VALUE for each factor, halved by the root, and CONF or the momentum's
- *        error; it is compared with the largest change of a parameter. Beside it 4 u of the
- *        parameter, for decay and step are rounded each.
+ *        error; it is compared with the largest change of a parameter.  4 u of the parameter
+ *        are added, for decay and step are rounded each.
  * NORM   torch adds up the squares of n numbers in eight lanes, one after the other: n / 8 u,
  *        halved by the root. A step has up to three: of clip, rate and limiter, and APOLLO two of
  *        the projection.  Squares below 2^-126 are counts of 2^-149: n additions are each off

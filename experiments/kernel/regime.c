@@ -60,7 +60,7 @@ void qm_regimes_draw_for(struct qm_regimes *r, const struct qm_recipe *recipe)
         r->domain.largest = EMULATED;
 }
 
-/* Every stride-th case of the core. */
+/* Of the core every stride-th case is taken. */
 static int stride(const struct qm_regimes *r) { return r->o->quick ? QUICK_STRIDE : 1; }
 
 static int64_t core(const struct qm_regimes *r)

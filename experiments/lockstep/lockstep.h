@@ -50,6 +50,10 @@
 
 #include "experiments/lockstep/twin_cache.h"
 #include "experiments/suite/suite.h"
+
+/* A run has diverged where its normalised gap exceeds this or is not finite; its gap is then set
+ * to this. */
+#define QM_DIVERGED_GAP 1e3
 #include "oracle/metric/metric.h"
 
 /* Columns of /metrics in addition to those of oracle/metric/metric.h, then the curves.  Result

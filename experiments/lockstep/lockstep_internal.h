@@ -1,12 +1,8 @@
-/* lockstep_internal.h - Functions that the couplings share. */
+/* lockstep_internal.h - Functions that the couplings share, for this folder and its tests. */
 #ifndef QM_LOCKSTEP_LOCKSTEP_INTERNAL_H
 #define QM_LOCKSTEP_LOCKSTEP_INTERNAL_H
 
 #include "experiments/lockstep/lockstep.h"
-
-/* A run has diverged where its normalised gap exceeds this or is not finite; its gap is then set
- * to this. */
-#define QM_DIVERGED_GAP 1e3
 
 /* ---- lockstep_curves.c ----------------------------------------------------------------------- */
 

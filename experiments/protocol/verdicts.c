@@ -1,6 +1,6 @@
 /* verdicts.c - Verdicts over seeds, sensitivity to the learning rate, the error budget. */
 #include "experiments/lockstep/coded_share.h"
-#include "experiments/lockstep/lockstep_internal.h"
+#include "experiments/lockstep/lockstep.h"
 #include "experiments/protocol/tables.h"
 
 #include <math.h>

@@ -86,8 +86,11 @@ qm_status qm_rate_file_write(const char *path, const char *suite, const json_t *
     const char **key = calloc(n + 1, sizeof *key), *name;
     json_t *list = json_array(), *entry;
     struct qm_atomic_file file;
-    if (!key || !list)
+    if (!key || !list) {
+        free(key);
+        json_decref(list);
         return qm_fail(QM_NO_MEMORY, "rates");
+    }
     json_object_foreach ((json_t *)(uintptr_t)rates, name, entry)
         key[i++] = name;
     qsort(key, n, sizeof *key, by_key);

@@ -18,7 +18,7 @@ static int sorted(double *value, int n)
 }
 
 /* value[k] = (from + k) / by. */
-static int ladder(double *value, int n, double from, double by)
+static int evenly_spaced(double *value, int n, double from, double by)
 {
     for (int k = 0; k < n; k++)
         value[k] = (from + k) / by;
@@ -28,7 +28,7 @@ static int ladder(double *value, int n, double from, double by)
 static int integer(int bits, int sign, double *value)
 {
     (void)sign;
-    return ladder(value, 1 << bits, -(1 << (bits - 1)), 1.0);
+    return evenly_spaced(value, 1 << bits, -(1 << (bits - 1)), 1.0);
 }
 
 /* The int8 of axolotl's Muon: code - MRQ, in units of absmax / MRQ. */
@@ -36,13 +36,13 @@ static int integer_symmetric(int bits, int sign, double *value)
 {
     int mrq = (1 << (bits - 1)) - 1;
     (void)sign;
-    return ladder(value, 2 * mrq + 1, -mrq, 1.0);
+    return evenly_spaced(value, 2 * mrq + 1, -mrq, 1.0);
 }
 
 static int integer_over_2b(int bits, int sign, double *value)
 {
     (void)sign;
-    return ladder(value, 1 << bits, -(1 << (bits - 1)), 1 << (bits - 1));
+    return evenly_spaced(value, 1 << bits, -(1 << (bits - 1)), 1 << (bits - 1));
 }
 
 /* The integer type of lpmm: code / MRQ, code in [-MRQ, MRQ] (2^b - 1 codes) or in [0,
@@ -50,14 +50,14 @@ static int integer_over_2b(int bits, int sign, double *value)
 static int integer_linear(int bits, int sign, double *value)
 {
     int mrq = sign ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
-    return ladder(value, sign ? 2 * mrq + 1 : mrq + 1, sign ? -mrq : 0, mrq);
+    return evenly_spaced(value, sign ? 2 * mrq + 1 : mrq + 1, sign ? -mrq : 0, mrq);
 }
 
 static int linear(int bits, int sign, double *value)
 {
     int n = 1 << bits;
     if (!sign)
-        return ladder(value, n, 1.0, n);
+        return evenly_spaced(value, n, 1.0, n);
     for (int k = 0; k < n; k++)
         value[k] = (double)(2 * k - (n - 1)) / (n - 1);
     return n;
@@ -67,7 +67,7 @@ static int linear_with_zero(int bits, int sign, double *value)
 {
     int n = 1 << bits, half = n / 2 - 1; /* signed: half values, 0, 0, half values */
     if (!sign)
-        return ladder(value, n, 0.0, n - 1);
+        return evenly_spaced(value, n, 0.0, n - 1);
     for (int k = 0; k < half; k++) {
         value[n - 1 - k] = (double)(half - k) / half;
         value[k] = -value[n - 1 - k];
@@ -307,7 +307,7 @@ static int float_down_52(int bits, int sign, double *value)
 static int log_units(int bits, int sign, double *value)
 {
     (void)sign;
-    return ladder(value, 1 << bits, 0.0, (1 << bits) - 1);
+    return evenly_spaced(value, 1 << bits, 0.0, (1 << bits) - 1);
 }
 
 static const struct {

@@ -3,8 +3,8 @@
 #
 #     tests/fuzz/make_seeds.sh QUALM DIR
 #
-# Every file is small, whole and of the program's own making, or ships with it.  Inputs that once
-# found a fault lie in tests/fuzz/found/TARGET and are added.
+# Every file is small and whole: made by the program, by NumPy or by h5py, or one that ships.
+# Inputs that once found a fault lie in tests/fuzz/found/TARGET and are added.
 set -eu
 qualm=$(realpath "$1") dir=$2 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$dir"

@@ -104,7 +104,7 @@ def check(path):
             yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
     yield from check_line_1(path, lines)
     found = functions(path, "\n".join(lines)) if path.endswith(C_LIKE) else \
-        python_functions("\n".join(lines)) if path.endswith(".py") else ()
+        python_functions("\n".join(lines)) if path.endswith(".py") else bash_functions(lines)
     for function, first, last, parameters in found:
         if function is None:
             yield f"{path}:{first}: a brace of no function, type or initialiser known here"
@@ -112,6 +112,19 @@ def check(path):
             yield f"{path}:{first}: {function} has {last - first + 1} lines, at most {FUNCTION}"
         if parameters > PARAMETERS:
             yield f"{path}:{first}: {function} has {parameters} parameters, at most {PARAMETERS}"
+
+
+def bash_functions(lines):
+    """As functions, of a bash or bats file: from NAME() { or @test "..." { to the brace in the same
+    column; what a here-document holds is a part of it."""
+    name = None
+    for i, line in enumerate(lines, 1):
+        m = re.match(r"""( *)(?:([\w-]+) *\(\)|@test (["'].*["'])) *[{(]$""", line)
+        if m and name is None:
+            name, first, end = m[2] or m[3], i, (m[1] + "}", m[1] + ")")
+        elif name is not None and line in end:
+            yield name, first, i, 0
+            name = None
 
 
 def python_functions(text):

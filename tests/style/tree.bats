@@ -251,6 +251,36 @@ goes_up() {
     [ -z "$left" ] || { echo "not in core/README.md:$left"; return 1; }
 }
 
+@test "external libraries stay at the edges that experiments/README.md names" {
+    local line header folders found=0
+    while read header folders; do # a line ends with \ where it goes on
+        for f in $(grep -lE "include [<\"]$header" -r core oracle experiments variants); do
+            found=$((found + 1))
+            [[ " $folders " == *" $(dirname "$f") "* || " $folders " == *" $f "* ]] ||
+                { echo "$f includes $header"; return 1; }
+        done
+    done <<'LIST'
+hdf5 experiments/store experiments/foreign experiments/command/doctor.c experiments/machine
+zip.h experiments/readers experiments/store experiments/problems/gpt.c
+yaml.h experiments/suite experiments/recipes experiments/command/doctor.c
+mpi.h experiments/campaign
+gsl/ oracle/codebook oracle/rule oracle/theory experiments/check experiments/problems \
+ experiments/protocol experiments/report experiments/run experiments/machine experiments/command/doctor.c
+LIST
+    [ "$found" -gt 20 ]
+}
+
+@test "every problem has its loss written a second time, or is named here with the reason" {
+    # quad, nqm: closed forms in test_problems.c; ema has no loss; heavy, spike wrap another problem
+    local name left=""
+    for name in $(json_value '" ".join(p["name"] for p in d)' list problems); do
+        [[ " quad nqm ema heavy spike " == *" $name "* ]] ||
+            grep -q "\"$name[\":]" tests/experiments/problems/test_*_losses.c ||
+            left="$left $name"
+    done
+    [ -z "$left" ] || { echo "no second loss:$left"; return 1; }
+}
+
 @test "links between texts lead to files that are there" {
     run "$PYTHON" tests/style/check_links.py
     echo "$output"

@@ -33,8 +33,8 @@ static int close_folder(void **state)
     return system(command); /* NOLINT */
 }
 
-/* Builds a kernel from lines of source text; each gets a name of its own, as dlopen identifies
- * files by their inode. */
+/* Builds a kernel from lines of source text.  The object is unlinked once it is open, so that the
+ * next one is a file of its own: dlopen identifies files by their inode. */
 static qm_status build_as(const char *end, const char *const *lines, struct qm_kernel_file **out)
 {
     char source[128], object[128];

@@ -176,7 +176,7 @@ static void test_not_tuned(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct paired_cells bare, a;
         char text[2048], id[2][QM_CELL_ID];
-        snprintf(text, sizeof text, "%s%s%s", TWO PAIRED, cases[i].change, "");
+        snprintf(text, sizeof text, "%s%s", TWO PAIRED, cases[i].change);
         cells_of(text, &bare);
         snprintf(text, sizeof text, "%s%srates:\n%s", TWO PAIRED, cases[i].change, RATE("", "4"));
         cells_of(text, &a);
