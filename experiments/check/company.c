@@ -76,6 +76,8 @@ qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role)
     c->shape = shape_of(r, role);
     c->n = qm_shape_numel(&c->shape);
     c->tensor = r->tensor + 1u + role;
+    if (role == QM_COMPANION_group && word(r, role, 51) % 2) /* the first of another run */
+        c->tensor = r->tensor;
     int projects = qm_rule_reads(r->run.rule, "rank"); /* draws the seeds of all steps before */
     c->t = role == QM_COMPANION_warm     ? (projects ? PROJECTED_WARM_STEP : WARM_STEP)
            : role == QM_COMPANION_second ? 1 + word(r, role, 50) % 2000

@@ -32,6 +32,8 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
     for (int i = 0; i < r->rule->n_slots; i++) {
         const struct qm_quantizer *q = &r->slot[i];
         int is_new = q->bits && q->norm == QM_NORM_block && q->block > 1;
+        if (q->bits && q->norm == QM_NORM_rowblock)
+            out->row_block = q->block;
         for (int k = 0; k < out->n_blocks; k++)
             is_new &= out->block[k] != q->block;
         if (is_new)
@@ -55,7 +57,7 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
 {
     static const struct {
         int every, at, power;
-    } large[] = {{80, 7, 15}, {160, 33, 16}, {160, 91, 17}, {1024, 600, 20}};
+    } large[] = {{80, 7, 15}, {40, 23, 15}, {160, 33, 16}, {160, 91, 17}, {1024, 600, 20}};
     for (size_t k = 0; k < sizeof large / sizeof *large; k++)
         if (i % large[k].every == large[k].at &&
             ((1 << large[k].power) + 8 <= d->largest || is_long_vector(d, i)))
@@ -278,7 +280,8 @@ static void parts(const struct qm_domain *d, struct qm_domain_source *s, struct 
 }
 
 /* A small bias of rounding by draws shows only in many draws near an end of their cells: planted
- * codes, and parameters that stay. */
+ * codes, parameters that stay, and parameters that move by 2^-9 to 2^-14 of a spacing: the rate
+ * is such a part of the spacing of numbers around 1, for updates around 1. */
 static int many_draws(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                       struct qm_case *c)
 {
@@ -289,9 +292,18 @@ static int many_draws(const struct qm_domain *d, struct qm_domain_source *s, int
                           .t = first_step(d, s),
                           .forced = 1};
     struct qm_case still = *c;
+    int spacing = d->recipe.param.format == QM_PARAM_f16    ? -10
+                  : d->recipe.param.format == QM_PARAM_bf16 ? -7
+                                                            : -3;
     still.given = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
     still.hyper[QM_HYPER_lr] = 0.0;
-    if (d->recipe.param.write == QM_WRITE_stoch && i % 40 == 13 && qm_domain_takes(d, &still))
+    if (i % 80 != 13) {
+        still.kind = QM_CLASS_unit;
+        still.t = 1 + qm_domain_below(s, 3);
+        still.hyper[QM_HYPER_lr] = ldexp(1.0, spacing - 12 - (int)qm_domain_below(s, 2));
+        still.shape.dim[0] *= d->largest > 1 << 20 ? 2 : 1;
+    }
+    if (d->recipe.param.write == QM_WRITE_stoch && i % 80 != 33 && qm_domain_takes(d, &still))
         *c = still;
     return 1;
 }
@@ -369,6 +381,25 @@ static int rounds_to_inf(const struct qm_domain *d, struct qm_domain_source *s, 
     return 1;
 }
 
+/* A reference that judges small matrices alone takes a few long rows, too: rows of two and of three
+ * blocks and a tail. */
+static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                     struct qm_case *c)
+{
+    int64_t block = d->row_block;
+    if (i % 20 != 17 || block < 2 || block > PROJECTED || d->largest > PROJECTED)
+        return 0;
+    struct qm_case to = {.shape = {2, {2 + qm_domain_below(s, 2), 0}},
+                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_planted,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = 1};
+    to.shape.dim[1] = block * (2 + qm_domain_below(s, 2)) + qm_domain_below(s, 99) - 3;
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* Whether case i is a plain one (plain_case.c); the number of plain cases before it. */
 static int is_plain(int64_t i) { return i % 8 == 2 || i % 8 == 4 || i % 8 == 6; }
 static int64_t plain_before(int64_t i) { return 3 * (i / 8) + i % 8 / 2 - 1; }
@@ -409,7 +440,7 @@ void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_cas
 
 /* A large tensor is there for its size: it starts from loaded states, so that one step shows what
  * two would, and everything that could hide an update is ordinary. */
-static void make_ordinary(struct qm_domain_source *s, struct qm_case *c)
+static void make_ordinary(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
 {
     static const enum qm_class kinds[] = {QM_CLASS_normal, QM_CLASS_unit, QM_CLASS_planted};
     if (qm_shape_numel(&c->shape) <= (1 << 15) + 8)
@@ -417,6 +448,15 @@ static void make_ordinary(struct qm_domain_source *s, struct qm_case *c)
     c->kind = kinds[qm_domain_below(s, sizeof kinds / sizeof *kinds)];
     c->setting = c->setting == QM_SETTING_maximize ? c->setting : QM_SETTING_default;
     c->given = 0;
+    for (int k = 0; k < QM_HYPERS; k++) { /* paths of their own, which do not hide it */
+        struct qm_case to = *c;
+        if (!(d->reads >> k & 1) || !qm_hyper_is_flag(k) || !qm_domain_one_in(s, 3))
+            continue;
+        to.given |= (uint64_t)1 << k;
+        to.hyper[k] = qm_hyper_get(&d->recipe.hyper, k) == 0.0;
+        if (qm_domain_takes(d, &to))
+            *c = to;
+    }
     c->powered = 1u << QM_POWER_s;
     c->power[QM_POWER_s] = (int)qm_domain_below(s, 8) - 6;
     c->part &= ~(1u << QM_PART_podd | 1u << QM_PART_sodd | 1u << QM_PART_godd);
@@ -427,7 +467,7 @@ static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_sourc
 {
     struct qm_case c = {.forced = 1};
     if (many_draws(d, s, i, &c) || exact_decay(d, s, i, &c) || rounds_to_inf(d, s, i, &c) ||
-        projection_tail(d, s, i, &c))
+        projection_tail(d, s, i, &c) || long_rows(d, s, i, &c))
         return c;
     if (is_plain(i)) {
         c = qm_plain_case(d, s, plain_before(i));
@@ -443,7 +483,7 @@ static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_sourc
         hyper(d, s, &c);
         parts(d, s, &c);
     }
-    make_ordinary(s, &c);
+    make_ordinary(d, s, &c);
     bound_slots(d, &c);
     if (is_busy(i))
         c.part |= 1u << QM_PART_busy;

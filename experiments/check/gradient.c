@@ -169,11 +169,18 @@ static float steps_from(float x, int ulps)
     return x;
 }
 
-/* One of the values and thresholds, as the random word says. */
-static double aimed_unit(const struct qm_decider *d, uint32_t word)
+/* Value or threshold `at` in order, counted round and round, so that so many elements in a row have
+ * them all.  Where the rounding draws, one value in four is moved by 2^-9 to 2^-13 of its distance
+ * from a neighbour, which rounding must reach that seldom. */
+static double aimed_unit(const struct qm_decider *d, uint64_t at, uint32_t word)
 {
-    int k = (int)(word % (uint32_t)(2 * d->n - 1));
-    return k % 2 ? d->cut[k / 2].at : d->value[k / 2];
+    int k = (int)(at % (uint64_t)(2 * d->n - 1)), next = k / 2 + (word & 1u ? 1 : -1);
+    double value = d->value[k / 2];
+    if (k % 2)
+        return d->cut[k / 2].at;
+    if (qm_round_draws(d->q.round) && word >> 1 & 1u && next >= 0 && next < d->n)
+        return value + ldexp(d->value[next] - value, -9 - (int)(word >> 2) % 5);
+    return value;
 }
 
 /* The largest gradient of step k of the case: a power of two that outgrows the carried state; where
@@ -206,8 +213,10 @@ static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
             return (float)g;
     const struct qm_aim_weight *w = &a->weight[slot];
     double by = planted_divisor(a, slot, (double)a->state[slot][anchor_of(a, slot, i)], g);
-    double y = aimed_unit(a->slot[slot], word >> 4);
-    float target = steps_from((float)(by * y), (int)((word >> 1) & 7u) - 3);
+    uint32_t from = draw(a, STREAM_PLANT, t, -2);
+    double y = aimed_unit(a->slot[slot], (uint64_t)from + (uint64_t)i, word >> 8);
+    int ulps = (int)(word >> 1 & 15u) - 3; /* half of them exact */
+    float target = steps_from((float)(by * y), ulps > 3 ? 0 : ulps);
     double needed = ((double)target - w->keep * (double)a->state[slot][i]) / w->give;
     if (is_square(a, slot))
         needed = needed > 0.0 ? (sign ? -sqrt(needed) : sqrt(needed)) : 0.0;
@@ -273,7 +282,7 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
         by = 1.0f;
     else if (power & 256u) /* not a power of two: the unit value is rounded, the state is not */
         by *= 1.0f + (float)(power >> 9) * 0x1p-23f;
-    float target = (float)(qm_round_float32((double)by * d->gain) * aimed_unit(d, word >> 4));
+    float target = (float)(qm_round_float32((double)by * d->gain) * aimed_unit(d, word >> 4, 0));
     target = steps_from(target, (int)((word >> 1) & 7u) - 3);
     if (is_anchor(a, slot, i))
         target = by;

@@ -71,7 +71,12 @@ struct qm_finding {
 };
 
 /* Findings of cases that are kept, and room for those that belong to no case. */
-enum { QM_RATES = 2 * (QM_MAX_SLOTS + 1), QM_FINDINGS = 32, QM_GENERAL = 3 * QM_RATES };
+enum {
+    QM_RATES = 2 * (QM_MAX_SLOTS + 1),
+    QM_FINDINGS = 32,
+    QM_GENERAL = 4 * QM_RATES,
+    QM_SELDOM_BANDS = 5
+};
 
 struct qm_tally {
     int64_t cases, skipped, judged; /* numbers judged: parameters, values, scales, codes */
@@ -90,12 +95,19 @@ struct qm_tally {
      * rounding to nearest never takes up; entry 2 i + 1: values in the upper half; slot
      * QM_MAX_SLOTS: the parameter. */
     double stoch_up[QM_RATES], stoch_expected[QM_RATES], stoch_variance[QM_RATES];
-    /* Of all these values their number; of those within 2^-12 of an end of their cell the number,
-     * how many left it, and how many were expected to at most. */
     /* Values that are numbers of the format, within bounds, and hardly ever leave them. */
     double still_n[QM_MAX_SLOTS + 1], still_left[QM_MAX_SLOTS + 1],
         still_expected[QM_MAX_SLOTS + 1];
+    /* Of the values in cells their number; of those within 2^-12 of an end of their cell the
+     * number, how many left it, and how many were expected to at most. */
     double stoch_n[QM_RATES], edge_n[QM_RATES], edge_left[QM_RATES], edge_expected[QM_RATES];
+    /* Values that leave an end of their cell seldom, by a share known to an eighth: band b is that
+     * of shares from 2^(b - 14) to 2^(b - 13).  How many, how many left, how many were to, and the
+     * sum of the squares of the shares' errors, which are independent.  Negative values apart, for
+     * a bias towards zero is up for them and down for others. */
+    struct qm_seldom {
+        double n, left, expected, variance;
+    } seldom[QM_RATES][2][QM_SELDOM_BANDS];
     /* Errors of the cases with gradients of class normal; entry QM_MAX_SLOTS: the parameter. */
     struct qm_rmse rmse[QM_MAX_SLOTS + 1];
     float draw_error; /* draw error (draws.h) of the number judged last, or 0 */
@@ -114,15 +126,15 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
                         struct qm_tally *t);
 
 /* Counts a value of the slot at `share` of its cell (0 to 1), known within `off`, which went up (1)
- * or did not (0). */
-void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int up);
+ * or did not (0); negative: the value is below 0. */
+void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int up, int negative);
 
 /* Counts a value that is a number of the format within `off` of a cell, and left it (1) or not. */
 void qm_tally_still(struct qm_tally *t, int slot, double off, int left);
 
 /* The least bias of the probability of going up that would have been found in the draws of a slot;
- * NaN: nothing was drawn.  Values at an end of their cell find the smallest: among n that hardly
- * ever leave it, a bias b makes n b leave. */
+ * NaN: nothing was drawn.  Of either sign and in both halves of cells: values at an end of their cell
+ * find the smallest, as a bias b makes b n of n more leave it, or fewer. */
 double qm_tally_detectable(const struct qm_tally *t, int slot);
 
 struct qm_trial;

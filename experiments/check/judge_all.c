@@ -13,7 +13,7 @@ enum { TENSOR = 1 };
 
 #define EDGE 0x1p-12 /* of a cell: values that hardly ever leave its end */
 
-void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int up)
+void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int up, int negative)
 {
     int is_upper = share >= 0.5, i = 2 * slot + is_upper;
     double from_end = is_upper ? 1.0 - share : share;
@@ -23,6 +23,14 @@ void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int u
         t->edge_n[i] += 1.0;
         t->edge_left[i] += up != is_upper;
         t->edge_expected[i] += from_end + off;
+    }
+    int band = from_end > 0.0 ? ilogb(from_end) + 14 : -1;
+    if (band >= 0 && band < QM_SELDOM_BANDS && off <= 0.125 * from_end) {
+        struct qm_seldom *few = &t->seldom[i][negative][band];
+        few->n += 1.0;
+        few->left += up != is_upper;
+        few->expected += from_end;
+        few->variance += off * off;
     }
     t->stoch_up[i] += up;
     t->stoch_expected[i] += share;
@@ -59,6 +67,14 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
         into->edge_n[i] += from->edge_n[i];
         into->edge_left[i] += from->edge_left[i];
         into->edge_expected[i] += from->edge_expected[i];
+        for (int b = 0; b < 2 * QM_SELDOM_BANDS; b++) {
+            struct qm_seldom *few = &into->seldom[i][b % 2][b / 2];
+            const struct qm_seldom *more = &from->seldom[i][b % 2][b / 2];
+            few->n += more->n;
+            few->left += more->left;
+            few->expected += more->expected;
+            few->variance += more->variance;
+        }
     }
     for (int i = 0; i <= QM_MAX_SLOTS; i++) {
         into->still_n[i] += from->still_n[i];
@@ -285,24 +301,68 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
  * tail of the Poisson distribution. */
 static double edge_limit(double expected) { return expected + 6.0 * sqrt(expected) + 9.0; }
 
-/* In the draws of one half of the cells. */
+/* The bands of half i up to band b together, of one sign. */
+static struct qm_seldom seldom_to(const struct qm_tally *t, int i, int negative, int b)
+{
+    const struct qm_seldom *band = t->seldom[i][negative];
+    struct qm_seldom sum = band[0];
+    for (int k = 1; k <= b; k++) {
+        sum.n += band[k].n;
+        sum.left += band[k].left;
+        sum.expected += band[k].expected;
+        sum.variance += band[k].variance;
+    }
+    return sum;
+}
+
+/* Fewer than expected - this leave by chance less often than once in 10^9 checks: 6.5 standard
+ * deviations, which bound the lower tail of the Poisson distribution. */
+static double seldom_limit(const struct qm_seldom *s)
+{
+    return 6.5 * sqrt(s->expected + s->variance);
+}
+
+/* In the draws of one half of the cells: of a bias that makes more leave an end of their cell, and
+ * of one that makes fewer leave it, the larger. */
 static double detectable_in(const struct qm_tally *t, int i)
 {
-    double least = 1.0;
+    double central = 1.0, more, fewer;
     if (t->stoch_variance[i] >= 25.0)
-        least = fmin(least, 5.0 * sqrt(t->stoch_variance[i]) / t->stoch_n[i]);
+        central = 5.0 * sqrt(t->stoch_variance[i]) / t->stoch_n[i];
+    more = fewer = central;
     if (t->edge_n[i] > 0.0)
-        least = fmin(least, edge_limit(t->edge_expected[i]) / t->edge_n[i]);
-    return least;
+        more = fmin(more, edge_limit(t->edge_expected[i]) / t->edge_n[i]);
+    for (int b = 0; b < 2 * QM_SELDOM_BANDS; b++) {
+        struct qm_seldom s = seldom_to(t, i, b % 2, b / 2);
+        if (s.expected > seldom_limit(&s))
+            fewer = fmin(fewer, seldom_limit(&s) / s.n);
+    }
+    return fmax(more, fewer);
 }
 
 double qm_tally_detectable(const struct qm_tally *t, int slot)
 {
     double halves = fmax(detectable_in(t, 2 * slot), detectable_in(t, 2 * slot + 1));
-    double still = 1.0;
-    if (t->still_n[slot] > 0.0)
-        still = edge_limit(t->still_expected[slot]) / t->still_n[slot];
-    return fmin(halves, still) < 1.0 ? fmin(halves, still) : (double)NAN;
+    return halves < 1.0 ? halves : (double)NAN;
+}
+
+/* Judges the values that leave an end of their cell seldom, by the narrowest band that is off. */
+static void judge_seldom(const char *what, int i, struct qm_tally *t)
+{
+    char text[200];
+    for (int b = 0; b < 2 * QM_SELDOM_BANDS; b++) {
+        struct qm_seldom s = seldom_to(t, i, b % 2, b / 2);
+        double off = s.left - s.expected;
+        if (off >= -seldom_limit(&s) && off <= seldom_limit(&s) + 9.0)
+            continue;
+        snprintf(text, sizeof text,
+                 "%s: of %.0f %s values from 2^-14 to 2^%d of a cell from its %s end %.0f were "
+                 "rounded to the other end, want %.1f within %.1f",
+                 what, s.n, b % 2 ? "negative" : "positive", b / 2 - 13, i % 2 ? "upper" : "lower",
+                 s.left, s.expected, seldom_limit(&s));
+        add_finding(t, QM_RATES_NAME, text);
+        return;
+    }
 }
 
 /* Judges the draws of values at an end of their cell. */
@@ -342,6 +402,7 @@ void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
         const char *what = i / 2 < rule->n_slots ? rule->slot[i / 2] : "parameter";
         char text[200];
         judge_edge(what, i, t);
+        judge_seldom(what, i, t);
         if (variance < 25.0 || off <= 5.0 * sqrt(variance))
             continue;
         snprintf(text, sizeof text,

@@ -29,7 +29,7 @@ static void count_up(const struct qm_decider *d, int slot, double low, double hi
     if (!(low >= d->value[k] && high <= d->value[k + 1] && high - low <= 0x1p-10 * gap))
         return;
     share = (y - d->value[k]) / gap;
-    qm_tally_draw(t, slot, share, 0.5 * (high - low) / gap, position > k);
+    qm_tally_draw(t, slot, share, 0.5 * (high - low) / gap, position > k, low < 0.0);
 }
 
 /* The change of a decided position: none, or the change that keepsign makes where x > 0 (POSITIVE),

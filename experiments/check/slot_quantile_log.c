@@ -203,10 +203,10 @@ static void count_draw(const struct qm_slot_view *v, int slot, const struct plac
         double off = 0.5 * (p->y.high - p->y.low) / gap + 8.0 * QM_U * big / gap;
         share = (big - 0.5 * (p->y.low + p->y.high)) / gap;
         if (off <= TIGHT && share >= 0.0 && share <= 1.0)
-            qm_tally_draw(t, slot, share, off, code > d);
+            qm_tally_draw(t, slot, share, off, code > d, 0);
         return;
     }
-    qm_tally_draw(t, slot, share, 0.5 * width, code > d);
+    qm_tally_draw(t, slot, share, 0.5 * width, code > d, 0);
 }
 
 static void judge_value(const struct qm_slot_view *v, int64_t i, double scale, double alpha,

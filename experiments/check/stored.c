@@ -156,7 +156,7 @@ static void count_up(const struct qm_stored *f, int rank, double low, double hig
     if (above != below + 1 || !isfinite(gap) || !(high - low <= 0x1p-10 * gap))
         return;
     share = (0.5 * (low + high) - value_of(f, below)) / gap;
-    qm_tally_draw(t, QM_MAX_SLOTS, share, 0.5 * (high - low) / gap, rank == above);
+    qm_tally_draw(t, QM_MAX_SLOTS, share, 0.5 * (high - low) / gap, rank == above, low < 0.0);
     if (low < 0.0) /* the rounding draws in magnitude */
         t->draw_error = -t->draw_error;
 }
