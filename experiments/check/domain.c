@@ -9,9 +9,14 @@
 
 /* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
  * all projections before the current one.  CANDIDATES: for a plain case. */
-enum { CANDIDATES = 12, PROJECTED = 4096, PROJECTED_STEP = 1 << 18, PROJECTIONS = 4096 };
+enum {
+    CANDIDATES = 12,
+    PROJECTED = QM_DOMAIN_PROJECTED,
+    PROJECTED_STEP = 1 << 18,
+    PROJECTIONS = 4096
+};
 
-static int is_projected(const struct qm_domain *d) { return d->reads >> QM_HYPER_rank & 1; }
+static int is_projected(const struct qm_domain *d) { return qm_domain_is_projected(d); }
 
 void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct qm_domain *out)
 {
@@ -135,7 +140,7 @@ static struct qm_shape cut(struct qm_domain_source *s, int64_t n, int rank)
     return out;
 }
 
-static struct qm_shape shape(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
+struct qm_shape qm_domain_shape(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
     static const int ranks[] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7, 8};
     if (i % 80 == 21) { /* every axis has elements */
@@ -183,7 +188,7 @@ static enum qm_class gradient_class(struct qm_domain_source *s)
     return (enum qm_class)qm_domain_below(s, QM_CLASS_COUNT);
 }
 
-static int64_t first_step(const struct qm_domain *d, struct qm_domain_source *s)
+int64_t qm_domain_first_step(const struct qm_domain *d, struct qm_domain_source *s)
 {
     int64_t t = any_step(s);
     return t <= d->last_step ? t : 1 + t % d->last_step;
@@ -279,127 +284,6 @@ static void parts(const struct qm_domain *d, struct qm_domain_source *s, struct 
             qm_domain_one_in(s, 3) ? qm_domain_word(s) : (uint32_t)qm_domain_below(s, 300) - 1u;
 }
 
-/* A small bias of rounding by draws shows only in many draws near an end of their cells: planted
- * codes, parameters that stay, and parameters that move by 2^-9 to 2^-14 of a spacing: the rate
- * is such a part of the spacing of numbers around 1, for updates around 1. */
-static int many_draws(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                      struct qm_case *c)
-{
-    if (!d->rounds_by_draws || i % 20 != 13)
-        return 0;
-    *c = (struct qm_case){.shape = {1, {(1 << 17) - qm_domain_below(s, 99)}},
-                          .kind = QM_CLASS_planted,
-                          .t = first_step(d, s),
-                          .forced = 1};
-    struct qm_case still = *c;
-    int spacing = d->recipe.param.format == QM_PARAM_f16    ? -10
-                  : d->recipe.param.format == QM_PARAM_bf16 ? -7
-                                                            : -3;
-    still.given = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
-    still.hyper[QM_HYPER_lr] = 0.0;
-    if (i % 80 != 13) {
-        still.kind = QM_CLASS_unit;
-        still.t = 1 + qm_domain_below(s, 3);
-        still.hyper[QM_HYPER_lr] = ldexp(1.0, spacing - 12 - (int)qm_domain_below(s, 2));
-        still.shape.dim[0] *= d->largest > 1 << 20 ? 2 : 1;
-    }
-    if (d->recipe.param.write == QM_WRITE_stoch && i % 80 != 33 && qm_domain_takes(d, &still))
-        *c = still;
-    return 1;
-}
-
-/* A parameter of 16 or 8 bits meets ties only where arithmetic is exact: zero gradients and states,
- * and a decay by a power of two, p (1 - 2^-k). */
-static int exact_decay(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                       struct qm_case *c)
-{
-    const uint64_t both = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
-    const struct qm_param *p = &d->recipe.param;
-    if (p->format == QM_PARAM_f32 || p->write == QM_WRITE_stoch || i % 20 != 3 ||
-        (d->reads & both) != both)
-        return 0;
-    struct qm_case to = {.shape = shape(d, s, i),
-                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_zeros : QM_CLASS_signedzeros,
-                         .t = first_step(d, s),
-                         .forced = !qm_domain_one_in(s, 2),
-                         .given = both};
-    to.hyper[QM_HYPER_lr] = ldexp(1.0, -(int)qm_domain_below(s, 4));
-    to.hyper[QM_HYPER_weight_decay] = ldexp(1.0, -2 - (int)qm_domain_below(s, 4));
-    if (!qm_domain_takes(d, &to))
-        return 0;
-    *c = to;
-    return 1;
-}
-
-/* Random numbers of a projection are made in groups of 16: sizes of every residue modulo 16, which
- * odd ranks have. */
-static int projection_tail(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                           struct qm_case *c)
-{
-    static const int residues[] = {1, 15, 8, 2, 9, 7, 13, 4}, inverse_of_3 = 11;
-    if (!is_projected(d) || i % 20 != 9)
-        return 0;
-    int64_t k = i / 20, rank = qm_domain_one_in(s, 2) ? 1 : 3, residue = residues[k % 8];
-    struct qm_case to = {.shape = {2, {0}},
-                         .kind = QM_CLASS_normal,
-                         .t = 1 + qm_domain_below(s, 30),
-                         .forced = 1,
-                         .given = (uint64_t)1 << QM_HYPER_rank};
-    for (int a = 0; a < 2; a++)
-        to.shape.dim[a] =
-            16 * (1 + qm_domain_below(s, 4)) + (rank == 1 ? residue : residue * inverse_of_3 % 16);
-    to.hyper[QM_HYPER_rank] = (double)rank;
-    if (!qm_domain_takes(d, &to))
-        return 0;
-    *c = to;
-    return 1;
-}
-
-/* A parameter of 16 or 8 bits overflows by rounding where float32 does not: updates of 3/4 of a
- * spacing move the largest numbers of the format. */
-static int rounds_to_inf(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                         struct qm_case *c)
-{
-    static const struct {
-        int top, spacing; /* powers of two */
-    } ends[] = {[QM_PARAM_bf16] = {127, 120}, [QM_PARAM_f16] = {15, 5}, [QM_PARAM_e4m3] = {8, 5}};
-    const uint64_t both = (uint64_t)1 << QM_HYPER_lr | (uint64_t)1 << QM_HYPER_weight_decay;
-    const struct qm_param *p = &d->recipe.param;
-    if (p->format == QM_PARAM_f32 || i % 40 != 11 || (d->reads & both) != both)
-        return 0;
-    struct qm_case to = {.shape = {1, {2000 + qm_domain_below(s, 2999)}},
-                         .kind = QM_CLASS_normal,
-                         .t = 1 + qm_domain_below(s, 3),
-                         .forced = !qm_domain_one_in(s, 2),
-                         .given = both,
-                         .powered = 1u << QM_POWER_p};
-    to.power[QM_POWER_p] = ends[p->format].top + 1;
-    to.hyper[QM_HYPER_lr] = ldexp(0.75, ends[p->format].spacing);
-    if (!qm_domain_takes(d, &to))
-        return 0;
-    *c = to;
-    return 1;
-}
-
-/* A reference that judges small matrices alone takes a few long rows, too: rows of two and of three
- * blocks and a tail. */
-static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                     struct qm_case *c)
-{
-    int64_t block = d->row_block;
-    if (i % 20 != 17 || block < 2 || block > PROJECTED || d->largest > PROJECTED)
-        return 0;
-    struct qm_case to = {.shape = {2, {2 + qm_domain_below(s, 2), 0}},
-                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_planted,
-                         .t = 1 + qm_domain_below(s, 30),
-                         .forced = 1};
-    to.shape.dim[1] = block * (2 + qm_domain_below(s, 2)) + qm_domain_below(s, 99) - 3;
-    if (!qm_domain_takes(d, &to))
-        return 0;
-    *c = to;
-    return 1;
-}
-
 /* Whether case i is a plain one (plain_case.c); the number of plain cases before it. */
 static int is_plain(int64_t i) { return i % 8 == 2 || i % 8 == 4 || i % 8 == 6; }
 static int64_t plain_before(int64_t i) { return 3 * (i / 8) + i % 8 / 2 - 1; }
@@ -466,15 +350,14 @@ static void make_ordinary(const struct qm_domain *d, struct qm_domain_source *s,
 static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
     struct qm_case c = {.forced = 1};
-    if (many_draws(d, s, i, &c) || exact_decay(d, s, i, &c) || rounds_to_inf(d, s, i, &c) ||
-        projection_tail(d, s, i, &c) || long_rows(d, s, i, &c))
+    if (qm_aimed_case(d, s, i, &c))
         return c;
     if (is_plain(i)) {
         c = qm_plain_case(d, s, plain_before(i));
     } else {
         c.forced = !qm_domain_one_in(s, 4);
-        c.shape = shape(d, s, i);
-        c.t = first_step(d, s);
+        c.shape = qm_domain_shape(d, s, i);
+        c.t = qm_domain_first_step(d, s);
         c.kind = gradient_class(s);
         if (is_busy(i)) {
             c.t = 1 + qm_domain_below(s, 12);

@@ -1,6 +1,6 @@
 /* domain_source.h - The random numbers that a drawn case is made of.
  *
- * Internal to domain.c, plain_case.c and small_case.c. */
+ * Internal to domain.c, aimed_case.c, plain_case.c and small_case.c. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 
@@ -45,6 +45,23 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c);
 /* domain.c.  Both sides draw the seeds of all projections before a step: makes the step one with no
  * more than `most` of them. */
 void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_case *c);
+
+/* domain.c.  The shape of case i, and a first step. */
+struct qm_shape qm_domain_shape(const struct qm_domain *d, struct qm_domain_source *s, int64_t i);
+int64_t qm_domain_first_step(const struct qm_domain *d, struct qm_domain_source *s);
+
+/* Elements of the largest matrix whose reference takes the square of a side; whether the rule
+ * projects. */
+enum { QM_DOMAIN_PROJECTED = 4096 };
+static inline int qm_domain_is_projected(const struct qm_domain *d)
+{
+    return d->reads >> QM_HYPER_rank & 1;
+}
+
+/* aimed_case.c.  1: case i is aimed (at seldom draws, exact decays, sizes of projections, overflow
+ * by rounding, long rows), and is c now; else c stays as it is. */
+int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                  struct qm_case *c);
 
 /* plain_case.c.  Draws plain case number `plain` = 0, 1, ...: many settings at once and everything
  * else ordinary.  What depends on two hyper-parameters together shows there, and nowhere where one

@@ -133,8 +133,8 @@ void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int u
 void qm_tally_still(struct qm_tally *t, int slot, double off, int left);
 
 /* The least bias of the probability of going up that would have been found in the draws of a slot;
- * NaN: nothing was drawn.  Of either sign and in both halves of cells: values at an end of their cell
- * find the smallest, as a bias b makes b n of n more leave it, or fewer. */
+ * NaN: nothing was drawn.  Of either sign and in both halves of cells: values at an end of their
+ * cell find the smallest, as a bias b makes b n of n more leave it, or fewer. */
 double qm_tally_detectable(const struct qm_tally *t, int slot);
 
 struct qm_trial;
