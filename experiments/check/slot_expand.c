@@ -226,7 +226,9 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
     }
     struct qm_interval centre = {sqrt(b->most.low) * sqrt(b->least.low),
                                  sqrt(b->most.high) * sqrt(b->least.high)};
-    found |= judge_number(c, widened(centre, 2.0 * root + QM_U), "centre", at + 2, t, f);
+    centre = widened(centre, 2.0 * root + QM_U);
+    centre.low -= QM_ETA, centre.high += QM_ETA;
+    found |= judge_number(c, centre, "centre", at + 2, t, f);
     if (!isnan(k) && c > 0.0 && isfinite(c)) {
         struct qm_interval p = powers(quotient(v, b->most, c, c), k);
         p.low /= TOP, p.high /= TOP;
