@@ -11,10 +11,11 @@
 #include "experiments/check/slot_parts.h"
 
 /* Curves qlog and expand: a power, here within an ulp and a product, in a judged side within two ulp
- * and a product (slot_quantile_log.c, slot_expand.c): 6 u in all.  Code 0 of qlog is the scale. */
+ * and a product (slot_quantile_log.c, slot_expand.c): 6 u in all.  Code 0 of qlog is the scale,
+ * that of expand decodes to 0 or, by the exponent 0, to the centre. */
 static double power_error(const struct qm_slot_view *v, int64_t i)
 {
-    return v->codes[i] == 0 && v->d->q.curve == QM_CURVE_qlog ? 0.0 : 6.0 * QM_U * fabs((double)v->decoded[i]) + QM_ETA;
+    return v->codes[i] == 0 ? 0.0 : 6.0 * QM_U * fabs((double)v->decoded[i]) + QM_ETA;
 }
 
 /* The distance of element i's rounded value from the product that was rounded.  Curves end in a
