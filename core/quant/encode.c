@@ -101,8 +101,8 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     const struct qm_simd *v = qm_simd();
     float y[QM_PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
-        c->q.scale.zero < 0 && c->q.scale.plus == 0.0 && c->q.scale.f16 != QM_F16_both && c->cb.over == 0.0f &&
-        v->unit_each(c, x, s, m, n, y)) {
+        c->q.scale.zero < 0 && c->q.scale.plus == 0.0 && c->q.scale.f16 != QM_F16_both &&
+        c->cb.over == 0.0f && v->unit_each(c, x, s, m, n, y)) {
         codes_of(c, y, n, codes);
         return;
     }

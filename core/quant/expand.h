@@ -88,10 +88,7 @@ QM_FN void qm_expand_numbers(const float *stat, double plus, int steps, float *n
     number[2] = c;
 }
 
-QM_FN float qm_expand_signed(float x, int negative)
-{
-    return negative && !qm_isnan(x) ? -x : x;
-}
+QM_FN float qm_expand_signed(float x, int negative) { return negative && !qm_isnan(x) ? -x : x; }
 
 /* The unit value of x. */
 QM_FN float qm_expand_unit(float x, const float *number)

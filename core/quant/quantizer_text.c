@@ -548,8 +548,8 @@ static qm_status norm_applies(const struct qm_quantizer *q, const struct qm_code
     if (q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow) {
         const struct qm_scale_rule *s = &q->scale;
         if (q->curve != QM_CURVE_none || q->unit != QM_UNIT_div || cb->gain != 1.0f ||
-            s->floor != 0.0f || s->plus != 0.0 || s->guard != 0.0f || s->cap != 0.0f || s->zero >= 0 ||
-            s->max_skips_nan || s->f16 || s->nest)
+            s->floor != 0.0f || s->plus != 0.0 || s->guard != 0.0f || s->cap != 0.0f ||
+            s->zero >= 0 || s->max_skips_nan || s->f16 || s->nest)
             return qm_fail(QM_BAD_ARG,
                            "norm %s divides by two plain maxima: no curve, reciprocal, gain or "
                            "scale word but nantop and nanzero goes with it",

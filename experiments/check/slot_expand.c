@@ -81,8 +81,8 @@ static int least_of(const struct qm_slot_view *v, int64_t from, int64_t n, struc
         struct lane lane[LANES];
         for (int64_t l = 0; l < LANES; l++) {
             int64_t i = w * LANES + l;
-            lane[l] = i < n ? lane_of(v->want[from + i], v->error[from + i])
-                            : constant((double)FLT_MAX);
+            lane[l] =
+                i < n ? lane_of(v->want[from + i], v->error[from + i]) : constant((double)FLT_MAX);
         }
         if (w * LANES < n)
             known &= reduce(lane);
@@ -196,7 +196,8 @@ static int judge_number(double got, struct qm_interval want, const char *what, i
 
 static struct qm_interval widened(struct qm_interval x, double by)
 {
-    double low = isinf(x.low) ? 0.0 : by * fabs(x.low), high = isinf(x.high) ? 0.0 : by * fabs(x.high);
+    double low = isinf(x.low) ? 0.0 : by * fabs(x.low),
+           high = isinf(x.high) ? 0.0 : by * fabs(x.high);
     return (struct qm_interval){x.low - low, x.high + high};
 }
 
@@ -219,7 +220,8 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
     }
     found |= judge_number(k, widened(exponent_of(v, b), QM_U), "exponent", at + 1, t, f);
     if (!found && !is_multiple(k, s) &&
-        qm_finding_set(f, QM_BAD_SCALE, "scale %lld, a block's exponent, is %a: no multiple of 1/%g",
+        qm_finding_set(f, QM_BAD_SCALE,
+                       "scale %lld, a block's exponent, is %a: no multiple of 1/%g",
                        (long long)(at + 1), k, s)) {
         qm_finding_place(f, QM_PLACE_SCALE, 0, at + 1, (double)NAN, (double)NAN);
         found = 1;
@@ -285,9 +287,8 @@ static enum qm_verdict verdict(const struct qm_slot_view *v, int slot, const str
         return qm_slot_verdict(d, slot, low, high, position, t);
     }
     for (int sign = -1; sign <= 1; sign += 2) {
-        enum qm_verdict is =
-            qm_slot_verdict(d, slot, sign > 0 ? u->of.low : -u->of.high,
-                            sign > 0 ? u->of.high : -u->of.low, position, NULL);
+        enum qm_verdict is = qm_slot_verdict(d, slot, sign > 0 ? u->of.low : -u->of.high,
+                                             sign > 0 ? u->of.high : -u->of.low, position, NULL);
         best = is < best ? is : best;
     }
     return best;
@@ -301,7 +302,8 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, const float *nu
     const struct qm_decider *d = v->d;
     double scale = (double)number[0], k = (double)number[1], c = (double)number[2];
     double value = fabs(d->value[d->position_of[v->codes[i]]]), got = (double)v->decoded[i];
-    double y = qm_round_float32(copysign(value, v->codes[i] & 0x80 ? -1.0 : 1.0) * scale), a = qm_round_float32(1.0 / k);
+    double y = qm_round_float32(copysign(value, v->codes[i] & 0x80 ? -1.0 : 1.0) * scale),
+           a = qm_round_float32(1.0 / k);
     double p = pow(fabs(y), a), want = p * c, error; /* NaN^0 = 1 */
     int is_exact = a == 0.0 || fabs(y) == 1.0 || isinf(a) || p == 0.0;
     error = is_exact ? 0.0 : (LIBRARY + QM_U) * want + 2.0 * QM_ETA * c + QM_ETA;
@@ -319,7 +321,10 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, const float *nu
         qm_finding_set(f, isnan(want) ? QM_BAD_SPECIAL : QM_BAD_WRONG,
                        "element %lld decodes to %a, want %s%a within %.3g (code %d, scale %a, "
                        "exponent %a, centre %a)",
-                       (long long)i, (double)v->decoded[i], isnan(y) ? "+-" : signbit(y) ? "-" : "",
+                       (long long)i, (double)v->decoded[i],
+                       isnan(y)     ? "+-"
+                       : signbit(y) ? "-"
+                                    : "",
                        want, error, v->codes[i], scale, k, c))
         *where = i;
 }
@@ -351,7 +356,10 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
                        "element %lld has code %d (%a), want the code of %s%a to %a%s: %a within "
                        "%.3g, scale %a, exponent %a, centre %a",
                        (long long)i, code, d->value[position], u.plus ? u.minus ? "+-" : "" : "-",
-                       u.of.low, u.of.high, u.is_nan ? ", NaN" : u.may_be_nan ? " or NaN" : "",
+                       u.of.low, u.of.high,
+                       u.is_nan       ? ", NaN"
+                       : u.may_be_nan ? " or NaN"
+                                      : "",
                        v->want[i], v->error[i], (double)number[0], (double)number[1],
                        (double)number[2])) {
         qm_finding_place(f, QM_PLACE_CODE, 0, i, 0.0, 0.0);

@@ -109,10 +109,10 @@ static int judge_block(struct qm_conform *c, const struct state *s, int64_t b, c
         qm_golden_case_differs(c, "%s: exponent of block %lld: got %.9g, want %.9g", s->of,
                                (long long)b, (double)got[1], (double)k);
     qm_judge_close(c, "centre", &got[2], &want[2], 1, 0.5 * (by[0] + by[1]) + ROUNDINGS, 0.0);
-    float of = qm_expand_plus(stat[0], q->scale.plus) / want[2],
-          scale = qm_power(of, k) / 448.0f;
+    float of = qm_expand_plus(stat[0], q->scale.plus) / want[2], scale = qm_power(of, k) / 448.0f;
     double within = fabs((double)k) * (by[0] + ROUNDINGS) + STATE;
-    if (!isinf(k) || by[0] == 0.0) /* else an error of the state decides whether the quotient is 1 */
+    if (!isinf(k) ||
+        by[0] == 0.0) /* else an error of the state decides whether the quotient is 1 */
         qm_judge_close(c, "scale", &scale, &want[0], 1, isinf(k) ? 0.0 : within, 0.0);
     return 0;
 }
@@ -272,7 +272,8 @@ static void params_judge(struct qm_conform *c, const struct qm_hyper *h, const s
     double c1 = 1.0 - pow(h->beta1, (double)f->t), c2 = 1.0 - pow(h->beta2, (double)f->t);
     for (int64_t i = 0; i < f->n; i++) {
         double m = (double)f->slot[0][i], v = (double)f->slot[1][i];
-        double den = (sqrt(v / c2) + h->eps) * c1, of_v = v > 0.0 ? f->error[1][i] / (2.0 * v) : 0.0;
+        double den = (sqrt(v / c2) + h->eps) * c1,
+               of_v = v > 0.0 ? f->error[1][i] / (2.0 * v) : 0.0;
         double step = f->error[0][i] / den + fabs(m / den) * (of_v + STATE);
         int is_off = f->error[0][i] > 0.0 || f->error[1][i] > 0.0;
         f->allowed[i] = is_off ? h->lr * step + 0x1p-23 * fabs((double)f->want[i]) : 0.0;

@@ -65,8 +65,8 @@ static qm_status add(struct qm_routine_names *list, const struct qm_quantizer *q
 /* 1: the quantizer has a deterministic nearest-code routine. */
 static int is_routine(const struct qm_quantizer *q)
 {
-    return q->bits > 0 && qm_curve_numbers(q->curve) == 1 &&
-           !qm_round_draws(q->round) && !qm_round_is_directed(q->round);
+    return q->bits > 0 && qm_curve_numbers(q->curve) == 1 && !qm_round_draws(q->round) &&
+           !qm_round_is_directed(q->round);
 }
 
 static qm_status add_registered(struct qm_routine_names *list, int search)

@@ -144,8 +144,9 @@ static void test_exponent(void **state)
             struct encoded got = encode(&c, x, 2);
             double want = floor(log2(100352.0) / e * steps[s]) / steps[s];
             assert_true(got.number[1] == (float)want);
-            assert_true(fabs((double)got.number[2] - ldexp(1.0, e / 2) * (e % 2 ? sqrt(2.0) : 1.0)) <
-                        1e-6 * (double)got.number[2]);
+            assert_true(
+                fabs((double)got.number[2] - ldexp(1.0, e / 2) * (e % 2 ? sqrt(2.0) : 1.0)) <
+                1e-6 * (double)got.number[2]);
         }
     }
 }
@@ -331,11 +332,11 @@ static void test_plus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduction),  cmocka_unit_test(test_lost_minimum),
-        cmocka_unit_test(test_exponent),   cmocka_unit_test(test_error),
+        cmocka_unit_test(test_reduction),     cmocka_unit_test(test_lost_minimum),
+        cmocka_unit_test(test_exponent),      cmocka_unit_test(test_error),
         cmocka_unit_test(test_one_magnitude), cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_no_exponent),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_plus),
+        cmocka_unit_test(test_not_finite),    cmocka_unit_test(test_no_exponent),
+        cmocka_unit_test(test_words),         cmocka_unit_test(test_plus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
