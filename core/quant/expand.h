@@ -16,13 +16,14 @@
  * logarithms are those of core/base/power.h; 1 for the exponent 0, whatever the base.
  *
  * Consequences, all of the source:
- *   - All magnitudes are equal, or there is one: R = 1, k = Inf.  M / c is 1 or an ulp off, for c is
- *     a product of two rounded roots.  1: scale 1/448, codes +-448, exact.  Above 1: scale Inf, below:
- *     scale 0; every unit value is NaN, the code 127, and it decodes to +c: the sign is lost.
+ *   - All magnitudes are equal, or there is one: R = 1, k = Inf.  M / c is 1 or an ulp off, for c
+ *     is a product of two rounded roots.  1: scale 1/448, codes +-448, exact.  Above 1: scale Inf,
+ *     below: scale 0; every unit value is NaN, the code 127, and it decodes to +c: no sign is left.
  *   - Under scale Inf an element below c has the code 0, whose product 0 Inf is NaN, too, and +c.
  *     (A CPU of type x86 gives this NaN a sign, and its signed states become -c.)
  *   - All elements are 0: M = L = c = V, scale 1/448, codes +-0, decoded to +-V.
- *   - M is Inf, or R is above 2^(16.6147 s): k = 0.  Every code is +-126 and decodes to +-c, zeros too.
+ *   - M is Inf, or R is above 2^(16.6147 s): k = 0.  Every code is +-126 and decodes to +-c, zeros
+ *     too.
  *   - A NaN is skipped by M and L; its code is 127, which decodes to NaN while k is positive and
  *     finite.
  *   - A minimum of 0 (below): k drops to 0.125 .. 0.25, and large elements share few codes. */
@@ -35,10 +36,10 @@
 
 enum { QM_EXPAND_LANES = 32, QM_EXPAND_BLOCK = 1024 }; /* of a warp; the largest block */
 
-/* One warp's maxima and minima, in place: with the distances 16, 8, 4, 2, 1 each lane takes those of
- * the lane that far above it, as they were before.  A zero that comes in is no minimum, but one that
- * a lane holds stays, so that a lane which holds 0 and is taken itself loses what it had gathered.
- * A NaN never wins. */
+/* One warp's maxima and minima, in place: with the distances 16, 8, 4, 2, 1 each lane takes those
+ * of the lane that far above it, as they were before.  A zero that comes in is no minimum, but one
+ * that a lane holds stays, so that a lane which holds 0 and is taken itself loses what it had
+ * gathered.  A NaN never wins. */
 QM_FN void qm_expand_reduce(float *most, float *least)
 {
     for (int d = QM_EXPAND_LANES / 2; d > 0; d /= 2)

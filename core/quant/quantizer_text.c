@@ -58,16 +58,12 @@ static const char *const words[] = {
 #undef X
     "logblock",
 };
-/* clang-format on */
-
-enum { COUNT_WORDS = sizeof words / sizeof *words };
-
 /* The settings of a quantizer string, each of which may occur once. */
-/* clang-format off */
 #define SETTING_LIST(X)                                                                           \
     X(norm) X(curve) X(search) X(round) X(unit) X(pack) X(floor) X(plus) X(guard) X(cap) X(quantile) X(zero) X(least) \
     X(maxskip) X(nan) X(sign) X(f16) X(nest)
 /* clang-format on */
+enum { COUNT_WORDS = sizeof words / sizeof *words };
 enum setting {
 #define X(name) SET_##name,
     SETTING_LIST(X)
@@ -143,17 +139,6 @@ static qm_status read_real(const char *word, const char *value, double *exact, f
     return QM_OK;
 }
 
-/* Reads N of expand:N. */
-static qm_status read_steps(const char *word, const char *value, int *out)
-{
-    int64_t n = 0;
-    QM_TRY(read_count(word, value, 1, &n));
-    if (n > EXPAND_MOST)
-        return qm_fail(QM_BAD_ARG, "'%s' wants at most %d after ':'", word, EXPAND_MOST);
-    *out = (int)n;
-    return QM_OK;
-}
-
 #define FIND(names, word) qm_name_find(word, names, (int)(sizeof names / sizeof *names))
 
 static qm_status no_value(const char *word, const char *value)
@@ -220,6 +205,7 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
                            const char *value)
 {
     const struct scale_word *w = find_scale_word(word);
+    int64_t n = 0;
     int i = FIND(norm_names, word);
     if (strcmp(word, "logblock") == 0) {
         QM_TRY(once(s, SET_norm, word));
@@ -241,9 +227,11 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
         if ((i = qm_name_find(word, choices[k].names, choices[k].count)) >= 0) {
             choose(q, choices[k].setting, i);
             QM_TRY(once(s, choices[k].setting, word));
-            return choices[k].names == curve_names && i == QM_CURVE_expand && value
-                       ? read_steps(word, value, &q->expand)
-                       : no_value(word, value);
+            if (choices[k].setting != SET_curve || i != QM_CURVE_expand || !value)
+                return no_value(word, value);
+            QM_TRY(read_count(word, value, 1, &n));
+            q->expand = n <= EXPAND_MOST ? (int)n : EXPAND_MOST + 1;
+            return QM_OK;
         }
     if (!w)
         return qm_name_unknown("word", word, words, COUNT_WORDS);
@@ -489,6 +477,8 @@ static qm_status expand_applies(const struct qm_quantizer *q)
 {
     if (q->curve != QM_CURVE_expand)
         return QM_OK;
+    if (q->expand > EXPAND_MOST)
+        return qm_fail(QM_BAD_ARG, "expand:N wants N of at most %d", EXPAND_MOST);
     if (q->map != QM_MAP_e4m3)
         return qm_fail(QM_BAD_ARG, "curve expand fits ranges to map e4m3, not to %s",
                        map_names[q->map]);

@@ -10,8 +10,8 @@
 
 #include "experiments/check/slot_parts.h"
 
-/* Curves qlog and expand: a power, here within an ulp and a product, in a judged side within two ulp
- * and a product (slot_quantile_log.c, slot_expand.c): 6 u in all.  Code 0 of qlog is the scale,
+/* Curves qlog and expand: a power, here within an ulp and a product, in a judged side within two
+ * ulp and a product (slot_quantile_log.c, slot_expand.c): 6 u in all.  Code 0 of qlog is the scale,
  * that of expand decodes to 0 or, by the exponent 0, to the centre. */
 static double power_error(const struct qm_slot_view *v, int64_t i)
 {

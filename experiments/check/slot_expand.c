@@ -8,7 +8,8 @@
  *   k      floor(log2(100352) / log2(M / L) s) / s: an interval of whole multiples, from the
  *          intervals of M and L; infinite where M / L may be 1
  *   c      sqrt(M) sqrt(L): an interval
- *   scale  (M / c)^k / 448 from the stored k and c: an interval; 0, 1/448 or infinite for infinite k
+ *   scale  (M / c)^k / 448 from the stored k and c: an interval; 0, 1/448 or infinite where
+ *          k is
  *   code   of (|x| / c)^k / scale from the stored numbers, with the sign of x: an interval of unit
  *          values, which check/decide.h decides; NaN for Inf / Inf and 0 / 0
  *   value  |v scale|^(1 / k) c from the stored code, whose value is v, and numbers

@@ -14,8 +14,8 @@
 /* Tolerances, u = 2^-24.  Powers and logarithms of the recording are those of a C library, within
  * two ulp, 4 u here.  So a decoded state is 8 u off, of which an average keeps its beta; that is
  * the error of the fresh state.  Centre: half the errors of maximum and minimum, 4 u of roots and
- * product.  Scale, of the recorded exponent k and centre: |k| times the error of the maximum and 4 u
- * of the quotient, 8 u of power and quotient.  Codes: one in 1e5, or one, is off by one. */
+ * product.  Scale, of the recorded exponent k and centre: |k| times the error of the maximum and 4
+ * u of the quotient, 8 u of power and quotient.  Codes: one in 1e5, or one, is off by one. */
 static const double STATE = 8 * 0x1p-24, ROUNDINGS = 4 * 0x1p-24, CODES = 1e-5;
 
 /* A recorded state of `steps` steps: numbers [steps][blocks], codes and fresh values [steps][n]. */
@@ -148,8 +148,8 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
     qm_judge_codes_near(c, s->of, codes, s->codes + t * s->n, s->n, CODES);
 }
 
-/* The recorded state after step t as floats.  The product 0 Inf was the NaN of an x86 CPU, which has
- * its sign bit set, so that signed states became negative. */
+/* The recorded state after step t as floats.  The product 0 Inf was the NaN of an x86 CPU, which
+ * has its sign bit set, so that signed states became negative. */
 static int state_floats(struct qm_conform *c, const struct state *s, int64_t t, float *out)
 {
     struct qm_shape flat = qm_shape_flat(s->n);

@@ -2,8 +2,8 @@
  *
  * A block of 128 keeps three numbers, scale, exponent k and centre c: an element x is the e4m3 code
  * of (|x| / c)^k / scale with the sign of x.  The plain form keeps a scale alone.  Maximum and
- * minimum are those of the source's reduction by warps of 32 lanes, which may lose the minimum where
- * a lane holds 0, so that a kernel has to do the same.
+ * minimum are those of the source's reduction by warps of 32 lanes, which may lose the minimum
+ * where a lane holds 0, so that a kernel has to do the same.
  *
  * Also: adamw8_coat_plain */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* test_expand.c - Tests dynamic range expansion (expand.h): its reduction, its numbers, its traps. */
+/* test_expand.c - Tests dynamic range expansion (expand.h): reduction, numbers, traps, words. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
