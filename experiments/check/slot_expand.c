@@ -157,6 +157,8 @@ static double multiples(const struct qm_slot_view *v, double ratio, double sign)
 static struct qm_interval exponent_of(const struct qm_slot_view *v, const struct block *b)
 {
     struct qm_interval r = quotient(v, b->most, b->least.low, b->least.high), k;
+    if (v->reorder.div_ulp > 0.0 && r.low < 1.0 && r.high > 1.0) /* either sign of the logarithm */
+        return (struct qm_interval){-HUGE_VAL, HUGE_VAL};
     if (!b->is_nan) /* the minimum is one of the elements, or less */
         r.low = fmax(r.low, 1.0), r.high = fmax(r.high, 1.0);
     k.low = floor(multiples(v, r.high, -1.0)) / (double)v->d->q.expand;
@@ -202,10 +204,11 @@ static struct qm_interval widened(struct qm_interval x, double by)
     return (struct qm_interval){x.low - low, x.high + high};
 }
 
-/* Whether k is a multiple of 1 / s, rounded. */
-static int is_multiple(double k, double s)
+/* Whether k is a multiple of 1 / s, rounded or by an inexact division. */
+static int is_multiple(const struct qm_slot_view *v, double k, double s)
 {
-    return !isfinite(k) || k == qm_round_float32(rint(k * s) / s);
+    double off = v->reorder.div_ulp > 0.0 ? qm_slot_quotient_error(v) * fabs(k) : 0.0;
+    return !isfinite(k) || fabs(k - qm_round_float32(rint(k * s) / s)) <= off;
 }
 
 static void judge_numbers(const struct qm_slot_view *v, const struct block *b, int64_t at,
@@ -219,8 +222,8 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
         t->unbounded += NUMBERS;
         return;
     }
-    found |= judge_number(k, widened(exponent_of(v, b), QM_U), "exponent", at + 1, t, f);
-    if (!found && !is_multiple(k, s) &&
+    found |= judge_number(k, widened(exponent_of(v, b), by), "exponent", at + 1, t, f);
+    if (!found && !is_multiple(v, k, s) &&
         qm_finding_set(f, QM_BAD_SCALE,
                        "scale %lld, a block's exponent, is %a: no multiple of 1/%g",
                        (long long)(at + 1), k, s)) {
