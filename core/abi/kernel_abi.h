@@ -65,9 +65,9 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  * scales  float32, in this order.  block: one per `block` consecutive elements, the last block
  *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
  *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
- *         allog or qlog: two per block, span and least logarithm, or scale and alpha
- *         (core/quant/adaptive_log.h, quantile_log.h).  Scales stored as float16 or nested are
- *         given as the float32 they decode to.
+ *         allog or qlog: two per block, span and least logarithm, or scale and alpha; expand:
+ *         three, scale, exponent and centre (core/quant/adaptive_log.h, quantile_log.h, expand.h).
+ *         Scales stored as float16 or nested are given as the float32 they decode to.
  *
  * Norm rowblock of a matrix: one per `block` consecutive elements of a row, row by row; the last
  * block of a row is short.

@@ -568,7 +568,7 @@ QM_DEV void put_block(const struct desc *t, const struct tables *s, int64_t bloc
     const struct qm_codebook b = slot<I>::book(s->value[I]);
     float *scale = t->slot[I].scales + block * slot<I>::numbers;
     if constexpr (slot<I>::numbers > 1) {
-        float number[QM_BLOCK_NUMBERS_MOST];
+        float number[QM_BLOCK_NUMBERS_MOST] = {0};
         for (int k = 0; k < slot<I>::numbers; k++)
             number[k] = qm_float(m[k]);
         qm_block_numbers_of(&q, &b, number, number);
@@ -707,7 +707,7 @@ QM_DEV void put_twice(const struct desc *t, const struct tables *s,
         code[j] = 0;
         if (j < count) {
             if constexpr (slot<I>::numbers > 1) {
-                float number[QM_BLOCK_NUMBERS_MOST];
+                float number[QM_BLOCK_NUMBERS_MOST] = {0};
                 qm_block_numbers_of(&q, &b, stat + (at + j) / slot<I>::block * slot<I>::numbers,
                                     number);
                 code[j] = qm_block_code(&q, &b, x[j], number, draw[j]);

@@ -176,17 +176,18 @@ static void print_quantizer(FILE *f, const struct qm_quantizer *q)
     const struct qm_scale_rule *s = &q->scale;
     char text[QM_QUANTIZER_TEXT];
     fprintf(f, "    /* %s */\n", qm_quantizer_print(q, text));
-    fprintf(
-        f,
-        "    QM_DEV struct qm_quantizer q()\n    {\n"
-        "        struct qm_quantizer q = {(enum qm_plain)%d, (enum qm_map)%d, %d, %d, "
-        "(enum qm_norm)%d, %lld, (enum qm_curve)%d, (enum qm_search)%d, (enum qm_round)%d, "
-        "(enum qm_unit)%d, {%af, %af, %af, %af, %d, %d, %d, %d, (enum qm_f16)%d, (enum qm_nan)%d, "
-        "%lld}, (enum qm_pack)%d};\n        return q;\n    }\n",
-        (int)q->plain, (int)q->map, q->bits, q->sign, (int)q->norm, (long long)q->block,
-        (int)q->curve, (int)q->search, (int)q->round, (int)q->unit, (double)s->floor,
-        (double)s->guard, (double)s->cap, (double)s->quantile, s->zero, s->least, s->max_skips_nan,
-        s->keep_sign, (int)s->f16, (int)s->nan, (long long)s->nest, (int)q->pack);
+    fprintf(f,
+            "    QM_DEV struct qm_quantizer q()\n    {\n"
+            "        struct qm_quantizer q = {(enum qm_plain)%d, (enum qm_map)%d, %d, %d, "
+            "(enum qm_norm)%d, %d, %lld, (enum qm_curve)%d, (enum qm_search)%d, (enum qm_round)%d, "
+            "(enum qm_unit)%d, {%a, %af, %af, %af, %af, %d, %d, %d, %d, (enum qm_f16)%d, (enum "
+            "qm_nan)%d, "
+            "%lld}, (enum qm_pack)%d};\n        return q;\n    }\n",
+            (int)q->plain, (int)q->map, q->bits, q->sign, (int)q->norm, q->expand,
+            (long long)q->block, (int)q->curve, (int)q->search, (int)q->round, (int)q->unit,
+            s->plus, (double)s->floor, (double)s->guard, (double)s->cap, (double)s->quantile,
+            s->zero, s->least, s->max_skips_nan, s->keep_sign, (int)s->f16, (int)s->nan,
+            (long long)s->nest, (int)q->pack);
 }
 
 static void print_book(FILE *f, const struct qm_codec *c, int i)

@@ -55,8 +55,8 @@ static void decode_numbers(const struct qm_codec *c, const uint8_t *codes, int64
                            const float *number, float *out)
 {
     float value[256];
-    int is_table = c->q.bits <= 8 && n > c->cb.n;
-    for (int k = 0; is_table && k < c->cb.n; k++)
+    int n_codes = c->cb.is_float ? 1 << c->q.bits : c->cb.n, is_table = n > n_codes;
+    for (int k = 0; is_table && k < n_codes; k++)
         value[k] = qm_block_value(&c->q, &c->cb, (uint32_t)k, number);
     for (int64_t i = 0; i < n; i++)
         out[i] = is_table ? value[codes[i]] : qm_block_value(&c->q, &c->cb, codes[i], number);

@@ -101,8 +101,8 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     const struct qm_simd *v = qm_simd();
     float y[QM_PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
-        c->q.scale.zero < 0 && c->q.scale.f16 != QM_F16_both && c->cb.over == 0.0f &&
-        v->unit_each(c, x, s, m, n, y)) {
+        c->q.scale.zero < 0 && c->q.scale.plus == 0.0 && c->q.scale.f16 != QM_F16_both &&
+        c->cb.over == 0.0f && v->unit_each(c, x, s, m, n, y)) {
         codes_of(c, y, n, codes);
         return;
     }
@@ -119,7 +119,7 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
 static void encode_numbers(const struct qm_codec *c, const float *x, int64_t n, const float *stat,
                            int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {
-    float number[QM_BLOCK_NUMBERS_MOST];
+    float number[QM_BLOCK_NUMBERS_MOST] = {0};
     qm_block_numbers_of(&c->q, &c->cb, stat, number);
     for (int64_t i = 0; i < n; i++)
         codes[i] = (uint8_t)qm_block_code(&c->q, &c->cb, x[i], number,

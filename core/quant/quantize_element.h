@@ -26,6 +26,7 @@ struct qm_quantizer {
     enum qm_map map;
     int bits, sign; /* bits per code; sign 1: values in [-1, 1], 0: in [0, 1] */
     enum qm_norm norm;
+    int expand;    /* N of curve expand:N; 0 with the other curves */
     int64_t block; /* N of block:N and rank1block:N; 0 for norms without one */
     enum qm_curve curve;
     enum qm_search search;
@@ -64,7 +65,7 @@ QM_FN struct qm_divisor qm_divisor_of(const struct qm_quantizer *q, const struct
 {
     const struct qm_scale_rule *r = &q->scale;
     struct qm_divisor d;
-    float m = max;
+    float m = r->plus != 0.0 ? (float)((double)max + r->plus) : max;
     if (m < r->floor)
         m = r->floor;
     if (r->cap != 0.0f && m > r->cap)

@@ -58,7 +58,7 @@ int qm_codec_is_fused(const struct qm_codec *c)
     const struct qm_scale_rule *r = &c->q.scale;
     return (c->q.bits == 4 || c->q.bits == 8) && c->q.norm == QM_NORM_block &&
            c->q.block % 2 == 0 && is_simd_curve(c->q.curve) && c->q.pack != QM_PACK_byte &&
-           c->has_edges && c->cb.post == 1.0f && !r->nest &&
+           c->has_edges && c->cb.post == 1.0f && !r->nest && r->plus == 0.0 &&
            (c->cb.is_float ? c->q.round == QM_ROUND_even : !c->cb.is_permuted) &&
            !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);
 }
@@ -71,7 +71,8 @@ int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape)
            c->q.unit == QM_UNIT_div && c->q.search != QM_SEARCH_arith && c->has_edges &&
            c->edge_lut.usable && c->cb.post == 1.0f && c->cb.over == 0.0f && c->cb.gain >= 1.0f &&
            !c->cb.is_float && !c->cb.is_permuted && !c->has_steps && r->cap == 0.0f &&
-           r->zero < 0 && !r->f16 && !r->nest && !r->keep_sign && !r->max_skips_nan;
+           r->plus == 0.0 && r->zero < 0 && !r->f16 && !r->nest && !r->keep_sign &&
+           !r->max_skips_nan;
 }
 
 void qm_unit_slopes(const struct qm_codec *c, int64_t n_scales, const float *stat, float *slope)

@@ -6,6 +6,7 @@
 
 #include "core/base/name.h"
 #include "core/base/number.h"
+#include "core/quant/expand.h"
 
 /* clang-format off */
 static const char *const map_names[] = {
@@ -57,16 +58,12 @@ static const char *const words[] = {
 #undef X
     "logblock",
 };
-/* clang-format on */
-
-enum { COUNT_WORDS = sizeof words / sizeof *words };
-
 /* The settings of a quantizer string, each of which may occur once. */
-/* clang-format off */
 #define SETTING_LIST(X)                                                                           \
-    X(norm) X(curve) X(search) X(round) X(unit) X(pack) X(floor) X(guard) X(cap) X(quantile) X(zero) X(least) \
+    X(norm) X(curve) X(search) X(round) X(unit) X(pack) X(floor) X(plus) X(guard) X(cap) X(quantile) X(zero) X(least) \
     X(maxskip) X(nan) X(sign) X(f16) X(nest)
 /* clang-format on */
+enum { COUNT_WORDS = sizeof words / sizeof *words };
 enum setting {
 #define X(name) SET_##name,
     SETTING_LIST(X)
@@ -103,6 +100,7 @@ static const struct scale_word scale_words[] = {
     QM_SCALE_WORD_LIST(X)
 #undef X
 };
+enum { EXPAND_DEFAULT = 16, EXPAND_MOST = 1 << 16 }; /* the source's expand_min; the largest */
 enum { SCALE_WORDS = sizeof scale_words / sizeof *scale_words };
 
 /* How often a string has said each setting so far. */
@@ -129,13 +127,14 @@ static qm_status read_count(const char *word, const char *value, int64_t least, 
     return QM_OK;
 }
 
-/* Reads the positive number after "word:". */
-static qm_status read_float(const char *word, const char *value, float *out)
+/* Reads the positive number after "word:", as the nearest double and the nearest float. */
+static qm_status read_real(const char *word, const char *value, double *exact, float *out)
 {
     char *end;
     float v = value && *value ? strtof(value, &end) : 0.0f;
     if (!value || !*value || *end || !(v > 0.0f) || v > 3e38f)
         return qm_fail(QM_BAD_ARG, "'%s' wants a positive number after ':'", word);
+    *exact = strtod(value, &end);
     *out = v;
     return QM_OK;
 }
@@ -152,15 +151,17 @@ static qm_status read_scale_word(struct qm_scale_rule *r, struct seen *s,
                                  const struct scale_word *w, const char *value)
 {
     int64_t n = w->number;
+    double exact = 0.0;
     float v = 0.0f;
     QM_TRY(once(s, w->setting, w->word));
     if (w->value == WHOLE)
         QM_TRY(read_count(w->word, value, w->number, &n));
     if (w->value == REAL)
-        QM_TRY(read_float(w->word, value, &v));
+        QM_TRY(read_real(w->word, value, &exact, &v));
     int clipped = (int)(n < 1 << 16 ? n : 1 << 16); /* beyond the codes of every map */
     switch (w->setting) {
     case SET_floor: r->floor = v; break;
+    case SET_plus: r->plus = exact; break;
     case SET_guard: r->guard = v; break;
     case SET_cap: r->cap = v; break;
     case SET_quantile: r->quantile = v; break;
@@ -179,7 +180,10 @@ static qm_status read_scale_word(struct qm_scale_rule *r, struct seen *s,
 static void choose(struct qm_quantizer *q, enum setting setting, int choice)
 {
     switch (setting) {
-    case SET_curve: q->curve = (enum qm_curve)choice; break;
+    case SET_curve:
+        q->curve = (enum qm_curve)choice;
+        q->expand = choice == QM_CURVE_expand ? EXPAND_DEFAULT : 0;
+        break;
     case SET_search: q->search = (enum qm_search)choice; break;
     case SET_round: q->round = (enum qm_round)choice; break;
     case SET_unit: q->unit = (enum qm_unit)choice; break;
@@ -201,6 +205,7 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
                            const char *value)
 {
     const struct scale_word *w = find_scale_word(word);
+    int64_t n = 0;
     int i = FIND(norm_names, word);
     if (strcmp(word, "logblock") == 0) {
         QM_TRY(once(s, SET_norm, word));
@@ -220,9 +225,13 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
         return read_scale_word(&q->scale, s, w, value);
     for (int k = 0; k < CHOICES; k++)
         if ((i = qm_name_find(word, choices[k].names, choices[k].count)) >= 0) {
-            QM_TRY(no_value(word, value));
             choose(q, choices[k].setting, i);
-            return once(s, choices[k].setting, word);
+            QM_TRY(once(s, choices[k].setting, word));
+            if (choices[k].setting != SET_curve || i != QM_CURVE_expand || !value)
+                return no_value(word, value);
+            QM_TRY(read_count(word, value, 1, &n));
+            q->expand = n <= EXPAND_MOST ? (int)n : EXPAND_MOST + 1;
+            return QM_OK;
         }
     if (!w)
         return qm_name_unknown("word", word, words, COUNT_WORDS);
@@ -313,7 +322,7 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
             return qm_fail(QM_BAD_ARG, "'%s' is a word of axis %s, not of %s", value, axes[i],
                            axis);
     if (strcmp(axis, "curve") == 0 && strcmp(value, "none") == 0)
-        next.curve = QM_CURVE_none;
+        choose(&next, SET_curve, QM_CURVE_none);
     *q = next;
     return QM_OK;
 }
@@ -377,10 +386,14 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
         PUT("/%s", pack_names[q->pack]);
     if (q->curve != QM_CURVE_none)
         PUT("/%s", curve_names[q->curve]);
+    if (q->curve == QM_CURVE_expand)
+        PUT(":%d", q->expand);
     if (q->unit != QM_UNIT_div)
         PUT("/%s", unit_names[q->unit]);
     if (q->scale.floor != 0.0f)
         PUT("/floor:%s", qm_float_text(q->scale.floor, number));
+    if (q->scale.plus != 0.0)
+        PUT("/plus:%s", qm_double_text(q->scale.plus, number));
     if (q->scale.guard != 0.0f)
         PUT("/guard:%s", qm_float_text(q->scale.guard, number));
     if (q->scale.cap != 0.0f)
@@ -450,6 +463,34 @@ static qm_status search_applies(const struct qm_quantizer *q, const struct qm_co
     return QM_OK;
 }
 
+/* Whether a quantizer multiplies by a reciprocal or has a scale word that only a usual scale has:
+ * none of them goes with the curves of block_numbers.h. */
+static int has_usual_words(const struct qm_quantizer *q)
+{
+    const struct qm_scale_rule *r = &q->scale;
+    return q->unit != QM_UNIT_div || r->guard != 0.0f || r->cap != 0.0f || r->zero >= 0 ||
+           r->least > 0 || r->max_skips_nan || r->nan != QM_NAN_low || r->keep_sign || r->f16 ||
+           r->nest;
+}
+
+static qm_status expand_applies(const struct qm_quantizer *q)
+{
+    if (q->curve != QM_CURVE_expand)
+        return QM_OK;
+    if (q->expand > EXPAND_MOST)
+        return qm_fail(QM_BAD_ARG, "expand:N wants N of at most %d", EXPAND_MOST);
+    if (q->map != QM_MAP_e4m3)
+        return qm_fail(QM_BAD_ARG, "curve expand fits ranges to map e4m3, not to %s",
+                       map_names[q->map]);
+    if (q->norm != QM_NORM_block || q->block > QM_EXPAND_BLOCK || q->scale.floor != 0.0f ||
+        has_usual_words(q))
+        return qm_fail(QM_BAD_ARG,
+                       "curve expand has numbers of its own: it composes with norm block:N, N at "
+                       "most %d, and of the scale words plus:V",
+                       QM_EXPAND_BLOCK);
+    return QM_OK;
+}
+
 static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
 {
     if ((q->map == QM_MAP_log || q->map == QM_MAP_logf) != (q->curve == QM_CURVE_log2))
@@ -465,9 +506,7 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
         return qm_fail(QM_BAD_ARG, "map al and curve allog need each other");
     if (q->curve == QM_CURVE_allog &&
         (q->norm != QM_NORM_block || q->search != QM_SEARCH_arith || q->round != QM_ROUND_even ||
-         q->unit != QM_UNIT_div || q->scale.guard != 0.0f || q->scale.cap != 0.0f ||
-         q->scale.zero >= 0 || q->scale.max_skips_nan || q->scale.nan != QM_NAN_low ||
-         q->scale.f16 || q->scale.nest))
+         q->scale.plus != 0.0 || has_usual_words(q)))
         return qm_fail(QM_BAD_ARG,
                        "curve allog has scales of its own: it composes with norm block, "
                        "search arith, round even and of the scale words floor:V");
@@ -480,15 +519,13 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
         q->round == QM_ROUND_even || q->round == QM_ROUND_dither || q->round == QM_ROUND_bernoulli;
     if (q->curve == QM_CURVE_qlog &&
         ((q->norm != QM_NORM_block && q->norm != QM_NORM_divblock) ||
-         q->search != QM_SEARCH_arith || !rounds || q->unit != QM_UNIT_div ||
-         q->scale.guard != 0.0f || q->scale.cap != 0.0f || q->scale.zero >= 0 ||
-         q->scale.least > 0 || q->scale.max_skips_nan || q->scale.nan != QM_NAN_low ||
-         q->scale.f16 || q->scale.nest))
+         q->search != QM_SEARCH_arith || !rounds || q->scale.plus != 0.0 || has_usual_words(q)))
         return qm_fail(
             QM_BAD_ARG,
             "curve qlog has numbers of its own: it composes with norm block or divblock, "
             "search arith, round even, dither or bernoulli, and of the scale words "
             "floor:V and quantile:V");
+    QM_TRY(expand_applies(q));
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
         return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
     return QM_OK;
@@ -501,8 +538,8 @@ static qm_status norm_applies(const struct qm_quantizer *q, const struct qm_code
     if (q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow) {
         const struct qm_scale_rule *s = &q->scale;
         if (q->curve != QM_CURVE_none || q->unit != QM_UNIT_div || cb->gain != 1.0f ||
-            s->floor != 0.0f || s->guard != 0.0f || s->cap != 0.0f || s->zero >= 0 ||
-            s->max_skips_nan || s->f16 || s->nest)
+            s->floor != 0.0f || s->plus != 0.0 || s->guard != 0.0f || s->cap != 0.0f ||
+            s->zero >= 0 || s->max_skips_nan || s->f16 || s->nest)
             return qm_fail(QM_BAD_ARG,
                            "norm %s divides by two plain maxima: no curve, reciprocal, gain or "
                            "scale word but nantop and nanzero goes with it",

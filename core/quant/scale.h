@@ -1,6 +1,6 @@
 /* scale.h - AXIS scale: from the maximum of a group to the stored scale (dual).
  *
- *     stored = round_dtype(min(max(maximum, floor), cap) * gain)      gain: the map's (map.h)
+ *     stored = round_dtype(min(max(maximum + plus, floor), cap) * gain)   gain: the map's (map.h)
  *
  * None of the words below is printed at its default.  A word with a number after ':' may be a word
  * of another axis too, as floor is a round and floor:V a scale word.
@@ -24,6 +24,8 @@
 #define QM_SCALE_WORD_LIST(X) /* word, sets, what follows ':', value or least number, text */                        \
     X(floor,    floor,   REAL,  0, "floor:V - the maximum is raised to at least V before the gain (torchao, "         \
                                    "adafactor8bit 1e-12); curve allog: the low end of a block is at least log2(V)")   \
+    X(plus,     plus,    REAL,  0, "plus:V - V is added to the maximum, in double, before floor and gain (COAT 1e-20); "   \
+                                   "curve expand: to maximum and minimum (COAT 1e-30)")                               \
     X(guard,    guard,   REAL,  0, "guard:V - the divisor is at least V; the stored scale is not raised, except in "  \
                                    "a short last block under unit recip_tail (bitsandbytes 1e-38)")                   \
     X(cap,      cap,     REAL,  0, "cap:V - the maximum is at most V (adafactor8bit CUDA log2 code)")                 \
@@ -50,6 +52,7 @@ enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both };
 
 /* The scale words of a quantizer. */
 struct qm_scale_rule {
+    double plus;                       /* 0: none */
     float floor, guard, cap, quantile; /* 0: none */
     int zero;                          /* -1: none */
     int least;                         /* 0: none */

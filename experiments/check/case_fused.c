@@ -10,21 +10,22 @@
 
 #include "experiments/check/slot_parts.h"
 
-/* Curve qlog: powers of alpha, here within an ulp and a product, in a judged side within two ulp
- * and a product (slot_quantile_log.c): 6 u in all.  Code 0 is the scale itself. */
+/* Curves qlog and expand: a power, here within an ulp and a product, in a judged side within two
+ * ulp and a product (slot_quantile_log.c, slot_expand.c): 6 u in all.  Code 0 of qlog is the scale,
+ * that of expand decodes to 0 or, by the exponent 0, to the centre. */
 static double power_error(const struct qm_slot_view *v, int64_t i)
 {
     return v->codes[i] == 0 ? 0.0 : 6.0 * QM_U * fabs((double)v->decoded[i]) + QM_ETA;
 }
 
 /* The distance of element i's rounded value from the product that was rounded.  Curves end in a
- * product, too, of which only the size is used; log2, allog and qlog end in an exponential. */
+ * product, too, of which only the size is used; log2 and allog end in an exponential. */
 static double fused_error(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s)
 {
     const struct qm_decider *d = v->d;
     double x = (double)v->decoded[i], product;
     int position = d->position_of[v->codes[i]];
-    if (isfinite(x) && d->q.curve == QM_CURVE_qlog)
+    if (isfinite(x) && (d->q.curve == QM_CURVE_qlog || d->q.curve == QM_CURVE_expand))
         return power_error(v, i);
     if (!isfinite(x) || d->q.curve == QM_CURVE_log2 || qm_slot_has_numbers(&d->q))
         return 0.0;

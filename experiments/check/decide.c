@@ -76,7 +76,10 @@ static double slack(const struct qm_quantizer *q, double value)
     return 0.0;
 }
 
-int qm_decider_is_plain(const struct qm_quantizer *q) { return q->curve == QM_CURVE_none; }
+int qm_decider_is_plain(const struct qm_quantizer *q)
+{
+    return q->curve == QM_CURVE_none || q->curve == QM_CURVE_expand;
+}
 
 /* A code is its position, except in the float formats, whose codes are sign and magnitude, and in
  * AF4, whose codes descend.  E4M3 has NaN at an additional last position. */

@@ -39,7 +39,8 @@ struct qm_decider {
 qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, const float *decoded,
                           int *wrong);
 
-/* 1: decoding at scale 1 gives the values of the table, because the quantizer has no curve. */
+/* 1: decoding at scale 1 gives the values of the table, because the quantizer has no curve, or has
+ * expand and exponent and centre are 1, too. */
 int qm_decider_is_plain(const struct qm_quantizer *q);
 
 /* The position of y by the exact decision. */

@@ -280,6 +280,8 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
             continue;
         if (qm_slot_has_numbers(&r->slot[i])) { /* a code has no value without its block */
             *d = (struct qm_decider){.q = r->slot[i], .n = 1 << r->slot[i].bits};
+            if (r->slot[i].curve == QM_CURVE_expand)
+                QM_TRY(qm_decider_init(d, &r->slot[i], NULL, &wrong));
             continue;
         }
         QM_TRY(qm_decider_init(d, &r->slot[i], NULL, &wrong));

@@ -76,10 +76,8 @@ static int signs(const struct qm_decider *d, double low, double high, enum sign_
     return n;
 }
 
-/* The verdict on a position whose unit value lies in [low, high].  t: counts draws of stochastic
- * rounding; or NULL. */
-static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low, double high,
-                               int position, struct qm_tally *t)
+enum qm_verdict qm_slot_verdict(const struct qm_decider *d, int slot, double low, double high,
+                                int position, struct qm_tally *t)
 {
     enum sign_change what[3];
     int best = d->n, from, to, at;
@@ -175,7 +173,7 @@ static int is_allowed(const struct qm_slot_view *v, int64_t i, const struct qm_e
     if (known == QM_KNOWN_NOTHING)
         return 1;
     if (known == QM_KNOWN_INTERVAL)
-        return verdict(d, 0, low, high, position, none) <= QM_VERDICT_BOUNDARY;
+        return qm_slot_verdict(d, 0, low, high, position, none) <= QM_VERDICT_BOUNDARY;
     int want = known == QM_KNOWN_ZERO_CODE ? d->position_of[d->q.scale.zero] : d->nan_position;
     int n = signs(d, v->want[i], v->want[i], what), is = 0;
     for (int k = 0; k < n; k++)
@@ -224,7 +222,7 @@ int qm_slot_judge_code(const struct qm_slot_view *v, int slot, int64_t i,
         return 0;
     }
     if (known == QM_KNOWN_INTERVAL) {
-        is = verdict(d, slot, low, high, position, t);
+        is = qm_slot_verdict(d, slot, low, high, position, t);
         if (severity[is])
             want = qm_decider_at(d, 0.5 * (low + high));
     } else {

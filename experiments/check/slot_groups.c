@@ -5,11 +5,15 @@
 
 int qm_slot_has_numbers(const struct qm_quantizer *q)
 {
-    return q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog;
+    return q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog || q->curve == QM_CURVE_expand;
 }
 
-/* Numbers stored per group: span and low, or scale and alpha, else one scale. */
-static int numbers(const struct qm_quantizer *q) { return qm_slot_has_numbers(q) ? 2 : 1; }
+/* Numbers stored per group: span and low, or scale and alpha, or scale, exponent and centre; else
+ * one scale. */
+static int numbers(const struct qm_quantizer *q)
+{
+    return q->curve == QM_CURVE_expand ? 3 : qm_slot_has_numbers(q) ? 2 : 1;
+}
 
 /* Norm divblock: the largest divisor of n up to `asked`, or n itself.  The last answer is kept: it
  * is asked for at every element. */
@@ -89,8 +93,9 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
         return 0;
     group[0] = run > 0 ? i / run * numbers(q) : 0;
     group[1] = group[0] + 1;
-    if (numbers(q) == 2)
-        return 2;
+    group[2] = group[0] + 2;
+    if (numbers(q) > 1)
+        return numbers(q);
     if (run > 0 || q->norm == QM_NORM_tensor)
         return 1;
     for (int a = shape->rank - 1; a >= 0; a--) {

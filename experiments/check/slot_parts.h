@@ -75,6 +75,11 @@ int qm_slot_judge_code(const struct qm_slot_view *v, int slot, int64_t i,
                        const struct qm_element_scale *s, struct qm_tally *t, struct qm_finding *f,
                        int64_t *at);
 
+/* The verdict on a position whose unit value lies in [low, high].  t: counts draws of stochastic
+ * rounding; or NULL. */
+enum qm_verdict qm_slot_verdict(const struct qm_decider *d, int slot, double low, double high,
+                                int position, struct qm_tally *t);
+
 /* Sets the place of a wrong code and the codes that are allowed there: those allowed with the
  * stored scale, and those allowed with any scale of the fresh state, unless these include the wrong
  * code. */

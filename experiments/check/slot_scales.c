@@ -87,6 +87,10 @@ void qm_slot_fold(const struct qm_slot_view *v, double *lo, double *hi, int *fla
 double qm_slot_divisor(const struct qm_decider *d, double m, double rounding)
 {
     const struct qm_scale_rule *r = &d->q.scale;
+    if (r->plus != 0.0 && qm_is_float(m))
+        m = qm_round_float32(m + r->plus);
+    else if (r->plus != 0.0) /* an end of an interval */
+        m += r->plus + (rounding < 0.0 ? -1.0 : 1.0) * (QM_U * (m + r->plus) + QM_ETA);
     m = fmax(m, (double)r->floor);
     if (r->cap != 0.0f)
         m = fmin(m, (double)r->cap);

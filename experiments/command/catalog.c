@@ -293,6 +293,10 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
     const struct word *f16 = &scale_words[s->f16 == QM_F16_both ? SCALE_f16both : SCALE_f16];
     if (s->floor > 0)
         explain_value(out, SCALE_floor, (double)s->floor);
+    if (s->plus > 0)
+        explain_value(out, SCALE_plus, s->plus);
+    if (s->quantile > 0)
+        explain_value(out, SCALE_quantile, (double)s->quantile);
     if (s->guard > 0)
         explain_value(out, SCALE_guard, (double)s->guard);
     if (s->cap > 0)
@@ -340,8 +344,9 @@ json_t *qm_explain(const struct qm_quantizer *q)
     explain(out, QM_KIND_unit, unit_words[q->unit].name, unit_words[q->unit].text,
             q->unit == QM_UNIT_div);
     explain_scale(out, &q->scale);
-    explain(out, QM_KIND_curve, curve_words[q->curve].name, curve_words[q->curve].text,
-            q->curve == QM_CURVE_none);
+    snprintf(word, sizeof word, q->curve == QM_CURVE_expand ? "%s:%d" : "%s",
+             curve_words[q->curve].name, q->expand);
+    explain(out, QM_KIND_curve, word, curve_words[q->curve].text, q->curve == QM_CURVE_none);
     explain(out, QM_KIND_pack, pack_words[q->pack].name, pack_words[q->pack].text, 0);
     return out;
 }

@@ -34,6 +34,7 @@ static const struct {
     {"lion8bit", "system", "lion8bit", qm_conform_lion8bit},
     {"flashoptim", "system", "flashoptim", qm_conform_flashoptim},
     {"solo", "system", "SOLO", qm_conform_solo},
+    {"coat", "system", "COAT", qm_conform_coat},
     {"philox", "system", "philox", qm_conform_philox},
     {"dtypes", "system", "dtypes", qm_conform_dtypes},
     {"muon", "system", "Muon 8-bit", qm_conform_muon},

@@ -105,7 +105,8 @@ static int plain_codec(const struct qm_codec *c, double *value, double **cut)
     const struct qm_quantizer *q = &c->q;
     if (q->bits == 0 || q->norm != QM_NORM_block || q->curve != QM_CURVE_none ||
         q->scale.cap != 0.0f || q->scale.nest || q->scale.f16 || q->scale.keep_sign ||
-        q->scale.least || (qm_round_draws(q->round) && q->round != QM_ROUND_stoch))
+        q->scale.least || q->scale.plus != 0.0 ||
+        (qm_round_draws(q->round) && q->round != QM_ROUND_stoch))
         return 0;
     double gain = (double)c->cb.gain;
     for (int k = 0; k < c->cb.n; k++)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "core/quant/block_numbers.h"
 #include "experiments/prove/routine.h"
 #include "experiments/recipes/recipe_list.h"
 
@@ -64,8 +65,8 @@ static qm_status add(struct qm_routine_names *list, const struct qm_quantizer *q
 /* 1: the quantizer has a deterministic nearest-code routine. */
 static int is_routine(const struct qm_quantizer *q)
 {
-    return q->bits > 0 && q->curve != QM_CURVE_allog && q->curve != QM_CURVE_qlog &&
-           !qm_round_draws(q->round) && !qm_round_is_directed(q->round);
+    return q->bits > 0 && qm_curve_numbers(q->curve) == 1 && !qm_round_draws(q->round) &&
+           !qm_round_is_directed(q->round);
 }
 
 static qm_status add_registered(struct qm_routine_names *list, int search)

@@ -5,6 +5,7 @@
 
 #include "core/base/name.h"
 #include "core/device/device_cuda.h"
+#include "core/quant/block_numbers.h"
 #include "core/quant/search_loops.h"
 #include "core/quant/simd.h"
 #include "experiments/check/decide.h"
@@ -124,10 +125,10 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
     r->q = *q;
     if (q->bits == 0)
         return qm_fail(QM_BAD_ARG, "a slot without codes has no nearest-code routine");
-    if (q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog)
+    if (qm_curve_numbers(q->curve) > 1)
         return qm_fail(QM_BAD_ARG,
-                       "codes of curves allog and qlog depend on two numbers of the block, not on "
-                       "a unit value alone");
+                       "codes of curves allog, qlog and expand depend on numbers of the block, not "
+                       "on a unit value alone");
     if (qm_round_draws(q->round))
         return qm_fail(QM_BAD_ARG, "a round that draws is not a function of the value: see stoch:");
     if (qm_round_is_directed(q->round))

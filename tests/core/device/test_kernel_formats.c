@@ -53,6 +53,9 @@ static void test_formats(void **state)
         "al:8u/block:4096/arith/even/allog",
         "lin:4u/block:128/bisect/mid/lo/least:2",
         "qlog:2u/block:64/arith/dither/hi/qlog/floor:1e-12/quantile:0.1",
+        "e4m3:8s/block:128/bisect/even/expand/plus:1e-30",
+        "e4m3:8s/block:100/bisect/stoch/expand:5/plus:1e-30",
+        "e4m3:8s/block:128/bisect/even/plus:1e-20",
         "qlog:3u/divblock:100/arith/bernoulli/nibbles/qlog/quantile:0.5",
     };
     static const char *const others[] = {

@@ -81,6 +81,9 @@ static const char *const more_recipes[] = {
     "adam4_2_solo,exp_avg=linb:4s/divblock:0/bisect/bernoulli/hi/floor:1e-12,beta1=0.4",
     "adabelief4_2_solo,exp_avg_sq=qlog:8u/divblock:100/arith/even/qlog/quantile:0.5",
     "adamw2_2_solo,param=bf16,exp_avg_sq=qlog:4u/block:96/arith/bernoulli/lo/qlog/quantile:1",
+    "adamw8_coat,exp_avg=e4m3:8s/block:1000/bisect/stoch/expand:7/plus:1e-30,beta1=0.5",
+    "adamw8_coat,exp_avg.scale=none,exp_avg_sq=e4m3:8s/block:5/bisect/even/expand:1/plus:1e-20",
+    "adamw8_coat_plain,exp_avg.norm=row,exp_avg_sq.norm=rank1",
     "adafactor8_024_torch,row_var=al:8u/block:128/arith/even/allog",
 };
 

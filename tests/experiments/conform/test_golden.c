@@ -246,6 +246,7 @@ int main(void)
         {"tests/golden/lion8bit.h5", 67},
         {"tests/golden/flashoptim.h5", 61},
         {"tests/golden/solo.h5", 43},
+        {"tests/golden/coat.h5", 13},
         {"tests/golden/torch215_adamw.h5", 29},
         {"tests/golden/bnb_small.h5", 8},
         {"tests/golden/torchao018_compiled.h5", 2},
