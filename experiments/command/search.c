@@ -15,7 +15,16 @@
 #include "experiments/search/halving.h"
 #include "experiments/store/store.h"
 
-enum { OPT_SEARCH = 256, OPT_REPORT, OPT_SEED, OPT_SPACE, OPT_FIRST, OPT_REFERENCE, OPT_LEAST };
+enum {
+    OPT_SEARCH = 256,
+    OPT_REPORT,
+    OPT_SEED,
+    OPT_SPACE,
+    OPT_FIRST,
+    OPT_REFERENCE,
+    OPT_NUMEL,
+    OPT_LEAST
+};
 enum { SURVIVORS = 4 }; /* compositions of the suites that follow */
 
 #define DATA "experiments/data/*.h5"
@@ -41,12 +50,13 @@ static const struct argp_option options[] = {
     {"space", OPT_SPACE, "SLOT.AXIS=LIST", 0,
      "members of an axis, separated by commas; may be repeated (below)", 0},
     {"first", OPT_FIRST, "N", 0, "pairs that are measured together at first (default 512)", 0},
+    {"least", OPT_LEAST, "N", 0, "tensors that every round has at least (default 12)", 0},
     {"reference", OPT_REFERENCE, "LIST", 0,
      "variants or recipes to compare with (default: all AdamW with codes for both moments within "
      "the budget)",
      0},
     {"tensor", 't', "REGEX", 0, "only states whose name matches", 0},
-    {"min-numel", OPT_LEAST, "N", 0, "only states of at least N elements (default 1024)", 0},
+    {"min-numel", OPT_NUMEL, "N", 0, "only states of at least N elements (default 1024)", 0},
     {"out", 'o', "FILE", 0, "result file (default results/search.h5)", 0},
     {"threads", 'T', "N", 0,
      "processes that measure (default: one for each processor that it may use); the results do not "
@@ -65,7 +75,7 @@ static const char doc[] =
     "halving, each a suite of coupling update: every format alone on an eighth of the tensors; the "
     "pairs that these predict to be best (noise-to-signal ratios add up) on a quarter; the best "
     "quarter of these on half of the tensors; the best quarter of these on all; then the report "
-    "beside published variants.  Each half bit of state keeps its best.\n"
+    "beside registered variants.  Each half bit of state keeps its best.\n"
     "\n"
     "SLOT is exp_avg or exp_avg_sq, AXIS map (nf4:4s), norm (block:64), round, scale, curve, or "
     "format for whole quantizers; the words are those of `qualm list`.  A composition that makes "
@@ -128,7 +138,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case OPT_FIRST: s->first = qm_cli_whole(state, "first", arg, 1, 1000000); return 0;
     case OPT_REFERENCE: o->reference = arg; return 0;
     case 't': s->files.filter = arg; return 0;
-    case OPT_LEAST:
+    case OPT_LEAST: s->least = qm_cli_whole(state, "least", arg, 1, 1000000); return 0;
+    case OPT_NUMEL:
         s->files.min_numel = qm_cli_whole(state, "min-numel", arg, 1, 2147483647);
         return 0;
     case 'o': o->out = arg; return 0;
@@ -306,6 +317,7 @@ int qm_cmd_search(int argc, char **argv)
     const struct argp argp = {options, option, "[FILE...]", doc, children, NULL, NULL};
     struct options o = {.search = {.most_bits = 8.5,
                                    .first = 512,
+                                   .least = 12,
                                    .workers = omp_get_max_threads(),
                                    .files = {.seed = 1, .min_numel = 1024},
                                    .stop = &stopped},

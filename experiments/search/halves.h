@@ -5,8 +5,8 @@
  * halves are drawn: models in the order of Philox words of the seed, the first half (rounded up) to
  * the search.  Either half has an order of its own, from which rounds take their first tensors:
  * drawn within each model, then one tensor of each model in turn. */
-#ifndef QM_HALVING_HALVES_H
-#define QM_HALVING_HALVES_H
+#ifndef QM_SEARCH_HALVES_H
+#define QM_SEARCH_HALVES_H
 
 #include "experiments/source/replay.h"
 

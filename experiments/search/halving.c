@@ -134,9 +134,11 @@ static int64_t best_of_bins(struct candidate *c, int64_t n, int64_t quota)
 static int reach(const struct qm_halving *s, int round)
 {
     static const int part[] = {1, 8, 4, 2, 1, 1};
-    int n = s->halves.count[QM_HALF_search], models = s->halves.models[QM_HALF_search];
-    int to = (n + part[round] - 1) / part[round];
-    to = to < 2 * models ? 2 * models : to;
+    int n = s->halves.count[QM_HALF_search], to = (n + part[round] - 1) / part[round];
+    int least = s->least > 2 * s->halves.models[QM_HALF_search]
+                    ? s->least
+                    : 2 * s->halves.models[QM_HALF_search];
+    to = to < least ? least : to;
     return to < n ? to : n;
 }
 

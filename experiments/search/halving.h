@@ -3,21 +3,22 @@
  * Rounds, of which each is a suite of coupling update in a campaign of its own, so that a search
  * that is stopped goes on where it was and needs no code of its own to be resumed:
  *
- *   references  the published variants, on all tensors of the search half
- *   singles     each format alone, the other moment float32, on the first eighth of these tensors,
- *               at least two of each model
+ *   references  registered variants, on all tensors of the search half
+ *   singles     each format alone, the other moment float32, on the first eighth of these tensors
  *   pairs1      the best pairs by prediction, on a quarter
  *   pairs2      the best quarter of them, on half of the tensors
  *   pairs3      the best quarter of these, on all of the search half
  *   report      these and the references on the report half, which plays no part before
+ *
+ * A round has at least `least` tensors and two of each model.
  *
  * Prediction: noise-to-signal ratios of the two moments add up, because each perturbs the update
  * m / sqrt(v) in first order; how well that holds is measured in pairs1.  A pair is kept among those
  * of its half bit of state, so that each budget keeps its best.  A score is the location of the SQNR
  * over models (qm_paired_levels).  K. Jamieson, A. Talwalkar, AISTATS 2016, PMLR 51, 240
  * (successive halving, factor 4 here). */
-#ifndef QM_HALVING_SEARCH_H
-#define QM_HALVING_SEARCH_H
+#ifndef QM_SEARCH_HALVING_H
+#define QM_SEARCH_HALVING_H
 
 #include <jansson.h>
 #include <signal.h>
@@ -59,7 +60,7 @@ struct qm_halving {
     struct qm_halves halves;
     struct qm_halves_options files;
     double most_bits;
-    int first; /* pairs of round pairs1 */
+    int first, least; /* pairs of round pairs1; least number of tensors of a round */
     struct qm_recipes reference;
     const char *folder; /* of the rounds' suites and campaigns */
     int workers, fresh;

@@ -5,8 +5,8 @@
  * each of the axes map, norm, round, scale and curve; a member of axis `format` is a whole
  * quantizer, for those that compose otherwise (map qlog).  A composition is a format of exp_avg
  * with one of exp_avg_sq. */
-#ifndef QM_HALVING_SPACE_H
-#define QM_HALVING_SPACE_H
+#ifndef QM_SEARCH_SPACE_H
+#define QM_SEARCH_SPACE_H
 
 #include "core/recipe/recipe.h"
 
