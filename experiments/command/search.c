@@ -201,8 +201,8 @@ static qm_status find_references(struct options *o)
 
 /* ---- what follows ---------------------------------------------------------------------------- */
 
-/* A suite of the best of the frontier, the best reference and float32 states, at BASE.NAME.yaml, with
- * the command that runs it. */
+/* Writes a suite of the best of the frontier and the best reference to BASE.NAME.yaml; command:
+ * what runs it. */
 static qm_status follow(const struct options *o, const char *name, json_t *more, char *command,
                         size_t size)
 {

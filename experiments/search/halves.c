@@ -68,7 +68,7 @@ static qm_status read_files(const struct qm_halves_options *o, int half, struct 
     return st;
 }
 
-/* ---- models and halves ------------------------------------------------------------------------ */
+/* ---- models and halves ---------------------------------------------------------------------- */
 
 /* Whether two states belong to one run, or to one tensor of a run. */
 static int same_unit(const struct qm_halving_tensor *a, const struct qm_halving_tensor *b,

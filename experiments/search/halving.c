@@ -168,8 +168,8 @@ static qm_status predict(const struct qm_halving *s, const struct qm_halving_ent
     return locate(s, room, n, out);
 }
 
-/* Lists the pairs of defined singles within the budget, with their predictions; single: the entry of
- * the first format of exp_avg. */
+/* Lists the pairs of defined singles within the budget, with their predictions; single: the entry
+ * of the first format of exp_avg. */
 static qm_status list_pairs(struct qm_halving *s, int single, struct candidate **list, int64_t *n)
 {
     const struct qm_halving_space *sp = &s->space;

@@ -13,9 +13,9 @@
  * A round has at least `least` tensors and two of each model.
  *
  * Prediction: noise-to-signal ratios of the two moments add up, because each perturbs the update
- * m / sqrt(v) in first order; how well that holds is measured in pairs1.  A pair is kept among those
- * of its half bit of state, so that each budget keeps its best.  A score is the location of the SQNR
- * over models (qm_paired_levels).  K. Jamieson, A. Talwalkar, AISTATS 2016, PMLR 51, 240
+ * m / sqrt(v) in first order; how well that holds is measured in pairs1.  A pair is kept among
+ * those of its half bit of state, so that each budget keeps its best.  A score is the location of
+ * the SQNR over models (qm_paired_levels).  K. Jamieson, A. Talwalkar, AISTATS 2016, PMLR 51, 240
  * (successive halving, factor 4 here). */
 #ifndef QM_SEARCH_HALVING_H
 #define QM_SEARCH_HALVING_H

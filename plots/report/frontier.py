@@ -78,14 +78,15 @@ def draw_search(c, out):
     fig, best = search_panel(rows)
     variants = np.flatnonzero((rows["kind"] == "variant") & np.isfinite(rows["report"]))
     top = best[-1]
-    answer = f"{rows['label'][top]} has {rows['report'][top]:.3g} dB at {rows['bits'][top]:.4g} bits"
+    answer = (f"{rows['label'][top]} has {rows['report'][top]:.3g} dB "
+              f"at {rows['bits'][top]:.4g} bits")
     if len(variants):
         rival = variants[np.argmax(rows["report"][variants])]
         answer += (f"; of registered variants {rows['label'][rival]} "
                    f"{rows['report'][rival]:.3g} dB at {rows['bits'][rival]:.4g}")
-    out.figure(NAME, [(fig, "report", answer)], (answer, MENU), "A point is the location over models "
-               f"on {np.sum(tensors == 'report')} held-out tensors; frontier: what no composition "
-               f"with as few bits exceeds on the {np.sum(tensors == 'search')} searched ones.",
+    out.figure(NAME, [(fig, "report", answer)], (answer, MENU), "A point is the location over "
+               f"models on {np.sum(tensors == 'report')} held-out tensors; frontier: what no "
+               f"composition with as few bits exceeds on the {np.sum(tensors == 'search')} searched ones.",
                wide=True)
 
 
