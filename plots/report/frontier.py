@@ -1,6 +1,7 @@
 """frontier.py - Draws the error of cells that do not train against the bits of an element."""
 import campaign
 import common
+import encode
 import numpy as np
 from cells import BLOCKS, Cells, interval
 
@@ -60,8 +61,10 @@ def search_panel(rows):
     best = np.flatnonzero(is_known & (rows["kind"] == "frontier"))
     best = best[np.argsort(rows["bits"][best])]
     ax.step(rows["bits"][best], rows["report"][best], where="post", color="#7f7f7f", linewidth=1)
-    for k, i in enumerate(np.flatnonzero(is_known & (rows["kind"] == "variant"))):
-        look = common.look(k)
+    variants = np.flatnonzero(is_known & (rows["kind"] == "variant"))
+    looks = encode.looks({str(rows["label"][i]): [] for i in variants})
+    for i in variants:
+        look = looks[str(rows["label"][i])]
         ax.plot(rows["bits"][i], rows["report"][i], color=look["color"], marker=look["marker"],
                 linestyle="none", markersize=5, label=str(rows["label"][i]), zorder=3)
     ax.set_xlabel("bits per element, scales included", fontsize=8)
@@ -86,7 +89,8 @@ def draw_search(c, out):
                    f"{rows['report'][rival]:.3g} dB at {rows['bits'][rival]:.4g}")
     out.figure(NAME, [(fig, "report", answer)], (answer, MENU), "A point is the location over "
                f"models on {np.sum(tensors == 'report')} held-out tensors; frontier: what no "
-               f"composition with as few bits exceeds on the {np.sum(tensors == 'search')} searched ones.",
+               f"composition with as few bits exceeds on the {np.sum(tensors == 'search')} "
+               "searched ones.",
                wide=True)
 
 

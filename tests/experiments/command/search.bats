@@ -161,7 +161,8 @@ said = f["search"].attrs["halves"]
 assert (said.decode() if isinstance(said, bytes) else said) == "drawn, of tensors of one run"
 assert {r["half"] for r in f["search/tensors"][()]} == {b"search", b"report"}
 P
-    fails_with 2 "no file may be in both halves" search -q --search "${data[0]}" --report "${data[0]}"
+    fails_with 2 "no file may be in both halves" search -q --search "${data[0]}" \
+        --report "${data[0]}"
 }
 
 @test "what cannot be searched costs one line" {
