@@ -52,6 +52,7 @@ static const char *member_at(const char *list, int64_t i, int *n)
 {
     for (; i > 0 && (list = strchr(list, ',')); i--)
         list++;
+    list += list ? strspn(list, " ") : 0;
     *n = list ? (int)strcspn(list, ",") : 0;
     return *n ? list : NULL;
 }

@@ -13,18 +13,18 @@
 enum { QM_HALVING_SLOTS = 2, QM_HALVING_SIDE = 1024 };
 
 /* clang-format off */
-#define QM_HALVING_AXIS_LIST(X) /* name, members for exp_avg, for exp_avg_sq */                                     \
-    X(map,    "nf4:4s,nf4a8:4s,af4:4s,fp4:4s,intm:4s,de:3s,de:4s,de:5s,lint:3s,lint:4s,lint:5s,lint:6s,"           \
-              "linb:3s,linb:4s,linb:5s,linb:6s,pow2:4s,pow2:5s",                                                   \
-              "lin:2u,lin:3u,lin:4u,lin:5u,lint:3u,lint:4u,lint:5u,de:3u,de:4u,de0:3u,de0:4u,"                     \
-              "pow2:2u,pow2:3u,pow2:4u,pow2:5u,pow3:3u,pow3:4u")                                                   \
-    X(norm,   "block:32,block:64,block:128,block:256,rank1,rank1block:128",                                        \
-              "block:32,block:64,block:128,block:256,rank1,rank1block:128")                                        \
-    X(round,  "mid,stoch", "mid,stoch")                                                                            \
-    X(scale,  "none,f16both", "none,f16both")                                                                      \
-    X(curve,  "none,softsign", "none,sqrt,softsign")                                                               \
-    X(format, "", "qlog:2u/block:128/arith/even/hi/qlog/quantile:0.1,qlog:3u/block:128/arith/even/hi/qlog/quantile:0.1," \
-                  "qlog:4u/block:128/arith/even/hi/qlog/quantile:0.1,qlog:4u/block:64/arith/even/hi/qlog/quantile:0.1")
+#define QM_HALVING_AXIS_LIST(X) /* name, members for exp_avg, for exp_avg_sq */                                            \
+    X(map,    "nf4:4s, nf4a8:4s, af4:4s, fp4:4s, intm:4s, de:3s, de:4s, de:5s, lint:3s, lint:4s, lint:5s, lint:6s, "       \
+              "linb:3s, linb:4s, linb:5s, linb:6s, pow2:4s, pow2:5s",                                                      \
+              "lin:2u, lin:3u, lin:4u, lin:5u, lint:3u, lint:4u, lint:5u, de:3u, de:4u, de0:3u, de0:4u, "                  \
+              "pow2:2u, pow2:3u, pow2:4u, pow2:5u, pow3:3u, pow3:4u")                                                      \
+    X(norm,   "block:32, block:64, block:128, block:256, rank1, rank1block:128",                                           \
+              "block:32, block:64, block:128, block:256, rank1, rank1block:128")                                           \
+    X(round,  "mid, stoch", "mid, stoch")                                                                                  \
+    X(scale,  "none, f16both", "none, f16both")                                                                            \
+    X(curve,  "none, softsign", "none, sqrt, softsign")                                                                    \
+    X(format, "", "qlog:2u/block:128/arith/even/hi/qlog/quantile:0.1, qlog:3u/block:128/arith/even/hi/qlog/quantile:0.1, " \
+                  "qlog:4u/block:128/arith/even/hi/qlog/quantile:0.1, qlog:4u/block:64/arith/even/hi/qlog/quantile:0.1")
 /* clang-format on */
 
 enum qm_halving_axis {
@@ -39,7 +39,8 @@ struct qm_halving_format {
     double bits;                  /* per element of a tensor of 1024 x 1024, scales included */
 };
 
-/* The members of each axis, separated by commas, and the formats that make sense. */
+/* The members of each axis, separated by commas with or without spaces behind them, and the formats
+ * that make sense. */
 struct qm_halving_space {
     const char *member[QM_HALVING_SLOTS][QM_HALVING_AXIS_COUNT]; /* borrowed */
     int64_t combined[QM_HALVING_SLOTS];                          /* before any is refused */
