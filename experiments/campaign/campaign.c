@@ -31,6 +31,12 @@ static void shard_close(struct shard *s)
     free(s->wanted);
 }
 
+double qm_campaign_memory(int workers)
+{
+    double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return 0.8 * bytes / 1048576.0 / (double)workers;
+}
+
 /* Removes what a killed run left behind: halves of segments, and segments without a ledger line. */
 static void tidy(const char *dir, const struct shard *s)
 {

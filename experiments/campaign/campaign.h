@@ -42,6 +42,9 @@ void qm_campaign_dir(const char *out, char *dir, size_t size);
  * and "results/x.run/". */
 void qm_campaign_out(const char *out, const char *dir, char *path, size_t size);
 
+/* The default of `mebibytes`: four fifths of the machine's memory, shared by the workers. */
+double qm_campaign_memory(int workers);
+
 /* Whether a campaign was begun in that folder. */
 int qm_campaign_exists(const char *dir);
 

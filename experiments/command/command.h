@@ -16,6 +16,7 @@
     X(report,     "one self-contained HTML page of a result file; tables for papers")             \
     X(plot,       "one figure of a result file, whose title is the answer")  \
     X(analyze,    "quantization error of any tensor in checkpoints, .safetensors, .npz, .h5") \
+    X(search,     "the best formats for a budget of bits, by the error of the next update")       \
     X(import,     "the tensors of checkpoints as one .npz, .safetensors or .h5 file")              \
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
     X(prove,      "nearest-code routines over all floats: proofs and counter-examples")              \

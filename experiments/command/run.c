@@ -395,8 +395,7 @@ static qm_status choose(struct options *o, const struct qm_loaded_suite *job, co
     if (c->workers > QM_CAMPAIGN_WORKERS)
         c->workers = QM_CAMPAIGN_WORKERS;
     if (c->mebibytes == 0.0)
-        c->mebibytes = 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) /
-                       1048576.0 / (double)c->workers;
+        c->mebibytes = qm_campaign_memory(c->workers);
     return QM_OK;
 }
 

@@ -150,6 +150,7 @@ class Cells:
 
     def __init__(self, c):
         self.there = all(name in c.f for name in ("/cells", "/axes", "/metrics"))
+        self.there &= "/search" not in c.f  # frontier.py draws these, where each label is a format
         if not self.there:
             return
         self.cells, self.axes = common.table(c.f, "/cells"), common.table(c.f, "/axes")

@@ -1,5 +1,7 @@
 """frontier.py - Draws the error of cells that do not train against the bits of an element."""
 import campaign
+import common
+import encode
 import numpy as np
 from cells import BLOCKS, Cells, interval
 
@@ -48,7 +50,54 @@ def panel(grid, words, points, best):
     return fig
 
 
+def search_panel(rows):
+    """The compositions of a search, grey; its frontier, a line; registered variants, with names."""
+    fig, ax = campaign.panel(width=4.6, height=3.0)
+    is_known = np.isfinite(rows["report"])
+    for kind, size in (("searched", 6), ("frontier", 16)):
+        found = is_known & (rows["kind"] == kind)
+        ax.scatter(rows["bits"][found], rows["report"][found], s=size, color="#7f7f7f",
+                   zorder=2 if kind == "frontier" else 1, label=f"{kind}, {np.sum(found)}")
+    best = np.flatnonzero(is_known & (rows["kind"] == "frontier"))
+    best = best[np.argsort(rows["bits"][best])]
+    ax.step(rows["bits"][best], rows["report"][best], where="post", color="#7f7f7f", linewidth=1)
+    variants = np.flatnonzero(is_known & (rows["kind"] == "variant"))
+    looks = encode.looks({str(rows["label"][i]): [] for i in variants})
+    for i in variants:
+        look = looks[str(rows["label"][i])]
+        ax.plot(rows["bits"][i], rows["report"][i], color=look["color"], marker=look["marker"],
+                linestyle="none", markersize=5, label=str(rows["label"][i]), zorder=3)
+    ax.set_xlabel("bits per element, scales included", fontsize=8)
+    ax.set_ylabel("SQNR of the next update, held out (dB)", fontsize=8)
+    floor, roof = ax.get_ylim()
+    ax.set_ylim(floor, roof + (roof - floor) * 0.4)
+    ax.legend(fontsize=6, ncol=3, loc="upper center")
+    return fig, best
+
+
+def draw_search(c, out):
+    rows = common.table(c.f, "/search/compositions")
+    tensors = common.table(c.f, "/search/tensors")["half"]
+    fig, best = search_panel(rows)
+    variants = np.flatnonzero((rows["kind"] == "variant") & np.isfinite(rows["report"]))
+    top = best[-1]
+    answer = (f"{rows['label'][top]} has {rows['report'][top]:.3g} dB "
+              f"at {rows['bits'][top]:.4g} bits")
+    if len(variants):
+        rival = variants[np.argmax(rows["report"][variants])]
+        answer += (f"; of registered variants {rows['label'][rival]} "
+                   f"{rows['report'][rival]:.3g} dB at {rows['bits'][rival]:.4g}")
+    out.figure(NAME, [(fig, "report", answer)], (answer, MENU), "A point is the location over "
+               f"models on {np.sum(tensors == 'report')} held-out tensors; frontier: what no "
+               f"composition with as few bits exceeds on the {np.sum(tensors == 'search')} "
+               "searched ones.",
+               wide=True)
+
+
 def draw(c, out):
+    if "/search/compositions" in c.f:
+        draw_search(c, out)
+        return
     table, panels, title, left_out = Cells(c), [], "", 0
     for head, words, grid in table.grids():
         points = points_of(grid)
