@@ -117,7 +117,7 @@ struct qm_kernel_args {
      * recipe gives 0, initial_lr is the lr that the tensor was opened with. */
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
-        initial_lr, momentum_decay, adjust;
+        initial_lr, momentum_decay, adjust, window, k_init, d_block;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
         decouple_lr, flatten;

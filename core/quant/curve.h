@@ -1,9 +1,9 @@
 /* curve.h - AXIS curve: a monotone function of x, undone after decoding (dual).
  *
- * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog
- * and qlog replace scale and code by those of adaptive_log.h and quantile_log.h, with several
- * numbers per block (block_numbers.h).  Words: none (not printed), log2, allog, qlog, sqrt,
- * softsign. */
+ * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog, qlog and
+ * affine replace scale and code by those of adaptive_log.h, quantile_log.h and affine.h, with
+ * several numbers per block (block_numbers.h).  Words: none (not printed), log2, allog, qlog,
+ * affine, sqrt, softsign. */
 #ifndef QM_QUANT_CURVE_H
 #define QM_QUANT_CURVE_H
 
@@ -16,6 +16,8 @@
     X(allog,    "log2 between the block's own ends, two numbers per block (adaptive_log.h, adafactor8bit 0.4.3)") \
     X(qlog,     "log2 between the maximum of a block and its quantile, two numbers per block "          \
                 "(quantile_log.h, SOLO)")                                                           \
+    X(affine,   "x between the least and the largest element of a block, which it stores (affine.h, "  \
+                "MicroAdam)")                                                                       \
     X(sqrt,     "square root; unsigned states only (FlashOptim's second moment)")               \
     X(softsign, "2u / (1 + |u|) of the unit value u, undone by u / (2 - |u|) (FlashOptim)")
 /* clang-format on */

@@ -8,8 +8,9 @@
 #include "experiments/check/withheld.h"
 
 /* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
- * all projections before the current one.  CANDIDATES: for a plain case. */
-enum { CANDIDATES = 12, PROJECTED = 4096, PROJECTED_STEP = 1 << 18, PROJECTIONS = 4096 };
+ * all projections before the current one.  WINDOWED: likewise of a window of gradients.
+ * CANDIDATES: for a plain case. */
+enum { CANDIDATES = 12, PROJECTED = 4096, WINDOWED = 8192, PROJECTED_STEP = 1 << 18, PROJECTIONS = 4096 };
 
 static int is_projected(const struct qm_domain *d) { return d->reads >> QM_HYPER_rank & 1; }
 
@@ -25,6 +26,8 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
     if (out->reads >> QM_HYPER_adjust & 1) /* Muon: its factors are judged by singular values */
         out->largest = PROJECTED;
+    if (out->reads >> QM_HYPER_window & 1) /* MicroAdam: up to 100 rows of all elements */
+        out->largest = WINDOWED;
     if (is_projected(out)) {
         out->largest = PROJECTED;
         out->last_step = PROJECTED_STEP;

@@ -5,10 +5,10 @@
 
 int qm_slot_has_numbers(const struct qm_quantizer *q)
 {
-    return q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog;
+    return q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog || q->curve == QM_CURVE_affine;
 }
 
-/* Numbers stored per group: span and low, or scale and alpha, else one scale. */
+/* Numbers stored per group: span and low, scale and alpha, or lo and hi, else one scale. */
 static int numbers(const struct qm_quantizer *q) { return qm_slot_has_numbers(q) ? 2 : 1; }
 
 /* Norm divblock: the largest divisor of n up to `asked`, or n itself.  The last answer is kept: it
