@@ -26,7 +26,7 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
     if (out->reads >> QM_HYPER_adjust & 1) /* Muon: its factors are judged by singular values */
         out->largest = PROJECTED;
-    if (out->reads >> QM_HYPER_window & 1) /* MicroAdam: up to 100 rows of all elements */
+    if (out->reads >> QM_HYPER_window & 1) /* MicroAdam: up to 60 rows of all elements */
         out->largest = WINDOWED;
     if (is_projected(out)) {
         out->largest = PROJECTED;

@@ -145,7 +145,7 @@ static double large(enum kind is, double u)
     case RANK: return 16.0;
     case SIDE: return 3.0;
     case POWER: return -rounded(1.1 + u, 2);
-    case COUNT: return 41.0 + floor(60.0 * u);
+    case COUNT: return 41.0 + floor(20.0 * u);
     case SHARE: return rounded(0.21 + 0.78 * u, 2);
     default: return (double)NAN;
     }

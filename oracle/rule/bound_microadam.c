@@ -149,7 +149,9 @@ static void code_block(const struct qm_bound_affine *f, const struct qm_reorder 
 {
     const struct qm_ball half = qm_ball_exact(0.5);
     struct qm_ball lo = qm_ball_negated(x[0]), hi = x[0], step;
-    for (int64_t i = 1; i < n; i++) {
+    int has_nan = 0;
+    for (int64_t i = 0; i < n; i++) {
+        has_nan |= isnan(x[i].x);
         lo = qm_ball_max(lo, qm_ball_negated(x[i]));
         hi = qm_ball_max(hi, x[i]);
     }
@@ -158,7 +160,9 @@ static void code_block(const struct qm_bound_affine *f, const struct qm_reorder 
     step = qm_ball_div(o, qm_ball_add(hi, qm_ball_negated(lo)), qm_ball_exact((double)f->top));
     for (int64_t i = 0; i < n; i++) {
         struct qm_ball z, end[2];
-        out[i] = lo;
+        out[i] = has_nan ? qm_ball_exact((double)NAN) : lo;
+        if (has_nan)
+            continue;
         if (lo.x == hi.x && lo.e == 0.0 && hi.e == 0.0)
             continue;
         z = qm_ball_add(qm_ball_div(o, qm_ball_add(x[i], qm_ball_negated(lo)), step), half);
@@ -257,6 +261,8 @@ static void parameters(const struct step *s, const struct qm_microadam_block *of
             b->e_slot[ERROR][at] = rest.e;
         }
         p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(s->rate, u)));
+        if (h->alpha > 0.0 && !(s->coded[at].e < HUGE_VAL)) /* nothing is known of the step */
+            p = (struct qm_ball){b->p[at], HUGE_VAL};
         b->p_want[at] = p.x;
         b->e_p[at] = p.e;
     }
