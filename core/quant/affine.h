@@ -5,12 +5,12 @@
  *
  *     lo   = min x, hi = max x; with the scale word bf16 both rounded to bfloat16, to nearest even
  *     u    = (hi - lo) / top, top = 2^b - 1
- *     code = round((x - lo) / u) within 0 .. top; NaN gives 0
+ *     code = round((x - lo) / u) within 0 .. top; 0 where that is NaN or u is 0
  *     x    = code u + lo, the product and the sum rounded
  *
  * So both ends of a block decode to themselves where code u + lo rounds to hi, and a zero between
  * them has no code of its own: it decodes to a number of up to u / 2.  In a block of one value u is
- * 0, the quotient 0 / 0 = NaN and the code 0, which decodes to lo exactly.  A NaN in the block makes
+ * 0 and the code 0, which decodes to lo exactly.  A NaN in the block makes
  * lo, hi and every value NaN.  With an Inf, or where hi - lo overflows, u is Inf, every code 0 and
  * every value NaN.  The rounds near (halves up: floor(q + 1/2)), mid, even, away, floor and ceil
  * are those of round.h.
@@ -55,7 +55,7 @@ QM_FN uint32_t qm_affine_code(enum qm_round round, float x, float lo, float hi, 
 {
     float top = (float)(n - 1), unit = (hi - lo) / top;
     float k = qm_round_step(round, 0, (x - lo) / unit, 1.0f, 0);
-    return qm_isnan(k) || k < 0.0f ? 0u : k > top ? (uint32_t)(n - 1) : (uint32_t)k;
+    return unit == 0.0f || qm_isnan(k) || k < 0.0f ? 0u : k > top ? (uint32_t)(n - 1) : (uint32_t)k;
 }
 
 QM_FN float qm_affine_value(uint32_t code, float lo, float hi, int n)

@@ -117,7 +117,7 @@ static int codes_of(const struct qm_slot_view *v, int64_t i, double lo, double h
     const struct qm_ball x = {v->want[i], v->error[i]};
     int top = v->d->n - 1;
     *c = (struct codes){0, 0, 0};
-    if (lo == hi && x.e == 0.0 && x.x == lo)
+    if (lo == hi)
         return 1;
     struct qm_ball q = qm_ball_div(&v->reorder, qm_ball_add(x, qm_ball_exact(-lo)),
                                    unit_of(v, lo, hi));
