@@ -25,6 +25,6 @@ const struct qm_variant qm_variant_microadam4 = {
               .k_init = 0.01,
               .d_block = 20864},
     .pads = QM_PADS_spare,
-    .state_bits = 7.21,
+    .state_bits = 7.206085205078125,
     .step_sqnr_db = 0.5,
 };
