@@ -54,7 +54,8 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  * that a tensor does not have has n = 0.
  *
  * bits == 0: plain floats in values[n]; `quantizer` is "f32", or "bf16" or "f16" where each float
- *   is rounded to that format before it is stored.  codes, scales, codebook and draws are NULL.
+ *   is rounded to that format before it is stored, or "i16" for whole numbers of 16 bits.  codes,
+ *   scales, codebook and draws are NULL.
  * bits > 0: codes and scales; values is NULL.  Unless the quantizer names a curve, element i
  *   decodes to codebook[code i] * scale; where several scales apply, the smallest of them.
  *
@@ -65,9 +66,9 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  * scales  float32, in this order.  block: one per `block` consecutive elements, the last block
  *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
  *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
- *         allog or qlog: two per block, span and least logarithm, or scale and alpha
- *         (core/quant/adaptive_log.h, quantile_log.h).  Scales stored as float16 or nested are
- *         given as the float32 they decode to.
+ *         allog, qlog or affine: two per block, span and least logarithm, scale and alpha, or least
+ *         and largest element (core/quant/adaptive_log.h, quantile_log.h, affine.h).  Scales stored
+ *         in 16 bits or nested are given as the float32 they decode to.
  *
  * Norm rowblock of a matrix: one per `block` consecutive elements of a row, row by row; the last
  * block of a row is short.

@@ -23,7 +23,8 @@
 #include "core/base/half.h"
 #include "core/quant/round.h"
 
-#define QM_AFFINE_NUMBERS 2 /* per block: lo, hi; as statistics: keys of the least and the largest */
+#define QM_AFFINE_NUMBERS \
+    2 /* per block: lo, hi; as statistics: keys of the least and the largest */
 
 /* Statistics fold by the maximum of their bits from 0 on, so they are keys: ascending in x for the
  * largest (is_least 0), descending for the least; never 0, the highest for NaN.  -0 is below +0. */

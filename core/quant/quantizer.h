@@ -6,7 +6,8 @@
  *
  * "f32" alone is the identity.  "bf16" and "f16" alone keep plain floats of 16 bits, rounded to
  * nearest even when they are stored, as torch keeps the states of small tensors of bfloat16
- * parameters.  "i16" alone keeps whole numbers of 16 bits, for slots of indices.  Words may come in any order after the map; qm_quantizer_print gives the canonical
+ * parameters.  "i16" alone keeps whole numbers of 16 bits, for slots of indices.  Words may come in
+ * any order after the map; qm_quantizer_print gives the canonical
  * order, which parses back to an equal quantizer.  Axes and their files:
  *
  *     map     core/quant/map.h       which real value each code means

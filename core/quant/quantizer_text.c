@@ -459,13 +459,12 @@ static qm_status affine_applies(const struct qm_quantizer *q)
         return qm_fail(QM_BAD_ARG, "map affine and curve affine need each other");
     if (q->scale.f16 == QM_F16_bf16 && !is_affine)
         return qm_fail(QM_BAD_ARG, "word bf16 is for the ends of blocks of curve affine");
-    if (is_affine &&
-        ((q->norm != QM_NORM_block && q->norm != QM_NORM_divblock) ||
-         q->search != QM_SEARCH_arith || qm_round_draws(q->round) || q->unit != QM_UNIT_div ||
-         q->scale.floor != 0.0f || q->scale.guard != 0.0f || q->scale.cap != 0.0f ||
-         q->scale.zero >= 0 || q->scale.least > 0 || q->scale.max_skips_nan ||
-         q->scale.nan != QM_NAN_low || q->scale.keep_sign || q->scale.nest ||
-         (q->scale.f16 && q->scale.f16 != QM_F16_bf16)))
+    if (is_affine && ((q->norm != QM_NORM_block && q->norm != QM_NORM_divblock) ||
+                      q->search != QM_SEARCH_arith || qm_round_draws(q->round) ||
+                      q->unit != QM_UNIT_div || q->scale.floor != 0.0f || q->scale.guard != 0.0f ||
+                      q->scale.cap != 0.0f || q->scale.zero >= 0 || q->scale.least > 0 ||
+                      q->scale.max_skips_nan || q->scale.nan != QM_NAN_low || q->scale.keep_sign ||
+                      q->scale.nest || (q->scale.f16 && q->scale.f16 != QM_F16_bf16)))
         return qm_fail(QM_BAD_ARG, "curve affine has numbers of its own: it composes with norm "
                                    "block or divblock, search arith, a round that does not draw, "
                                    "and of the scale words bf16");

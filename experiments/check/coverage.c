@@ -124,8 +124,9 @@ static json_t *left_out(const struct qm_domain *d)
             out, json_pack("{s:s, s:s}", "coordinate", "step above 2^18", "reason",
                            "the seeds of all projections before it would have to be drawn"));
     if (d->reads >> QM_HYPER_window & 1)
-        json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "size above 8192", "reason",
-                                             "a window has up to 60 rows of all elements"));
+        json_array_append_new(out,
+                              json_pack("{s:s, s:s}", "coordinate", "size above 8192", "reason",
+                                        "a window has up to 60 rows of all elements"));
     else if (d->largest < 1 << 15)
         json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "size above 4096",
                                              "reason", "the reference projects in quadratic time"));

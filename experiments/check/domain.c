@@ -8,9 +8,10 @@
 #include "experiments/check/withheld.h"
 
 /* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
- * all projections before the current one.  WINDOWED: likewise of a window of gradients.
- * CANDIDATES: for a plain case. */
-enum { CANDIDATES = 12, PROJECTED = 4096, WINDOWED = 8192, PROJECTED_STEP = 1 << 18, PROJECTIONS = 4096 };
+ * all projections before the current one.  CANDIDATES: for a plain case.  WINDOWED: elements of a
+ * tensor with a window of gradients. */
+enum { CANDIDATES = 12, PROJECTED = 4096, PROJECTED_STEP = 1 << 18, PROJECTIONS = 4096 };
+enum { WINDOWED = 8192 };
 
 static int is_projected(const struct qm_domain *d) { return d->reads >> QM_HYPER_rank & 1; }
 

@@ -119,15 +119,16 @@ static int codes_of(const struct qm_slot_view *v, int64_t i, double lo, double h
     *c = (struct codes){0, 0, 0};
     if (lo == hi)
         return 1;
-    struct qm_ball q = qm_ball_div(&v->reorder, qm_ball_add(x, qm_ball_exact(-lo)),
-                                   unit_of(v, lo, hi));
+    struct qm_ball q =
+        qm_ball_div(&v->reorder, qm_ball_add(x, qm_ball_exact(-lo)), unit_of(v, lo, hi));
     if (v->d->q.round == QM_ROUND_near) /* the sum with 1/2 is rounded, too */
         q = qm_ball_add(q, qm_ball_exact(0.5));
     enum qm_round round = v->d->q.round == QM_ROUND_near ? QM_ROUND_floor : v->d->q.round;
     if (!isfinite(q.x) || !(q.e < HUGE_VAL))
         return 0;
-    *c = (struct codes){clipped(whole(round, q.x - q.e), top), clipped(whole(round, q.x + q.e), top),
-                        clipped(whole(round, q.x), top)};
+    c->from = clipped(whole(round, q.x - q.e), top);
+    c->to = clipped(whole(round, q.x + q.e), top);
+    c->at = clipped(whole(round, q.x), top);
     return 1;
 }
 
@@ -143,19 +144,19 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double lo, doub
 {
     int code = v->codes[i];
     double got = (double)v->decoded[i];
-    struct qm_ball want = qm_ball_add(
-        qm_ball_mul(qm_ball_exact((double)code), unit_of(v, lo, hi)), qm_ball_exact(lo));
+    struct qm_ball want = qm_ball_add(qm_ball_mul(qm_ball_exact((double)code), unit_of(v, lo, hi)),
+                                      qm_ball_exact(lo));
     if (!has_nan && !(want.e < HUGE_VAL)) {
         t->unbounded++;
         return;
     }
     t->judged++;
     int is = has_nan ? isnan(got) : fabs(got - want.x) <= want.e;
-    if (!is && qm_finding_set(f, has_nan ? QM_BAD_SPECIAL : QM_BAD_WRONG,
-                              "element %lld decodes to %a, want %a within %.3g (code %d, between "
-                              "%a and %a)",
-                              (long long)i, got, has_nan ? (double)NAN : want.x, want.e, code, lo,
-                              hi))
+    if (!is &&
+        qm_finding_set(f, has_nan ? QM_BAD_SPECIAL : QM_BAD_WRONG,
+                       "element %lld decodes to %a, want %a within %.3g (code %d, between "
+                       "%a and %a)",
+                       (long long)i, got, has_nan ? (double)NAN : want.x, want.e, code, lo, hi))
         *where = i;
 }
 

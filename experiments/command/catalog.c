@@ -322,8 +322,7 @@ json_t *qm_explain(const struct qm_quantizer *q)
     json_t *out = json_array();
     char word[QM_QUANTIZER_TEXT];
     if (q->bits == 0) {
-        const char *text = q->plain == QM_PLAIN_f32
-                               ? "not quantized: 32-bit floats"
+        const char *text = q->plain == QM_PLAIN_f32 ? "not quantized: 32-bit floats"
                            : q->plain == QM_PLAIN_i16
                                ? "not quantized: whole numbers of 16 bits"
                                : "not quantized: 16-bit floats, to nearest even";

@@ -70,12 +70,10 @@ static void judge_codes(struct qm_conform *c, const struct qm_codec *codec, cons
 
 static void replay_quantizer(struct qm_conform *c)
 {
-    static const struct qm_golden_need needs[] = {{"x", QM_NEED_data, 0, 0, 0},
-                                                  {"min", QM_NEED_data, 0, 0, 0},
-                                                  {"max", QM_NEED_data, 0, 0, 0},
-                                                  {"codes", QM_NEED_data, 0, 0, 0},
-                                                  {"dequant", QM_NEED_data, 0, 0, 0},
-                                                  {"quant_block_size", QM_NEED_number, 1, 1e9, 0}};
+    static const struct qm_golden_need needs[] = {
+        {"x", QM_NEED_data, 0, 0, 0},       {"min", QM_NEED_data, 0, 0, 0},
+        {"max", QM_NEED_data, 0, 0, 0},     {"codes", QM_NEED_data, 0, 0, 0},
+        {"dequant", QM_NEED_data, 0, 0, 0}, {"quant_block_size", QM_NEED_number, 1, 1e9, 0}};
     struct qm_codec codec;
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) || !affine(c, &codec))
         return;
@@ -201,8 +199,8 @@ static int read_record(struct qm_conform *c, struct record *r)
     r->value = halves(c, "state/value", r->steps * r->cells);
     r->index = qm_golden_case_floats(c, "state/index", r->steps * r->cells);
     r->codes = qm_golden_case_ints(c, "state/error_codes", r->steps * r->n);
-    return r->p0 && r->grads && r->params && r->min && r->max && r->value && r->index &&
-           r->codes && r->stored >= r->blocks;
+    return r->p0 && r->grads && r->params && r->min && r->max && r->value && r->index && r->codes &&
+           r->stored >= r->blocks;
 }
 
 /* slot[] <- the recorded state after step t; zeros before the first. */
@@ -215,8 +213,8 @@ static int state_after(struct qm_conform *c, const struct record *r, int64_t t, 
     memset(slot[VALUE], 0, cells);
     if (t == 0 || !codes)
         return codes != NULL;
-    const float *ends = ends_of(c, r->min + (t - 1) * r->stored, r->max + (t - 1) * r->stored,
-                                r->blocks);
+    const float *ends =
+        ends_of(c, r->min + (t - 1) * r->stored, r->max + (t - 1) * r->stored, r->blocks);
     for (int64_t i = 0; i < r->n; i++)
         codes[i] = (uint8_t)r->codes[(t - 1) * r->n + i];
     memcpy(slot[INDEX], r->index + (t - 1) * r->cells, cells);
@@ -229,10 +227,12 @@ static int state_after(struct qm_conform *c, const struct record *r, int64_t t, 
 static uint32_t size_of(float x) { return qm_bits(x) & 0x7fffffffu; }
 
 /* Judges the k elements that a step took of x[n], a block of the error, whose places hold 0 now;
- * then takes the recorded ones instead.  marks: n of them. */
-static void follow(struct qm_conform *c, int64_t n, int64_t k, float *x, float *index, float *value,
-                   const float *want_index, const float *want_value, uint8_t *marks)
+ * then takes the recorded ones instead.  row, want: index and value; marks: n of them. */
+static void follow(struct qm_conform *c, int64_t n, int64_t k, float *x, float *const *row,
+                   const float *const *want, uint8_t *marks)
 {
+    float *index = row[0], *value = row[1];
+    const float *want_index = want[0], *want_value = want[1];
     uint32_t least = 0xffffffffu;
     memset(marks, 0, (size_t)n);
     for (int64_t j = 0; j < k; j++) {
@@ -269,8 +269,9 @@ static void judge_window(struct qm_conform *c, const struct record *r, int64_t t
     for (int64_t from = 0; from < r->n; from += r->block) {
         int is_full = r->n - from >= r->block;
         int64_t taken = is_full ? r->many : r->few;
-        follow(c, is_full ? r->block : r->n - from, taken, slot[ERROR] + from, slot[INDEX] + at,
-               slot[VALUE] + at, index + at, value + at, marks);
+        float *const mine[] = {slot[INDEX] + at, slot[VALUE] + at};
+        const float *const want[] = {index + at, value + at};
+        follow(c, is_full ? r->block : r->n - from, taken, slot[ERROR] + from, mine, want, marks);
         at += taken;
     }
     qm_judge_floats(c, "index", slot[INDEX], index, r->cells);
@@ -279,8 +280,8 @@ static void judge_window(struct qm_conform *c, const struct record *r, int64_t t
 
 static void judge_error(struct qm_conform *c, const struct record *r, int64_t t, const float *error)
 {
-    const float *ends = ends_of(c, r->min + (t - 1) * r->stored, r->max + (t - 1) * r->stored,
-                                r->blocks);
+    const float *ends =
+        ends_of(c, r->min + (t - 1) * r->stored, r->max + (t - 1) * r->stored, r->blocks);
     if (ends)
         judge_codes(c, &r->codec, error, r->codes + (t - 1) * r->n, ends, r->n);
 }
@@ -323,8 +324,12 @@ static void replay_run(struct qm_conform *c)
         return;
     for (int64_t t = 1; t <= r.steps && qm_golden_case_open(c); t++) {
         struct qm_rule_step s;
-        struct qm_tensor_rule_args w = {.s = &s, .shape = &r.flat, .param = QM_DTYPE_bf16, .p = p,
-                                        .g = r.grads + (t - 1) * r.n, .room = room};
+        struct qm_tensor_rule_args w = {.s = &s,
+                                        .shape = &r.flat,
+                                        .param = QM_DTYPE_bf16,
+                                        .p = p,
+                                        .g = r.grads + (t - 1) * r.n,
+                                        .room = room};
         r.recipe.rule->prepare(&r.recipe.hyper, t, &s);
         memcpy(p, t > 1 ? r.params + (t - 2) * r.n : r.p0, sizeof *p * (size_t)r.n);
         memcpy(w.slot, slot, sizeof slot);

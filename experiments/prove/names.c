@@ -65,8 +65,8 @@ static qm_status add(struct qm_routine_names *list, const struct qm_quantizer *q
 static int is_routine(const struct qm_quantizer *q)
 {
     return q->bits > 0 && q->curve != QM_CURVE_allog && q->curve != QM_CURVE_qlog &&
-           q->curve != QM_CURVE_affine &&
-           !qm_round_draws(q->round) && !qm_round_is_directed(q->round);
+           q->curve != QM_CURVE_affine && !qm_round_draws(q->round) &&
+           !qm_round_is_directed(q->round);
 }
 
 static qm_status add_registered(struct qm_routine_names *list, int search)

@@ -5,8 +5,8 @@
  *   e     <- a
  *   theta <- theta (1 - lr lambda);  alpha = -2: theta <- theta - a + e, with e as it is stored
  *   M      = sum over the rows of beta1^age V,  S = sum over the rows of beta2^age V^2
- *   u      = M (1 - beta1) / (1 - beta1^t) / (sqrt(S (1 - beta2) / (1 - beta2^t)) + eps), 0 where no
- *            row has an element
+ *   u      = M (1 - beta1) / (1 - beta1^t) / (sqrt(S (1 - beta2) / (1 - beta2^t)) + eps); 0 where
+ *            no row has an element
  *   u     <- u + alpha e, e <- (1 - alpha) e, where 0 < alpha < 1
  *   theta <- theta - lr u
  *
@@ -91,7 +91,7 @@ qm_status qm_microadam_largest(const double *x, int64_t n, int64_t k, int64_t *p
 
 /* M and S of a block from the rows that steps have written; S is -1 where no row has an element. */
 static void moments(const struct qm_oracle_hyper *h, const struct qm_microadam_block *of, int64_t k,
-                   int64_t t, double *const *slot, double *m, double *s)
+                    int64_t t, double *const *slot, double *m, double *s)
 {
     int64_t window = (int64_t)h->window;
     for (int64_t i = 0; i < of->size; i++) {

@@ -162,7 +162,8 @@ static void update(const struct qm_kernel_args *a, int64_t from, int64_t n, cons
 {
     float c1 = (float)((1.0 - a->beta1) / (1.0 - pow(a->beta1, (double)a->t)));
     float c2 = (float)((1.0 - a->beta2) / (1.0 - pow(a->beta2, (double)a->t)));
-    float keep = (float)(1.0 - a->lr * a->weight_decay), alpha = (float)a->alpha, eps = (float)a->eps;
+    float keep = (float)(1.0 - a->lr * a->weight_decay), alpha = (float)a->alpha,
+          eps = (float)a->eps;
     float rate = round_p(a, (float)a->lr), rest = (float)(1.0 - a->alpha);
     for (int64_t i = 0; i < n; i++) {
         float p = load(a->p, a->p_dtype, from + i), u = 0.0f;
@@ -189,7 +190,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
 {
     static float m[BLOCK], v[BLOCK];
     const struct qm_kernel_slot *e = &a->slot[0];
-    int is_known = !e->bits || (e->bits == 4 && e->block > 0 && !strncmp(e->quantizer, "affine", 6));
+    int is_known =
+        !e->bits || (e->bits == 4 && e->block > 0 && !strncmp(e->quantizer, "affine", 6));
     if (!is_known || (a->p_dtype != QM_KERNEL_F32 && strcmp(a->param, "bf16/near") != 0) ||
         (a->g_dtype != QM_KERNEL_F32 && a->g_dtype != QM_KERNEL_BF16))
         return 1; /* refused */

@@ -54,7 +54,8 @@ static void test_choice(void **state)
     float p[N] = {0}, g[N], index[2 * (2 * K + FEW)], value[2 * (2 * K + FEW)], left[N];
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
-        void *plan = opened("microadam4,param=f32,error=f32,window=2,k_init=0.05,d_block=100", shape);
+        void *plan =
+            opened("microadam4,param=f32,error=f32,window=2,k_init=0.05,d_block=100", shape);
         for (int i = 0; i < N; i++)
             g[i] = draw(1000 * seed + (uint64_t)i);
         run(plan, shape, p, g, 1);
@@ -138,8 +139,8 @@ static void test_bytes(void **state)
     assert_int_equal(qm_recipe_parse("microadam4", &r), QM_OK);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t n = sizes[i], block = n < 20864 ? n : 20864, bytes, rest = n % block;
-        int64_t k = n / block * (int64_t)ceil((double)block * 0.01) +
-                    (int64_t)ceil((double)rest * 0.01);
+        int64_t k =
+            n / block * (int64_t)ceil((double)block * 0.01) + (int64_t)ceil((double)rest * 0.01);
         int64_t pairs = (n / 64000 > 1 ? n / 64000 : 1) + 1;
         struct qm_shape shape = {1, {n}};
         assert_int_equal(qm_recipe_bytes(&r, &shape, &bytes), QM_OK);
@@ -181,7 +182,8 @@ static void test_foreign_index(void **state)
     static const float bad[] = {-1.0f, 20.0f, 32767.0f, NAN, INFINITY, 1e30f};
     (void)state;
     for (int k = 0; k < 6; k++) {
-        void *plan = opened("microadam4,param=f32,index=f32,window=2,k_init=0.05,d_block=20", shape);
+        void *plan =
+            opened("microadam4,param=f32,index=f32,window=2,k_init=0.05,d_block=20", shape);
         index[2] = index[3] = bad[k]; /* row 1, which step 3 reads and does not write */
         assert_int_equal(cpu->load(plan, INDEX, NULL, index), QM_OK);
         assert_int_equal(cpu->load(plan, VALUE, NULL, value), QM_OK);

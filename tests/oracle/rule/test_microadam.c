@@ -14,20 +14,16 @@
 
 static struct qm_oracle_hyper hyper(void)
 {
-    return (struct qm_oracle_hyper){.lr = 0.5,
-                                    .beta1 = 0.5,
-                                    .beta2 = 0.75,
-                                    .window = 3,
-                                    .k_init = 0.25,
-                                    .d_block = 4};
+    return (struct qm_oracle_hyper){
+        .lr = 0.5, .beta1 = 0.5, .beta2 = 0.75, .window = 3, .k_init = 0.25, .d_block = 4};
 }
 
 static void step(const struct qm_oracle_hyper *h, int64_t n, int64_t t, double *p,
                  double *const *slot, const double *g)
 {
     const struct qm_shape shape = {1, {n}};
-    assert_int_equal(
-        qm_oracle_step(qm_oracle_find("microadam"), p, slot, g, &shape, 0, h, t), QM_OK);
+    assert_int_equal(qm_oracle_step(qm_oracle_find("microadam"), p, slot, g, &shape, 0, h, t),
+                     QM_OK);
 }
 
 /* Two blocks of 4 and one of 2: one element of each, the lower index of a tie. */
