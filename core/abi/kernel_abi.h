@@ -54,7 +54,8 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  * that a tensor does not have has n = 0.
  *
  * bits == 0: plain floats in values[n]; `quantizer` is "f32", or "bf16" or "f16" where each float
- *   is rounded to that format before it is stored.  codes, scales, codebook and draws are NULL.
+ *   is rounded to that format before it is stored, or "i16" for whole numbers of 16 bits.  codes,
+ *   scales, codebook and draws are NULL.
  * bits > 0: codes and scales; values is NULL.  Unless the quantizer names a curve, element i
  *   decodes to codebook[code i] * scale; where several scales apply, the smallest of them.
  *
@@ -65,9 +66,10 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  * scales  float32, in this order.  block: one per `block` consecutive elements, the last block
  *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
  *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
- *         allog or qlog: two per block, span and least logarithm, or scale and alpha; expand:
- *         three, scale, exponent and centre (core/quant/adaptive_log.h, quantile_log.h, expand.h).
- *         Scales stored as float16 or nested are given as the float32 they decode to.
+ *         allog, qlog or affine: two per block, span and least logarithm, scale and alpha, or least
+ *         and largest element; expand: three, scale, exponent and centre
+ *         (core/quant/adaptive_log.h, quantile_log.h, affine.h, expand.h).  Scales stored in 16
+ *         bits or nested are given as the float32 they decode to.
  *
  * Norm rowblock of a matrix: one per `block` consecutive elements of a row, row by row; the last
  * block of a row is short.
@@ -117,7 +119,7 @@ struct qm_kernel_args {
      * recipe gives 0, initial_lr is the lr that the tensor was opened with. */
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
-        initial_lr, momentum_decay, adjust;
+        initial_lr, momentum_decay, adjust, window, k_init, d_block;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
         decouple_lr, flatten;

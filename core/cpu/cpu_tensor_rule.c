@@ -105,7 +105,8 @@ qm_status qm_cpu_tensor_rule_step(const struct qm_cpu_step *st)
     QM_TRY(run_rounds(st, &w));
     QM_TRY(rule->tensor->apply(&w));
     for (int i = 0; i < p->n_slots; i++) /* `apply` may leave numbers (norms) in plain slots */
-        if (p->slot[i].is_f32 && !qm_cpu_slot_in_place(&p->slot[i]))
+        if (!qm_cpu_slot_in_place(&p->slot[i]) &&
+            (p->slot[i].is_f32 || qm_rule_encodes_again(rule, &w, i)))
             qm_cpu_slot_move(st, i, w.slot[i], 1);
     if (!is_f32)
         move_param(st, 1);

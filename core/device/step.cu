@@ -420,8 +420,8 @@ QM_DEV void slot_draws(const struct qm_step_scalars *step, const struct desc *t,
 
 template <int I> QM_DEV uint32_t stat_of(const struct qm_quantizer *q, float x, int number)
 {
-    if constexpr (slot<I>::curve == QM_CURVE_allog)
-        return number ? qm_adaptive_log_complement(x) : qm_bits(x) & 0x7fffffffu;
+    if constexpr (slot<I>::numbers > 1)
+        return qm_block_stat(q, x, number);
     return qm_bits(qm_magnitude(q, x));
 }
 

@@ -60,8 +60,8 @@ void qm_codec_rebuild(struct qm_codec *c)
     c->n_negative = 0; /* values ascend, and codes are positions if the scale word is keepsign */
     while (c->n_negative < c->cb.n && signbit(c->cb.value[c->n_negative]))
         c->n_negative++;
-    c->has_edges =
-        !qm_round_draws(c->q.round) && c->q.norm != QM_NORM_id && c->q.curve != QM_CURVE_qlog;
+    c->has_edges = !qm_round_draws(c->q.round) && c->q.norm != QM_NORM_id &&
+                   c->q.curve != QM_CURVE_qlog && c->q.curve != QM_CURVE_affine;
     int32_t floor_key = qm_ordered(-limit);
     for (int k = 0; k + 1 < c->cb.n && c->has_edges; k++) {
         int32_t low = floor_key, high = qm_ordered(limit); /* code(low) <= k < code(high) */

@@ -1,9 +1,9 @@
 /* curve.h - AXIS curve: a monotone function of x, undone after decoding (dual).
  *
- * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog, qlog
- * and expand replace scale and code by those of adaptive_log.h, quantile_log.h and expand.h, with
- * several numbers per block (block_numbers.h).  Words: none (not printed), log2, allog, qlog,
- * expand:N, sqrt, softsign. */
+ * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog, qlog,
+ * expand and affine replace scale and code by those of adaptive_log.h, quantile_log.h, expand.h and
+ * affine.h, with several numbers per block (block_numbers.h).  Words: none (not printed), log2,
+ * allog, qlog, expand:N, affine, sqrt, softsign. */
 #ifndef QM_QUANT_CURVE_H
 #define QM_QUANT_CURVE_H
 
@@ -18,6 +18,8 @@
                 "(quantile_log.h, SOLO)")                                                           \
     X(expand,   "expand:N - the power k, a multiple of 1/N, that fits a block's range to e4m3, three numbers per "  \
                 "block; without :N it is expand:16 (expand.h, COAT)")                                  \
+    X(affine,   "x between the least and the largest element of a block, which it stores (affine.h, "  \
+                "MicroAdam)")                                                                       \
     X(sqrt,     "square root; unsigned states only (FlashOptim's second moment)")               \
     X(softsign, "2u / (1 + |u|) of the unit value u, undone by u / (2 - |u|) (FlashOptim)")
 /* clang-format on */

@@ -443,6 +443,7 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
     case QM_MAP_logf: build_log(out, 1); break;
     case QM_MAP_al: build_adaptive_log(out); break;
     case QM_MAP_qlog: build_quantile_log(out, bits); break;
+    case QM_MAP_affine: build_even(out, 0, 1 << bits, (float)((1 << bits) - 1)); break;
     case QM_MAP_COUNT: break;
     }
     index_codes(out);

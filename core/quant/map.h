@@ -43,7 +43,9 @@
     X(al,    8, 8, 1, "0, then even steps in log2 between the ends of the block (adafactor8bit 0.4.3); " \
                       "wants curve allog")                                                             \
     X(qlog,  2, 8, 1, "alpha^c, from 1 at code 0 down to the block's quantile at the last code (SOLO qema); " \
-                      "wants curve qlog")
+                      "wants curve qlog")                                                              \
+    X(affine, 2, 8, 2, "even steps from the least to the largest element of a block, asymmetric; zero is no " \
+                      "code (MicroAdam error feedback); wants curve affine")
 /* clang-format on */
 
 enum qm_map {

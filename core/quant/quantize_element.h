@@ -16,8 +16,8 @@
 #include "core/quant/search.h"
 #include "core/quant/unit.h"
 
-/* The float format of a slot without codes. */
-enum qm_plain { QM_PLAIN_f32, QM_PLAIN_bf16, QM_PLAIN_f16 };
+/* The format of a slot without codes: floats, or whole numbers of 16 bits (slots of indices). */
+enum qm_plain { QM_PLAIN_f32, QM_PLAIN_bf16, QM_PLAIN_f16, QM_PLAIN_i16, QM_PLAIN_COUNT };
 
 /* One choice per axis.  Plain data; compare with qm_quantizer_equal.  bits == 0 means no codes: the
  * slot keeps floats of format `plain`. */
@@ -36,11 +36,19 @@ struct qm_quantizer {
     enum qm_pack pack;
 };
 
+/* The nearest whole number of 16 bits, ties to even; NaN gives 0. */
+QM_FN float qm_whole16(float x)
+{
+    float k = rintf(x);
+    return k > 32767.0f ? 32767.0f : k < -32768.0f ? -32768.0f : qm_isnan(k) ? 0.0f : k;
+}
+
 /* x rounded to a plain format, to nearest even. */
 QM_FN float qm_plain_of(enum qm_plain plain, float x)
 {
     return plain == QM_PLAIN_bf16  ? qm_bf16_to_float(qm_float_to_bf16(x))
            : plain == QM_PLAIN_f16 ? qm_f16_to_float(qm_float_to_f16(x))
+           : plain == QM_PLAIN_i16 ? qm_whole16(x)
                                    : x;
 }
 

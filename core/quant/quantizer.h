@@ -6,7 +6,8 @@
  *
  * "f32" alone is the identity.  "bf16" and "f16" alone keep plain floats of 16 bits, rounded to
  * nearest even when they are stored, as torch keeps the states of small tensors of bfloat16
- * parameters.  Words may come in any order after the map; qm_quantizer_print gives the canonical
+ * parameters.  "i16" alone keeps whole numbers of 16 bits, for slots of indices.  Words may come in
+ * any order after the map; qm_quantizer_print gives the canonical
  * order, which parses back to an equal quantizer.  Axes and their files:
  *
  *     map     core/quant/map.h       which real value each code means
@@ -114,7 +115,8 @@ int qm_block_numbers(const struct qm_codec *c);
 int64_t qm_code_bytes(const struct qm_codec *c, int64_t n);
 
 /* Bytes of a stored state of this shape: packed codes and scales; for nested scales their codes,
- * the second-level scales and the mean.  "f32" takes 4 bytes per element, "bf16" and "f16" 2. */
+ * the second-level scales and the mean.  "f32" takes 4 bytes per element, "bf16", "f16" and "i16"
+ * 2; a scale stored in 16 bits takes 2. */
 int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape);
 
 /* QM_OK, or QM_BAD_ARG with the reason why this shape cannot be encoded (col on a 1-D tensor, rank1

@@ -49,7 +49,7 @@ static const char *const pack_names[] = {
     QM_PACK_LIST(X)
 #undef X
 };
-static const char *const plain_names[] = {"f32", "bf16", "f16"};
+static const char *const plain_names[QM_PLAIN_COUNT] = {"f32", "bf16", "f16", "i16"};
 /* Every word that may follow the map, for suggestions. */
 static const char *const words[] = {
 #define X(name, ...) #name,
@@ -336,7 +336,7 @@ qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out)
     struct seen seen = {{0}};
     char copy[512], *rest = copy, *word;
     qm_status st = QM_OK;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < QM_PLAIN_COUNT; i++)
         if (strcmp(text, plain_names[i]) == 0) {
             q.plain = (enum qm_plain)i;
             *out = q;
@@ -411,7 +411,9 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
     if (q->scale.keep_sign)
         PUT("/keepsign");
     if (q->scale.f16)
-        PUT(q->scale.f16 == QM_F16_both ? "/f16both" : "/f16");
+        PUT(q->scale.f16 == QM_F16_both   ? "/f16both"
+            : q->scale.f16 == QM_F16_bf16 ? "/bf16"
+                                          : "/f16");
     if (q->scale.nest)
         PUT("/nest:%lld", (long long)q->scale.nest);
 #undef PUT
@@ -491,6 +493,25 @@ static qm_status expand_applies(const struct qm_quantizer *q)
     return QM_OK;
 }
 
+static qm_status affine_applies(const struct qm_quantizer *q)
+{
+    int is_affine = q->curve == QM_CURVE_affine;
+    struct qm_quantizer other = *q;
+    if ((q->map == QM_MAP_affine) != is_affine)
+        return qm_fail(QM_BAD_ARG, "map affine and curve affine need each other");
+    if (q->scale.f16 == QM_F16_bf16 && !is_affine)
+        return qm_fail(QM_BAD_ARG, "word bf16 is for the ends of blocks of curve affine");
+    if (q->scale.f16 == QM_F16_bf16)
+        other.scale.f16 = QM_F16_none;
+    if (is_affine && ((q->norm != QM_NORM_block && q->norm != QM_NORM_divblock) ||
+                      q->search != QM_SEARCH_arith || qm_round_draws(q->round) ||
+                      q->scale.plus != 0.0 || q->scale.floor != 0.0f || has_usual_words(&other)))
+        return qm_fail(QM_BAD_ARG, "curve affine has numbers of its own: it composes with norm "
+                                   "block or divblock, search arith, a round that does not draw, "
+                                   "and of the scale words bf16");
+    return QM_OK;
+}
+
 static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
 {
     if ((q->map == QM_MAP_log || q->map == QM_MAP_logf) != (q->curve == QM_CURVE_log2))
@@ -526,6 +547,7 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
             "search arith, round even, dither or bernoulli, and of the scale words "
             "floor:V and quantile:V");
     QM_TRY(expand_applies(q));
+    QM_TRY(affine_applies(q));
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
         return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
     return QM_OK;

@@ -43,12 +43,15 @@
     X(f16,      f16,     FLAG,  QM_F16_stored, "scales are stored as float16; x is divided by the unrounded one "     \
                                    "(Lion 8-bit)")                                                                    \
     X(f16both,  f16,     FLAG,  QM_F16_both, "scales are stored as float16, and x is divided by the rounded one too") \
+    X(bf16,     f16,     FLAG,  QM_F16_bf16, "curve affine: the ends of a block are stored as bfloat16, and x is " \
+                                   "coded between the rounded ones (MicroAdam)")                                      \
     X(nest,     nest,    WHOLE, 1, "nest:N - scales minus their mean in 8 bits, dyn:8s/block:N/grid "                 \
                                    "(bitsandbytes compress_statistics)")
 /* clang-format on */
 
 enum qm_nan { QM_NAN_low, QM_NAN_top, QM_NAN_zero };
-enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both };
+/* How scales are stored where not as float32: two bytes each. */
+enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both, QM_F16_bf16 };
 
 /* The scale words of a quantizer. */
 struct qm_scale_rule {

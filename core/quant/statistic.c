@@ -48,16 +48,21 @@ static void fold_rank1(const struct qm_codec *c, const struct qm_runs *w, const 
     fold_each(c, x, w->run, stat + w->at[last]);
 }
 
-/* Folds elements of a block for curve allog: the largest and, complemented, the least positive. */
-static void fold_adaptive_log(const float *x, int64_t n, float *stat)
+/* Folds elements of a block whose curve has several statistics, each a maximum of bits. */
+static void fold_numbers(const struct qm_codec *c, const float *x, int64_t n, float *stat)
 {
-    uint32_t least = qm_bits(stat[1]);
-    stat[0] = qm_larger(stat[0], qm_float(qm_simd()->max_bits(x, n)));
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u = qm_adaptive_log_complement(x[i]);
-        least = u > least ? u : least;
+    for (int k = 0; k < qm_block_numbers(c); k++) {
+        uint32_t most = qm_bits(stat[k]);
+        if (k == 0 && c->q.curve == QM_CURVE_allog) {
+            stat[k] = qm_larger(stat[k], qm_float(qm_simd()->max_bits(x, n)));
+            continue;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t u = qm_block_stat(&c->q, x[i], k);
+            most = u > most ? u : most;
+        }
+        stat[k] = qm_float(most);
     }
-    stat[1] = qm_float(least);
 }
 
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
@@ -76,8 +81,8 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
             int64_t m = (end < n ? end : n) - i;
             if (qm_curve_needs_block(c->q.curve))
                 qm_block_fold(&c->q, x + i, m, stat + b * qm_block_numbers(c));
-            else if (c->q.curve == QM_CURVE_allog)
-                fold_adaptive_log(x + i, m, stat + QM_ADAPTIVE_LOG_NUMBERS * b);
+            else if (qm_block_numbers(c) > 1)
+                fold_numbers(c, x + i, m, stat + qm_block_numbers(c) * b);
             else
                 stat[b] = qm_larger(stat[b], qm_run_max(c, x + i, m));
             i += m;

@@ -102,7 +102,7 @@ const char *qm_param_text(const struct qm_param *p, char text[24])
 static qm_status set_plain(struct qm_quantizer *out, const char *value)
 {
     struct qm_quantizer q;
-    if (qm_quantizer_parse(value, &q) != QM_OK || q.bits != 0)
+    if (qm_quantizer_parse(value, &q) != QM_OK || q.bits != 0 || q.plain == QM_PLAIN_i16)
         return qm_fail(QM_BAD_ARG, "plain: expected f32, bf16 or f16, got '%s'", value);
     *out = q;
     return QM_OK;
@@ -324,6 +324,13 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
         qm_status st = qm_quantizer_applicable(&r->slot[i]);
         if (st != QM_OK)
             return qm_fail_in(st, why);
+        int is_i16 = !r->slot[i].bits && r->slot[i].plain == QM_PLAIN_i16;
+        if (r->rule->slot_whole[i] && !is_i16 && (r->slot[i].bits || r->slot[i].plain))
+            return qm_fail(QM_BAD_ARG, "slot %s holds whole numbers: its format is i16 or f32",
+                           r->rule->slot[i]);
+        if (is_i16 && !r->rule->slot_whole[i])
+            return qm_fail(QM_BAD_ARG, "i16 is for slots of whole numbers, which %s is not",
+                           r->rule->slot[i]);
         if (r->slot[i].bits && r->rule->slot_sign[i] && !r->slot[i].sign)
             return qm_fail(QM_BAD_ARG, "slot %s takes both signs; its map is unsigned",
                            r->rule->slot[i]);
@@ -368,9 +375,12 @@ qm_status qm_recipe_schedule(struct qm_recipe *r, const struct qm_shape *shape,
                              const struct qm_hyper *h)
 {
     struct qm_recipe next = *r;
-    const char *fixed = h->rank != r->hyper.rank   ? "rank"
-                        : h->side != r->hyper.side ? "side"
-                                                   : NULL;
+    const char *fixed = h->rank != r->hyper.rank         ? "rank"
+                        : h->side != r->hyper.side       ? "side"
+                        : h->window != r->hyper.window   ? "window"
+                        : h->k_init != r->hyper.k_init   ? "k_init"
+                        : h->d_block != r->hyper.d_block ? "d_block"
+                                                         : NULL;
 #define X(name, value, text)      \
     if (h->name != r->hyper.name) \
         fixed = #name;
@@ -466,6 +476,8 @@ int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shap
         int has_table = q.bits > 0 && q.map != QM_MAP_e4m3 && q.map != QM_MAP_qlog;
         if (pads == QM_PADS_tables && has_table)
             sum += (int64_t)sizeof(float) << (q.pack == QM_PACK_nibbles ? 4 : q.bits);
+        else if (pads == QM_PADS_spare && q.curve == QM_CURVE_affine && q.norm == QM_NORM_block)
+            sum += n > 0 && (n < q.block || n % q.block == 0) ? 4 : 0;
         else if (fills && q.bits > 0 && q.norm == QM_NORM_block)
             sum += filled(&q, qm_shape_numel(&own));
     }

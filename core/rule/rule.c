@@ -90,6 +90,11 @@ int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_tensor_rule_
     return r->tensor->applies_stored ? r->tensor->applies_stored(w, i) : 0;
 }
 
+int qm_rule_encodes_again(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i)
+{
+    return r->tensor->encodes_again ? r->tensor->encodes_again(w, i) : 0;
+}
+
 int qm_rule_update_round(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i)
 {
     return r->tensor->update_round ? r->tensor->update_round(w, i) : 0;

@@ -30,7 +30,8 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(weight_decay, 1e-2,  "decay of the parameters")                                              \
     X(momentum,     0.9,   "SGD: weight of the old buffer")                                        \
     X(dampening,    0.0,   "SGD: 1 minus the weight of the gradient")                              \
-    X(alpha,        0.0,   "AdEMAMix: weight of the slow moment")                                  \
+    X(alpha,        0.0,   "AdEMAMix: weight of the slow moment; MicroAdam: share of the error " \
+                           "that a step takes, or -2: it takes what quantizing the error loses")   \
     X(clip,         1.0,   "Adafactor: largest RMS of the update")                                 \
     X(t_alpha,      0.0,   "AdEMAMix: steps over which alpha rises to its value; 0: none")         \
     X(t_beta3,      0.0,   "AdEMAMix: steps over which beta3 rises to its value; 0: none")         \
@@ -44,7 +45,10 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                           \
     X(initial_lr,   0.0,   "Lion 8-bit, decouple_lr: learning rate that decay is relative to; 0: lr itself") \
     X(momentum_decay, 4e-3, "NAdam: exponent of 0.96 by which its momentum rises")                 \
-    X(adjust,       0.0,   "Muon: lr times 1 (0), sqrt(rows / cols) (1) or 0.2 sqrt(the larger) (2)")
+    X(adjust,       0.0,   "Muon: lr times 1 (0), sqrt(rows / cols) (1) or 0.2 sqrt(the larger) (2)") \
+    X(window,       10.0,  "MicroAdam: gradients in the window")                                  \
+    X(k_init,       0.01,  "MicroAdam: share of each block that the window keeps of a gradient")  \
+    X(d_block,      20864.0, "MicroAdam: elements of such a block (20864: GPUs with 164 KiB of shared memory)")
 #define QM_HYPER_FLAG_LIST(X)                                                                      \
     X(nesterov,           0, "SGD: Nesterov's form")                                               \
     X(maximize,           0, "turn the gradient's sign")                                           \
@@ -122,8 +126,8 @@ struct qm_tensor_rule_args {
     float *p; /* the caller's own array where it is float32; so is g */
     const float *g;
 
-    /* As many elements as p, for the rule's use; kept from round to round of `states`,
-     * not beyond. */
+    /* As many elements as p, for the rule's use; kept from round to round of `states`, and of rules
+     * of the host alone from there to `apply`. */
     float *room;
 
     float *slot[QM_MAX_SLOTS];
@@ -198,6 +202,10 @@ struct qm_tensor_ops {
      * source does so for some of its states.  NULL: no slot. */
     int (*applies_stored)(const struct qm_tensor_rule_args *w, int i);
 
+    /* OPTIONAL.  1 for a slot that `apply` changes too: it is encoded once more behind it.  NULL:
+     * no slot.  Rules of the host alone. */
+    int (*encodes_again)(const struct qm_tensor_rule_args *w, int i);
+
     /* OPTIONAL.  The round in which `states` updates slot i, where a source encodes one state
      * before it computes the next: `states` is called for rounds 0, 1, ... in turn, and after each
      * the engine encodes the slots of that round, and decodes them again if they are used as
@@ -215,6 +223,7 @@ struct qm_rule {
     int n_slots;
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
+    int slot_whole[QM_MAX_SLOTS];   /* 1: whole numbers of 16 bits, in format i16 or f32 alone */
 
     /* REQUIRED.  The hyper-parameters that change what the rule does, separated by spaces: "lr
      * beta1 eps".  A recipe that changes another one is refused. */
@@ -259,8 +268,9 @@ qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_shape *param);
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
                         const struct qm_shape *param, struct qm_shape *out);
 
-/* applies_stored and update_round of a tensor rule, 0 where they are NULL. */
+/* applies_stored, encodes_again and update_round of a tensor rule, 0 where they are NULL. */
 int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i);
+int qm_rule_encodes_again(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i);
 int qm_rule_update_round(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i);
 
 /* What a file core/rule/family_NAME.c provides, as qm_family_NAME; the file is its registration.

@@ -22,11 +22,16 @@ static double power_error(const struct qm_slot_view *v, int64_t i)
  * product, too, of which only the size is used; log2 and allog end in an exponential. */
 static double fused_error(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s)
 {
+    double most = 0.0; /* curve affine: of the ends of the element's block */
+    for (int64_t k = 0, b = v->d->q.curve == QM_CURVE_affine ? 2 : 0; k < b; k++)
+        most = fmax(most, fabs((double)v->scales[2 * (i / qm_slot_run(&v->d->q, v->shape)) + k]));
     const struct qm_decider *d = v->d;
     double x = (double)v->decoded[i], product;
     int position = d->position_of[v->codes[i]];
     if (isfinite(x) && (d->q.curve == QM_CURVE_qlog || d->q.curve == QM_CURVE_expand))
         return power_error(v, i);
+    if (isfinite(x) && d->q.curve == QM_CURVE_affine)
+        return 2.0 * QM_U * (fabs(x) + most) + QM_ETA;
     if (!isfinite(x) || d->q.curve == QM_CURVE_log2 || qm_slot_has_numbers(&d->q))
         return 0.0;
     if (x == 0.0 && position >= 0 && d->value[position] == 0.0 && d->slack[position] == 0.0)

@@ -8,13 +8,19 @@
 #include "experiments/check/slot.h"
 #include "experiments/check/trial.h"
 
-/* The oracle's slot i of a tensor of one element after a step from `state` with gradient g. */
+/* The oracle's slot i of a tensor of one element after a step from `state` with gradient g; NaN
+ * where a slot of such a tensor has more than one number. */
 static double next_state(const struct qm_case_run *r, int i, int64_t t, double state, double g)
 {
     const struct qm_shape one = {r->c->shape.rank < 2 ? 1 : 2, {1, 1}};
     double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
-    for (int k = 0; k < r->n_slots; k++)
+    for (int k = 0; k < r->n_slots; k++) {
+        struct qm_shape own = one;
+        qm_rule_slot_shape(r->judged.rule, &r->judged.hyper, k, &one, &own);
+        if (qm_shape_numel(&own) > 1)
+            return (double)NAN;
         slot[k] = &room[k];
+    }
     room[i] = state;
     if (qm_oracle_step(r->oracle, &p, slot, &g, &one, r->tensor, &r->hyper, t) != QM_OK)
         return (double)NAN;

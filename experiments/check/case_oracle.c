@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "oracle/bound/bound.h"
+#include "experiments/check/slot_parts.h"
 
 /* Rounds the wanted values of a plain slot of 16 bits, and the ends of their bounds: a number that
  * is known exactly has one rounding, a tie's too. */
@@ -78,6 +78,15 @@ static void widen_residuals(struct qm_case_run *r, const struct qm_float_format 
     }
 }
 
+static struct qm_bound_affine affine_of(const struct qm_case_run *r, int k)
+{
+    const struct qm_quantizer *q = r->decider[k] ? &r->decider[k]->q : NULL;
+    if (!q || q->curve != QM_CURVE_affine || q->round != QM_ROUND_near)
+        return (struct qm_bound_affine){0};
+    return (struct qm_bound_affine){(1 << q->bits) - 1, qm_slot_run(q, &r->shape[k]),
+                                    q->scale.f16 == QM_F16_bf16};
+}
+
 qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS] = {NULL}, *stored[QM_MAX_SLOTS] = {NULL};
@@ -118,6 +127,7 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
         /* A slot that the bound does not touch has no error. */
         memset(r->error[k], 0, sizeof *r->error[k] * (size_t)r->slot_n[k]);
         b.plain |= r->decider[k] ? 0u : 1u << k;
+        b.affine[k] = affine_of(r, k);
         for (int64_t i = 0; i < r->slot_n[k]; i++) {
             r->want[k][i] = r->wide[k][i] = (double)r->before[k][i];
             r->stored[k][i] = (double)r->plan[0].state[k][i];
@@ -131,7 +141,7 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
         widen_residuals(r, &grid);
     for (int k = 0; k < r->n_slots; k++) {
         struct qm_quantizer q = qm_recipe_slot(&r->judged, k, &r->c->shape);
-        if (q.bits != 0 || q.plain == QM_PLAIN_f32)
+        if (q.bits != 0 || q.plain == QM_PLAIN_f32 || q.plain == QM_PLAIN_i16)
             continue;
         round_plain(q.plain, r->slot_n[k], r->want[k], r->error[k]);
     }

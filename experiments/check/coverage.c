@@ -123,7 +123,11 @@ static json_t *left_out(const struct qm_domain *d)
         json_array_append_new(
             out, json_pack("{s:s, s:s}", "coordinate", "step above 2^18", "reason",
                            "the seeds of all projections before it would have to be drawn"));
-    if (d->largest < 1 << 15)
+    if (d->reads >> QM_HYPER_window & 1)
+        json_array_append_new(out,
+                              json_pack("{s:s, s:s}", "coordinate", "size above 8192", "reason",
+                                        "a window has up to 60 rows of all elements"));
+    else if (d->largest < 1 << 15)
         json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "size above 4096",
                                              "reason", "the reference projects in quadratic time"));
     return out;

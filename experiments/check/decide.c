@@ -71,6 +71,7 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_logf:
     case QM_MAP_al:
     case QM_MAP_qlog:
+    case QM_MAP_affine:
     case QM_MAP_COUNT: break;
     }
     return 0.0;
@@ -173,6 +174,7 @@ static double even_steps(const struct qm_decider *d, int *base)
     case QM_MAP_fp52:
     case QM_MAP_al:
     case QM_MAP_qlog:
+    case QM_MAP_affine:
     case QM_MAP_COUNT: break; /* not evenly spaced, and refused with search arith */
     }
     return (double)NAN;
@@ -247,6 +249,7 @@ static void ladder_threshold(struct qm_decider *d, int k)
     case QM_MAP_logf:
     case QM_MAP_al:
     case QM_MAP_qlog:
+    case QM_MAP_affine:
     case QM_MAP_COUNT: /* no thresholds are published: refused with search ladder */
         set(&d->cut[k], (double)NAN, 0, 0.0, 0.0);
         break;

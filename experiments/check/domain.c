@@ -8,12 +8,14 @@
 #include "experiments/check/withheld.h"
 
 /* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
- * all projections before the current one.  CANDIDATES: for a plain case. */
+ * all projections before the current one.  CANDIDATES: for a plain case.  WINDOWED: elements of a
+ * tensor with a window of gradients. */
 enum {
     CANDIDATES = 12,
     PROJECTED = QM_DOMAIN_PROJECTED,
     PROJECTED_STEP = 1 << 18,
-    PROJECTIONS = 4096
+    PROJECTIONS = 4096,
+    WINDOWED = 8192
 };
 
 static int is_projected(const struct qm_domain *d) { return qm_domain_is_projected(d); }
@@ -30,6 +32,8 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
     if (out->reads >> QM_HYPER_adjust & 1) /* Muon: its factors are judged by singular values */
         out->largest = PROJECTED;
+    if (out->reads >> QM_HYPER_window & 1) /* MicroAdam: up to 60 rows of all elements */
+        out->largest = WINDOWED;
     if (is_projected(out)) {
         out->largest = PROJECTED;
         out->last_step = PROJECTED_STEP;

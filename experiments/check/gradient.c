@@ -85,6 +85,12 @@ void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, in
 {
     int is_signed = a->recipe->rule->slot_sign[slot], power = qm_case_power(c, QM_POWER_s);
     uint32_t stream = STREAM_STATE + (uint32_t)slot;
+    if (a->recipe->rule->slot_whole[slot]) { /* indices: most below the size of a block */
+        for (int64_t i = 0; i < n; i++)
+            x[i] = (float)(draw(a, stream, 1, i) % (uint32_t)(a->n < 32767 ? a->n + 1 : 32768) >>
+                           draw(a, stream, 2, i) % 16);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         float z = ldexpf((float)normal(a, stream, 1, i), power);
         x[i] = i % 11 == 7 ? 0.0f : is_signed ? z : fabsf(z);

@@ -44,7 +44,7 @@ void qm_hyper_put(struct qm_hyper *h, int k, double to)
 /* ---- the domain ------------------------------------------------------------------------------ */
 
 /* What a hyper-parameter is; a new one does not compile before it has a kind here. */
-enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, FLAG };
+enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, COUNT, SHARE, FLAG };
 /* clang-format off */
 enum {
     KIND_lr = RATE, KIND_eps = RATE, KIND_eps1 = RATE, KIND_eps2 = RATE, KIND_weight_decay = RATE,
@@ -54,7 +54,8 @@ enum {
     KIND_alpha = FACTOR, KIND_clip = FACTOR, KIND_scale = FACTOR, KIND_max_unorm = FACTOR,
     KIND_gnorm_scale = FACTOR,
     KIND_t_alpha = STEPS, KIND_t_beta3 = STEPS, KIND_gap = STEPS,
-    KIND_rank = RANK, KIND_side = SIDE, KIND_adjust = SIDE, KIND_beta2_decay = POWER
+    KIND_rank = RANK, KIND_side = SIDE, KIND_adjust = SIDE, KIND_beta2_decay = POWER,
+    KIND_window = COUNT, KIND_d_block = COUNT, KIND_k_init = SHARE
 };
 /* clang-format on */
 
@@ -70,9 +71,10 @@ static const enum kind kinds[QM_HYPERS] = {
 /* Where tiny ends and where large begins. */
 static const struct {
     double tiny, large;
-} ends[] = {
-    [RATE] = {1e-4, 1.0}, [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0}, [STEPS] = {11.0, 1001.0},
-    [RANK] = {1.0, 5.0},  [SIDE] = {2.0, 3.0},     [POWER] = {0.1, 1.0},  [FLAG] = {0.0, 2.0}};
+} ends[] = {[RATE] = {1e-4, 1.0},     [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0},
+            [STEPS] = {11.0, 1001.0}, [RANK] = {1.0, 5.0},     [SIDE] = {2.0, 3.0},
+            [POWER] = {0.1, 1.0},     [COUNT] = {5.0, 41.0},   [SHARE] = {0.005, 0.2},
+            [FLAG] = {0.0, 2.0}};
 
 int qm_hyper_is_flag(int k) { return kinds[k] == FLAG; }
 
@@ -109,6 +111,8 @@ static double tiny(enum kind is, double u)
     case STEPS: return 2.0 + floor(9.0 * u);
     case RANK: return u < 0.5 ? 0.25 : 0.5;
     case POWER: return -power_of_ten(-4.0, -1.5, u);
+    case COUNT: return 2.0 + floor(3.0 * u);
+    case SHARE: return power_of_ten(-6.0, -2.4, u);
     default: return (double)NAN;
     }
 }
@@ -123,6 +127,8 @@ static double ordinary(enum kind is, double u)
     case RANK: return 2.0 + floor(3.0 * u);
     case SIDE: return 2.0;
     case POWER: return -rounded(0.15 + 0.8 * u, 2);
+    case COUNT: return 5.0 + floor(36.0 * u);
+    case SHARE: return rounded(0.006 + 0.19 * u, 2);
     default: return (double)NAN;
     }
 }
@@ -139,6 +145,8 @@ static double large(enum kind is, double u)
     case RANK: return 16.0;
     case SIDE: return 3.0;
     case POWER: return -rounded(1.1 + u, 2);
+    case COUNT: return 41.0 + floor(20.0 * u);
+    case SHARE: return rounded(0.21 + 0.78 * u, 2);
     default: return (double)NAN;
     }
 }
@@ -148,7 +156,7 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word)
     double u = ((double)word + 0.5) * 0x1p-32;
     enum kind is = kinds[k];
     switch (bin) {
-    case QM_HYPER_BIN_zero: return 0.0;
+    case QM_HYPER_BIN_zero: return is == COUNT || is == SHARE ? (double)NAN : 0.0;
     case QM_HYPER_BIN_one: return is == POWER ? -1.0 : 1.0;
     case QM_HYPER_BIN_tiny: return tiny(is, u);
     case QM_HYPER_BIN_ordinary: return ordinary(is, u);
@@ -194,7 +202,8 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
         at.hyper.initial_lr = at.hyper.lr;
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
         int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE ||
-                    k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
+                    kinds[k] == COUNT || kinds[k] == SHARE || k == QM_HYPER_gap ||
+                    k == QM_HYPER_initial_lr;
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
             vary(&at, k, seed, stream);

@@ -24,6 +24,10 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
         qm_slot_judge_expand(v, slot, t, f, at);
         return;
     }
+    if (v->d->q.curve == QM_CURVE_affine) {
+        qm_slot_judge_affine(v, t, f, at);
+        return;
+    }
     memset(lo, 0, sizeof *lo * (size_t)count);
     memset(hi, 0, sizeof *hi * (size_t)count);
     memset(flag, 0, sizeof *flag * (size_t)count);

@@ -26,8 +26,8 @@ struct qm_slot_view {
     struct qm_reorder reorder; /* freedoms of the judged backend */
 };
 
-/* Number of scales of a tensor of this shape and n elements: two per block under curves allog and
- * qlog, three under expand. */
+/* Number of scales of a tensor of this shape and n elements: two per block under curves allog, qlog
+ * and affine, three under expand. */
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
 
 /* Writes the indices of element i's scales to group[QM_MAX_RANK]; returns how many (0 to
@@ -53,6 +53,10 @@ void qm_slot_judge_quantile_log(const struct qm_slot_view *v, int slot, struct q
 /* Judges a slot of curve expand; called by qm_slot_judge. */
 void qm_slot_judge_expand(const struct qm_slot_view *v, int slot, struct qm_tally *t,
                           struct qm_finding *f, int64_t *at);
+
+/* Judges a slot of curve affine; called by qm_slot_judge. */
+void qm_slot_judge_affine(const struct qm_slot_view *v, struct qm_tally *t, struct qm_finding *f,
+                          int64_t *at);
 
 /* Judges a slot of curve allog; called by qm_slot_judge. */
 void qm_slot_judge_adaptive_log(const struct qm_slot_view *v, struct qm_tally *t,

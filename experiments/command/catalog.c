@@ -290,7 +290,9 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
 {
     size_t before = json_array_size(out);
     const struct word *nan = &scale_words[s->nan == QM_NAN_top ? SCALE_nantop : SCALE_nanzero];
-    const struct word *f16 = &scale_words[s->f16 == QM_F16_both ? SCALE_f16both : SCALE_f16];
+    const struct word *f16 = &scale_words[s->f16 == QM_F16_both   ? SCALE_f16both
+                                          : s->f16 == QM_F16_bf16 ? SCALE_bf16
+                                                                  : SCALE_f16];
     if (s->floor > 0)
         explain_value(out, SCALE_floor, (double)s->floor);
     if (s->plus > 0)
@@ -324,8 +326,9 @@ json_t *qm_explain(const struct qm_quantizer *q)
     json_t *out = json_array();
     char word[QM_QUANTIZER_TEXT];
     if (q->bits == 0) {
-        const char *text = q->plain == QM_PLAIN_f32
-                               ? "not quantized: 32-bit floats"
+        const char *text = q->plain == QM_PLAIN_f32 ? "not quantized: 32-bit floats"
+                           : q->plain == QM_PLAIN_i16
+                               ? "not quantized: whole numbers of 16 bits"
                                : "not quantized: 16-bit floats, to nearest even";
         json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s}", "axis", "-", "word",
                                              qm_quantizer_print(q, word), "meaning", text, "file",

@@ -127,7 +127,7 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
         return qm_fail(QM_BAD_ARG, "a slot without codes has no nearest-code routine");
     if (qm_curve_numbers(q->curve) > 1)
         return qm_fail(QM_BAD_ARG,
-                       "codes of curves allog, qlog and expand depend on numbers of the block, not "
+                       "codes of curves allog, qlog, expand and affine depend on numbers of the block, not "
                        "on a unit value alone");
     if (qm_round_draws(q->round))
         return qm_fail(QM_BAD_ARG, "a round that draws is not a function of the value: see stoch:");

@@ -171,6 +171,14 @@ static inline struct qm_ball qm_ball_round_to(const struct qm_float_format *form
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
+/* A slot in codes from 0 to top between the ends of a block (lo + code (hi - lo) / top, halves up),
+ * for families that code a state twice in a step.  top 0: another format. */
+struct qm_bound_affine {
+    int top;
+    int64_t block;
+    int is_bf16; /* lo and hi are rounded to bfloat16 */
+};
+
 /* One step whose errors are to be bounded; arrays as in struct qm_oracle.  Slots that the tensor
  * does not have may be NULL. */
 struct qm_bound_step {
@@ -195,6 +203,7 @@ struct qm_bound_step {
     /* Errors of the old and of the stored slots, where the judged side may fuse the last product of
      * their decoding into what follows, so that it is not rounded; NULL: they are exact. */
     const double *const *e_old, *const *e_stored;
+    struct qm_bound_affine affine[QM_ORACLE_SLOTS];
     unsigned plain; /* bit i: slot i is kept as float32, which some sources treat differently */
     /* QM_ORDER_rounds: the format that the parameter is rounded to after the decay, within the
      * step; the family then puts the parameter that follows from it in p_want.  NULL: the parameter

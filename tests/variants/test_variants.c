@@ -432,7 +432,8 @@ static void test_promises(void **state)
             char key[64];
             snprintf(key, sizeof key, "%s", r.rule->slot[i]);
             assert_int_equal(qm_recipe_set(&r, key,
-                                           r.rule->slot_sign[i]
+                                           r.rule->slot_whole[i] ? "f32"
+                                           : r.rule->slot_sign[i]
                                                ? "nf4:4s/block:32/argmin/mid/hi/f16"
                                                : "pow2:4u/row/scan/near/lo"),
                              QM_OK);

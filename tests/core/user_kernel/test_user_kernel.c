@@ -95,8 +95,16 @@ struct pair {
     float *p[2], *g, *state[2];
     void *stored[2]; /* parameters as the recipe stores them */
     uint8_t *codes[2];
+    const struct qm_shape *shape;
     int64_t n;
 };
+
+static int64_t slot_numel(const struct qm_recipe *r, int i, const struct qm_shape *shape)
+{
+    struct qm_shape own = *shape;
+    qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
+    return qm_shape_numel(&own);
+}
 
 static int same(const float *a, const float *b, int64_t n, double tolerance)
 {
@@ -114,7 +122,7 @@ static void compare(const struct qm_recipe *r, struct pair *x, const char *what,
     if (!same(x->p[0], x->p[1], x->n, tolerance))
         fail_msg("%s: parameters differ", what);
     for (int i = 0; i < r->rule->n_slots; i++) {
-        int64_t n = x->n;
+        int64_t n = slot_numel(r, i, x->shape);
         for (int side = 0; side < 2; side++) {
             const struct qm_backend *b = side ? &qm_backend_file : &qm_backend_cpu;
             memset(x->state[side], 0, sizeof(float) * (size_t)n);
@@ -133,16 +141,20 @@ static void compare(const struct qm_recipe *r, struct pair *x, const char *what,
 static void side_by_side(const char *name, const struct qm_recipe *r, const struct qm_shape *shape,
                          double tolerance)
 {
-    struct pair x = {.n = qm_shape_numel(shape)};
-    size_t room = sizeof(float) * (size_t)(x.n + 1);
+    struct pair x = {.shape = shape, .n = qm_shape_numel(shape)};
+    size_t room = sizeof(float) * (size_t)(x.n + 1), most = room;
     char what[256], text[48];
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        size_t n = sizeof(float) * (size_t)(slot_numel(r, i, shape) + 1);
+        most = n > most ? n : most;
+    }
     x.g = malloc(room);
     for (int side = 0; side < 2; side++) {
         const struct qm_backend *b = side ? &qm_backend_file : &qm_backend_cpu;
         assert_int_equal(b->open(r, shape, 1, &x.plan[side]), QM_OK);
         x.p[side] = malloc(room);
-        x.state[side] = malloc(room);
-        x.codes[side] = malloc((size_t)(x.n + 1));
+        x.state[side] = malloc(most);
+        x.codes[side] = malloc(most);
         x.stored[side] = malloc(room);
         for (int64_t i = 0; i < x.n; i++) {
             uint32_t bits = qm_param_nearest(r->param.format, noise(5, 0, i));

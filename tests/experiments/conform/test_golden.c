@@ -256,6 +256,7 @@ int main(void)
         {"tests/golden/came_limits.h5", 1},
         {"tests/golden/adafactor8bit_limits.h5", 19},
         {"tests/golden/muon8bit.h5", 24},
+        {"tests/golden/microadam.h5", 14},
     };
     enum { N = sizeof files / sizeof *files };
     enum { OTHERS = 7 };

@@ -47,6 +47,7 @@ static const char *const settings[] = {
     "momentum=0.9,dampening=0.5",
     "momentum=0.9,nesterov=1",
     "momentum=0.5,eps=1000",
+    "window=3,k_init=0.1,d_block=50,alpha=0.25",
 };
 
 /* Two other values of each hyper-parameter; the one that differs from the setting's is taken, or
@@ -63,7 +64,8 @@ static const struct {
     {"rank", {3.0, 2.0}},        {"side", {2.0, 3.0}},         {"gap", {3.0, 1.0}},
     {"scale", {2.0, 0.5}},       {"margin", {0.5, 0.0}},       {"max_unorm", {0.01, 0.0001}},
     {"gnorm_scale", {0.5, 3.0}}, {"initial_lr", {0.7, 0.2}},   {"momentum_decay", {5.0, 20.0}},
-    {"adjust", {1.0, 2.0}},
+    {"adjust", {1.0, 2.0}},      {"window", {2.0, 5.0}},       {"k_init", {0.05, 0.3}},
+    {"d_block", {7.0, 60.0}},    {"alpha", {0.5, -2.0}},
 };
 
 static void set(struct qm_hyper *h, const char *name, double value)

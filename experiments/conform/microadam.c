@@ -1,0 +1,372 @@
+/* microadam.c - Replays the golden vectors of MicroAdam.
+ *
+ * quant/NAME and optim/NAME; every array of floats is recorded as the bits of bfloat16.  A run is
+ * taken step by step from the recorded state and parameter.  To the bit: codes, minima, maxima, and
+ * the sets of (index, value) of each block; their order is that of torch.topk, and of equal
+ * magnitudes the recorded ones are followed.  The parameter is within an ulp of bfloat16: torch
+ * multiplies by lr and adds in float32 in whole vectors of 32 elements, and rounds the product to
+ * bfloat16 first in what is left over.  A zero is equal to a zero of the other sign where it is an
+ * end of a block, for the package takes the minimum in no stated order. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/conform/run.h"
+
+enum { ERROR, INDEX, VALUE };
+
+/* n numbers whose bfloat16 bits are recorded. */
+static float *halves(struct qm_conform *c, const char *name, int64_t n)
+{
+    const int64_t *bits = qm_golden_case_ints(c, name, n);
+    float *x = qm_golden_case_memory(c, n, sizeof *x);
+    for (int64_t i = 0; bits && x && i < n; i++)
+        x[i] = qm_bf16_to_float((uint16_t)bits[i]);
+    return bits ? x : NULL;
+}
+
+static float narrow(float x) { return qm_bf16_to_float(qm_float_to_bf16(x)); }
+
+/* ---- quantizer ------------------------------------------------------------------------------- */
+
+static int affine(struct qm_conform *c, struct qm_codec *codec)
+{
+    return qm_golden_case_codec(c, codec, "affine:4s/block:%lld/arith/near/hi/affine/bf16",
+                                (long long)qm_golden_case_whole(c, "quant_block_size", 0));
+}
+
+/* lo and hi side by side, from recorded minima and maxima, which may be one too many. */
+static float *ends_of(struct qm_conform *c, const float *min, const float *max, int64_t blocks)
+{
+    float *ends = qm_golden_case_memory(c, 2 * blocks, sizeof *ends);
+    for (int64_t b = 0; ends && b < blocks; b++) {
+        ends[2 * b] = min[b];
+        ends[2 * b + 1] = max[b];
+    }
+    return ends;
+}
+
+/* Encodes x and compares with recorded codes and ends. */
+static void judge_codes(struct qm_conform *c, const struct qm_codec *codec, const float *x,
+                        const int64_t *want, const float *ends, int64_t n)
+{
+    const struct qm_shape flat = qm_shape_flat(n);
+    int64_t count = qm_scale_count(codec, &flat);
+    uint8_t *codes = qm_golden_case_memory(c, n, 1);
+    float *got = qm_golden_case_memory(c, count, sizeof *got), *same;
+    if (!codes || !got || !(same = qm_golden_case_memory(c, count, sizeof *same)))
+        return;
+    if (qm_encode(codec, &flat, x, NULL, codes, got) != QM_OK) {
+        qm_golden_case_failed(c);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) { /* -0 + 0 is +0 */
+        got[i] = got[i] + 0.0f;
+        same[i] = ends[i] + 0.0f;
+    }
+    qm_judge_floats(c, "end of a block", got, same, count);
+    qm_judge_codes(c, "code", codes, want, n);
+}
+
+static void replay_quantizer(struct qm_conform *c)
+{
+    static const struct qm_golden_need needs[] = {
+        {"x", QM_NEED_data, 0, 0, 0},       {"min", QM_NEED_data, 0, 0, 0},
+        {"max", QM_NEED_data, 0, 0, 0},     {"codes", QM_NEED_data, 0, 0, 0},
+        {"dequant", QM_NEED_data, 0, 0, 0}, {"quant_block_size", QM_NEED_number, 1, 1e9, 0}};
+    struct qm_codec codec;
+    if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) || !affine(c, &codec))
+        return;
+    int64_t n = qm_golden_case_numel(c, "x"), stored = qm_golden_case_numel(c, "min");
+    const struct qm_shape flat = qm_shape_flat(n);
+    int64_t blocks = qm_scale_count(&codec, &flat) / 2;
+    const float *x = halves(c, "x", n), *min = halves(c, "min", stored),
+                *max = halves(c, "max", stored), *dequant = halves(c, "dequant", n);
+    const int64_t *codes = qm_golden_case_ints(c, "codes", n);
+    uint8_t *bytes = qm_golden_case_memory(c, n, 1), *packed = qm_golden_case_memory(c, n, 1);
+    float *out = qm_golden_case_memory(c, n, sizeof *out), *ends;
+    if (!x || !min || !max || !dequant || !codes || !bytes || !packed || !out)
+        return;
+    if (stored < blocks) {
+        qm_golden_case_differs(c, "%lld minima for %lld blocks", (long long)stored,
+                               (long long)blocks);
+        return;
+    }
+    if (!(ends = ends_of(c, min, max, blocks)))
+        return;
+    judge_codes(c, &codec, x, codes, ends, n);
+    for (int64_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)codes[i];
+    qm_decode(&codec, &flat, bytes, ends, out);
+    for (int64_t i = 0; i < n; i++) /* recorded as a sum with zero */
+        out[i] = narrow(out[i]) + 0.0f;
+    qm_judge_floats(c, "decoded", out, dequant, n);
+    if (qm_golden_case_has(c, "packed")) {
+        int64_t size = qm_code_bytes(&codec, n);
+        qm_pack_range(&codec, bytes, n, packed);
+        qm_judge_codes(c, "packed", packed, qm_golden_case_ints(c, "packed", size), size);
+    }
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+struct record {
+    struct qm_recipe recipe;
+    struct qm_codec codec;
+    struct qm_shape flat, row;
+    int64_t n, steps, blocks, stored; /* stored: recorded minima of a step */
+    int64_t block, many, few, cells;  /* cells: window times k */
+    const float *p0, *grads, *params, *min, *max, *index, *value;
+    const int64_t *codes;
+};
+
+static int read_recipe(struct qm_conform *c, struct record *r)
+{
+    double betas[2];
+    char text[32] = "";
+    struct qm_recipe *to = &r->recipe;
+    qm_golden_case_text(c, "param_dtype", text, sizeof text);
+    if (strcmp(text, "bfloat16") != 0) {
+        qm_golden_case_skip(c, "parameters of %.20s: the source takes bfloat16 alone", text);
+        return 0;
+    }
+    if (qm_golden_numbers(c->file, c->group, "betas", betas, 2) != 2) {
+        qm_golden_case_skip(c, "no pair of betas");
+        return 0;
+    }
+    if (!affine(c, &r->codec) || qm_recipe_parse("microadam4", to) != QM_OK)
+        return 0;
+    to->grad = QM_DTYPE_bf16;
+    to->slot[ERROR] = r->codec.q;
+    to->hyper.lr = qm_golden_case_number(c, "lr", 1e-3);
+    to->hyper.beta1 = betas[0];
+    to->hyper.beta2 = betas[1];
+    to->hyper.eps = qm_golden_case_number(c, "eps", 1e-8);
+    to->hyper.weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
+    to->hyper.alpha = qm_golden_case_number(c, "alpha", 0.0);
+    to->hyper.window = qm_golden_case_number(c, "m", 10.0);
+    to->hyper.k_init = qm_golden_case_number(c, "k_init", 0.01);
+    to->hyper.d_block = qm_golden_case_number(c, "d_block_size", 0.0);
+    if (qm_recipe_applicable(to) != QM_OK) {
+        qm_golden_case_skip(c, "%s", qm_message());
+        return 0;
+    }
+    return 1;
+}
+
+/* The recorded numbers of elements that a step takes are those of the rule. */
+static int sizes_agree(struct qm_conform *c, struct record *r)
+{
+    int64_t k = qm_golden_case_whole(c, "k", -1);
+    r->block = qm_golden_case_whole(c, "d_block_size", 0);
+    r->many = qm_golden_case_whole(c, "k_block_size_many", 0);
+    r->few = qm_golden_case_whole(c, "k_block_size_few", 0);
+    qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, INDEX, &r->flat, &r->row);
+    r->cells = qm_shape_numel(&r->row);
+    int64_t full = r->n / r->block > 0 ? r->n / r->block : 1;
+    if (r->row.dim[1] == k && full * r->many + r->few == k)
+        return 1;
+    qm_golden_case_differs(c, "a row has %lld elements, the rule takes %lld", (long long)k,
+                           (long long)r->row.dim[1]);
+    return 0;
+}
+
+static int read_record(struct qm_conform *c, struct record *r)
+{
+    static const struct qm_golden_need needs[] = {{"steps", QM_NEED_number, 1, 1e6, 0},
+                                                  {"lr", QM_NEED_number, 0, 1e30, 0},
+                                                  {"m", QM_NEED_number, 1, 4096, 0},
+                                                  {"k", QM_NEED_number, 0, 1e9, 0},
+                                                  {"d_block_size", QM_NEED_number, 1, 1e9, 0},
+                                                  {"quant_block_size", QM_NEED_number, 1, 1e9, 0},
+                                                  {"p0", QM_NEED_data, 0, 0, 0},
+                                                  {"grads", QM_NEED_data, 0, 0, 0},
+                                                  {"params", QM_NEED_data, 0, 0, 0}};
+    if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) || !read_recipe(c, r))
+        return 0;
+    r->n = qm_golden_case_numel(c, "p0");
+    r->flat = qm_shape_flat(r->n);
+    if (!sizes_agree(c, r))
+        return 0;
+    r->steps = qm_golden_case_whole(c, "steps", 0);
+    r->blocks = qm_scale_count(&r->codec, &r->flat) / 2;
+    r->stored = qm_golden_case_numel(c, "state/min") / r->steps;
+    r->p0 = halves(c, "p0", r->n);
+    r->grads = halves(c, "grads", r->steps * r->n);
+    r->params = halves(c, "params", r->steps * r->n);
+    r->min = halves(c, "state/min", r->steps * r->stored);
+    r->max = halves(c, "state/max", r->steps * r->stored);
+    r->value = halves(c, "state/value", r->steps * r->cells);
+    r->index = qm_golden_case_floats(c, "state/index", r->steps * r->cells);
+    r->codes = qm_golden_case_ints(c, "state/error_codes", r->steps * r->n);
+    return r->p0 && r->grads && r->params && r->min && r->max && r->value && r->index && r->codes &&
+           r->stored >= r->blocks;
+}
+
+/* slot[] <- the recorded state after step t; zeros before the first. */
+static int state_after(struct qm_conform *c, const struct record *r, int64_t t, float *const *slot)
+{
+    uint8_t *codes = qm_golden_case_memory(c, r->n, 1);
+    size_t cells = sizeof(float) * (size_t)r->cells;
+    memset(slot[ERROR], 0, sizeof(float) * (size_t)r->n);
+    memset(slot[INDEX], 0, cells);
+    memset(slot[VALUE], 0, cells);
+    if (t == 0 || !codes)
+        return codes != NULL;
+    const float *ends =
+        ends_of(c, r->min + (t - 1) * r->stored, r->max + (t - 1) * r->stored, r->blocks);
+    for (int64_t i = 0; i < r->n; i++)
+        codes[i] = (uint8_t)r->codes[(t - 1) * r->n + i];
+    memcpy(slot[INDEX], r->index + (t - 1) * r->cells, cells);
+    memcpy(slot[VALUE], r->value + (t - 1) * r->cells, cells);
+    if (ends)
+        qm_decode(&r->codec, &r->flat, codes, ends, slot[ERROR]);
+    return ends != NULL;
+}
+
+static uint32_t size_of(float x) { return qm_bits(x) & 0x7fffffffu; }
+
+/* Judges the k elements that a step took of x[n], a block of the error, whose places hold 0 now;
+ * then takes the recorded ones instead.  row, want: index and value; marks: n of them. */
+static void follow(struct qm_conform *c, int64_t n, int64_t k, float *x, float *const *row,
+                   const float *const *want, uint8_t *marks)
+{
+    float *index = row[0], *value = row[1];
+    const float *want_index = want[0], *want_value = want[1];
+    uint32_t least = 0xffffffffu;
+    memset(marks, 0, (size_t)n);
+    for (int64_t j = 0; j < k; j++) {
+        x[(int64_t)index[j]] = value[j];
+        least = size_of(value[j]) < least ? size_of(value[j]) : least;
+    }
+    for (int64_t j = 0; j < k && qm_golden_case_open(c); j++) {
+        int64_t i = (int64_t)want_index[j];
+        if (i < 0 || i >= n || marks[i] || size_of(x[i]) < least)
+            qm_golden_case_differs(c, "index %lld is recorded, which is not among the largest %lld",
+                                   (long long)i, (long long)k);
+        else if (qm_bits(x[i]) != qm_bits(want_value[j]) && !qm_isnan(x[i]))
+            qm_golden_case_differs(c, "index %lld has the value %a, recorded %a", (long long)i,
+                                   (double)x[i], (double)want_value[j]);
+        else
+            marks[i] = 1;
+    }
+    for (int64_t j = 0; j < k && qm_golden_case_open(c); j++)
+        if (size_of(value[j]) > least && !marks[(int64_t)index[j]])
+            qm_golden_case_differs(c, "index %lld is not recorded", (long long)index[j]);
+    for (int64_t j = 0; j < k && qm_golden_case_open(c); j++) {
+        x[(int64_t)want_index[j]] = 0.0f;
+        index[j] = want_index[j];
+        value[j] = want_value[j];
+    }
+}
+
+/* Judges the window after step t; the recorded choice of equal magnitudes is taken over. */
+static void judge_window(struct qm_conform *c, const struct record *r, int64_t t,
+                         float *const *slot, uint8_t *marks)
+{
+    int64_t k = r->row.dim[1], row = (t - 1) % r->row.dim[0] * k, at = row;
+    const float *index = r->index + (t - 1) * r->cells, *value = r->value + (t - 1) * r->cells;
+    for (int64_t from = 0; from < r->n; from += r->block) {
+        int is_full = r->n - from >= r->block;
+        int64_t taken = is_full ? r->many : r->few;
+        float *const mine[] = {slot[INDEX] + at, slot[VALUE] + at};
+        const float *const want[] = {index + at, value + at};
+        follow(c, is_full ? r->block : r->n - from, taken, slot[ERROR] + from, mine, want, marks);
+        at += taken;
+    }
+    qm_judge_floats(c, "index", slot[INDEX], index, r->cells);
+    qm_judge_floats(c, "value", slot[VALUE], value, r->cells);
+}
+
+static void judge_error(struct qm_conform *c, const struct record *r, int64_t t, const float *error)
+{
+    const float *ends =
+        ends_of(c, r->min + (t - 1) * r->stored, r->max + (t - 1) * r->stored, r->blocks);
+    if (ends)
+        judge_codes(c, &r->codec, error, r->codes + (t - 1) * r->n, ends, r->n);
+}
+
+/* error <- itself encoded and decoded. */
+static void recode(struct qm_conform *c, const struct record *r, float *error)
+{
+    uint8_t *codes = qm_golden_case_memory(c, r->n, 1);
+    float *ends = qm_golden_case_memory(c, 2 * r->blocks, sizeof *ends);
+    if (codes && ends && qm_encode(&r->codec, &r->flat, error, NULL, codes, ends) == QM_OK)
+        qm_decode(&r->codec, &r->flat, codes, ends, error);
+}
+
+static void judge_params(struct qm_conform *c, const float *got, const float *want, int64_t n)
+{
+    double *allowed = qm_golden_case_memory(c, n, sizeof *allowed);
+    for (int64_t i = 0; allowed && i < n; i++) {
+        int e;
+        frexp(fmax(fabs((double)got[i]), fabs((double)want[i])), &e);
+        allowed[i] = ldexp(1.0, e - 8 > -133 ? e - 8 : -133);
+    }
+    if (allowed)
+        qm_judge_close_each(c, "parameter", got, want, allowed, n);
+}
+
+static void replay_run(struct qm_conform *c)
+{
+    struct record r = {.n = 0};
+    float *p, *room, *slot[3];
+    uint8_t *marks;
+    if (!read_record(c, &r))
+        return;
+    const struct qm_tensor_ops *ops = r.recipe.rule->tensor;
+    for (int i = 0; i < 3; i++)
+        if (!(slot[i] = qm_golden_case_memory(c, i ? r.cells : r.n, sizeof *p)))
+            return;
+    if (!(p = qm_golden_case_memory(c, r.n, sizeof *p)) ||
+        !(room = qm_golden_case_memory(c, r.n, sizeof *p)) ||
+        !(marks = qm_golden_case_memory(c, r.n, 1)))
+        return;
+    for (int64_t t = 1; t <= r.steps && qm_golden_case_open(c); t++) {
+        struct qm_rule_step s;
+        struct qm_tensor_rule_args w = {.s = &s,
+                                        .shape = &r.flat,
+                                        .param = QM_DTYPE_bf16,
+                                        .p = p,
+                                        .g = r.grads + (t - 1) * r.n,
+                                        .room = room};
+        r.recipe.rule->prepare(&r.recipe.hyper, t, &s);
+        memcpy(p, t > 1 ? r.params + (t - 2) * r.n : r.p0, sizeof *p * (size_t)r.n);
+        memcpy(w.slot, slot, sizeof slot);
+        if (!state_after(c, &r, t - 1, slot) || ops->states(&w) != QM_OK)
+            return;
+        judge_window(c, &r, t, slot, marks);
+        if (r.recipe.hyper.alpha == -2.0)
+            memcpy(room, slot[ERROR], sizeof *room * (size_t)r.n);
+        if (!ops->encodes_again(&w, ERROR))
+            judge_error(c, &r, t, slot[ERROR]);
+        if (ops->applies_stored(&w, ERROR))
+            recode(c, &r, slot[ERROR]);
+        if (ops->apply(&w) != QM_OK)
+            return;
+        if (ops->encodes_again(&w, ERROR))
+            judge_error(c, &r, t, slot[ERROR]);
+        judge_params(c, p, r.params + (t - 1) * r.n, r.n);
+    }
+    char text[QM_RECIPE_TEXT];
+    snprintf(c->now.how, sizeof c->now.how, "%.250s", qm_recipe_print(&r.recipe, text));
+}
+
+void qm_conform_microadam(struct qm_conform *c)
+{
+    static const char *const groups[] = {"quant", "optim"};
+    char name[128], path[QM_GOLDEN_PATH];
+    for (int g = 0; g < 2; g++)
+        for (int k = 0, m = qm_golden_members(c->file, groups[g]); k < m; k++) {
+            if (!qm_golden_member(c->file, groups[g], k, name, sizeof name))
+                continue;
+            snprintf(path, sizeof path, "%s/%s", groups[g], name);
+            if (!qm_golden_case_begin(c, path, NULL))
+                continue;
+            if (g)
+                replay_run(c);
+            else
+                replay_quantizer(c);
+            qm_golden_case_end(c);
+        }
+}
