@@ -44,7 +44,7 @@ void qm_hyper_put(struct qm_hyper *h, int k, double to)
 /* ---- the domain ------------------------------------------------------------------------------ */
 
 /* What a hyper-parameter is; a new one does not compile before it has a kind here. */
-enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, FLAG };
+enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, COUNT, FLAG };
 /* clang-format off */
 enum {
     KIND_lr = RATE, KIND_eps = RATE, KIND_eps1 = RATE, KIND_eps2 = RATE, KIND_weight_decay = RATE,
@@ -54,6 +54,9 @@ enum {
     KIND_alpha = FACTOR, KIND_clip = FACTOR, KIND_scale = FACTOR, KIND_max_unorm = FACTOR,
     KIND_gnorm_scale = FACTOR,
     KIND_t_alpha = STEPS, KIND_t_beta3 = STEPS, KIND_gap = STEPS,
+    KIND_stat_gap = STEPS, KIND_root_gap = STEPS, KIND_start = STEPS,
+    KIND_rect_stat = COUNT, KIND_rect_root = COUNT, KIND_max_order = COUNT, KIND_min_lowbit = COUNT,
+    KIND_stat_decay = WEIGHT, KIND_matrix_eps = RATE,
     KIND_rank = RANK, KIND_side = SIDE, KIND_adjust = SIDE, KIND_beta2_decay = POWER
 };
 /* clang-format on */
@@ -72,7 +75,8 @@ static const struct {
     double tiny, large;
 } ends[] = {
     [RATE] = {1e-4, 1.0}, [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0}, [STEPS] = {11.0, 1001.0},
-    [RANK] = {1.0, 5.0},  [SIDE] = {2.0, 3.0},     [POWER] = {0.1, 1.0},  [FLAG] = {0.0, 2.0}};
+    [RANK] = {1.0, 5.0},  [SIDE] = {2.0, 3.0},     [POWER] = {0.1, 1.0},  [COUNT] = {3.0, 6.0},
+    [FLAG] = {0.0, 2.0}};
 
 int qm_hyper_is_flag(int k) { return kinds[k] == FLAG; }
 
@@ -108,6 +112,7 @@ static double tiny(enum kind is, double u)
     case FACTOR: return power_of_ten(-12.0, -2.0, u);
     case STEPS: return 2.0 + floor(9.0 * u);
     case RANK: return u < 0.5 ? 0.25 : 0.5;
+    case COUNT: return 2.0;
     case POWER: return -power_of_ten(-4.0, -1.5, u);
     default: return (double)NAN;
     }
@@ -121,6 +126,7 @@ static double ordinary(enum kind is, double u)
     case FACTOR: return u < 0.5 ? rounded(0.2 + u, 2) : rounded(1.1 + 6.0 * (u - 0.5), 2);
     case STEPS: return 11.0 + floor(989.0 * u);
     case RANK: return 2.0 + floor(3.0 * u);
+    case COUNT: return 3.0 + floor(3.0 * u);
     case SIDE: return 2.0;
     case POWER: return -rounded(0.15 + 0.8 * u, 2);
     default: return (double)NAN;
@@ -137,6 +143,7 @@ static double large(enum kind is, double u)
     case FACTOR: return power_of_ten(1.0, 6.0, u);
     case STEPS: return rounded(pow(10.0, 4.0 + 5.0 * u), 2);
     case RANK: return 16.0;
+    case COUNT: return 6.0 + floor(7.0 * u);
     case SIDE: return 3.0;
     case POWER: return -rounded(1.1 + u, 2);
     default: return (double)NAN;

@@ -168,7 +168,7 @@ static int is_taken(const char *recipe, const struct qm_shape *shape)
 {
     struct qm_recipe r;
     assert_int_equal(qm_recipe_parse(recipe, &r), QM_OK);
-    return qm_rule_takes(r.rule, shape) == QM_OK;
+    return qm_rule_takes(r.rule, &r.hyper, shape) == QM_OK;
 }
 
 /* The word of the command line, or NULL. */
