@@ -37,6 +37,7 @@ static const struct {
     {"philox", "system", "philox", qm_conform_philox},
     {"dtypes", "system", "dtypes", qm_conform_dtypes},
     {"muon", "system", "Muon 8-bit", qm_conform_muon},
+    {"shampoo", "system", "4-bit Shampoo", qm_conform_shampoo},
     {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},
     {"sgd", "executed", "torch/optim/sgd.py", qm_conform_reference},
     {"adamw", "executed", "torch/optim/adam.py", qm_conform_reference},

@@ -69,6 +69,7 @@ void qm_conform_flashoptim(struct qm_conform *c);
 void qm_conform_reference(struct qm_conform *c); /* torch.optim: adamw, sgd */
 void qm_conform_solo(struct qm_conform *c);
 void qm_conform_muon(struct qm_conform *c);
+void qm_conform_shampoo(struct qm_conform *c);
 void qm_conform_philox(struct qm_conform *c);
 void qm_conform_dtypes(struct qm_conform *c);
 
