@@ -67,7 +67,8 @@ static void shape_of(const struct qm_hyper *h, int i, const struct qm_shape *par
                      struct qm_shape *out)
 {
     struct qm_shampoo_tiles s;
-    *out = i < 0 ? *param : qm_shape_none();
+    int is_matrix = i != EIGENVALUES && i != DIAGONALS;
+    *out = i < 0 ? *param : is_matrix ? (struct qm_shape){2, {0, 0}} : qm_shape_none();
     if (i < 0 || !qm_shampoo_tiles_of(h, param, &s))
         return;
     int64_t tiles = s.down * s.across, left = tiles * s.high, right = tiles * s.wide;
