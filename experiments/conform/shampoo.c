@@ -10,7 +10,8 @@
  * either, may be off by TURN times the bound of the oracle (qm_kronecker_statistic) with the unit
  * roundoff of float32 over the root of the order, and by 4 roundings.  That bound takes every
  * rounding for the worst; the recording uses 1/800 of it.  SHARE: of other float32 numbers, times the
- * largest of the tensor; PARAM: of parameters.  Codes are equal, but that a number nearer to a
+ * largest of the tensor; PARAM: of parameters; WHOLE: of what follows from a whole step of the rule,
+ * whose scales and roots are its own, as a share of the largest moment and of the rate.  Codes are equal, but that a number nearer to a
  * mid-point of its row's scale than its tolerance may have either code. */
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #define TURN  (1.0 / 64.0)
 #define SHARE 1e-6
 #define PARAM 1e-7
+#define WHOLE 1e-5
 #define WORDS "lin2:%ds/rowblock:%lld/bisect/even/lo/recip/nanzero"
 
 /* ---- tables and quantizers ------------------------------------------------------------------- */
@@ -444,6 +446,108 @@ static void judge_moments(struct qm_conform *c, const struct record *r)
         qm_run_replay(c, &run);
 }
 
+/* ---- whole steps ----------------------------------------------------------------------------- */
+
+/* Loads the recorded matrices after step t, of one side of all tiles, into a slot of the plan; kind:
+ * 0 statistics, 1 roots, whose diagonal is a slot of its own where they have codes. */
+static qm_status load_side(struct qm_conform *c, const struct record *r, const struct matrix *all,
+                           int right, int64_t t, void *plan, int slot)
+{
+    int64_t tiles = r->tiles.down * r->tiles.across, n = all[right].n, nn = n * n;
+    int64_t per = all[right].n_scales;
+    uint8_t *codes = qm_golden_case_memory(c, tiles * nn, 1);
+    float *scales = qm_golden_case_memory(c, tiles * (per + nn), sizeof *scales);
+    for (int64_t k = 0; codes && scales && k < tiles; k++) {
+        const struct matrix *m = &all[2 * k + right];
+        for (int64_t i = 0; m->codes && i < nn; i++)
+            codes[k * nn + i] = (uint8_t)m->codes[(t - 1) * nn + i];
+        if (m->codes)
+            memcpy(scales + k * per, m->scales + (t - 1) * per, sizeof *scales * (size_t)per);
+        else
+            memcpy(scales + k * nn, m->values + (t - 1) * nn, sizeof *scales * (size_t)nn);
+    }
+    if (!codes || !scales)
+        return QM_NO_MEMORY;
+    return qm_backend_cpu.load(plan, slot, all[right].codes ? codes : NULL, scales);
+}
+
+/* The eigenvalues, or the diagonals of coded roots: of the left sides of all tiles, then the right. */
+static qm_status load_apart(struct qm_conform *c, const struct record *r, const struct matrix *all,
+                            int64_t t, void *plan, int slot)
+{
+    int64_t tiles = r->tiles.down * r->tiles.across, at = 0;
+    float *x = qm_golden_case_memory(c, tiles * (all[0].n + all[1].n), sizeof *x);
+    for (int right = 0; x && right < 2; right++)
+        for (int64_t k = 0; k < tiles && all[right].apart; k++, at += all[right].n)
+            memcpy(x + at, all[2 * k + right].apart + (t - 1) * all[right].n,
+                   sizeof *x * (size_t)all[right].n);
+    return x ? qm_backend_cpu.load(plan, slot, NULL, x) : QM_NO_MEMORY;
+}
+
+/* Loads everything that is recorded after step t, but the moments at t = 0, which are zero then as
+ * the whole state is: zeros stand for its beginning. */
+static qm_status load_all(struct qm_conform *c, const struct record *r, const struct matrix *stat,
+                          const struct matrix *root, const float *const *moment, int64_t t,
+                          void *plan)
+{
+    int at = r->is_adam ? 2 : 1;
+    if (t == 0)
+        return QM_OK;
+    for (int i = 0; i < at; i++)
+        QM_TRY(qm_backend_cpu.load(plan, i, NULL, moment[i] + (t - 1) * r->n));
+    QM_TRY(load_side(c, r, stat, 0, t, plan, at));
+    QM_TRY(load_side(c, r, stat, 1, t, plan, at + 1));
+    QM_TRY(load_apart(c, r, stat, t, plan, at + 2));
+    QM_TRY(load_side(c, r, root, 0, t, plan, at + 3));
+    QM_TRY(load_side(c, r, root, 1, t, plan, at + 4));
+    return load_apart(c, r, root, t, plan, at + 5);
+}
+
+/* The steps of the registered rule, each from the recorded state before it, where it takes the
+ * shape and no code was open. */
+static void judge_steps(struct qm_conform *c, struct record *r, const struct matrix *stat,
+                        const struct matrix *root)
+{
+    int at = r->is_adam ? 2 : 1, is_coded = stat[0].codes || stat[1].codes;
+    float *p = qm_golden_case_memory(c, 2 * r->n, sizeof *p);
+    const float *moment[2] = {NULL, NULL};
+    moment[0] = qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum",
+                                      r->steps * r->n);
+    moment[1] = r->is_adam ? qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n) : NULL;
+    r->recipe.hyper.min_lowbit = is_coded ? qm_golden_case_number(c, "min_lowbit_size", 4096.0) : 0;
+    for (int i = 0; i < 6 && is_coded; i++)
+        if (i != 2 && i != 5)
+            r->recipe.slot[at + i] = r->codec.q;
+    if (!p || !moment[0] || (r->is_adam && !moment[1]) || r->open_codes ||
+        qm_rule_takes(r->recipe.rule, &r->recipe.hyper, &r->shape) != QM_OK)
+        return;
+    for (int64_t t = 1; t <= r->steps && qm_golden_case_open(c); t++) {
+        const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+        const float *want = r->params + (t - 1) * r->n;
+        struct qm_tensor param = {p, QM_DTYPE_f32, r->shape};
+        struct qm_tensor g = {(void *)(uintptr_t)(r->grads + (t - 1) * r->n), QM_DTYPE_f32, r->shape};
+        void *plan = NULL;
+        memcpy(p, before, sizeof *p * (size_t)r->n);
+        qm_status st = qm_backend_cpu.open(&r->recipe, &r->shape, 0, &plan);
+        if (st == QM_OK)
+            st = load_all(c, r, stat, root, moment, t - 1, plan);
+        if (st == QM_OK)
+            st = qm_backend_cpu.step(plan, &param, &g, t, 0);
+        for (int i = 0; i < at && st == QM_OK; i++) {
+            const float *m = moment[i] + (t - 1) * r->n;
+            st = qm_backend_cpu.decode(plan, i, p + r->n);
+            qm_judge_close(c, "moment after a whole step", p + r->n, m, r->n, 0.0,
+                           WHOLE * largest(m, r->n));
+        }
+        if (plan)
+            qm_backend_cpu.close(plan);
+        if (st != QM_OK)
+            qm_golden_case_failed(c);
+        qm_judge_close(c, "parameter after a whole step", p, want, r->n, 0.0,
+                       PARAM + WHOLE * r->h.lr);
+    }
+}
+
 static void replay_run(struct qm_conform *c)
 {
     struct record r = {.n = 0};
@@ -470,6 +574,8 @@ static void replay_run(struct qm_conform *c)
     }
     if (qm_golden_case_open(c))
         judge_moments(c, &r);
+    if (count && qm_golden_case_open(c))
+        judge_steps(c, &r, stat, root);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
