@@ -74,18 +74,33 @@ static double norm(const double *x, int64_t n, int64_t step)
     return sqrt(sum);
 }
 
-/* X rectified; returns the norm of its error.  room: 2 n n. */
+/* At least the square of the largest singular value of X, whose gram matrix is X X^T. */
+static double square_of_largest(int64_t n, const double *gram)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < n; j++)
+            sum += fabs(gram[i * n + j]);
+        most = sum > most || isnan(sum) ? sum : most;
+    }
+    return most;
+}
+
+/* X rectified; returns the Frobenius norm of its error: the derivative of X X^T X is at most three
+ * times the square of the largest singular value.  room: 2 n n. */
 static double rectify(int64_t n, int count, double unit, double *x, double *room)
 {
     double error = 0.0, *gram = room, *cube = room + n * n;
     for (int t = 0; t < count; t++) {
-        double size = norm(x, n * n, 1);
+        double size = norm(x, n * n, 1), most;
         times(x, 0, x, 1, n, n, n, gram);
+        most = square_of_largest(n, gram);
         times(gram, 0, x, 0, n, n, n, cube);
         for (int64_t i = 0; i < n * n; i++)
             x[i] = 1.5 * x[i] - 0.5 * cube[i];
-        error = error * (1.5 + 1.5 * size * size) +
-                (double)(n + 4) * unit * (2.0 * size + size * size * size);
+        error = error * (1.5 + 1.5 * most) +
+                (double)(n + 4) * unit * (2.0 * size + 2.0 * size * size * sqrt(most));
     }
     return error;
 }
@@ -107,14 +122,16 @@ static void start(const struct qm_oracle_hyper *h, int64_t n, const double *vt, 
 static double compose(int64_t n, const double *x, double e_x, const double *d, double unit,
                       double *room, double *out)
 {
-    double size = norm(x, n * n, 1), top = 0.0;
+    double size = norm(x, n * n, 1), top = 0.0, most;
+    times(x, 0, x, 1, n, n, n, out);
+    most = sqrt(square_of_largest(n, out));
     for (int64_t k = 0; k < n; k++) {
         top = fmax(top, fabs(d[k]));
         for (int64_t i = 0; i < n; i++)
             room[k * n + i] = d[k] * x[k * n + i];
     }
     times(x, 1, room, 0, n, n, n, out);
-    return top * (2.0 * size * e_x + e_x * e_x + (double)(n + 4) * unit * size * size);
+    return top * (2.0 * most * e_x + e_x * e_x + (double)(n + 4) * unit * size * size);
 }
 
 /* ---- QR -------------------------------------------------------------------------------------- */

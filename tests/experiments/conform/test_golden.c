@@ -255,6 +255,7 @@ int main(void)
         {"tests/golden/came_limits.h5", 1},
         {"tests/golden/adafactor8bit_limits.h5", 19},
         {"tests/golden/muon8bit.h5", 24},
+        {"tests/golden/shampoo4bit.h5", 9},
     };
     enum { N = sizeof files / sizeof *files };
     enum { OTHERS = 7 };
