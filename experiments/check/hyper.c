@@ -201,6 +201,7 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
         at.hyper.initial_lr = at.hyper.lr;
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
         int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE ||
+                    kinds[k] == COUNT ||
                     k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
