@@ -224,13 +224,6 @@ static qm_status renew(const struct qm_tensor_rule_args *w)
     return QM_OK;
 }
 
-/* Puts the diagonal into a quantized root, or takes it out again. */
-static void put_diagonal(const struct side *at, int takes_out)
-{
-    for (int64_t i = 0; i < at->n && at->d; i++)
-        at->root[i * (at->n + 1)] = takes_out ? 0.0f : at->d[i];
-}
-
 /* out <- the preconditioned gradient, grafted; the gradient itself before step `start` and where
  * there is no preconditioner. */
 static qm_status direction(const struct qm_tensor_rule_args *w, float *out)
@@ -245,12 +238,8 @@ static qm_status direction(const struct qm_tensor_rule_args *w, float *out)
     for (int64_t k = 0; k < s.down * s.across; k++) {
         struct qm_shampoo_tile tile = qm_shampoo_tile_at(&s, k);
         struct side l = side_of(w, &s, k, 0), r = side_of(w, &s, k, 1);
-        put_diagonal(&l, 0);
-        put_diagonal(&r, 0);
-        qm_status st = qm_shampoo_precondition(&tile, s.cols, l.root, r.root, w->g, out);
-        put_diagonal(&l, 1);
-        put_diagonal(&r, 1);
-        QM_TRY(st);
+        const struct qm_shampoo_factor left = {l.root, l.d}, right = {r.root, r.d};
+        QM_TRY(qm_shampoo_precondition(&tile, s.cols, left, right, w->g, out));
     }
     qm_shampoo_graft(n, w->g, out);
     return QM_OK;

@@ -237,15 +237,21 @@ qm_status qm_shampoo_root(const struct qm_hyper *h, int64_t n, const float *vt, 
 /* ---- the step -------------------------------------------------------------------------------- */
 
 /* x[n][n] <- the root in double. */
-static void widen(int64_t n, const float *root, double *x)
+static void widen(int64_t n, struct qm_shampoo_factor root, double *x)
 {
-    int is_new = is_zero(n * n, root);
-    for (int64_t i = 0; i < n * n; i++)
-        x[i] = is_new ? i % (n + 1) == 0 : (double)root[i];
+    int any = 0;
+    for (int64_t i = 0; i < n * n; i++) {
+        int is_apart = root.d && i % (n + 1) == 0;
+        x[i] = (double)(is_apart ? root.d[i / n] : root.x[i]);
+        any |= x[i] != 0.0;
+    }
+    for (int64_t i = 0; i < n && !any; i++)
+        x[i * (n + 1)] = 1.0;
 }
 
-qm_status qm_shampoo_precondition(const struct qm_shampoo_tile *t, int64_t cols, const float *l,
-                                  const float *r, const float *g, float *out)
+qm_status qm_shampoo_precondition(const struct qm_shampoo_tile *t, int64_t cols,
+                                  struct qm_shampoo_factor l, struct qm_shampoo_factor r,
+                                  const float *g, float *out)
 {
     int64_t m = t->rows, n = t->cols, most = m > n ? m : n;
     double *x = malloc(sizeof *x * (size_t)(2 * m * n + most * most));

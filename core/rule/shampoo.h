@@ -45,10 +45,16 @@ qm_status qm_shampoo_statistic(const struct qm_hyper *h, const struct qm_shampoo
 qm_status qm_shampoo_root(const struct qm_hyper *h, int64_t n, const float *vt, const float *ev,
                           float *root);
 
-/* out = L G R of one tile, g and out with rows of `cols` elements.  A root that is all zero stands
- * for the identity. */
-qm_status qm_shampoo_precondition(const struct qm_shampoo_tile *tile, int64_t cols, const float *l,
-                                  const float *r, const float *g, float *out);
+/* A root x[n][n]; where d is not NULL, d[n] is its diagonal, whatever x has there.  One that is all
+ * zero stands for the identity. */
+struct qm_shampoo_factor {
+    const float *x, *d;
+};
+
+/* out = L G R of one tile, g and out with rows of `cols` elements. */
+qm_status qm_shampoo_precondition(const struct qm_shampoo_tile *tile, int64_t cols,
+                                  struct qm_shampoo_factor l, struct qm_shampoo_factor r,
+                                  const float *g, float *out);
 
 /* p[n] <- p |g| / (|p| + 1e-12), norms in double. */
 void qm_shampoo_graft(int64_t n, const float *g, float *p);

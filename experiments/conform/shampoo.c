@@ -321,7 +321,8 @@ static void judge_preconditioned(struct qm_conform *c, const struct record *r,
             return;
         matrix_at(c, r, &of[0], 1, t, l);
         matrix_at(c, r, &of[1], 1, t, right);
-        if (qm_shampoo_precondition(&tile, r->tiles.cols, l, right, g, out) != QM_OK)
+        const struct qm_shampoo_factor left = {l, NULL}, other = {right, NULL};
+        if (qm_shampoo_precondition(&tile, r->tiles.cols, left, other, g, out) != QM_OK)
             qm_golden_case_failed(c);
     }
     if (out)

@@ -20,5 +20,5 @@ const struct qm_variant qm_variant_shampoo4_adamw = {
               QM_SHAMPOO_HYPER,
               .min_lowbit = 4096},
     .state_bits = 82.125,
-    .step_sqnr_db = 10.0,
+    .step_sqnr_db = 100.0,
 };

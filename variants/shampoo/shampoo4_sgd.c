@@ -9,5 +9,5 @@ const struct qm_variant qm_variant_shampoo4_sgd = {
     .slot = {{.name = "momentum_buffer", .quantizer = "f32"}, QM_SHAMPOO_SLOTS(QM_SHAMPOO_4)},
     .hyper = {.lr = 0.1, .momentum = 0.9, QM_SHAMPOO_HYPER, .min_lowbit = 4096},
     .state_bits = 50.125,
-    .step_sqnr_db = 10.0,
+    .step_sqnr_db = 100.0,
 };
