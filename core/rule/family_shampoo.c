@@ -299,14 +299,13 @@ static qm_status sgd_apply(const struct qm_tensor_rule_args *w)
     if (nesterov)
         QM_TRY(decayed(w, w->room));
     for (int64_t i = 0; i < qm_shape_numel(w->shape); i++)
-        w->p[i] =
-            w->p[i] - c[RATE] * (nesterov ? u[i] + c[MOMENTUM] * buffer[i] : buffer[i]);
+        w->p[i] = w->p[i] - c[RATE] * (nesterov ? u[i] + c[MOMENTUM] * buffer[i] : buffer[i]);
     return QM_OK;
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-#define OF_SHAMPOO                                                                              \
+#define OF_SHAMPOO \
     " stat_decay matrix_eps stat_gap root_gap start rect_stat rect_root max_order min_lowbit"
 #define PRECONDITIONER_SLOTS \
     "left_vectors", "right_vectors", "eigenvalues", "left_root", "right_root", "diagonals"

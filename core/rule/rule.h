@@ -250,12 +250,12 @@ struct qm_rule {
     void (*mark_absent)(struct qm_rule_step *s, int i);
 
     /* OPTIONAL.  Shape of slot i for a parameter of this shape; a slot that the tensor does not
-     * have gets dim {0}.  NULL: the parameter's shape.  To be called through qm_rule_slot_shape. */
+     * have is empty.  NULL: the parameter's shape.  To be called through qm_rule_slot_shape. */
     void (*slot_shape)(const struct qm_hyper *h, int i, const struct qm_shape *param,
                        struct qm_shape *out);
 
-    /* OPTIONAL.  1: the source keeps slot i of a parameter of this shape in plain floats, where that
-     * does not depend on the parameter's number of elements (min_numel).  NULL: never. */
+    /* OPTIONAL.  1: the source keeps slot i of a parameter of this shape in plain floats, and that
+     * does not depend on the number of elements (min_numel).  NULL: never. */
     int (*slot_plain)(const struct qm_hyper *h, int i, const struct qm_shape *param);
 
     /* One of the two is REQUIRED, the other NULL. */

@@ -73,10 +73,9 @@ static const enum kind kinds[QM_HYPERS] = {
 /* Where tiny ends and where large begins. */
 static const struct {
     double tiny, large;
-} ends[] = {
-    [RATE] = {1e-4, 1.0}, [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0}, [STEPS] = {11.0, 1001.0},
-    [RANK] = {1.0, 5.0},  [SIDE] = {2.0, 3.0},     [POWER] = {0.1, 1.0},  [COUNT] = {3.0, 6.0},
-    [FLAG] = {0.0, 2.0}};
+} ends[] = {[RATE] = {1e-4, 1.0},     [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0},
+            [STEPS] = {11.0, 1001.0}, [RANK] = {1.0, 5.0},     [SIDE] = {2.0, 3.0},
+            [POWER] = {0.1, 1.0},     [COUNT] = {3.0, 6.0},    [FLAG] = {0.0, 2.0}};
 
 int qm_hyper_is_flag(int k) { return kinds[k] == FLAG; }
 
@@ -201,8 +200,7 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
         at.hyper.initial_lr = at.hyper.lr;
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
         int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE ||
-                    kinds[k] == COUNT ||
-                    k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
+                    kinds[k] == COUNT || k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
             vary(&at, k, seed, stream);

@@ -1,18 +1,13 @@
 /* shampoo.c - Replays the golden vectors of 4-bit Shampoo.
  *
- * maps, quant/NAME and optim/NAME.  A quantizer is replayed to the bit.  A run is taken step by step
- * and part by part from what is recorded: the eigenvectors and eigenvalues after step t from those
- * after t - 1, the roots from the recorded eigenvectors, the preconditioned gradient from the
- * recorded roots, moments and parameter from the recorded preconditioned gradient.
- *
- * The recording computes in float32, and so its eigenvectors are as far from the exact ones as the
- * QR of a matrix with small eigenvalues makes them: a number of an eigenvector, whose sign may be
- * either, may be off by TURN times the bound of the oracle (qm_kronecker_statistic) with the unit
- * roundoff of float32 over the root of the order, and by 4 roundings.  That bound takes every
- * rounding for the worst; the recording uses 1/800 of it.  SHARE: of other float32 numbers, times the
- * largest of the tensor; PARAM: of parameters; WHOLE: of what follows from a whole step of the rule,
- * whose scales and roots are its own, as a share of the largest moment and of the rate.  Codes are equal, but that a number nearer to a
- * mid-point of its row's scale than its tolerance may have either code. */
+ * maps, quant/NAME and optim/NAME.  A quantizer is replayed to the bit.  A run is taken step by
+ * step and part by part from what is recorded: eigenvectors and eigenvalues from those of the step
+ * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
+ * roots, moments and parameter from that; then whole steps of the rule, each from the recorded
+ * state.  TURN: the share of the oracle's bound that a number of an eigenvector, whose sign may be
+ * either, may be off by; SHARE: of the largest of a tensor; PARAM: of parameters; WHOLE: of what a
+ * whole step gives.  tests/golden/README.md has the reasons.  Codes are equal, but that a number
+ * nearer to a mid-point than its tolerance may have either code. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,11 +29,9 @@ static void replay_map(struct qm_conform *c, const char *name)
 {
     int64_t n = qm_golden_case_numel(c, name);
     float *table = qm_golden_case_floats(c, name, n);
-    int bits = n == 16 ? 4 : 8;
-    if (strncmp(name, "linear2", 7) == 0)
-        qm_judge_map(c, "lin2", bits, 1, table, n);
-    else if (strncmp(name, "dynamic", 7) == 0)
-        qm_judge_map(c, "dyn", bits, 1, table, n);
+    int is_linear = strncmp(name, "linear2", 7) == 0;
+    if (is_linear || strncmp(name, "dynamic", 7) == 0)
+        qm_judge_map(c, is_linear ? "lin2" : "dyn", n == 16 ? 4 : 8, 1, table, n);
     else
         qm_golden_case_skip(c, "map %s is not built", name);
 }
@@ -95,15 +88,15 @@ struct record {
 /* A factor: the recorded state of one side of one tile, or of its root, after every step. */
 struct matrix {
     int64_t n, n_scales;
-    const int64_t *codes; /* NULL: values */
+    const int64_t *codes;                 /* NULL: values */
     const float *scales, *values, *apart; /* apart: eigenvalues, or the diagonal of a coded root */
 };
 
-static const float *floats_of(struct qm_conform *c, const char *format, int i, int64_t n)
+static const float *floats_of(struct qm_conform *c, const char *kind, int i, const char *what,
+                              int64_t n)
 {
     char name[64];
-    snprintf(name, sizeof name, "state/%s%d%s", *format == 's' ? "stat" : "root", i,
-             strchr(format, '_') ? strchr(format, '_') : "");
+    snprintf(name, sizeof name, "state/%s%d%s", kind, i, what);
     return qm_golden_case_has(c, name) ? qm_golden_case_floats(c, name, n) : NULL;
 }
 
@@ -119,12 +112,12 @@ static int read_matrix(struct qm_conform *c, const struct record *r, const char 
         struct qm_shape s = {2, {n, n}};
         out->n_scales = qm_scale_count(&r->codec, &s);
         out->codes = qm_golden_case_ints(c, name, r->steps * n * n);
-        out->scales = floats_of(c, is_root ? "r_absmax" : "s_absmax", i, r->steps * out->n_scales);
-        out->apart = floats_of(c, is_root ? "r_diag" : "s_eigenvalues", i, r->steps * n);
+        out->scales = floats_of(c, kind, i, "_absmax", r->steps * out->n_scales);
+        out->apart = floats_of(c, kind, i, is_root ? "_diag" : "_eigenvalues", r->steps * n);
         return out->codes && out->scales && out->apart;
     }
-    out->values = floats_of(c, is_root ? "r" : "s", i, r->steps * n * n);
-    out->apart = is_root ? NULL : floats_of(c, "s_eigenvalues", i, r->steps * n);
+    out->values = floats_of(c, kind, i, "", r->steps * n * n);
+    out->apart = is_root ? NULL : floats_of(c, kind, i, "_eigenvalues", r->steps * n);
     if (out->values && (is_root || out->apart))
         return 1;
     qm_golden_case_skip(c, "%s%d: neither codes nor values are recorded", kind, i);
@@ -202,8 +195,9 @@ static void judge_matrix(struct qm_conform *c, struct record *r, const char *wha
         if (codes[i] == want)
             continue;
         if (!is_open(&r->codec.cb, (double)x[i], scale, allowed[i / n], codes[i], want))
-            qm_golden_case_differs(c, "%s: code %lld is %d, want %d; value %.9g of scale %.9g, "
-                                      "tolerance %.2g",
+            qm_golden_case_differs(c,
+                                   "%s: code %lld is %d, want %d; value %.9g of scale %.9g, "
+                                   "tolerance %.2g",
                                    name, (long long)i, codes[i], want, (double)x[i], scale,
                                    allowed[i / n]);
         open++;
@@ -237,14 +231,14 @@ static int turns(struct qm_conform *c, const struct record *r, const struct qm_s
     double *v = x + n * inner, *e = v + n * n;
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < inner; k++)
-            x[i * inner + k] = (double)g[(tile->row + (right ? k : i)) * r->tiles.cols + tile->col +
-                                         (right ? i : k)];
+            x[i * inner + k] = (double)
+                g[(tile->row + (right ? k : i)) * r->tiles.cols + tile->col + (right ? i : k)];
     for (int64_t i = 0; i < n * n; i++)
         v[i] = (double)vt[i];
     for (int64_t i = 0; i < n; i++)
         e[i] = (double)ev[i];
-    if (qm_kronecker_statistic(&r->wide, n, inner, x, QM_U / sqrt((double)n), v, e, allowed,
-                               e + n) == QM_OK)
+    const struct qm_eigenbasis to = {v, e, allowed, e + n};
+    if (qm_kronecker_statistic(&r->wide, n, inner, x, QM_U / sqrt((double)n), &to) == QM_OK)
         return 1;
     qm_golden_case_failed(c);
     return 0;
@@ -437,8 +431,8 @@ static void judge_moments(struct qm_conform *c, const struct record *r)
                          .params = r->params,
                          .kept = qm_run_all_steps(c, r->steps),
                          .n_kept = r->steps};
-    run.slot[0].values = qm_golden_case_floats(
-        c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
+    run.slot[0].values =
+        qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
     if (r->is_adam)
         run.slot[1].values = qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n);
     run.within.value_largest = SHARE;
@@ -449,8 +443,7 @@ static void judge_moments(struct qm_conform *c, const struct record *r)
 
 /* ---- whole steps ----------------------------------------------------------------------------- */
 
-/* Loads the recorded matrices after step t, of one side of all tiles, into a slot of the plan; kind:
- * 0 statistics, 1 roots, whose diagonal is a slot of its own where they have codes. */
+/* Loads the recorded matrices of one side of all tiles after step t into a slot of the plan. */
 static qm_status load_side(struct qm_conform *c, const struct record *r, const struct matrix *all,
                            int right, int64_t t, void *plan, int slot)
 {
@@ -467,12 +460,12 @@ static qm_status load_side(struct qm_conform *c, const struct record *r, const s
         else
             memcpy(scales + k * nn, m->values + (t - 1) * nn, sizeof *scales * (size_t)nn);
     }
-    if (!codes || !scales)
-        return QM_NO_MEMORY;
-    return qm_backend_cpu.load(plan, slot, all[right].codes ? codes : NULL, scales);
+    return codes && scales
+               ? qm_backend_cpu.load(plan, slot, all[right].codes ? codes : NULL, scales)
+               : QM_NO_MEMORY;
 }
 
-/* The eigenvalues, or the diagonals of coded roots: of the left sides of all tiles, then the right. */
+/* The eigenvalues, or the diagonals of coded roots: of all left sides, then of all right ones. */
 static qm_status load_apart(struct qm_conform *c, const struct record *r, const struct matrix *all,
                             int64_t t, void *plan, int slot)
 {
@@ -485,8 +478,7 @@ static qm_status load_apart(struct qm_conform *c, const struct record *r, const 
     return x ? qm_backend_cpu.load(plan, slot, NULL, x) : QM_NO_MEMORY;
 }
 
-/* Loads everything that is recorded after step t, but the moments at t = 0, which are zero then as
- * the whole state is: zeros stand for its beginning. */
+/* Loads everything that is recorded after step t; nothing at t = 0, when all of it is zero. */
 static qm_status load_all(struct qm_conform *c, const struct record *r, const struct matrix *stat,
                           const struct matrix *root, const float *const *moment, int64_t t,
                           void *plan)
@@ -512,8 +504,8 @@ static void judge_steps(struct qm_conform *c, struct record *r, const struct mat
     int at = r->is_adam ? 2 : 1, is_coded = stat[0].codes || stat[1].codes;
     float *p = qm_golden_case_memory(c, 2 * r->n, sizeof *p);
     const float *moment[2] = {NULL, NULL};
-    moment[0] = qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum",
-                                      r->steps * r->n);
+    moment[0] =
+        qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
     moment[1] = r->is_adam ? qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n) : NULL;
     r->recipe.hyper.min_lowbit = is_coded ? qm_golden_case_number(c, "min_lowbit_size", 4096.0) : 0;
     for (int i = 0; i < 6 && is_coded; i++)
@@ -526,7 +518,8 @@ static void judge_steps(struct qm_conform *c, struct record *r, const struct mat
         const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
         const float *want = r->params + (t - 1) * r->n;
         struct qm_tensor param = {p, QM_DTYPE_f32, r->shape};
-        struct qm_tensor g = {(void *)(uintptr_t)(r->grads + (t - 1) * r->n), QM_DTYPE_f32, r->shape};
+        struct qm_tensor g = {(void *)(uintptr_t)(r->grads + (t - 1) * r->n), QM_DTYPE_f32,
+                              r->shape};
         void *plan = NULL;
         memcpy(p, before, sizeof *p * (size_t)r->n);
         qm_status st = qm_backend_cpu.open(&r->recipe, &r->shape, 0, &plan);

@@ -1,9 +1,9 @@
 /* kronecker.c - The Kronecker factors of Shampoo in double: eigenvectors, inverse roots, errors.
  *
- *   X  <- V^T;  X <- 3/2 X - 1/2 X X^T X, rect_stat times            (Bjorck and Bowie, order 1)
- *   A   = beta X^T diag(ev) X + (1 - beta) G G^T                     (arXiv:2405.18144, algorithm 1)
- *   Q R = A X^T;  ev <- diag(Q^T A Q),  V^T <- Q^T                   (one step of subspace iteration)
- *   root = V diag((ev + eps max ev)^(-1/4)) V^T, V^T rectified rect_root times    (algorithm 2)
+ *   X  <- V^T;  X <- 3/2 X - 1/2 X X^T X, rect_stat times       (Bjorck and Bowie, order 1)
+ *   A   = beta X^T diag(ev) X + (1 - beta) G G^T                (arXiv:2405.18144, algorithm 1)
+ *   Q R = A X^T;  ev <- diag(Q^T A Q),  V^T <- Q^T              (one step of subspace iteration)
+ *   root = V diag((ev + eps max ev)^(-1/4)) V^T, V^T rectified rect_root times   (algorithm 2)
  *
  * Errors are normwise: a product of matrices x y with n inner terms is off by unit n |x| |y|. */
 #include "oracle/rule/shampoo.h"
@@ -144,9 +144,9 @@ static qm_status factorize(int64_t n, double *qr, double *tau, double *q, double
     gsl_matrix_view packed = gsl_matrix_view_array(qr, k, k), vq = gsl_matrix_view_array(q, k, k);
     gsl_matrix_view vr = gsl_matrix_view_array(r, k, k);
     gsl_vector_view vt = gsl_vector_view_array(tau, k);
-    int failed = gsl_linalg_QR_decomp(&packed.matrix, &vt.vector) != GSL_SUCCESS ||
-                 gsl_linalg_QR_unpack(&packed.matrix, &vt.vector, &vq.matrix, &vr.matrix) !=
-                     GSL_SUCCESS;
+    int failed =
+        gsl_linalg_QR_decomp(&packed.matrix, &vt.vector) != GSL_SUCCESS ||
+        gsl_linalg_QR_unpack(&packed.matrix, &vt.vector, &vq.matrix, &vr.matrix) != GSL_SUCCESS;
     gsl_set_error_handler(before);
     return failed ? qm_fail(QM_INTERNAL, "QR of order %lld", (long long)n) : QM_OK;
 }
@@ -181,7 +181,7 @@ static void turns(int64_t n, const double *r, const double *tau, double error, d
 
 /* ev, V^T and their errors from A, Q (as columns) and the turns of Q. */
 static void take(int64_t n, const double *a, double e_a, const double *q, const double *turn,
-                 double unit, double *vt, double *ev, double *e_vt, double *e_ev)
+                 double unit, const struct qm_eigenbasis *to)
 {
     double size = norm(a, n * n, 1);
     for (int64_t j = 0; j < n; j++) {
@@ -197,19 +197,18 @@ static void take(int64_t n, const double *a, double e_a, const double *q, const 
                     off += (y - sum * q[i * n + j]) * (y - sum * q[i * n + j]);
             }
         for (int64_t i = 0; i < n; i++)
-            vt[j * n + i] = q[i * n + j];
-        ev[j] = sum;
-        e_vt[j] = turn[j];
-        e_ev[j] = e_a + (double)(2 * n + 4) * unit * size + 2.0 * sqrt(off) * turn[j] +
-                  size * turn[j] * turn[j];
-        if (!(e_ev[j] < HUGE_VAL))
-            e_ev[j] = HUGE_VAL;
+            to->vt[j * n + i] = q[i * n + j];
+        to->ev[j] = sum;
+        to->e_vt[j] = turn[j];
+        to->e_ev[j] = e_a + (double)(2 * n + 4) * unit * size + 2.0 * sqrt(off) * turn[j] +
+                      size * turn[j] * turn[j];
+        if (!(to->e_ev[j] < HUGE_VAL))
+            to->e_ev[j] = HUGE_VAL;
     }
 }
 
 qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int64_t inner,
-                                 const double *g, double unit, double *vt, double *ev, double *e_vt,
-                                 double *e_ev)
+                                 const double *g, double unit, const struct qm_eigenbasis *to)
 {
     int64_t nn = n * n;
     double *x = malloc((size_t)(6 * nn + 3 * n) * sizeof *x), beta = h->stat_decay;
@@ -217,21 +216,21 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
         return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)n);
     double *a = x + nn, *b = a + nn, *room = b + nn, *r = room + nn, *q = r + nn, *d = q + nn;
     double *tau = d + n, *turn = tau + n;
-    start(h, n, vt, ev, x, d);
+    start(h, n, to->vt, to->ev, x, d);
     double e_x = rectify(n, (int)h->rect_stat, unit, x, room);
     double e_a = compose(n, x, e_x, d, unit, room, a), of_g = norm(g, n * inner, 1);
     times(g, 0, g, 1, n, inner, n, b);
     for (int64_t i = 0; i < nn; i++)
         a[i] = beta * a[i] + (1.0 - beta) * b[i];
-    e_a = e_a + (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g +
-          2.0 * unit * norm(a, nn, 1);
+    e_a =
+        e_a + (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g + 2.0 * unit * norm(a, nn, 1);
     times(a, 0, x, 1, n, n, n, b);
     double size = norm(x, nn, 1), e_b = e_a * size + norm(a, nn, 1) * e_x;
     e_b += (double)(n + 4) * unit * (norm(a, nn, 1) * size + 2.0 * norm(b, nn, 1));
     qm_status st = factorize(n, b, tau, q, r);
     if (st == QM_OK) {
         turns(n, r, tau, e_b, b, turn);
-        take(n, a, e_a, q, turn, unit, vt, ev, e_vt, e_ev);
+        take(n, a, e_a, q, turn, unit, to);
     }
     free(x);
     return st;

@@ -2,7 +2,7 @@
  *
  *   every T1 steps: eigenvectors and eigenvalues of the covariances of each tile  (kronecker.c)
  *   every T2 steps: L, R <- inverse fourth roots
- *   P = L G R tile by tile;  P <- P |G| / (|P| + 1e-12) over the whole tensor     (from step `start`)
+ *   P = L G R tile by tile;  P <- P |G| / (|P| + 1e-12) over the tensor   (from step `start`)
  *   AdamW of P:  theta <- theta (1 - lr lambda);  m, v;  theta <- theta - lr m^ / (sqrt(v^) + eps)
  *   SGD:         d = P + lambda theta;  b <- mu b + d;  theta <- theta - lr (b, or d + mu b)
  *
@@ -99,10 +99,11 @@ static qm_status statistic(const struct qm_oracle_hyper *h, const struct factor 
         return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)n);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < inner; j++)
-            x[i * inner + j] = g[(f->row + (f->right ? j : i)) * k->cols + f->col +
-                                 (f->right ? i : j)];
-    qm_status st = qm_kronecker_statistic(h, n, inner, x, unit, slot[vectors] + f->vectors,
-                                          slot[EIGENVALUES] + f->values, e_v, e_v + n);
+            x[i * inner + j] =
+                g[(f->row + (f->right ? j : i)) * k->cols + f->col + (f->right ? i : j)];
+    const struct qm_eigenbasis to = {slot[vectors] + f->vectors, slot[EIGENVALUES] + f->values, e_v,
+                                     e_v + n};
+    qm_status st = qm_kronecker_statistic(h, n, inner, x, unit, &to);
     for (int64_t i = 0; i < n * n && e && st == QM_OK; i++)
         e[vectors][f->vectors + i] =
             qm_ball_float32((struct qm_ball){slot[vectors][f->vectors + i], e_v[i / n]}).e;
@@ -121,8 +122,8 @@ static qm_status root_of(const struct qm_oracle_hyper *h, const struct factor *f
     if (!x)
         return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)f->order);
     const double *vt = from[f->right ? RIGHT_VECTORS : LEFT_VECTORS] + f->vectors;
-    qm_status st = qm_kronecker_root(h, f->order, vt, from[EIGENVALUES] + f->values, unit, x,
-                                     &error);
+    qm_status st =
+        qm_kronecker_root(h, f->order, vt, from[EIGENVALUES] + f->values, unit, x, &error);
     if (st == QM_OK)
         store_root(f, x, error, slot, e);
     free(x);
@@ -131,8 +132,8 @@ static qm_status root_of(const struct qm_oracle_hyper *h, const struct factor *f
 
 /* Both, where they are due; from NULL: what the statistics just became. */
 static qm_status renew(const struct qm_oracle_hyper *h, const struct qm_kronecker *k, int64_t t,
-                       const double *g, double unit, const double *const *from,
-                       double *const *slot, double *const *e)
+                       const double *g, double unit, const double *const *from, double *const *slot,
+                       double *const *e)
 {
     for (int64_t i = 0; i < 2 * k->down * k->across; i++) {
         struct factor f = factor_of(h, k, i / 2, (int)(i % 2));
@@ -191,13 +192,13 @@ static qm_status direction(const struct qm_bound_step *b, const struct qm_kronec
     struct qm_ball *p = qm_balls(2 * b->n);
     if (p) {
         for (int64_t i = 0; i < b->n; i++) {
-            p[i] = qm_ball_float32(
-                (struct qm_ball){x[i], x[i] == size[i] && size[i] == 0.0
-                                           ? 0.0
-                                           : (double)(m + n + 4) * unit * size[i]});
+            p[i] = qm_ball_float32((struct qm_ball){
+                x[i],
+                x[i] == size[i] && size[i] == 0.0 ? 0.0 : (double)(m + n + 4) * unit * size[i]});
             p[b->n + i] = qm_ball_exact(b->g[i]);
         }
-        struct qm_ball of_g = qm_ball_norm(b, p + b->n, b->n, 1), of_p = qm_ball_norm(b, p, b->n, 1);
+        struct qm_ball of_g = qm_ball_norm(b, p + b->n, b->n, 1),
+                       of_p = qm_ball_norm(b, p, b->n, 1);
         of_p.x += 1e-12;
         struct qm_ball ratio = qm_ball_div_double(b, of_g, of_p);
         for (int64_t i = 0; i < b->n; i++)

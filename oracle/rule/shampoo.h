@@ -21,18 +21,21 @@ qm_status qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape
 void qm_kronecker_tile(const double *g, int64_t cols, int64_t row, int64_t col, int64_t m,
                        int64_t n, double *x);
 
-/* One update of V^T[n][n], whose rows are eigenvectors, and of ev[n], by the term g[n][inner] of
- * the covariance, g g^T.  unit: the unit roundoff of the judged arithmetic.  e_vt[j]: how far a
- * number of row j may be off, HUGE_VAL where that is not small or the sign of the row is open;
- * e_ev[j] likewise.  A V^T of zeros stands for the identity, and ev for matrix_eps.
+/* Eigenvectors as the rows of vt[n][n], eigenvalues ev[n], and how far they may be off: e_vt[j] the
+ * numbers of row j, HUGE_VAL where that is not small or the sign of the row is open; e_ev[j]. */
+struct qm_eigenbasis {
+    double *vt, *ev, *e_vt, *e_ev;
+};
+
+/* One update by the term g[n][inner] of the covariance, g g^T.  unit: the unit roundoff of the
+ * judged arithmetic.  A vt of zeros stands for the identity, and ev for matrix_eps.
  *
  * First order: with B = A X^T = Q R and a change dB of B, column j of Q turns by at most
  * sqrt(2) |dB| |R_j^-1|, norms of Frobenius, R_j the leading j x j block; an eigenvalue changes by
  * |dA| + 2 |A q - ev q| |dq| + |A| |dq|^2.  A reflection's sign is that of the diagonal element it
  * meets: open where this or the rest of its column is as small as its error and not 0. */
 qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int64_t inner,
-                                 const double *g, double unit, double *vt, double *ev, double *e_vt,
-                                 double *e_ev);
+                                 const double *g, double unit, const struct qm_eigenbasis *to);
 
 /* root[n][n] = V diag((ev + matrix_eps max ev)^(-1/4)) V^T, V^T rectified rect_root times; e: how
  * far each number of it may be off. */

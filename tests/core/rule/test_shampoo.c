@@ -31,8 +31,8 @@ static float draw(uint64_t stream, int64_t i)
 static void test_qr(void **state)
 {
     (void)state;
-    static const struct qm_shampoo_tile tiles[] = {
-        {0, 0, 1, 4}, {0, 0, 2, 9}, {0, 0, 7, 40}, {0, 0, 20, 64}, {0, 0, 64, 200}, {0, 0, 30, 70}};
+    static const struct qm_shampoo_tile tiles[] = {{0, 0, 1, 4},   {0, 0, 2, 9},    {0, 0, 7, 40},
+                                                   {0, 0, 20, 64}, {0, 0, 64, 200}, {0, 0, 30, 70}};
     for (size_t c = 0; c < sizeof tiles / sizeof *tiles; c++) {
         const struct qm_shampoo_tile *t = &tiles[c];
         size_t n = (size_t)t->rows, m = (size_t)t->cols;
@@ -65,8 +65,8 @@ static void test_qr(void **state)
                     fail_msg("order %zu: element %zu of vector %zu is %.9g, want %.9g", n, i, j,
                              got, gsl_matrix_get(q, i, j));
                 for (size_t k = 0; k < n; k++)
-                    want += gsl_matrix_get(q, i, j) * gsl_matrix_get(a, i, k) *
-                            gsl_matrix_get(q, k, j);
+                    want +=
+                        gsl_matrix_get(q, i, j) * gsl_matrix_get(a, i, k) * gsl_matrix_get(q, k, j);
             }
             assert_true(fabs((double)ev[j] - want) <= 0x1p-23 * fabs(want));
         }
@@ -256,10 +256,10 @@ static void test_folding(void **state)
 {
     (void)state;
     float a[60], b[60];
-    run("shampoo4_adamw,stat_gap=1,root_gap=1,min_lowbit=1", &(struct qm_shape){2, {5, 12}}, 4, a, 0,
-        NULL);
-    run("shampoo4_adamw,stat_gap=1,root_gap=1,min_lowbit=1",
-        &(struct qm_shape){5, {1, 5, 3, 1, 4}}, 4, b, 0, NULL);
+    run("shampoo4_adamw,stat_gap=1,root_gap=1,min_lowbit=1", &(struct qm_shape){2, {5, 12}}, 4, a,
+        0, NULL);
+    run("shampoo4_adamw,stat_gap=1,root_gap=1,min_lowbit=1", &(struct qm_shape){5, {1, 5, 3, 1, 4}},
+        4, b, 0, NULL);
     assert_memory_equal(a, b, sizeof a);
 }
 
@@ -321,9 +321,11 @@ static void test_drift(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qr),      cmocka_unit_test(test_root),    cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_ties),    cmocka_unit_test(test_bytes),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_tiles),   cmocka_unit_test(test_folding), cmocka_unit_test(test_drift),
+        cmocka_unit_test(test_qr),       cmocka_unit_test(test_root),
+        cmocka_unit_test(test_identity), cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_bytes),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tiles),    cmocka_unit_test(test_folding),
+        cmocka_unit_test(test_drift),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

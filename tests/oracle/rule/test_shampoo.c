@@ -39,8 +39,7 @@ struct state {
 static void step(struct state *s, double *p, const double *g, const struct qm_oracle_hyper *h,
                  int64_t t)
 {
-    double *slot[] = {s->momentum,  s->left,       s->right, s->ev,
-                      s->left_root, s->right_root, s->none};
+    double *slot[] = {s->momentum, s->left, s->right, s->ev, s->left_root, s->right_root, s->none};
     const struct qm_shape shape = {2, {N, N}};
     assert_int_equal(qm_oracle_step(qm_oracle_find("shampoo_sgd"), p, slot, g, &shape, 0, h, t),
                      QM_OK);
@@ -124,13 +123,14 @@ static void test_converges(void **state)
     double g[K * COLS], a[K * K] = {0}, vt[K * K] = {0}, ev[K] = {0}, e_vt[K], e_ev[K];
     for (int i = 0; i < K * COLS; i++)
         g[i] = (double)qm_philox_stream(3, 1, (uint64_t)i) * 0x1p-31 - 1.0;
+    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev};
     h.stat_decay = 0.0; /* A = G G^T */
     for (int i = 0; i < K; i++)
         for (int j = 0; j < K; j++)
             for (int k = 0; k < COLS; k++)
                 a[i * K + j] += g[i * COLS + k] * g[j * COLS + k];
     for (int t = 0; t < 400; t++)
-        assert_int_equal(qm_kronecker_statistic(&h, K, COLS, g, 0x1p-53, vt, ev, e_vt, e_ev), QM_OK);
+        assert_int_equal(qm_kronecker_statistic(&h, K, COLS, g, 0x1p-53, &to), QM_OK);
     for (int i = 0; i < K; i++)
         for (int j = 0; j < K; j++) {
             double sum = 0.0;
@@ -150,8 +150,9 @@ static void test_singular(void **state)
     (void)state;
     struct qm_oracle_hyper h = hyper();
     double g[N * 2] = {1, 2, 2, 4, 3, 6}, vt[NN] = {0}, ev[N] = {0}, e_vt[N], e_ev[N];
+    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev};
     h.matrix_eps = 0.0; /* A has rank 1 */
-    assert_int_equal(qm_kronecker_statistic(&h, N, 2, g, 0x1p-53, vt, ev, e_vt, e_ev), QM_OK);
+    assert_int_equal(qm_kronecker_statistic(&h, N, 2, g, 0x1p-53, &to), QM_OK);
     assert_true(e_vt[0] < 1e-13);
     assert_true(isinf(e_vt[1]) && isinf(e_vt[2]));
 }
@@ -172,7 +173,7 @@ static void test_tiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_diagonal), cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_diagonal),  cmocka_unit_test(test_schedule),
         cmocka_unit_test(test_converges), cmocka_unit_test(test_singular),
         cmocka_unit_test(test_tiles),
     };
