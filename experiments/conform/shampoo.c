@@ -341,7 +341,6 @@ static int read_hyper(struct qm_conform *c, struct record *r)
         {"p0", QM_NEED_data, 0, 0, 0},
         {"grads", QM_NEED_data, 0, 0, 0},
         {"params", QM_NEED_data, 0, 0, 0},
-        {"preconditioned_grad", QM_NEED_data, 0, 0, 0},
     };
     char text[32];
     double betas[2] = {0.9, 0.999};
@@ -400,9 +399,9 @@ static int read_record(struct qm_conform *c, struct record *r)
     r->p0 = qm_golden_case_floats(c, "p0", r->n);
     r->grads = qm_golden_case_floats(c, "grads", r->steps * r->n);
     r->params = qm_golden_case_floats(c, "params", r->steps * r->n);
-    r->preconditioned = qm_golden_case_floats(c, "preconditioned_grad", r->steps * r->n);
-    if (!qm_shampoo_tiles_of(&r->h, &r->shape, &r->tiles))
-        r->tiles = (struct qm_shampoo_tiles){0};
+    r->preconditioned = r->grads; /* of a tensor without preconditioner */
+    if (qm_shampoo_tiles_of(&r->h, &r->shape, &r->tiles))
+        r->preconditioned = qm_golden_case_floats(c, "preconditioned_grad", r->steps * r->n);
     snprintf(c->now.how + strlen(c->now.how), sizeof c->now.how - strlen(c->now.how), " %s",
              bits <= 8 ? words : "f32");
     return r->p0 && r->grads && r->params && r->preconditioned;
