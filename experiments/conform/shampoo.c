@@ -5,7 +5,7 @@
  * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
  * roots, moments and parameter from that; then whole steps of the rule, each from the recorded
  * state.  TURN: the share of the oracle's bound that a number of an eigenvector, whose sign may be
- * either, may be off by; SHARE: of the largest of a tensor; PARAM: of parameters; WHOLE: of what a
+ * either, may be off by; SHARE: of the largest of a tensor; PARAM and an ULP: of parameters; WHOLE: of what a
  * whole step gives.  tests/golden/README.md has the reasons.  Codes are equal, but that a number
  * nearer to a mid-point than its tolerance may have either code. */
 #include <math.h>
@@ -20,6 +20,7 @@
 #define TURN  (1.0 / 64.0)
 #define SHARE 1e-6
 #define PARAM 1e-7
+#define ULP   0x1p-23
 #define WHOLE 1e-5
 #define WORDS "lin2:%ds/rowblock:%lld/bisect/even/lo/recip/nanzero"
 
@@ -436,6 +437,7 @@ static void judge_moments(struct qm_conform *c, const struct record *r)
         run.slot[1].values = qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n);
     run.within.value_largest = SHARE;
     run.within.param_absolute = PARAM;
+    run.within.param_relative = ULP;
     if (run.slot[0].values && run.kept)
         qm_run_replay(c, &run);
 }
@@ -536,7 +538,7 @@ static void judge_steps(struct qm_conform *c, struct record *r, const struct mat
             qm_backend_cpu.close(plan);
         if (st != QM_OK)
             qm_golden_case_failed(c);
-        qm_judge_close(c, "parameter after a whole step", p, want, r->n, 0.0,
+        qm_judge_close(c, "parameter after a whole step", p, want, r->n, ULP,
                        PARAM + WHOLE * r->h.lr);
     }
 }
