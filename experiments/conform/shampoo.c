@@ -3,11 +3,11 @@
  * maps, quant/NAME and optim/NAME.  A quantizer is replayed to the bit.  A run is taken step by
  * step and part by part from what is recorded: eigenvectors and eigenvalues from those of the step
  * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
- * roots, moments and parameter from that; then whole steps of the rule, each from the recorded
- * state.  TURN: the share of the oracle's bound that a number of an eigenvector, whose sign may be
- * either, may be off by; SHARE: of the largest of a tensor; PARAM and an ULP: of parameters; WHOLE: of what a
- * whole step gives.  tests/golden/README.md has the reasons.  Codes are equal, but that a number
- * nearer to a mid-point than its tolerance may have either code. */
+ * roots, moments and parameter from that; then whole steps of the rule.  TURN: the share of the
+ * oracle's bound that a number of an eigenvector, of either sign, may be off by; SHARE: of a
+ * tensor's largest; PARAM and ULP: of parameters; WHOLE: of what a whole step gives
+ * (tests/golden/README.md).  Codes are equal, but that a number nearer to a mid-point than its
+ * tolerance may have either. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,9 +28,8 @@
 
 static void replay_map(struct qm_conform *c, const char *name)
 {
-    int64_t n = qm_golden_case_numel(c, name);
+    int64_t n = qm_golden_case_numel(c, name), is_linear = strncmp(name, "linear2", 7) == 0;
     float *table = qm_golden_case_floats(c, name, n);
-    int is_linear = strncmp(name, "linear2", 7) == 0;
     if (is_linear || strncmp(name, "dynamic", 7) == 0)
         qm_judge_map(c, is_linear ? "lin2" : "dyn", n == 16 ? 4 : 8, 1, table, n);
     else
