@@ -13,7 +13,7 @@
     X(adafactor) X(adafactor_torch) X(came) X(apollo) X(fira) X(fira_rms)                \
     X(lion8) X(sgd_zero) X(sgdw) X(rmsprop_torch) X(rmsprop_full) X(adagrad_torch)             \
     X(nadam) X(nadamw) X(radam) X(radamw) X(adabelief) X(muon_lin) X(muon_bnb) \
-    X(microadam)
+    X(microadam) X(shampoo_adamw) X(shampoo_sgd)
 /* clang-format on */
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;

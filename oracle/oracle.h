@@ -17,7 +17,8 @@
     X(lr) X(beta1) X(beta2) X(beta3) X(eps) X(eps1) X(eps2) X(weight_decay) X(momentum)  \
     X(dampening) X(alpha) X(t_alpha) X(t_beta3) X(clip) X(beta2_decay) X(rank) X(side)   \
     X(gap) X(scale) X(margin) X(max_unorm) X(gnorm_scale) X(initial_lr) X(momentum_decay) \
-    X(adjust) X(window) X(k_init) X(d_block)
+    X(adjust) X(window) X(k_init) X(d_block) X(stat_decay) X(matrix_eps)         \
+    X(stat_gap) X(root_gap) X(start) X(rect_stat) X(rect_root) X(max_order) X(min_lowbit)
 #define QM_ORACLE_HYPER_FLAG_LIST(X)                                                     \
     X(nesterov) X(maximize) X(amsgrad) X(relative_step) X(scale_parameter)               \
     X(scale_weight_decay) X(factored) X(limiter) X(tensor_scale) X(scale_front)          \

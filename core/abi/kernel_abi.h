@@ -43,7 +43,7 @@
 #include <stdint.h>
 #endif
 
-#define QM_KERNEL_ABI   3 /* raised with every change of the structs below */
+#define QM_KERNEL_ABI   4 /* raised with every change of the structs below */
 #define QM_KERNEL_SLOTS 8
 #define QM_KERNEL_RANK  8
 
@@ -119,7 +119,8 @@ struct qm_kernel_args {
      * recipe gives 0, initial_lr is the lr that the tensor was opened with. */
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
-        initial_lr, momentum_decay, adjust, window, k_init, d_block;
+        initial_lr, momentum_decay, adjust, window, k_init, d_block, stat_decay, matrix_eps,
+         stat_gap, root_gap, start, rect_stat, rect_root, max_order, min_lowbit;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
         decouple_lr, flatten;

@@ -33,7 +33,7 @@ static void cpu_close(void *plan)
 static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shape, uint32_t tensor,
                           void **plan)
 {
-    QM_TRY(qm_rule_takes(r->rule, shape));
+    QM_TRY(qm_rule_takes(r->rule, &r->hyper, shape));
     struct qm_cpu_plan *p = calloc(1, sizeof *p);
     if (!p)
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);

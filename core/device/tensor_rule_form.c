@@ -47,7 +47,7 @@ qm_status qm_tensor_rule_recipe(const struct qm_recipe *r, int i, const struct q
     if (!r->rule->tensor || !r->rule->tensor->on_device)
         return qm_fail(QM_SKIPPED, "rule %s works on whole tensors on the host: no kernel yet",
                        r->rule->name);
-    QM_TRY(qm_rule_takes(r->rule, shape));
+    QM_TRY(qm_rule_takes(r->rule, &r->hyper, shape));
     *out = *r;
     *slot = *shape;
     memset(out->min_numel, 0, sizeof out->min_numel);

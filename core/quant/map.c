@@ -199,6 +199,16 @@ static void build_lin0(struct qm_codebook *cb, int bits, int sign)
         cb->value[k] = k < n / 2 - 1 + below ? t[k] : k == n / 2 - 1 + below ? 0.0f : t[k - 1];
 }
 
+/* low-bit-Shampoo qtensor/functional.py, create_linear_map: "linear-2". */
+static void build_lin2(struct qm_codebook *cb, int bits)
+{
+    cb->n = 1 << bits;
+    linspace(-1.0f, 1.0f, cb->n, cb->value);
+    cb->value[cb->n / 2 - 1] = 0.0f;
+    for (int k = 0; k < cb->n; k++)
+        cb->value[k] = power_of(cb->value[k], 2);
+}
+
 /* lpmm create_fp8_map with e exponent bits; a larger exponent field means a smaller value. */
 static void build_float_point(struct qm_codebook *cb, int bits, int sign, int e)
 {
@@ -435,6 +445,7 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
     case QM_MAP_lin0: build_lin0(out, bits, sign); break;
     case QM_MAP_linb: build_linb(out, bits); break;
     case QM_MAP_pow2: build_power(out, bits, sign, 2); break;
+    case QM_MAP_lin2: build_lin2(out, bits); break;
     case QM_MAP_pow3: build_power(out, bits, sign, 3); break;
     case QM_MAP_fpx: build_float_point(out, bits, sign, exponent_bits[bits]); break;
     case QM_MAP_fp52: build_float_point(out, bits, sign, 5); break;

@@ -33,6 +33,8 @@
     X(lin0,  2, 8, 3, "linspace with a zero: k / (2^b-1) unsigned (bitsandbytes linear)")              \
     X(linb,  2, 8, 2, "linspace(-1, 1) of PyTorch 2, no zero (bitsandbytes linear without add_zero, SOLO linear)") \
     X(pow2,  2, 8, 3, "signed squares of lin (lpmm power-2)")                                          \
+    X(lin2,  2, 8, 2, "signed squares of linspace(-1, 1) of PyTorch 2 with entry 2^(b-1)-1 replaced by 0 " \
+                      "(4-bit Shampoo linear-2)")                                                      \
     X(pow3,  2, 8, 3, "signed cubes of lin (lpmm power-3)")                                            \
     X(fpx,   2, 8, 3, "lpmm float-point: exponent downward, 1 to 4 exponent bits")                     \
     X(e4m3,  8, 8, 2, "8-bit float e4m3fn in its own units, scale = absmax / 448 (torchao fp8)")        \

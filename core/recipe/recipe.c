@@ -243,7 +243,7 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
     }
     QM_HYPER_LIST(X)
 #undef X
-    const char *names[64];
+    const char *names[QM_MAX_SLOTS + sizeof plain_keys / sizeof *plain_keys];
     int n = 0;
     for (int i = 0; i < r->rule->n_slots; i++)
         names[n++] = r->rule->slot[i];
@@ -360,13 +360,15 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
     return QM_OK;
 }
 
-/* 1: slot i of a tensor of this shape has one shape with both. */
+/* 1: slot i of a tensor of this shape has one shape with both, and is plain with both or none. */
 static int keeps_shape(const struct qm_rule *rule, int i, const struct qm_shape *shape,
                        const struct qm_hyper *a, const struct qm_hyper *b)
 {
     struct qm_shape s[2];
     qm_rule_slot_shape(rule, a, i, shape, &s[0]);
     qm_rule_slot_shape(rule, b, i, shape, &s[1]);
+    if (rule->slot_plain && rule->slot_plain(a, i, shape) != rule->slot_plain(b, i, shape))
+        return 0;
     return s[0].rank == s[1].rank &&
            memcmp(s[0].dim, s[1].dim, sizeof s[0].dim[0] * (size_t)s[0].rank) == 0;
 }
@@ -412,7 +414,7 @@ struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struc
 {
     int64_t n = qm_shape_numel(shape);
     const struct qm_quantizer *q = &r->slot[i];
-    if (n < r->min_numel[i])
+    if (n < r->min_numel[i] || (r->rule->slot_plain && r->rule->slot_plain(&r->hyper, i, shape)))
         return r->plain[i];
     if (r->whole_blocks[i] && q->norm == QM_NORM_block && n % q->block != 0)
         return r->plain[i];
@@ -443,7 +445,7 @@ struct qm_recipe qm_recipe_at(const struct qm_recipe *r, const struct qm_shape *
 qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes)
 {
     int64_t sum = qm_param_residual(&r->param) * qm_shape_numel(shape);
-    QM_TRY(qm_rule_takes(r->rule, shape));
+    QM_TRY(qm_rule_takes(r->rule, &r->hyper, shape));
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_shape own = *shape;

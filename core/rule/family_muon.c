@@ -30,8 +30,9 @@ static const float bnb_triple[ITERATIONS][3] = {
 
 /* ---- shapes and scalars ---------------------------------------------------------------------- */
 
-static qm_status takes(const struct qm_shape *param)
+static qm_status takes(const struct qm_hyper *h, const struct qm_shape *param)
 {
+    (void)h;
     if (param->rank >= 2)
         return QM_OK;
     return qm_fail(QM_BAD_ARG,

@@ -71,9 +71,10 @@ int qm_rule_reads(const struct qm_rule *r, const char *hyper)
     return 0;
 }
 
-qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_shape *param)
+qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_hyper *h,
+                        const struct qm_shape *param)
 {
-    return r->takes ? r->takes(param) : QM_OK;
+    return r->takes ? r->takes(h, param) : QM_OK;
 }
 
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,

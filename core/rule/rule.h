@@ -48,7 +48,16 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(adjust,       0.0,   "Muon: lr times 1 (0), sqrt(rows / cols) (1) or 0.2 sqrt(the larger) (2)") \
     X(window,       10.0,  "MicroAdam: gradients in the window")                                  \
     X(k_init,       0.01,  "MicroAdam: share of each block that the window keeps of a gradient")  \
-    X(d_block,      20864.0, "MicroAdam: elements of such a block (20864: GPUs with 164 KiB of shared memory)")
+    X(d_block,      20864.0, "MicroAdam: elements of such a block (20864: GPUs with 164 KiB of shared memory)") \
+    X(stat_decay,   0.95,  "Shampoo: decay of the covariances")                                    \
+    X(matrix_eps,   1e-6,  "Shampoo: first eigenvalues; share of the largest added under the root") \
+    X(stat_gap,     100.0, "Shampoo: steps between updates of the covariances (T1)")               \
+    X(root_gap,     500.0, "Shampoo: steps between updates of the inverse roots (T2)")             \
+    X(start,        1.0,   "Shampoo: first step whose gradient is preconditioned")                 \
+    X(rect_stat,    1.0,   "Shampoo: orthogonalizations of the eigenvectors before an update")     \
+    X(rect_root,    4.0,   "Shampoo: orthogonalizations before an inverse root")                   \
+    X(max_order,    1200.0, "Shampoo: longer sides are cut into pieces of so many rows or columns") \
+    X(min_lowbit,   4096.0, "Shampoo: preconditioners of fewer elements keep float32; 0: all do")
 #define QM_HYPER_FLAG_LIST(X)                                                                      \
     X(nesterov,           0, "SGD: Nesterov's form")                                               \
     X(maximize,           0, "turn the gradient's sign")                                           \
@@ -209,7 +218,8 @@ struct qm_tensor_ops {
     /* OPTIONAL.  The round in which `states` updates slot i, where a source encodes one state
      * before it computes the next: `states` is called for rounds 0, 1, ... in turn, and after each
      * the engine encodes the slots of that round, and decodes them again if they are used as
-     * stored.  NULL: round 0. */
+     * stored.  -1: not at this step, so that the slot keeps its codes (rules of the host only).
+     * NULL: round 0. */
     int (*update_round)(const struct qm_tensor_rule_args *w, int i);
 };
 
@@ -238,7 +248,7 @@ struct qm_rule {
 
     /* OPTIONAL.  QM_OK, or why the source refuses a tensor of this shape.  NULL: it takes any.
      * To be called through qm_rule_takes. */
-    qm_status (*takes)(const struct qm_shape *param);
+    qm_status (*takes)(const struct qm_hyper *h, const struct qm_shape *param);
 
     /* REQUIRED.  Scalars of step number t >= 1 with h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
@@ -249,9 +259,13 @@ struct qm_rule {
     void (*mark_absent)(struct qm_rule_step *s, int i);
 
     /* OPTIONAL.  Shape of slot i for a parameter of this shape; a slot that the tensor does not
-     * have gets dim {0}.  NULL: the parameter's shape.  To be called through qm_rule_slot_shape. */
+     * have is empty.  NULL: the parameter's shape.  To be called through qm_rule_slot_shape. */
     void (*slot_shape)(const struct qm_hyper *h, int i, const struct qm_shape *param,
                        struct qm_shape *out);
+
+    /* OPTIONAL.  1: the source keeps slot i of a parameter of this shape in plain floats, and that
+     * does not depend on the number of elements (min_numel).  NULL: never. */
+    int (*slot_plain)(const struct qm_hyper *h, int i, const struct qm_shape *param);
 
     /* One of the two is REQUIRED, the other NULL. */
     const struct qm_elementwise_ops *elementwise;
@@ -262,7 +276,8 @@ struct qm_rule {
 int qm_rule_reads(const struct qm_rule *r, const char *hyper);
 
 /* QM_OK, or QM_BAD_ARG where the rule refuses tensors of this shape. */
-qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_shape *param);
+qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_hyper *h,
+                        const struct qm_shape *param);
 
 /* The shape of slot i for a parameter of this shape. */
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,

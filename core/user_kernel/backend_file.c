@@ -245,7 +245,7 @@ static qm_status file_open(const struct qm_recipe *r, const struct qm_shape *sha
 {
     if (!current)
         return qm_fail(QM_BAD_ARG, "no kernel file is in use");
-    QM_TRY(qm_rule_takes(r->rule, shape));
+    QM_TRY(qm_rule_takes(r->rule, &r->hyper, shape));
     if (qm_shape_numel(shape) < 0)
         return qm_fail(QM_BAD_ARG, "tensor has more than 2^63 elements");
     struct plan *p = calloc(1, sizeof *p);

@@ -92,6 +92,39 @@ static int is_loaded(const struct qm_case_run *r, int i)
     return qm_case_loads(r->c) && strcmp(r->judged.rule->slot[i], "proj") != 0;
 }
 
+/* Row j of x[n][n] less its parts along the rows before it, of length 1; 0 where nothing that is
+ * finite remains. */
+static int orthogonalize_row(int64_t n, int64_t j, float *x)
+{
+    double size = 0.0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t k = 0; k < j; k++) {
+            double dot = 0.0;
+            for (int64_t i = 0; i < n; i++)
+                dot += (double)x[j * n + i] * (double)x[k * n + i];
+            for (int64_t i = 0; i < n; i++)
+                x[j * n + i] = (float)((double)x[j * n + i] - dot * (double)x[k * n + i]);
+        }
+    for (int64_t i = 0; i < n; i++)
+        size += (double)x[j * n + i] * (double)x[j * n + i];
+    for (int64_t i = 0; i < n; i++)
+        x[j * n + i] = (float)((double)x[j * n + i] / sqrt(size));
+    return size > 0.0 && isfinite(size);
+}
+
+/* Eigenvectors are orthogonal: each square of rows of a slot of that name becomes so, in three of
+ * four cases, unless it cannot. */
+static void make_orthogonal(const struct qm_case_run *r, int i, float *x)
+{
+    int64_t n = r->shape[i].rank == 2 ? r->shape[i].dim[1] : 0;
+    if (!strstr(r->judged.rule->slot[i], "_vectors") || r->seed % 4 == 0)
+        return;
+    for (int64_t from = 0; n > 0 && from + n * n <= r->slot_n[i]; from += n * n)
+        for (int64_t j = 0; j < n; j++)
+            if (!orthogonalize_row(n, j, x + from))
+                return;
+}
+
 /* Draws slot i, in its own format, into the plan's buffers. */
 static qm_status draw_state(struct qm_case_run *r, const struct qm_aim *aim, int i,
                             struct qm_case_plan *plan)
@@ -100,6 +133,7 @@ static qm_status draw_state(struct qm_case_run *r, const struct qm_aim *aim, int
     struct qm_draws draws = qm_draws_for(r->seed, 0, r->tensor, QM_ROLE_spare);
     struct qm_codec codec;
     qm_case_state(r->c, aim, i, r->slot_n[i], d ? plan->state[i] : plan->scales[i]);
+    make_orthogonal(r, i, d ? plan->state[i] : plan->scales[i]);
     if (!d)
         return QM_OK;
     QM_TRY(qm_codec_init(&codec, &d->q));

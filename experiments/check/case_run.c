@@ -189,7 +189,7 @@ qm_status qm_case_run_open(struct qm_case_run *r)
         r->decider[i] = q.bits ? &r->s->decider[i] : NULL;
         r->n_scales[i] = q.bits ? qm_groups_count(&q, &r->shape[i], r->slot_n[i]) : r->slot_n[i];
     }
-    if (qm_rule_takes(r->judged.rule, &r->c->shape) != QM_OK)
+    if (qm_rule_takes(r->judged.rule, &r->judged.hyper, &r->c->shape) != QM_OK)
         return qm_fail(QM_SKIPPED, "the rule does not take this shape");
     return does_not_fit(r) ? qm_fail(QM_SKIPPED, "the quantizers do not take this shape") : QM_OK;
 }

@@ -36,7 +36,8 @@ enum {
     WIDE = SHAPES * LISTED,
     DEEP = 2 * THOROUGH * SETTINGS * 2,
     OWN = 8 * FALLBACK,
-    RANK = 4 /* rank of projections in forced cases: states stay no larger than the tensor */
+    RANK = 4,   /* rank of projections in forced cases: states stay no larger than the tensor */
+    ORDER = 128 /* of Shampoo's preconditioners, whose cost is its cube; longer sides are refused */
 };
 
 int qm_case_count(void) { return WIDE + DEEP + OWN; }
@@ -84,6 +85,10 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
             qm_hyper_put(&r->hyper, k, c->hyper[k]);
     if (c->forced && r->hyper.rank > RANK)
         r->hyper.rank = RANK;
+    if (c->forced && r->hyper.max_order > ORDER)
+        r->hyper.max_order = ORDER;
+    if (c->forced && r->hyper.min_lowbit > 1.0)
+        r->hyper.min_lowbit = 1.0;
     for (int i = 0; i < r->rule->n_slots && c->forced; i++)
         r->min_numel[i] = r->whole_blocks[i] = 0;
 }

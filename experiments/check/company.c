@@ -74,6 +74,10 @@ qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role)
     if (role == QM_COMPANION_group)
         c->recipe.hyper = qm_hyper_schedule(&r->run, r->seed, GROUP_SCHEDULE);
     c->shape = shape_of(r, role);
+    if (qm_rule_takes(c->recipe.rule, &c->recipe.hyper, &c->shape) != QM_OK) { /* its own shape */
+        c->recipe.hyper = r->run.hyper;
+        c->shape = r->c->shape;
+    }
     c->n = qm_shape_numel(&c->shape);
     c->tensor = r->tensor + 1u + role;
     if (role == QM_COMPANION_group && word(r, role, 51) % 2) /* the first of another run */

@@ -49,6 +49,7 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_de0:
     case QM_MAP_dyndef: return 4.0 * QM_U * fabs(value); /* 2 ulp */
     case QM_MAP_lin0:
+    case QM_MAP_lin2:
     case QM_MAP_linb: return LIN0_SLACK;
     case QM_MAP_lin:
     case QM_MAP_pow2:
@@ -167,6 +168,7 @@ static double even_steps(const struct qm_decider *d, int *base)
     case QM_MAP_de0:
     case QM_MAP_lin0:
     case QM_MAP_linb:
+    case QM_MAP_lin2:
     case QM_MAP_pow2:
     case QM_MAP_pow3:
     case QM_MAP_fpx:
@@ -240,6 +242,7 @@ static void ladder_threshold(struct qm_decider *d, int k)
     case QM_MAP_lin:
     case QM_MAP_lin0:
     case QM_MAP_linb:
+    case QM_MAP_lin2:
     case QM_MAP_pow2:
     case QM_MAP_pow3:
     case QM_MAP_fpx:

@@ -44,7 +44,7 @@ void qm_hyper_put(struct qm_hyper *h, int k, double to)
 /* ---- the domain ------------------------------------------------------------------------------ */
 
 /* What a hyper-parameter is; a new one does not compile before it has a kind here. */
-enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, COUNT, SHARE, FLAG };
+enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, COUNT, WINDOW, SHARE, FLAG };
 /* clang-format off */
 enum {
     KIND_lr = RATE, KIND_eps = RATE, KIND_eps1 = RATE, KIND_eps2 = RATE, KIND_weight_decay = RATE,
@@ -54,8 +54,11 @@ enum {
     KIND_alpha = FACTOR, KIND_clip = FACTOR, KIND_scale = FACTOR, KIND_max_unorm = FACTOR,
     KIND_gnorm_scale = FACTOR,
     KIND_t_alpha = STEPS, KIND_t_beta3 = STEPS, KIND_gap = STEPS,
+    KIND_stat_gap = STEPS, KIND_root_gap = STEPS, KIND_start = STEPS,
+    KIND_rect_stat = COUNT, KIND_rect_root = COUNT, KIND_max_order = COUNT, KIND_min_lowbit = COUNT,
+    KIND_stat_decay = WEIGHT, KIND_matrix_eps = RATE,
     KIND_rank = RANK, KIND_side = SIDE, KIND_adjust = SIDE, KIND_beta2_decay = POWER,
-    KIND_window = COUNT, KIND_d_block = COUNT, KIND_k_init = SHARE
+    KIND_window = WINDOW, KIND_d_block = WINDOW, KIND_k_init = SHARE
 };
 /* clang-format on */
 
@@ -73,8 +76,8 @@ static const struct {
     double tiny, large;
 } ends[] = {[RATE] = {1e-4, 1.0},     [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0},
             [STEPS] = {11.0, 1001.0}, [RANK] = {1.0, 5.0},     [SIDE] = {2.0, 3.0},
-            [POWER] = {0.1, 1.0},     [COUNT] = {5.0, 41.0},   [SHARE] = {0.005, 0.2},
-            [FLAG] = {0.0, 2.0}};
+            [POWER] = {0.1, 1.0},     [COUNT] = {3.0, 6.0},    [WINDOW] = {5.0, 41.0},
+            [SHARE] = {0.005, 0.2},   [FLAG] = {0.0, 2.0}};
 
 int qm_hyper_is_flag(int k) { return kinds[k] == FLAG; }
 
@@ -110,8 +113,9 @@ static double tiny(enum kind is, double u)
     case FACTOR: return power_of_ten(-12.0, -2.0, u);
     case STEPS: return 2.0 + floor(9.0 * u);
     case RANK: return u < 0.5 ? 0.25 : 0.5;
+    case COUNT: return 2.0;
     case POWER: return -power_of_ten(-4.0, -1.5, u);
-    case COUNT: return 2.0 + floor(3.0 * u);
+    case WINDOW: return 2.0 + floor(3.0 * u);
     case SHARE: return power_of_ten(-6.0, -2.4, u);
     default: return (double)NAN;
     }
@@ -125,9 +129,10 @@ static double ordinary(enum kind is, double u)
     case FACTOR: return u < 0.5 ? rounded(0.2 + u, 2) : rounded(1.1 + 6.0 * (u - 0.5), 2);
     case STEPS: return 11.0 + floor(989.0 * u);
     case RANK: return 2.0 + floor(3.0 * u);
+    case COUNT: return 3.0 + floor(3.0 * u);
     case SIDE: return 2.0;
     case POWER: return -rounded(0.15 + 0.8 * u, 2);
-    case COUNT: return 5.0 + floor(36.0 * u);
+    case WINDOW: return 5.0 + floor(36.0 * u);
     case SHARE: return rounded(0.006 + 0.19 * u, 2);
     default: return (double)NAN;
     }
@@ -143,9 +148,10 @@ static double large(enum kind is, double u)
     case FACTOR: return power_of_ten(1.0, 6.0, u);
     case STEPS: return rounded(pow(10.0, 4.0 + 5.0 * u), 2);
     case RANK: return 16.0;
+    case COUNT: return 6.0 + floor(7.0 * u);
     case SIDE: return 3.0;
     case POWER: return -rounded(1.1 + u, 2);
-    case COUNT: return 41.0 + floor(20.0 * u);
+    case WINDOW: return 41.0 + floor(20.0 * u);
     case SHARE: return rounded(0.21 + 0.78 * u, 2);
     default: return (double)NAN;
     }
@@ -202,8 +208,8 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
         at.hyper.initial_lr = at.hyper.lr;
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
         int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE ||
-                    kinds[k] == COUNT || kinds[k] == SHARE || k == QM_HYPER_gap ||
-                    k == QM_HYPER_initial_lr;
+                    kinds[k] == COUNT || kinds[k] == WINDOW || kinds[k] == SHARE ||
+                    k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
             vary(&at, k, seed, stream);

@@ -39,6 +39,7 @@ static const struct {
     {"dtypes", "system", "dtypes", qm_conform_dtypes},
     {"muon", "system", "Muon 8-bit", qm_conform_muon},
     {"microadam", "system", "MicroAdam", qm_conform_microadam},
+    {"shampoo", "system", "4-bit Shampoo", qm_conform_shampoo},
     {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},
     {"sgd", "executed", "torch/optim/sgd.py", qm_conform_reference},
     {"adamw", "executed", "torch/optim/adam.py", qm_conform_reference},

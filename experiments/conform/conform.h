@@ -71,6 +71,7 @@ void qm_conform_solo(struct qm_conform *c);
 void qm_conform_coat(struct qm_conform *c);
 void qm_conform_microadam(struct qm_conform *c);
 void qm_conform_muon(struct qm_conform *c);
+void qm_conform_shampoo(struct qm_conform *c);
 void qm_conform_philox(struct qm_conform *c);
 void qm_conform_dtypes(struct qm_conform *c);
 

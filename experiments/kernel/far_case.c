@@ -35,7 +35,7 @@ qm_status qm_far_case_run(const struct qm_kernel_run *r, struct qm_kernel_file *
     struct qm_host_limits limits = r->o->limits;
     const struct qm_shape flat = {1, {QM_FAR_N}};
     int64_t judged;
-    if (qm_rule_takes(r->subject.recipe.rule, &flat) != QM_OK) {
+    if (qm_rule_takes(r->subject.recipe.rule, &r->subject.recipe.hyper, &flat) != QM_OK) {
         snprintf(not_far, 400, "%.399s", qm_message());
         v->how = QM_CASE_unfit;
         tally->skipped++;

@@ -144,7 +144,7 @@ static int fits(const struct qm_recipe *r, const struct qm_case *c)
     struct qm_recipe at = *r;
     int64_t n = qm_shape_numel(&c->shape), state = 0;
     qm_case_apply(c, &at);
-    if (qm_rule_takes(r->rule, &c->shape) != QM_OK)
+    if (qm_rule_takes(at.rule, &at.hyper, &c->shape) != QM_OK)
         return 0;
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_codec codec = {.q = qm_recipe_slot(&at, i, &c->shape)};

@@ -91,6 +91,14 @@ static int power(int bits, int sign, int exponent, double *value)
 static int square(int bits, int sign, double *value) { return power(bits, sign, 2, value); }
 static int cube(int bits, int sign, double *value) { return power(bits, sign, 3, value); }
 
+/* low-bit-Shampoo: the table has 2^b entries, of which entry 2^(b-1) - 1 is 0. */
+static int square_with_zero(int bits, int sign, double *value)
+{
+    int n = power(bits, sign, 2, value);
+    value[n / 2 - 1] = 0.0;
+    return n;
+}
+
 /* In decade i of E = bits - 1, [0.1, 1] is divided into K equal parts, K = 2^i signed and 2^(i+1)
  * unsigned; the values are the mid-points of the parts, 0.1 + 0.9 (2k + 1) / (2K), times 10^(i - E
  * + 1); 0 and 1 are added.  Numerator and denominator are exact integers, so each value is
@@ -327,7 +335,7 @@ static const struct {
     {"fpx", 2, 8, 1, 1, float_down},        {"fp52", 8, 8, 0, 1, float_down_52},
     {"e4m3", 8, 8, 0, 1, float8},           {"log", 8, 8, 1, 0, log_units},
     {"logf", 8, 8, 1, 0, log_units},        {"intd", 2, 8, 0, 1, integer_symmetric},
-    {"nvfp4", 4, 4, 0, 1, float4_e2m1},
+    {"nvfp4", 4, 4, 0, 1, float4_e2m1},     {"lin2", 2, 8, 0, 1, square_with_zero},
 };
 
 int qm_oracle_codebook(const char *map, int bits, int sign, double *value)

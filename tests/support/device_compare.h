@@ -32,7 +32,7 @@ static inline qm_status compare(const char *recipe, const struct qm_shape *shape
     char what[256], dims[80];
     if (qm_recipe_parse(recipe, &r) != QM_OK)
         fail_msg("%s: %s", recipe, qm_message());
-    if (qm_rule_takes(r.rule, shape) != QM_OK)
+    if (qm_rule_takes(r.rule, &r.hyper, shape) != QM_OK)
         return QM_SKIPPED;
     qm_status st = qm_exact_compare(&qm_backend_emu, &r, shape, STEPS, SEED, what, sizeof what);
     if (st != QM_OK && st != QM_SKIPPED)

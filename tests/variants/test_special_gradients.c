@@ -103,7 +103,7 @@ static int takes(const char *recipe, const struct qm_shape *shape)
     struct qm_recipe r;
     if (qm_recipe_parse(recipe, &r) != QM_OK)
         fail_msg("%s: %s", recipe, qm_message());
-    return qm_rule_takes(r.rule, shape) == QM_OK;
+    return qm_rule_takes(r.rule, &r.hyper, shape) == QM_OK;
 }
 
 /* Steps a recipe from drawn parameters.  Returns 0 where the backend has no kernel for it. */

@@ -173,7 +173,7 @@ static void test_ragged(void **state)
         struct qm_shape taken[RAGGED];
         int n = 0;
         for (int k = 0; k < RAGGED; k++)
-            if (qm_rule_takes(r.rule, &ragged[k]) == QM_OK)
+            if (qm_rule_takes(r.rule, &r.hyper, &ragged[k]) == QM_OK)
                 taken[n++] = ragged[k];
         print_message("%s: %d launches for %d tensors\n", v->name, run_many(v->name, n, taken), n);
         done++;

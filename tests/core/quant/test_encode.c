@@ -53,6 +53,7 @@ static const char *const codecs[] = {
     "de:4s/rank1/bisect/stoch/lo/nantop",
     "lin:4u/rank1block:10/bisect/mid/lo/nantop",
     "intd:8s/rowblock:10/arith/even/floor:1e-12",
+    "lin2:4s/rowblock:64/bisect/even/lo/recip/nanzero",
     "nvfp4:4s/rowblock:7/ladder/mid/guard:1e-12/nanzero/hi",
     "de:8s/rank1block:64/bisect/stoch/least:2",
     "de:4s/rowcol/bisect/mid/lo/nantop",

@@ -257,6 +257,7 @@ int main(void)
         {"tests/golden/adafactor8bit_limits.h5", 19},
         {"tests/golden/muon8bit.h5", 24},
         {"tests/golden/microadam.h5", 14},
+        {"tests/golden/shampoo4bit.h5", 9},
     };
     enum { N = sizeof files / sizeof *files };
     enum { OTHERS = 7 };

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-static const char *const name[] = {"int",  "intm", "lint", "nf4",  "nf4a8", "fp4",    "fp4s",
-                                   "dyn",  "de",   "de0",  "lin",  "lin0",  "pow2",   "pow3",
-                                   "fpx",  "log",  "logf", "nf4s", "af4",   "dyndef", "linb",
-                                   "fp52", "e4m3", "intd", "nvfp4"};
+static const char *const name[] = {"int",  "intm", "lint", "nf4",   "nf4a8", "fp4",    "fp4s",
+                                   "dyn",  "de",   "de0",  "lin",   "lin0",  "pow2",   "pow3",
+                                   "fpx",  "log",  "logf", "nf4s",  "af4",   "dyndef", "linb",
+                                   "fp52", "e4m3", "intd", "nvfp4", "lin2"};
 enum { NAMES = sizeof name / sizeof *name };
 
 /* Every table ascends, has all its entries, lies in its range and reaches 1 (int: its
@@ -53,9 +53,9 @@ static void tables_are_sound(void **state)
                 }
                 assert_true(v[n - 1] == unit * top);
             }
-    /* 7 widths: int, intm, intd and linb signed, nine maps in both signs; nf4, nf4a8, fp4, fp4s;
+    /* 7 widths: int, intm, intd, linb, lin2 signed, nine maps in both signs; nf4, nf4a8, fp4, fp4s;
      * log, logf; nf4s, af4, dyndef, fp52, e4m3, nvfp4 */
-    assert_int_equal(tables, 7 * 4 + 7 * 2 * 9 + 4 + 2 + 6);
+    assert_int_equal(tables, 7 * 5 + 7 * 2 * 9 + 4 + 2 + 6);
 }
 
 static void refusals(void **state)
@@ -110,6 +110,11 @@ static const float lin_signed[16] = {-1.0f,         -0.866666675f, -0.733333349f
                                      -0.466666639f, -0.333333313f, -0.199999928f, -0.0666666031f,
                                      0.066666618f,  0.199999958f,  0.333333313f,  0.466666639f,
                                      0.599999964f,  0.73333329f,   0.866666675f,  1.0f};
+/* low-bit-Shampoo qtensor/functional.py, create_linear_map(signed, 4 bits), squared. */
+static const float lin2_signed[16] = {-1.0f,        -0.75111115f, -0.53777778f, -0.35999995f,
+                                      -0.21777776f, -0.1111111f,  -0.03999998f, 0.0f,
+                                      0.00444444f,  0.03999998f,  0.1111111f,   0.21777776f,
+                                      0.35999995f,  0.53777778f,  0.75111115f,  1.0f};
 static const float pow2_unsigned[16] = {
     0.00390625f, 0.015625f, 0.03515625f, 0.0625f, 0.09765625f, 0.140625f, 0.19140625f, 0.25f,
     0.31640625f, 0.390625f, 0.47265625f, 0.5625f, 0.66015625f, 0.765625f, 0.87890625f, 1.0f};
@@ -156,6 +161,7 @@ static void printed_tables(void **state)
     compare("dyn", 4, 1, de_signed, 16, 2.0, 0.0);
     compare("lin", 4, 1, lin_signed, 16, 0.0, 1.2e-7);
     compare("pow2", 4, 0, pow2_unsigned, 16, 0.5, 0.0);
+    compare("lin2", 4, 1, lin2_signed, 16, 0.0, 1.2e-7);
     compare("fpx", 4, 1, fpx_signed, 16, 0.5, 0.0);
     compare("fpx", 4, 0, fpx_unsigned, 16, 0.5, 0.0);
     float nozero[16];

@@ -19,7 +19,7 @@
 #include "core/recipe/backend.h"
 #include "experiments/recipes/oracle_hyper.h"
 
-enum { ROWS = 12, COLS = 20, N = ROWS * COLS, MOST = 4 * N, STEPS = 7 };
+enum { ROWS = 12, COLS = 20, N = ROWS * COLS, MOST = 16 * N, STEPS = 7 };
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
@@ -48,6 +48,7 @@ static const char *const settings[] = {
     "momentum=0.9,nesterov=1",
     "momentum=0.5,eps=1000",
     "window=3,k_init=0.1,d_block=50,alpha=0.25",
+    "stat_gap=1,root_gap=2",
 };
 
 /* Two other values of each hyper-parameter; the one that differs from the setting's is taken, or
@@ -66,6 +67,10 @@ static const struct {
     {"gnorm_scale", {0.5, 3.0}}, {"initial_lr", {0.7, 0.2}},   {"momentum_decay", {5.0, 20.0}},
     {"adjust", {1.0, 2.0}},      {"window", {2.0, 5.0}},       {"k_init", {0.05, 0.3}},
     {"d_block", {7.0, 60.0}},    {"alpha", {0.5, -2.0}},
+    {"stat_decay", {0.5, 0.7}},   {"matrix_eps", {0.1, 0.01}},
+    {"stat_gap", {3.0, 2.0}},     {"root_gap", {3.0, 4.0}},     {"start", {3.0, 5.0}},
+    {"rect_stat", {0.0, 2.0}},    {"rect_root", {0.0, 1.0}},    {"max_order", {4.0, 2.0}},
+    {"min_lowbit", {1.0, 200.0}},
 };
 
 static void set(struct qm_hyper *h, const char *name, double value)

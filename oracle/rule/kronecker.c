@@ -1,0 +1,265 @@
+/* kronecker.c - The Kronecker factors of Shampoo in double: eigenvectors, inverse roots, errors.
+ *
+ *   X  <- V^T;  X <- 3/2 X - 1/2 X X^T X, rect_stat times       (Bjorck and Bowie, order 1)
+ *   A   = beta X^T diag(ev) X + (1 - beta) G G^T                (arXiv:2405.18144, algorithm 1)
+ *   Q R = A X^T;  ev <- diag(Q^T A Q),  V^T <- Q^T              (one step of subspace iteration)
+ *   root = V diag((ev + eps max ev)^(-1/4)) V^T, V^T rectified rect_root times   (algorithm 2)
+ *
+ * Errors are normwise: a product of matrices x y with n inner terms is off by unit n |x| |y|. */
+#include "oracle/rule/shampoo.h"
+
+#include <gsl/gsl_errno.h>
+#include <gsl/gsl_linalg.h>
+#include <stdlib.h>
+
+#define SMALL 0x1p-6 /* larger turns of a vector are not first order */
+
+int qm_kronecker_has(const struct qm_oracle_hyper *h, const struct qm_shape *shape)
+{
+    int larger = 0;
+    (void)h;
+    for (int i = 0; i < shape->rank; i++)
+        larger += shape->dim[i] > 1;
+    return qm_shape_numel(shape) > 0 && larger >= 2;
+}
+
+qm_status qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape,
+                          struct qm_kronecker *out)
+{
+    struct qm_kronecker k = {1, 1, 0, 0, 1, 1};
+    int first = 0;
+    while (first < shape->rank && shape->dim[first] == 1)
+        first++;
+    for (int i = first; i < shape->rank; i++)
+        *(i == first ? &k.rows : &k.cols) *= shape->dim[i];
+    k.m = (int64_t)fmin((double)k.rows, h->max_order);
+    k.n = (int64_t)fmin((double)k.cols, h->max_order);
+    k.down = k.rows / k.m;
+    k.across = k.cols / k.n;
+    *out = k;
+    if (k.rows % k.m || k.cols % k.n)
+        return qm_fail(QM_BAD_ARG, "pieces of %lld x %lld do not tile %lld x %lld", (long long)k.m,
+                       (long long)k.n, (long long)k.rows, (long long)k.cols);
+    return QM_OK;
+}
+
+void qm_kronecker_tile(const double *g, int64_t cols, int64_t row, int64_t col, int64_t m,
+                       int64_t n, double *x)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            x[i * n + j] = g[(row + i) * cols + col + j];
+}
+
+/* ---- matrices -------------------------------------------------------------------------------- */
+
+/* out[a][c] = x[a][b] y[b][c]; y_t: y is given as [c][b], x_t: x as [b][a]. */
+static void times(const double *x, int x_t, const double *y, int y_t, int64_t a, int64_t b,
+                  int64_t c, double *out)
+{
+    for (int64_t i = 0; i < a; i++)
+        for (int64_t j = 0; j < c; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < b; k++)
+                sum += x[x_t ? k * a + i : i * b + k] * y[y_t ? j * b + k : k * c + j];
+            out[i * c + j] = sum;
+        }
+}
+
+static double norm(const double *x, int64_t n, int64_t step)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i * step] * x[i * step];
+    return sqrt(sum);
+}
+
+/* At least the square of the largest singular value of X, whose gram matrix is X X^T. */
+static double square_of_largest(int64_t n, const double *gram)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < n; j++)
+            sum += fabs(gram[i * n + j]);
+        most = sum > most || isnan(sum) ? sum : most;
+    }
+    return most;
+}
+
+/* X rectified; returns the Frobenius norm of its error: the derivative of X X^T X is at most three
+ * times the square of the largest singular value.  room: 2 n n. */
+static double rectify(int64_t n, int count, double unit, double *x, double *room)
+{
+    double error = 0.0, *gram = room, *cube = room + n * n;
+    for (int t = 0; t < count; t++) {
+        double size = norm(x, n * n, 1), most;
+        times(x, 0, x, 1, n, n, n, gram);
+        most = square_of_largest(n, gram);
+        times(gram, 0, x, 0, n, n, n, cube);
+        for (int64_t i = 0; i < n * n; i++)
+            x[i] = 1.5 * x[i] - 0.5 * cube[i];
+        error = error * (1.5 + 1.5 * most) +
+                (double)(n + 4) * unit * (2.0 * size + 2.0 * size * size * sqrt(most));
+    }
+    return error;
+}
+
+/* x <- V^T, or the identity, and d <- ev, or matrix_eps as float32. */
+static void start(const struct qm_oracle_hyper *h, int64_t n, const double *vt, const double *ev,
+                  double *x, double *d)
+{
+    int any = 0;
+    for (int64_t i = 0; i < n * n; i++)
+        any |= vt[i] != 0.0;
+    for (int64_t i = 0; i < n * n; i++)
+        x[i] = any ? vt[i] : i / n == i % n ? 1.0 : 0.0;
+    for (int64_t i = 0; i < n; i++)
+        d[i] = any ? ev[i] : qm_round_float32(h->matrix_eps);
+}
+
+/* out = X^T diag(d) X; returns its error, given X's.  room: n n. */
+static double compose(int64_t n, const double *x, double e_x, const double *d, double unit,
+                      double *room, double *out)
+{
+    double size = norm(x, n * n, 1), top = 0.0, most;
+    times(x, 0, x, 1, n, n, n, out);
+    most = sqrt(square_of_largest(n, out));
+    for (int64_t k = 0; k < n; k++) {
+        top = fmax(top, fabs(d[k]));
+        for (int64_t i = 0; i < n; i++)
+            room[k * n + i] = d[k] * x[k * n + i];
+    }
+    times(x, 1, room, 0, n, n, n, out);
+    return top * (2.0 * most * e_x + e_x * e_x + (double)(n + 4) * unit * size * size);
+}
+
+/* ---- QR -------------------------------------------------------------------------------------- */
+
+/* qr[n][n], a copy of B, becomes GSL's packed form; q and r its factors; tau[n]. */
+static qm_status factorize(int64_t n, double *qr, double *tau, double *q, double *r)
+{
+    size_t k = (size_t)n;
+    gsl_error_handler_t *before = gsl_set_error_handler_off();
+    gsl_matrix_view packed = gsl_matrix_view_array(qr, k, k), vq = gsl_matrix_view_array(q, k, k);
+    gsl_matrix_view vr = gsl_matrix_view_array(r, k, k);
+    gsl_vector_view vt = gsl_vector_view_array(tau, k);
+    int failed =
+        gsl_linalg_QR_decomp(&packed.matrix, &vt.vector) != GSL_SUCCESS ||
+        gsl_linalg_QR_unpack(&packed.matrix, &vt.vector, &vq.matrix, &vr.matrix) != GSL_SUCCESS;
+    gsl_set_error_handler(before);
+    return failed ? qm_fail(QM_INTERNAL, "QR of order %lld", (long long)n) : QM_OK;
+}
+
+/* turn[j]: the error of column j of Q, given that of B; HUGE_VAL from the first open sign on.  inv:
+ * room of n n, for R^-1. */
+static void turns(int64_t n, const double *r, const double *tau, double error, double *inv,
+                  double *turn)
+{
+    double sum = 0.0;
+    int is_open = 0;
+    for (int64_t j = 0; j < n; j++) {
+        double of_column = 0.0, beta = r[j * n + j], alpha = beta * (1.0 - tau[j]);
+        for (int64_t i = j; i >= 0; i--) {
+            double x = i == j ? 1.0 : 0.0;
+            for (int64_t k = i + 1; k <= j; k++)
+                x -= r[i * n + k] * inv[k * n + j];
+            inv[i * n + j] = x / r[i * n + i];
+            of_column += inv[i * n + j] * inv[i * n + j];
+        }
+        double rest = tau[j] == 0.0 ? 0.0 : sqrt(fmax(0.0, beta * beta - alpha * alpha));
+        double apart = error * (1.0 + sqrt(2.0 * sum) * fabs(beta));
+        sum += of_column;
+        is_open |= tau[j] != 0.0 && (!(fabs(alpha) > apart) || !(rest > apart));
+        turn[j] = sqrt(2.0 * sum) * error;
+        if (is_open || !(turn[j] < SMALL))
+            turn[j] = HUGE_VAL;
+    }
+}
+
+/* ---- statistic and root ---------------------------------------------------------------------- */
+
+/* ev, V^T and their errors from A, Q (as columns) and the turns of Q. */
+static void take(int64_t n, const double *a, double e_a, const double *q, const double *turn,
+                 double unit, const struct qm_eigenbasis *to)
+{
+    double size = norm(a, n * n, 1);
+    for (int64_t j = 0; j < n; j++) {
+        double sum = 0.0, off = 0.0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int64_t i = 0; i < n; i++) {
+                double y = 0.0;
+                for (int64_t k = 0; k < n; k++)
+                    y += a[i * n + k] * q[k * n + j];
+                if (pass == 0)
+                    sum += q[i * n + j] * y;
+                else
+                    off += (y - sum * q[i * n + j]) * (y - sum * q[i * n + j]);
+            }
+        for (int64_t i = 0; i < n; i++)
+            to->vt[j * n + i] = q[i * n + j];
+        to->ev[j] = sum;
+        to->e_vt[j] = turn[j];
+        to->e_ev[j] = e_a + (double)(2 * n + 4) * unit * size + 2.0 * sqrt(off) * turn[j] +
+                      size * turn[j] * turn[j];
+        if (!(to->e_ev[j] < HUGE_VAL))
+            to->e_ev[j] = HUGE_VAL;
+    }
+}
+
+qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int64_t inner,
+                                 const double *g, double unit, const struct qm_eigenbasis *to)
+{
+    int64_t nn = n * n;
+    double *x = malloc((size_t)(6 * nn + 3 * n) * sizeof *x), beta = h->stat_decay;
+    if (!x)
+        return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)n);
+    double *a = x + nn, *b = a + nn, *room = b + nn, *r = room + nn, *q = r + nn, *d = q + nn;
+    double *tau = d + n, *turn = tau + n;
+    start(h, n, to->vt, to->ev, x, d);
+    double e_x = rectify(n, (int)h->rect_stat, unit, x, room);
+    double e_a = compose(n, x, e_x, d, unit, room, a), of_g = norm(g, n * inner, 1);
+    times(g, 0, g, 1, n, inner, n, b);
+    for (int64_t i = 0; i < nn; i++)
+        a[i] = beta * a[i] + (1.0 - beta) * b[i];
+    e_a =
+        e_a + (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g + 2.0 * unit * norm(a, nn, 1);
+    times(a, 0, x, 1, n, n, n, b);
+    double size = norm(x, nn, 1), e_b = e_a * size + norm(a, nn, 1) * e_x;
+    e_b += (double)(n + 4) * unit * (norm(a, nn, 1) * size + 2.0 * norm(b, nn, 1));
+    qm_status st = factorize(n, b, tau, q, r);
+    if (st == QM_OK) {
+        turns(n, r, tau, e_b, b, turn);
+        take(n, a, e_a, q, turn, unit, to);
+    }
+    free(x);
+    return st;
+}
+
+qm_status qm_kronecker_root(const struct qm_oracle_hyper *h, int64_t n, const double *vt,
+                            const double *ev, double unit, double *root, double *e)
+{
+    int64_t nn = n * n;
+    double *x = malloc((size_t)(3 * nn + n) * sizeof *x), most, least = 0.0;
+    if (!x)
+        return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)n);
+    double *room = x + nn, *d = room + 2 * nn;
+    start(h, n, vt, ev, x, d);
+    double e_x = rectify(n, (int)h->rect_root, unit, x, room);
+    most = d[0];
+    for (int64_t i = 1; i < n; i++)
+        most = isnan(most) || isnan(d[i]) ? (double)NAN : fmax(most, d[i]);
+    for (int64_t i = 0; i < n; i++) {
+        double of = d[i] + h->matrix_eps * most;
+        double slack = 8.0 * unit * (fabs(d[i]) + fabs(h->matrix_eps * most));
+        least = fmax(least, slack > 0.0 && fabs(of) <= 4.0 * slack ? HUGE_VAL
+                            : of != 0.0                            ? slack / fabs(of)
+                                                                   : 0.0);
+        d[i] = pow(of, -0.25);
+    }
+    *e = compose(n, x, e_x, d, unit * 8.0 + least, room, root);
+    if (!(*e < HUGE_VAL))
+        *e = HUGE_VAL;
+    free(x);
+    return QM_OK;
+}

@@ -1,0 +1,331 @@
+/* test_shampoo.c - The linear algebra of Shampoo against GSL; its codes, tiles and sizes; what
+ * rectification is for. */
+#include <gsl/gsl_linalg.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/philox.h"
+#include "core/recipe/backend.h"
+#include "core/rule/shampoo.h"
+
+enum { SEED = 5, MOST = 96 };
+
+static float draw(uint64_t stream, int64_t i)
+{
+    double sum = -6.0;
+    for (uint64_t k = 0; k < 12; k++)
+        sum += (double)qm_philox_stream(SEED, stream, 12 * (uint64_t)i + k) * 0x1p-32;
+    return (float)sum;
+}
+
+/* A = G G^T of a first update with stat_decay 0: the factors against those of GSL, which has the
+ * signs of LAPACK too.  2^-23 n: two roundings to float32 and the conditions of these matrices,
+ * which are below 2^10 n. */
+static void test_qr(void **state)
+{
+    (void)state;
+    static const struct qm_shampoo_tile tiles[] = {{0, 0, 1, 4},   {0, 0, 2, 9},    {0, 0, 7, 40},
+                                                   {0, 0, 20, 64}, {0, 0, 64, 200}, {0, 0, 30, 70}};
+    for (size_t c = 0; c < sizeof tiles / sizeof *tiles; c++) {
+        const struct qm_shampoo_tile *t = &tiles[c];
+        size_t n = (size_t)t->rows, m = (size_t)t->cols;
+        float *g = malloc(n * m * sizeof *g), *vt = calloc(n * n, sizeof *vt);
+        float *ev = calloc(n, sizeof *ev);
+        struct qm_hyper h = qm_hyper_default();
+        gsl_matrix *a = gsl_matrix_alloc(n, n), *qr = gsl_matrix_alloc(n, n);
+        gsl_matrix *q = gsl_matrix_alloc(n, n), *r = gsl_matrix_alloc(n, n);
+        gsl_vector *tau = gsl_vector_alloc(n);
+        assert_true(g && vt && ev);
+        h.stat_decay = 0.0;
+        for (size_t i = 0; i < n * m; i++)
+            g[i] = draw(c, (int64_t)i);
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < n; j++) {
+                double sum = 0.0;
+                for (size_t k = 0; k < m; k++)
+                    sum += (double)g[i * m + k] * (double)g[j * m + k];
+                gsl_matrix_set(a, i, j, sum);
+            }
+        gsl_matrix_memcpy(qr, a);
+        gsl_linalg_QR_decomp(qr, tau);
+        gsl_linalg_QR_unpack(qr, tau, q, r);
+        assert_int_equal(qm_shampoo_statistic(&h, t, t->cols, g, 0, vt, ev), QM_OK);
+        for (size_t j = 0; j < n; j++) {
+            double want = 0.0;
+            for (size_t i = 0; i < n; i++) {
+                double got = (double)vt[j * n + i];
+                if (!(fabs(got - gsl_matrix_get(q, i, j)) <= 0x1p-23 * (double)n))
+                    fail_msg("order %zu: element %zu of vector %zu is %.9g, want %.9g", n, i, j,
+                             got, gsl_matrix_get(q, i, j));
+                for (size_t k = 0; k < n; k++)
+                    want +=
+                        gsl_matrix_get(q, i, j) * gsl_matrix_get(a, i, k) * gsl_matrix_get(q, k, j);
+            }
+            assert_true(fabs((double)ev[j] - want) <= 0x1p-23 * fabs(want));
+        }
+        gsl_matrix_free(a), gsl_matrix_free(qr), gsl_matrix_free(q), gsl_matrix_free(r);
+        gsl_vector_free(tau);
+        free(g), free(vt), free(ev);
+    }
+}
+
+/* The fourth power of a root is the inverse of V diag(ev + eps max) V^T. */
+static void test_root(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    const struct qm_shampoo_tile t = {0, 0, N, 30};
+    struct qm_hyper h = qm_hyper_default();
+    float g[N * 30], vt[N * N] = {0}, ev[N] = {0}, root[N * N];
+    h.stat_decay = 0.5;
+    for (int step = 0; step < 40; step++) { /* eigenvectors converge */
+        for (int i = 0; i < N * 30; i++)
+            g[i] = draw(77, i);
+        assert_int_equal(qm_shampoo_statistic(&h, &t, 30, g, 0, vt, ev), QM_OK);
+    }
+    assert_int_equal(qm_shampoo_root(&h, N, vt, ev, root), QM_OK);
+    double x[N * N], y[N * N], most = 0.0;
+    for (int i = 0; i < N; i++)
+        most = fmax(most, (double)ev[i]);
+    for (int i = 0; i < N * N; i++)
+        x[i] = (double)root[i];
+    for (int power = 0; power < 2; power++) {
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++) {
+                double sum = 0.0;
+                for (int k = 0; k < N; k++)
+                    sum += x[i * N + k] * x[k * N + j];
+                y[i * N + j] = sum;
+            }
+        memcpy(x, y, sizeof x);
+    }
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) { /* x (V D V^T) = I */
+            double sum = 0.0;
+            for (int k = 0; k < N; k++)
+                for (int e = 0; e < N; e++)
+                    sum += x[i * N + k] * (double)vt[e * N + k] *
+                           ((double)ev[e] + h.matrix_eps * most) * (double)vt[e * N + j];
+            assert_true(fabs(sum - (i == j)) <= 1e-4);
+        }
+}
+
+/* The identity has one nonzero element in a row, which is the row's scale: codes bring it back. */
+static void test_identity(void **state)
+{
+    (void)state;
+    static const int64_t orders[] = {2, 20, 64, 70};
+    struct qm_codec codec;
+    assert_int_equal(qm_codec_parse(&codec, "lin2:4s/rowblock:64/bisect/even/lo/recip/nanzero"),
+                     QM_OK);
+    for (size_t c = 0; c < sizeof orders / sizeof *orders; c++) {
+        int64_t n = orders[c];
+        struct qm_shape shape = {2, {n, n}};
+        float x[70 * 70], out[70 * 70], scales[140];
+        uint8_t codes[70 * 70];
+        for (int64_t i = 0; i < n * n; i++)
+            x[i] = i % (n + 1) == 0 ? 1.0f : 0.0f;
+        assert_int_equal(qm_encode(&codec, &shape, x, NULL, codes, scales), QM_OK);
+        qm_decode(&codec, &shape, codes, scales, out);
+        assert_memory_equal(x, out, sizeof *x * (size_t)(n * n));
+    }
+}
+
+/* At a mid-point the even code, on both sides of it the nearer one. */
+static void test_ties(void **state)
+{
+    (void)state;
+    struct qm_codec codec;
+    struct qm_shape shape = {2, {1, 2}};
+    assert_int_equal(qm_codec_parse(&codec, "lin2:4s/rowblock:64/bisect/even/lo/recip/nanzero"),
+                     QM_OK);
+    for (int k = 0; k < 15; k++) {
+        float mid = (codec.cb.value[k] + codec.cb.value[k + 1]) * 0.5f, scale;
+        for (int side = -1; side <= 1; side++) {
+            float x[2] = {side < 0   ? nextafterf(mid, -2.0f)
+                          : side > 0 ? nextafterf(mid, 2.0f)
+                                     : mid,
+                          1.0f};
+            uint8_t codes[2];
+            int want = side < 0 ? k : side > 0 ? k + 1 : k + k % 2;
+            assert_int_equal(qm_encode(&codec, &shape, x, NULL, codes, &scale), QM_OK);
+            assert_int_equal(codes[0], want);
+        }
+    }
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static void parse(const char *text, struct qm_recipe *r)
+{
+    if (qm_recipe_parse(text, r) != QM_OK)
+        fail_msg("%s: %s", text, qm_message());
+}
+
+/* Bytes of a preconditioner of order n: those of the package. */
+static int64_t coded(int64_t n) { return n * n / 2 + 4 * n * ((n + 63) / 64) + 4 * n; }
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    struct qm_recipe r;
+    int64_t bytes;
+    parse("shampoo4_adamw", &r);
+    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {96, 768}}, &bytes), QM_OK);
+    assert_int_equal(bytes, 8 * 96 * 768 + 2 * coded(96) + 2 * coded(768));
+    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){4, {64, 3, 1, 7}}, &bytes), QM_OK);
+    assert_int_equal(bytes, 8 * 64 * 21 + 2 * coded(64) + 4 * (2 * 21 * 21 + 21));
+    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {2400, 70}}, &bytes), QM_OK);
+    assert_int_equal(bytes, 8 * 2400 * 70 + 4 * coded(1200) + 4 * coded(70));
+    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {1, 300}}, &bytes), QM_OK);
+    assert_int_equal(bytes, 8 * 300);
+    parse("shampoo_sgd_f32", &r);
+    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {96, 80}}, &bytes), QM_OK);
+    assert_int_equal(bytes, 4 * (96 * 80 + 2 * 96 * 96 + 96 + 2 * 80 * 80 + 80));
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct qm_recipe r;
+    void *plan;
+    parse("shampoo4_adamw", &r);
+    assert_int_equal(qm_backend_cpu.open(&r, &(struct qm_shape){2, {64, 3072}}, 0, &plan),
+                     QM_BAD_ARG);
+    assert_non_null(strstr(qm_message(), "choose a max_order that divides 3072"));
+    parse("shampoo4_adamw,max_order=1024", &r);
+    assert_int_equal(qm_backend_cpu.open(&r, &(struct qm_shape){2, {64, 3072}}, 0, &plan), QM_OK);
+    qm_backend_cpu.close(plan);
+}
+
+/* Steps of a recipe on gradients of the stream; p and, where not NULL, the slot at the end. */
+static void run(const char *recipe, const struct qm_shape *shape, int steps, float *p, int slot,
+                float *out)
+{
+    struct qm_recipe r;
+    void *plan;
+    int64_t n = qm_shape_numel(shape);
+    float *g = malloc(sizeof *g * (size_t)n);
+    parse(recipe, &r);
+    assert_non_null(g);
+    assert_int_equal(qm_backend_cpu.open(&r, shape, 0, &plan), QM_OK);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = draw(1, i);
+    for (int t = 1; t <= steps; t++) {
+        for (int64_t i = 0; i < n; i++)
+            g[i] = draw(100 + (uint64_t)t, i) * 0.01f;
+        struct qm_tensor pt = {p, QM_DTYPE_f32, *shape}, gt = {g, QM_DTYPE_f32, *shape};
+        assert_int_equal(qm_backend_cpu.step(plan, &pt, &gt, t, 0), QM_OK);
+    }
+    if (out)
+        assert_int_equal(qm_backend_cpu.decode(plan, slot, out), QM_OK);
+    qm_backend_cpu.close(plan);
+    free(g);
+}
+
+/* Four tiles of one tensor have the eigenvectors that they have as tensors of their own would, in
+ * their order. */
+static void test_tiles(void **state)
+{
+    (void)state;
+    enum { ROWS = 8, COLS = 12 };
+    float p[ROWS * COLS], all[4 * 16], one[16], g[ROWS * COLS];
+    run("shampoo_sgd_f32,max_order=4,stat_gap=1,root_gap=1", &(struct qm_shape){2, {4, 8}}, 1, p, 1,
+        all);
+    struct qm_hyper h = qm_hyper_default();
+    for (int i = 0; i < 32; i++)
+        g[i] = draw(101, i) * 0.01f;
+    for (int64_t k = 0; k < 2; k++) {
+        const struct qm_shampoo_tile t = {0, 4 * k, 4, 4};
+        float ev[4] = {0};
+        memset(one, 0, sizeof one);
+        assert_int_equal(qm_shampoo_statistic(&h, &t, 8, g, 0, one, ev), QM_OK);
+        assert_memory_equal(one, all + 16 * k, sizeof one);
+    }
+}
+
+/* Dims of size 1 do not count, and the others fold to [d0, rest]. */
+static void test_folding(void **state)
+{
+    (void)state;
+    float a[60], b[60];
+    run("shampoo4_adamw,stat_gap=1,root_gap=1,min_lowbit=1", &(struct qm_shape){2, {5, 12}}, 4, a,
+        0, NULL);
+    run("shampoo4_adamw,stat_gap=1,root_gap=1,min_lowbit=1", &(struct qm_shape){5, {1, 5, 3, 1, 4}},
+        4, b, 0, NULL);
+    assert_memory_equal(a, b, sizeof a);
+}
+
+/* ---- a finding ------------------------------------------------------------------------------- */
+
+/* |A - A*|_F / |A*|_F after `steps` updates of one covariance with codes of 4 bits in between, A*
+ * the covariance itself. */
+static double drift(int rectifications, int steps)
+{
+    enum { N = 24, COLS = 32 };
+    const struct qm_shampoo_tile t = {0, 0, N, COLS};
+    struct qm_shape shape = {2, {N, N}};
+    struct qm_codec codec;
+    struct qm_hyper h = qm_hyper_default();
+    float vt[N * N] = {0}, ev[N] = {0}, g[N * COLS], scales[N];
+    double want[N * N], apart = 0.0, size = 0.0;
+    uint8_t codes[N * N];
+    h.rect_stat = rectifications;
+    assert_int_equal(qm_codec_parse(&codec, "lin2:4s/rowblock:64/bisect/even/lo/recip/nanzero"),
+                     QM_OK);
+    for (int i = 0; i < N * N; i++)
+        want[i] = i % (N + 1) ? 0.0 : h.matrix_eps;
+    for (int step = 0; step < steps; step++) {
+        for (int i = 0; i < N * COLS; i++)
+            g[i] = draw(1000 + (uint64_t)step, i) * (float)(1 + i / COLS);
+        assert_int_equal(qm_shampoo_statistic(&h, &t, COLS, g, 0, vt, ev), QM_OK);
+        assert_int_equal(qm_encode(&codec, &shape, vt, NULL, codes, scales), QM_OK);
+        qm_decode(&codec, &shape, codes, scales, vt);
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++) {
+                double sum = 0.0;
+                for (int k = 0; k < COLS; k++)
+                    sum += (double)g[i * COLS + k] * (double)g[j * COLS + k];
+                want[i * N + j] = h.stat_decay * want[i * N + j] + (1.0 - h.stat_decay) * sum;
+            }
+    }
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) {
+            double sum = 0.0;
+            for (int k = 0; k < N; k++)
+                sum += (double)vt[k * N + i] * (double)ev[k] * (double)vt[k * N + j];
+            apart += (sum - want[i * N + j]) * (sum - want[i * N + j]);
+            size += want[i * N + j] * want[i * N + j];
+        }
+    return sqrt(apart / size);
+}
+
+/* Without rectification the covariance that the codes stand for drifts away from the true one. */
+static void test_drift(void **state)
+{
+    (void)state;
+    double with = drift(1, 60), without = drift(0, 60);
+    print_message("covariance after 60 updates in 4 bits: off by %.3f with one rectification, %.3f "
+                  "without\n",
+                  with, without);
+    assert_true(without > 1.5 * with);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_qr),       cmocka_unit_test(test_root),
+        cmocka_unit_test(test_identity), cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_bytes),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tiles),    cmocka_unit_test(test_folding),
+        cmocka_unit_test(test_drift),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
