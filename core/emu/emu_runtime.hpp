@@ -87,6 +87,15 @@ int qm_region_unordered(const void *at, size_t bytes, const char **kernel);
 /* Begins a block: shared memory is unwritten; `dynamic`: bytes of the launch's dynamic part. */
 void qm_memory_block(size_t dynamic);
 
+/* A launch, a block and a barrier of it, for the order between blocks (emu_blocks.cpp). */
+void qm_blocks_launch(void);
+void qm_blocks_block(void);
+void qm_blocks_barrier(void);
+
+/* A thread waits or ends: a plain read beside atomic operations is reported that no atomicCAS of
+ * the thread has followed. */
+void qm_read_settle(void);
+
 /* Begins a launch in a stream (NULL: the default one): its number, or -1: it must not run. */
 int qm_launch_begin(void *stream, const char *name);
 

@@ -107,8 +107,11 @@ int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, qm_emu_at at)
 unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, uint64_t x, int from,
                          uint64_t value[32], const char *name, qm_emu_at at);
 
-/* Announces an atomic read and write; an atomic read, which no atomic write races with. */
+/* Announces an atomic read and write; one that may ignore what was there; an atomicCAS; an atomic
+ * read, which no atomic write races with. */
 void qm_emu_atomic(const volatile void *address, size_t size, qm_emu_at at);
+void qm_emu_atomic_set(const volatile void *address, size_t size, qm_emu_at at);
+void qm_emu_atomic_swap(const volatile void *address, size_t size, qm_emu_at at);
 void qm_emu_relaxed(const volatile void *address, size_t size, qm_emu_at at);
 void qm_emu_fence(void);
 
@@ -338,10 +341,10 @@ template <class T> struct same { /* keeps an argument out of deduction */
 };
 } // namespace qm_emu
 
-#define QM_ATOMIC(name, op)                                                                        \
+#define QM_ATOMIC(name, announce, op)                                                              \
     template <class T> QM_PLAIN inline T name(T *address, typename qm_emu::same<T>::type x, QM_AT) \
     {                                                                                              \
-        qm_emu_atomic(address, sizeof *address, at);                                               \
+        announce(address, sizeof *address, at);                                                    \
         T old = *address;                                                                          \
         *address = (T)(op);                                                                        \
         return old;                                                                                \
@@ -356,14 +359,14 @@ template <class T> struct same { /* keeps an argument out of deduction */
     {                                                                                              \
         return name(address, x, at);                                                               \
     }
-QM_ATOMIC(atomicAdd, old + qm_emu::opaque(x))
-QM_ATOMIC(atomicSub, old - qm_emu::opaque(x))
-QM_ATOMIC(atomicExch, x)
-QM_ATOMIC(atomicAnd, old &x)
-QM_ATOMIC(atomicOr, old | x)
-QM_ATOMIC(atomicXor, old ^ x)
-QM_ATOMIC(atomicInc, old >= x ? 0 : old + 1)
-QM_ATOMIC(atomicDec, old == 0 || old > x ? x : old - 1)
+QM_ATOMIC(atomicAdd, qm_emu_atomic, old + qm_emu::opaque(x))
+QM_ATOMIC(atomicSub, qm_emu_atomic, old - qm_emu::opaque(x))
+QM_ATOMIC(atomicExch, qm_emu_atomic_set, x)
+QM_ATOMIC(atomicAnd, qm_emu_atomic, old &x)
+QM_ATOMIC(atomicOr, qm_emu_atomic, old | x)
+QM_ATOMIC(atomicXor, qm_emu_atomic, old ^ x)
+QM_ATOMIC(atomicInc, qm_emu_atomic, old >= x ? 0 : old + 1)
+QM_ATOMIC(atomicDec, qm_emu_atomic, old == 0 || old > x ? x : old - 1)
 #undef QM_ATOMIC
 
 /* Not templates: kernels overload these functions for float, which CUDA does not have. */
@@ -399,7 +402,7 @@ template <class T>
 QM_PLAIN inline T atomicCAS(T *address, typename qm_emu::same<T>::type was,
                             typename qm_emu::same<T>::type x, QM_AT)
 {
-    qm_emu_atomic(address, sizeof *address, at);
+    qm_emu_atomic_swap(address, sizeof *address, at);
     T old = *address;
     if (old == was)
         *address = x;
