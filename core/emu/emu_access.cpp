@@ -15,11 +15,11 @@
 #include "emu_memory.hpp"
 
 enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
-/* BOTH: an atomic operation; SET: one that may ignore what was there; SWAP: atomicCAS; RELAXED: an
- * atomic read. */
-enum access { READ, WRITE, BOTH, SET, SWAP, RELAXED };
-static inline int is_read(enum access how) { return how == READ || how == RELAXED; }
-static inline int is_atomic(enum access how) { return how >= BOTH; }
+enum { READ, WRITE, ATOMICS }; /* and ATOMICS + an enum qm_emu_atomic */
+enum { RELAXED = ATOMICS + QM_ATOMIC_READ, SET = ATOMICS + QM_ATOMIC_SET };
+enum { SWAP = ATOMICS + QM_ATOMIC_SWAP };
+static inline int is_read(int how) { return how == READ || how == RELAXED; }
+static inline int is_atomic(int how) { return how >= ATOMICS; }
 
 /* Whether an access earlier in this epoch is by this thread, or is ordered before the current
  * access by its warp.  o: which meetings of lanes count.  After a write only __syncwarp orders;
@@ -35,7 +35,7 @@ static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
 }
 
 /* Whether the access `s` races with the current one; accesses of earlier launches do not. */
-static inline int conflicts(const struct stamp *s, const struct qm_order *o, enum access how,
+static inline int conflicts(const struct stamp *s, const struct qm_order *o, int how,
                             int is_shared)
 {
     if (s->epoch < qm_now.launch_epoch || (is_atomic(how) && (s->thread & ATOMIC)))
@@ -86,7 +86,7 @@ void qm_read_settle(void)
 }
 
 /* Before an access of the running thread. */
-static inline void settle(uintptr_t a, enum access how)
+static inline void settle(uintptr_t a, int how)
 {
     if (!pending.is_there || (how == READ && a != pending.a))
         return;
@@ -114,7 +114,7 @@ static inline void note(struct stamp s[3], struct stamp now)
 
 /* The first of three stamps that conflicts, or NULL. */
 static inline const struct stamp *conflict(const struct stamp s[3], const struct qm_order *o,
-                                           enum access how, int is_shared)
+                                           int how, int is_shared)
 {
     for (int i = 0; i < 3; i++)
         if (s[i].epoch && conflicts(&s[i], o, how, is_shared))
@@ -123,7 +123,7 @@ static inline const struct stamp *conflict(const struct stamp s[3], const struct
 }
 
 /* Checks an access to one cell and records it; 0: a race, which has been reported. */
-static inline int touch(struct cell *c, enum access how, uint32_t code, const struct region *r,
+static inline int touch(struct cell *c, int how, uint32_t code, const struct region *r,
                         uintptr_t a, size_t size)
 {
     const struct qm_order *o = is_read(how) ? qm_now.met : qm_now.synced;
@@ -163,7 +163,7 @@ static inline int touch(struct cell *c, enum access how, uint32_t code, const st
 
 /* Checks and records an access to bytes [from, to) of the cells.  written: writes of earlier epochs
  * do not count.  Returns how many bytes nobody has written; -1: a race has been reported. */
-static inline int64_t touch_all(const struct records *x, size_t from, size_t to, enum access how,
+static inline int64_t touch_all(const struct records *x, size_t from, size_t to, int how,
                                 uint32_t code, const struct region *r, uintptr_t a,
                                 uint32_t written)
 {
@@ -186,7 +186,7 @@ static inline int64_t touch_all(const struct records *x, size_t from, size_t to,
     return unwritten;
 }
 
-static void access_shared(uintptr_t a, size_t size, enum access how, int is_range, uint32_t code)
+static void access_shared(uintptr_t a, size_t size, int how, int is_range, uint32_t code)
 {
     size_t at = a - (uintptr_t)qm_emu_arena;
     const struct variable *v = qm_variable_of(at);
@@ -202,7 +202,7 @@ static void access_shared(uintptr_t a, size_t size, enum access how, int is_rang
         qm_found_unwritten(NULL, a, size, code);
 }
 
-static void access_region(struct region *r, uintptr_t a, size_t size, enum access how, int is_range,
+static void access_region(struct region *r, uintptr_t a, size_t size, int how, int is_range,
                           uint32_t code)
 {
     size_t at = a - r->at;
@@ -225,7 +225,7 @@ static void access_region(struct region *r, uintptr_t a, size_t size, enum acces
         qm_found_unwritten(r, a, size, code);
 }
 
-static inline void access_at(uintptr_t a, size_t size, enum access how, int is_range, uint32_t code)
+static inline void access_at(uintptr_t a, size_t size, int how, int is_range, uint32_t code)
 {
     settle(a, how);
     if (a - (uintptr_t)qm_emu_arena < QM_ARENA) {
@@ -239,7 +239,7 @@ static inline void access_at(uintptr_t a, size_t size, enum access how, int is_r
         qm_found_outside(a, size, !is_read(how), code);
 }
 
-static inline void access(const volatile void *address, size_t size, enum access how, int is_range,
+static inline void access(const volatile void *address, size_t size, int how, int is_range,
                           void *from)
 {
     uintptr_t a = (uintptr_t)address;
@@ -256,32 +256,18 @@ static inline void access(const volatile void *address, size_t size, enum access
     access_at(a, size, how, is_range, (uint32_t)((uintptr_t)from - 1 - qm_module_base));
 }
 
-static void atomic_access(const volatile void *address, size_t size, enum access how,
-                          struct qm_emu_at at)
+extern "C" void qm_emu_atomically(const volatile void *address, size_t size,
+                                  enum qm_emu_atomic kind, struct qm_emu_at at)
 {
     uintptr_t a = (uintptr_t)address;
     if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes)
         return;
-    access_at(a, size, how, 0, qm_place_number(at));
-    if (a - (uintptr_t)qm_emu_arena >= QM_ARENA)
-        qm_blocks_atomic(a);
-}
-
-extern "C" void qm_emu_atomic(const volatile void *address, size_t size, struct qm_emu_at at)
-{
-    atomic_access(address, size, BOTH, at);
-}
-extern "C" void qm_emu_atomic_set(const volatile void *address, size_t size, struct qm_emu_at at)
-{
-    atomic_access(address, size, SET, at);
-}
-extern "C" void qm_emu_atomic_swap(const volatile void *address, size_t size, struct qm_emu_at at)
-{
-    atomic_access(address, size, SWAP, at);
-}
-extern "C" void qm_emu_relaxed(const volatile void *address, size_t size, struct qm_emu_at at)
-{
-    atomic_access(address, size, RELAXED, at);
+    access_at(a, size, ATOMICS + kind, 0, qm_place_number(at));
+    if (a - (uintptr_t)qm_emu_arena < QM_ARENA)
+        return;
+    qm_blocks_atomic(a);
+    if (qm_far.n > 0 && kind != QM_ATOMIC_JOIN && kind != QM_ATOMIC_READ)
+        qm_far_communicates(at);
 }
 
 /* ---- functions that the compiler's instrumentation calls ------------------------------------- */

@@ -3,6 +3,7 @@
 #include "emu_memory.hpp"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,6 +61,19 @@ int qm_far_access(uintptr_t a, size_t size, int write)
     for (int64_t i = from; i < to && i < qm_far.n; i++)
         touched[i / 64] |= 1ull << i % 64;
     return 1;
+}
+
+void qm_far_communicates(struct qm_emu_at at)
+{
+    static char text[200];
+    const char *slash = strrchr(at.file, '/');
+    if (qm_far.doubt)
+        return;
+    snprintf(text, sizeof text,
+             "its blocks communicate by atomic operations, as at %.80s:%d, and only some of them "
+             "are run",
+             slash ? slash + 1 : at.file, at.line);
+    qm_far.doubt = text;
 }
 
 static size_t touched_bytes() { return (size_t)(qm_far.n / 64 + 2) * sizeof *touched; }

@@ -18,12 +18,16 @@ struct qm_far {
     int64_t n, block; /* elements; n 0: an ordinary step */
     int is_learning;  /* within block 0 of a launch */
     int64_t accesses, pages;
-    const char *left; /* why the step was left, or NULL */
+    const char *left;  /* why the step was left, or NULL */
+    const char *doubt; /* why its numbers may be wrong without a fault of the kernel, or NULL */
 };
 extern struct qm_far qm_far;
 
 /* Notes an access by a kernel.  Returns 0 where the step is to be left. */
 int qm_far_access(uintptr_t a, size_t size, int write);
+
+/* Notes that a block may learn by an atomic operation what other blocks do, of which few are run. */
+void qm_far_communicates(struct qm_emu_at at);
 
 void qm_far_end(void);
 

@@ -26,6 +26,13 @@ struct qm_emu_at {
 };
 
 enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
+enum qm_emu_atomic {
+    QM_ATOMIC_READ,
+    QM_ATOMIC_JOIN,  /* a sum of floats, a maximum or minimum */
+    QM_ATOMIC_COUNT, /* other operations, whose result a kernel may use */
+    QM_ATOMIC_SET,   /* atomicExch, which may ignore what was there */
+    QM_ATOMIC_SWAP   /* atomicCAS */
+};
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 /* Vector clocks of a warp's lanes.  A lane's clock own[] counts the meetings it took part in;
