@@ -14,7 +14,7 @@
 #include "emu_far.hpp"
 #include "emu_memory.hpp"
 
-enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
+enum { HOST_STACK = 1 << 20 };
 enum { READ, WRITE, ATOMICS }; /* and ATOMICS + an enum qm_emu_atomic */
 enum { RELAXED = ATOMICS + QM_ATOMIC_READ, SET = ATOMICS + QM_ATOMIC_SET };
 enum { SWAP = ATOMICS + QM_ATOMIC_SWAP };
@@ -35,10 +35,9 @@ static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
 }
 
 /* Whether the access `s` races with the current one; accesses of earlier launches do not. */
-static inline int conflicts(const struct stamp *s, const struct qm_order *o, int how,
-                            int is_shared)
+static inline int conflicts(const struct stamp *s, const struct qm_order *o, int how, int is_shared)
 {
-    if (s->epoch < qm_now.launch_epoch || (is_atomic(how) && (s->thread & ATOMIC)))
+    if (s->epoch < qm_now.launch_epoch || (is_atomic(how) && (s->thread & QM_STAMP_ATOMIC)))
         return 0;
     if (s->epoch >= qm_now.block_epoch)
         return s->epoch == qm_now.epoch && !is_ordered(s, o);
@@ -123,13 +122,13 @@ static inline const struct stamp *conflict(const struct stamp s[3], const struct
 }
 
 /* Checks an access to one cell and records it; 0: a race, which has been reported. */
-static inline int touch(struct cell *c, int how, uint32_t code, const struct region *r,
-                        uintptr_t a, size_t size)
+static inline int touch(struct cell *c, int how, uint32_t code, const struct region *r, uintptr_t a,
+                        size_t size)
 {
     const struct qm_order *o = is_read(how) ? qm_now.met : qm_now.synced;
     struct stamp now = {qm_now.epoch, code,
                         (uint16_t)(qm_now.thread | qm_blocks_fences() << 10 |
-                                   (is_atomic(how) ? ATOMIC : 0)),
+                                   (is_atomic(how) ? QM_STAMP_ATOMIC : 0)),
                         o->own[qm_now.thread % QM_WARP]};
     const struct stamp *bad = NULL;
     const char *was = "wrote";

@@ -18,9 +18,9 @@ enum { CHANNELS = 64, FENCES_MOST = 31 };
 /* A number that blocks release and acquire by. */
 static struct channel {
     uintptr_t at;
-    int same;        /* the channel that stands for this one, or itself */
-    uint32_t epoch;  /* of the block's first acquisition */
-    uint32_t warps;  /* that acquired it in that epoch */
+    int same;       /* the channel that stands for this one, or itself */
+    uint32_t epoch; /* of the block's first acquisition */
+    uint32_t warps; /* that acquired it in that epoch */
 } channels[CHANNELS];
 static int n_channels;
 
@@ -28,11 +28,12 @@ static struct release {
     uint32_t begin, end; /* the block's epochs; end 0: it runs */
     uint32_t upto;       /* accesses of earlier epochs of the block are released */
     uint32_t epoch;      /* of the thread's own last fence */
+    uint32_t now;        /* of the atomic operation */
     uint16_t thread, clock;
     uint8_t channel, count; /* count: of the thread's own fences */
     int has_fences;
     size_t fences; /* where counts[] begin that all threads had at the last barrier */
-} *releases;
+} * releases;
 static size_t n_releases, releases_room, pool_used, pool_room;
 static uint8_t *pool; /* arrays of QM_THREADS_MOST counts */
 static int is_full;   /* no memory for a release: everything counts as ordered */
@@ -148,7 +149,7 @@ static int is_known(const struct release *x)
         const struct release *y = &releases[k - 1];
         if (y->channel == x->channel && y->upto == x->upto && y->epoch == x->epoch &&
             y->thread == x->thread && y->clock == x->clock && y->count == x->count &&
-            y->has_fences == x->has_fences && y->fences == x->fences)
+            y->now == x->now && y->has_fences == x->has_fences && y->fences == x->fences)
             return 1;
         if (n_releases - k > 8)
             break;
@@ -168,6 +169,7 @@ static void release(int channel)
                         0,
                         own > any_before ? own : any_before,
                         own,
+                        qm_now.epoch,
                         (uint16_t)t,
                         fence_clock[t],
                         (uint8_t)channel,
@@ -205,11 +207,13 @@ static int covers(const struct release *r, const struct stamp *s)
 {
     unsigned int t = qm_stamp_thread(s), count = qm_stamp_fences(s);
     int is_warp = t / QM_WARP == r->thread / QM_WARP && s->epoch == r->epoch;
+    if ((s->thread & QM_STAMP_ATOMIC) && t == r->thread && s->epoch <= r->now && count <= r->count)
+        return 1; /* the releasing operation itself */
     return s->epoch < r->upto || (t == r->thread && (count < r->count || count == FENCES_MOST)) ||
            (is_warp && s->clock < r->clock) ||
-           (r->has_fences && (pool[r->fences * QM_THREADS_MOST + t] > count ||
-                              (count == FENCES_MOST &&
-                               pool[r->fences * QM_THREADS_MOST + t] == FENCES_MOST)));
+           (r->has_fences &&
+            (pool[r->fences * QM_THREADS_MOST + t] > count ||
+             (count == FENCES_MOST && pool[r->fences * QM_THREADS_MOST + t] == FENCES_MOST)));
 }
 
 int qm_blocks_are_ordered(const struct stamp *s)

@@ -1,6 +1,6 @@
 /* emu_far.hpp - A step of a tensor in address space without memory, of which few blocks are run.
  *
- * The host looks at windows of elements: the first `block` ones, and those from 2^31 - block on.
+ * The host looks at windows of elements: the first `block` ones, and those from n - 7 - block on.
  * Which thread blocks work on them is learned from block 0 of each launch: the first elements that
  * it touches without a gap, and how far apart such runs lie where it takes several (a grid that
  * strides).  Records of bytes are not kept, so that races and unwritten memory are not seen here,
@@ -11,8 +11,15 @@
 #include "emu_runtime.hpp"
 
 /* Accesses of one step, and pages that it writes, after which it is left: a block may loop over
- * millions of elements. */
-enum { QM_FAR_ACCESSES = 60000000, QM_FAR_PAGES = 1 << 17, QM_FAR_BLOCKS = 256 };
+ * millions of elements.  Of tensors of at most WHOLE elements all blocks are run, with more
+ * accesses. */
+enum {
+    QM_FAR_ACCESSES = 60000000,
+    QM_FAR_PAGES = 1 << 17,
+    QM_FAR_BLOCKS = 256,
+    QM_FAR_WHOLE = (1 << 20) + 8,
+    QM_FAR_WHOLE_ACCESSES = 4 * QM_FAR_ACCESSES
+};
 
 struct qm_far {
     int64_t n, block; /* elements; n 0: an ordinary step */

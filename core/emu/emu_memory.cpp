@@ -72,8 +72,8 @@ const struct variable *qm_variable_of(size_t at)
 int qm_records_open(struct records *x, size_t bytes)
 {
     size_t groups = bytes / 4 + 1, all = groups * (sizeof(struct group) + 4 * sizeof(struct cell));
-    void *map = mmap(NULL, all, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *map =
+        mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
         return 0;
     x->group = (struct group *)map;
@@ -260,9 +260,11 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *self)
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type != PT_LOAD || p->p_flags & PF_X || n_regions == REGIONS)
             continue;
-        regions[n_regions++] =
-            region{"variables of the file", base + p->p_vaddr, p->p_memsz,
-                   QM_REGION_MODULE | (p->p_flags & PF_W ? 0 : QM_REGION_CONST), {}};
+        regions[n_regions++] = region{"variables of the file",
+                                      base + p->p_vaddr,
+                                      p->p_memsz,
+                                      QM_REGION_MODULE | (p->p_flags & PF_W ? 0 : QM_REGION_CONST),
+                                      {}};
     }
     forget_places();
     return 1;

@@ -12,6 +12,7 @@ struct stamp {
     uint16_t thread; /* bits 0 to 9; 10 to 14: fences before it (qm_blocks_fences); 15: atomic */
     uint16_t clock;
 };
+enum { QM_STAMP_ATOMIC = 0x8000 };
 static inline unsigned int qm_stamp_thread(const struct stamp *s) { return s->thread & 1023u; }
 static inline unsigned int qm_stamp_fences(const struct stamp *s) { return s->thread >> 10 & 31u; }
 
@@ -37,7 +38,7 @@ static inline struct cell *qm_cell(const struct records *x, size_t i)
 {
     return x->group[i / 4].is_split ? &x->byte[i] : &x->group[i / 4].cell;
 }
-void qm_split(const struct records *x, size_t i);    /* the group of byte i */
+void qm_split(const struct records *x, size_t i);     /* the group of byte i */
 int qm_records_open(struct records *x, size_t bytes); /* 0: no memory */
 
 enum { QM_REGION_MODULE = 8 }; /* a region's flag: the file's own variables */
@@ -53,7 +54,7 @@ struct region {
 /* The region that holds an address; NULL: none.  Valid until one is added or dropped. */
 struct region *qm_region_of(uintptr_t a);
 enum { QM_PAGES = 1024 };
-extern struct region *qm_region_seen[QM_PAGES]; /* last found on a page, by the page's number */
+extern struct region *qm_region_seen[QM_PAGES];   /* last found on a page, by the page's number */
 const struct region *qm_region_near(uintptr_t a); /* the nearest that is not the file's own */
 
 /* Shared memory is one arena: the launch's dynamic part first, then variables with gaps between. */

@@ -582,9 +582,9 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
     is_abandoned = 0;
     qm_now.host_stack = (uintptr_t)__builtin_frame_address(0);
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
-    if (qm_far.n > 0)
+    if (qm_far.n > QM_FAR_WHOLE)
         run_far(blocks, shared);
-    for (uint64_t k = 0; k < blocks && qm_far.n == 0 && !is_abandoned; k++)
+    for (uint64_t k = 0; k < blocks && qm_far.n <= QM_FAR_WHOLE && !is_abandoned; k++)
         run_block_number(k, shared);
     running = -1;
     qm_now.stack = 0;

@@ -369,7 +369,7 @@ template <> constexpr enum qm_emu_atomic sum<long long> = QM_ATOMIC_COUNT;
 template <> constexpr enum qm_emu_atomic sum<unsigned long long> = QM_ATOMIC_COUNT;
 } // namespace qm_emu
 
-#define QM_ATOMIC(name, kind, op)                                                              \
+#define QM_ATOMIC(name, kind, op)                                                                  \
     template <class T> QM_PLAIN inline T name(T *address, typename qm_emu::same<T>::type x, QM_AT) \
     {                                                                                              \
         qm_emu_atomically(address, sizeof *address, kind, at);                                     \
@@ -398,20 +398,20 @@ QM_ATOMIC(atomicDec, QM_ATOMIC_COUNT, old == 0 || old > x ? x : old - 1)
 #undef QM_ATOMIC
 
 /* Not templates: kernels overload these functions for float, which CUDA does not have. */
-#define QM_ATOMIC(T)                                    \
-    QM_PLAIN inline T atomicMax(T *address, T x, QM_AT) \
-    {                                                   \
+#define QM_ATOMIC(T)                                                     \
+    QM_PLAIN inline T atomicMax(T *address, T x, QM_AT)                  \
+    {                                                                    \
         qm_emu_atomically(address, sizeof *address, QM_ATOMIC_JOIN, at); \
-        T old = *address;                               \
-        *address = old < x ? x : old;                   \
-        return old;                                     \
-    }                                                   \
-    QM_PLAIN inline T atomicMin(T *address, T x, QM_AT) \
-    {                                                   \
+        T old = *address;                                                \
+        *address = old < x ? x : old;                                    \
+        return old;                                                      \
+    }                                                                    \
+    QM_PLAIN inline T atomicMin(T *address, T x, QM_AT)                  \
+    {                                                                    \
         qm_emu_atomically(address, sizeof *address, QM_ATOMIC_JOIN, at); \
-        T old = *address;                               \
-        *address = x < old ? x : old;                   \
-        return old;                                     \
+        T old = *address;                                                \
+        *address = x < old ? x : old;                                    \
+        return old;                                                      \
     }
 QM_ATOMIC(int)
 QM_ATOMIC(unsigned int)
