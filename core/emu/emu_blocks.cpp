@@ -18,9 +18,9 @@ enum { CHANNELS = 64, FENCES_MOST = 31 };
 /* A number that blocks release and acquire by. */
 static struct channel {
     uintptr_t at;
-    int same;       /* the channel that stands for this one, or itself */
-    uint32_t epoch; /* of the block's first acquisition */
-    uint32_t warps; /* that acquired it in that epoch */
+    uint64_t others; /* channels by which its releasing blocks had acquired */
+    uint32_t epoch;  /* of the block's first acquisition */
+    uint32_t warps;  /* that acquired it in that epoch */
 } channels[CHANNELS];
 static int n_channels;
 
@@ -93,13 +93,6 @@ unsigned int qm_blocks_fences(void) { return fences[qm_now.thread]; }
 
 /* ---- releases -------------------------------------------------------------------------------- */
 
-static int root(int k)
-{
-    while (channels[k].same != k)
-        k = channels[k].same;
-    return k;
-}
-
 static int channel_of(uintptr_t a)
 {
     int k = 0;
@@ -108,7 +101,7 @@ static int channel_of(uintptr_t a)
     if (k == CHANNELS)
         return CHANNELS - 1;
     if (k == n_channels)
-        channels[n_channels++] = channel{a, k, 0, 0};
+        channels[n_channels++] = channel{a, 0, 0, 0};
     return k;
 }
 
@@ -178,7 +171,7 @@ static void release(int channel)
                         any_before ? pool_at : 0};
     for (int k = 0; k < n_channels; k++) /* what it acquired by other numbers it releases too */
         if (is_acquired(k))
-            channels[root(k)].same = root(channel);
+            channels[channel].others |= 1ull << k | channels[k].others;
     if (is_known(&x))
         return;
     releases = (struct release *)grown(releases, n_releases, &releases_room, sizeof x);
@@ -233,7 +226,7 @@ int qm_blocks_are_ordered(const struct stamp *s)
         if (!covers(r, s))
             continue;
         for (int k = 0; k < n_channels; k++)
-            if (root(k) == root(r->channel) && is_acquired(k))
+            if ((k == r->channel || (channels[k].others >> r->channel & 1)) && is_acquired(k))
                 return 1;
     }
     return 0;

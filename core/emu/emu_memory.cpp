@@ -55,11 +55,17 @@ extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char 
     if (qm_now.is_running && v->block != qm_now.block_epoch) {
         v->block = qm_now.block_epoch;
         static_bytes += v->bytes;
-        if (static_bytes > QM_STATIC_MOST) {
-            struct qm_emu_at nowhere = {NULL, 0};
+        size_t most =
+            qm_shared_allowed() > QM_STATIC_MOST ? (size_t)QM_DYNAMIC_MOST : (size_t)QM_STATIC_MOST;
+        struct qm_emu_at nowhere = {NULL, 0};
+        if (static_bytes > QM_STATIC_MOST)
             qm_emu_fail(nowhere, "shared %s: %zu bytes of static shared memory, at most %d", name,
                         static_bytes, QM_STATIC_MOST);
-        }
+        else if (static_bytes + qm_dynamic_bytes > most)
+            qm_emu_fail(nowhere,
+                        "shared %s: %zu bytes of static and %zu of dynamic shared memory, at most "
+                        "%zu",
+                        name, static_bytes, qm_dynamic_bytes, most);
     }
     return qm_emu_arena + v->at;
 }

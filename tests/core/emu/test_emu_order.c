@@ -41,6 +41,9 @@ static const struct {
      WRITTEN "    }\n    if (threadIdx.x == 1)\n        __threadfence();\n    __syncthreads();\n"
              "    if (threadIdx.x == 0) {\n",
      BLOCKS},
+    {"the last block's other warps do not wait",
+     "    __syncthreads(); /* is_last */\n    if (!is_last)\n        return;\n",
+     "    if (threadIdx.x < 32 || blockIdx.x != gridDim.x - 1)\n        return;\n", BLOCKS},
     {"no ticket", TICKET, "        is_last = blockIdx.x == gridDim.x - 1;\n", BLOCKS},
     {"volatile reads", "raise(f.most, f.part[k]);", "raise(f.most, *(volatile float *)&f.part[k]);",
      NULL},
@@ -65,6 +68,9 @@ static const struct {
      "the launch of scale fails: __launch_bounds__ allows 32"},
     {"a grid that is too high", "look<<<blocks, THREADS>>>", "look<<<dim3(1, 65536), THREADS>>>",
      "too large a grid"},
+    {"too much shared memory of both kinds", "look<<<blocks, THREADS>>>",
+     "look<<<blocks, THREADS, 49150>>>",
+     "shared top: 4 bytes of static and 49150 of dynamic shared memory, at most 49152"},
     {"too much dynamic shared memory", "look<<<blocks, THREADS>>>",
      "look<<<blocks, THREADS, 49153>>>", "more dynamic shared memory than allowed"},
 };
