@@ -33,7 +33,7 @@ extern struct qm_far qm_far;
 /* Notes an access by a kernel.  Returns 0 where the step is to be left. */
 int qm_far_access(uintptr_t a, size_t size, int write);
 
-/* Notes that a block may learn by an atomic operation what other blocks do, of which few are run. */
+/* Notes that a block may learn by an atomic operation what others do, of which few are run. */
 void qm_far_communicates(struct qm_emu_at at);
 
 void qm_far_end(void);

@@ -27,9 +27,10 @@ int64_t qm_large_index_least(const struct qm_recipe *r);
  * without access lie before each array.
  *
  * QM_CHECK_FAILED: the emulator has a finding, or an element differs.  QM_SKIPPED, with the reason:
- * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator or
- * communicate there with others that are not run and an element differs, or there is no address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged:
- * how many numbers were compared. */
+ * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator, an
+ * element differs there after blocks communicated with others that are not run, or there is no
+ * address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged: how many
+ * numbers were compared. */
 qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t n,
                          int64_t *judged);
 

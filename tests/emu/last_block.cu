@@ -1,5 +1,5 @@
-/* last_block.cu - The last block of a grid to finish joins what all blocks found: each counts itself
- * by an atomic ticket behind a __threadfence. */
+/* last_block.cu - The last block of a grid to finish joins what all blocks found.  Each counts
+ * itself by an atomic ticket behind a __threadfence. */
 #include <cuda_runtime.h>
 
 #include "kernel_cuda.h"

@@ -1,4 +1,4 @@
-/* emulated.h - What tests of the emulator share: kernels from sources with a patch, and their steps.
+/* emulated.h - What tests of the emulator share: kernels from patched sources, and their steps.
  *
  * open_folder and close_folder are the set-up and the end of a cmocka group. */
 #ifndef QM_SUPPORT_EMULATED_H

@@ -4,7 +4,7 @@
 #include "tests/support/drawn.h"
 #include "tests/support/emulated.h"
 
-/* ---- order between threads and blocks: patches of last_block.cu ------------------------------- */
+/* ---- order between threads and blocks: patches of last_block.cu ------------------------------ */
 
 #define FENCED                                             \
     "        f.part[blockIdx.x] = __uint_as_float(top);\n" \
