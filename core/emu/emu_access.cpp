@@ -5,23 +5,28 @@
  *
  *   threads of one block    in the same epoch (between two barriers), unless both are atomic or
  *                           __syncwarp stands between them
- *   threads of two blocks   in the same launch, unless both are atomic or the launch has a
- *                           __threadfence
- *   two launches            in streams that nothing orders */
+ *   threads of two blocks   in the same launch, unless both are atomic or the first is released
+ *                           and acquired (emu_blocks.cpp)
+ *   two launches            in streams that nothing orders
+ *
+ * A plain read beside atomic operations, with nothing between, is let pass where the thread's next
+ * write is an atomicCAS of the same number: so do the loops that make other operations atomic. */
 #include "emu_far.hpp"
 #include "emu_memory.hpp"
 
-enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
-enum access { READ, WRITE, BOTH, RELAXED }; /* BOTH: an atomic operation; RELAXED: such a read */
-static inline int is_read(enum access how) { return how == READ || how == RELAXED; }
-static inline int is_atomic(enum access how) { return how == BOTH || how == RELAXED; }
+enum { HOST_STACK = 1 << 20 };
+enum { READ, WRITE, ATOMICS }; /* and ATOMICS + an enum qm_emu_atomic */
+enum { RELAXED = ATOMICS + QM_ATOMIC_READ, SET = ATOMICS + QM_ATOMIC_SET };
+enum { SWAP = ATOMICS + QM_ATOMIC_SWAP };
+static inline int is_read(int how) { return how == READ || how == RELAXED; }
+static inline int is_atomic(int how) { return how >= ATOMICS; }
 
 /* Whether an access earlier in this epoch is by this thread, or is ordered before the current
  * access by its warp.  o: which meetings of lanes count.  After a write only __syncwarp orders;
  * after a read also a shuffle or vote, which does not end before that lane has reached it. */
 static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
 {
-    uint32_t thread = s->thread & 1023u, lane = thread % QM_WARP;
+    uint32_t thread = qm_stamp_thread(s), lane = thread % QM_WARP;
     if (thread == qm_now.thread)
         return 1;
     return thread / QM_WARP == qm_now.thread / QM_WARP &&
@@ -29,18 +34,14 @@ static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
             o->seen[qm_now.thread % QM_WARP][lane] > s->clock);
 }
 
-static uint32_t last_fence; /* the epoch of the last __threadfence */
-
 /* Whether the access `s` races with the current one; accesses of earlier launches do not. */
-static inline int conflicts(const struct stamp *s, const struct qm_order *o, enum access how,
-                            int is_shared)
+static inline int conflicts(const struct stamp *s, const struct qm_order *o, int how, int is_shared)
 {
-    if (s->epoch < qm_now.launch_epoch || (is_atomic(how) && (s->thread & ATOMIC)))
+    if (s->epoch < qm_now.launch_epoch || (is_atomic(how) && (s->thread & QM_STAMP_ATOMIC)))
         return 0;
     if (s->epoch >= qm_now.block_epoch)
         return s->epoch == qm_now.epoch && !is_ordered(s, o);
-    return !is_shared &&
-           last_fence < qm_now.launch_epoch; /* another block's: a fence in this launch orders it */
+    return !is_shared && !qm_blocks_are_ordered(s);
 }
 
 /* Whether this launch is ordered after those that touched the cell; 0: it is not, which has been
@@ -48,70 +49,133 @@ static inline int conflicts(const struct stamp *s, const struct qm_order *o, enu
 static int launches_are_ordered(const struct region *r, uintptr_t a, size_t size,
                                 const struct cell *c, int write, uint32_t code)
 {
-    const struct stamp *stamps[] = {&c->w, &c->r[0], &c->r[1]};
-    for (int i = 0; i < (write ? 3 : 1); i++) {
+    const struct stamp *stamps[] = {&c->w,    &c->a[0], &c->a[1], &c->a[2],
+                                    &c->r[0], &c->r[1], &c->r[2]};
+    for (int i = 0; i < (write ? 7 : 4); i++) {
         uint32_t epoch = stamps[i]->epoch;
         const char *kernel = epoch >= qm_now.step_epoch && epoch < qm_now.launch_epoch
                                  ? qm_launch_unordered(epoch)
                                  : NULL;
         if (kernel) {
-            qm_found_streams(r, a, size, kernel, write, i == 0, code);
+            qm_found_streams(r, a, size, kernel, write, i < 4, code);
             return 0;
         }
     }
     return 1;
 }
 
+/* ---- a read that an atomicCAS may follow ----------------------------------------------------- */
+
+static struct {
+    int is_there;
+    const struct region *r;
+    uintptr_t a;
+    size_t size;
+    struct stamp s;
+    uint32_t code;
+} pending; /* of the thread that runs */
+
+void qm_read_settle(void)
+{
+    if (!pending.is_there)
+        return;
+    pending.is_there = 0;
+    qm_found_race(pending.r, pending.a, pending.size, &pending.s, "reads", "changed atomically",
+                  pending.code);
+}
+
+/* Before an access of the running thread. */
+static inline void settle(uintptr_t a, int how)
+{
+    if (!pending.is_there || (how == READ && a != pending.a))
+        return;
+    if (how == SWAP && a == pending.a)
+        pending.is_there = 0;
+    else
+        qm_read_settle();
+}
+
+/* ---- one cell -------------------------------------------------------------------------------- */
+
+/* Notes an access as the last one of s.  The one before moves to s[2] where another block made it.
+ * Of this block's it moves to s[1], unless s[1] is of this epoch and s[0] of this warp: then s[1]
+ * tells more. */
+static inline void note(struct stamp s[3], struct stamp now)
+{
+    unsigned int thread = qm_stamp_thread(&s[0]), own = qm_now.thread;
+    if (s[0].epoch && s[0].epoch < qm_now.block_epoch)
+        s[2] = s[0];
+    else if (s[0].epoch == now.epoch && thread != own &&
+             (s[1].epoch != now.epoch || thread / QM_WARP != own / QM_WARP))
+        s[1] = s[0];
+    s[0] = now;
+}
+
+/* The first of three stamps that conflicts, or NULL. */
+static inline const struct stamp *conflict(const struct stamp s[3], const struct qm_order *o,
+                                           int how, int is_shared)
+{
+    for (int i = 0; i < 3; i++)
+        if (s[i].epoch && conflicts(&s[i], o, how, is_shared))
+            return &s[i];
+    return NULL;
+}
+
 /* Checks an access to one cell and records it; 0: a race, which has been reported. */
-static inline int touch(struct cell *c, enum access how, uint32_t code, const struct region *r,
-                        uintptr_t a, size_t size)
+static inline int touch(struct cell *c, int how, uint32_t code, const struct region *r, uintptr_t a,
+                        size_t size)
 {
     const struct qm_order *o = is_read(how) ? qm_now.met : qm_now.synced;
-    struct stamp now = {qm_now.epoch, code, (uint16_t)qm_now.thread,
+    struct stamp now = {qm_now.epoch, code,
+                        (uint16_t)(qm_now.thread | qm_blocks_fences() << 10 |
+                                   (is_atomic(how) ? QM_STAMP_ATOMIC : 0)),
                         o->own[qm_now.thread % QM_WARP]};
     const struct stamp *bad = NULL;
+    const char *was = "wrote";
+    for (int i = 0; i < 3 && how == SWAP; i++) /* its own read was a part of the loop */
+        if (c->r[i].epoch == now.epoch && qm_stamp_thread(&c->r[i]) == qm_now.thread)
+            c->r[i] = {};
     if (conflicts(&c->w, qm_now.synced, how, !r))
         bad = &c->w;
-    else if (!is_read(how) && conflicts(&c->r[0], qm_now.met, how, !r))
-        bad = &c->r[0];
-    else if (!is_read(how) && conflicts(&c->r[1], qm_now.met, how, !r))
-        bad = &c->r[1];
+    else if (!is_atomic(how) && (bad = conflict(c->a, qm_now.synced, how, !r))) {
+        was = "changed atomically";
+        if (how == READ) {
+            pending = {1, r, a, size, *bad, code};
+            return 1;
+        }
+    } else if (!is_read(how) && (bad = conflict(c->r, qm_now.met, how, !r)))
+        was = "read";
     if (bad) {
-        qm_found_race(r, a, size, bad, !is_read(how), bad == &c->w, code);
+        qm_found_race(r, a, size, bad,
+                      is_read(how)     ? "reads"
+                      : is_atomic(how) ? "changes atomically"
+                                       : "writes",
+                      was, code);
         return 0;
     }
-    if (is_atomic(how))
-        now.thread |= ATOMIC;
-    if (!is_read(how)) {
+    if (how == WRITE)
         c->w = now;
-        return 1;
-    }
-    /* r[0] moves to r[1], unless r[1] is of this epoch and r[0] of this warp: then r[1] tells
-     * more. */
-    if (c->r[0].epoch == now.epoch && c->r[0].thread != now.thread &&
-        (c->r[1].epoch != now.epoch || c->r[0].thread / QM_WARP != now.thread / QM_WARP))
-        c->r[1] = c->r[0];
-    c->r[0] = now;
+    else
+        note(is_read(how) ? c->r : c->a, now);
     return 1;
 }
 
 /* Checks and records an access to bytes [from, to) of the cells.  written: writes of earlier epochs
  * do not count.  Returns how many bytes nobody has written; -1: a race has been reported. */
-static inline int64_t touch_all(struct cell *cells, size_t from, size_t to, enum access how,
+static inline int64_t touch_all(const struct records *x, size_t from, size_t to, int how,
                                 uint32_t code, const struct region *r, uintptr_t a,
                                 uint32_t written)
 {
     int64_t unwritten = 0;
     for (size_t i = from, step; i < to; i += step) {
-        struct cell *group = &cells[i & ~(size_t)3], *c = &cells[i];
         step = 4;
-        if (group->is_split || i % 4 || to - i < 4) {
-            for (int k = 1; k < 4 && !group->is_split; k++)
-                group[k] = group[0];
-            group->is_split = 1;
+        if (x->group[i / 4].is_split || i % 4 || to - i < 4) {
+            qm_split(x, i);
             step = 1;
         }
-        unwritten += how != WRITE && c->w.epoch < written ? (int64_t)step : 0;
+        struct cell *c = qm_cell(x, i);
+        int is_blank = c->w.epoch < written && c->a[0].epoch < written;
+        unwritten += how != WRITE && how != SET && is_blank ? (int64_t)step : 0;
         if (r && qm_now.many_streams &&
             !launches_are_ordered(r, a, to - from, c, !is_read(how), code))
             return -1;
@@ -121,7 +185,7 @@ static inline int64_t touch_all(struct cell *cells, size_t from, size_t to, enum
     return unwritten;
 }
 
-static void access_shared(uintptr_t a, size_t size, enum access how, int is_range, uint32_t code)
+static void access_shared(uintptr_t a, size_t size, int how, int is_range, uint32_t code)
 {
     size_t at = a - (uintptr_t)qm_emu_arena;
     const struct variable *v = qm_variable_of(at);
@@ -132,12 +196,12 @@ static void access_shared(uintptr_t a, size_t size, enum access how, int is_rang
         return;
     }
     int64_t unwritten =
-        touch_all(qm_arena_cells, at, at + size, how, code, NULL, a, qm_now.block_epoch);
+        touch_all(&qm_arena_records, at, at + size, how, code, NULL, a, qm_now.block_epoch);
     if (unwritten > 0 && (!is_range || unwritten == (int64_t)size)) /* of a struct: padding */
         qm_found_unwritten(NULL, a, size, code);
 }
 
-static void access_region(struct region *r, uintptr_t a, size_t size, enum access how, int is_range,
+static void access_region(struct region *r, uintptr_t a, size_t size, int how, int is_range,
                           uint32_t code)
 {
     size_t at = a - r->at;
@@ -152,16 +216,17 @@ static void access_region(struct region *r, uintptr_t a, size_t size, enum acces
     }
     if (qm_far.n > 0)
         return; /* memory without records */
-    if (!r->cells && !(r->cells = qm_cells_for(r->bytes)))
+    if (!r->records.group && !qm_records_open(&r->records, r->bytes))
         return;
     int64_t unwritten =
-        touch_all(r->cells, at, at + size, how, code, r, a, r->flags & QM_REGION_BLANK ? 1 : 0);
+        touch_all(&r->records, at, at + size, how, code, r, a, r->flags & QM_REGION_BLANK ? 1 : 0);
     if (unwritten > 0 && (!is_range || unwritten == (int64_t)size))
         qm_found_unwritten(r, a, size, code);
 }
 
-static inline void access_at(uintptr_t a, size_t size, enum access how, int is_range, uint32_t code)
+static inline void access_at(uintptr_t a, size_t size, int how, int is_range, uint32_t code)
 {
+    settle(a, how);
     if (a - (uintptr_t)qm_emu_arena < QM_ARENA) {
         access_shared(a, size, how, is_range, code);
         return;
@@ -173,7 +238,7 @@ static inline void access_at(uintptr_t a, size_t size, enum access how, int is_r
         qm_found_outside(a, size, !is_read(how), code);
 }
 
-static inline void access(const volatile void *address, size_t size, enum access how, int is_range,
+static inline void access(const volatile void *address, size_t size, int how, int is_range,
                           void *from)
 {
     uintptr_t a = (uintptr_t)address;
@@ -190,19 +255,19 @@ static inline void access(const volatile void *address, size_t size, enum access
     access_at(a, size, how, is_range, (uint32_t)((uintptr_t)from - 1 - qm_module_base));
 }
 
-extern "C" void qm_emu_atomic(const volatile void *address, size_t size, struct qm_emu_at at)
+extern "C" void qm_emu_atomically(const volatile void *address, size_t size,
+                                  enum qm_emu_atomic kind, struct qm_emu_at at)
 {
-    if (qm_now.is_running && (uintptr_t)address - qm_now.stack >= qm_stack_bytes)
-        access_at((uintptr_t)address, size, BOTH, 0, qm_place_number(at));
+    uintptr_t a = (uintptr_t)address;
+    if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes)
+        return;
+    access_at(a, size, ATOMICS + kind, 0, qm_place_number(at));
+    if (a - (uintptr_t)qm_emu_arena < QM_ARENA)
+        return;
+    qm_blocks_atomic(a);
+    if (qm_far.n > 0 && kind != QM_ATOMIC_JOIN && kind != QM_ATOMIC_READ)
+        qm_far_communicates(at);
 }
-
-extern "C" void qm_emu_relaxed(const volatile void *address, size_t size, struct qm_emu_at at)
-{
-    if (qm_now.is_running && (uintptr_t)address - qm_now.stack >= qm_stack_bytes)
-        access_at((uintptr_t)address, size, RELAXED, 0, qm_place_number(at));
-}
-
-extern "C" void qm_emu_fence(void) { last_fence = qm_now.epoch; }
 
 /* ---- functions that the compiler's instrumentation calls ------------------------------------- */
 

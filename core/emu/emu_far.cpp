@@ -3,6 +3,7 @@
 #include "emu_memory.hpp"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,7 +49,8 @@ int qm_far_access(uintptr_t a, size_t size, int write)
 {
     if (write)
         count_page(a);
-    if (++qm_far.accesses > QM_FAR_ACCESSES || qm_far.pages > QM_FAR_PAGES) {
+    int64_t most = qm_far.n <= QM_FAR_WHOLE ? QM_FAR_WHOLE_ACCESSES : QM_FAR_ACCESSES;
+    if (++qm_far.accesses > most || qm_far.pages > QM_FAR_PAGES) {
         qm_far.left = "its thread blocks loop over too many elements for the emulator";
         return 0;
     }
@@ -60,6 +62,19 @@ int qm_far_access(uintptr_t a, size_t size, int write)
     for (int64_t i = from; i < to && i < qm_far.n; i++)
         touched[i / 64] |= 1ull << i % 64;
     return 1;
+}
+
+void qm_far_communicates(struct qm_emu_at at)
+{
+    static char text[200];
+    const char *slash = strrchr(at.file, '/');
+    if (qm_far.doubt || qm_far.n <= QM_FAR_WHOLE)
+        return;
+    snprintf(text, sizeof text,
+             "its blocks communicate by atomic operations, as at %.80s:%d, and only some of them "
+             "are run",
+             slash ? slash + 1 : at.file, at.line);
+    qm_far.doubt = text;
 }
 
 static size_t touched_bytes() { return (size_t)(qm_far.n / 64 + 2) * sizeof *touched; }
@@ -96,7 +111,7 @@ static int add(uint64_t block, uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS], 
 
 int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
 {
-    const int64_t n = qm_far.n, first[] = {0, (INT64_C(1) << 31) - qm_far.block};
+    const int64_t n = qm_far.n, first[] = {0, n - 7 - qm_far.block};
     const int64_t end[] = {qm_far.block, n};
     int64_t run = touched ? next(0, 0) : 0, stride = run > 0 ? next(run, 1) : 0;
     int count = 0;
@@ -169,8 +184,7 @@ void qm_far_fill(void *to, int byte, size_t bytes)
 {
     const struct region *r = qm_region_of((uintptr_t)to);
     int64_t bits = r ? bits_of(r) : 0;
-    const int64_t first[] = {0, (INT64_C(1) << 31) - qm_far.block},
-                  end[] = {qm_far.block, qm_far.n};
+    const int64_t first[] = {0, qm_far.n - 7 - qm_far.block}, end[] = {qm_far.block, qm_far.n};
     if (bytes == 0)
         return;
     each_page(to, bytes, [=](uintptr_t at, size_t n) { memset((void *)at, byte, n); });

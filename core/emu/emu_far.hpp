@@ -1,6 +1,6 @@
 /* emu_far.hpp - A step of a tensor in address space without memory, of which few blocks are run.
  *
- * The host looks at windows of elements: the first `block` ones, and those from 2^31 - block on.
+ * The host looks at windows of elements: the first `block` ones, and those from n - 7 - block on.
  * Which thread blocks work on them is learned from block 0 of each launch: the first elements that
  * it touches without a gap, and how far apart such runs lie where it takes several (a grid that
  * strides).  Records of bytes are not kept, so that races and unwritten memory are not seen here,
@@ -11,19 +11,30 @@
 #include "emu_runtime.hpp"
 
 /* Accesses of one step, and pages that it writes, after which it is left: a block may loop over
- * millions of elements. */
-enum { QM_FAR_ACCESSES = 60000000, QM_FAR_PAGES = 1 << 17, QM_FAR_BLOCKS = 256 };
+ * millions of elements.  Of tensors of at most WHOLE elements all blocks are run, with more
+ * accesses. */
+enum {
+    QM_FAR_ACCESSES = 60000000,
+    QM_FAR_PAGES = 1 << 17,
+    QM_FAR_BLOCKS = 256,
+    QM_FAR_WHOLE = (1 << 20) + 8,
+    QM_FAR_WHOLE_ACCESSES = 4 * QM_FAR_ACCESSES
+};
 
 struct qm_far {
     int64_t n, block; /* elements; n 0: an ordinary step */
     int is_learning;  /* within block 0 of a launch */
     int64_t accesses, pages;
-    const char *left; /* why the step was left, or NULL */
+    const char *left;  /* why the step was left, or NULL */
+    const char *doubt; /* why its numbers may be wrong without a fault of the kernel, or NULL */
 };
 extern struct qm_far qm_far;
 
 /* Notes an access by a kernel.  Returns 0 where the step is to be left. */
 int qm_far_access(uintptr_t a, size_t size, int write);
+
+/* Notes that a block may learn by an atomic operation what others do, of which few are run. */
+void qm_far_communicates(struct qm_emu_at at);
 
 void qm_far_end(void);
 

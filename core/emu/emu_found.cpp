@@ -132,19 +132,21 @@ void qm_found_unwritten(const struct region *r, uintptr_t a, size_t size, uint32
 }
 
 void qm_found_race(const struct region *r, uintptr_t a, size_t size, const struct stamp *s,
-                   int write, int was_write, uint32_t code)
+                   const char *what, const char *was, uint32_t code)
 {
-    char who[64], other[80], bytes[200], place[200], what[640];
+    char who[64], other[80], bytes[200], place[200], text[640];
+    int is_near = s->epoch >= qm_now.block_epoch;
     qm_thread_name(qm_now.thread, who);
-    if (s->epoch >= qm_now.block_epoch)
-        qm_thread_name(s->thread & 1023u, other);
+    if (is_near)
+        qm_thread_name(qm_stamp_thread(s), other);
     else
-        snprintf(other, sizeof other, "thread %u of another block", s->thread & 1023u);
+        snprintf(other, sizeof other, "thread %u of another block", qm_stamp_thread(s));
     name_bytes(r, a, size, bytes, sizeof bytes);
     place_of(s->code, place, sizeof place);
-    snprintf(what, sizeof what, "data race: %s %s %s, which %s %s at %s with nothing between", who,
-             write ? "writes" : "reads", bytes, other, was_write ? "wrote" : "read", place);
-    fail_at(code, what);
+    snprintf(text, sizeof text, "data race: %s %s %s, which %s %s at %s with %s between", who, what,
+             bytes, other, was, place,
+             is_near || !s->epoch ? "nothing" : "no __threadfence and atomic operation");
+    fail_at(code, text);
 }
 
 void qm_found_streams(const struct region *r, uintptr_t a, size_t size, const char *kernel,

@@ -460,14 +460,16 @@ void qm_nearest(const float *y, long n, unsigned char *code)
 
 /* A step of a tensor in reserved address space, of which only the blocks are run that work on the
  * first `block` elements and on those from 2^31 - block on.  *left: why it was left before its end,
- * or NULL. */
-int qm_emu_far_step(const struct qm_kernel_args *a, int64_t block, const char **left)
+ * or NULL; *doubt: why its numbers may be wrong without a fault of the kernel, or NULL. */
+int qm_emu_far_step(const struct qm_kernel_args *a, int64_t block, const char **left,
+                    const char **doubt)
 {
     qm_far = {};
     qm_far.n = a->n;
     qm_far.block = block;
     int refused = qm_kernel_step(a);
     *left = qm_far.left;
+    *doubt = qm_far.doubt;
     qm_far_end();
     return refused;
 }

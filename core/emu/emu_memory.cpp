@@ -32,7 +32,7 @@ static int n_variables;
 static uint16_t owner[QM_ARENA / 16];
 static size_t arena_used = QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP, static_bytes;
 size_t qm_dynamic_bytes;
-struct cell *qm_arena_cells;
+struct records qm_arena_records;
 
 extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char *name)
 {
@@ -55,11 +55,17 @@ extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char 
     if (qm_now.is_running && v->block != qm_now.block_epoch) {
         v->block = qm_now.block_epoch;
         static_bytes += v->bytes;
-        if (static_bytes > QM_STATIC_MOST) {
-            struct qm_emu_at nowhere = {NULL, 0};
+        size_t most =
+            qm_shared_allowed() > QM_STATIC_MOST ? (size_t)QM_DYNAMIC_MOST : (size_t)QM_STATIC_MOST;
+        struct qm_emu_at nowhere = {NULL, 0};
+        if (static_bytes > QM_STATIC_MOST)
             qm_emu_fail(nowhere, "shared %s: %zu bytes of static shared memory, at most %d", name,
                         static_bytes, QM_STATIC_MOST);
-        }
+        else if (static_bytes + qm_dynamic_bytes > most)
+            qm_emu_fail(nowhere,
+                        "shared %s: %zu bytes of static and %zu of dynamic shared memory, at most "
+                        "%zu",
+                        name, static_bytes, qm_dynamic_bytes, most);
     }
     return qm_emu_arena + v->at;
 }
@@ -69,11 +75,32 @@ const struct variable *qm_variable_of(size_t at)
     return owner[at / 16] ? &variables[owner[at / 16] - 1] : NULL;
 }
 
-struct cell *qm_cells_for(size_t bytes)
+int qm_records_open(struct records *x, size_t bytes)
 {
-    void *map = mmap(NULL, (bytes + 4) * sizeof(struct cell), PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return map == MAP_FAILED ? NULL : (struct cell *)map;
+    size_t groups = bytes / 4 + 1, all = groups * (sizeof(struct group) + 4 * sizeof(struct cell));
+    void *map =
+        mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return 0;
+    x->group = (struct group *)map;
+    x->byte = (struct cell *)(x->group + groups);
+    x->map_bytes = all;
+    return 1;
+}
+
+static void records_close(struct records *x)
+{
+    if (x->group)
+        munmap(x->group, x->map_bytes);
+    *x = {};
+}
+
+void qm_split(const struct records *x, size_t i)
+{
+    struct group *g = &x->group[i / 4];
+    for (size_t k = 0; k < 4 && !g->is_split; k++)
+        x->byte[i / 4 * 4 + k] = g->cell;
+    g->is_split = 1;
 }
 
 void qm_memory_block(size_t dynamic)
@@ -83,8 +110,8 @@ void qm_memory_block(size_t dynamic)
     memset(qm_emu_dynamic, 0xff, dynamic); /* NaNs */
     memset(qm_emu_arena + QM_DYNAMIC_AT + QM_DYNAMIC_MOST, 0xff,
            arena_used - QM_DYNAMIC_AT - QM_DYNAMIC_MOST);
-    if (!qm_arena_cells)
-        qm_arena_cells = qm_cells_for(QM_ARENA);
+    if (!qm_arena_records.group && !qm_records_open(&qm_arena_records, QM_ARENA))
+        abort();
 }
 
 /* ---- regions --------------------------------------------------------------------------------- */
@@ -102,15 +129,14 @@ void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 {
     if (!at || bytes == 0 || n_regions == REGIONS)
         return;
-    regions[n_regions++] = region{name, (uintptr_t)at, bytes, flags, NULL};
+    regions[n_regions++] = region{name, (uintptr_t)at, bytes, flags, {}};
     forget_places();
 }
 
 static void region_remove(int i)
 {
     struct region *r = &regions[i];
-    if (r->cells)
-        munmap(r->cells, (r->bytes + 4) * sizeof(struct cell));
+    records_close(&r->records);
     *r = regions[--n_regions];
     forget_places();
 }
@@ -194,15 +220,19 @@ int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *le
 void qm_region_written(const void *at, size_t bytes)
 {
     struct region *r = qm_region_of((uintptr_t)at);
-    const struct cell written = {{1, 0, 0, 0}, {{0, 0, 0, 0}, {0, 0, 0, 0}}, 1};
-    if (!r || !(r->flags & QM_REGION_BLANK) || (!r->cells && !(r->cells = qm_cells_for(r->bytes))))
+    const struct cell written = {{1, 0, 0, 0}, {}, {}};
+    if (!r || !(r->flags & QM_REGION_BLANK) ||
+        (!r->records.group && !qm_records_open(&r->records, r->bytes)))
         return;
-    for (size_t i = 0, k = (uintptr_t)at - r->at; i < bytes && k < r->bytes; i++, k++) {
-        struct cell *group = &r->cells[k & ~(size_t)3];
-        for (int j = 1; j < 4 && !group->is_split; j++)
-            group[j] = group[0];
-        group->is_split = 1;
-        r->cells[k] = written;
+    size_t k = (uintptr_t)at - r->at, end = bytes < r->bytes - k ? k + bytes : r->bytes;
+    for (; k < end; k++) {
+        if (k % 4 == 0 && end - k >= 4) {
+            r->records.group[k / 4] = group{written, 0};
+            k += 3;
+            continue;
+        }
+        qm_split(&r->records, k);
+        r->records.byte[k] = written;
     }
 }
 
@@ -210,10 +240,12 @@ int qm_region_unordered(const void *at, size_t bytes, const char **kernel)
 {
     const struct region *r = qm_region_of((uintptr_t)at);
     size_t k = r ? (uintptr_t)at - r->at : 0;
-    for (size_t i = 0; r && r->cells && i < bytes && k + i < r->bytes; i++)
-        if (r->cells[k + i].w.epoch >= qm_now.step_epoch &&
-            (*kernel = qm_launch_unordered(r->cells[k + i].w.epoch)))
+    for (size_t i = 0; r && r->records.group && i < bytes && k + i < r->bytes; i++) {
+        const struct cell *c = qm_cell(&r->records, k + i);
+        uint32_t epoch = c->w.epoch > c->a[0].epoch ? c->w.epoch : c->a[0].epoch;
+        if (epoch >= qm_now.step_epoch && (*kernel = qm_launch_unordered(epoch)))
             return 1;
+    }
     return 0;
 }
 
@@ -234,9 +266,11 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *self)
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type != PT_LOAD || p->p_flags & PF_X || n_regions == REGIONS)
             continue;
-        regions[n_regions++] =
-            region{"variables of the file", base + p->p_vaddr, p->p_memsz,
-                   QM_REGION_MODULE | (p->p_flags & PF_W ? 0 : QM_REGION_CONST), NULL};
+        regions[n_regions++] = region{"variables of the file",
+                                      base + p->p_vaddr,
+                                      p->p_memsz,
+                                      QM_REGION_MODULE | (p->p_flags & PF_W ? 0 : QM_REGION_CONST),
+                                      {}};
     }
     forget_places();
     return 1;
@@ -251,8 +285,6 @@ __attribute__((constructor)) static void find_module()
 __attribute__((destructor)) static void cells_close()
 {
     for (int i = 0; i < n_regions; i++)
-        if (regions[i].cells)
-            munmap(regions[i].cells, (regions[i].bytes + 4) * sizeof(struct cell));
-    if (qm_arena_cells)
-        munmap(qm_arena_cells, (QM_ARENA + 4) * sizeof(struct cell));
+        records_close(&regions[i].records);
+    records_close(&qm_arena_records);
 }

@@ -7,17 +7,39 @@
 
 /* An access that was seen. */
 struct stamp {
-    uint32_t epoch; /* 0: there was none */
-    uint32_t code;  /* its instruction, from the start of the module; or qm_place_number */
-    uint16_t thread, clock;
+    uint32_t epoch;  /* 0: there was none */
+    uint32_t code;   /* its instruction, from the start of the module; or qm_place_number */
+    uint16_t thread; /* bits 0 to 9; 10 to 14: fences before it (qm_blocks_fences); 15: atomic */
+    uint16_t clock;
+};
+enum { QM_STAMP_ATOMIC = 0x8000 };
+static inline unsigned int qm_stamp_thread(const struct stamp *s) { return s->thread & 1023u; }
+static inline unsigned int qm_stamp_fences(const struct stamp *s) { return s->thread >> 10 & 31u; }
+
+/* The record of a byte: the last plain write; atomic operations and plain reads, each the last one,
+ * one by another thread of the same block and one by another block. */
+struct cell {
+    struct stamp w, a[3], r[3];
 };
 
-/* The record of one byte.  While !is_split, the first cell of four stands for all four bytes: every
- * access touched all of them. */
-struct cell {
-    struct stamp w, r[2]; /* the last write; the last reads, by two threads */
+/* Four bytes.  While !is_split, one cell stands for all: every access touched all of them. */
+struct group {
+    struct cell cell;
     uint32_t is_split;
 };
+
+/* The records of a piece of memory; group NULL: none yet. */
+struct records {
+    struct group *group;
+    struct cell *byte; /* of split groups */
+    size_t map_bytes;
+};
+static inline struct cell *qm_cell(const struct records *x, size_t i)
+{
+    return x->group[i / 4].is_split ? &x->byte[i] : &x->group[i / 4].cell;
+}
+void qm_split(const struct records *x, size_t i);     /* the group of byte i */
+int qm_records_open(struct records *x, size_t bytes); /* 0: no memory */
 
 enum { QM_REGION_MODULE = 8 }; /* a region's flag: the file's own variables */
 
@@ -26,20 +48,19 @@ struct region {
     uintptr_t at;
     size_t bytes;
     int flags;
-    struct cell *cells; /* NULL: none yet */
+    struct records records;
 };
 
 /* The region that holds an address; NULL: none.  Valid until one is added or dropped. */
 struct region *qm_region_of(uintptr_t a);
 enum { QM_PAGES = 1024 };
-extern struct region *qm_region_seen[QM_PAGES]; /* last found on a page, by the page's number */
-struct cell *qm_cells_for(size_t bytes);
+extern struct region *qm_region_seen[QM_PAGES];   /* last found on a page, by the page's number */
 const struct region *qm_region_near(uintptr_t a); /* the nearest that is not the file's own */
 
 /* Shared memory is one arena: the launch's dynamic part first, then variables with gaps between. */
 enum { QM_ARENA = 1 << 20, QM_DYNAMIC_AT = 16, QM_GAP = 64 };
 extern "C" unsigned char qm_emu_arena[QM_ARENA];
-extern struct cell *qm_arena_cells;
+extern struct records qm_arena_records;
 extern size_t qm_dynamic_bytes;
 
 struct variable {
@@ -61,9 +82,17 @@ void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code);
 void qm_found_outside_shared(size_t at, size_t size, int write, uint32_t code);
 void qm_found_constant(const struct region *r, uintptr_t a, size_t size, uint32_t code);
 void qm_found_unwritten(const struct region *r, uintptr_t a, size_t size, uint32_t code);
+/* what, was: what each of the two does, as in "writes" and "wrote". */
 void qm_found_race(const struct region *r, uintptr_t a, size_t size, const struct stamp *s,
-                   int write, int was_write, uint32_t code);
+                   const char *what, const char *was, uint32_t code);
 void qm_found_streams(const struct region *r, uintptr_t a, size_t size, const char *kernel,
                       int write, int was_write, uint32_t code);
+
+/* Order between the blocks of a launch (emu_blocks.cpp): notes an atomic operation of the current
+ * thread; whether an access by an earlier block is ordered before the current one; fences that the
+ * current thread has executed in this block, at most 31. */
+void qm_blocks_atomic(uintptr_t a);
+int qm_blocks_are_ordered(const struct stamp *s);
+unsigned int qm_blocks_fences(void);
 
 #endif

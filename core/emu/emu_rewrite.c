@@ -19,6 +19,9 @@ struct rewriter {
     /* A ring of the last tokens written, by their first bytes in out. */
     size_t token[TOKENS];
     int n_tokens;
+    /* __launch_bounds__ of the kernel whose body is still to come: its arguments in the input. */
+    const char *bounds, *bounds_end;
+    int parens; /* open since then */
 };
 
 /* ---- text out ------------------------------------------------------------------------------ */
@@ -373,6 +376,48 @@ static qm_status shared(struct rewriter *r)
     return QM_OK;
 }
 
+/* ---- launch bounds --------------------------------------------------------------------------- */
+
+/* Takes __launch_bounds__(...) out, where the input stands; returns 0 where it is another
+ * token. */
+static int bounds_taken(struct rewriter *r, const char *end)
+{
+    const char *args = skip_blanks(end), *close = *args == '(' ? closing(args) : NULL;
+    if (!word_is(r->in, end, "__launch_bounds__") || !close)
+        return 0;
+    r->bounds = args;
+    r->bounds_end = close;
+    r->parens = 0;
+    for (const char *s = r->in; s < close; s++)
+        if (*s == '\n') {
+            put(r, "\n", 1);
+            r->line++;
+        }
+    r->in = close;
+    return 1;
+}
+
+/* Follows the tokens from __launch_bounds__ to the kernel's body, whose first statement checks the
+ * block; a declaration without a body is left. */
+static void bounds_put(struct rewriter *r, char token)
+{
+    if (!r->bounds)
+        return;
+    r->parens += (token == '(') - (token == ')');
+    if (r->parens == 0 && token == ';')
+        r->bounds = NULL;
+    if (r->parens != 0 || token != '{')
+        return;
+    puts_to(r, "::qm_emu::launch_bounds(::qm_emu::bounds");
+    for (const char *s = r->bounds; s < r->bounds_end; s++)
+        if (*s == '\n' && s[1] == '#') /* the marker of a macro's line */
+            s += strcspn(s + 1, "\n");
+        else
+            put(r, *s == '\n' ? " " : s, 1);
+    puts_to(r, ");");
+    r->bounds = NULL;
+}
+
 /* ---- attributes ------------------------------------------------------------------------------ */
 
 /* Attributes by which a source would hide accesses from the checks, or change the flags it is
@@ -492,6 +537,8 @@ static qm_status one_token(struct rewriter *r)
         r->in = end;
         return QM_OK;
     }
+    if (bounds_taken(r, end))
+        return QM_OK;
     if (word_is(s, end, "__shared__"))
         return shared(r);
     if (strncmp(s, "<<<", 3) == 0)
@@ -502,6 +549,7 @@ static qm_status one_token(struct rewriter *r)
         puts_to(r, "__attribute__((noinline))");
     else
         put_token(r, s, end);
+    bounds_put(r, *s);
     r->in = end;
     return QM_OK;
 }

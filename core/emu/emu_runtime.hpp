@@ -26,6 +26,13 @@ struct qm_emu_at {
 };
 
 enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
+enum qm_emu_atomic {
+    QM_ATOMIC_READ,
+    QM_ATOMIC_JOIN,  /* a sum of floats, a maximum or minimum */
+    QM_ATOMIC_COUNT, /* other operations, whose result a kernel may use */
+    QM_ATOMIC_SET,   /* atomicExch, which may ignore what was there */
+    QM_ATOMIC_SWAP   /* atomicCAS */
+};
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 /* Vector clocks of a warp's lanes.  A lane's clock own[] counts the meetings it took part in;
@@ -86,6 +93,15 @@ int qm_region_unordered(const void *at, size_t bytes, const char **kernel);
 
 /* Begins a block: shared memory is unwritten; `dynamic`: bytes of the launch's dynamic part. */
 void qm_memory_block(size_t dynamic);
+
+/* A launch, a block and a barrier of it, for the order between blocks (emu_blocks.cpp). */
+void qm_blocks_launch(void);
+void qm_blocks_block(void);
+void qm_blocks_barrier(void);
+
+/* A thread waits or ends: a plain read beside atomic operations is reported that no atomicCAS of
+ * the thread has followed. */
+void qm_read_settle(void);
 
 /* Begins a launch in a stream (NULL: the default one): its number, or -1: it must not run. */
 int qm_launch_begin(void *stream, const char *name);

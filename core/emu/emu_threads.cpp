@@ -159,6 +159,7 @@ static void to_fiber(int i)
 static void entry()
 {
     kernel_call(kernel_closure);
+    qm_read_settle();
     fibers[running].state = ENDED;
     warps[running / QM_WARP].live &= ~(1u << running % QM_WARP);
     to_scheduler();
@@ -227,6 +228,7 @@ static void fiber_start(unsigned int i)
 
 extern "C" int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, struct qm_emu_at at)
 {
+    qm_read_settle();
     struct fiber *f = &fibers[running];
     f->state = AT_BARRIER;
     f->at = at;
@@ -275,6 +277,7 @@ static void barrier_open()
                : join == QM_JOIN_OR  ? any
                                      : 0;
     }
+    qm_blocks_barrier();
     qm_now.epoch++;
 }
 
@@ -398,6 +401,7 @@ extern "C" unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, ui
 {
     struct fiber *f = &fibers[running];
     unsigned int warp = (unsigned int)running / QM_WARP, lane = (unsigned int)running % QM_WARP;
+    qm_read_settle();
     if (!(mask >> lane & 1)) {
         qm_emu_fail(at, "%s: lane %u is not in its own mask 0x%08x", name, lane, mask);
         return 0;
@@ -479,6 +483,7 @@ static void run_block(size_t shared)
     qm_now.epoch++;
     qm_now.block_epoch = qm_now.epoch;
     qm_memory_block(shared);
+    qm_blocks_block();
     for (unsigned int w = 0; w < n_warps; w++) {
         warps[w].live = warps[w].waiting = 0;
         order_reset(&warps[w].synced);
@@ -568,6 +573,7 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
     qm_now.kernel = name;
     qm_now.epoch++;
     qm_now.launch_epoch = qm_now.epoch;
+    qm_blocks_launch();
     kernel_call = call;
     kernel_closure = closure;
     qm_emu_grid_size = grid;
@@ -576,9 +582,9 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
     is_abandoned = 0;
     qm_now.host_stack = (uintptr_t)__builtin_frame_address(0);
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
-    if (qm_far.n > 0)
+    if (qm_far.n > QM_FAR_WHOLE)
         run_far(blocks, shared);
-    for (uint64_t k = 0; k < blocks && qm_far.n == 0 && !is_abandoned; k++)
+    for (uint64_t k = 0; k < blocks && qm_far.n <= QM_FAR_WHOLE && !is_abandoned; k++)
         run_block_number(k, shared);
     running = -1;
     qm_now.stack = 0;

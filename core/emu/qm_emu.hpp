@@ -36,7 +36,6 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n)    __attribute__((aligned(n)))
-#define __launch_bounds__(...)
 #define __maxnreg__(...)
 #define __cluster_dims__(...) QM_EMU_cannot_emulate_clusters
 
@@ -96,6 +95,13 @@ struct qm_emu_at {
 #define QM_AT qm_emu_at at = qm_emu_at::here()
 
 enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
+enum qm_emu_atomic {
+    QM_ATOMIC_READ,
+    QM_ATOMIC_JOIN,
+    QM_ATOMIC_COUNT,
+    QM_ATOMIC_SET,
+    QM_ATOMIC_SWAP
+};
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 extern "C" {
@@ -107,9 +113,9 @@ int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, qm_emu_at at)
 unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, uint64_t x, int from,
                          uint64_t value[32], const char *name, qm_emu_at at);
 
-/* Announces an atomic read and write; an atomic read, which no atomic write races with. */
-void qm_emu_atomic(const volatile void *address, size_t size, qm_emu_at at);
-void qm_emu_relaxed(const volatile void *address, size_t size, qm_emu_at at);
+/* Announces an atomic operation, with which another one does not race. */
+void qm_emu_atomically(const volatile void *address, size_t size, enum qm_emu_atomic kind,
+                       qm_emu_at at);
 void qm_emu_fence(void);
 
 /* The memory of a shared variable, one for all threads of a block and undefined when the block
@@ -143,6 +149,23 @@ QM_PLAIN inline void launch(const config &c, const char *name, const F &kernel, 
     qm_emu_launch(
         c.grid, c.block, c.shared, c.stream, name,
         [](const void *closure) QM_PLAIN { (*static_cast<const F *>(closure))(); }, &kernel, at);
+}
+
+/* What __launch_bounds__ says; a kernel's first statement tells it. */
+struct bounds {
+    long long most, blocks, cluster;
+    constexpr bounds(long long m, long long b = 0, long long c = 0) : most(m), blocks(b), cluster(c)
+    {
+    }
+};
+QM_PLAIN inline void launch_bounds(const bounds &x, const char *name = __builtin_FUNCTION(), QM_AT)
+{
+    unsigned int threads = blockDim.x * blockDim.y * blockDim.z;
+    if (threads > x.most)
+        qm_emu_fail(at,
+                    "the launch of %s fails: __launch_bounds__ allows %lld threads a block, and "
+                    "it has %u (block %u,%u,%u)",
+                    name, x.most, threads, blockDim.x, blockDim.y, blockDim.z);
 }
 
 template <class To, class From> QM_PLAIN inline To bits(const From &x)
@@ -336,12 +359,20 @@ namespace qm_emu
 template <class T> struct same { /* keeps an argument out of deduction */
     typedef T type;
 };
+/* A sum of whole numbers may be a ticket. */
+template <class T> constexpr enum qm_emu_atomic sum = QM_ATOMIC_JOIN;
+template <> constexpr enum qm_emu_atomic sum<int> = QM_ATOMIC_COUNT;
+template <> constexpr enum qm_emu_atomic sum<unsigned int> = QM_ATOMIC_COUNT;
+template <> constexpr enum qm_emu_atomic sum<long> = QM_ATOMIC_COUNT;
+template <> constexpr enum qm_emu_atomic sum<unsigned long> = QM_ATOMIC_COUNT;
+template <> constexpr enum qm_emu_atomic sum<long long> = QM_ATOMIC_COUNT;
+template <> constexpr enum qm_emu_atomic sum<unsigned long long> = QM_ATOMIC_COUNT;
 } // namespace qm_emu
 
-#define QM_ATOMIC(name, op)                                                                        \
+#define QM_ATOMIC(name, kind, op)                                                                  \
     template <class T> QM_PLAIN inline T name(T *address, typename qm_emu::same<T>::type x, QM_AT) \
     {                                                                                              \
-        qm_emu_atomic(address, sizeof *address, at);                                               \
+        qm_emu_atomically(address, sizeof *address, kind, at);                                     \
         T old = *address;                                                                          \
         *address = (T)(op);                                                                        \
         return old;                                                                                \
@@ -356,31 +387,31 @@ template <class T> struct same { /* keeps an argument out of deduction */
     {                                                                                              \
         return name(address, x, at);                                                               \
     }
-QM_ATOMIC(atomicAdd, old + qm_emu::opaque(x))
-QM_ATOMIC(atomicSub, old - qm_emu::opaque(x))
-QM_ATOMIC(atomicExch, x)
-QM_ATOMIC(atomicAnd, old &x)
-QM_ATOMIC(atomicOr, old | x)
-QM_ATOMIC(atomicXor, old ^ x)
-QM_ATOMIC(atomicInc, old >= x ? 0 : old + 1)
-QM_ATOMIC(atomicDec, old == 0 || old > x ? x : old - 1)
+QM_ATOMIC(atomicAdd, qm_emu::sum<T>, old + qm_emu::opaque(x))
+QM_ATOMIC(atomicSub, qm_emu::sum<T>, old - qm_emu::opaque(x))
+QM_ATOMIC(atomicExch, QM_ATOMIC_SET, x)
+QM_ATOMIC(atomicAnd, QM_ATOMIC_COUNT, old &x)
+QM_ATOMIC(atomicOr, QM_ATOMIC_COUNT, old | x)
+QM_ATOMIC(atomicXor, QM_ATOMIC_COUNT, old ^ x)
+QM_ATOMIC(atomicInc, QM_ATOMIC_COUNT, old >= x ? 0 : old + 1)
+QM_ATOMIC(atomicDec, QM_ATOMIC_COUNT, old == 0 || old > x ? x : old - 1)
 #undef QM_ATOMIC
 
 /* Not templates: kernels overload these functions for float, which CUDA does not have. */
-#define QM_ATOMIC(T)                                    \
-    QM_PLAIN inline T atomicMax(T *address, T x, QM_AT) \
-    {                                                   \
-        qm_emu_atomic(address, sizeof *address, at);    \
-        T old = *address;                               \
-        *address = old < x ? x : old;                   \
-        return old;                                     \
-    }                                                   \
-    QM_PLAIN inline T atomicMin(T *address, T x, QM_AT) \
-    {                                                   \
-        qm_emu_atomic(address, sizeof *address, at);    \
-        T old = *address;                               \
-        *address = x < old ? x : old;                   \
-        return old;                                     \
+#define QM_ATOMIC(T)                                                     \
+    QM_PLAIN inline T atomicMax(T *address, T x, QM_AT)                  \
+    {                                                                    \
+        qm_emu_atomically(address, sizeof *address, QM_ATOMIC_JOIN, at); \
+        T old = *address;                                                \
+        *address = old < x ? x : old;                                    \
+        return old;                                                      \
+    }                                                                    \
+    QM_PLAIN inline T atomicMin(T *address, T x, QM_AT)                  \
+    {                                                                    \
+        qm_emu_atomically(address, sizeof *address, QM_ATOMIC_JOIN, at); \
+        T old = *address;                                                \
+        *address = x < old ? x : old;                                    \
+        return old;                                                      \
     }
 QM_ATOMIC(int)
 QM_ATOMIC(unsigned int)
@@ -391,7 +422,7 @@ QM_ATOMIC(unsigned long long)
 /* What a volatile read is on a GPU, beside atomic operations on the same number. */
 template <class T> QM_PLAIN inline T qm_emu_glance(const T *address, QM_AT)
 {
-    qm_emu_relaxed(address, sizeof *address, at);
+    qm_emu_atomically(address, sizeof *address, QM_ATOMIC_READ, at);
     return *address;
 }
 
@@ -399,7 +430,7 @@ template <class T>
 QM_PLAIN inline T atomicCAS(T *address, typename qm_emu::same<T>::type was,
                             typename qm_emu::same<T>::type x, QM_AT)
 {
-    qm_emu_atomic(address, sizeof *address, at);
+    qm_emu_atomically(address, sizeof *address, QM_ATOMIC_SWAP, at);
     T old = *address;
     if (old == was)
         *address = x;

@@ -12,7 +12,7 @@
  * one loses bits: 2^25 + 7, or 65536 of its largest blocks + 7. */
 int64_t qm_large_index_least(const struct qm_recipe *r);
 
-/* Runs step 2 of a tensor of n = 2^k + 7 elements, QM_FAR_N or fewer (on backend emu QM_FAR_N).
+/* Runs step 2 of a tensor of n = 2^k + 7 elements, QM_FAR_N or fewer.
  * What its first elements and those from n - 7 - block on become must be, to the bit, what they
  * become in a tensor of 2^16 + 7 elements by the same kernel; their gradients, parameters and
  * states of step 1 differ from element to element.  Every slot has codes, of short blocks too.  All
@@ -20,15 +20,17 @@ int64_t qm_large_index_least(const struct qm_recipe *r);
  * rule has means, which depend on n, only whether parameters were updated is looked at.
  *
  * The arrays are address space.  On backend emu only the pages touched have memory, and of each
- * launch those blocks are run that work on the elements looked at (core/emu/emu_far.hpp).  Of a .c
+ * launch those blocks are run that work on the elements looked at (core/emu/emu_far.hpp; of at most
+ * 2^20 + 7 elements all blocks).  Of a .c
  * or .so kernel, which runs over all elements, the arrays map one small piece of memory again and
  * again, but for the elements looked at, so that the pages in between share their contents; 8 GiB
  * without access lie before each array.
  *
  * QM_CHECK_FAILED: the emulator has a finding, or an element differs.  QM_SKIPPED, with the reason:
- * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator, or
- * there is no address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged:
- * how many numbers were compared. */
+ * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator, an
+ * element differs there after blocks communicated with others that are not run, or there is no
+ * address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged: how many
+ * numbers were compared. */
 qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t n,
                          int64_t *judged);
 

@@ -38,6 +38,8 @@ void qm_coverage_add(struct qm_coverage *to, const struct qm_domain *d, const st
     for (int i = 0; i < n; i++)
         for (int j = i; j < n; j++) /* i == j: the bin itself */
             set(to, at[i], at[j]);
+    int64_t numel = qm_shape_numel(&c->shape);
+    to->largest = numel > to->largest ? numel : to->largest;
     to->cases++;
     to->plain += c->effects != 0;
     for (int k = 0; k < QM_HYPERS; k++)
@@ -208,12 +210,13 @@ json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d)
         }
     }
     free(reach);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:o}", "cases",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o}", "cases",
                      (json_int_t)c->cases, "refused", (json_int_t)c->refused, "pairs",
                      (json_int_t)all.pairs, "reachable", (json_int_t)all.reachable, "bins",
                      (json_int_t)bins.pairs, "bins_reachable", (json_int_t)bins.reachable,
                      "coordinates", coordinates, "pairs_of", pairs, "not_exercised", left_out(d),
-                     "plain", (json_int_t)c->plain, "effective", effective(c, d));
+                     "largest", (json_int_t)c->largest, "plain", (json_int_t)c->plain, "effective",
+                     effective(c, d));
 }
 
 static long long whole(const json_t *from, const char *key)
@@ -242,6 +245,7 @@ void qm_coverage_print(const json_t *coverage, const char *of)
                  json_string_value(json_object_get(one, "coordinate")),
                  json_string_value(json_object_get(one, "reason")));
     }
+    qm_print("; sizes above %lld not exercised", whole(coverage, "largest"));
     join = "; without effect in the plain cases: ";
     json_object_foreach (json_object_get(coverage, "effective"), name, one) {
         if (json_integer_value(one) > 0 || whole(coverage, "plain") == 0)

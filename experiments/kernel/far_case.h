@@ -12,7 +12,8 @@ int64_t qm_far_case(const char *name);
 /* Elements of the one that this check has by default. */
 int64_t qm_far_elements(const struct qm_kernel_run *r);
 
-/* Runs the case c.  not_far[400]: why no such tensor was judged, where that is so. */
+/* Runs the case c.  not_far[400], "" before: why no such tensor was judged, if so.  A .cu
+ * file whose 2^31 + 7 elements the emulator leaves is judged with 2^20 + 7, which not_far says. */
 qm_status qm_far_case_run(const struct qm_kernel_run *r, struct qm_kernel_file *kernel,
                           const struct qm_kernel_case *c, struct qm_tally *tally, char *not_far,
                           struct qm_kernel_verdict *v);

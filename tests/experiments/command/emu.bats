@@ -153,6 +153,32 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     [[ $output == *"step 2 of 2^31 + 7 elements: $where reads 4 bytes out of bounds"* ]]
 }
 
+@test "a .cu file is judged above 2^17 elements, and the largest size is named" {
+    cp "$ROOT/tests/emu/grid_stride.cu" right.cu
+    sed 's/cudaMemcpy(a->p, p, bytes/cudaMemcpy(a->p, p, a->n > 100000 ? bytes - 4 : bytes/' \
+        right.cu > short.cu
+    ! cmp -s right.cu short.cu
+    run -1 "$QUALM" check --no-shrink --kernel short.cu --regime normal -q
+    local large=359x367/normal/default/t1/own
+    [[ $output == *"FAILED $large failed (both forms): parameter 131752 is"* ]]
+    [[ $output == *"; sizes above 131753 not exercised"* ]]
+    run -0 "$QUALM" check --kernel right.cu --quick -q
+    [[ $output == *"; sizes above "*" not exercised"* && $output != *131753* ]]
+}
+
+@test "blocks that communicate are judged with 2^20 + 7 elements in place of 2^31 + 7" {
+    "$QUALM" check --template adamw4_ao.cu > right.cu
+    sed -e 's/^extern "C" __global__.*/__device__ unsigned int ticket;\n&/' \
+        -e 's/blockIdx.x \* BLOCK/block * BLOCK/' \
+        -e 's/^    const struct qm_kernel_args \*a = &c.a;/&\n    __shared__ unsigned int block;\n    if (threadIdx.x == 0) {\n        __threadfence();\n        block = atomicAdd(\&ticket, 1u) % gridDim.x;\n    }\n    __syncthreads();/' \
+        right.cu > ticket.cu
+    ! cmp -s right.cu ticket.cu
+    run -0 "$QUALM" check --no-shrink --kernel ticket.cu --case 2147483655/far -q
+    [[ $output == *"not judged: indices beyond 2^31 (its blocks communicate by atomic operations, as \
+at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were judged)"* ]]
+    run -0 "$QUALM" check --no-shrink --kernel ticket.cu --case "$one" -q
+}
+
 @test "kernels that cannot be emulated or compiled are refused with the reason" {
     "$QUALM" check --template lion8_fused.cu > right.cu
     sed 's/^    if (i >= a->n)$/    asm("");\n&/' right.cu > ptx.cu
