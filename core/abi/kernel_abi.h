@@ -120,7 +120,7 @@ struct qm_kernel_args {
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
         initial_lr, momentum_decay, adjust, window, k_init, d_block, stat_decay, matrix_eps,
-         stat_gap, root_gap, start, rect_stat, rect_root, max_order, min_lowbit;
+        stat_gap, root_gap, start, rect_stat, rect_root, max_order, min_lowbit;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
         decouple_lr, flatten;

@@ -5,8 +5,8 @@
 
 int qm_slot_has_numbers(const struct qm_quantizer *q)
 {
-    return q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog ||
-           q->curve == QM_CURVE_expand || q->curve == QM_CURVE_affine;
+    return q->curve == QM_CURVE_allog || q->curve == QM_CURVE_qlog || q->curve == QM_CURVE_expand ||
+           q->curve == QM_CURVE_affine;
 }
 
 /* Numbers stored per group: span and low, or scale and alpha, lo and hi, or scale, exponent and centre; else

@@ -126,9 +126,10 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
     if (q->bits == 0)
         return qm_fail(QM_BAD_ARG, "a slot without codes has no nearest-code routine");
     if (qm_curve_numbers(q->curve) > 1)
-        return qm_fail(QM_BAD_ARG,
-                       "codes of curves allog, qlog, expand and affine depend on numbers of the block, not "
-                       "on a unit value alone");
+        return qm_fail(
+            QM_BAD_ARG,
+            "codes of curves allog, qlog, expand and affine depend on numbers of the block, not "
+            "on a unit value alone");
     if (qm_round_draws(q->round))
         return qm_fail(QM_BAD_ARG, "a round that draws is not a function of the value: see stoch:");
     if (qm_round_is_directed(q->round))

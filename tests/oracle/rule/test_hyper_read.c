@@ -66,11 +66,10 @@ static const struct {
     {"scale", {2.0, 0.5}},       {"margin", {0.5, 0.0}},       {"max_unorm", {0.01, 0.0001}},
     {"gnorm_scale", {0.5, 3.0}}, {"initial_lr", {0.7, 0.2}},   {"momentum_decay", {5.0, 20.0}},
     {"adjust", {1.0, 2.0}},      {"window", {2.0, 5.0}},       {"k_init", {0.05, 0.3}},
-    {"d_block", {7.0, 60.0}},    {"alpha", {0.5, -2.0}},
-    {"stat_decay", {0.5, 0.7}},   {"matrix_eps", {0.1, 0.01}},
-    {"stat_gap", {3.0, 2.0}},     {"root_gap", {3.0, 4.0}},     {"start", {3.0, 5.0}},
-    {"rect_stat", {0.0, 2.0}},    {"rect_root", {0.0, 1.0}},    {"max_order", {4.0, 2.0}},
-    {"min_lowbit", {1.0, 200.0}},
+    {"d_block", {7.0, 60.0}},    {"alpha", {0.5, -2.0}},       {"stat_decay", {0.5, 0.7}},
+    {"matrix_eps", {0.1, 0.01}}, {"stat_gap", {3.0, 2.0}},     {"root_gap", {3.0, 4.0}},
+    {"start", {3.0, 5.0}},       {"rect_stat", {0.0, 2.0}},    {"rect_root", {0.0, 1.0}},
+    {"max_order", {4.0, 2.0}},   {"min_lowbit", {1.0, 200.0}},
 };
 
 static void set(struct qm_hyper *h, const char *name, double value)
