@@ -35,6 +35,7 @@
 #define QM_EXPAND_NUMBERS 3 /* per block: scale, k, c; as statistics: M, L, and 0 */
 
 enum { QM_EXPAND_LANES = 32, QM_EXPAND_BLOCK = 1024 }; /* of a warp; the largest block */
+enum { QM_EXPAND_MOST = 1 << 16 };                     /* N of expand:N */
 
 /* One warp's maxima and minima, in place: with the distances 16, 8, 4, 2, 1 each lane takes those
  * of the lane that far above it, as they were before.  A zero that comes in is no minimum, but one

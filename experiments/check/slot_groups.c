@@ -9,8 +9,8 @@ int qm_slot_has_numbers(const struct qm_quantizer *q)
            q->curve == QM_CURVE_affine;
 }
 
-/* Numbers stored per group: span and low, or scale and alpha, lo and hi, or scale, exponent and centre; else
- * one scale. */
+/* Numbers stored per group: span and low, scale and alpha, or lo and hi; scale, exponent and
+ * centre; else one scale. */
 static int numbers(const struct qm_quantizer *q)
 {
     return q->curve == QM_CURVE_expand ? 3 : qm_slot_has_numbers(q) ? 2 : 1;
