@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/compile/cubin_cache.h"
+#include "core/compile/embedded_text.h"
 #include "core/compile/kernel_build.h"
 
 static void add(struct qm_sha256 *h, const char *text)
@@ -54,6 +55,8 @@ void qm_emu_layer_hash(struct qm_sha256 *h)
     add(h, environment("CXXFLAGS"));
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
         add(h, layer[i] ? layer[i] : "");
+    for (int i = 0; i < 2; i++) /* the structs that the layer takes over from a step */
+        add(h, qm_device_text(i ? "core/abi/kernel_cuda.h" : "core/abi/kernel_abi.h"));
 }
 
 static void key_of(const char *flags, char key[QM_CACHE_KEY])

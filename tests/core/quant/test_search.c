@@ -64,8 +64,8 @@ static void each_codec(const char *tail, void (*f)(const struct qm_codec *c, con
                     (bits == maps[m].from || bits == 4 || bits == maps[m].to))
                     each_on(m, bits, sign, tail, f, &n);
     for (int m = 0; m < QM_MAP_COUNT; m++)
-        if (n.map[m] == 0 && m != QM_MAP_al &&
-            m != QM_MAP_qlog) /* curves allog and qlog have no edges of unit values */
+        if (n.map[m] == 0 && m != QM_MAP_al && m != QM_MAP_qlog &&
+            m != QM_MAP_affine) /* curves allog, qlog and affine have no edges of unit values */
             fail_msg("no codec of map %s", maps[m].name);
     for (int s = 0; s < QM_SEARCH_COUNT; s++)
         if (n.search[s] == 0)

@@ -23,7 +23,7 @@ static struct qm_shape drawn(gsl_rng *rng)
     return s;
 }
 
-/* With min_numel=0,whole_blocks=0 every slot has the quantizer that the recipe names, whatever the
+/* With min_numel=0,whole_blocks=0 (and Shampoo's own min_lowbit=1) every slot has the quantizer that the recipe names, whatever the
  * shape (of norm divblock, with the shape's blocks); the text says so and parses back.  Without
  * them some shape of some variant does not. */
 static void test_no_fallback(void **state)
@@ -38,7 +38,8 @@ static void test_no_fallback(void **state)
         struct qm_recipe own, forced, read;
         const char *name = qm_variant_at(v)->name;
         assert_int_equal(qm_recipe_parse(name, &own), QM_OK);
-        snprintf(text, sizeof text, "%s,min_numel=0,whole_blocks=0", name);
+        snprintf(text, sizeof text, "%s,min_numel=0,whole_blocks=0%s", name,
+                 qm_rule_reads(own.rule, "min_lowbit") ? ",min_lowbit=1" : "");
         assert_int_equal(qm_recipe_parse(text, &forced), QM_OK);
         if (qm_recipe_parse(qm_recipe_print(&forced, text), &read) != QM_OK)
             fail_msg("%s: %s", text, qm_message());

@@ -203,8 +203,8 @@ static void templates(void **state)
         struct qm_kernel_file *k;
         struct qm_recipe r;
         /* Codes depend on the last bit of the library's log2f or powf, or on the basis of singular
-         * vectors of near values, or on sums that are rounded to bfloat16: only the judge can
-         * compare these. */
+         * vectors of near values, or on sums that are rounded to bfloat16, or on whether PyTorch's
+         * averages are fused: only the judge can compare these. */
         int is_loose = 0;
         if (strstr(file, ".h"))
             continue;
@@ -219,6 +219,7 @@ static void templates(void **state)
             is_loose |= r.slot[slot].curve == QM_CURVE_log2 ||
                         r.slot[slot].curve == QM_CURVE_qlog ||
                         r.slot[slot].curve == QM_CURVE_expand;
+        is_loose |= strcmp(r.rule->name, "adamw") == 0 && r.slot[0].bits > 0;
         is_loose |= strcmp(r.rule->family, "fira") == 0 || strncmp(r.rule->family, "muon", 4) == 0;
         double tolerance = r.rule->tensor || r.slot[0].bits == 0 ? 1e-5 : 0.0;
         qm_kernel_file_use(k);
@@ -260,7 +261,7 @@ static void bad_files(void **state)
     assert_int_equal(opened("const int qm_kernel_abi = 99;\n"
                             "int qm_kernel_step(const void *a) { return !a; }\n"),
                      QM_BAD_ARG);
-    assert_non_null(strstr(qm_message(), "version 99 of kernel_abi.h, this is 3"));
+    assert_non_null(strstr(qm_message(), "version 99 of kernel_abi.h, this is 4"));
     assert_int_equal(qm_kernel_file_open("/nowhere/kernel.so", &k), QM_BAD_FILE);
     assert_int_equal(qm_kernel_file_build("/nowhere/kernel.c", folder, (char[64]){0}, 64),
                      QM_BAD_FILE);
