@@ -349,12 +349,12 @@ assert {c.find("error").get("type") for c in kinds["error"]} == {"left", "crashe
 assert "--case 129/" in kinds["failure"][0].find("failure").text
 assert all(float(c.get("time")) >= 0 for c in cases)
 P
-    # two findings of one slot's rates, beside those of a case, have two names
+    # three findings of one slot's rates, beside those of a case, have three names
     "$QUALM" check --template adamw4_2_solo | sed 's/s->draws\[from + i\]/0u/' > still.c
     run -1 "$QUALM" check --no-shrink --kernel still.c --junit out.xml -q --case \
         4097/normal/default/t1/forced
     [ "$(grep -o '<testcase[^>]* name="[^"]*"' out.xml | cut -d'"' -f4 | paste -sd ' ')" = \
-        "stochastic stochastic 2 4097/normal/default/t1/forced" ]
+        "stochastic stochastic 2 stochastic 3 4097/normal/default/t1/forced" ]
     kernel k.c
     fails_with 3 "" check --no-shrink --kernel k.c --junit /nowhere/out.xml --case "$one" -q
     echo 'int x = ;' > bad.c
