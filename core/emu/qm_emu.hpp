@@ -151,8 +151,9 @@ QM_PLAIN inline void launch(const config &c, const char *name, const F &kernel, 
         [](const void *closure) QM_PLAIN { (*static_cast<const F *>(closure))(); }, &kernel, at);
 }
 
-/* What __launch_bounds__ says; a kernel's first statement tells it.  The rewriting takes the word out
- * of the source itself (core/emu/emu_rewrite.c); in a file that it includes the word says nothing. */
+/* What __launch_bounds__ says; a kernel's first statement tells it.  The rewriting takes the word
+ * out of the source itself (core/emu/emu_rewrite.c); in a file that it includes the word says
+ * nothing. */
 #define __launch_bounds__(...)
 struct bounds {
     long long most, blocks, cluster;
