@@ -23,9 +23,9 @@ static struct qm_shape drawn(gsl_rng *rng)
     return s;
 }
 
-/* With min_numel=0,whole_blocks=0 (and Shampoo's own min_lowbit=1) every slot has the quantizer that
- * the recipe names, whatever the shape (of norm divblock, with the shape's blocks); the text says so
- * and parses back.  Without them some shape of some variant does not. */
+/* With min_numel=0,whole_blocks=0 (and Shampoo's own min_lowbit=1) every slot has the quantizer
+ * that the recipe names, whatever the shape (of norm divblock, with the shape's blocks); the text
+ * says so and parses back.  Without them some shape of some variant does not. */
 static void test_no_fallback(void **state)
 {
     gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
