@@ -10,7 +10,7 @@ export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
 export MALLOC_PERTURB_=85 # memory that nobody wrote is not zero
 # Of long tables a sixteenth is taken, another one at each commit; with ONLY, all of it.
 # tests/support/drawn.h says how.
-export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 16)}
+export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 24)}
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)
 export QM_TEST_SEED=${QM_TEST_SEED:-$((16#$commit))}
 [ "$QM_TEST_SHARE" = 1 ] ||
