@@ -36,8 +36,11 @@ enum {
     WIDE = SHAPES * LISTED,
     DEEP = 2 * THOROUGH * SETTINGS * 2,
     OWN = 8 * FALLBACK,
-    RANK = 4,   /* rank of projections in forced cases: states stay no larger than the tensor */
-    ORDER = 128 /* of Shampoo's preconditioners, whose cost is its cube; longer sides are refused */
+    RANK = 4, /* rank of projections in forced cases: states stay no larger than the tensor */
+    /* Of Shampoo's preconditioners, which cost the tensor's size times it; longer sides are in
+     * pieces, or refused where these are unequal. */
+    ORDER = 128,
+    ORDER_OF_LARGE = 16 /* from 2^14 elements on */
 };
 
 int qm_case_count(void) { return WIDE + DEEP + OWN; }
@@ -85,8 +88,9 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
             qm_hyper_put(&r->hyper, k, c->hyper[k]);
     if (c->forced && r->hyper.rank > RANK)
         r->hyper.rank = RANK;
-    if (c->forced && r->hyper.max_order > ORDER)
-        r->hyper.max_order = ORDER;
+    int order = qm_shape_numel(&c->shape) < 1 << 14 ? ORDER : ORDER_OF_LARGE;
+    if (c->forced && r->hyper.max_order > order)
+        r->hyper.max_order = order;
     if (c->forced && r->hyper.min_lowbit > 1.0)
         r->hyper.min_lowbit = 1.0;
     for (int i = 0; i < r->rule->n_slots && c->forced; i++)

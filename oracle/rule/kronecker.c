@@ -53,17 +53,35 @@ void qm_kronecker_tile(const double *g, int64_t cols, int64_t row, int64_t col, 
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-/* out[a][c] = x[a][b] y[b][c]; y_t: y is given as [c][b], x_t: x as [b][a]. */
-static void times(const double *x, int x_t, const double *y, int y_t, int64_t a, int64_t b,
-                  int64_t c, double *out)
+enum { WIDTH = 8 };
+
+/* out[a][c] = x[a][b] y[b][c]; x_t: x is given as [b][a].  Each element is a sum over b in order;
+ * the sums of WIDTH columns are taken side by side. */
+static void times(const double *x, int x_t, const double *y, int64_t a, int64_t b, int64_t c,
+                  double *out)
 {
-    for (int64_t i = 0; i < a; i++)
-        for (int64_t j = 0; j < c; j++) {
-            double sum = 0.0;
-            for (int64_t k = 0; k < b; k++)
-                sum += x[x_t ? k * a + i : i * b + k] * y[y_t ? j * b + k : k * c + j];
-            out[i * c + j] = sum;
+    int64_t across = x_t ? 1 : b, down = x_t ? a : 1;
+    for (int64_t j = 0; j < c; j += WIDTH)
+        for (int64_t i = 0; i < a; i++) {
+            int64_t wide = c - j < WIDTH ? c - j : WIDTH;
+            double sum[WIDTH] = {0.0};
+            for (int64_t k = 0; k < b && wide == WIDTH; k++)
+                for (int u = 0; u < WIDTH; u++)
+                    sum[u] += x[i * across + k * down] * y[k * c + j + u];
+            for (int64_t k = 0; k < b && wide < WIDTH; k++)
+                for (int64_t u = 0; u < wide; u++)
+                    sum[u] += x[i * across + k * down] * y[k * c + j + u];
+            for (int64_t u = 0; u < wide; u++)
+                out[i * c + j + u] = sum[u];
         }
+}
+
+/* out[c][r] = x[r][c]^T */
+static void transpose(const double *x, int64_t r, int64_t c, double *out)
+{
+    for (int64_t i = 0; i < r; i++)
+        for (int64_t j = 0; j < c; j++)
+            out[j * r + i] = x[i * c + j];
 }
 
 static double norm(const double *x, int64_t n, int64_t step)
@@ -94,9 +112,10 @@ static double rectify(int64_t n, int count, double unit, double *x, double *room
     double error = 0.0, *gram = room, *cube = room + n * n;
     for (int t = 0; t < count; t++) {
         double size = norm(x, n * n, 1), most;
-        times(x, 0, x, 1, n, n, n, gram);
+        transpose(x, n, n, cube);
+        times(x, 0, cube, n, n, n, gram);
         most = square_of_largest(n, gram);
-        times(gram, 0, x, 0, n, n, n, cube);
+        times(gram, 0, x, n, n, n, cube);
         for (int64_t i = 0; i < n * n; i++)
             x[i] = 1.5 * x[i] - 0.5 * cube[i];
         error = error * (1.5 + 1.5 * most) +
@@ -123,14 +142,15 @@ static double compose(int64_t n, const double *x, double e_x, const double *d, d
                       double *room, double *out)
 {
     double size = norm(x, n * n, 1), top = 0.0, most;
-    times(x, 0, x, 1, n, n, n, out);
+    transpose(x, n, n, room);
+    times(x, 0, room, n, n, n, out);
     most = sqrt(square_of_largest(n, out));
     for (int64_t k = 0; k < n; k++) {
         top = fmax(top, fabs(d[k]));
         for (int64_t i = 0; i < n; i++)
             room[k * n + i] = d[k] * x[k * n + i];
     }
-    times(x, 1, room, 0, n, n, n, out);
+    times(x, 1, room, n, n, n, out);
     return top * (2.0 * most * e_x + e_x * e_x + (double)(n + 4) * unit * size * size);
 }
 
@@ -179,23 +199,18 @@ static void turns(int64_t n, const double *r, const double *tau, double error, d
 
 /* ---- statistic and root ---------------------------------------------------------------------- */
 
-/* ev, V^T and their errors from A, Q (as columns) and the turns of Q. */
+/* ev, V^T and their errors from A, Q (as columns) and the turns of Q; y: room of n n, for A Q. */
 static void take(int64_t n, const double *a, double e_a, const double *q, const double *turn,
-                 double unit, const struct qm_eigenbasis *to)
+                 double unit, double *y, const struct qm_eigenbasis *to)
 {
     double size = norm(a, n * n, 1);
+    times(a, 0, q, n, n, n, y);
     for (int64_t j = 0; j < n; j++) {
         double sum = 0.0, off = 0.0;
-        for (int pass = 0; pass < 2; pass++)
-            for (int64_t i = 0; i < n; i++) {
-                double y = 0.0;
-                for (int64_t k = 0; k < n; k++)
-                    y += a[i * n + k] * q[k * n + j];
-                if (pass == 0)
-                    sum += q[i * n + j] * y;
-                else
-                    off += (y - sum * q[i * n + j]) * (y - sum * q[i * n + j]);
-            }
+        for (int64_t i = 0; i < n; i++)
+            sum += q[i * n + j] * y[i * n + j];
+        for (int64_t i = 0; i < n; i++)
+            off += pow(y[i * n + j] - sum * q[i * n + j], 2.0);
         for (int64_t i = 0; i < n; i++)
             to->vt[j * n + i] = q[i * n + j];
         to->ev[j] = sum;
@@ -211,7 +226,7 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
                                  const double *g, double unit, const struct qm_eigenbasis *to)
 {
     int64_t nn = n * n;
-    double *x = malloc((size_t)(6 * nn + 3 * n) * sizeof *x), beta = h->stat_decay;
+    double *x = malloc((size_t)(6 * nn + 3 * n + n * inner) * sizeof *x), beta = h->stat_decay;
     if (!x)
         return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)n);
     double *a = x + nn, *b = a + nn, *room = b + nn, *r = room + nn, *q = r + nn, *d = q + nn;
@@ -219,18 +234,20 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
     start(h, n, to->vt, to->ev, x, d);
     double e_x = rectify(n, (int)h->rect_stat, unit, x, room);
     double e_a = compose(n, x, e_x, d, unit, room, a), of_g = norm(g, n * inner, 1);
-    times(g, 0, g, 1, n, inner, n, b);
+    transpose(g, n, inner, turn + n);
+    times(g, 0, turn + n, n, inner, n, b);
     for (int64_t i = 0; i < nn; i++)
         a[i] = beta * a[i] + (1.0 - beta) * b[i];
     e_a =
         e_a + (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g + 2.0 * unit * norm(a, nn, 1);
-    times(a, 0, x, 1, n, n, n, b);
+    transpose(x, n, n, room);
+    times(a, 0, room, n, n, n, b);
     double size = norm(x, nn, 1), e_b = e_a * size + norm(a, nn, 1) * e_x;
     e_b += (double)(n + 4) * unit * (norm(a, nn, 1) * size + 2.0 * norm(b, nn, 1));
     qm_status st = factorize(n, b, tau, q, r);
     if (st == QM_OK) {
         turns(n, r, tau, e_b, b, turn);
-        take(n, a, e_a, q, turn, unit, to);
+        take(n, a, e_a, q, turn, unit, room, to);
     }
     free(x);
     return st;
