@@ -19,7 +19,7 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
     *out = otherwise;
     if (a < 0)
         return QM_OK;
-    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     char *end;
     errno = 0;
     long long x = strtoll(v->text, &end, 10);
@@ -37,7 +37,7 @@ static const struct qm_axis_value *chosen(const struct qm_suite *s, const struct
                                           const char *key)
 {
     int a = qm_suite_axis(s, key);
-    return a < 0 ? NULL : &s->axis[a].value[c->choice[a]];
+    return a < 0 ? NULL : &s->axis[a].value[qm_cell_value(s, c, a)];
 }
 
 static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
@@ -185,7 +185,7 @@ static struct made *made_at(const struct qm_suite *s, const struct recipes_made 
         return NULL;
     for (int a = 0; a < s->n_axes; a++)
         if (is_of_recipe(&s->axis[a]))
-            at = at * s->axis[a].n + c->choice[a];
+            at = at * s->axis[a].n + qm_cell_value(s, c, a);
     return &m->at[at];
 }
 
@@ -194,7 +194,7 @@ static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
     struct qm_recipe r;
-    const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *name = &s->axis[a].value[qm_cell_value(s, c, a)];
     qm_status st = qm_recipe_parse(name->text, &r);
     c->lr_given |= strstr(name->text, ",lr=") != NULL;
     if (st != QM_OK)
@@ -202,7 +202,7 @@ static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
     for (int i = 0; i < 2 * s->n_axes; i++) { /* first whole slots, then single axes of slots */
         const struct qm_axis *axis = &s->axis[i % s->n_axes];
         if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
-            QM_TRY(override(s, c, &r, axis, &axis->value[c->choice[i % s->n_axes]]));
+            QM_TRY(override(s, c, &r, axis, &axis->value[qm_cell_value(s, c, i % s->n_axes)]));
     }
     if (!c->reason && qm_recipe_applicable(&r) != QM_OK)
         QM_TRY(skip(c, "%s", qm_message()));
@@ -235,7 +235,7 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
     c->slot = 0;
     if (a < 0)
         return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
-    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     if (!is_slot_key(v->text))
         return qm_suite_fail_at(s, v->line,
                                 qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
@@ -254,7 +254,7 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
     if (a < 0)
         return QM_OK;
     const char *names[QM_COUPLING_COUNT];
-    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     for (int i = 0; i < QM_COUPLING_COUNT; i++)
         names[i] = qm_coupling_name((enum qm_coupling)i);
     int i = qm_name_find(v->text, names, QM_COUPLING_COUNT);
@@ -412,7 +412,26 @@ uint64_t qm_cell_rounding(const struct qm_cell *c)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(struct qm_cell) <= 300, "10 million cells are to fit in 3 GiB");
+_Static_assert(sizeof(struct qm_cell) <= 216, "10 million cells are to fit in 3 GiB");
+
+/* The weight of an axis in c->choices: its digit is 0 where the cell has no value of it. */
+static uint64_t weight(const struct qm_suite *s, int axis)
+{
+    uint64_t w = 1;
+    for (int a = s->n_axes - 1; a > axis; a--)
+        w *= (uint64_t)s->axis[a].n + 1;
+    return w;
+}
+
+int qm_cell_value(const struct qm_suite *s, const struct qm_cell *c, int axis)
+{
+    return (int)(c->choices / weight(s, axis) % ((uint64_t)s->axis[axis].n + 1)) - 1;
+}
+
+void qm_cell_take(const struct qm_suite *s, struct qm_cell *c, int axis, int value)
+{
+    c->choices += weight(s, axis) * (uint64_t)(value - qm_cell_value(s, c, axis));
+}
 
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells)
@@ -426,7 +445,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
     qm_status st = qm_cell_items_find(s, replay, &items);
     for (int a = 0; st == QM_OK && a < s->n_axes; a++) {
         total *= a == source ? items.n : s->axis[a].n;
-        if (total > 10000000)
+        if (total > QM_SUITE_CELLS)
             st = qm_suite_fail_at(
                 s, s->axis[a].line,
                 qm_fail(QM_BAD_ARG, "more than 10 million cells; split the suite"));
@@ -446,7 +465,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
             int k = (int)(rest % n);
             rest /= n;
             item = a == source ? k : item;
-            list[i].choice[a] = a == source ? items.item[k].value : k;
+            qm_cell_take(s, &list[i], a, a == source ? items.item[k].value : k);
         }
         st = build_cell(s, &items.item[item], &made, &list[i]);
     }
