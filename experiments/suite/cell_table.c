@@ -6,7 +6,9 @@
 
 #include "experiments/suite/shared.h"
 
-enum { WORDS = 12 };
+enum { WORDS = 12, TAG = 24 };
+static const uint32_t INDEX = (1u << TAG) - 1;
+_Static_assert(QM_SUITE_CELLS < (1 << TAG) - 1, "an index and one more fit below the tag");
 
 static uint64_t bits_of(double x)
 {
@@ -57,41 +59,45 @@ static uint64_t hash(const struct qm_cell *c)
     return h;
 }
 
-/* The place of c, or the free one where it belongs. */
-static uint32_t *place(const struct qm_cell_table *t, const struct qm_cell *cell,
-                       const struct qm_cell *c)
+/* The place of cell i, or the free one where it belongs, and what it holds then: 1 + i below eight
+ * bits of the hash, so that most other cells are passed without a look at them. */
+static uint32_t *place(const struct qm_cell_table *t, const struct qm_cell *cell, int64_t i,
+                       uint32_t *word)
 {
-    uint64_t mask = (uint64_t)t->size - 1, at = hash(c) & mask;
-    while (t->at[at] && !is_same(&cell[t->at[at] - 1], c))
-        at = (at + 1) & mask;
+    uint64_t mask = (uint64_t)t->size - 1, h = hash(&cell[i]), at = h & mask;
+    uint32_t tag = (uint32_t)(h >> 56) << TAG;
+    *word = tag | ((uint32_t)i + 1);
+    for (; t->at[at]; at = (at + 1) & mask)
+        if ((t->at[at] & ~INDEX) == tag && is_same(&cell[(t->at[at] & INDEX) - 1], &cell[i]))
+            break;
     return &t->at[at];
 }
 
-/* Doubles the table; entries are placed from the old one, which is freed then. */
-static qm_status grow(struct qm_cell_table *t, const struct qm_cell *cell)
+/* Makes a table of twice the size with cells 0 to n - 1, in their order: memory is read in a row. */
+static qm_status grow(struct qm_cell_table *t, const struct qm_cell *cell, int64_t n)
 {
-    struct qm_cell_table more = {.size = t->size ? 2 * t->size : 1024, .n = t->n};
-    more.at = calloc((size_t)more.size, sizeof *more.at);
-    if (!more.at)
-        return qm_fail(QM_NO_MEMORY, "cells");
-    for (int64_t i = 0; i < t->size; i++)
-        if (t->at[i])
-            *place(&more, cell, &cell[t->at[i] - 1]) = t->at[i];
+    int64_t size = t->size ? 2 * t->size : 1024;
     free(t->at);
-    *t = more;
+    *t = (struct qm_cell_table){.at = calloc((size_t)size, sizeof *t->at), .size = size};
+    if (!t->at)
+        return qm_fail(QM_NO_MEMORY, "cells");
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word, *at = place(t, cell, i, &word);
+        t->n += !*at;
+        *at = *at ? *at : word;
+    }
     return QM_OK;
 }
 
 qm_status qm_cell_table_add(struct qm_cell_table *t, const struct qm_cell *cell, int64_t i,
                             int64_t *same)
 {
-    if (8 * (t->n + 1) > 7 * t->size)
-        QM_TRY(grow(t, cell));
-    uint32_t *at = place(t, cell, &cell[i]);
-    if (!*at) {
-        *at = (uint32_t)i + 1;
-        t->n++;
-    }
-    *same = (int64_t)*at - 1;
+    uint32_t word;
+    if (4 * (t->n + 1) > 3 * t->size)
+        QM_TRY(grow(t, cell, i));
+    uint32_t *at = place(t, cell, i, &word);
+    t->n += !*at;
+    *at = *at ? *at : word;
+    *same = (int64_t)(*at & INDEX) - 1;
     return QM_OK;
 }

@@ -148,9 +148,18 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }
 
-/* What build_recipe makes of each choice on the axes of recipes: the same for every cell that has
- * no reason before. */
-struct recipes_made {
+enum { INSTANCES = 4096 };
+
+/* What was made for one cell and serves others.  at: what build_recipe makes of each choice on the
+ * axes of recipes, the same for every cell that has no reason before.  instance: the arguments of a
+ * problem's instances, by instance modulo INSTANCES. */
+struct parts_made {
+    struct instance_made {
+        const struct qm_cell_item *item; /* NULL: not made yet */
+        int64_t instance;
+        const char *args;
+        int has_data;
+    } instance[INSTANCES];
     int64_t n; /* the product of those axes; 0: too many to keep */
     struct made {
         const struct qm_recipe *recipe; /* NULL: not made yet */
@@ -164,7 +173,7 @@ static int is_of_recipe(const struct qm_axis *a)
     return a->is_recipe || strcmp(a->key, "variant") == 0;
 }
 
-static qm_status recipes_made_open(const struct qm_suite *s, struct recipes_made *m)
+static qm_status parts_made_open(const struct qm_suite *s, struct parts_made *m)
 {
     enum { MOST = 1000000 };
     m->n = 1;
@@ -177,7 +186,7 @@ static qm_status recipes_made_open(const struct qm_suite *s, struct recipes_made
 }
 
 /* The place of the cell's recipe in m; NULL: it has none. */
-static struct made *made_at(const struct qm_suite *s, const struct recipes_made *m,
+static struct made *made_at(const struct qm_suite *s, const struct parts_made *m,
                             const struct qm_cell *c)
 {
     int64_t at = 0;
@@ -214,7 +223,7 @@ static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
 }
 
 /* As make_recipe, once for each choice. */
-static qm_status build_recipe(const struct qm_suite *s, struct recipes_made *m, struct qm_cell *c)
+static qm_status build_recipe(const struct qm_suite *s, struct parts_made *m, struct qm_cell *c)
 {
     struct made *made = made_at(s, m, c);
     if (!made || !made->recipe) {
@@ -347,16 +356,20 @@ qm_status qm_cell_check_source(struct qm_cell *c)
 }
 
 static qm_status choose_instance(const struct qm_suite *s, const struct qm_cell_item *item,
-                                 struct qm_cell *c)
+                                 struct parts_made *made, struct qm_cell *c)
 {
     QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
     if (c->problem) {
-        char *args;
-        int has_data;
-        QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &has_data));
-        c->has_data = has_data != 0;
-        c->problem_args = qm_shared_text(args);
-        free(args);
+        struct instance_made *m = &made->instance[c->instance % INSTANCES];
+        if (m->item != item || m->instance != c->instance) {
+            char *args;
+            int has_data;
+            QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &has_data));
+            *m = (struct instance_made){item, c->instance, qm_shared_text(args), has_data != 0};
+            free(args);
+        }
+        c->has_data = m->has_data != 0;
+        c->problem_args = m->args;
         return c->problem_args ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
     }
     if (c->kind == QM_SOURCE_empty && !(c->problem_args = qm_shared_text(item->rest)))
@@ -365,7 +378,7 @@ static qm_status choose_instance(const struct qm_suite *s, const struct qm_cell_
 }
 
 static qm_status build_cell(const struct qm_suite *s, const struct qm_cell_item *item,
-                            struct recipes_made *made, struct qm_cell *c)
+                            struct parts_made *made, struct qm_cell *c)
 {
     int64_t seed, rounding;
     c->kind = item->kind;
@@ -387,7 +400,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct qm_cell_item 
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
     QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
-    QM_TRY(choose_instance(s, item, c));
+    QM_TRY(choose_instance(s, item, made, c));
     c->seed = (uint64_t)seed;
     c->rounding_seed = (uint64_t)rounding;
     QM_TRY(choose_start(s, c));
@@ -438,7 +451,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
 {
     static const struct qm_recipe none; /* until a cell gets its own */
     struct qm_cell_items items = {0};
-    struct recipes_made made = {0, NULL};
+    struct parts_made made = {0};
     struct qm_cell *list = NULL;
     int64_t total = 1;
     int source = qm_suite_axis(s, "source");
@@ -452,7 +465,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
     }
     if (st == QM_OK) {
         list = calloc((size_t)(total > 0 ? total : 1), sizeof *list);
-        st = list ? recipes_made_open(s, &made)
+        st = list ? parts_made_open(s, &made)
                   : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)total);
     }
     for (int64_t i = 0; st == QM_OK && i < total; i++) {
