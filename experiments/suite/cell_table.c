@@ -41,8 +41,8 @@ static int is_same(const struct qm_cell *a, const struct qm_cell *b)
     words_of(a, x);
     words_of(b, y);
     return memcmp(x, y, sizeof x) == 0 &&
-           (a->recipe == b->recipe || strcmp(qm_shared_recipe_text(a->recipe),
-                                             qm_shared_recipe_text(b->recipe)) == 0);
+           (a->recipe == b->recipe ||
+            strcmp(qm_shared_recipe_text(a->recipe), qm_shared_recipe_text(b->recipe)) == 0);
 }
 
 /* The finalizer of MurmurHash3 over the words, one after the other. */
@@ -73,7 +73,7 @@ static uint32_t *place(const struct qm_cell_table *t, const struct qm_cell *cell
     return &t->at[at];
 }
 
-/* Makes a table of twice the size with cells 0 to n - 1, in their order: memory is read in a row. */
+/* Makes a table of twice the size with cells 0 to n - 1, in their order. */
 static qm_status grow(struct qm_cell_table *t, const struct qm_cell *cell, int64_t n)
 {
     int64_t size = t->size ? 2 * t->size : 1024;

@@ -193,7 +193,7 @@ P
     [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; $there" ]]
 }
 
-@test "plan: a cell costs at most 300 bytes, controls of a paired suite and values of axes included" {
+@test "plan: a cell costs at most 300 bytes, controls and values of axes included" {
     cat >"$dir/peak.py" <<'P'
 import os, sys
 pid = os.fork()
