@@ -122,7 +122,8 @@ static void collect(const struct qm_loaded_suite *job, int source, int is_twin, 
         const struct qm_cell *c = &job->cells[i];
         struct qm_recipe full;
         if (c->role != QM_CELL_plain || c->reason || c->coupling != QM_COUPLING_closed ||
-            c->start_ulp || c->choice[axis] != source || !qm_recipe_full(c->recipe, &full))
+            c->start_ulp || qm_cell_value(job->suite, c, axis) != source ||
+            !qm_recipe_full(c->recipe, &full))
             continue;
         int before = u->n;
         add_unit(u, c, is_twin ? &full : c->recipe, is_twin, rates);

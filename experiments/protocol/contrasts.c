@@ -28,7 +28,7 @@ static int differ_on(const struct qm_suite *s, const struct qm_cell *a, const st
         int skip = i == axis;
         for (size_t k = 0; k < sizeof others / sizeof *others; k++)
             skip |= strcmp(s->axis[i].key, others[k]) == 0;
-        if (!skip && a->choice[i] != b->choice[i])
+        if (!skip && qm_cell_value(s, a, i) != qm_cell_value(s, b, i))
             return 0;
     }
     return 1;
@@ -42,7 +42,8 @@ partner(const struct qm_protocol *p, const struct qm_comparison_group *g, int ax
         const struct qm_comparison_group *h = &p->group[i];
         const struct qm_cell *c = cell_of(p, h);
         if (h->problem == g->problem && h->scale == g->scale && c->role == QM_CELL_plain &&
-            c->choice[axis] == value && differ_on(p->r->suite, cell_of(p, g), c, axis))
+            qm_cell_value(p->r->suite, c, axis) == value &&
+            differ_on(p->r->suite, cell_of(p, g), c, axis))
             return h;
     }
     return NULL;
@@ -75,7 +76,7 @@ static qm_status add_axis(const struct qm_protocol *p, struct list *l,
                           const struct qm_contrast *c)
 {
     const struct qm_axis *a = &p->r->suite->axis[axis];
-    int own = cell_of(p, g)->choice[axis];
+    int own = qm_cell_value(p->r->suite, cell_of(p, g), axis);
     int reference = c && c->against ? qm_axis_find(a, c->against) : 0;
     for (int k = 0; c && k < c->n_pairs; k++)
         if (strcmp(a->value[own].label, c->pair[k][0]) == 0)

@@ -43,7 +43,7 @@ static int index_of_problem(struct qm_protocol *p, const struct qm_cell *c)
                                           {"decay_rank", "(decay from rank %s)"}};
     const struct qm_suite *s = p->r->suite;
     int source = qm_suite_axis(s, "source");
-    const struct qm_axis_value *v = &s->axis[source].value[c->choice[source]];
+    const struct qm_axis_value *v = &s->axis[source].value[qm_cell_value(s, c, source)];
     char text[2 * QM_LABEL_TEXT], part[QM_LABEL_TEXT];
     int bare = strcmp(v->label, v->text) == 0 && strncmp(v->label, "problem:", 8) == 0;
     snprintf(text, QM_LABEL_TEXT, "%s", v->label + (bare ? 8 : 0));

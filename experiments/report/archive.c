@@ -180,6 +180,8 @@ qm_status qm_archive_write(struct qm_result *r, const char *path, const char *ou
     static char words[3][10] = {"report", "--archive"};
     char digest[65], *argv[] = {words[0], words[1], (char *)out, NULL};
     struct qm_store *store;
+    if (!qm_result_has(r, "/protocol/runs") && qm_result_has(r, "/protocol/verdicts"))
+        return qm_fail(QM_BAD_FILE, "%s: has /protocol/verdicts, and no /protocol/runs", path);
     if (!qm_result_has(r, "/protocol/runs"))
         return qm_fail(QM_NO_MATCH, "%s: no /protocol/runs: run a suite with protocol: paired",
                        path);
@@ -195,5 +197,5 @@ qm_status qm_archive_write(struct qm_result *r, const char *path, const char *ou
     if (st == QM_OK)
         return qm_store_commit(store);
     qm_store_abort(store);
-    return st;
+    return st == QM_NO_MATCH || st == QM_BAD_ARG ? QM_BAD_FILE : st; /* parts that do not fit */
 }

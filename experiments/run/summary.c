@@ -169,7 +169,7 @@ static int64_t partner(const struct qm_summary *s, int64_t i)
         others *= a == source ? 1 : suite->axis[a].n;
     for (int a = suite->n_axes - 1; a > axis; a--)
         stride *= a == source ? own / others : suite->axis[a].n;
-    return i + (base - s->results->cell[i].choice[axis]) * stride;
+    return i + (base - qm_cell_value(suite, &s->results->cell[i], axis)) * stride;
 }
 
 /* Sets the values and keys of cell i; returns whether it counts, -1 without memory. */

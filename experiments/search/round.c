@@ -85,10 +85,11 @@ static void take(struct qm_halving *s, const struct qm_halving_part *p, const st
     int value = qm_value_find("sqnr");
     for (int64_t i = 0; i < r->n_cells; i++) {
         const struct qm_outcome *o = &r->outcome[i];
-        struct qm_halving_entry *e = &s->entry[p->entry[r->cell[i].choice[variant]]];
+        const struct qm_cell *c = &r->cell[i];
+        struct qm_halving_entry *e = &s->entry[p->entry[qm_cell_value(r->suite, c, variant)]];
         double coded = qm_coded_share(o, QM_ALL_SLOTS);
         int has = !o->reason && !(coded < 1.0) && isfinite(o->value[value]);
-        e->sqnr[p->from + r->cell[i].choice[source]] = has ? o->value[value] : nan("");
+        e->sqnr[p->from + qm_cell_value(r->suite, c, source)] = has ? o->value[value] : nan("");
         e->is_undefined |= !has && p->round != QM_HALVING_ROUND_report;
     }
 }

@@ -147,7 +147,8 @@ static qm_status ask(struct qm_result *r, enum request request, const char *path
     qm_blob_put_text(&in, path);
     qm_blob_put_text(&in, name);
     qm_blob_put_number(&in, want);
-    return qm_reader_ask(r->process, request, &in, answer);
+    qm_status st = qm_reader_ask(r->process, request, &in, answer);
+    return st == QM_BAD_ARG ? QM_BAD_FILE : st; /* paths are the program's: the file is wrong */
 }
 
 int qm_result_has(struct qm_result *r, const char *path)
@@ -340,7 +341,7 @@ static qm_status line_read(struct qm_result *r, const char *folder, const char *
     QM_TRY(qm_result_array(r, path, &t));
     if (t.dtype != dtype || t.shape.rank != 1) {
         free(t.data);
-        return qm_fail(QM_BAD_ARG, "%s: %s is no part of ragged curves", r->path, path);
+        return qm_fail(QM_BAD_FILE, "%s: %s is no part of ragged curves", r->path, path);
     }
     *n = t.shape.dim[0];
     *out = t.data;

@@ -1,8 +1,8 @@
 /* result_reader.h - Reads result files: tables by column, arrays, curves, attributes.
  *
  * All reads copy, and the caller frees each result with free() unless a comment names another
- * function. QM_NO_MATCH: there is no such path or column; QM_BAD_ARG: it has another kind than
- * asked for; QM_BAD_FILE: damage (a checksum that fails). */
+ * function. QM_NO_MATCH: there is no such path or column; QM_BAD_FILE: it has another kind than
+ * asked for, or damage (a checksum that fails). */
 #ifndef QM_STORE_RESULT_READER_H
 #define QM_STORE_RESULT_READER_H
 

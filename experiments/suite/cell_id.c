@@ -48,8 +48,8 @@ static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct
             return;
         last = next->key;
         if ((all || (!next->is_recipe && qm_name_find(next->key, known, 9) < 0)) &&
-            c->choice[at] >= 0)
-            add(h, next->key, next->value[c->choice[at]].text);
+            qm_cell_value(s, c, at) >= 0)
+            add(h, next->key, next->value[qm_cell_value(s, c, at)].text);
     }
 }
 

@@ -19,7 +19,7 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
     *out = otherwise;
     if (a < 0)
         return QM_OK;
-    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     char *end;
     errno = 0;
     long long x = strtoll(v->text, &end, 10);
@@ -37,7 +37,7 @@ static const struct qm_axis_value *chosen(const struct qm_suite *s, const struct
                                           const char *key)
 {
     int a = qm_suite_axis(s, key);
-    return a < 0 ? NULL : &s->axis[a].value[c->choice[a]];
+    return a < 0 ? NULL : &s->axis[a].value[qm_cell_value(s, c, a)];
 }
 
 static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
@@ -148,9 +148,18 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }
 
-/* What build_recipe makes of each choice on the axes of recipes: the same for every cell that has
- * no reason before. */
-struct recipes_made {
+enum { INSTANCES = 4096 };
+
+/* What was made for one cell and serves others.  at: what build_recipe makes of each choice on the
+ * axes of recipes, the same for every cell that has no reason before.  instance: the arguments of a
+ * problem's instances, by instance modulo INSTANCES. */
+struct parts_made {
+    struct instance_made {
+        const struct qm_cell_item *item; /* NULL: not made yet */
+        int64_t instance;
+        const char *args;
+        int has_data;
+    } instance[INSTANCES];
     int64_t n; /* the product of those axes; 0: too many to keep */
     struct made {
         const struct qm_recipe *recipe; /* NULL: not made yet */
@@ -164,7 +173,7 @@ static int is_of_recipe(const struct qm_axis *a)
     return a->is_recipe || strcmp(a->key, "variant") == 0;
 }
 
-static qm_status recipes_made_open(const struct qm_suite *s, struct recipes_made *m)
+static qm_status parts_made_open(const struct qm_suite *s, struct parts_made *m)
 {
     enum { MOST = 1000000 };
     m->n = 1;
@@ -177,7 +186,7 @@ static qm_status recipes_made_open(const struct qm_suite *s, struct recipes_made
 }
 
 /* The place of the cell's recipe in m; NULL: it has none. */
-static struct made *made_at(const struct qm_suite *s, const struct recipes_made *m,
+static struct made *made_at(const struct qm_suite *s, const struct parts_made *m,
                             const struct qm_cell *c)
 {
     int64_t at = 0;
@@ -185,7 +194,7 @@ static struct made *made_at(const struct qm_suite *s, const struct recipes_made 
         return NULL;
     for (int a = 0; a < s->n_axes; a++)
         if (is_of_recipe(&s->axis[a]))
-            at = at * s->axis[a].n + c->choice[a];
+            at = at * s->axis[a].n + qm_cell_value(s, c, a);
     return &m->at[at];
 }
 
@@ -194,7 +203,7 @@ static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
     struct qm_recipe r;
-    const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *name = &s->axis[a].value[qm_cell_value(s, c, a)];
     qm_status st = qm_recipe_parse(name->text, &r);
     c->lr_given |= strstr(name->text, ",lr=") != NULL;
     if (st != QM_OK)
@@ -202,7 +211,7 @@ static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
     for (int i = 0; i < 2 * s->n_axes; i++) { /* first whole slots, then single axes of slots */
         const struct qm_axis *axis = &s->axis[i % s->n_axes];
         if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
-            QM_TRY(override(s, c, &r, axis, &axis->value[c->choice[i % s->n_axes]]));
+            QM_TRY(override(s, c, &r, axis, &axis->value[qm_cell_value(s, c, i % s->n_axes)]));
     }
     if (!c->reason && qm_recipe_applicable(&r) != QM_OK)
         QM_TRY(skip(c, "%s", qm_message()));
@@ -214,7 +223,7 @@ static qm_status make_recipe(const struct qm_suite *s, struct qm_cell *c)
 }
 
 /* As make_recipe, once for each choice. */
-static qm_status build_recipe(const struct qm_suite *s, struct recipes_made *m, struct qm_cell *c)
+static qm_status build_recipe(const struct qm_suite *s, struct parts_made *m, struct qm_cell *c)
 {
     struct made *made = made_at(s, m, c);
     if (!made || !made->recipe) {
@@ -235,7 +244,7 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
     c->slot = 0;
     if (a < 0)
         return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
-    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     if (!is_slot_key(v->text))
         return qm_suite_fail_at(s, v->line,
                                 qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
@@ -254,7 +263,7 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
     if (a < 0)
         return QM_OK;
     const char *names[QM_COUPLING_COUNT];
-    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     for (int i = 0; i < QM_COUPLING_COUNT; i++)
         names[i] = qm_coupling_name((enum qm_coupling)i);
     int i = qm_name_find(v->text, names, QM_COUPLING_COUNT);
@@ -347,16 +356,20 @@ qm_status qm_cell_check_source(struct qm_cell *c)
 }
 
 static qm_status choose_instance(const struct qm_suite *s, const struct qm_cell_item *item,
-                                 struct qm_cell *c)
+                                 struct parts_made *made, struct qm_cell *c)
 {
     QM_TRY(integer(s, c, "instance", 1, 1, &c->instance));
     if (c->problem) {
-        char *args;
-        int has_data;
-        QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &has_data));
-        c->has_data = has_data != 0;
-        c->problem_args = qm_shared_text(args);
-        free(args);
+        struct instance_made *m = &made->instance[c->instance % INSTANCES];
+        if (m->item != item || m->instance != c->instance) {
+            char *args;
+            int has_data;
+            QM_TRY(qm_problem_instance(c->problem, item->rest, c->instance, &args, &has_data));
+            *m = (struct instance_made){item, c->instance, qm_shared_text(args), has_data != 0};
+            free(args);
+        }
+        c->has_data = m->has_data != 0;
+        c->problem_args = m->args;
         return c->problem_args ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
     }
     if (c->kind == QM_SOURCE_empty && !(c->problem_args = qm_shared_text(item->rest)))
@@ -365,7 +378,7 @@ static qm_status choose_instance(const struct qm_suite *s, const struct qm_cell_
 }
 
 static qm_status build_cell(const struct qm_suite *s, const struct qm_cell_item *item,
-                            struct recipes_made *made, struct qm_cell *c)
+                            struct parts_made *made, struct qm_cell *c)
 {
     int64_t seed, rounding;
     c->kind = item->kind;
@@ -387,7 +400,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct qm_cell_item 
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
     QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
-    QM_TRY(choose_instance(s, item, c));
+    QM_TRY(choose_instance(s, item, made, c));
     c->seed = (uint64_t)seed;
     c->rounding_seed = (uint64_t)rounding;
     QM_TRY(choose_start(s, c));
@@ -412,28 +425,47 @@ uint64_t qm_cell_rounding(const struct qm_cell *c)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(struct qm_cell) <= 300, "10 million cells are to fit in 3 GiB");
+_Static_assert(sizeof(struct qm_cell) <= 216, "10 million cells are to fit in 3 GiB");
+
+/* The weight of an axis in c->choices: its digit is 0 where the cell has no value of it. */
+static uint64_t weight(const struct qm_suite *s, int axis)
+{
+    uint64_t w = 1;
+    for (int a = s->n_axes - 1; a > axis; a--)
+        w *= (uint64_t)s->axis[a].n + 1;
+    return w;
+}
+
+int qm_cell_value(const struct qm_suite *s, const struct qm_cell *c, int axis)
+{
+    return (int)(c->choices / weight(s, axis) % ((uint64_t)s->axis[axis].n + 1)) - 1;
+}
+
+void qm_cell_take(const struct qm_suite *s, struct qm_cell *c, int axis, int value)
+{
+    c->choices += weight(s, axis) * (uint64_t)(value - qm_cell_value(s, c, axis));
+}
 
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells)
 {
     static const struct qm_recipe none; /* until a cell gets its own */
     struct qm_cell_items items = {0};
-    struct recipes_made made = {0, NULL};
+    struct parts_made made = {0};
     struct qm_cell *list = NULL;
     int64_t total = 1;
     int source = qm_suite_axis(s, "source");
     qm_status st = qm_cell_items_find(s, replay, &items);
     for (int a = 0; st == QM_OK && a < s->n_axes; a++) {
         total *= a == source ? items.n : s->axis[a].n;
-        if (total > 10000000)
+        if (total > QM_SUITE_CELLS)
             st = qm_suite_fail_at(
                 s, s->axis[a].line,
                 qm_fail(QM_BAD_ARG, "more than 10 million cells; split the suite"));
     }
     if (st == QM_OK) {
         list = calloc((size_t)(total > 0 ? total : 1), sizeof *list);
-        st = list ? recipes_made_open(s, &made)
+        st = list ? parts_made_open(s, &made)
                   : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)total);
     }
     for (int64_t i = 0; st == QM_OK && i < total; i++) {
@@ -446,7 +478,7 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
             int k = (int)(rest % n);
             rest /= n;
             item = a == source ? k : item;
-            list[i].choice[a] = a == source ? items.item[k].value : k;
+            qm_cell_take(s, &list[i], a, a == source ? items.item[k].value : k);
         }
         st = build_cell(s, &items.item[item], &made, &list[i]);
     }

@@ -3,63 +3,26 @@
 #include "experiments/suite/control_cells.h"
 
 #include <math.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A cell's index under a text that determines its run. */
-struct known {
-    int64_t index;
-    char text[];
-};
+#include "experiments/suite/cell_table.h"
 
 struct list {
     const struct qm_suite *s;
     struct qm_cell *cell;
     int64_t n, room;
-    void *known; /* tsearch tree of struct known */
+    struct qm_cell_table known;
 };
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(((const struct known *)a)->text, ((const struct known *)b)->text);
-}
-
-static struct known *describe(const struct qm_cell *c, int64_t index)
-{
-    char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
-    int n = snprintf(text, sizeof text, "%s|%s|%lld|%llu|%llu|%a|%a|%d|%a|%lld|%d|%d|%lld|%d|%d",
-                     qm_recipe_print(c->recipe, recipe), c->source_text, (long long)c->instance,
-                     (unsigned long long)c->seed, (unsigned long long)c->rounding_seed, c->lr_scale,
-                     c->rate, (int)c->schedule, c->clip, (long long)c->warmup, c->decay_rank,
-                     c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
-    struct known *k = n < 0 ? NULL : malloc(sizeof *k + (size_t)n + 1);
-    if (!k)
-        return NULL;
-    memcpy(k->text, text, (size_t)n + 1);
-    k->index = index;
-    return k;
-}
-
-/* Appends c unless the list has a cell of the same text; *at is
- * the index of the cell with this text. */
+/* Appends c unless the list has a cell of the same run; *at is the index of the one that has. */
 static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
 {
     if (!c->recipe)
         return qm_fail(QM_NO_MEMORY, "cells");
-    struct known *k = describe(c, l->n), **found = k ? tsearch(k, &l->known, by_text) : NULL;
-    if (!found) {
-        free(k);
-        return qm_fail(QM_NO_MEMORY, "cells");
-    }
-    *at = (*found)->index;
-    if (*found != k) {
-        free(k);
-        return QM_OK;
-    }
     if (l->n == l->room) {
-        int64_t room = 2 * l->room + 64;
+        int64_t room = l->room + l->room / 2 + 64;
         struct qm_cell *more = realloc(l->cell, (size_t)room * sizeof *more);
         if (!more)
             return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)room);
@@ -67,17 +30,25 @@ static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
         l->room = room;
     }
     c->index = l->n;
-    l->cell[l->n++] = *c;
-    return QM_OK;
+    l->cell[l->n] = *c;
+    QM_TRY(qm_cell_table_add(&l->known, l->cell, l->n, at));
+    if (*at < l->n)
+        return QM_OK;
+    return ++l->n <= QM_SUITE_CELLS
+               ? QM_OK
+               : qm_fail(QM_BAD_ARG,
+                         "%s: more than 10 million cells with the controls of protocol paired; "
+                         "split the suite",
+                         l->s->path);
 }
 
 /* A copy of c with another recipe and role.  For null pairs it has no choice on the axes that say
  * how states are stored, no slot but the first and no rounding seed. */
 static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell *c,
-                                 const struct qm_recipe *r, enum qm_cell_role role)
+                                 const struct qm_recipe *shared, enum qm_cell_role role)
 {
     struct qm_cell e = *c;
-    e.recipe = qm_shared_recipe(r);
+    e.recipe = shared;
     e.role = role;
     e.float32 = e.ulp = e.own = -1;
     for (int i = 0; i < QM_BUDGET_COUNT; i++)
@@ -90,7 +61,7 @@ static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell 
         const struct qm_axis *axis = &s->axis[a];
         if ((axis->is_recipe && !qm_hyper_has(axis->key)) || strcmp(axis->key, "variant") == 0 ||
             strcmp(axis->key, "slot") == 0 || strcmp(axis->key, "rounding_seed") == 0)
-            e.choice[a] = -1;
+            qm_cell_take(s, &e, a, -1);
     }
     return e;
 }
@@ -117,22 +88,6 @@ int qm_recipe_full(const struct qm_recipe *r, struct qm_recipe *out)
     return qm_recipe_set(out, "param", "f32") == QM_OK &&
            qm_recipe_set(out, "grad", "f32") == QM_OK && qm_recipe_is_full(out) &&
            qm_recipe_applicable(out) == QM_OK;
-}
-
-static qm_status add_nulls(struct list *l, int64_t i)
-{
-    struct qm_recipe full;
-    int64_t at;
-    if (l->cell[i].start_ulp || !qm_recipe_full(l->cell[i].recipe, &full))
-        return QM_OK;
-    struct qm_cell e = control_of(l->s, &l->cell[i], &full, QM_CELL_float32);
-    QM_TRY(add(l, &e, &at));
-    l->cell[i].float32 = at;
-    e = control_of(l->s, &l->cell[i], &full, QM_CELL_ulp);
-    e.start_ulp = 1;
-    QM_TRY(add(l, &e, &at));
-    l->cell[i].ulp = at;
-    return QM_OK;
 }
 
 /* Sets the rate that was tuned for the twin of cell i, where one was. */
@@ -191,14 +146,41 @@ static int without(const struct qm_recipe *r, enum qm_budget part, struct qm_rec
     return changed && qm_recipe_applicable(out) == QM_OK;
 }
 
+/* The recipes of controls that follow from the recipe of a cell: without a part, or in float32. */
+enum { FULL = QM_BUDGET_COUNT };
+_Static_assert((int)FULL < (int)QM_SHARED_DERIVED, "each has its place beside the recipe");
+
+static int derive(const struct qm_recipe *r, int which, struct qm_recipe *out)
+{
+    return which == FULL ? qm_recipe_full(r, out) : without(r, (enum qm_budget)which, out);
+}
+
+static qm_status add_nulls(struct list *l, int64_t i)
+{
+    const struct qm_recipe *full;
+    int64_t at;
+    QM_TRY(qm_shared_derived(l->cell[i].recipe, FULL, derive, &full));
+    if (l->cell[i].start_ulp || !full)
+        return QM_OK;
+    struct qm_cell e = control_of(l->s, &l->cell[i], full, QM_CELL_float32);
+    QM_TRY(add(l, &e, &at));
+    l->cell[i].float32 = at;
+    e = control_of(l->s, &l->cell[i], full, QM_CELL_ulp);
+    e.start_ulp = 1;
+    QM_TRY(add(l, &e, &at));
+    l->cell[i].ulp = at;
+    return QM_OK;
+}
+
 static qm_status add_parts(struct list *l, int64_t i)
 {
     for (int part = 0; part < QM_BUDGET_COUNT; part++) {
-        struct qm_recipe r;
+        const struct qm_recipe *r;
         int64_t at;
-        if (!without(l->cell[i].recipe, (enum qm_budget)part, &r))
+        QM_TRY(qm_shared_derived(l->cell[i].recipe, part, derive, &r));
+        if (!r)
             continue;
-        struct qm_cell e = control_of(l->s, &l->cell[i], &r, QM_CELL_without);
+        struct qm_cell e = control_of(l->s, &l->cell[i], r, QM_CELL_without);
         e.part = (enum qm_budget)part;
         QM_TRY(add(l, &e, &at));
         l->cell[i].without[part] = at;
@@ -209,19 +191,13 @@ static qm_status add_parts(struct list *l, int64_t i)
 qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, int64_t *n_cells)
 {
     struct list l = {.s = s, .cell = *cells, .n = *n_cells, .room = *n_cells};
-    int64_t own = *n_cells;
+    int64_t own = *n_cells, same; /* of two equal cells of the suite controls name the first */
     qm_status st = QM_OK;
-    for (int64_t i = 0; i < own; i++)
+    for (int64_t i = 0; s->n_rates > 0 && i < own; i++)
         if (!l.cell[i].reason && l.cell[i].coupling == QM_COUPLING_closed)
             set_rate(&l, i);
-    for (int64_t i = 0; st == QM_OK && i < own; i++) {
-        struct known *k = describe(&l.cell[i], i),
-                     **found = k ? tsearch(k, &l.known, by_text) : NULL;
-        if (!found)
-            st = qm_fail(QM_NO_MEMORY, "cells");
-        if (!found || *found != k)
-            free(k); /* two cells of the suite are the same; controls refer to the first */
-    }
+    for (int64_t i = 0; st == QM_OK && i < own; i++)
+        st = qm_cell_table_add(&l.known, l.cell, i, &same);
     for (int64_t i = 0; st == QM_OK && i < own; i++) {
         const struct qm_cell *c = &l.cell[i];
         if (c->reason || c->coupling != QM_COUPLING_closed)
@@ -232,7 +208,7 @@ qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, in
         if (st == QM_OK && s->budget && l.cell[i].lr_scale == 1.0 && !l.cell[i].start_ulp)
             st = add_parts(&l, i);
     }
-    tdestroy(l.known, free);
+    free(l.known.at);
     *cells = l.cell;
     *n_cells = l.n;
     return st;
@@ -255,7 +231,8 @@ int64_t qm_protocol_own(const struct qm_cell *cells, int64_t n_cells)
 
 const char *qm_cell_choice(const struct qm_suite *s, const struct qm_cell *c, int axis)
 {
-    return c->choice[axis] < 0 ? "" : s->axis[axis].value[c->choice[axis]].label;
+    int i = qm_cell_value(s, c, axis);
+    return i < 0 ? "" : s->axis[axis].value[i].label;
 }
 
 static void join(char *text, const char *separator, const char *word)
@@ -289,7 +266,7 @@ char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *tex
         QM_BUDGET_LIST(X)
 #undef X
     };
-    int variant = qm_suite_axis(s, "variant"), own = c->choice[variant] >= 0;
+    int variant = qm_suite_axis(s, "variant"), own = qm_cell_value(s, c, variant) >= 0;
     text[0] = 0;
     if (!own)
         join_base(s, c, text);

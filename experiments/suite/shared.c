@@ -8,7 +8,10 @@
 
 struct kept_recipe {
     struct qm_recipe recipe; /* first: its address is that of the whole */
-    char text[];             /* of qm_recipe_print */
+    uint64_t hash;           /* of the text */
+    const struct qm_recipe *derived[QM_SHARED_DERIVED];
+    int is_derived[QM_SHARED_DERIVED];
+    char text[]; /* of qm_recipe_print */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -53,8 +56,12 @@ const struct qm_recipe *qm_shared_recipe(const struct qm_recipe *r)
     size_t n = strlen(qm_recipe_print(r, text)) + 1;
     struct kept_recipe *k = malloc(sizeof *k + n);
     if (k) {
+        memset(k, 0, sizeof *k);
         memcpy(&k->recipe, r, sizeof *r);
         memcpy(k->text, text, n);
+        k->hash = 0xcbf29ce484222325u;
+        for (const char *at = text; *at; at++)
+            k->hash = (k->hash ^ (unsigned char)*at) * 0x100000001b3u;
     }
     k = keep(&recipes, k, by_recipe);
     return k ? &k->recipe : NULL;
@@ -63,6 +70,35 @@ const struct qm_recipe *qm_shared_recipe(const struct qm_recipe *r)
 const char *qm_shared_recipe_text(const struct qm_recipe *shared)
 {
     return ((const struct kept_recipe *)(const void *)shared)->text;
+}
+
+uint64_t qm_shared_recipe_hash(const struct qm_recipe *shared)
+{
+    return ((const struct kept_recipe *)(const void *)shared)->hash;
+}
+
+qm_status qm_shared_derived(const struct qm_recipe *shared, int which,
+                            int (*derive)(const struct qm_recipe *r, int which,
+                                          struct qm_recipe *out),
+                            const struct qm_recipe **out)
+{
+    struct kept_recipe *k = (struct kept_recipe *)(uintptr_t)shared;
+    pthread_mutex_lock(&lock);
+    int known = k->is_derived[which];
+    *out = k->derived[which];
+    pthread_mutex_unlock(&lock);
+    if (known)
+        return QM_OK;
+    struct qm_recipe made;
+    int has = derive(shared, which, &made);
+    *out = has ? qm_shared_recipe(&made) : NULL;
+    if (has && !*out)
+        return qm_fail(QM_NO_MEMORY, "recipes");
+    pthread_mutex_lock(&lock);
+    k->derived[which] = *out;
+    k->is_derived[which] = 1;
+    pthread_mutex_unlock(&lock);
+    return QM_OK;
 }
 
 const char *qm_shared_text(const char *text) { return keep(&texts, strdup(text), by_text); }

@@ -77,7 +77,7 @@
 #include "experiments/source/distribution.h"
 #include "experiments/source/replay.h"
 
-enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 8 };
+enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 8, QM_SUITE_CELLS = 10000000 };
 
 /* clang-format off */
 #define QM_COUPLING_LIST(X)                                                          \
@@ -97,7 +97,7 @@ enum qm_coupling {
 const char *qm_coupling_name(enum qm_coupling c);
 
 struct qm_axis_value {
-    char *text, *label; /* label equals text unless the suite gives one */
+    char *text, *label; /* label is text itself unless the suite gives one */
     int line;
 };
 
@@ -261,7 +261,7 @@ enum qm_budget {
  * suite may have 10 million cells, so each member has the least width that its values need. */
 struct qm_cell {
     int64_t index;
-    int choice[QM_SUITE_AXES];        /* index of the value of each axis; -1: none (controls) */
+    uint64_t choices;                 /* the values of all axes: qm_cell_value */
     const struct qm_recipe *recipe;   /* shared by equal cells (shared.h); never NULL */
     const struct qm_dist_bound *dist; /* shared; NULL where the source is none */
     const struct qm_problem *problem;
@@ -294,6 +294,14 @@ struct qm_cell {
     uint8_t is_tuned;   /* rate was tuned for the twin of this cell */
 };
 
+/* The index of a cell's value of an axis; -1: it has none (controls).  c->choices holds them all as
+ * digits, that of axis a from 0 to its number of values n_a: below 2^24 times 10 million in all,
+ * because the product of (n_a + 1) is at most that of 2 n_a. */
+int qm_cell_value(const struct qm_suite *s, const struct qm_cell *c, int axis);
+
+/* Gives a cell the value of that index, or none (-1). */
+void qm_cell_take(const struct qm_suite *s, struct qm_cell *c, int axis, int value);
+
 /* What start and noise are drawn by: seed + 2^24 (instance - 1). */
 uint64_t qm_cell_seed(const struct qm_cell *c);
 
@@ -314,7 +322,8 @@ void qm_suite_prune_rates(struct qm_suite *s);
  * because shared draws would make them one observation. */
 uint64_t qm_cell_rounding(const struct qm_cell *c);
 
-/* Makes the cells: the product of the axes over the sources, then the controls of a paired suite.
+/* Makes the cells: the product of the axes over the sources, then the controls of a paired suite;
+ * QM_SUITE_CELLS at most, of 300 bytes each with all that is kept for them.
  * replay holds the recorded data of the suite (NULL: the suite needs none).  QM_BAD_ARG or
  * QM_NO_MATCH with file and line for words that name nothing; compositions that are refused become
  * cells with a reason.  The caller frees the cells with free(). */

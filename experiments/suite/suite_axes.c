@@ -31,7 +31,7 @@ static qm_status axis_value(struct qm_yaml_walk *w, const yaml_node_t *n, const 
                             key);
     QM_TRY(qm_yaml_copy(qm_yaml_text(value), &v->text));
     if (!v->label)
-        QM_TRY(qm_yaml_copy(v->text, &v->label));
+        v->label = v->text;
     return is_one_line(v->label)
                ? QM_OK
                : qm_yaml_fail(w, n, QM_BAD_ARG, "a label of '%s' has a control character", key);
@@ -101,7 +101,7 @@ qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
         snprintf(text, sizeof text, "%lld", (long long)(first + i));
         a->value[i].line = qm_yaml_line(n);
         QM_TRY(qm_yaml_copy(text, &a->value[i].text));
-        QM_TRY(qm_yaml_copy(text, &a->value[i].label));
+        a->value[i].label = a->value[i].text;
     }
     if (range)
         return QM_OK;

@@ -13,8 +13,9 @@ void qm_suite_free_words(char **word, int n)
 void qm_suite_free_axis(struct qm_axis *a)
 {
     for (int j = 0; j < a->n; j++) {
+        if (a->value[j].label != a->value[j].text)
+            free(a->value[j].label);
         free(a->value[j].text);
-        free(a->value[j].label);
     }
     free(a->value);
     free(a->key);

@@ -192,3 +192,35 @@ P
     local there="there are n, cond, lambda_max, layout, rows, start"
     [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; $there" ]]
 }
+
+@test "plan: a cell costs at most 300 bytes, controls and values of axes included" {
+    cat >"$dir/peak.py" <<'P'
+import os, sys
+pid = os.fork()
+if pid == 0:
+    os.dup2(os.open(sys.argv[1] + ".out", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), 1)
+    os.execv(sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(pid, 0)
+print(usage.ru_maxrss * 1024)
+sys.exit(os.waitstatus_to_exitcode(status))
+P
+    for protocol in paired plain; do
+        for seeds in 1 250000; do
+            printf '%s\n' 'variant: adamw4_ao' 'source: "problem:quad"' 'coupling: closed' \
+                'exp_avg.map: [dyn, nf4]' 'steps: 10' "seed: 1..$seeds" >"$dir/c.yaml"
+            [ $protocol = plain ] || echo 'protocol: paired' >>"$dir/c.yaml"
+            run /usr/bin/python3 "$dir/peak.py" "$dir/p" "$qualm" plan --json "$dir/c.yaml"
+            [ "$status" -eq 0 ]
+            eval "peak_$seeds=$output"
+        done
+        cells=$(grep -o '"cells": [0-9]*' "$dir/p.out" | head -1 | tr -dc 0-9)
+        [ "$cells" -eq $([ $protocol = paired ] && echo 1000000 || echo 500000) ]
+        echo "$protocol: $((peak_250000 - peak_1)) bytes for $cells cells"
+        [ $((peak_250000 - peak_1)) -le $((300 * cells)) ]
+    done
+    # the limit of cells counts controls
+    printf '%s\n' 'variant: adamw4_ao' 'source: "problem:quad"' 'coupling: closed' 'steps: 10' \
+        'seed: 1..1000000' 'instance: 1..9' 'protocol: paired' >"$dir/c.yaml"
+    [ "${QM_TEST_SHARE:-}" != 1 ] || fails_with 2 "more than 10 million cells with the controls" \
+        plan "$dir/c.yaml"
+}

@@ -43,7 +43,7 @@ static void make_table(struct paired_cells *a, struct qm_protocol **p)
         double s = (double)c->seed, twin = 0.1 + 0.01 * s;
         if (c->role != QM_CELL_plain)
             outcome(&a->r.outcome[i], twin, twin, 10, 20, 10, 20);
-        else if (c->choice[0] == 0)
+        else if (qm_cell_value(a->s, c, 0) == 0)
             outcome(&a->r.outcome[i], twin * (1 + 1e-4 * s), twin, 5, 40, 10, 20);
         else
             outcome(&a->r.outcome[i], 2 * twin * (1 + 1e-3 * s), twin, 20, -1, 10, 20);
@@ -357,7 +357,7 @@ static void plant(struct paired_cells *a, const double effect[3], double null)
     for (int64_t i = 0; i < a->r.n_cells; i++) {
         const struct qm_cell *c = &a->r.cell[i];
         double s = (double)c->seed, twin = 0.1 + 0.01 * s, shared = 0.05 * sin(7 * s);
-        int k = c->role == QM_CELL_plain ? c->choice[value] : -1;
+        int k = c->role == QM_CELL_plain ? qm_cell_value(a->s, c, value) : -1;
         double d = (k < 0 ? null : effect[k]) + shared + 1e-3 * cos(3 * s + 5 * k);
         outcome(&a->r.outcome[i], twin * pow(10, d), twin, 10, 20, 10, 20);
         double *extra = a->r.outcome[i].value + qm_metric_count();

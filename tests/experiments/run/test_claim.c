@@ -241,8 +241,8 @@ static void test_judge(void **state)
         r.outcome[i].value = malloc((size_t)qm_value_count() * sizeof(double));
         for (int v = 0; v < qm_value_count(); v++)
             r.outcome[i].value[v] = nan("");
-        r.outcome[i].value[qm_value_find("sqnr")] = 10.0 * c->choice[format] + seed;
-        r.outcome[i].value[qm_value_find("collapse")] = seed * seed + c->choice[norm];
+        r.outcome[i].value[qm_value_find("sqnr")] = 10.0 * qm_cell_value(s, c, format) + seed;
+        r.outcome[i].value[qm_value_find("collapse")] = seed * seed + qm_cell_value(s, c, norm);
     }
     assert_int_equal(qm_claim_judge(&r, e), QM_OK);
     assert_true(e[0].mean == 10.0 && e[0].lo == 10.0 && e[0].hi == 10.0);

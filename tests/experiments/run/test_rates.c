@@ -88,7 +88,7 @@ static double plain_value(const struct paired_cells *a, int nf4, double scale, u
 {
     for (int64_t i = 0; i < a->r.n_cells; i++) {
         const struct qm_cell *c = &a->r.cell[i];
-        if (c->choice[qm_suite_axis(a->s, "exp_avg")] == !nf4 && c->seed == seed &&
+        if (qm_cell_value(a->s, c, qm_suite_axis(a->s, "exp_avg")) == !nf4 && c->seed == seed &&
             fabs(c->lr_scale / scale - 1) < 1e-12)
             return a->r.outcome[i].value[qm_metric_count() + which];
     }

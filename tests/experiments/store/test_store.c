@@ -100,12 +100,12 @@ static void readers_refuse_clearly(void **state)
     assert_int_equal(qm_result_f64(r, "/cells", "seeds", &rows, &x), QM_NO_MATCH);
     assert_non_null(strstr(qm_message(), "no column 'seeds' in /cells"));
     assert_int_equal(qm_result_f64(r, "/cell/s", "seed", &rows, &x), QM_NO_MATCH);
-    assert_int_equal(qm_result_f64(r, "/cells", "cell", &rows, &x), QM_BAD_ARG);
-    assert_int_equal(qm_result_i64(r, "/cells", "loss", &rows, &whole), QM_BAD_ARG);
-    assert_int_equal(qm_result_texts(r, "/cells", "loss", &rows, &text), QM_BAD_ARG);
-    assert_int_equal(qm_result_array(r, "/cells", &t), QM_BAD_ARG);
-    assert_int_equal(qm_result_array(r, "/a", &t), QM_BAD_ARG);
-    assert_int_equal(qm_result_f64(r, "/a/half", "x", &rows, &x), QM_BAD_ARG);
+    assert_int_equal(qm_result_f64(r, "/cells", "cell", &rows, &x), QM_BAD_FILE);
+    assert_int_equal(qm_result_i64(r, "/cells", "loss", &rows, &whole), QM_BAD_FILE);
+    assert_int_equal(qm_result_texts(r, "/cells", "loss", &rows, &text), QM_BAD_FILE);
+    assert_int_equal(qm_result_array(r, "/cells", &t), QM_BAD_FILE);
+    assert_int_equal(qm_result_array(r, "/a", &t), QM_BAD_FILE);
+    assert_int_equal(qm_result_f64(r, "/a/half", "x", &rows, &x), QM_BAD_FILE);
     assert_true(qm_result_has(r, "/a/b/box") && !qm_result_has(r, "/a/b/box/deeper"));
     qm_result_close(r);
 

@@ -330,7 +330,7 @@ static void test_summary(void **state)
     int sqnr = qm_value_find("sqnr");
     assert_true(sqnr >= 0);
     for (int64_t i = 0; i < n; i++) {
-        double seed = (double)r.cell[i].seed, format = (double)r.cell[i].choice[3];
+        double seed = (double)r.cell[i].seed, format = (double)qm_cell_value(s, &r.cell[i], 3);
         r.outcome[i].value = calloc((size_t)qm_value_count(), sizeof(double));
         r.outcome[i].value[sqnr] = seed == 1 && format == 0 ? nan("") : 10 * format + seed * seed;
         if (r.cell[i].reason)
