@@ -45,7 +45,8 @@ qm_status qm_tensor_rule_recipe(const struct qm_recipe *r, int i, const struct q
 {
     const struct qm_quantizer f32 = {.plain = QM_PLAIN_f32};
     if (!r->rule->tensor || !r->rule->tensor->on_device)
-        return qm_fail(QM_SKIPPED, "rule %s works on whole tensors on the host: no kernel yet",
+        return qm_fail(QM_SKIPPED,
+                       "host only: rule %s works on whole tensors there, and has no kernel",
                        r->rule->name);
     QM_TRY(qm_rule_takes(r->rule, &r->hyper, shape));
     *out = *r;

@@ -384,6 +384,26 @@ static qm_status start(struct qm_host *h)
     return ask(h, QM_HOST_ready, -1, h->limits.seconds);
 }
 
+/* Fails, and ends the process, where it has started others that are still there.  On the GPU it is
+ * the driver that has: a copy of the process computes in the same memory. */
+static qm_status expect_alone(struct qm_host *h)
+{
+    pid_t *all = malloc(sizeof *all * QM_TREE_MOST);
+    if (!all)
+        return qm_fail(QM_NO_MEMORY, "a list of processes");
+    int n = qm_process_descendants(h->warden, all) - 1;
+    free(all);
+    if (n <= 0)
+        return QM_OK;
+    end_host(h, 0);
+    h->end = QM_END_processes;
+    snprintf(h->why, sizeof h->why, "it left %d process%s behind, which %s ended", n,
+             n > 1 ? "es" : "", n > 1 ? "were" : "was");
+    if (h->is_on_gpu)
+        return driver_failed(h);
+    return qm_fail(QM_CHECK_FAILED, "%s", h->why);
+}
+
 /* The host's status and text.  A status that no kernel has reason to give is a failed check, but on
  * the GPU a failure of the driver, QM_INTERNAL; after a kernel's failure there the process is of no
  * use, and ended. */
@@ -392,6 +412,8 @@ static qm_status said(struct qm_host *h, int is_loading)
     char text[QM_HOST_TEXT];
     qm_status st = (qm_status)h->page->status;
     qm_host_copy_text(text, h->page->text, sizeof text);
+    if (h->is_on_gpu && !is_loading) /* before its numbers are judged */
+        QM_TRY(expect_alone(h));
     if (st == QM_OK)
         return QM_OK;
     int is_known = st == QM_SKIPPED || (is_loading && (st == QM_BAD_ARG || st == QM_BAD_FILE));
@@ -464,23 +486,10 @@ static void compare_state(struct qm_host *h)
 
 qm_status qm_host_settle(struct qm_host *h)
 {
-    pid_t *all;
     if (h->pid <= 0)
         return QM_OK;
     compare_state(h);
-    if (!(all = malloc(sizeof *all * QM_TREE_MOST)))
-        return qm_fail(QM_NO_MEMORY, "a list of processes");
-    int n = qm_process_descendants(h->warden, all) - 1;
-    free(all);
-    if (n <= 0)
-        return QM_OK;
-    end_host(h, 0);
-    h->end = QM_END_processes;
-    snprintf(h->why, sizeof h->why, "it left %d process%s behind, which %s ended", n,
-             n > 1 ? "es" : "", n > 1 ? "were" : "was");
-    if (h->is_on_gpu)
-        return driver_failed(h);
-    return qm_fail(QM_CHECK_FAILED, "%s", h->why);
+    return expect_alone(h);
 }
 
 qm_status qm_host_linger(struct qm_host *h)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/compile/cubin_cache.h"
 #include "core/recipe/recipe.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
@@ -299,8 +300,21 @@ static qm_status name_report(const struct options *o, struct qm_gpu_run *run)
 {
     const char *name = json_string_value(json_object_get(run->report.device, "name")),
                *parts = json_string_value(json_object_get(run->report.plan, "parts"));
-    return qm_gpu_report_name(o->folder, name ? name : "", parts ? parts : "", run->path,
-                              sizeof run->path, &run->lock);
+    qm_status st = qm_gpu_report_name(o->folder, name ? name : "", parts ? parts : "", run->path,
+                                      sizeof run->path, &run->lock);
+    char why[1024];
+    snprintf(why, sizeof why, "%s", qm_message());
+    return st == QM_BAD_FILE ? qm_fail(st, "%s (--out names another folder)", why) : st;
+}
+
+/* Without a folder for compiled kernels each process compiles its own, and the next call too. */
+static void note_cache(void)
+{
+    char path[PATH_MAX];
+    if (!qm_cache_path("", path, sizeof path))
+        qm_note("qualm gpu-check: no cache (QM_CACHE=off, or no folder to write to): nothing is "
+                "compiled ahead, and every call compiles all kernels again; QM_CACHE=FOLDER names "
+                "one");
 }
 
 /* The time was over, or a signal came, before there were tasks: writes a report without rows, so
@@ -386,7 +400,8 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
     json_decref(device);
     QM_TRY(st);
     QM_TRY(make_tasks(run));
-    return qm_gpu_tasks_take(&run->tasks, &run->report);
+    st = qm_gpu_tasks_take(&run->tasks, &run->report);
+    return st == QM_BAD_ARG ? qm_fail_in(st, path) : st;
 }
 
 /* What the rows say; reason: the status of the first skipped one. */
@@ -459,8 +474,10 @@ static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_prin
     double limit;
     QM_TRY(qm_cuda_limit(&limit)); /* before anything is done, as in every command */
     qm_status st = o->is_resumed ? resume(o, run) : begin(o, run);
-    if (st == QM_OK)
+    if (st == QM_OK) {
+        note_cache();
         st = qm_gpu_run_tasks(run);
+    }
     if (st != QM_OK && (st != QM_INTERRUPTED || !run->tasks.n))
         return st;
     *is_printed = 1;

@@ -279,11 +279,34 @@ static qm_status add_earlier_peers(struct qm_gpu_tasks *t, json_t *rows)
     return QM_OK;
 }
 
+/* QM_BAD_ARG: a row is of no task, so that writing the report again would lose it. */
+static qm_status expect_tasks(const struct qm_gpu_tasks *t, enum qm_gpu_part part, json_t *rows)
+{
+    json_t *row;
+    size_t k;
+    json_array_foreach (rows, k, row) {
+        json_t *name = json_object_get(row, qm_gpu_columns(part)->name);
+        int i = 0;
+        while (i < t->n && (t->at[i].part != part || !qm_gpu_row_is_same(part, t->at[i].key, row)))
+            i++;
+        if (i == t->n)
+            return qm_fail(QM_BAD_ARG,
+                           "row %zu of part %s, of '%.60s', is none that this program measures: "
+                           "begin a new report",
+                           k, qm_gpu_part_name(part),
+                           json_is_string(name) ? json_string_value(name) : "");
+    }
+    return QM_OK;
+}
+
 qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from)
 {
     json_t *row;
     size_t k;
     QM_TRY(add_earlier_peers(t, from->rows[QM_GPU_peers]));
+    for (int i = 0; i < QM_GPU_PARTS; i++)
+        if (i != QM_GPU_peers)
+            QM_TRY(expect_tasks(t, (enum qm_gpu_part)i, from->rows[i]));
     for (int i = 0; i < t->n; i++)
         json_array_foreach (from->rows[t->at[i].part], k, row) {
             if (!qm_gpu_row_is_same(t->at[i].part, t->at[i].key, row))

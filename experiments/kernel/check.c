@@ -113,28 +113,42 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     return qm_cli_failed("check", st);
 }
 
-/* Fails because variant v has no template; names one of the same rule, or else of the same family,
- * to start from. */
-static qm_status no_template(const struct qm_variant *v, const char *const *names, int n)
+/* The variant of a template's name, which ends in .cu where is_cuda is 1; NULL: it is none. */
+static const struct qm_variant *variant_of(const char *name, int is_cuda)
+{
+    char word[64];
+    const struct qm_variant *v;
+    size_t n = strcspn(name, ".");
+    snprintf(word, sizeof word, "%.*s", (int)n, name);
+    int is_such = strcmp(name + n, is_cuda ? ".cu" : "") == 0;
+    return is_such && qm_variant_find(word, &v) == QM_OK ? v : NULL;
+}
+
+/* Fails because variant v has no template, in CUDA or C; names one of the same rule, or else of the
+ * same family, to start from. */
+static qm_status no_template(const struct qm_variant *v, int is_cuda, const char *const *names,
+                             int n)
 {
     const struct qm_rule *rule = qm_rule_find(v->rule);
+    const char *in = is_cuda ? " in CUDA" : "";
     for (int by_family = 0; by_family < 2; by_family++)
         for (int i = 0; i < n; i++) {
-            const struct qm_variant *other;
-            if (qm_variant_find(names[i], &other) != QM_OK)
+            const struct qm_variant *other = variant_of(names[i], is_cuda);
+            if (!other)
                 continue;
             const struct qm_rule *its = qm_rule_find(other->rule);
             if (by_family ? strcmp(its->family, rule->family) == 0 : its == rule)
                 return qm_fail(
                     QM_NO_MATCH,
-                    "variant %s has no template of its own; start from that of %s, %s %s", v->name,
-                    other->name, by_family ? "of the family" : "of the same rule",
+                    "variant %s has no template of its own%s; start from that of %s, %s %s",
+                    v->name, in, names[i], by_family ? "of the family" : "of the same rule",
                     by_family ? rule->family : rule->name);
         }
     return qm_fail(QM_NO_MATCH,
-                   "variant %s has no template, and no template is of its rule %s or "
-                   "of its family %s",
-                   v->name, rule->name, rule->family);
+                   "variant %s has no template%s, and no template%s is of its rule %s or of its "
+                   "family %s%s",
+                   v->name, in, in, rule->name, rule->family,
+                   is_cuda ? "; kernel_cuda.h says what a kernel must hold" : "");
 }
 
 int qm_kernel_template(const char *name)
@@ -152,9 +166,10 @@ int qm_kernel_template(const char *name)
     }
     if (qm_template_print(qm_out(), name))
         return 0;
-    const struct qm_variant *v;
-    if (qm_variant_find(name, &v) == QM_OK)
-        return qm_cli_failed("check", no_template(v, names, n));
+    for (int is_cuda = 0; is_cuda < 2; is_cuda++)
+        if (variant_of(name, is_cuda))
+            return qm_cli_failed("check",
+                                 no_template(variant_of(name, is_cuda), is_cuda, names, n));
     const char *near = qm_name_nearest(name, names, n);
     return qm_cli_failed(
         "check",

@@ -77,10 +77,12 @@ int qm_template_print(FILE *f, const char *name)
         return 0;
     said(qm_kernel_file_name(k), own, sizeof own);
     int is_own = strcmp(own, name) == 0 || strcmp(qm_kernel_file_name(k), name) == 0;
-    size_t n = (size_t)snprintf(word, sizeof word, "QM_KERNEL(\"%s", own);
+    int variant = (int)strcspn(own, "."); /* letters, without .cu */
+    const char *head = own[variant] ? "QM_CUDA_KERNEL(\"" : "QM_KERNEL(\"";
+    size_t n = (size_t)snprintf(word, sizeof word, "%s%.*s", head, variant, own);
     for (const char *const *line = qm_kernel_file_text(qm_kernel_file_name(k)); *line; line++)
         if (!is_own && strncmp(*line, word, n) == 0)
-            fprintf(f, "QM_KERNEL(\"%s%s", name, *line + n);
+            fprintf(f, "%s%.*s%s", head, (int)strcspn(name, "."), name, *line + n);
         else
             fputs(*line, f);
     return 1;

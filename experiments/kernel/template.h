@@ -2,7 +2,8 @@
  * it takes a case that another refused.
  *
  * A kernel serves the variant it is named after, and those of the lines "Also: NAME NAME ..." of
- * its first comment: its text is then printed with that name in QM_KERNEL. */
+ * its first comment: its text is then printed with that name in QM_KERNEL.  A CUDA kernel's
+ * names end in .cu, and its line is QM_CUDA_KERNEL. */
 #ifndef QM_EXPERIMENTS_KERNEL_TEMPLATE_H
 #define QM_EXPERIMENTS_KERNEL_TEMPLATE_H
 

@@ -6,9 +6,11 @@
  * error 700; exit0: it calls exit(0); print: it writes to stdout; int, term, hup: it raises that
  * signal; fork: it starts a process that stays; twin: it returns in two processes; fsize: no file
  * may grow from then on; scribble: it writes over all shared memory, then _exit(0).
- * FAKE_COUNT: at which call of
- * that name (1).  FAKE_MS: what cuEventElapsedTime gives (default: by the clock); FAKE_MODE: the
- * compute mode of the device (0).  Each call is a line "PROCESS NAME" of the file FAKE_TRACE. */
+ * FAKE_COUNT: at which call of that name (1).  FAKE_MS: what cuEventElapsedTime gives (default: by
+ * the clock); FAKE_MODE: the compute mode of the device (0); FAKE_KERNEL: an object whose variables
+ * and functions are those of every module; a launch calls the function with the pointers to its
+ * arguments.  Each call is a line "PROCESS NAME" of the file FAKE_TRACE. */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,8 +152,26 @@ CALL(cuMemsetD8Async, (ANY at, unsigned char x, size_t n, void *s), memset((void
      (void)s)
 CALL(cuModuleLoadData, (void **out, const void *image), *out = thing, (void)image)
 CALL(cuModuleUnload, (void *m), (void)m)
-CALL(cuModuleGetFunction, (void **out, void *m, const char *name), *out = thing, (void)m,
-     (void)name)
+
+/* A variable or function of FAKE_KERNEL; NULL: there is none. */
+static void *of_kernel(const char *name)
+{
+    static void *object;
+    const char *path = getenv("FAKE_KERNEL");
+    if (!object && path)
+        object = dlopen(path, RTLD_NOW);
+    return object ? dlsym(object, name) : NULL;
+}
+
+int cuModuleGetFunction(void **out, void *m, const char *name);
+int cuModuleGetFunction(void **out, void *m, const char *name)
+{
+    int error = strike("cuModuleGetFunction");
+    (void)m;
+    *out = getenv("FAKE_KERNEL") ? of_kernel(name) : thing;
+    return error ? error : *out ? 0 : 500;
+}
+
 CALL(cuFuncGetAttribute, (int *out, int a, void *f), *out = 0, (void)a, (void)f)
 CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *out, void *f, int n, size_t b), *out = 4,
      (void)f, (void)n, (void)b)
@@ -169,15 +189,28 @@ CALL(cuEventDestroy_v2, (void *e), free(e))
 int cuModuleGetGlobal_v2(ANY *at, size_t *n, void *m, const char *name);
 int cuModuleGetGlobal_v2(ANY *at, size_t *n, void *m, const char *name)
 {
-    (void)at, (void)n, (void)m, (void)name;
     int error = strike("cuModuleGetGlobal_v2");
-    return error ? error : 500;
+    (void)m;
+    *at = (ANY)of_kernel(name);
+    *n = strcmp(name, "qm_cuda_as") == 0 && *at ? strlen((char *)*at) + 1
+         : strcmp(name, "qm_cuda_abi") == 0     ? sizeof(int)
+                                                : 3 * sizeof(int);
+    return error ? error : *at ? 0 : 500;
 }
 
 #define XYZ(name) unsigned name##_x, unsigned name##_y, unsigned name##_z
-CALL(cuLaunchKernel, (void *f, XYZ(g), XYZ(b), unsigned shared, void *s, void **args, void **extra),
-     (void)f, (void)g_x, (void)g_y, (void)g_z, (void)b_x, (void)b_y, (void)b_z, (void)shared,
-     (void)s, (void)args, (void)extra)
+int cuLaunchKernel(void *f, XYZ(g), XYZ(b), unsigned shared, void *s, void **args, void **extra);
+int cuLaunchKernel(void *f, XYZ(g), XYZ(b), unsigned shared, void *s, void **args, void **extra)
+{
+    void (*call)(void **);
+    int error = strike("cuLaunchKernel");
+    (void)g_x, (void)g_y, (void)g_z, (void)b_x, (void)b_y, (void)b_z, (void)shared, (void)s;
+    (void)extra;
+    memcpy(&call, &f, sizeof call);
+    if (!error && f != thing)
+        call(args);
+    return error;
+}
 
 int cuGetErrorName(int error, const char **name);
 int cuGetErrorName(int error, const char **name)

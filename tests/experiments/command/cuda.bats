@@ -215,6 +215,53 @@ fake_driver() {
     done
 }
 
+# Calls of the driver that a check of a user's kernel makes, with each fault of fake_cuda.c.
+pairs() {
+    for call in load cuInit cuDriverGetVersion cuDeviceGetCount cuDeviceGet cuDeviceGetAttribute \
+        cuDevicePrimaryCtxRetain cuCtxSetCurrent cuStreamCreate cuMemAlloc_v2 cuMemFree_v2 \
+        cuMemsetD8Async cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuModuleLoadData \
+        cuModuleGetFunction cuModuleGetGlobal_v2 cuLaunchKernel cuStreamSynchronize; do
+        for how in 1 2 100 700 719 999 late hang crash exit0 print int term hup fork twin fsize \
+            scribble; do
+            echo "$call/$how/1 $call/$how/2 $call/$how/3"
+        done
+    done
+}
+
+@test "check --kernel on a driver that runs it: passed, and under faults never a wrong verdict" {
+    needs_nvrtc
+    fake_driver
+    cd "$BATS_TEST_TMPDIR"
+    for name in kernel_abi.h kernel_cuda.h adamw4_ao.cu; do
+        "$QUALM" check --template "$name" > "$name"
+    done
+    "$QUALM" check --template adamw_f32 > mine.c
+    printf '%s\n' '#include "mine.c"' '#include "kernel_cuda.h"' 'int qm_cuda_abi = QM_KERNEL_ABI;' \
+        'char qm_cuda_as[] = "adamw_f32"; int qm_cuda_step_launch[3] = {128, 128, 0};' \
+        'void qm_cuda_step(void **args) { struct qm_cuda_args *c = args[0];' \
+        '*c->refused = (uint32_t)qm_kernel_step(&c->a); }' > kernel.c
+    cc -O2 -ffp-contract=off -shared -fPIC -I. -o kernel.so kernel.c -lm
+    export FAKE_KERNEL=$PWD/kernel.so QM_CUDA_LIMIT=30
+    check=(check --kernel adamw4_ao.cu --backend cuda --fmad=true -q --no-shrink --limit-time 3
+        --case 129/normal/default/t1/forced)
+    run -0 "$QUALM" "${check[@]}"
+    [[ $output == "as adamw_f32: passed"* ]]
+    sed -i 's/take2 \* x \* x/take2 * x/' mine.c # and a wrong kernel fails there
+    cc -O2 -ffp-contract=off -shared -fPIC -I. -o wrong.so kernel.c -lm
+    FAKE_KERNEL=$PWD/wrong.so run -1 "$QUALM" "${check[@]}"
+    export QM_CUDA_LIMIT=2
+    for pair in cuMemFree_v2/twin/1 $(drawn $(pairs)); do # twin: two processes in one memory
+        IFS=/ read -r FAKE_CALL FAKE_HOW FAKE_COUNT <<< "$pair"
+        export FAKE_CALL FAKE_HOW FAKE_COUNT
+        run --separate-stderr "$QUALM" "${check[@]}"
+        # 1 where a launch is waited for: a fault there is the kernel's
+        [[ $status = [03] || $status = 77 || ( $status = 1 &&
+            $FAKE_CALL = @(cuLaunchKernel|cuStreamSynchronize) ) ]] &&
+            { [[ $status = [01] ]] || [[ ${#stderr_lines[@]} = 1 && $stderr == "qualm check: "* ]]; } ||
+            { echo "$pair: exit code $status: $output $stderr"; return 1; }
+    done
+}
+
 @test "kernels compiles beside a driver that hangs and says so; a driver's texts are plain" {
     needs_nvrtc
     fake_driver

@@ -1,6 +1,6 @@
-/* test_gpu_runs.c - Runs of gpu-check as a whole: another card, times that are none, a slow start,
- * nothing to measure, two at once, kernels that stay loaded, signals at any moment, peers and codes
- * of an earlier call. */
+/* test_gpu_runs.c - Runs of gpu-check as a whole: another card, reports that are spoilt, times that
+ * are none, a slow start, nothing to measure, two at once, kernels that stay loaded, signals at any
+ * moment, peers and codes of an earlier call. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,6 +51,58 @@ static void test_another_card(void **state)
     assert_non_null(strstr(printed, "driver_api \"13.0\", now \"12.4\""));
     stand_in_driver = 13000;
     assert_int_equal(RUN("--resume", "--seconds", "0.5"), 75);
+}
+
+/* Changes a report in the way number `how`, and says what --resume answers. */
+static const char *spoil(const char *path, int how, int *code)
+{
+    char stem[4096], command[8300];
+    char *words[] = {(char *)(uintptr_t) "gpu-check"};
+    struct qm_gpu_report r;
+    snprintf(stem, sizeof stem, "%.*s", (int)strlen(path) - 3, path);
+    *code = how < 2 ? 3 : 2;
+    if (how < 2) { /* cut in the middle of the line of its checksum; in the middle of the file */
+        snprintf(command, sizeof command, "truncate -s -%d '%s'", how ? 9000 : 20, path);
+        assert_int_equal(system(command), 0);
+        return path;
+    }
+    assert_int_equal(qm_gpu_report_read(path, &r), QM_OK);
+    json_t *row = json_array_get(r.rows[QM_GPU_speed], 0);
+    if (how == 2)
+        json_object_set_new(r.plan, "commit", json_string("0123456789ab"));
+    else if (how == 3)
+        json_object_set_new(row, qm_gpu_columns(QM_GPU_speed)->name, json_string("adamw_none"));
+    else
+        json_array_append_new(r.rows[QM_GPU_exact], json_object());
+    assert_int_equal(qm_gpu_report_write(&r, stem, 1, words), QM_OK);
+    qm_gpu_report_free(&r);
+    *code = how == 4 ? 3 : 2;
+    return how == 2   ? "was begun by commit 0123456789ab, this is "
+           : how == 3 ? "row 0 of part speed, of 'adamw_none', is none that this program measures"
+                      : "row 0 of exact has no ";
+}
+
+/* A report that is cut, of another commit, or has rows that nobody measures or without a name:
+ * --resume says so in a line, and leaves the file as it is. */
+static void test_strange_reports(void **state)
+{
+    char path[4096], keep[8300];
+    int code;
+    (void)state;
+    NEEDS_COMPILER();
+    for (int how = 0; how < 5; how++) {
+        clear();
+        assert_int_equal(RUN(SPEED), 0);
+        assert_int_equal(qm_gpu_report_newest(out, path, sizeof path), QM_OK);
+        const char *says = spoil(path, how, &code);
+        snprintf(keep, sizeof keep, "cp '%s' '%s/kept'", path, out);
+        assert_int_equal(system(keep), 0);
+        int got = RUN("--resume");
+        if (got != code || !strstr(printed, says) || strchr(printed, '\n')[1])
+            fail_msg("way %d: exit code %d: '%s' (want '%s')", how, got, printed, says);
+        snprintf(keep, sizeof keep, "cmp '%s' '%s/kept'", path, out);
+        assert_int_equal(system(keep), 0);
+    }
 }
 
 /* Times that are none, and such as no GPU and no clock can have, are failed rows. */
@@ -489,21 +541,14 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_plausible),
-        cmocka_unit_test(test_absurd),
-        cmocka_unit_test(test_clean_up),
-        cmocka_unit_test(test_slow_start),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_every_error),
-        cmocka_unit_test(test_modules),
-        cmocka_unit_test(test_signal_in_nvrtc),
-        cmocka_unit_test(test_earlier_peers),
-        cmocka_unit_test(test_part_of_codes),
+        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_strange_reports),
+        cmocka_unit_test(test_times),         cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_budget),        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),        cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_slow_start),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_at_once),       cmocka_unit_test(test_every_error),
+        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_earlier_peers), cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
