@@ -57,7 +57,7 @@ static qm_status states(const struct qm_tensor_rule_args *w)
     int factored = qm_matrices_of(w->shape, &m);
     float *u = w->room, eps1 = (float)h->eps1, eps2 = (float)h->eps2, *avg = w->slot[AVG];
     if (factored && n > 0) {
-        QM_TRY(average_factors(&m, (struct qm_term){1, eps1, 0}, w->g, h->beta2, w->slot[SQ_ROW],
+        QM_TRY(average_factors(&m, (struct qm_term){1, eps1, 1}, w->g, h->beta2, w->slot[SQ_ROW],
                                w->slot[SQ_COL]));
         QM_TRY(qm_factor_rsqrt(&m, w->slot[SQ_ROW], w->slot[SQ_COL], w->g, u));
     } else if (n > 0) {
@@ -72,7 +72,7 @@ static qm_status states(const struct qm_tensor_rule_args *w)
     QM_CHUNKS(n, i)
     qm_tensor_rule_loops()->residual(qm_chunk_n(n, i), eps2, avg + i, u + i);
     if (factored && n > 0)
-        QM_TRY(average_factors(&m, (struct qm_term){0}, u, h->beta3, w->slot[RES_ROW],
+        QM_TRY(average_factors(&m, (struct qm_term){.is_single = 1}, u, h->beta3, w->slot[RES_ROW],
                                w->slot[RES_COL]));
     return QM_OK;
 }
