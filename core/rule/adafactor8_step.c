@@ -535,7 +535,7 @@ static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
     qm_sweep_run(a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction,
                  &(struct qm_sweep){.n = a->n,
                                     .d = {d},
-                                    .flag = {a->is_cuda},
+                                    .flag = {a->is_adam ? a->has_m : a->is_cuda},
                                     .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
     return QM_OK;
 }

@@ -509,10 +509,13 @@ QM_SWEEP(adafactor8_direction)
 /* x[0] = x[0] c[0] as parameters of 16 bits keep it. */
 QM_SWEEP(adafactor8_decay) { a->x[0][i] = qm_sweep_stored(a, a->x[0][i] * a->c[0]); }
 
-/* x[0] = x[1] / (sqrt(x[2]) + d[0]). */
+/* x[0] = x[1] / (sqrt(x[2]) + d[0]); flag 0: the source multiplies by the reciprocal, which overflows
+ * in float32. */
 QM_SWEEP(adafactor8_adam)
 {
-    a->x[0][i] = (float)((double)a->x[1][i] / (sqrt((double)a->x[2][i]) + a->d[0]));
+    double den = sqrt((double)a->x[2][i]) + a->d[0];
+    int is_over = a->flag[0] && !qm_bnb_finite((float)(1.0 / den));
+    a->x[0][i] = (float)((double)a->x[1][i] / (is_over ? 0.0 * den : den));
 }
 
 /* x[0] = max(x[1] x[2], c[0]): CAME's factors before 0.2.6. */

@@ -198,6 +198,7 @@ void qm_ball_factors_rsqrt(const struct qm_bound_step *b, const struct qm_matrix
     for (int64_t k = 0; k < m->batch; k++) {
         const struct qm_ball *r = row + k * m->rows, *c = col + k * m->cols;
         struct qm_ball mean = qm_ball_float32(qm_ball_mean(b, r, m->rows, 1));
+        qm_ball_sums_overflow(&mean, 1, m->rows);
         for (int64_t i = 0; i < m->rows; i++) {
             struct qm_ball by = qm_ball_div(o, one, qm_ball_sqrt(o, qm_ball_div(o, r[i], mean)));
             for (int64_t j = 0; j < m->cols; j++)
