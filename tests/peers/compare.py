@@ -231,13 +231,20 @@ def ao_cases(bits, compiled):
         if compiled and not getattr(torch, "compile", None):
             raise Skip("this torch has no torch.compile")
         torch.compiler.set_stance("default" if compiled else "force_eager")
-        for i in range(1 if compiled else c.cases):  # a compilation takes seconds
+        for i in range(c.cases if compiled else 2 * c.cases):  # a compilation takes seconds
             block = 128 if bits == 4 else 256
             n = block * int(c.rng.integers(4096 // block, 8192 // block))
             kind = pick(c.rng, "normal", "sparse", "outlier", "decades")
             h = {"lr": rate(c.rng), "betas": (pick(c.rng, 0.9, 0.8), pick(c.rng, 0.999, 0.95)),
-                 "eps": pick(c.rng, 1e-8, 1e-6), "weight_decay": pick(c.rng, 0.0, 0.01, 0.1)}
-            yield ao_case(c, "AdamW%dbit" % bits, compiled, h, n, kind, i)
+                 "eps": pick(c.rng, 1e-8, 1e-6), "weight_decay": pick(c.rng, 0.0, 0.01, 0.1),
+                 "amsgrad": i % 4 > 1}
+            if i % 2 == 1:
+                kind = pick(c.rng, *WIDE_CLASSES)
+                h = pick(c.rng, h, widened(c.rng, h))
+            name = ("AdamW%dbit", "Adam%dbit")[i // 4 % 2] % bits
+            if h["amsgrad"]:  # codes have no maximum in the package: only small tensors step
+                n = int(c.rng.integers(1, 4096))
+            yield ao_case(c, name, compiled, h, n, kind, i)
     return cases
 
 
@@ -248,8 +255,10 @@ def ao_case(c, name, compiled, h, n, kind, i):
     p = torch.nn.Parameter(torch.from_numpy(np.array(start)))
     optimizer = getattr(c.module("torchao.optim"), name)([p], **h)
     case = Case("cls_%03d_%s_%s_%d" % (i, name.lower(), kind, n), T=steps, driver=name,
-                dtype="float32", is_adamw=1, bf16_stochastic_round=0, compiled=int(compiled),
-                block_size=128 if "4" in name else 256, state_class="OptimState" + name[5:],
+                dtype="float32", is_adamw=int("W" in name), bf16_stochastic_round=0, compiled=int(compiled),
+                block_size=128 if "4" in name else 256,
+                state_class="OptimState" + name[name.index("bit") - 1:] if n >= 4096 else "Tensor",
+                amsgrad=int(h["amsgrad"]),
                 shape=[n], lr=h["lr"], beta1=h["betas"][0], beta2=h["betas"][1], eps=h["eps"],
                 weight_decay=h["weight_decay"], sqrt="ieee" if compiled else c.roots())
     case.data["p0"], case.data["grads"] = start, grads
@@ -257,8 +266,13 @@ def ao_case(c, name, compiled, h, n, kind, i):
         p.grad = torch.from_numpy(grads[t].astype(np.float32))
         optimizer.step()
         case.add("params", host(np, p))
-        for key, slot in (("m", "exp_avg"), ("v", "exp_avg_sq")):
-            state = optimizer.state[p][slot]
+        for key, slot in (("m", "exp_avg"), ("v", "exp_avg_sq"), ("vmax", "max_exp_avg_sq")):
+            state = optimizer.state[p].get(slot)
+            if state is None:
+                continue
+            if n < 4096:
+                case.add(key, host(np, state))
+                continue
             case.add(key + "_codes", host(np, state.codes).reshape(-1))
             case.add(key + "_scale", host(np, state.scale).reshape(-1))
         for k in (0, 1):
