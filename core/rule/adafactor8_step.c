@@ -323,7 +323,7 @@ static float denominator(const struct came *c)
         qm_tensor_rule_read(&denom, a->w->room, sizeof denom);
         return denom;
     }
-    double rms = sqrt(qm_sum_squares_of(&c->f.u, a->n)) / sqrt((double)a->n);
+    double rms = qm_adafactor8_norm(&c->f.u, a->n) / sqrt((double)a->n);
     return a->h->clip > 0.0 ? (float)qm_at_least(rms / a->h->clip, 1.0) : 1.0f;
 }
 
