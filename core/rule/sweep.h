@@ -509,8 +509,8 @@ QM_SWEEP(adafactor8_direction)
 /* x[0] = x[0] c[0] as parameters of 16 bits keep it. */
 QM_SWEEP(adafactor8_decay) { a->x[0][i] = qm_sweep_stored(a, a->x[0][i] * a->c[0]); }
 
-/* x[0] = x[1] / (sqrt(x[2]) + d[0]); flag 0: the source multiplies by the reciprocal, which overflows
- * in float32. */
+/* x[0] = x[1] / (sqrt(x[2]) + d[0]); flag 0: the source multiplies by the reciprocal, which
+ * overflows in float32. */
 QM_SWEEP(adafactor8_adam)
 {
     double den = sqrt((double)a->x[2][i]) + a->d[0];

@@ -34,8 +34,8 @@ import tempfile
 
 import record_adafactor8bit
 from draw import (
-    CLASSES, WIDE_CLASSES, draw_adafactor, draw_adagrad, draw_adamw, draw_came, draw_lion, draw_nadam,
-    draw_radam, draw_rmsprop, draw_sgd, gradients, pick, rate, small_shape, widened)
+    CLASSES, WIDE_CLASSES, draw_adafactor, draw_adagrad, draw_adamw, draw_came, draw_lion,
+    draw_nadam, draw_radam, draw_rmsprop, draw_sgd, gradients, pick, rate, small_shape, widened)
 
 STEPS = 6
 DEFAULT_CASES = 4
@@ -257,7 +257,7 @@ def ao_case(c, name, compiled, h, n, kind, i):
     case = Case("cls_%03d_%s_%s_%d" % (i, name.lower(), kind, n), T=steps, driver=name,
                 dtype="float32", is_adamw=int("W" in name), bf16_stochastic_round=0, compiled=int(compiled),
                 block_size=128 if "4" in name else 256,
-                state_class="OptimState" + name[name.index("bit") - 1:] if n >= 4096 else "Tensor",
+                state_class="Tensor" if n < 4096 else "OptimState" + name[name.index("bit") - 1:],
                 amsgrad=int(h["amsgrad"]),
                 shape=[n], lr=h["lr"], beta1=h["betas"][0], beta2=h["betas"][1], eps=h["eps"],
                 weight_decay=h["weight_decay"], sqrt="ieee" if compiled else c.roots())
