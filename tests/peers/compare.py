@@ -255,7 +255,8 @@ def ao_case(c, name, compiled, h, n, kind, i):
     p = torch.nn.Parameter(torch.from_numpy(np.array(start)))
     optimizer = getattr(c.module("torchao.optim"), name)([p], **h)
     case = Case("cls_%03d_%s_%s_%d" % (i, name.lower(), kind, n), T=steps, driver=name,
-                dtype="float32", is_adamw=int("W" in name), bf16_stochastic_round=0, compiled=int(compiled),
+                dtype="float32", is_adamw=int("W" in name), bf16_stochastic_round=0,
+                compiled=int(compiled),
                 block_size=128 if "4" in name else 256,
                 state_class="Tensor" if n < 4096 else "OptimState" + name[name.index("bit") - 1:],
                 amsgrad=int(h["amsgrad"]),
