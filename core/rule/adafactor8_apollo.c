@@ -135,7 +135,7 @@ static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank
     if (qm_adafactor8_starts(a)) {
         b = a->is_024 ? b : 1.0;
         old = 0.0;
-        least = a->is_024 && !a->is_026 ? QM_ADAFACTOR8_TINY : 0.0f;
+        least = a->is_024 && !a->is_046 ? QM_ADAFACTOR8_TINY : 0.0f;
     }
     for (int axis = 1; axis >= 0; axis--) {
         struct qm_sweep s = qm_lowrank_sweep(l, axis);

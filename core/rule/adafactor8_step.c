@@ -323,7 +323,7 @@ static float denominator(const struct came *c)
         qm_tensor_rule_read(&denom, a->w->room, sizeof denom);
         return denom;
     }
-    double rms = sqrt(qm_sum_squares_of(&c->f.u, a->n)) / sqrt((double)a->n);
+    double rms = qm_adafactor8_norm(&c->f.u, a->n) / sqrt((double)a->n);
     return a->h->clip > 0.0 ? (float)qm_at_least(rms / a->h->clip, 1.0) : 1.0f;
 }
 
@@ -535,7 +535,7 @@ static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
     qm_sweep_run(a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction,
                  &(struct qm_sweep){.n = a->n,
                                     .d = {d},
-                                    .flag = {a->is_cuda},
+                                    .flag = {a->is_adam ? a->has_m : a->is_cuda},
                                     .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
     return QM_OK;
 }

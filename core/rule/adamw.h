@@ -101,6 +101,10 @@ QM_FN void qm_adamw_torch_apply(const float *c, const struct qm_inverse *recipro
 /* torch.maximum: a NaN on either side wins. */
 QM_FN float qm_adamw_top(float top, float v) { return v > top || qm_isnan(v) ? v : top; }
 
+/* std::max(top, v), which the scalar code of the fused kernel takes: a NaN on either side leaves
+ * top. */
+QM_FN float qm_adamw_tail_top(float top, float v) { return top < v ? v : top; }
+
 /* c[] of prepare_adamw_ao. */
 enum {
     QM_ADAMW_AO_DECAY,      /* lr weight_decay */

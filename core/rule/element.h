@@ -36,7 +36,9 @@
     X(rmsprop_torch_full,  3, QM_ON(TORCH_COUPLED) | QM_ON(CENTERED) | QM_ON(MOMENTUM))          \
     X(adagrad_torch,       1, QM_ON(TORCH_COUPLED))                                              \
     X(nadam,               2, QM_ON(COUPLED))                                                    \
+    X(nadam_foreach,       2, QM_ON(COUPLED))                                                    \
     X(radam,               2, QM_ON(COUPLED) | QM_ON(RECTIFIED))                                 \
+    X(radam_foreach,       2, QM_ON(COUPLED))                                                    \
     X(ema,                 1, 0)                                                                 \
     X(lion,                1, 0)                                                                 \
     X(lion8_unfused,       1, QM_ON(ROUND_FACTOR) | QM_ON_FORMAT)                                \
@@ -75,6 +77,7 @@
     X(adamw_amsgrad_tail,      3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 0)                            \
     X(adamw_amsgrad_t113,      3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 0)                            \
     X(adamw_ao_amsgrad,        3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 1)                            \
+    X(adamw_ao_amsgrad_compiled, 3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 1)                          \
     X(adamw_lpmm,              2, 0, 0)                                                          \
     X(adamw_lpmm_fused,        2, 0, 0)                                                          \
     X(adamw_lpmm_fused_strict, 2, 0, 0)                                                          \
@@ -145,10 +148,10 @@ QM_ELEMENT(replace)
 #define QM_TORCH_ELEMENT(name, states)                                           \
     QM_ADAM_ELEMENT(name, states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1), \
                     qm_adamw_torch_apply(c, reciprocal, p, x[0], x[1]))
-#define QM_TORCH_AMSGRAD_ELEMENT(name, states)                       \
+#define QM_TORCH_AMSGRAD_ELEMENT(name, states, top)                  \
     QM_ADAM_ELEMENT(                                                 \
         name, states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1); \
-        if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),  \
+        if (flag[QM_FLAG_AMSGRAD]) x[2] = top(x[2], x[1]),           \
         qm_adamw_torch_apply(c, reciprocal, p, x[0], flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
 
 QM_TORCH_ELEMENT(adamw, qm_adamw_torch_states)
@@ -162,11 +165,17 @@ QM_ADAM_ELEMENT(adamw_ao_compiled,
                 qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0], x[1]))
 QM_ADAM_ELEMENT(adamw_bnb, qm_adamw_bnb_states(c, turned, x, x + 1),
                 qm_adamw_bnb_apply(c, reciprocal, p, x[0], x[1]))
-QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad, qm_adamw_torch_states)
-QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad_tail, qm_adamw_tail_states)
-QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad_t113, qm_adamw_t113_states)
+QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad, qm_adamw_torch_states, qm_adamw_top)
+QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad_tail, qm_adamw_tail_states, qm_adamw_tail_top)
+QM_TORCH_AMSGRAD_ELEMENT(adamw_amsgrad_t113, qm_adamw_t113_states, qm_adamw_top)
 QM_ADAM_ELEMENT(adamw_ao_amsgrad,
                 qm_adamw_ao_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1);
+                if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),
+                qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0],
+                                  flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
+
+QM_ADAM_ELEMENT(adamw_ao_amsgrad_compiled,
+                qm_adamw_ao_compiled_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1);
                 if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),
                 qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0],
                                   flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
@@ -228,11 +237,23 @@ QM_ELEMENT(nadam)
     qm_nadam_torch(c, flag[QM_FLAG_COUPLED], p, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
 }
 
+QM_ELEMENT(nadam_foreach)
+{
+    QM_UNUSED;
+    qm_nadam_foreach(c, flag[QM_FLAG_COUPLED], p, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
+}
+
 QM_ELEMENT(radam)
 {
     QM_UNUSED;
     qm_radam_torch(c, flag[QM_FLAG_COUPLED], flag[QM_FLAG_RECTIFIED], p,
                    qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
+}
+
+QM_ELEMENT(radam_foreach)
+{
+    QM_UNUSED;
+    qm_radam_foreach(c, flag[QM_FLAG_COUPLED], p, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x, x + 1);
 }
 
 /* ---- lpmm.h ---------------------------------------------------------------------------------- */

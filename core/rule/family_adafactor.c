@@ -85,7 +85,7 @@ static qm_status hf_states(const struct qm_tensor_rule_args *w)
     double beta2 = 1.0 - pow((double)w->s->t, h->beta2_decay);
     float *u = w->room, eps1 = (float)h->eps1;
     if (is_factored(w, &m) && n > 0) {
-        const struct qm_term square = {1, eps1, 0};
+        const struct qm_term square = {1, eps1, 1};
         qm_row_means(&m, square, w->g, u); /* the room also holds the means of rows or of columns */
         qm_average(w->slot[HF_ROW], u, m.batch * m.rows, beta2, 1.0 - beta2);
         qm_col_means(&m, square, w->g, u);
@@ -152,7 +152,7 @@ static qm_status torch_states(const struct qm_tensor_rule_args *w)
     struct qm_matrices m;
     int64_t n = qm_shape_numel(w->shape);
     double weight = pow((double)w->s->t, h->beta2_decay);
-    const struct qm_term squares = {.is_square = 1};
+    const struct qm_term squares = {.is_square = 1, .is_single = 1};
     float *mean = w->room;
     if (is_factored(w, &m) && n > 0) {
         qm_row_means(&m, squares, w->g, mean);

@@ -9,6 +9,9 @@
 
 #include "core/rule/tensor_rule.h"
 
+/* Elements of 16 bits that torch's add takes at once on x86; the rest of n is scalar code. */
+enum { VECTOR = 32 };
+
 enum { AVG, SQ_ROW, SQ_COL, SQ, RES_ROW, RES_COL };
 
 static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -54,7 +57,7 @@ static qm_status states(const struct qm_tensor_rule_args *w)
     int factored = qm_matrices_of(w->shape, &m);
     float *u = w->room, eps1 = (float)h->eps1, eps2 = (float)h->eps2, *avg = w->slot[AVG];
     if (factored && n > 0) {
-        QM_TRY(average_factors(&m, (struct qm_term){1, eps1, 0}, w->g, h->beta2, w->slot[SQ_ROW],
+        QM_TRY(average_factors(&m, (struct qm_term){1, eps1, 1}, w->g, h->beta2, w->slot[SQ_ROW],
                                w->slot[SQ_COL]));
         QM_TRY(qm_factor_rsqrt(&m, w->slot[SQ_ROW], w->slot[SQ_COL], w->g, u));
     } else if (n > 0) {
@@ -69,7 +72,7 @@ static qm_status states(const struct qm_tensor_rule_args *w)
     QM_CHUNKS(n, i)
     qm_tensor_rule_loops()->residual(qm_chunk_n(n, i), eps2, avg + i, u + i);
     if (factored && n > 0)
-        QM_TRY(average_factors(&m, (struct qm_term){0}, u, h->beta3, w->slot[RES_ROW],
+        QM_TRY(average_factors(&m, (struct qm_term){.is_single = 1}, u, h->beta3, w->slot[RES_ROW],
                                w->slot[RES_COL]));
     return QM_OK;
 }
@@ -82,15 +85,19 @@ static qm_status apply(const struct qm_tensor_rule_args *w)
     const float *u = w->slot[AVG];
     float lr = (float)h->lr;
     float alpha = (float)(-h->weight_decay * h->lr);
+    int is_bf16 = w->param == QM_DTYPE_bf16, is_f16 = w->param == QM_DTYPE_f16;
     if (qm_matrices_of(w->shape, &m) && n > 0) {
         QM_TRY(qm_factor_rsqrt(&m, w->slot[RES_ROW], w->slot[RES_COL], u, w->room));
         u = w->room;
     }
+    alpha = is_bf16  ? qm_bf16_to_float(qm_float_to_bf16(alpha))
+            : is_f16 ? qm_f16_to_float(qm_float_to_f16(alpha))
+                     : alpha;
     if (h->weight_decay != 0.0)
         qm_sweep_run(QM_SWEEP_came_decay, &(struct qm_sweep){.n = n,
+                                                             .inner = n / VECTOR * VECTOR,
                                                              .c = {alpha},
-                                                             .flag = {w->param == QM_DTYPE_bf16,
-                                                                      w->param == QM_DTYPE_f16},
+                                                             .flag = {is_bf16, is_f16},
                                                              .x = {w->p}});
     QM_CHUNKS(n, i)
     qm_tensor_rule_loops()->decay_step(qm_chunk_n(n, i), 1.0f, lr, u + i, w->p + i);

@@ -75,6 +75,7 @@ static void set_nadam(const struct qm_hyper *h, int64_t t, int coupled, struct q
     double mu = momentum_at(h, t), next = momentum_at(h, t + 1), all = momentum_product(h, t);
     prepare_moments(h, t, coupled, s);
     s->c[QM_NADAM_BC2] = (float)(1.0 - pow(h->beta2, (double)t));
+    s->c[QM_NADAM_ROOT_BC2] = (float)sqrt(1.0 - pow(h->beta2, (double)t));
     s->c[QM_NADAM_STEP] = (float)(-h->lr * (1.0 - mu) / (1.0 - all));
     s->c[QM_NADAM_STEP_MEAN] = (float)((-h->lr * next) / (1.0 - all * next));
 }
@@ -99,9 +100,13 @@ static void set_radam(const struct qm_hyper *h, int64_t t, int coupled, struct q
     s->c[QM_RADAM_LR] = (float)h->lr;
     s->c[QM_RADAM_ROOT_BC2] = (float)sqrt(bc2);
     s->flag[QM_FLAG_RECTIFIED] = length > 5.0;
+    double bc1 = 1.0 - pow(h->beta1, (double)t), rect = 0.0;
     if (length > 5.0)
-        s->c[QM_RADAM_RECT] = (float)sqrt((length - 4.0) * (length - 2.0) * limit /
-                                          ((limit - 4.0) * (limit - 2.0) * length));
+        rect = sqrt((length - 4.0) * (length - 2.0) * limit /
+                    ((limit - 4.0) * (limit - 2.0) * length));
+    s->c[QM_RADAM_RECT] = (float)rect;
+    s->c[QM_RADAM_RATE] = (float)-(sqrt(bc2) * (h->lr * rect / bc1));
+    s->c[QM_RADAM_PLAIN] = (float)-(h->lr * (rect > 0.0 ? 0.0 : 1.0) / bc1);
 }
 
 static void prepare_radam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -155,6 +160,15 @@ static const struct qm_rule rules[] = {
      .source = "Dozat 2016; torch/optim/nadam.py _single_tensor_nadam",
      .prepare = prepare_nadam,
      QM_ELEMENTWISE(nadam)},
+    {.name = "nadam_foreach",
+     .family = "nadam",
+     .reads = "lr beta1 beta2 eps weight_decay momentum_decay maximize",
+     .order = QM_ORDER_lerp_m,
+     MOMENTS,
+     .summary = "nadam by the functions for many tensors (foreach=True)",
+     .source = "Dozat 2016; torch/optim/nadam.py _multi_tensor_nadam",
+     .prepare = prepare_nadam,
+     QM_ELEMENTWISE(nadam_foreach)},
     {.name = "nadamw",
      .family = "nadamw",
      .reads = "lr beta1 beta2 eps weight_decay momentum_decay maximize",
@@ -164,6 +178,15 @@ static const struct qm_rule rules[] = {
      .source = "Dozat 2016; torch/optim/nadam.py _single_tensor_nadam",
      .prepare = prepare_nadamw,
      QM_ELEMENTWISE(nadam)},
+    {.name = "nadamw_foreach",
+     .family = "nadamw",
+     .reads = "lr beta1 beta2 eps weight_decay momentum_decay maximize",
+     .order = QM_ORDER_lerp_m,
+     MOMENTS,
+     .summary = "nadamw by the functions for many tensors (foreach=True)",
+     .source = "Dozat 2016; torch/optim/nadam.py _multi_tensor_nadam",
+     .prepare = prepare_nadamw,
+     QM_ELEMENTWISE(nadam_foreach)},
     {.name = "radam",
      .family = "radam",
      .reads = "lr beta1 beta2 eps weight_decay maximize",
@@ -173,6 +196,15 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:1908.03265; torch/optim/radam.py _single_tensor_radam",
      .prepare = prepare_radam,
      QM_ELEMENTWISE(radam)},
+    {.name = "radam_foreach",
+     .family = "radam",
+     .reads = "lr beta1 beta2 eps weight_decay maximize",
+     .order = QM_ORDER_lerp_m,
+     MOMENTS,
+     .summary = "radam by the functions for many tensors (foreach=True)",
+     .source = "arXiv:1908.03265; torch/optim/radam.py _multi_tensor_radam",
+     .prepare = prepare_radam,
+     QM_ELEMENTWISE(radam_foreach)},
     {.name = "radamw",
      .family = "radamw",
      .reads = "lr beta1 beta2 eps weight_decay maximize",
@@ -182,6 +214,15 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:1908.03265; torch/optim/radam.py _single_tensor_radam",
      .prepare = prepare_radamw,
      QM_ELEMENTWISE(radam)},
+    {.name = "radamw_foreach",
+     .family = "radamw",
+     .reads = "lr beta1 beta2 eps weight_decay maximize",
+     .order = QM_ORDER_lerp_m,
+     MOMENTS,
+     .summary = "radamw by the functions for many tensors (foreach=True)",
+     .source = "arXiv:1908.03265; torch/optim/radam.py _multi_tensor_radam",
+     .prepare = prepare_radamw,
+     QM_ELEMENTWISE(radam_foreach)},
 };
 
 const struct qm_rule_family qm_family_torch = {sizeof rules / sizeof *rules, rules};

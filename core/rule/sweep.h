@@ -391,9 +391,16 @@ QM_SWEEP(torch_update)
     a->x[0][i] = 1.0f / sqrtf(v) * (a->flag[0] ? -a->x[1][i] : a->x[1][i]);
 }
 
-/* CAME decays a parameter of 16 bits in its own type: alpha, the product and the sum are rounded.
- * flag 0: bf16; flag 1: f16. */
-QM_SWEEP(came_decay) { a->x[0][i] = qm_sweep_stored(a, fmaf(a->x[0][i], a->c[0], a->x[0][i])); }
+/* CAME decays a parameter by torch's add with a factor c[0].  Of 16 bits (flag 0: bf16; flag 1:
+ * f16), c[0] has their type, too; whole vectors, the elements below `inner`, take the sum in one
+ * rounding, and the scalar code of the others rounds the product to the type before. */
+QM_SWEEP(came_decay)
+{
+    float p = a->x[0][i], by = a->c[0];
+    int is_wide = !a->flag[0] && !a->flag[1];
+    a->x[0][i] = is_wide || i < a->inner ? qm_sweep_stored(a, fmaf(p, by, p))
+                                         : qm_sweep_stored(a, p + qm_sweep_stored(a, p * by));
+}
 
 /* ---- adafactor8bit --------------------------------------------------------------------------- */
 
@@ -502,10 +509,13 @@ QM_SWEEP(adafactor8_direction)
 /* x[0] = x[0] c[0] as parameters of 16 bits keep it. */
 QM_SWEEP(adafactor8_decay) { a->x[0][i] = qm_sweep_stored(a, a->x[0][i] * a->c[0]); }
 
-/* x[0] = x[1] / (sqrt(x[2]) + d[0]). */
+/* x[0] = x[1] / (sqrt(x[2]) + d[0]); flag 0: the source multiplies by the reciprocal, which
+ * overflows in float32. */
 QM_SWEEP(adafactor8_adam)
 {
-    a->x[0][i] = (float)((double)a->x[1][i] / (sqrt((double)a->x[2][i]) + a->d[0]));
+    double den = sqrt((double)a->x[2][i]) + a->d[0];
+    int is_over = a->flag[0] && !qm_bnb_finite((float)(1.0 / den));
+    a->x[0][i] = (float)((double)a->x[1][i] / (is_over ? 0.0 * den : den));
 }
 
 /* x[0] = max(x[1] x[2], c[0]): CAME's factors before 0.2.6. */

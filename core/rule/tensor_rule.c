@@ -61,7 +61,10 @@ float qm_lane_norm(const float *x, int64_t n)
     return (float)norm;
 }
 
-float qm_norm2(const float *x, int64_t n) { return (float)sqrt(qm_sum_squares(x, n)); }
+float qm_norm2(const float *x, int64_t n)
+{
+    return (float)sqrt(qm_float_sum(qm_sum_squares(x, n)));
+}
 
 float qm_rms(const float *x, int64_t n) { return qm_norm2(x, n) / (float)sqrt((double)n); }
 
@@ -111,7 +114,7 @@ qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **
     const struct qm_matrices rows = {1, m->batch, m->rows};
     void *mean = NULL;
     QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)m->batch, &mean));
-    qm_row_means(&rows, (struct qm_term){0}, row, mean);
+    qm_row_means(&rows, (struct qm_term){.is_single = 1}, row, mean);
     *out = mean;
     return QM_OK;
 }
@@ -146,7 +149,7 @@ qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const f
     for (int64_t b = 0; b < m->batch; b++) {
         const float *r = row + b * m->rows, *c = col + b * m->cols;
         float mean = 0.0f;
-        qm_row_means(&rows, (struct qm_term){0}, r, &mean);
+        qm_row_means(&rows, (struct qm_term){.is_single = 1}, r, &mean);
         for (int64_t j = 0; j < m->cols; j++)
             root[j] = qm_col_root(c[j]);
         QM_PARALLEL(m->rows * m->cols >= QM_THREADS_FROM)

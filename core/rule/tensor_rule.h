@@ -149,7 +149,8 @@ double qm_sum_squares_of(const struct qm_formed *x, int64_t n);
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
                 int64_t inner, int64_t cols, float *out);
 
-/* sqrt(sum of x[i]^2), rounded to float32 once. */
+/* sqrt(sum of x[i]^2), rounded to float32 once; infinite where the sum overflows in float32, in
+ * which the sources form it. */
 float qm_norm2(const float *x, int64_t n);
 
 /* torch.norm of float32 on CPU with AVX2, one thread (sweep.h). */

@@ -64,6 +64,7 @@ enum {
     QM_NADAM_BC2 = QM_ADAMW_SCALARS, /* 1 - beta2^t */
     QM_NADAM_STEP,                   /* -lr (1 - mu_t) / (1 - mu_1 ... mu_t) */
     QM_NADAM_STEP_MEAN,              /* -lr mu_{t+1} / (1 - mu_1 ... mu_{t+1}) */
+    QM_NADAM_ROOT_BC2,               /* sqrt(1 - beta2^t) */
     QM_NADAM_SCALARS
 };
 enum {
@@ -71,6 +72,8 @@ enum {
     QM_RADAM_LR,                     /* lr */
     QM_RADAM_ROOT_BC2,               /* sqrt(1 - beta2^t) */
     QM_RADAM_RECT,                   /* the rectification */
+    QM_RADAM_RATE,                   /* foreach: -lr rect sqrt(1 - beta2^t) / (1 - beta1^t) */
+    QM_RADAM_PLAIN,                  /* foreach: -lr / (1 - beta1^t), or -0 where it rectifies */
     QM_RADAM_SCALARS
 };
 
@@ -85,6 +88,17 @@ QM_FN void qm_nadam_torch(const float *c, int coupled, float *p, float g, float 
     *p = *p + (c[QM_NADAM_STEP_MEAN] * *m) / den;
 }
 
+/* torch/optim/nadam.py _multi_tensor_nadam: the root is taken before the correction. */
+QM_FN void qm_nadam_foreach(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    g = qm_adamw_torch_decayed(c, coupled, p, g);
+    *m = qm_lerp(*m, g, c[QM_ADAMW_ONE_MINUS_BETA1], c[QM_ADAMW_W1_MINUS_1]);
+    *v = fmaf(c[QM_ADAMW_ONE_MINUS_BETA2] * g, g, *v * c[QM_ADAMW_BETA2]);
+    float den = sqrtf(*v) / c[QM_NADAM_ROOT_BC2] + c[QM_ADAMW_EPS];
+    *p = *p + (c[QM_NADAM_STEP] * g) / den;
+    *p = *p + (c[QM_NADAM_STEP_MEAN] * *m) / den;
+}
+
 /* torch/optim/radam.py _single_tensor_radam. */
 QM_FN void qm_radam_torch(const float *c, int coupled, int rectified, float *p, float g, float *m,
                           float *v)
@@ -93,6 +107,15 @@ QM_FN void qm_radam_torch(const float *c, int coupled, int rectified, float *p, 
     float step = *m / c[QM_RADAM_BC1] * c[QM_RADAM_LR];
     float rate = (1.0f / (sqrtf(*v) + c[QM_ADAMW_EPS])) * c[QM_RADAM_ROOT_BC2];
     *p = *p - (rectified ? step * rate * c[QM_RADAM_RECT] : step);
+}
+
+/* torch/optim/radam.py _multi_tensor_radam: one factor of the moment, in steps that are not
+ * rectified 1 / (den / -0), which is 0 unless den is. */
+QM_FN void qm_radam_foreach(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    qm_adamw_torch_states(c, coupled, p, g, m, v);
+    float den = (sqrtf(*v) + c[QM_ADAMW_EPS]) / c[QM_RADAM_RATE];
+    *p = fmaf(*m, 1.0f / den + c[QM_RADAM_PLAIN], *p);
 }
 
 #endif

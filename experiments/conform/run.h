@@ -24,11 +24,14 @@ struct qm_run_tolerance {
     double factor_relative; /* of float32 states recorded after every step */
     double param_of_step;   /* of parameters, times the recorded change of each */
     double value_relative;  /* of float32 states, times the larger of old and new value of each */
+    double value_absolute;  /* of float32 states */
+    int is_narrow;          /* states are rounded to bfloat16 before they are used: where one is
+                             * infinite that is finite in float32, the whole step may be missing */
     double code_share;      /* share of codes that may be off by one; 1e-3 is 0.1 % */
     double param_of_values; /* of parameters, times lr and the sizes of old and new value of slot */
     int slot;               /* that slot */
     double sign_relative;   /* Lion: the sign of a sum that is smaller than this share of its terms
-                             * may be any: parameters may be 2 lr off */
+                             * and value_absolute may be any: parameters may be 2 lr off */
 };
 
 struct qm_run {

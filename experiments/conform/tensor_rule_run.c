@@ -104,8 +104,27 @@ static double largest(const double *x, int64_t n)
 {
     double m = 0.0;
     for (int64_t i = 0; i < n; i++)
-        m = fabs(x[i]) > m ? fabs(x[i]) : m;
+        m = isfinite(x[i]) && fabs(x[i]) > m ? fabs(x[i]) : m;
     return m;
+}
+
+/* The largest finite change of a parameter. */
+static double largest_change(const double *x, const double *before, int64_t n)
+{
+    double m = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs(x[i] - before[i]);
+        m = isfinite(d) && d > m ? d : m;
+    }
+    return m;
+}
+
+static double rms(const double *x, int64_t n)
+{
+    double s = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        s += x[i] * x[i];
+    return sqrt(s / (double)n);
 }
 
 /* ---- a side: the oracle, or the rule on the CPU backend ---- */
@@ -177,8 +196,24 @@ static qm_status side_step(struct side *s, int64_t t)
 
 /* ---- a run ---- */
 
+/* The error of a parameter after step t. *error: after the steps before, of a free run. */
+static double param_error(const struct record *r, int64_t t, int is_free,
+                          const struct qm_tensor_run_tolerance *tol, double *error)
+{
+    const double *want = r->params + (t - 1) * r->n,
+                 *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    const struct qm_hyper *h = &r->w->hyper;
+    double change = largest_change(want, before, r->n),
+           most = fmax(largest(want, r->n), largest(before, r->n)), size = rms(before, r->n);
+    if (!is_free)
+        return tol->param * most + tol->step * change;
+    *error = *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
+             change * (tol->free_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
+    return *error;
+}
+
 static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, int is_free,
-                       const struct qm_tensor_run_tolerance *tol)
+                       const struct qm_tensor_run_tolerance *tol, double *error)
 {
     const struct record *r = s->r;
     const char *free_or_not = is_free ? "free-running " : "";
@@ -190,13 +225,12 @@ static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, in
         snprintf(what, sizeof what, "%sstep %lld %s", free_or_not, (long long)t,
                  r->w->rule->slot[i]);
         qm_judge_close_double(c, what, s->slot[i], want, r->slot_n[i],
-                              (is_free ? tol->free_state : tol->state) *
+                              (is_free ? tol->free_state * (double)t : tol->state) *
                                   largest(want, r->slot_n[i]));
     }
     const double *want = r->params + (t - 1) * r->n;
     snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);
-    qm_judge_close_double(c, what, s->p, want, r->n,
-                          (is_free ? tol->free_param : tol->param) * largest(want, r->n));
+    qm_judge_close_double(c, what, s->p, want, r->n, param_error(r, t, is_free, tol, error));
 }
 
 /* Steps 1..steps from the recorded start; not free: each from the recorded state before it. */
@@ -204,6 +238,7 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
                 const struct qm_tensor_run_tolerance *tol)
 {
     const struct record *r = s->r;
+    double error = 0.0;
     memcpy(s->p, r->p0, sizeof *s->p * (size_t)r->n);
     for (int i = 0; i < r->w->rule->n_slots; i++)
         memset(s->slot[i], 0, sizeof **s->slot * (size_t)r->slot_n[i]);
@@ -218,7 +253,7 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
         if (side_step(s, t) != QM_OK)
             qm_golden_case_differs(c, "step %lld: %.250s", (long long)t, qm_message());
         else
-            judge_step(c, s, t, is_free, tol);
+            judge_step(c, s, t, is_free, tol, &error);
     }
 }
 

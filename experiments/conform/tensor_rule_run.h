@@ -8,9 +8,14 @@
 #include "core/rule/rule.h"
 #include "experiments/conform/conform.h"
 
-/* Allowed differences, times the largest magnitude of the tensor; 0: every bit. */
+/* Allowed differences of one step.  state, param: times the largest finite magnitude of the tensor,
+ * of parameters before or after the step; step: of parameters, times the largest change of one.
+ * Free runs: each step adds free_state to the error of a state, whose averages keep no more than
+ * all of it; a parameter keeps |1 - lr weight_decay| of its error, takes in free_param and
+ * free_step, and where the rate is in proportion to its RMS (scales) that share of its error, times
+ * the step. */
 struct qm_tensor_run_tolerance {
-    double state, param, free_state, free_param;
+    double state, param, free_state, free_param, step, free_step;
 };
 
 struct qm_tensor_run_case {
@@ -20,6 +25,7 @@ struct qm_tensor_run_case {
     const char *state[QM_MAX_SLOTS]; /* dataset of each slot; NULL: not recorded */
     int proj;                        /* the slot of the recorded projections; -1: none */
     struct qm_tensor_run_tolerance f64, f32, bf16;
+    int scales; /* the rate is in proportion to the RMS of the parameters */
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */

@@ -1,6 +1,7 @@
 /* bound_tensor.c - Sums, means, norms and factored second moments in balls. */
 #include "oracle/bound/bound_tensor.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 #define DOUBLE 0x1p-53 /* unit roundoff of double */
@@ -111,8 +112,11 @@ struct qm_ball qm_ball_norm(const struct qm_bound_step *b, const struct qm_ball 
     }
     if (b->reorder.tree) /* the squares are rounded to float32 */
         e += QM_U * (sum + e) + (double)n * QM_ETA;
-    struct qm_ball squares = with_summation_error(b, sum, e, sum, n);
-    return qm_ball_sqrt_double(b, squares);
+    struct qm_ball squares = with_summation_error(b, sum, e, sum, n), norm;
+    norm = qm_ball_sqrt_double(b, squares);
+    if ((sum + squares.e) * (1.0 + 0x1p-20) > (double)FLT_MAX) /* the sources add up in float32 */
+        norm.e = HUGE_VAL;
+    return norm;
 }
 
 /* Every partial sum of a lane is rounded once (fma), and so is each of the seven additions at the
@@ -198,6 +202,7 @@ void qm_ball_factors_rsqrt(const struct qm_bound_step *b, const struct qm_matrix
     for (int64_t k = 0; k < m->batch; k++) {
         const struct qm_ball *r = row + k * m->rows, *c = col + k * m->cols;
         struct qm_ball mean = qm_ball_float32(qm_ball_mean(b, r, m->rows, 1));
+        qm_ball_sums_overflow(&mean, 1, m->rows);
         for (int64_t i = 0; i < m->rows; i++) {
             struct qm_ball by = qm_ball_div(o, one, qm_ball_sqrt(o, qm_ball_div(o, r[i], mean)));
             for (int64_t j = 0; j < m->cols; j++)

@@ -88,6 +88,8 @@ static void second_moments(const struct qm_bound_step *b, const struct qm_matrix
     if (factored) {
         qm_ball_row_means(b, m, u, row);
         qm_ball_col_means(b, m, u, col);
+        qm_ball_sums_overflow(row, m->batch * m->rows, m->cols);
+        qm_ball_sums_overflow(col, m->batch * m->cols, m->rows);
         qm_ball_average_slot(b, 0, &w, m->batch * m->rows, row);
         qm_ball_average_slot(b, 1, &w, m->batch * m->cols, col);
         for (int64_t i = 0; reads_back && i < m->batch * m->rows; i++)

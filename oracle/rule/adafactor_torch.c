@@ -80,6 +80,8 @@ static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_
     int64_t rows = m->batch * m->rows, cols = m->batch * m->cols;
     qm_ball_row_means(b, m, u, row);
     qm_ball_col_means(b, m, u, col);
+    qm_ball_sums_overflow(row, m->batch * m->rows, m->cols);
+    qm_ball_sums_overflow(col, m->batch * m->cols, m->rows);
     mean_squares(b, row, rows, m->cols);
     mean_squares(b, col, cols, m->rows);
     qm_ball_average_slot(b, 0, w, rows, row);

@@ -418,7 +418,7 @@ static void low_factors(const struct scalars *a, const struct projected *l)
         keep = 0.0;
     }
     struct qm_ball by = qm_ball_scalar(w), old = qm_ball_scalar(keep);
-    int has_least = l->starts && a->is_024 && !a->is_026;
+    int has_least = l->starts && a->is_024 && !a->is_046;
     for (int axis = 0; axis < 2; axis++) {
         int64_t count = axis ? l->cols : l->rows, inner = axis ? l->rows : l->cols;
         struct qm_ball *to = axis ? l->c : l->r;

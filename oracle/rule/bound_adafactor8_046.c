@@ -199,6 +199,8 @@ static void full_update(const struct scalars *a, struct qm_ball *u)
             v.x += a->adam_eps;
             v.e += 0x1p-48 * a->adam_eps;
             v = qm_ball_round_double(b, v);
+            if (a->has_m && v.x - v.e < 0x1p-127) /* its reciprocal may overflow in float32 */
+                v.e = HUGE_VAL;
         } else {
             v = qm_ball_sqrt_double(b, qm_ball_at_least(v, least));
         }

@@ -71,6 +71,8 @@ static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_
     struct qm_beta w = qm_bound_beta(b, beta, 0);
     qm_ball_row_means(b, m, x, row);
     qm_ball_col_means(b, m, x, col);
+    qm_ball_sums_overflow(row, m->batch * m->rows, m->cols);
+    qm_ball_sums_overflow(col, m->batch * m->cols, m->rows);
     qm_ball_average_slot(b, slot, &w, m->batch * m->rows, row);
     qm_ball_average_slot(b, slot + 1, &w, m->batch * m->cols, col);
 }

@@ -33,6 +33,9 @@ import sys
 import tempfile
 
 import record_adafactor8bit
+from draw import (
+    CLASSES, WIDE_CLASSES, draw_adafactor, draw_adagrad, draw_adamw, draw_came, draw_lion,
+    draw_nadam, draw_radam, draw_rmsprop, draw_sgd, gradients, pick, rate, small_shape, widened)
 
 STEPS = 6
 DEFAULT_CASES = 4
@@ -47,37 +50,7 @@ def first_line(error):
     return "%s: %s" % (type(error).__name__, text[0] if text else "no reason given")
 
 
-# ---- inputs --------------------------------------------------------------------------------------
-
-CLASSES = ("normal", "decades", "sparse", "outlier", "tiny")
-
-
-def gradients(np, rng, kind, steps, shape):
-    """Gradients that float16 represents."""
-    g = rng.standard_normal((steps,) + shape)
-    if kind == "decades":
-        g = g * 10.0 ** rng.uniform(-4.0, 2.0, g.shape)
-    elif kind == "sparse":
-        g = np.where(rng.random(g.shape) < 0.7, 0.0, g)
-    elif kind == "outlier":
-        g = np.where(rng.random(g.shape) < 0.01, 1000.0 * g, g)
-    elif kind == "tiny":
-        g = 1e-5 * g
-    return g.astype(np.float16)
-
-
-def small_shape(rng):
-    rank = int(rng.integers(0, 4))
-    return tuple(int(x) for x in rng.integers(1, (300, 60, 20, 9)[rank], rank))
-
-
-def pick(rng, *values):
-    return values[int(rng.integers(0, len(values)))]
-
-
-def rate(rng):
-    return float("%.2g" % 10.0 ** rng.uniform(-4.0, -1.0))
-
+# ---- a case -----------------------------------------------------------------------------------
 
 class Case:
     """A recorded run: attributes and datasets of a group."""
@@ -90,8 +63,9 @@ class Case:
 
 
 def host(np, tensor):
-    """A copy on the host; bfloat16 does not occur."""
-    return np.array(tensor.detach().cpu().numpy())
+    """A copy on the host; bfloat16 widened to float32."""
+    tensor = tensor.detach().cpu()
+    return np.array((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
 
 
 # ---- torch.optim ---------------------------------------------------------------------------------
@@ -101,62 +75,6 @@ def rounds_roots(torch, np, device):
     x = np.random.default_rng(1).uniform(0.01, 4.0, 4096).astype(np.float32)
     got = host(np, torch.sqrt(torch.from_numpy(x).to(device)))
     return bool((got == np.sqrt(x.astype(np.float64)).astype(np.float32)).all())
-
-
-def draw_adam(rng):
-    return {"lr": rate(rng),
-            "betas": (pick(rng, 0.9, 0.8, 0.95, 0.0), pick(rng, 0.999, 0.95, 0.99)), "eps": pick(rng, 1e-8, 1e-6, 1e-3), "weight_decay": pick(rng, 0.0, 0.01, 0.1)}
-
-
-def draw_adamw(rng):
-    h = draw_adam(rng)
-    h.update(amsgrad=pick(rng, False, False, True), maximize=pick(rng, False, False, True))
-    return h
-
-
-def draw_sgd(rng):
-    h = {"lr": rate(rng), "momentum": pick(rng, 0.0, 0.9, 0.5),
-         "weight_decay": pick(rng, 0.0, 0.05), "dampening": pick(rng, 0.0, 0.1), "maximize": pick(rng, False, True)}
-    h["nesterov"] = h["momentum"] > 0 and h["dampening"] == 0 and pick(rng, False, True)
-    return h
-
-
-def draw_rmsprop(rng):
-    return {"lr": rate(rng), "alpha": pick(rng, 0.99, 0.9), "eps": pick(rng, 1e-8, 1e-4),
-            "weight_decay": pick(rng, 0.0, 0.05), "momentum": pick(rng, 0.0, 0.9),
-            "centered": pick(rng, False, True)}
-
-
-def draw_adagrad(rng):
-    return {"lr": rate(rng), "lr_decay": pick(rng, 0.0, 0.01), "weight_decay": pick(rng, 0.0, 0.05),
-            "initial_accumulator_value": pick(rng, 0.0, 0.1), "eps": pick(rng, 1e-10, 1e-5)}
-
-
-def draw_nadam(rng):
-    h = draw_adam(rng)
-    h.update(momentum_decay=pick(rng, 4e-3, 0.1), decoupled_weight_decay=pick(rng, False, True))
-    return h
-
-
-def draw_radam(rng):
-    h = draw_adam(rng)
-    h.update(decoupled_weight_decay=pick(rng, False, True))
-    return h
-
-
-def draw_adafactor(rng):
-    return {"lr": rate(rng), "beta2_decay": pick(rng, -0.8, -0.5), "d": pick(rng, 1.0, 2.0),
-            "eps": (None, 1e-3), "weight_decay": pick(rng, 0.0, 0.05)}
-
-
-def draw_came(rng):
-    return {"lr": rate(rng), "eps": (1e-30, 1e-16), "clip_threshold": pick(rng, 1.0, 0.5),
-            "betas": (0.9, 0.999, 0.9999), "weight_decay": pick(rng, 0.0, 0.01)}
-
-
-def draw_lion(rng):
-    return {"lr": rate(rng), "betas": (pick(rng, 0.9, 0.95), pick(rng, 0.99, 0.98)),
-            "weight_decay": pick(rng, 0.0, 0.01, 0.1)}
 
 
 TORCH = {  # class: hyper-parameters, implementations
@@ -178,18 +96,33 @@ def attribute(value):
     return float("nan") if value is None else int(value) if isinstance(value, bool) else value
 
 
-def run_torch(c, make, shape, kind, device):
+def drawn(rng, i, draw):
+    """Hyper-parameters, class of gradients and type of case i; every second one from the whole
+    domain."""
+    h = draw(rng)
+    if i % 2 == 0:
+        return h, pick(rng, *CLASSES), "f32"
+    return (pick(rng, h, widened(rng, h), widened(rng, h)), pick(rng, *WIDE_CLASSES),
+            pick(rng, "f32", "f32", "bf16"))
+
+
+def run_torch(c, make, shape, kind, dtype, device):
     """Steps one parameter and records what the golden files of torch.optim hold."""
     torch, np, rng = c.torch, c.np, c.rng
-    start = rng.standard_normal(shape).astype(np.float32)
-    grads = gradients(np, rng, kind, STEPS, shape).astype(np.float32)
-    p = torch.nn.Parameter(torch.from_numpy(np.array(start)).to(device))
+    start = torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
+    if kind in WIDE_CLASSES:
+        start *= pick(rng, 1.0, 1.0, 0.0, 10.0 ** rng.uniform(-40.0, 0.0),
+                      10.0 ** rng.uniform(0.0, 20.0))
+    grads = torch.from_numpy(gradients(np, rng, kind, STEPS, shape).astype(np.float32))
+    if dtype == "bf16":
+        start, grads = start.bfloat16(), grads.bfloat16()
+    p = torch.nn.Parameter(start.clone().to(device))
     optimizer = make([p])
-    case = Case("", shape=list(shape) or [0], ndim=len(shape), steps=STEPS, dtype="f32",
+    case = Case("", shape=list(shape) or [0], ndim=len(shape), steps=STEPS, dtype=dtype,
                 grad_kind=kind)
-    case.data["param0"], case.data["grads"] = start, grads
+    case.data["param0"], case.data["grads"] = host(np, start), host(np, grads)
     for t in range(STEPS):
-        p.grad = torch.from_numpy(np.array(grads[t])).to(device)
+        p.grad = grads[t].clone().to(device)
         optimizer.step()
         case.add("params", host(np, p))
         for name, value in optimizer.state[p].items():
@@ -202,16 +135,17 @@ def torch_cases(c, device):
     torch = c.module("torch")
     names = [name for name in sorted(TORCH) if hasattr(torch.optim, name)]
     roots = "ieee" if rounds_roots(torch, c.np, device) else "installed"
-    for i in range(c.cases * len(names)):
-        name = names[i % len(names)]
+    for i in range(2 * c.cases * len(names)):
+        name = names[i // 2 % len(names)]
         draw, ways = TORCH[name]
-        h, way, kind = draw(c.rng), pick(c.rng, *ways), pick(c.rng, *CLASSES)
+        h, kind, dtype = drawn(c.rng, i, draw)
+        way = pick(c.rng, *ways)
         options = dict(h, foreach=way == "foreach")
         if "fused" in ways:
             options["fused"] = way == "fused"
         case = run_torch(c, lambda p: getattr(torch.optim, name)(p, **options), small_shape(c.rng),
-                         kind, device)
-        case.name = "%03d_%s_%s_%s" % (i, name.lower(), way, kind)
+                         kind, dtype, device)
+        case.name = "%03d_%s_%s_%s_%s" % (i, name.lower(), way, kind, dtype)
         case.attributes.update({k: attribute(v) for k, v in h.items()}, impl=way, sqrt=roots,
                                device=device,
                                optimizer="Adafactor(torch)" if name == "Adafactor" else name)
@@ -222,12 +156,13 @@ def one_class(package, name, draw, least_rank=0):
     """The cases of one optimizer class of a package with the layout of torch.optim."""
     def cases(c, device):
         make = getattr(c.module(package), name)
-        for i in range(c.cases):
-            h, kind, shape = draw(c.rng), pick(c.rng, *CLASSES), small_shape(c.rng)
+        for i in range(4 * c.cases):
+            h, kind, dtype = drawn(c.rng, i, draw)
+            shape = small_shape(c.rng)
             while len(shape) < least_rank:
                 shape = small_shape(c.rng)
-            case = run_torch(c, lambda p: make(p, **h), shape, kind, device)
-            case.name = "%03d_%s_%s" % (i, name.lower(), kind)
+            case = run_torch(c, lambda p: make(p, **h), shape, kind, dtype, device)
+            case.name = "%03d_%s_%s_%s" % (i, name.lower(), kind, dtype)
             case.attributes.update({k: attribute(v) for k, v in h.items()}, optimizer=name)
             yield case
     return cases
@@ -296,13 +231,20 @@ def ao_cases(bits, compiled):
         if compiled and not getattr(torch, "compile", None):
             raise Skip("this torch has no torch.compile")
         torch.compiler.set_stance("default" if compiled else "force_eager")
-        for i in range(1 if compiled else c.cases):  # a compilation takes seconds
+        for i in range(c.cases if compiled else 2 * c.cases):  # a compilation takes seconds
             block = 128 if bits == 4 else 256
             n = block * int(c.rng.integers(4096 // block, 8192 // block))
             kind = pick(c.rng, "normal", "sparse", "outlier", "decades")
             h = {"lr": rate(c.rng), "betas": (pick(c.rng, 0.9, 0.8), pick(c.rng, 0.999, 0.95)),
-                 "eps": pick(c.rng, 1e-8, 1e-6), "weight_decay": pick(c.rng, 0.0, 0.01, 0.1)}
-            yield ao_case(c, "AdamW%dbit" % bits, compiled, h, n, kind, i)
+                 "eps": pick(c.rng, 1e-8, 1e-6), "weight_decay": pick(c.rng, 0.0, 0.01, 0.1),
+                 "amsgrad": i % 4 > 1}
+            if i % 2 == 1:
+                kind = pick(c.rng, *WIDE_CLASSES)
+                h = pick(c.rng, h, widened(c.rng, h))
+            name = ("AdamW%dbit", "Adam%dbit")[i // 4 % 2] % bits
+            if h["amsgrad"]:  # codes have no maximum in the package: only small tensors step
+                n = int(c.rng.integers(1, 4096))
+            yield ao_case(c, name, compiled, h, n, kind, i)
     return cases
 
 
@@ -313,8 +255,11 @@ def ao_case(c, name, compiled, h, n, kind, i):
     p = torch.nn.Parameter(torch.from_numpy(np.array(start)))
     optimizer = getattr(c.module("torchao.optim"), name)([p], **h)
     case = Case("cls_%03d_%s_%s_%d" % (i, name.lower(), kind, n), T=steps, driver=name,
-                dtype="float32", is_adamw=1, bf16_stochastic_round=0, compiled=int(compiled),
-                block_size=128 if "4" in name else 256, state_class="OptimState" + name[5:],
+                dtype="float32", is_adamw=int("W" in name), bf16_stochastic_round=0,
+                compiled=int(compiled),
+                block_size=128 if "4" in name else 256,
+                state_class="Tensor" if n < 4096 else "OptimState" + name[name.index("bit") - 1:],
+                amsgrad=int(h["amsgrad"]),
                 shape=[n], lr=h["lr"], beta1=h["betas"][0], beta2=h["betas"][1], eps=h["eps"],
                 weight_decay=h["weight_decay"], sqrt="ieee" if compiled else c.roots())
     case.data["p0"], case.data["grads"] = start, grads
@@ -322,8 +267,13 @@ def ao_case(c, name, compiled, h, n, kind, i):
         p.grad = torch.from_numpy(grads[t].astype(np.float32))
         optimizer.step()
         case.add("params", host(np, p))
-        for key, slot in (("m", "exp_avg"), ("v", "exp_avg_sq")):
-            state = optimizer.state[p][slot]
+        for key, slot in (("m", "exp_avg"), ("v", "exp_avg_sq"), ("vmax", "max_exp_avg_sq")):
+            state = optimizer.state[p].get(slot)
+            if state is None:
+                continue
+            if n < 4096:
+                case.add(key, host(np, state))
+                continue
             case.add(key + "_codes", host(np, state.codes).reshape(-1))
             case.add(key + "_scale", host(np, state.scale).reshape(-1))
         for k in (0, 1):

@@ -138,6 +138,43 @@ def arguments_of(rng, release, kind):
     return h
 
 
+def widened(rng, release, kind, h):
+    """The same arguments, some of them from the whole domain."""
+    which = int(rng.integers(0, 6))
+    if which < 3 and h["beta1"] is not None:
+        h["beta1"] = float(pick(rng, 0.0, 1e-30, 1e-9, 1e-4, 0.01, 0.3, 0.5, 0.51, 0.99, 0.99999))
+    if which in (1, 3) and h.get("beta2") is not None:
+        h["beta2"] = float(pick(rng, 0.0, 1e-9, 0.3, 0.5, 0.9999999))
+    if which in (0, 4):
+        h["eps"] = (pick(rng, 0.0, 1e-20, 1.0, 1e-38), h["eps"][1])
+    if which == 5:
+        h["lr"] = float("%.3g" % 10.0 ** rng.uniform(-8.0, 1.0))
+        h["eps"] = (h["eps"][0], pick(rng, 0.0, 1e-8, 10.0))
+    if "beta3" in h and which in (2, 4):
+        h["beta3"] = float(pick(rng, 0.0, 1e-6, 0.3, 0.5, 0.999))
+    if "apollo_eps" in h and which == 3:
+        h["apollo_eps"] = pick(rng, 0.0, 1e-30, 1e-2)
+
+
+def extreme(np, rng, g):
+    """The gradients g with numbers whose squares overflow or vanish, or with few bits."""
+    which, at = int(rng.integers(0, 8)), int(rng.integers(0, g[0].size))
+    wide = g.astype(np.float64)
+    flat = wide.reshape(len(wide), -1)
+    if which == 0:
+        flat[:, at] = 10.0 ** rng.uniform(18.0, 38.0)
+    elif which == 1:
+        flat *= 10.0 ** rng.uniform(-44.0, -30.0)
+    elif which == 2:
+        flat *= 10.0 ** rng.uniform(15.0, 20.0)
+    elif which == 3:
+        flat[:] = np.round(4.0 * flat) / 4.0
+    elif which == 4:
+        flat[:, : 1 + at] *= 10.0 ** rng.uniform(8.0, 20.0)
+    with np.errstate(over="ignore"):
+        return wide.astype(np.float32)
+
+
 # ---- a run ---------------------------------------------------------------------------------------
 
 def attribute(value):
@@ -184,11 +221,16 @@ def record(c, make_case, module, release, kind, steps, turn):
     h, shape, grad_kind = arguments_of(rng, release, kind), shape_of(rng, kind), pick(rng, *CLASSES)
     if release >= (0, 4):
         h["momentum_only_1d"] = (None, True, None, False)[turn % 4]
+    is_wide = turn % 2 == 1
+    if is_wide:
+        widened(rng, release, kind, h)
     is_bf16 = pick(rng, 0, 0, 0, 1) == 1 and grad_kind not in ("tiny", "huge")
     if h["eps"][0] is None and release >= (0, 4):  # steps of 0.4 take None for 1e-30
         h["eps"] = (1e-30, h["eps"][1])
     start = torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
     grads = torch.from_numpy(gradients(np, rng, grad_kind, steps, shape))
+    if is_wide:
+        grads = torch.from_numpy(extreme(np, rng, grads.numpy()))
     if is_bf16:
         start, grads = start.bfloat16(), grads.bfloat16()
     p = torch.nn.Parameter(start.clone())
