@@ -7,10 +7,9 @@
 #include "core/base/fp8.h"
 
 static const struct {
-    const char *name;
     int from, to, signs;
 } maps[] = {
-#define X(name, from, to, signs, text) {#name, from, to, signs},
+#define X(name, from, to, signs, text) {from, to, signs},
     QM_MAP_LIST(X)
 #undef X
 };

@@ -38,6 +38,11 @@ qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out);
 /* The canonical string; text holds QM_QUANTIZER_TEXT bytes.  Returns text. */
 char *qm_quantizer_print(const struct qm_quantizer *q, char *text);
 
+/* The word of each member of these axes in a quantizer string. */
+extern const char *const qm_map_names[QM_MAP_COUNT],
+    *const qm_norm_names[QM_NORM_COUNT], *const qm_curve_names[QM_CURVE_COUNT],
+                                             *const qm_search_names[QM_SEARCH_COUNT];
+
 int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *b);
 
 /* Replaces the choice of one axis.  axis: "map" (value "nf4", which keeps width and sign, or

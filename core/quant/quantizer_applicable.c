@@ -2,29 +2,6 @@
 #include "core/quant/expand.h"
 #include "core/quant/quantizer.h"
 
-/* clang-format off */
-static const char *const map_names[] = {
-#define X(name, from, to, signs, text) #name,
-    QM_MAP_LIST(X)
-#undef X
-};
-static const char *const norm_names[] = {
-#define X(name, text) #name,
-    QM_NORM_LIST(X)
-#undef X
-};
-static const char *const curve_names[] = {
-#define X(name, text) #name,
-    QM_CURVE_LIST(X)
-#undef X
-};
-static const char *const search_names[] = {
-#define X(name, text) #name,
-    QM_SEARCH_LIST(X)
-#undef X
-};
-/* clang-format on */
-
 /* Whether the search picks a code by itself, so that no round follows. */
 static int decides_alone(enum qm_search s)
 {
@@ -45,22 +22,22 @@ static qm_status search_applies(const struct qm_quantizer *q, const struct qm_co
 {
     if (q->search == QM_SEARCH_arith && cb->steps == 0.0f)
         return qm_fail(QM_BAD_ARG, "search arith needs an evenly spaced map with a step; %s is not",
-                       map_names[q->map]);
+                       qm_map_names[q->map]);
     if (q->search == QM_SEARCH_ladder && !cb->has_cuts)
         return qm_fail(QM_BAD_ARG, "no thresholds are published for map %s: ladder does not apply",
-                       map_names[q->map]);
+                       qm_map_names[q->map]);
     if (decides_alone(q->search) && q->round != QM_ROUND_mid)
         return qm_fail(QM_BAD_ARG, "search %s decides by itself and composes with round mid only",
-                       search_names[q->search]);
+                       qm_search_names[q->search]);
     if (q->search == QM_SEARCH_grid &&
         (q->map == QM_MAP_int || q->map == QM_MAP_intd || cb->is_float))
         return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map %s is in units of its own",
-                       map_names[q->map]);
+                       qm_map_names[q->map]);
     if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s || q->map == QM_MAP_nvfp4) &&
         q->search != QM_SEARCH_ladder && q->search != QM_SEARCH_mids &&
         q->search != QM_SEARCH_argmin)
         return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",
-                       map_names[q->map]);
+                       qm_map_names[q->map]);
     return QM_OK;
 }
 
@@ -82,7 +59,7 @@ static qm_status expand_applies(const struct qm_quantizer *q)
         return qm_fail(QM_BAD_ARG, "expand:N wants N of at most %d", QM_EXPAND_MOST);
     if (q->map != QM_MAP_e4m3)
         return qm_fail(QM_BAD_ARG, "curve expand fits ranges to map e4m3, not to %s",
-                       map_names[q->map]);
+                       qm_map_names[q->map]);
     if (q->norm != QM_NORM_block || q->block > QM_EXPAND_BLOCK || q->scale.floor != 0.0f ||
         has_usual_words(q))
         return qm_fail(QM_BAD_ARG,
@@ -121,7 +98,7 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
         return qm_fail(QM_BAD_ARG,
                        "search lower keeps signs: map %s has no single zero between two "
                        "signs",
-                       map_names[q->map]);
+                       qm_map_names[q->map]);
     if ((q->map == QM_MAP_al) != (q->curve == QM_CURVE_allog))
         return qm_fail(QM_BAD_ARG, "map al and curve allog need each other");
     if (q->curve == QM_CURVE_allog &&
@@ -148,14 +125,14 @@ static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_cod
     QM_TRY(expand_applies(q));
     QM_TRY(affine_applies(q));
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
-        return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
+        return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", qm_curve_names[q->curve]);
     return QM_OK;
 }
 
 static qm_status norm_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
 {
     if (qm_norm_has_block(q->norm) && q->block < (q->norm != QM_NORM_divblock))
-        return qm_fail(QM_BAD_ARG, "norm %s wants a size of at least 1", norm_names[q->norm]);
+        return qm_fail(QM_BAD_ARG, "norm %s wants a size of at least 1", qm_norm_names[q->norm]);
     if (q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow) {
         const struct qm_scale_rule *s = &q->scale;
         if (q->curve != QM_CURVE_none || q->unit != QM_UNIT_div || cb->gain != 1.0f ||
@@ -164,7 +141,7 @@ static qm_status norm_applies(const struct qm_quantizer *q, const struct qm_code
             return qm_fail(QM_BAD_ARG,
                            "norm %s divides by two plain maxima: no curve, reciprocal, gain or "
                            "scale word but nantop and nanzero goes with it",
-                           norm_names[q->norm]);
+                           qm_norm_names[q->norm]);
     }
     if (q->norm == QM_NORM_rank1block && (q->curve != QM_CURVE_none || q->scale.max_skips_nan))
         return qm_fail(QM_BAD_ARG,
@@ -209,7 +186,7 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
         if (memcmp(&kept[i], q, sizeof *q) == 0)
             return QM_OK;
     if (!qm_map_allows(q->map, q->bits, q->sign))
-        return qm_fail(QM_BAD_ARG, "map %s does not exist at %d bits %s", map_names[q->map],
+        return qm_fail(QM_BAD_ARG, "map %s does not exist at %d bits %s", qm_map_names[q->map],
                        q->bits, q->sign ? "signed" : "unsigned");
     qm_codebook_build(q->map, q->bits, q->sign, &cb);
     QM_TRY(search_applies(q, &cb));

@@ -9,7 +9,7 @@
 #include "core/quant/expand.h"
 
 /* clang-format off */
-static const char *const map_names[] = {
+const char *const qm_map_names[QM_MAP_COUNT] = {
 #define X(name, from, to, signs, text) #name,
     QM_MAP_LIST(X)
 #undef X
@@ -19,17 +19,17 @@ static const struct { int from, to, signs; } map_widths[] = {
     QM_MAP_LIST(X)
 #undef X
 };
-static const char *const norm_names[] = {
+const char *const qm_norm_names[QM_NORM_COUNT] = {
 #define X(name, text) #name,
     QM_NORM_LIST(X)
 #undef X
 };
-static const char *const curve_names[] = {
+const char *const qm_curve_names[QM_CURVE_COUNT] = {
 #define X(name, text) #name,
     QM_CURVE_LIST(X)
 #undef X
 };
-static const char *const search_names[] = {
+const char *const qm_search_names[QM_SEARCH_COUNT] = {
 #define X(name, text) #name,
     QM_SEARCH_LIST(X)
 #undef X
@@ -81,8 +81,8 @@ static const struct {
     enum setting setting;
     int count;
     const char *const *names;
-} choices[] = {{SET_curve, QM_CURVE_COUNT, curve_names},
-               {SET_search, QM_SEARCH_COUNT, search_names},
+} choices[] = {{SET_curve, QM_CURVE_COUNT, qm_curve_names},
+               {SET_search, QM_SEARCH_COUNT, qm_search_names},
                {SET_round, QM_ROUND_COUNT, round_names},
                {SET_unit, QM_UNIT_COUNT, unit_names},
                {SET_pack, QM_PACK_COUNT, pack_names}};
@@ -206,7 +206,7 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
 {
     const struct scale_word *w = find_scale_word(word);
     int64_t n = 0;
-    int i = FIND(norm_names, word);
+    int i = FIND(qm_norm_names, word);
     if (strcmp(word, "logblock") == 0) {
         QM_TRY(once(s, SET_norm, word));
         QM_TRY(once(s, SET_curve, word));
@@ -242,9 +242,9 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
 /* Reads a map with its width and sign, such as "dyn:4s". */
 static qm_status read_map(struct qm_quantizer *q, const char *word, const char *value)
 {
-    int i = FIND(map_names, word);
+    int i = FIND(qm_map_names, word);
     if (i < 0)
-        return qm_name_unknown("map", word, map_names, QM_MAP_COUNT);
+        return qm_name_unknown("map", word, qm_map_names, QM_MAP_COUNT);
     char *end = NULL;
     long bits = value ? strtol(value, &end, 10) : 0;
     if (!value || end == value || (strcmp(end, "s") != 0 && strcmp(end, "u") != 0)) {
@@ -273,9 +273,9 @@ static qm_status set_map(struct qm_quantizer *q, char *value)
         *colon++ = '\0';
         return read_map(q, value, colon);
     }
-    int i = FIND(map_names, value);
+    int i = FIND(qm_map_names, value);
     if (i < 0)
-        return qm_name_unknown("map", value, map_names, QM_MAP_COUNT);
+        return qm_name_unknown("map", value, qm_map_names, QM_MAP_COUNT);
     q->map = (enum qm_map)i;
     return QM_OK;
 }
@@ -378,14 +378,14 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
         PUT("%s", plain_names[q->plain]);
         return text;
     }
-    PUT("%s:%d%c/%s", map_names[q->map], q->bits, q->sign ? 's' : 'u', norm_names[q->norm]);
+    PUT("%s:%d%c/%s", qm_map_names[q->map], q->bits, q->sign ? 's' : 'u', qm_norm_names[q->norm]);
     if (qm_norm_has_block(q->norm))
         PUT(":%lld", (long long)q->block);
-    PUT("/%s/%s", search_names[q->search], round_names[q->round]);
+    PUT("/%s/%s", qm_search_names[q->search], round_names[q->round]);
     if (q->bits != 8)
         PUT("/%s", pack_names[q->pack]);
     if (q->curve != QM_CURVE_none)
-        PUT("/%s", curve_names[q->curve]);
+        PUT("/%s", qm_curve_names[q->curve]);
     if (q->curve == QM_CURVE_expand)
         PUT(":%d", q->expand);
     if (q->unit != QM_UNIT_div)

@@ -7,12 +7,6 @@
 #include "oracle/bound/bound.h"
 #include "oracle/codebook/codebook.h"
 
-static const char *const map_names[] = {
-#define X(name, from, to, signs, text) #name,
-    QM_MAP_LIST(X)
-#undef X
-};
-
 /* bitsandbytes dQuantizeNF4: y > t goes up.  The literals are float32, as in bitsandbytes: double
  * literals would round some of these digits, which are mid-points themselves, twice. */
 static const float nf4_cut[15] = {
@@ -353,11 +347,11 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
 {
     memset(d, 0, sizeof *d);
     d->q = *q;
-    d->n = qm_oracle_codebook(map_names[q->map], q->bits, q->sign, d->value);
+    d->n = qm_oracle_codebook(qm_map_names[q->map], q->bits, q->sign, d->value);
     *wrong = -1;
     if (d->n == 0)
         return qm_fail(QM_BAD_ARG, "no definition of map %s at %d bits %s is known here",
-                       map_names[q->map], q->bits, q->sign ? "signed" : "unsigned");
+                       qm_map_names[q->map], q->bits, q->sign ? "signed" : "unsigned");
     number_codes(d);
     for (int k = 0; k < d->n; k++) {
         double exact = d->value[k];

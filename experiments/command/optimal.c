@@ -165,12 +165,7 @@ static int map_values(enum qm_map map, const struct task *t, int bits, double *v
 
 static const char *map_name(enum qm_map map, const struct task *t, int bits, char name[24])
 {
-    static const char *const names[] = {
-#define X(name, from, to, signs, text) #name,
-        QM_MAP_LIST(X)
-#undef X
-    };
-    snprintf(name, 24, "%s:%d%c", names[map], bits, t->sign ? 's' : 'u');
+    snprintf(name, 24, "%s:%d%c", qm_map_names[map], bits, t->sign ? 's' : 'u');
     return name;
 }
 

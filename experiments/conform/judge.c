@@ -276,16 +276,11 @@ void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
 void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
                   int64_t n)
 {
-    static const char *const names[] = {
-#define X(name, from, to, signs, text) #name,
-        QM_MAP_LIST(X)
-#undef X
-    };
     struct qm_codebook cb;
     float got[256];
     snprintf(c->now.how, sizeof c->now.how, "%s:%d%c", map, bits, sign ? 's' : 'u');
     for (int m = 0; m < QM_MAP_COUNT; m++) {
-        if (strcmp(names[m], map) != 0)
+        if (strcmp(qm_map_names[m], map) != 0)
             continue;
         if (!qm_map_allows((enum qm_map)m, bits, sign)) {
             qm_golden_case_skip(c, "map %s does not exist", c->now.how);

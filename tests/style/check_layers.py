@@ -15,6 +15,8 @@ interface: oracle.h and variant.h.  An error is also what goes up:
     oracle                uses oracle and core/base, because it shares no code with what it judges
     oracle/codebook, metric, theory     use nothing of oracle/rule and oracle/bound
 
+and a link symbol without the prefix qm_, but main.
+
 --graph prints each folder with the folders that it depends on, lowest first.
 """
 import glob
@@ -118,6 +120,13 @@ def lowest_first(graph):
     return order
 
 
+def without_prefix(build):
+    """The link symbols whose names say nothing of the project; OpenMP names its locks itself."""
+    defined, _ = link_symbols.program(build)
+    return [f"no prefix qm_: {file} defines {symbol}" for symbol, file in sorted(defined.items())
+            if not symbol.startswith(("qm_", ".gomp_")) and symbol != "main"]
+
+
 def may_use(user, definer):
     """Whether a folder may know the other one, whatever else it knows."""
     top, other = user.split("/")[0], definer.split("/")[0]
@@ -149,6 +158,7 @@ def main():
                    + "\n    ".join(graph[a][b][:5]) for n, a, b in edges]
     errors += [f"goes up: {line}" for a in sorted(everything) for b in sorted(everything[a])
                if not may_use(a, b) for line in everything[a][b]]
+    errors += without_prefix(build)
     print("\n".join(errors + [f"check-layers: {len(graph)} folders, "
                               + (f"{len(errors)} errors" if errors else "no cycle")]))
     sys.exit(bool(errors))

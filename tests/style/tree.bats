@@ -271,6 +271,17 @@ LIST
     [ "$found" -gt 20 ]
 }
 
+@test "only commands write to stderr" {
+    local found
+    found=$(grep -rnE "(printf|puts|putc|fputc|fwrite)\(.*\bstderr\b|\b(perror|psignal)\(" \
+        --include=*.[ch] --include=*.[ch]pp core oracle variants experiments |
+        grep -vE "^experiments/(cli|command)/|^experiments/(campaign/worker|report/figures)\.c" |
+        grep -vE '^[^:]*:[0-9]*: *"') || true # lines of text are other programs' code
+    [ -z "$found" ] || { echo "$found"; return 1; }
+    grep -q "stderr" experiments/report/figures.c # the exceptions are there still
+    grep -q "stderr" experiments/campaign/worker.c
+}
+
 @test "every problem has its loss written a second time, or is named here with the reason" {
     # quad, nqm: closed forms in test_problems.c; ema has no loss; heavy, spike wrap another problem
     local name left=""
