@@ -89,7 +89,7 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     if (c->forced && r->hyper.rank > RANK)
         r->hyper.rank = RANK;
     int order = qm_shape_numel(&c->shape) < 1 << 14 ? ORDER : ORDER_OF_LARGE;
-    if (c->forced && r->hyper.max_order > order)
+    if (r->hyper.max_order > order)
         r->hyper.max_order = order;
     if (c->forced && r->hyper.min_lowbit > 1.0)
         r->hyper.min_lowbit = 1.0;
