@@ -16,7 +16,7 @@
                       "(8-bit Muon of axolotl)")                                                       \
     X(lint,  2, 8, 3, "k / (2^(b-1)-1) signed, k / (2^b-1) unsigned, zero included (lpmm linear)")     \
     X(nf4,   4, 4, 2, "canonical NormalFloat-4 (QLoRA, arXiv:2305.14314; bitsandbytes)")               \
-    X(nf4a8, 4, 4, 2, "the symmetric table shipped as NF4 by adafactor8bit 0.2.4")     \
+    X(nf4a8, 4, 4, 2, "shipped as NF4 by adafactor8bit 0.2.4: symmetric but for entry 14") \
     X(nf4s,  4, 4, 2, "nf4 without its extra positive value: symmetric, 15 entries (bitsandbytes)")    \
     X(af4,   4, 4, 2, "AbnormalFloat-4 of blocks of 64 (arXiv:2306.06965), codes descending "          \
                       "(bitsandbytes)")                                                                \

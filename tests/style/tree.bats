@@ -282,6 +282,14 @@ LIST
     grep -q "stderr" experiments/campaign/worker.c
 }
 
+@test "no source changes how its numbers are computed, but against contraction" {
+    local found
+    found=$(grep -rniE "(pragma|__attribute__).*(optimize|fast.?math|fp.contract|reassoc)" \
+        --include=*.[ch] --include=*.[ch]pp --include=*.cu core oracle variants experiments)
+    [ "$(grep -v '"fp-contract=off"' <<< "$found")" = "" ] || { echo "$found"; return 1; }
+    [ "$(wc -l <<< "$found")" -eq 1 ] # the emulator's own
+}
+
 @test "every problem has its loss written a second time, or is named here with the reason" {
     # quad, nqm: closed forms in test_problems.c; ema has no loss; heavy, spike wrap another problem
     local name left=""

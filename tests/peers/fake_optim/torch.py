@@ -16,9 +16,35 @@ def _fma(a, b, c):
     return (a * b + c).astype(np.float32)
 
 
+def _bfloat16(x):
+    """float32 rounded to the nearest bfloat16, ties to even; NaN stays one."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    near = bits + np.uint32(0x7fff) + (bits >> np.uint32(16) & np.uint32(1))
+    return np.where(np.isnan(x), x, (near & np.uint32(0xffff0000)).view(np.float32))
+
+
 class Tensor:
-    def __init__(self, value):
-        self.value, self.grad, self.shape = value, None, value.shape
+    """Of dtype bfloat16 it holds float32 numbers that are rounded so."""
+
+    def __init__(self, value, dtype="float32"):
+        value = value if dtype == "float32" else _bfloat16(value)
+        self.value, self.dtype, self.grad, self.shape = value, dtype, None, value.shape
+
+    def __imul__(self, by):
+        self.value = (self.value * np.float32(by)).astype(np.float32)
+        return self
+
+    def __getitem__(self, at):
+        return Tensor(self.value[at], self.dtype)
+
+    def clone(self):
+        return Tensor(self.value.copy(), self.dtype)
+
+    def bfloat16(self):
+        return Tensor(self.value, "bfloat16")
+
+    def float(self):
+        return Tensor(self.value)
 
     def to(self, device):
         return self
@@ -76,10 +102,11 @@ class SGD:
             old = state["momentum_buffer"].value if state else None
             new = g if old is None else self.average(old, g, np.float32(momentum),
                                                      np.float32(1 - dampening))
-            state["momentum_buffer"] = Tensor(np.array(new, dtype=np.float32))
+            state["momentum_buffer"] = Tensor(np.array(new, dtype=np.float32), p.dtype)
+            new = state["momentum_buffer"].value
             g = _fma(new, np.float32(momentum), g) if nesterov else new
         rate = np.float32(-lr * float(os.environ.get("FAKE_STEP", "1")))
-        p.value = np.array(_fma(g, rate, p.value), dtype=np.float32)
+        p.value = Tensor(np.array(_fma(g, rate, p.value), dtype=np.float32), p.dtype).value
 
 
 optim = types.SimpleNamespace(SGD=SGD)
