@@ -14,6 +14,10 @@
 
 #include <stdlib.h>
 
+/* A parameter of 16 bits is decayed by torch's add with a factor: lambda lr has its format, and the
+ * product is rounded to it where the element is of no whole vector of 32. */
+enum { VECTOR = 32 };
+
 static qm_status whole(double *theta, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t)
@@ -123,12 +127,16 @@ static qm_status bound(const struct qm_bound_step *b)
         qm_ball_factors_rsqrt(b, &m, row, col, u);
     }
     struct qm_ball lr = qm_ball_scalar(h->lr), decay = qm_ball_scalar(h->weight_decay * h->lr),
-                   keep = qm_ball_scalar(1.0 - decay.x);
+                   keep = qm_ball_scalar(1.0 - decay.x),
+                   narrow = qm_ball_round_to(b->between, decay);
     for (int64_t i = 0; i < n; i++) {
         struct qm_ball p = qm_ball_exact(b->p[i]), step = qm_bound_stored(b, 0, i, avg[i]);
         if (b->shape->rank >= 2)
             step = qm_ball_mul(u[i], step);
-        struct qm_ball kept = qm_ball_add(p, qm_ball_negated(qm_ball_mul(p, decay)));
+        struct qm_ball lost = qm_ball_mul(p, narrow);
+        if (i >= n / VECTOR * VECTOR)
+            lost = qm_ball_round_to(b->between, lost);
+        struct qm_ball kept = qm_ball_add(p, qm_ball_negated(lost));
         if (b->reorder.fold)
             kept = qm_ball_either(kept, qm_bound_decayed(b, p, keep, h->lr, h->weight_decay));
         p = qm_ball_round_to(b->between, kept);
