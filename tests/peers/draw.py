@@ -93,6 +93,8 @@ def widened(rng, h):
             wide[name] = float("%.3g" % 10.0 ** rng.uniform(0.0 if name == "d" else -3.0, 3.0))
         elif name == "beta2_decay":
             wide[name] = -float("%.3g" % rng.uniform(0.05, 1.0))
+    if wide.get("momentum") == 0.0 and "nesterov" in wide:  # torch refuses the two together
+        wide["nesterov"] = False
     return wide
 
 
