@@ -65,11 +65,10 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     return failed ? qm_exit_code(QM_BAD_ARG) : 0;
 }
 
-/* The bytes of a control character at the start of UTF-8 text: of ASCII and Latin-1 (U+0080 to
- * U+009F), and those that turn the direction of writing; 0: it is none. */
-static int control_bytes(const unsigned char *c)
+int qm_cli_control_bytes(const char *text)
 {
-    if (*c < 0x20 || *c == 0x7f)
+    const unsigned char *c = (const unsigned char *)text;
+    if (*c < 0x20 || *c == 0x7f || !qm_cli_utf8_bytes(text))
         return 1;
     if (*c == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
         return 2;
@@ -84,9 +83,10 @@ char *qm_cli_shown(const char *text)
     char *out = malloc(4 * strlen(text) + 1), *at = out; /* at most four for one byte */
     while (out && *text) {
         const unsigned char *c = (const unsigned char *)text;
-        int n = control_bytes(c);
+        int n = qm_cli_control_bytes(text);
         if (n == 0)
-            *at++ = *text++;
+            for (int left = qm_cli_utf8_bytes(text); left > 0; left--)
+                *at++ = *text++;
         else if (n == 1)
             at += sprintf(at, "\\x%02x", (unsigned)*c);
         else
@@ -105,10 +105,10 @@ char *qm_cli_shown(const char *text)
 static void make_plain(char *text, int keeps_lines)
 {
     for (char *c = text; *c;) {
-        int n = keeps_lines && *c == '\n' ? 0 : control_bytes((const unsigned char *)c);
+        int n = keeps_lines && *c == '\n' ? 0 : qm_cli_control_bytes(c);
         for (int i = 0; i < n; i++)
             c[i] = '?';
-        c += n ? n : 1;
+        c += n ? n : qm_cli_utf8_bytes(c);
     }
 }
 

@@ -59,6 +59,14 @@ void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints value as JSON and a newline on qm_out(), and releases it. */
 void qm_json_print(json_t *value);
 
+/* The bytes of the UTF-8 character at the start of text; 0: there is none. */
+int qm_cli_utf8_bytes(const char *text);
+
+/* The bytes of what a terminal may take for a command at the start of text: a control character of
+ * ASCII or Latin-1 (U+0080 to U+009F), one that turns the direction of writing, or a byte that is
+ * no UTF-8; 0: there is none. */
+int qm_cli_control_bytes(const char *text);
+
 /* A text as JSON, whatever its bytes: those that are no UTF-8 become U+FFFD.  NULL: there is
  * no memory. */
 json_t *qm_json_text(const char *text);

@@ -4,9 +4,9 @@
 
 #include "experiments/cli/cli.h"
 
-/* The bytes of the UTF-8 character at c; 0: there is none. */
-static int character(const unsigned char *c)
+int qm_cli_utf8_bytes(const char *text)
 {
+    const unsigned char *c = (const unsigned char *)text;
     int n = *c < 0x80                 ? 1
             : *c >= 0xc2 && *c < 0xe0 ? 2
             : *c >= 0xe0 && *c < 0xf0 ? 3
@@ -26,7 +26,7 @@ json_t *qm_json_text(const char *text)
     if (!out)
         return NULL;
     for (const char *c = text; *c;) {
-        int n = character((const unsigned char *)c);
+        int n = qm_cli_utf8_bytes(c);
         memcpy(to, n ? c : "\xef\xbf\xbd", n ? (size_t)n : 3);
         to += n ? n : 3;
         c += n ? n : 1;

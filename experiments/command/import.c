@@ -108,10 +108,20 @@ static qm_status read_entry(struct qm_file *f, int i, void *to)
     return e->numel ? qm_file_read_bytes(f, i, to) : QM_OK;
 }
 
+/* QM_BAD_FILE: a result cannot hold the name. */
+static qm_status expect_utf8(const char *path, const char *name)
+{
+    for (const char *c = name; *c; c += qm_cli_utf8_bytes(c))
+        if (!qm_cli_utf8_bytes(c))
+            return qm_fail(QM_BAD_FILE, "%s: the name '%s' is not UTF-8", path, name);
+    return QM_OK;
+}
+
 static qm_status add_entry(struct qm_file *f, const char *path, int i, struct import *m)
 {
     const struct qm_entry *e = qm_file_entry(f, i);
     const char *name = e->name + (*e->name == '/');
+    QM_TRY(expect_utf8(path, name));
     int64_t same = qm_name_index_get(&m->at, name, strlen(name));
     if (same >= 0)
         return qm_fail(QM_BAD_ARG, "%s: '%s' stands in %s too; import the files one by one", path,

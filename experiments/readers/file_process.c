@@ -267,7 +267,9 @@ qm_status qm_file_ask_bytes(struct qm_file *f, int i, void *out)
     const struct qm_entry *e = &f->entry[i];
     size_t size = qm_dtype_size(e->dtype);
     if (!f->format->bytes)
-        return qm_fail(QM_BAD_ARG, "%s: '%s' has no bytes of its own", f->path, e->name);
+        return qm_fail(QM_BAD_FILE,
+                       "%s: '%s' holds %s, of which only floating-point numbers are read here",
+                       f->path, e->name, qm_dtype_name(e->dtype));
     for (int64_t done = 0; done < e->numel;) {
         int64_t part = e->numel - done < PIECE ? e->numel - done : PIECE,
                 words[3] = {i, done, part};

@@ -3,37 +3,53 @@
 
 #include <string.h>
 
+#include "experiments/cli/cli.h"
+
+/* Prints the character at c, which is UTF-8; returns its last byte. */
+static const char *put(FILE *to, const char *c)
+{
+    int n = qm_cli_utf8_bytes(c);
+    fwrite(c, 1, (size_t)n, to);
+    return c + n - 1;
+}
+
 void qm_escape_html(FILE *to, const char *text)
 {
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+    for (const char *c = text; *c; c++) {
+        int control = strchr("\n\t\r", *c) ? 0 : qm_cli_control_bytes(c);
+        if (control) {
+            fputs("&#xfffd;", to);
+            c += control - 1;
+            continue;
+        }
         switch (*c) {
         case '&': fputs("&amp;", to); break;
         case '<': fputs("&lt;", to); break;
         case '>': fputs("&gt;", to); break;
         case '"': fputs("&quot;", to); break;
         case '\'': fputs("&#39;", to); break;
-        default:
-            if ((*c < ' ' && *c != '\n' && *c != '\t' && *c != '\r') || *c == 127)
-                fputs("&#xfffd;", to);
-            else
-                putc(*c, to);
+        default: c = put(to, c);
         }
+    }
 }
 
 void qm_escape_markdown(FILE *to, const char *text)
 {
-    for (const char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127)
+    for (const char *c = text; *c; c++) {
+        int control = qm_cli_control_bytes(c);
+        if (control) {
             putc(' ', to);
-        else if (*c == '<')
+            c += control - 1;
+        } else if (*c == '<')
             fputs("&lt;", to);
         else if (*c == '&')
             fputs("&amp;", to);
         else {
             if (strchr("\\`*_{}[]#|>~$", *c))
                 putc('\\', to);
-            putc(*c, to);
+            c = put(to, c);
         }
+    }
 }
 
 /* Characters that LaTeX does not print as they are. */
@@ -75,8 +91,11 @@ void qm_escape_latex(FILE *to, const char *text)
         if (i < n) {
             fputs(latex[i].to, to);
             text += strlen(latex[i].from);
+        } else if (qm_cli_control_bytes(text)) {
+            putc(' ', to);
+            text += qm_cli_control_bytes(text);
         } else {
-            putc(*text++, to);
+            text = put(to, text) + 1;
         }
     }
 }

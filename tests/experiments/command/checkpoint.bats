@@ -117,3 +117,25 @@ Y
     "$python" "$ROOT/tests/experiments/readers/drawn_checkpoints.py" "$QUALM" \
         $((80 / ${QM_TEST_SHARE:-1})) "${QM_TEST_SEED:-1}"
 }
+
+@test "import: a name that is not UTF-8 is refused, and shown without its bytes" {
+    "$PYTHON" - "$BATS_TEST_TMPDIR/p.pt" <<'END'
+import struct
+import sys
+import zipfile
+text = lambda s: b"X" + struct.pack("<I", len(s)) + s
+storage = b"(" + text(b"storage") + b"ctorch\nFloatStorage\n" + text(b"0") + text(b"cpu") + b"K\x04tQ"
+tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + \
+    b"K\x00(K\x04t(K\x01t\x89ccollections\nOrderedDict\n)RtR"
+with zipfile.ZipFile(sys.argv[1], "w") as z:
+    z.writestr("archive/data.pkl", b"\x80\x02}" + text(b"\x9b2JA") + tensor + b"s.")
+    z.writestr("archive/byteorder", "little")
+    z.writestr("archive/data/0", bytes(16))
+    z.writestr("archive/version", "3\n")
+END
+    for ending in safetensors npz h5; do
+        run -3 "$QUALM" import "$BATS_TEST_TMPDIR/p.pt" --out "$BATS_TEST_TMPDIR/o.$ending"
+        [[ $output == *"the name '?2JA' is not UTF-8"* ]]
+        [ ! -e "$BATS_TEST_TMPDIR/o.$ending" ]
+    done
+}

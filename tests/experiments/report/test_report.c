@@ -52,6 +52,11 @@ static void escapes(void **state)
                         "50\\% of \\$5 \\& \\{a\\_b\\} \\#1 "
                         "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}");
     assert_string_equal(printed(qm_escape_latex, "-[1] <x>"), "{-}{[}1{]} $<$x$>$");
+    /* a byte that is no UTF-8, U+009B, an override of the direction */
+    const char *hostile = "\x9bJ\xc2\x9bK\xe2\x80\xaeL";
+    assert_string_equal(printed(qm_escape_html, hostile), "&#xfffd;J&#xfffd;K&#xfffd;L");
+    assert_string_equal(printed(qm_escape_markdown, hostile), " J K L");
+    assert_string_equal(printed(qm_escape_latex, hostile), " J K L");
 }
 
 /* The text of a cell of a grid. */
