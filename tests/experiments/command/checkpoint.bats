@@ -124,7 +124,8 @@ import struct
 import sys
 import zipfile
 text = lambda s: b"X" + struct.pack("<I", len(s)) + s
-storage = b"(" + text(b"storage") + b"ctorch\nFloatStorage\n" + text(b"0") + text(b"cpu") + b"K\x04tQ"
+storage = b"(" + text(b"storage") + b"ctorch\nFloatStorage\n" + text(b"0") + text(b"cpu") + \
+    b"K\x04tQ"
 tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + \
     b"K\x00(K\x04t(K\x01t\x89ccollections\nOrderedDict\n)RtR"
 with zipfile.ZipFile(sys.argv[1], "w") as z:
