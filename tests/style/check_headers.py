@@ -58,7 +58,8 @@ def check(paths):
 
 
 def check_sources():
-    """Yields the tags of headers that a source file gives a meaning of its own."""
+    """Yields the tags that a source file gives a meaning of its own, and a header or another source
+    file another one; the text that judged kernels are compiled with repeats some (.hpp)."""
     tags = {}
     for path in headers():
         with open(path, encoding="utf-8") as f:
@@ -68,7 +69,10 @@ def check_sources():
                            for p in glob.glob(f"{top}/**/*.{end}", recursive=True)):
             with open(path, encoding="utf-8") as f:
                 for kind, tag in TAG.findall(without_comments(f.read())):
-                    if tag in tags and tags[tag] != path:
+                    other = tags.get(tag, path)
+                    if not path.endswith(".hpp"):
+                        tags.setdefault(tag, path)
+                    if other != path:
                         yield f"{path}:1: {kind} {tag} is defined in {tags[tag]} too"
 
 
