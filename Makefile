@@ -307,7 +307,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
 check-layers: qualm ## link symbols and headers between folders go one way
-	$(Q)$(PYTHON) tests/style/check_layers.py $(BUILD)
+	$(Q)$(PYTHON) tests/style/check_layers.py --prefix $(BUILD)
 
 check-style: ## no line, function, list of parameters or file is longer than the house style allows
 	$(Q)$(PYTHON) tests/style/check_style.py

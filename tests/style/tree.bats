@@ -52,6 +52,18 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
     [ "$status" -eq 0 ]
 }
 
+@test "a link symbol without the prefix of the project is named" {
+    local t=$BATS_TEST_TMPDIR
+    mkdir -p "$t/core/low"
+    echo 'int qm_low(void) { return 0; } int planted(void) { return 1; } int main(void) {}' \
+        >"$t/core/low/low.c"
+    object "$t" core/low/low
+    run layers "$t" --prefix
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [ "$(grep 'no prefix' <<<"$output")" = "no prefix qm_: core/low/low defines planted" ]
+}
+
 @test "the graph has every folder of sources" {
     run "$PYTHON" tests/style/check_layers.py --graph "$BUILD"
     local folder found=0
