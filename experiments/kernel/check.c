@@ -124,26 +124,55 @@ static const struct qm_variant *variant_of(const char *name, int is_cuda)
     return is_such && qm_variant_find(word, &v) == QM_OK ? v : NULL;
 }
 
-/* Fails because variant v has no template, in CUDA or C; names one of the same rule, or else of the
- * same family, to start from. */
+/* The words, of those that '/' parts, of both quantizers. */
+static int common_words(const char *a, const char *b)
+{
+    int n = 0;
+    for (size_t size; *a; a += size + (a[size] == '/')) {
+        size = strcspn(a, "/");
+        for (const char *at = b; at; at = strchr(at, '/')) {
+            at += *at == '/';
+            if (strcspn(at, "/") == size && strncmp(at, a, size) == 0) {
+                n++;
+                break;
+            }
+        }
+    }
+    return n;
+}
+
+/* How near a template of variant `other` is to variant v: 0: not of its family; else more with the
+ * same rule, and then with each word that their quantizers share. */
+static int nearness(const struct qm_variant *v, const struct qm_variant *other)
+{
+    const struct qm_rule *rule = qm_rule_find(v->rule), *its = qm_rule_find(other->rule);
+    int words = 0;
+    for (int i = 0; i < QM_MAX_SLOTS; i++)
+        if (v->slot[i].quantizer && other->slot[i].quantizer)
+            words += common_words(v->slot[i].quantizer, other->slot[i].quantizer);
+    return strcmp(its->family, rule->family) != 0 ? 0 : 1 + words + (its == rule ? 1000 : 0);
+}
+
+/* Fails because variant v has no template, in CUDA or C; names the nearest one to start from. */
 static qm_status no_template(const struct qm_variant *v, int is_cuda, const char *const *names,
                              int n)
 {
     const struct qm_rule *rule = qm_rule_find(v->rule);
     const char *in = is_cuda ? " in CUDA" : "";
-    for (int by_family = 0; by_family < 2; by_family++)
-        for (int i = 0; i < n; i++) {
-            const struct qm_variant *other = variant_of(names[i], is_cuda);
-            if (!other)
-                continue;
-            const struct qm_rule *its = qm_rule_find(other->rule);
-            if (by_family ? strcmp(its->family, rule->family) == 0 : its == rule)
-                return qm_fail(
-                    QM_NO_MATCH,
-                    "variant %s has no template of its own%s; start from that of %s, %s %s",
-                    v->name, in, names[i], by_family ? "of the family" : "of the same rule",
-                    by_family ? rule->family : rule->name);
+    int best = -1, most = 0;
+    for (int i = 0; i < n; i++) {
+        const struct qm_variant *other = variant_of(names[i], is_cuda);
+        int near = other ? nearness(v, other) : 0;
+        if (near > most) {
+            most = near;
+            best = i;
         }
+    }
+    if (best >= 0)
+        return qm_fail(QM_NO_MATCH,
+                       "variant %s has no template of its own%s; start from that of %s, %s %s",
+                       v->name, in, names[best], most > 1000 ? "of the same rule" : "of the family",
+                       most > 1000 ? rule->name : rule->family);
     return qm_fail(QM_NO_MATCH,
                    "variant %s has no template%s, and no template%s is of its rule %s or of its "
                    "family %s%s",

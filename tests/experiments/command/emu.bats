@@ -40,6 +40,15 @@ assert "beyond_2_31" not in d' <<<"$output"
     done
 }
 
+@test "a variant without a template in CUDA names the nearest one, or none" {
+    fails_with 4 "start from that of adamw4_2_solo.cu, of the same rule adamw_solo" \
+        check --template adamw3_3_solo.cu
+    fails_with 4 "start from that of adamw4_ao.cu, of the family adamw" \
+        check --template adamw4_qm.cu
+    fails_with 4 "no template in CUDA is of its rule microadam or of its family" \
+        check --template microadam4.cu
+}
+
 @test "mode fast of a .cu file wants no --backend" {
     "$QUALM" check --template lion8_fused.cu > mine.cu
     run -0 "$QUALM" check --kernel mine.cu --mode fast --case "$one" -q
