@@ -183,6 +183,18 @@ static int64_t any_step(struct qm_domain_source *s)
     }
 }
 
+/* A tensor's number: any, small, or at an end of so many bits. */
+static uint32_t any_tensor(struct qm_domain_source *s)
+{
+    switch (qm_domain_below(s, 3)) {
+    case 0: return qm_domain_word(s);
+    case 1: return (uint32_t)qm_domain_below(s, 300);
+    default:
+        return (uint32_t)(((uint64_t)1 << (32 - qm_domain_below(s, 33) / 2)) -
+                          (uint64_t)qm_domain_below(s, 2));
+    }
+}
+
 static enum qm_class gradient_class(struct qm_domain_source *s)
 {
     static const enum qm_class often[] = {QM_CLASS_planted, QM_CLASS_normal, QM_CLASS_exact,
@@ -284,8 +296,7 @@ static void parts(const struct qm_domain *d, struct qm_domain_source *s, struct 
     if (!d->can_schedule || is_exact)
         c->part &= ~(1u << QM_PART_schedule);
     if (qm_domain_one_in(s, 4))
-        c->tensor_after_one =
-            qm_domain_one_in(s, 3) ? qm_domain_word(s) : (uint32_t)qm_domain_below(s, 300) - 1u;
+        c->tensor_after_one = any_tensor(s) - 1u;
 }
 
 /* Whether case i is a plain one (plain_case.c); the number of plain cases before it. */

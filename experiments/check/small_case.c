@@ -32,6 +32,14 @@ static void give(const struct qm_domain *d, struct qm_domain_source *s, int k,
         *c = to;
 }
 
+/* Step number `turn` of 2^k - 1, 2^k and 2^k + 1 up to 2^20, in turn: what goes wrong at one of them
+ * alone. */
+static int64_t step_in_turn(int64_t turn)
+{
+    enum { POWERS = 20 };
+    return ((int64_t)1 << (1 + turn / 3 % POWERS)) - 1 + turn % 3;
+}
+
 static int64_t first_step(struct qm_domain_source *s)
 {
     return qm_domain_one_in(s, 3)   ? 1
@@ -58,8 +66,9 @@ static void remember(const struct qm_domain *d, struct qm_domain_source *s, stru
 
 /* ---- crossed settings ------------------------------------------------------------------------ */
 
+/* t: its first step, or 0: any. */
 static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_domain_source *s,
-                                        enum qm_class kind)
+                                        enum qm_class kind, int64_t t)
 {
     static const enum qm_hyper_bin bins[] = {QM_HYPER_BIN_zero,     QM_HYPER_BIN_one,
                                              QM_HYPER_BIN_ordinary, QM_HYPER_BIN_ordinary,
@@ -83,7 +92,7 @@ static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_dom
         if (qm_domain_one_in(s, 2))
             give(d, s, k, bin, &c);
     }
-    c.t = first_step(s);
+    c.t = t ? t : first_step(s);
     qm_domain_bound_step(d, PROJECTIONS, &c);
     if (c.t >= LONG_RUN && qm_domain_one_in(s, 2))
         remember(d, s, &c);
@@ -118,8 +127,9 @@ struct qm_case qm_crossed_case(const struct qm_domain *d, struct qm_domain_sourc
     struct qm_case out = {.forced = 1};
     int projects = (int)(d->reads >> QM_HYPER_rank & 1);
     int best = -1, most = d->candidates == 0 ? 1 : projects ? 2 : CANDIDATES;
+    int64_t t = number % 3 == 0 ? step_in_turn(number / 3 + (int64_t)(s->seed % 64)) : 0;
     for (int i = 0; i < most; i++) {
-        struct qm_case c = crossed_candidate(d, s, kind);
+        struct qm_case c = crossed_candidate(d, s, kind, t);
         c.effects = d->candidates > 0 ? qm_case_effects(d, &c) : 0;
         int score = __builtin_popcountll(c.effects);
         if (score > best) {
