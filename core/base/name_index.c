@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a of 64 bits, its halves mixed. */
+#include "core/base/fnv1a.h"
+
+/* FNV-1a, its halves mixed. */
 static uint64_t hash(const char *name, size_t length)
 {
-    uint64_t h = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < length; i++)
-        h = (h ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    uint64_t h = qm_fnv1a(QM_FNV1A, name, length);
     return h ^ h >> 32;
 }
 

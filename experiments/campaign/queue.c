@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/fnv1a.h"
 #include "experiments/lockstep/lockstep.h"
 
 /* ---- costs --------------------------------------------------------------------------------- */
@@ -48,37 +49,29 @@ struct keyed {
     int64_t cell;
 };
 
-static uint64_t hash(uint64_t h, const void *data, size_t n)
-{
-    const unsigned char *at = data;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ at[i]) * 0x100000001b3u;
-    return h;
-}
-
 /* Hashes what the twin of a closed cell depends on, approximately; other cells get a key of
  * their own. */
 static uint64_t key_of(const struct qm_cell *c)
 {
     const char *family = c->recipe->rule ? c->recipe->rule->family : "";
-    uint64_t h = hash(0xcbf29ce484222325u, c->source_text, strlen(c->source_text) + 1);
+    uint64_t h = qm_fnv1a(QM_FNV1A, c->source_text, strlen(c->source_text) + 1);
     if (c->coupling != QM_COUPLING_closed || c->reason || c->kind != QM_SOURCE_problem)
-        return hash(h, &c->index, sizeof c->index);
-    h = hash(h, family, strlen(family) + 1);
+        return qm_fnv1a(h, &c->index, sizeof c->index);
+    h = qm_fnv1a(h, family, strlen(family) + 1);
     uint64_t seed = qm_cell_seed(c);
-    h = hash(h, &seed, sizeof seed);
-    h = hash(h, &c->recipe->hyper.lr, sizeof c->recipe->hyper.lr);
+    h = qm_fnv1a(h, &seed, sizeof seed);
+    h = qm_fnv1a(h, &c->recipe->hyper.lr, sizeof c->recipe->hyper.lr);
     double scale = c->lr_scale * c->rate;
-    h = hash(h, &scale, sizeof scale);
-    h = hash(h, &c->warmup, sizeof c->warmup);
+    h = qm_fnv1a(h, &scale, sizeof scale);
+    h = qm_fnv1a(h, &c->warmup, sizeof c->warmup);
     if (c->schedule || c->clip > 0.0) { /* only then: shards of other suites stay as they were */
         int schedule = c->schedule;     /* of the width that it had when shards were first dealt */
-        h = hash(h, &schedule, sizeof schedule);
-        h = hash(h, &c->clip, sizeof c->clip);
+        h = qm_fnv1a(h, &schedule, sizeof schedule);
+        h = qm_fnv1a(h, &c->clip, sizeof c->clip);
     }
     int decay_rank = c->decay_rank;
-    h = hash(h, &decay_rank, sizeof decay_rank);
-    return hash(h, &c->steps, sizeof c->steps);
+    h = qm_fnv1a(h, &decay_rank, sizeof decay_rank);
+    return qm_fnv1a(h, &c->steps, sizeof c->steps);
 }
 
 static int by_key(const void *a, const void *b)

@@ -4,17 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/fnv1a.h"
 #include "experiments/check/case_run.h"
 #include "experiments/check/trial.h"
-
-/* FNV-1a of 64 bits, begun with the seed. */
-static uint64_t hash(uint64_t seed, const char *text)
-{
-    uint64_t h = seed ^ 0xcbf29ce484222325u;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h;
-}
 
 /* 1: the rule takes slot i, where it is a single element, for a state that does not exist yet and
  * counts as 0. */
@@ -126,7 +118,7 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
     struct qm_case_run r = {.s = s, .c = c, .t = t, .judged = s->recipe, .only = QM_SLOT_ANY};
     qm_case_print(c, name);
     qm_case_apply(c, &r.judged);
-    r.seed = hash(seed, name);
+    r.seed = qm_fnv1a(seed ^ QM_FNV1A, name, strlen(name));
     if (qm_case_run_open(&r) != QM_OK) {
         t->skipped++;
         return QM_OK;
@@ -137,7 +129,8 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
 uint64_t qm_case_seed(const struct qm_case *c, uint64_t seed)
 {
     char name[QM_CASE_TEXT];
-    return hash(seed, qm_case_print(c, name));
+    qm_case_print(c, name);
+    return qm_fnv1a(seed ^ QM_FNV1A, name, strlen(name));
 }
 
 /* Judges into a tally that is thrown away; *f: the finding. */

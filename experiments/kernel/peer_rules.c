@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/fnv1a.h"
+
 enum { LOCAL_STEPS = 3, TORCHAO_STEPS = 2, FLASH_STEPS = 20 };
 
 struct plan {
@@ -45,7 +47,7 @@ void qm_peer_rules_begin(struct qm_kernel_file *kernel)
 {
     current.kernel = kernel;
     current.next_is_judged = 1;
-    current.result = (struct qm_peer_rules_result){.digest = 0xcbf29ce484222325u};
+    current.result = (struct qm_peer_rules_result){.digest = QM_FNV1A};
 }
 
 struct qm_peer_rules_result qm_peer_rules_result(void) { return current.result; }
@@ -128,9 +130,7 @@ static struct qm_shape slot_shape(const struct plan *p, int i)
 
 static void digest(const void *data, size_t bytes)
 {
-    const unsigned char *at = data;
-    for (size_t i = 0; i < bytes; i++)
-        current.result.digest = (current.result.digest ^ at[i]) * 0x100000001b3u;
+    current.result.digest = qm_fnv1a(current.result.digest, data, bytes);
 }
 
 /* Judges one slot of the kernel against the composed step's. */

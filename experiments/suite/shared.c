@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/fnv1a.h"
+
 struct kept_recipe {
     struct qm_recipe recipe; /* first: its address is that of the whole */
     uint64_t hash;           /* of the text */
@@ -59,9 +61,7 @@ const struct qm_recipe *qm_shared_recipe(const struct qm_recipe *r)
         memset(k, 0, sizeof *k);
         memcpy(&k->recipe, r, sizeof *r);
         memcpy(k->text, text, n);
-        k->hash = 0xcbf29ce484222325u;
-        for (const char *at = text; *at; at++)
-            k->hash = (k->hash ^ (unsigned char)*at) * 0x100000001b3u;
+        k->hash = qm_fnv1a(QM_FNV1A, text, n - 1);
     }
     k = keep(&recipes, k, by_recipe);
     return k ? &k->recipe : NULL;

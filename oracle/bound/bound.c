@@ -97,7 +97,7 @@ static double rounded_power(double beta, int64_t t, double power)
  * the difference 1 - P is rounded, too. */
 struct qm_ball qm_bound_correction(const struct qm_bound_step *b, double beta)
 {
-    double power = pow(beta, (double)b->t), x = -expm1((double)b->t * log1p(beta - 1.0)), e;
+    double power = pow(beta, (double)b->t), x = qm_oracle_correction(beta, b->t), e;
     int in_float = b->order & (QM_ORDER_torchao | QM_ORDER_fused | QM_ORDER_cuda);
     if (!in_float)
         return (struct qm_ball){x, power > 0.0 ? 0x1p-52 : 0.0};
@@ -138,7 +138,7 @@ double qm_bound_decay_rate(const struct qm_oracle_hyper *h)
 
 struct qm_ball qm_bound_l2_gradient(const struct qm_bound_step *b, double g, double p)
 {
-    double gamma = b->h->gnorm_scale != 0.0 ? b->h->gnorm_scale : 1.0, lambda = b->h->weight_decay;
+    double gamma = qm_oracle_gnorm_scale(b->h), lambda = b->h->weight_decay;
     struct qm_ball d = qm_ball_mul(qm_ball_scalar(gamma), qm_ball_exact(g));
     if (lambda != 0.0)
         d = qm_ball_add(d, qm_ball_mul(qm_ball_scalar(lambda), qm_ball_exact(p)));

@@ -15,9 +15,6 @@
 #include <math.h>
 #include <stddef.h>
 
-/* 1 - beta^t without the cancellation of the difference; beta - 1 is exact for beta >= 1/2. */
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t)
 {
@@ -27,7 +24,8 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g;
         v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * ((g - m[i]) * (g - m[i]));
-        double m_hat = m[i] / correction(h->beta1, t), v_hat = v[i] / correction(h->beta2, t);
+        double m_hat = m[i] / qm_oracle_correction(h->beta1, t),
+               v_hat = v[i] / qm_oracle_correction(h->beta2, t);
         theta[i] = theta[i] - h->lr * (m_hat / (sqrt(v_hat) + h->eps));
     }
 }

@@ -13,9 +13,6 @@
 #include <math.h>
 #include <stddef.h>
 
-/* 1 - beta^t without the cancellation of the difference; beta - 1 is exact for beta >= 1/2. */
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t)
 {
@@ -34,8 +31,8 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     for (int64_t i = 0; top && i < n; i++)
         top[i] = v[i] > top[i] || isnan(v[i]) ? v[i] : top[i];
     for (int64_t i = 0; i < n; i++) {
-        double m_hat = m[i] / correction(beta1, t);
-        double v_hat = (top ? top[i] : v[i]) / correction(beta2, t);
+        double m_hat = m[i] / qm_oracle_correction(beta1, t);
+        double v_hat = (top ? top[i] : v[i]) / qm_oracle_correction(beta2, t);
         theta[i] = theta[i] - h->lr * (m_hat / (sqrt(v_hat) + h->eps));
     }
 }

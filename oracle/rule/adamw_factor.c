@@ -23,9 +23,6 @@ struct matrices {
     int64_t batch, rows, cols;
 };
 
-/* 1 - beta^t without the cancellation of the difference. */
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 /* For shape->rank >= 2. */
 static struct matrices matrices_of(const struct qm_shape *shape)
 {
@@ -64,7 +61,8 @@ static double mean_of(const double *x, int64_t n)
 
 static double step_of(double m, double v, const struct qm_oracle_hyper *h, int64_t t)
 {
-    double m_hat = m / correction(h->beta1, t), v_hat = v / correction(h->beta2, t);
+    double m_hat = m / qm_oracle_correction(h->beta1, t),
+           v_hat = v / qm_oracle_correction(h->beta2, t);
     return h->lr * (m_hat / (sqrt(v_hat) + h->eps));
 }
 

@@ -10,15 +10,6 @@
 
 #include <math.h>
 
-/* gnorm_scale; 0 stands for 1. */
-static double gamma_of(const struct qm_oracle_hyper *h)
-{
-    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
-}
-
-/* 1 - beta^t without the cancellation of the difference. */
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t)
 {
@@ -27,15 +18,15 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     double *m = slot[0], *v = slot[1];
 
     for (int64_t i = 0; i < n; i++) {
-        double g = gamma_of(h) * grad[i];
+        double g = qm_oracle_gnorm_scale(h) * grad[i];
         if (!isfinite(grad[i])) {
             m[i] = v[i] = 0.0;
             continue;
         }
         m[i] = beta1 * m[i] + (1.0 - beta1) * g;
         v[i] = beta2 * v[i] + (1.0 - beta2) * (g * g);
-        double m_hat = m[i] / correction(beta1, t);
-        double v_hat = v[i] / correction(beta2, t);
+        double m_hat = m[i] / qm_oracle_correction(beta1, t);
+        double v_hat = v[i] / qm_oracle_correction(beta2, t);
         theta[i] = theta[i] - h->lr * (m_hat / (sqrt(v_hat) + h->eps));
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
     }

@@ -17,14 +17,6 @@
 
 #include <math.h>
 
-/* gnorm_scale; 0 stands for 1. */
-static double gamma_of(const struct qm_oracle_hyper *h)
-{
-    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
-}
-
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 static double alpha_at(const struct qm_oracle_hyper *h, int64_t t)
 {
     return h->t_alpha > 0.0 ? fmin(h->alpha * (double)t / h->t_alpha, h->alpha) : h->alpha;
@@ -48,8 +40,8 @@ static void moments(double *const *slot, int64_t i, double g, const struct qm_or
 
 static double direction(double *const *slot, int64_t i, const struct qm_oracle_hyper *h, int64_t t)
 {
-    double m1_hat = slot[0][i] / correction(h->beta1, t);
-    double nu_hat = slot[2][i] / correction(h->beta2, t);
+    double m1_hat = slot[0][i] / qm_oracle_correction(h->beta1, t);
+    double nu_hat = slot[2][i] / qm_oracle_correction(h->beta2, t);
     return (m1_hat + alpha_at(h, t) * slot[1][i]) / (sqrt(nu_hat) + h->eps);
 }
 
@@ -58,7 +50,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
 {
     double beta3 = beta3_at(h, t);
     for (int64_t i = 0; i < rows * cols; i++) {
-        moments(slot, i, gamma_of(h) * grad[i], h, beta3);
+        moments(slot, i, qm_oracle_gnorm_scale(h) * grad[i], h, beta3);
         /* The decay stands apart, so that lr lambda = 1 leaves the step of a large theta. */
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i] - h->lr * direction(slot, i, h, t);
     }
@@ -73,7 +65,7 @@ static void step_after(double *theta, double *const *slot, const double *grad, i
             slot[0][i] = slot[1][i] = slot[2][i] = 0.0;
             continue;
         }
-        moments(slot, i, gamma_of(h) * grad[i], h, beta3);
+        moments(slot, i, qm_oracle_gnorm_scale(h) * grad[i], h, beta3);
         theta[i] = theta[i] - h->lr * direction(slot, i, h, t);
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
     }
@@ -166,7 +158,7 @@ static qm_status bound(const struct qm_bound_step *b, int after)
     s.eps = qm_ball_scalar(h->eps);
     s.lr = qm_ball_scalar(h->lr);
     s.decay = qm_bound_one_minus(b, h->lr, h->weight_decay);
-    s.gamma = qm_ball_scalar(gamma_of(h));
+    s.gamma = qm_ball_scalar(qm_oracle_gnorm_scale(h));
     qm_bound_elements(b, 3, &s, element);
     return QM_OK;
 }

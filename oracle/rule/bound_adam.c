@@ -123,7 +123,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
     if (h->maximize && !s->after)
         g = qm_ball_negated(g);
     if (s->after)
-        g = qm_ball_mul(qm_ball_scalar(h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0), g);
+        g = qm_ball_mul(qm_ball_scalar(qm_oracle_gnorm_scale(h)), g);
     if (s->after && !isfinite(at->g)) { /* the parameter and the zero moments are exact */
         at->e_p = at->e[0] = at->e[1] = 0.0;
         return;

@@ -87,6 +87,6 @@ qm_status qm_bound_lion8(const struct qm_bound_step *b)
 
 qm_status qm_bound_lion(const struct qm_bound_step *b)
 {
-    double gamma = b->h->gnorm_scale != 0.0 ? b->h->gnorm_scale : 1.0;
+    double gamma = qm_oracle_gnorm_scale(b->h);
     return bound(b, 0, gamma, b->h->lr, 1);
 }

@@ -135,8 +135,8 @@ void qm_ball_adam_states(const struct qm_bound_step *b, int own, const struct qm
     struct qm_beta first = qm_bound_beta(b, b->h->beta1, 0),
                    second = qm_bound_beta(b, b->h->beta2, 0);
     struct qm_ball eps = qm_ball_scalar(b->h->eps), den;
-    double c1 = -expm1((double)b->t * log1p(b->h->beta1 - 1.0));
-    double c2 = -expm1((double)b->t * log1p(b->h->beta2 - 1.0));
+    double c1 = qm_oracle_correction(b->h->beta1, b->t);
+    double c2 = qm_oracle_correction(b->h->beta2, b->t);
     double rate = b->h->lr * fmin(sqrt(c2) / c1, 1.0);
     int is_before = b->reorder.fold && !own && rate > 0.0; /* (rate m) / den, rate m denormal */
     for (int64_t i = 0; i < k; i++) {

@@ -19,8 +19,7 @@ static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
 {
     if (!h->correct_bias)
         return 1.0;
-    return sqrt(-expm1((double)t * log1p(h->beta2 - 1.0))) /
-           -expm1((double)t * log1p(h->beta1 - 1.0));
+    return sqrt(qm_oracle_correction(h->beta2, t)) / qm_oracle_correction(h->beta1, t);
 }
 
 static void adam(double *const *slot, const double *r, double *r_tilde, int64_t k,

@@ -19,14 +19,6 @@
 
 #include <stdlib.h>
 
-/* gnorm_scale; 0 stands for 1. */
-static double gamma_of(const struct qm_oracle_hyper *h)
-{
-    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
-}
-
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 static double norm(const double *x, int64_t n)
 {
     double sum = 0.0;
@@ -44,7 +36,8 @@ static double ratio(const struct qm_oracle_hyper *h, double theta, double w, dou
 
 static double corrected(const struct qm_oracle_hyper *h, double m, double v, int64_t t)
 {
-    return m / correction(h->beta1, t) / (sqrt(v / correction(h->beta2, t)) + h->eps);
+    return m / qm_oracle_correction(h->beta1, t) /
+           (sqrt(v / qm_oracle_correction(h->beta2, t)) + h->eps);
 }
 
 static void lamb_step(double *theta, double *const *slot, const double *grad, int64_t n,
@@ -52,10 +45,10 @@ static void lamb_step(double *theta, double *const *slot, const double *grad, in
 {
     double *m = slot[0], *v = slot[1], sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        double g = gamma_of(h) * grad[i];
+        double g = qm_oracle_gnorm_scale(h) * grad[i];
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g;
         v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (g * g);
-        double w = is_raw ? m[i] / (sqrt(v[i]) + h->eps * sqrt(correction(h->beta2, t)))
+        double w = is_raw ? m[i] / (sqrt(v[i]) + h->eps * sqrt(qm_oracle_correction(h->beta2, t)))
                           : corrected(h, m[i], v[i], t);
         sum += w * w;
     }
@@ -70,7 +63,7 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
 {
     double *b = slot[0], sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        double g = gamma_of(h) * grad[i], old = t == 1 ? 0.0 : h->momentum * b[i];
+        double g = qm_oracle_gnorm_scale(h) * grad[i], old = t == 1 ? 0.0 : h->momentum * b[i];
         double l2 = h->weight_decay != 0.0 ? h->weight_decay * theta[i] : 0.0;
         b[i] = old + (g + l2);
         double w = is_bare ? old + g : b[i];
@@ -112,7 +105,7 @@ struct lamb {
 static struct lamb lamb_scalars(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
-    double c1 = correction(h->beta1, b->t), c2 = correction(h->beta2, b->t);
+    double c1 = qm_oracle_correction(h->beta1, b->t), c2 = qm_oracle_correction(h->beta2, b->t);
     struct lamb s = {.first = qm_bound_beta(b, h->beta1, 0),
                      .second = qm_bound_beta(b, h->beta2, 0),
                      .by1 = qm_ball_rounded(1.0 / c1, 0x1p-51 / (c1 * c1), QM_ETA),
@@ -121,7 +114,7 @@ static struct lamb lamb_scalars(const struct qm_bound_step *b)
                      .root = qm_ball_rounded(sqrt(c2), 0x1p-51 / sqrt(c2), 0.0),
                      .eps = qm_ball_scalar(h->eps),
                      .decay = qm_bound_one_minus(b, h->lr, h->weight_decay),
-                     .gamma = qm_ball_scalar(gamma_of(h))};
+                     .gamma = qm_ball_scalar(qm_oracle_gnorm_scale(h))};
     double root = sqrt(c2), step = h->lr * root / c1, off = 0x1p-51 / c2 + 0x1p-51 / c1;
     s.eps_hat = qm_ball_rounded(h->eps * root, h->eps * root * off, QM_ETA);
     s.step = qm_ball_rounded(step, step * off, QM_ETA);

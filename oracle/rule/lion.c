@@ -13,7 +13,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
                  const struct qm_oracle_hyper *h, int64_t t)
 {
     int64_t n = rows * cols;
-    double *m = slot[0], gamma = h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+    double *m = slot[0], gamma = qm_oracle_gnorm_scale(h);
     (void)t;
     for (int64_t i = 0; i < n; i++)
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];

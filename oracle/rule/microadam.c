@@ -125,8 +125,8 @@ static void one_block(const struct qm_oracle_hyper *h, const struct qm_microadam
         e[pick[j]] = 0.0;
     }
     moments(h, of, k, t, slot, m, s);
-    double c1 = (1.0 - h->beta1) / -expm1((double)t * log1p(h->beta1 - 1.0));
-    double c2 = (1.0 - h->beta2) / -expm1((double)t * log1p(h->beta2 - 1.0));
+    double c1 = (1.0 - h->beta1) / qm_oracle_correction(h->beta1, t);
+    double c2 = (1.0 - h->beta2) / qm_oracle_correction(h->beta2, t);
     for (int64_t i = 0; i < of->size; i++) {
         double u = 0.0;
         if (!(s[i] == -1.0))

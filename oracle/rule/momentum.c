@@ -8,12 +8,6 @@
  * norm would apply; 1 without clipping. */
 #include "oracle/bound/bound.h"
 
-/* gnorm_scale; 0 stands for 1. */
-static double gamma_of(const struct qm_oracle_hyper *h)
-{
-    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
-}
-
 static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t)
 {
@@ -22,7 +16,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     double *b = slot[0];
 
     for (int64_t i = 0; i < n; i++) {
-        double d = gamma_of(h) * grad[i];
+        double d = qm_oracle_gnorm_scale(h) * grad[i];
         if (lambda != 0.0)
             d = d + lambda * theta[i];
         b[i] = t == 1 ? d : mu * b[i] + d;

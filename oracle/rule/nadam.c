@@ -29,8 +29,6 @@ static double log_product(const struct qm_oracle_hyper *h, int64_t t)
     return sum > -60.0 ? sum + (double)(t - i + 1) * log1p(h->beta1 - 1.0) : sum;
 }
 
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 static void step(double *theta, double *const *slot, const double *grad, int64_t n,
                  const struct qm_oracle_hyper *h, int64_t t, int coupled)
 {
@@ -45,7 +43,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
             theta[i] = (1.0 - h->lr * lambda) * theta[i];
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g;
         v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (g * g);
-        double den = sqrt(v[i] / correction(h->beta2, t)) + h->eps;
+        double den = sqrt(v[i] / qm_oracle_correction(h->beta2, t)) + h->eps;
         theta[i] = theta[i] - h->lr * (along_g * g) / den - h->lr * (along_m * m[i]) / den;
     }
 }

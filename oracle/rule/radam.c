@@ -13,8 +13,6 @@
 
 #include <math.h>
 
-static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
-
 /* R and L. */
 struct length {
     double now, limit;
@@ -23,7 +21,7 @@ struct length {
 static struct length length_of(double beta2, int64_t t)
 {
     double limit = 2.0 / (1.0 - beta2) - 1.0, power = exp((double)t * log1p(beta2 - 1.0));
-    return (struct length){limit - 2.0 * (double)t * power / correction(beta2, t), limit};
+    return (struct length){limit - 2.0 * (double)t * power / qm_oracle_correction(beta2, t), limit};
 }
 
 static double rectification(struct length r)
@@ -46,8 +44,9 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g;
         v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (g * g);
         if (r.now > 5.0)
-            rate = rectification(r) * (sqrt(correction(h->beta2, t)) / (sqrt(v[i]) + h->eps));
-        theta[i] = theta[i] - h->lr * (m[i] / correction(h->beta1, t)) * rate;
+            rate = rectification(r) *
+                   (sqrt(qm_oracle_correction(h->beta2, t)) / (sqrt(v[i]) + h->eps));
+        theta[i] = theta[i] - h->lr * (m[i] / qm_oracle_correction(h->beta1, t)) * rate;
     }
 }
 
@@ -70,7 +69,7 @@ static struct qm_ball host(double x, double e)
  * 2^-53 there is 2^-53 / (1 - beta2^t) of itself. */
 static double length_error(struct length r, double beta2, int64_t t)
 {
-    double second = r.limit - r.now, bc2 = correction(beta2, t);
+    double second = r.limit - r.now, bc2 = qm_oracle_correction(beta2, t);
     return 0x1p-49 * (r.limit + fabs(second) * (1.0 + 1.0 / bc2));
 }
 

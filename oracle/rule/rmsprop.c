@@ -10,17 +10,11 @@
 
 #include <math.h>
 
-/* gnorm_scale; 0 stands for 1. */
-static double gamma_of(const struct qm_oracle_hyper *h)
-{
-    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
-}
-
 static void step(double *theta, double *v, const double *grad, int64_t n,
                  const struct qm_oracle_hyper *h, int accumulates, int is_raw)
 {
     for (int64_t i = 0; i < n; i++) {
-        double d = gamma_of(h) * grad[i];
+        double d = qm_oracle_gnorm_scale(h) * grad[i];
         if (h->weight_decay != 0.0)
             d = d + h->weight_decay * theta[i];
         if (accumulates)
