@@ -263,6 +263,6 @@ qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a)
     }
     if (limit == 0.0)
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a->n, .x = {u}});
-    qm_adafactor8_write(a, alpha, limit == 0.0 ? 0.0 : alpha / denom * limit * after, u);
+    qm_adafactor8_write(a, alpha, qm_adafactor8_by(alpha / denom, alpha, limit) * after, u);
     return QM_OK;
 }

@@ -573,7 +573,7 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
             qm_sweep_run(QM_SWEEP_fill,
                          &(struct qm_sweep){.n = a.n, .x = {w->slot[QM_ADAFACTOR8_M]}});
     }
-    write_formed(&a, alpha, limit == 0.0 ? 0.0 : alpha / denom * limit, &f.u);
+    write_formed(&a, alpha, qm_adafactor8_by(alpha / denom, alpha, limit), &f.u);
     factored_close(&f);
     return QM_OK;
 }

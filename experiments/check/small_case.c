@@ -32,8 +32,8 @@ static void give(const struct qm_domain *d, struct qm_domain_source *s, int k,
         *c = to;
 }
 
-/* Step number `turn` of 2^k - 1, 2^k and 2^k + 1 up to 2^20, in turn: what goes wrong at one of them
- * alone. */
+/* Step number `turn` of 2^k - 1, 2^k and 2^k + 1 up to 2^20, in turn: what goes wrong at one of
+ * them alone. */
 static int64_t step_in_turn(int64_t turn)
 {
     enum { POWERS = 20 };
