@@ -1,6 +1,7 @@
 /* campaign.h - Campaigns: a suite run by many processes, whose results a folder keeps.
  *
- *     NAME.run/campaign.json     the suite's name, digest of suite and data, number of cells
+ *     NAME.run/campaign.json     the suite's name, digest of suite and data, number of cells,
+ *                                and the sum of these (ledger.h); older ones have none
  *              suite.yaml        the suite in canonical form, which workers and merge read
  *              <i>of<n>.jsonl    ledger of shard i (ledger.h): which cells are done
  *              <i>of<n>.<k>.h5   its segments (segment.h)

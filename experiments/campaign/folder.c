@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
+#include "experiments/campaign/ledger.h"
 #include "experiments/cli/cli.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/store/atomic_file.h"
@@ -105,11 +106,27 @@ static qm_status write_file(const char *dir, const char *name, const char *text)
     return st;
 }
 
+/* The sum of what campaign.json says beside it, in compact form by sorted names; 0: no memory. */
+static int head_sum(json_t *v, char sum[QM_LEDGER_SUM])
+{
+    json_t *rest = json_copy(v);
+    if (rest)
+        json_object_del(rest, "sum");
+    char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (text)
+        qm_ledger_line_sum(text, strlen(text), sum);
+    json_decref(rest);
+    free(text);
+    return text != NULL;
+}
+
 static qm_status head_write(const char *dir, const struct qm_loaded_suite *job, const char *digest)
 {
+    char sum[QM_LEDGER_SUM];
     json_t *v = json_pack("{s:i, s:s, s:s, s:I}", "qualm_campaign", FORMAT, "name",
                           job->suite->stem, "digest", digest, "cells", (json_int_t)job->n_cells);
-    char *text = v ? json_dumps(v, JSON_INDENT(1)) : NULL;
+    int is_summed = v && head_sum(v, sum) && json_object_set_new(v, "sum", json_string(sum)) == 0;
+    char *text = is_summed ? json_dumps(v, JSON_INDENT(1)) : NULL;
     json_decref(v);
     if (!text)
         return qm_fail(QM_NO_MEMORY, "campaign.json");
@@ -145,6 +162,21 @@ static qm_status suite_check(const char *dir, const char *plan)
     return write_file(dir, "suite.yaml", plan);
 }
 
+/* Whether campaign.json says all, nothing else, and what its sum covers.  One of older versions has
+ * no sum; a damaged name of a value is another value, so that it passes for none of those. */
+static int head_is_whole(json_t *v)
+{
+    char sum[QM_LEDGER_SUM];
+    const char *digest = json_string_value(json_object_get(v, "digest"));
+    json_t *stored = json_object_get(v, "sum"), *cells = json_object_get(v, "cells");
+    return json_integer_value(json_object_get(v, "qualm_campaign")) == FORMAT &&
+           json_is_string(json_object_get(v, "name")) && digest && strlen(digest) == 64 &&
+           strspn(digest, "0123456789abcdef") == 64 && json_is_integer(cells) &&
+           json_integer_value(cells) >= 0 && json_object_size(v) == (stored ? 5 : 4) &&
+           (!stored || (json_is_string(stored) && head_sum(v, sum) &&
+                        strcmp(json_string_value(stored), sum) == 0));
+}
+
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
 {
     char path[1100];
@@ -154,16 +186,18 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
     int fd = -1;
     QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
-    json_t *v = json_loadfd(fd, 0, NULL);
+    json_t *v = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
     close(fd);
-    const char *name = json_string_value(json_object_get(v, "name"));
-    const char *digest = json_string_value(json_object_get(v, "digest"));
     qm_status st = QM_OK;
-    if (json_integer_value(json_object_get(v, "qualm_campaign")) != FORMAT || !name || !digest)
-        st = qm_fail(QM_BAD_FILE, "%s: is damaged, or of another version", path);
-    if (st == QM_OK) {
-        snprintf(out->name, sizeof out->name, "%s", name);
-        snprintf(out->digest, sizeof out->digest, "%s", digest);
+    if (!head_is_whole(v)) {
+        st = qm_fail(QM_BAD_FILE,
+                     "%s: is damaged, or of another version; `qualm run --fresh` begins the "
+                     "campaign again",
+                     path);
+    } else {
+        snprintf(out->name, sizeof out->name, "%s", json_string_value(json_object_get(v, "name")));
+        snprintf(out->digest, sizeof out->digest, "%s",
+                 json_string_value(json_object_get(v, "digest")));
         out->cells = json_integer_value(json_object_get(v, "cells"));
     }
     json_decref(v);

@@ -1,4 +1,6 @@
 /* import.c - qualm import: writes the tensors of checkpoints to one file that others read. */
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "experiments/command/command.h"
 #include "experiments/readers/reader.h"
 #include "experiments/store/array_file.h"
+#include "experiments/store/atomic_file.h"
 #include "experiments/store/store.h"
 
 struct options {
@@ -74,8 +77,9 @@ static void describe(struct qm_file *f, struct import *m, const char *entry)
 }
 
 /* Memory for all elements: pages of a file without a name in the folder of the result, so that the
- * system can write them out; NULL, or the caller unmaps it. */
-static void *room_for(size_t bytes, const char *out)
+ * system can write them out.  The disk has them then: a page that it has not would be a signal.  The
+ * caller unmaps it. */
+static qm_status room_for(size_t bytes, const char *out, void **room)
 {
     char path[4096];
     const char *slash = strrchr(out, '/');
@@ -83,13 +87,15 @@ static void *room_for(size_t bytes, const char *out)
                      slash ? (int)(slash - out + 1) : 0, out);
     int fd = n < (int)sizeof path ? mkstemp(path) : -1;
     if (fd < 0)
-        return NULL;
+        return qm_atomic_file_no_folder(out, n < (int)sizeof path ? errno : ENAMETOOLONG);
     unlink(path);
-    void *room = ftruncate(fd, (off_t)bytes) == 0
-                     ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                     : MAP_FAILED;
+    int error = posix_fallocate(fd, 0, (off_t)bytes);
+    *room = error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    error = !error && *room == MAP_FAILED ? errno : error;
     close(fd);
-    return room == MAP_FAILED ? NULL : room;
+    return error ? qm_fail(QM_BAD_FILE, "%s: no room for %zu bytes in its folder: %s", out, bytes,
+                           strerror(error))
+                 : QM_OK;
 }
 
 /* The type of an array: halves are widened to float32, what else there is stays. */
@@ -266,11 +272,10 @@ static qm_status import(const struct options *o, struct import *m, int argc, cha
         bytes += (qm_tensor_bytes(&m->of[i].tensor) + 63) / 64 * 64;
         elements += qm_shape_numel(&m->of[i].tensor.shape);
     }
-    unsigned char *room = room_for(bytes + 64, o->out);
-    if (!room)
-        return qm_fail(QM_BAD_FILE, "%s: no room for %zu bytes in its folder", o->out, bytes);
+    void *room = NULL;
+    QM_TRY(room_for(bytes + 64, o->out, &room));
     for (int64_t i = 0; i < m->n; i++) {
-        m->of[i].tensor.data = room + done;
+        m->of[i].tensor.data = (unsigned char *)room + done;
         done += (qm_tensor_bytes(&m->of[i].tensor) + 63) / 64 * 64;
     }
     qm_status st = QM_OK;

@@ -8,6 +8,7 @@
 #include "experiments/foreign/file_sum.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
+#include "experiments/store/stored_digest.h"
 
 #define MOST_ELEMENTS ((int64_t)1 << 28)
 
@@ -389,14 +390,15 @@ static void service_close(void *object)
 static qm_status service_open(const char *path, void *context, void **object, struct qm_blob *out)
 {
     struct qm_golden *g = calloc(1, sizeof *g);
-    (void)context;
-    (void)out;
+    const enum qm_file_sum *sum = context;
     if (!g || !(g->path = strdup(path))) {
         free(g);
         return qm_fail(QM_NO_MEMORY, "reading %s", path);
     }
     g->file = -1;
     qm_status st = qm_h5_guard_open(path, CACHE, &g->file);
+    if (st == QM_OK)
+        st = qm_stored_digest_put(g->file, path, *sum, 0, out);
     if (st == QM_OK)
         *object = g;
     else
@@ -418,7 +420,9 @@ qm_status qm_golden_open(const char *path, struct qm_golden **out)
         return qm_fail(QM_NO_MEMORY, "reading %s", path);
     }
     g->file = -1;
-    qm_status st = qm_reader_start(&service, path, NULL, 0, &first, &g->process);
+    qm_status st = qm_reader_start(&service, path, &sum, 0, &first, &g->process);
+    if (st == QM_OK && !qm_stored_digest_take(path, &first))
+        st = qm_reader_garbled(g->process);
     if (st == QM_OK)
         *out = g;
     else

@@ -8,7 +8,8 @@
 
 #include "experiments/foreign/file_sum.h"
 #include "experiments/foreign/reader_process.h"
-#include "experiments/readers/format.h"
+#include "experiments/readers/hdf5.h"
+#include "experiments/store/stored_digest.h"
 
 enum request { READ, BYTES, NUMBER, TEXT };
 
@@ -79,6 +80,8 @@ static qm_status service_open(const char *path, void *context, void **object, st
     qm_status st = f->format->open(f);
     if (f->format->kind == QM_FORMAT_served_from_map)
         qm_reader_close_doors(); /* shards are open */
+    if (st == QM_OK && f->format == &qm_format_hdf5)
+        st = qm_stored_digest_put(((struct qm_hdf5 *)f->own)->file, path, f->sum, 0, out);
     if (st == QM_OK) {
         put_entries(f, out);
         put_texts(f, out);
@@ -217,6 +220,8 @@ static qm_status take_over(struct qm_file *f, struct qm_reader_process *p, struc
         QM_TRY(take_unpacked(f));
     if (f->format->kind == QM_FORMAT_served)
         qm_file_unmap(f);
+    if (f->format == &qm_format_hdf5 && !qm_stored_digest_take(f->path, in))
+        return qm_reader_garbled(p);
     int64_t n = qm_blob_take_number(in);
     for (int64_t i = 0; i < n; i++)
         QM_TRY(take_entry(f, p, in));
@@ -227,11 +232,10 @@ qm_status qm_file_open_apart(struct qm_file *f)
 {
     struct qm_reader_process *p;
     struct qm_blob first;
-    enum qm_file_sum sum;
     int opens_path = f->format->kind == QM_FORMAT_served;
     int is_served = opens_path || f->format->kind == QM_FORMAT_served_from_map;
     if (opens_path && strcmp(f->path, "-") != 0)
-        QM_TRY(qm_file_sum_check_any(f->path, &sum));
+        QM_TRY(qm_file_sum_check_any(f->path, &f->sum));
     if (f->format->kind == QM_FORMAT_unpacked && (f->unpacked_fd = qm_file_in_memory(0)) < 0)
         return qm_fail(QM_NO_MEMORY, "%s: an unnamed file in memory", f->path);
     QM_TRY(qm_reader_start(is_served ? &served : &opened, f->path, f, ROOM, &first, &p));

@@ -2,6 +2,7 @@
 #ifndef QM_READERS_FORMAT_H
 #define QM_READERS_FORMAT_H
 
+#include "experiments/foreign/file_sum.h"
 #include "experiments/readers/reader.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "mapped elements are read in place");
@@ -56,9 +57,10 @@ struct qm_file {
     int fd;                   /* -1 when closed */
     const unsigned char *map; /* NULL when unmapped; size stays */
     size_t size;
-    size_t resident; /* bytes of the mapping touched since its pages were last dropped */
-    void *own;       /* data of the format */
-    int unpacked_fd; /* of an unnamed file in memory, for a format that unpacks; -1: none */
+    size_t resident;      /* bytes of the mapping touched since its pages were last dropped */
+    void *own;            /* data of the format */
+    enum qm_file_sum sum; /* what the checksum line of an HDF5 file said */
+    int unpacked_fd;      /* of an unnamed file in memory, for a format that unpacks; -1: none */
     struct qm_reader_process *process; /* that serves reads; NULL: the mapping does */
 };
 

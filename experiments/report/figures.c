@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/report/fit.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/texts.h"
 #include "experiments/store/result_reader.h"
@@ -97,18 +98,17 @@ static qm_status find_python(const char *log)
 {
     static const char *const package[] = {"python3-numpy", "python3-h5py", "python3-matplotlib"};
     enum { FIRST = 11 }; /* exit code where the first package is missing */
-    char line[1024], flag[] = "-c",
-                     code[] = "import importlib.util as u, sys\n"
-                              "for i, m in enumerate(('numpy', 'h5py', 'matplotlib')):\n"
-                              "    if not u.find_spec(m): sys.exit(11 + i)\n";
+    char flag[] = "-c", code[] = "import importlib.util as u, sys\n"
+                                 "for i, m in enumerate(('numpy', 'h5py', 'matplotlib')):\n"
+                                 "    if not u.find_spec(m): sys.exit(11 + i)\n";
     char *argv[] = {python, flag, code, NULL};
     if (access(python, X_OK) != 0)
         return qm_fail(QM_SKIPPED, "they need %s, Debian's package python3", python);
     int left = run(argv, log);
     if (left >= FIRST && left < FIRST + 3)
         return qm_fail(QM_SKIPPED, "they need Debian's package %s", package[left - FIRST]);
-    last_line(log, line, sizeof line);
-    return left == 0 ? QM_OK : qm_fail(QM_SKIPPED, "%s cannot run: %s", python, line);
+    return left == 0 ? QM_OK
+                     : qm_fail(QM_SKIPPED, "%s -c 'import numpy, h5py, matplotlib' fails", python);
 }
 
 /* What a script said that ended with `code`: its exit codes are those of the program. */
@@ -121,10 +121,9 @@ static qm_status refused(int code, const char *path, const char *log)
                     : code == 3 ? QM_BAD_FILE
                     : code == 4 ? QM_NO_MATCH
                                 : QM_INTERNAL;
-    if (code < 0 || !*line)
-        return qm_fail(why, "%s: the script that draws it was ended", path);
-    const char *said = strncmp(line, by, strlen(by)) == 0 ? line + strlen(by) : line;
-    return qm_fail(why, "%s", said);
+    if (code < 0 || strncmp(line, by, strlen(by)) != 0) /* Python's own words are for -v */
+        return qm_fail(why, "%s: the script that draws it was ended; -v shows what it said", path);
+    return qm_fail(why, "%s", line + strlen(by));
 }
 
 static qm_status draw(const char *path, const char *against, const char *pairs, const char *out,
@@ -228,22 +227,29 @@ static qm_status plot(const struct qm_plot *p, const char *scripts, json_t **out
     }
     int code = run(argv, log);
     free(argv);
+    if (qm_cli.verbose && code != 0)
+        show(log);
     if (code != 0)
         return refused(code, p->path, log);
     *out = titles(log);
-    return QM_OK;
+    return json_array_size(*out) > 0
+               ? QM_OK
+               : qm_fail(QM_NO_MATCH, "%s: has no tables of any figure", p->path);
 }
 
-/* Opens the file as `qm_report_make` does, so that Python sees none that is damaged. */
+/* Opens and checks the file as qm_report_make does, so that Python sees none that is damaged. */
 static qm_status check_file(const char *path)
 {
     struct qm_result *r;
     struct qm_listing listing;
     QM_TRY(qm_result_open(path, &r));
+    qm_status st = qm_listing_read(path, &listing);
+    if (st == QM_OK) {
+        st = qm_fit_check(r, path, &listing);
+        qm_listing_free(&listing);
+    }
     qm_result_close(r);
-    QM_TRY(qm_listing_read(path, &listing));
-    qm_listing_free(&listing);
-    return QM_OK;
+    return st;
 }
 
 qm_status qm_figures_plot(const struct qm_plot *p, json_t **out)

@@ -79,6 +79,17 @@ struct visiting {
     qm_status st; /* of a dataset that cannot be as it claims */
 };
 
+/* Refuses what is no hard link: its data would lie elsewhere, or be shown twice. */
+static herr_t visit_link(hid_t file, const char *name, const H5L_info_t *info, void *context)
+{
+    struct visiting *v = context;
+    (void)file;
+    qm_reader_progress();
+    if (info->type != H5L_TYPE_HARD)
+        v->st = qm_fail(QM_BAD_FILE, "'%.200s' is a link, expected what it leads to", name);
+    return v->st != QM_OK;
+}
+
 static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *context)
 {
     struct visiting *v = context;
@@ -182,7 +193,8 @@ static qm_status listing_make(const char *path, struct qm_listing *l)
     hsize_t at = 0;
     QM_TRY(qm_h5_guard_open(path, CACHE, &file));
     struct visiting v = {l, QM_OK};
-    int bad = H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &v) < 0;
+    int bad = H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, visit_link, &v) != 0 ||
+              H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &v) < 0;
     group = bad || H5Lexists(file, "/provenance", H5P_DEFAULT) <= 0
                 ? -1
                 : H5Gopen2(file, "/provenance", H5P_DEFAULT);

@@ -12,6 +12,7 @@
 #include "experiments/report/against.h"
 #include "experiments/report/archive.h"
 #include "experiments/report/figures.h"
+#include "experiments/report/fit.h"
 #include "experiments/report/page.h"
 #include "experiments/store/atomic_file.h"
 
@@ -160,6 +161,7 @@ static qm_status write_all(struct making *m)
 {
     QM_TRY(qm_result_open(m->o->path, &m->page.r));
     QM_TRY(qm_listing_read(m->o->path, &m->page.listing));
+    QM_TRY(qm_fit_check(m->page.r, m->o->path, &m->page.listing));
     QM_TRY(make_folder(m));
     if (m->o->against)
         QM_TRY(compare(m));

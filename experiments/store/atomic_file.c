@@ -9,6 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+qm_status qm_atomic_file_no_folder(const char *path, int error)
+{
+    const char *slash = strrchr(path, '/');
+    return qm_fail(QM_BAD_FILE, "%s: cannot be written in the folder %.*s: %s", path,
+                   slash > path ? (int)(slash - path) : 1, slash ? path : ".", strerror(error));
+}
+
 /* Makes and locks the temporary file.  A dead process may have had our pid: its file must neither
  * block nor leave contents, so the lock decides, and the file is truncated. */
 static qm_status temporary_make(struct qm_atomic_file *p)
@@ -18,7 +25,7 @@ static qm_status temporary_make(struct qm_atomic_file *p)
         return qm_fail(QM_BAD_FILE, "'%s': expected the name of a file to write", p->path);
     p->fd = open(p->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (p->fd < 0)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
+        return qm_atomic_file_no_folder(p->path, errno);
     if (flock(p->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(p->fd);
         p->fd = -1;

@@ -20,6 +20,8 @@ struct qm_atomic_file {
  * QM_BAD_FILE: path is a folder, its folder is missing or not writable, or this process is writing
  * path already.  On failure nothing is held. */
 qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out);
+/* QM_BAD_FILE: no file can be made in the folder of `path`, by the value of errno; names both. */
+qm_status qm_atomic_file_no_folder(const char *path, int error);
 qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes, size_t n);
 qm_status qm_atomic_file_commit(struct qm_atomic_file *p); /* releases p on success */
 /* Removes the temporary file and releases p; accepts a released p. */

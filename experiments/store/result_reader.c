@@ -29,21 +29,12 @@ static qm_status service_open(const char *path, void *context, void **object, st
     const struct opening *how = context;
     struct qm_direct *r;
     QM_TRY(qm_direct_open(path, &r));
-    enum qm_carried carried = QM_CARRIED_same;
-    qm_status st = how->sum == QM_FILE_SUM_none || how->is_strict
-                       ? qm_stored_digest_check(qm_direct_file(r), path, &carried)
-                       : QM_OK;
-    if (st == QM_OK && how->is_strict && carried != QM_CARRIED_same)
-        st = qm_fail(QM_BAD_FILE, "%s: %s", path,
-                     carried == QM_CARRIED_none
-                         ? "carries no digest of what it says, so that it may have been changed"
-                         : "its digest is not that of what it says: it was changed or damaged");
+    qm_status st = qm_stored_digest_put(qm_direct_file(r), path, how->sum, how->is_strict, out);
     if (st != QM_OK) {
         qm_direct_close(r);
         return st;
     }
     qm_blob_put_text(out, qm_direct_kind(r));
-    qm_blob_put_number(out, carried);
     *object = r;
     return QM_OK;
 }
@@ -105,11 +96,9 @@ static qm_status open_file(const char *path, int is_strict, struct qm_result **o
     }
     qm_status st = qm_reader_start(&service, path, &how, 0, &first, &r->process);
     if (st == QM_OK) {
+        int is_taken = qm_stored_digest_take(path, &first);
         r->kind = qm_blob_take_text(&first);
-        int64_t carried = qm_blob_take_number(&first);
-        if (how.sum == QM_FILE_SUM_none && carried >= 0 && carried <= QM_CARRIED_other)
-            qm_stored_digest_tell(path, qm_carried_without_line(carried));
-        st = first.bad ? qm_reader_garbled(r->process) : QM_OK;
+        st = is_taken && r->kind ? QM_OK : qm_reader_garbled(r->process);
     }
     if (st == QM_OK)
         *out = r;

@@ -10,26 +10,70 @@
 #include "experiments/store/h5.h"
 #include "experiments/store/store.h"
 
-enum { CACHE = 32 << 20 }; /* bytes of the chunk cache: wide chunks are inflated once */
+enum {
+    CACHE = 32 << 20, /* bytes of the chunk cache: wide chunks are inflated once */
+    WIDEST = 4096,    /* bytes of a text of fixed width: others wrote the digest, padded */
+};
 
-/* Reads the attribute; 0: there is none that is a digest. */
-static int carried_digest(hid_t file, char out[65])
+enum stored { ABSENT, UNREADABLE, READ };
+
+/* Reads one text of fixed width, whose padding is left off, or of variable length; 0: it is no
+ * text, or has `size` bytes or more. */
+static int text_read(hid_t a, char *out, size_t size)
 {
-    if (H5Lexists(file, "/provenance", H5P_DEFAULT) <= 0 ||
-        H5Aexists_by_name(file, "/provenance", "digest", H5P_DEFAULT) <= 0)
-        return 0;
-    hid_t a = H5Aopen_by_name(file, "/provenance", "digest", H5P_DEFAULT, H5P_DEFAULT);
-    hid_t type = a < 0 ? -1 : H5Aget_type(a), space = a < 0 ? -1 : H5Aget_space(a);
+    hid_t type = H5Aget_type(a), space = H5Aget_space(a);
     int good = type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
-               H5Tis_variable_str(type) == 0 && H5Tget_size(type) == 64 &&
                H5Sget_simple_extent_npoints(space) == 1;
-    out[0] = out[64] = '\0';
-    if (good)
-        good = H5Aread(a, type, out) >= 0;
+    if (good && H5Tis_variable_str(type) > 0) {
+        char *text = NULL;
+        good = H5Aread(a, type, &text) >= 0 && text && strlen(text) < size;
+        if (good)
+            memcpy(out, text, strlen(text) + 1);
+        H5free_memory(text);
+    } else if (good) {
+        size_t n = H5Tget_size(type);
+        char *text = n <= WIDEST ? calloc(1, n + 1) : NULL;
+        good = text && H5Aread(a, type, text) >= 0;
+        if (good && H5Tget_strpad(type) == H5T_STR_SPACEPAD)
+            while (n > 0 && text[n - 1] == ' ')
+                text[--n] = '\0';
+        good = good && strlen(text) < size;
+        if (good)
+            memcpy(out, text, strlen(text) + 1);
+        free(text);
+    }
     qm_h5_close(space);
     qm_h5_close(type);
-    qm_h5_close(a);
     return good;
+}
+
+static enum stored attribute_read(hid_t file, const char *group, const char *name, char *out,
+                                  size_t size)
+{
+    out[0] = '\0';
+    if ((strcmp(group, "/") != 0 && H5Lexists(file, group, H5P_DEFAULT) <= 0) ||
+        H5Aexists_by_name(file, group, name, H5P_DEFAULT) <= 0)
+        return ABSENT;
+    hid_t a = H5Aopen_by_name(file, group, name, H5P_DEFAULT, H5P_DEFAULT);
+    int good = a >= 0 && text_read(a, out, size);
+    qm_h5_close(a);
+    return good ? READ : UNREADABLE;
+}
+
+static enum stored carried_digest(hid_t file, char out[65])
+{
+    return attribute_read(file, "/provenance", "digest", out, 65);
+}
+
+/* Whether a file says that it is one of store/, and no golden one: other programs write their
+ * answers into those, and vectors/ checks what they may not change. */
+static int is_own(hid_t file)
+{
+    char text[32];
+    return attribute_read(file, "/", "schema", text, sizeof text) == READ &&
+           strcmp(text, QM_H5_SCHEMA) == 0 &&
+           (attribute_read(file, "/", "kind", text, sizeof text) != READ ||
+            strcmp(text, "golden") != 0);
 }
 
 qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried *carried,
@@ -37,9 +81,9 @@ qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried
 {
     char stored[65];
     QM_TRY(qm_digest_of(file, path, digest));
-    *carried = !carried_digest(file, stored)     ? QM_CARRIED_none
-               : memcmp(stored, digest, 65) == 0 ? QM_CARRIED_same
-                                                 : QM_CARRIED_other;
+    *carried = carried_digest(file, stored) == ABSENT ? QM_CARRIED_none
+               : strcmp(stored, digest) == 0          ? QM_CARRIED_same
+                                                      : QM_CARRIED_other;
     return QM_OK;
 }
 
@@ -47,27 +91,67 @@ qm_status qm_stored_digest_check(hid_t file, const char *path, enum qm_carried *
 {
     char stored[65];
     *carried = QM_CARRIED_none;
-    return carried_digest(file, stored) ? qm_stored_digest_compare(file, path, carried, stored)
-                                        : QM_OK;
+    return carried_digest(file, stored) != ABSENT
+               ? qm_stored_digest_compare(file, path, carried, stored)
+               : QM_OK;
+}
+
+static void carried_put(enum qm_carried carried, enum qm_file_sum sum, struct qm_blob *out)
+{
+    int is_bare = sum == QM_FILE_SUM_none && carried == QM_CARRIED_same;
+    qm_blob_put_number(out, is_bare ? QM_CARRIED_bare : carried);
+}
+
+qm_status qm_stored_digest_put(hid_t file, const char *path, enum qm_file_sum sum, int is_strict,
+                               struct qm_blob *out)
+{
+    enum qm_carried carried = QM_CARRIED_same;
+    if (!is_own(file) || (sum != QM_FILE_SUM_none && !is_strict)) {
+        qm_blob_put_number(out, QM_CARRIED_same);
+        return QM_OK;
+    }
+    QM_TRY(qm_stored_digest_check(file, path, &carried));
+    if (is_strict && carried != QM_CARRIED_same)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path,
+                       carried == QM_CARRIED_none
+                           ? "carries no digest of what it says, so that it may have been changed"
+                           : "its digest is not that of what it says: it was changed or damaged");
+    carried_put(carried, sum, out);
+    return QM_OK;
 }
 
 /* ---- a file without a digest --------------------------------------------------------------- */
 
 static void (*tell)(const char *path, enum qm_carried carried);
 
-void qm_store_tell(void (*to)(const char *path, enum qm_carried carried)) { tell = to; }
+/* The files that were told; further ones are told each time. */
+static char told[64][256];
+static int n_told;
 
-enum qm_carried qm_carried_without_line(int64_t carried)
+void qm_store_tell(void (*to)(const char *path, enum qm_carried carried))
 {
-    return carried == QM_CARRIED_same ? QM_CARRIED_bare : (enum qm_carried)carried;
+    tell = to;
+    n_told = 0;
 }
 
-void qm_stored_digest_tell(const char *path, enum qm_carried carried)
+static int is_told(const char *path)
 {
-    static char last[512];
-    if (tell && carried != QM_CARRIED_same && strncmp(last, path, sizeof last - 1) != 0)
-        tell(path, carried);
-    snprintf(last, sizeof last, "%s", path);
+    for (int i = 0; i < n_told; i++)
+        if (strcmp(told[i], path) == 0)
+            return 1;
+    if (n_told < (int)(sizeof told / sizeof *told) && strlen(path) < sizeof *told)
+        memcpy(told[n_told++], path, strlen(path) + 1);
+    return 0;
+}
+
+int qm_stored_digest_take(const char *path, struct qm_blob *in)
+{
+    int64_t carried = qm_blob_take_number(in);
+    if (in->bad || carried < 0 || carried > QM_CARRIED_bare)
+        return 0;
+    if (tell && carried != QM_CARRIED_same && !is_told(path))
+        tell(path, (enum qm_carried)carried);
+    return 1;
 }
 
 /* ---- a file by its path -------------------------------------------------------------------- */
@@ -77,13 +161,13 @@ static qm_status service_open(const char *path, void *context, void **object, st
     hid_t file = -1;
     char digest[65];
     enum qm_carried carried;
-    (void)context;
+    const enum qm_file_sum *sum = context;
     (void)object;
     QM_TRY(qm_h5_guard_open(path, CACHE, &file));
     qm_status st = qm_stored_digest_compare(file, path, &carried, digest);
     H5Fclose(file);
     if (st == QM_OK) {
-        qm_blob_put_number(out, carried);
+        carried_put(*sum == QM_FILE_SUM_none ? carried : QM_CARRIED_same, *sum, out);
         qm_blob_put_text(out, digest);
     }
     return st;
@@ -96,15 +180,13 @@ qm_status qm_store_digest(const char *path, char out[65])
     struct qm_blob answer;
     enum qm_file_sum sum;
     QM_TRY(qm_file_sum_check(path, &sum));
-    QM_TRY(qm_reader_start(&service, path, NULL, 4096, &answer, &p));
-    int64_t carried = qm_blob_take_number(&answer);
+    QM_TRY(qm_reader_start(&service, path, &sum, 4096, &answer, &p));
+    int is_taken = qm_stored_digest_take(path, &answer);
     char *digest = qm_blob_take_text(&answer);
-    int good = digest && strlen(digest) == 64 && carried >= 0 && carried <= QM_CARRIED_other;
+    int good = is_taken && digest && strlen(digest) == 64;
     qm_status st = good ? QM_OK : qm_reader_garbled(p);
     if (good)
         memcpy(out, digest, 65);
-    if (good && sum == QM_FILE_SUM_none)
-        qm_stored_digest_tell(path, qm_carried_without_line(carried));
     free(digest);
     qm_reader_end(p);
     return st;

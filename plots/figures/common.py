@@ -111,8 +111,10 @@ def skip(reason):
 # ---- limits -------------------------------------------------------------------------------------
 
 
-def progress():
-    """Grants a script that guarded() runs the CPU time of one more figure."""
+def progress(name=None):
+    """Grants a script that guarded() runs the CPU time of one more figure, of this name."""
+    global drawing
+    drawing = f"the figure '{name}'" if name else drawing
     used = resource.getrusage(resource.RUSAGE_SELF)
     mib = os.path.getsize(reading) >> 20 if os.path.isfile(reading) else 0
     seconds = number("QM_FIGURE_SECONDS", FIGURE_SECONDS + MIB_SECONDS * min(mib, 1000)) + \
@@ -123,6 +125,7 @@ def progress():
 
 confined = False
 reading = ""  # the file that was opened last
+drawing = ""  # the figure that is drawn, in words
 
 
 def number(name, otherwise):
@@ -146,7 +149,7 @@ def confine():
 
 def run(main):
     """Runs main; returns the script's exit code.  An exception is one line: the tables of a file that
-    fit no script raise any of them.  QM_TRACEBACK=1 shows where."""
+    fit no script raise any of them.  Its words are Python's and are not shown; QM_TRACEBACK=1 does."""
     code = 0
     try:
         confine()
@@ -156,11 +159,11 @@ def run(main):
     except MemoryError:
         code = say(f"{reading}: drawing it needs more memory than the script may take; "
                    "QM_READER_MEMORY sets another limit", 3)
-    except Exception as error:  # noqa: B902
+    except Exception:  # noqa: B902
         if os.environ.get("QM_TRACEBACK") == "1":
             raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        code = say(f"{reading}: cannot be drawn, its tables do not fit the figures: {what}", 3)
+        code = say(f"{reading}: cannot be drawn: its tables do not fit {drawing or 'the figures'}; "
+                   "expected those of results/README.md", 3)
     return code
 
 
@@ -419,6 +422,6 @@ def save(fig, folder, name):
         except OSError as error:
             if os.path.exists(part):
                 os.remove(part)
-            fail(f"{path}: cannot be written: {error.strerror}")
+            fail(f"{path}: cannot be written: {error.strerror or 'the disk is at fault'}")
         print(path)
     plt.close(fig)

@@ -79,7 +79,7 @@ def plot(c, args):
         cells.pair = words
     rest = [f for f in FIGURES if f not in FIRST]
     for figure in [f for f in (*FIRST, *rest) if args.what in (None, f.NAME)]:
-        common.progress()
+        common.progress(figure.NAME)
         fig, title = sheet.draw(figure, c)
         if fig:
             common.freeze(fig)
@@ -104,7 +104,7 @@ def main():
     out = campaign.Output(args.out, args.page, args.file, args.against)
     chosen = [figure for figure in FIGURES if figure.NAME in wanted]
     for k, figure in enumerate(chosen, 1):
-        common.progress()
+        common.progress(figure.NAME)
         figure.draw(c, out)
         if args.page:
             print(f"{k}/{len(chosen)}", flush=True)

@@ -39,7 +39,7 @@ def names(figures, c):
     """The figures that the file has, with their titles."""
     out = []
     for figure in figures:
-        common.progress()
+        common.progress(figure.NAME)
         first = Sizes()
         figure.draw(c, first)
         if first.found:
@@ -120,5 +120,5 @@ def save(fig, path):
     except OSError as error:
         if os.path.exists(part):
             os.remove(part)
-        common.fail(f"{path}: cannot be written: {error.strerror}")
+        common.fail(f"{path}: cannot be written: {error.strerror or 'the disk is at fault'}")
     print(path)

@@ -9,7 +9,7 @@ set -eu
 qualm=$(realpath "$1") dir=$2 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$dir"
 cd "$dir"
-mkdir -p npy npz safetensors tensors results state_h5 state golden vectors suite lpmm ledger \
+mkdir -p npy npz safetensors tensors results state_h5 state golden golden_file vectors suite lpmm ledger \
     segment campaign shapes digest checkpoint distributed index
 cp "$root"/experiments/data/samples/sample_ln_param_f32_1d.npy npy/
 /usr/bin/python3 - <<'P'
@@ -41,12 +41,18 @@ cp "$root"/experiments/suites/{smoke,axis_map,lpmm_training}.yaml suite/
 "$qualm" run -q -k -w 1 -o results/run.h5 suite/small.yaml >/dev/null
 cp results/run.run/*.jsonl ledger/
 cp results/run.run/*.h5 segment/
-cp results/run.run/campaign.json campaign/
+{ cat results/run.run/campaign.json; echo; for file in suite.yaml 1of1.jsonl; do
+    printf '\n== %s\n' "${file/1of1/1of2}"; cat "results/run.run/$file"; done; } >campaign/whole
+/usr/bin/python3 -c 'import json, sys; d = json.load(sys.stdin); d.pop("sum"); print(json.dumps(d))' \
+    <results/run.run/campaign.json | cat - <(sed 1,7d campaign/whole) >campaign/older
 rm -rf results/run.run
 cp results/run.h5 digest/
 "$qualm" gen adamw_f32 --cases normal --setting default --shape 3x5 --first-step 1 --steps 1 --out \
     vectors/golden.npz >/dev/null 2>&1
-cp "$root"/tests/golden/adafactor8bit_043plus.h5 golden/
+cp "$root"/tests/golden/adafactor8bit_043plus.h5 golden_file/
+for file in adafactor8bit_043plus torchao lion8bit shampoo4bit; do
+    /usr/bin/python3 "$root/tests/fuzz/h5_lines.py" "$root/tests/golden/$file.h5" 80 >golden/$file
+done
 printf '%s\n' 'QUANT: {M: {SCALE_TYPE: {DEFAULT: rank1-group}, GROUP_SIZE: 64, BITS: 4,' \
     '  QUANT_TYPE: {DEFAULT: nonlinear}, ROUND_TYPE: real-nearest}, SQM: {BITS: 8, ENABLE: True}}' \
     >lpmm/a.yml

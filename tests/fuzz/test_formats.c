@@ -31,6 +31,7 @@
 #include "experiments/store/result_reader.h"
 #include "experiments/suite/suite.h"
 #include "experiments/vectors/vectors_file.h"
+#include "tests/fuzz/h5_text.h"
 #include "tests/fuzz/writers.h"
 
 /* ---- one input per target ------------------------------------------------------------------ */
@@ -178,13 +179,81 @@ static qm_status read_segment(const char *path)
     return st;
 }
 
-/* path is FOLDER/campaign.json. */
+static void load(const char *path, struct bytes *out)
+{
+    unsigned char block[4096];
+    FILE *f = fopen(path, "rb");
+    for (size_t n; f && (n = fread(block, 1, sizeof block, f)) > 0;)
+        bytes_put(out, block, n);
+    if (f)
+        fclose(f);
+}
+
+/* The file is lines of h5_text.h; the file that they make is read in this process, for it is a sound
+ * one. */
+static qm_status read_golden_text(const char *path)
+{
+    char made[300];
+    struct bytes text = {NULL, 0, 0};
+    load(path, &text);
+    bytes_put(&text, "", 1);
+    snprintf(made, sizeof made, "%s.h5", path);
+    h5_text_make(made, (char *)text.data, text.size);
+    bytes_clear(&text);
+    return read_golden(made);
+}
+
+/* Writes the parts of a text into the files of a campaign's folder; a line "== NAME" begins one. */
+static void campaign_unpack(const char *folder, char *text)
+{
+    static const char *const names[] = {"campaign.json", "suite.yaml", "1of2.jsonl", "2of2.jsonl"};
+    char path[300];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        remove(path);
+    }
+    for (size_t i = 0; text; i++) {
+        char *next = strstr(text, "\n== ");
+        if (next)
+            *next++ = '\0';
+        for (size_t k = 0; i > 0 && k < sizeof names / sizeof *names; k++)
+            if (strncmp(text + 3, names[k], strlen(names[k])) == 0)
+                i = k;
+        snprintf(path, sizeof path, "%s/%s", folder, names[i % (sizeof names / sizeof *names)]);
+        const char *from = strncmp(text, "== ", 3) == 0 ? strchr(text, '\n') : text;
+        FILE *f = fopen(path, "wb");
+        if (!f || (from && fputs(from + (*from == '\n'), f) < 0) || fclose(f) != 0)
+            abort();
+        text = next;
+    }
+}
+
+/* A campaign's folder, packed into one text: its head, its suite, and what its ledgers say. */
 static qm_status read_campaign(const char *path)
 {
-    char folder[256];
+    char folder[256], suite[300];
     struct qm_campaign_head head;
+    struct qm_ledger_index index = {0};
+    struct qm_suite *s = NULL;
+    struct bytes text = {NULL, 0, 0};
+    int64_t line[8];
+    load(path, &text);
+    bytes_put(&text, "", 1);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    return qm_campaign_head(folder, &head);
+    campaign_unpack(folder, (char *)text.data);
+    bytes_clear(&text);
+    qm_status st = qm_campaign_head(folder, &head);
+    if (st == QM_OK && qm_ledger_index_read_all(&index, folder) == QM_OK) {
+        qm_ledger_index_check(&index);
+        (void)qm_ledger_index_heal(&index);
+        qm_ledger_index_limit(&index, 8);
+        (void)qm_ledger_index_resolve(&index, 8, NULL, line);
+    }
+    qm_ledger_index_free(&index);
+    snprintf(suite, sizeof suite, "%s/suite.yaml", folder);
+    if (st == QM_OK && qm_suite_read(suite, &s) == QM_OK)
+        qm_suite_free(s);
+    return st;
 }
 
 static qm_status read_shapes(const char *path)
@@ -239,13 +308,14 @@ static qm_status read_digest(const char *path)
     X(digest,      read_digest,   "hdf5", 1, "x.h5")              \
     X(state_h5,    read_state,    "hdf5", 1, "x.h5")              \
     X(state,       read_state,    "json", 0, "x.safetensors")     \
-    X(golden,      read_golden,   "hdf5", 1, "x.h5")              \
+    X(golden,      read_golden_text, "h5text", 0, "x.txt")        \
+    X(golden_file, read_golden,   "hdf5", 1, "x.h5")              \
     X(vectors,     read_vectors,  "zip",  0, "x.npz")             \
     X(suite,       read_suite,    "yaml", 0, "x.yaml")            \
     X(lpmm,        read_lpmm,     "yaml", 0, "x.yml")             \
     X(ledger,      read_ledger,   "json", 0, "1of1.jsonl")        \
     X(segment,     read_segment,  "hdf5", 1, "1of1.0001.h5")      \
-    X(campaign,    read_campaign, "json", 0, "campaign.json")     \
+    X(campaign,    read_campaign, "json", 0, "campaign.txt")      \
     X(shapes,      read_shapes,   "yaml", 0, "x.txt")             \
     X(checkpoint,  read_checkpoint, "pickle", 0, "x.pt")          \
     X(distributed, read_folder,   "pickle", 0, ".metadata")       \
@@ -348,16 +418,6 @@ struct corpus {
     struct bytes seed[SEEDS_MOST], word[WORDS_MOST];
     int seeds, words;
 };
-
-static void load(const char *path, struct bytes *out)
-{
-    unsigned char block[4096];
-    FILE *f = fopen(path, "rb");
-    for (size_t n; f && (n = fread(block, 1, sizeof block, f)) > 0;)
-        bytes_put(out, block, n);
-    if (f)
-        fclose(f);
-}
 
 /* A line of a dictionary: a quoted word with \xAB, \" and \\. */
 static void word_of(const char *line, struct bytes *out)

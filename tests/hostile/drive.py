@@ -4,8 +4,8 @@
 
 FOLDER is from make_files.py.  Every call must end within 10 s and 1 GiB with a documented exit
 code, one line on stderr where it fails (notes aside), no control character on stdout or stderr, no
-word of a sanitizer, of HDF5 or of Python's tracebacks, and nothing left in the folder for temporary
-files, nor a part of an output.  PART OF: only the calls whose number is PART modulo OF.  Prints
+word of a sanitizer, of HDF5 or of Python, the same exit code of a page with and without figures, and
+nothing left in the folder for temporary files, nor a part of an output.  PART OF: only the calls whose number is PART modulo OF.  Prints
 each fault, with the CPU seconds of the call; exit code 1 when there is one.
 """
 import os
@@ -18,6 +18,9 @@ import time
 CODES = {0, 1, 2, 3, 4, 75, 77}
 SECONDS, BYTES = 10, 1 << 30
 ANALYZE = ["--slot", "exp_avg", "--quantizer", "nf4:4s/block:128/bisect/mid/hi"]
+PYTHON = re.compile(r"\b[A-Za-z]*(Error|Exception|Warning)\b|h5py")  # names of exceptions
+PAIRED = "variant: adamw4_ao\nsource: \"problem:quad\"\ncoupling: closed\nprotocol: paired\n" \
+    "seed: 1..2\nsteps: 10\n"
 SUITE = "variant: adamw4_ao\nexp_avg.map: [dyn, nf4]\nsource: \"states:*\"\ncoupling: oneshot\n" \
     "slot: exp_avg\n"
 
@@ -44,9 +47,16 @@ def commands(file, good, work):
     yield "state", ["state", "show", file]
     yield "convert", ["state", "convert", file, os.path.join(work, "out.h5")]
     yield "import", ["import", file, "-o", os.path.join(work, "out.npz")]
+    yield "step", ["state", "step", "--steps", "1", file, os.path.join(work, "out.safetensors")]
+    yield "recipe", ["state", "convert", "--recipe", "adamw4_ao", "--as", "adamw_f32", file,
+                     os.path.join(work, "out.safetensors")]
     yield "size", ["size", "--shapes", file, "--variant", "adamw4_ao"]
+    yield "update", ["analyze", file, "--recipe", "adamw4_ao", "--json"]
+    yield "stdin", ["verify", "-"]
     yield "data", ["run", "-q", "--workers", "0", "--data", file, "-o",
                    os.path.join(work, "data.h5"), os.path.join(work, "data.yaml")]
+    yield "beside", ["run", "-q", "--workers", "0", "--against", file, "-o",
+                     os.path.join(work, "beside.h5"), os.path.join(work, "beside.yaml")]
     yield "suite", ["plan", file]
     yield "merge", ["merge", file]
     yield "status", ["status", file]
@@ -71,6 +81,8 @@ def faults(run, seconds, peak, left):
     said = [x for x in lines if x.startswith("qualm ")]
     if run.returncode in (2, 3) and len(said) != 1:
         yield f"{len(said)} lines of failure"
+    if PYTHON.search(err):
+        yield f"Python's word {PYTHON.search(err).group()!r}"
     if any("HDF5-DIAG" in x or "Sanitizer" in x or "runtime error" in x or
            "Traceback" in x for x in lines):
         yield "diagnostics of a library"
@@ -88,14 +100,14 @@ def limit():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def call(qualm, words, work, tmp):
+def call(qualm, words, work, tmp, stdin=subprocess.DEVNULL):
     """The finished process, its seconds and the peak of its largest process in bytes."""
     start = time.monotonic()
     env = {**os.environ, "TMPDIR": tmp, "OMP_NUM_THREADS": "2"}
     with open(os.path.join(work, "out"), "w+b") as out, \
             open(os.path.join(work, "err"), "w+b") as err:
-        p = subprocess.Popen([qualm, *words], stdout=out, stderr=err, stdin=subprocess.DEVNULL,
-                             cwd=work, env=env, preexec_fn=limit, start_new_session=True)
+        p = subprocess.Popen([qualm, *words], stdout=out, stderr=err, stdin=stdin, cwd=work,
+                             env=env, preexec_fn=limit, start_new_session=True)
         while True:
             pid, status, usage = os.wait4(p.pid, os.WNOHANG)
             if pid:
@@ -122,20 +134,31 @@ def main():
     with open(os.path.join(work, "data.yaml"), "w") as f:
         f.write(SUITE)
     files = sorted(x for x in os.listdir(folder) if not os.path.isdir(os.path.join(folder, x)))
+    with open(os.path.join(work, "beside.yaml"), "w") as f:
+        f.write(PAIRED)
     number = bad = ran = 0
+    pages = {}  # exit code of the page without figures, by file
     codes, slowest, largest = {}, (0, ""), (0, "")
     for file in files:
         for name, words in commands(os.path.join(folder, file), good, work):
             number += 1
             if number % of != part or (only and only != name):
                 continue
-            run, seconds, peak = call(qualm, words, work, tmp)
+            path = os.path.join(folder, file)
+            with open(path if words[-1] == "-" and os.path.isfile(path) else os.devnull) as stdin:
+                run, seconds, peak = call(qualm, words, work, tmp, stdin)
             ran += 1
             codes[run.returncode] = codes.get(run.returncode, 0) + 1
             slowest, largest = max(slowest, (seconds, f"{name} {file}")), max(
                 largest, (peak, f"{name} {file}"))
             parts = [x for x in os.listdir(work) if ".part" in x]
-            for fault in faults(run, seconds, peak, os.listdir(tmp) + parts):
+            found = [*faults(run, seconds, peak, os.listdir(tmp) + parts)]
+            if name == "report":
+                pages[file] = run.returncode
+            if name in ("figures", "plot") and file.startswith("result_") and \
+                    run.returncode != pages.get(file, run.returncode) and run.returncode != 4:
+                found.append(f"exit code {run.returncode}, without figures {pages[file]}")
+            for fault in found:
                 bad += 1
                 print(f"{name} {file}: {fault}, {run.cpu:.1f} s of CPU: {run.stderr[-300:]!r}",
                       flush=True)
