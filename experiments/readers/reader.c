@@ -91,7 +91,7 @@ int qm_file_in_memory(size_t size)
     return fd;
 }
 
-/* Copies stdin into a file in memory; its descriptor, or -1 with errno: EFBIG where it has more than
+/* Copies stdin into a file in memory; its descriptor, or -1 with errno: EFBIG where it has over
  * STDIN_MOST bytes, for it may have no end. */
 static int spool(void)
 {
