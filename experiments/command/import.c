@@ -77,8 +77,8 @@ static void describe(struct qm_file *f, struct import *m, const char *entry)
 }
 
 /* Memory for all elements: pages of a file without a name in the folder of the result, so that the
- * system can write them out.  The disk has them then: a page that it has not would be a signal.
- * The caller unmaps it. */
+ * system can write them out.  The disk has them then: a page that it has not were a signal.  The
+ * caller unmaps it. */
 static qm_status room_for(size_t bytes, const char *out, void **room)
 {
     char path[4096];

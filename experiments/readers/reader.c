@@ -19,6 +19,7 @@
 /* A file may have more than SPARSE_MOST bytes only if the disk stores more than a SPARSE_RATIO-th
  * of them. */
 #define SPARSE_MOST  ((uint64_t)16 << 30)
+#define STDIN_MOST   ((size_t)512 << 20) /* bytes of stdin, which are held in memory */
 #define SPARSE_RATIO 1032
 
 static const struct qm_format *const formats[] = {&qm_format_npy,         &qm_format_torch,
@@ -90,19 +91,28 @@ int qm_file_in_memory(size_t size)
     return fd;
 }
 
-/* Copies stdin into a file in memory; its descriptor, or -1 with errno. */
+/* Copies stdin into a file in memory; its descriptor, or -1 with errno: EFBIG where it has over
+ * STDIN_MOST bytes, for it may have no end. */
 static int spool(void)
 {
     char piece[1 << 16];
     ssize_t got = 0;
+    size_t all = 0;
     int fd = qm_file_in_memory(0);
     while (fd >= 0 &&
-           ((got = read(STDIN_FILENO, piece, sizeof piece)) > 0 || (got < 0 && errno == EINTR)))
+           ((got = read(STDIN_FILENO, piece, sizeof piece)) > 0 || (got < 0 && errno == EINTR))) {
+        all += got > 0 ? (size_t)got : 0;
+        if (all > STDIN_MOST) {
+            close(fd);
+            errno = EFBIG;
+            return -1;
+        }
         for (ssize_t at = 0, put; at < got; at += put)
             if ((put = write(fd, piece + at, (size_t)(got - at))) < 0) {
                 close(fd);
                 return -1;
             }
+    }
     if (got < 0) {
         close(fd);
         return -1;
@@ -116,6 +126,11 @@ static qm_status map_file(struct qm_file *f)
     f->fd = strcmp(f->path, "-") == 0
                 ? spool()
                 : open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    if (f->fd < 0 && errno == EFBIG)
+        return qm_file_bad(f,
+                           "more than %zu MiB on stdin, which is held in memory; expected a file "
+                           "of that size by its name",
+                           STDIN_MOST >> 20);
     if (f->fd < 0 || fstat(f->fd, &info) != 0)
         return qm_file_bad(f, "cannot open: %s", strerror(errno));
     if (S_ISDIR(info.st_mode))

@@ -107,8 +107,9 @@ static qm_status find_python(const char *log)
     int left = run(argv, log);
     if (left >= FIRST && left < FIRST + 3)
         return qm_fail(QM_SKIPPED, "they need Debian's package %s", package[left - FIRST]);
-    return left == 0 ? QM_OK
-                     : qm_fail(QM_SKIPPED, "%s -c 'import numpy, h5py, matplotlib' fails", python);
+    return left == 0
+               ? QM_OK
+               : qm_fail(QM_SKIPPED, "%s cannot run: it fails where it looks for packages", python);
 }
 
 /* What a script said that ended with `code`: its exit codes are those of the program. */

@@ -34,7 +34,7 @@ static const struct known {
      "t:problem t:label n:lr_scale n:gap_q25 n:gap_median n:gap_q75 n:twin_q25 n:twin_median "
      "n:twin_q75",
      0},
-    {"/protocol/budget", "t:problem t:label n:lr_scale t:part n:mean n:lo95 n:hi95", 0},
+    {"/protocol/budget", "t:problem t:label n?lr_scale t:part n:mean n:lo95 n:hi95", 0},
     {"/protocol/targets", "t:problem i:index n:target", 0},
 };
 

@@ -1,4 +1,4 @@
-/* fit.h - Checks that the tables and curves of a result file fit one another and their readers. */
+/* fit.h - Checks that the tables and curves of a result file fit one another. */
 #ifndef QM_REPORT_FIT_H
 #define QM_REPORT_FIT_H
 

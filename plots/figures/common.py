@@ -149,8 +149,7 @@ def confine():
 
 def run(main):
     """Runs main; returns the script's exit code.  An exception is one line: the tables of a file that
-    fit no script raise any of them.  Its words are Python's and are not shown, unless
-    QM_TRACEBACK=1."""
+    fit no script raise any of them.  Its words are Python's: QM_TRACEBACK=1 shows them."""
     code = 0
     try:
         confine()

@@ -23,7 +23,7 @@
 
 enum { H5_TEXT_WORDS = 64, H5_TEXT_LINES = 200, H5_TEXT_NUMEL = 1 << 14 };
 
-static hid_t h5_text_type(const char *word, size_t *bytes)
+static hid_t h5_text_type(const char *word)
 {
     const char *kind = word[0] == '>' ? word + 1 : word;
     unsigned long n = *kind ? strtoul(kind + 1, NULL, 10) : 0;
@@ -47,7 +47,6 @@ static hid_t h5_text_type(const char *word, size_t *bytes)
     }
     if (t >= 0 && kind > word)
         H5Tset_order(t, H5T_ORDER_BE);
-    *bytes = t >= 0 ? H5Tget_size(t) : 0;
     return t;
 }
 
@@ -68,23 +67,23 @@ static hid_t h5_text_space(const char *word, hsize_t dim[H5S_MAX_RANK], int *ran
     return H5Screate_simple(*rank, dim, NULL);
 }
 
-/* n values in a buffer that the caller frees: of texts the rest of the line, else doubles. */
-static void *h5_text_values(char **word, int words, const char *rest, const char *type, size_t size,
-                            long n, hid_t *memory)
+/* n values in a buffer that the caller frees: of texts the rest of the line, else doubles; *memory:
+ * their type. */
+static void *h5_text_values(char **word, int words, const char *rest, hid_t type, long n,
+                            hid_t *memory)
 {
-    size_t each = strchr(type, 's') ? size : sizeof(double);
-    char *out = calloc((size_t)n + 1, each > 8 ? each : 8);
-    *memory = -1;
+    int is_text = H5Tget_class(type) == H5T_STRING, is_long = H5Tis_variable_str(type) > 0;
+    size_t each = is_text ? H5Tget_size(type) : sizeof(double);
+    char *out = calloc((size_t)n + 1, each);
+    *memory = is_text ? type : H5T_NATIVE_DOUBLE;
     for (long i = 0; out && i < n; i++) {
-        if (strcmp(type, "sv") == 0)
+        if (is_long)
             memcpy(out + (size_t)i * each, &rest, sizeof rest);
-        else if (each == size && strchr(type, 's'))
-            memcpy(out + (size_t)i * each, rest, strnlen(rest, size));
+        else if (is_text)
+            memcpy(out + (size_t)i * each, rest, strnlen(rest, each));
         else if (words > 0)
             ((double *)out)[i] = strtod(word[i < words ? i : words - 1], NULL);
     }
-    if (!strchr(type, 's'))
-        *memory = H5T_NATIVE_DOUBLE;
     return out;
 }
 
@@ -100,9 +99,7 @@ static void h5_text_array(hid_t file, const struct h5_text_line *l, int at, hid_
     hsize_t dim[H5S_MAX_RANK], chunk[H5S_MAX_RANK];
     int rank, is_claim = l->word[at][0] == '!';
     long n;
-    size_t size;
-    const char *name = l->word[at] + is_claim;
-    hid_t type = h5_text_type(name, &size), memory = -1;
+    hid_t type = h5_text_type(l->word[at] + is_claim), memory = -1;
     hid_t space = h5_text_space(l->word[at + 1], dim, &rank, &n), made = -1;
     hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
     for (int i = 0; i < rank; i++)
@@ -118,10 +115,8 @@ static void h5_text_array(hid_t file, const struct h5_text_line *l, int at, hid_
     if (made >= 0 && n > 0 && !is_claim) {
         int first = at + 2 < l->words ? at + 2 : l->words;
         const char *rest = first < l->words ? l->rest[first] : "";
-        void *x = h5_text_values((char **)l->word + first, l->words - first, rest, name, size, n,
-                                 &memory);
-        if (memory < 0)
-            memory = type;
+        void *x =
+            h5_text_values((char **)l->word + first, l->words - first, rest, type, n, &memory);
         if (at == 2)
             H5Dwrite(made, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, x);
         else

@@ -9,8 +9,8 @@ set -eu
 qualm=$(realpath "$1") dir=$2 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$dir"
 cd "$dir"
-mkdir -p npy npz safetensors tensors results state_h5 state golden golden_file vectors suite \
-    lpmm ledger segment campaign shapes digest checkpoint distributed index
+mkdir -p npy npz safetensors tensors results state_h5 state golden vectors suite lpmm ledger \
+    golden_file segment campaign shapes digest checkpoint distributed index
 cp "$root"/experiments/data/samples/sample_ln_param_f32_1d.npy npy/
 /usr/bin/python3 - <<'P'
 import h5py
@@ -43,8 +43,9 @@ cp results/run.run/*.jsonl ledger/
 cp results/run.run/*.h5 segment/
 { cat results/run.run/campaign.json; echo; for file in suite.yaml 1of1.jsonl; do
     printf '\n== %s\n' "${file/1of1/1of2}"; cat "results/run.run/$file"; done; } >campaign/whole
-/usr/bin/python3 -c 'import json, sys
-d = json.load(sys.stdin); d.pop("sum"); print(json.dumps(d))' \
+/usr/bin/python3 -c '
+import json, sys
+print(json.dumps({k: v for k, v in json.load(sys.stdin).items() if k != "sum"}))' \
     <results/run.run/campaign.json | cat - <(sed 1,7d campaign/whole) >campaign/older
 rm -rf results/run.run
 cp results/run.h5 digest/

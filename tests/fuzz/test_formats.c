@@ -189,8 +189,8 @@ static void load(const char *path, struct bytes *out)
         fclose(f);
 }
 
-/* The file is lines of h5_text.h; the file that they make is read in this process, for it is a
- * sound one. */
+/* The file is lines of h5_text.h; the file that they make is read in this process, it is a sound
+ * one. */
 static qm_status read_golden_text(const char *path)
 {
     char made[300];

@@ -4,10 +4,10 @@
 
 FOLDER is from make_files.py.  Every call must end within 10 s and 1 GiB with a documented exit
 code, one line on stderr where it fails (notes aside), no control character on stdout or stderr, no
-word of a sanitizer, of HDF5 or of Python, the same exit code of a page with and without figures,
-and nothing left in the folder for temporary files, nor a part of an output.  PART OF: only the
-calls whose number is PART modulo OF.  Prints each fault, with the CPU seconds of the call; exit
-code 1 when there is one.
+word of a sanitizer, of HDF5 or of Python, the same exit code of a page without figures, and
+nothing left in the folder for temporary files, nor a part of an output.  PART OF: only the calls
+whose number is PART modulo OF.  Prints
+each fault, with the CPU seconds of the call; exit code 1 when there is one.
 """
 import os
 import re

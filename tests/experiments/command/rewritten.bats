@@ -10,8 +10,7 @@ setup() {
 
 teardown() { rm -rf "$dir"; }
 
-# rewrite FROM TO: five copies TO_KIND.h5, all without the checksum line, by what became of the
-# digest
+# rewrite FROM TO: copies TO_KIND.h5 without the checksum line, by what became of the digest
 rewrite() {
     "$PYTHON" - "$1" "$2" <<'P'
 import h5py, numpy, shutil, sys

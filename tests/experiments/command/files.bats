@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# files.bats - What is said of files that cannot be written, hold nothing, or have no end.
+
+load ../../support/cli_common
+
+setup() {
+    dir=$(mktemp -d)
+    cd "$dir"
+    "$PYTHON" -c '
+import h5py, numpy
+h5py.File("f.h5", "w")["exp_avg"] = numpy.ones((8, 128), "f4")'
+}
+
+teardown() { rm -rf "$dir"; }
+
+@test "import: a folder that cannot be written is named with the reason, and not as full" {
+    for ending in npz safetensors h5; do
+        fails_with 3 "cannot be written in the folder no/such: No such file" \
+            import f.h5 -o "no/such/o.$ending"
+    done
+    mkdir -m 555 closed
+    if [ "$(id -u)" != 0 ]; then
+        fails_with 3 "cannot be written in the folder closed: Permission denied" \
+            import f.h5 -o closed/o.npz
+    fi
+}
+
+@test "plot --list of a file without figures ends with 4 and says so" {
+    "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
+    fails_with 4 "s.h5: has no tables of any figure" plot --list s.h5
+}
+
+@test "stdin without an end is refused" {
+    timeout 60 "$QUALM" verify - </dev/zero 2>err || status=$?
+    cat err
+    [ "$status" = 3 ]
+    [ "$(wc -l <err)" = 1 ]
+    grep -q "MiB on stdin" err
+}
+
+@test "tables that do not fit are refused alike with figures and without; no word of Python" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2]' 'n: 256' >s.yaml
+    "$QUALM" run -q -o a.h5 s.yaml
+    for change in 'f.create_dataset("axes", data=numpy.zeros(3))' 'f["axes"] = a[:1]' \
+        'f.create_group("axes")' 'f["axes"] = h5py.SoftLink("/cells")'; do
+        "$PYTHON" - "$change" <<'P'
+import h5py, numpy, shutil, sys
+shutil.copy("a.h5", "b.h5")
+with h5py.File("b.h5", "r+") as f:
+    del f["provenance"].attrs["digest"]
+    a, kept = f["axes"][:], dict(f["axes"].attrs)
+    del f["axes"]
+    exec(sys.argv[1])
+    if isinstance(f["axes"], h5py.Dataset) and f["axes"] != f["cells"]:
+        f["axes"].attrs.update(kept)
+P
+        for words in "report --no-figures" report plot "plot --list"; do
+            fails_with 3 "axes" $words b.h5
+            "$QUALM" $words b.h5 2>err >out || true
+            ! grep -E "Error|h5py|Traceback" err
+        done
+    done
+}
+
+@test "flipped bits of campaign.json are damage, exit code 3; one without a sum is read" {
+    printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: dist:gauss' 'n: 256' >"$dir/mix.yaml"
+    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml" >/dev/null
+    cp "$dir/j.run/campaign.json" "$dir/whole"
+    cat "$dir/whole"
+    size=$(stat -c %s "$dir/whole") refused=0
+    for i in $(seq 24); do
+        "$PYTHON" - "$dir/whole" "$dir/j.run/campaign.json" "$((RANDOM % size))" "$((i % 8))" <<'P'
+import sys
+b, at, bit = bytearray(open(sys.argv[1], "rb").read()), int(sys.argv[3]), int(sys.argv[4])
+b[at] ^= 1 << bit
+open(sys.argv[2], "wb").write(b)
+print("byte", at, "bit", bit)
+P
+        same=$("$PYTHON" -c 'import json, sys
+try: print(json.load(open(sys.argv[1], "rb")) == json.load(open(sys.argv[2], "rb")))
+except ValueError: print(False)' "$dir/whole" "$dir/j.run/campaign.json")
+        [ "$same" = False ] || continue # white space
+        refused=$((refused + 1))
+        fails_with 3 "campaign.json: is damaged" run -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
+        fails_with 3 "campaign.json: is damaged" status "$dir/j.run"
+        fails_with 3 "campaign.json: is damaged" merge "$dir/j.run" -o "$dir/m.h5"
+    done
+    [ $refused -gt 10 ]
+    "$PYTHON" - "$dir/whole" "$dir/j.run/campaign.json" <<'P'
+import json, sys
+d = json.load(open(sys.argv[1]))
+del d["sum"]
+json.dump(d, open(sys.argv[2], "w"))
+P
+    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
+}
