@@ -5,7 +5,7 @@
  *
  * Vectors have one scale per 128 elements.  The even element is in the high nibble; ties go to the
  * lower code.  Tensors of at most 4096 elements keep both moments in float32.  What each word buys:
- * variants/README.md, section qualm. */
+ * variants/README.md, "What the search composed". */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw4_qm = {
