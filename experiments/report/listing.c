@@ -85,7 +85,10 @@ static herr_t visit_link(hid_t file, const char *name, const H5L_info_t *info, v
     struct visiting *v = context;
     (void)file;
     qm_reader_progress();
-    if (info->type != H5L_TYPE_HARD)
+    if (info->type == H5L_TYPE_EXTERNAL)
+        v->st =
+            qm_fail(QM_BAD_FILE, "'%.200s' leads out of the file, expected a dataset of it", name);
+    else if (info->type != H5L_TYPE_HARD)
         v->st = qm_fail(QM_BAD_FILE, "'%.200s' is a link, expected what it leads to", name);
     return v->st != QM_OK;
 }

@@ -303,7 +303,7 @@ common.guarded(main)" >"$DIR/out" 2>"$DIR/err" && return 1
 
 @test "a script that crashes, asks for too much or meets an odd table ends with one line" {
     guarded exit 4 "figures/-c: x"
-    for one in $(drawn signal:signal.11 memory:more.memory table:KeyError time:too.long); do
+    for one in $(drawn signal:signal.11 memory:more.memory table:do.not.fit time:too.long); do
         guarded "${one%:*}" 3 "${one#*:}"
     done
 }
