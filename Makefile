@@ -428,10 +428,12 @@ DESTDIR ?=
 # The shell reads the place from $$P, since it may hold any character.  share/qualm/MANIFEST lists what
 # install put there, relative to it; the next install and uninstall remove that and nothing else.
 install uninstall: export P = $(DESTDIR)$(PREFIX)
-SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml experiments/rates/*.json \
+SHIPPED_FILES := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml experiments/rates/*.json \
   experiments/data/*.h5 experiments/data/README.md results/*.md results/baseline.h5 \
-  plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) README.md LICENSE \
-  tests/peers/peers.py results/gpu/README.md
+  plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) LICENSE \
+  tests/peers/peers.py experiments/record/qualm_record.py
+# The texts are installed with every file that they link to.
+SHIPPED = $(sort $(SHIPPED_FILES) $(shell $(PYTHON) tests/style/check_links.py --texts))
 COMMANDS = $(shell ./qualm --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z-]*\) .*/\1/p')
 MAN := $(BUILD)/man
 man: $(MAN)/made ## manual pages in build/CC/man, by help2man out of --help

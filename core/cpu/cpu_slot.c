@@ -18,11 +18,8 @@ int64_t qm_cpu_slot_block(const struct qm_cpu_slot *s)
 {
     if (s->is_f32 || s->c.q.norm == QM_NORM_id)
         return 8;
-    if (s->c.q.norm == QM_NORM_block)
-        return s->c.q.block;
-    if ((s->c.q.norm == QM_NORM_rank1 || s->c.q.norm == QM_NORM_rank1block) && s->shape.rank <= 1)
-        return QM_RANK1_BLOCK;
-    return 0;
+    int64_t block = s->c.q.block;
+    return qm_norm_of_rank(s->c.q.norm, s->shape.rank, &block) == QM_NORM_block ? block : 0;
 }
 
 qm_status qm_cpu_slot_open(struct qm_cpu_plan *p, int i)

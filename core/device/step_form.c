@@ -13,19 +13,6 @@ enum { TILE = QM_STEP_THREADS * QM_STEP_EACH, WARP = 32 };
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
-/* Replaces rank-1 norms by what they are for this rank: blocks up to 1 dim, rank1 from 3
- * dims on. */
-static void resolve_norm(struct qm_quantizer *q, int rank)
-{
-    int is_rank1 = q->norm == QM_NORM_rank1 || q->norm == QM_NORM_rank1block;
-    if (is_rank1 && rank <= 1) {
-        q->norm = QM_NORM_block;
-        q->block = QM_RANK1_BLOCK;
-    } else if (is_rank1 && rank > 2) {
-        q->norm = QM_NORM_rank1;
-    }
-}
-
 static int is_placed(enum qm_norm n)
 {
     return n != QM_NORM_id && n != QM_NORM_tensor && n != QM_NORM_block;
@@ -57,7 +44,7 @@ static qm_status slot_form(const struct qm_recipe *r, int i, const struct qm_sha
     QM_TRY(qm_codec_fits(&s->codec, shape));
     if (q.bits && q.scale.nest)
         return qm_fail(QM_SKIPPED, "nested scales have no kernel");
-    resolve_norm(&s->codec.q, shape->rank);
+    s->codec.q.norm = qm_norm_of_rank(q.norm, shape->rank, &s->codec.q.block);
     s->way = way_of(&s->codec.q, step);
     s->placed = q.bits && is_placed(s->codec.q.norm);
     s->numbers = q.bits ? qm_block_numbers(&s->codec) : 1;

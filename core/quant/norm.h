@@ -41,7 +41,18 @@ QM_FN int qm_norm_has_block(enum qm_norm norm)
            norm == QM_NORM_rank1block;
 }
 
-/* Block size of a 1-D tensor: lpmm/functional.py uses it whatever GROUP_SIZE says. */
-#define QM_RANK1_BLOCK 128
+/* What rank1 and rank1block are for a tensor of `rank` dimensions: blocks of 128 up to one
+ * dimension (lpmm/functional.py, whatever GROUP_SIZE says), rank1 from three dimensions on.  Any
+ * other norm stays, and *block with it. */
+QM_FN enum qm_norm qm_norm_of_rank(enum qm_norm norm, int rank, int64_t *block)
+{
+    if (norm != QM_NORM_rank1 && norm != QM_NORM_rank1block)
+        return norm;
+    if (rank <= 1) {
+        *block = 128;
+        return QM_NORM_block;
+    }
+    return rank > 2 ? QM_NORM_rank1 : norm;
+}
 
 #endif

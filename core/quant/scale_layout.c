@@ -38,14 +38,7 @@ enum qm_norm qm_norm_for(const struct qm_codec *c, const struct qm_shape *shape,
         *block = qm_divisor_block(c->q.block, qm_shape_numel(shape));
         return QM_NORM_block;
     }
-    int is_rank1 = c->q.norm == QM_NORM_rank1 || c->q.norm == QM_NORM_rank1block;
-    if (is_rank1 && shape->rank <= 1) {
-        *block = QM_RANK1_BLOCK;
-        return QM_NORM_block;
-    }
-    if (is_rank1 && shape->rank > 2)
-        return QM_NORM_rank1;
-    return c->q.norm;
+    return qm_norm_of_rank(c->q.norm, shape->rank, block);
 }
 
 qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)

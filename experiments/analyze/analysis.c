@@ -17,10 +17,6 @@ enum {
     MOST_SCALES = 1 << 24,   /* scales of a quantizer, kept for the whole tensor */
 };
 static const int64_t group_bytes = 128 << 20; /* of scales and accumulators in a group */
-/* Bytes of an accumulator (oracle/metric/metric.h), rounded up. */
-static const int64_t metrics_bytes[] = {
-    [QM_METRICS_brief] = 24 << 10, [QM_METRICS_basic] = 24 << 10, [QM_METRICS_full] = 1280 << 10};
-
 /* A piece of the tensor in process. */
 struct piece {
     int64_t from, n;
@@ -170,14 +166,8 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
                           int64_t n, const float *scales, float *out)
 {
     int64_t at[QM_MAX_RANK] = {0}, rest = from;
-    enum qm_norm norm = c->q.norm;
     int64_t block = c->q.block;
-    if ((norm == QM_NORM_rank1 || norm == QM_NORM_rank1block) && shape->rank < 2) {
-        norm = QM_NORM_block;
-        block = QM_RANK1_BLOCK;
-    } else if (norm == QM_NORM_rank1block && shape->rank > 2) {
-        norm = QM_NORM_rank1;
-    }
+    enum qm_norm norm = qm_norm_of_rank(c->q.norm, shape->rank, &block);
     if (norm == QM_NORM_block) {
         for (int64_t i = 0, b = from / block; i < n; b++)
             for (; i < n && from + i < (b + 1) * block; i++)
@@ -431,7 +421,8 @@ static void next_group(const struct job *j, struct qm_analysis *a, int n, char *
         if (done[i] || a[i].skipped[0])
             continue;
         int64_t piece = piece_for(&a[i].codec, j->numel);
-        int64_t more = whole_bytes(j, &a[i]) + IN_FLIGHT / piece * metrics_bytes[j->o.level];
+        int64_t more =
+            whole_bytes(j, &a[i]) + IN_FLIGHT / piece * (int64_t)qm_metrics_bytes(j->o.level);
         if (g->n && (piece != g->piece || bytes + more > group_bytes))
             continue;
         g->piece = piece;

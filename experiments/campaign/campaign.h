@@ -36,10 +36,10 @@ struct qm_campaign_count {
     int64_t all_done, all_cells, all_failed; /* of the folder, from all ledgers */
 };
 
-/* The folder for a results file: "results/x.h5" gives "results/x.run"; other names get ".run". */
+/* The folder for a result file: "results/x.h5" gives "results/x.run"; other names get ".run". */
 void qm_campaign_dir(const char *out, char *dir, size_t size);
 
-/* The results file of a folder: out, or where that is NULL "results/x.h5" for "results/x.run"
+/* The result file of a folder: out, or where that is NULL "results/x.h5" for "results/x.run"
  * and "results/x.run/". */
 void qm_campaign_out(const char *out, const char *dir, char *path, size_t size);
 

@@ -17,21 +17,22 @@ struct options {
     const char *out;
 };
 
-enum { KEY_QUICK = 256, KEY_STEP };
+enum { KEY_QUICK = 256, KEY_STEP, KEY_ONLY };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, NULL, 0,
      "Elementwise steps of 16 M parameters and searches, few rounds; no rules over whole tensors",
      0},
-    {"size", 's', "M", 0, "Millions of parameters (default 64)", 0},
+    {"millions", 's', "M", 0, "Millions of parameters (default 64)", 0},
+    {"size", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"rounds", 'r', "N", 0, "Interleaved rounds (default 9)", 0},
     {"threads", 't', "N", 0,
      "Threads of the many-threads half (default: one for each processor that it may use)", 0},
     {"gib", 'g', "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
-    {"only", 'o', "WHAT", 0, "steps, searches or analyze", 0},
+    {"only", KEY_ONLY, "WHAT", 0, "steps, searches or analyze", 0},
     {"step", KEY_STEP, "REGEX", 0,
      "Only steps of variants whose name matches, beside adamw_f32 and the yardsticks", 0},
-    {"out", 'O', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
+    {"out", 'o', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
     {0},
 };
 
@@ -81,7 +82,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         b->gib = v;
         break;
     case 's':
-        st = read_int("size", arg, 1, 4096, &v);
+        st = read_int("millions", arg, 1, 4096, &v);
         b->n = (int64_t)v << 20;
         break;
     case 'r':
@@ -92,8 +93,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         st = read_int("threads", arg, 1, 1024, &v);
         b->threads = (int)v;
         break;
-    case 'o': st = read_only(o, arg); break;
-    case 'O': o->out = arg; break;
+    case KEY_ONLY: st = read_only(o, arg); break;
+    case 'o': o->out = arg; break;
     case KEY_STEP: b->step = arg; break;
     case ARGP_KEY_END:
         if (b->step && !wanted(o, &qm_bench_steps))
@@ -146,7 +147,7 @@ int qm_cmd_bench(int argc, char **argv)
             "Speed of every variant's step and of every search, as ratios within one run.\v"
             "Examples:\n"
             "  qualm bench --quick\n"
-            "  qualm bench --size 64 --out results/bench.h5\n"
+            "  qualm bench --millions 64 --out results/bench.h5\n"
             "  qualm bench --only searches\n"
             "  qualm bench --step '^adamw4_ao$|lion8'\n\n"
             "Steps run on one thread and on all, interleaved with two yardsticks: a += s*b in "

@@ -100,10 +100,12 @@ static const struct argp_option options[] = {
     {"regime", KEY_REGIME, "NAME", 0,
      "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
     {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
-    {"limit-time", KEY_LIMIT_TIME, "S", 0,
+    {"time-limit", KEY_LIMIT_TIME, "S", 0,
      "wall-clock time for one case (default 10), and as much again for every 1024 calls", 1},
-    {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0,
+    {"limit-time", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
+    {"memory-limit", KEY_LIMIT_MEMORY, "MIB", 0,
      "resident memory, of child processes too (default 2048)", 1},
+    {"limit-memory", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"fmad", KEY_FMAD, "BOOL", 0,
@@ -150,8 +152,8 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
             argp_error(state, "--fmad: expected true or false, got '%s'", arg);
         k->fmad = arg;
         break;
-    case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
-    case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "limit-memory", arg); break;
+    case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "time-limit", arg); break;
+    case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "memory-limit", arg); break;
     default: return 0;
     }
     o->only_kernel = key == KEY_AS              ? "as"

@@ -10,9 +10,9 @@
     X(tune,       "the learning rates that a paired suite is judged at")                          \
     X(plan,       "what a suite would do: cells, cost, what is skipped and why")                  \
     X(status,     "how far a campaign has come, from its ledgers")                                \
-    X(merge,      "the shards of a campaign as one results file")                                 \
+    X(merge,      "the shards of a campaign as one result file")                                 \
     X(submit,     "a campaign as a job array of Slurm, and the job that merges it")              \
-    X(compare,    "two results files, paired cell by cell: did anything become worse?")           \
+    X(compare,    "two result files, paired cell by cell: did anything become worse?")           \
     X(report,     "one self-contained HTML page of a result file; tables for papers")             \
     X(plot,       "one figure of a result file, whose title is the answer")  \
     X(analyze,    "quantization error of any tensor in checkpoints, .safetensors, .npz, .h5") \

@@ -1,4 +1,4 @@
-/* compare.c - qualm compare: compares two results files, and reports what became worse. */
+/* compare.c - qualm compare: compares two result files, and reports what became worse. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct argp_option options[] = {
     {0}};
 
 static const char doc[] =
-    "Compare two results files, paired cell by cell: B minus A.\v"
+    "Compare two result files, paired cell by cell: B minus A.\v"
     "Cells pair by their id (recipe, source, seed ...), whatever suite they "
     "come from.  Judged are the metrics and outcomes that `qualm list` calls better when higher or "
     "lower (sqnr, loss_ratio ...), for each variant: worse, where a paired t test over its cells "

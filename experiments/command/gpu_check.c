@@ -53,16 +53,18 @@ static const struct argp_option options[] = {
      "of ten "
      "minutes; 0: no limit)",
      0},
-    {"limit", KEY_LIMIT, "S", 0, "seconds of one row (default 60; of a peer three times as many)",
-     0},
+    {"time-limit", KEY_LIMIT, "S", 0,
+     "seconds of one row (default 60; of a peer three times as many)", 0},
+    {"limit", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"ahead", KEY_AHEAD, "N", 0,
      "processes that compile the kernels of rows to come (default: half the cores, at most 12)", 0},
     {"resume", KEY_RESUME, "FILE", OPTION_ARG_OPTIONAL,
      "go on with a report: what is missing first, then what could not be measured (default: the "
      "newest in the folder); parts, recipes, size and rounds are the report's",
      0},
-    {"size", KEY_SIZE, "M", 0, "parameters of speed, in millions (default: 134, or as many as fit)",
-     0},
+    {"millions", KEY_SIZE, "M", 0,
+     "parameters of speed, in millions (default: 134, or as many as fit)", 0},
+    {"size", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"rounds", KEY_ROUNDS, "N", 0,
      "timed runs of each step, at least (default 30; up to four times as many until they agree)",
      0},
@@ -124,7 +126,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_ONLY: parse_parts(o, arg, state); break;
     case KEY_QUICK: o->gpu.quick = 1; break;
     case KEY_SIZE:
-        o->gpu.n = (int64_t)(1e6 * number(state, "size", arg, 0.001, 1e-6 * MOST_ELEMENTS));
+        o->gpu.n = (int64_t)(1e6 * number(state, "millions", arg, 0.001, 1e-6 * MOST_ELEMENTS));
         break;
     case KEY_ROUNDS: o->gpu.rounds = qm_cli_whole(state, "rounds", arg, 1, 1000); break;
     case KEY_PEERS:
@@ -133,7 +135,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_OUT: o->folder = arg; return 0;
     case KEY_SECONDS: o->seconds = number(state, "seconds", arg, 0.0, 1e9); return 0;
-    case KEY_LIMIT: o->gpu.limit = number(state, "limit", arg, 0.01, 1e9); return 0;
+    case KEY_LIMIT: o->gpu.limit = number(state, "time-limit", arg, 0.01, 1e9); return 0;
     case KEY_AHEAD: o->gpu.ahead = qm_cli_whole(state, "ahead", arg, 0, QM_GPU_AHEAD); return 0;
     case KEY_BESIDE: o->is_beside = 1; return 0;
     case KEY_RESUME:
@@ -169,7 +171,8 @@ static char *join(const char *separator, const char *const *words, int n)
 /* What no row shows, for who reads the report. */
 static const char not_covered[] =
     "indices beyond 2^31 elements: no row has such a tensor.  On request, where the memory "
-    "suffices, --only speed --size 2148 times steps of 2^31 elements, without comparing bits; a "
+    "suffices, --only speed --millions 2148 times steps of 2^31 elements, without comparing bits; "
+    "a "
     "kernel of your own is judged there by qualm check --kernel FILE.cu, on the emulator";
 
 /* What the report says of the run; plan_read is its inverse.  NULL: there is no memory. */
@@ -518,7 +521,8 @@ static const char doc[] =
     "\n"
     "$QM_CUDA_DEVICE must be a whole number; with none of that number there is no GPU.  Before the "
     "first row a call of the driver may take $QM_CUDA_LIMIT seconds (30; of NVRTC ten times that) "
-    "and all of them --limit; a row takes --limit.  A report whose digest is not that of what it "
+    "and all of them --time-limit; a row takes --time-limit.  A report whose digest is not that of "
+    "what it "
     "says is refused.\n"
     "\n"
     "Exit codes: 0 all is good, 1 something is wrong or could not be measured, 2 usage, another "

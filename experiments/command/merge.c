@@ -1,4 +1,4 @@
-/* merge.c - qualm merge: writes the results file of a campaign from its shards. */
+/* merge.c - qualm merge: writes the result file of a campaign from its shards. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@ struct options {
 };
 
 static const struct argp_option options[] = {
-    {"out", 'o', "FILE", 0, "results file (default: beside the folder, NAME.run gives NAME.h5)", 0},
+    {"out", 'o', "FILE", 0, "result file (default: beside the folder, NAME.run gives NAME.h5)", 0},
     {0}};
 
 static const char doc[] =
-    "Write the one results file of a campaign whose shards are done.\v"
+    "Write the one result file of a campaign whose shards are done.\v"
     "DIR is a campaign's folder (NAME.run); more folders, or ledgers (DIR/2of7.jsonl with its "
     "segments beside it), add shards that ran where the first was not seen.  Every cell's digest "
     "is verified; nothing is written while cells are missing.  Outside /provenance and /timing "

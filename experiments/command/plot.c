@@ -12,8 +12,9 @@
 enum { OPT_PAIR = 256, OPT_LIST };
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0,
+    {"out", 'o', "FILE", 0,
      "the figure, .png, .svg or .pdf; may be repeated (default: X.png beside X.h5)", 0},
+    {"output", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"what", 'w', "NAME", 0, "which figure; default: the first that the file has", 0},
     {"pair", OPT_PAIR, "A,B", 0,
      "compare value B with value A, instead of the first value with the one that gains most", 0},

@@ -54,8 +54,9 @@ static const struct argp_option options[] = {
     {"fmad", KEY_FMAD, "BOOL", 0,
      "of a .cu file: contracted (true) or not (false) alone; default: $CUDAFLAGS, else both", 0},
     {"threads", 't', "N", 0, "default: one for each processor that it may use", 0},
-    {"limit", KEY_LIMIT, "S", 0,
+    {"time-limit", KEY_LIMIT, "S", 0,
      "seconds that a KERNEL, each form of a .cu file, may take (default 600)", 0},
+    {"limit", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"scales", KEY_SCALES, "M,V[;M,V...]", 0,
      "of step: the maxima of the slots' groups (default: ordinary, subnormal, tiny, huge ones)", 0},
     {"step", KEY_STEP, "T", 0, "of step: its number, from 1 (default 10)", 0},
@@ -123,7 +124,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_RANGE: read_range(o, arg, state); return 0;
     case KEY_INTERVALS: o->intervals = (int)positive(arg, "intervals", state); return 0;
     case 't': omp_set_num_threads((int)positive(arg, "threads", state)); return 0;
-    case KEY_LIMIT: o->limit = positive(arg, "limit", state); return 0;
+    case KEY_LIMIT: o->limit = positive(arg, "time-limit", state); return 0;
     case KEY_SCALES: o->scales = arg; return 0;
     case KEY_STEP: o->t = (int64_t)positive(arg, "step", state); return 0;
     case KEY_PARAM: o->param = number(arg, "param", state); return 0;

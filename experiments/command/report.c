@@ -9,7 +9,8 @@
 enum { OPT_MARKDOWN = 256, OPT_LATEX, OPT_FIGURES, OPT_NO_FIGURES, OPT_ROWS, OPT_ARCHIVE };
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "the page (default: beside the result file, X.html for X.h5)", 0},
+    {"out", 'o', "FILE", 0, "the page (default: beside the result file, X.html for X.h5)", 0},
+    {"output", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"against", 'a', "ARCHIVE", 0,
      "beside the variants of another campaign: a result file, or NAME for results/NAME.h5", 0},
     {"markdown", OPT_MARKDOWN, "FILE", 0, "also the tables in Markdown; '-' is stdout", 0},

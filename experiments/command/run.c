@@ -90,7 +90,7 @@ static const struct argp_option options[] = {
     {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 1},
     {"memory-limit", 'M', "MIB", 0,
      "resident memory a cell's process may use (default: four fifths of the machine's, shared)", 1},
-    {"keep", 'k', NULL, 0, "keep the campaign's folder when the results file is written", 1},
+    {"keep", 'k', NULL, 0, "keep the campaign's folder when the result file is written", 1},
     {"fresh", 'F', NULL, 0, "throw away what an earlier, interrupted campaign left", 1},
     {NULL, 0, NULL, 0,
      "Keys of suites for paired comparisons, cells of coupling closed "
@@ -157,10 +157,10 @@ static const char doc[] =
     "  qualm run big --shard 2/7                       one machine of seven; then: qualm merge\n"
     "  mpirun -n 4 qualm run big                       four shards at once\n"
     "\n"
-    "A campaign keeps what is finished in a folder beside the results file (NAME.run: segments "
+    "A campaign keeps what is finished in a folder beside the result file (NAME.run: segments "
     "and a ledger of digests).  A crash, a timeout or an exit is the outcome of its cell, and the "
     "others go on.  SIGINT, SIGTERM and SIGUSR1 let the cells under way finish; a second one "
-    "gives them up.  When all is done the results file is written, byte for byte as one process "
+    "gives them up.  When all is done the result file is written, byte for byte as one process "
     "would have (outside /provenance and /timing), and the folder goes.\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
@@ -220,7 +220,7 @@ static int is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* The results file of a suite by --out; makes the folder. */
+/* The result file of a suite by --out; makes the folder. */
 static qm_status find_out(const struct options *o, const char *stem, char *path, size_t size)
 {
     const char *out = o->out ? o->out : "results/";
@@ -289,7 +289,7 @@ static qm_status read_configs(struct options *o)
 
 /* ---- campaigns ------------------------------------------------------------------------------- */
 
-/* Writes the results file of a finished campaign; removes its folder unless cells failed,
+/* Writes the result file of a finished campaign; removes its folder unless cells failed,
  * or --keep. */
 static qm_status write_results(struct options *o, const struct qm_loaded_suite *job,
                                const char *path, int64_t failed, json_t *into)

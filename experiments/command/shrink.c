@@ -19,7 +19,8 @@ static const struct argp_option options[] = {
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
     {"time", KEY_TIME, "S", 0,
      "stop after S seconds, of which the search for a failing case is a part (default 10)", 0},
-    {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory of a step (default 2048)", 0},
+    {"memory-limit", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory of a step (default 2048)", 0},
+    {"limit-memory", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"out", 'o', "FILE", 0, "the program to write (default NAME-repro.c)", 0},
     {0}};
 
@@ -48,7 +49,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_SHAPE: o->r.shape = arg; return 0;
     case KEY_STEPS: o->r.steps = (int)number_of(state, "steps", arg, 1000.0); return 0;
     case KEY_TIME: o->r.seconds = number_of(state, "time", arg, 1e9); return 0;
-    case KEY_LIMIT_MEMORY: o->r.mebibytes = number_of(state, "limit-memory", arg, 1e9); return 0;
+    case KEY_LIMIT_MEMORY: o->r.mebibytes = number_of(state, "memory-limit", arg, 1e9); return 0;
     case 'o': o->r.out = arg; return 0;
     case 's':
         o->r.seed = strtoull(arg, &end, 10);

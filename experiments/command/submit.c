@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
      "another option for the array, as in a script; may be repeated; account, qos, reservation and "
      "clusters hold for the merge too",
      0},
-    {"out", 'o', "FILE", 0, "results file (results/NAME.h5); the campaign lies beside it", 0},
+    {"out", 'o', "FILE", 0, "result file (results/NAME.h5); the campaign lies beside it", 0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
     {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 0},
@@ -98,7 +98,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
 /* Paths and names that the scripts contain. */
 struct place {
     char program[PATH_MAX], here[PATH_MAX]; /* this program, the working directory */
-    char out[1024], dir[1100];              /* results file, campaign folder */
+    char out[1024], dir[1100];              /* result file, campaign folder */
     const char *name;                       /* of the suite */
 };
 

@@ -98,11 +98,8 @@ static int input_read(struct qm_conform *c, const struct qm_codec *codec, struct
         return 0;
     *n = qm_shape_numel(shape);
     *x = qm_golden_case_floats(c, "x", *n);
-    int is_rank1 = codec->q.norm == QM_NORM_rank1 || codec->q.norm == QM_NORM_rank1block;
-    int64_t block = codec->q.norm == QM_NORM_block ? codec->q.block
-                    : is_rank1 && shape->rank == 1 ? QM_RANK1_BLOCK
-                                                   : 0;
-    if (block > 0) {
+    int64_t block = codec->q.block;
+    if (shape->rank && qm_norm_of_rank(codec->q.norm, shape->rank, &block) == QM_NORM_block) {
         *x = qm_golden_case_padded(c, *x, *n, block, &padded);
         *shape = qm_shape_flat(padded);
     }

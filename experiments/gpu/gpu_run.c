@@ -70,10 +70,11 @@ qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device)
                        "the time (--seconds %g) was over before the GPU had answered: %s",
                        run->seconds, how);
     if (end != QM_GPU_WAIT_line)
-        return qm_fail(
-            QM_INTERNAL, "the GPU cannot be described: %s%s",
-            end == QM_GPU_WAIT_late ? "no answer within the limit (QM_CUDA_LIMIT, --limit); " : "",
-            how);
+        return qm_fail(QM_INTERNAL, "the GPU cannot be described: %s%s",
+                       end == QM_GPU_WAIT_late
+                           ? "no answer within the limit (QM_CUDA_LIMIT, --time-limit); "
+                           : "",
+                       how);
     qm_status st = QM_OK;
     if ((error = json_string_value(json_object_get(value, "error"))))
         st = qm_fail((qm_status)json_integer_value(json_object_get(value, "status")), "%s", error);

@@ -41,7 +41,7 @@ static int is_equal_failure(const struct qm_kernel_verdict *a, const struct qm_k
             (a->finding.slot == b->finding.slot && kind_of(&a->finding) == kind_of(&b->finding)));
 }
 
-int qm_shrink_is_over(struct shrink *s)
+int qm_shrink_is_over(struct qm_shrink *s)
 {
     int over = qm_seconds() >= s->until || (s->attempts->stop && *s->attempts->stop);
     s->out->is_cut |= over;
@@ -49,14 +49,14 @@ int qm_shrink_is_over(struct shrink *s)
 }
 
 /* Seconds of one attempt: a share per element, and little where the first failure is a hang. */
-static double limit(const struct shrink *s, const struct qm_trial *t)
+static double limit(const struct qm_shrink *s, const struct qm_trial *t)
 {
     double most = (s->first.how == QM_CASE_hung ? 0.2 : 2.0) + 2e-5 * (double)t->n * t->n_calls;
     double left = s->until - qm_seconds();
     return most < left ? most : left;
 }
 
-int qm_shrink_fails(struct shrink *s, const struct qm_trial *t)
+int qm_shrink_fails(struct qm_shrink *s, const struct qm_trial *t)
 {
     int slot = s->first.how == QM_CASE_failed ? s->first.finding.slot : QM_SLOT_NONE;
     if (qm_shrink_is_over(s))
@@ -68,7 +68,7 @@ int qm_shrink_fails(struct shrink *s, const struct qm_trial *t)
     return 1;
 }
 
-int qm_shrink_take(struct shrink *s, struct qm_trial *candidate)
+int qm_shrink_take(struct qm_shrink *s, struct qm_trial *candidate)
 {
     int is_smaller = qm_shrink_fails(s, candidate);
     if (is_smaller) {
@@ -82,7 +82,7 @@ int qm_shrink_take(struct shrink *s, struct qm_trial *candidate)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static int without_calls(struct shrink *s, int start, int count)
+static int without_calls(struct qm_shrink *s, int start, int count)
 {
     const struct qm_trial *t = &s->out->trial;
     struct qm_trial candidate;
@@ -96,7 +96,7 @@ static int without_calls(struct shrink *s, int start, int count)
     return done;
 }
 
-static void fewer_calls(struct shrink *s)
+static void fewer_calls(struct qm_shrink *s)
 {
     struct qm_trial *t = &s->out->trial;
     if (t->n_calls > 1)
@@ -107,7 +107,7 @@ static void fewer_calls(struct shrink *s)
                 start += count;
 }
 
-static void one_plan(struct shrink *s)
+static void one_plan(struct qm_shrink *s)
 {
     struct qm_trial *t = &s->out->trial;
     t->n_plans = 1;
@@ -128,7 +128,7 @@ static int has_equal_layout(const struct qm_trial *t)
            memcmp(again.slot_n, t->slot_n, sizeof t->slot_n) == 0;
 }
 
-static void simpler_hyper(struct shrink *s, double *h, const double *to, int n)
+static void simpler_hyper(struct qm_shrink *s, double *h, const double *to, int n)
 {
     double was = *h;
     for (int i = 0; i < n && *to != was; i++) {
@@ -141,7 +141,7 @@ static void simpler_hyper(struct shrink *s, double *h, const double *to, int n)
     }
 }
 
-static void simpler_settings(struct shrink *s)
+static void simpler_settings(struct qm_shrink *s)
 {
     static const double small[] = {0.0, 0.5, 1.0, 2.0}, rate[] = {1.0, 0.5, 0.0};
     static const int64_t step[] = {1, 2, 3, 10, 100};
@@ -180,7 +180,7 @@ static void simpler_settings(struct shrink *s)
 
 /* Records the failing step's inputs, or the inputs of all steps where this step alone does not
  * fail. */
-static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed, int steps)
+static qm_status begin(struct qm_shrink *s, const struct qm_case *c, uint64_t seed, int steps)
 {
     struct qm_trial *t = &s->out->trial;
     int64_t n = qm_shape_numel(&c->shape);
@@ -214,7 +214,7 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
 qm_status qm_shrink(struct qm_attempts *attempts, const struct qm_case *c, uint64_t seed, int steps,
                     double until, struct qm_shrunk *out)
 {
-    struct shrink s = {.attempts = attempts, .out = out, .until = until};
+    struct qm_shrink s = {.attempts = attempts, .out = out, .until = until};
     double from = qm_seconds();
     memset(out, 0, sizeof *out);
     qm_status st = begin(&s, c, seed, steps);

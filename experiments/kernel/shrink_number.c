@@ -25,7 +25,7 @@ static unsigned char zero_code(const struct qm_decider *d)
     return d->code_of[best];
 }
 
-static int fields_of(const struct shrink *s, int call, struct field *out)
+static int fields_of(const struct qm_shrink *s, int call, struct field *out)
 {
     const struct qm_trial *t = &s->out->trial;
     struct qm_call c = qm_trial_call(t, call);
@@ -52,7 +52,7 @@ enum { FIELDS = 3 + 2 * QM_MAX_SLOTS };
 
 /* Sets elements [from, from + count) to the simplest value; 1: they changed and the trial still
  * fails. */
-static int simplest(struct shrink *s, const struct field *f, int64_t from, int64_t count)
+static int simplest(struct qm_shrink *s, const struct field *f, int64_t from, int64_t count)
 {
     unsigned char *at = f->at + (size_t)from * f->size, *was;
     size_t bytes = (size_t)count * f->size;
@@ -72,7 +72,7 @@ static int simplest(struct shrink *s, const struct field *f, int64_t from, int64
     return done;
 }
 
-int qm_shrink_zeroes(struct shrink *s)
+int qm_shrink_zeroes(struct qm_shrink *s)
 {
     struct field f[FIELDS];
     int done = 0;
@@ -87,7 +87,7 @@ int qm_shrink_zeroes(struct shrink *s)
 }
 
 /* Sets whole arrays at once, while the tensor is large. */
-void qm_shrink_zero_all(struct shrink *s)
+void qm_shrink_zero_all(struct qm_shrink *s)
 {
     struct field f[FIELDS];
     for (int call = 0; call < s->out->trial.n_calls; call++) {
@@ -106,7 +106,7 @@ static float shorter(float x, int bits)
 }
 
 /* Takes the first of +-1, a power of two, and more and more bits that still fails. */
-static int shorter_float(struct shrink *s, float *x)
+static int shorter_float(struct qm_shrink *s, float *x)
 {
     static const int bits[] = {0, 1, 2, 3, 4, 6, 8, 12, 16};
     float was = *x, one = copysignf(1.0f, was);
@@ -124,7 +124,7 @@ static int shorter_float(struct shrink *s, float *x)
     return 0;
 }
 
-void qm_shrink_floats(struct shrink *s)
+void qm_shrink_floats(struct qm_shrink *s)
 {
     struct field f[FIELDS];
     for (int call = 0; call < s->out->trial.n_calls; call++) {

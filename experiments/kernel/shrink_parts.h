@@ -4,7 +4,7 @@
 
 #include "experiments/kernel/shrink.h"
 
-struct shrink {
+struct qm_shrink {
     struct qm_attempts *attempts;
     struct qm_shrunk *out; /* the smallest failing trial so far, and its attempt */
     struct qm_kernel_verdict first;
@@ -13,32 +13,32 @@ struct shrink {
 };
 
 /* 1: no more attempts, because time is over or the user interrupted. */
-int qm_shrink_is_over(struct shrink *s);
+int qm_shrink_is_over(struct qm_shrink *s);
 
 /* 1: the trial fails as the first attempt did; its attempt is kept. */
-int qm_shrink_fails(struct shrink *s, const struct qm_trial *t);
+int qm_shrink_fails(struct qm_shrink *s, const struct qm_trial *t);
 
 /* Replaces the trial by a candidate that fails (returns 1), or closes the candidate. */
-int qm_shrink_take(struct shrink *s, struct qm_trial *candidate);
+int qm_shrink_take(struct qm_shrink *s, struct qm_trial *candidate);
 
 /* ---- shrink_shape.c ---- */
 
 /* Tries the tensor as one dimension. */
-void qm_shrink_flatten(struct shrink *s);
+void qm_shrink_flatten(struct qm_shrink *s);
 /* Tries the elements that the finding points at alone; 1: they fail. */
-int qm_shrink_guess(struct shrink *s);
+int qm_shrink_guess(struct qm_shrink *s);
 /* Tries fewer indices on each axis. */
-void qm_shrink_elements(struct shrink *s);
+void qm_shrink_elements(struct qm_shrink *s);
 /* Leaves out axes of one index. */
-void qm_shrink_axes(struct shrink *s);
+void qm_shrink_axes(struct qm_shrink *s);
 
 /* ---- shrink_number.c ---- */
 
 /* Tries whole arrays as 0 and scales as 1. */
-void qm_shrink_zero_all(struct shrink *s);
+void qm_shrink_zero_all(struct qm_shrink *s);
 /* Tries the same for one run of elements after the other; 1: some changed. */
-int qm_shrink_zeroes(struct shrink *s);
+int qm_shrink_zeroes(struct qm_shrink *s);
 /* Tries numbers of fewer bits. */
-void qm_shrink_floats(struct shrink *s);
+void qm_shrink_floats(struct qm_shrink *s);
 
 #endif

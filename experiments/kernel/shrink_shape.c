@@ -3,7 +3,7 @@
 
 #include "experiments/kernel/shrink_parts.h"
 
-void qm_shrink_flatten(struct shrink *s)
+void qm_shrink_flatten(struct qm_shrink *s)
 {
     const struct qm_trial *t = &s->out->trial;
     struct qm_shape flat = {1, {t->n}};
@@ -17,7 +17,7 @@ void qm_shrink_flatten(struct shrink *s)
 }
 
 /* Keeps indices [from, to) of an axis, or all others; 1: the trial still fails. */
-static int slice(struct shrink *s, int axis, int64_t from, int64_t to, int keeps)
+static int slice(struct qm_shrink *s, int axis, int64_t from, int64_t to, int keeps)
 {
     const struct qm_trial *t = &s->out->trial;
     struct qm_shape shape = t->shape;
@@ -41,7 +41,7 @@ static int slice(struct shrink *s, int axis, int64_t from, int64_t to, int keeps
 }
 
 /* The element of the finding, or -1. */
-static int64_t element(const struct shrink *s)
+static int64_t element(const struct qm_shrink *s)
 {
     const struct qm_finding *f = &s->out->attempt.finding;
     const struct qm_trial *t = &s->out->trial;
@@ -59,7 +59,7 @@ static int64_t element(const struct shrink *s)
 
 /* Keeps `length` elements of a 1-D tensor: from the element of the finding on, or up to it; without
  * such an element, the first or the last. */
-static int window(struct shrink *s, int64_t length)
+static int window(struct qm_shrink *s, int64_t length)
 {
     const struct qm_trial *t = &s->out->trial;
     int64_t at = element(s), n = t->shape.dim[0], on = at < 0 ? 0 : at, up = at < 0 ? n - 1 : at;
@@ -71,7 +71,7 @@ static int window(struct shrink *s, int64_t length)
 
 /* Tries the lengths from..to in order; so a failure that depends on the length (n % 5 == 2) is
  * found. */
-static int windows(struct shrink *s, int64_t from, int64_t to)
+static int windows(struct qm_shrink *s, int64_t from, int64_t to)
 {
     for (int64_t length = from; length <= to && !qm_shrink_is_over(s); length++)
         if (window(s, length))
@@ -80,7 +80,7 @@ static int windows(struct shrink *s, int64_t from, int64_t to)
 }
 
 /* Keeps the block of the finding alone, or on an axis without blocks its index alone. */
-static int localize(struct shrink *s, int axis)
+static int localize(struct qm_shrink *s, int axis)
 {
     const struct qm_trial *t = &s->out->trial;
     int64_t at = element(s), block = t->shape.rank == 1 ? qm_trial_block(t) : 1, inner = 1;
@@ -97,7 +97,7 @@ static int localize(struct shrink *s, int axis)
     return to < length && slice(s, axis, to, length, 0);
 }
 
-int qm_shrink_guess(struct shrink *s)
+int qm_shrink_guess(struct qm_shrink *s)
 {
     int64_t block = qm_trial_block(&s->out->trial);
     int found = windows(s, 1, 8);
@@ -108,7 +108,7 @@ int qm_shrink_guess(struct shrink *s)
 
 /* Removes runs of indices, half of them first, and whole blocks while a run is longer than one
  * block.  Where the finding is no number, only the first and the last run are tried. */
-static int shorten(struct shrink *s, int axis)
+static int shorten(struct qm_shrink *s, int axis)
 {
     const struct qm_trial *t = &s->out->trial;
     int is_number = s->first.how == QM_CASE_failed && s->first.finding.slot >= QM_SLOT_PARAM;
@@ -125,7 +125,7 @@ static int shorten(struct shrink *s, int axis)
     return t->shape.dim[axis] < before;
 }
 
-void qm_shrink_axes(struct shrink *s)
+void qm_shrink_axes(struct qm_shrink *s)
 {
     const struct qm_trial *t = &s->out->trial;
     for (int axis = 0; axis < t->shape.rank && t->shape.rank > 1; axis++) {
@@ -144,7 +144,7 @@ void qm_shrink_axes(struct shrink *s)
     }
 }
 
-void qm_shrink_elements(struct shrink *s)
+void qm_shrink_elements(struct qm_shrink *s)
 {
     for (int more = 1; more && !qm_shrink_is_over(s);) {
         more = 0;

@@ -42,8 +42,8 @@ static qm_status add(struct qm_torch_walk *w, const char *name, const struct qm_
         qm_torch_leave_out(t, "%s (another value of this name)", name);
         return QM_OK;
     }
-    if (w->f->n_entries >= ENTRIES_MOST)
-        return qm_file_bad(w->f, "more than %d tensors", ENTRIES_MOST);
+    if (w->f->n_entries >= QM_TORCH_ENTRIES_MOST)
+        return qm_file_bad(w->f, "more than %d tensors", QM_TORCH_ENTRIES_MOST);
     QM_TRY(qm_grow((void **)&t->array, &t->array_room, w->f->n_entries + 1, sizeof *a));
     t->array[w->f->n_entries] = *a;
     int i = w->f->n_entries;
@@ -150,15 +150,15 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
                                  const struct qm_pickle *parent, const char *path, int depth)
 {
     char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
-    if (!v || depth > DEPTH_MOST || !may_hold(v))
+    if (!v || depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
         return QM_OK;
     if (++w->visited > w->most)
         return qm_file_bad(w->f, "values that hold each other");
     if (w->visited % 4096 == 0)
         qm_reader_progress();
     if (is_optimizer(v)) {
-        if (w->n_optimizers == OPTIMIZERS_MOST)
-            return qm_file_bad(w->f, "more than %d optimizers", OPTIMIZERS_MOST);
+        if (w->n_optimizers == QM_TORCH_OPTIMIZERS_MOST)
+            return qm_file_bad(w->f, "more than %d optimizers", QM_TORCH_OPTIMIZERS_MOST);
         struct qm_torch_optimizer *o = &w->optimizer[w->n_optimizers++];
         o->dict = v;
         snprintf(o->path, sizeof o->path, "%s", path);
@@ -297,7 +297,7 @@ static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, 
                                          "network", "weights"};
     char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
     int is;
-    if (!v || depth > DEPTH_MOST || !may_hold(v) || is_optimizer(v))
+    if (!v || depth > QM_TORCH_DEPTH_MOST || !may_hold(v) || is_optimizer(v))
         return QM_OK;
     if (++w->visited > w->most)
         return qm_file_bad(w->f, "values that hold each other");
@@ -331,7 +331,7 @@ qm_status qm_torch_add_all(struct qm_file *f)
     qm_status st = w ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: names", f->path);
     if (w) {
         w->f = f;
-        w->most = VISITS_LEAST + 16 * qm_pickle_count(t->memory);
+        w->most = QM_TORCH_VISITS_LEAST + 16 * qm_pickle_count(t->memory);
     }
     if (st == QM_OK)
         st = find_optimizers(w, t->root, NULL, "", 0);

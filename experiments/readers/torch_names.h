@@ -7,10 +7,10 @@
 
 enum {
     QM_TORCH_NAME = 1024,
-    DEPTH_MOST = 32,
-    ENTRIES_MOST = 1 << 20,
-    VISITS_LEAST = 1 << 16,
-    OPTIMIZERS_MOST = 16
+    QM_TORCH_DEPTH_MOST = 32,
+    QM_TORCH_ENTRIES_MOST = 1 << 20,
+    QM_TORCH_VISITS_LEAST = 1 << 16,
+    QM_TORCH_OPTIMIZERS_MOST = 16
 };
 
 /* One parameter of an optimizer: its id, its state, and the tensor of the model that it is. */
@@ -31,7 +31,7 @@ struct qm_torch_optimizer {
 /* A walk over the values. */
 struct qm_torch_walk {
     struct qm_file *f;
-    struct qm_torch_optimizer optimizer[OPTIMIZERS_MOST];
+    struct qm_torch_optimizer optimizer[QM_TORCH_OPTIMIZERS_MOST];
     int n_optimizers;
     int64_t visited, most; /* values looked at, and how many at most: some stand in few places */
 };

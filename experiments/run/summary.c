@@ -12,18 +12,18 @@
 
 static const char *const stat_names[] = {
 #define X(name) #name,
-    STAT_LIST(X)
+    QM_SUMMARY_STAT_LIST(X)
 #undef X
 };
 static const char *const cell_key_names[] = {
 #define X(name) #name,
-    CELL_KEY_LIST(X)
+    QM_SUMMARY_CELL_KEY_LIST(X)
 #undef X
 };
 
 /* The values of one cell that counts, with the keys of its row. */
 struct member {
-    int at[MAX_KEYS], n_keys, is_plain;
+    int at[QM_SUMMARY_MAX_KEYS], n_keys, is_plain;
     int64_t order;
     double value[QM_SUITE_VALUES], theory;
 };
@@ -39,18 +39,18 @@ static qm_status fail_in_plan(const struct qm_suite *s, const struct qm_summary_
 }
 
 static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan *p,
-                          const char *name, struct key *k)
+                          const char *name, struct qm_summary_key *k)
 {
-    const char *all[QM_SUITE_AXES + CELL_KEY_COUNT];
-    int n = 0, of_cell = qm_name_find(name, cell_key_names, CELL_KEY_COUNT);
+    const char *all[QM_SUITE_AXES + QM_SUMMARY_CELL_KEY_COUNT];
+    int n = 0, of_cell = qm_name_find(name, cell_key_names, QM_SUMMARY_CELL_KEY_COUNT);
     k->name = name;
     k->axis = qm_suite_axis(s, name);
-    k->of_cell = of_cell >= 0 ? (enum cell_key)of_cell : CELL_KEY_COUNT;
+    k->of_cell = of_cell >= 0 ? (enum qm_cell_key)of_cell : QM_SUMMARY_CELL_KEY_COUNT;
     if (k->axis >= 0 || of_cell >= 0)
         return QM_OK;
     for (int i = 0; i < s->n_axes; i++)
         all[n++] = s->axis[i].key;
-    for (int i = 0; i < CELL_KEY_COUNT; i++)
+    for (int i = 0; i < QM_SUMMARY_CELL_KEY_COUNT; i++)
         all[n++] = cell_key_names[i];
     const char *nearest = qm_name_nearest(name, all, n);
     return fail_in_plan(s, p,
@@ -60,24 +60,25 @@ static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan
 }
 
 /* The text of a cell under a key; buffer holds QM_RECIPE_TEXT bytes. */
-static const char *text_of(const struct qm_results *r, int64_t i, const struct key *k, char *buffer)
+static const char *text_of(const struct qm_results *r, int64_t i, const struct qm_summary_key *k,
+                           char *buffer)
 {
     const struct qm_cell *c = &r->cell[i];
     if (k->axis >= 0)
         return qm_cell_choice(r->suite, c, k->axis);
     switch (k->of_cell) {
-    case CELL_class: return c->class_name;
-    case CELL_tensor: return c->tensor;
-    case CELL_from: return c->source_text;
-    case CELL_quantizer: return qm_quantizer_print(&c->recipe->slot[c->slot], buffer);
-    case CELL_recipe: return qm_recipe_print(c->recipe, buffer);
-    case CELL_coupling: return qm_coupling_name(c->coupling);
+    case QM_CELL_class: return c->class_name;
+    case QM_CELL_tensor: return c->tensor;
+    case QM_CELL_from: return c->source_text;
+    case QM_CELL_quantizer: return qm_quantizer_print(&c->recipe->slot[c->slot], buffer);
+    case QM_CELL_recipe: return qm_recipe_print(c->recipe, buffer);
+    case QM_CELL_coupling: return qm_coupling_name(c->coupling);
     default: return qm_outcome_status(&r->outcome[i]);
     }
 }
 
 /* The index of a text among the key's texts, to which a new text is added; -1 without memory. */
-static int index_of(struct key *k, const char *text)
+static int index_of(struct qm_summary_key *k, const char *text)
 {
     for (int i = 0; i < k->n; i++)
         if (strcmp(k->text[i], text) == 0)
@@ -95,14 +96,14 @@ static int index_of(struct key *k, const char *text)
     return k->n++;
 }
 
-static qm_status open_key(const struct qm_summary *s, const char *name, struct key *k)
+static qm_status open_key(const struct qm_summary *s, const char *name, struct qm_summary_key *k)
 {
     const struct qm_suite *suite = s->results->suite;
     int ok = 1;
     QM_TRY(find_key(suite, s->plan, name, k));
     for (int i = 0; k->axis >= 0 && i < suite->axis[k->axis].n; i++)
         ok = index_of(k, suite->axis[k->axis].value[i].label) >= 0 && ok;
-    for (int i = 0; k->axis < 0 && k->of_cell == CELL_class && i < qm_tensor_class_count(); i++)
+    for (int i = 0; k->axis < 0 && k->of_cell == QM_CELL_class && i < qm_tensor_class_count(); i++)
         ok = index_of(k, qm_tensor_class_at(i)) >= 0 && ok;
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
 }
@@ -117,7 +118,7 @@ static int label_index(const struct qm_axis *a, const char *label)
 
 qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary_plan *p)
 {
-    struct key k = {0};
+    struct qm_summary_key k = {0};
     const char *names[512];
     int n = qm_value_count() < 512 ? qm_value_count() : 512;
     for (int i = 0; i < n; i++)
@@ -132,7 +133,7 @@ qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary
         if (qm_value_find(p->value[i]) < 0)
             return fail_in_plan(suite, p, qm_name_unknown("metric", p->value[i], names, n));
     for (int i = 0; i < p->n_stats; i++) {
-        if (qm_name_find(p->stat[i], stat_names, STAT_COUNT) < 0)
+        if (qm_name_find(p->stat[i], stat_names, QM_SUMMARY_STAT_COUNT) < 0)
             return fail_in_plan(suite, p,
                                 qm_fail(QM_BAD_ARG,
                                         "no stat '%s'; there are median, mean, min, "
@@ -173,7 +174,8 @@ static int64_t partner(const struct qm_summary *s, int64_t i)
 }
 
 /* Sets the values and keys of cell i; returns whether it counts, -1 without memory. */
-static int member_of(struct qm_summary *s, int64_t i, struct key *where, struct member *m)
+static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *where,
+                     struct member *m)
 {
     const struct qm_results *r = s->results;
     char buffer[QM_RECIPE_TEXT];
@@ -232,7 +234,7 @@ static double quantile(const double *x, int64_t n, double q)
     return f > 0.0 ? x[i] + f * (x[i + 1] - x[i]) : x[i];
 }
 
-static double statistic(enum summary_stat which, const double *x, int64_t n)
+static double statistic(enum qm_summary_stat which, const double *x, int64_t n)
 {
     double sum = 0.0, squares = 0.0;
     int64_t wins = 0;
@@ -244,14 +246,14 @@ static double statistic(enum summary_stat which, const double *x, int64_t n)
     }
     double mean = sum / (double)n;
     switch (which) {
-    case STAT_mean: return mean;
-    case STAT_min: return x[0];
-    case STAT_max: return x[n - 1];
-    case STAT_sum: return sum;
-    case STAT_wins: return (double)wins;
-    case STAT_p05: return quantile(x, n, 0.05);
-    case STAT_p95: return quantile(x, n, 0.95);
-    case STAT_std:
+    case QM_STAT_mean: return mean;
+    case QM_STAT_min: return x[0];
+    case QM_STAT_max: return x[n - 1];
+    case QM_STAT_sum: return sum;
+    case QM_STAT_wins: return (double)wins;
+    case QM_STAT_p05: return quantile(x, n, 0.05);
+    case QM_STAT_p95: return quantile(x, n, 0.95);
+    case QM_STAT_std:
         for (int64_t i = 0; i < n; i++)
             squares += (x[i] - mean) * (x[i] - mean);
         return n > 1 ? sqrt(squares / (double)(n - 1)) : nan("");
@@ -269,7 +271,7 @@ static void median_interval(const double *x, int64_t n, double *low, double *hig
 }
 
 static void fill_row(const struct qm_summary *s, const struct member *m, int64_t n, double *scratch,
-                     struct row *row)
+                     struct qm_summary_row *row)
 {
     const struct qm_summary_plan *p = s->plan;
     memcpy(row->at, m->at, sizeof row->at);
@@ -282,7 +284,7 @@ static void fill_row(const struct qm_summary *s, const struct member *m, int64_t
         for (int k = 0; k < p->n_stats; k++) {
             int at = v * p->n_stats + k;
             row->number[at] = statistic(s->stat[k], scratch, count);
-            median_interval(scratch, s->stat[k] == STAT_median ? count : 0, &row->low[at],
+            median_interval(scratch, s->stat[k] == QM_STAT_median ? count : 0, &row->low[at],
                             &row->high[at]);
         }
         row->n = count > row->n ? count : row->n;
@@ -304,7 +306,7 @@ static int shows_errors(const struct qm_summary_plan *p)
     return yes && !p->versus_key;
 }
 
-static qm_status make_rows(struct qm_summary *s, struct key *where)
+static qm_status make_rows(struct qm_summary *s, struct qm_summary_key *where)
 {
     int64_t n_cells = qm_protocol_own(s->results->cell, s->results->n_cells), n = 0;
     size_t room = (size_t)(n_cells > 0 ? n_cells : 1);
@@ -339,7 +341,7 @@ static qm_status make_rows(struct qm_summary *s, struct key *where)
 qm_status qm_summary_make(const struct qm_results *r, const struct qm_summary_plan *plan,
                           struct qm_summary **out)
 {
-    struct key where[QM_SUITE_BY] = {{0}};
+    struct qm_summary_key where[QM_SUITE_BY] = {{0}};
     QM_TRY(qm_summary_check(r->suite, plan));
     struct qm_summary *s = calloc(1, sizeof *s);
     if (!s)
@@ -354,7 +356,8 @@ qm_status qm_summary_make(const struct qm_results *r, const struct qm_summary_pl
     for (int i = 0; i < plan->n_values; i++)
         s->value[i] = qm_value_find(plan->value[i]);
     for (int i = 0; i < plan->n_stats; i++)
-        s->stat[i] = (enum summary_stat)qm_name_find(plan->stat[i], stat_names, STAT_COUNT);
+        s->stat[i] =
+            (enum qm_summary_stat)qm_name_find(plan->stat[i], stat_names, QM_SUMMARY_STAT_COUNT);
     if (st == QM_OK)
         st = make_rows(s, where);
     if (st == QM_OK)

@@ -14,7 +14,7 @@ static void number_name(const struct qm_summary *s, int value, int stat, char *n
 }
 
 /* A statistic as text: "20.37", a median with its interval "20.37 [19.8, 20.7]". */
-static int number_text(const struct row *r, int i, char *text, size_t size)
+static int number_text(const struct qm_summary_row *r, int i, char *text, size_t size)
 {
     if (isnan(r->low[i]))
         return snprintf(text, size, "%.4g", r->number[i]);
@@ -67,8 +67,8 @@ static void count_cell(struct qm_table *t, int64_t n, int64_t plain)
 
 static void print_long(const struct qm_summary *s)
 {
-    const char *heads[MAX_KEYS + 2 + MAX_NUMBERS];
-    char names[MAX_NUMBERS][96];
+    const char *heads[QM_SUMMARY_MAX_KEYS + 2 + QM_SUMMARY_MAX_NUMBERS];
+    char names[QM_SUMMARY_MAX_NUMBERS][96];
     int n = 0, numbers = s->plan->n_values * s->plan->n_stats;
     for (int k = 0; k < s->n_keys; k++)
         heads[n++] = s->key[k].name;
@@ -191,7 +191,7 @@ void qm_summary_print(const struct qm_summary *s)
 }
 
 /* The members NAME_lo95 and NAME_hi95 of a median; null below six values. */
-static void json_set_interval(json_t *row, const char *name, const struct row *r, int i)
+static void json_set_interval(json_t *row, const char *name, const struct qm_summary_row *r, int i)
 {
     char end[112];
     snprintf(end, sizeof end, "%s_lo95", name);
@@ -215,7 +215,7 @@ json_t *qm_summary_json(const struct qm_summary *s)
             for (int k = 0; k < s->plan->n_stats; k++) {
                 number_name(s, v, k, name, sizeof name);
                 json_object_set_new(row, name, qm_json_number(qm_summary_value(s, r, v, k)));
-                if (s->stat[k] == STAT_median)
+                if (s->stat[k] == QM_STAT_median)
                     json_set_interval(row, name, &s->row[r], v * s->plan->n_stats + k);
             }
         if (s->has_theory) {
@@ -231,7 +231,7 @@ json_t *qm_summary_json(const struct qm_summary *s)
 
 static const char *stat_unit(const struct qm_summary *s, int value, int stat)
 {
-    return s->stat[stat] == STAT_wins ? "1" : qm_value_unit(s->value[value]);
+    return s->stat[stat] == QM_STAT_wins ? "1" : qm_value_unit(s->value[value]);
 }
 
 /* Adds the columns of a statistic: its numbers, and both ends of a median's interval.  name holds
@@ -240,7 +240,7 @@ static int add_number(const struct qm_summary *s, int i, size_t rows, char (*nam
                       double *number, struct qm_column *column)
 {
     int v = i / s->plan->n_stats, k = i % s->plan->n_stats;
-    int n = s->stat[k] == STAT_median ? 3 : 1;
+    int n = s->stat[k] == QM_STAT_median ? 3 : 1;
     number_name(s, v, k, name[0], sizeof *name);
     snprintf(name[1], sizeof *name, "%.100s_lo95", name[0]);
     snprintf(name[2], sizeof *name, "%.100s_hi95", name[0]);
@@ -259,14 +259,14 @@ static int add_number(const struct qm_summary *s, int i, size_t rows, char (*nam
 
 qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
 {
-    struct qm_column column[MAX_KEYS + 4 + 3 * MAX_NUMBERS];
-    char names[MAX_NUMBERS][3][112], path[256], text[512];
+    struct qm_column column[QM_SUMMARY_MAX_KEYS + 4 + 3 * QM_SUMMARY_MAX_NUMBERS];
+    char names[QM_SUMMARY_MAX_NUMBERS][3][112], path[256], text[512];
     int n_numbers = s->plan->n_values * s->plan->n_stats, n = 0;
     size_t rows = (size_t)(s->n_rows > 0 ? s->n_rows : 1);
-    const char **keys = calloc(rows * MAX_KEYS, sizeof *keys);
-    double *numbers = calloc(rows * (3 * MAX_NUMBERS + 1), sizeof *numbers);
+    const char **keys = calloc(rows * QM_SUMMARY_MAX_KEYS, sizeof *keys);
+    double *numbers = calloc(rows * (3 * QM_SUMMARY_MAX_NUMBERS + 1), sizeof *numbers);
     int64_t *counts = calloc(3 * rows, sizeof *counts);
-    double *theory = numbers ? numbers + 3 * rows * MAX_NUMBERS : NULL;
+    double *theory = numbers ? numbers + 3 * rows * QM_SUMMARY_MAX_NUMBERS : NULL;
     qm_status st = keys && numbers && counts ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
     for (int r = 0; st == QM_OK && r < s->n_rows; r++) {
         for (int k = 0; k < s->n_keys; k++)

@@ -4,41 +4,46 @@
 
 #include "experiments/run/summary.h"
 
-enum { MAX_KEYS = QM_SUITE_BY + 1, MAX_NUMBERS = QM_SUITE_VALUES * QM_SUITE_VALUES };
-
-/* clang-format off */
-#define STAT_LIST(X) X(median) X(mean) X(min) X(max) X(std) X(p05) X(p95) X(sum) X(wins)
-#define CELL_KEY_LIST(X) X(class) X(tensor) X(from) X(quantizer) X(recipe) X(coupling) X(status)
-/* clang-format on */
-
-enum summary_stat {
-#define X(name) STAT_##name,
-    STAT_LIST(X)
-#undef X
-        STAT_COUNT
+enum {
+    QM_SUMMARY_MAX_KEYS = QM_SUITE_BY + 1,
+    QM_SUMMARY_MAX_NUMBERS = QM_SUITE_VALUES * QM_SUITE_VALUES
 };
 
-enum cell_key {
-#define X(name) CELL_##name,
-    CELL_KEY_LIST(X)
+/* clang-format off */
+#define QM_SUMMARY_STAT_LIST(X) X(median) X(mean) X(min) X(max) X(std) X(p05) X(p95) X(sum) X(wins)
+#define QM_SUMMARY_CELL_KEY_LIST(X)                                                                \
+    X(class) X(tensor) X(from) X(quantizer) X(recipe) X(coupling) X(status)
+/* clang-format on */
+
+enum qm_summary_stat {
+#define X(name) QM_STAT_##name,
+    QM_SUMMARY_STAT_LIST(X)
 #undef X
-        CELL_KEY_COUNT
+        QM_SUMMARY_STAT_COUNT
+};
+
+enum qm_cell_key {
+#define X(name) QM_CELL_##name,
+    QM_SUMMARY_CELL_KEY_LIST(X)
+#undef X
+        QM_SUMMARY_CELL_KEY_COUNT
 };
 
 /* A key: an axis of the suite or a property of the cell; its distinct texts in order. */
-struct key {
+struct qm_summary_key {
     const char *name;
     int axis; /* -1: of_cell */
-    enum cell_key of_cell;
+    enum qm_cell_key of_cell;
     int n, room;
     char **text;
 };
 
-struct row {
-    int at[MAX_KEYS];             /* indices of the texts of its keys */
-    int64_t n, n_theory, n_plain; /* n_plain: values left out, of cells without codes */
-    double number[MAX_NUMBERS];   /* the statistics, value-major */
-    double low[MAX_NUMBERS], high[MAX_NUMBERS]; /* 95 % intervals of medians; else NaN */
+struct qm_summary_row {
+    int at[QM_SUMMARY_MAX_KEYS];           /* indices of the texts of its keys */
+    int64_t n, n_theory, n_plain;          /* n_plain: values left out, of cells without codes */
+    double number[QM_SUMMARY_MAX_NUMBERS]; /* the statistics, value-major */
+    double low[QM_SUMMARY_MAX_NUMBERS];    /* 95 % intervals of medians; else NaN */
+    double high[QM_SUMMARY_MAX_NUMBERS];
     double theory; /* largest |theory_z| of the n_theory cells that have one; NaN: none has */
 };
 
@@ -46,12 +51,12 @@ struct qm_summary {
     const struct qm_results *results;
     const struct qm_summary_plan *plan;
     int n_keys, n_rows; /* keys: by, then across */
-    struct key key[MAX_KEYS];
+    struct qm_summary_key key[QM_SUMMARY_MAX_KEYS];
     int value[QM_SUITE_VALUES];
     int has_plain;  /* some row leaves values out */
     int has_theory; /* the table shows errors, and some cell has a theory of them */
-    enum summary_stat stat[QM_SUITE_VALUES];
-    struct row *row;
+    enum qm_summary_stat stat[QM_SUITE_VALUES];
+    struct qm_summary_row *row;
 };
 
 #endif

@@ -14,6 +14,12 @@ struct room {
     uint8_t code[QM_PAIR_SUMS_BLOCK];
 };
 
+size_t qm_metrics_bytes(enum qm_metrics_level level)
+{
+    struct qm_metrics *m = NULL;
+    return sizeof *m + (level == QM_METRICS_full ? sizeof *m->extra : 0);
+}
+
 struct qm_metrics *qm_metrics_open(enum qm_metrics_level level)
 {
     struct qm_metrics *m = calloc(1, sizeof *m);

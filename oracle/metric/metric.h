@@ -41,6 +41,7 @@ enum qm_metrics_level { QM_METRICS_brief, QM_METRICS_basic, QM_METRICS_full };
 
 struct qm_metrics; /* opaque: one accumulator for all metrics */
 
+size_t qm_metrics_bytes(enum qm_metrics_level level);            /* of an accumulator's memory */
 struct qm_metrics *qm_metrics_open(enum qm_metrics_level level); /* NULL when out of memory */
 void qm_metrics_close(struct qm_metrics *m);                     /* accepts NULL */
 void qm_metrics_reset(struct qm_metrics *m);

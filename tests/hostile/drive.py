@@ -27,7 +27,7 @@ SUITE = "variant: adamw4_ao\nexp_avg.map: [dyn, nf4]\nsource: \"states:*\"\ncoup
 
 
 def commands(file, good, work):
-    """name: words, for one file; good is a whole results file."""
+    """name: words, for one file; good is a whole result file."""
     yield "analyze", ["analyze", file, *ANALYZE]
     yield "digest", ["digest", file]
     yield "compare", ["compare", good, file]

@@ -1,9 +1,11 @@
-"""check_headers.py - Checks that each header has a guard of its own, and each public tag one meaning.
+"""check_headers.py - Checks guards of headers, one meaning of each tag, and prefixes.
 
     /usr/bin/python3 tests/style/check_headers.py [--list]
 
 A guard is "#ifndef QM_..._NAME_H" and "#define" of the same as the first two directives, and #endif
 as the last; NAME is the file's name in capitals.  Two headers with one guard would hide each other.
+What a header defines for its includers (tags, types, macros, functions, enumerators) begins with
+qm_ or QM_, but for the parts of one source file, and no tag is a type of another kind as well.
 --list prints, where nothing is wrong, the headers that make sense alone, for `make check-headers`,
 which compiles them together.
 """
@@ -17,6 +19,15 @@ PARTS = {"core/quant/simd_avx2.h", "core/quant/simd_avx512.h", "core/quant/simd_
          "oracle/metric/pair_sums_loop.h"}
 # The inside of loops for one instruction set.
 PER_ISA = {"core/quant/simd_group.h", "core/rule/packed_blocks.h"}
+# Whose short names are the letters of the rule's formulas, for the rule's own files.
+LETTERS = {"oracle/rule/adafactor8.h"}
+NAMES = {  # what a header defines at file scope, and how its name has to begin
+    "tag": (re.compile(r"^\s*(?:typedef\s+)?(?:struct|enum|union)\s+(\w+)\s*\{", re.M), "qm_"),
+    "macro": (re.compile(r"^#\s*define\s+(\w+)", re.M), ("QM_", "qm_", "H5_USE_")),
+    "function": (re.compile(r"^(?:QM_FN|static)\b[^;{}=()]*?\b(\w+)\(", re.M), ("qm_", "__attr")),
+}
+ENUMERATORS = re.compile(r"\benum(?:\s+\w+)?\s*\{([^{}]*)\}")
+TYPEDEF = re.compile(r"^\s*typedef\s+[^;(]*?(?:\}|\s)\s*(qm_\w+)\s*;", re.M)
 TAG = re.compile(r"^\s*(?:typedef\s+)?(struct|enum|union)\s+(qm_\w+)\s*\{", re.M)
 
 
@@ -41,6 +52,16 @@ def guard(path, text):
     return first[1], None
 
 
+def unprefixed(text):
+    """Yields (kind, name) of what a header defines for all of its includers without the prefix."""
+    for kind, (names, prefix) in NAMES.items():
+        yield from ((kind, n) for n in names.findall(text) if n != "X" and not n.startswith(prefix))
+    code = re.sub(r"^#.*$", "", text, flags=re.M)
+    for body in ENUMERATORS.findall(code):
+        flat = re.sub(r"=[^,]*", "", re.sub(r"\b\w+\(\w+\)", "", body))
+        yield from (("enumerator", n) for n in re.findall(r"\w+", flat) if not n.startswith("QM_"))
+
+
 def check(paths):
     guards, tags = {}, {}
     for path in paths:
@@ -55,6 +76,13 @@ def check(paths):
         for kind, tag in TAG.findall(text):
             if tags.setdefault(tag, path) != path:
                 yield f"{path}:1: {kind} {tag} is defined in {tags[tag]} too"
+        for name in TYPEDEF.findall(text):
+            if tags.setdefault(name, path) != path or f"typedef {name}" in tags:
+                yield f"{path}:1: type {name} is defined in {tags[name]} too"
+            tags[f"typedef {name}"] = path
+        if path not in PARTS | PER_ISA | LETTERS:
+            for kind, name in unprefixed(text):
+                yield f"{path}:1: {kind} {name} of a header has no prefix qm_ or QM_"
 
 
 def check_sources():

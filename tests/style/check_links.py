@@ -1,12 +1,13 @@
 """check_links.py - Checks that texts and comments name files that are there.
 
-    /usr/bin/python3 tests/style/check_links.py
+    /usr/bin/python3 tests/style/check_links.py [--texts]
 
 It looks at the links of every Markdown file, at the headings that their anchors name, at every path
 of the tree that a comment or a text names ("core/quant/search.h"), at every file that a folder's
 README quotes by a short name (`search.h`; in variants/ these are files of the packages), and at
 every identifier that it quotes (`qm_encode`): some source must contain it.  One line per name that
-is not there; exits 1 when there is any.
+is not there; exits 1 when there is any.  --texts prints instead the Markdown files and every
+file that they link to, which an installed program has as well.
 """
 import os
 import re
@@ -64,7 +65,25 @@ def is_file(name):
     return os.path.exists(name) or any(("/" + path).endswith("/" + name) for path in TREE)
 
 
+LINK = re.compile(r"\]\(([^)#:]+)[)#]")
+
+
+def linked():
+    """The Markdown files of the tree, and the files that they link to."""
+    found = set()
+    for path in texts():
+        if path.endswith(".md"):
+            with open(path, encoding="utf-8") as f:
+                links = [os.path.normpath(os.path.join(os.path.dirname(path), m))
+                         for m in LINK.findall(f.read())]
+            found.update([path, *filter(os.path.isfile, links)])
+    return sorted(found)
+
+
 def main():
+    if "--texts" in sys.argv:
+        print("\n".join(linked()))
+        return
     TREE.extend(texts())
     missing, looked_at = [], 0
     words = set()
@@ -79,7 +98,7 @@ def main():
         wanted = [(m.start(), m.group(1)) for m in PATH.finditer(text)]
         if path.endswith(".md"):
             wanted += [(m.start(), os.path.join(os.path.dirname(path), m.group(1)))
-                       for m in re.finditer(r"\]\(([^)#:]+)[)#]", text)]
+                       for m in LINK.finditer(text)]
             for m in re.finditer(r"\]\(([^)#:]*)#([^)]+)\)", text):
                 of = os.path.join(os.path.dirname(path), m.group(1)) if m.group(1) else path
                 looked_at += 1

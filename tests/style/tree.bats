@@ -158,7 +158,9 @@ goes_up() {
         [ "$status" -eq 1 ]
         [[ $output == *"$1"* ]]
     }
-    header() { printf '/* a.h - A. */\n%b\nenum %s { A };\n#endif\n' "$2" "$3" >"$t/$1"; }
+    header() { # header FILE GUARD TAG [MORE]
+        printf '/* a.h - A. */\n%b\nenum %s { QM_A };\n%s#endif\n' "$2" "$3" "${4-}" >"$t/$1"
+    }
     header $one/a.h '#ifndef QM_RULE_A_H\n#define QM_RULE_A_H' qm_a
     header $two/a.h '#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' qm_oracle_a
     (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_headers.py")
@@ -176,6 +178,15 @@ goes_up() {
     refused "$two/a.h:1: the guard is QM_RULE_B_H"
     printf 'int a;\n' >"$t/$two/a.h"
     refused "$two/a.h:1: no guard"
+    local guard='#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' line
+    for line in 'tag spare:struct spare { int x; };' 'macro MOST:#define MOST 3' \
+        'function half:static inline int half(int x) { return x / 2; }' \
+        'enumerator DEEP:enum { QM_B, DEEP = 3 };'; do
+        header $two/a.h "$guard" qm_oracle_a "${line#*:}"$'\n'
+        refused "$two/a.h:1: ${line%%:*} of a header has no prefix qm_ or QM_"
+    done
+    header $two/a.h "$guard" qm_oracle_a $'typedef struct qm_other qm_a;\n'
+    refused "$two/a.h:1: type qm_a is defined in $one/a.h too"
 }
 
 @test "lines, functions, lists of parameters and files keep the limits" {

@@ -1,4 +1,4 @@
-/* flipped_file.h - Flips single bits of a results file, and reads it: refused, or the same digest.
+/* flipped_file.h - Flips single bits of a result file, and reads it: refused, or the same digest.
  *
  * Include it after result_sample.h. */
 #ifndef QM_SUPPORT_FLIPPED_FILE_H

@@ -187,7 +187,7 @@ mpi_program() {
     mpi="$ROOT/$program"
 }
 
-@test "make MPI=1: rank 0 distributes cells to three ranks, a worker is killed, one results file" {
+@test "make MPI=1: rank 0 distributes cells to three ranks, a worker is killed, one result file" {
     mpi_program
     $mpirun "$mpi" run -q --keep -o "$CLUSTER/e.h5" "$CLUSTER/mix.yaml" &
     pid=$!

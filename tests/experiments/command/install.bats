@@ -69,6 +69,18 @@ setup() {
     [ -s out/block_size.png ]
 }
 
+@test "every file that an installed text links to is installed" {
+    "$PYTHON" - "$D/usr/share/qualm" <<'P'
+import glob, os, re, sys
+texts = glob.glob(sys.argv[1] + "/**/*.md", recursive=True)
+links = [(t, os.path.join(os.path.dirname(t), m)) for t in texts
+         for m in re.findall(r"\]\(([^)#:]+)[)#]", open(t, encoding="utf-8").read())]
+assert len(texts) > 20 and len(links) > 60, (len(texts), len(links))
+dead = [(t, f) for t, f in links if not os.path.exists(f)]
+assert not dead, dead
+P
+}
+
 @test "uninstall leaves nothing" {
     make -C "$ROOT" uninstall DESTDIR="$D" PREFIX=/usr >/dev/null
     [ -z "$(find "$D" -type f)" ]

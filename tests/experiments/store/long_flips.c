@@ -1,4 +1,4 @@
-/* long_flips.c - 2000 flipped bits of a results file, with and without its checksum line.
+/* long_flips.c - 2000 flipped bits of a result file, with and without its checksum line.
  *
  *     long_flips [SEED]
  *
