@@ -33,23 +33,36 @@ struct qm_routine_names {
     struct qm_routine_name *at;
     int n;
 };
+/* Appends the routines of a word to a list that starts as {NULL, 0}; list->at is the list's
+ * own.  QM_NO_MATCH: the word names nothing, or nothing that is a deterministic nearest code;
+ * QM_BAD_ARG: a quantizer or recipe that cannot be; QM_NO_MEMORY.  The list keeps what was added
+ * before. */
 qm_status qm_routine_names_add(struct qm_routine_names *list, const char *word,
                                const struct qm_prove_options *o);
+/* Frees list->at and empties the list. */
 void qm_routine_names_free(struct qm_routine_names *list);
 
-/* Proves one routine of this program.  *holds 0: the routine violates one of its claims. */
+/* Proves one routine of this program over the floats from o->from to o->to.  *out gets an object
+ * of what was found, which the caller releases (json_decref); *holds 0: the routine violates one
+ * of its claims, which is no error.  QM_BAD_ARG: the round is not meant to be nearest, or
+ * backend emu is to take more than 2^26 floats; QM_CHECK_FAILED: a code decodes to another value
+ * than its definition's; QM_SKIPPED: there is no GPU; QM_NO_MEMORY. */
 qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_prove_options *o,
                            json_t **out, int *holds);
 
 /* Proves a whole element update for each pair of scales (triples.h); appends an object for each
- * pair to `all`.  *failed is set to 1 where one does not hold. */
+ * pair to `all`, an array.  *failed is set to 1 where one does not hold, and else left as it is.
+ * QM_BAD_ARG: the recipe or --scales cannot be parsed, or the recipe needs --long; QM_SKIPPED: the
+ * recipe has no such proof, and why (qm_triples_count); QM_CHECK_FAILED, QM_NO_MEMORY. */
 qm_status qm_prove_step(const char *recipe, const struct qm_prove_options *o, json_t *all,
                         int *failed);
 
 /* Proves the stochastic rounding of "bf16", "f16", "e4m3" (core/rule/param.h) or of a quantizer:
  * counts exactly how often each number goes up, and tests the whole path with the draws in use
  * sequentially (oracle/codebook/unbiased_test.h).  *failed is set to 1 where a count deviates by
- * more than the arithmetic of the definition allows, or where the test finds a bias. */
+ * more than the arithmetic of the definition allows, or where the test finds a bias.  `all` is
+ * an array, to which one object is appended.  QM_NO_MATCH: the word names nothing; QM_BAD_ARG:
+ * it is no quantizer, or its round draws nothing; QM_NO_MEMORY. */
 qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, json_t *all,
                          int *failed);
 
