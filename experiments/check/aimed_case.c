@@ -116,7 +116,9 @@ static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int6
                          .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_planted,
                          .t = 1 + qm_domain_below(s, 30),
                          .forced = 1};
-    to.shape.dim[1] = block * (2 + qm_domain_below(s, 2)) + qm_domain_below(s, 99) - 3;
+    static const int tails[] = {1, -1, 0};
+    to.shape.dim[1] = block * (2 + qm_domain_below(s, 2)) +
+                      (i / 20 % 4 < 3 ? tails[i / 20 % 4] : qm_domain_below(s, 99));
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
@@ -157,9 +159,73 @@ static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, i
     return 1;
 }
 
+/* A projection onto more numbers than a warp or a buffer of 64 holds. */
+static int many_ranks(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                      struct qm_case *c)
+{
+    if (!qm_domain_is_projected(d) || i % 80 != 5)
+        return 0;
+    struct qm_case to = {.shape = {2, {66 + qm_domain_below(s, 40), 66 + qm_domain_below(s, 40)}},
+                         .kind = QM_CLASS_normal,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = 1,
+                         .given = (uint64_t)1 << QM_HYPER_rank};
+    int64_t least = to.shape.dim[0] < to.shape.dim[1] ? to.shape.dim[0] : to.shape.dim[1];
+    to.hyper[QM_HYPER_rank] = (double)(65 + qm_domain_below(s, least - 64));
+    if (qm_domain_one_in(s, 2)) /* the same as a share of the smaller side */
+        to.hyper[QM_HYPER_rank] = fmin((to.hyper[QM_HYPER_rank] + 0.5) / (double)least, 0.99);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* Averages that remember as many steps as were made, 1 - c/t with c from 1/4 to 4, up to the last
+ * step of the domain: a count of steps that was cut short, rounded or looked up shows only here. */
+static int long_memory(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
+{
+    static const int betas[] = {QM_HYPER_beta1, QM_HYPER_beta2, QM_HYPER_momentum};
+    if (i % 20 != 15)
+        return 0;
+    struct qm_case to = {.shape = {1, {1 + qm_domain_log_uniform(s, 600)}},
+                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
+                         .t = qm_domain_log_uniform(s, d->last_step),
+                         .forced = 1};
+    for (int k = 0; k < 3; k++)
+        if (d->reads >> betas[k] & 1 && (k || qm_domain_one_in(s, 2))) {
+            to.given |= (uint64_t)1 << betas[k];
+            to.hyper[betas[k]] = 1.0 - ldexp(1.0, (int)qm_domain_below(s, 5) - 2) / (double)to.t;
+        }
+    if (to.t < 4 || !to.given || !qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* A block that gives many of its elements away at once: a share above a quarter of blocks of any
+ * length. */
+static int large_share(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
+{
+    if (!(d->reads >> QM_HYPER_k_init & 1) || i % 40 != 25)
+        return 0;
+    struct qm_case to = {.shape = {1, {d->largest - qm_domain_log_uniform(s, d->largest / 2)}},
+                         .kind = QM_CLASS_normal,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = 1,
+                         .given = (uint64_t)1 << QM_HYPER_k_init};
+    to.hyper[QM_HYPER_k_init] = 1.0 - 0.125 * (double)(i / 40 % 6);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c)
 {
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
-           projection_tail(d, s, i, c) || long_rows(d, s, i, c) || large_matrix(d, s, i, c);
+           projection_tail(d, s, i, c) || long_rows(d, s, i, c) || large_matrix(d, s, i, c) ||
+           many_ranks(d, s, i, c) || long_memory(d, s, i, c) || large_share(d, s, i, c);
 }

@@ -1,6 +1,8 @@
 /* cases.c - Enumerates the core of the cases, and applies a case to a recipe. */
 #include "experiments/check/cases.h"
 
+#include <math.h>
+
 static const struct {
     double lr, beta1, beta2, eps, weight_decay;
 } settings[] = {
@@ -36,7 +38,7 @@ enum {
     WIDE = SHAPES * LISTED,
     DEEP = 2 * THOROUGH * SETTINGS * 2,
     OWN = 8 * FALLBACK,
-    RANK = 4, /* rank of projections in forced cases: states stay no larger than the tensor */
+    RANK = 4, /* rank of projections in forced cases, unless one up to the smaller side is given */
     /* Of Shampoo's preconditioners, which cost the tensor's size times it; longer sides are in
      * pieces, or refused where these are unequal. */
     ORDER = 128,
@@ -74,6 +76,12 @@ static void put(double *to, double value)
         *to = value;
 }
 
+/* Of the matrices that the last two axes are; 1 of a vector. */
+static double smaller_side(const struct qm_shape *s)
+{
+    return s->rank < 2 ? 1.0 : fmin((double)s->dim[s->rank - 1], (double)s->dim[s->rank - 2]);
+}
+
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
 {
     put(&r->hyper.lr, settings[c->setting].lr);
@@ -86,8 +94,9 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     for (int k = 0; k < QM_HYPERS; k++)
         if (c->given >> k & 1)
             qm_hyper_put(&r->hyper, k, c->hyper[k]);
-    if (c->forced && r->hyper.rank > RANK)
-        r->hyper.rank = RANK;
+    double most = c->given >> QM_HYPER_rank & 1 ? fmax(RANK, smaller_side(&c->shape)) : RANK;
+    if (c->forced && r->hyper.rank > most)
+        r->hyper.rank = most;
     int order = qm_shape_numel(&c->shape) < 1 << 14 ? ORDER : ORDER_OF_LARGE;
     if (r->hyper.max_order > order)
         r->hyper.max_order = order;

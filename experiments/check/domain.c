@@ -339,12 +339,15 @@ void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_cas
 
 /* A large tensor is there for its size: it starts from loaded states, so that one step shows what
  * two would, and everything that could hide an update is ordinary. */
-static void make_ordinary(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
+static void make_ordinary(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                          struct qm_case *c)
 {
     static const enum qm_class kinds[] = {QM_CLASS_normal, QM_CLASS_unit, QM_CLASS_planted};
     if (qm_shape_numel(&c->shape) <= (1 << 15) + 8)
         return;
     c->kind = kinds[qm_domain_below(s, sizeof kinds / sizeof *kinds)];
+    if (i % 160 == 67 || qm_domain_one_in(s, 2)) /* the first step has rules of its own */
+        c->t = 1;
     c->setting = c->setting == QM_SETTING_maximize ? c->setting : QM_SETTING_default;
     c->given = 0;
     for (int k = 0; k < QM_HYPERS; k++) { /* paths of their own, which do not hide it */
@@ -381,7 +384,7 @@ static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_sourc
         hyper(d, s, &c);
         parts(d, s, &c);
     }
-    make_ordinary(d, s, &c);
+    make_ordinary(d, s, i, &c);
     bound_slots(d, &c);
     if (is_busy(i))
         c.part |= 1u << QM_PART_busy;
