@@ -116,7 +116,9 @@ struct qm_kernel_args {
     uint64_t seed;   /* of the run; like `tensor` for rules that draw random numbers themselves */
     uint32_t tensor; /* the tensor's number in the run */
     /* Hyper-parameters; `qualm show VARIANT` says what each means and where it stands.  Where the
-     * recipe gives 0, initial_lr is the lr that the tensor was opened with. */
+     * recipe gives 0, initial_lr is the lr that the tensor was opened with.  The flags below, rank,
+     * side, window, k_init and d_block keep their values over all steps of a tensor; the others may
+     * change from step to step. */
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
         initial_lr, momentum_decay, adjust, window, k_init, d_block, stat_decay, matrix_eps,

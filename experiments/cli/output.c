@@ -13,8 +13,7 @@ static FILE *out, *notes; /* NULL: stdout, stderr */
 FILE *qm_out(void) { return out ? out : stdout; }
 FILE *qm_notes(void)
 {
-    if (notes)
-        fflush(out); /* keeps their order */
+    fflush(qm_out()); /* keeps their order, and lines whole, where both go to one file */
     return notes ? notes : stderr;
 }
 

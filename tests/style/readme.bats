@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# readme.bats - Pastes the commands of README.md, and holds it to its length.
+# readme.bats - Pastes the commands of README.md and of the text on kernels; the limit of the former.
 # Run it from the root of the repository.
 
 @test "README.md has at most 180 lines" {
@@ -8,6 +8,12 @@
 
 @test "every ./qualm command of README.md does what it says" {
     run /usr/bin/python3 tests/style/run_readme.py README.md
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+@test "every ./qualm command of experiments/kernel/README.md does what it says" {
+    run /usr/bin/python3 tests/style/run_readme.py experiments/kernel/README.md
     echo "$output"
     [ "$status" -eq 0 ]
 }
