@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# readme.bats - Pastes the commands of README.md and of the text on kernels; the limit of the former.
+# readme.bats - Pastes the commands of README.md and of the text on kernels; README.md's limit.
 # Run it from the root of the repository.
 
 @test "README.md has at most 180 lines" {
