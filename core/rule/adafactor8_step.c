@@ -422,17 +422,12 @@ double qm_adafactor8_rate(const struct qm_adafactor8 *a)
     return qm_at_least(norm_of(a->w->p, a->n) / sqrt((double)a->n), a->h->eps2) * a->rho;
 }
 
-double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm)
+double qm_adafactor8_limit(const struct qm_adafactor8 *a, double norm)
 {
     float prev, next;
     qm_tensor_rule_read(&prev, a->w->slot[QM_ADAFACTOR8_NORM], sizeof prev);
-    double n = *norm, p = (double)prev, threshold = 1.0 + a->h->margin;
-    if (a->is_025 && !isfinite(n)) {
-        *norm = 0.0;
-        next = 0.0f;
-        qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
-        return 0.0;
-    }
+    double n = a->is_025 && !isfinite(norm) ? 0.0 : norm, p = (double)prev;
+    double threshold = 1.0 + a->h->margin;
     double limit = qm_at_least(n / (p + 1e-8), threshold) / threshold;
     if (a->t == 1 || (a->is_025 && p < 1e-6))
         limit = 1.0;
@@ -560,20 +555,22 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
         return qm_adafactor8_apollo_apply(&a);
     QM_TRY(direction(&a, &f));
     double norm = qm_adafactor8_norm(&f.u, a.n);
-    double limit = a.h->limiter ? qm_adafactor8_limit(&a, &norm) : 1.0;
+    double limit = a.h->limiter ? qm_adafactor8_limit(&a, norm) : 1.0;
+    int is_stopped = a.h->limiter && a.is_025 && !isfinite(norm);
+    norm = is_stopped ? 0.0 : norm;
     double alpha = qm_adafactor8_rate(&a) * a.correction;
-    /* 0.2.6 turns it off by 1e9, later releases leave it out */
+    /* 0.2.6 turns it off by 1e9, later releases leave it out; the kernels take a NaN for 1 */
     double d = clips(&a) ? a.h->clip : 1e9, clipped = a.is_026 ? norm : norm * limit;
     double denom = qm_at_least(clipped / (sqrt((double)a.n) * d), 1.0);
-    denom = a.is_046 && !clips(&a) ? 1.0 : denom;
-    if (limit == 0.0) {
+    denom = (a.is_046 && !clips(&a)) || (a.is_cuda && isnan(denom)) ? 1.0 : denom;
+    if (is_stopped && !a.is_cuda) { /* the kernels take the norm for 0, and leave the update */
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {w->room}});
         f.u.made = w->room;
         if (a.is_unit && w->slot_is_f32[QM_ADAFACTOR8_M]) /* the moment is the update */
             qm_sweep_run(QM_SWEEP_fill,
                          &(struct qm_sweep){.n = a.n, .x = {w->slot[QM_ADAFACTOR8_M]}});
     }
-    write_formed(&a, alpha, qm_adafactor8_by(alpha / denom, alpha, limit), &f.u);
+    write_formed(&a, alpha, alpha / denom * limit, &f.u);
     factored_close(&f);
     return QM_OK;
 }
