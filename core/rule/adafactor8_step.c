@@ -87,12 +87,39 @@ static void unfactored_states(const struct qm_adafactor8 *a)
                              a->w->slot_is_f32[QM_ADAFACTOR8_V] && !a->is_046 ? 0.0f : added(a));
 }
 
+/* CAME before 0.2.6, whose products may overflow: means[batch] of the rows of the second moment; r
+ * and c: the means that the confidence takes in. */
+static qm_status reopen(const struct qm_adafactor8 *a, double *means, float *r, float *c)
+{
+    void *is_open = NULL;
+    QM_TRY(qm_tensor_rule_alloc(sizeof(double) * (size_t)a->batch, &is_open));
+    float *const *slot = a->w->slot;
+    struct qm_sweep s = {.n = a->batch,
+                         .rows = a->rows,
+                         .cols = a->cols,
+                         .d = {a->eps_sq},
+                         .flag = {a->h->maximize},
+                         .x = {NULL, slot[QM_ADAFACTOR8_ROW], slot[QM_ADAFACTOR8_COL],
+                               QM_AT(a->w->g), slot[QM_ADAFACTOR8_M]},
+                         .y = {is_open, means}};
+    qm_sweep_run(QM_SWEEP_adafactor8_open, &s);
+    s.n = a->batch * a->rows;
+    s.x[0] = r;
+    qm_sweep_run(QM_SWEEP_adafactor8_open_rows, &s);
+    s.n = a->batch * a->cols;
+    s.x[0] = c;
+    qm_sweep_run(QM_SWEEP_adafactor8_open_cols, &s);
+    qm_tensor_rule_free(is_open);
+    return QM_OK;
+}
+
 /* The averages in slots row and col take in the row means and the column means of the terms of x,
- * with weight b. */
+ * with weight b.  means: those of `reopen`, or NULL. */
 static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
                                const struct qm_formed *x, float add, enum qm_adafactor8_slot row,
-                               enum qm_adafactor8_slot col)
+                               double *means)
 {
+    enum qm_adafactor8_slot col = row + 1;
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     const struct qm_matrices m = {a->batch, a->rows, a->cols};
     void *room = NULL;
@@ -100,6 +127,8 @@ static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
     QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(n_rows + n_cols), &room));
     float *r = room;
     qm_status st = qm_two_means(&m, t, x, a->w->room, r, r + n_rows);
+    if (st == QM_OK && means)
+        st = reopen(a, means, r, r + n_rows);
     if (st == QM_OK) {
         qm_adafactor8_squares(a, row, r, n_rows, add);
         qm_adafactor8_squares(a, col, r + n_rows, n_cols, add);
@@ -346,7 +375,7 @@ static qm_status came_states(struct qm_adafactor8 *a)
     } else {
         a->b = 1.0 - a->h->beta3;
         st = factor_states(a, (struct qm_term){0}, &(struct qm_formed){form_missed, &c, NULL}, 0.0f,
-                           QM_ADAFACTOR8_CONF_ROW, QM_ADAFACTOR8_CONF_COL);
+                           QM_ADAFACTOR8_CONF_ROW, NULL);
     }
     factored_close(&c.f);
     return st;
@@ -365,7 +394,7 @@ static qm_status old_came_states(struct qm_adafactor8 *a)
                          a->is_cuda ? KERNEL : TORCH, off, NULL, &f));
     a->b = 1.0 - a->h->beta3;
     qm_status st = factor_states(a, (struct qm_term){.is_square = 1}, &f.u, 0.0f,
-                                 QM_ADAFACTOR8_CONF_ROW, QM_ADAFACTOR8_CONF_COL);
+                                 QM_ADAFACTOR8_CONF_ROW, a->is_cuda ? NULL : f.mean);
     factored_close(&f);
     return st;
 }
@@ -399,7 +428,7 @@ qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
         unfactored_states(&a);
     if (a.is_factored && w->round == 0) /* squares have no sign to turn */
         st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
-                           added(&a), QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL);
+                           added(&a), QM_ADAFACTOR8_ROW, NULL);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
     if (a.is_unit)
         unit_states(&a);

@@ -33,7 +33,8 @@ QM_ASSERT_PLACE(struct qm_sweep, x, 160);
 #define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \
     X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(adafactor8_mean)                \
     X(channel_squares) X(adafactor8_low_means) X(adafactor8_low_mean)                              \
-    X(adafactor8_channel_squares) X(adafactor8_totals) X(adafactor8_top)
+    X(adafactor8_channel_squares) X(adafactor8_totals) X(adafactor8_top)                           \
+    X(adafactor8_open) X(adafactor8_open_rows) X(adafactor8_open_cols)
 #define QM_SWEEP_ELEMENT_LIST(X)                                                                   \
     X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)             \
     X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                   \
@@ -465,7 +466,8 @@ QM_SWEEP(adafactor8_mean)
     a->y[0][i] = qm_at_least(qm_float_sum(mean) / (double)a->cols, a->d[1]);
 }
 
-/* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column; floor 0: none. */
+/* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column; floor 0: none, and r is
+ * divided by the mean in float32, as in 0.4.6, where the quotient may vanish. */
 QM_FN double qm_adafactor8_floored(float x, double floor)
 {
     return floor > 0.0 ? qm_at_least((double)x, floor) : (double)x;
@@ -473,6 +475,8 @@ QM_FN double qm_adafactor8_floored(float x, double floor)
 
 QM_FN double qm_adafactor8_row_root(float r, double mean, double floor)
 {
+    if (floor == 0.0)
+        return 1.0 / sqrt((double)(r / (float)mean));
     return sqrt(mean / qm_adafactor8_floored(r, floor));
 }
 
@@ -496,6 +500,91 @@ QM_SWEEP(adafactor8_over_root)
     struct qm_sweep_place at = qm_sweep_at(a, i);
     a->x[0][i] = qm_over_root((double)a->x[2][at.row], (double)a->x[3][at.col], a->y[0][at.batch],
                               a->d[0], a->x[1][i]);
+}
+
+/* CAME before 0.2.6 averages ((g - M) / sqrt(V))^2 over rows and columns as three matrix products,
+ * of g^2, g M and M^2 with the squared inverse roots of the second moments, in float32.  Where one
+ * of them overflows (the root of a row of zeros beside a large one does), the result is what Inf and
+ * 0 make of it: Inf, NaN or 0.  The square of the inverse root of a row and of a column: */
+QM_FN float qm_adafactor8_row_square(float r, double mean, double floor)
+{
+    float root = 1.0f / sqrtf((float)qm_adafactor8_floored(r, floor)) * sqrtf((float)mean);
+    return root * root;
+}
+
+QM_FN float qm_adafactor8_col_square(float c, double floor)
+{
+    float root = 1.0f / sqrtf((float)qm_adafactor8_floored(c, floor));
+    return root * root;
+}
+
+/* The mean of n terms by w[k] of element k of g and of m, `step` apart, times `by`; `kept`, the mean
+ * formed without these products, where none of them overflows. */
+struct qm_adafactor8_open {
+    double s[3];
+};
+
+QM_FN void qm_adafactor8_open_add(struct qm_adafactor8_open *o, float w, float g, float m)
+{
+    float gg = g * g, gm = g * m, mm = m * m;
+    o->s[0] += (double)w * (double)gg;
+    o->s[1] += (double)w * (double)gm;
+    o->s[2] += (double)w * (double)mm;
+}
+
+QM_FN float qm_adafactor8_open_end(const struct qm_adafactor8_open *o, int64_t n, float by,
+                                   float kept)
+{
+    float t[3], sum, x;
+    for (int k = 0; k < 3; k++)
+        t[k] = (float)(qm_float_sum(o->s[k]) / (double)n);
+    sum = t[0] - 2.0f * t[1] + t[2];
+    x = by * sum;
+    return qm_bnb_finite(x) && qm_bnb_finite(by) ? kept : x < 0.0f ? 0.0f : x;
+}
+
+/* y[0][i] = whether the squared inverse root of a row of matrix i overflows: x[1] the rows, y[1] the
+ * means, d[0] the floor. */
+QM_SWEEP(adafactor8_open)
+{
+    int is = 0;
+    for (int64_t k = 0; k < a->rows; k++)
+        is |= !qm_bnb_finite(
+            qm_adafactor8_row_square(a->x[1][i * a->rows + k], a->y[1][i], a->d[0]));
+    a->y[0][i] = is ? 1.0 : 0.0;
+}
+
+/* x[0], the means of rows, where a product overflows: x[1] rows, x[2] columns, x[3] g, x[4] M, y[1]
+ * means, d[0] floor; flag 0: the sign of g is turned.  Products below 2^120 do not overflow. */
+QM_SWEEP(adafactor8_open_rows)
+{
+    int64_t k = i / a->rows;
+    float by = qm_adafactor8_row_square(a->x[1][i], a->y[1][k], a->d[0]);
+    struct qm_adafactor8_open o = {{0.0, 0.0, 0.0}};
+    if (qm_bnb_finite(by) && a->x[0][i] / by < 0x1p120f)
+        return;
+    for (int64_t j = 0; j < a->cols; j++) {
+        float g = a->x[3][i * a->cols + j];
+        qm_adafactor8_open_add(&o, qm_adafactor8_col_square(a->x[2][k * a->cols + j], a->d[0]),
+                               a->flag[0] ? -g : g, a->x[4][i * a->cols + j]);
+    }
+    a->x[0][i] = qm_adafactor8_open_end(&o, a->cols, by, a->x[0][i]);
+}
+
+/* The same of columns; y[0]: of adafactor8_open. */
+QM_SWEEP(adafactor8_open_cols)
+{
+    int64_t k = i / a->cols;
+    float by = qm_adafactor8_col_square(a->x[2][i], a->d[0]);
+    struct qm_adafactor8_open o = {{0.0, 0.0, 0.0}};
+    if (a->y[0][k] == 0.0 && a->x[0][i] / by < 0x1p120f)
+        return;
+    for (int64_t r = k * a->rows; r < (k + 1) * a->rows; r++) {
+        int64_t e = r * a->cols + i % a->cols;
+        qm_adafactor8_open_add(&o, qm_adafactor8_row_square(a->x[1][r], a->y[1][k], a->d[0]),
+                               a->flag[0] ? -a->x[3][e] : a->x[3][e], a->x[4][e]);
+    }
+    a->x[0][i] = qm_adafactor8_open_end(&o, a->rows, by, a->x[0][i]);
 }
 
 /* x[0] = x[1] / sqrt(max(x[2], d[0])); flag 0: a NaN of x[2] counts as d[0]. */

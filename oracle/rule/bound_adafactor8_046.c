@@ -117,7 +117,8 @@ static void divide(const struct scalars *a, const struct qm_ball *row, const str
         for (int64_t i = 0; i < a->m.rows; i++)
             for (int64_t j = 0; j < a->m.cols; j++) {
                 struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
-                struct qm_ball v = qm_ball_mul_double(b, qm_ball_div_double(b, r[i], mean), c[j]);
+                struct qm_ball v = qm_ball_float32(qm_ball_div_double(b, r[i], mean));
+                v = qm_ball_mul_double(b, v, c[j]); /* the quotient may vanish in float32 */
                 v = qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
                 *to = qm_ball_float32(qm_ball_mul_double(b, *to, v));
             }
