@@ -40,8 +40,15 @@ enum qm_adafactor8_slot {
     QM_ADAFACTOR8_SLOTS
 };
 
-/* flag[]: the release, 21 to 46; the CUDA path; momentum_only_1d against its default. */
-enum { QM_ADAFACTOR8_RELEASE, QM_ADAFACTOR8_CUDA, QM_ADAFACTOR8_OTHER_1D };
+/* flag[]: the release, 21 to 46; the CUDA path; momentum_only_1d against its default; the variance
+ * is averaged by lerp, as where it has codes, although it is float32 here (qualm conform, of
+ * 16-bit codes). */
+enum {
+    QM_ADAFACTOR8_RELEASE,
+    QM_ADAFACTOR8_CUDA,
+    QM_ADAFACTOR8_OTHER_1D,
+    QM_ADAFACTOR8_WIDE
+};
 
 /* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
 struct qm_adafactor8 {

@@ -19,7 +19,8 @@ static struct qm_sweep square_of(const struct qm_adafactor8 *a, enum qm_adafacto
     enum qm_adafactor8_way way = QM_ADAFACTOR8_LERP;
     if (a->is_cuda && !a->w->slot_is_f32[slot])
         way = QM_ADAFACTOR8_KERNEL;
-    else if (slot == QM_ADAFACTOR8_V && a->w->slot_is_f32[slot] && !a->is_apollo)
+    else if (slot == QM_ADAFACTOR8_V && a->w->slot_is_f32[slot] && !a->is_apollo &&
+             !a->w->s->flag[QM_ADAFACTOR8_WIDE])
         way = QM_ADAFACTOR8_MIX;
     return (struct qm_sweep){
         .c = {(float)a->b, (float)(1.0 - a->b), add, (float)(a->b * (double)add)},

@@ -81,14 +81,13 @@ QM_SWEEP(adafactor8_low_means)
     a->x[0][i] = v < a->c[2] ? a->c[2] : v;
 }
 
-/* y[0][0] = max(mean of x[1][inner], d[0]); each number is divided by `inner` before it
- * is added. */
+/* y[0][0] = max(mean of x[1][inner], d[0]), infinite where the sum overflows in float32. */
 QM_SWEEP(adafactor8_low_mean)
 {
     double mean = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
-        mean += (double)a->x[1][k] / (double)a->inner;
-    a->y[0][i] = qm_at_least(mean, a->d[0]);
+        mean += (double)a->x[1][k];
+    a->y[0][i] = qm_at_least(qm_float_sum(mean) / (double)a->inner, a->d[0]);
 }
 
 /* y[0][i] = sum over channel i of (x[1] / (sqrt(v) + d[0]))^2.  v is x[2], with flag 1 at least

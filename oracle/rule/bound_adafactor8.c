@@ -443,7 +443,9 @@ static void second_moment(const struct scalars *a, const struct projected *l)
     struct qm_ball first = qm_ball_scalar(a->is_024 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
-        mean = qm_ball_at_least(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
+        mean = qm_ball_mean(b, l->r, l->rows, 1);
+        qm_ball_sums_overflow(&mean, 1, l->rows);
+        mean = qm_ball_at_least(mean, qm_ball_exact(l->eps));
         for (int64_t i = 0; i < l->n; i++)
             l->v[i] = qm_ball_div(&b->reorder, qm_ball_mul(l->r[i / l->cols], l->c[i % l->cols]),
                                   qm_ball_float32(mean));
