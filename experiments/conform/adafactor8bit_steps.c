@@ -180,6 +180,7 @@ static double largest(const float *a, const float *b, int64_t n)
  * bare: the parameter after a step without decay. */
 struct room {
     float *p, *g, *values, *bare, *numbers, *momentum;
+    double *allowed;
     uint8_t *codes;
     uint32_t *wide; /* codes of 8 or 16 bits */
 };
@@ -414,14 +415,32 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
         double kept = (double)w->p[i] + step,
                off = 2.0 * QM_STEP_PARAM_RELATIVE * fabs((double)before[i]);
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
+        double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
+        double near = within + conf * fabs(kept - (double)before[i]);
         if (!has_bare) {
-            w->p[i] = round_near((double)w->p[i], want[i], within, draw);
+            w->p[i] = round_near((double)w->p[i], want[i], near, draw);
             continue;
         }
         double low = (double)rounded(kept - off, NULL), high = (double)rounded(kept + off, NULL);
-        float first = round_near(low - step, want[i], within + off, NULL);
-        w->p[i] = first == want[i] ? first : round_near(high - step, want[i], within + off, NULL);
+        float first = round_near(low - step, want[i], near + off, NULL);
+        w->p[i] = first == want[i] ? first : round_near(high - step, want[i], near + off, NULL);
     }
+}
+
+/* What parameters may be off by: relative to each, `within`, and the errors of the confidence. */
+static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay *r,
+                        const char *what, const float *before, const float *want, double within,
+                        const struct room *w)
+{
+    for (int64_t k = 0; k < r->n; k++) {
+        double off = qm_adafactor8_element_off(r, k);
+        double step = fmax(fabs((double)w->p[k] - (double)before[k]),
+                           fabs((double)want[k] - (double)before[k]));
+        off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
+        w->allowed[k] = r->is_bf16 ? 0.0
+                                   : QM_STEP_PARAM_RELATIVE * fabs((double)want[k]) + within + off;
+    }
+    qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
 }
 
 /* Steps from .. to. */
@@ -449,6 +468,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, t);
+        qm_adafactor8_norm_off(r, p, before);
         if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0 && !(qm_adafactor8_conf_error(r) < 0.5))
             qm_golden_case_skip(c,
                                 "step %lld: the terms of the confidence are %.2g times what they "
@@ -461,8 +481,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         if (r->is_bf16)
             round_all(r, w, plan[1] != NULL, before, t, within);
         take_specials(c, what, p, want, r->n);
-        qm_judge_close(c, what, p, want, r->n, r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE,
-                       r->is_bf16 ? 0.0 : within);
+        judge_param(c, r, what, before, want, within, w);
     }
     return QM_OK;
 }
@@ -513,13 +532,14 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
     struct room w = {.p = qm_golden_case_memory(c, r->n, sizeof *w.p),
                      .g = qm_golden_case_memory(c, r->n, sizeof *w.g),
                      .bare = qm_golden_case_memory(c, r->n, sizeof *w.bare),
+                     .allowed = qm_golden_case_memory(c, r->n, sizeof *w.allowed),
                      .momentum = qm_golden_case_memory(c, r->n, sizeof *w.momentum),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
                      .codes = qm_golden_case_memory(c, most, 1),
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.momentum || !w.values || !w.codes || !scales_fit(c, r))
+        !w.momentum || !w.allowed || !w.values || !w.codes || !scales_fit(c, r))
         return;
     int64_t begins = r->first.rule ? 1 : 0;
     if (begins)
