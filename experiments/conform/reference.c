@@ -150,7 +150,7 @@ static int record_read(struct qm_conform *c, struct record *r)
  * the three roundings of its terms, and where two of them, each off by half of 2^-133, make it 0.
  * A state takes at most three roundings there (L2 term, product, sum) and one here, a parameter as
  * many: four halves of bfloat16's least number.  An L2 term there has the roundings of
- * weight_decay and of its product, two halves of 2^-8, where it may cancel most of the gradient.
+ * weight_decay and of its product, 2^-8 each, where it may cancel most of the gradient.
  * A decay beside the step (decoupled) may cancel most of the step. */
 static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
 {
@@ -172,7 +172,7 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
                                       .is_narrow = 1,
                                       .value_relative = 0x1p-6,
                                       .has_moment = has_moment,
-                                      .l2_relative = is_decoupled ? 0.0 : 0x1p-8,
+                                      .l2_relative = is_decoupled ? 0.0 : 0x1p-7,
                                       .sign_relative = is_lion ? 0x1p-7 : 0.0};
     for (int i = 0; i < 3 && r->f->takes[i]; i++) {
         char takes = r->f->takes[i];

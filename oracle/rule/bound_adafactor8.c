@@ -266,6 +266,27 @@ static void multiply(struct qm_ball *x, const struct qm_ball *y, int64_t n, doub
     }
 }
 
+/* The package's PyTorch path takes the means over rows and columns of x[n] as three products of g^2,
+ * g M and M^2 with the squared inverse roots of r and c, in float32.  Where one of them may overflow,
+ * nothing is known of its row and its column; m: the momentum. */
+static void open_products(const struct scalars *a, struct qm_ball *r, const struct qm_ball *c,
+                          const struct qm_ball *m, struct qm_ball *x)
+{
+    int64_t size = a->m.rows * a->m.cols;
+    struct qm_ball mean = {0.0, 0.0};
+    for (int64_t e = 0; e < a->n; e++) {
+        int64_t row = e / a->m.cols, k = row / a->m.rows, col = k * a->m.cols + e % a->m.cols;
+        if (e % size == 0)
+            mean = mean_of(a, r, TORCH, k);
+        double most = fmax(fabs(gradient(a, e, 0).x), fabs(m[e].x) + m[e].e);
+        double of_row = (mean.x + mean.e) / fmax(r[row].x - r[row].e, a->eps_sq);
+        double of_col = 1.0 / fmax(c[col].x - c[col].e, a->eps_sq);
+        most *= most * (double)(a->m.rows + a->m.cols);
+        if (!(of_row < 0x1p127) || !(of_row * most < 0x1p127) || !(of_col * most < 0x1p127))
+            x[e].e = HUGE_VAL;
+    }
+}
+
 /* CAME before 0.2.6: u, the new momentum, becomes M / sqrt(V).  r, c: the new factors; x:
  * work space. */
 static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, struct qm_ball *x,
@@ -286,6 +307,8 @@ static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, str
     divide(a, r, c, a->is_cuda ? KERNEL : TORCH, x);
     for (int64_t i = 0; i < a->n; i++)
         x[i] = qm_ball_mul(x[i], x[i]);
+    if (!a->is_cuda)
+        open_products(a, r, c, u, x);
     factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, CONF_C, k_r, k_c);
     use_stored(a, R, rows, r);
     use_stored(a, C, cols, c);
