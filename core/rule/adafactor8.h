@@ -43,12 +43,7 @@ enum qm_adafactor8_slot {
 /* flag[]: the release, 21 to 46; the CUDA path; momentum_only_1d against its default; the variance
  * is averaged by lerp, as where it has codes, although it is float32 here (qualm conform, of
  * 16-bit codes). */
-enum {
-    QM_ADAFACTOR8_RELEASE,
-    QM_ADAFACTOR8_CUDA,
-    QM_ADAFACTOR8_OTHER_1D,
-    QM_ADAFACTOR8_WIDE
-};
+enum { QM_ADAFACTOR8_RELEASE, QM_ADAFACTOR8_CUDA, QM_ADAFACTOR8_OTHER_1D, QM_ADAFACTOR8_WIDE };
 
 /* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
 struct qm_adafactor8 {
@@ -105,8 +100,8 @@ double qm_adafactor8_norm(const struct qm_formed *x, int64_t n);
 double qm_adafactor8_rate(const struct qm_adafactor8 *a);
 
 /* The limiter of the update's norm (Fira).  Returns the factor for an update of this norm, and
- * keeps its memory in slot prev_norm.  From 0.2.5 on a norm that is not finite counts as 0; a memory
- * that is NaN makes the factor NaN, of any norm. */
+ * keeps its memory in slot prev_norm.  From 0.2.5 on a norm that is not finite counts as 0; a
+ * memory that is NaN makes the factor NaN, of any norm. */
 double qm_adafactor8_limit(const struct qm_adafactor8 *a, double norm);
 
 /* p = p (1 - decay) - rate u, each product rounded to float32. */

@@ -123,6 +123,20 @@ double qm_adafactor8_norm(const struct qm_formed *x, int64_t n)
     return sqrt(s);
 }
 
+double qm_adafactor8_limit(const struct qm_adafactor8 *a, double norm)
+{
+    float prev, next;
+    qm_tensor_rule_read(&prev, a->w->slot[QM_ADAFACTOR8_NORM], sizeof prev);
+    double n = a->is_025 && !isfinite(norm) ? 0.0 : norm, p = (double)prev;
+    double threshold = 1.0 + a->h->margin;
+    double limit = qm_at_least(n / (p + 1e-8), threshold) / threshold;
+    if (a->t == 1 || (a->is_025 && p < 1e-6))
+        limit = 1.0;
+    next = (float)(n / limit);
+    qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
+    return 1.0 / limit;
+}
+
 /* ---- states --------------------------------------------------------------------------------- */
 
 /* The averages of the row and column means of the squares, in float32; the first means
@@ -217,12 +231,11 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
         qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
     qm_sweep_run(QM_SWEEP_adafactor8_ratio,
-                 &(struct qm_sweep){
-                     .n = s.n,
-                     .d = {(a->is_046 ? 1.0 : a->correction) *
-                           (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
-                     .flag = {a->h->tensor_scale},
-                     .y = {factor, totals}});
+                 &(struct qm_sweep){.n = s.n,
+                                    .d = {(a->is_046 ? 1.0 : a->correction) *
+                                          (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
+                                    .flag = {a->h->tensor_scale},
+                                    .y = {factor, totals}});
 }
 
 /* The channels of the gradient: their factors and the sums of their squares. */
@@ -273,9 +286,8 @@ static qm_status scaled(const struct qm_adafactor8 *a, float *u, double *alpha)
     size_t bytes = sizeof(double) * (size_t)channels;
     double *here = malloc(2 * bytes + 1);
     void *room = NULL;
-    qm_status st = here ? qm_tensor_rule_alloc(2 * bytes + 3 * sizeof(double) +
-                                                   sizeof(float) * (size_t)n,
-                                               &room)
+    qm_status st = here ? qm_tensor_rule_alloc(
+                              2 * bytes + 3 * sizeof(double) + sizeof(float) * (size_t)n, &room)
                         : qm_fail(QM_NO_MEMORY, "%lld channels", (long long)channels);
     double *factor = room;
     float *low = room ? (float *)(factor + 2 * channels + 3) : NULL;

@@ -452,20 +452,6 @@ double qm_adafactor8_rate(const struct qm_adafactor8 *a)
     return qm_at_least(norm_of(a->w->p, a->n) / sqrt((double)a->n), a->h->eps2) * a->rho;
 }
 
-double qm_adafactor8_limit(const struct qm_adafactor8 *a, double norm)
-{
-    float prev, next;
-    qm_tensor_rule_read(&prev, a->w->slot[QM_ADAFACTOR8_NORM], sizeof prev);
-    double n = a->is_025 && !isfinite(norm) ? 0.0 : norm, p = (double)prev;
-    double threshold = 1.0 + a->h->margin;
-    double limit = qm_at_least(n / (p + 1e-8), threshold) / threshold;
-    if (a->t == 1 || (a->is_025 && p < 1e-6))
-        limit = 1.0;
-    next = (float)(n / limit);
-    qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
-    return 1.0 / limit;
-}
-
 static void write_chunk(const struct qm_formed *u, int64_t from, int64_t n, float keep, float by,
                         float *p)
 {

@@ -454,8 +454,8 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
         double step = fmax(fabs((double)w->p[k] - (double)before[k]),
                            fabs((double)want[k] - (double)before[k]));
         off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
-        w->allowed[k] = r->is_bf16 ? 0.0
-                                   : QM_STEP_PARAM_RELATIVE * fabs((double)want[k]) + within + off;
+        w->allowed[k] =
+            r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * fabs((double)want[k]) + within + off;
     }
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
 }

@@ -42,9 +42,9 @@ struct qm_adafactor8_replay {
     double
         cancels; /* of one step: how many times larger the terms of those sums are than the sums */
     struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */
-    double norm_off; /* of one step: the relative error of the update's norm that they make */
-    int is_exp2; /* it averages updates of the CUDA path */
-    int is_bf16; /* parameters are rounded to bfloat16 after each step */
+    double norm_off;    /* of one step: the relative error of the update's norm that they make */
+    int is_exp2;        /* it averages updates of the CUDA path */
+    int is_bf16;        /* parameters are rounded to bfloat16 after each step */
     const float *draws; /* the recorded draws of stochastic rounding, or NULL: to nearest */
 };
 

@@ -123,8 +123,9 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
     int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
-    return conf + r->norm_off + subnormal_error(r, t) + QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
-           2.0 * projected_error(r, t) + 3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+    return conf + r->norm_off + subnormal_error(r, t) + QM_STEP_PARAM_SHARE +
+           4.0 * QM_STEP_U * (double)r->terms + 2.0 * projected_error(r, t) +
+           3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
 }
 
 /* The largest mean of the terms of a row (or column), and of what they add up to. */
@@ -269,9 +270,17 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
     double *of_col = qm_golden_case_memory(c, 2 * cols, sizeof *of_col), ratio = 1.0;
     double *of[2] = {qm_golden_case_memory(c, batch * rows, sizeof(double)),
                      qm_golden_case_memory(c, batch * cols, sizeof(double))};
-    struct matrices a = {
-        r->grads + (t - 1) * r->n, m, row, col, batch, rows, cols, 0.0, h->beta1, h->maximize,
-        {of[0], of[1]}};
+    struct matrices a = {r->grads + (t - 1) * r->n,
+                         m,
+                         row,
+                         col,
+                         batch,
+                         rows,
+                         cols,
+                         0.0,
+                         h->beta1,
+                         h->maximize,
+                         {of[0], of[1]}};
     struct sizes most[2] = {{0.0, 0.0}, {0.0, 0.0}};
     if (!row || !col || !of_col || !of[0] || !of[1] ||
         qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||

@@ -8,11 +8,12 @@
 
 enum { AVG, RES_ROW = 4, RES_COL = 5 };
 
-/* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which cancels
- * where b is near 0: of it remain 6 roundings of U and M by 2^-24, and b times the relative errors of
- * U and M0.  Returns the error of its square, U and M0 from the recorded momenta. */
-static double square_error(const struct qm_tensor_run_case *w, const double *m, int64_t n, int64_t t,
-                           int64_t k, double relative)
+/* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which
+ * cancels where b is near 0: of it remain 6 roundings of U and M by 2^-24, and b times the
+ * relative errors of U and M0.  Returns the error of its square, U and M0 from the recorded
+ * momenta. */
+static double square_error(const struct qm_tensor_run_case *w, const double *m, int64_t n,
+                           int64_t t, int64_t k, double relative)
 {
     double b = w->hyper.beta1, now = m[(t - 1) * n + k], old = t > 1 ? m[(t - 2) * n + k] : 0.0;
     double off = b < 1.0 ? b * (now - old) / (1.0 - b) : 0.0, u = now + off;
@@ -20,8 +21,8 @@ static double square_error(const struct qm_tensor_run_case *w, const double *m, 
     return isfinite(e) ? (2.0 * fabs(off) + e) * e : 0.0;
 }
 
-/* The largest error of a mean of squares of step t over lines of an axis, times 1 - beta3; over: the
- * largest after it is divided by the averages of the lines. */
+/* The largest error of a mean of squares of step t over lines of an axis, times 1 - beta3; over:
+ * the largest after it is divided by the averages of the lines. */
 static double line_error(const struct qm_tensor_run_case *w, const struct qm_shape *shape, int axis,
                          int64_t t, const double *const *state, double relative, int over)
 {

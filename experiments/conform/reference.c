@@ -180,9 +180,8 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
                           : takes == 's' ? QM_TAKES_SQUARE
                                          : QM_TAKES_QUOTIENT;
         narrow.weight[i] = !has_root || takes == 'q' || strcmp(rule, "adagrad") == 0 ? 1.0
-                           : takes == 's' || strncmp(rule, "rmsprop", 7) == 0
-                               ? 1.0 - r->h.beta2
-                               : 1.0 - r->h.beta1;
+                           : takes == 's' || strncmp(rule, "rmsprop", 7) == 0 ? 1.0 - r->h.beta2
+                                                                              : 1.0 - r->h.beta1;
     }
     if (is_bf16 && !r->is_fused)
         return narrow;

@@ -36,14 +36,14 @@ struct qm_run_tolerance {
     double code_share;      /* share of codes that may be off by one; 1e-3 is 0.1 % */
     double param_of_values; /* of parameters, times lr and the sizes of old and new value of slot */
     int slot;               /* that slot */
-    double l2_relative;     /* of weight_decay times the parameter, where the gradient takes it in: the
+    double l2_relative; /* of weight_decay times the parameter, where the gradient takes it in: the
                              * error of the gradient, which states take in with a weight */
     enum qm_run_takes takes[3];
     double weight[3];
-    int has_moment;         /* slot 0 is the moment that steps go along: a parameter is off by as much
-                             * of its step as value_absolute is of the moment, and by all of it where
-                             * the moment is no larger */
-    double sign_relative;   /* Lion: the sign of a sum that is smaller than this share of its terms
+    int has_moment;       /* slot 0 is the moment that steps go along: a parameter is off by as
+                             * much of its step as value_absolute is of the moment, and by all of
+                             * it where the moment is no larger */
+    double sign_relative; /* Lion: the sign of a sum that is smaller than this share of its terms
                              * and value_absolute may be any: parameters may be 2 lr off */
 };
 

@@ -221,8 +221,9 @@ static double param_error(const struct record *r, int64_t t, int is_free,
     double of_step = more_of(r, -1, t, is_free, tol);
     if (!is_free)
         return tol->param * most + (tol->step + of_step) * change;
-    *error = *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
-             change * (tol->free_step + of_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
+    *error =
+        *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
+        change * (tol->free_step + of_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
     return *error;
 }
 

@@ -266,27 +266,6 @@ static void multiply(struct qm_ball *x, const struct qm_ball *y, int64_t n, doub
     }
 }
 
-/* The package's PyTorch path takes the means over rows and columns of x[n] as three products of g^2,
- * g M and M^2 with the squared inverse roots of r and c, in float32.  Where one of them may overflow,
- * nothing is known of its row and its column; m: the momentum. */
-static void open_products(const struct scalars *a, struct qm_ball *r, const struct qm_ball *c,
-                          const struct qm_ball *m, struct qm_ball *x)
-{
-    int64_t size = a->m.rows * a->m.cols;
-    struct qm_ball mean = {0.0, 0.0};
-    for (int64_t e = 0; e < a->n; e++) {
-        int64_t row = e / a->m.cols, k = row / a->m.rows, col = k * a->m.cols + e % a->m.cols;
-        if (e % size == 0)
-            mean = mean_of(a, r, TORCH, k);
-        double most = fmax(fabs(gradient(a, e, 0).x), fabs(m[e].x) + m[e].e);
-        double of_row = (mean.x + mean.e) / fmax(r[row].x - r[row].e, a->eps_sq);
-        double of_col = 1.0 / fmax(c[col].x - c[col].e, a->eps_sq);
-        most *= most * (double)(a->m.rows + a->m.cols);
-        if (!(of_row < 0x1p127) || !(of_row * most < 0x1p127) || !(of_col * most < 0x1p127))
-            x[e].e = HUGE_VAL;
-    }
-}
-
 /* CAME before 0.2.6: u, the new momentum, becomes M / sqrt(V).  r, c: the new factors; x:
  * work space. */
 static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, struct qm_ball *x,
@@ -307,8 +286,8 @@ static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, str
     divide(a, r, c, a->is_cuda ? KERNEL : TORCH, x);
     for (int64_t i = 0; i < a->n; i++)
         x[i] = qm_ball_mul(x[i], x[i]);
-    if (!a->is_cuda)
-        open_products(a, r, c, u, x);
+    for (int64_t k = 0; k < a->m.batch && !a->is_cuda; k++)
+        qm_bound_open_products(b, k, mean_of(a, r, TORCH, k), a->eps_sq, r, c, u, x);
     factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, CONF_C, k_r, k_c);
     use_stored(a, R, rows, r);
     use_stored(a, C, cols, c);
@@ -504,31 +483,6 @@ static struct qm_ball channel_factor(const struct scalars *a, const struct proje
     return qm_ball_mul_double(b, by, in_double(a->is_046 ? front : a->correction * front));
 }
 
-/* The norm of u, the gradient with each channel times its factor.  The package forms it from the
- * squares of the channels' norms and of the factors, or from the norm of the gradient, in float32:
- * a radius of HUGE_VAL where one of them may overflow, or may vanish while the other one is large. */
-static struct qm_ball scaled_norm(const struct scalars *a, const struct projected *l,
-                                  const struct qm_ball *factor, const struct qm_ball *u)
-{
-    const struct qm_bound_step *b = a->b;
-    struct qm_ball norm = qm_bound_norm_of_floats(b, u, a->n, 1);
-    int64_t from = l->right ? a->m.cols : 1, step = l->right ? 1 : a->m.cols;
-    int64_t n = a->n / l->channels, is_all = b->h->tensor_scale;
-    for (int64_t k = 0; k < (is_all ? 1 : l->channels); k++) {
-        double squares = 0.0, f = factor[k].x + factor[k].e;
-        for (int64_t i = 0; i < (is_all ? a->n : n); i++) {
-            double g = gradient(a, is_all ? i : k * from + i * step, a->is_025 || a->is_cuda).x;
-            squares += g * g;
-        }
-        double by = is_all ? fabs(f) : f * f, size = is_all ? sqrt(squares) : squares;
-        if (!(squares < 0x1p127) || !(by < 0x1p127) || !(size * by < 0x1p127))
-            norm.e = HUGE_VAL;
-        if ((squares < 0x1p-120 && by > 1.0) || (by < 0x1p-120 && size > 1.0))
-            norm.e += norm.x + sqrt(0x1p-126 * fmax(by, size) * (double)(is_all ? 1 : n));
-    }
-    return norm;
-}
-
 /* w <- M / (sqrt(V) + eps). */
 static void adapt_moments(const struct scalars *a, const struct projected *l)
 {
@@ -585,7 +539,7 @@ static qm_status apollo_step(const struct scalars *a)
                                                gradient(a, i, a->is_025 || a->is_cuda)));
     double after = h->scale_front ? 1.0 : sqrt(h->scale);
     write_back(a, rate_of(a), h->clip, a->is_046 ? after * a->correction : after, h->margin >= 0.0,
-               scaled_norm(a, &l, factor, u), u);
+               qm_bound_scaled_norm(b, factor, qm_bound_norm_of_floats(b, u, a->n, 1)), u);
     free(u);
     free(p);
     return QM_OK;

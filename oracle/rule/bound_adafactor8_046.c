@@ -232,10 +232,10 @@ static void plain_update(const struct scalars *a, struct qm_ball *u)
     }
 }
 
-/* The factor that the limiter puts on an update of this norm.  A norm that is not finite, because an
- * input is not, counts as 0: *norm becomes 0.  An update that may overflow has a norm of which
- * nothing is known, nor whether there is a step: a radius of HUGE_VAL, but with a memory that is NaN
- * the factor is NaN. */
+/* The factor that the limiter puts on an update of this norm.  A norm that is not finite, because
+ * an input is not, counts as 0: *norm becomes 0.  An update that may overflow has a norm of which
+ * nothing is known, nor whether there is a step: a radius of HUGE_VAL, but with a memory that is
+ * NaN the factor is NaN. */
 static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;
@@ -281,7 +281,7 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     if (b->h->limiter)
         by = limit(a, &norm);
     int is_stopped = b->h->limiter && a->own && !isfinite(size.x);
-    int is_open = by.e == HUGE_VAL; /* whether there is a step */
+    int is_open = by.e == HUGE_VAL;                   /* whether there is a step */
     int is_update = a->is_unit && b->plain >> M & 1u; /* a float32 moment is the update itself */
     for (int64_t i = 0; i < a->n && is_update && (is_stopped || is_open); i++)
         (void)set_state(a, M, i, (struct qm_ball){0.0, is_stopped ? 0.0 : HUGE_VAL});
