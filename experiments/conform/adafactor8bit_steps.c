@@ -168,11 +168,14 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
     return QM_OK;
 }
 
+/* The largest of numbers, or of differences.  NaN does not count, and infinity as FLT_MAX. */
 static double largest(const float *a, const float *b, int64_t n)
 {
     double m = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        m = fmax(m, fabs((double)a[i] - (b ? (double)b[i] : 0.0)));
+    for (int64_t i = 0; i < n; i++) {
+        double x = fabs((double)a[i] - (b ? (double)b[i] : 0.0));
+        m = isnan(x) ? m : fmax(m, fmin(x, (double)FLT_MAX));
+    }
     return m;
 }
 
