@@ -124,7 +124,7 @@ static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     const struct qm_matrices m = {a->batch, a->rows, a->cols};
     void *room = NULL;
-    t.is_single = 1;
+    t.is_single = !means; /* those of `reopen` overflow by its products */
     QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(n_rows + n_cols), &room));
     float *r = room;
     qm_status st = qm_two_means(&m, t, x, a->w->room, r, r + n_rows);

@@ -122,7 +122,7 @@ QM_FN float qm_adafactor8_col_square(float c, double floor)
 }
 
 /* The mean of n terms by w[k] of element k of g and of m, `step` apart, times `by`; `kept`, the
- * mean formed without these products, where none of them overflows. */
+ * mean formed without these products, where neither it nor one of them overflows. */
 struct qm_adafactor8_open {
     double s[3];
 };
@@ -143,7 +143,8 @@ QM_FN float qm_adafactor8_open_end(const struct qm_adafactor8_open *o, int64_t n
         t[k] = (float)(qm_float_sum(o->s[k]) / (double)n);
     sum = t[0] - 2.0f * t[1] + t[2];
     x = by * sum;
-    return qm_bnb_finite(x) && qm_bnb_finite(by) ? kept : x < 0.0f ? 0.0f : x;
+    int is_kept = qm_bnb_finite(x) && qm_bnb_finite(by) && qm_bnb_finite(kept);
+    return is_kept ? kept : x < 0.0f ? 0.0f : x;
 }
 
 /* y[0][i] = whether the squared inverse root of a row of matrix i overflows: x[1] the rows, y[1]
@@ -157,14 +158,15 @@ QM_SWEEP(adafactor8_open)
     a->y[0][i] = is ? 1.0 : 0.0;
 }
 
-/* x[0], the means of rows, where a product overflows: x[1] rows, x[2] columns, x[3] g, x[4] M, y[1]
- * means, d[0] floor; flag 0: the sign of g is turned.  Products below 2^120 do not overflow. */
+/* x[0], the means of rows, where a product overflows: x[1] rows, x[2] columns, x[3] g, x[4] M,
+ * y[1] means, d[0] floor; flag 0: the sign of g is turned.  Where the mean over the square is
+ * below 2^110, sums of 2^18 terms do not overflow. */
 QM_SWEEP(adafactor8_open_rows)
 {
     int64_t k = i / a->rows;
     float by = qm_adafactor8_row_square(a->x[1][i], a->y[1][k], a->d[0]);
     struct qm_adafactor8_open o = {{0.0, 0.0, 0.0}};
-    if (qm_bnb_finite(by) && a->x[0][i] / by < 0x1p120f)
+    if (qm_bnb_finite(by) && a->x[0][i] / by < 0x1p110f)
         return;
     for (int64_t j = 0; j < a->cols; j++) {
         float g = a->x[3][i * a->cols + j];
@@ -180,7 +182,7 @@ QM_SWEEP(adafactor8_open_cols)
     int64_t k = i / a->cols;
     float by = qm_adafactor8_col_square(a->x[2][i], a->d[0]);
     struct qm_adafactor8_open o = {{0.0, 0.0, 0.0}};
-    if (a->y[0][k] == 0.0 && a->x[0][i] / by < 0x1p120f)
+    if (a->y[0][k] == 0.0 && a->x[0][i] / by < 0x1p110f)
         return;
     for (int64_t r = k * a->rows; r < (k + 1) * a->rows; r++) {
         int64_t e = r * a->cols + i % a->cols;

@@ -432,10 +432,10 @@ static void conversion(void **state)
     }
 }
 
-/* ---- the limiter ------------------------------------------------------------------------------ */
+/* ---- the limiter ---------------------------------------------------------------------------- */
 
 /* The second step of ones by a limited update, after a norm `prev`, with an infinite gradient or
- * without; returns how many of the 32 parameters are NaN, and -1 if they are all where they were. */
+ * without; returns how many of the 32 parameters are NaN, and -1 if they have not moved. */
 static int limited(const char *variant, float prev, int is_infinite, double lr, float *next)
 {
     const struct qm_shape shape = {.rank = 3, .dim = {1, 2, 16}};
