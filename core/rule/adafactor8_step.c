@@ -52,8 +52,7 @@ void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_
 static struct qm_moment moment_of(const struct qm_adafactor8 *a, int turns, int sanitized)
 {
     float beta = (float)a->h->beta1, w = (float)(1.0 - a->h->beta1);
-    int is_lerp = !a->is_cuda && (!a->is_came || a->is_old_came || a->is_046);
-    return (struct qm_moment){.is_lerp = is_lerp,
+    return (struct qm_moment){.is_lerp = !a->is_cuda,
                               .turns = turns && a->h->maximize,
                               .only_finite = sanitized,
                               .keep = beta,

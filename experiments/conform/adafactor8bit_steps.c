@@ -436,7 +436,9 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
                off = 2.0 * QM_STEP_PARAM_RELATIVE * fabs((double)before[i]);
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
-        double near = within + conf * fabs(kept - (double)before[i]);
+        double size = fmax(fabs((double)w->p[i] - (double)before[i]),
+                           fabs((double)want[i] - (double)before[i]));
+        double near = within + (isfinite(size) ? conf * size : 0.0);
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], near, draw);
             continue;

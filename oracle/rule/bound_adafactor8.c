@@ -69,7 +69,7 @@ static int has_floor(const struct scalars *a, int slot) { return a->is_cuda && !
 
 static struct qm_ball average_moment(const struct scalars *a, struct qm_ball old, struct qm_ball x)
 {
-    struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda && !a->is_came);
+    struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda);
     return qm_bound_average(&w, old, x);
 }
 
