@@ -40,8 +40,10 @@ enum qm_adafactor8_slot {
     QM_ADAFACTOR8_SLOTS
 };
 
-/* flag[]: the release, 21 to 46; the CUDA path; momentum_only_1d against its default. */
-enum { QM_ADAFACTOR8_RELEASE, QM_ADAFACTOR8_CUDA, QM_ADAFACTOR8_OTHER_1D };
+/* flag[]: the release, 21 to 46; the CUDA path; momentum_only_1d against its default; the variance
+ * is averaged by lerp, as where it has codes, although it is float32 here (qualm conform, of
+ * 16-bit codes). */
+enum { QM_ADAFACTOR8_RELEASE, QM_ADAFACTOR8_CUDA, QM_ADAFACTOR8_OTHER_1D, QM_ADAFACTOR8_WIDE };
 
 /* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
 struct qm_adafactor8 {
@@ -97,16 +99,10 @@ double qm_adafactor8_norm(const struct qm_formed *x, int64_t n);
 /* The rate of the parameter: max(RMS(p), eps2) rho, or rho. */
 double qm_adafactor8_rate(const struct qm_adafactor8 *a);
 
-/* What the update is multiplied by: the rate times the limiter's factor.  A factor of 0, of a norm
- * that overflowed, leaves the parameter where it is, but for a rate that is NaN: 0 NaN is NaN. */
-static inline double qm_adafactor8_by(double rate, double alpha, double limit)
-{
-    return limit != 0.0 ? rate * limit : isnan(alpha) ? alpha : 0.0;
-}
-
 /* The limiter of the update's norm (Fira).  Returns the factor for an update of this norm, and
- * keeps its memory in slot prev_norm.  *norm becomes 0 where it is not finite (0.2.6). */
-double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm);
+ * keeps its memory in slot prev_norm.  From 0.2.5 on a norm that is not finite counts as 0; a
+ * memory that is NaN makes the factor NaN, of any norm. */
+double qm_adafactor8_limit(const struct qm_adafactor8 *a, double norm);
 
 /* p = p (1 - decay) - rate u, each product rounded to float32. */
 void qm_adafactor8_write(const struct qm_adafactor8 *a, double alpha, double rate, const float *u);

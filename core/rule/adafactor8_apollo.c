@@ -123,6 +123,20 @@ double qm_adafactor8_norm(const struct qm_formed *x, int64_t n)
     return sqrt(s);
 }
 
+double qm_adafactor8_limit(const struct qm_adafactor8 *a, double norm)
+{
+    float prev, next;
+    qm_tensor_rule_read(&prev, a->w->slot[QM_ADAFACTOR8_NORM], sizeof prev);
+    double n = a->is_025 && !isfinite(norm) ? 0.0 : norm, p = (double)prev;
+    double threshold = 1.0 + a->h->margin;
+    double limit = qm_at_least(n / (p + 1e-8), threshold) / threshold;
+    if (a->t == 1 || (a->is_025 && p < 1e-6))
+        limit = 1.0;
+    next = (float)(n / limit);
+    qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
+    return 1.0 / limit;
+}
+
 /* ---- states --------------------------------------------------------------------------------- */
 
 /* The averages of the row and column means of the squares, in float32; the first means
@@ -217,52 +231,91 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
         qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
     qm_sweep_run(QM_SWEEP_adafactor8_ratio,
-                 &(struct qm_sweep){
-                     .n = s.n,
-                     .d = {(a->is_046 ? 1.0 : a->correction) *
-                           (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
-                     .flag = {a->h->tensor_scale, !a->is_cuda, a->is_046 && a->h->clip <= 0.0},
-                     .y = {factor, totals}});
+                 &(struct qm_sweep){.n = s.n,
+                                    .d = {(a->is_046 ? 1.0 : a->correction) *
+                                          (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
+                                    .flag = {a->h->tensor_scale},
+                                    .y = {factor, totals}});
 }
 
-/* u = the gradient, each channel times its factor. */
-static qm_status scaled(const struct qm_adafactor8 *a, float *u)
+/* The channels of the gradient: their factors and the sums of their squares. */
+struct channels {
+    int64_t n;
+    double *factor, *squares;
+};
+
+/* The norm of the gradient with each channel times its factor times `limit`, as the source forms
+ * it: from the norms of channels, whose squares, and those of the factors, may overflow or vanish
+ * in float32; or from the norm of all of it. */
+static double scaled_norm(const struct qm_adafactor8 *a, const struct channels *c, double limit)
+{
+    double s = 0.0;
+    for (int64_t k = 0; k < c->n; k++) {
+        float norm = (float)sqrt(qm_float_sum(c->squares[k])), f = (float)(c->factor[k] * limit);
+        float square = norm * norm, by = f * f, both = square * by;
+        s += a->h->tensor_scale ? c->squares[k] : (double)both;
+    }
+    if (!a->h->tensor_scale)
+        return sqrt(qm_float_sum(s));
+    float norm = (float)sqrt(qm_float_sum(s)), f = (float)(c->factor[0] * limit), both = norm * f;
+    return (double)both;
+}
+
+/* Multiplies the factors by the limiter's one and by the rate; *alpha: the rate without clip. */
+static void limit_channels(const struct qm_adafactor8 *a, const struct channels *c, double *alpha)
+{
+    double norm = scaled_norm(a, c, 1.0), back = a->h->scale_front ? 1.0 : sqrt(a->h->scale);
+    double limit = a->h->margin >= 0.0 ? qm_adafactor8_limit(a, norm) : 1.0;
+    norm = a->is_026 ? norm : scaled_norm(a, c, limit);
+    double denom = qm_at_least(norm / (sqrt((double)a->n) * a->h->clip), 1.0);
+    *alpha = qm_adafactor8_rate(a);
+    denom = a->is_046 && !(a->h->clip > 0.0) ? 1.0 : denom;
+    float rate = (float)(*alpha / denom * (a->is_046 ? a->correction : 1.0));
+    for (int64_t k = 0; k < c->n; k++) {
+        float f = (float)(c->factor[k] * limit * back);
+        c->factor[k] = (double)f * (double)rate;
+    }
+}
+
+/* u, the gradient, becomes the step: each channel times its factor, limiter and rate. */
+static qm_status scaled(const struct qm_adafactor8 *a, float *u, double *alpha)
 {
     const struct qm_lowrank l = lowrank_of(a);
+    struct qm_lowrank whole = l;
     int64_t channels = l.right ? l.rows : l.cols, n = l.rows * l.cols;
+    size_t bytes = sizeof(double) * (size_t)channels;
+    double *here = malloc(2 * bytes + 1);
     void *room = NULL;
-    QM_TRY(qm_tensor_rule_alloc(
-        sizeof(double) * (size_t)(2 * channels + 3) + sizeof(float) * (size_t)n, &room));
+    qm_status st = here ? qm_tensor_rule_alloc(
+                              2 * bytes + 3 * sizeof(double) + sizeof(float) * (size_t)n, &room)
+                        : qm_fail(QM_NO_MEMORY, "%lld channels", (long long)channels);
     double *factor = room;
-    float *low = (float *)(factor + 2 * channels + 3);
-    qm_status st = project(a, &l, low);
+    float *low = room ? (float *)(factor + 2 * channels + 3) : NULL;
+    if (st == QM_OK)
+        st = project(a, &l, low);
     if (st == QM_OK) {
         scaling_factors(a, &l, low, factor);
+        whole.rows = l.m;
+        whole.cols = l.n;
+        struct qm_sweep s = qm_lowrank_sweep(&whole, l.right);
+        s.flag[0] = 1;
+        s.x[1] = u;
+        s.y[0] = factor + channels;
+        qm_sweep_run(QM_SWEEP_channel_squares, &s);
+        qm_tensor_rule_read(here, factor, 2 * bytes);
+        limit_channels(a, &(struct channels){channels, here, here + channels}, alpha);
+        qm_tensor_rule_write(factor, here, bytes);
         qm_lowrank_channels(&l, l.right, 0, factor, u, u);
     }
     qm_tensor_rule_free(room);
+    free(here);
     return st;
 }
 
 qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a)
 {
-    float *u = a->w->room;
-    QM_TRY(scaled(a, u));
-    double norm = qm_adafactor8_norm(&(struct qm_formed){.made = u}, a->n);
-    double size = norm, limit = a->h->margin >= 0.0 ? qm_adafactor8_limit(a, &norm) : 1.0;
-    if (!a->is_cuda && limit == 0.0) { /* it leaves an update that is not finite as it is */
-        limit = 1.0;
-        norm = size;
-    }
-    double denom =
-        qm_at_least((a->is_026 ? norm : norm * limit) / (sqrt((double)a->n) * a->h->clip), 1.0);
-    double alpha = qm_adafactor8_rate(a), after = a->h->scale_front ? 1.0 : sqrt(a->h->scale);
-    if (a->is_046) {
-        denom = a->h->clip > 0.0 ? denom : 1.0;
-        after *= a->correction;
-    }
-    if (limit == 0.0)
-        qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a->n, .x = {u}});
-    qm_adafactor8_write(a, alpha, qm_adafactor8_by(alpha / denom, alpha, limit) * after, u);
+    double alpha = 0.0;
+    QM_TRY(scaled(a, a->w->room, &alpha));
+    qm_adafactor8_write(a, alpha, 1.0, a->w->room);
     return QM_OK;
 }

@@ -19,7 +19,8 @@ static struct qm_sweep square_of(const struct qm_adafactor8 *a, enum qm_adafacto
     enum qm_adafactor8_way way = QM_ADAFACTOR8_LERP;
     if (a->is_cuda && !a->w->slot_is_f32[slot])
         way = QM_ADAFACTOR8_KERNEL;
-    else if (slot == QM_ADAFACTOR8_V && a->w->slot_is_f32[slot] && !a->is_apollo)
+    else if (slot == QM_ADAFACTOR8_V && a->w->slot_is_f32[slot] && !a->is_apollo &&
+             !a->w->s->flag[QM_ADAFACTOR8_WIDE])
         way = QM_ADAFACTOR8_MIX;
     return (struct qm_sweep){
         .c = {(float)a->b, (float)(1.0 - a->b), add, (float)(a->b * (double)add)},
@@ -51,8 +52,7 @@ void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_
 static struct qm_moment moment_of(const struct qm_adafactor8 *a, int turns, int sanitized)
 {
     float beta = (float)a->h->beta1, w = (float)(1.0 - a->h->beta1);
-    int is_lerp = !a->is_cuda && (!a->is_came || a->is_old_came || a->is_046);
-    return (struct qm_moment){.is_lerp = is_lerp,
+    return (struct qm_moment){.is_lerp = !a->is_cuda,
                               .turns = turns && a->h->maximize,
                               .only_finite = sanitized,
                               .keep = beta,
@@ -87,19 +87,48 @@ static void unfactored_states(const struct qm_adafactor8 *a)
                              a->w->slot_is_f32[QM_ADAFACTOR8_V] && !a->is_046 ? 0.0f : added(a));
 }
 
+/* CAME before 0.2.6, whose products may overflow: means[batch] of the rows of the second moment; r
+ * and c: the means that the confidence takes in. */
+static qm_status reopen(const struct qm_adafactor8 *a, double *means, float *r, float *c)
+{
+    void *is_open = NULL;
+    QM_TRY(qm_tensor_rule_alloc(sizeof(double) * (size_t)a->batch, &is_open));
+    float *const *slot = a->w->slot;
+    struct qm_sweep s = {.n = a->batch,
+                         .rows = a->rows,
+                         .cols = a->cols,
+                         .d = {a->eps_sq},
+                         .flag = {a->h->maximize},
+                         .x = {NULL, slot[QM_ADAFACTOR8_ROW], slot[QM_ADAFACTOR8_COL],
+                               QM_AT(a->w->g), slot[QM_ADAFACTOR8_M]},
+                         .y = {is_open, means}};
+    qm_sweep_run(QM_SWEEP_adafactor8_open, &s);
+    s.n = a->batch * a->rows;
+    s.x[0] = r;
+    qm_sweep_run(QM_SWEEP_adafactor8_open_rows, &s);
+    s.n = a->batch * a->cols;
+    s.x[0] = c;
+    qm_sweep_run(QM_SWEEP_adafactor8_open_cols, &s);
+    qm_tensor_rule_free(is_open);
+    return QM_OK;
+}
+
 /* The averages in slots row and col take in the row means and the column means of the terms of x,
- * with weight b. */
+ * with weight b.  means: those of `reopen`, or NULL. */
 static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
                                const struct qm_formed *x, float add, enum qm_adafactor8_slot row,
-                               enum qm_adafactor8_slot col)
+                               double *means)
 {
+    enum qm_adafactor8_slot col = row + 1;
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     const struct qm_matrices m = {a->batch, a->rows, a->cols};
     void *room = NULL;
-    t.is_single = 1;
+    t.is_single = !means; /* those of `reopen` overflow by its products */
     QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(n_rows + n_cols), &room));
     float *r = room;
     qm_status st = qm_two_means(&m, t, x, a->w->room, r, r + n_rows);
+    if (st == QM_OK && means)
+        st = reopen(a, means, r, r + n_rows);
     if (st == QM_OK) {
         qm_adafactor8_squares(a, row, r, n_rows, add);
         qm_adafactor8_squares(a, col, r + n_rows, n_cols, add);
@@ -346,7 +375,7 @@ static qm_status came_states(struct qm_adafactor8 *a)
     } else {
         a->b = 1.0 - a->h->beta3;
         st = factor_states(a, (struct qm_term){0}, &(struct qm_formed){form_missed, &c, NULL}, 0.0f,
-                           QM_ADAFACTOR8_CONF_ROW, QM_ADAFACTOR8_CONF_COL);
+                           QM_ADAFACTOR8_CONF_ROW, NULL);
     }
     factored_close(&c.f);
     return st;
@@ -365,7 +394,7 @@ static qm_status old_came_states(struct qm_adafactor8 *a)
                          a->is_cuda ? KERNEL : TORCH, off, NULL, &f));
     a->b = 1.0 - a->h->beta3;
     qm_status st = factor_states(a, (struct qm_term){.is_square = 1}, &f.u, 0.0f,
-                                 QM_ADAFACTOR8_CONF_ROW, QM_ADAFACTOR8_CONF_COL);
+                                 QM_ADAFACTOR8_CONF_ROW, a->is_cuda ? NULL : f.mean);
     factored_close(&f);
     return st;
 }
@@ -399,7 +428,7 @@ qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
         unfactored_states(&a);
     if (a.is_factored && w->round == 0) /* squares have no sign to turn */
         st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
-                           added(&a), QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL);
+                           added(&a), QM_ADAFACTOR8_ROW, NULL);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
     if (a.is_unit)
         unit_states(&a);
@@ -420,25 +449,6 @@ double qm_adafactor8_rate(const struct qm_adafactor8 *a)
     if (!a->h->scale_parameter)
         return a->rho;
     return qm_at_least(norm_of(a->w->p, a->n) / sqrt((double)a->n), a->h->eps2) * a->rho;
-}
-
-double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm)
-{
-    float prev, next;
-    qm_tensor_rule_read(&prev, a->w->slot[QM_ADAFACTOR8_NORM], sizeof prev);
-    double n = *norm, p = (double)prev, threshold = 1.0 + a->h->margin;
-    if (a->is_025 && !isfinite(n)) {
-        *norm = 0.0;
-        next = 0.0f;
-        qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
-        return 0.0;
-    }
-    double limit = qm_at_least(n / (p + 1e-8), threshold) / threshold;
-    if (a->t == 1 || (a->is_025 && p < 1e-6))
-        limit = 1.0;
-    next = (float)(n / limit);
-    qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
-    return 1.0 / limit;
 }
 
 static void write_chunk(const struct qm_formed *u, int64_t from, int64_t n, float keep, float by,
@@ -560,20 +570,22 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
         return qm_adafactor8_apollo_apply(&a);
     QM_TRY(direction(&a, &f));
     double norm = qm_adafactor8_norm(&f.u, a.n);
-    double limit = a.h->limiter ? qm_adafactor8_limit(&a, &norm) : 1.0;
+    double limit = a.h->limiter ? qm_adafactor8_limit(&a, norm) : 1.0;
+    int is_stopped = a.h->limiter && a.is_025 && !isfinite(norm);
+    norm = is_stopped ? 0.0 : norm;
     double alpha = qm_adafactor8_rate(&a) * a.correction;
-    /* 0.2.6 turns it off by 1e9, later releases leave it out */
+    /* 0.2.6 turns it off by 1e9, later releases leave it out; the kernels take a NaN for 1 */
     double d = clips(&a) ? a.h->clip : 1e9, clipped = a.is_026 ? norm : norm * limit;
     double denom = qm_at_least(clipped / (sqrt((double)a.n) * d), 1.0);
-    denom = a.is_046 && !clips(&a) ? 1.0 : denom;
-    if (limit == 0.0) {
+    denom = (a.is_046 && !clips(&a)) || (a.is_cuda && isnan(denom)) ? 1.0 : denom;
+    if (is_stopped && !a.is_cuda) { /* the kernels take the norm for 0, and leave the update */
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {w->room}});
         f.u.made = w->room;
         if (a.is_unit && w->slot_is_f32[QM_ADAFACTOR8_M]) /* the moment is the update */
             qm_sweep_run(QM_SWEEP_fill,
                          &(struct qm_sweep){.n = a.n, .x = {w->slot[QM_ADAFACTOR8_M]}});
     }
-    write_formed(&a, alpha, qm_adafactor8_by(alpha / denom, alpha, limit), &f.u);
+    write_formed(&a, alpha, alpha / denom * limit, &f.u);
     factored_close(&f);
     return QM_OK;
 }

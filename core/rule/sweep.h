@@ -33,7 +33,8 @@ QM_ASSERT_PLACE(struct qm_sweep, x, 160);
 #define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \
     X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(adafactor8_mean)                \
     X(channel_squares) X(adafactor8_low_means) X(adafactor8_low_mean)                              \
-    X(adafactor8_channel_squares) X(adafactor8_totals) X(adafactor8_top)
+    X(adafactor8_channel_squares) X(adafactor8_totals) X(adafactor8_top)                           \
+    X(adafactor8_open) X(adafactor8_open_rows) X(adafactor8_open_cols)
 #define QM_SWEEP_ELEMENT_LIST(X)                                                                   \
     X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)             \
     X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                   \
@@ -402,152 +403,7 @@ QM_SWEEP(came_decay)
                                          : qm_sweep_stored(a, p + qm_sweep_stored(a, p * by));
 }
 
-/* ---- adafactor8bit --------------------------------------------------------------------------- */
-
-#define QM_ADAFACTOR8_TINY 1.17549435e-38f /* 2^-126: the least second moment of the log code */
-
-/* How an average of squares takes a new square in: as fused_log_quantize_lerp_kernel; as a product
- * and a product that are not fused; by lerp. */
-enum qm_adafactor8_way { QM_ADAFACTOR8_KERNEL, QM_ADAFACTOR8_MIX, QM_ADAFACTOR8_LERP };
-
-/* b: the weight of the new square; not of MIX. */
-QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float old, float fresh)
-{
-    if (way == QM_ADAFACTOR8_KERNEL) {
-        float x = qm_bnb_finite(fresh) && fresh > QM_ADAFACTOR8_TINY ? fresh : QM_ADAFACTOR8_TINY;
-        float v = fmaf(old, 1.0f - b, b * x);
-        return v > QM_ADAFACTOR8_TINY ? v : QM_ADAFACTOR8_TINY;
-    }
-    return qm_lerp(old, fresh, b, b - 1.0f);
-}
-
-/* x[0] takes in x[1] + c[2]; c[0] is b, c[1] (float)(1 - b),
- * c[3] (float)(b c[2]); flag 0: enum qm_adafactor8_way. */
-QM_SWEEP(adafactor8_square)
-{
-    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->x[0][i],
-                                       a->x[1][i] + a->c[2]);
-}
-
-/* The same for the square of x[1] instead; flag 1: the sign of x[1] is turned before. */
-QM_SWEEP(adafactor8_gradient_square)
-{
-    float g = a->flag[1] ? -a->x[1][i] : a->x[1][i];
-    if (a->flag[0] == QM_ADAFACTOR8_MIX) { /* torch.addcmul is (b g) g, where g g may overflow */
-        float v = a->x[0][i] * a->c[1] + (a->c[0] * g) * g;
-        a->x[0][i] = a->c[2] != 0.0f ? v + a->c[3] : v;
-        return;
-    }
-    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->x[0][i],
-                                       g * g + a->c[2]);
-}
-
-/* x[0] = x[1] - x[0].  The source has the square of it as three products, which are counts of
- * 2^-149 where both numbers are below 2^-63; there, x[0] = its root. */
-QM_SWEEP(adafactor8_missed)
-{
-    float x = a->x[0][i], y = a->x[1][i];
-    a->x[0][i] = y - x;
-    if (fabsf(x) < 0x1p-63f && fabsf(y) < 0x1p-63f) {
-        double square = (double)(x * x) - 2.0 * (double)(x * y) + (double)(y * y);
-        a->x[0][i] = (float)sqrt(fmax(square, 0.0));
-    }
-}
-
-/* y[0][i] = max(mean of row i of x[1], d[1]), infinite where the sum overflows in float32; flag 0:
- * each value counts as at least d[0]. */
-QM_SWEEP(adafactor8_mean)
-{
-    const float *r = a->x[1] + i * a->cols;
-    double mean = 0.0;
-    for (int64_t k = 0; k < a->cols; k++)
-        mean += a->flag[0] ? qm_at_least((double)r[k], a->d[0]) : (double)r[k];
-    a->y[0][i] = qm_at_least(qm_float_sum(mean) / (double)a->cols, a->d[1]);
-}
-
-/* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column; floor 0: none. */
-QM_FN double qm_adafactor8_floored(float x, double floor)
-{
-    return floor > 0.0 ? qm_at_least((double)x, floor) : (double)x;
-}
-
-QM_FN double qm_adafactor8_row_root(float r, double mean, double floor)
-{
-    return sqrt(mean / qm_adafactor8_floored(r, floor));
-}
-
-QM_FN double qm_adafactor8_col_root(float c, double floor)
-{
-    return 1.0 / sqrt(qm_adafactor8_floored(c, floor));
-}
-
-/* x[0] = x[1] times the roots of rows x[2] and columns x[3] with means of the rows y[0] and
- * floor d[0]. */
-QM_SWEEP(adafactor8_outer)
-{
-    struct qm_sweep_place at = qm_sweep_at(a, i);
-    double row = qm_adafactor8_row_root(a->x[2][at.row], a->y[0][at.batch], a->d[0]);
-    a->x[0][i] = qm_outer(row, qm_adafactor8_col_root(a->x[3][at.col], a->d[0]), a->x[1][i]);
-}
-
-/* The same in the order of the CUDA kernels, where d[0] is the floor of the product. */
-QM_SWEEP(adafactor8_over_root)
-{
-    struct qm_sweep_place at = qm_sweep_at(a, i);
-    a->x[0][i] = qm_over_root((double)a->x[2][at.row], (double)a->x[3][at.col], a->y[0][at.batch],
-                              a->d[0], a->x[1][i]);
-}
-
-/* x[0] = x[1] / sqrt(max(x[2], d[0])); flag 0: a NaN of x[2] counts as d[0]. */
-QM_SWEEP(adafactor8_direction)
-{
-    double v = (double)a->x[2][i];
-    v = a->flag[0] ? fmax(v, a->d[0]) : qm_at_least(v, a->d[0]);
-    a->x[0][i] = (float)((double)a->x[1][i] / sqrt(v));
-}
-
-/* x[0] = x[0] c[0] as parameters of 16 bits keep it. */
-QM_SWEEP(adafactor8_decay) { a->x[0][i] = qm_sweep_stored(a, a->x[0][i] * a->c[0]); }
-
-/* x[0] = x[1] / (sqrt(x[2]) + d[0]); flag 0: the source multiplies by the reciprocal, which
- * overflows in float32. */
-QM_SWEEP(adafactor8_adam)
-{
-    double den = sqrt((double)a->x[2][i]) + a->d[0];
-    int is_over = a->flag[0] && !qm_bnb_finite((float)(1.0 / den));
-    a->x[0][i] = (float)((double)a->x[1][i] / (is_over ? 0.0 * den : den));
-}
-
-/* x[0] = max(x[1] x[2], c[0]): CAME's factors before 0.2.6. */
-QM_SWEEP(adafactor8_product)
-{
-    float v = a->x[1][i] * a->x[2][i];
-    a->x[0][i] = v < a->c[0] ? a->c[0] : v;
-}
-
-/* x[0][i] = the span of the log code of block i of x[1], which has `rows` numbers in blocks of
- * `inner`: log2 of its largest number, counted from 2^-126. */
-QM_SWEEP(adafactor8_top)
-{
-    int64_t end = (i + 1) * a->inner < a->rows ? (i + 1) * a->inner : a->rows;
-    float top = QM_ADAFACTOR8_TINY;
-    for (int64_t k = i * a->inner; k < end; k++)
-        top = a->x[1][k] > top ? a->x[1][k] : top;
-    float span = qm_log2(top) + 126.0f;
-    a->x[0][i] = span > 1e-12f ? span : 1e-12f;
-}
-
-/* x[0] = x[0] in 8 bits of its log2 with the spans x[1] of blocks of `inner` numbers: coded as the
- * PyTorch path does and decoded as the kernels do. */
-QM_SWEEP(adafactor8_recode)
-{
-    float x = a->x[0][i], span = a->x[1][i / a->inner];
-    float l = qm_log2(x > QM_ADAFACTOR8_TINY ? x : QM_ADAFACTOR8_TINY) + 126.0f;
-    float code = rintf(l / span * 255.0f);
-    code = code < 0.0f ? 0.0f : code > 255.0f ? 255.0f : code;
-    a->x[0][i] = qm_exp2(code * (1.0f / 255.0f) * span - 126.0f);
-}
-
+#include "core/rule/sweep_adafactor8.h"
 #include "core/rule/sweep_lowrank.h"
 #include "core/rule/sweep_muon.h"
 

@@ -30,13 +30,15 @@ QM_SWEEP(adapted)
     a->x[0][i] = a->x[1][i] / (sqrtf(v) + a->c[0]);
 }
 
-/* y[0][i] = sum of the squares of channel i of x[1]. */
+/* y[0][i] = sum of the squares of channel i of x[1]; flag 0: each square rounded to float32. */
 QM_SWEEP(channel_squares)
 {
     const float *x = a->x[1] + i * a->step_a;
     double s = 0.0;
-    for (int64_t k = 0; k < a->inner; k++)
-        s += (double)x[k * a->step_k] * (double)x[k * a->step_k];
+    for (int64_t k = 0; k < a->inner; k++) {
+        float y = x[k * a->step_k], square = y * y;
+        s += a->flag[0] ? (double)square : (double)y * (double)y;
+    }
     a->y[0][i] = s;
 }
 
@@ -79,14 +81,13 @@ QM_SWEEP(adafactor8_low_means)
     a->x[0][i] = v < a->c[2] ? a->c[2] : v;
 }
 
-/* y[0][0] = max(mean of x[1][inner], d[0]); each number is divided by `inner` before it
- * is added. */
+/* y[0][0] = max(mean of x[1][inner], d[0]), infinite where the sum overflows in float32. */
 QM_SWEEP(adafactor8_low_mean)
 {
     double mean = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
-        mean += (double)a->x[1][k] / (double)a->inner;
-    a->y[0][i] = qm_at_least(mean, a->d[0]);
+        mean += (double)a->x[1][k];
+    a->y[0][i] = qm_at_least(qm_float_sum(mean) / (double)a->inner, a->d[0]);
 }
 
 /* y[0][i] = sum over channel i of (x[1] / (sqrt(v) + d[0]))^2.  v is x[2], with flag 1 at least
@@ -117,18 +118,14 @@ QM_SWEEP(adafactor8_totals)
     a->y[0][i] = s;
 }
 
-/* y[0][i] = sqrt(y[0][i]) / (sqrt(y[0][n + i]) + 1e-8) * d[0] in double; flag 0: of the totals
- * y[1][0] and y[1][1] instead, one number for all; flag 1: y[0][n + i] is a sum in float32, and
- * where it overflows the result is NaN (flag 2: not), for the source multiplies an infinite norm by
- * 0 and divides by it. */
+/* y[0][i] = sqrt(y[0][i]) / (sqrt(y[0][n + i]) + 1e-8) * d[0] of two sums in float32, each of which
+ * may overflow, rounded to float32; flag 0: of the totals y[1][0] and y[1][1] instead, one number
+ * for all. */
 QM_SWEEP(adafactor8_ratio)
 {
-    double s = a->flag[0] ? a->y[1][0] : a->y[0][i];
-    double t = a->flag[0] ? a->y[1][1] : a->y[0][a->n + i];
-    t = a->flag[1] ? qm_float_sum(t) : t;
-    double ratio = sqrt(s) / (sqrt(t) + 1e-8) * a->d[0];
-    int is_nan = a->flag[1] && !a->flag[2] && t >= 0x1p128;
-    a->y[0][i] = is_nan ? (double)qm_float(0x7fc00000u) : ratio;
+    double s = qm_float_sum(a->flag[0] ? a->y[1][0] : a->y[0][i]);
+    double t = qm_float_sum(a->flag[0] ? a->y[1][1] : a->y[0][a->n + i]);
+    a->y[0][i] = (double)(float)(sqrt(s) / (sqrt(t) + 1e-8) * a->d[0]);
 }
 
 #endif

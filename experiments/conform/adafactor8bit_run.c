@@ -248,6 +248,16 @@ static const struct qm_golden_need run_needs[] = {
     {"params", QM_NEED_data, 0, 0, 0},
 };
 
+/* The rule, but that it averages a variance in float32 as one that has codes.  A static is the only
+ * way to hand the rule to its prepare. */
+static const struct qm_rule *wide_rule;
+
+static void prepare_wide(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    wide_rule->prepare(h, t, s);
+    s->flag[QM_ADAFACTOR8_WIDE] = 1;
+}
+
 void qm_adafactor8_replay_optimizer(struct qm_conform *c)
 {
     struct qm_adafactor8_replay r = {.steps = qm_golden_case_whole(c, "steps", 0),
@@ -295,8 +305,15 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     r.params = qm_golden_case_stored(c, "params", r.steps * r.n, format);
     if (qm_golden_case_whole(c, "hp_stochastic_round_writeback", 0))
         r.draws = qm_golden_case_floats(c, "rand", r.steps * r.n);
-    if (states_read(c, &r, v) && projections_read(c, &r, v->is_046))
-        qm_adafactor8_run_replay(c, &r);
+    if (!states_read(c, &r, v) || !projections_read(c, &r, v->is_046))
+        return;
+    struct qm_rule as_wide = *r.recipe.rule;
+    if (r.slot[QM_ADAFACTOR8_V].is_wide) {
+        wide_rule = r.recipe.rule;
+        as_wide.prepare = prepare_wide;
+        r.recipe.rule = &as_wide;
+    }
+    qm_adafactor8_run_replay(c, &r);
 }
 
 /* ---- kind "cudahost_step" ------------------------------------------------------------------- */

@@ -20,6 +20,13 @@ struct qm_adafactor8_recorded {
     float floor; /* of wide codes from step 2 on: their lower end, or 0 */
 };
 
+/* Of one step: the relative error of each number of an axis of the confidence where its terms
+ * cancel, NULL where they do not; and the largest. */
+struct qm_adafactor8_off {
+    const double *of;
+    double most;
+};
+
 struct qm_adafactor8_replay {
     struct qm_recipe recipe, first; /* first: of step 1, where its rule is not NULL */
     struct qm_shape shape;
@@ -34,8 +41,10 @@ struct qm_adafactor8_replay {
         products; /* CAME to 0.2.5 takes means by products with vectors: their longest sum, or 0 */
     double
         cancels; /* of one step: how many times larger the terms of those sums are than the sums */
-    int is_exp2; /* it averages updates of the CUDA path */
-    int is_bf16; /* parameters are rounded to bfloat16 after each step */
+    struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */
+    double norm_off;    /* of one step: the relative error of the update's norm that they make */
+    int is_exp2;        /* it averages updates of the CUDA path */
+    int is_bf16;        /* parameters are rounded to bfloat16 after each step */
     const float *draws; /* the recorded draws of stochastic rounding, or NULL: to nearest */
 };
 

@@ -60,8 +60,10 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
     int64_t rank = (int64_t)r->recipe.hyper.rank;
     const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
     double most_g = 0.0, most_p = 0.0;
-    if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL)
-        return -log2(1.0 - fmin(qm_adafactor8_conf_error(r), 0.5));
+    if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL) {
+        double off = fmax(qm_adafactor8_conf_error(r), r->off[i == QM_ADAFACTOR8_CONF_COL].most);
+        return -log2(1.0 - fmin(off, 0.5));
+    }
     if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
         return 0.0;
     p += r->proj_index[t - 1] * rank * r->terms;
@@ -121,8 +123,9 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
     int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
-    return conf + subnormal_error(r, t) + QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
-           2.0 * projected_error(r, t) + 3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+    return conf + r->norm_off + subnormal_error(r, t) + QM_STEP_PARAM_SHARE +
+           4.0 * QM_STEP_U * (double)r->terms + 2.0 * projected_error(r, t) +
+           3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
 }
 
 /* The largest mean of the terms of a row (or column), and of what they add up to. */
@@ -130,8 +133,9 @@ struct sizes {
     double terms, sum;
 };
 
-static void add_line(struct sizes *s, double terms, double sum, int64_t n)
+static void add_line(struct sizes *s, double terms, double sum, int64_t n, double *of_line)
 {
+    *of_line = terms / (double)n;
     if (isfinite(terms) && isfinite(sum)) {
         s->terms = fmax(s->terms, terms / (double)n);
         s->sum = fmax(s->sum, sum / (double)n);
@@ -146,6 +150,7 @@ struct matrices {
     int64_t batch, rows, cols;
     double clip, keep;
     int turns;
+    double *terms[2]; /* [batch rows], [batch cols]: the means of the terms */
 };
 
 /* The two numbers of element i, j of matrix b whose difference is squared; mean: of its rows. */
@@ -199,16 +204,62 @@ static void add_matrix(const struct matrices *a, int64_t b, double *of_col, stru
             of_col[2 * j] += size;
             of_col[2 * j + 1] += off * off;
         }
-        add_line(&most[0], terms, sum, a->cols);
+        add_line(&most[0], terms, sum, a->cols, &a->terms[0][b * a->rows + i]);
     }
     for (int64_t j = 0; j < a->cols; j++)
-        add_line(&most[1], of_col[2 * j], of_col[2 * j + 1], a->rows);
+        add_line(&most[1], of_col[2 * j], of_col[2 * j + 1], a->rows,
+                 &a->terms[1][b * a->cols + j]);
 }
 
-double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
+/* The relative errors of one axis of the confidence, from the means of the terms in off. */
+static int off_axis(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan, int axis,
+                    double *off, int64_t n)
+{
+    float *conf = qm_golden_case_memory(c, n, sizeof *conf);
+    int slot = axis ? QM_ADAFACTOR8_CONF_COL : QM_ADAFACTOR8_CONF_ROW;
+    double one = QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products +
+                 (r->products > 0 ? 0.0 : QM_STEP_NORM(r->n));
+    if (!conf || qm_backend_cpu.decode(plan, slot, conf) != QM_OK)
+        return 0;
+    for (int64_t k = 0; k < n; k++) {
+        double size = (1.0 - r->recipe.hyper.beta3) * off[k] * one, of = (double)conf[k];
+        off[k] = of > 0.0 && isfinite(of) && size > 0.0 ? size / of : 0.0;
+        r->off[axis].most = fmax(r->off[axis].most, off[k]);
+    }
+    r->off[axis].of = off;
+    return 1;
+}
+
+double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k)
+{
+    if (!r->off[0].of || !r->off[1].of)
+        return 0.0;
+    int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1];
+    double row = r->off[0].of[k / cols], col = r->off[1].of[k / cols / rows * cols + k % cols];
+    if (!(row < 0.5) || !(col < 0.5))
+        return HUGE_VAL;
+    return 1.0 / sqrt((1.0 - row) * (1.0 - col)) - 1.0;
+}
+
+void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *before)
+{
+    double sum = 0.0, off = 0.0;
+    for (int64_t k = 0; k < r->n && r->off[0].of && r->off[1].of; k++) {
+        double d = (double)p[k] - (double)before[k], one = qm_adafactor8_element_off(r, k);
+        if (!isfinite(d))
+            continue;
+        sum += d * d;
+        off += fmin(one, 1.0) * d * d;
+    }
+    r->norm_off = sum > 0.0 ? off / sum : 0.0;
+}
+
+double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
                              const float *m, int64_t t)
 {
     const struct qm_hyper *h = &r->recipe.hyper;
+    r->off[0] = r->off[1] = (struct qm_adafactor8_off){NULL, 0.0};
+    r->norm_off = 0.0;
     if (r->slot[QM_ADAFACTOR8_CONF_ROW].n == 0 || r->slot[QM_ADAFACTOR8_ROW].n == 0 ||
         (r->products == 0 && !r->is_update))
         return 1.0;
@@ -217,10 +268,22 @@ double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_re
     float *row = qm_golden_case_memory(c, batch * rows, sizeof *row),
           *col = qm_golden_case_memory(c, batch * cols, sizeof *col);
     double *of_col = qm_golden_case_memory(c, 2 * cols, sizeof *of_col), ratio = 1.0;
-    struct matrices a = {
-        r->grads + (t - 1) * r->n, m, row, col, batch, rows, cols, 0.0, h->beta1, h->maximize};
+    double *of[2] = {qm_golden_case_memory(c, batch * rows, sizeof(double)),
+                     qm_golden_case_memory(c, batch * cols, sizeof(double))};
+    struct matrices a = {r->grads + (t - 1) * r->n,
+                         m,
+                         row,
+                         col,
+                         batch,
+                         rows,
+                         cols,
+                         0.0,
+                         h->beta1,
+                         h->maximize,
+                         {of[0], of[1]}};
     struct sizes most[2] = {{0.0, 0.0}, {0.0, 0.0}};
-    if (!row || !col || !of_col || qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||
+    if (!row || !col || !of_col || !of[0] || !of[1] ||
+        qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||
         qm_backend_cpu.decode(plan, QM_ADAFACTOR8_COL, col) != QM_OK)
         return 1.0;
     if (r->products == 0)
@@ -229,5 +292,8 @@ double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_re
         add_matrix(&a, b, of_col, most);
     for (int k = 0; k < 2; k++)
         ratio = most[k].sum > 0.0 ? fmax(ratio, most[k].terms / most[k].sum) : ratio;
+    if (!off_axis(c, r, plan, 0, of[0], batch * rows) ||
+        !off_axis(c, r, plan, 1, of[1], batch * cols))
+        return 1.0;
     return ratio;
 }

@@ -70,7 +70,7 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
  * than the largest confidence it gives, from the states of a plan after step t and the momentum
  * m[n] before it; of CAME from 0.2.6 on, that of 2 |U (U - M)|. 1 of others and of the CUDA path to
  * 0.2.5. */
-double qm_adafactor8_cancels(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
+double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
                              const float *m, int64_t t);
 
 /* The error of a confidence, of the largest one. */
@@ -78,5 +78,12 @@ double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
 
 /* The relative error of an update in step t, and of a momentum of updates or projections. */
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);
+
+/* The relative error of element k of the update where its row or its column of the confidence
+ * cancels (r->off); HUGE_VAL where nothing of that number is certain. */
+double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k);
+
+/* Sets r->norm_off from the step that p made. */
+void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *before);
 
 #endif

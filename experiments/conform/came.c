@@ -1,9 +1,60 @@
 /* came.c - Replays the golden vectors of CAME.
  *
  * tests/golden/README.md states the tolerances, relative to a tensor's largest magnitude. */
+#include <math.h>
 #include <string.h>
 
 #include "experiments/conform/tensor_rule_run.h"
+
+enum { AVG, RES_ROW = 4, RES_COL = 5 };
+
+/* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which
+ * cancels where b is near 0: of it remain 6 roundings of U and M by 2^-24, and b times the
+ * relative errors of U and M0.  Returns the error of its square, U and M0 from the recorded
+ * momenta. */
+static double square_error(const struct qm_tensor_run_case *w, const double *m, int64_t n,
+                           int64_t t, int64_t k, double relative)
+{
+    double b = w->hyper.beta1, now = m[(t - 1) * n + k], old = t > 1 ? m[(t - 2) * n + k] : 0.0;
+    double off = b < 1.0 ? b * (now - old) / (1.0 - b) : 0.0, u = now + off;
+    double e = 6.0 * 0x1p-24 * (fabs(u) + fabs(now)) + b * relative * (fabs(u) + fabs(old));
+    return isfinite(e) ? (2.0 * fabs(off) + e) * e : 0.0;
+}
+
+/* The largest error of a mean of squares of step t over lines of an axis, times 1 - beta3; over:
+ * the largest after it is divided by the averages of the lines. */
+static double line_error(const struct qm_tensor_run_case *w, const struct qm_shape *shape, int axis,
+                         int64_t t, const double *const *state, double relative, int over)
+{
+    int64_t cols = shape->dim[shape->rank - 1], rows = shape->dim[shape->rank - 2];
+    int64_t n = qm_shape_numel(shape), lines = n / (axis ? rows : cols), len = axis ? rows : cols;
+    double most = 0.0;
+    for (int64_t i = 0; i < lines; i++) {
+        int64_t from = axis ? i / cols * rows * cols + i % cols : i * cols, step = axis ? cols : 1;
+        double sum = 0.0, of = state[axis ? RES_COL : RES_ROW][(t - 1) * lines + i];
+        for (int64_t k = 0; k < len; k++)
+            sum += square_error(w, state[AVG], n, t, from + k * step, relative);
+        sum *= (1.0 - w->hyper.beta3) / (double)len;
+        sum = !over ? sum : of > 0.0 && isfinite(of) ? sum / of : 0.0;
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+/* The averages of the residual, and the step that is divided by their roots. */
+static double more(const struct qm_tensor_run_case *w, const struct qm_shape *shape, int slot,
+                   int64_t t, const double *const *state, double relative)
+{
+    if (shape->rank < 2 || !state[AVG] || !state[RES_ROW] || !state[RES_COL])
+        return 0.0;
+    if (slot < 0)
+        return fmin(line_error(w, shape, 0, t, state, relative, 1) +
+                        line_error(w, shape, 1, t, state, relative, 1),
+                    2.0);
+    return slot == RES_ROW || slot == RES_COL
+               ? line_error(w, shape, slot == RES_COL, t, state, relative, 0)
+               : 0.0;
+}
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
@@ -16,6 +67,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
     w->bf16 = (struct qm_tensor_run_tolerance){2e-6, 0.0, 2e-6, 2e-2, 0.0, 0.0};
     qm_tensor_run_norms(c, w);
+    w->more = more;
     memcpy(w->state, states, sizeof states);
     h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);

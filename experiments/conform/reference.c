@@ -19,24 +19,26 @@ struct family {
     const char *optimizer, *rule;
     int n_slots, has_tail, has_old; /* has_tail: the fused kernel's last elements have a rule */
     const char *state[3];
+    const char *takes; /* for each state m, s or q: mean, square, quotient (enum qm_run_takes) */
 };
 static const struct family families[] = {
-    {"AdamW", "adamw", 2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}},
-    {"Adam", "adam", 2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}},
-    {"SGD", "sgdm", 1, 1, 0, {"state_momentum_buffer", NULL, NULL}},
-    {"RMSprop", "rmsprop", 1, 0, 0, {"state_square_avg", NULL, NULL}},
+    {"AdamW", "adamw", 2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"Adam", "adam", 2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"SGD", "sgdm", 1, 1, 0, {"state_momentum_buffer", NULL, NULL}, "m"},
+    {"RMSprop", "rmsprop", 1, 0, 0, {"state_square_avg", NULL, NULL}, "s"},
     {"RMSprop",
      "rmsprop_full",
      3,
      0,
      0,
-     {"state_square_avg", "state_grad_avg", "state_momentum_buffer"}},
-    {"Lion", "lion", 1, 0, 0, {"state_exp_avg", NULL, NULL}},
-    {"Adagrad", "adagrad", 1, 0, 0, {"state_sum", NULL, NULL}},
-    {"NAdam", "nadam", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}},
-    {"NAdam", "nadamw", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}},
-    {"RAdam", "radam", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}},
-    {"RAdam", "radamw", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}},
+     {"state_square_avg", "state_grad_avg", "state_momentum_buffer"},
+     "smq"},
+    {"Lion", "lion", 1, 0, 0, {"state_exp_avg", NULL, NULL}, ""},
+    {"Adagrad", "adagrad", 1, 0, 0, {"state_sum", NULL, NULL}, "s"},
+    {"NAdam", "nadam", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"NAdam", "nadamw", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"RAdam", "radam", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"RAdam", "radamw", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -147,29 +149,46 @@ static int record_read(struct qm_conform *c, struct record *r)
  * where both cancel, so does the step, but not the error.  The sign of a sum of Lion is open within
  * the three roundings of its terms, and where two of them, each off by half of 2^-133, make it 0.
  * A state takes at most three roundings there (L2 term, product, sum) and one here, a parameter as
- * many: four halves of bfloat16's least number. */
+ * many: four halves of bfloat16's least number.  An L2 term there has the roundings of
+ * weight_decay and of its product, 2^-8 each, where it may cancel most of the gradient.
+ * A decay beside the step (decoupled) may cancel most of the step. */
 static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
 {
-    int has_root = strcmp(r->f->rule, "sgdm") != 0;
-    int has_l2 = strcmp(r->f->rule, "adamw") != 0 && r->h.weight_decay != 0.0;
+    const char *rule = r->f->rule;
+    int has_root = strcmp(rule, "sgdm") != 0, is_lion = strcmp(rule, "lion") == 0;
+    int is_decoupled = is_lion || rule[strlen(rule) - 1] == 'w';
+    int has_moment = !is_lion && has_root && r->f->takes[0] == 'm';
     if (r->is_gpu) /* nvcc contracts what it will, in float32 throughout */
         return (struct qm_run_tolerance){.param_relative = 0x1p-22,
                                          .param_of_step = 0x1p-18,
+                                         .is_decoupled = is_decoupled,
                                          .value_relative = 0x1p-21,
                                          .value_largest = 0x1p-22};
+    struct qm_run_tolerance narrow = {.param_relative = 0x1p-7,
+                                      .param_of_step = 0x1p-4,
+                                      .is_decoupled = is_decoupled,
+                                      .param_absolute = 0x1p-132,
+                                      .value_absolute = 0x1p-132,
+                                      .is_narrow = 1,
+                                      .value_relative = 0x1p-6,
+                                      .has_moment = has_moment,
+                                      .l2_relative = is_decoupled ? 0.0 : 0x1p-7,
+                                      .sign_relative = is_lion ? 0x1p-7 : 0.0};
+    for (int i = 0; i < 3 && r->f->takes[i]; i++) {
+        char takes = r->f->takes[i];
+        narrow.takes[i] = takes == 'm'   ? QM_TAKES_MEAN
+                          : takes == 's' ? QM_TAKES_SQUARE
+                                         : QM_TAKES_QUOTIENT;
+        narrow.weight[i] = !has_root || takes == 'q' || strcmp(rule, "adagrad") == 0 ? 1.0
+                           : takes == 's' || strncmp(rule, "rmsprop", 7) == 0 ? 1.0 - r->h.beta2
+                                                                              : 1.0 - r->h.beta1;
+    }
     if (is_bf16 && !r->is_fused)
-        return (struct qm_run_tolerance){.param_relative = 0x1p-7,
-                                         .param_of_step = 0x1p-4,
-                                         .param_absolute = 0x1p-132,
-                                         .value_absolute = 0x1p-132,
-                                         .is_narrow = 1,
-                                         .value_relative = 0x1p-6,
-                                         .sign_relative =
-                                             strcmp(r->f->rule, "lion") == 0 ? 0x1p-7 : 0.0,
-                                         .value_largest = has_l2 ? 0x1p-9 : 0.0};
+        return narrow;
     if (!is_bf16 && has_root && !r->is_ieee && !r->is_fused)
         return (struct qm_run_tolerance){.param_relative = 0x1p-22,
                                          .param_of_step = 0x1p-20,
+                                         .is_decoupled = is_decoupled,
                                          .value_relative = r->h.momentum > 0.0 ? 0x1p-21 : 0.0,
                                          .param_of_values = r->h.momentum > 0.0 ? 0x1p-21 : 0.0,
                                          .slot = r->h.momentum > 0.0 ? 2 : 0};

@@ -118,6 +118,24 @@ static double largest(const float *x, int64_t n)
 /* The size of a finite number; 0 of others, of which an allowance would be no number. */
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
 
+/* What the error of the L2 term in gradient k allows float32 state i to be off by in the step of
+ * a row. */
+static double of_l2(const struct qm_run *run, int i, int64_t row, int64_t n, int64_t k)
+{
+    const struct qm_run_tolerance *w = &run->within;
+    const struct qm_hyper *h = &run->recipe.hyper;
+    if (w->l2_relative == 0.0 || i > 2 || w->takes[i] == QM_TAKES_NOTHING)
+        return 0.0;
+    double p = (double)(row > 0 ? run->params[(row - 1) * n + k] : run->p0[k]);
+    double g = (double)run->grads[(run->kept[row] - 1) * n + k], term = h->weight_decay * p;
+    double off = w->l2_relative * fabs(term), sum = fabs((h->maximize ? -g : g) + term);
+    if (w->takes[i] == QM_TAKES_SQUARE)
+        off *= 2.0 * sum + off;
+    if (w->takes[i] == QM_TAKES_QUOTIENT)
+        off /= sqrt(size_of(run->slot[0].values[row * n + k])) + h->eps;
+    return isfinite(off) ? w->weight[i] * off : 0.0;
+}
+
 /* A float32 state: allowed are shares of the tensor's largest value and, of each element, of the
  * larger of its old and its new value. */
 static void judge_values(struct qm_conform *c, const struct qm_run *run, struct scratch *s, int i,
@@ -129,7 +147,8 @@ static void judge_values(struct qm_conform *c, const struct qm_run *run, struct 
         run->within.value_absolute + run->within.value_largest * largest(want, s->numel);
     for (int64_t k = 0; k < s->numel; k++) {
         double before = old ? size_of(old[k]) : 0.0, now = size_of(want[k]);
-        s->allowed[k] = absolute + run->within.value_relative * (before > now ? before : now);
+        s->allowed[k] = absolute + run->within.value_relative * (before > now ? before : now) +
+                        of_l2(run, i, row, s->numel, k);
     }
     qm_judge_close_each(c, what, s->values, want, s->allowed, s->numel);
 }
@@ -167,15 +186,38 @@ static double of_infinite(const struct qm_run *run, const struct scratch *s, int
                : 0.0;
 }
 
+/* The size of the step of parameter k in a row, whatever the decay took off it. */
+static double step_of(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
+{
+    const struct qm_hyper *h = &run->recipe.hyper;
+    float want = run->params[row * s->numel + k],
+          old = row > 0 ? run->params[(row - 1) * s->numel + k] : run->p0[k];
+    double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
+    return size_of(want - old) +
+           (run->within.is_decoupled ? fabs(lr * h->weight_decay) * size_of(old) : 0.0);
+}
+
+/* What the absolute error of the moment allows parameter k to be off by. */
+static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
+{
+    const struct qm_run_tolerance *w = &run->within;
+    if (!w->has_moment || !run->slot[0].values)
+        return 0.0;
+    float old = row > 0 ? run->params[(row - 1) * s->numel + k] : run->p0[k];
+    double m = size_of(run->slot[0].values[row * s->numel + k]), off = w->value_absolute;
+    return m <= off ? step_of(run, s, row, k) + size_of(s->p[k] - old)
+                    : off / m * step_of(run, s, row, k);
+}
+
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         int64_t row, const char *what)
 {
     const struct qm_run_tolerance *w = &run->within;
-    const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
+    const float *want = run->params + row * s->numel;
     for (int64_t k = 0; k < s->numel; k++)
         s->allowed[k] = w->param_relative * size_of(want[k]) + w->param_absolute +
-                        w->param_of_step * size_of(want[k] - old[k]) + of_values(run, s, row, k) +
-                        of_infinite(run, s, row, k);
+                        w->param_of_step * step_of(run, s, row, k) + of_values(run, s, row, k) +
+                        of_moment(run, s, row, k) + of_infinite(run, s, row, k);
     qm_judge_close_each(c, what, s->p, want, s->allowed, s->numel);
 }
 

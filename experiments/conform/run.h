@@ -16,13 +16,19 @@ struct qm_run_slot {
     int every_step; /* values of every step, in the slot's own shape: numel is the dataset's */
 };
 
+/* How a float32 state takes the gradient in: not (or it is not said), itself, its square, or its
+ * quotient by root of slot 0 and eps. */
+enum qm_run_takes { QM_TAKES_NOTHING, QM_TAKES_MEAN, QM_TAKES_SQUARE, QM_TAKES_QUOTIENT };
+
 /* The tolerances of one step; 0: every bit. */
 struct qm_run_tolerance {
     double param_relative, param_absolute; /* absolute: in the value's unit */
     double scale_relative;
     double value_largest;   /* of float32 states, times the tensor's largest magnitude */
     double factor_relative; /* of float32 states recorded after every step */
-    double param_of_step;   /* of parameters, times the recorded change of each */
+    double param_of_step;   /* of parameters, times the step of each: its recorded change, and */
+    int is_decoupled;       /* where the decay stands beside the step, lr weight_decay times it: the
+                             * two may cancel in the change */
     double value_relative;  /* of float32 states, times the larger of old and new value of each */
     double value_absolute;  /* of float32 states */
     int is_narrow;          /* states are rounded to bfloat16 before they are used: where one is
@@ -30,7 +36,14 @@ struct qm_run_tolerance {
     double code_share;      /* share of codes that may be off by one; 1e-3 is 0.1 % */
     double param_of_values; /* of parameters, times lr and the sizes of old and new value of slot */
     int slot;               /* that slot */
-    double sign_relative;   /* Lion: the sign of a sum that is smaller than this share of its terms
+    double l2_relative; /* of weight_decay times the parameter, where the gradient takes it in: the
+                             * error of the gradient, which states take in with a weight */
+    enum qm_run_takes takes[3];
+    double weight[3];
+    int has_moment;       /* slot 0 is the moment that steps go along: a parameter is off by as
+                             * much of its step as value_absolute is of the moment, and by all of
+                             * it where the moment is no larger */
+    double sign_relative; /* Lion: the sign of a sum that is smaller than this share of its terms
                              * and value_absolute may be any: parameters may be 2 lr off */
 };
 

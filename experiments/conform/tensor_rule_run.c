@@ -196,6 +196,19 @@ static qm_status side_step(struct side *s, int64_t t)
 
 /* ---- a run ---- */
 
+/* What the rule itself adds to the tolerance of a slot, or of the parameters (slot -1). */
+static double more_of(const struct record *r, int slot, int64_t t, int is_free,
+                      const struct qm_tensor_run_tolerance *tol)
+{
+    double relative = is_free ? tol->free_state * (double)t : tol->state;
+    if (!r->w->more || tol == &r->w->f64 || (slot < 0 && !is_free && tol->param == 0.0))
+        return 0.0;
+    double sum = r->w->more(r->w, &r->shape, slot, t, r->state, relative);
+    for (int64_t k = 1; k < t && is_free && slot >= 0; k++)
+        sum += r->w->more(r->w, &r->shape, slot, k, r->state, relative);
+    return sum;
+}
+
 /* The error of a parameter after step t. *error: after the steps before, of a free run. */
 static double param_error(const struct record *r, int64_t t, int is_free,
                           const struct qm_tensor_run_tolerance *tol, double *error)
@@ -205,10 +218,12 @@ static double param_error(const struct record *r, int64_t t, int is_free,
     const struct qm_hyper *h = &r->w->hyper;
     double change = largest_change(want, before, r->n),
            most = fmax(largest(want, r->n), largest(before, r->n)), size = rms(before, r->n);
+    double of_step = more_of(r, -1, t, is_free, tol);
     if (!is_free)
-        return tol->param * most + tol->step * change;
-    *error = *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
-             change * (tol->free_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
+        return tol->param * most + (tol->step + of_step) * change;
+    *error =
+        *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
+        change * (tol->free_step + of_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
     return *error;
 }
 
@@ -226,7 +241,8 @@ static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, in
                  r->w->rule->slot[i]);
         qm_judge_close_double(c, what, s->slot[i], want, r->slot_n[i],
                               (is_free ? tol->free_state * (double)t : tol->state) *
-                                  largest(want, r->slot_n[i]));
+                                      largest(want, r->slot_n[i]) +
+                                  more_of(r, i, t, is_free, tol));
     }
     const double *want = r->params + (t - 1) * r->n;
     snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);

@@ -26,6 +26,11 @@ struct qm_tensor_run_case {
     int proj;                        /* the slot of the recorded projections; -1: none */
     struct qm_tensor_run_tolerance f64, f32, bf16;
     int scales; /* the rate is in proportion to the RMS of the parameters */
+    /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in step t or, of the
+     * parameters (slot -1), the share of the step; free runs add up the steps; state:
+     * [slot][step][...] as recorded; relative: the error of the other states.  NULL: nothing. */
+    double (*more)(const struct qm_tensor_run_case *w, const struct qm_shape *shape, int slot,
+                   int64_t t, const double *const *state, double relative);
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */

@@ -335,7 +335,8 @@ static void replay_optimizer(struct qm_conform *c)
     if (qm_golden_case_text(c, "sqrt", state, sizeof state) && strcmp(state, "installed") == 0)
         run.within = (struct qm_run_tolerance){
             .param_relative = is_bf16 ? 0x1p-7 : 0x1p-22, /* next to a tie, the other neighbour */
-            .param_of_step = 0x1p-20};
+            .param_of_step = 0x1p-20,
+            .is_decoupled = (int)qm_golden_case_whole(c, "is_adamw", 0)};
     qm_run_replay(c, &run);
     run.is_free = run.within.param_relative == 0.0; /* roots that are off by an ulp add up */
     if (run.is_free)

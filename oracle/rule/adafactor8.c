@@ -111,18 +111,17 @@ static void divide_by_factors(const struct scalars *a, const double *r, const do
     }
 }
 
+/* max(x, least), and NaN of a NaN. */
+static double at_least(double x, double least) { return x < least ? least : x; }
+
 /* The factor that the limiter puts on an update of norm n; *prev: the limited norm of the last
- * update, replaced by that of this one. */
+ * update, replaced by that of this one. A norm that is not finite counts as 0 (0.2.5 and later). */
 static double limiter(const struct scalars *a, double n, double *prev)
 {
-    double gamma = 1.0 + a->h->margin, limit = 1.0;
-    if (a->is_025 && !isfinite(n)) {
-        *prev = 0.0;
-        return 0.0;
-    }
+    double gamma = 1.0 + a->h->margin, limit = 1.0, size = a->is_025 && !isfinite(n) ? 0.0 : n;
     if (a->t > 1.0 && !(a->is_025 && *prev < 1e-6))
-        limit = fmax(n / (*prev + 1e-8), gamma) / gamma;
-    *prev = n / limit;
+        limit = at_least(size / (*prev + 1e-8), gamma) / gamma;
+    *prev = size / limit;
     return 1.0 / limit;
 }
 
@@ -241,12 +240,13 @@ static void plain_step(struct scalars *a, double *theta, double *const *slot, co
         came_update(a, slot, u, square);
 
     double size = norm(u, a->n), limit = h->limiter ? limiter(a, size, slot[NORM]) : 1.0;
+    int is_stopped = h->limiter && a->is_025 && !isfinite(size);
+    for (int64_t i = 0; is_stopped && i < a->n; i++)
+        u[i] = size = 0.0;
     double counted = a->is_026 ? size : size * limit;
-    double denom = clips ? fmax(1.0, counted / (sqrt((double)a->n) * h->clip)) : 1.0;
+    double denom = clips ? at_least(counted / (sqrt((double)a->n) * h->clip), 1.0) : 1.0;
     if (has_update && (a->is_046 || !h->clip_twice))
         denom = 1.0;
-    for (int64_t i = 0; limit == 0.0 && i < a->n; i++)
-        u[i] = 0.0;
     write_back(a, alpha, alpha / denom * limit, u, theta);
 }
 
@@ -364,15 +364,11 @@ static qm_status apollo_step(struct scalars *a, double *theta, double *const *sl
 
     double alpha = rate(a, theta), size = norm(u, a->n);
     double limit = h->margin >= 0.0 ? limiter(a, size, slot[NORM]) : 1.0;
-    if (limit == 0.0)
-        limit = 1.0;
     double counted = a->is_026 ? size : size * limit;
-    double denom = fmax(1.0, counted / (sqrt((double)a->n) * h->clip));
+    double denom = at_least(counted / (sqrt((double)a->n) * h->clip), 1.0);
     if (a->is_046 && h->clip == 0.0)
         denom = 1.0;
     double after = (a->is_046 ? a->correction : 1.0) * (h->scale_front ? 1.0 : sqrt(h->scale));
-    for (int64_t i = 0; limit == 0.0 && i < a->n; i++)
-        u[i] = 0.0;
     write_back(a, alpha, alpha / denom * limit * after, u, theta);
     free(x);
     return QM_OK;

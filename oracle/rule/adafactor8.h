@@ -22,6 +22,17 @@ struct qm_bound_step;
 struct qm_ball qm_bound_norm_of_floats(const struct qm_bound_step *b, const struct qm_ball *x,
                                        int64_t n, int64_t step);
 
+/* Radii of HUGE_VAL where numbers that the package forms in float32 may overflow
+ * (bound_overflow.c). open_products: of x in matrix k, the squares that CAME before 0.2.6
+ * averages; r, c: the second moments, at least floor, mean: of the rows r; m: the momentum.
+ * scaled_norm: of the norm of the gradient whose channels are multiplied by their factors; also
+ * where one of channel and factor may vanish while the other one is large. */
+void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_ball mean,
+                            double floor, const struct qm_ball *r, const struct qm_ball *c,
+                            const struct qm_ball *m, struct qm_ball *x);
+struct qm_ball qm_bound_scaled_norm(const struct qm_bound_step *b, const struct qm_ball *factor,
+                                    struct qm_ball norm);
+
 /* The error bounds of the releases (bound_adafactor8.c). */
 qm_status qm_bound_adafactor8(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_021(const struct qm_bound_step *b);

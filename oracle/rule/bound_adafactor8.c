@@ -69,7 +69,7 @@ static int has_floor(const struct scalars *a, int slot) { return a->is_cuda && !
 
 static struct qm_ball average_moment(const struct scalars *a, struct qm_ball old, struct qm_ball x)
 {
-    struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda && !a->is_came);
+    struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda);
     return qm_bound_average(&w, old, x);
 }
 
@@ -160,22 +160,19 @@ static void divide(const struct scalars *a, struct qm_ball *row, const struct qm
 /* ---- the step -------------------------------------------------------------------------------- */
 
 /* The factor that the limiter puts on an update of this norm; records the limited norm in
- * slot NORM. */
-static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
+ * slot NORM.  A norm that is not finite counts as 0 (0.2.5 and later). */
+static struct qm_ball limit(const struct scalars *a, struct qm_ball norm)
 {
     const struct qm_bound_step *b = a->b;
     struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one;
     double prev = b->slot[NORM][0];
-    if (a->is_025 && !isfinite(norm->x)) {
-        *norm = qm_ball_exact(0.0);
-        (void)set_state(a, NORM, 0, *norm, 1);
-        return *norm;
-    }
+    if (a->is_025 && !isfinite(norm.x))
+        norm = qm_ball_exact(0.0);
     if (a->t > 1.0 && !(a->is_025 && prev < 1e-6)) {
-        by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
+        by = qm_ball_div_double(b, norm, in_double(prev + 1e-8));
         by = qm_ball_div_double(b, qm_ball_at_least(by, threshold), threshold);
     }
-    (void)set_state(a, NORM, 0, qm_ball_float32(qm_ball_div_double(b, *norm, by)), 1);
+    (void)set_state(a, NORM, 0, qm_ball_float32(qm_ball_div_double(b, norm, by)), 1);
     return qm_ball_div_double(b, one, by);
 }
 
@@ -197,21 +194,19 @@ static struct qm_ball rate_of(const struct scalars *a)
 }
 
 /* theta <- theta (1 - decay) - rate u, rate the step size alpha with limiter (where limits) and
- * clipping, times `after`. */
+ * clipping, times `after`.  norm: of u. */
 static void write_back(const struct scalars *a, struct qm_ball alpha, double clip, double after,
-                       int limits, const struct qm_ball *u)
+                       int limits, struct qm_ball norm, const struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_ball norm = qm_bound_norm_of_floats(b, u, a->n, 1), size = norm;
-    struct qm_ball by = limits ? limit(a, &norm) : one, denom = one;
-    if (a->is_apollo && !a->is_cuda && !isfinite(size.x)) { /* it leaves such an update as it is */
-        by = one;
-        norm = size;
-    }
+    struct qm_ball by = limits ? limit(a, norm) : one, denom = one, size = norm;
+    int is_stopped = limits && a->is_025 && !a->is_apollo && !isfinite(norm.x);
+    if (is_stopped)
+        norm = qm_ball_exact(0.0);
     struct qm_ball counted = a->is_026 ? norm : qm_ball_mul_double(b, norm, by);
     if (!a->is_046 || clip > 0.0)
-        denom = qm_ball_at_least(
-            qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip)), one);
+        denom = qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip));
+    denom = a->is_cuda && !a->is_apollo ? qm_ball_max(denom, one) : qm_ball_at_least(denom, one);
     struct qm_ball rate = qm_ball_mul_double(b, qm_ball_div_double(b, alpha, denom), by);
     struct qm_ball decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, in_double(after)));
@@ -219,11 +214,12 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
     decay.e = b->h->weight_decay * decay.e;
     decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
+        struct qm_ball step = is_stopped && !a->is_cuda ? qm_ball_exact(0.0) : u[i];
+        step = qm_ball_mul(rate, step);
         struct qm_ball p = qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         p = qm_ball_add(p, qm_ball_negated(step));
         /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
-        if (isnan(norm.x) && !a->has_nan)
+        if (isnan(size.x) && !a->has_nan)
             p = (struct qm_ball){0.0, HUGE_VAL};
         b->e_p[i] = p.e;
         if (a->own || a->is_cuda || a->unclipped || b->between || qm_bound_reads_back(b))
@@ -290,6 +286,8 @@ static qm_status old_came_update(const struct scalars *a, struct qm_ball *u, str
     divide(a, r, c, a->is_cuda ? KERNEL : TORCH, x);
     for (int64_t i = 0; i < a->n; i++)
         x[i] = qm_ball_mul(x[i], x[i]);
+    for (int64_t k = 0; k < a->m.batch && !a->is_cuda; k++)
+        qm_bound_open_products(b, k, mean_of(a, r, TORCH, k), a->eps_sq, r, c, u, x);
     factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, CONF_C, k_r, k_c);
     use_stored(a, R, rows, r);
     use_stored(a, C, cols, c);
@@ -372,7 +370,7 @@ static qm_status plain_step(const struct scalars *a)
             u[i] = qm_ball_float32(qm_ball_div_double(b, u[i], x[i]));
     }
     write_back(a, qm_ball_mul_double(b, rate_of(a), in_double(a->correction)), clip, 1.0,
-               b->h->limiter, u);
+               b->h->limiter, qm_bound_norm_of_floats(b, u, n, 1), u);
     free(u);
     return st;
 }
@@ -447,7 +445,9 @@ static void second_moment(const struct scalars *a, const struct projected *l)
     struct qm_ball first = qm_ball_scalar(a->is_024 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
-        mean = qm_ball_at_least(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
+        mean = qm_ball_mean(b, l->r, l->rows, 1);
+        qm_ball_sums_overflow(&mean, 1, l->rows);
+        mean = qm_ball_at_least(mean, qm_ball_exact(l->eps));
         for (int64_t i = 0; i < l->n; i++)
             l->v[i] = qm_ball_div(&b->reorder, qm_ball_mul(l->r[i / l->cols], l->c[i % l->cols]),
                                   qm_ball_float32(mean));
@@ -539,7 +539,7 @@ static qm_status apollo_step(const struct scalars *a)
                                                gradient(a, i, a->is_025 || a->is_cuda)));
     double after = h->scale_front ? 1.0 : sqrt(h->scale);
     write_back(a, rate_of(a), h->clip, a->is_046 ? after * a->correction : after, h->margin >= 0.0,
-               u);
+               qm_bound_scaled_norm(b, factor, qm_bound_norm_of_floats(b, u, a->n, 1)), u);
     free(u);
     free(p);
     return QM_OK;

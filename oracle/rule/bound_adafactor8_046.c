@@ -117,7 +117,8 @@ static void divide(const struct scalars *a, const struct qm_ball *row, const str
         for (int64_t i = 0; i < a->m.rows; i++)
             for (int64_t j = 0; j < a->m.cols; j++) {
                 struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
-                struct qm_ball v = qm_ball_mul_double(b, qm_ball_div_double(b, r[i], mean), c[j]);
+                struct qm_ball v = qm_ball_float32(qm_ball_div_double(b, r[i], mean));
+                v = qm_ball_mul_double(b, v, c[j]); /* the quotient may vanish in float32 */
                 v = qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
                 *to = qm_ball_float32(qm_ball_mul_double(b, *to, v));
             }
@@ -231,17 +232,18 @@ static void plain_update(const struct scalars *a, struct qm_ball *u)
     }
 }
 
-/* The factor that the limiter puts on an update of this norm: 0 where the norm is not finite,
- * because an input is not. An update that may overflow has a norm of which nothing is known, nor
- * whether there is a step: a radius of HUGE_VAL. */
+/* The factor that the limiter puts on an update of this norm.  A norm that is not finite, because
+ * an input is not, counts as 0: *norm becomes 0.  An update that may overflow has a norm of which
+ * nothing is known, nor whether there is a step: a radius of HUGE_VAL, but with a memory that is
+ * NaN the factor is NaN. */
 static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;
     struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one, next, factor;
     double prev = b->slot[NORM][0];
-    if (a->own && !isfinite(norm->x)) {
-        *norm = next = factor = qm_ball_exact(0.0);
-    } else if (!isfinite(norm->x) || !(norm->e < HUGE_VAL)) {
+    if (a->own && !isfinite(norm->x))
+        *norm = qm_ball_exact(0.0);
+    if (!isnan(prev) && (!isfinite(norm->x) || !(norm->e < HUGE_VAL))) {
         next = (struct qm_ball){0.0, HUGE_VAL};
         factor = (struct qm_ball){1.0, HUGE_VAL};
     } else {
@@ -275,11 +277,14 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     }
     free(p);
     alpha = qm_ball_mul_double(b, alpha, in_double(a->correction));
+    const struct qm_ball size = norm;
     if (b->h->limiter)
         by = limit(a, &norm);
+    int is_stopped = b->h->limiter && a->own && !isfinite(size.x);
+    int is_open = by.e == HUGE_VAL;                   /* whether there is a step */
     int is_update = a->is_unit && b->plain >> M & 1u; /* a float32 moment is the update itself */
-    for (int64_t i = 0; i < a->n && is_update && (by.x == 0.0 || by.e == HUGE_VAL); i++)
-        (void)set_state(a, M, i, (struct qm_ball){0.0, by.x == 0.0 ? 0.0 : HUGE_VAL});
+    for (int64_t i = 0; i < a->n && is_update && (is_stopped || is_open); i++)
+        (void)set_state(a, M, i, (struct qm_ball){0.0, is_stopped ? 0.0 : HUGE_VAL});
     struct qm_ball rate = alpha, decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     if (clips && b->h->clip > 0.0) {
         struct qm_ball denom = in_double(sqrt((double)a->n) * b->h->clip);
@@ -291,17 +296,17 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
     decay.e = b->h->weight_decay * decay.e;
     decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
-        if (by.e == HUGE_VAL) /* whether there is a step */
+        struct qm_ball step = qm_ball_mul(rate, is_stopped ? qm_ball_exact(0.0) : u[i]);
+        if (is_open)
             step = (struct qm_ball){0.0, HUGE_VAL};
         struct qm_ball to =
             qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
         to = qm_ball_add(to, qm_ball_negated(step));
         /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
-        if (isnan(norm.x) && !a->has_nan)
+        if (isnan(size.x) && !a->has_nan)
             to = (struct qm_ball){0.0, HUGE_VAL};
         b->e_p[i] = to.e;
-        if (a->own || b->between || by.e == HUGE_VAL || qm_bound_reads_back(b))
+        if (a->own || b->between || is_open || qm_bound_reads_back(b))
             b->p_want[i] = to.x;
         if (!(to.e < HUGE_VAL) && !(a->has_nan && isnan(to.x)))
             b->p_want[i] = 0.0; /* what may overflow has any sign, or is NaN in one order alone */

@@ -158,10 +158,10 @@ static void divide(const struct matrices *m, double eps, const float *r, const f
             mean += (double)r[k * m->rows + i];
         mean = at_least(mean / (double)m->rows, eps);
         for (int64_t i = 0; i < m->rows * m->cols; i++) {
-            double row = (double)r[k * m->rows + i / m->cols];
+            double row = (double)(r[k * m->rows + i / m->cols] / (float)mean); /* may vanish */
             double col = (double)c[k * m->cols + i % m->cols];
             float *to = &x[k * m->rows * m->cols + i];
-            *to = (float)((double)*to / sqrt(row / mean * col));
+            *to = (float)((double)*to / sqrt(row * col));
         }
     }
 }
@@ -229,18 +229,16 @@ static void plain_update(const struct qm_kernel_args *a, float *u)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* The factor that lets the update's norm grow by at most 1 + margin; 0 if it is not finite. */
-static double limiter(const struct qm_kernel_args *a, double *now)
+/* The factor that lets the update's norm grow by at most 1 + margin.  A norm that is not finite
+ * counts as 0; a NaN before makes the factor NaN. */
+static double limiter(const struct qm_kernel_args *a, double now)
 {
     float *before = a->slot[NORM].values;
-    double most = 1.0 + a->margin, by = at_least(*now / ((double)*before + 1e-8), most) / most;
-    if (!isfinite(*now)) {
-        *before = 0.0f;
-        return *now = 0.0;
-    }
+    double most = 1.0 + a->margin, size = isfinite(now) ? now : 0.0;
+    double by = at_least(size / ((double)*before + 1e-8), most) / most;
     if (a->t == 1 || (double)*before < 1e-6)
         by = 1.0;
-    *before = (float)(*now / by);
+    *before = (float)(size / by);
     return 1.0 / by;
 }
 
@@ -298,17 +296,19 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     else
         full_update(a, unit, eps, adam ? eps * root : -1.0, b, u, u + n);
 
-    double size = norm(u, n), by = a->limiter ? limiter(a, &size) : 1.0;
+    double size = norm(u, n), by = a->limiter ? limiter(a, size) : 1.0;
+    int stopped = a->limiter && !isfinite(size);
+    size = stopped ? 0.0 : size;
     double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt(t)) : a->lr, alpha = rho;
     if (a->scale_parameter)
         alpha = rho * at_least(norm(p, n) / sqrt((double)n), a->eps2);
     alpha *= correction;
     float keep = (float)(1.0 - a->weight_decay * (a->scale_weight_decay ? alpha : rho));
     float step = (float)(alpha / (came || unit ? 1.0 : clip_of(a, size)) * by);
-    for (int64_t i = 0; i < n && by == 0.0 && unit && !a->slot[AVG].bits; i++)
+    for (int64_t i = 0; i < n && stopped && unit && !a->slot[AVG].bits; i++)
         a->slot[AVG].values[i] = 0.0f; /* a float32 moment is the update, which becomes 0 */
     for (int64_t i = 0; i < n; i++)
-        p[i] = p[i] * keep - (by == 0.0 ? 0.0f : u[i] * step);
+        p[i] = p[i] * keep - (stopped ? 0.0f : u[i]) * step;
     free(u);
     return 0;
 }

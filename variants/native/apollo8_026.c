@@ -150,11 +150,13 @@ static double norm(const float *x, int64_t n)
                                           : sqrt(exact);
 }
 
-/* The step's norm over the gradient's; NaN where that is no float: the package multiplies Inf
- * by 0. */
+/* A sum that the package forms in float32: infinite where it overflows. */
+static double float_sum(double sum) { return isfinite((float)sum) ? sum : HUGE_VAL; }
+
+/* The step's norm over the gradient's. */
 static double ratio(double top, double plain)
 {
-    return plain >= 0x1p128 ? (double)NAN : sqrt(top) / (sqrt(plain) + 1e-8);
+    return sqrt(float_sum(top)) / (sqrt(float_sum(plain)) + 1e-8);
 }
 
 /* v[k] = the average of squares of x[k]; decoded again if projected and t > 1. */
@@ -178,12 +180,13 @@ static void second_moment(const struct qm_kernel_args *a, int projected, const f
         v[i] = value(s, i);
 }
 
-/* u holds G on entry; every channel is multiplied by |adapted step| / |projected gradient|. */
-static void scale_channels(const struct qm_kernel_args *a, const struct layout *l, const float *low,
-                           const float *m, const float *v, double correction, float *u)
+/* by[c] = |adapted step| / |projected gradient| of channel c. */
+static void channel_factors(const struct qm_kernel_args *a, const struct layout *l,
+                            const float *low, const float *m, const float *v, double correction,
+                            double *by)
 {
-    double tops = 0.0, plains = 0.0, *by = malloc(sizeof *by * (size_t)(l->channels + 1));
-    for (int64_t c = 0; c < l->channels && by; c++) {
+    double tops = 0.0, plains = 0.0;
+    for (int64_t c = 0; c < l->channels; c++) {
         double top = 0.0, plain = 0.0;
         for (int64_t k = 0; k < l->rank; k++) {
             int64_t i = c * l->lc + k * l->lk;
@@ -195,51 +198,72 @@ static void scale_channels(const struct qm_kernel_args *a, const struct layout *
         plains += plain;
         by[c] = ratio(top, plain);
     }
-    for (int64_t c = 0; c < l->channels && by; c++) {
+    for (int64_t c = 0; c < l->channels; c++) {
         double s = a->tensor_scale ? ratio(tops, plains) : by[c];
-        s *= correction * (a->scale_front ? sqrt(a->scale) : 1.0);
-        for (int64_t o = 0; o < l->other; o++)
-            u[c * l->gc + o * l->go] = (float)(s * (double)u[c * l->gc + o * l->go]);
+        by[c] = (double)(float)(s * correction * (a->scale_front ? sqrt(a->scale) : 1.0));
     }
-    free(by);
+}
+
+/* The norm of the gradient u with its channels times their factors, from squares in float32. */
+static double scaled_norm(const struct qm_kernel_args *a, const struct layout *l, const double *by,
+                          const float *u)
+{
+    double sum = 0.0, all = 0.0;
+    for (int64_t c = 0; c < l->channels; c++) {
+        double squares = 0.0;
+        for (int64_t o = 0; o < l->other; o++) {
+            float x = u[c * l->gc + o * l->go], square = x * x;
+            squares += (double)square;
+        }
+        float size = (float)sqrt(float_sum(squares)), f = (float)by[c];
+        float square = size * size, both = f * f;
+        both *= square;
+        sum += (double)both;
+        all += squares;
+    }
+    float size = (float)sqrt(float_sum(all)), whole = size * (float)by[0];
+    return a->tensor_scale ? (double)whole : sqrt(float_sum(sum));
 }
 
 /* max(x, least), and NaN of a NaN. */
 static double at_least(double x, double least) { return x < least ? least : x; }
 
-/* The factor that lets the update's norm grow by at most 1 + margin; 0 if it is not finite. */
-static double limiter(const struct qm_kernel_args *a, double *now)
+/* The factor that lets the update's norm grow by at most 1 + margin.  A norm that is not finite
+ * counts as 0; a NaN before makes the factor NaN. */
+static double limiter(const struct qm_kernel_args *a, double now)
 {
     float *before = a->slot[NORM].values;
-    double most = 1.0 + a->margin, by = at_least(*now / ((double)*before + 1e-8), most) / most;
-    if (!isfinite(*now)) {
-        *before = 0.0f;
-        return *now = 0.0;
-    }
+    double most = 1.0 + a->margin, size = isfinite(now) ? now : 0.0;
+    double by = at_least(size / ((double)*before + 1e-8), most) / most;
     if (a->t == 1 || (double)*before < 1e-6)
         by = 1.0;
-    *before = (float)(*now / by);
+    *before = (float)(size / by);
     return 1.0 / by;
 }
 
-static void write_back(const struct qm_kernel_args *a, int projected, double correction, float *u)
+/* by: factors of channels, or NULL where the tensor is not projected. */
+static void write_back(const struct qm_kernel_args *a, const struct layout *l, double correction,
+                       const double *by, float *u)
 {
     float *p = a->p;
-    double n = sqrt((double)a->n), now = norm(u, a->n), size = norm(p, a->n) / n;
+    double n = sqrt((double)a->n), size = norm(p, a->n) / n;
+    double now = by ? scaled_norm(a, l, by, u) : norm(u, a->n);
     double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt((double)a->t)) : a->lr;
-    double all = now, by = projected || a->limiter ? limiter(a, &now) : 1.0;
-    if (projected && by == 0.0) { /* an update that is not finite stays as it is */
-        by = 1.0;
-        now = all;
-    }
+    double limit = by || a->limiter ? limiter(a, now) : 1.0;
+    int stopped = !by && a->limiter && !isfinite(now);
     double alpha = a->scale_parameter ? at_least(size, a->eps2) * rho : rho;
-    if (!projected)
+    if (!by)
         alpha *= correction;
-    double after = projected && !a->scale_front ? sqrt(a->scale) : 1.0;
+    double after = by && !a->scale_front ? sqrt(a->scale) : 1.0;
     float keep = (float)(1.0 - a->weight_decay * (a->scale_weight_decay ? alpha : rho));
-    float step = (float)(alpha / at_least(now / (n * a->clip), 1.0) * by * after);
+    double step = alpha / at_least((stopped ? 0.0 : now) / (n * a->clip), 1.0);
+    for (int64_t c = 0; by && c < l->channels; c++)
+        for (int64_t o = 0; o < l->other; o++) {
+            float *x = &u[c * l->gc + o * l->go], f = (float)(by[c] * limit * after);
+            *x = (float)((double)f * (double)(float)step * (double)*x);
+        }
     for (int64_t i = 0; i < a->n; i++)
-        p[i] = p[i] * keep - (by == 0.0 ? 0.0f : u[i] * step);
+        p[i] = p[i] * keep - (by ? u[i] : (stopped ? 0.0f : u[i]) * (float)(step * limit));
 }
 
 int qm_kernel_step(const struct qm_kernel_args *a)
@@ -275,11 +299,14 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     if (!a->relative_step)
         correction =
             (a->beta2 >= 0.0 ? sqrt(1.0 - pow(a->beta2, t)) : 1.0) / (1.0 - pow(a->beta1, t));
-    if (projected)
-        scale_channels(a, &l, low, m, v, correction, u);
+    double *by = malloc(sizeof *by * (size_t)(l.channels + 1));
+    if (projected && by)
+        channel_factors(a, &l, low, m, v, correction, by);
     for (int64_t i = 0; i < n && !projected; i++)
         u[i] = (float)((double)m[i] / sqrt(at_least((double)v[i], fmax(eps * eps, (double)TINY))));
-    write_back(a, projected, correction, u);
+    if (by)
+        write_back(a, &l, correction, projected ? by : NULL, u);
     free(u);
-    return 0;
+    free(by);
+    return by ? 0 : 2;
 }

@@ -432,6 +432,68 @@ static void conversion(void **state)
     }
 }
 
+/* ---- the limiter ---------------------------------------------------------------------------- */
+
+/* The second step of ones by a limited update, after a norm `prev`, with an infinite gradient or
+ * without; returns how many of the 32 parameters are NaN, and -1 if they have not moved. */
+static int limited(const char *variant, float prev, int is_infinite, double lr, float *next)
+{
+    const struct qm_shape shape = {.rank = 3, .dim = {1, 2, 16}};
+    float p[32], g[32];
+    struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
+    struct qm_recipe r;
+    void *plan;
+    int nan = 0, moved = 0;
+    char text[200];
+    snprintf(text, sizeof text,
+             "%s,beta1=-1,beta2=0.999,relative_step=0,scale_parameter=0,limiter=1,weight_decay=0",
+             variant);
+    assert_int_equal(qm_recipe_parse(text, &r), QM_OK);
+    r.hyper.lr = lr;
+    assert_int_equal(qm_backend_cpu.open(&r, &shape, 0, &plan), QM_OK);
+    for (int64_t t = 1; t <= 2; t++) {
+        for (int i = 0; i < 32; i++) {
+            p[i] = 1.0f;
+            g[i] = noise(9, t, i);
+        }
+        if (t == 2 && is_infinite)
+            g[0] = HUGE_VALF;
+        if (t == 2)
+            assert_int_equal(qm_backend_cpu.load(plan, 6, NULL, &prev), QM_OK);
+        assert_int_equal(qm_backend_cpu.step(plan, &pt, &gt, t, 0), QM_OK);
+    }
+    assert_int_equal(qm_backend_cpu.save(plan, 6, NULL, next), QM_OK);
+    qm_backend_cpu.close(plan);
+    for (int i = 0; i < 32; i++) {
+        nan += isnan(p[i]);
+        moved += p[i] != 1.0f;
+    }
+    return moved ? nan : -1;
+}
+
+/* As the packages do, which were run with the same states: a memory that is NaN makes every
+ * parameter NaN; so does an infinite norm to 0.2.4, and from 0.2.5 on it makes no step, unless the
+ * rate is NaN. */
+static void limiter(void **state)
+{
+    (void)state;
+    static const char *const later[] = {"adafactor8_025_torch", "adafactor8_026_torch",
+                                        "adafactor8_046"};
+    float next;
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(limited(later[k], NAN, 0, 0.01, &next), 32);
+        assert_true(isnan(next));
+        assert_int_equal(limited(later[k], NAN, 1, 0.01, &next), 32);
+        assert_true(isnan(next));
+        assert_int_equal(limited(later[k], 1.0f, 1, 0.01, &next), -1);
+        assert_true(next == 0.0f);
+        assert_int_equal(limited(later[k], 1.0f, 1, (double)NAN, &next), 32);
+        assert_true(next == 0.0f);
+    }
+    assert_int_equal(limited("adafactor8_024_torch", 1.0f, 1, 0.01, &next), 32);
+    assert_true(isnan(next));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +504,7 @@ int main(void)
         cmocka_unit_test(adaptive_code),
         cmocka_unit_test(lower_search),
         cmocka_unit_test(stall),
+        cmocka_unit_test(limiter),
         cmocka_unit_test(conversion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -339,6 +339,12 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 5000 11368 40004
 3x40x50 1040244 26164
 END
+    # its RMS is a number of the parameter's type: 2 bytes of bfloat16
+    printf 'w 4x3\n' >"$BATS_TEST_TMPDIR/m.txt"
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+        -V came_f32)" = 108 ]
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+        -V came_f32,param=bf16/near)" = 106 ]
 }
 
 @test "size: tensor files" {

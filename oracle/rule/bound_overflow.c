@@ -1,0 +1,50 @@
+/* bound_overflow.c - Where numbers between the formulas of adafactor8bit overflow in float32. */
+#include <math.h>
+
+#include "oracle/bound/bound_tensor.h"
+#include "oracle/rule/adafactor8.h"
+
+/* The package's PyTorch path takes the means over rows and columns of x as three products of g^2,
+ * g M and M^2 with the squared inverse roots of r and c, in float32. */
+void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_ball mean,
+                            double floor, const struct qm_ball *r, const struct qm_ball *c,
+                            const struct qm_ball *m, struct qm_ball *x)
+{
+    struct qm_matrix_batch size = qm_batch_of(b->shape);
+    for (int64_t i = 0; i < size.rows * size.cols; i++) {
+        int64_t e = k * size.rows * size.cols + i, row = e / size.cols,
+                col = k * size.cols + i % size.cols;
+        double most = fmax(fabs(b->g[e]), fabs(m[e].x) + m[e].e);
+        double of_row = (mean.x + mean.e) / fmax(r[row].x - r[row].e, floor);
+        double of_col = 1.0 / fmax(c[col].x - c[col].e, floor);
+        most *= most * (double)(size.rows + size.cols);
+        if (!(of_row < 0x1p127) || !(of_row * most < 0x1p127) || !(of_col * most < 0x1p127))
+            x[e].e = HUGE_VAL;
+    }
+}
+
+/* The package forms the norm from the squares of the channels' norms and of the factors, or from
+ * the norm of the gradient, in float32. */
+struct qm_ball qm_bound_scaled_norm(const struct qm_bound_step *b, const struct qm_ball *factor,
+                                    struct qm_ball norm)
+{
+    int64_t rows = b->shape->dim[0], cols = b->n / rows, is_right = rows >= cols;
+    int64_t channels = is_right ? rows : cols, from = is_right ? cols : 1, step = b->n / rows;
+    int64_t numel = b->n / channels;
+    int whole = b->h->tensor_scale;
+    step = whole || is_right ? 1 : step;
+    numel = whole ? b->n : numel;
+    for (int64_t k = 0; k < (whole ? 1 : channels); k++) {
+        double squares = 0.0, f = fabs(factor[k].x) + factor[k].e;
+        for (int64_t i = 0; i < numel; i++) {
+            double g = b->g[k * from + i * step];
+            squares += isfinite(g) ? g * g : 0.0;
+        }
+        double by = whole ? f : f * f, size = whole ? sqrt(squares) : squares;
+        if (!(squares < 0x1p127) || !(by < 0x1p127) || !(size * by < 0x1p127))
+            norm.e = HUGE_VAL;
+        if ((squares < 0x1p-120 && by > 1.0) || (by < 0x1p-120 && size > 1.0))
+            norm.e += norm.x + sqrt(0x1p-126 * fmax(by, size) * (double)numel);
+    }
+    return norm;
+}
