@@ -2,17 +2,19 @@
 
     /usr/bin/python3 tests/style/run_readme.py README.md [--list]
 
-Every indented block that calls ./qualm is run, in order, by bash in the folder of the tree.  Lines
+Every indented block that calls ./qualm is run, in order, by bash in a new folder that holds a link
+to each entry of the tree, so that no other test sees the files that the commands write.  Lines
 of a block that begin with "$ " are commands and those that follow are what they print, on stdout
 and stderr together; "..." stands for any number of lines, at the end of a line for the rest of it.
 A block without "$ " is a script, whose commands end with exit code 0, or with N where "exit code N"
-stands behind the command's #.  `make` is left out.  What the commands write is removed.  Exits 1 at
-the first command that does something else.
+stands behind the command's #.  `make` is left out.  What the commands write is removed, in results/
+as well.  Exits 1 at the first command that does something else.
 """
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
 
 def blocks(path):
@@ -107,13 +109,20 @@ def run_all(path):
 
 
 def main():
+    root, path = os.getcwd(), os.path.abspath(sys.argv[1])
     before = status()
-    try:
-        run_all(sys.argv[1])
-    finally:
-        for line in set(status()) - set(before):
-            if line[:3] in ("?? ", "!! ") and not line.endswith("/"):
-                os.remove(line[3:])
+    with tempfile.TemporaryDirectory() as scratch:
+        for entry in os.listdir(root):
+            os.symlink(os.path.join(root, entry), os.path.join(scratch, entry))
+        try:
+            os.chdir(scratch)
+            run_all(path)
+        finally:
+            os.chdir(root)
+            for line in set(status()) - set(before):
+                if line[:3] in ("?? ", "!! ") and line[3:].startswith("results/"):
+                    if not line.endswith("/"):
+                        os.remove(line[3:])
 
 
 main()
