@@ -150,8 +150,8 @@ static double norm(const float *x, int64_t n)
                                           : sqrt(exact);
 }
 
-/* A sum that the package forms in float32: infinite where it overflows. */
-static double float_sum(double sum) { return isfinite((float)sum) ? sum : HUGE_VAL; }
+/* A sum that the package forms in float32: infinite where it overflows; a NaN stays one. */
+static double float_sum(double sum) { return isinf((float)sum) ? HUGE_VAL : sum; }
 
 /* The step's norm over the gradient's. */
 static double ratio(double top, double plain)
