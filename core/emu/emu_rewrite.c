@@ -532,13 +532,14 @@ static qm_status one_token(struct rewriter *r)
     const char *s = r->in, *end = token_end(s);
     if (attribute(r, end))
         return QM_OK;
+    if (bounds_taken(r, end))
+        return QM_OK;
     if (r->is_system) {
         put_token(r, s, end);
+        bounds_put(r, *s);
         r->in = end;
         return QM_OK;
     }
-    if (bounds_taken(r, end))
-        return QM_OK;
     if (word_is(s, end, "__shared__"))
         return shared(r);
     if (strncmp(s, "<<<", 3) == 0)

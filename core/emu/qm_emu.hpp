@@ -151,10 +151,9 @@ QM_PLAIN inline void launch(const config &c, const char *name, const F &kernel, 
         [](const void *closure) QM_PLAIN { (*static_cast<const F *>(closure))(); }, &kernel, at);
 }
 
-/* What __launch_bounds__ says; a kernel's first statement tells it.  The rewriting takes the word
- * out of the source itself (core/emu/emu_rewrite.c); in a file that it includes the word says
- * nothing. */
-#define __launch_bounds__(...)
+/* What __launch_bounds__ says; a kernel's first statement tells it.  The rewriting puts it there
+ * (core/emu/emu_rewrite.c), in the files that a source includes too; a macro of that name would
+ * hide it from the rewriting, which follows the preprocessor. */
 struct bounds {
     long long most, blocks, cluster;
     constexpr bounds(long long m, long long b = 0, long long c = 0) : most(m), blocks(b), cluster(c)
