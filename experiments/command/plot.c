@@ -34,6 +34,7 @@ static const char doc[] =
     "  gap        gaps with intervals and verdicts             contrasts  value against value\n"
     "  heat       variants by problems                         shares     time to target\n"
     "  lr         sensitivity to the learning rate             budget     parts of the gap\n"
+    "  sweep      value against value over the learning rate\n"
     "\n"
     "Examples:\n"
     "  qualm plot results/mine.h5                               results/mine.png\n"

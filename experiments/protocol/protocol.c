@@ -173,22 +173,25 @@ static void print_verdicts(const struct qm_protocol *p)
            axis >= 0 && p->r->suite->axis[axis].n > 1 ? " and instances" : "", p->scale[p->one]);
     qm_table_close(t);
     print_rates("verdicts", count, p->r->suite->stem);
+    if (p->n_scales > 1)
+        printf("verdicts at the other %d values of lr_scale are in /protocol/verdicts\n",
+               p->n_scales - 1);
 }
 
 static void print_contrasts(const struct qm_protocol *p)
 {
-    static const char *const heads[] = {"problem", "label", "against", "n", "log10 of gap / gap",
-                                        "95 %",    "q",     "verdict"};
+    static const char *const heads[] = {
+        "problem", "label", "against", "n",       "log10 of gap / gap",
+        "95 %",    "q",     "verdict", "lr_scale"};
+    int is_swept = p->n_scales > 1;
     if (p->n_contrasts + p->n_apart == 0)
         return;
-    struct qm_table *t = qm_table_open(8, heads);
+    struct qm_table *t = qm_table_open(8 + is_swept, heads);
     int64_t count[3] = {0};
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
         const struct qm_paired *d = &c->by[0].d;
         char text[256], where[64];
-        if (c->a->scale != p->one)
-            continue;
         count[c->rates]++;
         qm_table_cell(t, "%s", p->problem.word[c->a->problem]);
         qm_table_cell(t, "%s", p->label.word[c->a->label]);
@@ -200,9 +203,10 @@ static void print_contrasts(const struct qm_protocol *p)
         qm_table_cell(t, "%.2g", c->by[0].q);
         verdict_text(c->by, c->same, c->detectable, text, sizeof text);
         qm_table_cell(t, "%s", text);
+        if (is_swept)
+            qm_table_cell(t, "%g", p->scale[c->a->scale]);
     }
-    printf("\ncontrasts: value against value on one axis, pair by pair, lr_scale %g\n",
-           p->scale[p->one]);
+    printf("\ncontrasts: value against value on one axis, pair by pair\n");
     qm_table_close(t);
     print_rates("contrasts", count, p->r->suite->stem);
     if (p->n_apart)

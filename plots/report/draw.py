@@ -31,10 +31,11 @@ import points  # noqa: E402
 import ratio  # noqa: E402
 import shares  # noqa: E402
 import sheet  # noqa: E402
+import sweep  # noqa: E402
 
-FIGURES = (drift, points, dumbbell, frontier, curves, ratio, against, contrasts, forest, shares,
-           heat, budget, lr)
-FIRST = (drift, points, contrasts, forest, ratio, curves)  # what plot takes without --what
+FIGURES = (drift, points, dumbbell, frontier, curves, ratio, against, sweep, contrasts, forest,
+           shares, heat, budget, lr)
+FIRST = (drift, points, sweep, contrasts, forest, ratio, curves)  # what plot takes without --what
 
 
 def arguments():
