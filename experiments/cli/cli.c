@@ -182,6 +182,12 @@ void qm_note(const char *format, ...)
 
 void qm_json_print(json_t *value)
 {
+    if (!value) {
+        static const char text[] = "a name or text is not UTF-8, which JSON cannot hold";
+        qm_cli.is_json_lost = 1;
+        fprintf(qm_notes(), "qualm: %s\n", text);
+        value = json_pack("{s:s, s:i}", "error", text, "code", qm_exit_code(QM_BAD_FILE));
+    }
     json_dumpf(value, qm_out(), JSON_INDENT(2) | JSON_ENCODE_ANY);
     putc('\n', qm_out());
     json_decref(value);

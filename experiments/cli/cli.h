@@ -17,6 +17,7 @@
  * {&qm_cli_argp, 0, "Common options:", -1} as a child of its argp. */
 struct qm_cli {
     int json, verbose, quiet;
+    int is_json_lost; /* qm_json_print was given NULL: the program ends with 3 */
 };
 extern struct qm_cli qm_cli;
 extern const struct argp qm_cli_argp;

@@ -41,7 +41,7 @@ int qm_cli_finish(int code)
                 errno ? strerror(errno) : "an earlier write failed");
         return qm_exit_code(QM_BAD_FILE);
     }
-    return code;
+    return code == 0 && qm_cli.is_json_lost ? qm_exit_code(QM_BAD_FILE) : code;
 }
 
 /* ---- a process of its own -------------------------------------------------------------------- */

@@ -51,8 +51,8 @@ int qm_cmd_digest(int argc, char **argv)
             return qm_cli_failed("digest", st);
         }
         if (qm_cli.json)
-            json_array_append_new(list,
-                                  json_pack("{s:s, s:s}", "file", args.file[i], "sha256", hash));
+            json_array_append_new(
+                list, json_pack("{s:o, s:s}", "file", qm_json_text(args.file[i]), "sha256", hash));
         else
             printf("%s  %s\n", hash, args.file[i]);
     }

@@ -111,8 +111,8 @@ static qm_status size(const struct options *o, json_t **out)
         json_decref(rows);
         return qm_fail(QM_BAD_ARG, "no variant can hold these shapes: %s", qm_message());
     }
-    *out = json_pack("{s:s, s:i, s:I, s:o}", "shapes", o->shapes, "tensors", n, "params",
-                     (json_int_t)params, "variants", rows);
+    *out = json_pack("{s:o, s:i, s:I, s:o}", "shapes", qm_json_text(o->shapes), "tensors", n,
+                     "params", (json_int_t)params, "variants", rows);
     return QM_OK;
 }
 

@@ -306,8 +306,8 @@ static json_t *report(const struct qm_state *s, const char *path, json_t *notes)
                                  slot_bytes(&t->slot[k])));
     }
     qm_state_digest(s, digest);
-    json_t *all = json_pack("{s:s, s:s, s:o, s:o}", "file", path, "digest", digest, "tensors",
-                            tensors, "slots", slots);
+    json_t *all = json_pack("{s:o, s:s, s:o, s:o}", "file", qm_json_text(path), "digest", digest,
+                            "tensors", tensors, "slots", slots);
     if (json_array_size(notes) > 0 && qm_cli.json)
         json_object_set(all, "notes", notes);
     json_decref(notes);

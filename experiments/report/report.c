@@ -152,9 +152,10 @@ static json_t *describe(const struct making *m)
     json_array_foreach (p->figures, i, figure)
         json_array_append(names, json_object_get(figure, "name"));
     qm_note("%s: %zu figures, %d tables", m->out, json_array_size(p->figures), tables);
-    return json_pack("{s:s, s:s, s:o, s:s?, s:i, s:s?, s:s?, s:s?}", "file", m->o->path, "page",
-                     m->out, "figures", names, "no_figures", p->no_figures, "tables", tables,
-                     "against", p->archive, "markdown", m->o->markdown, "latex", m->o->latex);
+    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:s?, s:s?, s:s?}", "file",
+                     qm_json_text(m->o->path), "page", qm_json_text(m->out), "figures", names,
+                     "no_figures", p->no_figures, "tables", tables, "against", p->archive,
+                     "markdown", m->o->markdown, "latex", m->o->latex);
 }
 
 static qm_status write_all(struct making *m)
