@@ -518,8 +518,10 @@ static void marker(struct rewriter *r)
         r->is_system = 0;
         for (const char *s = close; s < end; s++)
             r->is_system |= *s == '3';
+        /* A kernel stands there too: core/device/tensor_rule.cu, with launch bounds. */
         r->is_layer = r->is_system && strncmp(quote + 1, r->layer, strlen(r->layer)) == 0 &&
-                      quote[1 + strlen(r->layer)] == '/';
+                      quote[1 + strlen(r->layer)] == '/' &&
+                      (close - quote < 5 || strncmp(close - 4, ".cu\"", 4) != 0);
         r->line = (int)line - 1;
     }
     if (!is_refused_pragma(r, end))
