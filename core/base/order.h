@@ -23,7 +23,10 @@
                "and floors as in its CUDA kernels")                                                 \
     X(rounds,  "a parameter stored in 16 bits is also rounded after the decay")                     \
     X(factor,  "the decay factor is rounded to the parameter's 16 bits, too")                       \
-    X(lanes,   "norms by float32 sums in eight lanes; without it: sums in double, rounded once")
+    X(lanes,   "norms by float32 sums in eight lanes; without it: sums in double, rounded once")    \
+    X(foreach, "RAdam: the moment times 1 / ((sqrt(v) + eps) / rate), whose rate is 0 in steps "    \
+               "that are not rectified, which then add the plain rate: NaN where sqrt(v) + eps "    \
+               "is 0")
 /* clang-format on */
 
 enum {

@@ -293,6 +293,7 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     }
     r.is_exp2 = v->release.is_026 && v->release.is_cuda && r.recipe.hyper.beta3 > 0.0;
     r.is_bf16 = strcmp(type, "bfloat16") == 0;
+    r.is_026 = v->release.is_026;
     if (!v->release.is_026 && r.recipe.hyper.beta3 > 0.0 && r.shape.rank >= 2) {
         const int64_t *last = &r.shape.dim[r.shape.rank - 1];
         r.products = last[0] > last[-1] ? last[0] : last[-1];

@@ -465,6 +465,21 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
 }
 
+/* What the codes of the second moment make of the channels of a step that reads them back. */
+static qm_status channels_off(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
+                              int64_t t, const struct room *w)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_V];
+    int64_t gap = (int64_t)fmax(fabs(r->recipe.hyper.gap), 1.0);
+    int begins = t == 1 || (!r->is_026 && (t - 1) % gap == 0); /* it does not read them back then */
+    r->channel_off = NULL;
+    if (r->terms == 0 || begins || s->n == 0 || !s->codes || s->is_two)
+        return QM_OK;
+    QM_TRY(qm_backend_cpu.save(plan, QM_ADAFACTOR8_V, w->codes, w->values));
+    qm_adafactor8_channels_off(c, r, w->codes, t);
+    return QM_OK;
+}
+
 /* Steps from .. to. */
 static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *whole,
                            void *const *plan, int64_t from, int64_t to, const struct room *w)
@@ -490,6 +505,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, t);
+        QM_TRY(channels_off(c, r, plan[0], t, w));
         qm_adafactor8_norm_off(r, p, before);
         if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0 && !(qm_adafactor8_conf_error(r) < 0.5))
             qm_golden_case_skip(c,

@@ -36,12 +36,15 @@ struct qm_adafactor8_replay {
     int64_t terms; /* APOLLO: of each sum of the projection; else 0 */
     const float *proj;
     const int64_t *proj_index;
+    int is_026;    /* that release or a later one */
     int is_update; /* the momentum averages updates, or projected gradients */
     int64_t
         products; /* CAME to 0.2.5 takes means by products with vectors: their longest sum, or 0 */
     double
         cancels; /* of one step: how many times larger the terms of those sums are than the sums */
     struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */
+    const double *channel_off; /* of one step: the relative error of each channel of APOLLO whose
+                                * codes are off by one (of tensor_scale: one); NULL: of none */
     double norm_off;    /* of one step: the relative error of the update's norm that they make */
     int is_exp2;        /* it averages updates of the CUDA path */
     int is_bf16;        /* parameters are rounded to bfloat16 after each step */

@@ -1,7 +1,9 @@
 /* adafactor8bit_tolerance.c - Computes the tolerances of adafactor8bit's steps. */
 #include "experiments/conform/adafactor8bit_tolerance.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 /* The distance between the two sides' unrounded adaptive log codes, of a block with these two
  * numbers: the two libraries' logarithms differ by 2 ulp of the largest each, the averages by VALUE
@@ -144,11 +146,11 @@ static void add_line(struct sizes *s, double terms, double sum, int64_t n, doubl
 
 /* The matrices that a confidence is of: second moments after a step, the momentum m before it, of
  * which the step keeps `keep`. clip: what the direction is divided by; 0: CAME to 0.2.5, whose
- * momentum is of gradients. */
+ * momentum is of gradients. Second moments count as `floor` at least, means as `least`. */
 struct matrices {
     const float *g, *m, *row, *col;
     int64_t batch, rows, cols;
-    double clip, keep;
+    double clip, keep, floor, least;
     int turns;
     double *terms[2]; /* [batch rows], [batch cols]: the means of the terms */
 };
@@ -158,7 +160,8 @@ static void pair_of(const struct matrices *a, int64_t b, int64_t i, int64_t j, d
                     double pair[2])
 {
     int64_t e = (b * a->rows + i) * a->cols + j;
-    double v = (double)a->row[b * a->rows + i] * (double)a->col[b * a->cols + j] / mean;
+    double row = fmax((double)a->row[b * a->rows + i], a->floor);
+    double v = row * fmax((double)a->col[b * a->cols + j], a->floor) / mean;
     double g = (double)(a->turns ? -a->g[e] : a->g[e]) / sqrt(v);
     pair[0] = a->clip > 0.0 ? g / a->clip : g;
     pair[1] = a->clip > 0.0 ? (double)a->m[e] : (double)a->m[e] / sqrt(v);
@@ -170,7 +173,16 @@ static double mean_of_rows(const struct matrices *a, int64_t b)
     double mean = 0.0;
     for (int64_t i = 0; i < a->rows; i++)
         mean += (double)a->row[b * a->rows + i] / (double)a->rows;
-    return mean;
+    return mean < a->least ? a->least : mean;
+}
+
+/* The floors of the package, of a second moment and of a mean. 0.4.x has none of the former. */
+static void set_floors(const struct qm_adafactor8_replay *r, struct matrices *a)
+{
+    double eps1 = r->recipe.hyper.eps1;
+    int is_046 = strncmp(r->recipe.rule->name, "adafactor8_046", 14) == 0;
+    a->least = eps1 >= 0.0 ? eps1 : is_046 ? 1e-30 : (double)FLT_EPSILON;
+    a->floor = is_046 ? 0.0 : fmax(a->least * a->least, (double)FLT_MIN);
 }
 
 /* The RMS of the direction before it is clipped. */
@@ -230,8 +242,19 @@ static int off_axis(struct qm_conform *c, struct qm_adafactor8_replay *r, void *
     return 1;
 }
 
+/* Of APOLLO to 0.2.6, whose step reads the second moment as it is stored: what codes that are off
+ * by one make of a channel. */
+static double channel_off(const struct qm_adafactor8_replay *r, int64_t k)
+{
+    int64_t rows = r->shape.dim[0], cols = r->n / rows;
+    return r->recipe.hyper.tensor_scale ? r->channel_off[0]
+                                        : r->channel_off[rows >= cols ? k / cols : k % cols];
+}
+
 double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k)
 {
+    if (r->channel_off)
+        return channel_off(r, k);
     if (!r->off[0].of || !r->off[1].of)
         return 0.0;
     int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1];
@@ -244,7 +267,8 @@ double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k
 void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *before)
 {
     double sum = 0.0, off = 0.0;
-    for (int64_t k = 0; k < r->n && r->off[0].of && r->off[1].of; k++) {
+    int is_off = r->channel_off || (r->off[0].of && r->off[1].of);
+    for (int64_t k = 0; k < r->n && is_off; k++) {
         double d = (double)p[k] - (double)before[k], one = qm_adafactor8_element_off(r, k);
         if (!isfinite(d))
             continue;
@@ -252,6 +276,35 @@ void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, cons
         off += fmin(one, 1.0) * d * d;
     }
     r->norm_off = sum > 0.0 ? off / sum : 0.0;
+}
+
+/* A code of second moments apart is `scale / 255` of log2(v), half of it of a number of the adapted
+ * gradient; the norm of the rank numbers of a channel is off by no more than the worst of them. */
+int qm_adafactor8_channels_off(struct qm_conform *c, struct qm_adafactor8_replay *r,
+                               const uint8_t *codes, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_V];
+    int64_t rows = r->shape.dim[0], cols = r->n / rows, rank = (int64_t)r->recipe.hyper.rank;
+    int64_t channels = rows >= cols ? rows : cols;
+    int64_t block = qm_recipe_slot(&r->recipe, QM_ADAFACTOR8_V, &r->shape).block;
+    double *off = qm_golden_case_memory(c, channels, sizeof *off);
+    if (!off)
+        return 0;
+    r->channel_off = NULL;
+    for (int64_t k = 0; k < channels; k++)
+        off[k] = 0.0;
+    for (int64_t k = 0; k < s->n; k++) {
+        int64_t apart = (int64_t)codes[k] - s->codes[(t - 1) * s->n + k];
+        double scale = (double)s->scales[(t - 1) * s->n_scales + k / block];
+        int64_t channel = rows >= cols ? k / rank : k % cols;
+        double one = exp2(fabs((double)apart) * scale / 510.0) - 1.0;
+        if (apart == 0 || !(one > 0.0))
+            continue;
+        channel = r->recipe.hyper.tensor_scale ? 0 : channel;
+        off[channel] = fmax(off[channel], one);
+        r->channel_off = off;
+    }
+    return 1;
 }
 
 double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
@@ -270,17 +323,17 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
     double *of_col = qm_golden_case_memory(c, 2 * cols, sizeof *of_col), ratio = 1.0;
     double *of[2] = {qm_golden_case_memory(c, batch * rows, sizeof(double)),
                      qm_golden_case_memory(c, batch * cols, sizeof(double))};
-    struct matrices a = {r->grads + (t - 1) * r->n,
-                         m,
-                         row,
-                         col,
-                         batch,
-                         rows,
-                         cols,
-                         0.0,
-                         h->beta1,
-                         h->maximize,
-                         {of[0], of[1]}};
+    struct matrices a = {.g = r->grads + (t - 1) * r->n,
+                         .m = m,
+                         .row = row,
+                         .col = col,
+                         .batch = batch,
+                         .rows = rows,
+                         .cols = cols,
+                         .keep = h->beta1,
+                         .turns = h->maximize,
+                         .terms = {of[0], of[1]}};
+    set_floors(r, &a);
     struct sizes most[2] = {{0.0, 0.0}, {0.0, 0.0}};
     if (!row || !col || !of_col || !of[0] || !of[1] ||
         qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||

@@ -24,6 +24,11 @@
  *        is at most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added
  *        for each of two factors or moments, and the log2 of the least second moment v of a block
  *        has an error of 2 E / (ln 2 sqrt(v)).
+ * REREAD APOLLO to 0.2.6 reads the second moments of its projection back as they are stored, from
+ *        the second step on.  Where a code is off by one, which is counted, v is off by scale / 255
+ *        in log2 and its number of the adapted gradient by half of that: 2^(scale / 510) - 1, at
+ *        most 0.4 of it.  The factor of the channel is a norm of such numbers, so it is off by no
+ *        more; the norm of the update by the channel's share of its square.
  * PARAM  the update has VALUE for each factor, halved by the root, and CONF or the momentum's
  *        error; it is compared with the largest change of a parameter.  4 u of the parameter
  *        are added, for decay and step are rounded each.
@@ -80,8 +85,14 @@ double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* The relative error of element k of the update where its row or its column of the confidence
- * cancels (r->off); HUGE_VAL where nothing of that number is certain. */
+ * cancels (r->off), or its channel has a code that is off (r->channel_off); HUGE_VAL where nothing
+ * of that number is certain. */
 double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k);
+
+/* Sets r->channel_off from the codes[] of the projected second moment after step t, for APOLLO to
+ * 0.2.6 from its second step on, which reads them back. 0: no memory. */
+int qm_adafactor8_channels_off(struct qm_conform *c, struct qm_adafactor8_replay *r,
+                               const uint8_t *codes, int64_t t);
 
 /* Sets r->norm_off from the step that p made. */
 void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *before);

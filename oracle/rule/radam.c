@@ -57,11 +57,14 @@ struct scalars {
     int coupled, rectified, is_open; /* is_open: R may lie on either side of 5 */
     struct qm_beta m, v;
     struct qm_ball bc1, root_bc2, eps, wd, decay, lr, rect;
+    struct qm_ball rate, plain; /* of QM_ORDER_foreach: 0 in steps of the other kind */
 };
 
 /* A scalar of relative error e in double, rounded to float32. */
 static struct qm_ball host(double x, double e)
 {
+    if (x == 0.0)
+        return qm_ball_exact(x);
     return qm_ball_rounded(x, fabs(x) * (e + 0x1p-48), QM_ETA);
 }
 
@@ -73,13 +76,71 @@ static double length_error(struct length r, double beta2, int64_t t)
     return 0x1p-49 * (r.limit + fabs(second) * (1.0 + 1.0 / bc2));
 }
 
-/* In every order of the factors one product or quotient rounds after another, so the order of the
- * source stands for all; a root or quotient that another order needs is in the same number. */
+/* The step in the source's order for one tensor; with reorder.fold in all others, too.  In every
+ * order of the factors one product or quotient rounds after another, so the order of the source
+ * stands for all; a root or quotient that another order needs is in the same number. */
+static struct qm_ball single(const struct scalars *s, struct qm_ball m, struct qm_ball v)
+{
+    const struct qm_reorder *o = &s->b->reorder;
+    struct qm_ball step = qm_ball_mul(qm_ball_div(o, m, s->bc1), s->lr);
+    if (o->fold)
+        step = qm_ball_either(step, qm_ball_div(o, qm_ball_mul(m, s->lr), s->bc1));
+    if (!s->rectified)
+        return step;
+    struct qm_ball den = qm_ball_add(qm_ball_sqrt(o, v), s->eps);
+    struct qm_ball rate = qm_ball_div(o, qm_ball_exact(1.0), den);
+    struct qm_ball rooted = qm_ball_mul(step, s->root_bc2), any_order;
+    any_order = qm_ball_mul(qm_ball_mul(step, qm_ball_mul(rate, s->root_bc2)), s->rect);
+    if (o->fold) { /* one factor or both before the division: the product may be denormal */
+        struct qm_ball of_rect = qm_ball_div(o, qm_ball_mul(step, s->rect), den);
+        struct qm_ball of_root = qm_ball_div(o, rooted, den);
+        struct qm_ball of_both = qm_ball_div(o, qm_ball_mul(rooted, s->rect), den);
+        any_order = qm_ball_either(any_order, qm_ball_mul(of_rect, s->root_bc2));
+        any_order = qm_ball_either(any_order, qm_ball_mul(of_root, s->rect));
+        any_order = qm_ball_either(any_order, of_both);
+    }
+    return any_order;
+}
+
+/* 1 / (den / rate) of a den that is certainly above 0.  Where the quotient may overflow, or the
+ * rate be rounded to 0, which makes it infinite, the result lies between 0 and what it is without
+ * that: rate / den with an error of two roundings. */
+static struct qm_ball inverse_quotient(const struct qm_reorder *o, struct qm_ball den,
+                                       struct qm_ball rate)
+{
+    if (qm_ball_is_zero(rate))
+        return qm_ball_exact(0.0);
+    struct qm_ball quotient = qm_ball_div(o, den, rate);
+    if (quotient.e < HUGE_VAL)
+        return qm_ball_div(o, qm_ball_exact(1.0), quotient);
+    double x = rate.x / den.x, most = (rate.x + rate.e) / (den.x - den.e);
+    double roundings = (4.0 + 4.0 * o->div_ulp) * QM_U * most;
+    return qm_ball_rounded(x, fmax(x, most - x) + roundings, QM_ETA);
+}
+
+/* The step of QM_ORDER_foreach, and whether its factor is a NaN: 0 / 0 or v a NaN.  A NaN that is
+ * not certain gives a step without a bound. */
+static struct qm_ball foreach(const struct scalars *s, struct qm_ball m, struct qm_ball v,
+                              int *is_nan)
+{
+    const struct qm_reorder *o = &s->b->reorder;
+    struct qm_ball den = qm_ball_add(qm_ball_sqrt(o, v), s->eps), factor;
+    *is_nan = isnan(v.x) || (qm_ball_is_zero(den) && qm_ball_is_zero(s->rate));
+    if (isinf(v.x)) /* 1 / Inf */
+        factor = qm_ball_exact(0.0);
+    else if (den.x - den.e > 0.0)
+        factor = inverse_quotient(o, den, s->rate);
+    else if (s->eps.x - s->eps.e > 0.0 && qm_ball_is_zero(s->rate) && !s->v.either)
+        factor = qm_ball_exact(0.0); /* v may overflow: 1 / (v / 0) is 0 all the same */
+    else
+        factor = (struct qm_ball){0.0, HUGE_VAL};
+    return qm_ball_mul(m, qm_ball_add(factor, s->plain));
+}
+
 static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct scalars *s = scalars;
     const struct qm_oracle_hyper *h = s->b->h;
-    const struct qm_reorder *o = &s->b->reorder;
     struct qm_ball p = qm_ball_exact(at->p), g = qm_ball_exact(h->maximize ? -at->g : at->g);
     if (s->coupled && h->weight_decay != 0.0)
         g = qm_ball_add(g, qm_ball_mul(s->wd, p));
@@ -91,24 +152,20 @@ static void element(const void *scalars, struct qm_bound_element *at)
     v.x = at->want[1];
     at->e[0] = m.e;
     at->e[1] = v.e;
-    struct qm_ball step = qm_ball_mul(qm_ball_div(o, m, s->bc1), s->lr);
-    if (o->fold)
-        step = qm_ball_either(step, qm_ball_div(o, qm_ball_mul(m, s->lr), s->bc1));
-    if (s->rectified) {
-        struct qm_ball den = qm_ball_add(qm_ball_sqrt(o, v), s->eps);
-        struct qm_ball rate = qm_ball_div(o, qm_ball_exact(1.0), den);
-        struct qm_ball rooted = qm_ball_mul(step, s->root_bc2), any_order;
-        any_order = qm_ball_mul(qm_ball_mul(step, qm_ball_mul(rate, s->root_bc2)), s->rect);
-        if (o->fold) { /* one factor or both before the division: the product may be denormal */
-            struct qm_ball of_rect = qm_ball_div(o, qm_ball_mul(step, s->rect), den);
-            struct qm_ball of_root = qm_ball_div(o, rooted, den);
-            struct qm_ball of_both = qm_ball_div(o, qm_ball_mul(rooted, s->rect), den);
-            any_order = qm_ball_either(any_order, qm_ball_mul(of_rect, s->root_bc2));
-            any_order = qm_ball_either(any_order, qm_ball_mul(of_root, s->rect));
-            any_order = qm_ball_either(any_order, of_both);
+    struct qm_ball step;
+    int is_nan = 0;
+    if (!(s->b->order & QM_ORDER_foreach)) {
+        step = single(s, m, v);
+    } else {
+        step = foreach(s, m, v, &is_nan);
+        if (s->b->reorder.fold) {
+            step =
+                is_nan ? (struct qm_ball){step.x, HUGE_VAL} : qm_ball_either(step, single(s, m, v));
+            is_nan = 0;
         }
-        step = any_order;
     }
+    if (is_nan)
+        at->p_want = (double)NAN;
     at->e_p = s->is_open ? HUGE_VAL : qm_ball_add(p, qm_ball_negated(step)).e;
 }
 
@@ -130,8 +187,14 @@ static qm_status bound(const struct qm_bound_step *b, int coupled)
                         .wd = qm_ball_scalar(h->weight_decay),
                         .decay = qm_bound_one_minus(b, h->lr, h->weight_decay),
                         .lr = qm_ball_scalar(h->lr)};
-    if (s.rectified && !s.is_open)
-        s.rect = host(rectification(r), 3.0 * e / (r.now - 4.0 - e));
+    double off = bc1.e / bc1.x;
+    if (s.rectified && !s.is_open) {
+        double rect = rectification(r), rect_off = 3.0 * e / (r.now - 4.0 - e);
+        s.rect = host(rect, rect_off);
+        s.rate = host(sqrt(bc2.x) * (h->lr * rect / bc1.x), off + bc2.e / bc2.x + rect_off);
+    } else {
+        s.plain = host(h->lr / bc1.x, off);
+    }
     qm_bound_elements(b, 2, &s, element);
     return QM_OK;
 }
