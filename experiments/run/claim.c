@@ -72,6 +72,7 @@ static void units_plan(const struct qm_expect *e, struct qm_summary_plan *out)
                                     .n_values = 1,
                                     .n_stats = 1,
                                     .n_where = e->n_of,
+                                    .at_best = 1,
                                     .by = {e->unit},
                                     .value = {e->value},
                                     .stat = {mean},
@@ -120,11 +121,12 @@ static qm_status judge(const struct qm_results *r, const struct qm_expect *e, st
         }
     if (x) {
         qm_mean_interval(x, n, 0.95, out);
-        out->cells = out->left_out = 0;
+        out->cells = out->left_out = out->best = 0;
         out->not_finite = not_finite;
         for (int i = 0; i < rows; i++) {
             out->cells += qm_summary_n(s, i);
             out->left_out += qm_summary_left_out(s, i);
+            out->best += qm_summary_best(s, i);
         }
         out->verdict = qm_claim_verdict_of(out, e->relation, e->bound);
     }
@@ -174,6 +176,8 @@ void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
                (long long)x->n, e->unit, (long long)x->cells);
         if (x->left_out)
             printf(", %lld not quantized left out", (long long)x->left_out);
+        if (x->best)
+            printf(", %lld at the rates tuned for them", (long long)x->best);
         if (x->not_finite)
             printf(", %d x %s not finite left out", x->not_finite, e->unit);
         printf("); expected %s: %s\n", e->relation_text, qm_claim_verdict_text(x->verdict));
@@ -193,13 +197,13 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
             json_object_set_new(versus, e->versus_key, json_string(e->versus_label));
         json_array_append_new(
             rows,
-            json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:i, s:o, s:o, s:o, s:s, s:s}",
+            json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:o, s:s, s:s}",
                       "value", e->value, "value_unit", qm_value_unit(qm_value_find(e->value)), "of",
                       of, "versus", versus, "unit", e->unit, "n", (json_int_t)effect[i].n, "cells",
                       (json_int_t)effect[i].cells, "not_quantized", (json_int_t)effect[i].left_out,
-                      "not_finite", effect[i].not_finite, "mean", qm_json_number(effect[i].mean),
-                      "lo", qm_json_number(effect[i].lo), "hi", qm_json_number(effect[i].hi),
-                      "relation", e->relation_text, "verdict",
+                      "best_rates", (json_int_t)effect[i].best, "not_finite", effect[i].not_finite,
+                      "mean", qm_json_number(effect[i].mean), "lo", qm_json_number(effect[i].lo),
+                      "hi", qm_json_number(effect[i].hi), "relation", e->relation_text, "verdict",
                       qm_claim_verdict_text(effect[i].verdict)));
     }
     return json_pack("{s:s, s:s, s:s, s:o}", "suite", s->stem, "claim", s->claim, "source",

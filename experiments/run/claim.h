@@ -15,6 +15,9 @@
  * n - 1 degrees of freedom; for differences this is the paired t interval.  Cells that were skipped
  * or have no value do not count; the number of cells that count is printed.
  *
+ * In a paired suite cells whose variants have tuned rates (qualm tune --variants) are judged best
+ * against best (protocol/protocol.h); the number of those that are is printed.
+ *
  * Verdicts: `holds` when the whole interval satisfies the relation, `does not hold` when the whole
  * interval violates it, else `undecided`; with fewer than two units always `undecided`. */
 #ifndef QM_RUN_CLAIM_H
@@ -43,6 +46,7 @@ struct qm_effect {
     double mean, lo, hi; /* NaN for no units; an infinite interval for one */
     int64_t n, cells;    /* units; the values that were averaged */
     int64_t left_out;    /* values of cells that were not quantized (lockstep/coded_share.h) */
+    int64_t best;        /* values of runs at the rates that were tuned for them */
     int not_finite;      /* units whose value is not finite, as the SQNR of an exact one */
     enum qm_claim_verdict verdict;
 };

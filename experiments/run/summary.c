@@ -23,7 +23,7 @@ static const char *const cell_key_names[] = {
 
 /* The values of one cell that counts, with the keys of its row. */
 struct member {
-    int at[QM_SUMMARY_MAX_KEYS], n_keys, is_plain;
+    int at[QM_SUMMARY_MAX_KEYS], n_keys, is_plain, is_best;
     int64_t order;
     double value[QM_SUITE_VALUES], theory;
 };
@@ -173,6 +173,35 @@ static int64_t partner(const struct qm_summary *s, int64_t i)
     return i + (base - qm_cell_value(suite, &s->results->cell[i], axis)) * stride;
 }
 
+/* The outcomes that compare with the twin, and what the twin has in each. */
+static const struct {
+    enum qm_extra of, twin;
+    int is_gap; /* the outcome is log10 of a gap over the twin's; else a difference */
+} against_twin[] = {
+    {QM_EXTRA_log_gap, QM_EXTRA_twin_gap, 1},
+    {QM_EXTRA_late, QM_EXTRA_twin_late_gap, 1},
+    {QM_EXTRA_area, QM_EXTRA_twin_area, 0},
+};
+
+/* A value of cell i; is_best: of the run at the rate that was tuned for it, against the twin at the
+ * twin's rate. */
+static double value_of(const struct qm_results *r, int64_t i, int value, int is_best)
+{
+    int64_t own = is_best ? r->cell[i].own : i;
+    const double *x = r->outcome[own].value, *plain = r->outcome[i].value;
+    if (own == i)
+        return plain[value];
+    if (r->outcome[own].reason || !x)
+        return nan("");
+    for (size_t k = 0; k < sizeof against_twin / sizeof *against_twin; k++)
+        if (value == qm_metric_count() + (int)against_twin[k].of) {
+            int twin = qm_metric_count() + (int)against_twin[k].twin;
+            return x[value] +
+                   (against_twin[k].is_gap ? log10(x[twin] / plain[twin]) : x[twin] - plain[twin]);
+        }
+    return x[value];
+}
+
 /* Sets the values and keys of cell i; returns whether it counts, -1 without memory. */
 static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *where,
                      struct member *m)
@@ -187,11 +216,12 @@ static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *whe
         if (strcmp(text_of(r, i, &where[w], buffer), s->plan->where_label[w]) != 0)
             return 0;
     int any = 0;
+    m->is_best = s->plan->at_best && r->cell[i].own >= 0 && (base < 0 || r->cell[base].own >= 0);
     m->is_plain = qm_is_unquantized(r, i) || (base >= 0 && qm_is_unquantized(r, base));
     for (int v = 0; v < s->plan->n_values; v++) {
-        m->value[v] = r->outcome[i].value[s->value[v]];
+        m->value[v] = value_of(r, i, s->value[v], m->is_best);
         if (base >= 0)
-            m->value[v] -= r->outcome[base].value[s->value[v]];
+            m->value[v] -= value_of(r, base, s->value[v], m->is_best);
         any |= !isnan(m->value[v]);
     }
     m->n_keys = s->n_keys;
@@ -292,6 +322,7 @@ static void fill_row(const struct qm_summary *s, const struct member *m, int64_t
     row->theory = nan("");
     for (int64_t i = 0; i < n; i++) {
         row->n_plain += m[i].is_plain;
+        row->n_best += m[i].is_best && !m[i].is_plain;
         row->n_theory += !isnan(m[i].theory);
         row->theory = fmax(row->theory, m[i].theory);
     }
@@ -385,6 +416,7 @@ void qm_summary_free(struct qm_summary *s)
 int qm_summary_rows(const struct qm_summary *s) { return s->n_rows; }
 int64_t qm_summary_n(const struct qm_summary *s, int row) { return s->row[row].n; }
 int64_t qm_summary_left_out(const struct qm_summary *s, int row) { return s->row[row].n_plain; }
+int64_t qm_summary_best(const struct qm_summary *s, int row) { return s->row[row].n_best; }
 
 const char *qm_summary_key(const struct qm_summary *s, int row, int key)
 {

@@ -54,5 +54,6 @@ const char *qm_summary_key(const struct qm_summary *s, int row, int key);
 double qm_summary_value(const struct qm_summary *s, int row, int value, int stat);
 int64_t qm_summary_n(const struct qm_summary *s, int row);
 int64_t qm_summary_left_out(const struct qm_summary *s, int row); /* cells not quantized */
+int64_t qm_summary_best(const struct qm_summary *s, int row);     /* cells at their best rates */
 
 #endif

@@ -41,6 +41,7 @@ struct qm_summary_key {
 struct qm_summary_row {
     int at[QM_SUMMARY_MAX_KEYS];           /* indices of the texts of its keys */
     int64_t n, n_theory, n_plain;          /* n_plain: values left out, of cells without codes */
+    int64_t n_best;                        /* values at the rates that were tuned for them */
     double number[QM_SUMMARY_MAX_NUMBERS]; /* the statistics, value-major */
     double low[QM_SUMMARY_MAX_NUMBERS];    /* 95 % intervals of medians; else NaN */
     double high[QM_SUMMARY_MAX_NUMBERS];
