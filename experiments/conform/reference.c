@@ -144,10 +144,11 @@ static int record_read(struct qm_conform *c, struct record *r)
 
 /* Every bit, but: the package's own square roots are off by an ulp (not those of its fused kernels,
  * and SGD has none), and bfloat16 outside of the fused kernels is rounded after every operation,
- * the sum with an L2 term too.  A
- * momentum of RMSprop takes in g / root, whose size is at most that of its old and its new value:
- * where both cancel, so does the step, but not the error.  The sign of a sum of Lion is open within
- * the three roundings of its terms, and where two of them, each off by half of 2^-133, make it 0.
+ * the sum with an L2 term too.  A momentum of RMSprop takes in g / root, whose size is at most that
+ * of its old and its new value: where both cancel, so does the step, but not the error; in bfloat16
+ * that holds of SGD's momentum, too, and the step has lr times what the momentum may be off by.
+ * The sign of a sum of Lion is open within the three roundings of its terms, and where two of them,
+ * each off by half of 2^-133, make it 0.
  * A state takes at most three roundings there (L2 term, product, sum) and one here, a parameter as
  * many: four halves of bfloat16's least number.  An L2 term there has the roundings of
  * weight_decay and of its product, 2^-8 each, where it may cancel most of the gradient.
@@ -158,6 +159,7 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
     int has_root = strcmp(rule, "sgdm") != 0, is_lion = strcmp(rule, "lion") == 0;
     int is_decoupled = is_lion || rule[strlen(rule) - 1] == 'w';
     int has_moment = !is_lion && has_root && r->f->takes[0] == 'm';
+    int has_buffer = r->h.momentum > 0.0 || !has_root; /* RMSprop and SGD */
     if (r->is_gpu) /* nvcc contracts what it will, in float32 throughout */
         return (struct qm_run_tolerance){.param_relative = 0x1p-22,
                                          .param_of_step = 0x1p-18,
@@ -172,6 +174,8 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
                                       .is_narrow = 1,
                                       .value_relative = 0x1p-6,
                                       .has_moment = has_moment,
+                                      .param_of_values = has_buffer ? 0x1p-6 : 0.0,
+                                      .slot = has_buffer && has_root ? 2 : 0,
                                       .l2_relative = is_decoupled ? 0.0 : 0x1p-7,
                                       .sign_relative = is_lion ? 0x1p-7 : 0.0};
     for (int i = 0; i < 3 && r->f->takes[i]; i++) {
