@@ -263,6 +263,49 @@ static void test_judge(void **state)
     qm_suite_free(s);
 }
 
+/* Of two cells the first has a control at a rate of its own: its gap there, 0.1, is set against the
+ * twin's at the twin's rate, 1 and not 10, as the second's, which is 1. */
+static void test_best_rates(void **state)
+{
+    (void)state;
+    struct qm_results r = {0};
+    struct qm_suite *s;
+    struct qm_effect e;
+    assert_int_equal(
+        read_text("variant: [adamw_f32, adamw8_bnb]\nsource: \"problem:quad:n=4096\"\nsteps: 1\n"
+                  "coupling: closed\nclaim: c\nexpect:\n  - {value: log_gap, unit: variant, of: "
+                  "{variant: adamw_f32}, versus: {variant: adamw8_bnb}, relation: below 0}\n",
+                  &s),
+        QM_OK);
+    struct qm_cell *cells;
+    assert_int_equal(qm_suite_cells(s, NULL, &cells, &r.n_cells), QM_OK);
+    assert_int_equal(r.n_cells, 2);
+    r.cell = calloc(3, sizeof *r.cell);
+    r.outcome = calloc(3, sizeof *r.outcome);
+    r.suite = s;
+    for (int i = 0; i < 3; i++) {
+        r.cell[i] = cells[i % 2];
+        r.cell[i].own = i ? 1 : 2;
+        r.outcome[i].value = calloc((size_t)qm_value_count(), sizeof(double));
+        r.outcome[i].value[qm_value_find("twin_gap")] = i == 2 ? 10.0 : 1.0;
+        r.outcome[i].value[qm_value_find("log_gap")] = i == 2 ? -2.0 : 0.0;
+    }
+    r.cell[2].role = QM_CELL_own;
+    r.n_cells = 3;
+    assert_int_equal(qm_claim_judge(&r, &e), QM_OK);
+    near(e.mean, -1.0);
+    assert_true(e.n == 1 && e.cells == 1 && e.best == 1);
+    r.cell[1].own = -1; /* nothing was tuned for one of them: both at the twin's rate */
+    assert_int_equal(qm_claim_judge(&r, &e), QM_OK);
+    assert_true(e.mean == 0.0 && e.best == 0);
+    for (int i = 0; i < 3; i++)
+        free(r.outcome[i].value);
+    free(r.outcome);
+    free(r.cell);
+    free(cells);
+    qm_suite_free(s);
+}
+
 /* The shipped claims can be read, name existing metrics and labels, and have a source. */
 static void test_shipped_claims(void **state)
 {
@@ -320,10 +363,15 @@ static void test_stored_parameters_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closed_forms),    cmocka_unit_test(test_coverage),
-        cmocka_unit_test(test_verdicts),        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_plan_reads_back), cmocka_unit_test(test_judge),
-        cmocka_unit_test(test_shipped_claims),  cmocka_unit_test(test_stored_parameters_run),
+        cmocka_unit_test(test_closed_forms),
+        cmocka_unit_test(test_coverage),
+        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_plan_reads_back),
+        cmocka_unit_test(test_judge),
+        cmocka_unit_test(test_best_rates),
+        cmocka_unit_test(test_shipped_claims),
+        cmocka_unit_test(test_stored_parameters_run),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }
