@@ -157,8 +157,9 @@ static void match(struct matching *m, int64_t at, int64_t left)
         match(m, at + 1, left);
 }
 
-/* Joins where the parameters are the candidates in turn, whatever their groups; where the shapes do
- * not allow that, by the one way that they allow.  1: joined. */
+/* Joins where the parameters are the candidates in turn, whatever their groups (is_guess: groups in
+ * another order would fit as well); where the shapes do not allow that, by the one way that they
+ * allow.  1: joined. */
 static int join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                          const struct candidate *c, int64_t n)
 {
@@ -184,9 +185,12 @@ static int join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
         struct matching m = {c,     shape, has, first, end,    next,
                              taken, best,  n,   o->n,  groups, .ways = 0};
         memcpy(next, first, (size_t)groups * sizeof *next);
-        if (!in_turn && o->n <= 4096) /* the search is one call deep for each parameter */
+        /* The search is one call deep for each parameter. */
+        if ((!in_turn || groups > 1) && o->n <= 4096)
             match(&m, 0, o->n);
-        joined = in_turn || (m.ways == 1 && m.calls <= 200000);
+        int is_only = m.ways == 1 && m.calls <= 200000;
+        joined = in_turn || is_only;
+        o->is_guess = in_turn && groups > 1 && !is_only;
         for (int64_t i = 0; joined && i < o->n; i++)
             o->of[i].model = in_turn ? c[i].pair : best[i];
     }
