@@ -25,7 +25,7 @@ struct qm_torch_optimizer {
     const struct qm_pickle *dict, *model; /* model: the dictionary beside it, or NULL */
     struct qm_torch_parameter *of;
     int64_t n, room;
-    int is_guess; /* names are joined in turn, and shapes and groups allow other orders too */
+    int is_guess;       /* names are joined in turn, and shapes and groups allow other orders too */
     char *is_parameter; /* for each item of model */
 };
 
