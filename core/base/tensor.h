@@ -41,8 +41,8 @@ int64_t qm_shape_numel(const struct qm_shape *s);
 char *qm_shape_print(const struct qm_shape *s, char *text, size_t size);
 
 /* Reads "64x256", "300" or "scalar"; QM_BAD_ARG for anything else, for more than QM_MAX_RANK sizes
- * and for 2^60 elements or more, so that the bytes of a tensor fit in 63 bits; a size of 0 counts
- * as 1. */
+ * and for 2^60 elements or more, so that the bytes of a tensor fit in 63 bits; for that limit a
+ * size of 0 counts as 1. */
 qm_status qm_shape_parse(const char *text, struct qm_shape *out);
 
 /* A view, which owns nothing: data points at qm_shape_numel(&shape) elements of dtype. */

@@ -226,8 +226,13 @@ static qm_status module_bind(struct module *m, const char *object)
     make_room();
     m->handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
     void *at = m->handle ? dlsym(m->handle, "qm_step_emu") : NULL;
-    if (!at)
-        return qm_fail(QM_INTERNAL, "the emulated kernel does not load: %s", dlerror());
+    if (!at) {
+        qm_status st = qm_fail(QM_INTERNAL, "the emulated kernel does not load: %s", dlerror());
+        if (m->handle)
+            dlclose(m->handle);
+        m->handle = NULL;
+        return st;
+    }
     memcpy(&m->run, &at, sizeof m->run);
     n_loaded++;
     return QM_OK;

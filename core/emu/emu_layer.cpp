@@ -1,4 +1,4 @@
-/* emu_layer.cpp - The parts of the layer as one translation unit. */
+/* emu_layer.cpp - The parts of the emulator's layer as one translation unit. */
 #include "emu_access.cpp"
 #include "emu_blocks.cpp"
 #include "emu_checks.cpp"

@@ -23,6 +23,7 @@ struct qm_worker_reply {
     double seconds;      /* wall time of the cell */
 };
 
+/* Runs the hidden command by which a runner starts a worker; returns its exit code. */
 int qm_campaign_worker(int argc, char **argv);
 
 /* ---- the runner's side --------------------------------------------------------------------- */

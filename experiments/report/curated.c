@@ -113,22 +113,22 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
     qm_status st = verdicts_read(r, &v);
     if (st == QM_OK) {
         qm_grid_open(&g, "Verdicts",
-                     "Gap: log10 of the variant's normalised loss over its double-precision "
-                     "twin's, paired by seed; positive is worse.");
+                     "d: log10 of the variant's gap minus log10 of its double-precision twin's, "
+                     "paired by seed; positive is worse.");
         qm_grid_column(&g, "problem", "", "", 0);
         qm_grid_column(&g, "variant", "", "", 0);
         qm_grid_column(&g, "lr", "", "multiple of the problem's learning rate", 1);
         qm_grid_column(&g, "n", "", "different pairs", 1);
         qm_grid_column(&g, "lost", "", "runs that diverged or failed", 1);
         qm_grid_column(&g, "elsewhere", "", "pairs in another basin, which do not count", 1);
-        qm_grid_column(&g, "gap", "log10", "trimmed mean over seeds", 1);
+        qm_grid_column(&g, "d", "log10", "trimmed mean over seeds", 1);
         qm_grid_column(&g, "95 %", "log10", "interval of the mean", 1);
         qm_grid_column(&g, "90 %", "log10", "interval that the test of equivalence uses", 1);
-        qm_grid_column(&g, "median", "log10", "of the gap over seeds", 1);
+        qm_grid_column(&g, "median", "log10", "of d over seeds", 1);
         qm_grid_column(&g, "null", "log10",
                        "95 % interval of the rule with float32 states: rounding and chaos alone",
                        1);
-        qm_grid_column(&g, "finds", "log10", "gap that so many pairs would show with 80 %", 1);
+        qm_grid_column(&g, "finds", "log10", "d that so many pairs would show with 80 % power", 1);
         qm_grid_column(&g, "q", "", "p after Benjamini and Hochberg", 1);
         qm_grid_column(&g, "bits", "", "of state per element, as used", 1);
         qm_grid_column(&g, "coded", "%",
@@ -141,7 +141,7 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
             "best against best: each at the rate tuned for it; same rate: the twin's best; "
             "not tuned: the problem's, for other steps or another schedule",
             0);
-        qm_grid_column(&g, "same rate", "log10", "the gap with both at the twin's rate", 1);
+        qm_grid_column(&g, "same rate", "log10", "d with both at the twin's rate", 1);
         qm_grid_column(&g, "verdict there", "", "the verdict at the same rate", 0);
         long_rows(&v, &g);
         st = qm_grid_check(&g);
@@ -263,10 +263,10 @@ qm_status qm_verdicts_wide(struct qm_result *r, struct qm_text_grid *out)
         if (one != 1)
             snprintf(times, sizeof times, "%g times ", one);
         snprintf(text, sizeof text,
-                 "Mean of log10 of the normalised loss over the double-precision twin's, at %s%s; "
+                 "Trimmed mean of d, log10 of gap over the double-precision twin's, at %s%s; "
                  "and its verdict.",
                  times, rates_sentence(&v));
-        qm_grid_open(&g, "Gap by variant and problem", text);
+        qm_grid_open(&g, "d by variant and problem", text);
         qm_grid_column(&g, "variant", "", "", 0);
         for (int64_t k = 0; k < problems; k++)
             qm_grid_column(&g, problem[k], "", "", 1);

@@ -7,7 +7,7 @@
 /* /protocol/verdicts for reading: a row per problem, label and learning rate. */
 qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out);
 
-/* The rows of learning rate 1 (or the nearest) as a table label x problem: mean of d,
+/* The rows of learning rate 1 (or the nearest) as a table label x problem: trimmed mean of d,
  * and verdict. */
 qm_status qm_verdicts_wide(struct qm_result *r, struct qm_text_grid *out);
 

@@ -45,15 +45,15 @@ static void columns_of(struct qm_text_grid *g)
     qm_grid_column(g, "against", "", "", 0);
     qm_grid_column(g, "lr", "", "multiple of the learning rate", 1);
     qm_grid_column(g, "n", "", "different pairs", 1);
-    qm_grid_column(g, "gap", "log10", "trimmed mean over pairs", 1);
+    qm_grid_column(g, "d", "log10", "trimmed mean over pairs", 1);
     qm_grid_column(g, "95 %", "log10", "its interval", 1);
-    qm_grid_column(g, "finds", "log10", "gap that so many pairs would show with 80 %", 1);
+    qm_grid_column(g, "finds", "log10", "d that so many pairs would show with 80 % power", 1);
     qm_grid_column(g, "q", "", "p after Benjamini and Hochberg over all contrasts", 1);
     qm_grid_column(g, "verdict", "", "after the last step", 0);
     qm_grid_column(g, "late", "", "the verdict over the last eighth of the steps", 0);
     qm_grid_column(g, "area", "", "the verdict over the logarithm of the step", 0);
     qm_grid_column(g, "rates", "", "as in Verdicts", 0);
-    qm_grid_column(g, "same rate", "log10", "the gap with both at the twin's rate", 1);
+    qm_grid_column(g, "same rate", "log10", "d with both at the twin's rate", 1);
     qm_grid_column(g, "verdict there", "", "the verdict at the same rate", 0);
 }
 

@@ -7,7 +7,7 @@
 
 #include "core/base/status.h"
 
-enum { QM_REPORT_ROWS = 300 };
+enum { QM_REPORT_ROWS = 300 }; /* rows of a stored table on the page, unless asked otherwise */
 
 struct qm_report {
     const char *path;             /* the result file */
@@ -17,11 +17,12 @@ struct qm_report {
     const char *against;          /* an archive: a path or NAME for results/NAME.h5; NULL: none */
     const char *archive;          /* also writes this archive (archive.h); NULL: none */
     int64_t rows;                 /* the most rows of a stored table on the page */
-    int no_figures;
+    int no_figures;               /* 1: draws none */
 };
 
 /* Writes the page and the tables, notes them on stderr, and returns the same facts as JSON, which
- * the caller owns.  Files appear whole or not at all. */
+ * the caller owns.  Files appear whole or not at all.  QM_BAD_FILE where one cannot be read or
+ * written, QM_BAD_ARG for a file that is no result file, QM_INTERRUPTED after a signal. */
 qm_status qm_report_make(const struct qm_report *o, json_t **out);
 
 /* After a run: makes the page, against an archive, of the result file that the last object of

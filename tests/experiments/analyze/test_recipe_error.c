@@ -36,10 +36,10 @@ static uint32_t draw(uint32_t below)
 
 static const char *quantizer(int slot, char *text, size_t size)
 {
-    static const char *const maps[] = {"dyn", "nf4", "lin", "int", "dyn", "lin"};
+    static const char *const maps[] = {"dyn", "nf4", "intm", "int"};
     static const char *const norms[] = {"block:64", "block:128", "rank1", "row", "tensor"};
     uint32_t m = draw(slot == 0 ? 4 : 2);
-    const char *map = slot == 0 ? (m == 2 ? "intm" : maps[m]) : (m ? "lin" : "dyn");
+    const char *map = slot == 0 ? maps[m] : (m ? "lin" : "dyn");
     int bits = strcmp(map, "nf4") == 0 || draw(2) ? 4 : 8;
     const char *search = strcmp(map, "int") == 0    ? "arith/even"
                          : strcmp(map, "intm") == 0 ? "arith/even"
@@ -64,7 +64,8 @@ static void draw_recipes(struct qm_recipes *list)
     }
 }
 
-/* The decoded codes of x under slot s of the recipe; codes too, or plain floats. */
+/* Slot s of the record after encoding and decoding as the recipe says; a copy where it keeps
+ * floats.  The caller frees it. */
 static float *through_codes(const struct qm_recipe *r, int s, const struct qm_recorded *rec)
 {
     struct qm_quantizer q = qm_recipe_slot(r, s, &rec->shape);

@@ -1,6 +1,5 @@
-/* test_gpu_runs.c - Runs of gpu-check as a whole: another card, reports that are spoilt, times that
- * are none, a slow start, nothing to measure, two at once, kernels that stay loaded, signals at any
- * moment, peers and codes of an earlier call. */
+/* test_gpu_runs.c - Tests whole runs of gpu-check: resuming, damaged reports, implausible times, a
+ * slow start, two runs at once, loaded kernels, signals, and what an earlier call measured. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
