@@ -53,8 +53,11 @@ int qm_cmd_digest(int argc, char **argv)
         if (qm_cli.json)
             json_array_append_new(
                 list, json_pack("{s:o, s:s}", "file", qm_json_text(args.file[i]), "sha256", hash));
-        else
-            printf("%s  %s\n", hash, args.file[i]);
+        else {
+            char *shown = qm_cli_shown(args.file[i]);
+            printf("%s  %s\n", hash, shown ? shown : "");
+            free(shown);
+        }
     }
     if (qm_cli.json)
         qm_json_print(list);

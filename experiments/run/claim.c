@@ -160,9 +160,13 @@ static char *cells_text(const struct qm_expect *e)
 
 void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
 {
-    printf("\n%s: %s\n", s->stem, s->claim);
-    if (s->claim_source)
-        printf("  said by %s\n", s->claim_source);
+    char *claim = qm_cli_shown(s->claim);
+    char *source = s->claim_source ? qm_cli_shown(s->claim_source) : NULL;
+    printf("\n%s: %s\n", s->stem, claim ? claim : "");
+    if (source)
+        printf("  said by %s\n", source);
+    free(claim);
+    free(source);
     for (int i = 0; i < s->n_expects; i++) {
         const struct qm_expect *e = &s->expect[i];
         const struct qm_effect *x = &effect[i];

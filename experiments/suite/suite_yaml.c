@@ -34,22 +34,10 @@ qm_status qm_yaml_copy(const char *text, char **out)
     return QM_OK;
 }
 
-/* Whether a text would change a terminal that prints it: C0 but for tab and newline, DEL, C1. */
-static int has_controls(const char *text)
-{
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if ((*c < 0x20 && *c != '\t' && *c != '\n') || *c == 0x7f ||
-            (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
-            return 1;
-    return 0;
-}
-
 qm_status qm_yaml_scalar(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, char **out)
 {
     if (n->type != YAML_SCALAR_NODE)
         return qm_yaml_fail(w, n, QM_BAD_ARG, "'%s' takes one value, not a list or map", key);
-    if (has_controls(qm_yaml_text(n)))
-        return qm_yaml_fail(w, n, QM_BAD_ARG, "'%s' has a control character", key);
     return qm_yaml_copy(qm_yaml_text(n), out);
 }
 
