@@ -94,3 +94,13 @@ json.dump(d, open(sys.argv[2], "w"))
 P
     "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
 }
+
+@test "digest: control characters of a name are escaped; a name that is not UTF-8 is in the JSON" {
+    local dir=$BATS_TEST_TMPDIR
+    qualm run smoke -q -o "$dir/a.h5" >/dev/null
+    cp "$dir/a.h5" "$dir/"$'b\e]0;x.h5'
+    cp "$dir/a.h5" "$dir/"$'\xff.h5'
+    run -0 "$QUALM" digest "$dir/"$'b\e]0;x.h5'
+    [[ $output == *'b\x1b]0;x.h5' && $output != *$'\e'* ]]
+    [ "$(json_value 'len(d)' digest "$dir/"$'\xff.h5')" = 1 ]
+}
