@@ -1,6 +1,7 @@
 /* cubin_cache.c - Reads and writes compiled kernels on disk, and compiles those that are
  * not there. */
 #include "core/compile/cubin_cache.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/base/sha256.h"
@@ -171,22 +171,15 @@ void qm_cubin_write(const char *key, const struct qm_device_binary *b)
         unlink(temporary);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 qm_status qm_device_compile(const struct qm_device_source *s, struct qm_device_binary *out)
 {
     char key[QM_CACHE_KEY];
-    double from = now();
+    double from = qm_seconds();
     memset(out, 0, sizeof *out);
     QM_TRY(qm_nvrtc_probe());
     qm_cubin_key(s, key);
     if (qm_cubin_read(key, out)) {
-        out->seconds = now() - from;
+        out->seconds = qm_seconds() - from;
         return QM_OK;
     }
     qm_status st = qm_nvrtc_compile(s, out);

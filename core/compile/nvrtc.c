@@ -1,5 +1,6 @@
 /* nvrtc.c - Loads NVIDIA's run-time compiler, compiles with it, and reads its resource report. */
 #include "core/compile/nvrtc.h"
+#include "core/base/clock.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -8,7 +9,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "core/compile/embedded_text.h"
 #include "core/cuda/cuda_driver.h"
@@ -219,13 +219,6 @@ void qm_nvrtc_text(char *text, size_t size)
         snprintf(text, size, "%s", rtc.reason);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Writes the option "--gpu-architecture=sm_90"; for an architecture that this NVRTC does not know,
  * the highest virtual one below it (compute_90).  *is_ptx: whether the result will be PTX.
  * QM_SKIPPED: all that it knows are above it. */
@@ -330,7 +323,7 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
     char arch[48];
     void *program = NULL;
     int n = 0, n_options = 0;
-    double from = now();
+    double from = qm_seconds();
     memset(out, 0, sizeof *out);
     QM_TRY(qm_nvrtc_probe());
     for (int i = 0; qm_device_text_path(i) && n < HEADERS - 2; i++, n++) {
@@ -369,7 +362,7 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
     error = RTC(DestroyProgram, (&program));
     if (st == QM_OK && error)
         st = qm_fail(QM_INTERNAL, "NVRTC failed: nvrtcDestroyProgram: error %d", error);
-    out->seconds = now() - from;
+    out->seconds = qm_seconds() - from;
     return st;
 }
 

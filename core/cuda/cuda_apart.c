@@ -1,6 +1,7 @@
 /* cuda_apart.c - Processes that call the driver or NVRTC: their start, their one message, their
  * end. */
 #include "core/cuda/cuda_apart.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/base/process_tree.h"
@@ -271,13 +271,6 @@ static void take(struct job *j)
     }
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ", in cuInit", or "". */
 static const char *in_call(const struct job *j, char text[QM_CUDA_CALL_NAME + 8])
 {
@@ -310,7 +303,7 @@ static qm_status follow(struct job *j, int *state)
     struct qm_cuda_watch w = {{0}, {0}};
     char call[QM_CUDA_CALL_NAME];
     const double tick = 1e-3 * TICK_MS;
-    double last = now(), spent = 0.0;
+    double last = qm_seconds(), spent = 0.0;
     for (;;) {
         struct pollfd p = {j->fd, POLLIN, 0};
         pid_t got = waitpid(j->pid, state, WNOHANG);
@@ -321,7 +314,7 @@ static qm_status follow(struct job *j, int *state)
                            strerror(errno));
         poll(&p, 1, j->fd < 0 && j->came.n ? 1 : TICK_MS);
         take(j);
-        double t = now(), passed = t - last < tick ? t - last : tick;
+        double t = qm_seconds(), passed = t - last < tick ? t - last : tick;
         last = t;
         spent += passed;
         int is_damaged = qm_cuda_calls_are_damaged(j->calls);

@@ -1,5 +1,6 @@
 /* backend_file.c - The backend "file": plans of a user's kernel, in this process or another. */
 #include "core/user_kernel/backend_file.h"
+#include "core/base/clock.h"
 
 #include <assert.h>
 #include <fenv.h>
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "core/abi/kernel_abi.h"
 #include "core/user_kernel/arena.h"
@@ -388,13 +388,6 @@ static void fill_args(struct plan *p, const struct qm_tensor *g, int64_t t, uint
     fill_draws(p, p->draws, p->n, seed, t, QM_ROLE_weight);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Puts "step T" and a word before the text of the last failure. */
 static qm_status fail_in_step(qm_status st, int64_t t, const char *word)
 {
@@ -425,9 +418,9 @@ static qm_status call_here(struct plan *p)
     fenv_t before;
     fegetenv(&before);
     qm_arena_access(base, &p->arena.view, p->total, 1);
-    double from = now();
+    double from = qm_seconds();
     qm_status st = qm_kernel_object_step(p->kernel->object, seen(p, 0, p->base), &mode);
-    p->seconds = now() - from;
+    p->seconds = qm_seconds() - from;
     qm_arena_access(base, &p->arena.view, p->total, 0);
     fesetenv(&before);
     return st != QM_OK || mode == QM_FLOAT_PLAIN

@@ -1,5 +1,6 @@
 /* host.c - The judge's side of a kernel's process: starts it, asks it, watches it, ends it. */
 #include "core/user_kernel/host.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/base/process_tree.h"
@@ -53,13 +53,6 @@ static const char *const end_names[] = {
 };
 
 const char *qm_end_name(enum qm_end e) { return end_names[e]; }
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void close_fd(int *fd)
 {
@@ -213,7 +206,7 @@ static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t s
 /* Waits for the host's byte, within `seconds`. */
 static enum qm_end await(struct qm_host *h, char byte, double seconds, char *why, size_t size)
 {
-    double from = now(), next_look = from + 1e-3 * TICK_MS;
+    double from = qm_seconds(), next_look = from + 1e-3 * TICK_MS;
     for (;;) {
         struct pollfd fds[] = {{h->fd, POLLIN, 0}, {h->out, POLLIN, 0}, {h->watch, POLLIN, 0}};
         poll(fds, 3, TICK_MS);
@@ -226,13 +219,13 @@ static enum qm_end await(struct qm_host *h, char byte, double seconds, char *why
             return QM_END_left;
         if (h->limits.stop && *h->limits.stop)
             return QM_END_stopped;
-        if (now() - from > seconds) {
+        if (qm_seconds() - from > seconds) {
             snprintf(why, size, "no answer within %g s", h->limits.seconds);
             return QM_END_hung;
         }
-        if (now() < next_look)
+        if (qm_seconds() < next_look)
             continue;
-        next_look = now() + 1e-3 * TICK_MS;
+        next_look = qm_seconds() + 1e-3 * TICK_MS;
         if (h->watch < 0 && qm_process_letter(h->pid) == 'Z')
             return QM_END_left;
         how = look(h, why, size);
@@ -326,7 +319,7 @@ static qm_status ask(struct qm_host *h, enum qm_host_request what, int fd, doubl
 {
     char byte = (char)what, why[QM_HOST_TEXT + 200] = "", junk[64];
     enum qm_end how = QM_END_answered;
-    double from = now();
+    double from = qm_seconds();
     if (what != QM_HOST_ready) {
         *h->printed = '\0';
         ssize_t n = recv(h->fd, junk, sizeof junk - 1, MSG_DONTWAIT);
@@ -339,7 +332,7 @@ static qm_status ask(struct qm_host *h, enum qm_host_request what, int fd, doubl
     }
     if (how == QM_END_answered)
         how = await(h, byte, seconds, why, sizeof why);
-    h->seconds = now() - from;
+    h->seconds = qm_seconds() - from;
     h->spent += h->seconds;
     h->answered += how == QM_END_answered;
     return how == QM_END_answered ? QM_OK : ended(h, how, why, sizeof why);

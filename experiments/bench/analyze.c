@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "experiments/analyze/analysis.h"
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"

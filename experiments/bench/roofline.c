@@ -1,4 +1,5 @@
 /* roofline.c - Measures the roofs of a machine: memory bandwidth and arithmetic in registers. */
+#include "core/base/clock.h"
 #include "core/base/isa.h"
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/quant/search_loops.h"
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"

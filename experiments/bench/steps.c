@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/name.h"
 #include "core/recipe/backend.h"
 #include "experiments/bench/bench.h"

@@ -1,5 +1,6 @@
 /* pool.c - The runner's loop: gives cells to workers, takes replies, enforces limits. */
 #include "experiments/campaign/pool.h"
+#include "core/base/clock.h"
 
 #include <math.h>
 #include <poll.h>

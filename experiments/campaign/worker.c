@@ -1,5 +1,6 @@
 /* worker.c - The worker's side: runs cells one after the other and replies to the runner. */
 #include "experiments/campaign/worker.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

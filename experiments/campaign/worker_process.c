@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
 

@@ -1,10 +1,10 @@
 /* search.c - The hill climb of error over bound: starts, changes, acceptance. */
 #include "experiments/check/search.h"
+#include "core/base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/base/half.h"
 #include "core/base/philox.h"
@@ -32,13 +32,6 @@ struct climb {
 static uint32_t draw(struct climb *c) { return qm_philox_stream(c->seed, 9, c->draws++); }
 
 static int64_t below(struct climb *c, int64_t n) { return n > 0 ? (int64_t)draw(c) % n : 0; }
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- starts ---------------------------------------------------------------------------------- */
 
@@ -250,7 +243,7 @@ static qm_status climb_once(struct climb *c, struct qm_trial *t, double until)
     int64_t worst = -1, at = -1;
     double ratio;
     QM_TRY(judge(c, t, &c->best, &worst));
-    for (int idle = 0; idle < PATIENCE && now() < until; idle++) {
+    for (int idle = 0; idle < PATIENCE && qm_seconds() < until; idle++) {
         QM_TRY(qm_trial_copy(t, NULL, 0, &next));
         change(c, &next, worst);
         qm_status st = judge(c, &next, &ratio, &at);
@@ -290,13 +283,13 @@ qm_status qm_search_bound(const struct qm_subject *s, enum qm_search_mode mode, 
 {
     struct qm_subject *own = malloc(sizeof *own);
     struct climb c = {.s = own, .mode = mode, .seed = seed, .out = out};
-    double until = now() + seconds;
+    double until = qm_seconds() + seconds;
     *out = (struct qm_search_found){0};
     c.t = malloc(sizeof *c.t);
     qm_status st = own && c.t ? subject_of(s, mode, own) : qm_fail(QM_NO_MEMORY, "a search");
     if (st == QM_OK)
         st = qm_judge_begin(own, c.t);
-    while (st == QM_OK && now() < until) {
+    while (st == QM_OK && qm_seconds() < until) {
         struct qm_trial t;
         st = open_start(&c, &t);
         if (st != QM_OK) {

@@ -1,5 +1,6 @@
 /* cli.c - Shared by all subcommands: common options, errors, JSON output, progress. */
 #include "experiments/cli/cli.h"
+#include "core/base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -194,13 +195,6 @@ void qm_json_print(json_t *value)
 }
 
 json_t *qm_json_number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
-double qm_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int qm_colour(FILE *stream)
 {

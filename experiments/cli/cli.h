@@ -93,8 +93,6 @@ void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed);
 void qm_progress_end(struct qm_progress *p);
 void qm_progress_clear(void); /* of a terminal: what another process may have left in the line */
 
-double qm_seconds(void); /* seconds of the monotonic clock */
-
 /* Whether a stream may have colour: it is a terminal, TERM is not dumb, NO_COLOR is unset
  * or empty. */
 int qm_colour(FILE *stream);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/device/device_cuda.h"
 #include "core/device/step_kernels.h"
 #include "core/device/tensor_rule_form.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/compile/cubin_cache.h"
 #include "core/recipe/recipe.h"
 #include "experiments/cli/cli.h"

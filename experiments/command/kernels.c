@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/cuda/cuda_driver.h"
 #include "core/device/step_kernels.h"
 #include "core/device/tensor_rule_form.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/clock.h"
 #include "experiments/campaign/campaign.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"

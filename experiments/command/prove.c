@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include "core/base/clock.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/prove/prove.h"

@@ -1,4 +1,5 @@
 /* run.c - qualm run: runs suites, in this process or as campaigns, and writes result files. */
+#include "core/base/clock.h"
 #include "experiments/campaign/campaign.h"
 #include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/queue.h"

@@ -9,11 +9,15 @@
 
 #include "experiments/conform/tensor_rule_run.h"
 
-/* In bfloat16 PyTorch rounds after each operation, by h = 2^-9: a factor has 5 h (norm, its square,
- * quotient, average), of which an estimate has two, its mean 6 h, product and quotient h each: 18
- * h; the root halves them, and with root, product and gradient the update has 11 h, its norm 12 h,
- * and its rate and that product h each: 25 h of the step, here half of one more, and one of a
- * parameter for decay, sum, and the sum here. A free run adds 6 h of the factors. */
+/* PyTorch rounds to bfloat16 after each operation, which is off by at most h = 2^-9 of the result.
+ * Of a factor that makes 5 h: the norm has h, its square 3 h, the quotient by n 4 h, the average
+ * 5 h.  The estimate of the second moment is a product of two factors over the mean of one: 5 h +
+ * 5 h + 6 h, and h each for product and quotient, 18 h together.  The reciprocal root halves them
+ * and adds h: 10 h; the product with the gradient makes the update's 11 h, and its norm, which
+ * clips it, has 12 h.  With h for the rate and h for the last product the step has 25 h; this side
+ * rounds once, which is at most half an h.  A parameter has h for the decay, h for the sum, and h
+ * for the sum of this side.  `bf16_states` allows 32 h of the step, 4 h of a parameter, and 8 h
+ * of a factor; a free run adds 6 h of the factors in each step. */
 static const struct qm_tensor_run_tolerance f64 = {5e-15, 5e-15, 5e-15, 5e-15, 0.0, 0.0},
                                             f32 = {2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0},
                                             bf16 = {2e-6, 0.0, 1e-2, 1e-2, 0.0, 0.0},

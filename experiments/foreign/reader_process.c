@@ -1,5 +1,6 @@
 /* reader_process.c - Forks, limits, watches and asks the process that opens a foreign file. */
 #include "experiments/foreign/reader_process.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -253,19 +253,12 @@ static qm_status died(struct qm_reader_process *p)
                    p->path);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Waits for a letter while the process makes progress. */
 static qm_status receive(struct qm_reader_process *p, struct letter *out)
 {
     struct shared *s = (struct shared *)(void *)p->shared;
     uint64_t seen = atomic_load(&s->progress);
-    double since = now();
+    double since = qm_seconds();
     for (;;) {
         struct pollfd ready = {.fd = p->fd, .events = POLLIN};
         int n = poll(&ready, 1, LOOK_MS);
@@ -273,9 +266,9 @@ static qm_status receive(struct qm_reader_process *p, struct letter *out)
             break;
         uint64_t made = atomic_load(&s->progress);
         if (made != seen)
-            since = now();
+            since = qm_seconds();
         seen = made;
-        if (now() - since >= QM_READER_SECONDS) {
+        if (qm_seconds() - since >= QM_READER_SECONDS) {
             stop(p, 0);
             return qm_fail(QM_BAD_FILE, "%s: reading it made no progress in %d s", p->path,
                            QM_READER_SECONDS);

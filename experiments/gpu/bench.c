@@ -1,5 +1,6 @@
 /* bench.c - Times work on a GPU, and runs batches and whole-tensor plans as such work. */
 #include "experiments/gpu/bench.h"
+#include "core/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

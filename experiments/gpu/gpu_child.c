@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/process_tree.h"
 #include "experiments/cli/cli.h"
 #include "experiments/gpu/gpu_run.h"

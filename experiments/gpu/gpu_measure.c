@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/cuda/nvml.h"
 #include "core/device/device_cuda.h"
 #include "experiments/check/domain.h"

@@ -1,6 +1,7 @@
 /* gpu_run.c - Starts measuring processes, records how each row ended, writes the report as rows
  * come. */
 #include "experiments/gpu/gpu_run.h"
+#include "core/base/clock.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* gpu_tasks.c - Lists what gpu-check measures, and takes rows of an earlier report over. */
 #include "experiments/gpu/gpu_tasks.h"
+#include "core/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

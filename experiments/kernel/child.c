@@ -1,5 +1,6 @@
 /* child.c - Starts worker processes, awaits their answers within limits, tells how they ended. */
 #include "experiments/kernel/child.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* reduce.c - Finds a failing case, shrinks it, writes its reproducer. */
 #include "experiments/kernel/reduce.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -84,34 +84,38 @@ static void put_direct(const struct writer *w, const char *name, const struct bu
     fputs(";\n", w->f);
 }
 
-static void put_array(const struct writer *w, int which, int slot)
+/* Writes one buffer of every call; nothing where the kernel gets none. */
+static qm_status put_array(const struct writer *w, int which, int slot)
 {
     const struct qm_kernel_args *a;
     struct buffer b;
     char name[32];
-    if (args_of(w, 0, &a) != QM_OK || !find(a, which, slot, &b))
-        return;
+    QM_TRY(args_of(w, 0, &a));
+    if (!find(a, which, slot, &b))
+        return QM_OK;
     snprintf(name, sizeof name, slot < 0 ? "%s" : "%s%d", b.name, slot);
     if (w->is_direct) {
         put_direct(w, name, &b, find(a, which, slot, &b));
-        return;
+        return QM_OK;
     }
     int column = qm_repro_array(w->f, name, b.type, w->t->n_calls, b.n);
-    for (int k = 0; k < w->t->n_calls && args_of(w, k, &a) == QM_OK; k++) {
+    for (int k = 0; k < w->t->n_calls; k++) {
+        QM_TRY(args_of(w, k, &a));
         fputs(k > 0 ? ",\n    " : "", w->f);
         qm_repro_row(w->f, b.type, find(a, which, slot, &b), b.n, k > 0 ? 4 : column);
     }
     fputs("};\n", w->f);
+    return QM_OK;
 }
 
-static void put_arrays(const struct writer *w, const struct qm_kernel_args *a)
+static qm_status put_arrays(const struct writer *w, const struct qm_kernel_args *a)
 {
     for (int which = PARAM; which < CODES; which++)
-        put_array(w, which, -1);
+        QM_TRY(put_array(w, which, -1));
     for (int i = 0; i < a->n_slots; i++) {
         char name[32];
         for (int which = CODES; which < BUFFERS; which++)
-            put_array(w, which, i);
+            QM_TRY(put_array(w, which, i));
         if (!a->slot[i].bits)
             continue;
         snprintf(name, sizeof name, "codebook%d", i);
@@ -131,6 +135,7 @@ static void put_arrays(const struct writer *w, const struct qm_kernel_args *a)
             fprintf(w->f, "%lld, ", (long long)*qm_trial_call(w->t, k).t);
         fputs("};\n", w->f);
     }
+    return QM_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -262,7 +267,7 @@ static qm_status put_once(struct writer *w)
     const struct qm_kernel_args *a;
     fputs("\nint main(void)\n{\n", w->f);
     QM_TRY(args_of(w, 0, &a));
-    put_arrays(w, a);
+    QM_TRY(put_arrays(w, a));
     QM_TRY(args_of(w, 0, &a));
     w->column = fprintf(w->f, "    struct qm_kernel_args a[1] = {{.abi = QM_KERNEL_ABI");
     put_args(w, a);
@@ -449,7 +454,7 @@ static qm_status put_all(struct writer *w, const struct writing *x)
         QM_TRY(put_once(w));
     } else {
         QM_TRY(args_of(w, 0, &a));
-        put_arrays(w, a);
+        QM_TRY(put_arrays(w, a));
         qm_repro_place(w->f, qm_repro_memory(&w->s->attempt),
                        w->s->attempt.finding.place == QM_PLACE_REPEAT);
         QM_TRY(args_of(w, 0, &a));

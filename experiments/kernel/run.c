@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/user_kernel/large_index.h"
 #include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"

@@ -1,5 +1,6 @@
 /* shrink.c - Records a failing step's inputs and tries the reductions on them in order. */
 #include "experiments/kernel/shrink.h"
+#include "core/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

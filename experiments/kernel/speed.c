@@ -1,5 +1,6 @@
 /* speed.c - Runs steps of two kernels in turn and keeps their seconds. */
 #include "experiments/kernel/speed.h"
+#include "core/base/clock.h"
 
 #include <stdlib.h>
 

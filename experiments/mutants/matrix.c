@@ -1,5 +1,6 @@
 /* matrix.c - Runs all trials in parallel and derives the faults of the judge. */
 #include "experiments/mutants/matrix.h"
+#include "core/base/clock.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,6 +5,7 @@
 #include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,12 +166,6 @@ static int64_t ratios(const struct qm_protocol *p, int label, const double *best
     return n;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void profile(struct qm_protocol *p, int label, int is_twin, double *ratio, int64_t n,
                     struct qm_score_row *score)
 {
@@ -181,7 +176,7 @@ static void profile(struct qm_protocol *p, int label, int is_twin, double *ratio
     score->score[is_twin] = nan("");
     if (n == 0)
         return;
-    qsort(ratio, (size_t)n, sizeof *ratio, ascending);
+    gsl_sort(ratio, 1, (size_t)n);
     for (int64_t i = 0; i < n; i++) /* the part of [1, 4] where tau is at least this ratio */
         sum += fmax(0.0, MOST_TAU - fmax(ratio[i], 1.0)) / (MOST_TAU - 1);
     score->score[is_twin] = sum / (double)n;

@@ -2,6 +2,7 @@
 #include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,12 +98,6 @@ static qm_status add_run(struct qm_protocol *p, int64_t i)
                : qm_fail(QM_NO_MEMORY, "runs");
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Whether cell i has a row: a closed cell that was not skipped. */
 static int has_row(const struct qm_protocol *p, int64_t i)
 {
@@ -117,7 +112,7 @@ static void find_scales(struct qm_protocol *p)
     for (int64_t i = 0; i < p->r->n_cells; i++)
         if (has_row(p, i))
             p->scale[n++] = p->r->cell[i].lr_scale;
-    qsort(p->scale, (size_t)n, sizeof *p->scale, ascending);
+    gsl_sort(p->scale, 1, (size_t)n);
     for (int64_t i = 0; i < n; i++)
         if (i == 0 || p->scale[i] != p->scale[p->n_scales - 1])
             p->scale[p->n_scales++] = p->scale[i];
@@ -242,7 +237,7 @@ static int64_t deepest_level(const struct qm_protocol *p, int problem, int famil
     }
     if (n == 0)
         return 0;
-    qsort(level, (size_t)n, sizeof *level, ascending);
+    gsl_sort(level, 1, (size_t)n);
     return (int64_t)level[n / 2];
 }
 

@@ -3,6 +3,7 @@
 #include "experiments/protocol/stats.h"
 
 #include <gsl/gsl_cdf.h>
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +17,6 @@ static const char *const decisions[] = {
 };
 
 const char *qm_decision_text(enum qm_decision d) { return decisions[d]; }
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 double qm_quantile(const double *x, int64_t n, double q)
 {
@@ -89,8 +84,8 @@ static int64_t count_far(const double *x, int64_t n, double median, double *away
     int64_t far = 0;
     for (int64_t i = 0; i < n; i++)
         away[i] = fabs(x[i] - median);
-    qsort(away, (size_t)n, sizeof *away, ascending);
-    double most = fmax(8.0 * 1.4826 * qm_quantile(away, n, 0.5), log10(1.05));
+    gsl_sort(away, 1, (size_t)n);
+    double most = fmax(8.0 * 1.4826 * qm_quantile(away, n, 0.5), QM_USUAL_DELTA);
     for (int64_t i = 0; i < n; i++)
         far += away[i] > most;
     return far;
@@ -108,7 +103,7 @@ qm_status qm_paired_make(const double *d, int64_t n, struct qm_paired *out)
         return qm_fail(QM_NO_MEMORY, "%lld pairs", (long long)n);
     int64_t rank = qm_median_rank(n, 0.95);
     memcpy(x, d, (size_t)n * sizeof *x);
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    gsl_sort(x, 1, (size_t)n);
     out->median = qm_quantile(x, n, 0.5);
     out->median_lo = rank ? x[rank - 1] : -endless;
     out->median_hi = rank ? x[n - rank] : endless;

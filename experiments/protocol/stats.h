@@ -73,6 +73,10 @@ enum qm_decision {
 };
 const char *qm_decision_text(enum qm_decision d);
 
+/* log10 1.05, the delta where nothing else is known: gaps that differ by less than 5 % count as
+ * equivalent, and a d within it is never far from the median. */
+#define QM_USUAL_DELTA 0.021189299069938092
+
 /* Decides `few` first, then in the order of the list; never `plain`, which the caller decides.  q
  * NaN: the row is not part of a family, and the interval decides alone. */
 enum qm_decision qm_decide(const struct qm_paired *x, double delta, double q);

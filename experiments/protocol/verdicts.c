@@ -3,12 +3,10 @@
 #include "experiments/lockstep/lockstep.h"
 #include "experiments/protocol/tables.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* log10 1.05: gaps that differ by less than 5 % count as equivalent. */
-static const double usual_delta = 0.021189299069938092;
 
 static const char *const rates_words[] = {
 #define X(name, words, text) words,
@@ -99,7 +97,7 @@ double qm_margin(const struct qm_protocol *p, const struct qm_cell *c)
 {
     return p->r->suite->delta > 0.0  ? p->r->suite->delta
            : c->problem->delta > 0.0 ? c->problem->delta
-                                     : usual_delta;
+                                     : QM_USUAL_DELTA;
 }
 
 double qm_detectable_of(const struct qm_paired *d)
@@ -174,12 +172,6 @@ static qm_status decide(struct qm_protocol *p)
 
 /* ---- sensitivity ----------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void sensitivity(const struct qm_protocol *p, const struct qm_comparison_group *g,
                         struct scratch *s, struct qm_sensitivity_row *row)
 {
@@ -192,7 +184,7 @@ static void sensitivity(const struct qm_protocol *p, const struct qm_comparison_
             if (run->ok && !run->elsewhere)
                 s->x[n++] = twin ? run->twin_gap : run->gap;
         }
-        qsort(s->x, (size_t)n, sizeof *s->x, ascending);
+        gsl_sort(s->x, 1, (size_t)n);
         for (int k = 0; k < 3; k++)
             to[k] = qm_quantile(s->x, n, 0.25 * (k + 1));
     }

@@ -1,5 +1,6 @@
 /* device_codes.c - Codes of every float by a device's kernel, as runs, against the CPU's search. */
 #include "experiments/prove/device_codes.h"
+#include "core/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

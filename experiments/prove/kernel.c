@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/cuda/cuda_driver.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/child.h"

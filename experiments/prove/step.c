@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "experiments/cli/cli.h"
 #include "experiments/prove/prove.h"
 #include "experiments/prove/triples.h"

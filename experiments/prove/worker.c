@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/user_kernel/user_cuda.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/child.h"

@@ -15,7 +15,7 @@
 #define RUNS     "/protocol/runs"
 #define VERDICTS "/protocol/verdicts"
 
-static const double start_bound = 1e-9, twin_bound = 1e-6, usual_delta = 0.021189299069938092;
+static const double start_bound = 1e-9, twin_bound = 1e-6;
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -228,7 +228,7 @@ static double delta_of(struct qm_result *r, const char *problem)
 {
     int64_t rows;
     char **name = NULL;
-    double *delta = NULL, found = usual_delta;
+    double *delta = NULL, found = QM_USUAL_DELTA;
     if (qm_result_texts(r, VERDICTS, "problem", &rows, &name) == QM_OK &&
         qm_result_f64(r, VERDICTS, "delta", &rows, &delta) == QM_OK)
         for (int64_t i = 0; i < rows; i++)

@@ -1,5 +1,6 @@
 /* run_cells.c - Runs all cells of a suite and stores their outcomes. */
 #include "experiments/run/run_cells.h"
+#include "core/base/clock.h"
 
 #include "experiments/cli/cli.h"
 #include "experiments/lockstep/coded_share.h"

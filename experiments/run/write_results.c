@@ -1,5 +1,6 @@
 /* write_results.c - Writes the result file of a suite and reports its tables. */
 #include "experiments/run/write_results.h"
+#include "core/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

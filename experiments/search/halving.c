@@ -1,4 +1,5 @@
 /* halving.c - The rounds of a search: what each one takes, and what it keeps. */
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,12 +219,6 @@ static qm_status add_pairs(struct qm_halving *s, int single)
     return st;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* The median of |predicted - measured| on the tensors of the predictions. */
 static qm_status judge_predictions(struct qm_halving *s, int first)
 {
@@ -238,7 +233,7 @@ static qm_status judge_predictions(struct qm_halving *s, int first)
         miss[n++] = fabs(s->entry[i].predicted - got);
     }
     if (st == QM_OK) {
-        qsort(miss, (size_t)n, sizeof *miss, by_value);
+        gsl_sort(miss, 1, (size_t)n);
         s->prediction_error = qm_quantile(miss, n, 0.5);
     }
     free(miss);

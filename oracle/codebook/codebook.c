@@ -2,18 +2,13 @@
 #include "oracle/codebook/codebook.h"
 
 #include <gsl/gsl_cdf.h>
+#include <gsl/gsl_sort.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int sorted(double *value, int n)
 {
-    qsort(value, (size_t)n, sizeof *value, ascending);
+    gsl_sort(value, 1, (size_t)n);
     return n;
 }
 

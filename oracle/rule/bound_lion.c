@@ -63,17 +63,17 @@ static qm_status bound(const struct qm_bound_step *b, int maximize, double gamma
     int lerp = !!(b->order & QM_ORDER_lerp_m);
     if (b->order & QM_ORDER_factor)
         decay = qm_ball_round_to(b->between, decay);
-    struct lion s = {b,
-                     rate,
-                     b->h->weight_decay,
-                     within,
-                     maximize,
-                     qm_ball_scalar(gamma),
-                     qm_bound_beta(b, b->h->beta1, lerp),
-                     qm_bound_beta(b, b->h->beta2, lerp),
-                     decay,
-                     qm_ball_scalar(b->h->lr),
-                     b->between};
+    struct lion s = {.b = b,
+                     .rate = rate,
+                     .lambda = b->h->weight_decay,
+                     .within = within,
+                     .maximize = maximize,
+                     .gamma = qm_ball_scalar(gamma),
+                     .c = qm_bound_beta(b, b->h->beta1, lerp),
+                     .m = qm_bound_beta(b, b->h->beta2, lerp),
+                     .decay = decay,
+                     .lr = qm_ball_scalar(b->h->lr),
+                     .between = b->between};
     qm_bound_elements(b, 1, &s, element);
     return QM_OK;
 }

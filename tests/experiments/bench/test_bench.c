@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/isa.h"
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"

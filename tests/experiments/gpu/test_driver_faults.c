@@ -23,6 +23,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "core/base/clock.h"
 #include "core/recipe/backend.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "experiments/gpu/bench.h"
 #include "tests/support/rehearsal.h"
 

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "tests/support/drawn.h"
 #include "tests/support/rehearsal.h"
 

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/clock.h"
 #include "core/user_kernel/backend_file.h"
 #include "experiments/check/trial.h"
 #include "experiments/cli/cli.h"
