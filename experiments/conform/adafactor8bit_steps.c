@@ -369,7 +369,7 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->values + row_of(s, t) * s->n;
     int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-    double share = QM_STEP_VALUE_LARGEST + 4.0 * QM_STEP_U * (double)r->terms;
+    double share = QM_STEP_VALUE_LARGEST;
     if (is_conf)
         share = qm_adafactor8_conf_error(r);
     else if (i >= QM_ADAFACTOR8_NORM || (i == QM_ADAFACTOR8_M && r->is_update))
@@ -378,6 +378,10 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
     double most = largest(want, NULL, s->n), absolute = share * fmax(most, (double)FLT_MIN);
     if (i == QM_ADAFACTOR8_NORM && most > 0.0)
         absolute += QM_STEP_NORM_ABSOLUTE(r->n) / most;
+    if (i >= QM_ADAFACTOR8_ROW && i <= QM_ADAFACTOR8_V) { /* a square: of x +- E, 2 |x| E + E^2 */
+        double off = qm_adafactor8_projected_off(r, t);
+        absolute += off * (2.0 * sqrt(most) + off);
+    }
     qm_judge_close(c, what, got, want, s->n, 0.0, absolute);
 }
 

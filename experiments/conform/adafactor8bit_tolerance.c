@@ -54,26 +54,31 @@ double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r)
     return r->cancels * (QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products + norm);
 }
 
-/* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
- * projections, and 0 of anything else. */
-double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low)
+double qm_adafactor8_projected_off(const struct qm_adafactor8_replay *r, int64_t t)
 {
     int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
     int64_t rank = (int64_t)r->recipe.hyper.rank;
     const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
     double most_g = 0.0, most_p = 0.0;
-    if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL) {
-        double off = fmax(qm_adafactor8_conf_error(r), r->off[i == QM_ADAFACTOR8_CONF_COL].most);
-        return -log2(1.0 - fmin(off, 0.5));
-    }
-    if (r->terms == 0 || i != QM_ADAFACTOR8_V || !p)
+    if (r->terms == 0 || !p)
         return 0.0;
     p += r->proj_index[t - 1] * rank * r->terms;
     for (int64_t k = 0; k < (rows >= cols ? rows : cols); k++)
         most_g = fmax(most_g, rows >= cols ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols));
     for (int64_t k = 0; k < rank; k++)
         most_p = fmax(most_p, rows >= cols ? norm(p + k * cols, cols, 1) : norm(p + k, rows, rank));
-    return 2.0 * 1.45 * (double)r->terms * QM_STEP_U * most_g * most_p / exp2(0.5 * (double)low);
+    return (double)r->terms * QM_STEP_U * most_g * most_p;
+}
+
+double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low)
+{
+    if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL) {
+        double off = fmax(qm_adafactor8_conf_error(r), r->off[i == QM_ADAFACTOR8_CONF_COL].most);
+        return -log2(1.0 - fmin(off, 0.5));
+    }
+    return i == QM_ADAFACTOR8_V
+               ? 2.0 * 1.45 * qm_adafactor8_projected_off(r, t) / exp2(0.5 * (double)low)
+               : 0.0;
 }
 
 /* The largest relative error of a channel's scale in step t: its norm in the projection may be much

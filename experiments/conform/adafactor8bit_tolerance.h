@@ -20,10 +20,10 @@
  * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
  *        absolute in the exponent, ln 2 times that relative, and the errors of V.
  * SPAN   2 ulp of logarithms up to 126, as their ends are rounded by two libraries.
- * APOLLO projects by sums of k products, whose order differs, too: k u of the sum of sizes, which
- *        is at most the product E / (k u) of two norms.  It doubles in a square; so 2 k u is added
- *        for each of two factors or moments, and the log2 of the least second moment v of a block
- *        has an error of 2 E / (ln 2 sqrt(v)).
+ * APOLLO projects by sums of k products, whose order differs, too.  A sum is off by k u of the sum
+ *        of sizes, which is at most the product of two norms: E.  A square or a mean of squares v
+ *        is off by 2 E sqrt(v) + E^2, v the largest; the log2 of the least v of a block is off by
+ *        2 E / (ln 2 sqrt(v)).  The share of a step has 2 k u for each of two factors or moments.
  * REREAD APOLLO to 0.2.6 reads the second moments of its projection back as they are stored, from
  *        the second step on.  Where a code is off by one, which is counted, v is off by scale / 255
  *        in log2 and its number of the adapted gradient by half of that: 2^(scale / 510) - 1, at
@@ -66,6 +66,10 @@ double qm_adafactor8_expected_moment_off(int bits, double share, int64_t n);
 
 /* Five standard deviations above an expected number, and one code. */
 double qm_adafactor8_most_off(double expected);
+
+/* E: the error of a projected number of step t, k u times the largest product of a channel's norm
+ * and a projection's, of the finite gradients; 0 where nothing is projected. */
+double qm_adafactor8_projected_off(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
  * projections and of a confidence, and 0 of anything else. */
