@@ -518,7 +518,8 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
                                 (long long)t, r->cancels);
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-        double change = largest(r->is_bf16 ? p : want, before, r->n),
+        double change = fmax(largest(p, before, r->n), /* of both: norms may be undetermined */
+                             r->is_bf16 ? 0.0 : largest(want, before, r->n)),
                within = qm_adafactor8_share_of(r, t) * fmax(change, (double)FLT_MIN);
         if (r->is_bf16)
             round_all(r, w, plan[1] != NULL, before, t, within);

@@ -240,7 +240,7 @@ static int off_axis(struct qm_conform *c, struct qm_adafactor8_replay *r, void *
         return 0;
     for (int64_t k = 0; k < n; k++) {
         double size = (1.0 - r->recipe.hyper.beta3) * off[k] * one, of = (double)conf[k];
-        off[k] = of > 0.0 && isfinite(of) && size > 0.0 ? size / of : 0.0;
+        off[k] = !(size > 0.0) || !isfinite(of) ? 0.0 : of > 0.0 ? size / of : HUGE_VAL;
         r->off[axis].most = fmax(r->off[axis].most, off[k]);
     }
     r->off[axis].of = off;
