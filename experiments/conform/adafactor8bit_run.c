@@ -121,8 +121,8 @@ static int release_046(struct qm_conform *c, struct qm_adafactor8_release *out, 
 }
 
 /* What rule adafactor8_046 needs beside the options of 0.2.x; 0, and the case skipped, for what it
- * does not have. */
-static int hyper_046(struct qm_conform *c, struct qm_recipe *r, int dims)
+ * does not have.  *is_update: whether the moment averages the update and not the gradient. */
+static int hyper_046(struct qm_conform *c, struct qm_recipe *r, int dims, int *is_update)
 {
     struct qm_hyper *h = &r->hyper;
     int is_adam = !h->factored && h->beta2 >= 0.0 && !(h->beta3 > 0.0);
@@ -139,8 +139,10 @@ static int hyper_046(struct qm_conform *c, struct qm_recipe *r, int dims)
         h->margin = -1.0;
     if (is_apollo && h->beta3 > 0.0)
         qm_golden_case_skip(c, "APOLLO with CAME is not built");
-    else if (is_full && !is_sgd && h->beta1 >= 0.0 && unit >= 0.0 && (unit > 0.0) == is_adam)
+    int is_other = is_full && !is_sgd && h->beta1 >= 0.0 && unit >= 0.0 && (unit > 0.0) == is_adam;
+    if (is_other)
         r->rule = qm_rule_find("adafactor8_046_1d");
+    *is_update = is_apollo || h->beta3 > 0.0 || (is_full && !is_sgd && is_adam == is_other);
     return qm_golden_case_open(c);
 }
 
@@ -283,10 +285,10 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     hyper_read(c, &r.recipe.hyper, r.shape.rank);
     /* 0.2.6 clips its quantized CAME a second time on the PyTorch path */
     r.recipe.hyper.clip_twice = v->release.is_026 && !v->release.is_cuda && !v->is_046;
-    if (v->is_046 && !hyper_046(c, &r.recipe, r.shape.rank))
-        return;
-    r.is_update = (r.recipe.hyper.beta3 > 0.0 ? v->release.is_026 : v->is_046) ||
+    r.is_update = (r.recipe.hyper.beta3 > 0.0 && v->release.is_026) ||
                   (r.recipe.hyper.rank > 0.0 && r.shape.rank >= 2);
+    if (v->is_046 && !hyper_046(c, &r.recipe, r.shape.rank, &r.is_update))
+        return;
     if (r.recipe.hyper.rank > 0.0 && r.shape.rank >= 2) {
         int64_t rows = r.shape.dim[0], cols = r.n / rows;
         r.terms = rows >= cols ? cols : rows;

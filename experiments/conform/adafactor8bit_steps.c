@@ -429,15 +429,17 @@ static float round_near(double p, float want, double within, const float *draw)
 }
 
 /* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
- * the step without decay tells how much of the change it is, and after the step. */
+ * the step without decay tells how much of the change it is, and after the step.  share: the
+ * relative error of step and decay; within: that of the largest step. */
 static void round_all(const struct qm_adafactor8_replay *r, const struct room *w, int has_bare,
-                      const float *before, int64_t t, double within)
+                      const float *before, int64_t t, double share, double within)
 {
     const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
     for (int64_t i = 0; i < r->n; i++) {
         double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
-        double kept = (double)w->p[i] + step,
-               off = 2.0 * QM_STEP_PARAM_RELATIVE * fabs((double)before[i]);
+        double kept = (double)w->p[i] + step, decay = fabs((double)before[i] - kept),
+               off = 2.0 * QM_STEP_PARAM_RELATIVE * fabs((double)before[i]) +
+                     (isfinite(decay) ? share * decay : 0.0);
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
         double size = fmax(fabs((double)w->p[i] - (double)before[i]),
@@ -520,9 +522,9 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double change = fmax(largest(p, before, r->n), /* of both: norms may be undetermined */
                              r->is_bf16 ? 0.0 : largest(want, before, r->n)),
-               within = qm_adafactor8_share_of(r, t) * fmax(change, (double)FLT_MIN);
+               share = qm_adafactor8_share_of(r, t), within = share * fmax(change, (double)FLT_MIN);
         if (r->is_bf16)
-            round_all(r, w, plan[1] != NULL, before, t, within);
+            round_all(r, w, plan[1] != NULL, before, t, share, within);
         take_specials(c, what, p, want, r->n);
         judge_param(c, r, what, before, want, within, w);
     }

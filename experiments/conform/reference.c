@@ -14,32 +14,35 @@
 
 #define DOUBLE_TOLERANCE 1e-14
 
-/* A class: the rule, and the dataset of each state in the order of the rule's slots. */
+/* The option that asks for another rule of a class. */
+enum option { NONE, DECOUPLED, FULL }; /* FULL: RMSprop that is centered or has a momentum */
+
+/* A class with an option: the rule, and the dataset of each state in the order of its slots. */
 struct family {
-    const char *optimizer, *rule;
+    const char *optimizer;
+    enum option option;
+    const char *rule;
     int n_slots, has_tail, has_old; /* has_tail: the fused kernel's last elements have a rule */
     const char *state[3];
     const char *takes; /* for each state m, s or q: mean, square, quotient (enum qm_run_takes) */
 };
+/* clang-format off */
 static const struct family families[] = {
-    {"AdamW", "adamw", 2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
-    {"Adam", "adam", 2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
-    {"SGD", "sgdm", 1, 1, 0, {"state_momentum_buffer", NULL, NULL}, "m"},
-    {"RMSprop", "rmsprop", 1, 0, 0, {"state_square_avg", NULL, NULL}, "s"},
-    {"RMSprop",
-     "rmsprop_full",
-     3,
-     0,
-     0,
-     {"state_square_avg", "state_grad_avg", "state_momentum_buffer"},
-     "smq"},
-    {"Lion", "lion", 1, 0, 0, {"state_exp_avg", NULL, NULL}, ""},
-    {"Adagrad", "adagrad", 1, 0, 0, {"state_sum", NULL, NULL}, "s"},
-    {"NAdam", "nadam", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
-    {"NAdam", "nadamw", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
-    {"RAdam", "radam", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
-    {"RAdam", "radamw", 2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"AdamW",   NONE,      "adamw",        2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"AdamW",   DECOUPLED, "adamw",        2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"Adam",    NONE,      "adam",         2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"Adam",    DECOUPLED, "adamw",        2, 1, 1, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"SGD",     NONE,      "sgdm",         1, 1, 0, {"state_momentum_buffer", NULL, NULL}, "m"},
+    {"RMSprop", NONE,      "rmsprop",      1, 0, 0, {"state_square_avg", NULL, NULL}, "s"},
+    {"RMSprop", FULL,      "rmsprop_full", 3, 0, 0, {"state_square_avg", "state_grad_avg", "state_momentum_buffer"}, "smq"},
+    {"Lion",    NONE,      "lion",         1, 0, 0, {"state_exp_avg", NULL, NULL}, ""},
+    {"Adagrad", NONE,      "adagrad",      1, 0, 0, {"state_sum", NULL, NULL}, "s"},
+    {"NAdam",   NONE,      "nadam",        2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"NAdam",   DECOUPLED, "nadamw",       2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"RAdam",   NONE,      "radam",        2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
+    {"RAdam",   DECOUPLED, "radamw",       2, 0, 0, {"state_exp_avg", "state_exp_avg_sq", NULL}, "ms"},
 };
+/* clang-format on */
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* A recorded run. */
@@ -80,19 +83,21 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
     return h;
 }
 
-/* The rule of the class with these options: the second of the class where it has two and the
- * options ask for it. */
+/* The rule of the class with these options. */
 static const struct family *family_of(struct qm_conform *c, const struct qm_hyper *h)
 {
+    static const char *const words[] = {"", " with decoupled_weight_decay",
+                                        " with centered or momentum"};
     char optimizer[32];
-    int second = h->centered || qm_golden_case_whole(c, "decoupled_weight_decay", 0);
     qm_golden_case_text(c, "optimizer", optimizer, sizeof optimizer);
-    if (strcmp(optimizer, "RMSprop") == 0)
-        second |= h->momentum > 0.0;
+    enum option option = qm_golden_case_whole(c, "decoupled_weight_decay", 0) ? DECOUPLED
+                         : h->centered || (strcmp(optimizer, "RMSprop") == 0 && h->momentum > 0.0)
+                             ? FULL
+                             : NONE;
     for (int i = 0; i < FAMILIES; i++)
-        if (strcmp(optimizer, families[i].optimizer) == 0)
-            return &families[i + second];
-    qm_golden_case_skip(c, "optimizer '%s': not built yet", optimizer);
+        if (strcmp(optimizer, families[i].optimizer) == 0 && families[i].option == option)
+            return &families[i];
+    qm_golden_case_skip(c, "optimizer '%s'%s: not built yet", optimizer, words[option]);
     return NULL;
 }
 
@@ -186,6 +191,10 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
         narrow.weight[i] = !has_root || takes == 'q' || strcmp(rule, "adagrad") == 0 ? 1.0
                            : takes == 's' || strncmp(rule, "rmsprop", 7) == 0 ? 1.0 - r->h.beta2
                                                                               : 1.0 - r->h.beta1;
+    }
+    if (r->h.amsgrad) { /* its maximum of second moments takes in what they do */
+        narrow.takes[r->f->n_slots] = narrow.takes[r->f->n_slots - 1];
+        narrow.weight[r->f->n_slots] = narrow.weight[r->f->n_slots - 1];
     }
     if (is_bf16 && !r->is_fused)
         return narrow;
