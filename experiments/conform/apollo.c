@@ -12,6 +12,99 @@
 
 #define ENTRY_TOLERANCE 2e-6
 
+enum { AVG, SQUARE, NORM = 3 };
+
+/* ---- what sums of products in another order make of a step ------------------------------------ */
+
+/* Sums over the numbers of a channel, or of the tensor: of squares of the projected numbers R and
+ * of their errors E, of the adapted ones m / (sqrt(v) + eps) and of theirs, of the gradient. */
+struct channel {
+    double r, r_off, adapted, adapted_off, g;
+};
+
+/* Adds number j of channel i.  E of it is k u times the sizes of the k terms of its sum. */
+static void add_number(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                       const struct qm_lowrank *l, int64_t i, int64_t j, struct channel *to)
+{
+    const struct qm_hyper *h = &w->hyper;
+    int64_t inner = l->right ? l->n : l->m, k = l->right ? i * l->r + j : j * l->n + i;
+    double sum = 0.0, sizes = 0.0;
+    for (int64_t q = 0; q < inner; q++) {
+        double term = at->grad[l->right ? i * l->n + q : q * l->n + i] *
+                      at->proj[l->right ? j * l->n + q : q * l->r + j];
+        sum += isfinite(term) ? term : 0.0;
+        sizes += isfinite(term) ? fabs(term) : 0.0;
+    }
+    int64_t from = (at->t - 1) * l->rows * l->cols;
+    double v = at->state[SQUARE][from + k], root = sqrt(v) + h->eps, e = (double)inner * 0x1p-24;
+    double adapted = at->state[AVG][from + k] / root, off = e * sizes;
+    double of_v = v > 0.0 ? ((1.0 - h->beta2) * fabs(sum) * off + 0x1p-148) / v : 0.0;
+    double of_adapted = (1.0 - h->beta1) * off / root + fabs(adapted) * fmin(of_v, 1.0);
+    to->r += sum * sum;
+    to->r_off += off * off;
+    to->adapted += isfinite(adapted) ? adapted * adapted : 0.0;
+    to->adapted_off += isfinite(of_adapted) ? of_adapted * of_adapted : 0.0;
+}
+
+/* The square of what the scale makes of the gradient; *off: its relative error, at most 1. */
+static double scaled(const struct channel *x, double *off)
+{
+    double norm = sqrt(x->r) + 1e-8;
+    *off = sqrt(x->r_off) / norm;
+    if (x->adapted > 0.0)
+        *off += sqrt(x->adapted_off / x->adapted);
+    *off = fmin(*off, 1.0);
+    return x->adapted / (norm * norm) * x->g;
+}
+
+/* The relative errors of the norm of the scaled gradient, and of its largest number. */
+static void errors_of(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                      const struct qm_lowrank *l, double *of_norm, double *of_largest)
+{
+    struct channel all = {0.0, 0.0, 0.0, 0.0, 0.0};
+    double sum = 0.0, off, of_sum = 0.0, most = 0.0, most_off = 0.0;
+    for (int64_t i = 0; i < (l->right ? l->m : l->n); i++) {
+        struct channel one = {0.0, 0.0, 0.0, 0.0, 0.0}, *to = w->hyper.tensor_scale ? &all : &one;
+        for (int64_t j = 0; j < l->r; j++)
+            add_number(w, at, l, i, j, to);
+        for (int64_t q = 0; q < (l->right ? l->n : l->m); q++) {
+            double g = at->grad[l->right ? i * l->n + q : q * l->n + i];
+            to->g += isfinite(g) ? g * g : 0.0;
+        }
+        double size = scaled(&one, &off);
+        sum += size;
+        of_sum += size * off;
+        most = fmax(most, size);
+        most_off = fmax(most_off, sqrt(size) * off);
+    }
+    if (w->hyper.tensor_scale) {
+        scaled(&all, of_norm);
+        *of_largest = *of_norm;
+        return;
+    }
+    *of_norm = sum > 0.0 ? of_sum / sum : 0.0;
+    *of_largest = most > 0.0 ? most_off / sqrt(most) : 0.0;
+}
+
+/* A projected number is a sum of products, whose order differs; where they cancel, the scale of its
+ * channel is off, the norm of what it scales, and the step.  That norm is one of float32 squares,
+ * counts of 2^-149, besides. */
+static double more(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot)
+{
+    struct qm_lowrank l;
+    double of_norm, of_largest;
+    if (!at->proj || !at->state[AVG] || !at->state[SQUARE] ||
+        !qm_lowrank_of(&w->hyper, w->hyper.svd, at->shape, &l) || (slot >= 0 && slot != NORM))
+        return 0.0;
+    errors_of(w, at, &l, &of_norm, &of_largest);
+    double norm = at->state[NORM] ? at->state[NORM][at->t - 1] : 0.0;
+    if (norm > 0.0 && isfinite(norm))
+        of_norm += (double)(l.m * l.n) * 0x1p-149 / (norm * norm);
+    return slot < 0 ? fmin(of_norm + of_largest, 2.0) : of_norm * (isfinite(norm) ? norm : 0.0);
+}
+
+/* ---- a case ---------------------------------------------------------------------------------- */
+
 /* The side of proj_type; -1, and the case skipped, for a type that the source does not run. */
 static int side_of(struct qm_conform *c)
 {
@@ -37,9 +130,10 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_tensor_run_norms(c, w);
     w->tensor = (uint32_t)qm_golden_case_whole(c, "param_index", 1) - 1;
     w->proj = 2;
-    w->state[0] = "state_exp_avg";
-    w->state[1] = "state_exp_avg_sq";
-    w->state[3] = "state_scaled_grad_norm";
+    w->state[AVG] = "state_exp_avg";
+    w->state[SQUARE] = "state_exp_avg_sq";
+    w->state[NORM] = "state_scaled_grad_norm";
+    w->more = more;
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
     h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);

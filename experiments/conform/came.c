@@ -21,19 +21,21 @@ static double square_error(const struct qm_tensor_run_case *w, const double *m, 
     return isfinite(e) ? (2.0 * fabs(off) + e) * e : 0.0;
 }
 
-/* The largest error of a mean of squares of step t over lines of an axis, times 1 - beta3; over:
+/* The largest error of a mean of squares of a step over lines of an axis, times 1 - beta3; over:
  * the largest after it is divided by the averages of the lines. */
-static double line_error(const struct qm_tensor_run_case *w, const struct qm_shape *shape, int axis,
-                         int64_t t, const double *const *state, double relative, int over)
+static double line_error(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                         int axis, int over)
 {
+    const struct qm_shape *shape = at->shape;
     int64_t cols = shape->dim[shape->rank - 1], rows = shape->dim[shape->rank - 2];
     int64_t n = qm_shape_numel(shape), lines = n / (axis ? rows : cols), len = axis ? rows : cols;
+    const double *average = at->state[axis ? RES_COL : RES_ROW] + (at->t - 1) * lines;
     double most = 0.0;
     for (int64_t i = 0; i < lines; i++) {
         int64_t from = axis ? i / cols * rows * cols + i % cols : i * cols, step = axis ? cols : 1;
-        double sum = 0.0, of = state[axis ? RES_COL : RES_ROW][(t - 1) * lines + i];
+        double sum = 0.0, of = average[i];
         for (int64_t k = 0; k < len; k++)
-            sum += square_error(w, state[AVG], n, t, from + k * step, relative);
+            sum += square_error(w, at->state[AVG], n, at->t, from + k * step, at->relative);
         sum *= (1.0 - w->hyper.beta3) / (double)len;
         sum = !over ? sum : of > 0.0 && isfinite(of) ? sum / of : 0.0;
         most = fmax(most, sum);
@@ -42,18 +44,14 @@ static double line_error(const struct qm_tensor_run_case *w, const struct qm_sha
 }
 
 /* The averages of the residual, and the step that is divided by their roots. */
-static double more(const struct qm_tensor_run_case *w, const struct qm_shape *shape, int slot,
-                   int64_t t, const double *const *state, double relative)
+static double more(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot)
 {
-    if (shape->rank < 2 || !state[AVG] || !state[RES_ROW] || !state[RES_COL])
+    const double *const *state = at->state;
+    if (at->shape->rank < 2 || !state[AVG] || !state[RES_ROW] || !state[RES_COL])
         return 0.0;
     if (slot < 0)
-        return fmin(line_error(w, shape, 0, t, state, relative, 1) +
-                        line_error(w, shape, 1, t, state, relative, 1),
-                    2.0);
-    return slot == RES_ROW || slot == RES_COL
-               ? line_error(w, shape, slot == RES_COL, t, state, relative, 0)
-               : 0.0;
+        return fmin(line_error(w, at, 0, 1) + line_error(w, at, 1, 1), 2.0);
+    return slot == RES_ROW || slot == RES_COL ? line_error(w, at, slot == RES_COL, 0) : 0.0;
 }
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)

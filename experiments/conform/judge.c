@@ -57,8 +57,12 @@ static void weigh(struct qm_conform *c, const char *what, int64_t i, double got,
             return;
         c->now.worst = share;
         c->now.outcome = QM_CONFORM_near;
-        snprintf(c->now.text, sizeof c->now.text, "%s[%lld] off by %.2g, allowed %.2g", what,
-                 (long long)i, error, allowed);
+        if (error > 0.0)
+            snprintf(c->now.text, sizeof c->now.text, "%s[%lld] off by %.2g, allowed %.2g", what,
+                     (long long)i, error, allowed);
+        else
+            snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: the sign of a zero", what,
+                     (long long)i);
         return;
     }
     qm_golden_case_differs(c, "%s[%lld]: got %.9g, want %.9g: off by %.3g, allowed %.3g", what,

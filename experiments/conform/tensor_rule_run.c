@@ -1,6 +1,7 @@
 /* tensor_rule_run.c - Compares oracle and rule with recorded runs over whole tensors. */
 #include "experiments/conform/tensor_rule_run.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
     return qm_golden_case_open(c);
 }
 
-/* The projection matrix that step t uses. */
+/* The projection matrix that step t uses; NULL: none. */
 static const double *proj_at(const struct record *r, int64_t t)
 {
     int64_t k = -1;
@@ -136,7 +137,9 @@ struct side {
     void *plan;
     enum qm_param_format format;
     double *p, *g, *slot[QM_MAX_SLOTS], *room;
-    float *single; /* room to convert the plan's tensors */
+    float *single;              /* room to convert the plan's tensors */
+    double *start, *low, *high; /* [n], of bfloat16 parameters; else NULL */
+    double *kept[QM_MAX_SLOTS];
 };
 
 static int side_memory(struct qm_conform *c, struct side *s)
@@ -149,6 +152,13 @@ static int side_memory(struct qm_conform *c, struct side *s)
         s->slot[i] = qm_golden_case_memory(c, s->r->slot_n[i], sizeof **s->slot);
     }
     s->single = qm_golden_case_memory(c, most, sizeof *s->single);
+    if (s->oracle || s->format == QM_PARAM_f32)
+        return qm_golden_case_open(c);
+    s->start = qm_golden_case_memory(c, s->r->n, sizeof *s->start);
+    s->low = qm_golden_case_memory(c, s->r->n, sizeof *s->low);
+    s->high = qm_golden_case_memory(c, s->r->n, sizeof *s->high);
+    for (int i = 0; i < s->r->w->rule->n_slots; i++)
+        s->kept[i] = qm_golden_case_memory(c, s->r->slot_n[i], sizeof **s->kept);
     return qm_golden_case_open(c);
 }
 
@@ -182,12 +192,34 @@ static qm_status plan_step(struct side *s, int64_t t)
     return QM_OK;
 }
 
+/* A step at (1 + off) times the learning rate, parameters into out; p and states stay. */
+static qm_status step_beside(struct side *s, int64_t t, double off, double *out)
+{
+    const struct record *r = s->r;
+    struct qm_hyper h = r->w->hyper;
+    h.lr *= 1.0 + off;
+    for (int i = 0; i < r->w->rule->n_slots; i++)
+        memcpy(s->kept[i], s->slot[i], sizeof **s->kept * (size_t)r->slot_n[i]);
+    memcpy(s->start, s->p, sizeof *s->p * (size_t)r->n);
+    QM_TRY(qm_backend_cpu.hyper(s->plan, &h));
+    QM_TRY(plan_step(s, t));
+    memcpy(out, s->p, sizeof *s->p * (size_t)r->n);
+    memcpy(s->p, s->start, sizeof *s->p * (size_t)r->n);
+    for (int i = 0; i < r->w->rule->n_slots; i++)
+        memcpy(s->slot[i], s->kept[i], sizeof **s->kept * (size_t)r->slot_n[i]);
+    return qm_backend_cpu.hyper(s->plan, &r->w->hyper);
+}
+
 static qm_status side_step(struct side *s, int64_t t)
 {
     const struct record *r = s->r;
-    const double *proj = r->w->proj >= 0 ? proj_at(r, t) : NULL;
+    const double *proj = proj_at(r, t);
     if (proj)
         memcpy(s->slot[r->w->proj], proj, sizeof *proj * (size_t)r->slot_n[r->w->proj]);
+    if (s->start) { /* an error of the step is one of its rate */
+        QM_TRY(step_beside(s, t, -r->w->f32.param, s->low));
+        QM_TRY(step_beside(s, t, r->w->f32.param, s->high));
+    }
     if (!s->oracle)
         return plan_step(s, t);
     memcpy(s->g, r->grads + (t - 1) * r->n, sizeof *s->g * (size_t)r->n);
@@ -200,12 +232,19 @@ static qm_status side_step(struct side *s, int64_t t)
 static double more_of(const struct record *r, int slot, int64_t t, int is_free,
                       const struct qm_tensor_run_tolerance *tol)
 {
-    double relative = is_free ? tol->free_state * (double)t : tol->state;
+    double sum = 0.0;
     if (!r->w->more || tol == &r->w->f64 || (slot < 0 && !is_free && tol->param == 0.0))
         return 0.0;
-    double sum = r->w->more(r->w, &r->shape, slot, t, r->state, relative);
-    for (int64_t k = 1; k < t && is_free && slot >= 0; k++)
-        sum += r->w->more(r->w, &r->shape, slot, k, r->state, relative);
+    for (int64_t k = is_free && slot >= 0 ? 1 : t; k <= t; k++)
+        sum += r->w->more(r->w,
+                          &(struct qm_tensor_run_at){
+                              .shape = &r->shape,
+                              .t = k,
+                              .state = r->state,
+                              .grad = r->grads + (k - 1) * r->n,
+                              .proj = proj_at(r, k),
+                              .relative = is_free ? tol->free_state * (double)t : tol->state},
+                          slot);
     return sum;
 }
 
@@ -216,8 +255,10 @@ static double param_error(const struct record *r, int64_t t, int is_free,
     const double *want = r->params + (t - 1) * r->n,
                  *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
     const struct qm_hyper *h = &r->w->hyper;
-    double change = largest_change(want, before, r->n),
-           most = fmax(largest(want, r->n), largest(before, r->n)), size = rms(before, r->n);
+    double least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN; /* below it as if it were that */
+    double change = fmax(largest_change(want, before, r->n), tol->param > 0.0 ? least : 0.0),
+           most = fmax(fmax(largest(want, r->n), largest(before, r->n)), least),
+           size = rms(before, r->n);
     double of_step = more_of(r, -1, t, is_free, tol);
     if (!is_free)
         return tol->param * most + (tol->step + of_step) * change;
@@ -239,13 +280,16 @@ static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, in
         const double *want = r->state[i] + (t - 1) * r->slot_n[i];
         snprintf(what, sizeof what, "%sstep %lld %s", free_or_not, (long long)t,
                  r->w->rule->slot[i]);
+        double most = fmax(largest(want, r->slot_n[i]), tol == &r->w->f64 ? 0.0 : (double)FLT_MIN);
         qm_judge_close_double(c, what, s->slot[i], want, r->slot_n[i],
-                              (is_free ? tol->free_state * (double)t : tol->state) *
-                                      largest(want, r->slot_n[i]) +
+                              (is_free ? tol->free_state * (double)t : tol->state) * most +
                                   more_of(r, i, t, is_free, tol));
     }
     const double *want = r->params + (t - 1) * r->n;
     snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);
+    for (int64_t k = 0; k < r->n && s->start && !is_free; k++)
+        if (fmin(s->low[k], s->high[k]) <= want[k] && want[k] <= fmax(s->low[k], s->high[k]))
+            s->p[k] = want[k];
     qm_judge_close_double(c, what, s->p, want, r->n, param_error(r, t, is_free, tol, error));
 }
 

@@ -18,6 +18,15 @@ struct qm_tensor_run_tolerance {
     double state, param, free_state, free_param, step, free_step;
 };
 
+/* A recorded step: the states [slot][step][...], NULL where none was recorded, and its gradient
+ * and projection; proj NULL: it has none.  relative: the error of the other states. */
+struct qm_tensor_run_at {
+    const struct qm_shape *shape;
+    int64_t t;
+    const double *const *state, *grad, *proj;
+    double relative;
+};
+
 struct qm_tensor_run_case {
     const struct qm_rule *rule;
     struct qm_hyper hyper;
@@ -26,11 +35,9 @@ struct qm_tensor_run_case {
     int proj;                        /* the slot of the recorded projections; -1: none */
     struct qm_tensor_run_tolerance f64, f32, bf16;
     int scales; /* the rate is in proportion to the RMS of the parameters */
-    /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in step t or, of the
-     * parameters (slot -1), the share of the step; free runs add up the steps; state:
-     * [slot][step][...] as recorded; relative: the error of the other states.  NULL: nothing. */
-    double (*more)(const struct qm_tensor_run_case *w, const struct qm_shape *shape, int slot,
-                   int64_t t, const double *const *state, double relative);
+    /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
+     * parameters (slot -1), the share of the step; free runs add up the steps.  NULL: nothing. */
+    double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
