@@ -98,9 +98,13 @@ static double more(const struct qm_tensor_run_case *w, const struct qm_tensor_ru
         return 0.0;
     errors_of(w, at, &l, &of_norm, &of_largest);
     double norm = at->state[NORM] ? at->state[NORM][at->t - 1] : 0.0;
-    if (norm > 0.0 && isfinite(norm))
-        of_norm += (double)(l.m * l.n) * 0x1p-149 / (norm * norm);
-    return slot < 0 ? fmin(of_norm + of_largest, 2.0) : of_norm * (isfinite(norm) ? norm : 0.0);
+    double squares = (double)(l.m * l.n) * 0x1p-149, off = sqrt(squares);
+    norm = isfinite(norm) ? norm : 0.0;
+    if (norm > off)
+        off = squares / norm;
+    return slot >= 0    ? of_norm * norm + off
+           : norm > 0.0 ? fmin(of_norm + of_largest + off / norm, 2.0)
+                        : 2.0;
 }
 
 /* ---- a case ---------------------------------------------------------------------------------- */

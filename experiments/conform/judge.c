@@ -47,12 +47,13 @@ void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
     c->now.compared += n;
 }
 
-/* An error of at most `allowed` makes the case near; a larger one makes it differ. */
+/* An error of at most `allowed` makes the case near; a larger one makes it differ.  HUGE_VAL: the
+ * number may be any, NaN too. */
 static void weigh(struct qm_conform *c, const char *what, int64_t i, double got, double want,
                   double error, double allowed)
 {
-    if (error <= allowed) {
-        double share = allowed > 0 ? error / allowed : 0;
+    if (error <= allowed || allowed == HUGE_VAL) {
+        double share = allowed > 0 && allowed < HUGE_VAL ? error / allowed : 0;
         if (share < c->now.worst)
             return;
         c->now.worst = share;

@@ -179,6 +179,7 @@ static struct qm_run_tolerance tolerance(const struct record *r, int is_bf16)
                                       .is_narrow = 1,
                                       .value_relative = 0x1p-6,
                                       .has_moment = has_moment,
+                                      .has_parts = strncmp(rule, "nadam", 5) == 0,
                                       .param_of_values = has_buffer ? 0x1p-6 : 0.0,
                                       .slot = has_buffer && has_root ? 2 : 0,
                                       .l2_relative = is_decoupled ? 0.0 : 0x1p-7,

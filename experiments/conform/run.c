@@ -197,16 +197,55 @@ static double step_of(const struct qm_run *run, const struct scratch *s, int64_t
            (run->within.is_decoupled ? fabs(lr * h->weight_decay) * size_of(old) : 0.0);
 }
 
-/* What the absolute error of the moment allows parameter k to be off by. */
+/* What state i of element k may be off by in the step of a row, whose number is in slot i. */
+static double state_off(const struct qm_run *run, int i, int64_t row, int64_t n, int64_t k)
+{
+    const float *x = run->slot[i].values;
+    double now = size_of(x[row * n + k]), before = row > 0 ? size_of(x[(row - 1) * n + k]) : 0.0;
+    return run->within.value_absolute + run->within.value_relative * fmax(before, now) +
+           of_l2(run, i, row, n, k);
+}
+
+/* NAdam steps by its moment and by its gradient: the sizes of both parts, which may cancel. */
+static double parts_of(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
+{
+    const struct qm_hyper *h = &run->recipe.hyper;
+    int64_t t = run->kept[row], n = s->numel;
+    double lr = fabs(run->lr ? run->lr[t - 1] : h->lr), product = 1.0, mu = 0.0, next;
+    for (int64_t i = 1; i <= t; i++)
+        product *= mu = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)i * h->momentum_decay));
+    next = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)(t + 1) * h->momentum_decay));
+    double v = size_of(run->slot[1].values[row * n + k]) / (1.0 - pow(h->beta2, (double)t));
+    double p = size_of(row > 0 ? run->params[(row - 1) * n + k] : run->p0[k]);
+    double g = size_of(run->grads[(t - 1) * n + k]) +
+               (run->within.is_decoupled ? 0.0 : h->weight_decay * p);
+    double m = size_of(run->slot[0].values[row * n + k]);
+    return lr / (sqrt(v) + h->eps) *
+           (g * (1.0 - mu) / (1.0 - product) + m * next / (1.0 - product * next));
+}
+
+/* What the errors of the moment, and of the second moment of Adam's kin, allow parameter k to be
+ * off by: as much of its step as they are of their numbers, and all of it where a number is no
+ * larger.  Where nothing of the second moment is certain the step may be any. */
 static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
+    int64_t n = s->numel;
     if (!w->has_moment || !run->slot[0].values)
         return 0.0;
-    float old = row > 0 ? run->params[(row - 1) * s->numel + k] : run->p0[k];
-    double m = size_of(run->slot[0].values[row * s->numel + k]), off = w->value_absolute;
-    return m <= off ? step_of(run, s, row, k) + size_of(s->p[k] - old)
-                    : off / m * step_of(run, s, row, k);
+    float old = row > 0 ? run->params[(row - 1) * n + k] : run->p0[k];
+    double m = size_of(run->slot[0].values[row * n + k]), off = state_off(run, 0, row, n, k);
+    double step = step_of(run, s, row, k) + (w->has_parts ? parts_of(run, s, row, k) : 0.0),
+           most = step + size_of(s->p[k] - old), sum = m <= off ? most : off / m * step;
+    if (w->takes[1] == QM_TAKES_SQUARE && run->slot[1].values) {
+        double v = size_of(run->slot[1].values[row * n + k]);
+        off = state_off(run, 1, row, n, k);
+        int is_still = m == 0.0 && run->grads[(run->kept[row] - 1) * n + k] == 0.0f;
+        if (v <= off && !is_still)
+            return HUGE_VAL;
+        sum += v > off ? 0.5 * off / (v - off) * most : 0.0;
+    }
+    return sum + (w->has_parts ? w->param_of_step * step : 0.0);
 }
 
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
