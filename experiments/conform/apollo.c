@@ -3,6 +3,7 @@
  * Runs use the recorded projections; case NAME/proj judges the projections drawn here, seeds
  * exactly and entries within 2e-6.  tests/golden/README.md states the other tolerances, relative to
  * a tensor's largest magnitude. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +47,8 @@ static void add_number(const struct qm_tensor_run_case *w, const struct qm_tenso
     to->adapted_off += isfinite(of_adapted) ? of_adapted * of_adapted : 0.0;
 }
 
-/* The square of what the scale makes of the gradient; *off: its relative error, at most 1. */
+/* The square of what the scale makes of the gradient; *off: its relative error, at most 1. HUGE_VAL
+ * where the squares of a norm overflow float32, which makes it infinite in the package. */
 static double scaled(const struct channel *x, double *off)
 {
     double norm = sqrt(x->r) + 1e-8;
@@ -54,6 +56,8 @@ static double scaled(const struct channel *x, double *off)
     if (x->adapted > 0.0)
         *off += sqrt(x->adapted_off / x->adapted);
     *off = fmin(*off, 1.0);
+    if (!(x->r <= (double)FLT_MAX && x->adapted <= (double)FLT_MAX))
+        return *off = HUGE_VAL;
     return x->adapted / (norm * norm) * x->g;
 }
 
@@ -82,7 +86,7 @@ static void errors_of(const struct qm_tensor_run_case *w, const struct qm_tensor
         *of_largest = *of_norm;
         return;
     }
-    *of_norm = sum > 0.0 ? of_sum / sum : 0.0;
+    *of_norm = sum == HUGE_VAL ? HUGE_VAL : sum > 0.0 ? of_sum / sum : 0.0;
     *of_largest = most > 0.0 ? most_off / sqrt(most) : 0.0;
 }
 
@@ -97,6 +101,8 @@ static double more(const struct qm_tensor_run_case *w, const struct qm_tensor_ru
         !qm_lowrank_of(&w->hyper, w->hyper.svd, at->shape, &l) || (slot >= 0 && slot != NORM))
         return 0.0;
     errors_of(w, at, &l, &of_norm, &of_largest);
+    if (of_norm == HUGE_VAL)
+        return HUGE_VAL;
     double norm = at->state[NORM] ? at->state[NORM][at->t - 1] : 0.0;
     double squares = (double)(l.m * l.n) * 0x1p-149, off = sqrt(squares);
     norm = isfinite(norm) ? norm : 0.0;

@@ -36,7 +36,9 @@ struct qm_tensor_run_case {
     struct qm_tensor_run_tolerance f64, f32, bf16;
     int scales; /* the rate is in proportion to the RMS of the parameters */
     /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
-     * parameters (slot -1), the share of the step; free runs add up the steps.  NULL: nothing. */
+     * parameters (slot -1), the share of the step; free runs add up the steps.  HUGE_VAL:
+     * the package's float32 overflows where the rule's double does not, and the case is skipped.
+     * NULL: nothing. */
     double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
 };
 
