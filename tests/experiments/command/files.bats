@@ -25,6 +25,43 @@ teardown() { rm -rf "$dir"; }
     fi
 }
 
+@test "a flipped bit of the file or of its checksum is refused alike by every command" {
+    "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
+    for from in -64 -61 -60 -50 -30 -17 -1 -65 -2000 100; do
+        "$PYTHON" -c '
+import sys
+b = bytearray(open("s.h5", "rb").read())
+b[int(sys.argv[1])] ^= 4
+open("t.h5", "wb").write(b)' $from
+        for words in "digest t.h5" "size -s t.h5 -V adamw4_ao" "import t.h5 -o o.npz" \
+            "state show t.h5" "analyze t.h5 -Q nf4:4s/block:64/bisect/mid/hi" \
+            "report --no-figures t.h5" "conform t.h5" "compare t.h5 s.h5"; do
+            fails_with 3 "t.h5" $words
+        done
+    done
+}
+
+@test "tensors that claim many times what is stored are refused before there is room for them" {
+    "$PYTHON" -c '
+import h5py, numpy
+h5py.File("chunks.h5", "w").create_dataset("w/exp_avg", (2 ** 28,), "f4", chunks=(2 ** 20,))
+h5py.File("whole.h5", "w").create_dataset("w/exp_avg", (2 ** 27,), "f4")
+with h5py.File("many.h5", "w") as f:
+    for i in range(40):
+        f.create_dataset(f"w{i}/exp_avg", (2 ** 24,), "f4")
+h5py.File("small.h5", "w").create_dataset("w/exp_avg", (2 ** 20,), "f4")'
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'slot: exp_avg' >s.yaml
+    for file in chunks whole many; do
+        for words in "import $file.h5 -o o.npz" "run -q --data $file.h5 -o o.h5 s.yaml" \
+            "analyze $file.h5 -Q nf4:4s/block:64/bisect/mid/hi"; do
+            (ulimit -v 1000000; fails_with 3 "are stored; beyond 320 MiB" $words)
+        done
+    done
+    qualm import small.h5 -q -o o.npz >/dev/null
+    QM_READER_MEMORY=600 qualm import whole.h5 -q -o o.safetensors >/dev/null
+}
+
 @test "plot --list of a file without figures ends with 4 and says so" {
     "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
     fails_with 4 "s.h5: has no tables of any figure" plot --list s.h5
