@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "core/base/name.h"
 #include "core/base/threads.h"
@@ -131,6 +132,7 @@ int main(int argc, char **argv)
         sigaction(SIGHUP, &hup, NULL);
     if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
         return qm_campaign_worker(argc - 1, argv + 1);
+    qm_interrupt_handle();
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("qualm %s\n", qm_version());
         return qm_cli_finish(0);
