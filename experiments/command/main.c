@@ -62,7 +62,9 @@ static int run(const char *name, int argc, char **argv)
     if (i >= 0)
         return commands[i].run(argc, argv);
     const char *nearest = qm_name_nearest(name, names, COMMANDS);
-    fprintf(stderr, "qualm: no command '%s'; ", name);
+    char *shown = qm_cli_shown(name);
+    fprintf(stderr, "qualm: no command '%s'; ", shown ? shown : "");
+    free(shown);
     if (nearest)
         fprintf(stderr, "did you mean '%s'?\n", nearest);
     else
@@ -147,8 +149,10 @@ int main(int argc, char **argv)
         return qm_cli_finish(0);
     }
     if (word[0] == '-') {
+        char *shown = qm_cli_shown(word);
         fprintf(stderr, "qualm: option '%s' before a command; `qualm --help` tells the usage\n",
-                word);
+                shown ? shown : "");
+        free(shown);
         return qm_exit_code(QM_BAD_ARG);
     }
     int code = environment_check(word);

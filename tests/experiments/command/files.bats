@@ -141,3 +141,23 @@ P
     [[ $output == *'b\x1b]0;x.h5' && $output != *$'\e'* ]]
     [ "$(json_value 'len(d)' digest "$dir/"$'\xff.h5')" = 1 ]
 }
+
+@test "no control character of a name or a word reaches the terminal or the JSON" {
+    "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
+    for sign in $'\e[31m' $'\xc2\x9b31m' $'\u202e' $'\x7f'; do
+        cp s.h5 "x$sign.h5"
+        for words in "" "run --" "run -w " "show " "list " "plan " "conform " "digest " "report " \
+            "state show " "size -s " "import -o o.npz " "analyze " "check --kernel " "tune " \
+            "status " "help " "search --space " "run -o o.h5 " "gen " "prove " "compare "; do
+            for end in "" .h5; do
+                for json in "" --json; do
+                    "$QUALM" $words"x$sign$end" $json >out 2>&1 </dev/null || true
+                    if grep -qF -e "$sign" out; then
+                        echo "qualm $words x$(printf %q "$sign")$end $json: $(cat -v out)"
+                        false
+                    fi
+                done
+            done
+        done
+    done
+}
