@@ -148,8 +148,8 @@ static int of_their_kind(const char *line)
     return n;
 }
 
-/* Whether the bytes after HDF5's end are a line of which a quarter was changed at most, the begin of
- * one, or hold a piece of its word. */
+/* Whether the bytes after HDF5's end are a line of which a quarter was changed at most, the begin
+ * of one, or hold a piece of its word. */
 static int has_parts(int fd, size_t size)
 {
     static const char word[] = "qualm-sum";

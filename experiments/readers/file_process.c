@@ -66,8 +66,8 @@ static void service_close(void *object)
     free(f);
 }
 
-/* Refuses a file whose tensors have more bytes than the memory limit and than CLAIM_RATIO times what
- * is stored: whoever opens it has room for them, several times. */
+/* Refuses a file whose tensors have more bytes than the memory limit and than CLAIM_RATIO times
+ * what is stored: whoever opens it has room for them, several times. */
 static qm_status check_claims(const struct qm_file *f)
 {
     size_t claimed = 0, stored = f->size + f->beside, most = (size_t)qm_reader_memory(), n;

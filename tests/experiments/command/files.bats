@@ -161,3 +161,31 @@ P
         done
     done
 }
+
+@test "a damaged campaign.json says what to do, and doing that loses no finished cell" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2]' 'n: 256' >s.yaml
+    qualm run -q -k -w 1 -s 1/2 -o c.h5 s.yaml
+    cp c.run/*.0001.h5 kept
+    echo damage >c.run/campaign.json
+    fails_with 3 "removed, and the same" run -w 1 -s 1/2 -o c.h5 s.yaml
+    rm c.run/campaign.json
+    qualm run -q -k -w 1 -s 1/2 -o c.h5 s.yaml
+    cmp kept c.run/1of2.0001.h5
+    [ ! -e c.run/1of2.0002.h5 ]
+}
+
+@test "run makes the folder of --out; a suite with too many elements is a usage error" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 4611686018427387904' >big.yaml
+    fails_with 2 "big.yaml: n: 4611686018427387904, expected less than 2^38" run big.yaml -o b.h5
+    [ ! -e b.h5 ] && [ ! -e b.run ]
+    sed -i 's/n: .*/n: 256/' big.yaml
+    qualm run -q big.yaml -o results/b.h5
+    [ -f results/b.h5 ]
+    fails_with 3 "in the folder no/such: No such file or directory (it cannot be made)" run big.yaml -o no/such/b.h5
+}
+
+@test "digest takes every HDF5 file; what is no result file is said by what it lacks" {
+    qualm digest f.h5 >/dev/null
+    fails_with 3 "" digest "$ROOT/README.md"
+    fails_with 3 "expected the attributes 'schema'" report --no-figures f.h5
+}
