@@ -181,7 +181,13 @@ P
     sed -i 's/n: .*/n: 256/' big.yaml
     qualm run -q big.yaml -o results/b.h5
     [ -f results/b.h5 ]
-    fails_with 3 "in the folder no/such: No such file or directory (it cannot be made)" run big.yaml -o no/such/b.h5
+    fails_with 3 "in the folder no/such: No such file or directory (it cannot be made)" \
+        run big.yaml -o no/such/b.h5
+    sed -i 's/source: .*/source: "states:*"/' big.yaml
+    fails_with 4 "no file matches 'experiments/data/samples/absent.pt'" \
+        run big.yaml --data experiments/data/samples/absent.pt -o b.h5
+    "$QUALM" run big.yaml --data experiments/data/samples/absent.pt -o b.h5 2>err || true
+    [ "$(grep -c "without recorded" err)" = 0 ]
 }
 
 @test "digest takes every HDF5 file; what is no result file is said by what it lacks" {
