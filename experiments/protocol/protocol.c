@@ -115,7 +115,8 @@ static void location_text(const struct qm_judged *by, const struct qm_judged *sa
         snprintf(text + n, size - (size_t)n, " (same rate %.3g)", same->d.mean);
 }
 
-/* What `qualm tune` takes for the suite: the name of one that ships, else the path that was given. */
+/* What `qualm tune` takes for the suite: the name of one that ships, else the path that was
+ * given. */
 static const char *words_for(const struct qm_suite *s)
 {
     return strstr(s->path, "experiments/suites/") ? s->stem : s->path;
