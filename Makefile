@@ -429,7 +429,7 @@ DESTDIR ?=
 # install put there, relative to it; the next install and uninstall remove that and nothing else.
 install uninstall: export P = $(DESTDIR)$(PREFIX)
 SHIPPED_FILES := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml experiments/rates/*.json \
-  experiments/data/*.h5 experiments/data/README.md results/*.md results/baseline.h5 \
+  experiments/data/*.h5 experiments/data/README.md experiments/data/samples/* results/*.md results/baseline.h5 \
   plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) LICENSE \
   tests/peers/peers.py experiments/record/qualm_record.py
 # The texts are installed with every file that they link to.

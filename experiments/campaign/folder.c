@@ -191,8 +191,9 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
     qm_status st = QM_OK;
     if (!head_is_whole(v)) {
         st = qm_fail(QM_BAD_FILE,
-                     "%s: is damaged, or of another version; `qualm run --fresh` begins the "
-                     "campaign again",
+                     "%s: is damaged, or of another version; removed, and the same `qualm run` "
+                     "again, it is written anew and the finished cells are kept; `qualm run "
+                     "--fresh` begins the campaign again",
                      path);
     } else {
         snprintf(out->name, sizeof out->name, "%s", json_string_value(json_object_get(v, "name")));

@@ -47,6 +47,26 @@ static error_t guard(int key, char *arg, struct argp_state *state)
     return guarded->parser ? guarded->parser(key, arg, state) : ARGP_ERR_UNKNOWN;
 }
 
+/* A line for a stream, without control characters. */
+static ssize_t say_plain(void *to, const char *text, size_t n)
+{
+    char *copy = strndup(text, n);
+    if (!copy)
+        return 0;
+    qm_cli_make_plain(copy, 1);
+    fputs(copy, to);
+    free(copy);
+    return (ssize_t)n;
+}
+
+static FILE *plain_stream(FILE *to)
+{
+    FILE *f = fopencookie(to, "w", (cookie_io_functions_t){.write = say_plain});
+    if (f)
+        setvbuf(f, NULL, _IOLBF, 1 << 16);
+    return f;
+}
+
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     static char name[64]; /* argp points at it until the program ends */
@@ -62,7 +82,13 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     struct argp checked = *argp;
     checked.parser = guard;
     guarded = argp;
+    FILE *was = stderr, *plain = plain_stream(was); /* argp and getopt repeat words of the user */
+    if (plain)
+        stderr = plain;
     error_t failed = argp_parse(&checked, argc, own, 0, NULL, input);
+    stderr = was;
+    if (plain)
+        fclose(plain);
     return failed ? qm_exit_code(QM_BAD_ARG) : 0;
 }
 
@@ -79,6 +105,15 @@ int qm_cli_control_bytes(const char *text)
     return turns ? 3 : 0;
 }
 
+/* Writes a character of two or three bytes as \\u and four digits; returns their number. */
+static int write_code(char *at, const char *text, int n)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    return sprintf(at, "\\u%04x",
+                   n == 2 ? (*c & 0x1fu) << 6 | (c[1] & 0x3fu)
+                          : (*c & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu));
+}
+
 char *qm_cli_shown(const char *text)
 {
     char *out = malloc(4 * strlen(text) + 1), *at = out; /* at most four for one byte */
@@ -91,9 +126,7 @@ char *qm_cli_shown(const char *text)
         else if (n == 1)
             at += sprintf(at, "\\x%02x", (unsigned)*c);
         else
-            at += sprintf(at, "\\u%04x",
-                          n == 2 ? (*c & 0x1fu) << 6 | (c[1] & 0x3fu)
-                                 : (*c & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu));
+            at += write_code(at, text, n);
         text += n;
     }
     if (out)
@@ -101,12 +134,10 @@ char *qm_cli_shown(const char *text)
     return out;
 }
 
-/* Writes '?' for the bytes of control characters, so that the text is one line of the terminal,
- * whatever names of files it holds. */
-static void make_plain(char *text, int keeps_lines)
+void qm_cli_make_plain(char *text, int keeps_lines)
 {
     for (char *c = text; *c;) {
-        int n = keeps_lines && *c == '\n' ? 0 : qm_cli_control_bytes(c);
+        int n = keeps_lines && (*c == '\n' || *c == '\t') ? 0 : qm_cli_control_bytes(c);
         for (int i = 0; i < n; i++)
             c[i] = '?';
         c += n ? n : qm_cli_utf8_bytes(c);
@@ -120,7 +151,7 @@ int qm_cli_failed(const char *command, qm_status st)
     char text[1200];
     int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
     snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
-    make_plain(text, 0);
+    qm_cli_make_plain(text, 0);
     fflush(qm_out());
     fprintf(qm_notes(), "qualm %s: %s\n", command, text);
     if (qm_cli.verbose)
@@ -176,9 +207,29 @@ void qm_note(const char *format, ...)
     va_end(args);
     if (n < 0)
         return;
-    make_plain(text, 1);
+    qm_cli_make_plain(text, 1);
     fprintf(qm_notes(), "%s\n", text);
     free(text);
+}
+
+/* JSON in which the control characters that the library leaves as they are, DEL and those beyond
+ * ASCII, stand as \\u0085; the caller frees it.  NULL: no memory. */
+static char *json_shown(const char *text)
+{
+    char *out = malloc(6 * strlen(text) + 1), *at = out; /* at most six for one byte */
+    while (out && *text) {
+        int n = (unsigned char)*text < 0x80 ? 0 : qm_cli_control_bytes(text);
+        if (n > 1)
+            at += write_code(at, text, n);
+        else if (*text == 0x7f)
+            at += sprintf(at, "\\u007f");
+        else
+            *at++ = *text;
+        text += n > 1 ? n : 1;
+    }
+    if (out)
+        *at = '\0';
+    return out;
 }
 
 void qm_json_print(json_t *value)
@@ -189,8 +240,11 @@ void qm_json_print(json_t *value)
         fprintf(qm_notes(), "qualm: %s\n", text);
         value = json_pack("{s:s, s:i}", "error", text, "code", qm_exit_code(QM_BAD_FILE));
     }
-    json_dumpf(value, qm_out(), JSON_INDENT(2) | JSON_ENCODE_ANY);
-    putc('\n', qm_out());
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    char *shown = text ? json_shown(text) : NULL;
+    fprintf(qm_out(), "%s\n", shown ? shown : "null");
+    free(text);
+    free(shown);
     json_decref(value);
 }
 

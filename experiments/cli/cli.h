@@ -42,6 +42,7 @@ int qm_cli_whole(struct argp_state *state, const char *name, const char *text, i
  * parent, which prints them when that process has ended well. */
 FILE *qm_out(void);
 FILE *qm_notes(void);
+/* Control characters other than the end of a line become '?'. */
 void qm_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Flushes qm_out().  Returns the code of the command, or that of a failure where the output could
@@ -96,6 +97,10 @@ void qm_progress_clear(void); /* of a terminal: what another process may have le
 /* Whether a stream may have colour: it is a terminal, TERM is not dumb, NO_COLOR is unset
  * or empty. */
 int qm_colour(FILE *stream);
+
+/* Writes '?' for every byte of a control character, so that the text is one line of the terminal,
+ * whatever names of files it holds; with keeps_lines ends of lines and tabs stay. */
+void qm_cli_make_plain(char *text, int keeps_lines);
 
 /* The text with every control character (of ASCII and Latin-1, and those that turn the
  * direction of writing) written as \x1b or \u202e, so that names

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,9 +21,15 @@ FILE *qm_notes(void)
 void qm_print(const char *format, ...)
 {
     va_list args;
+    char *text = NULL;
     va_start(args, format);
-    vfprintf(qm_out(), format, args);
+    int n = vasprintf(&text, format, args);
     va_end(args);
+    if (n < 0)
+        return;
+    qm_cli_make_plain(text, 1);
+    fwrite(text, 1, (size_t)n, qm_out());
+    free(text);
 }
 
 /* Whether the reader has closed the stream, which is no error. */

@@ -82,7 +82,7 @@ void qm_table_close(struct qm_table *t)
             int w = right[c] ? width[c] : c + 1 == columns ? 0 : -width[c];
             qm_print("%s%*s", c ? "  " : "", w, t->cell[r * columns + c]);
         }
-        qm_print("%s\n", r == 0 && colour ? "\033[0m" : "");
+        fputs(r == 0 && colour ? "\033[0m\n" : "\n", qm_out());
     }
     for (size_t i = 0; i < t->cells; i++)
         free(t->cell[i]);
@@ -196,8 +196,8 @@ static void as_text(json_t *value)
             continue;
         char *name = spaced(key);
         int colour = qm_colour(qm_out());
-        qm_print("%s%s%s%s\n", lines++ ? "\n" : "", colour ? "\033[1m" : "", name,
-                 colour ? "\033[0m" : "");
+        fprintf(qm_out(), "%s%s%s%s\n", lines++ ? "\n" : "", colour ? "\033[1m" : "", name,
+                colour ? "\033[0m" : "");
         free(name);
         if (json_is_array(v))
             as_text(v);

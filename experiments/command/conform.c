@@ -88,19 +88,19 @@ static void print_case(void *context, const struct qm_golden_case *c)
                                  c->outcome == QM_CONFORM_skipped);
     if (quiet)
         return;
-    printf("%-10s %s", qm_conform_result_word(c->outcome), c->name);
+    qm_print("%-10s %s", qm_conform_result_word(c->outcome), c->name);
     if (c->text[0])
-        printf("  %s", c->text);
+        qm_print("  %s", c->text);
     if (qm_cli.verbose)
-        printf("  [%s; %lld values]", c->how[0] ? c->how : "-", (long long)c->compared);
+        qm_print("  [%s; %lld values]", c->how[0] ? c->how : "-", (long long)c->compared);
     putchar('\n');
 }
 
 static void print_counts(const int64_t *count)
 {
     for (int k = 0; k < QM_CONFORM_COUNT; k++)
-        printf("%s%lld %s", k ? ", " : "", (long long)count[k],
-               qm_conform_result_word((enum qm_conform_result)k));
+        qm_print("%s%lld %s", k ? ", " : "", (long long)count[k],
+                 qm_conform_result_word((enum qm_conform_result)k));
     putchar('\n');
 }
 
@@ -140,7 +140,7 @@ static qm_status run(const struct options *o, int64_t *total)
         int64_t count[QM_CONFORM_COUNT] = {0};
         struct output out = {o->files[i], files ? json_array() : NULL};
         if (!files && !qm_cli.quiet)
-            printf("%s\n", o->files[i]);
+            qm_print("%s\n", o->files[i]);
         qm_status st = qm_conform_file(o->files[i], o->filter, print_case, &out, count);
         for (int k = 0; k < QM_CONFORM_COUNT; k++)
             total[k] += count[k];

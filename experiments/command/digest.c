@@ -27,12 +27,13 @@ static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:"
 static const struct argp argp = {
     .parser = parse,
     .args_doc = "FILE...",
-    .doc = "Prints the SHA-256 of what each HDF5 file says outside /provenance and /timing: equal "
+    .doc = "Prints the SHA-256 of what each HDF5 file, a result file or another program's, says "
+           "outside /provenance and /timing: equal "
            "for two runs of one plan, whatever the compression.\v"
            "Examples:\n"
            "  qualm digest results/momentum_format.h5\n"
            "  qualm digest --json results/theory.h5 results/rank1.h5\n\n"
-           "Exit codes: 0 done, 2 usage, 3 a file cannot be read or is no result file.",
+           "Exit codes: 0 done, 2 usage, 3 a file cannot be read or is no HDF5 file.",
     .children = children,
 };
 

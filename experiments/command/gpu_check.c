@@ -431,9 +431,9 @@ static struct summary summarize(const struct qm_gpu_run *run)
         all.wrong += count[QM_GPU_bad] + count[QM_GPU_broken];
         all.skipped += count[QM_GPU_skipped];
         if (n && !qm_cli.json)
-            printf("%-6s %zu rows: %zu good, %zu bad, %zu not measured, %zu skipped\n",
-                   qm_gpu_part_name((enum qm_gpu_part)i), n, count[QM_GPU_good], count[QM_GPU_bad],
-                   count[QM_GPU_broken], count[QM_GPU_skipped]);
+            qm_print("%-6s %zu rows: %zu good, %zu bad, %zu not measured, %zu skipped\n",
+                     qm_gpu_part_name((enum qm_gpu_part)i), n, count[QM_GPU_good],
+                     count[QM_GPU_bad], count[QM_GPU_broken], count[QM_GPU_skipped]);
     }
     return all;
 }
@@ -489,8 +489,8 @@ static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_prin
     if (qm_cli.json)
         qm_json_print(all_of(&run->report, run->path));
     else
-        printf("written %s.h5 and .md: %s\n", run->path,
-               json_string_value(json_object_get(run->report.plan, "state")));
+        qm_print("written %s.h5 and .md: %s\n", run->path,
+                 json_string_value(json_object_get(run->report.plan, "state")));
     if (st == QM_OK && all.wrong)
         return QM_CHECK_FAILED;
     if (st == QM_OK && !all.good)

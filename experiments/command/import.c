@@ -60,7 +60,8 @@ struct import {
     struct imported *of;
     int64_t n, room;
     struct qm_name_index at;
-    json_t *hyper; /* "PARAMETER": {"lr": ..., ...} */
+    json_t *hyper;    /* "PARAMETER": {"lr": ..., ...} */
+    json_t *left_out; /* "FILE": what of it was left out, and why */
 };
 
 /* Notes the numbers of the param_group of an entry's parameter. */
@@ -155,6 +156,8 @@ static qm_status list_file(const struct options *o, const char *path, struct imp
             st = add_entry(f, path, i, m);
     if (qm_file_left_out(f, left_out, sizeof left_out))
         qm_note("%s: left out: %s", path, left_out);
+    if (*left_out)
+        json_object_set_new(m->left_out, path, json_string(left_out));
     qm_file_close(f);
     return st;
 }
@@ -242,8 +245,8 @@ static void report(const struct options *o, const struct import *m)
                                                   "file", x->file, "stored", x->stored, "written",
                                                   qm_dtype_name(x->tensor.dtype), "shape", shape));
         }
-        qm_json_print(
-            json_pack("{s:s, s:O, s:o}", "out", o->out, "hyper", m->hyper, "tensors", list));
+        qm_json_print(json_pack("{s:s, s:O, s:O, s:o}", "out", o->out, "hyper", m->hyper,
+                                "left_out", m->left_out, "tensors", list));
         return;
     }
     struct qm_table *t = qm_table_open(4, heads);
@@ -323,12 +326,14 @@ int qm_cmd_import(int argc, char **argv)
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;
-    struct import m = {.hyper = json_object()};
-    qm_status st = m.hyper ? import(&o, &m, argc, argv) : qm_fail(QM_NO_MEMORY, "names");
+    struct import m = {.hyper = json_object(), .left_out = json_object()};
+    qm_status st =
+        m.hyper && m.left_out ? import(&o, &m, argc, argv) : qm_fail(QM_NO_MEMORY, "names");
     qm_name_index_free(&m.at);
     for (int64_t i = 0; i < m.n; i++)
         free(m.of[i].name);
     free(m.of);
     json_decref(m.hyper);
+    json_decref(m.left_out);
     return st == QM_OK ? 0 : qm_cli_failed("import", st);
 }

@@ -97,8 +97,8 @@ static int print(enum qm_kind kind, const char *filter, int names)
         }
         if (json_array_size(section) && !qm_cli.json) {
             if (kind == QM_KIND_COUNT)
-                printf("%s%s (%d)\n", before ? "\n" : "", qm_kind_plural((enum qm_kind)k),
-                       hits - before);
+                qm_print("%s%s (%d)\n", before ? "\n" : "", qm_kind_plural((enum qm_kind)k),
+                         hits - before);
             qm_report(section);
         } else {
             json_decref(section);
@@ -186,7 +186,7 @@ int qm_cmd_list(int argc, char **argv)
         int hits = 0;
         for (int k = QM_KIND_map; k <= QM_KIND_pack; k++) {
             if (!o.names && !qm_cli.json)
-                printf("%s%s\n", hits ? "\n" : "", qm_kind_plural((enum qm_kind)k));
+                qm_print("%s%s\n", hits ? "\n" : "", qm_kind_plural((enum qm_kind)k));
             hits += print((enum qm_kind)k, filter, o.names);
         }
         return hits ? 0 : unmatched(kind, filter);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "core/base/name.h"
 #include "core/base/threads.h"
@@ -61,7 +62,9 @@ static int run(const char *name, int argc, char **argv)
     if (i >= 0)
         return commands[i].run(argc, argv);
     const char *nearest = qm_name_nearest(name, names, COMMANDS);
-    fprintf(stderr, "qualm: no command '%s'; ", name);
+    char *shown = qm_cli_shown(name);
+    fprintf(stderr, "qualm: no command '%s'; ", shown ? shown : "");
+    free(shown);
     if (nearest)
         fprintf(stderr, "did you mean '%s'?\n", nearest);
     else
@@ -131,6 +134,7 @@ int main(int argc, char **argv)
         sigaction(SIGHUP, &hup, NULL);
     if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
         return qm_campaign_worker(argc - 1, argv + 1);
+    qm_interrupt_handle();
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("qualm %s\n", qm_version());
         return qm_cli_finish(0);
@@ -145,8 +149,10 @@ int main(int argc, char **argv)
         return qm_cli_finish(0);
     }
     if (word[0] == '-') {
+        char *shown = qm_cli_shown(word);
         fprintf(stderr, "qualm: option '%s' before a command; `qualm --help` tells the usage\n",
-                word);
+                shown ? shown : "");
+        free(shown);
         return qm_exit_code(QM_BAD_ARG);
     }
     int code = environment_check(word);

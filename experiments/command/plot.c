@@ -93,14 +93,14 @@ static void print(const struct qm_plot *o, json_t *figures)
         const char *title = json_string_value(json_object_get(one, "title"));
         if (o->list) {
             char *shown = qm_cli_shown(title);
-            printf("%-10s %s\n", name, shown ? shown : "");
+            qm_print("%-10s %s\n", name, shown ? shown : "");
             free(shown);
         } else {
             qm_note("%s: %s", name, title);
         }
     }
     for (int k = 0; k < o->n_out && !o->list; k++)
-        printf("%s\n", o->out[k]);
+        qm_print("%s\n", o->out[k]);
     json_decref(figures);
 }
 

@@ -230,8 +230,12 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
     int folder = is_folder(out) || (n > 0 && out[n - 1] == '/');
     if (!folder && o->n_suites > 1)
         return qm_fail(QM_BAD_ARG, "--out is '%s'; several suites need a folder, 'NAME/'", out);
-    if (folder && mkdir(out, 0777) != 0 && errno != EEXIST)
-        return qm_fail(QM_BAD_FILE, "%s: %s", out, strerror(errno));
+    const char *slash = folder ? out + n : strrchr(out, '/');
+    snprintf(path, size, "%.*s", slash && slash > out ? (int)(slash - out) : 1, slash ? out : ".");
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return qm_fail(QM_BAD_FILE,
+                       "%s: cannot be written in the folder %s: %s (it cannot be made)", out, path,
+                       strerror(errno));
     if (folder)
         snprintf(path, size, "%s%s%s.h5", out, n > 0 && out[n - 1] == '/' ? "" : "/", stem);
     else

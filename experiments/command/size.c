@@ -93,7 +93,10 @@ static qm_status size(const struct options *o, json_t **out)
     struct qm_model_tensor *tensor;
     int n;
     int64_t params = 0;
-    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n));
+    char left_out[1024];
+    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, left_out, sizeof left_out));
+    if (left_out[0])
+        qm_note("%s: left out: %s", o->shapes, left_out);
     for (int i = 0; i < n; i++)
         params += qm_shape_numel(&tensor[i].shape);
     json_t *rows = json_array();

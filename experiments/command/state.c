@@ -141,8 +141,11 @@ static json_t *notes_end(struct notes *all)
 {
     json_t *list = json_array();
     for (int i = 0; i < all->n; i++) {
-        qm_note("%s (%d %s)", all->line[i], all->count[i],
-                all->count[i] == 1 ? "tensor" : "tensors");
+        if (strncmp(all->line[i], QM_STATE_LEFT_OUT, strlen(QM_STATE_LEFT_OUT)) == 0)
+            qm_note("%s", all->line[i]); /* names and counts its tensors itself */
+        else
+            qm_note("%s (%d %s)", all->line[i], all->count[i],
+                    all->count[i] == 1 ? "tensor" : "tensors");
         json_array_append_new(
             list, json_pack("{s:s, s:i}", "note", all->line[i], "tensors", all->count[i]));
         free(all->line[i]);

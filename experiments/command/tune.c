@@ -146,8 +146,8 @@ static json_t *unit_json(const struct qm_rate_unit *u, const json_t *rates)
 static void print_unit(const struct qm_rate_unit *u)
 {
     double best = u->loss[QM_RATE_MOST + u->best];
-    printf("%s: %.4g times the problem's rate, late gap 10^%.3f%s\n", u->key, qm_rate_at(u->best),
-           best, u->is_edge ? "; AT THE END OF THE RANGE, not used" : "");
+    qm_print("%s: %.4g times the problem's rate, late gap 10^%.3f%s\n", u->key, qm_rate_at(u->best),
+             best, u->is_edge ? "; AT THE END OF THE RANGE, not used" : "");
     fflush(stdout);
 }
 

@@ -1,6 +1,7 @@
 /* file_sum.c - Computes and compares the checksum line of a file. */
 #include "experiments/foreign/file_sum.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,8 +13,8 @@
 
 #define START "\nqualm-sum 1 "
 
-/* TAIL: bytes after HDF5's end in which parts of a line are sought. */
-enum { LANES = 4, PIECE = 1 << 22 /* bytes read at a time */, TAIL = 4096, HEAD = 64 };
+/* TAIL: bytes after HDF5's end in which parts of a line are sought; PART: bytes of such a part. */
+enum { LANES = 4, PIECE = 1 << 22 /* bytes read at a time */, TAIL = 4096, HEAD = 64, PART = 4 };
 
 struct sum {
     uint64_t lane[LANES];
@@ -136,18 +137,34 @@ static enum qm_file_sum sum_of_file(int fd, size_t size)
     return good && memcmp(last, line, sizeof line) == 0 ? QM_FILE_SUM_right : QM_FILE_SUM_wrong;
 }
 
-/* Whether the bytes after HDF5's end hold parts of a line: its begin, or a piece of its words. */
+/* How many bytes of a line are of their kind: those of START, digits, spaces and the last. */
+static int of_their_kind(const char *line)
+{
+    char like[QM_FILE_SUM_LINE];
+    int n = 0;
+    line_of(0, 0, like);
+    for (int i = 0; i < QM_FILE_SUM_LINE; i++)
+        n += like[i] == '0' ? isxdigit((unsigned char)line[i]) != 0 : line[i] == like[i];
+    return n;
+}
+
+/* Whether the bytes after HDF5's end are a line of which a quarter was changed at most, the begin
+ * of one, or hold a piece of its word. */
 static int has_parts(int fd, size_t size)
 {
-    static const char word[] = "alm-sum"; /* the first bytes may be others */
+    static const char word[] = "qualm-sum";
     unsigned char head[HEAD];
     char tail[TAIL];
     if (!read_at(fd, head, sizeof head, 0))
         return 0;
     uint64_t end = hdf5_end(head, size), n = size - end < TAIL ? size - end : TAIL;
-    return read_at(fd, tail, n, (off_t)end) &&
-           (memmem(tail, n, word, sizeof word - 1) ||
-            memcmp(tail, START, n < strlen(START) ? n : strlen(START)) == 0);
+    if (!read_at(fd, tail, n, (off_t)end))
+        return 0;
+    for (size_t i = 0; i + PART < sizeof word; i++)
+        if (memmem(tail, n, word + i, PART))
+            return 1;
+    return (n == QM_FILE_SUM_LINE && of_their_kind(tail) >= QM_FILE_SUM_LINE * 3 / 4) ||
+           memcmp(tail, START, n < strlen(START) ? n : strlen(START)) == 0;
 }
 
 static int same_file(const struct stat *a, const struct stat *b)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/grow.h"
+#include "core/base/interrupt.h"
 #include "experiments/foreign/reader_process.h"
 
 enum { PIECE = 1 << 16 };
@@ -85,9 +86,14 @@ qm_status qm_text_open(const char *path, FILE **out)
     int fd = -1;
     char *text = NULL;
     size_t size = 0;
-    QM_TRY(open_text(path, &fd));
-    qm_status st = read_text(path, fd, &text, &size);
-    close(fd);
+    struct qm_interrupt_wait wait;
+    qm_interrupt_wait_begin(&wait);
+    qm_status st = open_text(path, &fd);
+    if (st == QM_OK)
+        st = read_text(path, fd, &text, &size);
+    qm_interrupt_wait_end(&wait);
+    if (fd >= 0)
+        close(fd);
     /* in memory of its own, without a file: limits on the sizes of files do not concern it */
     FILE *f = st == QM_OK ? fmemopen(NULL, size + 1, "w+") : NULL;
     if (st == QM_OK && (!f || fwrite(text, 1, size, f) != size || fflush(f) != 0))

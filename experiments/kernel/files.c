@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/interrupt.h"
 #include "core/cuda/cuda_driver.h"
 #include "core/user_kernel/user_cuda.h"
 #include "experiments/cli/cli.h"
@@ -61,7 +62,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
     if (snprintf(f->folder, sizeof f->folder, "%s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
         (int)sizeof f->folder)
         snprintf(f->folder, sizeof f->folder, "/tmp/qualm-XXXXXX");
-    if (!mkdtemp(f->folder)) {
+    if (!qm_interrupt_folder(f->folder)) {
         *f->folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
@@ -71,7 +72,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
         return QM_OK;
     strcpy(f->old_folder, f->folder);
     strcat(f->old_folder, "-old-XXXXXX");
-    if (!mkdtemp(f->old_folder)) {
+    if (!qm_interrupt_folder(f->old_folder)) {
         *f->old_folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
@@ -103,8 +104,10 @@ static int remove_one(const char *path, const struct stat *s, int type, struct F
 
 static void folder_remove(const char *folder)
 {
-    if (*folder)
-        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    if (!*folder)
+        return;
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    qm_interrupt_forget(folder);
 }
 
 void qm_kernel_files_close(const struct qm_kernel_files *f)

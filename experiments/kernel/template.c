@@ -1,6 +1,7 @@
 /* template.c - Finds and prints the shipped kernel of a variant, compiles it, and runs single cases
  * on it. */
 #include "experiments/kernel/template.h"
+#include "core/base/interrupt.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -125,6 +126,7 @@ static void remove_folder(const struct qm_template *t)
         unlink(path);
     }
     rmdir(t->folder);
+    qm_interrupt_forget(t->folder);
 }
 
 void qm_template_close(struct qm_template *t)
@@ -160,7 +162,7 @@ static void try_once(struct qm_template *t)
     const char *tmp = getenv("TMPDIR");
     t->is_tried = 1;
     snprintf(t->folder, sizeof t->folder, "%.200s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(t->folder)) {
+    if (!qm_interrupt_folder(t->folder)) {
         *t->folder = '\0';
         return;
     }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/interrupt.h"
 #include "core/base/name.h"
 #include "core/base/threads.h"
 #include "experiments/check/cases.h"
@@ -170,7 +171,7 @@ static qm_status run(struct qm_matrix *m)
 {
     char folder[] = "/tmp/qualm-mutate-XXXXXX";
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
-    if (!mkdtemp(folder))
+    if (!qm_interrupt_folder(folder))
         return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
     stop = 0;
     sigemptyset(&act.sa_mask);
@@ -183,6 +184,7 @@ static qm_status run(struct qm_matrix *m)
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
     rmdir(folder);
+    qm_interrupt_forget(folder);
     return st;
 }
 

@@ -153,7 +153,7 @@ static void print_totals(const struct qm_matrix *m)
     puts("The rules are transplanted: they compare the kernel with the composed step, so that no "
          "quantization error\nlies in between, which is generous to them.");
     for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
-        printf("  %-8s %s\n", qm_peer_rule_name(k), qm_peer_rule_text(k));
+        qm_print("  %-8s %s\n", qm_peer_rule_name(k), qm_peer_rule_text(k));
 }
 
 /* Prints the reason, the number of outputs that differ from the template's, and the largest error
@@ -161,12 +161,12 @@ static void print_totals(const struct qm_matrix *m)
 static void print_within(const struct qm_mutant_trial *t, int regime)
 {
     const struct qm_mutant_difference *a = &t->cell[regime].difference;
-    printf("  within  %s in %s: %s\n", t->entry->id, qm_mutant_regime_name(regime),
-           t->entry->within[regime]);
-    printf("          %lld of %lld outputs differ; judged %lld, largest share of a bound %.3g; "
-           "%lld have no bound\n",
-           (long long)a->differ, (long long)a->outputs, (long long)a->judged, a->worst,
-           (long long)a->unbounded);
+    qm_print("  within  %s in %s: %s\n", t->entry->id, qm_mutant_regime_name(regime),
+             t->entry->within[regime]);
+    qm_print("          %lld of %lld outputs differ; judged %lld, largest share of a bound %.3g; "
+             "%lld have no bound\n",
+             (long long)a->differ, (long long)a->outputs, (long long)a->judged, a->worst,
+             (long long)a->unbounded);
 }
 
 static json_t *difference_json(const struct qm_kill_cell *c)
@@ -184,15 +184,15 @@ static void print_pairs(const struct qm_matrix *m)
     int equal = 0;
     for (int r = 0; r < QM_MUTANT_REGIME_COUNT; r++)
         equal += count_cells(m, r, QM_CELL_equal);
-    printf("\n%d pairs of mutant and regime are equivalent: every output of every step has the "
-           "template's bits\n",
-           equal);
+    qm_print("\n%d pairs of mutant and regime are equivalent: every output of every step has the "
+             "template's bits\n",
+             equal);
     for (int i = 0; i < m->n; i++) {
         const struct qm_mutant_trial *t = &m->trial[i];
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT && is_mutant(t); k++)
             if (t->cell[k].is == QM_CELL_equal)
-                printf("  equal   %s in %s, digest %016llx\n", t->entry->id,
-                       qm_mutant_regime_name(k), (unsigned long long)t->cell[k].digest);
+                qm_print("  equal   %s in %s, digest %016llx\n", t->entry->id,
+                         qm_mutant_regime_name(k), (unsigned long long)t->cell[k].digest);
             else if (t->cell[k].is == QM_CELL_survives && t->entry->within[k])
                 print_within(t, k);
     }
@@ -204,13 +204,13 @@ static void print_sets(const struct qm_matrix *m)
     int listed = set_kills(m, QM_CASE_SET_listed, -1), all = m->mutants;
     int new = set_kills(m, QM_CASE_SET_drawn, QM_CASE_SET_listed);
     if (m->o.quick) {
-        printf("\ndrawn cases kill %d of %d mutants (few draws, and no listed cases)\n",
-               set_kills(m, QM_CASE_SET_drawn, -1), all);
+        qm_print("\ndrawn cases kill %d of %d mutants (few draws, and no listed cases)\n",
+                 set_kills(m, QM_CASE_SET_drawn, -1), all);
         return;
     }
-    printf("\ncheck's listed cases kill %d of %d mutants, its drawn cases %d; %d that the listed "
-           "ones miss (%.1f %% of all)\n",
-           listed, all, set_kills(m, QM_CASE_SET_drawn, -1), new, all ? 100.0 * new / all : 0.0);
+    qm_print("\ncheck's listed cases kill %d of %d mutants, its drawn cases %d; %d that the listed "
+             "ones miss (%.1f %% of all)\n",
+             listed, all, set_kills(m, QM_CASE_SET_drawn, -1), new, all ? 100.0 * new / all : 0.0);
 }
 
 static void print(const struct qm_matrix *m)
@@ -219,13 +219,13 @@ static void print(const struct qm_matrix *m)
     print_totals(m);
     print_sets(m);
     print_pairs(m);
-    printf("\n%lld runs of %d benign re-writings and the templates: %lld false alarms\n",
-           (long long)m->runs, m->benign, (long long)m->alarms);
+    qm_print("\n%lld runs of %d benign re-writings and the templates: %lld false alarms\n",
+             (long long)m->runs, m->benign, (long long)m->alarms);
     for (int i = 0; i < m->n_faults; i++)
-        printf("FAULT %s\n", m->fault[i]);
-    printf("%s: %d of %d mutants killed, %lld false alarms; seed %llu, %.0f s\n",
-           m->n_faults ? "FAILED" : "passed", rejected(m, -1, -1), m->mutants, (long long)m->alarms,
-           (unsigned long long)m->o.seed, m->seconds);
+        qm_print("FAULT %s\n", m->fault[i]);
+    qm_print("%s: %d of %d mutants killed, %lld false alarms; seed %llu, %.0f s\n",
+             m->n_faults ? "FAILED" : "passed", rejected(m, -1, -1), m->mutants,
+             (long long)m->alarms, (unsigned long long)m->o.seed, m->seconds);
 }
 
 /* ---- for machines ---------------------------------------------------------------------------- */

@@ -115,6 +115,13 @@ static void location_text(const struct qm_judged *by, const struct qm_judged *sa
         snprintf(text + n, size - (size_t)n, " (same rate %.3g)", same->d.mean);
 }
 
+/* What `qualm tune` takes for the suite: the name of one that ships, else the path that was
+ * given. */
+static const char *words_for(const struct qm_suite *s)
+{
+    return strstr(s->path, "experiments/suites/") ? s->stem : s->path;
+}
+
 /* Says at which learning rates the rows of a table were compared. */
 static void print_rates(const char *what, const int64_t count[3], const char *suite)
 {
@@ -172,7 +179,7 @@ static void print_verdicts(const struct qm_protocol *p)
     printf("\nverdicts: against the float64 twin, over seeds%s, lr_scale %g\n",
            axis >= 0 && p->r->suite->axis[axis].n > 1 ? " and instances" : "", p->scale[p->one]);
     qm_table_close(t);
-    print_rates("verdicts", count, p->r->suite->stem);
+    print_rates("verdicts", count, words_for(p->r->suite));
     if (p->n_scales > 1)
         printf("verdicts at the other %d values of lr_scale are in /protocol/verdicts\n",
                p->n_scales - 1);
@@ -208,7 +215,7 @@ static void print_contrasts(const struct qm_protocol *p)
     }
     printf("\ncontrasts: value against value on one axis, pair by pair\n");
     qm_table_close(t);
-    print_rates("contrasts", count, p->r->suite->stem);
+    print_rates("contrasts", count, words_for(p->r->suite));
     if (p->n_apart)
         printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }

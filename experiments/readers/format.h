@@ -57,6 +57,7 @@ struct qm_file {
     int fd;                   /* -1 when closed */
     const unsigned char *map; /* NULL when unmapped; size stays */
     size_t size;
+    size_t beside;        /* bytes of other files that its tensors lie in */
     size_t resident;      /* bytes of the mapping touched since its pages were last dropped */
     void *own;            /* data of the format */
     enum qm_file_sum sum; /* what the checksum line of an HDF5 file said */

@@ -189,21 +189,17 @@ static qm_status gather(struct machine *m, enum qm_pickle_kind kind, int64_t fir
     return push(m, v);
 }
 
-/* Puts items into the list or dict below them; other objects take them in without a trace. */
+/* Puts items into the list or dict below them. */
 static qm_status extend(struct machine *m, enum qm_pickle_kind kind, int64_t first)
 {
     if (first <= floor_of(m) || first > m->n)
         return bad(m, "an empty stack");
     struct qm_pickle *to = m->stack[first - 1];
-    if (to->kind == kind) {
-        if (kind == QM_PICKLE_dict && (m->n - first) % 2)
-            return bad(m, "a key without a value");
-        return move(m, to, first);
-    }
-    if (to->kind != QM_PICKLE_call)
+    if (to->kind != kind)
         return bad(m, "items for a value that holds none");
-    m->n = first;
-    return QM_OK;
+    if (kind == QM_PICKLE_dict && (m->n - first) % 2)
+        return bad(m, "a key without a value");
+    return move(m, to, first);
 }
 
 static qm_status push_global(struct machine *m, const char *module, const char *name)
@@ -229,12 +225,61 @@ static qm_status stack_global(struct machine *m)
     return push_global(m, module->text, name->text);
 }
 
-/* A call of a dictionary's class is the dictionary. */
-static int makes_dict(const struct qm_pickle *callable)
+/* What a call of a class makes: a dictionary, a list or bytes; 0: the call stays one. */
+static enum qm_pickle_kind made_by(const struct qm_pickle *callable)
 {
-    return callable->kind == QM_PICKLE_global &&
-           (strcmp(callable->text, "collections.OrderedDict") == 0 ||
-            strcmp(callable->text, "collections.defaultdict") == 0);
+    static const struct {
+        const char *name;
+        enum qm_pickle_kind kind;
+    } classes[] = {{"collections.OrderedDict", QM_PICKLE_dict},
+                   {"collections.defaultdict", QM_PICKLE_dict},
+                   {"collections.Counter", QM_PICKLE_dict},
+                   {"builtins.dict", QM_PICKLE_dict},
+                   {"__builtin__.dict", QM_PICKLE_dict},
+                   {"collections.deque", QM_PICKLE_list},
+                   {"builtins.set", QM_PICKLE_list},
+                   {"__builtin__.set", QM_PICKLE_list},
+                   {"builtins.frozenset", QM_PICKLE_list},
+                   {"__builtin__.frozenset", QM_PICKLE_list},
+                   {"builtins.list", QM_PICKLE_list},
+                   {"__builtin__.list", QM_PICKLE_list},
+                   {"builtins.tuple", QM_PICKLE_list},
+                   {"__builtin__.tuple", QM_PICKLE_list},
+                   {"_codecs.encode", QM_PICKLE_text},
+                   {"builtins.bytes", QM_PICKLE_text},
+                   {"__builtin__.bytes", QM_PICKLE_text},
+                   {"builtins.bytearray", QM_PICKLE_text},
+                   {"__builtin__.bytearray", QM_PICKLE_text}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (callable->kind == QM_PICKLE_global && strcmp(callable->text, classes[i].name) == 0)
+            return classes[i].kind;
+    return QM_PICKLE_none;
+}
+
+/* Pushes bytes that stand as text in UTF-8 of one character below 256 for each; *done: 0 where
+ * they are anything else.  Protocols 0 to 2 write bytes as _codecs.encode(text, "latin1"). */
+static qm_status push_latin(struct machine *m, struct qm_pickle *v, int *done)
+{
+    *done = 1;
+    if (v->latin)
+        return push(m, v->latin);
+    unsigned char *out = qm_pickle_take(m->memory, v->length + 1);
+    struct qm_pickle *bytes = qm_pickle_make(m->memory, QM_PICKLE_text);
+    if (!out || !bytes)
+        return qm_fail(QM_NO_MEMORY, "%s: a pickle's bytes", m->f->path);
+    size_t n = 0;
+    for (size_t i = 0; *done && i < v->length; n++) {
+        unsigned char c = (unsigned char)v->text[i++];
+        int two = (c == 0xc2 || c == 0xc3) && i < v->length;
+        *done = c < 0x80 || two;
+        out[n] = two ? (unsigned char)(c << 6 | (v->text[i++] & 0x3f)) : c;
+    }
+    out[n] = '\0';
+    bytes->text = (const char *)out;
+    bytes->length = n;
+    if (*done)
+        v->latin = bytes;
+    return *done ? push(m, bytes) : QM_OK;
 }
 
 /* OrderedDict([(key, value), ...]) of Python 2. */
@@ -250,14 +295,39 @@ static qm_status fill_dict(struct machine *m, struct qm_pickle *dict, const stru
     return QM_OK;
 }
 
+/* Pushes the dictionary, list or bytes that a call makes; a list that it was given is that list. */
+static qm_status push_made(struct machine *m, enum qm_pickle_kind kind,
+                           const struct qm_pickle *arguments, int *done)
+{
+    struct qm_pickle *v = (struct qm_pickle *)qm_pickle_item(arguments, 0);
+    const struct qm_pickle *coding = qm_pickle_item(arguments, 1);
+    *done = kind != QM_PICKLE_text || !v || v->kind == QM_PICKLE_text;
+    if (!*done)
+        return QM_OK;
+    if (kind == QM_PICKLE_text && !v)
+        return push_text(m, kind, "", 0);
+    if (kind == QM_PICKLE_text &&
+        (qm_pickle_is_text(coding, "latin1") || qm_pickle_is_text(coding, "latin-1")))
+        return push_latin(m, v, done);
+    if (qm_pickle_is(v, kind) ||
+        (kind == QM_PICKLE_list && qm_pickle_is(v, QM_PICKLE_tuple) && v->n > 0))
+        return push(m, v);
+    struct qm_pickle *made;
+    QM_TRY(make(m, kind, &made));
+    if (kind == QM_PICKLE_dict)
+        QM_TRY(fill_dict(m, made, v));
+    return push(m, made);
+}
+
 static qm_status call(struct machine *m, struct qm_pickle *callable, struct qm_pickle *arguments)
 {
     struct qm_pickle *v;
-    if (makes_dict(callable)) {
-        QM_TRY(make(m, QM_PICKLE_dict, &v));
-        QM_TRY(fill_dict(m, v, qm_pickle_item(arguments, 0)));
-        return push(m, v);
-    }
+    enum qm_pickle_kind kind = made_by(callable);
+    int done = 0;
+    if (kind)
+        QM_TRY(push_made(m, kind, arguments, &done));
+    if (done)
+        return QM_OK;
     if (!(v = qm_pickle_make_fixed(m->memory, QM_PICKLE_call, 3)))
         return qm_fail(QM_NO_MEMORY, "%s: a pickle's values", m->f->path);
     QM_TRY(qm_pickle_put(m->memory, v, callable));

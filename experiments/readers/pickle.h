@@ -2,7 +2,8 @@
  *
  * A pickle is a program for a stack machine.  This reader knows the opcodes of protocols 0 to 5
  * that build values (Python's pickletools.py lists them); calls are kept as values: the name that
- * would be called and its arguments.  A name that the caller does not know refuses the pickle.
+ * would be called and its arguments, but for calls that make dictionaries, lists and bytes, which
+ * are these.  A name that the caller does not know refuses the pickle.
  * Memory grows with the bytes that were read: an opcode makes at most one value. */
 #ifndef QM_READERS_PICKLE_H
 #define QM_READERS_PICKLE_H
@@ -16,8 +17,8 @@ enum qm_pickle_kind {
     QM_PICKLE_number, /* float, or a whole number beyond 64 bits, rounded */
     QM_PICKLE_text,   /* str and bytes */
     QM_PICKLE_tuple,
-    QM_PICKLE_list, /* list and set */
-    QM_PICKLE_dict, /* dict, OrderedDict, defaultdict */
+    QM_PICKLE_list, /* list, set, deque */
+    QM_PICKLE_dict, /* dict, OrderedDict, defaultdict, Counter */
     QM_PICKLE_global,
     QM_PICKLE_call,      /* item[0]: what is called, [1]: arguments, [2], if n is 3: state */
     QM_PICKLE_persistent /* item[0]: the id */
@@ -25,15 +26,17 @@ enum qm_pickle_kind {
 
 struct qm_pickle {
     enum qm_pickle_kind kind;
-    int is_fixed; /* 1: the items lie in the memory of the pickle, and grow to `room` at most */
+    char is_fixed; /* 1: the items lie in the memory of the pickle, and grow to `room` at most */
+    char is_taken, is_queued; /* marks of the caller, 0 at first */
     union {
         struct {
             int64_t whole; /* of bool and whole */
             double number; /* of bool, whole and number */
         };
         struct {
-            const char *text; /* of text; of a global "MODULE.NAME"; a NUL follows */
-            size_t length;    /* bytes of text */
+            const char *text;        /* of text; of a global "MODULE.NAME"; a NUL follows */
+            size_t length;           /* bytes of text */
+            struct qm_pickle *latin; /* of text: it as Latin-1, once a call asked for that */
         };
         struct {
             struct qm_pickle **item; /* of the others; of a dict keys and values in turn */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/interrupt.h"
 #include "core/base/name.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
@@ -120,11 +121,20 @@ static int spool(void)
     return fd;
 }
 
+static int await_stdin(void)
+{
+    struct qm_interrupt_wait wait;
+    qm_interrupt_wait_begin(&wait);
+    int fd = spool();
+    qm_interrupt_wait_end(&wait);
+    return fd;
+}
+
 static qm_status map_file(struct qm_file *f)
 {
     struct stat info;
     f->fd = strcmp(f->path, "-") == 0
-                ? spool()
+                ? await_stdin()
                 : open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (f->fd < 0 && errno == EFBIG)
         return qm_file_bad(f,

@@ -8,8 +8,9 @@
  * path.  A text file has lines "name 768x2304" ('#' starts a comment); an error names file and
  * line.  From any other file the float tensors are taken (readers/reader.h).  filter: regular
  * expression on names, or NULL. Tensors without elements are left out.  QM_NO_MATCH: no tensor is
- * left, or `what` is neither a model nor a file. */
-qm_status qm_shapes_load(const char *what, const char *filter, struct qm_model_tensor **out,
-                         int *n);
+ * left, or `what` is neither a model nor a file.  left_out: what of a checkpoint has no shape, and
+ * why (qm_file_left_out); "": nothing. */
+qm_status qm_shapes_load(const char *what, const char *filter, struct qm_model_tensor **out, int *n,
+                         char *left_out, size_t size);
 
 #endif

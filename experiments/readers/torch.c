@@ -58,6 +58,8 @@ static const char *const known_globals[] = {
     "collections.defaultdict",
     "collections.Counter",
     "collections.deque",
+    "builtins.bytes",
+    "__builtin__.bytes",
     "builtins.set",
     "builtins.frozenset",
     "builtins.complex",
@@ -102,6 +104,8 @@ static const char *const known_globals[] = {
     "numpy.core.multiarray._reconstruct",
     "numpy._core.multiarray.scalar",
     "numpy._core.multiarray._reconstruct",
+    "numpy.core.numeric._frombuffer",
+    "numpy._core.numeric._frombuffer",
     "torch.Size",
     "torch.device",
     "torch.strided",
@@ -164,8 +168,10 @@ static qm_status open_torch(struct qm_file *f)
     else
         QM_TRY(qm_torch_load(f, qm_torch_knows));
     QM_TRY(qm_torch_add_all(f));
+    const char *left_out = ((struct qm_torch *)f->own)->left_out;
     if (f->n_entries == 0)
-        return qm_file_bad(f, "is a checkpoint without tensors");
+        return qm_file_bad(f, "is a checkpoint without tensors%s%.600s",
+                           *left_out ? " that are read; left out: " : "", left_out);
     return QM_OK;
 }
 
@@ -259,8 +265,8 @@ static int attr_text(struct qm_file *f, const char *path, const char *name, char
         return options_text(f, path, out, size);
     if (strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0 || !t->left_out[0])
         return -1;
-    if (t->n_left_out > 8)
-        return snprintf(out, size, "%s; and %d more", t->left_out, t->n_left_out - 8);
+    if (t->n_left_out > t->n_named)
+        return snprintf(out, size, "%s; and %d more", t->left_out, t->n_left_out - t->n_named);
     return snprintf(out, size, "%s", t->left_out);
 }
 

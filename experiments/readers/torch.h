@@ -73,8 +73,9 @@ struct qm_torch {
     struct qm_torch_group *group;  /* the hyper-parameters of entries' parameters */
     int64_t n_groups, group_room;
     struct qm_name_index group_at;
-    char left_out[512]; /* what has no entry, and why; "": nothing */
-    int n_left_out, depth;
+    char left_out[896];             /* what has no entry, and why; "": nothing */
+    int n_left_out, n_named, depth; /* n_named: those that left_out names */
+    int is_taking;                  /* 1: tensors that are looked at become entries, or parts */
 };
 
 /* Storage number of a key, or -1. */
@@ -98,7 +99,8 @@ qm_status qm_torch_load_distributed(struct qm_file *f);
 /* Whether a .metadata may name a global. */
 int qm_torch_knows_metadata(const char *global);
 
-/* Says that a value has no entry, and why; the first eight are kept for left_out. */
+/* Says that a value has no entry, and why; the first eight are kept for left_out, the others are
+ * counted. */
 void qm_torch_leave_out(struct qm_torch *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -110,10 +112,13 @@ struct qm_torch_view {
     const struct qm_torch_element *element;
     struct qm_shape shape;
     int64_t stride[QM_MAX_RANK];
+    const unsigned char *memory;   /* of an array of NumPy, in place of a storage; NULL: none */
+    int is_swapped;                /* 1: the bytes are not in this machine's order */
+    int is_negative, is_conjugate; /* 1: torch negates, or conjugates, what it reads */
 };
 
-/* Elements [from, from + n) of a view, row-major, as the file stores them but in this machine's
- * byte order. */
+/* Elements [from, from + n) of a view, row-major, in this machine's byte order and with the signs
+ * of a negative or conjugate view. */
 qm_status qm_torch_view_bytes(struct qm_file *f, const struct qm_torch_view *w, int64_t from,
                               int64_t n, unsigned char *out);
 
@@ -138,10 +143,16 @@ struct qm_torch_array {
     struct qm_torch_codes *codes; /* in the pickle's memory */
 };
 
-/* The tensor that v rebuilds.  *is: 1; or 0, with *why (a text that lasts), when it has no entry;
- * or -1 when v is no tensor.  QM_BAD_FILE: it does not fit its storage. */
+/* The tensor or array of NumPy that v rebuilds.  *is: 1; or 0, with *why (a text that lasts), when
+ * it has no entry; or -1 when v is neither.  QM_BAD_FILE: it does not fit its storage. */
 qm_status qm_torch_tensor(struct qm_file *f, const struct qm_pickle *v, int *is,
                           struct qm_torch_array *out, struct qm_shape *shape, const char **why);
+
+/* The array or scalar of NumPy that v makes, whose bytes are the pickle's; *is, *why as of
+ * qm_torch_tensor, and -1 for a scalar that is no number.  Source: numpy/_core/src/multiarray
+ * (array_reduce, arraydescr_reduce), numpy/_core/numeric.py (_frombuffer). */
+qm_status qm_torch_numpy(struct qm_file *f, const struct qm_pickle *v, int *is,
+                         struct qm_torch_view *out, const char **why);
 
 /* State `number` (1 or 2) of a dictionary of bitsandbytes: codes stateN, qmapN and absmaxN beside
  * them (maxN where it has no blocks).  *is: 0 where it is none.  Source:
@@ -189,7 +200,8 @@ struct qm_torch_group {
     const struct qm_pickle *options; /* the group's dictionary */
 };
 
-/* Adds every tensor and every number of an optimizer's state as an entry. */
+/* Adds every tensor, every array of NumPy and every number of an optimizer's state as an entry; the
+ * others are left out by their paths. */
 qm_status qm_torch_add_all(struct qm_file *f);
 
 /* Whether checkpoints may name a global. */

@@ -101,8 +101,8 @@ static int64_t list_candidates(struct qm_torch_walk *w, const struct qm_pickle *
             n = -1;
             break;
         }
-        if (is == 0 || a->kind != QM_TORCH_view || !qm_dtype_is_float(a->view.element->dtype) ||
-            is_buffer(model->item[i]->text))
+        if (is == 0 || a->kind != QM_TORCH_view || a->view.memory || /* an array of NumPy */
+            !qm_dtype_is_float(a->view.element->dtype) || is_buffer(model->item[i]->text))
             continue;
         *x = (struct candidate){i, x->shape, a->view.storage, a->view.offset};
         n += !is_tied(w, &met, x); /* tied weights are one parameter */

@@ -11,6 +11,8 @@
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/torch_names.h"
 
+enum { STATE_DEPTH_MOST = 4 };
+
 /* ---- entries ------------------------------------------------------------------------------- */
 
 void qm_torch_leave_out(struct qm_torch *t, const char *format, ...)
@@ -20,9 +22,11 @@ void qm_torch_leave_out(struct qm_torch *t, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    size_t n = strlen(t->left_out);
-    if (t->n_left_out++ < 8)
+    size_t n = strlen(t->left_out), more = strlen(line) + (n ? 2 : 0);
+    int is_named = t->n_named == t->n_left_out++ && t->n_named < 8 && n + more < sizeof t->left_out;
+    if (is_named)
         snprintf(t->left_out + n, sizeof t->left_out - n, "%s%s", n ? "; " : "", line);
+    t->n_named += is_named;
 }
 
 static int is_taken(const struct qm_file *f, const char *name)
@@ -55,17 +59,20 @@ static qm_status add(struct qm_torch_walk *w, const char *name, const struct qm_
 static qm_status add_tensor(struct qm_torch_walk *w, const char *name, const struct qm_pickle *v,
                             int *is)
 {
+    struct qm_torch *t = w->f->own;
     struct qm_torch_array *a = calloc(1, sizeof *a);
     struct qm_shape shape;
     const char *why;
+    t->is_taking = 1;
     qm_status st = a ? qm_torch_tensor(w->f, v, is, a, &shape, &why)
                      : qm_fail(QM_NO_MEMORY, "%s: a tensor", w->f->path);
+    t->is_taking = 0;
     if (st != QM_OK)
         qm_fail_in(st, name);
     else if (*is == 1)
         st = add(w, name, a, &shape);
     else if (*is == 0)
-        qm_torch_leave_out(w->f->own, "%s (%s)", name, why);
+        qm_torch_leave_out(t, "%s (%s)", name, why);
     free(a);
     return st;
 }
@@ -190,49 +197,82 @@ static int parameter_name(const struct qm_torch_optimizer *o, int64_t i, char ou
     return qm_torch_key_text(p->id, out, QM_TORCH_NAME);
 }
 
+static qm_status add_state(struct qm_torch_walk *w, const char *name, const struct qm_pickle *state,
+                           int depth);
+
+/* Adds what stands under a key of a state: a number, a tensor, NAME/SLOT.I for item I of a list, or
+ * the items of a dictionary as the state's own (bitsandbytes nests its states since 0.46).  A null
+ * where a tensor was expected has no entry, as in torch. */
+static qm_status add_slot(struct qm_torch_walk *w, const char *name, const char *slot,
+                          const struct qm_pickle *v, int depth)
+{
+    char below[QM_TORCH_NAME];
+    int is, is_list = v->kind == QM_PICKLE_list || v->kind == QM_PICKLE_tuple;
+    if (++w->visited > w->most)
+        return qm_file_bad(w->f, "values that hold each other");
+    if (depth > STATE_DEPTH_MOST) /* what is deeper is left out by its path */
+        return QM_OK;
+    if (v->kind == QM_PICKLE_dict)
+        return add_state(w, name, v, depth + 1);
+    for (int64_t i = 0; is_list && i < v->n; i++)
+        if (snprintf(below, sizeof below, "%s.%lld", slot, (long long)i) < (int)sizeof below)
+            QM_TRY(add_slot(w, name, below, v->item[i], depth + 1));
+    if (is_list || !join(below, name, slot))
+        return QM_OK;
+    if (!qm_pickle_is_number(v))
+        return add_tensor(w, below, v, &is);
+    const struct qm_torch_array a = {.kind = QM_TORCH_number, .number = v->number};
+    return add(w, below, &a, &(struct qm_shape){0, {0}});
+}
+
+/* Adds a state of bitsandbytes, decoded; *used: 1 where `key` is one, or a part of one. */
+static qm_status add_bitsandbytes(struct qm_torch_walk *w, const char *name, const char *key,
+                                  const struct qm_pickle *state, int *used)
+{
+    static const char *const part[] = {"qmap", "absmax", "max"};
+    struct qm_torch *t = w->f->own;
+    char word[20], below[QM_TORCH_NAME]; /* 20: of any number, for the compiler */
+    struct qm_shape shape = {0, {0}};
+    qm_status st = QM_OK;
+    *used = 0;
+    for (int number = 1; st == QM_OK && number <= 2 && !*used; number++) {
+        int is = 0;
+        snprintf(word, sizeof word, "qmap%d", number);
+        int has_table = qm_pickle_find(state, word) != NULL;
+        for (int i = 0; has_table && i < 3; i++) {
+            snprintf(word, sizeof word, "%s%d", part[i], number);
+            *used |= strcmp(key, word) == 0;
+        }
+        snprintf(word, sizeof word, "state%d", number);
+        if (strcmp(key, word) != 0 || !join(below, name, key))
+            continue;
+        struct qm_torch_array *a = calloc(1, sizeof *a);
+        t->is_taking = 1;
+        st = a ? qm_torch_bitsandbytes(w->f, state, number, &is, a, &shape)
+               : qm_fail(QM_NO_MEMORY, "%s: a state", w->f->path);
+        t->is_taking = 0;
+        if (st == QM_OK && is == 1)
+            st = add(w, below, a, &shape);
+        *used = is == 1;
+        free(a);
+    }
+    return st;
+}
+
 /* Adds NAME/SLOT for every tensor and number of a parameter's state, quantized ones decoded. */
 static qm_status add_state(struct qm_torch_walk *w, const char *name, const struct qm_pickle *state,
                            int depth)
 {
-    char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
-    struct qm_torch_array *a = calloc(1, sizeof *a);
-    struct qm_shape shape = {0, {0}};
-    qm_status st = a ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: a state", w->f->path);
-    for (int64_t i = 0; st == QM_OK && qm_pickle_is(state, QM_PICKLE_dict) && i < state->n;
-         i += 2) {
-        const struct qm_pickle *v = state->item[i + 1];
-        int is = 0, number = 0, used = 0;
-        if (!qm_torch_key_text(state->item[i], key, sizeof key) || !join(below, name, key))
+    char key[QM_TORCH_NAME];
+    for (int64_t i = 0; qm_pickle_is(state, QM_PICKLE_dict) && i < state->n; i += 2) {
+        int used = 0;
+        if (!qm_torch_key_text(state->item[i], key, sizeof key))
             continue;
-        if (v->kind == QM_PICKLE_dict) { /* bitsandbytes nests its states since 0.46 */
-            st = depth < 4 ? add_state(w, name, v, depth + 1) : QM_OK;
-            continue;
-        }
-        for (number = 1; st == QM_OK && number <= 2 && !used; number++) {
-            char word[20], table[20], scale[20], whole[20]; /* of any number: for the compiler */
-            snprintf(word, sizeof word, "state%d", number);
-            snprintf(table, sizeof table, "qmap%d", number);
-            snprintf(scale, sizeof scale, "absmax%d", number);
-            snprintf(whole, sizeof whole, "max%d", number);
-            memset(a, 0, sizeof *a);
-            if (strcmp(key, word) == 0)
-                st = qm_torch_bitsandbytes(w->f, state, number, &is, a, &shape);
-            used =
-                is == 1 ||
-                (qm_pickle_find(state, table) &&
-                 (strcmp(key, table) == 0 || strcmp(key, scale) == 0 || strcmp(key, whole) == 0));
-            if (st == QM_OK && is == 1)
-                st = add(w, below, a, &shape);
-        }
-        if (st == QM_OK && !used && qm_pickle_is_number(v)) {
-            *a = (struct qm_torch_array){.kind = QM_TORCH_number, .number = v->number};
-            st = add(w, below, a, &(struct qm_shape){0, {0}});
-        } else if (st == QM_OK && !used) {
-            st = add_tensor(w, below, v, &is);
-        }
+        QM_TRY(add_bitsandbytes(w, name, key, state, &used));
+        if (!used)
+            QM_TRY(add_slot(w, name, key, state->item[i + 1], depth));
     }
-    free(a);
-    return st;
+    return QM_OK;
 }
 
 static qm_status add_group(struct qm_torch_walk *w, const char *name,
@@ -292,7 +332,8 @@ static int is_model_of_any(const struct qm_torch_walk *w, const struct qm_pickle
     return 0;
 }
 
-/* Adds all tensors but those of optimizers: a model's by their keys, others by the path to them. */
+/* Adds all tensors but those of optimizers' states and groups: a model's by their keys, others by
+ * the path to them. */
 static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, const char *path,
                             const char *last, int depth)
 {
@@ -301,7 +342,7 @@ static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, 
                                          "network", "weights"};
     char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
     int is;
-    if (!v || depth > QM_TORCH_DEPTH_MOST || !may_hold(v) || is_optimizer(v))
+    if (!v || depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
         return QM_OK;
     if (++w->visited > w->most)
         return qm_file_bad(w->f, "values that hold each other");
@@ -309,12 +350,13 @@ static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, 
         qm_reader_progress();
     if (v->kind == QM_PICKLE_call)
         return add_tensor(w, *path ? path : "tensor", v, &is);
-    int is_model = is_model_of_any(w, v);
+    int is_model = is_model_of_any(w, v), is_states = is_optimizer(v);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         is_model |= strcmp(last, models[i]) == 0;
     for (int64_t i = 0; v->kind == QM_PICKLE_dict && i < v->n; i += 2) {
         if (!qm_torch_key_text(v->item[i], key, sizeof key) || !join(below, path, key) ||
-            is_parameter(w, v, i))
+            is_parameter(w, v, i) ||
+            (is_states && (strcmp(key, "state") == 0 || strcmp(key, "param_groups") == 0)))
             continue;
         int is_bare = is_model && v->item[i + 1]->kind == QM_PICKLE_call && !is_taken(w->f, key);
         QM_TRY(add_others(w, v->item[i + 1], is_bare ? key : below, key, depth + 1));
@@ -343,6 +385,8 @@ qm_status qm_torch_add_all(struct qm_file *f)
         st = add_optimizer(w, &w->optimizer[i]);
     if (st == QM_OK)
         st = add_others(w, t->root, "", "", 0);
+    if (st == QM_OK)
+        st = qm_torch_sweep(w);
     for (int i = 0; w && i < w->n_optimizers; i++) {
         free(w->optimizer[i].of);
         free(w->optimizer[i].is_parameter);

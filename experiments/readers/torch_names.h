@@ -1,5 +1,5 @@
-/* torch_names.h - Shared by torch_names.c and torch_model.c: the optimizers of a checkpoint, and
- * the tensors of a model that are their parameters. */
+/* torch_names.h - Shared by torch_names.c, torch_model.c and torch_sweep.c: the optimizers of a
+ * checkpoint, and the tensors of a model that are their parameters. */
 #ifndef QM_READERS_TORCH_NAMES_H
 #define QM_READERS_TORCH_NAMES_H
 
@@ -48,5 +48,8 @@ qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *d
  * tensors of one. */
 qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                               const struct qm_pickle *parent);
+
+/* Leaves out, by its path, every tensor of the values that was not taken. */
+qm_status qm_torch_sweep(struct qm_torch_walk *w);
 
 #endif

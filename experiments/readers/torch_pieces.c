@@ -66,6 +66,7 @@ qm_status qm_torch_shard_find(struct qm_file *f, const struct qm_pickle *name, i
     QM_TRY(map_shard(f, path, &s));
     *out = t->n_shards++;
     t->shard[*out] = s;
+    f->beside += s.size;
     qm_reader_progress();
     return qm_name_index_put(&t->shard_at, s.name, strlen(s.name), *out);
 }

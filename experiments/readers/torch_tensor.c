@@ -88,6 +88,13 @@ int qm_torch_whole_list(const struct qm_pickle *v, int64_t *out, int most)
     return v->n > INT32_MAX ? -1 : (int)v->n;
 }
 
+/* Marks a value that becomes an entry, or a part of one. */
+static void take(const struct qm_file *f, const struct qm_pickle *v)
+{
+    if (v && ((const struct qm_torch *)f->own)->is_taking)
+        ((struct qm_pickle *)v)->is_taken = 1;
+}
+
 /* The first byte of storage that the id names, and the class of its elements. */
 static qm_status find_storage(struct qm_file *f, const struct qm_pickle *v, struct qm_torch_view *w,
                               int64_t *base)
@@ -97,6 +104,7 @@ static qm_status find_storage(struct qm_file *f, const struct qm_pickle *v, stru
     if (!id && qm_pickle_is(v, QM_PICKLE_call)) /* TypedStorage(wrap_storage=..., dtype=...) */
         return qm_file_bad(f, "a tensor whose storage is not a record of the file");
     const struct qm_pickle *key = qm_pickle_item(id, 2), *part = qm_pickle_item(id, 5);
+    take(f, v);
     w->element = qm_torch_storage_class(qm_pickle_item(id, 1));
     if (!qm_pickle_is_text(qm_pickle_item(id, 0), "storage") ||
         !qm_pickle_is(key, QM_PICKLE_text) || !w->element)
@@ -135,6 +143,29 @@ static qm_status check_view(struct qm_file *f, const struct qm_torch_view *w, in
     return QM_OK;
 }
 
+/* Takes the signs that torch writes as a dictionary behind the other arguments of a tensor which is
+ * a negative or conjugate view.  Source: torch/_utils.py, get_tensor_metadata. */
+static void take_signs(const struct qm_pickle *v, struct qm_torch_view *w, const char **why)
+{
+    int is_v3 = qm_pickle_calls(v, "torch._utils._rebuild_tensor_v3");
+    const struct qm_pickle *signs = qm_pickle_argument(v, is_v3 ? 7 : 6);
+    if (!signs || signs->kind == QM_PICKLE_none)
+        return;
+    int known = signs->kind == QM_PICKLE_dict;
+    for (int64_t i = 0; known && i < signs->n; i += 2) {
+        const struct qm_pickle *on = signs->item[i + 1];
+        int is_negative = qm_pickle_is_text(signs->item[i], "neg");
+        known = on->kind == QM_PICKLE_bool &&
+                (is_negative || qm_pickle_is_text(signs->item[i], "conj"));
+        if (known)
+            *(is_negative ? &w->is_negative : &w->is_conjugate) = on->whole != 0;
+    }
+    if (!known)
+        *why = "marks of a view other than conj and neg";
+    else if (w->is_negative && (w->element->decode || w->element->dtype == QM_DTYPE_bool))
+        *why = "a negative view of elements that torch does not negate";
+}
+
 /* Arguments storage, offset, size, stride from number `first` of a call on. */
 static qm_status take_view(struct qm_file *f, const struct qm_pickle *v, struct qm_torch_view *w,
                            const char **why)
@@ -163,6 +194,8 @@ static qm_status take_view(struct qm_file *f, const struct qm_pickle *v, struct 
     if (base % w->element->size)
         return qm_file_bad(f, "a storage that begins within an element");
     w->offset += base / w->element->size;
+    w->is_swapped = ((struct qm_torch *)f->own)->is_big_endian;
+    take_signs(v, w, why);
     return QM_OK;
 }
 
@@ -203,10 +236,24 @@ static void swap_bytes(unsigned char *x, int64_t n, int64_t size)
         }
 }
 
+/* Negates n numbers of `size` bytes: floats by their sign, whole numbers modulo 2^(8 size). */
+static void negate(unsigned char *x, int64_t n, int64_t size, int64_t stride, int is_float)
+{
+    for (int64_t i = 0; i < n; i++, x += stride) {
+        unsigned carry = 1;
+        for (int64_t k = 0; !is_float && k < size; k++) {
+            carry += (unsigned char)~x[k];
+            x[k] = (unsigned char)carry;
+            carry >>= 8;
+        }
+        if (is_float)
+            x[size - 1] ^= 0x80;
+    }
+}
+
 qm_status qm_torch_view_bytes(struct qm_file *f, const struct qm_torch_view *w, int64_t from,
                               int64_t n, unsigned char *out)
 {
-    const struct qm_torch *t = f->own;
     int outer;
     int64_t size = w->element->size, run = run_length(w, &outer);
     for (int64_t done = 0; done < n;) {
@@ -216,11 +263,20 @@ qm_status qm_torch_view_bytes(struct qm_file *f, const struct qm_torch_view *w, 
             rest /= w->shape.dim[k];
         }
         int64_t part = run - inside < n - done ? run - inside : n - done;
-        QM_TRY(qm_torch_storage_read(f, w->storage, at * size, part * size, out + done * size));
+        if (w->memory)
+            memcpy(out + done * size, w->memory + at * size, (size_t)(part * size));
+        else
+            QM_TRY(qm_torch_storage_read(f, w->storage, at * size, part * size, out + done * size));
         done += part;
     }
-    if (t->is_big_endian && size > 1)
-        swap_bytes(out, n * w->element->parts, size / w->element->parts);
+    int64_t parts = w->element->parts, width = size / parts;
+    int is_float = qm_dtype_is_float(w->element->dtype);
+    if (w->is_swapped && width > 1)
+        swap_bytes(out, n * parts, width);
+    if (w->is_negative)
+        negate(out, n * parts, width, width, is_float);
+    if (w->is_conjugate && parts == 2)
+        negate(out + width, n, width, size, is_float);
     return QM_OK;
 }
 
@@ -418,8 +474,11 @@ static qm_status take_tensor(struct qm_file *f, const struct qm_pickle *v, int *
         "torch._utils._rebuild_device_tensor_from_cpu_tensor", "torch.nn.parameter.Parameter"};
     for (int depth = 0; depth < 4; depth++)
         for (size_t i = 0; i < sizeof around / sizeof *around; i++)
-            if (qm_pickle_calls(v, around[i]))
+            if (qm_pickle_calls(v, around[i])) {
+                take(f, v);
                 v = qm_pickle_argument(v, 0);
+            }
+    take(f, v);
     *is = -1;
     *why = NULL;
     if (qm_pickle_calls(v, "torch._tensor._rebuild_from_type_v2"))
@@ -430,12 +489,17 @@ static qm_status take_tensor(struct qm_file *f, const struct qm_pickle *v, int *
             *why = "quantized, sparse, nested or empty of data in a way that is not read";
             return QM_OK;
         }
-    if (!qm_pickle_calls(v, "torch._utils._rebuild_tensor_v2") &&
-        !qm_pickle_calls(v, "torch._utils._rebuild_tensor_v3") &&
-        !qm_pickle_calls(v, "torch._utils._rebuild_tensor"))
-        return QM_OK;
+    int is_view = qm_pickle_calls(v, "torch._utils._rebuild_tensor_v2") ||
+                  qm_pickle_calls(v, "torch._utils._rebuild_tensor_v3") ||
+                  qm_pickle_calls(v, "torch._utils._rebuild_tensor");
     a->kind = QM_TORCH_view;
-    QM_TRY(take_view(f, v, &a->view, why));
+    a->view = (struct qm_torch_view){.storage = -1};
+    if (is_view)
+        QM_TRY(take_view(f, v, &a->view, why));
+    else
+        QM_TRY(qm_torch_numpy(f, v, is, &a->view, why));
+    if (!is_view && *is < 0)
+        return QM_OK;
     if (!*why)
         *why = entry_shape(&a->view, shape);
     *is = !*why;
@@ -479,5 +543,11 @@ qm_status qm_torch_bytes(struct qm_file *f, int i, int64_t from, int64_t n, void
         return qm_torch_read(f, i, from, n, (struct qm_sink){out, NULL});
     if (f->entry[i].dtype == QM_DTYPE_f64)
         return qm_torch_read(f, i, from, n, (struct qm_sink){NULL, out});
-    return qm_file_bad(f, "the bytes of complex halves are not read");
+    /* Complex halves: either part may be the first and the last that is asked for. */
+    unsigned char pair[4], *to = out;
+    for (int64_t k = from; k < from + n; k++, to += 2) {
+        QM_TRY(qm_torch_view_bytes(f, &a->view, k / 2, 1, pair));
+        memcpy(to, pair + k % 2 * 2, 2);
+    }
+    return QM_OK;
 }

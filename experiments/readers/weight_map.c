@@ -68,6 +68,7 @@ static qm_status shard_of(struct qm_file *f, struct qm_name_index *known, const 
         return qm_file_bad(f, "more than %d shards", SHARDS_MOST);
     QM_TRY(qm_grow((void **)&w->shard, &w->shard_room, w->n_shards + 1, sizeof *w->shard));
     QM_TRY(qm_file_open_here(path, &w->shard[w->n_shards]));
+    f->beside += w->shard[w->n_shards]->size;
     *out = w->n_shards++;
     qm_reader_progress();
     return qm_name_index_put(known, name, strlen(name), *out);

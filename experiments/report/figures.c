@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/interrupt.h"
 #include "experiments/cli/cli.h"
 #include "experiments/report/fit.h"
 #include "experiments/report/listing.h"
@@ -63,8 +64,10 @@ static int run(char **argv, const char *log)
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
     int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    qm_interrupt_child(failed ? 0 : pid);
     while (!failed && wait_for(pid, &state, log) < 0 && errno == EINTR)
         ;
+    qm_interrupt_child(0);
     return failed || !WIFEXITED(state) ? -1 : WEXITSTATUS(state);
 }
 
@@ -161,14 +164,19 @@ static int remove_one(const char *path, const struct stat *s, int type, struct F
     return remove(path);
 }
 
-void qm_folder_remove(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+void qm_folder_remove(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    qm_interrupt_forget(path);
+}
 
 /* A new folder for the scripts and their log. */
 static qm_status make_folder(char scripts[PATH_MAX])
 {
     const char *tmp = getenv("TMPDIR");
     snprintf(scripts, PATH_MAX, "%s/qualm-plots-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    return mkdtemp(scripts) ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", scripts, strerror(errno));
+    return qm_interrupt_folder(scripts) ? QM_OK
+                                        : qm_fail(QM_BAD_FILE, "%s: %s", scripts, strerror(errno));
 }
 
 qm_status qm_figures_draw(const char *path, const char *against, const char *pairs, const char *out,

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/interrupt.h"
 #include "experiments/cli/cli.h"
 #include "experiments/report/against.h"
 #include "experiments/report/archive.h"
@@ -90,7 +91,7 @@ static qm_status make_folder(struct making *m)
 {
     const char *tmp = getenv("TMPDIR");
     snprintf(m->folder, sizeof m->folder, "%s/qualm-report-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (mkdtemp(m->folder))
+    if (qm_interrupt_folder(m->folder))
         return QM_OK;
     qm_status st = qm_fail(QM_BAD_FILE, "%s: %s", m->folder, strerror(errno));
     m->folder[0] = 0;

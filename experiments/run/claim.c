@@ -162,9 +162,9 @@ void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
 {
     char *claim = qm_cli_shown(s->claim);
     char *source = s->claim_source ? qm_cli_shown(s->claim_source) : NULL;
-    printf("\n%s: %s\n", s->stem, claim ? claim : "");
+    qm_print("\n%s: %s\n", s->stem, claim ? claim : "");
     if (source)
-        printf("  said by %s\n", source);
+        qm_print("  said by %s\n", source);
     free(claim);
     free(source);
     for (int i = 0; i < s->n_expects; i++) {
@@ -172,19 +172,19 @@ void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
         const struct qm_effect *x = &effect[i];
         const char *unit = qm_value_unit(qm_value_find(e->value));
         char *of = cells_text(e);
-        printf("  %s of %s", e->value, of ? of : "");
+        qm_print("  %s of %s", e->value, of ? of : "");
         if (e->versus_key)
-            printf(" minus %s=%s", e->versus_key, e->versus_label);
-        printf(": %.3g%s%s [%.3g, %.3g] over %lld x %s (%lld cells", x->mean,
-               strcmp(unit, "1") == 0 ? "" : " ", strcmp(unit, "1") == 0 ? "" : unit, x->lo, x->hi,
-               (long long)x->n, e->unit, (long long)x->cells);
+            qm_print(" minus %s=%s", e->versus_key, e->versus_label);
+        qm_print(": %.3g%s%s [%.3g, %.3g] over %lld x %s (%lld cells", x->mean,
+                 strcmp(unit, "1") == 0 ? "" : " ", strcmp(unit, "1") == 0 ? "" : unit, x->lo,
+                 x->hi, (long long)x->n, e->unit, (long long)x->cells);
         if (x->left_out)
-            printf(", %lld not quantized left out", (long long)x->left_out);
+            qm_print(", %lld not quantized left out", (long long)x->left_out);
         if (x->best)
-            printf(", %lld at the rates tuned for them", (long long)x->best);
+            qm_print(", %lld at the rates tuned for them", (long long)x->best);
         if (x->not_finite)
-            printf(", %d x %s not finite left out", x->not_finite, e->unit);
-        printf("); expected %s: %s\n", e->relation_text, qm_claim_verdict_text(x->verdict));
+            qm_print(", %d x %s not finite left out", x->not_finite, e->unit);
+        qm_print("); expected %s: %s\n", e->relation_text, qm_claim_verdict_text(x->verdict));
         free(of);
     }
 }

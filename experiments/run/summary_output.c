@@ -175,14 +175,14 @@ void qm_summary_print(const struct qm_summary *s)
 {
     const struct qm_summary_plan *p = s->plan;
     if (p->headline)
-        printf("\n%s", p->headline);
-    printf("\n%s:", p->name);
+        qm_print("\n%s", p->headline);
+    qm_print("\n%s:", p->name);
     for (int v = 0; v < p->n_values; v++)
         for (int k = 0; k < p->n_stats; k++)
-            printf("%s %s of %s", v + k ? "," : "", p->stat[k], p->value[v]);
+            qm_print("%s %s of %s", v + k ? "," : "", p->stat[k], p->value[v]);
     if (p->versus_key)
-        printf(", minus that of %s", p->versus_label);
-    printf("%s\n", has_intervals(s) ? " [95 % interval of a median]" : "");
+        qm_print(", minus that of %s", p->versus_label);
+    qm_print("%s\n", has_intervals(s) ? " [95 % interval of a median]" : "");
     if (p->across && fits_wide(s))
         print_wide(s);
     else

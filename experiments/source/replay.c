@@ -461,6 +461,13 @@ static int has_folder(const char *pattern)
     return strpbrk(folder, "*?[") || access(folder, F_OK) == 0;
 }
 
+/* Whether recorded states came with this copy, whatever a pattern below their folder names. */
+static int has_shipped(void)
+{
+    char pattern[PATH_MAX];
+    return has_folder(qm_shipped_pattern(SHIPPED "*.h5", pattern, sizeof pattern));
+}
+
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out)
 {
     struct qm_replay *r = calloc(1, sizeof *r);
@@ -470,7 +477,7 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
         char pattern[PATH_MAX];
         if (glob(qm_shipped_pattern(globs[i], pattern, sizeof pattern), 0, NULL, &found) != 0)
             st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'%s", globs[i],
-                         strncmp(globs[i], SHIPPED, strlen(SHIPPED)) != 0 || has_folder(pattern)
+                         strncmp(globs[i], SHIPPED, strlen(SHIPPED)) != 0 || has_shipped()
                              ? ""
                              : ": this copy of qualm comes without recorded states, as a bundle "
                                "does; --data FILE names yours");

@@ -309,6 +309,11 @@ qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const ch
                                    qm_state_note *note, void *context, struct qm_state *out)
 {
     struct checkpoint c = {.f = f, .path = path, .as = as, .note = note, .context = context};
+    char left_out[1024], line[1100];
+    if (note && qm_file_left_out(f, left_out, sizeof left_out)) {
+        snprintf(line, sizeof line, QM_STATE_LEFT_OUT "%s", left_out);
+        note(line, context);
+    }
     size_t n = (size_t)qm_file_count(f);
     c.used = calloc(n + 1, 1);
     out->tensor = calloc(n + 1, sizeof *out->tensor);

@@ -119,6 +119,9 @@ qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note
 
 struct qm_file;
 
+/* The beginning of the line that says what the reader of a checkpoint left out. */
+#define QM_STATE_LEFT_OUT "left out: "
+
 /* The part of qm_state_read_as that reads an open checkpoint. */
 qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const char *as,
                                    qm_state_note *note, void *context, struct qm_state *out);

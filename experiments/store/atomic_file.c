@@ -1,5 +1,6 @@
 /* atomic_file.c - Writes a file that appears under its name whole or not at all. */
 #include "experiments/store/atomic_file.h"
+#include "core/base/interrupt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +27,9 @@ static qm_status temporary_make(struct qm_atomic_file *p)
     p->fd = open(p->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (p->fd < 0)
         return qm_atomic_file_no_folder(p->path, errno);
+    qm_interrupt_note(p->temporary);
     if (flock(p->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        qm_interrupt_forget(p->temporary);
         close(p->fd);
         p->fd = -1;
         return qm_fail(QM_BAD_FILE, "%s: is being written already", p->path);
@@ -97,6 +100,7 @@ qm_status qm_atomic_file_commit(struct qm_atomic_file *p)
 {
     if (fsync(p->fd) != 0 || rename(p->temporary, p->path) != 0)
         return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
+    qm_interrupt_forget(p->temporary);
     close(p->fd);
     p->fd = -1; /* there is nothing left to remove */
     qm_status st = folder_sync(p->path);
@@ -108,6 +112,7 @@ void qm_atomic_file_abort(struct qm_atomic_file *p)
 {
     if (p->fd >= 0) {
         unlink(p->temporary);
+        qm_interrupt_forget(p->temporary);
         close(p->fd);
     }
     free(p->temporary);

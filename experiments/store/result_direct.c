@@ -108,7 +108,9 @@ static qm_status schema_check(struct qm_direct *r)
         number_read(r->file, "schema_version", &version) != QM_OK ||
         attribute_text(r->file, "kind", &r->kind) != QM_OK) {
         free(schema);
-        return qm_fail(QM_BAD_FILE, "%s: is no result file (attribute 'schema' is not '%s')",
+        return qm_fail(QM_BAD_FILE,
+                       "%s: is no result file of qualm: expected the attributes 'schema' ('%s'), "
+                       "'schema_version' and 'kind'",
                        r->path, QM_H5_SCHEMA);
     }
     free(schema);

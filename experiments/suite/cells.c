@@ -399,6 +399,9 @@ static qm_status build_cell(const struct qm_suite *s, const struct qm_cell_item 
     QM_TRY(integer(s, c, "seed", 0, 1, &seed));
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
+    if (c->n >> 38) /* the counters of draws have room for so many, and no machine has */
+        return qm_fail(QM_BAD_ARG, "%s: n: %lld, expected less than 2^38", s->path,
+                       (long long)c->n);
     QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
     QM_TRY(choose_instance(s, item, made, c));
     c->seed = (uint64_t)seed;

@@ -111,6 +111,69 @@ Y
     fails_with 3 "has no momentum_buffer, which sgdm_f32" state show "$SAMPLES/zip.pt" --as sgdm_f32
 }
 
+@test "conjugate and negative views, arrays of NumPy, lists in states; the others are left out" {
+    cd "$dir"
+    "$PYTHON" - <<'P'
+import collections, io, pickle, sys, types, zipfile
+import numpy as np
+def module(name, **names):
+    m = sys.modules[name] = types.ModuleType(name)
+    for k, v in names.items():
+        v.__module__, v.__qualname__, v.__name__ = name, k, k
+        setattr(m, k, v)
+    return m
+def function(*args): pass
+torch = module("torch", ComplexFloatStorage=type("ComplexFloatStorage", (), {}),
+               FloatStorage=type("FloatStorage", (), {}))
+torch._utils = module("torch._utils", _rebuild_tensor_v2=function)
+class Storage:
+    def __init__(self, kind): self.kind = kind
+class Tensor:
+    def __init__(self, kind, **signs):
+        self.kind, self.signs = kind, signs
+    def __reduce__(self):
+        signs = (self.signs,) if self.signs else ()
+        return function, (Storage(self.kind), 0, (2,), (1,), False, {}) + signs
+class Pickler(pickle.Pickler):
+    def persistent_id(self, x):
+        if isinstance(x, Storage):
+            return ("storage", x.kind, "0", "cpu", 2)
+c, f = torch.ComplexFloatStorage, torch.FloatStorage
+state = {"exp_avg": Tensor(f), "old": [Tensor(f, neg=True), (np.array([7], "f4"), None)]}
+saved = {
+    "conj": Tensor(c, conj=True), "neg": Tensor(f, neg=True), "both": Tensor(c, conj=True, neg=True),
+    "odd": Tensor(f, other=True), "arr": np.asfortranarray(np.arange(6, dtype=">i2").reshape(2, 3)),
+    "none": np.zeros((0, 2)), "objects": np.array([None]), (1, 2): Tensor(f),
+    "deque": collections.deque([Tensor(f)]), "step": np.float64(2.5),
+    "opt": {"state": {0: state}, "param_groups": [{"params": [0]}]}}
+for protocol in 2, 4, 5:
+    data = io.BytesIO()
+    Pickler(data, protocol).dump(saved)
+    with zipfile.ZipFile(f"p{protocol}.pt", "w") as z:
+        z.writestr("a/data.pkl", data.getvalue())
+        z.writestr("a/data/0", np.array([1, 2, 3, -4], "f4").tobytes())
+P
+    for protocol in 2 4 5; do
+        said=$(qualm import p$protocol.pt -o out.npz 2>&1 >/dev/null)
+        [[ $said == *"left out: odd (marks of a view other than conj and neg)"* ]]
+        [[ $said == *"? (a tensor where none is read)"$'\n'* ]]
+        [ "$(json_value 'list(d["left_out"]) == ["p'$protocol'.pt"]' import p$protocol.pt \
+            -o out.npz)" = True ]
+        "$PYTHON" - <<'P'
+import numpy as np
+z = dict(np.load("out.npz"))
+want = {"conj": [[1, -2], [3, 4]], "neg": [-1, -2], "both": [[-1, 2], [-3, -4]],
+        "arr": [[0, 1, 2], [3, 4, 5]], "none": np.zeros((0, 2)), "deque/0": [1, 2], "step": 2.5,
+        "0/exp_avg": [1, 2], "0/old.0": [-1, -2], "0/old.1.0": [7]}
+assert set(z) == set(want), set(z) ^ set(want)
+for k, v in want.items():
+    assert np.array_equal(z[k], v), (k, z[k])
+assert z["arr"].dtype == np.int16
+P
+    done
+    [[ $(qualm size --shapes p2.pt -V adamw4_ao 2>&1) == *"p2.pt: left out: odd"* ]]
+}
+
 @test "drawn checkpoints: every array is torch's own" {
     python=${QM_TORCH_PYTHON:-python3}
     "$python" -c 'import torch, numpy' 2>/dev/null || skip "torch is not installed for $python"

@@ -25,6 +25,43 @@ teardown() { rm -rf "$dir"; }
     fi
 }
 
+@test "a flipped bit of the file or of its checksum is refused alike by every command" {
+    "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
+    for from in -64 -61 -60 -50 -30 -17 -1 -65 -2000 100; do
+        "$PYTHON" -c '
+import sys
+b = bytearray(open("s.h5", "rb").read())
+b[int(sys.argv[1])] ^= 4
+open("t.h5", "wb").write(b)' $from
+        for words in "digest t.h5" "size -s t.h5 -V adamw4_ao" "import t.h5 -o o.npz" \
+            "state show t.h5" "analyze t.h5 -Q nf4:4s/block:64/bisect/mid/hi" \
+            "report --no-figures t.h5" "conform t.h5" "compare t.h5 s.h5"; do
+            fails_with 3 "t.h5" $words
+        done
+    done
+}
+
+@test "tensors that claim many times what is stored are refused before there is room for them" {
+    "$PYTHON" -c '
+import h5py, numpy
+h5py.File("chunks.h5", "w").create_dataset("w/exp_avg", (2 ** 28,), "f4", chunks=(2 ** 20,))
+h5py.File("whole.h5", "w").create_dataset("w/exp_avg", (2 ** 27,), "f4")
+with h5py.File("many.h5", "w") as f:
+    for i in range(40):
+        f.create_dataset(f"w{i}/exp_avg", (2 ** 24,), "f4")
+h5py.File("small.h5", "w").create_dataset("w/exp_avg", (2 ** 20,), "f4")'
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'slot: exp_avg' >s.yaml
+    for file in chunks whole many; do
+        for words in "import $file.h5 -o o.npz" "run -q --data $file.h5 -o o.h5 s.yaml" \
+            "analyze $file.h5 -Q nf4:4s/block:64/bisect/mid/hi"; do
+            (ulimit -v 1000000; fails_with 3 "are stored; beyond 320 MiB" $words)
+        done
+    done
+    qualm import small.h5 -q -o o.npz >/dev/null
+    QM_READER_MEMORY=600 qualm import whole.h5 -q -o o.safetensors >/dev/null
+}
+
 @test "plot --list of a file without figures ends with 4 and says so" {
     "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
     fails_with 4 "s.h5: has no tables of any figure" plot --list s.h5
@@ -103,4 +140,58 @@ P
     run -0 "$QUALM" digest "$dir/"$'b\e]0;x.h5'
     [[ $output == *'b\x1b]0;x.h5' && $output != *$'\e'* ]]
     [ "$(json_value 'len(d)' digest "$dir/"$'\xff.h5')" = 1 ]
+}
+
+@test "no control character of a name or a word reaches the terminal or the JSON" {
+    "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
+    for sign in $'\e[31m' $'\xc2\x9b31m' $'\u202e' $'\x7f'; do
+        cp s.h5 "x$sign.h5"
+        for words in "" "run --" "run -w " "show " "list " "plan " "conform " "digest " "report " \
+            "state show " "size -s " "import -o o.npz " "analyze " "check --kernel " "tune " \
+            "status " "help " "search --space " "run -o o.h5 " "gen " "prove " "compare "; do
+            for end in "" .h5; do
+                for json in "" --json; do
+                    "$QUALM" $words"x$sign$end" $json >out 2>&1 </dev/null || true
+                    if grep -qF -e "$sign" out; then
+                        echo "qualm $words x$(printf %q "$sign")$end $json: $(cat -v out)"
+                        false
+                    fi
+                done
+            done
+        done
+    done
+}
+
+@test "a damaged campaign.json says what to do, and doing that loses no finished cell" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2]' 'n: 256' >s.yaml
+    qualm run -q -k -w 1 -s 1/2 -o c.h5 s.yaml
+    cp c.run/*.0001.h5 kept
+    echo damage >c.run/campaign.json
+    fails_with 3 "removed, and the same" run -w 1 -s 1/2 -o c.h5 s.yaml
+    rm c.run/campaign.json
+    qualm run -q -k -w 1 -s 1/2 -o c.h5 s.yaml
+    cmp kept c.run/1of2.0001.h5
+    [ ! -e c.run/1of2.0002.h5 ]
+}
+
+@test "run makes the folder of --out; a suite with too many elements is a usage error" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 4611686018427387904' >big.yaml
+    fails_with 2 "big.yaml: n: 4611686018427387904, expected less than 2^38" run big.yaml -o b.h5
+    [ ! -e b.h5 ] && [ ! -e b.run ]
+    sed -i 's/n: .*/n: 256/' big.yaml
+    qualm run -q big.yaml -o results/b.h5
+    [ -f results/b.h5 ]
+    fails_with 3 "in the folder no/such: No such file or directory (it cannot be made)" \
+        run big.yaml -o no/such/b.h5
+    sed -i 's/source: .*/source: "states:*"/' big.yaml
+    fails_with 4 "no file matches 'experiments/data/samples/absent.pt'" \
+        run big.yaml --data experiments/data/samples/absent.pt -o b.h5
+    "$QUALM" run big.yaml --data experiments/data/samples/absent.pt -o b.h5 2>err || true
+    [ "$(grep -c "without recorded" err)" = 0 ]
+}
+
+@test "digest takes every HDF5 file; what is no result file is said by what it lacks" {
+    qualm digest f.h5 >/dev/null
+    fails_with 3 "" digest "$ROOT/README.md"
+    fails_with 3 "expected the attributes 'schema'" report --no-figures f.h5
 }

@@ -5,15 +5,21 @@ Usage: drawn_checkpoints.py QUALM COUNT SEED.  Exit code 77 where torch is not i
 The domain: models of 1 to 6 layers (linear, embedding, convolution, batch and layer norm, tied
 weights), trained by any class of torch.optim for 1 to 3 steps, with one or several param_groups in
 any order; saved alone or together, nested, under any key, with tensors of any dtype and stride
-that share storages; as zip or legacy file, as a folder of torch.distributed.checkpoint with every
-tensor in chunks over 1 to 3 files, or as shards with an index.  (A folder holds tied weights
-twice, so that numbers of parameters may stand for either name: those are left out.)
+that share storages, conjugate and negative views; trees of dictionaries, lists, tuples, deques and
+objects with tensors and arrays of NumPy of any type and order in them, of which each is read or
+counted as left out; by any protocol of pickles, as zip or legacy file, as a folder of
+torch.distributed.checkpoint with every tensor in chunks over 1 to 3 files, or as shards with an
+index.  (A folder holds tied weights twice, so that numbers of parameters may stand for either name:
+those are left out.)
 """
+import argparse
+import collections
 import io
 import json
 import os
 import pickle
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -36,9 +42,15 @@ DTYPES = [getattr(torch, n) for n in (
 
 def expected(t):
     """The array that import writes for a tensor."""
-    t = t.detach()
+    if isinstance(t, (np.ndarray, np.generic)):
+        t = np.asarray(t)
+        if t.dtype.kind == "c":
+            t = np.stack([t.real, t.imag], -1)
+        t = t.astype("f4" if t.dtype.str[1:] == "f2" else t.dtype.newbyteorder("="))
+        return np.ascontiguousarray(t).reshape(t.shape)
+    t = t.detach().resolve_conj().resolve_neg()
     if t.is_complex():
-        return torch.view_as_real(t.resolve_conj()).contiguous().numpy()
+        return torch.view_as_real(t).contiguous().numpy()
     if t.is_floating_point() and t.dtype != torch.float64:
         return t.float().contiguous().numpy()
     return t.contiguous().numpy()
@@ -76,7 +88,82 @@ def draw_tensor(r):
         t = t[:1].expand(7, *t.shape[1:]) if t.shape[0] else t
     elif kind < 0.65:
         t = torch.nn.Parameter(t, requires_grad=False)
+    if t.is_complex() and r.random() < 0.5:
+        t = t.conj()
+        t = t.imag if r.random() < 0.3 else t
+    if t.dtype not in UNSIGNED and r.random() < 0.15:
+        t = torch._neg_view(t)
     return t
+
+
+# torch negates neither these nor bool.
+UNSIGNED = [d for d in DTYPES if d == torch.bool or "float8" in str(d) or
+            str(d) in ("torch.uint16", "torch.uint32", "torch.uint64")]
+ARRAYS = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", "c8", "c16"]
+UNREAD = [np.array([1, "a"], dtype=object), np.array(["a", "b"]), np.zeros(2, "g"),
+          np.array(["2020-01-01"], dtype="M8[D]"), np.zeros(2, dtype=[("a", "f4")])]
+
+
+def draw_array(r):
+    """An array of NumPy, or one of its scalars."""
+    dtype = np.dtype(r.choice(ARRAYS))
+    dtype = dtype.newbyteorder(">") if r.random() < 0.3 else dtype
+    shape = [r.choice([0, 1, 2, 3, 5, 17]) for _ in range(r.randint(0, 4))]
+    n = int(np.prod(shape, dtype=int))
+    a = np.frombuffer(bytes(r.randrange(256) for _ in range(n * dtype.itemsize)), dtype)
+    a = (a.view("u1") & 1).view("?") if dtype.kind == "b" else a
+    a = np.array(a, order="C").reshape(shape)
+    kind = r.random()
+    if kind < 0.2 and not a.shape:
+        return a[()]
+    if kind < 0.4:
+        return np.asfortranarray(a)
+    if kind < 0.6:
+        return a.transpose(r.sample(range(a.ndim), a.ndim))
+    return a[::-2] if kind < 0.7 and a.ndim else a
+
+
+def draw_leaf(r):
+    """A value, what is read of it (None: nothing), and how many tensors it has that are not."""
+    kind = r.random()
+    if kind < 0.35:
+        t = draw_tensor(r).clone() if r.random() < 0.5 else draw_tensor(r)
+        return t, expected(t), 0
+    if kind < 0.65:
+        a = draw_array(r)
+        return a, expected(a), 0
+    if kind < 0.75:
+        return r.choice(UNREAD).copy(), None, 1
+    if kind < 0.8:
+        return torch.eye(3).to_sparse(), None, 1
+    return r.choice([3, "text", None, 2.5, b"\xff\x00", {1, 2}, np.str_("s"), True]), None, 0
+
+
+def draw_tree(r, path, depth, want):
+    """A tree of containers; adds to `want` what is read of it; the number of tensors left out."""
+    n, kind, lost = r.randint(0, 4), r.random(), 0
+    names = [f"k{i}" if kind < 0.5 else str(i) for i in range(n)]
+    items = []
+    for name in names:
+        if depth < 4 and r.random() < 0.45:
+            x, more = draw_tree(r, f"{path}{name}/", depth + 1, want)
+        else:
+            x, got, more = draw_leaf(r)
+            if got is not None:
+                want[path + name] = got
+        items.append(x)
+        lost += more
+    if kind < 0.5:
+        return dict(zip(names, items)), lost
+    hidden = [draw_tensor(r).clone(), draw_array(r).copy()]
+    if kind < 0.6 and depth:  # an object, and keys that are no names: what is there has no path
+        for k in [k for k in want if k.startswith(path)]:
+            del want[k]
+            lost += 1
+        x = argparse.Namespace(items=items, hidden=hidden)
+        return x if r.random() < 0.5 else {(1, 2): x}, lost + 2
+    form = r.choice([list, tuple, lambda x: collections.deque(x, 9), list])
+    return form(items), lost
 
 
 class Tied(torch.nn.Module):
@@ -149,9 +236,52 @@ def state_entries(optimizer, names, model, joined):
     return out
 
 
+def draw_lists(r):
+    """The state of LBFGS, or one with lists, tuples and dictionaries of drawn leaves."""
+    p = torch.nn.Parameter(torch.randn(3, 4))
+    if r.random() < 0.4:
+        lbfgs = torch.optim.LBFGS([p], history_size=3, max_iter=4)
+
+        def closure():
+            lbfgs.zero_grad()
+            loss = (p ** 4).sum()
+            loss.backward()
+            return loss
+        for _ in range(r.randint(1, 3)):
+            lbfgs.step(closure)
+        saved, state = lbfgs.state_dict(), lbfgs.state_dict()["state"][0]
+    else:
+        def draw(depth):
+            if depth < 3 and r.random() < 0.4:
+                return r.choice([list, tuple])(draw(depth + 1) for _ in range(r.randint(0, 3)))
+            return draw_leaf(r)[0]
+        state = {f"s{i}": draw(0) for i in range(r.randint(1, 5))}
+        saved = {"state": {0: state}, "param_groups": [{"params": [0], "lr": torch.tensor(0.5)}]}
+    want, lost = {}, 0
+
+    def walk(name, v):
+        nonlocal lost
+        if isinstance(v, (list, tuple, set)):
+            for i, item in enumerate(v):
+                walk(f"{name}.{i}", item)
+        elif isinstance(v, np.ndarray) and (v.dtype.kind in "OUMV" or v.dtype == np.longdouble):
+            lost += 1
+        elif torch.is_tensor(v) and v.is_sparse:
+            lost += 1
+        elif torch.is_tensor(v) or isinstance(v, (np.ndarray, np.number, np.bool_)):
+            want[name] = expected(v)
+        elif isinstance(v, (int, float)):
+            want[name] = np.float64(v)
+    for slot, v in state.items():
+        walk(f"0/{slot}", v)
+    return saved, want, lost
+
+
 def draw_checkpoint(r):
-    """What is saved, and what import writes of it."""
-    kind = r.choice(["tensors", "nested", "optimizer", "both", "both", "both", "model"])
+    """What is saved, what import writes of it, and how many tensors it leaves out (0 where that is
+    not given)."""
+    kind = r.choice(["tensors", "nested", "optimizer", "both", "both", "both", "model", "tree",
+                     "tree", "tree", "lists"])
     if kind == "tensors":
         x = {f"k{i}.weight": draw_tensor(r) for i in range(r.randint(1, 8))}
         if r.random() < 0.3:
@@ -164,7 +294,14 @@ def draw_checkpoint(r):
              "device": torch.device("cpu"), "bytes": b"abc", "np": np.float32(3),
              "arr": np.arange(3)}
         return x, {"a/b": expected(x["a"]["b"]), "a/c/0": expected(x["a"]["c"][0]),
-                   "a/c/1/0": expected(x["a"]["c"][1][0]), "7": expected(x[7])}
+                   "a/c/1/0": expected(x["a"]["c"][1][0]), "7": expected(x[7]),
+                   "np": np.float32(3), "arr": np.arange(3)}
+    if kind == "tree":
+        want = {}
+        x, lost = draw_tree(r, "top/", 0, want)
+        return {"top": x}, want, lost
+    if kind == "lists":
+        return draw_lists(r)
     model = draw_model(r)
     if kind == "model":
         return model.state_dict(), {k: expected(v) for k, v in model.state_dict().items()}
@@ -248,24 +385,34 @@ def save(r, saved, path):
     """Saves in a drawn form; its name."""
     kind = r.random()
     plain = all(isinstance(k, str) and torch.is_tensor(v) for k, v in saved.items())
+    protocol = r.choice([2, 2, 3, 4, 5])
     if kind < 0.3:
-        torch.save(saved, path, _use_new_zipfile_serialization=False)
+        torch.save(saved, path, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
         return "legacy"
     tied = any(str(k).endswith("head.weight") for m in saved.values() if isinstance(m, dict)
                for k in m)
-    if kind < 0.6 and "none" not in saved and not tied:
+    own = "none" in saved or "top" in saved or 0 in saved.get("state", {})
+    if kind < 0.6 and not own and not tied:
         save_distributed(r, saved, path)
         return "distributed"
     if kind < 0.7 and plain:
         save_indexed(r, saved, path)
         return "index"
-    torch.save(saved, path)
+    torch.save(saved, path, pickle_protocol=protocol)
     return "zip"
+
+
+def left_out(text):
+    """How many tensors the note names or counts."""
+    note = re.search(r": left out: (.*)", text)
+    items = note.group(1).split("; ") if note else []
+    more = re.fullmatch(r"and (\d+) more", items[-1]) if items else None
+    return len(items) - 1 + int(more.group(1)) if more else len(items)
 
 
 def compare(qualm, folder, r):
     """What is wrong with one drawn checkpoint ("" where nothing is), and its number of arrays."""
-    saved, want = draw_checkpoint(r)
+    saved, want, *lost = draw_checkpoint(r)
     path, out = f"{folder}/c{r.random()}.pt", f"{folder}/o.npz"
     try:
         form = save(r, saved, path)
@@ -274,6 +421,8 @@ def compare(qualm, folder, r):
     if not want:
         return "", 0
     run = subprocess.run([qualm, "import", path, "--out", out], capture_output=True, text=True)
+    if lost and left_out(run.stderr) != lost[0]:
+        return f"{lost[0]} tensors left out ({form}), expected in: {run.stderr.strip()}", len(want)
     if run.returncode:
         return f"exit {run.returncode}: {run.stderr.strip()}", len(want)
     got = dict(np.load(out))

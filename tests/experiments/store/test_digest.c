@@ -205,6 +205,20 @@ static void ends_are_whole(void **state)
     assert_int_equal(qm_store_digest(path, got), QM_OK);
     assert_string_equal(got, digest);
     assert_int_equal(flipped_carried, QM_CARRIED_bare);
+    /* one bit of the line, and up to 16 of its bytes */
+    for (size_t bit = 0; bit < 8 * QM_FILE_SUM_LINE + 64; bit++) {
+        size_t line = size - QM_FILE_SUM_LINE;
+        memcpy(longer, bytes, size);
+        if (bit < 8 * QM_FILE_SUM_LINE)
+            longer[line + bit / 8] ^= (char)(1 << bit % 8);
+        for (uint64_t k = 0; k < 16 && bit >= 8 * QM_FILE_SUM_LINE; k++) {
+            uint64_t word = qm_philox_stream(seed, 100 + bit, k);
+            longer[line + word % QM_FILE_SUM_LINE] = (char)(word >> 32);
+        }
+        snprintf(what, sizeof what, "change %zu of the line", bit);
+        file_from(path, longer, size);
+        expect_refused(what, path, 0);
+    }
     /* another program's bytes after HDF5's end are nobody's checksum */
     enum qm_file_sum sum;
     memset(longer + size - QM_FILE_SUM_LINE, 0, 100);

@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# interrupt.bats - A signal ends every command at once, with 75, and leaves nothing half made.
+
+load ../../support/cli_common
+
+setup() {
+    dir=$(mktemp -d)
+    cd "$dir"
+    mkdir tmp
+    export TMPDIR=$dir/tmp
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 256' >s.yaml
+}
+
+teardown() { rm -rf "$dir"; }
+
+# interrupted SIGNAL SECONDS WORDS... - The command ends with 75, or with 0 where it was done first;
+# what it said has one line, and no temporary file or folder is left.
+interrupted() {
+    local number=$1 wait=$2 code=0 pid
+    shift 2
+    env --default-signal=INT "$QUALM" "$@" >out 2>err <&0 3>&- &
+    pid=$!
+    sleep "$wait"
+    kill -"$number" $pid 2>/dev/null || true
+    wait $pid || code=$?
+    echo "qualm $*, $number after $wait s: exit code $code: $(tail -n 1 err)"
+    [ $code = 75 ] || [ $code = 0 ]
+    [ -z "$(ls tmp)" ]
+    [ -z "$(find . -name '*.part')" ]
+    stopped=$code
+}
+
+@test "what waits for a file without an end is ended by SIGTERM and SIGINT" {
+    mkfifo pipe
+    for file in pipe /proc/kmsg; do
+        [ -p $file ] || head -c 0 $file 2>/dev/null || continue # root alone may open kmsg
+        for words in "run $file" "plan $file" "tune $file" "size --shapes $file" "status $file" \
+            "search --space $file" "import $file -o o.npz" "conform $file" "digest $file"; do
+            "$QUALM" $words >out 2>err </dev/null 3>&- &
+            pid=$! code=0
+            sleep 0.3
+            kill -TERM $pid 2>/dev/null || true
+            for _ in $(seq 20); do kill -0 $pid 2>/dev/null && sleep 0.1; done
+            if kill -0 $pid 2>/dev/null; then
+                kill -KILL $pid
+                echo "qualm $words goes on after SIGTERM"
+                false
+            fi
+            wait $pid || code=$?
+            echo "qualm $words: exit code $code: $(cat err)"
+            [[ $code = [234] || $code = 75 ]]
+            [ "$(wc -l <err)" = 1 ]
+        done
+    done
+    sleep 3 >pipe 3>&- &
+    interrupted INT 0.3 verify - <pipe
+    [ "$stopped" = 75 ]
+}
+
+@test "a suite from a pipe runs as one from a file" {
+    qualm run -q <(cat s.yaml) -o a.h5
+    qualm run -q s.yaml -o b.h5
+    [ "$(qualm digest a.h5 | cut -c1-64)" = "$(qualm digest b.h5 | cut -c1-64)" ]
+}
+
+@test "writing commands leave no temporary file and no folder, whenever they are interrupted" {
+    qualm run -q s.yaml -o r.h5
+    qualm state make -q --recipe adamw_f32 --shapes 2048x2048 --steps 1 s.safetensors
+    some=0
+    for wait in 0.2 0.4 0.9; do
+        for words in "state make --recipe adamw4_ao --shapes 2048x2048 --steps 30 o.h5" \
+            "state convert --recipe adamw4_ao s.safetensors o.safetensors" \
+            "import s.safetensors -o o.npz" "gen adamw4_ao -o o.npz" \
+            "report r.h5 -o o.html --archive a.h5" "plot r.h5 -o o.svg" "check adamw4_ao" \
+            "run s.yaml -o o.h5"; do
+            interrupted TERM $wait $words
+            some=$((some + (stopped == 75)))
+        done
+        interrupted INT $wait state make --recipe adamw4_ao --shapes 2048x2048 --steps 30 o.h5
+    done
+    [ $some -ge 5 ]
+}
