@@ -470,8 +470,10 @@ int64_t qm_recipe_padding(const struct qm_recipe *r, const struct qm_shape *shap
     const struct qm_hyper *h = &r->hyper;
     enum qm_pads pads = r->base->pads;
     int fills = pads == QM_PADS_blocks || pads == QM_PADS_moment;
-    int64_t sum = pads == QM_PADS_number ? (int64_t)qm_dtype_size(qm_param_dtype(&r->param)) : 0,
-            n = qm_shape_numel(shape);
+    int64_t n = qm_shape_numel(shape), sum = pads == QM_PADS_number
+                                                 ? (int64_t)qm_dtype_size(qm_param_dtype(&r->param))
+                                             : pads == QM_PADS_product ? (int64_t)sizeof(float)
+                                                                       : 0;
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_shape own = *shape;

@@ -24,8 +24,10 @@ enum qm_pads {
     QM_PADS_tables, /* a float32 table of its map with each quantized slot (torchao, SOLO) */
     QM_PADS_spare, /* two spare numbers of 2 bytes of a slot of affine code whose last block is full
                     * or that has less than one block (MicroAdam) */
-    QM_PADS_number /* one number of each tensor, of the type of the parameter, that no step reads:
-                    * CAME */
+    QM_PADS_number, /* one number of each tensor, of the type of the parameter, that no step reads:
+                     * CAME */
+    QM_PADS_product /* one float32 number of each tensor: NAdam's product of momenta, which is
+                     * formed anew here */
 };
 
 struct qm_variant {

@@ -8,6 +8,7 @@ const struct qm_variant qm_variant_nadam_f32 = {
     .rule = "nadam",
     .slot = {{.name = "exp_avg", .quantizer = "f32"}, {.name = "exp_avg_sq", .quantizer = "f32"}},
     .hyper = {.lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum_decay = 4e-3},
+    .pads = QM_PADS_product,
     .state_bits = 64.0,
     .step_sqnr_db = 120.0,
 };

@@ -345,6 +345,9 @@ END
         -V came_f32)" = 108 ]
     [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
         -V came_f32,param=bf16/near)" = 106 ]
+    # NAdam's product of momenta is a float32 number
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+        -V nadam_f32)" = 100 ]
 }
 
 @test "size: tensor files" {

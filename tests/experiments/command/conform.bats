@@ -94,3 +94,24 @@ E
         grep -Eq "^(EQUAL|NEAR) .*\[$variant[;,]" <<<"$output"
     done
 }
+
+@test "conform: one wrong code of a moment of gradients, one scale off by 1e-5: DIFFERS" {
+    needs_hdf5
+    for edit in "m = g['state/m_q']; m[-1, 7] = int(m[-1, 7]) ^ 1" \
+        "s = g['state/m_scale']; s[-1] = s[-1] * np.float32(1 + 1e-5)"; do
+        broken adafactor8bit_043plus opt_v046_sgd_m_uf8 opt_v046_apollo "$edit"
+        run -1 "$QUALM" conform "$BATS_TEST_TMPDIR/x.h5"
+        [[ $output == *"DIFFERS    opt_v046_sgd_m_uf8"* ]]
+        [[ $output != *"DIFFERS    opt_v046_apollo"* ]]
+    done
+}
+
+@test "conform: torch's Adam with decoupled_weight_decay is AdamW; other classes have no such option" {
+    needs_hdf5
+    run -0 "$QUALM" conform -v -c '^adamw?_decoupled$' "$ROOT/tests/golden/torch215_limits.h5"
+    [ "$(grep -c '^EQUAL .*\[adamw;' <<<"$output")" = 2 ]
+    broken torch215_limits adam_decoupled adamw_decoupled \
+        "g.attrs['optimizer'] = 'SGD'"
+    run -0 "$QUALM" conform "$BATS_TEST_TMPDIR/x.h5"
+    [[ $output == *"skipped    adam_decoupled  optimizer 'SGD' with decoupled_weight_decay: not built"* ]]
+}
