@@ -13,6 +13,7 @@
 #include "core/compile/emu_layer.h"
 #include "core/compile/kernel_build.h"
 #include "core/emu/emu_contracted.h"
+#include "core/emu/emu_device.h"
 #include "core/emu/emu_fast.h"
 #include "core/emu/emu_nan.h"
 #include "core/emu/emu_rewrite.h"
@@ -49,10 +50,11 @@ static const struct {
  * where a check fails.  core/emu/emu_access.cpp and emu_checks.cpp define these functions; no
  * sanitizer's library is linked. */
 #define KERNEL_FLAGS                                                                           \
-    "-std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
+    "-std=c++17 -O1 -g1 -gdwarf-4 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
     "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
     "float-cast-overflow -Wno-unknown-pragmas -Wno-ignored-optimization-argument "             \
     "-Dqm_kernel_step=qm_emu_user_step " QM_EMU_NAN_FLAGS
+#define MARK_FLAGS  "-std=c++17 -fPIC -w"
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
 #define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define HINT        "CXX chooses another; the Debian package is g++"
@@ -199,11 +201,63 @@ static qm_status nans_change(const char *from, const char *to)
 
 /* ---- a kernel -------------------------------------------------------------------------------- */
 
+/* kernel.ii, whose text this is, -> the file `rewritten` */
+static qm_status rewrite_to(const char *text, const char *folder, enum qm_emu_purpose purpose,
+                            const char *rewritten)
+{
+    char *new_text = NULL;
+    QM_TRY(qm_emu_rewrite(text, folder, purpose, &new_text));
+    FILE *f = fopen(rewritten, "w");
+    if (f)
+        fputs(new_text, f);
+    free(new_text);
+    if (!f || fclose(f) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
+    return QM_OK;
+}
+
+/* Checks device code by an unoptimized build of kernel.ii, and appends the list of its variables to
+ * the assembly `built`. */
+static qm_status device_check(const char *source, const char *folder, const char *built,
+                              struct qm_command *k)
+{
+    char path[PATH_MAX], marked[PATH_MAX], assembly[PATH_MAX], *text[3] = {NULL, NULL, NULL};
+    char *variables = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/kernel.ii", folder);
+    snprintf(marked, sizeof marked, "%s/marked.ii", folder);
+    snprintf(assembly, sizeof assembly, "%s/marked.s", folder);
+    qm_status st = qm_build_read(path, &text[0], &size);
+    if (st == QM_OK)
+        st = rewrite_to(text[0], folder, QM_EMU_MARK, marked);
+    if (st == QM_OK) {
+        compile_with(k, MARK_FLAGS, "",
+                     (const char *const[]){"-O0", "-g1", "-gdwarf-4", "-fno-lto", "-S", marked,
+                                           "-o", assembly, NULL});
+        st = qm_command_run(k, source, HINT);
+    }
+    if (st == QM_OK)
+        st = qm_build_read(assembly, &text[1], &size);
+    if (st == QM_OK)
+        st = qm_build_read(built, &text[2], &size);
+    if (st == QM_OK)
+        st = qm_emu_device(text[1], text[0], text[2], &variables);
+    FILE *f = st == QM_OK ? fopen(built, "a") : NULL;
+    if (f)
+        fputs(variables, f);
+    if (st == QM_OK && (!f || fclose(f) != 0))
+        st = qm_fail(QM_BAD_FILE, "%s: %s", built, strerror(errno));
+    free(variables);
+    for (int i = 0; i < 3; i++)
+        free(text[i]);
+    return st;
+}
+
 /* source -> kernel.ii -> kernel.emu.ii */
 static qm_status kernel_rewrite(const char *source, const char *folder, const char *flags,
                                 const char *rewritten, struct qm_command *k)
 {
-    char layer[PATH_MAX], plain[PATH_MAX], left[8192], *text = NULL, *new_text = NULL;
+    char layer[PATH_MAX], plain[PATH_MAX], left[8192], *text = NULL;
     struct qm_command taken;
     size_t length;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
@@ -217,16 +271,9 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
         qm_command_add(k, "CUDAFLAGS", taken.argv[i]);
     QM_TRY(qm_command_run(k, source, HINT));
     QM_TRY(qm_build_read(plain, &text, &length));
-    qm_status st = qm_emu_rewrite(text, folder, &new_text);
+    qm_status st = rewrite_to(text, folder, QM_EMU_RUN, rewritten);
     free(text);
-    QM_TRY(st);
-    FILE *f = fopen(rewritten, "w");
-    if (f)
-        fputs(new_text, f);
-    free(new_text);
-    if (!f || fclose(f) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
-    return QM_OK;
+    return st;
 }
 
 /* kernel.emu.ii -> kernel.s -> kernel.o */
@@ -246,6 +293,7 @@ static qm_status kernel_compile(const char *source, const char *folder, const ch
                  (const char *const[]){"-S", rewritten, "-o", assembly, NULL});
     QM_TRY(qm_command_run(k, source, HINT));
     QM_TRY(nans_change(assembly, changed));
+    QM_TRY(device_check(source, folder, changed, k));
     compile_with(k, "", "", (const char *const[]){"-c", changed, "-o", object, NULL});
     QM_TRY(qm_command_start(k, HINT, &pid));
     qm_status st = is_contracted ? find_lines(source, folder, assembly) : QM_OK;

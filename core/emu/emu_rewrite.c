@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/emu/emu_device.h"
+
 enum { TOKENS = 4096, FILE_TEXT = 200 };
 
 struct rewriter {
     const char *in; /* the next character */
     const char *layer;
+    enum qm_emu_purpose purpose;
     char *out;
     size_t used, room;
     int is_system, is_layer, line, n_made, failed;
@@ -231,6 +234,7 @@ static qm_status launch(struct rewriter *r)
     puts_to(r, "), \"");
     put_quoted(r, name, n);
     puts_to(r, "\", [&]() __attribute__((no_sanitize(\"thread\"))) { ");
+    puts_to(r, r->purpose == QM_EMU_MARK ? "::qm_emu_launches(); " : "");
     puts_to(r, name);
     put(r, s + 3, (size_t)(end - s - 3));
     puts_to(r, "; })");
@@ -266,6 +270,20 @@ static int declarator(const char *s, const char *end, const char **stars, const 
     }
     *stars = *stars ? *stars : *name;
     return *name != NULL;
+}
+
+/* Whether a declarator has an initializer, = or {. */
+static int has_initializer(const char *s, const char *end)
+{
+    for (s = skip_blanks(s); s < end; s = skip_blanks(s)) {
+        if (*s == '=' || *s == '{')
+            return 1;
+        const char *next = *s == '(' || *s == '[' ? closing(s) : token_end(s);
+        if (!next)
+            return 0;
+        s = next;
+    }
+    return 0;
 }
 
 /* The first comma outside of brackets, or end. */
@@ -353,6 +371,10 @@ static qm_status shared(struct rewriter *r)
         is_dynamic |= strncmp(last(r, i), "extern", 6) == 0;
     r->used = from;
     const char *first = comma(s, end);
+    if (*end == ';' && !is_dynamic && has_initializer(s, end)) {
+        free(before);
+        return refuse(r, "this __shared__ variable has an initializer: shared memory has none");
+    }
     if (*end != ';' || !declarator(s, first, &stars, &name, &name_end)) {
         free(before);
         return refuse(r, "this __shared__ cannot be read: expected a type, names and bounds");
@@ -500,6 +522,114 @@ static int is_refused_pragma(const struct rewriter *r, const char *end)
     return 0;
 }
 
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+/* Whether the last token closes the captures of a lambda: a ] that ends no attribute. */
+static int is_after_captures(const struct rewriter *r)
+{
+    int depth = 0, k = 0;
+    if (*last(r, 0) != ']')
+        return 0;
+    do {
+        depth += (*last(r, k) == ']') - (*last(r, k) == '[');
+        k++;
+    } while (depth > 0 && *last(r, k));
+    return *last(r, k) != '[';
+}
+
+static int is_word_at(const char *s, const char *word)
+{
+    return word_is(s, token_end(s), word);
+}
+
+/* Whether __host__ stands beside the __device__ at s. */
+static int is_beside_host(const char *text, const char *s, const char *end)
+{
+    static const char host[] = "__qm_host__";
+    const size_t n = strlen(host);
+    const char *before = s;
+    while (before > text && isspace((unsigned char)before[-1]))
+        before--;
+    return is_word_at(skip_blanks(end), host) ||
+           ((size_t)(before - text) >= n && memcmp(before - n, host, n) == 0);
+}
+
+/* Checks that the kernel whose __global__ ends at s returns void. */
+static qm_status returns_void(const struct rewriter *r, const char *s)
+{
+    static const char *const with[] = {"__launch_bounds__", "__attribute__", "alignas"};
+    int angles = 0;
+    for (int k = statement(r) - 1; k >= 0; k--)
+        if (is_word_at(last(r, k), "void") || is_word_at(last(r, k), "auto"))
+            return QM_OK;
+    for (s = skip_blanks(s); *s && *s != '(' && *s != ';' && *s != '{';) {
+        const char *end = token_end(s);
+        angles += (*s == '<') - (*s == '>');
+        if (angles == 0 && (word_is(s, end, "void") || word_is(s, end, "auto")))
+            return QM_OK;
+        for (size_t i = 0; i < sizeof with / sizeof *with; i++)
+            if (word_is(s, end, with[i]) && *skip_blanks(end) == '(' && closing(skip_blanks(end)))
+                end = closing(skip_blanks(end));
+        s = skip_blanks(end);
+    }
+    return *s == '(' ? refuse(r, "this __global__ function does not return void") : QM_OK;
+}
+
+/* Writes what the word at the input stands for, if it is one that qm_emu.hpp makes of __device__ and
+ * its like; returns 0 where it is another. */
+static int mark(struct rewriter *r, const char *text, const char *end)
+{
+    static const struct {
+        const char *word;
+        int power;
+    } marks[] = {{"__qm_device__", QM_MARK_DEVICE},   {"__qm_global__", QM_MARK_GLOBAL},
+                 {"__qm_managed__", QM_MARK_MANAGED}, {"__qm_constant__", QM_MARK_CONSTANT},
+                 {"__qm_host__", 0},                  {"__qm_always__", -1}};
+    size_t i = 0, n = sizeof marks / sizeof *marks;
+    while (i < n && !word_is(r->in, end, marks[i].word))
+        i++;
+    if (i == n)
+        return 0;
+    int power = marks[i].power;
+    if (power == QM_MARK_DEVICE && is_beside_host(text, r->in, end))
+        power = QM_MARK_BOTH;
+    char attribute[60] = "";
+    if (power < 0 && r->purpose == QM_EMU_RUN)
+        snprintf(attribute, sizeof attribute, "__attribute__((always_inline))");
+    else if (power > 0 && r->purpose == QM_EMU_MARK && !is_after_captures(r))
+        snprintf(attribute, sizeof attribute, "__attribute__((aligned(%d)))", 1 << power);
+    puts_to(r, attribute);
+    r->in = end;
+    return 1;
+}
+
+/* Copies a line of the layer, but for the words of marks. */
+static void layer_line(struct rewriter *r, const char *text)
+{
+    while (*r->in && *r->in != '\n') {
+        const char *end = isspace((unsigned char)*r->in) ? r->in + 1 : token_end(r->in);
+        if (*r->in == '_' && mark(r, text, end))
+            continue;
+        put(r, r->in, (size_t)(end - r->in));
+        r->in = end;
+    }
+}
+
+/* Copies `try {` and a mark behind it. */
+static void try_block(struct rewriter *r, const char *end)
+{
+    const char *open = skip_blanks(end);
+    put_token(r, r->in, end);
+    r->in = end;
+    if (*open != '{' || r->purpose != QM_EMU_MARK)
+        return;
+    put(r, end, (size_t)(open - end));
+    put_token(r, open, open + 1);
+    puts_to(r, " ::qm_emu_tries();");
+    r->line += newlines(end, open);
+    r->in = open + 1;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /* A line marker, # 12 "file" 3: file and line of the following lines; 3: a system header. */
@@ -529,9 +659,13 @@ static void marker(struct rewriter *r)
     r->in = end;
 }
 
-static qm_status one_token(struct rewriter *r)
+static qm_status one_token(struct rewriter *r, const char *text)
 {
     const char *s = r->in, *end = token_end(s);
+    if (!r->is_system && word_is(s, end, "__qm_global__"))
+        QM_TRY(returns_void(r, end));
+    if (mark(r, text, end))
+        return QM_OK;
     if (attribute(r, end))
         return QM_OK;
     if (bounds_taken(r, end))
@@ -548,6 +682,10 @@ static qm_status one_token(struct rewriter *r)
         return launch(r);
     if (word_is(s, end, "asm") || word_is(s, end, "__asm__") || word_is(s, end, "__asm"))
         return refuse(r, "inline PTX (asm) cannot be emulated");
+    if (word_is(s, end, "try")) {
+        try_block(r, end);
+        return QM_OK;
+    }
     if (word_is(s, end, "__noinline__") && *last(r, 0) != '(')
         puts_to(r, "__attribute__((noinline))");
     else
@@ -557,7 +695,8 @@ static qm_status one_token(struct rewriter *r)
     return QM_OK;
 }
 
-qm_status qm_emu_rewrite(const char *text, const char *layer, char **out)
+qm_status qm_emu_rewrite(const char *text, const char *layer, enum qm_emu_purpose purpose,
+                         char **out)
 {
     struct rewriter *r = calloc(1, sizeof *r);
     qm_status st = QM_OK;
@@ -566,6 +705,7 @@ qm_status qm_emu_rewrite(const char *text, const char *layer, char **out)
         return qm_fail(QM_NO_MEMORY, "the rewriter");
     put(r, "", 0);
     r->layer = layer;
+    r->purpose = purpose;
     for (r->in = text; st == QM_OK && *r->in && !r->failed;) {
         if (*r->in == '\n') {
             put(r, r->in++, 1);
@@ -573,15 +713,12 @@ qm_status qm_emu_rewrite(const char *text, const char *layer, char **out)
             is_start = 1;
         } else if (*r->in == '#' && is_start)
             marker(r);
-        else if (r->is_layer) {
-            const char *end = strchr(r->in, '\n');
-            end = end ? end : r->in + strlen(r->in);
-            put(r, r->in, (size_t)(end - r->in));
-            r->in = end;
-        } else if (isspace((unsigned char)*r->in))
+        else if (r->is_layer)
+            layer_line(r, text);
+        else if (isspace((unsigned char)*r->in))
             put(r, r->in++, 1);
         else {
-            st = one_token(r);
+            st = one_token(r, text);
             is_start = 0;
         }
     }

@@ -28,13 +28,14 @@
 
 #define QM_PLAIN __attribute__((no_sanitize("thread"))) /* accesses of the layer itself */
 
-#define __global__ __attribute__((noinline))
-#define __device__
-#define __host__
-#define __constant__
-#define __managed__
+/* The rewriter takes these words away, or makes marks of them (core/emu/emu_device.h). */
+#define __global__   __attribute__((noinline)) __qm_global__
+#define __device__   __qm_device__
+#define __host__     __qm_host__
+#define __constant__ __qm_constant__
+#define __managed__  __qm_managed__
 #define __grid_constant__
-#define __forceinline__ inline __attribute__((always_inline))
+#define __forceinline__ inline __qm_always__
 #define __align__(n)    __attribute__((aligned(n)))
 #define __maxnreg__(...)
 #define __cluster_dims__(...) QM_EMU_cannot_emulate_clusters
@@ -122,6 +123,11 @@ void qm_emu_fence(void);
  * starts. */
 void *qm_emu_shared(void *key, size_t size, size_t align, const char *name);
 extern unsigned char qm_emu_dynamic[];
+
+/* Marks for core/emu/emu_device.c, in a build that never runs: what follows is a launch; this stands
+ * in a try. */
+void qm_emu_launches(void);
+void qm_emu_tries(void);
 
 /* Reports a finding and ends the launch. */
 void qm_emu_fail(qm_emu_at at, const char *format, ...) __attribute__((format(printf, 2, 3)));
