@@ -46,6 +46,30 @@ static const struct {
     {"cuda/std/functional", "qm_emu_cub.hpp"},
 };
 
+/* Headers of CUDA's that nothing stands in for; where one is included the rewriter refuses the source
+ * (core/emu/emu_rewrite.c). */
+static const struct {
+    const char *name, *what;
+} refused[] = {
+    {"cooperative_groups.h", "cooperative groups"},
+    {"cooperative_groups/reduce.h", "cooperative groups"},
+    {"cooperative_groups/scan.h", "cooperative groups"},
+    {"cooperative_groups/memcpy_async.h", "cooperative groups"},
+    {"mma.h", "tensor cores"},
+    {"cuda_pipeline.h", "asynchronous copies"},
+    {"cuda/pipeline", "asynchronous copies"},
+    {"cuda/barrier", "barriers of libcu++"},
+    {"cuda/atomic", "atomics of libcu++"},
+    {"cuda/std/atomic", "atomics of libcu++"},
+    {"cuda_fp4.h", "the types of cuda_fp4.h"},
+    {"cuda_fp6.h", "the types of cuda_fp6.h"},
+    {"curand_kernel.h", "cuRAND's generators"},
+    {"cublas_v2.h", "cuBLAS"},
+    {"thrust/device_vector.h", "Thrust"},
+    {"torch/extension.h", "PyTorch's C++ library"},
+    {"ATen/ATen.h", "PyTorch's C++ library"},
+};
+
 /* -fsanitize=thread: each access calls a function __tsan_...; the other sanitizers call __ubsan_...
  * where a check fails.  core/emu/emu_access.cpp and emu_checks.cpp define these functions; no
  * sanitizer's library is linked. */
@@ -59,7 +83,9 @@ static const struct {
 #define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define HINT        "CXX chooses another; the Debian package is g++"
 
-static qm_status header_write(const char *folder, const char *name, const char *text)
+/* Writes a header of one line, a format with one text in it. */
+static qm_status header_write(const char *folder, const char *name, const char *line,
+                              const char *text)
 {
     char path[PATH_MAX];
     QM_TRY(qm_embedded_folder(folder, name));
@@ -67,7 +93,7 @@ static qm_status header_write(const char *folder, const char *name, const char *
     FILE *f = fopen(path, "w");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    fprintf(f, "#include <%s>\n", text);
+    fprintf(f, line, text);
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
@@ -84,7 +110,10 @@ static qm_status texts_write(const char *folder)
         QM_TRY(qm_embedded_write(folder, name));
     }
     for (size_t i = 0; i < sizeof stands_in / sizeof *stands_in; i++)
-        QM_TRY(header_write(folder, stands_in[i].name, stands_in[i].text));
+        QM_TRY(header_write(folder, stands_in[i].name, "#include <%s>\n", stands_in[i].text));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        QM_TRY(header_write(folder, refused[i].name, "#pragma " QM_EMU_REFUSED " %s\n",
+                            refused[i].what));
     return QM_OK;
 }
 
@@ -241,7 +270,7 @@ static qm_status device_check(const char *source, const char *folder, const char
     if (st == QM_OK)
         st = qm_build_read(built, &text[2], &size);
     if (st == QM_OK)
-        st = qm_emu_device(text[1], text[0], text[2], &variables);
+        st = qm_emu_device(text[1], text[0], folder, text[2], &variables);
     FILE *f = st == QM_OK ? fopen(built, "a") : NULL;
     if (f)
         fputs(variables, f);

@@ -33,7 +33,7 @@ struct reader {
     struct symbol *symbol;
     struct use *use;
     int n_symbols, room, n_uses, use_room, *table, table_size, failed;
-    const char *text;
+    const char *text, *layer;
     struct {
         char *path;
         int is_users;
@@ -142,10 +142,13 @@ static const char *next_marker(const char *s)
     return NULL;
 }
 
-static int is_users_file(const char *text, const char *path)
+/* The first marker counts: a pragma makes no system header of a user's file. */
+static int is_users_file(const struct reader *r, const char *path)
 {
     int is_system;
-    for (const char *s = next_marker(text); s; s = next_marker(s + 1))
+    if (strncmp(path, r->layer, strlen(r->layer)) == 0)
+        return 0;
+    for (const char *s = next_marker(r->text); s; s = next_marker(s + 1))
         if (marker_is(s, path, &is_system))
             return !is_system;
     return 0;
@@ -170,7 +173,7 @@ static void add_file(struct reader *r, const char *s)
              *path[1] && *path[1] != '/' ? "/" : "", path[1]);
     free(r->file[k].path);
     r->file[k].path = strdup(whole);
-    r->file[k].is_users = is_users_file(r->text, whole);
+    r->file[k].is_users = is_users_file(r, whole);
 }
 
 /* The text of a line of a user's file in the preprocessed source, or NULL. */
@@ -367,8 +370,10 @@ static int is_on_gpu(const char *name, int n)
         "__fpclassify", NULL};
     static const char *const layer[] = {"qm_emu_barrier", "qm_emu_warp",    "qm_emu_atomically",
                                         "qm_emu_fence",   "qm_emu_shared",  "qm_emu_fail",
-                                        "qm_emu_dynamic", NULL};
+                                        "qm_emu_bounds", NULL};
     const char *const *lists[] = {names, layer, math};
+    if (n > 3 && name[0] == '_' && name[1] == '_' && strchr("234", name[n - 1]))
+        return 1; /* of the compiler's own library: __popcountdi2 */
     for (int l = 0; l < 3; l++)
         for (const char *const *x = lists[l]; *x; x++) {
             int m = (int)strlen(*x);
@@ -516,15 +521,26 @@ static int check(struct walk *w, const struct symbol *f, int depth)
     return 0;
 }
 
-/* Checks the host's code: kernels are launched, and nothing else is. */
-static int check_host(struct walk *w, const struct symbol *f)
+/* What is wrong with a use by code of the host, behind a launch or not; NULL: nothing. */
+static const char *host_flaw(const struct symbol *to, int is_launch)
+{
+    if (to->kind != FUNCTION || is_launch)
+        return NULL;
+    return to->mark == QM_MARK_GLOBAL   ? "the kernel %s is called like a function, without <<<>>>"
+           : to->mark == QM_MARK_DEVICE ? "code of the host calls %s, a function of the device"
+                                        : NULL;
+}
+
+/* Checks the host's code: what is launched is a kernel (launches), nothing else calls one, or a
+ * function of the device. */
+static int check_host(struct walk *w, const struct symbol *f, int launches)
 {
     const struct reader *r = w->r;
     char what[500], name[QM_SYMBOL_TEXT];
+    const char *flaw = NULL;
     const struct symbol *called = NULL;
-    int is_launch = 0, n_kernels = 0;
-    w->root = f;
-    for (int i = f->first_use; i < f->last_use; i++) {
+    int is_launch = 0, n_kernels = 0, is_free = is_let_pass(r, f);
+    for (int i = f->first_use; i < f->last_use && !flaw; i++) {
         const struct use *u = &r->use[i];
         const struct symbol *to = real(r, u->what);
         if (!u->is_call)
@@ -533,23 +549,18 @@ static int check_host(struct walk *w, const struct symbol *f)
             w->file = u->file;
             w->line = u->line;
         }
-        if (is_named(to, "qm_emu_launches"))
-            is_launch = 1;
-        else if (to->mark == QM_MARK_GLOBAL && !is_launch) {
-            qm_symbol_text(to->name, to->n, name);
-            snprintf(what, sizeof what, "the kernel %s is called like a function, without <<<>>>",
-                     name);
-            return found(w, what);
-        } else if (is_launch && to->mark == QM_MARK_GLOBAL)
-            n_kernels++;
-        else if (is_launch && to->is_defined)
+        n_kernels += is_launch && to->mark == QM_MARK_GLOBAL;
+        called = is_launch && to->is_defined ? to : called;
+        is_launch |= is_named(to, "qm_emu_launches");
+        if (!launches && (!is_free || to->mark == QM_MARK_GLOBAL) && (flaw = host_flaw(to, is_launch)))
             called = to;
     }
-    if (!called || n_kernels)
+    if (launches && called && !n_kernels)
+        flaw = "%s is launched by <<<>>>, and is no kernel: it has no __global__";
+    if (!flaw)
         return 0;
     qm_symbol_text(called->name, called->n, name);
-    snprintf(what, sizeof what, "%s is launched by <<<>>>, and is no kernel: it has no __global__",
-             name);
+    snprintf(what, sizeof what, flaw, name);
     return found(w, what);
 }
 
@@ -584,7 +595,10 @@ static qm_status write_variables(const struct reader *r, const char *built, char
         qm_symbol_text(v->name, v->n, name);
         fprintf(f, "\t.balign 8\n\t.quad %.*s\n\t.quad %ld\n\t.quad %d\n\t.quad 7f\n", v->n,
                 v->name, v->size, v->mark);
-        fprintf(f, "\t.section .rodata\n7:\t.string \"%s\"\n\t.section qm_variables,\"aw\"\n",
+        fprintf(f, "\t.section .rodata\n7:\t.string \"%s %s\"\n\t.section qm_variables,\"aw\"\n",
+                v->mark == QM_MARK_CONSTANT  ? "__constant__"
+                : v->mark == QM_MARK_MANAGED ? "__managed__"
+                                             : "__device__",
                 name);
     }
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_NO_MEMORY, "a table of variables");
@@ -594,27 +608,30 @@ static qm_status write_variables(const struct reader *r, const char *built, char
 
 static qm_status check_all(struct reader *r)
 {
+    enum { LAUNCHES, DEVICE, HOST, PASSES };
     struct walk w = {.r = r};
-    for (int host = 0; host < 2; host++)
+    for (int pass = LAUNCHES; pass < PASSES; pass++)
         for (int i = 0; i < r->n_symbols; i++) {
             struct symbol *f = &r->symbol[i];
-            if (f->kind != FUNCTION || !f->is_defined || is_root(f) == host)
+            if (f->kind != FUNCTION || !f->is_defined || (pass == DEVICE ? !is_root(f) : f->mark))
                 continue;
             w.root = f;
             w.file = f->file;
             w.line = f->line;
-            if (host ? !f->mark && check_host(&w, f) : check(&w, f, 0))
+            if (pass == DEVICE ? check(&w, f, 0) : check_host(&w, f, pass == LAUNCHES))
                 return qm_fail(QM_BAD_ARG, "%s", w.message);
         }
     return QM_OK;
 }
 
-qm_status qm_emu_device(const char *assembly, const char *text, const char *built, char **variables)
+qm_status qm_emu_device(const char *assembly, const char *text, const char *layer,
+                        const char *built, char **variables)
 {
     struct reader *r = calloc(1, sizeof *r);
     if (!r)
         return qm_fail(QM_NO_MEMORY, "a reader of assembly");
     r->text = text;
+    r->layer = layer;
     read_all(r, assembly);
     qm_status st = r->failed ? qm_fail(QM_NO_MEMORY, "symbols of a kernel") : check_all(r);
     if (st == QM_OK)

@@ -18,7 +18,8 @@ struct rewriter {
     char *out;
     size_t used, room;
     int is_system, is_layer, line, n_made, failed;
-    char file[FILE_TEXT];
+    char file[FILE_TEXT], users[FILE_TEXT]; /* users, users_line: the last place in a user's file */
+    int users_line;
     /* A ring of the last tokens written, by their first bytes in out. */
     size_t token[TOKENS];
     int n_tokens;
@@ -203,6 +204,17 @@ static int kernel_name(const struct rewriter *r)
     }
 }
 
+/* Copies text of a launch, but for the words of marks, which stand at lambdas there. */
+static void put_unmarked(struct rewriter *r, const char *s, const char *end)
+{
+    while (s < end) {
+        const char *next = isspace((unsigned char)*s) ? s + 1 : token_end(s);
+        if (strncmp(s, "__qm_", 5) != 0)
+            put(r, s, (size_t)(next - s));
+        s = next;
+    }
+}
+
 /* ---- launches -------------------------------------------------------------------------------- */
 
 /* Rewrites a launch; the input stands at <<<. */
@@ -230,13 +242,13 @@ static qm_status launch(struct rewriter *r)
     r->used = from;
     r->n_tokens -= k + 1;
     puts_to(r, "::qm_emu::launch(::qm_emu::config(");
-    put(r, config, (size_t)(s - config));
+    put_unmarked(r, config, s);
     puts_to(r, "), \"");
     put_quoted(r, name, n);
     puts_to(r, "\", [&]() __attribute__((no_sanitize(\"thread\"))) { ");
     puts_to(r, r->purpose == QM_EMU_MARK ? "::qm_emu_launches(); " : "");
     puts_to(r, name);
-    put(r, s + 3, (size_t)(end - s - 3));
+    put_unmarked(r, s + 3, end);
     puts_to(r, "; })");
     r->line += newlines(r->in, end);
     r->in = end;
@@ -594,8 +606,16 @@ static int mark(struct rewriter *r, const char *text, const char *end)
     if (power == QM_MARK_DEVICE && is_beside_host(text, r->in, end))
         power = QM_MARK_BOTH;
     char attribute[60] = "";
+    if (power == QM_MARK_GLOBAL && !r->bounds) { /* every kernel has bounds */
+        static const char most[] = "(1024)";
+        r->bounds = most;
+        r->bounds_end = most + strlen(most);
+        r->parens = 0;
+    }
     if (power < 0 && r->purpose == QM_EMU_RUN)
         snprintf(attribute, sizeof attribute, "__attribute__((always_inline))");
+    else if (power == QM_MARK_CONSTANT && r->purpose == QM_EMU_RUN) /* also where it is only written */
+        snprintf(attribute, sizeof attribute, "__attribute__((used))");
     else if (power > 0 && r->purpose == QM_EMU_MARK && !is_after_captures(r))
         snprintf(attribute, sizeof attribute, "__attribute__((aligned(%d)))", 1 << power);
     puts_to(r, attribute);
@@ -615,6 +635,58 @@ static void layer_line(struct rewriter *r, const char *text)
     }
 }
 
+/* The end of a cast to a pointer to void at s: (const void *) or static_cast<void *>; s: there is
+ * none. */
+static const char *cast_end(const char *s)
+{
+    const char *end = token_end(s), *open = s;
+    if (word_is(s, end, "reinterpret_cast") || word_is(s, end, "static_cast"))
+        open = skip_blanks(end);
+    if (*open != (open == s ? '(' : '<'))
+        return s;
+    int n_void = 0, n_stars = 0;
+    for (end = skip_blanks(open + 1); *end && !strchr(")>", *end);) {
+        const char *next = token_end(end);
+        n_void += word_is(end, next, "void");
+        n_stars += *end == '*';
+        if (!word_is(end, next, "void") && !word_is(end, next, "const") && *end != '*')
+            return s;
+        end = skip_blanks(next);
+    }
+    return n_void == 1 && n_stars == 1 && *end ? end + 1 : s;
+}
+
+/* Copies a call of CUDA's runtime library that gets a kernel, without a cast of it to void *. */
+static int kernel_call(struct rewriter *r, const char *end)
+{
+    static const struct {
+        const char *name;
+        int argument; /* which is the kernel */
+    } calls[] = {{"cudaLaunchKernel", 0},
+                 {"cudaFuncSetAttribute", 0},
+                 {"cudaFuncSetCacheConfig", 0},
+                 {"cudaFuncGetAttributes", 1},
+                 {"cudaOccupancyMaxActiveBlocksPerMultiprocessor", 1},
+                 {"cudaOccupancyMaxPotentialBlockSize", 2}};
+    size_t i = 0, n = sizeof calls / sizeof *calls;
+    while (i < n && !word_is(r->in, end, calls[i].name))
+        i++;
+    const char *s = skip_blanks(end), *close = i < n && *s == '(' ? closing(s) : NULL;
+    if (!close)
+        return 0;
+    s++;
+    for (int k = 0; i < n && k < calls[i].argument && s < close; k++)
+        s = comma(s, close) + 1;
+    s = skip_blanks(s);
+    if (s >= close || cast_end(s) == s)
+        return 0;
+    put_token(r, r->in, end);
+    put(r, end, (size_t)(s - end));
+    r->line += newlines(r->in, cast_end(s));
+    r->in = cast_end(s);
+    return 1;
+}
+
 /* Copies `try {` and a mark behind it. */
 static void try_block(struct rewriter *r, const char *end)
 {
@@ -632,6 +704,17 @@ static void try_block(struct rewriter *r, const char *end)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+/* Refuses a source that includes a header with the pragma QM_EMU_REFUSED, where the input stands. */
+static qm_status refused_header(const struct rewriter *r)
+{
+    static const char pragma[] = "#pragma " QM_EMU_REFUSED " ";
+    const size_t n = strlen(pragma);
+    if (strncmp(r->in, pragma, n) != 0)
+        return QM_OK;
+    return qm_fail(QM_BAD_ARG, "%s:%d: %.*s (%s) cannot be emulated", r->users, r->users_line,
+                   (int)strcspn(r->in + n, "\n"), r->in + n, r->file);
+}
+
 /* A line marker, # 12 "file" 3: file and line of the following lines; 3: a system header. */
 static void marker(struct rewriter *r)
 {
@@ -644,6 +727,10 @@ static void marker(struct rewriter *r)
         for (const char *s = quote; s < close; s++)
             slash = *s == '/' ? s : slash;
         slash = slash ? slash : quote;
+        if (!r->is_system) {
+            memcpy(r->users, r->file, sizeof r->users);
+            r->users_line = r->line;
+        }
         snprintf(r->file, sizeof r->file, "%.*s", (int)(close - slash - 2), slash + 1);
         r->is_system = 0;
         for (const char *s = close; s < end; s++)
@@ -682,6 +769,8 @@ static qm_status one_token(struct rewriter *r, const char *text)
         return launch(r);
     if (word_is(s, end, "asm") || word_is(s, end, "__asm__") || word_is(s, end, "__asm"))
         return refuse(r, "inline PTX (asm) cannot be emulated");
+    if (kernel_call(r, end))
+        return QM_OK;
     if (word_is(s, end, "try")) {
         try_block(r, end);
         return QM_OK;
@@ -711,9 +800,10 @@ qm_status qm_emu_rewrite(const char *text, const char *layer, enum qm_emu_purpos
             put(r, r->in++, 1);
             r->line++;
             is_start = 1;
-        } else if (*r->in == '#' && is_start)
+        } else if (*r->in == '#' && is_start) {
+            st = refused_header(r);
             marker(r);
-        else if (r->is_layer)
+        } else if (r->is_layer)
             layer_line(r, text);
         else if (isspace((unsigned char)*r->in))
             put(r, r->in++, 1);

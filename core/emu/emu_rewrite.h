@@ -4,6 +4,9 @@
 
 #include "core/base/status.h"
 
+/* A pragma in a header that is not to be included, before the words that say what it is. */
+#define QM_EMU_REFUSED "qualm_refuses"
+
 /* What the rewritten text is for: to be run, or to be compiled for core/emu/emu_device.h. */
 enum qm_emu_purpose { QM_EMU_RUN, QM_EMU_MARK };
 
