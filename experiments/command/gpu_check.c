@@ -233,6 +233,23 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
     return words ? QM_OK : qm_fail(QM_NO_MEMORY, "a plan");
 }
 
+/* An empty text: NVML, which tells the driver's version, is optional. */
+static int is_unknown(const json_t *fact)
+{
+    return json_is_string(fact) && json_string_length(fact) == 0;
+}
+
+/* Takes over what NVML says now, where it answers, and whether it does. */
+static void renew_nvml(json_t *was, json_t *is)
+{
+    static const char *const facts[] = {"driver", "most_sm_mhz", "most_memory_mhz", "nvml"};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        json_t *fact = json_object_get(is, facts[i]);
+        if (fact && !is_unknown(fact) && !(json_is_integer(fact) && !json_integer_value(fact)))
+            json_object_set(was, facts[i], fact);
+    }
+}
+
 /* QM_BAD_ARG: the report is of another device, driver or NVRTC; the message has every fact
  * that differs. */
 static qm_status same_device(json_t *was, json_t *is, const char *path)
@@ -245,7 +262,7 @@ static qm_status same_device(json_t *was, json_t *is, const char *path)
     size_t used = 0;
     for (size_t i = 0; i < sizeof facts / sizeof *facts && used < sizeof text; i++) {
         json_t *a = json_object_get(was, facts[i]), *b = json_object_get(is, facts[i]);
-        if ((!a && !b) || (a && b && json_equal(a, b)))
+        if ((!a && !b) || (a && b && json_equal(a, b)) || is_unknown(a) || is_unknown(b))
             continue;
         char *x = a ? json_dumps(a, JSON_ENCODE_ANY) : NULL;
         char *y = b ? json_dumps(b, JSON_ENCODE_ANY) : NULL;
@@ -400,11 +417,23 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         json_object_set_new(run->report.plan, "elements", json_integer(run->options.n));
     }
     qm_status st = same_device(run->report.device, device, path);
+    if (st == QM_OK)
+        renew_nvml(run->report.device, device);
     json_decref(device);
     QM_TRY(st);
     QM_TRY(make_tasks(run));
     st = qm_gpu_tasks_take(&run->tasks, &run->report);
     return st == QM_BAD_ARG ? qm_fail_in(st, path) : st;
+}
+
+/* Says why rows will have no clocks, where there is an NVML that does not answer. */
+static void note_nvml(const struct qm_gpu_run *run)
+{
+    const char *why = json_string_value(json_object_get(run->report.device, "nvml"));
+    if (run->nvml_has_failed && why && strncmp(why, "no NVML", 7) != 0)
+        qm_note("qualm gpu-check: rows have no clocks: %s (QM_NVML=PATH names another "
+                "libnvidia-ml.so.1, QM_NVML=none leaves it out)",
+                why);
 }
 
 /* What the rows say; reason: the status of the first skipped one. */
@@ -484,6 +513,7 @@ static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_prin
     if (st != QM_OK && (st != QM_INTERRUPTED || !run->tasks.n))
         return st;
     *is_printed = 1;
+    note_nvml(run); /* also where it failed during the run */
     struct summary all = summarize(run);
     if (qm_cli.json)
         qm_json_print(all_of(&run->report, run->path));
