@@ -142,13 +142,16 @@ static const char *next_marker(const char *s)
     return NULL;
 }
 
-/* The first marker counts: a pragma makes no system header of a user's file. */
+/* The first marker of a file counts: a pragma makes no system header of a user's file, and lines
+ * that macros of system headers made have such markers too.  The first of all is of the source
+ * itself, which may stand in the layer's folder. */
 static int is_users_file(const struct reader *r, const char *path)
 {
     int is_system;
-    if (strncmp(path, r->layer, strlen(r->layer)) == 0)
+    const char *s = next_marker(r->text);
+    if (strncmp(path, r->layer, strlen(r->layer)) == 0 && !(s && marker_is(s, path, &is_system)))
         return 0;
-    for (const char *s = next_marker(r->text); s; s = next_marker(s + 1))
+    for (; s; s = next_marker(s + 1))
         if (marker_is(s, path, &is_system))
             return !is_system;
     return 0;
@@ -195,22 +198,63 @@ static const char *line_of(const struct reader *r, int file, int line)
     return NULL;
 }
 
-/* Whether the declaration of a function that begins at a line is one of these: the words stand on
- * the line, or before it and after the end of another declaration. */
-static int says(const struct reader *r, const struct symbol *f, const char *const *words)
+/* Whether a line of n bytes has a word, which `after` follows where that is not 0. */
+static int has_word(const char *s, int n, const char *word, int length, char after)
 {
+    for (const char *at = s; at < s + n; at += is_name(*at) ? name_length(at) : 1)
+        if (name_length(at) == length && strncmp(at, word, (size_t)length) == 0 &&
+            (!after || at[length] == after))
+            return 1;
+    return 0;
+}
+
+static int has_words(const char *s, int n, const char *const *words)
+{
+    for (; *words; words++)
+        if (has_word(s, n, *words, (int)strlen(*words), 0))
+            return 1;
+    return 0;
+}
+
+/* Whether a function is constexpr: the word stands on its line, or before it and after the end of
+ * another declaration. */
+static int is_constant(const struct reader *r, const struct symbol *f)
+{
+    static const char *const words[] = {"constexpr", "consteval", NULL};
     for (int back = 0; back < AROUND && f->line - back > 0; back++) {
         const char *s = line_of(r, f->file, f->line - back);
         int n = s ? (int)strcspn(s, "\n") : 0;
         if (back > 0 && s && (memchr(s, ';', (size_t)n) || memchr(s, '}', (size_t)n)))
             return 0;
-        for (const char *at = s; s && at < s + n; at += is_name(*at) ? name_length(at) : 1)
-            for (int i = 0; words[i]; i++)
-                if (name_length(at) == (int)strlen(words[i]) &&
-                    strncmp(at, words[i], strlen(words[i])) == 0)
-                    return 1;
+        if (s && has_words(s, n, words))
+            return 1;
     }
     return 0;
+}
+
+/* Whether the compiler made a member function: a constructor, destructor or assignment whose line is
+ * that of its class, or that is defaulted or inherited. */
+static int is_implicit(const struct reader *r, const struct symbol *f)
+{
+    static const char *const classes[] = {"struct", "class", "union", NULL};
+    static const char *const words[] = {"default", "using", NULL};
+    char text[QM_SYMBOL_TEXT];
+    const char *s = line_of(r, f->file, f->line);
+    int n = s ? (int)strcspn(s, "\n") : 0;
+    qm_symbol_text(f->name, f->n, text);
+    char *last = strrchr(text, ':');
+    if (!s || !last || last - text < 2)
+        return 0;
+    last[-1] = '\0'; /* text: the class */
+    const char *name = strrchr(text, ':') ? strrchr(text, ':') + 1 : text;
+    int is_destructor = last[1] == '~', is_operator = strcmp(last + 1, "operator") == 0;
+    if (!is_operator && strcmp(last + 1 + is_destructor, name) != 0)
+        return 0;
+    if (has_words(s, n, words))
+        return 1;
+    int is_written = is_operator ? has_word(s, n, "operator", 8, '=')
+                                 : has_word(s, n, name, (int)strlen(name), '(');
+    return has_words(s, n, classes) && !is_written;
 }
 
 /* ---- lines of the assembly ------------------------------------------------------------------- */
@@ -474,13 +518,12 @@ static const struct symbol *real(const struct reader *r, int k)
     return &r->symbol[k];
 }
 
-/* Whether a function without a mark may be called by device code: a lambda, one that the compiler
- * made, one that may be evaluated by the compiler, one of a system header. */
+/* Whether a function without a mark may be called by device code: one of a system header, a lambda,
+ * one that may be evaluated by the compiler, one that the compiler made. */
 static int is_let_pass(const struct reader *r, const struct symbol *f)
 {
-    static const char *const words[] = {"constexpr", "consteval", "struct", "class",
-                                        "union",     "default",   "using",  NULL};
-    return !r->file[f->file].is_users || qm_symbol_is_lambda(f->name, f->n) || says(r, f, words);
+    return !r->file[f->file].is_users || qm_symbol_is_lambda(f->name, f->n) || is_constant(r, f) ||
+           is_implicit(r, f);
 }
 
 /* Checks what a function uses, and the functions without a mark behind it; 1: something was

@@ -284,15 +284,18 @@ static int declarator(const char *s, const char *end, const char **stars, const 
     return *name != NULL;
 }
 
-/* Whether a declarator has an initializer, = or {. */
+/* Whether declarators have an initializer, = or {; a { may also be of a type. */
 static int has_initializer(const char *s, const char *end)
 {
+    int is_type = 0;
     for (s = skip_blanks(s); s < end; s = skip_blanks(s)) {
-        if (*s == '=' || *s == '{')
+        const char *next = strchr("([{", *s) ? closing(s) : token_end(s);
+        if (*s == '=' || (*s == '{' && !is_type))
             return 1;
-        const char *next = *s == '(' || *s == '[' ? closing(s) : token_end(s);
         if (!next)
             return 0;
+        is_type = (is_type && *s != '{') || word_is(s, next, "struct") ||
+                  word_is(s, next, "union") || word_is(s, next, "class");
         s = next;
     }
     return 0;
@@ -749,7 +752,7 @@ static void marker(struct rewriter *r)
 static qm_status one_token(struct rewriter *r, const char *text)
 {
     const char *s = r->in, *end = token_end(s);
-    if (!r->is_system && word_is(s, end, "__qm_global__"))
+    if (word_is(s, end, "__qm_global__"))
         QM_TRY(returns_void(r, end));
     if (mark(r, text, end))
         return QM_OK;

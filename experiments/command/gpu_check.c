@@ -390,6 +390,30 @@ static void choose_peers(struct options *o, json_t *plan)
         json_object_set_new(plan, "peers", qm_json_text(now));
 }
 
+/* Gives a report that was begun before its GPU had answered ("gpu-all-...") the GPU's name, in the
+ * same folder. */
+static qm_status rename_report(struct qm_gpu_run *run)
+{
+    static const char *const ends[] = {".h5", ".md"};
+    char old[PATH_MAX], file[PATH_MAX + 8], folder[PATH_MAX];
+    int lock = run->lock;
+    snprintf(old, sizeof old, "%s", run->path);
+    const char *slash = strrchr(old, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - old) : 1, slash ? old : ".");
+    const struct options in = {.folder = *folder ? folder : "/"};
+    qm_status st = name_report(&in, run);
+    if (st == QM_OK)
+        st = qm_gpu_run_begun(run, "begun");
+    if (st != QM_OK)
+        return st;
+    for (int i = 0; i < 2; i++) {
+        snprintf(file, sizeof file, "%s%s", old, ends[i]);
+        unlink(file);
+    }
+    qm_gpu_report_unlock(old, lock);
+    return QM_OK;
+}
+
 static qm_status resume(struct options *o, struct qm_gpu_run *run)
 {
     char path[PATH_MAX];
@@ -412,7 +436,8 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
     choose_peers(o, run->report.plan);
     run->options = o->gpu;
     QM_TRY(qm_gpu_describe(run, &device));
-    if (json_object_size(run->report.device) == 0) { /* it had not answered */
+    int is_nameless = json_object_size(run->report.device) == 0;
+    if (is_nameless) { /* it had not answered */
         json_object_update(run->report.device, device);
         json_object_set_new(run->report.plan, "elements", json_integer(run->options.n));
     }
@@ -421,6 +446,8 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         renew_nvml(run->report.device, device);
     json_decref(device);
     QM_TRY(st);
+    if (is_nameless)
+        QM_TRY(rename_report(run));
     QM_TRY(make_tasks(run));
     st = qm_gpu_tasks_take(&run->tasks, &run->report);
     return st == QM_BAD_ARG ? qm_fail_in(st, path) : st;
