@@ -9,7 +9,7 @@ static const char source[] =
     "#include <algorithm>\n"
     "#include <array>\n"
     "#include <cuda_runtime.h>\n"
-    "QM_KERNEL(\"sgd_f32\");\n"
+    "QM_KERNEL(\"adamw_f32\");\n"
     "%s\n" /* line 6 */
     "__global__ void k(float *p, int i) {\n"
     "%s\n" /* line 8 */
