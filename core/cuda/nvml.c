@@ -260,7 +260,7 @@ qm_status qm_gpu_now(const char *pci, struct qm_gpu_now *out)
     struct answer a;
     memset(out, 0, sizeof *out);
     if (!other.pid && !*other.why)
-        snprintf(other.why, sizeof other.why, "NVML is not asked here");
+        return qm_fail(QM_SKIPPED, "NVML is not asked here");
     if (*other.why)
         return qm_fail(QM_SKIPPED, "%s", other.why);
     qm_status st = question(pci, &a);
