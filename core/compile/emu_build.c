@@ -46,8 +46,8 @@ static const struct {
     {"cuda/std/functional", "qm_emu_cub.hpp"},
 };
 
-/* Headers of CUDA's that nothing stands in for; where one is included the rewriter refuses the source
- * (core/emu/emu_rewrite.c). */
+/* Headers of CUDA's that nothing stands in for; where one is included the rewriter refuses the
+ * source (core/emu/emu_rewrite.c). */
 static const struct {
     const char *name, *what;
 } refused[] = {
@@ -73,10 +73,10 @@ static const struct {
 /* -fsanitize=thread: each access calls a function __tsan_...; the other sanitizers call __ubsan_...
  * where a check fails.  core/emu/emu_access.cpp and emu_checks.cpp define these functions; no
  * sanitizer's library is linked. */
-#define KERNEL_FLAGS                                                                           \
-    "-std=c++17 -O1 -g1 -gdwarf-4 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
-    "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
-    "float-cast-overflow -Wno-unknown-pragmas -Wno-ignored-optimization-argument "             \
+#define KERNEL_FLAGS                                                                             \
+    "-std=c++17 -O1 -g1 -gdwarf-4 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing " \
+    "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift,"   \
+    "float-cast-overflow -Wno-unknown-pragmas -Wno-ignored-optimization-argument "               \
     "-Dqm_kernel_step=qm_emu_user_step " QM_EMU_NAN_FLAGS
 #define MARK_FLAGS  "-std=c++17 -fPIC -w"
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
@@ -144,6 +144,17 @@ qm_status qm_build_read(const char *path, char **out, size_t *size)
     return QM_OK;
 }
 
+/* Reads a file of text.  clang++ writes NULs into comments of assembly: they become blanks. */
+static qm_status text_read(const char *path, char **out)
+{
+    size_t size;
+    QM_TRY(qm_build_read(path, out, &size));
+    for (size_t i = 0; i < size; i++)
+        if (!(*out)[i])
+            (*out)[i] = ' ';
+    return QM_OK;
+}
+
 /* Sets the command line: $CXX, the fixed flags, those of the form, $CXXFLAGS, and `words` up to
  * NULL. */
 static void compile_with(struct qm_command *c, const char *fixed, const char *form,
@@ -189,7 +200,6 @@ static qm_status find_lines(const char *source, const char *folder, const char *
     struct qm_contracted found;
     struct qm_command *k = calloc(1, sizeof *k);
     char path[PATH_MAX], other[PATH_MAX], flags[256], *text[2] = {NULL, NULL};
-    size_t size;
     snprintf(path, sizeof path, "%s/kernel.emu.ii", folder);
     snprintf(other, sizeof other, "%s/plain.s", folder);
     snprintf(flags, sizeof flags, "%s %s", qm_emu_fast_flags(), plain[0]);
@@ -199,9 +209,9 @@ static qm_status find_lines(const char *source, const char *folder, const char *
         st = qm_command_run(k, source, HINT);
     }
     if (st == QM_OK)
-        st = qm_build_read(assembly, &text[0], &size);
+        st = text_read(assembly, &text[0]);
     if (st == QM_OK)
-        st = qm_build_read(other, &text[1], &size);
+        st = text_read(other, &text[1]);
     if (st == QM_OK)
         st = qm_emu_contracted(text[0], text[1], &found);
     for (int i = 0; st == QM_OK && i < found.n && i < QM_CONTRACTED_LINES; i++)
@@ -216,8 +226,7 @@ static qm_status find_lines(const char *source, const char *folder, const char *
 static qm_status nans_change(const char *from, const char *to)
 {
     char *text = NULL, *changed = NULL;
-    size_t size;
-    QM_TRY(qm_build_read(from, &text, &size));
+    QM_TRY(text_read(from, &text));
     qm_status st = qm_emu_nans(text, &changed);
     free(text);
     QM_TRY(st);
@@ -252,11 +261,10 @@ static qm_status device_check(const char *source, const char *folder, const char
 {
     char path[PATH_MAX], marked[PATH_MAX], assembly[PATH_MAX], *text[3] = {NULL, NULL, NULL};
     char *variables = NULL;
-    size_t size;
     snprintf(path, sizeof path, "%s/kernel.ii", folder);
     snprintf(marked, sizeof marked, "%s/marked.ii", folder);
     snprintf(assembly, sizeof assembly, "%s/marked.s", folder);
-    qm_status st = qm_build_read(path, &text[0], &size);
+    qm_status st = text_read(path, &text[0]);
     if (st == QM_OK)
         st = rewrite_to(text[0], folder, QM_EMU_MARK, marked);
     if (st == QM_OK) {
@@ -266,9 +274,9 @@ static qm_status device_check(const char *source, const char *folder, const char
         st = qm_command_run(k, source, HINT);
     }
     if (st == QM_OK)
-        st = qm_build_read(assembly, &text[1], &size);
+        st = text_read(assembly, &text[1]);
     if (st == QM_OK)
-        st = qm_build_read(built, &text[2], &size);
+        st = text_read(built, &text[2]);
     if (st == QM_OK)
         st = qm_emu_device(text[1], text[0], folder, text[2], &variables);
     FILE *f = st == QM_OK ? fopen(built, "a") : NULL;
@@ -288,7 +296,6 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
 {
     char layer[PATH_MAX], plain[PATH_MAX], left[8192], *text = NULL;
     struct qm_command taken;
-    size_t length;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     compile_with(k, KERNEL_FLAGS, flags,
@@ -299,7 +306,7 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
     for (int i = 0; i < taken.n; i++)
         qm_command_add(k, "CUDAFLAGS", taken.argv[i]);
     QM_TRY(qm_command_run(k, source, HINT));
-    QM_TRY(qm_build_read(plain, &text, &length));
+    QM_TRY(text_read(plain, &text));
     qm_status st = rewrite_to(text, folder, QM_EMU_RUN, rewritten);
     free(text);
     return st;

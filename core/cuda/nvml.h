@@ -1,8 +1,8 @@
 /* nvml.h - A GPU's clocks, power and temperature, from NVIDIA's management library (NVML).
  *
- * NVML is optional, and may crash, leave, not return or lie.  So a process of its own loads and asks
- * it (cuda_apart.h is for work without which nothing goes on); what fails there is a reason, and the
- * asking process goes on without. */
+ * NVML is optional, and may crash, leave, not return or lie.  So a process of its own loads and
+ * asks it (cuda_apart.h is for work without which nothing goes on); what fails there is a reason,
+ * and the asking process goes on without. */
 #ifndef QM_CUDA_NVML_H
 #define QM_CUDA_NVML_H
 
@@ -32,8 +32,8 @@ qm_status qm_gpu_now(const char *pci, struct qm_gpu_now *out);
 /* Why nothing is asked any more; NULL: no question has failed. */
 const char *qm_nvml_failed(void);
 
-/* One line about NVML, as of `qm_cuda_apart_text`: its path and the driver's version, or why it does
- * not answer. */
+/* One line about NVML, as of `qm_cuda_apart_text`: its path and the driver's version, or why it
+ * does not answer. */
 void qm_nvml_text(char *text, size_t size);
 
 #endif

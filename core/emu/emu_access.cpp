@@ -243,8 +243,7 @@ static void access_host(uintptr_t a, size_t size, int how, void *from)
 {
     const struct region *r = size && !*qm_emu_text ? qm_region_of(a) : NULL;
     if (r && (r->flags & QM_REGION_DEVICE))
-        qm_found_host(r, a, size, !is_read(how),
-                      (uint32_t)((uintptr_t)from - 1 - qm_module_base));
+        qm_found_host(r, a, size, !is_read(how), (uint32_t)((uintptr_t)from - 1 - qm_module_base));
 }
 
 static inline void access(const volatile void *address, size_t size, int how, int is_range,

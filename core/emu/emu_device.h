@@ -20,7 +20,8 @@ enum {
 };
 
 /* Checks the assembly (g++ or clang++ -S -O0 -g1) of the marked source, whose preprocessed text
- * is `text`; files in `layer`, a folder, count as system headers.  QM_BAD_ARG, with file and line, the first of these that is found:
+ * is `text`; files in `layer`, a folder, count as system headers.  QM_BAD_ARG, with file and line,
+ * the first of these that is found:
  *
  *   - device code calls a function without __device__ that is in no system header and no constexpr
  *     function, or one of the C library that no GPU has
@@ -29,8 +30,9 @@ enum {
  *   - a kernel is called without <<<>>>, or something else with it
  *
  * *variables gets assembly that lists the marked variables for emu_memory.cpp: a table of address,
- * size, kind (a QM_MARK_...) and name of each in the section qm_variables; symbols that `built`, the
- * assembly which it is to be appended to, does not define are left out.  The caller frees it. */
+ * size, kind (a QM_MARK_...) and name of each in the section qm_variables; symbols that `built`,
+ * the assembly which it is to be appended to, does not define are left out.  The caller frees it.
+ * */
 qm_status qm_emu_device(const char *assembly, const char *text, const char *layer,
                         const char *built, char **variables);
 

@@ -176,8 +176,9 @@ void qm_far_copy(void *to, const void *from, size_t bytes)
     if (bytes == 0)
         return;
     each_page(to, bytes, [](uintptr_t at, size_t n) { __real_memset((void *)at, 0, n); });
-    each_page(from, bytes,
-              [=](uintptr_t at, size_t n) { __real_memcpy((void *)(b + (at - a)), (void *)at, n); });
+    each_page(from, bytes, [=](uintptr_t at, size_t n) {
+        __real_memcpy((void *)(b + (at - a)), (void *)at, n);
+    });
 }
 
 void qm_far_fill(void *to, int byte, size_t bytes)

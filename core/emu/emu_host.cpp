@@ -289,14 +289,15 @@ static int copy_is_ordered(const void *p, size_t bytes, struct qm_emu_at at)
     return 0;
 }
 
-void qm_emu_copy(void *to, const void *from, size_t bytes, int way,
-                 struct qm_emu_stream *stream, int waits, struct qm_emu_at at)
+void qm_emu_copy(void *to, const void *from, size_t bytes, int way, struct qm_emu_stream *stream,
+                 int waits, struct qm_emu_at at)
 {
     if (*qm_emu_text || bytes == 0)
         return;
     current = begin(stream);
-    if (kind_is_valid(to, from, way, at) && copy_is_valid(from, bytes, "reads", at) && copy_is_valid(to, bytes, "writes", at) &&
-        copy_is_ordered(from, bytes, at) && copy_is_ordered(to, bytes, at)) {
+    if (kind_is_valid(to, from, way, at) && copy_is_valid(from, bytes, "reads", at) &&
+        copy_is_valid(to, bytes, "writes", at) && copy_is_ordered(from, bytes, at) &&
+        copy_is_ordered(to, bytes, at)) {
         if (qm_far.n > 0) {
             qm_far_copy(to, from, bytes);
         } else {

@@ -165,8 +165,8 @@ void qm_region_free(const void *at, void *map, size_t map_bytes)
         if (regions[i].at == (uintptr_t)at && !(regions[i].flags & QM_REGION_STEP)) {
             if (n_freed - first_freed == FREED)
                 forget_freed();
-            buried[n_freed++ % FREED] =
-                {regions[i].name, regions[i].at, regions[i].bytes, map_bytes, map};
+            buried[n_freed++ % FREED] = {regions[i].name, regions[i].at, regions[i].bytes,
+                                         map_bytes, map};
             region_remove(i--);
             freed_bytes += map_bytes;
         }

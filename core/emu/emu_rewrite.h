@@ -19,7 +19,7 @@ enum qm_emu_purpose { QM_EMU_RUN, QM_EMU_MARK };
  *     no_sanitize and its like,         to the attribute `unused`, so that no access is hidden and
  *     optimize, target                  the compiler's flags hold; pragmas for the same are dropped
  *
- *     __global__, __device__, ...       to nothing, or to marks; __forceinline__ is inline to be marked
+ * __global__, __device__, ...       to nothing, or to marks; __forceinline__ is inline to be marked
  *
  * Lines keep their numbers.  The text of system headers is not changed but for those attributes;
  * that of files in `layer`, a folder, not at all.  The caller frees *out.  QM_BAD_ARG, with file

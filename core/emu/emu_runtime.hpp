@@ -69,8 +69,8 @@ extern char qm_emu_text[800]; /* "" while there is none */
 extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_size, qm_emu_grid_size;
 }
 
-/* The C library's functions: calls of memcpy are checked like accesses of the file (emu_access.cpp),
- * the layer's own too. */
+/* The C library's functions: calls of memcpy are checked like accesses of the file
+ * (emu_access.cpp), the layer's own too. */
 extern "C" {
 void *__real_memcpy(void *to, const void *from, size_t n);
 void *__real_memmove(void *to, const void *from, size_t n);

@@ -1,4 +1,5 @@
-/* emu_symbol.c - Reads the names in a mangled symbol (Itanium C++ ABI), and passes over the types. */
+/* emu_symbol.c - Reads the names in a mangled symbol (Itanium C++ ABI), and passes over the types.
+ * */
 #include "core/emu/emu_symbol.h"
 
 #include <ctype.h>
@@ -87,7 +88,8 @@ void qm_symbol_text(const char *symbol, int n, char text[QM_SYMBOL_TEXT])
 int qm_symbol_is_lambda(const char *symbol, int n)
 {
     for (int i = 0; i + 1 < n; i++)
-        if ((symbol[i] == 'U' && symbol[i + 1] == 'l') || (symbol[i] == '$' && symbol[i + 1] == '_'))
+        if ((symbol[i] == 'U' && symbol[i + 1] == 'l') ||
+            (symbol[i] == '$' && symbol[i + 1] == '_'))
             return 1;
     return 0;
 }

@@ -124,8 +124,8 @@ void qm_emu_fence(void);
 void *qm_emu_shared(void *key, size_t size, size_t align, const char *name);
 extern unsigned char qm_emu_dynamic[];
 
-/* Marks for core/emu/emu_device.c, in a build that never runs: what follows is a launch; this stands
- * in a try. */
+/* Marks for core/emu/emu_device.c, in a build that never runs: what follows is a launch; this
+ * stands in a try. */
 void qm_emu_launches(void);
 void qm_emu_tries(void);
 

@@ -119,17 +119,6 @@ template <class T> inline cudaError_t allocate(T **p, size_t bytes, enum qm_emu_
     *p = static_cast<T *>(qm_emu_malloc(bytes, kind));
     return *p || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-inline cudaError_t copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                             size_t width, size_t rows, cudaMemcpyKind kind, cudaStream_t stream,
-                             int waits, qm_emu_at at)
-{
-    if (width > to_pitch || width > from_pitch)
-        return cudaErrorInvalidValue;
-    for (size_t i = 0; i < rows; i++)
-        qm_emu_copy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width, kind,
-                    stream, waits, at);
-    return cudaSuccess;
-}
 } // namespace qm_emu
 
 template <class T> inline cudaError_t cudaMalloc(T **p, size_t bytes)
@@ -180,17 +169,6 @@ inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cud
 {
     qm_emu_copy(to, from, bytes, kind, stream, 0, at);
     return cudaSuccess;
-}
-inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                                size_t width, size_t rows, cudaMemcpyKind kind, QM_AT)
-{
-    return qm_emu::copy_rows(to, to_pitch, from, from_pitch, width, rows, kind, 0, 1, at);
-}
-inline cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                                     size_t width, size_t rows, cudaMemcpyKind kind,
-                                     cudaStream_t stream = 0, QM_AT)
-{
-    return qm_emu::copy_rows(to, to_pitch, from, from_pitch, width, rows, kind, stream, 0, at);
 }
 template <class T>
 inline cudaError_t cudaMemcpyToSymbolAsync(T &symbol, const void *from, size_t bytes, size_t offset,
@@ -311,7 +289,8 @@ inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchroniz
 inline cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
 inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
-    *ms = from && to ? (float)(1e3 * (qm_emu_event_seconds(to) - qm_emu_event_seconds(from))) : 0.0f;
+    *ms =
+        from && to ? (float)(1e3 * (qm_emu_event_seconds(to) - qm_emu_event_seconds(from))) : 0.0f;
     return from && to ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -331,37 +310,37 @@ struct cudaDeviceProp {
     int concurrentKernels = 1, unifiedAddressing = 1, managedMemory = 1, canMapHostMemory = 1;
     int cooperativeLaunch = 0, asyncEngineCount = 1, integrated = 0;
 };
-#define QM_ATTRIBUTES(X)                                                      \
-    X(cudaDevAttrMaxThreadsPerBlock, 1, p.maxThreadsPerBlock)                 \
-    X(cudaDevAttrMaxBlockDimX, 2, p.maxThreadsDim[0])                         \
-    X(cudaDevAttrMaxBlockDimY, 3, p.maxThreadsDim[1])                         \
-    X(cudaDevAttrMaxBlockDimZ, 4, p.maxThreadsDim[2])                         \
-    X(cudaDevAttrMaxGridDimX, 5, p.maxGridSize[0])                            \
-    X(cudaDevAttrMaxGridDimY, 6, p.maxGridSize[1])                            \
-    X(cudaDevAttrMaxGridDimZ, 7, p.maxGridSize[2])                            \
-    X(cudaDevAttrMaxSharedMemoryPerBlock, 8, p.sharedMemPerBlock)             \
-    X(cudaDevAttrTotalConstantMemory, 9, p.totalConstMem)                     \
-    X(cudaDevAttrWarpSize, 10, p.warpSize)                                    \
-    X(cudaDevAttrMaxRegistersPerBlock, 12, p.regsPerBlock)                    \
-    X(cudaDevAttrClockRate, 13, p.clockRate)                                  \
-    X(cudaDevAttrMultiProcessorCount, 16, p.multiProcessorCount)              \
-    X(cudaDevAttrIntegrated, 18, p.integrated)                                \
-    X(cudaDevAttrCanMapHostMemory, 19, p.canMapHostMemory)                    \
-    X(cudaDevAttrConcurrentKernels, 31, p.concurrentKernels)                  \
-    X(cudaDevAttrMemoryClockRate, 36, p.memoryClockRate)                      \
-    X(cudaDevAttrGlobalMemoryBusWidth, 37, p.memoryBusWidth)                  \
-    X(cudaDevAttrL2CacheSize, 38, p.l2CacheSize)                              \
-    X(cudaDevAttrMaxThreadsPerMultiProcessor, 39, p.maxThreadsPerMultiProcessor) \
-    X(cudaDevAttrAsyncEngineCount, 40, p.asyncEngineCount)                    \
-    X(cudaDevAttrUnifiedAddressing, 41, p.unifiedAddressing)                  \
-    X(cudaDevAttrComputeCapabilityMajor, 75, p.major)                         \
-    X(cudaDevAttrComputeCapabilityMinor, 76, p.minor)                         \
+#define QM_ATTRIBUTES(X)                                                             \
+    X(cudaDevAttrMaxThreadsPerBlock, 1, p.maxThreadsPerBlock)                        \
+    X(cudaDevAttrMaxBlockDimX, 2, p.maxThreadsDim[0])                                \
+    X(cudaDevAttrMaxBlockDimY, 3, p.maxThreadsDim[1])                                \
+    X(cudaDevAttrMaxBlockDimZ, 4, p.maxThreadsDim[2])                                \
+    X(cudaDevAttrMaxGridDimX, 5, p.maxGridSize[0])                                   \
+    X(cudaDevAttrMaxGridDimY, 6, p.maxGridSize[1])                                   \
+    X(cudaDevAttrMaxGridDimZ, 7, p.maxGridSize[2])                                   \
+    X(cudaDevAttrMaxSharedMemoryPerBlock, 8, p.sharedMemPerBlock)                    \
+    X(cudaDevAttrTotalConstantMemory, 9, p.totalConstMem)                            \
+    X(cudaDevAttrWarpSize, 10, p.warpSize)                                           \
+    X(cudaDevAttrMaxRegistersPerBlock, 12, p.regsPerBlock)                           \
+    X(cudaDevAttrClockRate, 13, p.clockRate)                                         \
+    X(cudaDevAttrMultiProcessorCount, 16, p.multiProcessorCount)                     \
+    X(cudaDevAttrIntegrated, 18, p.integrated)                                       \
+    X(cudaDevAttrCanMapHostMemory, 19, p.canMapHostMemory)                           \
+    X(cudaDevAttrConcurrentKernels, 31, p.concurrentKernels)                         \
+    X(cudaDevAttrMemoryClockRate, 36, p.memoryClockRate)                             \
+    X(cudaDevAttrGlobalMemoryBusWidth, 37, p.memoryBusWidth)                         \
+    X(cudaDevAttrL2CacheSize, 38, p.l2CacheSize)                                     \
+    X(cudaDevAttrMaxThreadsPerMultiProcessor, 39, p.maxThreadsPerMultiProcessor)     \
+    X(cudaDevAttrAsyncEngineCount, 40, p.asyncEngineCount)                           \
+    X(cudaDevAttrUnifiedAddressing, 41, p.unifiedAddressing)                         \
+    X(cudaDevAttrComputeCapabilityMajor, 75, p.major)                                \
+    X(cudaDevAttrComputeCapabilityMinor, 76, p.minor)                                \
     X(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, p.sharedMemPerMultiprocessor) \
-    X(cudaDevAttrMaxRegistersPerMultiprocessor, 82, p.regsPerMultiprocessor)  \
-    X(cudaDevAttrManagedMemory, 83, p.managedMemory)                          \
-    X(cudaDevAttrCooperativeLaunch, 95, p.cooperativeLaunch)                  \
-    X(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, p.sharedMemPerBlockOptin)  \
-    X(cudaDevAttrMaxBlocksPerMultiprocessor, 106, p.maxBlocksPerMultiProcessor) \
+    X(cudaDevAttrMaxRegistersPerMultiprocessor, 82, p.regsPerMultiprocessor)         \
+    X(cudaDevAttrManagedMemory, 83, p.managedMemory)                                 \
+    X(cudaDevAttrCooperativeLaunch, 95, p.cooperativeLaunch)                         \
+    X(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, p.sharedMemPerBlockOptin)         \
+    X(cudaDevAttrMaxBlocksPerMultiprocessor, 106, p.maxBlocksPerMultiProcessor)      \
     X(cudaDevAttrReservedSharedMemoryPerBlock, 111, p.reservedSharedMemPerBlock)
 enum cudaDeviceAttr {
 #define X(name, number, value) name = number,
@@ -459,8 +438,10 @@ template <class T> struct plain {
 template <class T> struct plain<const T> {
     typedef T type;
 };
-template <size_t... I> struct numbers {};
-template <size_t N, size_t... I> struct count : count<N - 1, N - 1, I...> {};
+template <size_t... I> struct numbers {
+};
+template <size_t N, size_t... I> struct count : count<N - 1, N - 1, I...> {
+};
 template <size_t... I> struct count<0, I...> {
     typedef numbers<I...> type;
 };
@@ -493,7 +474,8 @@ inline cudaError_t cudaLaunchKernel(void (*kernel)(A...), dim3 grid, dim3 block,
 {
     qm_emu::launch(
         qm_emu::config(grid, block, shared, stream), "a kernel of cudaLaunchKernel",
-        [=]() QM_PLAIN { qm_emu::call(kernel, args, typename qm_emu::count<sizeof...(A)>::type()); },
+        [=]()
+            QM_PLAIN { qm_emu::call(kernel, args, typename qm_emu::count<sizeof...(A)>::type()); },
         at);
     return cudaPeekAtLastError();
 }
@@ -505,7 +487,8 @@ inline cudaError_t cudaLaunchKernel(const void *, dim3, dim3, void **, size_t = 
     return cudaErrorInvalidDeviceFunction;
 }
 template <class... A, class... B>
-inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(A...), B &&...given)
+inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(A...),
+                                      B &&...given)
 {
     const qm_emu_at at = qm_emu_at::here();
     for (unsigned int i = 0; i < c->numAttrs; i++)
@@ -542,8 +525,8 @@ template <class F> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *
 }
 /* The blocks that a multiprocessor holds by threads and dynamic shared memory. */
 template <class F>
-inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, F *kernel, int threads,
-                                                                 size_t shared)
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, F *kernel,
+                                                                 int threads, size_t shared)
 {
     const cudaDeviceProp p;
     if (threads <= 0)

@@ -226,8 +226,7 @@ void qm_gpu_measure(void *work_list, int fd)
 {
     const struct qm_gpu_work_list *list = work_list;
     struct context c = {.run = list->run, .fd = fd};
-    if (!list->run->nvml_has_failed &&
-        list->run->tasks.at[list->first].part == QM_GPU_speed)
+    if (!list->run->nvml_has_failed && list->run->tasks.at[list->first].part == QM_GPU_speed)
         qm_nvml_start(qm_gpu_nvml_limit(list->run));
     for (int k = next_of(list, list->first), after; k < list->end; k = after) {
         const struct qm_gpu_task *t = &list->run->tasks.at[k];

@@ -40,8 +40,8 @@ double qm_gpu_run_left(const struct qm_gpu_run *run, double most);
  * no number. */
 qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device);
 
-/* The seconds that an answer of NVML may take: 5, or less by qm_cuda_limit, and at most a quarter of
- * the limit of a row. */
+/* The seconds that an answer of NVML may take: 5, or less by qm_cuda_limit, and at most a quarter
+ * of the limit of a row. */
 double qm_gpu_nvml_limit(const struct qm_gpu_run *run);
 
 /* Writes a report without rows, of which the plan says this state. */

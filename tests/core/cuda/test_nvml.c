@@ -1,5 +1,5 @@
-/* test_nvml.c - NVML that answers, fails, hangs, crashes, leaves or lies: an answer or a reason, within
- * the limit, and no process is left. */
+/* test_nvml.c - NVML that answers, fails, hangs, crashes, leaves or lies: an answer or a reason,
+ * within the limit, and no process is left. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -53,7 +53,8 @@ static const struct {
     /* variables */
     {"static float x = 2;", "p[i] *= x;", LAUNCH,
      "bug.cu:8: kernel k uses x, a variable of the host"},
-    {"namespace n { float x[3]; }", "p[i] *= n::x[i];", LAUNCH, "uses n::x, a variable of the host"},
+    {"namespace n { float x[3]; }", "p[i] *= n::x[i];", LAUNCH,
+     "uses n::x, a variable of the host"},
     {"static __device__ float x = 2; __constant__ float y[3]; __managed__ int z;",
      "p[i] *= x + y[i] + z;", LAUNCH, NULL},
     {"static const float x = 2; constexpr double y = 3; const int z = 4; enum { W = 5 };",
