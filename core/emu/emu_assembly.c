@@ -70,7 +70,7 @@ static int symbol_of(struct qm_assembly *r, const char *name, int n)
     return r->table[k] = r->n_symbols++;
 }
 
-static void add_use(struct qm_assembly *r, const char *name, int n, int is_call)
+static void add_use(struct qm_assembly *r, const char *name, int n, int is_call, int is_address)
 {
     if (r->n_uses == r->use_room) {
         int room = 2 * r->use_room + 1024;
@@ -84,7 +84,8 @@ static void add_use(struct qm_assembly *r, const char *name, int n, int is_call)
     }
     int what = symbol_of(r, name, n);
     if (what >= 0)
-        r->use[r->n_uses++] = (struct qm_symbol_use){what, is_call, r->at_file, r->at_line};
+        r->use[r->n_uses++] =
+            (struct qm_symbol_use){what, is_call, is_address, r->at_file, r->at_line};
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -261,6 +262,7 @@ static void label(struct qm_assembly *r, const char *s, int n)
 static void instruction(struct qm_assembly *r, const char *s)
 {
     int n = qm_asm_name_length(s);
+    int is_address = strncmp(s, "lea", 3) == 0;
     int is_call = strncmp(s, "call", 4) == 0 || strncmp(s, "jmp", 3) == 0 || starts(s, "bl") ||
                   starts(s, "b");
     for (s += n; *s && *s != '\n' && *s != '#';) {
@@ -270,7 +272,7 @@ static void instruction(struct qm_assembly *r, const char *s)
         }
         n = qm_asm_name_length(s);
         if (*s != '.')
-            add_use(r, s, n, is_call);
+            add_use(r, s, n, is_call, is_address);
         s += n;
     }
 }

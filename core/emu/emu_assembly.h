@@ -21,7 +21,7 @@ struct qm_symbol {
 
 /* An instruction that names a symbol. */
 struct qm_symbol_use {
-    int what, is_call, file, line;
+    int what, is_call, is_address, file, line; /* is_address: it takes the address (x86) */
 };
 
 struct qm_assembly {

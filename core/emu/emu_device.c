@@ -10,7 +10,7 @@
 #include "core/emu/emu_assembly.h"
 #include "core/emu/emu_symbol.h"
 
-enum { CONSTANT_MOST = 16, AROUND = 6 };
+enum { CONSTANT_MOST = 8, AROUND = 6, DEPTH = 4 };
 
 /* ---- what the source says of a function ------------------------------------------------------ */
 
@@ -151,11 +151,12 @@ static int is_named(const struct qm_symbol *s, const char *name)
 }
 
 /* Whether a variable is no variable to nvcc, or one that it makes in device memory: tables of the
- * compiler, static variables of functions, constants of few bytes. */
-static int is_harmless(const struct qm_symbol *v)
+ * compiler, static variables of functions, numbers that are constant and whose address nobody
+ * takes. */
+static int is_harmless(const struct qm_symbol *v, int is_address)
 {
     return v->mark || has_prefix(v, "_ZZ") || has_prefix(v, "_ZT") || has_prefix(v, "_ZG") ||
-           has_prefix(v, "DW.ref.") || (v->is_read_only && v->size <= CONSTANT_MOST);
+           has_prefix(v, "DW.ref.") || (v->is_read_only && v->size <= CONSTANT_MOST && !is_address);
 }
 
 /* Where a walk through device code is. */
@@ -207,8 +208,8 @@ static int found_call(struct walk *w, const struct qm_symbol *f)
         snprintf(what, sizeof what, "%s calls the kernel %s like a function, without <<<>>>", root,
                  name);
     else if (has_prefix(f, "qm_emu_"))
-        snprintf(what, sizeof what, "%s calls a function of CUDA's runtime library for the host",
-                 root);
+        snprintf(what, sizeof what,
+                 "%s calls CUDA's runtime library, which is emulated for the host alone", root);
     else if (f->is_defined && w->r->file[f->file].is_users)
         snprintf(what, sizeof what, "%s calls %s, a function of the host: it has no __device__",
                  root, name);
@@ -258,9 +259,10 @@ static int check(struct walk *w, const struct qm_symbol *f, int depth)
         }
         int is_found = 0;
         if (!u->is_call)
-            is_found = to->kind == QM_SYMBOL_variable && to->is_defined && !is_harmless(to)
-                           ? found_variable(w, to)
-                           : 0;
+            is_found =
+                to->kind == QM_SYMBOL_variable && to->is_defined && !is_harmless(to, u->is_address)
+                    ? found_variable(w, to)
+                    : 0;
         else if (!to->is_defined)
             is_found = !is_on_gpu(to->name, to->n) && to->alias < 0 ? found_call(w, to) : 0;
         else if (to->kind != QM_SYMBOL_function || is_named(to, "__clang_call_terminate"))
@@ -280,14 +282,32 @@ static int check(struct walk *w, const struct qm_symbol *f, int depth)
     return 0;
 }
 
-/* What is wrong with a use by code of the host, behind a launch or not; NULL: nothing. */
-static const char *host_flaw(const struct qm_symbol *to, int is_launch)
+/* Whether a function of the layer is for device code: it leads to a barrier, a warp function, an
+ * atomic operation or a fence. */
+static int is_for_device(const struct qm_assembly *r, const struct qm_symbol *f, int depth)
+{
+    static const char *const names[] = {"qm_emu_barrier", "qm_emu_warp", "qm_emu_atomically",
+                                        "qm_emu_fence"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_named(f, names[i]))
+            return 1;
+    for (int i = f->first_use; f->is_defined && depth < DEPTH && i < f->last_use; i++)
+        if (r->use[i].is_call && is_for_device(r, real(r, r->use[i].what), depth + 1))
+            return 1;
+    return 0;
+}
+
+/* What is wrong with a call by code of the host, behind a launch or not; NULL: nothing. */
+static const char *host_flaw(const struct qm_assembly *r, const struct qm_symbol *to, int is_launch)
 {
     if (to->kind != QM_SYMBOL_function || is_launch)
         return NULL;
-    return to->mark == QM_MARK_GLOBAL   ? "the kernel %s is called like a function, without <<<>>>"
-           : to->mark == QM_MARK_DEVICE ? "code of the host calls %s, a function of the device"
-                                        : NULL;
+    if (to->mark == QM_MARK_GLOBAL)
+        return "the kernel %s is called like a function, without <<<>>>";
+    int is_layers = !to->mark && to->file && !r->file[to->file].is_users && !has_prefix(to, "_ZN");
+    return to->mark == QM_MARK_DEVICE || (is_layers && is_for_device(r, to, 0))
+               ? "code of the host calls %s, a function of the device"
+               : NULL;
 }
 
 /* Checks the host's code: what is launched is a kernel (launches), nothing else calls one, or a
@@ -312,7 +332,7 @@ static int check_host(struct walk *w, const struct qm_symbol *f, int launches)
         called = is_launch && to->is_defined ? to : called;
         is_launch |= is_named(to, "qm_emu_launches");
         if (!launches && (!is_free || to->mark == QM_MARK_GLOBAL) &&
-            (flaw = host_flaw(to, is_launch)))
+            (flaw = host_flaw(r, to, is_launch)))
             called = to;
     }
     if (launches && called && !n_kernels)

@@ -25,7 +25,7 @@ enum {
  *
  *   - device code calls a function without __device__ that is in no system header and no constexpr
  *     function, or one of the C library that no GPU has
- *   - it uses a variable of the host that is no constant of at most 16 bytes
+ *   - it uses a variable of the host that is no constant number, or the address of one
  *   - it has try, catch or throw, or launches a kernel
  *   - a kernel is called without <<<>>>, or something else with it
  *

@@ -49,7 +49,8 @@ static void place_of(uint32_t code, char *text, size_t size)
         if (strncmp(name, "qm_emu", 6) == 0 || *name == '?')
             continue; /* an inline function of the layer: the next line is its caller */
         snprintf(text, size, "%.199s", name);
-        break;
+        if (strncmp(line, "/usr/", 5) != 0)
+            break; /* else a function of a system header */
     }
     if (f)
         pclose(f);

@@ -240,9 +240,9 @@ static int end_is_valid(const void *p, int is_device, const char *what, struct q
                    strncmp(name, "__managed__", 11) != 0);
     if (is_device < 0 || (is_device ? !is_host : !(flags >= 0 && (flags & QM_REGION_DEVICE))))
         return 1;
-    qm_emu_fail(at, "%s %s, which is memory of the %s", what,
+    qm_emu_fail(at, "%s %s, expected memory of the %s", what,
                 flags < 0 || (flags & QM_REGION_MODULE && is_host) ? "host memory" : name,
-                is_host ? "host" : "device");
+                is_host ? "device" : "host");
     return 0;
 }
 

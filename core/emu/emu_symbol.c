@@ -56,7 +56,13 @@ void qm_symbol_text(const char *symbol, int n, char text[QM_SYMBOL_TEXT])
     while (s < end && used < QM_SYMBOL_TEXT - 1) {
         if (used > 0 && !is_nested)
             break;
-        if (*s == 'L' || *s == 'K' || *s == 'V' || (*s == 'S' && s + 1 < end && s[1] == 't')) {
+        if (*s == 'S' && s + 1 < end && (s[1] == 'a' || s[1] == 's' || s[1] == 'b')) {
+            last = s[1] == 'a' ? "allocator" : "string";
+            last_n = (int)strlen(last);
+            used += snprintf(text + used, (size_t)(QM_SYMBOL_TEXT - used), "std::%s", last);
+            s += 2;
+        } else if (*s == 'L' || *s == 'K' || *s == 'V' ||
+                   (*s == 'S' && s + 1 < end && s[1] == 't')) {
             s += *s == 'S' ? 2 : 1;
         } else if (*s == 'I') {
             s = skip_arguments(s, end);

@@ -159,19 +159,20 @@ static const struct {
     {"sum = 1;", "bug.cu:17: code of the host writes 4 bytes at byte 0 of __device__ sum"},
     {"both = 1; p[1] = both;", NULL},
     {"cudaMemcpy(d, h, bytes, cudaMemcpyDeviceToHost);",
-     "bug.cu:17: a copy of kind cudaMemcpyDeviceToHost reads from memory of cudaMallocHost, which "
-     "is "
-     "memory of the host"},
+     "bug.cu:17: a copy of kind cudaMemcpyDeviceToHost reads from memory of cudaMallocHost, "
+     "expected memory of the device"},
     {"cudaMemcpy(h, d, bytes, cudaMemcpyHostToDevice);",
-     "bug.cu:17: a copy of kind cudaMemcpyHostToDevice reads from memory of cudaMalloc, which is "
-     "memory of the device"},
+     "bug.cu:17: a copy of kind cudaMemcpyHostToDevice reads from memory of cudaMalloc, expected "
+     "memory of the host"},
     {"float x; cudaMemcpy(d, &x, 4, cudaMemcpyDeviceToDevice);", "reads from host memory"},
-    {"float x; cudaMemcpyAsync(&x, d, 4, cudaMemcpyHostToHost);", "which is memory of the device"},
+    {"float x; cudaMemcpyAsync(&x, d, 4, cudaMemcpyHostToHost);",
+     "memory of cudaMalloc, expected memory of the host"},
     {"cudaMemcpy(d, h, bytes, (cudaMemcpyKind)9);", "there is no such cudaMemcpyKind"},
     {"cudaMemcpy(d, p, bytes, cudaMemcpyHostToDevice); cudaMemcpy(p, d, bytes,\n"
      "cudaMemcpyDeviceToHost); cudaMemcpy(d, p, bytes, cudaMemcpyDeviceToDevice);",
      NULL},
-    {"float x[4]; cudaMemset(x, 0, 16);", "cudaMemset writes to host memory"},
+    {"float x[4]; cudaMemset(x, 0, 16);",
+     "cudaMemset writes to host memory, expected memory of the device"},
     /* memory that is gone */
     {"float *q; cudaMalloc(&q, 64); cudaFree(q); fill<<<1, 1>>>(q, 1, two{1, 1});",
      "writes 4 bytes at byte 0 of memory of cudaMalloc that was freed"},

@@ -47,9 +47,13 @@ static const struct {
     {"constexpr int f(int x) { return 2 * x; }", "p[i] = f(3);", LAUNCH, NULL},
     {"", "auto f = [&](float x) { return x * p[i]; }; p[i] = f(2.0f);", LAUNCH, NULL},
     {"", "p[i] = (float)rand();", LAUNCH, "bug.cu:8: kernel k calls rand, which device code has"},
-    {"", "cudaMalloc(&p, 4);", LAUNCH, "of CUDA's runtime library for the host"},
+    {"", "cudaMalloc(&p, 4);", LAUNCH, "calls CUDA's runtime library, which is emulated for"},
     {"", "p[i] = sqrtf(p[i]) + std::exp(1.0f) + pow(2.0, 3.0) + __popcll(i); printf(\"%f\", p[i]);",
      LAUNCH, NULL},
+    {"", "", LAUNCH " __syncthreads();",
+     "bug.cu:11: code of the host calls __syncthreads, a function of the device"},
+    {"", "", LAUNCH " atomicAdd(p, 1.0f);",
+     "bug.cu:11: code of the host calls atomicAdd, a function of the device"},
     /* variables */
     {"static float x = 2;", "p[i] *= x;", LAUNCH,
      "bug.cu:8: kernel k uses x, a variable of the host"},
@@ -59,6 +63,9 @@ static const struct {
      "p[i] *= x + y[i] + z;", LAUNCH, NULL},
     {"static const float x = 2; constexpr double y = 3; const int z = 4; enum { W = 5 };",
      "p[i] *= x + y + z + W;", LAUNCH, NULL},
+    {"constexpr float x[2] = {1, 2};", "p[i] *= x[i];", LAUNCH, "uses x, a variable of the host"},
+    {"static const float x = 2;", "p[i] *= *(&x + i - 1);", LAUNCH,
+     "uses x, a variable of the host"},
     {"static const float x[8] = {1, 2};", "p[i] *= x[i];", LAUNCH,
      "and no __constant__, and no plain number"},
     {"", "static int calls; const float x[3] = {1, 2, 3}; p[i] = x[i] + calls++;", LAUNCH, NULL},
@@ -123,6 +130,7 @@ static void names_of_symbols(void **state)
         {"_ZNSt6vectorIfSaIfEEixEm", "vector::operator"},
         {"_ZN1aIN1b1cIiLi3EEEE1fEv", "a::f"},
         {"_ZNK5outer5innerIXadL_Z1gvEEE4callEv", "outer::inner::call"},
+        {"_ZNSaIcEC1Ev", "std::allocator::allocator"},
         {"_ZN99999999999999999999", ""}, /* damaged */
     };
     (void)state;
