@@ -13,6 +13,7 @@
 #include "core/compile/emu_layer.h"
 #include "core/compile/kernel_build.h"
 #include "core/emu/emu_contracted.h"
+#include "core/emu/emu_device.h"
 #include "core/emu/emu_fast.h"
 #include "core/emu/emu_nan.h"
 #include "core/emu/emu_rewrite.h"
@@ -45,19 +46,46 @@ static const struct {
     {"cuda/std/functional", "qm_emu_cub.hpp"},
 };
 
+/* Headers of CUDA's that nothing stands in for; where one is included the rewriter refuses the
+ * source (core/emu/emu_rewrite.c). */
+static const struct {
+    const char *name, *what;
+} refused[] = {
+    {"cooperative_groups.h", "cooperative groups"},
+    {"cooperative_groups/reduce.h", "cooperative groups"},
+    {"cooperative_groups/scan.h", "cooperative groups"},
+    {"cooperative_groups/memcpy_async.h", "cooperative groups"},
+    {"mma.h", "tensor cores"},
+    {"cuda_pipeline.h", "asynchronous copies"},
+    {"cuda/pipeline", "asynchronous copies"},
+    {"cuda/barrier", "barriers of libcu++"},
+    {"cuda/atomic", "atomics of libcu++"},
+    {"cuda/std/atomic", "atomics of libcu++"},
+    {"cuda_fp4.h", "the types of cuda_fp4.h"},
+    {"cuda_fp6.h", "the types of cuda_fp6.h"},
+    {"curand_kernel.h", "cuRAND's generators"},
+    {"cublas_v2.h", "cuBLAS"},
+    {"thrust/device_vector.h", "Thrust"},
+    {"torch/extension.h", "PyTorch's C++ library"},
+    {"ATen/ATen.h", "PyTorch's C++ library"},
+};
+
 /* -fsanitize=thread: each access calls a function __tsan_...; the other sanitizers call __ubsan_...
  * where a check fails.  core/emu/emu_access.cpp and emu_checks.cpp define these functions; no
  * sanitizer's library is linked. */
-#define KERNEL_FLAGS                                                                           \
-    "-std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
-    "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
-    "float-cast-overflow -Wno-unknown-pragmas -Wno-ignored-optimization-argument "             \
+#define KERNEL_FLAGS                                                                             \
+    "-std=c++17 -O1 -g1 -gdwarf-4 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing " \
+    "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift,"   \
+    "float-cast-overflow -Wno-unknown-pragmas -Wno-ignored-optimization-argument "               \
     "-Dqm_kernel_step=qm_emu_user_step " QM_EMU_NAN_FLAGS
+#define MARK_FLAGS  "-std=c++17 -fPIC -w"
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
 #define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define HINT        "CXX chooses another; the Debian package is g++"
 
-static qm_status header_write(const char *folder, const char *name, const char *text)
+/* Writes a header of one line, a format with one text in it. */
+static qm_status header_write(const char *folder, const char *name, const char *line,
+                              const char *text)
 {
     char path[PATH_MAX];
     QM_TRY(qm_embedded_folder(folder, name));
@@ -65,7 +93,7 @@ static qm_status header_write(const char *folder, const char *name, const char *
     FILE *f = fopen(path, "w");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    fprintf(f, "#include <%s>\n", text);
+    fprintf(f, line, text);
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
@@ -82,7 +110,10 @@ static qm_status texts_write(const char *folder)
         QM_TRY(qm_embedded_write(folder, name));
     }
     for (size_t i = 0; i < sizeof stands_in / sizeof *stands_in; i++)
-        QM_TRY(header_write(folder, stands_in[i].name, stands_in[i].text));
+        QM_TRY(header_write(folder, stands_in[i].name, "#include <%s>\n", stands_in[i].text));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        QM_TRY(header_write(folder, refused[i].name, "#pragma " QM_EMU_REFUSED " %s\n",
+                            refused[i].what));
     return QM_OK;
 }
 
@@ -110,6 +141,17 @@ qm_status qm_build_read(const char *path, char **out, size_t *size)
     text[used] = '\0';
     *out = text;
     *size = used;
+    return QM_OK;
+}
+
+/* Reads a file of text.  clang++ writes NULs into comments of assembly: they become blanks. */
+static qm_status text_read(const char *path, char **out)
+{
+    size_t size;
+    QM_TRY(qm_build_read(path, out, &size));
+    for (size_t i = 0; i < size; i++)
+        if (!(*out)[i])
+            (*out)[i] = ' ';
     return QM_OK;
 }
 
@@ -158,7 +200,6 @@ static qm_status find_lines(const char *source, const char *folder, const char *
     struct qm_contracted found;
     struct qm_command *k = calloc(1, sizeof *k);
     char path[PATH_MAX], other[PATH_MAX], flags[256], *text[2] = {NULL, NULL};
-    size_t size;
     snprintf(path, sizeof path, "%s/kernel.emu.ii", folder);
     snprintf(other, sizeof other, "%s/plain.s", folder);
     snprintf(flags, sizeof flags, "%s %s", qm_emu_fast_flags(), plain[0]);
@@ -168,9 +209,9 @@ static qm_status find_lines(const char *source, const char *folder, const char *
         st = qm_command_run(k, source, HINT);
     }
     if (st == QM_OK)
-        st = qm_build_read(assembly, &text[0], &size);
+        st = text_read(assembly, &text[0]);
     if (st == QM_OK)
-        st = qm_build_read(other, &text[1], &size);
+        st = text_read(other, &text[1]);
     if (st == QM_OK)
         st = qm_emu_contracted(text[0], text[1], &found);
     for (int i = 0; st == QM_OK && i < found.n && i < QM_CONTRACTED_LINES; i++)
@@ -185,8 +226,7 @@ static qm_status find_lines(const char *source, const char *folder, const char *
 static qm_status nans_change(const char *from, const char *to)
 {
     char *text = NULL, *changed = NULL;
-    size_t size;
-    QM_TRY(qm_build_read(from, &text, &size));
+    QM_TRY(text_read(from, &text));
     qm_status st = qm_emu_nans(text, &changed);
     free(text);
     QM_TRY(st);
@@ -199,13 +239,63 @@ static qm_status nans_change(const char *from, const char *to)
 
 /* ---- a kernel -------------------------------------------------------------------------------- */
 
+/* kernel.ii, whose text this is, -> the file `rewritten` */
+static qm_status rewrite_to(const char *text, const char *folder, enum qm_emu_purpose purpose,
+                            const char *rewritten)
+{
+    char *new_text = NULL;
+    QM_TRY(qm_emu_rewrite(text, folder, purpose, &new_text));
+    FILE *f = fopen(rewritten, "w");
+    if (f)
+        fputs(new_text, f);
+    free(new_text);
+    if (!f || fclose(f) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
+    return QM_OK;
+}
+
+/* Checks device code by an unoptimized build of kernel.ii, and appends the list of its variables to
+ * the assembly `built`. */
+static qm_status device_check(const char *source, const char *folder, const char *built,
+                              struct qm_command *k)
+{
+    char path[PATH_MAX], marked[PATH_MAX], assembly[PATH_MAX], *text[3] = {NULL, NULL, NULL};
+    char *variables = NULL;
+    snprintf(path, sizeof path, "%s/kernel.ii", folder);
+    snprintf(marked, sizeof marked, "%s/marked.ii", folder);
+    snprintf(assembly, sizeof assembly, "%s/marked.s", folder);
+    qm_status st = text_read(path, &text[0]);
+    if (st == QM_OK)
+        st = rewrite_to(text[0], folder, QM_EMU_MARK, marked);
+    if (st == QM_OK) {
+        compile_with(k, MARK_FLAGS, "",
+                     (const char *const[]){"-O0", "-g1", "-gdwarf-4", "-fno-lto", "-S", marked,
+                                           "-o", assembly, NULL});
+        st = qm_command_run(k, source, HINT);
+    }
+    if (st == QM_OK)
+        st = text_read(assembly, &text[1]);
+    if (st == QM_OK)
+        st = text_read(built, &text[2]);
+    if (st == QM_OK)
+        st = qm_emu_device(text[1], text[0], folder, text[2], &variables);
+    FILE *f = st == QM_OK ? fopen(built, "a") : NULL;
+    if (f)
+        fputs(variables, f);
+    if (st == QM_OK && (!f || fclose(f) != 0))
+        st = qm_fail(QM_BAD_FILE, "%s: %s", built, strerror(errno));
+    free(variables);
+    for (int i = 0; i < 3; i++)
+        free(text[i]);
+    return st;
+}
+
 /* source -> kernel.ii -> kernel.emu.ii */
 static qm_status kernel_rewrite(const char *source, const char *folder, const char *flags,
                                 const char *rewritten, struct qm_command *k)
 {
-    char layer[PATH_MAX], plain[PATH_MAX], left[8192], *text = NULL, *new_text = NULL;
+    char layer[PATH_MAX], plain[PATH_MAX], left[8192], *text = NULL;
     struct qm_command taken;
-    size_t length;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     compile_with(k, KERNEL_FLAGS, flags,
@@ -216,17 +306,10 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
     for (int i = 0; i < taken.n; i++)
         qm_command_add(k, "CUDAFLAGS", taken.argv[i]);
     QM_TRY(qm_command_run(k, source, HINT));
-    QM_TRY(qm_build_read(plain, &text, &length));
-    qm_status st = qm_emu_rewrite(text, folder, &new_text);
+    QM_TRY(text_read(plain, &text));
+    qm_status st = rewrite_to(text, folder, QM_EMU_RUN, rewritten);
     free(text);
-    QM_TRY(st);
-    FILE *f = fopen(rewritten, "w");
-    if (f)
-        fputs(new_text, f);
-    free(new_text);
-    if (!f || fclose(f) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
-    return QM_OK;
+    return st;
 }
 
 /* kernel.emu.ii -> kernel.s -> kernel.o */
@@ -246,6 +329,7 @@ static qm_status kernel_compile(const char *source, const char *folder, const ch
                  (const char *const[]){"-S", rewritten, "-o", assembly, NULL});
     QM_TRY(qm_command_run(k, source, HINT));
     QM_TRY(nans_change(assembly, changed));
+    QM_TRY(device_check(source, folder, changed, k));
     compile_with(k, "", "", (const char *const[]){"-c", changed, "-o", object, NULL});
     QM_TRY(qm_command_start(k, HINT, &pid));
     qm_status st = is_contracted ? find_lines(source, folder, assembly) : QM_OK;

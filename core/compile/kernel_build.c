@@ -114,6 +114,12 @@ qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *sou
 {
     if (code_of(pid) != 0)
         return qm_fail(QM_BAD_ARG, "%s does not compile (%s)", source, c->argv[0]);
+    for (int i = 1; i + 1 < c->n; i++)
+        if (strcmp(c->argv[i], "-o") == 0 && access(c->argv[i + 1], F_OK) != 0)
+            return qm_fail(QM_BAD_ARG,
+                           "%s: %s ends without an error and writes nothing: expected "
+                           "a compiler (CC, CXX)",
+                           source, c->argv[0]);
     return QM_OK;
 }
 

@@ -290,8 +290,10 @@ static qm_status too_late(const char *call, double limit, int is_gone)
 {
     int factor = qm_cuda_call_factor(call);
     return qm_fail(QM_INTERNAL, "%s has not returned from %s within %g s (%sQM_CUDA_LIMIT)%s",
-                   factor > 1 ? "NVRTC" : "the CUDA driver", call, factor * limit,
-                   factor > 1 ? "ten times " : "",
+                   factor > 1                      ? "NVRTC"
+                   : strncmp(call, "nvml", 4) == 0 ? "NVML"
+                                                   : "the CUDA driver",
+                   call, factor * limit, factor > 1 ? "ten times " : "",
                    is_gone ? "" : "; it holds the process, which was killed");
 }
 

@@ -99,6 +99,8 @@ struct qm_cuda_calls *qm_cuda_calls_open(void)
 
 void qm_cuda_calls_note(struct qm_cuda_calls *c)
 {
+    if (noted && noted != c->thread) /* of the process that this one was forked from */
+        munmap(noted, QM_CUDA_CALL_THREADS * sizeof *noted);
     noted = c->thread;
     noted_key = c->key;
     noting = getpid();

@@ -19,7 +19,8 @@ int qm_cuda_call_over(int error);
 struct qm_cuda_calls; /* opaque: the watcher's handle of the page */
 
 /* NULL: there is no memory, and nothing can be watched.  _note: calls of this process are noted
- * there from now on; it was forked after _open.  _close accepts NULL. */
+ * there from now on; it was forked after _open, and a page that it had before is no longer its own.
+ * _close accepts NULL. */
 struct qm_cuda_calls *qm_cuda_calls_open(void);
 void qm_cuda_calls_note(struct qm_cuda_calls *c);
 void qm_cuda_calls_close(struct qm_cuda_calls *c);

@@ -238,12 +238,24 @@ static inline void access_at(uintptr_t a, size_t size, int how, int is_range, ui
         qm_found_outside(a, size, !is_read(how), code);
 }
 
+/* An access by code of the host: device memory is not for it. */
+static void access_host(uintptr_t a, size_t size, int how, void *from)
+{
+    const struct region *r = size && !*qm_emu_text ? qm_region_of(a) : NULL;
+    if (r && (r->flags & QM_REGION_DEVICE))
+        qm_found_host(r, a, size, !is_read(how), (uint32_t)((uintptr_t)from - 1 - qm_module_base));
+}
+
 static inline void access(const volatile void *address, size_t size, int how, int is_range,
                           void *from)
 {
     uintptr_t a = (uintptr_t)address;
     const struct region *r = qm_region_seen[(a >> 12) % QM_PAGES];
-    if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes || size == 0)
+    if (!qm_now.is_running) {
+        access_host(a, size, how, from);
+        return;
+    }
+    if (a - qm_now.stack < qm_stack_bytes || size == 0)
         return;
     if (qm_far.n > 0 && !qm_far_access(a, size, !is_read(how))) {
         qm_step_leave();
@@ -294,10 +306,6 @@ void __tsan_vptr_update(void **a, void *) { access(a, sizeof(void *), WRITE, 0, 
 void __tsan_vptr_read(void **a) { access(a, sizeof(void *), READ, 0, FROM); }
 
 /* Calls of these functions in the kernel come here by the linker's option --wrap. */
-void *__real_memcpy(void *to, const void *from, size_t n);
-void *__real_memmove(void *to, const void *from, size_t n);
-void *__real_memset(void *to, int byte, size_t n);
-
 void *__wrap_memcpy(void *to, const void *from, size_t n)
 {
     access(from, n, READ, 1, FROM);

@@ -175,9 +175,10 @@ void qm_far_copy(void *to, const void *from, size_t bytes)
     uintptr_t a = (uintptr_t)from, b = (uintptr_t)to;
     if (bytes == 0)
         return;
-    each_page(to, bytes, [](uintptr_t at, size_t n) { memset((void *)at, 0, n); });
-    each_page(from, bytes,
-              [=](uintptr_t at, size_t n) { memcpy((void *)(b + (at - a)), (void *)at, n); });
+    each_page(to, bytes, [](uintptr_t at, size_t n) { __real_memset((void *)at, 0, n); });
+    each_page(from, bytes, [=](uintptr_t at, size_t n) {
+        __real_memcpy((void *)(b + (at - a)), (void *)at, n);
+    });
 }
 
 void qm_far_fill(void *to, int byte, size_t bytes)
@@ -187,13 +188,13 @@ void qm_far_fill(void *to, int byte, size_t bytes)
     const int64_t first[] = {0, qm_far.n - 7 - qm_far.block}, end[] = {qm_far.block, qm_far.n};
     if (bytes == 0)
         return;
-    each_page(to, bytes, [=](uintptr_t at, size_t n) { memset((void *)at, byte, n); });
+    each_page(to, bytes, [=](uintptr_t at, size_t n) { __real_memset((void *)at, byte, n); });
     for (int k = 0; k < 2 && bits > 0 && byte != 0; k++) {
         uintptr_t low = r->at + (uintptr_t)(first[k] * bits / 8);
         uintptr_t high = k == 1 ? r->at + r->bytes : r->at + (uintptr_t)((end[k] * bits + 7) / 8);
         low = low > (uintptr_t)to ? low : (uintptr_t)to;
         high = high < (uintptr_t)to + bytes ? high : (uintptr_t)to + bytes;
         if (low < high)
-            memset((void *)low, byte, high - low);
+            __real_memset((void *)low, byte, high - low);
     }
 }

@@ -49,7 +49,8 @@ static void place_of(uint32_t code, char *text, size_t size)
         if (strncmp(name, "qm_emu", 6) == 0 || *name == '?')
             continue; /* an inline function of the layer: the next line is its caller */
         snprintf(text, size, "%.199s", name);
-        break;
+        if (strncmp(line, "/usr/", 5) != 0)
+            break; /* else a function of a system header */
     }
     if (f)
         pclose(f);
@@ -88,7 +89,15 @@ void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code)
 {
     char who[64], what[400];
     const struct region *best = qm_region_near(a);
+    const struct freed *gone = qm_freed_of(a);
     qm_thread_name(qm_now.thread, who);
+    if (gone) {
+        snprintf(what, sizeof what, "%s %s %zu byte%s at byte %zu of %s that was freed", who,
+                 write ? "writes" : "reads", size, size == 1 ? "" : "s", (size_t)(a - gone->at),
+                 gone->name);
+        fail_at(code, what);
+        return;
+    }
     int n = snprintf(what, sizeof what, "%s %s %zu byte%s out of bounds", who,
                      write ? "writes" : "reads", size, size == 1 ? "" : "s");
     if (a < 65536)
@@ -167,5 +176,14 @@ void qm_found_constant(const struct region *r, uintptr_t a, size_t size, uint32_
     qm_thread_name(qm_now.thread, who);
     name_bytes(r, a, size, bytes, sizeof bytes);
     snprintf(what, sizeof what, "%s writes %s, which is constant", who, bytes);
+    fail_at(code, what);
+}
+
+void qm_found_host(const struct region *r, uintptr_t a, size_t size, int write, uint32_t code)
+{
+    char bytes[200], what[400];
+    name_bytes(r, a, size, bytes, sizeof bytes);
+    snprintf(what, sizeof what, "code of the host %s %s, which only a kernel or a copy may touch",
+             write ? "writes" : "reads", bytes);
     fail_at(code, what);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 /* ---- launches in streams --------------------------------------------------------------------- */
 
@@ -17,6 +18,7 @@ struct qm_emu_stream {
 };
 struct qm_emu_event {
     uint32_t sees[QM_STREAMS];
+    double seconds; /* of the host's clock when it was recorded */
 };
 
 enum { LAUNCHES = 4096 };
@@ -147,7 +149,18 @@ void qm_emu_event_close(struct qm_emu_event *event) { free(event); }
 
 void qm_emu_event_record(struct qm_emu_event *event, struct qm_emu_stream *stream)
 {
+    struct timespec t;
     memcpy(event->sees, begin(stream)->sees, sizeof event->sees);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    event->seconds = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double qm_emu_event_seconds(struct qm_emu_event *event) { return event->seconds; }
+
+int qm_emu_is_device(const void *p)
+{
+    const char *name;
+    return qm_region_flags(p, &name) >= 0;
 }
 
 void qm_emu_event_wait(struct qm_emu_event *event, struct qm_emu_stream *stream, int is_host)
@@ -162,10 +175,14 @@ void qm_emu_event_wait(struct qm_emu_event *event, struct qm_emu_stream *stream,
  * index of 32 bits leaves. */
 static const size_t malloc_at = 256, malloc_most = (size_t)1 << 30;
 static const size_t far_most = (size_t)1 << 36, far_before = (size_t)1 << 33;
-/* The region's name also tells which of the two it is. */
-static const char malloc_name[] = "memory of cudaMalloc", far_name[] = "memory of cudaMalloc";
+static const struct {
+    const char *name;
+    int flags;
+} kinds[] = {{"memory of cudaMalloc", QM_REGION_BLANK | QM_REGION_DEVICE},
+             {"memory of cudaMallocManaged", QM_REGION_BLANK},
+             {"memory of cudaMallocHost", QM_REGION_BLANK | QM_REGION_PINNED}};
 
-void *qm_emu_malloc(size_t bytes)
+void *qm_emu_malloc(size_t bytes, enum qm_emu_memory kind)
 {
     size_t lead = (qm_far.n > 0 ? far_before : 0) + malloc_at;
     void *map = bytes > 0 && bytes <= (qm_far.n > 0 ? far_most : malloc_most)
@@ -179,23 +196,76 @@ void *qm_emu_malloc(size_t bytes)
     void *p = (unsigned char *)map + lead;
     if (qm_far.n == 0)
         memset(p, 0xff, bytes); /* NaNs */
-    qm_region_add(qm_far.n > 0 ? far_name : malloc_name, p, bytes, QM_REGION_BLANK);
+    qm_region_add(kinds[kind].name, p, bytes,
+                  kinds[kind].flags | (qm_far.n > 0 ? QM_REGION_FAR : 0));
     return p;
 }
 
-void qm_emu_free(void *p, struct qm_emu_at at)
+void qm_emu_free(void *p, int is_host, struct qm_emu_at at)
 {
-    const char *name = NULL;
-    size_t bytes;
+    const char *name = NULL, *call = is_host ? "cudaFreeHost" : "cudaFree";
+    size_t bytes = 0;
     if (!p)
         return;
-    if (!qm_region_covers(p, 0, &name, &bytes) || !name || (uintptr_t)p % 4096 != malloc_at) {
-        qm_emu_fail(at, "cudaFree of what is not allocated");
+    int flags = qm_region_flags(p, &name);
+    if (flags < 0 && name) {
+        qm_emu_fail(at, "%s of %s that was freed before", call, name);
         return;
     }
-    qm_region_drop(p);
-    size_t lead = (name == far_name ? far_before : 0) + malloc_at;
-    munmap((unsigned char *)p - lead, lead + bytes);
+    if (flags < 0 || !(flags & QM_REGION_BLANK) || (uintptr_t)p % 4096 != malloc_at) {
+        qm_emu_fail(at, "%s of what is not allocated", call);
+        return;
+    }
+    if (is_host != ((flags & QM_REGION_PINNED) != 0)) {
+        qm_emu_fail(at, "%s of %s", call, name);
+        return;
+    }
+    (void)qm_region_covers(p, 0, &name, &bytes);
+    size_t lead = (flags & QM_REGION_FAR ? far_before : 0) + malloc_at;
+    qm_region_free(p, (unsigned char *)p - lead, lead + bytes);
+}
+
+/* Whether one end of a copy is memory of the kind that it must be: the host's, or a device's.  The
+ * buffers of a step and managed memory are both. */
+static int end_is_valid(const void *p, int is_device, const char *what, struct qm_emu_at at)
+{
+    const char *name = NULL;
+    int flags = qm_region_flags(p, &name);
+    if (flags < 0 && name) {
+        qm_emu_fail(at, "%s %s that was freed", what, name);
+        return 0;
+    }
+    int is_host = flags < 0 || (flags & QM_REGION_PINNED) ||
+                  ((flags & QM_REGION_MODULE) && !(flags & QM_REGION_DEVICE) &&
+                   strncmp(name, "__managed__", 11) != 0);
+    if (is_device < 0 || (is_device ? !is_host : !(flags >= 0 && (flags & QM_REGION_DEVICE))))
+        return 1;
+    qm_emu_fail(at, "%s %s, expected memory of the %s", what,
+                flags < 0 || (flags & QM_REGION_MODULE && is_host) ? "host memory" : name,
+                is_host ? "device" : "host");
+    return 0;
+}
+
+static int kind_is_valid(void *to, const void *from, int way, struct qm_emu_at at)
+{
+    static const struct {
+        const char *name;
+        int to, from; /* 1: a device's; 0: the host's; -1: either */
+    } ways[] = {{"cudaMemcpyHostToHost", 0, 0},
+                {"cudaMemcpyHostToDevice", 1, 0},
+                {"cudaMemcpyDeviceToHost", 0, 1},
+                {"cudaMemcpyDeviceToDevice", 1, 1},
+                {"cudaMemcpyDefault", -1, -1}};
+    char what[80];
+    if ((unsigned int)way >= sizeof ways / sizeof *ways) {
+        qm_emu_fail(at, "a copy of kind %d: there is no such cudaMemcpyKind", way);
+        return 0;
+    }
+    snprintf(what, sizeof what, "a copy of kind %s reads from", ways[way].name);
+    if (!end_is_valid(from, ways[way].from, what, at))
+        return 0;
+    snprintf(what, sizeof what, "a copy of kind %s writes to", ways[way].name);
+    return end_is_valid(to, ways[way].to, what, at);
 }
 
 static int copy_is_valid(const void *p, size_t bytes, const char *what, struct qm_emu_at at)
@@ -219,18 +289,19 @@ static int copy_is_ordered(const void *p, size_t bytes, struct qm_emu_at at)
     return 0;
 }
 
-void qm_emu_copy(void *to, const void *from, size_t bytes, struct qm_emu_stream *stream, int waits,
-                 struct qm_emu_at at)
+void qm_emu_copy(void *to, const void *from, size_t bytes, int way, struct qm_emu_stream *stream,
+                 int waits, struct qm_emu_at at)
 {
-    if (*qm_emu_text)
+    if (*qm_emu_text || bytes == 0)
         return;
     current = begin(stream);
-    if (copy_is_valid(from, bytes, "reads", at) && copy_is_valid(to, bytes, "writes", at) &&
-        copy_is_ordered(from, bytes, at) && copy_is_ordered(to, bytes, at)) {
+    if (kind_is_valid(to, from, way, at) && copy_is_valid(from, bytes, "reads", at) &&
+        copy_is_valid(to, bytes, "writes", at) && copy_is_ordered(from, bytes, at) &&
+        copy_is_ordered(to, bytes, at)) {
         if (qm_far.n > 0) {
             qm_far_copy(to, from, bytes);
         } else {
-            memcpy(to, from, bytes);
+            __real_memcpy(to, from, bytes);
             qm_region_written(to, bytes);
         }
     }
@@ -241,14 +312,15 @@ void qm_emu_copy(void *to, const void *from, size_t bytes, struct qm_emu_stream 
 void qm_emu_fill(void *to, int byte, size_t bytes, struct qm_emu_stream *stream,
                  struct qm_emu_at at)
 {
-    if (*qm_emu_text)
+    if (*qm_emu_text || bytes == 0)
         return;
     current = begin(stream);
-    if (copy_is_valid(to, bytes, "writes", at) && copy_is_ordered(to, bytes, at)) {
+    if (end_is_valid(to, 1, "cudaMemset writes to", at) && copy_is_valid(to, bytes, "writes", at) &&
+        copy_is_ordered(to, bytes, at)) {
         if (qm_far.n > 0) {
             qm_far_fill(to, byte, bytes);
         } else {
-            memset(to, byte, bytes);
+            __real_memset(to, byte, bytes);
             qm_region_written(to, bytes);
         }
     }

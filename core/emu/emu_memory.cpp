@@ -12,6 +12,10 @@ enum { REGIONS = 16384, VARIABLES = 512 };
 
 static struct region regions[REGIONS];
 static int n_regions;
+enum { FREED = 64, FREED_BYTES = 1 << 26 };
+static struct freed buried[FREED]; /* a ring: from first_freed to n_freed - 1 */
+static unsigned int first_freed, n_freed;
+static size_t freed_bytes;
 struct region *qm_region_seen[QM_PAGES];
 static int is_sorted, any_seen; /* regions[] by address; qm_region_seen is not all NULL */
 
@@ -148,11 +152,43 @@ static void __attribute__((destructor)) regions_close()
         region_remove(n_regions - 1);
 }
 
-void qm_region_drop(const void *at)
+static void forget_freed(void)
+{
+    const struct freed *f = &buried[first_freed++ % FREED];
+    munmap(f->map, f->map_bytes);
+    freed_bytes -= f->map_bytes;
+}
+
+void qm_region_free(const void *at, void *map, size_t map_bytes)
 {
     for (int i = 0; i < n_regions; i++)
-        if (regions[i].at == (uintptr_t)at && !(regions[i].flags & QM_REGION_STEP))
+        if (regions[i].at == (uintptr_t)at && !(regions[i].flags & QM_REGION_STEP)) {
+            if (n_freed - first_freed == FREED)
+                forget_freed();
+            buried[n_freed++ % FREED] = {regions[i].name, regions[i].at, regions[i].bytes,
+                                         map_bytes, map};
             region_remove(i--);
+            freed_bytes += map_bytes;
+        }
+    mmap(map, map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    while (freed_bytes > FREED_BYTES)
+        forget_freed();
+}
+
+const struct freed *qm_freed_of(uintptr_t a)
+{
+    for (unsigned int i = first_freed; i != n_freed; i++)
+        if (a - buried[i % FREED].at < buried[i % FREED].bytes)
+            return &buried[i % FREED];
+    return NULL;
+}
+
+int qm_region_flags(const void *at, const char **name)
+{
+    const struct region *r = qm_region_of((uintptr_t)at);
+    const struct freed *f = r ? NULL : qm_freed_of((uintptr_t)at);
+    *name = r ? r->name : f ? f->name : NULL;
+    return r ? r->flags : -1;
 }
 
 void qm_region_drop_step(void)
@@ -168,9 +204,16 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Whether the region holds others, which must be found before it. */
+static int holds_others(const struct region *r)
+{
+    const int variables = QM_REGION_MODULE | QM_REGION_CONST | QM_REGION_DEVICE;
+    return (r->flags & variables) == QM_REGION_MODULE;
+}
+
 struct region *qm_region_of(uintptr_t a)
 {
-    struct region **last = &qm_region_seen[(a >> 12) % QM_PAGES];
+    struct region *none = NULL, **last = &qm_region_seen[(a >> 12) % QM_PAGES];
     if (*last && a - (*last)->at < (*last)->bytes)
         return *last;
     if (!is_sorted) {
@@ -185,10 +228,10 @@ struct region *qm_region_of(uintptr_t a)
         *(regions[middle].at <= a ? &low : &high) = middle;
     }
     if (n_regions > 0 && a - regions[low].at < regions[low].bytes)
-        return *last = &regions[low];
+        return *(holds_others(&regions[low]) ? &none : last) = &regions[low];
     for (int i = 0; i < low; i++) /* a region may lie within another */
         if (a - regions[i].at < regions[i].bytes)
-            return *last = &regions[i];
+            return *(holds_others(&regions[i]) ? &none : last) = &regions[i];
     return NULL;
 }
 
@@ -249,7 +292,28 @@ int qm_region_unordered(const void *at, size_t bytes, const char **kernel)
     return 0;
 }
 
-/* Adds the module's own data as regions: __device__ and __constant__ variables. */
+/* The table that core/emu/emu_device.c makes: the file's __device__, __constant__ and __managed__
+ * variables. */
+struct listed {
+    const void *at;
+    uint64_t bytes, kind; /* kind: QM_MARK_... of emu_device.h */
+    const char *name;
+};
+enum { MARK_MANAGED = 18, MARK_CONSTANT = 19 };
+extern "C" {
+extern const struct listed __start_qm_variables[] __attribute__((weak));
+extern const struct listed __stop_qm_variables[] __attribute__((weak));
+}
+
+static void add_variables(void)
+{
+    for (const struct listed *v = __start_qm_variables; v && v < __stop_qm_variables; v++)
+        qm_region_add(v->name, v->at, (size_t)v->bytes,
+                      QM_REGION_MODULE | (v->kind == MARK_MANAGED ? 0 : QM_REGION_DEVICE) |
+                          (v->kind == MARK_CONSTANT ? QM_REGION_CONST : 0));
+}
+
+/* Adds the module's own data as regions. */
 static int add_module(struct dl_phdr_info *info, size_t size, void *self)
 {
     (void)size;
@@ -279,6 +343,7 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *self)
 __attribute__((constructor)) static void find_module()
 {
     dl_iterate_phdr(add_module, (void *)(uintptr_t)find_module);
+    add_variables();
 }
 
 /* A process loads and unloads many kernels. */
@@ -287,4 +352,6 @@ __attribute__((destructor)) static void cells_close()
     for (int i = 0; i < n_regions; i++)
         records_close(&regions[i].records);
     records_close(&qm_arena_records);
+    while (first_freed != n_freed)
+        forget_freed();
 }

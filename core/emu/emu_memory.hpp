@@ -41,8 +41,6 @@ static inline struct cell *qm_cell(const struct records *x, size_t i)
 void qm_split(const struct records *x, size_t i);     /* the group of byte i */
 int qm_records_open(struct records *x, size_t bytes); /* 0: no memory */
 
-enum { QM_REGION_MODULE = 8 }; /* a region's flag: the file's own variables */
-
 struct region {
     const char *name;
     uintptr_t at;
@@ -56,6 +54,16 @@ struct region *qm_region_of(uintptr_t a);
 enum { QM_PAGES = 1024 };
 extern struct region *qm_region_seen[QM_PAGES];   /* last found on a page, by the page's number */
 const struct region *qm_region_near(uintptr_t a); /* the nearest that is not the file's own */
+
+/* Memory that was freed, whose mapping is kept. */
+struct freed {
+    const char *name;
+    uintptr_t at;
+    size_t bytes, map_bytes;
+    void *map;
+};
+/* The one that held an address; NULL: none. */
+const struct freed *qm_freed_of(uintptr_t a);
 
 /* Shared memory is one arena: the launch's dynamic part first, then variables with gaps between. */
 enum { QM_ARENA = 1 << 20, QM_DYNAMIC_AT = 16, QM_GAP = 64 };
@@ -81,6 +89,7 @@ uint32_t qm_place_number(struct qm_emu_at at);
 void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code);
 void qm_found_outside_shared(size_t at, size_t size, int write, uint32_t code);
 void qm_found_constant(const struct region *r, uintptr_t a, size_t size, uint32_t code);
+void qm_found_host(const struct region *r, uintptr_t a, size_t size, int write, uint32_t code);
 void qm_found_unwritten(const struct region *r, uintptr_t a, size_t size, uint32_t code);
 /* what, was: what each of the two does, as in "writes" and "wrote". */
 void qm_found_race(const struct region *r, uintptr_t a, size_t size, const struct stamp *s,

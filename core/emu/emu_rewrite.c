@@ -7,180 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 4096, FILE_TEXT = 200 };
-
-struct rewriter {
-    const char *in; /* the next character */
-    const char *layer;
-    char *out;
-    size_t used, room;
-    int is_system, is_layer, line, n_made, failed;
-    char file[FILE_TEXT];
-    /* A ring of the last tokens written, by their first bytes in out. */
-    size_t token[TOKENS];
-    int n_tokens;
-    /* __launch_bounds__ of the kernel whose body is still to come: its arguments in the input. */
-    const char *bounds, *bounds_end;
-    int parens; /* open since then */
-};
-
-/* ---- text out ------------------------------------------------------------------------------ */
-
-static void put(struct rewriter *r, const char *text, size_t n)
-{
-    if (r->used + n + 1 > r->room) {
-        size_t room = 2 * r->room + n + 1;
-        char *more = realloc(r->out, room);
-        if (!more) {
-            r->failed = 1;
-            return;
-        }
-        r->out = more;
-        r->room = room;
-    }
-    memcpy(r->out + r->used, text, n);
-    r->used += n;
-    r->out[r->used] = '\0';
-}
-
-static void puts_to(struct rewriter *r, const char *text) { put(r, text, strlen(text)); }
-
-static void put_number(struct rewriter *r, const char *name, int n)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%s%d", name, n);
-    puts_to(r, text);
-}
+#include "core/emu/emu_marks.h"
 
 /* Escapes text for a C string; white space becomes one blank. */
-static void put_quoted(struct rewriter *r, const char *text, size_t n)
+static void put_quoted(struct qm_rewriter *r, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (isspace((unsigned char)text[i])) {
             if (i + 1 < n && !isspace((unsigned char)text[i + 1]))
-                puts_to(r, " ");
+                qm_rw_puts(r, " ");
         } else {
             if (text[i] == '"' || text[i] == '\\')
-                puts_to(r, "\\");
-            put(r, text + i, 1);
+                qm_rw_puts(r, "\\");
+            qm_rw_put(r, text + i, 1);
         }
     }
 }
 
-static qm_status refuse(const struct rewriter *r, const char *what)
-{
-    return qm_fail(QM_BAD_ARG, "%s:%d: %s", r->file, r->line, what);
-}
-
-/* ---- tokens in ----------------------------------------------------------------------------- */
-
-static int is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
-
-static const char *string_end(const char *s)
-{
-    char quote = *s++;
-    while (*s && *s != quote && *s != '\n')
-        s += *s == '\\' && s[1] ? 2 : 1;
-    return *s == quote ? s + 1 : s;
-}
-
-/* R"x( ... )x" */
-static const char *raw_end(const char *s)
-{
-    const char *open = strchr(s, '(');
-    char end[32];
-    if (!open || open - s > 20)
-        return string_end(s);
-    snprintf(end, sizeof end, ")%.*s\"", (int)(open - s - 1), s + 1);
-    const char *at = strstr(open, end);
-    return at ? at + strlen(end) : s + strlen(s);
-}
-
-/* The end of the token at s, which must not be a blank. */
-static const char *token_end(const char *s)
-{
-    if (is_word(*s)) {
-        const char *from = s;
-        int is_number = isdigit((unsigned char)*s);
-        while (is_word(*s) || (is_number && (*s == '.' || (*s == '\'' && is_word(s[1])) ||
-                                             ((*s == '+' || *s == '-') && strchr("eEpP", s[-1])))))
-            s++;
-        if (*s == '"' && s - from <= 3 && s[-1] == 'R')
-            return raw_end(s);
-        if ((*s == '"' || *s == '\'') && s - from <= 2 && strchr("LuU8", s[-1]))
-            return string_end(s);
-        return s;
-    }
-    if (*s == '"' || *s == '\'')
-        return string_end(s);
-    return s + 1;
-}
-
-static const char *skip_blanks(const char *s)
-{
-    while (*s && isspace((unsigned char)*s))
-        s++;
-    return s;
-}
-
-static int word_is(const char *s, const char *end, const char *word)
-{
-    return (size_t)(end - s) == strlen(word) && memcmp(s, word, (size_t)(end - s)) == 0;
-}
-
-/* The end of the bracket that closes the one at s; NULL: none does. */
-static const char *closing(const char *s)
-{
-    int depth = 0;
-    for (; *s; s = token_end(skip_blanks(s))) {
-        s = skip_blanks(s);
-        depth += *s == '(' || *s == '[' || *s == '{';
-        if ((*s == ')' || *s == ']' || *s == '}') && --depth == 0)
-            return s + 1;
-    }
-    return NULL;
-}
-
-static int newlines(const char *s, const char *end)
-{
-    int n = 0;
-    for (; s < end; s++)
-        n += *s == '\n';
-    return n;
-}
-
-/* ---- tokens written -------------------------------------------------------------------------- */
-
-static void put_token(struct rewriter *r, const char *s, const char *end)
-{
-    r->token[r->n_tokens++ % TOKENS] = r->used;
-    put(r, s, (size_t)(end - s));
-}
-
-/* The text from the k-th last token on, 0 being the last token; "" where there is none. */
-static const char *last(const struct rewriter *r, int k)
-{
-    return k < r->n_tokens && k < TOKENS ? r->out + r->token[(r->n_tokens - 1 - k) % TOKENS] : "";
-}
-
-/* How many of the last tokens belong to the statement that the next token continues. */
-static int statement(const struct rewriter *r)
-{
-    int k = 0;
-    while (*last(r, k) && !strchr(";{}", *last(r, k)))
-        k++;
-    return k;
-}
-
-/* The number, for last(), of the first token of a kernel's name such as a::b<c, d>; -1: no name. */
-static int kernel_name(const struct rewriter *r)
+/* The number, for qm_rw_last(), of the first token of a kernel's name such as a::b<c, d>; -1: no
+ * name. */
+static int kernel_name(const struct qm_rewriter *r)
 {
     int k = 0;
     for (;;) {
-        if (*last(r, k) == '>') { /* back to its < */
+        if (*qm_rw_last(r, k) == '>') { /* back to its < */
             int depth = 0, parens = 0;
             for (;; k++) {
-                char c = *last(r, k);
+                char c = *qm_rw_last(r, k);
                 parens += (c == ')') - (c == '(');
                 depth += parens == 0 ? (c == '>') - (c == '<') : 0;
                 if (depth == 0)
@@ -190,35 +43,46 @@ static int kernel_name(const struct rewriter *r)
             }
             k++;
         }
-        if (!is_word(*last(r, k)))
+        if (!qm_rw_is_word(*qm_rw_last(r, k)))
             return -1;
-        if (*last(r, k + 1) != ':' || *last(r, k + 2) != ':')
+        if (*qm_rw_last(r, k + 1) != ':' || *qm_rw_last(r, k + 2) != ':')
             return k;
-        if (!is_word(*last(r, k + 3)) && *last(r, k + 3) != '>')
+        if (!qm_rw_is_word(*qm_rw_last(r, k + 3)) && *qm_rw_last(r, k + 3) != '>')
             return k + 2; /* ::name */
         k += 3;
+    }
+}
+
+/* Copies text of a launch, but for the words of marks, which stand at lambdas there. */
+static void put_unmarked(struct qm_rewriter *r, const char *s, const char *end)
+{
+    while (s < end) {
+        const char *next = isspace((unsigned char)*s) ? s + 1 : qm_rw_token_end(s);
+        if (strncmp(s, "__qm_", 5) != 0)
+            qm_rw_put(r, s, (size_t)(next - s));
+        s = next;
     }
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
 /* Rewrites a launch; the input stands at <<<. */
-static qm_status launch(struct rewriter *r)
+static qm_status launch(struct qm_rewriter *r)
 {
     const char *config = r->in + 3, *s = config, *end;
     int k = kernel_name(r);
     if (k < 0)
-        return refuse(r, "the kernel before <<< is not a name; it cannot be emulated");
-    for (s = skip_blanks(s); *s && strncmp(s, ">>>", 3) != 0; s = skip_blanks(s)) {
-        end = *s == '(' || *s == '[' || *s == '{' ? closing(s) : token_end(s);
+        return qm_rw_refuse(r, "the kernel before <<< is not a name; it cannot be emulated");
+    for (s = qm_rw_skip_blanks(s); *s && strncmp(s, ">>>", 3) != 0; s = qm_rw_skip_blanks(s)) {
+        end = *s == '(' || *s == '[' || *s == '{' ? qm_rw_closing(s) : qm_rw_token_end(s);
         if (!end || *s == ';')
             break;
         s = end;
     }
-    const char *args = strncmp(s, ">>>", 3) == 0 ? skip_blanks(s + 3) : s;
-    if (*args != '(' || !(end = closing(args)))
-        return refuse(r, "<<< without >>>(...)");
-    size_t from = r->token[(r->n_tokens - 1 - k) % TOKENS], n = r->used - from;
+    const char *args = strncmp(s, ">>>", 3) == 0 ? qm_rw_skip_blanks(s + 3) : s;
+    if (*args != '(' || !(end = qm_rw_closing(args)))
+        return qm_rw_refuse(r, "<<< without >>>(...)");
+    size_t from = r->token[(r->n_tokens - 1 - k) % QM_RW_TOKENS], n = r->used - from;
     char *name = malloc(n + 1);
     if (!name)
         return qm_fail(QM_NO_MEMORY, "a kernel's name");
@@ -226,15 +90,16 @@ static qm_status launch(struct rewriter *r)
     name[n] = '\0';
     r->used = from;
     r->n_tokens -= k + 1;
-    puts_to(r, "::qm_emu::launch(::qm_emu::config(");
-    put(r, config, (size_t)(s - config));
-    puts_to(r, "), \"");
+    qm_rw_puts(r, "::qm_emu::launch(::qm_emu::config(");
+    put_unmarked(r, config, s);
+    qm_rw_puts(r, "), \"");
     put_quoted(r, name, n);
-    puts_to(r, "\", [&]() __attribute__((no_sanitize(\"thread\"))) { ");
-    puts_to(r, name);
-    put(r, s + 3, (size_t)(end - s - 3));
-    puts_to(r, "; })");
-    r->line += newlines(r->in, end);
+    qm_rw_puts(r, "\", [&]() __attribute__((no_sanitize(\"thread\"))) { ");
+    qm_rw_puts(r, r->purpose == QM_EMU_MARK ? "::qm_emu_launches(); " : "");
+    qm_rw_puts(r, name);
+    put_unmarked(r, s + 3, end);
+    qm_rw_puts(r, "; })");
+    r->line += qm_rw_newlines(r->in, end);
     r->in = end;
     free(name);
     return QM_OK;
@@ -249,8 +114,9 @@ static int declarator(const char *s, const char *end, const char **stars, const 
 {
     int angles = 0;
     *name = *stars = NULL;
-    for (s = skip_blanks(s); s < end; s = skip_blanks(s)) {
-        const char *next = *s == '(' || *s == '[' || *s == '{' ? closing(s) : token_end(s);
+    for (s = qm_rw_skip_blanks(s); s < end; s = qm_rw_skip_blanks(s)) {
+        const char *next =
+            *s == '(' || *s == '[' || *s == '{' ? qm_rw_closing(s) : qm_rw_token_end(s);
         if (!next || next > end)
             return 0;
         if (*s == '[' && s[1] != '[' && *name)
@@ -258,7 +124,7 @@ static int declarator(const char *s, const char *end, const char **stars, const 
         angles += (*s == '<') - (*s == '>');
         if (*s == '*' && angles == 0 && !*stars)
             *stars = s;
-        if (is_word(*s) && !isdigit((unsigned char)*s)) {
+        if (qm_rw_is_word(*s) && !isdigit((unsigned char)*s)) {
             *name = s;
             *name_end = next;
         }
@@ -268,47 +134,50 @@ static int declarator(const char *s, const char *end, const char **stars, const 
     return *name != NULL;
 }
 
-/* The first comma outside of brackets, or end. */
-static const char *comma(const char *s, const char *end)
+/* Whether declarators have an initializer, = or {; a { may also be of a type. */
+static int has_initializer(const char *s, const char *end)
 {
-    int angles = 0;
-    for (s = skip_blanks(s); s < end; s = skip_blanks(s)) {
-        const char *next = *s == '(' || *s == '[' || *s == '{' ? closing(s) : token_end(s);
-        angles += (*s == '<') - (*s == '>');
-        if (!next || (*s == ',' && angles == 0))
-            return next ? s : end;
+    int is_type = 0;
+    for (s = qm_rw_skip_blanks(s); s < end; s = qm_rw_skip_blanks(s)) {
+        const char *next = strchr("([{", *s) ? qm_rw_closing(s) : qm_rw_token_end(s);
+        if (*s == '=' || (*s == '{' && !is_type))
+            return 1;
+        if (!next)
+            return 0;
+        is_type = (is_type && *s != '{') || qm_rw_word_is(s, next, "struct") ||
+                  qm_rw_word_is(s, next, "union") || qm_rw_word_is(s, next, "class");
         s = next;
     }
-    return end;
+    return 0;
 }
 
 /* Writes a type's words, without storage classes; alignas becomes the attribute that a
  * typedef takes. */
-static void put_type(struct rewriter *r, const char *s, const char *end)
+static void put_type(struct qm_rewriter *r, const char *s, const char *end)
 {
     while (s < end) {
         const char *from = s, *next;
-        s = skip_blanks(s);
-        put(r, from, (size_t)((s < end ? s : end) - from));
+        s = qm_rw_skip_blanks(s);
+        qm_rw_put(r, from, (size_t)((s < end ? s : end) - from));
         if (s >= end)
             break;
-        next = token_end(s);
-        if (word_is(s, next, "alignas") && *skip_blanks(next) == '(') {
-            const char *close = closing(skip_blanks(next));
-            puts_to(r, "__attribute__((aligned");
-            put(r, next, (size_t)(close - next));
-            puts_to(r, "))");
+        next = qm_rw_token_end(s);
+        if (qm_rw_word_is(s, next, "alignas") && *qm_rw_skip_blanks(next) == '(') {
+            const char *close = qm_rw_closing(qm_rw_skip_blanks(next));
+            qm_rw_puts(r, "__attribute__((aligned");
+            qm_rw_put(r, next, (size_t)(close - next));
+            qm_rw_puts(r, "))");
             next = close;
         } else if (*s == '[' && s[1] == '[')
-            next = closing(s);
-        else if (!word_is(s, next, "static") && !word_is(s, next, "extern") &&
-                 !word_is(s, next, "__shared__") && !word_is(s, next, "inline"))
-            put(r, s, (size_t)(next - s));
+            next = qm_rw_closing(s);
+        else if (!qm_rw_word_is(s, next, "static") && !qm_rw_word_is(s, next, "extern") &&
+                 !qm_rw_word_is(s, next, "__shared__") && !qm_rw_word_is(s, next, "inline"))
+            qm_rw_put(r, s, (size_t)(next - s));
         s = next;
     }
 }
 
-static void put_variable(struct rewriter *r, int base, const char *stars, const char *name,
+static void put_variable(struct qm_rewriter *r, int base, const char *stars, const char *name,
                          const char *name_end, const char *end, int is_dynamic)
 {
     int n = ++r->n_made, length = (int)(name_end - name);
@@ -316,33 +185,33 @@ static void put_variable(struct rewriter *r, int base, const char *stars, const 
     if (is_dynamic) {
         snprintf(text, sizeof text, " static qm_b%d *const %.*s = (qm_b%d *)qm_emu_dynamic;", base,
                  length, name, base);
-        puts_to(r, text);
+        qm_rw_puts(r, text);
         return;
     }
-    put_number(r, " typedef qm_b", base);
-    puts_to(r, " ");
-    put(r, stars, (size_t)(name - stars));
-    put_number(r, "qm_t", n);
-    put(r, name_end, (size_t)(end - name_end));
+    qm_rw_put_number(r, " typedef qm_b", base);
+    qm_rw_puts(r, " ");
+    qm_rw_put(r, stars, (size_t)(name - stars));
+    qm_rw_put_number(r, "qm_t", n);
+    qm_rw_put(r, name_end, (size_t)(end - name_end));
     snprintf(
         text, sizeof text,
         "; static char qm_k%d; qm_t%d &%.*s = *(qm_t%d *)qm_emu_shared(&qm_k%d, sizeof(qm_t%d), "
         "alignof(qm_t%d), \"%.*s\");",
         n, n, length, name, n, n, n, n, length, name);
-    puts_to(r, text);
+    qm_rw_puts(r, text);
 }
 
 /* Rewrites the declaration that __shared__, where the input stands, is part of. */
-static qm_status shared(struct rewriter *r)
+static qm_status shared(struct qm_rewriter *r)
 {
-    int k = statement(r), base = ++r->n_made, is_dynamic = 0;
-    size_t from = k > 0 ? r->token[(r->n_tokens - k) % TOKENS] : r->used;
-    const char *stars, *name, *name_end, *s = token_end(r->in), *end = s;
+    int k = qm_rw_statement(r), base = ++r->n_made, is_dynamic = 0;
+    size_t from = k > 0 ? r->token[(r->n_tokens - k) % QM_RW_TOKENS] : r->used;
+    const char *stars, *name, *name_end, *s = qm_rw_token_end(r->in), *end = s;
     while (*end && *end != ';') {
-        const char *next = strchr("([{", *end) ? closing(end) : token_end(end);
+        const char *next = strchr("([{", *end) ? qm_rw_closing(end) : qm_rw_token_end(end);
         if (!next)
             break;
-        end = skip_blanks(next);
+        end = qm_rw_skip_blanks(next);
     }
     char *before = malloc(r->used - from + 1);
     if (!before)
@@ -350,28 +219,33 @@ static qm_status shared(struct rewriter *r)
     memcpy(before, r->out + from, r->used - from);
     before[r->used - from] = '\0';
     for (int i = 0; i < k; i++)
-        is_dynamic |= strncmp(last(r, i), "extern", 6) == 0;
+        is_dynamic |= strncmp(qm_rw_last(r, i), "extern", 6) == 0;
     r->used = from;
-    const char *first = comma(s, end);
+    const char *first = qm_rw_comma(s, end);
+    if (*end == ';' && !is_dynamic && has_initializer(s, end)) {
+        free(before);
+        return qm_rw_refuse(r,
+                            "this __shared__ variable has an initializer: shared memory has none");
+    }
     if (*end != ';' || !declarator(s, first, &stars, &name, &name_end)) {
         free(before);
-        return refuse(r, "this __shared__ cannot be read: expected a type, names and bounds");
+        return qm_rw_refuse(r, "this __shared__ cannot be read: expected a type, names and bounds");
     }
-    puts_to(r, "typedef ");
+    qm_rw_puts(r, "typedef ");
     put_type(r, before, before + strlen(before));
     put_type(r, s, stars);
-    put_number(r, " qm_b", base);
-    puts_to(r, ";");
+    qm_rw_put_number(r, " qm_b", base);
+    qm_rw_puts(r, ";");
     free(before);
     put_variable(r, base, stars, name, name_end, first, is_dynamic);
     for (const char *next; first < end; first = next) {
-        next = comma(first + 1, end);
+        next = qm_rw_comma(first + 1, end);
         if (!declarator(first + 1, next, &stars, &name, &name_end))
-            return refuse(r, "this __shared__ cannot be read");
+            return qm_rw_refuse(r, "this __shared__ cannot be read");
         put_variable(r, base, stars, name, name_end, next, is_dynamic);
     }
-    r->token[r->n_tokens++ % TOKENS] = r->used - 1; /* the ; */
-    r->line += newlines(r->in, end);
+    r->token[r->n_tokens++ % QM_RW_TOKENS] = r->used - 1; /* the ; */
+    r->line += qm_rw_newlines(r->in, end);
     r->in = end + 1;
     return QM_OK;
 }
@@ -380,17 +254,17 @@ static qm_status shared(struct rewriter *r)
 
 /* Takes __launch_bounds__(...) out, where the input stands; returns 0 where it is another
  * token. */
-static int bounds_taken(struct rewriter *r, const char *end)
+static int bounds_taken(struct qm_rewriter *r, const char *end)
 {
-    const char *args = skip_blanks(end), *close = *args == '(' ? closing(args) : NULL;
-    if (!word_is(r->in, end, "__launch_bounds__") || !close)
+    const char *args = qm_rw_skip_blanks(end), *close = *args == '(' ? qm_rw_closing(args) : NULL;
+    if (!qm_rw_word_is(r->in, end, "__launch_bounds__") || !close)
         return 0;
     r->bounds = args;
     r->bounds_end = close;
     r->parens = 0;
     for (const char *s = r->in; s < close; s++)
         if (*s == '\n') {
-            put(r, "\n", 1);
+            qm_rw_put(r, "\n", 1);
             r->line++;
         }
     r->in = close;
@@ -399,7 +273,7 @@ static int bounds_taken(struct rewriter *r, const char *end)
 
 /* Follows the tokens from __launch_bounds__ to the kernel's body, whose first statement checks the
  * block; a declaration without a body is left. */
-static void bounds_put(struct rewriter *r, char token)
+static void bounds_put(struct qm_rewriter *r, char token)
 {
     if (!r->bounds)
         return;
@@ -408,13 +282,13 @@ static void bounds_put(struct rewriter *r, char token)
         r->bounds = NULL;
     if (r->parens != 0 || token != '{')
         return;
-    puts_to(r, "::qm_emu::launch_bounds(::qm_emu::bounds");
+    qm_rw_puts(r, "::qm_emu::launch_bounds(::qm_emu::bounds");
     for (const char *s = r->bounds; s < r->bounds_end; s++)
         if (*s == '\n' && s[1] == '#') /* the marker of a macro's line */
             s += strcspn(s + 1, "\n");
         else
-            put(r, *s == '\n' ? " " : s, 1);
-    puts_to(r, ");");
+            qm_rw_put(r, *s == '\n' ? " " : s, 1);
+    qm_rw_puts(r, ");");
     r->bounds = NULL;
 }
 
@@ -439,40 +313,40 @@ static int is_refused_attribute(const char *s, const char *end)
     while (s < end && end[-1] == '_')
         end--;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (word_is(s, end, names[i]))
+        if (qm_rw_word_is(s, end, names[i]))
             return 1;
     return 0;
 }
 
 /* Whether the last tokens open an attribute list: `((`, `[[`, `::` of a scoped name, or a comma
  * within such a list. */
-static int is_in_attribute(const struct rewriter *r)
+static int is_in_attribute(const struct qm_rewriter *r)
 {
     int depth = 0;
-    for (int k = 0; k < 64 && *last(r, k); k++) {
-        char c = *last(r, k);
+    for (int k = 0; k < 64 && *qm_rw_last(r, k); k++) {
+        char c = *qm_rw_last(r, k);
         depth += (c == ')' || c == ']') - (c == '(' || c == '[');
         if (c == ';' || c == '{' || c == '}')
             return 0;
         if (depth == -2)
-            return c == '[' ? *last(r, k - 1) == '['
-                            : strncmp(last(r, k + 1), "__attribute", 11) == 0;
+            return c == '[' ? *qm_rw_last(r, k - 1) == '['
+                            : strncmp(qm_rw_last(r, k + 1), "__attribute", 11) == 0;
     }
     return 0;
 }
 
 /* Writes `unused` for a refused attribute and its arguments, where the input stands.  Returns
  * whether it did. */
-static int attribute(struct rewriter *r, const char *end)
+static int attribute(struct qm_rewriter *r, const char *end)
 {
     if (r->is_layer || !is_refused_attribute(r->in, end) || !is_in_attribute(r))
         return 0;
-    const char *args = skip_blanks(end), *close = *args == '(' ? closing(args) : NULL;
+    const char *args = qm_rw_skip_blanks(end), *close = *args == '(' ? qm_rw_closing(args) : NULL;
     static const char unused[] = "unused";
-    put_token(r, unused, unused + strlen(unused));
+    qm_rw_put_token(r, unused, unused + strlen(unused));
     for (const char *s = r->in; close && s < close; s++)
         if (*s == '\n') {
-            put(r, "\n", 1);
+            qm_rw_put(r, "\n", 1);
             r->line++;
         }
     r->in = close ? close : end;
@@ -481,39 +355,55 @@ static int attribute(struct rewriter *r, const char *end)
 
 /* Whether the line at the input, which ends at `end`, is a pragma that changes attributes
  * or flags. */
-static int is_refused_pragma(const struct rewriter *r, const char *end)
+static int is_refused_pragma(const struct qm_rewriter *r, const char *end)
 {
     static const char *const words[] = {"optimize", "target",      "attribute",    "push_options",
                                         "fp",       "pop_options", "reset_options"};
-    const char *s = skip_blanks(r->in + 1), *next = token_end(s);
-    if (r->is_layer || r->is_system || !word_is(s, next, "pragma"))
+    const char *s = qm_rw_skip_blanks(r->in + 1), *next = qm_rw_token_end(s);
+    if (r->is_layer || r->is_system || !qm_rw_word_is(s, next, "pragma"))
         return 0;
-    s = skip_blanks(next);
-    next = token_end(s);
-    if (!word_is(s, next, "GCC") && !word_is(s, next, "clang"))
+    s = qm_rw_skip_blanks(next);
+    next = qm_rw_token_end(s);
+    if (!qm_rw_word_is(s, next, "GCC") && !qm_rw_word_is(s, next, "clang"))
         return 0;
-    s = skip_blanks(next);
-    next = token_end(s);
+    s = qm_rw_skip_blanks(next);
+    next = qm_rw_token_end(s);
     for (size_t i = 0; i < sizeof words / sizeof *words && next <= end; i++)
-        if (word_is(s, next, words[i]))
+        if (qm_rw_word_is(s, next, words[i]))
             return 1;
     return 0;
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+/* Refuses a source that includes a header with the pragma QM_EMU_REFUSED, where the input stands.
+ * */
+static qm_status refused_header(const struct qm_rewriter *r)
+{
+    static const char pragma[] = "#pragma " QM_EMU_REFUSED " ";
+    const size_t n = strlen(pragma);
+    if (strncmp(r->in, pragma, n) != 0)
+        return QM_OK;
+    return qm_fail(QM_BAD_ARG, "%s:%d: %.*s (%s) cannot be emulated", r->users, r->users_line,
+                   (int)strcspn(r->in + n, "\n"), r->in + n, r->file);
+}
+
 /* A line marker, # 12 "file" 3: file and line of the following lines; 3: a system header. */
-static void marker(struct rewriter *r)
+static void marker(struct qm_rewriter *r)
 {
     const char *end = strchr(r->in, '\n'), *quote;
     char *number_end;
     end = end ? end : r->in + strlen(r->in);
     long line = strtol(r->in + 1, &number_end, 10);
     if (number_end > r->in + 1 && (quote = memchr(r->in, '"', (size_t)(end - r->in)))) {
-        const char *close = string_end(quote), *slash = NULL;
+        const char *close = qm_rw_string_end(quote), *slash = NULL;
         for (const char *s = quote; s < close; s++)
             slash = *s == '/' ? s : slash;
         slash = slash ? slash : quote;
+        if (!r->is_system) {
+            memcpy(r->users, r->file, sizeof r->users);
+            r->users_line = r->line;
+        }
         snprintf(r->file, sizeof r->file, "%.*s", (int)(close - slash - 2), slash + 1);
         r->is_system = 0;
         for (const char *s = close; s < end; s++)
@@ -525,63 +415,74 @@ static void marker(struct rewriter *r)
         r->line = (int)line - 1;
     }
     if (!is_refused_pragma(r, end))
-        put(r, r->in, (size_t)(end - r->in));
+        qm_rw_put(r, r->in, (size_t)(end - r->in));
     r->in = end;
 }
 
-static qm_status one_token(struct rewriter *r)
+static qm_status one_token(struct qm_rewriter *r, const char *text)
 {
-    const char *s = r->in, *end = token_end(s);
+    const char *s = r->in, *end = qm_rw_token_end(s);
+    if (qm_rw_word_is(s, end, "__qm_global__"))
+        QM_TRY(qm_rw_returns_void(r, end));
+    if (qm_rw_mark(r, text, end))
+        return QM_OK;
     if (attribute(r, end))
         return QM_OK;
     if (bounds_taken(r, end))
         return QM_OK;
     if (r->is_system) {
-        put_token(r, s, end);
+        qm_rw_put_token(r, s, end);
         bounds_put(r, *s);
         r->in = end;
         return QM_OK;
     }
-    if (word_is(s, end, "__shared__"))
+    if (qm_rw_word_is(s, end, "__shared__"))
         return shared(r);
     if (strncmp(s, "<<<", 3) == 0)
         return launch(r);
-    if (word_is(s, end, "asm") || word_is(s, end, "__asm__") || word_is(s, end, "__asm"))
-        return refuse(r, "inline PTX (asm) cannot be emulated");
-    if (word_is(s, end, "__noinline__") && *last(r, 0) != '(')
-        puts_to(r, "__attribute__((noinline))");
+    if (qm_rw_word_is(s, end, "asm") || qm_rw_word_is(s, end, "__asm__") ||
+        qm_rw_word_is(s, end, "__asm"))
+        return qm_rw_refuse(r, "inline PTX (asm) cannot be emulated");
+    if (qm_rw_kernel_call(r, end))
+        return QM_OK;
+    if (qm_rw_word_is(s, end, "try")) {
+        qm_rw_try_block(r, end);
+        return QM_OK;
+    }
+    if (qm_rw_word_is(s, end, "__noinline__") && *qm_rw_last(r, 0) != '(')
+        qm_rw_puts(r, "__attribute__((noinline))");
     else
-        put_token(r, s, end);
+        qm_rw_put_token(r, s, end);
     bounds_put(r, *s);
     r->in = end;
     return QM_OK;
 }
 
-qm_status qm_emu_rewrite(const char *text, const char *layer, char **out)
+qm_status qm_emu_rewrite(const char *text, const char *layer, enum qm_emu_purpose purpose,
+                         char **out)
 {
-    struct rewriter *r = calloc(1, sizeof *r);
+    struct qm_rewriter *r = calloc(1, sizeof *r);
     qm_status st = QM_OK;
     int is_start = 1; /* of a line: blanks at most stand before */
     if (!r)
         return qm_fail(QM_NO_MEMORY, "the rewriter");
-    put(r, "", 0);
+    qm_rw_put(r, "", 0);
     r->layer = layer;
+    r->purpose = purpose;
     for (r->in = text; st == QM_OK && *r->in && !r->failed;) {
         if (*r->in == '\n') {
-            put(r, r->in++, 1);
+            qm_rw_put(r, r->in++, 1);
             r->line++;
             is_start = 1;
-        } else if (*r->in == '#' && is_start)
+        } else if (*r->in == '#' && is_start) {
+            st = refused_header(r);
             marker(r);
-        else if (r->is_layer) {
-            const char *end = strchr(r->in, '\n');
-            end = end ? end : r->in + strlen(r->in);
-            put(r, r->in, (size_t)(end - r->in));
-            r->in = end;
-        } else if (isspace((unsigned char)*r->in))
-            put(r, r->in++, 1);
+        } else if (r->is_layer)
+            qm_rw_layer_line(r, text);
+        else if (isspace((unsigned char)*r->in))
+            qm_rw_put(r, r->in++, 1);
         else {
-            st = one_token(r);
+            st = one_token(r, text);
             is_start = 0;
         }
     }

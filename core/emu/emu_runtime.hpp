@@ -33,6 +33,7 @@ enum qm_emu_atomic {
     QM_ATOMIC_SET,   /* atomicExch, which may ignore what was there */
     QM_ATOMIC_SWAP   /* atomicCAS */
 };
+enum qm_emu_memory { QM_MEMORY_DEVICE, QM_MEMORY_MANAGED, QM_MEMORY_HOST };
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 /* Vector clocks of a warp's lanes.  A lane's clock own[] counts the meetings it took part in;
@@ -68,6 +69,14 @@ extern char qm_emu_text[800]; /* "" while there is none */
 extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_size, qm_emu_grid_size;
 }
 
+/* The C library's functions: calls of memcpy are checked like accesses of the file
+ * (emu_access.cpp), the layer's own too. */
+extern "C" {
+void *__real_memcpy(void *to, const void *from, size_t n);
+void *__real_memmove(void *to, const void *from, size_t n);
+void *__real_memset(void *to, int byte, size_t n);
+}
+
 /* Ends the step without a finding, from a thread of a kernel. */
 void qm_step_leave(void);
 
@@ -79,11 +88,25 @@ const char *qm_thread_name(unsigned int thread, char text[64]);
 int qm_is_stack(uintptr_t a);
 
 /* Memory that kernels may touch.  CONST: read only; STEP: until the step ends; BLANK: not written
- * yet. name: kept, not copied. */
-enum { QM_REGION_CONST = 1, QM_REGION_STEP = 2, QM_REGION_BLANK = 4 };
+ * yet; MODULE: the file's own variables; DEVICE: not for the host; PINNED: the host's, page-locked;
+ * FAR: address space without memory lies before it.  name: kept, not copied. */
+enum {
+    QM_REGION_CONST = 1,
+    QM_REGION_STEP = 2,
+    QM_REGION_BLANK = 4,
+    QM_REGION_MODULE = 8,
+    QM_REGION_DEVICE = 16,
+    QM_REGION_PINNED = 32,
+    QM_REGION_FAR = 64
+};
 void qm_region_add(const char *name, const void *at, size_t bytes, int flags);
-void qm_region_drop(const void *at);
+/* Drops the region that begins at `at`, of memory that was mapped.  The mapping stays for a while,
+ * without access, so that a use of it is known for what it is. */
+void qm_region_free(const void *at, void *map, size_t map_bytes);
 void qm_region_drop_step(void);
+/* The flags of the region that holds an address, and its name; -1: none does, and *name is what was
+ * freed there, or NULL. */
+int qm_region_flags(const void *at, const char **name);
 /* For copies: whether `bytes` bytes from `at` on lie in one region, or not in any known one; *left:
  * how many do.  Marks bytes as written.  Whether an unordered launch, *kernel, wrote any of the
  * bytes. */

@@ -28,13 +28,14 @@
 
 #define QM_PLAIN __attribute__((no_sanitize("thread"))) /* accesses of the layer itself */
 
-#define __global__ __attribute__((noinline))
-#define __device__
-#define __host__
-#define __constant__
-#define __managed__
+/* The rewriter takes these words away, or makes marks of them (core/emu/emu_device.h). */
+#define __global__   __attribute__((noinline)) __qm_global__
+#define __device__   __qm_device__
+#define __host__     __qm_host__
+#define __constant__ __qm_constant__
+#define __managed__  __qm_managed__
 #define __grid_constant__
-#define __forceinline__ inline __attribute__((always_inline))
+#define __forceinline__ inline __qm_always__
 #define __align__(n)    __attribute__((aligned(n)))
 #define __maxnreg__(...)
 #define __cluster_dims__(...) QM_EMU_cannot_emulate_clusters
@@ -123,8 +124,16 @@ void qm_emu_fence(void);
 void *qm_emu_shared(void *key, size_t size, size_t align, const char *name);
 extern unsigned char qm_emu_dynamic[];
 
+/* Marks for core/emu/emu_device.c, in a build that never runs: what follows is a launch; this
+ * stands in a try. */
+void qm_emu_launches(void);
+void qm_emu_tries(void);
+
 /* Reports a finding and ends the launch. */
 void qm_emu_fail(qm_emu_at at, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A kernel's first statement: a launch with more threads fails. */
+void qm_emu_bounds(long long most, const char *name, qm_emu_at at);
 
 /* Runs a kernel: calls call(closure) once for each thread.  stream: of cudaStreamCreate, or 0. */
 void qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
@@ -151,9 +160,9 @@ QM_PLAIN inline void launch(const config &c, const char *name, const F &kernel, 
         [](const void *closure) QM_PLAIN { (*static_cast<const F *>(closure))(); }, &kernel, at);
 }
 
-/* What __launch_bounds__ says; a kernel's first statement tells it.  The rewriting puts it there
- * (core/emu/emu_rewrite.c), in the files that a source includes too; a macro of that name would
- * hide it from the rewriting, which follows the preprocessor. */
+/* What __launch_bounds__ says, or 1024; a kernel's first statement tells it.  The rewriting puts it
+ * there (core/emu/emu_rewrite.c), in the files that a source includes too; a macro of that name
+ * would hide it from the rewriting, which follows the preprocessor. */
 struct bounds {
     long long most, blocks, cluster;
     constexpr bounds(long long m, long long b = 0, long long c = 0) : most(m), blocks(b), cluster(c)
@@ -162,12 +171,7 @@ struct bounds {
 };
 QM_PLAIN inline void launch_bounds(const bounds &x, const char *name = __builtin_FUNCTION(), QM_AT)
 {
-    unsigned int threads = blockDim.x * blockDim.y * blockDim.z;
-    if (threads > x.most)
-        qm_emu_fail(at,
-                    "the launch of %s fails: __launch_bounds__ allows %lld threads a block, and "
-                    "it has %u (block %u,%u,%u)",
-                    name, x.most, threads, blockDim.x, blockDim.y, blockDim.z);
+    qm_emu_bounds(x.most, name, at);
 }
 
 template <class To, class From> QM_PLAIN inline To bits(const From &x)

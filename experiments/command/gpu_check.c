@@ -234,34 +234,6 @@ static qm_status plan_read(json_t *plan, const char *path, struct options *o)
     return words ? QM_OK : qm_fail(QM_NO_MEMORY, "a plan");
 }
 
-/* QM_BAD_ARG: the report is of another device, driver or NVRTC; the message has every fact
- * that differs. */
-static qm_status same_device(json_t *was, json_t *is, const char *path)
-{
-    static const char *const facts[] = {
-        "name",         "uuid",     "compute_capability", "multiprocessors",
-        "memory_bytes", "l2_bytes", "driver_api",         "driver",
-        "nvrtc"};
-    char text[800] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof facts / sizeof *facts && used < sizeof text; i++) {
-        json_t *a = json_object_get(was, facts[i]), *b = json_object_get(is, facts[i]);
-        if ((!a && !b) || (a && b && json_equal(a, b)))
-            continue;
-        char *x = a ? json_dumps(a, JSON_ENCODE_ANY) : NULL;
-        char *y = b ? json_dumps(b, JSON_ENCODE_ANY) : NULL;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.120s, now %.120s",
-                                 used ? "; " : "", facts[i], x ? x : "unknown", y ? y : "unknown");
-        free(x);
-        free(y);
-    }
-    return *text ? qm_fail(QM_BAD_ARG,
-                           "%s was begun with another GPU, driver or NVRTC (%s): "
-                           "begin a new report",
-                           path, text)
-                 : QM_OK;
-}
-
 /* ---- the run -------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop;
@@ -374,6 +346,30 @@ static void choose_peers(struct options *o, json_t *plan)
         json_object_set_new(plan, "peers", qm_json_text(now));
 }
 
+/* Gives a report that was begun before its GPU had answered ("gpu-all-...") the GPU's name, in the
+ * same folder. */
+static qm_status rename_report(struct qm_gpu_run *run)
+{
+    static const char *const ends[] = {".h5", ".md"};
+    char old[PATH_MAX], file[PATH_MAX + 8], folder[PATH_MAX];
+    int lock = run->lock;
+    snprintf(old, sizeof old, "%s", run->path);
+    const char *slash = strrchr(old, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - old) : 1, slash ? old : ".");
+    const struct options in = {.folder = *folder ? folder : "/"};
+    qm_status st = name_report(&in, run);
+    if (st == QM_OK)
+        st = qm_gpu_run_begun(run, "begun");
+    if (st != QM_OK)
+        return st;
+    for (int i = 0; i < 2; i++) {
+        snprintf(file, sizeof file, "%s%s", old, ends[i]);
+        unlink(file);
+    }
+    qm_gpu_report_unlock(old, lock);
+    return QM_OK;
+}
+
 static qm_status resume(struct options *o, struct qm_gpu_run *run)
 {
     char path[PATH_MAX];
@@ -396,16 +392,31 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
     choose_peers(o, run->report.plan);
     run->options = o->gpu;
     QM_TRY(qm_gpu_describe(run, &device));
-    if (json_object_size(run->report.device) == 0) { /* it had not answered */
+    int is_nameless = json_object_size(run->report.device) == 0;
+    if (is_nameless) { /* it had not answered */
         json_object_update(run->report.device, device);
         json_object_set_new(run->report.plan, "elements", json_integer(run->options.n));
     }
-    qm_status st = same_device(run->report.device, device, path);
+    qm_status st = qm_gpu_report_same_device(run->report.device, device, path);
+    if (st == QM_OK)
+        qm_gpu_report_renew(run->report.device, device);
     json_decref(device);
     QM_TRY(st);
+    if (is_nameless)
+        QM_TRY(rename_report(run));
     QM_TRY(make_tasks(run));
     st = qm_gpu_tasks_take(&run->tasks, &run->report);
     return st == QM_BAD_ARG ? qm_fail_in(st, path) : st;
+}
+
+/* Says why rows will have no clocks, where there is an NVML that does not answer. */
+static void note_nvml(const struct qm_gpu_run *run)
+{
+    const char *why = json_string_value(json_object_get(run->report.device, "nvml"));
+    if (run->nvml_has_failed && why && strncmp(why, "no NVML", 7) != 0)
+        qm_note("qualm gpu-check: rows have no clocks: %s (QM_NVML=PATH names another "
+                "libnvidia-ml.so.1, QM_NVML=none leaves it out)",
+                why);
 }
 
 /* What the rows say; reason: the status of the first skipped one. */
@@ -485,6 +496,7 @@ static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_prin
     if (st != QM_OK && (st != QM_INTERRUPTED || !run->tasks.n))
         return st;
     *is_printed = 1;
+    note_nvml(run); /* also where it failed during the run */
     struct summary all = summarize(run);
     if (qm_cli.json)
         qm_json_print(all_of(&run->report, run->path));

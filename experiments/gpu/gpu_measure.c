@@ -227,6 +227,8 @@ void qm_gpu_measure(void *work_list, int fd)
 {
     const struct qm_gpu_work_list *list = work_list;
     struct context c = {.run = list->run, .fd = fd};
+    if (!list->run->nvml_has_failed && list->run->tasks.at[list->first].part == QM_GPU_speed)
+        qm_nvml_start(qm_gpu_nvml_limit(list->run));
     for (int k = next_of(list, list->first), after; k < list->end; k = after) {
         const struct qm_gpu_task *t = &list->run->tasks.at[k];
         after = next_of(list, k + 1);
@@ -236,8 +238,9 @@ void qm_gpu_measure(void *work_list, int fd)
         int is_gone = t->part != QM_GPU_peers && qm_backend_cuda.probe() != QM_OK;
         qm_status st = is_gone ? QM_SKIPPED : measure_and_clean(&c, t, after == list->end, rows);
         int is_fatal = conclude(t, st, is_gone, from, rows);
-        qm_gpu_child_send(fd,
-                          json_pack("{s:i, s:o, s:b}", "task", k, "rows", rows, "fatal", is_fatal));
+        const char *why = t->part == QM_GPU_speed ? qm_nvml_failed() : NULL;
+        qm_gpu_child_send(fd, json_pack("{s:i, s:o, s:b, s:o*}", "task", k, "rows", rows, "fatal",
+                                        is_fatal, "nvml", why ? qm_json_text(why) : NULL));
         if (is_fatal)
             return;
     }
@@ -265,24 +268,22 @@ static qm_status uuid_of(const struct qm_cuda *cu, int device, char *text, size_
 static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
 {
     enum { LENGTH = 256 };
-    char name[LENGTH + 1] = "", pci[LENGTH + 1] = "", uuid[64], nvrtc[1024], api[32], driver[96];
+    char name[LENGTH + 1] = "", pci[LENGTH + 1] = "", uuid[64], nvrtc[1024], api[32];
     int version = 0;
     QM_CU(cu, DeviceGetName, (name, LENGTH, device)); /* which may leave the NUL out */
     QM_CU(cu, DeviceGetPCIBusId, (pci, LENGTH, device));
     QM_TRY(qm_cuda_version(cu, &version));
     QM_TRY(uuid_of(cu, device, uuid, sizeof uuid));
-    struct qm_gpu_now now = {0};
-    qm_status st = qm_gpu_now(pci, &now);
-    if (st != QM_OK && st != QM_SKIPPED)
-        return st;
+    struct qm_gpu_now now;
+    qm_status st = qm_gpu_now(pci, &now); /* which is optional */
+    json_object_set_new(about, "nvml", qm_json_text(st == QM_OK ? "answers" : qm_message()));
     qm_nvrtc_text(nvrtc, sizeof nvrtc);
-    qm_nvml_driver(driver, sizeof driver);
     snprintf(api, sizeof api, "%d.%d", version / 1000, version % 1000 / 10);
     json_object_set_new(about, "name", qm_json_text(name));
     json_object_set_new(about, "uuid", json_string(uuid));
     json_object_set_new(about, "pci", qm_json_text(pci));
     json_object_set_new(about, "driver_api", json_string(api));
-    json_object_set_new(about, "driver", qm_json_text(driver));
+    json_object_set_new(about, "driver", qm_json_text(now.driver));
     json_object_set_new(about, "nvrtc", qm_json_text(nvrtc));
     json_object_set_new(about, "most_sm_mhz", json_integer((json_int_t)now.most_sm_mhz));
     json_object_set_new(about, "most_memory_mhz", json_integer((json_int_t)now.most_memory_mhz));
@@ -321,6 +322,7 @@ void qm_gpu_measure_device(void *of, int fd)
 {
     const struct qm_gpu_run *run = of;
     json_t *out = NULL;
+    qm_nvml_start(qm_gpu_nvml_limit(run));
     qm_status st = device_of(run->options.n, &out);
     if (st != QM_OK)
         out = json_pack("{s:o, s:i}", "error", qm_json_text(qm_message()), "status", (int)st);

@@ -103,4 +103,11 @@ qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size);
 /* Prints reports side by side as a page in Markdown: a column for each file. */
 qm_status qm_gpu_report_beside(FILE *f, char **files, int n);
 
+/* QM_BAD_ARG: `was`, the device of the report at `path`, is not `is`: the message has every fact
+ * that differs. */
+qm_status qm_gpu_report_same_device(json_t *was, json_t *is, const char *path);
+
+/* Takes over into `was` what NVML says now, where it answers, and whether it does. */
+void qm_gpu_report_renew(json_t *was, json_t *is);
+
 #endif

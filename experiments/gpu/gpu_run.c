@@ -29,6 +29,14 @@ double qm_gpu_run_left(const struct qm_gpu_run *run, double most)
     return left < 0.0 ? 0.0 : left < most ? left : most;
 }
 
+double qm_gpu_nvml_limit(const struct qm_gpu_run *run)
+{
+    double limit, quarter = 0.25 * run->options.limit;
+    if (qm_cuda_limit(&limit) != QM_OK || limit > 5.0)
+        limit = 5.0;
+    return limit < quarter ? limit : quarter;
+}
+
 /* Waits for the process that describes the GPU, at most `wait` seconds; late: it was, or a call in
  * it took longer than call_limit. */
 static enum qm_gpu_wait await_device(struct qm_gpu_child *c, const struct qm_gpu_run *run,
@@ -81,6 +89,8 @@ qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device)
         st = qm_fail((qm_status)json_integer_value(json_object_get(value, "status")), "%s", error);
     if (st == QM_OK) {
         *device = json_incref(json_object_get(value, "device"));
+        const char *nvml = json_string_value(json_object_get(*device, "nvml"));
+        run->nvml_has_failed = !nvml || strcmp(nvml, "answers") != 0;
         run->options.n = (int64_t)json_integer_value(json_object_get(value, "elements"));
         run->flush_bytes = (size_t)json_integer_value(json_object_get(value, "flush_bytes"));
     }
@@ -155,14 +165,18 @@ static int are_rows(const json_t *rows)
 static int take(struct qm_gpu_run *run, json_t *line)
 {
     int k = -1, is_fatal = 0, more = 0;
-    json_t *rows = NULL;
-    if (json_unpack(line, "{s:i, s:o, s?b, s?b}", "task", &k, "rows", &rows, "fatal", &is_fatal,
-                    "more", &more) != 0 ||
+    json_t *rows = NULL, *nvml = NULL;
+    if (json_unpack(line, "{s:i, s:o, s?b, s?b, s?o}", "task", &k, "rows", &rows, "fatal",
+                    &is_fatal, "more", &more, "nvml", &nvml) != 0 ||
         k < 0 || k >= run->tasks.n || !are_rows(rows))
         return 0;
     struct qm_gpu_task *t = &run->tasks.at[k];
     json_decref(t->rows);
     t->rows = json_incref(rows);
+    if (json_is_string(nvml)) {
+        json_object_set(run->report.device, "nvml", nvml);
+        run->nvml_has_failed = 1;
+    }
     t->tried = more ? 2 : 1;
     run->is_changed = 1;
     return is_fatal;

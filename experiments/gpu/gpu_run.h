@@ -22,6 +22,7 @@ struct qm_gpu_run {
     struct qm_gpu_tasks tasks;
     struct qm_gpu_report report; /* device and plan are filled by the caller */
     char path[PATH_MAX];         /* of the files, without .h5 and .md */
+    int nvml_has_failed;         /* it is asked no more; device has the reason */
     int lock;                    /* of the report; -1: not locked */
     int argc;
     char **argv;
@@ -38,6 +39,10 @@ double qm_gpu_run_left(const struct qm_gpu_run *run, double most);
  * QM_INTERRUPTED: the run's time was over before; QM_BAD_ARG: $QM_CUDA_DEVICE or $QM_CUDA_LIMIT is
  * no number. */
 qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device);
+
+/* The seconds that an answer of NVML may take: 5, or less by qm_cuda_limit, and at most a quarter
+ * of the limit of a row. */
+double qm_gpu_nvml_limit(const struct qm_gpu_run *run);
 
 /* Writes a report without rows, of which the plan says this state. */
 qm_status qm_gpu_run_begun(struct qm_gpu_run *run, const char *state);
@@ -97,7 +102,8 @@ void qm_gpu_compile_ahead(const struct qm_gpu_task *t, int64_t n, int arch);
 /* ---- gpu_measure.c: in the child ------------------------------------------------------------- */
 
 /* The work of a child: measures the tasks first to end - 1 that are selected, and sends an object
- * {task, rows} for each; the last one has `fatal` where the process cannot go on.  An object with
+ * {task, rows} for each; the last one has `fatal` where the process cannot go on, and `nvml` is why
+ * NVML is asked no more.  An object with
  * `more` is followed by a better one of the same task. */
 struct qm_gpu_work_list {
     const struct qm_gpu_run *run;

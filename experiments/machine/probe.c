@@ -15,6 +15,7 @@
 #include "core/compile/cubin_cache.h"
 #include "core/cuda/cuda_driver.h"
 #include "core/cuda/cuda_load.h"
+#include "core/cuda/nvml.h"
 #include "core/recipe/backend.h"
 #include "experiments/cli/cli.h"
 
@@ -223,15 +224,6 @@ static void random_library(char *out, size_t size)
         snprintf(out, size, "%s found, but it does not tell its version", path);
 }
 
-static void management(char *out, size_t size)
-{
-    char path[512];
-    if (qm_library_open(QM_LIBRARY_nvml, path, sizeof path))
-        snprintf(out, size, "%s", path);
-    else
-        snprintf(out, size, "no NVML: %s; clocks are not measured", path);
-}
-
 json_t *qm_probe_cuda(void)
 {
     static const struct {
@@ -240,7 +232,7 @@ json_t *qm_probe_cuda(void)
     } texts[] = {{"driver", qm_cuda_driver_text},
                  {"nvrtc", qm_nvrtc_text},
                  {"curand", random_library},
-                 {"nvml", management}};
+                 {"nvml", qm_nvml_text}};
     json_t *o = json_object();
     char text[1024], cache[512];
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

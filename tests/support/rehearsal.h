@@ -128,7 +128,7 @@ static void expect_rows(size_t good, size_t broken, const char *says)
     } while (0)
 
 /* Waits until the report has a row; the pid's process is measuring then. */
-static void await_row(void)
+static inline void await_row(void)
 {
     char path[4096];
     struct qm_gpu_report r;

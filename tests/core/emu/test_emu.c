@@ -335,6 +335,24 @@ static void the_rewriter(void **state)
         {"f(\"__shared__ <<<\");", "f(\"__shared__ <<<\");"},
         {"# 3 \"h.h\" 1 3\nasm(\"x\");\n", "asm(\"x\");"},
         {"asm volatile(\"mov %0, 1;\");", NULL},
+        {"__shared__ float a = 1.0f;", NULL},
+        {"__shared__ float a[2]{1.0f, 2.0f};", NULL},
+        {"__shared__ union { float f; int i; } both;", "}  qm_b1; typedef qm_b1 qm_t2;"},
+        {"__qm_global__ int k(void (*f)());", NULL},
+        {"__qm_global__ __launch_bounds__(8) void k() { f(); }",
+         "{::qm_emu::launch_bounds(::qm_emu::bounds(8)); f(); }"},
+        {"template <int N> static void __qm_global__ k(int n = f({})) { g(); }",
+         "k(int n = f({})) {::qm_emu::launch_bounds(::qm_emu::bounds(1024)); g(); }"},
+        {"extern \"C\" __qm_global__ auto k() -> void;", "auto k() -> void;"},
+        {"static __qm_host__ __qm_device__ inline __qm_always__ int f();",
+         "inline __attribute__((always_inline)) int f();"},
+        {"f([=] __qm_host__ __qm_device__ (int i) { return i; });", "f([=]   (int i)"},
+        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });", "k([=]  (int i)"},
+        {"cudaLaunchKernel((const void *)k<T>, g, b, a);", "cudaLaunchKernel(k<T>, g, b, a);"},
+        {"cudaFuncGetAttributes(&a, reinterpret_cast<const void *>(k));",
+         "cudaFuncGetAttributes(&a, (k));"},
+        {"cudaLaunchKernel((f)(k), g, b, a);", "cudaLaunchKernel((f)(k), g, b, a);"},
+        {"# 1 \"/layer/mma.h\" 1 3\n#pragma qualm_refuses tensor cores\n", NULL},
         {"k<<<1, 2(a);", NULL},
         {"__shared__ float (*;", NULL},
         {"(f())<<<1, 2>>>(a);", NULL},
@@ -356,7 +374,7 @@ static void the_rewriter(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *out = NULL;
-        qm_status st = qm_emu_rewrite(cases[i].from, "/layer", &out);
+        qm_status st = qm_emu_rewrite(cases[i].from, "/layer", QM_EMU_RUN, &out);
         if (st != (cases[i].to ? QM_OK : QM_BAD_ARG))
             fail_msg("'%s': %s", cases[i].from, st == QM_OK ? out : qm_message());
         if (st != QM_OK)

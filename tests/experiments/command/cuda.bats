@@ -143,6 +143,48 @@ fake_driver() {
     [ ! -e "$BATS_TEST_TMPDIR/gpu" ]
 }
 
+@test "an NVML that crashes, hangs, fails or lies is a line of doctor" {
+    command -v cc >/dev/null || skip "no C compiler"
+    cat > "$BATS_TEST_TMPDIR/nvml.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int nvmlInit_v2(void)
+{
+    const char *how = getenv("FAKE_NVML");
+    if (!strcmp(how, "hang"))
+        pause();
+    if (!strcmp(how, "crash"))
+        abort();
+    return !strcmp(how, "fail") ? 18 : 0;
+}
+int nvmlSystemGetDriverVersion(char *s, unsigned n)
+{
+    return snprintf(s, n, "%s", strcmp(getenv("FAKE_NVML"), "lie") ? "580.65.06" : "\x1b[31m") < 0;
+}
+#define NONE(name) int name(void) { return 3; }
+NONE(nvmlDeviceGetHandleByPciBusId_v2)
+NONE(nvmlDeviceGetClockInfo)
+NONE(nvmlDeviceGetMaxClockInfo)
+NONE(nvmlDeviceGetPowerUsage)
+NONE(nvmlDeviceGetTemperature)
+C
+    cc -shared -fPIC -o "$BATS_TEST_TMPDIR/nvml.so" "$BATS_TEST_TMPDIR/nvml.c"
+    export QM_NVML=$BATS_TEST_TMPDIR/nvml.so QM_CUDA_LIMIT=0.5
+    says() {
+        run -0 env FAKE_NVML="$1" "$QUALM" doctor
+        [[ $output == *"nvml "*"$2"* ]] || { echo "$1: $output"; return 1; }
+    }
+    says good "nvml.so, driver 580.65.06"
+    says hang "NVML has not returned from nvmlInit_v2 within 0.5 s"
+    says crash "ended by signal 6 (Aborted), in nvmlInit_v2"
+    says fail "nvmlInit_v2 gives error 18; clocks are not measured"
+    says lie "a version of the driver that is none"
+    QM_NVML=none run -0 "$QUALM" doctor
+    [[ $output == *"no NVML: QM_NVML=none does not load; clocks are not measured"* ]]
+}
+
 @test "QM_CUDA_LIMIT that is no number of seconds: one line and 2 in every command" {
     for command in "check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda" doctor \
         "kernels adamw_f32" "gpu-check --out $BATS_TEST_TMPDIR/gpu" "gpu-check --resume"; do

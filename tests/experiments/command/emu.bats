@@ -198,6 +198,15 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
     run -2 env CXX=no-such-compiler "$QUALM" check --kernel right.cu
     [[ $output == *"cannot run the compiler 'no-such-compiler'"* ]]
     fails_with 3 "nowhere.cu" check --kernel nowhere.cu
+    run -2 env CXX=/bin/true QM_CACHE=off "$QUALM" check --kernel right.cu
+    [[ $output == *"/bin/true ends without an error and writes nothing: expected a compiler"* ]]
+    sed '1i #include <cooperative_groups.h>' right.cu > groups.cu
+    fails_with 2 "groups.cu:1: cooperative groups (cooperative_groups.h) cannot be emulated" \
+        check --kernel groups.cu
+    sed 's/__device__ float warp_max/float warp_max/' right.cu > host.cu
+    ! cmp -s right.cu host.cu
+    run -2 --separate-stderr "$QUALM" check --kernel host.cu
+    [[ $stderr == *"host.cu:"*"calls warp_max, a function of the host: it has no __device__" ]]
     echo '#include "kernel_cuda.h"' > empty.cu
     fails_with 2 "does not export qm_kernel_abi" check --kernel empty.cu
 }
@@ -205,6 +214,9 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
 @test "clang++ gives the same verdicts" {
     command -v clang++ >/dev/null || skip "no clang++"
     race
+    run -0 --separate-stderr env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu \
+        --case "$one" -q
+    [ -z "$stderr" ] # no warning of its assembler
     run -1 env CXX=clang++ "$QUALM" check --no-shrink --kernel race.cu --case "$one" -q
     [[ $output == *"race.cu:39: data race"* ]]
     run -0 env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu --case "$one" -q

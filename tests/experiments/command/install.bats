@@ -81,6 +81,40 @@ assert not dead, dead
 P
 }
 
+@test "commands that installed texts name are there, and make is said to be the tree's" {
+    grep -q 'whose `make` is the source tree' "$D/usr/share/qualm/README.md"
+    "$PYTHON" - "$D/usr/share/qualm" "$Q" "$ROOT/Makefile" <<'P'
+import glob, re, subprocess, sys
+texts = glob.glob(sys.argv[1] + "/**/*.md", recursive=True)
+targets = set(re.findall(r"^([a-z][\w-]*(?: [a-z][\w-]*)*):", open(sys.argv[3]).read(), re.M))
+targets = {t for line in targets for t in line.split()}
+help_of = {}
+def options(command):
+    if command not in help_of:
+        r = subprocess.run([sys.argv[2]] + command.split() + ["--help"], capture_output=True,
+                           text=True)
+        help_of[command] = r.stdout if r.returncode == 0 else None
+    return help_of[command]
+commands = set(re.findall(r"^  ([a-z-]+) ", options("").split("Commands:")[1], re.M))
+assert len(commands) > 20 and len(targets) > 20
+bad, seen = [], 0
+for t in texts:
+    for line in open(t, encoding="utf-8"):
+        for quoted in re.findall(r"`([^`]+)`", line) + ([line] if line.startswith("    ") else []):
+            for command, rest in re.findall(r"(?:^|\s)\.?/?qualm ([a-z-]+)([^|;&#)]*)", quoted):
+                seen += 1
+                if command not in commands:
+                    bad.append((t, "qualm " + command))
+                    continue
+                bad += [(t, command, o) for o in re.findall(r"(?<=\s)--[a-z-]+", rest)
+                        if o not in options(command)]
+            made = re.findall(r"(?:^\s*|&& )make ([a-z][a-z-]*)(?=\s|$)", quoted)
+            bad += [(t, "make " + m) for m in made if m not in targets]
+assert seen > 100, seen
+assert not bad, bad
+P
+}
+
 @test "uninstall leaves nothing" {
     make -C "$ROOT" uninstall DESTDIR="$D" PREFIX=/usr >/dev/null
     [ -z "$(find "$D" -type f)" ]
