@@ -15,7 +15,7 @@
 
 enum { AVG, SQUARE, NORM = 3 };
 
-/* ---- what sums of products in another order make of a step ------------------------------------ */
+/* ---- what sums of products in another order make of a step ----------------------------------- */
 
 /* Sums over the numbers of a channel, or of the tensor: of squares of the projected numbers R and
  * of their errors E, of the adapted ones m / (sqrt(v) + eps) and of theirs, of the gradient. */
