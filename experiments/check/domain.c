@@ -100,7 +100,7 @@ static void make_square(struct qm_domain_source *s, struct qm_shape *shape)
 struct qm_shape qm_domain_cut(struct qm_domain_source *s, int64_t n, int rank)
 {
     struct qm_shape out = {rank, {0}};
-    int keeps_n = n > 20000 || !qm_domain_one_in(s, 3),
+    int is_small = n <= 20000, keeps_n = !is_small || !qm_domain_one_in(s, 3),
         taker = rank ? (int)qm_domain_below(s, rank) : 0;
     for (int a = 0; a < rank; a++)
         out.dim[a] = 1;
@@ -118,7 +118,7 @@ struct qm_shape qm_domain_cut(struct qm_domain_source *s, int64_t n, int rank)
     }
     if (rank && out.dim[taker] != 0)
         out.dim[taker] = n > 0 ? n : 1;
-    if (rank > 1 && n > 1 && n <= 20000 && qm_domain_one_in(s, 5))
+    if (rank > 1 && n > 1 && is_small && qm_domain_one_in(s, 5))
         make_square(s, &out);
     return out;
 }

@@ -411,15 +411,17 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     }
 }
 
-/* Part godd: NaN, Inf and their like among the gradients of the last step. */
+/* Part godd: NaN, Inf and their like among the gradients of the last step; where it is one, at a
+ * place whose distance from the end is of any size. */
 static void odd_gradients(const struct qm_aim *a, int64_t t, float *g)
 {
     uint32_t word = draw(a, STREAM_GRADIENT, t, -1);
-    int64_t at = a->n ? (int64_t)((word >> 4) % (uint64_t)a->n) : 0;
+    uint64_t from_end = (draw(a, STREAM_GRADIENT, t, -2) % (uint64_t)(a->n + 1)) >> (word >> 28);
+    int64_t at = a->n - 1 - (int64_t)from_end;
     if (word % 4 == 3)
         odd_numbers(a, STREAM_GRADIENT, a->n, 1, g);
-    else if (a->n > 0)
-        g[at] = word % 4 == 2 ? a_nan(word >> 8) : word >> 2 & 1u ? -INFINITY : INFINITY;
+    else if (at >= 0)
+        g[at] = word % 4 > 0 ? a_nan(word >> 8) : word >> 2 & 1u ? -INFINITY : INFINITY;
 }
 
 void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g)

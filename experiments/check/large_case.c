@@ -41,7 +41,7 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
 
 /* Gives hyper-parameters other values, in turns that differ from one to the next: of eight turns a
  * number is at an ordinary value, which hides no other, in five, at an end of its range in two, and
- * at the recipe's own in one; a flag has its other value in every second. */
+ * at the recipe's own in one; a flag has its other value in half of all. */
 static void give_hyper(const struct qm_domain *d, struct qm_domain_source *s, int64_t turn,
                        struct qm_case *c)
 {
@@ -54,21 +54,25 @@ static void give_hyper(const struct qm_domain *d, struct qm_domain_source *s, in
         int phase = (int)((qm_philox_stream(s->seed, PHASES, (uint64_t)k) + (uint64_t)turn) % 8);
         int is_end = phase % 3 == 0 && k != QM_HYPER_lr; /* others show in an update of its size */
         enum qm_hyper_bin bin = is_end ? ends[qm_domain_below(s, 4)] : QM_HYPER_BIN_ordinary;
-        if (qm_hyper_is_flag(k) ? phase % 2 == 0 : phase != 0)
+        int is_given = qm_hyper_is_flag(k) ? qm_domain_one_in(s, 2) : phase != 0;
+        if (is_given)
             qm_domain_give(d, k, bin, qm_domain_word(s), c);
     }
 }
 
-/* A tensor that makes one step starts from loaded states, and where a NaN reaches all numbers of
- * the tensor it gets none: it would hide everything else. */
-static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
+/* Of two turns one has a schedule and the other odd gradients, at least.  A tensor that makes one
+ * step starts from loaded states, and where a NaN reaches all numbers of the tensor it gets none: it
+ * would hide everything else. */
+static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, int64_t turn,
+                       struct qm_case *c)
 {
     static const struct {
         enum qm_part part;
         int one_in;
-    } parts[] = {{QM_PART_schedule, 2}, {QM_PART_second, 4}, {QM_PART_group, 4},
-                 {QM_PART_warm, 4},     {QM_PART_fresh, 6},  {QM_PART_godd, 2},
+    } parts[] = {{QM_PART_schedule, 4}, {QM_PART_second, 4}, {QM_PART_group, 4},
+                 {QM_PART_warm, 4},     {QM_PART_fresh, 6},  {QM_PART_godd, 4},
                  {QM_PART_pzero, 12},   {QM_PART_podd, 12},  {QM_PART_sodd, 8}};
+    int is_odd = (int)(((uint64_t)turn + s->seed) % 2);
     unsigned left_out = d->can_schedule ? 0 : 1u << QM_PART_schedule;
     if (qm_shape_numel(&c->shape) > QM_COSTLY) {
         left_out |= 1u << QM_PART_schedule | 1u << QM_PART_fresh;
@@ -78,12 +82,17 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, st
         c->powered |= 1u << QM_POWER_s;
         c->power[QM_POWER_s] = (int)qm_domain_below(s, 8) - 6;
     }
+    if (qm_domain_one_in(s, 3)) { /* what compares with the size of parameters */
+        c->powered |= 1u << QM_POWER_p;
+        c->power[QM_POWER_p] = -6 - 6 * (int)qm_domain_below(s, 4);
+    }
     if (qm_domain_one_in(s, 6)) {
         c->powered |= 1u << QM_POWER_g;
         c->power[QM_POWER_g] = (int)qm_domain_below(s, 21) - 10;
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         c->part |= qm_domain_one_in(s, parts[i].one_in) ? 1u << parts[i].part : 0;
+    c->part |= 1u << (is_odd ? QM_PART_godd : QM_PART_schedule);
     c->part &= ~(left_out | (qm_case_loads(c) ? 0 : 1u << QM_PART_sodd));
     if (qm_domain_one_in(s, 3))
         c->tensor_after_one = (uint32_t)qm_domain_below(s, 300);
@@ -99,7 +108,7 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
                                           QM_CLASS_outlier,   QM_CLASS_floors, QM_CLASS_constant,
                                           QM_CLASS_loguniform};
     enum { ORDINARY = sizeof ordinary / sizeof *ordinary, OTHER = sizeof other / sizeof *other };
-    enum { CANDIDATES = 8, PROJECTIONS = 6, PERIOD_OF_OTHERS = 5 };
+    enum { CANDIDATES = 12, PROJECTIONS = 6, PERIOD_OF_OTHERS = 5 };
     int best = -1, most = d->candidates == 0 ? 1 : qm_domain_is_projected(d) ? 2 : CANDIDATES;
     int is_other = (turn + (int64_t)(s->seed % PERIOD_OF_OTHERS)) % PERIOD_OF_OTHERS == 0;
     enum qm_class kind =
@@ -112,7 +121,7 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
                                        : qm_domain_first_step(d, s);
         give_hyper(d, s, turn, &c);
         qm_domain_bound_step(d, PROJECTIONS, &c);
-        give_parts(d, s, &c);
+        give_parts(d, s, turn, &c);
         c.effects = d->candidates > 0 ? qm_case_effects(d, &c) : 0;
         int score = __builtin_popcountll(c.effects);
         if (score > best) {
