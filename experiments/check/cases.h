@@ -39,7 +39,7 @@
     X(unit,       "normal, 1 wide; of the kill matrix")                                             \
     X(sparse,     "normal, with rows, columns and runs of zeros; all 0 in the second step")          \
     X(constant,   "all elements equal")                                                             \
-    X(edges,      "powers of two, 9-bit integers and the edges of float formats; halves of them")    \
+    X(edges,      "powers of two, 9-bit integers, mid-points and edges of float formats; halves of them")    \
     X(floors,     "one size for whole blocks, where it or its square is a floor or denormal")
 #define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
     X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \

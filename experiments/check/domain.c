@@ -376,7 +376,10 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
 struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64_t i)
 {
     struct qm_domain_source s = {seed ^ 0x667572746865u, (uint64_t)i, 0};
-    struct qm_case c = i % 2 ? qm_crossed_case(d, &s, i) : qm_plain_case(d, &s, i / 2);
+    struct qm_case c;
+    if (i % 12 == 5 && d->largest > QM_COSTLY)
+        return qm_large_further(d, &s, i / 12);
+    c = i % 2 ? qm_crossed_case(d, &s, i) : qm_plain_case(d, &s, i / 2);
     bound_slots(d, &c);
     return c;
 }

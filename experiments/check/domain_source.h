@@ -77,6 +77,10 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
 int qm_large_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c);
 
+/* large_case.c.  Draws a large case of sizes in turn, of few axes. */
+struct qm_case qm_large_further(const struct qm_domain *d, struct qm_domain_source *s,
+                                int64_t turn);
+
 /* large_case.c.  Draws everything but the shape of a large case, number `turn` of them. */
 struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_source *s,
                                  int64_t turn, const struct qm_shape *shape);

@@ -24,7 +24,7 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
     int is_long = qm_domain_is_projected(d) && d->can_restart;
     int64_t at = i % PERIOD, most = d->largest;
     if (at == POWER_16 && (most > 1 << 16 || is_long)) /* in three of four cases beyond it */
-        return around(s, 16) + (qm_domain_one_in(s, 4) ? 0 : 4 + qm_domain_below(s, 999));
+        return qm_domain_one_in(s, 4) ? around(s, 16) : (1 << 16) + 1 + qm_domain_below(s, 8);
     if (at == POWER_17 && (most > 1 << 17 || is_long))
         return around(s, 17);
     if (most > 1 << 20 && ((at == POWER_20 && d->can_restart) || i % 1024 == 600))
@@ -146,4 +146,14 @@ int qm_large_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
     struct qm_shape shape = qm_domain_cut(s, n, rank);
     *c = qm_large_settings(d, s, turn, &shape);
     return 1;
+}
+
+struct qm_case qm_large_further(const struct qm_domain *d, struct qm_domain_source *s, int64_t turn)
+{
+    int64_t n = turn % 8 == 6 && d->can_restart && d->largest > 1 << 20 ? around(s, 20)
+                : turn % 4 == 0                                         ? around(s, 16)
+                : turn % 4 == 1                                         ? around(s, 17)
+                                : QM_LARGE + 1 + qm_domain_below(s, QM_COSTLY - QM_LARGE);
+    struct qm_shape shape = qm_domain_cut(s, n, 1 + (int)qm_domain_below(s, 2));
+    return qm_large_settings(d, s, turn, &shape);
 }
