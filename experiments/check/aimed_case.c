@@ -125,9 +125,9 @@ static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int6
     return 1;
 }
 
-/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; rows beyond 1024 and columns
- * beyond 2^16 beside a few of the other.  A reference that judges small matrices alone takes one of
- * the first kind. */
+/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; rows beyond 1024 and
+ * columns beyond 2^16 beside a few of the other.  A reference that judges small matrices alone
+ * takes one of the first kind. */
 static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {

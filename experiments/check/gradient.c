@@ -358,11 +358,11 @@ static float format_tie(const struct qm_aim *a, uint32_t word)
 }
 
 /* Class edges.  The first of 32 elements is the largest, in half of the stretches of 2048 elements
- * the same for all of them: a power of two, a 9-bit integer, a mid-point of a float format or beside
- * one, or a number at the end of a float format's range or near the floor of a scale, or 3/4, 3/2 or
- * 2 times that.  The others are 0, or halves, smaller powers and 9-bit integers below it, so that
- * averages with beta 0, their squares, their quotients by the largest and the ties of 16-bit formats
- * are exact. */
+ * the same for all of them: a power of two, a 9-bit integer, a mid-point of a float format or
+ * beside one, or a number at the end of a float format's range or near the floor of a scale, or
+ * 3/4, 3/2 or 2 times that.  The others are 0, or halves, smaller powers and 9-bit integers below
+ * it, so that averages with beta 0, their squares, their quotients by the largest and the ties of
+ * 16-bit formats are exact. */
 static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
 {
     static const float ends[] = {

@@ -61,8 +61,8 @@ static void give_hyper(const struct qm_domain *d, struct qm_domain_source *s, in
 }
 
 /* Of two turns one has a schedule and the other odd gradients, at least.  A tensor that makes one
- * step starts from loaded states, and where a NaN reaches all numbers of the tensor it gets none: it
- * would hide everything else. */
+ * step starts from loaded states, and where a NaN reaches all numbers of the tensor it gets none:
+ * it would hide everything else. */
 static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, int64_t turn,
                        struct qm_case *c)
 {
