@@ -24,7 +24,7 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
     int is_long = qm_domain_is_projected(d) && d->can_restart;
     int64_t at = i % PERIOD, most = d->largest;
     if (at == POWER_16 && (most > 1 << 16 || is_long)) /* in three of four cases beyond it */
-        return qm_domain_one_in(s, 4) ? around(s, 16) : (1 << 16) + 1 + qm_domain_below(s, 8);
+        return qm_domain_one_in(s, 4) ? around(s, 16) : (1 << 16) + qm_domain_log_uniform(s, 999);
     if (at == POWER_17 && (most > 1 << 17 || is_long))
         return around(s, 17);
     if (most > 1 << 20 && ((at == POWER_20 && d->can_restart) || i % 1024 == 600))
@@ -41,7 +41,8 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
 
 /* Gives hyper-parameters other values, in turns that differ from one to the next: of eight turns a
  * number is at an ordinary value, which hides no other, in five, at an end of its range in two, and
- * at the recipe's own in one; a flag has its other value in half of all. */
+ * at the recipe's own in one; a flag has its other value in half of all.  The
+ * largest tensors are few: all their numbers are ordinary. */
 static void give_hyper(const struct qm_domain *d, struct qm_domain_source *s, int64_t turn,
                        struct qm_case *c)
 {
@@ -49,12 +50,14 @@ static void give_hyper(const struct qm_domain *d, struct qm_domain_source *s, in
                                              QM_HYPER_BIN_large};
     enum { PHASES = 90000 };
     int from = (int)qm_domain_below(s, QM_HYPERS);
+    int is_costly = qm_shape_numel(&c->shape) > QM_COSTLY;
     for (int i = 0; i < QM_HYPERS; i++) {
         int k = (from + i) % QM_HYPERS;
         int phase = (int)((qm_philox_stream(s->seed, PHASES, (uint64_t)k) + (uint64_t)turn) % 8);
-        int is_end = phase % 3 == 0 && k != QM_HYPER_lr; /* others show in an update of its size */
+        int is_end =
+            phase % 3 == 0 && !is_costly && k != QM_HYPER_lr; /* which all others show in */
         enum qm_hyper_bin bin = is_end ? ends[qm_domain_below(s, 4)] : QM_HYPER_BIN_ordinary;
-        int is_given = qm_hyper_is_flag(k) ? qm_domain_one_in(s, 2) : phase != 0;
+        int is_given = qm_hyper_is_flag(k) ? qm_domain_one_in(s, 2) : phase != 0 || is_costly;
         if (is_given)
             qm_domain_give(d, k, bin, qm_domain_word(s), c);
     }
@@ -93,6 +96,7 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, in
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         c->part |= qm_domain_one_in(s, parts[i].one_in) ? 1u << parts[i].part : 0;
     c->part |= 1u << (is_odd ? QM_PART_godd : QM_PART_schedule);
+    c->part |= d->recipe.rule->elementwise && qm_domain_one_in(s, 2) ? 1u << QM_PART_godd : 0;
     c->part &= ~(left_out | (qm_case_loads(c) ? 0 : 1u << QM_PART_sodd));
     if (qm_domain_one_in(s, 3))
         c->tensor_after_one = (uint32_t)qm_domain_below(s, 300);

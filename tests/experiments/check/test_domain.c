@@ -474,7 +474,8 @@ static int large_escapes(const char *recipe, enum bug which, int hyper)
 }
 
 /* Every hyper-parameter that a rule reads, as a constant in large tensors; schedules and NaN.  A
- * flag that has an effect beside another alone may escape one seed. */
+ * flag that has an effect beside another alone may escape one seed, and so may a NaN where one
+ * before it makes all numbers NaN, too. */
 static void test_bugs_of_large_tensors(void **state)
 {
     static const char *const recipes[] = {"lamb_bnb,max_unorm=0.003",
@@ -494,7 +495,7 @@ static void test_bugs_of_large_tensors(void **state)
             escaped += seeds_escaped > qm_hyper_is_flag(k); /* a flag may hang on another */
         }
         escaped += large_escapes(recipes[i], LARGE_SCHEDULE, QM_HYPER_lr);
-        escaped += large_escapes(recipes[i], LARGE_NAN, QM_HYPER_lr);
+        escaped += large_escapes(recipes[i], LARGE_NAN, QM_HYPER_lr) > !d.recipe.rule->elementwise;
     }
     assert_int_equal(escaped, 0);
 }
