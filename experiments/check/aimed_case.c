@@ -125,37 +125,36 @@ static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int6
     return 1;
 }
 
-/* Matrices with both sides beyond 128, which kernels cut into tiles; rows beyond 1024 and columns
- * beyond 2^16 beside a few of the other.  A reference that judges small matrices alone takes one of
- * the first kind. */
+/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; rows beyond 1024 and
+ * columns beyond 2^16 beside a few of the other.  A reference that judges small matrices alone
+ * takes one of the first kind. */
 static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
     int is_small = d->largest <= QM_DOMAIN_PROJECTED || d->largest < 1 << 17;
     if (i % 20 != 1 || (is_small && i % 160 != 1))
         return 0;
-    struct qm_case to = {.shape = {2, {0}},
-                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_planted,
-                         .t = 1 + qm_domain_below(s, 30),
-                         .forced = 1};
-    int64_t few = 2 + qm_domain_below(s, 4), *side = to.shape.dim;
+    struct qm_shape shape = {2, {0}};
+    int64_t few = 2 + qm_domain_below(s, 4), *side = shape.dim;
     switch (is_small ? 0 : i / 20 % 4) {
     case 1: /* many rows */
         side[0] = 1025 + qm_domain_log_uniform(s, 12000);
         side[1] = few;
         break;
     case 2: /* many columns */
-        side[0] = few;
-        side[1] = qm_domain_one_in(s, 2) ? 65537 + qm_domain_below(s, 4096)
-                                         : 8193 + qm_domain_log_uniform(s, 24000);
+        side[0] = qm_domain_one_in(s, 2) ? 2 : few;
+        side[1] = side[0] == 2 ? 65537 + qm_domain_below(s, 4096)
+                               : 8193 + qm_domain_log_uniform(s, 24000);
+        break;
+    case 3:
+        for (int a = 0; a < 2; a++)
+            side[a] = 257 + qm_domain_log_uniform(s, 128);
         break;
     default:
         for (int a = 0; a < 2; a++)
             side[a] = 129 + qm_domain_log_uniform(s, is_small ? 32 : 256);
     }
-    if (!qm_domain_takes(d, &to))
-        return 0;
-    *c = to;
+    *c = qm_large_settings(d, s, i / 20 + 3, &shape);
     return 1;
 }
 

@@ -109,5 +109,6 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
 int qm_case_steps(const struct qm_case *c)
 {
     int64_t n = qm_shape_numel(&c->shape);
-    return n <= 1 << 14 ? QM_CHECK_STEPS : n > (1 << 15) + 8 && qm_case_loads(c) ? 1 : 2;
+    int needs_two = qm_case_takes(c, QM_PART_schedule) || qm_case_takes(c, QM_PART_fresh);
+    return n <= 1 << 14 ? QM_CHECK_STEPS : n > QM_COSTLY && qm_case_loads(c) && !needs_two ? 1 : 2;
 }

@@ -39,7 +39,7 @@
     X(unit,       "normal, 1 wide; of the kill matrix")                                             \
     X(sparse,     "normal, with rows, columns and runs of zeros; all 0 in the second step")          \
     X(constant,   "all elements equal")                                                             \
-    X(edges,      "powers of two, 9-bit integers and the edges of float formats; halves of them")    \
+    X(edges,      "powers of two, 9-bit integers, mid-points and edges of float formats; halves of them")    \
     X(floors,     "one size for whole blocks, where it or its square is a floor or denormal")
 #define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
     X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \
@@ -116,7 +116,10 @@ struct qm_case {
 
 #define QM_CASE_TEXT      512
 #define QM_CASE_LAST_STEP ((int64_t)1 << 41)
-enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 }; /* steps of a case; largest exponent of a part */
+/* Steps of a case; largest exponent of a part. */
+enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 };
+/* Elements above which a tensor is large, and above which it makes one step where that will do. */
+enum { QM_LARGE = (1 << 15) + 8, QM_COSTLY = (1 << 17) + 8 };
 
 static inline int qm_case_takes(const struct qm_case *c, enum qm_part p)
 {
@@ -129,7 +132,7 @@ static inline int qm_case_power(const struct qm_case *c, enum qm_power p)
 static inline int qm_case_loads(const struct qm_case *c) { return c->powered >> QM_POWER_s & 1; }
 
 /* Steps of this case: QM_CHECK_STEPS; 2 for tensors of more than 2^14 elements, and 1 for those of
- * more than 2^15 + 8 that start from loaded states. */
+ * more than QM_COSTLY that start from loaded states, unless something happens between steps. */
 int qm_case_steps(const struct qm_case *c);
 
 /* Whether it steps other tensors too. */

@@ -41,9 +41,13 @@ void qm_coverage_add(struct qm_coverage *to, const struct qm_domain *d, const st
     int64_t numel = qm_shape_numel(&c->shape);
     to->largest = numel > to->largest ? numel : to->largest;
     to->cases++;
+    int is_large = numel > QM_LARGE && c->effects != 0;
     to->plain += c->effects != 0;
-    for (int k = 0; k < QM_HYPERS; k++)
+    to->large += is_large;
+    for (int k = 0; k < QM_HYPERS; k++) {
         to->effective[k] += c->effects >> k & 1;
+        to->effective_large[k] += is_large && c->effects >> k & 1;
+    }
 }
 
 void qm_coverage_refuse(struct qm_coverage *to, const struct qm_domain *d, const struct qm_case *c)
@@ -173,13 +177,13 @@ static struct qm_coverage *reachable(const struct qm_domain *d)
     return NULL;
 }
 
-/* {NAME: plain cases in which it had an effect}, of what the rule reads. */
-static json_t *effective(const struct qm_coverage *c, const struct qm_domain *d)
+/* {NAME: times[k]}, of what the rule reads. */
+static json_t *effective(const int64_t times[QM_HYPERS], const struct qm_domain *d)
 {
     json_t *out = json_object();
     for (int k = 0; k < QM_HYPERS; k++)
         if (d->reads >> k & 1)
-            json_object_set_new(out, qm_hyper_names[k], json_integer(c->effective[k]));
+            json_object_set_new(out, qm_hyper_names[k], json_integer(times[k]));
     return out;
 }
 
@@ -210,18 +214,33 @@ json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d)
         }
     }
     free(reach);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o}", "cases",
-                     (json_int_t)c->cases, "refused", (json_int_t)c->refused, "pairs",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:I, s:o}",
+                     "cases", (json_int_t)c->cases, "refused", (json_int_t)c->refused, "pairs",
                      (json_int_t)all.pairs, "reachable", (json_int_t)all.reachable, "bins",
                      (json_int_t)bins.pairs, "bins_reachable", (json_int_t)bins.reachable,
                      "coordinates", coordinates, "pairs_of", pairs, "not_exercised", left_out(d),
                      "largest", (json_int_t)c->largest, "plain", (json_int_t)c->plain, "effective",
-                     effective(c, d));
+                     effective(c->effective, d), "large", (json_int_t)c->large, "effective_large",
+                     effective(c->effective_large, d));
 }
 
 static long long whole(const json_t *from, const char *key)
 {
     return (long long)json_integer_value(json_object_get(from, key));
+}
+
+/* Prints the names that no case of `cases` depended on, where there were such cases. */
+static void print_idle(const json_t *coverage, const char *cases, const char *effects,
+                       const char *join)
+{
+    const char *name;
+    json_t *one;
+    json_object_foreach (json_object_get(coverage, effects), name, one) {
+        if (json_integer_value(one) > 0 || whole(coverage, cases) == 0)
+            continue;
+        qm_print("%s%s", join, name);
+        join = ", ";
+    }
 }
 
 void qm_coverage_print(const json_t *coverage, const char *of)
@@ -246,12 +265,7 @@ void qm_coverage_print(const json_t *coverage, const char *of)
                  json_string_value(json_object_get(one, "reason")));
     }
     qm_print("; sizes above %lld not exercised", whole(coverage, "largest"));
-    join = "; without effect in the plain cases: ";
-    json_object_foreach (json_object_get(coverage, "effective"), name, one) {
-        if (json_integer_value(one) > 0 || whole(coverage, "plain") == 0)
-            continue;
-        qm_print("%s%s", join, name);
-        join = ", ";
-    }
+    print_idle(coverage, "plain", "effective", "; without effect in the plain cases: ");
+    print_idle(coverage, "large", "effective_large", "; without effect in large tensors: ");
     qm_print("\n");
 }

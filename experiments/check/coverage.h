@@ -22,6 +22,7 @@ struct qm_coverage {
     int64_t refused; /* cases that the rule or a quantizer refused at their shape: not judged */
     int64_t largest; /* elements of the largest tensor that was judged */
     int64_t plain, effective[QM_HYPERS]; /* plain cases; those in which number k had an effect */
+    int64_t large, effective_large[QM_HYPERS];  /* the same of large tensors (QM_LARGE) */
     int64_t refusals[QM_HYPERS][QM_HYPER_BINS]; /* refused plain cases with such a value */
     uint64_t pair[QM_COVERAGE_BINS][QM_COVERAGE_WORDS];
 };
@@ -40,12 +41,13 @@ int qm_coverage_lacks(const struct qm_coverage *c, struct qm_domain *d);
  * {"exercised": [BIN...], "never": [BIN...]}}, "pairs_of": [{"coordinates": [A, B], "pairs",
  * "reachable"}], "not_exercised": [{"coordinate", "reason"}], "largest": elements of the
  * largest tensor that was judged, "plain": cases with effects,
- * "effective": {NAME: how many of them depend on it (effect.h)}}.  The caller owns it.  NULL:
- * no memory. */
+ * "effective": {NAME: how many of them depend on it (effect.h)}, "large", "effective_large": the
+ * same of large tensors alone}.  The caller owns it.  NULL: no memory. */
 json_t *qm_coverage_json(const struct qm_coverage *c, const struct qm_domain *d);
 
 /* Prints the object of qm_coverage_json to stdout: one line of counts, of what was never
- * exercised, of the largest size, and of hyper-parameters that never had an effect. */
+ * exercised, of the largest size, and of hyper-parameters that never had an effect, or none in a
+ * large tensor. */
 void qm_coverage_print(const json_t *coverage, const char *of);
 
 #endif

@@ -55,31 +55,12 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* A vector is not projected, so that it may be long where matrices are small. */
-static int is_long_vector(const struct qm_domain *d, int64_t i)
-{
-    return is_projected(d) && d->can_restart && (i % 160 == 7 || i % 160 == 33 || i % 160 == 91);
-}
-
-/* The number of elements of case i.  Large sizes stand at fixed numbers i. */
+/* The number of elements of case i.  Sizes around 2^15 stand at fixed numbers i; larger ones are in
+ * large_case.c. */
 static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
-    static const struct {
-        int every, at, power;
-    } large[] = {{80, 7, 15}, {40, 23, 15}, {160, 33, 16}, {160, 91, 17}, {1024, 600, 20}};
-    for (size_t k = 0; k < sizeof large / sizeof *large; k++)
-        if (i % large[k].every == large[k].at &&
-            ((1 << large[k].power) + 8 <= d->largest || is_long_vector(d, i)))
-            return (1 << large[k].power) + (qm_domain_one_in(s, 3) ? 0 : qm_domain_below(s, 7) - 3);
-    if (d->can_restart && i % 160 == 141 && d->largest > 1 << 20) /* a kernel's own loops */
-        return (1 << 20) + (qm_domain_one_in(s, 2) ? 0 : qm_domain_below(s, 7) - 3);
-    if (d->can_restart && i % 160 == 67 && d->largest > 1 << 20) /* grids cut off below 2^20 */
-        return (1 << 16) * (2 + qm_domain_below(s, 4)) +
-               (qm_domain_one_in(s, 2) ? 0 : qm_domain_below(s, 999) - 499);
-    if (i % 160 == 113 && d->largest > 1 << 17) /* between them, and seldom up to 2^20 */
-        return (1 << 15) * (i % 1120 == 113 + 160 ? qm_domain_log_uniform(s, 32)
-                                                  : 3 + qm_domain_below(s, 2)) -
-               qm_domain_below(s, 999);
+    if ((i % 80 == 7 || i % 40 == 23) && (1 << 15) + 8 <= d->largest)
+        return (1 << 15) + (qm_domain_one_in(s, 3) ? 0 : qm_domain_below(s, 7) - 3);
     int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
     switch (qm_domain_below(s, 20)) {
     case 0: return qm_domain_below(s, 3) ? 1 : 0;
@@ -116,12 +97,10 @@ static void make_square(struct qm_domain_source *s, struct qm_shape *shape)
         shape->dim[a] = 1;
 }
 
-/* Cuts n elements into `rank` sizes, which multiply to n or a little less; the last that is set
- * takes what remains. */
-static struct qm_shape cut(struct qm_domain_source *s, int64_t n, int rank)
+struct qm_shape qm_domain_cut(struct qm_domain_source *s, int64_t n, int rank)
 {
     struct qm_shape out = {rank, {0}};
-    int keeps_n = n > 20000 || !qm_domain_one_in(s, 3),
+    int is_small = n <= 20000, keeps_n = !is_small || !qm_domain_one_in(s, 3),
         taker = rank ? (int)qm_domain_below(s, rank) : 0;
     for (int a = 0; a < rank; a++)
         out.dim[a] = 1;
@@ -139,7 +118,7 @@ static struct qm_shape cut(struct qm_domain_source *s, int64_t n, int rank)
     }
     if (rank && out.dim[taker] != 0)
         out.dim[taker] = n > 0 ? n : 1;
-    if (rank > 1 && n > 1 && n <= 20000 && qm_domain_one_in(s, 5))
+    if (rank > 1 && n > 1 && is_small && qm_domain_one_in(s, 5))
         make_square(s, &out);
     return out;
 }
@@ -155,13 +134,11 @@ struct qm_shape qm_domain_shape(const struct qm_domain *d, struct qm_domain_sour
     }
     int64_t n = elements(d, s, i);
     int rank = ranks[qm_domain_below(s, sizeof ranks / sizeof *ranks)];
-    if (is_long_vector(d, i))
-        rank = 1;
     if (n == 1 && qm_domain_one_in(s, 2))
         rank = 0;
     if (rank == 0 && n != 1)
         rank = 1;
-    return cut(s, n, rank);
+    return qm_domain_cut(s, n, rank);
 }
 
 /* ---- the other coordinates ------------------------------------------------------------------- */
@@ -226,6 +203,22 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c)
     struct qm_recipe r = d->recipe;
     qm_case_apply(c, &r);
     return qm_recipe_applicable(&r) == QM_OK;
+}
+
+void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
+                    struct qm_case *c)
+{
+    struct qm_case to = *c;
+    double own = qm_hyper_get(&d->recipe.hyper, k);
+    if (!(d->reads >> k & 1) || bin == QM_HYPER_BIN_own)
+        return;
+    to.given |= (uint64_t)1 << k;
+    to.hyper[k] = qm_hyper_is_flag(k) ? (double)(own == 0.0) : qm_hyper_draw(k, bin, word);
+    if (k == QM_HYPER_beta2 && bin == QM_HYPER_BIN_one && word % 2) /* rules of their own */
+        to.hyper[k] = -1.0;
+    int at = (int)qm_hyper_bin_of(k, own, to.hyper[k]);
+    if (!isnan(to.hyper[k]) && !(d->refused[k] >> at & 1) && qm_domain_takes(d, &to))
+        *c = to;
 }
 
 /* 4096 calls take time, so one case of 160 has them: ordinary numbers, in which a change shows. */
@@ -337,38 +330,11 @@ void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_cas
         c->t = 1 + c->t % (most * gap);
 }
 
-/* A large tensor is there for its size: it starts from loaded states, so that one step shows what
- * two would, and everything that could hide an update is ordinary. */
-static void make_ordinary(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                          struct qm_case *c)
-{
-    static const enum qm_class kinds[] = {QM_CLASS_normal, QM_CLASS_unit, QM_CLASS_planted};
-    if (qm_shape_numel(&c->shape) <= (1 << 15) + 8)
-        return;
-    c->kind = kinds[qm_domain_below(s, sizeof kinds / sizeof *kinds)];
-    if (i % 160 == 67 || qm_domain_one_in(s, 2)) /* the first step has rules of its own */
-        c->t = 1;
-    c->setting = c->setting == QM_SETTING_maximize ? c->setting : QM_SETTING_default;
-    c->given = 0;
-    for (int k = 0; k < QM_HYPERS; k++) { /* paths of their own, which do not hide it */
-        struct qm_case to = *c;
-        if (!(d->reads >> k & 1) || !qm_hyper_is_flag(k) || !qm_domain_one_in(s, 3))
-            continue;
-        to.given |= (uint64_t)1 << k;
-        to.hyper[k] = qm_hyper_get(&d->recipe.hyper, k) == 0.0;
-        if (qm_domain_takes(d, &to))
-            *c = to;
-    }
-    c->powered = 1u << QM_POWER_s;
-    c->power[QM_POWER_s] = (int)qm_domain_below(s, 8) - 6;
-    c->part &= ~(1u << QM_PART_podd | 1u << QM_PART_sodd | 1u << QM_PART_godd);
-}
-
 /* A case of any size and kind, number i of them. */
 static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
     struct qm_case c = {.forced = 1};
-    if (qm_aimed_case(d, s, i, &c))
+    if (qm_large_case(d, s, i, &c) || qm_aimed_case(d, s, i, &c))
         return c;
     if (is_plain(i)) {
         c = qm_plain_case(d, s, plain_before(i));
@@ -384,7 +350,6 @@ static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_sourc
         hyper(d, s, &c);
         parts(d, s, &c);
     }
-    make_ordinary(d, s, i, &c);
     bound_slots(d, &c);
     if (is_busy(i))
         c.part |= 1u << QM_PART_busy;
@@ -411,9 +376,19 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
 struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64_t i)
 {
     struct qm_domain_source s = {seed ^ 0x667572746865u, (uint64_t)i, 0};
-    struct qm_case c = i % 2 ? qm_crossed_case(d, &s, i) : qm_plain_case(d, &s, i / 2);
+    struct qm_case c;
+    if (i % 12 == 5 && d->largest > QM_COSTLY)
+        return qm_large_further(d, &s, i / 12);
+    c = i % 2 ? qm_crossed_case(d, &s, i) : qm_plain_case(d, &s, i / 2);
     bound_slots(d, &c);
     return c;
+}
+
+struct qm_case qm_domain_large(const struct qm_domain *d, uint64_t seed, int64_t i,
+                               const struct qm_shape *shape)
+{
+    struct qm_domain_source s = {seed ^ 0x6c61726765u, (uint64_t)i, 0};
+    return qm_large_settings(d, &s, i, shape);
 }
 
 /* ---- bins ------------------------------------------------------------------------------------ */
@@ -508,6 +483,7 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     for (int a = 0; a < rank; a++)
         bin[QM_COORDINATE_ones] |= c->shape.dim[a] == 1;
     bin[QM_COORDINATE_size] = size_bin(n);
+    bin[QM_COORDINATE_large] = n > QM_LARGE;
     bin[QM_COORDINATE_blocks] = n == 0 ? 0 : n < block ? 1 : n % block == 0 ? 2 : 3;
     bin[QM_COORDINATE_class] = (int)c->kind;
     bin[QM_COORDINATE_step] = step_bin(c->t);

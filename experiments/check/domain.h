@@ -2,7 +2,9 @@
  *
  * A drawn case is a function of (seed, number, recipe) alone, and its name replays it.  Three of
  * four cases are small; of the others, sizes around 2^15, 2^16, 2^17 and 2^20 come at fixed
- * numbers, so that a check of n cases takes about n times as long for any seed. */
+ * numbers, so that a check of n cases takes about n times as long for any seed.  In large tensors
+ * most hyper-parameters are off the recipe's own values, and schedules, other tensors, loaded
+ * states, NaN and Inf come as often as in small ones. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_H
 
@@ -34,8 +36,12 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
 struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i);
 
 /* Plain case i = 0, 1, ... about d->subjects (0: about every hyper-parameter), every second one of
- * settings crossed; without the values of d->refused. */
+ * settings crossed, and one of twelve in a large tensor; without the values of d->refused. */
 struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64_t i);
+
+/* Large case i = 0, 1, ... of this shape, of whatever size: for a side that steps few of them. */
+struct qm_case qm_domain_large(const struct qm_domain *d, uint64_t seed, int64_t i,
+                               const struct qm_shape *shape);
 
 /* ---- bins ------------------------------------------------------------------------------------ */
 
@@ -46,6 +52,7 @@ struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64
     X(rank,     "0 1 2 3 4 5 6 7 8")                                                                \
     X(ones,     "no yes")                                                                           \
     X(size,     "0 1 <2^8 2^8 <2^15 2^15 <2^16 2^16 <2^17 2^17 <2^20 2^20")                         \
+    X(large,    "no yes") /* above 2^15 + 8 elements */                                            \
     X(blocks,   "none short whole tail")                                                            \
     X(class,    "")                                                                                 \
     X(step,     "1 2..15 16..31 32..1022 1023..1025 <2^16 <2^31 >=2^31")                            \

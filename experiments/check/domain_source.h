@@ -1,6 +1,6 @@
 /* domain_source.h - The random numbers that a drawn case is made of.
  *
- * Internal to domain.c, aimed_case.c, plain_case.c and small_case.c. */
+ * Internal to domain.c, aimed_case.c, large_case.c, plain_case.c and small_case.c. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 
@@ -42,9 +42,19 @@ static inline int64_t qm_domain_log_uniform(struct qm_domain_source *s, int64_t 
 /* domain.c.  1: the rule takes the hyper-parameters of the case. */
 int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c);
 
+/* domain.c.  Gives hyper-parameter k a value of the bin (a flag its other value) by a random word;
+ * what the rule does not read, refuses beside the values given before, or d->refused names stays
+ * as it is. */
+void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
+                    struct qm_case *c);
+
 /* domain.c.  Both sides draw the seeds of all projections before a step: makes the step one with no
  * more than `most` of them. */
 void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_case *c);
+
+/* domain.c.  Cuts n elements into `rank` sizes, which multiply to n or a little less; the last that
+ * is set takes what remains. */
+struct qm_shape qm_domain_cut(struct qm_domain_source *s, int64_t n, int rank);
 
 /* domain.c.  The shape of case i, and a first step. */
 struct qm_shape qm_domain_shape(const struct qm_domain *d, struct qm_domain_source *s, int64_t i);
@@ -62,6 +72,18 @@ static inline int qm_domain_is_projected(const struct qm_domain *d)
  * by rounding, long rows), and is c now; else c stays as it is. */
 int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c);
+
+/* large_case.c.  1: case i has more than QM_LARGE elements, and is c now; else c stays as it is. */
+int qm_large_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                  struct qm_case *c);
+
+/* large_case.c.  Draws a large case of sizes in turn, of few axes. */
+struct qm_case qm_large_further(const struct qm_domain *d, struct qm_domain_source *s,
+                                int64_t turn);
+
+/* large_case.c.  Draws everything but the shape of a large case, number `turn` of them. */
+struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_source *s,
+                                 int64_t turn, const struct qm_shape *shape);
 
 /* plain_case.c.  Draws plain case number `plain` = 0, 1, ...: many settings at once and everything
  * else ordinary.  What depends on two hyper-parameters together shows there, and nowhere where one

@@ -315,11 +315,54 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 
 /* ---- the other classes ----------------------------------------------------------------------- */
 
+enum { F16, BF16, E4M3, FORMATS };
+static const struct qm_float_format formats[FORMATS] = {
+    {10, -14, 65504.0}, {7, -126, 0x1.fep127}, {3, -6, 448.0}};
+
+/* Bit F16, BF16, E4M3: the recipe stores scales, states or parameters in that format. */
+static unsigned formats_of(const struct qm_recipe *r)
+{
+    unsigned used = r->param.format == QM_PARAM_bf16   ? 1u << BF16
+                    : r->param.format == QM_PARAM_f16  ? 1u << F16
+                    : r->param.format == QM_PARAM_e4m3 ? 1u << E4M3
+                                                       : 0u;
+    for (int s = 0; s < r->rule->n_slots; s++) {
+        const struct qm_quantizer *q = &r->slot[s];
+        int is_bf16 = q->bits ? q->scale.f16 == QM_F16_bf16 : q->plain == QM_PLAIN_bf16;
+        int is_f16 = q->bits ? q->scale.f16 && !is_bf16 : q->plain == QM_PLAIN_f16;
+        used |= (unsigned)is_bf16 << BF16 | (unsigned)is_f16 << F16;
+    }
+    return used;
+}
+
+/* A mid-point between neighbours of a float format that the recipe stores something in (of any,
+ * where it has none), or the float32 below or above it: of every binade near 1 and of those at the
+ * format's ends, from the least denormal number to the overflow. */
+static float format_tie(const struct qm_aim *a, uint32_t word)
+{
+    unsigned used = formats_of(a->recipe);
+    uint32_t more = word * 0x9e3779b1u;
+    int k = (int)(more >> 8) % FORMATS;
+    while (used && !(used >> k & 1))
+        k = (k + 1) % FORMATS;
+    const struct qm_float_format *f = &formats[k];
+    int whole = 1 << f->fraction, top = ilogb(f->most), at = (int)(more >> 16) % whole;
+    int e = (int)(word >> 4 & 31) - 16, last = (int)ldexp(f->most, f->fraction - top) - whole;
+    e = word % 4 == 0 ? f->least : word % 4 == 1 ? top : e;
+    e = e < f->least ? f->least : e > top ? top : e;
+    at = word >> 2 & 1 ? at : word >> 3 & 1 ? 0 : whole - 1; /* the ends of a binade */
+    at = e == top && at > last ? last : at;
+    int is_denormal = e == f->least && word >> 9 & 1;
+    float tie = ldexpf((float)(is_denormal ? at : whole + at) + 0.5f, e - f->fraction);
+    return steps_from(tie, word >> 10 & 1 ? 0 : word >> 11 & 1 ? 1 : -1);
+}
+
 /* Class edges.  The first of 32 elements is the largest, in half of the stretches of 2048 elements
- * the same for all of them: a power of two, a 9-bit integer, or a number at the end of a float
- * format's range or near the floor of a scale, or 3/4, 3/2 or 2 times that.  The others are 0, or
- * halves, smaller powers and 9-bit integers below it, so that averages with beta 0, their squares,
- * their quotients by the largest and the ties of 16-bit formats are exact. */
+ * the same for all of them: a power of two, a 9-bit integer, a mid-point of a float format or
+ * beside one, or a number at the end of a float format's range or near the floor of a scale, or
+ * 3/4, 3/2 or 2 times that.  The others are 0, or halves, smaller powers and 9-bit integers below
+ * it, so that averages with beta 0, their squares, their quotients by the largest and the ties of
+ * 16-bit formats are exact. */
 static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
 {
     static const float ends[] = {
@@ -333,6 +376,7 @@ static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
     int k = (int)(of >> 8 & 31) - 16;
     float top = of % 4 == 0   ? fminf(ends[(of >> 16) % ENDS] * times[of >> 13 & 7], 0x1.fep127f)
                 : of % 4 == 1 ? ldexpf((float)(257 + (of >> 16 & 254)), k)
+                : of % 4 == 2 ? format_tie(a, of >> 2)
                               : ldexpf(1.0f, k);
     float sign = word & 1u ? -1.0f : 1.0f;
     if (i % 32 == 0)
@@ -411,15 +455,18 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     }
 }
 
-/* Part godd: NaN, Inf and their like among the gradients of the last step. */
+/* Part godd: NaN, Inf and their like among the gradients of the last step; where it is one, at a
+ * place whose distance from the end is of any size.  Some at once come in a quarter of the cases,
+ * or an eighth where one of them reaches all numbers and hides the others. */
 static void odd_gradients(const struct qm_aim *a, int64_t t, float *g)
 {
     uint32_t word = draw(a, STREAM_GRADIENT, t, -1);
-    int64_t at = a->n ? (int64_t)((word >> 4) % (uint64_t)a->n) : 0;
-    if (word % 4 == 3)
+    uint64_t from_end = (draw(a, STREAM_GRADIENT, t, -2) % (uint64_t)(a->n + 1)) >> (word >> 28);
+    int64_t at = a->n - 1 - (int64_t)from_end;
+    if (word % 4 == 3 && (a->recipe->rule->elementwise || word >> 3 & 1u))
         odd_numbers(a, STREAM_GRADIENT, a->n, 1, g);
-    else if (a->n > 0)
-        g[at] = word % 4 == 2 ? a_nan(word >> 8) : word >> 2 & 1u ? -INFINITY : INFINITY;
+    else if (at >= 0)
+        g[at] = word % 4 > 0 ? a_nan(word >> 8) : word >> 2 & 1u ? -INFINITY : INFINITY;
 }
 
 void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g)

@@ -9,25 +9,6 @@ static const enum qm_hyper_bin bins[] = {QM_HYPER_BIN_own, QM_HYPER_BIN_zero, QM
                                          QM_HYPER_BIN_ordinary};
 enum { BINS = sizeof bins / sizeof *bins };
 
-/* Gives hyper-parameter k a value of the bin; of a flag, `own` and `zero` are its two values.  What
- * the rule refuses beside the values given before stays as it is. */
-static void give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
-                 struct qm_case *c)
-{
-    struct qm_case to = *c;
-    if (bin == QM_HYPER_BIN_own)
-        return;
-    to.given |= (uint64_t)1 << k;
-    to.hyper[k] = qm_hyper_is_flag(k) ? (double)(qm_hyper_get(&d->recipe.hyper, k) == 0.0)
-                                      : qm_hyper_draw(k, bin, word);
-    if (k == QM_HYPER_beta2 && bin == QM_HYPER_BIN_one &&
-        word % 2) /* below 0: rules of their own */
-        to.hyper[k] = -1.0;
-    int at = (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k), to.hyper[k]);
-    if (!isnan(to.hyper[k]) && !(d->refused[k] >> at & 1) && qm_domain_takes(d, &to))
-        *c = to;
-}
-
 /* How many subjects hyper-parameter k is. */
 static int subjects_of(const struct qm_domain *d, int k)
 {
@@ -67,14 +48,14 @@ static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_sour
           : qm_domain_one_in(s, 2) ? 2 + qm_domain_below(s, 14)
                                    : qm_domain_log_uniform(s, projects ? 40 : 2000);
     if (k >= 0)
-        give(d, k, bin, qm_domain_word(s), &c);
+        qm_domain_give(d, k, bin, qm_domain_word(s), &c);
     for (int i = 0; i < QM_HYPERS; i++) {
         int at = (from + i) % QM_HYPERS, is_flag = qm_hyper_is_flag(at);
         enum qm_hyper_bin to = bins[1 + qm_domain_below(s, BINS - 1)];
         uint32_t word = qm_domain_word(s);
         if (at != k && d->reads >> at & 1 &&
             qm_domain_one_in(s, is_flag || at == QM_HYPER_weight_decay ? 2 : 3))
-            give(d, at, to, word, &c);
+            qm_domain_give(d, at, to, word, &c);
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         c.part |= qm_domain_one_in(s, parts[i] == QM_PART_group ? 2 : 5) ? 1u << parts[i] : 0;

@@ -15,23 +15,6 @@ static int64_t between(struct qm_domain_source *s, int64_t from, int64_t to)
     return from + qm_domain_below(s, to - from + 1);
 }
 
-/* Gives hyper-parameter k a value of the bin (a flag its other value), unless the rule refuses it
- * beside those given before. */
-static void give(const struct qm_domain *d, struct qm_domain_source *s, int k,
-                 enum qm_hyper_bin bin, struct qm_case *c)
-{
-    uint32_t word = qm_domain_word(s);
-    struct qm_case to = *c;
-    if (!(d->reads >> k & 1) || bin == QM_HYPER_BIN_own)
-        return;
-    to.given |= (uint64_t)1 << k;
-    to.hyper[k] = qm_hyper_is_flag(k) ? (double)(qm_hyper_get(&d->recipe.hyper, k) == 0.0)
-                                      : qm_hyper_draw(k, bin, word);
-    int at = (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k), to.hyper[k]);
-    if (!isnan(to.hyper[k]) && !(d->refused[k] >> at & 1) && qm_domain_takes(d, &to))
-        *c = to;
-}
-
 /* Step number `turn` of 2^k - 1, 2^k and 2^k + 1 up to 2^20, in turn: what goes wrong at one of
  * them alone. */
 static int64_t step_in_turn(int64_t turn)
@@ -90,7 +73,7 @@ static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_dom
         if (k == QM_HYPER_lr && !qm_domain_one_in(s, 4)) /* others show in an update of its size */
             bin = QM_HYPER_BIN_ordinary;
         if (qm_domain_one_in(s, 2))
-            give(d, s, k, bin, &c);
+            qm_domain_give(d, k, bin, qm_domain_word(s), &c);
     }
     c.t = t ? t : first_step(s);
     qm_domain_bound_step(d, PROJECTIONS, &c);
@@ -168,8 +151,9 @@ static void weigh(const struct qm_domain *d, struct qm_domain_source *s, int exa
     for (int i = 0; i < 3; i++) {
         if (!exact && !qm_domain_one_in(s, 3))
             continue;
-        give(d, s, betas[i],
-             exact || qm_domain_one_in(s, 2) ? QM_HYPER_BIN_zero : QM_HYPER_BIN_ordinary, c);
+        int is_zero = exact || qm_domain_one_in(s, 2);
+        qm_domain_give(d, betas[i], is_zero ? QM_HYPER_BIN_zero : QM_HYPER_BIN_ordinary,
+                       qm_domain_word(s), c);
         if (is_half && c->given >> betas[i] & 1)
             c->hyper[betas[i]] = 0.5;
     }
@@ -184,14 +168,14 @@ static struct qm_case end_states(const struct qm_domain *d, struct qm_domain_sou
     static const int floors[] = {QM_HYPER_eps, QM_HYPER_eps1, QM_HYPER_eps2};
     struct qm_case c = {.forced = 1, .kind = kind, .t = first_step(s), .shape = block_shape(d, s)};
     if (!qm_domain_one_in(s, 4))
-        give(d, s, QM_HYPER_weight_decay, QM_HYPER_BIN_zero, &c);
+        qm_domain_give(d, QM_HYPER_weight_decay, QM_HYPER_BIN_zero, 0, &c);
     for (int i = 0; i < 3 && kind == QM_CLASS_floors; i++) {
         int64_t which = qm_domain_below(s, 4);
-        give(d, s, floors[i],
-             which < 2    ? QM_HYPER_BIN_zero
-             : which == 2 ? QM_HYPER_BIN_tiny
-                          : QM_HYPER_BIN_own,
-             &c);
+        qm_domain_give(d, floors[i],
+                       which < 2    ? QM_HYPER_BIN_zero
+                       : which == 2 ? QM_HYPER_BIN_tiny
+                                    : QM_HYPER_BIN_own,
+                       qm_domain_word(s), &c);
     }
     weigh(d, s, kind == QM_CLASS_edges, &c);
     if (kind == QM_CLASS_floors && qm_domain_one_in(s, 2)) {
@@ -249,5 +233,5 @@ struct qm_case qm_small_case(const struct qm_domain *d, struct qm_domain_source 
         return end_states(d, s, number % 8 == 1 ? QM_CLASS_floors : QM_CLASS_edges);
     if (number % 16 == 3 && low_parameters(d, s, &c))
         return c;
-    return qm_crossed_case(d, s, number - number / 4);
+    return qm_crossed_case(d, s, number - (number + 2) / 4); /* those before it */
 }

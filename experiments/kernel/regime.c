@@ -11,8 +11,10 @@ enum {
     QUICK_STRIDE = 8
 }; /* EMULATED: elements that the emulator steps in drawn cases */
 
-/* A case of a .cu file on the emulator, after the core: 131753 elements, above 2^17 and odd. */
-static const char large_case[] = "359x367/normal/default/t1/own";
+/* Large cases of a .cu file on the emulator, after the core: elements above 2^17, which make one
+ * step, and above 2^16, which make two; both odd. */
+static const struct qm_shape large[] = {{2, {359, 367}}, {2, {251, 263}}};
+enum { LARGE = sizeof large / sizeof *large };
 
 static const char *const class_names[] = {
 #define X(name, ...) #name,
@@ -61,7 +63,8 @@ void qm_regimes_draw_for(struct qm_regimes *r, const struct qm_recipe *recipe)
     qm_domain_of(recipe, &qm_backend_file, &r->domain);
     if (qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->domain.largest > EMULATED)
         r->domain.largest = EMULATED;
-    r->has_large = r->domain.largest == EMULATED && !r->o->forever && !r->o->quick;
+    int takes_large = r->domain.largest == EMULATED && !r->o->forever && !r->o->quick;
+    r->n_large = takes_large ? LARGE : 0;
 }
 
 /* Of the core every stride-th case is taken. */
@@ -74,14 +77,13 @@ static int64_t core(const struct qm_regimes *r)
 
 int64_t qm_regimes_count(const struct qm_regimes *r)
 {
-    return r->o->forever ? INT64_MAX : core(r) + r->has_large + r->o->draws;
+    return r->o->forever ? INT64_MAX : core(r) + r->n_large + r->o->draws;
 }
 
 struct qm_case qm_regimes_at(const struct qm_regimes *r, uint64_t seed, int64_t i)
 {
-    struct qm_case c;
-    if (i == core(r) && r->has_large && qm_case_parse(large_case, &c) == QM_OK)
-        return c;
-    return i < core(r) ? qm_case_at((int)i * stride(r))
-                       : qm_domain_draw(&r->domain, seed, i - core(r) - r->has_large);
+    int64_t k = i - core(r);
+    return k < 0            ? qm_case_at((int)i * stride(r))
+           : k < r->n_large ? qm_domain_large(&r->domain, seed, k, &large[k])
+                            : qm_domain_draw(&r->domain, seed, k - r->n_large);
 }

@@ -10,7 +10,7 @@ struct qm_regimes {
     int any_class, any_setting; /* 1: no class, no setting was named: all are taken */
     int class[QM_CLASS_COUNT], setting[QM_SETTING_COUNT];
     struct qm_domain domain;
-    int has_large; /* 1: one case is larger than those drawn */
+    int n_large; /* cases larger than those drawn */
 };
 
 /* Reads the names of --regime.  QM_NO_MATCH: a name is neither a class nor a setting. */

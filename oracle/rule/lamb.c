@@ -77,16 +77,22 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 /* The ball of r, a quotient capped at 1.  The cap is 1-Lipschitz, so it does not increase
- * an error. */
+ * an error.  A norm of the oracle's is NaN or infinite through an element that is, never by
+ * overflow: no comparison with NaN holds, and nothing exceeds an infinity, so r is 1; below an
+ * infinite |w| it is 0.  is_nan_open: an infinite element of w may be NaN in another form. */
 static struct qm_ball ratio_bound(const struct qm_bound_step *b, const struct qm_ball *theta,
-                                  struct qm_ball w, double extra)
+                                  struct qm_ball w, double extra, int is_nan_open)
 {
     struct qm_ball norm = qm_ball_norm_in_lanes(b, theta, b->n);
     struct qm_ball most = qm_ball_mul(qm_ball_scalar(b->h->max_unorm), norm);
     if (!(b->h->max_unorm > 0.0))
         return qm_ball_exact(1.0);
+    if (isnan(w.x) || !(norm.x < HUGE_VAL))
+        return qm_ball_exact(1.0);
     if (extra != 0.0)
         most = qm_ball_add(most, qm_ball_scalar(extra));
+    if (isinf(w.x) && most.e < HUGE_VAL && !is_nan_open)
+        return qm_ball_exact(0.0);
     if (!(most.e < HUGE_VAL && w.e < HUGE_VAL))
         return (struct qm_ball){1.0, HUGE_VAL};
     if (w.x + w.e <= most.x - most.e)
@@ -167,7 +173,7 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
     if (theta && u && w) {
         norm = is_raw ? qm_ball_norm_in_lanes(b, w, b->n)
                       : qm_ball_float32(qm_ball_norm(b, w, b->n, 1));
-        struct qm_ball step = qm_ball_mul(ratio_bound(b, theta, norm, 0.0), s.step);
+        struct qm_ball step = qm_ball_mul(ratio_bound(b, theta, norm, 0.0, o->average), s.step);
         for (int64_t i = 0; i < b->n; i++) {
             struct qm_ball change = qm_ball_mul(step, u[i]);
             if (o->fold) /* (step m) / den: step m may be denormal */
@@ -209,7 +215,7 @@ static qm_status lars_bound_any(const struct qm_bound_step *b, int is_bare)
     if (theta && d && w) {
         norm = is_bare ? qm_ball_float32(qm_ball_norm(b, w, b->n, 1))
                        : qm_ball_norm_in_lanes(b, w, b->n);
-        struct qm_ball r = ratio_bound(b, theta, norm, is_bare ? h->eps : 0.0);
+        struct qm_ball r = ratio_bound(b, theta, norm, is_bare ? h->eps : 0.0, 0);
         for (int64_t i = 0; i < b->n; i++)
             qm_bound_new_param(
                 b, i,

@@ -205,9 +205,13 @@ static enum bug {
     MANY_CALLS,       /* from call 3000 of the process on the step number is one too high */
     ZERO_STAYS,       /* a parameter that is all 0 is not updated */
     FIRST_FORGETS,    /* step 1 takes its state for 0, also where one was loaded */
-    SQUARE            /* of a square matrix the last element is not updated */
+    SQUARE,           /* of a square matrix the last element is not updated */
+    LARGE_CONSTANT,   /* one hyper-parameter is the recipe's own from 2^16 + 1 elements on */
+    LARGE_SCHEDULE,   /* tensors of so many elements keep their first hyper-parameters */
+    LARGE_NAN         /* gradients of NaN count as 0 from element 2^16 on */
 } bug;
-static int constant; /* the hyper-parameter of CONSTANT */
+static int constant;         /* the hyper-parameter of CONSTANT */
+static struct qm_hyper base; /* the recipe's own */
 
 struct wrapper {
     void *inner;
@@ -219,8 +223,10 @@ static int open_plans;
 static int64_t calls, owner; /* of the "process", which begins when the first plan is opened */
 static struct qm_hyper first_hyper;
 
-static struct qm_hyper hyper_run(struct qm_hyper h)
+static struct qm_hyper hyper_run(struct qm_hyper h, int64_t n)
 {
+    if (bug == LARGE_CONSTANT && n > 65536)
+        qm_hyper_put(&h, constant, qm_hyper_get(&base, constant));
     const struct qm_hyper own = qm_hyper_default();
     if (bug == CONSTANT)
         qm_hyper_put(&h, constant, qm_hyper_get(&own, constant));
@@ -234,7 +240,7 @@ static qm_status bug_open(const struct qm_recipe *r, const struct qm_shape *shap
     *w = (struct wrapper){NULL, *r, *shape, qm_shape_numel(shape)};
     if (open_plans == 0)
         calls = owner = 0;
-    w->r.hyper = hyper_run(r->hyper);
+    w->r.hyper = hyper_run(r->hyper, w->n);
     if (bug == AXES_4 && shape->rank == 4) {
         w->shape.dim[2] = shape->dim[3];
         w->shape.dim[3] = shape->dim[2];
@@ -304,7 +310,15 @@ static qm_status bug_step(void *plan, struct qm_tensor *p, const struct qm_tenso
         first_hyper = w->r.hyper;
     if (bug == HYPER_OF_PROCESS)
         qm_backend_cpu.hyper(w->inner, &first_hyper);
-    qm_status st = qm_backend_cpu.step(w->inner, p, g, step_run(t), seed);
+    float *clean = malloc(sizeof *clean * (size_t)(w->n + 1));
+    struct qm_tensor seen = *g;
+    assert_int_equal(g->dtype, QM_DTYPE_f32);
+    memcpy(clean, g->data, sizeof *clean * (size_t)w->n);
+    for (int64_t i = 65536; i < w->n && bug == LARGE_NAN; i++)
+        clean[i] = clean[i] == clean[i] ? clean[i] : 0.0f;
+    seen.data = clean;
+    qm_status st = qm_backend_cpu.step(w->inner, p, &seen, step_run(t), seed);
+    free(clean);
     calls++;
     for (int64_t i = 0; i < w->n; i++) {
         if ((bug == INDEX_16 && i >= 65536) || (bug == LARGE_STAY && was[i] > 4096.0f) ||
@@ -336,7 +350,9 @@ static qm_status bug_load(void *plan, int slot, const uint8_t *codes, const floa
 static qm_status bug_hyper(void *plan, const struct qm_hyper *h)
 {
     struct wrapper *w = plan;
-    struct qm_hyper run = hyper_run(*h);
+    struct qm_hyper run = hyper_run(*h, w->n);
+    if (bug == LARGE_SCHEDULE && w->n > 65536)
+        return QM_OK;
     if (bug == INITIAL_RATE)
         run.lr = w->r.hyper.lr;
     return qm_backend_cpu.hyper(w->inner, &run);
@@ -359,16 +375,21 @@ static const struct qm_backend wrapped = {.name = "wrapped",
                                           .close = bug_close,
                                           .hyper = bug_hyper};
 
-/* The first drawn case that fails, or -1; one after the other, because bugs keep static memory. */
-static int64_t first_failure(const char *recipe, uint64_t seed, int64_t most, char *name)
+/* The first drawn case of more than `least` elements that fails, or -1; one after the other,
+ * because bugs keep static memory. */
+static int64_t first_failure(const char *recipe, uint64_t seed, int64_t most, int64_t least,
+                             char *name)
 {
     static struct qm_tally t;
     struct qm_subject s = {.backend = &wrapped};
     struct qm_domain d = domain_of(recipe);
     s.recipe = d.recipe;
+    base = d.recipe.hyper;
     assert_int_equal(qm_judge_begin(&s, &t), QM_OK);
     for (int64_t i = 0; i < most; i++) {
         struct qm_case c = qm_domain_draw(&d, seed, i);
+        if (qm_shape_numel(&c.shape) <= least)
+            continue;
         qm_status st = qm_judge_case(&s, &c, seed, &t);
         if (st != QM_OK && !(st == QM_BAD_ARG && c.given)) /* the rule refuses a tensor's shape */
             fail_msg("%s: %s", recipe, qm_message());
@@ -419,7 +440,7 @@ static void test_planted_bugs(void **state)
             char what[WHAT] = "";
             bug = planted[i].bug;
             constant = planted[i].constant;
-            int64_t at = first_failure(planted[i].recipe, seeds[k], MOST_DRAWS, what);
+            int64_t at = first_failure(planted[i].recipe, seeds[k], MOST_DRAWS, -1, what);
             bug = NONE;
             if (at < 0)
                 print_message("%s: bug %d (%s) escapes seed %llu\n", planted[i].recipe,
@@ -434,6 +455,51 @@ static void test_planted_bugs(void **state)
     assert_int_equal(escaped, 0);
 }
 
+/* Plants a bug that shows in large tensors alone; returns how many seeds it escapes. */
+static int large_escapes(const char *recipe, enum bug which, int hyper)
+{
+    int escaped = 0;
+    for (int k = 0; k < SEEDS; k++) {
+        char what[WHAT] = "";
+        bug = which;
+        constant = hyper;
+        if (first_failure(recipe, seeds[k], MOST_DRAWS, QM_LARGE, what) < 0) {
+            print_message("%s: bug %d (%s) escapes seed %llu\n", recipe, (int)which,
+                          qm_hyper_names[hyper], (unsigned long long)seeds[k]);
+            escaped++;
+        }
+        bug = NONE;
+    }
+    return escaped;
+}
+
+/* Every hyper-parameter that a rule reads, as a constant in large tensors; schedules and NaN.  A
+ * flag that has an effect beside another alone may escape one seed, and so may a NaN where one
+ * before it makes all numbers NaN, too. */
+static void test_bugs_of_large_tensors(void **state)
+{
+    static const char *const recipes[] = {"lamb_bnb,max_unorm=0.003",
+                                          "adamw8_bnb_cuda",
+                                          "lars_bnb",
+                                          "ademamix8_bnb",
+                                          "adafactor_hf",
+                                          "lion8_bnb"};
+    int escaped = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        struct qm_domain d = domain_of(recipes[i]);
+        for (int k = 0; k < QM_HYPERS; k++) {
+            if (!(d.reads >> k & 1) || k == QM_HYPER_factored) /* which decides on the slots */
+                continue;
+            int seeds_escaped = large_escapes(recipes[i], LARGE_CONSTANT, k);
+            escaped += seeds_escaped > qm_hyper_is_flag(k); /* a flag may hang on another */
+        }
+        escaped += large_escapes(recipes[i], LARGE_SCHEDULE, QM_HYPER_lr);
+        escaped += large_escapes(recipes[i], LARGE_NAN, QM_HYPER_lr) > !d.recipe.rule->elementwise;
+    }
+    assert_int_equal(escaped, 0);
+}
+
 /* The same wrapper without a bug raises no alarm. */
 static void test_no_bug(void **state)
 {
@@ -444,7 +510,7 @@ static void test_no_bug(void **state)
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < SEEDS; k++) {
             char what[WHAT];
-            if (first_failure(recipes[i], seeds[k], 80, what) >= 0)
+            if (first_failure(recipes[i], seeds[k], 80, -1, what) >= 0)
                 fail_msg("%s, seed %llu: %s", recipes[i], (unsigned long long)seeds[k], what);
         }
 }
@@ -489,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_hyper_parameters_read),
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_planted_bugs),
+        cmocka_unit_test(test_bugs_of_large_tensors),
         cmocka_unit_test(test_no_bug),
         cmocka_unit_test(test_coverage),
     };
