@@ -354,8 +354,8 @@ static void in_four_bits(int n, int diag, float *x)
         x[i * n + i] = own[i];
 }
 
-/* The eigenvectors as rows of vt and the eigenvalues of the symmetric part of a; those below `least`
- * times the largest are raised to it. */
+/* The eigenvectors as rows of vt and the eigenvalues of the symmetric part of a; those below
+ * `least` times the largest are raised to it. */
 static void decompose(int n, const float *a, double least, float *vt, float *ev)
 {
     size_t k = (size_t)n;
@@ -385,9 +385,9 @@ static double apart(int n, const float *x, const float *y)
     return sqrt(sum / size);
 }
 
-/* What arXiv:2405.18144 is about: the inverse fourth root from a covariance whose eigenvectors have 4
- * bits, with and without rectification, and from a covariance that has 4 bits itself.  Of the
- * latter every eigenvalue below the true least one is raised to it, which only helps it. */
+/* The inverse fourth root follows from a covariance whose eigenvectors have 4 bits, with and
+ * without rectification, better than from a covariance that has 4 bits itself (arXiv:2405.18144).
+ * Eigenvalues of the latter below the true least one are raised to it, which only helps it. */
 static void test_eigenvectors_stand_four_bits(void **state)
 {
     (void)state;
