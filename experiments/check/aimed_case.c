@@ -221,10 +221,44 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
+/* Shampoo's statistics and roots that are due in one of the steps, or both, of orders around the 64
+ * from which on they have codes, in one tile or two, and half of them from loaded vectors, which
+ * are far from orthonormal. */
+static int due_preconditioners(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                               struct qm_case *c)
+{
+    enum { GAPS = 4, LOADED = -4 };
+    if (!(d->reads >> QM_HYPER_stat_gap & 1) || i % 20 != 19)
+        return 0;
+    int64_t order = 63 + qm_domain_below(s, 3), stat_gap = 1 + qm_domain_below(s, GAPS),
+            root_gap = 1 + qm_domain_below(s, GAPS);
+    struct qm_case to = {.shape = {2, {order, order}},
+                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
+                         .t = stat_gap * root_gap * (1 + qm_domain_below(s, 99)),
+                         .forced = qm_domain_one_in(s, 2),
+                         .given = (uint64_t)1 << QM_HYPER_stat_gap |
+                                  (uint64_t)1 << QM_HYPER_root_gap |
+                                  (uint64_t)1 << QM_HYPER_max_order};
+    int64_t *side = &to.shape.dim[qm_domain_below(s, 2)];
+    *side = qm_domain_one_in(s, 2) ? 2 * order : order + qm_domain_below(s, 3) - 1;
+    to.hyper[QM_HYPER_stat_gap] = (double)stat_gap;
+    to.hyper[QM_HYPER_root_gap] = (double)root_gap;
+    to.hyper[QM_HYPER_max_order] = (double)(*side == 2 * order ? order : order + 1);
+    if (i / 20 % 2) {
+        to.powered |= 1u << QM_POWER_s;
+        to.power[QM_POWER_s] = LOADED;
+    }
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c)
 {
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
            projection_tail(d, s, i, c) || long_rows(d, s, i, c) || large_matrix(d, s, i, c) ||
-           many_ranks(d, s, i, c) || long_memory(d, s, i, c) || large_share(d, s, i, c);
+           many_ranks(d, s, i, c) || long_memory(d, s, i, c) || large_share(d, s, i, c) ||
+           due_preconditioners(d, s, i, c);
 }

@@ -138,18 +138,26 @@ static int64_t dim(const struct qm_shape *s, int from_last)
 
 enum kind { WHOLE, ROWS, COLUMNS, OTHER };
 
+/* Whether slot i has the number of entries of this kind. */
+static int is_kind(const struct qm_trial *t, int i, enum kind kind)
+{
+    int64_t n = t->slot_n[i];
+    return kind == WHOLE  ? n == t->n
+           : kind == ROWS ? n * dim(&t->shape, 0) == t->n
+                          : kind == COLUMNS && n * dim(&t->shape, 1) == t->n;
+}
+
 /* Slot i's number of entries: one per element, row or column, or any other number.  For a square
  * matrix the first slot of one entry per row or column counts as rows. */
 static enum kind kind_of(const struct qm_trial *t, int i, int *has_rows)
 {
-    int64_t cols = dim(&t->shape, 0), rows = dim(&t->shape, 1), n = t->slot_n[i];
-    if (n == t->n)
+    if (is_kind(t, i, WHOLE))
         return WHOLE;
-    if (n * cols == t->n && !*has_rows) {
+    if (is_kind(t, i, ROWS) && !*has_rows) {
         *has_rows = 1;
         return ROWS;
     }
-    return n * rows == t->n ? COLUMNS : OTHER;
+    return is_kind(t, i, COLUMNS) ? COLUMNS : OTHER;
 }
 
 /* The element of the old slot that element k of the new slot comes from. */
@@ -209,8 +217,10 @@ qm_status qm_trial_remap(const struct qm_trial *old, const struct qm_shape *shap
         remap_plain(b.p, a.p, (size_t)qm_param_bytes(&t.recipe.param), t.n, map);
         remap_plain(b.residual, a.residual, (size_t)qm_param_residual(&t.recipe.param), t.n, map);
         remap_plain(b.g, a.g, qm_dtype_size(t.recipe.grad), t.n, map);
-        for (int i = 0; i < t.recipe.rule->n_slots; i++)
-            remap_slot(old, &a, &t, &b, i, kind_of(old, i, &has_rows), map);
+        for (int i = 0; i < t.recipe.rule->n_slots; i++) {
+            enum kind kind = kind_of(old, i, &has_rows);
+            remap_slot(old, &a, &t, &b, i, is_kind(&t, i, kind) ? kind : OTHER, map);
+        }
     }
     *out = t;
     return QM_OK;

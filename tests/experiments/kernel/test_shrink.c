@@ -100,6 +100,30 @@ static void rows_and_columns_keep_their_own_numbers(void **state)
     qm_trial_close(&u);
 }
 
+/* The eigenvectors of a square matrix are as many as its elements, and no longer once it has lost
+ * rows. */
+static void what_stops_to_be_one_per_element_is_no_longer_mapped(void **state)
+{
+    (void)state;
+    struct qm_trial t = open_trial("shampoo_sgd_f32", 2, 6, 6), u;
+    struct qm_call c = qm_trial_call(&t, 0);
+    struct qm_shape shape = {2, {3, 6}};
+    int64_t map[36] = {0};
+    for (int i = 0; i < 18; i++)
+        map[i] = 18 + i;
+    for (int i = 0; i < 36; i++)
+        c.scales[2][i] = (float)i;
+    assert_string_equal(t.recipe.rule->slot[2], "right_vectors");
+    assert_int_equal(qm_trial_remap(&t, &shape, map, &u), QM_OK);
+    c = qm_trial_call(&u, 0);
+    assert_int_equal(u.slot_n[1], 9);
+    assert_int_equal(u.slot_n[2], 36);
+    for (int i = 0; i < 36; i++)
+        assert_true(c.scales[2][i] == (float)i);
+    qm_trial_close(&t);
+    qm_trial_close(&u);
+}
+
 static void calls_are_left_out_one_by_one(void **state)
 {
     (void)state;
@@ -402,6 +426,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_follow_the_first_element_of_their_block),
         cmocka_unit_test(rows_and_columns_keep_their_own_numbers),
+        cmocka_unit_test(what_stops_to_be_one_per_element_is_no_longer_mapped),
         cmocka_unit_test(calls_are_left_out_one_by_one),
         cmocka_unit_test(a_recorded_step_fails_as_it_did),
         cmocka_unit_test(a_variant_that_fails_is_printed),
