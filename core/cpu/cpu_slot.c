@@ -97,8 +97,8 @@ void qm_cpu_slot_store(struct qm_cpu_slot *s, int64_t from, int64_t n, const flo
     qm_pack_range(&s->c, codes, n, s->packed + qm_code_bytes(&s->c, from));
 }
 
-/* Roles are two bits: slots beyond the third share one, and no rule rounds more than three
- * slots stochastically. */
+/* Roles are two bits: slots from the third on share one, and no rule rounds more than three slots
+ * stochastically. */
 struct qm_draws qm_cpu_slot_draws(const struct qm_cpu_step *st, int i)
 {
     enum qm_role role = i == 0 ? QM_ROLE_slot0 : i == 1 ? QM_ROLE_slot1 : QM_ROLE_spare;

@@ -33,7 +33,11 @@ static void place_of(uint32_t code, char *text, size_t size)
     char command[1200], line[1024];
     if (code >> 31) {
         const struct qm_emu_at *at = &places[code % PLACES];
-        const char *slash = strrchr(at->file, '/');
+        const char *slash = at->file ? strrchr(at->file, '/') : NULL;
+        if (!at->file) { /* the table is full */
+            snprintf(text, size, "an atomic operation");
+            return;
+        }
         snprintf(text, size, "%s:%d", slash ? slash + 1 : at->file, at->line);
         return;
     }

@@ -24,8 +24,7 @@ QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float old
     return qm_lerp(old, fresh, b, b - 1.0f);
 }
 
-/* x[0] takes in x[1] + c[2]; c[0] is b, c[1] (float)(1 - b),
- * c[3] (float)(b c[2]); flag 0: enum qm_adafactor8_way. */
+/* x[0] takes in x[1] + c[2]; c[0] is b; flag 0: enum qm_adafactor8_way. */
 QM_SWEEP(adafactor8_square)
 {
     a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->x[0][i],
@@ -121,8 +120,8 @@ QM_FN float qm_adafactor8_col_square(float c, double floor)
     return root * root;
 }
 
-/* The mean of n terms by w[k] of element k of g and of m, `step` apart, times `by`; `kept`, the
- * mean formed without these products, where neither it nor one of them overflows. */
+/* The sums of w g^2, w g m and w m^2 over the terms of a mean, each product in float32, which may
+ * overflow. */
 struct qm_adafactor8_open {
     double s[3];
 };
@@ -135,6 +134,8 @@ QM_FN void qm_adafactor8_open_add(struct qm_adafactor8_open *o, float w, float g
     o->s[2] += (double)w * (double)mm;
 }
 
+/* by (w g^2 - 2 w g m + w m^2), 0 at least, as means of n terms; `kept`, the mean formed without
+ * these products, where neither it nor one of them overflows. */
 QM_FN float qm_adafactor8_open_end(const struct qm_adafactor8_open *o, int64_t n, float by,
                                    float kept)
 {

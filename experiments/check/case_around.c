@@ -42,17 +42,20 @@ static int64_t first_difference(const void *a, const void *b, size_t n, size_t s
     return (int64_t)i;
 }
 
-/* What makes the same step differ when it is made again: with the one call that came between (the
- * judged tensor's own, or another's), with the second thread, or by chance. */
-static const char *why_it_differs(const struct qm_case_run *r)
+/* What makes the same step differ when it is made again: the one call that came between (the judged
+ * tensor's own, or another's), the second thread, or chance. */
+__attribute__((format(printf, 2, 3))) static void tell_difference(struct qm_case_run *r,
+                                                                  const char *format, ...)
 {
-    return qm_case_has_company(r->c)
-               ? "made again, with two threads, the step differs (something kept from another "
-                 "tensor's "
-                 "call, as in a static variable, memory nobody wrote, or a race)"
-               : "made again, with two threads, the step differs (something kept from call to "
-                 "call, "
-                 "as in a static variable, memory nobody wrote, or a race)";
+    char what[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    qm_finding_set(&r->finding, QM_BAD_MACHINERY,
+                   "made again, with two threads, the step differs (something kept from %s call, "
+                   "as in a static variable, memory nobody wrote, or a race): %s",
+                   qm_case_has_company(r->c) ? "another tensor's" : "an earlier", what);
 }
 
 void qm_case_judge_repetition(struct qm_case_run *r, int decoded)
@@ -66,8 +69,8 @@ void qm_case_judge_repetition(struct qm_case_run *r, int decoded)
         at = first_difference(a->residual, b->residual, (size_t)r->n,
                               (size_t)r->format.residual_bytes);
     if (at >= 0)
-        qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: parameter %lld is %a, then %a",
-                       why_it_differs(r), (long long)at, (double)a->p[at], (double)b->p[at]);
+        tell_difference(r, "parameter %lld is %a, then %a", (long long)at, (double)a->p[at],
+                        (double)b->p[at]);
     for (int i = 0; i < r->n_slots; i++) {
         at = decoded
                  ? first_difference(a->state[i], b->state[i], (size_t)r->slot_n[i], sizeof(float))
@@ -75,13 +78,11 @@ void qm_case_judge_repetition(struct qm_case_run *r, int decoded)
         if (at < 0 && r->decider[i])
             at = first_difference(a->codes[i], b->codes[i], (size_t)r->slot_n[i], 1);
         if (at >= 0)
-            qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: %s element %lld is %a, then %a",
-                           why_it_differs(r), qm_case_slot_name(r, i), (long long)at,
-                           (double)a->state[i][at], (double)b->state[i][at]);
+            tell_difference(r, "%s element %lld is %a, then %a", qm_case_slot_name(r, i),
+                            (long long)at, (double)a->state[i][at], (double)b->state[i][at]);
         if (first_difference(a->scales[i], b->scales[i], (size_t)r->n_scales[i], sizeof(float)) >=
             0)
-            qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: scales of %s", why_it_differs(r),
-                           qm_case_slot_name(r, i));
+            tell_difference(r, "scales of %s", qm_case_slot_name(r, i));
     }
     if (r->finding.severity > before)
         qm_finding_place(&r->finding, QM_PLACE_REPEAT, QM_SLOT_NONE, 0, 0.0, 0.0);

@@ -176,7 +176,7 @@ static qm_status parse_parts(char *const *part, int n, struct qm_case *c)
     if (c->t < 1 || *end || c->t > QM_CASE_LAST_STEP)
         return qm_fail(QM_BAD_ARG, "the first step is '%s', expected t1 to t%lld", part[3],
                        (long long)QM_CASE_LAST_STEP);
-    QM_TRY(word("mode", part[4], modes, 2, &c->forced));
+    QM_TRY(word("fallback", part[4], modes, 2, &c->forced));
     for (int i = 5; i < n; i++)
         QM_TRY(parse_part(part[i], c));
     if (qm_case_takes(c, QM_PART_sodd) && !qm_case_loads(c))

@@ -103,7 +103,7 @@ struct qm_case {
     enum qm_class kind;
     enum qm_setting setting;
     int64_t t;      /* number of the first step, up to QM_CASE_LAST_STEP */
-    int forced;     /* 0: mode own */
+    int forced;     /* 0: fallbacks own */
     uint64_t given; /* bit k: hyper-parameter k (hyper.h) is hyper[k], not the setting's */
     double hyper[QM_HYPERS];
     unsigned part;             /* bit QM_PART_... */

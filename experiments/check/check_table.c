@@ -138,7 +138,10 @@ void qm_check_print(json_t *rows, json_t *skipped)
             qm_rmse_text(json_object_get(r, "rmse"), slots, ratio, sizeof ratio);
             qm_table_cell(t, "%s", ratio);
         }
-        qm_table_cell(t, "%s", json_is_true(json_object_get(r, "passed")) ? "passed" : "FAILED");
+        qm_table_cell(t, "%s",
+                      json_is_true(json_object_get(r, "passed")) ? "passed"
+                      : whole(r, "failed_cases") > 0             ? "FAILED"
+                                                                 : "not judged");
     }
     qm_table_close(t);
     json_array_foreach (rows, i, r) {
@@ -146,6 +149,10 @@ void qm_check_print(json_t *rows, json_t *skipped)
         json_array_foreach (list, k, f)
             qm_print("FAILED %s %s: %s\n       again: %s\n", text_of(r, "variant"),
                      text_of(f, "case"), text_of(f, "what"), text_of(f, "again"));
+        if (whole(r, "judged") == 0 && whole(r, "failed_cases") == 0)
+            qm_print("not judged %s: no number of these cases has a bound, as where a tensor is "
+                     "empty\n",
+                     text_of(r, "variant"));
         long long more = whole(r, "failed_cases") - (long long)json_array_size(list);
         if (more > 0)
             qm_print("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);

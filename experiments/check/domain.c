@@ -487,7 +487,7 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     bin[QM_COORDINATE_blocks] = n == 0 ? 0 : n < block ? 1 : n % block == 0 ? 2 : 3;
     bin[QM_COORDINATE_class] = (int)c->kind;
     bin[QM_COORDINATE_step] = step_bin(c->t);
-    bin[QM_COORDINATE_mode] = c->forced;
+    bin[QM_COORDINATE_fallback] = c->forced;
     bin[QM_COORDINATE_p] = power_bin(c, QM_POWER_p);
     bin[QM_COORDINATE_g] = power_bin(c, QM_POWER_g);
     bin[QM_COORDINATE_state] = power_bin(c, QM_POWER_s);

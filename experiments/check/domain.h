@@ -56,7 +56,7 @@ struct qm_case qm_domain_large(const struct qm_domain *d, uint64_t seed, int64_t
     X(blocks,   "none short whole tail")                                                            \
     X(class,    "")                                                                                 \
     X(step,     "1 2..15 16..31 32..1022 1023..1025 <2^16 <2^31 >=2^31")                            \
-    X(mode,     "own forced")                                                                       \
+    X(fallback, "own forced")                                                                       \
     X(p,        "1 <2^-60 <1 >1 >2^60")                                                             \
     X(g,        "1 <2^-60 <1 >1 >2^60")                                                             \
     X(state,    "zero <2^-60 <1 >=1 >2^60")                                                         \

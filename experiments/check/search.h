@@ -11,17 +11,17 @@
 
 #include "experiments/check/judge.h"
 
-/* Formats of the states: all float32; as in cases of mode own; as in mode forced. */
+/* Formats of the states: all float32; with the variant's own fallbacks; without fallbacks. */
 #define QM_SEARCH_MODE_LIST(X) X(f32) X(own) X(forced)
 
-enum qm_search_mode {
+enum qm_search_formats {
 #define X(name) QM_SEARCH_##name,
     QM_SEARCH_MODE_LIST(X)
 #undef X
-        QM_SEARCH_MODES
+        QM_SEARCH_FORMATS
 };
 
-extern const char *const qm_search_mode_names[QM_SEARCH_MODES];
+extern const char *const qm_search_names[QM_SEARCH_FORMATS];
 
 struct qm_search_found {
     double ratio;             /* largest error / bound; 0: no number had a bound above 0 */
@@ -32,9 +32,9 @@ struct qm_search_found {
 };
 
 /* Climbs for about `seconds`, on this thread.  The subject's backend and freedoms are judged as its
- * recipe in this mode.  QM_SKIPPED: the rule has no bound, or the recipe no quantized state that
- * this mode would change. */
-qm_status qm_search_bound(const struct qm_subject *s, enum qm_search_mode mode, double seconds,
+ * recipe with these formats of its states.  QM_SKIPPED: the rule has no bound, or the recipe no quantized state that
+ * they would change. */
+qm_status qm_search_bound(const struct qm_subject *s, enum qm_search_formats states, double seconds,
                           uint64_t seed, struct qm_search_found *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* search_table.c - Searches recipes or a kernel in every mode and prints the largest ratios. */
+/* search_table.c - Searches recipes or a kernel with every format of their states and prints the largest ratios. */
 #include "experiments/check/search_table.h"
 
 #include <limits.h>
@@ -12,28 +12,28 @@
 #include "experiments/check/search.h"
 #include "experiments/cli/cli.h"
 
-static json_t *row(const char *recipe, const char *mode, const struct qm_search_found *f)
+static json_t *row(const char *recipe, const char *states, const struct qm_search_found *f)
 {
     int failed = f->ratio > 1.0 || *f->failure;
     const char *verdict = f->steps == 0 ? "refused" : failed ? "FAILED" : "passed";
-    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:s}", "variant", recipe, "mode", mode,
-                     "verdict", verdict, "steps", (json_int_t)f->steps, "ratio",
+    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:s}", "variant", recipe, "states",
+                     states, "verdict", verdict, "steps", (json_int_t)f->steps, "ratio",
                      qm_json_number(f->ratio), "start", f->start, "what", f->what, "failure",
                      f->failure);
 }
 
-/* Appends a row per mode of one subject.  Modes that change nothing are left out. */
+/* Appends a row per format of the states of one subject; those that change nothing are left out. */
 static qm_status search(const struct qm_subject *s, const char *name, double seconds, uint64_t seed,
                         json_t *rows)
 {
-    for (int mode = 0; mode < QM_SEARCH_MODES; mode++) {
+    for (int states = 0; states < QM_SEARCH_FORMATS; states++) {
         struct qm_search_found f;
-        qm_status st =
-            qm_search_bound(s, (enum qm_search_mode)mode, seconds / QM_SEARCH_MODES, seed, &f);
+        qm_status st = qm_search_bound(s, (enum qm_search_formats)states,
+                                       seconds / QM_SEARCH_FORMATS, seed, &f);
         if (st == QM_SKIPPED)
             continue;
         QM_TRY(st);
-        json_array_append_new(rows, row(name, qm_search_mode_names[mode], &f));
+        json_array_append_new(rows, row(name, qm_search_names[states], &f));
     }
     return QM_OK;
 }
@@ -152,15 +152,15 @@ static int is(json_t *r, const char *verdict)
 
 static void print(json_t *rows)
 {
-    static const char *const heads[] = {"variant",     "mode", "steps judged",
-                                        "error/bound", "from", "verdict"};
+    static const char *const heads[] = {"variant",     "states", "steps judged",
+                                        "error/bound", "from",   "verdict"};
     struct qm_table *t = qm_table_open(6, heads);
     json_t *r;
     size_t i;
     json_array_foreach (rows, i, r) {
         double ratio = json_real_value(json_object_get(r, "ratio"));
         qm_table_cell(t, "%s", text_of(r, "variant"));
-        qm_table_cell(t, "%s", text_of(r, "mode"));
+        qm_table_cell(t, "%s", text_of(r, "states"));
         qm_table_cell(t, "%lld", (long long)json_integer_value(json_object_get(r, "steps")));
         if (ratio > 0.0)
             qm_table_cell(t, "%.3f", ratio);
@@ -172,7 +172,7 @@ static void print(json_t *rows)
     qm_table_close(t);
     json_array_foreach (rows, i, r)
         if (is(r, "FAILED"))
-            qm_print("FAILED %s, mode %s: %s\n", text_of(r, "variant"), text_of(r, "mode"),
+            qm_print("FAILED %s, states %s: %s\n", text_of(r, "variant"), text_of(r, "states"),
                      *text_of(r, "failure") ? text_of(r, "failure") : text_of(r, "what"));
 }
 

@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "oracle/bound/bound.h"
+#include "oracle/bound/verdict.h"
 
 enum { NUMBERS = 2 }; /* stored per block: lo, hi */
 
@@ -132,13 +133,6 @@ static int codes_of(const struct qm_slot_view *v, int64_t i, double lo, double h
     return 1;
 }
 
-static enum qm_verdict verdict(const struct codes *c, int code)
-{
-    if (code >= c->from && code <= c->to)
-        return code == c->at ? QM_VERDICT_EQUAL : QM_VERDICT_BOUNDARY;
-    return code == c->from - 1 || code == c->to + 1 ? QM_VERDICT_OFF_BY_ONE : QM_VERDICT_WRONG;
-}
-
 static void judge_value(const struct qm_slot_view *v, int64_t i, double lo, double hi, int has_nan,
                         struct qm_tally *t, struct qm_finding *f, int64_t *where)
 {
@@ -170,7 +164,8 @@ static void judge_element(const struct qm_slot_view *v, int64_t i, int64_t at, i
         t->unbounded += 2;
         return;
     }
-    enum qm_verdict is = code < v->d->n ? verdict(&c, code) : QM_VERDICT_WRONG;
+    enum qm_verdict is =
+        code < v->d->n ? qm_verdict_code(code, c.at, c.from, c.to) : QM_VERDICT_WRONG;
     t->judged++;
     t->verdict[is]++;
     if (is >= QM_VERDICT_OFF_BY_ONE &&

@@ -19,6 +19,7 @@
  * How often a draw takes the upper end is judged with the draws of all slots: the share of the cell
  * is the fraction of k under dither, that of the value between the two powers under bernoulli. */
 #include "experiments/check/slot_parts.h"
+#include "oracle/bound/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -226,13 +227,6 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double scale, d
         *where = i;
 }
 
-static enum qm_verdict verdict(const struct codes *c, int code, int draws)
-{
-    if (code >= c->from && code <= c->to)
-        return draws || code == c->at ? QM_VERDICT_EQUAL : QM_VERDICT_BOUNDARY;
-    return code == c->from - 1 || code == c->to + 1 ? QM_VERDICT_OFF_BY_ONE : QM_VERDICT_WRONG;
-}
-
 static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int64_t at,
                           const struct block *b, struct qm_tally *t, struct qm_finding *f,
                           int64_t *where)
@@ -253,7 +247,9 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
             c.to = 0;
     }
     enum qm_verdict is =
-        code < v->d->n ? verdict(&c, code, qm_round_draws(v->d->q.round)) : QM_VERDICT_WRONG;
+        code < v->d->n ? qm_verdict_code(code, c.at, c.from, c.to) : QM_VERDICT_WRONG;
+    if (is == QM_VERDICT_BOUNDARY && qm_round_draws(v->d->q.round)) /* either end is right */
+        is = QM_VERDICT_EQUAL;
     t->judged++;
     t->verdict[is]++;
     if (is >= QM_VERDICT_OFF_BY_ONE &&

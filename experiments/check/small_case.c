@@ -61,7 +61,7 @@ static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_dom
     enum { BINS = sizeof bins / sizeof *bins };
     int rank = qm_domain_one_in(s, 4) ? 1 : (int)between(s, 2, 4);
     int from = (int)qm_domain_below(s, QM_HYPERS);
-    int projects = (int)(d->reads >> QM_HYPER_rank & 1); /* to the rank of mode own: slow */
+    int projects = (int)(d->reads >> QM_HYPER_rank & 1); /* to the own rank: slow */
     int forced = projects ? !qm_domain_one_in(s, 8) : qm_domain_one_in(s, 2);
     struct qm_case c = {.forced = forced, .kind = kind, .shape = {rank, {0}}};
     for (int a = 0; a < rank; a++)

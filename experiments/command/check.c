@@ -377,8 +377,10 @@ static qm_status has_kernel(const struct qm_recipe *r)
     return st;
 }
 
-/* *out: a row per judged recipe; *left_out: {variant, reason} per skipped one. */
-static qm_status check(const struct options *o, json_t **out, json_t **left_out, int *failed)
+/* *out: a row per judged recipe; *left_out: {variant, reason} per skipped one.  *failed: some case
+ * of one failed; *unjudged: no number of one was judged. */
+static qm_status check(const struct options *o, json_t **out, json_t **left_out, int *failed,
+                       int *unjudged)
 {
     struct qm_progress progress;
     json_t *rows = json_array(), *skipped = json_array();
@@ -404,7 +406,8 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
         qm_recipe_print(&s.recipe, name);
         if (st == QM_OK) {
             json_array_append_new(rows, qm_check_row(s.recipe.rule, name, &t, o->seed, coverage));
-            *failed |= !qm_tally_passed(&t);
+            *failed |= t.failed_cases > 0;
+            *unjudged |= t.judged == 0;
         } else if (st == QM_SKIPPED) {
             json_array_append_new(skipped,
                                   json_pack("{s:s, s:s}", "variant", name, "reason", qm_message()));
@@ -430,7 +433,7 @@ static int run(void *of)
 {
     struct options *o = of;
     json_t *rows = NULL, *skipped = NULL;
-    int failed = 0, other = o->status == QM_OK ? other_work(o) : -1;
+    int failed = 0, unjudged = 0, other = o->status == QM_OK ? other_work(o) : -1;
     qm_status st = o->status;
     if (other >= 0)
         return other;
@@ -444,19 +447,19 @@ static int run(void *of)
     if (st == QM_OK && o->specials)
         return qm_specials_print(&o->recipes, o->seed);
     if (st == QM_OK)
-        st = check(o, &rows, &skipped, &failed);
+        st = check(o, &rows, &skipped, &failed, &unjudged);
     if (st != QM_OK)
         return qm_cli_failed("check", st);
     if (qm_cli.json) {
         qm_json_print(json_pack("{s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed, "passed",
-                                !failed, "variants", rows, "skipped", skipped));
+                                !failed && !unjudged, "variants", rows, "skipped", skipped));
     } else {
         qm_check_print(rows, skipped);
         qm_print("seed %llu\n", (unsigned long long)o->seed);
         json_decref(rows);
         json_decref(skipped);
     }
-    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : unjudged ? qm_exit_code(QM_NO_MATCH) : 0;
 }
 
 int qm_cmd_check(int argc, char **argv)
@@ -514,7 +517,8 @@ int qm_cmd_check(int argc, char **argv)
             "for --against: where the compute mode is EXCLUSIVE_PROCESS say one form."
             "\nExit codes: 0 all passed, 1 something is out of bounds, 2 usage, a kernel does not "
             "compile or $QM_CUDA_DEVICE is no number, 3 a file cannot be read, or the driver "
-            "failed, 4 no such variant, case or backend, 75 interrupted, 77 the backend is not "
+            "failed, 4 no such variant, case or backend, or nothing judged, 75 interrupted, 77 the "
+            "backend is not "
             "there, or has no "
             "kernel for any of the variants.",
         .children = children,

@@ -31,8 +31,8 @@ static const struct argp_option options[] = {
     {"time", 't', "LIMIT", 0, "time limit of a task, as sbatch takes it (1:00:00)", 0},
     {"partition", 'p', "NAME", 0, "partition", 0},
     {"sbatch", 'S', "OPTION", 0,
-     "another option for the array, as in a script; may be repeated; account, qos, reservation and "
-     "clusters hold for the merge too",
+     "another option for the array, as in a script; may be repeated; account, qos, reservation, "
+     "wckey and clusters hold for the merge too",
      0},
     {"out", 'o', "FILE", 0, "result file (results/NAME.h5); the campaign lies beside it", 0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},

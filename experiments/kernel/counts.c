@@ -7,7 +7,7 @@
 enum { AXES = 6, WORDS = 512 };
 
 /* The parts of a case's name, in their order (cases.h). */
-static const char *const axes[AXES] = {"shape", "class", "setting", "first", "mode", "part"};
+static const char *const axes[AXES] = {"shape", "class", "setting", "first", "fallback", "part"};
 enum { SETTING = 2, PART = 5 };
 
 struct word {

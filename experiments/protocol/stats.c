@@ -11,7 +11,7 @@
 static const double endless = HUGE_VAL;
 
 static const char *const decisions[] = {
-#define X(name, words, text) words,
+#define X(name, words) words,
     QM_DECISION_LIST(X)
 #undef X
 };

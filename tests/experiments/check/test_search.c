@@ -28,7 +28,7 @@ static void test_small_errors_are_found(void **state)
     static const struct {
         const char *recipe;
         void (*alter)(struct qm_recipe *);
-        enum qm_search_mode mode;
+        enum qm_search_formats states;
     } bad[] = {{"adamw_f32", slightly_larger_rate, QM_SEARCH_own},
                {"adamw4_ao", slightly_larger_rate, QM_SEARCH_forced},
                {"lion8_bnb", slightly_larger_beta, QM_SEARCH_f32},
@@ -37,7 +37,7 @@ static void test_small_errors_are_found(void **state)
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         struct qm_subject s = subject_of(bad[k].recipe, bad[k].alter);
         struct qm_search_found f;
-        assert_int_equal(qm_search_bound(&s, bad[k].mode, 1.0, 3, &f), QM_OK);
+        assert_int_equal(qm_search_bound(&s, bad[k].states, 1.0, 3, &f), QM_OK);
         if (!(f.ratio > 1.0))
             fail_msg("%s: %g of the bound after %lld steps", bad[k].recipe, f.ratio,
                      (long long)f.steps);
@@ -50,15 +50,15 @@ static void test_right_steps_stay_within(void **state)
     static const char *const good[] = {"adamw4_ao", "lion8_bnb", "adafactor_torch", "came_f32"};
     (void)state;
     for (size_t k = 0; k < sizeof good / sizeof *good; k++)
-        for (int mode = 0; mode < QM_SEARCH_MODES; mode++) {
+        for (int states = 0; states < QM_SEARCH_FORMATS; states++) {
             struct qm_subject s = subject_of(good[k], NULL);
             struct qm_search_found f;
-            qm_status st = qm_search_bound(&s, (enum qm_search_mode)mode, 0.4, 3, &f);
+            qm_status st = qm_search_bound(&s, (enum qm_search_formats)states, 0.4, 3, &f);
             if (st == QM_SKIPPED)
                 continue;
             assert_int_equal(st, QM_OK);
             if (!(f.ratio > 0.25 && f.ratio <= 1.0) || *f.failure)
-                fail_msg("%s, %s: %g of the bound; %s %s", good[k], qm_search_mode_names[mode],
+                fail_msg("%s, %s: %g of the bound; %s %s", good[k], qm_search_names[states],
                          f.ratio, f.what, f.failure);
         }
 }
