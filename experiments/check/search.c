@@ -10,7 +10,7 @@
 #include "core/base/philox.h"
 #include "experiments/check/trial.h"
 
-const char *const qm_search_names[QM_SEARCH_FORMATS] = {
+const char *const qm_search_format_names[QM_SEARCH_FORMATS] = {
 #define X(name) #name,
     QM_SEARCH_MODE_LIST(X)
 #undef X

@@ -21,7 +21,7 @@ enum qm_search_formats {
         QM_SEARCH_FORMATS
 };
 
-extern const char *const qm_search_names[QM_SEARCH_FORMATS];
+extern const char *const qm_search_format_names[QM_SEARCH_FORMATS];
 
 struct qm_search_found {
     double ratio;             /* largest error / bound; 0: no number had a bound above 0 */

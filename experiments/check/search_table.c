@@ -33,7 +33,7 @@ static qm_status search(const struct qm_subject *s, const char *name, double sec
         if (st == QM_SKIPPED)
             continue;
         QM_TRY(st);
-        json_array_append_new(rows, row(name, qm_search_names[states], &f));
+        json_array_append_new(rows, row(name, qm_search_format_names[states], &f));
     }
     return QM_OK;
 }

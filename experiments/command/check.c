@@ -517,7 +517,7 @@ int qm_cmd_check(int argc, char **argv)
             "for --against: where the compute mode is EXCLUSIVE_PROCESS say one form."
             "\nExit codes: 0 all passed, 1 something is out of bounds, 2 usage, a kernel does not "
             "compile or $QM_CUDA_DEVICE is no number, 3 a file cannot be read, or the driver "
-            "failed, 4 no such variant, case or backend, or nothing judged, 75 interrupted, 77 the "
+            "failed, 4 nothing found or judged, 75 interrupted, 77 the "
             "backend is not "
             "there, or has no "
             "kernel for any of the variants.",

@@ -58,7 +58,7 @@ static void test_right_steps_stay_within(void **state)
                 continue;
             assert_int_equal(st, QM_OK);
             if (!(f.ratio > 0.25 && f.ratio <= 1.0) || *f.failure)
-                fail_msg("%s, %s: %g of the bound; %s %s", good[k], qm_search_names[states],
+                fail_msg("%s, %s: %g of the bound; %s %s", good[k], qm_search_format_names[states],
                          f.ratio, f.what, f.failure);
         }
 }
