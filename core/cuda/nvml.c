@@ -12,9 +12,9 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/cuda/cuda_calls.h"
 #include "core/cuda/cuda_load.h"
 
@@ -181,13 +181,6 @@ void qm_nvml_start(double limit)
     }
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Ends the process; *state: how it had ended by itself, where that is returned. */
 static int end_process(int ms, int *state)
 {
@@ -212,8 +205,8 @@ static int end_process(int ms, int *state)
 /* Waits for an answer to the question; 1: it has come, or its end has (*n <= 0). */
 static int await(struct answer *a, ssize_t *n)
 {
-    double until = now() + other.limit;
-    for (double left; (left = until - now()) > 0.0;) {
+    double until = qm_seconds() + other.limit;
+    for (double left; (left = until - qm_seconds()) > 0.0;) {
         struct pollfd p = {other.fd, POLLIN, 0};
         if (poll(&p, 1, (int)(1e3 * left) + 1) <= 0)
             continue;

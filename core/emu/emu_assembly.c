@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/fnv1a.h"
 #include "core/emu/emu_device.h"
 
 /* ---- symbols -------------------------------------------------------------------------------- */
@@ -22,10 +23,7 @@ int qm_asm_name_length(const char *s)
 
 static unsigned int hash(const char *s, int n)
 {
-    unsigned int h = 2166136261u;
-    for (int i = 0; i < n; i++)
-        h = (h ^ (unsigned char)s[i]) * 16777619u;
-    return h;
+    return (unsigned int)qm_fnv1a(QM_FNV1A, s, (size_t)n);
 }
 
 static int grow_table(struct qm_assembly *r)

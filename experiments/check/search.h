@@ -32,8 +32,8 @@ struct qm_search_found {
 };
 
 /* Climbs for about `seconds`, on this thread.  The subject's backend and freedoms are judged as its
- * recipe with these formats of its states.  QM_SKIPPED: the rule has no bound, or the recipe no quantized state that
- * they would change. */
+ * recipe with these formats of its states.  QM_SKIPPED: the rule has no bound, or the recipe no
+ * quantized state that they would change. */
 qm_status qm_search_bound(const struct qm_subject *s, enum qm_search_formats states, double seconds,
                           uint64_t seed, struct qm_search_found *out);
 

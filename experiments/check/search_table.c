@@ -1,4 +1,5 @@
-/* search_table.c - Searches recipes or a kernel with every format of their states and prints the largest ratios. */
+/* search_table.c - Searches recipes or a kernel with every format of their states, and prints the
+ * largest ratios. */
 #include "experiments/check/search_table.h"
 
 #include <limits.h>

@@ -13,8 +13,8 @@ struct qm_search_job {
     uint64_t seed;
 };
 
-/* Searches each recipe with every format of its states.  Returns the exit code: 1 where a ratio exceeds 1 or a code
- * is wrong. */
+/* Searches each recipe with every format of its states.  Returns the exit code: 1 where a
+ * ratio exceeds 1 or a code is wrong. */
 int qm_search_print(const struct qm_search_job *job);
 
 #endif
