@@ -134,6 +134,26 @@ commands() {
     [[ $output == *maps* && $output == *packs* && $output == *bisect* ]]
 }
 
+@test "show: every column of every table, and every figure" {
+    local word
+    while IFS= read -r word; do
+        "$QUALM" show -- "$word" >/dev/null || { echo "show does not know '$word'"; false; }
+    done < <("$PYTHON" - "$ROOT" <<'P'
+import glob, re, sys
+words = set()
+for path in glob.glob(sys.argv[1] + "/experiments/**/*.c", recursive=True):
+    text = open(path).read()
+    for head in re.findall(r"heads\[[^\]]*\]\s*=\s*\{(.*?)\};", text, re.S):
+        words |= set(re.findall(r'"([^"]+)"', head))
+    words |= set(re.findall(r'heads\[n\+\+\] = "([^"]+)"', text))
+for path in glob.glob(sys.argv[1] + "/plots/report/*.py"):
+    words |= set(re.findall(r'^NAME, MENU, TITLE = "([^"]+)"', open(path).read(), re.M))
+assert len(words) > 100
+print("\n".join(sorted(words)))
+P
+    )
+}
+
 @test "list: the suites of the tree, and the columns other than metrics that summaries may name" {
     [ "$(qualm list suites --names)" = \
       "$(cd "$ROOT"/experiments/suites && ls -- *.yaml | sed 's/\.yaml$//' | LC_ALL=C sort)" ]
