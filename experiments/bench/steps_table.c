@@ -77,7 +77,7 @@ json_t *qm_bench_steps_print(const struct qm_bench *b, const void *rows)
 {
     static const char *const heads[] = {"step",        "threads",     "Gparam/s",
                                         "x adamw_f32", "bytes moved", "% yardstick",
-                                        "speed-up",    "scaling",     "scaling (regs)"};
+                                        "speed-up",    "scaling",     "scaling in registers"};
     const struct qm_bench_rows *s = rows;
     const double *memory = s->row[s->count + QM_BENCH_MEMORY].time[1];
     qm_note("steps: %lld M parameters, %d rounds, %s, in-place bandwidth %.1f GB/s on %d threads",
