@@ -241,8 +241,8 @@ static inline void access_at(uintptr_t a, size_t size, int how, int is_range, ui
 /* An access by code of the host: device memory is not for it. */
 static void access_host(uintptr_t a, size_t size, int how, void *from)
 {
-    const struct region *r = size && !*qm_emu_text ? qm_region_of(a) : NULL;
-    if (r && (r->flags & QM_REGION_DEVICE))
+    const struct region *r = size && !*qm_emu_text ? qm_device_of(a) : NULL;
+    if (r)
         qm_found_host(r, a, size, !is_read(how), (uint32_t)((uintptr_t)from - 1 - qm_module_base));
 }
 

@@ -129,10 +129,37 @@ static void forget_places(void)
     any_seen = is_sorted = 0;
 }
 
+/* Copies of the regions of device memory, for accesses by the host: there are few of them, and many
+ * accesses while regions[] is not sorted. */
+static struct region devices[REGIONS];
+static int n_devices;
+static uintptr_t devices_from = UINTPTR_MAX, devices_to; /* all that were ever there lie between */
+
+const struct region *qm_device_of(uintptr_t a)
+{
+    for (int i = 0; a >= devices_from && a < devices_to && i < n_devices; i++)
+        if (a - devices[i].at < devices[i].bytes)
+            return &devices[i];
+    return NULL;
+}
+
+static void device_remove(uintptr_t at)
+{
+    for (int i = 0; i < n_devices; i++)
+        if (devices[i].at == at)
+            devices[i--] = devices[--n_devices];
+}
+
 void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 {
     if (!at || bytes == 0 || n_regions == REGIONS)
         return;
+    if (flags & QM_REGION_DEVICE) {
+        uintptr_t a = (uintptr_t)at;
+        devices[n_devices++] = region{name, a, bytes, flags, {}};
+        devices_from = a < devices_from ? a : devices_from;
+        devices_to = a + bytes > devices_to ? a + bytes : devices_to;
+    }
     regions[n_regions++] = region{name, (uintptr_t)at, bytes, flags, {}};
     forget_places();
 }
@@ -140,6 +167,8 @@ void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 static void region_remove(int i)
 {
     struct region *r = &regions[i];
+    if (r->flags & QM_REGION_DEVICE)
+        device_remove(r->at);
     records_close(&r->records);
     *r = regions[--n_regions];
     forget_places();

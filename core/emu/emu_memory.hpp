@@ -55,6 +55,9 @@ enum { QM_PAGES = 1024 };
 extern struct region *qm_region_seen[QM_PAGES];   /* last found on a page, by the page's number */
 const struct region *qm_region_near(uintptr_t a); /* the nearest that is not the file's own */
 
+/* The region of device memory that holds an address; NULL: none.  It has no records. */
+const struct region *qm_device_of(uintptr_t a);
+
 /* Memory that was freed, whose mapping is kept. */
 struct freed {
     const char *name;
