@@ -125,8 +125,8 @@ static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int6
     return 1;
 }
 
-/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; rows beyond 1024 and
- * columns beyond 2^16 beside a few of the other.  A reference that judges small matrices alone
+/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; two rows or columns of
+ * more than 2^16, or some more of over 8192 and 1024.  A reference that judges small matrices alone
  * takes one of the first kind. */
 static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
@@ -138,8 +138,9 @@ static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, i
     int64_t few = 2 + qm_domain_below(s, 4), *side = shape.dim;
     switch (is_small ? 0 : i / 20 % 4) {
     case 1: /* many rows */
-        side[0] = 1025 + qm_domain_log_uniform(s, 12000);
-        side[1] = few;
+        side[1] = qm_domain_one_in(s, 2) ? 2 : few;
+        side[0] = side[1] == 2 ? 65537 + qm_domain_below(s, 4096)
+                               : 1025 + qm_domain_log_uniform(s, 12000);
         break;
     case 2: /* many columns */
         side[0] = qm_domain_one_in(s, 2) ? 2 : few;
