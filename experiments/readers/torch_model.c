@@ -38,22 +38,49 @@ qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *d
     return QM_OK;
 }
 
-/* The shape of a parameter as its states show it: that of its widest tensor; 0: they do not. */
+/* Whether a key of a state is a table, a scale or a record of bitsandbytes, which has not the shape
+ * of the parameter. */
+static int is_beside_codes(const struct qm_pickle *key)
+{
+    static const char *const all[] = {"qmap1", "qmap2",    "absmax1",  "absmax2",   "max1",
+                                      "max2",  "new_max1", "new_max2", "gnorm_vec", "unorm_vec"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (qm_pickle_is_text(key, all[i]))
+            return 1;
+    return 0;
+}
+
+/* The widest tensor of a dictionary, and of dictionaries in it, into *out where it is wider than
+ * what *found says is there. */
+static void widest(struct qm_torch_walk *w, const struct qm_pickle *state, int depth,
+                   struct qm_torch_array *a, int *found, struct qm_shape *out)
+{
+    for (int64_t i = 0; qm_pickle_is(state, QM_PICKLE_dict) && i < state->n; i += 2) {
+        const struct qm_pickle *v = state->item[i + 1];
+        struct qm_shape shape;
+        const char *why;
+        int is;
+        if (is_beside_codes(state->item[i]))
+            continue;
+        if (v->kind == QM_PICKLE_dict && depth > 0)
+            widest(w, v, depth - 1, a, found, out);
+        else if (qm_torch_tensor(w->f, v, &is, a, &shape, &why) == QM_OK && is == 1 &&
+                 shape.rank > 0 && (!*found || qm_shape_numel(&shape) > qm_shape_numel(out))) {
+            *out = shape;
+            *found = 1;
+        }
+    }
+}
+
+/* The shape of a parameter as its states show it: that of its widest tensor, which bitsandbytes
+ * since 0.46 has in a dictionary within; 0: they do not. */
 static int state_shape(struct qm_torch_walk *w, const struct qm_torch_parameter *p,
                        struct qm_shape *out)
 {
     int found = 0;
     struct qm_torch_array *a = calloc(1, sizeof *a);
-    for (int64_t i = 0; a && qm_pickle_is(p->state, QM_PICKLE_dict) && i < p->state->n; i += 2) {
-        struct qm_shape shape;
-        const char *why;
-        int is;
-        if (qm_torch_tensor(w->f, p->state->item[i + 1], &is, a, &shape, &why) == QM_OK &&
-            is == 1 && shape.rank > 0 && (!found || qm_shape_numel(&shape) > qm_shape_numel(out))) {
-            *out = shape;
-            found = 1;
-        }
-    }
+    if (a)
+        widest(w, p->state, 2, a, &found, out);
     free(a);
     return found;
 }

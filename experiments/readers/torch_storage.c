@@ -166,10 +166,19 @@ static int no_name(const char *global)
 /* Bytes of an element of the storage that a persistent id names by its key; 0: no id does. */
 static int64_t element_size(const struct qm_torch *t, const char *key)
 {
+    static const struct {
+        const char *name;
+        int64_t size;
+    } quantized[] = {
+        {"torch.QInt8Storage", 1}, {"torch.QUInt8Storage", 1}, {"torch.QInt32Storage", 4}};
     const struct qm_pickle *id;
     for (int64_t i = 0; (id = qm_pickle_persistent_id(t->memory, i)); i++)
         if (qm_pickle_is_text(qm_pickle_item(id, 2), key)) {
             const struct qm_torch_element *e = qm_torch_storage_class(qm_pickle_item(id, 1));
+            for (size_t k = 0; k < sizeof quantized / sizeof *quantized; k++)
+                if (qm_pickle_item(id, 1)->kind == QM_PICKLE_global &&
+                    strcmp(qm_pickle_item(id, 1)->text, quantized[k].name) == 0)
+                    return quantized[k].size;
             return e ? e->size : 0;
         }
     return 0;

@@ -120,8 +120,9 @@ static qm_status find_storage(struct qm_file *f, const struct qm_pickle *v, stru
     return QM_OK;
 }
 
-/* Checks that every element lies in the storage, and that few bytes do not stand for many. */
-static qm_status check_view(struct qm_file *f, const struct qm_torch_view *w, int64_t base)
+/* Checks that every element lies in the storage; *why: few bytes stand for very many. */
+static qm_status check_view(struct qm_file *f, const struct qm_torch_view *w, int64_t base,
+                            const char **why)
 {
     const struct qm_torch_storage *s = &((struct qm_torch *)f->own)->storage[w->storage];
     int64_t numel = qm_shape_numel(&w->shape), last = w->offset, span, bytes;
@@ -138,8 +139,7 @@ static qm_status check_view(struct qm_file *f, const struct qm_torch_view *w, in
         return qm_file_bad(f, "a tensor reaches beyond storage '%.100s' of %lld bytes", s->key,
                            (long long)s->bytes);
     if (numel > 1 << 20 && numel / 1024 > s->bytes / w->element->size)
-        return qm_file_bad(f, "a tensor of %lld elements repeats a storage of %lld bytes",
-                           (long long)numel, (long long)s->bytes);
+        *why = "it has more than 2^20 elements, 1024 times as many as its storage";
     return QM_OK;
 }
 
@@ -190,7 +190,7 @@ static qm_status take_view(struct qm_file *f, const struct qm_pickle *v, struct 
     }
     w->shape.rank = rank;
     w->offset = offset->whole;
-    QM_TRY(check_view(f, w, base));
+    QM_TRY(check_view(f, w, base, why));
     if (base % w->element->size)
         return qm_file_bad(f, "a storage that begins within an element");
     w->offset += base / w->element->size;

@@ -174,6 +174,20 @@ P
     [[ $(qualm size --shapes p2.pt -V adamw4_ao 2>&1) == *"p2.pt: left out: odd"* ]]
 }
 
+@test "a tensor that is not read costs no other; shapes in a wrapper join groups" {
+    local file
+    for file in expand:mask quantized:q; do
+        run -0 "$QUALM" import "$SAMPLES/${file%:*}.pt" --out "$dir/x.npz"
+        [[ $output == *"left out: ${file#*:} ("* && $output == *$'\nw '* ]]
+    done
+    run -0 "$QUALM" import "$SAMPLES/groups.pt" --out "$dir/x.npz"
+    [[ $output != *"left out"* ]]
+    for file in "0.weight/state1 .*2x3" "1.weight/state1 .*4x2" "0.bias/state1 .* 2" \
+        "1.bias/state1 .* 4"; do
+        grep -Eq "^$file$" <<<"$output"
+    done
+}
+
 @test "drawn checkpoints: every array is torch's own" {
     python=${QM_TORCH_PYTHON:-python3}
     "$python" -c 'import torch, numpy' 2>/dev/null || skip "torch is not installed for $python"

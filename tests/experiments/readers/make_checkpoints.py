@@ -125,6 +125,22 @@ def sharded(folder):
         json.dump({"weight_map": {k: file for file, s in parts.items() for k in s}}, f)
 
 
+def left_out(folder):
+    """What once cost the whole file, or the names: no array of these is in expected.npz."""
+    mask = torch.ones(1).expand(2048, 2048)
+    torch.save({"w": torch.ones(3), "mask": mask}, f"{folder}/expand.pt")
+    q = torch.quantize_per_tensor(torch.ones(2), 0.5, 3, torch.quint8)
+    torch.save({"w": torch.ones(3), "q": q}, f"{folder}/quantized.pt",
+               _use_new_zipfile_serialization=False)
+    order = {"0.weight": (2, 3), "1.weight": (4, 2), "0.bias": (2,), "1.bias": (4,)}
+    states = {i: {"step": 1, "__bnb_optimizer_quant_state__": {"state1": torch.ones(shape)}}
+              for i, shape in enumerate(order.values())}
+    model = {name: torch.ones(order[name]) for name in sorted(order)}
+    groups = [{"lr": 1e-3, "params": [0, 1]}, {"lr": 1e-3, "params": [2, 3]}]
+    torch.save({"model": model, "optimizer": {"state": states, "param_groups": groups}},
+               f"{folder}/groups.pt")
+
+
 def main():
     folder = sys.argv[1]
     torch.manual_seed(1)
@@ -132,6 +148,7 @@ def main():
     tensors(folder)
     quantized(folder)
     sharded(folder)
+    left_out(folder)
     np.savez_compressed(f"{folder}/expected.npz", **want)
 
 
