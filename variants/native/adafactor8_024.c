@@ -197,7 +197,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     if (!a->relative_step)
         alpha *= (a->beta2 >= 0.0 ? sqrt(1.0 - pow(a->beta2, t)) : 1.0) / (1.0 - pow(a->beta1, t));
     float keep = (float)(1.0 - a->weight_decay * (a->scale_weight_decay ? alpha : rho));
-    float step = (float)(alpha / at_least(rms(u, n) / a->clip, 1.0));
+    double by = rms(u, n) / a->clip; /* the kernel counts NaN, as of 0 / 0, as 1 */
+    float step = (float)(alpha / (plain ? at_least(by, 1.0) : fmax(by, 1.0)));
     for (int64_t i = 0; i < n; i++)
         p[i] = p[i] * keep - u[i] * step;
     free(u);
