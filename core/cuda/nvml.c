@@ -58,8 +58,15 @@ static void ask_driver(char text[QM_NVML_DRIVER])
     text[QM_NVML_DRIVER - 1] = '\0';
 }
 
-/* Keeps a figure where its call gave no error: not every card has every one. */
-static void keep(int error, unsigned value, unsigned *to) { *to = error ? 0 : value; }
+/* Keeps a figure where its call gave no error, else the call's name: not every card has every one. */
+static void keep(const char *call, int error, unsigned value, unsigned *to, struct qm_gpu_now *out)
+{
+    size_t n = strlen(out->missing);
+    *to = error ? 0 : value;
+    if (error)
+        snprintf(out->missing + n, sizeof out->missing - n, "%s%s gives error %d", n ? ", " : "",
+                 call, error);
+}
 
 static qm_status ask(const char *pci, struct qm_gpu_now *out)
 {
@@ -69,18 +76,16 @@ static qm_status ask(const char *pci, struct qm_gpu_now *out)
     int error = ASK("nvmlDeviceGetHandleByPciBusId_v2", ml.by_pci(pci, &device));
     if (error)
         return qm_fail(QM_SKIPPED, "NVML does not know device %s (error %d)", pci, error);
-    error = ASK("nvmlDeviceGetClockInfo", ml.clock(device, CLOCK_SM, &x));
-    keep(error, x, &out->sm_mhz);
-    error = ASK("nvmlDeviceGetClockInfo", ml.clock(device, CLOCK_MEMORY, &x));
-    keep(error, x, &out->memory_mhz);
-    error = ASK("nvmlDeviceGetMaxClockInfo", ml.most(device, CLOCK_SM, &x));
-    keep(error, x, &out->most_sm_mhz);
-    error = ASK("nvmlDeviceGetMaxClockInfo", ml.most(device, CLOCK_MEMORY, &x));
-    keep(error, x, &out->most_memory_mhz);
-    error = ASK("nvmlDeviceGetPowerUsage", ml.power(device, &x));
-    keep(error, x / 1000, &out->watts);
-    error = ASK("nvmlDeviceGetTemperature", ml.temperature(device, TEMPERATURE_GPU, &x));
-    keep(error, x, &out->celsius);
+#define KEEP(name, call, value, to) \
+    error = ASK(name, call);        \
+    keep(name, error, value, to, out)
+    KEEP("nvmlDeviceGetClockInfo", ml.clock(device, CLOCK_SM, &x), x, &out->sm_mhz);
+    KEEP("nvmlDeviceGetClockInfo", ml.clock(device, CLOCK_MEMORY, &x), x, &out->memory_mhz);
+    KEEP("nvmlDeviceGetMaxClockInfo", ml.most(device, CLOCK_SM, &x), x, &out->most_sm_mhz);
+    KEEP("nvmlDeviceGetMaxClockInfo", ml.most(device, CLOCK_MEMORY, &x), x, &out->most_memory_mhz);
+    KEEP("nvmlDeviceGetPowerUsage", ml.power(device, &x), x / 1000, &out->watts);
+    KEEP("nvmlDeviceGetTemperature", ml.temperature(device, TEMPERATURE_GPU, &x), x, &out->celsius);
+#undef KEEP
     return QM_OK;
 }
 

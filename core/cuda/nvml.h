@@ -17,6 +17,7 @@ enum { QM_NVML_DRIVER = 96 };
 struct qm_gpu_now {
     unsigned sm_mhz, memory_mhz, most_sm_mhz, most_memory_mhz, watts, celsius;
     char driver[QM_NVML_DRIVER];
+    char missing[300]; /* the calls that gave an error, and which; "": none */
 };
 
 /* Starts the process that asks NVML for this one, which has not called the driver yet; it ends with

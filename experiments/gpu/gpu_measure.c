@@ -276,7 +276,9 @@ static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
     QM_TRY(uuid_of(cu, device, uuid, sizeof uuid));
     struct qm_gpu_now now;
     qm_status st = qm_gpu_now(pci, &now); /* which is optional */
-    json_object_set_new(about, "nvml", qm_json_text(st == QM_OK ? "answers" : qm_message()));
+    char answers[sizeof now.missing + 16];
+    snprintf(answers, sizeof answers, "answers%s%s", *now.missing ? "; " : "", now.missing);
+    json_object_set_new(about, "nvml", qm_json_text(st == QM_OK ? answers : qm_message()));
     qm_nvrtc_text(nvrtc, sizeof nvrtc);
     snprintf(api, sizeof api, "%d.%d", version / 1000, version % 1000 / 10);
     json_object_set_new(about, "name", qm_json_text(name));

@@ -90,7 +90,7 @@ qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device)
     if (st == QM_OK) {
         *device = json_incref(json_object_get(value, "device"));
         const char *nvml = json_string_value(json_object_get(*device, "nvml"));
-        run->nvml_has_failed = !nvml || strcmp(nvml, "answers") != 0;
+        run->nvml_has_failed = !nvml || strncmp(nvml, "answers", 7) != 0;
         run->options.n = (int64_t)json_integer_value(json_object_get(value, "elements"));
         run->flush_bytes = (size_t)json_integer_value(json_object_get(value, "flush_bytes"));
     }

@@ -101,8 +101,10 @@ static qm_status describe(struct qm_gpu_bench *b, struct qm_gpu_work *w, double 
     json_object_set_new(row, "from_cache", json_boolean(cached));
     if (now.sm_mhz) { /* 0: no NVML */
         json_object_set_new(row, "sm_mhz", json_integer(now.sm_mhz));
-        json_object_set_new(row, "memory_mhz", json_integer(now.memory_mhz));
-        json_object_set_new(row, "watts", json_integer(now.watts));
+        if (now.memory_mhz)
+            json_object_set_new(row, "memory_mhz", json_integer(now.memory_mhz));
+        if (now.watts)
+            json_object_set_new(row, "watts", json_integer(now.watts));
     }
     return QM_OK;
 }
