@@ -58,7 +58,7 @@ static void ask_driver(char text[QM_NVML_DRIVER])
     text[QM_NVML_DRIVER - 1] = '\0';
 }
 
-/* Keeps a figure where its call gave no error, else the call's name: not every card has every one. */
+/* Keeps a figure where its call gave no error, else the call's name: not every card has all. */
 static void keep(const char *call, int error, unsigned value, unsigned *to, struct qm_gpu_now *out)
 {
     size_t n = strlen(out->missing);
