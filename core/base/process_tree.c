@@ -79,6 +79,19 @@ static char stat_of(pid_t pid, int *parent)
     return at && sscanf(at + 1, " %c %d", &letter, parent) == 2 ? letter : 0;
 }
 
+double qm_process_delay(pid_t pid)
+{
+    char path[64];
+    unsigned long long ran, waited = 0;
+    snprintf(path, sizeof path, "/proc/%d/schedstat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "%llu %llu", &ran, &waited) != 2)
+        waited = 0;
+    if (f)
+        fclose(f);
+    return 1e-9 * (double)waited;
+}
+
 char qm_process_letter(pid_t pid)
 {
     int parent;

@@ -28,6 +28,11 @@ long qm_process_private(pid_t pid); /* resident memory that no file is behind, i
 double qm_process_use(pid_t pid, double most, int *descendants);
 
 int qm_process_threads(pid_t pid); /* 0: there is no such process */
+
+/* Seconds that the first thread of a process was ready to run and waited for a processor, from
+ * /proc/PID/schedstat; 0: unknown. */
+double qm_process_delay(pid_t pid);
+
 char qm_process_letter(pid_t pid); /* of the state: R, S, Z, T, ...; 0: there is no such process */
 
 /* Writes the name of a signal, as sigabbrev_np of glibc 2.32 does. */

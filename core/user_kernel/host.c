@@ -203,10 +203,18 @@ static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t s
     return QM_END_garbage;
 }
 
+/* Seconds since `from`, but for those in which the host waited for a processor: a loaded machine
+ * makes no kernel slow. */
+static double time_of(const struct qm_host *h, double from, double delay)
+{
+    return qm_seconds() - from - fmax(qm_process_delay(h->pid) - delay, 0.0);
+}
+
 /* Waits for the host's byte, within `seconds`. */
 static enum qm_end await(struct qm_host *h, char byte, double seconds, char *why, size_t size)
 {
     double from = qm_seconds(), next_look = from + 1e-3 * TICK_MS;
+    double delay = qm_process_delay(h->pid);
     for (;;) {
         struct pollfd fds[] = {{h->fd, POLLIN, 0}, {h->out, POLLIN, 0}, {h->watch, POLLIN, 0}};
         poll(fds, 3, TICK_MS);
@@ -219,7 +227,7 @@ static enum qm_end await(struct qm_host *h, char byte, double seconds, char *why
             return QM_END_left;
         if (h->limits.stop && *h->limits.stop)
             return QM_END_stopped;
-        if (qm_seconds() - from > seconds) {
+        if (qm_seconds() - from > seconds && time_of(h, from, delay) > seconds) {
             snprintf(why, size, "no answer within %g s", h->limits.seconds);
             return QM_END_hung;
         }
@@ -319,7 +327,7 @@ static qm_status ask(struct qm_host *h, enum qm_host_request what, int fd, doubl
 {
     char byte = (char)what, why[QM_HOST_TEXT + 200] = "", junk[64];
     enum qm_end how = QM_END_answered;
-    double from = qm_seconds();
+    double from = qm_seconds(), delay = qm_process_delay(h->pid);
     if (what != QM_HOST_ready) {
         *h->printed = '\0';
         ssize_t n = recv(h->fd, junk, sizeof junk - 1, MSG_DONTWAIT);
@@ -333,7 +341,7 @@ static qm_status ask(struct qm_host *h, enum qm_host_request what, int fd, doubl
     if (how == QM_END_answered)
         how = await(h, byte, seconds, why, sizeof why);
     h->seconds = qm_seconds() - from;
-    h->spent += h->seconds;
+    h->spent += time_of(h, from, delay);
     h->answered += how == QM_END_answered;
     return how == QM_END_answered ? QM_OK : ended(h, how, why, sizeof why);
 }

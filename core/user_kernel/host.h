@@ -33,7 +33,8 @@ enum qm_end {
 const char *qm_end_name(enum qm_end e);
 
 struct qm_host_limits {
-    double seconds;           /* of one case, while the host runs; of loading the kernel */
+    double seconds;           /* of one case, and of loading the kernel; while the host waits for a
+                               * processor they stand still */
     double mebibytes;         /* resident memory of the host and its descendants */
     int processes;            /* of descendants at one time */
     const volatile int *stop; /* not 0: stop waiting; may be NULL */

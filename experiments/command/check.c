@@ -102,7 +102,9 @@ static const struct argp_option options[] = {
      "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
     {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
     {"time-limit", KEY_LIMIT_TIME, "S", 0,
-     "wall-clock time for one case (default 10), and as much again for every 1024 calls", 1},
+     "time for one case (default 10), and as much again for every 1024 calls; waits for a "
+     "processor do not count",
+     1},
     {"limit-time", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"memory-limit", KEY_LIMIT_MEMORY, "MIB", 0,
      "resident memory, of child processes too (default 2048)", 1},
