@@ -220,7 +220,9 @@ static void templates(void **state)
                         r.slot[slot].curve == QM_CURVE_qlog ||
                         r.slot[slot].curve == QM_CURVE_expand;
         is_loose |= strcmp(r.rule->name, "adamw") == 0 && r.slot[0].bits > 0;
-        is_loose |= strcmp(r.rule->family, "fira") == 0 || strncmp(r.rule->family, "muon", 4) == 0;
+        is_loose |= strcmp(r.rule->family, "fira") == 0 ||
+                    strncmp(r.rule->family, "muon", 4) == 0 ||
+                    strncmp(r.rule->family, "shampoo", 7) == 0;
         double tolerance = r.rule->tensor || r.slot[0].bits == 0 ? 1e-5 : 0.0;
         qm_kernel_file_use(k);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes && !is_loose; s++)
