@@ -2,12 +2,15 @@
 #include "experiments/protocol/protocol.h"
 
 #include "experiments/cli/cli.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/protocol/tables.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void words_free(struct qm_words *w)
 {
@@ -115,11 +118,15 @@ static void location_text(const struct qm_judged *by, const struct qm_judged *sa
         snprintf(text + n, size - (size_t)n, " (same rate %.3g)", same->d.mean);
 }
 
-/* What `qualm tune` takes for the suite: the name of one that ships, else the path that was
- * given. */
-static const char *words_for(const struct qm_suite *s)
+/* What `qualm tune` takes for the suite: the name of one that ships, else its file, which a merge
+ * knows without the folder. */
+static const char *words_for(const struct qm_suite *s, char out[300])
 {
-    return strstr(s->path, "experiments/suites/") ? s->stem : s->path;
+    char path[400], found[PATH_MAX];
+    snprintf(path, sizeof path, "experiments/suites/%.200s.yaml", s->stem);
+    int is_shipped = access(qm_shipped(path, found, sizeof found), R_OK) == 0;
+    snprintf(out, 300, "%.200s%s", s->stem, is_shipped ? "" : ".yaml");
+    return out;
 }
 
 /* Says at which learning rates the rows of a table were compared. */
@@ -147,6 +154,7 @@ static void print_verdicts(const struct qm_protocol *p)
                                         "coded",   "verdict"};
     struct qm_table *t = qm_table_open(10, heads);
     int64_t count[3] = {0};
+    char suite[300];
     for (int64_t i = 0; i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
         const struct qm_paired *d = &v->by[0].d;
@@ -179,7 +187,7 @@ static void print_verdicts(const struct qm_protocol *p)
     printf("\nverdicts: against the float64 twin, over seeds%s, lr_scale %g\n",
            axis >= 0 && p->r->suite->axis[axis].n > 1 ? " and instances" : "", p->scale[p->one]);
     qm_table_close(t);
-    print_rates("verdicts", count, words_for(p->r->suite));
+    print_rates("verdicts", count, words_for(p->r->suite, suite));
     if (p->n_scales > 1)
         printf("verdicts at the other %d values of lr_scale are in /protocol/verdicts\n",
                p->n_scales - 1);
@@ -195,6 +203,7 @@ static void print_contrasts(const struct qm_protocol *p)
         return;
     struct qm_table *t = qm_table_open(8 + is_swept, heads);
     int64_t count[3] = {0};
+    char suite[300];
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
         const struct qm_paired *d = &c->by[0].d;
@@ -215,7 +224,7 @@ static void print_contrasts(const struct qm_protocol *p)
     }
     printf("\ncontrasts: value against value on one axis, pair by pair\n");
     qm_table_close(t);
-    print_rates("contrasts", count, words_for(p->r->suite));
+    print_rates("contrasts", count, words_for(p->r->suite, suite));
     if (p->n_apart)
         printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }
