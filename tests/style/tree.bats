@@ -288,7 +288,7 @@ zip.h experiments/readers experiments/store experiments/problems/gpt.c
 yaml.h experiments/suite experiments/recipes experiments/command/doctor.c
 mpi.h experiments/campaign
 gsl/ oracle/codebook oracle/rule oracle/theory experiments/check experiments/problems \
- experiments/protocol experiments/report experiments/run experiments/machine \
+ experiments/protocol experiments/report experiments/run experiments/machine experiments/search \
  experiments/command/doctor.c
 LIST
     [ "$found" -gt 20 ]
