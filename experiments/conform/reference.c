@@ -306,8 +306,9 @@ struct double_run {
     int is_radam, has_corrections;
 };
 
-/* The relative error of a step by the numbers 1 - beta^t, each off by 2^-53, and by RAdam's count
- * of steps rho_t, a difference of 2 / (1 - beta2) and a quotient of such a number. */
+/* The relative error of a step by the numbers 1 - beta^t, each off by 2^-52 on either side, for the
+ * power is and the difference rounds, and by RAdam's count of steps rho_t, a difference of
+ * 2 / (1 - beta2) and a quotient of such a number, which is at least 1 above its limit of 4. */
 static double correction_error(const struct double_run *r, int64_t t)
 {
     double least1 = 1.0 - pow(r->h.beta1, (double)t), least2 = 1.0 - pow(r->h.beta2, (double)t);
@@ -318,11 +319,11 @@ static double correction_error(const struct double_run *r, int64_t t)
 }
 
 /* The relative error of a quotient of RMSprop by the root of v - m^2, which may cancel: v and m^2
- * are each off by 2^-52 of v. */
+ * are each off by 2^-53 of v on either side, and 1 / sqrt(1 - x) is at most 1 + x up to 0.6. */
 static double centered_error(double v, double m)
 {
     double left = v - m * m, off = 0x1p-51 * v;
-    return v > 0.0 && isfinite(v) ? (left > off ? off / left : HUGE_VAL) : 0.0;
+    return v > 0.0 && isfinite(v) ? (left > 2.0 * off ? off / left : HUGE_VAL) : 0.0;
 }
 
 /* The largest of these times the size of the quotients, which the momentum takes in; HUGE_VAL where
@@ -334,7 +335,9 @@ static double centered_off(const struct double_run *r, int64_t t)
         double v = r->state[0][(t - 1) * r->n + k], m = r->state[1][(t - 1) * r->n + k],
                off = centered_error(v, m), g = r->grads[(t - 1) * r->n + k];
         double root = sqrt(fmax(v - m * m, 0.0)) + r->h.eps;
-        most = fmax(most, off * (root > 0.0 && isfinite(g) ? fabs(g) / root + 1.0 : 1.0));
+        most = fmax(most, off == HUGE_VAL             ? off
+                          : root > 0.0 && isfinite(g) ? off * fabs(g) / root
+                                                      : 0.0);
     }
     return most;
 }

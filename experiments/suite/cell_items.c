@@ -149,10 +149,9 @@ qm_status qm_cell_items_find(const struct qm_suite *s, const struct qm_replay *r
                 st = add_text(list, item, "%s", v->text);
             break;
         default:
-            st = qm_fail(QM_BAD_ARG,
-                         "source '%s' does not start with states:, trace:, dist: or problem:, nor "
-                         "is it empty",
-                         v->text);
+            st = qm_fail(
+                QM_BAD_ARG,
+                "source '%s' does not start with states:, trace:, dist: or problem:", v->text);
         }
         if (st != QM_OK)
             return qm_suite_fail_at(s, v->line, st);

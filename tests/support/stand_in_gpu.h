@@ -18,6 +18,7 @@
 #include "core/device/device_cuda.h"
 #include "tests/support/stand_in_fault.h"
 #include "tests/support/stand_in_nvrtc.h"
+#include "tests/support/stand_in_symbol.h"
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
@@ -430,21 +431,12 @@ static int cu_GetErrorString(int error, const char **text)
 
 static void *cu_symbol(const char *name)
 {
-    static const struct {
-        const char *name;
-        void (*f)(void);
-    } table[] = {
+    static const struct stand_in_symbol table[] = {
 #define X(member, exported, arguments) {exported, (void (*)(void))cu_##member},
         QM_CUDA_LIST(X) QM_CUDA_OPTIONAL_LIST(X)
 #undef X
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(name, table[i].name) == 0) {
-            void *at;
-            memcpy(&at, &table[i].f, sizeof at);
-            return at;
-        }
-    return NULL;
+    return stand_in_symbol(table, sizeof table / sizeof *table, name);
 }
 
 /* Puts the stand-ins in the place of driver and NVRTC. */

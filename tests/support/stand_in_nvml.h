@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/cuda/cuda_load.h"
+#include "tests/support/stand_in_symbol.h"
 
 enum stand_in_nvml_how {
     STAND_IN_NVML_GOOD,
@@ -104,10 +105,7 @@ static int nv_driver(char *text, unsigned n)
 
 static void *nv_symbol(const char *name)
 {
-    static const struct {
-        const char *name;
-        void (*f)(void);
-    } table[] = {
+    static const struct stand_in_symbol table[] = {
         {"nvmlInit_v2", (void (*)(void))nv_init},
         {"nvmlDeviceGetHandleByPciBusId_v2", (void (*)(void))nv_by_pci},
         {"nvmlDeviceGetClockInfo", (void (*)(void))nv_clock},
@@ -116,13 +114,7 @@ static void *nv_symbol(const char *name)
         {"nvmlDeviceGetTemperature", (void (*)(void))nv_temperature},
         {"nvmlSystemGetDriverVersion", (void (*)(void))nv_driver},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(name, table[i].name) == 0) {
-            void *at;
-            memcpy(&at, &table[i].f, sizeof at);
-            return at;
-        }
-    return NULL;
+    return stand_in_symbol(table, sizeof table / sizeof *table, name);
 }
 
 #endif

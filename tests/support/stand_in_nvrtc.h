@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/support/stand_in_fault.h"
+#include "tests/support/stand_in_symbol.h"
 
 static char *recipe; /* or the name of another source than step.cu */
 static int compiles;
@@ -136,10 +137,7 @@ static int rtc_OtherCompileProgram(void *program, int n, const char *const *opti
 
 static void *rtc_symbol(const char *name)
 {
-    static const struct {
-        const char *name;
-        void (*f)(void);
-    } table[] = {
+    static const struct stand_in_symbol table[] = {
 #define F(exported, f) {exported, (void (*)(void))f}
         F("nvrtcVersion", rtc_Version),
         F("nvrtcCreateProgram", rtc_CreateProgram),
@@ -154,13 +152,7 @@ static void *rtc_symbol(const char *name)
         F("nvrtcGetNumSupportedArchs", rtc_GetNumArchs),
         F("nvrtcGetSupportedArchs", rtc_GetArchs),
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(name, table[i].name) == 0) {
-            void *at;
-            memcpy(&at, &table[i].f, sizeof at);
-            return at;
-        }
-    return NULL;
+    return stand_in_symbol(table, sizeof table / sizeof *table, name);
 }
 
 /* Another NVRTC beside the first. */
