@@ -1,6 +1,7 @@
 /* reader_process.c - Forks, limits, watches and asks the process that opens a foreign file. */
 #include "experiments/foreign/reader_process.h"
 #include "core/base/clock.h"
+#include "core/base/process_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -253,22 +254,28 @@ static qm_status died(struct qm_reader_process *p)
                    p->path);
 }
 
-/* Waits for a letter while the process makes progress. */
+/* Waits for a letter while the process makes progress.  Seconds in which it waits for a processor do
+ * not count, up to QM_READER_DELAY of them. */
 static qm_status receive(struct qm_reader_process *p, struct letter *out)
 {
     struct shared *s = (struct shared *)(void *)p->shared;
     uint64_t seen = atomic_load(&s->progress);
-    double since = qm_seconds();
+    double since = qm_seconds(), delay = qm_process_delay(p->pid);
     for (;;) {
         struct pollfd ready = {.fd = p->fd, .events = POLLIN};
         int n = poll(&ready, 1, LOOK_MS);
         if (n > 0)
             break;
         uint64_t made = atomic_load(&s->progress);
-        if (made != seen)
+        if (made != seen) {
             since = qm_seconds();
+            delay = qm_process_delay(p->pid);
+        }
         seen = made;
-        if (qm_seconds() - since >= QM_READER_SECONDS) {
+        double silent = qm_seconds() - since;
+        if (silent >= QM_READER_SECONDS &&
+            (silent >= QM_READER_SECONDS + QM_READER_DELAY ||
+             silent - (qm_process_delay(p->pid) - delay) >= QM_READER_SECONDS)) {
             stop(p, 0);
             return qm_fail(QM_BAD_FILE, "%s: reading it made no progress in %d s", p->path,
                            QM_READER_SECONDS);

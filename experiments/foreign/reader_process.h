@@ -3,8 +3,9 @@
  * The reader process is forked, opens the file with a library that may crash, hang or ask for any
  * amount of memory, and hands over what it finds through memory that both share.  The program that
  * forked it checks every length that it takes from there.  A crash, QM_READER_SECONDS without
- * progress, or more memory than the limit ends the reader process alone: the call fails with
- * QM_BAD_FILE and one line, and every later call fails likewise.
+ * progress (those in which it waits for a processor do not count), or more memory than the limit
+ * ends the reader process alone: the call fails with QM_BAD_FILE and one line, and every later call
+ * fails likewise.
  *
  * The limit is 320 MiB of memory of the reader's own, and as much for what it hands over at once;
  * the environment's QM_READER_MEMORY is another number of MiB.  The process opens no further file
@@ -17,6 +18,7 @@
 #include "experiments/foreign/blob.h"
 
 #define QM_READER_SECONDS 8
+#define QM_READER_DELAY   60 /* seconds of waiting for a processor that are granted beside them */
 
 struct qm_reader_process; /* opaque */
 

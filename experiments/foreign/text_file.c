@@ -9,30 +9,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/grow.h"
 #include "core/base/interrupt.h"
 #include "experiments/foreign/reader_process.h"
 
 enum { PIECE = 1 << 16 };
 
-/* A named pipe is opened without waiting for a writer, and awaited for a while. */
+/* Whether there is something to read: at once in a file and at the end of a pipe, else for a while;
+ * a device and a pipe may stay silent for ever. */
+static qm_status await(const char *path, int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    double since = qm_seconds();
+    int n;
+    do /* a signal that ends the program ends it in qm_interrupt_wait */
+        n = poll(&ready, 1, QM_READER_SECONDS * 1000);
+    while (n < 0 && errno == EINTR && qm_seconds() - since < QM_READER_SECONDS);
+    return n > 0 ? QM_OK
+                 : qm_fail(QM_BAD_FILE,
+                           "%s: a pipe or a device that gave nothing in %d s, expected "
+                           "a text",
+                           path, QM_READER_SECONDS);
+}
+
+/* A named pipe is opened without waiting for a writer. */
 static qm_status open_text(const char *path, int *out)
 {
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    int known = fstat(fd, &info) == 0, is_folder = known && S_ISDIR(info.st_mode);
-    if (is_folder ||
-        (known && S_ISFIFO(info.st_mode) && poll(&ready, 1, QM_READER_SECONDS * 1000) == 0)) {
-        close(fd);
-        return is_folder ? qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(EISDIR))
-                         : qm_fail(QM_BAD_FILE, "%s: is a pipe into which nobody wrote in %d s",
-                                   path, QM_READER_SECONDS);
-    }
-    fcntl(fd, F_SETFL, 0);
     *out = fd;
+    if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(EISDIR));
     return QM_OK;
 }
 
@@ -65,8 +75,9 @@ static qm_status read_text(const char *path, int fd, char **out, size_t *size)
     int64_t room = 0;
     for (size_t all = 0;; *size = all) {
         QM_TRY(qm_grow((void **)out, &room, (int64_t)all + PIECE, 1));
+        QM_TRY(await(path, fd));
         ssize_t got = read(fd, *out + all, PIECE);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
             return qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));

@@ -78,6 +78,11 @@ qm_status qm_file_ask_bytes(struct qm_file *f, int i, void *out);
 int qm_file_ask_number(struct qm_file *f, const char *path, const char *name, double *out, int max);
 int qm_file_ask_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
 
+/* Whether a zip archive can be read safely.  QM_BAD_FILE: two entries have one name, and readers
+ * differ in which of them they take; or one is compressed by another method than deflate. */
+struct zip;
+qm_status qm_zip_check(struct qm_file *f, struct zip *z);
+
 /* Appends an entry; copies the name.  The shape must have a valid numel, dtype must be in range. */
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
                       const struct qm_shape *shape, struct qm_array_location place);

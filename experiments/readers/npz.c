@@ -21,6 +21,25 @@ static int knows(const unsigned char *map, size_t size)
            (memcmp(map + 2, "\3\4", 2) == 0 || memcmp(map + 2, "\5\6", 2) == 0);
 }
 
+qm_status qm_zip_check(struct qm_file *f, zip_t *z)
+{
+    const zip_uint64_t wanted = ZIP_STAT_NAME | ZIP_STAT_COMP_METHOD;
+    for (zip_int64_t i = 0; i < zip_get_num_entries(z, 0); i++) {
+        zip_stat_t info;
+        if (zip_stat_index(z, (zip_uint64_t)i, 0, &info) != 0 || (info.valid & wanted) != wanted)
+            return qm_file_bad(f, "entry %lld: %s", (long long)i, zip_strerror(z));
+        if (zip_name_locate(z, info.name, 0) != i)
+            return qm_file_bad(f, "two entries have the name '%.200s'", info.name);
+        if (info.comp_method != ZIP_CM_STORE && info.comp_method != ZIP_CM_DEFLATE)
+            return qm_file_bad(f,
+                               "entry '%.200s' is compressed by method %d of zip, expected %d "
+                               "(none) or %d (deflate)",
+                               info.name, info.comp_method, ZIP_CM_STORE, ZIP_CM_DEFLATE);
+        qm_reader_progress();
+    }
+    return QM_OK;
+}
+
 /* The sizes of entry i; QM_BAD_FILE when its compressed size cannot hold the claimed size. */
 static qm_status entry_size(struct qm_file *f, zip_t *z, zip_uint64_t i, zip_stat_t *out)
 {
@@ -70,7 +89,7 @@ static size_t free_memory(void)
 
 /* The bytes of all entries, each rounded up to 64.  QM_BAD_FILE: an archive that unpacks to more
  * than the memory limit, unless it is at most four times as large as the archive and half of the
- * free memory; or two entries of one name. */
+ * free memory. */
 static qm_status total_size(struct qm_file *f, zip_t *z, size_t *out)
 {
     zip_int64_t n = zip_get_num_entries(z, 0);
@@ -78,8 +97,6 @@ static qm_status total_size(struct qm_file *f, zip_t *z, size_t *out)
     zip_stat_t info;
     for (zip_int64_t i = 0; i < n; i++) {
         QM_TRY(entry_size(f, z, (zip_uint64_t)i, &info));
-        if (zip_name_locate(z, info.name, 0) != i)
-            return qm_file_bad(f, "two entries have the name '%.200s'", info.name);
         if (__builtin_add_overflow(size, ((size_t)info.size + 63) / 64 * 64, &size))
             return qm_file_bad(f, "its entries do not fit in 2^64 bytes");
         qm_reader_progress();
@@ -98,6 +115,7 @@ static qm_status unpack_all(struct qm_file *f, zip_t *z, unsigned char **map, si
 {
     zip_int64_t n = zip_get_num_entries(z, 0);
     zip_stat_t info;
+    QM_TRY(qm_zip_check(f, z));
     QM_TRY(total_size(f, z, size));
     void *room = ftruncate(f->unpacked_fd, (off_t)*size) != 0
                      ? MAP_FAILED

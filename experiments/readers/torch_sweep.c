@@ -50,7 +50,7 @@ static void path_of(const struct sweep *s, int64_t i, char out[QM_TORCH_NAME])
         if (!x->key)
             snprintf(key, sizeof key, "%lld", (long long)x->place);
         else if (!qm_torch_key_text(x->key, key, sizeof key))
-            snprintf(key, sizeof key, "?");
+            snprintf(key, sizeof key, "(key %lld, no text)", (long long)x->place / 2);
         n += (size_t)snprintf(out + n, QM_TORCH_NAME - n, "%s%s", n ? "/" : "", key);
     }
     n = strlen(out);
@@ -67,7 +67,7 @@ static qm_status queue_items(struct sweep *s, int64_t i)
     for (int64_t k = 0; v->kind != QM_PICKLE_persistent && k < v->n; k += 1 + is_dict) {
         const struct qm_pickle *item = v->item[k], *value = v->item[k + is_dict];
         if (is_dict) /* a key may be a tensor, or have one in it */
-            QM_TRY(queue(s, (struct node){item, item, i, 0}));
+            QM_TRY(queue(s, (struct node){item, item, i, k}));
         QM_TRY(queue(s, (struct node){value, is_dict ? item : NULL, i, is_call ? -1 : k}));
     }
     return QM_OK;

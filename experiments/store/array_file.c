@@ -98,6 +98,17 @@ static qm_status write_safetensors(const struct sink *s, json_t *texts, const st
 
 /* ---- npz ----------------------------------------------------------------------------------- */
 
+/* NumPy refuses a shape whose sizes other than 0 have a product beyond its index type, though the
+ * array be empty. */
+static int numpy_holds(const struct qm_tensor *t)
+{
+    int64_t bytes = (int64_t)qm_dtype_size(t->dtype);
+    for (int i = 0; i < t->shape.rank; i++)
+        if (t->shape.dim[i] > 0 && __builtin_mul_overflow(bytes, t->shape.dim[i], &bytes))
+            return 0;
+    return 1;
+}
+
 /* An array as a .npy file in memory, which the caller frees. */
 static qm_status npy(const struct qm_array *a, unsigned char **out, size_t *size)
 {
@@ -135,12 +146,18 @@ static qm_status npy(const struct qm_array *a, unsigned char **out, size_t *size
 
 static qm_status zip_one(zip_t *z, const struct qm_array *a)
 {
-    enum { FIRST_OF_1980 = 1 << 5 | 1 };
+    enum { FIRST_OF_1980 = 1 << 5 | 1, NAME_MOST = 507 };
     unsigned char *bytes = NULL;
     size_t size = 0;
-    char name[512];
+    char name[NAME_MOST + 5];
     if ((size_t)snprintf(name, sizeof name, "%s.npy", a->name) >= sizeof name)
-        return qm_fail(QM_BAD_ARG, "the name of an array is too long");
+        return qm_fail(QM_BAD_FILE, "'%.40s...': a name of %zu bytes, a .npz file takes at most %d",
+                       a->name, strlen(a->name), NAME_MOST);
+    if (!numpy_holds(a->tensor))
+        return qm_fail(QM_BAD_FILE,
+                       "'%s' is empty, and of a shape that NumPy does not load; a "
+                       ".safetensors file takes it",
+                       a->name);
     QM_TRY(npy(a, &bytes, &size));
     zip_source_t *source = zip_source_buffer(z, bytes, size, 1);
     if (!source) {

@@ -255,7 +255,8 @@ def states(r):
     if r.random() < 0.3:
         return torch.legacy(body, sizes=(r.choice([6, number(r) % 2 ** 62]),), data=data)
     return torch.archive(body, (("0", data),), order=r.choice([b"little", b"big", b"", b"\xff"]),
-                         method=r.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
+                         method=r.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED,
+                                          zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]),
                          extra=r.choice([(), (("a/data/0", data),), (("a/version", b"9" * 99),)]))
 
 

@@ -164,6 +164,8 @@ def archive_files():
     yield "no_order", archive(whole_file, order=b"middle")
     yield "script", archive(whole_file, extra=[("a/constants.pkl", b"N.")])
     yield "two_folders", archive(whole_file, extra=[("b/data.pkl", b"N.")])
+    yield "two_pickles", archive(whole_file, extra=[("a/data.pkl", b"N.")])
+    yield "bzip2", archive(whole_file, method=zipfile.ZIP_BZIP2)
     yield "no_pickle", archive(b"").replace(b"data.pkl", b"data.pk_")
     yield "pickle_bomb", archive(b"N" * (64 << 20), method=zipfile.ZIP_DEFLATED)
     yield "bomb", archive(whole_file, [("0", b"\0" * (256 << 20))], method=zipfile.ZIP_DEFLATED)

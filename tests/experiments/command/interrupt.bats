@@ -57,6 +57,17 @@ interrupted() {
     [ "$stopped" = 75 ]
 }
 
+@test "a pipe or a device that falls silent is refused after 8 s" {
+    mkfifo silent
+    (head -c 10 s.yaml && exec sleep 60) >silent 2>/dev/null 3>&- &
+    for words in "run silent" "plan /dev/ptmx"; do
+        timeout 30 "$QUALM" $words >out 2>err </dev/null 3>&- && false || [ $? = 3 ]
+        grep -q "a pipe or a device that gave nothing in 8 s, expected a text" err
+        [ "$(wc -l <err)" = 1 ]
+    done
+    kill %% || true
+}
+
 @test "a suite from a pipe runs as one from a file" {
     qualm run -q <(cat s.yaml) -o a.h5
     qualm run -q s.yaml -o b.h5
