@@ -76,6 +76,30 @@ class Campaign:
                 "label": np.array(labels, dtype=str), "lr_scale": np.ones(len(closed)),
                 "status": cells["status"][closed]}
 
+    def versus(self, label, against, axis):
+        """Two labels that differ in one axis: "exp_avg.round: stoch against mid (block:32)"."""
+        a, b = label.split("; "), against.split("; ")
+        unlike = [k for k in range(len(a)) if len(a) == len(b) and a[k] != b[k]]
+        if len(unlike) != 1 or len(a) == 1:
+            return f"{axis}: {label} against {against}" if axis and axis != "variant" \
+                else f"{label} against {against}"
+        k = unlike[0]
+        return f"{axis}: {a[k]} against {b[k]} ({'; '.join(a[:k] + a[k + 1:])})"
+
+    def label_axes(self):
+        """The axes whose values the labels are, in words; "" where labels are variants alone."""
+        if "/cells" not in self.f or "/axes" not in self.f or not len(self.rows["label"]):
+            return ""
+        axes, cell = common.table(self.f, "/axes"), self.rows["cell"]
+        found = []
+        for k in range(len(self.rows["label"][0].split("; "))):
+            parts = [label.split("; ")[k:k + 1] for label in self.rows["label"].tolist()]
+            found += [[a for a in axes if all(part == [value] for part, value in
+                                              zip(parts, axes[a][cell].tolist()))][:1]]
+        if not found or not all(found) or found == [["variant"]]:
+            return ""
+        return f" Labels are values of {'; '.join(name for (name,) in found)}."
+
     def table(self, name):
         """The rows of self.labels in a table of /protocol; None if there is no such table."""
         path = "/protocol/" + name
@@ -147,7 +171,9 @@ def panel(width=3.4, height=2.5):
 class Output:
     """Writes figures as PNG and SVG files or, with page, as SVG for a page and its figures.json."""
 
-    def __init__(self, folder, page, path, against=None):
+    def __init__(self, folder, page, path, against=None, note=""):
+        """note: a sentence that every caption ends with."""
+        self.note = note
         self.folder, self.page, self.path, self.against = folder, page, path, against
         common.make_folder(folder)
         if page:
@@ -175,7 +201,7 @@ class Output:
         if self.against:
             command = f"qualm report {shlex.quote(self.path)} --against " \
                       + shlex.quote(self.against)
-        line = {"name": name, "title": title, "menu": menu, "caption": caption, "wide": wide,
+        line = {"name": name, "title": title, "menu": menu, "caption": caption + self.note, "wide": wide,
                 "command": command, "legend": list(legend), "panels": files}
         with open(os.path.join(self.folder, "figures.json"), "a", encoding="utf-8") as f:
             f.write(json.dumps(line, sort_keys=True) + "\n")

@@ -94,7 +94,10 @@ class Grid:
 
     def where(self):
         """The place of comparison in words."""
-        return f" at {self.place().replace(BLOCKS, 'blocks of ')}" if self.x else ""
+        if not self.x:
+            return ""
+        place = self.place()
+        return f" at blocks of {place[len(BLOCKS):]}" if is_block(place) else f" at {self.x} {place}"
 
     def at(self, label):
         """{tensor: value} of a series at the place of comparison."""
@@ -137,11 +140,16 @@ class Grid:
         mid, low, high = interval(d)
         wins, n = int(np.sum(d > 0)), len(d)
         where = self.where()
+        axis = f"{self.series}: " if self.series and self.series != "variant" else ""
         what = "tensors" if n != 1 else "tensor"
+        if high < 0.0:
+            rest = ", the best of the others," if not pair and len(self.rivals()[1]) > 1 else ""
+            return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} by "
+                    f"{-mid:.2g} {unit} [{-high:.2g}, {-low:.2g}]{where}")
         if low <= 0.0:
-            return (f"Of equal bits nothing is surely above {first}{where}: {best} on {wins} of "
-                    f"{n} {what} by {mid:.2g} {unit} [{low:.2g}, {high:.2g}]")
-        return (f"{best} beats {first} on {wins} of {n} {what} by {mid:.2g} {unit} "
+            return (f"{axis}of equal bits nothing is surely above {first}{where}; {best} on "
+                    f"{wins} of {n} {what} by {mid:.2g} {unit} [{low:.2g}, {high:.2g}]")
+        return (f"{axis}{best} beats {first} on {wins} of {n} {what} by {mid:.2g} {unit} "
                 f"[{low:.2g}, {high:.2g}]{where}")
 
 
@@ -170,8 +178,10 @@ class Cells:
         return np.where(self.cells["coupling"] == "update", coded < 1.0, coded == 0.0)
 
     def tensors(self):
-        return len({(self.cells["source"][i], self.cells["tensor"][i])
-                    for i in np.flatnonzero(self.rows)})
+        """In words: tensors, or draws of distributions, each with its seed."""
+        n = len({tuple(str(self.cells[name][i]) for name in ("source", "tensor", "seed"))
+                 for i in np.flatnonzero(self.rows)})
+        return f"{n} tensor{'s' * (n != 1)}"
 
     def grids(self):
         """(head, words of the metric, Grid) of each slot, value of the panels' axes and metric."""

@@ -7,14 +7,15 @@ import numpy as np
 
 NAME, MENU, TITLE = "contrasts", "Contrasts", "Value against value"
 MOST = 12  # panels
+FIRST = ("better", "equivalent", "worse")
 
 
-def answer(v, label, against):
+def answer(v, pair):
     """What the verdicts of one pair of values say, in words."""
     words = v["verdict"].tolist()
-    said = [f"{word} on {words.count(word)}" for word in ("better", "equivalent", "worse")
-            if word in words] or ["undecided on all"]
-    return f"{label} against {against}: {', '.join(said)} of {len(words)} problems"
+    said = [f"{word} on {words.count(word)}" for word in dict.fromkeys((*FIRST, *words))
+            if word in words]
+    return f"{pair}: {', '.join(said)} of {len(words)} problem{'s' * (len(words) != 1)}"
 
 
 def panel(v, low, high):
@@ -61,7 +62,8 @@ def draw(c, out):
         if len(panels) == MOST:
             rest = f" More than {MOST} pairs of values: the others are in the table Contrasts."
             break
-        answers.append(answer(one, label, against))
+        pair = c.versus(label, against, one["axis"][0] if "axis" in one else "")
+        answers.append(answer(one, pair))
         panels.append((panel(one, ends.min() - room, ends.max() + room), f"{label} / {against}",
                        answers[-1]))
     others = "; ".join(answers[1:7])

@@ -102,7 +102,7 @@ def main():
     if args.plot or args.list:
         plot(c, args)
         return
-    out = campaign.Output(args.out, args.page, args.file, args.against)
+    out = campaign.Output(args.out, args.page, args.file, args.against, c.label_axes())
     chosen = [figure for figure in FIGURES if figure.NAME in wanted]
     for k, figure in enumerate(chosen, 1):
         common.progress(figure.NAME)

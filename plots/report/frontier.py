@@ -108,15 +108,16 @@ def draw(c, out):
             continue
         best = front(points)
         least = best[0]
-        size = f" in {least[5].replace(BLOCKS, 'blocks of ')}" if grid.x else ""
-        answer = (f"At {least[0]:.3g} bits {least[4]}{size} has {least[1]:.3g} dB; "
-                  f"{best[-1][4]} reaches {best[-1][1]:.3g} dB with {best[-1][0]:.3g}")
+        low, high = (f"{point[4]}" + (f" in {point[5].replace(BLOCKS, 'blocks of ')}"
+                                      if grid.x else "") for point in (least, best[-1]))
+        answer = (f"At {least[0]:.3g} bits {low} has {least[1]:.3g} dB; "
+                  f"{high} reaches {best[-1][1]:.3g} dB with {best[-1][0]:.3g}")
         title = title or answer
         head = f"{head}: {words}" if head else words
         panels.append((panel(grid, words, points, best), head, f"{head}. {answer}"))
     if panels:
         out.figure(NAME, panels, (title, MENU), "A point is the median over at most "
-                   f"{table.tensors()} tensors, its bar holds the median with 95 %; the grey line "
+                   f"{table.tensors()}, its bar holds the median with 95 %; the grey line "
                    "is what no other point with as few bits exceeds"
                    + (f"; {left_out} comparisons at equal bits have no panel" if left_out else "")
                    + table.omitted(), wide=len(panels) == 1)

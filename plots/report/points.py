@@ -53,6 +53,6 @@ def draw(c, out):
     title = next((a for _, a in answers if a), TITLE)
     rest = [f"{head}: {a}." for head, a in answers if a and a != title]
     out.figure(NAME, panels, (title, MENU),
-               " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()} tensors,"
+               " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
                " its bar holds the median with 95 % (below six tensors: the range)"
                + table.omitted(), wide=len(panels) == 1)

@@ -15,15 +15,15 @@ class Sizes:
 
     page, folder = False, None
 
-    def __init__(self):
-        self.found = None
+    def __init__(self, note=""):
+        self.found, self.note = None, note
 
     def figure(self, name, panels, titles, caption, legend=(), wide=False):
         sizes = [tuple(fig.get_size_inches()) for fig, _, _ in panels]
         for fig, _, _ in panels:
             common.plt.close(fig)
         self.found = {"name": name, "sizes": sizes, "heads": [head for _, head, _ in panels],
-                      "title": titles[0], "caption": caption, "legend": list(legend)}
+                      "title": titles[0], "caption": caption + self.note, "legend": list(legend)}
 
 
 class Second(Sizes):
@@ -50,7 +50,7 @@ def names(figures, c):
 def draw(figure, c):
     """(one figure with all panels that `figure` draws of c, its title); None, "" where the file lacks
     its table."""
-    first = Sizes()
+    first = Sizes(c.label_axes())
     figure.draw(c, first)
     plan = first.found
     if not plan:

@@ -12,11 +12,11 @@ def group(problem):
     return name, rest.rstrip(")")
 
 
-def answer(v, label, against):
+def answer(v, pair):
     """On which side of the best rate the first value is ahead, counted."""
     ahead, behind = v["verdict"] == "better", v["verdict"] == "worse"
     below, rest = v["lr_scale"] < 1, v["lr_scale"] >= 1
-    return (f"{label} against {against}: below the best rate better at {ahead[below].sum()}, "
+    return (f"{pair}: below the best rate better at {ahead[below].sum()}, "
             f"worse at {behind[below].sum()} of {below.sum()} points; from it on better at "
             f"{ahead[rest].sum()}, worse at {behind[rest].sum()} of {rest.sum()}")
 
@@ -53,11 +53,11 @@ def draw(c, out):
         return
     names = [group(p) for p in campaign.in_order(v["problem"])]
     lines = list(dict.fromkeys(line for _, line in names))
-    panels = []
+    panels, pair = [], c.versus(*pairs[0], v["axis"][0] if "axis" in v else "")
     for name in dict.fromkeys(name for name, _ in names):
         at = np.array([group(p)[0] == name for p in v["problem"]])
         one = {key: column[at] for key, column in v.items()}
-        panels.append((panel(one, lines), name, answer(one, *pairs[0])))
-    out.figure(NAME, panels, (answer(v, *pairs[0]), MENU),
+        panels.append((panel(one, lines), name, answer(one, pair)))
+    out.figure(NAME, panels, (answer(v, pair), MENU),
                "Trimmed mean over pairs of runs with its 95 % interval; above 0 is worse; each "
                "panel has a scale of its own. Verdicts after Benjamini and Hochberg over all points.")
