@@ -254,8 +254,8 @@ static qm_status died(struct qm_reader_process *p)
                    p->path);
 }
 
-/* Waits for a letter while the process makes progress.  Seconds in which it waits for a processor do
- * not count, up to QM_READER_DELAY of them. */
+/* Waits for a letter while the process makes progress.  Seconds in which it waits for a processor
+ * do not count, up to QM_READER_DELAY of them. */
 static qm_status receive(struct qm_reader_process *p, struct letter *out)
 {
     struct shared *s = (struct shared *)(void *)p->shared;

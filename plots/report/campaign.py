@@ -201,8 +201,8 @@ class Output:
         if self.against:
             command = f"qualm report {shlex.quote(self.path)} --against " \
                       + shlex.quote(self.against)
-        line = {"name": name, "title": title, "menu": menu, "caption": caption + self.note, "wide": wide,
-                "command": command, "legend": list(legend), "panels": files}
+        line = {"name": name, "title": title, "menu": menu, "caption": caption + self.note,
+                "wide": wide, "command": command, "legend": list(legend), "panels": files}
         with open(os.path.join(self.folder, "figures.json"), "a", encoding="utf-8") as f:
             f.write(json.dumps(line, sort_keys=True) + "\n")
 

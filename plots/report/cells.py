@@ -97,7 +97,8 @@ class Grid:
         if not self.x:
             return ""
         place = self.place()
-        return f" at blocks of {place[len(BLOCKS):]}" if is_block(place) else f" at {self.x} {place}"
+        return f" at blocks of {place[len(BLOCKS):]}" if is_block(place) \
+            else f" at {self.x} {place}"
 
     def at(self, label):
         """{tensor: value} of a series at the place of comparison."""
