@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/grow.h"
 #include "core/base/interrupt.h"
 #include "core/base/name.h"
 #include "core/base/threads.h"
@@ -197,14 +198,8 @@ static void fault(struct qm_matrix *m, const char *format, ...)
 {
     va_list args;
     char *text = NULL;
-    if (m->n_faults == m->room) {
-        int room = m->room ? 2 * m->room : 16;
-        char **more = realloc(m->fault, (size_t)room * sizeof *more);
-        if (!more)
-            return; /* the faults before this one fail the run */
-        m->fault = more;
-        m->room = room;
-    }
+    if (qm_grow((void **)&m->fault, &m->room, m->n_faults + 1, sizeof *m->fault) != QM_OK)
+        return; /* the faults before this one fail the run */
     va_start(args, format);
     int n = vasprintf(&text, format, args);
     va_end(args);

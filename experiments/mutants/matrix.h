@@ -77,7 +77,8 @@ struct qm_matrix {
     struct qm_matrix_options o;
     int n; /* number of trials, with templates, in the registry's order */
     struct qm_mutant_trial *trial;
-    int n_faults, room;
+    int n_faults;
+    int64_t room;
     char **fault;         /* texts; owned */
     int mutants, benign;  /* numbers of entries */
     int64_t runs, alarms; /* of templates and benign entries */

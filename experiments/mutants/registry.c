@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
 #include "core/base/name.h"
 #include "experiments/kernel/template.h"
 
@@ -68,14 +69,7 @@ static qm_status entry_new(struct reader *s, const struct qm_mutant_entry *e)
     struct qm_registry *r = s->r;
     if (qm_registry_find(r, e->id))
         return bad(s, "%s is there twice", e->id);
-    if (r->n == r->room) {
-        int room = r->room ? 2 * r->room : 64;
-        struct qm_mutant_entry *more = realloc(r->entry, (size_t)room * sizeof *more);
-        if (!more)
-            return qm_fail(QM_NO_MEMORY, "%d mutants", room);
-        r->entry = more;
-        r->room = room;
-    }
+    QM_TRY(qm_grow((void **)&r->entry, &r->room, r->n + 1, sizeof *r->entry));
     r->entry[r->n++] = *e;
     return QM_OK;
 }

@@ -14,6 +14,8 @@
 #ifndef QM_EXPERIMENTS_MUTANTS_REGISTRY_H
 #define QM_EXPERIMENTS_MUTANTS_REGISTRY_H
 
+#include <stdint.h>
+
 #include "core/base/status.h"
 
 /* The cases that every kernel is judged on: class and setting of experiments/check/cases.h, and the
@@ -52,7 +54,8 @@ struct qm_mutant_entry {
 };
 
 struct qm_registry {
-    int n, room;
+    int n;
+    int64_t room;
     struct qm_mutant_entry *entry; /* each template before the entries made from it */
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
 #include "experiments/lockstep/coded_share.h"
 
 /* A growing list of contrasts, without judgements. */
@@ -57,14 +58,7 @@ static qm_status add(const struct qm_protocol *p, struct list *l,
         l->apart++;
         return QM_OK;
     }
-    if (l->n == l->room) {
-        int64_t room = 2 * l->room + 64;
-        struct qm_contrast_row *more = realloc(l->row, (size_t)room * sizeof *more);
-        if (!more)
-            return qm_fail(QM_NO_MEMORY, "contrasts");
-        l->row = more;
-        l->room = room;
-    }
+    QM_TRY(qm_grow((void **)&l->row, &l->room, l->n + 1, sizeof *l->row));
     l->row[l->n] = (struct qm_contrast_row){.a = g, .b = h, .axis = p->r->suite->axis[axis].key};
     l->n++;
     return QM_OK;

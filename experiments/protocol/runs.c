@@ -1,5 +1,4 @@
 /* runs.c - Groups closed cells into comparisons; chooses targets and finds their hitting times. */
-#include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
 #include <gsl/gsl_sort.h>
@@ -7,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/grow.h"
+#include "experiments/lockstep/hitting_times.h"
 
 const struct qm_cell *qm_run_cell(const struct qm_protocol *p, const struct qm_run_row *run)
 {
@@ -21,14 +23,8 @@ static int index_of(struct qm_words *w, const char *word)
     for (int i = w->n - 1; i >= 0; i--)
         if (strcmp(w->word[i], word) == 0)
             return i;
-    if (w->n == w->room) {
-        int room = 2 * w->room + 16;
-        char **more = realloc(w->word, (size_t)room * sizeof *more);
-        if (!more)
-            return -1;
-        w->word = more;
-        w->room = room;
-    }
+    if (qm_grow((void **)&w->word, &w->room, w->n + 1, sizeof *w->word) != QM_OK)
+        return -1;
     w->word[w->n] = strdup(word);
     return w->word[w->n] ? w->n++ : -1;
 }

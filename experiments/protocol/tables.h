@@ -18,7 +18,8 @@ struct qm_run_row {
 
 /* A list of distinct texts. */
 struct qm_words {
-    int n, room;
+    int n;
+    int64_t room;
     char **word;
 };
 

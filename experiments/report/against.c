@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/grow.h"
 #include "core/recipe/recipe.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/protocol/stats.h"
@@ -145,14 +146,8 @@ struct pairs {
 
 static int add_pair(struct pairs *p, int64_t i, int64_t k)
 {
-    if (p->n == p->room) {
-        int64_t room = p->room ? 2 * p->room : 1024;
-        struct pair *more = realloc(p->pair, (size_t)room * sizeof *more);
-        if (!more)
-            return 0;
-        p->pair = more;
-        p->room = room;
-    }
+    if (qm_grow((void **)&p->pair, &p->room, p->n + 1, sizeof *p->pair) != QM_OK)
+        return 0;
     p->pair[p->n++] = (struct pair){i, k, p->a->d[i] - p->b->d[k]};
     return 1;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
 #include "experiments/report/escape.h"
 
 /* ---- building ------------------------------------------------------------------------------ */
@@ -38,20 +39,11 @@ void qm_grid_column(struct qm_text_grid *g, const char *name, const char *unit, 
 
 void qm_grid_keyed(struct qm_text_grid *g, double key, const char *text)
 {
-    if (g->n_cells == g->room) {
-        int64_t room = g->room ? 2 * g->room : 256;
-        char **cell = realloc(g->cell, (size_t)room * sizeof *cell);
-        g->cell = cell ? cell : g->cell;
-        double *keys = cell ? realloc(g->key, (size_t)room * sizeof *keys) : NULL;
-        g->key = keys ? keys : g->key;
-        if (!keys) {
-            g->failed = 1;
-            return;
-        }
-        g->room = room;
+    if (qm_grow((void **)&g->cell, &g->room, g->n_cells + 1, sizeof *g->cell) != QM_OK) {
+        g->failed = 1;
+        return;
     }
-    g->cell[g->n_cells] = copy(g, text);
-    g->key[g->n_cells++] = key;
+    g->cell[g->n_cells++] = (struct qm_grid_cell){copy(g, text), key};
 }
 
 void qm_grid_text(struct qm_text_grid *g, const char *text) { qm_grid_keyed(g, nan(""), text); }
@@ -77,10 +69,9 @@ void qm_grid_close(struct qm_text_grid *g)
         free(g->head[i].text);
     }
     for (int64_t i = 0; i < g->n_cells; i++)
-        free(g->cell[i]);
+        free(g->cell[i].text);
     free(g->head);
     free(g->cell);
-    free(g->key);
     free(g->name);
     free(g->text);
     memset(g, 0, sizeof *g);
@@ -190,14 +181,14 @@ static void html_cell(const struct qm_text_grid *g, int64_t i, FILE *to)
 {
     const struct qm_grid_head *h = &g->head[i % g->n_cols];
     char *end;
-    strtod(g->cell[i], &end);
+    strtod(g->cell[i].text, &end);
     if (!h->number)
         fputs("<td>", to);
-    else if (isnan(g->key[i]) || *end == 0)
+    else if (isnan(g->cell[i].key) || *end == 0)
         fputs("<td class=\"n\">", to);
     else
-        fprintf(to, "<td class=\"n\" data-key=\"%.9g\">", g->key[i]);
-    qm_escape_html(to, g->cell[i]);
+        fprintf(to, "<td class=\"n\" data-key=\"%.9g\">", g->cell[i].key);
+    qm_escape_html(to, g->cell[i].text);
     fputs("</td>", to);
 }
 
@@ -261,7 +252,7 @@ void qm_grid_markdown(const struct qm_text_grid *g, FILE *to)
         fputs(g->head[i].number ? " ---: |" : " --- |", to);
     for (int64_t i = 0; i < g->n_cells; i++) {
         fputs(i % g->n_cols == 0 ? "\n| " : " ", to);
-        qm_escape_markdown(to, g->cell[i]);
+        qm_escape_markdown(to, g->cell[i].text);
         fputs(" |", to);
     }
     fputs("\n\n", to);
@@ -289,7 +280,7 @@ void qm_grid_latex(const struct qm_text_grid *g, FILE *to)
     fputs(" \\\\\n\\hline\n", to);
     for (int64_t i = 0; i < g->n_cells; i++) {
         fputs(i % g->n_cols ? " & " : "", to);
-        qm_escape_latex(to, g->cell[i]);
+        qm_escape_latex(to, g->cell[i].text);
         fputs((i + 1) % g->n_cols ? "" : " \\\\\n", to);
     }
     fputs("\\hline\n\\end{tabular}\n\\end{table}\n\n", to);

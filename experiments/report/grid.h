@@ -12,14 +12,18 @@ struct qm_grid_head {
     int number;               /* right-aligned, and sorted as numbers */
 };
 
+struct qm_grid_cell {
+    char *text;
+    double key; /* sort key in a number column; NaN sorts last */
+};
+
 struct qm_text_grid {
     char *name, *text; /* name: title of the table; text: one sentence, or "" */
     int n_cols, failed;
     int64_t n_cells, room;
     int64_t rows_left_out; /* rows of the stored table that the grid does not have */
     struct qm_grid_head *head;
-    char **cell; /* n_cells, row by row */
-    double *key; /* [n_cells]: sort key in a number column; NaN sorts last */
+    struct qm_grid_cell *cell; /* [n_cells], row by row */
 };
 
 void qm_grid_open(struct qm_text_grid *g, const char *name, const char *text);

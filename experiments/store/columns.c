@@ -3,18 +3,14 @@
 
 #include <stdlib.h>
 
+#include "core/base/grow.h"
+
 void *qm_columns_add(struct qm_columns *t, const char *name, enum qm_column_type type,
                      const char *unit, const char *text)
 {
     size_t size = type == QM_COLUMN_text ? sizeof(char *) : sizeof(int64_t);
     void *data = calloc((size_t)t->rows + 1, size);
-    if (t->n == t->room) {
-        int room = t->room ? 2 * t->room : 32;
-        struct qm_column *more = realloc(t->column, (size_t)room * sizeof *more);
-        t->column = more ? more : t->column;
-        t->room = more ? room : t->room;
-    }
-    if (!data || t->n == t->room) {
+    if (!data || qm_grow((void **)&t->column, &t->room, t->n + 1, sizeof *t->column) != QM_OK) {
         free(data);
         t->failed = 1;
         return NULL;

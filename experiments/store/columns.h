@@ -7,7 +7,8 @@
 /* Starts as {.rows = R}, R >= 0. */
 struct qm_columns {
     int64_t rows;
-    int n, room, failed; /* failed: no memory, at any column */
+    int64_t room;
+    int n, failed; /* failed: no memory, at any column */
     struct qm_column *column;
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
 #include "experiments/problems/problem_wrapper.h"
 #include "experiments/suite/shared.h"
 
@@ -53,14 +54,7 @@ int qm_suite_wants_data(const struct qm_suite *s)
 
 static qm_status item_add(struct qm_cell_items *list, const struct qm_cell_item *item)
 {
-    if (list->n == list->room) {
-        int room = list->room ? 2 * list->room : 64;
-        struct qm_cell_item *more = realloc(list->item, (size_t)room * sizeof *more);
-        if (!more)
-            return qm_fail(QM_NO_MEMORY, "%d sources", room);
-        list->item = more;
-        list->room = room;
-    }
+    QM_TRY(qm_grow((void **)&list->item, &list->room, list->n + 1, sizeof *list->item));
     list->item[list->n++] = *item;
     return QM_OK;
 }

@@ -18,7 +18,8 @@ struct qm_cell_item {
 };
 
 struct qm_cell_items {
-    int n, room;
+    int n;
+    int64_t room;
     struct qm_cell_item *item;
 };
 

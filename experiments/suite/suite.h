@@ -172,7 +172,8 @@ struct qm_suite {
     int has_contrast, n_contrasts; /* has_contrast 0: each value against its axis' first */
     struct qm_contrast contrast[QM_SUITE_AXES];
     int has_rates; /* the suite says which rates are tuned, or that none are */
-    int n_rates, rates_room;
+    int n_rates;
+    int64_t rates_room;
     struct qm_rate *rate; /* ascending by key */
     struct qm_summary_plan *summary;
     char *claim, *claim_source; /* or NULL */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
+
 char *qm_rate_key(const struct qm_cell *c, const struct qm_recipe *r, char text[QM_RATE_TEXT])
 {
     char recipe[QM_RECIPE_TEXT], steps[24] = "own", training[64] = "", clip[32] = "";
@@ -22,14 +24,7 @@ char *qm_rate_key(const struct qm_cell *c, const struct qm_recipe *r, char text[
 
 qm_status qm_suite_add_rate(struct qm_suite *s, const char *key, double rate)
 {
-    if (s->n_rates == s->rates_room) {
-        int room = 2 * s->rates_room + 64;
-        struct qm_rate *more = realloc(s->rate, (size_t)room * sizeof *more);
-        if (!more)
-            return qm_fail(QM_NO_MEMORY, "rates");
-        s->rate = more;
-        s->rates_room = room;
-    }
+    QM_TRY(qm_grow((void **)&s->rate, &s->rates_room, s->n_rates + 1, sizeof *s->rate));
     s->rate[s->n_rates] = (struct qm_rate){.key = strdup(key), .rate = rate};
     if (!s->rate[s->n_rates].key)
         return qm_fail(QM_NO_MEMORY, "rates");
