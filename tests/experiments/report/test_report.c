@@ -62,7 +62,7 @@ static void escapes(void **state)
 /* The text of a cell of a grid. */
 static const char *cell(const struct qm_text_grid *g, int64_t row, int column)
 {
-    return g->cell[row * g->n_cols + column];
+    return g->cell[row * g->n_cols + column].text;
 }
 
 static void grids(void **state)
@@ -119,7 +119,7 @@ static void troubles(void **state)
     assert_int_equal(qm_grid_rows(&g), 4); /* one kind of divergence, three reasons of failure */
     double cells = 0;
     for (int64_t i = 0; i < 4; i++)
-        cells += g.key[i * g.n_cols + 2];
+        cells += g.cell[i * g.n_cols + 2].key;
     assert_true(cells == S_SEEDS + S_SEEDS * S_SCALES);
     assert_string_equal(cell(&g, 0, 0), "diverged");
     assert_non_null(strstr(cell(&g, 0, 4), "; and 4 more"));
@@ -336,7 +336,7 @@ static void archives(void **state)
         assert_int_equal(qm_grid_read(a, tables[t], INT64_MAX, &y), QM_OK);
         assert_int_equal(x.n_cells, y.n_cells);
         for (int64_t i = 0; i < x.n_cells; i++)
-            assert_string_equal(x.cell[i], y.cell[i]);
+            assert_string_equal(x.cell[i].text, y.cell[i].text);
         qm_grid_close(&x);
         qm_grid_close(&y);
     }
