@@ -13,6 +13,7 @@
     X(merge,      "the shards of a campaign as one result file")                                 \
     X(submit,     "a campaign as a job array of Slurm, and the job that merges it")              \
     X(compare,    "two result files, paired cell by cell: did anything become worse?")           \
+    X(predict,    "do errors without training order the outcomes of training?")                   \
     X(report,     "one self-contained HTML page of a result file; tables for papers")             \
     X(plot,       "one figure of a result file, whose title is the answer")  \
     X(analyze,    "quantization error of any tensor in checkpoints, .safetensors, .npz, .h5") \

@@ -28,14 +28,16 @@ import frontier  # noqa: E402
 import heat  # noqa: E402
 import lr  # noqa: E402
 import points  # noqa: E402
+import prediction  # noqa: E402
 import ratio  # noqa: E402
 import shares  # noqa: E402
 import sheet  # noqa: E402
 import sweep  # noqa: E402
 
 FIGURES = (drift, points, dumbbell, frontier, curves, ratio, against, sweep, contrasts, forest,
-           shares, heat, budget, lr)
-FIRST = (drift, points, sweep, contrasts, forest, ratio, curves)  # what plot takes without --what
+           shares, heat, budget, lr, prediction)
+# what plot takes without --what
+FIRST = (prediction, drift, points, sweep, contrasts, forest, ratio, curves)
 
 
 def arguments():

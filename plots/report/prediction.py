@@ -1,0 +1,73 @@
+"""prediction.py - Draws errors without training against outcomes of training, a panel a problem."""
+import campaign
+import common
+import numpy as np
+
+NAME, MENU, TITLE = "prediction", "Prediction", "Error without training against outcome"
+TABLE, ALL = "/prediction/correlations", "all"
+MOST = 12  # panels
+
+
+def best(rows):
+    """The measured error with the largest correlation over all problems, or on the only one."""
+    at = rows["problem"] == ALL if ALL in rows["problem"] else rows["problem"] != ""
+    at &= rows["error"] != "bits"
+    rho = np.where(at & np.isfinite(rows["rho"]), rows["rho"], -np.inf)
+    return int(np.argmax(rho)) if np.isfinite(rho).any() else None
+
+
+def words(rows, i):
+    """One correlation with its interval."""
+    return f"{rows['rho'][i]:.2f} [{rows['lo95'][i]:.2f}, {rows['hi95'][i]:.2f}]"
+
+
+def answer(rows, i):
+    where = "over all problems" if rows["problem"][i] == ALL else f"on {rows['problem'][i]}"
+    said = {"predicts": "orders recipes as training does",
+            "reversed": "orders recipes the other way than training"}
+    said = said.get(rows["verdict"][i], "leaves open how training orders recipes")
+    return f"{rows['error'][i]} {said} " \
+           f"{where}: rank correlation {words(rows, i)} over {rows['n'][i]} recipes"
+
+
+def panel(p, error):
+    fig, ax = campaign.panel(width=3.0, height=2.5)
+    ends = np.array([p["d"] - p["lo95"], p["hi95"] - p["d"]])
+    ax.axhline(0, color="#888888", linewidth=0.7, zorder=1)
+    ax.errorbar(p["measured"], p["d"], np.where(np.isfinite(ends), np.maximum(ends, 0), 0),
+                fmt="o", markersize=2.8, linewidth=0.8, color=common.PALETTE[1], zorder=3)
+    if np.abs(p["d"]).max() > 1.0:
+        ax.set_yscale("symlog", linthresh=0.1)
+    ax.set_xlabel(error, fontsize=7)
+    ax.set_ylabel("log10 (gap / twin's gap)", fontsize=7)
+    return fig
+
+
+def draw(c, out):
+    if TABLE not in c.f:
+        return
+    rows, points = common.table(c.f, TABLE), common.table(c.f, "/prediction/points")
+    chosen = best(rows)
+    if chosen is None:
+        return
+    error, panels = rows["error"][chosen], []
+    mine = rows["error"] == error
+    for i in np.flatnonzero(mine & (rows["problem"] != ALL))[:MOST]:
+        at = (points["error"] == error) & (points["problem"] == rows["problem"][i])
+        at &= np.isfinite(points["measured"])
+        name = campaign.readable(rows["problem"][i])
+        if not at.any():
+            continue
+        head = f"{name}: {words(rows, i)}" if np.isfinite(rows["rho"][i]) else name
+        panels.append((panel({k: v[at] for k, v in points.items()}, error), head,
+                       f"{rows['n'][i]} recipes on {name}; {rows['verdict'][i]}"))
+    others = [f"{rows['error'][i]} {words(rows, i)}" for i in range(len(rows["error"]))
+              if rows["problem"][i] == rows["problem"][chosen] and i != chosen
+              and np.isfinite(rows["rho"][i])]
+    right, pairs = rows["right"][chosen], rows["pairs"][chosen]
+    told = f" Of {pairs:.0f} pairs of recipes that training tells apart the error orders " \
+           f"{100 * right / pairs:.0f} % likewise." if pairs > 0 else ""
+    out.figure(NAME, panels, (answer(rows, chosen), MENU),
+               "A point is a recipe: the median error over tensors, and its gap after training with "
+               "the 95 % interval; brackets hold rank correlations with theirs." + told
+               + (f" Other errors: {', '.join(others)}." if others else ""))
