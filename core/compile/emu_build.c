@@ -80,8 +80,10 @@ static const struct {
     "-Dqm_kernel_step=qm_emu_user_step " QM_EMU_NAN_FLAGS
 #define MARK_FLAGS  "-std=c++17 -fPIC -w"
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
-#define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
-#define HINT        "CXX chooses another; the Debian package is g++"
+#define LINK_FLAGS                                                                       \
+    "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=exit," \
+    "--wrap=_exit,--wrap=_Exit,--wrap=quick_exit,--wrap=abort,--wrap=__assert_fail"
+#define HINT "CXX chooses another; the Debian package is g++"
 
 /* Writes a header of one line, a format with one text in it. */
 static qm_status header_write(const char *folder, const char *name, const char *line,

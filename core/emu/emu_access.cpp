@@ -214,8 +214,11 @@ static void access_region(struct region *r, uintptr_t a, size_t size, int how, i
             qm_found_constant(r, a, size, code);
         return;
     }
-    if (qm_far.n > 0)
-        return; /* memory without records */
+    if (qm_far.n > 0) { /* memory without records */
+        if (!is_read(how))
+            qm_far_keep(r);
+        return;
+    }
     if (!r->records.group && !qm_records_open(&r->records, r->bytes))
         return;
     int64_t unwritten =
@@ -234,7 +237,8 @@ static inline void access_at(uintptr_t a, size_t size, int how, int is_range, ui
     struct region *r = qm_region_of(a);
     if (r)
         access_region(r, a, size, how, is_range, code);
-    else if (a - qm_now.host_stack > HOST_STACK || !is_range) /* arguments are copied */
+    else if ((a - qm_now.host_stack > HOST_STACK || !is_range) && /* arguments are copied */
+             !(qm_now.is_entering && a - qm_now.closure < qm_now.closure_bytes))
         qm_found_outside(a, size, !is_read(how), code);
 }
 

@@ -375,8 +375,7 @@ typedef void step_fn(struct qm_cuda_args c);
 extern "C" {
 int qm_emu_user_step(const struct qm_kernel_args *a) __attribute__((weak));
 void qm_emu_launch(struct qm_index grid, struct qm_index block, size_t shared, void *stream,
-                   const char *name, void (*call)(const void *), const void *closure,
-                   struct qm_emu_at at);
+                   const char *name, struct qm_emu_call call, struct qm_emu_at at);
 #define STEP(name)                                          \
     void name(struct qm_cuda_args c) __attribute__((weak)); \
     extern int name##_launch[3] __attribute__((weak));
@@ -402,7 +401,7 @@ struct nearest_call {
     unsigned char *code;
 };
 
-static void call_nearest(const void *closure)
+static void call_nearest(void *closure)
 {
     const struct nearest_call *c = (const struct nearest_call *)closure;
     qm_cuda_nearest(c->y, c->n, c->code);
@@ -428,7 +427,7 @@ struct call {
     struct qm_cuda_args args;
 };
 
-static void call_step(const void *closure)
+static void call_step(void *closure)
 {
     const struct call *c = (const struct call *)closure;
     c->kernel(c->args);
@@ -462,12 +461,15 @@ static int device_step(const struct qm_kernel_args *a)
         qm_index grid = {blocks > 0xffffffffu ? 0xffffffffu : (unsigned int)blocks, 1, 1};
         qm_index block = {(unsigned int)s->launch[0], 1, 1};
         c.kernel = s->kernel;
-        qm_emu_launch(grid, block, (size_t)s->launch[2], NULL, s->name, call_step, &c, nowhere);
+        qm_emu_launch(grid, block, (size_t)s->launch[2], NULL, s->name, {call_step, &c, sizeof c},
+                      nowhere);
     }
     free(c.args.scratch);
     qm_emu_wait(NULL, 1);
     return (int)refused;
 }
+
+static int call_user(const void *a) { return qm_emu_user_step((const struct qm_kernel_args *)a); }
 
 extern "C" {
 /* Begin and end of a step, of a kernel file or of core/device/step_emu.cu. */
@@ -500,7 +502,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     qm_emu_step_begin();
     add_args(a);
     if (qm_emu_user_step)
-        refused = qm_emu_user_step(a);
+        refused = qm_step_call(call_user, a);
     else if (qm_cuda_step)
         refused = device_step(a);
     else
@@ -524,7 +526,7 @@ void qm_nearest(const float *y, long n, unsigned char *code)
         qm_index grid = {per > 0 ? (unsigned int)((n + per - 1) / per) : 1u, 1, 1};
         qm_index block = {(unsigned int)qm_cuda_nearest_launch[0], 1, 1};
         qm_emu_launch(grid, block, (size_t)qm_cuda_nearest_launch[2], NULL, "qm_cuda_nearest",
-                      call_nearest, &c, nowhere);
+                      {call_nearest, &c, sizeof c}, nowhere);
         qm_emu_wait(NULL, 1);
     }
     qm_emu_step_end(0);

@@ -3,6 +3,7 @@
 #include "emu_blocks.cpp"
 #include "emu_bounds.cpp"
 #include "emu_checks.cpp"
+#include "emu_end.cpp"
 #include "emu_far.cpp"
 #include "emu_found.cpp"
 #include "emu_host.cpp"

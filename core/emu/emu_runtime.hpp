@@ -25,6 +25,12 @@ struct qm_emu_at {
     int line;
 };
 
+struct qm_emu_call {
+    void (*function)(void *closure);
+    void *closure;
+    size_t bytes;
+};
+
 enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
 enum qm_emu_atomic {
     QM_ATOMIC_READ,
@@ -55,6 +61,9 @@ struct qm_emu_now {
     uint32_t launch_epoch; /* the first epoch of this launch */
     uint32_t step_epoch;   /* the first epoch of this step */
     const struct qm_order *synced, *met; /* of this thread's warp: __syncwarp; all meetings */
+    uintptr_t closure;                   /* of the launch: copies of the kernel's arguments */
+    size_t closure_bytes;
+    int is_entering; /* the arguments are copied for a thread */
     int many_streams;
     const char *kernel;
 };
@@ -66,6 +75,8 @@ extern "C" {
 void qm_emu_fail(struct qm_emu_at at, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 extern char qm_emu_text[800]; /* "" while there is none */
+/* Has findings copied to text, memory that outlives the process, as soon as they are there. */
+void qm_emu_tell(char *text, size_t size);
 extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_size, qm_emu_grid_size;
 }
 
@@ -76,6 +87,9 @@ void *__real_memcpy(void *to, const void *from, size_t n);
 void *__real_memmove(void *to, const void *from, size_t n);
 void *__real_memset(void *to, int byte, size_t n);
 }
+
+/* Calls a step of the host; the end of the process after a finding is the end of the step. */
+int qm_step_call(int (*step)(const void *a), const void *a);
 
 /* Ends the step without a finding, from a thread of a kernel. */
 void qm_step_leave(void);
@@ -131,6 +145,10 @@ int qm_launch_begin(void *stream, const char *name);
 
 /* The name of the launch of that epoch where the current one is not ordered after it, else NULL. */
 const char *qm_launch_unordered(uint32_t epoch);
+
+/* Whether CUDA's limits allow a launch; else it is reported. */
+int qm_launch_is_valid(struct qm_index grid, struct qm_index block, size_t shared, const char *name,
+                       struct qm_emu_at at);
 
 void qm_launch_failed(int error); /* sets what cudaGetLastError returns */
 size_t qm_shared_allowed(void);   /* bytes of dynamic shared memory that a launch may have */

@@ -53,8 +53,7 @@ static struct warp {
 static unsigned int n_threads;
 static int running = -1; /* the fiber that runs; -1: the scheduler */
 static int is_abandoned; /* the launch has a finding and ends */
-static void (*kernel_call)(const void *);
-static const void *kernel_closure;
+static struct qm_emu_call kernel_call;
 
 static void to_scheduler();
 
@@ -73,6 +72,15 @@ static const char *file_of(const char *path)
     return slash ? slash + 1 : path ? path : "?";
 }
 
+static char *told;
+static size_t told_size;
+
+extern "C" void qm_emu_tell(char *text, size_t size)
+{
+    told = text;
+    told_size = size;
+}
+
 /* Keeps the first finding, and ends the launch. */
 static void report_list(struct qm_emu_at at, const char *format, va_list list)
 {
@@ -80,9 +88,12 @@ static void report_list(struct qm_emu_at at, const char *format, va_list list)
     vsnprintf(what, sizeof what, format, list);
     if (at.file)
         snprintf(where, sizeof where, "%s:%d: ", file_of(at.file), at.line);
-    if (!*qm_emu_text)
+    if (!*qm_emu_text) {
         snprintf(qm_emu_text, sizeof qm_emu_text, "%s%s%s%s", where, what,
                  qm_now.kernel ? "; kernel " : "", qm_now.kernel ? qm_now.kernel : "");
+        if (told)
+            snprintf(told, told_size, "%s", qm_emu_text);
+    }
     is_abandoned = 1;
 }
 
@@ -158,7 +169,8 @@ static void to_fiber(int i)
 
 static void entry()
 {
-    kernel_call(kernel_closure);
+    qm_now.is_entering = 1;
+    kernel_call.function(kernel_call.closure);
     qm_read_settle();
     fibers[running].state = ENDED;
     warps[running / QM_WARP].live &= ~(1u << running % QM_WARP);
@@ -537,26 +549,9 @@ static void run_far(uint64_t blocks, size_t shared)
         run_block_number(chosen[k], shared);
 }
 
-static int launch_is_valid(struct qm_index g, struct qm_index b, size_t shared, const char *name,
-                           struct qm_emu_at at)
-{
-    uint64_t threads = (uint64_t)b.x * b.y * b.z;
-    const char *why = threads > QM_THREADS_MOST || b.z > 64 ? "more than 1024 threads a block"
-                      : threads == 0                        ? "blocks without threads"
-                      : g.y > 65535 || g.z > 65535 || g.x > 0x7fffffffu ? "too large a grid"
-                      : shared > qm_shared_allowed() ? "more dynamic shared memory than allowed"
-                                                     : NULL;
-    if (why)
-        qm_emu_fail(at,
-                    "the launch of %s fails: %s (grid %u,%u,%u, block %u,%u,%u, %zu bytes of "
-                    "shared memory)",
-                    name, why, g.x, g.y, g.z, b.x, b.y, b.z, shared);
-    return !why;
-}
-
 extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_t shared,
-                              void *stream, const char *name, void (*call)(const void *),
-                              const void *closure, struct qm_emu_at at)
+                              void *stream, const char *name, struct qm_emu_call call,
+                              struct qm_emu_at at)
 {
     if (*qm_emu_text || qm_far.left)
         return; /* this step has a finding already, or is left */
@@ -568,14 +563,15 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
         qm_emu_fail(at, "no memory for the stacks of %s", name);
         return;
     }
-    if (!launch_is_valid(grid, block, shared, name, at) || qm_launch_begin(stream, name) < 0)
+    if (!qm_launch_is_valid(grid, block, shared, name, at) || qm_launch_begin(stream, name) < 0)
         return;
     qm_now.kernel = name;
     qm_now.epoch++;
     qm_now.launch_epoch = qm_now.epoch;
     qm_blocks_launch();
     kernel_call = call;
-    kernel_closure = closure;
+    qm_now.closure = (uintptr_t)call.closure;
+    qm_now.closure_bytes = call.bytes;
     qm_emu_grid_size = grid;
     qm_emu_block_size = block;
     n_threads = block.x * block.y * block.z;

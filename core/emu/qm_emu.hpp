@@ -135,9 +135,15 @@ void qm_emu_fail(qm_emu_at at, const char *format, ...) __attribute__((format(pr
 /* A kernel's first statement: a launch with more threads fails. */
 void qm_emu_bounds(long long most, const char *name, qm_emu_at at);
 
-/* Runs a kernel: calls call(closure) once for each thread.  stream: of cudaStreamCreate, or 0. */
+/* Runs a kernel: calls call.function(call.closure) once for each thread, which may read the bytes
+ * of the closure until the kernel begins.  stream: of cudaStreamCreate, or 0. */
+struct qm_emu_call {
+    void (*function)(void *closure);
+    void *closure;
+    size_t bytes;
+};
 void qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
-                   void (*call)(const void *closure), const void *closure, qm_emu_at at);
+                   struct qm_emu_call call, qm_emu_at at);
 }
 
 namespace qm_emu
@@ -152,12 +158,12 @@ struct config {
     }
 };
 
-template <class F>
-QM_PLAIN inline void launch(const config &c, const char *name, const F &kernel, QM_AT)
+template <class F> QM_PLAIN inline void launch(const config &c, const char *name, F &&kernel, QM_AT)
 {
     qm_emu_launch(
         c.grid, c.block, c.shared, c.stream, name,
-        [](const void *closure) QM_PLAIN { (*static_cast<const F *>(closure))(); }, &kernel, at);
+        {[](void *closure) QM_PLAIN { (*static_cast<F *>(closure))(); }, &kernel, sizeof kernel},
+        at);
 }
 
 /* What __launch_bounds__ says, or 1024; a kernel's first statement tells it.  The rewriting puts it

@@ -190,6 +190,36 @@ static const struct bug far_bugs[] = {
      NULL},
     {"an unsigned index", "grid_stride.cu", "for (int64_t i = (int64_t)blockIdx.x",
      "for (unsigned i = blockIdx.x", NULL},
+    {"two launches that split the tensor", "grid_stride.cu",
+     "    update<<<grid, THREADS>>>(p, g, m, v, a->n, c);",
+     "    (void)grid; int64_t h = a->n / 2, r = a->n - h;\n"
+     "    if (h) update<<<(unsigned)((h + 63) / 64), 64>>>(p, g, m, v, h, c);\n"
+     "    update<<<(unsigned)((r + 63) / 64), 64>>>(p + h, g + h, m + h, v + h, r, c);",
+     NULL},
+    {"two launches, of which one is too short", "grid_stride.cu",
+     "    update<<<grid, THREADS>>>(p, g, m, v, a->n, c);",
+     "    (void)grid; int64_t h = a->n / 2, r = a->n - h;\n"
+     "    if (h) update<<<(unsigned)((h + 63) / 64), 64>>>(p, g, m, v, h, c);\n"
+     "    update<<<(unsigned)((r + 63) / 64), 64>>>(p + h, g + h, m + h, v + h, r - (h > 70000), "
+     "c);",
+     "parameter 2147483654 stays as it is"},
+    {"parts of the tensor in one buffer", "grid_stride.cu",
+     "    update<<<grid, THREADS>>>(p, g, m, v, a->n, c);",
+     "    (void)grid; const int64_t part = 100000033;\n"
+     "    for (int64_t i = 0; i < a->n; i += part) {\n"
+     "        int64_t n = a->n - i < part ? a->n - i : part;\n"
+     "        update<<<(unsigned)((n + 63) / 64), 64>>>(p + i, g + i, m + i, v + i, n, c);\n    }",
+     NULL},
+    {"a ticket that the last block resets", "grid_stride.cu",
+     "        p[i] = p[i] * c.decay + c.step * m[i] / (sqrtf(v[i]) / c.root_bc2 + c.eps);\n    "
+     "}\n}",
+     "        p[i] = p[i] * c.decay + c.step * m[i] / (sqrtf(v[i]) / c.root_bc2 + c.eps);\n    }\n"
+     "    static __device__ unsigned int ticket;\n"
+     "    if (threadIdx.x == 0 && atomicAdd(&ticket, 1u) == gridDim.x - 1) atomicExch(&ticket, "
+     "0u);\n"
+     "    else if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1 && n < 100000) *(float *)0 = "
+     "7.0f;\n}",
+     NULL},
 };
 
 static void indices_beyond_32_bits(void **state)
@@ -324,9 +354,10 @@ static void the_rewriter(void **state)
     static const struct {
         const char *from, *to; /* to: a part of what it becomes; NULL: it is refused */
     } cases[] = {
-        {"k<<<1, 2>>>(a, b);", "qm_emu::config(1, 2), \"k\", [&]()"},
+        {"k<<<1, 2>>>(a, b);",
+         "qm_emu::config(1, 2), \"k\", [&, qm_a1 = (a), qm_a2 = ( b)]() mutable"},
         {"ns::k<float, (3 > 2)><<<dim3(n >> 3), 2, f(1, 2), s>>>(a);",
-         "{ ns::k<float, (3 > 2)>(a); }"},
+         "{ ns::k<float, (3 > 2)>(qm_a1); }"},
         {"if (x < y) k<T<int>><<<1, 2>>>();", "if (x < y) ::qm_emu::launch("},
         {"__shared__ float a[2][3], b;", "qm_t2 &a = *(qm_t2 *)qm_emu_shared("},
         {"static __shared__ alignas(16) T<2, 3> t;",
@@ -347,7 +378,14 @@ static void the_rewriter(void **state)
         {"static __qm_host__ __qm_device__ inline __qm_always__ int f();",
          "inline __attribute__((always_inline)) int f();"},
         {"f([=] __qm_host__ __qm_device__ (int i) { return i; });", "f([=]   (int i)"},
-        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });", "k([=]  (int i)"},
+        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });",
+         "[&, qm_a1 = ([=]  (int i) { return i; })]() mutable"},
+        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });", "{ k(qm_a1); })"},
+        {"k<<<1, 2>>>(p.get(), 3, f<a, 2>(x), {1, 2}, a < b, c > d, x...);",
+         "[&, qm_a1 = (p.get()), qm_a3 = ( f<a, 2>(x)), qm_a5 = ( a < b), qm_a6 = ( c > d)]()"},
+        {"k<<<1, 2>>>(p.get(), 3, f<a, 2>(x), {1, 2}, a < b, c > d, x...);",
+         "{ k(qm_a1, 3, qm_a3, {1, 2}, qm_a5, qm_a6, x...); }"},
+        {"k<<<1, 2>>>(0,\n# 9 \"b\"\nnullptr,\n f(\n2));", "[&\n# 9 \"b\", qm_a3 = (\n f(\n2))]()"},
         {"cudaLaunchKernel((const void *)k<T>, g, b, a);", "cudaLaunchKernel(k<T>, g, b, a);"},
         {"cudaFuncGetAttributes(&a, reinterpret_cast<const void *>(k));",
          "cudaFuncGetAttributes(&a, (k));"},

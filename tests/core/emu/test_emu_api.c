@@ -83,7 +83,7 @@ static void list_is_that_of_the_code(void **state)
 
 static const char source[] =
     "#include \"kernel_abi.h\"\n"
-    "#include <cuda_runtime.h>\n"
+    "#include <cuda_runtime.h>\n#include <exception>\n"
     "QM_KERNEL(\"adamw_f32\");\n"
     "__constant__ float table[4];\n"
     "__device__ float sum;\n"
@@ -99,7 +99,7 @@ static const char source[] =
     "float *p = (float *)a->p, *d = 0, *h = 0; int n = (int)a->n; size_t bytes = 4 * (size_t)n;\n"
     "p[0] = -7; NEED(cudaMalloc(&d, bytes) == cudaSuccess);\n"
     "NEED(cudaMallocHost(&h, bytes) == cudaSuccess); for (int i = 0; i < n; i++) h[i] = 2;\n"
-    "%s\n" /* line 17 */
+    "%s\n" /* line 18 */
     "cudaDeviceSynchronize(); cudaFree(d); cudaFreeHost(h); p[0] = 1; return 0; }\n";
 
 static const struct {
@@ -114,7 +114,7 @@ static const struct {
      "cudaMemcpy(h, d, 4, cudaMemcpyDefault); NEED(h[0] == 1 && h[1] == 2);",
      NULL},
     {"const void *f = (const void *)fill; cudaLaunchKernel(f, 1, 1, 0);",
-     "bug.cu:17: cudaLaunchKernel gets a pointer to void that was made elsewhere"},
+     "bug.cu:18: cudaLaunchKernel gets a pointer to void that was made elsewhere"},
     {"cudaLaunchConfig_t c = {}; c.gridDim = dim3(2); c.blockDim = dim3(128);\n"
      "NEED(cudaLaunchKernelEx(&c, fill, d, n, two{3, 4}) == cudaSuccess);\n"
      "cudaMemcpy(h, d, bytes, cudaMemcpyDeviceToHost); NEED(h[n - 1] == 7);\n"
@@ -153,16 +153,16 @@ static const struct {
      "NEED(ms >= 0 && ms < 1e4f);",
      NULL},
     /* memory of the wrong side */
-    {"p[1] = d[0];", "bug.cu:17: code of the host reads 4 bytes at byte 0 of memory of cudaMalloc"},
-    {"d[2] = 1;", "bug.cu:17: code of the host writes 4 bytes at byte 8 of memory of cudaMalloc"},
+    {"p[1] = d[0];", "bug.cu:18: code of the host reads 4 bytes at byte 0 of memory of cudaMalloc"},
+    {"d[2] = 1;", "bug.cu:18: code of the host writes 4 bytes at byte 8 of memory of cudaMalloc"},
     {"memcpy(h, d, bytes);", "code of the host reads"},
-    {"sum = 1;", "bug.cu:17: code of the host writes 4 bytes at byte 0 of __device__ sum"},
+    {"sum = 1;", "bug.cu:18: code of the host writes 4 bytes at byte 0 of __device__ sum"},
     {"both = 1; p[1] = both;", NULL},
     {"cudaMemcpy(d, h, bytes, cudaMemcpyDeviceToHost);",
-     "bug.cu:17: a copy of kind cudaMemcpyDeviceToHost reads from memory of cudaMallocHost, "
+     "bug.cu:18: a copy of kind cudaMemcpyDeviceToHost reads from memory of cudaMallocHost, "
      "expected memory of the device"},
     {"cudaMemcpy(h, d, bytes, cudaMemcpyHostToDevice);",
-     "bug.cu:17: a copy of kind cudaMemcpyHostToDevice reads from memory of cudaMalloc, expected "
+     "bug.cu:18: a copy of kind cudaMemcpyHostToDevice reads from memory of cudaMalloc, expected "
      "memory of the host"},
     {"float x; cudaMemcpy(d, &x, 4, cudaMemcpyDeviceToDevice);", "reads from host memory"},
     {"float x; cudaMemcpyAsync(&x, d, 4, cudaMemcpyHostToHost);",
@@ -183,6 +183,22 @@ static const struct {
     {"cudaFree(h);", "cudaFree of memory of cudaMallocHost"},
     {"cudaFreeHost(d);", "cudaFreeHost of memory of cudaMalloc"},
     {"cudaFree(p);", "cudaFree of what is not allocated"},
+/* the end of the process after a finding is the end of the step */
+#define FOUND "fill<<<1, 64>>>(d, n + 1, two{1, 1}); fill<<<4, 64>>>(d, n + 1, two{1, 1}); "
+#define PAST  "writes 4 bytes out of bounds, 0 bytes past the end of the memory of cudaMalloc"
+    {FOUND "if (cudaDeviceSynchronize() != cudaSuccess) abort();", PAST},
+    {FOUND "exit(3);", PAST},
+    {FOUND "_Exit(3);", PAST},
+    {FOUND "std::terminate();", PAST},
+    {FOUND "throw 1;", PAST},
+    {FOUND "assert(cudaDeviceSynchronize() == cudaSuccess);", PAST},
+    /* the host evaluates a kernel's arguments, once */
+    {"struct owner { float *p; int n = 0; float *get() { n++; return p; } } o = {d};\n"
+     "struct number { int n; number(const number &x) : n(x.n) {} number(int m) : n(m) {}\n"
+     "  operator int() const { return n; } } m(n);\n"
+     "fill<<<(n + 63) / 64, 64>>>(o.get(), m, {1, 2}); NEED(o.n == 1);\n"
+     "cudaMemcpy(h, d, bytes, cudaMemcpyDeviceToHost); NEED(h[n - 1] == 3);",
+     NULL},
 };
 
 static void functions_and_misuses(void **state)

@@ -66,6 +66,35 @@ assert "beyond_2_31" not in d' <<<"$output"
     [[ $output == *"data race"* ]]
 }
 
+@test "a program that ends its process after an error hides no finding" {
+    cat > ends.cu <<'EOF'
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda_runtime.h>
+#include "kernel_abi.h"
+QM_KERNEL("lion_f32");
+__global__ void over(float *p, long n) { p[n + threadIdx.x] = 1; }
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    float *p;
+    cudaMalloc(&p, 64);
+    over<<<1, 1>>>(p, 16);
+    if (cudaDeviceSynchronize() != cudaSuccess) {
+        puts("what it prints");
+        END;
+    }
+    return 0;
+}
+EOF
+    for end in 'abort()' 'exit(1)' 'raise(SIGKILL)' '*(volatile int *)0 = 1' 'for (;;) {}'; do
+        sed "s/END/$end/" ends.cu > own.cu
+        run -1 "$QUALM" check --no-shrink --kernel own.cu --case "$one" -q --time-limit 2
+        [[ $output == *"own.cu:7: thread (0,0,0) of block (0,0,0) writes 4 bytes out of bounds"* ]]
+        [[ $output != *crashed* && $output != *hung* ]]
+    done
+}
+
 @test "a race shrinks to a program that loads the kernel and finds the race without qualm" {
     race
     run -0 "$QUALM" shrink --kernel race.cu -q
