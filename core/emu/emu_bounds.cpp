@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdio.h>
+#include <string.h>
 
 static jmp_buf asked; /* where the question for a kernel's bounds was put */
 static int is_asked;
@@ -18,6 +19,8 @@ extern "C" void qm_emu_bounds(long long most, const char *name, struct qm_emu_at
         longjmp(asked, 1);
     }
     qm_now.is_entering = 0;
+    if (qm_now.kernel && strncmp(qm_now.kernel, "a kernel of ", 12) == 0)
+        qm_now.kernel = name;
     if (threads > most)
         qm_emu_fail(at,
                     "the launch of %s fails: __launch_bounds__ allows %lld threads a block, and "
@@ -36,6 +39,16 @@ extern "C" int qm_emu_threads_most(void (*call)(const void *kernel), const void 
 }
 
 /* ---- CUDA's limits --------------------------------------------------------------------------- */
+
+static size_t shared_allowed = QM_STATIC_MOST;
+
+size_t qm_shared_allowed(void) { return shared_allowed; }
+
+extern "C" void qm_emu_allow_shared(int bytes)
+{
+    if (bytes > (int)shared_allowed)
+        shared_allowed = bytes > QM_DYNAMIC_MOST ? (size_t)QM_DYNAMIC_MOST : (size_t)bytes;
+}
 
 /* Writes why a launch of that size fails; "": it does not. */
 static void flaw_of(struct qm_index g, struct qm_index b, size_t shared, char *text, size_t size)

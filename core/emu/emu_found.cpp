@@ -134,6 +134,17 @@ void qm_found_outside_shared(size_t at, size_t size, int write, uint32_t code)
     fail_at(code, what);
 }
 
+void qm_found_early(const struct region *r, uintptr_t a, size_t size, const char *work, int write,
+                    int wrote, uint32_t code)
+{
+    char bytes[200], what[640];
+    name_bytes(r, a, size, bytes, sizeof bytes);
+    snprintf(what, sizeof what,
+             "code of the host %s %s, which %s %s, and the host has not waited for it",
+             write ? "writes" : "reads", bytes, work, wrote ? "wrote" : "read");
+    fail_at(code, what);
+}
+
 void qm_found_unwritten(const struct region *r, uintptr_t a, size_t size, uint32_t code)
 {
     char who[64], bytes[200], what[400];
@@ -169,7 +180,7 @@ void qm_found_streams(const struct region *r, uintptr_t a, size_t size, const ch
     qm_thread_name(qm_now.thread, who);
     name_bytes(r, a, size, bytes, sizeof bytes);
     snprintf(what, sizeof what,
-             "%s %s %s, which %s %s in another stream, and nothing orders the two launches", who,
+             "%s %s %s, which %s %s in another stream, and nothing orders the two", who,
              write ? "writes" : "reads", bytes, kernel, was_write ? "wrote" : "read");
     fail_at(code, what);
 }

@@ -162,7 +162,7 @@ static void put_arguments(struct qm_rewriter *r, const char *s, const char *end)
             qm_rw_put_number(r, "qm_a", n);
             continue;
         }
-        for (s = qm_rw_skip_blanks(s); s < next; s++)
+        for (s = skip_lines(s); s < next; s++)
             if (*s == '\n' && s[1] == '#')
                 s += strcspn(s + 1, "\n");
             else

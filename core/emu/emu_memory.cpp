@@ -129,13 +129,13 @@ static void forget_places(void)
     any_seen = is_sorted = 0;
 }
 
-/* Copies of the regions of device memory, for accesses by the host: there are few of them, and many
- * accesses while regions[] is not sorted. */
+/* Copies of the regions whose accesses by the host are looked at, of device memory and of memory that
+ * it shares: there are few of them, and many accesses while regions[] is not sorted. */
 static struct region devices[REGIONS];
 static int n_devices;
 static uintptr_t devices_from = UINTPTR_MAX, devices_to; /* all that were ever there lie between */
 
-const struct region *qm_device_of(uintptr_t a)
+const struct region *qm_watched_of(uintptr_t a)
 {
     for (int i = 0; a >= devices_from && a < devices_to && i < n_devices; i++)
         if (a - devices[i].at < devices[i].bytes)
@@ -154,7 +154,7 @@ void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 {
     if (!at || bytes == 0 || n_regions == REGIONS)
         return;
-    if (flags & QM_REGION_DEVICE) {
+    if (flags & (QM_REGION_DEVICE | QM_REGION_BLANK)) {
         uintptr_t a = (uintptr_t)at;
         devices[n_devices++] = region{name, a, bytes, flags, {}};
         devices_from = a < devices_from ? a : devices_from;
@@ -167,7 +167,7 @@ void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 static void region_remove(int i)
 {
     struct region *r = &regions[i];
-    if (r->flags & QM_REGION_DEVICE)
+    if (r->flags & (QM_REGION_DEVICE | QM_REGION_BLANK))
         device_remove(r->at);
     records_close(&r->records);
     *r = regions[--n_regions];
@@ -289,36 +289,69 @@ int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *le
     return bytes <= *left;
 }
 
-void qm_region_written(const void *at, size_t bytes)
+/* Calls work(cell) for the record of each byte, or of four bytes where they are touched together. */
+template <class F> static void each_cell(struct records *x, size_t from, size_t to, const F &work)
 {
-    struct region *r = qm_region_of((uintptr_t)at);
-    const struct cell written = {{1, 0, 0, 0}, {}, {}};
-    if (!r || !(r->flags & QM_REGION_BLANK) ||
-        (!r->records.group && !qm_records_open(&r->records, r->bytes)))
-        return;
-    size_t k = (uintptr_t)at - r->at, end = bytes < r->bytes - k ? k + bytes : r->bytes;
-    for (; k < end; k++) {
-        if (k % 4 == 0 && end - k >= 4) {
-            r->records.group[k / 4] = group{written, 0};
+    for (size_t k = from; k < to; k++) {
+        if (k % 4 == 0 && to - k >= 4 && !x->group[k / 4].is_split) {
+            work(&x->group[k / 4].cell);
             k += 3;
             continue;
         }
-        qm_split(&r->records, k);
-        r->records.byte[k] = written;
+        qm_split(x, k);
+        work(&x->byte[k]);
     }
 }
 
-int qm_region_unordered(const void *at, size_t bytes, const char **kernel)
+void qm_region_touched(const void *at, size_t bytes, int write, uint32_t epoch)
 {
-    const struct region *r = qm_region_of((uintptr_t)at);
-    size_t k = r ? (uintptr_t)at - r->at : 0;
-    for (size_t i = 0; r && r->records.group && i < bytes && k + i < r->bytes; i++) {
-        const struct cell *c = qm_cell(&r->records, k + i);
-        uint32_t epoch = c->w.epoch > c->a[0].epoch ? c->w.epoch : c->a[0].epoch;
-        if (epoch >= qm_now.step_epoch && (*kernel = qm_launch_unordered(epoch)))
-            return 1;
-    }
-    return 0;
+    struct region *r = qm_region_of((uintptr_t)at);
+    const struct stamp now = {epoch, 0, 0, 0};
+    if (!r || !(r->flags & (QM_REGION_BLANK | QM_REGION_DEVICE)) ||
+        (!r->records.group && !qm_records_open(&r->records, r->bytes)))
+        return;
+    size_t k = (uintptr_t)at - r->at, end = bytes < r->bytes - k ? k + bytes : r->bytes;
+    for (size_t i = k; i < end && write; i++) /* a new record for the four bytes */
+        if (i % 4 == 0 && end - i >= 4) {
+            r->records.group[i / 4] = group{{now, {}, {}}, 0};
+            i += 3;
+        } else {
+            qm_split(&r->records, i);
+            r->records.byte[i] = cell{now, {}, {}};
+        }
+    if (!write)
+        each_cell(&r->records, k, end, [&](struct cell *c) {
+            c->r[2] = c->r[1];
+            c->r[1] = c->r[0];
+            c->r[0] = now;
+        });
+}
+
+const char *qm_region_unordered(const void *at, size_t bytes, int write, int is_host, int *wrote)
+{
+    struct region *r = qm_region_of((uintptr_t)at);
+    const char *name = NULL;
+    if (!r || !r->records.group)
+        return NULL;
+    size_t k = (uintptr_t)at - r->at, end = bytes < r->bytes - k ? k + bytes : r->bytes;
+    each_cell(&r->records, k, end, [&](struct cell *c) {
+        const struct stamp *stamps[] = {&c->w,    &c->a[0], &c->a[1], &c->a[2],
+                                        &c->r[0], &c->r[1], &c->r[2]};
+        for (int i = 0; i < (write ? 7 : 4) && !name; i++) {
+            uint32_t epoch = stamps[i]->epoch;
+            if (epoch >= qm_now.step_epoch)
+                name = is_host ? qm_launch_unwaited(epoch) : qm_launch_unordered(epoch);
+            *wrote = i < 4;
+        }
+    });
+    return name;
+}
+
+void qm_region_ask(const void *at)
+{
+    struct region *r = qm_region_of((uintptr_t)at);
+    if (r)
+        r->flags |= QM_REGION_ASKED;
 }
 
 /* The table that core/emu/emu_device.c makes: the file's __device__, __constant__ and __managed__

@@ -549,22 +549,25 @@ static void run_far(uint64_t blocks, size_t shared)
         run_block_number(chosen[k], shared);
 }
 
-extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_t shared,
-                              void *stream, const char *name, struct qm_emu_call call,
-                              struct qm_emu_at at)
+extern "C" int qm_emu_launch(struct qm_index grid, struct qm_index block, size_t shared,
+                             void *stream, const char *name, struct qm_emu_call call,
+                             struct qm_emu_at at)
 {
     if (*qm_emu_text || qm_far.left)
-        return; /* this step has a finding already, or is left */
+        return 0; /* this step has a finding already, or is left */
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
-        qm_launch_failed(9);
-        return;
+        qm_launch_failed(QM_ERROR_CONFIGURATION);
+        return QM_ERROR_CONFIGURATION;
     }
     if (!stacks_open()) {
         qm_emu_fail(at, "no memory for the stacks of %s", name);
-        return;
+        return QM_ERROR_CONFIGURATION;
     }
-    if (!qm_launch_is_valid(grid, block, shared, name, at) || qm_launch_begin(stream, name) < 0)
-        return;
+    if (!qm_launch_is_valid(grid, block, shared, name, at) ||
+        qm_launch_begin(stream, name, at) < 0) {
+        qm_launch_failed(QM_ERROR_CONFIGURATION);
+        return QM_ERROR_CONFIGURATION;
+    }
     qm_now.kernel = name;
     qm_now.epoch++;
     qm_now.launch_epoch = qm_now.epoch;
@@ -586,5 +589,6 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
     qm_now.stack = 0;
     qm_now.kernel = NULL;
     if (is_abandoned && !qm_far.left)
-        qm_launch_failed(719);
+        qm_launch_failed(QM_ERROR_KERNEL);
+    return 0;
 }

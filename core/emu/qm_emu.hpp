@@ -136,14 +136,15 @@ void qm_emu_fail(qm_emu_at at, const char *format, ...) __attribute__((format(pr
 void qm_emu_bounds(long long most, const char *name, qm_emu_at at);
 
 /* Runs a kernel: calls call.function(call.closure) once for each thread, which may read the bytes
- * of the closure until the kernel begins.  stream: of cudaStreamCreate, or 0. */
+ * of the closure until the kernel begins.  stream: of cudaStreamCreate, or 0.  Returns an error of
+ * CUDA's where it does not start. */
 struct qm_emu_call {
     void (*function)(void *closure);
     void *closure;
     size_t bytes;
 };
-void qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
-                   struct qm_emu_call call, qm_emu_at at);
+int qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
+                  struct qm_emu_call call, qm_emu_at at);
 }
 
 namespace qm_emu
@@ -158,12 +159,17 @@ struct config {
     }
 };
 
-template <class F> QM_PLAIN inline void launch(const config &c, const char *name, F &&kernel, QM_AT)
+template <class F>
+QM_PLAIN inline int launched(const config &c, const char *name, F &&kernel, qm_emu_at at)
 {
-    qm_emu_launch(
+    return qm_emu_launch(
         c.grid, c.block, c.shared, c.stream, name,
         {[](void *closure) QM_PLAIN { (*static_cast<F *>(closure))(); }, &kernel, sizeof kernel},
         at);
+}
+template <class F> QM_PLAIN inline void launch(const config &c, const char *name, F &&kernel, QM_AT)
+{
+    launched(c, name, static_cast<F &&>(kernel), at);
 }
 
 /* What __launch_bounds__ says, or 1024; a kernel's first statement tells it.  The rewriting puts it

@@ -169,7 +169,7 @@ static const struct bug far_bugs[] = {
     {"size of 32 bits", "grid_stride.cu", "size_t bytes = sizeof(float) * (size_t)a->n;",
      "unsigned bytes = (unsigned)(sizeof(float) * (size_t)a->n);", "out of bounds"},
     {"grid of 32 bits", "grid_stride.cu", "int64_t blocks = (a->n + THREADS - 1) / THREADS;",
-     "int blocks = ((int)a->n + THREADS - 1) / THREADS;", "too large a grid"},
+     "int blocks = ((int)a->n + THREADS - 1) / THREADS;", "a grid's x is at most 2147483647"},
     {"more blocks than elements", "adamw4_ao.cu", "QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK, 0)",
      "QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK / 2, 0)", NULL},
     {"a thread for each element", "grid_stride.cu", "MOST_BLOCKS = 1024", "MOST_BLOCKS = 1 << 30",

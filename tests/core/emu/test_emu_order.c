@@ -67,7 +67,7 @@ static const struct {
      "#define MOST(n) (2 * n)\n__launch_bounds__(MOST(16),\n 1) __global__ void scale(",
      "the launch of scale fails: __launch_bounds__ allows 32"},
     {"a grid that is too high", "look<<<blocks, THREADS>>>", "look<<<dim3(1, 65536), THREADS>>>",
-     "too large a grid"},
+     "a grid's y is at most 65535 (grid 1,65536,1"},
     {"too much shared memory of both kinds", "look<<<blocks, THREADS>>>",
      "look<<<blocks, THREADS, 49150>>>",
      "shared top: 4 bytes of static and 49150 of dynamic shared memory, at most 49152"},
