@@ -14,7 +14,6 @@
 #include "emu_far.hpp"
 #include "emu_memory.hpp"
 
-enum { HOST_STACK = 1 << 20 };
 enum { READ, WRITE, ATOMICS }; /* and ATOMICS + an enum qm_emu_atomic */
 enum { RELAXED = ATOMICS + QM_ATOMIC_READ, SET = ATOMICS + QM_ATOMIC_SET };
 enum { SWAP = ATOMICS + QM_ATOMIC_SWAP };

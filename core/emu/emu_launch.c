@@ -128,11 +128,10 @@ static void put_lines(struct qm_rewriter *r, const char *s, const char *end)
         }
 }
 
-/* Writes copies of the arguments for the captures of a lambda, such as `, qm_a1 = (p.get())`;
- * returns how many. */
-static int put_copies(struct qm_rewriter *r, const char *s, const char *end)
+/* Writes copies of the arguments for the captures of a lambda: `, qm_a1 = ::qm_emu::copied(p.get())`. */
+static void put_copies(struct qm_rewriter *r, const char *s, const char *end)
 {
-    int n = 0, count = 0;
+    int n = 0;
     for (const char *next; s < end; s = next + 1) {
         next = argument_end(s, end);
         n++;
@@ -141,12 +140,10 @@ static int put_copies(struct qm_rewriter *r, const char *s, const char *end)
             continue;
         }
         qm_rw_put_number(r, ", qm_a", n);
-        qm_rw_puts(r, " = (");
+        qm_rw_puts(r, " = ::qm_emu::copied(");
         put_unmarked(r, s, next);
         qm_rw_puts(r, ")");
-        count++;
     }
-    return count;
 }
 
 /* Writes the arguments of the call, on one line. */
@@ -160,6 +157,7 @@ static void put_arguments(struct qm_rewriter *r, const char *s, const char *end)
         n++;
         if (!stays(s, next)) {
             qm_rw_put_number(r, "qm_a", n);
+            qm_rw_puts(r, ".value");
             continue;
         }
         for (s = skip_lines(s); s < next; s++)
@@ -201,9 +199,8 @@ qm_status qm_rw_launch(struct qm_rewriter *r)
     qm_rw_puts(r, "), \"");
     put_quoted(r, name, n);
     qm_rw_puts(r, "\", [&");
-    int n_copies = put_copies(r, args + 1, end - 1);
-    qm_rw_puts(r, n_copies ? "]() mutable " : "]() ");
-    qm_rw_puts(r, "__attribute__((no_sanitize(\"thread\"))) { ");
+    put_copies(r, args + 1, end - 1);
+    qm_rw_puts(r, "]() __attribute__((no_sanitize(\"thread\"))) { ");
     qm_rw_puts(r, r->purpose == QM_EMU_MARK ? "::qm_emu_launches(); " : "");
     qm_rw_puts(r, name);
     put_arguments(r, args + 1, end - 1);

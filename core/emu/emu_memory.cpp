@@ -38,22 +38,22 @@ static size_t arena_used = QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP, static_byte
 size_t qm_dynamic_bytes;
 struct records qm_arena_records;
 
-extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char *name)
+extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char *name,
+                               struct qm_emu_at at)
 {
     int i = 0;
     while (i < n_variables && variables[i].key != key)
         i++;
     if (i == n_variables) {
-        size_t to = align < 16 ? 16 : align, at = (arena_used + to - 1) / to * to;
-        if (at + size + QM_GAP > QM_ARENA || i == VARIABLES) {
-            struct qm_emu_at nowhere = {NULL, 0};
-            qm_emu_fail(nowhere, "shared %s of %zu bytes: too much shared memory", name, size);
+        size_t to = align < 16 ? 16 : align, from = (arena_used + to - 1) / to * to;
+        if (from + size + QM_GAP > QM_ARENA || i == VARIABLES) {
+            qm_emu_fail(at, "shared %s of %zu bytes: too much shared memory", name, size);
             abort();
         }
-        variables[n_variables++] = variable{key, name, at, size, 0};
-        for (size_t k = at / 16; k <= (at + size + QM_GAP - 1) / 16; k++)
+        variables[n_variables++] = variable{key, name, from, size, 0};
+        for (size_t k = from / 16; k <= (from + size + QM_GAP - 1) / 16; k++)
             owner[k] = (uint16_t)n_variables;
-        arena_used = at + size + QM_GAP;
+        arena_used = from + size + QM_GAP;
     }
     struct variable *v = &variables[i];
     if (qm_now.is_running && v->block != qm_now.block_epoch) {
@@ -61,12 +61,11 @@ extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char 
         static_bytes += v->bytes;
         size_t most =
             qm_shared_allowed() > QM_STATIC_MOST ? (size_t)QM_DYNAMIC_MOST : (size_t)QM_STATIC_MOST;
-        struct qm_emu_at nowhere = {NULL, 0};
         if (static_bytes > QM_STATIC_MOST)
-            qm_emu_fail(nowhere, "shared %s: %zu bytes of static shared memory, at most %d", name,
+            qm_emu_fail(at, "shared %s: %zu bytes of static shared memory, at most %d", name,
                         static_bytes, QM_STATIC_MOST);
         else if (static_bytes + qm_dynamic_bytes > most)
-            qm_emu_fail(nowhere,
+            qm_emu_fail(at,
                         "shared %s: %zu bytes of static and %zu of dynamic shared memory, at most "
                         "%zu",
                         name, static_bytes, qm_dynamic_bytes, most);
@@ -129,8 +128,8 @@ static void forget_places(void)
     any_seen = is_sorted = 0;
 }
 
-/* Copies of the regions whose accesses by the host are looked at, of device memory and of memory that
- * it shares: there are few of them, and many accesses while regions[] is not sorted. */
+/* Copies of the regions whose accesses by the host are looked at, of device memory and of memory
+ * that it shares: there are few of them, and many accesses while regions[] is not sorted. */
 static struct region devices[REGIONS];
 static int n_devices;
 static uintptr_t devices_from = UINTPTR_MAX, devices_to; /* all that were ever there lie between */
@@ -289,7 +288,7 @@ int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *le
     return bytes <= *left;
 }
 
-/* Calls work(cell) for the record of each byte, or of four bytes where they are touched together. */
+/* Calls work(cell) for the record of each byte, or of four bytes that are touched together. */
 template <class F> static void each_cell(struct records *x, size_t from, size_t to, const F &work)
 {
     for (size_t k = from; k < to; k++) {

@@ -41,6 +41,8 @@ static inline struct cell *qm_cell(const struct records *x, size_t i)
 void qm_split(const struct records *x, size_t i);     /* the group of byte i */
 int qm_records_open(struct records *x, size_t bytes); /* 0: no memory */
 
+enum { HOST_STACK = 1 << 20 }; /* bytes above the frame that launched */
+
 struct region {
     const char *name;
     uintptr_t at;

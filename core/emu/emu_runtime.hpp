@@ -128,8 +128,8 @@ int qm_region_flags(const void *at, const char **name);
 /* For copies: whether `bytes` bytes from `at` on lie in one region, or not in any known one; *left:
  * how many do. */
 int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *left);
-/* Notes that code of the host or a copy has written or read the bytes; epoch 1: a write that everything
- * is ordered after. */
+/* Notes that code of the host or a copy has written or read the bytes; epoch 1: a write that
+ * everything is ordered after. */
 void qm_region_touched(const void *at, size_t bytes, int write, uint32_t epoch);
 /* The name of an earlier launch or copy that wrote the bytes (for a write: or read them) and is
  * unordered with what is to touch them now, else NULL: with the current copy, or with the host. */

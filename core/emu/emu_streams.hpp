@@ -4,8 +4,8 @@
 
 #include "emu_runtime.hpp"
 
-/* Forgets the launches and errors of the last step; the name of a launch that the host has not waited
- * for, or NULL. */
+/* Forgets the launches and errors of the last step; the name of a launch that the host has not
+ * waited for, or NULL. */
 void qm_streams_forget(void);
 const char *qm_streams_unwaited(void);
 

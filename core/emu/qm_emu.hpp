@@ -121,7 +121,7 @@ void qm_emu_fence(void);
 
 /* The memory of a shared variable, one for all threads of a block and undefined when the block
  * starts. */
-void *qm_emu_shared(void *key, size_t size, size_t align, const char *name);
+void *qm_emu_shared(void *key, size_t size, size_t align, const char *name, QM_AT);
 extern unsigned char qm_emu_dynamic[];
 
 /* Marks for core/emu/emu_device.c, in a build that never runs: what follows is a launch; this
@@ -158,6 +158,12 @@ struct config {
     {
     }
 };
+
+/* A copy of a kernel's argument, as a parameter would be one. */
+template <class T> struct copy {
+    mutable T value;
+};
+template <class T> QM_PLAIN inline copy<T> copied(T x) { return {static_cast<T &&>(x)}; }
 
 template <class F>
 QM_PLAIN inline int launched(const config &c, const char *name, F &&kernel, qm_emu_at at)
@@ -464,5 +470,9 @@ extern "C" int qm_kernel_step(const struct qm_kernel_args *a)
 
 #include "qm_emu_api.hpp"
 #include "qm_emu_math.hpp"
+
+/* Before the file, whose macros they must not meet. */
+#include "qm_emu_cub.hpp"
+#include "qm_emu_half.hpp"
 
 #endif

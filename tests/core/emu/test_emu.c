@@ -354,10 +354,10 @@ static void the_rewriter(void **state)
     static const struct {
         const char *from, *to; /* to: a part of what it becomes; NULL: it is refused */
     } cases[] = {
-        {"k<<<1, 2>>>(a, b);",
-         "qm_emu::config(1, 2), \"k\", [&, qm_a1 = (a), qm_a2 = ( b)]() mutable"},
+        {"k<<<1, 2>>>(a, b);", "qm_emu::config(1, 2), \"k\", [&, qm_a1 = ::qm_emu::copied(a), "
+                               "qm_a2 = ::qm_emu::copied( b)]()"},
         {"ns::k<float, (3 > 2)><<<dim3(n >> 3), 2, f(1, 2), s>>>(a);",
-         "{ ns::k<float, (3 > 2)>(qm_a1); }"},
+         "{ ns::k<float, (3 > 2)>(qm_a1.value); }"},
         {"if (x < y) k<T<int>><<<1, 2>>>();", "if (x < y) ::qm_emu::launch("},
         {"__shared__ float a[2][3], b;", "qm_t2 &a = *(qm_t2 *)qm_emu_shared("},
         {"static __shared__ alignas(16) T<2, 3> t;",
@@ -379,13 +379,15 @@ static void the_rewriter(void **state)
          "inline __attribute__((always_inline)) int f();"},
         {"f([=] __qm_host__ __qm_device__ (int i) { return i; });", "f([=]   (int i)"},
         {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });",
-         "[&, qm_a1 = ([=]  (int i) { return i; })]() mutable"},
-        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });", "{ k(qm_a1); })"},
+         "[&, qm_a1 = ::qm_emu::copied([=]  (int i) { return i; })]()"},
+        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });", "{ k(qm_a1.value); })"},
         {"k<<<1, 2>>>(p.get(), 3, f<a, 2>(x), {1, 2}, a < b, c > d, x...);",
-         "[&, qm_a1 = (p.get()), qm_a3 = ( f<a, 2>(x)), qm_a5 = ( a < b), qm_a6 = ( c > d)]()"},
+         "[&, qm_a1 = ::qm_emu::copied(p.get()), qm_a3 = ::qm_emu::copied( f<a, 2>(x)), qm_a5 = "
+         "::qm_emu::copied( a < b), qm_a6 = ::qm_emu::copied( c > d)]()"},
         {"k<<<1, 2>>>(p.get(), 3, f<a, 2>(x), {1, 2}, a < b, c > d, x...);",
-         "{ k(qm_a1, 3, qm_a3, {1, 2}, qm_a5, qm_a6, x...); }"},
-        {"k<<<1, 2>>>(0,\n# 9 \"b\"\nnullptr,\n f(\n2));", "[&\n# 9 \"b\", qm_a3 = (\n f(\n2))]()"},
+         "{ k(qm_a1.value, 3, qm_a3.value, {1, 2}, qm_a5.value, qm_a6.value, x...); }"},
+        {"k<<<1, 2>>>(0,\n# 9 \"b\"\nnullptr,\n f(\n2));",
+         "[&\n# 9 \"b\"\n, qm_a3 = ::qm_emu::copied(\n f(\n2))]()"},
         {"cudaLaunchKernel((const void *)k<T>, g, b, a);", "cudaLaunchKernel(k<T>, g, b, a);"},
         {"cudaFuncGetAttributes(&a, reinterpret_cast<const void *>(k));",
          "cudaFuncGetAttributes(&a, (k));"},
