@@ -154,11 +154,20 @@ static int is_pinned(const void *p)
     return flags >= 0 && (flags & QM_REGION_PINNED);
 }
 
+/* Memory of which the host has no part: it waits for no fill of it, and for no copy within it. */
+static int is_device_alone(const void *p)
+{
+    const char *name;
+    int flags = qm_region_flags(p, &name);
+    return flags >= 0 && (flags & QM_REGION_DEVICE);
+}
+
 int qm_emu_copy(void *to, const void *from, size_t bytes, int way, struct qm_emu_stream *stream,
                 int waits, struct qm_emu_at at)
 {
     if (*qm_emu_text || bytes == 0)
         return 0;
+    waits = waits && !(is_device_alone(from) && is_device_alone(to));
     int is_seen = !waits && (is_pinned(from) || is_pinned(to));
     uint32_t epoch = qm_copy_begin(stream, is_seen, "a copy", at);
     if (epoch && kind_is_valid(to, from, way, at) && copy_is_valid(from, bytes, "reads", at) &&
@@ -178,10 +187,12 @@ int qm_emu_copy(void *to, const void *from, size_t bytes, int way, struct qm_emu
     return *qm_emu_text ? QM_ERROR_INVALID : 0;
 }
 
-int qm_emu_fill(void *to, int byte, size_t bytes, struct qm_emu_stream *stream, struct qm_emu_at at)
+int qm_emu_fill(void *to, int byte, size_t bytes, struct qm_emu_stream *stream, int waits,
+                struct qm_emu_at at)
 {
     if (*qm_emu_text || bytes == 0)
         return 0;
+    waits = waits && !is_device_alone(to);
     uint32_t epoch = qm_copy_begin(stream, is_pinned(to), "cudaMemset", at);
     if (epoch && end_is_valid(to, 1, 0, "cudaMemset writes to", at) &&
         copy_is_valid(to, bytes, "writes", at) && copy_is_ordered(to, bytes, 1, at)) {
@@ -192,6 +203,8 @@ int qm_emu_fill(void *to, int byte, size_t bytes, struct qm_emu_stream *stream, 
             qm_region_touched(to, bytes, 1, epoch);
         }
     }
+    if (waits)
+        qm_emu_wait(stream, 0, at);
     return *qm_emu_text ? QM_ERROR_INVALID : 0;
 }
 }

@@ -68,7 +68,7 @@ static void place_of(uint32_t code, char *text, size_t size)
 static void fail_at(uint32_t code, const char *what)
 {
     char place[200];
-    struct qm_emu_at nowhere = {NULL, 0};
+    struct qm_emu_at nowhere = {NULL, 0, 0};
     place_of(code, place, sizeof place);
     qm_emu_fail(nowhere, "%s: %s", place, what);
 }

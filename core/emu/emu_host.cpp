@@ -119,7 +119,7 @@ static int device_step(const struct qm_kernel_args *a)
 {
     static struct call c;
     static uint32_t refused;
-    struct qm_emu_at nowhere = {NULL, 0};
+    struct qm_emu_at nowhere = {NULL, 0, 0};
     refused = 0;
     c.args.a = *a;
     c.args.a.recipe = c.args.a.param = NULL;
@@ -164,7 +164,7 @@ void qm_emu_step_begin(void)
 
 void qm_emu_step_end(int is_refused)
 {
-    struct qm_emu_at nowhere = {NULL, 0};
+    struct qm_emu_at nowhere = {NULL, 0, 0};
     const char *open = is_refused ? NULL : qm_streams_unwaited();
     if (open)
         qm_emu_fail(nowhere,
@@ -178,7 +178,7 @@ void qm_emu_step_end(int is_refused)
 
 int qm_kernel_step(const struct qm_kernel_args *a)
 {
-    struct qm_emu_at nowhere = {NULL, 0};
+    struct qm_emu_at nowhere = {NULL, 0, 0};
     int refused = 0;
     qm_emu_step_begin();
     add_args(a);
@@ -195,7 +195,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
 /* The nearest-code routine (kernel_nearest.h) of a file with the kernel qm_cuda_nearest. */
 void qm_nearest(const float *y, long n, unsigned char *code)
 {
-    struct qm_emu_at nowhere = {NULL, 0};
+    struct qm_emu_at nowhere = {NULL, 0, 0};
     qm_emu_step_begin();
     qm_region_add("values", y, sizeof *y * (size_t)n, QM_REGION_STEP | QM_REGION_CONST);
     qm_region_add("codes", code, (size_t)n, QM_REGION_STEP);

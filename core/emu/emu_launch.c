@@ -128,7 +128,7 @@ static void put_lines(struct qm_rewriter *r, const char *s, const char *end)
         }
 }
 
-/* Writes copies of the arguments for the captures of a lambda: `, qm_a1 = ::qm_emu::copied(p.get())`. */
+/* Writes copies of the arguments for a lambda to capture: `, qm_a1 = ::qm_emu::copied(p.get())`. */
 static void put_copies(struct qm_rewriter *r, const char *s, const char *end)
 {
     int n = 0;

@@ -9,5 +9,6 @@
 #include "emu_found.cpp"
 #include "emu_host.cpp"
 #include "emu_memory.cpp"
+#include "emu_order.cpp"
 #include "emu_streams.cpp"
 #include "emu_threads.cpp"

@@ -354,6 +354,8 @@ static qm_status one_token(struct qm_rewriter *r, const char *text)
         qm_rw_try_block(r, end);
         return QM_OK;
     }
+    if (qm_rw_barrier(r, end))
+        return QM_OK;
     if (qm_rw_word_is(s, end, "__noinline__") && *qm_rw_last(r, 0) != '(')
         qm_rw_puts(r, "__attribute__((noinline))");
     else

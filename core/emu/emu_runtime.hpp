@@ -22,7 +22,7 @@ struct qm_index {
 
 struct qm_emu_at {
     const char *file;
-    int line;
+    int line, number; /* number: of a barrier, or 0 */
 };
 
 struct qm_emu_call {
@@ -50,6 +50,11 @@ struct qm_order {
     uint16_t base, own[QM_WARP], seen[QM_WARP][QM_WARP];
     int is_partial; /* seen is not all 0 */
 };
+
+/* Lanes `who`, of which `live` exist, have met: each has now seen what any of them has seen.
+ * reset: begins a block. */
+void qm_order_meet(struct qm_order *o, uint32_t who, uint32_t live);
+void qm_order_reset(struct qm_order *o);
 
 /* The state of a launch, read at every memory access. */
 struct qm_emu_now {

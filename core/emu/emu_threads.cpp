@@ -251,13 +251,27 @@ extern "C" int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, st
     return f->x;
 }
 
+static int is_same_line(const struct qm_emu_at *a, const struct qm_emu_at *b)
+{
+    return a->line == b->line && strcmp(a->file, b->file) == 0;
+}
+
+static int is_same_barrier(const struct qm_emu_at *a, const struct qm_emu_at *b)
+{
+    return is_same_line(a, b) && (a->number == b->number || !a->number || !b->number);
+}
+
 static void divergent(const struct fiber *a, const struct fiber *b)
 {
     char one[64], two[64];
     qm_thread_name((unsigned int)(a - fibers), one);
     qm_thread_name((unsigned int)(b - fibers), two);
-    report(a->at, "divergent barrier: %s waits here, in %s, and %s at %s:%d, in %s", one, a->name,
-           two, file_of(b->at.file), b->at.line, b->name);
+    if (is_same_line(&a->at, &b->at))
+        report(a->at, "divergent barrier: %s waits here, in %s, and %s in another %s of this line",
+               one, a->name, two, b->name);
+    else
+        report(a->at, "divergent barrier: %s waits here, in %s, and %s at %s:%d, in %s", one,
+               a->name, two, file_of(b->at.file), b->at.line, b->name);
 }
 
 /* Opens a barrier: every thread waits at one or has ended. */
@@ -269,7 +283,7 @@ static void barrier_open()
         const struct fiber *f = &fibers[i];
         if (f->state == ENDED)
             continue;
-        if (first && (f->at.line != first->at.line || strcmp(f->at.file, first->at.file) != 0)) {
+        if (first && !is_same_barrier(&f->at, &first->at)) {
             divergent(first, f);
             return;
         }
@@ -295,41 +309,6 @@ static void barrier_open()
 
 /* ---- warps ---------------------------------------------------------------------------------- */
 
-/* Lanes `who` have met: each has now seen what any of them has seen. */
-static void order_meet(struct qm_order *o, uint32_t who, uint32_t live)
-{
-    uint16_t top[QM_WARP] = {0}, most = o->base;
-    for (unsigned int i = 0; i < QM_WARP; i++)
-        if (who >> i & 1) {
-            o->own[i] += o->own[i] < 65535;
-            most = o->own[i] > most ? o->own[i] : most;
-        }
-    if (who == live) {
-        o->base = most;
-        for (unsigned int i = 0; i < QM_WARP; i++)
-            o->own[i] = most;
-        return;
-    }
-    o->is_partial = 1;
-    for (unsigned int i = 0; i < QM_WARP; i++)
-        for (unsigned int k = 0; k < QM_WARP && (who >> i & 1); k++) {
-            uint16_t seen = k == i ? o->own[i] : o->seen[i][k];
-            top[k] = seen > top[k] ? seen : top[k];
-        }
-    for (unsigned int i = 0; i < QM_WARP; i++)
-        if (who >> i & 1)
-            memcpy(o->seen[i], top, sizeof top);
-}
-
-static void order_reset(struct qm_order *o)
-{
-    o->base = 0;
-    memset(o->own, 0, sizeof o->own);
-    if (o->is_partial)
-        memset(o->seen, 0, sizeof o->seen);
-    o->is_partial = 0;
-}
-
 /* Lanes `who` have met: each gets the values of the others. */
 static void meet(unsigned int warp, uint32_t who)
 {
@@ -350,9 +329,9 @@ static void meet(unsigned int warp, uint32_t who)
         }
     struct warp *w = &warps[warp];
     if (kind != QM_ACTIVE)
-        order_meet(&w->met, who, w->live);
+        qm_order_meet(&w->met, who, w->live);
     if (kind == QM_SYNCWARP)
-        order_meet(&w->synced, who, w->live);
+        qm_order_meet(&w->synced, who, w->live);
     w->waiting &= ~who;
 }
 
@@ -498,8 +477,8 @@ static void run_block(size_t shared)
     qm_blocks_block();
     for (unsigned int w = 0; w < n_warps; w++) {
         warps[w].live = warps[w].waiting = 0;
-        order_reset(&warps[w].synced);
-        order_reset(&warps[w].met);
+        qm_order_reset(&warps[w].synced);
+        qm_order_reset(&warps[w].met);
     }
     for (unsigned int i = 0; i < n_threads; i++) {
         fiber_start(i);

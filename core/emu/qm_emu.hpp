@@ -88,9 +88,10 @@ static const int warpSize = 32;
 struct qm_emu_at {
     const char *file;
     int line;
+    int number; /* of a barrier in the file, where several may stand in one line; 0: not known */
     static constexpr qm_emu_at here(const char *f = __builtin_FILE(), int l = __builtin_LINE())
     {
-        return {f, l};
+        return {f, l, 0};
     }
 };
 #define QM_AT qm_emu_at at = qm_emu_at::here()
@@ -231,6 +232,14 @@ template <class T> inline __attribute__((always_inline)) T product(T a, T b)
 
 /* ---- barriers and warps -------------------------------------------------------------------- */
 
+namespace qm_emu
+{
+/* The rewriting counts a file's barriers, and gives each its number as a first argument. */
+struct barrier {
+    int number;
+};
+} // namespace qm_emu
+
 inline void __syncthreads(QM_AT) { qm_emu_barrier(QM_JOIN_NONE, 0, "__syncthreads", at); }
 inline int __syncthreads_count(int x, QM_AT)
 {
@@ -244,6 +253,21 @@ inline int __syncthreads_or(int x, QM_AT)
 {
     return qm_emu_barrier(QM_JOIN_OR, x, "__syncthreads_or", at);
 }
+inline void __syncthreads(qm_emu::barrier b, QM_AT)
+{
+    at.number = b.number;
+    __syncthreads(at);
+}
+#define QM_COUNTED(name)                             \
+    inline int name(qm_emu::barrier b, int x, QM_AT) \
+    {                                                \
+        at.number = b.number;                        \
+        return name(x, at);                          \
+    }
+QM_COUNTED(__syncthreads_count)
+QM_COUNTED(__syncthreads_and)
+QM_COUNTED(__syncthreads_or)
+#undef QM_COUNTED
 inline void __syncwarp(unsigned int mask = 0xffffffffu, QM_AT)
 {
     uint64_t value[32];

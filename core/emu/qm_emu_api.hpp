@@ -55,7 +55,8 @@ void *qm_emu_malloc(size_t bytes, enum qm_emu_memory kind);
 void qm_emu_free(void *p, int is_host, qm_emu_at at);
 cudaError_t qm_emu_copy(void *to, const void *from, size_t bytes, int kind, cudaStream_t stream,
                         int waits, qm_emu_at at);
-cudaError_t qm_emu_fill(void *to, int byte, size_t bytes, cudaStream_t stream, qm_emu_at at);
+cudaError_t qm_emu_fill(void *to, int byte, size_t bytes, cudaStream_t stream, int waits,
+                        qm_emu_at at);
 void qm_emu_ask(const void *symbol); /* the host gets the address of a variable */
 cudaStream_t qm_emu_stream_open(unsigned int flags);
 void qm_emu_stream_close(cudaStream_t stream, qm_emu_at at);
@@ -227,11 +228,11 @@ template <class T> inline cudaError_t cudaGetSymbolSize(size_t *bytes, const T &
 }
 inline cudaError_t cudaMemset(void *to, int byte, size_t bytes, QM_AT)
 {
-    return qm_emu::result(qm_emu_fill(to, byte, bytes, 0, at));
+    return qm_emu::result(qm_emu_fill(to, byte, bytes, 0, 1, at));
 }
 inline cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream = 0, QM_AT)
 {
-    return qm_emu::result(qm_emu_fill(to, byte, bytes, stream, at));
+    return qm_emu::result(qm_emu_fill(to, byte, bytes, stream, 0, at));
 }
 inline cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 {
