@@ -213,6 +213,9 @@ static const struct {
      "which a copy at bug.cu:19 read, and the host has not waited for it"},
     {"cudaMemcpyAsync(d, h, bytes, cudaMemcpyHostToDevice); cudaStreamSynchronize(0); h[1] = 1;",
      NULL},
+    {"float *q = (float *)malloc(64); plus<<<1, 1>>>(q, q);",
+     "in memory of the host, which a kernel cannot use"},
+    {"float q[4] = {0}; plus<<<1, 1>>>(q, q);", "on the stack of the host's code"},
 /* copies in streams */
 #define TWO "cudaStream_t s, t; cudaStreamCreate(&s); cudaStreamCreate(&t); "
     {TWO "cudaMemcpyAsync(d, h, bytes, cudaMemcpyHostToDevice, s); plus<<<1, 64, 0, t>>>(d, d);",

@@ -70,7 +70,11 @@ static const struct {
      "a grid's y is at most 65535 (grid 1,65536,1"},
     {"too much shared memory of both kinds", "look<<<blocks, THREADS>>>",
      "look<<<blocks, THREADS, 49150>>>",
-     "shared top: 4 bytes of static and 49150 of dynamic shared memory, at most 49152"},
+     "bug.cu:28: shared top: 4 bytes of static and 49150 of dynamic shared memory, at most 49152"},
+    {"a block that is too deep", "look<<<blocks, THREADS>>>", "look<<<blocks, dim3(1, 1, 65)>>>",
+     "the launch of look fails: a block's z is at most 64 (grid"},
+    {"a grid that is too deep", "look<<<blocks, THREADS>>>", "look<<<dim3(1, 1, 65536), THREADS>>>",
+     "a grid's z is at most 65535"},
     {"too much dynamic shared memory", "look<<<blocks, THREADS>>>",
      "look<<<blocks, THREADS, 49153>>>", "more dynamic shared memory than allowed"},
 };

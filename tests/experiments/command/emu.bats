@@ -216,6 +216,14 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
     run -0 "$QUALM" check --no-shrink --kernel ticket.cu --case "$one" -q
 }
 
+@test "a step of 2^31 + 7 elements that takes too long is not judged, and the limit is named" {
+    sed 's/float x = c.maximize/for (volatile int k = 0; k < 9999; k++) {} float x = c.maximize/' \
+        "$BATS_TEST_DIRNAME/../../emu/grid_stride.cu" > slow.cu
+    run -77 "$QUALM" check --kernel slow.cu --case 2147483655/far --time-limit 0.5
+    [[ $output == *"the step takes longer than 0.5 s, the limit of --time-limit; of 2^20 + 7"* ]]
+    [[ $output == *"it takes longer too, so that no large tensor is judged"* ]]
+}
+
 @test "kernels that cannot be emulated or compiled are refused with the reason" {
     "$QUALM" check --template lion8_fused.cu > right.cu
     sed 's/^    if (i >= a->n)$/    asm("");\n&/' right.cu > ptx.cu
