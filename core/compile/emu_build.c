@@ -18,33 +18,41 @@
 #include "core/emu/emu_nan.h"
 #include "core/emu/emu_rewrite.h"
 
-/* Texts that are written into the folder; and CUDA's headers, for which texts of core/emu
- * stand in. */
+/* Texts that are written into the folder; and CUDA's headers, which name what qm_emu.hpp has read
+ * before the file. */
 static const char *const texts[] = {
 #define QM_TEXT(name, ...) name,
 #include "emu.inc"
 #undef QM_TEXT
     "kernel_abi.h", "kernel_cuda.h", NULL};
+#define HALF "namespace qm_emu_half {}\nusing namespace qm_emu_half;\n"
+#define CUB  "namespace cub {\nusing namespace qm_emu_cub::cub;\n}\n"
+#define CUDA                                                                 \
+    "namespace cuda {\nusing namespace qm_emu_cub::cuda;\nnamespace std {\n" \
+    "using namespace qm_emu_cub::cuda::std;\n}\n}\n"
 static const struct {
-    const char *name, *text; /* a header of CUDA's; the text that it includes here */
+    const char *name, *text; /* a header of CUDA's; its text here */
 } stands_in[] = {
-    {"cuda.h", "qm_emu.hpp"},
-    {"cuda_runtime.h", "qm_emu.hpp"},
-    {"cuda_runtime_api.h", "qm_emu.hpp"},
-    {"device_launch_parameters.h", "qm_emu.hpp"},
-    {"device_functions.h", "qm_emu.hpp"},
-    {"vector_types.h", "qm_emu.hpp"},
-    {"math_constants.h", "qm_emu_math.hpp"},
-    {"cuda_fp16.h", "qm_emu_half.hpp"},
-    {"cuda_bf16.h", "qm_emu_half.hpp"},
-    {"cuda_fp8.h", "qm_emu_half.hpp"},
-    {"cub/cub.cuh", "qm_emu_cub.hpp"},
-    {"cub/block/block_load.cuh", "qm_emu_cub.hpp"},
-    {"cub/block/block_store.cuh", "qm_emu_cub.hpp"},
-    {"cub/block/block_reduce.cuh", "qm_emu_cub.hpp"},
-    {"cub/warp/warp_reduce.cuh", "qm_emu_cub.hpp"},
-    {"cuda/std/functional", "qm_emu_cub.hpp"},
+    {"cuda.h", ""},
+    {"cuda_runtime.h", ""},
+    {"cuda_runtime_api.h", ""},
+    {"device_launch_parameters.h", ""},
+    {"device_functions.h", ""},
+    {"vector_types.h", ""},
+    {"math_constants.h", ""},
+    {"cuda_fp16.h", HALF},
+    {"cuda_bf16.h", HALF},
+    {"cuda_fp8.h", HALF},
+    {"cub/cub.cuh", CUB CUDA},
+    {"cub/block/block_load.cuh", CUB},
+    {"cub/block/block_store.cuh", CUB},
+    {"cub/block/block_reduce.cuh", CUB},
+    {"cub/warp/warp_reduce.cuh", CUB},
+    {"cuda/std/functional", CUDA},
 };
+#undef HALF
+#undef CUB
+#undef CUDA
 
 /* Headers of CUDA's that nothing stands in for; where one is included the rewriter refuses the
  * source (core/emu/emu_rewrite.c). */
@@ -80,8 +88,10 @@ static const struct {
     "-Dqm_kernel_step=qm_emu_user_step " QM_EMU_NAN_FLAGS
 #define MARK_FLAGS  "-std=c++17 -fPIC -w"
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
-#define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
-#define HINT        "CXX chooses another; the Debian package is g++"
+#define LINK_FLAGS                                                                       \
+    "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=exit," \
+    "--wrap=_exit,--wrap=_Exit,--wrap=quick_exit,--wrap=abort,--wrap=__assert_fail"
+#define HINT "CXX chooses another; the Debian package is g++"
 
 /* Writes a header of one line, a format with one text in it. */
 static qm_status header_write(const char *folder, const char *name, const char *line,
@@ -110,7 +120,8 @@ static qm_status texts_write(const char *folder)
         QM_TRY(qm_embedded_write(folder, name));
     }
     for (size_t i = 0; i < sizeof stands_in / sizeof *stands_in; i++)
-        QM_TRY(header_write(folder, stands_in[i].name, "#include <%s>\n", stands_in[i].text));
+        QM_TRY(header_write(folder, stands_in[i].name, "#pragma GCC system_header\n%s",
+                            stands_in[i].text));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         QM_TRY(header_write(folder, refused[i].name, "#pragma " QM_EMU_REFUSED " %s\n",
                             refused[i].what));

@@ -14,7 +14,6 @@
 #include "emu_far.hpp"
 #include "emu_memory.hpp"
 
-enum { HOST_STACK = 1 << 20 };
 enum { READ, WRITE, ATOMICS }; /* and ATOMICS + an enum qm_emu_atomic */
 enum { RELAXED = ATOMICS + QM_ATOMIC_READ, SET = ATOMICS + QM_ATOMIC_SET };
 enum { SWAP = ATOMICS + QM_ATOMIC_SWAP };
@@ -201,6 +200,16 @@ static void access_shared(uintptr_t a, size_t size, int how, int is_range, uint3
         qm_found_unwritten(NULL, a, size, code);
 }
 
+/* Whether memory that the host shares holds something, as where a library has written it: its first
+ * bytes are all ones. */
+static int is_written(const struct region *r, uintptr_t a, size_t size)
+{
+    for (size_t i = 0; i < size && !(r->flags & QM_REGION_DEVICE); i++)
+        if (((const unsigned char *)a)[i] != 0xff)
+            return 1;
+    return 0;
+}
+
 static void access_region(struct region *r, uintptr_t a, size_t size, int how, int is_range,
                           uint32_t code)
 {
@@ -214,13 +223,16 @@ static void access_region(struct region *r, uintptr_t a, size_t size, int how, i
             qm_found_constant(r, a, size, code);
         return;
     }
-    if (qm_far.n > 0)
-        return; /* memory without records */
+    if (qm_far.n > 0) { /* memory without records */
+        if (!is_read(how))
+            qm_far_keep(r);
+        return;
+    }
     if (!r->records.group && !qm_records_open(&r->records, r->bytes))
         return;
     int64_t unwritten =
         touch_all(&r->records, at, at + size, how, code, r, a, r->flags & QM_REGION_BLANK ? 1 : 0);
-    if (unwritten > 0 && (!is_range || unwritten == (int64_t)size))
+    if (unwritten > 0 && (!is_range || unwritten == (int64_t)size) && !is_written(r, a, size))
         qm_found_unwritten(r, a, size, code);
 }
 
@@ -234,16 +246,30 @@ static inline void access_at(uintptr_t a, size_t size, int how, int is_range, ui
     struct region *r = qm_region_of(a);
     if (r)
         access_region(r, a, size, how, is_range, code);
-    else if (a - qm_now.host_stack > HOST_STACK || !is_range) /* arguments are copied */
+    else if ((a - qm_now.host_stack > HOST_STACK || !is_range) && /* arguments are copied */
+             !(qm_now.is_entering && a - qm_now.closure < qm_now.closure_bytes))
         qm_found_outside(a, size, !is_read(how), code);
 }
 
-/* An access by code of the host: device memory is not for it. */
+/* An access by code of the host: device memory is not for it, and what it shares with the device
+ * only after it has waited. */
 static void access_host(uintptr_t a, size_t size, int how, void *from)
 {
-    const struct region *r = size && !*qm_emu_text ? qm_device_of(a) : NULL;
-    if (r)
-        qm_found_host(r, a, size, !is_read(how), (uint32_t)((uintptr_t)from - 1 - qm_module_base));
+    const struct region *r = size && !*qm_emu_text ? qm_watched_of(a) : NULL;
+    uint32_t code = (uint32_t)((uintptr_t)from - 1 - qm_module_base);
+    int write = !is_read(how), wrote = 0;
+    if (r && r->flags & QM_REGION_DEVICE) {
+        qm_found_host(r, a, size, write, code);
+        return;
+    }
+    if (!size || *qm_emu_text || qm_far.n > 0)
+        return;
+    const char *work =
+        qm_now.is_unwaited ? qm_region_unordered((const void *)a, size, write, 1, &wrote) : NULL;
+    if (work)
+        qm_found_early(qm_region_of(a), a, size, work, write, wrote, code);
+    else if (r && write)
+        qm_region_touched((const void *)a, size, 1, 1);
 }
 
 static inline void access(const volatile void *address, size_t size, int how, int is_range,

@@ -189,7 +189,7 @@ static int power_of(const char *s, int is_power)
 
 static int mark_of(int power)
 {
-    return power >= QM_MARK_BOTH && power <= QM_MARK_GLOBAL ? power : 0;
+    return power >= QM_MARK_DEVICE && power <= QM_MARK_BOTH ? power : 0;
 }
 
 static void directive(struct qm_assembly *r, const char *s)

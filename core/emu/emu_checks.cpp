@@ -37,7 +37,7 @@ static void __attribute__((format(printf, 2, 3)))
 found(const struct source *at, const char *format, ...)
 {
     char what[400], who[64] = "the host's code";
-    struct qm_emu_at place = {at->file, (int)at->line};
+    struct qm_emu_at place = {at->file, (int)at->line, 0};
     __builtin_va_list list;
     __builtin_va_start(list, format);
     vsnprintf(what, sizeof what, format, list);

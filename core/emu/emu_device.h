@@ -10,13 +10,14 @@
 
 #include "core/base/status.h"
 
-/* Powers of two that mark a symbol by its alignment; far above what a source asks for. */
+/* Powers of two that mark a symbol by its alignment; far above what a source asks for.  None is
+ * itself a power of two: the directive .align takes bytes on x86 and the power on ARM. */
 enum {
-    QM_MARK_BOTH = 16,   /* __host__ __device__ */
     QM_MARK_DEVICE = 17, /* __device__ */
     QM_MARK_MANAGED = 18,
     QM_MARK_CONSTANT = 19,
-    QM_MARK_GLOBAL = 20 /* __global__ */
+    QM_MARK_GLOBAL = 20, /* __global__ */
+    QM_MARK_BOTH = 21    /* __host__ __device__ */
 };
 
 /* Checks the assembly (g++ or clang++ -S -O0 -g1) of the marked source, whose preprocessed text

@@ -109,21 +109,28 @@ static int add(uint64_t block, uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS], 
     return count + 1;
 }
 
+/* Blocks before the share of the last window: the last block of a part may be nearly empty. */
+enum { BEFORE = 3 };
+
 int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
 {
     const int64_t n = qm_far.n, first[] = {0, n - 7 - qm_far.block};
     const int64_t end[] = {qm_far.block, n};
-    int64_t run = touched ? next(0, 0) : 0, stride = run > 0 ? next(run, 1) : 0;
+    int64_t begin = touched ? next(0, 1) : n; /* of the part that the launch works on */
+    int64_t run = begin < n ? next(begin, 0) - begin : 0;
+    int64_t stride = run > 0 ? next(begin + run, 1) - begin : 0;
     int count = 0;
     qm_far.is_learning = 0;
-    for (int k = 0; k < 2 && run > 0; k++)
-        for (int64_t e = first[k]; e < end[k]; e = e / run * run + run)
-            count =
-                add((uint64_t)(stride < n ? e % stride : e) / (uint64_t)run, blocks, chosen, count);
-    for (int k = 0; k < 2 && run == 0; k++) { /* by their share of the grid */
+    for (int k = 0; k < 2 && run > 0; k++) {
+        int64_t e = first[k] > begin ? first[k] - begin : 0;
+        for (; e < end[k] - begin; e = e / run * run + run)
+            count = add((uint64_t)(begin + stride < n ? e % stride : e) / (uint64_t)run, blocks,
+                        chosen, count);
+    }
+    for (int k = 0; k < 2 && begin > 0; k++) { /* by their share of the grid too */
         uint64_t from = (uint64_t)((unsigned __int128)first[k] * blocks / (uint64_t)n);
         uint64_t to = (uint64_t)((unsigned __int128)(end[k] - 1) * blocks / (uint64_t)n);
-        for (uint64_t b = from > 0 ? from - 1 : 0; b <= to && b < blocks; b++)
+        for (uint64_t b = from > BEFORE ? from - BEFORE : 0; b <= to && b < blocks; b++)
             count = add(b, blocks, chosen, count);
     }
     if (touched)
@@ -132,8 +139,42 @@ int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
     return count;
 }
 
+enum { KEPT = 256 };
+static struct kept {
+    uintptr_t at;
+    size_t bytes;
+    void *copy;
+} kept[KEPT];
+static int n_kept;
+
+void qm_far_keep(const struct region *r)
+{
+    if (qm_far.n <= QM_FAR_WHOLE || r->flags & (QM_REGION_FAR | QM_REGION_STEP))
+        return;
+    for (int i = 0; i < n_kept; i++)
+        if (kept[i].at == r->at)
+            return;
+    void *copy = n_kept < KEPT ? malloc(r->bytes) : NULL;
+    if (!copy)
+        return;
+    __real_memcpy(copy, (const void *)r->at, r->bytes);
+    kept[n_kept++] = {r->at, r->bytes, copy};
+}
+
+static void give_back()
+{
+    for (; n_kept > 0; n_kept--) {
+        const struct kept *k = &kept[n_kept - 1];
+        const struct region *r = qm_region_of(k->at);
+        if (r && r->at == k->at && r->bytes == k->bytes)
+            __real_memcpy((void *)k->at, k->copy, k->bytes);
+        free(k->copy);
+    }
+}
+
 void qm_far_end(void)
 {
+    give_back();
     if (seen)
         munmap(seen, (size_t)1 << 32);
     seen = NULL;

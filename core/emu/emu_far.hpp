@@ -36,6 +36,12 @@ int qm_far_access(uintptr_t a, size_t size, int write);
 /* Notes that a block may learn by an atomic operation what others do, of which few are run. */
 void qm_far_communicates(struct qm_emu_at at);
 
+/* Keeps what a region of an earlier step holds, which a kernel is about to write: where few blocks
+ * are run it would be left as no launch leaves it, such as a ticket that the last block resets. */
+struct region;
+void qm_far_keep(const struct region *r);
+
+/* Ends the step, and gives such regions back what they held. */
 void qm_far_end(void);
 
 /* Around block 0 of a launch of so many blocks; end: the further blocks to be run, in ascending

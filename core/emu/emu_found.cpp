@@ -2,8 +2,11 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "emu_memory.hpp"
+
+enum { FAR_AWAY = 1 << 20 };
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
@@ -65,7 +68,7 @@ static void place_of(uint32_t code, char *text, size_t size)
 static void fail_at(uint32_t code, const char *what)
 {
     char place[200];
-    struct qm_emu_at nowhere = {NULL, 0};
+    struct qm_emu_at nowhere = {NULL, 0, 0};
     place_of(code, place, sizeof place);
     qm_emu_fail(nowhere, "%s: %s", place, what);
 }
@@ -88,6 +91,15 @@ static void name_bytes(const struct region *r, uintptr_t a, size_t size, char *t
                  at - v->at, v->name);
 }
 
+/* Whether an address far from all buffers is in memory that the process has: the host's. */
+static int is_hosts(uintptr_t a, const struct region *near)
+{
+    unsigned char in_core;
+    uintptr_t gap = a < near->at ? near->at - a : a - (near->at + near->bytes);
+    return gap > FAR_AWAY && !(near->flags & QM_REGION_FAR) &&
+           mincore((void *)(a / 4096 * 4096), 4096, &in_core) == 0;
+}
+
 /* An access outside of all buffers: the finding names the nearest one. */
 void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code)
 {
@@ -108,6 +120,14 @@ void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code)
         snprintf(what + n, sizeof what - (size_t)n, ", at a null pointer");
     else if (qm_is_stack(a))
         snprintf(what + n, sizeof what - (size_t)n, ", in another thread's local memory");
+    else if (a - qm_now.host_stack < HOST_STACK)
+        snprintf(what + n, sizeof what - (size_t)n,
+                 ", on the stack of the host's code: a kernel cannot use a pointer or reference to "
+                 "its variables");
+    else if (best && is_hosts(a, best))
+        snprintf(what + n, sizeof what - (size_t)n,
+                 ", in memory of the host, which a kernel cannot use: cudaMalloc and cudaMemcpy "
+                 "make a copy for the device");
     else if (best)
         snprintf(what + n, sizeof what - (size_t)n, ", %zu bytes %s the %s (%zu bytes)",
                  (size_t)(a < best->at ? best->at - a : a - (best->at + best->bytes)),
@@ -131,6 +151,17 @@ void qm_found_outside_shared(size_t at, size_t size, int write, uint32_t code)
                  "%s %s %zu byte%s out of bounds, at byte %zu of shared %s (%zu bytes)", who,
                  write ? "writes" : "reads", size, size == 1 ? "" : "s", at - v->at, v->name,
                  v->bytes);
+    fail_at(code, what);
+}
+
+void qm_found_early(const struct region *r, uintptr_t a, size_t size, const char *work, int write,
+                    int wrote, uint32_t code)
+{
+    char bytes[200], what[640];
+    name_bytes(r, a, size, bytes, sizeof bytes);
+    snprintf(what, sizeof what,
+             "code of the host %s %s, which %s %s, and the host has not waited for it",
+             write ? "writes" : "reads", bytes, work, wrote ? "wrote" : "read");
     fail_at(code, what);
 }
 
@@ -169,7 +200,7 @@ void qm_found_streams(const struct region *r, uintptr_t a, size_t size, const ch
     qm_thread_name(qm_now.thread, who);
     name_bytes(r, a, size, bytes, sizeof bytes);
     snprintf(what, sizeof what,
-             "%s %s %s, which %s %s in another stream, and nothing orders the two launches", who,
+             "%s %s %s, which %s %s in another stream, and nothing orders the two", who,
              write ? "writes" : "reads", bytes, kernel, was_write ? "wrote" : "read");
     fail_at(code, what);
 }

@@ -177,3 +177,23 @@ void qm_rw_try_block(struct qm_rewriter *r, const char *end)
     r->line += qm_rw_newlines(end, open);
     r->in = open + 1;
 }
+
+int qm_rw_barrier(struct qm_rewriter *r, const char *end)
+{
+    static const char *const names[] = {"__syncthreads", "__syncthreads_count", "__syncthreads_and",
+                                        "__syncthreads_or"};
+    size_t i = 0, n = sizeof names / sizeof *names;
+    while (i < n && !qm_rw_word_is(r->in, end, names[i]))
+        i++;
+    const char *open = qm_rw_skip_blanks(end), *first = qm_rw_skip_blanks(open + (*open == '('));
+    if (i == n || *open != '(' || (*qm_rw_last(r, 0) && strchr(".:>", *qm_rw_last(r, 0))))
+        return 0;
+    qm_rw_put_token(r, r->in, end);
+    qm_rw_put(r, end, (size_t)(open - end));
+    qm_rw_put_token(r, open, open + 1);
+    qm_rw_put_number(r, "::qm_emu::barrier{", ++r->n_barriers);
+    qm_rw_puts(r, *first == ')' ? "}" : "}, ");
+    r->line += qm_rw_newlines(end, open);
+    r->in = open + 1;
+    return 1;
+}

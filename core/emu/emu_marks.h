@@ -19,4 +19,8 @@ void qm_rw_try_block(struct qm_rewriter *r, const char *end);
 /* Copies a line of the layer, but for the words of marks. */
 void qm_rw_layer_line(struct qm_rewriter *r, const char *text);
 
+/* Copies the name of a barrier of the block and its bracket, with the barrier's number behind it;
+ * returns 0 where it is another token. */
+int qm_rw_barrier(struct qm_rewriter *r, const char *end);
+
 #endif

@@ -38,22 +38,22 @@ static size_t arena_used = QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP, static_byte
 size_t qm_dynamic_bytes;
 struct records qm_arena_records;
 
-extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char *name)
+extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char *name,
+                               struct qm_emu_at at)
 {
     int i = 0;
     while (i < n_variables && variables[i].key != key)
         i++;
     if (i == n_variables) {
-        size_t to = align < 16 ? 16 : align, at = (arena_used + to - 1) / to * to;
-        if (at + size + QM_GAP > QM_ARENA || i == VARIABLES) {
-            struct qm_emu_at nowhere = {NULL, 0};
-            qm_emu_fail(nowhere, "shared %s of %zu bytes: too much shared memory", name, size);
+        size_t to = align < 16 ? 16 : align, from = (arena_used + to - 1) / to * to;
+        if (from + size + QM_GAP > QM_ARENA || i == VARIABLES) {
+            qm_emu_fail(at, "shared %s of %zu bytes: too much shared memory", name, size);
             abort();
         }
-        variables[n_variables++] = variable{key, name, at, size, 0};
-        for (size_t k = at / 16; k <= (at + size + QM_GAP - 1) / 16; k++)
+        variables[n_variables++] = variable{key, name, from, size, 0};
+        for (size_t k = from / 16; k <= (from + size + QM_GAP - 1) / 16; k++)
             owner[k] = (uint16_t)n_variables;
-        arena_used = at + size + QM_GAP;
+        arena_used = from + size + QM_GAP;
     }
     struct variable *v = &variables[i];
     if (qm_now.is_running && v->block != qm_now.block_epoch) {
@@ -61,12 +61,11 @@ extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char 
         static_bytes += v->bytes;
         size_t most =
             qm_shared_allowed() > QM_STATIC_MOST ? (size_t)QM_DYNAMIC_MOST : (size_t)QM_STATIC_MOST;
-        struct qm_emu_at nowhere = {NULL, 0};
         if (static_bytes > QM_STATIC_MOST)
-            qm_emu_fail(nowhere, "shared %s: %zu bytes of static shared memory, at most %d", name,
+            qm_emu_fail(at, "shared %s: %zu bytes of static shared memory, at most %d", name,
                         static_bytes, QM_STATIC_MOST);
         else if (static_bytes + qm_dynamic_bytes > most)
-            qm_emu_fail(nowhere,
+            qm_emu_fail(at,
                         "shared %s: %zu bytes of static and %zu of dynamic shared memory, at most "
                         "%zu",
                         name, static_bytes, qm_dynamic_bytes, most);
@@ -129,13 +128,13 @@ static void forget_places(void)
     any_seen = is_sorted = 0;
 }
 
-/* Copies of the regions of device memory, for accesses by the host: there are few of them, and many
- * accesses while regions[] is not sorted. */
+/* Copies of the regions whose accesses by the host are looked at, of device memory and of memory
+ * that it shares: there are few of them, and many accesses while regions[] is not sorted. */
 static struct region devices[REGIONS];
 static int n_devices;
 static uintptr_t devices_from = UINTPTR_MAX, devices_to; /* all that were ever there lie between */
 
-const struct region *qm_device_of(uintptr_t a)
+const struct region *qm_watched_of(uintptr_t a)
 {
     for (int i = 0; a >= devices_from && a < devices_to && i < n_devices; i++)
         if (a - devices[i].at < devices[i].bytes)
@@ -154,7 +153,7 @@ void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 {
     if (!at || bytes == 0 || n_regions == REGIONS)
         return;
-    if (flags & QM_REGION_DEVICE) {
+    if (flags & (QM_REGION_DEVICE | QM_REGION_BLANK)) {
         uintptr_t a = (uintptr_t)at;
         devices[n_devices++] = region{name, a, bytes, flags, {}};
         devices_from = a < devices_from ? a : devices_from;
@@ -167,7 +166,7 @@ void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 static void region_remove(int i)
 {
     struct region *r = &regions[i];
-    if (r->flags & QM_REGION_DEVICE)
+    if (r->flags & (QM_REGION_DEVICE | QM_REGION_BLANK))
         device_remove(r->at);
     records_close(&r->records);
     *r = regions[--n_regions];
@@ -289,36 +288,69 @@ int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *le
     return bytes <= *left;
 }
 
-void qm_region_written(const void *at, size_t bytes)
+/* Calls work(cell) for the record of each byte, or of four bytes that are touched together. */
+template <class F> static void each_cell(struct records *x, size_t from, size_t to, const F &work)
 {
-    struct region *r = qm_region_of((uintptr_t)at);
-    const struct cell written = {{1, 0, 0, 0}, {}, {}};
-    if (!r || !(r->flags & QM_REGION_BLANK) ||
-        (!r->records.group && !qm_records_open(&r->records, r->bytes)))
-        return;
-    size_t k = (uintptr_t)at - r->at, end = bytes < r->bytes - k ? k + bytes : r->bytes;
-    for (; k < end; k++) {
-        if (k % 4 == 0 && end - k >= 4) {
-            r->records.group[k / 4] = group{written, 0};
+    for (size_t k = from; k < to; k++) {
+        if (k % 4 == 0 && to - k >= 4 && !x->group[k / 4].is_split) {
+            work(&x->group[k / 4].cell);
             k += 3;
             continue;
         }
-        qm_split(&r->records, k);
-        r->records.byte[k] = written;
+        qm_split(x, k);
+        work(&x->byte[k]);
     }
 }
 
-int qm_region_unordered(const void *at, size_t bytes, const char **kernel)
+void qm_region_touched(const void *at, size_t bytes, int write, uint32_t epoch)
 {
-    const struct region *r = qm_region_of((uintptr_t)at);
-    size_t k = r ? (uintptr_t)at - r->at : 0;
-    for (size_t i = 0; r && r->records.group && i < bytes && k + i < r->bytes; i++) {
-        const struct cell *c = qm_cell(&r->records, k + i);
-        uint32_t epoch = c->w.epoch > c->a[0].epoch ? c->w.epoch : c->a[0].epoch;
-        if (epoch >= qm_now.step_epoch && (*kernel = qm_launch_unordered(epoch)))
-            return 1;
-    }
-    return 0;
+    struct region *r = qm_region_of((uintptr_t)at);
+    const struct stamp now = {epoch, 0, 0, 0};
+    if (!r || !(r->flags & (QM_REGION_BLANK | QM_REGION_DEVICE)) ||
+        (!r->records.group && !qm_records_open(&r->records, r->bytes)))
+        return;
+    size_t k = (uintptr_t)at - r->at, end = bytes < r->bytes - k ? k + bytes : r->bytes;
+    for (size_t i = k; i < end && write; i++) /* a new record for the four bytes */
+        if (i % 4 == 0 && end - i >= 4) {
+            r->records.group[i / 4] = group{{now, {}, {}}, 0};
+            i += 3;
+        } else {
+            qm_split(&r->records, i);
+            r->records.byte[i] = cell{now, {}, {}};
+        }
+    if (!write)
+        each_cell(&r->records, k, end, [&](struct cell *c) {
+            c->r[2] = c->r[1];
+            c->r[1] = c->r[0];
+            c->r[0] = now;
+        });
+}
+
+const char *qm_region_unordered(const void *at, size_t bytes, int write, int is_host, int *wrote)
+{
+    struct region *r = qm_region_of((uintptr_t)at);
+    const char *name = NULL;
+    if (!r || !r->records.group)
+        return NULL;
+    size_t k = (uintptr_t)at - r->at, end = bytes < r->bytes - k ? k + bytes : r->bytes;
+    each_cell(&r->records, k, end, [&](struct cell *c) {
+        const struct stamp *stamps[] = {&c->w,    &c->a[0], &c->a[1], &c->a[2],
+                                        &c->r[0], &c->r[1], &c->r[2]};
+        for (int i = 0; i < (write ? 7 : 4) && !name; i++) {
+            uint32_t epoch = stamps[i]->epoch;
+            if (epoch >= qm_now.step_epoch)
+                name = is_host ? qm_launch_unwaited(epoch) : qm_launch_unordered(epoch);
+            *wrote = i < 4;
+        }
+    });
+    return name;
+}
+
+void qm_region_ask(const void *at)
+{
+    struct region *r = qm_region_of((uintptr_t)at);
+    if (r)
+        r->flags |= QM_REGION_ASKED;
 }
 
 /* The table that core/emu/emu_device.c makes: the file's __device__, __constant__ and __managed__

@@ -41,6 +41,8 @@ static inline struct cell *qm_cell(const struct records *x, size_t i)
 void qm_split(const struct records *x, size_t i);     /* the group of byte i */
 int qm_records_open(struct records *x, size_t bytes); /* 0: no memory */
 
+enum { HOST_STACK = 1 << 20 }; /* bytes above the frame that launched */
+
 struct region {
     const char *name;
     uintptr_t at;
@@ -55,8 +57,9 @@ enum { QM_PAGES = 1024 };
 extern struct region *qm_region_seen[QM_PAGES];   /* last found on a page, by the page's number */
 const struct region *qm_region_near(uintptr_t a); /* the nearest that is not the file's own */
 
-/* The region of device memory that holds an address; NULL: none.  It has no records. */
-const struct region *qm_device_of(uintptr_t a);
+/* The region of device memory, or of memory of CUDA's that the host shares, that holds an address;
+ * NULL: none.  It has no records. */
+const struct region *qm_watched_of(uintptr_t a);
 
 /* Memory that was freed, whose mapping is kept. */
 struct freed {
@@ -93,6 +96,9 @@ void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code);
 void qm_found_outside_shared(size_t at, size_t size, int write, uint32_t code);
 void qm_found_constant(const struct region *r, uintptr_t a, size_t size, uint32_t code);
 void qm_found_host(const struct region *r, uintptr_t a, size_t size, int write, uint32_t code);
+/* The host touches what a launch or copy wrote, or read, that it has not waited for. */
+void qm_found_early(const struct region *r, uintptr_t a, size_t size, const char *work, int write,
+                    int wrote, uint32_t code);
 void qm_found_unwritten(const struct region *r, uintptr_t a, size_t size, uint32_t code);
 /* what, was: what each of the two does, as in "writes" and "wrote". */
 void qm_found_race(const struct region *r, uintptr_t a, size_t size, const struct stamp *s,

@@ -7,103 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/emu/emu_launch.h"
 #include "core/emu/emu_marks.h"
-
-/* Escapes text for a C string; white space becomes one blank. */
-static void put_quoted(struct qm_rewriter *r, const char *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (isspace((unsigned char)text[i])) {
-            if (i + 1 < n && !isspace((unsigned char)text[i + 1]))
-                qm_rw_puts(r, " ");
-        } else {
-            if (text[i] == '"' || text[i] == '\\')
-                qm_rw_puts(r, "\\");
-            qm_rw_put(r, text + i, 1);
-        }
-    }
-}
-
-/* The number, for qm_rw_last(), of the first token of a kernel's name such as a::b<c, d>; -1: no
- * name. */
-static int kernel_name(const struct qm_rewriter *r)
-{
-    int k = 0;
-    for (;;) {
-        if (*qm_rw_last(r, k) == '>') { /* back to its < */
-            int depth = 0, parens = 0;
-            for (;; k++) {
-                char c = *qm_rw_last(r, k);
-                parens += (c == ')') - (c == '(');
-                depth += parens == 0 ? (c == '>') - (c == '<') : 0;
-                if (depth == 0)
-                    break;
-                if (c == '\0' || c == ';')
-                    return -1;
-            }
-            k++;
-        }
-        if (!qm_rw_is_word(*qm_rw_last(r, k)))
-            return -1;
-        if (*qm_rw_last(r, k + 1) != ':' || *qm_rw_last(r, k + 2) != ':')
-            return k;
-        if (!qm_rw_is_word(*qm_rw_last(r, k + 3)) && *qm_rw_last(r, k + 3) != '>')
-            return k + 2; /* ::name */
-        k += 3;
-    }
-}
-
-/* Copies text of a launch, but for the words of marks, which stand at lambdas there. */
-static void put_unmarked(struct qm_rewriter *r, const char *s, const char *end)
-{
-    while (s < end) {
-        const char *next = isspace((unsigned char)*s) ? s + 1 : qm_rw_token_end(s);
-        if (strncmp(s, "__qm_", 5) != 0)
-            qm_rw_put(r, s, (size_t)(next - s));
-        s = next;
-    }
-}
-
-/* ---- launches -------------------------------------------------------------------------------- */
-
-/* Rewrites a launch; the input stands at <<<. */
-static qm_status launch(struct qm_rewriter *r)
-{
-    const char *config = r->in + 3, *s = config, *end;
-    int k = kernel_name(r);
-    if (k < 0)
-        return qm_rw_refuse(r, "the kernel before <<< is not a name; it cannot be emulated");
-    for (s = qm_rw_skip_blanks(s); *s && strncmp(s, ">>>", 3) != 0; s = qm_rw_skip_blanks(s)) {
-        end = *s == '(' || *s == '[' || *s == '{' ? qm_rw_closing(s) : qm_rw_token_end(s);
-        if (!end || *s == ';')
-            break;
-        s = end;
-    }
-    const char *args = strncmp(s, ">>>", 3) == 0 ? qm_rw_skip_blanks(s + 3) : s;
-    if (*args != '(' || !(end = qm_rw_closing(args)))
-        return qm_rw_refuse(r, "<<< without >>>(...)");
-    size_t from = r->token[(r->n_tokens - 1 - k) % QM_RW_TOKENS], n = r->used - from;
-    char *name = malloc(n + 1);
-    if (!name)
-        return qm_fail(QM_NO_MEMORY, "a kernel's name");
-    memcpy(name, r->out + from, n);
-    name[n] = '\0';
-    r->used = from;
-    r->n_tokens -= k + 1;
-    qm_rw_puts(r, "::qm_emu::launch(::qm_emu::config(");
-    put_unmarked(r, config, s);
-    qm_rw_puts(r, "), \"");
-    put_quoted(r, name, n);
-    qm_rw_puts(r, "\", [&]() __attribute__((no_sanitize(\"thread\"))) { ");
-    qm_rw_puts(r, r->purpose == QM_EMU_MARK ? "::qm_emu_launches(); " : "");
-    qm_rw_puts(r, name);
-    put_unmarked(r, s + 3, end);
-    qm_rw_puts(r, "; })");
-    r->line += qm_rw_newlines(r->in, end);
-    r->in = end;
-    free(name);
-    return QM_OK;
-}
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
@@ -439,7 +344,7 @@ static qm_status one_token(struct qm_rewriter *r, const char *text)
     if (qm_rw_word_is(s, end, "__shared__"))
         return shared(r);
     if (strncmp(s, "<<<", 3) == 0)
-        return launch(r);
+        return qm_rw_launch(r);
     if (qm_rw_word_is(s, end, "asm") || qm_rw_word_is(s, end, "__asm__") ||
         qm_rw_word_is(s, end, "__asm"))
         return qm_rw_refuse(r, "inline PTX (asm) cannot be emulated");
@@ -449,6 +354,8 @@ static qm_status one_token(struct qm_rewriter *r, const char *text)
         qm_rw_try_block(r, end);
         return QM_OK;
     }
+    if (qm_rw_barrier(r, end))
+        return QM_OK;
     if (qm_rw_word_is(s, end, "__noinline__") && *qm_rw_last(r, 0) != '(')
         qm_rw_puts(r, "__attribute__((noinline))");
     else

@@ -22,7 +22,13 @@ struct qm_index {
 
 struct qm_emu_at {
     const char *file;
-    int line;
+    int line, number; /* number: of a barrier, or 0 */
+};
+
+struct qm_emu_call {
+    void (*function)(void *closure);
+    void *closure;
+    size_t bytes;
 };
 
 enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
@@ -34,6 +40,7 @@ enum qm_emu_atomic {
     QM_ATOMIC_SWAP   /* atomicCAS */
 };
 enum qm_emu_memory { QM_MEMORY_DEVICE, QM_MEMORY_MANAGED, QM_MEMORY_HOST };
+enum { QM_COPY_TO_SYMBOL = 1 << 16, QM_COPY_FROM_SYMBOL = 1 << 17 }; /* beside cudaMemcpyKind */
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 /* Vector clocks of a warp's lanes.  A lane's clock own[] counts the meetings it took part in;
@@ -43,6 +50,11 @@ struct qm_order {
     uint16_t base, own[QM_WARP], seen[QM_WARP][QM_WARP];
     int is_partial; /* seen is not all 0 */
 };
+
+/* Lanes `who`, of which `live` exist, have met: each has now seen what any of them has seen.
+ * reset: begins a block. */
+void qm_order_meet(struct qm_order *o, uint32_t who, uint32_t live);
+void qm_order_reset(struct qm_order *o);
 
 /* The state of a launch, read at every memory access. */
 struct qm_emu_now {
@@ -55,6 +67,10 @@ struct qm_emu_now {
     uint32_t launch_epoch; /* the first epoch of this launch */
     uint32_t step_epoch;   /* the first epoch of this step */
     const struct qm_order *synced, *met; /* of this thread's warp: __syncwarp; all meetings */
+    uintptr_t closure;                   /* of the launch: copies of the kernel's arguments */
+    size_t closure_bytes;
+    int is_entering; /* the arguments are copied for a thread */
+    int is_unwaited; /* there is work that the host has not waited for */
     int many_streams;
     const char *kernel;
 };
@@ -66,6 +82,8 @@ extern "C" {
 void qm_emu_fail(struct qm_emu_at at, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 extern char qm_emu_text[800]; /* "" while there is none */
+/* Has findings copied to text, memory that outlives the process, as soon as they are there. */
+void qm_emu_tell(char *text, size_t size);
 extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_size, qm_emu_grid_size;
 }
 
@@ -76,6 +94,9 @@ void *__real_memcpy(void *to, const void *from, size_t n);
 void *__real_memmove(void *to, const void *from, size_t n);
 void *__real_memset(void *to, int byte, size_t n);
 }
+
+/* Calls a step of the host; the end of the process after a finding is the end of the step. */
+int qm_step_call(int (*step)(const void *a), const void *a);
 
 /* Ends the step without a finding, from a thread of a kernel. */
 void qm_step_leave(void);
@@ -89,7 +110,8 @@ int qm_is_stack(uintptr_t a);
 
 /* Memory that kernels may touch.  CONST: read only; STEP: until the step ends; BLANK: not written
  * yet; MODULE: the file's own variables; DEVICE: not for the host; PINNED: the host's, page-locked;
- * FAR: address space without memory lies before it.  name: kept, not copied. */
+ * FAR: address space without memory lies before it; ASKED: the host knows its address.  name: kept,
+ * not copied. */
 enum {
     QM_REGION_CONST = 1,
     QM_REGION_STEP = 2,
@@ -97,7 +119,8 @@ enum {
     QM_REGION_MODULE = 8,
     QM_REGION_DEVICE = 16,
     QM_REGION_PINNED = 32,
-    QM_REGION_FAR = 64
+    QM_REGION_FAR = 64,
+    QM_REGION_ASKED = 128
 };
 void qm_region_add(const char *name, const void *at, size_t bytes, int flags);
 /* Drops the region that begins at `at`, of memory that was mapped.  The mapping stays for a while,
@@ -108,11 +131,16 @@ void qm_region_drop_step(void);
  * freed there, or NULL. */
 int qm_region_flags(const void *at, const char **name);
 /* For copies: whether `bytes` bytes from `at` on lie in one region, or not in any known one; *left:
- * how many do.  Marks bytes as written.  Whether an unordered launch, *kernel, wrote any of the
- * bytes. */
+ * how many do. */
 int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *left);
-void qm_region_written(const void *at, size_t bytes);
-int qm_region_unordered(const void *at, size_t bytes, const char **kernel);
+/* Notes that code of the host or a copy has written or read the bytes; epoch 1: a write that
+ * everything is ordered after. */
+void qm_region_touched(const void *at, size_t bytes, int write, uint32_t epoch);
+/* The name of an earlier launch or copy that wrote the bytes (for a write: or read them) and is
+ * unordered with what is to touch them now, else NULL: with the current copy, or with the host. */
+const char *qm_region_unordered(const void *at, size_t bytes, int write, int is_host, int *wrote);
+/* Notes that the host has asked for the address of a variable of the device; whether it has. */
+void qm_region_ask(const void *at);
 
 /* Begins a block: shared memory is unwritten; `dynamic`: bytes of the launch's dynamic part. */
 void qm_memory_block(size_t dynamic);
@@ -127,12 +155,20 @@ void qm_blocks_barrier(void);
 void qm_read_settle(void);
 
 /* Begins a launch in a stream (NULL: the default one): its number, or -1: it must not run. */
-int qm_launch_begin(void *stream, const char *name);
+int qm_launch_begin(void *stream, const char *name, struct qm_emu_at at);
 
-/* The name of the launch of that epoch where the current one is not ordered after it, else NULL. */
+/* The name of the launch or copy of that epoch where the current one is not ordered after it, and
+ * where the host has not waited for it, else NULL. */
 const char *qm_launch_unordered(uint32_t epoch);
+const char *qm_launch_unwaited(uint32_t epoch);
 
-void qm_launch_failed(int error); /* sets what cudaGetLastError returns */
-size_t qm_shared_allowed(void);   /* bytes of dynamic shared memory that a launch may have */
+/* Whether CUDA's limits allow a launch; else it is reported. */
+int qm_launch_is_valid(struct qm_index grid, struct qm_index block, size_t shared, const char *name,
+                       struct qm_emu_at at);
+
+/* A launch fails with an error of CUDA's; QM_ERROR_KERNEL: when it runs. */
+enum { QM_ERROR_INVALID = 1, QM_ERROR_CONFIGURATION = 9, QM_ERROR_KERNEL = 719 };
+void qm_launch_failed(int error);
+size_t qm_shared_allowed(void); /* bytes of dynamic shared memory that a launch may have */
 
 #endif

@@ -53,8 +53,7 @@ static struct warp {
 static unsigned int n_threads;
 static int running = -1; /* the fiber that runs; -1: the scheduler */
 static int is_abandoned; /* the launch has a finding and ends */
-static void (*kernel_call)(const void *);
-static const void *kernel_closure;
+static struct qm_emu_call kernel_call;
 
 static void to_scheduler();
 
@@ -73,6 +72,15 @@ static const char *file_of(const char *path)
     return slash ? slash + 1 : path ? path : "?";
 }
 
+static char *told;
+static size_t told_size;
+
+extern "C" void qm_emu_tell(char *text, size_t size)
+{
+    told = text;
+    told_size = size;
+}
+
 /* Keeps the first finding, and ends the launch. */
 static void report_list(struct qm_emu_at at, const char *format, va_list list)
 {
@@ -80,9 +88,12 @@ static void report_list(struct qm_emu_at at, const char *format, va_list list)
     vsnprintf(what, sizeof what, format, list);
     if (at.file)
         snprintf(where, sizeof where, "%s:%d: ", file_of(at.file), at.line);
-    if (!*qm_emu_text)
+    if (!*qm_emu_text) {
         snprintf(qm_emu_text, sizeof qm_emu_text, "%s%s%s%s", where, what,
                  qm_now.kernel ? "; kernel " : "", qm_now.kernel ? qm_now.kernel : "");
+        if (told)
+            snprintf(told, told_size, "%s", qm_emu_text);
+    }
     is_abandoned = 1;
 }
 
@@ -158,7 +169,8 @@ static void to_fiber(int i)
 
 static void entry()
 {
-    kernel_call(kernel_closure);
+    qm_now.is_entering = 1;
+    kernel_call.function(kernel_call.closure);
     qm_read_settle();
     fibers[running].state = ENDED;
     warps[running / QM_WARP].live &= ~(1u << running % QM_WARP);
@@ -239,13 +251,27 @@ extern "C" int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, st
     return f->x;
 }
 
+static int is_same_line(const struct qm_emu_at *a, const struct qm_emu_at *b)
+{
+    return a->line == b->line && strcmp(a->file, b->file) == 0;
+}
+
+static int is_same_barrier(const struct qm_emu_at *a, const struct qm_emu_at *b)
+{
+    return is_same_line(a, b) && (a->number == b->number || !a->number || !b->number);
+}
+
 static void divergent(const struct fiber *a, const struct fiber *b)
 {
     char one[64], two[64];
     qm_thread_name((unsigned int)(a - fibers), one);
     qm_thread_name((unsigned int)(b - fibers), two);
-    report(a->at, "divergent barrier: %s waits here, in %s, and %s at %s:%d, in %s", one, a->name,
-           two, file_of(b->at.file), b->at.line, b->name);
+    if (is_same_line(&a->at, &b->at))
+        report(a->at, "divergent barrier: %s waits here, in %s, and %s in another %s of this line",
+               one, a->name, two, b->name);
+    else
+        report(a->at, "divergent barrier: %s waits here, in %s, and %s at %s:%d, in %s", one,
+               a->name, two, file_of(b->at.file), b->at.line, b->name);
 }
 
 /* Opens a barrier: every thread waits at one or has ended. */
@@ -257,7 +283,7 @@ static void barrier_open()
         const struct fiber *f = &fibers[i];
         if (f->state == ENDED)
             continue;
-        if (first && (f->at.line != first->at.line || strcmp(f->at.file, first->at.file) != 0)) {
+        if (first && !is_same_barrier(&f->at, &first->at)) {
             divergent(first, f);
             return;
         }
@@ -283,41 +309,6 @@ static void barrier_open()
 
 /* ---- warps ---------------------------------------------------------------------------------- */
 
-/* Lanes `who` have met: each has now seen what any of them has seen. */
-static void order_meet(struct qm_order *o, uint32_t who, uint32_t live)
-{
-    uint16_t top[QM_WARP] = {0}, most = o->base;
-    for (unsigned int i = 0; i < QM_WARP; i++)
-        if (who >> i & 1) {
-            o->own[i] += o->own[i] < 65535;
-            most = o->own[i] > most ? o->own[i] : most;
-        }
-    if (who == live) {
-        o->base = most;
-        for (unsigned int i = 0; i < QM_WARP; i++)
-            o->own[i] = most;
-        return;
-    }
-    o->is_partial = 1;
-    for (unsigned int i = 0; i < QM_WARP; i++)
-        for (unsigned int k = 0; k < QM_WARP && (who >> i & 1); k++) {
-            uint16_t seen = k == i ? o->own[i] : o->seen[i][k];
-            top[k] = seen > top[k] ? seen : top[k];
-        }
-    for (unsigned int i = 0; i < QM_WARP; i++)
-        if (who >> i & 1)
-            memcpy(o->seen[i], top, sizeof top);
-}
-
-static void order_reset(struct qm_order *o)
-{
-    o->base = 0;
-    memset(o->own, 0, sizeof o->own);
-    if (o->is_partial)
-        memset(o->seen, 0, sizeof o->seen);
-    o->is_partial = 0;
-}
-
 /* Lanes `who` have met: each gets the values of the others. */
 static void meet(unsigned int warp, uint32_t who)
 {
@@ -338,9 +329,9 @@ static void meet(unsigned int warp, uint32_t who)
         }
     struct warp *w = &warps[warp];
     if (kind != QM_ACTIVE)
-        order_meet(&w->met, who, w->live);
+        qm_order_meet(&w->met, who, w->live);
     if (kind == QM_SYNCWARP)
-        order_meet(&w->synced, who, w->live);
+        qm_order_meet(&w->synced, who, w->live);
     w->waiting &= ~who;
 }
 
@@ -486,8 +477,8 @@ static void run_block(size_t shared)
     qm_blocks_block();
     for (unsigned int w = 0; w < n_warps; w++) {
         warps[w].live = warps[w].waiting = 0;
-        order_reset(&warps[w].synced);
-        order_reset(&warps[w].met);
+        qm_order_reset(&warps[w].synced);
+        qm_order_reset(&warps[w].met);
     }
     for (unsigned int i = 0; i < n_threads; i++) {
         fiber_start(i);
@@ -537,45 +528,32 @@ static void run_far(uint64_t blocks, size_t shared)
         run_block_number(chosen[k], shared);
 }
 
-static int launch_is_valid(struct qm_index g, struct qm_index b, size_t shared, const char *name,
-                           struct qm_emu_at at)
-{
-    uint64_t threads = (uint64_t)b.x * b.y * b.z;
-    const char *why = threads > QM_THREADS_MOST || b.z > 64 ? "more than 1024 threads a block"
-                      : threads == 0                        ? "blocks without threads"
-                      : g.y > 65535 || g.z > 65535 || g.x > 0x7fffffffu ? "too large a grid"
-                      : shared > qm_shared_allowed() ? "more dynamic shared memory than allowed"
-                                                     : NULL;
-    if (why)
-        qm_emu_fail(at,
-                    "the launch of %s fails: %s (grid %u,%u,%u, block %u,%u,%u, %zu bytes of "
-                    "shared memory)",
-                    name, why, g.x, g.y, g.z, b.x, b.y, b.z, shared);
-    return !why;
-}
-
-extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_t shared,
-                              void *stream, const char *name, void (*call)(const void *),
-                              const void *closure, struct qm_emu_at at)
+extern "C" int qm_emu_launch(struct qm_index grid, struct qm_index block, size_t shared,
+                             void *stream, const char *name, struct qm_emu_call call,
+                             struct qm_emu_at at)
 {
     if (*qm_emu_text || qm_far.left)
-        return; /* this step has a finding already, or is left */
+        return 0; /* this step has a finding already, or is left */
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
-        qm_launch_failed(9);
-        return;
+        qm_launch_failed(QM_ERROR_CONFIGURATION);
+        return QM_ERROR_CONFIGURATION;
     }
     if (!stacks_open()) {
         qm_emu_fail(at, "no memory for the stacks of %s", name);
-        return;
+        return QM_ERROR_CONFIGURATION;
     }
-    if (!launch_is_valid(grid, block, shared, name, at) || qm_launch_begin(stream, name) < 0)
-        return;
+    if (!qm_launch_is_valid(grid, block, shared, name, at) ||
+        qm_launch_begin(stream, name, at) < 0) {
+        qm_launch_failed(QM_ERROR_CONFIGURATION);
+        return QM_ERROR_CONFIGURATION;
+    }
     qm_now.kernel = name;
     qm_now.epoch++;
     qm_now.launch_epoch = qm_now.epoch;
     qm_blocks_launch();
     kernel_call = call;
-    kernel_closure = closure;
+    qm_now.closure = (uintptr_t)call.closure;
+    qm_now.closure_bytes = call.bytes;
     qm_emu_grid_size = grid;
     qm_emu_block_size = block;
     n_threads = block.x * block.y * block.z;
@@ -590,5 +568,6 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
     qm_now.stack = 0;
     qm_now.kernel = NULL;
     if (is_abandoned && !qm_far.left)
-        qm_launch_failed(719);
+        qm_launch_failed(QM_ERROR_KERNEL);
+    return 0;
 }

@@ -15,7 +15,7 @@ struct qm_rewriter {
     enum qm_emu_purpose purpose;
     char *out;
     size_t used, room;
-    int is_system, is_layer, line, n_made, failed;
+    int is_system, is_layer, line, n_made, n_barriers, failed;
     char file[QM_RW_FILE],
         users[QM_RW_FILE]; /* users, users_line: the last place in a user's file */
     int users_line;

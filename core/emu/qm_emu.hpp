@@ -88,9 +88,10 @@ static const int warpSize = 32;
 struct qm_emu_at {
     const char *file;
     int line;
+    int number; /* of a barrier in the file, where several may stand in one line; 0: not known */
     static constexpr qm_emu_at here(const char *f = __builtin_FILE(), int l = __builtin_LINE())
     {
-        return {f, l};
+        return {f, l, 0};
     }
 };
 #define QM_AT qm_emu_at at = qm_emu_at::here()
@@ -121,7 +122,7 @@ void qm_emu_fence(void);
 
 /* The memory of a shared variable, one for all threads of a block and undefined when the block
  * starts. */
-void *qm_emu_shared(void *key, size_t size, size_t align, const char *name);
+void *qm_emu_shared(void *key, size_t size, size_t align, const char *name, QM_AT);
 extern unsigned char qm_emu_dynamic[];
 
 /* Marks for core/emu/emu_device.c, in a build that never runs: what follows is a launch; this
@@ -135,9 +136,16 @@ void qm_emu_fail(qm_emu_at at, const char *format, ...) __attribute__((format(pr
 /* A kernel's first statement: a launch with more threads fails. */
 void qm_emu_bounds(long long most, const char *name, qm_emu_at at);
 
-/* Runs a kernel: calls call(closure) once for each thread.  stream: of cudaStreamCreate, or 0. */
-void qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
-                   void (*call)(const void *closure), const void *closure, qm_emu_at at);
+/* Runs a kernel: calls call.function(call.closure) once for each thread, which may read the bytes
+ * of the closure until the kernel begins.  stream: of cudaStreamCreate, or 0.  Returns an error of
+ * CUDA's where it does not start. */
+struct qm_emu_call {
+    void (*function)(void *closure);
+    void *closure;
+    size_t bytes;
+};
+int qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
+                  struct qm_emu_call call, qm_emu_at at);
 }
 
 namespace qm_emu
@@ -152,12 +160,23 @@ struct config {
     }
 };
 
+/* A copy of a kernel's argument, as a parameter would be one. */
+template <class T> struct copy {
+    mutable T value;
+};
+template <class T> QM_PLAIN inline copy<T> copied(T x) { return {static_cast<T &&>(x)}; }
+
 template <class F>
-QM_PLAIN inline void launch(const config &c, const char *name, const F &kernel, QM_AT)
+QM_PLAIN inline int launched(const config &c, const char *name, F &&kernel, qm_emu_at at)
 {
-    qm_emu_launch(
+    return qm_emu_launch(
         c.grid, c.block, c.shared, c.stream, name,
-        [](const void *closure) QM_PLAIN { (*static_cast<const F *>(closure))(); }, &kernel, at);
+        {[](void *closure) QM_PLAIN { (*static_cast<F *>(closure))(); }, &kernel, sizeof kernel},
+        at);
+}
+template <class F> QM_PLAIN inline void launch(const config &c, const char *name, F &&kernel, QM_AT)
+{
+    launched(c, name, static_cast<F &&>(kernel), at);
 }
 
 /* What __launch_bounds__ says, or 1024; a kernel's first statement tells it.  The rewriting puts it
@@ -213,6 +232,14 @@ template <class T> inline __attribute__((always_inline)) T product(T a, T b)
 
 /* ---- barriers and warps -------------------------------------------------------------------- */
 
+namespace qm_emu
+{
+/* The rewriting counts a file's barriers, and gives each its number as a first argument. */
+struct barrier {
+    int number;
+};
+} // namespace qm_emu
+
 inline void __syncthreads(QM_AT) { qm_emu_barrier(QM_JOIN_NONE, 0, "__syncthreads", at); }
 inline int __syncthreads_count(int x, QM_AT)
 {
@@ -226,6 +253,21 @@ inline int __syncthreads_or(int x, QM_AT)
 {
     return qm_emu_barrier(QM_JOIN_OR, x, "__syncthreads_or", at);
 }
+inline void __syncthreads(qm_emu::barrier b, QM_AT)
+{
+    at.number = b.number;
+    __syncthreads(at);
+}
+#define QM_COUNTED(name)                             \
+    inline int name(qm_emu::barrier b, int x, QM_AT) \
+    {                                                \
+        at.number = b.number;                        \
+        return name(x, at);                          \
+    }
+QM_COUNTED(__syncthreads_count)
+QM_COUNTED(__syncthreads_and)
+QM_COUNTED(__syncthreads_or)
+#undef QM_COUNTED
 inline void __syncwarp(unsigned int mask = 0xffffffffu, QM_AT)
 {
     uint64_t value[32];
@@ -452,5 +494,9 @@ extern "C" int qm_kernel_step(const struct qm_kernel_args *a)
 
 #include "qm_emu_api.hpp"
 #include "qm_emu_math.hpp"
+
+/* Before the file, whose macros they must not meet. */
+#include "qm_emu_cub.hpp"
+#include "qm_emu_half.hpp"
 
 #endif

@@ -47,22 +47,29 @@ typedef struct qm_emu_event *cudaEvent_t;
 #define cudaHostAllocMapped    2u
 #define cudaMemAttachGlobal    1u
 
+enum { QM_COPY_TO_SYMBOL = 1 << 16, QM_COPY_FROM_SYMBOL = 1 << 17 }; /* beside the kind */
 enum qm_emu_memory { QM_MEMORY_DEVICE, QM_MEMORY_MANAGED, QM_MEMORY_HOST };
 
 extern "C" {
 void *qm_emu_malloc(size_t bytes, enum qm_emu_memory kind);
 void qm_emu_free(void *p, int is_host, qm_emu_at at);
-void qm_emu_copy(void *to, const void *from, size_t bytes, int kind, cudaStream_t stream, int waits,
-                 qm_emu_at at);
-void qm_emu_fill(void *to, int byte, size_t bytes, cudaStream_t stream, qm_emu_at at);
+cudaError_t qm_emu_copy(void *to, const void *from, size_t bytes, int kind, cudaStream_t stream,
+                        int waits, qm_emu_at at);
+cudaError_t qm_emu_fill(void *to, int byte, size_t bytes, cudaStream_t stream, int waits,
+                        qm_emu_at at);
+void qm_emu_ask(const void *symbol); /* the host gets the address of a variable */
 cudaStream_t qm_emu_stream_open(unsigned int flags);
-void qm_emu_stream_close(cudaStream_t stream);
-void qm_emu_wait(cudaStream_t stream, int for_all); /* the host waits */
+void qm_emu_stream_close(cudaStream_t stream, qm_emu_at at);
+void qm_emu_wait(cudaStream_t stream, int for_all, qm_emu_at at); /* the host waits */
 cudaEvent_t qm_emu_event_open(void);
 void qm_emu_event_close(cudaEvent_t event);
 double qm_emu_event_seconds(cudaEvent_t event); /* when it was recorded */
-void qm_emu_event_record(cudaEvent_t event, cudaStream_t stream);
-void qm_emu_event_wait(cudaEvent_t event, cudaStream_t stream, int is_host);
+void qm_emu_event_record(cudaEvent_t event, cudaStream_t stream, qm_emu_at at);
+void qm_emu_event_wait(cudaEvent_t event, cudaStream_t stream, int is_host, qm_emu_at at);
+
+/* What a call returns: `error`, which is then the last one; or that of a kernel which failed, where
+ * this call waits or an earlier one has. */
+cudaError_t qm_emu_result(cudaError_t error, int waits);
 cudaError_t qm_emu_last_error(int reset);
 void qm_emu_allow_shared(int bytes);
 int qm_emu_is_device(const void *p); /* memory that kernels may touch */
@@ -71,6 +78,12 @@ int qm_emu_is_device(const void *p); /* memory that kernels may touch */
  * further than its first statement. */
 int qm_emu_threads_most(void (*call)(const void *kernel), const void *kernel);
 }
+
+namespace qm_emu
+{
+inline cudaError_t result(cudaError_t e = cudaSuccess) { return qm_emu_result(e, 0); }
+inline cudaError_t waited(cudaError_t e = cudaSuccess) { return qm_emu_result(e, 1); }
+} // namespace qm_emu
 
 inline cudaError_t cudaGetLastError() { return qm_emu_last_error(1); }
 inline cudaError_t cudaPeekAtLastError() { return qm_emu_last_error(0); }
@@ -117,7 +130,7 @@ namespace qm_emu
 template <class T> inline cudaError_t allocate(T **p, size_t bytes, enum qm_emu_memory kind)
 {
     *p = static_cast<T *>(qm_emu_malloc(bytes, kind));
-    return *p || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+    return result(*p || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 } // namespace qm_emu
 
@@ -144,90 +157,87 @@ template <class T> inline cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigne
 template <class T> inline cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned int)
 {
     *p = static_cast<T *>(host);
-    return qm_emu_is_device(host) ? cudaSuccess : cudaErrorInvalidValue;
+    return qm_emu::result(qm_emu_is_device(host) ? cudaSuccess : cudaErrorInvalidValue);
 }
 inline cudaError_t cudaFree(void *p, QM_AT)
 {
-    qm_emu_wait(0, 1);
+    qm_emu_wait(0, 1, at);
     qm_emu_free(p, 0, at);
-    return cudaSuccess;
+    return qm_emu::waited();
 }
 inline cudaError_t cudaFreeHost(void *p, QM_AT)
 {
-    qm_emu_wait(0, 1);
+    qm_emu_wait(0, 1, at);
     qm_emu_free(p, 1, at);
-    return cudaSuccess;
+    return qm_emu::waited();
 }
 inline cudaError_t cudaFreeAsync(void *p, cudaStream_t, QM_AT) { return cudaFree(p, at); }
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, QM_AT)
 {
-    qm_emu_copy(to, from, bytes, kind, 0, 1, at);
-    return cudaSuccess;
+    return qm_emu::waited(qm_emu_copy(to, from, bytes, kind, 0, 1, at));
 }
 inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                                    cudaStream_t stream = 0, QM_AT)
 {
-    qm_emu_copy(to, from, bytes, kind, stream, 0, at);
-    return cudaSuccess;
+    return qm_emu::result(qm_emu_copy(to, from, bytes, kind, stream, 0, at));
 }
 template <class T>
 inline cudaError_t cudaMemcpyToSymbolAsync(T &symbol, const void *from, size_t bytes, size_t offset,
                                            cudaMemcpyKind kind, cudaStream_t stream = 0, QM_AT)
 {
     if (offset > sizeof symbol || bytes > sizeof symbol - offset)
-        return cudaErrorInvalidValue;
-    qm_emu_copy((char *)(void *)&symbol + offset, from, bytes, kind, stream, 0, at);
-    return cudaSuccess;
+        return qm_emu::result(cudaErrorInvalidValue);
+    return qm_emu::result(qm_emu_copy((char *)(void *)&symbol + offset, from, bytes,
+                                      kind | QM_COPY_TO_SYMBOL, stream, 0, at));
 }
 template <class T>
 inline cudaError_t cudaMemcpyFromSymbolAsync(void *to, const T &symbol, size_t bytes, size_t offset,
                                              cudaMemcpyKind kind, cudaStream_t stream = 0, QM_AT)
 {
     if (offset > sizeof symbol || bytes > sizeof symbol - offset)
-        return cudaErrorInvalidValue;
-    qm_emu_copy(to, (const char *)(const void *)&symbol + offset, bytes, kind, stream, 0, at);
-    return cudaSuccess;
+        return qm_emu::result(cudaErrorInvalidValue);
+    return qm_emu::result(qm_emu_copy(to, (const char *)(const void *)&symbol + offset, bytes,
+                                      kind | QM_COPY_FROM_SYMBOL, stream, 0, at));
 }
 template <class T>
 inline cudaError_t cudaMemcpyToSymbol(T &symbol, const void *from, size_t bytes, size_t offset = 0,
                                       cudaMemcpyKind kind = cudaMemcpyHostToDevice, QM_AT)
 {
     cudaError_t e = cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, 0, at);
-    qm_emu_wait(0, 0);
-    return e;
+    qm_emu_wait(0, 0, at);
+    return qm_emu::waited(e);
 }
 template <class T>
 inline cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t bytes, size_t offset = 0,
                                         cudaMemcpyKind kind = cudaMemcpyDeviceToHost, QM_AT)
 {
     cudaError_t e = cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, 0, at);
-    qm_emu_wait(0, 0);
-    return e;
+    qm_emu_wait(0, 0, at);
+    return qm_emu::waited(e);
 }
 template <class T> inline cudaError_t cudaGetSymbolAddress(void **p, T &symbol)
 {
     *p = (void *)&symbol;
-    return cudaSuccess;
+    qm_emu_ask(*p);
+    return qm_emu::result();
 }
 template <class T> inline cudaError_t cudaGetSymbolSize(size_t *bytes, const T &symbol)
 {
     *bytes = sizeof symbol;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 inline cudaError_t cudaMemset(void *to, int byte, size_t bytes, QM_AT)
 {
-    qm_emu_fill(to, byte, bytes, 0, at);
-    return cudaSuccess;
+    return qm_emu::result(qm_emu_fill(to, byte, bytes, 0, 1, at));
 }
 inline cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream = 0, QM_AT)
 {
-    qm_emu_fill(to, byte, bytes, stream, at);
-    return cudaSuccess;
+    return qm_emu::result(qm_emu_fill(to, byte, bytes, stream, 0, at));
 }
 inline cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 {
     *left = *total = (size_t)1 << 32;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 
 /* ---- streams and events --------------------------------------------------------------------- */
@@ -235,63 +245,63 @@ inline cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned int flags)
 {
     *s = qm_emu_stream_open(flags);
-    return *s ? cudaSuccess : cudaErrorMemoryAllocation;
+    return qm_emu::result(*s ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 inline cudaError_t cudaStreamCreate(cudaStream_t *s) { return cudaStreamCreateWithFlags(s, 0); }
 inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned int flags, int)
 {
     return cudaStreamCreateWithFlags(s, flags);
 }
-inline cudaError_t cudaStreamDestroy(cudaStream_t s)
+inline cudaError_t cudaStreamDestroy(cudaStream_t s, QM_AT)
 {
-    qm_emu_stream_close(s);
-    return cudaSuccess;
+    qm_emu_stream_close(s, at);
+    return qm_emu::result();
 }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s, QM_AT)
 {
-    qm_emu_wait(s, 0);
-    return qm_emu_last_error(0);
+    qm_emu_wait(s, 0, at);
+    return qm_emu::waited();
 }
-inline cudaError_t cudaDeviceSynchronize()
+inline cudaError_t cudaDeviceSynchronize(QM_AT)
 {
-    qm_emu_wait(0, 1);
-    return qm_emu_last_error(0);
+    qm_emu_wait(0, 1, at);
+    return qm_emu::waited();
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned int)
 {
     *e = qm_emu_event_open();
-    return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+    return qm_emu::result(*e ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 inline cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e, 0); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
     qm_emu_event_close(e);
-    return cudaSuccess;
+    return qm_emu::result();
 }
-inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = 0)
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = 0, QM_AT)
 {
-    qm_emu_event_record(e, s);
-    return cudaSuccess;
+    qm_emu_event_record(e, s, at);
+    return qm_emu::result();
 }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned int = 0)
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned int = 0, QM_AT)
 {
-    qm_emu_event_wait(e, s, 0);
-    return cudaSuccess;
+    qm_emu_event_wait(e, s, 0, at);
+    return qm_emu::result();
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t e)
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e, QM_AT)
 {
-    qm_emu_event_wait(e, 0, 1);
-    return cudaSuccess;
+    qm_emu_event_wait(e, 0, 1, at);
+    return qm_emu::waited();
 }
 
 /* Work is done at once, so that no stream or event is ever waited for. */
-inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
-inline cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
+inline cudaError_t cudaStreamQuery(cudaStream_t s, QM_AT) { return cudaStreamSynchronize(s, at); }
+inline cudaError_t cudaEventQuery(cudaEvent_t e, QM_AT) { return cudaEventSynchronize(e, at); }
 inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     *ms =
         from && to ? (float)(1e3 * (qm_emu_event_seconds(to) - qm_emu_event_seconds(from))) : 0.0f;
-    return from && to ? cudaSuccess : cudaErrorInvalidValue;
+    return qm_emu::result(from && to ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 /* ---- the device: few multiprocessors, so that grids sized by their number stay small -------- */
@@ -350,16 +360,16 @@ enum cudaDeviceAttr {
 inline cudaError_t cudaGetDevice(int *device)
 {
     *device = 0;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 inline cudaError_t cudaSetDevice(int device)
 {
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    return qm_emu::result(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = 1;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
 {
@@ -370,13 +380,13 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int 
 {
     const cudaDeviceProp p;
     if (device != 0)
-        return cudaErrorInvalidDevice;
+        return qm_emu::result(cudaErrorInvalidDevice);
     switch (which) {
 #define X(name, number, x) \
-    case name: *value = (int)(x); return cudaSuccess;
+    case name: *value = (int)(x); return qm_emu::result();
         QM_ATTRIBUTES(X)
 #undef X
-    default: return cudaErrorInvalidValue;
+    default: return qm_emu::result(cudaErrorInvalidValue);
     }
 }
 #undef QM_ATTRIBUTES
@@ -384,12 +394,12 @@ inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
     *least = 0;
     *greatest = -5;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 inline cudaError_t cudaRuntimeGetVersion(int *version)
 {
     *version = 13000;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 inline cudaError_t cudaDriverGetVersion(int *version) { return cudaRuntimeGetVersion(version); }
 
@@ -452,6 +462,23 @@ QM_PLAIN inline void call(void (*kernel)(A...), void **args, numbers<I...>)
     kernel(*static_cast<typename plain<A>::type *>(args[I])...);
 }
 
+/* Whether the addresses of arguments can be those of variables of the kernel's types. */
+template <class... A, size_t... I>
+QM_PLAIN inline int are_aligned(void **args, numbers<I...>, qm_emu_at at)
+{
+    const size_t size[] = {sizeof(A)..., 0}, align[] = {alignof(A)..., 1};
+    for (size_t i = 0; i < sizeof...(A); i++)
+        if ((uintptr_t)args[i] % align[i] != 0) {
+            qm_emu_fail(at,
+                        "argument %zu of cudaLaunchKernel points to a variable of another type: "
+                        "the kernel takes %zu bytes, aligned to %zu, and the address is %zu past a "
+                        "multiple of that",
+                        i, size[i], align[i], (size_t)((uintptr_t)args[i] % align[i]));
+            return 0;
+        }
+    return 1;
+}
+
 /* Enters a kernel with arguments of zeros, of which it comes to use none. */
 template <class... A> QM_PLAIN inline void enter(const void *kernel)
 {
@@ -472,19 +499,19 @@ template <class... A>
 inline cudaError_t cudaLaunchKernel(void (*kernel)(A...), dim3 grid, dim3 block, void **args,
                                     size_t shared = 0, cudaStream_t stream = 0, QM_AT)
 {
-    qm_emu::launch(
+    typedef typename qm_emu::count<sizeof...(A)>::type numbers;
+    if (!qm_emu::are_aligned<A...>(args, numbers(), at))
+        return qm_emu::result(cudaErrorInvalidValue);
+    return qm_emu::result((cudaError_t)qm_emu::launched(
         qm_emu::config(grid, block, shared, stream), "a kernel of cudaLaunchKernel",
-        [=]()
-            QM_PLAIN { qm_emu::call(kernel, args, typename qm_emu::count<sizeof...(A)>::type()); },
-        at);
-    return cudaPeekAtLastError();
+        [=]() QM_PLAIN { qm_emu::call(kernel, args, numbers()); }, at));
 }
 inline cudaError_t cudaLaunchKernel(const void *, dim3, dim3, void **, size_t = 0, cudaStream_t = 0,
                                     QM_AT)
 {
     qm_emu_fail(at, "cudaLaunchKernel gets a pointer to void that was made elsewhere: the emulator "
                     "needs the kernel itself there, as in cudaLaunchKernel((const void *)k, ...)");
-    return cudaErrorInvalidDeviceFunction;
+    return qm_emu::result(cudaErrorInvalidDeviceFunction);
 }
 template <class... A, class... B>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(A...),
@@ -493,24 +520,23 @@ inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel
     const qm_emu_at at = qm_emu_at::here();
     for (unsigned int i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id != cudaLaunchAttributeIgnore)
-            return cudaErrorNotSupported;
-    qm_emu::launch(
+            return qm_emu::result(cudaErrorNotSupported);
+    return qm_emu::result((cudaError_t)qm_emu::launched(
         qm_emu::config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream),
-        "a kernel of cudaLaunchKernelEx", [&]() QM_PLAIN { kernel(given...); }, at);
-    return cudaPeekAtLastError();
+        "a kernel of cudaLaunchKernelEx", [&]() QM_PLAIN { kernel(given...); }, at));
 }
 template <class F> inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute which, int value)
 {
     if (which == cudaFuncAttributePreferredSharedMemoryCarveout)
-        return value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue;
+        return qm_emu::result(value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue);
     if (value < 0 || (size_t)value > cudaDeviceProp().sharedMemPerBlockOptin)
-        return cudaErrorInvalidValue;
+        return qm_emu::result(cudaErrorInvalidValue);
     qm_emu_allow_shared(value);
-    return cudaSuccess;
+    return qm_emu::result();
 }
 template <class F> inline cudaError_t cudaFuncSetCacheConfig(F *, cudaFuncCache)
 {
-    return cudaSuccess;
+    return qm_emu::result();
 }
 /* Shared memory, registers and local memory are not known here: 0, 32 and 0. */
 template <class F> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, F *kernel)
@@ -521,7 +547,7 @@ template <class F> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *
     out->ptxVersion = out->binaryVersion = 90;
     out->maxDynamicSharedSizeBytes = 49152;
     out->preferredShmemCarveout = -1;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 /* The blocks that a multiprocessor holds by threads and dynamic shared memory. */
 template <class F>
@@ -530,14 +556,14 @@ inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, F 
 {
     const cudaDeviceProp p;
     if (threads <= 0)
-        return cudaErrorInvalidValue;
+        return qm_emu::result(cudaErrorInvalidValue);
     int by_threads = p.maxThreadsPerMultiProcessor / ((threads + 31) / 32 * 32);
     int by_shared = (int)(p.sharedMemPerMultiprocessor / (shared + p.reservedSharedMemPerBlock));
     *blocks = by_threads < by_shared ? by_threads : by_shared;
     *blocks = *blocks < p.maxBlocksPerMultiProcessor ? *blocks : p.maxBlocksPerMultiProcessor;
     if (threads > qm_emu::threads_most(kernel) || shared > p.sharedMemPerBlockOptin)
         *blocks = 0;
-    return cudaSuccess;
+    return qm_emu::result();
 }
 template <class F>
 inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *blocks, int *threads, F *kernel,

@@ -1,5 +1,7 @@
 /* qm_emu_cub.hpp - CUB's collectives of a block and a warp that optimizers' kernels use.
  *
+ * It is read before the file, whose macros it must not meet; CUB's headers only name the namespace.
+ *
  * They move data through their TempStorage and wait as CUB's own do, so that reuse of the storage
  * without a barrier is found; sums are taken in CUB's order.  A result that CUB leaves undefined (a
  * reduction's, in all threads but the first) has all bits set, which is a NaN. */
@@ -8,6 +10,9 @@
 
 #pragma GCC system_header /* the rewriter leaves it alone */
 
+/* The names of CUB's headers, which make them those of the file. */
+namespace qm_emu_cub
+{
 namespace cub
 {
 struct Max {
@@ -222,5 +227,6 @@ template <class T = void> struct plus : cub::Sum {
 };
 } // namespace std
 } // namespace cuda
+} // namespace qm_emu_cub
 
 #endif

@@ -20,7 +20,7 @@
 #include "core/user_kernel/kernel_object.h"
 #include "core/user_kernel/leak.h"
 
-enum { TICK_MS = 20, PATIENCE_MS = 1000, LINGER_MS = 100, PRINTED = 512, PRINTED_SHOWN = 160 };
+enum { TICK_MS = 20, PATIENCE_MS = 1000, LINGER_MS = 100, PRINTED = 512 };
 enum { CALLS = 1024 }; /* double the time limit of a case: they may wait for a processor */
 
 struct qm_host {
@@ -249,7 +249,11 @@ static void where_text(const struct qm_host *h, char *text, size_t size)
 {
     uint64_t at = h->page->fault;
     *text = '\0';
-    if (at < 65536)
+    if (h->page->has_fault == QM_FAULT_MISALIGNED)
+        snprintf(text, size, "by a vector instruction at an address that is not aligned for it");
+    else if (h->page->has_fault == QM_FAULT_NO_ADDRESS)
+        snprintf(text, size, "at a number that is no address");
+    else if (at < 65536)
         snprintf(text, size, "at a null pointer");
     for (int i = 0; i < QM_HOST_PLANS && !*text; i++)
         if (h->plan[i].arena && at >= h->plan[i].base && at < h->plan[i].base + h->plan[i].total)
@@ -258,17 +262,6 @@ static void where_text(const struct qm_host *h, char *text, size_t size)
         snprintf(text, size, "in the arrays of an earlier call");
     if (*text && at >= 65536 && !h->page->is_running)
         snprintf(text + strlen(text), size - strlen(text), ", after the step's return");
-}
-
-static void add_printed(const struct qm_host *h, char *why, size_t size)
-{
-    size_t n = strlen(h->printed), used = strlen(why);
-    char text[PRINTED_SHOWN + 1];
-    qm_host_copy_text(text, h->printed + (n > PRINTED_SHOWN ? n - PRINTED_SHOWN : 0), sizeof text);
-    for (size_t k = strlen(text); k > 0 && (text[k - 1] == '?' || text[k - 1] == ' ');)
-        text[--k] = '\0';
-    if (*text)
-        snprintf(why + used, size - used, "; it had printed: %s", text);
 }
 
 /* What h->why tells was the driver's doing, where the kernel runs on the GPU. */
@@ -313,7 +306,14 @@ static qm_status ended(struct qm_host *h, enum qm_end how, char *why, size_t siz
     }
     if (*what)
         snprintf(why + strlen(why), size - strlen(why), "; it had changed its %s", what);
-    add_printed(h, why, size);
+    char finding[QM_HOST_TEXT];
+    qm_host_copy_text(finding, h->page->finding, sizeof finding);
+    if (*finding && how != QM_END_stopped) { /* what it does after it is of no interest */
+        snprintf(why, size, "%s", finding);
+        how = QM_END_answered;
+        h->signal = 0;
+    }
+    qm_host_add_printed(why, size, h->printed);
     h->end = how;
     snprintf(h->why, sizeof h->why, "%s", why);
     if (h->is_on_gpu && how != QM_END_stopped && !(how == QM_END_hung && was_launched))
@@ -371,6 +371,7 @@ static qm_status start(struct qm_host *h)
     h->pid = ok ? a.pid : 0;
     h->first = h->last = 0;
     h->page->has_fault = h->page->is_running = 0;
+    *h->page->finding = '\0';
     if (!ok) { /* the last kernel ended it */
         warden_down(h);
         close_fd(&h->fd);

@@ -92,3 +92,15 @@ void qm_host_drain(int fd, char *printed, size_t most)
         printed[used + take] = '\0';
     }
 }
+
+void qm_host_add_printed(char *why, size_t size, const char *printed)
+{
+    enum { SHOWN = 160 };
+    size_t n = strlen(printed), used = strlen(why);
+    char text[SHOWN + 1];
+    qm_host_copy_text(text, printed + (n > SHOWN ? n - SHOWN : 0), sizeof text);
+    for (size_t k = strlen(text); k > 0 && (text[k - 1] == '?' || text[k - 1] == ' ');)
+        text[--k] = '\0';
+    if (*text)
+        snprintf(why + used, size - used, "; it had printed: %s", text);
+}

@@ -42,10 +42,9 @@ static struct {
 /* Keeps the address; the judge knows which array lies there. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
-    (void)context;
     if (sig == SIGSEGV || sig == SIGBUS) {
         host.page->fault = (uint64_t)(uintptr_t)info->si_addr;
-        host.page->has_fault = 1;
+        host.page->has_fault = (int)qm_host_fault_of(info, context);
     }
     signal(sig, SIG_DFL);
     raise(sig);
@@ -74,6 +73,11 @@ static void load(void)
     qm_status st = qm_kernel_object_open(host.page->object, &host.kernel);
     const char *as = st == QM_OK ? qm_kernel_object_as(host.kernel) : NULL;
     snprintf(host.page->as, sizeof host.page->as, "%s", as ? as : "");
+    void (*tell)(char *text, size_t size) = NULL;
+    void *symbol = st == QM_OK ? qm_kernel_object_symbol(host.kernel, "qm_emu_tell") : NULL;
+    memcpy(&tell, &symbol, sizeof tell);
+    if (tell) /* the kernel may end this process after a finding */
+        tell(host.page->finding, sizeof host.page->finding);
     say(st);
 }
 
@@ -173,6 +177,7 @@ static void be_host(const int fds[3], int judge, int warden)
             _exit(QM_HOST_LOST);
         int slot = host.page->slot;
         slot = slot >= 0 && slot < QM_HOST_PLANS ? slot : 0;
+        *host.page->finding = '\0';
         switch (byte) {
         case QM_HOST_load: load(); break;
         case QM_HOST_map: map(slot, fd); break;

@@ -4,6 +4,8 @@
 #ifndef QM_USER_KERNEL_HOST_PAGE_H
 #define QM_USER_KERNEL_HOST_PAGE_H
 
+#include <signal.h>
+
 #include "core/user_kernel/host.h"
 
 /* Requests to the host: one byte each, answered by the same byte.  `map` comes with the
@@ -17,6 +19,9 @@ enum qm_host_request {
     QM_HOST_large = 'x'
 };
 
+/* What is known of a fault: its address, or why the system does not tell one. */
+enum qm_host_fault { QM_FAULT_NONE, QM_FAULT_AT, QM_FAULT_MISALIGNED, QM_FAULT_NO_ADDRESS };
+
 struct qm_host_page {
     /* Of the judge. */
     char object[4096], recipe[1024];
@@ -27,10 +32,11 @@ struct qm_host_page {
     int status, mode, is_running;
     int is_launched; /* 1: a kernel on the GPU is waited for */
     char text[QM_HOST_TEXT], as[1024];
+    char finding[QM_HOST_TEXT]; /* of the emulator in this request, or "" */
     uint64_t base, total, fault;
     int64_t large_n; /* elements of the case with large indices, and the numbers it compared */
     int64_t judged;
-    int has_fault;
+    int has_fault; /* enum qm_host_fault */
 };
 
 /* Requests to the warden, and their answers. */
@@ -63,6 +69,12 @@ void qm_host_drain(int fd, char *printed, size_t most);
 /* host_confine.c.  Takes from this process what would reach the judge and the warden, as far as the
  * system allows: capabilities, ptrace, signals to them, limits of others. */
 void qm_host_confine(int judge, int warden);
+
+/* Tells what a fault was; in the handler of its signal. */
+enum qm_host_fault qm_host_fault_of(const siginfo_t *info, const void *context);
+
+/* Appends to `why` what a kernel printed last. */
+void qm_host_add_printed(char *why, size_t size, const char *printed);
 
 /* Copies text of the host's: at most size - 1 printable characters. */
 void qm_host_copy_text(char *to, const char *from, size_t size);

@@ -53,13 +53,19 @@ qm_status qm_far_case_run(const struct qm_kernel_run *r, struct qm_kernel_file *
         QM_TRY(qm_kernel_conclude(kernel, st, "", &none, v));
         int is_left =
             v->how == QM_CASE_refused || v->how == QM_CASE_hung || v->how == QM_CASE_memory;
+        int is_slow = v->how == QM_CASE_hung;
         if (is_left)
             v->how = QM_CASE_unfit; /* of the last two: it loops over all elements */
-        if (is_left && !*not_far)
+        if (is_slow && !*not_far)
+            snprintf(not_far, 400, "the step takes longer than %g s, the limit of --time-limit",
+                     limits.seconds);
+        else if (is_left && !*not_far)
             snprintf(not_far, 400, "%.299s", v->text);
         else if (n == WHOLE_N && n != qm_far_case(c->name))
             snprintf(not_far + strlen(not_far), 100, "; of 2^20 + 7 elements %s",
-                     is_left ? "neither" : "the ends were judged");
+                     is_slow   ? "it takes longer too, so that no large tensor is judged"
+                     : is_left ? "neither"
+                               : "the ends were judged");
         n = is_left && n == QM_FAR_N && qm_kernel_is_cuda(r->o->file) ? WHOLE_N : 0;
     }
     tally->skipped += v->how == QM_CASE_unfit;

@@ -82,8 +82,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     cudaEventCreate(&done);
     cudaMalloc(&x.m, bytes);
     cudaMalloc(&x.v, bytes);
-    cudaMemset(x.m, 0, bytes);
-    cudaMemset(x.v, 0, bytes);
+    cudaMemsetAsync(x.m, 0, bytes, first);
+    cudaMemsetAsync(x.v, 0, bytes, first);
     update<<<blocks, BLOCK, 0, first>>>(a, x, step, root_bc2);
     cudaEventRecord(done, first);
     cudaStreamWaitEvent(second, done);

@@ -91,15 +91,22 @@ static const struct bug {
      "    if (threadIdx.x == 0)\n        *top = 0;\n", "",
      "of shared top, which no thread of the block has written"},
     {"wrong order of two streams", "two_streams.cu", "    cudaStreamWaitEvent(second, done);\n", "",
-     "which update wrote in another stream, and nothing orders the two launches"},
-    {"unwritten pad", "two_streams.cu", "cudaMemset(x.v, 0, bytes);",
-     "cudaMemset(x.v, 0, sizeof(float) * a->n);",
+     "which update wrote in another stream, and nothing orders the two"},
+    {"a fill in the default stream", "two_streams.cu", "cudaMemsetAsync(x.v, 0, bytes, first)",
+     "cudaMemset(x.v, 0, bytes)", "which cudaMemset at bug.cu:86 wrote in another stream"},
+    {"unwritten pad", "two_streams.cu", "cudaMemsetAsync(x.v, 0, bytes,",
+     "cudaMemsetAsync(x.v, 0, sizeof(float) * a->n,",
      "of memory of cudaMalloc, which nothing has written"},
     {"divergent barrier", "adamw8_bnb.cu", "    if (!is_there)\n        return;\n    if (s->bits)",
      "    if (!is_there)\n        return;\n    if (threadIdx.x < 32)\n        __syncthreads();\n   "
      " if "
      "(s->bits)",
      "divergent barrier: thread (0,0,0) of block (0,0,0) waits here"},
+    {"divergent barriers in one line", "adamw8_bnb.cu",
+     "    if (!is_there)\n        return;\n    if (s->bits)",
+     "    if (!is_there)\n        return;\n#define BOTH(t) if (t) { __syncthreads(); } else { "
+     "__syncthreads(); }\n    BOTH(threadIdx.x & 1)\n    if (s->bits)",
+     "in __syncthreads, and thread (1,0,0) of block (0,0,0) in another __syncthreads of this line"},
     {"divergent warp", "lion8_fused.cu", "    float top = warp_max(m);",
      "    float top = i % 32 < 16 ? warp_max(m) : 1.0f; __syncthreads();", "divergent warp: "},
     {"the last step is not waited for", "two_streams.cu",
@@ -169,7 +176,7 @@ static const struct bug far_bugs[] = {
     {"size of 32 bits", "grid_stride.cu", "size_t bytes = sizeof(float) * (size_t)a->n;",
      "unsigned bytes = (unsigned)(sizeof(float) * (size_t)a->n);", "out of bounds"},
     {"grid of 32 bits", "grid_stride.cu", "int64_t blocks = (a->n + THREADS - 1) / THREADS;",
-     "int blocks = ((int)a->n + THREADS - 1) / THREADS;", "too large a grid"},
+     "int blocks = ((int)a->n + THREADS - 1) / THREADS;", "a grid's x is at most 2147483647"},
     {"more blocks than elements", "adamw4_ao.cu", "QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK, 0)",
      "QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK / 2, 0)", NULL},
     {"a thread for each element", "grid_stride.cu", "MOST_BLOCKS = 1024", "MOST_BLOCKS = 1 << 30",
@@ -190,6 +197,36 @@ static const struct bug far_bugs[] = {
      NULL},
     {"an unsigned index", "grid_stride.cu", "for (int64_t i = (int64_t)blockIdx.x",
      "for (unsigned i = blockIdx.x", NULL},
+    {"two launches that split the tensor", "grid_stride.cu",
+     "    update<<<grid, THREADS>>>(p, g, m, v, a->n, c);",
+     "    (void)grid; int64_t h = a->n / 2, r = a->n - h;\n"
+     "    if (h) update<<<(unsigned)((h + 63) / 64), 64>>>(p, g, m, v, h, c);\n"
+     "    update<<<(unsigned)((r + 63) / 64), 64>>>(p + h, g + h, m + h, v + h, r, c);",
+     NULL},
+    {"two launches, of which one is too short", "grid_stride.cu",
+     "    update<<<grid, THREADS>>>(p, g, m, v, a->n, c);",
+     "    (void)grid; int64_t h = a->n / 2, r = a->n - h;\n"
+     "    if (h) update<<<(unsigned)((h + 63) / 64), 64>>>(p, g, m, v, h, c);\n"
+     "    update<<<(unsigned)((r + 63) / 64), 64>>>(p + h, g + h, m + h, v + h, r - (h > 70000), "
+     "c);",
+     "parameter 2147483654 stays as it is"},
+    {"parts of the tensor in one buffer", "grid_stride.cu",
+     "    update<<<grid, THREADS>>>(p, g, m, v, a->n, c);",
+     "    (void)grid; const int64_t part = 100000033;\n"
+     "    for (int64_t i = 0; i < a->n; i += part) {\n"
+     "        int64_t n = a->n - i < part ? a->n - i : part;\n"
+     "        update<<<(unsigned)((n + 63) / 64), 64>>>(p + i, g + i, m + i, v + i, n, c);\n    }",
+     NULL},
+    {"a ticket that the last block resets", "grid_stride.cu",
+     "        p[i] = p[i] * c.decay + c.step * m[i] / (sqrtf(v[i]) / c.root_bc2 + c.eps);\n    "
+     "}\n}",
+     "        p[i] = p[i] * c.decay + c.step * m[i] / (sqrtf(v[i]) / c.root_bc2 + c.eps);\n    }\n"
+     "    static __device__ unsigned int ticket;\n"
+     "    if (threadIdx.x == 0 && atomicAdd(&ticket, 1u) == gridDim.x - 1) atomicExch(&ticket, "
+     "0u);\n"
+     "    else if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1 && n < 100000) *(float *)0 = "
+     "7.0f;\n}",
+     NULL},
 };
 
 static void indices_beyond_32_bits(void **state)
@@ -324,10 +361,14 @@ static void the_rewriter(void **state)
     static const struct {
         const char *from, *to; /* to: a part of what it becomes; NULL: it is refused */
     } cases[] = {
-        {"k<<<1, 2>>>(a, b);", "qm_emu::config(1, 2), \"k\", [&]()"},
+        {"k<<<1, 2>>>(a, b);", "qm_emu::config(1, 2), \"k\", [&, qm_a1 = ::qm_emu::copied(a), "
+                               "qm_a2 = ::qm_emu::copied( b)]()"},
         {"ns::k<float, (3 > 2)><<<dim3(n >> 3), 2, f(1, 2), s>>>(a);",
-         "{ ns::k<float, (3 > 2)>(a); }"},
+         "{ ns::k<float, (3 > 2)>(qm_a1.value); }"},
         {"if (x < y) k<T<int>><<<1, 2>>>();", "if (x < y) ::qm_emu::launch("},
+        {"__syncthreads(); x = __syncthreads_or (y);",
+         "__syncthreads(::qm_emu::barrier{1}); x = __syncthreads_or (::qm_emu::barrier{2}, y);"},
+        {"a.__syncthreads(); __syncthreads;", "a.__syncthreads(); __syncthreads;"},
         {"__shared__ float a[2][3], b;", "qm_t2 &a = *(qm_t2 *)qm_emu_shared("},
         {"static __shared__ alignas(16) T<2, 3> t;",
          "__attribute__((aligned(16))) T<2, 3>  qm_b1; typedef qm_b1 qm_t2;"},
@@ -347,7 +388,16 @@ static void the_rewriter(void **state)
         {"static __qm_host__ __qm_device__ inline __qm_always__ int f();",
          "inline __attribute__((always_inline)) int f();"},
         {"f([=] __qm_host__ __qm_device__ (int i) { return i; });", "f([=]   (int i)"},
-        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });", "k([=]  (int i)"},
+        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });",
+         "[&, qm_a1 = ::qm_emu::copied([=]  (int i) { return i; })]()"},
+        {"k<<<1, 2>>>([=] __qm_device__ (int i) { return i; });", "{ k(qm_a1.value); })"},
+        {"k<<<1, 2>>>(p.get(), 3, f<a, 2>(x), {1, 2}, a < b, c > d, x...);",
+         "[&, qm_a1 = ::qm_emu::copied(p.get()), qm_a3 = ::qm_emu::copied( f<a, 2>(x)), qm_a5 = "
+         "::qm_emu::copied( a < b), qm_a6 = ::qm_emu::copied( c > d)]()"},
+        {"k<<<1, 2>>>(p.get(), 3, f<a, 2>(x), {1, 2}, a < b, c > d, x...);",
+         "{ k(qm_a1.value, 3, qm_a3.value, {1, 2}, qm_a5.value, qm_a6.value, x...); }"},
+        {"k<<<1, 2>>>(0,\n# 9 \"b\"\nnullptr,\n f(\n2));",
+         "[&\n# 9 \"b\"\n, qm_a3 = ::qm_emu::copied(\n f(\n2))]()"},
         {"cudaLaunchKernel((const void *)k<T>, g, b, a);", "cudaLaunchKernel(k<T>, g, b, a);"},
         {"cudaFuncGetAttributes(&a, reinterpret_cast<const void *>(k));",
          "cudaFuncGetAttributes(&a, (k));"},

@@ -68,6 +68,11 @@ static const struct {
      "uses x, a variable of the host"},
     {"static const float x[8] = {1, 2};", "p[i] *= x[i];", LAUNCH,
      "and no __constant__, and no plain number"},
+    /* an array of 16 bytes, which the compiler aligns to 16 bytes */
+    {"float x[4] = {1, 1, 1, 1};", "p[i] *= x[i];", LAUNCH, "kernel k uses x, a variable of the"},
+    {"float x[4];\ntemplate <class F> __global__ void f(F g) { g(0); }", "",
+     "f<<<1, 1>>>([=] __device__ (int j) { p[j] *= x[j]; }); cudaDeviceSynchronize();",
+     "bug.cu:12: kernel f uses x, a variable of the host"},
     {"", "static int calls; const float x[3] = {1, 2, 3}; p[i] = x[i] + calls++;", LAUNCH, NULL},
     /* exceptions */
     {"", "try { p[i] = 1; } catch (...) { }", LAUNCH,

@@ -135,6 +135,13 @@ C
 @test "SIGSEGV: buffer and index are named; every case runs in a fresh process" {
     kernel k.c "*(volatile int *)0 = 1;"
     verdict crashed "SIGSEGV at a null pointer"
+    if [ "$(uname -m)" = x86_64 ]; then # tells no address of these
+        local four="typedef float four __attribute__((vector_size(16)));"
+        kernel k.c "$four *(volatile four *)((char *)p + 4) = *(volatile four *)p * 2.0f;"
+        verdict crashed "SIGSEGV by a vector instruction at an address that is not aligned for it"
+        kernel k.c "*(volatile float *)((size_t)p ^ (size_t)1 << 60) = 1;"
+        verdict crashed "SIGSEGV at a number that is no address"
+    fi
     kernel k.c "" "p[n + 64] = 0;"
     verdict crashed "SIGSEGV past the parameters, end plus"
     again "$output"

@@ -66,6 +66,35 @@ assert "beyond_2_31" not in d' <<<"$output"
     [[ $output == *"data race"* ]]
 }
 
+@test "a program that ends its process after an error hides no finding" {
+    cat > ends.cu <<'EOF'
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda_runtime.h>
+#include "kernel_abi.h"
+QM_KERNEL("lion_f32");
+__global__ void over(float *p, long n) { p[n + threadIdx.x] = 1; }
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    float *p;
+    cudaMalloc(&p, 64);
+    over<<<1, 1>>>(p, 16);
+    if (cudaDeviceSynchronize() != cudaSuccess) {
+        puts("what it prints");
+        END;
+    }
+    return 0;
+}
+EOF
+    for end in 'abort()' 'exit(1)' 'raise(SIGKILL)' '*(volatile int *)0 = 1' 'for (;;) {}'; do
+        sed "s/END/$end/" ends.cu > own.cu
+        run -1 "$QUALM" check --no-shrink --kernel own.cu --case "$one" -q --time-limit 2
+        [[ $output == *"own.cu:7: thread (0,0,0) of block (0,0,0) writes 4 bytes out of bounds"* ]]
+        [[ $output != *crashed* && $output != *hung* ]]
+    done
+}
+
 @test "a race shrinks to a program that loads the kernel and finds the race without qualm" {
     race
     run -0 "$QUALM" shrink --kernel race.cu -q
@@ -185,6 +214,14 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     [[ $output == *"not judged: indices beyond 2^31 (its blocks communicate by atomic operations, as \
 at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were judged)"* ]]
     run -0 "$QUALM" check --no-shrink --kernel ticket.cu --case "$one" -q
+}
+
+@test "a step of 2^31 + 7 elements that takes too long is not judged, and the limit is named" {
+    sed 's/float x = c.maximize/for (volatile int k = 0; k < 9999; k++) {} float x = c.maximize/' \
+        "$BATS_TEST_DIRNAME/../../emu/grid_stride.cu" > slow.cu
+    run -77 "$QUALM" check --kernel slow.cu --case 2147483655/far --time-limit 0.5
+    [[ $output == *"the step takes longer than 0.5 s, the limit of --time-limit; of 2^20 + 7"* ]]
+    [[ $output == *"it takes longer too, so that no large tensor is judged"* ]]
 }
 
 @test "kernels that cannot be emulated or compiled are refused with the reason" {
