@@ -69,6 +69,14 @@ static void give_hyper(const struct qm_domain *d, struct qm_domain_source *s, in
     }
 }
 
+static int has_long_side(const struct qm_shape *shape)
+{
+    int is = 0;
+    for (int a = 0; a < shape->rank && shape->rank > 1; a++)
+        is |= shape->dim[a] >= (1 << 16) - 8;
+    return is;
+}
+
 /* Of two turns one has a schedule and the other odd gradients, at least.  A tensor that makes one
  * step starts from loaded states, and where a NaN reaches all numbers of the tensor it gets none:
  * it would hide everything else. */
@@ -103,12 +111,27 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, in
         c->part |= qm_domain_one_in(s, parts[i].one_in) ? 1u << parts[i].part : 0;
     c->part |= 1u << (is_odd ? QM_PART_godd : QM_PART_schedule);
     c->part |= d->recipe.rule->elementwise && qm_domain_one_in(s, 2) ? 1u << QM_PART_godd : 0;
+    if (has_long_side(&c->shape)) /* both rows or columns of which would be NaN */
+        left_out |= 1u << QM_PART_godd | 1u << QM_PART_sodd;
     c->part &= ~(left_out | (qm_case_loads(c) ? 0 : 1u << QM_PART_sodd));
     if (qm_domain_one_in(s, 3))
         c->tensor_after_one = (uint32_t)qm_domain_below(s, 300);
 }
 
-/* Of some candidates the one in which most hyper-parameters have an effect. */
+/* The best score of a case: every hyper-parameter, and every tail where the rule has sums. */
+static int score_of(const struct qm_domain *d, struct qm_case *c)
+{
+    if (d->candidates == 0)
+        return 0;
+    c->effects = qm_case_effects(d, c);
+    int score = __builtin_popcountll(c->effects);
+    if (!d->recipe.rule->elementwise && !qm_domain_is_projected(d))
+        score += QM_HYPERS * __builtin_popcount((unsigned)qm_case_tail_effects(d, c));
+    return score;
+}
+
+/* Of some candidates the one in which most hyper-parameters have an effect, and before that the one
+ * in which sums over the whole tensor do. */
 struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_source *s,
                                  int64_t turn, const struct qm_shape *shape)
 {
@@ -123,6 +146,10 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
     int is_other = (turn + (int64_t)(s->seed % PERIOD_OF_OTHERS)) % PERIOD_OF_OTHERS == 0;
     enum qm_class kind =
         is_other ? other[qm_domain_below(s, OTHER)] : ordinary[qm_domain_below(s, ORDINARY)];
+    if (!d->recipe.rule->elementwise && qm_shape_numel(shape) > QM_COSTLY)
+        kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit;
+    if (has_long_side(shape)) /* each of whose rows or columns has other numbers */
+        kind = QM_CLASS_normal;
     struct qm_case out = {.forced = 1};
     for (int i = 0; i < most; i++) {
         struct qm_case c = {.forced = !qm_domain_one_in(s, 4), .kind = kind, .shape = *shape};
@@ -132,8 +159,7 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
         give_hyper(d, s, turn, &c);
         qm_domain_bound_step(d, PROJECTIONS, &c);
         give_parts(d, s, turn, &c);
-        c.effects = d->candidates > 0 ? qm_case_effects(d, &c) : 0;
-        int score = __builtin_popcountll(c.effects);
+        int score = score_of(d, &c);
         if (score > best) {
             best = score;
             out = c;
