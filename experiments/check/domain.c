@@ -21,6 +21,21 @@ enum {
 
 static int is_projected(const struct qm_domain *d) { return qm_domain_is_projected(d); }
 
+static int has_sides(const struct qm_recipe *r)
+{
+    const struct qm_shape matrix = {2, {6, 5}};
+    int is = 0;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_shape of = matrix;
+        enum qm_norm norm = r->slot[i].norm;
+        qm_rule_slot_shape(r->rule, &r->hyper, i, &matrix, &of);
+        is |= qm_shape_numel(&of) == matrix.dim[0] || qm_shape_numel(&of) == matrix.dim[1];
+        is |= r->slot[i].bits && norm != QM_NORM_block && norm != QM_NORM_divblock &&
+              norm != QM_NORM_tensor && norm != QM_NORM_id;
+    }
+    return is;
+}
+
 void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct qm_domain *out)
 {
     *out = (struct qm_domain){.recipe = *r,
@@ -30,6 +45,7 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
                               .last_step = ((int64_t)1 << 40) + 1,
                               .largest = (1 << 20) + 8,
                               .candidates = CANDIDATES};
+    out->has_sides = has_sides(r);
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
     if (out->reads >> QM_HYPER_adjust & 1) /* Muon: its factors are judged by singular values */
         out->largest = PROJECTED;

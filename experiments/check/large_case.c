@@ -112,26 +112,38 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, in
     c->part |= 1u << (is_odd ? QM_PART_godd : QM_PART_schedule);
     c->part |= d->recipe.rule->elementwise && qm_domain_one_in(s, 2) ? 1u << QM_PART_godd : 0;
     if (has_long_side(&c->shape)) /* both rows or columns of which would be NaN */
-        left_out |= 1u << QM_PART_godd | 1u << QM_PART_sodd;
+        left_out |= 1u << QM_PART_godd | 1u << QM_PART_sodd | 1u << QM_PART_podd;
     c->part &= ~(left_out | (qm_case_loads(c) ? 0 : 1u << QM_PART_sodd));
     if (qm_domain_one_in(s, 3))
         c->tensor_after_one = (uint32_t)qm_domain_below(s, 300);
 }
 
-/* The best score of a case: every hyper-parameter, and every tail where the rule has sums. */
-static int score_of(const struct qm_domain *d, struct qm_case *c)
+/* The hyper-parameter that is the subject of large case number `turn`: each that is read, in turn. */
+static int subject_of(const struct qm_domain *d, const struct qm_domain_source *s, int64_t turn)
+{
+    int n = __builtin_popcountll(d->reads), k = 0;
+    int64_t at = n ? (int64_t)((s->seed + (uint64_t)turn) % (uint64_t)n) : 0;
+    for (; k < QM_HYPERS - 1 && !(d->reads >> k & 1 && at-- == 0); k++)
+        continue;
+    return k;
+}
+
+/* Effects of a case: of hyper-parameters, before them that of its subject, and in the largest
+ * tensors, where the rule has sums, of tails. */
+static int score_of(const struct qm_domain *d, int subject, struct qm_case *c)
 {
     if (d->candidates == 0)
         return 0;
     c->effects = qm_case_effects(d, c);
     int score = __builtin_popcountll(c->effects);
-    if (!d->recipe.rule->elementwise && !qm_domain_is_projected(d))
+    score += c->effects >> subject & 1 ? QM_HYPERS : 0;
+    if (!d->recipe.rule->elementwise && !qm_domain_is_projected(d) &&
+        qm_shape_numel(&c->shape) > QM_COSTLY)
         score += QM_HYPERS * __builtin_popcount((unsigned)qm_case_tail_effects(d, c));
     return score;
 }
 
-/* Of some candidates the one in which most hyper-parameters have an effect, and before that the one
- * in which sums over the whole tensor do. */
+/* Of some candidates the one with most effects. */
 struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_source *s,
                                  int64_t turn, const struct qm_shape *shape)
 {
@@ -143,6 +155,7 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
     enum { ORDINARY = sizeof ordinary / sizeof *ordinary, OTHER = sizeof other / sizeof *other };
     enum { CANDIDATES = 12, PROJECTIONS = 6, PERIOD_OF_OTHERS = 5 };
     int best = -1, most = d->candidates == 0 ? 1 : qm_domain_is_projected(d) ? 2 : CANDIDATES;
+    int subject = subject_of(d, s, turn);
     int is_other = (turn + (int64_t)(s->seed % PERIOD_OF_OTHERS)) % PERIOD_OF_OTHERS == 0;
     enum qm_class kind =
         is_other ? other[qm_domain_below(s, OTHER)] : ordinary[qm_domain_below(s, ORDINARY)];
@@ -159,7 +172,7 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
         give_hyper(d, s, turn, &c);
         qm_domain_bound_step(d, PROJECTIONS, &c);
         give_parts(d, s, turn, &c);
-        int score = score_of(d, &c);
+        int score = score_of(d, subject, &c);
         if (score > best) {
             best = score;
             out = c;
