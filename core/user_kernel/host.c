@@ -189,7 +189,6 @@ static enum qm_end look(struct qm_host *h, char *why, size_t size)
 static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t size)
 {
     char got[64];
-    enum { SHOWN = 8 };
     ssize_t n = recv(h->fd, got, sizeof got, MSG_DONTWAIT);
     if (n == 1 && *got == byte)
         return QM_END_answered;
@@ -197,11 +196,7 @@ static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t s
         return QM_END_left; /* or crashed, by its state */
     if (n < 0)
         return QM_END_stopped;
-    char bytes[3 * SHOWN + 1] = "";
-    for (int i = 0; i < n && i < SHOWN; i++) /* not as text, which may be forged */
-        snprintf(bytes + 3 * i, 4, " %02x", (unsigned char)got[i]);
-    snprintf(why, size, "what came from its process is no answer:%s%s", bytes,
-             n > SHOWN ? " ..." : "");
+    snprintf(why, size, "what came from its process is no answer: %d bytes", (int)n);
     return QM_END_garbage;
 }
 

@@ -174,8 +174,7 @@ static qm_status slot_add(struct far *f, int i)
     struct array draws = {"draws", from->name, .per = 1, .bytes = 4, .is_const = 1};
     struct array values = {"value", from->name, .per = 1, .bytes = 4, .is_float = 1};
     struct array codes = {"code byte", from->name, .per = 8, .bytes = from->bits};
-    struct array scale = {"scale", from->name, .per = block, .bytes = 4 * scales,
-                          .is_float = 1};
+    struct array scale = {"scale", from->name, .per = block, .bytes = 4 * scales, .is_float = 1};
     if (from->code_bytes == from->n)
         codes.per = codes.bytes = 1;
     to->n = to->dim[0] = f->n;

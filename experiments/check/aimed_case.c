@@ -128,13 +128,14 @@ static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int6
 /* A side just or well beyond 2^16, where an index of 16 bits ends. */
 static int64_t long_side(struct qm_domain_source *s)
 {
-    return (1 << 16) + (qm_domain_one_in(s, 4) ? 1 + qm_domain_below(s, 4)
-                                               : 8 * qm_domain_log_uniform(s, 512));
+    return (1 << 16) +
+           (qm_domain_one_in(s, 4) ? 1 + qm_domain_below(s, 4) : 8 * qm_domain_log_uniform(s, 512));
 }
 
 /* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; of each run of eight
- * one with two rows of more than 2^16 elements and one with two such columns, one each of some more of
- * over 8192 and 1024.  A reference that judges small matrices alone takes one of the first kind. */
+ * one with two rows of more than 2^16 elements and one with two such columns, one each of some more
+ * of over 8192 and 1024.  A reference that judges small matrices alone takes one of the first
+ * kind. */
 static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
@@ -194,8 +195,9 @@ static int long_blocks(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
-/* Thin matrices of any length, a quarter of them around 2^16, in which what a rule of matrices adds up along it matters: settings
- * are ordinary, and the case is that of some in which most of them have an effect. */
+/* Thin matrices of any length, a quarter of them around 2^16, in which what a rule of matrices adds
+ * up along it matters: settings are ordinary, and the case is that of some in which most of them
+ * have an effect. */
 static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                        struct qm_case *c)
 {
@@ -228,9 +230,10 @@ static int many_ranks(const struct qm_domain *d, struct qm_domain_source *s, int
                          .forced = 1,
                          .given = (uint64_t)1 << QM_HYPER_rank};
     int64_t least = to.shape.dim[0] < to.shape.dim[1] ? to.shape.dim[0] : to.shape.dim[1];
-    to.hyper[QM_HYPER_rank] = (double)(is_many                 ? 65 + qm_domain_below(s, least - 64)
-                                       : qm_domain_one_in(s, 3) ? least - qm_domain_below(s, 2)
-                                                                : 16 + qm_domain_log_uniform(s, 50));
+    to.hyper[QM_HYPER_rank] =
+        (double)(is_many                  ? 65 + qm_domain_below(s, least - 64)
+                 : qm_domain_one_in(s, 3) ? least - qm_domain_below(s, 2)
+                                          : 16 + qm_domain_log_uniform(s, 50));
     if (is_many && qm_domain_one_in(s, 2)) /* the same as a share of the smaller side */
         to.hyper[QM_HYPER_rank] = fmin((to.hyper[QM_HYPER_rank] + 0.5) / (double)least, 0.99);
     if (!qm_domain_takes(d, &to))

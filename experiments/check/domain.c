@@ -102,7 +102,8 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
 int64_t qm_domain_around_blocks(const struct qm_domain *d, struct qm_domain_source *s, int64_t most)
 {
     int64_t block = d->block[qm_domain_below(s, d->n_blocks)], blocks = most / block;
-    int64_t n = block * qm_domain_log_uniform(s, blocks < 1 ? 1 : blocks) + qm_domain_below(s, 3) - 1;
+    int64_t n =
+        block * qm_domain_log_uniform(s, blocks < 1 ? 1 : blocks) + qm_domain_below(s, 3) - 1;
     return n < 1 ? 1 : n < most ? n : most;
 }
 

@@ -9,7 +9,8 @@
 #include "oracle/oracle.h"
 
 /* LEADING, LAST: longest sides of the small tensor; ALONE: its elements where it has one axis.
- * TAILED: elements of a tensor whose tail is left out, about.  MOST: elements of any such tensor. */
+ * TAILED: elements of a tensor whose tail is left out, about.  MOST: elements of any such
+ * tensor. */
 enum {
     LEADING = 2,
     LAST = 6,
@@ -197,8 +198,8 @@ uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
 }
 
 /* 1: an update of the first `n` parameters differs. */
-static int updates_differ(const struct inputs *in, double grain, int64_t n,
-                          const struct outcome *a, const struct outcome *b)
+static int updates_differ(const struct inputs *in, double grain, int64_t n, const struct outcome *a,
+                          const struct outcome *b)
 {
     int is = 0;
     for (int64_t i = 0; i < n && !is; i++) {

@@ -280,8 +280,7 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
         int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == SIDE ||
                     kinds[k] == COUNT || kinds[k] == WINDOW || kinds[k] == SHARE ||
-                    counts_elements(kinds[k]) ||
-                    k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
+                    counts_elements(kinds[k]) || k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
             vary(&at, k, seed, stream);

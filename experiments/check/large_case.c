@@ -118,7 +118,8 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, in
         c->tensor_after_one = (uint32_t)qm_domain_below(s, 300);
 }
 
-/* The hyper-parameter that is the subject of large case number `turn`: each that is read, in turn. */
+/* The hyper-parameter that is the subject of large case number `turn`: all that are read, each in
+ * its turn. */
 static int subject_of(const struct qm_domain *d, const struct qm_domain_source *s, int64_t turn)
 {
     int n = __builtin_popcountll(d->reads), k = 0;

@@ -59,9 +59,9 @@ static int64_t longest(const struct qm_domain *d)
                                               : ANY;
 }
 
-/* Small sizes of one to four axes.  Of vectors every second is as long as whole blocks, give or take
- * an element, of matrices every sixth is thin and long; of tensors that keep their fallbacks every
- * second has a size around where these end, or around whole blocks below it. */
+/* Small sizes of one to four axes.  Of vectors every second is as long as whole blocks, give or
+ * take an element, of matrices every sixth is thin and long; of tensors that keep their fallbacks
+ * every second has a size around where these end, or around whole blocks below it. */
 static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain_source *s,
                                      int forced)
 {

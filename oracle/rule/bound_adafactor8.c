@@ -51,16 +51,6 @@ static struct qm_ball set_state(const struct scalars *a, int slot, int64_t i, st
     return qm_bound_set(a->b, slot, i, v);
 }
 
-/* An average of old and x; anything where another form of it is infinite and not NaN, as 0 times Inf
- * is in one of them alone: what is computed from it may then be either. */
-static struct qm_ball average(const struct scalars *a, const struct qm_beta *w, struct qm_ball old,
-                              struct qm_ball x)
-{
-    struct qm_ball to = qm_bound_average(w, old, x);
-    int is_of_infinity = isnan(to.x) && !isnan(old.x) && !isnan(x.x);
-    return is_of_infinity && a->b->reorder.average ? (struct qm_ball){0.0, HUGE_VAL} : to;
-}
-
 /* One element of an average of squares; w: the weight of the new square x. */
 static struct qm_ball average_square(const struct scalars *a, int slot, double w,
                                      struct qm_ball old, struct qm_ball x)
@@ -68,7 +58,7 @@ static struct qm_ball average_square(const struct scalars *a, int slot, double w
     int sum = slot == V && is_plain(a, slot) && !a->is_apollo;
     struct qm_beta beta = qm_bound_weight(a->b, w, !sum);
     if (!a->is_cuda || is_plain(a, slot))
-        return average(a, &beta, old, x);
+        return qm_bound_average_or_any(&beta, old, x);
     x = isfinite(x.x) && !isnan(x.e) ? qm_ball_max(x, tiny) : tiny;
     struct qm_ball keep = qm_ball_add(one, qm_ball_negated(beta.weight));
     return qm_ball_max(qm_ball_add(qm_ball_mul(old, keep), qm_ball_mul(beta.weight, x)), tiny);
@@ -80,7 +70,7 @@ static int has_floor(const struct scalars *a, int slot) { return a->is_cuda && !
 static struct qm_ball average_moment(const struct scalars *a, struct qm_ball old, struct qm_ball x)
 {
     struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda);
-    return average(a, &w, old, x);
+    return qm_bound_average_or_any(&w, old, x);
 }
 
 /* Averages the row and column means of x, plus `add`, into slots row and col with weight w; r and c
