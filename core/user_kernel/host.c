@@ -189,17 +189,14 @@ static enum qm_end look(struct qm_host *h, char *why, size_t size)
 static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t size)
 {
     char got[64];
-    ssize_t n = recv(h->fd, got, sizeof got - 1, MSG_DONTWAIT);
+    ssize_t n = recv(h->fd, got, sizeof got, MSG_DONTWAIT);
     if (n == 1 && *got == byte)
         return QM_END_answered;
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
         return QM_END_left; /* or crashed, by its state */
     if (n < 0)
         return QM_END_stopped;
-    char text[64];
-    got[n] = '\0';
-    qm_host_copy_text(text, got, sizeof text);
-    snprintf(why, size, "what came from its process is no answer: %s", text);
+    snprintf(why, size, "what came from its process is no answer: %d bytes", (int)n);
     return QM_END_garbage;
 }
 
@@ -313,7 +310,11 @@ static qm_status ended(struct qm_host *h, enum qm_end how, char *why, size_t siz
         how = QM_END_answered;
         h->signal = 0;
     }
-    qm_host_add_printed(why, size, h->printed);
+    if (how == QM_END_garbage) /* its words might be taken for the judge's */
+        snprintf(why + strlen(why), size - strlen(why), "; it had printed %zu bytes",
+                 strlen(h->printed));
+    else
+        qm_host_add_printed(why, size, h->printed);
     h->end = how;
     snprintf(h->why, sizeof h->why, "%s", why);
     if (h->is_on_gpu && how != QM_END_stopped && !(how == QM_END_hung && was_launched))

@@ -138,17 +138,27 @@ static void far_close(struct far *f)
             munmap(f->array[i].map, f->array[i].map_bytes);
 }
 
+/* Consecutive elements that share a scale; 0: the scales need the whole tensor.  A norm of several
+ * axes has blocks of its own where there is one. */
+static int64_t block_of(const struct qm_kernel_slot *s)
+{
+    enum { OF_ONE_AXIS = 128 };
+    int has_own = s->block <= 0 && s->n_scales == (s->n + OF_ONE_AXIS - 1) / OF_ONE_AXIS;
+    return s->block > 0 ? s->block : has_own ? OF_ONE_AXIS : 0;
+}
+
 /* Blocks that share a scale divide the windows. */
 static qm_status slot_fits(struct far *f, const struct qm_kernel_slot *s)
 {
+    int64_t block = block_of(s);
     if (s->n == 0)
         return QM_OK;
-    if (s->ndim != 1 || s->n != SMALL + TAIL || (s->bits && s->block <= 0))
+    if (s->ndim != 1 || s->n != SMALL + TAIL || (s->bits && block == 0))
         return qm_fail(QM_SKIPPED, "%s has scales that need the whole tensor", s->name);
-    while (s->bits && f->block % s->block != 0 && f->block < SMALL / 4)
+    while (s->bits && f->block % block != 0 && f->block < SMALL / 4)
         f->block *= 2;
-    if (s->bits && f->block % s->block != 0)
-        return qm_fail(QM_SKIPPED, "%s has blocks of %lld elements", s->name, (long long)s->block);
+    if (s->bits && f->block % block != 0)
+        return qm_fail(QM_SKIPPED, "%s has blocks of %lld elements", s->name, (long long)block);
     return QM_OK;
 }
 
@@ -158,20 +168,20 @@ static qm_status slot_add(struct far *f, int i)
     struct qm_kernel_slot *to = &f->a.slot[i];
     if (from->n == 0)
         return QM_OK;
-    int64_t blocks = from->bits ? (from->n + from->block - 1) / from->block : 0;
+    int64_t block = from->bits ? block_of(from) : 1;
+    int64_t blocks = from->bits ? (from->n + block - 1) / block : 0;
     int64_t scales = blocks ? from->n_scales / blocks : 0; /* of a block */
     struct array draws = {"draws", from->name, .per = 1, .bytes = 4, .is_const = 1};
     struct array values = {"value", from->name, .per = 1, .bytes = 4, .is_float = 1};
     struct array codes = {"code byte", from->name, .per = 8, .bytes = from->bits};
-    struct array scale = {"scale", from->name, .per = from->block, .bytes = 4 * scales,
-                          .is_float = 1};
+    struct array scale = {"scale", from->name, .per = block, .bytes = 4 * scales, .is_float = 1};
     if (from->code_bytes == from->n)
         codes.per = codes.bytes = 1;
     to->n = to->dim[0] = f->n;
     QM_TRY(add(f, draws, from->draws, &to->draws));
     if (!from->bits)
         return add(f, values, from->values, &to->values);
-    to->n_scales = scales * ((f->n + from->block - 1) / from->block);
+    to->n_scales = scales * ((f->n + block - 1) / block);
     to->code_bytes = (int64_t)offset(&codes, f->n);
     QM_TRY(add(f, codes, from->codes, &to->codes));
     return add(f, scale, from->scales, &to->scales);
@@ -380,6 +390,10 @@ static qm_status steps(const struct kernel *k, struct far *f, void *plan, const 
 int64_t qm_large_index_least(const struct qm_recipe *r)
 {
     int64_t n = (int64_t)1 << 25;
+    for (int i = 0; i < r->rule->n_slots; i++) /* which are slow: bits one by one, several scales */
+        if (r->slot[i].bits &&
+            (r->slot[i].norm == QM_NORM_rank1 || r->slot[i].norm == QM_NORM_rank1block))
+            n = (int64_t)1 << 24;
     for (int i = 0; i < r->rule->n_slots; i++)
         while (r->slot[i].bits && r->slot[i].norm == QM_NORM_block &&
                n < (int64_t)r->slot[i].block << 16 && n < (int64_t)1 << 28)

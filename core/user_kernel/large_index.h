@@ -9,7 +9,8 @@
 #define QM_FAR_N ((int64_t)2147483648 + 7)
 
 /* The elements with which an index of 16 bits overflows, of blocks of the recipe too, and a float32
- * one loses bits: 2^25 + 7, or 65536 of its largest blocks + 7. */
+ * one loses bits: 2^25 + 7 (2^24 + 7 where the norm has scales of several axes), or 65536 of its
+ * largest blocks + 7. */
 int64_t qm_large_index_least(const struct qm_recipe *r);
 
 /* Runs step 2 of a tensor of n = 2^k + 7 elements, QM_FAR_N or fewer.

@@ -125,9 +125,17 @@ static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int6
     return 1;
 }
 
-/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; two rows or columns of
- * more than 2^16, or some more of over 8192 and 1024.  A reference that judges small matrices alone
- * takes one of the first kind. */
+/* A side just or well beyond 2^16, where an index of 16 bits ends. */
+static int64_t long_side(struct qm_domain_source *s)
+{
+    return (1 << 16) +
+           (qm_domain_one_in(s, 4) ? 1 + qm_domain_below(s, 4) : 8 * qm_domain_log_uniform(s, 512));
+}
+
+/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; of each run of eight
+ * one with two rows of more than 2^16 elements and one with two such columns, one each of some more
+ * of over 8192 and 1024.  A reference that judges small matrices alone takes one of the first
+ * kind. */
 static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
@@ -135,17 +143,16 @@ static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, i
     if (i % 20 != 1 || (is_small && i % 160 != 1))
         return 0;
     struct qm_shape shape = {2, {0}};
-    int64_t few = 2 + qm_domain_below(s, 4), *side = shape.dim;
-    switch (is_small ? 0 : i / 20 % 4) {
+    int64_t few = 2 + qm_domain_below(s, 4), turn = i / 20, *side = shape.dim;
+    int is_longest = turn % 8 < 4; /* which the first cases of a run have */
+    switch (is_small ? 0 : turn % 4) {
     case 1: /* many rows */
-        side[1] = qm_domain_one_in(s, 2) ? 2 : few;
-        side[0] = side[1] == 2 ? 65537 + qm_domain_below(s, 4096)
-                               : 1025 + qm_domain_log_uniform(s, 12000);
+        side[0] = is_longest ? long_side(s) : 1025 + qm_domain_log_uniform(s, 12000);
+        side[1] = is_longest ? 2 : few;
         break;
     case 2: /* many columns */
-        side[0] = qm_domain_one_in(s, 2) ? 2 : few;
-        side[1] = side[0] == 2 ? 65537 + qm_domain_below(s, 4096)
-                               : 8193 + qm_domain_log_uniform(s, 24000);
+        side[0] = is_longest ? 2 : few;
+        side[1] = is_longest ? long_side(s) : 8193 + qm_domain_log_uniform(s, 24000);
         break;
     case 3:
         for (int a = 0; a < 2; a++)
@@ -155,24 +162,79 @@ static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, i
         for (int a = 0; a < 2; a++)
             side[a] = 129 + qm_domain_log_uniform(s, is_small ? 32 : 256);
     }
-    *c = qm_large_settings(d, s, i / 20 + 3, &shape);
+    *c = qm_large_settings(d, s, turn + 3, &shape);
     return 1;
 }
 
-/* A projection onto more numbers than a warp or a buffer of 64 holds. */
+/* Blocks of many elements, of any length that the rule takes and half of them in its upper half, in
+ * tensors just below, of and just above one block or two, or of any part of them; of few numbers
+ * each, because a window has so many rows of them. */
+static int long_blocks(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
+{
+    enum { MOST = 1 << 15, WINDOW = 8 };
+    const uint64_t given = (uint64_t)1 << QM_HYPER_d_block | (uint64_t)1 << QM_HYPER_window |
+                           (uint64_t)1 << QM_HYPER_k_init;
+    if ((d->reads & given) != given || i % 20 != 9)
+        return 0;
+    int64_t turn = i / 20, length = turn % 2 ? 41 + qm_domain_log_uniform(s, MOST - 41)
+                                             : MOST - qm_domain_below(s, MOST / 2);
+    int64_t n = turn % 4 < 2 ? length * (1 + turn / 4 % 2) - 1 + qm_domain_below(s, 3)
+                             : length + qm_domain_below(s, length);
+    struct qm_case to = {.shape = qm_domain_cut(s, n, 1 + (int)qm_domain_below(s, 2)),
+                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = !qm_domain_one_in(s, 2),
+                         .given = given};
+    to.hyper[QM_HYPER_d_block] = (double)length;
+    to.hyper[QM_HYPER_window] = (double)(1 + qm_domain_below(s, WINDOW));
+    to.hyper[QM_HYPER_k_init] = 0.001 * (double)(1 + qm_domain_below(s, 20));
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* Thin matrices of any length, a quarter of them around 2^16, in which what a rule of matrices adds
+ * up along it matters: settings are ordinary, and the case is that of some in which most of them
+ * have an effect. */
+static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
+{
+    enum { MOST = 1 << 13, LENGTHS = 4 };
+    if (d->largest != QM_DOMAIN_PROJECTED || qm_domain_is_projected(d) || i % 20 != 9)
+        return 0;
+    int64_t turn = i / 20, most = MOST >> turn % LENGTHS, few = 1 + qm_domain_below(s, 4),
+            length = most - qm_domain_below(s, most / 2) + 1;
+    if (turn % LENGTHS == 0) {
+        few = 1 + qm_domain_below(s, 2);
+        length = long_side(s);
+    }
+    struct qm_shape shape = {2, {few, length}};
+    if (turn / LENGTHS % 2)
+        shape = (struct qm_shape){2, {length, few}};
+    *c = qm_large_settings(d, s, turn + 3, &shape);
+    return 1;
+}
+
+/* A projection onto more numbers than a warp or a buffer of 64 holds, or than 16 up to all. */
 static int many_ranks(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                       struct qm_case *c)
 {
-    if (!qm_domain_is_projected(d) || i % 80 != 5)
+    if (!qm_domain_is_projected(d) || i % 40 != 5)
         return 0;
+    int is_many = i % 80 == 5;
     struct qm_case to = {.shape = {2, {66 + qm_domain_below(s, 40), 66 + qm_domain_below(s, 40)}},
                          .kind = QM_CLASS_normal,
                          .t = 1 + qm_domain_below(s, 30),
                          .forced = 1,
                          .given = (uint64_t)1 << QM_HYPER_rank};
     int64_t least = to.shape.dim[0] < to.shape.dim[1] ? to.shape.dim[0] : to.shape.dim[1];
-    to.hyper[QM_HYPER_rank] = (double)(65 + qm_domain_below(s, least - 64));
-    if (qm_domain_one_in(s, 2)) /* the same as a share of the smaller side */
+    to.hyper[QM_HYPER_rank] =
+        (double)(is_many                  ? 65 + qm_domain_below(s, least - 64)
+                 : qm_domain_one_in(s, 3) ? least - qm_domain_below(s, 2)
+                                          : 16 + qm_domain_log_uniform(s, 50));
+    if (is_many && qm_domain_one_in(s, 2)) /* the same as a share of the smaller side */
         to.hyper[QM_HYPER_rank] = fmin((to.hyper[QM_HYPER_rank] + 0.5) / (double)least, 0.99);
     if (!qm_domain_takes(d, &to))
         return 0;
@@ -259,7 +321,7 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
                   struct qm_case *c)
 {
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
-           projection_tail(d, s, i, c) || long_rows(d, s, i, c) || large_matrix(d, s, i, c) ||
-           many_ranks(d, s, i, c) || long_memory(d, s, i, c) || large_share(d, s, i, c) ||
-           due_preconditioners(d, s, i, c);
+           projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || thin_matrix(d, s, i, c) ||
+           long_rows(d, s, i, c) || large_matrix(d, s, i, c) || many_ranks(d, s, i, c) ||
+           long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c);
 }

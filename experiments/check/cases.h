@@ -176,8 +176,14 @@ struct qm_aim {
     uint64_t seed;
 };
 
+/* The first element of the tail of n. */
+static inline int64_t qm_case_tail(int64_t n) { return n - n / 8; }
+#define QM_TAIL_FACTOR 4.0f
+
 /* Draws the starting parameters p[a->n]: normal, with some zeros and some of 1000, times 2^K of
- * part p2^K; part podd replaces some. */
+ * part p2^K; part podd replaces some.  Where the rule adds up the numbers of a tensor and it is
+ * large, those of its tail are QM_TAIL_FACTOR times that: a sum that ends too early then shows in
+ * the quotient of two sums, too. */
 void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p);
 
 /* Draws the n values of slot `slot` that part s2^K loads: normal times 2^K, of both signs only

@@ -9,16 +9,32 @@
 
 /* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
  * all projections before the current one.  CANDIDATES: for a plain case.  WINDOWED: elements of a
- * tensor with a window of gradients. */
+ * tensor with a window of gradients; WINDOW_NUMBERS: of it and of its window. */
 enum {
     CANDIDATES = 12,
     PROJECTED = QM_DOMAIN_PROJECTED,
     PROJECTED_STEP = 1 << 18,
     PROJECTIONS = 4096,
-    WINDOWED = 8192
+    WINDOWED = QM_DOMAIN_WINDOWED,
+    WINDOW_NUMBERS = 1 << 17
 };
 
 static int is_projected(const struct qm_domain *d) { return qm_domain_is_projected(d); }
+
+static int has_sides(const struct qm_recipe *r)
+{
+    const struct qm_shape matrix = {2, {6, 5}};
+    int is = 0;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_shape of = matrix;
+        enum qm_norm norm = r->slot[i].norm;
+        qm_rule_slot_shape(r->rule, &r->hyper, i, &matrix, &of);
+        is |= qm_shape_numel(&of) == matrix.dim[0] || qm_shape_numel(&of) == matrix.dim[1];
+        is |= r->slot[i].bits && norm != QM_NORM_block && norm != QM_NORM_divblock &&
+              norm != QM_NORM_tensor && norm != QM_NORM_id;
+    }
+    return is;
+}
 
 void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct qm_domain *out)
 {
@@ -29,6 +45,7 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
                               .last_step = ((int64_t)1 << 40) + 1,
                               .largest = (1 << 20) + 8,
                               .candidates = CANDIDATES};
+    out->has_sides = has_sides(r);
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
     if (out->reads >> QM_HYPER_adjust & 1) /* Muon: its factors are judged by singular values */
         out->largest = PROJECTED;
@@ -80,6 +97,25 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
     case 9: return qm_domain_log_uniform(s, most);
     default: return qm_domain_log_uniform(s, small);
     }
+}
+
+int64_t qm_domain_around_blocks(const struct qm_domain *d, struct qm_domain_source *s, int64_t most)
+{
+    int64_t block = d->block[qm_domain_below(s, d->n_blocks)], blocks = most / block;
+    int64_t n =
+        block * qm_domain_log_uniform(s, blocks < 1 ? 1 : blocks) + qm_domain_below(s, 3) - 1;
+    return n < 1 ? 1 : n < most ? n : most;
+}
+
+int64_t qm_domain_around_fallback(const struct qm_domain *d, struct qm_domain_source *s)
+{
+    enum { MOST = 1 << 13 };
+    int slots = d->recipe.rule->n_slots;
+    int64_t from = slots ? d->recipe.min_numel[qm_domain_below(s, slots)] : 0;
+    if (from < 2 || from > MOST)
+        return 0;
+    return qm_domain_one_in(s, 3) ? from - 1 + qm_domain_below(s, 3)
+                                  : qm_domain_around_blocks(d, s, from - 1);
 }
 
 /* Square matrices, and sides around 8, 16 and 32, in the place of the last two sizes. */
@@ -205,15 +241,27 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c)
     return qm_recipe_applicable(&r) == QM_OK;
 }
 
+static int takes_shape(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_recipe r = d->recipe;
+    qm_case_apply(c, &r);
+    return qm_rule_takes(r.rule, &r.hyper, &c->shape) == QM_OK;
+}
+
 void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
                     struct qm_case *c)
 {
+    enum { TRIES = 8 };
     struct qm_case to = *c;
     double own = qm_hyper_get(&d->recipe.hyper, k);
     if (!(d->reads >> k & 1) || bin == QM_HYPER_BIN_own)
         return;
     to.given |= (uint64_t)1 << k;
-    to.hyper[k] = qm_hyper_is_flag(k) ? (double)(own == 0.0) : qm_hyper_draw(k, bin, word);
+    to.hyper[k] =
+        qm_hyper_is_flag(k) ? (double)(own == 0.0) : qm_hyper_draw_for(k, bin, word, &c->shape);
+    /* Whether an order divides a side is seen at the shape alone. */
+    for (int i = 0; k == QM_HYPER_max_order && i < TRIES && !takes_shape(d, &to); i++)
+        to.hyper[k] = qm_hyper_draw_for(k, bin, word + (uint32_t)i + 1u, &c->shape);
     if (k == QM_HYPER_beta2 && bin == QM_HYPER_BIN_one && word % 2) /* rules of their own */
         to.hyper[k] = -1.0;
     int at = (int)qm_hyper_bin_of(k, own, to.hyper[k]);
@@ -231,8 +279,8 @@ static void another_hyper(const struct qm_domain *d, struct qm_domain_source *s,
     struct qm_case to = *c;
     for (int tries = 0; !(d->reads >> k & 1) && tries < QM_HYPERS; tries++)
         k = (k + 1) % QM_HYPERS;
-    double value = qm_hyper_draw(k, (enum qm_hyper_bin)(1 + qm_domain_below(s, QM_HYPER_BINS - 1)),
-                                 qm_domain_word(s));
+    enum qm_hyper_bin bin = (enum qm_hyper_bin)(1 + qm_domain_below(s, QM_HYPER_BINS - 1));
+    double value = qm_hyper_draw_for(k, bin, qm_domain_word(s), &c->shape);
     int is_fixed = c->kind == QM_CLASS_exact && (k == QM_HYPER_beta1 || k == QM_HYPER_beta2);
     if (isnan(value) || is_fixed || !(d->reads >> k & 1))
         return;
@@ -313,10 +361,14 @@ static int64_t numbers(const struct qm_domain *d, const struct qm_case *c)
 /* Halves the largest size until the slots are no larger than a check can judge. */
 static void bound_slots(const struct qm_domain *d, struct qm_case *c)
 {
-    while (c->shape.rank > 1 && d->largest <= PROJECTED && numbers(d, c) > 4 * PROJECTED) {
+    int has_window = (int)(d->reads >> QM_HYPER_window & 1);
+    int64_t most = has_window ? WINDOW_NUMBERS : 4 * PROJECTED;
+    while (c->shape.rank > !has_window && d->largest <= WINDOWED && numbers(d, c) > most) {
         int at = 0;
         for (int a = 1; a < c->shape.rank; a++)
             at = c->shape.dim[a] > c->shape.dim[at] ? a : at;
+        if (c->shape.dim[at] < 2)
+            return;
         c->shape.dim[at] = (c->shape.dim[at] + 1) / 2;
     }
 }

@@ -17,6 +17,7 @@ struct qm_domain {
     int64_t block[QM_MAX_SLOTS]; /* the recipe's block sizes; at least one */
     int n_blocks;
     int64_t row_block;             /* N of a slot with norm rowblock:N; 0: none */
+    int has_sides;                 /* a state or a scale has a number for each row or column */
     int rounds_by_draws;           /* a slot or the parameter is rounded stochastically */
     int can_schedule, can_restart; /* what the backend can do */
     int64_t last_step;             /* the largest first step */

@@ -56,13 +56,21 @@ void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_cas
  * is set takes what remains. */
 struct qm_shape qm_domain_cut(struct qm_domain_source *s, int64_t n, int rank);
 
+/* domain.c.  A number of elements from which on a slot leaves its fallback (0: there is none up to
+ * 2^13), or one beside it; or whole blocks below it, or one element more or less. */
+int64_t qm_domain_around_fallback(const struct qm_domain *d, struct qm_domain_source *s);
+
+/* domain.c.  Whole blocks of the recipe's, or one element more or less, up to `most`. */
+int64_t qm_domain_around_blocks(const struct qm_domain *d, struct qm_domain_source *s,
+                                int64_t most);
+
 /* domain.c.  The shape of case i, and a first step. */
 struct qm_shape qm_domain_shape(const struct qm_domain *d, struct qm_domain_source *s, int64_t i);
 int64_t qm_domain_first_step(const struct qm_domain *d, struct qm_domain_source *s);
 
-/* Elements of the largest matrix whose reference takes the square of a side; whether the rule
- * projects. */
-enum { QM_DOMAIN_PROJECTED = 4096 };
+/* Elements of the largest matrix whose reference takes the square of a side, and of the largest
+ * tensor whose window may have many rows of all elements; whether the rule projects. */
+enum { QM_DOMAIN_PROJECTED = 4096, QM_DOMAIN_WINDOWED = 8192 };
 static inline int qm_domain_is_projected(const struct qm_domain *d)
 {
     return d->reads >> QM_HYPER_rank & 1;

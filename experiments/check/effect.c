@@ -9,8 +9,15 @@
 #include "oracle/oracle.h"
 
 /* LEADING, LAST: longest sides of the small tensor; ALONE: its elements where it has one axis.
- * MOST: elements of any such tensor. */
-enum { LEADING = 2, LAST = 6, ALONE = 24, MOST = LAST * LAST * LEADING * LEADING * LEADING };
+ * TAILED: elements of a tensor whose tail is left out, about.  MOST: elements of any such
+ * tensor. */
+enum {
+    LEADING = 2,
+    LAST = 6,
+    ALONE = 24,
+    TAILED = 256,
+    MOST = LAST * LAST * LEADING * LEADING * LEADING
+};
 #define SHARE 0.02
 
 /* The inputs of a case's steps, and where they lead. */
@@ -18,6 +25,7 @@ struct inputs {
     const struct qm_oracle *oracle;
     struct qm_case c; /* of the small shape */
     int64_t n;
+    int loads; /* slots are loaded, where the case does so */
     float p[MOST], g[QM_CHECK_STEPS][MOST];
 };
 struct outcome {
@@ -36,12 +44,28 @@ static struct qm_shape small(const struct qm_shape *of)
     return s;
 }
 
-static int make_inputs(const struct qm_domain *d, const struct qm_case *c, struct inputs *in)
+/* The same of TAILED elements or somewhat fewer: leading axes of 1. */
+static struct qm_shape small_with_tail(const struct qm_shape *of)
+{
+    struct qm_shape s = *of;
+    for (int64_t a = s.rank - 1, left = TAILED; a >= 0; a--) {
+        int64_t most = a > 0 && s.rank > 1 ? 32 : left;
+        s.dim[a] = s.dim[a] > most ? most : s.dim[a];
+        s.dim[a] = s.dim[a] > left ? left : s.dim[a];
+        left /= s.dim[a] > 0 ? s.dim[a] : 1;
+    }
+    return s;
+}
+
+/* shape: the small one. */
+static int make_inputs(const struct qm_domain *d, const struct qm_case *c,
+                       const struct qm_shape *shape, struct inputs *in)
 {
     struct qm_aim aim = {.recipe = &d->recipe, .shape = &in->c.shape, .seed = 1};
     in->oracle = qm_oracle_find(d->recipe.rule->family);
     in->c = *c;
-    in->c.shape = small(&c->shape);
+    in->loads = 0;
+    in->c.shape = *shape;
     in->n = aim.n = qm_shape_numel(&in->c.shape);
     if (!in->oracle || in->n == 0 || in->n > MOST)
         return 0;
@@ -49,6 +73,20 @@ static int make_inputs(const struct qm_domain *d, const struct qm_case *c, struc
     for (int k = 0; k < QM_CHECK_STEPS; k++)
         qm_case_gradient(&in->c, &aim, c->t + k, k, in->g[k]);
     return 1;
+}
+
+/* Loads the slots of one number for each element. */
+static void load(const struct qm_recipe *r, const struct inputs *in, struct outcome *out)
+{
+    struct qm_aim aim = {.recipe = r, .shape = &in->c.shape, .n = in->n, .seed = 1};
+    float x[MOST];
+    for (int i = 0; i < out->n_slots && qm_case_loads(&in->c); i++) {
+        if (out->n_of[i] != in->n)
+            continue;
+        qm_case_state(&in->c, &aim, i, in->n, x);
+        for (int64_t k = 0; k < in->n; k++)
+            out->slot[i][k] = (double)x[k];
+    }
 }
 
 /* The oracle's steps with the hyper-parameters of r; 0: it does not take them. */
@@ -71,6 +109,8 @@ static int run(const struct qm_recipe *r, const struct inputs *in, struct outcom
         out->slot[i] = at;
     for (int64_t i = 0; i < in->n; i++)
         out->p[i] = (double)in->p[i];
+    if (in->loads)
+        load(r, in, out);
     for (int k = 0; k < QM_CHECK_STEPS; k++) {
         for (int64_t i = 0; i < in->n; i++)
             g[i] = (double)in->g[k][i];
@@ -141,7 +181,8 @@ uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
     struct qm_recipe r = d->recipe;
     uint64_t effects = 0;
     qm_case_apply(c, &r);
-    if (!make_inputs(d, c, &in))
+    struct qm_shape shape = small(&c->shape);
+    if (!make_inputs(d, c, &shape, &in))
         return 0;
     int runs = run(&r, &in, &is);
     for (int k = 0; k < QM_HYPERS && runs; k++) {
@@ -154,4 +195,52 @@ uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
     }
     free(is.room);
     return effects;
+}
+
+/* 1: an update of the first `n` parameters differs. */
+static int updates_differ(const struct inputs *in, double grain, int64_t n, const struct outcome *a,
+                          const struct outcome *b)
+{
+    int is = 0;
+    for (int64_t i = 0; i < n && !is; i++) {
+        double from = (double)in->p[i];
+        is = differ(a->p[i], b->p[i], from, grain * fabs(from) + 0x1p-120);
+    }
+    return is;
+}
+
+/* Sets what bit 0 and bit 1 of `which` name to 0 from element `from` on: parameters, gradients. */
+static void leave_out(struct inputs *in, int which, int64_t from)
+{
+    for (int64_t i = from; i < in->n; i++) {
+        in->p[i] = which & 1 ? 0.0f : in->p[i];
+        for (int k = 0; k < QM_CHECK_STEPS; k++)
+            in->g[k][i] = which & 2 ? 0.0f : in->g[k][i];
+    }
+}
+
+int qm_case_tail_effects(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct inputs in, without;
+    struct outcome is, other;
+    struct qm_recipe r = d->recipe;
+    struct qm_shape shape = small_with_tail(&c->shape);
+    int found = 0;
+    qm_case_apply(c, &r);
+    if (!make_inputs(d, c, &shape, &in))
+        return 0;
+    int64_t from = qm_case_tail(in.n);
+    for (int64_t i = from; i < in.n; i++)
+        in.p[i] *= QM_TAIL_FACTOR;
+    in.loads = 1;
+    int runs = run(&r, &in, &is);
+    for (int which = 1; which <= 3 && runs; which++) {
+        without = in;
+        leave_out(&without, which, from);
+        if (run(&r, &without, &other) && updates_differ(&in, grain_of(&r), from, &is, &other))
+            found |= 1 << (which - 1);
+        free(other.room);
+    }
+    free(is.room);
+    return found;
 }

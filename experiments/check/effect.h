@@ -13,4 +13,10 @@
  * hyper-parameter fails the case. */
 uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c);
 
+/* Whether the tail of the tensor has an effect on the update of what comes before it, as where a
+ * norm, a sum or a maximum of the whole tensor counts: in a tensor of a few hundred elements the
+ * tail (qm_case_tail) of the parameters (bit 0), of the gradients (bit 1) or of both (bit 2) is
+ * set to 0, and an update of another element changes by 2 % or more. */
+int qm_case_tail_effects(const struct qm_domain *d, const struct qm_case *c);
+
 #endif

@@ -69,11 +69,13 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
 {
     struct qm_philox_block b = {{0}};
     int power = qm_case_power(c, QM_POWER_p);
+    int has_tail = a->n > QM_LARGE && !a->recipe->rule->elementwise;
     for (int64_t i = 0; i < a->n; i++) {
         if (i % 4 == 0)
             b = draws(a, STREAM_START, 0, i);
         p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal_of(b.word[i % 4]);
         p[i] = power ? ldexpf(p[i], power) : p[i];
+        p[i] *= has_tail && i >= qm_case_tail(a->n) ? QM_TAIL_FACTOR : 1.0f;
     }
     if (qm_case_takes(c, QM_PART_pzero))
         memset(p, 0, sizeof *p * (size_t)a->n);

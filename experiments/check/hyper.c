@@ -44,7 +44,22 @@ void qm_hyper_put(struct qm_hyper *h, int k, double to)
 /* ---- the domain ------------------------------------------------------------------------------ */
 
 /* What a hyper-parameter is; a new one does not compile before it has a kind here. */
-enum kind { RATE, WEIGHT, FACTOR, STEPS, RANK, SIDE, POWER, COUNT, WINDOW, SHARE, FLAG };
+enum kind {
+    RATE,
+    WEIGHT,
+    FACTOR,
+    STEPS,
+    RANK,
+    SIDE,
+    POWER,
+    COUNT,
+    WINDOW,
+    LENGTH, /* of a block */
+    ORDER,  /* of a matrix */
+    AREA,   /* the square of an order */
+    SHARE,
+    FLAG
+};
 /* clang-format off */
 enum {
     KIND_lr = RATE, KIND_eps = RATE, KIND_eps1 = RATE, KIND_eps2 = RATE, KIND_weight_decay = RATE,
@@ -55,10 +70,10 @@ enum {
     KIND_gnorm_scale = FACTOR,
     KIND_t_alpha = STEPS, KIND_t_beta3 = STEPS, KIND_gap = STEPS,
     KIND_stat_gap = STEPS, KIND_root_gap = STEPS, KIND_start = STEPS,
-    KIND_rect_stat = COUNT, KIND_rect_root = COUNT, KIND_max_order = COUNT, KIND_min_lowbit = COUNT,
+    KIND_rect_stat = COUNT, KIND_rect_root = COUNT, KIND_max_order = ORDER, KIND_min_lowbit = AREA,
     KIND_stat_decay = WEIGHT, KIND_matrix_eps = RATE,
     KIND_rank = RANK, KIND_side = SIDE, KIND_adjust = SIDE, KIND_beta2_decay = POWER,
-    KIND_window = WINDOW, KIND_d_block = WINDOW, KIND_k_init = SHARE
+    KIND_window = WINDOW, KIND_d_block = LENGTH, KIND_k_init = SHARE
 };
 /* clang-format on */
 
@@ -77,7 +92,24 @@ static const struct {
 } ends[] = {[RATE] = {1e-4, 1.0},     [WEIGHT] = {0.05, 0.96}, [FACTOR] = {0.1, 6.0},
             [STEPS] = {11.0, 1001.0}, [RANK] = {1.0, 5.0},     [SIDE] = {2.0, 3.0},
             [POWER] = {0.1, 1.0},     [COUNT] = {3.0, 6.0},    [WINDOW] = {5.0, 41.0},
+            [LENGTH] = {5.0, 41.0},   [ORDER] = {3.0, 6.0},    [AREA] = {3.0, 6.0},
             [SHARE] = {0.005, 0.2},   [FLAG] = {0.0, 2.0}};
+
+/* The largest that is drawn: the largest that rules take, but for a rank, whose projections cost
+ * that times a side. */
+static double most_of(enum kind is)
+{
+    return is == RANK     ? 512.0
+           : is == WINDOW ? 4096.0
+           : is == LENGTH ? 32768.0
+           : is == ORDER  ? 1048576.0
+                          : 16777216.0;
+}
+
+static int counts_elements(enum kind is)
+{
+    return is == RANK || is == LENGTH || is == ORDER || is == AREA;
+}
 
 int qm_hyper_is_flag(int k) { return kinds[k] == FLAG; }
 
@@ -113,9 +145,12 @@ static double tiny(enum kind is, double u)
     case FACTOR: return power_of_ten(-12.0, -2.0, u);
     case STEPS: return 2.0 + floor(9.0 * u);
     case RANK: return u < 0.5 ? 0.25 : 0.5;
-    case COUNT: return 2.0;
+    case COUNT:
+    case ORDER:
+    case AREA: return 2.0;
     case POWER: return -power_of_ten(-4.0, -1.5, u);
-    case WINDOW: return 2.0 + floor(3.0 * u);
+    case WINDOW:
+    case LENGTH: return 2.0 + floor(3.0 * u);
     case SHARE: return power_of_ten(-6.0, -2.4, u);
     default: return (double)NAN;
     }
@@ -129,29 +164,42 @@ static double ordinary(enum kind is, double u)
     case FACTOR: return u < 0.5 ? rounded(0.2 + u, 2) : rounded(1.1 + 6.0 * (u - 0.5), 2);
     case STEPS: return 11.0 + floor(989.0 * u);
     case RANK: return 2.0 + floor(3.0 * u);
-    case COUNT: return 3.0 + floor(3.0 * u);
+    case COUNT:
+    case ORDER:
+    case AREA: return 3.0 + floor(3.0 * u);
     case SIDE: return 2.0;
     case POWER: return -rounded(0.15 + 0.8 * u, 2);
-    case WINDOW: return 5.0 + floor(36.0 * u);
+    case WINDOW:
+    case LENGTH: return 5.0 + floor(36.0 * u);
     case SHARE: return rounded(0.006 + 0.19 * u, 2);
     default: return (double)NAN;
     }
 }
 
+/* Log-uniform among the whole numbers from where large begins. */
+static double large_count(enum kind is, double u)
+{
+    double from = ends[is].large, most = most_of(is);
+    return fmin(floor(from * pow((most + 1.0) / from, u)), most);
+}
+
 static double large(enum kind is, double u)
 {
     switch (is) {
+    case RANK:
+    case WINDOW:
+    case LENGTH:
+    case ORDER:
+    case AREA: return large_count(is, u);
     case RATE: return power_of_ten(0.5, 4.0, u);
     case WEIGHT: /* 1 - b log-uniform to 2^-24; one in eight is closer to 1 than a float32 */
         return u < 0.125 ? 1.0 - pow(10.0, -8.0 - floor(16.0 * u))
                          : 1.0 - power_of_ten(-7.22, -1.4, (u - 0.125) / 0.875);
     case FACTOR: return power_of_ten(1.0, 6.0, u);
-    case STEPS: return rounded(pow(10.0, 4.0 + 5.0 * u), 2);
-    case RANK: return 16.0;
+    case STEPS: return rounded(pow(10.0, 3.01 + 5.99 * u), 3);
     case COUNT: return 6.0 + floor(7.0 * u);
     case SIDE: return 3.0;
     case POWER: return -rounded(1.1 + u, 2);
-    case WINDOW: return 41.0 + floor(20.0 * u);
     case SHARE: return rounded(0.21 + 0.78 * u, 2);
     default: return (double)NAN;
     }
@@ -162,13 +210,36 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word)
     double u = ((double)word + 0.5) * 0x1p-32;
     enum kind is = kinds[k];
     switch (bin) {
-    case QM_HYPER_BIN_zero: return is == COUNT || is == SHARE ? (double)NAN : 0.0;
+    case QM_HYPER_BIN_zero:
+        return is == COUNT || is == ORDER || is == AREA || is == SHARE ? (double)NAN : 0.0;
     case QM_HYPER_BIN_one: return is == POWER ? -1.0 : 1.0;
     case QM_HYPER_BIN_tiny: return tiny(is, u);
     case QM_HYPER_BIN_ordinary: return ordinary(is, u);
     case QM_HYPER_BIN_large: return large(is, u);
     default: return (double)NAN;
     }
+}
+
+/* A size of the shape, of one axis or of several, or one beside it; 0: it has none. */
+static double near_shape(enum kind is, uint32_t word, const struct qm_shape *s)
+{
+    int from = s->rank ? (int)(word / 16 % (uint32_t)s->rank) : 0;
+    int to = is == LENGTH && word / 256 % 2 ? s->rank : from + 1; /* a block runs through axes */
+    double n = s->rank ? 1.0 : 0.0, beside = (double)(word / 4096 % 3) - 1.0;
+    for (int a = from; a < to && a < s->rank; a++)
+        n *= (double)s->dim[a];
+    n = is == AREA ? n * n : n;
+    return n + beside < 1.0 ? 0.0 : fmin(n + beside, most_of(is));
+}
+
+double qm_hyper_draw_for(int k, enum qm_hyper_bin bin, uint32_t word, const struct qm_shape *shape)
+{
+    enum { STREAM = 0x73697a65 };
+    uint32_t other = qm_philox_stream(word, STREAM, 0);
+    double near = other % 2 ? near_shape(kinds[k], other, shape) : 0.0;
+    if (bin == QM_HYPER_BIN_large && counts_elements(kinds[k]) && near > 0.0)
+        return near;
+    return qm_hyper_draw(k, bin, word);
 }
 
 /* ---- schedules ------------------------------------------------------------------------------- */
@@ -207,9 +278,9 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
     if (at.hyper.initial_lr == 0.0)
         at.hyper.initial_lr = at.hyper.lr;
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
-        int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == RANK || kinds[k] == SIDE ||
+        int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == SIDE ||
                     kinds[k] == COUNT || kinds[k] == WINDOW || kinds[k] == SHARE ||
-                    k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
+                    counts_elements(kinds[k]) || k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
             vary(&at, k, seed, stream);

@@ -39,6 +39,10 @@ enum qm_hyper_bin qm_hyper_bin_of(int k, double own, double value);
  * flag is never tiny). */
 double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word);
 
+/* The same for a tensor of this shape: of a number that counts elements (a rank, a block's length,
+ * an order) half of the large values are sizes of the shape, or one less or more. */
+double qm_hyper_draw_for(int k, enum qm_hyper_bin bin, uint32_t word, const struct qm_shape *shape);
+
 /* The hyper-parameters of step number `step` of a schedule, a function of the arguments alone: lr
  * differs from that of r in every step, and other numbers that the rule reads in every third; what
  * the rule refuses, and rank, side and gap, stay.  Step 0 has those of r.  initial_lr becomes the

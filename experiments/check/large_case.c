@@ -69,6 +69,14 @@ static void give_hyper(const struct qm_domain *d, struct qm_domain_source *s, in
     }
 }
 
+static int has_long_side(const struct qm_shape *shape)
+{
+    int is = 0;
+    for (int a = 0; a < shape->rank && shape->rank > 1; a++)
+        is |= shape->dim[a] >= (1 << 16) - 8;
+    return is;
+}
+
 /* Of two turns one has a schedule and the other odd gradients, at least.  A tensor that makes one
  * step starts from loaded states, and where a NaN reaches all numbers of the tensor it gets none:
  * it would hide everything else. */
@@ -103,12 +111,40 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, in
         c->part |= qm_domain_one_in(s, parts[i].one_in) ? 1u << parts[i].part : 0;
     c->part |= 1u << (is_odd ? QM_PART_godd : QM_PART_schedule);
     c->part |= d->recipe.rule->elementwise && qm_domain_one_in(s, 2) ? 1u << QM_PART_godd : 0;
+    if (has_long_side(&c->shape)) /* both rows or columns of which would be NaN */
+        left_out |= 1u << QM_PART_godd | 1u << QM_PART_sodd | 1u << QM_PART_podd;
     c->part &= ~(left_out | (qm_case_loads(c) ? 0 : 1u << QM_PART_sodd));
     if (qm_domain_one_in(s, 3))
         c->tensor_after_one = (uint32_t)qm_domain_below(s, 300);
 }
 
-/* Of some candidates the one in which most hyper-parameters have an effect. */
+/* The hyper-parameter that is the subject of large case number `turn`: all that are read, each in
+ * its turn. */
+static int subject_of(const struct qm_domain *d, const struct qm_domain_source *s, int64_t turn)
+{
+    int n = __builtin_popcountll(d->reads), k = 0;
+    int64_t at = n ? (int64_t)((s->seed + (uint64_t)turn) % (uint64_t)n) : 0;
+    for (; k < QM_HYPERS - 1 && !(d->reads >> k & 1 && at-- == 0); k++)
+        continue;
+    return k;
+}
+
+/* Effects of a case: of hyper-parameters, before them that of its subject, and in the largest
+ * tensors, where the rule has sums, of tails. */
+static int score_of(const struct qm_domain *d, int subject, struct qm_case *c)
+{
+    if (d->candidates == 0)
+        return 0;
+    c->effects = qm_case_effects(d, c);
+    int score = __builtin_popcountll(c->effects);
+    score += c->effects >> subject & 1 ? QM_HYPERS : 0;
+    if (!d->recipe.rule->elementwise && !qm_domain_is_projected(d) &&
+        qm_shape_numel(&c->shape) > QM_COSTLY)
+        score += QM_HYPERS * __builtin_popcount((unsigned)qm_case_tail_effects(d, c));
+    return score;
+}
+
+/* Of some candidates the one with most effects. */
 struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_source *s,
                                  int64_t turn, const struct qm_shape *shape)
 {
@@ -120,9 +156,14 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
     enum { ORDINARY = sizeof ordinary / sizeof *ordinary, OTHER = sizeof other / sizeof *other };
     enum { CANDIDATES = 12, PROJECTIONS = 6, PERIOD_OF_OTHERS = 5 };
     int best = -1, most = d->candidates == 0 ? 1 : qm_domain_is_projected(d) ? 2 : CANDIDATES;
+    int subject = subject_of(d, s, turn);
     int is_other = (turn + (int64_t)(s->seed % PERIOD_OF_OTHERS)) % PERIOD_OF_OTHERS == 0;
     enum qm_class kind =
         is_other ? other[qm_domain_below(s, OTHER)] : ordinary[qm_domain_below(s, ORDINARY)];
+    if (!d->recipe.rule->elementwise && qm_shape_numel(shape) > QM_COSTLY)
+        kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit;
+    if (has_long_side(shape)) /* each of whose rows or columns has other numbers */
+        kind = QM_CLASS_normal;
     struct qm_case out = {.forced = 1};
     for (int i = 0; i < most; i++) {
         struct qm_case c = {.forced = !qm_domain_one_in(s, 4), .kind = kind, .shape = *shape};
@@ -132,8 +173,7 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
         give_hyper(d, s, turn, &c);
         qm_domain_bound_step(d, PROJECTIONS, &c);
         give_parts(d, s, turn, &c);
-        c.effects = d->candidates > 0 ? qm_case_effects(d, &c) : 0;
-        int score = __builtin_popcountll(c.effects);
+        int score = score_of(d, subject, &c);
         if (score > best) {
             best = score;
             out = c;

@@ -17,6 +17,8 @@
  * Quotients, products and roots round once.  A logarithm or power has an error of two ulp, 4 u
  * relative, and of a power below the normal range 2 eta more.  L is the result of a reduction that
  * a zero may change, so each of its numbers is an interval with a note whether it may be zero.
+ * So a tie of codes is not told from its neighbours, unless the power is exact (of 1, or k = 0):
+ * what a kernel makes of a tie after any other power is not judged.
  * A block with infinities, or with a fresh state that may overflow, is not judged. */
 #include "experiments/check/slot_parts.h"
 

@@ -49,6 +49,44 @@ static void remember(const struct qm_domain *d, struct qm_domain_source *s, stru
 
 /* ---- crossed settings ------------------------------------------------------------------------ */
 
+/* The longer side of a thin matrix: slots of a rule that projects, or of one with a factor of each
+ * axis, cost that times a side. */
+static int64_t longest(const struct qm_domain *d)
+{
+    enum { FACTORED = 600, PROJECTED = 1200, ANY = 4099 };
+    return d->reads >> QM_HYPER_max_order & 1 ? FACTORED
+           : qm_domain_is_projected(d)        ? PROJECTED
+                                              : ANY;
+}
+
+/* Small sizes of one to four axes.  Of vectors every second is as long as whole blocks, give or
+ * take an element, of matrices every sixth is thin and long; of tensors that keep their fallbacks
+ * every second has a size around where these end, or around whole blocks below it. */
+static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain_source *s,
+                                     int forced)
+{
+    enum { BLOCKS = 1100, THIN = 6 };
+    int rank = qm_domain_one_in(s, 4) ? 1 : (int)between(s, 2, 4);
+    int64_t n = forced || qm_domain_one_in(s, 2) ? 0 : qm_domain_around_fallback(d, s);
+    struct qm_shape shape = {rank, {0}};
+    if (n)
+        return (struct qm_shape){1, {n}};
+    for (int a = 0; a < rank; a++)
+        shape.dim[a] =
+            a < rank - 2 ? between(s, 1, 3) : 1 + qm_domain_log_uniform(s, rank == 1 ? 600 : 24);
+    if (rank == 1 && qm_domain_one_in(s, 2))
+        shape.dim[0] = qm_domain_around_blocks(d, s, BLOCKS);
+    if (rank > 1 && qm_domain_one_in(s, THIN)) {
+        int64_t few = between(s, 1, 4), *last = shape.dim + rank - 2;
+        int is_tall = qm_domain_one_in(s, 2);
+        last[is_tall] = few;
+        last[!is_tall] = 32 * qm_domain_log_uniform(s, longest(d) / 32) + between(s, -3, 3);
+        for (int a = 0; a < rank - 2; a++)
+            shape.dim[a] = 1;
+    }
+    return shape;
+}
+
 /* t: its first step, or 0: any. */
 static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_domain_source *s,
                                         enum qm_class kind, int64_t t)
@@ -59,14 +97,10 @@ static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_dom
     static const enum qm_part parts[] = {QM_PART_second, QM_PART_group, QM_PART_warm,
                                          QM_PART_schedule};
     enum { BINS = sizeof bins / sizeof *bins };
-    int rank = qm_domain_one_in(s, 4) ? 1 : (int)between(s, 2, 4);
     int from = (int)qm_domain_below(s, QM_HYPERS);
     int projects = (int)(d->reads >> QM_HYPER_rank & 1); /* to the own rank: slow */
     int forced = projects ? !qm_domain_one_in(s, 8) : qm_domain_one_in(s, 2);
-    struct qm_case c = {.forced = forced, .kind = kind, .shape = {rank, {0}}};
-    for (int a = 0; a < rank; a++)
-        c.shape.dim[a] =
-            a < rank - 2 ? between(s, 1, 3) : 1 + qm_domain_log_uniform(s, rank == 1 ? 600 : 24);
+    struct qm_case c = {.forced = forced, .kind = kind, .shape = crossed_shape(d, s, forced)};
     for (int i = 0; i < QM_HYPERS; i++) {
         int k = (from + i) % QM_HYPERS;
         enum qm_hyper_bin bin = bins[qm_domain_below(s, BINS)];

@@ -68,7 +68,7 @@ static const struct argp_option options[] = {
     {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
     {"list-cases", KEY_LIST, NULL, 0,
      "print the cases, the core and the drawn ones of each VARIANT (default: of adamw4_ao), and "
-     "stop",
+     "stop; of a kernel of yours more are judged, N/far and what its results ask for",
      0},
     {"draws", KEY_DRAWS, "N", 0,
      "cases drawn from the domain beside the core (default 640; 256 where no variant is named)", 0},

@@ -12,7 +12,7 @@
 enum { QM_REGIMES = 32, QM_HANGS = 3, QM_PROCESSES = 64 };
 
 /* Additional cases with large indices (core/user_kernel/large_index.h), N/far for N = 2^k + 7.  By
- * default a .cu file has the case of 2^31 + 7 elements, and a .c file one of 2^25 + 7 to 2^28 + 7,
+ * default a .cu file has the case of 2^31 + 7 elements, and a .c file one of 2^24 + 7 to 2^28 + 7,
  * by its block size: 2^31 + 7 elements take it a minute, and are judged with `--case` of this
  * name. */
 #define QM_LARGE_INDEX_CASE "2147483655/far"

@@ -12,9 +12,11 @@ enum {
 }; /* EMULATED: elements that the emulator steps in drawn cases */
 
 /* Large cases of a .cu file on the emulator, after the core: elements above 2^17, which make one
- * step, and above 2^16, which make two; both odd. */
-static const struct qm_shape large[] = {{2, {359, 367}}, {2, {251, 263}}};
-enum { LARGE = sizeof large / sizeof *large };
+ * step, and above 2^16, which make two; both odd.  Then more than 2^16 rows and columns, where each
+ * has a number. */
+static const struct qm_shape large[] = {
+    {2, {359, 367}}, {2, {251, 263}}, {2, {65543, 2}}, {2, {2, 65539}}};
+enum { LARGE = sizeof large / sizeof *large, WITHOUT_SIDES = 2 };
 
 static const char *const class_names[] = {
 #define X(name, ...) #name,
@@ -64,7 +66,7 @@ void qm_regimes_draw_for(struct qm_regimes *r, const struct qm_recipe *recipe)
     if (qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->domain.largest > EMULATED)
         r->domain.largest = EMULATED;
     int takes_large = r->domain.largest == EMULATED && !r->o->forever && !r->o->quick;
-    r->n_large = takes_large ? LARGE : 0;
+    r->n_large = !takes_large ? 0 : r->domain.has_sides ? LARGE : WITHOUT_SIDES;
 }
 
 /* Of the core every stride-th case is taken. */

@@ -64,6 +64,14 @@ struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, str
     return is_small ? x : qm_ball_either(x, from_fresh(w, old, fresh));
 }
 
+struct qm_ball qm_bound_average_or_any(const struct qm_beta *w, struct qm_ball old,
+                                       struct qm_ball fresh)
+{
+    struct qm_ball x = qm_bound_average(w, old, fresh);
+    int is_of_infinity = isnan(x.x) && !isnan(old.x) && !isnan(fresh.x);
+    return is_of_infinity ? (struct qm_ball){0.0, HUGE_VAL} : x;
+}
+
 static struct qm_ball weighted_square(const struct qm_beta *w, struct qm_ball old, struct qm_ball g)
 {
     return qm_ball_add(qm_ball_mul(qm_ball_mul(w->weight, g), g), qm_ball_mul(w->beta, old));

@@ -254,6 +254,11 @@ struct qm_beta qm_bound_weight(const struct qm_bound_step *b, double weight, int
 /* beta old + (1 - beta) fresh in the order that w states. */
 struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh);
 
+/* The same; anything where it is NaN and neither number is: another form of it is infinite, and so
+ * may be what is computed from it. */
+struct qm_ball qm_bound_average_or_any(const struct qm_beta *w, struct qm_ball old,
+                                       struct qm_ball fresh);
+
 /* beta old + ((1 - beta) g) g, or beta old + (1 - beta) (g^2) for QM_ORDER_flash, or by lerp. */
 struct qm_ball qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
                                struct qm_ball old, struct qm_ball g);

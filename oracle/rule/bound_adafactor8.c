@@ -58,7 +58,7 @@ static struct qm_ball average_square(const struct scalars *a, int slot, double w
     int sum = slot == V && is_plain(a, slot) && !a->is_apollo;
     struct qm_beta beta = qm_bound_weight(a->b, w, !sum);
     if (!a->is_cuda || is_plain(a, slot))
-        return qm_bound_average(&beta, old, x);
+        return qm_bound_average_or_any(&beta, old, x);
     x = isfinite(x.x) && !isnan(x.e) ? qm_ball_max(x, tiny) : tiny;
     struct qm_ball keep = qm_ball_add(one, qm_ball_negated(beta.weight));
     return qm_ball_max(qm_ball_add(qm_ball_mul(old, keep), qm_ball_mul(beta.weight, x)), tiny);
@@ -70,7 +70,7 @@ static int has_floor(const struct scalars *a, int slot) { return a->is_cuda && !
 static struct qm_ball average_moment(const struct scalars *a, struct qm_ball old, struct qm_ball x)
 {
     struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda);
-    return qm_bound_average(&w, old, x);
+    return qm_bound_average_or_any(&w, old, x);
 }
 
 /* Averages the row and column means of x, plus `add`, into slots row and col with weight w; r and c

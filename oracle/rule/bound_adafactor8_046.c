@@ -60,9 +60,7 @@ static struct qm_ball set_state(const struct scalars *a, int slot, int64_t i, st
 static struct qm_ball averaged(const struct scalars *a, int slot, int64_t i,
                                const struct qm_beta *beta, struct qm_ball x)
 {
-    struct qm_ball old = qm_bound_old(a->b, slot, i), v = qm_bound_average(beta, old, x);
-    if (isnan(v.x) && !isnan(x.x) && !isnan(old.x))
-        v = (struct qm_ball){0.0, HUGE_VAL};
+    struct qm_ball old = qm_bound_old(a->b, slot, i), v = qm_bound_average_or_any(beta, old, x);
     return set_state(a, slot, i, v);
 }
 

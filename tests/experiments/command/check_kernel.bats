@@ -194,7 +194,7 @@ C
     run -0 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
     [[ $output != *noise* ]]
     kernel k.c 'for (int fd = 3; fd < 256; fd++) if (write(fd, "junk\n", 5) < 0) continue;'
-    verdict garbage "is no answer: junk"
+    verdict garbage "is no answer: "
 }
 
 @test "a worker that closes its connection, leaves a child behind, or never stops printing" {

@@ -1,0 +1,203 @@
+/* test_domain_reach.c - What the cases of every default check reach: numbers that count elements,
+ * ends of fallbacks, thin matrices, long sides, sums of many numbers. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/user_kernel/backend_file.h"
+#include "experiments/check/domain.h"
+#include "experiments/check/effect.h"
+
+static const uint64_t seeds[] = {20240501, 2, 3, 4242};
+enum { SEEDS = sizeof seeds / sizeof *seeds, DRAWS = 640 };
+
+/* Of a kernel of one's own, whose process can be restarted. */
+static struct qm_domain domain_of(const char *recipe, int candidates)
+{
+    struct qm_recipe r;
+    struct qm_domain d;
+    assert_int_equal(qm_recipe_parse(recipe, &r), QM_OK);
+    qm_domain_of(&r, &qm_backend_file, &d);
+    d.candidates = candidates ? d.candidates : 0;
+    return d;
+}
+
+/* How many cases of a default check are such ones, with every seed at least `least`. */
+static void some_are(const char *recipe, int candidates, int least,
+                     int (*is)(const struct qm_domain *d, const struct qm_case *c))
+{
+    struct qm_domain d = domain_of(recipe, candidates);
+    for (int k = 0; k < SEEDS; k++) {
+        int n = 0;
+        for (int64_t i = 0; i < DRAWS; i++) {
+            struct qm_case c = qm_domain_draw(&d, seeds[k], i);
+            n += is(&d, &c);
+        }
+        if (n < least)
+            fail_msg("%s, seed %llu: %d cases", recipe, (unsigned long long)seeds[k], n);
+    }
+}
+
+static int64_t numel(const struct qm_case *c) { return qm_shape_numel(&c->shape); }
+
+static struct qm_hyper hyper_of(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_recipe r = d->recipe;
+    qm_case_apply(c, &r);
+    return r.hyper;
+}
+
+/* ---- numbers that count elements ------------------------------------------------------------- */
+
+static int has_long_block(const struct qm_domain *d, const struct qm_case *c)
+{
+    return hyper_of(d, c).d_block > 20864.0 && numel(c) > 20864;
+}
+
+/* A block of as many elements as the tensor, or one beside it. */
+static int has_block_of_all(const struct qm_domain *d, const struct qm_case *c)
+{
+    return fabs(hyper_of(d, c).d_block - (double)numel(c)) <= 1.0 && numel(c) > 41;
+}
+
+static int has_large_rank(const struct qm_domain *d, const struct qm_case *c)
+{
+    return hyper_of(d, c).rank > 16.0;
+}
+
+static int has_other_order(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return (c->given >> QM_HYPER_max_order & 1) && c->hyper[QM_HYPER_max_order] > 12.0;
+}
+
+static void test_numbers_that_count_elements(void **state)
+{
+    (void)state;
+    some_are("microadam4", 0, 2, has_long_block);
+    some_are("microadam4", 0, 4, has_block_of_all);
+    some_are("apollo_f32", 0, 2, has_large_rank);
+    some_are("shampoo4_adamw", 0, 8, has_other_order);
+}
+
+/* A large value is one of the shape or of the whole range, and always one that may be given. */
+static void test_draws_of_counts(void **state)
+{
+    const struct qm_shape shape = {2, {70, 300}};
+    int near = 0, far = 0;
+    (void)state;
+    for (uint32_t word = 0; word < 4000; word++) {
+        uint32_t at = word * 2654435761u;
+        double x = qm_hyper_draw_for(QM_HYPER_d_block, QM_HYPER_BIN_large, at, &shape);
+        double y = qm_hyper_draw_for(QM_HYPER_max_order, QM_HYPER_BIN_large, at, &shape);
+        assert_true(x >= 1.0 && x <= 32768.0 && x == floor(x));
+        assert_true(y >= 1.0 && y <= 1048576.0 && y == floor(y));
+        near += fabs(x - 70.0) <= 1.0 || fabs(x - 300.0) <= 1.0 || fabs(x - 21000.0) <= 1.0;
+        far += x > 16384.0;
+    }
+    assert_in_range(near, 1600, 2400);
+    assert_true(far > 150);
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static int is_short_of_a_block(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return !c->forced && numel(c) < 4096 && numel(c) % 256 == 255;
+}
+
+static int is_last_with_fallback(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return !c->forced && numel(c) == 4095;
+}
+
+static void test_ends_of_fallbacks(void **state)
+{
+    (void)state;
+    some_are("adamw8_bnb", 0, 4, is_short_of_a_block);
+    some_are("adamw8_bnb", 0, 1, is_last_with_fallback);
+}
+
+static int is_thin(const struct qm_domain *d, const struct qm_case *c)
+{
+    int last = c->shape.rank - 1;
+    int64_t side = last < 1 ? 0 : c->shape.dim[last];
+    side = last > 0 && c->shape.dim[last - 1] > side ? c->shape.dim[last - 1] : side;
+    return side > 512 && side <= 4096 && hyper_of(d, c).lr > 0.0;
+}
+
+static void test_thin_matrices(void **state)
+{
+    (void)state;
+    some_are("muon_f32", 0, 8, is_thin);
+}
+
+static int has_long_side(const struct qm_case *c, int a)
+{
+    return c->shape.rank == 2 && c->shape.dim[a] > (1 << 16) && c->kind == QM_CLASS_normal &&
+           !qm_case_takes(c, QM_PART_godd);
+}
+static int has_many_rows(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return has_long_side(c, 0);
+}
+static int has_many_columns(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return has_long_side(c, 1);
+}
+
+static void test_long_sides(void **state)
+{
+    static const char *const recipes[] = {"adamw4_lpmm", "came_f32", "adafactor_hf"};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        some_are(recipes[k], 0, 1, has_many_rows);
+        some_are(recipes[k], 0, 1, has_many_columns);
+    }
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* The tail of the parameters counts, and so it does where the gradients' is left out, too. */
+static int sums_much(const struct qm_domain *d, const struct qm_case *c)
+{
+    enum { BOTH = 5 };
+    return numel(c) > 1 << 20 && (qm_case_tail_effects(d, c) & BOTH) == BOTH;
+}
+
+static void test_sums_of_many_numbers(void **state)
+{
+    (void)state;
+    some_are("lars_bnb,max_unorm=1e-05", 1, 1, sums_much);
+    some_are("lamb_bnb,max_unorm=0.003", 1, 1, sums_much);
+}
+
+static void test_no_tail_where_elements_are_alone(void **state)
+{
+    struct qm_domain d = domain_of("adamw_f32", 1);
+    struct qm_case c = {.shape = {1, {1000}}, .t = 1, .forced = 1};
+    (void)state;
+    assert_int_equal(qm_case_tail_effects(&d, &c), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_numbers_that_count_elements),
+        cmocka_unit_test(test_draws_of_counts),
+        cmocka_unit_test(test_ends_of_fallbacks),
+        cmocka_unit_test(test_thin_matrices),
+        cmocka_unit_test(test_long_sides),
+        cmocka_unit_test(test_sums_of_many_numbers),
+        cmocka_unit_test(test_no_tail_where_elements_are_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
