@@ -40,9 +40,9 @@ struct qm_run_tolerance {
                              * error of the gradient, which states take in with a weight */
     enum qm_run_takes takes[3];
     double weight[3];
-    int has_moment;       /* slot 0 is the moment that steps go along: a parameter is off by as
-                           * much of its step as the states may be of theirs, and by all of it
-                           * where the moment is no larger */
+    int has_moment;       /* slot 0 is the moment that steps go along (the gradient is, where it takes
+                           * in squares): a parameter is off by as much of its step as the states
+                           * may be of theirs, and by all of it where the moment is no larger */
     int has_parts;        /* NAdam: the step has a part along the gradient, which may cancel */
     double sign_relative; /* Lion: the sign of a sum that is smaller than this share of its terms
                              * and value_absolute may be any: parameters may be 2 lr off */
