@@ -62,6 +62,9 @@ struct qm_run {
     /* Parameters that are rounded stochastically to bfloat16: the 16 recorded random bits of each
      * step and element, [steps][numel]; NULL: as the recipe says. */
     const int64_t *draws;
+    /* Parameters of bfloat16 that are rounded here, to the recorded number where one within the
+     * tolerance of a float32 parameter is rounded to that; the recipe's are float32. */
+    int is_rounded;
     int is_free; /* 1: the run goes on from its own values; no recorded state is loaded */
 };
 
