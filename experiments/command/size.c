@@ -130,7 +130,7 @@ int qm_cmd_size(int argc, char **argv)
         "that a variant keeps in float32 because they are small, what fills the last block of "
         "codes where the variant's source stores it (adafactor8bit), the table of its map that it "
         "keeps with each tensor (torchao, SOLO: 1 KiB per moment of 8 bits, 64 bytes of 4), and "
-        "single numbers (CAME, NAdam), but no count of steps.  adafactor8bit's APOLLO to 0.2.6 and "
+        "single numbers (CAME, NAdam, LAMB and LARS of bitsandbytes), but no count of steps.  adafactor8bit's APOLLO to 0.2.6 and "
         "0.4.3 is counted as from its second step on.  Text files have a line \"name 768x2304\" "
         "per tensor; of tensor files (.h5, .npy, .npz, .safetensors) "
         "the float entries count."

@@ -347,8 +347,8 @@ static int optimizer_read(struct qm_conform *c, const struct optimizer **optimiz
                             quantizer);
     else
         qm_golden_case_skip(c,
-                            "optimizer '%s': replayed are AdamW, Adam, SGD, RMSprop, Adagrad, Lion, "
-                            "AdEMAMix, LAMB and LARS, with 8bit or without it",
+                            "optimizer '%s' is not replayed; AdamW, Adam, SGD, RMSprop, Adagrad, Lion, "
+                            "AdEMAMix, LAMB and LARS are, with 8bit or 32bit or without",
                             name);
     return 0;
 }

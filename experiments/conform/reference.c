@@ -77,8 +77,8 @@ static const struct qm_reference_family *family_of(struct qm_conform *c, const s
         if (strcmp(optimizer, families[i].optimizer) == 0 && families[i].option == option)
             return &families[i];
     qm_golden_case_skip(c,
-                        "optimizer '%s'%s: replayed are AdamW, Adam, SGD, RMSprop, Adagrad, NAdam, "
-                        "RAdam, Adafactor(torch) and Lion",
+                        "optimizer '%s'%s is not replayed; AdamW, Adam, SGD, RMSprop, Adagrad, "
+                        "NAdam, RAdam, Adafactor(torch) and Lion are",
                         optimizer, words[option]);
     return NULL;
 }

@@ -113,5 +113,5 @@ E
     broken torch215_limits adam_decoupled adamw_decoupled \
         "g.attrs['optimizer'] = 'SGD'"
     run -0 "$QUALM" conform "$BATS_TEST_TMPDIR/x.h5"
-    [[ $output == *"optimizer 'SGD' with decoupled_weight_decay: not built yet"* ]]
+    [[ $output == *"optimizer 'SGD' with decoupled_weight_decay is not replayed"* ]]
 }
