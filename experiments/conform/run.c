@@ -393,6 +393,29 @@ static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
     return QM_OK;
 }
 
+/* Step t, from 2 on, by the first candidate of its scalars that gives the recorded parameter; where
+ * none does, by the value as it is. */
+static qm_status step_by_candidates(const struct qm_run *run, struct scratch *s, void *plan,
+                                    const struct qm_tensor *g, int64_t t)
+{
+    int64_t row = kept_row(run, t);
+    size_t bytes = (size_t)s->numel * sizeof *s->p;
+    int count = 0;
+    while (t > 1 && row >= 0 && run->candidate(count))
+        count++;
+    for (int k = 0; k <= count; k++) {
+        run->candidate(k < count ? k : 0);
+        if (k > 0) { /* again from the state before */
+            QM_TRY(state_load(run, s, plan, t - 1));
+            memcpy(g->data, run->grads + (t - 1) * s->numel, bytes);
+        }
+        QM_TRY(step(run, s, plan, g, t));
+        if (row >= 0 && memcmp(s->p, run->params + row * s->numel, bytes) == 0)
+            break;
+    }
+    return QM_OK;
+}
+
 static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         void *plan)
 {
@@ -409,7 +432,8 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
         }
         memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
         g.data = grad;
-        QM_TRY(step(run, s, plan, &g, t));
+        QM_TRY(run->candidate ? step_by_candidates(run, s, plan, &g, t)
+                              : step(run, s, plan, &g, t));
         QM_TRY(state_judge(c, run, s, plan, t));
     }
     return QM_OK;

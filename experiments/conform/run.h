@@ -65,6 +65,10 @@ struct qm_run {
     /* Parameters of bfloat16 that are rounded here, to the recorded number where one within the
      * tolerance of a float32 parameter is rounded to that; the recipe's are float32. */
     int is_rounded;
+    /* Where a scalar of the step was recorded by a function that may be an ulp off: makes the step's
+     * scalars by candidate k, from 0, which is the value as it is; 0: there is no such candidate.
+     * The first that gives every bit of the recorded parameter is taken. */
+    int (*candidate)(int k);
     int is_free; /* 1: the run goes on from its own values; no recorded state is loaded */
 };
 
