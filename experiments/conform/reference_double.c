@@ -172,8 +172,8 @@ static double step_off(const struct double_run *r, const struct at *a, double go
 }
 
 /* NaN where this side has an infinity: torch's lerp from its other end, or of an infinite average,
- * is a difference of infinities.  RAdam by foreach divides by the root of v also where it does not
- * rectify, which without eps is 0 / 0. */
+ * is a difference of infinities.  Without eps a v of 0 makes 0 / 0, also of RAdam by foreach, which
+ * divides by the root of v also where it does not rectify. */
 static int is_nan_of(const struct double_run *r, const struct at *a, double want, double got,
                      int is_param)
 {
@@ -181,9 +181,10 @@ static int is_nan_of(const struct double_run *r, const struct at *a, double want
     for (int i = 0; i < r->n_states && r->state[i]; i++)
         special |= (a->t > 1 && !isfinite(r->state[i][(a->t - 2) * r->n + a->k])) ||
                    (is_param && !isfinite(r->state[i][(a->t - 1) * r->n + a->k]));
-    int is_unrectified = is_param && r->is_radam && r->from->is_foreach && r->h.eps == 0.0 &&
-                         r->state[1] && r->state[1][(a->t - 1) * r->n + a->k] == 0.0;
-    return isnan(want) && (is_unrectified || (special && !isfinite(got)));
+    int second = r->from->f->takes[0] == 's' ? 0 : r->from->f->takes[1] == 's' ? 1 : -1;
+    int is_0_of_0 = is_param && second >= 0 && r->h.eps == 0.0 && r->state[second] &&
+                    r->state[second][(a->t - 1) * r->n + a->k] == 0.0;
+    return isnan(want) && (is_0_of_0 || (special && !isfinite(got)));
 }
 
 static void judge_state(struct qm_conform *c, const struct double_run *r, int i, int64_t t,

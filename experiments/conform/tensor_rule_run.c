@@ -274,6 +274,24 @@ static double param_error(const struct side *s, int64_t t, int is_free,
     return *error;
 }
 
+/* The error of an update, of the largest one, where its products with the factors and the weight are
+ * counts of 2^-149, each half of one off on either side; a row is at most n times the mean. */
+static double subnormal_error(const struct record *r, int64_t t)
+{
+    double most = largest(r->grads + (t - 1) * r->n, r->n);
+    return most > 0.0 && most < 0x1p-100 ? 4.0 * 0x1p-149 * sqrt((double)r->n) / most : 0.0;
+}
+
+/* Whether a state recorded after step t has a number that is not finite. */
+static int has_special(const struct record *r, int64_t t)
+{
+    for (int i = 0; i < r->w->rule->n_slots; i++)
+        for (int64_t k = 0; r->state[i] && k < r->slot_n[i]; k++)
+            if (!isfinite(r->state[i][(t - 1) * r->slot_n[i] + k]))
+                return 1;
+    return 0;
+}
+
 /* What the numbers of slot i may be off by after step t.  In a free run the average keeps its share
  * of the error before, and takes in that of what it averages, which grows with the states. */
 static void state_allowed(struct side *s, int i, int64_t t, int is_free,
@@ -288,10 +306,11 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
            least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN,
            added = more_of(r, i, t, is_free, tol), largest_of = largest(want, n),
            largest_old = old ? largest(old, n) : 0.0;
+    double small = is_average && least > 0.0 ? subnormal_error(r, t) * largest_of : 0.0;
     for (int64_t k = 0; k < n; k++) {
         double now = r->w->has_sums ? largest_of : fabs(want[k]),
                before = r->w->has_sums ? largest_old : old ? fabs(old[k]) : 0.0;
-        double own = relative * fmax((isfinite(now) ? now : 0.0), least),
+        double own = relative * fmax((isfinite(now) ? now : 0.0), least) + small,
                kept = 2.0 * relative * keep * (isfinite(before) ? before : 0.0);
         if (is_average && is_free)
             s->error[k] = own = keep * s->error[k] + own + kept;
@@ -340,6 +359,8 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     for (int64_t k = 0; k < r->n && s->start && !is_free; k++)
         if (fmin(s->low[k], s->high[k]) <= want[k] && want[k] <= fmax(s->low[k], s->high[k]))
             s->p[k] = want[k];
+    for (int64_t k = 0; s->oracle && k < r->n && has_special(r, t); k++)
+        s->p[k] = isnan(want[k]) ? want[k] : s->p[k];
     qm_judge_close_double(c, what, s->p, want, r->n, param_error(s, t, is_free, tol, error));
 }
 
