@@ -149,7 +149,8 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
                 codes[k] = (uint8_t)s->codes[(t - 1) * s->n + k];
             QM_TRY(qm_backend_cpu.load(plan, i, codes, s->scales + (t - 1) * s->n_scales));
         } else if (s->values && qm_adafactor8_row_of(s, t) >= 0) {
-            QM_TRY(qm_backend_cpu.load(plan, i, NULL, s->values + qm_adafactor8_row_of(s, t) * s->n));
+            QM_TRY(
+                qm_backend_cpu.load(plan, i, NULL, s->values + qm_adafactor8_row_of(s, t) * s->n));
         }
     }
     if (r->proj && r->proj_index) {
@@ -465,8 +466,7 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
         double step = fmax(fabs((double)w->p[k] - (double)before[k]),
                            fabs((double)want[k] - (double)before[k]));
         off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
-        w->allowed[k] =
-            r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + within + off;
+        w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + within + off;
     }
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
 }
@@ -522,7 +522,8 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double change = fmax(largest(p, before, r->n), /* of both: norms may be undetermined */
                              r->is_bf16 ? 0.0 : largest(want, before, r->n)),
-               share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t), within = share * fmax(change, (double)FLT_MIN);
+               share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t),
+               within = share * fmax(change, (double)FLT_MIN);
         if (r->is_bf16)
             round_all(r, w, plan[1] != NULL, before, t, share, within);
         take_specials(c, what, p, want, r->n);

@@ -379,7 +379,8 @@ double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t)
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
     if (s->codes || !s->values || t < 2 || qm_adafactor8_row_of(s, t - 1) < 0)
         return 0.0;
-    return fabs(r->recipe.hyper.beta1) * largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
+    return fabs(r->recipe.hyper.beta1) *
+           largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
 }
 
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t)

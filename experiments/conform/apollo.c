@@ -17,7 +17,7 @@ enum { AVG, SQUARE, NORM = 3 };
 
 /* ---- what sums of products in another order make of a step ----------------------------------- */
 
-/* Projected number j of channel i; *sizes: of the k terms of its sum, which is off by k u of them. */
+/* Projected number j of channel i, a sum of k terms, which is off by k u of their *sizes. */
 static double projected(const struct qm_tensor_run_at *at, const struct qm_lowrank *l, int64_t i,
                         int64_t j, double *sizes)
 {

@@ -346,10 +346,11 @@ static int optimizer_read(struct qm_conform *c, const struct optimizer **optimiz
                             "default32 or cuda_hostemu",
                             quantizer);
     else
-        qm_golden_case_skip(c,
-                            "optimizer '%s' is not replayed; AdamW, Adam, SGD, RMSprop, Adagrad, Lion, "
-                            "AdEMAMix, LAMB and LARS are, with 8bit or 32bit or without",
-                            name);
+        qm_golden_case_skip(
+            c,
+            "optimizer '%s' is not replayed; AdamW, Adam, SGD, RMSprop, Adagrad, Lion, "
+            "AdEMAMix, LAMB and LARS are, with 8bit or 32bit or without",
+            name);
     return 0;
 }
 
@@ -435,8 +436,7 @@ static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper
  * CUDA forms 1 - beta and beta^t in float32: both have wider ones.  A parameter near 0 is held
  * to the same share of lr; with the package's own square roots, which are an ulp off, to 2^-21 of
  * its step, which may be larger than lr; float32 states, which cancel, to a share of
- * their largest.  No state depends on a root, and the wheel's own quantizer has the operations of
- * this one: its codes and scales are the same bits. */
+ * their largest.  No state depends on a root: the wheel's codes and scales are the same bits. */
 static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *family, int back_end,
                                          double lr)
 {

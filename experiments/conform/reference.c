@@ -70,9 +70,8 @@ static const struct qm_reference_family *family_of(struct qm_conform *c, const s
     char optimizer[32];
     qm_golden_case_text(c, "optimizer", optimizer, sizeof optimizer);
     int option = qm_golden_case_whole(c, "decoupled_weight_decay", 0) ? DECOUPLED
-                         : h->centered || (strcmp(optimizer, "RMSprop") == 0 && h->momentum > 0.0)
-                             ? FULL
-                             : NONE;
+                 : h->centered || (strcmp(optimizer, "RMSprop") == 0 && h->momentum > 0.0) ? FULL
+                                                                                           : NONE;
     for (int i = 0; i < FAMILIES; i++)
         if (strcmp(optimizer, families[i].optimizer) == 0 && families[i].option == option)
             return &families[i];
@@ -241,7 +240,8 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
         narrow.takes[i] = takes == 'm'   ? QM_TAKES_MEAN
                           : takes == 's' ? QM_TAKES_SQUARE
                                          : QM_TAKES_QUOTIENT;
-        narrow.weight[i] = strcmp(rule, "sgdm") == 0 || takes == 'q' || strcmp(rule, "adagrad") == 0 ? 1.0
+        narrow.weight[i] = strcmp(rule, "sgdm") == 0 || takes == 'q' || strcmp(rule, "adagrad") == 0
+                               ? 1.0
                            : takes == 's' || strncmp(rule, "rmsprop", 7) == 0 ? 1.0 - r->h.beta2
                                                                               : 1.0 - r->h.beta1;
     }
@@ -318,10 +318,10 @@ static void replay_float(struct qm_conform *c, const struct qm_reference *r, int
     char foreach[40];
     snprintf(foreach, sizeof foreach, "%s_foreach", r->f->rule);
     replay_part(c, r, is_bf16,
-                r->is_old && r->f->has_old               ? "_t113"
-                : r->is_foreach && qm_rule_find(foreach) ? "_foreach" /* NAdam and RAdam */
+                r->is_old && r->f->has_old                        ? "_t113"
+                : r->is_foreach && qm_rule_find(foreach)          ? "_foreach" /* NAdam and RAdam */
                 : r->is_fused && strcmp(r->f->rule, "adamw") == 0 ? "_fused"
-                                                         : "",
+                                                                  : "",
                 0, whole);
     replay_part(c, r, is_bf16, "_tail", whole, r->n);
 }

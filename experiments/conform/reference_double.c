@@ -127,7 +127,8 @@ static double centered_off(const struct double_run *r, int64_t t)
 }
 
 /* NAdam's product of t momenta is a float32 number, off by 2^-24 of each momentum and of each
- * product, which 1 - product makes larger where the product is near 1: of both parts of the step. */
+ * product, which 1 - product makes larger where the product is near 1, in both parts of the
+ * step. */
 static double product_error(const struct double_run *r, const struct at *a)
 {
     const struct qm_oracle_hyper *h = &r->h;

@@ -248,8 +248,9 @@ static double parts_of(const struct qm_run *run, const struct scratch *s, int64_
 }
 
 /* What the errors of the moment (of the gradient with its L2 term, where a rule averages none), and
- * of the second moment, allow parameter k to be off by: as much of its step as they are of their numbers, and all of it where a number is no
- * larger.  Where nothing of the second moment is certain the step may be any. */
+ * of the second moment, allow parameter k to be off by: as much of its step as they are of their
+ * numbers, and all of it where a number is no larger.  Where nothing of the second moment is
+ * certain the step may be any. */
 static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
@@ -297,8 +298,7 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
                         int64_t row, const char *what)
 {
     const struct qm_run_tolerance *w = &run->within;
-    const float *want = run->params + row * s->numel,
-                *old = row > 0 ? want - s->numel : run->p0;
+    const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
     for (int64_t k = 0; run->is_rounded && k < s->numel; k++) {
         double near = w->param_relative * size_of(s->p[k]) + w->param_absolute +
                       w->param_of_step * size_of(s->p[k] - old[k]);

@@ -274,7 +274,7 @@ static double param_error(const struct side *s, int64_t t, int is_free,
     return *error;
 }
 
-/* The error of an update, of the largest one, where its products with the factors and the weight are
+/* The error of an update, of the largest one, where its products with factors and weight are
  * counts of 2^-149, each half of one off on either side; a row is at most n times the mean. */
 static double subnormal_error(const struct record *r, int64_t t)
 {
@@ -308,8 +308,10 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
            largest_old = old ? largest(old, n) : 0.0;
     double small = is_average && least > 0.0 ? subnormal_error(r, t) * largest_of : 0.0;
     for (int64_t k = 0; k < n; k++) {
-        double now = r->w->has_sums ? largest_of : fabs(want[k]),
-               before = r->w->has_sums ? largest_old : old ? fabs(old[k]) : 0.0;
+        double now = r->w->has_sums ? largest_of : fabs(want[k]), before = r->w->has_sums
+                                                                               ? largest_old
+                                                                           : old ? fabs(old[k])
+                                                                                 : 0.0;
         double own = relative * fmax((isfinite(now) ? now : 0.0), least) + small,
                kept = 2.0 * relative * keep * (isfinite(before) ? before : 0.0);
         if (is_average && is_free)

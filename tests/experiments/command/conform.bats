@@ -204,7 +204,7 @@ for impl, keep in ("fused", -2.0816681711721685e-17), ("single", 0.0):
 }
 
 # 0.999 m0 + 0.001 g is a rounding error, g + weight_decay p as well.
-@test "conform: float64 averages and L2 terms that cancel are near, an error of their terms is not" {
+@test "conform: float64 averages and L2 terms that cancel are near, other errors are not" {
     needs_hdf5
     local off rc
     while read -r off rc; do
@@ -234,7 +234,8 @@ E
 inf, nan = np.inf, np.nan
 run('lerp', {'optimizer': 'AdamW', 'dtype': 'f64', 'lr': 0.0, 'impl': 'single',
     'betas': [0.9, 0.5], 'eps': 1e-8, 'weight_decay': 0.0}, np.ones(1), np.array([[-inf], [1.0]]),
-    np.array([[nan], [nan]]), exp_avg=np.array([[-inf], [nan]]), exp_avg_sq=np.array([[inf], [inf]]))
+    np.array([[nan], [nan]]), exp_avg=np.array([[-inf], [nan]]),
+    exp_avg_sq=np.array([[inf], [inf]]))
 run('radam', {'optimizer': 'RAdam', 'dtype': 'f64', 'lr': 0.1, 'impl': 'foreach',
     'betas': [0.9, 0.999], 'eps': $eps, 'weight_decay': 0.0}, np.ones(1), np.zeros((1, 1)),
     np.full((1, 1), nan), exp_avg=np.zeros((1, 1)), exp_avg_sq=np.zeros((1, 1)))"
