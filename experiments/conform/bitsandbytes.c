@@ -434,9 +434,8 @@ static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper
 
 /* tests/golden/README.md states the tolerances.  RMSprop and Adagrad may have a tiny state, and
  * CUDA forms 1 - beta and beta^t in float32: both have wider ones.  A parameter near 0 is held to
- * the same share of lr; with the package's own square roots, which are an ulp off, to 2^-21 of its
- * step, which may be larger than lr; older recordings' float32 states, which cancel, to a share of
- * their largest.  No state depends on a root: the wheel's states are the same bits. */
+ * the same share of lr; with the package's own square roots, an ulp off, to 2^-21 of its step.
+ * No state depends on a root: the wheel's are the same bits, other float32 ones may cancel. */
 static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *family, int back_end,
                                          double lr)
 {
