@@ -26,8 +26,8 @@ enum qm_pads {
                     * or that has less than one block (MicroAdam) */
     QM_PADS_number, /* one number of each tensor, of the type of the parameter, that no step reads:
                      * CAME */
-    QM_PADS_product /* one float32 number of each tensor: NAdam's product of momenta, which is
-                     * formed anew here */
+    QM_PADS_product /* one float32 number of each tensor: NAdam's product of momenta, the norm of
+                     * the update of bitsandbytes' LAMB and LARS; they are formed anew here */
 };
 
 struct qm_variant {

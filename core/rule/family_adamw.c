@@ -26,6 +26,14 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
     qm_rule_reciprocal(s, QM_ADAMW_ROOT_BC2);
 }
 
+/* The fused kernel's compiler contracts 1 - lr weight_decay: one rounding to double, not two, which
+ * is all that remains where lr weight_decay is 1. */
+static void prepare_adamw_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    prepare_adamw(h, t, s);
+    s->c[QM_ADAMW_KEEP] = (float)fma(-h->lr, h->weight_decay, 1.0);
+}
+
 /* Adam: the source leaves the coupled decay out where it is zero. */
 static void prepare_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
@@ -123,8 +131,11 @@ static const struct qm_rule rules[] = {
     TORCH("adam", "adam", prepare_adam, QM_ORDER_lerp_m,
           "Adam with coupled L2 decay, float32 as PyTorch 2 on CPU",
           "arXiv:1412.6980; torch/optim/adam.py _single_tensor_adam", adamw),
-    TORCH("adamw_tail", "adamw", prepare_adamw, QM_ORDER_lerp_m,
-          "adamw in the last n mod 8 elements of PyTorch's fused CPU kernel",
+    TORCH("adamw_fused", "adamw", prepare_adamw_fused, QM_ORDER_lerp_m,
+          "adamw in PyTorch's fused CPU kernel: 1 - lr weight_decay is rounded to double once",
+          "aten/src/ATen/native/cpu/FusedAdamKernel.cpp", adamw),
+    TORCH("adamw_tail", "adamw", prepare_adamw_fused, QM_ORDER_lerp_m,
+          "adamw_fused in the last n mod 8 elements of PyTorch's fused CPU kernel",
           "aten/src/ATen/native/cpu/FusedAdamKernel.cpp", adamw_tail),
     TORCH("adam_tail", "adam", prepare_adam, QM_ORDER_lerp_m,
           "adam in the last n mod 8 elements of PyTorch's fused CPU kernel",
@@ -197,7 +208,10 @@ static const struct qm_rule rules[] = {
     TORCH_AMSGRAD("adam_amsgrad", "adam", prepare_adam, QM_ORDER_lerp_m,
                   "adam that keeps the maximum of the second moment",
                   "torch/optim/adam.py _single_tensor_adam", adamw_amsgrad),
-    TORCH_AMSGRAD("adamw_amsgrad_tail", "adamw", prepare_adamw, QM_ORDER_lerp_m,
+    TORCH_AMSGRAD("adamw_amsgrad_fused", "adamw", prepare_adamw_fused, QM_ORDER_lerp_m,
+                  "adamw_fused that keeps the maximum of the second moment",
+                  "aten/src/ATen/native/cpu/FusedAdamKernel.cpp", adamw_amsgrad),
+    TORCH_AMSGRAD("adamw_amsgrad_tail", "adamw", prepare_adamw_fused, QM_ORDER_lerp_m,
                   "adamw_tail that keeps the maximum of the second moment",
                   "aten/src/ATen/native/cpu/FusedAdamKernel.cpp", adamw_amsgrad_tail),
     TORCH_AMSGRAD("adam_amsgrad_tail", "adam", prepare_adam, QM_ORDER_lerp_m,

@@ -59,6 +59,8 @@ static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[1] = "state_exp_avg_sq_col";
     w->state[2] = "state_exp_avg_sq";
     w->state[3] = "state_exp_avg";
+    w->average = 3;
+    w->keep = h->beta1;
 }
 
 static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)

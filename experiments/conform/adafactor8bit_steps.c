@@ -48,11 +48,11 @@ static void two_scales(struct qm_conform *c, struct qm_adafactor8_recorded *s, c
                        int64_t steps)
 {
     float *out = qm_golden_case_memory(c, 2 * steps * s->n_scales, sizeof *out);
-    for (int64_t k = 0; out && low && k < steps * s->n_scales; k++) {
+    for (int64_t k = 0; out && low && s->scales && k < steps * s->n_scales; k++) {
         out[2 * k] = s->scales[k];
         out[2 * k + 1] = low[k];
     }
-    s->scales = low ? out : NULL;
+    s->scales = low && s->scales ? out : NULL;
     s->n_scales *= 2;
     s->is_two = 1;
 }
@@ -71,7 +71,7 @@ int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_repl
     s->codes = codes_read(c, codes, bits, r->steps, s->n);
     s->scales = qm_golden_case_floats(c, scale, r->steps * s->n_scales);
     snprintf(scale, sizeof scale, "%s_min_log", name);
-    if (s->scales && qm_golden_case_has(c, scale))
+    if (strncmp(text, "al:", 3) == 0 || (s->scales && qm_golden_case_has(c, scale)))
         two_scales(c, s, qm_golden_case_floats(c, scale, r->steps * s->n_scales), r->steps);
     return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
 }
@@ -140,15 +140,6 @@ int qm_adafactor8_values_read(struct qm_conform *c, struct qm_adafactor8_replay 
 
 /* ---- one run -------------------------------------------------------------------------------- */
 
-/* Row of the values after step t (from 1), or -1. */
-static int64_t row_of(const struct qm_adafactor8_recorded *s, int64_t t)
-{
-    for (int64_t k = 0; s->kept && k < s->n_kept; k++)
-        if ((int64_t)s->kept[k] == t - 1)
-            return k;
-    return s->kept ? -1 : t - 1;
-}
-
 static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t t, uint8_t *codes)
 {
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS && t > 0; i++) {
@@ -157,8 +148,9 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
             for (int64_t k = 0; k < s->n; k++)
                 codes[k] = (uint8_t)s->codes[(t - 1) * s->n + k];
             QM_TRY(qm_backend_cpu.load(plan, i, codes, s->scales + (t - 1) * s->n_scales));
-        } else if (s->values && row_of(s, t) >= 0) {
-            QM_TRY(qm_backend_cpu.load(plan, i, NULL, s->values + row_of(s, t) * s->n));
+        } else if (s->values && qm_adafactor8_row_of(s, t) >= 0) {
+            QM_TRY(
+                qm_backend_cpu.load(plan, i, NULL, s->values + qm_adafactor8_row_of(s, t) * s->n));
         }
     }
     if (r->proj && r->proj_index) {
@@ -350,8 +342,10 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
     snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
     take_specials(c, what, got, want, s->n_scales);
     for (int64_t k = 0; k < s->n_scales; k++) {
-        double more =
-            i == QM_ADAFACTOR8_M ? 0.0 : qm_adafactor8_end_error(r, i, t, want[k] - 126.0f);
+        double more = i == QM_ADAFACTOR8_M
+                          ? 0.0 /* the scale is a logarithm, of which two are 2 ulp apart, + 126 */
+                          : qm_adafactor8_end_error(r, i, t, want[k] - 126.0f) +
+                                4.0 * QM_STEP_U * fabs((double)want[k] - 126.0);
         qm_judge_close(c, what, got + k, want + k, 1, relative, more);
     }
     snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
@@ -367,7 +361,7 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
                          int64_t t, const char *what, float *got)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
-    const float *want = s->values + row_of(s, t) * s->n;
+    const float *want = s->values + qm_adafactor8_row_of(s, t) * s->n;
     int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
     double share = QM_STEP_VALUE_LARGEST;
     if (is_conf)
@@ -376,6 +370,10 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
         share = qm_adafactor8_share_of(r, t);
     take_specials(c, what, got, want, s->n);
     double most = largest(want, NULL, s->n), absolute = share * fmax(most, (double)FLT_MIN);
+    if (i >= QM_ADAFACTOR8_NORM)
+        absolute += qm_adafactor8_average_off(r, t) * most;
+    if (i == QM_ADAFACTOR8_M) /* its two terms, of which one may cancel the other */
+        absolute += share * qm_adafactor8_kept_of(r, t);
     if (i == QM_ADAFACTOR8_NORM && most > 0.0)
         absolute += QM_STEP_NORM_ABSOLUTE(r->n) / most;
     if (i >= QM_ADAFACTOR8_ROW && i <= QM_ADAFACTOR8_V) { /* a square: of x +- E, 2 |x| E + E^2 */
@@ -392,7 +390,7 @@ static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS && qm_golden_case_open(c); i++) {
         const struct qm_adafactor8_recorded *s = &r->slot[i];
         const char *name = r->recipe.rule->slot[i];
-        if (!s->codes && !(s->values && row_of(s, t) >= 0))
+        if (!s->codes && !(s->values && qm_adafactor8_row_of(s, t) >= 0))
             continue;
         snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
         QM_TRY(qm_backend_cpu.save(plan, i, s->is_wide || !s->codes ? NULL : w->codes, w->values));
@@ -455,18 +453,20 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
     }
 }
 
-/* What parameters may be off by: relative to each, `within`, and the errors of the confidence. */
+/* What parameters may be off by: relative to what it was and what decayed, for both may cancel, and
+ * relative to each, `within`, and the errors of the confidence. */
 static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay *r,
                         const char *what, const float *before, const float *want, double within,
                         const struct room *w)
 {
+    double decay = 1.0 + qm_adafactor8_decay_of(r, before);
     for (int64_t k = 0; k < r->n; k++) {
-        double off = qm_adafactor8_element_off(r, k);
+        double off = qm_adafactor8_element_off(r, k), old = fabs((double)before[k]);
+        double most = fmax(fabs((double)want[k]), isfinite(old) ? old * decay : 0.0);
         double step = fmax(fabs((double)w->p[k] - (double)before[k]),
                            fabs((double)want[k] - (double)before[k]));
         off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
-        w->allowed[k] =
-            r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * fabs((double)want[k]) + within + off;
+        w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + within + off;
     }
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
 }
@@ -522,7 +522,8 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double change = fmax(largest(p, before, r->n), /* of both: norms may be undetermined */
                              r->is_bf16 ? 0.0 : largest(want, before, r->n)),
-               share = qm_adafactor8_share_of(r, t), within = share * fmax(change, (double)FLT_MIN);
+               share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t),
+               within = share * fmax(change, (double)FLT_MIN);
         if (r->is_bf16)
             round_all(r, w, plan[1] != NULL, before, t, share, within);
         take_specials(c, what, p, want, r->n);

@@ -112,15 +112,16 @@ static double projected_error(const struct qm_adafactor8_replay *r, int64_t t)
     return most * (double)inner * QM_STEP_U;
 }
 
-/* The relative error of the product of gradient and row factor, which is a count of 2^-149 where it
- * is subnormal; a row is at most n times the mean. */
+/* The relative error of the products of gradient, row factor, column factor, weight of the average
+ * and factor of the confidence, which are counts of 2^-149 where they are subnormal, each half of
+ * one off on either side; a row is at most n times the mean. */
 static double subnormal_error(const struct qm_adafactor8_replay *r, int64_t t)
 {
     const float *g = r->grads + (t - 1) * r->n;
     double most = 0.0;
     for (int64_t i = 0; i < r->n; i++)
         most = isfinite(g[i]) ? fmax(most, fabs((double)g[i])) : most;
-    return most > 0.0 && most < 0x1p-100 ? 0x1p-149 * sqrt((double)r->n) / most : 0.0;
+    return most > 0.0 && most < 0x1p-100 ? 4.0 * 0x1p-149 * sqrt((double)r->n) / most : 0.0;
 }
 
 /* The relative error of an update in step t, and of a momentum of updates or projections. */
@@ -354,4 +355,52 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
         !off_axis(c, r, plan, 1, of[1], batch * cols))
         return 1.0;
     return ratio;
+}
+
+/* Row of the values after step t (from 1), or -1. */
+int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t)
+{
+    for (int64_t k = 0; s->kept && k < s->n_kept; k++)
+        if ((int64_t)s->kept[k] == t - 1)
+            return k;
+    return s->kept ? -1 : t - 1;
+}
+
+static double largest(const float *x, int64_t n)
+{
+    double m = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        m = isfinite(x[i]) ? fmax(m, fabs((double)x[i])) : m;
+    return m;
+}
+
+double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
+    if (s->codes || !s->values || t < 2 || qm_adafactor8_row_of(s, t - 1) < 0)
+        return 0.0;
+    return fabs(r->recipe.hyper.beta1) *
+           largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
+}
+
+double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
+    double kept = qm_adafactor8_kept_of(r, t);
+    if (kept == 0.0 || qm_adafactor8_row_of(s, t) < 0)
+        return 0.0;
+    double now = largest(s->values + qm_adafactor8_row_of(s, t) * s->n, s->n);
+    double share = r->is_update ? qm_adafactor8_share_of(r, t) : QM_STEP_VALUE_LARGEST;
+    return now > 0.0 ? fmin(share * kept / now, 2.0) : 2.0;
+}
+
+double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float *before)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    double sum = 0.0, rate = fabs(h->lr * h->weight_decay);
+    for (int64_t k = 0; k < r->n; k++)
+        sum += isfinite(before[k]) ? (double)before[k] * (double)before[k] : 0.0;
+    return h->scale_parameter && h->scale_weight_decay
+               ? rate * fmax(h->eps2, sqrt(sum / (double)r->n))
+               : rate;
 }

@@ -98,6 +98,18 @@ double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k
 int qm_adafactor8_channels_off(struct qm_conform *c, struct qm_adafactor8_replay *r,
                                const uint8_t *codes, int64_t t);
 
+/* Row of the values after step t (from 1), or -1. */
+int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t);
+
+/* The size of what step t keeps of the largest float32 momentum before it, which the update may
+ * cancel, so that the momentum is off by its share, too; 0 of codes.  _average_off: the relative
+ * error that this adds to the step. */
+double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t);
+double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t);
+
+/* How much a decay takes off a parameter of size 1, at most. */
+double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float *before);
+
 /* Sets r->norm_off from the step that p made. */
 void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *before);
 

@@ -17,6 +17,35 @@ enum { AVG, SQUARE, NORM = 3 };
 
 /* ---- what sums of products in another order make of a step ----------------------------------- */
 
+/* Projected number j of channel i, a sum of k terms, which is off by k u of their *sizes. */
+static double projected(const struct qm_tensor_run_at *at, const struct qm_lowrank *l, int64_t i,
+                        int64_t j, double *sizes)
+{
+    int64_t inner = l->right ? l->n : l->m;
+    double sum = 0.0;
+    *sizes = 0.0;
+    for (int64_t q = 0; q < inner; q++) {
+        double term = at->grad[l->right ? i * l->n + q : q * l->n + i] *
+                      at->proj[l->right ? j * l->n + q : q * l->r + j];
+        sum += isfinite(term) ? term : 0.0;
+        *sizes += isfinite(term) ? fabs(term) : 0.0;
+    }
+    return sum;
+}
+
+/* What the averages of the projected numbers, or of their squares, are off by. */
+static double average_error(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                            const struct qm_lowrank *l, int is_square)
+{
+    double e = (double)(l->right ? l->n : l->m) * 0x1p-24, most = 0.0;
+    for (int64_t i = 0; i < (l->right ? l->m : l->n); i++)
+        for (int64_t j = 0; j < l->r; j++) {
+            double sizes, x = fabs(projected(at, l, i, j, &sizes)), off = e * sizes;
+            most = fmax(most, is_square ? off * (2.0 * x + off) : off);
+        }
+    return (1.0 - (is_square ? w->hyper.beta2 : w->hyper.beta1)) * most;
+}
+
 /* Sums over the numbers of a channel, or of the tensor: of squares of the projected numbers R and
  * of their errors E, of the adapted ones m / (sqrt(v) + eps) and of theirs, of the gradient. */
 struct channel {
@@ -29,18 +58,14 @@ static void add_number(const struct qm_tensor_run_case *w, const struct qm_tenso
 {
     const struct qm_hyper *h = &w->hyper;
     int64_t inner = l->right ? l->n : l->m, k = l->right ? i * l->r + j : j * l->n + i;
-    double sum = 0.0, sizes = 0.0;
-    for (int64_t q = 0; q < inner; q++) {
-        double term = at->grad[l->right ? i * l->n + q : q * l->n + i] *
-                      at->proj[l->right ? j * l->n + q : q * l->r + j];
-        sum += isfinite(term) ? term : 0.0;
-        sizes += isfinite(term) ? fabs(term) : 0.0;
-    }
+    double sizes, sum = projected(at, l, i, j, &sizes);
     int64_t from = (at->t - 1) * l->rows * l->cols;
     double v = at->state[SQUARE][from + k], root = sqrt(v) + h->eps, e = (double)inner * 0x1p-24;
     double adapted = at->state[AVG][from + k] / root, off = e * sizes;
+    double old = at->t > 1 ? fabs(at->state[AVG][from - l->rows * l->cols + k]) : 0.0;
+    double of_sum = 0x1p-22 * h->beta1 * (isfinite(old) ? old : 0.0); /* three roundings, 4 u */
     double of_v = v > 0.0 ? ((1.0 - h->beta2) * fabs(sum) * off + 0x1p-148) / v : 0.0;
-    double of_adapted = (1.0 - h->beta1) * off / root + fabs(adapted) * fmin(of_v, 1.0);
+    double of_adapted = ((1.0 - h->beta1) * off + of_sum) / root + fabs(adapted) * fmin(of_v, 1.0);
     to->r += sum * sum;
     to->r_off += off * off;
     to->adapted += isfinite(adapted) ? adapted * adapted : 0.0;
@@ -98,7 +123,11 @@ static double more(const struct qm_tensor_run_case *w, const struct qm_tensor_ru
     struct qm_lowrank l;
     double of_norm, of_largest;
     if (!at->proj || !at->state[AVG] || !at->state[SQUARE] ||
-        !qm_lowrank_of(&w->hyper, w->hyper.svd, at->shape, &l) || (slot >= 0 && slot != NORM))
+        !qm_lowrank_of(&w->hyper, w->hyper.svd, at->shape, &l))
+        return 0.0;
+    if (slot == AVG || slot == SQUARE)
+        return average_error(w, at, &l, slot == SQUARE);
+    if (slot >= 0 && slot != NORM)
         return 0.0;
     errors_of(w, at, &l, &of_norm, &of_largest);
     if (of_norm == HUGE_VAL)
@@ -140,12 +169,15 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_tensor_run_norms(c, w);
     w->tensor = (uint32_t)qm_golden_case_whole(c, "param_index", 1) - 1;
     w->proj = 2;
+    w->average = AVG;
+    w->has_sums = 1;
     w->state[AVG] = "state_exp_avg";
     w->state[SQUARE] = "state_exp_avg_sq";
     w->state[NORM] = "state_scaled_grad_norm";
     w->more = more;
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
+    w->keep = h->beta1;
     h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
     h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
     h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);

@@ -148,6 +148,8 @@ void qm_judge_close_each(struct qm_conform *c, const char *what, const float *go
                          const float *want, const double *allowed, int64_t n);
 void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute);
+void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
+                                const double *want, const double *allowed, int64_t n);
 
 /* Takes the recorded code where both codes mean NaN: which of a float format's NaN codes was
  * recorded is the sign of the NaN that the recording machine made. */

@@ -42,6 +42,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
     w->bf16 = w->f32;
     qm_tensor_run_norms(c, w);
+    w->has_sums = 1;
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
     h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
     h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);

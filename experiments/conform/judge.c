@@ -107,6 +107,17 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
     c->now.compared += n;
 }
 
+void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
+                                const double *want, const double *allowed, int64_t n)
+{
+    if (!got || !want || !allowed)
+        return;
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(want[i])))
+            weigh(c, what, i, got[i], want[i], fabs(got[i] - want[i]), allowed[i]);
+    c->now.compared += n;
+}
+
 void qm_judge_count(struct qm_conform *c, const char *what, int64_t off, int64_t n, double allowed)
 {
     c->now.compared += n;

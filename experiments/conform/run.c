@@ -118,21 +118,38 @@ static double largest(const float *x, int64_t n)
 /* The size of a finite number; 0 of others, of which an allowance would be no number. */
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
 
+/* The error of the L2 term of gradient k in the step of a row; *sum: the size of both together. */
+static double l2_off(const struct qm_run *run, int64_t row, int64_t n, int64_t k, double *sum)
+{
+    const struct qm_hyper *h = &run->recipe.hyper;
+    double p = (double)(row > 0 ? run->params[(row - 1) * n + k] : run->p0[k]);
+    double g = (double)run->grads[(run->kept[row] - 1) * n + k];
+    double term = run->within.l2_relative > 0.0 ? h->weight_decay * p : 0.0;
+    *sum = fabs((h->maximize ? -g : g) + term);
+    return run->within.l2_relative * fabs(term);
+}
+
 /* What the error of the L2 term in gradient k allows float32 state i to be off by in the step of
- * a row. */
+ * a row.  A quotient has the error of its root besides, where that is one of counts of the least
+ * number or of an L2 term; it may be any where nothing of the root is certain. */
 static double of_l2(const struct qm_run *run, int i, int64_t row, int64_t n, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
-    const struct qm_hyper *h = &run->recipe.hyper;
+    double sum, off = l2_off(run, row, n, k, &sum);
     if (w->l2_relative == 0.0 || i > 2 || w->takes[i] == QM_TAKES_NOTHING)
         return 0.0;
-    double p = (double)(row > 0 ? run->params[(row - 1) * n + k] : run->p0[k]);
-    double g = (double)run->grads[(run->kept[row] - 1) * n + k], term = h->weight_decay * p;
-    double off = w->l2_relative * fabs(term), sum = fabs((h->maximize ? -g : g) + term);
     if (w->takes[i] == QM_TAKES_SQUARE)
         off *= 2.0 * sum + off;
-    if (w->takes[i] == QM_TAKES_QUOTIENT)
-        off /= sqrt(size_of(run->slot[0].values[row * n + k])) + h->eps;
+    if (w->takes[i] == QM_TAKES_QUOTIENT) {
+        double v = size_of(run->slot[0].values[row * n + k]), eps = run->recipe.hyper.eps;
+        double of_v = w->value_absolute + of_l2(run, 0, row, n, k), root = sqrt(v) + eps,
+               least = sqrt(fmax(v - of_v, 0.0)) + eps;
+        if (sum == 0.0 && off == 0.0)
+            return 0.0;
+        if (v <= of_v && sum + off > 0x1p-20 * least)
+            return HUGE_VAL;
+        off = off / least + sum * (1.0 / least - 1.0 / root);
+    }
     return isfinite(off) ? w->weight[i] * off : 0.0;
 }
 
@@ -161,10 +178,16 @@ static double of_values(const struct qm_run *run, const struct scratch *s, int64
     const float *x = run->slot[w->slot].values;
     int64_t t = run->kept[row], at = row * s->numel + k;
     double lr = run->lr ? run->lr[t - 1] : h->lr;
+    double raw;
+    if (!x && w->param_of_values > 0.0) /* SGD without momentum */
+        return fabs(lr) * l2_off(run, row, s->numel, k, &raw);
     if (!x || (w->param_of_values == 0.0 && w->sign_relative == 0.0))
         return 0.0;
     double old = row > 0 ? size_of(x[at - s->numel]) : 0.0;
-    double off = w->param_of_values * fabs(lr) * (old + size_of(x[at]));
+    double sum, off = w->param_of_values * fabs(lr) * (old + size_of(x[at]));
+    if (w->param_of_values > 0.0) /* Nesterov's step has the gradient itself besides */
+        off += fabs(lr) * (of_l2(run, w->slot, row, s->numel, k) +
+                           (h->nesterov ? l2_off(run, row, s->numel, k, &sum) : 0.0));
     double before = row > 0 ? (double)x[at - s->numel] : 0.0,
            g = (double)run->grads[(t - 1) * s->numel + k];
     double kept = h->beta1 * before, taken = (1.0 - h->beta1) * (h->maximize ? -g : g);
@@ -224,9 +247,10 @@ static double parts_of(const struct qm_run *run, const struct scratch *s, int64_
            (g * (1.0 - mu) / (1.0 - product) + m * next / (1.0 - product * next));
 }
 
-/* What the errors of the moment, and of the second moment of Adam's kin, allow parameter k to be
- * off by: as much of its step as they are of their numbers, and all of it where a number is no
- * larger.  Where nothing of the second moment is certain the step may be any. */
+/* What the errors of the moment (of the gradient with its L2 term, where a rule averages none), and
+ * of the second moment, allow parameter k to be off by: as much of its step as they are of their
+ * numbers, and all of it where a number is no larger.  Where nothing of the second moment is
+ * certain the step may be any. */
 static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
@@ -234,12 +258,16 @@ static double of_moment(const struct qm_run *run, const struct scratch *s, int64
     if (!w->has_moment || !run->slot[0].values)
         return 0.0;
     float old = row > 0 ? run->params[(row - 1) * n + k] : run->p0[k];
-    double m = size_of(run->slot[0].values[row * n + k]), off = state_off(run, 0, row, n, k);
+    int has_average = w->takes[0] == QM_TAKES_MEAN, second = has_average ? 1 : 0;
+    double sum, of_g = l2_off(run, row, n, k, &sum) + w->value_absolute,
+                m = has_average ? size_of(run->slot[0].values[row * n + k]) : sum,
+                off = has_average ? state_off(run, 0, row, n, k) : of_g;
     double step = step_of(run, s, row, k) + (w->has_parts ? parts_of(run, s, row, k) : 0.0),
-           most = step + size_of(s->p[k] - old), sum = m <= off ? most : off / m * step;
-    if (w->takes[1] == QM_TAKES_SQUARE && run->slot[1].values) {
-        double v = size_of(run->slot[1].values[row * n + k]);
-        off = state_off(run, 1, row, n, k);
+           most = step + size_of(s->p[k] - old);
+    sum = m <= off ? most : off / m * (has_average ? step : most);
+    if (w->takes[second] == QM_TAKES_SQUARE && run->slot[second].values) {
+        double v = size_of(run->slot[second].values[row * n + k]);
+        off = state_off(run, second, row, n, k);
         int is_still = m == 0.0 && run->grads[(run->kept[row] - 1) * n + k] == 0.0f;
         if (v <= off && !is_still)
             return HUGE_VAL;
@@ -248,11 +276,38 @@ static double of_moment(const struct qm_run *run, const struct scratch *s, int64
     return sum + (w->has_parts ? w->param_of_step * step : 0.0);
 }
 
+static float narrow(double x) { return qm_bf16_to_float(qm_float_to_bf16((float)x)); }
+
+/* Rounds a parameter to bfloat16: to the wanted number where that is next to a tie, which makes
+ * the case near. */
+static void round_param(struct qm_conform *c, float *p, float want, double allowed,
+                        const char *what, int64_t k)
+{
+    double x = (double)*p;
+    *p = narrow(x);
+    if (*p == want || isnan(want) || !(narrow(x - allowed) <= want && want <= narrow(x + allowed)))
+        return;
+    *p = want;
+    if (c->now.outcome == QM_CONFORM_equal)
+        snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: next to a tie", what, (long long)k);
+    if (qm_golden_case_open(c))
+        c->now.outcome = QM_CONFORM_near;
+}
+
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         int64_t row, const char *what)
 {
     const struct qm_run_tolerance *w = &run->within;
-    const float *want = run->params + row * s->numel;
+    const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
+    for (int64_t k = 0; run->is_rounded && k < s->numel; k++) {
+        double near = w->param_relative * size_of(s->p[k]) + w->param_absolute +
+                      w->param_of_step * size_of(s->p[k] - old[k]);
+        round_param(c, &s->p[k], want[k], near, what, k);
+    }
+    if (run->is_rounded) {
+        qm_judge_close(c, what, s->p, want, s->numel, 0.0, 0.0);
+        return;
+    }
     for (int64_t k = 0; k < s->numel; k++)
         s->allowed[k] = w->param_relative * size_of(want[k]) + w->param_absolute +
                         w->param_of_step * step_of(run, s, row, k) + of_values(run, s, row, k) +
@@ -338,6 +393,29 @@ static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
     return QM_OK;
 }
 
+/* Step t, from 2 on, by the first candidate of its scalars that gives the recorded parameter; where
+ * none does, by the value as it is. */
+static qm_status step_by_candidates(const struct qm_run *run, struct scratch *s, void *plan,
+                                    const struct qm_tensor *g, int64_t t)
+{
+    int64_t row = kept_row(run, t);
+    size_t bytes = (size_t)s->numel * sizeof *s->p;
+    int count = 0;
+    while (t > 1 && row >= 0 && run->candidate(count))
+        count++;
+    for (int k = 0; k <= count; k++) {
+        run->candidate(k < count ? k : 0);
+        if (k > 0) { /* again from the state before */
+            QM_TRY(state_load(run, s, plan, t - 1));
+            memcpy(g->data, run->grads + (t - 1) * s->numel, bytes);
+        }
+        QM_TRY(step(run, s, plan, g, t));
+        if (row >= 0 && memcmp(s->p, run->params + row * s->numel, bytes) == 0)
+            break;
+    }
+    return QM_OK;
+}
+
 static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         void *plan)
 {
@@ -354,7 +432,8 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
         }
         memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
         g.data = grad;
-        QM_TRY(step(run, s, plan, &g, t));
+        QM_TRY(run->candidate ? step_by_candidates(run, s, plan, &g, t)
+                              : step(run, s, plan, &g, t));
         QM_TRY(state_judge(c, run, s, plan, t));
     }
     return QM_OK;

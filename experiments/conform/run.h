@@ -40,9 +40,9 @@ struct qm_run_tolerance {
                              * error of the gradient, which states take in with a weight */
     enum qm_run_takes takes[3];
     double weight[3];
-    int has_moment;       /* slot 0 is the moment that steps go along: a parameter is off by as
-                           * much of its step as the states may be of theirs, and by all of it
-                           * where the moment is no larger */
+    int has_moment;       /* slot 0 is the moment that steps go along (of squares, the gradient
+                           * is): a parameter is off by as much of its step as the states
+                           * may be of theirs, and by all of it where the moment is no larger */
     int has_parts;        /* NAdam: the step has a part along the gradient, which may cancel */
     double sign_relative; /* Lion: the sign of a sum that is smaller than this share of its terms
                              * and value_absolute may be any: parameters may be 2 lr off */
@@ -62,6 +62,13 @@ struct qm_run {
     /* Parameters that are rounded stochastically to bfloat16: the 16 recorded random bits of each
      * step and element, [steps][numel]; NULL: as the recipe says. */
     const int64_t *draws;
+    /* Parameters of bfloat16 that are rounded here, to the recorded number where one within the
+     * tolerance of a float32 parameter is rounded to that; the recipe's are float32. */
+    int is_rounded;
+    /* Where a function that may be an ulp off made a scalar of the recorded step: makes the step's
+     * scalars by candidate k, from 0, which is the value as it is; 0: there is no such candidate.
+     * The first that gives every bit of the recorded parameter is taken. */
+    int (*candidate)(int k);
     int is_free; /* 1: the run goes on from its own values; no recorded state is loaded */
 };
 

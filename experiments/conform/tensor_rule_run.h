@@ -8,8 +8,10 @@
 #include "core/rule/rule.h"
 #include "experiments/conform/conform.h"
 
-/* Allowed differences of one step.  state, param: times the largest finite magnitude of the tensor,
- * of parameters before or after the step; step: of parameters, times the largest change of one.
+/* Allowed differences of one step.  state: times each number or, where its average may cancel, the
+ * sizes of its two terms, b m0 and (1 - b) u, in all at most |m| + 2 |b m0|; where numbers are sums
+ * of products, which may cancel, times the largest of the tensor.  param: times the largest finite
+ * magnitude before or after the step; step: of parameters, times the largest change of one.
  * Free runs: each step adds free_state to the error of a state, whose averages keep no more than
  * all of it; a parameter keeps |1 - lr weight_decay| of its error, takes in free_param and
  * free_step, and where the rate is in proportion to its RMS (scales) that share of its error, times
@@ -34,7 +36,10 @@ struct qm_tensor_run_case {
     const char *state[QM_MAX_SLOTS]; /* dataset of each slot; NULL: not recorded */
     int proj;                        /* the slot of the recorded projections; -1: none */
     struct qm_tensor_run_tolerance f64, f32, bf16;
-    int scales; /* the rate is in proportion to the RMS of the parameters */
+    int average;  /* the slot of the average of signed numbers, which may cancel; -1: none */
+    double keep;  /* of which a step keeps that much */
+    int has_sums; /* numbers of states are sums of products, so the largest is what counts */
+    int scales;   /* the rate is in proportion to the RMS of the parameters */
     /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
      * parameters (slot -1), the share of the step; free runs add up the steps.  HUGE_VAL:
      * the package's float32 overflows where the rule's double does not, and the case is skipped.

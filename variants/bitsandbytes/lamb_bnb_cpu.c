@@ -19,6 +19,7 @@ const struct qm_variant qm_variant_lamb_bnb_cpu = {
               .eps = 1e-8,
               .max_unorm = 1.0,
               .gnorm_scale = 1.0},
+    .pads = QM_PADS_product, /* the norm of the update, unorm_vec */
     .state_bits = 64.0,
     .step_sqnr_db = 120.0,
 };

@@ -16,6 +16,7 @@ const struct qm_variant qm_variant_lars_bnb = {
             {.name = "momentum_buffer", .quantizer = "f32"},
         },
     .hyper = {.lr = 1e-2, .momentum = 0.9, .max_unorm = 0.02, .gnorm_scale = 1.0},
+    .pads = QM_PADS_product, /* the norm of the update, unorm_vec */
     .state_bits = 32.0,
     .step_sqnr_db = 120.0,
 };

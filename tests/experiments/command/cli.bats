@@ -368,6 +368,9 @@ END
     # NAdam's product of momenta is a float32 number
     [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
         -V nadam_f32)" = 100 ]
+    # the norm of the update that LAMB and LARS of bitsandbytes keep
+    [ "$(json_value '[v["state_bytes"] for v in d["variants"]]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+        -V lamb_bnb_cpu,lamb_bnb,lars_bnb_cpu,lars_bnb)" = "[100, 100, 52, 52]" ]
 }
 
 @test "size: tensor files" {
