@@ -119,7 +119,7 @@ static int counts(const struct cells *c, int64_t i)
 
 /* Adds an error for each coupling and slot of which some cell has the metric. */
 static qm_status add_errors(struct qm_result *r, const struct cells *c, const char *word,
-                            struct error **list, int64_t *n, int64_t *room)
+                            int is_usual, struct error **list, int64_t *n, int64_t *room)
 {
     int64_t rows, first = *n;
     double *value = NULL;
@@ -135,7 +135,9 @@ static qm_status add_errors(struct qm_result *r, const struct cells *c, const ch
                        word);
     qm_status st = qm_result_f64(r, "/metrics", metric, &rows, &value);
     for (int64_t i = 0; st == QM_OK && i < c->n; i++) {
-        value[i] = counts(c, i) ? -direction * value[i] : (double)NAN;
+        /* an update has one SQNR, which stands in both columns */
+        int is_twice = is_usual && strcmp(c->coupling[i], "update") == 0 && strcmp(metric, "sqnr");
+        value[i] = counts(c, i) && !is_twice ? -direction * value[i] : (double)NAN;
         int64_t k = first;
         while (k < *n && (strcmp((*list)[k].coupling, c->coupling[i]) != 0 ||
                           strcmp((*list)[k].slot, c->slot[i]) != 0))
@@ -148,8 +150,9 @@ static qm_status add_errors(struct qm_result *r, const struct cells *c, const ch
         struct error *e = &(*list)[(*n)++];
         *e = (struct error){
             .coupling = c->coupling[i], .slot = c->slot[i], .sign = -direction, .value = value};
-        snprintf(e->name, sizeof e->name, "%s%s%s %s", e->coupling, *e->slot ? " " : "", e->slot,
-                 metric);
+        int has_slot = *e->slot && strcmp(e->slot, e->coupling) != 0;
+        snprintf(e->name, sizeof e->name, "%s%s%s %s", e->coupling, has_slot ? " " : "",
+                 has_slot ? e->slot : "", metric);
     }
     if (*n == first) /* nobody refers to it */
         free(value);
@@ -486,8 +489,8 @@ static qm_status read_both(struct join *j, struct qm_result *errors, const char 
     QM_TRY(cells_read(errors, errors_path, &j->cells));
     QM_TRY(training_read(training, training_path, &j->training));
     for (int i = 0; i < (n_metrics ? n_metrics : 3); i++) {
-        qm_status st = add_errors(errors, &j->cells, n_metrics ? metric[i] : usual[i], &j->error,
-                                  &j->n_errors, &j->errors_room);
+        qm_status st = add_errors(errors, &j->cells, n_metrics ? metric[i] : usual[i],
+                                  n_metrics == 0, &j->error, &j->n_errors, &j->errors_room);
         if (st != QM_OK && (n_metrics || st != QM_NO_MATCH))
             return st;
     }

@@ -36,10 +36,11 @@ def panel(p, error):
     ax.axhline(0, color="#888888", linewidth=0.7, zorder=1)
     ax.errorbar(p["measured"], p["d"], np.where(np.isfinite(ends), np.maximum(ends, 0), 0),
                 fmt="o", markersize=2.8, linewidth=0.8, color=common.PALETTE[1], zorder=3)
-    if np.abs(p["d"]).max() > 1.0:
+    bent = np.abs(p["d"]).max() > 1.0
+    if bent:
         ax.set_yscale("symlog", linthresh=0.1)
-    ax.set_xlabel(error, fontsize=7)
-    ax.set_ylabel("log10 (gap / twin's gap)", fontsize=7)
+    ax.set_xlabel(error + " (dB)" * error.endswith("sqnr"), fontsize=7)
+    ax.set_ylabel("log10 (gap / twin's gap)" + ", linear within \u00b10.1" * bent, fontsize=7)
     return fig
 
 
