@@ -4,6 +4,7 @@
  * order of model.parameters(): they are joined where the shapes of the states allow one way. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/name.h"
 #include "experiments/foreign/reader_process.h"
@@ -242,34 +243,153 @@ static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer
     return st;
 }
 
+/* ---- which of several models ----------------------------------------------------------------- */
+
+enum { OWN = 64 }; /* the score of a key that names the optimizer's own model */
+
+/* Whether a key has a word of the list in it, letters of either case alike. */
+static int has_word(const char *key, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcasestr(key, list[i]))
+            return 1;
+    return 0;
+}
+
+/* What is left of a key without the words for an optimizer or a model: "G" of "optG", "actor" of
+ * "actor_optimizer". */
+static void owner_of(const char *key, char out[QM_TORCH_NAME])
+{
+    static const char *const words[] = {"optimizer", "optim",      "opt",    "state_dict", "state",
+                                        "dict",      "model",      "module", "network",    "net",
+                                        "params",    "parameters", "weights"};
+    snprintf(out, QM_TORCH_NAME, "%s", key);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (char *at; (at = strcasestr(out, words[i]));)
+            memmove(at, at + strlen(words[i]), strlen(at + strlen(words[i])) + 1);
+    char *to = out;
+    for (const char *c = out; *c; c++)
+        if (*c != '_' && *c != '-' && *c != '.' && *c != ' ')
+            *to++ = *c;
+    *to = '\0';
+}
+
+/* How well a dictionary's key goes with an optimizer's; is_half: its first parameter is in 16
+ * bits. */
+static int score_of(const char *key, const char *optimizer, int is_half)
+{
+    static const char *const models[] = {"model", "state_dict", "module",
+                                         "net",   "weights",    "params"};
+    static const char *const copies[] = {"best",    "ema",  "target", "teacher", "swa",
+                                         "average", "avg",  "prev",   "old",     "init",
+                                         "shadow",  "copy", "slow",   "backup"};
+    char mine[QM_TORCH_NAME], theirs[QM_TORCH_NAME];
+    owner_of(optimizer, mine);
+    owner_of(key, theirs);
+    int is_own = *mine && strcasecmp(mine, theirs) == 0;
+    int is_copy = has_word(key, copies, sizeof copies / sizeof *copies) &&
+                  !has_word(optimizer, copies, sizeof copies / sizeof *copies);
+    return OWN * is_own + 4 * has_word(key, models, sizeof models / sizeof *models) - 8 * is_copy -
+           6 * is_half;
+}
+
+/* A dictionary of tensors that fits an optimizer, by the parameters' pairs. */
+struct fit {
+    const struct qm_pickle *model;
+    int64_t *pair;
+    int is_guess, score;
+};
+
+/* Whether the first parameter of a fit is stored in 16 bits. */
+static int is_half(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
+{
+    struct qm_torch_array *a = calloc(1, sizeof *a);
+    struct qm_shape shape;
+    const char *why;
+    int is = 0, half = 0;
+    int64_t pair = o->of[0].model;
+    if (a && pair >= 0 &&
+        qm_torch_tensor(w->f, o->model->item[pair + 1], &is, a, &shape, &why) == QM_OK && is == 1)
+        half = a->kind == QM_TORCH_view && qm_dtype_size(a->view.element->dtype) == 2;
+    free(a);
+    return half;
+}
+
+/* Adds a key to the list of those that fit as well, unless the optimizer's own key decides. */
+static void add_other(struct qm_torch_optimizer *o, const char *key, int is_decided)
+{
+    if (is_decided)
+        return;
+    size_t n = strlen(o->others);
+    snprintf(o->others + n, sizeof o->others - n, "%s%.60s", n ? ", " : "", key);
+}
+
+/* Keeps the fit that o has now where it is better than the best, whose key is then one of the
+ * others. */
+static void keep_better(struct qm_torch_walk *w, struct qm_torch_optimizer *o, const char *key,
+                        struct fit *best, char best_key[QM_TORCH_NAME])
+{
+    const char *slash = strrchr(o->path, '/');
+    int score = score_of(key, slash ? slash + 1 : o->path, is_half(w, o));
+    if (best->model && score <= best->score) {
+        add_other(o, key, best->score - score >= OWN / 2);
+        return;
+    }
+    if (best->model)
+        add_other(o, best_key, score - best->score >= OWN / 2);
+    snprintf(best_key, QM_TORCH_NAME, "%s", key);
+    best->model = o->model;
+    best->score = score;
+    best->is_guess = o->is_guess;
+    for (int64_t k = 0; k < o->n; k++)
+        best->pair[k] = o->of[k].model;
+}
+
+/* Tries a dictionary beside the optimizer as its model. */
+static qm_status try_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                           const struct qm_pickle *model, int *joined)
+{
+    struct candidate *c = NULL;
+    *joined = 0;
+    if (!qm_pickle_is(model, QM_PICKLE_dict) || model == o->dict || model->n == 0)
+        return QM_OK;
+    int64_t n = list_candidates(w, model, &c);
+    if (n < 0)
+        return QM_OK;
+    o->n_beside++;
+    o->model = model;
+    o->is_guess = 0;
+    qm_status st = QM_OK;
+    if (o->of[0].id->kind == QM_PICKLE_text)
+        st = join_by_name(w, o, joined);
+    else
+        *joined = join_by_shape(w, o, c, n);
+    free(c);
+    return st;
+}
+
 qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                               const struct qm_pickle *parent)
 {
-    for (int64_t i = 0; parent && i < parent->n && o->n > 0; i += 2) {
-        const struct qm_pickle *model = parent->item[i + 1];
-        struct candidate *c = NULL;
-        int joined = 0;
-        if (!qm_pickle_is(model, QM_PICKLE_dict) || model == o->dict || model->n == 0)
-            continue;
-        int64_t n = list_candidates(w, model, &c);
-        if (n < 0)
-            continue;
-        o->model = model;
-        qm_status st = QM_OK;
-        if (o->of[0].id->kind == QM_PICKLE_text)
-            st = join_by_name(w, o, &joined);
-        else
-            joined = join_by_shape(w, o, c, n);
-        free(c);
-        QM_TRY(st);
-        if (joined && !(o->is_parameter = calloc((size_t)model->n, 1)))
-            return qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
-        for (int64_t k = 0; joined && k < o->n; k++)
-            if (o->of[k].model >= 0)
-                o->is_parameter[o->of[k].model] = 1;
-        if (joined)
-            return QM_OK;
-        o->model = NULL;
+    char key[QM_TORCH_NAME], best_key[QM_TORCH_NAME] = "";
+    struct fit best = {.pair = calloc((size_t)o->n + 1, sizeof *best.pair)};
+    qm_status st = best.pair ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+    for (int64_t i = 0; st == QM_OK && parent && i < parent->n && o->n > 0; i += 2) {
+        int joined;
+        st = try_model(w, o, parent->item[i + 1], &joined);
+        if (st == QM_OK && joined)
+            keep_better(w, o, qm_torch_key_text(parent->item[i], key, sizeof key) ? key : "?",
+                        &best, best_key);
     }
-    return QM_OK;
+    o->model = best.model;
+    o->is_guess = best.is_guess;
+    if (best.model && !(o->is_parameter = calloc((size_t)best.model->n, 1)))
+        st = qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+    for (int64_t k = 0; st == QM_OK && k < o->n; k++) {
+        o->of[k].model = best.model ? best.pair[k] : -1;
+        if (o->of[k].model >= 0)
+            o->is_parameter[o->of[k].model] = 1;
+    }
+    free(best.pair);
+    return st;
 }

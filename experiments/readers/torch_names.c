@@ -293,13 +293,19 @@ static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_op
 {
     char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
     int is;
-    if (!o->model && o->n > 0 && o->of[0].id->kind != QM_PICKLE_text && w->f->n_entries > 0)
+    if (!o->model && o->n > 0 && o->of[0].id->kind != QM_PICKLE_text &&
+        (w->f->n_entries > 0 || o->n_beside > 0))
         qm_torch_leave_out(w->f->own,
                            "names of the parameters (no model in the file fits the optimizer)");
     if (o->is_guess)
         qm_torch_leave_out(w->f->own,
                            "proof of the parameters' names (joined in the order of the groups; "
                            "groups in another order would fit the model as well)");
+    if (*o->others) {
+        snprintf(whole, sizeof whole,
+                 "proof of the model that the optimizer trains (%s would fit as well)", o->others);
+        qm_torch_leave_out(w->f->own, "%s", whole);
+    }
     for (int64_t i = 0; i < o->n; i++) {
         if (!parameter_name(o, i, name) || !join(whole, w->n_optimizers > 1 ? o->path : "", name))
             return qm_file_bad(w->f, "a parameter's name has more than %d bytes", QM_TORCH_NAME);

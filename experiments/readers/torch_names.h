@@ -26,6 +26,8 @@ struct qm_torch_optimizer {
     struct qm_torch_parameter *of;
     int64_t n, room;
     int is_guess;       /* names are joined in turn, and shapes and groups allow other orders too */
+    int n_beside;       /* dictionaries of tensors beside it, whether they fit or not */
+    char others[256];   /* keys of those that would fit as well as `model`, with commas; "": none */
     char *is_parameter; /* for each item of model */
 };
 
@@ -45,7 +47,9 @@ qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *d
                               struct qm_name_index *x);
 
 /* Looks through the dictionaries beside an optimizer for its model, and joins its parameters to the
- * tensors of one. */
+ * tensors of one.  Of several that fit it is the one whose key goes best with the optimizer's (G
+ * with optG), then one that is called a model, then one that is not called a copy (best, ema,
+ * target, ...), then one in float32, then the first; the keys of the others stand in o->others. */
 qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                               const struct qm_pickle *parent);
 

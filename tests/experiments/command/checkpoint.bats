@@ -242,3 +242,65 @@ END
     [ ! -e "$dir/empty.npz" ]
     qualm import -q "$dir/empty.pt" --out "$dir/empty.safetensors" >/dev/null
 }
+
+@test "of several models that fit the optimizer's own is taken, and the others are said" {
+    cd "$dir"
+    "$PYTHON" - <<'P'
+import io, pickle, sys, types, zipfile
+import numpy as np
+def module(name, **names):
+    m = sys.modules[name] = types.ModuleType(name)
+    for k, v in names.items():
+        v.__module__, v.__qualname__, v.__name__ = name, k, k
+        setattr(m, k, v)
+    return m
+def function(*args): pass
+torch = module("torch", FloatStorage=type("FloatStorage", (), {}),
+               HalfStorage=type("HalfStorage", (), {}))
+module("torch._utils", _rebuild_tensor_v2=function)
+class Storage:
+    def __init__(self, kind, key): self.kind, self.key = kind, key
+class Tensor:
+    def __init__(self, kind, key): self.kind, self.key = kind, key
+    def __reduce__(self):
+        return function, (Storage(self.kind, self.key), 0, (2,), (1,), False, {})
+class Pickler(pickle.Pickler):
+    def persistent_id(self, x):
+        if isinstance(x, Storage):
+            return ("storage", x.kind, str(x.key), "cpu", 2)
+f, h = torch.FloatStorage, torch.HalfStorage
+def optimizer(key):
+    return {"state": {0: {"exp_avg": Tensor(f, key)}}, "param_groups": [{"params": [0]}]}
+def model(key, kind=f): return {"w": Tensor(kind, key)}
+files = {
+    "best": {"best_model": model(1), "model": model(2), "optimizer": optimizer(3)},
+    "ema": {"ema": model(1), "net": model(2), "optimizer": optimizer(3)},
+    "target": {"policy_target": model(1), "policy": model(2), "optim": optimizer(3)},
+    "half": {"model": model(4, h), "master": model(2), "optimizer": optimizer(3)},
+    "gan": {"G": model(1), "optG": optimizer(3), "D": model(2), "optD": optimizer(3)},
+    "actor": {"optD": optimizer(3), "D_state": model(2), "G_state": model(1), "optG": optimizer(3)},
+    "none": {"model": {"a": Tensor(f, 1), "b": Tensor(f, 2)}, "optimizer": optimizer(3)},
+}
+for name, saved in files.items():
+    data = io.BytesIO()
+    Pickler(data, 2).dump(saved)
+    with zipfile.ZipFile(name + ".pt", "w") as z:
+        z.writestr("a/data.pkl", data.getvalue())
+        for key in 1, 2, 3:
+            z.writestr(f"a/data/{key}", np.full(2, key, "f4").tobytes())
+        z.writestr("a/data/4", np.full(2, 4, "f2").tobytes())
+P
+    for name in best ema target half; do
+        qualm import $name.pt -o $name.npz >/dev/null 2>said
+        grep -q "proof of the model that the optimizer trains (.* would fit as well)" said
+        "$PYTHON" -c "import numpy as n; assert n.load('$name.npz')['w/param'].tolist() == [2, 2]"
+    done
+    for name in gan actor; do
+        qualm import $name.pt -o $name.npz >/dev/null 2>said
+        [ ! -s said ] || ! grep "would fit" said
+        "$PYTHON" -c "import numpy as n; x = n.load('$name.npz'); \
+            assert x['optD/w/param'].tolist() == [2, 2] and x['optG/w/param'].tolist() == [1, 1]"
+    done
+    qualm import none.pt -o none.npz 2>&1 >/dev/null |
+        grep -q "names of the parameters (no model in the file fits the optimizer)"
+}
