@@ -46,15 +46,19 @@ static qm_status open_text(const char *path, int *out)
     return QM_OK;
 }
 
-/* How deep brackets and lists at the starts of lines nest; quotes are not known here. */
+/* How deep brackets and lists at the starts of lines nest, and how many anchors there are; quotes
+ * are not known here. */
 struct nesting {
-    int depth, dashes, at_start;
+    int depth, dashes, at_start, anchors;
+    char last;
 };
 
 static int nest(struct nesting *n, const char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
         char c = text[i];
+        n->anchors += c == '&' && strchr(" \t\n,[{-", n->last);
+        n->last = c;
         n->depth += (c == '[' || c == '{') - (c == ']' || c == '}');
         n->depth = n->depth < 0 ? 0 : n->depth;
         if (c == '\n')
@@ -64,14 +68,14 @@ static int nest(struct nesting *n, const char *text, size_t size)
         if (n->depth > QM_TEXT_DEPTH || n->dashes > QM_TEXT_DEPTH)
             return 0;
     }
-    return 1;
+    return n->anchors <= QM_TEXT_ANCHORS;
 }
 
 /* Reads the whole text into *out, which the caller frees in any case. */
 static qm_status read_text(const char *path, int fd, char **out, size_t *size)
 {
     enum { MOST = QM_TEXT_MIB << 20 };
-    struct nesting n = {.at_start = 1};
+    struct nesting n = {.at_start = 1, .last = '\n'};
     int64_t room = 0;
     for (size_t all = 0;; *size = all) {
         QM_TRY(qm_grow((void **)out, &room, (int64_t)all + PIECE, 1));
@@ -84,7 +88,10 @@ static qm_status read_text(const char *path, int fd, char **out, size_t *size)
         if (got == 0)
             return QM_OK;
         if (!nest(&n, *out + all, (size_t)got))
-            return qm_fail(QM_BAD_ARG, "%s: nests deeper than %d", path, QM_TEXT_DEPTH);
+            return n.anchors > QM_TEXT_ANCHORS
+                       ? qm_fail(QM_BAD_ARG, "%s: more than %d anchors (&NAME)", path,
+                                 QM_TEXT_ANCHORS)
+                       : qm_fail(QM_BAD_ARG, "%s: nests deeper than %d", path, QM_TEXT_DEPTH);
         all += (size_t)got;
         if (all > MOST)
             return qm_fail(QM_BAD_FILE, "%s: has more than %d MiB, expected a text", path,

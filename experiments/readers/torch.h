@@ -133,6 +133,7 @@ struct qm_torch_codes {
     int has_table;
     int per_byte; /* codes in a byte, the first in the high half: 1 or 2 */
     int64_t block;
+    int64_t part; /* elements after which blocks begin anew */
 };
 
 /* What an entry holds: a tensor, a number, or codes. */

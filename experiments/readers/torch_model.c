@@ -61,8 +61,9 @@ static void widest(struct qm_torch_walk *w, const struct qm_pickle *state, int d
         struct qm_shape shape;
         const char *why;
         int is;
-        if (is_beside_codes(state->item[i]))
-            continue;
+        if (is_beside_codes(state->item[i]) ||
+            (qm_pickle_is_text(state->item[i], "state1") && qm_pickle_find(state, "state2")))
+            continue; /* AdEMAMix's state1 is two averages, one behind the other */
         if (v->kind == QM_PICKLE_dict && depth > 0)
             widest(w, v, depth - 1, a, found, out);
         else if (qm_torch_tensor(w->f, v, &is, a, &shape, &why) == QM_OK && is == 1 &&

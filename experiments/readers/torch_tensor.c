@@ -312,6 +312,13 @@ static qm_status read_view(struct qm_file *f, const struct qm_torch_view *w, int
 
 /* ---- codes --------------------------------------------------------------------------------- */
 
+/* The block of an element; the last one of each part may be short. */
+static int64_t block_at(const struct qm_torch_codes *c, int64_t at)
+{
+    int64_t per_part = (c->part + c->block - 1) / c->block;
+    return at / c->part * per_part + at % c->part / c->block;
+}
+
 static qm_status read_coded(struct qm_file *f, const struct qm_torch_array *a, int64_t from,
                             int64_t n, struct qm_sink sink)
 {
@@ -321,8 +328,8 @@ static qm_status read_coded(struct qm_file *f, const struct qm_torch_array *a, i
     for (int64_t done = 0; done < n;) {
         int64_t at = from + done, part = n - done < most ? n - done : most;
         int64_t first = at / a->codes->per_byte, last = (at + part - 1) / a->codes->per_byte;
-        int64_t block = at / a->codes->block,
-                blocks = (at + part - 1) / a->codes->block - block + 1;
+        int64_t block = block_at(a->codes, at),
+                blocks = block_at(a->codes, at + part - 1) - block + 1;
         QM_TRY(qm_torch_view_bytes(f, &a->view, first, last - first + 1, code));
         QM_TRY(read_view(f, &a->codes->scales, block, blocks, (struct qm_sink){scale, NULL}));
         for (int64_t i = 0; i < part; i++) {
@@ -331,7 +338,7 @@ static qm_status read_coded(struct qm_file *f, const struct qm_torch_array *a, i
                 c = (at + i) % 2 ? c & 15u : c >> 4;
             value[i] =
                 (a->codes->has_table ? a->codes->table[c] : a->view.element->decode((uint8_t)c)) *
-                scale[(at + i) / a->codes->block - block];
+                scale[block_at(a->codes, at + i) - block];
         }
         qm_sink_write(sink, done, value, QM_DTYPE_f32, part);
         done += part;
@@ -401,6 +408,7 @@ static qm_status take_torchao(struct qm_file *f, const struct qm_pickle *state, 
         return qm_file_bad(f, "a quantized state of torchao: %lld elements in %lld blocks",
                            (long long)n, (long long)blocks);
     a->codes->block = n > 0 ? n / blocks : 1;
+    a->codes->part = n > 0 ? n : 1;
     return QM_OK;
 }
 
@@ -425,9 +433,14 @@ qm_status qm_torch_bitsandbytes(struct qm_file *f, const struct qm_pickle *dict,
     *shape = a->view.shape;
     a->codes->per_byte = 1;
     int64_t n = qm_shape_numel(shape), blocks = qm_shape_numel(&a->codes->scales.shape);
-    a->codes->block = blocks == 1 && n > 0 ? n : 0;
+    const struct qm_shape *of = &a->codes->scales.shape;
+    /* AdEMAMix has its two fast averages one behind the other, each with blocks of its own. */
+    int is_pair = of->rank == 2 && of->dim[0] == 2 && shape->rank > 0 && shape->dim[0] == 2;
+    a->codes->part = n == 0 ? 1 : is_pair ? n / 2 : n;
+    int64_t parts = is_pair ? 2 : 1;
+    a->codes->block = blocks == parts && n > 0 ? a->codes->part : 0;
     for (size_t k = 0; !a->codes->block && k < sizeof sizes / sizeof *sizes; k++)
-        if ((n + sizes[k] - 1) / sizes[k] == blocks)
+        if ((a->codes->part + sizes[k] - 1) / sizes[k] * parts == blocks)
             a->codes->block = sizes[k];
     return a->codes->block
                ? QM_OK

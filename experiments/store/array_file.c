@@ -81,6 +81,11 @@ static char *header(json_t *texts, const struct qm_array *a, int n)
 static qm_status write_safetensors(const struct sink *s, json_t *texts, const struct qm_array *a,
                                    int n)
 {
+    for (int i = 0; i < n; i++)
+        if (strcmp(a[i].name, "__metadata__") == 0)
+            return qm_fail(QM_BAD_FILE,
+                           "an array is called __metadata__, which a .safetensors file "
+                           "has for its texts; a .npz file takes it");
     char *head = header(texts, a, n);
     if (!head)
         return qm_fail(QM_NO_MEMORY, "header of %d arrays", n);

@@ -304,3 +304,56 @@ P
     qualm import none.pt -o none.npz 2>&1 >/dev/null |
         grep -q "names of the parameters (no model in the file fits the optimizer)"
 }
+
+@test "AdEMAMix of bitsandbytes: blocks of each fast average, and names" {
+    cd "$dir"
+    "$PYTHON" - <<'P'
+import io, pickle, sys, types, zipfile
+import numpy as np
+def module(name, **names):
+    m = sys.modules[name] = types.ModuleType(name)
+    for k, v in names.items():
+        v.__module__, v.__qualname__, v.__name__ = name, k, k
+        setattr(m, k, v)
+    return m
+def function(*args): pass
+torch = module("torch", FloatStorage=type("FloatStorage", (), {}),
+               ByteStorage=type("ByteStorage", (), {}))
+module("torch._utils", _rebuild_tensor_v2=function)
+class Storage:
+    def __init__(self, *a): self.a = a
+class Tensor:
+    def __init__(self, kind, key, x): self.kind, self.key, self.x = kind, key, x
+    def __reduce__(self):
+        shape, s = self.x.shape, [x // self.x.itemsize for x in self.x.strides]
+        return function, (Storage(self.kind, self.key, self.x.size), 0, shape, tuple(s), False, {})
+class Pickler(pickle.Pickler):
+    def persistent_id(self, x):
+        if isinstance(x, Storage):
+            return ("storage", x.a[0], str(x.a[1]), "cpu", x.a[2])
+r = np.random.default_rng(3)
+n = (20, 30)  # 600 = 2 blocks of 256 and one of 88
+x = {0: r.normal(size=n).astype("f4"), 1: r.integers(0, 256, (2, *n)).astype("u1"),
+     2: r.integers(0, 256, n).astype("u1"), 3: r.normal(size=256).astype("f4"),
+     4: r.normal(size=(2, 3)).astype("f4"), 5: r.normal(size=3).astype("f4")}
+t = {k: Tensor(torch.ByteStorage if v.dtype == "u1" else torch.FloatStorage, k, v)
+     for k, v in x.items()}
+state = {"step": 3, "state1": t[1], "state2": t[2], "qmap1": t[3], "qmap2": t[3],
+         "absmax1": t[4], "absmax2": t[5]}
+saved = {"model": {"w": t[0]},
+         "optimizer": {"state": {0: state}, "param_groups": [{"params": [0]}]}}
+data = io.BytesIO()
+Pickler(data, 2).dump(saved)
+with zipfile.ZipFile("a.pt", "w") as z:
+    z.writestr("a/data.pkl", data.getvalue())
+    for k, v in x.items():
+        z.writestr(f"a/data/{k}", v.tobytes())
+block = np.arange(600) // 256
+one = lambda codes, scales: (x[3][codes.ravel()] * scales[block]).reshape(n)
+np.savez("want.npz", **{"w/state1": np.stack([one(x[1][k], x[4][k]) for k in (0, 1)]),
+                        "w/state2": one(x[2], x[5]), "w/param": x[0]})
+P
+    qualm import -q a.pt -o a.npz >/dev/null
+    "$PYTHON" -c "import numpy as n; a, w = n.load('a.npz'), n.load('want.npz'); \
+        assert all(n.array_equal(a[k], w[k]) for k in w.files)"
+}

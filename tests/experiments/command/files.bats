@@ -195,3 +195,16 @@ P
     fails_with 3 "" digest "$ROOT/README.md"
     fails_with 3 "expected the attributes 'schema'" report --no-figures f.h5
 }
+
+@test "a suite with more anchors than 1000; an array whose name .safetensors takes for itself" {
+    cd "$BATS_TEST_TMPDIR"
+    for i in $(seq 1001); do echo "k$i: &a$i 1"; done >s.yaml
+    run -2 "$QUALM" plan s.yaml
+    [[ $output == *"more than 1000 anchors"* ]]
+    "$PYTHON" -c 'import numpy as n; n.savez("m.npz", **{"__metadata__": n.ones(3, "f4")})'
+    run -3 "$QUALM" import m.npz -o m.safetensors
+    [[ $output == *"an array is called __metadata__"* ]]
+    [ ! -e m.safetensors ]
+    cd /
+    qualm import -q experiments/data/samples/checkpoint.pt -o "$BATS_TEST_TMPDIR/c.npz" >/dev/null
+}
