@@ -245,50 +245,26 @@ END
 
 @test "of several models that fit the optimizer's own is taken, and the others are said" {
     cd "$dir"
-    "$PYTHON" - <<'P'
-import io, pickle, sys, types, zipfile
+    "$PYTHON" - "$ROOT/tests/support" <<'P'
+import sys
 import numpy as np
-def module(name, **names):
-    m = sys.modules[name] = types.ModuleType(name)
-    for k, v in names.items():
-        v.__module__, v.__qualname__, v.__name__ = name, k, k
-        setattr(m, k, v)
-    return m
-def function(*args): pass
-torch = module("torch", FloatStorage=type("FloatStorage", (), {}),
-               HalfStorage=type("HalfStorage", (), {}))
-module("torch._utils", _rebuild_tensor_v2=function)
-class Storage:
-    def __init__(self, kind, key): self.kind, self.key = kind, key
-class Tensor:
-    def __init__(self, kind, key): self.kind, self.key = kind, key
-    def __reduce__(self):
-        return function, (Storage(self.kind, self.key), 0, (2,), (1,), False, {})
-class Pickler(pickle.Pickler):
-    def persistent_id(self, x):
-        if isinstance(x, Storage):
-            return ("storage", x.kind, str(x.key), "cpu", 2)
-f, h = torch.FloatStorage, torch.HalfStorage
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+x = {k: np.full(2, k, "f2" if k == 4 else "f4") for k in (1, 2, 3, 4)}
 def optimizer(key):
-    return {"state": {0: {"exp_avg": Tensor(f, key)}}, "param_groups": [{"params": [0]}]}
-def model(key, kind=f): return {"w": Tensor(kind, key)}
+    return {"state": {0: {"exp_avg": Tensor(key, x[key])}}, "param_groups": [{"params": [0]}]}
+def model(key): return {"w": Tensor(key, x[key])}
 files = {
     "best": {"best_model": model(1), "model": model(2), "optimizer": optimizer(3)},
     "ema": {"ema": model(1), "net": model(2), "optimizer": optimizer(3)},
     "target": {"policy_target": model(1), "policy": model(2), "optim": optimizer(3)},
-    "half": {"model": model(4, h), "master": model(2), "optimizer": optimizer(3)},
+    "half": {"model": model(4), "master": model(2), "optimizer": optimizer(3)},
     "gan": {"G": model(1), "optG": optimizer(3), "D": model(2), "optD": optimizer(3)},
     "actor": {"optD": optimizer(3), "D_state": model(2), "G_state": model(1), "optG": optimizer(3)},
-    "none": {"model": {"a": Tensor(f, 1), "b": Tensor(f, 2)}, "optimizer": optimizer(3)},
+    "none": {"model": {"a": Tensor(1, x[1]), "b": Tensor(2, x[2])}, "optimizer": optimizer(3)},
 }
 for name, saved in files.items():
-    data = io.BytesIO()
-    Pickler(data, 2).dump(saved)
-    with zipfile.ZipFile(name + ".pt", "w") as z:
-        z.writestr("a/data.pkl", data.getvalue())
-        for key in 1, 2, 3:
-            z.writestr(f"a/data/{key}", np.full(2, key, "f4").tobytes())
-        z.writestr("a/data/4", np.full(2, 4, "f2").tobytes())
+    write(name + ".pt", saved, x)
 P
     for name in best ema target half; do
         qualm import $name.pt -o $name.npz >/dev/null 2>said
@@ -307,47 +283,22 @@ P
 
 @test "AdEMAMix of bitsandbytes: blocks of each fast average, and names" {
     cd "$dir"
-    "$PYTHON" - <<'P'
-import io, pickle, sys, types, zipfile
+    "$PYTHON" - "$ROOT/tests/support" <<'P'
+import sys
 import numpy as np
-def module(name, **names):
-    m = sys.modules[name] = types.ModuleType(name)
-    for k, v in names.items():
-        v.__module__, v.__qualname__, v.__name__ = name, k, k
-        setattr(m, k, v)
-    return m
-def function(*args): pass
-torch = module("torch", FloatStorage=type("FloatStorage", (), {}),
-               ByteStorage=type("ByteStorage", (), {}))
-module("torch._utils", _rebuild_tensor_v2=function)
-class Storage:
-    def __init__(self, *a): self.a = a
-class Tensor:
-    def __init__(self, kind, key, x): self.kind, self.key, self.x = kind, key, x
-    def __reduce__(self):
-        shape, s = self.x.shape, [x // self.x.itemsize for x in self.x.strides]
-        return function, (Storage(self.kind, self.key, self.x.size), 0, shape, tuple(s), False, {})
-class Pickler(pickle.Pickler):
-    def persistent_id(self, x):
-        if isinstance(x, Storage):
-            return ("storage", x.a[0], str(x.a[1]), "cpu", x.a[2])
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
 r = np.random.default_rng(3)
 n = (20, 30)  # 600 = 2 blocks of 256 and one of 88
 x = {0: r.normal(size=n).astype("f4"), 1: r.integers(0, 256, (2, *n)).astype("u1"),
      2: r.integers(0, 256, n).astype("u1"), 3: r.normal(size=256).astype("f4"),
      4: r.normal(size=(2, 3)).astype("f4"), 5: r.normal(size=3).astype("f4")}
-t = {k: Tensor(torch.ByteStorage if v.dtype == "u1" else torch.FloatStorage, k, v)
-     for k, v in x.items()}
+t = {k: Tensor(k, v) for k, v in x.items()}
 state = {"step": 3, "state1": t[1], "state2": t[2], "qmap1": t[3], "qmap2": t[3],
          "absmax1": t[4], "absmax2": t[5]}
 saved = {"model": {"w": t[0]},
          "optimizer": {"state": {0: state}, "param_groups": [{"params": [0]}]}}
-data = io.BytesIO()
-Pickler(data, 2).dump(saved)
-with zipfile.ZipFile("a.pt", "w") as z:
-    z.writestr("a/data.pkl", data.getvalue())
-    for k, v in x.items():
-        z.writestr(f"a/data/{k}", v.tobytes())
+write("a.pt", saved, x)
 block = np.arange(600) // 256
 one = lambda codes, scales: (x[3][codes.ravel()] * scales[block]).reshape(n)
 np.savez("want.npz", **{"w/state1": np.stack([one(x[1][k], x[4][k]) for k in (0, 1)]),
