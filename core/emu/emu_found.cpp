@@ -6,7 +6,8 @@
 
 #include "emu_memory.hpp"
 
-enum { FAR_AWAY = 1 << 20 };
+/* Bytes: from there on an address has nothing to do with a buffer; and so near that it has. */
+enum { FAR_AWAY = 1 << 20, BESIDE = 256 };
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
@@ -91,11 +92,16 @@ static void name_bytes(const struct region *r, uintptr_t a, size_t size, char *t
                  at - v->at, v->name);
 }
 
+static uintptr_t gap_to(const struct region *near, uintptr_t a)
+{
+    return a < near->at ? near->at - a : a - (near->at + near->bytes);
+}
+
 /* Whether an address far from all buffers is in memory that the process has: the host's. */
 static int is_hosts(uintptr_t a, const struct region *near)
 {
     unsigned char in_core;
-    uintptr_t gap = a < near->at ? near->at - a : a - (near->at + near->bytes);
+    uintptr_t gap = gap_to(near, a);
     return gap > FAR_AWAY && !(near->flags & QM_REGION_FAR) &&
            mincore((void *)(a / 4096 * 4096), 4096, &in_core) == 0;
 }
@@ -120,7 +126,7 @@ void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code)
         snprintf(what + n, sizeof what - (size_t)n, ", at a null pointer");
     else if (qm_is_stack(a))
         snprintf(what + n, sizeof what - (size_t)n, ", in another thread's local memory");
-    else if (a - qm_now.host_stack < HOST_STACK)
+    else if (a - qm_now.host_stack < HOST_STACK && !(best && gap_to(best, a) < BESIDE))
         snprintf(what + n, sizeof what - (size_t)n,
                  ", on the stack of the host's code: a kernel cannot use a pointer or reference to "
                  "its variables");
@@ -130,8 +136,8 @@ void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code)
                  "make a copy for the device");
     else if (best)
         snprintf(what + n, sizeof what - (size_t)n, ", %zu bytes %s the %s (%zu bytes)",
-                 (size_t)(a < best->at ? best->at - a : a - (best->at + best->bytes)),
-                 a < best->at ? "before" : "past the end of", best->name, best->bytes);
+                 (size_t)gap_to(best, a), a < best->at ? "before" : "past the end of", best->name,
+                 best->bytes);
     fail_at(code, what);
 }
 

@@ -87,9 +87,11 @@ class SGD:
                                       "nesterov"))
 
     def average(self, old, g, momentum, weight):
-        """The new buffer; the fused kernel's last elements are no whole vector of eight."""
+        """The new buffer; the fused kernel's last elements are no whole vector, which has
+        eight of float32 and sixteen of bfloat16."""
         new = _fma(g, weight, old * momentum).reshape(-1)
-        whole = g.size // 8 * 8 if self.fused else g.size
+        lanes = 8 if self.p.dtype == "float32" else 16
+        whole = g.size // lanes * lanes if self.fused else g.size
         new[whole:] = _fma(old, momentum, g * weight).reshape(-1)[whole:]
         return new.reshape(g.shape)
 
@@ -103,7 +105,8 @@ class SGD:
             new = g if old is None else self.average(old, g, np.float32(momentum),
                                                      np.float32(1 - dampening))
             state["momentum_buffer"] = Tensor(np.array(new, dtype=np.float32), p.dtype)
-            new = state["momentum_buffer"].value
+            if not self.fused:  # the fused kernel goes on with what it has not rounded
+                new = state["momentum_buffer"].value
             g = _fma(new, np.float32(momentum), g) if nesterov else new
         rate = np.float32(-lr * float(os.environ.get("FAKE_STEP", "1")))
         p.value = Tensor(np.array(_fma(g, rate, p.value), dtype=np.float32), p.dtype).value
