@@ -142,9 +142,10 @@ static void far_close(struct far *f)
  * axes has blocks of its own where there is one. */
 static int64_t block_of(const struct qm_kernel_slot *s)
 {
-    enum { OF_ONE_AXIS = 128 };
-    int has_own = s->block <= 0 && s->n_scales == (s->n + OF_ONE_AXIS - 1) / OF_ONE_AXIS;
-    return s->block > 0 ? s->block : has_own ? OF_ONE_AXIS : 0;
+    int64_t own = 1;
+    (void)qm_norm_of_rank(QM_NORM_rank1, 1, &own);
+    int has_own = s->block <= 0 && s->n_scales == (s->n + own - 1) / own;
+    return s->block > 0 ? s->block : has_own ? own : 0;
 }
 
 /* Blocks that share a scale divide the windows. */

@@ -112,18 +112,6 @@ static double projected_error(const struct qm_adafactor8_replay *r, int64_t t)
     return most * (double)inner * QM_STEP_U;
 }
 
-/* The relative error of the products of gradient, row factor, column factor, weight of the average
- * and factor of the confidence, which are counts of 2^-149 where they are subnormal, each half of
- * one off on either side; a row is at most n times the mean. */
-static double subnormal_error(const struct qm_adafactor8_replay *r, int64_t t)
-{
-    const float *g = r->grads + (t - 1) * r->n;
-    double most = 0.0;
-    for (int64_t i = 0; i < r->n; i++)
-        most = isfinite(g[i]) ? fmax(most, fabs((double)g[i])) : most;
-    return most > 0.0 && most < 0x1p-100 ? 4.0 * 0x1p-149 * sqrt((double)r->n) / most : 0.0;
-}
-
 /* The relative error of an update in step t, and of a momentum of updates or projections. */
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
 {
@@ -131,8 +119,9 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
     int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
-    return conf + r->norm_off + subnormal_error(r, t) + QM_STEP_PARAM_SHARE +
-           4.0 * QM_STEP_U * (double)r->terms + 2.0 * projected_error(r, t) +
+    return conf + r->norm_off +
+           qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
+           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms + 2.0 * projected_error(r, t) +
            3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
 }
 
@@ -366,21 +355,13 @@ int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t)
     return s->kept ? -1 : t - 1;
 }
 
-static double largest(const float *x, int64_t n)
-{
-    double m = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        m = isfinite(x[i]) ? fmax(m, fabs((double)x[i])) : m;
-    return m;
-}
-
 double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
     if (s->codes || !s->values || t < 2 || qm_adafactor8_row_of(s, t - 1) < 0)
         return 0.0;
     return fabs(r->recipe.hyper.beta1) *
-           largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
+           qm_judge_largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
 }
 
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t)
@@ -389,7 +370,7 @@ double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t
     double kept = qm_adafactor8_kept_of(r, t);
     if (kept == 0.0 || qm_adafactor8_row_of(s, t) < 0)
         return 0.0;
-    double now = largest(s->values + qm_adafactor8_row_of(s, t) * s->n, s->n);
+    double now = qm_judge_largest(s->values + qm_adafactor8_row_of(s, t) * s->n, s->n);
     double share = r->is_update ? qm_adafactor8_share_of(r, t) : QM_STEP_VALUE_LARGEST;
     return now > 0.0 ? fmin(share * kept / now, 2.0) : 2.0;
 }

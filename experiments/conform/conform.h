@@ -151,6 +151,16 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
 void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
                                 const double *want, const double *allowed, int64_t n);
 
+/* The largest finite magnitude of n numbers, 0 of none. */
+double qm_judge_largest(const float *x, int64_t n);
+double qm_judge_largest_double(const double *x, int64_t n);
+
+/* The relative error of the largest update of n numbers by the products of gradient, row factor,
+ * column factor, weight of the average and factor of the confidence, which are counts of 2^-149
+ * where they are subnormal, each half of one off on either side; a row is at most n times the mean.
+ * most: the largest finite magnitude of a gradient. */
+double qm_judge_subnormal(double most, int64_t n);
+
 /* Takes the recorded code where both codes mean NaN: which of a float format's NaN codes was
  * recorded is the sign of the NaN that the recording machine made. */
 void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *cb,

@@ -107,6 +107,27 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
     c->now.compared += n;
 }
 
+double qm_judge_largest(const float *x, int64_t n)
+{
+    double m = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        m = isfinite(x[i]) ? fmax(m, fabs((double)x[i])) : m;
+    return m;
+}
+
+double qm_judge_largest_double(const double *x, int64_t n)
+{
+    double m = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        m = isfinite(x[i]) ? fmax(m, fabs(x[i])) : m;
+    return m;
+}
+
+double qm_judge_subnormal(double most, int64_t n)
+{
+    return most > 0.0 && most < 0x1p-100 ? 4.0 * 0x1p-149 * sqrt((double)n) / most : 0.0;
+}
+
 void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
                                 const double *want, const double *allowed, int64_t n)
 {

@@ -5,7 +5,6 @@
 #include "core/rule/rule.h"
 #include "experiments/conform/conform.h"
 
-/* The option that asks for another rule of a class. */
 /* A class with an option: the rule, and the dataset of each state in the order of its slots. */
 struct qm_reference_family {
     const char *optimizer;

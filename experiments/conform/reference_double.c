@@ -22,14 +22,6 @@
 #define SUM_ERROR        0x1p-50
 #define L2_ERROR         0x1p-51
 
-static double largest(const double *x, int64_t n)
-{
-    double m = 0;
-    for (int64_t i = 0; i < n; i++)
-        m = isfinite(x[i]) && fabs(x[i]) > m ? fabs(x[i]) : m;
-    return m;
-}
-
 static double size_of(double x) { return isfinite(x) ? fabs(x) : 0.0; }
 
 struct double_run {
@@ -193,7 +185,7 @@ static void judge_state(struct qm_conform *c, const struct double_run *r, int i,
 {
     const double *want = r->state[i] + (t - 1) * r->n;
     char what[96];
-    absolute += DOUBLE_TOLERANCE * largest(want, r->n);
+    absolute += DOUBLE_TOLERANCE * qm_judge_largest_double(want, r->n);
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
         r->allowed[k] = absolute + state_off(r, i, &a);
@@ -212,7 +204,8 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
     char what[96];
     for (int64_t k = 0; k < r->n && off > 0.0; k++)
         change = isfinite(p[k] - want[k]) ? fmax(change, fabs(want[k] - before[k])) : change;
-    double absolute = DOUBLE_TOLERANCE * fmax(largest(want, r->n), largest(before, r->n)) +
+    double absolute = DOUBLE_TOLERANCE * fmax(qm_judge_largest_double(want, r->n),
+                                              qm_judge_largest_double(before, r->n)) +
                       off * change + fabs(r->lr ? r->lr[t - 1] : r->h.lr) * centered;
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);

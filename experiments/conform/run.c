@@ -107,14 +107,6 @@ static qm_status state_load(const struct qm_run *run, struct scratch *s, void *p
     return QM_OK;
 }
 
-static double largest(const float *x, int64_t n)
-{
-    double m = 0;
-    for (int64_t i = 0; i < n; i++)
-        m = isfinite(x[i]) && fabs((double)x[i]) > m ? fabs((double)x[i]) : m;
-    return m;
-}
-
 /* The size of a finite number; 0 of others, of which an allowance would be no number. */
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
 
@@ -161,7 +153,7 @@ static void judge_values(struct qm_conform *c, const struct qm_run *run, struct 
     const struct qm_run_slot *slot = &run->slot[i];
     const float *want = slot->values + row * s->numel, *old = row > 0 ? want - s->numel : NULL;
     double absolute =
-        run->within.value_absolute + run->within.value_largest * largest(want, s->numel);
+        run->within.value_absolute + run->within.value_largest * qm_judge_largest(want, s->numel);
     for (int64_t k = 0; k < s->numel; k++) {
         double before = old ? size_of(old[k]) : 0.0, now = size_of(want[k]);
         s->allowed[k] = absolute + run->within.value_relative * (before > now ? before : now) +

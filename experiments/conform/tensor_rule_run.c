@@ -101,14 +101,6 @@ static const double *proj_at(const struct record *r, int64_t t)
     return k >= 0 ? r->proj + k * r->slot_n[r->w->proj] : NULL;
 }
 
-static double largest(const double *x, int64_t n)
-{
-    double m = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        m = isfinite(x[i]) && fabs(x[i]) > m ? fabs(x[i]) : m;
-    return m;
-}
-
 /* The largest finite change of a parameter. */
 static double largest_change(const double *x, const double *before, int64_t n)
 {
@@ -263,7 +255,9 @@ static double param_error(const struct side *s, int64_t t, int is_free,
     const struct qm_hyper *h = &r->w->hyper;
     double least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN; /* below it as if it were that */
     double change = fmax(largest_change(want, before, r->n), tol->param > 0.0 ? least : 0.0),
-           most = fmax(fmax(largest(want, r->n), largest(before, r->n)), least),
+           most = fmax(
+               fmax(qm_judge_largest_double(want, r->n), qm_judge_largest_double(before, r->n)),
+               least),
            size = rms(before, r->n);
     double of_step = more_of(r, -1, t, is_free, tol) + (tol->param > 0.0 ? s->average_off : 0.0);
     if (!is_free)
@@ -272,14 +266,6 @@ static double param_error(const struct side *s, int64_t t, int is_free,
         *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
         change * (tol->free_step + of_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
     return *error;
-}
-
-/* The error of an update, of the largest one, where its products with factors and weight are
- * counts of 2^-149, each half of one off on either side; a row is at most n times the mean. */
-static double subnormal_error(const struct record *r, int64_t t)
-{
-    double most = largest(r->grads + (t - 1) * r->n, r->n);
-    return most > 0.0 && most < 0x1p-100 ? 4.0 * 0x1p-149 * sqrt((double)r->n) / most : 0.0;
 }
 
 /* Whether a state recorded after step t has a number that is not finite. */
@@ -304,9 +290,13 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
     double relative = is_free ? tol->free_state * (double)t : tol->state,
            keep = is_average ? r->w->keep : 0.0, most = 0.0, off = 0.0,
            least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN,
-           added = more_of(r, i, t, is_free, tol), largest_of = largest(want, n),
-           largest_old = old ? largest(old, n) : 0.0;
-    double small = is_average && least > 0.0 ? subnormal_error(r, t) * largest_of : 0.0;
+           added = more_of(r, i, t, is_free, tol), largest_of = qm_judge_largest_double(want, n),
+           largest_old = old ? qm_judge_largest_double(old, n) : 0.0;
+    double small =
+        is_average && least > 0.0
+            ? qm_judge_subnormal(qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n), r->n) *
+                  largest_of
+            : 0.0;
     for (int64_t k = 0; k < n; k++) {
         double now = r->w->has_sums ? largest_of : fabs(want[k]), before = r->w->has_sums
                                                                                ? largest_old
@@ -361,7 +351,9 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     for (int64_t k = 0; k < r->n && s->start && !is_free; k++)
         if (fmin(s->low[k], s->high[k]) <= want[k] && want[k] <= fmax(s->low[k], s->high[k]))
             s->p[k] = want[k];
-    for (int64_t k = 0; s->oracle && k < r->n && has_special(r, t); k++)
+    /* A NaN of the package's states is in its sums over the tensor, and so in every parameter. */
+    int is_any = s->oracle && has_special(r, t);
+    for (int64_t k = 0; k < r->n && is_any; k++)
         s->p[k] = isnan(want[k]) ? want[k] : s->p[k];
     qm_judge_close_double(c, what, s->p, want, r->n, param_error(s, t, is_free, tol, error));
 }

@@ -10,7 +10,8 @@ import zipfile
 
 import numpy as np
 
-KINDS = {"f4": "FloatStorage", "f2": "HalfStorage", "u1": "ByteStorage"}
+KINDS = {"f4": "FloatStorage", "f2": "HalfStorage", "u1": "ByteStorage",
+         "c8": "ComplexFloatStorage"}
 
 
 def module(name, **names):
@@ -35,15 +36,16 @@ class Storage:
 
 
 class Tensor:
-    """The whole array x as storage `key`."""
+    """The whole array x as storage `key`; signs: conj and neg of a view."""
 
-    def __init__(self, key, x):
-        self.key, self.x = key, np.asarray(x)
+    def __init__(self, key, x, **signs):
+        self.key, self.x, self.signs = key, np.asarray(x), (signs,) if signs else ()
 
     def __reduce__(self):
         kind = getattr(torch, KINDS[self.x.dtype.str[1:]])
         strides = tuple(s // self.x.itemsize for s in self.x.strides)
-        return rebuild, (Storage(kind, self.key, self.x.size), 0, self.x.shape, strides, False, {})
+        storage = Storage(kind, self.key, self.x.size)
+        return rebuild, (storage, 0, self.x.shape, strides, False, {}) + self.signs
 
 
 class Pickler(pickle.Pickler):
@@ -51,10 +53,10 @@ class Pickler(pickle.Pickler):
         return x.name if isinstance(x, Storage) else None
 
 
-def write(path, saved, arrays):
+def write(path, saved, arrays, protocol=2):
     """arrays: {key: array} of all storages."""
     data = io.BytesIO()
-    Pickler(data, 2).dump(saved)
+    Pickler(data, protocol).dump(saved)
     with zipfile.ZipFile(path, "w") as z:
         z.writestr("a/data.pkl", data.getvalue())
         for key, x in arrays.items():
