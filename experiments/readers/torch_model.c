@@ -316,11 +316,9 @@ static int is_half(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
     return half;
 }
 
-/* Adds a key to the list of those that fit as well, unless the optimizer's own key decides. */
-static void add_other(struct qm_torch_optimizer *o, const char *key, int is_decided)
+/* Adds a key to the list of those that fit as well. */
+static void add_other(struct qm_torch_optimizer *o, const char *key)
 {
-    if (is_decided)
-        return;
     size_t n = strlen(o->others);
     snprintf(o->others + n, sizeof o->others - n, "%s%.60s", n ? ", " : "", key);
 }
@@ -333,11 +331,14 @@ static void keep_better(struct qm_torch_walk *w, struct qm_torch_optimizer *o, c
     const char *slash = strrchr(o->path, '/');
     int score = score_of(key, slash ? slash + 1 : o->path, is_half(w, o));
     if (best->model && score <= best->score) {
-        add_other(o, key, best->score - score >= OWN / 2);
+        if (best->score - score < OWN / 2)
+            add_other(o, key);
         return;
     }
-    if (best->model)
-        add_other(o, best_key, score - best->score >= OWN / 2);
+    if (best->model && score - best->score < OWN / 2)
+        add_other(o, best_key);
+    else /* the optimizer's own key decides */
+        *o->others = '\0';
     snprintf(best_key, QM_TORCH_NAME, "%s", key);
     best->model = o->model;
     best->score = score;

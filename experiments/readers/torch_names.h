@@ -48,8 +48,9 @@ qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *d
 
 /* Looks through the dictionaries beside an optimizer for its model, and joins its parameters to the
  * tensors of one.  Of several that fit it is the one whose key goes best with the optimizer's (G
- * with optG), then one that is called a model, then one that is not called a copy (best, ema,
- * target, ...), then one in float32, then the first; the keys of the others stand in o->others. */
+ * with optG), which ends the question; else one that is not called a copy (best, ema, target, ...),
+ * of these one in float32, of these one that is called a model, of these the first, and the keys of
+ * the others stand in o->others. */
 qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                               const struct qm_pickle *parent);
 
