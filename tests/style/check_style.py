@@ -8,6 +8,7 @@ It prints one line per violation and exits 1 when there is any.  The limits:
                     rows, X-macro rows, strings
     a function      80 lines from its brace (Python: its def) to its end, 8 parameters
     a file          600 lines; step.cu may be longer, because it is one kernel's text
+    a bats test     no line "! COMMAND" alone, which cannot fail it: "! COMMAND || return 1"
     line 1          "/* name.c - Purpose ..." with the file's own name; after "#!" of scripts
                     "# name.sh - Purpose ...", of Python the docstring "name.py - Purpose ..."
 """
@@ -103,6 +104,8 @@ def check(path):
                 not (path.endswith(".bats") and line.endswith("\\")):
             yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
     yield from check_line_1(path, lines)
+    if path.endswith(".bats"):
+        yield from check_negations(path, lines)
     found = functions(path, "\n".join(lines)) if path.endswith(C_LIKE) else \
         python_functions("\n".join(lines)) if path.endswith(".py") else bash_functions(lines)
     for function, first, last, parameters in found:
@@ -136,6 +139,14 @@ def python_functions(text):
             count = len(a.posonlyargs + a.args + a.kwonlyargs) + bool(a.vararg) + bool(a.kwarg)
             is_table = len(node.body) == 1 and isinstance(node.body[0], ast.Return)
             yield node.name, node.lineno, node.lineno if is_table else node.end_lineno, count
+
+
+def check_negations(path, lines):
+    """bash lets "! COMMAND" fail without an end of the test, unless it is the test's last line."""
+    goes_on = ("|| return 1", "||", "&&", "\\", "; then")
+    for i, line in enumerate(lines, 1):
+        if re.match(r" +! ", line) and not line.endswith(goes_on):
+            yield f"{path}:{i}: '! ...' alone cannot fail a test, expected || return 1 behind it"
 
 
 def check_line_1(path, lines):

@@ -244,6 +244,17 @@ goes_up() {
     [[ $output == *"many has 81 lines"*"many has 9 parameters"* ]]
 }
 
+@test "a negation that could not fail a test is noticed" {
+    local t=$BATS_TEST_TMPDIR/a.bats
+    printf '%s\n' '#!/usr/bin/env bats' '# a.bats - A.' '@test "a" {' '    ! true' '    true' '}' \
+        >"$t"
+    run "$PYTHON" tests/style/check_style.py "$t"
+    [ "$status" -eq 1 ]
+    [[ $output == *"a.bats:4: '! ...' alone cannot fail a test"* ]]
+    sed -i 's/! true/! true || return 1/' "$t"
+    "$PYTHON" tests/style/check_style.py "$t"
+}
+
 @test "the sources are laid out as clang-format 14 lays them out" {
     command -v clang-format >/dev/null || skip "no clang-format (Debian's package clang-format)"
     clang-format --version | grep -q 'version 14' ||
@@ -388,7 +399,7 @@ changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; 
     done < <(drawn "${rows[@]}")
     # What it does not link, it does not name.
     [ ! -e "$BUILD/tests/core/base/test_sha256" ] ||
-        ! changed variants/torchao/adamw4_ao.c | grep test_sha256
+        ! changed variants/torchao/adamw4_ao.c | grep test_sha256 || return 1
 }
 
 @test "ONLY= that finds no test is no success" {

@@ -273,7 +273,7 @@ P
         kill -0 "$child" 2>/dev/null || break
         sleep 0.05
     done
-    ! kill -0 "$child" 2>/dev/null
+    ! kill -0 "$child" 2>/dev/null || return 1
 }
 
 @test "after a flipped bit in a segment or a damaged ledger line those cells run again" {

@@ -84,7 +84,7 @@ again() {
         --kernel k.c)" = True ]
     [ "$(json_value 'd["as"]' check --no-shrink --kernel k.c --case "$one")" = sgdm_f32 ]
     "$QUALM" check --template adamw_f32 | sed 's|/ (sqrtf(v\[i\]) / root_bc2 + eps)|* (1.0f / (sqrtf(v[i]) / root_bc2 + eps))|' > r.c
-    ! grep -q '/ (sqrtf' <(grep 'p\[i\] =' r.c | grep -v '1.0f')
+    ! grep -q '/ (sqrtf' <(grep 'p\[i\] =' r.c | grep -v '1.0f') || return 1
     run -0 "$QUALM" check --no-shrink --kernel r.c -q --regime normal --regime outlier
 }
 
@@ -222,12 +222,12 @@ C
     kernel k.c "" "for (int64_t i = 0; i < n; i++) p[i] = nextafterf(nextafterf(p[i], 9), 9);"
     verdict failed "want"
     "$QUALM" check --template adamw4_ao | sed 's/>= (value\[k + 1\]/> (value[k + 1]/' > t.c
-    ! cmp -s t.c <("$QUALM" check --template adamw4_ao)
+    ! cmp -s t.c <("$QUALM" check --template adamw4_ao) || return 1
     run -1 "$QUALM" check --no-shrink --kernel t.c -q --regime exact # ties go down
     [[ $output == *"has code"* ]]
     again "$output"
     "$QUALM" check --template adamw8_bnb | sed 's/\] = top;/] = top * 1.0000002f;/' > s.c
-    ! cmp -s s.c <("$QUALM" check --template adamw8_bnb)
+    ! cmp -s s.c <("$QUALM" check --template adamw8_bnb) || return 1
     run -1 "$QUALM" check --no-shrink --kernel s.c -q --regime normal
     [[ $output == *scale* ]]
 }
@@ -379,7 +379,7 @@ P
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"failed by setting  nesterov "*"failed by tensor   parameter "* ]]
     [[ $output =~ parameter\ 0\ is\ -?0x1[.0-9a-f]*p[-+][0-9]+\ =\ -?[0-9] ]]
-    ! grep -v "^FAILED\|again:\|^coverage" <<<"$output" | grep -q '.\{121\}'
+    ! grep -v "^FAILED\|again:\|^coverage" <<<"$output" | grep -q '.\{121\}' || return 1
     [ "$(json_value 'd["failed_by"]["setting"][0]["name"]' check --no-shrink --kernel k.c)" = \
         nesterov ]
 }

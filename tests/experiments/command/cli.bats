@@ -524,5 +524,6 @@ complete_words() {
     run --separate-stderr "$QUALM" show $'a\xc2\x9bb\xe2\x80\xae\x1b[2J'
     [ "$status" = 4 ]
     [[ $stderr == *"a??b????[2J"* ]]
-    ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]' <<<"$stderr"
+    local bad='[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]'
+    ! LC_ALL=C grep -qP "$bad" <<<"$stderr" || return 1
 }

@@ -109,7 +109,7 @@ F
         grep -qx "#SBATCH -q fast" "$CLUSTER/f.run/$script.sh"
     done
     grep -q mem=1G "$CLUSTER/f.run/array.sh"
-    ! grep -q mem=1G "$CLUSTER/f.run/merge.sh"
+    ! grep -q mem=1G "$CLUSTER/f.run/merge.sh" || return 1
 }
 
 @test "Slurm: an array, a killed worker, a requeued task, a merge job" {

@@ -13,7 +13,7 @@ one=4097/normal/default/t1/forced
 plant() {
     "$QUALM" check --template "$2" > right.cu
     sed "$3" right.cu > "$1"
-    ! cmp -s right.cu "$1"
+    ! cmp -s right.cu "$1" || return 1
 }
 race() { plant race.cu adamw4_lpmm_group.cu 's/atomicMax(top, \(.*\));/*top = max(*top, \1);/'; }
 
@@ -195,7 +195,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     cp "$ROOT/tests/emu/grid_stride.cu" right.cu
     sed 's/cudaMemcpy(a->p, p, bytes/cudaMemcpy(a->p, p, a->n > 100000 ? bytes - 4 : bytes/' \
         right.cu > short.cu
-    ! cmp -s right.cu short.cu
+    ! cmp -s right.cu short.cu || return 1
     run -1 "$QUALM" check --no-shrink --kernel short.cu --draws 1 -q
     [[ $output == *"FAILED 359x367/"*" failed (both forms): parameter 131752 is"* ]]
     [[ $output == *"; sizes above 131753 not exercised"* ]]
@@ -209,7 +209,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
         -e 's/blockIdx.x \* BLOCK/block * BLOCK/' \
         -e 's/^    const struct qm_kernel_args \*a = &c.a;/&\n    __shared__ unsigned int block;\n    if (threadIdx.x == 0) {\n        __threadfence();\n        block = atomicAdd(\&ticket, 1u) % gridDim.x;\n    }\n    __syncthreads();/' \
         right.cu > ticket.cu
-    ! cmp -s right.cu ticket.cu
+    ! cmp -s right.cu ticket.cu || return 1
     run -0 "$QUALM" check --no-shrink --kernel ticket.cu --case 2147483655/far -q
     [[ $output == *"not judged: indices beyond 2^31 (its blocks communicate by atomic operations, as \
 at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were judged)"* ]]
@@ -240,7 +240,7 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
     fails_with 2 "groups.cu:1: cooperative groups (cooperative_groups.h) cannot be emulated" \
         check --kernel groups.cu
     sed 's/__device__ float warp_max/float warp_max/' right.cu > host.cu
-    ! cmp -s right.cu host.cu
+    ! cmp -s right.cu host.cu || return 1
     run -2 --separate-stderr "$QUALM" check --kernel host.cu
     [[ $stderr == *"host.cu:"*"calls warp_max, a function of the host: it has no __device__" ]]
     echo '#include "kernel_cuda.h"' > empty.cu

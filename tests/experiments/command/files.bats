@@ -94,7 +94,7 @@ P
         for words in "report --no-figures" report plot "plot --list"; do
             fails_with 3 "axes" $words b.h5
             "$QUALM" $words b.h5 2>err >out || true
-            ! grep -E "Error|h5py|Traceback" err
+            ! grep -E "Error|h5py|Traceback" err || return 1
         done
     done
 }

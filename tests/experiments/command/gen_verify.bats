@@ -78,7 +78,7 @@ P
     [[ $output == *" 18 of 20 class, 9 of 10 setting, 3 of 4 first_step, "*" pairs"* ]]
     [[ $output =~ class\ +2\ of\ 20\ +loguniform,\ denormal,\ huge ]]
     [[ $output =~ mode\ +1\ of\ 2\ +forced ]]
-    ! grep -qE '^.{121}' <<<"$output"
+    ! grep -qE '^.{121}' <<<"$output" || return 1
     [ "$(json_value '[r["not_exercised"] for r in d["coverage"] if r["coordinate"] in
         ("mode", "state", "first_step")]' verify "$dir/out.npz")" = \
         "[['2..99', '100..9999', '10000..'], ['forced'], $short]" ]

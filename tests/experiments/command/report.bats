@@ -50,7 +50,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
 
 @test "text that would be markup is escaped" {
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/evil.html" "$DIR/evil.h5"
-    ! grep -q '<script>alert' "$DIR/evil.html"
+    ! grep -q '<script>alert' "$DIR/evil.html" || return 1
     grep -q '&lt;script&gt;alert(1)&lt;/script&gt;' "$DIR/evil.html"
 }
 

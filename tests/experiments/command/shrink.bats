@@ -8,7 +8,7 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 plant() {
     "$QUALM" check --template "$2" > right.c
     sed "$3" right.c > "$1"
-    ! cmp -s right.c "$1"
+    ! cmp -s right.c "$1" || return 1
 }
 
 compiles_and_exits() {
@@ -22,7 +22,7 @@ compiles_and_exits() {
     [[ $output == *"written"*"mine-repro.c"* && $output == *"verified"*yes* ]]
     [[ $(head -1 mine-repro.c) == \
         "/* cc -O2 -ffp-contract=off mine-repro.c -lm -o repro && ./repro" ]]
-    ! grep -q 'include "' mine-repro.c
+    ! grep -q 'include "' mine-repro.c || return 1
     compiles_and_exits 1 mine-repro.c
     [[ $output == *"expected"*"got"* ]]
     sed 's/> (value\[k + 1\]/>= (value[k + 1]/' mine-repro.c > mended.c
