@@ -28,6 +28,15 @@ def interval(values):
     return np.median(x), x[low], x[n - 1 - low]
 
 
+def bars(low, mid, high):
+    """(middle, lengths of the two bars) for drawing: an infinite middle has no point, an infinite
+    end no bar, as where cells are exact."""
+    low, mid, high = (np.asarray(x, dtype=float) for x in (low, mid, high))
+    mid = np.where(np.isfinite(mid), mid, np.nan)
+    return mid, [np.where(np.isfinite(low), mid - low, 0.0), np.where(np.isfinite(high),
+                                                                      high - mid, 0.0)]
+
+
 def varying(axes):
     """The axes with several values that are compared; their values in the file's order."""
     skip = ("source", "seed", "slot", "coupling")
@@ -58,12 +67,14 @@ def split(axes):
 
 
 class Grid:
-    """The finite values of one metric in some rows, by horizontal place and series."""
+    """The values of one metric in some rows, by horizontal place and series; +Inf is an exact cell.
+    without: rows whose value is no number."""
 
     def __init__(self, table, metric, keep, split_axes):
         cells, axes = table
         x, series, _ = split_axes
-        rows = np.flatnonzero(keep & np.isfinite(metric))
+        rows = np.flatnonzero(keep & ~np.isnan(metric))
+        self.without = int(np.sum(keep & np.isnan(metric)))
         self.x, self.series, self.value, self.bits = x, series, {}, {}
         self.kind, quantizers, elements = {}, {}, {}
         self.once = np.isin(cells["coupling"][rows], ("oneshot", "update")).all()
@@ -105,9 +116,10 @@ class Grid:
         return self.value.get((self.place() or label, label), {})
 
     def gains(self, a, b):
-        """{tensor: value of b - value of a}."""
+        """{tensor: value of b - value of a}; 0 where both are exact."""
         left, right = self.at(a), self.at(b)
-        return {key: right[key] - left[key] for key in left if key in right}
+        return {key: right[key] - left[key] if right[key] != left[key] else 0.0
+                for key in left if key in right}
 
     def rivals(self):
         """(first series, {series: its gains}) of those with no more bits than the first."""
@@ -190,7 +202,7 @@ class Cells:
             return
         parts = split(self.axes)
         couplings = campaign.in_order(self.cells["coupling"][self.rows])
-        shown, self.beyond = 0, 0
+        shown, self.beyond, self.without = 0, 0, 0
         choices = [campaign.in_order(self.axes[name]) for name in parts[2]]
         for slot in campaign.in_order(self.cells["slot"][self.rows]):
             for coupling, *values in itertools.product(couplings, *choices):
@@ -207,6 +219,7 @@ class Cells:
                     grid = Grid((self.cells, self.axes), self.metrics[name], keep, parts)
                     if grid.value and len(grid.labels) * len(grid.places) > 1:
                         shown += 1
+                        self.without += grid.without
                         yield ", ".join(map(str, head)), words, grid
 
     def labels(self):
@@ -218,5 +231,6 @@ class Cells:
         left = [f"{self.left_out} cells were skipped or failed"] * (self.left_out > 0) \
             + [f"{self.beyond} combinations of axes after the first {MOST} panels"] \
             * (self.beyond > 0) \
+            + [f"{self.without} values that are no number"] * (self.without > 0) \
             + [f"{self.plain} cells that are not quantized (too small)"] * (self.plain > 0)
         return f"; left out: {', '.join(left)}." if left else "."

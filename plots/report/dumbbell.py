@@ -21,6 +21,8 @@ def panel(grid, words, found):
     first, best, gains = found
     left, right = grid.at(first), grid.at(best)
     classes = list(dict.fromkeys(grid.kind[key] for key in gains))
+    known = [x for side in (left, right) for x in (side[key] for key in gains) if np.isfinite(x)]
+    exact = max(known, default=0.0) + 0.06 * np.ptp(known or [1.0, 0.0])  # where they are drawn
     height = 1.0 + min(len(gains) + len(classes), 90) * 0.105
     fig, ax = campaign.panel(width=4.4, height=height)
     y, ticks, labels = 0, [], []
@@ -29,8 +31,11 @@ def panel(grid, words, found):
                 fontweight="bold", ha="right", va="center")
         for key in sorted((k for k in gains if grid.kind[k] == name), key=gains.get):
             y += 1
-            ax.plot([left[key], right[key]], [y, y], color="#7f7f7f", linewidth=1, zorder=1)
-            for label, x in ((first, left[key]), (best, right[key])):
+            ends = [x if np.isfinite(x) else exact for x in (left[key], right[key])]
+            ax.plot(ends, [y, y], color="#7f7f7f", linewidth=1, zorder=1)
+            if exact in ends:
+                ax.text(exact, y, "  exact", fontsize=5.5, va="center")
+            for label, x in zip((first, best), ends):
                 style = grid.look[label]
                 ax.plot(x, y, marker=style["marker"], color=style["color"], markersize=3.2,
                         linestyle="none", zorder=2, label=label if y == 1 else None)

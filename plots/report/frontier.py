@@ -3,7 +3,7 @@ import campaign
 import common
 import encode
 import numpy as np
-from cells import BLOCKS, Cells, interval
+from cells import BLOCKS, Cells, bars, interval
 
 NAME, MENU, TITLE = "frontier", "Bits", "Error against bits"
 
@@ -31,7 +31,8 @@ def panel(grid, words, points, best):
         style = grid.look[label]
         bits, mid, low, high = (np.array([p[k] for p in points if p[4] == label])
                                 for k in range(4))
-        ax.errorbar(bits, mid, yerr=[mid - low, high - mid], color=style["color"],
+        mid, ends = bars(low, mid, high)
+        ax.errorbar(bits, mid, yerr=ends, color=style["color"],
                     marker=style["marker"], linestyle="none", markersize=4, elinewidth=1,
                     label=label)
     ax.step([p[0] for p in best], [p[1] for p in best], where="post", color="#7f7f7f", linewidth=1,

@@ -6,7 +6,7 @@ varies, else the values themselves; maps are series, other axes panels.
 """
 import campaign
 import numpy as np
-from cells import BLOCKS, Cells, interval, is_block
+from cells import BLOCKS, Cells, bars, interval, is_block
 
 NAME, MENU, TITLE = "points", "Values", "Values by axis"
 
@@ -24,7 +24,8 @@ def panel(grid, words):
                 place = at + (shift if grid.x else 0)
                 points.append((place, *interval(np.array([*found.values()]))))
         at, mid, low, high = map(np.array, zip(*points))
-        ax.errorbar(at, mid, yerr=[mid - low, high - mid], color=style["color"],
+        mid, ends = bars(low, mid, high)
+        ax.errorbar(at, mid, yerr=ends, color=style["color"],
                     marker=style["marker"], linestyle=style["linestyle"] if lines else "none",
                     markersize=4, linewidth=1, elinewidth=1.4, label=label)
     names = [v.removeprefix(BLOCKS) if lines else v for v in grid.places]
