@@ -81,8 +81,8 @@ for log in "$logs"/*.log; do
     sed 's/^/    | /' "$log" | tail -n 60
     # The lines that name what failed stand once more at the end, which a log that is cut shows.
     what='^not ok |^\[ *(ERROR|LINE) *\]|^\[  FAILED  \] [a-z]'
-    failures+="$name"$'\n'$(grep -E -A12 "$what" "$log" | head -n 40 | cut -c1-200 |
-        sed 's/^/    | /')$'\n'
+    failures+="$name"$'\n'$(grep -E -A12 "$what" "$log" | grep -vE '^(ok |--)' | head -n 40 |
+        cut -c1-200 | sed 's/^/    | /')$'\n'
 done
 [ "${SAN:-0}" = 1 ] && echo "bats tests are left out under SAN=1: they run the same functions"
 [ -z "$failures" ] || printf 'what failed (QM_TEST_SEED=%s):\n%s' "$QM_TEST_SEED" "$failures"

@@ -119,6 +119,24 @@ static char *scalar(const json_t *v)
     return need(n < 0 ? NULL : text);
 }
 
+/* Prints a value that begins in column `at` of its line: beyond LINE columns a list goes on, after a
+ * comma, in the same column of the next line. */
+static void value_lines(char *text, int at)
+{
+    enum { LINE = 120 };
+    size_t room = (size_t)(LINE - at);
+    while (strlen(text) > room) {
+        char *end = memrchr(text, ' ', room + 1);
+        while (end && end > text && end[-1] != ',')
+            end = memrchr(text, ' ', (size_t)(end - text));
+        if (!end)
+            break;
+        qm_print("%.*s\n%*s", (int)(end - text), text, at, "");
+        text = end + 1;
+    }
+    qm_print("%s\n", text);
+}
+
 /* Prints an object's scalars; returns whether there were any. */
 static int object_lines(json_t *object, const char *indent)
 {
@@ -133,7 +151,8 @@ static int object_lines(json_t *object, const char *indent)
     json_object_foreach (object, key, v)
         if (!json_is_object(v) && !json_is_array(v)) {
             char *name = spaced(key), *text = scalar(v), *shown = need(qm_cli_shown(text));
-            qm_print("%s%-*s  %s\n", indent, width, name, shown);
+            qm_print("%s%-*s  ", indent, width, name);
+            value_lines(shown, (int)strlen(indent) + width + 2);
             free(name);
             free(text);
             free(shown);

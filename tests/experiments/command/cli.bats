@@ -202,7 +202,7 @@ P
 @test "show: every listed name" {
     mapfile -t names < <(qualm list --names | sort -u)
     while read -r name; do
-        qualm show "$name" >/dev/null || { echo "$name"; false; }
+        qualm show -- "$name" >/dev/null || { echo "$name"; false; }
     done < <(drawn "${names[@]}")
     names=$(qualm list variants --names)
     for name in $(drawn $names); do
