@@ -46,13 +46,13 @@ static struct qm_cell cell_of(uint32_t seed, uint32_t i, const struct qm_recipe 
 static int is_same(const struct qm_cell *a, const struct qm_cell *b)
 {
     char x[QM_RECIPE_TEXT], y[QM_RECIPE_TEXT];
-    return strcmp(qm_recipe_print(a->recipe, x), qm_recipe_print(b->recipe, y)) == 0 &&
-           strcmp(a->source_text, b->source_text) == 0 && a->instance == b->instance &&
-           a->seed == b->seed && a->rounding_seed == b->rounding_seed &&
-           a->lr_scale == b->lr_scale && a->rate == b->rate && a->clip == b->clip &&
-           a->warmup == b->warmup && a->steps == b->steps && a->schedule == b->schedule &&
-           a->decay_rank == b->decay_rank && a->coupling == b->coupling &&
-           a->start_ulp == b->start_ulp && a->slot == b->slot;
+    return a->instance == b->instance && a->seed == b->seed &&
+           a->rounding_seed == b->rounding_seed && a->lr_scale == b->lr_scale &&
+           a->rate == b->rate && a->clip == b->clip && a->warmup == b->warmup &&
+           a->steps == b->steps && a->schedule == b->schedule && a->decay_rank == b->decay_rank &&
+           a->coupling == b->coupling && a->start_ulp == b->start_ulp && a->slot == b->slot &&
+           strcmp(a->source_text, b->source_text) == 0 &&
+           strcmp(qm_recipe_print(a->recipe, x), qm_recipe_print(b->recipe, y)) == 0;
 }
 
 static void test_cell_table(void **state)
