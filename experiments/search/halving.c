@@ -196,6 +196,21 @@ static qm_status list_pairs(struct qm_halving *s, int single, struct candidate *
     return st;
 }
 
+/* Refuses a budget that even the two smallest formats exceed, before anything is measured. */
+static qm_status check_budget(const struct qm_halving *s)
+{
+    double least[2] = {INFINITY, INFINITY};
+    for (int slot = 0; slot < 2; slot++)
+        for (int64_t i = 0; i < s->space.n[slot]; i++)
+            least[slot] = fmin(least[slot], s->space.format[slot][i].bits);
+    return least[0] + least[1] <= s->most_bits
+               ? QM_OK
+               : qm_fail(QM_NO_MATCH,
+                         "no composition has at most %g bits: the smallest that makes sense has "
+                         "%g",
+                         s->most_bits, least[0] + least[1]);
+}
+
 /* Makes entries of the best pairs by prediction. */
 static qm_status add_pairs(struct qm_halving *s, int single)
 {
@@ -204,9 +219,8 @@ static qm_status add_pairs(struct qm_halving *s, int single)
     qm_status st = list_pairs(s, single, &c, &n);
     if (st == QM_OK && n == 0)
         st = qm_fail(QM_NO_MATCH,
-                     "no composition has at most %g bits: %lld do of those that make "
-                     "sense, and none of these is defined on every tensor",
-                     s->most_bits, (long long)s->legal);
+                     "none of the %lld compositions of at most %g bits is defined on every tensor",
+                     (long long)s->legal, s->most_bits);
     if (st == QM_OK) {
         qsort(c, (size_t)n, sizeof *c, by_score);
         for (int64_t i = 1; i < n; i++)
@@ -321,6 +335,7 @@ static void mark_frontier(struct qm_halving *s)
 /* Runs the rounds on the search half. */
 static qm_status run_search(struct qm_halving *s)
 {
+    QM_TRY(check_budget(s));
     for (int i = 0; i < s->reference.n; i++)
         QM_TRY(add_reference(s, &s->reference.recipe[i]));
     QM_TRY(run_range(s, QM_HALVING_ROUND_references, 0, s->n));

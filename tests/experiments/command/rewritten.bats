@@ -74,6 +74,9 @@ KINDS="same padded spaced long gone other number"
         noted "$file" digest "$file"
         [ "$(cut -d' ' -f1 out)" = "$(cat whole)" ]
         noted "$file" compare a.h5 "$file"
+    done
+    for kind in $(drawn $KINDS); do
+        file=b_$kind.h5
         noted "$file" report --no-figures -o p.html "$file"
         noted "$file" report --no-figures --against "$file" -o p.html a.h5
         noted "$file" run --against "$file" -o c.h5 s.yaml
@@ -93,6 +96,9 @@ KINDS="same padded spaced long gone other number"
         noted "$file" import "$file" -o o.npz
         noted "$file" size -s "$file" --variant adamw4_ao
         noted "$file" state show "$file"
+    done
+    for kind in $(drawn $KINDS); do
+        file=b_$kind.h5
         noted "$file" state convert "$file" o.safetensors
         noted "$file" state step --steps 1 "$file" o.safetensors
         noted "$file" run --workers 0 --data "$file" -o o.h5 s.yaml
