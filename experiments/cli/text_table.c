@@ -119,8 +119,8 @@ static char *scalar(const json_t *v)
     return need(n < 0 ? NULL : text);
 }
 
-/* Prints a value that begins in column `at` of its line: beyond LINE columns a list goes on, after a
- * comma, in the same column of the next line. */
+/* Prints a value that begins in column `at` of its line.  Beyond LINE columns a list goes on, after
+ * a comma, in that column of the next line. */
 static void value_lines(char *text, int at)
 {
     enum { LINE = 120 };

