@@ -41,6 +41,12 @@ const struct qm_oracle *qm_oracle_find(const char *family)
     return NULL;
 }
 
+int qm_oracle_has_adam_states(const char *family)
+{
+    const struct qm_oracle *o = qm_oracle_find(family);
+    return o && o->has_adam_states;
+}
+
 qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,
                          const struct qm_shape *shape, uint32_t tensor,
                          const struct qm_oracle_hyper *h, int64_t t)

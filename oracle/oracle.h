@@ -40,9 +40,11 @@ enum { QM_ORACLE_SLOTS = 8 };
 struct qm_bound_step; /* bound.h */
 
 struct qm_oracle {
-    const char *family; /* the rules that it is the reference for: "adamw" */
-    const char *source; /* paper and equation numbers */
-    int n_slots;        /* slots that every step needs */
+    const char *family;  /* the rules that it is the reference for: "adamw" */
+    const char *source;  /* paper and equation numbers */
+    int n_slots;         /* slots that every step needs */
+    int has_adam_states; /* the slots are Adam's m and v: averages whose weights sum to 1, of which
+                          * the step takes m / (1 - beta1^t) and v / (1 - beta2^t) */
     /* Names of the slots.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that
      * slot as well ("max_exp_avg_sq"); steps without amsgrad never touch it. */
     const char *slot[QM_ORACLE_SLOTS];
@@ -66,6 +68,9 @@ struct qm_oracle {
      * not derived. */
     qm_status (*bound)(const struct qm_bound_step *b);
 };
+
+/* Whether there is an oracle of that family and it has Adam's states. */
+int qm_oracle_has_adam_states(const char *family);
 
 /* One step of either kind: `whole` where the family has it, else `step`. */
 qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,

@@ -1,4 +1,4 @@
-/* kernel_abi.h - what a kernel file of your own must export to be judged by `qualm check --kernel`.
+/* kernel_abi.h - What a kernel file of your own must export to be judged by `qualm check --kernel`.
  *
  *     #include "kernel_abi.h"
  *     QM_KERNEL("adamw4_ao");                              the variant or recipe it claims to be

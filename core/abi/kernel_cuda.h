@@ -1,4 +1,4 @@
-/* kernel_cuda.h - what a CUDA kernel file (.cu) must hold to be judged by `qualm check --kernel`.
+/* kernel_cuda.h - What a CUDA kernel file (.cu) must hold to be judged by `qualm check --kernel`.
  *
  * A file has one of two forms.  `--backend emu` takes both; it needs a C++ compiler, but neither a
  * GPU nor the toolkit.  `--backend cuda` takes form 1, because NVRTC compiles no host code.  From a

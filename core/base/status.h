@@ -2,7 +2,7 @@
  *
  * A function that can fail returns a qm_status; its results come last, through pointers, and are
  * untouched on failure.  qm_fail keeps one line of text per thread and yields the code.  Only
- * main prints. */
+ * commands print it. */
 #ifndef QM_BASE_STATUS_H
 #define QM_BASE_STATUS_H
 
@@ -17,7 +17,7 @@
     X(NO_MEMORY,   3, "out of memory")                                                \
     X(INTERNAL,    3, "internal error")                                               \
     X(NO_MATCH,    4, "nothing matched a name or a filter")                           \
-    X(INTERRUPTED, 75, "interrupted; the same command resumes")                       \
+    X(INTERRUPTED, 75, "interrupted; the same command resumes or does its work anew")                       \
     X(SKIPPED,     77, "skipped: a device or an optional part is absent")
 /* clang-format on */
 

@@ -45,15 +45,11 @@ static void usage(FILE *to)
           "\n`qualm COMMAND --help` or `qualm help COMMAND` tells more; `qualm --version`.\n"
           "\nThreads: one for each processor that the process may use (by its affinity and\n"
           "the quotas of its control groups), or as many as OMP_NUM_THREADS says.\n"
-          "\nExit codes:\n"
-          "   0  done\n"
-          "   1  a verdict failed, or a regression\n"
-          "   2  usage, configuration or composition error\n"
-          "   3  a file cannot be read or written, out of memory, internal error\n"
-          "   4  nothing matched a name or a filter\n"
-          "  75  interrupted; the same command resumes\n"
-          "  77  skipped: a device or an optional part is absent\n",
+          "\nExit codes:\n",
           to);
+#define X(name, code, text) fprintf(to, "  %2d  %s\n", code, text);
+    QM_STATUS_LIST(X)
+#undef X
 }
 
 static int run(const char *name, int argc, char **argv)

@@ -51,10 +51,11 @@
 #include "experiments/lockstep/twin_cache.h"
 #include "experiments/suite/suite.h"
 
-/* A run has diverged where its normalised gap exceeds this or is not finite; its gap is then set
- * to this. */
-#define QM_DIVERGED_GAP 1e3
 #include "oracle/metric/metric.h"
+
+/* A run has diverged where its normalised gap exceeds this or is not finite, or a parameter is not;
+ * its gap is then set to this. */
+#define QM_DIVERGED_GAP 1e3
 
 /* Columns of /metrics in addition to those of oracle/metric/metric.h, then the curves.  Result
  * files store the texts, and digests cover them. */
@@ -132,8 +133,8 @@ int qm_value_find(const char *name); /* -1: no value has this name */
 
 struct qm_outcome {
     char *reason;       /* NULL: the cell ran; else why it was skipped */
-    int done, diverged; /* diverged: the variant's loss or parameter became non-finite, or the loss
-                           exceeded 1000 times its start; values cover the steps up to this one
+    int done, diverged; /* diverged: the variant's loss or parameter became non-finite, or its gap
+                           exceeded QM_DIVERGED_GAP; values cover the steps up to this one
                            (closed: the loss alone at this step; the twin goes on) */
     int64_t n, steps;
     double bits;                   /* of state per element: of the slot (oneshot) or of all slots */

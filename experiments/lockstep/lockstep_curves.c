@@ -37,8 +37,7 @@ enum update { UPDATE_none, UPDATE_states, UPDATE_moved };
 static enum update update_of(const struct qm_lockstep_pair *a)
 {
     const char *family = a->recipe.rule->family;
-    if (strcmp(family, "adamw") == 0 || strcmp(family, "adam") == 0 ||
-        strcmp(family, "adamw_after") == 0)
+    if (qm_oracle_has_adam_states(family))
         return UPDATE_states;
     return strcmp(family, "ema") == 0 || a->recipe.hyper.lr == 0.0 ? UPDATE_none : UPDATE_moved;
 }

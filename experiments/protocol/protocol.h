@@ -4,8 +4,8 @@
  *
  *   pairs      Every run is paired with its float64 twin: start, data, noise and hyper-parameters
  *              are equal.  The gap of a run is (f(x_T) - f*) / (f(x_0) - f*) after the last step T,
- *              at least 2^-52.  A run has diverged when its loss is not finite or exceeds 1000
- *              times its start; its gap is then 1000.
+ *              at least 2^-52.  A run has diverged when its gap exceeds 1000, or its loss or a
+ *              parameter is not finite; its gap is then 1000.
  *   d          log10 gap - log10 gap of the twin, one number per seed.
  *   basins     On a problem with several basins of attraction, verdicts, sensitivity and budget use
  *              the pairs of which both runs end in the basin where most twins of the comparison

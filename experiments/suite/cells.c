@@ -3,6 +3,7 @@
 #include "experiments/problems/problem_wrapper.h"
 #include "experiments/suite/cell_items.h"
 #include "experiments/suite/control_cells.h"
+#include "oracle/oracle.h"
 
 #include <errno.h>
 #include <math.h>
@@ -274,14 +275,6 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
-/* Whether the states of a run by Adam or AdamW are those of the rule: m and v, both averages with
- * weights that sum to 1, corrected by 1 - beta^t. */
-static int is_adam(const char *family)
-{
-    return strcmp(family, "adamw") == 0 || strcmp(family, "adam") == 0 ||
-           strcmp(family, "adamw_after") == 0;
-}
-
 /* Whether a state that the run recorded is one that the rule can go on from.  Rules that differ in
  * weight decay alone go on from each other's in coupling update, which has none. */
 static int goes_on(const struct qm_cell *c, const struct qm_rule *rule, const struct qm_recorded *r)
@@ -289,7 +282,8 @@ static int goes_on(const struct qm_cell *c, const struct qm_rule *rule, const st
     if (strcmp(rule->family, "ema") == 0)
         return strcmp(r->optimizer, "sgdm") != 0;
     return !*r->optimizer || strcmp(r->optimizer, rule->family) == 0 ||
-           (c->coupling == QM_COUPLING_update && is_adam(r->optimizer) && is_adam(rule->family));
+           (c->coupling == QM_COUPLING_update && qm_oracle_has_adam_states(r->optimizer) &&
+            qm_oracle_has_adam_states(rule->family));
 }
 
 qm_status qm_cell_check_source(struct qm_cell *c)
@@ -342,7 +336,8 @@ qm_status qm_cell_check_source(struct qm_cell *c)
         return skip(c, "the run was made by %s, the variant's rule is %s", r->optimizer,
                     rule->name);
     int has_next = r->has_grad && r->has_param;
-    if (!has_next && !(c->coupling == QM_COUPLING_update && is_adam(rule->family)))
+    if (!has_next &&
+        !(c->coupling == QM_COUPLING_update && qm_oracle_has_adam_states(rule->family)))
         return skip(c, "the run recorded no %s", r->has_grad ? "param" : "grad");
     for (int i = 0; i < rule->n_slots; i++)
         if (i >= 2 || !r->has_slot[i])

@@ -4,7 +4,9 @@
  *     question: which map carries the error?       # text
  *     variant: [ema4_uniform, adamw4_ao]           # names or recipes; required
  *     exp_avg:                                     # any recipe key (recipe.h): a slot,
- *       - nf4: "nf4:4s/block:128"                  # one axis of it, lr, grad ...;
+ *       - nf4: "nf4:4s/block:128"                  # one axis of it, lr, grad ... but clip, start
+ *                                                  # and warmup, which are as below: a variant's
+ *                                                  # own is "variant: adafactor_torch,clip=2";
  *       - "dyn:4s/block:128"                       # "label: value" names a value
  *     exp_avg.norm: ["block:64", "block:128"]
  *     coupling: oneshot                            # oneshot | local | global | closed | update
@@ -57,15 +59,8 @@
  *     problem:NAME[:k=v,...]   a problem with its own gradients (problem.h)
  *
  * A source that matches several recorded tensors makes one cell per tensor.  Whole quantizers are
- * set before single axes of them, whatever the file's order.  Couplings (lockstep/lockstep.h):
- *
- *     oneshot  the slot's quantizer is applied once to a recorded state or to draws, whatever
- *              fallback the variant has for small tensors; the other states stay exact
- *     local    before each step the twin takes over the variant's decoded states and parameter:
- *              the error of one step
- *     global   variant and twin get the same gradients and keep their own states: drift
- *     closed   variant and twin evaluate the gradient of a problem at their own parameters:
- *              convergence
+ * set before single axes of them, whatever the file's order.  lockstep/lockstep.h tells the
+ * couplings.
  *
  * Unknown and doubled keys and misspelt words are errors that name file and line.  A composition
  * that makes no sense is a skipped cell with its reason. */

@@ -1,4 +1,4 @@
-/* codebook.c - Builds the codebooks of all maps in double from their published definitions. */
+/* codebook.c - Builds the codebooks of maps in double from their published definitions. */
 #include "oracle/codebook/codebook.h"
 
 #include <gsl/gsl_cdf.h>

@@ -1,4 +1,5 @@
-/* codebook.h - The codebooks of all maps in double, built from their published definitions.
+/* codebook.h - The codebooks of maps in double, built from their published definitions; maps whose
+ * numbers depend on the block (al, qlog, affine) have none.
  *
  * codebook.c does not read core/quant/map.c, so a wrong entry there is detected. */
 #ifndef QM_CODEBOOK_CODEBOOK_H

@@ -43,6 +43,7 @@ const struct qm_oracle qm_oracle_adam = {
     .source = "arXiv:1412.6980, algorithm 1 (L2 term as PyTorch adam.py); "
               "amsgrad: arXiv:1904.09237, algorithm 2",
     .n_slots = 2,
+    .has_adam_states = 1,
     .slot = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .step = step,
     .bound = qm_bound_adam,

@@ -47,6 +47,7 @@ const struct qm_oracle qm_oracle_adamw = {
               "lr / lr_0: FlashOptim's documentation); "
               "amsgrad: arXiv:1904.09237, algorithm 2",
     .n_slots = 2,
+    .has_adam_states = 1,
     .slot = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .step = step,
     .bound = qm_bound_adamw,

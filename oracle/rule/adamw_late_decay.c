@@ -37,6 +37,7 @@ const struct qm_oracle qm_oracle_adamw_after = {
     .family = "adamw_after",
     .source = "arXiv:1711.05101, algorithm 2, the decay last: bitsandbytes csrc/kernels.cu",
     .n_slots = 2,
+    .has_adam_states = 1,
     .slot = {"exp_avg", "exp_avg_sq"},
     .step = step,
     .bound = qm_bound_adamw_after,
