@@ -163,6 +163,8 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
         return qm_file_bad(w->f, "values that hold each other");
     if (w->visited % 4096 == 0)
         qm_reader_progress();
+    if (v->kind == QM_PICKLE_dict)
+        QM_TRY(qm_torch_unflatten(w, (struct qm_pickle *)v));
     if (is_optimizer(v)) {
         if (w->n_optimizers == QM_TORCH_OPTIMIZERS_MOST)
             return qm_file_bad(w->f, "more than %d optimizers", QM_TORCH_OPTIMIZERS_MOST);
@@ -293,8 +295,7 @@ static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_op
 {
     char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
     int is;
-    if (!o->model && o->n > 0 && o->of[0].id->kind != QM_PICKLE_text &&
-        (w->f->n_entries > 0 || o->n_beside > 0))
+    if (!o->model && o->n > 0 && !qm_torch_has_names(o) && (w->f->n_entries > 0 || o->n_beside > 0))
         qm_torch_leave_out(w->f->own,
                            "names of the parameters (no model in the file fits the optimizer)");
     if (o->is_guess)
