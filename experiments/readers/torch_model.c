@@ -13,7 +13,7 @@
 int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size)
 {
     int n = -1;
-    if (key->kind == QM_PICKLE_text)
+    if (key->kind == QM_PICKLE_text && strlen(key->text) == key->length)
         n = snprintf(out, size, "%s", key->text);
     else if (key->kind == QM_PICKLE_whole)
         n = snprintf(out, size, "%lld", (long long)key->whole);
@@ -229,20 +229,13 @@ static int join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
     return (int)joined;
 }
 
-/* The name that an optimizer gives a parameter: its id, or the one in `param_names` of its group
- * (torch since 2.6); NULL: it gives none. */
-static const struct qm_pickle *given_name(const struct qm_torch_parameter *p)
+const struct qm_pickle *qm_torch_given_name(const struct qm_torch_parameter *p)
 {
     const struct qm_pickle *name =
         p->id->kind == QM_PICKLE_text
             ? p->id
             : qm_pickle_item(qm_pickle_find(p->group, "param_names"), p->at);
     return qm_pickle_is(name, QM_PICKLE_text) ? name : NULL;
-}
-
-int qm_torch_has_names(const struct qm_torch_optimizer *o)
-{
-    return o->n > 0 && given_name(&o->of[0]);
 }
 
 /* Joins each parameter whose name, with `added` before it and without its first `cut` bytes, is the
@@ -253,7 +246,7 @@ static int64_t join_names(struct qm_torch_optimizer *o, const struct qm_name_ind
     char key[QM_TORCH_NAME];
     int64_t found = 0;
     for (int64_t i = 0; i < o->n; i++) {
-        const struct qm_pickle *name = given_name(&o->of[i]);
+        const struct qm_pickle *name = qm_torch_given_name(&o->of[i]);
         int n = name && name->length >= cut
                     ? snprintf(key, sizeof key, "%s%s", added, name->text + cut)
                     : -1;
@@ -271,7 +264,7 @@ static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer
     enum { TRIES_MOST = 16 };
     struct qm_name_index at = {NULL, 0, 0};
     QM_TRY(qm_torch_index_keys(w, o->model, &at));
-    const char *name = given_name(&o->of[0])->text;
+    const char *name = qm_torch_given_name(&o->of[0])->text;
     size_t length = strlen(name);
     int64_t joined = join_names(o, &at, "", 0);
     for (int64_t i = 0, tries = 0; joined == 0 && i < o->model->n && tries < TRIES_MOST; i += 2) {
@@ -436,7 +429,7 @@ static qm_status try_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o
     o->model = model;
     o->is_guess = 0;
     qm_status st = QM_OK;
-    if (qm_torch_has_names(o))
+    if (qm_torch_given_name(&o->of[0]))
         st = join_by_name(w, o, joined);
     else
         *joined = join_by_shape(w, o, c, n);
@@ -459,7 +452,8 @@ qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer
     }
     /* A model's tensors may stand beside the optimizer's own keys, or beside the optimizer. */
     const struct qm_pickle *mixed[] = {o->dict, parent};
-    for (int k = 0; st == QM_OK && k < 2 && !best.model && qm_torch_has_names(o); k++) {
+    for (int k = 0;
+         st == QM_OK && k < 2 && !best.model && o->n > 0 && qm_torch_given_name(&o->of[0]); k++) {
         int joined = 0;
         o->model = mixed[k];
         if (qm_pickle_is(o->model, QM_PICKLE_dict))

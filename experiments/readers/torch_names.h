@@ -39,7 +39,7 @@ struct qm_torch_walk {
     int64_t visited, most; /* values looked at, and how many at most: some stand in few places */
 };
 
-/* The text of a key, a text or a whole number; 0: it is neither, or too long. */
+/* The text of a key, a text or a whole number; 0: it is neither, too long, or has a NUL in it. */
 int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size);
 
 /* Puts the flat form of an optimizer's state_dict(), a dictionary with the keys
@@ -47,8 +47,9 @@ int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size);
  * `param_groups`; other dictionaries stay as they are. */
 qm_status qm_torch_unflatten(struct qm_torch_walk *w, struct qm_pickle *dict);
 
-/* Whether an optimizer names its parameters. */
-int qm_torch_has_names(const struct qm_torch_optimizer *o);
+/* The name that an optimizer gives a parameter: its id, or the one in `param_names` of its group
+ * (torch since 2.6); NULL: it gives none. */
+const struct qm_pickle *qm_torch_given_name(const struct qm_torch_parameter *p);
 
 /* Numbers of the pairs of a dictionary, by the texts of its keys. */
 qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *dict,

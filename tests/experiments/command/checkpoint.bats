@@ -368,3 +368,42 @@ assert all((z[k] == want[k]).all() for k in want), sys.argv
 P
     done
 }
+
+@test "import: names that a result cannot hold are refused clearly, or named in left out" {
+    cd "$dir"
+    "$PYTHON" - "$ROOT/tests/support" <<'P'
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+x = {k: np.full(2, k, "f4") for k in range(5)}
+t = {k: Tensor(k, v) for k, v in x.items()}
+keys = {"esc": "\x1b[31m", "slash": "/", "twice": "a//b", "dot": ".", "end": "a/", "lead": "/a",
+        "inner": "a/./b", "taken": "provenance", "above": "v/a"}
+for name, key in keys.items():
+    write(name + ".pt", {"v": t[0], key: t[1]}, x)
+write("left.pt", {"v": t[0], "k" * 3000: t[1], "a\0b": t[2], "a\0c": t[3],
+                  "d" * 600: {"e" * 600: t[4]}}, x)
+for name, key in (("nul", "a\0b"), ("long", "n" * 1100)):
+    write(name + ".pt", {"state": {key: {"exp_avg": t[0]}},
+                         "param_groups": [{"params": [key]}]}, x)
+P
+    fails_with 3 "has the control character 0x1b, which a .npz file cannot hold" \
+        import esc.pt -o out.npz
+    for name in slash twice dot end lead inner taken above; do
+        fails_with 3 "$name.pt: an .h5 file cannot hold the name" import $name.pt -o out.h5
+        [ ! -e out.h5 ]
+        qualm import -q $name.pt -o $name.npz >/dev/null
+        qualm import -q $name.pt -o $name.safetensors >/dev/null
+    done
+    "$PYTHON" -c "import numpy as n; assert {*n.load('lead.npz')} == {'v', '/a'}"
+    for ending in npz h5 safetensors; do
+        run -0 "$QUALM" import left.pt -o left.$ending
+        for word in "(key 1, 3000 bytes, expected at most 1023)" "(key 2, a NUL after 'a')" \
+            "(key 3, a NUL after 'a')" "(a name of 1201 bytes, expected at most 1023)"; do
+            [[ $output == *"left out: "*"$word"* ]]
+        done
+    done
+    fails_with 3 "a parameter's name has a NUL after 'a'" import nul.pt -o out.npz
+    fails_with 3 "of a parameter has 1100 bytes, expected at most 1023" import long.pt -o out.npz
+}

@@ -8,10 +8,10 @@ any order, whose parameters may have names in an order of their own (param_names
 the flat form of torch.distributed.checkpoint.state_dict; saved alone or together, nested, under any
 key, with tensors of any dtype and stride that share storages, conjugate and negative views; trees
 of dictionaries, lists, tuples, deques and objects with tensors and arrays of NumPy of any type and
-order in them, of which each is read or counted as left out; by any protocol of pickles, as zip or legacy file, as a folder of
-torch.distributed.checkpoint with every tensor in chunks over 1 to 3 files, or as shards with an
-index.  (A folder holds tied weights twice, so that numbers of parameters may stand for either name:
-those are left out.)
+order in them, of which each is read or counted as left out; by any protocol of pickles, as zip or
+legacy file, as a folder of torch.distributed.checkpoint with every tensor in chunks over 1 to 3
+files, or as shards with an index. (A folder holds tied weights twice, so that numbers of parameters
+may stand for either name: those are left out.)
 """
 import argparse
 import collections
