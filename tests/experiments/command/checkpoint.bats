@@ -384,6 +384,10 @@ for name, key in keys.items():
     write(name + ".pt", {"v": t[0], key: t[1]}, x)
 write("left.pt", {"v": t[0], "k" * 3000: t[1], "a\0b": t[2], "a\0c": t[3],
                   "d" * 600: {"e" * 600: t[4]}}, x)
+for name in ("slash", "twice", "dot"):
+    optimizer = {"state": {0: {"exp_avg": t[0], "exp_avg_sq": t[0], "step": 1}},
+                 "param_groups": [{"params": [0], "lr": 0.5}]}
+    write(f"trained_{name}.pt", {"model": {keys[name]: t[1]}, "optimizer": optimizer}, x)
 for name, key in (("nul", "a\0b"), ("long", "n" * 1100)):
     write(name + ".pt", {"state": {key: {"exp_avg": t[0]}},
                          "param_groups": [{"params": [key]}]}, x)
@@ -403,6 +407,9 @@ P
             "(key 3, a NUL after 'a')" "(a name of 1201 bytes, expected at most 1023)"; do
             [[ $output == *"left out: "*"$word"* ]]
         done
+    done
+    for name in slash twice dot; do
+        fails_with 3 "a tensor's name in a state has no empty parts" state show trained_$name.pt
     done
     fails_with 3 "a parameter's name has a NUL after 'a'" import nul.pt -o out.npz
     fails_with 3 "of a parameter has 1100 bytes, expected at most 1023" import long.pt -o out.npz
