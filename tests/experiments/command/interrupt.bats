@@ -13,6 +13,24 @@ setup() {
 
 teardown() { rm -rf "$dir"; }
 
+# until_caught PID - Waits until the program catches SIGTERM, or has ended: before its main a signal
+# is the system's business.
+until_caught() {
+    local key value name
+    while [ -e "/proc/$1/status" ]; do
+        while read -r key value; do
+            case $key in
+                Name:) name=$value ;;
+                State:) [[ $value != Z* ]] || return 0 ;;
+                SigCgt:)
+                    [ "$name" != "${QUALM##*/}" ] || (((0x$value & 0x4000) == 0)) || return 0
+                    ;;
+            esac
+        done 2>/dev/null <"/proc/$1/status" || true
+        sleep 0.01
+    done
+}
+
 # interrupted SIGNAL SECONDS WORDS... - The command ends with 75, or with 0 where it was done first;
 # what it said has one line, and no temporary file or folder is left.
 interrupted() {
@@ -20,6 +38,7 @@ interrupted() {
     shift 2
     env --default-signal=INT "$QUALM" "$@" >out 2>err <&0 3>&- &
     pid=$!
+    until_caught $pid
     sleep "$wait"
     kill -"$number" $pid 2>/dev/null || true
     wait $pid || code=$?
@@ -38,6 +57,7 @@ interrupted() {
             "search --space $file" "import $file -o o.npz" "conform $file" "digest $file"; do
             "$QUALM" $words >out 2>err </dev/null 3>&- &
             pid=$! code=0
+            until_caught $pid
             sleep 0.3
             kill -TERM $pid 2>/dev/null || true
             for _ in $(seq 20); do kill -0 $pid 2>/dev/null && sleep 0.1; done
