@@ -111,3 +111,43 @@ interrupted() {
     done
     [ $some -ge 5 ]
 }
+
+@test "what killed processes left of outputs and figures is removed, nothing of a living one" {
+    sh -c 'echo $$' >dead
+    dead=$(cat dead)
+    if kill -0 "$dead" 2>/dev/null; then skip "process $dead is another one by now"; fi
+    : | tee o.h5.{$dead,$$,7x,07}.part "o.h5.$dead.part.part" "xo.h5.$dead.part" >o.svg.$dead.part
+    echo 'exp_avg.map: [dyn, nf4]' >>s.yaml
+    qualm run -q s.yaml -o o.h5
+    [ "$(ls ./*.part | LC_ALL=C sort)" = "$(printf './%s\n' o.h5.{$$,7x,07}.part \
+        "o.h5.$dead.part.part" "xo.h5.$dead.part" "o.svg.$dead.part" | LC_ALL=C sort)" ]
+    "$PYTHON" -c 'import matplotlib, h5py' 2>/dev/null || skip "no matplotlib"
+    mkdir -p tmp/qualm-plots-{$dead,$$,x}-abcdef/in tmp/qualm-plots-$dead-abcdefg tmp/qualm-abcdef
+    mkdir tmp/qualm-{plots,report}-$dead-locked
+    exec 8<tmp/qualm-plots-$dead-locked
+    flock -n 8
+    kept=(qualm-abcdef "qualm-plots-$$-abcdef" "qualm-plots-$dead-abcdefg" qualm-plots-x-abcdef)
+    qualm plot -q o.h5 -o o.svg >/dev/null
+    [ "$(ls tmp | LC_ALL=C sort)" = "$(printf '%s\n' "${kept[@]}" \
+        qualm-{plots,report}-$dead-locked | LC_ALL=C sort)" ]
+    exec 8<&-
+    qualm report -q o.h5 -o o.html >/dev/null
+    [ "$(ls tmp | LC_ALL=C sort)" = "$(printf '%s\n' "${kept[@]}" | LC_ALL=C sort)" ]
+}
+
+@test "a command that was killed leaves nothing once it was repeated" {
+    for words in "state make --recipe adamw4_ao --shapes 2048x2048 --steps 100 o.h5" \
+        "run s.yaml -o o.h5"; do
+        "$QUALM" $words >/dev/null 2>&1 </dev/null 3>&- &
+        pid=$!
+        for _ in $(seq 200); do
+            [ ! -e "o.h5.$pid.part" ] || break
+            sleep 0.01
+        done
+        kill -KILL $pid
+        wait $pid || true
+    done
+    [ -n "$(find . -name 'o.h5.*.part')" ]
+    qualm run -q s.yaml -o o.h5
+    [ -z "$(find . -name 'o.h5.*.part')" ]
+}
