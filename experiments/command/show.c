@@ -281,8 +281,8 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
 
 /* ---- finding a name ------------------------------------------------------------------------- */
 
-/* Whether the first n characters of `name` are the item's name; a key of JSON has '_' where a column
- * has a blank. */
+/* Whether the first n characters of `name` are the item's name; a key of JSON has '_' where a
+ * column has a blank. */
 static int is_named(const char *item, const char *name, size_t n)
 {
     if (strlen(item) != n)
