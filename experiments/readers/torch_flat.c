@@ -105,11 +105,16 @@ static qm_status move_all(struct flat *x, struct qm_pickle *dict)
             qm_reader_progress();
     }
     dict->n = kept;
-    QM_TRY(qm_pickle_put(x->m, dict, qm_pickle_make_text(x->m, QM_PICKLE_text, "state", 5)));
-    QM_TRY(qm_pickle_put(x->m, dict, x->states));
-    QM_TRY(
-        qm_pickle_put(x->m, dict, qm_pickle_make_text(x->m, QM_PICKLE_text, "param_groups", 12)));
-    return qm_pickle_put(x->m, dict, x->groups);
+    struct qm_pickle *to = dict;
+    if (kept > 0) { /* a model beside it is looked for where the optimizer stands */
+        to = qm_pickle_make(x->m, QM_PICKLE_dict);
+        QM_TRY(qm_pickle_put(x->m, dict, qm_pickle_make_text(x->m, QM_PICKLE_text, "optim", 5)));
+        QM_TRY(qm_pickle_put(x->m, dict, to));
+    }
+    QM_TRY(qm_pickle_put(x->m, to, qm_pickle_make_text(x->m, QM_PICKLE_text, "state", 5)));
+    QM_TRY(qm_pickle_put(x->m, to, x->states));
+    QM_TRY(qm_pickle_put(x->m, to, qm_pickle_make_text(x->m, QM_PICKLE_text, "param_groups", 12)));
+    return qm_pickle_put(x->m, to, x->groups);
 }
 
 qm_status qm_torch_unflatten(struct qm_torch_walk *w, struct qm_pickle *dict)

@@ -263,11 +263,12 @@ static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer
 {
     enum { TRIES_MOST = 16 };
     struct qm_name_index at = {NULL, 0, 0};
-    QM_TRY(qm_torch_index_keys(w, o->model, &at));
+    qm_status st = qm_torch_index_keys(w, o->model, &at);
     const char *name = qm_torch_given_name(&o->of[0])->text;
     size_t length = strlen(name);
     int64_t joined = join_names(o, &at, "", 0);
-    for (int64_t i = 0, tries = 0; joined == 0 && i < o->model->n && tries < TRIES_MOST; i += 2) {
+    for (int64_t i = 0, tries = 0;
+         st == QM_OK && joined == 0 && i < o->model->n && tries < TRIES_MOST; i += 2) {
         const struct qm_pickle *key = o->model->item[i];
         char added[QM_TORCH_NAME] = "";
         size_t cut = 0;
@@ -287,7 +288,7 @@ static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer
     }
     qm_name_index_free(&at);
     *found = joined > 0;
-    return QM_OK;
+    return st;
 }
 
 /* ---- which of several models ----------------------------------------------------------------- */
@@ -450,14 +451,12 @@ qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer
             keep_better(w, o, qm_torch_key_text(parent->item[i], key, sizeof key) ? key : "?",
                         &best, best_key);
     }
-    /* A model's tensors may stand beside the optimizer's own keys, or beside the optimizer. */
-    const struct qm_pickle *mixed[] = {o->dict, parent};
-    for (int k = 0;
-         st == QM_OK && k < 2 && !best.model && o->n > 0 && qm_torch_given_name(&o->of[0]); k++) {
+    /* A model's tensors may stand beside the optimizer, in no dictionary of their own. */
+    if (st == QM_OK && !best.model && qm_pickle_is(parent, QM_PICKLE_dict) && o->n > 0 &&
+        qm_torch_given_name(&o->of[0])) {
         int joined = 0;
-        o->model = mixed[k];
-        if (qm_pickle_is(o->model, QM_PICKLE_dict))
-            st = join_by_name(w, o, &joined);
+        o->model = parent;
+        st = join_by_name(w, o, &joined);
         if (st == QM_OK && joined)
             keep_better(w, o, "", &best, best_key);
     }

@@ -44,7 +44,8 @@ int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size);
 
 /* Puts the flat form of an optimizer's state_dict(), a dictionary with the keys
  * param_groups.NAME.OPTION and state.NAME.SLOT, together anew in its place as `state` and
- * `param_groups`; other dictionaries stay as they are. */
+ * `param_groups`, in a dictionary `optim` where other keys stand beside them; other dictionaries
+ * stay as they are. */
 qm_status qm_torch_unflatten(struct qm_torch_walk *w, struct qm_pickle *dict);
 
 /* The name that an optimizer gives a parameter: its id, or the one in `param_names` of its group
