@@ -7,8 +7,11 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +25,7 @@ static const int numbers[2] = {SIGINT, SIGTERM};
 static struct {
     _Atomic int state;
     pid_t owner;
+    int lock; /* of a folder; -1: none */
     char path[PATH_MAX];
 } note[NOTES];
 
@@ -125,17 +129,20 @@ static int name_of(const char *path, char out[PATH_MAX])
     return 1;
 }
 
-void qm_interrupt_note(const char *path)
+static void add_note(const char *path, int lock)
 {
     for (int i = 0; i < NOTES; i++) {
         int is = FREE;
         if (note[i].state != FREE || !atomic_compare_exchange_strong(&note[i].state, &is, FILLING))
             continue;
         note[i].owner = getpid();
+        note[i].lock = lock;
         note[i].state = name_of(path, note[i].path) ? LIVE : FREE;
         return;
     }
 }
+
+void qm_interrupt_note(const char *path) { add_note(path, -1); }
 
 void qm_interrupt_forget(const char *path)
 {
@@ -143,17 +150,62 @@ void qm_interrupt_forget(const char *path)
     pid_t self = getpid();
     for (int i = 0; name_of(path, name) && i < NOTES; i++)
         if (note[i].state == LIVE && note[i].owner == self && strcmp(note[i].path, name) == 0) {
+            if (note[i].lock >= 0)
+                close(note[i].lock);
             note[i].state = FREE;
             return;
         }
 }
 
-char *qm_interrupt_folder(char *template)
+int qm_interrupt_is_dead(const char *number, const char *end)
 {
-    char *made = mkdtemp(template);
-    if (made)
-        qm_interrupt_note(made);
-    return made;
+    char *behind;
+    long pid = *number >= '1' && *number <= '9' ? strtol(number, &behind, 10) : 0;
+    return pid > 0 && behind == end && (pid_t)pid == pid && kill((pid_t)pid, 0) != 0 &&
+           errno == ESRCH;
+}
+
+/* Removes the folders PREFIX-PID-XXXXXX of this user whose process is dead, and whose lock is free:
+ * the process may be one of another container. */
+static void sweep(const char *in, const char *prefix)
+{
+    struct stat info;
+    size_t n = strlen(prefix);
+    DIR *all = opendir(in);
+    for (struct dirent *e; all && (e = readdir(all));) {
+        const char *end = strrchr(e->d_name, '-');
+        if (strncmp(e->d_name, prefix, n) != 0 || strlen(end) != 7 ||
+            !qm_interrupt_is_dead(e->d_name + n, end))
+            continue;
+        int fd = openat(dirfd(all), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && fstat(fd, &info) == 0 && info.st_uid == geteuid() &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0)
+            remove_all(dirfd(all), e->d_name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (all)
+        closedir(all);
+}
+
+char *qm_interrupt_folder(char *room, size_t size, const char *stem)
+{
+    const char *in = getenv("TMPDIR");
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "qualm-%s-", stem);
+    for (int k = 0; k < 2; k++) {
+        in = k == 0 && in && *in ? in : "/tmp";
+        if (snprintf(room, size, "%s/%s%ld-XXXXXX", in, prefix, (long)getpid()) < (int)size)
+            break;
+    }
+    sweep(in, prefix);
+    if (!mkdtemp(room))
+        return NULL;
+    int lock = open(room, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0)
+        flock(lock, LOCK_EX | LOCK_NB);
+    add_note(room, lock);
+    return room;
 }
 
 void qm_interrupt_child(pid_t pid) { child = pid; }

@@ -8,6 +8,7 @@
 #define QM_BASE_INTERRUPT_H
 
 #include <signal.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* From now on SIGINT and SIGTERM end the process as above, unless they are ignored. */
@@ -19,8 +20,13 @@ void qm_interrupt_handle(void);
 void qm_interrupt_note(const char *path);
 void qm_interrupt_forget(const char *path);
 
-/* As mkdtemp, and noted: NULL with errno. */
-char *qm_interrupt_folder(char *template);
+/* Makes and notes TMPDIR/qualm-STEM-PID-XXXXXX (in /tmp where TMPDIR is not set, or too long for
+ * the room), and removes those of this stem that killed processes of this user have left.  NULL
+ * with errno. */
+char *qm_interrupt_folder(char *room, size_t size, const char *stem);
+
+/* Whether the digits [number, end) are the id of a process that is no more. */
+int qm_interrupt_is_dead(const char *number, const char *end);
 
 /* The process that is killed before files are removed; 0: none. */
 void qm_interrupt_child(pid_t pid);

@@ -288,11 +288,14 @@ static int read_piece(struct job *j, struct piece *p)
     return ok;
 }
 
+enum { THREADS_FROM = 1 << 14 }; /* elements: for fewer the threads wait longer than they work */
+
 /* A pass over the file.  folding 1 or 2: the first or second fold of the statistics; 0: codes and
  * errors. All threads read, encode and measure a batch of `slots` pieces; results are merged in the
  * pieces' order. */
 static qm_status pass(struct job *j, struct group *g, struct piece *piece, int slots, int folding)
 {
+    int is_wide = j->numel >= THREADS_FROM;
     for (int64_t at = 0; at < j->numel;) {
         int64_t before = at;
         int filled = 0;
@@ -301,14 +304,14 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
             piece[filled].n = j->numel - at < g->piece ? j->numel - at : g->piece;
             at += piece[filled].n;
         }
-#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic)
+#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic) if (is_wide)
         for (int s = 0; s < filled; s++)
             if (read_piece(j, &piece[s]) && !folding)
                 judge_piece(j, g, &piece[s], &g->room[omp_get_thread_num()]);
         if (j->st != QM_OK)
             return qm_fail(j->st, "%s", j->why);
         if (folding) { /* one thread per quantizer */
-#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic)
+#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic) if (is_wide)
             for (int k = 0; k < g->n; k++)
                 for (int s = 0; s < filled && g->stat[k]; s++)
                     (folding == 1 ? qm_fold : qm_fold_again)(&g->a[k]->codec, &j->shape,
@@ -319,7 +322,7 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
                 add_classes(j->classes, &piece[s].classes);
             for (int k = 0; k < g->n; k++)
                 refuse_negative(j, g->a[k]);
-#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic)
+#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic) if (is_wide)
             for (int k = 0; k < g->n; k++)
                 for (int s = 0; s < filled && !g->a[k]->skipped[0]; s++)
                     qm_metrics_merge(g->a[k]->metrics, piece[s].part[k]);

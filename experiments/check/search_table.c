@@ -1,6 +1,7 @@
 /* search_table.c - Searches recipes or a kernel with every format of their states, and prints the
  * largest ratios. */
 #include "experiments/check/search_table.h"
+#include "core/base/interrupt.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -121,11 +122,11 @@ static qm_status in_child(const struct qm_search_job *job, const char *object, j
 static qm_status search_file(const struct qm_search_job *job, json_t *rows)
 {
     static const char *const made[] = {"kernel.so", "kernel_abi.h", "kernel_nearest.h"};
-    char folder[] = "/tmp/qualm-search-XXXXXX", object[PATH_MAX], path[PATH_MAX];
+    char folder[256], object[PATH_MAX], path[PATH_MAX];
     size_t n = strlen(job->kernel);
     if (n > 3 && strcmp(job->kernel + n - 3, ".so") == 0)
         return in_child(job, job->kernel, rows);
-    if (!mkdtemp(folder))
+    if (!qm_interrupt_folder(folder, sizeof folder, "search"))
         return qm_fail(QM_INTERNAL, "no temporary folder");
     qm_status st = qm_kernel_file_build(job->kernel, folder, object, sizeof object);
     if (st == QM_OK)
@@ -136,6 +137,7 @@ static qm_status search_file(const struct qm_search_job *job, json_t *rows)
         unlink(path);
     }
     rmdir(folder);
+    qm_interrupt_forget(folder);
     return st;
 }
 

@@ -44,8 +44,9 @@ static const struct argp argp = {
     "that was judged, with its overrides.  "
     "The system is recognised from the file's attributes.  Exit status: 0 no difference, 1 some "
     "case differs, 3 a file or a case cannot be read, 4 no case matched, 77 some file was "
-    "skipped whole.  Recorded vectors ship in "
-    "tests/golden.\n\nNEAR allows rounding errors alone, and codes next to a tie; the table of "
+    "skipped whole.  The recorded "
+    "vectors are tests/golden/*.h5 of the source tree; `make install` leaves them there.\n\nNEAR "
+    "allows rounding errors alone, and codes next to a tie; the table of "
     "tests/golden/README.md has every tolerance.  Of adafactor8bit they are derived, for one step "
     "from the recorded state before it, with u = 2^-24: means and averages 34 u of the largest; "
     "CAME's confidence 208 u, to 0.2.5 with sums of n terms 4.5 n u more, all times (sizes of "
@@ -55,7 +56,7 @@ static const struct argp argp = {
     "torch sums the squares of a norm in eight lanes; log codes off by one as often as these "
     "errors "
     "reach an edge, and five standard deviations; what APOLLO's sums of k products "
-    "add.\n\nExamples:\n  qualm conform tests/golden/*.h5\n"
+    "add.\n\nExamples, in the source tree:\n  qualm conform tests/golden/*.h5\n"
     "  qualm conform -v --case '^q4[su]_' tests/golden/torchao.h5\n",
     children,
     NULL,

@@ -124,10 +124,17 @@ static qm_status expect_utf8(const char *path, const char *name)
     return QM_OK;
 }
 
+/* The name of an entry; paths of HDF5 begin with a slash, which is no part of it. */
+static const char *name_of(const struct qm_file *f, int i)
+{
+    const char *name = qm_file_entry(f, i)->name;
+    return name + (*name == '/' && strcmp(qm_file_format(f), "hdf5") == 0);
+}
+
 static qm_status add_entry(struct qm_file *f, const char *path, int i, struct import *m)
 {
     const struct qm_entry *e = qm_file_entry(f, i);
-    const char *name = e->name + (*e->name == '/');
+    const char *name = name_of(f, i);
     QM_TRY(expect_utf8(path, name));
     int64_t same = qm_name_index_get(&m->at, name, strlen(name));
     if (same >= 0)
@@ -173,8 +180,8 @@ static qm_status read_file(const struct options *o, const char *path, struct imp
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
             const struct qm_entry *e = qm_file_entry(f, i);
             struct imported *x = *at < m->n ? &m->of[(*at)++] : NULL;
-            if (!x || strcmp(x->name, e->name + (*e->name == '/')) != 0 ||
-                x->tensor.dtype != type_of(e) || qm_shape_numel(&x->tensor.shape) != e->numel)
+            if (!x || strcmp(x->name, name_of(f, i)) != 0 || x->tensor.dtype != type_of(e) ||
+                qm_shape_numel(&x->tensor.shape) != e->numel)
                 st = qm_fail(QM_BAD_FILE, "%s: changed while it was read", path);
             else
                 st = read_entry(f, i, x->tensor.data);
@@ -186,6 +193,24 @@ static qm_status read_file(const struct options *o, const char *path, struct imp
 
 /* ---- results ------------------------------------------------------------------------------- */
 
+/* Stores an array under its name, which may be one that HDF5 has not, or has already. */
+static qm_status store_array(struct qm_store *s, const struct imported *x)
+{
+    char *path = NULL, text[256];
+    snprintf(text, sizeof text, "stored as %s", x->stored);
+    if (asprintf(&path, "/%s", x->name) < 0)
+        return qm_fail(QM_NO_MEMORY, "names");
+    qm_status st =
+        qm_store_array(s, path, x->tensor.dtype, &x->tensor.shape, x->tensor.data, "1", text, NULL);
+    free(path);
+    if (st != QM_BAD_ARG)
+        return st;
+    return qm_fail(QM_BAD_FILE,
+                   "%s: an .h5 file cannot hold the name '%.200s' beside the others (%.200s); a "
+                   ".npz or .safetensors file takes it",
+                   x->file, x->name, qm_message());
+}
+
 static qm_status write_h5(const struct options *o, const struct import *m, int argc, char **argv)
 {
     struct qm_store *s;
@@ -193,13 +218,8 @@ static qm_status write_h5(const struct options *o, const struct import *m, int a
     json_t *of, *x;
     QM_TRY(qm_store_open(o->out, "import", argc, argv, &s));
     qm_status st = QM_OK;
-    for (int64_t i = 0; st == QM_OK && i < m->n; i++) {
-        char path[1200], text[256];
-        snprintf(path, sizeof path, "/%s", m->of[i].name);
-        snprintf(text, sizeof text, "stored as %s", m->of[i].stored);
-        st = qm_store_array(s, path, m->of[i].tensor.dtype, &m->of[i].tensor.shape,
-                            m->of[i].tensor.data, "1", text, NULL);
-    }
+    for (int64_t i = 0; st == QM_OK && i < m->n; i++)
+        st = store_array(s, &m->of[i]);
     json_object_foreach (m->hyper, parameter, of) {
         char path[1200];
         snprintf(path, sizeof path, "/%s", parameter);

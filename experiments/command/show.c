@@ -281,20 +281,46 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
 
 /* ---- finding a name ------------------------------------------------------------------------- */
 
+/* Whether the first n characters of `name` are the item's name; a key of JSON has '_' where a
+ * column has a blank. */
+static int is_named(const char *item, const char *name, size_t n)
+{
+    if (strlen(item) != n)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (item[i] != name[i] && !(item[i] == ' ' && name[i] == '_') &&
+            !(item[i] == '_' && name[i] == ' '))
+            return 0;
+    return 1;
+}
+
 /* Describes every item of that name ("log" is a map and a curve).  Text from ':' on is ignored
  * where there is no '/'. */
 static qm_status show_named(const char *name, json_t *found)
 {
+    static const char *const of_what[] = {"_lo95", "_hi95", "_median"}, words_of[] = "words_of_";
     int n;
     const struct qm_item *item = qm_catalog(&n);
     size_t stem = strchr(name, '/') ? strlen(name) : strcspn(name, ":");
     if (!item)
         return qm_fail(QM_NO_MEMORY, "out of memory");
     for (int i = 0; i < n; i++)
-        if (strlen(item[i].name) == stem && strncmp(item[i].name, name, stem) == 0) {
+        if (is_named(item[i].name, name, stem)) {
             json_t *one;
             QM_TRY(show_item(&item[i], &one));
             json_array_append_new(found, one);
+        }
+    if (json_array_size(found))
+        return QM_OK;
+    /* Keys that say what of a value they have: collapse_median_lo95, words_of_exp_avg. */
+    if (strncmp(name, words_of, sizeof words_of - 1) == 0)
+        return show_named(name + sizeof words_of - 1, found);
+    for (size_t k = 0; k < sizeof of_what / sizeof *of_what; k++)
+        if (qm_name_ends(name, of_what[k])) {
+            char value[256];
+            snprintf(value, sizeof value, "%.*s", (int)(strlen(name) - strlen(of_what[k])), name);
+            QM_TRY(show_named(value, found));
+            return json_array_size(found) ? show_named(of_what[k] + 1, found) : QM_OK;
         }
     return QM_OK;
 }

@@ -57,12 +57,8 @@ static qm_status object_of(const char *file, int on_gpu, const char *folder, cha
 
 qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kernel_files *f)
 {
-    const char *tmp = getenv("TMPDIR");
     memset(f, 0, sizeof *f);
-    if (snprintf(f->folder, sizeof f->folder, "%s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
-        (int)sizeof f->folder)
-        snprintf(f->folder, sizeof f->folder, "/tmp/qualm-XXXXXX");
-    if (!qm_interrupt_folder(f->folder)) {
+    if (!qm_interrupt_folder(f->folder, sizeof f->folder, "kernel")) {
         *f->folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
@@ -70,9 +66,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
     snprintf(f->lines, sizeof f->lines, "%s", qm_fmad_lines());
     if (!o->against)
         return QM_OK;
-    strcpy(f->old_folder, f->folder);
-    strcat(f->old_folder, "-old-XXXXXX");
-    if (!qm_interrupt_folder(f->old_folder)) {
+    if (!qm_interrupt_folder(f->old_folder, sizeof f->old_folder, "old")) {
         *f->old_folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }

@@ -159,10 +159,8 @@ static qm_status build(struct qm_template *t, const char *folder)
 
 static void try_once(struct qm_template *t)
 {
-    const char *tmp = getenv("TMPDIR");
     t->is_tried = 1;
-    snprintf(t->folder, sizeof t->folder, "%.200s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!qm_interrupt_folder(t->folder)) {
+    if (!qm_interrupt_folder(t->folder, sizeof t->folder, "template")) {
         *t->folder = '\0';
         return;
     }

@@ -170,9 +170,9 @@ static qm_status compare_survivors(struct qm_matrix *m, const char *folder)
 
 static qm_status run(struct qm_matrix *m)
 {
-    char folder[] = "/tmp/qualm-mutate-XXXXXX";
+    char folder[64];
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
-    if (!qm_interrupt_folder(folder))
+    if (!qm_interrupt_folder(folder, sizeof folder, "mutate"))
         return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
     stop = 0;
     sigemptyset(&act.sa_mask);

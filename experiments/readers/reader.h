@@ -21,12 +21,13 @@
  *   checkpoint    what torch.save wrote (.pt .pth .bin), as a zip archive or in the legacy form, or
  *                 the folder (or its .metadata) of torch.distributed.checkpoint.  Its pickle is
  *                 read by an interpreter that runs nothing and refuses every name but those of
- *                 tensors and plain values.  An optimizer's states are NAME/SLOT beside NAME/param,
- *                 or NUMBER/SLOT where no model of the file fits, and NAME/SLOT.I for item I of a
- *                 list; a model's tensors go by their keys, others by PATH/TO/KEY.  Every dtype of
- *                 torch with up to QM_MAX_RANK dimensions and any strides, conjugate and negative
- *                 views as torch reads them, and arrays and scalars of NumPy; 8-bit floats read as
- *                 f32, complex numbers as a last axis of 2, quantized states of torchao and
+ *                 tensors and plain values.  An optimizer's states, nested or under the flat keys
+ *                 state.NAME.SLOT, are NAME/SLOT beside NAME/param, or NUMBER/SLOT where no model
+ *                 of the file fits and the optimizer has no param_names, and NAME/SLOT.I for item I
+ *                 of a list; a model's tensors go by their keys, others by PATH/TO/KEY.  Every
+ *                 dtype of torch with up to QM_MAX_RANK dimensions and any strides, conjugate and
+ *                 negative views as torch reads them, and arrays and scalars of NumPy; 8-bit floats
+ *                 read as f32, complex numbers as a last axis of 2, quantized states of torchao and
  *                 bitsandbytes decoded to f32.  Every other tensor or array is named in left_out,
  *                 or counted there.
  *                 Attributes of "/NAME": the numbers of its param_group (lr, beta1, beta2, ...),

@@ -13,7 +13,7 @@
 int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size)
 {
     int n = -1;
-    if (key->kind == QM_PICKLE_text)
+    if (key->kind == QM_PICKLE_text && strlen(key->text) == key->length)
         n = snprintf(out, size, "%s", key->text);
     else if (key->kind == QM_PICKLE_whole)
         n = snprintf(out, size, "%lld", (long long)key->whole);
@@ -229,18 +229,65 @@ static int join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
     return (int)joined;
 }
 
-/* Parameters whose ids are the model's keys; in *found how many. */
+const struct qm_pickle *qm_torch_given_name(const struct qm_torch_parameter *p)
+{
+    const struct qm_pickle *name =
+        p->id->kind == QM_PICKLE_text
+            ? p->id
+            : qm_pickle_item(qm_pickle_find(p->group, "param_names"), p->at);
+    return qm_pickle_is(name, QM_PICKLE_text) ? name : NULL;
+}
+
+/* Joins each parameter whose name, with `added` before it and without its first `cut` bytes, is the
+ * key of a tensor of the model; returns how many. */
+static int64_t join_names(struct qm_torch_optimizer *o, const struct qm_name_index *at,
+                          const char *added, size_t cut)
+{
+    char key[QM_TORCH_NAME];
+    int64_t found = 0;
+    for (int64_t i = 0; i < o->n; i++) {
+        const struct qm_pickle *name = qm_torch_given_name(&o->of[i]);
+        int n = name && name->length >= cut
+                    ? snprintf(key, sizeof key, "%s%s", added, name->text + cut)
+                    : -1;
+        int64_t pair = n >= 0 && n < (int)sizeof key ? qm_name_index_get(at, key, (size_t)n) : -1;
+        o->of[i].model = pair >= 0 && o->model->item[pair + 1]->kind == QM_PICKLE_call ? pair : -1;
+        found += o->of[i].model >= 0;
+    }
+    return found;
+}
+
+/* Joins parameters by their names.  Where none is a key of the model, what a wrapper puts before
+ * names (module., _orig_mod., model.) may be the difference: it is the same for all. */
 static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer *o, int *found)
 {
+    enum { TRIES_MOST = 16 };
     struct qm_name_index at = {NULL, 0, 0};
     qm_status st = qm_torch_index_keys(w, o->model, &at);
-    *found = 0;
-    for (int64_t i = 0; st == QM_OK && i < o->n; i++)
-        if (o->of[i].id->kind == QM_PICKLE_text) {
-            o->of[i].model = qm_name_index_get(&at, o->of[i].id->text, strlen(o->of[i].id->text));
-            *found |= o->of[i].model >= 0;
-        }
+    const char *name = qm_torch_given_name(&o->of[0])->text;
+    size_t length = strlen(name);
+    int64_t joined = join_names(o, &at, "", 0);
+    for (int64_t i = 0, tries = 0;
+         st == QM_OK && joined == 0 && i < o->model->n && tries < TRIES_MOST; i += 2) {
+        const struct qm_pickle *key = o->model->item[i];
+        char added[QM_TORCH_NAME] = "";
+        size_t cut = 0;
+        if (key->kind != QM_PICKLE_text || key->length >= sizeof added)
+            continue;
+        if (key->length > length && key->text[key->length - length - 1] == '.' &&
+            strcmp(key->text + key->length - length, name) == 0)
+            memcpy(added, key->text, key->length - length);
+        else if (length > key->length && name[length - key->length - 1] == '.' &&
+                 strcmp(name + length - key->length, key->text) == 0)
+            cut = length - key->length;
+        else
+            continue;
+        tries++;
+        if (join_names(o, &at, added, cut) == o->n)
+            joined = o->n;
+    }
     qm_name_index_free(&at);
+    *found = joined > 0;
     return st;
 }
 
@@ -294,6 +341,27 @@ static int score_of(const char *key, const char *optimizer, int is_half)
            6 * is_half;
 }
 
+/* Whether a parameter that was joined by its name has not the shape of its states, which are not
+ * the factors of one either: these have fewer axes. */
+static int is_misfit(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
+{
+    struct qm_torch_array *a = calloc(1, sizeof *a);
+    int misfit = 0;
+    for (int64_t i = 0; a && !misfit && i < o->n; i++) {
+        struct qm_shape shape, of_states;
+        const char *why;
+        int is = 0;
+        int64_t pair = o->of[i].model;
+        misfit = pair >= 0 && state_shape(w, &o->of[i], &of_states) &&
+                 qm_torch_tensor(w->f, o->model->item[pair + 1], &is, a, &shape, &why) == QM_OK &&
+                 is == 1 && shape.rank <= of_states.rank && !same_shape(&shape, &of_states);
+        if (i % 64 == 0)
+            qm_reader_progress();
+    }
+    free(a);
+    return misfit;
+}
+
 /* A dictionary of tensors that fits an optimizer, by the parameters' pairs. */
 struct fit {
     const struct qm_pickle *model;
@@ -329,7 +397,7 @@ static void keep_better(struct qm_torch_walk *w, struct qm_torch_optimizer *o, c
                         struct fit *best, char best_key[QM_TORCH_NAME])
 {
     const char *slash = strrchr(o->path, '/');
-    int score = score_of(key, slash ? slash + 1 : o->path, is_half(w, o));
+    int score = score_of(key, slash ? slash + 1 : o->path, is_half(w, o)) - OWN * is_misfit(w, o);
     if (best->model && score <= best->score) {
         if (best->score - score < OWN / 2)
             add_other(o, key);
@@ -362,7 +430,7 @@ static qm_status try_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o
     o->model = model;
     o->is_guess = 0;
     qm_status st = QM_OK;
-    if (o->of[0].id->kind == QM_PICKLE_text)
+    if (qm_torch_given_name(&o->of[0]))
         st = join_by_name(w, o, joined);
     else
         *joined = join_by_shape(w, o, c, n);
@@ -382,6 +450,15 @@ qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer
         if (st == QM_OK && joined)
             keep_better(w, o, qm_torch_key_text(parent->item[i], key, sizeof key) ? key : "?",
                         &best, best_key);
+    }
+    /* A model's tensors may stand beside the optimizer, in no dictionary of their own. */
+    if (st == QM_OK && !best.model && qm_pickle_is(parent, QM_PICKLE_dict) && o->n > 0 &&
+        qm_torch_given_name(&o->of[0])) {
+        int joined = 0;
+        o->model = parent;
+        st = join_by_name(w, o, &joined);
+        if (st == QM_OK && joined)
+            keep_better(w, o, "", &best, best_key);
     }
     o->model = best.model;
     o->is_guess = best.is_guess;

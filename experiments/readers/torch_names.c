@@ -163,6 +163,8 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
         return qm_file_bad(w->f, "values that hold each other");
     if (w->visited % 4096 == 0)
         qm_reader_progress();
+    if (v->kind == QM_PICKLE_dict)
+        QM_TRY(qm_torch_unflatten(w, (struct qm_pickle *)v));
     if (is_optimizer(v)) {
         if (w->n_optimizers == QM_TORCH_OPTIMIZERS_MOST)
             return qm_file_bad(w->f, "more than %d optimizers", QM_TORCH_OPTIMIZERS_MOST);
@@ -289,11 +291,22 @@ static qm_status add_group(struct qm_torch_walk *w, const char *name,
     return qm_name_index_put(&t->group_at, copy, strlen(copy), t->n_groups++);
 }
 
+static qm_status bad_name(const struct qm_torch_walk *w, const struct qm_torch_optimizer *o,
+                          int64_t i)
+{
+    const struct qm_pickle *name = qm_torch_given_name(&o->of[i]);
+    if (name && strlen(name->text) != name->length)
+        return qm_file_bad(w->f, "a parameter's name has a NUL after '%.200s'", name->text);
+    return qm_file_bad(w->f,
+                       "the name '%.40s...' of a parameter has %zu bytes, expected at most %d",
+                       name ? name->text : "", name ? name->length : 0, QM_TORCH_NAME - 1);
+}
+
 static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
 {
     char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
     int is;
-    if (!o->model && o->n > 0 && o->of[0].id->kind != QM_PICKLE_text &&
+    if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]) &&
         (w->f->n_entries > 0 || o->n_beside > 0))
         qm_torch_leave_out(w->f->own,
                            "names of the parameters (no model in the file fits the optimizer)");
@@ -308,7 +321,7 @@ static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_op
     }
     for (int64_t i = 0; i < o->n; i++) {
         if (!parameter_name(o, i, name) || !join(whole, w->n_optimizers > 1 ? o->path : "", name))
-            return qm_file_bad(w->f, "a parameter's name has more than %d bytes", QM_TORCH_NAME);
+            return bad_name(w, o, i);
         snprintf(name, sizeof name, "%s", whole);
         if (o->of[i].model >= 0 &&
             snprintf(whole, sizeof whole, "%s/param", name) < QM_TORCH_NAME &&

@@ -34,30 +34,46 @@ static qm_status queue(struct sweep *s, struct node x)
     return QM_OK;
 }
 
-/* The path to node i, its end where it is long. */
-static void path_of(const struct sweep *s, int64_t i, char out[QM_TORCH_NAME])
+/* What stands for a key that is no name, and why it is none. */
+static void describe_key(const struct node *x, char out[QM_TORCH_NAME])
+{
+    int n = snprintf(out, QM_TORCH_NAME, "(key %lld, ", (long long)x->place / 2);
+    if (x->key->kind != QM_PICKLE_text)
+        snprintf(out + n, QM_TORCH_NAME - (size_t)n, "no text)");
+    else if (strlen(x->key->text) != x->key->length)
+        snprintf(out + n, QM_TORCH_NAME - (size_t)n, "a NUL after '%.60s')", x->key->text);
+    else
+        snprintf(out + n, QM_TORCH_NAME - (size_t)n, "%zu bytes, expected at most %d)",
+                 x->key->length, QM_TORCH_NAME - 1);
+}
+
+/* The path to node i, its end where it is long; its whole length. */
+static size_t path_of(const struct sweep *s, int64_t i, char out[QM_TORCH_NAME])
 {
     int64_t above[NAMES_MOST];
     int names = 0;
-    size_t n = 0;
+    size_t n = 0, all = 0;
     for (; i > 0 && names < NAMES_MOST; i = s->node[i].parent)
         if (s->node[i].place >= 0)
             above[names++] = i;
     out[0] = '\0';
-    while (names > 0 && n < QM_TORCH_NAME) {
+    while (names > 0) {
         const struct node *x = &s->node[above[--names]];
         char key[QM_TORCH_NAME];
         if (!x->key)
             snprintf(key, sizeof key, "%lld", (long long)x->place);
         else if (!qm_torch_key_text(x->key, key, sizeof key))
-            snprintf(key, sizeof key, "(key %lld, no text)", (long long)x->place / 2);
-        n += (size_t)snprintf(out + n, QM_TORCH_NAME - n, "%s%s", n ? "/" : "", key);
+            describe_key(x, key);
+        if (n < QM_TORCH_NAME)
+            n += (size_t)snprintf(out + n, QM_TORCH_NAME - n, "%s%s", n ? "/" : "", key);
+        all += strlen(key) + (all > 0);
     }
     n = strlen(out);
     if (n > PATH_SHOWN) {
         memmove(out + 3, out + n - PATH_SHOWN, PATH_SHOWN + 1);
         memcpy(out, "...", 3);
     }
+    return all;
 }
 
 static qm_status queue_items(struct sweep *s, int64_t i)
@@ -88,8 +104,12 @@ static qm_status look(struct sweep *s, int64_t i, struct qm_torch_array *a)
         return queue_items(s, i);
     if (v->is_taken) /* left out by its name already, with what is in it */
         return QM_OK;
-    path_of(s, i, path);
-    qm_torch_leave_out(t, "%s (%s)", path, is ? "a tensor where none is read" : why);
+    size_t length = path_of(s, i, path);
+    if (is && length >= QM_TORCH_NAME)
+        qm_torch_leave_out(t, "%s (a name of %zu bytes, expected at most %d)", path, length,
+                           QM_TORCH_NAME - 1);
+    else
+        qm_torch_leave_out(t, "%s (%s)", path, is ? "a tensor where none is read" : why);
     return QM_OK;
 }
 

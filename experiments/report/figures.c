@@ -173,10 +173,9 @@ void qm_folder_remove(const char *path)
 /* A new folder for the scripts and their log. */
 static qm_status make_folder(char scripts[PATH_MAX])
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(scripts, PATH_MAX, "%s/qualm-plots-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    return qm_interrupt_folder(scripts) ? QM_OK
-                                        : qm_fail(QM_BAD_FILE, "%s: %s", scripts, strerror(errno));
+    return qm_interrupt_folder(scripts, PATH_MAX, "plots")
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "%s: %s", scripts, strerror(errno));
 }
 
 qm_status qm_figures_draw(const char *path, const char *against, const char *pairs, const char *out,

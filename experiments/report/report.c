@@ -89,9 +89,7 @@ struct making {
 
 static qm_status make_folder(struct making *m)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(m->folder, sizeof m->folder, "%s/qualm-report-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (qm_interrupt_folder(m->folder))
+    if (qm_interrupt_folder(m->folder, sizeof m->folder, "report"))
         return QM_OK;
     qm_status st = qm_fail(QM_BAD_FILE, "%s: %s", m->folder, strerror(errno));
     m->folder[0] = 0;

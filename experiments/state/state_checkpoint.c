@@ -191,6 +191,11 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
     if (strlen(name) >= QM_STATE_NAME)
         return qm_fail(QM_BAD_FILE, "%s: '%.60s...': a tensor's name has at most %d characters",
                        c->path, name, QM_STATE_NAME - 1);
+    if (!qm_state_is_path(name))
+        return qm_fail(QM_BAD_FILE,
+                       "%s: '%s': a tensor's name in a state has no empty parts, '.' and '..' "
+                       "between its slashes",
+                       c->path, name);
     if (!variant)
         return qm_fail(QM_BAD_FILE,
                        "%s: the file does not say whose states '%s' has; name the recipe: --as "

@@ -133,6 +133,9 @@ qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const ch
 json_t *qm_state_describe(const struct qm_state *s);
 qm_status qm_state_undescribe(const char *text, struct qm_state *out);
 
+/* Whether a name is a relative path without empty parts, "." and "..", as HDF5 needs. */
+int qm_state_is_path(const char *name);
+
 /* The *n arrays of all tensors, in the digest's order, with names "NAME/ARRAY". */
 qm_status qm_state_arrays(const struct qm_state *s, struct qm_array **out, int *n);
 void qm_state_arrays_free(struct qm_array *a, int n);

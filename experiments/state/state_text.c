@@ -121,8 +121,7 @@ static qm_status take_shape(const json_t *from, struct qm_shape *out)
     return QM_OK;
 }
 
-/* Whether a name is a relative path without empty parts, "." and "..", as HDF5 needs. */
-static int is_path(const char *name)
+int qm_state_is_path(const char *name)
 {
     size_t n = strlen(name);
     if (n == 0 || name[0] == '/' || name[n - 1] == '/')
@@ -160,7 +159,7 @@ static qm_status take_tensor(const json_t *from, struct qm_state_tensor *t)
     char stored[24], seed[24], *end;
     int64_t id = 0;
     QM_TRY(take_text(from, "name", t->name, sizeof t->name));
-    if (!is_path(t->name))
+    if (!qm_state_is_path(t->name))
         return qm_fail(QM_BAD_FILE, "'%s' is no name of a tensor", t->name);
     QM_TRY(take_text(from, "recipe", t->recipe, sizeof t->recipe));
     QM_TRY(take_shape(from, &t->shape));

@@ -158,6 +158,12 @@ static qm_status zip_one(zip_t *z, const struct qm_array *a)
     if ((size_t)snprintf(name, sizeof name, "%s.npy", a->name) >= sizeof name)
         return qm_fail(QM_BAD_FILE, "'%.40s...': a name of %zu bytes, a .npz file takes at most %d",
                        a->name, strlen(a->name), NAME_MOST);
+    for (const char *c = a->name; *c; c++)
+        if ((unsigned char)*c < 0x20 && !strchr("\t\n\r", *c))
+            return qm_fail(QM_BAD_FILE,
+                           "the name '%s' has the control character 0x%02x, which a .npz file "
+                           "cannot hold; a .safetensors file takes it",
+                           a->name, (unsigned)*c);
     if (!numpy_holds(a->tensor))
         return qm_fail(QM_BAD_FILE,
                        "'%s' is empty, and of a shape that NumPy does not load; a "

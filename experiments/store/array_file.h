@@ -32,7 +32,8 @@ enum qm_container qm_container_of(const char *path);
  * "-".  The arrays stay the caller's.  texts: an object of strings, "__metadata__" in
  * .safetensors (NULL: none), which stays the caller's; .npz has none.  form is not h5 (see
  * store.h).  QM_BAD_FILE: the file cannot be written, or the container cannot hold an array: .npz a
- * name of more than 507 bytes, or an empty array whose other sizes are beyond NumPy's index. */
+ * name of more than 507 bytes or with control characters other than tab and those that end lines,
+ * or an empty array whose other sizes are beyond NumPy's index. */
 qm_status qm_arrays_write(const char *path, enum qm_container form, json_t *texts,
                           const struct qm_array *a, int n);
 

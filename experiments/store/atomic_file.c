@@ -2,6 +2,7 @@
 #include "experiments/store/atomic_file.h"
 #include "core/base/interrupt.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -17,6 +18,32 @@ qm_status qm_atomic_file_no_folder(const char *path, int error)
                    slash > path ? (int)(slash - path) : 1, slash ? path : ".", strerror(error));
 }
 
+/* Removes what processes that were killed left of this path: PATH.PID.part of a process that is no
+ * more, whose lock is free (the process may be one of another container). */
+static void sweep(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *in = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : NULL;
+    struct stat info;
+    size_t n = strlen(name);
+    DIR *all = opendir(in ? in : ".");
+    free(in);
+    for (struct dirent *e; all && (e = readdir(all));) {
+        const char *end = strrchr(e->d_name, '.');
+        if (strncmp(e->d_name, name, n) != 0 || e->d_name[n] != '.' || strcmp(end, ".part") != 0 ||
+            !qm_interrupt_is_dead(e->d_name + n + 1, end))
+            continue;
+        int fd = openat(dirfd(all), e->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(dirfd(all), e->d_name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (all)
+        closedir(all);
+}
+
 /* Makes and locks the temporary file.  A dead process may have had our pid: its file must neither
  * block nor leave contents, so the lock decides, and the file is truncated. */
 static qm_status temporary_make(struct qm_atomic_file *p)
@@ -24,6 +51,7 @@ static qm_status temporary_make(struct qm_atomic_file *p)
     struct stat info;
     if (!*p->path || (stat(p->path, &info) == 0 && !S_ISREG(info.st_mode)))
         return qm_fail(QM_BAD_FILE, "'%s': expected the name of a file to write", p->path);
+    sweep(p->path);
     p->fd = open(p->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (p->fd < 0)
         return qm_atomic_file_no_folder(p->path, errno);

@@ -3,7 +3,7 @@
  * Bytes are written to "<path>.<pid>.part" in the same folder; commit flushes them to the disk,
  * renames the file, and flushes the folder.  An existing file of that name keeps its contents until
  * then.  Of a symbolic link the target is replaced.  A killed process may leave the temporary file,
- * which no reader opens. */
+ * which no reader opens, and which the next one that opens `path` removes. */
 #ifndef QM_STORE_ATOMIC_FILE_H
 #define QM_STORE_ATOMIC_FILE_H
 

@@ -290,3 +290,127 @@ P
     "$PYTHON" -c "import numpy as n; a, w = n.load('a.npz'), n.load('want.npz'); \
         assert all(n.array_equal(a[k], w[k]) for k in w.files)"
 }
+
+@test "the flat form of an optimizer is read as states of parameters with hyper-parameters" {
+    cd "$dir"
+    "$PYTHON" - "$ROOT/tests/support" <<'P'
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+names = ["a.weight", "b.0.gain", "a.state.w"]
+x = {k: np.full(2, k, "f4") for k in range(9)}
+flat = {}
+for i, name in enumerate(names):
+    flat[f"state.{name}.exp_avg"] = Tensor(i + 3, x[i + 3])
+    flat[f"state.{name}.deep.0.factor"] = Tensor(i + 6, x[i + 6])
+    flat[f"param_groups.{name}.lr"] = 0.5 / (i + 1)
+    flat[f"param_groups.{name}.betas"] = (0.5, 0.25 * i)
+model = {name: Tensor(i, x[i]) for i, name in enumerate(names)}
+lone = {"state.gate": Tensor(0, x[0]), "param_groups.x": 3, "state.b.w": Tensor(1, x[1])}
+files = {"beside": {"model": model, "optim": flat}, "torchtitan": {**model, "optimizer": flat},
+         "alone": flat, "one": {**model, **flat}, "inside": {"model": model, **flat}, "no_optimizer": lone,
+         "wrapped": {"m": {"module." + k: v for k, v in model.items()}, "optim": flat}}
+for name, saved in files.items():
+    write(name + ".pt", saved, x)
+P
+    for name in beside torchtitan alone one inside wrapped; do
+        qualm import -q $name.pt -o out.npz >/dev/null 2>said
+        [ ! -s said ]
+        "$PYTHON" - $name <<'P'
+import sys
+import numpy as np
+z = dict(np.load("out.npz"))
+before = "module." * (sys.argv[1] == "wrapped")
+want = {}
+for i, name in enumerate(["a.weight", "b.0.gain", "a.state.w"]):
+    name = before + name
+    want |= {name + "/exp_avg": i + 3, name + "/deep.0.factor": i + 6}
+    want |= {} if sys.argv[1] == "alone" else {name + "/param": i}
+assert set(z) == set(want), set(z) ^ set(want)
+assert all((z[k] == want[k]).all() for k in want)
+P
+        [ "$(json_value '[*d["hyper"].values()][1]' import $name.pt -o out.npz)" = \
+            "{'lr': 0.25, 'beta1': 0.5, 'beta2': 0.25}" ]
+    done
+    run -0 "$QUALM" import no_optimizer.pt -o out.npz
+    [[ $output == *"state.b.w "*"state.gate "* || $output == *"state.gate "*"state.b.w "* ]]
+}
+
+@test "names that an optimizer gives its parameters join them to the model, in any order" {
+    cd "$dir"
+    "$PYTHON" - "$ROOT/tests/support" <<'P'
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+x = {k: np.full((2, 2) if k % 2 else 2, k, "f4") for k in range(8)}
+t = {k: Tensor(k, v) for k, v in x.items()}
+model = {"w": t[1], "v": t[3], "b": t[2]}
+optimizer = {"state": {0: {"exp_avg": t[4]}, 1: {"exp_avg": t[5]}, 2: {"exp_avg": t[7]}},
+             "param_groups": [{"params": [0, 1], "param_names": ["b", "v"]},
+                              {"params": [2], "param_names": ["w"]}]}
+other = {k: t[1 if k == "b" else 2] for k in model}
+write("a.pt", {"model": model, "optimizer": optimizer}, x)
+write("two.pt", {"x": other, "y": model, "optimizer": optimizer}, x)
+write("none.pt", {"model": {"u": t[1]}, "optimizer": optimizer}, x)
+P
+    for name in a two none; do
+        qualm import -q $name.pt -o $name.npz >/dev/null 2>said
+        [ ! -s said ]
+        "$PYTHON" - $name <<'P'
+import sys
+import numpy as np
+z = np.load(sys.argv[1] + ".npz")
+want = {"w/exp_avg": 7, "v/exp_avg": 5, "b/exp_avg": 4}
+want |= {} if sys.argv[1] == "none" else {"w/param": 1, "v/param": 3, "b/param": 2}
+assert all((z[k] == want[k]).all() for k in want), sys.argv
+P
+    done
+}
+
+@test "import: names that a result cannot hold are refused clearly, or named in left out" {
+    cd "$dir"
+    "$PYTHON" - "$ROOT/tests/support" <<'P'
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+x = {k: np.full(2, k, "f4") for k in range(5)}
+t = {k: Tensor(k, v) for k, v in x.items()}
+keys = {"esc": "\x1b[31m", "slash": "/", "twice": "a//b", "dot": ".", "end": "a/", "lead": "/a",
+        "inner": "a/./b", "taken": "provenance", "above": "v/a"}
+for name, key in keys.items():
+    write(name + ".pt", {"v": t[0], key: t[1]}, x)
+write("left.pt", {"v": t[0], "k" * 3000: t[1], "a\0b": t[2], "a\0c": t[3],
+                  "d" * 600: {"e" * 600: t[4]}}, x)
+for name in ("slash", "twice", "dot"):
+    optimizer = {"state": {0: {"exp_avg": t[0], "exp_avg_sq": t[0], "step": 1}},
+                 "param_groups": [{"params": [0], "lr": 0.5}]}
+    write(f"trained_{name}.pt", {"model": {keys[name]: t[1]}, "optimizer": optimizer}, x)
+for name, key in (("nul", "a\0b"), ("long", "n" * 1100)):
+    write(name + ".pt", {"state": {key: {"exp_avg": t[0]}},
+                         "param_groups": [{"params": [key]}]}, x)
+P
+    fails_with 3 "has the control character 0x1b, which a .npz file cannot hold" \
+        import esc.pt -o out.npz
+    for name in slash twice dot end lead inner taken above; do
+        fails_with 3 "$name.pt: an .h5 file cannot hold the name" import $name.pt -o out.h5
+        [ ! -e out.h5 ]
+        qualm import -q $name.pt -o $name.npz >/dev/null
+        qualm import -q $name.pt -o $name.safetensors >/dev/null
+    done
+    "$PYTHON" -c "import numpy as n; assert {*n.load('lead.npz')} == {'v', '/a'}"
+    for ending in npz h5 safetensors; do
+        run -0 "$QUALM" import left.pt -o left.$ending
+        for word in "(key 1, 3000 bytes, expected at most 1023)" "(key 2, a NUL after 'a')" \
+            "(key 3, a NUL after 'a')" "(a name of 1201 bytes, expected at most 1023)"; do
+            [[ $output == *"left out: "*"$word"* ]]
+        done
+    done
+    for name in slash twice dot; do
+        fails_with 3 "a tensor's name in a state has no empty parts" state show trained_$name.pt
+    done
+    fails_with 3 "a parameter's name has a NUL after 'a'" import nul.pt -o out.npz
+    fails_with 3 "of a parameter has 1100 bytes, expected at most 1023" import long.pt -o out.npz
+}

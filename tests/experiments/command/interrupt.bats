@@ -13,6 +13,24 @@ setup() {
 
 teardown() { rm -rf "$dir"; }
 
+# until_caught PID - Waits until the program catches SIGTERM, or has ended: before its main a signal
+# is the system's business.
+until_caught() {
+    local key value name
+    while [ -e "/proc/$1/status" ]; do
+        while read -r key value; do
+            case $key in
+                Name:) name=$value ;;
+                State:) [[ $value != Z* ]] || return 0 ;;
+                SigCgt:)
+                    [ "$name" != "${QUALM##*/}" ] || (((0x$value & 0x4000) == 0)) || return 0
+                    ;;
+            esac
+        done 2>/dev/null <"/proc/$1/status" || true
+        sleep 0.01
+    done
+}
+
 # interrupted SIGNAL SECONDS WORDS... - The command ends with 75, or with 0 where it was done first;
 # what it said has one line, and no temporary file or folder is left.
 interrupted() {
@@ -20,6 +38,7 @@ interrupted() {
     shift 2
     env --default-signal=INT "$QUALM" "$@" >out 2>err <&0 3>&- &
     pid=$!
+    until_caught $pid
     sleep "$wait"
     kill -"$number" $pid 2>/dev/null || true
     wait $pid || code=$?
@@ -38,6 +57,7 @@ interrupted() {
             "search --space $file" "import $file -o o.npz" "conform $file" "digest $file"; do
             "$QUALM" $words >out 2>err </dev/null 3>&- &
             pid=$! code=0
+            until_caught $pid
             sleep 0.3
             kill -TERM $pid 2>/dev/null || true
             for _ in $(seq 20); do kill -0 $pid 2>/dev/null && sleep 0.1; done
@@ -90,4 +110,44 @@ interrupted() {
         interrupted INT $wait state make --recipe adamw4_ao --shapes 2048x2048 --steps 30 o.h5
     done
     [ $some -ge 5 ]
+}
+
+@test "what killed processes left of outputs and figures is removed, nothing of a living one" {
+    sh -c 'echo $$' >dead
+    dead=$(cat dead)
+    if kill -0 "$dead" 2>/dev/null; then skip "process $dead is another one by now"; fi
+    : | tee o.h5.{$dead,$$,7x,07}.part "o.h5.$dead.part.part" "xo.h5.$dead.part" >o.svg.$dead.part
+    echo 'exp_avg.map: [dyn, nf4]' >>s.yaml
+    qualm run -q s.yaml -o o.h5
+    [ "$(ls ./*.part | LC_ALL=C sort)" = "$(printf './%s\n' o.h5.{$$,7x,07}.part \
+        "o.h5.$dead.part.part" "xo.h5.$dead.part" "o.svg.$dead.part" | LC_ALL=C sort)" ]
+    "$PYTHON" -c 'import matplotlib, h5py' 2>/dev/null || skip "no matplotlib"
+    mkdir -p tmp/qualm-plots-{$dead,$$,x}-abcdef/in tmp/qualm-plots-$dead-abcdefg tmp/qualm-abcdef
+    mkdir tmp/qualm-{plots,report}-$dead-locked
+    exec 8<tmp/qualm-plots-$dead-locked
+    flock -n 8
+    kept=(qualm-abcdef "qualm-plots-$$-abcdef" "qualm-plots-$dead-abcdefg" qualm-plots-x-abcdef)
+    qualm plot -q o.h5 -o o.svg >/dev/null
+    [ "$(ls tmp | LC_ALL=C sort)" = "$(printf '%s\n' "${kept[@]}" \
+        qualm-{plots,report}-$dead-locked | LC_ALL=C sort)" ]
+    exec 8<&-
+    qualm report -q o.h5 -o o.html >/dev/null
+    [ "$(ls tmp | LC_ALL=C sort)" = "$(printf '%s\n' "${kept[@]}" | LC_ALL=C sort)" ]
+}
+
+@test "a command that was killed leaves nothing once it was repeated" {
+    for words in "state make --recipe adamw4_ao --shapes 2048x2048 --steps 100 o.h5" \
+        "run s.yaml -o o.h5"; do
+        "$QUALM" $words >/dev/null 2>&1 </dev/null 3>&- &
+        pid=$!
+        for _ in $(seq 200); do
+            [ ! -e "o.h5.$pid.part" ] || break
+            sleep 0.01
+        done
+        kill -KILL $pid
+        wait $pid || true
+    done
+    [ -n "$(find . -name 'o.h5.*.part')" ]
+    qualm run -q s.yaml -o o.h5
+    [ -z "$(find . -name 'o.h5.*.part')" ]
 }

@@ -4,13 +4,14 @@
 Usage: drawn_checkpoints.py QUALM COUNT SEED.  Exit code 77 where torch is not installed.
 The domain: models of 1 to 6 layers (linear, embedding, convolution, batch and layer norm, tied
 weights), trained by any class of torch.optim for 1 to 3 steps, with one or several param_groups in
-any order; saved alone or together, nested, under any key, with tensors of any dtype and stride
-that share storages, conjugate and negative views; trees of dictionaries, lists, tuples, deques and
-objects with tensors and arrays of NumPy of any type and order in them, of which each is read or
-counted as left out; by any protocol of pickles, as zip or legacy file, as a folder of
-torch.distributed.checkpoint with every tensor in chunks over 1 to 3 files, or as shards with an
-index.  (A folder holds tied weights twice, so that numbers of parameters may stand for either name:
-those are left out.)
+any order, whose parameters may have names in an order of their own (param_names), by number or in
+the flat form of torch.distributed.checkpoint.state_dict; saved alone or together, nested, under any
+key, with tensors of any dtype and stride that share storages, conjugate and negative views; trees
+of dictionaries, lists, tuples, deques and objects with tensors and arrays of NumPy of any type and
+order in them, of which each is read or counted as left out; by any protocol of pickles, as zip or
+legacy file, as a folder of torch.distributed.checkpoint with every tensor in chunks over 1 to 3
+files, or as shards with an index. (A folder holds tied weights twice, so that numbers of parameters
+may stand for either name: those are left out.)
 """
 import argparse
 import collections
@@ -30,6 +31,7 @@ try:
     import numpy as np
     import torch
     import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
 except ImportError as e:
     print(f"drawn_checkpoints: skipped: {e}")
     sys.exit(77)
@@ -207,6 +209,10 @@ def draw_optimizer(r, model):
         k = r.randrange(1, len(named))
         groups = [{"params": [p for _, p in named[:k]], "lr": 0.5},
                   {"params": [p for _, p in named[k:]]}]
+    if r.random() < 0.3:
+        order = r.sample(order, len(order))
+        k = r.randint(1, len(order))
+        groups = [{"params": part} for part in (order[:k], order[k:]) if part]
     o = torch.optim
     make = r.choice([
         lambda g: o.AdamW(g, lr=3e-3, betas=(0.8, 0.97), amsgrad=r.random() < 0.3), o.Adam,
@@ -224,8 +230,9 @@ def state_entries(optimizer, names, model, joined):
     out = {}
     state = optimizer.state_dict()["state"]
     parameters = dict(model.named_parameters())
+    named = joined or "param_names" in optimizer.state_dict()["param_groups"][0]
     for i, name in enumerate(names):
-        who = name if joined else str(i)
+        who = name if named else str(i)
         if joined:
             out[who + "/param"] = expected(parameters[name])
         for slot, v in state.get(i, {}).items():
@@ -311,7 +318,13 @@ def draw_checkpoint(r):
         return optimizer.state_dict(), out
     keys = r.choice([("model", "optimizer"), ("state_dict", "optim"), ("module", "opt"),
                      ("model_state_dict", "optimizer_state_dict")])
-    x = {keys[0]: model.state_dict(), keys[1]: optimizer.state_dict(), "epoch": 3}
+    of_optimizer = optimizer.state_dict()
+    if r.random() < 0.3:
+        options = StateDictOptions(flatten_optimizer_state_dict=True)
+        of_optimizer = get_state_dict(model, optimizer, options=options)[1]
+    x = {keys[0]: model.state_dict(), keys[1]: of_optimizer, "epoch": 3}
+    if "param_groups" not in of_optimizer and r.random() < 0.3:  # as torchtitan saves them
+        x = {**x.pop(keys[0]), **x}
     if r.random() < 0.3:
         x = dict(reversed(list(x.items())))
     out = state_entries(optimizer, names, model, True)
