@@ -67,7 +67,7 @@ static qm_status find_state(struct flat *x, const char *name, size_t n, struct q
 static size_t name_length(const struct flat *x, const char *text)
 {
     size_t last = (size_t)(strrchr(text, '.') - text);
-    for (size_t n = last; n > 0; n--)
+    for (size_t n = last < QM_TORCH_NAME ? last : 0; n > 0; n--) /* longer ones are no names */
         if (text[n] == '.' && qm_name_index_get(&x->group_at, text, n) >= 0)
             return n;
     return last;
