@@ -45,7 +45,7 @@ QM_FN uint32_t qm_philox_stream(uint64_t seed, uint64_t sub, uint64_t i)
 }
 
 /* The purpose of a draw.  It is part of the counter, so that no two streams share a word. */
-enum qm_role { QM_ROLE_weight = 0, QM_ROLE_slot0 = 1, QM_ROLE_slot1 = 2, QM_ROLE_spare = 3 };
+enum qm_role { QM_ROLE_param = 0, QM_ROLE_slot0 = 1, QM_ROLE_slot1 = 2, QM_ROLE_spare = 3 };
 
 /* The key and the upper half of the counter for one (seed, step, tensor, role). */
 struct qm_draws {

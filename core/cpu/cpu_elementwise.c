@@ -90,7 +90,7 @@ static void run_piece(const struct qm_cpu_step *st, int64_t from, int64_t n, int
             slot_fold(s, from, n, slots[i], thread, fold_only);
     }
     if (!is_f32 && !fold_only) {
-        struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_weight);
+        struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_param);
         qm_cpu_param_store(p, st->param, from, n, param, &d);
     }
 }

@@ -51,7 +51,7 @@ static qm_status run_rounds(const struct qm_cpu_step *st, struct qm_tensor_rule_
 static void move_param(const struct qm_cpu_step *st, int is_store)
 {
     struct qm_cpu_plan *p = st->p;
-    struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_weight);
+    struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_param);
 #pragma omp parallel for schedule(static) num_threads(p->threads) if (p->n > 8 * QM_CPU_PIECE)
     for (int64_t from = 0; from < p->n; from += QM_CPU_PIECE) {
         int64_t n = p->n - from < QM_CPU_PIECE ? p->n - from : QM_CPU_PIECE;

@@ -10,7 +10,7 @@
 
 struct qm_batch; /* opaque */
 
-/* Opens a batch of n tensors.  States start as the recipe says, parameters and gradients at 0. 
+/* Opens a batch of n tensors.  States start as the recipe says, parameters and gradients at 0.
  * ids: the tensors' numbers in the problem, for the random counter.  QM_SKIPPED: there is no such
  * device, or no kernel for the recipe; QM_BAD_ARG: the shapes need different kernels (the message
  * says which). */

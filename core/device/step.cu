@@ -789,7 +789,7 @@ QM_DEV void store_param(const struct desc *t, const struct qm_step_scalars *step
     for (int j = 0; j < EACH; j++)
         draw[j] = 0;
     if constexpr (QM_WRITE == QM_WRITE_stoch)
-        draws_for(step, t, QM_ROLE_weight, at, draw);
+        draws_for(step, t, QM_ROLE_param, at, draw);
     for (int j = 0; j < EACH; j++) {
         bits[j] = qm_param_round(QM_FORMAT, QM_WRITE, p[j], draw[j]);
         rest[j] = qm_param_rest(QM_FORMAT, QM_WRITE, p[j], bits[j]);

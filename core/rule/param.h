@@ -7,7 +7,7 @@
  *     near   to nearest, ties to even
  *     stoch  away from zero with the probability that makes x the expected value
  *            (arXiv:2010.06192); one 32-bit draw per element from the parameter's role
- *            (QM_ROLE_weight)
+ *            (QM_ROLE_param)
  *     kahan  a 16-bit residual of the same format is kept: the rule sees w + c, and
  *            w' = RN(x), c' = RN(x - w')
  *     ecc8   an 8-bit residual in units of half an ulp of w' (FlashOptim's error correction)

@@ -385,7 +385,7 @@ static void fill_args(struct plan *p, const struct qm_tensor *g, int64_t t, uint
         fill_draws(p, p->slot[i].buffer[DRAWS], p->slot[i].n, seed, t, role);
         fill_slot(p, i, base, &a->slot[i]);
     }
-    fill_draws(p, p->draws, p->n, seed, t, QM_ROLE_weight);
+    fill_draws(p, p->draws, p->n, seed, t, QM_ROLE_param);
 }
 
 /* Puts "step T" and a word before the text of the last failure. */

@@ -24,7 +24,7 @@ struct qm_poisoned {
     uint32_t word; /* four bytes of poison */
 };
 
-/* Another tensor, which is stepped before each step of the judged one (company.c). */
+/* Another tensor, which is stepped before each step of the judged one (companion.c). */
 enum qm_companion_role {
     QM_COMPANION_warm,
     QM_COMPANION_second,
@@ -123,7 +123,7 @@ qm_status qm_case_run_hyper(struct qm_case_run *r, int k);
  * that they had; the judged plans were read before. */
 qm_status qm_case_run_renew(struct qm_case_run *r);
 
-/* company.c.  Opens the companion of this role where the case has it (warm: with its first step),
+/* companion.c.  Opens the companion of this role where the case has it (warm: with its first step),
  * steps all that are open, closes them, or opens them again after a restart with the states that
  * they had. */
 qm_status qm_company_open(struct qm_case_run *r, enum qm_companion_role role);

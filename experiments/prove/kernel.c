@@ -7,8 +7,8 @@
 #include "core/base/clock.h"
 #include "core/cuda/cuda_driver.h"
 #include "experiments/cli/cli.h"
-#include "experiments/kernel/child.h"
 #include "experiments/kernel/files.h"
+#include "experiments/prove/child.h"
 #include "experiments/prove/prove.h"
 #include "experiments/prove/routine.h"
 
@@ -44,8 +44,8 @@ static qm_status ask(struct qm_child *c, json_t *request, double until, int64_t 
 {
     struct qm_child_limits limits = {until - qm_seconds(), MEBIBYTES};
     char why[512];
-    int old, is_loaded = request != NULL;
-    enum qm_end how = qm_child_ask(c, request, &limits, out, why, sizeof why, &old);
+    int is_loaded = request != NULL;
+    enum qm_end how = qm_child_ask(c, request, &limits, out, why, sizeof why);
     *has_ended = how != QM_END_answered;
     if (how == QM_END_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted");

@@ -176,7 +176,7 @@ static void test_codec(const struct qm_codec *c, struct qm_unbiased *u)
 
 static void test_param(enum qm_param_format format, struct qm_unbiased *u)
 {
-    struct qm_draws draws = qm_draws_for(20240501, 1, 0, QM_ROLE_weight);
+    struct qm_draws draws = qm_draws_for(20240501, 1, 0, QM_ROLE_param);
     for (int64_t at = 0; u->verdict == QM_UNBIASED_OPEN && at < (int64_t)1 << 31; at++) {
         float x = 1.0f + (float)(qm_philox_stream(11, 3, (uint64_t)at) >> 9) * 0x1p-23f;
         double low = value_of_param(&format, x, 0xffffffffu), high = value_of_param(&format, x, 0);

@@ -12,10 +12,10 @@
 #include "core/base/clock.h"
 #include "core/user_kernel/user_cuda.h"
 #include "experiments/cli/cli.h"
-#include "experiments/kernel/child.h"
-#include "experiments/kernel/wire.h"
+#include "experiments/prove/child.h"
 #include "experiments/prove/prove.h"
 #include "experiments/prove/report.h"
+#include "experiments/prove/wire.h"
 
 static struct qm_routine routine;
 static struct qm_record record;

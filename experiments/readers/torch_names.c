@@ -405,7 +405,7 @@ qm_status qm_torch_add_all(struct qm_file *f)
     if (st == QM_OK)
         st = add_others(w, t->root, "", "", 0);
     if (st == QM_OK)
-        st = qm_torch_sweep(w);
+        st = qm_torch_left_over(w);
     for (int i = 0; w && i < w->n_optimizers; i++) {
         free(w->optimizer[i].of);
         free(w->optimizer[i].is_parameter);

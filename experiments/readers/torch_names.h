@@ -1,4 +1,4 @@
-/* torch_names.h - Shared by torch_names.c, torch_flat.c, torch_model.c and torch_sweep.c: the
+/* torch_names.h - Shared by torch_names.c, torch_flat.c, torch_model.c and torch_left_over.c: the
  * optimizers of a checkpoint, and the tensors of a model that are their parameters. */
 #ifndef QM_READERS_TORCH_NAMES_H
 #define QM_READERS_TORCH_NAMES_H
@@ -66,6 +66,6 @@ qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer
                               const struct qm_pickle *parent);
 
 /* Leaves out, by its path, every tensor of the values that was not taken. */
-qm_status qm_torch_sweep(struct qm_torch_walk *w);
+qm_status qm_torch_left_over(struct qm_torch_walk *w);
 
 #endif

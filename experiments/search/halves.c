@@ -120,8 +120,8 @@ static int by_order(const void *a, const void *b)
     const struct qm_halving_tensor *x = a, *y = b;
     if (x->half != y->half)
         return x->half - y->half;
-    if (x->round != y->round)
-        return x->round - y->round;
+    if (x->place != y->place)
+        return x->place - y->place;
     return x->model - y->model;
 }
 
@@ -131,7 +131,7 @@ static void set_order(struct qm_halves *h, uint64_t seed)
         h->tensor[i].key = draw(seed, 2, i);
     for (int i = 0; i < h->n; i++)
         for (int k = 0; k < h->n; k++)
-            h->tensor[i].round += h->tensor[k].half == h->tensor[i].half &&
+            h->tensor[i].place += h->tensor[k].half == h->tensor[i].half &&
                                   h->tensor[k].model == h->tensor[i].model &&
                                   h->tensor[k].key < h->tensor[i].key;
     qsort(h->tensor, (size_t)h->n, sizeof *h->tensor, by_order);
@@ -171,7 +171,7 @@ qm_status qm_halves_open(const struct qm_halves_options *o, struct qm_halves *ou
     for (int i = 0; i < out->n; i++) {
         const struct qm_halving_tensor *t = &out->tensor[i];
         out->count[t->half]++;
-        out->models[t->half] += t->round == 0;
+        out->models[t->half] += t->place == 0;
     }
     for (int half = 0; half < QM_HALF_COUNT; half++)
         if (out->count[half] == 0)

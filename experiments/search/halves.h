@@ -18,7 +18,7 @@ struct qm_halving_tensor {
     int model;    /* its number over both halves */
     int half;     /* enum qm_half */
     uint64_t key; /* places it in the order of its model */
-    int round;    /* its place in that order */
+    int place;    /* in that order */
 };
 
 struct qm_halves {

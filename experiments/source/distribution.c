@@ -21,7 +21,7 @@ struct source {
 
 static struct source source_of(uint64_t seed, enum qm_stream stream, int64_t step)
 {
-    struct qm_draws d = qm_draws_for(seed, step, (uint32_t)stream, QM_ROLE_weight);
+    struct qm_draws d = qm_draws_for(seed, step, (uint32_t)stream, QM_ROLE_param);
     struct source s = {seed, d.step, d.stream};
     return s;
 }

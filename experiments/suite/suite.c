@@ -21,10 +21,35 @@ const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
 static const char *const axis_keys[] = {
     "variant", "coupling",      "slot",   "source",     "seed",     "steps",    "n",   "lr_scale",
     "start",   "rounding_seed", "warmup", "decay_rank", "instance", "schedule", "clip"};
-static const char *const plain_keys[] = {
-    "title",        "question", "data",     "min_numel", "min_rank", "every", "summary",  "claim",
-    "claim_source", "expect",   "protocol", "budget",    "delta",    "sizes", "contrast", "rates"};
+/* The keys that are no axes, and how the value of each is read. */
 /* clang-format off */
+#define PLAIN_KEY_LIST(X)                                         \
+    X(title, qm_yaml_scalar(w, value, key, &s->title))            \
+    X(question, qm_yaml_scalar(w, value, key, &s->question))      \
+    X(data, data_globs(w, value))                                 \
+    X(min_numel, qm_yaml_integer(w, value, key, 0, &s->min_numel)) \
+    X(min_rank, qm_yaml_integer(w, value, key, 0, &s->min_rank))  \
+    X(every, qm_yaml_integer(w, value, key, 1, &s->every))        \
+    X(summary, qm_suite_summaries(w, value))                      \
+    X(claim, qm_yaml_scalar(w, value, key, &s->claim))            \
+    X(claim_source, qm_yaml_scalar(w, value, key, &s->claim_source)) \
+    X(expect, qm_suite_expects(w, value))                         \
+    X(protocol, protocol(w, value))                               \
+    X(budget, qm_yaml_integer(w, value, key, 0, &s->budget))      \
+    X(delta, margin(w, value))                                    \
+    X(sizes, sizes(w, value))                                     \
+    X(contrast, qm_suite_contrasts(w, value))                     \
+    X(rates, qm_suite_read_rates(w, value))
+static const char *const plain_keys[] = {
+#define X(name, read) #name,
+    PLAIN_KEY_LIST(X)
+#undef X
+};
+enum plain_key {
+#define X(name, read) KEY_##name,
+    PLAIN_KEY_LIST(X)
+#undef X
+};
 static const char *const hyper_keys[] = {
 #define X(name, value, text) #name,
     QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
@@ -137,22 +162,10 @@ static qm_status top_pair(struct qm_yaml_walk *w, const char *key, const yaml_no
     if (qm_name_find(key, axis_keys, COUNT(axis_keys)) >= 0)
         return qm_suite_read_axis(w, key, qm_yaml_line(at), value, 0);
     switch (qm_name_find(key, plain_keys, COUNT(plain_keys))) {
-    case 0: return qm_yaml_scalar(w, value, key, &s->title);
-    case 1: return qm_yaml_scalar(w, value, key, &s->question);
-    case 2: return data_globs(w, value);
-    case 3: return qm_yaml_integer(w, value, key, 0, &s->min_numel);
-    case 4: return qm_yaml_integer(w, value, key, 0, &s->min_rank);
-    case 5: return qm_yaml_integer(w, value, key, 1, &s->every);
-    case 6: return qm_suite_summaries(w, value);
-    case 7: return qm_yaml_scalar(w, value, key, &s->claim);
-    case 8: return qm_yaml_scalar(w, value, key, &s->claim_source);
-    case 9: return qm_suite_expects(w, value);
-    case 10: return protocol(w, value);
-    case 11: return qm_yaml_integer(w, value, key, 0, &s->budget);
-    case 12: return margin(w, value);
-    case 13: return sizes(w, value);
-    case 14: return qm_suite_contrasts(w, value);
-    case 15: return qm_suite_read_rates(w, value);
+#define X(name, read) \
+    case KEY_##name: return read;
+        PLAIN_KEY_LIST(X)
+#undef X
     default:
         return is_recipe_key(key) ? qm_suite_read_axis(w, key, qm_yaml_line(at), value, 1)
                                   : unknown_key(w, key, at);

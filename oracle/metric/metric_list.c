@@ -156,7 +156,7 @@ static double rms_got(const struct qm_pair_sums *p)
 #define QUANTILE(p) qm_metrics_rel_quantile(m, p)
 
 /* clang-format off */
-#define METRIC_LIST(X) \
+#define QM_METRIC_LIST(X) \
     X(count, "elements", brief, none, "elements with finite want and got", (double)S->n) \
     X(nan_want, "elements", brief, none, "NaN in the exact values", (double)m->nan_want) \
     X(inf_want, "elements", brief, none, "Inf in the exact values", (double)m->inf_want) \
@@ -274,13 +274,13 @@ static double rms_got(const struct qm_pair_sums *p)
     {                                                                                              \
         return m->level < QM_METRICS_##least ? nan("") : (value);                                  \
     }
-METRIC_LIST(X)
+QM_METRIC_LIST(X)
 #undef X
 
 static const struct qm_metric metrics[] = {
 #define X(metric, unit, least, better, text, value)                                                \
     {#metric, unit, text, QM_METRICS_##least, QM_BETTER_##better, get_##metric},
-    METRIC_LIST(X)
+    QM_METRIC_LIST(X)
 #undef X
 };
 /* clang-format on */

@@ -263,7 +263,7 @@ static float master(const struct qm_param *q, float p, int16_t residual)
 
 static float stored_as(const struct qm_param *q, float x, int64_t t, int64_t i, int16_t *residual)
 {
-    struct qm_draws d = qm_draws_for(99, t, 2, QM_ROLE_weight);
+    struct qm_draws d = qm_draws_for(99, t, 2, QM_ROLE_param);
     uint32_t h = q->write == QM_WRITE_stoch ? qm_param_stochastic(q->format, x, qm_draw(&d, i))
                                             : qm_param_nearest(q->format, x);
     switch (q->write) {

@@ -203,7 +203,7 @@ static void test_stochastic_bias(void **state)
             float x = 0.01f + (float)(word((uint64_t)i + 77) >> 8) * 0x1p-22f;
             int low = floor_code(f, (double)x), ups = 0;
             double a = value_of(f, low), share = ((double)x - a) / (value_of(f, low + 1) - a);
-            struct qm_draws d = qm_draws_for(5, i, 1, QM_ROLE_weight);
+            struct qm_draws d = qm_draws_for(5, i, 1, QM_ROLE_param);
             for (int64_t j = 0; j < N; j++)
                 ups += (int)qm_param_stochastic(f->format, x, qm_draw(&d, j)) != low;
             assert_true(fabs(ups - N * share) <= 5.0 * sqrt(N * share * (1.0 - share)) + 1e-9);
@@ -279,7 +279,7 @@ static void test_rows(void **state)
         const struct qm_narrow *rows = qm_narrow();
         for (int64_t round = 0; round < 200; round++) {
             int64_t from = round * 1237 + (round > 100 ? (int64_t)1 << 36 : 0), n = N - round;
-            struct qm_draws d = qm_draws_for(0x123456789abcdefu, round, 7, QM_ROLE_weight);
+            struct qm_draws d = qm_draws_for(0x123456789abcdefu, round, 7, QM_ROLE_param);
             const struct format *f = &formats[round % FORMATS];
             rows->draws(&d, from, n, draw);
             for (int64_t i = 0; i < n; i++) {
@@ -348,7 +348,7 @@ static double off_course(const char *text, double lr)
     double error = 0.0, change = 0.0;
     assert_int_equal(qm_param_parse(text, &q), QM_OK);
     for (int64_t i = 0; i < N; i++) {
-        struct qm_draws draws = qm_draws_for(1, 0, (uint32_t)i, QM_ROLE_weight);
+        struct qm_draws draws = qm_draws_for(1, 0, (uint32_t)i, QM_ROLE_param);
         float z = -6.0f;
         for (uint64_t j = 0; j < 12; j++)
             z += qm_uniform(qm_philox_stream(9, j, (uint64_t)i));

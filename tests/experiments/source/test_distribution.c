@@ -356,7 +356,7 @@ static void test_normals_from_words(void **state)
     double z[3];
     (void)state;
     qm_normals(99, QM_STREAM_noise, 17, 6, 3, z);
-    struct qm_draws d = qm_draws_for(99, 17, 0xFFFFFE, QM_ROLE_weight);
+    struct qm_draws d = qm_draws_for(99, 17, 0xFFFFFE, QM_ROLE_param);
     uint64_t w[4];
     for (int i = 0; i < 4; i++)
         w[i] = qm_draw(&d, 12 + i);

@@ -1,6 +1,6 @@
 /* child.h - The parent's side of a worker process, which may crash, hang or exit. */
-#ifndef QM_EXPERIMENTS_KERNEL_CHILD_H
-#define QM_EXPERIMENTS_KERNEL_CHILD_H
+#ifndef QM_EXPERIMENTS_PROVE_CHILD_H
+#define QM_EXPERIMENTS_PROVE_CHILD_H
 
 #include <jansson.h>
 #include <sys/types.h>
@@ -31,10 +31,9 @@ qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *
                          const volatile int *stop);
 
 /* Sends a request and waits for its answer.  answered: *reply is the answer, which the caller owns.
- * Otherwise the worker has ended, `why` tells how in words, and *old is 1 where it ended within the
- * old kernel. */
+ * Otherwise the worker has ended, and `why` tells how in words. */
 enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_child_limits *limits,
-                         json_t **reply, char *why, size_t size, int *old);
+                         json_t **reply, char *why, size_t size);
 
 void qm_child_stop(struct qm_child *c); /* kills the worker; accepts a zeroed or stopped one */
 

@@ -1,4 +1,4 @@
-/* company.c - Other tensors that are stepped between the steps of the judged one.
+/* companion.c - Other tensors that are stepped between the steps of the judged one.
  *
  * What they compute is not judged.  A kernel that keeps something per process (whether a step was
  * the first, the hyper-parameters of a call, a scratch buffer of a size) shows in the judged tensor

@@ -1,5 +1,5 @@
 /* wire.c - Writes JSON lines to a socket. */
-#include "experiments/kernel/wire.h"
+#include "experiments/prove/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>

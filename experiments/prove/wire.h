@@ -1,7 +1,7 @@
 /* wire.h - The protocol between a worker process of `prove` and its parent: one JSON object per
  * line. */
-#ifndef QM_EXPERIMENTS_KERNEL_WIRE_H
-#define QM_EXPERIMENTS_KERNEL_WIRE_H
+#ifndef QM_EXPERIMENTS_PROVE_WIRE_H
+#define QM_EXPERIMENTS_PROVE_WIRE_H
 
 #include <jansson.h>
 

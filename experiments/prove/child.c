@@ -1,5 +1,5 @@
 /* child.c - Starts worker processes, awaits their answers within limits, tells how they ended. */
-#include "experiments/kernel/child.h"
+#include "experiments/prove/child.h"
 #include "core/base/clock.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "core/base/process_tree.h"
 #include "experiments/cli/cli.h"
-#include "experiments/kernel/wire.h"
+#include "experiments/prove/wire.h"
 
 extern char **environ;
 
@@ -225,12 +225,11 @@ static int is_answer(const json_t *value, const json_t *asked)
 }
 
 enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_child_limits *limits,
-                         json_t **reply, char *why, size_t size, int *old)
+                         json_t **reply, char *why, size_t size)
 {
     json_t *asked = request ? json_incref(json_object_get(request, "case")) : NULL, *value = NULL;
     const char *where = NULL;
     *why = '\0';
-    *old = 0;
     *c->printed = '\0';
     if (request)
         qm_wire_write(c->fd, request); /* where writing fails, reading tells why */
@@ -238,7 +237,6 @@ enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_ch
     if (how == QM_END_answered) {
         value = json_loads(c->line, 0, NULL);
         where = json_string_value(json_object_get(value, "where"));
-        *old = json_is_true(json_object_get(value, "old"));
     }
     if (how == QM_END_left || where)
         how = ended(c, where, why, size);

@@ -1,4 +1,4 @@
-/* torch_sweep.c - What of a checkpoint's tensors nothing took: each is left out by its path. */
+/* torch_left_over.c - What of a checkpoint's tensors nothing took: each is left out by its path. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,7 +152,7 @@ static qm_status take_groups(struct qm_torch_walk *w, struct qm_torch_array *a)
     return QM_OK;
 }
 
-qm_status qm_torch_sweep(struct qm_torch_walk *w)
+qm_status qm_torch_left_over(struct qm_torch_walk *w)
 {
     struct sweep s = {.w = w};
     struct qm_torch_array *a = calloc(1, sizeof *a);
