@@ -152,13 +152,15 @@ static int projects_often(const struct qm_domain *d, const struct qm_hyper *h, i
     return d->reads >> QM_HYPER_rank & 1 && h->rank > 0.0 && (double)(t - 1) / gap > PROJECTIONS;
 }
 
-/* Gives hyper-parameter k of r the value that it is compared with; 0: the rule does not take it, or
- * it takes too long at step t. */
-static int change(const struct qm_domain *d, int k, int64_t t, struct qm_recipe *r)
+/* Gives hyper-parameter k of r the value that it is compared with: 0, or with is_dropped 0 the
+ * recipe's own or another.  0: the rule does not take it, or it takes too long at step t. */
+static int change(const struct qm_domain *d, int k, int64_t t, int is_dropped, struct qm_recipe *r)
 {
     enum { WORD = 0x4b1d9e37 };
     double own = qm_hyper_get(&d->recipe.hyper, k), now = qm_hyper_get(&r->hyper, k), to = own;
-    if (now == own)
+    if (is_dropped)
+        to = 0.0;
+    else if (now == own)
         to = qm_hyper_is_flag(k) ? (double)(own == 0.0)
                                  : qm_hyper_draw(k, QM_HYPER_BIN_ordinary, WORD);
     qm_hyper_put(&r->hyper, k, to);
@@ -174,7 +176,9 @@ static double grain_of(const struct qm_recipe *r)
                                              : 0x1p-5;
 }
 
-uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
+/* The hyper-parameters among `of` whose change has an effect. */
+static uint64_t effects_of(const struct qm_domain *d, const struct qm_case *c, uint64_t of,
+                           int is_dropped)
 {
     struct inputs in;
     struct outcome is, other;
@@ -187,7 +191,7 @@ uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
     int runs = run(&r, &in, &is);
     for (int k = 0; k < QM_HYPERS && runs; k++) {
         struct qm_recipe without = r;
-        if (!(d->reads >> k & 1) || !change(d, k, c->t, &without))
+        if (!(of >> k & 1) || !change(d, k, c->t, is_dropped, &without))
             continue;
         if (run(&without, &in, &other) && outcomes_differ(&in, grain_of(&r), &is, &other))
             effects |= (uint64_t)1 << k;
@@ -195,6 +199,16 @@ uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
     }
     free(is.room);
     return effects;
+}
+
+uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
+{
+    return effects_of(d, c, d->reads, 0);
+}
+
+uint64_t qm_case_drops(const struct qm_domain *d, const struct qm_case *c, uint64_t of)
+{
+    return effects_of(d, c, of & d->reads, 1);
 }
 
 /* 1: an update of the first `n` parameters differs. */
