@@ -182,6 +182,19 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     [[ $output == *"step 2 of 2^25 + 7 elements: parameters 0 to 255 stay as they are"* ]]
 }
 
+@test "a kernel that refuses a large tensor alone fails unless it is allowed" {
+    "$QUALM" check --template adamw_f32 > mine.c
+    sed 's/!m || !v)/!m || !v || a->n > 1 << 24)/' mine.c > refuses.c
+    ! cmp -s mine.c refuses.c || return 1
+    run -1 "$QUALM" check --no-shrink --kernel refuses.c --case 33554439/far -q
+    [[ $output == *"refused that the template takes"*"refuses 2^25 + 7 elements, and takes 2^16 + 7"* ]]
+    run -77 "$QUALM" check --kernel refuses.c --case 33554439/far -q --allow-refused 1
+    sed '/size_t bytes = /i\    if (a->n > (1u << 31) - 1)\n        return 2;' \
+        "$ROOT/tests/emu/grid_stride.cu" > refuses.cu
+    run -1 "$QUALM" check --no-shrink --kernel refuses.cu --case 2147483655/far -q
+    [[ $output == *"refuses 2^31 + 7 elements, and takes 2^16 + 7"* ]]
+}
+
 @test "a 32-bit index fails only at 2^31 + 7 elements" {
     plant far.cu adamw8_bnb.cu \
         's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
