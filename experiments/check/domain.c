@@ -441,7 +441,9 @@ struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64
     struct qm_case c;
     if (i % 12 == 5 && d->largest > QM_COSTLY)
         return qm_large_further(d, &s, i / 12);
-    c = i % 2 ? qm_crossed_case(d, &s, i) : qm_plain_case(d, &s, i / 2);
+    c = i % 4 == 3 ? qm_extreme_case(d, &s, i / 4)
+        : i % 2    ? qm_crossed_case(d, &s, i)
+                   : qm_plain_case(d, &s, i / 2);
     bound_slots(d, &c);
     return c;
 }

@@ -28,8 +28,9 @@ struct inputs {
     int loads; /* slots are loaded, where the case does so */
     float p[MOST], g[QM_CHECK_STEPS][MOST];
 };
+/* largest: the largest magnitude of each parameter on the way. */
 struct outcome {
-    double p[MOST], *slot[QM_MAX_SLOTS], *room;
+    double p[MOST], largest[MOST], *slot[QM_MAX_SLOTS], *room;
     int64_t n_of[QM_MAX_SLOTS];
     int n_slots;
 };
@@ -107,8 +108,10 @@ static int run(const struct qm_recipe *r, const struct inputs *in, struct outcom
     double *at = out->room, g[MOST];
     for (int i = 0; i < out->n_slots; at += out->n_of[i++])
         out->slot[i] = at;
-    for (int64_t i = 0; i < in->n; i++)
+    for (int64_t i = 0; i < in->n; i++) {
         out->p[i] = (double)in->p[i];
+        out->largest[i] = fabs(out->p[i]);
+    }
     if (in->loads)
         load(r, in, out);
     for (int k = 0; k < QM_CHECK_STEPS; k++) {
@@ -117,6 +120,8 @@ static int run(const struct qm_recipe *r, const struct inputs *in, struct outcom
         if (qm_oracle_step(in->oracle, out->p, out->slot, g, &in->c.shape,
                            in->c.tensor_after_one + 1u, &h, in->c.t + k) != QM_OK)
             return 0;
+        for (int64_t i = 0; i < in->n; i++)
+            out->largest[i] = fmax(out->largest[i], fabs(out->p[i]));
     }
     return 1;
 }
@@ -136,7 +141,7 @@ static int outcomes_differ(const struct inputs *in, double grain, const struct o
     int is = 0;
     for (int64_t i = 0; i < in->n && !is; i++) {
         double from = (double)in->p[i];
-        is = differ(a->p[i], b->p[i], from, grain * fabs(from) + 0x1p-120);
+        is = differ(a->p[i], b->p[i], from, grain * a->largest[i] + 0x1p-120);
     }
     for (int k = 0; k < a->n_slots && !is; k++)
         for (int64_t i = 0; i < a->n_of[k] && a->n_of[k] == b->n_of[k] && !is; i++)
@@ -218,7 +223,7 @@ static int updates_differ(const struct inputs *in, double grain, int64_t n, cons
     int is = 0;
     for (int64_t i = 0; i < n && !is; i++) {
         double from = (double)in->p[i];
-        is = differ(a->p[i], b->p[i], from, grain * fabs(from) + 0x1p-120);
+        is = differ(a->p[i], b->p[i], from, grain * a->largest[i] + 0x1p-120);
     }
     return is;
 }
