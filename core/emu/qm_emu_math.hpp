@@ -141,7 +141,8 @@ inline float __fdividef(float a, float b)
 }
 inline float __expf(float a)
 {
-    return qm_emu::off_by(exp((double)a), a == 0.0f ? 0.0 : 2.0 + floor(fabs(1.173 * (double)a)), a);
+    return qm_emu::off_by(exp((double)a), a == 0.0f ? 0.0 : 2.0 + floor(fabs(1.173 * (double)a)),
+                          a);
 }
 inline float __exp10f(float a)
 {

@@ -6,7 +6,7 @@
 
 #include "core/user_kernel/backend_file.h"
 
-#define QM_FAR_N ((int64_t)2147483648 + 7)
+#define QM_FAR_N       ((int64_t)2147483648 + 7)
 #define QM_FAR_REFUSED (-1)
 
 /* The elements with which an index of 16 bits overflows, of blocks of the recipe too, and a float32

@@ -9,8 +9,9 @@
 #include "experiments/check/domain_source.h"
 #include "experiments/check/effect.h"
 
-/* ROUNDS: changes tried.  PROJECTED_ROUNDS: where the oracle draws projections. */
-enum { ROUNDS = 200, PROJECTED_ROUNDS = 100, PROJECTIONS = 6 };
+/* ROUNDS: changes tried.  SLOW_ROUNDS: where the oracle's step is no loop over elements;
+ * PROJECTED_ROUNDS: where it draws projections. */
+enum { ROUNDS = 200, SLOW_ROUNDS = 100, PROJECTED_ROUNDS = 24, PROJECTIONS = 6 };
 
 /* Which hyper-parameter becomes extreme, in which direction, and which keeps its effect. */
 struct pair {
@@ -79,7 +80,7 @@ static int switches(const struct qm_domain *d, int k)
 static void change(const struct qm_domain *d, struct qm_domain_source *s, const struct pair *which,
                    int has_effect, int is_narrow, struct qm_case *c)
 {
-    enum { LAST_STEP = 1 << 20 };
+    enum { LAST_STEP = 1 << 11 }; /* an oracle may count through the steps before */
     int64_t what = qm_domain_below(s, 8), n = __builtin_popcountll(d->reads);
     int k = what < 2 ? which->other : nth(d->reads, qm_domain_below(s, n ? n : 1));
     enum qm_hyper_bin bin =
@@ -100,8 +101,10 @@ struct qm_case qm_extreme_case(const struct qm_domain *d, struct qm_domain_sourc
                                int64_t number)
 {
     struct pair which = pair_at(d, number + (int64_t)(s->seed % 1024));
+    int is_slow = !d->recipe.rule->elementwise;
     int rounds = d->candidates == 0          ? 0
                  : qm_domain_is_projected(d) ? PROJECTED_ROUNDS
+                 : is_slow                   ? SLOW_ROUNDS
                                              : ROUNDS;
     struct qm_case c = {.forced = 1, .kind = QM_CLASS_normal, .t = between(s, 1, 30)};
     int best = 0, further = 3 * rounds / 4; /* then as many others as possible get an effect */

@@ -275,7 +275,8 @@ static struct unit unit_of(const struct qm_slot_view *v, int64_t i, const float 
         u.of.low = u.of.high = is_inf ? 0.0 : HUGE_VAL;
         return u;
     }
-    if (y.low == 1.0 && y.high == 1.0 && !(v->reorder.div_ulp > 0.0)) { /* a reciprocal either way */
+    if (y.low == 1.0 && y.high == 1.0 &&
+        !(v->reorder.div_ulp > 0.0)) { /* a reciprocal either way */
         u.of.low = u.of.high = qm_round_float32(1.0 / scale);
         return u;
     }

@@ -269,5 +269,6 @@ struct qm_case qm_small_case(const struct qm_domain *d, struct qm_domain_source 
         return c;
     if (number % 4 == 2)
         return qm_extreme_case(d, s, number / 4);
-    return qm_crossed_case(d, s, number - (number + 2) / 4 - (number + 1) / 4); /* those before it */
+    return qm_crossed_case(d, s,
+                           number - (number + 2) / 4 - (number + 1) / 4); /* those before it */
 }

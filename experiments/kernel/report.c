@@ -152,7 +152,7 @@ static json_t *forms_json(const struct qm_kernel_run *r)
 /* Of a form, in words.  Where only all cases together fail, no form has passed. */
 static const char *form_words(const struct qm_kernel_run *r, int form)
 {
-    return r->forms.bad[form]         ? "FAILED"
+    return r->forms.bad[form]        ? "FAILED"
            : qm_kernel_run_failed(r) ? "no case failed"
                                      : form_verdict(&r->forms, form);
 }

@@ -495,9 +495,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rewriter),           cmocka_unit_test(primitives_are_right),
-        cmocka_unit_test(intrinsics_are_inexact),
-        cmocka_unit_test(templates_are_clean),    cmocka_unit_test(planted_bugs_are_found),
-        cmocka_unit_test(indices_beyond_32_bits),
+        cmocka_unit_test(intrinsics_are_inexact), cmocka_unit_test(templates_are_clean),
+        cmocka_unit_test(planted_bugs_are_found), cmocka_unit_test(indices_beyond_32_bits),
     };
     if (system("c++ --version >/dev/null 2>&1") != 0) { /* NOLINT */
         puts("SKIP: no C++ compiler (c++)");

@@ -150,8 +150,7 @@ static void test_extremes_keep_effects(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct qm_domain d = domain_of(pairs[i].recipe);
-        double x =
-            extreme_of(&d, 20240501 + i, pairs[i].k, pairs[i].other, pairs[i].is_up);
+        double x = extreme_of(&d, 20240501 + i, pairs[i].k, pairs[i].other, pairs[i].is_up);
         if (pairs[i].is_up ? x < pairs[i].reached : x > pairs[i].reached)
             fail_msg("%s: %s with an effect at %s %g alone", pairs[i].recipe,
                      qm_hyper_names[pairs[i].other], qm_hyper_names[pairs[i].k], x);

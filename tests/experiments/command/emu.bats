@@ -182,6 +182,12 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     [[ $output == *"step 2 of 2^25 + 7 elements: parameters 0 to 255 stay as they are"* ]]
 }
 
+@test "codes of a large tensor that are not written fail" {
+    plant kept.cu adamw4_ao.cu 's/is_there \&\& i % 2 == 0)/is_there \&\& i % 2 == 0 \&\& i < 1 << 30)/'
+    run -1 "$QUALM" check --no-shrink --kernel kept.cu --case 2147483655/far -q
+    [[ $output == *"step 2 of 2^31 + 7 elements: code byte "*" of exp_avg is "* ]]
+}
+
 @test "a kernel that refuses a large tensor alone fails unless it is allowed" {
     "$QUALM" check --template adamw_f32 > mine.c
     sed 's/!m || !v)/!m || !v || a->n > 1 << 24)/' mine.c > refuses.c
