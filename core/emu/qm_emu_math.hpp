@@ -1,10 +1,10 @@
 /* qm_emu_math.hpp - CUDA's device functions on numbers.
  *
- * rsqrtf, __fdividef, fdividef and the intrinsics __expf, __logf, __powf, __sinf, ... are as inexact
- * as the CUDA C++ Programming Guide allows (mathematical and intrinsic functions): they lie at the
- * documented limit, on a side that is a function of the operands, so that a kernel may not rely on
- * more.  Functions of the C library (expf, powf, ...) give its results: a GPU may differ by the
- * units in the last place that its manual states. */
+ * rsqrtf, __fdividef, fdividef and the intrinsics __expf, __logf, __powf, __sinf, ... are as
+ * inexact as the CUDA C++ Programming Guide allows (mathematical and intrinsic functions), on a
+ * side that is a function of the operands: a kernel may not rely on more.  Functions of the C
+ * library (expf, powf, ...) give its results: a GPU may differ by the units in the last place that
+ * its manual states. */
 #ifndef QM_EMU_MATH_HPP
 #define QM_EMU_MATH_HPP
 

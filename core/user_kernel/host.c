@@ -590,8 +590,7 @@ qm_status qm_host_large_index(struct qm_host *h, const char *recipe, int64_t n, 
     struct qm_host_limits before = h->limits;
     *judged = 0;
     QM_TRY(qm_host_up(h));
-    h->limits.seconds = seconds;
-    h->limits.mebibytes = mebibytes;
+    h->limits.seconds = seconds, h->limits.mebibytes = mebibytes;
     snprintf(h->page->recipe, sizeof h->page->recipe, "%s", recipe);
     h->page->large_n = n;
     qm_status st = ask(h, QM_HOST_large, -1, seconds);

@@ -1,6 +1,6 @@
 /* domain_source.h - The random numbers that a drawn case is made of.
  *
- * Internal to domain.c, aimed_case.c, extreme_case.c, large_case.c, plain_case.c and small_case.c. */
+ * Internal to domain.c and to aimed, extreme, large, plain and small_case.c. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 
@@ -105,8 +105,8 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
  * have. */
 struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t plain);
 
-/* extreme_case.c.  Draws small case number `number` = 0, 1, ... in which a hyper-parameter is as far
- * from its ordinary values as leaves another an effect. */
+/* extreme_case.c.  Draws small case number `number` = 0, 1, ... in which a hyper-parameter is as
+ * far from its ordinary values as leaves another an effect. */
 struct qm_case qm_extreme_case(const struct qm_domain *d, struct qm_domain_source *s,
                                int64_t number);
 

@@ -18,8 +18,8 @@
  * relative, and of a power below the normal range 2 eta more.  L is the result of a reduction that
  * a zero may change, so each of its numbers is an interval with a note whether it may be zero.
  * So a tie of codes is not told from its neighbours, unless the power is exact (of 1, or k = 0), as
- * that of the centre is, which class exact plants on ties (gradient.c): what a kernel makes of a tie
- * after any other power is not judged.
+ * that of the centre is, which class exact plants on ties (gradient.c): what a kernel makes of a
+ * tie after any other power is not judged.
  * A block with infinities, or with a fresh state that may overflow, is not judged. */
 #include "experiments/check/slot_parts.h"
 

@@ -15,7 +15,7 @@ QM_KERNEL("adamw4_qm");
 
 enum { BLOCK = 128 };
 
-/* The two bytes from the one on in which the code of element i begins; of one where it ends there. */
+/* The byte in which the code of element i begins, and behind it the next, where it ends there. */
 static int word_at(const struct qm_kernel_slot *s, int64_t i)
 {
     const uint8_t *at = s->codes + i * s->bits / 8;

@@ -183,7 +183,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "codes of a large tensor that are not written fail" {
-    plant kept.cu adamw4_ao.cu 's/is_there \&\& i % 2 == 0)/is_there \&\& i % 2 == 0 \&\& i < 1 << 30)/'
+    plant kept.cu adamw4_ao.cu 's/ i % 2 == 0)/ i % 2 == 0 \&\& i < 1 << 30)/'
     run -1 "$QUALM" check --no-shrink --kernel kept.cu --case 2147483655/far -q
     [[ $output == *"step 2 of 2^31 + 7 elements: code byte "*" of exp_avg is "* ]]
 }
@@ -193,7 +193,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     sed 's/!m || !v)/!m || !v || a->n > 1 << 24)/' mine.c > refuses.c
     ! cmp -s mine.c refuses.c || return 1
     run -1 "$QUALM" check --no-shrink --kernel refuses.c --case 33554439/far -q
-    [[ $output == *"refused that the template takes"*"refuses 2^25 + 7 elements, and takes 2^16 + 7"* ]]
+    [[ $output == *"refused that the template takes"*"refuses 2^25 + 7 elements, and takes "* ]]
     run -77 "$QUALM" check --kernel refuses.c --case 33554439/far -q --allow-refused 1
     sed '/size_t bytes = /i\    if (a->n > (1u << 31) - 1)\n        return 2;' \
         "$ROOT/tests/emu/grid_stride.cu" > refuses.cu
@@ -223,7 +223,8 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
         right.cu > short.cu
     ! cmp -s right.cu short.cu || return 1
     run -1 "$QUALM" check --no-shrink --kernel short.cu --draws 1 -q
-    [[ $output =~ "FAILED "([0-9]+)x([0-9]+)/[^$'\n']*" failed (both forms): parameter "([0-9]+)" is" ]]
+    local failed=" failed (both forms): parameter "
+    [[ $output =~ "FAILED "([0-9]+)x([0-9]+)/[^$'\n']*"$failed"([0-9]+)" is" ]]
     local largest=$((BASH_REMATCH[1] * BASH_REMATCH[2]))
     [ $largest -gt 131072 ] && [ "${BASH_REMATCH[3]}" -eq $((largest - 1)) ]
     [[ $output == *"; sizes above $largest not exercised"* ]]
