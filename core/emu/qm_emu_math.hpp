@@ -1,9 +1,10 @@
 /* qm_emu_math.hpp - CUDA's device functions on numbers.
  *
- * rsqrtf, __fdividef and fdividef are as inexact as the CUDA C++ Programming Guide allows
- * (mathematical functions: 2 ulp), displaced by a function of the operands: a kernel may not rely
- * on more.  Other approximate functions (__expf, ...) give the C library's result: a GPU may differ
- * by the units in the last place that its manual states. */
+ * rsqrtf, __fdividef, fdividef and the intrinsics __expf, __logf, __powf, __sinf, ... are as
+ * inexact as the CUDA C++ Programming Guide allows (mathematical and intrinsic functions), on a
+ * side that is a function of the operands: a kernel may not rely on more.  Functions of the C
+ * library (expf, powf, ...) give its results: a GPU may differ by the units in the last place that
+ * its manual states. */
 #ifndef QM_EMU_MATH_HPP
 #define QM_EMU_MATH_HPP
 
@@ -138,15 +139,37 @@ inline float __fdividef(float a, float b)
                      x, 2.0, qm_emu::way_of(qm_emu::bits<unsigned>(a), qm_emu::bits<unsigned>(b)))
                : a / b;
 }
-inline float __expf(float a) { return expf(a); }
-inline float __exp10f(float a) { return (float)pow(10.0, (double)a); }
-inline float __logf(float a) { return logf(a); }
-inline float __log2f(float a) { return log2f(a); }
-inline float __log10f(float a) { return log10f(a); }
-inline float __powf(float a, float b) { return powf(a, b); }
-inline float __sinf(float a) { return sinf(a); }
-inline float __cosf(float a) { return cosf(a); }
-inline float __tanhf(float a) { return tanhf(a); }
+inline float __expf(float a)
+{
+    return qm_emu::off_by(exp((double)a), a == 0.0f ? 0.0 : 2.0 + floor(fabs(1.173 * (double)a)),
+                          a);
+}
+inline float __exp10f(float a)
+{
+    double ulp = a == 0.0f ? 0.0 : 2.0 + floor(fabs(2.97 * (double)a));
+    return qm_emu::off_by(pow(10.0, (double)a), ulp, a);
+}
+inline float __logf(float a) { return qm_emu::log_of(log((double)a), 0x1.8157p-22, 3.0, a); }
+inline float __log2f(float a) { return qm_emu::log_of(log2((double)a), 0x1p-22, 2.0, a); }
+inline float __log10f(float a) { return qm_emu::log_of(log10((double)a), 0x1p-24, 3.0, a); }
+inline float __powf(float a, float b)
+{
+    float x = qm_emu::opaque(b) * __log2f(a); /* as the guide defines it: exp2f, within 2 ulp */
+    return qm_emu::off_by(exp2((double)x), x == 0.0f ? 0.0 : 2.0, x);
+}
+inline float __sinf(float a) { return qm_emu::wave_of(sin((double)a), 0x1.8157p-22, a); }
+inline float __cosf(float a) { return qm_emu::wave_of(cos((double)a), 0x1.c0d2p-22, a); }
+inline void __sincosf(float a, float *s, float *c)
+{
+    *s = __sinf(a);
+    *c = __cosf(a);
+}
+inline float __tanf(float a) { return __fdividef(__sinf(a), __cosf(a)); }
+inline float __tanhf(float a) /* tanh.approx.f32: within 2^-11 of the result */
+{
+    double x = tanh((double)a);
+    return (float)(x + qm_emu::side_of(a) * 0x1p-11 * fabs(x));
+}
 inline float __saturatef(float a) { return a >= 0.0f ? a < 1.0f ? a : 1.0f : 0.0f; }
 inline float fdividef(float a, float b) { return __fdividef(a, b); }
 

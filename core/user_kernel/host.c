@@ -18,6 +18,7 @@
 #include "core/base/process_tree.h"
 #include "core/user_kernel/host_page.h"
 #include "core/user_kernel/kernel_object.h"
+#include "core/user_kernel/large_index.h"
 #include "core/user_kernel/leak.h"
 
 enum { TICK_MS = 20, PATIENCE_MS = 1000, LINGER_MS = 100, PRINTED = 512 };
@@ -589,12 +590,11 @@ qm_status qm_host_large_index(struct qm_host *h, const char *recipe, int64_t n, 
     struct qm_host_limits before = h->limits;
     *judged = 0;
     QM_TRY(qm_host_up(h));
-    h->limits.seconds = seconds;
-    h->limits.mebibytes = mebibytes;
+    h->limits.seconds = seconds, h->limits.mebibytes = mebibytes;
     snprintf(h->page->recipe, sizeof h->page->recipe, "%s", recipe);
     h->page->large_n = n;
     qm_status st = ask(h, QM_HOST_large, -1, seconds);
     h->limits = before;
-    *judged = st == QM_OK && h->page->judged > 0 ? h->page->judged : 0;
+    *judged = st == QM_OK && h->page->judged >= QM_FAR_REFUSED ? h->page->judged : 0;
     return st == QM_OK ? said(h, 0) : st;
 }

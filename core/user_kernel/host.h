@@ -101,7 +101,7 @@ qm_status qm_host_step(struct qm_host *h, int slot, int keep_open);
 
 /* Runs the case of n elements (large_index.h) for a recipe within these limits.  The host
  * itself compares there, so this case can fail a kernel, and its pass is the host's word.  *judged:
- * numbers compared. */
+ * numbers compared, or QM_FAR_REFUSED. */
 qm_status qm_host_large_index(struct qm_host *h, const char *recipe, int64_t n, double seconds,
                               double mebibytes, int64_t *judged);
 

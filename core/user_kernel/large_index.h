@@ -6,7 +6,8 @@
 
 #include "core/user_kernel/backend_file.h"
 
-#define QM_FAR_N ((int64_t)2147483648 + 7)
+#define QM_FAR_N       ((int64_t)2147483648 + 7)
+#define QM_FAR_REFUSED (-1)
 
 /* The elements with which an index of 16 bits overflows, of blocks of the recipe too, and a float32
  * one loses bits: 2^25 + 7 (2^24 + 7 where the norm has scales of several axes), or 65536 of its
@@ -31,7 +32,8 @@ int64_t qm_large_index_least(const struct qm_recipe *r);
  * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator, an
  * element differs there after blocks communicated with others that are not run, or there is no
  * address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged: how many
- * numbers were compared. */
+ * numbers were compared, or QM_FAR_REFUSED where the kernel took the 2^16 + 7 elements and refuses
+ * n. */
 qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t n,
                          int64_t *judged);
 

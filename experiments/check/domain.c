@@ -264,9 +264,19 @@ void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uin
         to.hyper[k] = qm_hyper_draw_for(k, bin, word + (uint32_t)i + 1u, &c->shape);
     if (k == QM_HYPER_beta2 && bin == QM_HYPER_BIN_one && word % 2) /* rules of their own */
         to.hyper[k] = -1.0;
-    int at = (int)qm_hyper_bin_of(k, own, to.hyper[k]);
-    if (!isnan(to.hyper[k]) && !(d->refused[k] >> at & 1) && qm_domain_takes(d, &to))
-        *c = to;
+    qm_domain_put(d, k, to.hyper[k], c);
+}
+
+int qm_domain_put(const struct qm_domain *d, int k, double value, struct qm_case *c)
+{
+    struct qm_case to = *c;
+    int at = (int)qm_hyper_bin_of(k, qm_hyper_get(&d->recipe.hyper, k), value);
+    to.given |= (uint64_t)1 << k;
+    to.hyper[k] = value;
+    if (isnan(value) || d->refused[k] >> at & 1 || !qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
 }
 
 /* 4096 calls take time, so one case of 160 has them: ordinary numbers, in which a change shows. */
@@ -431,7 +441,9 @@ struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64
     struct qm_case c;
     if (i % 12 == 5 && d->largest > QM_COSTLY)
         return qm_large_further(d, &s, i / 12);
-    c = i % 2 ? qm_crossed_case(d, &s, i) : qm_plain_case(d, &s, i / 2);
+    c = i % 4 == 3 ? qm_extreme_case(d, &s, i / 4)
+        : i % 2    ? qm_crossed_case(d, &s, i)
+                   : qm_plain_case(d, &s, i / 2);
     bound_slots(d, &c);
     return c;
 }

@@ -36,8 +36,9 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
 /* Case i = 0, 1, ... of a seed. */
 struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i);
 
-/* Plain case i = 0, 1, ... about d->subjects (0: about every hyper-parameter), every second one of
- * settings crossed, and one of twelve in a large tensor; without the values of d->refused. */
+/* Plain case i = 0, 1, ... about d->subjects (0: about every hyper-parameter), one of four of
+ * settings crossed, one with an extreme setting, and one of twelve in a large tensor; without the
+ * values of d->refused. */
 struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64_t i);
 
 /* Large case i = 0, 1, ... of this shape, of whatever size: for a side that steps few of them. */

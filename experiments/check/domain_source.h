@@ -1,6 +1,6 @@
 /* domain_source.h - The random numbers that a drawn case is made of.
  *
- * Internal to domain.c, aimed_case.c, large_case.c, plain_case.c and small_case.c. */
+ * Internal to domain.c and to aimed, extreme, large, plain and small_case.c. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 
@@ -47,6 +47,10 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c);
  * as it is. */
 void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
                     struct qm_case *c);
+
+/* domain.c.  1: hyper-parameter k, which the rule reads, has this value now; 0: the rule refuses it
+ * beside the values given before, or d->refused names its bin. */
+int qm_domain_put(const struct qm_domain *d, int k, double value, struct qm_case *c);
 
 /* domain.c.  Both sides draw the seeds of all projections before a step: makes the step one with no
  * more than `most` of them. */
@@ -100,6 +104,11 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
  * taken in which the subject has an effect (effect.h), and of those the one in which most others
  * have. */
 struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t plain);
+
+/* extreme_case.c.  Draws small case number `number` = 0, 1, ... in which a hyper-parameter is as
+ * far from its ordinary values as leaves another an effect. */
+struct qm_case qm_extreme_case(const struct qm_domain *d, struct qm_domain_source *s,
+                               int64_t number);
 
 /* small_case.c.  Draws small case number `number` = 0, 1, ...: settings crossed, states of whole
  * blocks at the ends of formats, parameters at the lower end of theirs. */

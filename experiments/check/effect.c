@@ -28,8 +28,9 @@ struct inputs {
     int loads; /* slots are loaded, where the case does so */
     float p[MOST], g[QM_CHECK_STEPS][MOST];
 };
+/* largest: the largest magnitude of each parameter on the way. */
 struct outcome {
-    double p[MOST], *slot[QM_MAX_SLOTS], *room;
+    double p[MOST], largest[MOST], *slot[QM_MAX_SLOTS], *room;
     int64_t n_of[QM_MAX_SLOTS];
     int n_slots;
 };
@@ -107,8 +108,10 @@ static int run(const struct qm_recipe *r, const struct inputs *in, struct outcom
     double *at = out->room, g[MOST];
     for (int i = 0; i < out->n_slots; at += out->n_of[i++])
         out->slot[i] = at;
-    for (int64_t i = 0; i < in->n; i++)
+    for (int64_t i = 0; i < in->n; i++) {
         out->p[i] = (double)in->p[i];
+        out->largest[i] = fabs(out->p[i]);
+    }
     if (in->loads)
         load(r, in, out);
     for (int k = 0; k < QM_CHECK_STEPS; k++) {
@@ -117,6 +120,8 @@ static int run(const struct qm_recipe *r, const struct inputs *in, struct outcom
         if (qm_oracle_step(in->oracle, out->p, out->slot, g, &in->c.shape,
                            in->c.tensor_after_one + 1u, &h, in->c.t + k) != QM_OK)
             return 0;
+        for (int64_t i = 0; i < in->n; i++)
+            out->largest[i] = fmax(out->largest[i], fabs(out->p[i]));
     }
     return 1;
 }
@@ -136,7 +141,7 @@ static int outcomes_differ(const struct inputs *in, double grain, const struct o
     int is = 0;
     for (int64_t i = 0; i < in->n && !is; i++) {
         double from = (double)in->p[i];
-        is = differ(a->p[i], b->p[i], from, grain * fabs(from) + 0x1p-120);
+        is = differ(a->p[i], b->p[i], from, grain * a->largest[i] + 0x1p-120);
     }
     for (int k = 0; k < a->n_slots && !is; k++)
         for (int64_t i = 0; i < a->n_of[k] && a->n_of[k] == b->n_of[k] && !is; i++)
@@ -152,13 +157,15 @@ static int projects_often(const struct qm_domain *d, const struct qm_hyper *h, i
     return d->reads >> QM_HYPER_rank & 1 && h->rank > 0.0 && (double)(t - 1) / gap > PROJECTIONS;
 }
 
-/* Gives hyper-parameter k of r the value that it is compared with; 0: the rule does not take it, or
- * it takes too long at step t. */
-static int change(const struct qm_domain *d, int k, int64_t t, struct qm_recipe *r)
+/* Gives hyper-parameter k of r the value that it is compared with: 0, or with is_dropped 0 the
+ * recipe's own or another.  0: the rule does not take it, or it takes too long at step t. */
+static int change(const struct qm_domain *d, int k, int64_t t, int is_dropped, struct qm_recipe *r)
 {
     enum { WORD = 0x4b1d9e37 };
     double own = qm_hyper_get(&d->recipe.hyper, k), now = qm_hyper_get(&r->hyper, k), to = own;
-    if (now == own)
+    if (is_dropped)
+        to = 0.0;
+    else if (now == own)
         to = qm_hyper_is_flag(k) ? (double)(own == 0.0)
                                  : qm_hyper_draw(k, QM_HYPER_BIN_ordinary, WORD);
     qm_hyper_put(&r->hyper, k, to);
@@ -174,7 +181,9 @@ static double grain_of(const struct qm_recipe *r)
                                              : 0x1p-5;
 }
 
-uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
+/* The hyper-parameters among `of` whose change has an effect. */
+static uint64_t effects_of(const struct qm_domain *d, const struct qm_case *c, uint64_t of,
+                           int is_dropped)
 {
     struct inputs in;
     struct outcome is, other;
@@ -187,7 +196,7 @@ uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
     int runs = run(&r, &in, &is);
     for (int k = 0; k < QM_HYPERS && runs; k++) {
         struct qm_recipe without = r;
-        if (!(d->reads >> k & 1) || !change(d, k, c->t, &without))
+        if (!(of >> k & 1) || !change(d, k, c->t, is_dropped, &without))
             continue;
         if (run(&without, &in, &other) && outcomes_differ(&in, grain_of(&r), &is, &other))
             effects |= (uint64_t)1 << k;
@@ -197,6 +206,16 @@ uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
     return effects;
 }
 
+uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c)
+{
+    return effects_of(d, c, d->reads, 0);
+}
+
+uint64_t qm_case_drops(const struct qm_domain *d, const struct qm_case *c, uint64_t of)
+{
+    return effects_of(d, c, of & d->reads, 1);
+}
+
 /* 1: an update of the first `n` parameters differs. */
 static int updates_differ(const struct inputs *in, double grain, int64_t n, const struct outcome *a,
                           const struct outcome *b)
@@ -204,7 +223,7 @@ static int updates_differ(const struct inputs *in, double grain, int64_t n, cons
     int is = 0;
     for (int64_t i = 0; i < n && !is; i++) {
         double from = (double)in->p[i];
-        is = differ(a->p[i], b->p[i], from, grain * fabs(from) + 0x1p-120);
+        is = differ(a->p[i], b->p[i], from, grain * a->largest[i] + 0x1p-120);
     }
     return is;
 }

@@ -13,6 +13,10 @@
  * hyper-parameter fails the case. */
 uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c);
 
+/* The same for the hyper-parameters among `of` where each alone becomes 0: a kernel that leaves
+ * such a hyper-parameter out fails the case.  0 for those that are 0, or whose rule refuses 0. */
+uint64_t qm_case_drops(const struct qm_domain *d, const struct qm_case *c, uint64_t of);
+
 /* Whether the tail of the tensor has an effect on the update of what comes before it, as where a
  * norm, a sum or a maximum of the whole tensor counts: in a tensor of a few hundred elements the
  * tail (qm_case_tail) of the parameters (bit 0), of the gradients (bit 1) or of both (bit 2) is

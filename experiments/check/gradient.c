@@ -299,10 +299,30 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
     return (float)(((double)target - w->keep * (double)a->state[slot][i]) / w->give);
 }
 
+/* Curve expand, e4m3, of which a power is exact where its base is 1: the element c, the centre, has
+ * the unit value 1 / scale.  With the least element L, the largest M and the exponent 1, c is
+ * sqrt(M) sqrt(L) and the scale M / c / 448.  M is the one with which 1 / scale is a mid-point
+ * between two numbers of the format. */
+static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
+{
+    enum { MIDS = 5, NEAR = 16 };
+    int64_t block = a->recipe->slot[0].block;
+    uint32_t of = draw(a, STREAM_PLANT, t, -1 - i / block);
+    float mid = 1.4375f + 0.125f * (float)(of % MIDS), most = 0.0f, c = 0.0f;
+    for (int k = 0; k < 2 * NEAR && (k == 0 || 1.0f / (most / c / 448.0f) != mid); k++) {
+        most = steps_from(448.0f / mid * (448.0f / mid), k % 2 ? k / 2 : -k / 2);
+        c = sqrtf(most);
+    }
+    float x = i % block == 0 ? most : i % block == 1 || word % 4 == 0 ? 1.0f : c;
+    return ldexpf(word & 16u ? -x : x, 2 * (int)(of >> 8 & 15) - 16);
+}
+
 static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 {
     int slot = planted_slot(a, i), square = first_slot(a, 1);
     uint32_t word = draw(a, STREAM_PLANT, t, i);
+    if (slot < 0 && a->recipe->slot[0].bits && a->recipe->slot[0].curve == QM_CURVE_expand)
+        return expand_tie(a, t, i, word);
     if (slot < 0)
         return (float)normal(a, STREAM_GRADIENT, t, i);
     if (square >= 0 && is_anchor(a, square, i) && (slot == square || is_strided(a, square)))

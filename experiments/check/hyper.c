@@ -220,6 +220,27 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word)
     }
 }
 
+double qm_hyper_beyond(int k, int is_up, double x, uint32_t word)
+{
+    enum kind is = kinds[k];
+    double u = ((double)word + 0.5) * 0x1p-32, by = pow(10.0, (word % 2 ? 6.0 : 1.0) * u);
+    double most = most_of(is), to;
+    int is_count = is == STEPS || counts_elements(is) || is == WINDOW || is == COUNT;
+    if (is == FLAG || is == SIDE || is == SHARE || is == POWER)
+        return (double)NAN;
+    x = fabs(x);
+    if (is == WEIGHT && is_up && x >= 0.5)
+        return 1.0 - rounded(fmax((1.0 - x) / by, 1e-23), 2);
+    if (is_count)
+        to = is_up ? floor(x * by) + 1.0 : floor(x / by);
+    else
+        to = rounded(is_up ? fmax(x, 1e-6) * by : x / by, 2);
+    double least = is_count ? 1.0 : is == RATE ? 1e-30 : 1e-12;
+    most = is == RATE ? 1e4 : is == WEIGHT ? 1.0 : is == FACTOR ? 1e6 : is == STEPS ? 1e9 : most;
+    to = fmin(fmax(to, least), most);
+    return is_up == (to > x) && to != x ? to : (double)NAN;
+}
+
 /* A size of the shape, of one axis or of several, or one beside it; 0: it has none. */
 static double near_shape(enum kind is, uint32_t word, const struct qm_shape *s)
 {

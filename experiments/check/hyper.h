@@ -43,6 +43,10 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word);
  * an order) half of the large values are sizes of the shape, or one less or more. */
 double qm_hyper_draw_for(int k, enum qm_hyper_bin bin, uint32_t word, const struct qm_shape *shape);
 
+/* A value that is larger (is_up) or smaller than x, by up to a factor of 10^6 (of a beta above 1/2,
+ * 1 - x smaller or larger), within the domain; NaN: there is none, as of a flag or a side. */
+double qm_hyper_beyond(int k, int is_up, double x, uint32_t word);
+
 /* The hyper-parameters of step number `step` of a schedule, a function of the arguments alone: lr
  * differs from that of r in every step, and other numbers that the rule reads in every third; what
  * the rule refuses, and rank, side and gap, stay.  Step 0 has those of r.  initial_lr becomes the

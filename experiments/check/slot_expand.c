@@ -17,8 +17,9 @@
  * Quotients, products and roots round once.  A logarithm or power has an error of two ulp, 4 u
  * relative, and of a power below the normal range 2 eta more.  L is the result of a reduction that
  * a zero may change, so each of its numbers is an interval with a note whether it may be zero.
- * So a tie of codes is not told from its neighbours, unless the power is exact (of 1, or k = 0):
- * what a kernel makes of a tie after any other power is not judged.
+ * So a tie of codes is not told from its neighbours, unless the power is exact (of 1, or k = 0), as
+ * that of the centre is, which class exact plants on ties (gradient.c): what a kernel makes of a
+ * tie after any other power is not judged.
  * A block with infinities, or with a fresh state that may overflow, is not judged. */
 #include "experiments/check/slot_parts.h"
 
@@ -272,6 +273,11 @@ static struct unit unit_of(const struct qm_slot_view *v, int64_t i, const float 
         u.may_be_nan |= is_inf ? isinf(y.high) : y.low == 0.0;
         u.is_nan |= is_inf ? isinf(y.low) : y.high == 0.0;
         u.of.low = u.of.high = is_inf ? 0.0 : HUGE_VAL;
+        return u;
+    }
+    if (y.low == 1.0 && y.high == 1.0 &&
+        !(v->reorder.div_ulp > 0.0)) { /* a reciprocal either way */
+        u.of.low = u.of.high = qm_round_float32(1.0 / scale);
         return u;
     }
     u.of.low = fmax(y.low / scale * (1.0 - by) - (y.low > 0.0 ? off : 0.0), 0.0);

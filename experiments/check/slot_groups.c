@@ -100,8 +100,8 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
     if (run > 0 || q->norm == QM_NORM_tensor)
         return 1;
     for (int a = shape->rank - 1; a >= 0; a--) {
-        at[a] = i % shape->dim[a];
-        i /= shape->dim[a];
+        at[a] = a == 0 || i == 0 ? i : shape->dim[a] == 1 ? 0 : i % shape->dim[a];
+        i = shape->dim[a] == 1 ? i : i / shape->dim[a];
     }
     if (q->norm == QM_NORM_rowblock) {
         group[0] = at[0] * pieces(shape->dim[1], q->block) + at[1] / q->block;

@@ -51,8 +51,8 @@ qm_status qm_far_case_run(const struct qm_kernel_run *r, struct qm_kernel_file *
         qm_status st =
             qm_host_large_index(host, r->recipe, n, limits.seconds, limits.mebibytes, &judged);
         QM_TRY(qm_kernel_conclude(kernel, st, "", &none, v));
-        int is_left =
-            v->how == QM_CASE_refused || v->how == QM_CASE_hung || v->how == QM_CASE_memory;
+        int is_left = (v->how == QM_CASE_refused && judged != QM_FAR_REFUSED) ||
+                      v->how == QM_CASE_hung || v->how == QM_CASE_memory;
         int is_slow = v->how == QM_CASE_hung;
         if (is_left)
             v->how = QM_CASE_unfit; /* of the last two: it loops over all elements */
@@ -69,7 +69,7 @@ qm_status qm_far_case_run(const struct qm_kernel_run *r, struct qm_kernel_file *
         n = is_left && n == QM_FAR_N && qm_kernel_is_cuda(r->o->file) ? WHOLE_N : 0;
     }
     tally->skipped += v->how == QM_CASE_unfit;
-    tally->cases += v->how != QM_CASE_unfit;
+    tally->cases += v->how != QM_CASE_unfit && v->how != QM_CASE_refused;
     if (v->how == QM_CASE_passed)
         tally->judged = tally->verdict[QM_VERDICT_EQUAL] = judged;
     if (v->how == QM_CASE_failed) {

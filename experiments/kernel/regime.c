@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "core/base/philox.h"
 #include "core/user_kernel/backend_file.h"
 
 enum {
@@ -11,12 +12,22 @@ enum {
     QUICK_STRIDE = 8
 }; /* EMULATED: elements that the emulator steps in drawn cases */
 
-/* Large cases of a .cu file on the emulator, after the core: elements above 2^17, which make one
- * step, and above 2^16, which make two; both odd.  Then more than 2^16 rows and columns, where each
- * has a number. */
-static const struct qm_shape large[] = {
-    {2, {359, 367}}, {2, {251, 263}}, {2, {65543, 2}}, {2, {2, 65539}}};
-enum { LARGE = sizeof large / sizeof *large, WITHOUT_SIDES = 2 };
+/* Large cases of a .cu file on the emulator, after the core: the first WITHOUT_SIDES always, the
+ * others where each row and column has a number. */
+enum { LARGE = 4, WITHOUT_SIDES = 2 };
+
+/* Elements just above 2^17, which make one step, and above 2^16, which make two, in odd numbers of
+ * rows and columns; then more than 2^16 rows, and as many columns. */
+static struct qm_shape large_shape(uint64_t seed, int64_t k)
+{
+    enum { STREAM = 0x6c617267 };
+    uint32_t word = qm_philox_stream(seed, STREAM, (uint64_t)k);
+    int64_t more = word / 128 % 4, rows = 2 * (128 + word % 128) + 1;
+    int64_t elements = k == 0 ? 1 << 17 : 1 << 16, side = (1 << 16) + 1 + word % 64;
+    return k < WITHOUT_SIDES ? (struct qm_shape){2, {rows, (elements / rows + 1 + more) | 1}}
+           : k == 2          ? (struct qm_shape){2, {side, 2}}
+                             : (struct qm_shape){2, {2, side}};
+}
 
 static const char *const class_names[] = {
 #define X(name, ...) #name,
@@ -85,7 +96,8 @@ int64_t qm_regimes_count(const struct qm_regimes *r)
 struct qm_case qm_regimes_at(const struct qm_regimes *r, uint64_t seed, int64_t i)
 {
     int64_t k = i - core(r);
+    struct qm_shape shape = large_shape(seed, k);
     return k < 0            ? qm_case_at((int)i * stride(r))
-           : k < r->n_large ? qm_domain_large(&r->domain, seed, k, &large[k])
+           : k < r->n_large ? qm_domain_large(&r->domain, seed, k, &shape)
                             : qm_domain_draw(&r->domain, seed, k - r->n_large);
 }

@@ -149,6 +149,14 @@ static json_t *forms_json(const struct qm_kernel_run *r)
     return out;
 }
 
+/* Of a form, in words.  Where only all cases together fail, no form has passed. */
+static const char *form_words(const struct qm_kernel_run *r, int form)
+{
+    return r->forms.bad[form]        ? "FAILED"
+           : qm_kernel_run_failed(r) ? "no case failed"
+                                     : form_verdict(&r->forms, form);
+}
+
 /* Prints which forms of a .cu file were judged, and, where one alone fails, what contraction does
  * to it. */
 static void print_forms(const struct qm_kernel_run *r)
@@ -165,10 +173,8 @@ static void print_forms(const struct qm_kernel_run *r)
                  "same code\n");
     else
         qm_print("judged %s, as nvcc and NVRTC compile by default: %s; %s: %s\n",
-                 qm_fmad_text(QM_FMAD_true),
-                 f->bad[QM_FMAD_true] ? "FAILED" : form_verdict(f, QM_FMAD_true),
-                 qm_fmad_text(QM_FMAD_false),
-                 f->bad[QM_FMAD_false] ? "FAILED" : form_verdict(f, QM_FMAD_false));
+                 qm_fmad_text(QM_FMAD_true), form_words(r, QM_FMAD_true),
+                 qm_fmad_text(QM_FMAD_false), form_words(r, QM_FMAD_false));
     if (f->bad[QM_FMAD_true] && f->judged[QM_FMAD_false] && !f->bad[QM_FMAD_false] && *f->lines) {
         char text[sizeof f->lines];
         snprintf(text, sizeof text, "%s", f->lines);
@@ -301,15 +307,46 @@ static const char *verdict_of(const json_t *all)
                                                           : "nothing judged";
 }
 
+/* Adds "A word" to a list of reasons. */
+static void add_reason(char *text, size_t size, long long n, const char *what)
+{
+    size_t used = strlen(text);
+    if (n > 0)
+        snprintf(text + used, size - used, "%s%lld %s", used ? ", " : ": ", n, what);
+}
+
+/* Why it failed: bad cases, what no single case shows, numbers that are wrong in cases that did not
+ * fail by themselves, and refusals; "" where it did not fail. */
+static void print_reasons(const struct qm_kernel_run *r, const json_t *all)
+{
+    char text[512] = "", what[96];
+    long long wrong = r->tally.verdict[QM_VERDICT_OFF_BY_ONE] + r->tally.verdict[QM_VERDICT_WRONG];
+    long long refused = (long long)r->count[QM_CASE_refused] - (long long)r->excused;
+    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++) {
+        enum qm_case_result is = (enum qm_case_result)i;
+        snprintf(what, sizeof what, "cases %s", qm_case_result_name(is));
+        add_reason(text, sizeof text, qm_case_result_is_bad(is) ? (long long)r->count[i] : 0, what);
+    }
+    snprintf(what, sizeof what, "findings that no single case shows (%s)",
+             text_of(json_array_get(json_object_get(all, "failures"), 0), "case"));
+    add_reason(text, sizeof text, whole(all, "beside_cases"), what);
+    if (!*text)
+        add_reason(text, sizeof text, wrong, "numbers OFF_BY_ONE or WRONG");
+    if (refused > r->o->allow_refused)
+        add_reason(text, sizeof text, refused, "cases refused that the template takes");
+    qm_print("%s\n", qm_kernel_run_failed(r) ? text : "");
+}
+
 /* Prints the verdict and two rows: cases by their results, numbers by their verdicts. */
-static void print_rows(const json_t *all)
+static void print_rows(const struct qm_kernel_run *r, const json_t *all)
 {
     const char *heads[5 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"cases"};
     const json_t *results = json_object_get(all, "results"),
                  *verdicts = json_object_get(all, "verdicts");
     int n = 1, shown[QM_CASE_RESULT_COUNT];
     long long cases = 0;
-    qm_print("as %s: %s\n", *text_of(all, "as") ? text_of(all, "as") : "-", verdict_of(all));
+    qm_print("as %s: %s", *text_of(all, "as") ? text_of(all, "as") : "-", verdict_of(all));
+    print_reasons(r, all);
     for (int i = 0; i < QM_CASE_RESULT_COUNT; i++) {
         const char *name = qm_case_result_name((enum qm_case_result)i);
         shown[i] = i == QM_CASE_passed || i == QM_CASE_failed || whole(results, name) > 0;
@@ -499,7 +536,7 @@ void qm_kernel_report(const struct qm_kernel_run *r)
         qm_json_print(all);
         return;
     }
-    print_rows(all);
+    print_rows(r, all);
     print_draws(all);
     if (qm_kernel_is_cuda(r->o->file))
         print_forms(r);

@@ -94,7 +94,7 @@ static void judge_case(struct judge *j, const struct qm_case *c, struct result *
     if (old && qm_host_end(qm_kernel_file_host(old)) != QM_END_answered)
         snprintf(out->old_trouble, sizeof out->old_trouble, "%.90s: %.300s", out->c.name,
                  qm_host_why(qm_kernel_file_host(old)));
-    if (st == QM_OK && v->how == QM_CASE_refused)
+    if (st == QM_OK && v->how == QM_CASE_refused && !qm_far_case(out->c.name))
         out->is_excused = qm_template_refuses(j->template, c, out->c.seed);
     out->c.seconds = qm_seconds() - from;
     out->status = st;

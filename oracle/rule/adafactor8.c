@@ -305,11 +305,12 @@ static double channel_factor(const struct scalars *a, const struct projected *l,
                              const double *adapted, int64_t k)
 {
     double top = 0.0, plain = 0.0;
-    for (int64_t i = 0; i < l->rows * l->cols; i++)
-        if (a->h->tensor_scale || k == (l->right ? i / l->cols : i % l->cols)) {
-            top += adapted[i] * adapted[i];
-            plain += x[i] * x[i];
-        }
+    int64_t n = l->rows * l->cols, is_whole = a->h->tensor_scale, is_row = !is_whole && l->right;
+    int64_t from = is_whole ? 0 : is_row ? k * l->cols : k, to = is_row ? from + l->cols : n;
+    for (int64_t i = from; i < to; i += is_whole || is_row ? 1 : l->cols) {
+        top += adapted[i] * adapted[i];
+        plain += x[i] * x[i];
+    }
     return sqrt(top) / (sqrt(plain) + 1e-8);
 }
 
@@ -357,7 +358,9 @@ static qm_status apollo_step(struct scalars *a, double *theta, double *const *sl
         w[i] = m / (sqrt(v[i]) + h->eps);
     }
     for (int64_t k = 0; k < channels; k++)
-        factor[k] = channel_factor(a, &l, x, w, k) * (a->is_046 ? 1.0 : a->correction);
+        factor[k] = k > 0 && h->tensor_scale
+                        ? factor[0]
+                        : channel_factor(a, &l, x, w, k) * (a->is_046 ? 1.0 : a->correction);
     for (int64_t i = 0; i < a->n; i++)
         u[i] = factor[l.right ? i / a->cols : i % a->cols] * g[i] *
                (h->scale_front ? sqrt(h->scale) : 1.0);

@@ -8,7 +8,6 @@
  * Also: adamw5_3_qm */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernel_abi.h"
 
@@ -16,31 +15,40 @@ QM_KERNEL("adamw4_qm");
 
 enum { BLOCK = 128 };
 
+/* The byte in which the code of element i begins, and behind it the next, where it ends there. */
+static int word_at(const struct qm_kernel_slot *s, int64_t i)
+{
+    const uint8_t *at = s->codes + i * s->bits / 8;
+    return at[0] << 8 | (i * s->bits % 8 + s->bits > 8 ? at[1] : 0);
+}
+
+/* How far left the lowest bit of that code lies in the two bytes. */
+static int place_of(const struct qm_kernel_slot *s, int64_t i)
+{
+    return 16 - (int)(i * s->bits % 8) - s->bits;
+}
+
 static int get(const struct qm_kernel_slot *s, int64_t i)
 {
-    int code = 0;
-    for (int64_t b = i * s->bits; b < (i + 1) * s->bits; b++)
-        code = code << 1 | (s->codes[b / 8] >> (7 - b % 8) & 1);
-    return code;
+    return word_at(s, i) >> place_of(s, i) & ((1 << s->bits) - 1);
 }
 
 static void put(const struct qm_kernel_slot *s, int64_t i, int code)
 {
-    for (int64_t b = (i + 1) * s->bits - 1; b >= i * s->bits; b--, code >>= 1) {
-        int one = 1 << (7 - b % 8), byte = s->codes[b / 8];
-        s->codes[b / 8] = (uint8_t)(code & 1 ? byte | one : byte & ~one);
-    }
+    uint8_t *at = s->codes + i * s->bits / 8;
+    int place = place_of(s, i), mask = ((1 << s->bits) - 1) << place;
+    int word = (word_at(s, i) & ~mask) | code << place;
+    at[0] = (uint8_t)(word >> 8);
+    if (place < 8)
+        at[1] = (uint8_t)word;
 }
 
 /* The larger, NaN if either is. */
 static float larger(float a, float b) { return a == a && !(b <= a) ? b : a; }
 
-static int has_root(const struct qm_kernel_slot *s) { return strstr(s->quantizer, "/sqrt") != 0; }
+static int has_root(const struct qm_kernel_slot *s) { return !s->is_signed; }
 
-static int has_softsign(const struct qm_kernel_slot *s)
-{
-    return strstr(s->quantizer, "/softsign") != 0;
-}
+static int has_softsign(const struct qm_kernel_slot *s) { return s->bits == 5; }
 
 /* What the scales are maxima of. */
 static float magnitude(const struct qm_kernel_slot *s, float x)
@@ -48,27 +56,28 @@ static float magnitude(const struct qm_kernel_slot *s, float x)
     return has_root(s) ? sqrtf(x) : fabsf(x);
 }
 
-/* Index of the scale of element i along axis d; a 1-D tensor has blocks as its axis 0. */
-static int64_t scale_at(const struct qm_kernel_slot *s, int64_t i, int d)
+/* The scales of element i, one for each axis; a 1-D tensor has blocks as its axis.  Returns how
+ * many. */
+static int scales_of(const struct qm_kernel_slot *s, int64_t i, int64_t *at)
 {
-    int64_t base = 0;
-    if (s->ndim < 2)
-        return i / BLOCK;
-    for (int k = s->ndim - 1; k > d; k--)
-        i /= s->dim[k];
-    for (int k = 0; k < d; k++)
-        base += s->dim[k];
-    return base + i % s->dim[d];
+    int64_t base = s->n_scales;
+    at[0] = i / BLOCK;
+    for (int d = s->ndim - 1; d >= 0 && s->ndim > 1; d--) {
+        base -= s->dim[d];
+        at[d] = base + i % s->dim[d];
+        i /= s->dim[d];
+    }
+    return s->ndim > 1 ? s->ndim : 1;
 }
-
-static int axes(const struct qm_kernel_slot *s) { return s->ndim < 2 ? 1 : s->ndim; }
 
 /* The smallest scale of element i, NaN if any is. */
 static float smallest(const struct qm_kernel_slot *s, const float *scales, int64_t i)
 {
-    float least = scales[scale_at(s, i, 0)];
-    for (int d = 1; d < axes(s); d++) {
-        float x = scales[scale_at(s, i, d)];
+    int64_t at[QM_KERNEL_RANK];
+    int n = scales_of(s, i, at);
+    float least = scales[at[0]];
+    for (int d = 1; d < n; d++) {
+        float x = scales[at[d]];
         if (least == least && !(x >= least))
             least = x;
     }
@@ -127,10 +136,11 @@ static void find_scales(const struct qm_kernel_args *a, float *const *old, float
 {
     for (int64_t i = 0; i < a->n; i++) {
         float x[2];
+        int64_t at[QM_KERNEL_RANK];
         fresh_of(a, old, i, &x[0], &x[1]);
         for (int k = 0; k < 2; k++)
-            for (int d = 0; d < axes(&a->slot[k]) && a->slot[k].bits; d++) {
-                float *top = &fresh[k][scale_at(&a->slot[k], i, d)];
+            for (int d = a->slot[k].bits ? scales_of(&a->slot[k], i, at) : 0; d-- > 0;) {
+                float *top = &fresh[k][at[d]];
                 *top = larger(*top, magnitude(&a->slot[k], x[k]));
             }
     }

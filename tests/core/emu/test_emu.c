@@ -354,6 +354,62 @@ static void primitives_are_right(void **state)
     qm_kernel_file_close(k);
 }
 
+/* ---- intrinsics: each row of tests/emu/intrinsics.cu ----------------------------------------- */
+
+/* The true result of a row for operand x, and how far the CUDA C++ Programming Guide lets an
+ * intrinsic be off there (table of single-precision intrinsic functions). */
+static double intrinsic(int row, int i, double x, double *limit)
+{
+    static const double logs[] = {0x1.8157d9d08a78dp-22, 0x1p-22, 0x1p-24};
+    static const double units[] = {3.0, 2.0, 3.0};
+    double y = row < 2    ? exp(row ? (double)(-20.0f * (float)x) : x)
+               : row == 2 ? pow(10.0, x)
+               : row == 3 ? log(x)
+               : row == 4 ? log2(x)
+               : row == 5 ? log10(x)
+               : row == 8 ? tanh(x)
+                          : (row == 6 || row == 9 ? sin(x) : cos(x));
+    int e;
+    if (row == 11)
+        y = pow((double)0.999f, i + 1);
+    frexp(y, &e);
+    double ulp = ldexp(1.0, e - 24), of = row == 1 ? 20.0 * x : x;
+    *limit = row < 3    ? ulp * (2.0 + floor((row < 2 ? 1.173 : 2.97) * of))
+             : row < 6  ? (x >= 0.5 && x <= 2.0 ? logs[row - 3] : units[row - 3] * ulp)
+             : row == 8 ? 0x1p-11 * y
+             : row < 11 ? (row == 6 || row == 9 ? 0x1.8157d9d08a78dp-22 : 0x1.c0d2771113e52p-22)
+                        : 2.0 * ulp + (i + 1) * 0x1p-22 * log(2.0);
+    return y;
+}
+
+/* No result is further off than that, and half of each row is off by half as much. */
+static void intrinsics_are_inexact(void **state)
+{
+    enum { ROWS = 12 };
+    struct qm_kernel_file *k;
+    char *text = file_text("tests/emu/intrinsics.cu");
+    float *p;
+    (void)state;
+    assert_int_equal(build(text, &k), QM_OK);
+    if (steps(k, NULL, 64 * ROWS, 1, &p) != QM_OK)
+        fail_msg("%s", qm_message());
+    for (int row = 0; row < ROWS; row++) {
+        int far = 0;
+        for (int i = 0; i < 64; i++) {
+            double limit, want = intrinsic(row, i, (double)(0.04f * (float)(i + 1)), &limit);
+            double off = fabs((double)p[64 * row + i] - want);
+            if (off > limit + 0x1p-24 * fabs(want))
+                fail_msg("row %d, thread %d: off by %g, not %g", row, i, off, limit);
+            far += off > 0.5 * limit;
+        }
+        if (far < 32)
+            fail_msg("row %d: %d of 64 are off by half of the limit", row, far);
+    }
+    free(p);
+    free(text);
+    qm_kernel_file_close(k);
+}
+
 /* ---- errors name what cannot be emulated ----------------------------------------------------- */
 
 static void the_rewriter(void **state)
@@ -439,8 +495,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rewriter),           cmocka_unit_test(primitives_are_right),
-        cmocka_unit_test(templates_are_clean),    cmocka_unit_test(planted_bugs_are_found),
-        cmocka_unit_test(indices_beyond_32_bits),
+        cmocka_unit_test(intrinsics_are_inexact), cmocka_unit_test(templates_are_clean),
+        cmocka_unit_test(planted_bugs_are_found), cmocka_unit_test(indices_beyond_32_bits),
     };
     if (system("c++ --version >/dev/null 2>&1") != 0) { /* NOLINT */
         puts("SKIP: no C++ compiler (c++)");

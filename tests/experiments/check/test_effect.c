@@ -1,5 +1,6 @@
 /* test_effect.c - Which hyper-parameters a case depends on, by formulas that are known, and that
  * plain cases of a default check depend on every hyper-parameter of every variant. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,11 +113,56 @@ static void test_every_hyper_parameter_has_an_effect(void **state)
     assert_true(checked > 0);
 }
 
+/* The smallest (is_up 0) or largest value of hyper-parameter k among the drawn cases in which
+ * leaving hyper-parameter `other` out has an effect. */
+static double extreme_of(const struct qm_domain *d, uint64_t seed, int k, int other, int is_up)
+{
+    double found = is_up ? 0.0 : (double)INFINITY;
+    for (int64_t i = 0; i < DRAWS; i++) {
+        struct qm_case c = qm_domain_draw(d, seed, i);
+        struct qm_recipe r = d->recipe;
+        qm_case_apply(&c, &r);
+        double x = qm_hyper_get(&r.hyper, k);
+        if (qm_shape_numel(&c.shape) < 4096 && (is_up ? x > found : x < found && x > 0.0) &&
+            qm_case_drops(d, &c, (uint64_t)1 << other))
+            found = x;
+    }
+    return found;
+}
+
+/* What is left out below or above a value of a hyper-parameter shows nearly up to where it has no
+ * effect any more: a decay beside a rate as long as their product reaches 2^-21. */
+static void test_extremes_keep_effects(void **state)
+{
+    enum { LR = QM_HYPER_lr, WD = QM_HYPER_weight_decay, EPS = QM_HYPER_eps };
+    static const struct {
+        const char *recipe;
+        int k, other, is_up;
+        double reached;
+    } pairs[] = {
+        {"adamw4_ao", LR, WD, 0, 1e-8},     {"adamw4_ao", WD, WD, 0, 1e-8},
+        {"adamw4_ao", EPS, EPS, 0, 1e-25},  {"adamw_f32", LR, WD, 0, 1e-8},
+        {"adamw_f32", WD, WD, 0, 1e-8},     {"adamw_f32", LR, EPS, 1, 1e3},
+        {"lamb_bnb", WD, WD, 0, 1e-6},      {"adafactor_hf", WD, WD, 0, 1e-8},
+        {"ademamix8_bnb", LR, WD, 0, 1e-6}, {"ademamix8_bnb", QM_HYPER_alpha, WD, 1, 1e5},
+        {"adamw8_coat", LR, WD, 0, 1e-7},   {"muon_f32", LR, WD, 0, 1e-7},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct qm_domain d = domain_of(pairs[i].recipe);
+        double x = extreme_of(&d, 20240501 + i, pairs[i].k, pairs[i].other, pairs[i].is_up);
+        if (pairs[i].is_up ? x < pairs[i].reached : x > pairs[i].reached)
+            fail_msg("%s: %s with an effect at %s %g alone", pairs[i].recipe,
+                     qm_hyper_names[pairs[i].other], qm_hyper_names[pairs[i].k], x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_effects),
         cmocka_unit_test(test_every_hyper_parameter_has_an_effect),
+        cmocka_unit_test(test_extremes_keep_effects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

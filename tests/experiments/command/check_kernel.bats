@@ -242,9 +242,12 @@ C
     [[ $output == *"refused by shape"*"--allow-refused permits 0"*"it returned 5"* ]]
     kernel k.c "return 5;"
     run -1 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
-    [[ $output == *"it returned 5"* && $output == *"FAILED"* ]]
+    [[ $output == *"it returned 5"* && $output == *": FAILED: 1 cases refused that the template"* ]]
     run -77 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" --allow-refused 1
     [[ $output == *"nothing judged"* ]]
+    kernel k.c "if (a->t > 1) return 1; p[0] += 1;" # wrong first, and refused then
+    run -1 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" --allow-refused 1
+    [[ $output == *": FAILED: "*" numbers OFF_BY_ONE or WRONG"* ]]
 }
 
 @test "a file that is no kernel: the compiler's message and exit code 2" {
@@ -360,6 +363,7 @@ P
     "$QUALM" check --template adamw4_2_solo | sed 's/s->draws\[from + i\]/0u/' > still.c
     run -1 "$QUALM" check --no-shrink --kernel still.c --junit out.xml -q --case \
         4097/normal/default/t1/forced
+    [[ $output == *": FAILED: "*"3 findings that no single case shows (stochastic)"* ]]
     [ "$(grep -o '<testcase[^>]* name="[^"]*"' out.xml | cut -d'"' -f4 | paste -sd ' ')" = \
         "stochastic stochastic 2 stochastic 3 4097/normal/default/t1/forced" ]
     kernel k.c

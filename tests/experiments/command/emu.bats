@@ -182,6 +182,32 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     [[ $output == *"step 2 of 2^25 + 7 elements: parameters 0 to 255 stay as they are"* ]]
 }
 
+@test "codes of a large tensor that are not written fail" {
+    plant kept.cu adamw4_ao.cu 's/ i % 2 == 0)/ i % 2 == 0 \&\& i < 1 << 30)/'
+    run -1 "$QUALM" check --no-shrink --kernel kept.cu --case 2147483655/far -q
+    [[ $output == *"step 2 of 2^31 + 7 elements: code byte "*" of exp_avg is "* ]]
+}
+
+@test "a kernel that refuses a large tensor alone fails unless it is allowed" {
+    "$QUALM" check --template adamw_f32 > mine.c
+    sed 's/!m || !v)/!m || !v || a->n > 1 << 24)/' mine.c > refuses.c
+    ! cmp -s mine.c refuses.c || return 1
+    run -1 "$QUALM" check --no-shrink --kernel refuses.c --case 33554439/far -q
+    [[ $output == *"refused that the template takes"*"refuses 2^25 + 7 elements, and takes "* ]]
+    run -77 "$QUALM" check --kernel refuses.c --case 33554439/far -q --allow-refused 1
+    sed '/size_t bytes = /i\    if (a->n > (1u << 31) - 1)\n        return 2;' \
+        "$ROOT/tests/emu/grid_stride.cu" > refuses.cu
+    run -1 "$QUALM" check --no-shrink --kernel refuses.cu --case 2147483655/far -q
+    [[ $output == *"refuses 2^31 + 7 elements, and takes 2^16 + 7"* ]]
+}
+
+@test "the power of an expanded block's centre is exact, and its ties are judged" {
+    plant away.cu adamw8_coat.cu 's/rintf(ldexpf(size, -e))/floorf(ldexpf(size, -e) + 0.5f)/'
+    run -0 "$QUALM" check --no-shrink --kernel right.cu --case 4097/exact/exact/t1/forced -q
+    run -1 "$QUALM" check --no-shrink --kernel away.cu --case 4097/exact/exact/t1/forced -q
+    [[ $output == *"exp_avg: element "*" has code "*", want the code of "* ]]
+}
+
 @test "a 32-bit index fails only at 2^31 + 7 elements" {
     plant far.cu adamw8_bnb.cu \
         's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
@@ -197,10 +223,13 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
         right.cu > short.cu
     ! cmp -s right.cu short.cu || return 1
     run -1 "$QUALM" check --no-shrink --kernel short.cu --draws 1 -q
-    [[ $output == *"FAILED 359x367/"*" failed (both forms): parameter 131752 is"* ]]
-    [[ $output == *"; sizes above 131753 not exercised"* ]]
+    local failed=" failed (both forms): parameter "
+    [[ $output =~ "FAILED "([0-9]+)x([0-9]+)/[^$'\n']*"$failed"([0-9]+)" is" ]]
+    local largest=$((BASH_REMATCH[1] * BASH_REMATCH[2]))
+    [ $largest -gt 131072 ] && [ "${BASH_REMATCH[3]}" -eq $((largest - 1)) ]
+    [[ $output == *"; sizes above $largest not exercised"* ]]
     run -0 "$QUALM" check --kernel right.cu --quick -q
-    [[ $output == *"; sizes above "*" not exercised"* && $output != *131753* ]]
+    [[ $output == *"; sizes above "*" not exercised"* && $output != *$largest* ]]
 }
 
 @test "blocks that communicate are judged with 2^20 + 7 elements in place of 2^31 + 7" {
