@@ -152,9 +152,11 @@ static json_t *forms_json(const struct qm_kernel_run *r)
 /* Of a form, in words.  Where only all cases together fail, no form has passed. */
 static const char *form_words(const struct qm_kernel_run *r, int form)
 {
-    return r->forms.bad[form]        ? "FAILED"
-           : qm_kernel_run_failed(r) ? "no case failed"
-                                     : form_verdict(&r->forms, form);
+    const int64_t *bad = r->forms.bad;
+    int only_together = qm_kernel_run_failed(r) && !bad[QM_FMAD_true] && !bad[QM_FMAD_false];
+    return bad[form]       ? "FAILED"
+           : only_together ? "no case failed"
+                           : form_verdict(&r->forms, form);
 }
 
 /* Prints which forms of a .cu file were judged, and, where one alone fails, what contraction does
