@@ -181,7 +181,7 @@ static int codec_of(struct qm_conform *c, struct qm_codec *codec)
 {
     int64_t block = qm_golden_case_whole(c, "group_size", 128);
     if (!qm_golden_case_whole(c, "expansion", 0))
-        return qm_golden_case_codec(c, codec, "e4m3:8s/block:%lld/bisect/even/plus:1e-20",
+        return qm_golden_case_codec(c, codec, "e4m3:8s/block:%lld/bisect/even/plus:1e-20/maxskip",
                                     (long long)block);
     return qm_golden_case_codec(c, codec, "e4m3:8s/block:%lld/bisect/even/expand:%lld/plus:1e-30",
                                 (long long)block,
