@@ -52,6 +52,17 @@ struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_
     return qm_shape_numel(&s) == numel ? s : qm_shape_flat(numel);
 }
 
+int qm_run_betas(struct qm_conform *c, double betas[2])
+{
+    int n = qm_golden_numbers(c->file, c->group, "betas", betas, 2);
+    if (n == 2 && betas[0] >= 0.0 && betas[0] <= 1.0 && betas[1] >= 0.0 && betas[1] <= 1.0)
+        return 1;
+    (void)qm_fail(QM_BAD_FILE, "attribute betas of %s is missing, or not two numbers from 0 to 1",
+                  c->group);
+    qm_golden_case_failed(c);
+    return 0;
+}
+
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
 {
     int64_t *out = qm_golden_case_memory(c, steps, sizeof *out);
