@@ -15,8 +15,10 @@
  * two ulp, 4 u here.  So a decoded state is 8 u off, of which an average keeps its beta; that is
  * the error of the fresh state.  Centre: half the errors of maximum and minimum, 4 u of roots and
  * product.  Scale, of the recorded exponent k and centre: |k| times the error of the maximum and 4
- * u of the quotient, 8 u of power and quotient.  Codes: one in 1e5, or one, is off by one. */
-static const double STATE = 8 * 0x1p-24, ROUNDINGS = 4 * 0x1p-24, CODES = 1e-5;
+ * u of the quotient, 8 u of power and quotient.  Codes: that of a number within its error, and,
+ * where a power is taken, within 8 u over the exponent, for a power is 4 u off and so is its
+ * quotient. */
+static const double STATE = 8 * 0x1p-24, ROUNDINGS = 4 * 0x1p-24;
 
 /* A recorded state of `steps` steps: numbers [steps][blocks], codes and fresh values [steps][n]. */
 struct state {
@@ -119,6 +121,23 @@ static int judge_block(struct qm_conform *c, const struct state *s, int64_t b, c
     return 0;
 }
 
+/* Takes the recorded code of element i where the ends of its error have it. */
+static int code_may_be(const struct state *s, float x, double error, const float *number,
+                       uint8_t want)
+{
+    const struct qm_codec *codec = &s->codec;
+    double by = s->per > 1 ? STATE / fmin(fabs((double)number[1]), 1.0) : 0.0;
+    double off = error + by * fabs((double)x);
+    if (!(off < HUGE_VAL)) /* of an exponent 0 all numbers have the greatest code */
+        return 0;
+    for (int side = -1; side <= 1; side += 2) {
+        float at = (float)((double)x + (double)side * off);
+        if (qm_block_code(&codec->q, &codec->cb, at, number, 0) == want)
+            return 1;
+    }
+    return 0;
+}
+
 /* Judges numbers and codes of fresh values x against those of step t; error: of each x; NULL: none.
  * Blocks whose recorded numbers are other bits are encoded by these. */
 static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, const float *x,
@@ -147,7 +166,17 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
             codes[i] = (uint8_t)qm_block_code(&codec->q, &codec->cb, x[i], of, 0);
     }
     c->now.compared += count;
-    qm_judge_codes_near(c, s->of, codes, s->codes + t * s->n, s->n, CODES);
+    const int64_t *recorded = s->codes + t * s->n;
+    int64_t off = 0;
+    for (int64_t i = 0; i < s->n && s->per > 1; i++)
+        if (codes[i] != recorded[i] &&
+            code_may_be(s, x[i], error ? error[i] : 0.0, want + i / block * s->per,
+                        (uint8_t)recorded[i])) {
+            codes[i] = (uint8_t)recorded[i];
+            off++;
+        }
+    qm_judge_count(c, s->of, off, s->n, (double)s->n);
+    qm_judge_codes(c, s->of, codes, recorded, s->n);
 }
 
 /* The recorded state after step t as floats.  The product 0 Inf was the NaN of an x86 CPU, which
