@@ -47,7 +47,7 @@ struct qm_run_tolerance {
                            * may be of theirs, and by all of it where the moment is no larger */
     int has_parts;  /* NAdam: the step has a part along the gradient, which may cancel */
     double beside;  /* parameters may be what the step makes of them at 1 + beside or 1 - beside
-                           * times the learning rate, with lr weight_decay as it is, or lie between */
+                           * times the learning rate, with the same lr weight_decay, or between */
     double sign_relative; /* Lion: the sign of a sum that is smaller than this share of its terms
                              * and value_absolute may be any: parameters may be 2 lr off */
 };

@@ -46,7 +46,7 @@ static double of_float(double beta, int64_t t)
     return below / (1.0 - (double)x);
 }
 
-/* (1 - beta) / (1 - beta^t), formed in double, of double or of float32 numbers, and rounded once. */
+/* (1 - beta) / (1 - beta^t), formed in double of double or of float32 numbers, rounded once. */
 static struct qm_ball correction(const struct qm_bound_step *b, double beta)
 {
     struct qm_ball below = qm_bound_correction(b, beta);
