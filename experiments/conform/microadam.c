@@ -6,8 +6,8 @@
  * magnitudes the recorded ones are followed.  So is the parameter: torch multiplies by lr and adds
  * in float32 in whole vectors of 32 elements (64 with AVX-512), and rounds the product to bfloat16
  * first in what is left over; both are formed here, and a number of the rest may be either.  Of
- * tensors that torch may share out to threads any number may.  A zero is equal to a zero of the
- * other sign where it is an end of a block, for the package takes the minimum in no stated order. */
+ * tensors that torch may share out to threads any number may.  A zero that is an end of a block may
+ * have either sign, for the package takes the minimum in no stated order. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

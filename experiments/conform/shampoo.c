@@ -4,10 +4,9 @@
  * step and part by part from what is recorded: eigenvectors and eigenvalues from those of the step
  * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
  * roots, moments and parameter from that; then whole steps of the rule.  TURN: the share of the
- * oracle's bound that a number of an eigenvector, of either sign, may be off by; SHARE: of a
- * tensor's largest; PARAM and ULP: of parameters; WHOLE: of what a whole step gives
- * (tests/golden/README.md).  Codes are equal, but that a number nearer to a mid-point than its
- * tolerance may have either. */
+ * oracle's bound that a number of an eigenvector, of either sign, may be off by.  Sums of n products
+ * are off by n u of the sizes of their terms (tests/golden/README.md).  A code may be any that its
+ * number has within its tolerance; where nothing of an eigenvector is certain, its length is. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +15,8 @@
 #include "experiments/recipes/oracle_hyper.h"
 #include "oracle/rule/shampoo.h"
 
-#define TURN  (1.0 / 64.0)
-#define ULP   0x1p-23
-#define WORDS "lin2:%ds/rowblock:%lld/bisect/even/lo/recip/nanzero"
+#define TURN (1.0 / 64.0)
+#define ULP  0x1p-23
 
 /* ---- tables and quantizers ------------------------------------------------------------------- */
 
@@ -32,14 +30,30 @@ static void replay_map(struct qm_conform *c, const char *name)
         qm_golden_case_skip(c, "map %s is not built", name);
 }
 
+/* The codec of vectors and roots of the registered variant, with the recorded width and blocks; 0:
+ * skipped. */
+static int codec_of(struct qm_conform *c, int bits, int64_t block, struct qm_codec *codec)
+{
+    struct qm_recipe own;
+    char text[QM_QUANTIZER_TEXT];
+    if (qm_recipe_parse("shampoo4_adamw", &own) == QM_OK) {
+        struct qm_quantizer q = own.slot[2];
+        q.bits = bits;
+        q.block = block;
+        qm_quantizer_print(&q, text);
+        return qm_golden_case_codec(c, codec, "%s", text);
+    }
+    qm_golden_case_skip(c, "%.250s", qm_message());
+    return 0;
+}
+
 static void replay_quantizer(struct qm_conform *c)
 {
     struct qm_codec codec;
     struct qm_shape shape;
     int bits = (int)qm_golden_case_whole(c, "bits", 4);
     if (!qm_golden_case_shape(c, "x", &shape) || shape.rank != 2 ||
-        !qm_golden_case_codec(c, &codec, WORDS, bits,
-                              (long long)qm_golden_case_whole(c, "block_size", 64)))
+        !codec_of(c, bits, qm_golden_case_whole(c, "block_size", 64), &codec))
         return;
     int64_t n = qm_shape_numel(&shape), order = shape.dim[1];
     int is_apart = qm_golden_case_whole(c, "diagonal_real", 0) != 0;
@@ -169,6 +183,7 @@ static void judge_lengths(struct qm_conform *c, const struct qm_shampoo_record *
     double off = 4.0 * (double)(n + 16) * QM_U;
     for (int64_t i = 0; i < n; i++) {
         double least = 0.0, most = 0.0, ends[2] = {0.0, 0.0};
+        int is_negative = 0;
         for (int64_t k = 0; k < n; k++) {
             int64_t at = (t - 1) * n * n + i * n + k;
             double scale = 1.0;
@@ -178,9 +193,13 @@ static void judge_lengths(struct qm_conform *c, const struct qm_shampoo_record *
             } else {
                 ends[0] = ends[1] = (double)m->values[at];
             }
+            is_negative |= scale < 0.0;
             least += scale * scale * ends[0] * ends[0];
             most += scale * scale * ends[1] * ends[1];
         }
+        if (is_negative)
+            qm_golden_case_differs(c, "step %lld: a scale of eigenvector %lld is negative",
+                                   (long long)t, (long long)i);
         if (least > 1.0 + off || most < 1.0 - off)
             qm_golden_case_differs(c, "step %lld: eigenvector %lld has a length from %.6g to %.6g",
                                    (long long)t, (long long)i, sqrt(least), sqrt(most));
@@ -442,13 +461,12 @@ static int read_record(struct qm_conform *c, struct qm_shampoo_record *r)
     if (!read_hyper(c, r) || !qm_golden_case_shape(c, "p0", &r->shape))
         return 0;
     bits = (int)qm_golden_case_whole(c, "prec_bits", 32);
-    char words[128];
-    snprintf(words, sizeof words, WORDS, bits <= 8 ? bits : 4,
-             (long long)qm_golden_case_whole(c, "quan_blocksize", 64));
-    if (qm_codec_parse(&r->codec, words) != QM_OK) {
-        qm_golden_case_skip(c, "%.200s", qm_message());
+    char how[sizeof c->now.how];
+    snprintf(how, sizeof how, "%s", c->now.how);
+    if (!codec_of(c, bits <= 8 ? bits : 4, qm_golden_case_whole(c, "quan_blocksize", 64),
+                  &r->codec))
         return 0;
-    }
+    snprintf(c->now.how, sizeof c->now.how, "%s", how);
     r->steps = qm_golden_case_whole(c, "steps", 0);
     r->n = qm_shape_numel(&r->shape);
     r->rates = qm_golden_case_rates(c, r->steps);
@@ -458,8 +476,9 @@ static int read_record(struct qm_conform *c, struct qm_shampoo_record *r)
     r->preconditioned = r->grads; /* of a tensor without preconditioner */
     if (qm_shampoo_tiles_of(&r->h, &r->shape, &r->tiles))
         r->preconditioned = qm_golden_case_floats(c, "preconditioned_grad", r->steps * r->n);
-    snprintf(c->now.how + strlen(c->now.how), sizeof c->now.how - strlen(c->now.how), " %s",
-             bits <= 8 ? words : "f32");
+    qm_quantizer_print(&r->codec.q, how);
+    snprintf(c->now.how + strlen(c->now.how), sizeof c->now.how - strlen(c->now.how), " %.100s",
+             bits <= 8 ? how : "f32");
     return r->p0 && r->grads && r->params && r->preconditioned;
 }
 
