@@ -4,9 +4,10 @@
  * step and part by part from what is recorded: eigenvectors and eigenvalues from those of the step
  * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
  * roots, moments and parameter from that; then whole steps of the rule.  TURN: the share of the
- * oracle's bound that a number of an eigenvector, of either sign, may be off by.  Sums of n products
- * are off by n u of the sizes of their terms (tests/golden/README.md).  A code may be any that its
- * number has within its tolerance; where nothing of an eigenvector is certain, its length is. */
+ * oracle's bound that a number of an eigenvector, of either sign, may be off by.  Sums of n
+ * products are off by n u of the sizes of their terms (tests/golden/README.md).  A code may be any
+ * that its number has within its tolerance; where nothing of an eigenvector is certain, its length
+ * is.  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
