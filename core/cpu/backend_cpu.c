@@ -194,6 +194,11 @@ static qm_status cpu_hyper(void *plan, const struct qm_hyper *h)
 
 void *qm_plan_cpu_residual(void *plan) { return ((struct qm_cpu_plan *)plan)->residual; }
 
+struct qm_codec *qm_plan_cpu_codec(void *plan, int slot)
+{
+    return &((struct qm_cpu_plan *)plan)->slot[slot].c;
+}
+
 const char *qm_cpu_isa(void) { return qm_isa_text(qm_isa()); }
 
 const struct qm_backend qm_backend_cpu = {

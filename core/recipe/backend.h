@@ -65,6 +65,10 @@ extern const struct qm_backend qm_backend_cuda, qm_backend_emu;
  * They belong to the plan. */
 void *qm_plan_cpu_residual(void *plan);
 
+/* The codec of a slot in a plan of backend cpu, to replace its table by that of another release of
+ * its source; it belongs to the plan. */
+struct qm_codec *qm_plan_cpu_codec(void *plan, int slot);
+
 /* The instruction set that backend cpu uses: "sse2", "avx2" or "avx512"; $QM_ISA lowers it. */
 const char *qm_cpu_isa(void);
 

@@ -89,13 +89,29 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
         *out = (struct qm_shape){2, {(int64_t)h->window, geometry_of(h, param).k}};
 }
 
+/* b^e by squaring, in float32. */
+static float power(float b, int64_t e)
+{
+    float x = 1.0f;
+    for (; e > 0; e >>= 1, b = b * b)
+        x = e & 1 ? x * b : x;
+    return x;
+}
+
+/* (1 - b) / (1 - b^t) in double, of a float32 beta and its float32 power. */
+static float correction(double beta, int64_t t)
+{
+    float b = (float)beta;
+    return (float)((1.0 - (double)b) / (1.0 - (double)power(b, t)));
+}
+
 static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     memset(s, 0, sizeof *s);
     s->hyper = h;
     s->t = t;
-    s->c[C1] = (float)((1.0 - h->beta1) / (1.0 - pow(h->beta1, (double)t)));
-    s->c[C2] = (float)((1.0 - h->beta2) / (1.0 - pow(h->beta2, (double)t)));
+    s->c[C1] = correction(h->beta1, t);
+    s->c[C2] = correction(h->beta2, t);
     s->c[BETA1] = (float)h->beta1;
     s->c[BETA2] = (float)h->beta2;
     s->c[EPS] = (float)h->eps;
@@ -112,16 +128,6 @@ static float stored(enum qm_dtype param, float x)
            : param == QM_DTYPE_f16 ? qm_f16_to_float(qm_float_to_f16(x))
                                    : x;
 }
-
-/* b^e by squaring, in float32. */
-static float power(float b, int64_t e)
-{
-    float x = 1.0f;
-    for (; e > 0; e >>= 1, b = b * b)
-        x = e & 1 ? x * b : x;
-    return x;
-}
-
 /* Where block number b begins in the tensor and in a row, its elements, and those taken of it. */
 struct part {
     int64_t from, size, at, k;

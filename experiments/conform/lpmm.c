@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/conform/conform.h"
@@ -31,8 +32,58 @@ static int64_t whole(struct qm_conform *c, const char *prefix, const char *attri
     return qm_golden_case_whole(c, name, fallback);
 }
 
+int qm_lpmm_torch(struct qm_conform *c)
+{
+    char text[64] = "";
+    return qm_golden_text(c->file, "", "torch_version", text, sizeof text) ? atoi(text) : 1;
+}
+
+int qm_lpmm_table(struct qm_conform *c, const struct qm_quantizer *q, float *out)
+{
+    struct qm_codebook cb;
+    int power = q->map == QM_MAP_lin ? 1 : q->map == QM_MAP_pow2 ? 2 : 3;
+    if (qm_lpmm_torch(c) < 2)
+        return 0;
+    if (q->map == QM_MAP_de || q->map == QM_MAP_de0) {
+        qm_codebook_build(QM_MAP_dyn, q->bits, q->sign, &cb);
+        if (q->map == QM_MAP_de0 && !q->sign)
+            cb.value[0] = cb.value[1];
+    } else if (q->sign &&
+               (q->map == QM_MAP_lin || q->map == QM_MAP_pow2 || q->map == QM_MAP_pow3)) {
+        qm_codebook_build(QM_MAP_linb, q->bits, 1, &cb);
+        for (int k = 0; k < cb.n; k++) {
+            float a = fabsf(cb.value[k]), r = power == 1 ? a : power == 2 ? a * a : a * a * a;
+            cb.value[k] = copysignf(r, cb.value[k]);
+        }
+    } else {
+        return 0;
+    }
+    memcpy(out, cb.value, sizeof *out * (size_t)cb.n);
+    return cb.n;
+}
+
+/* What the names of a quantizer's attributes begin with is read before them. */
+static int attributes_there(struct qm_conform *c, const char *prefix)
+{
+    static const struct qm_golden_need needs[] = {
+        {"bits", QM_NEED_number, 1, 8, 0},     {"group_size", QM_NEED_number, 0, 1e15, 1},
+        {"signed", QM_NEED_number, 0, 1, 1},   {"scale_type", QM_NEED_text, 0, 0, 0},
+        {"quant_type", QM_NEED_text, 0, 0, 0}, {"round_type", QM_NEED_text, 0, 0, 0}};
+    char name[64];
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        struct qm_golden_need need = needs[i];
+        snprintf(name, sizeof name, "%s%s", prefix, need.name);
+        need.name = name;
+        if (!qm_golden_case_needs(c, &need, 1))
+            return 0;
+    }
+    return 1;
+}
+
 int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_t size)
 {
+    if (!attributes_there(c, prefix))
+        return 0;
     struct qm_lpmm_state s = {.bits = (int)whole(c, prefix, "bits", 0),
                               .sign = (int)whole(c, prefix, "signed", 1),
                               .group_size = whole(c, prefix, "group_size", 0)};
@@ -46,6 +97,20 @@ int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_
         return 0;
     }
     snprintf(out, size, "%s", text);
+    return 1;
+}
+
+/* The codec of a case's quantizer, with the table of the release that recorded it; 0: there is
+ * none. */
+static int codec_read(struct qm_conform *c, struct qm_codec *codec)
+{
+    char text[QM_QUANTIZER_TEXT];
+    float table[256];
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_golden_case_codec(c, codec, "%s", text))
+        return 0;
+    int n = qm_lpmm_table(c, &codec->q, table);
+    if (n > 0)
+        qm_codec_table(codec, table, n);
     return 1;
 }
 
@@ -147,13 +212,11 @@ static const float *defined_only(struct qm_conform *c, const struct qm_codec *co
 
 static void replay_quantizer(struct qm_conform *c)
 {
-    char text[QM_QUANTIZER_TEXT];
     struct qm_codec codec;
     struct qm_shape shape;
     float *x;
     int64_t n;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
-        !qm_golden_case_codec(c, &codec, "%s", text) || !input_read(c, &codec, &shape, &x, &n))
+    if (!codec_read(c, &codec) || !input_read(c, &codec, &shape, &x, &n))
         return;
     int64_t all = qm_shape_numel(&shape);
     struct qm_golden_run want = {.n_dequant = n};
@@ -199,11 +262,9 @@ static int word_of(float u, float minus, uint32_t *word)
  * elements (4 bytes; with one code per byte: 4 elements) and draws from subsequence t. */
 static void replay_real(struct qm_conform *c)
 {
-    char text[QM_QUANTIZER_TEXT];
     struct qm_codec codec;
     uint64_t seed = 0, offset = 0;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
-        !qm_golden_case_codec(c, &codec, "%s", text))
+    if (!codec_read(c, &codec))
         return;
     int64_t n = qm_golden_case_numel(c, "normalized"),
             per = codec.q.pack == QM_PACK_byte ? 4 : 32 / codec.q.bits;
@@ -237,13 +298,11 @@ static void replay_real(struct qm_conform *c)
  * first subtracts one half, so a word with the same u - 1/2 replaces the noise. */
 static void replay_dither(struct qm_conform *c)
 {
-    char text[QM_QUANTIZER_TEXT];
     struct qm_codec codec;
     struct qm_shape shape;
     float *x;
     int64_t n;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
-        !qm_golden_case_codec(c, &codec, "%s", text) || !input_read(c, &codec, &shape, &x, &n))
+    if (!codec_read(c, &codec) || !input_read(c, &codec, &shape, &x, &n))
         return;
     if (codec.q.norm != QM_NORM_block && codec.q.norm != QM_NORM_tensor) {
         qm_golden_case_skip(c, "noise is replayed for scales of blocks and tensors only");
@@ -344,13 +403,11 @@ static double chance_up(const struct qm_codec *codec, float y, int low)
  * standard deviations plus one of this codec's expectation. */
 static void replay_histogram(struct qm_conform *c)
 {
-    char text[QM_QUANTIZER_TEXT];
     struct qm_codec codec;
     struct qm_shape shape;
     float *x;
     int64_t n;
-    if (!qm_lpmm_quantizer(c, "", text, sizeof text) ||
-        !qm_golden_case_codec(c, &codec, "%s", text) || !input_read(c, &codec, &shape, &x, &n))
+    if (!codec_read(c, &codec) || !input_read(c, &codec, &shape, &x, &n))
         return;
     int64_t entries = codec.cb.n, block = codec.q.block > 0 ? codec.q.block : n;
     double repeats = qm_golden_case_number(c, "repeats", 0);
@@ -391,6 +448,8 @@ static void replay_map(struct qm_conform *c)
 {
     char text[QM_QUANTIZER_TEXT];
     struct qm_lpmm_state s = qm_lpmm_config_default().m;
+    struct qm_quantizer q;
+    float table[256];
     s.bits = (int)whole(c, "", "bits", 0);
     s.sign = (int)whole(c, "", "signed", 1);
     if (!state_set(c, "", "quant_type", "QUANT_TYPE", &s))
@@ -399,9 +458,16 @@ static void replay_map(struct qm_conform *c)
         qm_golden_case_skip(c, "%.200s", qm_message());
         return;
     }
+    int64_t n = qm_golden_case_numel(c, "qmap");
+    const float *want = qm_golden_case_floats(c, "qmap", -1);
+    int own = qm_quantizer_parse(text, &q) == QM_OK ? qm_lpmm_table(c, &q, table) : 0;
+    if (own == n && own > 0) {
+        snprintf(c->now.how, sizeof c->now.how, "%.*s of PyTorch 2", (int)strcspn(text, "/"), text);
+        qm_judge_floats(c, "value", table, want, n);
+        return;
+    }
     text[strcspn(text, ":")] = '\0'; /* the map's name */
-    qm_judge_map(c, text, s.bits, s.sign, qm_golden_case_floats(c, "qmap", -1),
-                 qm_golden_case_numel(c, "qmap"));
+    qm_judge_map(c, text, s.bits, s.sign, want, n);
 }
 
 static void replay_leaf(struct qm_conform *c, const char *group)

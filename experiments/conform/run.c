@@ -52,6 +52,17 @@ struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_
     return qm_shape_numel(&s) == numel ? s : qm_shape_flat(numel);
 }
 
+int qm_run_betas(struct qm_conform *c, double betas[2])
+{
+    int n = qm_golden_numbers(c->file, c->group, "betas", betas, 2);
+    if (n == 2 && betas[0] >= 0.0 && betas[0] <= 1.0 && betas[1] >= 0.0 && betas[1] <= 1.0)
+        return 1;
+    (void)qm_fail(QM_BAD_FILE, "attribute betas of %s is missing, or not two numbers from 0 to 1",
+                  c->group);
+    qm_golden_case_failed(c);
+    return 0;
+}
+
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
 {
     int64_t *out = qm_golden_case_memory(c, steps, sizeof *out);
@@ -77,13 +88,16 @@ static int64_t own_numel(const struct qm_run *run, int i)
     return qm_shape_numel(&own);
 }
 
-/* Buffers of one step. */
+/* Buffers of one step.  beside: plans that step at other rates, and their parameters. */
 struct scratch {
     int64_t numel, most_scales;
     float *p, *values;
     void *stored; /* the parameter as the recipe stores it */
     uint8_t *codes;
     double *allowed; /* of each element */
+    void *beside[2];
+    float *low, *high, *before;
+    double *moved; /* how far each parameter went since it was last recorded */
 };
 
 /* Loads the recorded state after step t into the plan. */
@@ -286,6 +300,32 @@ static void round_param(struct qm_conform *c, float *p, float want, double allow
         c->now.outcome = QM_CONFORM_near;
 }
 
+/* What a parameter is off by where steps before this one were not recorded: their errors, and the
+ * ulp in which each of them may have been rounded. */
+static double of_gap(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
+{
+    int64_t gap = run->kept[row] - (row > 0 ? run->kept[row - 1] : 0);
+    if (!s->moved || gap < 2)
+        return 0.0;
+    return run->within.beside * s->moved[k] +
+           (double)gap * 0x1p-23 * size_of(run->params[row * s->numel + k]);
+}
+
+/* Takes a wanted parameter that lies between those of the rates beside: the case is near. */
+static void take_between(struct qm_conform *c, struct scratch *s, int64_t k, float want,
+                         const char *what)
+{
+    float a = s->low[k], b = s->high[k];
+    if (s->p[k] == want || !((a <= want && want <= b) || (b <= want && want <= a)))
+        return;
+    if (c->now.outcome == QM_CONFORM_equal)
+        snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: within the error of the step", what,
+                 (long long)k);
+    s->p[k] = want;
+    if (qm_golden_case_open(c))
+        c->now.outcome = QM_CONFORM_near;
+}
+
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         int64_t row, const char *what)
 {
@@ -300,10 +340,13 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
         qm_judge_close(c, what, s->p, want, s->numel, 0.0, 0.0);
         return;
     }
+    for (int64_t k = 0; k < s->numel && s->low; k++)
+        take_between(c, s, k, want[k], what);
     for (int64_t k = 0; k < s->numel; k++)
         s->allowed[k] = w->param_relative * size_of(want[k]) + w->param_absolute +
-                        w->param_of_step * step_of(run, s, row, k) + of_values(run, s, row, k) +
-                        of_moment(run, s, row, k) + of_infinite(run, s, row, k);
+                        of_gap(run, s, row, k) + w->param_of_step * step_of(run, s, row, k) +
+                        of_values(run, s, row, k) + of_moment(run, s, row, k) +
+                        of_infinite(run, s, row, k);
     qm_judge_close_each(c, what, s->p, want, s->allowed, s->numel);
 }
 
@@ -408,6 +451,42 @@ static qm_status step_by_candidates(const struct qm_run *run, struct scratch *s,
     return QM_OK;
 }
 
+/* Steps the plans beside from the parameters before the step, into low and high. */
+static qm_status step_beside(const struct qm_run *run, struct scratch *s, const struct qm_tensor *g,
+                             int64_t t)
+{
+    size_t bytes = (size_t)s->numel * sizeof *s->p;
+    if (!s->low)
+        return QM_OK;
+    float *p = s->p, *to[2] = {s->low, s->high};
+    memcpy(s->before, p, bytes);
+    for (int i = 0; i < 2; i++) {
+        double by = 1.0 + (i ? run->within.beside : -run->within.beside);
+        struct qm_hyper h = run->recipe.hyper;
+        h.lr = (run->lr ? run->lr[t - 1] : h.lr) * by;
+        h.weight_decay /= by;
+        memcpy(to[i], p, bytes);
+        s->p = to[i];
+        qm_status st = t > 1 ? state_load(run, s, s->beside[i], t - 1) : QM_OK;
+        if (st == QM_OK)
+            st = qm_backend_cpu.hyper(s->beside[i], &h);
+        memcpy(g->data, run->grads + (t - 1) * s->numel, bytes);
+        if (st == QM_OK)
+            st = step(run, s, s->beside[i], g, t);
+        s->p = p;
+        QM_TRY(st);
+    }
+    return QM_OK;
+}
+
+/* Adds the step that was just taken to what the parameters moved since they were recorded. */
+static void count_move(const struct qm_run *run, struct scratch *s, int64_t t)
+{
+    int is_fresh = kept_row(run, t - 1) >= 0;
+    for (int64_t k = 0; s->moved && k < s->numel; k++)
+        s->moved[k] = (is_fresh ? 0.0 : s->moved[k]) + size_of(s->p[k] - s->before[k]);
+}
+
 static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         void *plan)
 {
@@ -422,12 +501,43 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
             h.lr = run->lr[t - 1];
             QM_TRY(qm_backend_cpu.hyper(plan, &h));
         }
-        memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
         g.data = grad;
+        QM_TRY(step_beside(run, s, &g, t));
+        memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
         QM_TRY(run->candidate ? step_by_candidates(run, s, plan, &g, t)
                               : step(run, s, plan, &g, t));
+        count_move(run, s, t);
         QM_TRY(state_judge(c, run, s, plan, t));
     }
+    return QM_OK;
+}
+
+/* A plan of the run's recipe, with the recorded tables. */
+static qm_status plan_open(const struct qm_run *run, void **plan)
+{
+    QM_TRY(qm_recipe_applicable(&run->recipe));
+    QM_TRY(qm_backend_cpu.open(&run->recipe, &run->shape, 0, plan));
+    for (int i = 0; i < run->recipe.rule->n_slots; i++)
+        if (run->slot[i].table)
+            qm_codec_table(qm_plan_cpu_codec(*plan, i), run->slot[i].table, run->slot[i].entries);
+    return QM_OK;
+}
+
+/* Opens the plan and, where the tolerance asks for them, the two beside it. */
+static qm_status plans_open(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
+                            void **plan)
+{
+    QM_TRY(plan_open(run, plan));
+    if (run->within.beside <= 0.0)
+        return QM_OK;
+    s->low = qm_golden_case_memory(c, s->numel, sizeof *s->low);
+    s->high = qm_golden_case_memory(c, s->numel, sizeof *s->high);
+    s->before = qm_golden_case_memory(c, s->numel, sizeof *s->before);
+    s->moved = qm_golden_case_memory(c, s->numel, sizeof *s->moved);
+    if (!s->low || !s->high || !s->before || !s->moved)
+        return QM_NO_MEMORY;
+    for (int i = 0; i < 2; i++)
+        QM_TRY(plan_open(run, &s->beside[i]));
     return QM_OK;
 }
 
@@ -448,12 +558,11 @@ void qm_run_replay(struct qm_conform *c, const struct qm_run *run)
     if (!s.p || !s.values || !s.codes || !s.stored || !s.allowed)
         return;
     memcpy(s.p, run->p0, (size_t)s.numel * sizeof *s.p);
-    if (qm_recipe_applicable(&run->recipe) != QM_OK ||
-        qm_backend_cpu.open(&run->recipe, &run->shape, 0, &plan) != QM_OK) {
+    if (plans_open(c, run, &s, &plan) != QM_OK)
         qm_golden_case_skip(c, "%s", qm_message());
-        return;
-    }
-    if (replay(c, run, &s, plan) != QM_OK)
+    else if (replay(c, run, &s, plan) != QM_OK)
         qm_golden_case_differs(c, "the run stopped: %.250s", qm_message());
     qm_backend_cpu.close(plan);
+    for (int i = 0; i < 2; i++)
+        qm_backend_cpu.close(s.beside[i]);
 }

@@ -12,8 +12,10 @@ struct qm_run_slot {
     const float *scales;
     int64_t n_scales; /* per step */
     const float *values;
-    float first;    /* every value before the first step; not of quantized slots */
-    int every_step; /* values of every step, in the slot's own shape: numel is the dataset's */
+    float first;        /* every value before the first step; not of quantized slots */
+    int every_step;     /* values of every step, in the slot's own shape: numel is the dataset's */
+    const float *table; /* not NULL: the entries of the recorded table, in place of the map's */
+    int entries;
 };
 
 /* How a float32 state takes the gradient in: not (or it is not said), itself, its square, or its
@@ -40,10 +42,12 @@ struct qm_run_tolerance {
                              * error of the gradient, which states take in with a weight */
     enum qm_run_takes takes[3];
     double weight[3];
-    int has_moment;       /* slot 0 is the moment that steps go along (of squares, the gradient
+    int has_moment; /* slot 0 is the moment that steps go along (of squares, the gradient
                            * is): a parameter is off by as much of its step as the states
                            * may be of theirs, and by all of it where the moment is no larger */
-    int has_parts;        /* NAdam: the step has a part along the gradient, which may cancel */
+    int has_parts;  /* NAdam: the step has a part along the gradient, which may cancel */
+    double beside;  /* parameters may be what the step makes of them at 1 + beside or 1 - beside
+                           * times the learning rate, with the same lr weight_decay, or between */
     double sign_relative; /* Lion: the sign of a sum that is smaller than this share of its terms
                              * and value_absolute may be any: parameters may be 2 lr off */
 };
@@ -88,6 +92,9 @@ void qm_run_replay(struct qm_conform *c, const struct qm_run *run);
 
 /* The attribute "shape" where it describes numel elements, else a flat shape. */
 struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_t numel);
+
+/* The attribute betas; 0, and the case unreadable, where it is not two numbers from 0 to 1. */
+int qm_run_betas(struct qm_conform *c, double betas[2]);
 
 /* Steps 1..steps as a list, for runs that kept all of them. */
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps);

@@ -4,25 +4,20 @@
  * step and part by part from what is recorded: eigenvectors and eigenvalues from those of the step
  * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
  * roots, moments and parameter from that; then whole steps of the rule.  TURN: the share of the
- * oracle's bound that a number of an eigenvector, of either sign, may be off by; SHARE: of a
- * tensor's largest; PARAM and ULP: of parameters; WHOLE: of what a whole step gives
- * (tests/golden/README.md).  Codes are equal, but that a number nearer to a mid-point than its
- * tolerance may have either. */
+ * oracle's bound that a number of an eigenvector, of either sign, may be off by.  Sums of n
+ * products are off by n u of the sizes of their terms (tests/golden/README.md).  A code may be any
+ * that its number has within its tolerance; where nothing of an eigenvector is certain, its length
+ * is.  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/rule/shampoo.h"
-#include "experiments/conform/run.h"
+#include "experiments/conform/shampoo_run.h"
 #include "experiments/recipes/oracle_hyper.h"
 #include "oracle/rule/shampoo.h"
 
-#define TURN  (1.0 / 64.0)
-#define SHARE 1e-6
-#define PARAM 1e-7
-#define ULP   0x1p-23
-#define WHOLE 1e-5
-#define WORDS "lin2:%ds/rowblock:%lld/bisect/even/lo/recip/nanzero"
+#define TURN (1.0 / 64.0)
+#define ULP  0x1p-23
 
 /* ---- tables and quantizers ------------------------------------------------------------------- */
 
@@ -36,14 +31,30 @@ static void replay_map(struct qm_conform *c, const char *name)
         qm_golden_case_skip(c, "map %s is not built", name);
 }
 
+/* The codec of vectors and roots of the registered variant, with the recorded width and blocks; 0:
+ * skipped. */
+static int codec_of(struct qm_conform *c, int bits, int64_t block, struct qm_codec *codec)
+{
+    struct qm_recipe own;
+    char text[QM_QUANTIZER_TEXT];
+    if (qm_recipe_parse("shampoo4_adamw", &own) == QM_OK) {
+        struct qm_quantizer q = own.slot[2];
+        q.bits = bits;
+        q.block = block;
+        qm_quantizer_print(&q, text);
+        return qm_golden_case_codec(c, codec, "%s", text);
+    }
+    qm_golden_case_skip(c, "%.250s", qm_message());
+    return 0;
+}
+
 static void replay_quantizer(struct qm_conform *c)
 {
     struct qm_codec codec;
     struct qm_shape shape;
     int bits = (int)qm_golden_case_whole(c, "bits", 4);
     if (!qm_golden_case_shape(c, "x", &shape) || shape.rank != 2 ||
-        !qm_golden_case_codec(c, &codec, WORDS, bits,
-                              (long long)qm_golden_case_whole(c, "block_size", 64)))
+        !codec_of(c, bits, qm_golden_case_whole(c, "block_size", 64), &codec))
         return;
     int64_t n = qm_shape_numel(&shape), order = shape.dim[1];
     int is_apart = qm_golden_case_whole(c, "diagonal_real", 0) != 0;
@@ -73,43 +84,43 @@ static void replay_quantizer(struct qm_conform *c)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-struct record {
-    struct qm_hyper h;
-    struct qm_recipe recipe;
-    struct qm_oracle_hyper wide;
-    struct qm_shape shape;
-    struct qm_shampoo_tiles tiles; /* down 0: no preconditioner */
-    struct qm_codec codec;
-    int is_adam, open_codes; /* open_codes: codes near a mid-point that fell the other way */
-    int64_t n, steps;
-    const float *p0, *grads, *params, *preconditioned;
-};
-
-/* A factor: the recorded state of one side of one tile, or of its root, after every step. */
-struct matrix {
-    int64_t n, n_scales;
-    const int64_t *codes;                 /* NULL: values */
-    const float *scales, *values, *apart; /* apart: eigenvalues, or the diagonal of a coded root */
-};
-
 static const float *floats_of(struct qm_conform *c, const char *kind, int i, const char *what,
                               int64_t n)
 {
     char name[64];
     snprintf(name, sizeof name, "state/%s%d%s", kind, i, what);
-    return qm_golden_case_has(c, name) ? qm_golden_case_floats(c, name, n) : NULL;
+    return qm_golden_case_floats(c, name, n);
+}
+
+/* Whether factor i has codes, which dataset rootI_lowbit says of each step: how many bits they
+ * have, or 1; 0 or 32: none.  -1: it is missing, or does not stay the same. */
+static int is_coded(struct qm_conform *c, const struct qm_shampoo_record *r, int i)
+{
+    char name[64];
+    snprintf(name, sizeof name, "state/root%d_lowbit", i);
+    const int64_t *flag = qm_golden_case_ints(c, name, r->steps);
+    for (int64_t t = 0; flag && t < r->steps; t++)
+        if (flag[t] != flag[0] || flag[t] < 0 || flag[t] > 32) {
+            (void)qm_fail(QM_BAD_FILE, "%s of %s is not 0 to 32, the same in each step", name,
+                          c->group);
+            qm_golden_case_failed(c);
+            return -1;
+        }
+    return flag ? flag[0] > 0 && flag[0] <= 8 : -1;
 }
 
 /* kind: "stat" or "root" of factor i, of order n. */
-static int read_matrix(struct qm_conform *c, const struct record *r, const char *kind, int i,
-                       int64_t n, struct matrix *out)
+static int read_matrix(struct qm_conform *c, const struct qm_shampoo_record *r, const char *kind,
+                       int i, int64_t n, struct qm_shampoo_matrix *out)
 {
     char name[64];
-    int is_root = *kind == 'r';
-    *out = (struct matrix){.n = n};
-    snprintf(name, sizeof name, "state/%s%d_codes", kind, i);
-    if (qm_golden_case_has(c, name)) {
+    int is_root = *kind == 'r', coded = is_coded(c, r, i);
+    *out = (struct qm_shampoo_matrix){.n = n};
+    if (coded < 0)
+        return 0;
+    if (coded) {
         struct qm_shape s = {2, {n, n}};
+        snprintf(name, sizeof name, "state/%s%d_codes", kind, i);
         out->n_scales = qm_scale_count(&r->codec, &s);
         out->codes = qm_golden_case_ints(c, name, r->steps * n * n);
         out->scales = floats_of(c, kind, i, "_absmax", r->steps * out->n_scales);
@@ -118,15 +129,12 @@ static int read_matrix(struct qm_conform *c, const struct record *r, const char 
     }
     out->values = floats_of(c, kind, i, "", r->steps * n * n);
     out->apart = is_root ? NULL : floats_of(c, kind, i, "_eigenvalues", r->steps * n);
-    if (out->values && (is_root || out->apart))
-        return 1;
-    qm_golden_case_skip(c, "%s%d: neither codes nor values are recorded", kind, i);
-    return 0;
+    return out->values && (is_root || out->apart);
 }
 
 /* x[n][n] <- the matrix after step t: the identity before the first one. */
-static void matrix_at(struct qm_conform *c, const struct record *r, const struct matrix *m,
-                      int is_root, int64_t t, float *x)
+static void matrix_at(struct qm_conform *c, const struct qm_shampoo_record *r,
+                      const struct qm_shampoo_matrix *m, int is_root, int64_t t, float *x)
 {
     int64_t n = m->n, nn = n * n;
     struct qm_shape s = {2, {n, n}};
@@ -147,27 +155,62 @@ static void matrix_at(struct qm_conform *c, const struct record *r, const struct
         x[i * (n + 1)] = m->apart[(t - 1) * n + i];
 }
 
-static double largest(const float *x, int64_t n)
+/* 1: the code may be that of a number within its error over a scale within its own. */
+static int may_have(const struct qm_shampoo_record *r, double x, double scale, double allowed,
+                    int want)
 {
-    double most = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)x[i]));
-    return most;
+    if (allowed == HUGE_VAL) /* nothing of the row is certain */
+        return 1;
+    double off = 2.0 * allowed / scale + 4.0 * QM_U, at = x / scale;
+    return scale > 0.0 && qm_code_of(&r->codec, (float)(at - off), 0) <= want &&
+           want <= qm_code_of(&r->codec, (float)(at + off), 0);
 }
 
-/* 1: both codes stand next to a mid-point that x over its scale may lie on either side of. */
-static int is_open(const struct qm_codebook *cb, double x, double scale, double allowed, int a,
-                   int b)
+/* The ends of |x| / scale of the numbers that a code stands for. */
+static void cell_of(const struct qm_codebook *cb, int code, double ends[2])
 {
-    int low = a < b ? a : b;
-    double mid = 0.5 * ((double)cb->value[low] + (double)cb->value[low + 1]);
-    return (a - b == 1 || b - a == 1) && scale > 0.0 &&
-           fabs(x / scale - mid) <= 2.0 * allowed / scale + 4.0 * QM_U;
+    double below = code > 0 ? 0.5 * ((double)cb->value[code - 1] + (double)cb->value[code]) : -1.0;
+    double above =
+        code + 1 < cb->n ? 0.5 * ((double)cb->value[code] + (double)cb->value[code + 1]) : 1.0;
+    ends[1] = fmax(fabs(below), fabs(above));
+    ends[0] = below <= 0.0 && above >= 0.0 ? 0.0 : fmin(fabs(below), fabs(above));
+}
+
+/* Recorded eigenvectors have the length 1: the numbers that their codes stand for can have it. */
+static void judge_lengths(struct qm_conform *c, const struct qm_shampoo_record *r,
+                          const struct qm_shampoo_matrix *m, int64_t t)
+{
+    int64_t n = m->n, block = r->codec.q.block, per = (n + block - 1) / block;
+    double off = 4.0 * (double)(n + 16) * QM_U;
+    for (int64_t i = 0; i < n; i++) {
+        double least = 0.0, most = 0.0, ends[2] = {0.0, 0.0};
+        int is_negative = 0;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t at = (t - 1) * n * n + i * n + k;
+            double scale = 1.0;
+            if (m->codes) {
+                scale = (double)m->scales[(t - 1) * m->n_scales + i * per + k / block];
+                cell_of(&r->codec.cb, (int)m->codes[at] & (r->codec.cb.n - 1), ends);
+            } else {
+                ends[0] = ends[1] = (double)m->values[at];
+            }
+            is_negative |= scale < 0.0;
+            least += scale * scale * ends[0] * ends[0];
+            most += scale * scale * ends[1] * ends[1];
+        }
+        if (is_negative)
+            qm_golden_case_differs(c, "step %lld: a scale of eigenvector %lld is negative",
+                                   (long long)t, (long long)i);
+        if (least > 1.0 + off || most < 1.0 - off)
+            qm_golden_case_differs(c, "step %lld: eigenvector %lld has a length from %.6g to %.6g",
+                                   (long long)t, (long long)i, sqrt(least), sqrt(most));
+    }
 }
 
 /* Compares x[n][n], whose number i may be off by allowed[i / n], with the matrix after step t. */
-static void judge_matrix(struct qm_conform *c, struct record *r, const char *what,
-                         const struct matrix *m, int64_t t, const float *x, const double *allowed)
+static void judge_matrix(struct qm_conform *c, struct qm_shampoo_record *r, const char *what,
+                         const struct qm_shampoo_matrix *m, int64_t t, const float *x,
+                         const double *allowed)
 {
     int64_t n = m->n, nn = n * n, block = r->codec.q.block, per = (n + block - 1) / block, open = 0;
     struct qm_shape s = {2, {n, n}};
@@ -191,10 +234,10 @@ static void judge_matrix(struct qm_conform *c, struct record *r, const char *wha
     qm_judge_close_each(c, name, scales, m->scales + (t - 1) * m->n_scales, each, m->n_scales);
     for (int64_t i = 0; i < nn && qm_golden_case_open(c); i++) {
         int want = (int)m->codes[(t - 1) * nn + i];
-        double scale = (double)scales[i / n * per + i % n / block];
+        double scale = (double)m->scales[(t - 1) * m->n_scales + i / n * per + i % n / block];
         if (codes[i] == want)
             continue;
-        if (!is_open(&r->codec.cb, (double)x[i], scale, allowed[i / n], codes[i], want))
+        if (!may_have(r, (double)x[i], scale, allowed[i / n], want))
             qm_golden_case_differs(c,
                                    "%s: code %lld is %d, want %d; value %.9g of scale %.9g, "
                                    "tolerance %.2g",
@@ -218,14 +261,19 @@ static void align(int64_t n, const float *like, float *x)
     }
 }
 
+/* Sums of n products of numbers whose sizes add up to at most the largest of the result. */
+static double share_of(int64_t n) { return (double)(n + 16) * QM_U; }
+
 static int is_due(int64_t t, double gap) { return t % (int64_t)gap == 0; }
 
-/* allowed[n] <- the tolerance of each row of the eigenvectors after the step: the oracle's. */
-static int turns(struct qm_conform *c, const struct record *r, const struct qm_shampoo_tile *tile,
-                 int right, const float *g, const float *vt, const float *ev, double *allowed)
+/* allowed[2 n] <- the tolerance of each row of the eigenvectors after the step, and of each
+ * eigenvalue: the oracle's. */
+static int turns(struct qm_conform *c, const struct qm_shampoo_record *r,
+                 const struct qm_shampoo_tile *tile, int right, const float *g, const float *vt,
+                 const float *ev, double *allowed)
 {
     int64_t n = right ? tile->cols : tile->rows, inner = right ? tile->rows : tile->cols;
-    double *x = qm_golden_case_memory(c, n * inner + n * n + 2 * n, sizeof *x);
+    double *x = qm_golden_case_memory(c, n * inner + n * n + n, sizeof *x);
     if (!x)
         return 0;
     double *v = x + n * inner, *e = v + n * n;
@@ -237,7 +285,7 @@ static int turns(struct qm_conform *c, const struct record *r, const struct qm_s
         v[i] = (double)vt[i];
     for (int64_t i = 0; i < n; i++)
         e[i] = (double)ev[i];
-    const struct qm_eigenbasis to = {v, e, allowed, e + n};
+    const struct qm_eigenbasis to = {v, e, allowed, allowed + n};
     if (qm_kronecker_statistic(&r->wide, n, inner, x, QM_U / sqrt((double)n), &to) == QM_OK)
         return 1;
     qm_golden_case_failed(c);
@@ -245,13 +293,14 @@ static int turns(struct qm_conform *c, const struct record *r, const struct qm_s
 }
 
 /* Judges the eigenvectors and eigenvalues of one side of a tile after step t. */
-static void judge_statistic(struct qm_conform *c, struct record *r, const struct matrix *m,
-                            const struct qm_shampoo_tile *tile, int right, int64_t t)
+static void judge_statistic(struct qm_conform *c, struct qm_shampoo_record *r,
+                            const struct qm_shampoo_matrix *m, const struct qm_shampoo_tile *tile,
+                            int right, int64_t t)
 {
     int64_t n = m->n, nn = n * n;
     const float *g = r->grads + (t - 1) * r->n, *want_ev = m->apart + (t - 1) * n;
     float *vt = qm_golden_case_memory(c, 2 * nn + n, sizeof *vt);
-    double *allowed = qm_golden_case_memory(c, n, sizeof *allowed);
+    double *allowed = qm_golden_case_memory(c, 2 * n, sizeof *allowed);
     if (!vt || !allowed)
         return;
     float *want = vt + nn, *ev = want + nn;
@@ -262,20 +311,24 @@ static void judge_statistic(struct qm_conform *c, struct record *r, const struct
     if (is_due(t, r->h.stat_gap)) {
         if (!turns(c, r, tile, right, g, vt, ev, allowed))
             return;
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             allowed[i] = TURN * allowed[i] + 4.0 * QM_U;
+            allowed[n + i] = fmin(TURN * allowed[n + i], qm_judge_largest(want_ev, n)) +
+                             share_of(n) * qm_judge_largest(want_ev, n);
+        }
         if (qm_shampoo_statistic(&r->h, tile, r->tiles.cols, g, right, vt, ev) != QM_OK)
             qm_golden_case_failed(c);
         align(n, want, vt);
     }
     judge_matrix(c, r, right ? "right vectors" : "left vectors", m, t, vt, allowed);
-    qm_judge_close(c, "eigenvalue", ev, want_ev, n, 0.0,
-                   is_due(t, r->h.stat_gap) ? SHARE * largest(want_ev, n) : 0.0);
+    judge_lengths(c, r, m, t);
+    qm_judge_close_each(c, "eigenvalue", ev, want_ev, allowed + n, n);
 }
 
 /* Judges the root, from the recorded statistic s. */
-static void judge_root(struct qm_conform *c, struct record *r, const struct matrix *m,
-                       const struct matrix *s, int right, int64_t t)
+static void judge_root(struct qm_conform *c, struct qm_shampoo_record *r,
+                       const struct qm_shampoo_matrix *m, const struct qm_shampoo_matrix *s,
+                       int right, int64_t t)
 {
     int64_t n = m->n, nn = n * n;
     float *root = qm_golden_case_memory(c, 2 * nn + n, sizeof *root);
@@ -289,7 +342,7 @@ static void judge_root(struct qm_conform *c, struct record *r, const struct matr
         if (qm_shampoo_root(&r->h, n, vt, s->apart + (t - 1) * n, root) != QM_OK)
             qm_golden_case_failed(c);
         for (int64_t i = 0; i < n; i++)
-            allowed[i] = SHARE * largest(root, nn);
+            allowed[i] = share_of(n) * qm_judge_largest(root, nn);
     }
     for (int64_t i = 0; i < n && m->codes; i++) {
         diagonal[i] = root[i * (n + 1)];
@@ -300,15 +353,38 @@ static void judge_root(struct qm_conform *c, struct record *r, const struct matr
         qm_judge_close(c, "diagonal", diagonal, m->apart + (t - 1) * n, n, 0.0, allowed[0]);
 }
 
+/* Adds to allowed what sums of as many products as both orders are off by: that many u of the sizes
+ * of the terms of L G R. */
+static void allow_tile(const struct qm_shampoo_tile *tile, int64_t cols, const float *l,
+                       const float *right, const float *g, double *room, double *allowed)
+{
+    int64_t m = tile->rows, n = tile->cols;
+    double by = (double)(m + n + 16) * QM_U;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            room[i * n + j] = 0.0;
+            for (int64_t k = 0; k < m; k++)
+                room[i * n + j] +=
+                    fabs((double)l[i * m + k] * (double)g[(tile->row + k) * cols + tile->col + j]);
+        }
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t k = 0; k < n; k++)
+                allowed[(tile->row + i) * cols + tile->col + j] +=
+                    by * room[i * n + k] * fabs((double)right[k * n + j]) + 0x1p-148;
+}
+
 /* Judges the preconditioned gradient of every step, from the recorded roots. */
-static void judge_preconditioned(struct qm_conform *c, const struct record *r,
-                                 const struct matrix *root, int64_t t)
+static void judge_preconditioned(struct qm_conform *c, const struct qm_shampoo_record *r,
+                                 const struct qm_shampoo_matrix *root, int64_t t)
 {
     const float *g = r->grads + (t - 1) * r->n, *want = r->preconditioned + (t - 1) * r->n;
     float *out = qm_golden_case_memory(c, r->n, sizeof *out);
-    for (int64_t k = 0; out && k < r->tiles.down * r->tiles.across; k++) {
+    double *allowed = qm_golden_case_memory(c, r->n, sizeof *allowed),
+           *room = qm_golden_case_memory(c, r->n, sizeof *room);
+    for (int64_t k = 0; out && allowed && room && k < r->tiles.down * r->tiles.across; k++) {
         struct qm_shampoo_tile tile = qm_shampoo_tile_at(&r->tiles, k);
-        const struct matrix *of = root + 2 * k;
+        const struct qm_shampoo_matrix *of = root + 2 * k;
         float *l = qm_golden_case_memory(c, tile.rows * tile.rows, sizeof *l);
         float *right = qm_golden_case_memory(c, tile.cols * tile.cols, sizeof *right);
         if (!l || !right)
@@ -318,13 +394,12 @@ static void judge_preconditioned(struct qm_conform *c, const struct record *r,
         const struct qm_shampoo_factor left = {l, NULL}, other = {right, NULL};
         if (qm_shampoo_precondition(&tile, r->tiles.cols, left, other, g, out) != QM_OK)
             qm_golden_case_failed(c);
+        allow_tile(&tile, r->tiles.cols, l, right, g, room, allowed);
     }
-    if (out)
-        qm_judge_close(c, "preconditioned gradient", out, want, r->n, 0.0,
-                       SHARE * largest(want, r->n));
+    qm_judge_close_each(c, "preconditioned gradient", out, want, allowed, r->n);
 }
 
-static int read_hyper(struct qm_conform *c, struct record *r)
+static int read_hyper(struct qm_conform *c, struct qm_shampoo_record *r)
 {
     static const struct qm_golden_need needs[] = {
         {"steps", QM_NEED_number, 1, 1e6, 0},
@@ -381,35 +456,36 @@ static int read_hyper(struct qm_conform *c, struct record *r)
     return 1;
 }
 
-static int read_record(struct qm_conform *c, struct record *r)
+static int read_record(struct qm_conform *c, struct qm_shampoo_record *r)
 {
     int bits;
     if (!read_hyper(c, r) || !qm_golden_case_shape(c, "p0", &r->shape))
         return 0;
     bits = (int)qm_golden_case_whole(c, "prec_bits", 32);
-    char words[128];
-    snprintf(words, sizeof words, WORDS, bits <= 8 ? bits : 4,
-             (long long)qm_golden_case_whole(c, "quan_blocksize", 64));
-    if (qm_codec_parse(&r->codec, words) != QM_OK) {
-        qm_golden_case_skip(c, "%.200s", qm_message());
+    char how[sizeof c->now.how];
+    snprintf(how, sizeof how, "%s", c->now.how);
+    if (!codec_of(c, bits <= 8 ? bits : 4, qm_golden_case_whole(c, "quan_blocksize", 64),
+                  &r->codec))
         return 0;
-    }
+    snprintf(c->now.how, sizeof c->now.how, "%s", how);
     r->steps = qm_golden_case_whole(c, "steps", 0);
     r->n = qm_shape_numel(&r->shape);
+    r->rates = qm_golden_case_rates(c, r->steps);
     r->p0 = qm_golden_case_floats(c, "p0", r->n);
     r->grads = qm_golden_case_floats(c, "grads", r->steps * r->n);
     r->params = qm_golden_case_floats(c, "params", r->steps * r->n);
     r->preconditioned = r->grads; /* of a tensor without preconditioner */
     if (qm_shampoo_tiles_of(&r->h, &r->shape, &r->tiles))
         r->preconditioned = qm_golden_case_floats(c, "preconditioned_grad", r->steps * r->n);
-    snprintf(c->now.how + strlen(c->now.how), sizeof c->now.how - strlen(c->now.how), " %s",
-             bits <= 8 ? words : "f32");
+    qm_quantizer_print(&r->codec.q, how);
+    snprintf(c->now.how + strlen(c->now.how), sizeof c->now.how - strlen(c->now.how), " %.100s",
+             bits <= 8 ? how : "f32");
     return r->p0 && r->grads && r->params && r->preconditioned;
 }
 
 /* Moments and parameters, which the rule forms of a vector as it does of a matrix, from the
  * recorded preconditioned gradients, grafted here. */
-static void judge_moments(struct qm_conform *c, const struct record *r)
+static void judge_moments(struct qm_conform *c, const struct qm_shampoo_record *r)
 {
     float *u = qm_golden_case_memory(c, r->steps * r->n, sizeof *u);
     if (!u)
@@ -434,122 +510,35 @@ static void judge_moments(struct qm_conform *c, const struct record *r)
         qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
     if (r->is_adam)
         run.slot[1].values = qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n);
-    run.within.value_largest = SHARE;
-    run.within.param_absolute = PARAM;
+    /* The grafted gradient has the error of two norms, which an average takes in, be its terms of
+     * either sign, with at most twice its larger value; the step has that of its moment. */
+    double of_norms = 2.0 * ((double)r->n / 16.0 + 8.0) * QM_U + 4.0 * QM_U;
+    run.within.value_relative = 2.0 * of_norms + 4.0 * QM_U;
+    run.within.value_absolute = 0x1p-148;
+    run.within.has_moment = 1;
+    run.within.takes[0] = QM_TAKES_MEAN;
+    run.within.takes[1] = r->is_adam ? QM_TAKES_SQUARE : QM_TAKES_NOTHING;
+    if (!r->is_adam) { /* the decay joins the gradient, which may cancel it */
+        run.within.l2_relative = of_norms;
+        run.within.weight[0] = 1.0;
+    }
+    run.within.param_of_step = 8.0 * QM_U;
+    run.within.is_decoupled = 1;
     run.within.param_relative = ULP;
+    run.within.param_absolute = 0x1p-148;
+    run.lr = r->rates;
     if (run.slot[0].values && run.kept)
         qm_run_replay(c, &run);
 }
 
-/* ---- whole steps ----------------------------------------------------------------------------- */
-
-/* Loads the recorded matrices of one side of all tiles after step t into a slot of the plan. */
-static qm_status load_side(struct qm_conform *c, const struct record *r, const struct matrix *all,
-                           int right, int64_t t, void *plan, int slot)
-{
-    int64_t tiles = r->tiles.down * r->tiles.across, n = all[right].n, nn = n * n;
-    int64_t per = all[right].n_scales;
-    uint8_t *codes = qm_golden_case_memory(c, tiles * nn, 1);
-    float *scales = qm_golden_case_memory(c, tiles * (per + nn), sizeof *scales);
-    for (int64_t k = 0; codes && scales && k < tiles; k++) {
-        const struct matrix *m = &all[2 * k + right];
-        for (int64_t i = 0; m->codes && i < nn; i++)
-            codes[k * nn + i] = (uint8_t)m->codes[(t - 1) * nn + i];
-        if (m->codes)
-            memcpy(scales + k * per, m->scales + (t - 1) * per, sizeof *scales * (size_t)per);
-        else
-            memcpy(scales + k * nn, m->values + (t - 1) * nn, sizeof *scales * (size_t)nn);
-    }
-    return codes && scales
-               ? qm_backend_cpu.load(plan, slot, all[right].codes ? codes : NULL, scales)
-               : QM_NO_MEMORY;
-}
-
-/* The eigenvalues, or the diagonals of coded roots: of all left sides, then of all right ones. */
-static qm_status load_apart(struct qm_conform *c, const struct record *r, const struct matrix *all,
-                            int64_t t, void *plan, int slot)
-{
-    int64_t tiles = r->tiles.down * r->tiles.across, at = 0;
-    float *x = qm_golden_case_memory(c, tiles * (all[0].n + all[1].n), sizeof *x);
-    for (int right = 0; x && right < 2; right++)
-        for (int64_t k = 0; k < tiles && all[right].apart; k++, at += all[right].n)
-            memcpy(x + at, all[2 * k + right].apart + (t - 1) * all[right].n,
-                   sizeof *x * (size_t)all[right].n);
-    return x ? qm_backend_cpu.load(plan, slot, NULL, x) : QM_NO_MEMORY;
-}
-
-/* Loads everything that is recorded after step t; nothing at t = 0, when all of it is zero. */
-static qm_status load_all(struct qm_conform *c, const struct record *r, const struct matrix *stat,
-                          const struct matrix *root, const float *const *moment, int64_t t,
-                          void *plan)
-{
-    int at = r->is_adam ? 2 : 1;
-    if (t == 0)
-        return QM_OK;
-    for (int i = 0; i < at; i++)
-        QM_TRY(qm_backend_cpu.load(plan, i, NULL, moment[i] + (t - 1) * r->n));
-    QM_TRY(load_side(c, r, stat, 0, t, plan, at));
-    QM_TRY(load_side(c, r, stat, 1, t, plan, at + 1));
-    QM_TRY(load_apart(c, r, stat, t, plan, at + 2));
-    QM_TRY(load_side(c, r, root, 0, t, plan, at + 3));
-    QM_TRY(load_side(c, r, root, 1, t, plan, at + 4));
-    return load_apart(c, r, root, t, plan, at + 5);
-}
-
-/* The steps of the registered rule, each from the recorded state before it, where it takes the
- * shape and no code was open. */
-static void judge_steps(struct qm_conform *c, struct record *r, const struct matrix *stat,
-                        const struct matrix *root)
-{
-    int at = r->is_adam ? 2 : 1, is_coded = stat[0].codes || stat[1].codes;
-    float *p = qm_golden_case_memory(c, 2 * r->n, sizeof *p);
-    const float *moment[2] = {NULL, NULL};
-    moment[0] =
-        qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
-    moment[1] = r->is_adam ? qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n) : NULL;
-    r->recipe.hyper.min_lowbit = is_coded ? qm_golden_case_number(c, "min_lowbit_size", 4096.0) : 0;
-    for (int i = 0; i < 6 && is_coded; i++)
-        if (i != 2 && i != 5)
-            r->recipe.slot[at + i] = r->codec.q;
-    if (!p || !moment[0] || (r->is_adam && !moment[1]) || r->open_codes ||
-        qm_rule_takes(r->recipe.rule, &r->recipe.hyper, &r->shape) != QM_OK)
-        return;
-    for (int64_t t = 1; t <= r->steps && qm_golden_case_open(c); t++) {
-        const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
-        const float *want = r->params + (t - 1) * r->n;
-        struct qm_tensor param = {p, QM_DTYPE_f32, r->shape};
-        struct qm_tensor g = {(void *)(uintptr_t)(r->grads + (t - 1) * r->n), QM_DTYPE_f32,
-                              r->shape};
-        void *plan = NULL;
-        memcpy(p, before, sizeof *p * (size_t)r->n);
-        qm_status st = qm_backend_cpu.open(&r->recipe, &r->shape, 0, &plan);
-        if (st == QM_OK)
-            st = load_all(c, r, stat, root, moment, t - 1, plan);
-        if (st == QM_OK)
-            st = qm_backend_cpu.step(plan, &param, &g, t, 0);
-        for (int i = 0; i < at && st == QM_OK; i++) {
-            const float *m = moment[i] + (t - 1) * r->n;
-            st = qm_backend_cpu.decode(plan, i, p + r->n);
-            qm_judge_close(c, "moment after a whole step", p + r->n, m, r->n, 0.0,
-                           WHOLE * largest(m, r->n));
-        }
-        if (plan)
-            qm_backend_cpu.close(plan);
-        if (st != QM_OK)
-            qm_golden_case_failed(c);
-        qm_judge_close(c, "parameter after a whole step", p, want, r->n, ULP,
-                       PARAM + WHOLE * r->h.lr);
-    }
-}
-
 static void replay_run(struct qm_conform *c)
 {
-    struct record r = {.n = 0};
+    struct qm_shampoo_record r = {.n = 0};
     if (!read_record(c, &r))
         return;
     int count = (int)(2 * r.tiles.down * r.tiles.across);
-    struct matrix *stat = qm_golden_case_memory(c, 2 * (int64_t)count + 1, sizeof *stat);
-    struct matrix *root = stat ? stat + count : NULL;
+    struct qm_shampoo_matrix *stat = qm_golden_case_memory(c, 2 * (int64_t)count + 1, sizeof *stat);
+    struct qm_shampoo_matrix *root = stat ? stat + count : NULL;
     for (int i = 0; i < count && stat; i++) {
         struct qm_shampoo_tile tile = qm_shampoo_tile_at(&r.tiles, i / 2);
         int64_t n = i % 2 ? tile.cols : tile.rows;
@@ -569,7 +558,7 @@ static void replay_run(struct qm_conform *c)
     if (qm_golden_case_open(c))
         judge_moments(c, &r);
     if (count && qm_golden_case_open(c))
-        judge_steps(c, &r, stat, root);
+        qm_shampoo_judge_steps(c, &r, stat, root);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -36,14 +36,27 @@ static struct qm_ball between(const struct qm_bound_step *b, struct qm_ball x)
     return qm_ball_round_to(b->between, x);
 }
 
-/* (1 - beta) / (1 - beta^t), formed in double and rounded once. */
+/* (1 - beta) / (1 - beta^t) of the beta that float32 has, and its power by float32 products. */
+static double of_float(double beta, int64_t t)
+{
+    float x = 1.0f, b = (float)beta;
+    double below = 1.0 - (double)b;
+    for (; t > 0; t >>= 1, b = b * b)
+        x = t & 1 ? x * b : x;
+    return below / (1.0 - (double)x);
+}
+
+/* (1 - beta) / (1 - beta^t), formed in double of double or of float32 numbers, rounded once. */
 static struct qm_ball correction(const struct qm_bound_step *b, double beta)
 {
     struct qm_ball below = qm_bound_correction(b, beta);
     double x = (1.0 - beta) / below.x, least = below.x - below.e;
     if (!(least > 0.0))
         return (struct qm_ball){x, HUGE_VAL};
-    return qm_ball_rounded(x, x * below.e / least + 0x1p-52 * x, QM_ETA);
+    double apart = fabs(of_float(beta, b->t) - x);
+    if (!(apart < HUGE_VAL))
+        return (struct qm_ball){x, HUGE_VAL};
+    return qm_ball_rounded(x, fmax(x * below.e / least, apart) + 0x1p-52 * x, QM_ETA);
 }
 
 /* beta^age by products of float32, or by one power that is rounded. */

@@ -84,12 +84,12 @@ static void measure(int64_t n, const float *x, float *number)
     number[2] = c;
 }
 
-/* (the largest magnitude + 1e-20) / 448; NaN where an element is. */
+/* (the largest magnitude + 1e-20) / 448; a NaN is left out. */
 static float plain_scale(int64_t n, const float *x)
 {
     float most = 0.0f;
     for (int64_t i = 0; i < n; i++)
-        if (most == most && !(fabsf(x[i]) <= most))
+        if (fabsf(x[i]) > most)
             most = fabsf(x[i]);
     return (float)((double)most + 1e-20) / top;
 }

@@ -82,14 +82,14 @@ static __device__ void measure(int is_there, float x, float *number)
     number[2] = c;
 }
 
-/* (the largest magnitude + 1e-20) / 448; NaN where an element is, by their bits. */
+/* (the largest magnitude + 1e-20) / 448, by their bits; a NaN is left out. */
 static __device__ float plain_scale(int is_there, float x)
 {
     __shared__ unsigned int top;
     if (threadIdx.x == 0)
         top = 0;
     __syncthreads();
-    if (is_there)
+    if (is_there && x == x)
         atomicMax(&top, __float_as_uint(x) & 0x7fffffffu);
     __syncthreads();
     float most = __uint_as_float(top);

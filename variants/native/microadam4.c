@@ -160,8 +160,9 @@ static void store_p(const struct qm_kernel_args *a, int64_t i, float x)
 static void update(const struct qm_kernel_args *a, int64_t from, int64_t n, const float *m,
                    const float *v, float *left)
 {
-    float c1 = (float)((1.0 - a->beta1) / (1.0 - pow(a->beta1, (double)a->t)));
-    float c2 = (float)((1.0 - a->beta2) / (1.0 - pow(a->beta2, (double)a->t)));
+    float b1 = (float)a->beta1, b2 = (float)a->beta2;
+    float c1 = (float)((1.0 - b1) / (1.0 - power(b1, a->t)));
+    float c2 = (float)((1.0 - b2) / (1.0 - power(b2, a->t)));
     float keep = (float)(1.0 - a->lr * a->weight_decay), alpha = (float)a->alpha,
           eps = (float)a->eps;
     float rate = round_p(a, (float)a->lr), rest = (float)(1.0 - a->alpha);

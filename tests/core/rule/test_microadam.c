@@ -210,13 +210,33 @@ static void test_refused(void **state)
             fail_msg("%s is not refused", bad[i]);
 }
 
+/* The kernel has float32 betas: (1 - beta) / (1 - beta^t) of one that float32 rounds to 1 is 0 / 0,
+ * and of 0.5 the same as in double. */
+static void test_corrections(void **state)
+{
+    struct qm_shape shape = {1, {4}};
+    const char *const recipes[] = {"microadam4,param=f32,window=2,k_init=1,d_block=4,beta1=0.5",
+                                   "microadam4,param=f32,window=2,k_init=1,d_block=4,"
+                                   "beta1=0.99999999"};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        float p[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+        const float g[4] = {1.0f, -1.0f, 2.0f, 0.5f};
+        void *plan = opened(recipes[k], shape);
+        run(plan, shape, p, g, 1);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(isnan(p[i]) != 0, k);
+        cpu->close(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice),  cmocka_unit_test(test_feedback),
         cmocka_unit_test(test_drift),   cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_foreign_index),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_corrections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

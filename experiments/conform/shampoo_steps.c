@@ -1,0 +1,157 @@
+/* shampoo_steps.c - Whole steps of the registered rule of 4-bit Shampoo, from recorded states. */
+#include <math.h>
+#include <string.h>
+
+#include "experiments/conform/shampoo_run.h"
+
+#define ULP 0x1p-23
+
+/* Loads the recorded matrices of one side of all tiles after step t into a slot of the plan. */
+static qm_status load_side(struct qm_conform *c, const struct qm_shampoo_record *r,
+                           const struct qm_shampoo_matrix *all, int right, int64_t t, void *plan,
+                           int slot)
+{
+    int64_t tiles = r->tiles.down * r->tiles.across, n = all[right].n, nn = n * n;
+    int64_t per = all[right].n_scales;
+    uint8_t *codes = qm_golden_case_memory(c, tiles * nn, 1);
+    float *scales = qm_golden_case_memory(c, tiles * (per + nn), sizeof *scales);
+    for (int64_t k = 0; codes && scales && k < tiles; k++) {
+        const struct qm_shampoo_matrix *m = &all[2 * k + right];
+        for (int64_t i = 0; m->codes && i < nn; i++)
+            codes[k * nn + i] = (uint8_t)m->codes[(t - 1) * nn + i];
+        if (m->codes)
+            memcpy(scales + k * per, m->scales + (t - 1) * per, sizeof *scales * (size_t)per);
+        else
+            memcpy(scales + k * nn, m->values + (t - 1) * nn, sizeof *scales * (size_t)nn);
+    }
+    return codes && scales
+               ? qm_backend_cpu.load(plan, slot, all[right].codes ? codes : NULL, scales)
+               : QM_NO_MEMORY;
+}
+
+/* The eigenvalues, or the diagonals of coded roots: of all left sides, then of all right ones. */
+static qm_status load_apart(struct qm_conform *c, const struct qm_shampoo_record *r,
+                            const struct qm_shampoo_matrix *all, int64_t t, void *plan, int slot)
+{
+    int64_t tiles = r->tiles.down * r->tiles.across, at = 0;
+    float *x = qm_golden_case_memory(c, tiles * (all[0].n + all[1].n), sizeof *x);
+    for (int right = 0; x && right < 2; right++)
+        for (int64_t k = 0; k < tiles && all[right].apart; k++, at += all[right].n)
+            memcpy(x + at, all[2 * k + right].apart + (t - 1) * all[right].n,
+                   sizeof *x * (size_t)all[right].n);
+    return x ? qm_backend_cpu.load(plan, slot, NULL, x) : QM_NO_MEMORY;
+}
+
+/* Loads everything that is recorded after step t; nothing at t = 0, when all of it is zero. */
+static qm_status load_all(struct qm_conform *c, const struct qm_shampoo_record *r,
+                          const struct qm_shampoo_matrix *stat,
+                          const struct qm_shampoo_matrix *root, const float *const *moment,
+                          int64_t t, void *plan)
+{
+    int at = r->is_adam ? 2 : 1;
+    if (t == 0)
+        return QM_OK;
+    for (int i = 0; i < at; i++)
+        QM_TRY(qm_backend_cpu.load(plan, i, NULL, moment[i] + (t - 1) * r->n));
+    QM_TRY(load_side(c, r, stat, 0, t, plan, at));
+    QM_TRY(load_side(c, r, stat, 1, t, plan, at + 1));
+    QM_TRY(load_apart(c, r, stat, t, plan, at + 2));
+    QM_TRY(load_side(c, r, root, 0, t, plan, at + 3));
+    QM_TRY(load_side(c, r, root, 1, t, plan, at + 4));
+    return load_apart(c, r, root, t, plan, at + 5);
+}
+
+/* The share of the largest moment that a whole step may be off by: sums of n products in each of
+ * its three parts, and where a root is new what an eigenvalue's error is of the least one, of which
+ * the inverse fourth root has a quarter. */
+static double whole_share(const struct qm_shampoo_record *r, const struct qm_shampoo_matrix *stat,
+                          int64_t t)
+{
+    double most = 1.0;
+    int64_t order = 1;
+    for (int64_t i = 0; i < 2 * r->tiles.down * r->tiles.across; i++) {
+        const float *ev = stat[i].apart + (t - 1) * stat[i].n;
+        double high = qm_judge_largest(ev, stat[i].n), low = high;
+        for (int64_t k = 0; k < stat[i].n; k++)
+            low = fmin(low, fabs((double)ev[k]));
+        low += r->h.matrix_eps * high;
+        most = low > 0.0 ? fmax(most, high / low) : HUGE_VAL;
+        order = stat[i].n > order ? stat[i].n : order;
+    }
+    int is_new = t % (int64_t)r->h.root_gap == 0;
+    return (double)(order + 16) * QM_U * (3.0 + (is_new ? 0.25 * most : 0.0));
+}
+
+/* allowed[n] <- what that makes of the parameters in step t. */
+static void allow_step(const struct qm_shampoo_record *r, const float *const *moment, int64_t t,
+                       double share, double *allowed)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    const float *m = moment[0] + (t - 1) * r->n, *v = NULL;
+    const float *p = r->params + (t - 1) * r->n, *before = t > 1 ? p - r->n : r->p0;
+    double of_m = share * qm_judge_largest(m, r->n), of_v = 0.0, c1 = 1.0, c2 = 1.0;
+    if (r->is_adam) {
+        v = moment[1] + (t - 1) * r->n;
+        of_v = share * qm_judge_largest(v, r->n);
+        c1 = 1.0 - pow(h->beta1, (double)t);
+        c2 = 1.0 - pow(h->beta2, (double)t);
+    }
+    for (int64_t k = 0; k < r->n; k++) {
+        double size = fabs((double)m[k]) + of_m, den = 1.0, least = 1.0;
+        if (v) {
+            den = (sqrt((double)v[k] / c2) + h->eps) * c1;
+            least = (sqrt(fmax((double)v[k] - of_v, 0.0) / c2) + h->eps) * c1;
+        }
+        double off = least > 0.0 ? size / least - (size - of_m) / den : HUGE_VAL;
+        off = isnan(off) ? HUGE_VAL : (r->is_adam ? off : 2.0 * off) + 8.0 * QM_U * size / den;
+        allowed[k] = fabs(h->lr) * off + ULP * fmax(fabs((double)p[k]), fabs((double)before[k]));
+    }
+}
+
+void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
+                            const struct qm_shampoo_matrix *stat,
+                            const struct qm_shampoo_matrix *root)
+{
+    int at = r->is_adam ? 2 : 1, is_coded = stat[0].codes || stat[1].codes;
+    float *p = qm_golden_case_memory(c, 2 * r->n, sizeof *p);
+    double *allowed = qm_golden_case_memory(c, r->n, sizeof *allowed);
+    const float *moment[2] = {NULL, NULL};
+    moment[0] =
+        qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
+    moment[1] = r->is_adam ? qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n) : NULL;
+    r->recipe.hyper.min_lowbit = is_coded ? qm_golden_case_number(c, "min_lowbit_size", 4096.0) : 0;
+    for (int i = 0; i < 6 && is_coded; i++)
+        if (i != 2 && i != 5)
+            r->recipe.slot[at + i] = r->codec.q;
+    if (!p || !allowed || !moment[0] || (r->is_adam && !moment[1]) || r->open_codes ||
+        qm_rule_takes(r->recipe.rule, &r->recipe.hyper, &r->shape) != QM_OK)
+        return;
+    for (int64_t t = 1; t <= r->steps && qm_golden_case_open(c); t++) {
+        const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+        const float *want = r->params + (t - 1) * r->n;
+        struct qm_tensor param = {p, QM_DTYPE_f32, r->shape};
+        struct qm_tensor g = {(void *)(uintptr_t)(r->grads + (t - 1) * r->n), QM_DTYPE_f32,
+                              r->shape};
+        void *plan = NULL;
+        double share = whole_share(r, stat, t);
+        r->recipe.hyper.lr = r->rates ? r->rates[t - 1] : r->recipe.hyper.lr;
+        memcpy(p, before, sizeof *p * (size_t)r->n);
+        qm_status st = qm_backend_cpu.open(&r->recipe, &r->shape, 0, &plan);
+        if (st == QM_OK)
+            st = load_all(c, r, stat, root, moment, t - 1, plan);
+        if (st == QM_OK)
+            st = qm_backend_cpu.step(plan, &param, &g, t, 0);
+        for (int i = 0; i < at && st == QM_OK; i++) {
+            const float *m = moment[i] + (t - 1) * r->n;
+            st = qm_backend_cpu.decode(plan, i, p + r->n);
+            qm_judge_close(c, "moment after a whole step", p + r->n, m, r->n, 0.0,
+                           share * qm_judge_largest(m, r->n));
+        }
+        if (plan)
+            qm_backend_cpu.close(plan);
+        if (st != QM_OK)
+            qm_golden_case_failed(c);
+        allow_step(r, moment, t, share, allowed);
+        qm_judge_close_each(c, "parameter after a whole step", p, want, allowed, r->n);
+    }
+}

@@ -1,0 +1,250 @@
+#!/usr/bin/env bats
+# conform_recordings.bats - Tests what qualm conform makes of recordings of lpmm, COAT, MicroAdam,
+# Fira and Shampoo: what must be there, what is judged, and how far a number may be off.
+
+load ../../support/cli_common
+
+setup() {
+    "$PYTHON" -c "import h5py, numpy" 2> /dev/null || skip "python3 has no h5py"
+    X=$BATS_TEST_TMPDIR/x.h5
+}
+
+# edited FILE GROUP LINE...: copies of one group of a golden file, each edited by a line of Python
+# on g, its attributes a and the file's attributes r; how each is judged, one word a line.
+edited() {
+    "$PYTHON" - "$X" "$ROOT/tests/golden/$1.h5" "${@:2}" << 'P'
+import sys, h5py, numpy as np
+path, source, name, *edits = sys.argv[1:]
+def copy(old, new):
+    for key, value in old.attrs.items():
+        new.attrs[key] = value
+    for key in old:
+        if isinstance(old[key], h5py.Group):
+            copy(old[key], new.create_group(key))
+        else:
+            new[key] = old[key][()]
+with h5py.File(source) as f, h5py.File(path, "w") as out:
+    for key, value in f.attrs.items():
+        out.attrs[key] = value
+    for i, edit in enumerate(edits):
+        g = out.create_group("%s~%03d" % (name, i))
+        copy(f[name], g)
+        a, r = g.attrs, out.attrs
+        def put(key, value):
+            del g[key]
+            g[key] = value
+        exec(edit)
+P
+    "$QUALM" conform -v "$X" | awk '/~[0-9]/ { print $1 }'
+}
+
+# is WORD FILE GROUP LINE...: all are judged so
+is() {
+    local want=$1 got
+    shift
+    got=$(edited "$@")
+    [ "$(sort -u <<< "$got")" = "$want" ] && [ "$(wc -l <<< "$got")" = $(($# - 2)) ] ||
+        { printf '%s\n' "$@" "is" "$got" "not $want" && false; }
+}
+
+@test "conform: a state or an attribute of a run that is missing or short is UNREADABLE" {
+    local name key edits
+    for name in adamw_libdefault/1d adamw_default_yml/conv factor/tall fused/zero_rows_fma; do
+        edits=()
+        for key in $("$PYTHON" -c "import h5py
+g = h5py.File('$ROOT/tests/golden/lpmm.h5')['$name']
+print(*[k for k in g if not k.endswith('_last')])"); do
+            edits+=("del g['$key']" "put('$key', g['$key'][()].reshape(-1)[:-1])")
+        done
+        for key in T lr beta1 beta2 eps weight_decay kept_steps M_bits M_quant_type; do
+            edits+=("del a['$key']")
+        done
+        is UNREADABLE lpmm $name "${edits[@]}" \
+            "[g.__delitem__(k) for k in list(g) if k[:4] in ('p0_m', 'p0_v')]"
+    done
+    edits=()
+    for key in stat0_codes stat0_absmax stat0_eigenvalues root1_{codes,absmax,diag,lowbit}; do
+        edits+=("del g['state/$key']" "put('state/$key', g['state/$key'][1:])")
+    done
+    is UNREADABLE shampoo4bit optim/adamw4 "${edits[@]}"
+    edits=()
+    for key in lr betas eps weight_decay expansion group_size; do
+        edits+=("del a['$key']")
+    done
+    is UNREADABLE coat optim/expand_zero_rows "${edits[@]}" "del g['state/v_expand']"
+    is UNREADABLE microadam optim/alpha "del a['betas']" "del g['state/min']" \
+        "put('state/value', g['state/value'][1:])"
+}
+
+@test "conform: lpmm, COAT, MicroAdam and Shampoo follow lr_per_step" {
+    local file name steps
+    while read -r file name steps; do
+        is "$(edited $file $name pass)" $file $name \
+            "g['lr_per_step'] = np.full(int(a['$steps']), a['lr'])"
+        is DIFFERS $file $name "g['lr_per_step'] = np.full(int(a['$steps']), 3 * a['lr'] + 1)"
+        is UNREADABLE $file $name "g['lr_per_step'] = np.full(int(a['$steps']) + 1, a['lr'])"
+    done << 'E'
+lpmm adamw_libdefault/1d T
+lpmm fused/zero_rows_fma T
+coat optim/expand_zero_rows steps
+microadam optim/alpha steps
+shampoo4bit optim/adamw4 steps
+E
+}
+
+@test "conform: runs of lpmm, COAT and MicroAdam are judged by registered variants" {
+    run -0 "$QUALM" conform -v "$ROOT"/tests/golden/{lpmm,coat,microadam}.h5
+    for variant in adamw4_lpmm adamw4_lpmm_group adamw8_lpmm adamw4_lpmm_factor adamw4_lpmm_fused \
+        sgdm4_lpmm adamw8_coat adamw8_coat_plain microadam4; do
+        grep -Eq "^(EQUAL|NEAR) .*\[$variant[;,]" <<< "$output"
+    done
+}
+
+@test "conform: a NaN does not enter the scale of plain COAT" {
+    local nan="i = int(np.argmin(abs(g['x'][()].reshape(-1)[:128])))
+for k, v in (('x', np.nan), ('m_codes', 127), ('v_codes', 127), ('m_dequant', np.nan),
+             ('v_dequant', np.nan)):
+    y = g[k][()]; y.reshape(-1)[i] = v; put(k, y)"
+    is EQUAL coat quant_plain/gauss "$nan"
+    is DIFFERS coat quant_plain/gauss "$nan
+s = g['m_scale'][()]; s.reshape(-1)[0] = np.nan; put('m_scale', s)"
+}
+
+@test "conform: COAT: no other scale under an infinite exponent, no code off by one" {
+    is DIFFERS coat optim/expand_scalar_constant2 \
+        "s = g['state/v_scale'][()]; s[1:] = 7; put('state/v_scale', s)"
+    is DIFFERS coat optim/expand_partial \
+        "s = g['state/v_codes'][()]; s.reshape(-1)[7] ^= 1; put('state/v_codes', s)"
+}
+
+@test "conform: MicroAdam: one bit of a parameter in a whole vector DIFFERS" {
+    is DIFFERS microadam optim/alpha "p = g['params'][()]; p[1, 3] ^= 1; put('params', p)"
+    is NEAR microadam optim/small pass
+}
+
+@test "conform: Shampoo: scales of an eigenvector that give it another length, or a sign" {
+    for by in 1.5 -1; do
+        is DIFFERS shampoo4bit optim/adamw4 \
+            "s = g['state/stat0_absmax'][()]; s[2] *= $by; put('state/stat0_absmax', s)"
+    done
+}
+
+# made LINE: a step of lpmm's AdamW of 64 float32 parameters between 2 and 3, by a line of Python on
+# the numbers before it; root: what the package's square root is off by, in ulp.
+made() {
+    "$PYTHON" - "$X" "$1" << 'P'
+import sys, h5py, numpy as np
+path, edit = sys.argv[1:]
+f32, n, lr, root, version, more, sqrt = np.float32, 64, 0.1, 1, "2.15.0", {}, None
+rng = np.random.default_rng(5)
+p0 = rng.uniform(2, 3, n).astype(f32)
+g = rng.normal(size=n).astype(f32)
+after = lambda p: p
+exec(edit)
+w1, w2 = f32(1 - 0.9), f32(1 - 0.999)
+m = w1 * g
+v = (np.float64(w2 * g) * g).astype(f32)
+s = np.sqrt(v)
+for _ in range(root):
+    s = np.nextafter(s, f32(9e9))
+den = s / f32(np.sqrt(1 - 0.999)) + f32(1e-8)
+p = after(p0 * f32(1) + (f32(-lr / (1 - 0.9)) * m) / den)
+with h5py.File(path, "w") as f:
+    f.attrs["system"], f.attrs["torch_version"] = "lpmm", version
+    c = f.create_group("x")
+    for k, x in dict(T=1, lr=lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, n_params=1,
+                     kept_steps=[1], shape_p0=[n], **more).items():
+        c.attrs[k] = x
+    if sqrt:
+        c.attrs["sqrt"] = sqrt
+    c["p0_init"], c["p0_grads"], c["p0_params"] = p0, g[None], p[None]
+    c["p0_v_fp32"] = v[None]
+    if "M_bits" in more: # 0 / 0 has code 255
+        c["p0_m_codes"], c["p0_m_scale"] = np.full((1, n), 255), np.zeros((1, 1), f32)
+    else:
+        c["p0_m_fp32"] = m[None]
+P
+    "$QUALM" conform "$X" | awk 'NR == 2 { print $1 }'
+}
+
+@test "conform: lpmm: a root that is an ulp off is within the step, an ulp of a parameter is not" {
+    [ "$(made "root = 0")" = EQUAL ]
+    [ "$(made "lr = 3.0")" = NEAR ]
+    [ "$(made "lr = 3.0; root = 9")" = DIFFERS ]
+    [ "$(made "lr = 3.0; sqrt = 'ieee'")" = DIFFERS ]
+    [ "$(made "lr = 3.0; version = '1.13.0a0'")" = DIFFERS ]
+    [ "$(made "lr = 1e-12; after = lambda p: p0")" = EQUAL ]
+    [ "$(made "lr = 1e-12; after = lambda p: np.nextafter(p, f32(9))")" = DIFFERS ]
+    local small="p0 *= f32(1e-3); lr = 1e-7; after = lambda p: p0"
+    [ "$(made "$small")" = DIFFERS ]
+    [ "$(made "$small + (p - p0) * f32(1.01)")" = DIFFERS ]
+}
+
+@test "conform: lpmm: code 255 of a table of 64 entries is the top code" {
+    local six="g *= 0; root = 0
+more = dict(M_bits=6, M_signed=1, M_group_size=128, M_quant_type='power-1', M_scale_type='tensor',
+            M_round_type='real-nearest')"
+    [ "$(made "$six")" = EQUAL ]
+}
+
+@test "conform: tables of lpmm are those of the release that made the recording" {
+    local version
+    for version in 2.15.0 1.13.0a0; do
+        "$PYTHON" - "$X" $version << 'P'
+import sys, h5py, numpy as np
+k, step = np.arange(16), np.float64(np.float32(2) / np.float32(15))
+with h5py.File(sys.argv[1], "w") as f:
+    f.attrs["system"], f.attrs["torch_version"] = "lpmm", sys.argv[2]
+    g = f.create_group("maps/x")
+    g["qmap"] = np.where(k < 8, step * k - 1, 1 - step * (15 - k)).astype("f4")
+    for key, value in dict(bits=4, signed=1, quant_type="power-1").items():
+        g.attrs[key] = value
+P
+        run "$QUALM" conform "$X"
+        [ "$status" = "$([ $version = 2.15.0 ] && echo 0 || echo 1)" ]
+    done
+    is DIFFERS lpmm maps/power-1_b4_signed "r['torch_version'] = '2.15.0'"
+}
+
+# fira RANK LINE: a step of FiraAdamW whose gradient has that rank, in float32, edited by a line.
+fira() {
+    "$PYTHON" - "$X" "$1" "$2" << 'P'
+import sys, h5py, numpy as np
+path, rank, edit = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+f32, rng, shrink, size_by = np.float32, np.random.default_rng(3), 1.0, 1.0
+exec(edit)
+g = sum(np.outer(rng.normal(size=12), rng.normal(size=7)) for _ in range(rank)).astype(f32)
+g *= f32(shrink)
+proj = np.linalg.svd(g.astype(np.float64))[2][:2].astype(f32)
+norm = lambda x, **k: np.sqrt((x * x).sum(dtype=f32, **k), dtype=f32)
+low = g @ proj.T
+m, v = f32(0.1) * low, f32(1 - 0.999) * low * low
+adapted = m / (np.sqrt(v) + f32(1e-6))
+ratio = norm(adapted, axis=1, keepdims=True) / (norm(low, axis=1, keepdims=True) + f32(1e-8))
+rest = (g - low @ proj) * ratio
+p0 = rng.normal(size=g.shape).astype(f32)
+p = p0 - f32(1e-2 * np.sqrt(1 - 0.999) / (1 - 0.9)) * (adapted @ proj + rest)
+size = norm(rest) * f32(size_by)
+with h5py.File(path, "w") as f:
+    f.attrs["executed"] = "optimizer_torch/fira_adamw.py"
+    c = f.create_group("x")
+    for k, x in dict(steps=1, dtype="f32", shape=g.shape, ndim=2, optimizer="FiraAdamW", rank=2,
+                     update_proj_gap=200, alpha=1.0, proj_type="std", lr=1e-2, betas=[0.9, 0.999],
+                     eps=1e-6, weight_decay=0.0, correct_bias=1).items():
+        c.attrs[k] = x
+    c["param0"], c["grads"], c["params"] = p0.ravel(), g.reshape(1, -1), p.reshape(1, -1)
+    c["proj"], c["proj_step"] = proj[None], np.array([0])
+    c["state_exp_avg"], c["state_exp_avg_sq"] = m.reshape(1, -1), v.reshape(1, -1)
+    c["state_scaling_grad_norm"] = np.array([[size]])
+P
+    "$QUALM" conform "$X" | awk 'NR == 2 { print $1 }'
+}
+
+@test "conform: Fira: the residual of a gradient of low rank is rounding, that of another is not" {
+    [ "$(fira 5 pass)" = NEAR ]
+    [ "$(fira 1 pass)" = NEAR ]
+    [ "$(fira 2 pass)" = NEAR ]
+    [ "$(fira 5 "shrink = 1e-30")" = NEAR ]
+    [ "$(fira 5 "size_by = 1.001")" = DIFFERS ]
+    [ "$(fira 2 "size_by = 1e4")" = DIFFERS ]
+}
