@@ -360,3 +360,21 @@ int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_
     return attribute_is(c, name, QM_GOLDEN_TEXT) &&
            qm_golden_text(c->file, c->group, name, out, size);
 }
+
+int qm_golden_case_choice(struct qm_conform *c, const char *name, const char *const *word, int n,
+                          int absent)
+{
+    char text[64], list[160] = "";
+    if (!qm_golden_case_text(c, name, text, sizeof text))
+        return qm_golden_case_open(c) ? absent : -1;
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(list);
+        if (strcmp(text, word[i]) == 0)
+            return i;
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word[i]);
+    }
+    (void)qm_fail(QM_BAD_FILE, "attribute %s of %.100s is '%.40s', expected one of %s", name,
+                  c->group, text, list);
+    qm_golden_case_failed(c);
+    return -1;
+}

@@ -143,8 +143,9 @@ static double step_off(const struct double_run *r, const struct at *a, double go
 {
     const char *takes = r->from->f->takes;
     double want = r->params[(a->t - 1) * r->n + a->k];
-    double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay * size_of(a->p);
-    double step = size_of(want - a->p) + decay, most = fmax(step, size_of(got - a->p) + decay);
+    double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay;
+    double step = qm_judge_step(want - a->p, decay, a->p),
+           most = fmax(step, qm_judge_step(got - a->p, decay, a->p));
     double off = 0.0;
     int second = takes[0] == 's' ? 0 : takes[1] == 's' ? 1 : -1;
     if (second >= 0 && r->state[second]) {
@@ -200,13 +201,15 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
                              double centered)
 {
     const double *want = r->params + (t - 1) * r->n, *before = t > 1 ? want - r->n : r->p0;
-    double change = 0.0, off = correction_error(r, t);
+    double step = 0.0, off = correction_error(r, t), lr = fabs(r->lr ? r->lr[t - 1] : r->h.lr);
+    double decay = r->is_coupled ? 0.0 : lr * r->h.weight_decay;
     char what[96];
     for (int64_t k = 0; k < r->n && off > 0.0; k++)
-        change = isfinite(p[k] - want[k]) ? fmax(change, fabs(want[k] - before[k])) : change;
+        if (isfinite(p[k] - want[k]))
+            step = fmax(step, qm_judge_step(want[k] - before[k], decay, before[k]));
     double absolute = DOUBLE_TOLERANCE * fmax(qm_judge_largest_double(want, r->n),
                                               qm_judge_largest_double(before, r->n)) +
-                      off * change + fabs(r->lr ? r->lr[t - 1] : r->h.lr) * centered;
+                      off * step + lr * centered;
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
         r->allowed[k] = absolute + step_off(r, &a, p[k]);
