@@ -327,7 +327,8 @@ static qm_status steps_beside(struct side *s, int64_t t)
 {
     const struct record *r = s->r;
     int average = r->w->average;
-    double off = fmin(r->w->f32.param + more_of(r, -1, t, 0, &r->w->f32), 2.0);
+    double off = r->w->f32.param + more_of(r, -1, t, 0, &r->w->f32);
+    double down = -fmin(off, 1.0 - 0x1p-20), up = fmin(off, 2.0); /* the rate stays above 0 */
     double shift =
         average >= 0 && r->state[average] && r->slot_n[average] > 0 && r->w->keep > 0.0 ? 1.0 : 0.0;
     for (int64_t k = 0; k < r->n; k++) {
@@ -337,7 +338,7 @@ static qm_status steps_beside(struct side *s, int64_t t)
     if (shift > 0.0)
         state_allowed(s, average, t, 0, &r->w->bf16);
     for (int i = 0; i < (shift > 0.0 ? 4 : 2); i++)
-        QM_TRY(step_beside(s, t, i % 2 ? off : -off, i < 2 ? shift : -shift));
+        QM_TRY(step_beside(s, t, i % 2 ? up : down, i < 2 ? shift : -shift));
     return QM_OK;
 }
 
