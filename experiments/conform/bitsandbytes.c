@@ -438,10 +438,10 @@ static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper
  * No state depends on a root: the wheel's are the same bits, other float32 ones may cancel. */
 static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *family, int back_end)
 {
-    char root[16];
+    static const char *const roots[] = {"ieee", "installed"};
+    int root = qm_golden_case_choice(c, "sqrt", roots, 2, -1) + 1; /* 0: not said */
     int has_norm = strncmp(family, "lamb", 4) == 0 || strncmp(family, "lars", 4) == 0;
-    if (qm_golden_case_text(c, "sqrt", root, sizeof root) && strcmp(root, "ieee") == 0 &&
-        !has_norm && back_end == CPU32)
+    if (root == 1 && !has_norm && back_end == CPU32)
         return (struct qm_run_tolerance){.param_relative = 0.0};
     int tiny = strncmp(family, "rmsprop", 7) == 0 || strncmp(family, "adagrad", 7) == 0;
     int is_coupled = tiny || has_norm || strncmp(family, "momentum", 8) == 0;
@@ -452,7 +452,7 @@ static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *famil
                                      .scale_relative = back_end == CUDA     ? 2e-4
                                                        : back_end == NATIVE ? 0.0
                                                                             : 2e-7,
-                                     .value_largest = root[0] && !has_norm ? 0.0 : 3e-7,
+                                     .value_largest = root && !has_norm ? 0.0 : 3e-7,
                                      .code_share = back_end == NATIVE ? 0.0 : 1e-3};
 }
 

@@ -325,6 +325,18 @@ int qm_golden_case_one_rate(struct qm_conform *c)
     return qm_golden_case_open(c);
 }
 
+void qm_golden_case_step_count(struct qm_conform *c, int64_t steps)
+{
+    if (!qm_golden_case_has(c, "state_step"))
+        return;
+    const double *count = qm_golden_case_doubles(c, "state_step", steps);
+    for (int64_t t = 1; count && t <= steps; t++)
+        if (count[t - 1] != (double)t)
+            qm_golden_case_differs(c, "state_step[%lld]: got %lld, want %.9g", (long long)t - 1,
+                                   (long long)t, count[t - 1]);
+    c->now.compared += count ? steps : 0;
+}
+
 double *qm_golden_case_rates(struct qm_conform *c, int64_t steps)
 {
     if (!qm_golden_case_has(c, "lr_per_step"))

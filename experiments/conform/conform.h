@@ -131,6 +131,9 @@ int qm_golden_case_choice(struct qm_conform *c, const char *name, const char *co
 /* The learning rate of every step from dataset lr_per_step, or NULL where there is none. */
 double *qm_golden_case_rates(struct qm_conform *c, int64_t steps);
 
+/* Compares dataset state_step, where there is one, with the count of steps: t after step t. */
+void qm_golden_case_step_count(struct qm_conform *c, int64_t steps);
+
 /* 1 where there is no such dataset; otherwise the case is skipped, for its replay has one rate. */
 int qm_golden_case_one_rate(struct qm_conform *c);
 

