@@ -44,7 +44,10 @@ static double machine_epsilon(struct qm_conform *c)
 
 static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
+    static const struct qm_golden_need rms = {"state_RMS", QM_NEED_data, 0, 0, 0};
     struct qm_hyper *h = &w->hyper;
+    if (!qm_golden_case_needs(c, &rms, 1))
+        return;
     w->rule = qm_rule_find("adafactor");
     h->beta1 = qm_tensor_run_number(c, "beta1", 0, 0.0);
     h->beta2_decay = qm_tensor_run_number(c, "decay_rate", 0, -0.8);

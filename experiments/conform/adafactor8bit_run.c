@@ -223,8 +223,8 @@ static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     r->proj_index = qm_golden_case_ints(c, "proj_index_per_step", r->steps);
     for (int64_t t = 0; r->proj && r->proj_index && t < r->steps; t++)
         if (r->proj_index[t] < 0 || (r->proj_index[t] + 1) * n > total) {
-            qm_golden_case_skip(c, "step %lld: there is no projection %lld of %lld numbers",
-                                (long long)t + 1, (long long)r->proj_index[t], (long long)n);
+            qm_golden_case_unreadable(c, "step %lld: there is no projection %lld of %lld numbers",
+                                      (long long)t + 1, (long long)r->proj_index[t], (long long)n);
             return 0;
         }
     if (is_turned && total % n == 0)

@@ -31,8 +31,8 @@ static int64_t *codes_read(struct qm_conform *c, const char *name, int bits, int
     if (!out || !bytes)
         return NULL;
     if (had < n) {
-        qm_golden_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)had,
-                            (long long)n);
+        qm_golden_case_unreadable(c, "%s: %lld codes recorded for %lld elements", name,
+                                  (long long)had, (long long)n);
         return NULL;
     }
     for (int64_t t = 0; t < steps; t++)
@@ -97,8 +97,8 @@ int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     if (!s->scales || !low || !all || !codes || !values)
         return 0;
     if (row < s->n || s->n_scales * block < s->n) {
-        qm_golden_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)row,
-                            (long long)s->n);
+        qm_golden_case_unreadable(c, "%s: %lld codes recorded for %lld elements", name,
+                                  (long long)row, (long long)s->n);
         return 0;
     }
     two_scales(c, s, low, r->steps);
@@ -542,9 +542,10 @@ static int scales_fit(struct qm_conform *c, const struct qm_adafactor8_replay *r
                              ? s->n_scales
                              : (s->n + q.block - 1) / q.block * (s->is_two ? 2 : 1);
         if (s->n_scales != scales)
-            qm_golden_case_skip(c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
-                                r->recipe.rule->slot[i], (long long)s->n_scales, (long long)s->n,
-                                (long long)q.block);
+            qm_golden_case_unreadable(
+                c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
+                r->recipe.rule->slot[i], (long long)s->n_scales, (long long)s->n,
+                (long long)q.block);
     }
     return qm_golden_case_open(c);
 }

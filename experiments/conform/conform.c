@@ -166,12 +166,17 @@ void qm_golden_case_differs(struct qm_conform *c, const char *format, ...)
     va_end(args);
 }
 
+void qm_golden_case_unreadable(struct qm_conform *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    settle(c, QM_CONFORM_unreadable, format, args);
+    va_end(args);
+}
+
 void qm_golden_case_failed(struct qm_conform *c)
 {
-    if (!qm_golden_case_open(c))
-        return;
-    c->now.outcome = QM_CONFORM_unreadable;
-    snprintf(c->now.text, sizeof c->now.text, "%.310s", qm_message());
+    qm_golden_case_unreadable(c, "%.310s", qm_message());
 }
 
 void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size)
@@ -385,8 +390,7 @@ int qm_golden_case_choice(struct qm_conform *c, const char *name, const char *co
             return i;
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word[i]);
     }
-    (void)qm_fail(QM_BAD_FILE, "attribute %s of %.100s is '%.40s', expected one of %s", name,
-                  c->group, text, list);
-    qm_golden_case_failed(c);
+    qm_golden_case_unreadable(c, "attribute %s of %.100s is '%.40s', expected one of %s", name,
+                              c->group, text, list);
     return -1;
 }

@@ -88,6 +88,8 @@ void qm_golden_case_skip(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void qm_golden_case_differs(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void qm_golden_case_unreadable(struct qm_conform *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void qm_golden_case_failed(struct qm_conform *c); /* unreadable, with qm_message() */
 
 /* Zeroed memory of the case; NULL when there is none left. */
