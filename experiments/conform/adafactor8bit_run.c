@@ -102,8 +102,8 @@ static int release_046(struct qm_conform *c, struct qm_adafactor8_release *out, 
         {"d8", {"dyn:8s", "lower/mid/floor:1e-12/nantop", 127, 1, 0}},
         {"fp32", {"f32", "", 0, 1, 0}},
     };
-    static const char *const squares[] = {"fp32", "al8", "al16"},
-                            *const confs[] = {"fp32", "al8", "al16", "none"};
+    static const char *const squares[] = {"fp32", "al8", "al16"}, *const confs[] = {"fp32", "al8",
+                                                                                    "al16", "none"};
     char moment[16];
     int k = 0, count = sizeof formats / sizeof *formats;
     qm_golden_case_text(c, "hp_m_quant_type", moment, sizeof moment);

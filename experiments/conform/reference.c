@@ -135,8 +135,9 @@ static void tensor_rate(struct qm_conform *c, struct qm_reference *r)
     double *rate = qm_golden_case_memory(c, r->steps, sizeof *rate);
     if (!qm_golden_case_whole(c, "tensor_lr", 0) || !rate)
         return;
-    if (!r->is_fused && (strncmp(rule, "nadam", 5) == 0 || strcmp(rule, "lion") == 0 || (is_decoupled && !is_adam) ||
-                         (is_adam && r->is_foreach) || qm_golden_case_number(c, "lr_decay", 0.0)))
+    if (!r->is_fused && (strncmp(rule, "nadam", 5) == 0 || strcmp(rule, "lion") == 0 ||
+                         (is_decoupled && !is_adam) || (is_adam && r->is_foreach) ||
+                         qm_golden_case_number(c, "lr_decay", 0.0)))
         qm_golden_case_skip(c, "a rate that is a tensor (tensor_lr): of this class, implementation "
                                "or lr_decay PyTorch forms several float32 numbers of it");
     if (is_decoupled && r->h.weight_decay != 0.0 && r->lr && !r->is_fused)
@@ -157,8 +158,8 @@ static void tensor_rate(struct qm_conform *c, struct qm_reference *r)
 static int record_read(struct qm_conform *c, struct qm_reference *r)
 {
     static const char *const impls[] = {"single", "foreach", "fused"},
-                            *const devices[] = {"cpu", "cuda"},
-                            *const roots[] = {"ieee", "installed"};
+                             *const devices[] = {"cpu", "cuda"},
+                             *const roots[] = {"ieee", "installed"};
     char version[32];
     double decay = qm_golden_case_number(c, "lr_decay", 0.0);
     r->h = hyper_read(c);

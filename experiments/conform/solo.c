@@ -203,8 +203,7 @@ static void replay_quantizer(struct qm_conform *c)
         !qm_golden_case_text(c, "quantizer", name, sizeof name) ||
         !quantizer_text(c, name, (int)qm_golden_case_whole(c, "bits", 0),
                         (int)qm_golden_case_whole(c, "signed", 0),
-                        qm_golden_case_whole(c, "block_size_asked", 0),
-                        quantile_of(c), text) ||
+                        qm_golden_case_whole(c, "block_size_asked", 0), quantile_of(c), text) ||
         !qm_golden_case_codec(c, &codec, "%s", text) || !qm_golden_case_shape(c, "x", &shape))
         return;
     quantile_set(c, &codec);
@@ -391,8 +390,8 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
     for (int i = 0; i < 2; i++) {
         qm_golden_case_text(c, i ? "quantizer_v" : "quantizer_m", name, sizeof name);
         int is_half = strcmp(name, "bf16") == 0, is_plain = is_half || strcmp(name, "none") == 0;
-        if (!is_plain && !quantizer_text(c, name, (int)bits[i], i == 0, (int64_t)asked[i],
-                                         quantile_of(c), text))
+        if (!is_plain &&
+            !quantizer_text(c, name, (int)bits[i], i == 0, (int64_t)asked[i], quantile_of(c), text))
             return 0;
         if (is_plain)
             snprintf(text, sizeof text, "%s", is_half ? "bf16" : texts[format]);
@@ -410,9 +409,9 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
 static void replay_run(struct qm_conform *c)
 {
     static const struct qm_golden_need needs[] = {
-        {"p0", QM_NEED_data, 0, 0, 0},     {"grads", QM_NEED_data, 0, 0, 0},
-        {"params", QM_NEED_data, 0, 0, 0}, {"steps", QM_NEED_number, 1, 1e6, 0},
-        {"lr", QM_NEED_number, 0, 1e6, 0}, {"optimizer", QM_NEED_text, 0, 0, 0},
+        {"p0", QM_NEED_data, 0, 0, 0},        {"grads", QM_NEED_data, 0, 0, 0},
+        {"params", QM_NEED_data, 0, 0, 0},    {"steps", QM_NEED_number, 1, 1e6, 0},
+        {"lr", QM_NEED_number, 0, 1e6, 0},    {"optimizer", QM_NEED_text, 0, 0, 0},
         {"quantile", QM_NEED_number, 0, 1, 1}};
     struct qm_recipe r;
     struct qm_shape shape;

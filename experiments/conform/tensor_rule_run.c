@@ -472,7 +472,7 @@ static void run_rule(struct qm_conform *c, const struct record *r, enum qm_param
 static int texts_known(struct qm_conform *c)
 {
     static const char *const impls[] = {"single", "foreach"}, *const devices[] = {"cpu", "cuda"},
-                            *const roots[] = {"ieee", "installed"};
+                             *const roots[] = {"ieee", "installed"};
     return qm_golden_case_choice(c, "impl", impls, 2, 0) >= 0 &&
            qm_golden_case_choice(c, "device", devices, 2, 0) >= 0 &&
            qm_golden_case_choice(c, "sqrt", roots, 2, 0) >= 0;
