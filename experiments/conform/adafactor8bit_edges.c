@@ -85,8 +85,8 @@ static double conf_off(const struct qm_adafactor8_replay *r, int i, int64_t t, i
     return of[k] < 1.0 ? fmax(more, -log2(1.0 - of[k])) : HUGE_VAL;
 }
 
-/* The code of log2 x from -126 to -126 + span, in 255 parts, before it is rounded, `off` further on;
- * what is not above 2^-126 counts as that on both sides. */
+/* The code of log2 x from -126 to -126 + span, in 255 parts, before it is rounded, `off` further
+ * on; what is not above 2^-126 counts as that on both sides. */
 static double log_position(double x, double span, double off)
 {
     return x > 0x1p-126 ? fmin(fmax((log2(x) + 126.0) / span * 255.0 + off, 0.0), 255.0) : 0.0;

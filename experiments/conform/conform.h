@@ -161,9 +161,9 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
 void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
                                 const double *want, const double *allowed, int64_t n);
 
-/* The size of the step that a change of a parameter stands for.  A decay that stands beside the step
- * took lr weight_decay times the old parameter off it, which may cancel the step in the change;
- * `decay` is that product, 0 where there is none. */
+/* The size of the step that a change of a parameter stands for.  A decay that stands beside the
+ * step took `decay` = lr weight_decay times the old parameter off it, which may cancel the step in
+ * the change; 0 where there is none. */
 double qm_judge_step(double change, double decay, double old);
 
 /* The largest finite magnitude of n numbers, 0 of none. */

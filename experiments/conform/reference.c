@@ -124,10 +124,10 @@ static int states_there(struct qm_conform *c, const struct qm_reference *r)
     return strncmp(r->f->rule, "nadam", 5) != 0 || qm_golden_case_needs(c, &need, 1);
 }
 
-/* A rate that is a float32 tensor (attribute tensor_lr): what is formed from it outside of the fused
- * kernels is float32, too.  That is lr itself where a class hands it to an operation (SGD, RMSprop,
- * Adagrad, RAdam); of AdamW and Adam lr / (1 - beta1^t) and 1 - lr weight_decay, which rates and a
- * decay of double that round to the same float32 numbers stand for here. */
+/* A rate that is a float32 tensor (attribute tensor_lr): what is formed from it outside of the
+ * fused kernels is float32, too.  That is lr itself where a class hands it to an operation (SGD,
+ * RMSprop, Adagrad, RAdam); of AdamW and Adam lr / (1 - beta1^t) and 1 - lr weight_decay, which
+ * rates and a decay of double that round to the same float32 numbers stand for here. */
 static void tensor_rate(struct qm_conform *c, struct qm_reference *r)
 {
     const char *rule = r->f->rule;

@@ -220,8 +220,8 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
     qm_judge_close_double_each(c, what, p, want, r->allowed, r->n);
 }
 
-/* The fused kernel's scalar code after its whole vectors of four doubles takes the larger of the old
- * maximum and the second moment by `old < v`, so that NaN leaves the old one. */
+/* The fused kernel's scalar code after its whole vectors of four doubles takes the larger of the
+ * old maximum and the second moment by `old < v`, so that NaN leaves the old one. */
 static void tail_maxima(const struct double_run *r, double *const *slot, int64_t t)
 {
     int top = r->n_states - 1;

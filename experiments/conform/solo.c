@@ -11,9 +11,10 @@
 #include "experiments/conform/run.h"
 
 /* Tolerances: alpha and decoded powers 1e-6 relative, one code in 1e5, as the recording states for
- * powers that are an ulp off; states of other quantizers are every bit.  Of a step, u = 2^-24: torch's Tensor.sqrt is an ulp off, 2 u, and
- * after it the division by the correction, the sum with eps and the quotient may each round to the
- * other side, 2 u each: 8 u of the step.  The sum with the parameter may too: 2 u of that. */
+ * powers that are an ulp off; states of other quantizers are every bit.  Of a step, u = 2^-24:
+ * torch's Tensor.sqrt is an ulp off, 2 u, and after it the division by the correction, the sum with
+ * eps and the quotient may each round to the other side, 2 u each: 8 u of the step.  The sum with
+ * the parameter may too: 2 u of that. */
 static const double POWERS = 1e-6, CODES = 1e-5, ROUNDING = 0x1p-23, STEP = 0x1p-21;
 
 /* torch.linspace(-1, 1) signed, (i + 1) / 2^b unsigned. */

@@ -481,8 +481,8 @@ static int texts_known(struct qm_conform *c)
 /* state_RMS of transformers' Adafactor and of CAME, after step t that of the parameters before it:
  * a root, a quotient and the root of a sum of n squares in eight lanes, (n / 16 + 8) u with u of
  * the type that it is formed in, 2^-53, 2^-24, or for CAME's bfloat16 parameters, whose norm is
- * rounded to bfloat16, as is the quotient, 2^-7 besides.  Squares below 2^-126 are counts of 2^-149, those beyond
- * float32 infinite. */
+ * rounded to bfloat16, as is the quotient, 2^-7 besides.  Squares below 2^-126 are counts of
+ * 2^-149, those beyond float32 infinite. */
 static void judge_rms(struct qm_conform *c, const struct record *r)
 {
     static const char *const types[] = {"f32", "bf16", "f64"};
