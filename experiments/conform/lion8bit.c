@@ -2,7 +2,6 @@
  *
  * Layout: class_* the whole class without quantization; q8step_* its unfused quantized step;
  * q8_* the quantizer; ecc_* error correction. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,21 +82,21 @@ static void judge_keys(struct qm_conform *c, const char *attribute, int want)
                                got ? "compressed" : "plain");
 }
 
-/* weight_decay * (lr / initial_lr) of every step, as it was recorded; a recorder may form the
- * product first, two roundings there and two here. */
+/* weight_decay * (lr / initial_lr) of every step, as it was recorded; a recorder may have formed the
+ * product first. */
 static void judge_decay(struct qm_conform *c, const struct qm_stored_run *run)
 {
     const struct qm_hyper *h = &run->recipe.hyper;
     const double *want = qm_golden_case_doubles(c, "decay_factor", run->steps);
     double *got = qm_golden_case_memory(c, run->steps, sizeof *got);
-    double *allowed = qm_golden_case_memory(c, run->steps, sizeof *allowed);
-    if (!want || !got || !allowed || !run->lr)
+    if (!want || !got || !run->lr)
         return;
     for (int64_t t = 0; t < run->steps; t++) {
+        double product_first = h->weight_decay * run->lr[t] / h->initial_lr;
         got[t] = h->weight_decay * (run->lr[t] / h->initial_lr);
-        allowed[t] = 0x1p-51 * fabs(got[t]);
+        got[t] = want[t] == product_first ? product_first : got[t];
     }
-    qm_judge_close_double_each(c, "decay factor", got, want, allowed, run->steps);
+    qm_judge_close_double(c, "decay factor", got, want, run->steps, 0.0);
 }
 
 static void replay_class(struct qm_conform *c)
