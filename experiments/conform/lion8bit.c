@@ -82,8 +82,8 @@ static void judge_keys(struct qm_conform *c, const char *attribute, int want)
                                got ? "compressed" : "plain");
 }
 
-/* weight_decay * (lr / initial_lr) of every step, as it was recorded; a recorder may have formed the
- * product first. */
+/* weight_decay * (lr / initial_lr) of every step, as it was recorded; a recorder may have formed
+ * the product first. */
 static void judge_decay(struct qm_conform *c, const struct qm_stored_run *run)
 {
     const struct qm_hyper *h = &run->recipe.hyper;

@@ -1,6 +1,7 @@
 # conform_common.bash - Functions shared by the tests of qualm conform.
 #
-# They make recordings: altered ones of tests/golden, and small ones of numbers that a test computes.
+# They make recordings: altered ones of tests/golden, and small ones of numbers that a test
+# computes.
 
 load ../../support/cli_common
 
@@ -39,9 +40,9 @@ runs = [n for n in f if isinstance(f[n], h5py.Group) and 'grads' in f[n] and 'pa
 print(runs[0], runs[1])"
 }
 
-# made CODE [ATTRIBUTE VALUE]: a file of torch.optim, or of the system that this root attribute names,
-# made by lines of Python that call run(name, attributes, param0, grads, params, states) with numbers
-# in the dtype of the case, or make groups of f.
+# made CODE [ATTRIBUTE VALUE]: a file of torch.optim, or of the system that this root attribute
+# names, made by lines of Python that call run(name, attributes, param0, grads, params, states) with
+# numbers in the dtype of the case, or make groups of f.
 made() {
     "$PYTHON" - "$BATS_TEST_TMPDIR/x.h5" "$1" "${2:-executed}" "${3:-torch/optim/adam.py}" <<'P'
 import sys, h5py, numpy as np
