@@ -24,6 +24,8 @@
     X(rounds,  "a parameter stored in 16 bits is also rounded after the decay")                     \
     X(factor,  "the decay factor is rounded to the parameter's 16 bits, too")                       \
     X(lanes,   "norms by float32 sums in eight lanes; without it: sums in double, rounded once")    \
+    X(zero_l2, "the L2 term is added where weight_decay is 0, too: of a parameter that is not finite " \
+               "it is NaN")                                                                         \
     X(foreach, "RAdam: the moment times 1 / ((sqrt(v) + eps) / rate), whose rate is 0 in steps "    \
                "that are not rectified, which then add the plain rate: NaN where sqrt(v) + eps "    \
                "is 0")

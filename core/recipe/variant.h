@@ -27,7 +27,8 @@ enum qm_pads {
     QM_PADS_number, /* one number of each tensor, of the type of the parameter, that no step reads:
                      * CAME */
     QM_PADS_product /* one float32 number of each tensor: NAdam's product of momenta, the norm of
-                     * the update of bitsandbytes' LAMB and LARS; they are formed anew here */
+                     * the update of bitsandbytes' LAMB and LARS, the RMS of transformers'
+                     * Adafactor; they are formed anew here */
 };
 
 struct qm_variant {

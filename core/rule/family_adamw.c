@@ -42,6 +42,13 @@ static void prepare_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
     s->c[QM_ADAMW_KEEP] = 1.0f;
 }
 
+/* SOLO's Adam adds the L2 term even where weight_decay is zero: 0 times NaN is NaN. */
+static void prepare_adam_solo(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    prepare_adam(h, t, s);
+    s->flag[QM_FLAG_COUPLED] = 1;
+}
+
 /* torchao: lr and the step number are float32 tensors, so products with them are float32. */
 static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
@@ -147,8 +154,9 @@ static const struct qm_rule rules[] = {
     TORCH("adamw_solo", "adamw", prepare_adamw, QM_ORDER_lerp_m | QM_ORDER_lerp_v,
           "AdamW in SOLO's order: both moments by torch.lerp",
           "arXiv:2505.00347; solo/adamw.py (package solow)", adamw_solo),
-    TORCH("adam_solo", "adam", prepare_adam, QM_ORDER_lerp_m | QM_ORDER_lerp_v,
-          "Adam in SOLO's order", "arXiv:2505.00347; solo/adam.py (package solow)", adamw_solo),
+    TORCH("adam_solo", "adam", prepare_adam_solo,
+          QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_zero_l2, "Adam in SOLO's order",
+          "arXiv:2505.00347; solo/adam.py (package solow)", adamw_solo),
     {.name = "adabelief_solo",
      .family = "adabelief",
      .reads = "lr beta1 beta2 eps weight_decay maximize",

@@ -119,10 +119,11 @@ static void start(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
     *s = (struct qm_rule_step){.t = t, .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
 }
 
-/* The decay of one step, which the host forms in double. */
+/* The decay of one step, which the host forms in double, the quotient first; for initial_lr 1 it
+ * is weight_decay * lr. */
 static double decay(const struct qm_hyper *h)
 {
-    return h->initial_lr != 0.0 ? h->weight_decay * h->lr / h->initial_lr : h->weight_decay;
+    return h->initial_lr != 0.0 ? h->weight_decay * (h->lr / h->initial_lr) : h->weight_decay;
 }
 
 static void prepare_lion8_unfused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -136,7 +137,8 @@ static void prepare_lion8_unfused(const struct qm_hyper *h, int64_t t, struct qm
     s->c[QM_LION8_W2_MINUS_1] = s->c[QM_LION8_W2] - 1.0f;
 }
 
-/* torch 1.13 on CPU rounds the scalar of an in-place product to the tensor's type. */
+/* torch 1.13 on CPU rounds the scalar of an in-place product to the tensor's type; torch 2.15 keeps
+ * it in float32, as lion8_unfused does. */
 static void prepare_lion8_cpu(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_lion8_unfused(h, t, s);
@@ -153,15 +155,6 @@ static void prepare_lion8_fused(const struct qm_hyper *h, int64_t t, struct qm_r
     s->c[QM_LION_ONE_MINUS_BETA1] = 1.0f - s->c[QM_LION_BETA1];
     s->c[QM_LION_BETA2] = (float)h->beta2;
     s->c[QM_LION_ONE_MINUS_BETA2] = 1.0f - s->c[QM_LION_BETA2];
-}
-
-/* lion8_fused with another order of the product that the host forms; for initial_lr 1 it is
- * lr * weight_decay. */
-static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
-{
-    prepare_lion8_fused(h, t, s);
-    double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
-    s->c[QM_LION_KEEP] = 1.0f - (float)(h->weight_decay * ratio);
 }
 
 /* FlashAdamW, FlashSGDW: 1 - decay, the factor on the parameter. */
@@ -261,7 +254,7 @@ static const struct qm_rule rules[] = {
      .summary = "FlashOptim's Lion; initial_lr 1 is its default decay lr * weight_decay",
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused momentum step",
      .check = check_flash_lion,
-     .prepare = prepare_flash_lion,
+     .prepare = prepare_lion8_fused,
      QM_ELEMENTWISE(lion8_fused)},
     {.name = "flash_adamw",
      .family = "adamw",

@@ -15,9 +15,8 @@
 static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
 {
     double eps[2] = {(double)NAN, 1e-3};
-    char type[16];
+    static const char *const scales[] = {"channel", "tensor"};
     qm_golden_numbers(c->file, c->group, "hp_eps", eps, 2);
-    qm_golden_case_text(c, "hp_apollo_scale_type", type, sizeof type);
     h->lr = qm_golden_case_number(c, "hp_lr", 1e-2);
     h->beta1 = qm_golden_case_number(c, "hp_beta1", -1.0);
     h->beta2 = qm_golden_case_number(c, "hp_beta2", -1.0);
@@ -36,7 +35,7 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
     h->gap = -qm_golden_case_number(c, "hp_apollo_update_proj_gap", 200.0);
     h->scale = qm_golden_case_number(c, "hp_apollo_scale", 1.0);
     h->scale_front = (int)qm_golden_case_whole(c, "hp_apollo_scale_front", 0);
-    h->tensor_scale = strcmp(type, "tensor") == 0;
+    h->tensor_scale = qm_golden_case_choice(c, "hp_apollo_scale_type", scales, 2, 0) == 1;
     h->margin = qm_golden_case_number(c, "hp_fira_margin", 0.01);
     h->limiter = (int)qm_golden_case_whole(c, "hp_enable_fira_for_adafactor", 0);
     int is_apollo = h->rank > 0.0 && dims >= 2;
@@ -103,19 +102,21 @@ static int release_046(struct qm_conform *c, struct qm_adafactor8_release *out, 
         {"d8", {"dyn:8s", "lower/mid/floor:1e-12/nantop", 127, 1, 0}},
         {"fp32", {"f32", "", 0, 1, 0}},
     };
-    char moment[16], square[16], conf[16];
+    static const char *const squares[] = {"fp32", "al8", "al16"}, *const confs[] = {"fp32", "al8",
+                                                                                    "al16", "none"};
+    char moment[16];
     int k = 0, count = sizeof formats / sizeof *formats;
     qm_golden_case_text(c, "hp_m_quant_type", moment, sizeof moment);
-    qm_golden_case_text(c, "hp_v_quant_type", square, sizeof square);
-    qm_golden_case_text(c, "hp_c_quant_type", conf, sizeof conf);
+    int square = qm_golden_case_choice(c, "hp_v_quant_type", squares, 3, 0);
+    int conf = qm_golden_case_choice(c, "hp_c_quant_type", confs, 4, 0);
     while (k < count && strcmp(formats[k].word, moment) != 0)
         k++;
     if (k == count) {
         qm_golden_case_skip(c, "no slot holds codes of this format: %s", moment);
         return 0;
     }
-    is_wide[0] = strcmp(square, "al16") == 0;
-    is_wide[1] = strcmp(conf, "al16") == 0 || (is_wide[0] && strcmp(conf, "none") == 0);
+    is_wide[0] = square == 2;
+    is_wide[1] = conf == 2 || (is_wide[0] && conf == 3);
     *out = formats[k].release;
     return 1;
 }
@@ -222,8 +223,8 @@ static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     r->proj_index = qm_golden_case_ints(c, "proj_index_per_step", r->steps);
     for (int64_t t = 0; r->proj && r->proj_index && t < r->steps; t++)
         if (r->proj_index[t] < 0 || (r->proj_index[t] + 1) * n > total) {
-            qm_golden_case_skip(c, "step %lld: there is no projection %lld of %lld numbers",
-                                (long long)t + 1, (long long)r->proj_index[t], (long long)n);
+            qm_golden_case_unreadable(c, "step %lld: there is no projection %lld of %lld numbers",
+                                      (long long)t + 1, (long long)r->proj_index[t], (long long)n);
             return 0;
         }
     if (is_turned && total % n == 0)
@@ -264,13 +265,13 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
 {
     struct qm_adafactor8_replay r = {.steps = qm_golden_case_whole(c, "steps", 0),
                                      .n = qm_golden_case_numel(c, "p0")};
-    char version[16], type[16];
+    static const char *const types[] = {"float32", "bfloat16"};
+    char version[16];
     int k = 0;
     if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
         !qm_golden_case_one_rate(c))
         return;
     qm_golden_case_text(c, "version", version, sizeof version);
-    qm_golden_case_text(c, "dtype", type, sizeof type);
     while (k < VERSIONS && strcmp(versions[k].version, version) != 0)
         k++;
     if (k == VERSIONS || r.steps < 1 || r.n < 1) {
@@ -294,7 +295,7 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
         r.terms = rows >= cols ? cols : rows;
     }
     r.is_exp2 = v->release.is_026 && v->release.is_cuda && r.recipe.hyper.beta3 > 0.0;
-    r.is_bf16 = strcmp(type, "bfloat16") == 0;
+    r.is_bf16 = qm_golden_case_choice(c, "dtype", types, 2, 0) == 1;
     r.is_026 = v->release.is_026;
     if (!v->release.is_026 && r.recipe.hyper.beta3 > 0.0 && r.shape.rank >= 2) {
         const int64_t *last = &r.shape.dim[r.shape.rank - 1];

@@ -8,6 +8,7 @@
 #include "core/quant/adaptive_log.h"
 #include "core/rule/adafactor8.h"
 #include "core/rule/param.h"
+#include "experiments/conform/adafactor8bit_edges.h"
 #include "experiments/conform/adafactor8bit_steps.h"
 #include "experiments/conform/adafactor8bit_tolerance.h"
 
@@ -31,8 +32,8 @@ static int64_t *codes_read(struct qm_conform *c, const char *name, int bits, int
     if (!out || !bytes)
         return NULL;
     if (had < n) {
-        qm_golden_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)had,
-                            (long long)n);
+        qm_golden_case_unreadable(c, "%s: %lld codes recorded for %lld elements", name,
+                                  (long long)had, (long long)n);
         return NULL;
     }
     for (int64_t t = 0; t < steps; t++)
@@ -97,8 +98,8 @@ int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     if (!s->scales || !low || !all || !codes || !values)
         return 0;
     if (row < s->n || s->n_scales * block < s->n) {
-        qm_golden_case_skip(c, "%s: %lld codes recorded for %lld elements", name, (long long)row,
-                            (long long)s->n);
+        qm_golden_case_unreadable(c, "%s: %lld codes recorded for %lld elements", name,
+                                  (long long)row, (long long)s->n);
         return 0;
     }
     two_scales(c, s, low, r->steps);
@@ -177,7 +178,8 @@ struct room {
     float *p, *g, *values, *bare, *numbers, *momentum;
     double *allowed;
     uint8_t *codes;
-    uint32_t *wide; /* codes of 8 or 16 bits */
+    uint32_t *wide;                /* codes of 8 or 16 bits */
+    float *x[QM_ADAFACTOR8_SLOTS]; /* the numbers of each coded slot before they are coded */
 };
 
 /* Takes NaN and the infinities for each other: which of them an operation gives depends on the
@@ -236,7 +238,8 @@ static void judge_flat(struct qm_conform *c, const char *what, const struct bloc
 
 /* Numbers and codes of a slot of adaptive log codes. */
 static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
-                           int64_t t, const char *what, float *numbers, const uint32_t *code)
+                           int64_t t, const char *what, float *numbers, const uint32_t *code,
+                           const float *x)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
@@ -264,6 +267,12 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
             if (fabs((double)d) > 1.0 + error)
                 qm_golden_case_differs(c, "%s: code %lld is %lld apart", what,
                                        (long long)(from + k), (long long)d);
+            if (d != 0)
+                qm_adafactor8_judge_explained(c, what,
+                                              qm_adafactor8_adaptive_explains(r, i, t, from + k,
+                                                                              x[from + k], want,
+                                                                              levels, wanted[k]),
+                                              from + k, code[from + k], wanted[k]);
         }
     }
     qm_judge_count(c, what, off, s->n, qm_adafactor8_most_off(allowed));
@@ -293,45 +302,15 @@ static void encode_wide(const struct qm_adafactor8_recorded *s, int64_t t, const
     }
 }
 
-/* How many codes of slot i, which has one scale per block, may be off by one after step t. */
-static double codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t)
-{
-    const struct qm_adafactor8_recorded *s = &r->slot[i];
-    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
-    const float *scale = s->scales + (t - 1) * s->n_scales;
-    double sum = i == QM_ADAFACTOR8_M
-                     ? qm_adafactor8_expected_moment_off(q.bits, qm_adafactor8_share_of(r, t), s->n)
-                     : 0.0;
-    for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block, scale++) {
-        int64_t n = s->n - from < q.block ? s->n - from : q.block;
-        /* the mean of 1 / x of n projections is no more than 22 over the largest of them */
-        double more = qm_adafactor8_end_error(r, i, t, *scale - 126.0f - 9.0f);
-        sum += fmin(qm_adafactor8_fixed_code_error(*scale, more), 1.0) * (double)n;
-    }
-    return qm_adafactor8_most_off(sum);
-}
-
-/* A number of the confidence that cancels may have a code further away: of these, codes that its
- * error explains become the next one, and count as that. */
-static void take_cancelled(const struct qm_adafactor8_replay *r, int i, const float *scale,
-                           const int64_t *wanted, uint8_t *codes)
-{
-    const double *of = r->off[i == QM_ADAFACTOR8_CONF_COL].of;
-    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
-    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-    for (int64_t k = 0; is_conf && of && k < r->slot[i].n; k++) {
-        double d = (double)codes[k] - (double)wanted[k], span = (double)scale[k / q.block];
-        double off = of[k] < 1.0 ? -log2(1.0 - of[k]) : HUGE_VAL;
-        if (fabs(d) > 1.0 && fabs(d) <= 1.0 + off * 255.0 / span)
-            codes[k] = (uint8_t)(wanted[k] + (d > 0.0 ? 1 : -1));
-    }
-}
-
 /* Scales and codes of a slot that has one scale per block. */
 static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
-                        int64_t t, const char *name, float *got, uint8_t *codes)
+                        int64_t t, const char *name, const struct room *w)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    struct qm_codec codec;
+    float *got = w->values;
+    uint8_t *codes = w->codes;
     const float *want = s->scales + (t - 1) * s->n_scales;
     const int64_t *wanted = s->codes + (t - 1) * s->n;
     double relative = i != QM_ADAFACTOR8_M ? QM_STEP_SCALE_RELATIVE
@@ -349,11 +328,24 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
         qm_judge_close(c, what, got + k, want + k, 1, relative, more);
     }
     snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
-    take_cancelled(r, i, want, wanted, codes);
+    if (qm_codec_init(&codec, &q) != QM_OK)
+        qm_golden_case_failed(c);
+    for (int64_t k = 0; k < s->n && qm_golden_case_open(c); k++) {
+        int64_t block = k / q.block;
+        if (codes[k] == wanted[k] || (i == QM_ADAFACTOR8_M && !r->is_update))
+            continue;
+        qm_adafactor8_judge_explained(
+            c, what,
+            i == QM_ADAFACTOR8_M
+                ? qm_adafactor8_moment_explains(r, &codec, t, w->x[i][k], block, wanted[k])
+                : qm_adafactor8_log_explains(r, i, t, k, w->x[i][k], want[block], wanted[k]),
+            k, codes[k], wanted[k]);
+    }
+    qm_adafactor8_take_cancelled(r, i, want, wanted, codes);
     if (i == QM_ADAFACTOR8_M && !r->is_update)
         qm_judge_codes(c, what, codes, wanted, s->n);
     else
-        qm_judge_codes_most(c, what, codes, wanted, s->n, codes_allowed(r, i, t));
+        qm_judge_codes_most(c, what, codes, wanted, s->n, qm_adafactor8_codes_allowed(r, i, t));
 }
 
 /* A slot of float32 numbers. */
@@ -399,9 +391,10 @@ static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *
         for (int64_t k = 0; k < s->n && s->is_two && !s->is_wide; k++)
             w->wide[k] = w->codes[k];
         if (s->is_two)
-            judge_adaptive(c, r, i, t, what, s->is_wide ? w->numbers : w->values, w->wide);
+            judge_adaptive(c, r, i, t, what, s->is_wide ? w->numbers : w->values, w->wide,
+                           s->is_wide ? w->values : w->x[i]);
         else if (s->codes)
-            judge_coded(c, r, i, t, name, w->values, w->codes);
+            judge_coded(c, r, i, t, name, w);
         else
             judge_values(c, r, i, t, what, w->values);
     }
@@ -542,9 +535,10 @@ static int scales_fit(struct qm_conform *c, const struct qm_adafactor8_replay *r
                              ? s->n_scales
                              : (s->n + q.block - 1) / q.block * (s->is_two ? 2 : 1);
         if (s->n_scales != scales)
-            qm_golden_case_skip(c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
-                                r->recipe.rule->slot[i], (long long)s->n_scales, (long long)s->n,
-                                (long long)q.block);
+            qm_golden_case_unreadable(
+                c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
+                r->recipe.rule->slot[i], (long long)s->n_scales, (long long)s->n,
+                (long long)q.block);
     }
     return qm_golden_case_open(c);
 }
@@ -553,10 +547,14 @@ static void run_with(struct qm_conform *c, const struct qm_adafactor8_replay *r,
                      const struct qm_recipe *recipe, int64_t from, int64_t to, const struct room *w)
 {
     void *plan[2] = {NULL, NULL};
-    struct qm_recipe bare = *recipe;
+    struct qm_recipe bare = *recipe, seen = *recipe;
+    struct qm_rule rule;
+    struct qm_tensor_ops ops;
     bare.hyper.weight_decay = 0.0;
+    qm_adafactor8_see(recipe->rule, w->x, &rule, &ops);
+    seen.rule = &rule;
     if (qm_recipe_applicable(recipe) != QM_OK ||
-        qm_backend_cpu.open(recipe, &r->shape, 0, &plan[0]) != QM_OK) {
+        qm_backend_cpu.open(&seen, &r->shape, 0, &plan[0]) != QM_OK) {
         qm_golden_case_skip(c, "%s", qm_message());
         return;
     }
@@ -587,6 +585,9 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
         !w.momentum || !w.allowed || !w.values || !w.codes || !scales_fit(c, r))
         return;
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
+        if (r->slot[i].codes && !(w.x[i] = qm_golden_case_memory(c, r->slot[i].n, sizeof(float))))
+            return;
     int64_t begins = r->first.rule ? 1 : 0;
     if (begins)
         run_with(c, r, &r->first, 1, 1, &w);

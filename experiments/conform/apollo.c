@@ -160,8 +160,8 @@ static int side_of(struct qm_conform *c)
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
+    static const char *const scales[] = {"channel", "tensor"}, *const projs[] = {"random", "svd"};
     struct qm_hyper *h = &w->hyper;
-    char text[32] = "";
     w->rule = qm_rule_find("apollo");
     w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15, 0.0, 0.0};
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
@@ -188,10 +188,8 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->scale = qm_tensor_run_number(c, "scale", 0, 1.0);
     h->side = (double)side_of(c);
     h->gap = 0.0; /* the recorded matrices are used */
-    qm_golden_case_text(c, "scale_type", text, sizeof text);
-    h->tensor_scale = strcmp(text, "tensor") == 0;
-    qm_golden_case_text(c, "proj", text, sizeof text);
-    h->svd = strcmp(text, "svd") == 0;
+    h->tensor_scale = qm_golden_case_choice(c, "scale_type", scales, 2, 0) == 1;
+    h->svd = qm_golden_case_choice(c, "proj", projs, 2, 0) == 1;
 }
 
 /* Draws the projections again from the parameter's number. */

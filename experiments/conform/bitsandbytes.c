@@ -436,23 +436,23 @@ static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper
  * CUDA forms 1 - beta and beta^t in float32: both have wider ones.  A parameter near 0 is held to
  * the same share of lr; with the package's own square roots, an ulp off, to 2^-21 of its step.
  * No state depends on a root: the wheel's are the same bits, other float32 ones may cancel. */
-static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *family, int back_end,
-                                         double lr)
+static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *family, int back_end)
 {
-    char root[16];
+    static const char *const roots[] = {"ieee", "installed"};
+    int root = qm_golden_case_choice(c, "sqrt", roots, 2, -1) + 1; /* 0: not said */
     int has_norm = strncmp(family, "lamb", 4) == 0 || strncmp(family, "lars", 4) == 0;
-    if (qm_golden_case_text(c, "sqrt", root, sizeof root) && strcmp(root, "ieee") == 0 &&
-        !has_norm && back_end == CPU32)
+    if (root == 1 && !has_norm && back_end == CPU32)
         return (struct qm_run_tolerance){.param_relative = 0.0};
     int tiny = strncmp(family, "rmsprop", 7) == 0 || strncmp(family, "adagrad", 7) == 0;
-    double relative = back_end == CUDA ? 2e-4 : tiny ? 1e-4 : 3e-7;
-    return (struct qm_run_tolerance){.param_relative = relative,
-                                     .param_absolute = relative * lr,
-                                     .param_of_step = root[0] ? 0x1p-21 : 0.0,
+    int is_coupled = tiny || has_norm || strncmp(family, "momentum", 8) == 0;
+    double of_step = back_end == CUDA ? 2e-4 : 0x1p-20;
+    return (struct qm_run_tolerance){.param_relative = 0x1p-22,
+                                     .param_of_step = of_step,
+                                     .is_decoupled = !is_coupled,
                                      .scale_relative = back_end == CUDA     ? 2e-4
                                                        : back_end == NATIVE ? 0.0
                                                                             : 2e-7,
-                                     .value_largest = root[0] && !has_norm ? 0.0 : 3e-7,
+                                     .value_largest = root && !has_norm ? 0.0 : 3e-7,
                                      .code_share = back_end == NATIVE ? 0.0 : 1e-3};
 }
 
@@ -539,7 +539,7 @@ static void replay_optimizer(struct qm_conform *c)
     hyper_read(c, rule->family, &run.recipe.hyper);
     if (!dtype_read(c, &run.is_rounded))
         return;
-    run.within = tolerance(c, rule->family, back_end, run.recipe.hyper.lr);
+    run.within = tolerance(c, rule->family, back_end);
     run.shape = qm_run_shape(c, "shape", n);
     for (int i = 0; i < rule->n_slots; i++)
         if (!slot_read(c, &run, i, n))

@@ -166,12 +166,17 @@ void qm_golden_case_differs(struct qm_conform *c, const char *format, ...)
     va_end(args);
 }
 
+void qm_golden_case_unreadable(struct qm_conform *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    settle(c, QM_CONFORM_unreadable, format, args);
+    va_end(args);
+}
+
 void qm_golden_case_failed(struct qm_conform *c)
 {
-    if (!qm_golden_case_open(c))
-        return;
-    c->now.outcome = QM_CONFORM_unreadable;
-    snprintf(c->now.text, sizeof c->now.text, "%.310s", qm_message());
+    qm_golden_case_unreadable(c, "%.310s", qm_message());
 }
 
 void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size)
@@ -325,6 +330,18 @@ int qm_golden_case_one_rate(struct qm_conform *c)
     return qm_golden_case_open(c);
 }
 
+void qm_golden_case_step_count(struct qm_conform *c, int64_t steps)
+{
+    if (!qm_golden_case_has(c, "state_step"))
+        return;
+    const double *count = qm_golden_case_doubles(c, "state_step", steps);
+    for (int64_t t = 1; count && t <= steps; t++)
+        if (count[t - 1] != (double)t)
+            qm_golden_case_differs(c, "state_step[%lld]: got %lld, want %.9g", (long long)t - 1,
+                                   (long long)t, count[t - 1]);
+    c->now.compared += count ? steps : 0;
+}
+
 double *qm_golden_case_rates(struct qm_conform *c, int64_t steps)
 {
     if (!qm_golden_case_has(c, "lr_per_step"))
@@ -359,4 +376,21 @@ int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_
     out[0] = '\0';
     return attribute_is(c, name, QM_GOLDEN_TEXT) &&
            qm_golden_text(c->file, c->group, name, out, size);
+}
+
+int qm_golden_case_choice(struct qm_conform *c, const char *name, const char *const *word, int n,
+                          int absent)
+{
+    char text[64], list[160] = "";
+    if (!qm_golden_case_text(c, name, text, sizeof text))
+        return qm_golden_case_open(c) ? absent : -1;
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(list);
+        if (strcmp(text, word[i]) == 0)
+            return i;
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word[i]);
+    }
+    qm_golden_case_unreadable(c, "attribute %s of %.100s is '%.40s', expected one of %s", name,
+                              c->group, text, list);
+    return -1;
 }

@@ -88,6 +88,8 @@ void qm_golden_case_skip(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void qm_golden_case_differs(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void qm_golden_case_unreadable(struct qm_conform *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void qm_golden_case_failed(struct qm_conform *c); /* unreadable, with qm_message() */
 
 /* Zeroed memory of the case; NULL when there is none left. */
@@ -123,15 +125,23 @@ double qm_golden_case_number(struct qm_conform *c, const char *name, double fall
 int64_t qm_golden_case_whole(struct qm_conform *c, const char *name, int64_t fallback);
 int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_t size);
 
+/* The place of a text attribute among n words; `absent` where the group has none.  For any other
+ * text -1, and the case is unreadable, with the words that are read. */
+int qm_golden_case_choice(struct qm_conform *c, const char *name, const char *const *word, int n,
+                          int absent);
+
 /* The learning rate of every step from dataset lr_per_step, or NULL where there is none. */
 double *qm_golden_case_rates(struct qm_conform *c, int64_t steps);
+
+/* Compares dataset state_step, where there is one, with the count of steps: t after step t. */
+void qm_golden_case_step_count(struct qm_conform *c, int64_t steps);
 
 /* 1 where there is no such dataset; otherwise the case is skipped, for its replay has one rate. */
 int qm_golden_case_one_rate(struct qm_conform *c);
 
 /* ---- comparing ---- */
 
-/* Floats by their bits (any NaN equals any NaN; -0 differs from +0), codes as numbers. */
+/* Floats by their bits (any NaN equals any NaN; -0 is near +0), codes as numbers. */
 void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
                      int64_t n);
 void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
@@ -150,6 +160,11 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
                            const double *want, int64_t n, double absolute);
 void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
                                 const double *want, const double *allowed, int64_t n);
+
+/* The size of the step that a change of a parameter stands for.  A decay that stands beside the
+ * step took `decay` = lr weight_decay times the old parameter off it, which may cancel the step in
+ * the change; 0 where there is none. */
+double qm_judge_step(double change, double decay, double old);
 
 /* The largest finite magnitude of n numbers, 0 of none. */
 double qm_judge_largest(const float *x, int64_t n);

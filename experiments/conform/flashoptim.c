@@ -88,6 +88,7 @@ static void replay_run(struct qm_conform *c)
     if (!qm_stored_recipe(c, algos[k].rule, param, grad, &run.recipe))
         return;
     hyper_read(c, &run.recipe.hyper);
+    run.lr = qm_golden_case_rates(c, run.steps);
     int64_t n = qm_golden_case_numel(c, "params0");
     run.shape = qm_run_shape(c, "shape", n);
     for (int i = 0; i < algos[k].n_slots; i++)

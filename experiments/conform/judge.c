@@ -10,13 +10,39 @@ static int same_float(float a, float b)
     return qm_bits(a) == qm_bits(b) || (qm_isnan(a) && qm_isnan(b));
 }
 
+/* An error of at most `allowed` makes the case near; a larger one makes it differ.  HUGE_VAL: the
+ * number may be any, NaN too. */
+static void weigh(struct qm_conform *c, const char *what, int64_t i, double got, double want,
+                  double error, double allowed)
+{
+    if (error <= allowed || allowed == HUGE_VAL) {
+        double share = allowed > 0 && allowed < HUGE_VAL ? error / allowed : 0;
+        if (share < c->now.worst)
+            return;
+        c->now.worst = share;
+        c->now.outcome = QM_CONFORM_near;
+        if (error > 0.0)
+            snprintf(c->now.text, sizeof c->now.text, "%s[%lld] off by %.2g, allowed %.2g", what,
+                     (long long)i, error, allowed);
+        else
+            snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: the sign of a zero", what,
+                     (long long)i);
+        return;
+    }
+    qm_golden_case_differs(c, "%s[%lld]: got %.9g, want %.9g: off by %.3g, allowed %.3g", what,
+                           (long long)i, got, want, error, allowed);
+}
+
+/* Zeros of different signs are near, as with the tolerances below. */
 void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
                      int64_t n)
 {
     if (!got || !want)
         return;
     for (int64_t i = 0; i < n && qm_golden_case_open(c); i++)
-        if (!same_float(got[i], want[i]))
+        if (got[i] == 0.0f && want[i] == 0.0f && !same_float(got[i], want[i]))
+            weigh(c, what, i, 0.0, 0.0, 0.0, 0.0);
+        else if (!same_float(got[i], want[i]))
             qm_golden_case_differs(c, "%s[%lld]: got 0x%08x (%.9g), want 0x%08x (%.9g)", what,
                                    (long long)i, qm_bits(got[i]), (double)got[i], qm_bits(want[i]),
                                    (double)want[i]);
@@ -45,29 +71,6 @@ void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
             qm_golden_case_differs(c, "%s[%lld]: got 0x%08llx, want 0x%08llx", what, (long long)i,
                                    (unsigned long long)got[i], (unsigned long long)want[i]);
     c->now.compared += n;
-}
-
-/* An error of at most `allowed` makes the case near; a larger one makes it differ.  HUGE_VAL: the
- * number may be any, NaN too. */
-static void weigh(struct qm_conform *c, const char *what, int64_t i, double got, double want,
-                  double error, double allowed)
-{
-    if (error <= allowed || allowed == HUGE_VAL) {
-        double share = allowed > 0 && allowed < HUGE_VAL ? error / allowed : 0;
-        if (share < c->now.worst)
-            return;
-        c->now.worst = share;
-        c->now.outcome = QM_CONFORM_near;
-        if (error > 0.0)
-            snprintf(c->now.text, sizeof c->now.text, "%s[%lld] off by %.2g, allowed %.2g", what,
-                     (long long)i, error, allowed);
-        else
-            snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: the sign of a zero", what,
-                     (long long)i);
-        return;
-    }
-    qm_golden_case_differs(c, "%s[%lld]: got %.9g, want %.9g: off by %.3g, allowed %.3g", what,
-                           (long long)i, got, want, error, allowed);
 }
 
 void qm_judge_close(struct qm_conform *c, const char *what, const float *got, const float *want,
@@ -105,6 +108,12 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
         if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(want[i])))
             weigh(c, what, i, got[i], want[i], fabs(got[i] - want[i]), absolute);
     c->now.compared += n;
+}
+
+double qm_judge_step(double change, double decay, double old)
+{
+    double taken = fabs(decay * old);
+    return (isfinite(change) ? fabs(change) : 0.0) + (isfinite(taken) ? taken : 0.0);
 }
 
 double qm_judge_largest(const float *x, int64_t n)

@@ -143,8 +143,9 @@ static double step_off(const struct double_run *r, const struct at *a, double go
 {
     const char *takes = r->from->f->takes;
     double want = r->params[(a->t - 1) * r->n + a->k];
-    double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay * size_of(a->p);
-    double step = size_of(want - a->p) + decay, most = fmax(step, size_of(got - a->p) + decay);
+    double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay;
+    double step = qm_judge_step(want - a->p, decay, a->p),
+           most = fmax(step, qm_judge_step(got - a->p, decay, a->p));
     double off = 0.0;
     int second = takes[0] == 's' ? 0 : takes[1] == 's' ? 1 : -1;
     if (second >= 0 && r->state[second]) {
@@ -200,13 +201,15 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
                              double centered)
 {
     const double *want = r->params + (t - 1) * r->n, *before = t > 1 ? want - r->n : r->p0;
-    double change = 0.0, off = correction_error(r, t);
+    double step = 0.0, off = correction_error(r, t), lr = fabs(r->lr ? r->lr[t - 1] : r->h.lr);
+    double decay = r->is_coupled ? 0.0 : lr * r->h.weight_decay;
     char what[96];
     for (int64_t k = 0; k < r->n && off > 0.0; k++)
-        change = isfinite(p[k] - want[k]) ? fmax(change, fabs(want[k] - before[k])) : change;
+        if (isfinite(p[k] - want[k]))
+            step = fmax(step, qm_judge_step(want[k] - before[k], decay, before[k]));
     double absolute = DOUBLE_TOLERANCE * fmax(qm_judge_largest_double(want, r->n),
                                               qm_judge_largest_double(before, r->n)) +
-                      off * change + fabs(r->lr ? r->lr[t - 1] : r->h.lr) * centered;
+                      off * step + lr * centered;
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
         r->allowed[k] = absolute + step_off(r, &a, p[k]);
@@ -215,6 +218,19 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
     }
     snprintf(what, sizeof what, "step %lld parameter", (long long)t);
     qm_judge_close_double_each(c, what, p, want, r->allowed, r->n);
+}
+
+/* The fused kernel's scalar code after its whole vectors of four doubles takes the larger of the
+ * old maximum and the second moment by `old < v`, so that NaN leaves the old one. */
+static void tail_maxima(const struct double_run *r, double *const *slot, int64_t t)
+{
+    int top = r->n_states - 1;
+    if (!r->h.amsgrad || !r->from->is_fused || !r->state[top])
+        return;
+    for (int64_t k = r->n / 4 * 4; k < r->n; k++) {
+        double old = t > 1 ? r->state[top][(t - 2) * r->n + k] : 0.0, v = slot[top - 1][k];
+        slot[top][k] = old < v ? v : old;
+    }
 }
 
 static void run_double(struct qm_conform *c, const struct double_run *r)
@@ -238,6 +254,7 @@ static void run_double(struct qm_conform *c, const struct double_run *r)
             memcpy(p, r->params + (t - 2) * r->n, bytes);
         h.lr = r->lr ? r->lr[t - 1] : r->h.lr;
         r->oracle->step(p, slot, r->grads + (t - 1) * r->n, 1, r->n, &h, t);
+        tail_maxima(r, slot, t);
         double centered = centered_off(r, t);
         if (centered == HUGE_VAL)
             qm_golden_case_skip(c, "step %lld: v - m^2 cancels to rounding errors", (long long)t);

@@ -222,8 +222,8 @@ static double step_of(const struct qm_run *run, const struct scratch *s, int64_t
     float want = run->params[row * s->numel + k],
           old = row > 0 ? run->params[(row - 1) * s->numel + k] : run->p0[k];
     double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
-    return size_of(want - old) +
-           (run->within.is_decoupled ? fabs(lr * h->weight_decay) * size_of(old) : 0.0);
+    return qm_judge_step((double)(want - old),
+                         run->within.is_decoupled ? lr * h->weight_decay : 0.0, (double)old);
 }
 
 /* What state i of element k may be off by in the step of a row, whose number is in slot i. */
@@ -332,8 +332,12 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     const struct qm_run_tolerance *w = &run->within;
     const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
     for (int64_t k = 0; run->is_rounded && k < s->numel; k++) {
-        double near = w->param_relative * size_of(s->p[k]) + w->param_absolute +
-                      w->param_of_step * size_of(s->p[k] - old[k]);
+        const struct qm_hyper *h = &run->recipe.hyper;
+        double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
+        double step = qm_judge_step((double)(s->p[k] - old[k]),
+                                    w->is_decoupled ? lr * h->weight_decay : 0.0, (double)old[k]);
+        double near =
+            w->param_relative * size_of(s->p[k]) + w->param_absolute + w->param_of_step * step;
         round_param(c, &s->p[k], want[k], near, what, k);
     }
     if (run->is_rounded) {

@@ -11,15 +11,18 @@
 #include "experiments/conform/run.h"
 
 /* Tolerances: alpha and decoded powers 1e-6 relative, one code in 1e5, as the recording states for
- * powers that are an ulp off.  Of a step, u = 2^-24: torch's Tensor.sqrt is an ulp off, 2 u, and
- * after it the division by the correction, the sum with eps and the quotient may each round to the
- * other side, 2 u each: 8 u of the step.  The sum with the parameter may too: 2 u of that. */
+ * powers that are an ulp off; states of other quantizers are every bit.  Of a step, u = 2^-24:
+ * torch's Tensor.sqrt is an ulp off, 2 u, and after it the division by the correction, the sum with
+ * eps and the quotient may each round to the other side, 2 u each: 8 u of the step.  The sum with
+ * the parameter may too: 2 u of that. */
 static const double POWERS = 1e-6, CODES = 1e-5, ROUNDING = 0x1p-23, STEP = 0x1p-21;
 
 /* torch.linspace(-1, 1) signed, (i + 1) / 2^b unsigned. */
 static const char *linear_map(int sign) { return sign ? "linb" : "lin"; }
 
-/* The quantizer of a name of the package as this program writes it; 0: skipped. */
+/* The quantizer of a name of the package as this program writes it; 0: skipped.  A quantile of 0,
+ * the least element, has no text: the codec that is made of another one takes it from quantile_of.
+ */
 static int quantizer_text(struct qm_conform *c, const char *name, int bits, int sign, int64_t asked,
                           double quantile, char text[QM_QUANTIZER_TEXT])
 {
@@ -36,11 +39,25 @@ static int quantizer_text(struct qm_conform *c, const char *name, int bits, int 
                          bits, sign ? 's' : 'u', (long long)asked, kinds[i].round,
                          bits == 3 ? "nibbles" : "hi");
         if (kinds[i].map[0] == 'q')
-            snprintf(text + n, QM_QUANTIZER_TEXT - (size_t)n, "/qlog/quantile:%.9g", quantile);
+            snprintf(text + n, QM_QUANTIZER_TEXT - (size_t)n, "/qlog/quantile:%.9g",
+                     quantile > 0.0 ? quantile : 0.5);
         return 1;
     }
-    qm_golden_case_skip(c, "quantizer '%.40s' is not built", name);
+    qm_golden_case_unreadable(c, "quantizer '%.40s' of %.100s is none of the package's", name,
+                              c->group);
     return 0;
+}
+
+static double quantile_of(struct qm_conform *c)
+{
+    return qm_golden_case_number(c, "quantile", 0.1);
+}
+
+/* Gives a codec of curve qlog the recorded quantile. */
+static void quantile_set(struct qm_conform *c, struct qm_codec *codec)
+{
+    if (codec->q.curve == QM_CURVE_qlog)
+        codec->q.scale.quantile = (float)quantile_of(c);
 }
 
 /* ---- tables and block sizes ---- */
@@ -159,6 +176,16 @@ static void judge_numbers(struct qm_conform *c, const struct qm_codec *codec,
     }
 }
 
+/* Codes by recorded numbers and draws: every bit, but where a logarithm decides. */
+static void judge_codes(struct qm_conform *c, const char *what, const struct qm_codec *codec,
+                        const uint8_t *got, const int64_t *want, int64_t n)
+{
+    if (codec->q.curve == QM_CURVE_qlog)
+        qm_judge_codes_near(c, what, got, want, n, CODES);
+    else
+        qm_judge_codes(c, what, got, want, n);
+}
+
 static void replay_quantizer(struct qm_conform *c)
 {
     static const struct qm_golden_need needs[] = {{"x", QM_NEED_data, 0, 0, 0},
@@ -177,12 +204,14 @@ static void replay_quantizer(struct qm_conform *c)
         !qm_golden_case_text(c, "quantizer", name, sizeof name) ||
         !quantizer_text(c, name, (int)qm_golden_case_whole(c, "bits", 0),
                         (int)qm_golden_case_whole(c, "signed", 0),
-                        qm_golden_case_whole(c, "block_size_asked", 0),
-                        qm_golden_case_number(c, "quantile", 0.1), text) ||
+                        qm_golden_case_whole(c, "block_size_asked", 0), quantile_of(c), text) ||
         !qm_golden_case_codec(c, &codec, "%s", text) || !qm_golden_case_shape(c, "x", &shape))
         return;
+    quantile_set(c, &codec);
     int64_t n = qm_shape_numel(&shape), block = qm_quantizer_at(&codec.q, &shape).block;
     int64_t blocks = n / block, bytes = qm_code_bytes(&codec, n);
+    if (qm_golden_case_whole(c, "block_size", block) != block)
+        qm_golden_case_differs(c, "block_size: blocks of %lld here", (long long)block);
     const float *x = qm_golden_case_floats(c, "x", n),
                 *scale = qm_golden_case_floats(c, "scale", blocks),
                 *dequant = qm_golden_case_floats(c, "dequant", n), *alpha = scale, *u = NULL;
@@ -200,7 +229,7 @@ static void replay_quantizer(struct qm_conform *c)
         return;
     judge_numbers(c, &codec, &shape, x, numbers, 0.0);
     encode(&codec, block, n, x, numbers, u, got);
-    qm_judge_codes_near(c, "code", got, codes, n, codec.q.curve == QM_CURVE_qlog ? CODES : 0.0);
+    judge_codes(c, "code", &codec, got, codes, n);
     for (int64_t i = 0; i < n; i++)
         got[i] = (uint8_t)codes[i];
     qm_decode(&codec, &shape, got, numbers, values);
@@ -243,6 +272,7 @@ static int state_read(struct qm_conform *c, const struct qm_recipe *r, int i,
         qm_golden_case_differs(c, "%s: the recipe says %d", name, q.bits > 0);
     if (!qm_golden_case_open(c) || qm_codec_init(&s->codec, &q) != QM_OK)
         return 0;
+    quantile_set(c, &s->codec);
     if (q.bits == 0) {
         s->values = part(c, s, "", steps * n);
         return s->values != NULL;
@@ -297,19 +327,22 @@ static void state_judge(struct qm_conform *c, const struct state *s, const struc
                                       s->alpha + (t - 1) * s->blocks);
     if (!codes || !numbers)
         return;
-    judge_numbers(c, &s->codec, shape, fresh, numbers, POWERS);
+    judge_numbers(c, &s->codec, shape, fresh, numbers,
+                  s->codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0);
     encode(&s->codec, s->block, n, fresh, numbers, s->u ? s->u + (t - 1) * n : NULL, codes);
-    qm_judge_codes_near(c, s->of, codes, s->codes + (t - 1) * n, n, CODES);
+    judge_codes(c, s->of, &s->codec, codes, s->codes + (t - 1) * n, n);
 }
 
-/* Parameters within the roundings of a step; stored in 16 bits: what such a number rounds to. */
-static void params_judge(struct qm_conform *c, const struct qm_param *format, const float *old,
-                         float *got, const float *want, int64_t n)
+/* Parameters within the roundings of a step; stored in 16 bits: what such a number rounds to.
+ * decay: the share of the old parameter that stands beside the step. */
+static void params_judge(struct qm_conform *c, const struct qm_param *format, double decay,
+                         const float *old, float *got, const float *want, int64_t n)
 {
     double *allowed = qm_golden_case_memory(c, n, sizeof *allowed);
     for (int64_t i = 0; allowed && i < n; i++) {
         double size = fmax(fabs((double)old[i]), fabs((double)got[i]));
-        double e = ROUNDING * size + STEP * fabs((double)got[i] - (double)old[i]);
+        double e = ROUNDING * size +
+                   STEP * qm_judge_step((double)got[i] - (double)old[i], decay, (double)old[i]);
         float stored = qm_param_widen(format->format, qm_param_nearest(format->format, got[i]));
         float low = got[i] - (float)e, high = got[i] + (float)e;
         low = qm_param_widen(format->format, qm_param_nearest(format->format, low));
@@ -328,7 +361,11 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
 {
     static const char *const rules[][2] = {
         {"AdamWQ", "adamw_solo"}, {"AdamQ", "adam_solo"}, {"AdaBeliefQ", "adabelief_solo"}};
-    char name[32], dtype[16], text[QM_QUANTIZER_TEXT];
+    static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
+    static const enum qm_param_format formats[] = {QM_PARAM_f32, QM_PARAM_bf16, QM_PARAM_f16};
+    static const enum qm_plain plains[] = {QM_PLAIN_f32, QM_PLAIN_bf16, QM_PLAIN_f16};
+    static const char *const texts[] = {"f32", "bf16", "f16"};
+    char name[32], text[QM_QUANTIZER_TEXT];
     double betas[2], bits[2], asked[2];
     int k = 0;
     qm_golden_case_text(c, "optimizer", name, sizeof name);
@@ -342,10 +379,10 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
     }
     if (!qm_run_recipe(c, rules[k][1], r))
         return 0;
-    qm_golden_case_text(c, "param_dtype", dtype, sizeof dtype);
-    int is_bf16 = strcmp(dtype, "bfloat16") == 0;
-    if (is_bf16)
-        r->param.format = QM_PARAM_bf16;
+    int format = qm_golden_case_choice(c, "param_dtype", dtypes, 3, 0);
+    if (format < 0)
+        return 0;
+    r->param.format = formats[format];
     r->hyper.lr = qm_golden_case_number(c, "lr", 1e-3);
     r->hyper.beta1 = betas[0];
     r->hyper.beta2 = betas[1];
@@ -354,14 +391,14 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
     for (int i = 0; i < 2; i++) {
         qm_golden_case_text(c, i ? "quantizer_v" : "quantizer_m", name, sizeof name);
         int is_half = strcmp(name, "bf16") == 0, is_plain = is_half || strcmp(name, "none") == 0;
-        if (!is_plain && !quantizer_text(c, name, (int)bits[i], i == 0, (int64_t)asked[i],
-                                         qm_golden_case_number(c, "quantile", 0.1), text))
+        if (!is_plain &&
+            !quantizer_text(c, name, (int)bits[i], i == 0, (int64_t)asked[i], quantile_of(c), text))
             return 0;
         if (is_plain)
-            snprintf(text, sizeof text, is_half || is_bf16 ? "bf16" : "f32");
+            snprintf(text, sizeof text, "%s", is_half ? "bf16" : texts[format]);
         if (!qm_run_quantizer(c, r, i, text, 0, 0.0f))
             return 0;
-        r->plain[i].plain = is_bf16 ? QM_PLAIN_bf16 : QM_PLAIN_f32;
+        r->plain[i].plain = plains[format];
         r->min_numel[i] = qm_golden_case_whole(c, "min_quantizable_tensor_size", 128);
         if (is_plain)
             r->plain[i] = r->slot[i];
@@ -373,9 +410,10 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
 static void replay_run(struct qm_conform *c)
 {
     static const struct qm_golden_need needs[] = {
-        {"p0", QM_NEED_data, 0, 0, 0},     {"grads", QM_NEED_data, 0, 0, 0},
-        {"params", QM_NEED_data, 0, 0, 0}, {"steps", QM_NEED_number, 1, 1e6, 0},
-        {"lr", QM_NEED_number, 0, 1e6, 0}, {"optimizer", QM_NEED_text, 0, 0, 0}};
+        {"p0", QM_NEED_data, 0, 0, 0},        {"grads", QM_NEED_data, 0, 0, 0},
+        {"params", QM_NEED_data, 0, 0, 0},    {"steps", QM_NEED_number, 1, 1e6, 0},
+        {"lr", QM_NEED_number, 0, 1e6, 0},    {"optimizer", QM_NEED_text, 0, 0, 0},
+        {"quantile", QM_NEED_number, 0, 1, 1}};
     struct qm_recipe r;
     struct qm_shape shape;
     struct state s[2] = {{0}};
@@ -386,6 +424,7 @@ static void replay_run(struct qm_conform *c)
     const float *p0 = qm_golden_case_floats(c, "p0", n),
                 *grads = qm_golden_case_floats(c, "grads", steps * n),
                 *params = qm_golden_case_floats(c, "params", steps * n);
+    const double *rates = qm_golden_case_rates(c, steps);
     float *p = qm_golden_case_memory(c, n, sizeof *p), *slot[2];
     for (int i = 0; i < 2; i++)
         if (!(slot[i] = qm_golden_case_memory(c, n, sizeof *p)) ||
@@ -393,6 +432,7 @@ static void replay_run(struct qm_conform *c)
             return;
     if (!p0 || !grads || !params || !p)
         return;
+    int is_coupled = strcmp(r.rule->name, "adam_solo") == 0;
     for (int64_t t = 1; t <= steps && qm_golden_case_open(c); t++) {
         struct qm_rule_step step;
         const float *old = t > 1 ? params + (t - 2) * n : p0;
@@ -400,16 +440,19 @@ static void replay_run(struct qm_conform *c)
         if (!state_floats(c, &s[0], &shape, t - 1, slot[0]) ||
             !state_floats(c, &s[1], &shape, t - 1, slot[1]))
             return;
+        r.hyper.lr = rates ? rates[t - 1] : r.hyper.lr;
         r.rule->prepare(&r.hyper, t, &step);
         step.hyper = &r.hyper;
         r.rule->elementwise->block(&step, n, p, grads + (t - 1) * n, slot);
-        params_judge(c, &r.param, old, p, params + (t - 1) * n, n);
+        params_judge(c, &r.param, is_coupled ? 0.0 : r.hyper.lr * r.hyper.weight_decay, old, p,
+                     params + (t - 1) * n, n);
         for (int i = 0; i < 2; i++)
             state_judge(c, &s[i], &shape, t, slot[i]);
     }
     for (int i = 0; i < 2 && qm_golden_case_open(c); i++)
         if (!s[i].values && state_floats(c, &s[i], &shape, steps, slot[i]))
-            qm_judge_close(c, "decoded", slot[i], s[i].last, n, POWERS, 0.0);
+            qm_judge_close(c, "decoded", slot[i], s[i].last, n,
+                           s[i].codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0, 0.0);
 }
 
 void qm_conform_solo(struct qm_conform *c)

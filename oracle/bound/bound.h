@@ -289,7 +289,7 @@ struct qm_ball qm_bound_l2_gradient(const struct qm_bound_step *b, double g, dou
  * order. */
 struct qm_adam_scalars {
     const struct qm_bound_step *b;
-    int coupled, after, torchao, fused, flash, bnb;
+    int coupled, after, torchao, zero_l2, fused, flash, bnb;
     struct qm_beta m, v;
     struct qm_ball bc1, bc2, root_bc2;      /* 1 - beta1^t, 1 - beta2^t, sqrt(bc2) */
     struct qm_ball eps, eps_hat;            /* eps; eps sqrt(bc2) of QM_ORDER_bnb and of folds */

@@ -20,6 +20,7 @@ const struct qm_variant qm_variant_adafactor_hf = {
               .relative_step = 1,
               .scale_parameter = 1,
               .factored = 1},
+    .pads = QM_PADS_product, /* RMS of the parameter, formed in float32 */
     .state_bits = 0.0625,
     .step_sqnr_db = 120.0,
 };

@@ -3,7 +3,7 @@
  *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements.  That
  *            magnitude is stored as float16; codes are computed from the unrounded one, halves up
  *
- * The decay is weight_decay * lr / initial_lr. */
+ * The decay is weight_decay * (lr / initial_lr). */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lion8_ecc16 = {

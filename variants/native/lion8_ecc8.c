@@ -100,7 +100,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     float beta1 = (float)a->beta1, take1 = 1.0f - beta1;
     float beta2 = (float)a->beta2, take2 = 1.0f - beta2;
     double per_step =
-        a->initial_lr != 0.0 ? a->weight_decay * a->lr / a->initial_lr : a->weight_decay;
+        a->initial_lr != 0.0 ? a->weight_decay * (a->lr / a->initial_lr) : a->weight_decay;
     float decay = 1.0f - (float)per_step;
 
     for (int64_t from = 0; from < a->n; from += BLOCK) {

@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) qm_cuda_step(struct qm_cud
     float beta1 = (float)a->beta1, take1 = 1.0f - beta1;
     float beta2 = (float)a->beta2, take2 = 1.0f - beta2;
     double per_step =
-        a->initial_lr != 0.0 ? a->weight_decay * a->lr / a->initial_lr : a->weight_decay;
+        a->initial_lr != 0.0 ? a->weight_decay * (a->lr / a->initial_lr) : a->weight_decay;
     float decay = 1.0f - (float)per_step;
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < a->n) { /* codes are k + 127 for k = -127 to 127 */

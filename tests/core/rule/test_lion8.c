@@ -54,7 +54,7 @@ static void test_refused(void **state)
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* A step decays by d = weight_decay lr / initial_lr; initial_lr is the lr of the opened plan. */
+/* A step decays by d = weight_decay (lr / initial_lr); initial_lr is the lr of the opened plan. */
 static void test_schedule(void **state)
 {
     (void)state;
@@ -80,8 +80,28 @@ static void test_schedule(void **state)
     }
 }
 
+/* The source forms lr / initial_lr first: 0.75 (0.404 / 0.303) is 1, and (0.75 * 0.404) / 0.303 is
+ * 1 + 2^-52, which would leave -2^-52 of the parameter. */
+static void test_decay_order(void **state)
+{
+    (void)state;
+    static const char *const names[2] = {"lion8_unfused", "lion8_cpu"};
+    struct qm_hyper h = qm_hyper_default();
+    h.weight_decay = 0.75;
+    h.lr = 0.404;
+    h.initial_lr = 0.303;
+    for (int k = 0; k < 2; k++) {
+        struct qm_rule_step s;
+        float p = 0x1p60f, g = 0.0f, m = 0.0f, *slot[1] = {&m};
+        qm_rule_find(names[k])->prepare(&h, 1, &s);
+        s.param = QM_PARAM_f32;
+        qm_rule_find(names[k])->elementwise->block(&s, 1, &p, &g, slot);
+        assert_true(p == 0.0f);
+    }
+}
+
 /* FlashOptim decays by d = lr weight_decay, and with decouple_lr by
- * d = weight_decay lr / initial_lr.  With a zero gradient the decay is the whole step. */
+ * d = weight_decay (lr / initial_lr).  With a zero gradient the decay is the whole step. */
 static void test_decouple_lr(void **state)
 {
     (void)state;
@@ -357,12 +377,13 @@ static void test_oracle_sgd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_schedule),
-        cmocka_unit_test(test_decouple_lr), cmocka_unit_test(test_signs),
-        cmocka_unit_test(test_no_gradient), cmocka_unit_test(test_two_roundings),
-        cmocka_unit_test(test_lost_decay),  cmocka_unit_test(test_end_betas),
-        cmocka_unit_test(test_quantizer),   cmocka_unit_test(test_four_bits),
-        cmocka_unit_test(test_oracle_lion), cmocka_unit_test(test_oracle_sgd),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_decay_order),   cmocka_unit_test(test_decouple_lr),
+        cmocka_unit_test(test_signs),         cmocka_unit_test(test_no_gradient),
+        cmocka_unit_test(test_two_roundings), cmocka_unit_test(test_lost_decay),
+        cmocka_unit_test(test_end_betas),     cmocka_unit_test(test_quantizer),
+        cmocka_unit_test(test_four_bits),     cmocka_unit_test(test_oracle_lion),
+        cmocka_unit_test(test_oracle_sgd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

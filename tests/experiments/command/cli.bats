@@ -365,6 +365,9 @@ END
         -V came_f32)" = 108 ]
     [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
         -V came_f32,param=bf16/near)" = 106 ]
+    # transformers' Adafactor has the RMS of float32 parameters beside its factors
+    [ "$(json_value '[v["state_bytes"] for v in d["variants"]]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+        -V adafactor_hf,adafactor_hf,param=bf16/near)" = "[32, 32]" ]
     # NAdam's product of momenta is a float32 number
     [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
         -V nadam_f32)" = 100 ]

@@ -1,0 +1,178 @@
+/* adafactor8bit_edges.c - Which codes of adafactor8bit the error of a number allows.
+ *
+ * A code may be the next one only where the number that was coded, which a rule's step shows before
+ * its slots are encoded, lies within its error of the edge between the two. */
+#include "experiments/conform/adafactor8bit_edges.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/quant/adaptive_log.h"
+#include "experiments/conform/adafactor8bit_tolerance.h"
+
+/* ---- the numbers before they are coded ------------------------------------------------------ */
+
+/* A static is the only way to hand them to the operations of a rule. */
+static struct {
+    const struct qm_tensor_ops *ops;
+    const struct qm_rule *rule;
+    float *const *x;
+} seen;
+
+static void keep(const struct qm_tensor_rule_args *w, int i)
+{
+    if (seen.x[i])
+        memcpy(seen.x[i], w->slot[i],
+               sizeof *w->slot[i] * (size_t)qm_shape_numel(&w->slot_shape[i]));
+}
+
+static qm_status states_seen(const struct qm_tensor_rule_args *w)
+{
+    QM_TRY(seen.ops->states(w));
+    for (int i = 0; i < seen.rule->n_slots; i++)
+        if (qm_rule_update_round(seen.rule, w, i) == w->round)
+            keep(w, i);
+    return QM_OK;
+}
+
+static qm_status apply_seen(const struct qm_tensor_rule_args *w)
+{
+    QM_TRY(seen.ops->apply(w));
+    for (int i = 0; i < seen.rule->n_slots; i++)
+        if (qm_rule_encodes_again(seen.rule, w, i))
+            keep(w, i);
+    return QM_OK;
+}
+
+void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, struct qm_rule *out,
+                       struct qm_tensor_ops *ops)
+{
+    seen.rule = rule;
+    seen.ops = rule->tensor;
+    seen.x = x;
+    *ops = *rule->tensor;
+    ops->states = states_seen;
+    ops->apply = apply_seen;
+    *out = *rule;
+    out->tensor = ops;
+}
+
+/* ---- codes ---------------------------------------------------------------------------------- */
+
+/* The least and the largest value of a number of slot i: a sum of projections is off by E, and its
+ * square by 2 |x| E + E^2; more: relative, of log2. */
+static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t t, double x, double more,
+                    double *low, double *high)
+{
+    double off = i == QM_ADAFACTOR8_V ? qm_adafactor8_projected_off(r, t) : 0.0;
+    double of_square = off * (2.0 * sqrt(fabs(x)) + off);
+    *low = fmax(x - of_square, 0.0) * exp2(-more);
+    *high = (x + of_square) * exp2(more);
+    if (x > 0.0 && x < 0x1p-100) { /* counts of 2^-149 */
+        *low = fmax(*low - 0x1p-149, 0.0);
+        *high += 0x1p-149;
+    }
+}
+
+/* The error of log2 of number k of a confidence besides that of its libraries. */
+static double conf_off(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k)
+{
+    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    const double *of = is_conf ? r->off[i == QM_ADAFACTOR8_CONF_COL].of : NULL;
+    double more = is_conf ? qm_adafactor8_end_error(r, i, t, 0.0f) : 0.0;
+    if (!of)
+        return more;
+    return of[k] < 1.0 ? fmax(more, -log2(1.0 - of[k])) : HUGE_VAL;
+}
+
+/* The code of log2 x from -126 to -126 + span, in 255 parts, before it is rounded, `off` further
+ * on; what is not above 2^-126 counts as that on both sides. */
+static double log_position(double x, double span, double off)
+{
+    return x > 0x1p-126 ? fmin(fmax((log2(x) + 126.0) / span * 255.0 + off, 0.0), 255.0) : 0.0;
+}
+
+int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k,
+                               float x, float span, int64_t want)
+{
+    double more = conf_off(r, i, t, k), low, high;
+    double error = qm_adafactor8_fixed_code_error(span, 0.0);
+    if (!isfinite(x) || !(span > 0.0f) || !isfinite(span) || more == HUGE_VAL)
+        return more == HUGE_VAL;
+    ends_of(r, i, t, (double)x, more, &low, &high);
+    return log_position(low, (double)span, -error) <= (double)want + 0.5 &&
+           log_position(high, (double)span, error) >= (double)want - 0.5;
+}
+
+int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t t,
+                                    int64_t k, float x, const float *numbers, int levels,
+                                    int64_t want)
+{
+    double more = conf_off(r, i, t, k), low, high;
+    double error =
+        qm_adafactor8_code_error(numbers, 0.0, levels) * (double)numbers[0] / (double)(levels - 2);
+    if (!isfinite(x) || !isfinite(numbers[0]) || !isfinite(numbers[1]) || more == HUGE_VAL)
+        return more == HUGE_VAL;
+    ends_of(r, i, t, (double)x, more + error, &low, &high);
+    return qm_adaptive_log_code((float)low, numbers[0], numbers[1], levels) <= want &&
+           qm_adaptive_log_code((float)high, numbers[0], numbers[1], levels) >= want;
+}
+
+int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
+                                  const struct qm_codec *codec, int64_t t, float x, int64_t block,
+                                  int64_t want)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
+    const float *scales = s->scales + (t - 1) * s->n_scales;
+    double scale = fabs((double)scales[block]), b = fabs(r->recipe.hyper.beta1);
+    double before = t > 1 ? fabs((double)scales[block - s->n_scales]) : 0.0;
+    double share = fmax(qm_adafactor8_share_of(r, t), r->is_exp2 ? QM_STEP_EXP2_RELATIVE : 0.0);
+    double off = share * (scale + b * before) + qm_adafactor8_projected_off(r, t);
+    int at = want >= 0 && want < 256 ? codec->cb.position_of[want] : -1;
+    if (!isfinite(x) || !isfinite(off) || !(scale > 0.0) || !isfinite(scale))
+        return 0;
+    return qm_code_of(codec, (float)(((double)x - off) / scale), 0) <= at &&
+           qm_code_of(codec, (float)(((double)x + off) / scale), 0) >= at;
+}
+
+double qm_adafactor8_codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    const float *scale = s->scales + (t - 1) * s->n_scales;
+    double sum = i == QM_ADAFACTOR8_M
+                     ? qm_adafactor8_expected_moment_off(q.bits, qm_adafactor8_share_of(r, t), s->n)
+                     : 0.0;
+    for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block, scale++) {
+        int64_t n = s->n - from < q.block ? s->n - from : q.block;
+        /* the mean of 1 / x of n projections is no more than 22 over the largest of them */
+        double more = qm_adafactor8_end_error(r, i, t, *scale - 126.0f - 9.0f);
+        sum += fmin(qm_adafactor8_fixed_code_error(*scale, more), 1.0) * (double)n;
+    }
+    return qm_adafactor8_most_off(sum);
+}
+
+void qm_adafactor8_take_cancelled(const struct qm_adafactor8_replay *r, int i, const float *scale,
+                                  const int64_t *wanted, uint8_t *codes)
+{
+    const double *of = r->off[i == QM_ADAFACTOR8_CONF_COL].of;
+    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
+    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    for (int64_t k = 0; is_conf && of && k < r->slot[i].n; k++) {
+        double d = (double)codes[k] - (double)wanted[k], span = (double)scale[k / q.block];
+        double off = of[k] < 1.0 ? -log2(1.0 - of[k]) : HUGE_VAL;
+        if (fabs(d) > 1.0 && fabs(d) <= 1.0 + off * 255.0 / span)
+            codes[k] = (uint8_t)(wanted[k] + (d > 0.0 ? 1 : -1));
+    }
+}
+
+void qm_adafactor8_judge_explained(struct qm_conform *c, const char *what, int is_explained,
+                                   int64_t k, int64_t got, int64_t want)
+{
+    if (!is_explained)
+        qm_golden_case_differs(c,
+                               "%s[%lld]: got 0x%02llx, want 0x%02llx, whose edge is further "
+                               "away than its error",
+                               what, (long long)k, (unsigned long long)got,
+                               (unsigned long long)want);
+}
