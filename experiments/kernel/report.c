@@ -154,9 +154,7 @@ static const char *form_words(const struct qm_kernel_run *r, int form)
 {
     const int64_t *bad = r->forms.bad;
     int only_together = qm_kernel_run_failed(r) && !bad[QM_FMAD_true] && !bad[QM_FMAD_false];
-    return bad[form]       ? "FAILED"
-           : only_together ? "no case failed"
-                           : form_verdict(&r->forms, form);
+    return bad[form] ? "FAILED" : only_together ? "no case failed" : form_verdict(&r->forms, form);
 }
 
 /* Prints which forms of a .cu file were judged, and, where one alone fails, what contraction does
