@@ -299,7 +299,10 @@ static qm_status run(struct options *o, int argc, char **argv)
         store = NULL;
     }
     qm_store_abort(store);
-    QM_TRY(st);
+    if (st != QM_OK) {
+        rmdir(folder); /* where no round has begun there is nothing to resume in it */
+        return st;
+    }
     print_counts(s);
     QM_TRY(follow(o, "traces", traces_suite(), traces, sizeof traces));
     QM_TRY(follow(o, "training", training_suite(), training, sizeof training));

@@ -298,6 +298,7 @@ static int is_named(const char *item, const char *name, size_t n)
  * where there is no '/'. */
 static qm_status show_named(const char *name, json_t *found)
 {
+    enum { NAME_MOST = 256 };
     static const char *const of_what[] = {"_lo95", "_hi95", "_median"}, words_of[] = "words_of_";
     int n;
     const struct qm_item *item = qm_catalog(&n);
@@ -312,12 +313,24 @@ static qm_status show_named(const char *name, json_t *found)
         }
     if (json_array_size(found))
         return QM_OK;
+    const char *dot = strchr(name, '.');
+    if (dot && dot - name < NAME_MOST) { /* exp_avg.norm, a slot and an axis of it */
+        char slot[NAME_MOST];
+        snprintf(slot, sizeof slot, "%.*s", (int)(dot - name), name);
+        QM_TRY(show_named(slot, found));
+        size_t slots = json_array_size(found);
+        if (slots)
+            QM_TRY(show_named(dot + 1, found));
+        if (json_array_size(found) == slots)
+            json_array_clear(found);
+        return QM_OK;
+    }
     /* Keys that say what of a value they have: collapse_median_lo95, words_of_exp_avg. */
     if (strncmp(name, words_of, sizeof words_of - 1) == 0)
         return show_named(name + sizeof words_of - 1, found);
     for (size_t k = 0; k < sizeof of_what / sizeof *of_what; k++)
         if (qm_name_ends(name, of_what[k])) {
-            char value[256];
+            char value[NAME_MOST];
             snprintf(value, sizeof value, "%.*s", (int)(strlen(name) - strlen(of_what[k])), name);
             QM_TRY(show_named(value, found));
             return json_array_size(found) ? show_named(of_what[k] + 1, found) : QM_OK;

@@ -368,11 +368,13 @@ def format_look(key):
 
 
 def median(rows):
-    """The median of each column without NaN; NaN for a column of NaN.  Of an even number of rows it
-    is the lower middle value, so that it is a stored one."""
+    """The median of each column without NaN, of an even number of rows the mean of the two in the
+    middle; NaN for a column of NaN."""
     ordered = np.sort(np.asarray(rows, dtype=float), axis=0)      # NaN comes last
     count = np.sum(~np.isnan(ordered), axis=0)
-    return np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[None], axis=0)[0]
+    low, high = (np.take_along_axis(ordered, np.maximum(at, 0)[None], axis=0)[0]
+                 for at in ((count - 1) // 2, np.minimum(count // 2, len(ordered) - 1)))
+    return np.where(low == high, low, 0.5 * low + 0.5 * high)  # two infinities have no mean
 
 
 def look(i):

@@ -166,6 +166,23 @@ class Grid:
                 f"[{low:.2g}, {high:.2g}]{where}")
 
 
+    def extremes(self, unit="dB"):
+        """Of series of which no other has as few bits as the first: the first and the one with the
+        highest median, with their bits; "" where there are no two."""
+        labels = [name for name in self.labels if self.at(name)]
+        if len(labels) < 2:
+            return ""
+        middle = {name: np.median([*self.at(name).values()]) for name in labels}
+        bits = {name: self.bits[self.place() or name, name] for name in labels}
+        best, first = max(labels, key=middle.get), min(labels, key=bits.get)
+        axis = f"{self.series}: " if self.series and self.series != "variant" else ""
+        if best == first:
+            return f"{axis}{best} has the most {unit}, {middle[best]:.3g}, with the fewest bits, " \
+                   f"{bits[best]:.3g}{self.where()}"
+        return f"{axis}{best} has the most {unit}, {middle[best]:.3g} with {bits[best]:.3g} " \
+               f"bits; {first} {middle[first]:.3g} with {bits[first]:.3g}{self.where()}"
+
+
 class Cells:
     """The cells of a file that do not train; grids(): one Grid for each panel."""
 

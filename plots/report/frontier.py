@@ -119,6 +119,8 @@ def draw(c, out):
     if panels:
         out.figure(NAME, panels, (title, MENU), "A point is the median over at most "
                    f"{table.tensors()}, its bar holds the median with 95 %; the grey line "
-                   "is what no other point with as few bits exceeds"
+                   "is what no other point with as few bits exceeds. Bits are those of all "
+                   "elements together, so that large tensors decide; in the median each tensor "
+                   "counts as one, and one without error has infinitely many dB"
                    + (f"; {left_out} comparisons at equal bits have no panel" if left_out else "")
                    + table.omitted(), wide=len(panels) == 1)

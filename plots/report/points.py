@@ -45,7 +45,7 @@ def draw(c, out):
     table = Cells(c)
     panels, answers = [], []
     for head, words, grid in table.grids():
-        answer = grid.answer()
+        answer = grid.answer() or grid.extremes()
         head = f"{head}: {words}" if head else words
         panels.append((panel(grid, words), head, f"{head}. {answer}"))
         answers.append((head, answer))

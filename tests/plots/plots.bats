@@ -321,3 +321,18 @@ with h5py.File(sys.argv[1], "r+") as f:
     [ "${#lines[@]}" = 1 ]
     [[ $output == *"'cells' leads out of the file"* ]]
 }
+
+@test "a median is numpy's: of an even number of rows the mean of the middle two, without NaN" {
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$RANDOM" <<'P'
+import sys, warnings
+import numpy as np
+import common
+rng = np.random.default_rng(int(sys.argv[1]))
+warnings.simplefilter("ignore")  # of a column of NaN
+for _ in range(200):
+    x = rng.normal(size=(rng.integers(1, 9), 5))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    assert np.allclose(common.median(x), np.nanmedian(x, axis=0), equal_nan=True), x
+assert common.median([[1.0], [np.inf]])[0] == np.inf == common.median([[np.inf], [np.inf]])[0]
+P
+}

@@ -29,3 +29,15 @@ Y
     [[ $output == *sqnr*median*hi95* ]]
     fails_with 4 "nothing is named 'qqqq_lo95'" show qqqq_lo95
 }
+
+@test "show: every key of a suite, and a slot with an axis" {
+    keys=$(sed -n '/define PLAIN_KEY_LIST/,/^static/s/^ *X(\([a-z_]*\),.*/\1/p' \
+        "$ROOT/experiments/suite/suite.c"
+        sed -n '/axis_keys\[\] = {/,/};/p;/"stat", *"versus"/p' "$ROOT/experiments/suite/suite.c" \
+            "$ROOT/experiments/suite/suite_tables.c" | grep -o '"[a-z_]*"' | tr -d '"')
+    [ "$(wc -w <<<"$keys")" -ge 33 ]
+    for key in $keys exp_avg.norm exp_avg_sq.map; do
+        qualm show "$key" >/dev/null || { echo "$key"; return 1; }
+    done
+    fails_with 4 "nothing is named" show exp_avg.nom
+}
