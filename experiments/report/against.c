@@ -10,6 +10,7 @@
 
 #include "core/base/grow.h"
 #include "core/recipe/recipe.h"
+#include "experiments/cli/cli.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/protocol/stats.h"
 
@@ -356,6 +357,33 @@ static qm_status store_apart(const struct pairs *p, struct qm_store *store)
     return st;
 }
 
+/* Says how many runs have no partner, what most of them lack, and, where that is the problem, which
+ * ones the archive has. */
+static void note_apart(const struct pairs *p)
+{
+    int64_t apart[STAGE_COUNT] = {0}, all = 0, without = 0;
+    char names[600] = "";
+    int most = STAGE_problem;
+    for (int64_t i = 0; i < p->a->rows; i++)
+        if (p->stage[i] != STAGE_COUNT) {
+            all++;
+            without += p->stage[i] != STAGE_paired;
+            apart[p->stage[i]] += p->stage[i] != STAGE_paired;
+        }
+    for (int s = 0; s < STAGE_COUNT; s++)
+        most = apart[s] > apart[most] ? s : most;
+    for (int64_t k = 0; most == STAGE_problem && k < p->b->rows; k++) {
+        int64_t first = 0;
+        while (strcmp(p->b->problem[first], p->b->problem[k]) != 0)
+            first++;
+        if (first == k && strlen(names) + strlen(p->b->problem[k]) + 10 < sizeof names)
+            strcat(strcat(names, *names ? ", " : ": it has "), p->b->problem[k]);
+    }
+    if (without)
+        qm_note("against: %lld of %lld runs have no partner; of %lld %s%s", (long long)without,
+                (long long)all, (long long)apart[most], stage_text[most], names);
+}
+
 static qm_status write_file(const struct pairs *p, const struct judged *j, const char *out)
 {
     static char word[] = "report";
@@ -386,6 +414,7 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     if (st == QM_OK)
         st = find_pairs(&p);
     if (st == QM_OK) {
+        note_apart(&p);
         j.group = calloc((size_t)p.n + 1, sizeof *j.group);
         x = calloc(2 * ((size_t)p.n + 1), sizeof *x);
         st = j.group && x ? QM_OK : qm_fail(QM_NO_MEMORY, "pairs");

@@ -277,6 +277,9 @@ Y
     grep -q "archived variants" "$DIR/other.html"
     [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" \
         -eq 1 ]
+    sed 's|problem:rosen[^"]*|problem:quad:n=64|' "$DIR/other.yaml" >"$DIR/apart.yaml"
+    "$QUALM" run "$DIR/apart.yaml" -o "$DIR/apart.h5" --against "$DIR/paired.h5" 2>&1 >/dev/null |
+        grep -q "6 of 6 runs have no partner.* no such problem: it has rosen:n=256"
     fails_with 4 "no archive 'nowhere'" run "$DIR/other.yaml" -o "$DIR/no.h5" --against nowhere
     fails_with 3 "$DIR/no.h5" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/no.h5"
     sed /protocol/d "$DIR/other.yaml" >"$DIR/alone.yaml"
