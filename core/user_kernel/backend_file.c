@@ -136,7 +136,7 @@ static void file_close(void *plan)
             break;
         }
     if (p->kernel->host && qm_arena_settle(&p->arena) != QM_OK)
-        qm_host_add_note(p->kernel->host, "%s", qm_message());
+        qm_host_add_note(p->kernel->host, "%s", qm_message() + strlen("it "));
     if (p->kernel->host && p->place >= 0)
         qm_host_unmap(p->kernel->host, p->place);
     if (p->kernel->object && p->base)
