@@ -129,7 +129,9 @@ qm_status qm_arena_settle(struct qm_arena *a)
     for (int i = 0; i < a->view.n; i++)
         if (memcmp(a->shared + a->view.part[i].from, a->kept + a->view.part[i].from,
                    a->view.part[i].room) != 0)
-            return qm_fail(QM_CHECK_FAILED, "it wrote to the %s after its return",
+            return qm_fail(QM_CHECK_FAILED,
+                           a->view.part[i].is_const ? "it changed the %s, which are const"
+                                                    : "it wrote to the %s after its return",
                            a->array[i].what);
     return QM_OK;
 }
