@@ -10,22 +10,15 @@ needs_hdf5() { "$PYTHON" -c "import h5py, numpy" 2> /dev/null || skip "python3 h
 # broken SYSTEM GROUP EDIT: a copy of two groups of a golden file, the first of them edited by a
 # line of Python on group g; the second stays as it is.
 broken() {
-    "$PYTHON" - "$ROOT/tests/golden/$1.h5" "$2" "$3" "$4" "$BATS_TEST_TMPDIR/x.h5" <<'P'
+    PYTHONPATH=$ROOT/tests/support "$PYTHON" - "$ROOT/tests/golden/$1.h5" "$2" "$3" "$4" "$BATS_TEST_TMPDIR/x.h5" <<'P'
 import sys, h5py, numpy as np
+from golden_copy import copy
 source, name, other, edit, path = sys.argv[1:]
-def put(old, new):
-    for key, value in old.attrs.items():
-        new.attrs[key] = value
-    for key in old:
-        if isinstance(old[key], h5py.Group):
-            put(old[key], new.create_group(key))
-        else:
-            new[key] = old[key][()]
 with h5py.File(source) as f, h5py.File(path, "w") as out:
     for key, value in f.attrs.items():
         out.attrs[key] = value
     for n in (name, other):
-        put(f[n], out.create_group(n))
+        copy(f[n], out.create_group(n))
     g = out[name]
     exec(edit)
 P

@@ -2,27 +2,20 @@
 # conform_recordings.bats - Tests what qualm conform makes of recordings of lpmm, COAT, MicroAdam,
 # Fira and Shampoo: what must be there, what is judged, and how far a number may be off.
 
-load ../../support/cli_common
+load ../../support/conform_common
 
 setup() {
-    "$PYTHON" -c "import h5py, numpy" 2> /dev/null || skip "python3 has no h5py"
+    needs_hdf5
     X=$BATS_TEST_TMPDIR/x.h5
 }
 
 # edited FILE GROUP LINE...: copies of one group of a golden file, each edited by a line of Python
 # on g, its attributes a and the file's attributes r; how each is judged, one word a line.
 edited() {
-    "$PYTHON" - "$X" "$ROOT/tests/golden/$1.h5" "${@:2}" << 'P'
+    PYTHONPATH=$ROOT/tests/support "$PYTHON" - "$X" "$ROOT/tests/golden/$1.h5" "${@:2}" << 'P'
 import sys, h5py, numpy as np
+from golden_copy import copy
 path, source, name, *edits = sys.argv[1:]
-def copy(old, new):
-    for key, value in old.attrs.items():
-        new.attrs[key] = value
-    for key in old:
-        if isinstance(old[key], h5py.Group):
-            copy(old[key], new.create_group(key))
-        else:
-            new[key] = old[key][()]
 with h5py.File(source) as f, h5py.File(path, "w") as out:
     for key, value in f.attrs.items():
         out.attrs[key] = value
