@@ -10,7 +10,8 @@ needs_hdf5() { "$PYTHON" -c "import h5py, numpy" 2> /dev/null || skip "python3 h
 # broken SYSTEM GROUP EDIT: a copy of two groups of a golden file, the first of them edited by a
 # line of Python on group g; the second stays as it is.
 broken() {
-    PYTHONPATH=$ROOT/tests/support "$PYTHON" - "$ROOT/tests/golden/$1.h5" "$2" "$3" "$4" "$BATS_TEST_TMPDIR/x.h5" <<'P'
+    PYTHONPATH=$ROOT/tests/support "$PYTHON" - "$ROOT/tests/golden/$1.h5" "$2" "$3" "$4" \
+        "$BATS_TEST_TMPDIR/x.h5" <<'P'
 import sys, h5py, numpy as np
 from golden_copy import copy
 source, name, other, edit, path = sys.argv[1:]
