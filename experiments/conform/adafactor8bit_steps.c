@@ -433,8 +433,7 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
                      (isfinite(decay) ? share * decay : 0.0);
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
-        double size = fmax(fabs((double)w->p[i] - (double)before[i]),
-                           fabs((double)want[i] - (double)before[i]));
+        double size = fabs((double)w->p[i] - (double)before[i]);
         double near = within + (isfinite(size) ? conf * size : 0.0);
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], near, draw);
@@ -455,9 +454,8 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
     double decay = 1.0 + qm_adafactor8_decay_of(r, before);
     for (int64_t k = 0; k < r->n; k++) {
         double off = qm_adafactor8_element_off(r, k), old = fabs((double)before[k]);
-        double most = fmax(fabs((double)want[k]), isfinite(old) ? old * decay : 0.0);
-        double step = fmax(fabs((double)w->p[k] - (double)before[k]),
-                           fabs((double)want[k] - (double)before[k]));
+        double most = fmax(fabs((double)w->p[k]), isfinite(old) ? old * decay : 0.0);
+        double step = fabs((double)w->p[k] - (double)before[k]);
         off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
         w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + within + off;
     }
@@ -513,8 +511,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
                                 (long long)t, r->cancels);
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-        double change = fmax(largest(p, before, r->n), /* of both: norms may be undetermined */
-                             r->is_bf16 ? 0.0 : largest(want, before, r->n)),
+        double change = largest(p, before, r->n),
                share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t),
                within = share * fmax(change, (double)FLT_MIN);
         if (r->is_bf16)

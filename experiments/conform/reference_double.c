@@ -142,17 +142,15 @@ static double product_error(const struct double_run *r, const struct at *a)
 static double step_off(const struct double_run *r, const struct at *a, double got)
 {
     const char *takes = r->from->f->takes;
-    double want = r->params[(a->t - 1) * r->n + a->k];
     double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay;
-    double step = qm_judge_step(want - a->p, decay, a->p),
-           most = fmax(step, qm_judge_step(got - a->p, decay, a->p));
+    double step = qm_judge_step(got - a->p, decay, a->p);
     double off = 0.0;
     int second = takes[0] == 's' ? 0 : takes[1] == 's' ? 1 : -1;
     if (second >= 0 && r->state[second]) {
         double v = new_of(r, second, a), of_v = state_off(r, second, a);
         if (of_v > 0.0 && v <= of_v)
             return HUGE_VAL;
-        off += of_v > 0.0 ? 0.5 * of_v / (v - of_v) * most : 0.0;
+        off += of_v > 0.0 ? 0.5 * of_v / (v - of_v) * step : 0.0;
         if (takes[0] == 's' && a->l2 > 0.0)
             off += a->lr * a->l2 / (sqrt(v) + r->h.eps);
     }
@@ -161,7 +159,7 @@ static double step_off(const struct double_run *r, const struct at *a, double go
     if (takes[0] == 's')
         return off + (takes[1] ? a->lr * state_off(r, 2, a) : 0.0);
     double m = new_of(r, 0, a), of_m = state_off(r, 0, a);
-    off += of_m > 0.0 ? (m > of_m ? of_m / m * most : most) : 0.0;
+    off += of_m > 0.0 ? (m > of_m ? of_m / m * step : step) : 0.0;
     return off + (r->is_nadam ? product_error(r, a) : 0.0);
 }
 
@@ -206,8 +204,8 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
     char what[96];
     for (int64_t k = 0; k < r->n && off > 0.0; k++)
         if (isfinite(p[k] - want[k]))
-            step = fmax(step, qm_judge_step(want[k] - before[k], decay, before[k]));
-    double absolute = DOUBLE_TOLERANCE * fmax(qm_judge_largest_double(want, r->n),
+            step = fmax(step, qm_judge_step(p[k] - before[k], decay, before[k]));
+    double absolute = DOUBLE_TOLERANCE * fmax(qm_judge_largest_double(p, r->n),
                                               qm_judge_largest_double(before, r->n)) +
                       off * step + lr * centered;
     for (int64_t k = 0; k < r->n; k++) {

@@ -215,14 +215,13 @@ static double of_infinite(const struct qm_run *run, const struct scratch *s, int
                : 0.0;
 }
 
-/* The size of the step of parameter k in a row, whatever the decay took off it. */
+/* The size of the step that parameter k takes here in a row, whatever the decay took off it. */
 static double step_of(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_hyper *h = &run->recipe.hyper;
-    float want = run->params[row * s->numel + k],
-          old = row > 0 ? run->params[(row - 1) * s->numel + k] : run->p0[k];
+    float old = row > 0 ? run->params[(row - 1) * s->numel + k] : run->p0[k];
     double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
-    return qm_judge_step((double)(want - old),
+    return qm_judge_step((double)(s->p[k] - old),
                          run->within.is_decoupled ? lr * h->weight_decay : 0.0, (double)old);
 }
 
@@ -347,7 +346,7 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     for (int64_t k = 0; k < s->numel && s->low; k++)
         take_between(c, s, k, want[k], what);
     for (int64_t k = 0; k < s->numel; k++)
-        s->allowed[k] = w->param_relative * size_of(want[k]) + w->param_absolute +
+        s->allowed[k] = w->param_relative * size_of(s->p[k]) + w->param_absolute +
                         of_gap(run, s, row, k) + w->param_of_step * step_of(run, s, row, k) +
                         of_values(run, s, row, k) + of_moment(run, s, row, k) +
                         of_infinite(run, s, row, k);

@@ -223,18 +223,18 @@ static double more_of(const struct record *r, int slot, int64_t t, int is_free,
     return sum;
 }
 
-/* The error of a parameter after step t. *error: after the steps before, of a free run. */
+/* The error of a parameter after step t, by the step that is made here: a recorded one might be as
+ * wrong as it is large. *error: after the steps before, of a free run. */
 static double param_error(const struct side *s, int64_t t, int is_free,
                           const struct qm_tensor_run_tolerance *tol, double *error)
 {
     const struct record *r = s->r;
-    const double *want = r->params + (t - 1) * r->n,
-                 *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
     const struct qm_hyper *h = &r->w->hyper;
     double least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN; /* below it as if it were that */
-    double change = fmax(largest_step(r, t, want, before), tol->param > 0.0 ? least : 0.0),
+    double change = fmax(largest_step(r, t, s->p, before), tol->param > 0.0 ? least : 0.0),
            most = fmax(
-               fmax(qm_judge_largest_double(want, r->n), qm_judge_largest_double(before, r->n)),
+               fmax(qm_judge_largest_double(s->p, r->n), qm_judge_largest_double(before, r->n)),
                least),
            size = rms(before, r->n);
     double of_step = more_of(r, -1, t, is_free, tol) + (tol->param > 0.0 ? s->average_off : 0.0);

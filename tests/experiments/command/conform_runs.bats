@@ -308,3 +308,18 @@ E
 3|g.attrs["dtype"] = "banana"|'banana', expected one of float32, bfloat16
 E
 }
+
+@test "conform: a parameter that nothing moves is where it was, whatever the recording makes of it" {
+    local to rc
+    while read -r to rc; do
+        made "
+z = np.zeros((2, 2))
+run('still', {'optimizer': 'AdamW', 'dtype': 'bf16', 'lr': 0.01, 'impl': 'single',
+    'betas': [0.9, 0.999], 'eps': 1e-8, 'weight_decay': 0.0}, np.array([1.5, 1.5]), z,
+    np.array([[1.5, 1.5], [1.5, $to]]), exp_avg=z, exp_avg_sq=z)"
+        run "-$rc" "$QUALM" conform "$BATS_TEST_TMPDIR/x.h5"
+    done <<'E'
+1.5 0
+1000 1
+E
+}

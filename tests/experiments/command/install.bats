@@ -115,6 +115,15 @@ assert not bad, bad
 P
 }
 
+@test "an installed text that has golden vectors replayed says that the source tree has them" {
+    [ ! -e "$D/usr/share/qualm/tests/golden/adamw.h5" ]
+    "$Q" conform --help >help.md
+    texts=$(grep -rl --include='*.md' 'tests/golden/\*\.h5' "$D/usr/share/qualm" help.md)
+    [ "$(wc -l <<<"$texts")" -ge 5 ]
+    [ -z "$(xargs grep -L 'source tree' <<<"$texts")" ] ||
+        { xargs grep -L 'source tree' <<<"$texts"; false; }
+}
+
 @test "uninstall leaves nothing" {
     make -C "$ROOT" uninstall DESTDIR="$D" PREFIX=/usr >/dev/null
     [ -z "$(find "$D" -type f)" ]
@@ -163,13 +172,4 @@ P
     [ "$(cat .commit)" = "$(git -C "$ROOT" describe --always --abbrev=12 --exclude='*')" ]
     [ -f Makefile ] && [ -f tests/run.sh ] && [ -f core/README.md ]
     make -n qualm INSTALL=0 | grep -q "QM_COMMIT='\"$(cat .commit)\"'"
-}
-
-@test "an installed text that has golden vectors replayed says that the source tree has them" {
-    [ ! -e "$D/usr/share/qualm/tests/golden/adamw.h5" ]
-    "$Q" conform --help >help.md
-    texts=$(grep -rl --include='*.md' 'tests/golden/\*\.h5' "$D/usr/share/qualm" help.md)
-    [ "$(wc -l <<<"$texts")" -ge 5 ]
-    [ -z "$(xargs grep -L 'source tree' <<<"$texts")" ] ||
-        { xargs grep -L 'source tree' <<<"$texts"; false; }
 }
