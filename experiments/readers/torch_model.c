@@ -261,18 +261,17 @@ static int is_rival(const struct fit *best, const struct fit *other)
     return other->score == best->score || (best->is_part && other->score > best->score - 8);
 }
 
-/* Says why the numbers of an optimizer's parameters stay. */
+/* Says why an optimizer's parameters are those of no model. */
 static void keep_numbers(struct qm_torch_optimizer *o, const struct fit *best, int has_rival)
 {
-    const char *several = "the model '%s' fits the optimizer '%.80s' in several ways";
     if (has_rival)
         snprintf(o->why, sizeof o->why, "several models fit the optimizer '%.80s': %s, %.100s",
                  o->path, best->key, o->others);
+    else if (best->fits == QM_TORCH_FITS_NOT)
+        snprintf(o->why, sizeof o->why, "the model '%s' does not fit the optimizer '%.80s'",
+                 best->key, o->path);
     else
-        snprintf(o->why, sizeof o->why,
-                 best->fits == QM_TORCH_FITS_NOT
-                     ? "the model '%s' does not fit the optimizer '%.80s'"
-                     : several,
+        snprintf(o->why, sizeof o->why, "the model '%s' fits the optimizer '%.80s' in several ways",
                  best->key, o->path);
     *o->others = '\0';
 }
@@ -297,7 +296,7 @@ static const struct fit *choose(struct qm_torch_optimizer *o, const struct fit *
             best->score - other->score >= OWN / 2)
             continue;
         add_other(o, other->key);
-        has_rival |= !is_named && is_rival(best, other);
+        has_rival |= is_rival(best, other);
     }
     if (best && best->fits == QM_TORCH_FITS && !has_rival)
         return best;
@@ -335,7 +334,7 @@ qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer
     if (best) {
         st = try_model(w, o, best->model, &again);
         o->is_own = best->is_own;
-    } else if (st == QM_OK && qm_torch_given_name(&o->of[0])) {
+    } else if (st == QM_OK && !*o->why && qm_torch_given_name(&o->of[0])) {
         /* A model's tensors may stand beside the optimizer, in no dictionary of their own. */
         o->model = parent;
         st = join_by_name(w, o, &joined);

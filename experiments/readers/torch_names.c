@@ -321,6 +321,8 @@ static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_op
     if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]) &&
         (w->f->n_entries > 0 || o->n_beside > 0))
         qm_torch_leave_out(w->f->own, "names of the parameters (%s)", why_numbers(w, o, whole));
+    else if (!o->model && *o->why)
+        qm_torch_leave_out(w->f->own, "the parameters' own values (%s)", o->why);
     if (o->is_guess) {
         snprintf(name, sizeof name, w->n_optimizers > 1 ? " of '%.80s'" : "", o->path);
         qm_torch_leave_out(w->f->own,

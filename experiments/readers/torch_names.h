@@ -31,7 +31,7 @@ struct qm_torch_optimizer {
     int is_own;         /* the model's key goes with the optimizer's, as G with optG */
     int n_beside;       /* dictionaries of tensors beside it, whether they fit or not */
     char others[256];   /* keys of those that would fit as well as `model`, with commas; "": none */
-    char why[320];      /* why its parameters stay numbers; "": no model fits */
+    char why[320];      /* why its parameters are no model's; "": no model fits */
     char *is_parameter; /* for each item of model */
 };
 

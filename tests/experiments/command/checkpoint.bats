@@ -481,7 +481,12 @@ other = {k: t[1 if k == "b" else 2] for k in model}
 write("a.pt", {"model": model, "optimizer": optimizer}, x)
 write("two.pt", {"x": other, "y": model, "optimizer": optimizer}, x)
 write("none.pt", {"model": {"u": t[1]}, "optimizer": optimizer}, x)
+write("equal.pt", {"x": model, "y": model, "optimizer": optimizer}, x)
 P
+    qualm import equal.pt -o equal.npz 2>&1 >/dev/null |
+        grep -q "the parameters' own values (several models fit the optimizer 'optimizer': x, y)"
+    "$PYTHON" -c "import numpy as n; z = n.load('equal.npz'); \
+        assert (z['w/exp_avg'] == 7).all() and (z['y/w'] == 1).all() and 'w/param' not in z"
     for name in a two none; do
         qualm import -q $name.pt -o $name.npz >/dev/null 2>said
         [ ! -s said ]
