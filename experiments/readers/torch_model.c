@@ -366,9 +366,10 @@ static void release(struct qm_torch_optimizer *o, const struct qm_torch_optimize
                     int64_t pair)
 {
     const struct qm_pickle *key = o->model->item[pair];
-    snprintf(o->why, sizeof o->why,
-             "the optimizers '%.80s' and '%.80s' both fit the tensor '%.60s'", o->path, other->path,
-             key->kind == QM_PICKLE_text ? key->text : "?");
+    char why[sizeof o->why];
+    snprintf(why, sizeof why, "the optimizers '%.80s' and '%.80s' both fit the tensor '%.60s'",
+             o->path, other->path, key->kind == QM_PICKLE_text ? key->text : "?");
+    memcpy(o->why, why, sizeof why);
     o->model = NULL;
     o->is_guess = 0;
     *o->others = '\0';
