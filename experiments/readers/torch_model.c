@@ -1,7 +1,7 @@
-/* torch_model.c - Which tensors of a model's state_dict() an optimizer's parameters are.
+/* torch_model.c - Which model's tensors an optimizer's parameters are.
  *
  * An optimizer numbers its parameters in the order of its groups, a model lists its tensors in the
- * order of model.parameters(): they are joined where the shapes of the states allow one way. */
+ * order of model.parameters(): they are joined where names or shapes allow one way in one model. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -37,196 +37,6 @@ qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *d
             qm_reader_progress();
     }
     return QM_OK;
-}
-
-/* Whether a key of a state is a table, a scale or a record of bitsandbytes, which has not the shape
- * of the parameter. */
-static int is_beside_codes(const struct qm_pickle *key)
-{
-    static const char *const all[] = {"qmap1", "qmap2",    "absmax1",  "absmax2",   "max1",
-                                      "max2",  "new_max1", "new_max2", "gnorm_vec", "unorm_vec"};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (qm_pickle_is_text(key, all[i]))
-            return 1;
-    return 0;
-}
-
-/* The widest tensor of a dictionary, and of dictionaries in it, into *out where it is wider than
- * what *found says is there. */
-static void widest(struct qm_torch_walk *w, const struct qm_pickle *state, int depth,
-                   struct qm_torch_array *a, int *found, struct qm_shape *out)
-{
-    for (int64_t i = 0; qm_pickle_is(state, QM_PICKLE_dict) && i < state->n; i += 2) {
-        const struct qm_pickle *v = state->item[i + 1];
-        struct qm_shape shape;
-        const char *why;
-        int is;
-        if (is_beside_codes(state->item[i]) ||
-            (qm_pickle_is_text(state->item[i], "state1") && qm_pickle_find(state, "state2")))
-            continue; /* AdEMAMix's state1 is two averages, one behind the other */
-        if (v->kind == QM_PICKLE_dict && depth > 0)
-            widest(w, v, depth - 1, a, found, out);
-        else if (qm_torch_tensor(w->f, v, &is, a, &shape, &why) == QM_OK && is == 1 &&
-                 shape.rank > 0 && (!*found || qm_shape_numel(&shape) > qm_shape_numel(out))) {
-            *out = shape;
-            *found = 1;
-        }
-    }
-}
-
-/* The shape of a parameter as its states show it: that of its widest tensor, which bitsandbytes
- * since 0.46 has in a dictionary within; 0: they do not. */
-static int state_shape(struct qm_torch_walk *w, const struct qm_torch_parameter *p,
-                       struct qm_shape *out)
-{
-    int found = 0;
-    struct qm_torch_array *a = calloc(1, sizeof *a);
-    if (a)
-        widest(w, p->state, 2, a, &found, out);
-    free(a);
-    return found;
-}
-
-struct candidate {
-    int64_t pair; /* in the model's dictionary */
-    struct qm_shape shape;
-    int64_t storage, offset;
-};
-
-/* Buffers of normalization layers stand in a state_dict() and are no parameters. */
-static int is_buffer(const char *name)
-{
-    return qm_name_ends(name, "running_mean") || qm_name_ends(name, "running_var") ||
-           qm_name_ends(name, "num_batches_tracked");
-}
-
-/* Whether a storage and an offset were met before; else they are from now on. */
-static int is_tied(struct qm_torch_walk *w, struct qm_name_index *met, const struct candidate *x)
-{
-    char key[48];
-    int n = snprintf(key, sizeof key, "%lld/%lld", (long long)x->storage, (long long)x->offset);
-    if (qm_name_index_get(met, key, (size_t)n) >= 0)
-        return 1;
-    const struct qm_pickle *copy =
-        qm_pickle_make_text(((struct qm_torch *)w->f->own)->memory, QM_PICKLE_text, key, (size_t)n);
-    return !copy || qm_name_index_put(met, copy->text, (size_t)n, 1) != QM_OK;
-}
-
-/* The tensors of a dictionary that may be parameters: floats, each storage once; -1: a value is no
- * tensor, or there is no memory. */
-static int64_t list_candidates(struct qm_torch_walk *w, const struct qm_pickle *model,
-                               struct candidate **out)
-{
-    int64_t n = 0;
-    struct candidate *c = calloc((size_t)(model->n / 2) + 1, sizeof *c);
-    struct qm_torch_array *a = calloc(1, sizeof *a);
-    struct qm_name_index met = {NULL, 0, 0};
-    for (int64_t i = 0; c && a && i < model->n; i += 2) {
-        struct candidate *x = &c[n];
-        const char *why;
-        int is;
-        if (model->item[i]->kind != QM_PICKLE_text || ++w->visited > w->most ||
-            qm_torch_tensor(w->f, model->item[i + 1], &is, a, &x->shape, &why) != QM_OK || is < 0) {
-            n = -1;
-            break;
-        }
-        if (is == 0 || a->kind != QM_TORCH_view || a->view.memory || /* an array of NumPy */
-            !qm_dtype_is_float(a->view.element->dtype) || is_buffer(model->item[i]->text))
-            continue;
-        *x = (struct candidate){i, x->shape, a->view.storage, a->view.offset};
-        n += !is_tied(w, &met, x); /* tied weights are one parameter */
-        if (w->visited % 64 == 0)
-            qm_reader_progress();
-    }
-    qm_name_index_free(&met);
-    free(a);
-    if (n <= 0 || !c) {
-        free(c);
-        return -1;
-    }
-    *out = c;
-    return n;
-}
-
-static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
-{
-    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
-}
-
-/* A search for the ways in which the candidates, in turn, are the next parameter of some group. */
-struct matching {
-    const struct candidate *c;
-    const struct qm_shape *shape; /* of the parameters */
-    const char *has_shape;
-    const int64_t *first, *end; /* parameters of each group */
-    int64_t *next, *taken, *best;
-    int64_t n_candidates, n_parameters, n_groups, calls;
-    int ways; /* 0, 1, or 2 for more than one */
-};
-
-static void match(struct matching *m, int64_t at, int64_t left)
-{
-    if (left == 0) {
-        if (m->ways++ == 0)
-            memcpy(m->best, m->taken, (size_t)m->n_parameters * sizeof *m->best);
-        return;
-    }
-    if (m->calls++ > 200000 || m->ways > 1 || m->n_candidates - at < left)
-        return;
-    for (int64_t g = 0; g < m->n_groups; g++) {
-        int64_t p = m->next[g];
-        if (p == m->end[g] || (m->has_shape[p] && !same_shape(&m->shape[p], &m->c[at].shape)))
-            continue;
-        m->taken[p] = m->c[at].pair;
-        m->next[g]++;
-        match(m, at + 1, left - 1);
-        m->next[g]--;
-    }
-    if (m->n_candidates - at > left) /* a tensor that is not trained */
-        match(m, at + 1, left);
-}
-
-/* Joins where the parameters are the candidates in turn, whatever their groups (is_guess: groups in
- * another order would fit as well); where the shapes do not allow that, by the one way that they
- * allow.  1: joined. */
-static int join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
-                         const struct candidate *c, int64_t n)
-{
-    (void)w;
-    int64_t groups = 0, joined = 0;
-    struct qm_shape *shape = calloc((size_t)o->n + 1, sizeof *shape);
-    char *has = calloc((size_t)o->n + 1, 1);
-    int64_t *room = calloc(5 * (size_t)o->n + 5, sizeof *room);
-    if (shape && has && room) {
-        int64_t *first = room, *end = first + o->n + 1, *next = end + o->n + 1;
-        int64_t *taken = next + o->n + 1, *best = taken + o->n + 1;
-        for (int64_t i = 0; i < o->n; i++) {
-            has[i] = (char)state_shape(w, &o->of[i], &shape[i]);
-            if (i == 0 || o->of[i].group != o->of[i - 1].group)
-                first[groups++] = i;
-            end[groups - 1] = i + 1;
-            if (i % 64 == 0)
-                qm_reader_progress();
-        }
-        int in_turn = n == o->n;
-        for (int64_t i = 0; in_turn && i < n; i++)
-            in_turn = !has[i] || same_shape(&shape[i], &c[i].shape);
-        struct matching m = {c,     shape, has, first, end,    next,
-                             taken, best,  n,   o->n,  groups, .ways = 0};
-        memcpy(next, first, (size_t)groups * sizeof *next);
-        /* The search is one call deep for each parameter. */
-        if ((!in_turn || groups > 1) && o->n <= 4096)
-            match(&m, 0, o->n);
-        int is_only = m.ways == 1 && m.calls <= 200000;
-        joined = in_turn || is_only;
-        o->is_guess = in_turn && groups > 1 && !is_only;
-        for (int64_t i = 0; joined && i < o->n; i++)
-            o->of[i].model = in_turn ? c[i].pair : best[i];
-    }
-    free(shape);
-    free(has);
-    free(room);
-    return (int)joined;
 }
 
 const struct qm_pickle *qm_torch_given_name(const struct qm_torch_parameter *p)
@@ -352,9 +162,10 @@ static int is_misfit(struct qm_torch_walk *w, const struct qm_torch_optimizer *o
         const char *why;
         int is = 0;
         int64_t pair = o->of[i].model;
-        misfit = pair >= 0 && state_shape(w, &o->of[i], &of_states) &&
+        misfit = pair >= 0 && qm_torch_state_shape(w, &o->of[i], &of_states) &&
                  qm_torch_tensor(w->f, o->model->item[pair + 1], &is, a, &shape, &why) == QM_OK &&
-                 is == 1 && shape.rank <= of_states.rank && !same_shape(&shape, &of_states);
+                 is == 1 && shape.rank <= of_states.rank &&
+                 !qm_torch_same_shape(&shape, &of_states);
         if (i % 64 == 0)
             qm_reader_progress();
     }
@@ -362,11 +173,12 @@ static int is_misfit(struct qm_torch_walk *w, const struct qm_torch_optimizer *o
     return misfit;
 }
 
-/* A dictionary of tensors that fits an optimizer, by the parameters' pairs. */
+/* A dictionary of tensors beside an optimizer, and how it fits. */
 struct fit {
     const struct qm_pickle *model;
-    int64_t *pair;
-    int is_guess, score;
+    enum qm_torch_fit fits;
+    int is_part, is_own, score;
+    char key[64];
 };
 
 /* Whether the first parameter of a fit is stored in 16 bits. */
@@ -391,84 +203,197 @@ static void add_other(struct qm_torch_optimizer *o, const char *key)
     snprintf(o->others + n, sizeof o->others - n, "%s%.60s", n ? ", " : "", key);
 }
 
-/* Keeps the fit that o has now where it is better than the best, whose key is then one of the
- * others. */
-static void keep_better(struct qm_torch_walk *w, struct qm_torch_optimizer *o, const char *key,
-                        struct fit *best, char best_key[QM_TORCH_NAME])
-{
-    const char *slash = strrchr(o->path, '/');
-    int score = score_of(key, slash ? slash + 1 : o->path, is_half(w, o)) - OWN * is_misfit(w, o);
-    if (best->model && score <= best->score) {
-        if (best->score - score < OWN / 2)
-            add_other(o, key);
-        return;
-    }
-    if (best->model && score - best->score < OWN / 2)
-        add_other(o, best_key);
-    else /* the optimizer's own key decides */
-        *o->others = '\0';
-    snprintf(best_key, QM_TORCH_NAME, "%s", key);
-    best->model = o->model;
-    best->score = score;
-    best->is_guess = o->is_guess;
-    for (int64_t k = 0; k < o->n; k++)
-        best->pair[k] = o->of[k].model;
-}
-
 /* Tries a dictionary beside the optimizer as its model. */
 static qm_status try_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
-                           const struct qm_pickle *model, int *joined)
+                           const struct qm_pickle *model, struct fit *fit)
 {
-    struct candidate *c = NULL;
-    *joined = 0;
+    struct qm_torch_candidate *c = NULL;
+    int joined = 0;
+    *fit = (struct fit){.fits = QM_TORCH_FITS_NOT};
     if (!qm_pickle_is(model, QM_PICKLE_dict) || model == o->dict || model->n == 0)
         return QM_OK;
-    int64_t n = list_candidates(w, model, &c);
+    int64_t n = qm_torch_list_candidates(w, model, &c);
     if (n < 0)
         return QM_OK;
-    o->n_beside++;
     o->model = model;
-    o->is_guess = 0;
+    o->is_guess = o->is_part = 0;
+    for (int64_t i = 0; i < o->n; i++)
+        o->of[i].model = -1;
     qm_status st = QM_OK;
     if (qm_torch_given_name(&o->of[0]))
-        st = join_by_name(w, o, joined);
-    else
-        *joined = join_by_shape(w, o, c, n);
+        st = join_by_name(w, o, &joined);
+    fit->model = model;
+    fit->fits = qm_torch_given_name(&o->of[0]) ? (joined ? QM_TORCH_FITS : QM_TORCH_FITS_NOT)
+                                               : qm_torch_join_by_shape(w, o, c, n);
+    fit->is_part = o->is_part;
     free(c);
     return st;
+}
+
+/* Tries all dictionaries beside the optimizer; *n of them have tensors only. */
+static qm_status try_all(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                         const struct qm_pickle *parent, struct fit *all, int64_t *n)
+{
+    char key[QM_TORCH_NAME];
+    const char *slash = strrchr(o->path, '/'), *own = slash ? slash + 1 : o->path;
+    for (int64_t i = 0; i < parent->n; i += 2) {
+        struct fit *fit = &all[*n];
+        QM_TRY(try_model(w, o, parent->item[i + 1], fit));
+        if (!fit->model)
+            continue;
+        o->n_beside++;
+        if (!qm_torch_key_text(parent->item[i], key, sizeof key))
+            snprintf(key, sizeof key, "?");
+        snprintf(fit->key, sizeof fit->key, "%.60s", key);
+        fit->is_own = score_of(key, own, 0) >= OWN / 2;
+        if (fit->fits != QM_TORCH_FITS_NOT)
+            fit->score = score_of(key, own, is_half(w, o)) - OWN * is_misfit(w, o);
+        ++*n;
+    }
+    return QM_OK;
+}
+
+/* Whether a fit leaves in doubt that another, which its key speaks for, is the one.  That a
+ * dictionary is called a model (4) or is in 16 bits (6) does not say that a part of it is trained;
+ * that the other one is called a copy (8) does. */
+static int is_rival(const struct fit *best, const struct fit *other)
+{
+    return other->score == best->score || (best->is_part && other->score > best->score - 8);
+}
+
+/* Says why an optimizer's parameters are those of no model. */
+static void keep_numbers(struct qm_torch_optimizer *o, const struct fit *best, int has_rival)
+{
+    if (has_rival)
+        snprintf(o->why, sizeof o->why, "several models fit the optimizer '%.80s': %s, %.100s",
+                 o->path, best->key, o->others);
+    else if (best->fits == QM_TORCH_FITS_NOT)
+        snprintf(o->why, sizeof o->why, "the model '%s' does not fit the optimizer '%.80s'",
+                 best->key, o->path);
+    else
+        snprintf(o->why, sizeof o->why, "the model '%s' fits the optimizer '%.80s' in several ways",
+                 best->key, o->path);
+    *o->others = '\0';
+}
+
+/* The fit to take; NULL: there is none, or none is proven, and o->why says which. */
+static const struct fit *choose(struct qm_torch_optimizer *o, const struct fit *all, int64_t n)
+{
+    int is_named = qm_torch_given_name(&o->of[0]) != NULL, has_own = 0, has_rival = 0;
+    const struct fit *best = NULL, *own = NULL;
+    for (int64_t i = 0; i < n && !is_named; i++)
+        if (all[i].is_own) {
+            has_own = 1;
+            own = &all[i];
+        }
+    for (int64_t i = 0; i < n; i++)
+        if (all[i].fits != QM_TORCH_FITS_NOT && (!has_own || all[i].is_own) &&
+            (!best || all[i].score > best->score))
+            best = &all[i];
+    for (int64_t i = 0; best && i < n; i++) {
+        const struct fit *other = &all[i];
+        if (other == best || other->fits == QM_TORCH_FITS_NOT || (has_own && !other->is_own) ||
+            best->score - other->score >= OWN / 2)
+            continue;
+        add_other(o, other->key);
+        has_rival |= is_rival(best, other);
+    }
+    if (best && best->fits == QM_TORCH_FITS && !has_rival)
+        return best;
+    if (best || own)
+        keep_numbers(o, best ? best : own, has_rival);
+    return NULL;
+}
+
+/* Marks what a join took of the model, or takes the join back. */
+static qm_status mark_parameters(struct qm_torch_walk *w, struct qm_torch_optimizer *o)
+{
+    if (o->model && !(o->is_parameter = calloc((size_t)o->model->n, 1)))
+        return qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+    for (int64_t k = 0; k < o->n; k++) {
+        o->of[k].model = o->model ? o->of[k].model : -1;
+        if (o->of[k].model >= 0)
+            o->is_parameter[o->of[k].model] = 1;
+    }
+    return QM_OK;
 }
 
 qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                               const struct qm_pickle *parent)
 {
-    char key[QM_TORCH_NAME], best_key[QM_TORCH_NAME] = "";
-    struct fit best = {.pair = calloc((size_t)o->n + 1, sizeof *best.pair)};
-    qm_status st = best.pair ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
-    for (int64_t i = 0; st == QM_OK && parent && i < parent->n && o->n > 0; i += 2) {
-        int joined;
-        st = try_model(w, o, parent->item[i + 1], &joined);
-        if (st == QM_OK && joined)
-            keep_better(w, o, qm_torch_key_text(parent->item[i], key, sizeof key) ? key : "?",
-                        &best, best_key);
-    }
-    /* A model's tensors may stand beside the optimizer, in no dictionary of their own. */
-    if (st == QM_OK && !best.model && qm_pickle_is(parent, QM_PICKLE_dict) && o->n > 0 &&
-        qm_torch_given_name(&o->of[0])) {
-        int joined = 0;
+    if (!qm_pickle_is(parent, QM_PICKLE_dict) || o->n == 0)
+        return QM_OK;
+    int64_t n = 0;
+    int joined = 0;
+    struct fit *all = calloc((size_t)parent->n / 2 + 1, sizeof *all), again;
+    qm_status st =
+        all ? try_all(w, o, parent, all, &n) : qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+    const struct fit *best = st == QM_OK ? choose(o, all, n) : NULL;
+    o->model = NULL;
+    o->is_guess = o->is_part = 0;
+    if (best) {
+        st = try_model(w, o, best->model, &again);
+        o->is_own = best->is_own;
+    } else if (st == QM_OK && !*o->why && qm_torch_given_name(&o->of[0])) {
+        /* A model's tensors may stand beside the optimizer, in no dictionary of their own. */
         o->model = parent;
         st = join_by_name(w, o, &joined);
-        if (st == QM_OK && joined)
-            keep_better(w, o, "", &best, best_key);
+        o->model = joined ? parent : NULL;
     }
-    o->model = best.model;
-    o->is_guess = best.is_guess;
-    if (best.model && !(o->is_parameter = calloc((size_t)best.model->n, 1)))
-        st = qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
-    for (int64_t k = 0; st == QM_OK && k < o->n; k++) {
-        o->of[k].model = best.model ? best.pair[k] : -1;
-        if (o->of[k].model >= 0)
-            o->is_parameter[o->of[k].model] = 1;
+    free(all);
+    return st == QM_OK ? mark_parameters(w, o) : st;
+}
+
+/* ---- several optimizers of one model --------------------------------------------------------- */
+
+/* What speaks for a join: names that the optimizer gives, its key, that it has all of the model. */
+static int rank_of(const struct qm_torch_optimizer *o)
+{
+    return qm_torch_given_name(&o->of[0]) ? 3 : o->is_own ? 2 : !o->is_part;
+}
+
+/* The first tensor that two optimizers took both, as a pair of their model; -1: there is none. */
+static int64_t taken_by_both(const struct qm_torch_optimizer *a, const struct qm_torch_optimizer *b)
+{
+    for (int64_t i = 0; a->model && a->model == b->model && i < a->model->n; i += 2)
+        if (a->is_parameter[i] && b->is_parameter[i])
+            return i;
+    return -1;
+}
+
+/* Takes a join back, since another optimizer took `pair` of the model. */
+static void release(struct qm_torch_optimizer *o, const struct qm_torch_optimizer *other,
+                    int64_t pair)
+{
+    const struct qm_pickle *key = o->model->item[pair];
+    char why[sizeof o->why];
+    snprintf(why, sizeof why, "the optimizers '%.80s' and '%.80s' both fit the tensor '%.60s'",
+             o->path, other->path, key->kind == QM_PICKLE_text ? key->text : "?");
+    memcpy(o->why, why, sizeof why);
+    o->model = NULL;
+    o->is_guess = 0;
+    *o->others = '\0';
+    for (int64_t k = 0; k < o->n; k++)
+        o->of[k].model = -1;
+}
+
+void qm_torch_release_shared(struct qm_torch_walk *w)
+{
+    for (int rank = 2; rank >= 0; rank--) {
+        int64_t pair[QM_TORCH_OPTIMIZERS_MOST];
+        int by[QM_TORCH_OPTIMIZERS_MOST];
+        for (int i = 0; i < w->n_optimizers; i++) {
+            by[i] = -1;
+            for (int k = 0; k < w->n_optimizers && by[i] < 0; k++) {
+                const struct qm_torch_optimizer *a = &w->optimizer[i], *b = &w->optimizer[k];
+                if (i == k || !a->model || !b->model || rank_of(a) != rank || rank_of(b) < rank)
+                    continue;
+                pair[i] = taken_by_both(a, b);
+                by[i] = pair[i] >= 0 ? k : -1;
+            }
+        }
+        for (int i = 0; i < w->n_optimizers; i++)
+            if (by[i] >= 0)
+                release(&w->optimizer[i], &w->optimizer[by[i]], pair[i]);
     }
-    free(best.pair);
-    return st;
 }

@@ -302,18 +302,34 @@ static qm_status bad_name(const struct qm_torch_walk *w, const struct qm_torch_o
                        name ? name->text : "", name ? name->length : 0, QM_TORCH_NAME - 1);
 }
 
+/* Why an optimizer's parameters have numbers for names. */
+static const char *why_numbers(const struct qm_torch_walk *w, const struct qm_torch_optimizer *o,
+                               char out[QM_TORCH_NAME])
+{
+    if (*o->why)
+        return o->why;
+    if (w->n_optimizers == 1)
+        return "no model in the file fits the optimizer";
+    snprintf(out, QM_TORCH_NAME, "no model beside it fits the optimizer '%.80s'", o->path);
+    return out;
+}
+
 static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
 {
     char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
     int is;
     if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]) &&
         (w->f->n_entries > 0 || o->n_beside > 0))
+        qm_torch_leave_out(w->f->own, "names of the parameters (%s)", why_numbers(w, o, whole));
+    else if (!o->model && *o->why)
+        qm_torch_leave_out(w->f->own, "the parameters' own values (%s)", o->why);
+    if (o->is_guess) {
+        snprintf(name, sizeof name, w->n_optimizers > 1 ? " of '%.80s'" : "", o->path);
         qm_torch_leave_out(w->f->own,
-                           "names of the parameters (no model in the file fits the optimizer)");
-    if (o->is_guess)
-        qm_torch_leave_out(w->f->own,
-                           "proof of the parameters' names (joined in the order of the groups; "
-                           "groups in another order would fit the model as well)");
+                           "proof of the parameters' names%s (joined in the order of the model; "
+                           "another order would fit the shapes as well)",
+                           name);
+    }
     if (*o->others) {
         snprintf(whole, sizeof whole,
                  "proof of the model that the optimizer trains (%s would fit as well)", o->others);
@@ -400,6 +416,8 @@ qm_status qm_torch_add_all(struct qm_file *f)
     }
     if (st == QM_OK)
         st = find_optimizers(w, t->root, NULL, "", 0);
+    if (st == QM_OK)
+        qm_torch_release_shared(w);
     for (int i = 0; st == QM_OK && i < w->n_optimizers; i++)
         st = add_optimizer(w, &w->optimizer[i]);
     if (st == QM_OK)

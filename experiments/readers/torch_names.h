@@ -1,5 +1,6 @@
-/* torch_names.h - Shared by torch_names.c, torch_flat.c, torch_model.c and torch_left_over.c: the
- * optimizers of a checkpoint, and the tensors of a model that are their parameters. */
+/* torch_names.h - Shared by torch_names.c, torch_flat.c, torch_join.c, torch_model.c and
+ * torch_left_over.c: the optimizers of a checkpoint, and the tensors of a model that are their
+ * parameters. */
 #ifndef QM_READERS_TORCH_NAMES_H
 #define QM_READERS_TORCH_NAMES_H
 
@@ -25,9 +26,12 @@ struct qm_torch_optimizer {
     const struct qm_pickle *dict, *model; /* model: the dictionary beside it, or NULL */
     struct qm_torch_parameter *of;
     int64_t n, room;
-    int is_guess;       /* names are joined in turn, and shapes and groups allow other orders too */
+    int is_guess;       /* the shapes allow other orders too, and something speaks for one */
+    int is_part;        /* the model has more tensors than the optimizer has parameters */
+    int is_own;         /* the model's key goes with the optimizer's, as G with optG */
     int n_beside;       /* dictionaries of tensors beside it, whether they fit or not */
     char others[256];   /* keys of those that would fit as well as `model`, with commas; "": none */
+    char why[320];      /* why its parameters are no model's; "": no model fits */
     char *is_parameter; /* for each item of model */
 };
 
@@ -56,14 +60,50 @@ const struct qm_pickle *qm_torch_given_name(const struct qm_torch_parameter *p);
 qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *dict,
                               struct qm_name_index *x);
 
+/* A tensor of a model that may be a parameter. */
+struct qm_torch_candidate {
+    int64_t pair; /* in the model's dictionary */
+    struct qm_shape shape;
+    int64_t storage, offset;
+};
+
+enum qm_torch_fit {
+    QM_TORCH_FITS_NOT,
+    QM_TORCH_FITS,     /* joined */
+    QM_TORCH_FITS_MANY /* in several ways, none of which is the plain one: not joined */
+};
+
+/* The tensors of a dictionary that may be parameters: floats, each storage once; -1: a value is no
+ * tensor, there is none, or there is no memory. */
+int64_t qm_torch_list_candidates(struct qm_torch_walk *w, const struct qm_pickle *model,
+                                 struct qm_torch_candidate **out);
+
+/* The shape of a parameter as its states show it: that of its widest tensor, which bitsandbytes
+ * since 0.46 has in a dictionary within; 0: they do not. */
+int qm_torch_state_shape(struct qm_torch_walk *w, const struct qm_torch_parameter *p,
+                         struct qm_shape *out);
+
+int qm_torch_same_shape(const struct qm_shape *a, const struct qm_shape *b);
+
+/* Joins the parameters to the candidates of o->model: to all of them in turn, whatever the groups,
+ * else by the one way that the shapes and the order within groups allow.  A part of the model is
+ * joined only where as many of its tensors have each shape as there are parameters of it.  Changes
+ * c. */
+enum qm_torch_fit qm_torch_join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                                         struct qm_torch_candidate *c, int64_t n);
+
 /* Looks through the dictionaries beside an optimizer for its model, and joins its parameters to the
- * tensors of one: by the names that the optimizer gives them, else by order and shapes.  Of several
- * that fit it is the one whose key goes best with the optimizer's (G with optG), which ends the
- * question; else one that is not called a copy (best, ema, target, ...), of these one in float32,
- * of these one that is called a model, of these the first, and the keys of the others stand in
- * o->others. */
+ * tensors of one: by the names that the optimizer gives them, else by order and shapes.  One whose
+ * key goes with the optimizer's (G with optG) is the only one that counts; else it is one that is
+ * not called a copy (best, ema, target, ...), of these one in float32, of these one that is called
+ * a model, and the keys of the others stand in o->others.  By shapes nothing is joined where that
+ * does not decide, or where the model fits in several ways: o->why says so. */
 qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                               const struct qm_pickle *parent);
+
+/* Takes joins by shapes back where two optimizers have the same tensor: that of the one which less
+ * speaks for, or of both. */
+void qm_torch_release_shared(struct qm_torch_walk *w);
 
 /* Leaves out, by its path, every tensor of the values that was not taken. */
 qm_status qm_torch_left_over(struct qm_torch_walk *w);

@@ -229,6 +229,7 @@ import numpy as np
 sys.path.insert(0, sys.argv[1])
 from torch_pickle import Tensor, write
 x = {k: np.full(2, k, "f2" if k == 4 else "f4") for k in (1, 2, 3, 4)}
+x[5] = np.full(3, 5, "f4")
 def optimizer(key):
     return {"state": {0: {"exp_avg": Tensor(key, x[key])}}, "param_groups": [{"params": [0]}]}
 def model(key): return {"w": Tensor(key, x[key])}
@@ -240,7 +241,8 @@ files = {
     "gan": {"G": model(1), "optG": optimizer(3), "D": model(2), "optD": optimizer(3)},
     "actor": {"optD": optimizer(3), "D_state": model(2), "G_state": model(1), "optG": optimizer(3)},
     "late": {"A": model(1), "B": model(1), "D": model(2), "optD": optimizer(3)},
-    "none": {"model": {"a": Tensor(1, x[1]), "b": Tensor(2, x[2])}, "optimizer": optimizer(3)},
+    "none": {"model": {"a": Tensor(5, x[5])}, "optimizer": optimizer(3)},
+    "many": {"model": {"a": Tensor(1, x[1]), "b": Tensor(2, x[2])}, "optimizer": optimizer(3)},
 }
 for name, saved in files.items():
     write(name + ".pt", saved, x)
@@ -261,6 +263,131 @@ P
     done
     qualm import none.pt -o none.npz 2>&1 >/dev/null |
         grep -q "names of the parameters (no model in the file fits the optimizer)"
+    qualm import many.pt -o many.npz 2>&1 >/dev/null | grep -q \
+        "names of the parameters (the model 'model' fits the optimizer 'optimizer' in several ways)"
+}
+
+# Writes NAME.pt for each line "NAME MODEL=KEY:SHAPE,... OPTIMIZER@SHAPE,...;SHAPE,..." of stdin; a
+# shape is a text of digits, "-" that of a scalar, ";" parts the groups of an optimizer.
+write_models() {
+    "$PYTHON" /dev/fd/3 "$ROOT/tests/support" 3<<'P'
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+for line in sys.stdin:
+    name, *items = line.split()
+    x, saved = {}, {}
+    def tensor(shape):
+        x[len(x)] = np.full([int(c) for c in shape if c != "-"], len(x), "f4")
+        return Tensor(len(x) - 1, x[len(x) - 1])
+    for item in items:
+        if "=" in item:
+            key, tensors = item.split("=")
+            saved[key] = {k: tensor(s) for k, s in (t.split(":") for t in tensors.split(","))}
+            continue
+        key, groups = item.split("@")
+        state, ids = {}, []
+        for group in groups.split(";"):
+            shapes = group.split(",")
+            ids.append({"params": list(range(len(state), len(state) + len(shapes)))})
+            for shape in shapes:
+                state[len(state)] = {"exp_avg": tensor(shape)}
+        saved[key] = {"state": state, "param_groups": ids}
+    write(name + ".pt", saved, x)
+P
+}
+
+# says NAME WORDS: what import leaves out of NAME.pt has the words, or is nothing where they are "".
+says() {
+    qualm import "$1.pt" -o out.npz >/dev/null 2>said
+    if [ -n "$2" ]; then grep -qF "$2" said; else [ "$(grep -c "left out" said)" = 0 ]; fi
+}
+
+# has NAME...: the last import wrote arrays of these names.
+has() {
+    "$PYTHON" -c "import sys, numpy as n; assert {*sys.argv[1:]} <= {*n.load('out.npz')}" "$@"
+}
+
+@test "a part of a model is joined only where its shapes leave one way" {
+    cd "$dir"
+    write_models <<'L'
+scalar model=s:-,a:66,b:66,c:66 opt@66,66,-
+scalar_alone model=s:-,a:66 opt@66,-
+lone model=a:66,b:67,c:68 opt@67
+buffer model=mask:8,e:38,w:88,b:8 opt@8,38,88
+two model=a:23,b:32,c:4 opt_a@23,32 opt_b@4
+L
+    says scalar "names of the parameters (the model 'model' fits the optimizer 'opt' in several"
+    has 0/exp_avg 2/exp_avg
+    says scalar_alone "names of the parameters (no model in the file fits the optimizer)"
+    has 0/exp_avg 1/exp_avg
+    says lone ""
+    has b/exp_avg b/param
+    says buffer "names of the parameters (the model 'model' fits the optimizer 'opt' in several"
+    has 0/exp_avg mask
+    says two ""
+    has opt_a/a/exp_avg opt_a/b/exp_avg opt_b/c/exp_avg
+}
+
+@test "no model is guessed where several fit an optimizer and no key decides" {
+    cd "$dir"
+    write_models <<'L'
+probe backbone=0:44,1:4,2:44,3:4 probe=w:44,b:4 optimizer@44,4
+part unet=0:44,1:44 vae=0:44,1:47 optimizer@44
+own vae=0:44,1:47 unet=0:44,1:44 optimizer_unet@44
+misfit G=0:33 D=0:44 optG@44
+student student=0:44,1:44,2:44 teacher=0:44,1:44 optimizer@44,44
+equal a=0:44 b=0:44 optimizer@44
+own_part vae=0:44 unet=0:47,1:44 unet_optimizer@44
+L
+    says probe "(several models fit the optimizer 'optimizer': backbone, probe)"
+    has 0/exp_avg 1/exp_avg
+    says part "names of the parameters (several models fit the optimizer 'optimizer': unet, vae)"
+    says own "(the model 'unet' fits the optimizer 'optimizer_unet' in several ways)"
+    has 0/exp_avg
+    says misfit "(the model 'G' does not fit the optimizer 'optG')"
+    says student "(the model 'student' fits the optimizer 'optimizer' in several ways)"
+    says equal "names of the parameters (several models fit the optimizer 'optimizer': a, b)"
+    says own_part ""
+    has 1/exp_avg 1/param
+}
+
+@test "a tensor that one optimizer has is no other optimizer's" {
+    cd "$dir"
+    write_models <<'L'
+after model=w:34,b:3 opt@34,3 opt_center@3
+before model=w:34,b:3 opt_center@3 opt@34,3
+both model=w:34,b:3 opt1@34,3 opt2@34,3
+L
+    for name in after before; do
+        says $name "names of the parameters (the optimizers 'opt_center' and 'opt' both fit the"
+        has opt/w/exp_avg opt/b/exp_avg opt/b/param opt_center/0/exp_avg
+    done
+    says both "(the optimizers 'opt1' and 'opt2' both fit the tensor 'w')"
+    has opt1/0/exp_avg opt2/0/exp_avg
+}
+
+@test "an order that shapes do not prove is said where something speaks for another" {
+    cd "$dir"
+    write_models <<'L'
+plain model=h.0.weight:44,h.0.bias:4,h.1.weight:44,h.1.bias:4 opt@44,4,44,4
+numbers model=0.weight:44,1.weight:44,2.weight:44 opt@44,44,44
+groups model=w:44,v:44,b:4 opt@44,44;4
+part model=e:94,h:44,g:44,b:94 opt@94,94
+letters model=k:44,o:44,q:44,v:44 opt@44,44,44,44
+unlike model=a:44,b:45 opt@44,45
+renumbered model=0.w:44,1.w:44,10.w:44,2.w:44 opt@44,44,44,44
+L
+    for name in plain numbers unlike; do
+        says $name ""
+    done
+    for name in groups part letters; do
+        says $name "proof of the parameters' names (joined in the order of the model; another"
+    done
+    has k/exp_avg v/param
+    says renumbered "names of the parameters (the model 'model' fits the optimizer 'opt' in several"
+    has 0/exp_avg 3/exp_avg
 }
 
 @test "AdEMAMix of bitsandbytes: blocks of each fast average, and names" {
@@ -354,7 +481,12 @@ other = {k: t[1 if k == "b" else 2] for k in model}
 write("a.pt", {"model": model, "optimizer": optimizer}, x)
 write("two.pt", {"x": other, "y": model, "optimizer": optimizer}, x)
 write("none.pt", {"model": {"u": t[1]}, "optimizer": optimizer}, x)
+write("equal.pt", {"x": model, "y": model, "optimizer": optimizer}, x)
 P
+    qualm import equal.pt -o equal.npz 2>&1 >/dev/null |
+        grep -q "the parameters' own values (several models fit the optimizer 'optimizer': x, y)"
+    "$PYTHON" -c "import numpy as n; z = n.load('equal.npz'); \
+        assert (z['w/exp_avg'] == 7).all() and (z['y/w'] == 1).all() and 'w/param' not in z"
     for name in a two none; do
         qualm import -q $name.pt -o $name.npz >/dev/null 2>said
         [ ! -s said ]
