@@ -309,7 +309,7 @@ E
 E
 }
 
-@test "conform: a parameter that nothing moves is where it was, whatever the recording makes of it" {
+@test "conform: a parameter that nothing moves is where it was, whatever a recording says" {
     local to rc
     while read -r to rc; do
         made "
