@@ -119,13 +119,24 @@ static char *scalar(const json_t *v)
     return need(n < 0 ? NULL : text);
 }
 
+/* Whether a text is a list: what is between its commas is short, and no sentence. */
+static int is_list(const char *text)
+{
+    enum { ITEM = 40 };
+    const char *end;
+    for (; (end = strstr(text, ", ")); text = end + 2)
+        if (end - text > ITEM)
+            return 0;
+    return strlen(text) <= ITEM;
+}
+
 /* Prints a value that begins in column `at` of its line.  Beyond LINE columns a list goes on, after
  * a comma, in that column of the next line. */
 static void value_lines(char *text, int at)
 {
     enum { LINE = 120 };
     size_t room = (size_t)(LINE - at);
-    while (strlen(text) > room) {
+    while (is_list(text) && strlen(text) > room) {
         char *end = memrchr(text, ' ', room + 1);
         while (end && end > text && end[-1] != ',')
             end = memrchr(text, ' ', (size_t)(end - text));

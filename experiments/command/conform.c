@@ -56,7 +56,7 @@ static const struct argp argp = {
     "torch sums the squares of a norm in eight lanes; log codes off by one as often as these "
     "errors "
     "reach an edge, and five standard deviations; what APOLLO's sums of k products "
-    "add.\n\nExamples, in the source tree:\n  qualm conform tests/golden/*.h5\n"
+    "add.\n\nExamples:\n  qualm conform tests/golden/*.h5\n"
     "  qualm conform -v --case '^q4[su]_' tests/golden/torchao.h5\n",
     children,
     NULL,
