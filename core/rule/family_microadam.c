@@ -128,6 +128,7 @@ static float stored(enum qm_dtype param, float x)
            : param == QM_DTYPE_f16 ? qm_f16_to_float(qm_float_to_f16(x))
                                    : x;
 }
+
 /* Where block number b begins in the tensor and in a row, its elements, and those taken of it. */
 struct part {
     int64_t from, size, at, k;
