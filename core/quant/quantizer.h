@@ -136,7 +136,7 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape);
  * qm_scales turns stat into the stored scales as they decode (floor, cap, gain, dtype rounding,
  *   nesting).  stat and scales may be the same array.
  * qm_encode_range writes the unpacked codes (one byte each) of a range from the raw maxima in stat.
- *   draws is read by round = stoch and dither only (else NULL): the draw of element i is
+ *   draws is read by rounds that draw (qm_round_draws; else NULL): the draw of element i is
  *   qm_draw(draws, i).
  * qm_decode_range decodes a range from unpacked codes and stored scales.
  *

@@ -63,8 +63,8 @@ QM_FN int qm_round_is_directed(enum qm_round which)
     return qm_round_kind(which) == QM_ROUND_DIRECTED;
 }
 
-/* 1 if the upper end hi is taken.  k: sorted position of lo; draw: 32 random bits, for stoch.  NaN
- * never goes up.  dither is for search arith alone and takes lo here. */
+/* 1 if the upper end hi is taken.  k: sorted position of lo; draw: 32 random bits, which rounds
+ * that draw read.  NaN never goes up.  dither is for search arith alone and takes lo here. */
 QM_FN int qm_round_up(enum qm_round which, float x, float lo, float hi, int k, uint32_t draw)
 {
     float mid = (lo + hi) * 0.5f;

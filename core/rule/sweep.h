@@ -129,7 +129,7 @@ QM_FN float qm_sweep_stored(const struct qm_sweep *a, float x)
     return a->flag[1] ? qm_f16_to_float(qm_float_to_f16(x)) : x;
 }
 
-/* x / sqrt(max(row * col / mean, floor)). */
+/* x / sqrt(max(row * col / mean, floor)); a NaN of the product counts as the floor (fmax). */
 QM_FN float qm_over_root(double row, double col, double mean, double floor, float x)
 {
     return (float)((double)x * (1.0 / sqrt(fmax(row * col / mean, floor))));

@@ -80,8 +80,9 @@ static inline int qm_domain_is_projected(const struct qm_domain *d)
     return d->reads >> QM_HYPER_rank & 1;
 }
 
-/* aimed_case.c.  1: case i is aimed (at seldom draws, exact decays, sizes of projections, overflow
- * by rounding, long rows, preconditioners that are due), and is c now; else c stays as it is. */
+/* aimed_case.c.  1: case i is aimed (at draws that come seldom, exact decays, sizes of
+ * projections, overflow by rounding, long rows, preconditioners that are due), and is c now; else
+ * c stays as it is. */
 int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c);
 

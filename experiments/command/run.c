@@ -134,8 +134,9 @@ static const char doc[] =
     "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
     "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
     "  n                      elements of a dist: source\n"
-    "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
-    "between points of a curve), summary (a list of {name, by, across, value, stat, versus, "
+    "and, one value each: data (globs of recorded files), min_numel, min_rank (smaller recorded "
+    "tensors are left out), every (steps between points of a curve), summary (a list of {name, by, "
+    "across, value, stat, versus, "
     "where, headline}).  A suite may test a claim of the literature:\n"
     "  claim, claim_source    text\n"
     "  expect                 a list of {value: METRIC, of: {KEY: LABEL}, versus: {KEY: LABEL}, "
@@ -418,7 +419,10 @@ static qm_status run_loaded(struct options *o, struct qm_loaded_suite *job, cons
         return QM_OK;
     }
     if (!o->finish.headline && !o->finish.claims && o->rank == 0)
-        qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
+        qm_note("%s%s%s", s->stem, s->question || s->title ? ": " : "",
+                s->question ? s->question
+                : s->title  ? s->title
+                            : "");
     if (folder) {
         snprintf(dir, sizeof dir, "%s", folder);
         qm_campaign_out(o->out, dir, path, sizeof path);

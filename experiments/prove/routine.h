@@ -52,7 +52,8 @@ void qm_routine_close(struct qm_routine *r);
  * into text[QM_QUANTIZER_TEXT]. */
 char *qm_routine_print(const struct qm_routine *r, char *text);
 
-/* Reads "nf4:4s", or "nf4" where the map has a single width and sign. */
+/* Fills *out from "nf4:4s", or "nf4" where the map has a single width and sign, in blocks of 128
+ * and with round mid.  QM_BAD_ARG: no such map, or not at these bits. */
 qm_status qm_map_parse(const char *text, struct qm_quantizer *out);
 
 /* Runs the floats with keys from .. to (inclusive) in fixed chunks on all threads; the record does

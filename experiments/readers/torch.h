@@ -205,7 +205,7 @@ struct qm_torch_group {
  * others are left out by their paths. */
 qm_status qm_torch_add_all(struct qm_file *f);
 
-/* Whether checkpoints may name a global. */
+/* Whether checkpoints may name a global, "torch._utils._rebuild_tensor_v2". */
 int qm_torch_knows(const char *global);
 
 #endif

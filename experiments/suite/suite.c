@@ -57,6 +57,7 @@ static const char *const hyper_keys[] = {
     "grad", "param", "state_used", "whole_blocks"};
 /* clang-format on */
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+enum { NOT_GIVEN = -1 };
 
 /* Whether a key is one of recipes: a hyper-parameter such as "lr", or "exp_avg.norm" when some rule
  * has the slot exp_avg. */
@@ -254,6 +255,26 @@ static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
     return st;
 }
 
+/* Refuses the keys that leave recorded tensors out where no source is recorded: whoever writes
+ * `min_numel: 0` there wants codes for small tensors, which is a recipe's.  A printed plan
+ * (suite_print.c) has both keys, as 0. */
+static qm_status settle_least(struct qm_suite *s)
+{
+    int least = s->min_numel != NOT_GIVEN ? KEY_min_numel : KEY_min_rank;
+    int is_plan = s->min_numel == 0 && s->min_rank == 0;
+    int is_given = s->min_numel != NOT_GIVEN || s->min_rank != NOT_GIVEN;
+    if (is_given && !is_plan && !qm_suite_wants_data(s))
+        return qm_yaml_fail_line(s->path, 1, QM_BAD_ARG,
+                                 "'%s' leaves recorded tensors out, and no source of this suite is "
+                                 "recorded; a state has codes whatever its size with "
+                                 "'SLOT.min_numel: 0' (SLOT as exp_avg) or "
+                                 "'variant: \"NAME,min_numel=0,whole_blocks=0\"'",
+                                 plain_keys[least]);
+    s->min_numel = s->min_numel == NOT_GIVEN ? 0 : s->min_numel;
+    s->min_rank = s->min_rank == NOT_GIVEN ? 0 : s->min_rank;
+    return QM_OK;
+}
+
 qm_status qm_suite_read(const char *path, struct qm_suite **out)
 {
     return qm_suite_read_size(path, NULL, out);
@@ -265,6 +286,8 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
         QM_TRY(check_size(size));
     struct qm_suite *s = calloc(1, sizeof *s);
     FILE *f = NULL;
+    if (s)
+        s->min_numel = s->min_rank = NOT_GIVEN;
     qm_status st = s ? qm_text_open(path, &f) : qm_fail(QM_NO_MEMORY, "suite");
     if (st == QM_OK)
         st = set_path(path, s);
@@ -276,6 +299,8 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
         if (qm_suite_axis(s, i ? "source" : "variant") < 0)
             st = qm_yaml_fail_line(path, 1, QM_BAD_ARG, "the suite has no '%s'",
                                    i ? "source" : "variant");
+    if (st == QM_OK)
+        st = settle_least(s);
     if (st == QM_OK && s->n_expects > 0 && !s->claim)
         st = qm_yaml_fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");
     if (st == QM_OK)

@@ -18,7 +18,10 @@
  *     steps: 200                                   # default: a trace's or problem's own, or 100
  *     n: 65536                                     # elements of a dist: source
  *     data: ["experiments/data/x.h5"]              # globs; default: all .h5 in experiments/data
- *     min_numel: 128                               # smaller recorded tensors are left out
+ *     min_numel: 128                               # smaller recorded tensors are left out, and an
+ *                                                  # error where none is recorded: the size below
+ *                                                  # which a state stays in float32 is
+ *                                                  # "exp_avg.min_numel" or "NAME,min_numel=0"
  *     min_rank: 1                                  # recorded tensors of lower rank are left out
  *     every: 10                                    # steps between two points of a curve
  *     protocol: paired                             # statistics against twins; protocol/protocol.h

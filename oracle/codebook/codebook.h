@@ -23,7 +23,9 @@
  * float32. Sources: arXiv:1511.04561 and bitsandbytes functional.py (dyn, lin0, nf4, fp4),
  * arXiv:2305.14314 (nf4), low-bit-optimizers lpmm (de, de0, lin, pow2, pow3, fpx, lint),
  * adafactor8bit (int 0.2.2, nf4a8 0.2.4, intm 0.2.6, log, logf), OCP 8-bit floating point
- * specification 1.0 (e4m3). */
+ * specification 1.0 (e4m3).  Of af4, nvfp4, intd, dyndef, lin2, linb, fp52, fp4s and nf4s
+ * core/quant/map.h names the source beside each, and the function that `maps` of codebook.c names
+ * for it has the formula. */
 int qm_oracle_codebook(const char *map, int bits, int sign, double *value);
 
 /* The position of the value nearest to x, exactly, by comparison with mid-points; these are exact

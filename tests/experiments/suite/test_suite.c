@@ -62,6 +62,8 @@ static void test_errors(void **state)
         {VALID "protocol: paired\ncontrast: {variant: {with: x}}\n", ":4:", "no key 'with'"},
         {VALID "protocol: paired\ncontrast: [a]\n", ":4:", "not a map"},
         {VALID "min_numel: [1, 2]\n", ":3:", "one integer"},
+        {"variant: lion_f32\nsource: \"problem:mlp\"\nmin_numel: 0\n", ":1:", "SLOT.min_numel"},
+        {"variant: lion_f32\nsource: empty\nmin_rank: 1\n", ":1:", "'min_rank' leaves"},
         {VALID "title: [a, b]\n", ":3:", "one value"},
         {VALID "seed: []\n", ":3:", "empty"},
         {VALID "seed:\n  - 1\n  - 2\n  - 1\n", ":6:", "twice"},
@@ -103,7 +105,7 @@ static void test_plan_reads_back(void **state)
     (void)state;
     assert_int_equal(
         read_text("title: a \"b\"\nquestion: >-\n  c\n  d\nvariant: [ema4_uniform]\n"
-                  "source: [\"dist:student:3\", dist:gauss]\n"
+                  "source: [\"dist:student:3\", \"states:x*\"]\n"
                   "exp_avg: [x: \"nf4:4s/block:64\", \"dyn:4s/block:64\"]\n"
                   "seed: [1, 2]\nmin_numel: 7\nevery: 3\ndata: [\"a*.h5\"]\n"
                   "summary:\n"
