@@ -69,6 +69,8 @@ void qm_tensor_run_group(struct qm_conform *c, const char *group,
                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
                          void (*extra)(struct qm_conform *c, const char *group));
 
+/* Judge the cases of one group, or of all groups, of the file that is open in c, each system's by
+ * its own rule; a case that lacks what it must hold becomes UNREADABLE and the others go on. */
 void qm_conform_adafactor_group(struct qm_conform *c, const char *group);
 void qm_conform_adafactor(struct qm_conform *c);
 void qm_conform_came(struct qm_conform *c);

@@ -73,8 +73,10 @@ struct qm_problem {
     double delta;
 };
 
+/* The problems that there are: how many, and number i, which is static. */
 int qm_problem_count(void);
 const struct qm_problem *qm_problem_at(int i);
+/* The problem of that name, without arguments.  QM_NO_MATCH: none; the nearest is named. */
 qm_status qm_problem_find(const char *name, const struct qm_problem **out);
 
 /* ---- helpers for the files of experiments/problems/ ------------------------------------------ */

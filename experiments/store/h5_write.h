@@ -22,6 +22,10 @@ double qm_h5_write_nan(double x);
 qm_status qm_h5_write_dataset(hid_t file, const char *path, hid_t type, int rank,
                               const hsize_t *dim, const char *unit, const char *text, hid_t *out);
 
+/* Write an array of this shape, a table of columns with `rows` rows each, or an attribute `name` of
+ * the object at `path`: a text, or one number.  data, columns and value are the caller's and are
+ * read before the call returns; scales: the path of each dimension's labels, or NULL.
+ * QM_BAD_ARG as above; QM_INTERNAL: HDF5 could not write. */
 qm_status qm_h5_write_array(hid_t file, const char *path, enum qm_dtype dtype,
                             const struct qm_shape *shape, const void *data, const char *unit,
                             const char *text, const char *const *scales);

@@ -31,6 +31,8 @@ struct qm_result_columns {
     enum qm_column_type *type;
     char **name, **unit, **text;
 };
+/* Lists the columns of a table.  On success *out is the caller's, who frees it by
+ * qm_result_columns_free.  QM_BAD_FILE: the file has no such table, or no readable one. */
 qm_status qm_result_columns(struct qm_result *r, const char *table, struct qm_result_columns *out);
 void qm_result_columns_free(struct qm_result_columns *c);
 
