@@ -112,10 +112,18 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 /* Distinct lines, with the number of times each occurred. */
 struct notes {
+    const char *path; /* of the file that is read; NULL: none */
     int n;
     char **line;
     int *count;
 };
+
+/* Whether a line is about the whole file, and begins with its path. */
+static int is_of_file(const struct notes *all, const char *line)
+{
+    size_t n = all->path ? strlen(all->path) : 0;
+    return n && strncmp(line, all->path, n) == 0 && strncmp(line + n, ": ", 2) == 0;
+}
 
 static void note(const char *line, void *context)
 {
@@ -141,13 +149,13 @@ static json_t *notes_end(struct notes *all)
 {
     json_t *list = json_array();
     for (int i = 0; i < all->n; i++) {
-        if (strncmp(all->line[i], QM_STATE_LEFT_OUT, strlen(QM_STATE_LEFT_OUT)) == 0)
+        if (is_of_file(all, all->line[i]))
             qm_note("%s", all->line[i]); /* names and counts its tensors itself */
         else
             qm_note("%s (%d %s)", all->line[i], all->count[i],
                     all->count[i] == 1 ? "tensor" : "tensors");
-        json_array_append_new(
-            list, json_pack("{s:s, s:i}", "note", all->line[i], "tensors", all->count[i]));
+        json_array_append_new(list, json_pack("{s:o, s:i}", "note", qm_json_text(all->line[i]),
+                                              "tensors", all->count[i]));
         free(all->line[i]);
     }
     free(all->line);
@@ -320,7 +328,7 @@ static json_t *report(const struct qm_state *s, const char *path, json_t *notes)
 static qm_status run(struct options *o, json_t **out)
 {
     struct qm_state in = {0, NULL}, made = {0, NULL};
-    struct notes notes = {0, NULL, NULL};
+    struct notes notes = {.path = o->verb == VERB_make ? NULL : o->file[0]};
     const char *path = o->file[verb_files[o->verb] - 1];
     /* convert without --recipe copies the arrays, and so needs no known variant */
     int as_it_is = o->verb == VERB_show || (o->verb == VERB_convert && !o->recipe);

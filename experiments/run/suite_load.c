@@ -52,6 +52,19 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     return st;
 }
 
+/* Adds what there is to say about a file of the data to what the results will say. */
+static qm_status keep_remark(struct qm_suite *s, const char *path, const char *remark)
+{
+    char *all = NULL, *before = s->data_remarks;
+    if (!remark[0])
+        return QM_OK;
+    if (asprintf(&all, "%s%s%s: %s", before ? before : "", before ? "; " : "", path, remark) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s: remarks", path);
+    free(before);
+    s->data_remarks = all;
+    return QM_OK;
+}
+
 static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *l)
 {
     struct qm_suite *s = l->suite;
@@ -63,11 +76,13 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
     if (!qm_suite_wants_data(s))
         return QM_OK;
     QM_TRY(qm_replay_open(s->data, s->n_data, &l->replay));
-    char left_out[1024];
+    char remark[QM_FILE_REMARK];
     const char *path;
-    for (int i = 0; qm_replay_left_out(l->replay, i, &path, left_out, sizeof left_out), path; i++)
-        if (left_out[0])
-            qm_note("%s: left out: %s", path, left_out);
+    for (int i = 0; qm_replay_remark(l->replay, i, &path, remark), path; i++) {
+        if (remark[0])
+            qm_note("%s: %s", path, remark);
+        QM_TRY(keep_remark(s, path, remark));
+    }
     return QM_OK;
 }
 
