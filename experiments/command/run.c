@@ -134,7 +134,8 @@ static const char doc[] =
     "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
     "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
     "  n                      elements of a dist: source\n"
-    "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
+    "and, one value each: data (globs of recorded files; relative ones are taken from the current "
+    "folder), min_numel, min_rank, every (steps "
     "between points of a curve), summary (a list of {name, by, across, value, stat, versus, "
     "where, headline}).  A suite may test a claim of the literature:\n"
     "  claim, claim_source    text\n"
@@ -435,8 +436,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char file[1024];
     struct qm_loaded_suite job = {0};
-    const struct qm_loaded_suite_changes changes = {o->size,   o->data,      o->rates,
-                                                    o->n_data, o->n_configs, o->added};
+    const struct qm_loaded_suite_changes changes = {o->size,      o->data,  o->rates, o->n_data,
+                                                    o->n_configs, o->added, NULL};
     int again = is_folder(word);
     qm_status st =
         again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);

@@ -174,6 +174,7 @@ struct qm_suite {
     char *claim, *claim_source; /* or NULL */
     int n_expects;
     struct qm_expect *expect;
+    char *data_folder;  /* in which relative globs of data are looked for first, or NULL */
     char *data_remarks; /* "FILE: REMARK; ..." of the opened data (qm_file_remark), or NULL */
     char *plan;         /* canonical text: equal for two files with the same meaning */
 };

@@ -414,7 +414,8 @@ L
     done
     [[ $(json_value 'd["remark"]' size --shapes plain.pt -V adamw4_ao) == "$want"* ]]
     [[ $(qualm size --shapes plain.pt -V adamw4_ao 2>&1 >/dev/null) == "plain.pt: $want"* ]]
-    printf '%s\n' "variant: adamw4_ao" 'source: "states:*"' "coupling: oneshot" "slot: exp_avg" >s.yaml
+    printf "%s\n" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" \
+        "slot: exp_avg" >s.yaml
     [[ $(qualm run --data plain.pt s.yaml --out r.h5 2>&1 >/dev/null) == *"plain.pt: $want"* ]]
     "$PYTHON" -c 'import h5py, sys; r = h5py.File("r.h5")["suite"].attrs["data_remarks"].decode()
 assert r.startswith("plain.pt: " + sys.argv[1]), r' "$want"
