@@ -246,6 +246,14 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 
 /* ---- one suite ------------------------------------------------------------------------------- */
 
+/* Says what a suite is about, where it has a text for that. */
+static void announce(const struct options *o, const struct qm_suite *s)
+{
+    const char *text = s->question ? s->question : s->title;
+    if (text && !o->finish.headline && !o->finish.claims && o->rank == 0)
+        qm_note("%s: %s", s->stem, text);
+}
+
 /* Runs the cells in this process and writes the results. */
 static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const char *path,
                           json_t *into)
@@ -256,6 +264,8 @@ static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const 
     qm_status st = qm_store_open(path, "run", o->argc, o->argv, &store);
     if (st == QM_OK)
         st = qm_loaded_suite_load_all(job);
+    if (st == QM_OK)
+        announce(o, job->suite);
     if (st == QM_OK)
         st = qm_results_run(job->suite, job->cells, job->n_cells, o->threads, 1, &stopped, &r);
     if (st == QM_OK) {
@@ -342,6 +352,7 @@ static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, co
     int is_dispatcher = c->dispatched && c->shard == 0;
     if (c->shards == 1 || is_dispatcher)
         QM_TRY(can_write(path));
+    announce(o, job->suite);
     qm_status st = is_dispatcher ? qm_campaign_dispatch(job, c, &stopped, &n)
                                  : qm_campaign_run(job, c, &stopped, &n);
     if (c->dispatched && !is_dispatcher)
@@ -418,8 +429,6 @@ static qm_status run_loaded(struct options *o, struct qm_loaded_suite *job, cons
         qm_cells_list(job->suite, job->cells, job->n_cells, into);
         return QM_OK;
     }
-    if (!o->finish.headline && !o->finish.claims && o->rank == 0)
-        qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
     if (folder) {
         snprintf(dir, sizeof dir, "%s", folder);
         qm_campaign_out(o->out, dir, path, sizeof path);
