@@ -43,11 +43,11 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
         memmove(found.gl_pathv[i], last, strlen(last) + 1);
         *strrchr(found.gl_pathv[i], '.') = 0;
     }
-    const char *nearest =
-        qm_name_nearest(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc);
-    qm_status st = qm_fail(QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
-                           nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                           nearest ? "'?" : "; " QM_SUITES " holds them");
+    char near[QM_NAME_NEAR];
+    qm_name_near(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc, near);
+    qm_status st =
+        qm_fail(QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
+                *near ? "; did you mean " : "", near, *near ? "?" : "; " QM_SUITES " holds them");
     globfree(&found);
     return st;
 }
