@@ -240,7 +240,7 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
     return read_scale_word(&q->scale, s, w, value);
 }
 
-/* Whether a word is a map's name and a width that it has, as int8 and uint4 are; writes what the map
+/* Whether a word is a map's name and a width that it has, as int8 is; writes what the map
  * is called here, "int:8s". */
 static int has_width(const char *word, char out[24])
 {
