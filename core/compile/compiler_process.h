@@ -9,9 +9,9 @@
 
 #include <sys/types.h>
 
-/* Starts argv[0], looked up in PATH, with these descriptors as its standard output and error.
- * Returns 0, or errno.  *pid: of the keeper, whose end state is the compiler's exit code, or SIGKILL
- * where a signal ended that. */
+/* Starts argv[0], found in PATH, with these descriptors as its standard output and error.
+ * Returns 0, or errno.  *pid: of the keeper, which ends with the compiler's exit code, or by
+ * SIGKILL where a signal ended that. */
 int qm_compiler_start(char *const *argv, int out, int err, pid_t *pid);
 
 #endif

@@ -427,14 +427,15 @@ P
     CXXFLAGS=-D$mark "$QUALM" check --kernel k.cu >out 2>&1 3>&- &
     pid=$!
     for _ in $(seq 500); do
-        ! pgrep -f -- "cc1plus .*$mark" >pids || break
+        if pgrep -f -- "cc1plus .*$mark" >pids; then break; fi
         sleep 0.01
     done
     [ "$(under)" -ge 2 ] # the driver and what it started
     kill -9 $pid
-    for _ in $(seq 100); do
+    for _ in $(seq 20); do
         [ "$(under)" != 0 ] || break
         sleep 0.02
     done
     [ "$(under)" = 0 ]
+    rm -r "$TMPDIR"/qualm-kernel-* # a killed program removes nothing
 }
