@@ -249,9 +249,14 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 /* Says what a suite is about, where it has a text for that. */
 static void announce(const struct options *o, const struct qm_suite *s)
 {
-    const char *text = s->question ? s->question : s->title;
-    if (text && !o->finish.headline && !o->finish.claims && o->rank == 0)
+    const char *said = s->question ? s->question : s->title;
+    char *text = said ? strdup(said) : NULL;
+    for (size_t n = text ? strlen(text) : 0; n > 0; n--) /* a block of YAML has several lines */
+        if (text[n - 1] == '\n')
+            text[n - 1] = text[n] ? ' ' : '\0';
+    if (text && *text && !o->finish.headline && !o->finish.claims && o->rank == 0)
         qm_note("%s: %s", s->stem, text);
+    free(text);
 }
 
 /* Runs the cells in this process and writes the results. */

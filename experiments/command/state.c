@@ -144,12 +144,15 @@ static void note(const char *line, void *context)
     all->count[all->n++] = 1;
 }
 
-/* Prints the notes on stderr and releases them; returns the list for --json. */
-static json_t *notes_end(struct notes *all)
+/* Prints the notes on stderr, where nothing failed, and releases them; returns the list for
+ * --json. */
+static json_t *notes_end(struct notes *all, qm_status st)
 {
     json_t *list = json_array();
     for (int i = 0; i < all->n; i++) {
-        if (is_of_file(all, all->line[i]))
+        if (st != QM_OK)
+            ; /* the error is the one line */
+        else if (is_of_file(all, all->line[i]))
             qm_note("%s", all->line[i]); /* names and counts its tensors itself */
         else
             qm_note("%s (%d %s)", all->line[i], all->count[i],
@@ -339,7 +342,7 @@ static qm_status run(struct options *o, json_t **out)
     const struct qm_state *result = as_it_is ? &in : &made;
     if (st == QM_OK && o->verb != VERB_show)
         st = qm_state_write(result, path, o->argc, o->argv);
-    json_t *said = notes_end(&notes);
+    json_t *said = notes_end(&notes, st);
     if (st == QM_OK)
         *out = report(result, path, said);
     else

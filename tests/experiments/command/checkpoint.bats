@@ -290,7 +290,7 @@ for line in sys.stdin:
         state, ids = {}, []
         for group in groups.split(";"):
             shapes = group.split(",")
-            ids.append({"params": list(range(len(state), len(state) + len(shapes)))})
+            ids.append({"params": list(range(len(state), len(state) + len(shapes))), "lr": 0.5})
             for shape in shapes:
                 state[len(state)] = {"exp_avg": tensor(shape)}
         saved[key] = {"state": state, "param_groups": ids}
@@ -420,7 +420,9 @@ L
     "$PYTHON" -c 'import h5py, sys; r = h5py.File("r.h5")["suite"].attrs["data_remarks"].decode()
 assert r.startswith("plain.pt: " + sys.argv[1]), r' "$want"
     qualm report -q r.h5 --out page.html >/dev/null && grep -qF "Data: plain.pt: $want" page.html
-    [[ $(qualm state show plain.pt 2>&1 >/dev/null) == "plain.pt: $want"* ]]
+    [[ $(qualm state show plain.pt --as lion_f32 2>&1 >/dev/null) == "plain.pt: $want"* ]]
+    [[ $(json_value 'd["notes"][0]["note"]' state show plain.pt --as lion_f32) == \
+        "plain.pt: $want"* ]]
 }
 
 @test "AdEMAMix of bitsandbytes: blocks of each fast average, and names" {

@@ -257,3 +257,30 @@ print("byte", at, "bit", bit)' $((RANDOM % size)) $((i % 8))
     cd /
     qualm import -q experiments/data/samples/checkpoint.pt -o "$BATS_TEST_TMPDIR/c.npz" >/dev/null
 }
+
+@test "help that cannot be written is an error, and a full stdout is one line" {
+    for words in "size --help" "--help" "size --usage" "show sqnr" \
+        "gen adamw_f32 --cases normal --setting default --shape 3x5 --steps 1 --out -"; do
+        code=0
+        "$QUALM" $words 2>"$dir/err" >/dev/full || code=$?
+        cat "$dir/err"
+        [ $code = 3 ] && [ "$(wc -l <"$dir/err")" = 1 ]
+        grep -q "cannot write to stdout" "$dir/err"
+    done
+    qualm size --help | head -1
+}
+
+@test "a name with a line's end in it is one line; an unwritable result is one, before reading" {
+    name=$'new\nline.pt'
+    cp "$ROOT/tests/experiments/readers/checkpoints/zip.pt" "$dir/$name"
+    cd "$dir"
+    run -3 "$QUALM" digest "$name"
+    [ "$output" = "qualm digest: new?line.pt: is not an HDF5 file" ]
+    qualm import "$name" --out $'o\n.npz' 2>err >/dev/null
+    grep -qxE "wrote o\?.npz: [0-9]+ arrays" err
+    for words in "import zip.pt --out absent/o.npz" "state convert zip.pt absent/o.h5"; do
+        cp "$name" zip.pt
+        run -3 "$QUALM" $words
+        [[ $output == "qualm ${words%% *}: absent/o."* && $output != *$'\n'* ]]
+    done
+}
