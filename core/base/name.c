@@ -1,6 +1,7 @@
 /* name.c - Finds names by equality, by edit distance and by filters. */
 #include "core/base/name.h"
 
+#include <ctype.h>
 #include <regex.h>
 #include <string.h>
 #include <strings.h>
@@ -52,11 +53,76 @@ const char *qm_name_nearest(const char *name, const char *const *names, int n)
     return nearest;
 }
 
+/* Writes a name without what spellings differ in: case, "_", "-", " " and "bit". */
+static void fold(const char *name, char out[LONGEST + 1])
+{
+    int n = 0;
+    for (const char *c = name; *c && n < LONGEST; c++) {
+        if (strncasecmp(c, "bit", 3) == 0)
+            c += 2;
+        else if (!strchr("_- ", *c))
+            out[n++] = (char)tolower((unsigned char)*c);
+    }
+    out[n] = '\0';
+}
+
+static int is_repeated(const char *const *names, int i)
+{
+    return qm_name_find(names[i], names, i) >= 0;
+}
+
+/* Of the names that begin with `folded` and come after `last` in the order of length, then of the
+ * list, the first; -1: there is none.  *left: how many there are. */
+static int next_longer(const char *folded, const char *const *names, int n, int last, int *left)
+{
+    int best = -1;
+    *left = 0;
+    for (int i = 0; i < n; i++) {
+        char own[LONGEST + 1];
+        size_t length = strlen(names[i]), before = last < 0 ? 0 : strlen(names[last]);
+        fold(names[i], own);
+        if (strncmp(own, folded, strlen(folded)) != 0 || length < before ||
+            (length == before && i <= last) || is_repeated(names, i))
+            continue;
+        ++*left;
+        if (best < 0 || length < strlen(names[best]))
+            best = i;
+    }
+    return best;
+}
+
+const char *qm_name_near(const char *name, const char *const *names, int n, char out[QM_NAME_NEAR])
+{
+    enum { SHOWN = 3 };
+    char folded[LONGEST + 1];
+    size_t at = 0;
+    int left = 0, last = -1;
+    fold(name, folded);
+    out[0] = '\0';
+    const char *nearest = qm_name_nearest(name, names, n);
+    int is_typo =
+        nearest && distance(name, nearest) == 1 && strncmp(name, nearest, strlen(name)) == 0;
+    for (int k = 0; !is_typo && strlen(folded) > 2 && (k < SHOWN || left == 2); k++) {
+        if ((last = next_longer(folded, names, n, last, &left)) < 0)
+            break;
+        at += (size_t)snprintf(out + at, QM_NAME_NEAR - at, "%s'%.80s'",
+                               k == 0      ? ""
+                               : left == 1 ? " or "
+                                           : ", ",
+                               names[last]);
+    }
+    if (nearest && !at)
+        snprintf(out, QM_NAME_NEAR, "'%.80s'", nearest);
+    else if (at && left > 1)
+        snprintf(out + at, QM_NAME_NEAR - at, " or one of %d more", left - 1);
+    return out;
+}
+
 qm_status qm_name_unknown(const char *what, const char *name, const char *const *names, int n)
 {
-    const char *nearest = qm_name_nearest(name, names, n);
-    if (nearest)
-        return qm_fail(QM_NO_MATCH, "no %s '%s'; did you mean '%s'?", what, name, nearest);
+    char near[QM_NAME_NEAR];
+    if (*qm_name_near(name, names, n, near))
+        return qm_fail(QM_NO_MATCH, "no %s '%s'; did you mean %s?", what, name, near);
     return qm_fail(QM_NO_MATCH, "no %s '%s'; `qualm list %s%s` shows them", what, name, what,
                    strcmp(what, "search") == 0 ? "es" : "s");
 }

@@ -11,7 +11,14 @@ int qm_name_find(const char *name, const char *const *names, int n);
  * (distance above max(2, length / 3)). */
 const char *qm_name_nearest(const char *name, const char *const *names, int n);
 
-/* Fails with QM_NO_MATCH and "no WHAT 'NAME'; did you mean 'NEAREST'?" or, if no name is near,
+/* Writes "'A', 'B' or 'C'" of the names that begin with `name`, where case, "_", "-" and "bit" do
+ * not count and the shorter come first, with "N more" beyond three.  Where `name` lacks but its
+ * last letter, or nothing begins so, it is the one that qm_name_nearest finds, or "".  Returns
+ * out. */
+enum { QM_NAME_NEAR = 320 };
+const char *qm_name_near(const char *name, const char *const *names, int n, char out[QM_NAME_NEAR]);
+
+/* Fails with QM_NO_MATCH and "no WHAT 'NAME'; did you mean NEAR?" or, if no name is near,
  * "no WHAT 'NAME'; `qualm list WHATs` shows them". */
 qm_status qm_name_unknown(const char *what, const char *name, const char *const *names, int n);
 

@@ -4,17 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/compile/compiler_process.h"
 #include "core/compile/embedded_text.h"
 #include "core/emu/emu_fast.h"
-
-extern char **environ;
 
 static int wrong(struct qm_command *c, const char *name, const char *what)
 {
@@ -83,13 +81,7 @@ qm_status qm_command_status(const struct qm_command *c)
 /* Starts the program, whose standard output and error are these descriptors; 0, or errno. */
 static int spawn(struct qm_command *c, int out, int err, pid_t *pid)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
-    int failed = posix_spawnp(pid, c->argv[0], &actions, NULL, c->argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    return failed;
+    return qm_compiler_start(c->argv, out, err, pid);
 }
 
 /* The exit code; -1: a signal ended it. */

@@ -57,6 +57,11 @@ int64_t qm_divisor_block(int64_t asked, int64_t n);
 /* The quantizer with norm divblock replaced by the blocks that a tensor of this shape gets. */
 struct qm_quantizer qm_quantizer_at(const struct qm_quantizer *q, const struct qm_shape *shape);
 
+/* Writes what a word that others use for a map is called here, as "'int:4s'" for int4; 0: it is
+ * none. */
+enum { QM_MAP_MEANT = 64 };
+int qm_map_meant(const char *word, char out[QM_MAP_MEANT]);
+
 /* QM_OK, or QM_BAD_ARG with the reason why this composition makes no sense ("search arith needs an
  * evenly spaced map with a step; nf4 is not"). */
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q);

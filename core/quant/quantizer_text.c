@@ -1,6 +1,7 @@
 /* quantizer_text.c - Parses and prints quantizers. */
 #include "core/quant/quantizer.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,12 +240,77 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
     return read_scale_word(&q->scale, s, w, value);
 }
 
+/* Whether a word is a map's name and a width that it has, as int8 is; writes what the map
+ * is called here, "int:8s". */
+static int has_width(const char *word, char out[24])
+{
+    char *end;
+    int is_unsigned = *word == 'u';
+    size_t n = strcspn(word += is_unsigned, "0123456789");
+    long bits = strtol(word + n, &end, 10);
+    for (int i = 0; i < QM_MAP_COUNT && word[n] && !*end; i++)
+        if (strlen(qm_map_names[i]) == n && strncmp(word, qm_map_names[i], n) == 0 &&
+            bits >= map_widths[i].from && bits <= map_widths[i].to &&
+            map_widths[i].signs & (is_unsigned ? 1 : 2))
+            return snprintf(out, 24, "'%s:%d%c'", qm_map_names[i], (int)bits,
+                            is_unsigned ? 'u' : 's');
+    return 0;
+}
+
+int qm_map_meant(const char *word, char out[QM_MAP_MEANT])
+{
+    static const struct {
+        const char *word, *meant;
+    } others[] = {{"uint", "'lint' or 'lin0'"},
+                  {"linear", "'lin' or 'lint'"},
+                  {"dynamic", "'dyn' or 'de'"},
+                  {"fp8", "'e4m3:8s' or 'fp52:8s'"},
+                  {"float8", "'e4m3:8s' or 'fp52:8s'"},
+                  {"e4m3fn", "'e4m3:8s'"},
+                  {"fp8_e4m3", "'e4m3:8s'"},
+                  {"fp8_e4m3fn", "'e4m3:8s'"},
+                  {"float8_e4m3fn", "'e4m3:8s'"},
+                  {"e5m2", "'fp52:8s'"},
+                  {"fp8_e5m2", "'fp52:8s'"},
+                  {"float8_e5m2", "'fp52:8s'"},
+                  {"normalfloat4", "'nf4'"},
+                  {"mxfp4", "'fp4' or 'nvfp4'"},
+                  {"float4", "'fp4'"}};
+    char meant[24], lower[24];
+    size_t n = 0;
+    for (; word[n] && n + 1 < sizeof lower; n++)
+        lower[n] = (char)tolower((unsigned char)word[n]);
+    lower[n] = '\0';
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(lower, others[i].word) == 0)
+            return snprintf(out, QM_MAP_MEANT, "%s", others[i].meant);
+    if (has_width(lower, meant))
+        return snprintf(out, QM_MAP_MEANT, "%s", meant);
+    if (strncmp(lower, "uint", 4) == 0 && lower[4] >= '2' && lower[4] <= '8' && !lower[5])
+        return snprintf(out, QM_MAP_MEANT, "'lint:%cu' or 'lin0:%cu'", lower[4], lower[4]);
+    return 0;
+}
+
+/* Fails for a word that names no map, and says what others mean by it. */
+static qm_status unknown_map(const char *word)
+{
+    static const char *const floats[] = {"f32",  "fp32", "float32",  "f16", "fp16", "float16",
+                                         "bf16", "half", "bfloat16", "f64", "none"};
+    char meant[QM_MAP_MEANT];
+    if (FIND(floats, word) >= 0)
+        return qm_fail(QM_NO_MATCH, "no map '%s'; a slot without codes is SLOT=f32", word);
+    if (qm_map_meant(word, meant))
+        return qm_fail(QM_NO_MATCH, "no map '%s'; did you mean %s?", word, meant);
+    return qm_name_unknown("map", word, qm_map_names, QM_MAP_COUNT);
+}
+
 /* Reads a map with its width and sign, such as "dyn:4s". */
 static qm_status read_map(struct qm_quantizer *q, const char *word, const char *value)
 {
     int i = FIND(qm_map_names, word);
     if (i < 0)
-        return qm_name_unknown("map", word, qm_map_names, QM_MAP_COUNT);
+        return unknown_map(word);
     char *end = NULL;
     long bits = value ? strtol(value, &end, 10) : 0;
     if (!value || end == value || (strcmp(end, "s") != 0 && strcmp(end, "u") != 0)) {
@@ -275,7 +341,7 @@ static qm_status set_map(struct qm_quantizer *q, char *value)
     }
     int i = FIND(qm_map_names, value);
     if (i < 0)
-        return qm_name_unknown("map", value, qm_map_names, QM_MAP_COUNT);
+        return unknown_map(value);
     q->map = (enum qm_map)i;
     return QM_OK;
 }

@@ -252,6 +252,16 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
     return qm_name_unknown("recipe key", key, names, n);
 }
 
+/* Of a word that names no variant, says which map others mean by it, if any. */
+static qm_status say_map(qm_status st, const char *word)
+{
+    char map[24], meant[QM_MAP_MEANT];
+    snprintf(map, sizeof map, "%.*s", (int)strcspn(word, ":/"), word);
+    return qm_map_meant(map, meant)
+               ? qm_fail(st, "no variant '%s'; as a map '%s' is %s", word, map, meant)
+               : st;
+}
+
 qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
 {
     char copy[QM_RECIPE_TEXT], *rest = copy, *part;
@@ -261,7 +271,9 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
         return qm_fail(QM_BAD_ARG, "a recipe has at most %zu characters", sizeof copy - 1);
     strcpy(copy, text);
     part = strsep(&rest, ",");
-    QM_TRY(qm_variant_find(part, &v));
+    qm_status st = qm_variant_find(part, &v);
+    if (st != QM_OK)
+        return say_map(st, part);
     QM_TRY(qm_recipe_from(v, &r));
     while ((part = strsep(&rest, ",")) != NULL) {
         char *value = strchr(part, '=');

@@ -78,11 +78,15 @@ void qm_campaign_remove(const char *dir);
 /* The contents of campaign.json.  QM_NO_MATCH: the folder has none; QM_BAD_FILE: it is damaged. */
 struct qm_campaign_head {
     char name[256], digest[65]; /* name: the suite file's stem, which is never cut off */
+    char suite[65];    /* SHA-256 of suite.yaml; "": the folder is of a version that has none */
+    char folder[4096]; /* the one that the campaign was begun in; "": as for suite */
     int64_t cells;
 };
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out);
 
-/* Loads the suite of a folder under the name it was begun with.  QM_BAD_ARG: its digest differs. */
+/* Loads the suite of a folder under the name it was begun with.  Relative paths of its data are
+ * taken from the folder that the campaign was begun in, and from the current one where nothing
+ * matches there.  QM_BAD_FILE: suite.yaml is damaged or gone; QM_BAD_ARG: the digest differs. */
 qm_status qm_campaign_job(const char *dir, struct qm_loaded_suite *out);
 
 /* The outcomes of all cells, from the ledgers of the sources (folders or ledger files); every

@@ -1,10 +1,35 @@
 /* collect.c - Reads the outcomes of all cells back from ledgers and segments, for the merge. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "experiments/campaign/campaign.h"
+#include "experiments/campaign/folder.h"
 #include "experiments/cli/cli.h"
+
+/* QM_BAD_FILE unless suite.yaml is there and has the sum that campaign.json says ("": it says
+ * none). */
+static qm_status check_suite(const char *path, const char *sum)
+{
+    char own[65];
+    int fd = -1;
+    if (access(path, F_OK) != 0)
+        return qm_fail(QM_BAD_FILE,
+                       "%s: is gone; the same `qualm run` again writes it, and keeps the finished "
+                       "cells",
+                       path);
+    QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
+    close(fd);
+    QM_TRY(qm_file_hash(path, own));
+    return !*sum || strcmp(own, sum) == 0
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE,
+                         "%s: is damaged, its sum is not that in campaign.json; the same `qualm "
+                         "run` again writes it anew, and keeps the finished cells",
+                         path);
+}
 
 qm_status qm_campaign_job(const char *dir, struct qm_loaded_suite *out)
 {
@@ -13,16 +38,17 @@ qm_status qm_campaign_job(const char *dir, struct qm_loaded_suite *out)
     *out = (struct qm_loaded_suite){0};
     QM_TRY(qm_campaign_head(dir, &head));
     snprintf(path, sizeof path, "%s/suite.yaml", dir);
-    QM_TRY(qm_loaded_suite_open(path, NULL, out));
+    QM_TRY(check_suite(path, head.suite));
+    const struct qm_loaded_suite_changes from = {.folder = head.folder};
+    QM_TRY(qm_loaded_suite_open(path, &from, out));
     char(*id)[QM_CELL_ID] = calloc((size_t)out->n_cells + 1, sizeof *id);
     char *stem = strdup(head.name);
     qm_status st = id && stem ? qm_campaign_digest(out, id, digest)
                               : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)out->n_cells);
     if (st == QM_OK && strcmp(digest, head.digest) != 0)
-        st = qm_fail(QM_BAD_ARG,
-                     "%s: its suite means other cells, or other data, than when it "
-                     "was begun",
-                     dir);
+        st = qm_fail(QM_BAD_ARG, "%s: %s than when it was begun", dir,
+                     *head.suite ? "its data have other names, order or contents"
+                                 : "its suite means other cells, or other data,");
     free(id);
     if (st != QM_OK) {
         free(stem);

@@ -59,7 +59,7 @@ static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
         glob_t found = {0};
         qm_status st = QM_OK;
         char pattern[PATH_MAX];
-        glob(qm_shipped_pattern(s->data[i], pattern, sizeof pattern), 0, NULL, &found);
+        glob(qm_loaded_suite_pattern(s, i, pattern, sizeof pattern), 0, NULL, &found);
         for (size_t k = 0; st == QM_OK && k < found.gl_pathc; k++) {
             char hash[65];
             const char *slash = strrchr(found.gl_pathv[k], '/');
@@ -122,9 +122,12 @@ static int head_sum(json_t *v, char sum[QM_LEDGER_SUM])
 
 static qm_status head_write(const char *dir, const struct qm_loaded_suite *job, const char *digest)
 {
-    char sum[QM_LEDGER_SUM];
-    json_t *v = json_pack("{s:i, s:s, s:s, s:I}", "qualm_campaign", FORMAT, "name",
-                          job->suite->stem, "digest", digest, "cells", (json_int_t)job->n_cells);
+    char sum[QM_LEDGER_SUM], suite[65], folder[PATH_MAX];
+    qm_sha256_of(job->suite->plan, strlen(job->suite->plan), suite);
+    json_t *from = qm_json_text(getcwd(folder, sizeof folder) ? folder : "");
+    json_t *v = json_pack("{s:i, s:s, s:s, s:I, s:s, s:o}", "qualm_campaign", FORMAT, "name",
+                          job->suite->stem, "digest", digest, "cells", (json_int_t)job->n_cells,
+                          "suite", suite, "folder", from);
     int is_summed = v && head_sum(v, sum) && json_object_set_new(v, "sum", json_string(sum)) == 0;
     char *text = is_summed ? json_dumps(v, JSON_INDENT(1)) : NULL;
     json_decref(v);
@@ -162,17 +165,28 @@ static qm_status suite_check(const char *dir, const char *plan)
     return write_file(dir, "suite.yaml", plan);
 }
 
+static int is_digest(const char *text)
+{
+    return text && strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+}
+
 /* Whether campaign.json says all, nothing else, and what its sum covers.  One of older versions has
- * no sum; a damaged name of a value is another value, so that it passes for none of those. */
+ * no sum, or not the suite's; a damaged name of a value is another value, so that it passes for
+ * none of those. */
 static int head_is_whole(json_t *v)
 {
     char sum[QM_LEDGER_SUM];
-    const char *digest = json_string_value(json_object_get(v, "digest"));
     json_t *stored = json_object_get(v, "sum"), *cells = json_object_get(v, "cells");
+    json_t *suite = json_object_get(v, "suite");
     return json_integer_value(json_object_get(v, "qualm_campaign")) == FORMAT &&
-           json_is_string(json_object_get(v, "name")) && digest && strlen(digest) == 64 &&
-           strspn(digest, "0123456789abcdef") == 64 && json_is_integer(cells) &&
-           json_integer_value(cells) >= 0 && json_object_size(v) == (stored ? 5 : 4) &&
+           json_is_string(json_object_get(v, "name")) &&
+           is_digest(json_string_value(json_object_get(v, "digest"))) && json_is_integer(cells) &&
+           json_integer_value(cells) >= 0 &&
+           json_object_size(v) == (suite    ? 7
+                                   : stored ? 5
+                                            : 4) &&
+           (!suite || (stored && is_digest(json_string_value(suite)) &&
+                       json_is_string(json_object_get(v, "folder")))) &&
            (!stored || (json_is_string(stored) && head_sum(v, sum) &&
                         strcmp(json_string_value(stored), sum) == 0));
 }
@@ -189,6 +203,7 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
     json_t *v = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
     close(fd);
     qm_status st = QM_OK;
+    *out = (struct qm_campaign_head){.cells = 0};
     if (!head_is_whole(v)) {
         st = qm_fail(QM_BAD_FILE,
                      "%s: is damaged, or of another version; removed, and the same `qualm run` "
@@ -199,6 +214,10 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
         snprintf(out->name, sizeof out->name, "%s", json_string_value(json_object_get(v, "name")));
         snprintf(out->digest, sizeof out->digest, "%s",
                  json_string_value(json_object_get(v, "digest")));
+        const char *suite = json_string_value(json_object_get(v, "suite"));
+        const char *folder = json_string_value(json_object_get(v, "folder"));
+        snprintf(out->suite, sizeof out->suite, "%s", suite ? suite : "");
+        snprintf(out->folder, sizeof out->folder, "%s", folder ? folder : "");
         out->cells = json_integer_value(json_object_get(v, "cells"));
     }
     json_decref(v);

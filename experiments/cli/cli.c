@@ -76,6 +76,7 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     if (!own)
         return qm_cli_failed(argv[0], qm_fail(QM_NO_MEMORY, "out of memory"));
     memcpy(own, argv, (size_t)argc * sizeof *own);
+    atexit(qm_cli_finish_at_exit); /* argp ends the program after --help */
     snprintf(name, sizeof name, "qualm %s", argv[0]);
     own[0] = name;
     argp_err_exit_status = qm_exit_code(QM_BAD_ARG);
@@ -207,7 +208,8 @@ void qm_note(const char *format, ...)
     va_end(args);
     if (n < 0)
         return;
-    qm_cli_make_plain(text, 1);
+    /* A line's end within is a name's; one before the text sets it off. */
+    qm_cli_make_plain(text + (*text == '\n'), 0);
     fprintf(qm_notes(), "%s\n", text);
     free(text);
 }

@@ -49,6 +49,10 @@ void qm_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * not be written, as to a full disk; a reader who has closed it is none. */
 int qm_cli_finish(int code);
 
+/* For atexit(): the same where exit() ends the program before that was called, with its own code
+ * where the output could not be written. */
+void qm_cli_finish_at_exit(void);
+
 /* Has work(of), the work of a command and its printing, done in a process of its own, because it
  * calls libraries that may crash, leave or write to stdout (cuda_apart.h).  What it printed is
  * printed here, once; progress alone it shows itself.  Returns the exit code that the work

@@ -39,16 +39,28 @@ static int reader_gone(void)
     return errno == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)));
 }
 
+static int is_finished;
+
 int qm_cli_finish(int code)
 {
+    int is_said = code == qm_exit_code(QM_BAD_FILE);
+    is_finished = 1;
     errno = 0;
     int failed = ferror(qm_out());
     if ((fflush(qm_out()) != 0 || failed) && !reader_gone()) {
-        fprintf(qm_notes(), "qualm: cannot write to stdout: %s\n",
-                errno ? strerror(errno) : "an earlier write failed");
+        if (!is_said)
+            fprintf(qm_notes(), "qualm: cannot write to stdout: %s\n",
+                    errno ? strerror(errno) : "an earlier write failed");
         return qm_exit_code(QM_BAD_FILE);
     }
     return code == 0 && qm_cli.is_json_lost ? qm_exit_code(QM_BAD_FILE) : code;
+}
+
+void qm_cli_finish_at_exit(void)
+{
+    int code = is_finished ? 0 : qm_cli_finish(0);
+    if (code)
+        _exit(code);
 }
 
 /* ---- a process of its own -------------------------------------------------------------------- */

@@ -345,9 +345,9 @@ static qm_status analyze_file(const struct options *o, const char *path, int *ma
     if (qm_cli.verbose)
         qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
                 qm_file_count(f), (long long)total);
-    char left_out[1024];
-    if (qm_file_left_out(f, left_out, sizeof left_out))
-        qm_note("%s: left out: %s", path, left_out);
+    char remark[QM_FILE_REMARK];
+    if (qm_file_remark(f, remark))
+        qm_note("%s: %s", path, remark);
     qm_status st = QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {

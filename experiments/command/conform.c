@@ -65,7 +65,17 @@ static const struct argp argp = {
 struct output {
     const char *path;
     json_t *cases; /* NULL: print text */
+    char *first;   /* "NAME: WHY" of the first case that cannot be read, or NULL */
 };
+
+/* Prints the kept message on stderr, --quiet or not, and leaves stdout to the one document. */
+static void complain(qm_status st)
+{
+    int json = qm_cli.json;
+    qm_cli.json = 0;
+    qm_cli_failed("conform", st);
+    qm_cli.json = json;
+}
 
 /* A JSON string; paths, and names in a damaged file, may be no UTF-8. */
 static json_t *json_text(const char *text)
@@ -77,6 +87,9 @@ static json_t *json_text(const char *text)
 static void print_case(void *context, const struct qm_golden_case *c)
 {
     struct output *o = context;
+    if (c->outcome == QM_CONFORM_unreadable && !o->first &&
+        asprintf(&o->first, "%s: %s", c->name, c->text) < 0)
+        o->first = NULL;
     if (o->cases) {
         json_array_append_new(
             o->cases, json_pack("{s:o, s:s, s:o, s:s, s:I, s:o}", "name", json_text(c->name),
@@ -139,12 +152,18 @@ static qm_status run(const struct options *o, int64_t *total)
     qm_status worst = QM_OK;
     for (int i = 0; i < o->n_files; i++) {
         int64_t count[QM_CONFORM_COUNT] = {0};
-        struct output out = {o->files[i], files ? json_array() : NULL};
+        struct output out = {o->files[i], files ? json_array() : NULL, NULL};
         if (!files && !qm_cli.quiet)
             qm_print("%s\n", o->files[i]);
         qm_status st = qm_conform_file(o->files[i], o->filter, print_case, &out, count);
         for (int k = 0; k < QM_CONFORM_COUNT; k++)
             total[k] += count[k];
+        int64_t unread = count[QM_CONFORM_unreadable];
+        if (st == QM_OK && unread)
+            st = qm_fail(QM_BAD_FILE, "%s: %lld %s UNREADABLE, first %s", o->files[i],
+                         (long long)unread, unread == 1 ? "case is" : "cases are",
+                         out.first ? out.first : "?");
+        free(out.first);
         if (files)
             json_array_append_new(files,
                                   json_pack("{s:o, s:o, s:o, s:o}", "path", json_text(o->files[i]),
@@ -152,11 +171,11 @@ static qm_status run(const struct options *o, int64_t *total)
                                             "error", json_text(st == QM_OK ? "" : qm_message())));
         if (st == QM_OK && all_skipped(count) && worst == QM_OK) {
             worst = QM_SKIPPED;
-            qm_note("qualm conform: %s: every case was skipped", o->files[i]);
+            complain(qm_fail(QM_SKIPPED, "%s: every case was skipped", o->files[i]));
         }
         if (st != QM_OK) {
             worst = st;
-            qm_note("qualm conform: %s", qm_message());
+            complain(st);
         }
     }
     if (files)
@@ -177,7 +196,7 @@ static int conform(const struct options *o)
     if (total[QM_CONFORM_unreadable] > 0)
         return qm_exit_code(QM_BAD_FILE);
     if (!any(total)) {
-        qm_note("qualm conform: no case matches '%s'", o->filter ? o->filter : "");
+        complain(qm_fail(QM_NO_MATCH, "no case matches '%s'", o->filter ? o->filter : ""));
         return qm_exit_code(QM_NO_MATCH);
     }
     return st == QM_SKIPPED ? qm_exit_code(st) : 0;

@@ -62,6 +62,7 @@ struct import {
     struct qm_name_index at;
     json_t *hyper;    /* "PARAMETER": {"lr": ..., ...} */
     json_t *left_out; /* "FILE": what of it was left out, and why */
+    json_t *joined;   /* "FILE": which names of its parameters nothing proves */
 };
 
 /* Notes the numbers of the param_group of an entry's parameter. */
@@ -151,20 +152,48 @@ static qm_status add_entry(struct qm_file *f, const char *path, int i, struct im
     return qm_name_index_put(&m->at, x->name, strlen(x->name), m->n++);
 }
 
+/* Keeps what there is to say about a file under its path. */
+static qm_status remember(json_t *of, const char *path, const char *text)
+{
+    json_t *key = qm_json_text(path);
+    int failed = !key || json_object_set_new(of, json_string_value(key), qm_json_text(text));
+    json_decref(key);
+    return failed ? qm_fail(QM_NO_MEMORY, "%s: remarks", path) : QM_OK;
+}
+
+/* Writes "FILE: TEXT; FILE: TEXT" of what was kept; the caller frees it.  NULL: nothing was. */
+static char *remarks(const json_t *of)
+{
+    char *all = NULL, *longer;
+    const char *path;
+    json_t *text;
+    json_object_foreach ((json_t *)of, path, text) {
+        int n = asprintf(&longer, "%s%s%s: %s", all ? all : "", all ? "; " : "", path,
+                         json_string_value(text));
+        if (n < 0)
+            break;
+        free(all);
+        all = longer;
+    }
+    return all;
+}
+
 /* Lists what one file adds. */
 static qm_status list_file(const struct options *o, const char *path, struct import *m)
 {
     struct qm_file *f;
-    char left_out[1024];
+    char remark[QM_FILE_REMARK];
     QM_TRY(qm_file_open(path, &f));
     qm_status st = QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
             st = add_entry(f, path, i, m);
-    if (qm_file_left_out(f, left_out, sizeof left_out))
-        qm_note("%s: left out: %s", path, left_out);
-    if (*left_out)
-        json_object_set_new(m->left_out, path, json_string(left_out));
+    if (qm_file_remark(f, remark))
+        qm_note("%s: %s", path, remark);
+    if (qm_file_left_out(f, remark, sizeof remark))
+        QM_TRY(remember(m->left_out, path, remark));
+    if (qm_file_joined(f, remark, sizeof remark))
+        QM_TRY(remember(m->joined, path, remark));
     qm_file_close(f);
     return st;
 }
@@ -227,6 +256,13 @@ static qm_status write_h5(const struct options *o, const struct import *m, int a
             if (st == QM_OK)
                 st = qm_store_number(s, path, name, json_number_value(x));
     }
+    char *joined = remarks(m->joined), *left_out = remarks(m->left_out);
+    if (st == QM_OK && joined)
+        st = qm_store_text(s, "/", "joined", joined);
+    if (st == QM_OK && left_out)
+        st = qm_store_text(s, "/", "left_out", left_out);
+    free(joined);
+    free(left_out);
     if (st != QM_OK) {
         qm_store_abort(s);
         return st;
@@ -240,6 +276,13 @@ static qm_status write_arrays(const struct options *o, const struct import *m)
     char *hyper = json_dumps(m->hyper, JSON_COMPACT);
     json_t *texts =
         json_pack("{s:s, s:s}", "format", "qualm-import", "hyper", hyper ? hyper : "{}");
+    char *joined = remarks(m->joined), *left_out = remarks(m->left_out);
+    if (joined)
+        json_object_set_new(texts, "joined", json_string(joined));
+    if (left_out)
+        json_object_set_new(texts, "left_out", json_string(left_out));
+    free(joined);
+    free(left_out);
     qm_status st = a && texts ? QM_OK : qm_fail(QM_NO_MEMORY, "%s", o->out);
     for (int64_t i = 0; st == QM_OK && i < m->n; i++)
         a[i] = (struct qm_array){m->of[i].name, &m->of[i].tensor};
@@ -261,12 +304,14 @@ static void report(const struct options *o, const struct import *m)
             json_t *shape = json_array();
             for (int d = 0; d < x->tensor.shape.rank; d++)
                 json_array_append_new(shape, json_integer(x->tensor.shape.dim[d]));
-            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o}", "tensor", x->name,
-                                                  "file", x->file, "stored", x->stored, "written",
-                                                  qm_dtype_name(x->tensor.dtype), "shape", shape));
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:o, s:s, s:s, s:o}", "tensor", x->name, "file",
+                                            qm_json_text(x->file), "stored", x->stored, "written",
+                                            qm_dtype_name(x->tensor.dtype), "shape", shape));
         }
-        qm_json_print(json_pack("{s:s, s:O, s:O, s:o}", "out", o->out, "hyper", m->hyper,
-                                "left_out", m->left_out, "tensors", list));
+        qm_json_print(json_pack("{s:o, s:O, s:O, s:O, s:o}", "out", qm_json_text(o->out), "hyper",
+                                m->hyper, "left_out", m->left_out, "joined", m->joined, "tensors",
+                                list));
         return;
     }
     struct qm_table *t = qm_table_open(4, heads);
@@ -281,11 +326,21 @@ static void report(const struct options *o, const struct import *m)
     qm_note("wrote %s: %lld arrays", o->out, (long long)m->n);
 }
 
+/* Fails where the result cannot be written, before anything is read. */
+static qm_status can_write(const char *out)
+{
+    struct qm_atomic_file file;
+    QM_TRY(qm_atomic_file_open(out, &file));
+    qm_atomic_file_abort(&file);
+    return QM_OK;
+}
+
 static qm_status import(const struct options *o, struct import *m, int argc, char **argv)
 {
     size_t bytes = 0, done = 0;
     struct qm_progress progress;
     int64_t at = 0, elements = 0;
+    QM_TRY(can_write(o->out));
     for (int i = 0; i < o->n_paths; i++)
         QM_TRY(list_file(o, o->path[i], m));
     if (m->n == 0)
@@ -333,7 +388,8 @@ int qm_cmd_import(int argc, char **argv)
         "refused, and nothing in it is run."
         "\vHyper-parameters of the optimizer's param_groups go into __metadata__ of .safetensors "
         "and "
-        "the attributes of .h5.  .npz is put together in memory.\n\n"
+        "the attributes of .h5, as do `joined` and `left_out`: which names are joined by order "
+        "alone, and what was left out.  .npz is put together in memory.\n\n"
         "Examples:\n"
         "  qualm import checkpoint.pt --out states.safetensors\n"
         "  qualm import optimizer.pt -t 'exp_avg$' -o momentum.npz\n"
@@ -346,14 +402,15 @@ int qm_cmd_import(int argc, char **argv)
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;
-    struct import m = {.hyper = json_object(), .left_out = json_object()};
-    qm_status st =
-        m.hyper && m.left_out ? import(&o, &m, argc, argv) : qm_fail(QM_NO_MEMORY, "names");
+    struct import m = {.hyper = json_object(), .left_out = json_object(), .joined = json_object()};
+    qm_status st = m.hyper && m.left_out && m.joined ? import(&o, &m, argc, argv)
+                                                     : qm_fail(QM_NO_MEMORY, "names");
     qm_name_index_free(&m.at);
     for (int64_t i = 0; i < m.n; i++)
         free(m.of[i].name);
     free(m.of);
     json_decref(m.hyper);
     json_decref(m.left_out);
+    json_decref(m.joined);
     return st == QM_OK ? 0 : qm_cli_failed("import", st);
 }

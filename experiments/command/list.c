@@ -111,8 +111,8 @@ static int print(enum qm_kind kind, const char *filter, int names)
     return hits;
 }
 
-/* The nearest name of a kind (QM_KIND_COUNT: any name or kind), or NULL. */
-static const char *nearest_of(enum qm_kind kind, const char *filter)
+/* The nearest names of a kind (QM_KIND_COUNT: any name or kind), or "". */
+static const char *nearest_of(enum qm_kind kind, const char *filter, char near[QM_NAME_NEAR])
 {
     int n, k = 0;
     const struct qm_item *item = qm_catalog(&n);
@@ -122,7 +122,7 @@ static const char *nearest_of(enum qm_kind kind, const char *filter)
     for (int i = 0; i < n && k < QM_KIND_COUNT + 1024; i++)
         if (kind == QM_KIND_COUNT || item[i].kind == kind)
             candidate[k++] = item[i].name;
-    return qm_name_nearest(filter, candidate, k);
+    return qm_name_near(filter, candidate, k, near);
 }
 
 static int unmatched(enum qm_kind kind, const char *filter)
@@ -130,13 +130,14 @@ static int unmatched(enum qm_kind kind, const char *filter)
     const char *what = kind == QM_KIND_COUNT ? "name" : qm_kind_singular(kind);
     if (!filter || !*filter)
         return qm_cli_failed("list", qm_fail(QM_NO_MATCH, "there is no %s", what));
-    const char *nearest = nearest_of(kind, filter);
-    if (!nearest)
-        nearest = nearest_of(QM_KIND_COUNT, filter);
-    return qm_cli_failed("list",
-                         nearest ? qm_fail(QM_NO_MATCH, "no %s matches '%s'; did you mean '%s'?",
-                                           what, filter, nearest)
-                                 : qm_fail(QM_NO_MATCH, "no %s matches '%s'", what, filter));
+    char near[QM_NAME_NEAR];
+    int is_map = (kind == QM_KIND_COUNT || kind == QM_KIND_map) && qm_map_meant(filter, near);
+    if (!is_map && !*nearest_of(kind, filter, near))
+        nearest_of(QM_KIND_COUNT, filter, near);
+    return qm_cli_failed("list", *near
+                                     ? qm_fail(QM_NO_MATCH, "no %s matches '%s'; did you mean %s?",
+                                               what, filter, near)
+                                     : qm_fail(QM_NO_MATCH, "no %s matches '%s'", what, filter));
 }
 
 int qm_cmd_list(int argc, char **argv)

@@ -25,7 +25,9 @@ static const char doc[] =
     "Write the one result file of a campaign whose shards are done.\v"
     "DIR is a campaign's folder (NAME.run); more folders, or ledgers (DIR/2of7.jsonl with its "
     "segments beside it), add shards that ran where the first was not seen.  Every cell's digest "
-    "is verified; nothing is written while cells are missing.  Outside /provenance and /timing "
+    "is verified; nothing is written while cells are missing.  Relative paths of the suite's data "
+    "are taken from the folder that the campaign was begun in, which campaign.json names, or from "
+    "the current one where nothing matches there.  Outside /provenance and /timing "
     "the file is byte for byte what one process would have written.  The folder is left as it "
     "is.\n"
     "\n"
@@ -35,7 +37,7 @@ static const char doc[] =
     "  qualm merge big.run other/3of4.jsonl -o big.h5\n"
     "\n"
     "Exit codes: 0 done, 1 cells failed (the file is there), 2 folders of different campaigns, 3 "
-    "damage or I/O, 4 cells are missing or every cell was skipped.";
+    "damage or I/O, 4 cells or data files are missing, or every cell was skipped.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {

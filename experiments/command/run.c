@@ -134,9 +134,9 @@ static const char doc[] =
     "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
     "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
     "  n                      elements of a dist: source\n"
-    "and, one value each: data (globs of recorded files), min_numel, min_rank (smaller recorded "
-    "tensors are left out), every (steps between points of a curve), summary (a list of {name, by, "
-    "across, value, stat, versus, "
+    "and, one value each: data (globs of recorded files; relative ones are taken from the current "
+    "folder), min_numel, min_rank (smaller recorded tensors are left out), every (steps between "
+    "points of a curve), summary (a list of {name, by, across, value, stat, versus, "
     "where, headline}).  A suite may test a claim of the literature:\n"
     "  claim, claim_source    text\n"
     "  expect                 a list of {value: METRIC, of: {KEY: LABEL}, versus: {KEY: LABEL}, "
@@ -246,6 +246,19 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 
 /* ---- one suite ------------------------------------------------------------------------------- */
 
+/* Says what a suite is about, where it has a text for that. */
+static void announce(const struct options *o, const struct qm_suite *s)
+{
+    const char *said = s->question ? s->question : s->title;
+    char *text = said ? strdup(said) : NULL;
+    for (size_t n = text ? strlen(text) : 0; n > 0; n--) /* a block of YAML has several lines */
+        if (text[n - 1] == '\n')
+            text[n - 1] = text[n] ? ' ' : '\0';
+    if (text && *text && !o->finish.headline && !o->finish.claims && o->rank == 0)
+        qm_note("%s: %s", s->stem, text);
+    free(text);
+}
+
 /* Runs the cells in this process and writes the results. */
 static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const char *path,
                           json_t *into)
@@ -256,6 +269,8 @@ static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const 
     qm_status st = qm_store_open(path, "run", o->argc, o->argv, &store);
     if (st == QM_OK)
         st = qm_loaded_suite_load_all(job);
+    if (st == QM_OK)
+        announce(o, job->suite);
     if (st == QM_OK)
         st = qm_results_run(job->suite, job->cells, job->n_cells, o->threads, 1, &stopped, &r);
     if (st == QM_OK) {
@@ -342,6 +357,7 @@ static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, co
     int is_dispatcher = c->dispatched && c->shard == 0;
     if (c->shards == 1 || is_dispatcher)
         QM_TRY(can_write(path));
+    announce(o, job->suite);
     qm_status st = is_dispatcher ? qm_campaign_dispatch(job, c, &stopped, &n)
                                  : qm_campaign_run(job, c, &stopped, &n);
     if (c->dispatched && !is_dispatcher)
@@ -418,11 +434,6 @@ static qm_status run_loaded(struct options *o, struct qm_loaded_suite *job, cons
         qm_cells_list(job->suite, job->cells, job->n_cells, into);
         return QM_OK;
     }
-    if (!o->finish.headline && !o->finish.claims && o->rank == 0)
-        qm_note("%s%s%s", s->stem, s->question || s->title ? ": " : "",
-                s->question ? s->question
-                : s->title  ? s->title
-                            : "");
     if (folder) {
         snprintf(dir, sizeof dir, "%s", folder);
         qm_campaign_out(o->out, dir, path, sizeof path);
@@ -439,8 +450,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char file[1024];
     struct qm_loaded_suite job = {0};
-    const struct qm_loaded_suite_changes changes = {o->size,   o->data,      o->rates,
-                                                    o->n_data, o->n_configs, o->added};
+    const struct qm_loaded_suite_changes changes = {o->size,      o->data,  o->rates, o->n_data,
+                                                    o->n_configs, o->added, NULL};
     int again = is_folder(word);
     qm_status st =
         again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);

@@ -347,10 +347,12 @@ static qm_status unknown(const char *name)
         return qm_fail(QM_NO_MEMORY, "out of memory");
     for (int i = 0; i < n; i++)
         all[i] = item[i].name;
-    const char *nearest = qm_name_nearest(name, all, n);
+    char near[QM_NAME_NEAR];
+    if (!qm_map_meant(name, near))
+        qm_name_near(name, all, n, near);
     free(all);
-    if (nearest)
-        return qm_fail(QM_NO_MATCH, "nothing is named '%s'; did you mean '%s'?", name, nearest);
+    if (*near)
+        return qm_fail(QM_NO_MATCH, "nothing is named '%s'; did you mean %s?", name, near);
     return qm_fail(QM_NO_MATCH, "nothing is named '%s'; `qualm list` shows every name", name);
 }
 

@@ -93,10 +93,10 @@ static qm_status size(const struct options *o, json_t **out)
     struct qm_model_tensor *tensor;
     int n;
     int64_t params = 0;
-    char left_out[1024];
-    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, left_out, sizeof left_out));
-    if (left_out[0])
-        qm_note("%s: left out: %s", o->shapes, left_out);
+    char remark[QM_FILE_REMARK];
+    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, remark));
+    if (remark[0])
+        qm_note("%s: %s", o->shapes, remark);
     for (int i = 0; i < n; i++)
         params += qm_shape_numel(&tensor[i].shape);
     json_t *rows = json_array();
@@ -116,6 +116,8 @@ static qm_status size(const struct options *o, json_t **out)
     }
     *out = json_pack("{s:o, s:i, s:I, s:o}", "shapes", qm_json_text(o->shapes), "tensors", n,
                      "params", (json_int_t)params, "variants", rows);
+    if (remark[0] && qm_cli.json)
+        json_object_set_new(*out, "remark", qm_json_text(remark));
     return QM_OK;
 }
 

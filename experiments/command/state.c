@@ -112,10 +112,18 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 /* Distinct lines, with the number of times each occurred. */
 struct notes {
+    const char *path; /* of the file that is read; NULL: none */
     int n;
     char **line;
     int *count;
 };
+
+/* Whether a line is about the whole file, and begins with its path. */
+static int is_of_file(const struct notes *all, const char *line)
+{
+    size_t n = all->path ? strlen(all->path) : 0;
+    return n && strncmp(line, all->path, n) == 0 && strncmp(line + n, ": ", 2) == 0;
+}
 
 static void note(const char *line, void *context)
 {
@@ -136,18 +144,21 @@ static void note(const char *line, void *context)
     all->count[all->n++] = 1;
 }
 
-/* Prints the notes on stderr and releases them; returns the list for --json. */
-static json_t *notes_end(struct notes *all)
+/* Prints the notes on stderr, where nothing failed, and releases them; returns the list for
+ * --json. */
+static json_t *notes_end(struct notes *all, qm_status st)
 {
     json_t *list = json_array();
     for (int i = 0; i < all->n; i++) {
-        if (strncmp(all->line[i], QM_STATE_LEFT_OUT, strlen(QM_STATE_LEFT_OUT)) == 0)
+        if (st != QM_OK)
+            ; /* the error is the one line */
+        else if (is_of_file(all, all->line[i]))
             qm_note("%s", all->line[i]); /* names and counts its tensors itself */
         else
             qm_note("%s (%d %s)", all->line[i], all->count[i],
                     all->count[i] == 1 ? "tensor" : "tensors");
-        json_array_append_new(
-            list, json_pack("{s:s, s:i}", "note", all->line[i], "tensors", all->count[i]));
+        json_array_append_new(list, json_pack("{s:o, s:i}", "note", qm_json_text(all->line[i]),
+                                              "tensors", all->count[i]));
         free(all->line[i]);
     }
     free(all->line);
@@ -320,7 +331,7 @@ static json_t *report(const struct qm_state *s, const char *path, json_t *notes)
 static qm_status run(struct options *o, json_t **out)
 {
     struct qm_state in = {0, NULL}, made = {0, NULL};
-    struct notes notes = {0, NULL, NULL};
+    struct notes notes = {.path = o->verb == VERB_make ? NULL : o->file[0]};
     const char *path = o->file[verb_files[o->verb] - 1];
     /* convert without --recipe copies the arrays, and so needs no known variant */
     int as_it_is = o->verb == VERB_show || (o->verb == VERB_convert && !o->recipe);
@@ -331,7 +342,7 @@ static qm_status run(struct options *o, json_t **out)
     const struct qm_state *result = as_it_is ? &in : &made;
     if (st == QM_OK && o->verb != VERB_show)
         st = qm_state_write(result, path, o->argc, o->argv);
-    json_t *said = notes_end(&notes);
+    json_t *said = notes_end(&notes, st);
     if (st == QM_OK)
         *out = report(result, path, said);
     else

@@ -289,6 +289,13 @@ static qm_status receive(struct qm_reader_process *p, struct letter *out)
 }
 
 /* The status that was sent, with its message; *answer is what was put. */
+static void make_plain(char *text)
+{
+    for (char *c = text; c && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+}
+
 static qm_status accept_answer(struct qm_reader_process *p, const struct letter *l,
                                struct qm_blob *answer)
 {
@@ -299,15 +306,15 @@ static qm_status accept_answer(struct qm_reader_process *p, const struct letter 
     answer->used = l->used;
     if (l->code == QM_OK)
         return QM_OK;
-    char *text = qm_blob_take_text(answer);
-    for (char *c = text; c && *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?'; /* a name of the file */
+    char *text = qm_blob_take_text(answer), path[1024];
+    snprintf(path, sizeof path, "%s", p->path);
+    make_plain(text); /* a name of the file */
+    make_plain(path);
     qm_status st = (qm_status)l->code;
     if (st == QM_NO_MEMORY)
         st = qm_fail(QM_BAD_FILE, "%s: needs more than the %lld MiB that QM_READER_MEMORY allows",
                      p->path, (long long)(qm_reader_memory() >> 20));
-    else if (text && strstr(text, p->path))
+    else if (text && strstr(text, path))
         qm_fail(st, "%s", text);
     else
         qm_fail(st, "%s: %s", p->path, text ? text : "");

@@ -199,9 +199,10 @@ int qm_kernel_template(const char *name)
         if (variant_of(name, is_cuda))
             return qm_cli_failed("check",
                                  no_template(variant_of(name, is_cuda), is_cuda, names, n));
-    const char *near = qm_name_nearest(name, names, n);
-    return qm_cli_failed(
-        "check",
-        qm_fail(QM_NO_MATCH, "no template '%s'%s%s%s; `qualm check --template list` names them",
-                name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ""));
+    char near[QM_NAME_NEAR];
+    qm_name_near(name, names, n, near);
+    return qm_cli_failed("check",
+                         qm_fail(QM_NO_MATCH,
+                                 "no template '%s'%s%s%s; `qualm check --template list` names them",
+                                 name, *near ? "; did you mean " : "", near, *near ? "?" : ""));
 }

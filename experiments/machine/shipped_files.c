@@ -69,3 +69,10 @@ char *qm_shipped_pattern(const char *path, char *out, size_t size)
 {
     return find(path, 1, out, size);
 }
+
+char *qm_shipped_pattern_from(const char *folder, const char *path, char *out, size_t size)
+{
+    if (folder && *path != '/' && found_in(folder, "", path, 1, out, size))
+        return out;
+    return qm_shipped_pattern(path, out, size);
+}

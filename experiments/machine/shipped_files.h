@@ -19,4 +19,7 @@ char *qm_shipped(const char *path, char *out, size_t size);
  * result is a pattern, in which the characters of the folder stand for themselves. */
 char *qm_shipped_pattern(const char *path, char *out, size_t size);
 
+/* As qm_shipped_pattern, of a relative pattern that is looked for in `folder` first (NULL: not). */
+char *qm_shipped_pattern_from(const char *folder, const char *path, char *out, size_t size);
+
 #endif

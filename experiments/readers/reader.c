@@ -338,6 +338,23 @@ int qm_file_left_out(struct qm_file *f, char *out, size_t size)
     return n > 0 ? n : 0;
 }
 
+int qm_file_joined(struct qm_file *f, char *out, size_t size)
+{
+    int n = qm_file_attr_text(f, "/", "joined", out, size);
+    return n > 0 ? n : 0;
+}
+
+int qm_file_remark(struct qm_file *f, char out[QM_FILE_REMARK])
+{
+    char left_out[1024];
+    qm_file_joined(f, out, QM_FILE_REMARK / 3);
+    int n = (int)strlen(out);
+    if (qm_file_left_out(f, left_out, sizeof left_out))
+        n += snprintf(out + n, (size_t)(QM_FILE_REMARK - n), "%sleft out: %s", n ? "; " : "",
+                      left_out);
+    return n;
+}
+
 int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
 {
     if (size > 0)

@@ -31,7 +31,8 @@
  *                 bitsandbytes decoded to f32.  Every other tensor or array is named in left_out,
  *                 or counted there.
  *                 Attributes of "/NAME": the numbers of its param_group (lr, beta1, beta2, ...),
- *                 and the text "options", all of them as a JSON object; of "/": "left_out".
+ *                 and the text "options", all of them as a JSON object; of "/": "left_out",
+ *                 and "joined" where the names of parameters are not proven.
  *   *.index.json  shards (.safetensors or .bin) of a model, by its weight_map; also by the folder.
  *
  * A file that shrinks while it is open is refused at the next read.  A file serves one thread at a
@@ -80,6 +81,14 @@ qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out);
 
 /* What of the file has no entry, and why, as one text; its length, or 0: nothing was left out. */
 int qm_file_left_out(struct qm_file *f, char *out, size_t size);
+
+/* Which names of parameters a checkpoint does not prove, as one text ("names are joined by order:
+ * ..."); its length, or 0: it proves all. */
+int qm_file_joined(struct qm_file *f, char *out, size_t size);
+
+/* Both of these as one line for people, "JOINED; left out: LEFT_OUT"; its length, or 0. */
+enum { QM_FILE_REMARK = 1600 };
+int qm_file_remark(struct qm_file *f, char out[QM_FILE_REMARK]);
 
 /* A numeric or string attribute of an HDF5 object (path: "/run" or "/run/s000400/tensor").
  * qm_file_attr_number reads the first max values and returns their number.  qm_file_attr_text reads

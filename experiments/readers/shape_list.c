@@ -17,8 +17,7 @@ struct list {
     struct qm_model_tensor *tensor;
     int n;
     int64_t room;
-    char *left_out; /* of qm_shapes_load */
-    size_t size;
+    char *remark; /* of qm_shapes_load */
 };
 
 static qm_status append(struct list *l, const char *name, const struct qm_shape *shape)
@@ -128,7 +127,7 @@ static qm_status tensor_file(const char *path, const char *filter, struct list *
     struct qm_file *f;
     QM_TRY(qm_file_open(path, &f));
     struct qm_name_index at = {NULL, 0, 0};
-    qm_file_left_out(f, l->left_out, l->size);
+    qm_file_remark(f, l->remark);
     struct parameter *of = calloc((size_t)qm_file_count(f) + 1, sizeof *of);
     qm_status st = of ? QM_OK : qm_fail(QM_NO_MEMORY, "%s", path);
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++) {
@@ -185,12 +184,12 @@ static qm_status model(int i, const char *filter, struct list *l)
 }
 
 qm_status qm_shapes_load(const char *what, const char *filter, struct qm_model_tensor **out, int *n,
-                         char *left_out, size_t size)
+                         char remark[QM_FILE_REMARK])
 {
-    struct list l = {.left_out = left_out, .size = size};
+    struct list l = {.remark = remark};
     const char *names[8];
     int models = qm_model_count();
-    left_out[0] = '\0';
+    remark[0] = '\0';
     for (int i = 0; i < models; i++)
         names[i] = qm_model_at(i)->name;
     int which = qm_name_find(what, names, models);

@@ -257,12 +257,15 @@ static int options_text(struct qm_file *f, const char *path, char *out, size_t s
     return n;
 }
 
-/* "left_out" of "/": what has no entry, and why; "options" of a parameter. */
+/* "left_out" of "/": what has no entry, and why; "joined" of "/": which names nothing proves;
+ * "options" of a parameter. */
 static int attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
 {
     const struct qm_torch *t = f->own;
     if (strcmp(name, "options") == 0)
         return options_text(f, path, out, size);
+    if (strcmp(path, "/") == 0 && strcmp(name, "joined") == 0 && t->joined[0])
+        return snprintf(out, size, "%s", t->joined);
     if (strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0 || !t->left_out[0])
         return -1;
     if (t->n_left_out > t->n_named)

@@ -75,6 +75,7 @@ struct qm_torch {
     struct qm_name_index group_at;
     char left_out[896];             /* what has no entry, and why; "": nothing */
     int n_left_out, n_named, depth; /* n_named: those that left_out names */
+    char joined[512];               /* which names of parameters nothing proves; "": all have one */
     int is_taking;                  /* 1: tensors that are looked at become entries, or parts */
 };
 

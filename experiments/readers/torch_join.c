@@ -1,8 +1,8 @@
 /* torch_join.c - Joins an optimizer's parameters to the tensors of one model by shapes.
  *
  * Shapes prove a join where they leave one way.  Where they leave several, only the plain case is
- * joined, all parameters in the model's order or in that of the groups; what then speaks for
- * another order is said. */
+ * joined, all parameters in the model's order or in that of the groups, and that it is joined by
+ * order is said. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +79,13 @@ static int is_buffer(const char *name)
 {
     return qm_name_ends(name, "running_mean") || qm_name_ends(name, "running_var") ||
            qm_name_ends(name, "num_batches_tracked");
+}
+
+/* Whether the last word of a tensor's name says that it is a parameter and no buffer. */
+static int is_called_a_parameter(const char *name)
+{
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+    return strncmp(last, "weight", 6) == 0 || strncmp(last, "bias", 4) == 0;
 }
 
 /* Whether a storage and an offset were met before; else they are from now on. */
@@ -193,11 +200,11 @@ static int compare_shaped(const void *a, const void *b)
 
 /* What is known of a join, from the shapes and the keys. */
 struct tally {
-    int fits;      /* each shape has as many candidates as parameters, or more */
-    int is_exact;  /* as many, for each shape of a parameter */
-    int is_free;   /* two parameters could change places */
-    int is_sorted; /* the keys are in the order of the alphabet, and of these two some words are */
-    int is_renumbered; /* ... so that 10 is before 2, which is no model's order */
+    int fits;          /* each shape has as many candidates as parameters, or more */
+    int is_exact;      /* as many, for each shape of a parameter */
+    int is_free;       /* two parameters could change places */
+    int is_renumbered; /* the keys are sorted so that 10 is before 2, which is no model's order */
+    int64_t n_apart;   /* parameters whose shape no other parameter and no other candidate has */
 };
 
 /* Compares two keys of one shape, the first of which is before the other in a sorted model. */
@@ -208,9 +215,8 @@ static void look_at_keys(const char *a, const char *b, struct tally *t)
         k++;
     while (k > 0 && a[k - 1] >= '0' && a[k - 1] <= '9')
         k--;
-    if (a[k] < '0' || a[k] > '9' || b[k] < '0' || b[k] > '9')
-        t->is_sorted = 1;
-    else if (strtoll(a + k, NULL, 10) > strtoll(b + k, NULL, 10))
+    int is_number = a[k] >= '0' && a[k] <= '9' && b[k] >= '0' && b[k] <= '9';
+    if (is_number && strtoll(a + k, NULL, 10) > strtoll(b + k, NULL, 10))
         t->is_renumbered = 1;
 }
 
@@ -232,7 +238,8 @@ static struct tally count_shapes(const struct qm_torch_optimizer *o, const struc
     int64_t unknown = o->n - n_states;
     struct tally t = {.fits = o->n <= n,
                       .is_exact = unknown == 0 || o->n == n,
-                      .is_free = unknown > 0 && o->n > 1};
+                      .is_free = unknown > 0 && o->n > 1,
+                      .n_apart = unknown == 1 && o->n == n};
     for (int64_t i = 0, k = 0, end, last; i < n_states; i = end, k = last) {
         for (end = i; end < n_states && compare_shapes(&states[end], &states[i]) == 0; end++)
             continue;
@@ -247,6 +254,7 @@ static struct tally count_shapes(const struct qm_torch_optimizer *o, const struc
         t.fits &= end - i <= last - k;
         t.is_exact &= end - i == last - k || unknown > 0;
         t.is_free |= end - i > 1;
+        t.n_apart += end - i == 1 && last - k == 1;
     }
     return t;
 }
@@ -298,9 +306,12 @@ static enum qm_torch_fit join_all(struct qm_torch_optimizer *o, const struct kno
         match(&m, 0, o->n);
     if (!in_turn && (m.ways != 1 || m.calls > 200000))
         return t->is_free ? QM_TORCH_FITS_MANY : QM_TORCH_FITS_NOT;
-    o->is_guess = t->is_free && (k->n_groups > 1 || o->is_part || t->is_sorted);
-    for (int64_t i = 0; i < o->n; i++)
+    o->n_apart = t->n_apart;
+    o->is_guess = t->is_free || o->is_part;
+    for (int64_t i = 0; i < o->n; i++) {
         o->of[i].model = in_turn ? c[i].pair : m.best[i];
+        o->is_guess |= !is_called_a_parameter(o->model->item[o->of[i].model]->text);
+    }
     return QM_TORCH_FITS;
 }
 

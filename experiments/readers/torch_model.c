@@ -178,6 +178,7 @@ struct fit {
     const struct qm_pickle *model;
     enum qm_torch_fit fits;
     int is_part, is_own, score;
+    int64_t n; /* tensors that may be parameters */
     char key[64];
 };
 
@@ -223,6 +224,7 @@ static qm_status try_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o
     if (qm_torch_given_name(&o->of[0]))
         st = join_by_name(w, o, &joined);
     fit->model = model;
+    fit->n = n;
     fit->fits = qm_torch_given_name(&o->of[0]) ? (joined ? QM_TORCH_FITS : QM_TORCH_FITS_NOT)
                                                : qm_torch_join_by_shape(w, o, c, n);
     fit->is_part = o->is_part;
@@ -302,6 +304,11 @@ static const struct fit *choose(struct qm_torch_optimizer *o, const struct fit *
         return best;
     if (best || own)
         keep_numbers(o, best ? best : own, has_rival);
+    else if (n == 1 && o->n > all[0].n)
+        snprintf(o->why, sizeof o->why,
+                 "the optimizer '%.80s' has %lld parameters, and the model '%s' %lld tensors that "
+                 "may be some",
+                 o->path, (long long)o->n, all[0].key, (long long)all[0].n);
     return NULL;
 }
 

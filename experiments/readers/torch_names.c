@@ -314,6 +314,24 @@ static const char *why_numbers(const struct qm_torch_walk *w, const struct qm_to
     return out;
 }
 
+/* Says that an optimizer's parameters have their names by their order, or by shapes that a buffer
+ * or another model's parameter may have as well. */
+static void say_joined(const struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
+{
+    struct qm_torch *t = w->f->own;
+    char of[100] = "";
+    size_t n = strlen(t->joined);
+    int is_apart = o->n_apart == o->n;
+    if (w->n_optimizers > 1)
+        snprintf(of, sizeof of, " of '%.80s'", o->path);
+    snprintf(t->joined + n, sizeof t->joined - n,
+             "%s%s joined by %s: %lld of %lld parameters%s are told apart by shape alone%s",
+             n ? "; " : "names are", n ? "names are" : "", is_apart ? "shape" : "order",
+             (long long)o->n_apart, (long long)o->n, of,
+             is_apart ? ", and a buffer could be taken for one"
+                      : ", and the shapes allow other orders");
+}
+
 static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
 {
     char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
@@ -323,13 +341,8 @@ static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_op
         qm_torch_leave_out(w->f->own, "names of the parameters (%s)", why_numbers(w, o, whole));
     else if (!o->model && *o->why)
         qm_torch_leave_out(w->f->own, "the parameters' own values (%s)", o->why);
-    if (o->is_guess) {
-        snprintf(name, sizeof name, w->n_optimizers > 1 ? " of '%.80s'" : "", o->path);
-        qm_torch_leave_out(w->f->own,
-                           "proof of the parameters' names%s (joined in the order of the model; "
-                           "another order would fit the shapes as well)",
-                           name);
-    }
+    if (o->is_guess)
+        say_joined(w, o);
     if (*o->others) {
         snprintf(whole, sizeof whole,
                  "proof of the model that the optimizer trains (%s would fit as well)", o->others);

@@ -26,7 +26,8 @@ struct qm_torch_optimizer {
     const struct qm_pickle *dict, *model; /* model: the dictionary beside it, or NULL */
     struct qm_torch_parameter *of;
     int64_t n, room;
-    int is_guess;       /* the shapes allow other orders too, and something speaks for one */
+    int is_guess;       /* joined, and neither names nor shapes prove it */
+    int64_t n_apart;    /* parameters whose shape no other parameter and no other tensor has */
     int is_part;        /* the model has more tensors than the optimizer has parameters */
     int is_own;         /* the model's key goes with the optimizer's, as G with optG */
     int n_beside;       /* dictionaries of tensors beside it, whether they fit or not */

@@ -55,6 +55,7 @@ static void count_line(const struct qm_page *p, const char *table, const char *c
 static void page_head(const struct qm_page *p, FILE *to)
 {
     char counts[256], *title = suite_text(p, "title"), *question = suite_text(p, "question");
+    char *remarks = suite_text(p, "data_remarks");
     const char *name = title && *title ? title : p->path;
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -71,6 +72,8 @@ static void page_head(const struct qm_page *p, FILE *to)
     print_text(to, "<h1>", name, "</h1>\n");
     if (question && *question)
         print_text(to, "<p class=\"question\">", question, "</p>\n");
+    if (remarks && *remarks)
+        print_text(to, "<p class=\"question\">Data: ", remarks, "</p>\n");
     print_text(to, "<ul class=\"facts\"><li><code>", p->path, "</code></li>");
     if (qm_result_has(p->r, "/cells") && qm_status_counts(p->r, counts, sizeof counts) == QM_OK)
         print_text(to, "<li>cells: ", counts, "</li>");
@@ -80,6 +83,7 @@ static void page_head(const struct qm_page *p, FILE *to)
     fputs("</ul>\n</header>\n", to);
     free(title);
     free(question);
+    free(remarks);
 }
 
 static void page_nav(const struct qm_page *p, FILE *to)

@@ -416,6 +416,8 @@ qm_status qm_results_store(const struct qm_results *r, struct qm_store *store)
     QM_TRY(qm_store_text(store, "/suite", "title", s->title ? s->title : ""));
     QM_TRY(qm_store_text(store, "/suite", "question", s->question ? s->question : ""));
     QM_TRY(qm_store_text(store, "/suite", "plan", s->plan));
+    if (s->data_remarks)
+        QM_TRY(qm_store_text(store, "/suite", "data_remarks", s->data_remarks));
     QM_TRY(store_cells(r, store));
     QM_TRY(store_axes(r, store));
     QM_TRY(store_metrics(r, store));

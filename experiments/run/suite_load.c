@@ -43,12 +43,50 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
         memmove(found.gl_pathv[i], last, strlen(last) + 1);
         *strrchr(found.gl_pathv[i], '.') = 0;
     }
-    const char *nearest =
-        qm_name_nearest(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc);
-    qm_status st = qm_fail(QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
-                           nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                           nearest ? "'?" : "; " QM_SUITES " holds them");
+    char near[QM_NAME_NEAR];
+    qm_name_near(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc, near);
+    qm_status st =
+        qm_fail(QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
+                *near ? "; did you mean " : "", near, *near ? "?" : "; " QM_SUITES " holds them");
     globfree(&found);
+    return st;
+}
+
+/* Adds what there is to say about a file of the data to what the results will say. */
+static qm_status keep_remark(struct qm_suite *s, const char *path, const char *remark)
+{
+    char *all = NULL, *before = s->data_remarks;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (!remark[0])
+        return QM_OK;
+    if (asprintf(&all, "%s%s%s: %s", before ? before : "", before ? "; " : "", name, remark) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s: remarks", path);
+    free(before);
+    s->data_remarks = all;
+    return QM_OK;
+}
+
+char *qm_loaded_suite_pattern(const struct qm_suite *s, int i, char *out, size_t size)
+{
+    return qm_shipped_pattern_from(s->data_folder, s->data[i], out, size);
+}
+
+/* Opens the files of the suite's data. */
+static qm_status open_replay(const struct qm_suite *s, struct qm_replay **out)
+{
+    char path[PATH_MAX], **pattern = calloc((size_t)s->n_data + 1, sizeof *pattern);
+    qm_status st = pattern ? QM_OK : qm_fail(QM_NO_MEMORY, "data");
+    for (int i = 0; st == QM_OK && i < s->n_data; i++)
+        if (!(pattern[i] = strdup(qm_loaded_suite_pattern(s, i, path, sizeof path))))
+            st = qm_fail(QM_NO_MEMORY, "data");
+    if (st == QM_OK)
+        st = qm_replay_open(pattern, s->n_data, out);
+    if (st == QM_NO_MATCH && s->data_folder)
+        st = qm_fail(QM_NO_MATCH, "%s, in '%s', where the campaign was begun, or here",
+                     qm_message(), s->data_folder);
+    for (int i = 0; pattern && i < s->n_data; i++)
+        free(pattern[i]);
+    free(pattern);
     return st;
 }
 
@@ -62,12 +100,14 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
         QM_TRY(qm_suite_data(s, globs, 1));
     if (!qm_suite_wants_data(s))
         return QM_OK;
-    QM_TRY(qm_replay_open(s->data, s->n_data, &l->replay));
-    char left_out[1024];
+    QM_TRY(open_replay(s, &l->replay));
+    char remark[QM_FILE_REMARK];
     const char *path;
-    for (int i = 0; qm_replay_left_out(l->replay, i, &path, left_out, sizeof left_out), path; i++)
-        if (left_out[0])
-            qm_note("%s: left out: %s", path, left_out);
+    for (int i = 0; qm_replay_remark(l->replay, i, &path, remark), path; i++) {
+        if (remark[0])
+            qm_note("%s: %s", path, remark);
+        QM_TRY(keep_remark(s, path, remark));
+    }
     return QM_OK;
 }
 
@@ -85,6 +125,9 @@ qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_ch
         QM_TRY(qm_summary_check(out->suite, &out->suite->summary[i]));
     for (int i = 0; i < out->suite->n_expects; i++)
         QM_TRY(qm_claim_check(out->suite, &out->suite->expect[i]));
+    if (changes && changes->folder && *changes->folder &&
+        !(out->suite->data_folder = strdup(changes->folder)))
+        return qm_fail(QM_NO_MEMORY, "%s: its folder", path);
     QM_TRY(open_data(changes, out));
     int had_rates = out->suite->has_rates;
     QM_TRY(qm_rates_attach(out->suite, changes ? changes->rates : NULL));

@@ -19,6 +19,7 @@ struct qm_loaded_suite_changes {
     const char *rates; /* a file of tuned rates, or "none"; NULL: the suite's (rate_file.h) */
     int n_data, n_added;
     const struct qm_loaded_suite_variant *added;
+    const char *folder; /* relative globs of data are looked for in it first; NULL or "": not */
 };
 
 struct qm_loaded_suite {
@@ -44,6 +45,9 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size);
 qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,
                                struct qm_loaded_suite *out);
 void qm_loaded_suite_close(struct qm_loaded_suite *l);
+
+/* Writes the pattern of glob() for files of the suite's data[i] to out[size]; returns out. */
+char *qm_loaded_suite_pattern(const struct qm_suite *s, int i, char *out, size_t size);
 
 /* Loads the recorded arrays of one cell, or of all cells. */
 qm_status qm_loaded_suite_load(struct qm_loaded_suite *l, const struct qm_cell *c);

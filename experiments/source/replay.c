@@ -508,11 +508,11 @@ void qm_replay_close(struct qm_replay *r)
     free(r);
 }
 
-int qm_replay_left_out(struct qm_replay *r, int i, const char **path, char *out, size_t size)
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK])
 {
     *path = r && i < r->n_files ? r->file[i].path : NULL;
     out[0] = '\0';
-    return *path ? qm_file_left_out(r->file[i].file, out, size) : 0;
+    return *path ? qm_file_remark(r->file[i].file, out) : 0;
 }
 
 int qm_replay_count(const struct qm_replay *r) { return r ? r->n_records : 0; }

@@ -19,6 +19,7 @@
 
 #include "core/base/tensor.h"
 #include "core/rule/rule.h"
+#include "experiments/readers/reader.h"
 
 struct qm_replay; /* opaque; owns files and loaded arrays */
 
@@ -47,9 +48,9 @@ struct qm_recorded {
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out);
 void qm_replay_close(struct qm_replay *r); /* accepts NULL */
 
-/* As qm_file_left_out, of file i of the globs, counted from 0; *path is its path.  0 as well where
+/* As qm_file_remark, of file i of the globs, counted from 0; *path is its path.  0 as well where
  * there is no file i, and *path is then NULL. */
-int qm_replay_left_out(struct qm_replay *r, int i, const char **path, char *out, size_t size);
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK]);
 
 /* The records, in the files' order: how many, and number i, which belongs to r. */
 int qm_replay_count(const struct qm_replay *r);

@@ -1,4 +1,5 @@
 /* state_checkpoint.c - The states of a PyTorch checkpoint as those of float32 recipes. */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,11 +245,30 @@ static size_t trained(const struct checkpoint *c, const char *name)
     return option(c, parameter, "lr", &lr) ? (size_t)(slash - name) : 0;
 }
 
+/* Notes what holds for the whole file, after its path. */
+static qm_status say_of_file(const struct checkpoint *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static qm_status say_of_file(const struct checkpoint *c, const char *format, ...)
+{
+    char text[QM_FILE_REMARK], *line = NULL;
+    va_list args;
+    if (!c->note)
+        return QM_OK;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (asprintf(&line, "%s: %s", c->path, text) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s: notes", c->path);
+    c->note(line, c->context);
+    free(line);
+    return QM_OK;
+}
+
 /* Every state was taken, and what else there is, is said. */
 static qm_status check_rest(const struct checkpoint *c, const struct qm_state *s, int64_t stateless)
 {
     int others = 0;
-    char line[160];
     for (int i = 0; i < qm_file_count(c->f); i++) {
         const char *name = qm_file_entry(c->f, i)->name;
         if (c->used[i])
@@ -262,15 +282,11 @@ static qm_status check_rest(const struct checkpoint *c, const struct qm_state *s
         return qm_fail(QM_BAD_FILE, "%s: no slot of %s holds '%s'", c->path,
                        s->n ? s->tensor[0].recipe : "a recipe", name);
     }
-    if (others && c->note) {
-        snprintf(line, sizeof line, "left out: %d tensors that no optimizer trains", others);
-        c->note(line, c->context);
-    }
-    if (stateless && c->note) {
-        snprintf(line, sizeof line, "left out: %lld parameters that were never updated",
-                 (long long)stateless);
-        c->note(line, c->context);
-    }
+    if (others)
+        QM_TRY(say_of_file(c, "left out: %d tensors that no optimizer trains", others));
+    if (stateless)
+        QM_TRY(say_of_file(c, "left out: %lld parameters that were never updated",
+                           (long long)stateless));
     return QM_OK;
 }
 
@@ -314,11 +330,9 @@ qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const ch
                                    qm_state_note *note, void *context, struct qm_state *out)
 {
     struct checkpoint c = {.f = f, .path = path, .as = as, .note = note, .context = context};
-    char left_out[1024], line[1100];
-    if (note && qm_file_left_out(f, left_out, sizeof left_out)) {
-        snprintf(line, sizeof line, QM_STATE_LEFT_OUT "%s", left_out);
-        note(line, context);
-    }
+    char remark[QM_FILE_REMARK];
+    if (qm_file_remark(f, remark))
+        QM_TRY(say_of_file(&c, "%s", remark));
     size_t n = (size_t)qm_file_count(f);
     c.used = calloc(n + 1, 1);
     out->tensor = calloc(n + 1, sizeof *out->tensor);

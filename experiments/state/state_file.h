@@ -83,7 +83,8 @@ struct qm_state_plan {
  * empty or no path ("a/b" is one; "/a", "a//b", "a/../b" and control characters are not). */
 qm_status qm_state_take(struct qm_state *s, const char *name, const struct qm_state_plan *p);
 
-/* Called with one line for each part that could not be copied bit by bit. */
+/* Called with one line for each part that could not be copied bit by bit, and with "PATH: ..." for
+ * what holds for the whole of a file. */
 typedef void qm_state_note(const char *line, void *context);
 
 /* Loads a stored tensor into p->plan, opened for p->recipe, p->shape and t->id, and its parameter
@@ -118,9 +119,6 @@ qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note
                            struct qm_state *out);
 
 struct qm_file;
-
-/* The beginning of the line that says what the reader of a checkpoint left out. */
-#define QM_STATE_LEFT_OUT "left out: "
 
 /* The part of qm_state_read_as that reads an open checkpoint. */
 qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const char *as,

@@ -177,7 +177,9 @@ struct qm_suite {
     char *claim, *claim_source; /* or NULL */
     int n_expects;
     struct qm_expect *expect;
-    char *plan; /* canonical text: equal for two files with the same meaning */
+    char *data_folder;  /* in which relative globs of data are looked for first, or NULL */
+    char *data_remarks; /* "FILE: REMARK; ..." of the opened data (qm_file_remark), or NULL */
+    char *plan;         /* canonical text: equal for two files with the same meaning */
 };
 
 /* Reads a suite.  QM_BAD_FILE when it cannot be read; QM_BAD_ARG ("FILE:LINE: ...") for YAML

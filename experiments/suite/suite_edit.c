@@ -59,6 +59,8 @@ void qm_suite_free(struct qm_suite *s)
     free(s->expect);
     free(s->claim);
     free(s->claim_source);
+    free(s->data_folder);
+    free(s->data_remarks);
     free(s->path);
     free(s->stem);
     free(s->title);

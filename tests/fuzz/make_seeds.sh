@@ -45,8 +45,9 @@ cp results/run.run/*.h5 segment/
     printf '\n== %s\n' "${file/1of1/1of2}"; cat "results/run.run/$file"; done; } >campaign/whole
 /usr/bin/python3 -c '
 import json, sys
-print(json.dumps({k: v for k, v in json.load(sys.stdin).items() if k != "sum"}))' \
-    <results/run.run/campaign.json | cat - <(sed 1,7d campaign/whole) >campaign/older
+print(json.dumps({k: v for k, v in json.load(sys.stdin).items()
+                  if k not in ("sum", "suite", "folder")}))' \
+    <results/run.run/campaign.json | cat - <(sed 1,9d campaign/whole) >campaign/older
 rm -rf results/run.run
 cp results/run.h5 digest/
 "$qualm" gen adamw_f32 --cases normal --setting default --shape 3x5 --first-step 1 --steps 1 --out \

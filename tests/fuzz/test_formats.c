@@ -260,8 +260,8 @@ static qm_status read_shapes(const char *path)
 {
     struct qm_model_tensor *t;
     int n;
-    char left_out[64];
-    QM_TRY(qm_shapes_load(path, NULL, &t, &n, left_out, sizeof left_out));
+    char remark[QM_FILE_REMARK];
+    QM_TRY(qm_shapes_load(path, NULL, &t, &n, remark));
     free(t);
     return QM_OK;
 }

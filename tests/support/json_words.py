@@ -41,7 +41,7 @@ def collect(v, of):
     for k, item in v.items() if isinstance(v, dict) else ():
         if plain.fullmatch(k):
             words.setdefault(k, of)
-        if k not in ("hyper", "left_out"):  # what is below has names of the file's
+        if k not in ("hyper", "left_out", "joined"):  # what is below has names of the file's
             collect(item, of)
     for item in v[:50] if isinstance(v, list) else ():
         collect(item, of)

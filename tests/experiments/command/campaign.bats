@@ -366,7 +366,7 @@ P
     "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/y.h5" "$dir/mix.yaml"
     sed -i 's/n: \["512"\]/n: ["513"]/' "$dir/y.run/suite.yaml"
     sed -i '3s/"cell":[0-9]*/"cell":900/' "$dir/y.run/1of2.jsonl"
-    fails_with 2 "means other cells" merge "$dir/y.run"
+    fails_with 3 "suite.yaml: is damaged" merge "$dir/y.run"
     run "$QUALM" run -w 2 -o "$dir/y.h5" "$dir/mix.yaml"
     [ "$status" -eq 0 ]
     [[ "$output" == *"suite.yaml: was damaged or gone"* ]]

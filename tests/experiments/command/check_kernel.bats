@@ -419,3 +419,23 @@ P
     run -0 "$QUALM" check adamw4_ao --backend cpu --case "$one" -q
     fails_with 4 "did you mean 'adamw4_ao'?" check --template adamw4_oa
 }
+
+@test "no compiler outlives a judge that SIGKILL ends" {
+    "$QUALM" check --template adamw4_ao.cu >k.cu
+    mark=MARK${BATS_ROOT_PID}x$RANDOM
+    under() { pgrep -fc -- "-D$mark" || true; }
+    CXXFLAGS=-D$mark "$QUALM" check --kernel k.cu >out 2>&1 3>&- &
+    pid=$!
+    for _ in $(seq 500); do
+        if pgrep -f -- "cc1plus .*$mark" >pids; then break; fi
+        sleep 0.01
+    done
+    [ "$(under)" -ge 2 ] # the driver and what it started
+    kill -9 $pid
+    for _ in $(seq 20); do
+        [ "$(under)" != 0 ] || break
+        sleep 0.02
+    done
+    [ "$(under)" = 0 ]
+    rm -r "$TMPDIR"/qualm-kernel-* # a killed program removes nothing
+}

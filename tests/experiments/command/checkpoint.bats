@@ -290,7 +290,7 @@ for line in sys.stdin:
         state, ids = {}, []
         for group in groups.split(";"):
             shapes = group.split(",")
-            ids.append({"params": list(range(len(state), len(state) + len(shapes)))})
+            ids.append({"params": list(range(len(state), len(state) + len(shapes))), "lr": 0.5})
             for shape in shapes:
                 state[len(state)] = {"exp_avg": tensor(shape)}
         saved[key] = {"state": state, "param_groups": ids}
@@ -368,7 +368,7 @@ L
     has opt1/0/exp_avg opt2/0/exp_avg
 }
 
-@test "an order that shapes do not prove is said where something speaks for another" {
+@test "names that are joined by order alone are said to be, in one line" {
     cd "$dir"
     write_models <<'L'
 plain model=h.0.weight:44,h.0.bias:4,h.1.weight:44,h.1.bias:4 opt@44,4,44,4
@@ -376,18 +376,53 @@ numbers model=0.weight:44,1.weight:44,2.weight:44 opt@44,44,44
 groups model=w:44,v:44,b:4 opt@44,44;4
 part model=e:94,h:44,g:44,b:94 opt@94,94
 letters model=k:44,o:44,q:44,v:44 opt@44,44,44,44
-unlike model=a:44,b:45 opt@44,45
+named model=a.weight:44,b.bias:45 opt@44,45
+buffer model=w:44,b:4,c:4 opt@44,4,4
+loss model=w:44,mask:5 opt@5;44
+extra model=w:44,b:4 opt@44,4,4
 renumbered model=0.w:44,1.w:44,10.w:44,2.w:44 opt@44,44,44,44
 L
-    for name in plain numbers unlike; do
-        says $name ""
+    says named ""
+    [ "$(grep -c joined said)" = 0 ]
+    for name in plain:0:4 numbers:0:3 groups:1:3 part:0:2 letters:0:4 buffer:1:3; do
+        says ${name%%:*} ""
+        want="names are joined by order: $(sed 's/:/ of /' <<<"${name#*:}") parameters are told"
+        [ "$(grep -c joined said)" = 1 ] && grep -qF "${name%%:*}.pt: $want apart by shape" said
     done
-    for name in groups part letters; do
-        says $name "proof of the parameters' names (joined in the order of the model; another"
-    done
+    has w/exp_avg b/param c/exp_avg
+    says letters ""
     has k/exp_avg v/param
+    says loss ""
+    [[ $(<said) == *"names are joined by shape: 2 of 2 parameters are told apart by shape alone, and a \
+buffer could be taken for one"* ]]
+    says extra "has 3 parameters, and the model 'model' 2 tensors that may be some)"
+    has 0/exp_avg 2/exp_avg w
     says renumbered "names of the parameters (the model 'model' fits the optimizer 'opt' in several"
     has 0/exp_avg 3/exp_avg
+}
+
+@test "what joins names by order alone stands in every output" {
+    cd "$dir"
+    write_models <<'L'
+plain model=w:44,v:44 opt@44,44
+L
+    want="names are joined by order: 0 of 2 parameters are told apart by shape alone"
+    [[ $(json_value 'd["joined"]["plain.pt"]' import plain.pt -o out.h5) == "$want"* ]]
+    qualm import -q plain.pt -o out.safetensors >/dev/null
+    for file in out.h5 out.safetensors; do
+        [[ $(qualm analyze $file -V adamw8_bnb 2>&1 >/dev/null) == "$file: plain.pt: $want"* ]]
+    done
+    [[ $(json_value 'd["remark"]' size --shapes plain.pt -V adamw4_ao) == "$want"* ]]
+    [[ $(qualm size --shapes plain.pt -V adamw4_ao 2>&1 >/dev/null) == "plain.pt: $want"* ]]
+    printf "%s\n" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" \
+        "slot: exp_avg" >s.yaml
+    [[ $(qualm run --data plain.pt s.yaml --out r.h5 2>&1 >/dev/null) == *"plain.pt: $want"* ]]
+    "$PYTHON" -c 'import h5py, sys; r = h5py.File("r.h5")["suite"].attrs["data_remarks"].decode()
+assert r.startswith("plain.pt: " + sys.argv[1]), r' "$want"
+    qualm report -q r.h5 --out page.html >/dev/null && grep -qF "Data: plain.pt: $want" page.html
+    [[ $(qualm state show plain.pt --as lion_f32 2>&1 >/dev/null) == "plain.pt: $want"* ]]
+    [[ $(json_value 'd["notes"][0]["note"]' state show plain.pt --as lion_f32) == \
+        "plain.pt: $want"* ]]
 }
 
 @test "AdEMAMix of bitsandbytes: blocks of each fast average, and names" {

@@ -18,6 +18,8 @@ load ../../support/conform_common
             run -3 --separate-stderr "$QUALM" conform "$BATS_TEST_TMPDIR/x.h5"
             [[ $output == *"UNREADABLE $a"*"$says"* ]]
             [[ $output != *"UNREADABLE $b"* ]]
+            [[ $stderr == "qualm conform: $BATS_TEST_TMPDIR/x.h5: "*" UNREADABLE, first $a: "* ]]
+            [[ $stderr != *$'\n'* ]]
         done <<E
 del g["grads"]|no dataset grads
 del g["params"]|no dataset params
@@ -27,6 +29,19 @@ g.attrs["$rate"] = np.array([1e-3, 2e-3])|attribute $rate of $a is a list
 g.attrs["$rate"] = -1.0|attribute $rate of $a is -1
 E
     done
+}
+
+@test "conform: with --quiet and --json too stderr says what failed" {
+    needs_hdf5
+    read -r a b <<<"$(pair came "'param0' in f[n]")"
+    broken came "$a" "$b" 'del g["grads"]'
+    for option in --quiet --json; do
+        run -3 --separate-stderr "$QUALM" conform $option "$BATS_TEST_TMPDIR/x.h5"
+        [[ $stderr == "qualm conform: $BATS_TEST_TMPDIR/x.h5: 1 case is UNREADABLE, first $a: "* ]]
+    done
+    [[ $(json_value 'd["files"][0]["error"]' conform "$BATS_TEST_TMPDIR/x.h5") == *UNREADABLE* ]]
+    run -4 --separate-stderr "$QUALM" conform -q -c nothing "$BATS_TEST_TMPDIR/x.h5"
+    [ "$stderr" = "qualm conform: no case matches 'nothing'" ]
 }
 
 @test "conform: lr_per_step is followed, or said to be unread" {

@@ -126,7 +126,7 @@ except ValueError: print(False)' "$dir/whole" "$dir/j.run/campaign.json")
     "$PYTHON" - "$dir/whole" "$dir/j.run/campaign.json" <<'P'
 import json, sys
 d = json.load(open(sys.argv[1]))
-del d["sum"]
+del d["sum"], d["suite"], d["folder"]
 json.dump(d, open(sys.argv[2], "w"))
 P
     "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
@@ -174,6 +174,55 @@ P
     [ ! -e c.run/1of2.0002.h5 ]
 }
 
+@test "flipped bits of a campaign's suite.yaml are damage, exit code 3; run writes it anew" {
+    cd "$dir"
+    printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: dist:gauss' 'n: 256' >mix.yaml
+    "$QUALM" run -q -k -w 1 -s 1/1 -o c.h5 mix.yaml >/dev/null
+    "$QUALM" merge -q c.run -o want.h5 >/dev/null
+    want=$("$QUALM" digest want.h5 | cut -d ' ' -f 1)
+    cp c.run/suite.yaml whole
+    size=$(stat -c %s whole)
+    for i in $(seq 16); do
+        "$PYTHON" -c 'import sys
+b, at, bit = bytearray(open("whole", "rb").read()), int(sys.argv[1]), int(sys.argv[2])
+b[at] ^= 1 << bit
+open("c.run/suite.yaml", "wb").write(b)
+print("byte", at, "bit", bit)' $((RANDOM % size)) $((i % 8))
+        fails_with 3 "merge: c.run/suite.yaml: is damaged" merge c.run -o m.h5
+        [ ! -e m.h5 ]
+    done
+    rm c.run/suite.yaml
+    fails_with 3 "merge: c.run/suite.yaml: is gone" merge c.run -o m.h5
+    "$QUALM" run -q -k -w 1 -o c.h5 mix.yaml >/dev/null
+    cmp c.run/suite.yaml whole
+    "$QUALM" merge -q c.run -o m.h5 >/dev/null
+    [ "$("$QUALM" digest m.h5 | cut -d ' ' -f 1)" = "$want" ]
+}
+
+@test "merge from another folder finds data by the relative paths of where it was begun" {
+    mkdir "$dir/a [1]" "$dir/b"
+    cd "$dir/a [1]"
+    cp "$ROOT/tests/experiments/readers/checkpoints/zip.pt" .
+    printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: "states:*"' 'coupling: oneshot' \
+        'slot: exp_avg' 'data: zip.pt' >s.yaml
+    "$QUALM" run -q -w 0 -o one.h5 s.yaml >/dev/null
+    want=$("$QUALM" digest one.h5 | cut -d ' ' -f 1)
+    "$QUALM" run -q -k -w 1 -s 1/1 -o c.h5 s.yaml >/dev/null
+    for from in "$dir/b" /; do
+        cd "$from"
+        "$QUALM" merge -q "$dir/a [1]/c.run" -o "$dir/m.h5" >/dev/null
+        [ "$("$QUALM" digest "$dir/m.h5" | cut -d ' ' -f 1)" = "$want" ]
+        rm "$dir/m.h5"
+    done
+    mv "$dir/a [1]" "$dir/moved" # the folder is elsewhere now: the current one counts
+    fails_with 4 "data: no file matches 'zip.pt', in '$dir/a [1]', where" merge "$dir/moved/c.run"
+    cd "$dir/moved"
+    "$QUALM" merge -q c.run -o "$dir/m.h5" >/dev/null
+    [ "$("$QUALM" digest "$dir/m.h5" | cut -d ' ' -f 1)" = "$want" ]
+    cp "$ROOT/tests/experiments/readers/checkpoints/legacy.pt" zip.pt
+    fails_with 2 "c.run: its data have other names, order or contents than" merge c.run
+}
+
 @test "run makes the folder of --out; a suite with too many elements is a usage error" {
     printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 4611686018427387904' >big.yaml
     fails_with 2 "big.yaml: n: 4611686018427387904, expected less than 2^38" run big.yaml -o b.h5
@@ -207,4 +256,31 @@ P
     [ ! -e m.safetensors ]
     cd /
     qualm import -q experiments/data/samples/checkpoint.pt -o "$BATS_TEST_TMPDIR/c.npz" >/dev/null
+}
+
+@test "help that cannot be written is an error, and a full stdout is one line" {
+    for words in "size --help" "--help" "size --usage" "show sqnr" \
+        "gen adamw_f32 --cases normal --setting default --shape 3x5 --steps 1 --out -"; do
+        code=0
+        "$QUALM" $words 2>"$dir/err" >/dev/full || code=$?
+        cat "$dir/err"
+        [ $code = 3 ] && [ "$(wc -l <"$dir/err")" = 1 ]
+        grep -q "cannot write to stdout" "$dir/err"
+    done
+    qualm size --help | head -1
+}
+
+@test "a name with a line's end in it is one line; an unwritable result is one, before reading" {
+    name=$'new\nline.pt'
+    cp "$ROOT/tests/experiments/readers/checkpoints/zip.pt" "$dir/$name"
+    cd "$dir"
+    run -3 "$QUALM" digest "$name"
+    [ "$output" = "qualm digest: new?line.pt: is not an HDF5 file" ]
+    qualm import "$name" --out $'o\n.npz' 2>err >/dev/null
+    grep -qxE "wrote o\?.npz: [0-9]+ arrays" err
+    for words in "import zip.pt --out absent/o.npz" "state convert zip.pt absent/o.h5"; do
+        cp "$name" zip.pt
+        run -3 "$QUALM" $words
+        [[ $output == "qualm ${words%% *}: absent/o."* && $output != *$'\n'* ]]
+    done
 }

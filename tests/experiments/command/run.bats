@@ -227,3 +227,20 @@ P
         [[ $output == *"more than 10 million cells with the controls"* ]]
     fi
 }
+
+@test "damaged data are one line, whether the suite has a title or not" {
+    cp experiments/data/cancer_tabular.h5 "$dir/d.h5"
+    /usr/bin/python3 -c 'import sys
+b = bytearray(open(sys.argv[1], "rb").read())
+for k in range(1, 21):
+    b[len(b) * k // 22] ^= 255
+open(sys.argv[1], "wb").write(b)' "$dir/d.h5"
+    for title in "" "title: about"; do
+        printf '%s\n' "$title" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" \
+            "slot: exp_avg" >"$dir/mine.yaml"
+        run "$qualm" run --data "$dir/d.h5" "$dir/mine.yaml" --workers 0 --out "$dir/r.h5"
+        [ "$status" -eq 3 ]
+        [[ "$output" == "qualm run: $dir/d.h5: "* && "$output" != *$'\n'* ]]
+        [ ! -e "$dir/r.h5" ]
+    done
+}

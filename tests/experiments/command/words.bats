@@ -41,3 +41,35 @@ Y
     done
     fails_with 4 "nothing is named" show exp_avg.nom
 }
+
+@test "a system's name, with bits or in capitals, finds its variants, and others' names of maps" {
+    near() { fails_with 4 "no variant '$1'; did you mean $2" size --shapes gpt2 --variant "$1"; }
+    near lamb "'lamb_bnb' or 'lamb_bnb_cpu'?"
+    near lars "'lars_bnb' or 'lars_bnb_cpu'?"
+    near adam8bit "'adam8_ao', 'adam8_bnb' or 'adam8_bnb_default'?"
+    near LION-8bit "'lion8_bnb', 'lion8_ecc8', 'lion8_ecc16' or one of 5 more?"
+    near shampoo "'shampoo4_sgd', 'shampoo4_adamw', 'shampoo_sgd_f32' or 'shampoo_adamw_f32'?"
+    for name in adafactor came sgd muon adagrad rmsprop ademamix AdamW; do
+        near $name "'"
+    done
+    near adamw4_oa "'adamw4_ao'?"
+    fails_with 4 "nothing is named 'lamb'; did you mean 'lamb_bnb' or 'lamb_bnb_cpu'?" show lamb
+    fails_with 4 "no template 'lamb'; did you mean" check --template lamb
+    for words in "gen lamb --out x.npz" "check lamb" "shrink lamb" \
+        "state make x.h5 --shapes 3x3 --recipe lamb"; do
+        fails_with 4 "did you mean 'lamb_bnb' or 'lamb_bnb_cpu'?" $words
+    done
+    map() { fails_with 4 "$2" size --shapes gpt2 --variant "adamw4_ao,exp_avg.map=$1"; }
+    map int4 "no map 'int4'; did you mean 'int:4s'?"
+    map int8 "no map 'int8'; did you mean 'int:8s'?"
+    map uint8 "did you mean 'lint:8u' or 'lin0:8u'?"
+    map fp8 "did you mean 'e4m3:8s' or 'fp52:8s'?"
+    map FP8_E4M3 "did you mean 'e4m3:8s'?"
+    map bf16 "a slot without codes is SLOT=f32"
+    map NF4 "did you mean 'nf4', 'nf4s' or 'nf4a8'?"
+    for map in int:4s int:8s lint:8u lin0:8u e4m3:8s fp52:8s; do
+        qualm show "$map" >/dev/null
+    done
+    fails_with 4 "as a map 'fp8' is 'e4m3:8s' or 'fp52:8s'" prove fp8:8s
+    fails_with 4 "did you mean 'int:4s'?" list maps int4
+}
