@@ -1,0 +1,57 @@
+#!/usr/bin/env bats
+# conform_limits.bats - Tests qualm conform where numbers are few, huge or tiny, and where an
+# attribute says what the data are not.
+
+load ../../support/conform_common
+
+setup() {
+    needs_hdf5
+    X=$BATS_TEST_TMPDIR/x.h5
+}
+
+# judged WORD CODE [ATTRIBUTE VALUE]: every case of the file that CODE makes is judged so
+judged() {
+    local got
+    made "${@:2}"
+    got=$("$QUALM" conform "$X" | awk '/^(EQUAL|NEAR|DIFFERS|skipped|UNREADABLE) / { print $1 }' |
+        sort -u)
+    [ "$got" = "$1" ] || { "$QUALM" conform "$X"; false; }
+}
+
+# Lines of Python that make a first step of torch's Adafactor from a gradient of 2, whose update is
+# 1: the parameter loses lr max(eps2, RMS).
+adafactor='
+def adafactor(name, p, rms, lr=0.5, eps2=0.0, off=1.0):
+    p, g = np.array(p, "f4"), np.full((1, len(p)), 2.0, "f4")
+    want = p.astype("f8") - max(eps2, rms) * lr
+    run(name, {"optimizer": "Adafactor(torch)", "dtype": "f32", "lr": lr, "beta2_decay": -0.8,
+        "d": 1.0, "eps": [np.nan, eps2], "weight_decay": 0.0}, p, g,
+        (off * want).astype("f4")[None], variance=g * g)
+'
+
+@test "conform: torch's norm of one number is its size; squares of several overflow and vanish" {
+    judged EQUAL "$adafactor"'
+adafactor("huge", [2.0 ** 100], 2.0 ** 100)
+adafactor("tiny", [2.0 ** -100], 2.0 ** -100)
+adafactor("two_tiny", [2.0 ** -100] * 2, 0.0)
+adafactor("two_huge", [2.0 ** 100] * 2, np.inf)'
+    judged DIFFERS "$adafactor"'
+adafactor("huge", [2.0 ** 100], 2.0 ** 100, off=1.001)
+adafactor("huge_as_of_squares", [2.0 ** 100], np.inf)
+adafactor("tiny", [2.0 ** -100], 0.0)
+adafactor("two_tiny", [2.0 ** -100] * 2, 2.0 ** -100)'
+}
+
+# The norm of LARS on a CPU is torch's; the default back end adds up squares.
+@test "conform: LARS of one element whose square overflows" {
+    local lars='
+def lars(quantizer, param):
+    g = f.create_group(quantizer)
+    g.attrs.update({"T": 1, "optimizer": "LARS", "quantizer": quantizer, "lr": 0.5, "beta1": 0.9,
+                    "weight_decay": 0.0, "max_unorm": 1.0, "eps": 0.0, "sqrt": "installed"})
+    g["p0"], g["params"] = np.ones(1, "f4"), np.full((1, 1), param, "f4")
+    g["grads"] = g["state1"] = np.full((1, 1), 2.0 ** 100, "f4")
+'
+    judged EQUAL "$lars"'lars("cpu32", 0.5); lars("default32", 1.0)' source_repo bitsandbytes
+    judged DIFFERS "$lars"'lars("cpu32", 1.0); lars("default32", 0.5)' source_repo bitsandbytes
+}
