@@ -55,3 +55,26 @@ def lars(quantizer, param):
     judged EQUAL "$lars"'lars("cpu32", 0.5); lars("default32", 1.0)' source_repo bitsandbytes
     judged DIFFERS "$lars"'lars("cpu32", 1.0); lars("default32", 0.5)' source_repo bitsandbytes
 }
+
+# torch.maximum makes NaN of nothing but ones, which torchao's rounding carries over to +0 unless
+# the draw is 0xffff.
+@test "conform: torchao's stochastic rounding makes 0 of the NaN of a maximum, nothing else" {
+    local nan='
+def nan(name, bits, draw, amsgrad=1, g=np.nan):
+    c = f.create_group(name)
+    c.attrs.update({"T": 1, "dtype": "bfloat16", "is_adamw": 1, "bf16_stochastic_round": 1,
+                    "state_class": "Tensor", "amsgrad": amsgrad, "lr": 0.5, "beta1": 0.0,
+                    "beta2": 0.0, "eps": 0.0, "weight_decay": 0.0, "sqrt": "ieee"})
+    c["p0"], c["params"] = np.uint16([0x3f80]), np.uint16([[bits]])
+    c["rand16"], c["grads"] = np.array([[draw]]), np.array([[g]], "f4")
+    for k in ("m", "v", "vmax")[: 2 + amsgrad]:
+        c[k] = c["grads"][()]
+'
+    judged NEAR "$nan"'nan("carried", 0, 0xfffe)' source_repo pytorch/ao
+    judged EQUAL "$nan"'
+nan("stays", 0xffff, 0xffff); nan("plain", 0x7fc0, 0, 0); nan("number", 0x3f00, 0, g=1.0)
+' source_repo pytorch/ao
+    judged DIFFERS "$nan"'
+nan("draw", 0, 0xffff); nan("plain", 0, 0, 0); nan("number", 0, 0, g=1.0)
+nan("sign", 0x8000, 0); nan("infinity", 0x7f80, 0)' source_repo pytorch/ao
+}
