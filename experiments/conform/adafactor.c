@@ -107,8 +107,10 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[2] = "state_variance";
     char dtype[16];
     qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
-    if (strcmp(dtype, "bf16") == 0 && has_bf16_states(c))
+    if (strcmp(dtype, "bf16") == 0 && has_bf16_states(c)) {
         w->more = overflow;
+        w->has_narrow_states = 1;
+    }
 }
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)

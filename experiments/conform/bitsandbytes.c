@@ -545,9 +545,10 @@ static void replay_optimizer(struct qm_conform *c)
         if (!slot_read(c, &run, i, n))
             return;
     run.lr = qm_golden_case_rates(c, run.steps);
-    run.p0 = qm_golden_case_floats(c, "p0", n);
-    run.grads = qm_golden_case_floats(c, "grads", run.steps * n);
-    run.params = qm_golden_case_floats(c, "params", run.steps * n);
+    enum qm_param_format format = run.is_rounded ? QM_PARAM_bf16 : QM_PARAM_f32;
+    run.p0 = qm_golden_case_floats_of(c, "p0", n, format);
+    run.grads = qm_golden_case_floats_of(c, "grads", run.steps * n, format);
+    run.params = qm_golden_case_floats_of(c, "params", run.steps * n, format);
     run.n_kept = run.steps;
     run.kept = qm_run_all_steps(c, run.steps);
     qm_run_replay(c, &run);

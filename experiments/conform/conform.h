@@ -11,6 +11,7 @@
 #define QM_CONFORM_CONFORM_H
 
 #include "core/quant/quantizer.h"
+#include "core/rule/param.h"
 #include "experiments/conform/golden.h"
 
 /* clang-format off */
@@ -104,6 +105,20 @@ float *qm_golden_case_floats(struct qm_conform *c, const char *name, int64_t num
 double *qm_golden_case_doubles(struct qm_conform *c, const char *name, int64_t numel);
 int64_t *qm_golden_case_ints(struct qm_conform *c, const char *name, int64_t numel);
 uint64_t *qm_golden_case_words(struct qm_conform *c, const char *name, int64_t numel);
+
+/* Of n numbers of dataset `name`: 1 where each is one that the format has, or NaN; otherwise, and
+ * where x is NULL, 0, and the case is unreadable. */
+int qm_golden_case_fits(struct qm_conform *c, const char *name, enum qm_param_format format,
+                        const float *x, int64_t n);
+int qm_golden_case_fits_double(struct qm_conform *c, const char *name, enum qm_param_format format,
+                               const double *x, int64_t n);
+
+/* Floats of which each is one that the format has; NULL: unreadable. */
+float *qm_golden_case_floats_of(struct qm_conform *c, const char *name, int64_t numel,
+                                enum qm_param_format format);
+
+/* The bits of numbers of 16 bits; NULL: unreadable, also where one has more. */
+uint64_t *qm_golden_case_halves(struct qm_conform *c, const char *name, int64_t numel);
 
 /* What a kind of case needs in its group.  number: one number from least to most; text: one text;
  * data: a dataset.  may_lack: the attribute may be absent, or NaN, which is the files' None. */

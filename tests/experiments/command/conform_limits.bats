@@ -78,3 +78,43 @@ nan("stays", 0xffff, 0xffff); nan("plain", 0x7fc0, 0, 0); nan("number", 0x3f00, 
 nan("draw", 0, 0xffff); nan("plain", 0, 0, 0); nan("number", 0, 0, g=1.0)
 nan("sign", 0x8000, 0); nan("infinity", 0x7f80, 0)' source_repo pytorch/ao
 }
+
+# Every class of these has its gradient and its parameter in the dtype.
+@test "conform: numbers that the dtype of their case does not have are UNREADABLE" {
+    local sgd='
+def sgd(name, dtype, rule="SGD", **odd):
+    x = {"param0": [1.0], "grads": [[0.5]], "params": [[0.5]]}
+    x.update(odd)
+    run(name, {"optimizer": rule, "dtype": dtype, "lr": 1.0, "impl": "single"},
+        *(np.float64(x[k]) for k in ("param0", "grads", "params")))
+'
+    judged EQUAL "$sgd"'sgd("bf16", "bf16"); sgd("f32", "f32")'
+    judged UNREADABLE "$sgd"'
+for k in ("param0", "grads", "params"):
+    for dtype, x in ("bf16", 1.0 + 2.0 ** -8), ("f32", 1.0 + 2.0 ** -24):
+        sgd(k + dtype, dtype, **{k: [x] if k == "param0" else [[x]]})'
+    [[ $("$QUALM" conform "$X") == *"number 0 is 1.00390625, which bfloat16 does not have"* ]]
+    judged UNREADABLE '
+x = np.full(1, 1.0 + 2.0 ** -8)
+run("lion", {"optimizer": "Lion", "dtype": "bf16", "lr": 1.0}, x, [x], [x], exp_avg=[x])
+run("state", {"optimizer": "Lion", "dtype": "bf16", "lr": 1.0}, [1.0], [[0.5]], [[0.5]],
+    exp_avg=[x])' executed lion_pytorch
+    [ "$("$QUALM" conform "$X" | grep -c "which bfloat16 does not have")" = 2 ]
+    judged UNREADABLE '
+x = np.full(1, 1.0 + 2.0 ** -8)
+run("came", {"optimizer": "CAME", "dtype": "bf16", "lr": 1.0}, x, [x], [x], exp_avg=[x],
+    exp_avg_sq=[x])' executed CAME.py
+    [[ $("$QUALM" conform "$X") == *"which bfloat16 does not have"* ]]
+    made "$solo_half" system SOLO
+    [[ $("$QUALM" conform "$X") == *"number 0 is 1.0002"*", which float16 does not have"* ]]
+}
+
+# A step of SOLO with rate 0, whose parameter float16 does not have.
+solo_half='
+c, x = f.create_group("optim/half"), np.float32([1.0 + 2.0 ** -12])
+c.attrs.update({"steps": 1, "lr": 0.0, "weight_decay": 0.0, "eps": 1e-8, "betas": [0.9, 0.999],
+                "optimizer": "AdamWQ", "bits": [4, 2], "block_sizes_asked": [128, 128],
+                "quantizer_m": "none", "quantizer_v": "none", "param_dtype": "float16"})
+c["p0"], c["grads"], c["params"] = x, np.ones((1, 1), "f4"), x[None]
+c["state/m"], c["state/v"] = np.ones((1, 1), "f4"), np.ones((1, 1), "f4")
+'
