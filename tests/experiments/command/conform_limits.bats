@@ -118,3 +118,59 @@ c.attrs.update({"steps": 1, "lr": 0.0, "weight_decay": 0.0, "eps": 1e-8, "betas"
 c["p0"], c["grads"], c["params"] = x, np.ones((1, 1), "f4"), x[None]
 c["state/m"], c["state/v"] = np.ones((1, 1), "f4"), np.ones((1, 1), "f4")
 '
+
+# ---- Adafactor
+
+# Two steps from a gradient of 2, whose updates are 1.  A beta1 of 0 keeps a moment, the update
+# times lr; None keeps none.
+@test "conform: transformers' Adafactor with beta1 0 has a moment, which is compared" {
+    local hf='
+def hf(name, beta1, lr=0.5, **state):
+    p, g = np.ones(2, "f4"), np.full((2, 2), 2.0, "f4")
+    run(name, {"optimizer": "Adafactor(hf)", "dtype": "f32", "lr": lr, "beta1": beta1,
+        "eps": [0.0, 1e-3], "relative_step": 0, "scale_parameter": 0, "weight_decay": 0.0}, p, g,
+        np.float32([[0.5] * 2, [0.0] * 2]), exp_avg_sq=g * g, RMS=np.float32([1.0, 0.5]), **state)
+'
+    judged EQUAL "$hf"'
+hf("zero", 0.0, exp_avg=np.full((2, 2), 0.5, "f4")); hf("none", np.nan)' executed adafactor.py
+    judged DIFFERS "$hf"'
+hf("first", 0.0, exp_avg=np.float32([[0.51, 0.5], [0.5, 0.5]]))
+hf("second", 0.0, exp_avg=np.float32([[0.5, 0.5], [0.5, 0.0]]))' executed adafactor.py
+    judged UNREADABLE "$hf"'hf("missing", 0.0)' executed adafactor.py
+    judged UNREADABLE "$hf"'hf("no_rate", np.nan, np.nan)' executed adafactor.py
+}
+
+@test "conform: Adafactor and CAME without a learning rate are UNREADABLE" {
+    judged UNREADABLE "$adafactor"'adafactor("huge", [1.0], 1.0); del f["huge"].attrs["lr"]'
+    judged UNREADABLE '
+run("came", {"optimizer": "CAME", "dtype": "f32"}, [1.0], [[1.0]], [[1.0]], exp_avg=[[1.0]],
+    exp_avg_sq=[[1.0]])' executed CAME.py
+    [[ $("$QUALM" conform "$X") == *"attribute lr"* ]]
+}
+
+# Three numbers of 4 in a block: log2 of them is from 1 to 2, and their code 255.  Two numbers that
+# are an ulp apart have their own span in place of that 1.
+@test "conform: adafactor8bit: codes of padding and the ends of a block of equal numbers" {
+    local flat='
+def flat(name, code=255, span=1.0, low=1.0, padding=0):
+    g = f.create_group(name)
+    h = {"lr": 0.5, "beta1": np.nan, "beta2": np.nan, "beta2_decay": -0.8, "eps": [1e-30, 1e-3],
+         "weight_decay": 0.0, "d": 1.0, "maximize": 0, "relative_step": 0, "scale_parameter": 0,
+         "scale_weight_decay": 0, "factored": 1, "quantize": 1, "min_8bit_size": 1,
+         "block_size": 1024, "m_block_size": 64, "m_quant_type": "uf8", "v_quant_type": "al8",
+         "bias_correction": np.nan, "enable_fira_for_adafactor": 0, "fira_margin": 0.01}
+    g.attrs.update({"kind": "optimizer", "version": "v046", "shape": [3], "steps": 1,
+                    "dtype": "float32", **{"hp_" + k: x for k, x in h.items()}})
+    q = np.full((1, 1, 1024), padding, "u1")
+    q[0, 0, :3] = code
+    g["state/variance_q"], g["state/variance_scale"] = q, np.float32([[span]])
+    g["state/variance_min_log"] = np.float32([[low]])
+    g["p0"], g["grads"] = np.ones(3, "f4"), np.full((1, 3), 2.0, "f4")
+    g["params"] = np.full((1, 3), 0.5, "f4")
+'
+    judged EQUAL "$flat"'flat("as_it_is")' system adafactor8bit
+    judged NEAR "$flat"'flat("least", 1, 2.0 ** -20, 2.0)' system adafactor8bit
+    judged DIFFERS "$flat"'
+flat("padding", padding=1); flat("half", 255, 0.5, 1.5); flat("end", 1, 2.0 ** -20, 1.999)
+flat("span", 1, 0.25, 2.0); flat("no_span", 255, 0.0, 1.0)' system adafactor8bit
+}
