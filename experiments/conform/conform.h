@@ -181,6 +181,10 @@ void qm_judge_close_double_each(struct qm_conform *c, const char *what, const do
  * the change; 0 where there is none. */
 double qm_judge_step(double change, double decay, double old);
 
+/* The share of a step by which it is larger where its second moment v is `off` smaller: the step is
+ * divided by by sqrt(v) + eps.  HUGE_VAL: that may be 0. */
+double qm_judge_root_share(double v, double off, double by, double eps);
+
 /* The largest finite magnitude of n numbers, 0 of none. */
 double qm_judge_largest(const float *x, int64_t n);
 double qm_judge_largest_double(const double *x, int64_t n);

@@ -134,6 +134,8 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
                               r->shape};
         void *plan = NULL;
         double share = whole_share(r, stat, t);
+        if (share == HUGE_VAL) /* nothing of a root is certain but what its parts were judged by */
+            continue;
         r->recipe.hyper.lr = r->rates ? r->rates[t - 1] : r->recipe.hyper.lr;
         memcpy(p, before, sizeof *p * (size_t)r->n);
         qm_status st = qm_backend_cpu.open(&r->recipe, &r->shape, 0, &plan);

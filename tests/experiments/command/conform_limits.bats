@@ -174,3 +174,48 @@ def flat(name, code=255, span=1.0, low=1.0, padding=0):
 flat("padding", padding=1); flat("half", 255, 0.5, 1.5); flat("end", 1, 2.0 ** -20, 1.999)
 flat("span", 1, 0.25, 2.0); flat("no_span", 255, 0.0, 1.0)' system adafactor8bit
 }
+
+# ---- bounds
+
+# The L2 term takes the gradient away, so nothing of the second moment is certain; but the divisor
+# is eps, which is.
+@test "conform: a second moment that cancels leaves a step bounded where eps is not small" {
+    local cancels='
+def cancels(name, dtype, param, eps=2.0, rule="RAdam"):
+    states = {"exp_avg": [[0.0]], "exp_avg_sq": [[0.0]]}
+    if rule == "RMSprop":
+        states = {"square_avg": [[0.0]]}
+    run(name, {"optimizer": rule, "dtype": dtype, "lr": 1.0, "betas": [0.9, 0.999], "alpha": 0.99,
+        "eps": eps, "weight_decay": 0.125, "impl": "single", "sqrt": "installed"},
+        [1.0], [[-0.125]], [[param]], **states)
+'
+    local rule
+    for rule in RAdam Adam RMSprop; do
+        judged EQUAL "$cancels
+cancels('f64', 'f64', 1.0, 2.0, '$rule'); cancels('bf16', 'bf16', 1.0, 2.0, '$rule')"
+        judged DIFFERS "$cancels
+cancels('f64', 'f64', 1.0 + 1e-9, 2.0, '$rule'); cancels('bf16', 'bf16', 1.5, 2.0, '$rule')"
+    done
+}
+
+# Before start_prec_step the gradient is used: recorded is that, what roots make of it, or NaN.
+@test "conform: Shampoo's preconditioned gradient before start_prec_step is compared" {
+    local edit got
+    while read -r got edit; do
+        broken shampoo4bit optim/adamw4 optim/partitioned "
+a, x = g.attrs, g['preconditioned_grad'][()]
+a['start_prec_step'] = 100
+$edit
+del g['preconditioned_grad']
+g['preconditioned_grad'] = x"
+        "$QUALM" conform --case optim/adamw4 "$X" > "$BATS_TEST_TMPDIR/out" || true
+        grep -q "preconditioned gradient" "$BATS_TEST_TMPDIR/out" && said=1 || said=0
+        [ "$said" = "$got" ] || { cat "$BATS_TEST_TMPDIR/out"; false; }
+    done <<'L'
+0 pass
+0 x[:] = g['grads'][()]
+0 x[:] = np.nan
+1 x[2, 3, 1] += 1.0
+1 x[3] = 0.0
+L
+}
