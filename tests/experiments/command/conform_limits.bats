@@ -219,3 +219,28 @@ g['preconditioned_grad'] = x"
 1 x[3] = 0.0
 L
 }
+
+# The roots are still the identity, so the preconditioned gradient is the gradient, and grafting
+# makes it 0: the squares of its numbers vanish in float32.
+@test "conform: Shampoo's grafting of a gradient whose squares vanish" {
+    local graft='
+def graft(name, g, momentum):
+    c, one = f.create_group("optim/" + name), np.eye(2, dtype="f4")[None]
+    c.attrs.update({"steps": 1, "optimizer": "ShampooSGD", "lr": 1.0, "weight_decay": 0.0,
+        "momentum": 0.5, "nesterov": 0, "start_prec_step": 1, "stat_compute_steps": 100,
+        "prec_compute_steps": 100, "stat_decay": 0.95, "matrix_eps": 1e-6, "prec_maxorder": 1200,
+        "prec_bits": 32, "min_lowbit_size": 1, "quan_blocksize": 64, "rect_t1": 1, "rect_t2": 4,
+        "inv_root_mode": 0, "shape": [2, 2]})
+    x, m = np.full((1, 2, 2), g, "f4"), np.full((1, 2, 2), momentum, "f4")
+    c["p0"], c["grads"], c["preconditioned_grad"], c["params"] = 0.0 * x[0], x, x, -m
+    c["state/momentum"] = m
+    for i in "01":
+        c["state/stat" + i] = c["state/root" + i] = one
+        c["state/stat%s_eigenvalues" % i] = np.full((1, 2), 1e-6, "f4")
+        c["state/root%s_lowbit" % i] = [0]
+'
+    judged NEAR "$graft"'graft("vanishes", 1e-30, 0.0)' system "4-bit Shampoo"
+    judged EQUAL "$graft"'graft("does_not", 0.5, 0.5)' system "4-bit Shampoo"
+    judged DIFFERS "$graft"'
+graft("vanishes", 1e-30, 1e-30); graft("does_not", 0.5, 0.501)' system "4-bit Shampoo"
+}
