@@ -210,12 +210,12 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
         qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
     qm_sweep_run(QM_SWEEP_adafactor8_ratio,
-                 &(struct qm_sweep){.n = s.n,
-                                    .d = {(a->is_046 ? 1.0 : a->correction) *
-                                          (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
-                                    .flag = {a->h->tensor_scale,
-                                             (a->h->tensor_scale ? s.n : 1) * s.inner == 1},
-                                    .y = {factor, totals}});
+                 &(struct qm_sweep){
+                     .n = s.n,
+                     .d = {(a->is_046 ? 1.0 : a->correction) *
+                           (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
+                     .flag = {a->h->tensor_scale, (a->h->tensor_scale ? s.n : 1) * s.inner == 1},
+                     .y = {factor, totals}});
 }
 
 /* The channels of the gradient: their factors and the sums of their squares.  is_one: each, or the

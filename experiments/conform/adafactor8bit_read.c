@@ -15,13 +15,12 @@ int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i)
     return qm_shape_numel(&own);
 }
 
-/* The padding of the last block in one step is the code of 0, or 0 where the block is not finite. */
+/* The padding of the last block in a step is the code of 0, or 0 where the block is not finite. */
 static void judge_padding(struct qm_conform *c, const char *name, int64_t t, int64_t at,
                           int64_t code, int64_t zero, float scale)
 {
     if (code != zero && (code != 0 || isfinite(scale)) && qm_golden_case_open(c))
-        qm_golden_case_differs(c,
-                               "step %lld %s[%lld], which is padding: want 0x%02llx, not 0x%02llx",
+        qm_golden_case_differs(c, "step %lld %s[%lld], padding: want 0x%02llx, not 0x%02llx",
                                (long long)t + 1, name, (long long)at, (unsigned long long)zero,
                                (unsigned long long)code);
     c->now.compared++;
