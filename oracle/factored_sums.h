@@ -44,7 +44,7 @@ static inline double qm_norm_of(const double *x, int64_t n, int64_t step)
     struct qm_sum sum = {0.0, 0.0};
     for (int64_t i = 0; i < n; i++)
         qm_sum_add(&sum, x[i * step] * x[i * step]);
-    return sqrt(qm_sum_total(&sum));
+    return n == 1 ? fabs(x[0]) : sqrt(qm_sum_total(&sum));
 }
 
 static inline double qm_rms_of(const double *x, int64_t n)

@@ -92,9 +92,9 @@ void qm_adafactor8_moment(const struct qm_adafactor8 *a, int64_t n, const float 
 
 struct qm_formed;
 
-/* The norm of n numbers as torch forms it, from squares in float32; infinite where they
- * overflow. */
-double qm_adafactor8_norm(const struct qm_formed *x, int64_t n);
+/* The norm of n numbers, from squares in float32; infinite where they overflow.  is_torch: of one
+ * number its absolute value, as torch has it; the kernels of the source square it. */
+double qm_adafactor8_norm(const struct qm_formed *x, int64_t n, int is_torch);
 
 /* The rate of the parameter: max(RMS(p), eps2) rho, or rho. */
 double qm_adafactor8_rate(const struct qm_adafactor8 *a);

@@ -97,30 +97,9 @@ static double added(const struct qm_adafactor8 *a, int is_mean)
     return a->is_026 ? regularizer(a) : 0.0;
 }
 
-/* The source adds up squares in float32.  In double the sum has the same value, but where squares
- * are so small that they are counts of 2^-149, or so large that they overflow. */
-double qm_adafactor8_norm(const struct qm_formed *x, int64_t n)
+double qm_adafactor8_norm(const struct qm_formed *x, int64_t n, int is_torch)
 {
-    enum { PIECE = 256 };
-    double exact = qm_sum_squares_of(x, n), s = 0.0;
-    if (exact > (double)FLT_MAX)
-        return HUGE_VAL;
-    if (!(exact < (double)n * 0x1p-100))
-        return sqrt(exact);
-    for (int64_t i = 0; i < n; i += PIECE) {
-        float here[PIECE];
-        int64_t few = n - i < PIECE ? n - i : PIECE;
-        const float *at = qm_formed_at(x, i, few, here);
-        if (qm_tensor_rule_device()) {
-            qm_tensor_rule_read(here, at, sizeof *here * (size_t)few);
-            at = here;
-        }
-        for (int64_t k = 0; k < few; k++) {
-            float square = at[k] * at[k];
-            s += (double)square;
-        }
-    }
-    return sqrt(s);
+    return sqrt(n == 1 && is_torch ? qm_sum_squares_of(x, n) : qm_float_squares_of(x, n));
 }
 
 double qm_adafactor8_limit(const struct qm_adafactor8 *a, double norm)
@@ -231,18 +210,26 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
         qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
     qm_sweep_run(QM_SWEEP_adafactor8_ratio,
-                 &(struct qm_sweep){.n = s.n,
-                                    .d = {(a->is_046 ? 1.0 : a->correction) *
-                                          (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
-                                    .flag = {a->h->tensor_scale},
-                                    .y = {factor, totals}});
+                 &(struct qm_sweep){
+                     .n = s.n,
+                     .d = {(a->is_046 ? 1.0 : a->correction) *
+                           (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
+                     .flag = {a->h->tensor_scale, (a->h->tensor_scale ? s.n : 1) * s.inner == 1},
+                     .y = {factor, totals}});
 }
 
-/* The channels of the gradient: their factors and the sums of their squares. */
+/* The channels of the gradient: their factors and the sums of their squares.  is_one: each, or the
+ * tensor where one factor is for all, is one number, of whose norm torch makes no square. */
 struct channels {
     int64_t n;
+    int is_one;
     double *factor, *squares;
 };
+
+static float root_of(const struct channels *c, double squares)
+{
+    return (float)sqrt(c->is_one ? squares : qm_float_sum(squares));
+}
 
 /* The norm of the gradient with each channel times its factor times `limit`, as the source forms
  * it: from the norms of channels, whose squares, and those of the factors, may overflow or vanish
@@ -251,13 +238,13 @@ static double scaled_norm(const struct qm_adafactor8 *a, const struct channels *
 {
     double s = 0.0;
     for (int64_t k = 0; k < c->n; k++) {
-        float norm = (float)sqrt(qm_float_sum(c->squares[k])), f = (float)(c->factor[k] * limit);
+        float norm = root_of(c, c->squares[k]), f = (float)(c->factor[k] * limit);
         float square = norm * norm, by = f * f, both = square * by;
         s += a->h->tensor_scale ? c->squares[k] : (double)both;
     }
     if (!a->h->tensor_scale)
         return sqrt(qm_float_sum(s));
-    float norm = (float)sqrt(qm_float_sum(s)), f = (float)(c->factor[0] * limit), both = norm * f;
+    float norm = root_of(c, s), f = (float)(c->factor[0] * limit), both = norm * f;
     return (double)both;
 }
 
@@ -283,6 +270,7 @@ static qm_status scaled(const struct qm_adafactor8 *a, float *u, double *alpha)
     const struct qm_lowrank l = lowrank_of(a);
     struct qm_lowrank whole = l;
     int64_t channels = l.right ? l.rows : l.cols, n = l.rows * l.cols;
+    int is_one = (a->h->tensor_scale ? a->n : a->n / channels) == 1;
     size_t bytes = sizeof(double) * (size_t)channels;
     double *here = malloc(2 * bytes + 1);
     void *room = NULL;
@@ -298,12 +286,12 @@ static qm_status scaled(const struct qm_adafactor8 *a, float *u, double *alpha)
         whole.rows = l.m;
         whole.cols = l.n;
         struct qm_sweep s = qm_lowrank_sweep(&whole, l.right);
-        s.flag[0] = 1;
+        s.flag[0] = !is_one;
         s.x[1] = u;
         s.y[0] = factor + channels;
         qm_sweep_run(QM_SWEEP_channel_squares, &s);
         qm_tensor_rule_read(here, factor, 2 * bytes);
-        limit_channels(a, &(struct channels){channels, here, here + channels}, alpha);
+        limit_channels(a, &(struct channels){channels, is_one, here, here + channels}, alpha);
         qm_tensor_rule_write(factor, here, bytes);
         qm_lowrank_channels(&l, l.right, 0, factor, u, u);
     }

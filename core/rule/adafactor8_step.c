@@ -301,7 +301,7 @@ static qm_status factored_open(const struct qm_adafactor8 *a, float *row, float 
 
 static double norm_of(const float *x, int64_t n)
 {
-    return qm_adafactor8_norm(&(struct qm_formed){.made = x}, n);
+    return qm_adafactor8_norm(&(struct qm_formed){.made = x}, n, 1);
 }
 
 /* CAME.  The momentum takes in the clipped direction (in round 0; on the CUDA path in round 1),
@@ -352,7 +352,7 @@ static float denominator(const struct came *c)
         qm_tensor_rule_read(&denom, a->w->room, sizeof denom);
         return denom;
     }
-    double rms = qm_adafactor8_norm(&c->f.u, a->n) / sqrt((double)a->n);
+    double rms = qm_adafactor8_norm(&c->f.u, a->n, 1) / sqrt((double)a->n);
     return a->h->clip > 0.0 ? (float)qm_at_least(rms / a->h->clip, 1.0) : 1.0f;
 }
 
@@ -569,7 +569,7 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
     if (a.is_apollo)
         return qm_adafactor8_apollo_apply(&a);
     QM_TRY(direction(&a, &f));
-    double norm = qm_adafactor8_norm(&f.u, a.n);
+    double norm = qm_adafactor8_norm(&f.u, a.n, !a.is_cuda);
     double limit = a.h->limiter ? qm_adafactor8_limit(&a, norm) : 1.0;
     int is_stopped = a.h->limiter && a.is_025 && !isfinite(norm);
     norm = is_stopped ? 0.0 : norm;

@@ -104,7 +104,7 @@ static qm_status lamb_apply_plain(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lamb_corrected, QM_BNB_plain, w, (float)w->s->hyper->eps, 0.0f, w->room,
         w->slot[0], w->slot[1]);
-    lamb_step(QM_BNB_plain, w, factor(w, qm_norm2(w->room, numel(w)), 0.0f));
+    lamb_step(QM_BNB_plain, w, factor(w, qm_root_of_squares(w->room, numel(w)), 0.0f));
     return QM_OK;
 }
 
@@ -132,7 +132,7 @@ static qm_status lars_states_cpu(const struct qm_tensor_rule_args *w)
 static qm_status lars_apply_plain(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lars_bare, QM_BNB_plain, w, 0.0f, 0.0f, w->room, w->slot[0], w->p);
-    float scale = factor(w, qm_norm2(w->room, numel(w)), w->s->c[QM_BNB_EPS]);
+    float scale = factor(w, qm_root_of_squares(w->room, numel(w)), w->s->c[QM_BNB_EPS]);
     run(QM_SWEEP_lars_step, QM_BNB_plain, w, 0.0f, scale, w->p, w->slot[0], NULL);
     return QM_OK;
 }

@@ -56,7 +56,8 @@ qm_status qm_shampoo_precondition(const struct qm_shampoo_tile *tile, int64_t co
                                   struct qm_shampoo_factor l, struct qm_shampoo_factor r,
                                   const float *g, float *out);
 
-/* p[n] <- p |g| / (|p| + 1e-12), norms in double. */
+/* p[n] <- p |g| / (|p| + 1e-12), norms in double of squares that overflow and vanish as in
+ * float32. */
 void qm_shampoo_graft(int64_t n, const float *g, float *p);
 
 #endif

@@ -186,7 +186,8 @@ QM_SWEEP(squares)
 }
 
 /* y[0][0] = torch.norm of the `inner` float32 numbers x[1] on CPU with AVX2 and one thread: eight
- * lanes, which add by fma, are added in order; then the rest is added. */
+ * lanes, which add by fma, are added in order; then the rest is added.  Of one number torch takes
+ * the absolute value, without a square that might overflow or vanish. */
 QM_SWEEP(lane_norm)
 {
     float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
@@ -199,7 +200,7 @@ QM_SWEEP(lane_norm)
         lane[0] = lane[0] + lane[j];
     for (int64_t k = whole; k < a->inner; k++)
         lane[0] = fmaf(x[k], x[k], lane[0]);
-    a->y[0][i] = (double)sqrtf(lane[0]);
+    a->y[0][i] = (double)(a->inner == 1 ? fabsf(x[0]) : sqrtf(lane[0]));
 }
 
 /* Element i of the product of qm_product: x[1] by x[2], which has `cols` columns. */

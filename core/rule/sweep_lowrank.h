@@ -120,11 +120,13 @@ QM_SWEEP(adafactor8_totals)
 
 /* y[0][i] = sqrt(y[0][i]) / (sqrt(y[0][n + i]) + 1e-8) * d[0] of two sums in float32, each of which
  * may overflow, rounded to float32; flag 0: of the totals y[1][0] and y[1][1] instead, one number
- * for all. */
+ * for all.  flag 1: of one number each, whose norm torch takes without a square. */
 QM_SWEEP(adafactor8_ratio)
 {
-    double s = qm_float_sum(a->flag[0] ? a->y[1][0] : a->y[0][i]);
-    double t = qm_float_sum(a->flag[0] ? a->y[1][1] : a->y[0][a->n + i]);
+    double s = a->flag[0] ? a->y[1][0] : a->y[0][i];
+    double t = a->flag[0] ? a->y[1][1] : a->y[0][a->n + i];
+    s = a->flag[1] ? s : qm_float_sum(s);
+    t = a->flag[1] ? t : qm_float_sum(t);
     a->y[0][i] = (double)(float)(sqrt(s) / (sqrt(t) + 1e-8) * a->d[0]);
 }
 

@@ -61,9 +61,18 @@ float qm_lane_norm(const float *x, int64_t n)
     return (float)norm;
 }
 
+float qm_root_of_squares(const float *x, int64_t n)
+{
+    return (float)sqrt(qm_float_squares_of(&(struct qm_formed){.made = x}, n));
+}
+
 float qm_norm2(const float *x, int64_t n)
 {
-    return (float)sqrt(qm_float_sum(qm_sum_squares(x, n)));
+    float one;
+    if (n != 1)
+        return qm_root_of_squares(x, n);
+    qm_tensor_rule_read(&one, x, sizeof one);
+    return fabsf(one);
 }
 
 float qm_rms(const float *x, int64_t n) { return qm_norm2(x, n) / (float)sqrt((double)n); }

@@ -144,13 +144,20 @@ double qm_sum_squares(const float *x, int64_t n);
 /* The same for numbers that may be formed, some of them twice.  On a device, x must be made. */
 double qm_sum_squares_of(const struct qm_formed *x, int64_t n);
 
+/* The sum of the squares as float32 has it: infinite where it overflows there, and counts of 2^-149
+ * where squares are that small. */
+double qm_float_squares_of(const struct qm_formed *x, int64_t n);
+
 /* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order
  * of k. */
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
                 int64_t inner, int64_t cols, float *out);
 
-/* sqrt(sum of x[i]^2), rounded to float32 once; infinite where the sum overflows in float32, in
- * which the sources form it. */
+/* sqrt(sum of x[i]^2), rounded to float32 once; squares overflow and vanish as in float32, in which
+ * the sources form them. */
+float qm_root_of_squares(const float *x, int64_t n);
+
+/* The same as torch.norm has it: of one number its absolute value, without a square. */
 float qm_norm2(const float *x, int64_t n);
 
 /* torch.norm of float32 on CPU with AVX2, one thread (sweep.h). */

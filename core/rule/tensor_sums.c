@@ -329,3 +329,27 @@ double qm_sum_squares_of(const struct qm_formed *x, int64_t n)
         qm_tensor_rule_free(room);
     return s;
 }
+
+/* In double the sum has the same value, but where squares are so small that they are counts of
+ * 2^-149, or so large that they overflow. */
+double qm_float_squares_of(const struct qm_formed *x, int64_t n)
+{
+    enum { PIECE = 256 };
+    double exact = qm_sum_squares_of(x, n), s = 0.0;
+    if (!(exact < (double)n * 0x1p-100))
+        return qm_float_sum(exact);
+    for (int64_t i = 0; i < n; i += PIECE) {
+        float here[PIECE];
+        int64_t few = n - i < PIECE ? n - i : PIECE;
+        const float *at = qm_formed_at(x, i, few, here);
+        if (qm_tensor_rule_device()) {
+            qm_tensor_rule_read(here, at, sizeof *here * (size_t)few);
+            at = here;
+        }
+        for (int64_t k = 0; k < few; k++) {
+            float square = at[k] * at[k];
+            s += (double)square;
+        }
+    }
+    return s;
+}

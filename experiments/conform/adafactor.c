@@ -42,18 +42,23 @@ static double machine_epsilon(struct qm_conform *c)
                                        : 0x1p-7;
 }
 
+/* A beta1 of 0 is not that of None: transformers keeps a moment then, 0 times the old one and the
+ * update, which is what a beta1 that float32 rounds to 0 makes here. */
 static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
-    static const struct qm_golden_need rms = {"state_RMS", QM_NEED_data, 0, 0, 0};
+    static const struct qm_golden_need needs[] = {{"state_RMS", QM_NEED_data, 0, 0, 0},
+                                                  {"lr", QM_NEED_number, 0, 1e30, 0}};
     struct qm_hyper *h = &w->hyper;
-    if (!qm_golden_case_needs(c, &rms, 1))
+    int is_relative = (int)qm_golden_case_whole(c, "relative_step", 1);
+    if (!qm_golden_case_needs(c, needs, is_relative ? 1 : 2))
         return;
     w->rule = qm_rule_find("adafactor");
-    h->beta1 = qm_tensor_run_number(c, "beta1", 0, 0.0);
+    double beta1 = qm_tensor_run_number(c, "beta1", 0, -1.0);
+    h->beta1 = beta1 < 0.0 ? 0.0 : fmax(beta1, DBL_TRUE_MIN);
     h->beta2_decay = qm_tensor_run_number(c, "decay_rate", 0, -0.8);
     h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);
-    h->relative_step = (int)qm_golden_case_whole(c, "relative_step", 1);
+    h->relative_step = is_relative;
     h->scale_parameter = (int)qm_golden_case_whole(c, "scale_parameter", 1);
     h->warmup = (int)qm_golden_case_whole(c, "warmup_init", 0);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2); /* the cap of a relative step */
@@ -63,7 +68,7 @@ static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[2] = "state_exp_avg_sq";
     w->state[3] = "state_exp_avg";
     w->average = 3;
-    w->keep = h->beta1;
+    w->keep = fmax(beta1, 0.0);
 }
 
 /* PyTorch's mean of the squares of a line in bfloat16 is the square of their norm, each rounded to
@@ -95,6 +100,8 @@ static double overflow(const struct qm_tensor_run_case *w, const struct qm_tenso
 static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     struct qm_hyper *h = &w->hyper;
+    if (!qm_golden_case_needs(c, &(struct qm_golden_need){"lr", QM_NEED_number, 0, 1e30, 0}, 1))
+        return;
     w->rule = qm_rule_find("adafactor_torch");
     h->beta2_decay = qm_tensor_run_number(c, "beta2_decay", 0, -0.8);
     h->clip = qm_tensor_run_number(c, "d", 0, 1.0);
@@ -107,8 +114,10 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[2] = "state_variance";
     char dtype[16];
     qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
-    if (strcmp(dtype, "bf16") == 0 && has_bf16_states(c))
+    if (strcmp(dtype, "bf16") == 0 && has_bf16_states(c)) {
         w->more = overflow;
+        w->has_narrow_states = 1;
+    }
 }
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)

@@ -305,7 +305,7 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
         r.recipe.hyper.eps1 = 0x1p-7; /* the machine epsilon of the parameter's type */
     enum qm_param_format format = r.is_bf16 ? QM_PARAM_bf16 : QM_PARAM_f32;
     r.p0 = qm_golden_case_stored(c, "p0", r.n, format);
-    r.grads = qm_golden_case_floats(c, "grads", r.steps * r.n);
+    r.grads = qm_golden_case_floats_of(c, "grads", r.steps * r.n, format);
     r.params = qm_golden_case_stored(c, "params", r.steps * r.n, format);
     if (qm_golden_case_whole(c, "hp_stochastic_round_writeback", 0))
         r.draws = qm_golden_case_floats(c, "rand", r.steps * r.n);

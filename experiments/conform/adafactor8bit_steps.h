@@ -51,6 +51,8 @@ struct qm_adafactor8_replay {
     const float *draws; /* the recorded draws of stochastic rounding, or NULL: to nearest */
 };
 
+enum { QM_ADAFACTOR8_WIDE_LEVELS = 65536 }; /* codes of 16 bits */
+
 /* Number of elements of slot i of the recorded tensor. */
 int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i);
 

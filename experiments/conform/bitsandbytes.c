@@ -117,7 +117,7 @@ static int codec8(struct qm_conform *c, int way, struct qm_codec *codec)
 {
     char map[64];
     long long block = qm_golden_case_whole(c, "block_size", 0);
-    int known = qm_golden_case_text(c, "map", map, sizeof map), k = known ? map_find(map) : 0;
+    int k = qm_golden_case_text(c, "map", map, sizeof map) ? map_find(map) : 0;
     if (k == N_MAPS) {
         qm_golden_case_skip(c, "map '%s' is not built", map);
         return 0;
@@ -261,8 +261,7 @@ static void replay_nested(struct qm_conform *c)
 static void replay_function(struct qm_conform *c, const char *group)
 {
     struct qm_codec codec;
-    int table = qm_golden_case_has(c, "code");
-    int fp4 = strstr(group, "FP4") || strstr(group, "fp4");
+    int table = qm_golden_case_has(c, "code"), fp4 = strstr(group, "FP4") || strstr(group, "fp4");
     if (!qm_golden_case_codec(c, &codec, "%s",
                               table ? "dyn:8s/tensor/bisect/even"
                               : fp4 ? "fp4:4s/tensor/ladder/mid/hi"
@@ -466,8 +465,8 @@ static qm_status variant_at(struct qm_conform *c, const struct optimizer *o, int
     struct qm_recipe r;
     char name[64], text[QM_RECIPE_TEXT];
     const char *base = back_end == CUDA && !strcmp(o->variant, "adam8") ? "adamw8" : o->variant;
-    int64_t n = qm_shape_numel(shape), block = qm_golden_case_whole(c, "block_size", 256);
-    int coded = qm_golden_case_has(c, "absmax1");
+    int64_t n = qm_shape_numel(shape), block = qm_golden_case_whole(c, "block_size", 256),
+            coded = qm_golden_case_has(c, "absmax1");
     snprintf(name, sizeof name, "%s_%s", base, back_ends[back_end].ending);
     QM_TRY(qm_variant_find(name, &v));
     QM_TRY(qm_recipe_from(v, &r));
@@ -524,9 +523,9 @@ static void replay_optimizer(struct qm_conform *c)
     if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs))
         return;
     int back_end = recipe_read(c, n, &run.recipe);
+    const struct qm_rule *rule = run.recipe.rule;
     if (back_end < 0)
         return;
-    const struct qm_rule *rule = run.recipe.rule;
     if (back_end == CUDA && rule->n_slots == 1 && qm_golden_case_whole(c, "skip_zeros", 0))
         qm_golden_case_skip(c, "skip_zeros: the kernel quantizes what was never computed");
     if (back_end == CUDA && rule->n_slots == 3 &&
@@ -545,9 +544,10 @@ static void replay_optimizer(struct qm_conform *c)
         if (!slot_read(c, &run, i, n))
             return;
     run.lr = qm_golden_case_rates(c, run.steps);
-    run.p0 = qm_golden_case_floats(c, "p0", n);
-    run.grads = qm_golden_case_floats(c, "grads", run.steps * n);
-    run.params = qm_golden_case_floats(c, "params", run.steps * n);
+    const enum qm_param_format format = run.is_rounded ? QM_PARAM_bf16 : QM_PARAM_f32;
+    run.p0 = qm_golden_case_floats_of(c, "p0", n, format);
+    run.grads = qm_golden_case_floats_of(c, "grads", run.steps * n, format);
+    run.params = qm_golden_case_floats_of(c, "params", run.steps * n, format);
     run.n_kept = run.steps;
     run.kept = qm_run_all_steps(c, run.steps);
     qm_run_replay(c, &run);

@@ -267,6 +267,63 @@ uint64_t *qm_golden_case_words(struct qm_conform *c, const char *name, int64_t n
     return dataset_read(c, name, numel, QM_DTYPE_u64);
 }
 
+static int fits(struct qm_conform *c, const char *name, enum qm_param_format format, double x,
+                int64_t i)
+{
+    float narrow = (float)x;
+    if (format != QM_PARAM_f32)
+        narrow = qm_param_widen(format, qm_param_nearest(format, narrow));
+    if ((double)narrow == x || isnan(x))
+        return 1;
+    (void)qm_fail(QM_BAD_FILE, "%s of %s: number %lld is %.17g, which %s does not have", name,
+                  c->group, (long long)i, x,
+                  format == QM_PARAM_f32    ? "float32"
+                  : format == QM_PARAM_bf16 ? "bfloat16"
+                                            : "float16");
+    qm_golden_case_failed(c);
+    return 0;
+}
+
+int qm_golden_case_fits(struct qm_conform *c, const char *name, enum qm_param_format format,
+                        const float *x, int64_t n)
+{
+    for (int64_t i = 0; x && format != QM_PARAM_f32 && i < n; i++)
+        if (!fits(c, name, format, (double)x[i], i))
+            return 0;
+    return x != NULL;
+}
+
+int qm_golden_case_fits_double(struct qm_conform *c, const char *name, enum qm_param_format format,
+                               const double *x, int64_t n)
+{
+    for (int64_t i = 0; x && i < n; i++)
+        if (!fits(c, name, format, x[i], i))
+            return 0;
+    return x != NULL;
+}
+
+float *qm_golden_case_floats_of(struct qm_conform *c, const char *name, int64_t numel,
+                                enum qm_param_format format)
+{
+    float *x = qm_golden_case_floats(c, name, numel);
+    return qm_golden_case_fits(c, name, format, x, x ? qm_golden_case_numel(c, name) : 0) ? x
+                                                                                          : NULL;
+}
+
+uint64_t *qm_golden_case_halves(struct qm_conform *c, const char *name, int64_t numel)
+{
+    uint64_t *bits = qm_golden_case_words(c, name, numel);
+    int64_t n = bits ? qm_golden_case_numel(c, name) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (bits[i] > 0xffff) {
+            (void)qm_fail(QM_BAD_FILE, "%s of %s: number %lld is 0x%llx, more than 16 bits", name,
+                          c->group, (long long)i, (unsigned long long)bits[i]);
+            qm_golden_case_failed(c);
+            return NULL;
+        }
+    return bits;
+}
+
 /* 1 where the attribute is absent, or what is expected; otherwise the case is unreadable. */
 static int attribute_is(struct qm_conform *c, const char *name, enum qm_golden_attribute want)
 {

@@ -11,6 +11,7 @@
 #define QM_CONFORM_CONFORM_H
 
 #include "core/quant/quantizer.h"
+#include "core/rule/param.h"
 #include "experiments/conform/golden.h"
 
 /* clang-format off */
@@ -105,6 +106,20 @@ double *qm_golden_case_doubles(struct qm_conform *c, const char *name, int64_t n
 int64_t *qm_golden_case_ints(struct qm_conform *c, const char *name, int64_t numel);
 uint64_t *qm_golden_case_words(struct qm_conform *c, const char *name, int64_t numel);
 
+/* Of n numbers of dataset `name`: 1 where each is one that the format has, or NaN; otherwise, and
+ * where x is NULL, 0, and the case is unreadable. */
+int qm_golden_case_fits(struct qm_conform *c, const char *name, enum qm_param_format format,
+                        const float *x, int64_t n);
+int qm_golden_case_fits_double(struct qm_conform *c, const char *name, enum qm_param_format format,
+                               const double *x, int64_t n);
+
+/* Floats of which each is one that the format has; NULL: unreadable. */
+float *qm_golden_case_floats_of(struct qm_conform *c, const char *name, int64_t numel,
+                                enum qm_param_format format);
+
+/* The bits of numbers of 16 bits; NULL: unreadable, also where one has more. */
+uint64_t *qm_golden_case_halves(struct qm_conform *c, const char *name, int64_t numel);
+
 /* What a kind of case needs in its group.  number: one number from least to most; text: one text;
  * data: a dataset.  may_lack: the attribute may be absent, or NaN, which is the files' None. */
 enum qm_golden_need_kind { QM_NEED_number, QM_NEED_text, QM_NEED_data };
@@ -165,6 +180,10 @@ void qm_judge_close_double_each(struct qm_conform *c, const char *what, const do
  * step took `decay` = lr weight_decay times the old parameter off it, which may cancel the step in
  * the change; 0 where there is none. */
 double qm_judge_step(double change, double decay, double old);
+
+/* The share of a step by which it is larger where its second moment v is `off` smaller: the step is
+ * divided by by sqrt(v) + eps.  HUGE_VAL: that may be 0. */
+double qm_judge_root_share(double v, double off, double by, double eps);
 
 /* The largest finite magnitude of n numbers, 0 of none. */
 double qm_judge_largest(const float *x, int64_t n);

@@ -293,6 +293,23 @@ static void widen_bf16(void *x, int64_t n, enum qm_dtype want)
     }
 }
 
+/* Reads floats of more than 32 bits as float32, of which each must be one, or NaN. */
+static qm_status read_wider(struct qm_golden *g, const char *path, hid_t d, int64_t n, float *out)
+{
+    double *x = calloc((size_t)n + 1, sizeof *x);
+    qm_status st = x ? QM_OK : qm_fail(QM_NO_MEMORY, "reading %s", path);
+    if (x && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) < 0)
+        st = qm_fail(QM_BAD_FILE, "%s: %s cannot be read (truncated or damaged?)", g->path, path);
+    for (int64_t i = 0; st == QM_OK && i < n; i++) {
+        out[i] = (float)x[i];
+        if ((double)out[i] != x[i] && x[i] == x[i])
+            st = qm_fail(QM_BAD_FILE, "%s: number %lld of %s is %.17g, which float32 does not have",
+                         g->path, (long long)i, path, x[i]);
+    }
+    free(x);
+    return st;
+}
+
 static qm_status direct_read(struct qm_golden *g, const char *path, enum qm_dtype want,
                              struct qm_blob *out)
 {
@@ -311,9 +328,12 @@ static qm_status direct_read(struct qm_golden *g, const char *path, enum qm_dtyp
     void *values = qm_blob_put(out, (size_t)n * qm_dtype_size(want));
     int is_bf16 =
         floats && class == H5T_INTEGER && H5Tget_size(t) == 2 && H5Tget_sign(t) == H5T_SGN_NONE;
-    if (st == QM_OK && n > 0 && values &&
-        H5Dread(d, is_bf16 ? H5T_NATIVE_UINT16 : memory_type(want), H5S_ALL, H5S_ALL, H5P_DEFAULT,
-                values) < 0)
+    int is_wider = want == QM_DTYPE_f32 && class == H5T_FLOAT && H5Tget_size(t) > 4;
+    if (st == QM_OK && n > 0 && values && is_wider)
+        st = read_wider(g, path, d, n, values);
+    else if (st == QM_OK && n > 0 && values &&
+             H5Dread(d, is_bf16 ? H5T_NATIVE_UINT16 : memory_type(want), H5S_ALL, H5S_ALL,
+                     H5P_DEFAULT, values) < 0)
         st = qm_fail(QM_BAD_FILE, "%s: %s cannot be read (truncated or damaged?)", g->path, path);
     if (st == QM_OK && values && is_bf16)
         widen_bf16(values, n, want);

@@ -116,6 +116,12 @@ double qm_judge_step(double change, double decay, double old)
     return (isfinite(change) ? fabs(change) : 0.0) + (isfinite(taken) ? taken : 0.0);
 }
 
+double qm_judge_root_share(double v, double off, double by, double eps)
+{
+    double least = by * sqrt(fmax(v - off, 0.0)) + eps, root = by * sqrt(v) + eps;
+    return off <= 0.0 ? 0.0 : least > 0.0 ? root / least - 1.0 : HUGE_VAL;
+}
+
 double qm_judge_largest(const float *x, int64_t n)
 {
     double m = 0.0;

@@ -19,7 +19,7 @@ enum { ERROR, INDEX, VALUE };
 /* n numbers whose bfloat16 bits are recorded. */
 static float *halves(struct qm_conform *c, const char *name, int64_t n)
 {
-    const int64_t *bits = qm_golden_case_ints(c, name, n);
+    const uint64_t *bits = qm_golden_case_halves(c, name, n);
     float *x = qm_golden_case_memory(c, n, sizeof *x);
     for (int64_t i = 0; bits && x && i < n; i++)
         x[i] = qm_bf16_to_float((uint16_t)bits[i]);

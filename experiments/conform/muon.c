@@ -88,7 +88,7 @@ static float *typed(struct qm_conform *c, const char *name, int64_t n, enum type
 {
     if (t == F32)
         return qm_golden_case_floats(c, name, n);
-    const int64_t *bits = qm_golden_case_ints(c, name, n);
+    const uint64_t *bits = qm_golden_case_halves(c, name, n);
     float *x = qm_golden_case_memory(c, n, sizeof *x);
     for (int64_t i = 0; bits && x && i < n; i++)
         x[i] = t == BF16 ? qm_bf16_to_float((uint16_t)bits[i]) : qm_f16_to_float((uint16_t)bits[i]);

@@ -311,21 +311,24 @@ static void replay_part(struct qm_conform *c, const struct qm_reference *r, int 
     if (!qm_run_recipe(c, rule, &run.recipe))
         return;
     run.recipe.hyper = r->h;
+    const enum qm_param_format format = is_bf16 ? QM_PARAM_bf16 : QM_PARAM_f32;
     run.shape = to - from == n ? qm_run_shape(c, "shape", n) : qm_shape_flat(to - from);
     for (int i = 0; i < r->f->n_slots + amsgrad; i++) {
         const char *name = i < r->f->n_slots ? r->f->state[i] : "state_max_exp_avg_sq";
         if (qm_golden_case_has(c, name))
-            run.slot[i].values =
-                columns(c, qm_golden_case_floats(c, name, steps * n), steps, n, from, to);
+            run.slot[i].values = columns(c, qm_golden_case_floats_of(c, name, steps * n, format),
+                                         steps, n, from, to);
         run.slot[i].first = (float)r->first;
         if (is_bf16 && !qm_run_quantizer(c, &run.recipe, i, "bf16", 0, 0.0f))
             return;
     }
     if (is_bf16)
         run.recipe.param = (struct qm_param){QM_PARAM_bf16, QM_WRITE_near};
-    run.p0 = columns(c, qm_golden_case_floats(c, "param0", n), 1, n, from, to);
-    run.grads = columns(c, qm_golden_case_floats(c, "grads", steps * n), steps, n, from, to);
-    run.params = columns(c, qm_golden_case_floats(c, "params", steps * n), steps, n, from, to);
+    run.p0 = columns(c, qm_golden_case_floats_of(c, "param0", n, format), 1, n, from, to);
+    run.grads =
+        columns(c, qm_golden_case_floats_of(c, "grads", steps * n, format), steps, n, from, to);
+    run.params =
+        columns(c, qm_golden_case_floats_of(c, "params", steps * n, format), steps, n, from, to);
     run.n_kept = steps;
     run.kept = qm_run_all_steps(c, steps);
     qm_run_replay(c, &run);

@@ -8,8 +8,8 @@
  * L2    g + weight_decay p has one rounding of its product and one of the sum on either side: 4 u
  *       of weight_decay |p|, which is what remains where it cancels g.  A state takes it in with
  *       its weight, a square 2 |g| times it, a quotient over its root.
- * STEP  a step is off by as much of itself as these errors are of its moment, or all of it where
- *       the moment is no larger, and by half of what they are of its second moment. */
+ * STEP  a step is off by these errors of its moment over the least divisor, and by what the root of
+ *       its second moment and eps make of those of that. */
 #include "experiments/conform/reference.h"
 
 #include <math.h>
@@ -138,28 +138,52 @@ static double product_error(const struct double_run *r, const struct at *a)
             along_m * new_of(r, 0, a) * 2.0 * product * next * error / left_next);
 }
 
+/* What multiplies the root of the second moment in the divisor of a step. */
+static double correction_of(const struct double_run *r, int64_t t)
+{
+    double left = 1.0 - pow(r->h.beta2, (double)t);
+    int has_none = r->from->f->takes[0] == 's' || r->is_radam || !(left > 0.0);
+    return has_none ? 1.0 : 1.0 / sqrt(left);
+}
+
+/* What the error of the moment makes of a step: that over the least divisor, RAdam's may be 1. */
+static double moment_off(const struct double_run *r, const struct at *a, double step, double v,
+                         double of_v)
+{
+    double m = new_of(r, 0, a), of_m = state_off(r, 0, a),
+           left = 1.0 - pow(r->h.beta1, (double)a->t);
+    double least = correction_of(r, a->t) * sqrt(fmax(v - of_v, 0.0)) + r->h.eps;
+    if (of_m <= 0.0)
+        return 0.0;
+    if (r->is_nadam)
+        return m > of_m ? of_m / m * step : step;
+    least = r->is_radam ? fmin(least, 1.0) : least;
+    return least > 0.0 && left > 0.0 ? a->lr * of_m / (left * least) : HUGE_VAL;
+}
+
 /* STEP of a parameter; got: what the oracle makes of it. */
 static double step_off(const struct double_run *r, const struct at *a, double got)
 {
     const char *takes = r->from->f->takes;
     double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay;
     double step = qm_judge_step(got - a->p, decay, a->p);
-    double off = 0.0;
+    double off = 0.0, v = 0.0, of_v = 0.0;
     int second = takes[0] == 's' ? 0 : takes[1] == 's' ? 1 : -1;
     if (second >= 0 && r->state[second]) {
-        double v = new_of(r, second, a), of_v = state_off(r, second, a);
-        if (of_v > 0.0 && v <= of_v)
-            return HUGE_VAL;
-        off += of_v > 0.0 ? 0.5 * of_v / (v - of_v) * step : 0.0;
+        v = new_of(r, second, a);
+        of_v = state_off(r, second, a);
+        double share = qm_judge_root_share(v, of_v, correction_of(r, a->t), r->h.eps);
+        if (share == HUGE_VAL)
+            return share;
+        off += share * step;
         if (takes[0] == 's' && a->l2 > 0.0)
-            off += a->lr * a->l2 / (sqrt(v) + r->h.eps);
+            off += a->lr * a->l2 / (sqrt(fmax(v - of_v, 0.0)) + r->h.eps);
     }
     if (second < 0) /* SGD */
         return off + a->lr * (state_off(r, 0, a) + a->l2);
     if (takes[0] == 's')
         return off + (takes[1] ? a->lr * state_off(r, 2, a) : 0.0);
-    double m = new_of(r, 0, a), of_m = state_off(r, 0, a);
-    off += of_m > 0.0 ? (m > of_m ? of_m / m * step : step) : 0.0;
+    off += moment_off(r, a, step, v, of_v);
     return off + (r->is_nadam ? product_error(r, a) : 0.0);
 }
 

@@ -98,6 +98,7 @@ struct scratch {
     void *beside[2];
     float *low, *high, *before;
     double *moved; /* how far each parameter went since it was last recorded */
+    int64_t zero;  /* 1 + a parameter that the source made 0 of a NaN; 0: none */
 };
 
 /* Loads the recorded state after step t into the plan. */
@@ -137,7 +138,7 @@ static double l2_off(const struct qm_run *run, int64_t row, int64_t n, int64_t k
 
 /* What the error of the L2 term in gradient k allows float32 state i to be off by in the step of
  * a row.  A quotient has the error of its root besides, where that is one of counts of the least
- * number or of an L2 term; it may be any where nothing of the root is certain. */
+ * number or of an L2 term; without eps it may be any where nothing of the root is certain. */
 static double of_l2(const struct qm_run *run, int i, int64_t row, int64_t n, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
@@ -152,7 +153,7 @@ static double of_l2(const struct qm_run *run, int i, int64_t row, int64_t n, int
                least = sqrt(fmax(v - of_v, 0.0)) + eps;
         if (sum == 0.0 && off == 0.0)
             return 0.0;
-        if (v <= of_v && sum + off > 0x1p-20 * least)
+        if (!(least > 0.0))
             return HUGE_VAL;
         off = off / least + sum * (1.0 / least - 1.0 / root);
     }
@@ -183,8 +184,7 @@ static double of_values(const struct qm_run *run, const struct scratch *s, int64
     const struct qm_hyper *h = &run->recipe.hyper;
     const float *x = run->slot[w->slot].values;
     int64_t t = run->kept[row], at = row * s->numel + k;
-    double lr = run->lr ? run->lr[t - 1] : h->lr;
-    double raw;
+    double lr = run->lr ? run->lr[t - 1] : h->lr, raw;
     if (!x && w->param_of_values > 0.0) /* SGD without momentum */
         return fabs(lr) * l2_off(run, row, s->numel, k, &raw);
     if (!x || (w->param_of_values == 0.0 && w->sign_relative == 0.0))
@@ -252,10 +252,20 @@ static double parts_of(const struct qm_run *run, const struct scratch *s, int64_
            (g * (1.0 - mu) / (1.0 - product) + m * next / (1.0 - product * next));
 }
 
+/* What a step multiplies the root of the second moment by: 1 / sqrt(1 - beta2^t), but in RAdam, and
+ * where the step goes along the gradient itself, 1. */
+static double correction_of(const struct qm_run *run, int64_t row)
+{
+    double left = 1.0 - pow(run->recipe.hyper.beta2, (double)run->kept[row]);
+    int has_none =
+        run->within.takes[0] != QM_TAKES_MEAN || strncmp(run->recipe.rule->name, "radam", 5) == 0;
+    return has_none || !(left > 0.0) ? 1.0 : 1.0 / sqrt(left);
+}
+
 /* What the errors of the moment (of the gradient with its L2 term, where a rule averages none), and
  * of the second moment, allow parameter k to be off by: as much of its step as they are of their
- * numbers, and all of it where a number is no larger.  Where nothing of the second moment is
- * certain the step may be any. */
+ * numbers, and all of it where a number is no larger; of the second moment as its root and eps make
+ * of it, which without eps may be anything where nothing of it is certain. */
 static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
@@ -274,9 +284,8 @@ static double of_moment(const struct qm_run *run, const struct scratch *s, int64
         double v = size_of(run->slot[second].values[row * n + k]);
         off = state_off(run, second, row, n, k);
         int is_still = m == 0.0 && run->grads[(run->kept[row] - 1) * n + k] == 0.0f;
-        if (v <= off && !is_still)
-            return HUGE_VAL;
-        sum += v > off ? 0.5 * off / (v - off) * most : 0.0;
+        double share = qm_judge_root_share(v, off, correction_of(run, row), run->recipe.hyper.eps);
+        sum += is_still ? 0.0 : share == HUGE_VAL ? share : share * most;
     }
     return sum + (w->has_parts ? w->param_of_step * step : 0.0);
 }
@@ -330,6 +339,12 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
 {
     const struct qm_run_tolerance *w = &run->within;
     const float *want = run->params + row * s->numel, *old = row > 0 ? want - s->numel : run->p0;
+    if (s->zero && c->now.outcome == QM_CONFORM_equal)
+        snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: the source rounds a NaN to 0", what,
+                 (long long)s->zero - 1);
+    if (s->zero && qm_golden_case_open(c))
+        c->now.outcome = QM_CONFORM_near;
+    s->zero = 0;
     for (int64_t k = 0; run->is_rounded && k < s->numel; k++) {
         const struct qm_hyper *h = &run->recipe.hyper;
         double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
@@ -415,6 +430,13 @@ static qm_status state_start(const struct qm_run *run, struct scratch *s, void *
     return QM_OK;
 }
 
+/* torch.maximum makes NaN of nothing but ones, which the source's rounding carries over to 0 unless
+ * the draw is as large as the bits it is compared with. */
+static int is_zero_of_nan(const struct qm_run *run, float x, int64_t draw, float want)
+{
+    return run->recipe.hyper.amsgrad && qm_isnan(x) && draw < 0xffff && qm_bits(want) == 0;
+}
+
 /* One step of p; with recorded random bits, the float32 result is rounded here. */
 static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
                       const struct qm_tensor *g, int64_t t)
@@ -425,9 +447,16 @@ static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
     qm_param_from_float(q, s->numel, s->p, s->stored);
     QM_TRY(qm_backend_cpu.step(plan, &p, g, t, 0));
     qm_param_to_float(q, s->numel, s->stored, s->p);
-    for (int64_t i = 0; draw && i < s->numel; i++)
+    int64_t row = kept_row(run, t);
+    for (int64_t i = 0; draw && i < s->numel; i++) {
+        if (row >= 0 && is_zero_of_nan(run, s->p[i], draw[i], run->params[row * s->numel + i])) {
+            s->p[i] = 0.0f;
+            s->zero = i + 1;
+            continue;
+        }
         s->p[i] = qm_param_widen(
             QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, s->p[i], (uint32_t)draw[i] << 16));
+    }
     return QM_OK;
 }
 

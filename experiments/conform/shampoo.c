@@ -132,9 +132,8 @@ static int read_matrix(struct qm_conform *c, const struct qm_shampoo_record *r, 
     return out->values && (is_root || out->apart);
 }
 
-/* x[n][n] <- the matrix after step t: the identity before the first one. */
-static void matrix_at(struct qm_conform *c, const struct qm_shampoo_record *r,
-                      const struct qm_shampoo_matrix *m, int is_root, int64_t t, float *x)
+void qm_shampoo_matrix_at(struct qm_conform *c, const struct qm_shampoo_record *r,
+                          const struct qm_shampoo_matrix *m, int is_root, int64_t t, float *x)
 {
     int64_t n = m->n, nn = n * n;
     struct qm_shape s = {2, {n, n}};
@@ -304,8 +303,8 @@ static void judge_statistic(struct qm_conform *c, struct qm_shampoo_record *r,
     if (!vt || !allowed)
         return;
     float *want = vt + nn, *ev = want + nn;
-    matrix_at(c, r, m, 0, t - 1, vt);
-    matrix_at(c, r, m, 0, t, want);
+    qm_shampoo_matrix_at(c, r, m, 0, t - 1, vt);
+    qm_shampoo_matrix_at(c, r, m, 0, t, want);
     for (int64_t i = 0; i < n; i++)
         ev[i] = t > 1 ? m->apart[(t - 2) * n + i] : (float)r->h.matrix_eps;
     if (is_due(t, r->h.stat_gap)) {
@@ -336,9 +335,9 @@ static void judge_root(struct qm_conform *c, struct qm_shampoo_record *r,
     if (!root || !allowed)
         return;
     float *vt = root + nn, *diagonal = vt + nn;
-    matrix_at(c, r, m, 1, t - 1, root);
+    qm_shampoo_matrix_at(c, r, m, 1, t - 1, root);
     if (is_due(t, r->h.root_gap)) {
-        matrix_at(c, r, s, 0, t, vt);
+        qm_shampoo_matrix_at(c, r, s, 0, t, vt);
         if (qm_shampoo_root(&r->h, n, vt, s->apart + (t - 1) * n, root) != QM_OK)
             qm_golden_case_failed(c);
         for (int64_t i = 0; i < n; i++)
@@ -351,52 +350,6 @@ static void judge_root(struct qm_conform *c, struct qm_shampoo_record *r,
     judge_matrix(c, r, right ? "right root" : "left root", m, t, root, allowed);
     if (m->codes)
         qm_judge_close(c, "diagonal", diagonal, m->apart + (t - 1) * n, n, 0.0, allowed[0]);
-}
-
-/* Adds to allowed what sums of as many products as both orders are off by: that many u of the sizes
- * of the terms of L G R. */
-static void allow_tile(const struct qm_shampoo_tile *tile, int64_t cols, const float *l,
-                       const float *right, const float *g, double *room, double *allowed)
-{
-    int64_t m = tile->rows, n = tile->cols;
-    double by = (double)(m + n + 16) * QM_U;
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            room[i * n + j] = 0.0;
-            for (int64_t k = 0; k < m; k++)
-                room[i * n + j] +=
-                    fabs((double)l[i * m + k] * (double)g[(tile->row + k) * cols + tile->col + j]);
-        }
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t k = 0; k < n; k++)
-                allowed[(tile->row + i) * cols + tile->col + j] +=
-                    by * room[i * n + k] * fabs((double)right[k * n + j]) + 0x1p-148;
-}
-
-/* Judges the preconditioned gradient of every step, from the recorded roots. */
-static void judge_preconditioned(struct qm_conform *c, const struct qm_shampoo_record *r,
-                                 const struct qm_shampoo_matrix *root, int64_t t)
-{
-    const float *g = r->grads + (t - 1) * r->n, *want = r->preconditioned + (t - 1) * r->n;
-    float *out = qm_golden_case_memory(c, r->n, sizeof *out);
-    double *allowed = qm_golden_case_memory(c, r->n, sizeof *allowed),
-           *room = qm_golden_case_memory(c, r->n, sizeof *room);
-    for (int64_t k = 0; out && allowed && room && k < r->tiles.down * r->tiles.across; k++) {
-        struct qm_shampoo_tile tile = qm_shampoo_tile_at(&r->tiles, k);
-        const struct qm_shampoo_matrix *of = root + 2 * k;
-        float *l = qm_golden_case_memory(c, tile.rows * tile.rows, sizeof *l);
-        float *right = qm_golden_case_memory(c, tile.cols * tile.cols, sizeof *right);
-        if (!l || !right)
-            return;
-        matrix_at(c, r, &of[0], 1, t, l);
-        matrix_at(c, r, &of[1], 1, t, right);
-        const struct qm_shampoo_factor left = {l, NULL}, other = {right, NULL};
-        if (qm_shampoo_precondition(&tile, r->tiles.cols, left, other, g, out) != QM_OK)
-            qm_golden_case_failed(c);
-        allow_tile(&tile, r->tiles.cols, l, right, g, room, allowed);
-    }
-    qm_judge_close_each(c, "preconditioned gradient", out, want, allowed, r->n);
 }
 
 static int read_hyper(struct qm_conform *c, struct qm_shampoo_record *r)
@@ -552,8 +505,8 @@ static void replay_run(struct qm_conform *c)
             judge_statistic(c, &r, &stat[i], &tile, i % 2, t);
             judge_root(c, &r, &root[i], &stat[i], i % 2, t);
         }
-        if (count && (double)t >= r.h.start && qm_golden_case_open(c))
-            judge_preconditioned(c, &r, root, t);
+        if (count && qm_golden_case_open(c))
+            qm_shampoo_judge_preconditioned(c, &r, root, t);
     }
     if (qm_golden_case_open(c))
         judge_moments(c, &r);

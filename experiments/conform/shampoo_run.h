@@ -26,6 +26,14 @@ struct qm_shampoo_matrix {
     const float *scales, *values, *apart; /* apart: eigenvalues, or the diagonal of a coded root */
 };
 
+/* x[n][n] <- the matrix after step t: the identity before the first one. */
+void qm_shampoo_matrix_at(struct qm_conform *c, const struct qm_shampoo_record *r,
+                          const struct qm_shampoo_matrix *m, int is_root, int64_t t, float *x);
+
+/* Judges the preconditioned gradient of step t, from the recorded roots. */
+void qm_shampoo_judge_preconditioned(struct qm_conform *c, const struct qm_shampoo_record *r,
+                                     const struct qm_shampoo_matrix *root, int64_t t);
+
 /* The steps of the registered rule, each from the recorded state before it, where it takes the
  * shape and no code was open. */
 void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,

@@ -1,10 +1,96 @@
-/* shampoo_steps.c - Whole steps of the registered rule of 4-bit Shampoo, from recorded states. */
+/* shampoo_steps.c - The preconditioned gradient and whole steps of 4-bit Shampoo.
+ *
+ * Both are replayed from recorded states, the steps by the registered rule. */
 #include <math.h>
 #include <string.h>
 
 #include "experiments/conform/shampoo_run.h"
 
 #define ULP 0x1p-23
+
+/* Adds to allowed what sums of as many products as both orders are off by: that many u of the sizes
+ * of the terms of L G R. */
+static void allow_tile(const struct qm_shampoo_tile *tile, int64_t cols, const float *l,
+                       const float *right, const float *g, double *room, double *allowed)
+{
+    int64_t m = tile->rows, n = tile->cols;
+    double by = (double)(m + n + 16) * QM_U;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            room[i * n + j] = 0.0;
+            for (int64_t k = 0; k < m; k++)
+                room[i * n + j] +=
+                    fabs((double)l[i * m + k] * (double)g[(tile->row + k) * cols + tile->col + j]);
+        }
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t k = 0; k < n; k++)
+                allowed[(tile->row + i) * cols + tile->col + j] +=
+                    by * room[i * n + k] * fabs((double)right[k * n + j]) + 0x1p-148;
+}
+
+/* out, allowed[n] <- the gradient of step t by the recorded roots, and what it may be off by. */
+static void precondition(struct qm_conform *c, const struct qm_shampoo_record *r,
+                         const struct qm_shampoo_matrix *root, int64_t t, float *out,
+                         double *allowed)
+{
+    const float *g = r->grads + (t - 1) * r->n;
+    double *room = qm_golden_case_memory(c, r->n, sizeof *room);
+    for (int64_t k = 0; out && allowed && room && k < r->tiles.down * r->tiles.across; k++) {
+        struct qm_shampoo_tile tile = qm_shampoo_tile_at(&r->tiles, k);
+        const struct qm_shampoo_matrix *of = root + 2 * k;
+        float *l = qm_golden_case_memory(c, tile.rows * tile.rows, sizeof *l);
+        float *right = qm_golden_case_memory(c, tile.cols * tile.cols, sizeof *right);
+        if (!l || !right)
+            return;
+        qm_shampoo_matrix_at(c, r, &of[0], 1, t, l);
+        qm_shampoo_matrix_at(c, r, &of[1], 1, t, right);
+        const struct qm_shampoo_factor left = {l, NULL}, other = {right, NULL};
+        if (qm_shampoo_precondition(&tile, r->tiles.cols, left, other, g, out) != QM_OK)
+            qm_golden_case_failed(c);
+        allow_tile(&tile, r->tiles.cols, l, right, g, room, allowed);
+    }
+}
+
+/* Before start_prec_step the source uses the gradient as it is, and a recording has that, what the
+ * roots would make of it, or NaN for nothing. */
+static int is_unused(const struct qm_shampoo_record *r, int64_t t)
+{
+    const float *g = r->grads + (t - 1) * r->n, *p = r->preconditioned + (t - 1) * r->n;
+    int is_absent = 1, is_same = memcmp(g, p, sizeof *g * (size_t)r->n) == 0;
+    for (int64_t k = 0; k < r->n; k++)
+        is_absent &= isnan(p[k]) != 0;
+    return (double)t < r->h.start && (is_same || is_absent);
+}
+
+void qm_shampoo_judge_preconditioned(struct qm_conform *c, const struct qm_shampoo_record *r,
+                                     const struct qm_shampoo_matrix *root, int64_t t)
+{
+    float *out = qm_golden_case_memory(c, r->n, sizeof *out);
+    double *allowed = qm_golden_case_memory(c, r->n, sizeof *allowed);
+    if (is_unused(r, t) || !out || !allowed)
+        return;
+    precondition(c, r, root, t, out, allowed);
+    qm_judge_close_each(c, "preconditioned gradient", out, r->preconditioned + (t - 1) * r->n,
+                        allowed, r->n);
+}
+
+/* How many times larger the terms of L G R are than what they add up to, which the errors of a
+ * whole step are larger; at least 1. */
+static double cancelling(struct qm_conform *c, const struct qm_shampoo_record *r,
+                         const struct qm_shampoo_matrix *root, int64_t t)
+{
+    float *out = qm_golden_case_memory(c, r->n, sizeof *out);
+    double *allowed = qm_golden_case_memory(c, r->n, sizeof *allowed);
+    if (!out || !allowed || (double)t < r->h.start)
+        return 1.0;
+    precondition(c, r, root, t, out, allowed);
+    struct qm_shampoo_tile tile = qm_shampoo_tile_at(&r->tiles, 0);
+    double of_terms = qm_judge_largest_double(allowed, r->n),
+           sum = qm_judge_largest(r->preconditioned + (t - 1) * r->n, r->n) *
+                 (double)(tile.rows + tile.cols + 16) * QM_U;
+    return sum > 0.0 ? fmax(of_terms / sum, 1.0) : 1.0;
+}
 
 /* Loads the recorded matrices of one side of all tiles after step t into a slot of the plan. */
 static qm_status load_side(struct qm_conform *c, const struct qm_shampoo_record *r,
@@ -63,11 +149,11 @@ static qm_status load_all(struct qm_conform *c, const struct qm_shampoo_record *
 
 /* The share of the largest moment that a whole step may be off by: sums of n products in each of
  * its three parts, and where a root is new what an eigenvalue's error is of the least one, of which
- * the inverse fourth root has a quarter. */
+ * the inverse fourth root has a quarter: of a left root and of a right one. */
 static double whole_share(const struct qm_shampoo_record *r, const struct qm_shampoo_matrix *stat,
                           int64_t t)
 {
-    double most = 1.0;
+    double most[2] = {1.0, 1.0};
     int64_t order = 1;
     for (int64_t i = 0; i < 2 * r->tiles.down * r->tiles.across; i++) {
         const float *ev = stat[i].apart + (t - 1) * stat[i].n;
@@ -75,11 +161,11 @@ static double whole_share(const struct qm_shampoo_record *r, const struct qm_sha
         for (int64_t k = 0; k < stat[i].n; k++)
             low = fmin(low, fabs((double)ev[k]));
         low += r->h.matrix_eps * high;
-        most = low > 0.0 ? fmax(most, high / low) : HUGE_VAL;
+        most[i % 2] = low > 0.0 ? fmax(most[i % 2], high / low) : HUGE_VAL;
         order = stat[i].n > order ? stat[i].n : order;
     }
     int is_new = t % (int64_t)r->h.root_gap == 0;
-    return (double)(order + 16) * QM_U * (3.0 + (is_new ? 0.25 * most : 0.0));
+    return (double)(order + 16) * QM_U * (3.0 + (is_new ? 0.25 * (most[0] + most[1]) : 0.0));
 }
 
 /* allowed[n] <- what that makes of the parameters in step t. */
@@ -133,7 +219,9 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
         struct qm_tensor g = {(void *)(uintptr_t)(r->grads + (t - 1) * r->n), QM_DTYPE_f32,
                               r->shape};
         void *plan = NULL;
-        double share = whole_share(r, stat, t);
+        double share = whole_share(r, stat, t) * cancelling(c, r, root, t);
+        if (share == HUGE_VAL) /* nothing of a root is certain but what its parts were judged by */
+            continue;
         r->recipe.hyper.lr = r->rates ? r->rates[t - 1] : r->recipe.hyper.lr;
         memcpy(p, before, sizeof *p * (size_t)r->n);
         qm_status st = qm_backend_cpu.open(&r->recipe, &r->shape, 0, &plan);

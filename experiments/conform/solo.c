@@ -275,7 +275,12 @@ static int state_read(struct qm_conform *c, const struct qm_recipe *r, int i,
     quantile_set(c, &s->codec);
     if (q.bits == 0) {
         s->values = part(c, s, "", steps * n);
-        return s->values != NULL;
+        snprintf(name, sizeof name, "state/%s", s->of);
+        return qm_golden_case_fits(c, name,
+                                   q.plain == QM_PLAIN_bf16  ? QM_PARAM_bf16
+                                   : q.plain == QM_PLAIN_f16 ? QM_PARAM_f16
+                                                             : QM_PARAM_f32,
+                                   s->values, steps * n);
     }
     s->block = q.block;
     s->blocks = n / q.block;
@@ -421,9 +426,10 @@ static void replay_run(struct qm_conform *c)
         !qm_golden_case_shape(c, "p0", &shape))
         return;
     int64_t n = qm_shape_numel(&shape), steps = qm_golden_case_whole(c, "steps", 0);
-    const float *p0 = qm_golden_case_floats(c, "p0", n),
-                *grads = qm_golden_case_floats(c, "grads", steps * n),
-                *params = qm_golden_case_floats(c, "params", steps * n);
+    const enum qm_param_format format = r.param.format;
+    const float *p0 = qm_golden_case_floats_of(c, "p0", n, format),
+                *grads = qm_golden_case_floats_of(c, "grads", steps * n, format),
+                *params = qm_golden_case_floats_of(c, "params", steps * n, format);
     const double *rates = qm_golden_case_rates(c, steps);
     float *p = qm_golden_case_memory(c, n, sizeof *p), *slot[2];
     for (int i = 0; i < 2; i++)

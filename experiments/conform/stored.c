@@ -28,7 +28,7 @@ float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t num
 {
     if (format == QM_PARAM_f32)
         return qm_golden_case_floats(c, name, numel);
-    const uint64_t *bits = qm_golden_case_words(c, name, numel);
+    const uint64_t *bits = qm_golden_case_halves(c, name, numel);
     int64_t n = bits ? qm_golden_case_numel(c, name) : 0;
     float *out = bits ? qm_golden_case_memory(c, n, sizeof *out) : NULL;
     for (int64_t i = 0; out && i < n; i++)

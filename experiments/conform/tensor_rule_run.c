@@ -68,8 +68,29 @@ static const struct qm_golden_need run_needs[] = {
     {"params", QM_NEED_data, 0, 0, 0},
 };
 
+/* The format of parameters and gradients that attribute dtype names; f64 is none: -1. */
+static int format_of(struct qm_conform *c)
+{
+    char dtype[16] = "";
+    qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
+    return strcmp(dtype, "bf16") == 0  ? QM_PARAM_bf16
+           : strcmp(dtype, "f32") == 0 ? QM_PARAM_f32
+                                       : -1;
+}
+
+/* A dataset whose numbers the format has; any of them where it is -1. */
+static const double *doubles_of(struct qm_conform *c, const char *name, int64_t n, int format)
+{
+    const double *x = qm_golden_case_doubles(c, name, n);
+    int fits = format < 0 ||
+               qm_golden_case_fits_double(c, name, (enum qm_param_format)format, x, x ? n : 0);
+    return fits ? x : NULL;
+}
+
 static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w, struct record *r)
 {
+    int format = format_of(c),
+        of_states = w->has_narrow_states || format < 0 ? format : QM_PARAM_f32;
     *r = (struct record){.w = w, .steps = qm_golden_case_whole(c, "steps", 0)};
     if (!qm_tensor_run_shape(c, &r->shape))
         return 0;
@@ -79,16 +100,16 @@ static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
         qm_rule_slot_shape(w->rule, &w->hyper, i, &r->shape, &r->slot_shape[i]);
         r->slot_n[i] = qm_shape_numel(&r->slot_shape[i]);
         if (w->state[i] && r->slot_n[i] > 0)
-            r->state[i] = qm_golden_case_doubles(c, w->state[i], r->steps * r->slot_n[i]);
+            r->state[i] = doubles_of(c, w->state[i], r->steps * r->slot_n[i], of_states);
     }
     if (w->proj >= 0 && r->slot_n[w->proj] > 0) {
         r->n_proj = qm_golden_case_numel(c, "proj_step");
         r->proj_step = qm_golden_case_ints(c, "proj_step", r->n_proj);
         r->proj = qm_golden_case_doubles(c, "proj", r->n_proj * r->slot_n[w->proj]);
     }
-    r->p0 = qm_golden_case_doubles(c, "param0", r->n);
-    r->grads = qm_golden_case_doubles(c, "grads", r->steps * r->n);
-    r->params = qm_golden_case_doubles(c, "params", r->steps * r->n);
+    r->p0 = doubles_of(c, "param0", r->n, format);
+    r->grads = doubles_of(c, "grads", r->steps * r->n, format);
+    r->params = doubles_of(c, "params", r->steps * r->n, format);
     return qm_golden_case_open(c);
 }
 

@@ -39,7 +39,8 @@ struct qm_tensor_run_case {
     int average;  /* the slot of the average of signed numbers, which may cancel; -1: none */
     double keep;  /* of which a step keeps that much */
     int has_sums; /* numbers of states are sums of products, so the largest is what counts */
-    int scales;   /* the rate is in proportion to the RMS of the parameters */
+    int has_narrow_states; /* states are of the parameter's format, bfloat16 too */
+    int scales;            /* the rate is in proportion to the RMS of the parameters */
     /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
      * parameters (slot -1), the share of the step; free runs add up the steps.  HUGE_VAL:
      * the package's float32 overflows where the rule's double does not, and the case is skipped.

@@ -210,7 +210,8 @@ static int slots_read(struct qm_conform *c, struct qm_run *run, const char *stat
         int k = 0;
         if (f == 3 || i == 2) {
             if (!qm_run_quantizer(c, &run->recipe, i, is_bf16 ? "bf16" : "f32", 0, 0.0f) ||
-                !(run->slot[i].values = qm_golden_case_floats(c, names[i], run->steps * n)))
+                !(run->slot[i].values = qm_golden_case_floats_of(
+                      c, names[i], run->steps * n, is_bf16 ? QM_PARAM_bf16 : QM_PARAM_f32)))
                 return 0;
             continue;
         }
@@ -230,7 +231,7 @@ static float *params_read(struct qm_conform *c, const char *name, int is_bf16, i
 {
     if (!is_bf16)
         return qm_golden_case_floats(c, name, n);
-    uint64_t *bits = qm_golden_case_words(c, name, n);
+    uint64_t *bits = qm_golden_case_halves(c, name, n);
     float *out = qm_golden_case_memory(c, n, sizeof *out);
     for (int64_t i = 0; bits && out && i < n; i++)
         out[i] = qm_bf16_to_float((uint16_t)bits[i]);

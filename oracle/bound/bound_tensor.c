@@ -112,6 +112,8 @@ struct qm_ball qm_ball_norm(const struct qm_bound_step *b, const struct qm_ball 
     }
     if (b->reorder.tree) /* the squares are rounded to float32 */
         e += QM_U * (sum + e) + (double)n * QM_ETA;
+    else if (sum < (double)n * 0x1p-100) /* squares so small are counts of 2^-149 there */
+        e += (double)n * QM_ETA;
     struct qm_ball squares = with_summation_error(b, sum, e, sum, n), norm;
     norm = qm_ball_sqrt_double(b, squares);
     if ((sum + squares.e) * (1.0 + 0x1p-20) > (double)FLT_MAX) /* the sources add up in float32 */
