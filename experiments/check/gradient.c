@@ -317,10 +317,24 @@ static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t w
     return ldexpf(word & 16u ? -x : x, 2 * (int)(of >> 8 & 15) - 16);
 }
 
+/* Curve affine, of a slot that keeps what the gradient is added to.  The sum is a whole or half
+ * number of steps between the ends -(top + 1) / 2 and (top - 1) / 2, so that the steps and the ties
+ * between codes are exact.  Both ends come so often that some stay where a rule takes the largest
+ * elements out. */
+static float affine_tie(const struct qm_aim *a, int64_t i, uint32_t word)
+{
+    int top = (1 << a->recipe->slot[0].bits) - 1, halves = (int)((word >> 8) % (uint32_t)(2 * top));
+    int is_end = word % 4 == 0, to = (is_end ? (word & 4u ? 2 * top : 0) : halves) - (top + 1);
+    double unit = ldexp(1.0, (int)(draw(a, STREAM_PLANT, 0, -1) % 17u) - 8);
+    return (float)(0.5 * unit * (double)to - (double)a->state[0][i]);
+}
+
 static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 {
     int slot = planted_slot(a, i), square = first_slot(a, 1);
     uint32_t word = draw(a, STREAM_PLANT, t, i);
+    if (slot < 0 && a->recipe->slot[0].bits && a->recipe->slot[0].curve == QM_CURVE_affine)
+        return affine_tie(a, i, word);
     if (slot < 0 && a->recipe->slot[0].bits && a->recipe->slot[0].curve == QM_CURVE_expand)
         return expand_tie(a, t, i, word);
     if (slot < 0)
