@@ -153,11 +153,11 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double lo, doub
     }
     t->judged++;
     int is = has_nan ? isnan(got) : fabs(got - want.x) <= want.e;
-    if (!is &&
-        qm_finding_set(f, has_nan ? QM_BAD_SPECIAL : QM_BAD_WRONG,
-                       "element %lld decodes to %a, want %a within %.3g (code %d, between "
-                       "%a and %a)",
-                       (long long)i, got, has_nan ? (double)NAN : want.x, want.e, code, lo, hi))
+    char wanted[QM_WANT_TEXT];
+    if (!is && qm_finding_set(
+                   f, has_nan ? QM_BAD_SPECIAL : QM_BAD_WRONG,
+                   "element %lld decodes to %a, want %s (code %d, between %a and %a)", (long long)i,
+                   got, qm_want_text(has_nan ? (double)NAN : want.x, want.e, wanted), code, lo, hi))
         *where = i;
 }
 
