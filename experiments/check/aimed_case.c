@@ -321,23 +321,45 @@ static int swamped_sums(const struct qm_domain *d, struct qm_domain_source *s, i
     return 1;
 }
 
-/* Averages that remember as many steps as were made, 1 - c/t with c from 1/4 to 4, up to the last
- * step of the domain: a count of steps that was cut short, rounded or looked up shows only here. */
+/* A step of long memories, in turn any, one around which a count in float32 ends, and one beyond the
+ * counts of 30 bits. */
+static int64_t late_step(struct qm_domain_source *s, int64_t turn)
+{
+    static const int least[] = {0, 23, 28}, wide[] = {40, 4, 12}; /* powers of two */
+    if (turn % 3 == 0)
+        return qm_domain_log_uniform(s, QM_DOMAIN_LAST_STEP);
+    int64_t most = (int64_t)1 << wide[turn % 3], at = qm_domain_log_uniform(s, most);
+    at = ((int64_t)1 << least[turn % 3]) * at + qm_domain_below(s, 9999);
+    return at < QM_DOMAIN_LAST_STEP ? at : QM_DOMAIN_LAST_STEP;
+}
+
+/* Averages that remember as many steps as were made, 1 - c/t with c from 1/4 to 4, or as a power of
+ * t says, up to the last step of the domain: a count of steps that was cut short, rounded or looked
+ * up shows only here. */
 static int long_memory(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                        struct qm_case *c)
 {
     static const int betas[] = {QM_HYPER_beta1, QM_HYPER_beta2, QM_HYPER_momentum};
+    int has_power = (int)(d->reads >> QM_HYPER_beta2_decay & 1);
     if (i % 20 != 15)
         return 0;
     struct qm_case to = {.shape = {1, {1 + qm_domain_log_uniform(s, 600)}},
                          .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
-                         .t = qm_domain_log_uniform(s, d->last_step),
+                         .t = late_step(s, i / 20),
                          .forced = 1};
     for (int k = 0; k < 3; k++)
-        if (d->reads >> betas[k] & 1 && (k || qm_domain_one_in(s, 2))) {
+        if (d->reads >> betas[k] & 1 && (k || i / 20 % 3 == 1 || qm_domain_one_in(s, 2))) {
             to.given |= (uint64_t)1 << betas[k];
-            to.hyper[betas[k]] = 1.0 - ldexp(1.0, (int)qm_domain_below(s, 5) - 2) / (double)to.t;
+            to.hyper[betas[k]] =
+                1.0 - (i / 20 % 3 == 1 /* the last float32 numbers below 1 */
+                           ? ldexp(1.0, -22 - (int)qm_domain_below(s, 3))
+                           : ldexp(1.0, (int)qm_domain_below(s, 5) - 2) / (double)to.t);
         }
+    if (has_power) { /* which most rules read where beta2 is -1 */
+        to.given |= (uint64_t)1 << QM_HYPER_beta2_decay;
+        to.hyper[QM_HYPER_beta2_decay] = -0.01 * (double)(2 + qm_domain_below(s, 39));
+        to.hyper[QM_HYPER_beta2] = -1.0;
+    }
     if (to.t < 4 || !to.given || !qm_domain_takes(d, &to))
         return 0;
     *c = to;

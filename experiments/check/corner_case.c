@@ -75,12 +75,14 @@ static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_sour
                                 const struct special pair[2])
 {
     enum { PROJECTIONS = 6, FEW_STEPS = 10, LAST_STEP = 1 << 12, SMALLEST = -40 };
-    int n = special_at(d, -1, NULL), rank = 1 + (int)qm_domain_below(s, 3);
+    int n = special_at(d, -1, NULL), is_deep = qm_domain_one_in(s, 8);
+    int rank = is_deep ? QM_MAX_RANK - (int)qm_domain_below(s, 3) : 1 + (int)qm_domain_below(s, 3);
     struct qm_case c = {.forced = !qm_domain_one_in(s, 4), .shape = {rank, {0}}};
     struct special third = {0, QM_HYPER_BIN_own};
     for (int a = 0; a < rank; a++)
-        c.shape.dim[a] = a < rank - 2 ? 1 + qm_domain_below(s, 3)
-                                      : 1 + qm_domain_log_uniform(s, rank == 1 ? 600 : 24);
+        c.shape.dim[a] = is_deep        ? 1 + !qm_domain_one_in(s, 4)
+                         : a < rank - 2 ? 1 + qm_domain_below(s, 3)
+                                        : 1 + qm_domain_log_uniform(s, rank == 1 ? 600 : 24);
     give_gradients(s, &c);
     c.t = qm_domain_one_in(s, 2)   ? 1
           : qm_domain_one_in(s, 2) ? 1 + qm_domain_below(s, FEW_STEPS)
