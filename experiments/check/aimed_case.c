@@ -321,8 +321,8 @@ static int swamped_sums(const struct qm_domain *d, struct qm_domain_source *s, i
     return 1;
 }
 
-/* A step of long memories, in turn any, one around which a count in float32 ends, and one beyond the
- * counts of 30 bits. */
+/* A step of long memories, in turn any, one around which a count in float32 ends, and one beyond
+ * the counts of 28 bits. */
 static int64_t late_step(struct qm_domain_source *s, int64_t turn)
 {
     static const int least[] = {0, 23, 28}, wide[] = {40, 4, 12}; /* powers of two */

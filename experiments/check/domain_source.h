@@ -111,8 +111,8 @@ struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source 
 struct qm_case qm_extreme_case(const struct qm_domain *d, struct qm_domain_source *s,
                                int64_t number);
 
-/* corner_case.c.  Draws small case number `number` = 0, 1, ... with two hyper-parameters or three at
- * special values at once: each pair of values in turn. */
+/* corner_case.c.  Draws small case number `number` = 0, 1, ... with two hyper-parameters or three
+ * at special values at once: each pair of values in turn. */
 struct qm_case qm_corner_case(const struct qm_domain *d, struct qm_domain_source *s,
                               int64_t number);
 
