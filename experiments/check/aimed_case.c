@@ -242,23 +242,124 @@ static int many_ranks(const struct qm_domain *d, struct qm_domain_source *s, int
     return 1;
 }
 
-/* Averages that remember as many steps as were made, 1 - c/t with c from 1/4 to 4, up to the last
- * step of the domain: a count of steps that was cut short, rounded or looked up shows only here. */
+/* 1: a rank beyond the sides of a matrix is that of the smaller side. */
+static int clips_rank(const struct qm_domain *d)
+{
+    const struct qm_shape matrix = {2, {6, 5}};
+    struct qm_hyper h = d->recipe.hyper;
+    int64_t sum[2] = {0, 0};
+    for (int k = 0; k < 2; k++) {
+        h.rank = k ? 9.0 : 5.0;
+        for (int i = 0; i < d->recipe.rule->n_slots; i++) {
+            struct qm_shape of = matrix;
+            qm_rule_slot_shape(d->recipe.rule, &h, i, &matrix, &of);
+            sum[k] += qm_shape_numel(&of);
+        }
+    }
+    return sum[0] == sum[1];
+}
+
+/* Ranks beyond 256.  Most are beyond the sides, too, so that a small matrix has a projection of
+ * just more than 2^16 or 2^17 numbers; where the rule clips a rank there, the sides are as long. */
+static int beyond_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                        struct qm_case *c)
+{
+    enum { RANKS = 256 };
+    int64_t turn = i / 40;
+    int clips = qm_domain_is_projected(d) && clips_rank(d);
+    if (!qm_domain_is_projected(d) || i % 40 != 25 || (clips && turn % 4))
+        return 0;
+    struct qm_case to = {.shape = {2, {0}},
+                         .kind = QM_CLASS_normal,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .given = (uint64_t)1 << QM_HYPER_rank};
+    int64_t least = 1 << 20,
+            numbers = (turn % 4 == 1 ? 1 << 17 : 1 << 16) + qm_domain_below(s, 999);
+    for (int a = 0; a < 2; a++) {
+        to.shape.dim[a] = clips ? RANKS + 1 + qm_domain_below(s, 4) : 33 + qm_domain_below(s, 40);
+        least = to.shape.dim[a] < least ? to.shape.dim[a] : least;
+    }
+    to.hyper[QM_HYPER_rank] = (double)(clips      ? RANKS + 1
+                                       : turn % 2 ? numbers / least + 1
+                                                  : RANKS + qm_domain_log_uniform(s, RANKS));
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* Sums along an axis, and over all elements, of numbers that one large number swamps: of every four
+ * cases two have long columns, one long rows and one a single axis.  In every second case large
+ * loaded states keep the update in proportion to the gradient, so that its norm is such a sum. */
+static int swamped_sums(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                        struct qm_case *c)
+{
+    enum { LARGE = 20, LESS = -6, BEYOND = 999 };
+    const unsigned odd = 1u << QM_PART_godd | 1u << QM_PART_podd | 1u << QM_PART_sodd;
+    if (d->recipe.rule->elementwise || i % 40 != 27)
+        return 0;
+    int64_t turn = i / 40, most = d->largest / 2 < 1 << 16 ? d->largest / 2 : 1 << 16,
+            length = most - qm_domain_below(s, most < BEYOND ? most : BEYOND);
+    struct qm_shape shape = {2, {length, 2}};
+    if (turn % 4 == 1)
+        shape = (struct qm_shape){2, {2, length}};
+    if (turn % 4 == 2)
+        shape = (struct qm_shape){1, {2 * length}};
+    struct qm_case to = qm_large_settings(d, s, turn + 3, &shape);
+    to.kind = QM_CLASS_swamped;
+    to.powered &= ~(1u << QM_POWER_s | 1u << QM_POWER_g);
+    to.part &= ~(odd | 1u << QM_PART_pzero);
+    if (turn % 2) {
+        to.powered |= 1u << QM_POWER_s;
+        to.power[QM_POWER_s] = LARGE;
+        if (d->reads >> QM_HYPER_beta1 & 1)
+            qm_domain_put(d, QM_HYPER_beta1, 0.0, &to);
+        if (d->reads >> QM_HYPER_clip & 1)
+            qm_domain_put(d, QM_HYPER_clip, ldexp(1.0, LESS), &to);
+    }
+    *c = to;
+    return 1;
+}
+
+/* A step of long memories, in turn any, one around which a count in float32 ends, and one beyond
+ * the counts of 28 bits. */
+static int64_t late_step(struct qm_domain_source *s, int64_t turn)
+{
+    static const int least[] = {0, 23, 28}, wide[] = {40, 4, 12}; /* powers of two */
+    if (turn % 3 == 0)
+        return qm_domain_log_uniform(s, QM_DOMAIN_LAST_STEP);
+    int64_t most = (int64_t)1 << wide[turn % 3], at = qm_domain_log_uniform(s, most);
+    at = ((int64_t)1 << least[turn % 3]) * at + qm_domain_below(s, 9999);
+    return at < QM_DOMAIN_LAST_STEP ? at : QM_DOMAIN_LAST_STEP;
+}
+
+/* Averages that remember as many steps as were made, 1 - c/t with c from 1/4 to 4, or as a power of
+ * t says, up to the last step of the domain: a count of steps that was cut short, rounded or looked
+ * up shows only here. */
 static int long_memory(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                        struct qm_case *c)
 {
     static const int betas[] = {QM_HYPER_beta1, QM_HYPER_beta2, QM_HYPER_momentum};
+    int has_power = (int)(d->reads >> QM_HYPER_beta2_decay & 1);
     if (i % 20 != 15)
         return 0;
     struct qm_case to = {.shape = {1, {1 + qm_domain_log_uniform(s, 600)}},
                          .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
-                         .t = qm_domain_log_uniform(s, d->last_step),
+                         .t = late_step(s, i / 20),
                          .forced = 1};
     for (int k = 0; k < 3; k++)
-        if (d->reads >> betas[k] & 1 && (k || qm_domain_one_in(s, 2))) {
+        if (d->reads >> betas[k] & 1 && (k || i / 20 % 3 == 1 || qm_domain_one_in(s, 2))) {
             to.given |= (uint64_t)1 << betas[k];
-            to.hyper[betas[k]] = 1.0 - ldexp(1.0, (int)qm_domain_below(s, 5) - 2) / (double)to.t;
+            to.hyper[betas[k]] =
+                1.0 - (i / 20 % 3 == 1 /* the last float32 numbers below 1 */
+                           ? ldexp(1.0, -22 - (int)qm_domain_below(s, 3))
+                           : ldexp(1.0, (int)qm_domain_below(s, 5) - 2) / (double)to.t);
         }
+    if (has_power) { /* which most rules read where beta2 is -1 */
+        to.given |= (uint64_t)1 << QM_HYPER_beta2_decay;
+        to.hyper[QM_HYPER_beta2_decay] = -0.01 * (double)(2 + qm_domain_below(s, 39));
+        to.hyper[QM_HYPER_beta2] = -1.0;
+    }
     if (to.t < 4 || !to.given || !qm_domain_takes(d, &to))
         return 0;
     *c = to;
@@ -323,5 +424,6 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
            projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || thin_matrix(d, s, i, c) ||
            long_rows(d, s, i, c) || large_matrix(d, s, i, c) || many_ranks(d, s, i, c) ||
-           long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c);
+           long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c) ||
+           beyond_sides(d, s, i, c) || swamped_sums(d, s, i, c);
 }

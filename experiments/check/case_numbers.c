@@ -60,21 +60,21 @@ static void judge_floats(struct qm_case_run *r, int slot, int64_t t, const char 
     const double *want = slot < 0 ? r->want_p : r->want[slot];
     const double *error = slot < 0 ? r->error_p : r->error[slot];
     const char *name = slot < 0 ? "parameter" : qm_case_slot_name(r, slot);
+    char wanted[QM_WANT_TEXT];
     for (int64_t i = 0; i < (slot < 0 ? r->n : r->slot_n[slot]); i++) {
         double before = r->t->worst_ratio, number_before = r->t->number_ratio;
         int bad = judge_number(r, (double)got[i], want[i], error[i], case_name);
         if (r->t->number_ratio > number_before) {
             r->t->number_at = i;
-            snprintf(r->t->number_what, sizeof r->t->number_what,
-                     "%s %lld is %a, want %a within %.3g", name, (long long)i, (double)got[i],
-                     want[i], error[i]);
+            snprintf(r->t->number_what, sizeof r->t->number_what, "%s %lld is %a, want %s", name,
+                     (long long)i, (double)got[i], qm_want_text(want[i], error[i], wanted));
             put_inputs(r, i, t, r->t->number_what, sizeof r->t->number_what);
         }
         if (r->t->worst_ratio > before)
             memcpy(r->t->worst_what, r->t->number_what, sizeof r->t->worst_what);
         if (bad && qm_finding_set(&r->finding, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
-                                  "%s %lld is %a, want %a within %.3g", name, (long long)i,
-                                  (double)got[i], want[i], error[i])) {
+                                  "%s %lld is %a, want %s", name, (long long)i, (double)got[i],
+                                  qm_want_text(want[i], error[i], wanted))) {
             double slack = isfinite(want[i]) ? error[i] : (double)NAN;
             add_inputs(r, i, t);
             qm_finding_place(&r->finding, QM_PLACE_NUMBER, slot, i, want[i] - slack,

@@ -45,11 +45,14 @@ static void append(char *text, const char *format, ...)
     va_end(args);
 }
 
-/* KEY=VALUE, the value without the "+" of its exponent, which separates keys here. */
+/* KEY=VALUE: a whole number below 10^9 in full, another without the "+" of its exponent, which
+ * separates keys here. */
 static void append_hyper(char *text, int k, double value)
 {
     char number[QM_NUMBER_TEXT], *plus;
     qm_double_text(value, number);
+    if (fabs(value) < 1e9 && value == floor(value) && value != 0.0)
+        snprintf(number, sizeof number, "%.0f", value);
     while ((plus = strchr(number, '+')))
         memmove(plus, plus + 1, strlen(plus));
     append(text, "%s=%s", qm_hyper_names[k], number);

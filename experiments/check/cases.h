@@ -40,7 +40,8 @@
     X(sparse,     "normal, with rows, columns and runs of zeros; all 0 in the second step")          \
     X(constant,   "all elements equal")                                                             \
     X(edges,      "powers of two, 9-bit integers, mid-points and edges of float formats; halves of them")    \
-    X(floors,     "one size for whole blocks, where it or its square is a floor or denormal")
+    X(floors,     "one size for whole blocks, where it or its square is a floor or denormal")       \
+    X(swamped,    "first or middle of the longest axis so large that one sum loses all others")
 #define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
     X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \
     X(wd0,     -1.0, -1.0, -1.0, -1.0, 0.0,  "no weight decay")                                     \

@@ -42,7 +42,7 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
                               .reads = qm_hyper_read(r),
                               .can_schedule = b->hyper != NULL,
                               .can_restart = b->restart != NULL,
-                              .last_step = ((int64_t)1 << 40) + 1,
+                              .last_step = QM_DOMAIN_LAST_STEP,
                               .largest = (1 << 20) + 8,
                               .candidates = CANDIDATES};
     out->has_sides = has_sides(r);
@@ -162,8 +162,10 @@ struct qm_shape qm_domain_cut(struct qm_domain_source *s, int64_t n, int rank)
 struct qm_shape qm_domain_shape(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
     static const int ranks[] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7, 8};
-    if (i % 80 == 21) { /* every axis has elements */
-        struct qm_shape all = {5 + (int)qm_domain_below(s, QM_MAX_RANK - 4), {0}};
+    if (i % 80 == 31) {             /* every axis has elements */
+        int most = i / 80 % 2 == 0; /* all that a shape may have */
+        struct qm_shape all = {most ? QM_MAX_RANK : 5 + (int)qm_domain_below(s, QM_MAX_RANK - 5),
+                               {0}};
         for (int a = 0; a < all.rank; a++)
             all.dim[a] = 2 + qm_domain_one_in(s, 3);
         return all;
@@ -388,7 +390,8 @@ void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_cas
     struct qm_recipe r = d->recipe;
     qm_case_apply(c, &r);
     int64_t gap = r.hyper.gap >= 1.0 ? (int64_t)fmin(r.hyper.gap, 1e6) : 1;
-    if (is_projected(d) && r.hyper.rank > 0.0 && (c->t - 1) / gap > most)
+    int is_vector = c->shape.rank < 2 && !qm_case_has_company(c); /* which is not projected */
+    if (is_projected(d) && !is_vector && r.hyper.rank > 0.0 && (c->t - 1) / gap > most)
         c->t = 1 + c->t % (most * gap);
 }
 

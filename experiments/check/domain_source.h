@@ -1,6 +1,6 @@
 /* domain_source.h - The random numbers that a drawn case is made of.
  *
- * Internal to domain.c and to aimed, extreme, large, plain and small_case.c. */
+ * Internal to domain.c and to aimed, corner, extreme, large, plain and small_case.c. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 
@@ -75,6 +75,7 @@ int64_t qm_domain_first_step(const struct qm_domain *d, struct qm_domain_source 
 /* Elements of the largest matrix whose reference takes the square of a side, and of the largest
  * tensor whose window may have many rows of all elements; whether the rule projects. */
 enum { QM_DOMAIN_PROJECTED = 4096, QM_DOMAIN_WINDOWED = 8192 };
+#define QM_DOMAIN_LAST_STEP (((int64_t)1 << 40) + 1) /* the largest first step */
 static inline int qm_domain_is_projected(const struct qm_domain *d)
 {
     return d->reads >> QM_HYPER_rank & 1;
@@ -110,6 +111,15 @@ struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source 
  * far from its ordinary values as leaves another an effect. */
 struct qm_case qm_extreme_case(const struct qm_domain *d, struct qm_domain_source *s,
                                int64_t number);
+
+/* corner_case.c.  Draws small case number `number` = 0, 1, ... with two hyper-parameters or three
+ * at special values at once: each pair of values in turn. */
+struct qm_case qm_corner_case(const struct qm_domain *d, struct qm_domain_source *s,
+                              int64_t number);
+
+/* corner_case.c.  Gives beta2, and some other weights of averages, values 1 - 2^-k, where the
+ * corrections of the first steps are differences of nearly equal numbers. */
+void qm_domain_near_one(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c);
 
 /* small_case.c.  Draws small case number `number` = 0, 1, ...: settings crossed, states of whole
  * blocks at the ends of formats, parameters at the lower end of theirs. */

@@ -1,6 +1,7 @@
 /* finding.c - Keeps the worst finding of a case. */
 #include "experiments/check/slot_parts.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,6 +13,17 @@ void qm_finding_place(struct qm_finding *f, enum qm_place place, int slot, int64
     f->at = at;
     f->low = low;
     f->high = high;
+}
+
+char *qm_want_text(double want, double error, char text[QM_WANT_TEXT])
+{
+    if (isnan(want))
+        snprintf(text, QM_WANT_TEXT, "NaN");
+    else if (isinf(want))
+        snprintf(text, QM_WANT_TEXT, "%sInf", want < 0.0 ? "-" : "");
+    else
+        snprintf(text, QM_WANT_TEXT, "%a within %.3g", want, error);
+    return text;
 }
 
 int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)

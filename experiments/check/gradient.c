@@ -39,6 +39,25 @@ static double normal(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t
     return normal_of(draw(a, stream, t, i));
 }
 
+/* Class swamped, gradients and parameters: at one place of the longest axis numbers so large that
+ * the squares of all others are below half an ulp of theirs.  A sum that takes them one by one
+ * loses those; a tree does not. */
+static float swamped(const struct qm_aim *a, int64_t i, uint32_t word)
+{
+    int64_t stride = 1, longest = 0, apart = 1;
+    for (int k = a->shape->rank - 1; k >= 0; k--) {
+        if (a->shape->dim[k] > longest) {
+            longest = a->shape->dim[k];
+            apart = stride;
+        }
+        stride *= a->shape->dim[k];
+    }
+    int64_t place = draw(a, STREAM_PLANT, 0, -1) & 1u ? longest / 2 : 0;
+    int is_large = longest == 0 || i / apart % longest == place;
+    double x = is_large ? ldexp(1.0 + uniform(word), 13) : 1.0 + uniform(word) * 0.99;
+    return (float)(word & 1u ? -x : x);
+}
+
 /* A NaN of either sign: the pattern that a GPU computes, the one that the CPU does, one with other
  * bits, and a signalling one. */
 static float a_nan(uint32_t word)
@@ -70,10 +89,16 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
     struct qm_philox_block b = {{0}};
     int power = qm_case_power(c, QM_POWER_p);
     int has_tail = a->n > QM_LARGE && !a->recipe->rule->elementwise;
+    int is_still = c->kind == QM_CLASS_zeros || c->kind == QM_CLASS_signedzeros;
     for (int64_t i = 0; i < a->n; i++) {
         if (i % 4 == 0)
             b = draws(a, STREAM_START, 0, i);
         p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal_of(b.word[i % 4]);
+        if (c->kind == QM_CLASS_swamped)
+            p[i] = swamped(a, i, b.word[i % 4]);
+        if (is_still && i % 2 &&
+            p[i] != 0.0f) /* a number of every format, so that a decay may be exact */
+            p[i] = ldexpf(rintf(ldexpf(p[i], 7 - ilogbf(p[i]))), ilogbf(p[i]) - 7);
         p[i] = power ? ldexpf(p[i], power) : p[i];
         p[i] *= has_tail && i >= qm_case_tail(a->n) ? QM_TAIL_FACTOR : 1.0f;
     }
@@ -317,10 +342,24 @@ static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t w
     return ldexpf(word & 16u ? -x : x, 2 * (int)(of >> 8 & 15) - 16);
 }
 
+/* Curve affine, of a slot that keeps what the gradient is added to.  The sum is a whole or half
+ * number of steps between the ends -(top + 1) / 2 and (top - 1) / 2, so that the steps and the ties
+ * between codes are exact.  Both ends come so often that some stay where a rule takes the largest
+ * elements out. */
+static float affine_tie(const struct qm_aim *a, int64_t i, uint32_t word)
+{
+    int top = (1 << a->recipe->slot[0].bits) - 1, halves = (int)((word >> 8) % (uint32_t)(2 * top));
+    int is_end = word % 4 == 0, to = (is_end ? (word & 4u ? 2 * top : 0) : halves) - (top + 1);
+    double unit = ldexp(1.0, (int)(draw(a, STREAM_PLANT, 0, -1) % 17u) - 8);
+    return (float)(0.5 * unit * (double)to - (double)a->state[0][i]);
+}
+
 static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 {
     int slot = planted_slot(a, i), square = first_slot(a, 1);
     uint32_t word = draw(a, STREAM_PLANT, t, i);
+    if (slot < 0 && a->recipe->slot[0].bits && a->recipe->slot[0].curve == QM_CURVE_affine)
+        return affine_tie(a, i, word);
     if (slot < 0 && a->recipe->slot[0].bits && a->recipe->slot[0].curve == QM_CURVE_expand)
         return expand_tie(a, t, i, word);
     if (slot < 0)
@@ -456,6 +495,7 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     case QM_CLASS_loguniform: return (float)(sign * pow(10.0, -15.0 + 30.0 * u));
     case QM_CLASS_denormal: return (float)(sign * floor(ldexp(1.0, (int)(24.0 * u))) * 0x1p-149);
     case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
+    case QM_CLASS_swamped: return swamped(a, i, word);
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
     case QM_CLASS_constant: return (float)(0.01 * normal(a, STREAM_GRADIENT, 0, 0));

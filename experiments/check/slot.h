@@ -67,6 +67,10 @@ void qm_slot_judge_adaptive_log(const struct qm_slot_view *v, struct qm_tally *t
 int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What was wanted, in words: "NaN", "-Inf" or "0x1.8p-1 within 1e-08"; text is returned. */
+enum { QM_WANT_TEXT = 64 };
+char *qm_want_text(double want, double error, char text[QM_WANT_TEXT]);
+
 /* Sets the place of a finding after qm_finding_set. */
 void qm_finding_place(struct qm_finding *f, enum qm_place place, int slot, int64_t at, double low,
                       double high);

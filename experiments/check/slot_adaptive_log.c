@@ -187,11 +187,12 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double span, do
         t->unbounded++;
         return;
     }
+    char wanted[QM_WANT_TEXT];
     t->judged++;
     if (!(fabs(got - want) <= error) &&
         qm_finding_set(f, QM_BAD_WRONG,
-                       "element %lld decodes to %a, want %a within %.3g (code %d, span %a, low %a)",
-                       (long long)i, got, want, error, code, span, low))
+                       "element %lld decodes to %a, want %s (code %d, span %a, low %a)",
+                       (long long)i, got, qm_want_text(want, error, wanted), code, span, low))
         *where = i;
 }
 

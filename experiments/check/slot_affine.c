@@ -106,9 +106,16 @@ static double whole(enum qm_round round, double q)
 
 static int clipped(double k, int top) { return !(k > 0.0) ? 0 : k > top ? top : (int)k; }
 
+/* u; exact where it is a float32 and span times the rounded reciprocal of top gives it, too: then
+ * ties of codes are exact under every order that is allowed. */
 static struct qm_ball unit_of(const struct qm_slot_view *v, double lo, double hi)
 {
     struct qm_ball span = qm_ball_add(qm_ball_exact(hi), qm_ball_exact(-lo));
+    double top = (double)(v->d->n - 1), u = span.x / top;
+    int is_exact = span.e == 0.0 && u * top == span.x && qm_is_float(u) &&
+                   qm_round_float32(span.x * qm_round_float32(1.0 / top)) == u;
+    if (is_exact && !(v->reorder.div_ulp > 0.0))
+        return qm_ball_exact(u);
     return qm_ball_div(&v->reorder, span, qm_ball_exact((double)(v->d->n - 1)));
 }
 
@@ -146,11 +153,11 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double lo, doub
     }
     t->judged++;
     int is = has_nan ? isnan(got) : fabs(got - want.x) <= want.e;
-    if (!is &&
-        qm_finding_set(f, has_nan ? QM_BAD_SPECIAL : QM_BAD_WRONG,
-                       "element %lld decodes to %a, want %a within %.3g (code %d, between "
-                       "%a and %a)",
-                       (long long)i, got, has_nan ? (double)NAN : want.x, want.e, code, lo, hi))
+    char wanted[QM_WANT_TEXT];
+    if (!is && qm_finding_set(
+                   f, has_nan ? QM_BAD_SPECIAL : QM_BAD_WRONG,
+                   "element %lld decodes to %a, want %s (code %d, between %a and %a)", (long long)i,
+                   got, qm_want_text(has_nan ? (double)NAN : want.x, want.e, wanted), code, lo, hi))
         *where = i;
 }
 

@@ -153,11 +153,12 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
         return;
     }
     t->judged++;
+    char wanted[QM_WANT_TEXT];
     if (isfinite(scale) ? !(fabs(got - want) <= error) : isfinite(got))
-        if (qm_finding_set(
-                f, isfinite(scale) ? QM_BAD_WRONG : QM_BAD_SPECIAL,
-                "element %lld decodes to %a, want %a within %.3g (code value %a, scale %a)",
-                (long long)i, got, want, error, v->d->value[position], scale))
+        if (qm_finding_set(f, isfinite(scale) ? QM_BAD_WRONG : QM_BAD_SPECIAL,
+                           "element %lld decodes to %a, want %s (code value %a, scale %a)",
+                           (long long)i, got, qm_want_text(want, error, wanted),
+                           v->d->value[position], scale))
             *at = i;
 }
 

@@ -329,15 +329,16 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, const float *nu
     }
     if (!isnan(y) && (signbit(y) != 0) != (signbit(got) != 0))
         got = want != 0.0 ? -HUGE_VAL : fabs(got); /* a wrong sign */
+    char wanted[QM_WANT_TEXT];
     if (!(isnan(want) ? isnan(got) : fabs(fabs(got) - want) <= error) &&
         qm_finding_set(f, isnan(want) ? QM_BAD_SPECIAL : QM_BAD_WRONG,
-                       "element %lld decodes to %a, want %s%a within %.3g (code %d, scale %a, "
-                       "exponent %a, centre %a)",
+                       "element %lld decodes to %a, want %s%s (code %d, scale %a, exponent %a, "
+                       "centre %a)",
                        (long long)i, (double)v->decoded[i],
                        isnan(y)     ? "+-"
                        : signbit(y) ? "-"
                                     : "",
-                       want, error, v->codes[i], scale, k, c))
+                       qm_want_text(want, error, wanted), v->codes[i], scale, k, c))
         *where = i;
 }
 

@@ -218,12 +218,12 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double scale, d
     double error = code == 0 || want == 0.0 || alpha == 1.0
                        ? 0.0
                        : (POW + QM_U) * want + 2.0 * QM_ETA * scale + QM_ETA;
+    char wanted[QM_WANT_TEXT];
     t->judged++;
     if (!(fabs(got - want) <= error) &&
-        qm_finding_set(
-            f, QM_BAD_WRONG,
-            "element %lld decodes to %a, want %a within %.3g (code %d, scale %a, alpha %a)",
-            (long long)i, got, want, error, code, scale, alpha))
+        qm_finding_set(f, QM_BAD_WRONG,
+                       "element %lld decodes to %a, want %s (code %d, scale %a, alpha %a)",
+                       (long long)i, got, qm_want_text(want, error, wanted), code, scale, alpha))
         *where = i;
 }
 

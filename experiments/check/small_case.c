@@ -191,6 +191,8 @@ static void weigh(const struct qm_domain *d, struct qm_domain_source *s, int exa
         if (is_half && c->given >> betas[i] & 1)
             c->hyper[betas[i]] = 0.5;
     }
+    if (!exact && d->reads >> QM_HYPER_beta2 & 1 && qm_domain_one_in(s, 4))
+        qm_domain_put(d, QM_HYPER_beta2, -1.0, c); /* which stands for rules of their own */
 }
 
 /* Whole blocks of states whose maxima lie around the smallest normal number and around the floors
@@ -269,6 +271,8 @@ struct qm_case qm_small_case(const struct qm_domain *d, struct qm_domain_source 
         return c;
     if (number % 4 == 2)
         return qm_extreme_case(d, s, number / 4);
+    if (number % 8 == 0)
+        return qm_corner_case(d, s, number / 8);
     return qm_crossed_case(d, s,
                            number - (number + 2) / 4 - (number + 1) / 4); /* those before it */
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "experiments/check/slot.h"
 #include "oracle/bound/bound.h"
 
 struct qm_stored qm_stored_of(const struct qm_param *p)
@@ -211,6 +212,7 @@ enum qm_verdict qm_stored_judge(const struct qm_stored_array *a, int64_t i, doub
 {
     const struct qm_stored *f = a->format;
     const void *p = a->p, *residual = a->residual;
+    char wanted[QM_WANT_TEXT];
     int rank = rank_at(f, p, i);
     double got = value_of(f, rank), low = want - error, high = want + error;
     *unbounded = isfinite(want) && !(error < HUGE_VAL);
@@ -221,7 +223,8 @@ enum qm_verdict qm_stored_judge(const struct qm_stored_array *a, int64_t i, doub
         if (isinf(want) && !f->has_inf && fabs(got) == value_of(f, f->top))
             is = QM_VERDICT_EQUAL;
         if (is == QM_VERDICT_WRONG)
-            snprintf(text, QM_STORED_TEXT, "is stored as %a, want %a", got, want);
+            snprintf(text, QM_STORED_TEXT, "is stored as %a, want %s", got,
+                     qm_want_text(want, 0.0, wanted));
         return is;
     }
     enum qm_verdict is = isnan(got) ? QM_VERDICT_WRONG : judge_rank(f, rank, want, low, high, t);

@@ -281,6 +281,8 @@ static qm_status check_one(struct qm_subject *s, const struct options *o, double
         struct qm_case c;
         QM_TRY(qm_case_parse(o->one_case, &c));
         QM_TRY(qm_judge_case(s, &c, o->seed, t));
+        if (t->skipped)
+            return qm_fail_in(QM_SKIPPED, "the case is unfit");
         qm_judge_end(s, t);
         return QM_OK;
     }

@@ -140,9 +140,14 @@ qm_status qm_kernel_judge(const struct qm_subject *s, struct qm_kernel_file *ker
     qm_kernel_file_use(kernel);
     qm_status st = qm_judge_case(s, c, seed, t);
     const struct qm_finding *f = t->n_findings > found ? &t->finding[found] : &none;
+    int is_unfit = t->skipped > skipped;
+    char why[QM_HOST_TEXT];
+    snprintf(why, sizeof why, "%s", is_unfit ? qm_message() : "");
     QM_TRY(qm_kernel_conclude(kernel, st, name, f, v));
-    if (v->how == QM_CASE_passed && t->skipped > skipped)
+    if (v->how == QM_CASE_passed && is_unfit) {
         v->how = QM_CASE_unfit;
+        snprintf(v->text, sizeof v->text, "%s", why);
+    }
     if (v->how != QM_CASE_failed)
         return QM_OK;
     if (st != QM_OK)

@@ -26,8 +26,8 @@ struct qm_kernel_verdict {
     enum qm_case_result how;
     int signal;                /* that the process died by, or 0 */
     struct qm_finding finding; /* severity 0: there is none */
-    char
-        text[QM_VERDICT_TEXT]; /* the finding, why the case was refused, or how the process ended */
+    /* the finding, why the case was refused or is unfit, or how the process ended */
+    char text[QM_VERDICT_TEXT];
 };
 
 /* Copies text to out[size] and puts the decimal value beside each hexadecimal float: "0x1.8p-1 =

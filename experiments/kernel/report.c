@@ -334,7 +334,18 @@ static void print_reasons(const struct qm_kernel_run *r, const json_t *all)
         add_reason(text, sizeof text, wrong, "numbers OFF_BY_ONE or WRONG");
     if (refused > r->o->allow_refused)
         add_reason(text, sizeof text, refused, "cases refused that the template takes");
-    qm_print("%s\n", qm_kernel_run_failed(r) ? text : "");
+    int is_idle = !qm_kernel_run_failed(r) && !qm_kernel_run_passed(r);
+    if (is_idle) {
+        *text = '\0';
+        add_reason(text, sizeof text, (long long)r->count[QM_CASE_refused], "cases refused");
+        add_reason(text, sizeof text, (long long)r->count[QM_CASE_unfit], "cases unfit");
+        add_reason(text, sizeof text, (long long)r->left_out, "cases left out");
+        add_reason(text, sizeof text, (long long)r->count[QM_CASE_passed],
+                   "cases without a number that has a bound");
+    }
+    qm_print("%s\n", !is_idle && !qm_kernel_run_failed(r) ? ""
+                     : *text                              ? text
+                                                          : ": no case was run");
 }
 
 /* Prints the verdict and two rows: cases by their results, numbers by their verdicts. */
@@ -490,6 +501,18 @@ static void print_refused(const struct qm_kernel_run *r, const json_t *all)
         }
 }
 
+/* Prints why the judge asked some cases of no kernel; a large one has a line of its own. */
+static void print_unfit(const struct qm_kernel_run *r)
+{
+    for (int i = 0; i < r->n_cases; i++)
+        if (r->cases[i].result == QM_CASE_unfit && r->cases[i].text &&
+            !strstr(r->cases[i].name, "/far")) {
+            qm_print("unfit %lld cases, which no kernel of this variant is asked for; %s: %s\n",
+                     (long long)r->count[QM_CASE_unfit], r->cases[i].name, r->cases[i].text);
+            return;
+        }
+}
+
 /* Whether two failures in turn are of one case whose two forms fail alike. */
 static int fail_alike(const json_t *f, const json_t *next)
 {
@@ -543,6 +566,7 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     print_counts(all, "failed");
     print_failures(json_object_get(all, "failures"));
     print_refused(r, all);
+    print_unfit(r);
     if (*r->not_far)
         qm_print("not judged: indices beyond 2^31 (%s)\n", r->not_far);
     if (r->covered)

@@ -100,6 +100,13 @@ static inline struct qm_ball qm_ball_mul(struct qm_ball a, struct qm_ball b)
     return qm_ball_rounded(x, fabs(a.x) * b.e + fabs(b.x) * a.e + a.e * b.e, QM_ETA);
 }
 
+/* 1: 1 / x is a normal float32, as of a power of two, so that multiplying by it is dividing. */
+static inline int qm_has_exact_reciprocal(double x)
+{
+    int e;
+    return fabs(frexp(x, &e)) == 0.5 && e > -126 && e <= 127;
+}
+
 static inline struct qm_ball qm_ball_div(const struct qm_reorder *o, struct qm_ball a,
                                          struct qm_ball b)
 {
@@ -108,8 +115,8 @@ static inline struct qm_ball qm_ball_div(const struct qm_reorder *o, struct qm_b
         return (struct qm_ball){x, HUGE_VAL};
     if (qm_ball_is_zero(a) && b.e < HUGE_VAL)
         return qm_ball_exact(x);
-    if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && qm_is_float(x) && !o->recip &&
-        !(o->div_ulp > 0.0))
+    if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && qm_is_float(x) &&
+        (!o->recip || qm_has_exact_reciprocal(b.x)) && !(o->div_ulp > 0.0))
         return qm_ball_exact(x);
     e = (a.e + fabs(x) * b.e) / least;
     if (o->recip)

@@ -15,6 +15,7 @@
  * formed here: lo and hi of a block, and code and value of each element, in balls. */
 #include "oracle/rule/microadam.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 enum { ERROR = QM_MICROADAM_ERROR, INDEX = QM_MICROADAM_INDEX, VALUE = QM_MICROADAM_VALUE };
@@ -76,7 +77,9 @@ static double size_at(struct qm_ball x, int is_high)
 {
     if (isnan(x.x))
         return HUGE_VAL;
-    if (!(x.e < HUGE_VAL) && isfinite(x.x))
+    if (isinf(x.x)) /* below NaN, above every float32 */
+        return DBL_MAX;
+    if (!(x.e < HUGE_VAL))
         return is_high ? HUGE_VAL : 0.0;
     return is_high ? fabs(x.x) + x.e : fmax(fabs(x.x) - x.e, 0.0);
 }

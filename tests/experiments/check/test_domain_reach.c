@@ -75,12 +75,29 @@ static int has_other_order(const struct qm_domain *d, const struct qm_case *c)
     return (c->given >> QM_HYPER_max_order & 1) && c->hyper[QM_HYPER_max_order] > 12.0;
 }
 
+/* A projection of more numbers than 16 bits count, whose rank is beyond 256 and not cut down. */
+static int has_rank_beyond_256(const struct qm_domain *d, const struct qm_case *c)
+{
+    return c->shape.rank == 2 && hyper_of(d, c).rank > 256.0;
+}
+
+static int has_large_projection(const struct qm_domain *d, const struct qm_case *c)
+{
+    double least =
+        c->shape.rank == 2 ? fmin((double)c->shape.dim[0], (double)c->shape.dim[1]) : 0.0;
+    return !c->forced && hyper_of(d, c).rank * least > 0x1p16;
+}
+
 static void test_numbers_that_count_elements(void **state)
 {
     (void)state;
     some_are("microadam4", 0, 2, has_long_block);
     some_are("microadam4", 0, 2, has_block_of_all);
     some_are("apollo_f32", 0, 2, has_large_rank);
+    some_are("apollo_f32", 0, 4, has_rank_beyond_256);
+    some_are("apollo_f32", 0, 2, has_large_projection);
+    some_are("apollo8_026", 0, 2, has_large_projection);
+    some_are("fira_f32", 0, 1, has_rank_beyond_256);
     some_are("shampoo4_adamw", 0, 8, has_other_order);
 }
 
@@ -164,6 +181,67 @@ static void test_long_sides(void **state)
     }
 }
 
+static int has_eight_axes(const struct qm_domain *d, const struct qm_case *c)
+{
+    int all = c->shape.rank == QM_MAX_RANK;
+    (void)d;
+    for (int a = 0; a < c->shape.rank; a++)
+        all &= c->shape.dim[a] > 1;
+    return all;
+}
+
+static void test_eight_axes(void **state)
+{
+    (void)state;
+    some_are("adamw4_lpmm", 0, 1, has_eight_axes);
+}
+
+/* ---- settings at once ------------------------------------------------------------------------ */
+
+/* The weight is a power of t, nothing is added to squares, and these are denormal. */
+static int has_no_floor(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_hyper h = hyper_of(d, c);
+    int is_tiny = c->kind == QM_CLASS_floors || qm_case_power(c, QM_POWER_g) < -50;
+    return h.beta2 < 0.0 && h.eps1 == 0.0 && is_tiny;
+}
+
+/* Corrections in which 1 - beta2^t is lost, around the step from which RAdam's is rectified. */
+static int is_next_to_one(const struct qm_domain *d, const struct qm_case *c)
+{
+    double left = 1.0 - hyper_of(d, c).beta2;
+    return left > 0.0 && left < 0x1p-12 && c->t >= 3 && c->t <= 8;
+}
+
+static void test_special_values_meet(void **state)
+{
+    (void)state;
+    some_are("adamw8_046", 0, 2, has_no_floor);
+    some_are("radam_f32", 0, 2, is_next_to_one);
+    some_are("adamw_f32", 0, 2, is_next_to_one);
+}
+
+/* A step beyond 2^28 whose power of t is no small number. */
+static int has_late_power(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_hyper h = hyper_of(d, c);
+    return c->t > 1 << 28 && h.beta2 < 0.0 && h.beta2_decay > -0.41;
+}
+
+/* A step that float32 does not count, and a weight of which 1 - beta^t is not 1. */
+static int has_late_weight(const struct qm_domain *d, const struct qm_case *c)
+{
+    double left = 1.0 - hyper_of(d, c).beta1;
+    return c->t > 1 << 24 && left > 0.0 && left * (double)c->t < 30.0;
+}
+
+static void test_late_steps(void **state)
+{
+    (void)state;
+    some_are("adafactor8_024", 0, 2, has_late_power);
+    some_are("adamw_f32", 0, 2, has_late_weight);
+}
+
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* The tail of the parameters counts, and so it does where the gradients' is left out, too. */
@@ -178,6 +256,27 @@ static void test_sums_of_many_numbers(void **state)
     (void)state;
     some_are("lars_bnb,max_unorm=1e-05", 1, 1, sums_much);
     some_are("lamb_bnb,max_unorm=0.003", 1, 1, sums_much);
+}
+
+static int is_swamped(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return c->kind == QM_CLASS_swamped && numel(c) > 2000;
+}
+
+static int is_swamped_and_loaded(const struct qm_domain *d, const struct qm_case *c)
+{
+    return is_swamped(d, c) && qm_case_power(c, QM_POWER_s) > 10;
+}
+
+static void test_sums_that_one_number_swamps(void **state)
+{
+    static const char *const recipes[] = {"came_f32", "adafactor_hf", "lamb_bnb", "muon_f32"};
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        some_are(recipes[k], 0, 3, is_swamped);
+        some_are(recipes[k], 0, 1, is_swamped_and_loaded);
+    }
 }
 
 static void test_no_tail_where_elements_are_alone(void **state)
@@ -197,6 +296,10 @@ int main(void)
         cmocka_unit_test(test_thin_matrices),
         cmocka_unit_test(test_long_sides),
         cmocka_unit_test(test_sums_of_many_numbers),
+        cmocka_unit_test(test_sums_that_one_number_swamps),
+        cmocka_unit_test(test_special_values_meet),
+        cmocka_unit_test(test_late_steps),
+        cmocka_unit_test(test_eight_axes),
         cmocka_unit_test(test_no_tail_where_elements_are_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -439,3 +439,18 @@ P
     [ "$(under)" = 0 ]
     rm -r "$TMPDIR"/qualm-kernel-* # a killed program removes nothing
 }
+
+@test "an unfit case is named with its reason, and is no pass" {
+    local case=61x67/normal/lr=0+initial_lr=0/t1/forced
+    "$QUALM" check --template lion8_fused >lion.c
+    run -77 "$QUALM" check --no-shrink --kernel lion.c -q --case $case
+    [[ $output == *"nothing judged: 1 cases unfit"*"unfit 1 cases"*"lr is 0 from the start"* ]]
+    run -77 "$QUALM" check lion8_fused --case $case
+    [[ $output == *"the case is unfit: lr is 0 from the start"* ]]
+}
+
+@test "a NaN that is wanted is called NaN" {
+    "$QUALM" check --template adamw_f32 | sed 's/float x = /if (g[i] != g[i]) continue;\n        &/' >nan.c
+    run -1 "$QUALM" check --no-shrink --kernel nan.c -q --case 4097/nonfinite/default/t1/forced
+    [[ $output == *", want NaN; step 1"* && $output != *"want nan"* ]]
+}
