@@ -15,11 +15,11 @@ static const char *fmad_of(const char *word)
     return is_fmad ? name + 4 + (name[4] == '=') : NULL;
 }
 
-void qm_cuda_flags(struct qm_command *c, const char **fmad)
+void qm_cuda_flags(struct qm_argv *c, const char **fmad)
 {
     int n = c->n, from = c->n;
     const char *value, *last = NULL;
-    qm_command_words(c, "CUDAFLAGS", getenv("CUDAFLAGS"));
+    qm_argv_words(c, "CUDAFLAGS", getenv("CUDAFLAGS"));
     for (int i = from; i < c->n; i++) {
         if (!(value = fmad_of(c->argv[i])))
             c->argv[n++] = c->argv[i];
@@ -69,7 +69,7 @@ static void append(char *text, size_t size, const char *a, const char *b)
     snprintf(text + used, size - used, "%s%s%s", used ? " " : "", a, b);
 }
 
-void qm_cuda_flags_emulated(struct qm_command *taken, char *left, size_t size)
+void qm_cuda_flags_emulated(struct qm_argv *taken, char *left, size_t size)
 {
     char *words[QM_BUILD_WORDS + 1];
     const char *value;
@@ -88,8 +88,8 @@ void qm_cuda_flags_emulated(struct qm_command *taken, char *left, size_t size)
         } else if (strcmp(options[i].is, "-I") == 0 && is_toolkit(value)) {
             append(left, size, "-I", value);
         } else {
-            qm_command_add(taken, "CUDAFLAGS", options[i].is);
-            qm_command_add(taken, "CUDAFLAGS", value);
+            qm_argv_add(taken, "CUDAFLAGS", options[i].is);
+            qm_argv_add(taken, "CUDAFLAGS", value);
         }
     }
 }

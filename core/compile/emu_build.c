@@ -168,16 +168,16 @@ static qm_status text_read(const char *path, char **out)
 
 /* Sets the command line: $CXX, the fixed flags, those of the form, $CXXFLAGS, and `words` up to
  * NULL. */
-static void compile_with(struct qm_command *c, const char *fixed, const char *form,
+static void compile_with(struct qm_argv *c, const char *fixed, const char *form,
                          const char *const *words)
 {
     memset(c, 0, sizeof *c);
-    qm_command_compiler(c, "CXX", "c++");
-    qm_command_words(c, NULL, fixed);
-    qm_command_words(c, NULL, form);
-    qm_command_words(c, "CXXFLAGS", getenv("CXXFLAGS"));
+    qm_argv_compiler(c, "CXX", "c++");
+    qm_argv_words(c, NULL, fixed);
+    qm_argv_words(c, NULL, form);
+    qm_argv_words(c, "CXXFLAGS", getenv("CXXFLAGS"));
     for (; *words; words++)
-        qm_command_add(c, NULL, *words);
+        qm_argv_add(c, NULL, *words);
 }
 
 /* ---- contraction ----------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ static qm_status find_lines(const char *source, const char *folder, const char *
 {
     static const char *const plain[] = {"-ffp-contract=off", NULL};
     struct qm_contracted found;
-    struct qm_command *k = calloc(1, sizeof *k);
+    struct qm_argv *k = calloc(1, sizeof *k);
     char path[PATH_MAX], other[PATH_MAX], flags[256], *text[2] = {NULL, NULL};
     snprintf(path, sizeof path, "%s/kernel.emu.ii", folder);
     snprintf(other, sizeof other, "%s/plain.s", folder);
@@ -217,7 +217,7 @@ static qm_status find_lines(const char *source, const char *folder, const char *
     qm_status st = k ? QM_OK : qm_fail(QM_NO_MEMORY, "a command");
     if (st == QM_OK) {
         compile_with(k, KERNEL_FLAGS, flags, (const char *const[]){"-S", path, "-o", other, NULL});
-        st = qm_command_run(k, source, HINT);
+        st = qm_argv_run(k, source, HINT);
     }
     if (st == QM_OK)
         st = text_read(assembly, &text[0]);
@@ -268,7 +268,7 @@ static qm_status rewrite_to(const char *text, const char *folder, enum qm_emu_pu
 /* Checks device code by an unoptimized build of kernel.ii, and appends the list of its variables to
  * the assembly `built`. */
 static qm_status device_check(const char *source, const char *folder, const char *built,
-                              struct qm_command *k)
+                              struct qm_argv *k)
 {
     char path[PATH_MAX], marked[PATH_MAX], assembly[PATH_MAX], *text[3] = {NULL, NULL, NULL};
     char *variables = NULL;
@@ -282,7 +282,7 @@ static qm_status device_check(const char *source, const char *folder, const char
         compile_with(k, MARK_FLAGS, "",
                      (const char *const[]){"-O0", "-g1", "-gdwarf-4", "-fno-lto", "-S", marked,
                                            "-o", assembly, NULL});
-        st = qm_command_run(k, source, HINT);
+        st = qm_argv_run(k, source, HINT);
     }
     if (st == QM_OK)
         st = text_read(assembly, &text[1]);
@@ -303,20 +303,20 @@ static qm_status device_check(const char *source, const char *folder, const char
 
 /* source -> kernel.ii -> kernel.emu.ii */
 static qm_status kernel_rewrite(const char *source, const char *folder, const char *flags,
-                                const char *rewritten, struct qm_command *k)
+                                const char *rewritten, struct qm_argv *k)
 {
     char layer[PATH_MAX], plain[PATH_MAX], left[8192], *text = NULL;
-    struct qm_command taken;
+    struct qm_argv taken;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
                                        source, "-o", plain, NULL});
     qm_cuda_flags_emulated(&taken, left, sizeof left);
-    QM_TRY(qm_command_status(&taken));
+    QM_TRY(qm_argv_status(&taken));
     for (int i = 0; i < taken.n; i++)
-        qm_command_add(k, "CUDAFLAGS", taken.argv[i]);
-    QM_TRY(qm_command_run(k, source, HINT));
+        qm_argv_add(k, "CUDAFLAGS", taken.argv[i]);
+    QM_TRY(qm_argv_run(k, source, HINT));
     QM_TRY(text_read(plain, &text));
     qm_status st = rewrite_to(text, folder, QM_EMU_RUN, rewritten);
     free(text);
@@ -325,7 +325,7 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
 
 /* kernel.emu.ii -> kernel.s -> kernel.o */
 static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
-                                struct qm_command *k)
+                                struct qm_argv *k)
 {
     char rewritten[PATH_MAX], assembly[PATH_MAX], changed[PATH_MAX], object[PATH_MAX];
     int is_contracted = strstr(flags, "-ffp-contract=fast") != NULL;
@@ -338,20 +338,20 @@ static qm_status kernel_compile(const char *source, const char *folder, const ch
     QM_TRY(kernel_rewrite(source, folder, flags, rewritten, k));
     compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-S", rewritten, "-o", assembly, NULL});
-    QM_TRY(qm_command_run(k, source, HINT));
+    QM_TRY(qm_argv_run(k, source, HINT));
     QM_TRY(nans_change(assembly, changed));
     QM_TRY(device_check(source, folder, changed, k));
     compile_with(k, "", "", (const char *const[]){"-c", changed, "-o", object, NULL});
-    QM_TRY(qm_command_start(k, HINT, &pid));
+    QM_TRY(qm_argv_start(k, HINT, &pid));
     qm_status st = is_contracted ? find_lines(source, folder, assembly) : QM_OK;
-    qm_status other = qm_command_wait(k, pid, source);
+    qm_status other = qm_argv_wait(k, pid, source);
     return st == QM_OK ? other : st;
 }
 
 qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
                        size_t size)
 {
-    struct qm_command *layer = calloc(1, sizeof *layer), *kernel = calloc(1, sizeof *kernel);
+    struct qm_argv *layer = calloc(1, sizeof *layer), *kernel = calloc(1, sizeof *kernel);
     char from[PATH_MAX], made[PATH_MAX], part[PATH_MAX];
     pid_t pid = 0;
     snprintf(object, size, "%s/kernel.so", folder);
@@ -363,19 +363,18 @@ qm_status qm_emu_build(const char *source, const char *folder, const char *flags
                     (st == QM_OK && qm_emu_layer_read(LAYER_FLAGS, made));
     if (st == QM_OK && !has_layer) {
         compile_with(layer, LAYER_FLAGS, "", (const char *const[]){"-c", from, "-o", made, NULL});
-        st = qm_command_start(layer, HINT, &pid);
+        st = qm_argv_start(layer, HINT, &pid);
     }
     if (st == QM_OK) {
         st = kernel_compile(source, folder, flags, kernel);
-        qm_status other =
-            has_layer ? QM_OK : qm_command_wait(layer, pid, "the layer of backend emu");
+        qm_status other = has_layer ? QM_OK : qm_argv_wait(layer, pid, "the layer of backend emu");
         if (other == QM_OK && !has_layer)
             qm_emu_layer_write(LAYER_FLAGS, made);
         st = st == QM_OK ? other : st;
     }
     if (st == QM_OK) {
         compile_with(kernel, LINK_FLAGS, "", (const char *const[]){part, made, "-o", object, NULL});
-        st = qm_command_run(kernel, source, HINT);
+        st = qm_argv_run(kernel, source, HINT);
     }
     free(layer);
     free(kernel);

@@ -28,10 +28,10 @@ static char compiler[256];
 
 static void ask_compiler(void)
 {
-    struct qm_command c = {0};
-    qm_command_compiler(&c, "CXX", "c++");
-    qm_command_add(&c, NULL, "--version");
-    if (qm_command_ask(&c, compiler, sizeof compiler) != 0)
+    struct qm_argv c = {0};
+    qm_argv_compiler(&c, "CXX", "c++");
+    qm_argv_add(&c, NULL, "--version");
+    if (qm_argv_ask(&c, compiler, sizeof compiler) != 0)
         compiler[0] = '\0';
     compiler[strcspn(compiler, "\n")] = '\0';
 }

@@ -18,10 +18,10 @@ int qm_fmad_emulated(void) { return qm_emu_fast_flags() != NULL; }
 
 qm_status qm_fmad_asked(const char *option, int has[QM_FMADS])
 {
-    struct qm_command words = {0};
+    struct qm_argv words = {0};
     const char *fmad;
     qm_cuda_flags(&words, &fmad);
-    QM_TRY(qm_command_status(&words));
+    QM_TRY(qm_argv_status(&words));
     option = option ? option : fmad;
     has[QM_FMAD_true] = !option || strcmp(option, "true") == 0;
     has[QM_FMAD_false] = !has[QM_FMAD_true] || !option;

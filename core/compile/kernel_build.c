@@ -14,14 +14,14 @@
 #include "core/compile/embedded_text.h"
 #include "core/emu/emu_fast.h"
 
-static int wrong(struct qm_command *c, const char *name, const char *what)
+static int wrong(struct qm_argv *c, const char *name, const char *what)
 {
     if (!*c->wrong)
         snprintf(c->wrong, sizeof c->wrong, "%s: %s", name, what);
     return 0;
 }
 
-static int append(struct qm_command *c, const char *name, const char *word)
+static int append(struct qm_argv *c, const char *name, const char *word)
 {
     if (name ? c->n - c->n_own == QM_BUILD_WORDS : c->n_own == QM_BUILD_OWN)
         return wrong(c, name ? name : "the command line", "too many words");
@@ -31,13 +31,13 @@ static int append(struct qm_command *c, const char *name, const char *word)
     return 1;
 }
 
-void qm_command_add(struct qm_command *c, const char *name, const char *word)
+void qm_argv_add(struct qm_argv *c, const char *name, const char *word)
 {
     (void)append(c, name, word);
 }
 
 /* Reads a word from `at` on; where it ends, or NULL: it is wrong.  It is written to the text. */
-static const char *read_word(struct qm_command *c, const char *name, const char *at)
+static const char *read_word(struct qm_argv *c, const char *name, const char *at)
 {
     char quote = '\0';
     size_t from = c->used, most = name ? QM_BUILD_TEXT : sizeof c->text;
@@ -59,27 +59,27 @@ static const char *read_word(struct qm_command *c, const char *name, const char 
     return !quote && append(c, name, c->text + from) ? at : NULL;
 }
 
-void qm_command_words(struct qm_command *c, const char *name, const char *text)
+void qm_argv_words(struct qm_argv *c, const char *name, const char *text)
 {
     for (const char *at = text; at && *(at += strspn(at, " \t\n"));)
         at = read_word(c, name, at);
 }
 
-void qm_command_compiler(struct qm_command *c, const char *name, const char *usual)
+void qm_argv_compiler(struct qm_argv *c, const char *name, const char *usual)
 {
     int n = c->n;
-    qm_command_words(c, name, getenv(name));
+    qm_argv_words(c, name, getenv(name));
     if (c->n == n)
-        qm_command_add(c, NULL, usual);
+        qm_argv_add(c, NULL, usual);
 }
 
-qm_status qm_command_status(const struct qm_command *c)
+qm_status qm_argv_status(const struct qm_argv *c)
 {
     return *c->wrong ? qm_fail(QM_BAD_ARG, "%s", c->wrong) : QM_OK;
 }
 
 /* Starts the program, whose standard output and error are these descriptors; 0, or errno. */
-static int spawn(struct qm_command *c, int out, int err, pid_t *pid)
+static int spawn(struct qm_argv *c, int out, int err, pid_t *pid)
 {
     return qm_compiler_start(c->argv, out, err, pid);
 }
@@ -93,16 +93,16 @@ static int code_of(pid_t pid)
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
-qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid)
+qm_status qm_argv_start(struct qm_argv *c, const char *hint, pid_t *pid)
 {
-    QM_TRY(qm_command_status(c));
+    QM_TRY(qm_argv_status(c));
     int failed = spawn(c, STDERR_FILENO, STDERR_FILENO, pid);
     return failed ? qm_fail(QM_BAD_ARG, "cannot run the compiler '%s': %s (%s)", c->argv[0],
                             strerror(failed), hint)
                   : QM_OK;
 }
 
-qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source)
+qm_status qm_argv_wait(const struct qm_argv *c, pid_t pid, const char *source)
 {
     if (code_of(pid) != 0)
         return qm_fail(QM_BAD_ARG, "%s does not compile (%s)", source, c->argv[0]);
@@ -115,11 +115,11 @@ qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *sou
     return QM_OK;
 }
 
-qm_status qm_command_run(struct qm_command *c, const char *source, const char *hint)
+qm_status qm_argv_run(struct qm_argv *c, const char *source, const char *hint)
 {
     pid_t pid;
-    QM_TRY(qm_command_start(c, hint, &pid));
-    return qm_command_wait(c, pid, source);
+    QM_TRY(qm_argv_start(c, hint, &pid));
+    return qm_argv_wait(c, pid, source);
 }
 
 /* Reads all there is, of which text[size] gets the beginning. */
@@ -134,7 +134,7 @@ static void read_all(int from, char *text, size_t size)
     text[used] = '\0';
 }
 
-int qm_command_ask(struct qm_command *c, char *text, size_t size)
+int qm_argv_ask(struct qm_argv *c, char *text, size_t size)
 {
     int pipe[2] = {-1, -1}, code = -1, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     pid_t pid;
@@ -168,7 +168,7 @@ void qm_kernel_build_wraps(int wraps) { integers_wrap = wraps; }
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size)
 {
     char include[PATH_MAX + 2];
-    struct qm_command c = {0};
+    struct qm_argv c = {0};
     if (access(source, R_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
     if (is_cuda(source)) {
@@ -180,13 +180,13 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     QM_TRY(qm_embedded_write(folder, "kernel_nearest.h"));
     snprintf(include, sizeof include, "-I%s", folder);
     snprintf(object, size, "%s/kernel.so", folder);
-    qm_command_compiler(&c, "CC", "cc");
-    qm_command_words(&c, NULL, "-std=c11 -O2 -ffp-contract=off -shared -fPIC");
+    qm_argv_compiler(&c, "CC", "cc");
+    qm_argv_words(&c, NULL, "-std=c11 -O2 -ffp-contract=off -shared -fPIC");
     if (integers_wrap)
-        qm_command_add(&c, NULL, "-fwrapv");
-    qm_command_words(&c, "CFLAGS", getenv("CFLAGS"));
+        qm_argv_add(&c, NULL, "-fwrapv");
+    qm_argv_words(&c, "CFLAGS", getenv("CFLAGS"));
     const char *last[] = {include, "-o", object, source, "-lm"};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
-        qm_command_add(&c, NULL, last[i]);
-    return qm_command_run(&c, source, "CC chooses another");
+        qm_argv_add(&c, NULL, last[i]);
+    return qm_argv_run(&c, source, "CC chooses another");
 }

@@ -62,11 +62,11 @@ qm_status qm_build_read(const char *path, char **out, size_t *size);
 enum { QM_BUILD_WORDS = 96, QM_BUILD_OWN = 64, QM_BUILD_TEXT = 8192, QM_BUILD_OWN_TEXT = 2048 };
 
 /* Words that a program is started with.  wrong: why they cannot be used, or "". */
-struct qm_command {
+struct qm_argv {
     int n, n_own;
     size_t used;
     char *argv[QM_BUILD_WORDS + QM_BUILD_OWN + 1];
-    char wrong[120], text[QM_BUILD_TEXT + QM_BUILD_OWN_TEXT]; /* of qm_command_words */
+    char wrong[120], text[QM_BUILD_TEXT + QM_BUILD_OWN_TEXT]; /* of qm_argv_words */
 };
 
 /* Adds the words of text, which a variable of that name holds, split as a shell does: at blanks and
@@ -74,38 +74,38 @@ struct qm_command {
  * meaning before a double quote and a backslash alone.  NULL is no text.  An open quote, or more
  * words or bytes than there is room for, is `wrong`, which names the variable, and which the next
  * function that returns a status says.  name NULL: the program's own words. */
-void qm_command_words(struct qm_command *c, const char *name, const char *text);
+void qm_argv_words(struct qm_argv *c, const char *name, const char *text);
 
 /* Adds one word, which the caller keeps; name: the variable that it comes from, or NULL. */
-void qm_command_add(struct qm_command *c, const char *name, const char *word);
+void qm_argv_add(struct qm_argv *c, const char *name, const char *word);
 
 /* Adds the words of the variable `name`, or, where it is not set or blank, the word `usual`. */
-void qm_command_compiler(struct qm_command *c, const char *name, const char *usual);
+void qm_argv_compiler(struct qm_argv *c, const char *name, const char *usual);
 
 /* QM_BAD_ARG: the words are wrong. */
-qm_status qm_command_status(const struct qm_command *c);
+qm_status qm_argv_status(const struct qm_argv *c);
 
 /* Runs the compiler and waits for it; or starts it, and waits later.  Its standard output
  * goes to stderr.  QM_BAD_ARG: it cannot be run (hint: what the user can do), or it finds
  * `source` wrong. */
-qm_status qm_command_run(struct qm_command *c, const char *source, const char *hint);
-qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid);
-qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source);
+qm_status qm_argv_run(struct qm_argv *c, const char *source, const char *hint);
+qm_status qm_argv_start(struct qm_argv *c, const char *hint, pid_t *pid);
+qm_status qm_argv_wait(const struct qm_argv *c, pid_t pid, const char *source);
 
 /* Runs a program without its messages and returns its exit code; -1: it cannot be run, or a signal
  * ended it.  text[size] gets the beginning of its standard output; NULL: nobody reads that. */
-int qm_command_ask(struct qm_command *c, char *text, size_t size);
+int qm_argv_ask(struct qm_argv *c, char *text, size_t size);
 
 /* ---- $CUDAFLAGS ------------------------------------------------------------------------------ */
 
 /* Adds the words of $CUDAFLAGS but for --fmad and -fmad with their values, which the form says;
  * *fmad: the last of these values, or NULL; may be NULL.  A value that is neither true nor false is
  * wrong. */
-void qm_cuda_flags(struct qm_command *c, const char **fmad);
+void qm_cuda_flags(struct qm_argv *c, const char **fmad);
 
 /* The words of $CUDAFLAGS on backend emu: `taken` gets folders (-I, --include-path) and macros (-D,
  * -U, --define-macro, --undefine-macro) as the C++ compiler wants them; left[size] the others, but
  * for --fmad, and folders with CUDA's own headers, for which texts of core/emu stand in. */
-void qm_cuda_flags_emulated(struct qm_command *taken, char *left, size_t size);
+void qm_cuda_flags_emulated(struct qm_argv *taken, char *left, size_t size);
 
 #endif

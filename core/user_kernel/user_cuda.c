@@ -42,7 +42,7 @@ static int arch_here(void)
 
 qm_status qm_user_cuda_build(const char *source, const char *object)
 {
-    struct qm_command options = {0};
+    struct qm_argv options = {0};
     char path[PATH_MAX], include[PATH_MAX + 2], *text;
     size_t size;
     int arch = arch_here(); /* before NVRTC is chosen, which wants the driver's version */
@@ -50,8 +50,8 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     QM_TRY(qm_build_read(source, &text, &size));
     snprintf(path, sizeof path, "%s", source);
     snprintf(include, sizeof include, "-I%s", dirname(path));
-    qm_command_add(&options, NULL, include);
-    qm_command_add(&options, NULL, qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
+    qm_argv_add(&options, NULL, include);
+    qm_argv_add(&options, NULL, qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
     qm_cuda_flags(&options, NULL);
     char includes[65];
     int is_whole = 0;
@@ -59,7 +59,7 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     struct qm_device_source s = {
         .name = source, .text = text, .options = words, .includes = includes, .arch = arch};
     struct qm_device_binary b = {0};
-    qm_status st = qm_command_status(&options);
+    qm_status st = qm_argv_status(&options);
     if (st == QM_OK)
         st = qm_includes_hash(source, text, words, includes, &is_whole);
     if (st == QM_OK)

@@ -7,9 +7,9 @@
 #include "core/device/step_kernels.h"
 #include "core/device/tensor_rule_form.h"
 #include "core/user_kernel/user_cuda.h"
+#include "experiments/check/bound_search_table.h"
 #include "experiments/check/check_table.h"
 #include "experiments/check/judge.h"
-#include "experiments/check/search_table.h"
 #include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
@@ -328,9 +328,9 @@ static qm_status backend_found(const char *name, const char *file, const struct 
 
 static int search(const struct options *o)
 {
-    const struct qm_search_job job = {&o->recipes, o->kernel.file, o->kernel.as,
-                                      o->time > 0.0 ? o->time : 60.0, o->seed};
-    return qm_search_print(&job);
+    const struct qm_bound_search_job job = {&o->recipes, o->kernel.file, o->kernel.as,
+                                            o->time > 0.0 ? o->time : 60.0, o->seed};
+    return qm_bound_search_print(&job);
 }
 
 /* Does the work of options other than a check of variants; returns its exit code, or -1 for

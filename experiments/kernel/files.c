@@ -24,7 +24,7 @@ int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
 static void say_left_flags(void)
 {
     static int is_said;
-    struct qm_command taken;
+    struct qm_argv taken;
     char left[8192];
     qm_cuda_flags_emulated(&taken, left, sizeof left);
     if (*left && !is_said++)

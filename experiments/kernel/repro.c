@@ -483,22 +483,22 @@ static qm_status write_draft(struct qm_kernel_file *kernel, const struct writing
 /* 1: the draft compiles, without a warning where `strict` is 1, and exits with 1. */
 static int fails(const struct qm_repro *r, int strict)
 {
-    struct qm_command compile = {0}, run = {0};
+    struct qm_argv compile = {0}, run = {0};
     char source[PATH_MAX], program[PATH_MAX];
     snprintf(source, sizeof source, "%s/repro.c", r->folder);
     snprintf(program, sizeof program, "%s/repro", r->folder);
     const char *made[] = {source, "-o", program, "-lm", r->source ? NULL : "-ldl"};
     const char *runs[] = {"env", "-C", r->folder, "timeout", "10", "./repro"};
     unlink(program);
-    qm_command_compiler(&compile, "CC", "cc");
-    qm_command_words(&compile, NULL, "-O2 -ffp-contract=off");
-    qm_command_words(&compile, "CFLAGS", getenv("CFLAGS"));
-    qm_command_words(&compile, NULL, strict ? "-Wall -Wextra -Werror" : "-w");
+    qm_argv_compiler(&compile, "CC", "cc");
+    qm_argv_words(&compile, NULL, "-O2 -ffp-contract=off");
+    qm_argv_words(&compile, "CFLAGS", getenv("CFLAGS"));
+    qm_argv_words(&compile, NULL, strict ? "-Wall -Wextra -Werror" : "-w");
     for (size_t i = 0; i < sizeof made / sizeof *made && made[i]; i++)
-        qm_command_add(&compile, NULL, made[i]);
+        qm_argv_add(&compile, NULL, made[i]);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        qm_command_add(&run, NULL, runs[i]);
-    return qm_command_ask(&compile, NULL, 0) == 0 && qm_command_ask(&run, NULL, 0) == 1;
+        qm_argv_add(&run, NULL, runs[i]);
+    return qm_argv_ask(&compile, NULL, 0) == 0 && qm_argv_ask(&run, NULL, 0) == 1;
 }
 
 static qm_status publish(const char *draft, const char *path)

@@ -1,4 +1,4 @@
-/* search.h - Searches for inputs at which a step errs most in relation to its derived bound.
+/* bound_search.h - Searches for inputs at which a step errs most in relation to its derived bound.
  *
  * A hill climb.  It starts from steps of cases and changes single numbers of parameter, gradient
  * and state (bits, neighbours, copies of the worst element), the step's number, and the
@@ -6,24 +6,24 @@
  * parameter or float32 state, and starts again where nothing does.  A ratio above 1 is a wrong
  * bound, or a wrong step; one far below 1/4 everywhere a bound that is loose.  Codes and parameters
  * of 16 bits have no ratio: of them only a wrong one is found. */
-#ifndef QM_EXPERIMENTS_CHECK_SEARCH_H
-#define QM_EXPERIMENTS_CHECK_SEARCH_H
+#ifndef QM_EXPERIMENTS_CHECK_BOUND_SEARCH_H
+#define QM_EXPERIMENTS_CHECK_BOUND_SEARCH_H
 
 #include "experiments/check/judge.h"
 
 /* Formats of the states: all float32; with the variant's own fallbacks; without fallbacks. */
-#define QM_SEARCH_MODE_LIST(X) X(f32) X(own) X(forced)
+#define QM_BOUND_STATES_LIST(X) X(f32) X(own) X(forced)
 
-enum qm_search_formats {
-#define X(name) QM_SEARCH_##name,
-    QM_SEARCH_MODE_LIST(X)
+enum qm_bound_states {
+#define X(name) QM_BOUND_STATES_##name,
+    QM_BOUND_STATES_LIST(X)
 #undef X
-        QM_SEARCH_FORMATS
+        QM_BOUND_STATES_COUNT
 };
 
-extern const char *const qm_search_format_names[QM_SEARCH_FORMATS];
+extern const char *const qm_bound_states_names[QM_BOUND_STATES_COUNT];
 
-struct qm_search_found {
+struct qm_bound_search_found {
     double ratio;             /* largest error / bound; 0: no number had a bound above 0 */
     int64_t steps;            /* steps that were judged */
     char start[QM_CASE_TEXT]; /* the case that the climb of the largest ratio started from */
@@ -34,7 +34,7 @@ struct qm_search_found {
 /* Climbs for about `seconds`, on this thread.  The subject's backend and freedoms are judged as its
  * recipe with these formats of its states.  QM_SKIPPED: the rule has no bound, or the recipe no
  * quantized state that they would change. */
-qm_status qm_search_bound(const struct qm_subject *s, enum qm_search_formats states, double seconds,
-                          uint64_t seed, struct qm_search_found *out);
+qm_status qm_bound_search(const struct qm_subject *s, enum qm_bound_states states, double seconds,
+                          uint64_t seed, struct qm_bound_search_found *out);
 
 #endif

@@ -1,12 +1,12 @@
-/* test_search.c - Tests that the search for the inputs nearest a bound finds wrong steps, and calls
- * no right one wrong. */
+/* test_bound_search.c - Tests that the search for the inputs nearest a bound finds wrong steps, and
+ * calls no right one wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "experiments/check/search.h"
+#include "experiments/check/bound_search.h"
 
 static struct qm_subject subject_of(const char *recipe, void (*alter)(struct qm_recipe *))
 {
@@ -28,16 +28,16 @@ static void test_small_errors_are_found(void **state)
     static const struct {
         const char *recipe;
         void (*alter)(struct qm_recipe *);
-        enum qm_search_formats states;
-    } bad[] = {{"adamw_f32", slightly_larger_rate, QM_SEARCH_own},
-               {"adamw4_ao", slightly_larger_rate, QM_SEARCH_forced},
-               {"lion8_bnb", slightly_larger_beta, QM_SEARCH_f32},
-               {"adafactor_hf", larger_rate, QM_SEARCH_own}};
+        enum qm_bound_states states;
+    } bad[] = {{"adamw_f32", slightly_larger_rate, QM_BOUND_STATES_own},
+               {"adamw4_ao", slightly_larger_rate, QM_BOUND_STATES_forced},
+               {"lion8_bnb", slightly_larger_beta, QM_BOUND_STATES_f32},
+               {"adafactor_hf", larger_rate, QM_BOUND_STATES_own}};
     (void)state;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         struct qm_subject s = subject_of(bad[k].recipe, bad[k].alter);
-        struct qm_search_found f;
-        assert_int_equal(qm_search_bound(&s, bad[k].states, 1.0, 3, &f), QM_OK);
+        struct qm_bound_search_found f;
+        assert_int_equal(qm_bound_search(&s, bad[k].states, 1.0, 3, &f), QM_OK);
         if (!(f.ratio > 1.0))
             fail_msg("%s: %g of the bound after %lld steps", bad[k].recipe, f.ratio,
                      (long long)f.steps);
@@ -50,15 +50,15 @@ static void test_right_steps_stay_within(void **state)
     static const char *const good[] = {"adamw4_ao", "lion8_bnb", "adafactor_torch", "came_f32"};
     (void)state;
     for (size_t k = 0; k < sizeof good / sizeof *good; k++)
-        for (int states = 0; states < QM_SEARCH_FORMATS; states++) {
+        for (int states = 0; states < QM_BOUND_STATES_COUNT; states++) {
             struct qm_subject s = subject_of(good[k], NULL);
-            struct qm_search_found f;
-            qm_status st = qm_search_bound(&s, (enum qm_search_formats)states, 0.4, 3, &f);
+            struct qm_bound_search_found f;
+            qm_status st = qm_bound_search(&s, (enum qm_bound_states)states, 0.4, 3, &f);
             if (st == QM_SKIPPED)
                 continue;
             assert_int_equal(st, QM_OK);
             if (!(f.ratio > 0.25 && f.ratio <= 1.0) || *f.failure)
-                fail_msg("%s, %s: %g of the bound; %s %s", good[k], qm_search_format_names[states],
+                fail_msg("%s, %s: %g of the bound; %s %s", good[k], qm_bound_states_names[states],
                          f.ratio, f.what, f.failure);
         }
 }

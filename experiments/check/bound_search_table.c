@@ -1,6 +1,6 @@
-/* search_table.c - Searches recipes or a kernel with every format of their states, and prints the
- * largest ratios. */
-#include "experiments/check/search_table.h"
+/* bound_search_table.c - Searches recipes or a kernel with every format of their states, and prints
+ * the largest ratios. */
+#include "experiments/check/bound_search_table.h"
 #include "core/base/interrupt.h"
 
 #include <limits.h>
@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "core/user_kernel/backend_file.h"
-#include "experiments/check/search.h"
+#include "experiments/check/bound_search.h"
 #include "experiments/cli/cli.h"
 
-static json_t *row(const char *recipe, const char *states, const struct qm_search_found *f)
+static json_t *row(const char *recipe, const char *states, const struct qm_bound_search_found *f)
 {
     int failed = f->ratio > 1.0 || *f->failure;
     const char *verdict = f->steps == 0 ? "refused" : failed ? "FAILED" : "passed";
@@ -28,19 +28,19 @@ static json_t *row(const char *recipe, const char *states, const struct qm_searc
 static qm_status search(const struct qm_subject *s, const char *name, double seconds, uint64_t seed,
                         json_t *rows)
 {
-    for (int states = 0; states < QM_SEARCH_FORMATS; states++) {
-        struct qm_search_found f;
-        qm_status st = qm_search_bound(s, (enum qm_search_formats)states,
-                                       seconds / QM_SEARCH_FORMATS, seed, &f);
+    for (int states = 0; states < QM_BOUND_STATES_COUNT; states++) {
+        struct qm_bound_search_found f;
+        qm_status st = qm_bound_search(s, (enum qm_bound_states)states,
+                                       seconds / QM_BOUND_STATES_COUNT, seed, &f);
         if (st == QM_SKIPPED)
             continue;
         QM_TRY(st);
-        json_array_append_new(rows, row(name, qm_search_format_names[states], &f));
+        json_array_append_new(rows, row(name, qm_bound_states_names[states], &f));
     }
     return QM_OK;
 }
 
-static qm_status search_recipes(const struct qm_search_job *job, json_t *rows)
+static qm_status search_recipes(const struct qm_bound_search_job *job, json_t *rows)
 {
     struct qm_progress progress;
     qm_progress_start(&progress, "search", job->recipes->n);
@@ -58,7 +58,7 @@ static qm_status search_recipes(const struct qm_search_job *job, json_t *rows)
 /* ---- a kernel -------------------------------------------------------------------------------- */
 
 /* In a child process: the rows of the kernel, or an error, as JSON on `out`. */
-static void search_kernel(const struct qm_search_job *job, const char *object, FILE *out)
+static void search_kernel(const struct qm_bound_search_job *job, const char *object, FILE *out)
 {
     static struct qm_subject s = {.backend = &qm_backend_file};
     struct qm_kernel_file *kernel;
@@ -82,7 +82,7 @@ static void search_kernel(const struct qm_search_job *job, const char *object, F
 }
 
 /* The kernel is no part of this process: it may crash or hang. */
-static qm_status in_child(const struct qm_search_job *job, const char *object, json_t *rows)
+static qm_status in_child(const struct qm_bound_search_job *job, const char *object, json_t *rows)
 {
     int ends[2], how = 0;
     if (pipe(ends) != 0)
@@ -119,7 +119,7 @@ static qm_status in_child(const struct qm_search_job *job, const char *object, j
     return st;
 }
 
-static qm_status search_file(const struct qm_search_job *job, json_t *rows)
+static qm_status search_file(const struct qm_bound_search_job *job, json_t *rows)
 {
     static const char *const made[] = {"kernel.so", "kernel_abi.h", "kernel_nearest.h"};
     char folder[256], object[PATH_MAX], path[PATH_MAX];
@@ -179,7 +179,7 @@ static void print(json_t *rows)
                      *text_of(r, "failure") ? text_of(r, "failure") : text_of(r, "what"));
 }
 
-int qm_search_print(const struct qm_search_job *job)
+int qm_bound_search_print(const struct qm_bound_search_job *job)
 {
     json_t *rows = json_array(), *r;
     size_t i;

@@ -1,5 +1,5 @@
-/* search.c - The hill climb of error over bound: starts, changes, acceptance. */
-#include "experiments/check/search.h"
+/* bound_search.c - The hill climb of error over bound: starts, changes, acceptance. */
+#include "experiments/check/bound_search.h"
 #include "core/base/clock.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 #include "core/base/philox.h"
 #include "experiments/check/trial.h"
 
-const char *const qm_search_format_names[QM_SEARCH_FORMATS] = {
+const char *const qm_bound_states_names[QM_BOUND_STATES_COUNT] = {
 #define X(name) #name,
-    QM_SEARCH_MODE_LIST(X)
+    QM_BOUND_STATES_LIST(X)
 #undef X
 };
 
@@ -21,10 +21,10 @@ enum { PATIENCE = 150 };
 
 struct climb {
     const struct qm_subject *s;
-    enum qm_search_formats states;
+    enum qm_bound_states states;
     uint64_t seed, draws;
     struct qm_tally *t;
-    struct qm_search_found *out;
+    struct qm_bound_search_found *out;
     double best; /* of this climb */
     char start[QM_CASE_TEXT];
 };
@@ -47,7 +47,7 @@ static struct qm_case start_of(struct climb *c)
                             .kind = kinds[below(c, sizeof kinds / sizeof *kinds)],
                             .setting = (enum qm_setting)below(c, QM_SETTING_exact),
                             .t = steps[below(c, sizeof steps / sizeof *steps)],
-                            .forced = c->states != QM_SEARCH_own};
+                            .forced = c->states != QM_BOUND_STATES_own};
     if (start.kind == QM_CLASS_exact)
         start.setting = QM_SETTING_exact;
     return start;
@@ -263,28 +263,28 @@ static qm_status climb_once(struct climb *c, struct qm_trial *t, double until)
 }
 
 /* The subject with its states in these formats: all float32, or as they are. */
-static qm_status subject_of(const struct qm_subject *s, enum qm_search_formats states,
+static qm_status subject_of(const struct qm_subject *s, enum qm_bound_states states,
                             struct qm_subject *out)
 {
     int changes = 0;
     *out = *s;
     for (int i = 0; i < s->recipe.rule->n_slots; i++)
         changes |= s->recipe.slot[i].bits != 0;
-    if (!changes && states != QM_SEARCH_own)
+    if (!changes && states != QM_BOUND_STATES_own)
         return qm_fail(QM_SKIPPED, "every state is float32 as it is");
-    for (int i = 0; i < s->recipe.rule->n_slots && states == QM_SEARCH_f32; i++)
+    for (int i = 0; i < s->recipe.rule->n_slots && states == QM_BOUND_STATES_f32; i++)
         QM_TRY(qm_recipe_set(&out->recipe, s->recipe.rule->slot[i], "f32"));
     return qm_recipe_applicable(&out->recipe) == QM_OK ? QM_OK
                                                        : qm_fail(QM_SKIPPED, "%s", qm_message());
 }
 
-qm_status qm_search_bound(const struct qm_subject *s, enum qm_search_formats states, double seconds,
-                          uint64_t seed, struct qm_search_found *out)
+qm_status qm_bound_search(const struct qm_subject *s, enum qm_bound_states states, double seconds,
+                          uint64_t seed, struct qm_bound_search_found *out)
 {
     struct qm_subject *own = malloc(sizeof *own);
     struct climb c = {.s = own, .states = states, .seed = seed, .out = out};
     double until = qm_seconds() + seconds;
-    *out = (struct qm_search_found){0};
+    *out = (struct qm_bound_search_found){0};
     c.t = malloc(sizeof *c.t);
     qm_status st = own && c.t ? subject_of(s, states, own) : qm_fail(QM_NO_MEMORY, "a search");
     if (st == QM_OK)

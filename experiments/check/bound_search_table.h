@@ -1,12 +1,12 @@
-/* search_table.h - Runs searches for the inputs nearest a bound and prints what they found. */
-#ifndef QM_CHECK_SEARCH_TABLE_H
-#define QM_CHECK_SEARCH_TABLE_H
+/* bound_search_table.h - Runs searches for the inputs nearest a bound, prints what they found. */
+#ifndef QM_CHECK_BOUND_SEARCH_TABLE_H
+#define QM_CHECK_BOUND_SEARCH_TABLE_H
 
 #include "experiments/recipes/recipe_list.h"
 
 /* What is judged: the recipes by backend cpu, or a kernel file with every freedom of
  * QM_REORDER_LIST, as `as` or as it says itself (NULL). */
-struct qm_search_job {
+struct qm_bound_search_job {
     const struct qm_recipes *recipes;
     const char *kernel, *as;
     double seconds; /* altogether */
@@ -15,6 +15,6 @@ struct qm_search_job {
 
 /* Searches each recipe with every format of its states.  Returns the exit code: 1 where a
  * ratio exceeds 1 or a code is wrong. */
-int qm_search_print(const struct qm_search_job *job);
+int qm_bound_search_print(const struct qm_bound_search_job *job);
 
 #endif
