@@ -288,7 +288,7 @@ static qm_status receive(struct qm_reader_process *p, struct letter *out)
     return got == (ssize_t)sizeof *out ? QM_OK : died(p);
 }
 
-/* The status that was sent, with its message; *answer is what was put. */
+/* Replaces what a terminal would act on, as in names of the file. */
 static void make_plain(char *text)
 {
     for (char *c = text; c && *c; c++)
@@ -296,6 +296,7 @@ static void make_plain(char *text)
             *c = '?';
 }
 
+/* The status that was sent, with its message; *answer is what was put. */
 static qm_status accept_answer(struct qm_reader_process *p, const struct letter *l,
                                struct qm_blob *answer)
 {
@@ -308,7 +309,7 @@ static qm_status accept_answer(struct qm_reader_process *p, const struct letter 
         return QM_OK;
     char *text = qm_blob_take_text(answer), path[1024];
     snprintf(path, sizeof path, "%s", p->path);
-    make_plain(text); /* a name of the file */
+    make_plain(text);
     make_plain(path);
     qm_status st = (qm_status)l->code;
     if (st == QM_NO_MEMORY)
