@@ -449,6 +449,16 @@ P
     [[ $output == *"the case is unfit: lr is 0 from the start"* ]]
 }
 
+# Setting lr0 has an initial_lr, the variant's own rate; without one it is refused as by hand.
+@test "setting lr0 is judged as lr=0 after the variant's own rate" {
+    local case=61x67/normal
+    "$QUALM" check lion8_fused --case $case/lr0/t1/forced
+    run -77 "$QUALM" check lion8_fused --case $case/lr0+initial_lr=0/t1/forced
+    [[ $output == *"the case is unfit: lr is 0 from the start"* ]]
+    run -77 "$QUALM" check lion8_fused --case $case/wd+lr=0/t1/forced
+    [[ $output == *"the case is unfit: lr is 0 from the start"* ]]
+}
+
 @test "a NaN that is wanted is called NaN" {
     "$QUALM" check --template adamw_f32 | sed 's/float x = /if (g[i] != g[i]) continue;\n        &/' >nan.c
     run -1 "$QUALM" check --no-shrink --kernel nan.c -q --case 4097/nonfinite/default/t1/forced
