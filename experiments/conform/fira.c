@@ -217,12 +217,14 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     static const char *const sides[] = {"std", "reverse_std", "right", "left"};
     struct qm_hyper *h = &w->hyper;
     char text[32] = "";
+    if (!qm_golden_case_needs(c, &(struct qm_golden_need){"lr", QM_NEED_number, 0, 1e30, 0}, 1))
+        return;
     w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15, 0.0, 0.0};
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
     w->bf16 = w->f32;
     qm_tensor_run_norms(c, w);
     w->has_sums = 1;
-    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
     h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
     h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
     h->rank = qm_tensor_run_number(c, "rank", 0, 0.0);

@@ -63,6 +63,13 @@ int qm_run_betas(struct qm_conform *c, double betas[2])
     return 0;
 }
 
+int qm_run_betas_or(struct qm_conform *c, double betas[2])
+{
+    int64_t count;
+    return qm_golden_attribute(c->file, c->group, "betas", &count) == QM_GOLDEN_ABSENT ||
+           qm_run_betas(c, betas);
+}
+
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
 {
     int64_t *out = qm_golden_case_memory(c, steps, sizeof *out);

@@ -96,6 +96,9 @@ struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_
 /* The attribute betas; 0, and the case unreadable, where it is not two numbers from 0 to 1. */
 int qm_run_betas(struct qm_conform *c, double betas[2]);
 
+/* The same, where they may be absent: betas stay as they are then. */
+int qm_run_betas_or(struct qm_conform *c, double betas[2]);
+
 /* Steps 1..steps as a list, for runs that kept all of them. */
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps);
 

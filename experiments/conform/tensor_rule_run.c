@@ -44,8 +44,13 @@ int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out)
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent)
 {
     double x[8];
-    int n = qm_golden_numbers(c->file, c->group, name, x, 8);
-    return i < n && i < 8 && !isnan(x[i]) ? x[i] : absent;
+    int64_t count;
+    if (qm_golden_attribute(c->file, c->group, name, &count) == QM_GOLDEN_ABSENT)
+        return absent;
+    if (i < qm_golden_numbers(c->file, c->group, name, x, 8) && i < 8)
+        return isnan(x[i]) ? absent : x[i];
+    qm_golden_case_unreadable(c, "attribute %s of %s holds no number %d", name, c->group, i);
+    return absent;
 }
 
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)

@@ -51,7 +51,8 @@ struct qm_tensor_run_case {
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
 int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out);
 
-/* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None). */
+/* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None).  An
+ * attribute without element i, or of another type, makes the case unreadable. */
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
 
 /* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, n the elements of the

@@ -69,6 +69,35 @@ print(*[k for k in g if not k.endswith('_last')])"); do
         "put('state/value', g['state/value'][1:])"
 }
 
+# lack WORD FILE GROUP NAME...: copies without one of the attributes are judged so
+lack() {
+    local edits=() name
+    for name in "${@:4}"; do edits+=("del a['$name']"); done
+    is "$1" "$2" "$3" "${edits[@]}"
+}
+
+@test "conform: no required attribute has a default" {
+    lack UNREADABLE apollo norank_adamw_f32 lr
+    lack UNREADABLE fira rms_mom_f32 lr
+    lack UNREADABLE flashoptim adamw_bf16_bf16_3B_q8_50 lr algo
+    lack UNREADABLE lion8bit class_b11_f32 lr initial_lr beta1
+    lack UNREADABLE lion8bit q8step_bf16_50_gauss lr weight_decay_factor beta1
+    lack UNREADABLE shampoo4bit optim/adamw4 min_lowbit_size stat_decay matrix_eps \
+        start_prec_step inv_root_mode weight_decay
+    lack UNREADABLE solo optim/adabelief_4_2 betas bits block_sizes_asked
+    lack UNREADABLE adafactor8bit_043plus opt_v046_sgd_m_uf8 hp_{lr,beta1,beta2,beta2_decay,eps,d,factored} \
+        hp_{scale_parameter,relative_step,block_size,m_block_size,fira_margin}
+}
+
+@test "conform: an attribute of another type or length has no default; flags may be truth values" {
+    is UNREADABLE apollo norank_adamw_f32 "a['betas'] = 'none'" "a['betas'] = 0.9" \
+        "a['eps'] = 'none'" "a['rank'] = 'none'"
+    is UNREADABLE torch215_adamw adam_l2_single_ieee_f32 "a['betas'] = 'none'" "a['betas'] = 0.9"
+    is UNREADABLE shampoo4bit optim/adamw4 "a['betas'] = 0.9"
+    is EQUAL sgd nesterov_f32 "a['nesterov'] = True" "a['maximize'] = False"
+    is DIFFERS sgd nesterov_f32 "a['nesterov'] = False"
+}
+
 @test "conform: lpmm, COAT, MicroAdam and Shampoo follow lr_per_step" {
     local file name steps
     while read -r file name steps; do
