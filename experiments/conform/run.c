@@ -5,79 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out)
-{
-    *out = (struct qm_recipe){.base = qm_variant_at(0),
-                              .rule = qm_rule_find(rule),
-                              .grad = QM_DTYPE_f32,
-                              .hyper = qm_hyper_default()};
-    snprintf(c->now.how, sizeof c->now.how, "%s", rule);
-    if (!out->rule) {
-        qm_golden_case_skip(c, "rule %s: not built yet", rule);
-        return 0;
-    }
-    for (int i = 0; i < out->rule->n_slots; i++)
-        if (!qm_run_quantizer(c, out, i, "f32", 0, 0.0f))
-            return 0;
-    return 1;
-}
-
-int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const char *quantizer,
-                     int init_code, float init_scale)
-{
-    if (qm_recipe_set(r, r->rule->slot[i], quantizer) != QM_OK) {
-        qm_golden_case_skip(c, "%.100s %.100s: %.100s", r->rule->name, quantizer, qm_message());
-        return 0;
-    }
-    r->min_numel[i] = 0;
-    r->whole_blocks[i] = 0;
-    r->init_code[i] = init_code;
-    r->init_scale[i] = init_scale;
-    if (strcmp(quantizer, "f32") != 0) {
-        size_t used = strlen(c->now.how);
-        snprintf(c->now.how + used, sizeof c->now.how - used, " %s", quantizer);
-    }
-    return 1;
-}
-
-struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_t numel)
-{
-    double dims[QM_MAX_RANK];
-    int rank = qm_golden_numbers(c->file, c->group, attribute, dims, QM_MAX_RANK);
-    struct qm_shape s = {.rank = rank};
-    if (rank < 1 || rank > QM_MAX_RANK)
-        return qm_shape_flat(numel);
-    for (int i = 0; i < rank; i++)
-        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
-    return qm_shape_numel(&s) == numel ? s : qm_shape_flat(numel);
-}
-
-int qm_run_betas(struct qm_conform *c, double betas[2])
-{
-    int n = qm_golden_numbers(c->file, c->group, "betas", betas, 2);
-    if (n == 2 && betas[0] >= 0.0 && betas[0] <= 1.0 && betas[1] >= 0.0 && betas[1] <= 1.0)
-        return 1;
-    (void)qm_fail(QM_BAD_FILE, "attribute betas of %s is missing, or not two numbers from 0 to 1",
-                  c->group);
-    qm_golden_case_failed(c);
-    return 0;
-}
-
-int qm_run_betas_or(struct qm_conform *c, double betas[2])
-{
-    int64_t count;
-    return qm_golden_attribute(c->file, c->group, "betas", &count) == QM_GOLDEN_ABSENT ||
-           qm_run_betas(c, betas);
-}
-
-int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
-{
-    int64_t *out = qm_golden_case_memory(c, steps, sizeof *out);
-    for (int64_t t = 0; out && t < steps; t++)
-        out[t] = t + 1;
-    return out;
-}
-
 /* Row of the kept step t, or -1. */
 static int64_t kept_row(const struct qm_run *run, int64_t t)
 {
@@ -297,20 +224,30 @@ static double of_moment(const struct qm_run *run, const struct scratch *s, int64
     return sum + (w->has_parts ? w->param_of_step * step : 0.0);
 }
 
-static float narrow(double x) { return qm_bf16_to_float(qm_float_to_bf16((float)x)); }
+/* x in bfloat16: the nearest number, or the one of a draw of 16 bits, from 0; -1: there is none. */
+static float narrow(double x, int64_t draw)
+{
+    float y = (float)x;
+    return draw < 0 ? qm_bf16_to_float(qm_float_to_bf16(y))
+                    : qm_param_widen(QM_PARAM_bf16,
+                                     qm_param_stochastic(QM_PARAM_bf16, y, (uint32_t)draw << 16));
+}
 
-/* Rounds a parameter to bfloat16: to the wanted number where that is next to a tie, which makes
- * the case near. */
-static void round_param(struct qm_conform *c, float *p, float want, double allowed,
+/* Rounds a parameter to bfloat16: to the wanted number where the numbers within `allowed` of the
+ * parameter are rounded to it, to its neighbour, or both, which makes the case near.  Rounding is
+ * monotone, for one draw too, so these lie between what the two ends are rounded to. */
+static void round_param(struct qm_conform *c, float *p, float want, double allowed, int64_t draw,
                         const char *what, int64_t k)
 {
     double x = (double)*p;
-    *p = narrow(x);
-    if (*p == want || isnan(want) || !(narrow(x - allowed) <= want && want <= narrow(x + allowed)))
+    *p = narrow(x, draw);
+    if (*p == want || isnan(want) ||
+        !(narrow(x - allowed, draw) <= want && want <= narrow(x + allowed, draw)))
         return;
     *p = want;
     if (c->now.outcome == QM_CONFORM_equal)
-        snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: next to a tie", what, (long long)k);
+        snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: next to %s", what, (long long)k,
+                 draw < 0 ? "a tie" : "where its draw decides");
     if (qm_golden_case_open(c))
         c->now.outcome = QM_CONFORM_near;
 }
@@ -341,6 +278,7 @@ static void take_between(struct qm_conform *c, struct scratch *s, int64_t k, flo
         c->now.outcome = QM_CONFORM_near;
 }
 
+/* Where parameters are rounded here, steps that were not recorded may each be an ulp off, 2^-7. */
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         int64_t row, const char *what)
 {
@@ -357,9 +295,11 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
         double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
         double step = qm_judge_step((double)(s->p[k] - old[k]),
                                     w->is_decoupled ? lr * h->weight_decay : 0.0, (double)old[k]);
-        double near =
-            w->param_relative * size_of(s->p[k]) + w->param_absolute + w->param_of_step * step;
-        round_param(c, &s->p[k], want[k], near, what, k);
+        int64_t unseen = run->kept[row] - (row > 0 ? run->kept[row - 1] : 0) - 1;
+        double near = (w->param_relative + (double)unseen * 0x1p-7) * size_of(s->p[k]) +
+                      w->param_absolute + w->param_of_step * step;
+        int64_t draw = run->draws ? run->draws[(run->kept[row] - 1) * s->numel + k] : -1;
+        round_param(c, &s->p[k], want[k], near, draw, what, k);
     }
     if (run->is_rounded) {
         qm_judge_close(c, what, s->p, want, s->numel, 0.0, 0.0);
@@ -444,7 +384,8 @@ static int is_zero_of_nan(const struct qm_run *run, float x, int64_t draw, float
     return run->recipe.hyper.amsgrad && qm_isnan(x) && draw < 0xffff && qm_bits(want) == 0;
 }
 
-/* One step of p; with recorded random bits, the float32 result is rounded here. */
+/* One step of p; with recorded random bits, the float32 result is rounded here, but where it is
+ * judged with a tolerance (is_rounded): in judge_param, within that. */
 static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
                       const struct qm_tensor *g, int64_t t)
 {
@@ -461,8 +402,8 @@ static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
             s->zero = i + 1;
             continue;
         }
-        s->p[i] = qm_param_widen(
-            QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, s->p[i], (uint32_t)draw[i] << 16));
+        if (!run->is_rounded || row < 0)
+            s->p[i] = narrow((double)s->p[i], draw[i]);
     }
     return QM_OK;
 }

@@ -66,8 +66,9 @@ struct qm_run {
     /* Parameters that are rounded stochastically to bfloat16: the 16 recorded random bits of each
      * step and element, [steps][numel]; NULL: as the recipe says. */
     const int64_t *draws;
-    /* Parameters of bfloat16 that are rounded here, to the recorded number where one within the
-     * tolerance of a float32 parameter is rounded to that; the recipe's are float32. */
+    /* Parameters of bfloat16 that are rounded here (with draws: by them), to the recorded number
+     * where one within the tolerance of a float32 parameter is rounded to that; the recipe's are
+     * float32. */
     int is_rounded;
     /* Where a function that may be an ulp off made a scalar of the recorded step: makes the step's
      * scalars by candidate k, from 0, which is the value as it is; 0: there is no such candidate.

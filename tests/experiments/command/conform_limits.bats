@@ -79,6 +79,32 @@ nan("draw", 0, 0xffff); nan("plain", 0, 0, 0); nan("number", 0, 0, g=1.0)
 nan("sign", 0x8000, 0); nan("infinity", 0x7f80, 0)' source_repo pytorch/ao
 }
 
+# A first step from 1 to 0.5 and a part of an ulp, 2^-8, which is rounded up where the draw is less
+# than 2^16 times that part.  The neighbour may pass only where an error of the step decides that.
+@test "conform: a parameter that torchao rounded stochastically is the one of its draw" {
+    local drawn='
+def drawn(name, bits, draw, part, sqrt="installed"):
+    c = f.create_group(name)
+    c.attrs.update({"T": 1, "dtype": "bfloat16", "is_adamw": 1, "bf16_stochastic_round": 1,
+                    "state_class": "Tensor", "amsgrad": 0, "lr": 0.25, "beta1": 0.0,
+                    "beta2": 0.0, "eps": 0.0, "weight_decay": 1.0 - part * 2.0 ** -6,
+                    "sqrt": sqrt})
+    c["p0"], c["params"] = np.uint16([0x3f80]), np.uint16([[bits]])
+    c["rand16"], c["grads"] = np.array([[draw]]), np.array([[1.0]], "f4")
+    c["m"] = c["v"] = np.ones((1, 1), "f4")
+'
+    judged EQUAL "$drawn"'
+drawn("up", 0x3f01, 0x7000, 0.5); drawn("down", 0x3f00, 0x9000, 0.5)
+drawn("at", 0x3f00, 0x8000, 0.5); drawn("ieee", 0x3f00, 0x8000, 0.5, "ieee")
+' source_repo pytorch/ao
+    judged NEAR "$drawn"'
+drawn("below", 0x3f00, 0x7fff, 0.5); drawn("at", 0x3f01, 0x8000, 0.5)' source_repo pytorch/ao
+    judged DIFFERS "$drawn"'
+drawn("up", 0x3f00, 0x7000, 0.5); drawn("down", 0x3f01, 0x9000, 0.5)
+drawn("far", 0x3f02, 0x8000, 0.5); drawn("ieee", 0x3f01, 0x8000, 0.5, "ieee")
+drawn("none", 0x3f00, 0x8000, 1.0)' source_repo pytorch/ao
+}
+
 # Every class of these has its gradient and its parameter in the dtype.
 @test "conform: numbers that the dtype of their case does not have are UNREADABLE" {
     local sgd='
