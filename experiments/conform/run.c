@@ -196,32 +196,72 @@ static double correction_of(const struct qm_run *run, int64_t row)
     return has_none || !(left > 0.0) ? 1.0 : 1.0 / sqrt(left);
 }
 
-/* What the errors of the moment (of the gradient with its L2 term, where a rule averages none), and
- * of the second moment, allow parameter k to be off by: as much of its step as they are of their
- * numbers, and all of it where a number is no larger; of the second moment as its root and eps make
- * of it, which without eps may be anything where nothing of it is certain. */
+/* Whether the step is divided by the second moment's root: RAdam's only once it is rectified. */
+static int is_divided(const struct qm_run *run, int64_t t)
+{
+    double b2 = run->recipe.hyper.beta2, power = pow(b2, (double)t), most = 2.0 / (1.0 - b2) - 1.0;
+    return strncmp(run->recipe.rule->name, "radam", 5) != 0 ||
+           most - 2.0 * (double)t * power / (1.0 - power) > 5.0;
+}
+
+/* What the step of parameter k is per unit of its moment and, in of_g, of its gradient: of a rule
+ * that averages none, lr / (sqrt(v) + eps) of that; of Adam lr / (1 - b1^t) over the corrected root
+ * and eps, of RAdam at most that, of NAdam the factors of its two parts over it. */
+static double rates_of(const struct qm_run *run, int64_t row, int64_t n, int64_t k, double *of_g)
+{
+    const struct qm_hyper *h = &run->recipe.hyper;
+    int64_t t = run->kept[row];
+    int has_average = run->within.takes[0] == QM_TAKES_MEAN;
+    const float *v = run->slot[has_average ? 1 : 0].values;
+    double rate = fabs(run->lr ? run->lr[t - 1] : h->lr), product = 1.0, mu = 0.0, next;
+    if (v && is_divided(run, t))
+        rate /= correction_of(run, row) * sqrt(size_of(v[row * n + k])) + h->eps;
+    *of_g = has_average ? 0.0 : rate;
+    if (!run->within.has_parts)
+        return has_average ? rate / (1.0 - pow(h->beta1, (double)t)) : 0.0;
+    for (int64_t i = 1; i <= t; i++)
+        product *= mu = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)i * h->momentum_decay));
+    next = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)(t + 1) * h->momentum_decay));
+    *of_g = rate * (1.0 - mu) / (1.0 - product);
+    return rate * next / (1.0 - product * next);
+}
+
+/* What the errors of the moment M, of the gradient G with its L2 term and of the second moment
+ * allow parameter k to be off by.  The step is a M / R + b G / R, where R is root and eps (NAdam has
+ * both terms, others one), and the source's M', G' and R' are each within their error of these:
+ *
+ *     |M'/R' - M/R| <= |M' - M| / R' + |M| |1/R' - 1/R| <= off (1 + share) / R + share |M| / R
+ *
+ * where R' >= R / (1 + share), for which qm_judge_root_share takes the least v.  a / R and b / R are
+ * rates_of, with a margin for the roundings that form them; |M| / R, summed, is the step made here.
+ * Where nothing of R' is certain and eps is 0 the share is infinite, and so is the bound.  A number
+ * whose terms cancel to less than their error has a step of rounding alone: the first term is that,
+ * however small the step that is made here. */
 static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
-    int64_t n = s->numel;
+    int64_t n = s->numel, t = run->kept[row];
     if (!w->has_moment || !run->slot[0].values)
         return 0.0;
     float old = row > 0 ? run->params[(row - 1) * n + k] : run->p0[k];
     int has_average = w->takes[0] == QM_TAKES_MEAN, second = has_average ? 1 : 0;
-    double sum, of_g = l2_off(run, row, n, k, &sum) + w->value_absolute,
-                m = has_average ? size_of(run->slot[0].values[row * n + k]) : sum,
-                off = has_average ? state_off(run, 0, row, n, k) : of_g;
-    double step = step_of(run, s, row, k) + (w->has_parts ? parts_of(run, s, row, k) : 0.0),
-           most = step + size_of(s->p[k] - old);
-    sum = m <= off ? most : off / m * (has_average ? step : most);
-    if (w->takes[second] == QM_TAKES_SQUARE && run->slot[second].values) {
+    double sum, rate_g,
+        rate = rates_of(run, row, n, k, &rate_g), share = 0.0,
+        of_g = l2_off(run, row, n, k, &sum) + w->value_absolute,
+        m = has_average ? size_of(run->slot[0].values[row * n + k]) : sum,
+        step = step_of(run, s, row, k) + (w->has_parts ? parts_of(run, s, row, k) : 0.0);
+    if (w->takes[second] == QM_TAKES_SQUARE && run->slot[second].values && is_divided(run, t)) {
         double v = size_of(run->slot[second].values[row * n + k]);
-        off = state_off(run, second, row, n, k);
-        int is_still = m == 0.0 && run->grads[(run->kept[row] - 1) * n + k] == 0.0f;
-        double share = qm_judge_root_share(v, off, correction_of(run, row), run->recipe.hyper.eps);
-        sum += is_still ? 0.0 : share == HUGE_VAL ? share : share * most;
+        int is_still = m == 0.0 && run->grads[(t - 1) * n + k] == 0.0f;
+        share = is_still ? 0.0
+                         : qm_judge_root_share(v, state_off(run, second, row, n, k),
+                                               correction_of(run, row), run->recipe.hyper.eps);
     }
-    return sum + (w->has_parts ? w->param_of_step * step : 0.0);
+    if (share == HUGE_VAL)
+        return share;
+    double off = rate_g * of_g + (has_average ? rate * state_off(run, 0, row, n, k) : 0.0);
+    return off * (1.0 + share) * (1.0 + w->param_of_step) +
+           share * (step + size_of(s->p[k] - old)) + (w->has_parts ? w->param_of_step * step : 0.0);
 }
 
 /* x in bfloat16: the nearest number, or the one of a draw of 16 bits, from 0; -1: there is none. */

@@ -22,50 +22,6 @@ struct record {
     double so_far[QM_MAX_SLOTS]; /* of a free run: what `more` came to for each state */
 };
 
-int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out)
-{
-    double dims[QM_MAX_RANK];
-    int64_t numel = qm_golden_case_numel(c, "param0");
-    int rank = qm_golden_numbers(c->file, c->group, "shape", dims, QM_MAX_RANK);
-    struct qm_shape s = {.rank = rank};
-    for (int i = 0; i < rank && rank <= QM_MAX_RANK; i++)
-        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
-    if (qm_golden_case_whole(c, "ndim", rank) == 0)
-        s = (struct qm_shape){.rank = 0};
-    if (rank <= QM_MAX_RANK && numel > 0 && qm_shape_numel(&s) == numel) {
-        *out = s;
-        return 1;
-    }
-    (void)qm_fail(QM_BAD_FILE, "%s: attribute shape does not describe the %lld values of param0",
-                  c->group, (long long)numel);
-    qm_golden_case_failed(c);
-    return 0;
-}
-
-double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent)
-{
-    double x[8];
-    int64_t count;
-    if (qm_golden_attribute(c->file, c->group, name, &count) == QM_GOLDEN_ABSENT)
-        return absent;
-    if (i < qm_golden_numbers(c->file, c->group, name, x, 8) && i < 8)
-        return isnan(x[i]) ? absent : x[i];
-    qm_golden_case_unreadable(c, "attribute %s of %s holds no number %d", name, c->group, i);
-    return absent;
-}
-
-void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)
-{
-    double more = ((double)qm_golden_case_numel(c, "param0") / 16.0 + 8.0) * 0x1p-24;
-    struct qm_tensor_run_tolerance *const all[] = {&w->f32, &w->bf16};
-    for (int i = 0; i < 2; i++) {
-        all[i]->state += more;
-        all[i]->param += all[i]->param > 0.0 ? more : 0.0; /* 0: bfloat16, every bit */
-        all[i]->free_state += more;
-        all[i]->free_param += more;
-    }
-}
-
 /* What a run must have. */
 static const struct qm_golden_need run_needs[] = {
     {"steps", QM_NEED_number, 1, 1e6, 0}, {"dtype", QM_NEED_text, 0, 0, 0},
@@ -230,20 +186,25 @@ static qm_status plan_step(struct side *s, int64_t t)
 
 /* ---- a run ---- */
 
+static struct qm_tensor_run_at step_at(const struct record *r, int64_t t)
+{
+    return (struct qm_tensor_run_at){.shape = &r->shape,
+                                     .t = t,
+                                     .state = r->state,
+                                     .grad = r->grads + (t - 1) * r->n,
+                                     .proj = proj_at(r, t)};
+}
+
 /* What the rule itself adds to the tolerance of a slot, or of the parameters (slot -1), of which
  * the largest step made here is `change`; 0: not known. */
 static double more_of(const struct record *r, int slot, int64_t t, int is_free, double change,
                       const struct qm_tensor_run_tolerance *tol)
 {
     int is_double = tol == &r->w->f64;
-    struct qm_tensor_run_at at = {.shape = &r->shape,
-                                  .t = t,
-                                  .state = r->state,
-                                  .grad = r->grads + (t - 1) * r->n,
-                                  .proj = proj_at(r, t),
-                                  .relative = is_free ? tol->free_state * (double)t : tol->state,
-                                  .change = change,
-                                  .unit = is_double ? 0x1p-53 : 0x1p-24};
+    struct qm_tensor_run_at at = step_at(r, t);
+    at.relative = is_free ? tol->free_state * (double)t : tol->state;
+    at.change = change;
+    at.unit = is_double ? 0x1p-53 : 0x1p-24;
     if (!r->w->more || (is_double && !r->w->has_more_doubles) ||
         (slot < 0 && !is_free && tol->param == 0.0))
         return 0.0;
@@ -431,6 +392,9 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     for (int64_t k = 0; k < r->n && s->start && !is_free; k++)
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
             s->p[k] = want[k];
+    const struct qm_tensor_run_at at = step_at(r, t);
+    if (r->w->narrow && !s->oracle)
+        r->w->narrow(r->w, &at, t > 1 ? want - r->n : r->p0, want, s->p);
     /* A NaN of the package's states is in its sums over the tensor, and so in every parameter. */
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)

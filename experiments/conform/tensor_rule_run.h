@@ -49,6 +49,11 @@ struct qm_tensor_run_case {
      * may have either sign, and the case is skipped.  NULL: nothing. */
     double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
     int has_more_doubles; /* of float64 runs, too */
+    /* Of bfloat16 runs: where the package's step in bfloat16 has infinite or missing numbers, sets
+     * the parameters p to what that makes of `before`, or to `want` where that is within its
+     * roundings.  NULL: intermediate numbers of the package are float32. */
+    void (*narrow)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                   const double *before, const double *want, double *p);
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
