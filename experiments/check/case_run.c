@@ -157,7 +157,7 @@ static int does_not_fit(const struct qm_case_run *r)
 /* QM_SKIPPED: the rule or the backend does not take what the case asks for. */
 static qm_status can_run(const struct qm_case_run *r)
 {
-    if (r->c->given && qm_recipe_applicable(&r->judged) != QM_OK)
+    if (qm_recipe_applicable(&r->judged) != QM_OK)
         return qm_fail(QM_SKIPPED, "%s", qm_message());
     if (qm_case_takes(r->c, QM_PART_schedule) && !r->s->backend->hyper)
         return qm_fail(QM_SKIPPED, "backend %s cannot change hyper-parameters between steps",

@@ -84,6 +84,10 @@ static double smaller_side(const struct qm_shape *s)
 
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
 {
+    /* Where a decay is divided by the first rate, lr 0 comes after one that was the variant's. */
+    if (settings[c->setting].lr == 0.0 && r->hyper.initial_lr == 0.0 &&
+        qm_rule_reads(r->rule, "initial_lr"))
+        r->hyper.initial_lr = r->hyper.lr;
     put(&r->hyper.lr, settings[c->setting].lr);
     put(&r->hyper.beta1, settings[c->setting].beta1);
     put(&r->hyper.beta2, settings[c->setting].beta2);

@@ -48,7 +48,7 @@
     X(wd,      -1.0, -1.0, -1.0, -1.0, 0.1,  "weight decay 0.1")                                    \
     X(beta0,   -1.0, 0.0,  0.0,  -1.0, -1.0, "beta1 = beta2 = 0")                                   \
     X(eps,     1e-2, 0.5,  0.9,  1e-3, -1.0, "lr 0.01, beta1 0.5, beta2 0.9, eps 1e-3")             \
-    X(lr0,     0.0,  -1.0, -1.0, -1.0, -1.0, "lr 0")                                                \
+    X(lr0,     0.0,  -1.0, -1.0, -1.0, -1.0, "lr 0; initial_lr the variant's own lr")               \
     X(slow,    -1.0, 0.999, 0.999999, -1.0, -1.0, "beta1 0.999, beta2 0.999999")                    \
     X(extreme, 10.0, -1.0, -1.0, 1e-30, 0.5, "lr 10, eps 1e-30, weight decay 0.5")                  \
     X(exact,   -1.0, 0.0,  0.5,  -1.0, -1.0, "beta1 0, beta2 1/2: what class exact needs")          \

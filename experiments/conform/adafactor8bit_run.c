@@ -251,6 +251,33 @@ static const struct qm_golden_need run_needs[] = {
     {"params", QM_NEED_data, 0, 0, 0},
 };
 
+/* Arguments of the classes of every release, which may be None (NaN), but must be said. */
+static int arguments_there(struct qm_conform *c)
+{
+    static const char *const names[] = {"hp_beta1",
+                                        "hp_beta2",
+                                        "hp_beta2_decay",
+                                        "hp_eps",
+                                        "hp_d",
+                                        "hp_maximize",
+                                        "hp_relative_step",
+                                        "hp_scale_parameter",
+                                        "hp_scale_weight_decay",
+                                        "hp_factored",
+                                        "hp_block_size",
+                                        "hp_m_block_size",
+                                        "hp_enable_fira_for_adafactor",
+                                        "hp_fira_margin"};
+    int64_t count;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (qm_golden_attribute(c->file, c->group, names[i], &count) != QM_GOLDEN_NUMBERS)
+            qm_golden_case_unreadable(c,
+                                      "attribute %s of %s is missing, expected numbers, or NaN "
+                                      "for None",
+                                      names[i], c->group);
+    return qm_golden_case_open(c);
+}
+
 /* The rule, but that it averages a variance in float32 as one that has codes.  A static is the only
  * way to hand the rule to its prepare. */
 static const struct qm_rule *wide_rule;
@@ -269,7 +296,7 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     char version[16];
     int k = 0;
     if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
-        !qm_golden_case_one_rate(c))
+        !arguments_there(c) || !qm_golden_case_one_rate(c))
         return;
     qm_golden_case_text(c, "version", version, sizeof version);
     while (k < VERSIONS && strcmp(versions[k].version, version) != 0)

@@ -162,6 +162,8 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     static const char *const scales[] = {"channel", "tensor"}, *const projs[] = {"random", "svd"};
     struct qm_hyper *h = &w->hyper;
+    if (!qm_golden_case_needs(c, &(struct qm_golden_need){"lr", QM_NEED_number, 0, 1e30, 0}, 1))
+        return;
     w->rule = qm_rule_find("apollo");
     w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15, 0.0, 0.0};
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
@@ -175,7 +177,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[SQUARE] = "state_exp_avg_sq";
     w->state[NORM] = "state_scaled_grad_norm";
     w->more = more;
-    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
     w->keep = h->beta1;
     h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);

@@ -64,7 +64,8 @@ static void replay_run(struct qm_conform *c)
         {"steps", QM_NEED_number, 1, 1e6, 0}, {"algo", QM_NEED_text, 0, 0, 0},
         {"beta1", QM_NEED_number, 0, 1, 1},   {"beta2", QM_NEED_number, 0, 1, 1},
         {"eps", QM_NEED_number, 0, 1e30, 1},  {"weight_decay", QM_NEED_number, 0, 1e30, 1},
-        {"grads", QM_NEED_data, 0, 0, 0},     {"params", QM_NEED_data, 0, 0, 0},
+        {"lr", QM_NEED_number, 0, 1e30, 0},   {"grads", QM_NEED_data, 0, 0, 0},
+        {"params", QM_NEED_data, 0, 0, 0},
     };
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs))
         return;

@@ -141,7 +141,7 @@ static int attribute_read(struct qm_golden *g, const char *path, const char *nam
     hid_t t = H5Aget_type(a), space = H5Aget_space(a);
     H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
     hssize_t n = space < 0 ? 0 : H5Sget_simple_extent_npoints(space);
-    int numeric = class == H5T_INTEGER || class == H5T_FLOAT;
+    int numeric = class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM;
     int count = 0;
     if (numeric && n > 0 && n < 4096 && (*out = calloc((size_t)n, H5Tget_size(type)))) {
         if (H5Aread(a, type, *out) >= 0)

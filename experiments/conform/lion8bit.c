@@ -101,8 +101,9 @@ static void judge_decay(struct qm_conform *c, const struct qm_stored_run *run)
 
 static void replay_class(struct qm_conform *c)
 {
+    static const struct qm_golden_need rate = {"initial_lr", QM_NEED_number, 0, 1e30, 0};
     struct qm_stored_run run = {.steps = 0};
-    if (!run_read(c, &run))
+    if (!qm_golden_case_needs(c, &rate, 1) || !run_read(c, &run))
         return;
     int64_t n = qm_shape_numel(&run.shape);
     run.slot[0].values = qm_golden_case_floats(c, "exp_avg", run.steps * n);
@@ -118,10 +119,11 @@ static void replay_class(struct qm_conform *c)
 
 static void replay_step(struct qm_conform *c)
 {
+    static const struct qm_golden_need decay = {"weight_decay_factor", QM_NEED_number, 0, 1e30, 0};
     struct qm_stored_run run = {.steps = 0};
     struct qm_stored_slot *s = &run.slot[0];
     char text[96];
-    if (!run_read(c, &run))
+    if (!qm_golden_case_needs(c, &decay, 1) || !run_read(c, &run))
         return;
     /* the factor itself is recorded */
     run.recipe.hyper.weight_decay = qm_golden_case_number(c, "weight_decay_factor", 0.0);

@@ -46,7 +46,7 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
 {
     struct qm_hyper h = qm_hyper_default();
     double betas[2] = {h.beta1, h.beta2};
-    qm_golden_numbers(c->file, c->group, "betas", betas, 2);
+    qm_run_betas_or(c, betas);
     h.lr = qm_golden_case_number(c, "lr", h.lr);
     h.beta1 = betas[0];
     h.beta2 = qm_golden_case_number(c, "alpha", /* RMSprop's name */

@@ -5,72 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out)
-{
-    *out = (struct qm_recipe){.base = qm_variant_at(0),
-                              .rule = qm_rule_find(rule),
-                              .grad = QM_DTYPE_f32,
-                              .hyper = qm_hyper_default()};
-    snprintf(c->now.how, sizeof c->now.how, "%s", rule);
-    if (!out->rule) {
-        qm_golden_case_skip(c, "rule %s: not built yet", rule);
-        return 0;
-    }
-    for (int i = 0; i < out->rule->n_slots; i++)
-        if (!qm_run_quantizer(c, out, i, "f32", 0, 0.0f))
-            return 0;
-    return 1;
-}
-
-int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const char *quantizer,
-                     int init_code, float init_scale)
-{
-    if (qm_recipe_set(r, r->rule->slot[i], quantizer) != QM_OK) {
-        qm_golden_case_skip(c, "%.100s %.100s: %.100s", r->rule->name, quantizer, qm_message());
-        return 0;
-    }
-    r->min_numel[i] = 0;
-    r->whole_blocks[i] = 0;
-    r->init_code[i] = init_code;
-    r->init_scale[i] = init_scale;
-    if (strcmp(quantizer, "f32") != 0) {
-        size_t used = strlen(c->now.how);
-        snprintf(c->now.how + used, sizeof c->now.how - used, " %s", quantizer);
-    }
-    return 1;
-}
-
-struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_t numel)
-{
-    double dims[QM_MAX_RANK];
-    int rank = qm_golden_numbers(c->file, c->group, attribute, dims, QM_MAX_RANK);
-    struct qm_shape s = {.rank = rank};
-    if (rank < 1 || rank > QM_MAX_RANK)
-        return qm_shape_flat(numel);
-    for (int i = 0; i < rank; i++)
-        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
-    return qm_shape_numel(&s) == numel ? s : qm_shape_flat(numel);
-}
-
-int qm_run_betas(struct qm_conform *c, double betas[2])
-{
-    int n = qm_golden_numbers(c->file, c->group, "betas", betas, 2);
-    if (n == 2 && betas[0] >= 0.0 && betas[0] <= 1.0 && betas[1] >= 0.0 && betas[1] <= 1.0)
-        return 1;
-    (void)qm_fail(QM_BAD_FILE, "attribute betas of %s is missing, or not two numbers from 0 to 1",
-                  c->group);
-    qm_golden_case_failed(c);
-    return 0;
-}
-
-int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
-{
-    int64_t *out = qm_golden_case_memory(c, steps, sizeof *out);
-    for (int64_t t = 0; out && t < steps; t++)
-        out[t] = t + 1;
-    return out;
-}
-
 /* Row of the kept step t, or -1. */
 static int64_t kept_row(const struct qm_run *run, int64_t t)
 {
@@ -262,48 +196,98 @@ static double correction_of(const struct qm_run *run, int64_t row)
     return has_none || !(left > 0.0) ? 1.0 : 1.0 / sqrt(left);
 }
 
-/* What the errors of the moment (of the gradient with its L2 term, where a rule averages none), and
- * of the second moment, allow parameter k to be off by: as much of its step as they are of their
- * numbers, and all of it where a number is no larger; of the second moment as its root and eps make
- * of it, which without eps may be anything where nothing of it is certain. */
+/* Whether the step is divided by the second moment's root: RAdam's only once it is rectified. */
+static int is_divided(const struct qm_run *run, int64_t t)
+{
+    double b2 = run->recipe.hyper.beta2, power = pow(b2, (double)t), most = 2.0 / (1.0 - b2) - 1.0;
+    return strncmp(run->recipe.rule->name, "radam", 5) != 0 ||
+           most - 2.0 * (double)t * power / (1.0 - power) > 5.0;
+}
+
+/* What the step of parameter k is per unit of its moment and, in of_g, of its gradient: of a rule
+ * that averages none, lr / (sqrt(v) + eps) of that; of Adam lr / (1 - b1^t) over the corrected root
+ * and eps, of RAdam at most that, of NAdam the factors of its two parts over it. */
+static double rates_of(const struct qm_run *run, int64_t row, int64_t n, int64_t k, double *of_g)
+{
+    const struct qm_hyper *h = &run->recipe.hyper;
+    int64_t t = run->kept[row];
+    int has_average = run->within.takes[0] == QM_TAKES_MEAN;
+    const float *v = run->slot[has_average ? 1 : 0].values;
+    double rate = fabs(run->lr ? run->lr[t - 1] : h->lr), product = 1.0, mu = 0.0, next;
+    if (v && is_divided(run, t))
+        rate /= correction_of(run, row) * sqrt(size_of(v[row * n + k])) + h->eps;
+    *of_g = has_average ? 0.0 : rate;
+    if (!run->within.has_parts)
+        return has_average ? rate / (1.0 - pow(h->beta1, (double)t)) : 0.0;
+    for (int64_t i = 1; i <= t; i++)
+        product *= mu = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)i * h->momentum_decay));
+    next = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)(t + 1) * h->momentum_decay));
+    *of_g = rate * (1.0 - mu) / (1.0 - product);
+    return rate * next / (1.0 - product * next);
+}
+
+/* What the errors of the moment M, of the gradient G with its L2 term and of the second moment
+ * allow parameter k to be off by.  The step is a M / R + b G / R, where R is root and eps (NAdam has
+ * both terms, others one), and the source's M', G' and R' are each within their error of these:
+ *
+ *     |M'/R' - M/R| <= |M' - M| / R' + |M| |1/R' - 1/R| <= off (1 + share) / R + share |M| / R
+ *
+ * where R' >= R / (1 + share), for which qm_judge_root_share takes the least v.  a / R and b / R are
+ * rates_of, with a margin for the roundings that form them; |M| / R, summed, is the step made here.
+ * Where nothing of R' is certain and eps is 0 the share is infinite, and so is the bound.  A number
+ * whose terms cancel to less than their error has a step of rounding alone: the first term is that,
+ * however small the step that is made here. */
 static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
-    int64_t n = s->numel;
+    int64_t n = s->numel, t = run->kept[row];
     if (!w->has_moment || !run->slot[0].values)
         return 0.0;
     float old = row > 0 ? run->params[(row - 1) * n + k] : run->p0[k];
     int has_average = w->takes[0] == QM_TAKES_MEAN, second = has_average ? 1 : 0;
-    double sum, of_g = l2_off(run, row, n, k, &sum) + w->value_absolute,
-                m = has_average ? size_of(run->slot[0].values[row * n + k]) : sum,
-                off = has_average ? state_off(run, 0, row, n, k) : of_g;
-    double step = step_of(run, s, row, k) + (w->has_parts ? parts_of(run, s, row, k) : 0.0),
-           most = step + size_of(s->p[k] - old);
-    sum = m <= off ? most : off / m * (has_average ? step : most);
-    if (w->takes[second] == QM_TAKES_SQUARE && run->slot[second].values) {
+    double sum, rate_g,
+        rate = rates_of(run, row, n, k, &rate_g), share = 0.0,
+        of_g = l2_off(run, row, n, k, &sum) + w->value_absolute,
+        m = has_average ? size_of(run->slot[0].values[row * n + k]) : sum,
+        step = step_of(run, s, row, k) + (w->has_parts ? parts_of(run, s, row, k) : 0.0);
+    if (w->takes[second] == QM_TAKES_SQUARE && run->slot[second].values && is_divided(run, t)) {
         double v = size_of(run->slot[second].values[row * n + k]);
-        off = state_off(run, second, row, n, k);
-        int is_still = m == 0.0 && run->grads[(run->kept[row] - 1) * n + k] == 0.0f;
-        double share = qm_judge_root_share(v, off, correction_of(run, row), run->recipe.hyper.eps);
-        sum += is_still ? 0.0 : share == HUGE_VAL ? share : share * most;
+        int is_still = m == 0.0 && run->grads[(t - 1) * n + k] == 0.0f;
+        share = is_still ? 0.0
+                         : qm_judge_root_share(v, state_off(run, second, row, n, k),
+                                               correction_of(run, row), run->recipe.hyper.eps);
     }
-    return sum + (w->has_parts ? w->param_of_step * step : 0.0);
+    if (share == HUGE_VAL)
+        return share;
+    double off = rate_g * of_g + (has_average ? rate * state_off(run, 0, row, n, k) : 0.0);
+    return off * (1.0 + share) * (1.0 + w->param_of_step) +
+           share * (step + size_of(s->p[k] - old)) + (w->has_parts ? w->param_of_step * step : 0.0);
 }
 
-static float narrow(double x) { return qm_bf16_to_float(qm_float_to_bf16((float)x)); }
+/* x in bfloat16: the nearest number, or the one of a draw of 16 bits, from 0; -1: there is none. */
+static float narrow(double x, int64_t draw)
+{
+    float y = (float)x;
+    return draw < 0 ? qm_bf16_to_float(qm_float_to_bf16(y))
+                    : qm_param_widen(QM_PARAM_bf16,
+                                     qm_param_stochastic(QM_PARAM_bf16, y, (uint32_t)draw << 16));
+}
 
-/* Rounds a parameter to bfloat16: to the wanted number where that is next to a tie, which makes
- * the case near. */
-static void round_param(struct qm_conform *c, float *p, float want, double allowed,
+/* Rounds a parameter to bfloat16: to the wanted number where the numbers within `allowed` of the
+ * parameter are rounded to it, to its neighbour, or both, which makes the case near.  Rounding is
+ * monotone, for one draw too, so these lie between what the two ends are rounded to. */
+static void round_param(struct qm_conform *c, float *p, float want, double allowed, int64_t draw,
                         const char *what, int64_t k)
 {
     double x = (double)*p;
-    *p = narrow(x);
-    if (*p == want || isnan(want) || !(narrow(x - allowed) <= want && want <= narrow(x + allowed)))
+    *p = narrow(x, draw);
+    if (*p == want || isnan(want) ||
+        !(narrow(x - allowed, draw) <= want && want <= narrow(x + allowed, draw)))
         return;
     *p = want;
     if (c->now.outcome == QM_CONFORM_equal)
-        snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: next to a tie", what, (long long)k);
+        snprintf(c->now.text, sizeof c->now.text, "%s[%lld]: next to %s", what, (long long)k,
+                 draw < 0 ? "a tie" : "where its draw decides");
     if (qm_golden_case_open(c))
         c->now.outcome = QM_CONFORM_near;
 }
@@ -334,6 +318,7 @@ static void take_between(struct qm_conform *c, struct scratch *s, int64_t k, flo
         c->now.outcome = QM_CONFORM_near;
 }
 
+/* Where parameters are rounded here, steps that were not recorded may each be an ulp off, 2^-7. */
 static void judge_param(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         int64_t row, const char *what)
 {
@@ -350,9 +335,11 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
         double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
         double step = qm_judge_step((double)(s->p[k] - old[k]),
                                     w->is_decoupled ? lr * h->weight_decay : 0.0, (double)old[k]);
-        double near =
-            w->param_relative * size_of(s->p[k]) + w->param_absolute + w->param_of_step * step;
-        round_param(c, &s->p[k], want[k], near, what, k);
+        int64_t unseen = run->kept[row] - (row > 0 ? run->kept[row - 1] : 0) - 1;
+        double near = (w->param_relative + (double)unseen * 0x1p-7) * size_of(s->p[k]) +
+                      w->param_absolute + w->param_of_step * step;
+        int64_t draw = run->draws ? run->draws[(run->kept[row] - 1) * s->numel + k] : -1;
+        round_param(c, &s->p[k], want[k], near, draw, what, k);
     }
     if (run->is_rounded) {
         qm_judge_close(c, what, s->p, want, s->numel, 0.0, 0.0);
@@ -437,7 +424,8 @@ static int is_zero_of_nan(const struct qm_run *run, float x, int64_t draw, float
     return run->recipe.hyper.amsgrad && qm_isnan(x) && draw < 0xffff && qm_bits(want) == 0;
 }
 
-/* One step of p; with recorded random bits, the float32 result is rounded here. */
+/* One step of p; with recorded random bits, the float32 result is rounded here, but where it is
+ * judged with a tolerance (is_rounded): in judge_param, within that. */
 static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
                       const struct qm_tensor *g, int64_t t)
 {
@@ -454,8 +442,8 @@ static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
             s->zero = i + 1;
             continue;
         }
-        s->p[i] = qm_param_widen(
-            QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, s->p[i], (uint32_t)draw[i] << 16));
+        if (!run->is_rounded || row < 0)
+            s->p[i] = narrow((double)s->p[i], draw[i]);
     }
     return QM_OK;
 }

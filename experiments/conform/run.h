@@ -66,8 +66,9 @@ struct qm_run {
     /* Parameters that are rounded stochastically to bfloat16: the 16 recorded random bits of each
      * step and element, [steps][numel]; NULL: as the recipe says. */
     const int64_t *draws;
-    /* Parameters of bfloat16 that are rounded here, to the recorded number where one within the
-     * tolerance of a float32 parameter is rounded to that; the recipe's are float32. */
+    /* Parameters of bfloat16 that are rounded here (with draws: by them), to the recorded number
+     * where one within the tolerance of a float32 parameter is rounded to that; the recipe's are
+     * float32. */
     int is_rounded;
     /* Where a function that may be an ulp off made a scalar of the recorded step: makes the step's
      * scalars by candidate k, from 0, which is the value as it is; 0: there is no such candidate.
@@ -95,6 +96,9 @@ struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_
 
 /* The attribute betas; 0, and the case unreadable, where it is not two numbers from 0 to 1. */
 int qm_run_betas(struct qm_conform *c, double betas[2]);
+
+/* The same, where they may be absent: betas stay as they are then. */
+int qm_run_betas_or(struct qm_conform *c, double betas[2]);
 
 /* Steps 1..steps as a list, for runs that kept all of them. */
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps);

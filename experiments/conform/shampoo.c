@@ -365,6 +365,11 @@ static int read_hyper(struct qm_conform *c, struct qm_shampoo_record *r)
         {"rect_t2", QM_NEED_number, 0, 100, 0},
         {"prec_bits", QM_NEED_number, 2, 32, 0},
         {"quan_blocksize", QM_NEED_number, 1, 1 << 20, 0},
+        {"min_lowbit_size", QM_NEED_number, 0, 1e15, 0},
+        {"stat_decay", QM_NEED_number, 0, 1, 0},
+        {"matrix_eps", QM_NEED_number, 0, 1e30, 0},
+        {"start_prec_step", QM_NEED_number, 0, 1e15, 0},
+        {"inv_root_mode", QM_NEED_number, 0, 1, 0},
         {"optimizer", QM_NEED_text, 0, 0, 0},
         {"p0", QM_NEED_data, 0, 0, 0},
         {"grads", QM_NEED_data, 0, 0, 0},
@@ -386,7 +391,8 @@ static int read_hyper(struct qm_conform *c, struct qm_shampoo_record *r)
     }
     if (!qm_run_recipe(c, r->is_adam ? "shampoo_adamw" : "shampoo_sgd", &r->recipe))
         return 0;
-    qm_golden_numbers(c->file, c->group, "betas", betas, 2);
+    if (!qm_run_betas_or(c, betas))
+        return 0;
     struct qm_hyper *h = &r->recipe.hyper;
     h->lr = qm_golden_case_number(c, "lr", 1e-3);
     h->beta1 = betas[0];

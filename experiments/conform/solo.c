@@ -379,7 +379,10 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
     if (k == 3 || qm_golden_numbers(c->file, c->group, "betas", betas, 2) != 2 ||
         qm_golden_numbers(c->file, c->group, "bits", bits, 2) != 2 ||
         qm_golden_numbers(c->file, c->group, "block_sizes_asked", asked, 2) != 2) {
-        qm_golden_case_skip(c, "optimizer '%.30s' is not built, or a pair is missing", name);
+        if (k == 3)
+            qm_golden_case_skip(c, "optimizer '%.30s' is not built", name);
+        qm_golden_case_unreadable(c, "betas, bits or block_sizes_asked of %s is no pair of numbers",
+                                  c->group);
         return 0;
     }
     if (!qm_run_recipe(c, rules[k][1], r))

@@ -19,46 +19,8 @@ struct record {
     const double *proj; /* [matrix][...] */
     const int64_t *proj_step;
     int64_t n_proj;
+    double so_far[QM_MAX_SLOTS]; /* of a free run: what `more` came to for each state */
 };
-
-int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out)
-{
-    double dims[QM_MAX_RANK];
-    int64_t numel = qm_golden_case_numel(c, "param0");
-    int rank = qm_golden_numbers(c->file, c->group, "shape", dims, QM_MAX_RANK);
-    struct qm_shape s = {.rank = rank};
-    for (int i = 0; i < rank && rank <= QM_MAX_RANK; i++)
-        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
-    if (qm_golden_case_whole(c, "ndim", rank) == 0)
-        s = (struct qm_shape){.rank = 0};
-    if (rank <= QM_MAX_RANK && numel > 0 && qm_shape_numel(&s) == numel) {
-        *out = s;
-        return 1;
-    }
-    (void)qm_fail(QM_BAD_FILE, "%s: attribute shape does not describe the %lld values of param0",
-                  c->group, (long long)numel);
-    qm_golden_case_failed(c);
-    return 0;
-}
-
-double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent)
-{
-    double x[8];
-    int n = qm_golden_numbers(c->file, c->group, name, x, 8);
-    return i < n && i < 8 && !isnan(x[i]) ? x[i] : absent;
-}
-
-void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)
-{
-    double more = ((double)qm_golden_case_numel(c, "param0") / 16.0 + 8.0) * 0x1p-24;
-    struct qm_tensor_run_tolerance *const all[] = {&w->f32, &w->bf16};
-    for (int i = 0; i < 2; i++) {
-        all[i]->state += more;
-        all[i]->param += all[i]->param > 0.0 ? more : 0.0; /* 0: bfloat16, every bit */
-        all[i]->free_state += more;
-        all[i]->free_param += more;
-    }
-}
 
 /* What a run must have. */
 static const struct qm_golden_need run_needs[] = {
@@ -156,7 +118,7 @@ static double largest_step(const struct record *r, int64_t t, const double *x, c
 /* ---- a side: the oracle, or the rule on the CPU backend ---- */
 
 struct side {
-    const struct record *r;
+    struct record *r;
     const struct qm_oracle *oracle; /* NULL: the plan */
     struct qm_oracle_hyper h;
     void *plan;
@@ -224,24 +186,40 @@ static qm_status plan_step(struct side *s, int64_t t)
 
 /* ---- a run ---- */
 
-/* What the rule itself adds to the tolerance of a slot, or of the parameters (slot -1). */
-static double more_of(const struct record *r, int slot, int64_t t, int is_free,
+static struct qm_tensor_run_at step_at(const struct record *r, int64_t t)
+{
+    return (struct qm_tensor_run_at){.shape = &r->shape,
+                                     .t = t,
+                                     .state = r->state,
+                                     .grad = r->grads + (t - 1) * r->n,
+                                     .proj = proj_at(r, t)};
+}
+
+/* What the rule itself adds to the tolerance of a slot, or of the parameters (slot -1), of which
+ * the largest step made here is `change`; 0: not known. */
+static double more_of(const struct record *r, int slot, int64_t t, int is_free, double change,
                       const struct qm_tensor_run_tolerance *tol)
 {
-    double sum = 0.0;
-    if (!r->w->more || tol == &r->w->f64 || (slot < 0 && !is_free && tol->param == 0.0))
+    int is_double = tol == &r->w->f64;
+    struct qm_tensor_run_at at = step_at(r, t);
+    at.relative = is_free ? tol->free_state * (double)t : tol->state;
+    at.change = change;
+    at.unit = is_double ? 0x1p-53 : 0x1p-24;
+    if (!r->w->more || (is_double && !r->w->has_more_doubles) ||
+        (slot < 0 && !is_free && tol->param == 0.0))
         return 0.0;
-    for (int64_t k = is_free && slot >= 0 ? 1 : t; k <= t; k++)
-        sum += r->w->more(r->w,
-                          &(struct qm_tensor_run_at){
-                              .shape = &r->shape,
-                              .t = k,
-                              .state = r->state,
-                              .grad = r->grads + (k - 1) * r->n,
-                              .proj = proj_at(r, k),
-                              .relative = is_free ? tol->free_state * (double)t : tol->state},
-                          slot);
-    return sum;
+    if (is_free)
+        memcpy(at.before, r->so_far, sizeof at.before);
+    return r->w->more(r->w, &at, slot) + (is_free && slot >= 0 ? r->so_far[slot] : 0.0);
+}
+
+/* Adds up what the rule adds to the tolerances of states, after step t of a free run. */
+static void add_up(struct record *r, int64_t t, const struct qm_tensor_run_tolerance *tol)
+{
+    double now[QM_MAX_SLOTS];
+    for (int i = 0; i < r->w->rule->n_slots; i++)
+        now[i] = r->state[i] ? more_of(r, i, t, 1, 0.0, tol) : 0.0;
+    memcpy(r->so_far, now, sizeof *now * (size_t)r->w->rule->n_slots);
 }
 
 /* The error of a parameter after step t, by the step that is made here: a recorded one might be as
@@ -258,7 +236,8 @@ static double param_error(const struct side *s, int64_t t, int is_free,
                fmax(qm_judge_largest_double(s->p, r->n), qm_judge_largest_double(before, r->n)),
                least),
            size = rms(before, r->n);
-    double of_step = more_of(r, -1, t, is_free, tol) + (tol->param > 0.0 ? s->average_off : 0.0);
+    double of_step =
+        more_of(r, -1, t, is_free, change, tol) + (tol->param > 0.0 ? s->average_off : 0.0);
     if (!is_free)
         return tol->param * most + (tol->step + of_step) * change;
     *error =
@@ -289,7 +268,8 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
     double relative = is_free ? tol->free_state * (double)t : tol->state,
            keep = is_average ? r->w->keep : 0.0, most = 0.0, off = 0.0,
            least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN,
-           added = more_of(r, i, t, is_free, tol), largest_of = qm_judge_largest_double(want, n),
+           added = more_of(r, i, t, is_free, 0.0, tol),
+           largest_of = qm_judge_largest_double(want, n),
            largest_old = old ? qm_judge_largest_double(old, n) : 0.0;
     double small =
         is_average && least > 0.0
@@ -348,7 +328,7 @@ static qm_status steps_beside(struct side *s, int64_t t)
 {
     const struct record *r = s->r;
     int average = r->w->average;
-    double off = r->w->f32.param + more_of(r, -1, t, 0, &r->w->f32);
+    double off = r->w->f32.param + more_of(r, -1, t, 0, 0.0, &r->w->f32);
     double down = -fmin(off, 1.0 - 0x1p-20), up = fmin(off, 2.0); /* the rate stays above 0 */
     double shift =
         average >= 0 && r->state[average] && r->slot_n[average] > 0 && r->w->keep > 0.0 ? 1.0 : 0.0;
@@ -391,10 +371,10 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     const struct record *r = s->r;
     const char *free_or_not = is_free ? "free-running " : "";
     char what[96];
-    if (more_of(r, -1, t, 1, tol) == HUGE_VAL)
+    if (more_of(r, -1, t, 1, 0.0, tol) == HUGE_VAL)
         qm_golden_case_skip(c,
-                            "step %lld: the squares of a norm overflow in the package, or may by "
-                            "its roundings, and not here",
+                            "step %lld: it is up to the package's roundings: the squares of a norm "
+                            "overflow in it, or may, or a variance may have either sign",
                             (long long)t);
     for (int i = 0; i < r->w->rule->n_slots; i++) {
         if (!r->state[i])
@@ -412,6 +392,9 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     for (int64_t k = 0; k < r->n && s->start && !is_free; k++)
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
             s->p[k] = want[k];
+    const struct qm_tensor_run_at at = step_at(r, t);
+    if (r->w->narrow && !s->oracle)
+        r->w->narrow(r->w, &at, t > 1 ? want - r->n : r->p0, want, s->p);
     /* A NaN of the package's states is in its sums over the tensor, and so in every parameter. */
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)
@@ -425,6 +408,7 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
 {
     const struct record *r = s->r;
     double error = 0.0;
+    memset(s->r->so_far, 0, sizeof s->r->so_far);
     for (int64_t k = 0; r->w->average >= 0 && k < r->slot_n[r->w->average]; k++)
         s->error[k] = 0.0;
     memcpy(s->p, r->p0, sizeof *s->p * (size_t)r->n);
@@ -442,6 +426,8 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
             qm_golden_case_differs(c, "step %lld: %.250s", (long long)t, qm_message());
         else
             judge_step(c, s, t, is_free, tol, &error);
+        if (is_free && r->w->more)
+            add_up(s->r, t, tol);
     }
 }
 
@@ -452,7 +438,7 @@ static void run_both(struct qm_conform *c, struct side *s,
     run(c, s, 1, tol);
 }
 
-static void run_oracle(struct qm_conform *c, const struct record *r)
+static void run_oracle(struct qm_conform *c, struct record *r)
 {
     struct side s = {.r = r, .oracle = qm_oracle_find(r->w->rule->family)};
     s.h = qm_oracle_hyper_of(&r->w->hyper);
@@ -465,7 +451,7 @@ static void run_oracle(struct qm_conform *c, const struct record *r)
         run_both(c, &s, &r->w->f64);
 }
 
-static void run_rule(struct qm_conform *c, const struct record *r, enum qm_param_format format)
+static void run_rule(struct qm_conform *c, struct record *r, enum qm_param_format format)
 {
     struct side s = {.r = r, .format = format};
     struct qm_recipe recipe = {.base = qm_variant_at(0),

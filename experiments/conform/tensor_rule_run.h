@@ -21,12 +21,14 @@ struct qm_tensor_run_tolerance {
 };
 
 /* A recorded step: the states [slot][step][...], NULL where none was recorded, and its gradient
- * and projection; proj NULL: it has none.  relative: the error of the other states. */
+ * and projection; proj NULL: it has none.  relative: the error of the other states.  before: of a
+ * free run, what `more` came to for each state in the steps before; else 0.  unit: the unit roundoff
+ * of the recording, 2^-24 or 2^-53.  change: the largest step made here, 0 where it is not known. */
 struct qm_tensor_run_at {
     const struct qm_shape *shape;
     int64_t t;
     const double *const *state, *grad, *proj;
-    double relative;
+    double relative, before[QM_MAX_SLOTS], unit, change;
 };
 
 struct qm_tensor_run_case {
@@ -43,15 +45,22 @@ struct qm_tensor_run_case {
     int scales;            /* the rate is in proportion to the RMS of the parameters */
     /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
      * parameters (slot -1), the share of the step; free runs add up the steps.  HUGE_VAL:
-     * the package's float32 overflows where the rule's double does not, and the case is skipped.
-     * NULL: nothing. */
+     * the package's float32 overflows where the rule's double does not, or a root is taken of what
+     * may have either sign, and the case is skipped.  NULL: nothing. */
     double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
+    int has_more_doubles; /* of float64 runs, too */
+    /* Of bfloat16 runs: where the package's step in bfloat16 has infinite or missing numbers, sets
+     * the parameters p to what that makes of `before`, or to `want` where that is within its
+     * roundings.  NULL: intermediate numbers of the package are float32. */
+    void (*narrow)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                   const double *before, const double *want, double *p);
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
 int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out);
 
-/* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None). */
+/* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None).  An
+ * attribute without element i, or of another type, makes the case unreadable. */
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
 
 /* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, n the elements of the

@@ -370,12 +370,14 @@ static void replay_optimizer(struct qm_conform *c)
     }
     powers.rule = qm_rule_find(rule);
     powers.is_taken = 0;
-    if (qm_golden_case_choice(c, "sqrt", roots, 2, 0) == 1)
-        run.within = (struct qm_run_tolerance){
-            .param_relative = is_bf16 ? 0x1p-7 : 0x1p-22, /* next to a tie, the other neighbour */
-            .param_of_step = 0x1p-20,
-            .is_decoupled = (int)qm_golden_case_whole(c, "is_adamw", 0)};
-    else if (run.recipe.rule != &as_recorded) {
+    if (qm_golden_case_choice(c, "sqrt", roots, 2, 0) == 1) {
+        run.within =
+            (struct qm_run_tolerance){.param_relative = 0x1p-22,
+                                      .param_of_step = 0x1p-20,
+                                      .is_decoupled = (int)qm_golden_case_whole(c, "is_adamw", 0)};
+        run.is_rounded = is_bf16; /* the source steps in float32 and rounds once, as is done here */
+        run.recipe.param.format = QM_PARAM_f32;
+    } else if (run.recipe.rule != &as_recorded) {
         as_recorded.prepare = prepare_powers;
         run.recipe.rule = &as_recorded;
         run.candidate = powers_candidate;

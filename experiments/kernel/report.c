@@ -307,12 +307,14 @@ static const char *verdict_of(const json_t *all)
                                                           : "nothing judged";
 }
 
-/* Adds "A word" to a list of reasons. */
-static void add_reason(char *text, size_t size, long long n, const char *what)
+/* Adds "2 cases refused" to a list of reasons, or "1 case refused": what is the noun without its s,
+ * more what follows it. */
+static void add_reason(char *text, size_t size, long long n, const char *what, const char *more)
 {
     size_t used = strlen(text);
     if (n > 0)
-        snprintf(text + used, size - used, "%s%lld %s", used ? ", " : ": ", n, what);
+        snprintf(text + used, size - used, "%s%lld %s%s %s", used ? ", " : ": ", n, what,
+                 n == 1 ? "" : "s", more);
 }
 
 /* Why it failed: bad cases, what no single case shows, numbers that are wrong in cases that did not
@@ -324,24 +326,24 @@ static void print_reasons(const struct qm_kernel_run *r, const json_t *all)
     long long refused = (long long)r->count[QM_CASE_refused] - (long long)r->excused;
     for (int i = 0; i < QM_CASE_RESULT_COUNT; i++) {
         enum qm_case_result is = (enum qm_case_result)i;
-        snprintf(what, sizeof what, "cases %s", qm_case_result_name(is));
-        add_reason(text, sizeof text, qm_case_result_is_bad(is) ? (long long)r->count[i] : 0, what);
+        add_reason(text, sizeof text, qm_case_result_is_bad(is) ? (long long)r->count[i] : 0,
+                   "case", qm_case_result_name(is));
     }
-    snprintf(what, sizeof what, "findings that no single case shows (%s)",
+    snprintf(what, sizeof what, "that no single case shows (%s)",
              text_of(json_array_get(json_object_get(all, "failures"), 0), "case"));
-    add_reason(text, sizeof text, whole(all, "beside_cases"), what);
+    add_reason(text, sizeof text, whole(all, "beside_cases"), "finding", what);
     if (!*text)
-        add_reason(text, sizeof text, wrong, "numbers OFF_BY_ONE or WRONG");
+        add_reason(text, sizeof text, wrong, "number", "OFF_BY_ONE or WRONG");
     if (refused > r->o->allow_refused)
-        add_reason(text, sizeof text, refused, "cases refused that the template takes");
+        add_reason(text, sizeof text, refused, "case", "refused that the template takes");
     int is_idle = !qm_kernel_run_failed(r) && !qm_kernel_run_passed(r);
     if (is_idle) {
         *text = '\0';
-        add_reason(text, sizeof text, (long long)r->count[QM_CASE_refused], "cases refused");
-        add_reason(text, sizeof text, (long long)r->count[QM_CASE_unfit], "cases unfit");
-        add_reason(text, sizeof text, (long long)r->left_out, "cases left out");
-        add_reason(text, sizeof text, (long long)r->count[QM_CASE_passed],
-                   "cases without a number that has a bound");
+        add_reason(text, sizeof text, (long long)r->count[QM_CASE_refused], "case", "refused");
+        add_reason(text, sizeof text, (long long)r->count[QM_CASE_unfit], "case", "unfit");
+        add_reason(text, sizeof text, (long long)r->left_out, "case", "left out");
+        add_reason(text, sizeof text, (long long)r->count[QM_CASE_passed], "case",
+                   "without a number that has a bound");
     }
     qm_print("%s\n", !is_idle && !qm_kernel_run_failed(r) ? ""
                      : *text                              ? text
@@ -492,11 +494,11 @@ static void print_refused(const struct qm_kernel_run *r, const json_t *all)
     for (int i = 0; i < r->n_cases; i++)
         if (r->cases[i].result == QM_CASE_refused) {
             print_counts(all, "refused");
-            qm_print("refused %lld cases: the template of this variant refuses %lld of them, "
+            long long n = (long long)r->count[QM_CASE_refused];
+            qm_print("refused %lld case%s: the template of this variant refuses %lld of them, "
                      "--allow-refused permits %lld; %s: %s\n",
-                     (long long)r->count[QM_CASE_refused], (long long)r->excused,
-                     (long long)r->o->allow_refused, r->cases[i].name,
-                     r->cases[i].text ? r->cases[i].text : "");
+                     n, n == 1 ? "" : "s", (long long)r->excused, (long long)r->o->allow_refused,
+                     r->cases[i].name, r->cases[i].text ? r->cases[i].text : "");
             return;
         }
 }
@@ -507,8 +509,9 @@ static void print_unfit(const struct qm_kernel_run *r)
     for (int i = 0; i < r->n_cases; i++)
         if (r->cases[i].result == QM_CASE_unfit && r->cases[i].text &&
             !strstr(r->cases[i].name, "/far")) {
-            qm_print("unfit %lld cases, which no kernel of this variant is asked for; %s: %s\n",
-                     (long long)r->count[QM_CASE_unfit], r->cases[i].name, r->cases[i].text);
+            long long n = (long long)r->count[QM_CASE_unfit];
+            qm_print("unfit %lld case%s, which no kernel of this variant is asked for; %s: %s\n", n,
+                     n == 1 ? "" : "s", r->cases[i].name, r->cases[i].text);
             return;
         }
 }

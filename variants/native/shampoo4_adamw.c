@@ -11,7 +11,8 @@
  *
  * AdamW, or SGD where there is one moment, takes P for the gradient.  V^T and the roots of large
  * factors have 4-bit codes, and the diagonals of such roots stand in a slot of floats.  A
- * tensor of fewer than two dims has no factors.  Linear algebra is in double.
+ * tensor of fewer than two dims has no factors.  Linear algebra is in double, and norms are where
+ * float32 has their squares.
  *
  * Also: shampoo4_sgd shampoo_adamw_f32 shampoo_sgd_f32 */
 #include <math.h>
@@ -329,15 +330,25 @@ static void one_tile(const struct qm_kernel_args *a, const struct qm_kernel_slot
             u[from + i * s->cols + j] = (float)x[i * n + j];
 }
 
+/* The sum of the squares of x: in double, but as float32 has it where it overflows, and where
+ * squares are so small that they are counts of 2^-149 there. */
+static double sum_squares(int64_t n, const float *x)
+{
+    double sum = 0.0, rounded = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        float square = x[i] * x[i];
+        sum += (double)x[i] * (double)x[i];
+        rounded += (double)square;
+    }
+    if (sum < (double)n * 0x1p-100)
+        return rounded;
+    return isfinite((float)sum) ? sum : (double)(float)sum;
+}
+
 /* u <- u |g| / (|u| + 1e-12). */
 static void graft(int64_t n, const float *g, float *u)
 {
-    double of_g = 0.0, of_u = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        of_g += (double)g[i] * (double)g[i];
-        of_u += (double)u[i] * (double)u[i];
-    }
-    double ratio = sqrt(of_g) / (sqrt(of_u) + 1e-12);
+    double ratio = sqrt(sum_squares(n, g)) / (sqrt(sum_squares(n, u)) + 1e-12);
     for (int64_t i = 0; i < n; i++)
         u[i] = (float)((double)u[i] * ratio);
 }

@@ -242,7 +242,7 @@ C
     [[ $output == *"refused by shape"*"--allow-refused permits 0"*"it returned 5"* ]]
     kernel k.c "return 5;"
     run -1 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
-    [[ $output == *"it returned 5"* && $output == *": FAILED: 1 cases refused that the template"* ]]
+    [[ $output == *"it returned 5"* && $output == *": FAILED: 1 case refused that the template"* ]]
     run -77 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" --allow-refused 1
     [[ $output == *"nothing judged"* ]]
     kernel k.c "if (a->t > 1) return 1; p[0] += 1;" # wrong first, and refused then
@@ -444,8 +444,18 @@ P
     local case=61x67/normal/lr=0+initial_lr=0/t1/forced
     "$QUALM" check --template lion8_fused >lion.c
     run -77 "$QUALM" check --no-shrink --kernel lion.c -q --case $case
-    [[ $output == *"nothing judged: 1 cases unfit"*"unfit 1 cases"*"lr is 0 from the start"* ]]
+    [[ $output == *"nothing judged: 1 case unfit"*"unfit 1 case, which"*"lr is 0 from the start"* ]]
     run -77 "$QUALM" check lion8_fused --case $case
+    [[ $output == *"the case is unfit: lr is 0 from the start"* ]]
+}
+
+# Setting lr0 has an initial_lr, the variant's own rate; without one it is refused as by hand.
+@test "setting lr0 is judged as lr=0 after the variant's own rate" {
+    local case=61x67/normal
+    "$QUALM" check lion8_fused --case $case/lr0/t1/forced
+    run -77 "$QUALM" check lion8_fused --case $case/lr0+initial_lr=0/t1/forced
+    [[ $output == *"the case is unfit: lr is 0 from the start"* ]]
+    run -77 "$QUALM" check lion8_fused --case $case/wd+lr=0/t1/forced
     [[ $output == *"the case is unfit: lr is 0 from the start"* ]]
 }
 

@@ -79,6 +79,32 @@ nan("draw", 0, 0xffff); nan("plain", 0, 0, 0); nan("number", 0, 0, g=1.0)
 nan("sign", 0x8000, 0); nan("infinity", 0x7f80, 0)' source_repo pytorch/ao
 }
 
+# A first step from 1 to 0.5 and a part of an ulp, 2^-8, which is rounded up where the draw is less
+# than 2^16 times that part.  The neighbour may pass only where an error of the step decides that.
+@test "conform: a parameter that torchao rounded stochastically is the one of its draw" {
+    local drawn='
+def drawn(name, bits, draw, part, sqrt="installed"):
+    c = f.create_group(name)
+    c.attrs.update({"T": 1, "dtype": "bfloat16", "is_adamw": 1, "bf16_stochastic_round": 1,
+                    "state_class": "Tensor", "amsgrad": 0, "lr": 0.25, "beta1": 0.0,
+                    "beta2": 0.0, "eps": 0.0, "weight_decay": 1.0 - part * 2.0 ** -6,
+                    "sqrt": sqrt})
+    c["p0"], c["params"] = np.uint16([0x3f80]), np.uint16([[bits]])
+    c["rand16"], c["grads"] = np.array([[draw]]), np.array([[1.0]], "f4")
+    c["m"] = c["v"] = np.ones((1, 1), "f4")
+'
+    judged EQUAL "$drawn"'
+drawn("up", 0x3f01, 0x7000, 0.5); drawn("down", 0x3f00, 0x9000, 0.5)
+drawn("at", 0x3f00, 0x8000, 0.5); drawn("ieee", 0x3f00, 0x8000, 0.5, "ieee")
+' source_repo pytorch/ao
+    judged NEAR "$drawn"'
+drawn("below", 0x3f00, 0x7fff, 0.5); drawn("at", 0x3f01, 0x8000, 0.5)' source_repo pytorch/ao
+    judged DIFFERS "$drawn"'
+drawn("up", 0x3f00, 0x7000, 0.5); drawn("down", 0x3f01, 0x9000, 0.5)
+drawn("far", 0x3f02, 0x8000, 0.5); drawn("ieee", 0x3f01, 0x8000, 0.5, "ieee")
+drawn("none", 0x3f00, 0x8000, 1.0)' source_repo pytorch/ao
+}
+
 # Every class of these has its gradient and its parameter in the dtype.
 @test "conform: numbers that the dtype of their case does not have are UNREADABLE" {
     local sgd='
@@ -140,6 +166,22 @@ hf("second", 0.0, exp_avg=np.float32([[0.5, 0.5], [0.5, 0.0]]))' executed adafac
     judged UNREADABLE "$hf"'hf("no_rate", np.nan, np.nan)' executed adafactor.py
 }
 
+# The squares 2^-140 and 2^-20 of a first step; the first vanishes in bfloat16, where its reciprocal
+# root and the norm of the update are infinite, and infinity / infinity is NaN.
+@test "conform: a second moment of Adafactor that vanishes in bfloat16 stops the step there" {
+    local small='
+def bits(x): return (np.asarray(x, "f4").view("u4") >> 16).astype("u2")
+def small(name, params, g=2.0 ** -70):
+    g = np.float32([[g, 2.0 ** -10]])
+    run(name, {"optimizer": "Adafactor(torch)", "dtype": "bf16", "lr": 0.5, "eps": [1e-30, 1e-3]},
+        bits([1.0, 1.0]), g, bits([params]), variance=bits(np.where(g < 2.0 ** -67, 0.0, g * g)))
+'
+    judged NEAR "$small"'small("vanishes", [np.nan, 1.0])'
+    judged DIFFERS "$small"'
+small("finite", [0.5, 0.5]); small("first", [1.0, 1.0]); small("second", [np.nan, 0.5])
+small("both", [np.nan, np.nan]); small("no_need", [np.nan, 1.0], 2.0 ** -60)'
+}
+
 @test "conform: Adafactor and CAME without a learning rate are UNREADABLE" {
     judged UNREADABLE "$adafactor"'adafactor("huge", [1.0], 1.0); del f["huge"].attrs["lr"]'
     judged UNREADABLE '
@@ -176,6 +218,23 @@ flat("span", 1, 0.25, 2.0); flat("no_span", 255, 0.0, 1.0)' system adafactor8bit
 }
 
 # ---- bounds
+
+# Old and new terms of the moment cancel, 1/2 M - 1/2 G = 0 here, so all of it is rounding: in
+# bfloat16 up to 2^-6 of the old one, 1, and as much of a step of lr, here 1, which is 0 here.
+@test "conform: a step along a bfloat16 moment that cancels to 0 here is off by its errors" {
+    local cancels='
+def bits(x): return (np.asarray(x, "f4").view("u4") >> 16).astype("u2")
+def cancels(name, m, p):
+    run(name, {"optimizer": "AdamW", "dtype": "bf16", "lr": 1.0, "betas": [0.5, 0.0], "eps": 0.0,
+               "weight_decay": 0.0, "impl": "single", "sqrt": "installed"}, bits([0.0]),
+        np.float32([[2.0], [-1.0]]), bits([[-1.0], [p]]), exp_avg=bits([[1.0], [m]]),
+        exp_avg_sq=bits([[4.0], [1.0]]))
+'
+    judged NEAR "$cancels"'
+cancels("moment", 2.0 ** -7, -1.0 - 2.0 ** -7); cancels("below", -2.0 ** -7, -1.0 + 2.0 ** -7)'
+    judged DIFFERS "$cancels"'
+cancels("state", 2.0 ** -5, -1.0 - 2.0 ** -5); cancels("step", 2.0 ** -7, -1.0 - 2.0 ** -3)'
+}
 
 # The L2 term takes the gradient away, so nothing of the second moment is certain; but the divisor
 # is eps, which is.

@@ -69,6 +69,35 @@ print(*[k for k in g if not k.endswith('_last')])"); do
         "put('state/value', g['state/value'][1:])"
 }
 
+# lack WORD FILE GROUP NAME...: copies without one of the attributes are judged so
+lack() {
+    local edits=() name
+    for name in "${@:4}"; do edits+=("del a['$name']"); done
+    is "$1" "$2" "$3" "${edits[@]}"
+}
+
+@test "conform: no required attribute has a default" {
+    lack UNREADABLE apollo norank_adamw_f32 lr
+    lack UNREADABLE fira rms_mom_f32 lr
+    lack UNREADABLE flashoptim adamw_bf16_bf16_3B_q8_50 lr algo
+    lack UNREADABLE lion8bit class_b11_f32 lr initial_lr beta1
+    lack UNREADABLE lion8bit q8step_bf16_50_gauss lr weight_decay_factor beta1
+    lack UNREADABLE shampoo4bit optim/adamw4 min_lowbit_size stat_decay matrix_eps \
+        start_prec_step inv_root_mode weight_decay
+    lack UNREADABLE solo optim/adabelief_4_2 betas bits block_sizes_asked
+    lack UNREADABLE adafactor8bit_043plus opt_v046_sgd_m_uf8 hp_{lr,beta1,beta2,beta2_decay,eps,d,factored} \
+        hp_{scale_parameter,relative_step,block_size,m_block_size,fira_margin}
+}
+
+@test "conform: an attribute of another type or length has no default; flags may be truth values" {
+    is UNREADABLE apollo norank_adamw_f32 "a['betas'] = 'none'" "a['betas'] = 0.9" \
+        "a['eps'] = 'none'" "a['rank'] = 'none'"
+    is UNREADABLE torch215_adamw adam_l2_single_ieee_f32 "a['betas'] = 'none'" "a['betas'] = 0.9"
+    is UNREADABLE shampoo4bit optim/adamw4 "a['betas'] = 0.9"
+    is EQUAL sgd nesterov_f32 "a['nesterov'] = True" "a['maximize'] = False"
+    is DIFFERS sgd nesterov_f32 "a['nesterov'] = False"
+}
+
 @test "conform: lpmm, COAT, MicroAdam and Shampoo follow lr_per_step" {
     local file name steps
     while read -r file name steps; do
@@ -240,4 +269,66 @@ P
     [ "$(fira 5 "shrink = 1e-30")" = NEAR ]
     [ "$(fira 5 "size_by = 1.001")" = DIFFERS ]
     [ "$(fira 2 "size_by = 1e4")" = DIFFERS ]
+}
+
+# fira_rms RANK LINE: two steps of FiraRMSProp, centered and with momentum: a gradient of that rank,
+# then its opposite, so that averages and momentum cancel; sums in an order that a line chooses.
+fira_rms() {
+    "$PYTHON" - "$X" "$1" "$2" << 'P'
+import sys, h5py, numpy as np
+path, rank, edit = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+f32, rng, order = np.float32, np.random.default_rng(3), slice(None)
+by = dict(params=1.0, square_avg=1.0, momentum_buffer=1.0, grad_avg=1.0, scaling_grad_norm=1.0)
+exec(edit)
+g = sum(np.outer(rng.normal(size=12), rng.normal(size=7)) for _ in range(rank)).astype(f32)
+proj = np.linalg.svd(g.astype(np.float64))[2][:2].astype(f32)
+norm = lambda x, **k: np.sqrt((x * x).sum(dtype=f32, **k), dtype=f32)
+p = p0 = rng.normal(size=g.shape).astype(f32)
+grads, kept, v, a, m, last = [], {k: [] for k in by}, f32(0), f32(0), f32(0), None
+for x in g, f32(-0.9) * g:
+    low = np.ascontiguousarray(x[:, order]) @ np.ascontiguousarray(proj[:, order]).T
+    v, a = f32(0.9) * v + f32(0.1) * low * low, f32(0.9) * a + f32(0.1) * low
+    m = f32(0.9) * m + low / (np.sqrt(v - a * a) + f32(1e-6))
+    ratio = norm(m, axis=1, keepdims=True) / (norm(low, axis=1, keepdims=True) + f32(1e-8))
+    rest = (x - low @ proj) * ratio
+    size = norm(rest)
+    if last is not None:
+        limiter = max(size / (last + f32(1e-8)), f32(1.01)) / f32(1.01)
+        rest, size = rest / limiter, size / limiter
+    last, p = size, p - f32(1e-2) * (m @ proj + rest)
+    grads.append(x.ravel())
+    for k, y in dict(params=p, square_avg=v, momentum_buffer=m, grad_avg=a,
+                     scaling_grad_norm=size).items():
+        kept[k].append(np.array(y).ravel())
+with h5py.File(path, "w") as f:
+    f.attrs["executed"] = "optimizer_torch/fira_rmsprop.py"
+    c = f.create_group("x")
+    for k, x in dict(steps=2, dtype="f32", shape=g.shape, ndim=2, optimizer="FiraRMSProp", rank=2,
+                     update_proj_gap=200, alpha=1.0, proj_type="std", lr=1e-2, beta=0.9,
+                     momentum=0.9, centered=1, eps=1e-6, weight_decay=0.0).items():
+        c.attrs[k] = x
+    c["param0"], c["grads"], c["proj"], c["proj_step"] = p0.ravel(), grads, proj[None], [0]
+    for k, x in kept.items():
+        x = np.array(x, f32)
+        x[1, np.abs(x[1]).argmax()] *= f32(by[k])
+        c[k if k == "params" else "state_" + k] = x
+P
+    "$QUALM" conform "$X" | awk 'NR == 2 { print $1 }'
+}
+
+@test "conform: FiraRMSProp: what cancels in its sums is rounding, nothing else" {
+    local rank order name
+    for rank in 1 2 5; do
+        for order in "pass" "order = slice(None, None, -1)" "order = [3, 0, 6, 1, 5, 2, 4]"; do
+            [ "$(fira_rms $rank "$order")" = NEAR ]
+        done
+    done
+    for name in params square_avg momentum_buffer; do
+        [ "$(fira_rms 5 "by['$name'] = 1.001")" = DIFFERS ]
+        [ "$(fira_rms 2 "by['$name'] = 1.001")" = DIFFERS ]
+    done
+    [ "$(fira_rms 5 "by['scaling_grad_norm'] = 1.001")" = DIFFERS ]
+    [ "$(fira_rms 2 "by['scaling_grad_norm'] = 1.1")" = NEAR ] # of rank 2 it is rounding,
+    [ "$(fira_rms 5 "by['grad_avg'] = 1.1")" = NEAR ]          # and so is this average
+    [ "$(fira_rms 5 "by['grad_avg'] = 1000.0")" = DIFFERS ]
 }

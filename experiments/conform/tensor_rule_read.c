@@ -1,0 +1,48 @@
+/* tensor_rule_read.c - Reads what cases of rules over whole tensors share: shapes and numbers. */
+#include <math.h>
+
+#include "experiments/conform/tensor_rule_run.h"
+
+int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out)
+{
+    double dims[QM_MAX_RANK];
+    int64_t numel = qm_golden_case_numel(c, "param0");
+    int rank = qm_golden_numbers(c->file, c->group, "shape", dims, QM_MAX_RANK);
+    struct qm_shape s = {.rank = rank};
+    for (int i = 0; i < rank && rank <= QM_MAX_RANK; i++)
+        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
+    if (qm_golden_case_whole(c, "ndim", rank) == 0)
+        s = (struct qm_shape){.rank = 0};
+    if (rank <= QM_MAX_RANK && numel > 0 && qm_shape_numel(&s) == numel) {
+        *out = s;
+        return 1;
+    }
+    (void)qm_fail(QM_BAD_FILE, "%s: attribute shape does not describe the %lld values of param0",
+                  c->group, (long long)numel);
+    qm_golden_case_failed(c);
+    return 0;
+}
+
+double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent)
+{
+    double x[8];
+    int64_t count;
+    if (qm_golden_attribute(c->file, c->group, name, &count) == QM_GOLDEN_ABSENT)
+        return absent;
+    if (i < qm_golden_numbers(c->file, c->group, name, x, 8) && i < 8)
+        return isnan(x[i]) ? absent : x[i];
+    qm_golden_case_unreadable(c, "attribute %s of %s holds no number %d", name, c->group, i);
+    return absent;
+}
+
+void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)
+{
+    double more = ((double)qm_golden_case_numel(c, "param0") / 16.0 + 8.0) * 0x1p-24;
+    struct qm_tensor_run_tolerance *const all[] = {&w->f32, &w->bf16};
+    for (int i = 0; i < 2; i++) {
+        all[i]->state += more;
+        all[i]->param += all[i]->param > 0.0 ? more : 0.0; /* 0: bfloat16, every bit */
+        all[i]->free_state += more;
+        all[i]->free_param += more;
+    }
+}
