@@ -106,12 +106,14 @@ static struct sizes sizes_of(const struct qm_tensor_run_case *w, const struct qm
     struct channel all = {0.0, 0.0, 0.0, 0.0, 0.0};
     struct sizes to = {0.0, 0.0, 0.0, 0.0};
     int64_t channels = l->right ? l->m : l->n;
+    /* Left of a square gradient at full rank, where the state is square, its rows are channels. */
+    int is_row = l->right || (!w->hyper.tensor_scale && l->r == l->n && l->m == l->n);
     for (int64_t i = 0; i < channels; i++) {
         struct channel one = {0.0, 0.0, 0.0, 0.0, 0.0}, *x = w->hyper.tensor_scale ? &all : &one;
         for (int64_t j = 0; j < l->r; j++)
-            add_number(w, at, l, i, j, x);
+            add_number(w, at, l, is_row && !l->right ? j : i, is_row && !l->right ? i : j, x);
         for (int64_t q = 0; q < (l->right ? l->n : l->m); q++) {
-            double g = at->grad[l->right ? i * l->n + q : q * l->n + i];
+            double g = at->grad[is_row ? i * l->n + q : q * l->n + i];
             x->g += isfinite(g) ? g * g : 0.0;
         }
         if (w->hyper.tensor_scale && i < channels - 1)
