@@ -17,6 +17,14 @@ enum { AVG, SQUARE, NORM = 3 };
 
 /* ---- what sums of products in another order make of a step ----------------------------------- */
 
+static int is_double(const struct qm_tensor_run_at *at) { return at->unit < 0x1p-50; }
+
+/* The least number of the recording's format. */
+static double least_of(const struct qm_tensor_run_at *at)
+{
+    return is_double(at) ? DBL_TRUE_MIN : 0x1p-149;
+}
+
 /* Projected number j of channel i, a sum of k terms, which is off by k u of their *sizes. */
 static double projected(const struct qm_tensor_run_at *at, const struct qm_lowrank *l, int64_t i,
                         int64_t j, double *sizes)
@@ -37,7 +45,7 @@ static double projected(const struct qm_tensor_run_at *at, const struct qm_lowra
 static double average_error(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
                             const struct qm_lowrank *l, int is_square)
 {
-    double e = (double)(l->right ? l->n : l->m) * 0x1p-24, most = 0.0;
+    double e = (double)(l->right ? l->n : l->m) * at->unit, most = 0.0;
     for (int64_t i = 0; i < (l->right ? l->m : l->n); i++)
         for (int64_t j = 0; j < l->r; j++) {
             double sizes, x = fabs(projected(at, l, i, j, &sizes)), off = e * sizes;
@@ -60,11 +68,12 @@ static void add_number(const struct qm_tensor_run_case *w, const struct qm_tenso
     int64_t inner = l->right ? l->n : l->m, k = l->right ? i * l->r + j : j * l->n + i;
     double sizes, sum = projected(at, l, i, j, &sizes);
     int64_t from = (at->t - 1) * l->rows * l->cols;
-    double v = at->state[SQUARE][from + k], root = sqrt(v) + h->eps, e = (double)inner * 0x1p-24;
+    double v = at->state[SQUARE][from + k], root = sqrt(v) + h->eps, e = (double)inner * at->unit;
     double adapted = at->state[AVG][from + k] / root, off = e * sizes;
     double old = at->t > 1 ? fabs(at->state[AVG][from - l->rows * l->cols + k]) : 0.0;
-    double of_sum = 0x1p-22 * h->beta1 * (isfinite(old) ? old : 0.0); /* three roundings, 4 u */
-    double of_v = v > 0.0 ? ((1.0 - h->beta2) * fabs(sum) * off + 0x1p-148) / v : 0.0;
+    double of_sum =
+        4.0 * at->unit * h->beta1 * (isfinite(old) ? old : 0.0); /* three roundings, 4 u */
+    double of_v = v > 0.0 ? ((1.0 - h->beta2) * fabs(sum) * off + 2.0 * least_of(at)) / v : 0.0;
     double of_adapted = ((1.0 - h->beta1) * off + of_sum) / root + fabs(adapted) * fmin(of_v, 1.0);
     to->r += sum * sum;
     to->r_off += off * off;
@@ -72,74 +81,101 @@ static void add_number(const struct qm_tensor_run_case *w, const struct qm_tenso
     to->adapted_off += isfinite(of_adapted) ? of_adapted * of_adapted : 0.0;
 }
 
-/* The square of what the scale makes of the gradient; *off: its relative error, at most 1. HUGE_VAL
- * where the squares of a norm overflow float32, which makes it infinite in the package. */
-static double scaled(const struct channel *x, double *off)
+/* The norm of what the scale makes of the gradient of a channel, and *off, what it is off by:
+ * HUGE_VAL where the squares of a norm overflow the package's format, which makes it infinite. */
+static double scaled(const struct qm_tensor_run_at *at, const struct channel *x, double *off)
 {
-    double norm = sqrt(x->r) + 1e-8;
-    *off = sqrt(x->r_off) / norm;
-    if (x->adapted > 0.0)
-        *off += sqrt(x->adapted_off / x->adapted);
-    *off = fmin(*off, 1.0);
-    if (!(x->r <= (double)FLT_MAX && x->adapted <= (double)FLT_MAX))
-        return *off = HUGE_VAL;
-    return x->adapted / (norm * norm) * x->g;
+    double norm = sqrt(x->r) + 1e-8, size = sqrt(x->adapted) / norm * sqrt(x->g);
+    double most = is_double(at) ? DBL_MAX : (double)FLT_MAX;
+    double above = sqrt(x->adapted) + sqrt(x->adapted_off),
+           least = fmax(norm - sqrt(x->r_off), 1e-8);
+    *off = above / least * sqrt(x->g) - size;
+    if (!(x->r <= most && x->adapted <= most))
+        *off = HUGE_VAL;
+    return size;
 }
 
-/* The relative errors of the norm of the scaled gradient, and of its largest number. */
-static void errors_of(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                      const struct qm_lowrank *l, double *of_norm, double *of_largest)
+/* The norm of the scaled gradient, the largest of a channel, and what both are off by. */
+struct sizes {
+    double norm, norm_off, largest, largest_off;
+};
+
+static struct sizes sizes_of(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                             const struct qm_lowrank *l)
 {
     struct channel all = {0.0, 0.0, 0.0, 0.0, 0.0};
-    double sum = 0.0, off, of_sum = 0.0, most = 0.0, most_off = 0.0;
-    for (int64_t i = 0; i < (l->right ? l->m : l->n); i++) {
-        struct channel one = {0.0, 0.0, 0.0, 0.0, 0.0}, *to = w->hyper.tensor_scale ? &all : &one;
+    struct sizes to = {0.0, 0.0, 0.0, 0.0};
+    int64_t channels = l->right ? l->m : l->n;
+    /* Left of a square gradient at full rank, where the state is square, its rows are channels. */
+    int is_row = l->right || (!w->hyper.tensor_scale && l->r == l->n && l->m == l->n);
+    for (int64_t i = 0; i < channels; i++) {
+        struct channel one = {0.0, 0.0, 0.0, 0.0, 0.0}, *x = w->hyper.tensor_scale ? &all : &one;
         for (int64_t j = 0; j < l->r; j++)
-            add_number(w, at, l, i, j, to);
+            add_number(w, at, l, is_row && !l->right ? j : i, is_row && !l->right ? i : j, x);
         for (int64_t q = 0; q < (l->right ? l->n : l->m); q++) {
-            double g = at->grad[l->right ? i * l->n + q : q * l->n + i];
-            to->g += isfinite(g) ? g * g : 0.0;
+            double g = at->grad[is_row ? i * l->n + q : q * l->n + i];
+            x->g += isfinite(g) ? g * g : 0.0;
         }
-        double size = scaled(&one, &off);
-        sum += size;
-        of_sum += size * off;
-        most = fmax(most, size);
-        most_off = fmax(most_off, sqrt(size) * off);
+        if (w->hyper.tensor_scale && i < channels - 1)
+            continue;
+        double off, size = scaled(at, x, &off);
+        to.norm += size * size;
+        to.norm_off += off * off;
+        to.largest = fmax(to.largest, size);
+        to.largest_off = fmax(to.largest_off, off);
     }
-    if (w->hyper.tensor_scale) {
-        scaled(&all, of_norm);
-        *of_largest = *of_norm;
-        return;
-    }
-    *of_norm = sum == HUGE_VAL ? HUGE_VAL : sum > 0.0 ? of_sum / sum : 0.0;
-    *of_largest = most > 0.0 ? most_off / sqrt(most) : 0.0;
+    to.norm = sqrt(to.norm);
+    to.norm_off = sqrt(to.norm_off);
+    return to;
+}
+
+/* What the scaled gradient is multiplied by in a step. */
+static double rate(const struct qm_tensor_run_case *w, int64_t t)
+{
+    const struct qm_hyper *h = &w->hyper;
+    double by = h->correct_bias
+                    ? sqrt(1.0 - pow(h->beta2, (double)t)) / (1.0 - pow(h->beta1, (double)t))
+                    : 1.0;
+    return fabs(h->lr * h->scale) * by;
 }
 
 /* A projected number is a sum of products, whose order differs; where they cancel, the scale of its
  * channel is off, the norm of what it scales, and the step.  That norm is one of float32 squares,
- * counts of 2^-149, besides. */
+ * counts of 2^-149, besides.  Where most of a channel is uncertain, the step made here may be
+ * smaller than the recorded one: its error is absolute then. */
 static double more(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot)
 {
+    const struct qm_hyper *h = &w->hyper;
     struct qm_lowrank l;
-    double of_norm, of_largest;
     if (!at->proj || !at->state[AVG] || !at->state[SQUARE] ||
-        !qm_lowrank_of(&w->hyper, w->hyper.svd, at->shape, &l))
+        !qm_lowrank_of(h, h->svd, at->shape, &l))
         return 0.0;
     if (slot == AVG || slot == SQUARE)
         return average_error(w, at, &l, slot == SQUARE);
     if (slot >= 0 && slot != NORM)
         return 0.0;
-    errors_of(w, at, &l, &of_norm, &of_largest);
-    if (of_norm == HUGE_VAL)
+    struct sizes x = sizes_of(w, at, &l);
+    if (x.norm_off == HUGE_VAL)
         return HUGE_VAL;
     double norm = at->state[NORM] ? at->state[NORM][at->t - 1] : 0.0;
-    double squares = (double)(l.m * l.n) * 0x1p-149, off = sqrt(squares);
+    double n = (double)(l.m * l.n), squares = n * least_of(at), off = sqrt(squares);
     norm = isfinite(norm) ? norm : 0.0;
     if (norm > off)
         off = squares / norm;
-    return slot >= 0    ? of_norm * norm + off
-           : norm > 0.0 ? fmin(of_norm + of_largest + off / norm, 2.0)
-                        : 2.0;
+    if (is_double(at)) /* of float32 runs this is in their tolerance */
+        off += (n / 16.0 + 8.0) * at->unit * norm;
+    double of_norm = x.norm > 0.0 ? x.norm_off / x.norm : HUGE_VAL,
+           of_largest = x.largest > 0.0 ? x.largest_off / x.largest : HUGE_VAL;
+    if (slot >= 0)
+        return off + (of_norm <= 1.0 ? of_norm * norm
+                                     : x.norm_off * (h->scale_front ? fabs(h->scale) : 1.0));
+    if (of_largest > 0.5 && at->change > 0.0)
+        of_largest = x.largest_off * rate(w, at->t) / at->change;
+    else
+        of_largest = fmin(of_largest, 2.0);
+    if (!h->limiter || at->t == 1) /* the norm divides nothing */
+        return of_largest;
+    return of_largest + (norm > 0.0 ? fmin(of_norm + off / norm, 2.0) : 2.0);
 }
 
 /* ---- a case ---------------------------------------------------------------------------------- */
@@ -177,6 +213,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[SQUARE] = "state_exp_avg_sq";
     w->state[NORM] = "state_scaled_grad_norm";
     w->more = more;
+    w->has_more_doubles = 1;
     h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
     w->keep = h->beta1;

@@ -22,8 +22,8 @@ struct qm_tensor_run_tolerance {
 
 /* A recorded step: the states [slot][step][...], NULL where none was recorded, and its gradient
  * and projection; proj NULL: it has none.  relative: the error of the other states.  before: of a
- * free run, what `more` came to for each state in the steps before; else 0.  unit: the unit roundoff
- * of the recording, 2^-24 or 2^-53.  change: the largest step made here, 0 where it is not known. */
+ * free run, what `more` came to for each state in the steps before; else 0.  unit: the unit
+ * roundoff of the recording, 2^-24 or 2^-53.  change: the largest step made here, 0: not known. */
 struct qm_tensor_run_at {
     const struct qm_shape *shape;
     int64_t t;

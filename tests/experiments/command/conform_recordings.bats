@@ -332,3 +332,22 @@ P
     [ "$(fira_rms 5 "by['grad_avg'] = 1.1")" = NEAR ]          # and so is this average
     [ "$(fira_rms 5 "by['grad_avg'] = 1000.0")" = DIFFERS ]
 }
+
+# A run without a limiter, as its first step is, has no norm whose error would hide that of a step.
+@test "conform: APOLLO: a parameter off by a hundredth of the largest step DIFFERS" {
+    local t off edits=()
+    for t in 0 1 7; do
+        for off in 0.01 -0.01; do
+            edits+=("p = g['params'][()]; x = p[$t].reshape(-1)
+d = x - (p[$t - 1] if $t else g['param0'][()]).reshape(-1)
+x[abs(d).argmax()] += $off * d[abs(d).argmax()]; put('params', p); del g['proj_seed']")
+        done
+    done
+    is DIFFERS apollo mini_tall_f32 "${edits[@]}"
+    local alone="a['steps'], a['disable_nl'] = 1, 1; del g['proj_seed'], g['state_scaled_grad_norm']
+[put(k, g[k][:1]) for k in ('grads', 'params', 'state_exp_avg', 'state_exp_avg_sq')]"
+    is NEAR apollo mini_tall_f32 "$alone"
+    is DIFFERS apollo mini_tall_f32 "$alone
+p = g['params'][()]; d = (p - g['param0'][()]).ravel(); p.ravel()[abs(d).argmax()] += 0.01 * max(d)
+put('params', p)"
+}
