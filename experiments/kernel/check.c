@@ -65,6 +65,7 @@ static void shrink_worst(const struct qm_kernel_run *r)
                               .as = r->recipe,
                               .out = out,
                               .one_case = c->name,
+                              .fast = r->o->fast,
                               .seed = c->seed,
                               .steps = QM_CHECK_STEPS,
                               .seconds = SHRINK_SECONDS,

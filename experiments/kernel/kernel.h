@@ -19,6 +19,10 @@ enum { QM_REGIMES = 32, QM_HANGS = 3, QM_PROCESSES = 64 };
 
 int qm_kernel_is_cuda(const char *file); /* 1: the name ends in .cu */
 
+/* The freedoms with which a user's kernel is judged, shrunk and timed: every order that README
+ * permits, and quotients and roots as inexact as `fast` says. */
+struct qm_reorder qm_kernel_freedoms(const struct qm_reorder *fast);
+
 struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case, *backend; /* NULL but for file: not given */
     const char *fmad; /* "true" or "false": the one form of a .cu file that is judged; or NULL */

@@ -12,6 +12,14 @@ static const char *const result_names[] = {
 #undef X
 };
 
+struct qm_reorder qm_kernel_freedoms(const struct qm_reorder *fast)
+{
+    struct qm_reorder all = qm_reorder_any();
+    all.div_ulp = fast->div_ulp;
+    all.rsqrt_ulp = fast->rsqrt_ulp;
+    return all;
+}
+
 const char *qm_case_result_name(enum qm_case_result r) { return result_names[r]; }
 
 int qm_case_result_is_bad(enum qm_case_result r)

@@ -33,6 +33,7 @@ static qm_status begin(struct qm_reduction *r, struct qm_attempts *a)
         if (!as)
             return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is; give --as");
         QM_TRY(qm_recipe_parse(as, &r->recipe));
+        a->subject->reorder = qm_kernel_freedoms(&r->fast);
     }
     a->subject->recipe = r->recipe;
     a->subject->backend = &qm_backend_cpu; /* plans of kernel files decode by the same table */

@@ -6,10 +6,11 @@
 
 struct qm_reduction {
     /* Given. */
-    const char *file, *as; /* the kernel and its recipe; file NULL: a registered variant */
-    const char *out;       /* the reproducer's path; NULL: none is written */
-    const char *one_case;  /* NULL: the first case of the list that fails */
-    const char *shape;     /* "1000003" replaces the shapes of the list; or NULL */
+    const char *file, *as;  /* the kernel and its recipe; file NULL: a registered variant */
+    const char *out;        /* the reproducer's path; NULL: none is written */
+    const char *one_case;   /* NULL: the first case of the list that fails */
+    const char *shape;      /* "1000003" replaces the shapes of the list; or NULL */
+    struct qm_reorder fast; /* of a kernel: as in qm_kernel_options */
     uint64_t seed;
     int steps;
     double seconds, mebibytes;

@@ -449,9 +449,7 @@ static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f,
             return qm_fail_in(st, "--against");
     }
     r->subject.backend = &qm_backend_file;
-    r->subject.reorder = qm_reorder_any();
-    r->subject.reorder.div_ulp = r->o->fast.div_ulp;
-    r->subject.reorder.rsqrt_ulp = r->o->fast.rsqrt_ulp;
+    r->subject.reorder = qm_kernel_freedoms(&r->o->fast);
     qm_kernel_file_use(j->now[form]);
     qm_status st = qm_judge_begin(&r->subject, &r->tally);
     j->subject = r->subject;

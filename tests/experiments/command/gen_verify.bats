@@ -34,6 +34,15 @@ P
         verify "$dir/out.npz")" = True ]
 }
 
+@test "an order that a kernel may have, a program may have as well" {
+    qualm gen adamw4_ao -q -o "$dir/in.npz" >/dev/null
+    sed 's/p = p - np.float32(h\["lr"\] \* h\["weight_decay"\]) \* p/p = p * (np.float32(1) - np.float32(h["lr"] * h["weight_decay"]))/' \
+        "$example" >"$dir/folded.py"
+    ! cmp -s "$example" "$dir/folded.py" || return 1
+    "$PYTHON" "$dir/folded.py" "$dir/in.npz" "$dir/out.npz"
+    run -0 "$QUALM" verify "$dir/out.npz"
+}
+
 @test "NumPy's 4-bit AdamW passes every case of check" {
     [ "$(json_value 'd["cases"] > 500' gen adamw4_ao -c all -o "$dir/in.npz")" = True ]
     "$PYTHON" "$example" "$dir/in.npz" "$dir/out.npz"

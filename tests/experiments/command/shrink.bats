@@ -49,6 +49,18 @@ P
     compiles_and_exits 1 last-repro.c
 }
 
+@test "an order that is permitted is nothing to shrink, and does not hide a bug beside it" {
+    plant folded.c adamw4_ao 's/\*w = \*w - decay \* \*w;/*w = *w * (1.0f - decay);/'
+    fails_with 4 "no step of this case fails" shrink --kernel folded.c \
+        --case 4097/exact/exact/t1/forced
+    sed 's/y - value\[k\] >=/y - value[k] >/' folded.c >ties.c
+    run -0 "$QUALM" shrink --kernel ties.c -q --case 4097/exact/exact/t1/forced
+    compiles_and_exits 1 ties-repro.c
+    [[ $output == *"code of exp_avg"* ]]
+    sed 's/y - value\[k\] >/y - value[k] >=/' ties-repro.c >mended.c
+    compiles_and_exits 0 mended.c
+}
+
 @test "a matrix, a shared object, a chosen file name" {
     plant rows.c adafactor_hf \
         's/\(b \* rows\) + i\(\], c = a->slot\[1\].values\[b \* cols + j\]\)/\1\2/'
