@@ -153,7 +153,7 @@ static void print_verdicts(const struct qm_protocol *p)
                                         "95 %",    "median", "float32", "bits",
                                         "coded",   "verdict"};
     struct qm_table *t = qm_table_open(10, heads);
-    int64_t count[3] = {0};
+    int64_t count[3] = {0}, plain = 0;
     char suite[300];
     for (int64_t i = 0; i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
@@ -164,6 +164,7 @@ static void print_verdicts(const struct qm_protocol *p)
         qm_table_cell(t, "%s", p->problem.word[v->of.problem]);
         qm_table_cell(t, "%s", p->label.word[v->of.label]);
         count[v->rates]++;
+        plain += v->by[0].verdict == QM_DECISION_plain;
         qm_table_cell(t, "%lld", (long long)d->n);
         location_text(v->by, v->same, v->rates, where, sizeof where);
         qm_table_cell(t, "%s", where);
@@ -188,6 +189,11 @@ static void print_verdicts(const struct qm_protocol *p)
            axis >= 0 && p->r->suite->axis[axis].n > 1 ? " and instances" : "", p->scale[p->one]);
     qm_table_close(t);
     print_rates("verdicts", count, words_for(p->r->suite, suite));
+    if (plain)
+        printf(
+            "not quantized: the tensors of these problems are smaller than, or no multiple of, "
+            "what "
+            "the variant gives codes to; \"NAME,min_numel=0,whole_blocks=0\" gives codes to all\n");
     if (p->n_scales > 1)
         printf("verdicts at the other %d values of lr_scale are in /protocol/verdicts\n",
                p->n_scales - 1);

@@ -18,6 +18,15 @@ def answer(v, pair):
     return f"{pair}: {', '.join(said)} of {len(words)} problem{'s' * (len(words) != 1)}"
 
 
+def in_order_of_axes(c, v):
+    """The pairs of values, those of the suite's first axis first: it is what the suite asks."""
+    axes = list(common.table(c.f, "/axes")) if "/axes" in c.f else []
+    axis = v["axis"].tolist() if "axis" in v else [""] * len(v["label"])
+    pairs = dict.fromkeys(zip(v["label"].tolist(), v["against"].tolist(), axis))
+    place = [axes.index(a) if a in axes else len(axes) for _, _, a in pairs]
+    return [pair[:2] for _, pair in sorted(zip(place, pairs), key=lambda one: one[0])]
+
+
 def panel(v, low, high):
     """A row for each problem."""
     problems = campaign.in_order(v["problem"])
@@ -56,7 +65,7 @@ def draw(c, out):
     room = 0.06 * max(ends.max() - ends.min(), 1e-9)
     panels, answers = [], []
     rest = ""
-    for label, against in dict.fromkeys(zip(v["label"].tolist(), v["against"].tolist())):
+    for label, against in in_order_of_axes(c, v):
         at = (v["label"] == label) & (v["against"] == against)
         one = {name: column[at] for name, column in v.items()}
         if len(panels) == MOST:

@@ -101,3 +101,24 @@ END
     run --separate-stderr "$QUALM" plan --size small axis_unit
     [ -z "$stderr" ]
 }
+
+@test "a figure of two axes answers for the suite's first one; tensors without codes have their cure" {
+    cat >"$dir/two.yaml" <<'Y'
+variant: "adamw4_ao,min_numel=0,whole_blocks=0"
+exp_avg.map: [int, nf4]
+exp_avg.norm: ["block:128", rank1]
+source: "problem:mlp:batch=16"
+coupling: closed
+protocol: paired
+seed: 1..6
+steps: 20
+Y
+    qualm run "$dir/two.yaml" -q --out "$dir/two.h5" >"$dir/out"
+    ! grep -q "^not quantized" "$dir/out" || return 1
+    sed '1s/.*/variant: adamw4_ao/' "$dir/two.yaml" >"$dir/plain.yaml"
+    [[ $(qualm run "$dir/plain.yaml" -q --out "$dir/plain.h5") == \
+        *"not quantized: "*'"NAME,min_numel=0,whole_blocks=0" gives codes to all'* ]]
+    "$PYTHON" -c "import h5py, matplotlib" 2>/dev/null || skip "Python has no h5py or no matplotlib"
+    run -0 "$QUALM" plot "$dir/two.h5" --out "$dir/two.svg"
+    [[ $output == *"exp_avg.map: nf4 against int (block:128)"* ]]
+}
