@@ -277,6 +277,24 @@ static qm_status resume_tensor(const struct qm_state_tensor *t, const struct qm_
     return st;
 }
 
+/* Notes a slot that the recipe quantizes, but in no tensor of these sizes. */
+static void note_plain(const struct qm_recipe *r, const struct qm_state *made, struct notes *notes)
+{
+    char line[256];
+    for (int k = 0; k < r->rule->n_slots; k++) {
+        int coded = !r->slot[k].bits;
+        for (int i = 0; i < made->n; i++)
+            coded |= k < made->tensor[i].n_slots &&
+                     strcmp(made->tensor[i].slot[k].quantizer, "f32") != 0;
+        snprintf(line, sizeof line,
+                 "%s stays in float32, as the recipe keeps tensors of these sizes; "
+                 ",min_numel=0,whole_blocks=0 after its name gives codes to all",
+                 r->rule->slot[k]);
+        for (int i = 0; i < made->n && !coded; i++)
+            note(line, notes);
+    }
+}
+
 static qm_status resume(const struct options *o, const struct qm_state *in, struct notes *notes,
                         struct qm_state *out)
 {
@@ -289,6 +307,8 @@ static qm_status resume(const struct options *o, const struct qm_state *in, stru
         if (st != QM_OK)
             return qm_fail_in(st, in->tensor[i].name);
     }
+    if (o->recipe)
+        note_plain(&r, out, notes);
     return QM_OK;
 }
 

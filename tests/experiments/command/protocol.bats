@@ -102,7 +102,7 @@ END
     [ -z "$stderr" ]
 }
 
-@test "a figure of two axes answers for the suite's first one; tensors without codes have their cure" {
+@test "a figure of two axes answers for the suite's first one; what has no codes has its cure" {
     cat >"$dir/two.yaml" <<'Y'
 variant: "adamw4_ao,min_numel=0,whole_blocks=0"
 exp_avg.map: [int, nf4]

@@ -47,6 +47,15 @@ digest() { json_value 'd["digest"]' state show "$1"; }
         -r adamw4_ao,exp_avg.map=nf4)" = 1 ]
 }
 
+@test "a recipe that gives codes to no tensor of these sizes is said to" {
+    qualm state make "$dir/small.h5" --shapes 8x8,16 -r adamw_f32 >/dev/null
+    run --separate-stderr qualm state convert "$dir/small.h5" "$dir/c.h5" -r adamw4_ao
+    [[ $stderr == *"exp_avg stays in float32, as the recipe"*"min_numel=0"*"(2 tensors)"* ]]
+    run --separate-stderr qualm state convert "$dir/small.h5" "$dir/d.h5" \
+        -r adamw4_ao,min_numel=0,whole_blocks=0
+    [[ $stderr != *"stays in float32"* ]]
+}
+
 @test "--json is one document" {
     json_on_stdout state show "$a" --json
     [ "$(json_value 'd["tensors"][1]["step"], len(d["slots"])' state show "$a")" = "4 6" ]
