@@ -120,6 +120,11 @@ float *qm_golden_case_floats_of(struct qm_conform *c, const char *name, int64_t 
 /* The bits of numbers of 16 bits; NULL: unreadable, also where one has more. */
 uint64_t *qm_golden_case_halves(struct qm_conform *c, const char *name, int64_t numel);
 
+/* Numbers of a format of 32 or 16 bits, widened: those of 16 bits are stored as their bits,
+ * integers of any type, or as their values, floats of which each must be one of the format. */
+float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t numel,
+                             enum qm_param_format format);
+
 /* What a kind of case needs in its group.  number: one number from least to most; text: one text;
  * data: a dataset.  may_lack: the attribute may be absent, or NaN, which is the files' None. */
 enum qm_golden_need_kind { QM_NEED_number, QM_NEED_text, QM_NEED_data };

@@ -1,0 +1,116 @@
+#!/usr/bin/env bats
+# conform_false.bats - Tests that qualm conform refuses numbers which another number of the same
+# recording could hide, and that it reads what results/CONFORM.md allows.
+
+load ../../support/conform_common
+
+setup() {
+    needs_hdf5
+    X=$BATS_TEST_TMPDIR/x.h5
+}
+
+# judged WORD CODE [ATTRIBUTE VALUE]: every case of the file that CODE makes is judged so
+judged() {
+    local got
+    made "${@:2}"
+    got=$("$QUALM" conform "$X" | awk '/^(EQUAL|NEAR|DIFFERS|skipped|UNREADABLE) / { print $1 }' |
+        sort -u)
+    [ "$got" = "$1" ] || { "$QUALM" conform "$X"; false; }
+}
+
+# Lines of Python that make a step of a class of bitsandbytes at rate 0, from two gradients; its
+# square roots are not said, so its states have a tolerance.
+bnb='
+def bnb(name, optimizer, grads, state1, state2=None, p0=(1.0, 1.0), decay=0.0, **more):
+    g = f.create_group(name)
+    g.attrs.update({"T": 1, "optimizer": optimizer, "quantizer": "cpu32", "lr": 0.0, "beta1": 0.5,
+                    "beta2": 0.5, "weight_decay": decay, "eps": 1e-8, **more})
+    g["p0"] = np.float32(p0)
+    for key, x in ("params", p0), ("grads", grads), ("state1", state1), ("state2", state2):
+        if x is not None:
+            g[key] = np.float32([x])
+'
+
+@test "conform: a large number of a float32 state of bitsandbytes does not hide another" {
+    judged EQUAL "$bnb"'
+bnb("adamw", "AdamW32bit", [1e4, 1.0], [5e3, 0.5], [5e7, 0.5])
+bnb("rmsprop", "RMSprop32bit", [1e4, 1.0], [5e7, 0.5])
+bnb("sgd", "SGD32bit", [1e4, 1.0], [1e4, 1.0])' source_repo bitsandbytes
+    judged NEAR "$bnb"'
+bnb("adamw", "AdamW32bit", [1e4, 1.0], [5e3, 0.5], [5e7, 0.5 + 2.0 ** -23])
+bnb("cancels", "SGD32bit", [1e4, -0.125], [10000.125, 2.0 ** -25], decay=0.125)
+' source_repo bitsandbytes
+    judged DIFFERS "$bnb"'
+for i, x in enumerate((0.5 + 2.0 ** -20, 1.0, -0.5)):
+    bnb("adamw%d" % i, "AdamW32bit", [1e4, 1.0], [5e3, 0.5], [5e7, x])
+    bnb("rmsprop%d" % i, "RMSprop32bit", [1e4, 1.0], [5e7, x])
+    bnb("sgd%d" % i, "SGD32bit", [1e4, 1.0], [1e4, 2 * x])
+bnb("cancels", "SGD32bit", [1e4, -0.125], [10000.125, 2.0 ** -20], decay=0.125)
+' source_repo bitsandbytes
+}
+
+# Below 4096 elements the 8-bit classes are the 32-bit ones: the update of LARS, of norm 2^6, is cut
+# to max_unorm times the norm of the parameter.
+@test "conform: LAMB8bit and LARS8bit of few elements limit their update, by default too" {
+    local norm='
+def norm(name, optimizer, param, quantizer="native", state2=None, **more):
+    bnb(name, optimizer, [64.0], [64.0], state2, [1.0], **{"lr": 0.5, "eps": 0.0, **more})
+    g = f[name]
+    g.attrs["quantizer"] = quantizer
+    del g["params"]
+    g["params"] = np.float32([[param]])
+'
+    judged EQUAL "$bnb$norm"'
+norm("lars", "LARS8bit", 0.5, max_unorm=1.0); norm("default", "LARS8bit", 0.99)
+norm("cpu32", "LARS8bit", 0.5, "cpu32", max_unorm=1.0)
+norm("none", "LARS8bit", -31.0, max_unorm=0.0)
+norm("lamb", "LAMB8bit", 0.5, state2=[4096.0], beta1=0.0, beta2=0.0)
+norm("half", "LAMB8bit", 0.75, state2=[4096.0], beta1=0.0, beta2=0.0, max_unorm=0.5)
+' source_repo bitsandbytes
+    judged DIFFERS "$bnb$norm"'
+norm("lars", "LARS8bit", -31.0, max_unorm=1.0); norm("default", "LARS8bit", -31.0)
+norm("half", "LAMB8bit", 0.5, state2=[4096.0], beta1=0.0, beta2=0.0, max_unorm=0.5)
+' source_repo bitsandbytes
+    judged skipped "$bnb$norm"'
+norm("lars", "LARS8bit", 0.5, "cuda_hostemu")' source_repo bitsandbytes
+}
+
+# Lines of Python that make a first step of torchao from 1 by a gradient of 1, whose corrections are
+# 1/2 and 1/4: to 1/2.
+ao='
+def bits(x): return (np.asarray(x, "f4").view("u4") >> 16).astype("u2")
+def ao(name, dtype="float32", first="p0", **more):
+    g = f.create_group(name)
+    g.attrs.update({"T": 1, "dtype": dtype, "is_adamw": 1, "state_class": "Tensor", "lr": 0.5,
+                    "beta1": 0.5, "beta2": 0.75, "eps": 0.0, "weight_decay": 0.0})
+    g[first], g["params"] = np.ones(1, "f4"), np.full((1, 1), 0.5, "f4")
+    g["grads"] = np.ones((1, 1), "f4")
+    g["m"], g["v"] = np.full((1, 1), 0.5, "f4"), np.full((1, 1), 0.25, "f4")
+    for key, x in more.items():
+        if key in g:
+            del g[key]
+        g[key] = x
+'
+
+@test "conform: torchao's corrections are 1 - beta^t, whichever name they have" {
+    local name
+    for name in bias_correction eager_bias_correction; do
+        judged EQUAL "$ao"'
+ao("there", '$name'1=np.float32([0.5]), '$name'2=np.float32([0.25]))' source_repo pytorch/ao
+        judged DIFFERS "$ao"'
+ao("first", '$name'1=np.float32([0.5001]), '$name'2=np.float32([0.25]))
+ao("second", '$name'1=np.float32([0.5]), '$name'2=np.float32([0.5]))
+ao("none", '$name'1=np.float32([0.5]), '$name'2=np.float32([np.nan]))' source_repo pytorch/ao
+    done
+}
+
+@test "conform: bfloat16 numbers are read as bits and as values, under any name of the start" {
+    judged EQUAL "$ao"'
+ao("values", "bfloat16"); ao("param0", first="param0"); ao("params0", "bfloat16", "params0")
+ao("bits", "bfloat16", p0=bits([1.0]), params=bits([[0.5]]), m=bits([[0.5]]), v=bits([[0.25]]))
+' source_repo pytorch/ao
+    judged UNREADABLE "$ao"'
+ao("start", "bfloat16", p0=np.float32([1.0 + 2.0 ** -9]))
+ao("end", "bfloat16", params=np.float32([[0.5 + 2.0 ** -10]]))' source_repo pytorch/ao
+    [[ $("$QUALM" conform "$X") == *"which bfloat16 does not have"* ]]
+}
