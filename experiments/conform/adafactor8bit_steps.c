@@ -34,13 +34,13 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
     return QM_OK;
 }
 
-/* The largest of numbers, or of differences.  NaN does not count, and infinity as FLT_MAX. */
+/* The largest finite difference. */
 static double largest(const float *a, const float *b, int64_t n)
 {
     double m = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        double x = fabs((double)a[i] - (b ? (double)b[i] : 0.0));
-        m = isnan(x) ? m : fmax(m, fmin(x, (double)FLT_MAX));
+        double x = fabs((double)a[i] - (double)b[i]);
+        m = isfinite(x) ? fmax(m, x) : m;
     }
     return m;
 }
@@ -242,29 +242,14 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
 
 /* A slot of float32 numbers. */
 static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
-                         int64_t t, const char *what, float *got)
+                         int64_t t, const char *what, const struct room *w)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->values + qm_adafactor8_row_of(s, t) * s->n;
-    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-    double share = QM_STEP_VALUE_LARGEST;
-    if (is_conf)
-        share = qm_adafactor8_conf_error(r);
-    else if (i >= QM_ADAFACTOR8_NORM || (i == QM_ADAFACTOR8_M && r->is_update))
-        share = qm_adafactor8_share_of(r, t);
+    float *got = w->values;
     take_specials(c, what, got, want, s->n);
-    double most = largest(want, NULL, s->n), absolute = share * fmax(most, (double)FLT_MIN);
-    if (i >= QM_ADAFACTOR8_NORM)
-        absolute += qm_adafactor8_average_off(r, t) * most;
-    if (i == QM_ADAFACTOR8_M) /* its two terms, of which one may cancel the other */
-        absolute += share * qm_adafactor8_kept_of(r, t);
-    if (i == QM_ADAFACTOR8_NORM && most > 0.0)
-        absolute += QM_STEP_NORM_ABSOLUTE(r->n) / most;
-    if (i >= QM_ADAFACTOR8_ROW && i <= QM_ADAFACTOR8_V) { /* a square: of x +- E, 2 |x| E + E^2 */
-        double off = qm_adafactor8_projected_off(r, t);
-        absolute += off * (2.0 * sqrt(most) + off);
-    }
-    qm_judge_close(c, what, got, want, s->n, 0.0, absolute);
+    qm_adafactor8_values_allowed(r, i, t, w->allowed);
+    qm_judge_close_each(c, what, got, want, w->allowed, s->n);
 }
 
 static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
@@ -288,7 +273,7 @@ static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *
         else if (s->codes)
             judge_coded(c, r, i, t, name, w);
         else
-            judge_values(c, r, i, t, what, w->values);
+            judge_values(c, r, i, t, what, w);
     }
     return QM_OK;
 }
@@ -465,7 +450,7 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
     struct room w = {.p = qm_golden_case_memory(c, r->n, sizeof *w.p),
                      .g = qm_golden_case_memory(c, r->n, sizeof *w.g),
                      .bare = qm_golden_case_memory(c, r->n, sizeof *w.bare),
-                     .allowed = qm_golden_case_memory(c, r->n, sizeof *w.allowed),
+                     .allowed = qm_golden_case_memory(c, most, sizeof *w.allowed),
                      .momentum = qm_golden_case_memory(c, r->n, sizeof *w.momentum),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
                      .codes = qm_golden_case_memory(c, most, 1),

@@ -114,3 +114,70 @@ ao("start", "bfloat16", p0=np.float32([1.0 + 2.0 ** -9]))
 ao("end", "bfloat16", params=np.float32([[0.5 + 2.0 ** -10]]))' source_repo pytorch/ao
     [[ $("$QUALM" conform "$X") == *"which bfloat16 does not have"* ]]
 }
+
+# Lines of Python that make a first step of adafactor8bit 0.4.6, with float32 states of squares.
+a8='
+def a8(name, grads, params=None, shape=None, dtype="float32", p0=1.0, hyper={}, **states):
+    g = f.create_group(name)
+    h = {"lr": 0.5, "beta1": np.nan, "beta2": np.nan, "beta2_decay": -0.8, "eps": [1e-30, 1e-3],
+         "weight_decay": 0.0, "d": 1.0, "maximize": 0, "relative_step": 0, "scale_parameter": 0,
+         "scale_weight_decay": 0, "factored": 1, "quantize": 0, "min_8bit_size": 1,
+         "block_size": 1024, "m_block_size": 64, "m_quant_type": "d4", "v_quant_type": "fp32",
+         "bias_correction": np.nan, "enable_fira_for_adafactor": 0, "fira_margin": 0.01, **hyper}
+    n = len(grads)
+    g.attrs.update({"kind": "optimizer", "version": "v046", "shape": shape or [n], "steps": 1,
+                    "dtype": dtype, **{"hp_" + k: x for k, x in h.items()}})
+    g["p0"], g["grads"] = np.full(n, p0, "f4"), np.float32([grads])
+    g["params"] = np.float32([[0.5] * n if params is None else params])
+    for key, x in states.items():
+        g["state/" + key] = x if isinstance(x, np.ndarray) else np.float32([x])
+'
+
+@test "conform: a large or infinite number of a state of adafactor8bit does not hide another" {
+    judged EQUAL "$a8"'
+a8("variance", [1e4, 1.0], variance=[1e8, 1.0])
+a8("rows", [2.0, 2.0, 1.0, 1.0], np.full(4, 0.5), [2, 2], row_var=[4.0, 1.0], col_var=[2.5, 2.5])
+a8("inf", [np.inf, 1.0], [np.nan] * 2, variance=[np.inf, 1.0])' system adafactor8bit
+    judged NEAR "$a8"'
+a8("variance", [1e4, 1.0], variance=[1e8, 1.0 + 2.0 ** -22])
+a8("inf", [np.inf, 1.0], [np.nan] * 2, variance=[np.inf, 1.0 + 2.0 ** -22])' system adafactor8bit
+    judged DIFFERS "$a8"'
+for i, x in enumerate((1.0 + 2.0 ** -18, 1.05, 2.0, -1.0)):
+    a8("variance%d" % i, [1e4, 1.0], variance=[1e8, x])
+    a8("inf%d" % i, [np.inf, 1.0], [np.nan] * 2, variance=[np.inf, x])
+    a8("rows%d" % i, [1e4, 1e4, 1.0, 1.0], np.full(4, 0.5), [2, 2], row_var=[1e8, x],
+       col_var=[5e7, 5e7])' system adafactor8bit
+}
+
+# A moment of one NaN, whose block of 64 ends in padding: packages divide 0 by its scale.
+@test "conform: padding of d4 and d8 is the top code where the scale is NaN" {
+    local nan='
+def nan(name, kind, code, pad):
+    q = np.full((1, 64 if kind == "d8" else 32), pad, "u1")
+    q[0, 0] = code
+    a8(name, [np.nan], [np.nan], hyper={"beta1": 0.5, "m_quant_type": kind}, variance=[np.nan],
+       m_q=q, m_scale=[np.nan])
+'
+    judged EQUAL "$a8$nan"'nan("d8", "d8", 0xff, 0xff); nan("d4", "d4", 0xff, 0xff)
+' system adafactor8bit
+    judged DIFFERS "$a8$nan"'
+nan("d8", "d8", 0xff, 0x7f); nan("d4", "d4", 0xff, 0x77); nan("zero", "d8", 0xff, 0)
+' system adafactor8bit
+    [[ $("$QUALM" conform "$X") == *"padding: got 0x0f, want 0x07"* ]]
+}
+
+@test "conform: adafactor8bit in bfloat16 is read as values, from param0" {
+    judged EQUAL "$a8"'
+def bits(x): return (np.asarray(x, "f4").view("u4") >> 16).astype("u2")
+for key in ("p0", "param0"):
+    a8("of_" + key, [1.0], dtype="bfloat16", variance=[1.0])
+    if key != "p0":
+        f["of_" + key].move("p0", key)
+a8("bits", [1.0], dtype="bfloat16", variance=[1.0])
+for key in ("p0", "params", "grads"):
+    x = f["bits"][key][()]
+    del f["bits"][key]
+    f["bits"][key] = bits(x)' system adafactor8bit
+    judged UNREADABLE "$a8"'a8("start", [1.0], dtype="bfloat16", p0=1.0 + 2.0 ** -9)
+' system adafactor8bit
+}
