@@ -34,22 +34,11 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
     return QM_OK;
 }
 
-/* The largest finite difference. */
-static double largest(const float *a, const float *b, int64_t n)
-{
-    double m = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        double x = fabs((double)a[i] - (double)b[i]);
-        m = isfinite(x) ? fmax(m, x) : m;
-    }
-    return m;
-}
-
 /* Room for one step: parameter, gradient, codes, and numbers of a slot; momentum: before the step;
  * bare: the parameter after a step without decay. */
 struct room {
     float *p, *g, *values, *bare, *numbers, *momentum;
-    double *allowed;
+    double *allowed, *near; /* of each element; near: of its step alone */
     uint8_t *codes;
     uint32_t *wide;                /* codes of 8 or 16 bits */
     float *x[QM_ADAFACTOR8_SLOTS]; /* the numbers of each coded slot before they are coded */
@@ -298,9 +287,9 @@ static float round_near(double p, float want, double within, const float *draw)
 
 /* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
  * the step without decay tells how much of the change it is, and after the step.  share: the
- * relative error of step and decay; within: that of the largest step. */
+ * relative error of step and decay; w->near: what steps may be off by. */
 static void round_all(const struct qm_adafactor8_replay *r, const struct room *w, int has_bare,
-                      const float *before, int64_t t, double share, double within)
+                      const float *before, int64_t t, double share)
 {
     const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
     for (int64_t i = 0; i < r->n; i++) {
@@ -311,7 +300,7 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
         double size = fabs((double)w->p[i] - (double)before[i]);
-        double near = within + (isfinite(size) ? conf * size : 0.0);
+        double near = w->near[i] + (isfinite(size) ? conf * size : 0.0);
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], near, draw);
             continue;
@@ -323,9 +312,9 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
 }
 
 /* What parameters may be off by: relative to what it was and what decayed, for both may cancel, and
- * relative to each, `within`, and the errors of the confidence. */
+ * relative to each, what its step may be off by, and the errors of the confidence. */
 static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay *r,
-                        const char *what, const float *before, const float *want, double within,
+                        const char *what, const float *before, const float *want,
                         const struct room *w)
 {
     double decay = 1.0 + qm_adafactor8_decay_of(r, before);
@@ -334,7 +323,7 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
         double most = fmax(fabs((double)w->p[k]), isfinite(old) ? old * decay : 0.0);
         double step = fabs((double)w->p[k] - (double)before[k]);
         off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
-        w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + within + off;
+        w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + w->near[k] + off;
     }
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
 }
@@ -354,6 +343,20 @@ static qm_status channels_off(struct qm_conform *c, struct qm_adafactor8_replay 
     return QM_OK;
 }
 
+/* What step t may be off by, into w->near, from the momenta before and after it. */
+static qm_status near_of(const struct qm_adafactor8_replay *r, void *plan, int64_t t,
+                         const float *before, const struct room *w)
+{
+    const struct qm_adafactor8_recorded *m = &r->slot[QM_ADAFACTOR8_M];
+    const float *now = m->n == r->n ? w->x[QM_ADAFACTOR8_M] : NULL;
+    if (m->n == r->n && !m->codes) {
+        QM_TRY(qm_backend_cpu.decode(plan, QM_ADAFACTOR8_M, w->g)); /* the gradient is used up */
+        now = w->g;
+    }
+    qm_adafactor8_steps_allowed(r, t, w->p, before, w->momentum, now, w->near);
+    return QM_OK;
+}
+
 /* Steps from .. to. */
 static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *whole,
                            void *const *plan, int64_t from, int64_t to, const struct room *w)
@@ -366,7 +369,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         const float *want = r->params + (t - 1) * r->n;
         char what[64];
         QM_TRY(load(r, plan[0], t - 1, w->codes));
-        if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0)
+        if (r->slot[QM_ADAFACTOR8_M].n > 0)
             QM_TRY(qm_backend_cpu.decode(plan[0], QM_ADAFACTOR8_M, w->momentum));
         memcpy(p, before, bytes);
         memcpy(g, r->grads + (t - 1) * r->n, bytes);
@@ -388,13 +391,12 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
                                 (long long)t, r->cancels);
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-        double change = largest(p, before, r->n),
-               share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t),
-               within = share * fmax(change, (double)FLT_MIN);
+        double share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t);
+        QM_TRY(near_of(r, plan[0], t, before, w));
         if (r->is_bf16)
-            round_all(r, w, plan[1] != NULL, before, t, share, within);
+            round_all(r, w, plan[1] != NULL, before, t, share);
         take_specials(c, what, p, want, r->n);
-        judge_param(c, r, what, before, want, within, w);
+        judge_param(c, r, what, before, want, w);
     }
     return QM_OK;
 }
@@ -451,13 +453,14 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
                      .g = qm_golden_case_memory(c, r->n, sizeof *w.g),
                      .bare = qm_golden_case_memory(c, r->n, sizeof *w.bare),
                      .allowed = qm_golden_case_memory(c, most, sizeof *w.allowed),
-                     .momentum = qm_golden_case_memory(c, r->n, sizeof *w.momentum),
+                     .near = qm_golden_case_memory(c, r->n, sizeof *w.near),
+                     .momentum = qm_golden_case_memory(c, most, sizeof *w.momentum),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
                      .codes = qm_golden_case_memory(c, most, 1),
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.momentum || !w.allowed || !w.values || !w.codes || !scales_fit(c, r))
+        !w.momentum || !w.allowed || !w.near || !w.values || !w.codes || !scales_fit(c, r))
         return;
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
         if (r->slot[i].codes && !(w.x[i] = qm_golden_case_memory(c, r->slot[i].n, sizeof(float))))

@@ -388,7 +388,7 @@ double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float 
 
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
 
-/* Number k of a confidence: its own terms, where they are known, but no more than of the largest. */
+/* Number k of a confidence: by its own terms, where they are known, but at most of the largest. */
 static double conf_allowed(const struct qm_adafactor8_replay *r, int i, int64_t k, double own,
                            double most)
 {
@@ -430,5 +430,27 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
                          (most > 0.0 ? QM_STEP_NORM_ABSOLUTE(r->n) / most : 0.0);
         else /* a square: of x +- E, 2 |x| E + E^2 */
             allowed[k] = share * fmax(own, tiny) + off * (2.0 * sqrt(own) + off);
+    }
+}
+
+void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
+                                 const float *before, const float *m_old, const float *m_new,
+                                 double *near)
+{
+    double share = qm_adafactor8_share_of(r, t), tiny = (double)FLT_MIN, change = 0.0,
+           decay = qm_adafactor8_decay_of(r, before), beta1 = fabs(r->recipe.hyper.beta1),
+           of_m = 2.0 * (r->is_update ? share : QM_STEP_VALUE_LARGEST),
+           small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n);
+    for (int64_t k = 0; k < r->n; k++)
+        change = fmax(change, size_of(p[k] - before[k]));
+    double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny);
+    for (int64_t k = 0; k < r->n; k++) {
+        double kept = m_new ? beta1 * size_of(m_old[k]) : 0.0,
+               now = m_new ? size_of(m_new[k]) : 0.0,
+               off = kept <= 0.0 ? 0.0
+                     : now > 0.0 ? of_m * kept / now
+                                 : HUGE_VAL,
+               step = qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]);
+        near[k] = r->terms > 0 || small > 0.0 ? all : fmin(all, (share + off) * fmax(step, tiny));
     }
 }

@@ -112,6 +112,13 @@ double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t
 void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t,
                                   double *allowed);
 
+/* What the step of each parameter from before[] to p[] in step t may be off by: its own share, with
+ * what the momentum, m_old before and m_new after it (NULL: none of this shape), may lose where its
+ * terms cancel; at most, and of projections and subnormal gradients, the share of the largest. */
+void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
+                                 const float *before, const float *m_old, const float *m_new,
+                                 double *near);
+
 /* How much a decay takes off a parameter of size 1, at most. */
 double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float *before);
 

@@ -149,6 +149,22 @@ for i, x in enumerate((1.0 + 2.0 ** -18, 1.05, 2.0, -1.0)):
        col_var=[5e7, 5e7])' system adafactor8bit
 }
 
+# Without a second moment the steps are lr times the gradients.
+@test "conform: a large step of adafactor8bit does not hide another" {
+    local sgd='
+def sgd(name, params, dtype="float32"):
+    a8(name, [2.0 ** 13, 2.0 ** -10], params, dtype=dtype, p0=0.0,
+       hyper={"beta2_decay": np.nan, "d": 1e9, "eps": [np.nan, 1e-3]})
+'
+    judged EQUAL "$a8$sgd"'
+sgd("one", [-2.0 ** 12, -2.0 ** -11]); sgd("bf16", [-2.0 ** 12, -2.0 ** -11], "bfloat16")
+' system adafactor8bit
+    judged DIFFERS "$a8$sgd"'
+for i, x in enumerate((-2.0 ** -10, 0.0, 2.0 ** -11, -0.5078125 * 2.0 ** -10)):
+    sgd("one%d" % i, [-2.0 ** 12, x]); sgd("bf16%d" % i, [-2.0 ** 12, x], "bfloat16")
+' system adafactor8bit
+}
+
 # A moment of one NaN, whose block of 64 ends in padding: packages divide 0 by its scale.
 @test "conform: padding of d4 and d8 is the top code where the scale is NaN" {
     local nan='
