@@ -288,10 +288,12 @@ static float round_near(double p, float want, double within, const float *draw)
 /* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
  * the step without decay tells how much of the change it is, and after the step.  share: the
  * relative error of step and decay; w->near: what steps may be off by. */
-static void round_all(const struct qm_adafactor8_replay *r, const struct room *w, int has_bare,
-                      const float *before, int64_t t, double share)
+static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r,
+                      const struct room *w, int has_bare, const float *before, int64_t t,
+                      double share)
 {
     const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
+    struct qm_judge_seen seen = {0, 0, 0};
     for (int64_t i = 0; i < r->n; i++) {
         double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
         double kept = (double)w->p[i] + step, decay = fabs((double)before[i] - kept),
@@ -301,6 +303,9 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
         double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
         double size = fabs((double)w->p[i] - (double)before[i]);
         double near = w->near[i] + (isfinite(size) ? conf * size : 0.0);
+        double decayed = has_bare ? (double)rounded(kept, NULL) - step : (double)w->p[i];
+        qm_judge_add_step(&seen, (double)rounded(decayed, draw), (double)want[i], (double)before[i],
+                          near + (has_bare ? off : 0.0));
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], near, draw);
             continue;
@@ -309,6 +314,7 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
         float first = round_near(low - step, want[i], near + off, NULL);
         w->p[i] = first == want[i] ? first : round_near(high - step, want[i], near + off, NULL);
     }
+    qm_judge_note_step(c, t, &seen);
 }
 
 /* What parameters may be off by: relative to what it was and what decayed, for both may cancel, and
@@ -326,6 +332,8 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
         w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + w->near[k] + off;
     }
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
+    if (!r->is_bf16)
+        qm_judge_steps(c, (want - r->params) / r->n + 1, w->p, want, before, w->allowed, r->n);
 }
 
 /* What the codes of the second moment make of the channels of a step that reads them back. */
@@ -394,7 +402,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         double share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t);
         QM_TRY(near_of(r, plan[0], t, before, w));
         if (r->is_bf16)
-            round_all(r, w, plan[1] != NULL, before, t, share);
+            round_all(c, r, w, plan[1] != NULL, before, t, share);
         take_specials(c, what, p, want, r->n);
         judge_param(c, r, what, before, want, w);
     }

@@ -126,6 +126,9 @@ void qm_golden_case_end(struct qm_conform *c)
         c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
     }
+    if (c->now.unseen > 0)
+        qm_golden_case_skip(c, "step %lld: the tolerance is as large as the step",
+                            (long long)c->now.unseen);
     c->count[c->now.outcome]++;
     if (c->report)
         c->report(c->context, &c->now);

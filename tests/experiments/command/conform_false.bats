@@ -197,3 +197,37 @@ for key in ("p0", "params", "grads"):
     judged UNREADABLE "$a8"'a8("start", [1.0], dtype="bfloat16", p0=1.0 + 2.0 ** -9)
 ' system adafactor8bit
 }
+
+# A step of 2^-22 from 1 is less than the share of the parameter that CAME's float32 may be off by.
+@test "conform: a step that its tolerance may hide is skipped, with the reason" {
+    local small='
+def small(name, to, p0=1.0, dtype="f32", **more):
+    p0, to = np.full(2, p0, "f4"), np.full((1, 2), to, "f4")
+    run(name, {"optimizer": "CAME", "dtype": dtype, "lr": 2.0 ** -22, "betas": [0.0, 0.0, 0.0],
+               "eps": [0.0, 0.0], "shape": [2], **more}, p0, np.ones((1, 2), "f4"), to,
+        exp_avg=np.ones((1, 2), "f4"), exp_avg_sq=np.ones((1, 2), "f4"))
+'
+    judged EQUAL "$small"'small("made", 1.0 - 2.0 ** -22)' executed CAME.py
+    judged skipped "$small"'small("not_made", 1.0); small("double", 1.0 - 2.0 ** -21)
+' executed CAME.py
+    [[ $("$QUALM" conform "$X") == *"step 1: the tolerance is as large as the step"* ]]
+    judged DIFFERS "$small"'
+small("far", 1.0 - 2.0 ** -16); small("seen", 0.0, 0.0); small("state", 1.0)
+del f["state"]["state_exp_avg"]
+f["state"]["state_exp_avg"] = np.full((1, 2), 2.0, "f4")' executed CAME.py
+}
+
+@test "conform: the same of adafactor8bit, torch and bitsandbytes" {
+    local small='
+def small(name, to, dtype="float32"):
+    a8(name, [1.0], [to], dtype=dtype, hyper={"lr": 2.0 ** -23}, variance=[1.0])
+'
+    judged EQUAL "$a8$small"'small("made", 1.0 - 2.0 ** -23)' system adafactor8bit
+    judged skipped "$a8$small"'small("not_made", 1.0)' system adafactor8bit
+    judged EQUAL "$bnb"'
+bnb("made", "SGD32bit", [1.0], [1.0], None, [1.0 - 2.0 ** -23], lr=2.0 ** -23)
+del f["made"]["p0"]
+f["made"]["p0"] = np.ones(1, "f4")' source_repo bitsandbytes
+    judged skipped "$bnb"'
+bnb("not_made", "SGD32bit", [1.0], [1.0], None, [1.0], lr=2.0 ** -23)' source_repo bitsandbytes
+}
