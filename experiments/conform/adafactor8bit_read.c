@@ -15,22 +15,31 @@ int64_t qm_adafactor8_slot_numel(const struct qm_adafactor8_replay *r, int i)
     return qm_shape_numel(&own);
 }
 
-/* The padding of the last block in a step is the code of 0, or 0 where the block is not finite. */
+/* What the padding of the last block holds: zero, the code of 0; and nan, that of 0 / NaN where the
+ * scale of the block is NaN; -1: no code of its own, but 0 or the code of 0. */
+struct padding {
+    int64_t zero, nan;
+};
+
+/* The padding of the last block in a step is the code of 0, that of a NaN where the scale is one,
+ * or 0 where the block is not finite. */
 static void judge_padding(struct qm_conform *c, const char *name, int64_t t, int64_t at,
-                          int64_t code, int64_t zero, float scale)
+                          int64_t code, const struct padding *p, float scale)
 {
-    if (code != zero && (code != 0 || isfinite(scale)) && qm_golden_case_open(c))
-        qm_golden_case_differs(c, "step %lld %s[%lld], padding: want 0x%02llx, not 0x%02llx",
-                               (long long)t + 1, name, (long long)at, (unsigned long long)zero,
+    int is_nan = isnan(scale) && p->nan >= 0;
+    int64_t own = is_nan ? p->nan : p->zero;
+    if (code != own && (code != 0 || isfinite(scale) || is_nan) && qm_golden_case_open(c))
+        qm_golden_case_differs(c, "step %lld %s[%lld], padding: got 0x%02llx, want 0x%02llx",
+                               (long long)t + 1, name, (long long)at, (unsigned long long)own,
                                (unsigned long long)code);
     c->now.compared++;
 }
 
-/* Reads codes of every step, unpacked, and judges their padding.  zero: the code of 0; -1: the
- * kernels wrote the codes, which leave the padding as the memory was. */
+/* Reads codes of every step, unpacked, and judges their padding; padding NULL: the kernels wrote
+ * the codes, which leave it as the memory was. */
 static int64_t *codes_read(struct qm_conform *c, const char *name,
                            const struct qm_adafactor8_recorded *s, int bits, int64_t steps,
-                           int64_t zero)
+                           const struct padding *padding)
 {
     int64_t total = qm_golden_case_numel(c, name), row = steps > 0 ? total / steps : 0, n = s->n;
     int64_t *out = qm_golden_case_memory(c, steps * n, sizeof *out);
@@ -49,8 +58,8 @@ static int64_t *codes_read(struct qm_conform *c, const char *name,
             int64_t code = bits == 8 ? byte : i % 2 ? byte & 15 : byte >> 4;
             if (i < n)
                 out[t * n + i] = code;
-            else if (zero >= 0)
-                judge_padding(c, name, t, i, code, zero, s->scales[(t + 1) * s->n_scales - 1]);
+            else if (padding)
+                judge_padding(c, name, t, i, code, padding, s->scales[(t + 1) * s->n_scales - 1]);
         }
     return out;
 }
@@ -86,8 +95,11 @@ int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_repl
     s->scales = qm_golden_case_floats(c, scale, r->steps * s->n_scales);
     snprintf(low, sizeof low, "%s_min_log", name);
     int is_adaptive = strncmp(text, "al:", 3) == 0 || qm_golden_case_has(c, low);
-    int64_t zero = is_adaptive ? 0 : codec.cb.perm[qm_code_of(&codec, 0.0f, 0)];
-    s->codes = codes_read(c, codes, s, codec.q.bits, r->steps, r->recipe.state_stored ? -1 : zero);
+    struct padding padding = {is_adaptive ? 0 : codec.cb.perm[qm_code_of(&codec, 0.0f, 0)], -1};
+    if (codec.q.scale.nan == QM_NAN_top)
+        padding.nan = codec.cb.perm[codec.cb.n - 1];
+    s->codes =
+        codes_read(c, codes, s, codec.q.bits, r->steps, r->recipe.state_stored ? NULL : &padding);
     if (is_adaptive)
         two_scales(c, s, qm_golden_case_floats(c, low, r->steps * s->n_scales), r->steps);
     return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
@@ -118,8 +130,8 @@ int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     }
     for (int64_t t = 0; t < r->steps; t++)
         for (int64_t k = s->n; k < row; k++)
-            judge_padding(c, name, t, k, all[t * row + k] & (QM_ADAFACTOR8_WIDE_LEVELS - 1), 0,
-                          0.0f);
+            judge_padding(c, name, t, k, all[t * row + k] & (QM_ADAFACTOR8_WIDE_LEVELS - 1),
+                          &(struct padding){0, -1}, 0.0f);
     two_scales(c, s, low, r->steps);
     for (int64_t k = 0; k < r->steps * s->n && s->scales; k++) {
         const float *at = s->scales + k / s->n * s->n_scales + k % s->n / block * 2;

@@ -34,22 +34,11 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
     return QM_OK;
 }
 
-/* The largest of numbers, or of differences.  NaN does not count, and infinity as FLT_MAX. */
-static double largest(const float *a, const float *b, int64_t n)
-{
-    double m = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        double x = fabs((double)a[i] - (b ? (double)b[i] : 0.0));
-        m = isnan(x) ? m : fmax(m, fmin(x, (double)FLT_MAX));
-    }
-    return m;
-}
-
 /* Room for one step: parameter, gradient, codes, and numbers of a slot; momentum: before the step;
  * bare: the parameter after a step without decay. */
 struct room {
     float *p, *g, *values, *bare, *numbers, *momentum;
-    double *allowed;
+    double *allowed, *near; /* of each element; near: of its step alone */
     uint8_t *codes;
     uint32_t *wide;                /* codes of 8 or 16 bits */
     float *x[QM_ADAFACTOR8_SLOTS]; /* the numbers of each coded slot before they are coded */
@@ -242,29 +231,14 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
 
 /* A slot of float32 numbers. */
 static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
-                         int64_t t, const char *what, float *got)
+                         int64_t t, const char *what, const struct room *w)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     const float *want = s->values + qm_adafactor8_row_of(s, t) * s->n;
-    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-    double share = QM_STEP_VALUE_LARGEST;
-    if (is_conf)
-        share = qm_adafactor8_conf_error(r);
-    else if (i >= QM_ADAFACTOR8_NORM || (i == QM_ADAFACTOR8_M && r->is_update))
-        share = qm_adafactor8_share_of(r, t);
+    float *got = w->values;
     take_specials(c, what, got, want, s->n);
-    double most = largest(want, NULL, s->n), absolute = share * fmax(most, (double)FLT_MIN);
-    if (i >= QM_ADAFACTOR8_NORM)
-        absolute += qm_adafactor8_average_off(r, t) * most;
-    if (i == QM_ADAFACTOR8_M) /* its two terms, of which one may cancel the other */
-        absolute += share * qm_adafactor8_kept_of(r, t);
-    if (i == QM_ADAFACTOR8_NORM && most > 0.0)
-        absolute += QM_STEP_NORM_ABSOLUTE(r->n) / most;
-    if (i >= QM_ADAFACTOR8_ROW && i <= QM_ADAFACTOR8_V) { /* a square: of x +- E, 2 |x| E + E^2 */
-        double off = qm_adafactor8_projected_off(r, t);
-        absolute += off * (2.0 * sqrt(most) + off);
-    }
-    qm_judge_close(c, what, got, want, s->n, 0.0, absolute);
+    qm_adafactor8_values_allowed(r, i, t, w->allowed);
+    qm_judge_close_each(c, what, got, want, w->allowed, s->n);
 }
 
 static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
@@ -288,7 +262,7 @@ static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *
         else if (s->codes)
             judge_coded(c, r, i, t, name, w);
         else
-            judge_values(c, r, i, t, what, w->values);
+            judge_values(c, r, i, t, what, w);
     }
     return QM_OK;
 }
@@ -313,11 +287,13 @@ static float round_near(double p, float want, double within, const float *draw)
 
 /* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
  * the step without decay tells how much of the change it is, and after the step.  share: the
- * relative error of step and decay; within: that of the largest step. */
-static void round_all(const struct qm_adafactor8_replay *r, const struct room *w, int has_bare,
-                      const float *before, int64_t t, double share, double within)
+ * relative error of step and decay; w->near: what steps may be off by. */
+static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r,
+                      const struct room *w, int has_bare, const float *before, int64_t t,
+                      double share)
 {
     const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
+    struct qm_judge_seen seen = {0, 0, 0};
     for (int64_t i = 0; i < r->n; i++) {
         double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
         double kept = (double)w->p[i] + step, decay = fabs((double)before[i] - kept),
@@ -326,7 +302,10 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
         double size = fabs((double)w->p[i] - (double)before[i]);
-        double near = within + (isfinite(size) ? conf * size : 0.0);
+        double near = w->near[i] + (isfinite(size) ? conf * size : 0.0);
+        double decayed = has_bare ? (double)rounded(kept, NULL) - step : (double)w->p[i];
+        qm_judge_add_step(&seen, (double)rounded(decayed, draw), (double)want[i], (double)before[i],
+                          near + (has_bare ? off : 0.0));
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], near, draw);
             continue;
@@ -335,12 +314,13 @@ static void round_all(const struct qm_adafactor8_replay *r, const struct room *w
         float first = round_near(low - step, want[i], near + off, NULL);
         w->p[i] = first == want[i] ? first : round_near(high - step, want[i], near + off, NULL);
     }
+    qm_judge_note_step(c, t, &seen);
 }
 
 /* What parameters may be off by: relative to what it was and what decayed, for both may cancel, and
- * relative to each, `within`, and the errors of the confidence. */
+ * relative to each, what its step may be off by, and the errors of the confidence. */
 static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay *r,
-                        const char *what, const float *before, const float *want, double within,
+                        const char *what, const float *before, const float *want,
                         const struct room *w)
 {
     double decay = 1.0 + qm_adafactor8_decay_of(r, before);
@@ -349,9 +329,11 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
         double most = fmax(fabs((double)w->p[k]), isfinite(old) ? old * decay : 0.0);
         double step = fabs((double)w->p[k] - (double)before[k]);
         off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
-        w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + within + off;
+        w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + w->near[k] + off;
     }
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
+    if (!r->is_bf16)
+        qm_judge_steps(c, (want - r->params) / r->n + 1, w->p, want, before, w->allowed, r->n);
 }
 
 /* What the codes of the second moment make of the channels of a step that reads them back. */
@@ -369,6 +351,20 @@ static qm_status channels_off(struct qm_conform *c, struct qm_adafactor8_replay 
     return QM_OK;
 }
 
+/* What step t may be off by, into w->near, from the momenta before and after it. */
+static qm_status near_of(const struct qm_adafactor8_replay *r, void *plan, int64_t t,
+                         const float *before, const struct room *w)
+{
+    const struct qm_adafactor8_recorded *m = &r->slot[QM_ADAFACTOR8_M];
+    const float *now = m->n == r->n ? w->x[QM_ADAFACTOR8_M] : NULL;
+    if (m->n == r->n && !m->codes) {
+        QM_TRY(qm_backend_cpu.decode(plan, QM_ADAFACTOR8_M, w->g)); /* the gradient is used up */
+        now = w->g;
+    }
+    qm_adafactor8_steps_allowed(r, t, w->p, before, w->momentum, now, w->near);
+    return QM_OK;
+}
+
 /* Steps from .. to. */
 static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *whole,
                            void *const *plan, int64_t from, int64_t to, const struct room *w)
@@ -381,7 +377,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         const float *want = r->params + (t - 1) * r->n;
         char what[64];
         QM_TRY(load(r, plan[0], t - 1, w->codes));
-        if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0)
+        if (r->slot[QM_ADAFACTOR8_M].n > 0)
             QM_TRY(qm_backend_cpu.decode(plan[0], QM_ADAFACTOR8_M, w->momentum));
         memcpy(p, before, bytes);
         memcpy(g, r->grads + (t - 1) * r->n, bytes);
@@ -403,13 +399,12 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
                                 (long long)t, r->cancels);
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-        double change = largest(p, before, r->n),
-               share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t),
-               within = share * fmax(change, (double)FLT_MIN);
+        double share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t);
+        QM_TRY(near_of(r, plan[0], t, before, w));
         if (r->is_bf16)
-            round_all(r, w, plan[1] != NULL, before, t, share, within);
+            round_all(c, r, w, plan[1] != NULL, before, t, share);
         take_specials(c, what, p, want, r->n);
-        judge_param(c, r, what, before, want, within, w);
+        judge_param(c, r, what, before, want, w);
     }
     return QM_OK;
 }
@@ -465,14 +460,15 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
     struct room w = {.p = qm_golden_case_memory(c, r->n, sizeof *w.p),
                      .g = qm_golden_case_memory(c, r->n, sizeof *w.g),
                      .bare = qm_golden_case_memory(c, r->n, sizeof *w.bare),
-                     .allowed = qm_golden_case_memory(c, r->n, sizeof *w.allowed),
-                     .momentum = qm_golden_case_memory(c, r->n, sizeof *w.momentum),
+                     .allowed = qm_golden_case_memory(c, most, sizeof *w.allowed),
+                     .near = qm_golden_case_memory(c, r->n, sizeof *w.near),
+                     .momentum = qm_golden_case_memory(c, most, sizeof *w.momentum),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
                      .codes = qm_golden_case_memory(c, most, 1),
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.momentum || !w.allowed || !w.values || !w.codes || !scales_fit(c, r))
+        !w.momentum || !w.allowed || !w.near || !w.values || !w.codes || !scales_fit(c, r))
         return;
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
         if (r->slot[i].codes && !(w.x[i] = qm_golden_case_memory(c, r->slot[i].n, sizeof(float))))

@@ -385,3 +385,72 @@ double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float 
                ? rate * fmax(h->eps2, sqrt(sum / (double)r->n))
                : rate;
 }
+
+static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
+
+/* Number k of a confidence: by its own terms, where they are known, but at most of the largest. */
+static double conf_allowed(const struct qm_adafactor8_replay *r, int i, int64_t k, double own,
+                           double most)
+{
+    const double *off = r->off[i == QM_ADAFACTOR8_CONF_COL].of;
+    double norm = r->products > 0 ? 4.5 * QM_STEP_U * (double)r->products : QM_STEP_NORM(r->n),
+           all = qm_adafactor8_conf_error(r) * fmax(most, (double)FLT_MIN);
+    return off ? fmin(all, (QM_STEP_CONF_LARGEST + norm + off[k]) * fmax(own, (double)FLT_MIN))
+               : all;
+}
+
+void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t,
+                                  double *allowed)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    int64_t row = qm_adafactor8_row_of(s, t), last = t > 1 ? qm_adafactor8_row_of(s, t - 1) : -1;
+    const float *want = s->values + row * s->n, *old = last >= 0 ? s->values + last * s->n : NULL;
+    int is_square = i >= QM_ADAFACTOR8_ROW && i <= QM_ADAFACTOR8_V,
+        is_moment = i == QM_ADAFACTOR8_M, is_norm = i >= QM_ADAFACTOR8_NORM,
+        is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    double most = qm_judge_largest(want, s->n), tiny = (double)FLT_MIN,
+           most_old = old ? qm_judge_largest(old, s->n) : 0.0,
+           small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n),
+           off = is_square || is_moment ? qm_adafactor8_projected_off(r, t) : 0.0,
+           share = is_norm || (is_moment && r->is_update) ? qm_adafactor8_share_of(r, t)
+                                                          : QM_STEP_VALUE_LARGEST;
+    int is_whole = (t > 1 && !old) || small > 0.0; /* of the largest number */
+    for (int64_t k = 0; k < s->n; k++) {
+        double now = is_whole ? most : size_of(want[k]), before = is_whole ? most_old
+                                                                  : old    ? size_of(old[k])
+                                                                           : 0.0;
+        double own = fmax(now, before);
+        if (is_conf)
+            allowed[k] = conf_allowed(r, i, k, own, most);
+        else if (is_moment) /* its two terms, of which one may cancel the other */
+            allowed[k] =
+                share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) + off;
+        else if (is_norm)
+            allowed[k] = share * fmax(most, tiny) + qm_adafactor8_average_off(r, t) * most +
+                         (most > 0.0 ? QM_STEP_NORM_ABSOLUTE(r->n) / most : 0.0);
+        else /* a square: of x +- E, 2 |x| E + E^2 */
+            allowed[k] = share * fmax(own, tiny) + off * (2.0 * sqrt(own) + off);
+    }
+}
+
+void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
+                                 const float *before, const float *m_old, const float *m_new,
+                                 double *near)
+{
+    double share = qm_adafactor8_share_of(r, t), tiny = (double)FLT_MIN, change = 0.0,
+           decay = qm_adafactor8_decay_of(r, before), beta1 = fabs(r->recipe.hyper.beta1),
+           of_m = 2.0 * (r->is_update ? share : QM_STEP_VALUE_LARGEST),
+           small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n);
+    for (int64_t k = 0; k < r->n; k++)
+        change = fmax(change, size_of(p[k] - before[k]));
+    double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny);
+    for (int64_t k = 0; k < r->n; k++) {
+        double kept = m_new ? beta1 * size_of(m_old[k]) : 0.0,
+               now = m_new ? size_of(m_new[k]) : 0.0,
+               off = kept <= 0.0 ? 0.0
+                     : now > 0.0 ? of_m * kept / now
+                                 : HUGE_VAL,
+               step = qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]);
+        near[k] = r->terms > 0 || small > 0.0 ? all : fmin(all, (share + off) * fmax(step, tiny));
+    }
+}

@@ -5,8 +5,8 @@
  * the rounding errors of one step alone.
  *
  * VALUE  an average a + w (x - a) of a mean x: the mean of n squares in a tree of depth at most
- *        log2 n + 8 has (log2 n + 10) u, the average 3 u: 34 u for n = 2^21; of the largest number,
- *        because columns of a small mean are sums of the same rounding.
+ *        log2 n + 8 has (log2 n + 10) u of itself, the average 3 u of old and new number: 34 u of
+ *        the larger of them for n = 2^21.
  * CONF   the mean of (g - M)^2 / V.  To 0.2.5 the source adds up three float32 products instead,
  *        whose sum of sizes is at most ((1 + r) / (1 - r))^2 the mean for M = r g: with r = 0.1,
  *        the first step of beta1 = 0.9, 1.5 times 3 (log2 n + 10) u; V adds 2 VALUE.  Where the
@@ -106,6 +106,18 @@ int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t);
  * error that this adds to the step. */
 double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t);
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t);
+
+/* What each of the n float32 numbers of slot i may be off by after step t, which were recorded: by
+ * its own old and new number, where the old ones were recorded and no gradient is subnormal. */
+void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t,
+                                  double *allowed);
+
+/* What the step of each parameter from before[] to p[] in step t may be off by: its own share, with
+ * what the momentum, m_old before and m_new after it (NULL: none of this shape), may lose where its
+ * terms cancel; at most, and of projections and subnormal gradients, the share of the largest. */
+void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
+                                 const float *before, const float *m_old, const float *m_new,
+                                 double *near);
 
 /* How much a decay takes off a parameter of size 1, at most. */
 double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float *before);

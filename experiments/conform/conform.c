@@ -126,6 +126,9 @@ void qm_golden_case_end(struct qm_conform *c)
         c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
     }
+    if (c->now.unseen > 0)
+        qm_golden_case_skip(c, "step %lld: the tolerance is as large as the step",
+                            (long long)c->now.unseen);
     c->count[c->now.outcome]++;
     if (c->report)
         c->report(c->context, &c->now);
@@ -196,9 +199,23 @@ void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size)
 
 /* ---- reading ---- */
 
+/* The path of a dataset.  The parameter before the first step has three names, of which any is read
+ * where the group does not have the one that is asked for. */
 static char *dataset_path(const struct qm_conform *c, const char *name, char *out, size_t size)
 {
+    static const char *const starts[] = {"p0", "param0", "params0"};
+    enum { STARTS = sizeof starts / sizeof *starts };
+    int is_start = 0;
     snprintf(out, size, "%s/%s", c->group, name);
+    for (int i = 0; i < STARTS; i++)
+        is_start |= strcmp(name, starts[i]) == 0;
+    for (int i = 0; is_start && i < STARTS; i++) {
+        if (qm_golden_at(c->file, out) == QM_GOLDEN_DATASET)
+            return out;
+        snprintf(out, size, "%s/%s", c->group, starts[i]);
+    }
+    if (is_start && qm_golden_at(c->file, out) != QM_GOLDEN_DATASET)
+        snprintf(out, size, "%s/%s", c->group, name);
     return out;
 }
 
@@ -322,6 +339,29 @@ uint64_t *qm_golden_case_halves(struct qm_conform *c, const char *name, int64_t 
             return NULL;
         }
     return bits;
+}
+
+float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t numel,
+                             enum qm_param_format format)
+{
+    char path[2 * QM_GOLDEN_PATH];
+    struct qm_shape s;
+    if (format == QM_PARAM_f32)
+        return qm_golden_case_floats(c, name, numel);
+    if (!qm_golden_case_open(c) || !qm_golden_case_shape(c, name, &s))
+        return NULL;
+    int64_t n = qm_shape_numel(&s);
+    uint64_t *bits = qm_golden_case_memory(c, n, sizeof *bits);
+    float *out = qm_golden_case_memory(c, n, sizeof *out);
+    if (!bits || !out)
+        return NULL;
+    dataset_path(c, name, path, sizeof path);
+    if (qm_golden_read(c->file, path, QM_DTYPE_u64, bits) != QM_OK) /* no integers: their values */
+        return qm_golden_case_floats_of(c, name, numel, format);
+    bits = qm_golden_case_halves(c, name, numel);
+    for (int64_t i = 0; bits && i < n; i++)
+        out[i] = qm_param_widen(format, (uint32_t)bits[i]);
+    return bits ? out : NULL;
 }
 
 /* 1 where the attribute is absent, or what is expected; otherwise the case is unreadable. */

@@ -39,6 +39,7 @@ struct qm_golden_case {
     char how[256];    /* the quantizer or recipe that ran */
     int64_t compared; /* values */
     double worst;     /* largest difference in units of the tolerance; 0 when all are equal */
+    int64_t unseen;   /* the first step, from 1, that the tolerance may hide; 0: none */
 };
 
 struct qm_conform {
@@ -120,6 +121,11 @@ float *qm_golden_case_floats_of(struct qm_conform *c, const char *name, int64_t 
 /* The bits of numbers of 16 bits; NULL: unreadable, also where one has more. */
 uint64_t *qm_golden_case_halves(struct qm_conform *c, const char *name, int64_t numel);
 
+/* Numbers of a format of 32 or 16 bits, widened: those of 16 bits are stored as their bits,
+ * integers of any type, or as their values, floats of which each must be one of the format. */
+float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t numel,
+                             enum qm_param_format format);
+
 /* What a kind of case needs in its group.  number: one number from least to most; text: one text;
  * data: a dataset.  may_lack: the attribute may be absent, or NaN, which is the files' None. */
 enum qm_golden_need_kind { QM_NEED_number, QM_NEED_text, QM_NEED_data };
@@ -175,6 +181,21 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
                            const double *want, int64_t n, double absolute);
 void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
                                 const double *want, const double *allowed, int64_t n);
+
+/* Notes that the tolerance may hide step t: parameters are not the recorded ones to the bit, and of
+ * each that moves the tolerance is at least its step.  The case is skipped at its end unless it
+ * differs, for a step that was not made would pass. */
+void qm_judge_steps(struct qm_conform *c, int64_t t, const float *got, const float *want,
+                    const float *before, const double *allowed, int64_t n);
+
+/* The same for all parameters at once, from what was found of them: how many are not the recorded
+ * ones, how many move, and how many of these by more than the tolerance. */
+struct qm_judge_seen {
+    int64_t off, moves, seen;
+};
+void qm_judge_add_step(struct qm_judge_seen *s, double got, double want, double before,
+                       double allowed);
+void qm_judge_note_step(struct qm_conform *c, int64_t t, const struct qm_judge_seen *s);
 
 /* The size of the step that a change of a parameter stands for.  A decay that stands beside the
  * step took `decay` = lr weight_decay times the old parameter off it, which may cancel the step in

@@ -110,6 +110,30 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
     c->now.compared += n;
 }
 
+void qm_judge_add_step(struct qm_judge_seen *s, double got, double want, double before,
+                       double allowed)
+{
+    double step = fabs(got - before);
+    s->off += got != want && !(isnan(got) && isnan(want));
+    s->moves += isfinite(step) && step > 0.0;
+    s->seen += isfinite(step) && step > allowed;
+}
+
+void qm_judge_note_step(struct qm_conform *c, int64_t t, const struct qm_judge_seen *s)
+{
+    if (s->off > 0 && s->moves > 0 && s->seen == 0 && c->now.unseen == 0)
+        c->now.unseen = t;
+}
+
+void qm_judge_steps(struct qm_conform *c, int64_t t, const float *got, const float *want,
+                    const float *before, const double *allowed, int64_t n)
+{
+    struct qm_judge_seen s = {0, 0, 0};
+    for (int64_t i = 0; i < n; i++)
+        qm_judge_add_step(&s, (double)got[i], (double)want[i], (double)before[i], allowed[i]);
+    qm_judge_note_step(c, t, &s);
+}
+
 double qm_judge_step(double change, double decay, double old)
 {
     double taken = fabs(decay * old);

@@ -330,6 +330,7 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     if (s->zero && qm_golden_case_open(c))
         c->now.outcome = QM_CONFORM_near;
     s->zero = 0;
+    struct qm_judge_seen seen = {0, 0, 0};
     for (int64_t k = 0; run->is_rounded && k < s->numel; k++) {
         const struct qm_hyper *h = &run->recipe.hyper;
         double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
@@ -339,10 +340,13 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
         double near = (w->param_relative + (double)unseen * 0x1p-7) * size_of(s->p[k]) +
                       w->param_absolute + w->param_of_step * step;
         int64_t draw = run->draws ? run->draws[(run->kept[row] - 1) * s->numel + k] : -1;
+        qm_judge_add_step(&seen, (double)narrow((double)s->p[k], draw), (double)want[k],
+                          (double)old[k], near);
         round_param(c, &s->p[k], want[k], near, draw, what, k);
     }
     if (run->is_rounded) {
         qm_judge_close(c, what, s->p, want, s->numel, 0.0, 0.0);
+        qm_judge_note_step(c, run->kept[row], &seen);
         return;
     }
     for (int64_t k = 0; k < s->numel && s->low; k++)
@@ -353,6 +357,7 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
                         of_values(run, s, row, k) + of_moment(run, s, row, k) +
                         of_infinite(run, s, row, k);
     qm_judge_close_each(c, what, s->p, want, s->allowed, s->numel);
+    qm_judge_steps(c, run->kept[row], s->p, want, old, s->allowed, s->numel);
 }
 
 static void take_nan_codes(const struct qm_run *run, int i, const int64_t *want, int64_t n,

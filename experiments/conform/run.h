@@ -100,6 +100,11 @@ int qm_run_betas(struct qm_conform *c, double betas[2]);
 /* The same, where they may be absent: betas stay as they are then. */
 int qm_run_betas_or(struct qm_conform *c, double betas[2]);
 
+/* A copy of part `part`, from 0, of `parts` of each of `rows` rows; a row has n elements of `size`
+ * bytes, a part n / parts.  NULL where all is NULL or there is no memory. */
+void *qm_run_rows_part(struct qm_conform *c, const void *all, size_t size, int64_t rows, int64_t n,
+                       int part, int parts);
+
 /* Steps 1..steps as a list, for runs that kept all of them. */
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps);
 

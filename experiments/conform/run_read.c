@@ -76,3 +76,16 @@ int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
         out[t] = t + 1;
     return out;
 }
+
+void *qm_run_rows_part(struct qm_conform *c, const void *all, size_t size, int64_t rows, int64_t n,
+                       int part, int parts)
+{
+    int64_t each = n / parts;
+    char *out = qm_golden_case_memory(c, rows * each, size);
+    if (!all || !out)
+        return NULL;
+    for (int64_t t = 0; t < rows; t++)
+        memcpy(out + (size_t)(t * each) * size,
+               (const char *)all + (size_t)(t * n + part * each) * size, (size_t)each * size);
+    return out;
+}

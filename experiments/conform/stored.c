@@ -23,19 +23,6 @@ int qm_golden_case_format(struct qm_conform *c, const char *attribute, enum qm_p
     return 1;
 }
 
-float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t numel,
-                             enum qm_param_format format)
-{
-    if (format == QM_PARAM_f32)
-        return qm_golden_case_floats(c, name, numel);
-    const uint64_t *bits = qm_golden_case_halves(c, name, numel);
-    int64_t n = bits ? qm_golden_case_numel(c, name) : 0;
-    float *out = bits ? qm_golden_case_memory(c, n, sizeof *out) : NULL;
-    for (int64_t i = 0; out && i < n; i++)
-        out[i] = qm_param_widen(format, (uint32_t)bits[i]);
-    return out;
-}
-
 int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
                      enum qm_param_format grad, struct qm_recipe *out)
 {

@@ -30,10 +30,6 @@ struct qm_stored_run {
     struct qm_stored_slot slot[2];
 };
 
-/* A dataset of floats, or of the bits of bf16 or f16 numbers, widened. */
-float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t numel,
-                             enum qm_param_format format);
-
 /* "f32", "bf16", "f16" of an attribute; 0, and the case skipped, for anything else. */
 int qm_golden_case_format(struct qm_conform *c, const char *attribute, enum qm_param_format *out);
 

@@ -389,17 +389,27 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     }
     const double *want = r->params + (t - 1) * r->n;
     snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);
-    for (int64_t k = 0; k < r->n && s->start && !is_free; k++)
+    const double *before = t > 1 ? want - r->n : r->p0;
+    struct qm_judge_seen seen = {0, 0, 0};
+    for (int64_t k = 0; k < r->n && s->start && !is_free; k++) {
+        int is_hidden = s->low[k] <= before[k] && before[k] <= s->high[k];
+        qm_judge_add_step(&seen, s->p[k], want[k], before[k], is_hidden ? HUGE_VAL : 0.0);
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
             s->p[k] = want[k];
+    }
     const struct qm_tensor_run_at at = step_at(r, t);
     if (r->w->narrow && !s->oracle)
-        r->w->narrow(r->w, &at, t > 1 ? want - r->n : r->p0, want, s->p);
+        r->w->narrow(r->w, &at, before, want, s->p);
     /* A NaN of the package's states is in its sums over the tensor, and so in every parameter. */
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)
         s->p[k] = isnan(want[k]) ? want[k] : s->p[k];
-    qm_judge_close_double(c, what, s->p, want, r->n, param_error(s, t, is_free, tol, error));
+    double allowed = param_error(s, t, is_free, tol, error);
+    qm_judge_close_double(c, what, s->p, want, r->n, allowed);
+    for (int64_t k = 0; k < r->n && !s->start && !is_free; k++)
+        qm_judge_add_step(&seen, s->p[k], want[k], before[k], allowed);
+    if (!is_free)
+        qm_judge_note_step(c, t, &seen);
 }
 
 /* Steps 1..steps from the recorded start; not free: each from the recorded state before it. */

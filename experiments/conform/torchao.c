@@ -226,18 +226,6 @@ static int slots_read(struct qm_conform *c, struct qm_run *run, const char *stat
     return 1;
 }
 
-/* Reads parameters: floats, or the bits of bfloat16. */
-static float *params_read(struct qm_conform *c, const char *name, int is_bf16, int64_t n)
-{
-    if (!is_bf16)
-        return qm_golden_case_floats(c, name, n);
-    uint64_t *bits = qm_golden_case_halves(c, name, n);
-    float *out = qm_golden_case_memory(c, n, sizeof *out);
-    for (int64_t i = 0; bits && out && i < n; i++)
-        out[i] = qm_bf16_to_float((uint16_t)bits[i]);
-    return bits ? out : NULL;
-}
-
 static struct qm_hyper hyper_read(struct qm_conform *c)
 {
     struct qm_hyper h = qm_hyper_default();
@@ -262,6 +250,27 @@ static void prepare_recorded(const struct qm_hyper *h, int64_t t, struct qm_rule
     recorded.rule->prepare(h, t, s);
     s->c[5] = recorded.correction[0][t - 1]; /* c[5] and c[6] of qm_adamw_ao */
     s->c[6] = sqrtf(recorded.correction[1][t - 1]);
+}
+
+/* Compares the recorded corrections of both moments, under either name, with 1 - beta^t, for which
+ * torch rounds beta to float32, or not, and the power is off by two ulps of it at most, 2^-23 of it
+ * each, and the difference by half an ulp of 1, 2^-24. */
+static void corrections_judge(struct qm_conform *c, int64_t steps)
+{
+    static const char *const prefix[] = {"", "eager_"};
+    for (int k = 0; k < 4; k++) {
+        char name[32];
+        double beta = qm_golden_case_number(c, k % 2 ? "beta2" : "beta1", 0.0);
+        snprintf(name, sizeof name, "%sbias_correction%d", prefix[k / 2], k % 2 + 1);
+        const float *x = qm_golden_case_has(c, name) ? qm_golden_case_floats(c, name, steps) : NULL;
+        for (int64_t t = 1; x && t <= steps && qm_golden_case_open(c); t++) {
+            double power = pow(beta, (double)t), narrow = pow((double)(float)beta, (double)t),
+                   off = fabs((double)x[t - 1] - (1.0 - power));
+            if (!(off <= fabs(power - narrow) + 0x1p-22 * power + 0x1p-24))
+                qm_golden_case_differs(c, "step %lld %s: got %.9g, want %.9g: off by %.3g",
+                                       (long long)t, name, 1.0 - power, (double)x[t - 1], off);
+        }
+    }
 }
 
 /* Without them the power of torch's vector library, which is an ulp off, is one of three numbers:
@@ -328,6 +337,7 @@ static void replay_optimizer(struct qm_conform *c)
     state_format(c, state, sizeof state);
     qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
     int is_bf16 = strcmp(dtype, "bfloat16") == 0;
+    const enum qm_param_format format = is_bf16 ? QM_PARAM_bf16 : QM_PARAM_f32;
     if (strcmp(dtype, "float32") != 0 && !is_bf16)
         qm_golden_case_skip(c, "the source's states are float32 or bfloat16, not '%s'", dtype);
     int is_compiled = qm_golden_case_whole(c, "compiled", 0) != 0;
@@ -349,13 +359,14 @@ static void replay_optimizer(struct qm_conform *c)
     if (is_bf16) /* recorded before they were rounded to bfloat16 */
         qm_plain_round(QM_PLAIN_bf16, run.steps * n, grads);
     run.grads = grads;
-    run.p0 = params_read(c, "p0", is_bf16, n);
+    run.p0 = qm_golden_case_stored(c, "p0", n, format);
     run.lr = qm_golden_case_rates(c, run.steps);
     run.n_kept =
         qm_golden_case_has(c, "params_steps") ? qm_golden_case_numel(c, "params_steps") : run.steps;
     run.kept = qm_golden_case_has(c, "params_steps") ? qm_golden_case_ints(c, "params_steps", -1)
                                                      : qm_run_all_steps(c, run.steps);
-    run.params = params_read(c, "params", is_bf16, run.n_kept * n);
+    run.params = qm_golden_case_stored(c, "params", run.n_kept * n, format);
+    corrections_judge(c, run.steps);
     struct qm_rule as_recorded = *run.recipe.rule;
     const char *first = is_compiled ? "eager_bias_correction1" : "bias_correction1";
     if (qm_golden_case_has(c, first)) {

@@ -317,10 +317,12 @@ P
 }
 
 @test "conform: FiraRMSProp: what cancels in its sums is rounding, nothing else" {
-    local rank order name
+    local rank order name want
     for rank in 1 2 5; do
+        want=NEAR
+        [ $rank != 1 ] || want=skipped # all of the second step is rounding
         for order in "pass" "order = slice(None, None, -1)" "order = [3, 0, 6, 1, 5, 2, 4]"; do
-            [ "$(fira_rms $rank "$order")" = NEAR ]
+            [ "$(fira_rms $rank "$order")" = $want ]
         done
     done
     for name in params square_avg momentum_buffer; do

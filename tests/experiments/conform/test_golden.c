@@ -240,7 +240,7 @@ int main(void)
         {"tests/golden/philox.h5", 17},
         {"tests/golden/dtypes.h5", 26},
         {"tests/golden/adafactor.h5", 16},
-        {"tests/golden/came.h5", 7},
+        {"tests/golden/came.h5", 6}, /* and one whose tolerance is as large as its step */
         {"tests/golden/apollo.h5", 18},
         {"tests/golden/fira.h5", 7},
         {"tests/golden/lion8bit.h5", 67},
@@ -254,7 +254,7 @@ int main(void)
         {"tests/golden/torch215_limits.h5", 18},
         {"tests/golden/lion_limits.h5", 2},
         {"tests/golden/came_limits.h5", 3},
-        {"tests/golden/adafactor8bit_limits.h5", 25}, /* and two whose sums cancel: skipped */
+        {"tests/golden/adafactor8bit_limits.h5", 24}, /* and three whose sums cancel: skipped */
         {"tests/golden/muon8bit.h5", 24},
         {"tests/golden/microadam.h5", 14},
         {"tests/golden/shampoo4bit.h5", 9},

@@ -1,0 +1,233 @@
+#!/usr/bin/env bats
+# conform_false.bats - Tests that qualm conform refuses numbers which another number of the same
+# recording could hide, and that it reads what results/CONFORM.md allows.
+
+load ../../support/conform_common
+
+setup() {
+    needs_hdf5
+    X=$BATS_TEST_TMPDIR/x.h5
+}
+
+# judged WORD CODE [ATTRIBUTE VALUE]: every case of the file that CODE makes is judged so
+judged() {
+    local got
+    made "${@:2}"
+    got=$("$QUALM" conform "$X" | awk '/^(EQUAL|NEAR|DIFFERS|skipped|UNREADABLE) / { print $1 }' |
+        sort -u)
+    [ "$got" = "$1" ] || { "$QUALM" conform "$X"; false; }
+}
+
+# Lines of Python that make a step of a class of bitsandbytes at rate 0, from two gradients; its
+# square roots are not said, so its states have a tolerance.
+bnb='
+def bnb(name, optimizer, grads, state1, state2=None, p0=(1.0, 1.0), decay=0.0, **more):
+    g = f.create_group(name)
+    g.attrs.update({"T": 1, "optimizer": optimizer, "quantizer": "cpu32", "lr": 0.0, "beta1": 0.5,
+                    "beta2": 0.5, "weight_decay": decay, "eps": 1e-8, **more})
+    g["p0"] = np.float32(p0)
+    for key, x in ("params", p0), ("grads", grads), ("state1", state1), ("state2", state2):
+        if x is not None:
+            g[key] = np.float32([x])
+'
+
+@test "conform: a large number of a float32 state of bitsandbytes does not hide another" {
+    judged EQUAL "$bnb"'
+bnb("adamw", "AdamW32bit", [1e4, 1.0], [5e3, 0.5], [5e7, 0.5])
+bnb("rmsprop", "RMSprop32bit", [1e4, 1.0], [5e7, 0.5])
+bnb("sgd", "SGD32bit", [1e4, 1.0], [1e4, 1.0])' source_repo bitsandbytes
+    judged NEAR "$bnb"'
+bnb("adamw", "AdamW32bit", [1e4, 1.0], [5e3, 0.5], [5e7, 0.5 + 2.0 ** -23])
+bnb("cancels", "SGD32bit", [1e4, -0.125], [10000.125, 2.0 ** -25], decay=0.125)
+' source_repo bitsandbytes
+    judged DIFFERS "$bnb"'
+for i, x in enumerate((0.5 + 2.0 ** -20, 1.0, -0.5)):
+    bnb("adamw%d" % i, "AdamW32bit", [1e4, 1.0], [5e3, 0.5], [5e7, x])
+    bnb("rmsprop%d" % i, "RMSprop32bit", [1e4, 1.0], [5e7, x])
+    bnb("sgd%d" % i, "SGD32bit", [1e4, 1.0], [1e4, 2 * x])
+bnb("cancels", "SGD32bit", [1e4, -0.125], [10000.125, 2.0 ** -20], decay=0.125)
+' source_repo bitsandbytes
+}
+
+# Below 4096 elements the 8-bit classes are the 32-bit ones: the update of LARS, of norm 2^6, is cut
+# to max_unorm times the norm of the parameter.
+@test "conform: LAMB8bit and LARS8bit of few elements limit their update, by default too" {
+    local norm='
+def norm(name, optimizer, param, quantizer="native", state2=None, **more):
+    bnb(name, optimizer, [64.0], [64.0], state2, [1.0], **{"lr": 0.5, "eps": 0.0, **more})
+    g = f[name]
+    g.attrs["quantizer"] = quantizer
+    del g["params"]
+    g["params"] = np.float32([[param]])
+'
+    judged EQUAL "$bnb$norm"'
+norm("lars", "LARS8bit", 0.5, max_unorm=1.0); norm("default", "LARS8bit", 0.99)
+norm("cpu32", "LARS8bit", 0.5, "cpu32", max_unorm=1.0)
+norm("none", "LARS8bit", -31.0, max_unorm=0.0)
+norm("lamb", "LAMB8bit", 0.5, state2=[4096.0], beta1=0.0, beta2=0.0)
+norm("half", "LAMB8bit", 0.75, state2=[4096.0], beta1=0.0, beta2=0.0, max_unorm=0.5)
+' source_repo bitsandbytes
+    judged DIFFERS "$bnb$norm"'
+norm("lars", "LARS8bit", -31.0, max_unorm=1.0); norm("default", "LARS8bit", -31.0)
+norm("half", "LAMB8bit", 0.5, state2=[4096.0], beta1=0.0, beta2=0.0, max_unorm=0.5)
+' source_repo bitsandbytes
+    judged skipped "$bnb$norm"'
+norm("lars", "LARS8bit", 0.5, "cuda_hostemu")' source_repo bitsandbytes
+}
+
+# Lines of Python that make a first step of torchao from 1 by a gradient of 1, whose corrections are
+# 1/2 and 1/4: to 1/2.
+ao='
+def bits(x): return (np.asarray(x, "f4").view("u4") >> 16).astype("u2")
+def ao(name, dtype="float32", first="p0", **more):
+    g = f.create_group(name)
+    g.attrs.update({"T": 1, "dtype": dtype, "is_adamw": 1, "state_class": "Tensor", "lr": 0.5,
+                    "beta1": 0.5, "beta2": 0.75, "eps": 0.0, "weight_decay": 0.0})
+    g[first], g["params"] = np.ones(1, "f4"), np.full((1, 1), 0.5, "f4")
+    g["grads"] = np.ones((1, 1), "f4")
+    g["m"], g["v"] = np.full((1, 1), 0.5, "f4"), np.full((1, 1), 0.25, "f4")
+    for key, x in more.items():
+        if key in g:
+            del g[key]
+        g[key] = x
+'
+
+@test "conform: torchao's corrections are 1 - beta^t, whichever name they have" {
+    local name
+    for name in bias_correction eager_bias_correction; do
+        judged EQUAL "$ao"'
+ao("there", '$name'1=np.float32([0.5]), '$name'2=np.float32([0.25]))' source_repo pytorch/ao
+        judged DIFFERS "$ao"'
+ao("first", '$name'1=np.float32([0.5001]), '$name'2=np.float32([0.25]))
+ao("second", '$name'1=np.float32([0.5]), '$name'2=np.float32([0.5]))
+ao("none", '$name'1=np.float32([0.5]), '$name'2=np.float32([np.nan]))' source_repo pytorch/ao
+    done
+}
+
+@test "conform: bfloat16 numbers are read as bits and as values, under any name of the start" {
+    judged EQUAL "$ao"'
+ao("values", "bfloat16"); ao("param0", first="param0"); ao("params0", "bfloat16", "params0")
+ao("bits", "bfloat16", p0=bits([1.0]), params=bits([[0.5]]), m=bits([[0.5]]), v=bits([[0.25]]))
+' source_repo pytorch/ao
+    judged UNREADABLE "$ao"'
+ao("start", "bfloat16", p0=np.float32([1.0 + 2.0 ** -9]))
+ao("end", "bfloat16", params=np.float32([[0.5 + 2.0 ** -10]]))' source_repo pytorch/ao
+    [[ $("$QUALM" conform "$X") == *"which bfloat16 does not have"* ]]
+}
+
+# Lines of Python that make a first step of adafactor8bit 0.4.6, with float32 states of squares.
+a8='
+def a8(name, grads, params=None, shape=None, dtype="float32", p0=1.0, hyper={}, **states):
+    g = f.create_group(name)
+    h = {"lr": 0.5, "beta1": np.nan, "beta2": np.nan, "beta2_decay": -0.8, "eps": [1e-30, 1e-3],
+         "weight_decay": 0.0, "d": 1.0, "maximize": 0, "relative_step": 0, "scale_parameter": 0,
+         "scale_weight_decay": 0, "factored": 1, "quantize": 0, "min_8bit_size": 1,
+         "block_size": 1024, "m_block_size": 64, "m_quant_type": "d4", "v_quant_type": "fp32",
+         "bias_correction": np.nan, "enable_fira_for_adafactor": 0, "fira_margin": 0.01, **hyper}
+    n = len(grads)
+    g.attrs.update({"kind": "optimizer", "version": "v046", "shape": shape or [n], "steps": 1,
+                    "dtype": dtype, **{"hp_" + k: x for k, x in h.items()}})
+    g["p0"], g["grads"] = np.full(n, p0, "f4"), np.float32([grads])
+    g["params"] = np.float32([[0.5] * n if params is None else params])
+    for key, x in states.items():
+        g["state/" + key] = x if isinstance(x, np.ndarray) else np.float32([x])
+'
+
+@test "conform: a large or infinite number of a state of adafactor8bit does not hide another" {
+    judged EQUAL "$a8"'
+a8("variance", [1e4, 1.0], variance=[1e8, 1.0])
+a8("rows", [2.0, 2.0, 1.0, 1.0], np.full(4, 0.5), [2, 2], row_var=[4.0, 1.0], col_var=[2.5, 2.5])
+a8("inf", [np.inf, 1.0], [np.nan] * 2, variance=[np.inf, 1.0])' system adafactor8bit
+    judged NEAR "$a8"'
+a8("variance", [1e4, 1.0], variance=[1e8, 1.0 + 2.0 ** -22])
+a8("inf", [np.inf, 1.0], [np.nan] * 2, variance=[np.inf, 1.0 + 2.0 ** -22])' system adafactor8bit
+    judged DIFFERS "$a8"'
+for i, x in enumerate((1.0 + 2.0 ** -18, 1.05, 2.0, -1.0)):
+    a8("variance%d" % i, [1e4, 1.0], variance=[1e8, x])
+    a8("inf%d" % i, [np.inf, 1.0], [np.nan] * 2, variance=[np.inf, x])
+    a8("rows%d" % i, [1e4, 1e4, 1.0, 1.0], np.full(4, 0.5), [2, 2], row_var=[1e8, x],
+       col_var=[5e7, 5e7])' system adafactor8bit
+}
+
+# Without a second moment the steps are lr times the gradients.
+@test "conform: a large step of adafactor8bit does not hide another" {
+    local sgd='
+def sgd(name, params, dtype="float32"):
+    a8(name, [2.0 ** 13, 2.0 ** -10], params, dtype=dtype, p0=0.0,
+       hyper={"beta2_decay": np.nan, "d": 1e9, "eps": [np.nan, 1e-3]})
+'
+    judged EQUAL "$a8$sgd"'
+sgd("one", [-2.0 ** 12, -2.0 ** -11]); sgd("bf16", [-2.0 ** 12, -2.0 ** -11], "bfloat16")
+' system adafactor8bit
+    judged DIFFERS "$a8$sgd"'
+for i, x in enumerate((-2.0 ** -10, 0.0, 2.0 ** -11, -0.5078125 * 2.0 ** -10)):
+    sgd("one%d" % i, [-2.0 ** 12, x]); sgd("bf16%d" % i, [-2.0 ** 12, x], "bfloat16")
+' system adafactor8bit
+}
+
+# A moment of one NaN, whose block of 64 ends in padding: packages divide 0 by its scale.
+@test "conform: padding of d4 and d8 is the top code where the scale is NaN" {
+    local nan='
+def nan(name, kind, code, pad):
+    q = np.full((1, 64 if kind == "d8" else 32), pad, "u1")
+    q[0, 0] = code
+    a8(name, [np.nan], [np.nan], hyper={"beta1": 0.5, "m_quant_type": kind}, variance=[np.nan],
+       m_q=q, m_scale=[np.nan])
+'
+    judged EQUAL "$a8$nan"'nan("d8", "d8", 0xff, 0xff); nan("d4", "d4", 0xff, 0xff)
+' system adafactor8bit
+    judged DIFFERS "$a8$nan"'
+nan("d8", "d8", 0xff, 0x7f); nan("d4", "d4", 0xff, 0x77); nan("zero", "d8", 0xff, 0)
+' system adafactor8bit
+    [[ $("$QUALM" conform "$X") == *"padding: got 0x0f, want 0x07"* ]]
+}
+
+@test "conform: adafactor8bit in bfloat16 is read as values, from param0" {
+    judged EQUAL "$a8"'
+def bits(x): return (np.asarray(x, "f4").view("u4") >> 16).astype("u2")
+for key in ("p0", "param0"):
+    a8("of_" + key, [1.0], dtype="bfloat16", variance=[1.0])
+    if key != "p0":
+        f["of_" + key].move("p0", key)
+a8("bits", [1.0], dtype="bfloat16", variance=[1.0])
+for key in ("p0", "params", "grads"):
+    x = f["bits"][key][()]
+    del f["bits"][key]
+    f["bits"][key] = bits(x)' system adafactor8bit
+    judged UNREADABLE "$a8"'a8("start", [1.0], dtype="bfloat16", p0=1.0 + 2.0 ** -9)
+' system adafactor8bit
+}
+
+# A step of 2^-22 from 1 is less than the share of the parameter that CAME's float32 may be off by.
+@test "conform: a step that its tolerance may hide is skipped, with the reason" {
+    local small='
+def small(name, to, p0=1.0, dtype="f32", **more):
+    p0, to = np.full(2, p0, "f4"), np.full((1, 2), to, "f4")
+    run(name, {"optimizer": "CAME", "dtype": dtype, "lr": 2.0 ** -22, "betas": [0.0, 0.0, 0.0],
+               "eps": [0.0, 0.0], "shape": [2], **more}, p0, np.ones((1, 2), "f4"), to,
+        exp_avg=np.ones((1, 2), "f4"), exp_avg_sq=np.ones((1, 2), "f4"))
+'
+    judged EQUAL "$small"'small("made", 1.0 - 2.0 ** -22)' executed CAME.py
+    judged skipped "$small"'small("not_made", 1.0); small("double", 1.0 - 2.0 ** -21)
+' executed CAME.py
+    [[ $("$QUALM" conform "$X") == *"step 1: the tolerance is as large as the step"* ]]
+    judged DIFFERS "$small"'
+small("far", 1.0 - 2.0 ** -16); small("seen", 0.0, 0.0); small("state", 1.0)
+del f["state"]["state_exp_avg"]
+f["state"]["state_exp_avg"] = np.full((1, 2), 2.0, "f4")' executed CAME.py
+}
+
+@test "conform: the same of adafactor8bit, torch and bitsandbytes" {
+    local small='
+def small(name, to, dtype="float32"):
+    a8(name, [1.0], [to], dtype=dtype, hyper={"lr": 2.0 ** -23}, variance=[1.0])
+'
+    judged EQUAL "$a8$small"'small("made", 1.0 - 2.0 ** -23)' system adafactor8bit
+    judged skipped "$a8$small"'small("not_made", 1.0)' system adafactor8bit
+    judged EQUAL "$bnb"'
+bnb("made", "SGD32bit", [1.0], [1.0], None, [1.0 - 2.0 ** -23], lr=2.0 ** -23)
+del f["made"]["p0"]
+f["made"]["p0"] = np.ones(1, "f4")' source_repo bitsandbytes
+    judged skipped "$bnb"'
+bnb("not_made", "SGD32bit", [1.0], [1.0], None, [1.0], lr=2.0 ** -23)' source_repo bitsandbytes
+}
