@@ -57,3 +57,123 @@ campaign() {
     grep -q "1 damaged lines in the ledgers: 1 cells were read back from their segments$" err
     [ "$("$QUALM" digest a.h5 | cut -c1-64)" = "$("$QUALM" digest b.h5 | cut -c1-64)" ]
 }
+
+@test "analyze --recipe, its file, its JSON and a state's file say that a join is not proven" {
+    cd "$dir"
+    write_models <<'L'
+plain model=w:44,v:44 adamw@44,44
+L
+    want="names are joined by order: 0 of 2 parameters are told apart by shape alone"
+    recipe=adamw4_ao,min_numel=0,whole_blocks=0
+    for how in "--recipe $recipe" "-V $recipe"; do
+        "$QUALM" analyze plain.pt $how -o an.h5 --json >out 2>err
+        [ "$(grep -c "^plain.pt: $want" err)" = 1 ]
+        "$PYTHON" - "$want" <<'P'
+import h5py, json, sys
+assert json.load(open("out"))["remarks"]["plain.pt"].startswith(sys.argv[1])
+f = h5py.File("an.h5")
+group = f["next_update"] if "next_update" in f else f["analyze"]
+text = group.attrs["remarks"]
+text = text.decode() if isinstance(text, bytes) else text
+assert text.startswith("plain.pt: " + sys.argv[1]), text
+P
+        rm an.h5
+    done
+    for file in s.safetensors s.h5; do
+        "$QUALM" state convert plain.pt $file --as adamw_f32 --recipe $recipe >out 2>err
+        "$QUALM" state show $file >out 2>err
+        [ "$(grep -c "^$file: plain.pt: $want" err)" = 1 ]
+        "$QUALM" state convert $file copy.h5 >out 2>err # a copy keeps it
+        "$QUALM" state show copy.h5 >out 2>err
+        [ "$(grep -c "^copy.h5: plain.pt: $want" err)" = 1 ]
+    done
+}
+
+# rates_of FILE: rates of a small suite, s.yaml
+rates_of() {
+    cat >s.yaml <<'Y'
+variant: adamw4_ao
+source: "problem:nqm:n=128"
+coupling: closed
+protocol: paired
+exp_avg.min_numel: 0
+exp_avg_sq.min_numel: 0
+seed: 1..3
+steps: 20
+Y
+    "$QUALM" tune -q --seeds 1 s.yaml -o "$1" >/dev/null
+}
+
+@test "rates: a changed digit, a rate off its curve and deep nesting are refused, no sum is said" {
+    rates_of r.json
+    "$QUALM" run -q -w 0 s.yaml --rates r.json -o a.h5 >out 2>err
+    ! grep -q checksum err
+    "$PYTHON" - <<'P'
+import json
+r = json.load(open("r.json"))
+text = open("r.json").read()
+digit = text.index('"rate": ') + 8
+open("flip.json", "w").write(text[:digit] + chr(ord(text[digit]) ^ 1) + text[digit + 1:])
+r["rates"][0]["key"] += "x"
+json.dump(r, open("key.json", "w"))
+del r["sum"]
+json.dump(r, open("none.json", "w"))
+r["rates"][0]["rate"] *= 1.01
+json.dump(r, open("off.json", "w"))
+curve = r["rates"][0]["curve"]
+r["rates"][0]["rate"] = max(curve, key=lambda p: 1e9 if p[1] is None else p[1])[0]
+json.dump(r, open("worst.json", "w"))
+open("deep.json", "w").write('{"a":' * 200 + "1" + "}" * 200)
+open("twice.json", "w").write('{"a": 1, "a": 2}')
+P
+    for file in flip key; do
+        one_line 3 "$file.json: was damaged or changed" run s.yaml --rates $file.json -n
+    done
+    one_line 3 "off.json: 'problem:nqm" run s.yaml --rates off.json -n
+    one_line 3 "is no point of its curve" run s.yaml --rates off.json -n
+    one_line 3 "not the lowest point of its curve" run s.yaml --rates worst.json -n
+    one_line 3 "deep.json: nests deeper" run s.yaml --rates deep.json -n
+    one_line 3 "twice.json:1: duplicate" run s.yaml --rates twice.json -n
+    one_line 0 "none.json: has no checksum" run s.yaml --rates none.json -n
+    one_line 3 "flip.json: was damaged or changed" tune s.yaml -o flip.json
+}
+
+@test "the rates that ship have checksums, and fit their suites" {
+    for file in "$ROOT"/experiments/rates/*.json; do
+        grep -q '^ "sum": "[0-9a-f]\{16\}"$' "$file"
+        suite=$(find "$ROOT/experiments/suites" -name "$(basename "$file" .json).yaml")
+        "$QUALM" run -q -n "$suite" --rates "$file" >out 2>err
+        ! grep -q checksum err
+    done
+}
+
+@test "a trace with an impossible number is a damaged file, named with the attribute" {
+    printf '%s\n' 'variant: adamw4_ao' 'exp_avg.min_numel: 0' 'source: "trace:*"' \
+        'coupling: global' >t.yaml
+    for case in beta1=1 beta1=-1 beta2=1.5 eps=-1e-8 weight_decay=-1 lr_peak=-1 w.weight_decay=-1 \
+        lr=-1 nesterov=1; do
+        "$PYTHON" - "$case" <<'P'
+import numpy as np, h5py, sys
+name, value = sys.argv[1].split("=")
+f = h5py.File("t.h5", "w")
+run = f.create_group("run")
+run.attrs.update(optimizer="sgdm" if name == "nesterov" else "adamw", beta1=0.9, beta2=0.95,
+                 eps=1e-8, weight_decay=0.01, momentum=0.9, dampening=0.5, nesterov=0)
+trace = run.create_group("trace")
+trace.attrs.update(first_step=1, n_steps=2)
+for array in ("param_init", "exp_avg_init", "exp_avg_sq_init"):
+    trace["w/" + array] = np.ones(8, "f4")
+trace["lr"] = np.array([1e-3, float(value) if name == "lr" else 1e-3])
+w = trace["w"]
+w["grad"] = np.ones((2, 8), "f4")
+if name == "w.weight_decay":
+    w.attrs["weight_decay"] = float(value)
+elif name != "lr":
+    run.attrs[name] = float(value)
+P
+        want=${case%%=*}
+        one_line 3 "${want#*.}" run t.yaml --data t.h5 --out d.h5
+        grep -q "t.h5: .*run" err
+        [ ! -e d.h5 ]
+    done
+}
