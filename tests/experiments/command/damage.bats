@@ -177,3 +177,25 @@ P
         [ ! -e d.h5 ]
     done
 }
+
+@test "a state with a changed bit is refused by every command that reads it" {
+    "$QUALM" state make -r adamw_f32 -s 8x8,12 -n 3 a.safetensors >/dev/null
+    "$QUALM" analyze a.safetensors -Q nf4:4s/block:64/bisect/mid/hi -t exp_avg >/dev/null
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' >s.yaml
+    "$PYTHON" - <<'P'
+b = bytearray(open("a.safetensors", "rb").read())
+b[-6] ^= 64
+open("b.safetensors", "wb").write(b)
+P
+    want="b.safetensors: the contents do not match their digest"
+    one_line 3 "$want" state show b.safetensors
+    one_line 3 "$want" state convert b.safetensors c.h5
+    one_line 3 "$want" analyze b.safetensors -Q nf4:4s/block:64/bisect/mid/hi
+    one_line 3 "$want" analyze b.safetensors --recipe adamw4_ao
+    one_line 3 "$want" import b.safetensors -o c.npz
+    one_line 3 "$want" size --shapes b.safetensors -V adamw4_ao
+    one_line 3 "$want" run s.yaml --data b.safetensors -o c.h5
+    [ ! -e c.h5 ] && [ ! -e c.npz ]
+    sed -i 's/"digest":/"Digest":/' b.safetensors # other programs need not write one
+    "$QUALM" state show b.safetensors >/dev/null
+}
