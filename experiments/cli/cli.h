@@ -62,6 +62,11 @@ int qm_cli_apart(const char *command, int (*work)(void *of), void *of);
 /* Prints a line on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Keeps a line until the command ends: qm_cli_failed says it at the end of its own, which stays the
+ * only one, and else qm_cli_finish prints it. */
+void qm_note_later(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void qm_cli_notes_end(void); /* prints what is kept */
+
 /* Prints value as JSON and a newline on qm_out(), and releases it. */
 void qm_json_print(json_t *value);
 

@@ -199,3 +199,29 @@ P
     sed -i 's/"digest":/"Digest":/' b.safetensors # other programs need not write one
     "$QUALM" state show b.safetensors >/dev/null
 }
+
+@test "a result file that was changed, and an error: one line that says both" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 1024' >c.yaml
+    "$QUALM" run -q -o a.h5 c.yaml >/dev/null
+    "$PYTHON" -c 'import h5py; f = h5py.File("a.h5", "r+"); del f["cells"]'
+    for command in "compare a.h5 a.h5" "report a.h5 -o a.html" "import a.h5 -t none -o b.npz" \
+        "state show a.h5"; do
+        status=0
+        "$QUALM" $command >out 2>err || status=$?
+        echo "$command: $status, $(<err)"
+        [ "$status" -ge 2 ] && [ "$(wc -l <err)" = 1 ]
+        grep -q "a.h5: was changed by another program" err
+    done
+    "$QUALM" digest a.h5 >out 2>err # no error: the note is the one line
+    [ "$(wc -l <err)" = 1 ]
+}
+
+@test "run where every cell is skipped: one line with the reason, no table" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'coupling: closed' 'summary:' \
+        '  - {name: s, by: variant, value: sqnr}' >s.yaml
+    one_line 4 "every cell was skipped: closed needs" run s.yaml -o s.h5
+    [ ! -s out ] && [ -e s.h5 ]
+    grep -q "(1 of 1 cells); s.h5 lists them$" err
+    one_line 4 "s.h5 stays as it was" run s.yaml -o s.h5
+    [ "$("$QUALM" run s.yaml -o s.h5 --json 2>/dev/null | "$PYTHON" -m json.tool | wc -l)" -gt 1 ]
+}
