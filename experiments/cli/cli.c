@@ -202,6 +202,16 @@ void qm_progress_clear(void)
         fputs("\r\033[K", stderr);
 }
 
+void qm_cli_cut(char *text, size_t most)
+{
+    if (strlen(text) <= most)
+        return;
+    size_t n = most > 3 ? most - 3 : 0;
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--;
+    strcpy(text + n, "...");
+}
+
 void qm_note(const char *format, ...)
 {
     if (qm_cli.quiet)

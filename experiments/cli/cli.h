@@ -59,6 +59,11 @@ void qm_cli_finish_at_exit(void);
  * returned, or that of the failure, which is printed in place of all else. */
 int qm_cli_apart(const char *command, int (*work)(void *of), void *of);
 
+/* Cuts a text of more than `most` bytes, or a few fewer between characters; "..." ends it then.  A
+ * suite's title in a note has QM_CLI_SAID. */
+enum { QM_CLI_SAID = 200 };
+void qm_cli_cut(char *text, size_t most);
+
 /* Prints a line on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -225,3 +225,42 @@ P
     one_line 4 "s.h5 stays as it was" run s.yaml -o s.h5
     [ "$("$QUALM" run s.yaml -o s.h5 --json 2>/dev/null | "$PYTHON" -m json.tool | wc -l)" -gt 1 ]
 }
+
+@test "a damaged .npz: what is damaged and what was expected, no errno" {
+    "$PYTHON" - <<'P'
+import numpy as np, struct
+np.savez("a.npz", exp_avg=np.ones(5, "f4"))
+b = bytearray(open("a.npz", "rb").read())
+at = b.find(b"PK\1\2")
+for name, field, value in (("size", 20, 0xffffffff), ("offset", 42, 0x7ffffff0)):
+    c = bytearray(b)
+    struct.pack_into("<I", c, at + field, value)
+    open(name + ".npz", "wb").write(c)
+P
+    for file in size offset; do
+        one_line 3 "damaged: an offset or a size in its directory lies outside of the file" \
+            import $file.npz -o z.npz
+        grep -q "$file.npz: .*expected" err
+        [ ! -e z.npz ]
+    done
+    one_line 3 "entry 'exp_avg.npy' is damaged" import offset.npz -o z.npz
+}
+
+@test "a long title is cut in notes, and stored whole" {
+    printf 'title: "%s"\n' "$(printf 'ab\303\251%.0s' {1..5000})" >t.yaml
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 1024' >>t.yaml
+    "$QUALM" run t.yaml -o t.h5 >out 2>err
+    [ "$(wc -c <err)" -lt 400 ]
+    iconv -f UTF-8 -t UTF-8 err >plain && grep -q '^t: ab.*\.\.\.$' plain
+    "$PYTHON" -c 'import h5py; assert len(h5py.File("t.h5")["suite"].attrs["title"]) > 9000' ||
+        "$PYTHON" -c 'import h5py; assert len(h5py.File("t.h5")["suite/title"][()]) > 9000'
+}
+
+@test "show: a misspelling with a slash or a space gets its neighbour" {
+    for word in adamw4/ao "adamw4 oa" adam-w4_ao; do
+        one_line 4 "did you mean 'adamw4_ao" show "$word"
+    done
+    one_line 4 "did you mean 'best against best'" show "best/against best"
+    one_line 4 "nothing is named 'qqqqqqq/wwwwwww'" show qqqqqqq/wwwwwww
+    one_line 4 "no map 'nf5'; did you mean 'nf4'" show nf5:4s/block:64
+}
