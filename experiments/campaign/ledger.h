@@ -26,7 +26,7 @@ struct qm_ledger {
 };
 
 /* The most bytes that a ledger of so many cells may have: 4 KiB for each, which is room for a dozen
- * runs of it, and 64 MiB for sessions.  0 cells: their number is not known, and is taken as 2^20. */
+ * runs of it, and 64 MiB for sessions.  0 cells: their number is not known; 2^20 are assumed. */
 off_t qm_ledger_most(int64_t cells);
 
 /* Opens or makes DIR/SHARD.jsonl, locks it and cuts off a half line at its end.  QM_BAD_FILE:
@@ -95,8 +95,8 @@ int qm_ledger_index_check(struct qm_ledger_index *index);
 /* Adds the lines that whole segments should have and the ledgers lack, from the segments. */
 qm_status qm_ledger_index_heal(struct qm_ledger_index *index);
 
-/* Notes on stderr how many lines are damaged and how many cells were read back, where there are any;
- * `rest` ends the line. */
+/* Notes on stderr how many lines are damaged and how many cells were read back, where there are
+ * any; `rest` ends the line. */
 void qm_ledger_index_note(const struct qm_ledger_index *index, const char *rest);
 
 /* Drops the lines of cells outside 0 to n - 1, and counts them as damaged. */

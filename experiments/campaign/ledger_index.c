@@ -217,9 +217,10 @@ int qm_ledger_index_check(struct qm_ledger_index *index)
         enum qm_file_sum sum = QM_FILE_SUM_none;
         /* The file's own checksum comes first: it refuses one that was made longer, by gibibytes
          * perhaps, without reading it.  Files of older versions have none. */
-        int whole = qm_file_sum_check(s->path, &sum) == QM_OK &&
-                    (sum == QM_FILE_SUM_right || (*s->hash && qm_file_hash(s->path, hash) == QM_OK &&
-                                                  strcmp(hash, s->hash) == 0));
+        int whole =
+            qm_file_sum_check(s->path, &sum) == QM_OK &&
+            (sum == QM_FILE_SUM_right ||
+             (*s->hash && qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0));
         s->state = whole ? QM_SEGMENT_whole : QM_SEGMENT_damaged;
         damaged += !whole;
     }

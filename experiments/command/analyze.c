@@ -358,8 +358,8 @@ static qm_status store_remarks(const struct options *o, struct qm_store *s, cons
         return qm_fail(QM_NO_MEMORY, "remarks");
     json_object_foreach (o->remarks, path, text)
         fprintf(f, "%s%s: %s", ftell(f) ? "; " : "", path, json_string_value(text));
-    qm_status st = fclose(f) == 0 ? qm_store_text(s, group, "remarks", all)
-                                  : qm_fail(QM_NO_MEMORY, "remarks");
+    qm_status st =
+        fclose(f) == 0 ? qm_store_text(s, group, "remarks", all) : qm_fail(QM_NO_MEMORY, "remarks");
     free(all);
     return st;
 }

@@ -6,7 +6,7 @@
  * the data, and "__metadata__" to strings.  The tensors tile the data without holes or overlap.
  * Strings with keys PATH@NAME are attributes of PATH, as experiments/record/ writes them.
  *
- * A file of qualm state (state/state_file.h) carries a digest of its contents, which is compared. */
+ * A file of qualm state (state/state_file.h) carries a digest of its contents: it is compared. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -221,8 +221,8 @@ static json_t *members(const json_t *of, const char *const *names)
  * the caller frees it. */
 static char *canonical(const json_t *tensors)
 {
-    static const char *const of_tensor[] = {"name", "recipe", "shape", "tensor", "step",
-                                            "seed", "param",  NULL};
+    static const char *const of_tensor[] = {"name", "recipe", "shape", "tensor",
+                                            "step", "seed",   "param", NULL};
     static const char *const of_slot[] = {"name", "quantizer", "shape", NULL};
     json_t *all = json_array(), *t, *slot;
     size_t i, k;

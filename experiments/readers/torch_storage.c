@@ -142,8 +142,9 @@ static qm_status load_archive(struct qm_file *f, qm_pickle_knows *knows)
     if (!t->zip && source)
         zip_source_free(source);
     qm_status st = t->zip ? QM_OK
-                          : qm_file_bad(f, "the archive is damaged: %s; expected a zip file with "
-                                           "its directory",
+                          : qm_file_bad(f,
+                                        "the archive is damaged: %s; expected a zip file with "
+                                        "its directory",
                                         qm_zip_word(&error));
     zip_error_fini(&error);
     QM_TRY(st);
@@ -276,8 +277,9 @@ static qm_status open_record(struct qm_file *f, struct qm_torch_storage *s)
         return record_bytes(f, s->zip, WHOLE_MOST, &s->whole, &size);
     s->open = zip_fopen_index(t->zip, (zip_uint64_t)s->zip, 0);
     s->at = 0;
-    return s->open ? QM_OK : qm_file_bad(f, "record '%.200s' is damaged: %s", info.name,
-                                           qm_zip_word(zip_get_error(t->zip)));
+    return s->open ? QM_OK
+                   : qm_file_bad(f, "record '%.200s' is damaged: %s", info.name,
+                                 qm_zip_word(zip_get_error(t->zip)));
 }
 
 /* Reads on where the last read ended, or seeks: a record that is read from its first to its last

@@ -11,8 +11,8 @@
 #include <ctype.h>
 #include <glob.h>
 #include <limits.h>
-#include <regex.h>
 #include <math.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -99,8 +99,8 @@ static int64_t step_of(const char *word, size_t n)
     return t;
 }
 
-/* Sets *to to a number among the attributes of a path, where it is there: *found.  QM_BAD_FILE: it is
- * not from `least` up to, but without, `end`. */
+/* Sets *to to a number among the attributes of a path, where it is there: *found.  QM_BAD_FILE: it
+ * is not from `least` up to, but without, `end`. */
 static qm_status read_number(const struct source_file *sf, const char *path, const char *name,
                              double least, double end, double *to, int *found)
 {

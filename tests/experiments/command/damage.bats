@@ -51,7 +51,7 @@ campaign() {
 @test "merge says that it healed a damaged ledger" {
     campaign
     "$QUALM" merge c.run -o a.h5 2>err >out
-    ! grep -q damaged err
+    ! grep -q damaged err || return 1
     sed -i '3s/"ok"/"oK"/' c.run/1of1.jsonl
     "$QUALM" merge c.run -o b.h5 2>err >out
     grep -q "1 damaged lines in the ledgers: 1 cells were read back from their segments$" err
@@ -107,7 +107,7 @@ Y
 @test "rates: a changed digit, a rate off its curve and deep nesting are refused, no sum is said" {
     rates_of r.json
     "$QUALM" run -q -w 0 s.yaml --rates r.json -o a.h5 >out 2>err
-    ! grep -q checksum err
+    ! grep -q checksum err || return 1
     "$PYTHON" - <<'P'
 import json
 r = json.load(open("r.json"))
@@ -143,7 +143,7 @@ P
         grep -q '^ "sum": "[0-9a-f]\{16\}"$' "$file"
         suite=$(find "$ROOT/experiments/suites" -name "$(basename "$file" .json).yaml")
         "$QUALM" run -q -n "$suite" --rates "$file" >out 2>err
-        ! grep -q checksum err
+        ! grep -q checksum err || return 1
     done
 }
 
