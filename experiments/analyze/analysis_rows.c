@@ -161,12 +161,15 @@ static void report_full(const struct qm_rows *rows)
     json_decref(list);
 }
 
-void qm_rows_report(const struct qm_rows *rows, int full)
+void qm_rows_report(const struct qm_rows *rows, int full, json_t *remarks)
 {
     static const char *const optional[] = {"variant", "quantizer", "nan", "inf"};
     json_t *skipped = rows_json(rows, 0, qm_cli.json);
     if (qm_cli.json) {
-        qm_report(json_pack("{s:o, s:o}", "rows", rows_json(rows, 1, 1), "skipped", skipped));
+        json_t *all = json_pack("{s:o, s:o}", "rows", rows_json(rows, 1, 1), "skipped", skipped);
+        if (json_object_size(remarks))
+            json_object_set(all, "remarks", remarks);
+        qm_report(all);
         return;
     }
     if (full) {

@@ -5,6 +5,8 @@
 #include <jansson.h>
 
 #include "experiments/analyze/analysis.h"
+#include <jansson.h>
+
 #include "experiments/store/store.h"
 
 /* A tensor under a quantizer, analyzed or skipped with a reason. */
@@ -32,9 +34,10 @@ void qm_rows_free(struct qm_rows *rows);
 
 int qm_rows_analyzed(const struct qm_rows *rows); /* number of rows that were not skipped */
 
-/* Prints on stdout: with --json {"rows": [...], "skipped": [...]} with all members, else a table,
- * or with `full` a block per row with all members. */
-void qm_rows_report(const struct qm_rows *rows, int full);
+/* Prints on stdout: with --json {"rows": [...], "skipped": [...]} with all members, and "remarks"
+ * where there are any (text by path); else a table, or with `full` a block per row with all
+ * members. */
+void qm_rows_report(const struct qm_rows *rows, int full, json_t *remarks);
 
 /* Stores tables /analyze/rows and /analyze/skipped and, with decades,
  * arrays /analyze/decades/... */

@@ -140,6 +140,17 @@ static int is_wanted(const struct qm_recorded *rec, const char *filter)
     return !rec->is_trace && qm_name_matches(rec->name, filter);
 }
 
+/* Hands on what there is to say about the files. */
+static qm_status say_remarks(struct qm_replay *replay, const struct qm_recipe_error_options *o)
+{
+    char remark[QM_FILE_REMARK];
+    const char *path;
+    for (int i = 0; qm_replay_remark(replay, i, &path, remark), path; i++)
+        if (*remark && o->remark)
+            QM_TRY(o->remark(path, remark, o->remark_context));
+    return QM_OK;
+}
+
 qm_status qm_recipe_errors_measure(char *const *paths, int n_paths,
                                    const struct qm_recipe_error_options *o,
                                    struct qm_recipe_errors *e)
@@ -148,7 +159,7 @@ qm_status qm_recipe_errors_measure(char *const *paths, int n_paths,
     int64_t total = 0, done = 0;
     QM_TRY(qm_replay_open(paths, n_paths, &replay));
     struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
-    qm_status st = m ? QM_OK : qm_fail(QM_NO_MEMORY, "metrics");
+    qm_status st = m ? say_remarks(replay, o) : qm_fail(QM_NO_MEMORY, "metrics");
     for (int i = 0; i < qm_replay_count(replay); i++)
         if (is_wanted(qm_replay_at(replay, i), o->filter))
             total += qm_replay_at(replay, i)->numel;

@@ -6,6 +6,7 @@
 #ifndef QM_ANALYZE_RECIPE_ERROR_H
 #define QM_ANALYZE_RECIPE_ERROR_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "experiments/protocol/stats.h"
@@ -45,11 +46,16 @@ struct qm_recipe_errors {
 /* Called before each tensor with the number of elements that are done, out of all. */
 typedef void qm_recipe_error_progress(int64_t done, int64_t total, void *context);
 
+/* Called before the first tensor with what there is to say about a file (qm_file_remark). */
+typedef qm_status qm_recipe_error_remark(const char *path, const char *text, void *context);
+
 struct qm_recipe_error_options {
     const char *filter; /* regular expression of tensors' names, or NULL */
     uint64_t seed;      /* of stochastic rounding */
     qm_recipe_error_progress *progress;
     void *context;
+    qm_recipe_error_remark *remark; /* or NULL */
+    void *remark_context;
 };
 
 /* Measures every recorded state of the files (globs, as source/replay.h reads them) whose name
@@ -66,8 +72,9 @@ int64_t qm_recipe_errors_measured(const struct qm_recipe_errors *e); /* rows not
 qm_status qm_recipe_errors_summary(const struct qm_recipe_errors *e, int recipe,
                                    struct qm_recipe_summary *out);
 
-/* Prints rows, what was skipped, and summaries on stdout; with --json one object of these. */
-qm_status qm_recipe_errors_report(const struct qm_recipe_errors *e);
+/* Prints rows, what was skipped, and summaries on stdout; with --json one object of these, with
+ * "remarks" where there are any (text by path). */
+qm_status qm_recipe_errors_report(const struct qm_recipe_errors *e, json_t *remarks);
 
 /* Stores tables /next_update/rows, /next_update/skipped and /next_update/summary. */
 qm_status qm_recipe_errors_store(const struct qm_recipe_errors *e, struct qm_store *s);

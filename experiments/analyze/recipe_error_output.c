@@ -109,7 +109,7 @@ static qm_status summaries_json(const struct qm_recipe_errors *e, json_t *list)
     return QM_OK;
 }
 
-qm_status qm_recipe_errors_report(const struct qm_recipe_errors *e)
+qm_status qm_recipe_errors_report(const struct qm_recipe_errors *e, json_t *remarks)
 {
     json_t *rows = rows_json(e, 0), *skipped = rows_json(e, 1), *summary = json_array();
     qm_status st = summaries_json(e, summary);
@@ -120,8 +120,11 @@ qm_status qm_recipe_errors_report(const struct qm_recipe_errors *e)
         return st;
     }
     if (qm_cli.json) {
-        qm_report(
-            json_pack("{s:o, s:o, s:o}", "rows", rows, "skipped", skipped, "summary", summary));
+        json_t *all =
+            json_pack("{s:o, s:o, s:o}", "rows", rows, "skipped", skipped, "summary", summary);
+        if (json_object_size(remarks))
+            json_object_set(all, "remarks", remarks);
+        qm_report(all);
         return QM_OK;
     }
     if (json_array_size(rows)) {

@@ -84,10 +84,7 @@ static void note_damage(const struct shard *s)
             qm_note("%s: is damaged or gone; its %lld cells are run again",
                     s->ledgers.segment[k].path, (long long)lost);
     }
-    if (s->ledgers.bad_lines || s->ledgers.n_healed)
-        qm_note("%lld damaged lines in the ledgers: %lld cells were read back from their segments, "
-                "others are run again",
-                (long long)s->ledgers.bad_lines, (long long)s->ledgers.n_healed);
+    qm_ledger_index_note(&s->ledgers, ", others are run again");
 }
 
 /* Reads and verifies all ledgers of the folder; marks the cells that they leave to run. */
@@ -95,6 +92,7 @@ static qm_status read_ledgers(const struct qm_loaded_suite *job,
                               const struct qm_campaign_options *o, struct shard *s)
 {
     char program[96];
+    s->ledgers.cells = job->n_cells;
     QM_TRY(qm_ledger_index_read_all(&s->ledgers, o->dir));
     qm_ledger_index_check(&s->ledgers);
     QM_TRY(qm_ledger_index_heal(&s->ledgers));
@@ -147,7 +145,7 @@ static qm_status shard_open(const struct qm_loaded_suite *job, const struct qm_c
 static qm_status count_all(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                            struct shard *s, struct qm_campaign_count *out)
 {
-    struct qm_ledger_index index = {0};
+    struct qm_ledger_index index = {.cells = job->n_cells};
     qm_status st = qm_ledger_index_read_all(&index, o->dir);
     for (int k = 0; st == QM_OK && k < index.n_segments; k++)
         for (int old = 0; old < s->ledgers.n_segments; old++) /* hashed at the start */

@@ -8,6 +8,7 @@
 #include "experiments/campaign/campaign.h"
 #include "experiments/campaign/folder.h"
 #include "experiments/cli/cli.h"
+#include "experiments/foreign/text_file.h"
 
 /* QM_BAD_FILE unless suite.yaml is there and has the sum that campaign.json says ("": it says
  * none). */
@@ -20,7 +21,7 @@ static qm_status check_suite(const char *path, const char *sum)
                        "%s: is gone; the same `qualm run` again writes it, and keeps the finished "
                        "cells",
                        path);
-    QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
+    QM_TRY(qm_folder_open_within(path, O_RDONLY, (off_t)QM_TEXT_MIB << 20, &fd));
     close(fd);
     QM_TRY(qm_file_hash(path, own));
     return !*sum || strcmp(own, sum) == 0
@@ -189,7 +190,7 @@ qm_status qm_campaign_collect(const struct qm_loaded_suite *job, char *const *so
                               struct qm_results *out)
 {
     size_t n = (size_t)job->n_cells + 1;
-    struct collection c = {.job = job};
+    struct collection c = {.job = job, .ledgers = {.cells = job->n_cells}};
     struct qm_results r = {.suite = job->suite, .cell = job->cells, .n_cells = job->n_cells};
     c.line = calloc(n, sizeof *c.line);
     c.id = calloc(n, sizeof *c.id);
@@ -214,6 +215,8 @@ qm_status qm_campaign_collect(const struct qm_loaded_suite *job, char *const *so
         st = check_whole(&c);
     if (st == QM_OK)
         st = read_segments(&c, &r);
+    if (st == QM_OK) /* a failure says what is wrong in its own line */
+        qm_ledger_index_note(&c.ledgers, "");
     qm_ledger_index_free(&c.ledgers);
     free(c.line);
     free(c.id);

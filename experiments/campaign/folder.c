@@ -17,7 +17,7 @@
 #include "experiments/machine/shipped_files.h"
 #include "experiments/store/atomic_file.h"
 
-enum { FORMAT = 1 };
+enum { FORMAT = 1, HEAD_MOST = 1 << 20 /* bytes of campaign.json */ };
 
 void qm_campaign_dir(const char *out, char *dir, size_t size)
 {
@@ -199,7 +199,7 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
     if (access(path, F_OK) != 0)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
     int fd = -1;
-    QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
+    QM_TRY(qm_folder_open_within(path, O_RDONLY, HEAD_MOST, &fd));
     json_t *v = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
     close(fd);
     qm_status st = QM_OK;
@@ -258,6 +258,20 @@ qm_status qm_folder_open(const char *path, int flags, int *out)
     if (fd >= 0)
         close(fd);
     return qm_fail(QM_BAD_FILE, "%s: is not a plain file", path);
+}
+
+qm_status qm_folder_open_within(const char *path, int flags, off_t most, int *out)
+{
+    struct stat about;
+    int fd = -1;
+    QM_TRY(qm_folder_open(path, flags, &fd));
+    if (fstat(fd, &about) == 0 && about.st_size <= most) {
+        *out = fd;
+        return QM_OK;
+    }
+    close(fd);
+    return qm_fail(QM_BAD_FILE, "%s: is damaged, it has %lld bytes, expected at most %lld", path,
+                   (long long)about.st_size, (long long)most);
 }
 
 void qm_folder_clear(const char *dir, const char *pattern)

@@ -3,6 +3,7 @@
 #define QM_CAMPAIGN_FOLDER_H
 
 #include <glob.h>
+#include <sys/types.h>
 
 #include "experiments/campaign/campaign.h"
 
@@ -13,6 +14,10 @@ int qm_folder_glob(const char *dir, const char *pattern, glob_t *found);
 /* open() of a regular file, close-on-exec.  QM_BAD_FILE: it cannot be opened, or is none (a pipe
  * would block for ever).  A file made by O_CREAT has mode 0666. */
 qm_status qm_folder_open(const char *path, int flags, int *out);
+
+/* As qm_folder_open, of a file that its campaign bounds: QM_BAD_FILE as well where it has more than
+ * `most` bytes, which would take hours and gibibytes to read. */
+qm_status qm_folder_open_within(const char *path, int flags, off_t most, int *out);
 
 /* Removes the files of the folder that match a glob pattern. */
 void qm_folder_clear(const char *dir, const char *pattern);

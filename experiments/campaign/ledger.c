@@ -31,12 +31,22 @@ static off_t whole_lines(int fd)
     return 0;
 }
 
+off_t qm_ledger_most(int64_t cells)
+{
+    enum { OF_CELL = 4096, ASSUMED = 1 << 20, OF_SESSIONS = 64 << 20 };
+    return OF_SESSIONS + (off_t)OF_CELL * (cells > 0 && cells < INT32_MAX ? cells : ASSUMED);
+}
+
 qm_status qm_ledger_open(const char *dir, const char *shard, struct qm_ledger *out)
 {
     struct qm_ledger l = {.fd = -1};
     if (asprintf(&l.path, "%s/%s.jsonl", dir, shard) < 0)
         return qm_fail(QM_NO_MEMORY, "ledger");
-    qm_status st = qm_folder_open(l.path, O_RDWR | O_CREAT | O_APPEND, &l.fd);
+    struct qm_campaign_head head = {.cells = 0};
+    if (qm_campaign_exists(dir) && qm_campaign_head(dir, &head) != QM_OK)
+        head.cells = 0;
+    qm_status st = qm_folder_open_within(l.path, O_RDWR | O_CREAT | O_APPEND,
+                                         qm_ledger_most(head.cells), &l.fd);
     if (st == QM_OK && flock(l.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         st = qm_fail(QM_BAD_FILE, "%s: another run is at work on this shard", l.path);
     if (st == QM_OK) {

@@ -25,8 +25,12 @@ struct qm_ledger {
     off_t size; /* of the whole lines */
 };
 
+/* The most bytes that a ledger of so many cells may have: 4 KiB for each, which is room for a dozen
+ * runs of it, and 64 MiB for sessions.  0 cells: their number is not known; 2^20 are assumed. */
+off_t qm_ledger_most(int64_t cells);
+
 /* Opens or makes DIR/SHARD.jsonl, locks it and cuts off a half line at its end.  QM_BAD_FILE:
- * another runner holds it, or it cannot be written. */
+ * another runner holds it, it cannot be written, or it is larger than qm_ledger_most. */
 qm_status qm_ledger_open(const char *dir, const char *shard, struct qm_ledger *out);
 void qm_ledger_close(struct qm_ledger *l); /* accepts a zeroed one */
 
@@ -66,8 +70,9 @@ struct qm_ledger_index_line {
     char id[QM_CELL_ID], digest[65];
 };
 
-/* The lines of some ledgers.  Starts as {0}. */
+/* The lines of some ledgers.  Starts as {0}, or with `cells` alone. */
 struct qm_ledger_index {
+    int64_t cells; /* of the campaign, which bounds a ledger's size; 0: not known */
     int64_t n_lines, room, bad_lines, segment_room;
     int64_t n_healed; /* lines that were read back from segments */
     struct qm_ledger_index_line *line;
@@ -77,7 +82,8 @@ struct qm_ledger_index {
         [96]; /* of the last session read; n_programs counts its changes, the first included */
 };
 
-/* Adds one ledger; its segments lie in its folder.  QM_BAD_FILE: it cannot be read. */
+/* Adds one ledger; its segments lie in its folder.  QM_BAD_FILE: it cannot be read, or it is larger
+ * than qm_ledger_most.  A line of more than 64 KiB counts as damaged. */
 qm_status qm_ledger_index_read(struct qm_ledger_index *index, const char *path);
 /* Adds every ledger in a folder.  QM_NO_MATCH: there is none. */
 qm_status qm_ledger_index_read_all(struct qm_ledger_index *index, const char *dir);
@@ -88,6 +94,10 @@ int qm_ledger_index_check(struct qm_ledger_index *index);
 
 /* Adds the lines that whole segments should have and the ledgers lack, from the segments. */
 qm_status qm_ledger_index_heal(struct qm_ledger_index *index);
+
+/* Notes on stderr how many lines are damaged and how many cells were read back, where there are
+ * any; `rest` ends the line. */
+void qm_ledger_index_note(const struct qm_ledger_index *index, const char *rest);
 
 /* Drops the lines of cells outside 0 to n - 1, and counts them as damaged. */
 void qm_ledger_index_limit(struct qm_ledger_index *index, int64_t n);

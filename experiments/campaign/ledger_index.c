@@ -8,6 +8,7 @@
 
 #include "core/base/grow.h"
 #include "experiments/campaign/folder.h"
+#include "experiments/cli/cli.h"
 #include "experiments/foreign/file_sum.h"
 
 /* The status as a static string, or NULL. */
@@ -142,22 +143,36 @@ static int take_line(struct qm_ledger_index *index, const char *ledger, int firs
     return taken;
 }
 
+enum { LINE_MOST = 1 << 16 };
+
+/* Reads a line with its newline.  *n: its bytes, of which `line` gets the first LINE_MOST.  Returns
+ * 0 at the end of the file. */
+static int read_line(FILE *f, char *line, size_t *n)
+{
+    int c = EOF;
+    for (*n = 0; c != '\n' && (c = getc_unlocked(f)) != EOF; ++*n)
+        if (*n < LINE_MOST)
+            line[*n] = (char)c;
+    return *n > 0;
+}
+
 qm_status qm_ledger_index_read(struct qm_ledger_index *index, const char *path)
 {
     int fd = -1;
-    QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
-    FILE *f = fdopen(fd, "rb");
+    QM_TRY(qm_folder_open_within(path, O_RDONLY, qm_ledger_most(index->cells), &fd));
+    char *line = malloc(LINE_MOST);
+    FILE *f = line ? fdopen(fd, "rb") : NULL;
     if (!f) {
         close(fd);
+        free(line);
         return qm_fail(QM_NO_MEMORY, "%s: its lines", path);
     }
     int first = index->n_segments, taken = 1;
-    char *line = NULL;
-    size_t room = 0;
-    for (ssize_t n; taken >= 0 && (n = getline(&line, &room, f)) > 0;) {
-        int whole = line[n - 1] == '\n';
-        taken = whole ? take_line(index, path, first, line, (size_t)n) : 0;
-        index->bad_lines += taken == 0 && whole; /* a kill leaves half a line at the end */
+    for (size_t n; taken >= 0 && read_line(f, line, &n);) {
+        int long_one = n > LINE_MOST, whole = !long_one && line[n - 1] == '\n';
+        taken = whole ? take_line(index, path, first, line, n) : 0;
+        /* a kill leaves half a line at the end, but no long one */
+        index->bad_lines += taken == 0 && (whole || long_one);
     }
     int bad = ferror(f);
     free(line);
@@ -200,9 +215,12 @@ int qm_ledger_index_check(struct qm_ledger_index *index)
         struct qm_ledger_index_segment *s = &index->segment[i];
         char hash[65];
         enum qm_file_sum sum = QM_FILE_SUM_none;
-        int whole = *s->hash && qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0;
-        if (!whole) /* the ledger's hash may be damaged instead */
-            whole = qm_file_sum_check(s->path, &sum) == QM_OK && sum == QM_FILE_SUM_right;
+        /* The file's own checksum comes first: it refuses one that was made longer, by gibibytes
+         * perhaps, without reading it.  Files of older versions have none. */
+        int whole =
+            qm_file_sum_check(s->path, &sum) == QM_OK &&
+            (sum == QM_FILE_SUM_right ||
+             (*s->hash && qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0));
         s->state = whole ? QM_SEGMENT_whole : QM_SEGMENT_damaged;
         damaged += !whole;
     }
@@ -256,6 +274,14 @@ qm_status qm_ledger_index_heal(struct qm_ledger_index *index)
     }
     free(lines);
     return st;
+}
+
+void qm_ledger_index_note(const struct qm_ledger_index *index, const char *rest)
+{
+    if (index->bad_lines || index->n_healed)
+        qm_note("%lld damaged lines in the ledgers: %lld cells were read back from their "
+                "segments%s",
+                (long long)index->bad_lines, (long long)index->n_healed, rest);
 }
 
 void qm_ledger_index_limit(struct qm_ledger_index *index, int64_t n)

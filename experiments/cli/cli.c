@@ -145,13 +145,19 @@ void qm_cli_make_plain(char *text, int keeps_lines)
     }
 }
 
+/* Lines of qm_note_later, joined by "; "; NULL: none. */
+static char *kept;
+
 int qm_cli_failed(const char *command, qm_status st)
 {
     int code = qm_exit_code(st);
     const char *said = *qm_message() ? qm_message() : "failed without a message";
-    char text[1200];
+    char text[2000];
     int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
-    snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
+    snprintf(text, sizeof text, "%s%s%s%s", is_plain ? "" : "out of memory: ", said,
+             kept ? "; " : "", kept ? kept : "");
+    free(kept);
+    kept = NULL;
     qm_cli_make_plain(text, 0);
     fflush(qm_out());
     fprintf(qm_notes(), "qualm %s: %s\n", command, text);
@@ -196,6 +202,16 @@ void qm_progress_clear(void)
         fputs("\r\033[K", stderr);
 }
 
+void qm_cli_cut(char *text, size_t most)
+{
+    if (strlen(text) <= most)
+        return;
+    size_t n = most > 3 ? most - 3 : 0;
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--;
+    strcpy(text + n, "...");
+}
+
 void qm_note(const char *format, ...)
 {
     if (qm_cli.quiet)
@@ -212,6 +228,30 @@ void qm_note(const char *format, ...)
     qm_cli_make_plain(text + (*text == '\n'), 0);
     fprintf(qm_notes(), "%s\n", text);
     free(text);
+}
+
+void qm_note_later(const char *format, ...)
+{
+    va_list args;
+    char *text = NULL, *all = NULL;
+    if (qm_cli.quiet)
+        return;
+    va_start(args, format);
+    int n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n >= 0 && asprintf(&all, "%s%s%s", kept ? kept : "", kept ? "; " : "", text) >= 0) {
+        free(kept);
+        kept = all;
+    }
+    free(n < 0 ? NULL : text);
+}
+
+void qm_cli_notes_end(void)
+{
+    if (kept)
+        qm_note("%s", kept);
+    free(kept);
+    kept = NULL;
 }
 
 /* JSON in which the control characters that the library leaves as they are, DEL and those beyond

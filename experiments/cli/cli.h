@@ -59,8 +59,18 @@ void qm_cli_finish_at_exit(void);
  * returned, or that of the failure, which is printed in place of all else. */
 int qm_cli_apart(const char *command, int (*work)(void *of), void *of);
 
+/* Cuts a text of more than `most` bytes, or a few fewer between characters; "..." ends it then.  A
+ * suite's title in a note has QM_CLI_SAID. */
+enum { QM_CLI_SAID = 200 };
+void qm_cli_cut(char *text, size_t most);
+
 /* Prints a line on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Keeps a line until the command ends: qm_cli_failed says it at the end of its own, which stays the
+ * only one, and else qm_cli_finish prints it. */
+void qm_note_later(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void qm_cli_notes_end(void); /* prints what is kept */
 
 /* Prints value as JSON and a newline on qm_out(), and releases it. */
 void qm_json_print(json_t *value);

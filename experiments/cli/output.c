@@ -45,6 +45,7 @@ int qm_cli_finish(int code)
 {
     int is_said = code == qm_exit_code(QM_BAD_FILE);
     is_finished = 1;
+    qm_cli_notes_end();
     errno = 0;
     int failed = ferror(qm_out());
     if ((fflush(qm_out()) != 0 || failed) && !reader_gone()) {

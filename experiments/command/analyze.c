@@ -30,6 +30,7 @@ struct options {
     int64_t judge_room, metric_room;
     enum qm_metrics_level level; /* the least that has all metrics */
     struct qm_recipes whole;     /* of --recipe */
+    json_t *remarks;             /* what there is to say about the files, text by path */
     qm_status status;            /* the first failure of an argument */
 };
 
@@ -329,9 +330,43 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
     return st;
 }
 
+/* ---- remarks ------------------------------------------------------------------------------- */
+
+/* Says what there is to say about a file, and keeps it for the results. */
+static qm_status remark_on(const char *path, const char *text, void *context)
+{
+    struct options *o = context;
+    json_t *key = qm_json_text(path);
+    qm_note("%s: %s", path, text);
+    int failed =
+        !key || json_object_set_new(o->remarks, json_string_value(key), qm_json_text(text)) != 0;
+    json_decref(key);
+    return failed ? qm_fail(QM_NO_MEMORY, "%s: remarks", path) : QM_OK;
+}
+
+/* Stores the remarks as one text, "FILE: TEXT; FILE: TEXT", in attribute `remarks` of a group. */
+static qm_status store_remarks(const struct options *o, struct qm_store *s, const char *group)
+{
+    char *all = NULL;
+    size_t size = 0;
+    const char *path;
+    json_t *text;
+    if (json_object_size(o->remarks) == 0)
+        return QM_OK;
+    FILE *f = open_memstream(&all, &size);
+    if (!f)
+        return qm_fail(QM_NO_MEMORY, "remarks");
+    json_object_foreach (o->remarks, path, text)
+        fprintf(f, "%s%s: %s", ftell(f) ? "; " : "", path, json_string_value(text));
+    qm_status st =
+        fclose(f) == 0 ? qm_store_text(s, group, "remarks", all) : qm_fail(QM_NO_MEMORY, "remarks");
+    free(all);
+    return st;
+}
+
 /* ---- all files ----------------------------------------------------------------------------- */
 
-static qm_status analyze_file(const struct options *o, const char *path, int *matched,
+static qm_status analyze_file(struct options *o, const char *path, int *matched,
                               struct qm_rows *rows)
 {
     struct qm_file *f;
@@ -346,9 +381,7 @@ static qm_status analyze_file(const struct options *o, const char *path, int *ma
         qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
                 qm_file_count(f), (long long)total);
     char remark[QM_FILE_REMARK];
-    if (qm_file_remark(f, remark))
-        qm_note("%s: %s", path, remark);
-    qm_status st = QM_OK;
+    qm_status st = qm_file_remark(f, remark) ? remark_on(path, remark, o) : QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
             ++*matched;
@@ -379,7 +412,10 @@ static qm_status save(const struct options *o, int argc, char **argv, const stru
 {
     struct qm_store *s;
     QM_TRY(qm_store_open(o->out, "analyze", argc, argv, &s));
-    qm_status st = qm_store_number(s, rows ? "/analyze" : "/next_update", "seed", (double)o->seed);
+    const char *group = rows ? "/analyze" : "/next_update";
+    qm_status st = qm_store_number(s, group, "seed", (double)o->seed);
+    if (st == QM_OK)
+        st = store_remarks(o, s, group);
     if (st == QM_OK)
         st = rows ? qm_rows_store(rows, s) : qm_recipe_errors_store(errors, s);
     if (st != QM_OK) {
@@ -406,7 +442,7 @@ static qm_status analyze(struct options *o, int argc, char **argv)
     if (st == QM_OK && o->out)
         st = save(o, argc, argv, &rows, NULL);
     if (st == QM_OK)
-        qm_rows_report(&rows, o->full);
+        qm_rows_report(&rows, o->full, o->remarks);
     qm_rows_free(&rows);
     return st;
 }
@@ -426,7 +462,8 @@ static qm_status analyze_recipes(struct options *o, int argc, char **argv)
         .recipes = &o->whole, .metric = o->metric, .n_metrics = o->n_metrics};
     struct qm_progress progress;
     qm_progress_start(&progress, "next update", 0);
-    const struct qm_recipe_error_options how = {o->filter, o->seed, show_progress, &progress};
+    const struct qm_recipe_error_options how = {o->filter, o->seed,   show_progress,
+                                                &progress, remark_on, o};
     qm_status st = qm_recipe_errors_measure(o->path, o->n_paths, &how, &errors);
     qm_progress_end(&progress);
     if (st == QM_OK && !qm_recipe_errors_measured(&errors))
@@ -435,7 +472,7 @@ static qm_status analyze_recipes(struct options *o, int argc, char **argv)
     if (st == QM_OK && o->out)
         st = save(o, argc, argv, NULL, &errors);
     if (st == QM_OK)
-        st = qm_recipe_errors_report(&errors);
+        st = qm_recipe_errors_report(&errors, o->remarks);
     qm_recipe_errors_free(&errors);
     return st;
 }
@@ -465,16 +502,15 @@ int qm_cmd_analyze(int argc, char **argv)
         children,
         NULL,
         NULL};
-    struct options o = {.seed = 1, .threads = omp_get_max_threads()};
+    struct options o = {.seed = 1, .threads = omp_get_max_threads(), .remarks = json_object()};
     int code = qm_cli_parse(&argp, argc, argv, &o);
-    if (code)
-        return code;
-    qm_status st = o.status == QM_OK ? defaults(&o) : o.status;
-    if (st == QM_OK)
+    qm_status st = code || o.status != QM_OK ? o.status : defaults(&o);
+    if (!code && st == QM_OK)
         st = o.whole.n ? analyze_recipes(&o, argc, argv) : analyze(&o, argc, argv);
     qm_recipes_free(&o.whole);
     free(o.judge);
     free(o.metric);
     free(o.path);
-    return st == QM_OK ? 0 : qm_cli_failed("analyze", st);
+    json_decref(o.remarks);
+    return code ? code : st == QM_OK ? 0 : qm_cli_failed("analyze", st);
 }

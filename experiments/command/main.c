@@ -82,14 +82,16 @@ static void hold_streams(void)
 
 static void tell(const char *path, enum qm_carried carried)
 {
-    qm_note(carried == QM_CARRIED_none
-                ? "%s: carries no digest, as files of older versions: damage may go unnoticed"
-            : carried == QM_CARRIED_bare
-                ? "%s: ends without its checksum: another program wrote it again, or cut that off; "
-                  "its digest is right"
-                : "%s: was changed by another program after it was written: it carries another "
-                  "digest than it has",
-            path);
+    /* later: where the command fails, the error is the one line */
+    qm_note_later(
+        carried == QM_CARRIED_none
+            ? "%s: carries no digest, as files of older versions: damage may go unnoticed"
+        : carried == QM_CARRIED_bare
+            ? "%s: ends without its checksum: another program wrote it again, or cut that off; "
+              "its digest is right"
+            : "%s: was changed by another program after it was written: it carries another "
+              "digest than it has",
+        path);
 }
 
 /* A closed terminal is SIGTERM, which commands handle, unless nohup ignores it. */

@@ -246,7 +246,7 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 
 /* ---- one suite ------------------------------------------------------------------------------- */
 
-/* Says what a suite is about, where it has a text for that. */
+/* Says what a suite is about, where it has a text for that: the begin of a long one. */
 static void announce(const struct options *o, const struct qm_suite *s)
 {
     const char *said = s->question ? s->question : s->title;
@@ -254,6 +254,8 @@ static void announce(const struct options *o, const struct qm_suite *s)
     for (size_t n = text ? strlen(text) : 0; n > 0; n--) /* a block of YAML has several lines */
         if (text[n - 1] == '\n')
             text[n - 1] = text[n] ? ' ' : '\0';
+    if (text)
+        qm_cli_cut(text, s->question ? 2 * QM_CLI_SAID : QM_CLI_SAID);
     if (text && *text && !o->finish.headline && !o->finish.claims && o->rank == 0)
         qm_note("%s: %s", s->stem, text);
     free(text);

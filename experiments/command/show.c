@@ -347,9 +347,14 @@ static qm_status unknown(const char *name)
         return qm_fail(QM_NO_MEMORY, "out of memory");
     for (int i = 0; i < n; i++)
         all[i] = item[i].name;
-    char near[QM_NAME_NEAR];
+    char near[QM_NAME_NEAR], *joined = strdup(name);
     if (!qm_map_meant(name, near))
         qm_name_near(name, all, n, near);
+    for (char *c = joined; c && *c; c++) /* "adamw4/ao" and "adamw4 ao" mean adamw4_ao */
+        *c = strchr("/ -", *c) ? '_' : *c;
+    if (!*near && joined)
+        qm_name_near(joined, all, n, near);
+    free(joined);
     free(all);
     if (*near)
         return qm_fail(QM_NO_MATCH, "nothing is named '%s'; did you mean %s?", name, near);
@@ -392,7 +397,10 @@ static qm_status show(const char *name, json_t *found)
     if (!is_f32)
         QM_TRY(show_named(name, found));
     if (is_f32 || (strchr(name, '/') && !json_array_size(found))) {
-        QM_TRY(show_quantizer(name, &one));
+        qm_status st = show_quantizer(name, &one);
+        if (st == QM_NO_MATCH && !strchr(name, ':')) /* a name with a '/', mistaken for a map */
+            return unknown(name);
+        QM_TRY(st);
         json_array_append_new(found, one);
         return QM_OK;
     }

@@ -350,7 +350,7 @@ static json_t *report(const struct qm_state *s, const char *path, json_t *notes)
 
 static qm_status run(struct options *o, json_t **out)
 {
-    struct qm_state in = {0, NULL}, made = {0, NULL};
+    struct qm_state in = {0}, made = {0};
     struct notes notes = {.path = o->verb == VERB_make ? NULL : o->file[0]};
     const char *path = o->file[verb_files[o->verb] - 1];
     /* convert without --recipe copies the arrays, and so needs no known variant */
@@ -359,6 +359,11 @@ static qm_status run(struct options *o, json_t **out)
                                         : qm_state_read_as(o->file[0], o->as, note, &notes, &in);
     if (st == QM_OK && o->verb != VERB_make && !as_it_is)
         st = resume(o, &in, &notes, &made);
+    if (!as_it_is) { /* what the input does not prove, its copy does not either */
+        made.joined = in.joined;
+        made.left_out = in.left_out;
+        in.joined = in.left_out = NULL;
+    }
     const struct qm_state *result = as_it_is ? &in : &made;
     if (st == QM_OK && o->verb != VERB_show)
         st = qm_state_write(result, path, o->argc, o->argv);

@@ -68,6 +68,7 @@ static qm_status show(const char *dir, json_t *into, int *unfinished)
     struct qm_ledger_index index = {0};
     struct tally t = {0};
     QM_TRY(qm_campaign_head(dir, &head));
+    index.cells = head.cells;
     qm_status st = qm_ledger_index_read_all(&index, dir);
     if (st == QM_OK && index.bad_lines) {
         qm_ledger_index_check(&index);

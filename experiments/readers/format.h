@@ -81,7 +81,12 @@ int qm_file_ask_text(struct qm_file *f, const char *path, const char *name, char
 /* Whether a zip archive can be read safely.  QM_BAD_FILE: two entries have one name, and readers
  * differ in which of them they take; or one is compressed by another method than deflate. */
 struct zip;
+struct zip_error;
 qm_status qm_zip_check(struct qm_file *f, struct zip *z);
+
+/* What libzip's error means in an archive that is mapped whole: codes that speak of files and
+ * arguments of calls are offsets and sizes in it that cannot be. */
+const char *qm_zip_word(struct zip_error *e);
 
 /* Appends an entry; copies the name.  The shape must have a valid numel, dtype must be in range. */
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,

@@ -21,13 +21,27 @@ static int knows(const unsigned char *map, size_t size)
            (memcmp(map + 2, "\3\4", 2) == 0 || memcmp(map + 2, "\5\6", 2) == 0);
 }
 
+const char *qm_zip_word(zip_error_t *e)
+{
+    switch (zip_error_code_zip(e)) {
+    case ZIP_ER_NOENT:
+    case ZIP_ER_INVAL:
+    case ZIP_ER_OPEN:
+    case ZIP_ER_READ:
+    case ZIP_ER_SEEK:
+    case ZIP_ER_EOF: return "an offset or a size in its directory lies outside of the file";
+    default: return zip_error_strerror(e);
+    }
+}
+
 qm_status qm_zip_check(struct qm_file *f, zip_t *z)
 {
     const zip_uint64_t wanted = ZIP_STAT_NAME | ZIP_STAT_COMP_METHOD;
     for (zip_int64_t i = 0; i < zip_get_num_entries(z, 0); i++) {
         zip_stat_t info;
         if (zip_stat_index(z, (zip_uint64_t)i, 0, &info) != 0 || (info.valid & wanted) != wanted)
-            return qm_file_bad(f, "entry %lld: %s", (long long)i, zip_strerror(z));
+            return qm_file_bad(f, "entry %lld is damaged: %s", (long long)i,
+                               qm_zip_word(zip_get_error(z)));
         if (zip_name_locate(z, info.name, 0) != i)
             return qm_file_bad(f, "two entries have the name '%.200s'", info.name);
         if (info.comp_method != ZIP_CM_STORE && info.comp_method != ZIP_CM_DEFLATE)
@@ -45,7 +59,8 @@ static qm_status entry_size(struct qm_file *f, zip_t *z, zip_uint64_t i, zip_sta
 {
     const zip_uint64_t wanted = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
     if (zip_stat_index(z, i, 0, out) != 0 || (out->valid & wanted) != wanted)
-        return qm_file_bad(f, "entry %llu: %s", (unsigned long long)i, zip_strerror(z));
+        return qm_file_bad(f, "entry %llu is damaged: %s", (unsigned long long)i,
+                           qm_zip_word(zip_get_error(z)));
     if (out->comp_size > f->size || out->size > MOST_PER_BYTE * (out->comp_size + 1))
         return qm_file_bad(f, "entry '%s' claims %llu bytes in %llu", out->name,
                            (unsigned long long)out->size, (unsigned long long)out->comp_size);
@@ -61,7 +76,8 @@ static qm_status unpack(struct qm_file *f, zip_t *z, zip_uint64_t i, unsigned ch
     size_t done = 0;
     zip_int64_t got = 0;
     if (!e)
-        return qm_file_bad(f, "entry %llu: %s", (unsigned long long)i, zip_strerror(z));
+        return qm_file_bad(f, "entry '%.200s' is damaged: %s, expected its %zu bytes there",
+                           zip_get_name(z, i, 0), qm_zip_word(zip_get_error(z)), size);
     while (done < size && (got = zip_fread(e, to + done, piece_of(size - done))) > 0) {
         done += (size_t)got;
         qm_reader_progress();
@@ -162,7 +178,9 @@ static qm_status open_npz(struct qm_file *f)
     unsigned char *map = NULL;
     size_t size = 0;
     qm_status st =
-        z ? unpack_all(f, z, &map, &size) : qm_file_bad(f, "%s", zip_error_strerror(&error));
+        z ? unpack_all(f, z, &map, &size)
+          : qm_file_bad(f, "the archive is damaged: %s; expected a zip file with its directory",
+                        qm_zip_word(&error));
     if (!z && source)
         zip_source_free(source);
     zip_error_fini(&error);

@@ -4,13 +4,17 @@
  * length (8 bytes little-endian), the header (begins with '{', may end in spaces), the data.  The
  * header maps each name to {"dtype", "shape", "data_offsets": [begin, end]}, offsets relative to
  * the data, and "__metadata__" to strings.  The tensors tile the data without holes or overlap.
- * Strings with keys PATH@NAME are attributes of PATH, as experiments/record/ writes them. */
+ * Strings with keys PATH@NAME are attributes of PATH, as experiments/record/ writes them.
+ *
+ * A file of qualm state (state/state_file.h) carries a digest of its contents: it is compared. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/base/sha256.h"
+#include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
 #define HEADER_MAX    ((uint64_t)100000000) /* as MAX_HEADER_SIZE of tensor.rs */
@@ -170,6 +174,116 @@ static qm_status check_tiling(const struct qm_file *f, struct extent *e, size_t 
     return QM_OK;
 }
 
+/* ---- digest of a state --------------------------------------------------------------------- */
+
+/* A state file while its contents are hashed. */
+struct state_sum {
+    struct qm_file *f;
+    const json_t *header;
+    size_t data_start;
+    struct qm_sha256 sum;
+};
+
+/* Hashes the bytes of array TENSOR/ARRAY, where there is one; returns whether there is. */
+static int hash_array(struct state_sum *s, const char *tensor, const char *array,
+                      const char *ending)
+{
+    enum { PIECE = 1 << 22 };
+    char *name = NULL;
+    if (asprintf(&name, "%s/%s%s", tensor, array, ending) < 0)
+        return 0;
+    const json_t *offsets = json_object_get(json_object_get(s->header, name), "data_offsets");
+    free(name);
+    if (!offsets)
+        return 0;
+    size_t at = s->data_start + (size_t)json_integer_value(json_array_get(offsets, 0));
+    size_t end = s->data_start + (size_t)json_integer_value(json_array_get(offsets, 1));
+    for (size_t n; at < end; at += n) {
+        n = end - at < PIECE ? end - at : PIECE;
+        qm_sha256_add(&s->sum, s->f->map + at, n);
+        qm_mapped_touched(s->f, n);
+        qm_reader_progress();
+    }
+    return 1;
+}
+
+/* A copy of an object with some of its members. */
+static json_t *members(const json_t *of, const char *const *names)
+{
+    json_t *out = json_object();
+    for (; *names; names++)
+        if (json_object_get(of, *names))
+            json_object_set(out, *names, json_object_get(of, *names));
+    return out;
+}
+
+/* The description of a state without what other programs added to it, in the form that is hashed;
+ * the caller frees it. */
+static char *canonical(const json_t *tensors)
+{
+    static const char *const of_tensor[] = {"name", "recipe", "shape", "tensor",
+                                            "step", "seed",   "param", NULL};
+    static const char *const of_slot[] = {"name", "quantizer", "shape", NULL};
+    json_t *all = json_array(), *t, *slot;
+    size_t i, k;
+    json_array_foreach (tensors, i, t) {
+        json_t *to = members(t, of_tensor), *slots = json_array();
+        json_array_foreach (json_object_get(t, "slots"), k, slot)
+            json_array_append_new(slots, members(slot, of_slot));
+        json_object_set_new(to, "slots", slots);
+        json_array_append_new(all, to);
+    }
+    char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(all);
+    return text;
+}
+
+/* Hashes a state as state/state_file.h says. */
+static void hash_state(struct state_sum *s, const char *description, const json_t *tensors,
+                       char out[65])
+{
+    size_t i, k;
+    json_t *t, *slot;
+    qm_sha256_start(&s->sum);
+    qm_sha256_add(&s->sum, description, strlen(description));
+    json_array_foreach (tensors, i, t) {
+        const char *name = json_string_value(json_object_get(t, "name"));
+        hash_array(s, name ? name : "", "param", "");
+        hash_array(s, name ? name : "", "residual", "");
+        json_array_foreach (json_object_get(t, "slots"), k, slot) {
+            const char *of = json_string_value(json_object_get(slot, "name"));
+            if (hash_array(s, name ? name : "", of ? of : "", ".codes"))
+                hash_array(s, name ? name : "", of ? of : "", ".scales");
+            else
+                hash_array(s, name ? name : "", of ? of : "", "");
+        }
+    }
+    qm_sha256_hex(&s->sum, out);
+}
+
+/* QM_BAD_FILE: the file is a state that carries a digest, and its contents have another. */
+static qm_status check_digest(struct qm_file *f, const json_t *header, size_t data_start)
+{
+    const json_t *texts = json_object_get(header, "__metadata__");
+    const char *format = json_string_value(json_object_get(texts, "format"));
+    const char *want = json_string_value(json_object_get(texts, "digest"));
+    const char *tensors = json_string_value(json_object_get(texts, "tensors"));
+    if (!format || strcmp(format, "qualm-state") != 0 || !want || !tensors)
+        return QM_OK;
+    char got[65];
+    json_t *all = json_loads(tensors, JSON_REJECT_DUPLICATES, NULL);
+    char *description = json_is_array(all) ? canonical(all) : NULL;
+    struct state_sum s = {.f = f, .header = header, .data_start = data_start};
+    if (description)
+        hash_state(&s, description, all, got);
+    int is_same = description && strcmp(got, want) == 0;
+    free(description);
+    json_decref(all);
+    return is_same ? QM_OK : qm_file_bad(f, "the contents do not match their digest");
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
 static qm_status open_safetensors(struct qm_file *f)
 {
     json_t *root;
@@ -186,6 +300,8 @@ static qm_status open_safetensors(struct qm_file *f)
     if (st == QM_OK)
         st = check_tiling(f, extents, n, (int64_t)(f->size - data_start));
     free(extents);
+    if (st == QM_OK)
+        st = check_digest(f, root, data_start);
     f->own = json_incref(json_object_get(root, "__metadata__"));
     json_decref(root);
     if (st == QM_OK)

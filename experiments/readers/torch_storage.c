@@ -38,7 +38,8 @@ static qm_status record_size(struct qm_file *f, zip_int64_t i, zip_stat_t *out)
     struct qm_torch *t = f->own;
     const zip_uint64_t wanted = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
     if (zip_stat_index(t->zip, (zip_uint64_t)i, 0, out) != 0 || (out->valid & wanted) != wanted)
-        return qm_file_bad(f, "record %lld: %s", (long long)i, zip_strerror(t->zip));
+        return qm_file_bad(f, "record %lld is damaged: %s", (long long)i,
+                           qm_zip_word(zip_get_error(t->zip)));
     if (out->size > INT64_MAX || (out->comp_method == ZIP_CM_STORE && out->size > f->size))
         return qm_file_bad(f, "record '%.200s' claims %llu bytes of %zu", out->name,
                            (unsigned long long)out->size, f->size);
@@ -140,7 +141,11 @@ static qm_status load_archive(struct qm_file *f, qm_pickle_knows *knows)
     t->zip = source ? zip_open_from_source(source, ZIP_RDONLY, &error) : NULL;
     if (!t->zip && source)
         zip_source_free(source);
-    qm_status st = t->zip ? QM_OK : qm_file_bad(f, "%s", zip_error_strerror(&error));
+    qm_status st = t->zip ? QM_OK
+                          : qm_file_bad(f,
+                                        "the archive is damaged: %s; expected a zip file with "
+                                        "its directory",
+                                        qm_zip_word(&error));
     zip_error_fini(&error);
     QM_TRY(st);
     QM_TRY(qm_zip_check(f, t->zip));
@@ -272,7 +277,9 @@ static qm_status open_record(struct qm_file *f, struct qm_torch_storage *s)
         return record_bytes(f, s->zip, WHOLE_MOST, &s->whole, &size);
     s->open = zip_fopen_index(t->zip, (zip_uint64_t)s->zip, 0);
     s->at = 0;
-    return s->open ? QM_OK : qm_file_bad(f, "record '%.200s': %s", info.name, zip_strerror(t->zip));
+    return s->open ? QM_OK
+                   : qm_file_bad(f, "record '%.200s' is damaged: %s", info.name,
+                                 qm_zip_word(zip_get_error(t->zip)));
 }
 
 /* Reads on where the last read ended, or seeks: a record that is read from its first to its last

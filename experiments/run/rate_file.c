@@ -1,6 +1,8 @@
 /* rate_file.c - Reads and writes files of tuned learning rates. */
 #include "experiments/run/rate_file.h"
 
+#include "core/base/sha256.h"
+#include "experiments/cli/cli.h"
 #include "experiments/foreign/text_file.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/store/atomic_file.h"
@@ -12,41 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { VERSION = 1 };
-
-qm_status qm_rate_file_read(const char *path, json_t **out)
-{
-    json_error_t why;
-    json_t *rates = json_object(), *file = NULL, *entry, *list;
-    size_t i;
-    qm_status st = rates ? QM_OK : qm_fail(QM_NO_MEMORY, "rates");
-    FILE *f = NULL;
-    if (st == QM_OK && access(path, F_OK) == 0)
-        st = qm_text_open(path, &f);
-    if (st == QM_OK && f && !(file = json_loadf(f, 0, &why)))
-        st = qm_fail(QM_BAD_FILE, "%s:%d: %s", path, why.line, why.text);
-    if (f)
-        fclose(f);
-    list = json_object_get(file, "rates");
-    if (st == QM_OK && file &&
-        (json_integer_value(json_object_get(file, "qualm_rates")) != VERSION ||
-         !json_is_array(list)))
-        st = qm_fail(QM_BAD_FILE, "%s: no file of qualm tune, or of another version", path);
-    json_array_foreach (list, i, entry) {
-        const char *key = json_string_value(json_object_get(entry, "key"));
-        double rate = json_number_value(json_object_get(entry, "rate"));
-        if (st == QM_OK && (!key || !(rate > 0.0 && rate < 1e30)))
-            st = qm_fail(QM_BAD_FILE, "%s: entry %zu of rates has no key or no rate", path, i + 1);
-        if (st == QM_OK)
-            json_object_set(rates, key, entry);
-    }
-    json_decref(file);
-    if (st == QM_OK)
-        *out = rates;
-    else
-        json_decref(rates);
-    return st;
-}
+enum { VERSION = 1, SUM = 17 };
 
 /* Six digits say as much as a mean over seeds is good for. */
 static double rounded(double x)
@@ -54,6 +22,130 @@ static double rounded(double x)
     char text[32];
     snprintf(text, sizeof text, "%.6g", x);
     return strtod(text, NULL);
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+/* The sum of what a file says beside it; 0: no memory. */
+static int sum_of(json_t *file, char sum[SUM])
+{
+    char hex[65];
+    struct qm_sha256 h;
+    json_t *rest = json_copy(file);
+    if (rest)
+        json_object_del(rest, "sum");
+    char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(rest);
+    if (!text)
+        return 0;
+    qm_sha256_start(&h);
+    qm_sha256_add(&h, text, strlen(text));
+    qm_sha256_hex(&h, hex);
+    snprintf(sum, SUM, "%.16s", hex);
+    free(text);
+    return 1;
+}
+
+static qm_status check_sum(const char *path, json_t *file)
+{
+    char sum[SUM];
+    json_t *stored = json_object_get(file, "sum");
+    if (!stored)
+        return QM_OK;
+    if (!sum_of(file, sum))
+        return qm_fail(QM_NO_MEMORY, "%s: rates", path);
+    const char *said = json_string_value(stored);
+    return said && strcmp(said, sum) == 0
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE,
+                         "%s: was damaged or changed after it was written: its sum is %.16s, what "
+                         "it says has %s; qualm tune --fresh makes it anew",
+                         path, said ? said : "no text", sum);
+}
+
+/* Checks the rate of an entry that has a curve: QM_BAD_FILE unless it is its lowest point. */
+static qm_status check_curve(const char *path, const char *key, double rate, const json_t *curve)
+{
+    double best = HUGE_VAL, own = nan("");
+    size_t i;
+    json_t *point;
+    if (!curve)
+        return QM_OK;
+    json_array_foreach (curve, i, point) {
+        const json_t *loss = json_array_get(point, 1);
+        double x = json_is_number(loss) ? json_number_value(loss) : HUGE_VAL;
+        if (json_number_value(json_array_get(point, 0)) == rounded(rate))
+            own = x;
+        best = x < best ? x : best;
+    }
+    return own <= best ? QM_OK
+                       : qm_fail(QM_BAD_FILE,
+                                 "%s: '%.200s': its rate %.6g is %s; expected the rate with the "
+                                 "lowest loss",
+                                 path, key, rate,
+                                 isnan(own) ? "no point of its curve"
+                                            : "not the lowest point of its curve");
+}
+
+/* Adds the entries of a list to rates. */
+static qm_status take_entries(const char *path, const json_t *list, json_t *rates)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (list, i, entry) {
+        const char *key = json_string_value(json_object_get(entry, "key"));
+        double rate = json_number_value(json_object_get(entry, "rate"));
+        if (!key || !(rate > 0.0 && rate < 1e30))
+            return qm_fail(QM_BAD_FILE, "%s: entry %zu of rates has no key or no rate", path,
+                           i + 1);
+        QM_TRY(check_curve(path, key, rate, json_object_get(entry, "curve")));
+        json_object_set(rates, key, entry);
+    }
+    return QM_OK;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Reads the JSON of a file that is there. */
+static qm_status load(const char *path, json_t **out)
+{
+    json_error_t why;
+    FILE *f = NULL;
+    qm_status st = qm_text_open(path, &f);
+    if (st == QM_BAD_ARG) /* nested too deep, which is no mistake in a suite here */
+        return QM_BAD_FILE;
+    QM_TRY(st);
+    if (!(*out = json_loadf(f, JSON_REJECT_DUPLICATES, &why)))
+        st = qm_fail(QM_BAD_FILE, "%s:%d: %s", path, why.line, why.text);
+    fclose(f);
+    return st;
+}
+
+qm_status qm_rate_file_read(const char *path, json_t **out)
+{
+    json_t *rates = json_object(), *file = NULL;
+    qm_status st = rates ? QM_OK : qm_fail(QM_NO_MEMORY, "rates");
+    if (st == QM_OK && access(path, F_OK) == 0)
+        st = load(path, &file);
+    json_t *list = json_object_get(file, "rates");
+    if (st == QM_OK && file &&
+        (json_integer_value(json_object_get(file, "qualm_rates")) != VERSION ||
+         !json_is_array(list)))
+        st = qm_fail(QM_BAD_FILE, "%s: no file of qualm tune, or of another version", path);
+    if (st == QM_OK && file)
+        st = check_sum(path, file);
+    if (st == QM_OK)
+        st = take_entries(path, list, rates);
+    if (st == QM_OK && file && !json_object_get(file, "sum"))
+        qm_note("%s: has no checksum, as files of older versions; whether it was changed is not "
+                "known",
+                path);
+    json_decref(file);
+    if (st == QM_OK)
+        *out = rates;
+    else
+        json_decref(rates);
+    return st;
 }
 
 void qm_rate_file_set(json_t *rates, const struct qm_rate_unit *u, uint64_t first_seed, int seeds)
@@ -98,7 +190,9 @@ qm_status qm_rate_file_write(const char *path, const char *suite, const json_t *
         json_array_append(list, json_object_get(rates, key[i]));
     json_t *all =
         json_pack("{s:i, s:s, s:o}", "qualm_rates", VERSION, "suite", suite, "rates", list);
-    char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    char sum[SUM];
+    int is_summed = all && sum_of(all, sum) && !json_object_set_new(all, "sum", json_string(sum));
+    char *text = is_summed ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     qm_status st = text ? qm_atomic_file_open(path, &file) : qm_fail(QM_NO_MEMORY, "rates");
     if (st == QM_OK) {
         st = qm_atomic_file_write(&file, text, strlen(text));

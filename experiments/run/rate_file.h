@@ -4,9 +4,12 @@
  *       {"key": "problem:nqm instance=1 ...",   qm_rate_key (suite.h)
  *        "rate": 1.778, "edge": false,          factor of the problem's rate; edge: none was found
  *        "seeds": "901..904",
- *        "curve": [[0.1, -0.2], ...]}, ...]}    rate, mean log10 of the late gap
+ *        "curve": [[0.1, -0.2], ...]}, ...],    rate, mean log10 of the late gap
+ *      "sum": "0123456789abcdef"}
  *
- * Rates are in the order of keys. */
+ * Rates are in the order of keys.  The sum is the first 16 hex digits of the SHA-256 of the rest in
+ * jansson's compact form with sorted keys; files of older versions have none.  A rate is the point
+ * of its curve, to six digits, with the lowest loss. */
 #ifndef QM_RUN_RATE_FILE_H
 #define QM_RUN_RATE_FILE_H
 
@@ -15,7 +18,8 @@
 #include "experiments/run/rate_search.h"
 
 /* The rates in a file, a JSON object by key; an empty one where no file is there.  QM_BAD_FILE: it
- * is no such file. */
+ * is no such file, its sum is another, or a rate is not the best of its curve.  A note says that a
+ * file has no sum. */
 qm_status qm_rate_file_read(const char *path, json_t **out);
 
 /* Sets the entry of a unit whose search has ended. */

@@ -34,8 +34,9 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Notes every distinct reason of failed or of skipped cells with the number of its cells. */
-static void note_reasons(const struct qm_results *r, int failed, json_t *into)
+/* Keeps every distinct reason of failed or of skipped cells with the number of its cells, and notes
+ * it unless all cells were skipped: the error names the reason then. */
+static void note_reasons(const struct qm_results *r, int failed, int all_skipped, json_t *into)
 {
     const char **reason = calloc((size_t)r->n_cells + 1, sizeof *reason);
     int64_t n = 0;
@@ -47,11 +48,33 @@ static void note_reasons(const struct qm_results *r, int failed, json_t *into)
     for (int64_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && strcmp(reason[end], reason[i]) == 0; end++)
             ;
-        qm_note("%lld %s %s: %s", (long long)(end - i), end - i == 1 ? "cell" : "cells",
-                failed ? "failed" : "skipped", reason[i]);
+        if (!all_skipped)
+            qm_note("%lld %s %s: %s", (long long)(end - i), end - i == 1 ? "cell" : "cells",
+                    failed ? "failed" : "skipped", reason[i]);
         json_object_set_new(into, reason[i], json_integer(end - i));
     }
     free(reason);
+}
+
+/* QM_NO_MATCH, by the counts of reasons that the report has: the most frequent one is named. */
+static qm_status fail_skipped(const struct qm_suite *s, const json_t *report, const char *path,
+                              int is_kept)
+{
+    json_t *reasons = json_object_get(report, "reasons"), *n;
+    const char *reason, *most = "";
+    json_int_t of_most = 0;
+    char others[48] = "";
+    json_object_foreach (reasons, reason, n)
+        if (json_integer_value(n) > of_most) {
+            of_most = json_integer_value(n);
+            most = reason;
+        }
+    if (json_object_size(reasons) > 1)
+        snprintf(others, sizeof others, ", and %zu other reasons", json_object_size(reasons) - 1);
+    return qm_fail(QM_NO_MATCH, "%s: every cell was skipped: %s (%lld of %lld cells%s); %s %s",
+                   s->path, most, (long long)of_most,
+                   (long long)json_integer_value(json_object_get(report, "cells")), others, path,
+                   is_kept ? "stays as it was" : "lists them");
 }
 
 static json_t *report(struct qm_write_results *f, const struct qm_results *r,
@@ -60,25 +83,28 @@ static json_t *report(struct qm_write_results *f, const struct qm_results *r,
 {
     struct counts n = count(r);
     json_t *skips = json_object(), *summary = json_object();
-    note_reasons(r, 0, skips);
-    note_reasons(r, 1, skips);
+    int all_skipped = n.skipped == r->n_cells; /* the tables would be empty */
+    int is_printed = !qm_cli.json && !all_skipped;
+    note_reasons(r, 0, all_skipped, skips);
+    note_reasons(r, 1, all_skipped, skips);
     if (n.diverged)
         qm_note("%lld cells diverged", (long long)n.diverged);
     for (int i = 0; i < r->suite->n_summaries; i++) {
         if (qm_cli.json)
             json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));
-        else if (!f->claims && (!f->headline || r->suite->summary[i].headline))
+        else if (is_printed && !f->claims && (!f->headline || r->suite->summary[i].headline))
             qm_summary_print(tables[i]);
     }
-    if (!qm_cli.json && !f->claims)
+    if (is_printed && !f->claims)
         qm_protocol_print(protocol);
     for (int i = 0; i < r->suite->n_expects; i++)
         f->verdicts[effect[i].verdict]++;
-    if (r->suite->claim && !qm_cli.json)
+    if (r->suite->claim && is_printed)
         qm_claim_print(r->suite, effect);
     fflush(stdout); /* keeps the order with notes on stderr */
-    qm_note("%s%lld cells, %lld skipped, %.1f s: %s", f->claims ? "  " : "\n",
-            (long long)r->n_cells, (long long)n.skipped, seconds, path);
+    if (!all_skipped)
+        qm_note("%s%lld cells, %lld skipped, %.1f s: %s", f->claims ? "  " : "\n",
+                (long long)r->n_cells, (long long)n.skipped, seconds, path);
     json_t *all =
         json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem, "file",
                   path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok, "skipped",
@@ -129,12 +155,10 @@ qm_status qm_write_results(struct qm_write_results *f, const struct qm_results *
         store = NULL;
     }
     if (st == QM_OK) {
-        json_array_append_new(
-            into, report(f, r, tables, effect, protocol, path, qm_seconds() - f->started));
+        json_t *said = report(f, r, tables, effect, protocol, path, qm_seconds() - f->started);
+        json_array_append_new(into, said);
         if (n.skipped == r->n_cells)
-            st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped%s%s%s", s->path,
-                         is_kept ? "; " : "", is_kept ? path : "",
-                         is_kept ? " stays as it was" : "");
+            st = fail_skipped(s, said, path, is_kept);
     }
     qm_store_abort(store);
     qm_protocol_free(protocol);

@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <glob.h>
 #include <limits.h>
+#include <math.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,36 +99,61 @@ static int64_t step_of(const char *word, size_t n)
     return t;
 }
 
+/* Sets *to to a number among the attributes of a path, where it is there: *found.  QM_BAD_FILE: it
+ * is not from `least` up to, but without, `end`. */
+static qm_status read_number(const struct source_file *sf, const char *path, const char *name,
+                             double least, double end, double *to, int *found)
+{
+    double x[1];
+    *found = qm_file_attr_number(sf->file, path, name, x, 1) == 1;
+    if (*found && !(x[0] >= least && x[0] < end))
+        return end < HUGE_VAL
+                   ? qm_fail(QM_BAD_FILE, "%s: %s: attribute %s is %g, expected from %g up to %g",
+                             sf->path, path, name, x[0], least, end)
+                   : qm_fail(QM_BAD_FILE, "%s: %s: attribute %s is %g, expected %g or more",
+                             sf->path, path, name, x[0], least);
+    if (*found)
+        *to = x[0];
+    return QM_OK;
+}
+
 /* Hyper-parameters from the attributes of run, step and tensor; the later ones override. */
-static void read_hyper(struct qm_file *f, struct qm_recorded *rec, struct qm_hyper *h)
+static qm_status read_hyper(const struct source_file *sf, struct qm_recorded *rec,
+                            struct qm_hyper *h)
 {
     char path[512];
     size_t run = strcspn(rec->name, "/");
     snprintf(path, sizeof path, "/%.*s", (int)run, rec->name);
     struct {
         const char *name;
-        double *to;
-    } numbers[] = {{"beta1", &h->beta1},
-                   {"beta2", &h->beta2},
-                   {"eps", &h->eps},
-                   {"momentum", &h->momentum},
-                   {"dampening", &h->dampening},
-                   {"lr_peak", &h->lr},
-                   {"weight_decay", &h->weight_decay}};
-    double x[1];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (qm_file_attr_number(f, path, numbers[i].name, x, 1) == 1)
-            *numbers[i].to = x[0];
-        else if (i < 3 && !rec->unknown)
+        double *to, least, end;
+    } numbers[] = {{"beta1", &h->beta1, 0, 1},
+                   {"beta2", &h->beta2, 0, 1},
+                   {"eps", &h->eps, 0, HUGE_VAL},
+                   {"momentum", &h->momentum, -HUGE_VAL, HUGE_VAL},
+                   {"dampening", &h->dampening, -HUGE_VAL, HUGE_VAL},
+                   {"lr_peak", &h->lr, 0, HUGE_VAL},
+                   {"weight_decay", &h->weight_decay, 0, HUGE_VAL}};
+    double x = 0.0;
+    int found;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        QM_TRY(read_number(sf, path, numbers[i].name, numbers[i].least, numbers[i].end,
+                           numbers[i].to, &found));
+        if (!found && i < 3 && !rec->unknown)
             rec->unknown = numbers[i].name;
-    if (qm_file_attr_number(f, path, "nesterov", x, 1) == 1)
-        h->nesterov = x[0] != 0.0;
+    }
+    QM_TRY(read_number(sf, path, "nesterov", -HUGE_VAL, HUGE_VAL, &x, &found));
+    h->nesterov = found ? x != 0.0 : h->nesterov;
+    if (h->nesterov && (!(h->momentum > 0) || h->dampening != 0))
+        return qm_fail(QM_BAD_FILE,
+                       "%s: %s: attribute nesterov with momentum %g and dampening %g, expected "
+                       "momentum above 0 and dampening 0",
+                       sf->path, path, h->momentum, h->dampening);
     snprintf(path, sizeof path, "/%s", rec->group);
-    if (!rec->is_trace && qm_file_attr_number(f, path, "lr", x, 1) == 1)
-        h->lr = x[0];
+    if (!rec->is_trace)
+        QM_TRY(read_number(sf, path, "lr", 0, HUGE_VAL, &h->lr, &found));
     snprintf(path, sizeof path, "/%s", rec->name);
-    if (qm_file_attr_number(f, path, "weight_decay", x, 1) == 1)
-        h->weight_decay = x[0];
+    return read_number(sf, path, "weight_decay", 0, HUGE_VAL, &h->weight_decay, &found);
 }
 
 void qm_replay_unload(struct qm_recorded *p)
@@ -263,7 +289,7 @@ static qm_status record_describe(struct qm_replay *r, int i_file, const char *na
     }
     p->numel = qm_shape_numel(&p->shape);
     p->hyper = qm_hyper_default();
-    read_hyper(sf->file, p, &p->hyper);
+    QM_TRY(read_hyper(sf, p, &p->hyper));
     char path[512];
     snprintf(path, sizeof path, "/%.*s", (int)strcspn(name, "/"), name);
     if (qm_file_attr_text(sf->file, path, "optimizer", p->optimizer, sizeof p->optimizer) < 0)
@@ -561,6 +587,10 @@ qm_status qm_replay_load(struct qm_replay *r, struct qm_recorded *p)
                              : qm_fail(QM_BAD_FILE, "%s/lr has %lld values, expected %lld",
                                        p->group, (long long)n, (long long)p->n_steps);
     }
+    for (int64_t t = 0; st == QM_OK && t < p->n_steps; t++)
+        if (!(lr[t] >= 0.0 && lr[t] < HUGE_VAL))
+            st = qm_fail(QM_BAD_FILE, "%s: %s/lr: value %lld is %g, expected 0 or more",
+                         r->file[rec->file].path, p->group, (long long)t, lr[t]);
     if (st == QM_OK)
         p->lr = lr;
     else

@@ -333,6 +333,12 @@ qm_status qm_state_from_checkpoint(struct qm_file *f, const char *path, const ch
     char remark[QM_FILE_REMARK];
     if (qm_file_remark(f, remark))
         QM_TRY(say_of_file(&c, "%s", remark));
+    if (qm_file_joined(f, remark, sizeof remark) &&
+        asprintf(&out->joined, "%s: %s", path, remark) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s: remarks", path);
+    if (qm_file_left_out(f, remark, sizeof remark) &&
+        asprintf(&out->left_out, "%s: %s", path, remark) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s: remarks", path);
     size_t n = (size_t)qm_file_count(f);
     c.used = calloc(n + 1, 1);
     out->tensor = calloc(n + 1, sizeof *out->tensor);

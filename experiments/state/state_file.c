@@ -40,11 +40,15 @@ static qm_status names_check(const struct texts *texts)
 
 /* ---- safetensors: writing ------------------------------------------------------------------- */
 
-static qm_status write_safetensors(const struct texts *texts, const struct qm_array *a, int n,
-                                   const char *path)
+static qm_status write_safetensors(const struct qm_state *s, const struct texts *texts,
+                                   const struct qm_array *a, int n, const char *path)
 {
     json_t *all = json_pack("{s:s, s:s, s:s, s:s}", "format", FORMAT, "version", VERSION, "tensors",
                             texts->tensors, "digest", texts->digest);
+    if (all && s->joined)
+        json_object_set_new(all, "joined", json_string(s->joined));
+    if (all && s->left_out)
+        json_object_set_new(all, "left_out", json_string(s->left_out));
     qm_status st = all ? qm_arrays_write(path, QM_CONTAINER_safetensors, all, a, n)
                        : qm_fail(QM_NO_MEMORY, "%s: header", path);
     json_decref(all);
@@ -53,14 +57,18 @@ static qm_status write_safetensors(const struct texts *texts, const struct qm_ar
 
 /* ---- HDF5: writing -------------------------------------------------------------------------- */
 
-static qm_status store_all(struct qm_store *store, const struct texts *texts,
-                           const struct qm_array *a, int n)
+static qm_status store_all(struct qm_store *store, const struct qm_state *s,
+                           const struct texts *texts, const struct qm_array *a, int n)
 {
     char path[QM_STATE_NAME + 128];
     QM_TRY(qm_store_text(store, "/", "format", FORMAT));
     QM_TRY(qm_store_text(store, "/", "version", VERSION));
     QM_TRY(qm_store_text(store, "/", "tensors", texts->tensors));
     QM_TRY(qm_store_text(store, "/", "digest", texts->digest));
+    if (s->joined)
+        QM_TRY(qm_store_text(store, "/", "joined", s->joined));
+    if (s->left_out)
+        QM_TRY(qm_store_text(store, "/", "left_out", s->left_out));
     for (int i = 0; i < n; i++) {
         const struct qm_tensor *t = a[i].tensor;
         snprintf(path, sizeof path, "/state/%s", a[i].name);
@@ -69,12 +77,13 @@ static qm_status store_all(struct qm_store *store, const struct texts *texts,
     return QM_OK;
 }
 
-static qm_status write_hdf5(const struct texts *texts, const struct qm_array *a, int n,
-                            const char *path, int argc, char **argv)
+static qm_status write_hdf5(const struct qm_state *s, const struct texts *texts,
+                            const struct qm_array *a, int n, const char *path, int argc,
+                            char **argv)
 {
     struct qm_store *store;
     QM_TRY(qm_store_open(path, "state", argc, argv, &store));
-    qm_status st = store_all(store, texts, a, n);
+    qm_status st = store_all(store, s, texts, a, n);
     if (st == QM_OK)
         return qm_store_commit(store);
     qm_store_abort(store);
@@ -93,8 +102,8 @@ qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, c
     if (st == QM_OK)
         st = qm_state_arrays(s, &a, &n);
     if (st == QM_OK)
-        st = is_h5 ? write_hdf5(&texts, a, n, path, argc, argv)
-                   : write_safetensors(&texts, a, n, path);
+        st = is_h5 ? write_hdf5(s, &texts, a, n, path, argc, argv)
+                   : write_safetensors(s, &texts, a, n, path);
     qm_state_arrays_free(a, n);
     free(texts.tensors);
     return st;
@@ -234,6 +243,24 @@ static qm_status digest_check(const struct source *f, const struct qm_state *s)
     return st;
 }
 
+/* Reads a text that says what is not proven, which a file need not have, and notes it. */
+static qm_status said_read(const struct source *f, const char *name, const char *before,
+                           qm_state_note *note, void *context, char **out)
+{
+    char *line = NULL;
+    qm_status st = text_read(f, name, out);
+    if (st == QM_NO_MATCH)
+        return QM_OK;
+    QM_TRY(st);
+    if (!note)
+        return QM_OK;
+    if (asprintf(&line, "%s: %s%s", f->path, before, *out) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s: notes", f->path);
+    note(line, context);
+    free(line);
+    return QM_OK;
+}
+
 static qm_status read_all(struct source *f, struct qm_state *out)
 {
     char *text = NULL;
@@ -290,11 +317,16 @@ qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note
                            struct qm_state *out)
 {
     struct source f = {.path = path};
-    struct qm_state s = {0, NULL};
+    struct qm_state s = {0};
     qm_status st = source_open(path, &f);
     if (st == QM_OK)
         st = f.flat && !f.index ? qm_state_from_checkpoint(f.flat, path, as, note, context, &s)
                                 : read_all(&f, &s);
+    int is_state = f.h5 || f.index;
+    if (st == QM_OK && is_state)
+        st = said_read(&f, "joined", "", note, context, &s.joined);
+    if (st == QM_OK && is_state)
+        st = said_read(&f, "left_out", "left out: ", note, context, &s.left_out);
     json_decref(f.index);
     qm_file_close(f.flat);
     qm_result_close(f.h5);

@@ -61,6 +61,8 @@ struct qm_state_tensor {
 struct qm_state {
     int n;
     struct qm_state_tensor *tensor;
+    char *joined, *left_out; /* of the checkpoint that it was, "FILE: TEXT", as qm_file_joined and
+                                qm_file_left_out say; NULL: nothing */
 };
 
 void qm_state_free(struct qm_state *s); /* leaves {0} */
@@ -102,7 +104,8 @@ enum qm_dtype qm_state_residual_dtype(const struct qm_param *p);
 /* ---- files ---------------------------------------------------------------------------------- */
 
 /* Writes path, whole or not at all, in the form of its ending, .h5 or .safetensors (QM_BAD_ARG: any
- * other).  argv[argc]: for the provenance of an .h5 file. */
+ * other).  s->joined and s->left_out are texts of these names in the file.  argv[argc]: for the
+ * provenance of an .h5 file. */
 qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, char **argv);
 
 /* Reads either form, recognised by content.  QM_BAD_FILE, in one line: the file is missing,

@@ -18,7 +18,9 @@ void qm_state_free(struct qm_state *s)
         }
     }
     free(s->tensor);
-    *s = (struct qm_state){0, NULL};
+    free(s->joined);
+    free(s->left_out);
+    *s = (struct qm_state){0};
 }
 
 enum qm_dtype qm_state_residual_dtype(const struct qm_param *p)
@@ -190,7 +192,7 @@ static qm_status take_tensor(const json_t *from, struct qm_state_tensor *t)
 qm_status qm_state_undescribe(const char *text, struct qm_state *out)
 {
     json_error_t error;
-    struct qm_state s = {0, NULL};
+    struct qm_state s = {0};
     json_t *all = json_loads(text, JSON_REJECT_DUPLICATES, &error), *one;
     size_t i;
     if (!all)

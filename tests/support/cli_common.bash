@@ -63,3 +63,40 @@ needs_nvrtc() {
     "$QUALM" doctor --json | grep -q '"nvrtc": "no NVRTC' && skip "no NVRTC"
     return 0
 }
+
+# Writes NAME.pt for each line "NAME MODEL=KEY:SHAPE,... OPTIMIZER@SHAPE,...;SHAPE,..." of stdin; a
+# shape is a text of digits, "-" that of a scalar, ";" parts the groups of an
+# optimizer, of which one called adamw has second moments and steps too.
+write_models() {
+    "$PYTHON" /dev/fd/3 "$ROOT/tests/support" 3<<'P'
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+for line in sys.stdin:
+    name, *items = line.split()
+    x, saved = {}, {}
+    def tensor(shape):
+        x[len(x)] = np.full([int(c) for c in shape if c != "-"], len(x), "f4")
+        return Tensor(len(x) - 1, x[len(x) - 1])
+    for item in items:
+        if "=" in item:
+            key, tensors = item.split("=")
+            saved[key] = {k: tensor(s) for k, s in (t.split(":") for t in tensors.split(","))}
+            continue
+        key, groups = item.split("@")
+        state, ids = {}, []
+        for group in groups.split(";"):
+            shapes = group.split(",")
+            ids.append({"params": list(range(len(state), len(state) + len(shapes))), "lr": 0.5})
+            if key == "adamw":
+                ids[-1].update(betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+            for shape in shapes:
+                state[len(state)] = {"exp_avg": tensor(shape)}
+                if key == "adamw":
+                    state[len(state) - 1]["exp_avg_sq"] = tensor(shape)
+                    state[len(state) - 1]["step"] = 7
+        saved[key] = {"state": state, "param_groups": ids}
+    write(name + ".pt", saved, x)
+P
+}

@@ -267,37 +267,6 @@ P
         "names of the parameters (the model 'model' fits the optimizer 'optimizer' in several ways)"
 }
 
-# Writes NAME.pt for each line "NAME MODEL=KEY:SHAPE,... OPTIMIZER@SHAPE,...;SHAPE,..." of stdin; a
-# shape is a text of digits, "-" that of a scalar, ";" parts the groups of an optimizer.
-write_models() {
-    "$PYTHON" /dev/fd/3 "$ROOT/tests/support" 3<<'P'
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-from torch_pickle import Tensor, write
-for line in sys.stdin:
-    name, *items = line.split()
-    x, saved = {}, {}
-    def tensor(shape):
-        x[len(x)] = np.full([int(c) for c in shape if c != "-"], len(x), "f4")
-        return Tensor(len(x) - 1, x[len(x) - 1])
-    for item in items:
-        if "=" in item:
-            key, tensors = item.split("=")
-            saved[key] = {k: tensor(s) for k, s in (t.split(":") for t in tensors.split(","))}
-            continue
-        key, groups = item.split("@")
-        state, ids = {}, []
-        for group in groups.split(";"):
-            shapes = group.split(",")
-            ids.append({"params": list(range(len(state), len(state) + len(shapes))), "lr": 0.5})
-            for shape in shapes:
-                state[len(state)] = {"exp_avg": tensor(shape)}
-        saved[key] = {"state": state, "param_groups": ids}
-    write(name + ".pt", saved, x)
-P
-}
-
 # says NAME WORDS: what import leaves out of NAME.pt has the words, or is nothing where they are "".
 says() {
     qualm import "$1.pt" -o out.npz >/dev/null 2>said

@@ -1,0 +1,266 @@
+#!/usr/bin/env bats
+# damage.bats - Tests that damaged, grown or unproven files are refused or remarked in one line.
+
+load ../../support/cli_common
+
+setup() { dir=$(mktemp -d); cd "$dir"; }
+
+teardown() { rm -rf "$dir"; }
+
+# one_line CODE TEXT COMMAND...: as fails_with, and stderr is one line; 10 s and 1 GiB are enough
+one_line() {
+    local code=$1 text=$2 status=0
+    shift 2
+    (ulimit -v 8388608 && exec timeout 10 "$QUALM" "$@") >out 2>err || status=$?
+    if [ "$status" -ne "$code" ] || [ "$(wc -l <err)" -ne 1 ] || ! grep -qF -- "$text" err; then
+        echo "qualm $*: exit code $status, expected $code and one line with: $text"
+        cat err
+        return 1
+    fi
+}
+
+# campaign: makes c.run, whose cells are done
+campaign() {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 1024' 'seed: 1..6' >c.yaml
+    "$QUALM" run -q -k -w 1 -o c.h5 c.yaml
+    mv c.h5 whole.h5
+}
+
+@test "a sparse giant in a campaign's folder is refused at once" {
+    campaign
+    for file in 1of1.jsonl suite.yaml 1of1.0001.h5 campaign.json; do
+        cp -r c.run s.run
+        truncate -s 60G "s.run/$file"
+        one_line 3 "s.run/$file: is damaged" merge s.run -o s.h5
+        case $file in
+        1of1.jsonl | campaign.json) one_line 3 "$file: is damaged" status s.run ;;
+        *) "$QUALM" status s.run >out ;; # reads neither
+        esac
+        case $file in
+        1of1.0001.h5) # its cells are run again
+            timeout 20 "$QUALM" run -o s.h5 s.run >out 2>err
+            grep -q "6 cells are run again" err
+            [ "$("$QUALM" digest s.h5 | cut -c1-64)" = "$("$QUALM" digest whole.h5 | cut -c1-64)" ]
+            ;;
+        *) one_line 3 "$file: is damaged" run -q -o s.h5 s.run ;;
+        esac
+        rm -rf s.run s.h5
+    done
+}
+
+@test "merge says that it healed a damaged ledger" {
+    campaign
+    "$QUALM" merge c.run -o a.h5 2>err >out
+    ! grep -q damaged err || return 1
+    sed -i '3s/"ok"/"oK"/' c.run/1of1.jsonl
+    "$QUALM" merge c.run -o b.h5 2>err >out
+    grep -q "1 damaged lines in the ledgers: 1 cells were read back from their segments$" err
+    [ "$("$QUALM" digest a.h5 | cut -c1-64)" = "$("$QUALM" digest b.h5 | cut -c1-64)" ]
+}
+
+@test "analyze --recipe, its file, its JSON and a state's file say that a join is not proven" {
+    cd "$dir"
+    write_models <<'L'
+plain model=w:44,v:44 adamw@44,44
+L
+    want="names are joined by order: 0 of 2 parameters are told apart by shape alone"
+    recipe=adamw4_ao,min_numel=0,whole_blocks=0
+    for how in "--recipe $recipe" "-V $recipe"; do
+        "$QUALM" analyze plain.pt $how -o an.h5 --json >out 2>err
+        [ "$(grep -c "^plain.pt: $want" err)" = 1 ]
+        "$PYTHON" - "$want" <<'P'
+import h5py, json, sys
+assert json.load(open("out"))["remarks"]["plain.pt"].startswith(sys.argv[1])
+f = h5py.File("an.h5")
+group = f["next_update"] if "next_update" in f else f["analyze"]
+text = group.attrs["remarks"]
+text = text.decode() if isinstance(text, bytes) else text
+assert text.startswith("plain.pt: " + sys.argv[1]), text
+P
+        rm an.h5
+    done
+    for file in s.safetensors s.h5; do
+        "$QUALM" state convert plain.pt $file --as adamw_f32 --recipe $recipe >out 2>err
+        "$QUALM" state show $file >out 2>err
+        [ "$(grep -c "^$file: plain.pt: $want" err)" = 1 ]
+        "$QUALM" state convert $file copy.h5 >out 2>err # a copy keeps it
+        "$QUALM" state show copy.h5 >out 2>err
+        [ "$(grep -c "^copy.h5: plain.pt: $want" err)" = 1 ]
+    done
+}
+
+# rates_of FILE: rates of a small suite, s.yaml
+rates_of() {
+    cat >s.yaml <<'Y'
+variant: adamw4_ao
+source: "problem:nqm:n=128"
+coupling: closed
+protocol: paired
+exp_avg.min_numel: 0
+exp_avg_sq.min_numel: 0
+seed: 1..3
+steps: 20
+Y
+    "$QUALM" tune -q --seeds 1 s.yaml -o "$1" >/dev/null
+}
+
+@test "rates: a changed digit, a rate off its curve and deep nesting are refused, no sum is said" {
+    rates_of r.json
+    "$QUALM" run -q -w 0 s.yaml --rates r.json -o a.h5 >out 2>err
+    ! grep -q checksum err || return 1
+    "$PYTHON" - <<'P'
+import json
+r = json.load(open("r.json"))
+text = open("r.json").read()
+digit = text.index('"rate": ') + 8
+open("flip.json", "w").write(text[:digit] + chr(ord(text[digit]) ^ 1) + text[digit + 1:])
+r["rates"][0]["key"] += "x"
+json.dump(r, open("key.json", "w"))
+del r["sum"]
+json.dump(r, open("none.json", "w"))
+r["rates"][0]["rate"] *= 1.01
+json.dump(r, open("off.json", "w"))
+curve = r["rates"][0]["curve"]
+r["rates"][0]["rate"] = max(curve, key=lambda p: 1e9 if p[1] is None else p[1])[0]
+json.dump(r, open("worst.json", "w"))
+open("deep.json", "w").write('{"a":' * 200 + "1" + "}" * 200)
+open("twice.json", "w").write('{"a": 1, "a": 2}')
+P
+    for file in flip key; do
+        one_line 3 "$file.json: was damaged or changed" run s.yaml --rates $file.json -n
+    done
+    one_line 3 "off.json: 'problem:nqm" run s.yaml --rates off.json -n
+    one_line 3 "is no point of its curve" run s.yaml --rates off.json -n
+    one_line 3 "not the lowest point of its curve" run s.yaml --rates worst.json -n
+    one_line 3 "deep.json: nests deeper" run s.yaml --rates deep.json -n
+    one_line 3 "twice.json:1: duplicate" run s.yaml --rates twice.json -n
+    one_line 0 "none.json: has no checksum" run s.yaml --rates none.json -n
+    one_line 3 "flip.json: was damaged or changed" tune s.yaml -o flip.json
+}
+
+@test "the rates that ship have checksums, and fit their suites" {
+    for file in "$ROOT"/experiments/rates/*.json; do
+        grep -q '^ "sum": "[0-9a-f]\{16\}"$' "$file"
+        suite=$(find "$ROOT/experiments/suites" -name "$(basename "$file" .json).yaml")
+        "$QUALM" run -q -n "$suite" --rates "$file" >out 2>err
+        ! grep -q checksum err || return 1
+    done
+}
+
+@test "a trace with an impossible number is a damaged file, named with the attribute" {
+    printf '%s\n' 'variant: adamw4_ao' 'exp_avg.min_numel: 0' 'source: "trace:*"' \
+        'coupling: global' >t.yaml
+    for case in beta1=1 beta1=-1 beta2=1.5 eps=-1e-8 weight_decay=-1 lr_peak=-1 w.weight_decay=-1 \
+        lr=-1 nesterov=1; do
+        "$PYTHON" - "$case" <<'P'
+import numpy as np, h5py, sys
+name, value = sys.argv[1].split("=")
+f = h5py.File("t.h5", "w")
+run = f.create_group("run")
+run.attrs.update(optimizer="sgdm" if name == "nesterov" else "adamw", beta1=0.9, beta2=0.95,
+                 eps=1e-8, weight_decay=0.01, momentum=0.9, dampening=0.5, nesterov=0)
+trace = run.create_group("trace")
+trace.attrs.update(first_step=1, n_steps=2)
+for array in ("param_init", "exp_avg_init", "exp_avg_sq_init"):
+    trace["w/" + array] = np.ones(8, "f4")
+trace["lr"] = np.array([1e-3, float(value) if name == "lr" else 1e-3])
+w = trace["w"]
+w["grad"] = np.ones((2, 8), "f4")
+if name == "w.weight_decay":
+    w.attrs["weight_decay"] = float(value)
+elif name != "lr":
+    run.attrs[name] = float(value)
+P
+        want=${case%%=*}
+        one_line 3 "${want#*.}" run t.yaml --data t.h5 --out d.h5
+        grep -q "t.h5: .*run" err
+        [ ! -e d.h5 ]
+    done
+}
+
+@test "a state with a changed bit is refused by every command that reads it" {
+    "$QUALM" state make -r adamw_f32 -s 8x8,12 -n 3 a.safetensors >/dev/null
+    "$QUALM" analyze a.safetensors -Q nf4:4s/block:64/bisect/mid/hi -t exp_avg >/dev/null
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' >s.yaml
+    "$PYTHON" - <<'P'
+b = bytearray(open("a.safetensors", "rb").read())
+b[-6] ^= 64
+open("b.safetensors", "wb").write(b)
+P
+    want="b.safetensors: the contents do not match their digest"
+    one_line 3 "$want" state show b.safetensors
+    one_line 3 "$want" state convert b.safetensors c.h5
+    one_line 3 "$want" analyze b.safetensors -Q nf4:4s/block:64/bisect/mid/hi
+    one_line 3 "$want" analyze b.safetensors --recipe adamw4_ao
+    one_line 3 "$want" import b.safetensors -o c.npz
+    one_line 3 "$want" size --shapes b.safetensors -V adamw4_ao
+    one_line 3 "$want" run s.yaml --data b.safetensors -o c.h5
+    [ ! -e c.h5 ] && [ ! -e c.npz ]
+    sed -i 's/"digest":/"Digest":/' b.safetensors # other programs need not write one
+    "$QUALM" state show b.safetensors >/dev/null
+}
+
+@test "a result file that was changed, and an error: one line that says both" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 1024' >c.yaml
+    "$QUALM" run -q -o a.h5 c.yaml >/dev/null
+    "$PYTHON" -c 'import h5py; f = h5py.File("a.h5", "r+"); del f["cells"]'
+    for command in "compare a.h5 a.h5" "report a.h5 -o a.html" "import a.h5 -t none -o b.npz" \
+        "state show a.h5"; do
+        status=0
+        "$QUALM" $command >out 2>err || status=$?
+        echo "$command: $status, $(<err)"
+        [ "$status" -ge 2 ] && [ "$(wc -l <err)" = 1 ]
+        grep -q "a.h5: was changed by another program" err
+    done
+    "$QUALM" digest a.h5 >out 2>err # no error: the note is the one line
+    [ "$(wc -l <err)" = 1 ]
+}
+
+@test "run where every cell is skipped: one line with the reason, no table" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'coupling: closed' 'summary:' \
+        '  - {name: s, by: variant, value: sqnr}' >s.yaml
+    one_line 4 "every cell was skipped: closed needs" run s.yaml -o s.h5
+    [ ! -s out ] && [ -e s.h5 ]
+    grep -q "(1 of 1 cells); s.h5 lists them$" err
+    one_line 4 "s.h5 stays as it was" run s.yaml -o s.h5
+    [ "$("$QUALM" run s.yaml -o s.h5 --json 2>/dev/null | "$PYTHON" -m json.tool | wc -l)" -gt 1 ]
+}
+
+@test "a damaged .npz: what is damaged and what was expected, no errno" {
+    "$PYTHON" - <<'P'
+import numpy as np, struct
+np.savez("a.npz", exp_avg=np.ones(5, "f4"))
+b = bytearray(open("a.npz", "rb").read())
+at = b.find(b"PK\1\2")
+for name, field, value in (("size", 20, 0xffffffff), ("offset", 42, 0x7ffffff0)):
+    c = bytearray(b)
+    struct.pack_into("<I", c, at + field, value)
+    open(name + ".npz", "wb").write(c)
+P
+    for file in size offset; do
+        one_line 3 "damaged: an offset or a size in its directory lies outside of the file" \
+            import $file.npz -o z.npz
+        grep -q "$file.npz: .*expected" err
+        [ ! -e z.npz ]
+    done
+    one_line 3 "entry 'exp_avg.npy' is damaged" import offset.npz -o z.npz
+}
+
+@test "a long title is cut in notes, and stored whole" {
+    printf 'title: "%s"\n' "$(printf 'ab\303\251%.0s' {1..5000})" >t.yaml
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 1024' >>t.yaml
+    "$QUALM" run t.yaml -o t.h5 >out 2>err
+    [ "$(wc -c <err)" -lt 400 ]
+    iconv -f UTF-8 -t UTF-8 err >plain && grep -q '^t: ab.*\.\.\.$' plain
+    "$PYTHON" -c 'import h5py; assert len(h5py.File("t.h5")["suite"].attrs["title"]) > 9000' ||
+        "$PYTHON" -c 'import h5py; assert len(h5py.File("t.h5")["suite/title"][()]) > 9000'
+}
+
+@test "show: a misspelling with a slash or a space gets its neighbour" {
+    for word in adamw4/ao "adamw4 oa" adam-w4_ao; do
+        one_line 4 "did you mean 'adamw4_ao" show "$word"
+    done
+    one_line 4 "did you mean 'best against best'" show "best/against best"
+    one_line 4 "nothing is named 'qqqqqqq/wwwwwww'" show qqqqqqq/wwwwwww
+    one_line 4 "no map 'nf5'; did you mean 'nf4'" show nf5:4s/block:64
+}
