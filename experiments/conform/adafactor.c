@@ -171,6 +171,11 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->eps1 = qm_tensor_run_number(c, "eps", 0, machine_epsilon(c));
     h->maximize = (int)qm_golden_case_whole(c, "maximize", 0);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2);
+    if (qm_golden_case_whole(c, "tensor_lr", 0)) /* products with it are float32, in float64 too */
+        h->lr = (double)(float)h->lr;
+    if (qm_golden_case_whole(c, "tensor_lr", 0) && machine_epsilon(c) == DBL_EPSILON)
+        qm_golden_case_skip(c, "a rate that is a tensor (tensor_lr): float32 numbers in a run of "
+                               "float64");
     w->scales = 1;
     w->state[0] = "state_row_var";
     w->state[1] = "state_col_var";
