@@ -195,6 +195,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_golden_case_text(c, "optimizer", optimizer, sizeof optimizer);
     w->f64 = f64;
     w->f32 = f32;
+    w->has_own_steps = 1;
     int is_hf = strcmp(optimizer, "Adafactor(hf)") == 0;
     w->bf16 = has_bf16_states(c) ? bf16_states : bf16;
     if (is_hf) /* its states are float32 in every release */

@@ -68,6 +68,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->bf16 = (struct qm_tensor_run_tolerance){2e-6, 0.0, 2e-6, 2e-2, 0.0, 0.0};
     qm_tensor_run_norms(c, w);
     w->more = more;
+    w->has_own_steps = 1;
     w->average = AVG;
     memcpy(w->state, states, sizeof states);
     h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);

@@ -127,6 +127,7 @@ struct side {
     float *single;              /* room to convert the plan's tensors */
     double *start, *low, *high; /* [n], of bfloat16 parameters; else NULL */
     double *kept[QM_MAX_SLOTS];
+    double *of_average;      /* what each number of the average may be off by */
     double *allowed, *error; /* of each number of a state; of the average, in a free run */
     double average_off;      /* of one step: the error that cancelling adds to the average, of its
                               * largest number */
@@ -144,6 +145,7 @@ static int side_memory(struct qm_conform *c, struct side *s)
     s->single = qm_golden_case_memory(c, most, sizeof *s->single);
     s->allowed = qm_golden_case_memory(c, most, sizeof *s->allowed);
     s->error = qm_golden_case_memory(c, most, sizeof *s->error);
+    s->of_average = qm_golden_case_memory(c, most, sizeof *s->of_average);
     if (s->oracle || s->format == QM_PARAM_f32)
         return qm_golden_case_open(c);
     s->start = qm_golden_case_memory(c, s->r->n, sizeof *s->start);
@@ -246,6 +248,31 @@ static double param_error(const struct side *s, int64_t t, int is_free,
     return *error;
 }
 
+/* What float32 parameters may be off by after step t, each by its own step: the errors of sums and
+ * of norms scale the step, and those of the average are shares of the number that the step goes
+ * along; where that is 0 here, of the largest step.  The decay and the sum each round the parameter
+ * here and in the source, by 2^-24 of it. */
+static void param_errors(struct side *s, int64_t t)
+{
+    const struct record *r = s->r;
+    const struct qm_tensor_run_case *w = r->w;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    double decay = decay_rate(r, t, before) * w->hyper.weight_decay,
+           change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
+           share = w->f32.param + more_of(r, -1, t, 0, change, &w->f32),
+           largest = qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n);
+    int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
+    double least = qm_judge_subnormal(largest, r->n) * change + 0x1p-147;
+    for (int64_t k = 0; k < r->n; k++) {
+        double step = qm_judge_step(s->p[k] - before[k], decay, before[k]),
+               m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
+               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
+        if (has_average)
+            of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
+        s->allowed[k] = share * step + of_m + least + (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
+    }
+}
+
 /* Whether a state recorded after step t has a number that is not finite. */
 static int has_special(const struct record *r, int64_t t)
 {
@@ -290,6 +317,7 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
         s->allowed[k] = own + added;
         most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
         off = fmax(off, is_average ? s->allowed[k] : 0.0);
+        s->of_average[k] = is_average ? s->allowed[k] : s->of_average[k];
     }
     if (is_average)
         s->average_off = off <= 0.0 ? 0.0 : most > 0.0 ? fmin(off / most, 2.0) : 2.0;
@@ -399,7 +427,13 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)
         s->p[k] = isnan(want[k]) ? want[k] : s->p[k];
-    qm_judge_close_double(c, what, s->p, want, r->n, param_error(s, t, is_free, tol, error));
+    double allowed = param_error(s, t, is_free, tol, error);
+    if (r->w->has_own_steps && !is_free && tol == &r->w->f32) {
+        param_errors(s, t);
+        qm_judge_close_double_each(c, what, s->p, want, s->allowed, r->n);
+        return;
+    }
+    qm_judge_close_double(c, what, s->p, want, r->n, allowed);
 }
 
 /* Steps 1..steps from the recorded start; not free: each from the recorded state before it. */

@@ -42,6 +42,8 @@ struct qm_tensor_run_case {
     double keep;  /* of which a step keeps that much */
     int has_sums; /* numbers of states are sums of products, so the largest is what counts */
     int has_narrow_states; /* states are of the parameter's format, bfloat16 too */
+    int has_own_steps;     /* of float32 runs a parameter is off by shares of its own step and by its
+                            * roundings, whatever the size of the others */
     int scales;            /* the rate is in proportion to the RMS of the parameters */
     /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
      * parameters (slot -1), the share of the step; free runs add up the steps.  HUGE_VAL:
