@@ -17,6 +17,11 @@ struct qm_span qm_span_of(const double *x, int n)
     return r;
 }
 
+/* NaN alone. */
+static const struct qm_span nothing = {HUGE_VAL, -HUGE_VAL, 1};
+
+static int is_empty(struct qm_span x) { return x.lo > x.hi; }
+
 struct qm_span qm_span_one(double x) { return qm_span_of(&x, 1); }
 
 /* The ends of a range as float32 results, an ulp further out where they are not exact. */
@@ -42,6 +47,8 @@ struct qm_span qm_span_narrow(struct qm_span r)
 /* The products, sums and quotients of two ranges; no range of divisors has 0 inside. */
 struct qm_span qm_span_product(struct qm_span a, struct qm_span b)
 {
+    if (is_empty(a) || is_empty(b))
+        return nothing;
     const double x[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
     struct qm_span r = qm_span_of(x, 4);
     r.nan |= a.nan || b.nan;
@@ -50,6 +57,8 @@ struct qm_span qm_span_product(struct qm_span a, struct qm_span b)
 
 struct qm_span qm_span_sum(struct qm_span a, struct qm_span b)
 {
+    if (is_empty(a) || is_empty(b))
+        return nothing;
     const double x[2] = {a.lo + b.lo, a.hi + b.hi};
     struct qm_span r = qm_span_of(x, 2);
     r.nan |= a.nan || b.nan;
@@ -58,6 +67,8 @@ struct qm_span qm_span_sum(struct qm_span a, struct qm_span b)
 
 struct qm_span qm_span_quotient(struct qm_span a, struct qm_span b)
 {
+    if (is_empty(a) || is_empty(b))
+        return nothing;
     const double x[4] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
     struct qm_span r = qm_span_of(x, 4);
     r.nan |= a.nan || b.nan;

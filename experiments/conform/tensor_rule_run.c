@@ -125,6 +125,7 @@ struct side {
     enum qm_param_format format;
     double *p, *g, *slot[QM_MAX_SLOTS], *room;
     float *single;              /* room to convert the plan's tensors */
+    struct qm_span *span;       /* [n], where the rule has `narrow` */
     double *start, *low, *high; /* [n], of bfloat16 parameters; else NULL */
     double *kept[QM_MAX_SLOTS];
     double *of_average;      /* what each number of the average may be off by */
@@ -148,6 +149,7 @@ static int side_memory(struct qm_conform *c, struct side *s)
     s->of_average = qm_golden_case_memory(c, most, sizeof *s->of_average);
     if (s->oracle || s->format == QM_PARAM_f32)
         return qm_golden_case_open(c);
+    s->span = qm_golden_case_memory(c, s->r->n, sizeof *s->span);
     s->start = qm_golden_case_memory(c, s->r->n, sizeof *s->start);
     s->low = qm_golden_case_memory(c, s->r->n, sizeof *s->low);
     s->high = qm_golden_case_memory(c, s->r->n, sizeof *s->high);
@@ -421,8 +423,14 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
             s->p[k] = want[k];
     const struct qm_tensor_run_at at = step_at(r, t);
-    if (r->w->narrow && !s->oracle)
-        r->w->narrow(r->w, &at, t > 1 ? want - r->n : r->p0, want, s->p);
+    int is_special = r->w->narrow && !s->oracle
+                         ? r->w->narrow(r->w, &at, t > 1 ? want - r->n : r->p0, s->span)
+                         : -1;
+    for (int64_t k = 0; k < r->n && is_special >= 0 && !is_free && qm_golden_case_open(c); k++)
+        qm_span_judge(c, what, k, s->span[k], want[k]);
+    for (int64_t k = 0; k < r->n && is_special >= 0; k++)
+        if (!is_free || (is_special && qm_span_has(s->span[k], want[k])))
+            s->p[k] = want[k];
     /* A NaN of the package's states is in its sums over the tensor, and so in every parameter. */
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)

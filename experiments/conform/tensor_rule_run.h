@@ -7,6 +7,7 @@
 
 #include "core/rule/rule.h"
 #include "experiments/conform/conform.h"
+#include "experiments/conform/narrow_span.h"
 
 /* Allowed differences of one step.  state: times each number or, where its average may cancel, the
  * sizes of its two terms, b m0 and (1 - b) u, in all at most |m| + 2 |b m0|; where numbers are sums
@@ -51,11 +52,12 @@ struct qm_tensor_run_case {
      * may have either sign, and the case is skipped.  NULL: nothing. */
     double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
     int has_more_doubles; /* of float64 runs, too */
-    /* Of bfloat16 runs: where the package's step in bfloat16 has infinite or missing numbers, sets
-     * the parameters p to what that makes of `before`, or to `want` where that is within its
-     * roundings.  NULL: intermediate numbers of the package are float32. */
-    void (*narrow)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                   const double *before, const double *want, double *p);
+    /* Of bfloat16 runs whose package rounds each operation to bfloat16: the range of each parameter
+     * after the step from those before it; 1 where a number of the update is infinite or NaN, -1
+     * where there are no ranges.  Free runs take the recorded numbers of the first kind, if they
+     * are in their ranges.  NULL: intermediate numbers of the package are float32. */
+    int (*narrow)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                  const double *before, struct qm_span *out);
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
