@@ -126,6 +126,11 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     }
 }
 
+/* What both packages have; TORCH and HF: what each has besides. */
+#define BOTH "steps optimizer dtype lr weight_decay eps shape ndim impl device sqrt tensor_lr "
+#define TORCH "d beta2_decay maximize"
+#define HF "beta1 decay_rate clip_threshold relative_step scale_parameter warmup_init"
+
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     char optimizer[64] = "";
@@ -140,6 +145,11 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_tensor_run_norms(c, w);
     w->hyper.weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
     w->hyper.eps2 = qm_tensor_run_number(c, "eps", 1, 1e-3);
+    qm_golden_case_unread(c, is_hf ? BOTH HF : BOTH TORCH,
+                          is_hf ? "param0 grads params state_step state_RMS state_exp_avg "
+                                  "state_exp_avg_sq state_exp_avg_sq_row state_exp_avg_sq_col"
+                                : "param0 grads params state_step state_row_var state_col_var "
+                                  "state_variance");
     if (is_hf)
         setup_hf(c, w);
     else if (strncmp(optimizer, "Adafactor", 9) == 0)

@@ -126,6 +126,9 @@ void qm_golden_case_end(struct qm_conform *c)
         c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
     }
+    size_t used = strlen(c->now.text);
+    snprintf(c->now.text + used, sizeof c->now.text - used, "%s%s",
+             used && c->now.unread[0] ? "; " : "", c->now.unread);
     c->count[c->now.outcome]++;
     if (c->report)
         c->report(c->context, &c->now);

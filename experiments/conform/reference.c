@@ -124,6 +124,42 @@ static int states_there(struct qm_conform *c, const struct qm_reference *r)
     return strncmp(r->f->rule, "nadam", 5) != 0 || qm_golden_case_needs(c, &need, 1);
 }
 
+/* The options of each class, besides those of all. */
+static const char *const options[][2] = {
+    {"AdamW", "betas eps amsgrad maximize decoupled_weight_decay"},
+    {"Adam", "betas eps amsgrad maximize decoupled_weight_decay"},
+    {"SGD", "momentum dampening nesterov maximize"},
+    {"RMSprop", "alpha eps momentum centered maximize"},
+    {"Lion", "betas"},
+    {"Adagrad", "eps lr_decay initial_accumulator_value maximize"},
+    {"NAdam", "betas eps momentum_decay decoupled_weight_decay maximize"},
+    {"RAdam", "betas eps decoupled_weight_decay maximize"},
+};
+
+/* Names what this class does not read; a maximum that is kept without amsgrad is a wrong option. */
+static void unread(struct qm_conform *c, const struct qm_reference *r)
+{
+    char names[256] = "", states[256] = "param0 grads params lr_per_step state_step";
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strcmp(options[i][0], r->f->optimizer) == 0)
+            snprintf(names, sizeof names,
+                     "steps optimizer dtype lr weight_decay shape ndim impl device sqrt tensor_lr "
+                     "tensor_betas %s",
+                     options[i][1]);
+    for (int i = 0; i < r->f->n_slots + 2; i++) {
+        size_t used = strlen(states);
+        const char *name = i < r->f->n_slots                      ? r->f->state[i]
+                           : i == r->f->n_slots                   ? "state_max_exp_avg_sq"
+                           : strncmp(r->f->rule, "nadam", 5) == 0 ? "state_mu_product"
+                                                                  : "";
+        snprintf(states + used, sizeof states - used, " %s", name);
+    }
+    if (!r->h.amsgrad && qm_golden_case_has(c, "state_max_exp_avg_sq"))
+        qm_golden_case_unreadable(c, "%.100s has state_max_exp_avg_sq, but attribute amsgrad is 0",
+                                  c->group);
+    qm_golden_case_unread(c, names, states);
+}
+
 /* A rate that is a float32 tensor (attribute tensor_lr): what is formed from it outside of the
  * fused kernels is float32, too.  That is lr itself where a class hands it to an operation (SGD,
  * RMSprop, Adagrad, RAdam); of AdamW and Adam lr / (1 - beta1^t) and 1 - lr weight_decay, which
@@ -194,6 +230,7 @@ static int record_read(struct qm_conform *c, struct qm_reference *r)
                 (given ? given[t - 1] : r->h.lr) /
                 (r->is_fused ? fma((double)(t - 1), decay, 1.0) : 1.0 + (double)(t - 1) * decay);
     }
+    unread(c, r);
     return states_there(c, r);
 }
 
