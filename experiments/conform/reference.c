@@ -49,15 +49,16 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
     qm_run_betas_or(c, betas);
     h.lr = qm_golden_case_number(c, "lr", h.lr);
     h.beta1 = betas[0];
-    h.beta2 = qm_golden_case_number(c, "alpha", /* RMSprop's name */
-                                    says(c, "optimizer", "RMSprop") ? 0.99 : betas[1]);
+    int is_rms = says(c, "optimizer", "RMSprop"), is_lion = says(c, "optimizer", "Lion");
+    h.beta2 = is_rms ? qm_golden_case_number(c, "alpha", 0.99) : betas[1];
     h.eps = qm_golden_case_number(c, "eps", says(c, "optimizer", "Adagrad") ? 1e-10 : h.eps);
     h.weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
-    h.momentum = qm_golden_case_number(c, "momentum", 0.0);
+    h.momentum =
+        is_rms || says(c, "optimizer", "SGD") ? qm_golden_case_number(c, "momentum", 0.0) : 0.0;
     h.dampening = qm_golden_case_number(c, "dampening", 0.0);
     h.momentum_decay = qm_golden_case_number(c, "momentum_decay", h.momentum_decay);
     h.nesterov = (int)qm_golden_case_whole(c, "nesterov", 0);
-    h.maximize = (int)qm_golden_case_whole(c, "maximize", 0);
+    h.maximize = is_lion ? 0 : (int)qm_golden_case_whole(c, "maximize", 0);
     h.amsgrad = (int)qm_golden_case_whole(c, "amsgrad", 0);
     h.centered = (int)qm_golden_case_whole(c, "centered", 0);
     return h;
