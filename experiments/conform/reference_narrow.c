@@ -2,8 +2,8 @@
  *
  * Outside of its fused kernels PyTorch rounds to bfloat16 after each operation, and its states are
  * stored in bfloat16, so that the recorded states of a step, its gradient and the parameter before
- * it determine the parameter after it.  Here every operation maps
- * a range of numbers to a range (narrow_span.h), and the recorded parameter must lie in the last. */
+ * it determine the parameter after it.  Here every operation maps a range of numbers to a range
+ * (narrow_span.h), and the recorded parameter must lie in the last. */
 #include "experiments/conform/reference.h"
 
 #include <math.h>

@@ -227,16 +227,16 @@ static double rates_of(const struct qm_run *run, int64_t row, int64_t n, int64_t
 }
 
 /* What the errors of the moment M, of the gradient G with its L2 term and of the second moment
- * allow parameter k to be off by.  The step is a M / R + b G / R, where R is root and eps (NAdam has
- * both terms, others one), and the source's M', G' and R' are each within their error of these:
+ * allow parameter k to be off by.  The step is a M / R + b G / R, where R is root and eps (NAdam
+ * has both terms, others one), and the source's M', G' and R' are each within their error of these:
  *
  *     |M'/R' - M/R| <= |M' - M| / R' + |M| |1/R' - 1/R| <= off (1 + share) / R + share |M| / R
  *
- * where R' >= R / (1 + share), for which qm_judge_root_share takes the least v.  a / R and b / R are
- * rates_of, with a margin for the roundings that form them; |M| / R, summed, is the step made here.
- * Where nothing of R' is certain and eps is 0 the share is infinite, and so is the bound.  A number
- * whose terms cancel to less than their error has a step of rounding alone: the first term is that,
- * however small the step that is made here. */
+ * where R' >= R / (1 + share), for which qm_judge_root_share takes the least v.  a / R and b / R
+ * are rates_of, with a margin for the roundings that form them; |M| / R, summed, is the step
+ * made here. Where nothing of R' is certain and eps is 0 the share is infinite, and so is the
+ * bound.  A number whose terms cancel to less than their error has a step of rounding alone: the
+ * first term is that, however small the step that is made here. */
 static double of_moment(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;

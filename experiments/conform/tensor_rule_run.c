@@ -261,10 +261,10 @@ static void param_errors(struct side *s, int64_t t)
     const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
     double decay = decay_rate(r, t, before) * w->hyper.weight_decay,
            change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
-           share = w->f32.param + more_of(r, -1, t, 0, change, &w->f32),
-           largest = qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n);
+           share = w->f32.param + more_of(r, -1, t, 0, change, &w->f32);
     int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
-    double least = qm_judge_subnormal(largest, r->n) * change + 0x1p-147;
+    double largest = qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n),
+           least = qm_judge_subnormal(largest, r->n) * change + 0x1p-147;
     for (int64_t k = 0; k < r->n; k++) {
         double step = qm_judge_step(s->p[k] - before[k], decay, before[k]),
                m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
@@ -316,10 +316,9 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
             s->error[k] = own = keep * s->error[k] + own + kept;
         else
             own += kept;
-        s->allowed[k] = own + added;
+        (is_average ? s->of_average : s->allowed)[k] = s->allowed[k] = own + added;
         most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
         off = fmax(off, is_average ? s->allowed[k] : 0.0);
-        s->of_average[k] = is_average ? s->allowed[k] : s->of_average[k];
     }
     if (is_average)
         s->average_off = off <= 0.0 ? 0.0 : most > 0.0 ? fmin(off / most, 2.0) : 2.0;
@@ -417,15 +416,14 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
             take_nan(s->slot[i], want, r->slot_n[i]);
         qm_judge_close_double_each(c, what, s->slot[i], want, s->allowed, r->slot_n[i]);
     }
-    const double *want = r->params + (t - 1) * r->n;
+    const double *want = r->params + (t - 1) * r->n, *before = t > 1 ? want - r->n : r->p0;
     snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);
     for (int64_t k = 0; k < r->n && s->start && !is_free; k++)
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
             s->p[k] = want[k];
     const struct qm_tensor_run_at at = step_at(r, t);
-    int is_special = r->w->narrow && !s->oracle
-                         ? r->w->narrow(r->w, &at, t > 1 ? want - r->n : r->p0, s->span)
-                         : -1;
+    int has_spans = r->w->narrow && !s->oracle,
+        is_special = has_spans ? r->w->narrow(r->w, &at, before, s->span) : -1;
     for (int64_t k = 0; k < r->n && is_special >= 0 && !is_free && qm_golden_case_open(c); k++)
         qm_span_judge(c, what, k, s->span[k], want[k]);
     for (int64_t k = 0; k < r->n && is_special >= 0; k++)
@@ -435,13 +433,12 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)
         s->p[k] = isnan(want[k]) ? want[k] : s->p[k];
-    double allowed = param_error(s, t, is_free, tol, error);
-    if (r->w->has_own_steps && !is_free && tol == &r->w->f32) {
+    s->allowed[0] = param_error(s, t, is_free, tol, error);
+    for (int64_t k = 1; k < r->n; k++)
+        s->allowed[k] = s->allowed[0];
+    if (r->w->has_own_steps && !is_free && tol == &r->w->f32)
         param_errors(s, t);
-        qm_judge_close_double_each(c, what, s->p, want, s->allowed, r->n);
-        return;
-    }
-    qm_judge_close_double(c, what, s->p, want, r->n, allowed);
+    qm_judge_close_double_each(c, what, s->p, want, s->allowed, r->n);
 }
 
 /* Steps 1..steps from the recorded start; not free: each from the recorded state before it. */

@@ -23,8 +23,8 @@ struct qm_tensor_run_tolerance {
 
 /* A recorded step: the states [slot][step][...], NULL where none was recorded, and its gradient
  * and projection; proj NULL: it has none.  relative: the error of the other states.  before: of a
- * free run, what `more` came to for each state in the steps before; else 0.  unit: the unit roundoff
- * of the recording, 2^-24 or 2^-53.  change: the largest step made here, 0 where it is not known. */
+ * free run, what `more` came to for each state in the steps before; else 0.  unit: the unit
+ * roundoff of the recording, 2^-24 or 2^-53.  change: the largest step made here, 0: not known. */
 struct qm_tensor_run_at {
     const struct qm_shape *shape;
     int64_t t;
@@ -43,8 +43,8 @@ struct qm_tensor_run_case {
     double keep;  /* of which a step keeps that much */
     int has_sums; /* numbers of states are sums of products, so the largest is what counts */
     int has_narrow_states; /* states are of the parameter's format, bfloat16 too */
-    int has_own_steps;     /* of float32 runs a parameter is off by shares of its own step and by its
-                            * roundings, whatever the size of the others */
+    int has_own_steps;     /* of float32 runs a parameter is off by shares of its own step and by
+                            * its roundings, whatever the size of the others */
     int scales;            /* the rate is in proportion to the RMS of the parameters */
     /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
      * parameters (slot -1), the share of the step; free runs add up the steps.  HUGE_VAL:

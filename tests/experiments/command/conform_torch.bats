@@ -95,7 +95,7 @@ def root(name, sqrt, by):
     judged DIFFERS "$root"'root("ieee", "ieee", -2.0)'
 }
 
-@test "conform: RMSprop's 0 / 0 in float64 is NaN; Adafactor's rate of a float32 tensor is skipped" {
+@test "conform: RMSprop's 0 / 0 in float64 is NaN; Adafactor's rate as a tensor is skipped" {
     local zero='
 def zero(name, x):
     run(name, {"optimizer": "RMSprop", "dtype": "f64", "lr": 0.5, "eps": 0.0, "momentum": 0.5,
