@@ -127,9 +127,9 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
 }
 
 /* What both packages have; TORCH and HF: what each has besides. */
-#define BOTH "steps optimizer dtype lr weight_decay eps shape ndim impl device sqrt tensor_lr "
+#define BOTH  "steps optimizer dtype lr weight_decay eps shape ndim impl device sqrt tensor_lr "
 #define TORCH "d beta2_decay maximize"
-#define HF "beta1 decay_rate clip_threshold relative_step scale_parameter warmup_init"
+#define HF    "beta1 decay_rate clip_threshold relative_step scale_parameter warmup_init"
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
