@@ -21,7 +21,7 @@ struct qm_reference {
     struct qm_hyper h;
     int64_t steps, n;
     int is_fused, is_foreach, is_ieee;
-    int is_unsaid; /* which square roots ran: no attribute sqrt */
+    int is_unsaid;      /* which square roots ran: no attribute sqrt */
     int is_old, is_gpu; /* is_old: PyTorch 1 */
     double first, *lr;  /* of the state; [steps] or NULL */
 };

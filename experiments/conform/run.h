@@ -77,7 +77,7 @@ struct qm_run {
     /* Judges the parameters of step t in place of the tolerances; NULL: these do. */
     void (*judge)(struct qm_conform *c, const void *context, int64_t t, const char *what);
     const void *context; /* of judge */
-    int is_free; /* 1: the run goes on from its own values; no recorded state is loaded */
+    int is_free;         /* 1: the run goes on from its own values; no recorded state is loaded */
 };
 
 /* A recipe of the named rule with every slot in float32 and the default hyper-parameters; 0, and
