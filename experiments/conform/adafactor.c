@@ -5,11 +5,9 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/base/half.h"
-#include "experiments/conform/tensor_rule_run.h"
+#include "experiments/conform/adafactor_narrow.h"
 
 /* PyTorch rounds to bfloat16 after each operation, which is off by at most h = 2^-9 of the result.
  * Of a factor that makes 5 h: the norm has h, its square 3 h, the quotient by n 4 h, the average
@@ -99,67 +97,6 @@ static double overflow(const struct qm_tensor_run_case *w, const struct qm_tenso
     return 0.0;
 }
 
-/* ---- a step in bfloat16 ---------------------------------------------------------------------- */
-
-static double narrow(double x) { return (double)qm_bf16_to_float(qm_float_to_bf16((float)x)); }
-
-/* PyTorch's norm of bfloat16 numbers: of one number its size, else a root of a sum in float32. */
-static double norm_of(const double *x, int64_t n)
-{
-    float sum = 0.0f;
-    for (int64_t i = 0; i < n; i++)
-        sum += (float)x[i] * (float)x[i];
-    return narrow(n == 1 ? fabs(x[0]) : sqrt((double)sum));
-}
-
-/* The estimate of the second moment of element k of a matrix, row times column over the mean of the
- * rows, from the recorded factors: each operation is rounded to bfloat16. */
-static double estimate(const struct qm_tensor_run_at *at, const struct qm_hyper *h, int64_t k)
-{
-    const struct qm_shape *s = at->shape;
-    int64_t n = qm_shape_numel(s), cols = s->dim[s->rank - 1], rows = s->dim[s->rank - 2];
-    const double *row = at->state[0] + (at->t - 1) * (n / cols) + k / (rows * cols) * rows,
-                 *col = at->state[1] + (at->t - 1) * (n / rows) + k / (rows * cols) * cols;
-    double mean = 0.0, least = narrow(h->eps1);
-    for (int64_t i = 0; i < rows; i++)
-        mean += row[i];
-    mean = narrow(mean / (double)rows);
-    return narrow(narrow(row[k / cols % rows] * col[k % cols]) / (mean < least ? least : mean));
-}
-
-/* Numbers below 2^-134 vanish in bfloat16: a second moment of them is 0, its reciprocal root
- * infinite, so is the norm of the update, by which it is clipped to 0 or NaN. */
-static void vanished(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                     const double *before, const double *want, double *p)
-{
-    const struct qm_hyper *h = &w->hyper;
-    int64_t n = qm_shape_numel(at->shape);
-    double *u = malloc(sizeof *u * (size_t)(n + 1)), least = narrow(h->eps1 * h->eps1);
-    int is_matrix = at->shape->rank >= 2, is_special = 0;
-    if (!u || (is_matrix ? !at->state[0] || !at->state[1] : !at->state[2])) {
-        free(u);
-        return;
-    }
-    for (int64_t k = 0; k < n; k++) {
-        double v = is_matrix ? estimate(at, h, k) : at->state[2][(at->t - 1) * n + k];
-        u[k] = narrow(narrow(1.0 / sqrt(v < least ? least : v)) *
-                      (h->maximize ? -at->grad[k] : at->grad[k]));
-        is_special |= !isfinite(u[k]);
-    }
-    double root = sqrt((double)n), rho = fmin(h->lr, 1.0 / sqrt((double)at->t)),
-           size = norm_of(before, n) / root, by = norm_of(u, n) / (root * h->clip);
-    double rate = (size > h->eps2 ? size : h->eps2) * rho / (by > 1.0 ? by : 1.0);
-    for (int64_t k = 0; k < n && is_special; k++) {
-        double decayed = narrow(before[k] * (1.0 - h->lr * h->weight_decay)),
-               made = narrow(decayed - rate * u[k]);
-        int is_as_made = isnan(made)
-                             ? isnan(want[k])
-                             : want[k] == made || fabs(want[k] - made) <= 0x1p-7 * fabs(made);
-        p[k] = is_as_made ? want[k] : made;
-    }
-    free(u);
-}
-
 static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     struct qm_hyper *h = &w->hyper;
@@ -171,6 +108,11 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->eps1 = qm_tensor_run_number(c, "eps", 0, machine_epsilon(c));
     h->maximize = (int)qm_golden_case_whole(c, "maximize", 0);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2);
+    if (qm_golden_case_whole(c, "tensor_lr", 0)) /* products with it are float32, in float64 too */
+        h->lr = (double)(float)h->lr;
+    if (qm_golden_case_whole(c, "tensor_lr", 0) && machine_epsilon(c) == DBL_EPSILON)
+        qm_golden_case_skip(c, "a rate that is a tensor (tensor_lr): float32 numbers in a run of "
+                               "float64");
     w->scales = 1;
     w->state[0] = "state_row_var";
     w->state[1] = "state_col_var";
@@ -179,10 +121,15 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
     if (strcmp(dtype, "bf16") == 0 && has_bf16_states(c)) {
         w->more = overflow;
-        w->narrow = vanished;
+        w->narrow = qm_adafactor_narrow;
         w->has_narrow_states = 1;
     }
 }
+
+/* What both packages have; TORCH and HF: what each has besides. */
+#define BOTH  "steps optimizer dtype lr weight_decay eps shape ndim impl device sqrt tensor_lr "
+#define TORCH "d beta2_decay maximize"
+#define HF    "beta1 decay_rate clip_threshold relative_step scale_parameter warmup_init"
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
@@ -190,13 +137,19 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_golden_case_text(c, "optimizer", optimizer, sizeof optimizer);
     w->f64 = f64;
     w->f32 = f32;
+    w->has_own_steps = 1;
     int is_hf = strcmp(optimizer, "Adafactor(hf)") == 0;
     w->bf16 = has_bf16_states(c) ? bf16_states : bf16;
-    if (is_hf) /* its states are float32 in every release */
-        w->bf16.state = bf16.state;
+    if (is_hf) /* its states and its step are float32 in every release */
+        w->bf16 = bf16;
     qm_tensor_run_norms(c, w);
     w->hyper.weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
     w->hyper.eps2 = qm_tensor_run_number(c, "eps", 1, 1e-3);
+    qm_golden_case_unread(c, is_hf ? BOTH HF : BOTH TORCH,
+                          is_hf ? "param0 grads params state_step state_RMS state_exp_avg "
+                                  "state_exp_avg_sq state_exp_avg_sq_row state_exp_avg_sq_col"
+                                : "param0 grads params state_step state_row_var state_col_var "
+                                  "state_variance");
     if (is_hf)
         setup_hf(c, w);
     else if (strncmp(optimizer, "Adafactor", 9) == 0)

@@ -62,12 +62,19 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     struct qm_hyper *h = &w->hyper;
     if (!qm_golden_case_needs(c, &(struct qm_golden_need){"lr", QM_NEED_number, 0, 1e30, 0}, 1))
         return;
+    qm_golden_case_unread(c,
+                          "steps optimizer dtype lr weight_decay eps betas clip_threshold shape "
+                          "ndim impl device sqrt",
+                          "param0 grads params state_step state_RMS state_exp_avg "
+                          "state_exp_avg_sq state_exp_avg_sq_row state_exp_avg_sq_col "
+                          "state_exp_avg_res_row state_exp_avg_res_col");
     w->rule = qm_rule_find("came");
     w->f64 = (struct qm_tensor_run_tolerance){5e-15, 5e-15, 5e-15, 5e-15, 0.0, 0.0};
     w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6, 0.0, 0.0};
     w->bf16 = (struct qm_tensor_run_tolerance){2e-6, 0.0, 2e-6, 2e-2, 0.0, 0.0};
     qm_tensor_run_norms(c, w);
     w->more = more;
+    w->has_own_steps = 1;
     w->average = AVG;
     memcpy(w->state, states, sizeof states);
     h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);

@@ -129,6 +129,9 @@ void qm_golden_case_end(struct qm_conform *c)
     if (c->now.unseen > 0)
         qm_golden_case_skip(c, "step %lld: the tolerance is as large as the step",
                             (long long)c->now.unseen);
+    size_t used = strlen(c->now.text);
+    snprintf(c->now.text + used, sizeof c->now.text - used, "%s%s",
+             used && c->now.unread[0] ? "; " : "", c->now.unread);
     c->count[c->now.outcome]++;
     if (c->report)
         c->report(c->context, &c->now);

@@ -36,6 +36,7 @@ struct qm_golden_case {
     char name[QM_GOLDEN_PATH]; /* the group, and "/part" where a group holds several */
     enum qm_conform_result outcome;
     char text[320];   /* figures, the first difference, or the reason of a skip */
+    char unread[160]; /* what the case holds that its replay does not read, for the end of text */
     char how[256];    /* the quantizer or recipe that ran */
     int64_t compared; /* values */
     double worst;     /* largest difference in units of the tolerance; 0 when all are equal */
@@ -150,6 +151,10 @@ int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_
  * text -1, and the case is unreadable, with the words that are read. */
 int qm_golden_case_choice(struct qm_conform *c, const char *name, const char *const *word, int n,
                           int absent);
+
+/* Names in the text of the case its attributes and datasets that are none of these, lists of names
+ * with spaces between them.  A number of 0 asks for nothing, and is not named. */
+void qm_golden_case_unread(struct qm_conform *c, const char *attributes, const char *datasets);
 
 /* The learning rate of every step from dataset lr_per_step, or NULL where there is none. */
 double *qm_golden_case_rates(struct qm_conform *c, int64_t steps);

@@ -342,7 +342,7 @@ static qm_status direct_read(struct qm_golden *g, const char *path, enum qm_dtyp
     return st;
 }
 
-enum request { AT, MEMBERS, ATTRIBUTE, NUMBERS, UNSIGNED, TEXT, SHAPE, READ };
+enum request { AT, MEMBERS, ATTRIBUTE, NUMBERS, UNSIGNED, TEXT, SHAPE, READ, NAME };
 
 static void serve_numbers(struct qm_golden *g, const char *path, const char *name,
                           struct qm_blob *out)
@@ -358,6 +358,18 @@ static void serve_text(struct qm_golden *g, const char *path, const char *name, 
     char text[TEXT_MOST];
     qm_blob_put_number(out, direct_text(g, path, name, text, sizeof text));
     qm_blob_put_text(out, text);
+}
+
+static void serve_name(struct qm_golden *g, const char *path, int64_t i, struct qm_blob *out)
+{
+    char name[128] = "";
+    hid_t o = object_open(g, path);
+    if (o >= 0 && H5Aget_name_by_idx(o, ".", H5_INDEX_NAME, H5_ITER_NATIVE, (hsize_t)i, name,
+                                     sizeof name, H5P_DEFAULT) < 0)
+        name[0] = '\0';
+    if (o >= 0)
+        H5Oclose(o);
+    qm_blob_put_text(out, name);
 }
 
 static qm_status serve_shape(struct qm_golden *g, const char *path, struct qm_blob *out)
@@ -389,6 +401,7 @@ static qm_status service_serve(void *object, int request, struct qm_blob *in, st
             qm_blob_put_bytes(out, &word, sizeof word);
             break;
         case TEXT: serve_text(g, path, name, out); break;
+        case NAME: serve_name(g, path, want, out); break;
         case SHAPE: st = serve_shape(g, path, out); break;
         case READ: st = direct_read(g, path, (enum qm_dtype)want, out); break;
         }
@@ -529,6 +542,15 @@ int qm_golden_unsigned(struct qm_golden *g, const char *path, const char *name, 
         return 0;
     *out = (uint64_t)qm_blob_take_number(&a);
     return 1;
+}
+
+int qm_golden_attribute_name(struct qm_golden *g, const char *path, int i, char *out, size_t size)
+{
+    struct qm_blob a;
+    char *name = ask(g, NAME, path, "", i, &a) == QM_OK ? qm_blob_take_text(&a) : NULL;
+    snprintf(out, size, "%s", name ? name : "");
+    free(name);
+    return out[0] != '\0';
 }
 
 int qm_golden_text(struct qm_golden *g, const char *path, const char *name, char *out, size_t size)

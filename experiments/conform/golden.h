@@ -30,6 +30,10 @@ enum qm_golden_attribute { QM_GOLDEN_ABSENT, QM_GOLDEN_NUMBERS, QM_GOLDEN_TEXT, 
 enum qm_golden_attribute qm_golden_attribute(struct qm_golden *g, const char *path,
                                              const char *name, int64_t *count);
 
+/* The name of attribute i of the object at path, in the file's own order, cut to size - 1 bytes; 0,
+ * and an empty name, where there is none. */
+int qm_golden_attribute_name(struct qm_golden *g, const char *path, int i, char *out, size_t size);
+
 /* Attributes of the object at path.  numbers: up to max values as doubles; returns how many there
  * are, 0 when it is absent or not numeric.  unsigned_number: a 64-bit integer without rounding.
  * text: truncated to size - 1; returns 0 and an empty text when it is absent or no string. */

@@ -49,15 +49,16 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
     qm_run_betas_or(c, betas);
     h.lr = qm_golden_case_number(c, "lr", h.lr);
     h.beta1 = betas[0];
-    h.beta2 = qm_golden_case_number(c, "alpha", /* RMSprop's name */
-                                    says(c, "optimizer", "RMSprop") ? 0.99 : betas[1]);
+    int is_rms = says(c, "optimizer", "RMSprop"), is_lion = says(c, "optimizer", "Lion");
+    h.beta2 = is_rms ? qm_golden_case_number(c, "alpha", 0.99) : betas[1];
     h.eps = qm_golden_case_number(c, "eps", says(c, "optimizer", "Adagrad") ? 1e-10 : h.eps);
     h.weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
-    h.momentum = qm_golden_case_number(c, "momentum", 0.0);
+    h.momentum =
+        is_rms || says(c, "optimizer", "SGD") ? qm_golden_case_number(c, "momentum", 0.0) : 0.0;
     h.dampening = qm_golden_case_number(c, "dampening", 0.0);
     h.momentum_decay = qm_golden_case_number(c, "momentum_decay", h.momentum_decay);
     h.nesterov = (int)qm_golden_case_whole(c, "nesterov", 0);
-    h.maximize = (int)qm_golden_case_whole(c, "maximize", 0);
+    h.maximize = is_lion ? 0 : (int)qm_golden_case_whole(c, "maximize", 0);
     h.amsgrad = (int)qm_golden_case_whole(c, "amsgrad", 0);
     h.centered = (int)qm_golden_case_whole(c, "centered", 0);
     return h;
@@ -124,6 +125,42 @@ static int states_there(struct qm_conform *c, const struct qm_reference *r)
     return strncmp(r->f->rule, "nadam", 5) != 0 || qm_golden_case_needs(c, &need, 1);
 }
 
+/* The options of each class, besides those of all. */
+static const char *const options[][2] = {
+    {"AdamW", "betas eps amsgrad maximize decoupled_weight_decay"},
+    {"Adam", "betas eps amsgrad maximize decoupled_weight_decay"},
+    {"SGD", "momentum dampening nesterov maximize"},
+    {"RMSprop", "alpha eps momentum centered maximize"},
+    {"Lion", "betas"},
+    {"Adagrad", "eps lr_decay initial_accumulator_value maximize"},
+    {"NAdam", "betas eps momentum_decay decoupled_weight_decay maximize"},
+    {"RAdam", "betas eps decoupled_weight_decay maximize"},
+};
+
+/* Names what this class does not read; a maximum that is kept without amsgrad is a wrong option. */
+static void unread(struct qm_conform *c, const struct qm_reference *r)
+{
+    char names[256] = "", states[256] = "param0 grads params lr_per_step state_step";
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strcmp(options[i][0], r->f->optimizer) == 0)
+            snprintf(names, sizeof names,
+                     "steps optimizer dtype lr weight_decay shape ndim impl device sqrt tensor_lr "
+                     "tensor_betas %s",
+                     options[i][1]);
+    for (int i = 0; i < r->f->n_slots + 2; i++) {
+        size_t used = strlen(states);
+        const char *name = i < r->f->n_slots                      ? r->f->state[i]
+                           : i == r->f->n_slots                   ? "state_max_exp_avg_sq"
+                           : strncmp(r->f->rule, "nadam", 5) == 0 ? "state_mu_product"
+                                                                  : "";
+        snprintf(states + used, sizeof states - used, " %s", name);
+    }
+    if (!r->h.amsgrad && qm_golden_case_has(c, "state_max_exp_avg_sq"))
+        qm_golden_case_unreadable(c, "%.100s has state_max_exp_avg_sq, but attribute amsgrad is 0",
+                                  c->group);
+    qm_golden_case_unread(c, names, states);
+}
+
 /* A rate that is a float32 tensor (attribute tensor_lr): what is formed from it outside of the
  * fused kernels is float32, too.  That is lr itself where a class hands it to an operation (SGD,
  * RMSprop, Adagrad, RAdam); of AdamW and Adam lr / (1 - beta1^t) and 1 - lr weight_decay, which
@@ -175,7 +212,9 @@ static int record_read(struct qm_conform *c, struct qm_reference *r)
     r->is_fused = impl == 2;
     r->is_foreach = impl == 1;
     r->is_gpu = qm_golden_case_choice(c, "device", devices, 2, 0) == 1;
-    r->is_ieee = qm_golden_case_choice(c, "sqrt", roots, 2, 0) == 0; /* older recordings: absent */
+    int root = qm_golden_case_choice(c, "sqrt", roots, 2, 2);
+    r->is_ieee = root == 0;
+    r->is_unsaid = root == 2;
     if (!qm_golden_case_open(c))
         return 0;
     qm_golden_text(c->file, "", "torch_version", version, sizeof version);
@@ -192,6 +231,7 @@ static int record_read(struct qm_conform *c, struct qm_reference *r)
                 (given ? given[t - 1] : r->h.lr) /
                 (r->is_fused ? fma((double)(t - 1), decay, 1.0) : 1.0 + (double)(t - 1) * decay);
     }
+    unread(c, r);
     return states_there(c, r);
 }
 
@@ -287,6 +327,18 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
     return (struct qm_run_tolerance){.param_relative = 0.0};
 }
 
+/* A bfloat16 run whose parameters are judged by its roundings. */
+struct narrow_run {
+    const struct qm_reference *r;
+    struct qm_narrow_data data;
+};
+
+static void judge_narrow(struct qm_conform *c, const void *context, int64_t t, const char *what)
+{
+    const struct narrow_run *n = context;
+    qm_reference_narrow(c, n->r, &n->data, t, what);
+}
+
 /* Columns `from` to `to` of rows of n numbers. */
 static float *columns(struct qm_conform *c, const float *all, int64_t rows, int64_t n, int64_t from,
                       int64_t to)
@@ -331,6 +383,15 @@ static void replay_part(struct qm_conform *c, const struct qm_reference *r, int 
         columns(c, qm_golden_case_floats_of(c, "params", steps * n, format), steps, n, from, to);
     run.n_kept = steps;
     run.kept = qm_run_all_steps(c, steps);
+    struct narrow_run narrow = {.r = r, .data = {run.p0, run.grads, run.params, {NULL}, NULL}};
+    for (int i = 0; i < r->f->n_slots + amsgrad; i++)
+        narrow.data.state[i] = run.slot[i].values;
+    if (strncmp(r->f->rule, "nadam", 5) == 0)
+        narrow.data.mu_product = qm_golden_case_doubles(c, "state_mu_product", steps);
+    if (is_bf16 && qm_reference_is_narrow(r)) {
+        run.judge = judge_narrow;
+        run.context = &narrow;
+    }
     qm_run_replay(c, &run);
 }
 
@@ -353,6 +414,11 @@ static void replay_float(struct qm_conform *c, const struct qm_reference *r, int
                                                                   : "",
                 0, whole);
     replay_part(c, r, is_bf16, "_tail", whole, r->n);
+    size_t used = strlen(c->now.text);
+    if (!is_bf16 && r->is_unsaid && tolerance(r, 0).param_relative > 0.0 &&
+        (c->now.outcome == QM_CONFORM_near || c->now.outcome == QM_CONFORM_differs))
+        snprintf(c->now.text + used, sizeof c->now.text - used,
+                 "; attribute sqrt is absent: roots may be an ulp off, as of installed");
 }
 
 /* torch.sqrt of float32 numbers, correctly rounded. */

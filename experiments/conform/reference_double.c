@@ -203,6 +203,13 @@ static int is_nan_of(const struct double_run *r, const struct at *a, double want
     return isnan(want) && (is_0_of_0 || (special && !isfinite(got)));
 }
 
+/* Whether RMSprop's quotient is 0 / 0, which is NaN in the momentum and makes the parameter NaN. */
+static int is_0_over_0(const struct double_run *r, const struct at *a)
+{
+    return r->h.eps == 0.0 && a->sum == 0.0 && isfinite(a->g) && r->state[0] &&
+           r->state[0][(a->t - 1) * r->n + a->k] == 0.0;
+}
+
 static void judge_state(struct qm_conform *c, const struct double_run *r, int i, int64_t t,
                         double *got, double absolute)
 {
@@ -214,6 +221,8 @@ static void judge_state(struct qm_conform *c, const struct double_run *r, int i,
         r->allowed[k] = absolute + state_off(r, i, &a);
         if (is_nan_of(r, &a, want[k], got[k], 0))
             got[k] = want[k];
+        if (r->from->f->takes[i < 3 ? i : 0] == 'q' && is_0_over_0(r, &a))
+            got[k] = (double)NAN;
     }
     snprintf(what, sizeof what, "step %lld %s", (long long)t, r->state_name[i]);
     qm_judge_close_double_each(c, what, got, want, r->allowed, r->n);

@@ -404,7 +404,9 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
         }
     }
     snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-    if (row >= 0)
+    if (row >= 0 && run->judge)
+        run->judge(c, run->context, t, what);
+    else if (row >= 0)
         judge_param(c, run, s, row, what);
     return QM_OK;
 }

@@ -74,7 +74,10 @@ struct qm_run {
      * scalars by candidate k, from 0, which is the value as it is; 0: there is no such candidate.
      * The first that gives every bit of the recorded parameter is taken. */
     int (*candidate)(int k);
-    int is_free; /* 1: the run goes on from its own values; no recorded state is loaded */
+    /* Judges the parameters of step t in place of the tolerances; NULL: these do. */
+    void (*judge)(struct qm_conform *c, const void *context, int64_t t, const char *what);
+    const void *context; /* of judge */
+    int is_free;         /* 1: the run goes on from its own values; no recorded state is loaded */
 };
 
 /* A recipe of the named rule with every slot in float32 and the default hyper-parameters; 0, and

@@ -46,3 +46,12 @@ void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)
         all[i]->free_param += more;
     }
 }
+
+int qm_tensor_run_texts_known(struct qm_conform *c)
+{
+    static const char *const impls[] = {"single", "foreach"}, *const devices[] = {"cpu", "cuda"},
+                             *const roots[] = {"ieee", "installed"};
+    return qm_golden_case_choice(c, "impl", impls, 2, 0) >= 0 &&
+           qm_golden_case_choice(c, "device", devices, 2, 0) >= 0 &&
+           qm_golden_case_choice(c, "sqrt", roots, 2, 0) >= 0;
+}

@@ -125,8 +125,10 @@ struct side {
     enum qm_param_format format;
     double *p, *g, *slot[QM_MAX_SLOTS], *room;
     float *single;              /* room to convert the plan's tensors */
+    struct qm_span *span;       /* [n], where the rule has `narrow` */
     double *start, *low, *high; /* [n], of bfloat16 parameters; else NULL */
     double *kept[QM_MAX_SLOTS];
+    double *of_average;      /* what each number of the average may be off by */
     double *allowed, *error; /* of each number of a state; of the average, in a free run */
     double average_off;      /* of one step: the error that cancelling adds to the average, of its
                               * largest number */
@@ -144,8 +146,10 @@ static int side_memory(struct qm_conform *c, struct side *s)
     s->single = qm_golden_case_memory(c, most, sizeof *s->single);
     s->allowed = qm_golden_case_memory(c, most, sizeof *s->allowed);
     s->error = qm_golden_case_memory(c, most, sizeof *s->error);
+    s->of_average = qm_golden_case_memory(c, most, sizeof *s->of_average);
     if (s->oracle || s->format == QM_PARAM_f32)
         return qm_golden_case_open(c);
+    s->span = qm_golden_case_memory(c, s->r->n, sizeof *s->span);
     s->start = qm_golden_case_memory(c, s->r->n, sizeof *s->start);
     s->low = qm_golden_case_memory(c, s->r->n, sizeof *s->low);
     s->high = qm_golden_case_memory(c, s->r->n, sizeof *s->high);
@@ -246,6 +250,31 @@ static double param_error(const struct side *s, int64_t t, int is_free,
     return *error;
 }
 
+/* What float32 parameters may be off by after step t, each by its own step: the errors of sums and
+ * of norms scale the step, and those of the average are shares of the number that the step goes
+ * along; where that is 0 here, of the largest step.  The decay and the sum each round the parameter
+ * here and in the source, by 2^-24 of it. */
+static void param_errors(struct side *s, int64_t t)
+{
+    const struct record *r = s->r;
+    const struct qm_tensor_run_case *w = r->w;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    double decay = decay_rate(r, t, before) * w->hyper.weight_decay,
+           change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
+           share = w->f32.param + more_of(r, -1, t, 0, change, &w->f32);
+    int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
+    double largest = qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n),
+           least = qm_judge_subnormal(largest, r->n) * change + 0x1p-147;
+    for (int64_t k = 0; k < r->n; k++) {
+        double step = qm_judge_step(s->p[k] - before[k], decay, before[k]),
+               m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
+               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
+        if (has_average)
+            of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
+        s->allowed[k] = share * step + of_m + least + (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
+    }
+}
+
 /* Whether a state recorded after step t has a number that is not finite. */
 static int has_special(const struct record *r, int64_t t)
 {
@@ -287,7 +316,7 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
             s->error[k] = own = keep * s->error[k] + own + kept;
         else
             own += kept;
-        s->allowed[k] = own + added;
+        (is_average ? s->of_average : s->allowed)[k] = s->allowed[k] = own + added;
         most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
         off = fmax(off, is_average ? s->allowed[k] : 0.0);
     }
@@ -387,9 +416,8 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
             take_nan(s->slot[i], want, r->slot_n[i]);
         qm_judge_close_double_each(c, what, s->slot[i], want, s->allowed, r->slot_n[i]);
     }
-    const double *want = r->params + (t - 1) * r->n;
+    const double *want = r->params + (t - 1) * r->n, *before = t > 1 ? want - r->n : r->p0;
     snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);
-    const double *before = t > 1 ? want - r->n : r->p0;
     struct qm_judge_seen seen = {0, 0, 0};
     for (int64_t k = 0; k < r->n && s->start && !is_free; k++) {
         int is_hidden = s->low[k] <= before[k] && before[k] <= s->high[k];
@@ -398,16 +426,25 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
             s->p[k] = want[k];
     }
     const struct qm_tensor_run_at at = step_at(r, t);
-    if (r->w->narrow && !s->oracle)
-        r->w->narrow(r->w, &at, before, want, s->p);
+    int has_spans = r->w->narrow && !s->oracle,
+        is_special = has_spans ? r->w->narrow(r->w, &at, before, s->span) : -1;
+    for (int64_t k = 0; k < r->n && is_special >= 0 && !is_free && qm_golden_case_open(c); k++)
+        qm_span_judge(c, what, k, s->span[k], want[k]);
+    for (int64_t k = 0; k < r->n && is_special >= 0; k++)
+        if (!is_free || (is_special && qm_span_has(s->span[k], want[k])))
+            s->p[k] = want[k];
     /* A NaN of the package's states is in its sums over the tensor, and so in every parameter. */
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)
         s->p[k] = isnan(want[k]) ? want[k] : s->p[k];
-    double allowed = param_error(s, t, is_free, tol, error);
-    qm_judge_close_double(c, what, s->p, want, r->n, allowed);
+    s->allowed[0] = param_error(s, t, is_free, tol, error);
+    for (int64_t k = 1; k < r->n; k++)
+        s->allowed[k] = s->allowed[0];
+    if (r->w->has_own_steps && !is_free && tol == &r->w->f32)
+        param_errors(s, t);
+    qm_judge_close_double_each(c, what, s->p, want, s->allowed, r->n);
     for (int64_t k = 0; k < r->n && !s->start && !is_free; k++)
-        qm_judge_add_step(&seen, s->p[k], want[k], before[k], allowed);
+        qm_judge_add_step(&seen, s->p[k], want[k], before[k], s->allowed[k]);
     if (!is_free)
         qm_judge_note_step(c, t, &seen);
 }
@@ -485,16 +522,6 @@ static void run_rule(struct qm_conform *c, struct record *r, enum qm_param_forma
     qm_backend_cpu.close(s.plan);
 }
 
-/* Texts that say how a run was recorded; no tolerance here depends on them. */
-static int texts_known(struct qm_conform *c)
-{
-    static const char *const impls[] = {"single", "foreach"}, *const devices[] = {"cpu", "cuda"},
-                             *const roots[] = {"ieee", "installed"};
-    return qm_golden_case_choice(c, "impl", impls, 2, 0) >= 0 &&
-           qm_golden_case_choice(c, "device", devices, 2, 0) >= 0 &&
-           qm_golden_case_choice(c, "sqrt", roots, 2, 0) >= 0;
-}
-
 /* state_RMS of transformers' Adafactor and of CAME, after step t that of the parameters before it:
  * a root, a quotient and the root of a sum of n squares in eight lanes, (n / 16 + 8) u with u of
  * the type that it is formed in, 2^-53, 2^-24, or for CAME's bfloat16 parameters, whose norm is
@@ -531,7 +558,7 @@ static void one_case(struct qm_conform *c,
     struct record r;
     char dtype[16] = "";
     if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
-        !qm_golden_case_one_rate(c) || !texts_known(c))
+        !qm_golden_case_one_rate(c) || !qm_tensor_run_texts_known(c))
         return;
     setup(c, &w);
     if (!qm_golden_case_open(c) || !read_record(c, &w, &r))

@@ -7,6 +7,7 @@
 
 #include "core/rule/rule.h"
 #include "experiments/conform/conform.h"
+#include "experiments/conform/narrow_span.h"
 
 /* Allowed differences of one step.  state: times each number or, where its average may cancel, the
  * sizes of its two terms, b m0 and (1 - b) u, in all at most |m| + 2 |b m0|; where numbers are sums
@@ -42,6 +43,8 @@ struct qm_tensor_run_case {
     double keep;  /* of which a step keeps that much */
     int has_sums; /* numbers of states are sums of products, so the largest is what counts */
     int has_narrow_states; /* states are of the parameter's format, bfloat16 too */
+    int has_own_steps;     /* of float32 runs a parameter is off by shares of its own step and by
+                            * its roundings, whatever the size of the others */
     int scales;            /* the rate is in proportion to the RMS of the parameters */
     /* Of float32 and bfloat16 runs: what state `slot` may be off by besides in a step or, of the
      * parameters (slot -1), the share of the step; free runs add up the steps.  HUGE_VAL:
@@ -49,15 +52,19 @@ struct qm_tensor_run_case {
      * may have either sign, and the case is skipped.  NULL: nothing. */
     double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
     int has_more_doubles; /* of float64 runs, too */
-    /* Of bfloat16 runs: where the package's step in bfloat16 has infinite or missing numbers, sets
-     * the parameters p to what that makes of `before`, or to `want` where that is within its
-     * roundings.  NULL: intermediate numbers of the package are float32. */
-    void (*narrow)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                   const double *before, const double *want, double *p);
+    /* Of bfloat16 runs whose package rounds each operation to bfloat16: the range of each parameter
+     * after the step from those before it; 1 where a number of the update is infinite or NaN, -1
+     * where there are no ranges.  Free runs take the recorded numbers of the first kind, if they
+     * are in their ranges.  NULL: intermediate numbers of the package are float32. */
+    int (*narrow)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                  const double *before, struct qm_span *out);
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
 int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out);
+
+/* Texts that say how a run was recorded; no tolerance here depends on them. */
+int qm_tensor_run_texts_known(struct qm_conform *c);
 
 /* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None).  An
  * attribute without element i, or of another type, makes the case unreadable. */

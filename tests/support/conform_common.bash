@@ -55,3 +55,12 @@ with h5py.File(sys.argv[1], "w") as f:
     exec(sys.argv[2])
 P
 }
+
+# judged WORD CODE [ATTRIBUTE VALUE]: every case of the file that CODE makes of $X is judged so
+judged() {
+    local got
+    made "${@:2}"
+    got=$("$QUALM" conform "$X" | awk '/^(EQUAL|NEAR|DIFFERS|skipped|UNREADABLE) / { print $1 }' |
+        sort -u)
+    [ "$got" = "$1" ] || { "$QUALM" conform "$X"; false; }
+}

@@ -1,0 +1,127 @@
+#!/usr/bin/env bats
+# conform_torch.bats - Tests qualm conform on recordings of torch.optim that are made by hand: what
+# rounds to bfloat16, steps that are small beside their parameters, and what is not read.
+
+load ../../support/conform_common
+
+setup() {
+    needs_hdf5
+    X=$BATS_TEST_TMPDIR/x.h5
+}
+
+# Lines of Python that make a first step of every class in bfloat16 from the gradient 2, whose
+# parameters follow from the roundings of each operation; `by` is what the rate is said to be.
+narrow='
+def bits(x): return (np.asarray(x, "f4").view("u4") + 0x8000 >> 16).astype("u2")
+mu = np.float32(0.5 * (1.0 - 0.5 * 0.96 ** 0.004))
+def narrow(rule, param, lr=1.0, p0=0.0, impl="single", **states):
+    n = len(states.get("variance", [[0]])[0])
+    for key, value in states.items():
+        states[key] = value if key == "mu_product" else bits(value)
+    run(rule + impl, {"optimizer": rule, "dtype": "bf16", "lr": lr * by, "betas": [0.5, 0.5],
+        "alpha": 0.75, "weight_decay": 0.0, "impl": impl, "sqrt": "installed", "d": 1.0,
+        "momentum_decay": 0.004, "eps": [1e-30, 1e-3] if "(" in rule else 1e-8},
+        bits([p0] * n), bits([[2.0] * n]), bits([[param] * n]), **states)
+def all():
+    for impl in "single", "foreach":
+        for rule in "AdamW", "Adam":
+            narrow(rule, -1.0, impl=impl, exp_avg=[[1.0]], exp_avg_sq=[[2.0]])
+        narrow("NAdam", -1.1328125, impl=impl, exp_avg=[[1.0]], exp_avg_sq=[[2.0]],
+               mu_product=np.float32([mu]))
+        narrow("RAdam", -2.0, impl=impl, exp_avg=[[1.0]], exp_avg_sq=[[2.0]])
+        narrow("RMSprop", -2.0, impl=impl, square_avg=[[1.0]])
+        narrow("Adagrad", -1.0, impl=impl, sum=[[4.0]])
+        narrow("SGD", -2.0, impl=impl)
+        narrow("Adafactor(torch)", 0.5, 0.5, 1.0, impl=impl, variance=[[4.0] * 4])
+'
+
+@test "conform: a rate that is wrong by 5 % is seen in bfloat16 steps of every class of torch" {
+    local by
+    made "by = 1.0$narrow"'all()'
+    run -0 "$QUALM" conform "$X"
+    [[ $output == *" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+    for by in 0.95 1.05; do
+        judged DIFFERS "by = $by$narrow"'all()'
+    done
+}
+
+# 2^-140 vanishes in bfloat16, where the divisor is eps alone: 2 * 2^-71 / 2^-100.
+@test "conform: a second moment that vanishes in bfloat16 leaves a divisor of eps" {
+    local small='
+def bits(x): return (np.asarray(x, "f4").view("u4") >> 16).astype("u2")
+def small(name, rule, param, **states):
+    run(name, {"optimizer": rule, "dtype": "bf16", "lr": 1.0, "betas": [0.5, 0.5], "alpha": 0.5,
+        "eps": 2.0 ** -100, "weight_decay": 0.0, "impl": "single", "sqrt": "installed"},
+        bits([0.0]), bits([[2.0 ** -70]]), bits([[param]]),
+        **{key: bits([[value]]) for key, value in states.items()})
+def all(param):
+    small("adamw", "AdamW", param, exp_avg=2.0 ** -71, exp_avg_sq=0.0)
+    small("adam", "Adam", param, exp_avg=2.0 ** -71, exp_avg_sq=0.0)
+    small("rmsprop", "RMSprop", param, square_avg=0.0)
+    small("adagrad", "Adagrad", param, sum=0.0)
+'
+    judged EQUAL "$small"'all(-2.0 ** 30)'
+    judged DIFFERS "$small"'all(-1.0)'
+    judged DIFFERS "$small"'all(-2.0 ** 30 * 1.015625)'
+}
+
+# The largest parameter is 1000; the update is 1, and the RMS at most eps2.
+@test "conform: float32 steps of Adafactor that are small beside the largest parameter are seen" {
+    local small='
+def small(name, rate, stuck=1.0):
+    p = np.float32([1e-3] * 4095 + [1000.0])
+    g = np.full((1, 4096), 2.0, "f4")
+    run(name, {"optimizer": "Adafactor(torch)", "dtype": "f32", "lr": 1e-6 * rate, "d": 1.0,
+        "beta2_decay": -0.8, "eps": [np.nan, 100.0], "weight_decay": 0.0}, p, g,
+        (p - stuck * 1e-4).astype("f4")[None], variance=g * g)
+'
+    judged NEAR "$small"'small("true", 1.0, 1.0 + 1e-6)'
+    judged DIFFERS "$small"'small("more", 1.05); small("none", 0.0); small("stuck", 1.0, 0.0)'
+}
+
+@test "conform: without attribute sqrt a root may be an ulp off, which the text says" {
+    local root='
+def root(name, sqrt, by):
+    p = np.float32([[-1.0]]) if by == 1.0 else np.nextafter(np.float32([[-1.0]]), np.float32(by))
+    run(name, {"optimizer": "Adagrad", "dtype": "f32", "lr": 1.0, "eps": 0.0, "weight_decay": 0.0,
+        "impl": "single"}, np.zeros(1, "f4"), np.float32([[2.0]]), p, sum=np.float32([[4.0]]))
+    f[name].attrs["sqrt"] = sqrt
+    if not sqrt:
+        del f[name].attrs["sqrt"]
+'
+    judged EQUAL "$root"'root("ieee", "ieee", 1.0); root("absent", "", 1.0)'
+    judged NEAR "$root"'root("installed", "installed", -2.0); root("absent", "", -2.0)'
+    [[ $("$QUALM" conform -c absent "$X") == *"attribute sqrt is absent"* ]]
+    judged DIFFERS "$root"'root("ieee", "ieee", -2.0)'
+}
+
+@test "conform: RMSprop's 0 / 0 in float64 is NaN; Adafactor's rate as a tensor is skipped" {
+    local zero='
+def zero(name, x):
+    run(name, {"optimizer": "RMSprop", "dtype": "f64", "lr": 0.5, "eps": 0.0, "momentum": 0.5,
+        "centered": 1, "weight_decay": 0.0}, [1.0], [[0.0]], [[1.0 + x]], square_avg=[[0.0]],
+        grad_avg=[[0.0]], momentum_buffer=[[x]])
+'
+    judged EQUAL "$zero"'zero("nan", np.nan)'
+    judged DIFFERS "$zero"'zero("zero", 0.0)'
+    judged skipped '
+run("rate", {"optimizer": "Adafactor(torch)", "dtype": "f64", "lr": 0.1, "tensor_lr": 1}, [1.0],
+    [[2.0]], [[0.9]], variance=[[4.0]])'
+}
+
+@test "conform: what a class does not read is named, and a maximum without amsgrad is UNREADABLE" {
+    local lion='
+def lion(name, **attributes):
+    run(name, {"optimizer": "Lion", "dtype": "f32", "lr": 1.0, "betas": [0.5, 0.5], **attributes},
+        np.zeros(1, "f4"), np.float32([[2.0]]), np.float32([[-1.0]]), exp_avg=np.float32([[1.0]]))
+    f[name]["state_other"] = 1.0
+'
+    made "$lion"'lion("maximizes", maximize=0); lion("cautious", cautious=1)' executed lion_pytorch
+    run -0 "$QUALM" conform "$X"
+    [[ $output == *"EQUAL      cautious  not read: attribute cautious, dataset state_other"* ]]
+    [[ $output == *"EQUAL      maximizes  not read: dataset state_other"* ]]
+    judged UNREADABLE '
+run("maximum", {"optimizer": "AdamW", "dtype": "f64", "lr": 1.0, "amsgrad": 0}, [0.0], [[2.0]],
+    [[-1.0]], exp_avg=[[0.2]], exp_avg_sq=[[0.004]], max_exp_avg_sq=[[0.004]])'
+    [[ $("$QUALM" conform "$X") == *"state_max_exp_avg_sq, but attribute amsgrad is 0"* ]]
+}
