@@ -5,8 +5,6 @@
 #include <jansson.h>
 
 #include "experiments/analyze/analysis.h"
-#include <jansson.h>
-
 #include "experiments/store/store.h"
 
 /* A tensor under a quantizer, analyzed or skipped with a reason. */

@@ -63,7 +63,8 @@ struct qm_tensor_run_case {
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
 int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out);
 
-/* Texts that say how a run was recorded; no tolerance here depends on them. */
+/* 1: the texts that say how a run was recorded, on which no tolerance here depends, are known words
+ * or absent; else the case is unreadable. */
 int qm_tensor_run_texts_known(struct qm_conform *c);
 
 /* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None).  An
