@@ -198,17 +198,17 @@ for key in ("p0", "params", "grads"):
 ' system adafactor8bit
 }
 
-# A step of 2^-22 from 1 is less than the share of the parameter that CAME's float32 may be off by.
+# A step of 2^-24 from 1 is less than the share of the parameter that CAME's float32 may be off by.
 @test "conform: a step that its tolerance may hide is skipped, with the reason" {
     local small='
 def small(name, to, p0=1.0, dtype="f32", **more):
     p0, to = np.full(2, p0, "f4"), np.full((1, 2), to, "f4")
-    run(name, {"optimizer": "CAME", "dtype": dtype, "lr": 2.0 ** -22, "betas": [0.0, 0.0, 0.0],
+    run(name, {"optimizer": "CAME", "dtype": dtype, "lr": 2.0 ** -24, "betas": [0.0, 0.0, 0.0],
                "eps": [0.0, 0.0], "shape": [2], **more}, p0, np.ones((1, 2), "f4"), to,
         exp_avg=np.ones((1, 2), "f4"), exp_avg_sq=np.ones((1, 2), "f4"))
 '
-    judged EQUAL "$small"'small("made", 1.0 - 2.0 ** -22)' executed CAME.py
-    judged skipped "$small"'small("not_made", 1.0); small("double", 1.0 - 2.0 ** -21)
+    judged EQUAL "$small"'small("made", 1.0 - 2.0 ** -24)' executed CAME.py
+    judged skipped "$small"'small("not_made", 1.0); small("double", 1.0 - 2.0 ** -23)
 ' executed CAME.py
     [[ $("$QUALM" conform "$X") == *"step 1: the tolerance is as large as the step"* ]]
     judged DIFFERS "$small"'
