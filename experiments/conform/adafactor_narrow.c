@@ -10,29 +10,30 @@
 #include <stdlib.h>
 
 /* 1 / sqrt(v) in float32, or in scalar code, which rounds the root to bfloat16 before. */
-static struct qm_span inverse_root(struct qm_span v)
+static struct qm_narrow_span inverse_root(struct qm_narrow_span v)
 {
     const double ends[2] = {sqrt(v.lo), sqrt(v.hi)};
-    struct qm_span root = qm_span_of(ends, 2), one = qm_span_one(1.0);
+    struct qm_narrow_span root = qm_narrow_span_of(ends, 2), one = qm_narrow_span_one(1.0);
     root.nan |= v.nan;
-    return qm_span_either(qm_span_narrow(qm_span_quotient(one, qm_span_single(root))),
-                          qm_span_narrow(qm_span_quotient(one, qm_span_narrow(root))));
+    return qm_narrow_span_either(
+        qm_narrow_span_narrow(qm_narrow_span_quotient(one, qm_narrow_span_single(root))),
+        qm_narrow_span_narrow(qm_narrow_span_quotient(one, qm_narrow_span_narrow(root))));
 }
 
 /* The larger of each number and a scalar; NaN stays. */
-static struct qm_span at_least(struct qm_span x, double least)
+static struct qm_narrow_span at_least(struct qm_narrow_span x, double least)
 {
-    struct qm_span s = qm_span_scalar(least);
+    struct qm_narrow_span s = qm_narrow_span_scalar(least);
     if (x.lo > x.hi)
         return x;
-    return (struct qm_span){fmax(x.lo, s.lo), fmax(x.hi, s.hi), x.nan};
+    return (struct qm_narrow_span){fmax(x.lo, s.lo), fmax(x.hi, s.hi), x.nan};
 }
 
 /* The norm of n numbers over the root of n. */
-static struct qm_span mean_size(const struct qm_span *x, int64_t n)
+static struct qm_narrow_span mean_size(const struct qm_narrow_span *x, int64_t n)
 {
     double off = ((double)n / 8.0 + 16.0) * 0x1p-24, least = 0.0, most = 0.0;
-    struct qm_span r = {0.0, 0.0, 0};
+    struct qm_narrow_span r = {0.0, 0.0, 0};
     for (int64_t k = 0; k < n; k++) {
         double a = fabs(x[k].lo), b = fabs(x[k].hi);
         double low = x[k].lo <= 0.0 && x[k].hi >= 0.0 ? 0.0 : fmin(a, b);
@@ -50,7 +51,7 @@ static struct qm_span mean_size(const struct qm_span *x, int64_t n)
                                               : sqrt(fmax(least * (1.0 - off) - counts, 0.0));
         r.hi =
             most * (1.0 + off) + counts >= 0x1p128 ? HUGE_VAL : sqrt(most * (1.0 + off) + counts);
-        r = qm_span_narrow(r);
+        r = qm_narrow_span_narrow(r);
     }
     r.lo /= sqrt((double)n);
     r.hi /= sqrt((double)n);
@@ -58,78 +59,82 @@ static struct qm_span mean_size(const struct qm_span *x, int64_t n)
 }
 
 /* Python's max(least, x). */
-static struct qm_span python_max(double least, struct qm_span x)
+static struct qm_narrow_span python_max(double least, struct qm_narrow_span x)
 {
-    return (struct qm_span){x.nan ? least : fmax(least, x.lo), fmax(least, x.hi), 0};
+    return (struct qm_narrow_span){x.nan ? least : fmax(least, x.lo), fmax(least, x.hi), 0};
 }
 
 /* The mean of the rows' averages of the matrix that element k is in. */
-static struct qm_span row_mean(const double *row, int64_t rows)
+static struct qm_narrow_span row_mean(const double *row, int64_t rows)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < rows; i++)
         sum += row[i];
     double off = (double)rows * 0x1p-24 * fabs(sum);
-    struct qm_span s = {sum - off, sum + off, 0}, n = qm_span_scalar((double)rows);
+    struct qm_narrow_span s = {sum - off, sum + off, 0}, n = qm_narrow_span_scalar((double)rows);
     if (!isfinite(sum))
-        s = qm_span_one(sum);
-    return qm_span_either(qm_span_narrow(qm_span_quotient(s, n)),
-                          qm_span_narrow(qm_span_quotient(qm_span_narrow(s), n)));
+        s = qm_narrow_span_one(sum);
+    return qm_narrow_span_either(
+        qm_narrow_span_narrow(qm_narrow_span_quotient(s, n)),
+        qm_narrow_span_narrow(qm_narrow_span_quotient(qm_narrow_span_narrow(s), n)));
 }
 
 /* The estimate of the second moment of element k, from the recorded states. */
-static struct qm_span estimate(const struct qm_tensor_run_case *w,
-                               const struct qm_tensor_run_at *at, int64_t k)
+static struct qm_narrow_span estimate(const struct qm_tensor_run_case *w,
+                                      const struct qm_tensor_run_at *at, int64_t k)
 {
     const struct qm_shape *s = at->shape;
     int64_t n = qm_shape_numel(s);
     if (s->rank < 2)
-        return qm_span_one(at->state[2][(at->t - 1) * n + k]);
+        return qm_narrow_span_one(at->state[2][(at->t - 1) * n + k]);
     int64_t cols = s->dim[s->rank - 1], rows = s->dim[s->rank - 2], matrix = k / (rows * cols);
     const double *row = at->state[0] + (at->t - 1) * (n / cols) + matrix * rows,
                  *col = at->state[1] + (at->t - 1) * (n / rows) + matrix * cols;
-    struct qm_span both = qm_span_narrow(qm_span_one(row[k / cols % rows] * col[k % cols]));
-    return qm_span_narrow(qm_span_quotient(both, at_least(row_mean(row, rows), w->hyper.eps1)));
+    struct qm_narrow_span both =
+        qm_narrow_span_narrow(qm_narrow_span_one(row[k / cols % rows] * col[k % cols]));
+    return qm_narrow_span_narrow(
+        qm_narrow_span_quotient(both, at_least(row_mean(row, rows), w->hyper.eps1)));
 }
 
 /* The numbers of -rate as torch.add's alpha or foreach's factors. */
-static struct qm_span negative_rate(struct qm_span rate)
+static struct qm_narrow_span negative_rate(struct qm_narrow_span rate)
 {
-    struct qm_span a = qm_span_scalar(-rate.lo), b = qm_span_scalar(-rate.hi);
-    return qm_span_either(a, b);
+    struct qm_narrow_span a = qm_narrow_span_scalar(-rate.lo), b = qm_narrow_span_scalar(-rate.hi);
+    return qm_narrow_span_either(a, b);
 }
 
 int qm_adafactor_narrow(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                        const double *before, struct qm_span *out)
+                        const double *before, struct qm_narrow_span *out)
 {
     const struct qm_hyper *h = &w->hyper;
     int64_t n = qm_shape_numel(at->shape);
     int is_special = 0, is_matrix = at->shape->rank >= 2;
-    struct qm_span *p = malloc(sizeof *p * (size_t)(n + 1));
+    struct qm_narrow_span *p = malloc(sizeof *p * (size_t)(n + 1));
     if (!p || (is_matrix ? !at->state[0] || !at->state[1] : !at->state[2])) {
         free(p);
         return -1;
     }
     for (int64_t k = 0; k < n; k++) {
-        p[k] = qm_span_one(before[k]);
-        struct qm_span v = at_least(estimate(w, at, k), h->eps1 * h->eps1);
-        out[k] = qm_span_narrow(qm_span_product(
-            inverse_root(v), qm_span_one(h->maximize ? -at->grad[k] : at->grad[k])));
+        p[k] = qm_narrow_span_one(before[k]);
+        struct qm_narrow_span v = at_least(estimate(w, at, k), h->eps1 * h->eps1);
+        out[k] = qm_narrow_span_narrow(qm_narrow_span_product(
+            inverse_root(v), qm_narrow_span_one(h->maximize ? -at->grad[k] : at->grad[k])));
         is_special |= out[k].nan || isinf(out[k].lo) || isinf(out[k].hi);
     }
     double rho = fmin(h->lr, 1.0 / sqrt((double)at->t));
-    struct qm_span size = python_max(h->eps2, mean_size(p, n)), by = mean_size(out, n);
+    struct qm_narrow_span size = python_max(h->eps2, mean_size(p, n)), by = mean_size(out, n);
     by.lo /= h->clip;
     by.hi /= h->clip;
     by = python_max(1.0, by);
-    struct qm_span rate =
-        negative_rate((struct qm_span){size.lo * rho / by.hi, size.hi * rho / by.lo, 0});
+    struct qm_narrow_span rate =
+        negative_rate((struct qm_narrow_span){size.lo * rho / by.hi, size.hi * rho / by.lo, 0});
     for (int64_t k = 0; k < n; k++) {
         if (h->weight_decay != 0.0)
-            p[k] = qm_span_narrow(
-                qm_span_product(p[k], qm_span_scalar(1.0 - h->lr * h->weight_decay)));
-        struct qm_span u = qm_span_single(qm_span_product(out[k], rate));
-        out[k] = qm_span_narrow(qm_span_sum(p[k], qm_span_either(u, qm_span_narrow(u))));
+            p[k] = qm_narrow_span_narrow(
+                qm_narrow_span_product(p[k], qm_narrow_span_scalar(1.0 - h->lr * h->weight_decay)));
+        struct qm_narrow_span u = qm_narrow_span_single(qm_narrow_span_product(out[k], rate));
+        out[k] = qm_narrow_span_narrow(
+            qm_narrow_span_sum(p[k], qm_narrow_span_either(u, qm_narrow_span_narrow(u))));
     }
     free(p);
     return is_special;

@@ -8,6 +8,6 @@
 /* The range of each parameter after the recorded step, from the parameters `before` it.  1: some
  * number of the update may be infinite or NaN; -1: no state is recorded, and out is untouched. */
 int qm_adafactor_narrow(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                        const double *before, struct qm_span *out);
+                        const double *before, struct qm_narrow_span *out);
 
 #endif

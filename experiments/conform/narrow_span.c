@@ -6,9 +6,9 @@
 
 #include "core/base/half.h"
 
-struct qm_span qm_span_of(const double *x, int n)
+struct qm_narrow_span qm_narrow_span_of(const double *x, int n)
 {
-    struct qm_span r = {HUGE_VAL, -HUGE_VAL, 0};
+    struct qm_narrow_span r = {HUGE_VAL, -HUGE_VAL, 0};
     for (int i = 0; i < n; i++) {
         r.nan |= isnan(x[i]);
         r.lo = x[i] < r.lo ? x[i] : r.lo;
@@ -18,14 +18,14 @@ struct qm_span qm_span_of(const double *x, int n)
 }
 
 /* NaN alone. */
-static const struct qm_span nothing = {HUGE_VAL, -HUGE_VAL, 1};
+static const struct qm_narrow_span nothing = {HUGE_VAL, -HUGE_VAL, 1};
 
-static int is_empty(struct qm_span x) { return x.lo > x.hi; }
+static int is_empty(struct qm_narrow_span x) { return x.lo > x.hi; }
 
-struct qm_span qm_span_one(double x) { return qm_span_of(&x, 1); }
+struct qm_narrow_span qm_narrow_span_one(double x) { return qm_narrow_span_of(&x, 1); }
 
 /* The ends of a range as float32 results, an ulp further out where they are not exact. */
-struct qm_span qm_span_single(struct qm_span r)
+struct qm_narrow_span qm_narrow_span_single(struct qm_narrow_span r)
 {
     if (r.lo > r.hi)
         return r;
@@ -38,84 +38,93 @@ struct qm_span qm_span_single(struct qm_span r)
 double qm_span_bf16(double x) { return (double)qm_bf16_to_float(qm_float_to_bf16((float)x)); }
 
 /* A float32 result that is rounded to bfloat16. */
-struct qm_span qm_span_narrow(struct qm_span r)
+struct qm_narrow_span qm_narrow_span_narrow(struct qm_narrow_span r)
 {
-    r = qm_span_single(r);
-    return r.lo > r.hi ? r : (struct qm_span){qm_span_bf16(r.lo), qm_span_bf16(r.hi), r.nan};
+    r = qm_narrow_span_single(r);
+    return r.lo > r.hi ? r : (struct qm_narrow_span){qm_span_bf16(r.lo), qm_span_bf16(r.hi), r.nan};
 }
 
 /* The products, sums and quotients of two ranges; no range of divisors has 0 inside. */
-struct qm_span qm_span_product(struct qm_span a, struct qm_span b)
+struct qm_narrow_span qm_narrow_span_product(struct qm_narrow_span a, struct qm_narrow_span b)
 {
     if (is_empty(a) || is_empty(b))
         return nothing;
     const double x[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
-    struct qm_span r = qm_span_of(x, 4);
+    struct qm_narrow_span r = qm_narrow_span_of(x, 4);
     r.nan |= a.nan || b.nan;
     return r;
 }
 
-struct qm_span qm_span_sum(struct qm_span a, struct qm_span b)
+struct qm_narrow_span qm_narrow_span_sum(struct qm_narrow_span a, struct qm_narrow_span b)
 {
     if (is_empty(a) || is_empty(b))
         return nothing;
     const double x[2] = {a.lo + b.lo, a.hi + b.hi};
-    struct qm_span r = qm_span_of(x, 2);
+    struct qm_narrow_span r = qm_narrow_span_of(x, 2);
     r.nan |= a.nan || b.nan;
     return r;
 }
 
-struct qm_span qm_span_quotient(struct qm_span a, struct qm_span b)
+struct qm_narrow_span qm_narrow_span_quotient(struct qm_narrow_span a, struct qm_narrow_span b)
 {
     if (is_empty(a) || is_empty(b))
         return nothing;
     const double x[4] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
-    struct qm_span r = qm_span_of(x, 4);
+    struct qm_narrow_span r = qm_narrow_span_of(x, 4);
     r.nan |= a.nan || b.nan;
     return r;
 }
 
 /* A scalar that torch.add, mul or div takes: float32 in vectors, bfloat16 in scalar code. */
-struct qm_span qm_span_scalar(double x)
+struct qm_narrow_span qm_narrow_span_scalar(double x)
 {
     const double either[2] = {(double)(float)x, qm_span_bf16(x)};
-    return qm_span_of(either, 2);
+    return qm_narrow_span_of(either, 2);
 }
 
 /* a + alpha b, of torch.add. */
-struct qm_span qm_span_add(struct qm_span a, struct qm_span b, double alpha)
+struct qm_narrow_span qm_narrow_span_add(struct qm_narrow_span a, struct qm_narrow_span b,
+                                         double alpha)
 {
-    struct qm_span x = qm_span_single(qm_span_product(b, qm_span_scalar(alpha))),
-                   y = qm_span_narrow(x);
-    struct qm_span either = {fmin(x.lo, y.lo), fmax(x.hi, y.hi), x.nan};
-    return qm_span_narrow(qm_span_sum(a, either));
+    struct qm_narrow_span x = qm_narrow_span_single(
+                              qm_narrow_span_product(b, qm_narrow_span_scalar(alpha))),
+                          y = qm_narrow_span_narrow(x);
+    struct qm_narrow_span either = {fmin(x.lo, y.lo), fmax(x.hi, y.hi), x.nan};
+    return qm_narrow_span_narrow(qm_narrow_span_sum(a, either));
 }
 
 /* a + value b / c, of torch.addcdiv. */
-struct qm_span qm_span_add_quotient(struct qm_span a, struct qm_span b, struct qm_span c,
-                                    double value)
+struct qm_narrow_span qm_narrow_span_add_quotient(struct qm_narrow_span a, struct qm_narrow_span b,
+                                                  struct qm_narrow_span c, double value)
 {
-    struct qm_span above = qm_span_single(qm_span_product(qm_span_one((double)(float)value), b));
-    return qm_span_narrow(qm_span_sum(a, qm_span_single(qm_span_quotient(above, c))));
+    struct qm_narrow_span above =
+        qm_narrow_span_single(qm_narrow_span_product(qm_narrow_span_one((double)(float)value), b));
+    return qm_narrow_span_narrow(
+        qm_narrow_span_sum(a, qm_narrow_span_single(qm_narrow_span_quotient(above, c))));
 }
 
 /* sqrt(v), of a recorded number. */
-struct qm_span qm_span_root(double v) { return qm_span_narrow(qm_span_one(sqrt(v))); }
+struct qm_narrow_span qm_narrow_span_root(double v)
+{
+    return qm_narrow_span_narrow(qm_narrow_span_one(sqrt(v)));
+}
 
-int qm_span_has(struct qm_span x, double want)
+int qm_narrow_span_has(struct qm_narrow_span x, double want)
 {
     return isnan(want) ? x.nan : x.lo <= want && want <= x.hi;
 }
 
-struct qm_span qm_span_either(struct qm_span a, struct qm_span b)
+struct qm_narrow_span qm_narrow_span_either(struct qm_narrow_span a, struct qm_narrow_span b)
 {
-    return (struct qm_span){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi, a.nan || b.nan};
+    return (struct qm_narrow_span){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi,
+                                   a.nan || b.nan};
 }
 
-void qm_span_judge(struct qm_conform *c, const char *what, int64_t k, struct qm_span x, double want)
+void qm_narrow_span_judge(struct qm_conform *c, const char *what, int64_t k,
+                          struct qm_narrow_span x, double want)
 {
     double end = want < x.lo ? x.lo : x.hi;
-    if (!qm_span_has(x, want)) {
+    if (!qm_narrow_span_has(x, want)) {
         qm_golden_case_differs(c,
                                "%s[%lld]: got %.9g, want %.9g: bfloat16 roundings make it %.9g "
                                "to %.9g",

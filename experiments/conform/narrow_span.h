@@ -16,43 +16,44 @@
 #include "experiments/conform/conform.h"
 
 /* The numbers from lo to hi, and NaN where `nan`; lo > hi: nothing but NaN. */
-struct qm_span {
+struct qm_narrow_span {
     double lo, hi;
     int nan;
 };
 
 /* The least range of n numbers; that of one number. */
-struct qm_span qm_span_of(const double *x, int n);
-struct qm_span qm_span_one(double x);
+struct qm_narrow_span qm_narrow_span_of(const double *x, int n);
+struct qm_narrow_span qm_narrow_span_one(double x);
 
 /* What lies between numbers of two ranges. */
-struct qm_span qm_span_either(struct qm_span a, struct qm_span b);
+struct qm_narrow_span qm_narrow_span_either(struct qm_narrow_span a, struct qm_narrow_span b);
 
 /* A result in float32; a result that is rounded to bfloat16; a number in bfloat16. */
-struct qm_span qm_span_single(struct qm_span r);
-struct qm_span qm_span_narrow(struct qm_span r);
+struct qm_narrow_span qm_narrow_span_single(struct qm_narrow_span r);
+struct qm_narrow_span qm_narrow_span_narrow(struct qm_narrow_span r);
 double qm_span_bf16(double x);
 
 /* Exact products, sums and quotients; no range of divisors has 0 inside. */
-struct qm_span qm_span_product(struct qm_span a, struct qm_span b);
-struct qm_span qm_span_sum(struct qm_span a, struct qm_span b);
-struct qm_span qm_span_quotient(struct qm_span a, struct qm_span b);
+struct qm_narrow_span qm_narrow_span_product(struct qm_narrow_span a, struct qm_narrow_span b);
+struct qm_narrow_span qm_narrow_span_sum(struct qm_narrow_span a, struct qm_narrow_span b);
+struct qm_narrow_span qm_narrow_span_quotient(struct qm_narrow_span a, struct qm_narrow_span b);
 
 /* A scalar that torch.add, mul or div takes. */
-struct qm_span qm_span_scalar(double x);
+struct qm_narrow_span qm_narrow_span_scalar(double x);
 
 /* torch.add: a + alpha b.  torch.addcdiv: a + value b / c.  The root of a number v. */
-struct qm_span qm_span_add(struct qm_span a, struct qm_span b, double alpha);
-struct qm_span qm_span_add_quotient(struct qm_span a, struct qm_span b, struct qm_span c,
-                                    double value);
-struct qm_span qm_span_root(double v);
+struct qm_narrow_span qm_narrow_span_add(struct qm_narrow_span a, struct qm_narrow_span b,
+                                         double alpha);
+struct qm_narrow_span qm_narrow_span_add_quotient(struct qm_narrow_span a, struct qm_narrow_span b,
+                                                  struct qm_narrow_span c, double value);
+struct qm_narrow_span qm_narrow_span_root(double v);
 
 /* Whether a recorded number is in a range. */
-int qm_span_has(struct qm_span x, double want);
+int qm_narrow_span_has(struct qm_narrow_span x, double want);
 
 /* Judges number k: outside of its range it differs, and the nearest end is what was computed;
  * equal where the range has one number. */
-void qm_span_judge(struct qm_conform *c, const char *what, int64_t k, struct qm_span x,
-                   double want);
+void qm_narrow_span_judge(struct qm_conform *c, const char *what, int64_t k,
+                          struct qm_narrow_span x, double want);
 
 #endif

@@ -28,29 +28,31 @@ static double state(const struct narrow_run *n, int i, int64_t k)
 /* ---- the classes ----------------------------------------------------------------------------- */
 
 /* p: the parameter after a decoupled decay; g: the gradient with its L2 term. */
-static struct qm_span adam(const struct narrow_run *n, int64_t k, struct qm_span p)
+static struct qm_narrow_span adam(const struct narrow_run *n, int64_t k, struct qm_narrow_span p)
 {
-    struct qm_span den = qm_span_narrow(qm_span_quotient(
-        qm_span_root(state(n, n->r->h.amsgrad ? 2 : 1, k)), qm_span_scalar(sqrt(n->left2))));
-    den = qm_span_narrow(qm_span_sum(den, qm_span_scalar(n->r->h.eps)));
-    return qm_span_add_quotient(p, qm_span_one(state(n, 0, k)), den, -n->lr / n->left1);
+    struct qm_narrow_span den = qm_narrow_span_narrow(
+        qm_narrow_span_quotient(qm_narrow_span_root(state(n, n->r->h.amsgrad ? 2 : 1, k)),
+                                qm_narrow_span_scalar(sqrt(n->left2))));
+    den = qm_narrow_span_narrow(qm_narrow_span_sum(den, qm_narrow_span_scalar(n->r->h.eps)));
+    return qm_narrow_span_add_quotient(p, qm_narrow_span_one(state(n, 0, k)), den,
+                                       -n->lr / n->left1);
 }
 
-static struct qm_span nadam(const struct narrow_run *n, int64_t k, struct qm_span p,
-                            struct qm_span g)
+static struct qm_narrow_span nadam(const struct narrow_run *n, int64_t k, struct qm_narrow_span p,
+                                   struct qm_narrow_span g)
 {
     double v = state(n, 1, k);
-    struct qm_span den = qm_span_narrow(
-        qm_span_quotient(n->r->is_foreach ? qm_span_root(v) : qm_span_one(v),
-                         qm_span_scalar(n->r->is_foreach ? sqrt(n->left2) : n->left2)));
+    struct qm_narrow_span den = qm_narrow_span_narrow(qm_narrow_span_quotient(
+        n->r->is_foreach ? qm_narrow_span_root(v) : qm_narrow_span_one(v),
+        qm_narrow_span_scalar(n->r->is_foreach ? sqrt(n->left2) : n->left2)));
     if (!n->r->is_foreach) {
         const double ends[2] = {sqrt(den.lo), sqrt(den.hi)};
-        den = qm_span_narrow(qm_span_of(ends, 2));
+        den = qm_narrow_span_narrow(qm_narrow_span_of(ends, 2));
     }
-    den = qm_span_narrow(qm_span_sum(den, qm_span_scalar(n->r->h.eps)));
-    p = qm_span_add_quotient(p, g, den, -n->lr * (1.0 - n->mu) / (1.0 - n->product));
-    return qm_span_add_quotient(p, qm_span_one(state(n, 0, k)), den,
-                                -n->lr * n->next / (1.0 - n->product * n->next));
+    den = qm_narrow_span_narrow(qm_narrow_span_sum(den, qm_narrow_span_scalar(n->r->h.eps)));
+    p = qm_narrow_span_add_quotient(p, g, den, -n->lr * (1.0 - n->mu) / (1.0 - n->product));
+    return qm_narrow_span_add_quotient(p, qm_narrow_span_one(state(n, 0, k)), den,
+                                       -n->lr * n->next / (1.0 - n->product * n->next));
 }
 
 /* RAdam's factor of rectification; 0: the step is not rectified. */
@@ -62,70 +64,82 @@ static double rectification(const struct narrow_run *n)
                      : 0.0;
 }
 
-static struct qm_span radam(const struct narrow_run *n, int64_t k, struct qm_span p)
+static struct qm_narrow_span radam(const struct narrow_run *n, int64_t k, struct qm_narrow_span p)
 {
     double rect = rectification(n);
-    struct qm_span m = qm_span_one(state(n, 0, k)),
-                   den = qm_span_narrow(
-                       qm_span_sum(qm_span_root(state(n, 1, k)), qm_span_scalar(n->r->h.eps)));
+    struct qm_narrow_span m = qm_narrow_span_one(state(n, 0, k)),
+                          den = qm_narrow_span_narrow(
+                              qm_narrow_span_sum(qm_narrow_span_root(state(n, 1, k)),
+                                                 qm_narrow_span_scalar(n->r->h.eps)));
     if (n->r->is_foreach) {
-        struct qm_span by = qm_span_scalar(-sqrt(n->left2) * (n->lr * rect / n->left1));
-        by = qm_span_narrow(
-            qm_span_quotient(qm_span_one(1.0), qm_span_narrow(qm_span_quotient(den, by))));
-        by = qm_span_narrow(qm_span_sum(by, qm_span_scalar(rect > 0.0 ? -0.0 : -n->lr / n->left1)));
-        return qm_span_narrow(qm_span_sum(p, qm_span_single(qm_span_product(m, by))));
+        struct qm_narrow_span by =
+            qm_narrow_span_scalar(-sqrt(n->left2) * (n->lr * rect / n->left1));
+        by = qm_narrow_span_narrow(qm_narrow_span_quotient(
+            qm_narrow_span_one(1.0), qm_narrow_span_narrow(qm_narrow_span_quotient(den, by))));
+        by = qm_narrow_span_narrow(
+            qm_narrow_span_sum(by, qm_narrow_span_scalar(rect > 0.0 ? -0.0 : -n->lr / n->left1)));
+        return qm_narrow_span_narrow(
+            qm_narrow_span_sum(p, qm_narrow_span_single(qm_narrow_span_product(m, by))));
     }
-    struct qm_span step = qm_span_narrow(qm_span_quotient(m, qm_span_scalar(n->left1)));
-    step = qm_span_narrow(qm_span_product(step, qm_span_scalar(n->lr)));
+    struct qm_narrow_span step =
+        qm_narrow_span_narrow(qm_narrow_span_quotient(m, qm_narrow_span_scalar(n->left1)));
+    step = qm_narrow_span_narrow(qm_narrow_span_product(step, qm_narrow_span_scalar(n->lr)));
     if (rect > 0.0) {
-        struct qm_span by =
-            qm_span_narrow(qm_span_quotient(qm_span_one(1.0), den)); /* a number over a tensor */
-        step = qm_span_narrow(qm_span_product(
-            step, qm_span_narrow(qm_span_product(by, qm_span_scalar(sqrt(n->left2))))));
-        step = qm_span_narrow(qm_span_product(step, qm_span_scalar(rect)));
+        struct qm_narrow_span by = qm_narrow_span_narrow(
+            qm_narrow_span_quotient(qm_narrow_span_one(1.0), den)); /* a number over a tensor */
+        step = qm_narrow_span_narrow(
+            qm_narrow_span_product(step, qm_narrow_span_narrow(qm_narrow_span_product(
+                                             by, qm_narrow_span_scalar(sqrt(n->left2))))));
+        step = qm_narrow_span_narrow(qm_narrow_span_product(step, qm_narrow_span_scalar(rect)));
     }
-    return qm_span_narrow(qm_span_sum(p, (struct qm_span){-step.hi, -step.lo, step.nan}));
+    return qm_narrow_span_narrow(
+        qm_narrow_span_sum(p, (struct qm_narrow_span){-step.hi, -step.lo, step.nan}));
 }
 
 /* RMSprop and Adagrad: the state is the sum of squares, with momentum of RMSprop a buffer. */
-static struct qm_span of_squares(const struct narrow_run *n, int64_t k, struct qm_span p,
-                                 struct qm_span g)
+static struct qm_narrow_span of_squares(const struct narrow_run *n, int64_t k,
+                                        struct qm_narrow_span p, struct qm_narrow_span g)
 {
     int is_adagrad = n->r->f->rule[0] == 'a';
     if (!is_adagrad && n->r->h.momentum > 0.0)
-        return qm_span_add(p, qm_span_one(state(n, 2, k)), -n->lr);
-    struct qm_span den =
-        qm_span_narrow(qm_span_sum(qm_span_root(state(n, 0, k)), qm_span_scalar(n->r->h.eps)));
+        return qm_narrow_span_add(p, qm_narrow_span_one(state(n, 2, k)), -n->lr);
+    struct qm_narrow_span den = qm_narrow_span_narrow(qm_narrow_span_sum(
+        qm_narrow_span_root(state(n, 0, k)), qm_narrow_span_scalar(n->r->h.eps)));
     if (is_adagrad && n->r->is_foreach)
-        return qm_span_add_quotient(p, qm_span_narrow(qm_span_product(g, qm_span_scalar(-n->lr))),
-                                    den, 1.0);
-    return qm_span_add_quotient(p, g, den, -n->lr);
+        return qm_narrow_span_add_quotient(
+            p, qm_narrow_span_narrow(qm_narrow_span_product(g, qm_narrow_span_scalar(-n->lr))), den,
+            1.0);
+    return qm_narrow_span_add_quotient(p, g, den, -n->lr);
 }
 
-static struct qm_span sgd(const struct narrow_run *n, int64_t k, struct qm_span p, struct qm_span g)
+static struct qm_narrow_span sgd(const struct narrow_run *n, int64_t k, struct qm_narrow_span p,
+                                 struct qm_narrow_span g)
 {
     const struct qm_hyper *h = &n->r->h;
     if (h->momentum != 0.0) {
-        struct qm_span buffer = qm_span_one(state(n, 0, k));
-        g = h->nesterov ? qm_span_add(g, buffer, h->momentum) : buffer;
+        struct qm_narrow_span buffer = qm_narrow_span_one(state(n, 0, k));
+        g = h->nesterov ? qm_narrow_span_add(g, buffer, h->momentum) : buffer;
     }
-    return qm_span_add(p, g, -n->lr);
+    return qm_narrow_span_add(p, g, -n->lr);
 }
 
 /* What parameter k may be after the step. */
-static struct qm_span step(const struct narrow_run *n, int64_t k)
+static struct qm_narrow_span step(const struct narrow_run *n, int64_t k)
 {
     const struct qm_narrow_data *d = n->data;
     const struct qm_hyper *h = &n->r->h;
     const char *rule = n->r->f->rule, *class = n->r->f->optimizer;
     int64_t at = (n->t - 1) * n->r->n + k;
-    struct qm_span p = qm_span_one((double)(n->t > 1 ? d->params[at - n->r->n] : d->p0[k])),
-                   g = qm_span_one((double)(h->maximize ? -d->grads[at] : d->grads[at]));
+    struct qm_narrow_span p = qm_narrow_span_one(
+                              (double)(n->t > 1 ? d->params[at - n->r->n] : d->p0[k])),
+                          g = qm_narrow_span_one(
+                              (double)(h->maximize ? -d->grads[at] : d->grads[at]));
     int is_decoupled = rule[strlen(rule) - 1] == 'w';
     if (h->weight_decay != 0.0 && is_decoupled)
-        p = qm_span_narrow(qm_span_product(p, qm_span_scalar(1.0 - n->lr * h->weight_decay)));
+        p = qm_narrow_span_narrow(
+            qm_narrow_span_product(p, qm_narrow_span_scalar(1.0 - n->lr * h->weight_decay)));
     else if (h->weight_decay != 0.0)
-        g = qm_span_add(g, p, h->weight_decay);
+        g = qm_narrow_span_add(g, p, h->weight_decay);
     if (strcmp(class, "SGD") == 0)
         return sgd(n, k, p, g);
     if (strcmp(class, "NAdam") == 0)
@@ -153,6 +167,6 @@ void qm_reference_narrow(struct qm_conform *c, const struct qm_reference *r,
     n.next = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)(t + 1) * h->momentum_decay));
     n.product = data->mu_product ? data->mu_product[t - 1] : 1.0;
     for (int64_t k = 0; k < r->n && qm_golden_case_open(c); k++)
-        qm_span_judge(c, what, k, step(&n, k), (double)data->params[(t - 1) * r->n + k]);
+        qm_narrow_span_judge(c, what, k, step(&n, k), (double)data->params[(t - 1) * r->n + k]);
     c->now.compared += r->n;
 }

@@ -124,9 +124,9 @@ struct side {
     void *plan;
     enum qm_param_format format;
     double *p, *g, *slot[QM_MAX_SLOTS], *room;
-    float *single;              /* room to convert the plan's tensors */
-    struct qm_span *span;       /* [n], where the rule has `narrow` */
-    double *start, *low, *high; /* [n], of bfloat16 parameters; else NULL */
+    float *single;               /* room to convert the plan's tensors */
+    struct qm_narrow_span *span; /* [n], where the rule has `narrow` */
+    double *start, *low, *high;  /* [n], of bfloat16 parameters; else NULL */
     double *kept[QM_MAX_SLOTS];
     double *of_average;      /* what each number of the average may be off by */
     double *allowed, *error; /* of each number of a state; of the average, in a free run */
@@ -429,9 +429,9 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     int has_spans = r->w->narrow && !s->oracle,
         is_special = has_spans ? r->w->narrow(r->w, &at, before, s->span) : -1;
     for (int64_t k = 0; k < r->n && is_special >= 0 && !is_free && qm_golden_case_open(c); k++)
-        qm_span_judge(c, what, k, s->span[k], want[k]);
+        qm_narrow_span_judge(c, what, k, s->span[k], want[k]);
     for (int64_t k = 0; k < r->n && is_special >= 0; k++)
-        if (!is_free || (is_special && qm_span_has(s->span[k], want[k])))
+        if (!is_free || (is_special && qm_narrow_span_has(s->span[k], want[k])))
             s->p[k] = want[k];
     /* A NaN of the package's states is in its sums over the tensor, and so in every parameter. */
     int is_any = s->oracle && has_special(r, t);

@@ -57,7 +57,7 @@ struct qm_tensor_run_case {
      * where there are no ranges.  Free runs take the recorded numbers of the first kind, if they
      * are in their ranges.  NULL: intermediate numbers of the package are float32. */
     int (*narrow)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                  const double *before, struct qm_span *out);
+                  const double *before, struct qm_narrow_span *out);
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
