@@ -77,7 +77,7 @@ static void test_verdicts(void **state)
     struct paired_cells a;
     struct qm_protocol *p;
     (void)state;
-    cells_of("variant: adamw4_ao\nmin_numel: 0\nexp_avg_sq.min_numel: 0\nexp_avg.min_numel: 0\n"
+    cells_of("variant: adamw4_ao\nexp_avg_sq.min_numel: 0\nexp_avg.min_numel: 0\n"
              "exp_avg:\n  - dyn 2048: \"dyn:4s/block:2048/bisect/mid/lo\"\n"
              "  - nf4 2048: \"nf4:4s/block:2048/bisect/mid/lo\"\n"
              "  - nf4 64: \"nf4:4s/block:64/bisect/mid/lo\"\n  - f32: f32\n"
