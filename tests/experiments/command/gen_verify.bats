@@ -74,7 +74,7 @@ P
         [ "$(json_value 'd["not_exercised"], d["pairs"] == d["of_pairs"], d["cases_left_out"]' \
             gen "$recipe" -o "$dir/in.npz")" = "nothing of the list True 0" ]
         [ "$(json_value 'd["not_exercised"][-13:], "," in d["not_exercised"], d["cases"] < 24' \
-            gen "$recipe" --quick -o "$dir/in.npz")" = " of 595 pairs False True" ]
+            gen "$recipe" --quick -o "$dir/in.npz")" = " of 617 pairs False True" ]
     done
 }
 
@@ -84,8 +84,8 @@ P
     answers "$dir/in.npz" "$dir/out.npz"
     local short="['exp_avg with a short block', 'exp_avg_sq with a short block']"
     run -0 "$QUALM" verify "$dir/out.npz"
-    [[ $output == *" 18 of 20 class, 9 of 10 setting, 3 of 4 first_step, "*" pairs"* ]]
-    [[ $output =~ class\ +2\ of\ 20\ +loguniform,\ denormal,\ huge ]]
+    [[ $output == *" 19 of 21 class, 9 of 10 setting, 3 of 4 first_step, "*" pairs"* ]]
+    [[ $output =~ class\ +2\ of\ 21\ +loguniform,\ denormal,\ huge ]]
     [[ $output =~ mode\ +1\ of\ 2\ +forced ]]
     ! grep -qE '^.{121}' <<<"$output" || return 1
     [ "$(json_value '[r["not_exercised"] for r in d["coverage"] if r["coordinate"] in
