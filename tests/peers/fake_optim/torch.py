@@ -7,13 +7,21 @@ import types
 
 import numpy as np
 
-_WIDE = np.longdouble
-
 
 def _fma(a, b, c):
-    """a b + c in float32, rounded once: products of float32 numbers are exact in 64 bits."""
-    a, b, c = (np.asarray(x, _WIDE) for x in (a, b, c))
-    return (a * b + c).astype(np.float32)
+    """a b + c in float32, rounded once.
+
+    A product of float32 numbers is exact in double; where its sum with c is not, the sum is rounded
+    to an odd neighbour, which is no tie of float32."""
+    a, b, c = (np.asarray(x, np.float32).astype(np.float64) for x in (a, b, c))
+    product = np.atleast_1d(a * b)
+    with np.errstate(invalid="ignore"):
+        s = product + c
+        other = s - product
+        error = (product - (s - other)) + (c - other)
+    even = np.isfinite(s) & (error != 0) & (s.view(np.int64) & 1 == 0)
+    odd = np.where(even, np.nextafter(s, np.where(error > 0, np.inf, -np.inf)), s)
+    return odd.astype(np.float32).reshape(np.broadcast_shapes(a.shape, b.shape, c.shape))
 
 
 def _bfloat16(x):
@@ -86,10 +94,14 @@ class SGD:
         self.h = tuple(h[k] for k in ("lr", "momentum", "weight_decay", "dampening", "maximize",
                                       "nesterov"))
 
+    def kept(self, x):
+        """What one operation leaves: but in the fused kernel a number of the parameter's dtype."""
+        return x if self.fused else Tensor(np.array(x, dtype=np.float32), self.p.dtype).value
+
     def average(self, old, g, momentum, weight):
         """The new buffer; the fused kernel's last elements are no whole vector, which has
         eight of float32 and sixteen of bfloat16."""
-        new = _fma(g, weight, old * momentum).reshape(-1)
+        new = _fma(g, weight, self.kept(old * momentum)).reshape(-1)
         lanes = 8 if self.p.dtype == "float32" else 16
         whole = g.size // lanes * lanes if self.fused else g.size
         new[whole:] = _fma(old, momentum, g * weight).reshape(-1)[whole:]
@@ -99,7 +111,7 @@ class SGD:
         lr, momentum, decay, dampening, maximize, nesterov = self.h
         p, g, state = self.p, self.p.grad.value, self.state[self.p]
         g = -g if maximize else g
-        g = _fma(p.value, np.float32(decay), g) if decay else g
+        g = self.kept(_fma(p.value, np.float32(decay), g)) if decay else g
         if momentum:
             old = state["momentum_buffer"].value if state else None
             new = g if old is None else self.average(old, g, np.float32(momentum),
@@ -107,7 +119,7 @@ class SGD:
             state["momentum_buffer"] = Tensor(np.array(new, dtype=np.float32), p.dtype)
             if not self.fused:  # the fused kernel goes on with what it has not rounded
                 new = state["momentum_buffer"].value
-            g = _fma(new, np.float32(momentum), g) if nesterov else new
+            g = self.kept(_fma(new, np.float32(momentum), g)) if nesterov else new
         rate = np.float32(-lr * float(os.environ.get("FAKE_STEP", "1")))
         p.value = Tensor(np.array(_fma(g, rate, p.value), dtype=np.float32), p.dtype).value
 
