@@ -136,17 +136,17 @@ static double of_values(const struct qm_run *run, const struct scratch *s, int64
     return off;
 }
 
-/* The size of the step here, where the record has an infinite state that is finite in float32. */
+/* The size of the step here, where the record of a narrow run, whose states have the parameter's
+ * shape, has an infinite one that is finite in float32. */
 static double of_infinite(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     int64_t t = run->kept[row], at = row * s->numel + k;
     float old = row > 0 ? run->params[at - s->numel] : run->p0[k];
     int is_infinite = 0;
-    for (int i = 0; i < run->recipe.rule->n_slots; i++)
+    for (int i = 0; i < run->recipe.rule->n_slots && run->within.is_narrow; i++)
         is_infinite |= run->slot[i].values && isinf(run->slot[i].values[at]);
-    return run->within.is_narrow && is_infinite && isfinite(run->grads[(t - 1) * s->numel + k])
-               ? size_of(s->p[k] - old)
-               : 0.0;
+    return is_infinite && isfinite(run->grads[(t - 1) * s->numel + k]) ? size_of(s->p[k] - old)
+                                                                       : 0.0;
 }
 
 /* The size of the step that parameter k takes here in a row, whatever the decay took off it. */
