@@ -109,13 +109,9 @@ static qm_status write_file(const char *dir, const char *name, const char *text)
 /* The sum of what campaign.json says beside it, in compact form by sorted names; 0: no memory. */
 static int head_sum(json_t *v, char sum[QM_LEDGER_SUM])
 {
-    json_t *rest = json_copy(v);
-    if (rest)
-        json_object_del(rest, "sum");
-    char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *text = qm_json_without(v, "sum");
     if (text)
         qm_ledger_line_sum(text, strlen(text), sum);
-    json_decref(rest);
     free(text);
     return text != NULL;
 }

@@ -87,6 +87,10 @@ int qm_cli_control_bytes(const char *text);
  * no memory. */
 json_t *qm_json_text(const char *text);
 
+/* An object without one member, in compact form by sorted names: what the sum that a file carries
+ * is of.  The caller frees it; NULL: there is no memory. */
+char *qm_json_without(json_t *object, const char *member);
+
 /* x as a JSON number; null for NaN and infinities, which JSON lacks. */
 json_t *qm_json_number(double x);
 

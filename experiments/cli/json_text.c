@@ -36,3 +36,13 @@ json_t *qm_json_text(const char *text)
     free(out);
     return json;
 }
+
+char *qm_json_without(json_t *object, const char *member)
+{
+    json_t *rest = json_copy(object);
+    if (rest)
+        json_object_del(rest, member);
+    char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(rest);
+    return text;
+}

@@ -44,35 +44,33 @@ struct qm_narrow_span qm_narrow_span_narrow(struct qm_narrow_span r)
     return r.lo > r.hi ? r : (struct qm_narrow_span){qm_span_bf16(r.lo), qm_span_bf16(r.hi), r.nan};
 }
 
-/* The products, sums and quotients of two ranges; no range of divisors has 0 inside. */
-struct qm_narrow_span qm_narrow_span_product(struct qm_narrow_span a, struct qm_narrow_span b)
+/* The range of results x[n] of the ends of two ranges; of none where one of them is NaN alone. */
+static struct qm_narrow_span of_ends(struct qm_narrow_span a, struct qm_narrow_span b,
+                                     const double *x, int n)
 {
     if (is_empty(a) || is_empty(b))
         return nothing;
-    const double x[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
-    struct qm_narrow_span r = qm_narrow_span_of(x, 4);
+    struct qm_narrow_span r = qm_narrow_span_of(x, n);
     r.nan |= a.nan || b.nan;
     return r;
+}
+
+struct qm_narrow_span qm_narrow_span_product(struct qm_narrow_span a, struct qm_narrow_span b)
+{
+    const double x[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
+    return of_ends(a, b, x, 4);
 }
 
 struct qm_narrow_span qm_narrow_span_sum(struct qm_narrow_span a, struct qm_narrow_span b)
 {
-    if (is_empty(a) || is_empty(b))
-        return nothing;
     const double x[2] = {a.lo + b.lo, a.hi + b.hi};
-    struct qm_narrow_span r = qm_narrow_span_of(x, 2);
-    r.nan |= a.nan || b.nan;
-    return r;
+    return of_ends(a, b, x, 2);
 }
 
 struct qm_narrow_span qm_narrow_span_quotient(struct qm_narrow_span a, struct qm_narrow_span b)
 {
-    if (is_empty(a) || is_empty(b))
-        return nothing;
     const double x[4] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
-    struct qm_narrow_span r = qm_narrow_span_of(x, 4);
-    r.nan |= a.nan || b.nan;
-    return r;
+    return of_ends(a, b, x, 4);
 }
 
 /* A scalar that torch.add, mul or div takes: float32 in vectors, bfloat16 in scalar code. */

@@ -29,18 +29,10 @@ static double rounded(double x)
 /* The sum of what a file says beside it; 0: no memory. */
 static int sum_of(json_t *file, char sum[SUM])
 {
-    char hex[65];
-    struct qm_sha256 h;
-    json_t *rest = json_copy(file);
-    if (rest)
-        json_object_del(rest, "sum");
-    char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    json_decref(rest);
+    char hex[65], *text = qm_json_without(file, "sum");
     if (!text)
         return 0;
-    qm_sha256_start(&h);
-    qm_sha256_add(&h, text, strlen(text));
-    qm_sha256_hex(&h, hex);
+    qm_sha256_of(text, strlen(text), hex);
     snprintf(sum, SUM, "%.16s", hex);
     free(text);
     return 1;

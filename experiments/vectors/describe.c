@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
+
 /* ---- hashes -------------------------------------------------------------------------------- */
 
 void qm_array_hash_start(struct qm_sha256 *h, enum qm_dtype dtype, const struct qm_shape *shape)
@@ -43,11 +45,7 @@ void qm_array_hash(const struct qm_tensor *t, char out[QM_HASH])
 
 qm_status qm_describe_digest(json_t *root, char out[QM_HASH])
 {
-    json_t *bare = json_copy(root);
-    if (bare)
-        json_object_del(bare, "digest");
-    char *text = bare ? json_dumps(bare, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    json_decref(bare);
+    char *text = qm_json_without(root, "digest");
     if (!text)
         return qm_fail(QM_NO_MEMORY, "a digest");
     qm_sha256_of(text, strlen(text), out);

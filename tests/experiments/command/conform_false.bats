@@ -9,15 +9,6 @@ setup() {
     X=$BATS_TEST_TMPDIR/x.h5
 }
 
-# judged WORD CODE [ATTRIBUTE VALUE]: every case of the file that CODE makes is judged so
-judged() {
-    local got
-    made "${@:2}"
-    got=$("$QUALM" conform "$X" | awk '/^(EQUAL|NEAR|DIFFERS|skipped|UNREADABLE) / { print $1 }' |
-        sort -u)
-    [ "$got" = "$1" ] || { "$QUALM" conform "$X"; false; }
-}
-
 # Lines of Python that make a step of a class of bitsandbytes at rate 0, from two gradients; its
 # square roots are not said, so its states have a tolerance.
 bnb='
