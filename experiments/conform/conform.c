@@ -116,6 +116,8 @@ int qm_golden_case_begin(struct qm_conform *c, const char *group, const char *pa
         snprintf(c->now.name, sizeof c->now.name, "%.250s/%.60s", group, part);
     else
         snprintf(c->now.name, sizeof c->now.name, "%.310s", group);
+    if (strcmp(c->group, group) != 0)
+        qm_golden_forget(c->file);
     snprintf(c->group, sizeof c->group, "%.310s", group);
     return qm_name_matches(c->now.name, c->filter);
 }
@@ -129,6 +131,7 @@ void qm_golden_case_end(struct qm_conform *c)
     if (c->now.unseen > 0)
         qm_golden_case_skip(c, "step %lld: the tolerance is as large as the step",
                             (long long)c->now.unseen);
+    qm_golden_case_left(c);
     size_t used = strlen(c->now.text);
     snprintf(c->now.text + used, sizeof c->now.text - used, "%s%s",
              used && c->now.unread[0] ? "; " : "", c->now.unread);

@@ -37,6 +37,8 @@ struct qm_golden_case {
     enum qm_conform_result outcome;
     char text[320];   /* figures, the first difference, or the reason of a skip */
     char unread[160]; /* what the case holds that its replay does not read, for the end of text */
+    int unread_more;  /* how many of it have no room there */
+    int has_unread;   /* a list said what is read */
     char how[256];    /* the quantizer or recipe that ran */
     int64_t compared; /* values */
     double worst;     /* largest difference in units of the tolerance; 0 when all are equal */
@@ -153,8 +155,13 @@ int qm_golden_case_choice(struct qm_conform *c, const char *name, const char *co
                           int absent);
 
 /* Names in the text of the case its attributes and datasets that are none of these, lists of names
- * with spaces between them.  A number of 0 asks for nothing, and is not named. */
+ * with spaces between them: for a reader that serves several classes and reads more than each has.
+ * A number of 0 asks for nothing, and is not named. */
 void qm_golden_case_unread(struct qm_conform *c, const char *attributes, const char *datasets);
+
+/* Names, where no list did, what of a run (a group with gradients) nobody has read; a NaN, which is
+ * None, asks for nothing.  A case that is skipped or differs was not read to its end. */
+void qm_golden_case_left(struct qm_conform *c);
 
 /* The learning rate of every step from dataset lr_per_step, or NULL where there is none. */
 double *qm_golden_case_rates(struct qm_conform *c, int64_t steps);

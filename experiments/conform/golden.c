@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/half.h"
+#include "experiments/conform/golden_dataset.h"
 #include "experiments/foreign/file_sum.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/stored_digest.h"
-
-#define MOST_ELEMENTS ((int64_t)1 << 28)
 
 enum {
     CACHE = 1 << 20,     /* bytes of the chunk cache */
@@ -25,6 +23,9 @@ struct qm_golden {
     char *listed;                      /* the group whose members are in names, sorted */
     char **names;
     int n_names;
+    char **asked; /* what was read since qm_golden_forget: an object's path, for an attribute with
+                   * a line feed and its name after it */
+    int n_asked;
 };
 
 static void list_forget(struct qm_golden *g)
@@ -222,126 +223,6 @@ static int direct_text(struct qm_golden *g, const char *path, const char *name, 
     return ok;
 }
 
-/* ---- datasets ---- */
-
-static qm_status space_shape(struct qm_golden *g, const char *path, hid_t d, struct qm_shape *out)
-{
-    hsize_t dims[H5S_MAX_RANK];
-    hid_t space = H5Dget_space(d);
-    int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
-    if (rank > 0)
-        H5Sget_simple_extent_dims(space, dims, NULL);
-    H5Sclose(space);
-    if (rank < 0 || rank > QM_MAX_RANK)
-        return qm_fail(QM_BAD_FILE, "%s: %s has %d dimensions, at most %d are read", g->path, path,
-                       rank, QM_MAX_RANK);
-    struct qm_shape s = {.rank = rank};
-    for (int i = 0; i < rank; i++)
-        s.dim[i] = dims[i] < (hsize_t)INT64_MAX ? (int64_t)dims[i] : -1;
-    int64_t n = qm_shape_numel(&s);
-    if (n < 0 || n > MOST_ELEMENTS)
-        return qm_fail(QM_BAD_FILE, "%s: %s is larger than the 2^28 elements that are read",
-                       g->path, path);
-    *out = s;
-    return QM_OK;
-}
-
-static qm_status dataset_open(struct qm_golden *g, const char *path, hid_t *out)
-{
-    hid_t d = H5Dopen2(g->file, path, H5P_DEFAULT);
-    if (d < 0)
-        return qm_fail(QM_NO_MATCH, "%s: there is no dataset %s", g->path, path);
-    qm_status st = qm_h5_guard_dataset(g->path, path, d);
-    if (st == QM_OK)
-        *out = d;
-    else
-        H5Dclose(d);
-    return st;
-}
-
-static qm_status direct_shape(struct qm_golden *g, const char *path, struct qm_shape *out)
-{
-    hid_t d = -1;
-    QM_TRY(dataset_open(g, path, &d));
-    qm_status st = space_shape(g, path, d, out);
-    H5Dclose(d);
-    return st;
-}
-
-static hid_t memory_type(enum qm_dtype want)
-{
-    switch (want) {
-    case QM_DTYPE_f32: return H5T_NATIVE_FLOAT;
-    case QM_DTYPE_f64: return H5T_NATIVE_DOUBLE;
-    case QM_DTYPE_u64: return H5T_NATIVE_UINT64;
-    default: return H5T_NATIVE_INT64;
-    }
-}
-
-/* Widens n bfloat16 numbers, whose bits stand at the start of x, to f32 or f64 in place. */
-static void widen_bf16(void *x, int64_t n, enum qm_dtype want)
-{
-    for (int64_t i = n - 1; i >= 0; i--) {
-        uint16_t bits;
-        memcpy(&bits, (char *)x + 2 * i, sizeof bits);
-        float wide = qm_bf16_to_float(bits);
-        double twice = (double)wide;
-        if (want == QM_DTYPE_f32)
-            memcpy((char *)x + 4 * i, &wide, sizeof wide);
-        else
-            memcpy((char *)x + 8 * i, &twice, sizeof twice);
-    }
-}
-
-/* Reads floats of more than 32 bits as float32, of which each must be one, or NaN. */
-static qm_status read_wider(struct qm_golden *g, const char *path, hid_t d, int64_t n, float *out)
-{
-    double *x = calloc((size_t)n + 1, sizeof *x);
-    qm_status st = x ? QM_OK : qm_fail(QM_NO_MEMORY, "reading %s", path);
-    if (x && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) < 0)
-        st = qm_fail(QM_BAD_FILE, "%s: %s cannot be read (truncated or damaged?)", g->path, path);
-    for (int64_t i = 0; st == QM_OK && i < n; i++) {
-        out[i] = (float)x[i];
-        if ((double)out[i] != x[i] && x[i] == x[i])
-            st = qm_fail(QM_BAD_FILE, "%s: number %lld of %s is %.17g, which float32 does not have",
-                         g->path, (long long)i, path, x[i]);
-    }
-    free(x);
-    return st;
-}
-
-static qm_status direct_read(struct qm_golden *g, const char *path, enum qm_dtype want,
-                             struct qm_blob *out)
-{
-    hid_t d = -1;
-    struct qm_shape shape;
-    QM_TRY(dataset_open(g, path, &d));
-    qm_status st = space_shape(g, path, d, &shape);
-    hid_t t = H5Dget_type(d);
-    H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
-    int floats = want == QM_DTYPE_f32 || want == QM_DTYPE_f64;
-    if (st == QM_OK && class != H5T_INTEGER && !(floats && class == H5T_FLOAT))
-        st = qm_fail(QM_BAD_FILE, "%s: %s does not hold %s", g->path, path,
-                     floats ? "numbers" : "integers");
-    int64_t n = st == QM_OK ? qm_shape_numel(&shape) : 0;
-    qm_blob_put_number(out, n);
-    void *values = qm_blob_put(out, (size_t)n * qm_dtype_size(want));
-    int is_bf16 =
-        floats && class == H5T_INTEGER && H5Tget_size(t) == 2 && H5Tget_sign(t) == H5T_SGN_NONE;
-    int is_wider = want == QM_DTYPE_f32 && class == H5T_FLOAT && H5Tget_size(t) > 4;
-    if (st == QM_OK && n > 0 && values && is_wider)
-        st = read_wider(g, path, d, n, values);
-    else if (st == QM_OK && n > 0 && values &&
-             H5Dread(d, is_bf16 ? H5T_NATIVE_UINT16 : memory_type(want), H5S_ALL, H5S_ALL,
-                     H5P_DEFAULT, values) < 0)
-        st = qm_fail(QM_BAD_FILE, "%s: %s cannot be read (truncated or damaged?)", g->path, path);
-    if (st == QM_OK && values && is_bf16)
-        widen_bf16(values, n, want);
-    H5Tclose(t);
-    H5Dclose(d);
-    return st;
-}
-
 enum request { AT, MEMBERS, ATTRIBUTE, NUMBERS, UNSIGNED, TEXT, SHAPE, READ, NAME };
 
 static void serve_numbers(struct qm_golden *g, const char *path, const char *name,
@@ -375,7 +256,7 @@ static void serve_name(struct qm_golden *g, const char *path, int64_t i, struct 
 static qm_status serve_shape(struct qm_golden *g, const char *path, struct qm_blob *out)
 {
     struct qm_shape shape;
-    QM_TRY(direct_shape(g, path, &shape));
+    QM_TRY(qm_golden_dataset_shape(g->file, g->path, path, &shape));
     qm_blob_put_bytes(out, &shape, sizeof shape);
     return QM_OK;
 }
@@ -403,7 +284,7 @@ static qm_status service_serve(void *object, int request, struct qm_blob *in, st
         case TEXT: serve_text(g, path, name, out); break;
         case NAME: serve_name(g, path, want, out); break;
         case SHAPE: st = serve_shape(g, path, out); break;
-        case READ: st = direct_read(g, path, (enum qm_dtype)want, out); break;
+        case READ: st = qm_golden_dataset_read(g->file, g->path, path, want, out); break;
         }
     free(path);
     free(name);
@@ -469,13 +350,53 @@ void qm_golden_close(struct qm_golden *g)
         return;
     qm_reader_end(g->process);
     list_forget(g);
+    qm_golden_forget(g);
     free(g->path);
     free(g);
+}
+
+void qm_golden_forget(struct qm_golden *g)
+{
+    for (int i = 0; i < g->n_asked; i++)
+        free(g->asked[i]);
+    free(g->asked);
+    g->asked = NULL;
+    g->n_asked = 0;
+}
+
+int qm_golden_was_read(const struct qm_golden *g, const char *path, const char *name)
+{
+    size_t n = strlen(path);
+    for (int i = 0; i < g->n_asked; i++)
+        if (strncmp(g->asked[i], path, n) == 0 &&
+            (name ? g->asked[i][n] == '\n' && strcmp(g->asked[i] + n + 1, name) == 0
+                  : g->asked[i][n] == '\0'))
+            return 1;
+    return 0;
+}
+
+/* Remembers that values of an object or of its attribute were asked for; without memory it is not
+ * remembered, and is named as not read. */
+static void remember(struct qm_golden *g, const char *path, const char *name)
+{
+    size_t size = strlen(path) + strlen(name) + 2;
+    char *one = qm_golden_was_read(g, path, name[0] ? name : NULL) ? NULL : malloc(size);
+    char **more = one ? realloc(g->asked, ((size_t)g->n_asked + 1) * sizeof *more) : NULL;
+    if (more)
+        g->asked = more;
+    if (!more) {
+        free(one);
+        return;
+    }
+    snprintf(one, size, "%s%s%s", path, name[0] ? "\n" : "", name);
+    g->asked[g->n_asked++] = one;
 }
 
 static qm_status ask(struct qm_golden *g, enum request request, const char *path, const char *name,
                      int64_t want, struct qm_blob *answer)
 {
+    if (request == NUMBERS || request == UNSIGNED || request == TEXT || request == READ)
+        remember(g, path, name);
     struct qm_blob in = qm_reader_request(g->process);
     qm_blob_put_text(&in, path);
     qm_blob_put_text(&in, name);
@@ -576,7 +497,7 @@ qm_status qm_golden_shape(struct qm_golden *g, const char *path, struct qm_shape
         return qm_reader_garbled(g->process);
     memcpy(&shape, found, sizeof shape);
     int64_t n = shape.rank >= 0 && shape.rank <= QM_MAX_RANK ? qm_shape_numel(&shape) : -1;
-    if (n < 0 || n > MOST_ELEMENTS)
+    if (n < 0 || n > QM_GOLDEN_MOST_ELEMENTS)
         return qm_reader_garbled(g->process);
     *out = shape;
     return QM_OK;

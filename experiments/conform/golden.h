@@ -51,4 +51,9 @@ qm_status qm_golden_shape(struct qm_golden *g, const char *path, struct qm_shape
  * are the bits of bfloat16.  The caller provides out[numel]. */
 qm_status qm_golden_read(struct qm_golden *g, const char *path, enum qm_dtype want, void *out);
 
+/* Whether values of the dataset at path (name NULL) or of its attribute were read since
+ * qm_golden_forget or, before its first call, since the file was opened. */
+int qm_golden_was_read(const struct qm_golden *g, const char *path, const char *name);
+void qm_golden_forget(struct qm_golden *g);
+
 #endif

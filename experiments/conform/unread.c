@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Attributes that describe a recording and ask for nothing. */
-#define DESCRIBES "seed what grad_kind sqrt_calls_replaced reload"
+/* Attributes that describe a recording and ask for nothing, as do those that begin with "last_". */
+#define DESCRIBES                                                                                 \
+    "seed what grad_kind grad_class sqrt_calls_replaced reload shape n kind driver note release " \
+    "path nan_step"
 
 /* Whether a list of words, which spaces separate, has this one. */
 static int has_word(const char *list, const char *word)
@@ -18,24 +20,58 @@ static int has_word(const char *list, const char *word)
     return 0;
 }
 
+/* What has no room in the text is counted in place of its name. */
 static void name_it(struct qm_conform *c, const char *kind, const char *name)
 {
-    size_t used = strlen(c->now.unread), size = sizeof c->now.unread;
-    snprintf(c->now.unread + used, size - used, "%s%s %.60s", used ? ", " : "not read: ", kind,
-             name);
+    enum { COUNT_ROOM = 16 };
+    char *text = c->now.unread, one[96];
+    size_t used = strlen(text), size = sizeof c->now.unread;
+    int n = snprintf(one, sizeof one, "%s%s %.60s", used ? ", " : "not read: ", kind, name);
+    if (c->now.unread_more == 0 && used + (size_t)n + COUNT_ROOM < size) {
+        memcpy(text + used, one, (size_t)n + 1);
+        return;
+    }
+    char *more = c->now.unread_more++ > 0 ? strrchr(text, ',') : text + used;
+    snprintf(more, size - (size_t)(more - text), ", %d more", c->now.unread_more);
+}
+
+/* Names what is in no list, or, where lists are NULL, what was not read. */
+static void name_all(struct qm_conform *c, const char *group, const char *attributes,
+                     const char *datasets)
+{
+    char name[128], path[QM_GOLDEN_PATH];
+    for (int i = 0; qm_golden_attribute_name(c->file, group, i, name, sizeof name); i++) {
+        double x = 1.0;
+        int was_read =
+            attributes ? has_word(attributes, name) : qm_golden_was_read(c->file, group, name);
+        if (was_read || has_word(DESCRIBES, name) || strncmp(name, "last_", 5) == 0)
+            continue;
+        int is_number = qm_golden_numbers(c->file, group, name, &x, 1) == 1;
+        if (!(is_number && (attributes ? x == 0.0 : isnan(x))))
+            name_it(c, "attribute", name);
+    }
+    for (int i = 0; i < qm_golden_members(c->file, group); i++) {
+        if (!qm_golden_member(c->file, group, i, name, sizeof name))
+            continue;
+        snprintf(path, sizeof path, "%.180s/%.127s", group, name);
+        if (datasets ? has_word(datasets, name) : qm_golden_was_read(c->file, path, NULL))
+            continue;
+        if (!datasets && qm_golden_at(c->file, path) == QM_GOLDEN_GROUP)
+            name_all(c, path, NULL, NULL);
+        else
+            name_it(c, "dataset", name);
+    }
 }
 
 void qm_golden_case_unread(struct qm_conform *c, const char *attributes, const char *datasets)
 {
-    char name[128];
-    for (int i = 0; qm_golden_attribute_name(c->file, c->group, i, name, sizeof name); i++) {
-        double x = (double)NAN;
-        int is_zero = qm_golden_numbers(c->file, c->group, name, &x, 1) == 1 && x == 0.0;
-        if (!is_zero && !has_word(attributes, name) && !has_word(DESCRIBES, name))
-            name_it(c, "attribute", name);
-    }
-    int n = qm_golden_members(c->file, c->group);
-    for (int i = 0; i < n; i++)
-        if (qm_golden_member(c->file, c->group, i, name, sizeof name) && !has_word(datasets, name))
-            name_it(c, "dataset", name);
+    name_all(c, c->group, attributes, datasets);
+    c->now.has_unread = 1;
+}
+
+void qm_golden_case_left(struct qm_conform *c)
+{
+    int is_run = qm_golden_case_has(c, "grads") || qm_golden_case_has(c, "p0_grads");
+    if (is_run && !c->now.has_unread && qm_golden_case_open(c))
+        name_all(c, c->group, NULL, NULL);
 }

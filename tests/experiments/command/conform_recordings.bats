@@ -353,3 +353,30 @@ x[abs(d).argmax()] += $off * d[abs(d).argmax()]; put('params', p); del g['proj_s
 p = g['params'][()]; d = (p - g['param0'][()]).ravel(); p.ravel()[abs(d).argmax()] += 0.01 * max(d)
 put('params', p)"
 }
+
+@test "conform: what no replay reads of a run is named, whatever system it is of" {
+    local file
+    cd "$BATS_TEST_TMPDIR" || return 1
+    for file in bitsandbytes apollo fira torchao018_compiled coat muon8bit microadam; do
+        cp "$ROOT/tests/golden/$file.h5" x.h5
+        "$PYTHON" - <<'PY'
+import h5py
+with h5py.File("x.h5", "r+") as f:
+    runs = []
+    f.visititems(lambda name, o: runs.append(name)
+                 if isinstance(o, h5py.Group) and "grads" in o else None)
+    for i, name in enumerate(runs):
+        f[name].attrs["cautious"] = i % 2 # no flag is off everywhere
+        f[name]["other"] = 1.0
+PY
+        run -0 "$QUALM" conform x.h5 --json
+        "$PYTHON" -c '
+import json, sys
+cases = [c for f in json.load(sys.stdin)["files"] for c in f["cases"]]
+runs = [c["text"] for c in cases if "cautious" in c["text"]]
+assert runs, cases
+assert all("not read: attribute" in t for t in runs), runs' <<<"$output"
+        cp "$ROOT/tests/golden/$file.h5" x.h5
+        [[ $("$QUALM" conform x.h5 -v) != *cautious* ]]
+    done
+}
