@@ -342,6 +342,7 @@ LIST
 }
 
 @test "a change names the tests that it can affect" {
+    long 4
     run "$PYTHON" tests/style/affected_tests.py "$BUILD" core/quant/search.h
     [ "$status" -eq 0 ]
     [[ $output == *"$BUILD/tests/core/quant/test_search"* ]]
@@ -359,6 +360,7 @@ LIST
 changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; }
 
 @test "ONLY=changed names every test that a file can affect" {
+    long 4
     local every f test found
     every=$(find tests -name 'test_*.c' -o -name '*.bats' | wc -l)
     # What is gone, or steers the build, or nobody is known to use: all tests, and a line about it.

@@ -19,6 +19,16 @@ drawn() {
     done
 }
 
+# long N: the test runs at one commit in N, by its own name and QM_TEST_SEED, as drawn() does; every
+# time where every entry is taken
+long() {
+    [ "${QM_TEST_SHARE:-1}" != 1 ] || return 0
+    local sum
+    sum=$(cksum <<<"$BATS_TEST_DESCRIPTION")
+    [ $(((${sum%% *} + ${QM_TEST_SEED:-0}) % $1)) -eq 0 ] ||
+        skip "long: runs at one commit in $1, and in make check-long"
+}
+
 # json_on_stdout COMMAND...: stdout alone is valid JSON
 json_on_stdout() { "$QUALM" "$@" 2>/dev/null | "$PYTHON" -m json.tool >/dev/null; }
 

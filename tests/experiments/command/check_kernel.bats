@@ -133,6 +133,7 @@ C
 }
 
 @test "SIGSEGV: buffer and index are named; every case runs in a fresh process" {
+    long 4
     kernel k.c "*(volatile int *)0 = 1;"
     verdict crashed "SIGSEGV at a null pointer"
     if [ "$(uname -m)" = x86_64 ]; then # tells no address of these
@@ -233,6 +234,7 @@ C
 }
 
 @test "a refused case is a failure unless it is allowed; refusals are listed by coordinate" {
+    long 4
     kernel k.c "if (a->ndim != 2) return 5;"
     expression='(d["passed"], d["results"]["refused"] > 50, d["results"]["passed"] > 50)'
     [ "$(json_value "$expression" check --no-shrink --kernel k.c)" = "(False, True, True)" ]
@@ -279,6 +281,7 @@ C
 }
 
 @test "--regime selects by class and setting; the seed is printed and changes the draws" {
+    long 4
     kernel k.c
     all=$("$QUALM" check --list-cases sgdm_f32)
     count() { json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c "$@"; }
@@ -313,6 +316,7 @@ C
 }
 
 @test "--against: the same kernel has no difference, a changed kernel has codes and errors" {
+    long 4
     "$QUALM" check --template adamw4_ao > old.c
     sed 's/(value\[k + 1\] - value\[k\]) \* 0.5f/(value[k + 1] - value[k]) * 0.48f/' old.c > new.c
     cp old.c same.c
@@ -343,6 +347,7 @@ P
 }
 
 @test "--junit: well-formed, with every case, its failure and the command" {
+    long 4
     kernel k.c 'if (n == 127) exit(0); if (n == 128) { puts("<&\"\x01>"); abort(); } if (n == 4096) return 2;' \
         "if (n == 129) p[0] += 1;"
     run -1 "$QUALM" check --no-shrink --kernel k.c --junit out.xml -q
@@ -379,6 +384,7 @@ P
 }
 
 @test "failures are counted by coordinate, with decimals; tables have at most 120 columns" {
+    long 4
     kernel k.c "" "if (a->nesterov) p[0] += 1;"
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"failed by setting  nesterov "*"failed by tensor   parameter "* ]]

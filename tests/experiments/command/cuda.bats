@@ -65,6 +65,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "check --backend emu judges the CUDA kernels" {
+    long 4
     command -v c++ >/dev/null || skip "no C++ compiler"
     run -0 "$QUALM" check adamw4_ao --backend emu --case 4097/planted/wd/t1/forced -q
     [[ $output == *passed* ]]
@@ -75,6 +76,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "check --mode fast: inexact within a GPU's limits on the emulator, refused on the CPU" {
+    long 4
     command -v c++ >/dev/null || skip "no C++ compiler"
     grep -qw fma /proc/cpuinfo || skip "no fma on this processor"
     for mode in exact fast; do
@@ -271,6 +273,7 @@ pairs() {
 }
 
 @test "check --kernel on a driver that runs it: passed, and under faults never a wrong verdict" {
+    long 4
     needs_nvrtc
     fake_driver
     cd "$BATS_TEST_TMPDIR"

@@ -18,6 +18,7 @@ plant() {
 race() { plant race.cu adamw4_lpmm_group.cu 's/atomicMax(top, \(.*\));/*top = max(*top, \1);/'; }
 
 @test "a CUDA template passes every case and 2^31 + 7 elements, from an empty folder" {
+    long 4
     mkdir empty && cd empty
     "$QUALM" check --template lion8_fused.cu > mine.cu
     run -0 --separate-stderr "$QUALM" check --kernel mine.cu --json
@@ -33,6 +34,7 @@ assert "beyond_2_31" not in d' <<<"$output"
 }
 
 @test "the other templates pass; --backend emu selects the emulator" {
+    long 4
     for name in $(drawn $("$QUALM" check --template list | grep '\.cu$')); do
         "$QUALM" check --template "$name" > "$name"
         run -0 --separate-stderr "$QUALM" check --kernel "$name" --backend emu --regime exact -q
@@ -56,6 +58,7 @@ assert "beyond_2_31" not in d' <<<"$output"
 }
 
 @test "a race is a verdict with line, block and thread; its command repeats it" {
+    long 4
     race
     run -1 "$QUALM" check --no-shrink --kernel race.cu --backend emu --regime exact -q
     [[ $output == *"race.cu:39: data race: thread (1,0,0) of block (0,0,0) reads 4 bytes"* ]]
@@ -67,6 +70,7 @@ assert "beyond_2_31" not in d' <<<"$output"
 }
 
 @test "a program that ends its process after an error hides no finding" {
+    long 4
     cat > ends.cu <<'EOF'
 #include <csignal>
 #include <cstdio>
@@ -105,6 +109,7 @@ EOF
 }
 
 @test "a trick that contraction breaks: which form fails, in which line; --fmad and CUDAFLAGS" {
+    long 4
     plant trick.cu lion8_fused.cu 's/__fmul_rn(x, 8193.0f)/x * 8193.0f/'
     run -1 "$QUALM" check --no-shrink --kernel trick.cu --case "$one" -q
     [[ $output == *"contracted (--fmad=true), as nvcc and NVRTC compile by default: FAILED"* ]]
@@ -183,6 +188,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "codes of a large tensor that are not written fail" {
+    long 4
     plant kept.cu adamw4_ao.cu 's/ i % 2 == 0)/ i % 2 == 0 \&\& i < 1 << 30)/'
     run -1 "$QUALM" check --no-shrink --kernel kept.cu --case 2147483655/far -q
     [[ $output == *"step 2 of 2^31 + 7 elements: code byte "*" of exp_avg is "* ]]
@@ -202,6 +208,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "the power of an expanded block's centre is exact, and its ties are judged" {
+    long 4
     plant away.cu adamw8_coat.cu 's/rintf(ldexpf(size, -e))/floorf(ldexpf(size, -e) + 0.5f)/'
     run -0 "$QUALM" check --no-shrink --kernel right.cu --case 4097/exact/exact/t1/forced -q
     run -1 "$QUALM" check --no-shrink --kernel away.cu --case 4097/exact/exact/t1/forced -q
@@ -209,6 +216,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "a 32-bit index fails only at 2^31 + 7 elements" {
+    long 4
     plant far.cu adamw8_bnb.cu \
         's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
     run -0 "$QUALM" check --no-shrink --kernel far.cu --case "$one" -q

@@ -103,6 +103,7 @@ fails() {
 }
 
 @test "code and data of its own process patched" {
+    long 4
     kernel 1.25f '
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[512], mode[8];
@@ -118,6 +119,7 @@ fails() {
 }
 
 @test "everything refused, or every difficult input" {
+    long 4
     kernel 1.0f "if (n > 0) return 1;"
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *refused* && $output == *"--allow-refused"* ]]
@@ -200,6 +202,7 @@ fails() {
 }
 
 @test "flushed denormals: -ffast-math is named, and the numbers are judged" {
+    long 4
     [ "$(uname -m)" = x86_64 ] || skip "x86-64 alone"
     kernel 1.0f
     CFLAGS=-ffast-math run -1 "$QUALM" check --no-shrink --kernel k.c -q
