@@ -150,9 +150,21 @@ struct qm_ball qm_bound_l2_gradient(const struct qm_bound_step *b, double g, dou
     struct qm_ball d = qm_ball_mul(qm_ball_scalar(gamma), qm_ball_exact(g));
     if (lambda != 0.0)
         d = qm_ball_add(d, qm_ball_mul(qm_ball_scalar(lambda), qm_ball_exact(p)));
-    else if (!isfinite(p)) /* a source that adds 0 p nevertheless gets NaN */
-        d.e = HUGE_VAL;
     return d;
+}
+
+int qm_bound_is_zero_l2(const struct qm_bound_step *b, struct qm_bound_element *at, int n_slots)
+{
+    int adds = !!(b->order & (QM_ORDER_torchao | QM_ORDER_zero_l2));
+    if (!adds || b->h->weight_decay != 0.0 || isfinite(at->p))
+        return 0;
+    at->p_want = (double)NAN;
+    at->e_p = 0.0;
+    for (int k = 0; k < n_slots; k++) {
+        at->want[k] = (double)NAN;
+        at->e[k] = 0.0;
+    }
+    return 1;
 }
 
 void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *scalars,
@@ -172,7 +184,9 @@ void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *s
         element(scalars, &at);
         b->e_p[i] = at.e_p;
         b->p_want[i] = at.p_want;
-        for (int k = 0; k < n_slots; k++)
+        for (int k = 0; k < n_slots; k++) {
             b->e_slot[k][i] = at.e[k];
+            b->want[k][i] = at.want[k];
+        }
     }
 }

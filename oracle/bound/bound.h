@@ -222,7 +222,8 @@ struct qm_bound_step {
 
 /* One element of an elementwise step: inputs, wanted results, and the bounds to be filled in. */
 struct qm_bound_element {
-    double p, g, slot[QM_ORACLE_SLOTS], want[QM_ORACLE_SLOTS];
+    double p, g, slot[QM_ORACLE_SLOTS];
+    double want[QM_ORACLE_SLOTS];        /* the bound may replace it */
     struct qm_ball old[QM_ORACLE_SLOTS]; /* the slots before the step, as the step reads them */
     double p_want;                       /* the bound may replace it */
     double p_got;                        /* the judged parameter; NaN: not given */
@@ -288,15 +289,19 @@ struct qm_ball qm_bound_decayed(const struct qm_bound_step *b, struct qm_ball p,
 double qm_bound_decay_rate(const struct qm_oracle_hyper *h);
 
 /* gamma g + lambda p, the gradient with L2 decay; gamma is gnorm_scale, 0 stands for 1.  Where
- * lambda is 0 nothing is added, and the radius is infinite where p is not finite. */
+ * lambda is 0 nothing is added. */
 struct qm_ball qm_bound_l2_gradient(const struct qm_bound_step *b, double g, double p);
+
+/* 1: the order adds an L2 term of 0 (QM_ORDER_zero_l2) to a parameter that is not finite: the new
+ * parameter and the first n_slots slots are NaN, and set so. */
+int qm_bound_is_zero_l2(const struct qm_bound_step *b, struct qm_bound_element *at, int n_slots);
 
 /* The scalars of one Adam step as the order forms them.  coupled: L2 decay instead of decoupled
  * decay; after: the decay follows the update; torchao, fused, flash, bnb: the flags of the
  * order. */
 struct qm_adam_scalars {
     const struct qm_bound_step *b;
-    int coupled, after, torchao, zero_l2, fused, flash, bnb;
+    int coupled, after, torchao, fused, flash, bnb;
     struct qm_beta m, v;
     struct qm_ball bc1, bc2, root_bc2;      /* 1 - beta1^t, 1 - beta2^t, sqrt(bc2) */
     struct qm_ball eps, eps_hat;            /* eps; eps sqrt(bc2) of QM_ORDER_bnb and of folds */

@@ -128,8 +128,8 @@ static void element(const void *scalars, struct qm_bound_element *at)
         at->e_p = at->e[0] = at->e[1] = 0.0;
         return;
     }
-    if (s->coupled && s->zero_l2 && !isfinite(at->p)) { /* the source adds 0 p: NaN */
-        at->e_p = at->e[0] = at->e[1] = at->e[2] = HUGE_VAL;
+    if (s->coupled && qm_bound_is_zero_l2(s->b, at, 2)) {
+        at->e[2] = HUGE_VAL; /* the larger of two numbers, one of them NaN */
         return;
     }
     if (s->coupled && h->weight_decay != 0.0)
@@ -176,7 +176,6 @@ struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int cou
                                 .coupled = coupled,
                                 .after = after,
                                 .torchao = !!(b->order & QM_ORDER_torchao),
-                                .zero_l2 = !!(b->order & (QM_ORDER_torchao | QM_ORDER_zero_l2)),
                                 .fused = !!(b->order & QM_ORDER_fused),
                                 .flash = !!(b->order & QM_ORDER_flash),
                                 .bnb = !!(b->order & QM_ORDER_bnb)};

@@ -28,6 +28,8 @@ static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct qm_bound_step *b = scalars;
     struct qm_ball buffer = qm_bound_l2_gradient(b, at->g, at->p), step;
+    if (qm_bound_is_zero_l2(b, at, 1))
+        return;
     if (b->t > 1)
         buffer = qm_ball_add(qm_ball_mul(qm_ball_scalar(b->h->momentum), at->old[0]), buffer);
     buffer.x = at->want[0];

@@ -67,6 +67,8 @@ static void element(const void *scalars, struct qm_bound_element *at)
     const struct scalars *s = scalars;
     const struct qm_reorder *o = &s->b->reorder;
     struct qm_ball d = qm_bound_l2_gradient(s->b, at->g, at->p), old = at->old[0], v;
+    if (qm_bound_is_zero_l2(s->b, at, 1))
+        return;
     if (s->accumulates)
         v = qm_ball_add(old, qm_ball_mul(d, d));
     else if (s->b->order & QM_ORDER_cuda)
