@@ -103,69 +103,6 @@ static int rounds_to_inf(const struct qm_domain *d, struct qm_domain_source *s, 
     return 1;
 }
 
-/* A reference that judges small matrices alone takes a few long rows, too: rows of two and of three
- * blocks and a tail. */
-static int long_rows(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                     struct qm_case *c)
-{
-    int64_t block = d->row_block;
-    if (i % 20 != 17 || block < 2 || block > QM_DOMAIN_PROJECTED ||
-        d->largest > QM_DOMAIN_PROJECTED)
-        return 0;
-    struct qm_case to = {.shape = {2, {2 + qm_domain_below(s, 2), 0}},
-                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_planted,
-                         .t = 1 + qm_domain_below(s, 30),
-                         .forced = 1};
-    static const int tails[] = {1, -1, 0};
-    to.shape.dim[1] = block * (2 + qm_domain_below(s, 2)) +
-                      (i / 20 % 4 < 3 ? tails[i / 20 % 4] : qm_domain_below(s, 99));
-    if (!qm_domain_takes(d, &to))
-        return 0;
-    *c = to;
-    return 1;
-}
-
-/* A side just or well beyond 2^16, where an index of 16 bits ends. */
-static int64_t long_side(struct qm_domain_source *s)
-{
-    return (1 << 16) +
-           (qm_domain_one_in(s, 4) ? 1 + qm_domain_below(s, 4) : 8 * qm_domain_log_uniform(s, 512));
-}
-
-/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; of each run of eight
- * one with two rows of more than 2^16 elements and one with two such columns, one each of some more
- * of over 8192 and 1024.  A reference that judges small matrices alone takes one of the first
- * kind. */
-static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                        struct qm_case *c)
-{
-    int is_small = d->largest <= QM_DOMAIN_PROJECTED || d->largest < 1 << 17;
-    if (i % 20 != 1 || (is_small && i % 160 != 1))
-        return 0;
-    struct qm_shape shape = {2, {0}};
-    int64_t few = 2 + qm_domain_below(s, 4), turn = i / 20, *side = shape.dim;
-    int is_longest = turn % 8 < 4; /* which the first cases of a run have */
-    switch (is_small ? 0 : turn % 4) {
-    case 1: /* many rows */
-        side[0] = is_longest ? long_side(s) : 1025 + qm_domain_log_uniform(s, 12000);
-        side[1] = is_longest ? 2 : few;
-        break;
-    case 2: /* many columns */
-        side[0] = is_longest ? 2 : few;
-        side[1] = is_longest ? long_side(s) : 8193 + qm_domain_log_uniform(s, 24000);
-        break;
-    case 3:
-        for (int a = 0; a < 2; a++)
-            side[a] = 257 + qm_domain_log_uniform(s, 128);
-        break;
-    default:
-        for (int a = 0; a < 2; a++)
-            side[a] = 129 + qm_domain_log_uniform(s, is_small ? 32 : 256);
-    }
-    *c = qm_large_settings(d, s, turn + 3, &shape);
-    return 1;
-}
-
 /* Blocks of many elements, of any length that the rule takes and half of them in its upper half, in
  * tensors just below, of and just above one block or two, or of any part of them; of few numbers
  * each, because a window has so many rows of them. */
@@ -192,28 +129,6 @@ static int long_blocks(const struct qm_domain *d, struct qm_domain_source *s, in
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
-    return 1;
-}
-
-/* Thin matrices of any length, a quarter of them around 2^16, in which what a rule of matrices adds
- * up along it matters: settings are ordinary, and the case is that of some in which most of them
- * have an effect. */
-static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
-                       struct qm_case *c)
-{
-    enum { MOST = 1 << 13, LENGTHS = 4 };
-    if (d->largest != QM_DOMAIN_PROJECTED || qm_domain_is_projected(d) || i % 20 != 9)
-        return 0;
-    int64_t turn = i / 20, most = MOST >> turn % LENGTHS, few = 1 + qm_domain_below(s, 4),
-            length = most - qm_domain_below(s, most / 2) + 1;
-    if (turn % LENGTHS == 0) {
-        few = 1 + qm_domain_below(s, 2);
-        length = long_side(s);
-    }
-    struct qm_shape shape = {2, {few, length}};
-    if (turn / LENGTHS % 2)
-        shape = (struct qm_shape){2, {length, few}};
-    *c = qm_large_settings(d, s, turn + 3, &shape);
     return 1;
 }
 
@@ -295,7 +210,8 @@ static int swamped_sums(const struct qm_domain *d, struct qm_domain_source *s, i
                         struct qm_case *c)
 {
     enum { LARGE = 20, LESS = -6, BEYOND = 999 };
-    const unsigned odd = 1u << QM_PART_godd | 1u << QM_PART_podd | 1u << QM_PART_sodd;
+    const unsigned odd =
+        1u << QM_PART_godd | 1u << QM_PART_gfirst | 1u << QM_PART_podd | 1u << QM_PART_sodd;
     if (d->recipe.rule->elementwise || i % 40 != 27)
         return 0;
     int64_t turn = i / 40, most = d->largest / 2 < 1 << 16 ? d->largest / 2 : 1 << 16,
@@ -392,7 +308,7 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
                                struct qm_case *c)
 {
     enum { GAPS = 4, LOADED = -4 };
-    if (!(d->reads >> QM_HYPER_stat_gap & 1) || i % 20 != 19)
+    if (!(d->reads >> QM_HYPER_stat_gap & 1) || i % 40 != 39)
         return 0;
     int64_t order = 63 + qm_domain_below(s, 3), stat_gap = 1 + qm_domain_below(s, GAPS),
             root_gap = 1 + qm_domain_below(s, GAPS);
@@ -408,10 +324,41 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
     to.hyper[QM_HYPER_stat_gap] = (double)stat_gap;
     to.hyper[QM_HYPER_root_gap] = (double)root_gap;
     to.hyper[QM_HYPER_max_order] = (double)(*side == 2 * order ? order : order + 1);
-    if (i / 20 % 2) {
+    if (i / 40 % 2) {
         to.powered |= 1u << QM_POWER_s;
         to.power[QM_POWER_s] = LOADED;
     }
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* Roots of factors of orders beyond 64, of loaded eigenvalues that grow along the factor or against
+ * it, so that the largest stands anywhere, beside a large part of it that is added to all: the root
+ * of vectors as they are loaded is known best. */
+static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                        struct qm_case *c)
+{
+    enum { GAPS = 3, LEAST = 68, ORDERS = 60 }; /* 128, beyond which a case cuts tiles */
+    if (!(d->reads >> QM_HYPER_stat_gap & 1) || i % 40 != 19)
+        return 0;
+    int64_t gap = 2 + qm_domain_below(s, GAPS);
+    struct qm_case to = {.shape = {2, {0}},
+                         .kind = QM_CLASS_graded,
+                         .t = 1 + gap * qm_domain_below(s, 99),
+                         .forced = 1,
+                         .given =
+                             (uint64_t)1 << QM_HYPER_stat_gap | (uint64_t)1 << QM_HYPER_root_gap |
+                             (uint64_t)1 << QM_HYPER_max_order | (uint64_t)1 << QM_HYPER_matrix_eps,
+                         .powered = 1u << QM_POWER_s};
+    for (int a = 0; a < 2; a++)
+        to.shape.dim[a] = LEAST + 2 * qm_domain_below(s, ORDERS / 2); /* whole bytes of codes */
+    to.power[QM_POWER_s] = -4 - (int)qm_domain_below(s, 8);
+    to.hyper[QM_HYPER_stat_gap] = (double)gap;
+    to.hyper[QM_HYPER_root_gap] = 1.0;
+    to.hyper[QM_HYPER_max_order] = (double)(LEAST + ORDERS);
+    to.hyper[QM_HYPER_matrix_eps] = 0.01 * (double)(1 + qm_domain_log_uniform(s, 300));
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
@@ -422,8 +369,7 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
                   struct qm_case *c)
 {
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
-           projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || thin_matrix(d, s, i, c) ||
-           long_rows(d, s, i, c) || large_matrix(d, s, i, c) || many_ranks(d, s, i, c) ||
+           projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || many_ranks(d, s, i, c) ||
            long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c) ||
-           beyond_sides(d, s, i, c) || swamped_sums(d, s, i, c);
+           graded_roots(d, s, i, c) || beyond_sides(d, s, i, c) || swamped_sums(d, s, i, c);
 }

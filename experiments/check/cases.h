@@ -41,7 +41,8 @@
     X(constant,   "all elements equal")                                                             \
     X(edges,      "powers of two, 9-bit integers, mid-points and edges of float formats; halves of them")    \
     X(floors,     "one size for whole blocks, where it or its square is a floor or denormal")       \
-    X(swamped,    "first or middle of the longest axis so large that one sum loses all others")
+    X(swamped,    "first or middle of the longest axis so large that one sum loses all others")     \
+    X(graded,     "rows, columns or a diagonal that grow or shrink by powers of two")
 #define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
     X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \
     X(wd0,     -1.0, -1.0, -1.0, -1.0, 0.0,  "no weight decay")                                     \
@@ -59,6 +60,7 @@
     X(podd,     "NaN, Inf, signed zeros and denormals among the parameters")                        \
     X(sodd,     "the same among the loaded states; needs s2^K")                                     \
     X(godd,     "one NaN or Inf, or some of all these, among the gradients of the last step")        \
+    X(gfirst,   "the same among the gradients of the first step")                                   \
     X(schedule, "lr and other hyper-parameters change from step to step")                           \
     X(second,   "before each step a tensor of another shape, number and step is stepped")           \
     X(group,    "before each step a tensor with other hyper-parameters is stepped")                 \

@@ -83,6 +83,8 @@ static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_sour
         c.shape.dim[a] = is_deep        ? 1 + !qm_domain_one_in(s, 4)
                          : a < rank - 2 ? 1 + qm_domain_below(s, 3)
                                         : 1 + qm_domain_log_uniform(s, rank == 1 ? 600 : 24);
+    if (!is_deep && rank > 1 && qm_domain_one_in(s, 6))
+        qm_domain_equal_sides(s, 2 + qm_domain_log_uniform(s, rank == 2 ? 24 : 8), &c.shape);
     give_gradients(s, &c);
     c.t = qm_domain_one_in(s, 2)   ? 1
           : qm_domain_one_in(s, 2) ? 1 + qm_domain_below(s, FEW_STEPS)
@@ -107,6 +109,24 @@ static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_sour
     return c;
 }
 
+/* Gives every second case numbers that are not finite, in turn among the parameters, the loaded
+ * states and the first gradients, or in several of them: 0 times Inf is NaN, unless a kernel leaves
+ * out what is 0. */
+static void give_odd(struct qm_domain_source *s, int64_t number, struct qm_case *c)
+{
+    static const enum qm_part parts[] = {QM_PART_podd, QM_PART_sodd, QM_PART_gfirst};
+    enum { PARTS = sizeof parts / sizeof *parts };
+    for (int k = 0; k < PARTS && number % 2; k++)
+        if (number / 2 % PARTS == k || qm_domain_one_in(s, 2 * PARTS))
+            c->part |= 1u << parts[k];
+    if (qm_case_takes(c, QM_PART_sodd) && !qm_case_loads(c)) {
+        c->powered |= 1u << QM_POWER_s;
+        c->power[QM_POWER_s] = -(int)qm_domain_below(s, 8);
+    }
+    if (number % 2)
+        c->effects = 0; /* which were those of other numbers */
+}
+
 struct qm_case qm_corner_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t number)
 {
     struct special pair[2];
@@ -124,5 +144,6 @@ struct qm_case qm_corner_case(const struct qm_domain *d, struct qm_domain_source
             out = c;
         }
     }
+    give_odd(s, number, &out);
     return out;
 }

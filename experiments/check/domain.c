@@ -90,8 +90,10 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
     case 7:
     case 8: { /* around whole blocks of the recipe's own sizes */
         int64_t block = d->block[qm_domain_below(s, d->n_blocks)];
-        int64_t n = block * qm_domain_log_uniform(s, 8) +
-                    (qm_domain_one_in(s, 3) ? 0 : qm_domain_below(s, 9) - 4);
+        int64_t n = block * qm_domain_log_uniform(s, 8) + (qm_domain_one_in(s, 3) ? 0
+                                                           : qm_domain_one_in(s, 2)
+                                                               ? 1
+                                                               : qm_domain_below(s, 9) - 4);
         return n < 1 ? 1 : n <= most ? n : most;
     }
     case 9: return qm_domain_log_uniform(s, most);
@@ -123,7 +125,7 @@ static void make_square(struct qm_domain_source *s, struct qm_shape *shape)
 {
     int64_t *side = &shape->dim[shape->rank - 2], n = side[0] * side[1];
     int64_t root = (int64_t)sqrt((double)n);
-    root = root > 64 ? 64 : root < 2 ? 2 : root;
+    root = root < 2 ? 2 : root;
     side[0] = side[1] = qm_domain_one_in(s, 2)
                             ? root
                             : ((int64_t)8 << qm_domain_below(s, 3)) - 1 + qm_domain_below(s, 3);
@@ -342,7 +344,7 @@ static void parts(const struct qm_domain *d, struct qm_domain_source *s, struct 
         c->power[k] = c->kind == QM_CLASS_edges && qm_domain_one_in(s, 2) ? 0 : power(s);
     }
     for (int k = 0; k < QM_PARTS; k++)
-        if (k != QM_PART_busy && qm_domain_one_in(s, k <= QM_PART_godd ? 10 : 5))
+        if (k != QM_PART_busy && qm_domain_one_in(s, k <= QM_PART_gfirst ? 10 : 5))
             c->part |= 1u << k;
     if (!qm_case_loads(c))
         c->part &= ~(1u << QM_PART_sodd);
@@ -399,7 +401,7 @@ void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_cas
 static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i)
 {
     struct qm_case c = {.forced = 1};
-    if (qm_large_case(d, s, i, &c) || qm_aimed_case(d, s, i, &c))
+    if (qm_large_case(d, s, i, &c) || qm_side_case(d, s, i, &c) || qm_aimed_case(d, s, i, &c))
         return c;
     if (is_plain(i)) {
         c = qm_plain_case(d, s, plain_before(i));
@@ -549,6 +551,7 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     bin[QM_COORDINATE_ones] = 0;
     for (int a = 0; a < rank; a++)
         bin[QM_COORDINATE_ones] |= c->shape.dim[a] == 1;
+    bin[QM_COORDINATE_sides] = qm_domain_sides_bin(&c->shape);
     bin[QM_COORDINATE_size] = size_bin(n);
     bin[QM_COORDINATE_large] = n > QM_LARGE;
     bin[QM_COORDINATE_blocks] = n == 0 ? 0 : n < block ? 1 : n % block == 0 ? 2 : 3;
@@ -564,6 +567,7 @@ void qm_domain_bins(const struct qm_domain *d, const struct qm_case *c, int bin[
     bin[QM_COORDINATE_podd] = qm_case_takes(c, QM_PART_podd);
     bin[QM_COORDINATE_sodd] = qm_case_takes(c, QM_PART_sodd);
     bin[QM_COORDINATE_godd] = qm_case_takes(c, QM_PART_godd);
+    bin[QM_COORDINATE_gfirst] = qm_case_takes(c, QM_PART_gfirst);
     bin[QM_COORDINATE_schedule] = qm_case_takes(c, QM_PART_schedule);
     bin[QM_COORDINATE_second] = qm_case_takes(c, QM_PART_second);
     bin[QM_COORDINATE_group] = qm_case_takes(c, QM_PART_group);

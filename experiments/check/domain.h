@@ -53,6 +53,7 @@ struct qm_case qm_domain_large(const struct qm_domain *d, uint64_t seed, int64_t
 #define QM_COORDINATE_LIST(X)  /* name, bins */                                                     \
     X(rank,     "0 1 2 3 4 5 6 7 8")                                                                \
     X(ones,     "no yes")                                                                           \
+    X(sides,    "none different two<=64 two>64 all<=64 all>64") /* equal ones */                    \
     X(size,     "0 1 <2^8 2^8 <2^15 2^15 <2^16 2^16 <2^17 2^17 <2^20 2^20")                         \
     X(large,    "no yes") /* above 2^15 + 8 elements */                                            \
     X(blocks,   "none short whole tail")                                                            \
@@ -67,6 +68,7 @@ struct qm_case qm_domain_large(const struct qm_domain *d, uint64_t seed, int64_t
     X(podd,     "no yes")                                                                           \
     X(sodd,     "no yes")                                                                           \
     X(godd,     "no yes")                                                                           \
+    X(gfirst,   "no yes")                                                                           \
     X(schedule, "no yes")                                                                           \
     X(second,   "no yes")                                                                           \
     X(group,    "no yes")                                                                           \

@@ -1,6 +1,6 @@
 /* domain_source.h - The random numbers that a drawn case is made of.
  *
- * Internal to domain.c and to aimed, corner, extreme, large, plain and small_case.c. */
+ * Internal to domain.c and to aimed, corner, extreme, large, plain, side and small_case.c. */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 
@@ -81,9 +81,20 @@ static inline int qm_domain_is_projected(const struct qm_domain *d)
     return d->reads >> QM_HYPER_rank & 1;
 }
 
+/* side_case.c.  Gives all axes one length, or of more than two axes in half of the cases two. */
+void qm_domain_equal_sides(struct qm_domain_source *s, int64_t side, struct qm_shape *shape);
+
+/* side_case.c.  The bin of a shape in coordinate `sides`. */
+int qm_domain_sides_bin(const struct qm_shape *shape);
+
+/* side_case.c.  1: case i is about the sides of a matrix (equal ones, long ones, rows of whole
+ * blocks), and is c now; else c stays as it is. */
+int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                 struct qm_case *c);
+
 /* aimed_case.c.  1: case i is aimed (at draws that come seldom, exact decays, sizes of
- * projections, overflow by rounding, long rows, preconditioners that are due), and is c now; else
- * c stays as it is. */
+ * projections, overflow by rounding, preconditioners that are due), and is c now; else c stays as
+ * it is. */
 int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c);
 

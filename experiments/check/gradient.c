@@ -108,6 +108,14 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
         odd_numbers(a, STREAM_START, a->n, 1, p);
 }
 
+/* Class graded: the power of two that loaded number i of n is times; they grow as gradients do. */
+static int graded_state(const struct qm_aim *a, int64_t i, int64_t n)
+{
+    enum { GROWTH = 16 };
+    int64_t at = draw(a, STREAM_PLANT, 0, -3) >> 2 & 1 ? n - 1 - i : i;
+    return (int)(GROWTH * at / n);
+}
+
 void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n, float *x)
 {
     int is_signed = a->recipe->rule->slot_sign[slot], power = qm_case_power(c, QM_POWER_s);
@@ -119,7 +127,8 @@ void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, in
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        float z = ldexpf((float)normal(a, stream, 1, i), power);
+        int grown = c->kind == QM_CLASS_graded ? graded_state(a, i, n) : 0;
+        float z = ldexpf((float)normal(a, stream, 1, i), power + grown);
         x[i] = i % 11 == 7 ? 0.0f : is_signed ? z : fabsf(z);
     }
     if (qm_case_takes(c, QM_PART_sodd))
@@ -486,6 +495,24 @@ static int is_hole(const struct qm_aim *a, int k, int64_t i)
     return k == 1 || (rank < 2 ? i / 5 % 3 == 1 : i / cols % rows % 3 == 1 || i % cols % 4 == 2);
 }
 
+/* Class graded.  Rows, columns, both, or a diagonal that hardly couples with the rest grow towards
+ * the end of their axes, or towards the start, by 2^8 to 2^20: the largest of all directions, the
+ * same in all steps, is the last one or the first. */
+static float graded(const struct qm_aim *a, int64_t i, uint32_t word)
+{
+    enum { ROWS, COLUMNS, BOTH, DIAGONAL, OFF = -16 };
+    int rank = a->shape->rank;
+    uint32_t of = draw(a, STREAM_PLANT, 0, -3), kind = of % 4;
+    int64_t cols = rank ? a->shape->dim[rank - 1] : 1,
+            rows = rank > 1 ? a->shape->dim[rank - 2] : 1;
+    double row = (double)(i / cols % rows) / (double)rows, col = (double)(i % cols) / (double)cols;
+    double at = kind == ROWS ? row : kind == COLUMNS ? col : 0.5 * (row + col);
+    at = of >> 2 & 1 ? 1.0 - at : at;
+    int is_off = kind == DIAGONAL && rank > 1 && i / cols % rows != i % cols;
+    int power = (int)((double)(8 + (of >> 3) % 13) * at) + (is_off ? OFF : 0);
+    return ldexpf((float)normal_of(word), power - 10);
+}
+
 /* word, other: the two draws of element i. */
 static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32_t word,
                    uint32_t other)
@@ -496,6 +523,7 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     case QM_CLASS_denormal: return (float)(sign * floor(ldexp(1.0, (int)(24.0 * u))) * 0x1p-149);
     case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
     case QM_CLASS_swamped: return swamped(a, i, word);
+    case QM_CLASS_graded: return graded(a, i, word);
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
     case QM_CLASS_constant: return (float)(0.01 * normal(a, STREAM_GRADIENT, 0, 0));
@@ -517,9 +545,8 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     }
 }
 
-/* Part godd: NaN, Inf and their like among the gradients of the last step; where it is one, at a
- * place whose distance from the end is of any size.  Some at once come in a quarter of the cases,
- * or an eighth where one of them reaches all numbers and hides the others. */
+/* Parts godd and gfirst: NaN, Inf and their like among the gradients; where it is one, at a place * whose distance from the end is of any size.  Some at once come in a quarter of the cases, or an
+ * eighth where one of them reaches all numbers and hides the others. */
 static void odd_gradients(const struct qm_aim *a, int64_t t, float *g)
 {
     uint32_t word = draw(a, STREAM_GRADIENT, t, -1);
@@ -552,6 +579,7 @@ void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t
         g[i] = power ? ldexpf(g[i], power) : g[i];
         g[i] = c->kind == QM_CLASS_sparse && is_hole(a, k, i) ? 0.0f : g[i];
     }
-    if (qm_case_takes(c, QM_PART_godd) && k == qm_case_steps(c) - 1)
+    if ((qm_case_takes(c, QM_PART_godd) && k == qm_case_steps(c) - 1) ||
+        (qm_case_takes(c, QM_PART_gfirst) && k == 0))
         odd_gradients(a, t, g);
 }

@@ -88,12 +88,13 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, in
         int one_in;
     } parts[] = {{QM_PART_schedule, 4}, {QM_PART_second, 4}, {QM_PART_group, 4},
                  {QM_PART_warm, 4},     {QM_PART_fresh, 6},  {QM_PART_godd, 4},
-                 {QM_PART_pzero, 12},   {QM_PART_podd, 12},  {QM_PART_sodd, 8}};
+                 {QM_PART_pzero, 12},   {QM_PART_podd, 12},  {QM_PART_sodd, 8},
+                 {QM_PART_gfirst, 12}};
     int is_odd = (int)(((uint64_t)turn + s->seed) % 2);
     unsigned left_out = d->can_schedule ? 0 : 1u << QM_PART_schedule;
     if (qm_shape_numel(&c->shape) > QM_COSTLY) {
         left_out |= 1u << QM_PART_schedule | 1u << QM_PART_fresh;
-        left_out |= d->recipe.rule->elementwise ? 0 : 1u << QM_PART_godd;
+        left_out |= d->recipe.rule->elementwise ? 0 : 1u << QM_PART_godd | 1u << QM_PART_gfirst;
     }
     if (qm_shape_numel(&c->shape) > QM_COSTLY || qm_domain_one_in(s, 2)) {
         c->powered |= 1u << QM_POWER_s;
@@ -112,7 +113,8 @@ static void give_parts(const struct qm_domain *d, struct qm_domain_source *s, in
     c->part |= 1u << (is_odd ? QM_PART_godd : QM_PART_schedule);
     c->part |= d->recipe.rule->elementwise && qm_domain_one_in(s, 2) ? 1u << QM_PART_godd : 0;
     if (has_long_side(&c->shape)) /* both rows or columns of which would be NaN */
-        left_out |= 1u << QM_PART_godd | 1u << QM_PART_sodd | 1u << QM_PART_podd;
+        left_out |=
+            1u << QM_PART_godd | 1u << QM_PART_gfirst | 1u << QM_PART_sodd | 1u << QM_PART_podd;
     c->part &= ~(left_out | (qm_case_loads(c) ? 0 : 1u << QM_PART_sodd));
     if (qm_domain_one_in(s, 3))
         c->tensor_after_one = (uint32_t)qm_domain_below(s, 300);
@@ -149,10 +151,10 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
                                  int64_t turn, const struct qm_shape *shape)
 {
     static const enum qm_class ordinary[] = {QM_CLASS_normal, QM_CLASS_unit, QM_CLASS_planted};
-    static const enum qm_class other[] = {QM_CLASS_nan,       QM_CLASS_inf,    QM_CLASS_nonfinite,
-                                          QM_CLASS_sparse,    QM_CLASS_edges,  QM_CLASS_zeroblock,
-                                          QM_CLASS_outlier,   QM_CLASS_floors, QM_CLASS_constant,
-                                          QM_CLASS_loguniform};
+    static const enum qm_class other[] = {QM_CLASS_nan,        QM_CLASS_inf,    QM_CLASS_nonfinite,
+                                          QM_CLASS_sparse,     QM_CLASS_edges,  QM_CLASS_zeroblock,
+                                          QM_CLASS_outlier,    QM_CLASS_floors, QM_CLASS_constant,
+                                          QM_CLASS_loguniform, QM_CLASS_graded};
     enum { ORDINARY = sizeof ordinary / sizeof *ordinary, OTHER = sizeof other / sizeof *other };
     enum { CANDIDATES = 12, PROJECTIONS = 6, PERIOD_OF_OTHERS = 5 };
     int best = -1, most = d->candidates == 0 ? 1 : qm_domain_is_projected(d) ? 2 : CANDIDATES;

@@ -44,6 +44,8 @@ static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_sour
     for (int a = 0; a < rank; a++)
         c.shape.dim[a] = a < rank - 2 ? 1 + qm_domain_below(s, 3)
                                       : 1 + qm_domain_log_uniform(s, rank == 1 ? 1000 : 40);
+    if (rank > 1 && qm_domain_one_in(s, 6))
+        qm_domain_equal_sides(s, 2 + qm_domain_log_uniform(s, rank == 2 ? 40 : 8), &c.shape);
     c.t = qm_domain_one_in(s, 3)   ? 1
           : qm_domain_one_in(s, 2) ? 2 + qm_domain_below(s, 14)
                                    : qm_domain_log_uniform(s, projects ? 40 : 2000);

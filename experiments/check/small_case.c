@@ -49,7 +49,7 @@ static void remember(const struct qm_domain *d, struct qm_domain_source *s, stru
 
 /* ---- crossed settings ------------------------------------------------------------------------ */
 
-/* The longer side of a thin matrix: slots of a rule that projects, or of one with a factor of each
+/* The longer side of a long matrix: slots of a rule that projects, or of one with a factor of each
  * axis, cost that times a side. */
 static int64_t longest(const struct qm_domain *d)
 {
@@ -59,13 +59,26 @@ static int64_t longest(const struct qm_domain *d)
                                               : ANY;
 }
 
+/* The length of a vector: up to 1100 elements of whole blocks, or to eight blocks of any length,
+ * give or take an element. */
+static int64_t around_blocks(const struct qm_domain *d, struct qm_domain_source *s)
+{
+    enum { SHORT = 1100, EIGHT = 8 };
+    int64_t block = d->block[qm_domain_below(s, d->n_blocks)], n;
+    if (!qm_domain_one_in(s, 3))
+        return qm_domain_around_blocks(d, s, SHORT);
+    n = block * (1 + qm_domain_below(s, EIGHT)) + between(s, -1, 1);
+    return n < 1 ? 1 : n < d->largest ? n : d->largest;
+}
+
 /* Small sizes of one to four axes.  Of vectors every second is as long as whole blocks, give or
- * take an element, of matrices every sixth is thin and long; of tensors that keep their fallbacks
- * every second has a size around where these end, or around whole blocks below it. */
+ * take an element, of matrices every sixth is long, the other side as wide as their elements allow,
+ * and every sixth has equal sides; of tensors that keep their fallbacks every second has a size
+ * around where these end, or around whole blocks below it. */
 static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain_source *s,
                                      int forced)
 {
-    enum { BLOCKS = 1100, THIN = 6 };
+    enum { LONG = 6, EQUAL = 6, SIDE = 24, ELEMENTS = 1 << 12 };
     int rank = qm_domain_one_in(s, 4) ? 1 : (int)between(s, 2, 4);
     int64_t n = forced || qm_domain_one_in(s, 2) ? 0 : qm_domain_around_fallback(d, s);
     struct qm_shape shape = {rank, {0}};
@@ -73,14 +86,18 @@ static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain
         return (struct qm_shape){1, {n}};
     for (int a = 0; a < rank; a++)
         shape.dim[a] =
-            a < rank - 2 ? between(s, 1, 3) : 1 + qm_domain_log_uniform(s, rank == 1 ? 600 : 24);
+            a < rank - 2 ? between(s, 1, 3) : 1 + qm_domain_log_uniform(s, rank == 1 ? 600 : SIDE);
     if (rank == 1 && qm_domain_one_in(s, 2))
-        shape.dim[0] = qm_domain_around_blocks(d, s, BLOCKS);
-    if (rank > 1 && qm_domain_one_in(s, THIN)) {
-        int64_t few = between(s, 1, 4), *last = shape.dim + rank - 2;
+        shape.dim[0] = around_blocks(d, s);
+    if (rank > 1 && qm_domain_one_in(s, EQUAL)) {
+        qm_domain_equal_sides(s, 2 + qm_domain_log_uniform(s, rank == 2 ? 2 * SIDE : SIDE / rank),
+                              &shape);
+    } else if (rank > 1 && qm_domain_one_in(s, LONG)) {
+        int64_t length = 32 * qm_domain_log_uniform(s, longest(d) / 32) + between(s, -3, 3);
+        int64_t most = ELEMENTS / length, *last = shape.dim + rank - 2;
         int is_tall = qm_domain_one_in(s, 2);
-        last[is_tall] = few;
-        last[!is_tall] = 32 * qm_domain_log_uniform(s, longest(d) / 32) + between(s, -3, 3);
+        last[is_tall] = most > 4 ? qm_domain_log_uniform(s, most) : between(s, 1, 4);
+        last[!is_tall] = length;
         for (int a = 0; a < rank - 2; a++)
             shape.dim[a] = 1;
     }
@@ -138,7 +155,8 @@ struct qm_case qm_crossed_case(const struct qm_domain *d, struct qm_domain_sourc
     static const enum qm_class other[] = {
         QM_CLASS_inf,         QM_CLASS_nan,      QM_CLASS_zeros, QM_CLASS_floors,
         QM_CLASS_signedzeros, QM_CLASS_denormal, QM_CLASS_huge,  QM_CLASS_inf,
-        QM_CLASS_loguniform,  QM_CLASS_sparse,   QM_CLASS_small, QM_CLASS_constant};
+        QM_CLASS_loguniform,  QM_CLASS_sparse,   QM_CLASS_small, QM_CLASS_constant,
+        QM_CLASS_graded};
     enum { ORDINARY = sizeof ordinary / sizeof *ordinary, OTHER = sizeof other / sizeof *other };
     enum qm_class kind = ordinary[qm_domain_below(s, ORDINARY)];
     struct qm_case out = {.forced = 1};

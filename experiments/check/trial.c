@@ -84,8 +84,8 @@ qm_status qm_trial_of_case(const struct qm_recipe *recipe, const struct qm_case 
     struct qm_trial t = {.recipe = *recipe,
                          .shape = c->shape,
                          .seed = qm_case_seed(c, seed),
-                         .part = c->part &
-                                 ~(1u << QM_PART_podd | 1u << QM_PART_sodd | 1u << QM_PART_godd),
+                         .part = c->part & ~(1u << QM_PART_podd | 1u << QM_PART_sodd |
+                                             1u << QM_PART_godd | 1u << QM_PART_gfirst),
                          .tensor_after_one = c->tensor_after_one,
                          .n_calls = n_calls,
                          .n_plans = 2};

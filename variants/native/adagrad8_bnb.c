@@ -73,7 +73,9 @@ int qm_kernel_step(const struct qm_kernel_args *a)
         int64_t n = a->n - from < BLOCK ? a->n - from : BLOCK;
         decode(sum, from, n, v);
         for (int64_t i = 0; i < n; i++) {
-            float *w = &p[from + i], d = fmaf(*w, decay, g[from + i] * scale); /* L2, also of 0 */
+            float *w = &p[from + i], d = g[from + i] * scale;
+            if (sum->bits || decay > 0.0f) /* L2; where the state has codes, also of 0 */
+                d = fmaf(*w, decay, d);
             v[i] = fmaf(d, d, v[i]);
             *w = *w + -lr * d / (sqrtf(v[i]) + eps);
         }

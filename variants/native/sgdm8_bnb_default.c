@@ -68,7 +68,9 @@ int qm_kernel_step(const struct qm_kernel_args *a)
         int64_t n = a->n - from < BLOCK ? a->n - from : BLOCK;
         decode(buffer, from, n, s);
         for (int64_t i = 0; i < n; i++) {
-            float *w = &p[from + i], d = fmaf(*w, decay, g[from + i] * scale); /* L2, also of 0 */
+            float *w = &p[from + i], d = g[from + i] * scale;
+            if (buffer->bits || decay > 0.0f) /* L2; where the state has codes, also of 0 */
+                d = fmaf(*w, decay, d);
             s[i] = a->t == 1 ? d : s[i] * momentum + d;
             *w = fmaf(s[i], -lr, *w);
         }

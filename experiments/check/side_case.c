@@ -1,0 +1,232 @@
+/* side_case.c - Draws cases by the sides of their matrices: equal ones, long ones, and rows of
+ * whole blocks.
+ *
+ * A kernel that mixes up two axes shows it at other sides only where it takes one for the other by
+ * their lengths; one that cuts a matrix into tiles or a row into blocks, where a side ends just
+ * beyond one. */
+#include "experiments/check/domain_source.h"
+
+/* ---- equal sides ----------------------------------------------------------------------------- */
+
+void qm_domain_equal_sides(struct qm_domain_source *s, int64_t side, struct qm_shape *shape)
+{
+    int rank = shape->rank, is_pair = rank > 2 && qm_domain_one_in(s, 2);
+    int one = is_pair ? (int)qm_domain_below(s, rank) : -1;
+    int other = is_pair ? (one + 1 + (int)qm_domain_below(s, rank - 1)) % rank : -1;
+    for (int a = 0; a < rank; a++)
+        if (!is_pair || a == one || a == other)
+            shape->dim[a] = side;
+}
+
+int qm_domain_sides_bin(const struct qm_shape *shape)
+{
+    enum { NONE, DIFFERENT, TWO, TWO_ABOVE, ALL, ALL_ABOVE, TILE = 64 };
+    int64_t most = 0; /* the longest side that another one equals */
+    int all = 1;
+    for (int a = 0; a < shape->rank; a++)
+        for (int b = 0; b < a; b++) {
+            int same = shape->dim[a] == shape->dim[b];
+            most = same && shape->dim[a] > most ? shape->dim[a] : most;
+            all &= same;
+        }
+    if (shape->rank < 2 || most < 2)
+        return shape->rank < 2 ? NONE : DIFFERENT;
+    return (all ? ALL : TWO) + (most > TILE);
+}
+
+/* 1: the rule keeps a factor of each axis, and takes no more than 128 of it unless a tile divides
+ * it. */
+static int has_factors(const struct qm_domain *d)
+{
+    return (int)(d->reads >> QM_HYPER_max_order & 1);
+}
+
+/* The longest of equal sides, beyond which the reference takes seconds. */
+static int64_t longest_equal(const struct qm_domain *d)
+{
+    enum { FACTORED = 128, SMALL = 136, WINDOW = 90, ANY = 1030, LISTED = 264 };
+    return d->reads >> QM_HYPER_window & 1     ? WINDOW
+           : has_factors(d)                    ? FACTORED
+           : d->largest <= QM_DOMAIN_PROJECTED ? SMALL
+           : d->can_restart                    ? ANY
+                                               : LISTED;
+}
+
+/* The side of equal ones: around 64, 128 or 256, between them, or around 700 or 1000. */
+static int64_t equal_side(const struct qm_domain *d, struct qm_domain_source *s, int64_t near)
+{
+    enum { LEAST = 65, MOST = 300 };
+    int64_t longest = longest_equal(d), most = longest < MOST ? longest : MOST;
+    if (near == 0 || near + 3 > longest)
+        return LEAST + qm_domain_log_uniform(s, most - LEAST);
+    return near - 3 + qm_domain_below(s, 7);
+}
+
+/* Three axes, of which two are equal, or all. */
+static struct qm_shape equal_of_three(const struct qm_domain *d, struct qm_domain_source *s)
+{
+    enum { LEAST = 17, CUBES = 14, SLAB = 130 };
+    int64_t side = equal_side(d, s, 0), few = 2 + qm_domain_below(s, 2);
+    int64_t cube = LEAST + qm_domain_below(s, CUBES);
+    struct qm_shape shape = {3, {cube, cube, cube}};
+    if (qm_domain_one_in(s, 2))
+        return shape;
+    side = side < SLAB ? side : SLAB;
+    shape = (struct qm_shape){3, {side, side, side}};
+    shape.dim[qm_domain_below(s, 3)] = few;
+    return shape;
+}
+
+/* ---- long matrices --------------------------------------------------------------------------- */
+
+/* A side just or well beyond 2^16, where an index of 16 bits ends. */
+static int64_t beyond_16_bits(struct qm_domain_source *s)
+{
+    return (1 << 16) +
+           (qm_domain_one_in(s, 4) ? 1 + qm_domain_below(s, 4) : 8 * qm_domain_log_uniform(s, 512));
+}
+
+/* The other side of a long matrix of at most so many elements: log-uniform below the root of what
+ * remains, or (wide) from there on. */
+static int64_t other_side(struct qm_domain_source *s, int64_t length, int64_t elements, int is_wide)
+{
+    int64_t most = elements / length < 2 ? 2 : elements / length;
+    int64_t root = (int64_t)sqrt((double)most), at = qm_domain_log_uniform(s, most / root);
+    return is_wide ? root * at + qm_domain_below(s, root) / 2 : 1 + qm_domain_log_uniform(s, root);
+}
+
+static struct qm_shape matrix(int64_t length, int64_t other, int is_tall)
+{
+    return is_tall ? (struct qm_shape){2, {length, other}} : (struct qm_shape){2, {other, length}};
+}
+
+/* A long matrix with an other side as wide as the budget of elements allows. */
+static struct qm_shape long_shape(const struct qm_domain *d, struct qm_domain_source *s,
+                                  int is_tall)
+{
+    enum { ANY, SMALL, PROJECTED };
+    static const struct {
+        int least, most, elements;
+    } kinds[] = {[ANY] = {1025, 13000, QM_COSTLY},
+                 [SMALL] = {1025, 1 << 12, 1 << 14},
+                 [PROJECTED] = {257, 1200, 1 << 14}};
+    int k = qm_domain_is_projected(d) ? PROJECTED : d->largest <= QM_DOMAIN_WINDOWED ? SMALL : ANY;
+    int64_t elements = kinds[k].elements,
+            length = kinds[k].least + qm_domain_log_uniform(s, kinds[k].most - kinds[k].least);
+    return matrix(length, other_side(s, length, elements, !qm_domain_one_in(s, 3)), is_tall);
+}
+
+/* ---- the cases ------------------------------------------------------------------------------- */
+
+/* Ordinary settings; of a window few rows. */
+static struct qm_case settings(const struct qm_domain *d, struct qm_domain_source *s, int64_t turn,
+                               const struct qm_shape *shape)
+{
+    enum { WINDOW = 8 };
+    struct qm_case c = qm_large_settings(d, s, turn, shape);
+    if (d->reads >> QM_HYPER_window & 1)
+        qm_domain_put(d, QM_HYPER_window, (double)(1 + qm_domain_below(s, WINDOW)), &c);
+    return c;
+}
+
+/* Where a rule or its formats treat rows and columns apart: of ten cases seven have equal sides and
+ * three are long. */
+static int by_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                    struct qm_case *c)
+{
+    enum { TURNS = 10, LONG = -1, THREE = -2 };
+    static const int kinds[TURNS] = {128, LONG, 64, THREE, 0, LONG, 256, THREE, 1000, LONG};
+    int64_t turn = i / 16;
+    int kind = kinds[turn % TURNS];
+    if (i % 16 != 8 || (!d->has_sides && d->recipe.rule->elementwise))
+        return 0;
+    struct qm_shape shape;
+    if (kind == LONG && !has_factors(d)) {
+        shape = long_shape(d, s, (int)(turn % 4 == 1));
+    } else if (kind == THREE) {
+        shape = equal_of_three(d, s);
+    } else {
+        int near = kind == LONG ? 0 : kind == 1000 && qm_domain_one_in(s, 2) ? 700 : kind;
+        int64_t side = equal_side(d, s, near);
+        shape = (struct qm_shape){2, {side, side}};
+    }
+    *c = settings(d, s, turn + 3, &shape);
+    return 1;
+}
+
+/* Rows of one to eight blocks, each number in turn, and of these in turn one element more, one less
+ * and none: of a reference that judges small matrices alone. */
+static int rows_of_blocks(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                          struct qm_case *c)
+{
+    static const int tails[] = {1, -1, 1, 0};
+    enum { BLOCKS = 8 };
+    int64_t block = d->row_block, turn = i / 20;
+    int64_t blocks = 1 + (5 * turn + (int64_t)(s->seed % BLOCKS)) % BLOCKS;
+    if (i % 20 != 17 || block < 2 || block > QM_DOMAIN_PROJECTED ||
+        d->largest > QM_DOMAIN_PROJECTED)
+        return 0;
+    struct qm_case to = {.shape = {2, {2 + qm_domain_below(s, 2), block * blocks}},
+                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_planted,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = 1};
+    to.shape.dim[1] += turn % 8 < 7 ? tails[turn % 4] : qm_domain_below(s, 99);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* Matrices with both sides beyond 128 or 256, which kernels cut into tiles; of each run of eight
+ * one with two rows of more than 2^16 elements and one with two such columns, one each of some more
+ * of over 8192 and 1024.  A reference that judges small matrices alone takes one of the first
+ * kind. */
+static int large_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                        struct qm_case *c)
+{
+    int is_small = d->largest <= QM_DOMAIN_PROJECTED || d->largest < 1 << 17;
+    if (i % 20 != 1 || (is_small && i % 160 != 1))
+        return 0;
+    struct qm_shape shape = {2, {0}};
+    int64_t turn = i / 20, kind = is_small ? 0 : turn % 4, length = beyond_16_bits(s);
+    int is_longest = turn % 8 < 4; /* which the first cases of a run have */
+    for (int a = 0; a < 2; a++)
+        shape.dim[a] = kind == 3 ? 257 + qm_domain_log_uniform(s, 128)
+                                 : 129 + qm_domain_log_uniform(s, is_small ? 32 : 256);
+    if (kind == 1 || kind == 2) { /* many rows, many columns */
+        if (!is_longest)
+            length = kind == 1 ? 1025 + qm_domain_log_uniform(s, 12000)
+                               : 8193 + qm_domain_log_uniform(s, 24000);
+        shape = matrix(length, is_longest ? 2 : other_side(s, length, QM_COSTLY, 1), kind == 1);
+    }
+    *c = qm_large_settings(d, s, turn + 3, &shape);
+    return 1;
+}
+
+/* Long matrices, a quarter of them around 2^16, in which what a rule of matrices adds up along it
+ * matters: settings are ordinary, and the case is that of some in which most of them have an
+ * effect. */
+static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
+{
+    enum { MOST = 1 << 13, LENGTHS = 4, ELEMENTS = 1 << 14 };
+    if (d->largest != QM_DOMAIN_PROJECTED || qm_domain_is_projected(d) || i % 20 != 9)
+        return 0;
+    int64_t turn = i / 20, most = MOST >> turn % LENGTHS,
+            length = most - qm_domain_below(s, most / 2) + 1;
+    int64_t other = other_side(s, length, ELEMENTS, turn % 2 == 0);
+    if (turn % LENGTHS == 0) {
+        length = beyond_16_bits(s);
+        other = 1 + qm_domain_below(s, 2);
+    }
+    struct qm_shape shape = matrix(length, other, (int)(turn / LENGTHS % 2));
+    *c = qm_large_settings(d, s, turn + 3, &shape);
+    return 1;
+}
+
+int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                 struct qm_case *c)
+{
+    return by_sides(d, s, i, c) || thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) ||
+           large_matrix(d, s, i, c);
+}
