@@ -545,7 +545,8 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     }
 }
 
-/* Parts godd and gfirst: NaN, Inf and their like among the gradients; where it is one, at a place * whose distance from the end is of any size.  Some at once come in a quarter of the cases, or an
+/* Parts godd and gfirst: NaN, Inf and their like among the gradients; where it is one, at a place
+ * whose distance from the end is of any size.  Some at once come in a quarter of the cases, or an
  * eighth where one of them reaches all numbers and hides the others. */
 static void odd_gradients(const struct qm_aim *a, int64_t t, float *g)
 {
