@@ -154,7 +154,7 @@ P
 
 @test "a tensor that is not read costs no other; shapes in a wrapper join groups" {
     local file
-    for file in expand:mask quantized:q; do
+    for file in expand:mask quantized:q float4:a quint4x2:a; do
         run -0 "$QUALM" import "$SAMPLES/${file%:*}.pt" --out "$dir/x.npz"
         [[ $output == *"left out: ${file#*:} ("* && $output == *$'\nw '* ]]
     done
