@@ -150,8 +150,8 @@ static const char *const known_globals[] = {
     "torchao.prototype.low_bit_optim.subclass_fp8.OptimStateFp8",
 };
 
-/* Whether a global is named as torch names element types, also those that are not read: torch.bits8,
- * torch.float4_e2m1fn_x2.  It stands beside a tensor and is never called. */
+/* Whether a global is named as torch names element types, also those that are not read, as
+ * torch.bits8 and torch.float4_e2m1fn_x2.  It stands beside a tensor and is never called. */
 static int is_element_type(const char *global)
 {
     static const char *const kinds[] = {"torch.float",    "torch.int",    "torch.uint",
