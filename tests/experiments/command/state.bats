@@ -47,6 +47,18 @@ digest() { json_value 'd["digest"]' state show "$1"; }
         -r adamw4_ao,exp_avg.map=nf4)" = 1 ]
 }
 
+@test "a conversion keeps hyper-parameters that its recipe does not state, and says what it drops" {
+    checkpoint=$ROOT/experiments/data/samples/checkpoint.pt # lr 0.003, beta2 0.99
+    recipe() { json_value 'd["tensors"][0]["recipe"]' state convert "$@"; }
+    [ "$(recipe "$checkpoint" "$dir/4.h5" -r adamw4_ao)" = adamw4_ao,lr=0.003,beta2=0.99 ]
+    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -r adamw_f32)" = adamw_f32,lr=0.003,beta2=0.99 ]
+    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -r adamw_f32,beta2=0.999,lr=1)" = adamw_f32,lr=1 ]
+    run --separate-stderr qualm state convert "$dir/4.h5" "$dir/s.h5" -r sgdm_f32,weight_decay=0
+    [[ $stderr == *"beta1=0.9, beta2=0.99, eps=1e-08: dropped, not read by rule sgdm (4 "* ]]
+    [[ $output == *"sgdm_f32,lr=0.003"* ]]
+    [[ $(qualm state convert "$a" "$dir/e.h5" -r adamw8_bnb 2>&1) != *"not read"* ]]
+}
+
 @test "a recipe that gives codes to no tensor of these sizes is said to" {
     qualm state make "$dir/small.h5" --shapes 8x8,16 -r adamw_f32 >/dev/null
     run --separate-stderr qualm state convert "$dir/small.h5" "$dir/c.h5" -r adamw4_ao
