@@ -372,7 +372,7 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
     struct qm_file *f;
     struct qm_progress progress;
     int64_t total = 0;
-    QM_TRY(qm_file_open(path, &f));
+    QM_TRY(qm_file_open_numbers(path, &f));
     for (int i = 0; i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
             total += qm_file_entry(f, i)->numel;

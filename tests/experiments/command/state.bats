@@ -59,6 +59,27 @@ digest() { json_value 'd["digest"]' state show "$1"; }
     [[ $(qualm state convert "$a" "$dir/e.h5" -r adamw8_bnb 2>&1) != *"not read"* ]]
 }
 
+@test "commands that take numbers refuse a state file with codes, and say what decodes it" {
+    cd "$dir"
+    qualm state convert a.safetensors a.h5 >/dev/null
+    printf "%s\n" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" >s.yaml
+    for file in a.safetensors a.h5; do
+        how="$file: is a state file of qualm with codes, expected numbers; \`qualm state convert"
+        fails_with 2 "$how" analyze $file
+        fails_with 2 "$how" analyze $file -R adamw4_ao
+        fails_with 2 "$how" import $file -o x.npz
+        fails_with 2 "$how" run s.yaml --data $file -o x.h5
+    done
+    [ ! -e x.npz ] && [ ! -e x.h5 ]
+    fails_with 2 "convert $file f32.safetensors --recipe adamw_f32\`" analyze $file
+    qualm state convert a.h5 f32.safetensors --recipe adamw_f32 >/dev/null
+    [ "$(json_value 'len(d["tensors"])' import f32.safetensors -o x.npz)" = 9 ]
+    qualm analyze f32.safetensors -V adamw4_ao >/dev/null
+    for file in a.safetensors a.h5 f32.safetensors; do
+        [ "$(json_value 'd["params"]' size --shapes $file -V adamw4_ao)" = $((64 * 64 + 300)) ]
+    done
+}
+
 @test "a recipe that gives codes to no tensor of these sizes is said to" {
     qualm state make "$dir/small.h5" --shapes 8x8,16 -r adamw_f32 >/dev/null
     run --separate-stderr qualm state convert "$dir/small.h5" "$dir/c.h5" -r adamw4_ao
