@@ -98,7 +98,7 @@ static void slots(json_t *o, const struct qm_recipe *r)
         double bits = qm_codec_init(&c, &r->slot[i]) == QM_OK ? bits_at_1024(&c) : 0.0;
         json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:I, s:b}", "slot", r->rule->slot[i],
                                               "quantizer", qm_quantizer_print(&r->slot[i], text),
-                                              "bits_per_param", bits, "f32_below_numel",
+                                              "bits_at_1024x1024", bits, "f32_below_numel",
                                               (json_int_t)r->min_numel[i],
                                               "f32_unless_whole_blocks", r->whole_blocks[i]));
     }

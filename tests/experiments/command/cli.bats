@@ -193,7 +193,7 @@ P
 }
 
 @test "list variants: bits per parameter as the variant's file says" {
-    [ "$(json_value '[o["bits_per_param"] for o in d if o["name"] == "adamw_f32"][0]' list \
+    [ "$(json_value '[o["bits_at_1024x1024"] for o in d if o["name"] == "adamw_f32"][0]' list \
         variants)" = 64.0 ]
 }
 
@@ -222,7 +222,7 @@ P
     names=$(qualm list variants --names)
     for v in $(drawn $names); do
         shown=$(json_value 'd[0]["state_bits_per_param_at_1024x1024"]' show "$v")
-        listed=$(json_value '[o["bits_per_param"] for o in d if o["name"] == "'"$v"'"][0]' list \
+        listed=$(json_value '[o["bits_at_1024x1024"] for o in d if o["name"] == "'"$v"'"][0]' list \
             variants)
         [ "$shown" = "$listed" ] || { echo "$v: $shown and $listed"; false; }
     done

@@ -24,7 +24,7 @@ Y
 }
 
 @test "show: a blank is also an underscore, and keys that say what of a value are taken apart" {
-    [[ $(qualm show bits_per_param) == *"bits of optimizer state"* ]]
+    [[ $(qualm show bits_at_1024x1024) == *"bits of optimizer state"* ]]
     run -0 "$QUALM" show sqnr_median_hi95
     [[ $output == *sqnr*median*hi95* ]]
     fails_with 4 "nothing is named 'qqqq_lo95'" show qqqq_lo95
