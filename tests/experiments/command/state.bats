@@ -74,6 +74,8 @@ digest() { json_value 'd["digest"]' state show "$1"; }
     fails_with 2 "convert $file f32.safetensors --recipe adamw_f32\`" analyze $file
     qualm state convert a.h5 f32.safetensors --recipe adamw_f32 >/dev/null
     [ "$(json_value 'len(d["tensors"])' import f32.safetensors -o x.npz)" = 9 ]
+    [[ $(json_value '[x["tensor"] for x in d["tensors"]]' import f32.safetensors -o x.npz) == \
+        *"'t0/param', 't0/exp_avg', 't0/exp_avg_sq', 't1/param'"* ]]
     qualm analyze f32.safetensors -V adamw4_ao >/dev/null
     for file in a.safetensors a.h5 f32.safetensors; do
         [ "$(json_value 'd["params"]' size --shapes $file -V adamw4_ao)" = $((64 * 64 + 300)) ]
@@ -134,7 +136,7 @@ PY
     fails_with 2 "no 'shwo'" state shwo "$a"
     fails_with 2 "convert wants two files" state convert "$a"
     fails_with 2 "make wants --recipe" state make "$dir/x.h5"
-    fails_with 2 ".h5 or .safetensors" state convert "$a" "$dir/x.npz"
+    fails_with 2 ".h5 or .safetensors (\`qualm import\`" state convert "$a" "$dir/x.pt"
     fails_with 2 "--steps is 'ten'" state step "$a" "$dir/x.h5" --steps ten
     fails_with 4 "did you mean 'adamw4_ao'" state convert "$a" "$dir/x.h5" --recipe adamw4_a
     [ ! -e "$dir/x.h5" ]

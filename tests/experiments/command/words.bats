@@ -78,10 +78,10 @@ Y
     no() { fails_with 4 "$2" size --shapes gpt2 --variant "adamw4_ao,$1"; }
     no exp_avg.block=64 "no axis 'block'; it is a word of axis norm: SLOT.norm=block:64"
     no exp_avg.stoch=1 "no axis 'stoch'; it is a word of axis round: SLOT.round=stoch"
-    no exp_avg.zzzz=64 "no axis 'zzzz'; there are map, norm, curve, search, round, unit, scale, pack"
+    no exp_avg.zzzz=64 "no axis 'zzzz'; there are map, norm, curve, search, round"
     no param=zzzz "no param 'zzzz'; there are f32, bf16, f16, e4m3"
     no zzzz=1 "no recipe key 'zzzz'; \`qualm list hypers\` shows them"
-    fails_with 4 "no word 'zzzz'; \`qualm list axes\` shows them" analyze "$dir/x.npy" -Q nf4:4s/zzzz
+    fails_with 4 "no word 'zzzz'; \`qualm list axes\` shows them" analyze x -Q nf4:4s/zzzz
     fails_with 4 "no kind 'zzzz'; there are variants, maps" list zzzz nf4
     for list in hypers axes; do
         qualm list $list >/dev/null

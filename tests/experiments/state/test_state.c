@@ -317,37 +317,6 @@ static void test_conversion(void **state)
     qm_state_free(&s);
 }
 
-/* Hyper-parameters pass from every variant to every other one: what both rules read is kept where
- * the target can have it, what the target states stands, and the rest is said. */
-static void test_hyper_parameters_are_kept(void **state)
-{
-    (void)state;
-    struct qm_shape shape = {2, {64, 64}};
-    struct qm_recipe r, from;
-    static struct qm_state_tensor t; /* only its recipe is read */
-    int64_t bytes;
-    for (int i = 0; i < qm_variant_count(); i++)
-        for (int k = 0; k < qm_variant_count(); k++) {
-            const char *target = qm_variant_at(k)->name;
-            char notes[4096] = "";
-            snprintf(t.recipe, sizeof t.recipe, "%s", qm_variant_at(i)->name);
-            must(qm_recipe_parse(t.recipe, &from));
-            must(qm_recipe_parse(target, &r));
-            int takes = qm_recipe_bytes(&r, &shape, &bytes) == QM_OK;
-            qm_state_keep_hyper(&t, target, &r, collect, notes);
-            must(qm_recipe_applicable(&r));
-            if (takes && qm_recipe_bytes(&r, &shape, &bytes) != QM_OK)
-                fail_msg("%s to %s: %s", t.recipe, target, qm_message());
-#define X(name, initial, text)                                                \
-    if (qm_rule_reads(from.rule, #name) && r.hyper.name != from.hyper.name && \
-        (qm_rule_reads(r.rule, #name) || from.hyper.name != (initial)) &&     \
-        !strstr(notes, #name "="))                                            \
-        fail_msg("%s to %s: " #name " is lost without a word", t.recipe, target);
-            QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-        }
-}
-
 /* Between residual formats the full-precision value survives if the target can hold it. */
 static void test_residuals_convert(void **state)
 {
@@ -596,15 +565,10 @@ static void test_writing_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_variant_resumes),
-        cmocka_unit_test(test_other_recipes_resume),
-        cmocka_unit_test(test_forms_hold_the_same),
-        cmocka_unit_test(test_conversion),
-        cmocka_unit_test(test_hyper_parameters_are_kept),
-        cmocka_unit_test(test_residuals_convert),
-        cmocka_unit_test(test_truncated_and_flipped),
-        cmocka_unit_test(test_wrong_contents),
-        cmocka_unit_test(test_wrong_codes),
+        cmocka_unit_test(test_every_variant_resumes), cmocka_unit_test(test_other_recipes_resume),
+        cmocka_unit_test(test_forms_hold_the_same),   cmocka_unit_test(test_conversion),
+        cmocka_unit_test(test_residuals_convert),     cmocka_unit_test(test_truncated_and_flipped),
+        cmocka_unit_test(test_wrong_contents),        cmocka_unit_test(test_wrong_codes),
         cmocka_unit_test(test_writing_refuses),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
