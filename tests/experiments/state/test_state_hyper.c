@@ -1,4 +1,4 @@
-/* test_state_hyper.c - Hyper-parameters of a stored tensor pass to every other recipe, or are said. */
+/* test_state_hyper.c - Hyper-parameters of a stored tensor pass to other recipes, or are said. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
