@@ -57,8 +57,8 @@ struct qm_judged_row {
  * over the rows with in_family, of max(p, p of beyond).  `better` and `worse` also ask that the
  * 95 % interval of `beyond` leaves out 0; `equivalent` asks for no more runs far off than float32
  * states have.  Where varied is 0 the verdict is QM_DECISION_plain; so it is where less than half
- * has codes and the verdict would be `equivalent`.  Else, where is_same, it is QM_DECISION_same, and
- * the row is not in that family. */
+ * has codes and the verdict would be `equivalent`.  Else, where is_same, it is QM_DECISION_same,
+ * and the row is not in that family. */
 qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n);
 
 /* Whether d leaves out 0 and beyond does not: float32 states are as far from the twin. */

@@ -20,8 +20,8 @@
  *
  *     /against/pairs   problem, label, archive, lr_scale, n, mean, lo95, hi95, lo90, hi90, p, q,
  *                      delta, verdict, rates: of label against archive, positive is worse
- *     /against/apart   label, archive, runs, reason, problems: runs without a partner in an archived
- *                      variant, and what did not agree
+ *     /against/apart   label, archive, runs, reason, problems: runs without a partner in an
+ *                      archived variant, and what did not agree
  *     /against         attributes rates (at which the pairs ran, in words), advice, archived: how
  *                      many variants the archive has
  *

@@ -1,4 +1,4 @@
-/* archive.c - Writes the part of a campaign that later campaigns are compared with, and finds it. */
+/* archive.c - Writes and finds the part of a campaign that later ones are compared with. */
 #include "experiments/report/archive.h"
 
 #include <errno.h>

@@ -95,7 +95,8 @@ def draw(c, out):
         axes.append(one["axis"][0] if "axis" in one else "")
         decided.append(int(np.isin(one["verdict"], ("better", "worse")).sum()))
         if SAME in one["verdict"]:
-            same.append((f"{label} against {against}", one["problem"][one["verdict"] == SAME].tolist()))
+            problems = one["problem"][one["verdict"] == SAME].tolist()
+            same.append((f"{label} against {against}", problems))
         panels.append((panel(one, ends.min() - room, ends.max() + room), f"{label} / {against}",
                        answers[-1]))
     first, told = title(axes, answers, decided)

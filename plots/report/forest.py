@@ -20,14 +20,14 @@ def limits(v, wide):
 
 
 def ticks(delta, low, high, place):
-    """Ticks of an axis that is linear within delta: 0 and the ends of the linear part, then powers of
-    ten, then halves of them, as far as their labels have room; place(x) is in widths of the axis."""
+    """Ticks of an axis that is linear within delta: 0 and the ends of the linear part, then powers
+    of ten, then halves of them, as far as labels have room; place(x) is in widths of the axis."""
     powers = [10.0 ** k for k in range(-6, 7)]
     found = []
     for x in (0.0, delta, *powers[::-1], *(5 * p for p in powers[::-1])):
         for t in dict.fromkeys((x, -x)):
-            inside = 0 < x < delta
-            if low <= t <= high and not inside and all(abs(place(t) - place(f)) > ROOM for f in found):
+            is_shown = low <= t <= high and not 0 < x < delta
+            if is_shown and all(abs(place(t) - place(f)) > ROOM for f in found):
                 found.append(t)
     return sorted(found)
 
@@ -87,7 +87,8 @@ def answer(v):
     equal = np.flatnonzero(sure & (v["mean"] == v["mean"][worst]))  # no one of several stands out
     on = dict.fromkeys(campaign.readable(p).split()[0] for p in v["problem"][equal].tolist())
     whose = v["label"][worst] if len(equal) == 1 else f"{len(equal)} variants"
-    most = f"; the largest of those worse: {whose} on {', '.join(on)}, {v['mean'][worst]:+.2g} decades"
+    most = f"; the largest of those worse: {whose} on {', '.join(on)}, " \
+        f"{v['mean'][worst]:+.2g} decades"
     return f"Of {n} comparisons with float64 {', '.join(said)}{most}"
 
 
