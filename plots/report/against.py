@@ -57,7 +57,8 @@ def draw(c, out):
     labels = [label for label in c.labels if label in v["label"]]
     rates = c.pairs_told["rates"]
     out.figure(NAME, panels, (answer(v, rates), MENU),
-               "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) "
-               "interval; to the left the variant here has the smaller gap. Only runs with "
-               "the same problem, seed, learning rate, steps and double-precision twin are "
-               "paired; the table /against/apart says what did not agree.", forest.shapes(v) + c.legend(labels))
+               f"At {rates}. {c.pairs_told['advice']} Trimmed mean over the seeds that both have, "
+               "with its 95 % (thin) and 90 % (thick) interval; to the left the variant here has "
+               "the smaller gap. Only runs with the same problem, seed, learning rate, steps and "
+               "double-precision twin are paired; the table /against/apart says which archived "
+               "variants are not, and what did not agree.", forest.shapes(v) + c.legend(labels))
