@@ -14,6 +14,7 @@ static const enum qm_decision shown[] = {QM_DECISION_better, QM_DECISION_worse,
                                          QM_DECISION_equivalent, QM_DECISION_undecided,
                                          QM_DECISION_few};
 enum { SHOWN = sizeof shown / sizeof *shown };
+static const char *const keys[SHOWN] = {"better", "worse", "equivalent", "undecided", "too_few"};
 
 /* The verdicts of one label here and one archived variant at one lr_scale. */
 struct tally {
@@ -58,7 +59,7 @@ static json_t *tally_json(const struct tally *t)
                           qm_json_text(t->archive), "lr_scale", qm_json_number(t->scale),
                           "problems", (json_int_t)t->problems);
     for (int v = 0; v < SHOWN; v++)
-        json_object_set_new(o, qm_decision_text(shown[v]), json_integer((json_int_t)t->of[v]));
+        json_object_set_new(o, keys[v], json_integer((json_int_t)t->of[v]));
     return o;
 }
 
@@ -119,8 +120,7 @@ qm_status qm_against_table(struct qm_result *pairs, struct qm_text_grid *out)
         qm_grid_text(&g, json_string_value(json_object_get(one, "archive")));
         qm_grid_number(&g, json_number_value(json_object_get(one, "lr_scale")), "%g");
         for (int v = 0; v < SHOWN; v++)
-            qm_grid_number(&g, json_number_value(json_object_get(one, qm_decision_text(shown[v]))),
-                           "%g");
+            qm_grid_number(&g, json_number_value(json_object_get(one, keys[v])), "%g");
         qm_grid_number(&g, json_number_value(json_object_get(one, "problems")), "%g");
     }
     json_decref(told);
@@ -146,8 +146,7 @@ void qm_against_print(const json_t *told, const char *archive)
         qm_table_cell(t, "%s", json_string_value(json_object_get(one, "label")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(one, "archive")));
         for (int v = 0; v < SHOWN; v++)
-            qm_table_cell(t, "%lld",
-                          json_integer_value(json_object_get(one, qm_decision_text(shown[v]))));
+            qm_table_cell(t, "%lld", json_integer_value(json_object_get(one, keys[v])));
         qm_table_cell(t, "%lld", json_integer_value(json_object_get(one, "problems")));
         qm_table_cell(t, "%g", json_number_value(json_object_get(one, "lr_scale")));
         size_t k = 0;
