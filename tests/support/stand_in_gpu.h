@@ -158,14 +158,15 @@ static int cu_MemcpyDtoHAsync(void *to, qm_device_pointer from, size_t bytes, vo
 {
     STRIKE_OUT("cuMemcpyDtoHAsync_v2", to, bytes);
     (void)stream;
-    return qm_device_emu.get(to, from, bytes) == QM_OK ? 0 : 1;
+    return stand_in_card.is_mute || qm_device_emu.get(to, from, bytes) == QM_OK ? 0 : 1;
 }
 static int cu_MemcpyDtoDAsync(qm_device_pointer to, qm_device_pointer from, size_t bytes,
                               void *stream)
 {
     STRIKE("cuMemcpyDtoDAsync_v2");
     (void)stream;
-    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    if (!stand_in_card.is_copyless)
+        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
     return 0;
 }
 static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t bytes, void *stream)

@@ -108,7 +108,8 @@ static void test_strange_reports(void **state)
 /* Times that are none, and such as no GPU and no clock can have, are failed rows. */
 static void test_times(void **state)
 {
-    static const float times[] = {NAN, 0.0f, -1.0f, INFINITY, -INFINITY, 1e-30f, 1e30f, 1e6f};
+    static const float times[] = {NAN,    0.0f,  -1.0f, INFINITY, -INFINITY,
+                                  1e-30f, 1e30f, 1e6f,  1e-6f};
     (void)state;
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
@@ -133,6 +134,34 @@ static void test_idle(void **state)
     stand_in_card.is_idle = 0;
     assert_int_equal(code, 1);
     expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
+}
+
+/* A driver whose copies do nothing, as its launches, has no speed either, nor has one that copies
+ * nothing within its memory. */
+static void test_mute(void **state)
+{
+    static const char *const says[] = {
+        "failed: implausible: two copies of the same 4096 bytes of the device differ",
+        "failed: implausible: the timed copies within the device's memory did not copy the first "
+        "bytes"};
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < 2; i++) {
+        clear();
+        stand_in_card.is_idle = stand_in_card.is_mute = !i;
+        stand_in_card.is_copyless = i;
+        int code = RUN("adamw_f32", "--only", i ? "speed" : "speed,tables", "--size", "0.008",
+                       "--rounds", "2");
+        stand_in_card.is_idle = stand_in_card.is_mute = stand_in_card.is_copyless = 0;
+        assert_int_equal(code, 1);
+        expect_rows(0, i ? 2 : 3, says[i]);
+    }
+    clear(); /* tables alone, where no copy is timed before */
+    stand_in_card.is_idle = stand_in_card.is_mute = 1;
+    int code = RUN("adamw_f32", "--only", "tables", "--size", "0.008", "--rounds", "2");
+    stand_in_card.is_idle = stand_in_card.is_mute = 0;
+    assert_int_equal(code, 1);
+    expect_rows(0, 1, "failed: implausible: two copies of the same 256 bytes of the device differ");
 }
 
 /* On a slow driver, a hundred times faster than one that takes 2 s for each kernel: after what
@@ -197,12 +226,14 @@ static void test_plausible(void **state)
         double bytes = pow(10.0, 4.0 + 7.0 * draw[0]), copy = pow(10.0, 10.0 + 3.0 * draw[1]);
         double least = 0.5 * bytes / copy - 20e-6, share = 0.1 + 3.0 * draw[2];
         double seconds = fmax(bytes / copy / share, 1.001 * bytes / 1e14);
-        int is_plausible = seconds >= least;
+        int is_plausible = seconds >= least && seconds >= 1e-7;
         assert_int_equal(qm_gpu_bench_plausible("a step", seconds, bytes, copy) == QM_OK,
                          is_plausible);
     }
     assert_int_equal(qm_gpu_bench_plausible("a step", 1e-6, 1.01e8, 0.0), QM_INTERNAL);
     assert_int_equal(qm_gpu_bench_plausible("a step", 1e-6, 0.99e8, 0.0), QM_OK);
+    assert_int_equal(qm_gpu_bench_plausible("a step", 0.99e-7, 1.0, 0.0), QM_INTERNAL);
+    assert_int_equal(qm_gpu_bench_plausible("a step", 1.01e-7, 1.0, 0.0), QM_OK);
 }
 
 /* What no GPU has is refused by name, and divides nothing. */
@@ -543,6 +574,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_another_card),  cmocka_unit_test(test_strange_reports),
         cmocka_unit_test(test_times),         cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_mute),
         cmocka_unit_test(test_budget),        cmocka_unit_test(test_plausible),
         cmocka_unit_test(test_absurd),        cmocka_unit_test(test_clean_up),
         cmocka_unit_test(test_slow_start),    cmocka_unit_test(test_nothing),
