@@ -184,8 +184,9 @@ qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size
     QM_TRY(get(of, out));
     QM_TRY(get(of, again));
     if (memcmp(out, again, bytes) != 0)
-        return qm_fail(QM_INTERNAL, "implausible: two copies of the same %zu bytes of the device "
-                                    "differ: a copy left its buffer as it was",
+        return qm_fail(QM_INTERNAL,
+                       "implausible: two copies of the same %zu bytes of the device "
+                       "differ: a copy left its buffer as it was",
                        bytes);
     return QM_OK;
 }

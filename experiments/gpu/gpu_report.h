@@ -73,6 +73,10 @@ struct qm_gpu_report {
 };
 void qm_gpu_report_free(struct qm_gpu_report *r);
 
+/* The programs that timed the report's rows of peers, other than `now`: "`A`, `B`"; `was` where
+ * there are no such rows.  The caller frees them; NULL: there is no memory. */
+char *qm_gpu_report_programs(const struct qm_gpu_report *r, const char *was, const char *now);
+
 /* Writes PATH.h5 and PATH.md, each of which is replaced whole: both can be read at every moment. */
 qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, int argc,
                               char **argv);

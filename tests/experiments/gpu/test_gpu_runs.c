@@ -1,5 +1,5 @@
 /* test_gpu_runs.c - Tests whole runs of gpu-check: resuming, damaged reports, implausible times, a
- * slow start, two runs at once, loaded kernels, signals, and what an earlier call measured. */
+ * slow start, two runs at once, loaded kernels and signals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -463,88 +463,6 @@ static void test_signal_in_nvrtc(void **state)
     expect_rows(FEW_ROWS, 0, NULL);
 }
 
-/* The number in a file that a program will write. */
-static int number_in(const char *path)
-{
-    int number = 0;
-    for (int i = 0; i < 3000 && number == 0; i++) {
-        FILE *f = fopen(path, "r");
-        if (f && fscanf(f, "%d", &number) != 1)
-            number = 0;
-        if (f)
-            fclose(f);
-        usleep(10000);
-    }
-    assert_true(number > 0);
-    return number;
-}
-
-static int is_alive(int pid)
-{
-    char path[64], letter = 'Z';
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%*d %*s %c", &letter) != 1)
-        letter = 'Z';
-    if (f)
-        fclose(f);
-    usleep(10000);
-    return letter != 'Z';
-}
-
-/* What peers were measured stays in the report where --resume cannot list them; a report's own
- * command is named and never run; a signal ends the listing, and its program with it. */
-static void test_earlier_peers(void **state)
-{
-    struct qm_gpu_report r;
-    char script[96], command[128];
-    (void)state;
-    clear();
-    snprintf(script, sizeof script, "%s/peers.sh", base);
-    FILE *f = fopen(script, "w");
-    fputs("touch $0.ran\n"
-          "[ $1 = --names ] && echo '[\"x\", \"y\"]' && exit\n"
-          "[ $2 = y ] && exit 1\n"
-          "echo '{\"rows\": [], \"skipped\": [{\"peer\": \"x\", \"reason\": \"no x\"}]}'\n"
-          "exit 77\n",
-          f);
-    fclose(f);
-    snprintf(command, sizeof command, "sh %s", script);
-    assert_int_equal(RUN("--only", "peers", "--peers", command), 1);
-    char ran[112], path[1024];
-    snprintf(ran, sizeof ran, "%s.ran", script);
-    assert_int_equal(unlink(ran), 0);
-    snprintf(path, sizeof path, "%s", getenv("PATH"));
-    unsetenv("PATH"); /* without python3 there is no default */
-    (void)RUN("--resume");
-    setenv("PATH", path, 1);
-    assert_non_null(strstr(printed, "which is not run: none are timed"));
-    assert_int_equal(access(ran, F_OK), -1);
-    unlink(script);
-    assert_int_equal(RUN("--resume", "--peers", command), 1);
-    read_report(&r);
-    json_t *rows = r.rows[QM_GPU_peers];
-    assert_int_equal(json_array_size(rows), 2); /* the command that failed, and x */
-    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 0), "peer")),
-                        command);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 1), "status")),
-                        "skipped: no x");
-    qm_gpu_report_free(&r);
-    clear();
-    snprintf(command, sizeof command, "echo $$ > %s; sleep 100 #", script);
-    for (int kills = 0; kills < 2; kills++) {
-        pid_t pid = start((const char *const[]){"--only", "peers", "--peers", command, NULL});
-        int peer = number_in(script);
-        double from = qm_seconds();
-        kill(pid, kills ? SIGKILL : SIGTERM);
-        assert_int_equal(finish(pid), kills ? -SIGKILL : 75);
-        while (is_alive(peer))
-            if (qm_seconds() - from > 8.0)
-                fail_msg("the peers' program is left, after signal %d", kills ? SIGKILL : SIGTERM);
-        unlink(script);
-    }
-}
-
 /* Codes of which only a part was compared are no bad row, and --resume compares the rest. */
 static void test_part_of_codes(void **state)
 {
@@ -572,15 +490,22 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_strange_reports),
-        cmocka_unit_test(test_times),         cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_another_card),
+        cmocka_unit_test(test_strange_reports),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_mute),
-        cmocka_unit_test(test_budget),        cmocka_unit_test(test_plausible),
-        cmocka_unit_test(test_absurd),        cmocka_unit_test(test_clean_up),
-        cmocka_unit_test(test_slow_start),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),       cmocka_unit_test(test_every_error),
-        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
-        cmocka_unit_test(test_earlier_peers), cmocka_unit_test(test_part_of_codes),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),
+        cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_slow_start),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_every_error),
+        cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
