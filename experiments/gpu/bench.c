@@ -393,7 +393,7 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
     const struct qm_cuda *cu = b->cu;
     struct graphs g = {.b = b};
     qm_status st = QM_OK;
-    if (!cu->StreamBeginCapture || !cu->StreamEndCapture || !cu->GraphInstantiate ||
+    if (!cu->StreamBeginCapture || !cu->StreamEndCapture || !cu->GraphInstantiateWithFlags ||
         !cu->GraphLaunch || !cu->GraphExecDestroy || !cu->GraphDestroy)
         return qm_fail(QM_SKIPPED, "the driver has no graphs");
     if (qm_cuda_waits())
@@ -405,7 +405,7 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
         st = record(b, w, &g.graph[turn]);
         if (st == QM_OK)
             st = qm_cuda_error(
-                QM_CU_ERROR(cu, GraphInstantiate, (&g.executable[turn], g.graph[turn], 0)),
+                QM_CU_ERROR(cu, GraphInstantiateWithFlags, (&g.executable[turn], g.graph[turn], 0)),
                 "cuGraphInstantiateWithFlags");
     }
     if (st == QM_OK)

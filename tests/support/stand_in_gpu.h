@@ -307,7 +307,8 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
     launch_now(f, grid_x, grid_y, args);
     return 0;
 }
-static int cu_Occupancy(int *blocks, void *function, int threads, size_t shared)
+static int cu_OccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
+                                                        size_t shared)
 {
     STRIKE_OUT("cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks, sizeof *blocks);
     (void)function, (void)threads, (void)shared;
@@ -388,7 +389,7 @@ static int is_graph(const void *at)
     const struct recording *g = at;
     return g >= graphs && g < graphs + GRAPHS;
 }
-static int cu_GraphInstantiate(void **executable, void *graph, unsigned long long flags)
+static int cu_GraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags)
 {
     STRIKE_OUT("cuGraphInstantiateWithFlags", executable, sizeof *executable);
     *executable = graph;
