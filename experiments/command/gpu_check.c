@@ -361,6 +361,7 @@ static qm_status rename_report(struct qm_gpu_run *run)
     const char *slash = strrchr(old, '/');
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - old) : 1, slash ? old : ".");
     const struct options in = {.folder = *folder ? folder : "/"};
+    json_object_set_new(run->report.plan, QM_GPU_BEGUN_AS, qm_json_text(slash ? slash + 1 : old));
     qm_status st = name_report(&in, run);
     if (st == QM_OK)
         st = qm_gpu_run_begun(run, "begun");
@@ -382,6 +383,8 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         snprintf(path, sizeof path, "%s", o->resumed);
     else
         QM_TRY(qm_gpu_report_newest(o->folder, path, sizeof path));
+    if (o->resumed && qm_gpu_report_follow(path, sizeof path))
+        qm_note("qualm gpu-check: %s is now %s", o->resumed, path);
     size_t n = strlen(path);
     snprintf(run->path, sizeof run->path, "%.*s",
              (int)(n > 3 && strcmp(path + n - 3, ".h5") == 0 ? n - 3 : n), path);

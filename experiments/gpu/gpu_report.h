@@ -101,6 +101,12 @@ void qm_gpu_report_unlock(const char *path, int fd);
  * caller holds its lock. */
 void qm_gpu_report_sweep(const char *path);
 
+/* Where there is no file at `path`, the .h5 of a report: follows the report that was begun under that
+ * name and got another one in the same folder, when its GPU had answered (text QM_GPU_BEGUN_AS of
+ * its plan).  1: path is now that of the report. */
+#define QM_GPU_BEGUN_AS "begun_as"
+int qm_gpu_report_follow(char *path, size_t size);
+
 /* The newest report of the folder, as its .h5.  QM_NO_MATCH: there is none. */
 qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size);
 

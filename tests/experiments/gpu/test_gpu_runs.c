@@ -352,6 +352,14 @@ static void test_slow_start(void **state)
     assert_int_equal(system("cd ${QM_CACHE}/../gpu && for f in *; do >$f.77.part; done"), 0);
     assert_int_equal(RUN("--resume"), 0); /* with the GPU, and without what was left */
     expect_rows(2, 0, NULL);
+    char begun[128], now[300];
+    snprintf(begun, sizeof begun, "--resume=%s/gpu-speed-1970-01-01-000000.h5", out);
+    snprintf(now, sizeof now, "%s is now %s/stand-in-speed-1970-01-01-000000.h5", begun + 9, out);
+    assert_int_equal(RUN(begun), 0); /* the name that it was begun under */
+    assert_non_null(strstr(printed, now));
+    begun[strlen(begun) - 4] = '1'; /* and one that none has */
+    assert_int_equal(RUN(begun), 3);
+    assert_non_null(strstr(printed, begun + 9));
     assert_int_not_equal(system("ls ${QM_CACHE}/../gpu/*.part >/dev/null 2>&1"), 0);
     stand_in_fault = (struct stand_in_fault){"cuInit", 0, 1, 0, STAND_IN_HANG};
     from = qm_seconds();
