@@ -66,3 +66,26 @@ int qm_specials_end(json_t *rows, json_t *skipped, const struct qm_check_run *ru
     }
     return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }
+
+int qm_specials_print(const struct qm_recipes *recipes, const struct qm_subject *by,
+                      const struct qm_check_run *run, json_t *skipped)
+{
+    json_t *rows = json_array();
+    qm_status st = QM_OK;
+    int failed = 0;
+    for (int i = 0; i < recipes->n && st == QM_OK; i++) {
+        struct qm_subject s = *by;
+        struct qm_tally t;
+        char name[QM_RECIPE_TEXT];
+        s.recipe = recipes->recipe[i];
+        st = qm_judge_begin(&s, &t);
+        if (st == QM_OK)
+            st = qm_specials_rows(&s, qm_recipe_print(&s.recipe, name), run->seed, rows, &failed);
+        if (st == QM_OK)
+            st = qm_check_unload(s.backend);
+    }
+    if (st == QM_OK)
+        return qm_specials_end(rows, json_incref(skipped), run, failed);
+    json_decref(rows);
+    return qm_cli_failed("check --specials", st);
+}

@@ -5,6 +5,12 @@
 #include <jansson.h>
 
 #include "experiments/check/check_table.h"
+#include "experiments/recipes/recipe_list.h"
+
+/* Measures and judges every recipe with the backend and freedoms of `by`, and prints the table, also
+ * of what was skipped before (may be NULL).  Returns the exit code. */
+int qm_specials_print(const struct qm_recipes *recipes, const struct qm_subject *by,
+                      const struct qm_check_run *run, json_t *skipped);
 
 /* Adds the rows of one subject, after qm_judge_begin, to an array.  *failed: set to 1 when a
  * verdict failed. */

@@ -421,30 +421,6 @@ static qm_status leave_out(struct options *o, json_t *skipped)
     return n ? QM_OK : QM_SKIPPED;
 }
 
-/* Measures and judges special values.  Returns the exit code. */
-static int specials(const struct options *o, json_t *skipped)
-{
-    const struct qm_check_run on = run_of(o);
-    json_t *rows = json_array();
-    qm_status st = QM_OK;
-    int failed = 0;
-    for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
-        struct qm_subject s = {
-            .backend = o->on, .recipe = o->recipes.recipe[i], .reorder = qm_step_reorder(o->mode)};
-        struct qm_tally t;
-        char name[QM_RECIPE_TEXT];
-        st = qm_judge_begin(&s, &t);
-        if (st == QM_OK)
-            st = qm_specials_rows(&s, qm_recipe_print(&s.recipe, name), o->seed, rows, &failed);
-        if (st == QM_OK)
-            st = qm_check_unload(o->on);
-    }
-    if (st == QM_OK)
-        return qm_specials_end(rows, json_incref(skipped), &on, failed);
-    json_decref(rows);
-    return qm_cli_failed("check --specials", st);
-}
-
 /* *out: a row per judged recipe; those that cannot be are added to skipped.  *failed: some case
  * of one failed; *unjudged: no number of one was judged. */
 static qm_status check(const struct options *o, json_t **out, json_t *skipped, int *failed,
@@ -527,9 +503,11 @@ static int run(void *of)
     json_t *skipped = json_array();
     if (st == QM_OK)
         st = leave_out(o, skipped);
+    const struct qm_subject by = {.backend = o->on, .reorder = qm_step_reorder(o->mode)};
+    const struct qm_check_run on = o->on ? run_of(o) : (struct qm_check_run){0};
     int code = st != QM_OK   ? qm_cli_failed("check", st)
                : o->search   ? search(o, skipped)
-               : o->specials ? specials(o, skipped)
+               : o->specials ? qm_specials_print(&o->recipes, &by, &on, skipped)
                              : check_all(o, skipped);
     json_decref(skipped);
     return code;

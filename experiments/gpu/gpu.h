@@ -82,8 +82,8 @@ struct qm_peers_sizes {
     int rounds;
 };
 
-/* Qualm's times: the rows of parts speed and tables so far; where they have none of a recipe, `time`
- * appends such rows for it, of the large tensor, or of the many small ones. */
+/* Qualm's times: the rows of parts speed and tables so far; where they have none of a recipe,
+ * `time` appends such rows for it, of the large tensor, or of the many small ones. */
 struct qm_peers_ours {
     json_t *speed, *tables;
     qm_status (*time)(void *of, const char *recipe, int is_many, json_t *rows);

@@ -101,9 +101,9 @@ void qm_gpu_report_unlock(const char *path, int fd);
  * caller holds its lock. */
 void qm_gpu_report_sweep(const char *path);
 
-/* Where there is no file at `path`, the .h5 of a report: follows the report that was begun under that
- * name and got another one in the same folder, when its GPU had answered (text QM_GPU_BEGUN_AS of
- * its plan).  1: path is now that of the report. */
+/* Where there is no file at `path`, the .h5 of a report: follows the report that was begun under
+ * that name and got another one in the same folder, when its GPU had answered (text QM_GPU_BEGUN_AS
+ * of its plan).  1: path is now that of the report. */
 #define QM_GPU_BEGUN_AS "begun_as"
 int qm_gpu_report_follow(char *path, size_t size);
 

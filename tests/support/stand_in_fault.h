@@ -52,8 +52,8 @@ static struct stand_in_shared {
 } * stand_in_shared;
 
 /* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock; is_idle:
- * launches do nothing; is_mute: copies back to the host do nothing; is_copyless: nor do those within
- * the device; slow: milliseconds of loading a module, which then has no kernels to run;
+ * launches do nothing; is_mute: copies back to the host do nothing; is_copyless: those within the
+ * device do nothing; slow: milliseconds of loading a module, which then has no kernels to run;
  * odd: an attribute whose value is odd_value (0: none). */
 static struct stand_in_card {
     const char *name;

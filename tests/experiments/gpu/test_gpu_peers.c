@@ -1,5 +1,5 @@
-/* test_gpu_peers.c - Tests part peers of gpu-check: our times where no part has them, times that none
- * can be, and what an earlier call measured. */
+/* test_gpu_peers.c - Tests part peers of gpu-check: our times where no part has them, times that
+ * none can be, and what an earlier call measured. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
