@@ -7,8 +7,8 @@
 #include "experiments/check/check_table.h"
 #include "experiments/recipes/recipe_list.h"
 
-/* Measures and judges every recipe with the backend and freedoms of `by`, and prints the table, also
- * of what was skipped before (may be NULL).  Returns the exit code. */
+/* Measures and judges every recipe with the backend and freedoms of `by`, and prints the table, and
+ * what was skipped before (may be NULL).  Returns the exit code. */
 int qm_specials_print(const struct qm_recipes *recipes, const struct qm_subject *by,
                       const struct qm_check_run *run, json_t *skipped);
 

@@ -68,10 +68,10 @@ struct qm_gpu_time {
 
 /* Whether a time, ours or another optimizer's, can be true: nothing that is launched takes less
  * than a tenth of a microsecond, and no GPU moves more than 10^14 bytes per second (the fastest
- * memory of 2026 moves 8 10^12, caches some 10^13).  Where copy > 0, the rate of a copy in bytes per second,
- * work that must touch `bytes` takes no less than half of what the copy would take for them, less
- * 20 microseconds, because small work is all latency, which a copy has too.  `what` names the time.
- * QM_INTERNAL: "implausible: ...". */
+ * memory of 2026 moves 8 10^12, caches some 10^13).  Where copy > 0, the rate of a copy in bytes
+ * per second, work that must touch `bytes` takes no less than half of what the copy would take for
+ * them, less 20 microseconds, because small work is all latency, which a copy has too.  `what`
+ * names the time.  QM_INTERNAL: "implausible: ...". */
 qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy);
 
 /* Calls get(of, out), which copies `bytes`, at most 4 QM_BENCH_SAMPLE, from the device to `out`,
