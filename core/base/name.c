@@ -118,23 +118,37 @@ const char *qm_name_near(const char *name, const char *const *names, int n, char
     return out;
 }
 
-qm_status qm_name_unknown(const char *what, const char *name, const char *const *names, int n)
-{
-    char near[QM_NAME_NEAR];
-    if (*qm_name_near(name, names, n, near))
-        return qm_fail(QM_NO_MATCH, "no %s '%s'; did you mean %s?", what, name, near);
-    return qm_fail(QM_NO_MATCH, "no %s '%s'; `qualm list %s%s` shows them", what, name, what,
-                   strcmp(what, "search") == 0 ? "es" : "s");
-}
-
-qm_status qm_name_none_of(const char *what, const char *name, const char *const *names, int n)
+/* Fails with all n names. */
+static qm_status none_of(qm_status st, const char *what, const char *name, const char *const *names,
+                         int n)
 {
     char all[512] = "";
     size_t at = 0;
     for (int i = 0; i < n && at < sizeof all; i++)
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
-    return qm_fail(QM_BAD_ARG, "no %s '%s'; there %s %s", what, name, n > 1 ? "are" : "is",
+    return qm_fail(st, "no %s '%s'; there %s %s", what, name, n > 1 ? "are" : "is",
                    n > 0 ? all : "none");
+}
+
+qm_status qm_name_unknown(const char *what, const char *name, const char *const *names, int n)
+{
+    enum { FEW = 20 };
+    char near[QM_NAME_NEAR];
+    if (*qm_name_near(name, names, n, near))
+        return qm_fail(QM_NO_MATCH, "no %s '%s'; did you mean %s?", what, name, near);
+    if (n <= FEW)
+        return none_of(QM_NO_MATCH, what, name, names, n);
+    int is_key = strcmp(what, "recipe key") == 0, is_word = strcmp(what, "word") == 0;
+    return qm_fail(QM_NO_MATCH, "no %s '%s'; `qualm list %ss` shows them%s", what, name,
+                   is_key    ? "hyper"
+                   : is_word ? "axe"
+                             : what,
+                   is_key ? ", beside the variant's slots, grad and param" : "");
+}
+
+qm_status qm_name_none_of(const char *what, const char *name, const char *const *names, int n)
+{
+    return none_of(QM_BAD_ARG, what, name, names, n);
 }
 
 int qm_name_ends(const char *name, const char *end)

@@ -26,9 +26,15 @@
     X(GetPTX,            "nvrtcGetPTX",            (void *program, char *out))                         \
     X(GetProgramLogSize, "nvrtcGetProgramLogSize", (void *program, size_t *size))                      \
     X(GetProgramLog,     "nvrtcGetProgramLog",     (void *program, char *out))                         \
-    X(GetNumArchs,       "nvrtcGetNumSupportedArchs", (int *n))                                        \
-    X(GetArchs,          "nvrtcGetSupportedArchs", (int *archs))
+    X(GetNumSupportedArchs, "nvrtcGetNumSupportedArchs", (int *n))                                     \
+    X(GetSupportedArchs, "nvrtcGetSupportedArchs", (int *archs))
 /* clang-format on */
+
+/* Messages name a call by its member: it is the exported name. */
+#define X(member, exported, arguments) \
+    _Static_assert(sizeof exported == sizeof "nvrtc" #member, exported);
+FUNCTIONS(X)
+#undef X
 
 enum { HEADERS = 64, OPTIONS = 128, ARCHS = 64, MOST_BINARY = 1 << 30 };
 enum { OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6 }; /* of nvrtcResult */
@@ -225,9 +231,9 @@ void qm_nvrtc_text(char *text, size_t size)
 static qm_status arch_option(int arch, char *out, size_t size, int *is_ptx)
 {
     int n = 0, all[ARCHS], below = 0, least = INT_MAX;
-    int error = RTC(GetNumArchs, (&n));
+    int error = RTC(GetNumSupportedArchs, (&n));
     if (error == 0 && n > 0 && n <= ARCHS)
-        error = RTC(GetArchs, (all));
+        error = RTC(GetSupportedArchs, (all));
     if (error || n < 1 || n > ARCHS)
         return qm_fail(QM_INTERNAL,
                        "NVRTC failed: it does not say which architectures it knows "

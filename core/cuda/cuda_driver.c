@@ -321,7 +321,7 @@ qm_status qm_cuda_local_bytes(const struct qm_cuda *cu, void *function, int *byt
 qm_status qm_cuda_blocks(const struct qm_cuda *cu, void *function, int threads, int most_threads,
                          int *blocks)
 {
-    QM_CU(cu, Occupancy, (blocks, function, threads, 0));
+    QM_CU(cu, OccupancyMaxActiveBlocksPerMultiprocessor, (blocks, function, threads, 0));
     return in_range("a multiprocessor takes", *blocks, " blocks", 1, most_threads / threads,
                     "cuOccupancyMaxActiveBlocksPerMultiprocessor");
 }

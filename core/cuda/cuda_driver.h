@@ -41,7 +41,7 @@ typedef uint64_t qm_device_pointer;
     X(ModuleGetGlobal,       "cuModuleGetGlobal_v2",          (qm_device_pointer *at, size_t *bytes, void *module, const char *name)) \
     X(FuncGetAttribute,      "cuFuncGetAttribute",            (int *value, int attribute, void *function)) \
     X(LaunchKernel,          "cuLaunchKernel",                (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **args, void **extra)) \
-    X(Occupancy,             "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int *blocks, void *function, int threads, size_t shared)) \
+    X(OccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int *blocks, void *function, int threads, size_t shared)) \
     X(StreamCreate,          "cuStreamCreate",                (void **stream, unsigned flags))          \
     X(StreamSynchronize,     "cuStreamSynchronize",           (void *stream))                           \
     X(StreamDestroy,         "cuStreamDestroy_v2",            (void *stream))                           \
@@ -60,7 +60,7 @@ typedef uint64_t qm_device_pointer;
     X(DeviceGetUuid,         "cuDeviceGetUuid_v2",            (unsigned char uuid[16], int device))     \
     X(StreamBeginCapture,    "cuStreamBeginCapture_v2",       (void *stream, int mode))                 \
     X(StreamEndCapture,      "cuStreamEndCapture",            (void *stream, void **graph))             \
-    X(GraphInstantiate,      "cuGraphInstantiateWithFlags",   (void **executable, void *graph, unsigned long long flags)) \
+    X(GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags",   (void **executable, void *graph, unsigned long long flags)) \
     X(GraphLaunch,           "cuGraphLaunch",                 (void *executable, void *stream))         \
     X(GraphExecDestroy,      "cuGraphExecDestroy",            (void *executable))                       \
     X(GraphDestroy,          "cuGraphDestroy",                (void *graph))
@@ -72,6 +72,15 @@ struct qm_cuda {
     QM_CUDA_OPTIONAL_LIST(X)
 #undef X
 };
+
+/* Messages name a call by its member: it is the exported name, without "_v2". */
+#define X(member, exported, arguments)                               \
+    _Static_assert(sizeof exported == sizeof "cu" #member ||         \
+                       sizeof exported == sizeof "cu" #member "_v2", \
+                   exported);
+QM_CUDA_LIST(X)
+QM_CUDA_OPTIONAL_LIST(X)
+#undef X
 
 /* Attributes of devices and functions, and a compute mode, as cuda.h numbers them. */
 enum {

@@ -301,7 +301,8 @@ static qm_status unknown_map(const char *word)
     if (FIND(floats, word) >= 0)
         return qm_fail(QM_NO_MATCH, "no map '%s'; a slot without codes is SLOT=f32", word);
     if (qm_map_meant(word, meant))
-        return qm_fail(QM_NO_MATCH, "no map '%s'; did you mean %s?", word, meant);
+        return qm_fail(QM_NO_MATCH, "no map '%s'; did you mean %s?%s", word, meant,
+                       strchr(meant, ':') ? " (MAP:BITS, then s, signed, or u)" : "");
     return qm_name_unknown("map", word, qm_map_names, QM_MAP_COUNT);
 }
 
@@ -346,6 +347,23 @@ static qm_status set_map(struct qm_quantizer *q, char *value)
     return QM_OK;
 }
 
+/* Fails for what is no axis; where it is a word of one, says how it is set: block=64 is
+ * norm=block:64. */
+static qm_status unknown_axis(const struct qm_quantizer *q, const char *axis, const char *value,
+                              const char *const axes[8])
+{
+    char word[256];
+    for (int with_value = 1; with_value >= 0; with_value--)
+        for (int i = 1; i < 8; i++) {
+            struct qm_quantizer copy = *q;
+            snprintf(word, sizeof word, with_value ? "%.100s:%.100s" : "%.100s", axis, value);
+            if (qm_quantizer_set(&copy, axes[i], word) == QM_OK)
+                return qm_fail(QM_NO_MATCH, "no axis '%s'; it is a word of axis %s: SLOT.%s=%s",
+                               axis, axes[i], axes[i], word);
+        }
+    return qm_name_unknown("axis", axis, axes, 8);
+}
+
 qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char *value)
 {
     static const char *const axes[] = {"map",   "norm", "curve", "search",
@@ -354,7 +372,7 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
     struct seen seen = {{0}};
     struct qm_quantizer next = *q;
     if (qm_name_find(axis, axes, 8) < 0)
-        return qm_name_unknown("axis", axis, axes, 8);
+        return unknown_axis(q, axis, value, axes);
     if (strlen(value) >= sizeof copy)
         return qm_fail(QM_BAD_ARG, "axis %s: the value is too long", axis);
     strcpy(copy, value);

@@ -161,6 +161,43 @@ static void report_full(const struct qm_rows *rows)
     json_decref(list);
 }
 
+static int same(const json_t *a, const json_t *b, const char *key)
+{
+    return json_equal(json_object_get(a, key), json_object_get(b, key));
+}
+
+/* Makes one row of those that differ in their tensor alone: "w/param and 2 more".  A row is held
+ * against the first ones only, so that many reasons cost no time. */
+static json_t *gather(json_t *list)
+{
+    enum { MOST = 64 };
+    json_t *all = json_array(), *o, *met;
+    size_t i, k;
+    json_array_foreach (list, i, o) {
+        json_t *like = NULL;
+        json_array_foreach (all, k, met)
+            if (!like && k < MOST && same(met, o, "reason") && same(met, o, "variant") &&
+                same(met, o, "quantizer"))
+                like = met;
+        if (like)
+            json_object_set_new(
+                like, "more", json_integer(json_integer_value(json_object_get(like, "more")) + 1));
+        else
+            json_array_append(all, o);
+    }
+    json_array_foreach (all, k, met) {
+        json_int_t more = json_integer_value(json_object_get(met, "more"));
+        if (more)
+            json_object_set_new(met, "tensor",
+                                json_sprintf("%s and %lld more",
+                                             json_string_value(json_object_get(met, "tensor")),
+                                             (long long)more));
+        json_object_del(met, "more");
+    }
+    json_decref(list);
+    return all;
+}
+
 void qm_rows_report(const struct qm_rows *rows, int full, json_t *remarks)
 {
     static const char *const optional[] = {"variant", "quantizer", "nan", "inf"};
@@ -180,6 +217,8 @@ void qm_rows_report(const struct qm_rows *rows, int full, json_t *remarks)
             drop_empty(list, optional[k]);
         qm_report(list);
     }
+    if (!qm_cli.verbose)
+        skipped = gather(skipped);
     drop_empty(skipped, "variant");
     drop_empty(skipped, "quantizer");
     if (json_array_size(skipped)) {

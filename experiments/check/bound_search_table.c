@@ -45,10 +45,12 @@ static qm_status search_recipes(const struct qm_bound_search_job *job, json_t *r
     struct qm_progress progress;
     qm_progress_start(&progress, "search", job->recipes->n);
     for (int i = 0; i < job->recipes->n; i++) {
-        struct qm_subject s = {.backend = &qm_backend_cpu, .recipe = job->recipes->recipe[i]};
+        struct qm_subject s = {
+            .backend = job->backend, .recipe = job->recipes->recipe[i], .reorder = job->reorder};
         char name[QM_RECIPE_TEXT];
         qm_recipe_print(&s.recipe, name);
-        QM_TRY(search(&s, name, job->seconds / job->recipes->n, job->seed, rows));
+        QM_TRY(search(&s, name, job->seconds / job->recipes->n, job->run.seed, rows));
+        QM_TRY(qm_check_unload(s.backend));
         qm_progress_add(&progress, 1, 0);
     }
     qm_progress_end(&progress);
@@ -64,7 +66,7 @@ static void search_kernel(const struct qm_bound_search_job *job, const char *obj
     struct qm_kernel_file *kernel;
     char name[QM_RECIPE_TEXT];
     json_t *rows = json_array(), *reply;
-    s.reorder = qm_reorder_any();
+    s.reorder = job->reorder;
     qm_status st = qm_kernel_file_open(object, &kernel);
     const char *as = st != QM_OK || job->as ? job->as : qm_kernel_file_as(kernel);
     if (st == QM_OK && !as)
@@ -73,7 +75,7 @@ static void search_kernel(const struct qm_bound_search_job *job, const char *obj
         st = qm_recipe_parse(as, &s.recipe);
     if (st == QM_OK) {
         qm_kernel_file_use(kernel);
-        st = search(&s, qm_recipe_print(&s.recipe, name), job->seconds, job->seed, rows);
+        st = search(&s, qm_recipe_print(&s.recipe, name), job->seconds, job->run.seed, rows);
     }
     reply = json_pack("{s:s, s:i, s:o}", "error", st == QM_OK ? "" : qm_message(), "status",
                       (int)st, "rows", rows);
@@ -196,11 +198,15 @@ int qm_bound_search_print(const struct qm_bound_search_job *job)
     json_array_foreach (rows, i, r)
         failed |= is(r, "FAILED");
     if (qm_cli.json) {
-        qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)job->seed, "passed", !failed,
-                                "searches", rows));
+        json_t *all = qm_check_head(&job->run, !failed);
+        json_object_set_new(all, "searches", rows);
+        if (job->skipped)
+            json_object_set(all, "skipped", job->skipped);
+        qm_json_print(all);
     } else {
         print(rows);
-        qm_print("seed %llu\n", (unsigned long long)job->seed);
+        qm_check_print_skipped(job->skipped);
+        qm_check_end(&job->run);
         json_decref(rows);
     }
     return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;

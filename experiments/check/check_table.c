@@ -4,20 +4,61 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/device/device_cuda.h"
 #include "experiments/check/coverage.h"
 #include "experiments/cli/cli.h"
 
-/* The failed cases, with the commands that repeat them. */
-static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t seed)
+static int has_modes(const struct qm_check_run *run)
 {
+    return strcmp(run->backend, "cuda") == 0 || strcmp(run->backend, "emu") == 0;
+}
+
+static const char *mode_of(const struct qm_check_run *run)
+{
+    return run->mode == QM_MODE_fast ? "fast" : "exact";
+}
+
+const char *qm_check_options(const struct qm_check_run *run, char *text, size_t size)
+{
+    *text = '\0';
+    if (has_modes(run))
+        snprintf(text, size, " --backend %s%s", run->backend,
+                 run->mode == QM_MODE_fast ? " --mode fast" : "");
+    return text;
+}
+
+qm_status qm_check_unload(const struct qm_backend *backend)
+{
+    return backend == &qm_backend_cuda ? qm_cuda_unload_idle() : QM_OK;
+}
+
+json_t *qm_check_head(const struct qm_check_run *run, int passed)
+{
+    return json_pack("{s:I, s:s, s:s*, s:b}", "seed", (json_int_t)run->seed, "backend",
+                     run->backend, "mode", has_modes(run) ? mode_of(run) : NULL, "passed", passed);
+}
+
+void qm_check_end(const struct qm_check_run *run)
+{
+    qm_print("seed %llu, backend %s", (unsigned long long)run->seed, run->backend);
+    if (has_modes(run))
+        qm_print(", mode %s", mode_of(run));
+    qm_print("\n");
+}
+
+/* The failed cases, with the commands that repeat them. */
+static json_t *findings(const char *recipe, const struct qm_tally *t,
+                        const struct qm_check_run *run)
+{
+    char on[64];
     json_t *all = json_array();
     for (int i = 0; i < t->n_findings; i++) {
         const struct qm_finding *f = &t->finding[i];
-        char again[QM_RECIPE_TEXT + 2 * QM_CASE_TEXT], part[QM_CASE_TEXT + 16] = "";
+        char again[QM_RECIPE_TEXT + 3 * QM_CASE_TEXT], part[QM_CASE_TEXT + 16] = "";
         if (strchr(f->name, '/'))
             snprintf(part, sizeof part, " --case %s", f->name);
-        snprintf(again, sizeof again, "qualm check '%s'%s --seed %llu", recipe, part,
-                 (unsigned long long)seed);
+        snprintf(again, sizeof again, "qualm check '%s'%s%s --seed %llu", recipe,
+                 qm_check_options(run, on, sizeof on), part, (unsigned long long)run->seed);
         json_array_append_new(
             all, json_pack("{s:s, s:s, s:s}", "case", f->name, "what", f->text, "again", again));
     }
@@ -53,7 +94,7 @@ json_t *qm_draws_json(const struct qm_rule *rule, const struct qm_tally *t)
 }
 
 json_t *qm_check_row(const struct qm_rule *rule, const char *recipe, const struct qm_tally *t,
-                     uint64_t seed, json_t *coverage)
+                     const struct qm_check_run *run, json_t *coverage)
 {
     return json_pack(
         "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o, "
@@ -67,7 +108,7 @@ json_t *qm_check_row(const struct qm_rule *rule, const char *recipe, const struc
         (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations", (json_int_t)t->deviations,
         "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
         "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "worst",
-        t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed),
+        t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, run),
         "coverage", coverage, "draws", qm_draws_json(rule, t));
 }
 
@@ -115,7 +156,7 @@ static void print_draws(json_t *row)
     }
 }
 
-void qm_check_print(json_t *rows, json_t *skipped)
+void qm_check_print(json_t *rows)
 {
     static const char *const heads[] = {"variant",      "cases",        "judged",      "EQUAL",
                                         "WITHIN_BOUND", "BOUNDARY",     "OFF_BY_ONE",  "WRONG",
@@ -166,6 +207,12 @@ void qm_check_print(json_t *rows, json_t *skipped)
     json_array_foreach (rows, i, r) {
         print_draws(r);
     }
+}
+
+void qm_check_print_skipped(json_t *skipped)
+{
+    json_t *r;
+    size_t i;
     json_array_foreach (skipped, i, r)
         qm_print("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }

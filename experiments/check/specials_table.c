@@ -49,34 +49,43 @@ qm_status qm_specials_rows(const struct qm_subject *s, const char *name, uint64_
     return QM_OK;
 }
 
-int qm_specials_end(json_t *rows, uint64_t seed, int failed)
+int qm_specials_end(json_t *rows, json_t *skipped, const struct qm_check_run *run, int failed)
 {
     if (qm_cli.json) {
-        qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)seed, "passed", !failed,
-                                "specials", rows));
+        json_t *all = qm_check_head(run, !failed);
+        json_object_set_new(all, "specials", rows);
+        if (skipped)
+            json_object_set_new(all, "skipped", skipped);
+        qm_json_print(all);
     } else {
         print(rows);
+        qm_check_print_skipped(skipped);
+        qm_check_end(run);
         json_decref(rows);
+        json_decref(skipped);
     }
     return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }
 
-int qm_specials_print(const struct qm_recipes *recipes, uint64_t seed)
+int qm_specials_print(const struct qm_recipes *recipes, const struct qm_subject *by,
+                      const struct qm_check_run *run, json_t *skipped)
 {
     json_t *rows = json_array();
     qm_status st = QM_OK;
     int failed = 0;
     for (int i = 0; i < recipes->n && st == QM_OK; i++) {
-        struct qm_subject s = {.backend = &qm_backend_cpu, .recipe = recipes->recipe[i]};
+        struct qm_subject s = *by;
         struct qm_tally t;
         char name[QM_RECIPE_TEXT];
-        qm_recipe_print(&s.recipe, name);
+        s.recipe = recipes->recipe[i];
         st = qm_judge_begin(&s, &t);
         if (st == QM_OK)
-            st = qm_specials_rows(&s, name, seed, rows, &failed);
+            st = qm_specials_rows(&s, qm_recipe_print(&s.recipe, name), run->seed, rows, &failed);
+        if (st == QM_OK)
+            st = qm_check_unload(s.backend);
     }
     if (st == QM_OK)
-        return qm_specials_end(rows, seed, failed);
+        return qm_specials_end(rows, json_incref(skipped), run, failed);
     json_decref(rows);
     return qm_cli_failed("check --specials", st);
 }

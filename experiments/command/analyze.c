@@ -372,7 +372,7 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
     struct qm_file *f;
     struct qm_progress progress;
     int64_t total = 0;
-    QM_TRY(qm_file_open(path, &f));
+    QM_TRY(qm_file_open_numbers(path, &f));
     for (int i = 0; i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
             total += qm_file_entry(f, i)->numel;
@@ -490,7 +490,8 @@ int qm_cmd_analyze(int argc, char **argv)
         "streamed; results do not depend on the number of threads.  A variant's quantizer is "
         "chosen by the slot that a tensor's name ends in; momentum_buffer and state1 count as "
         "exp_avg, state2 as exp_avg_sq.  With --recipe a row per recorded parameter (its states, "
-        "and its gradient where there is one) and whole recipe, then a summary with intervals."
+        "and its gradient where there is one) and whole recipe, then a summary with intervals.  "
+        "Tensors that are skipped for one reason are one row of text, with --verbose one each."
         "\vExamples:\n"
         "  qualm analyze checkpoint.pt --variant adamw4_ao\n"
         "  qualm analyze states.h5 --tensor exp_avg\n"

@@ -47,7 +47,8 @@ enum { QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
     struct qm_recipes recipes;
-    qm_status status; /* the first failure of a recipe */
+    qm_status status;            /* the first failure of a recipe */
+    const struct qm_backend *on; /* what `backend` names */
     const char *one_case;
     int list, specials, quick, forever, search;
     int64_t draws; /* -1: the default */
@@ -316,8 +317,9 @@ static qm_status backend_found(const char *name, const char *file, const struct 
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (strcmp(name ? name : "cpu", backends[i]->name) == 0) {
             *out = backends[i];
-            if (i > 0 && file && !qm_kernel_is_cuda(file))
-                return qm_fail(QM_BAD_ARG, "backend %s runs CUDA sources: --kernel FILE.cu", name);
+            if (file && name && (i > 0) != qm_kernel_is_cuda(file))
+                return qm_fail(QM_BAD_ARG, "%s: backend %s runs %s sources", file, name,
+                               i > 0 ? "CUDA" : "no CUDA");
             if (!file || backends[i] != &qm_backend_cuda)
                 return backends[i]->probe();
             QM_TRY(qm_user_cuda_build(file, NULL)); /* compile errors show without a GPU */
@@ -326,10 +328,22 @@ static qm_status backend_found(const char *name, const char *file, const struct 
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
 
-static int search(const struct options *o)
+static struct qm_check_run run_of(const struct options *o)
 {
-    const struct qm_bound_search_job job = {&o->recipes, o->kernel.file, o->kernel.as,
-                                            o->time > 0.0 ? o->time : 60.0, o->seed};
+    return (struct qm_check_run){o->on->name, o->mode, o->seed};
+}
+
+static int search(const struct options *o, json_t *skipped)
+{
+    const struct qm_bound_search_job job = {
+        .recipes = &o->recipes,
+        .backend = o->on,
+        .kernel = o->kernel.file,
+        .as = o->kernel.as,
+        .reorder = o->kernel.file ? qm_kernel_freedoms(&o->kernel.fast) : qm_step_reorder(o->mode),
+        .seconds = o->time > 0.0 ? o->time : 60.0,
+        .run = o->kernel.file ? qm_kernel_on(&o->kernel) : run_of(o),
+        .skipped = skipped};
     return qm_bound_search_print(&job);
 }
 
@@ -337,22 +351,22 @@ static int search(const struct options *o)
  * a check. */
 static int other_work(struct options *o)
 {
-    const struct qm_backend *backend;
-    qm_status st = backend_found(o->backend, o->kernel.file, &backend);
+    int is_cuda = o->kernel.file && qm_kernel_is_cuda(o->kernel.file); /* on backend emu */
+    qm_status st =
+        o->search && is_cuda && o->backend && strcmp(o->backend, "cuda") == 0
+            ? qm_fail(QM_BAD_ARG, "--search runs a .cu file on --backend emu (default), not cuda")
+            : backend_found(o->backend, o->kernel.file, &o->on);
     if (st != QM_OK)
         return qm_cli_failed("check", st);
     if (o->template)
         return qm_kernel_template(o->template);
-    int is_cuda = o->kernel.file && qm_kernel_is_cuda(o->kernel.file); /* on backend emu */
-    if (o->mode == QM_MODE_fast && backend == &qm_backend_cpu && !is_cuda)
+    if (o->mode == QM_MODE_fast && o->on == &qm_backend_cpu && !is_cuda)
         return qm_cli_failed("check",
                              qm_fail(QM_BAD_ARG, "--mode fast is of --backend cuda or emu"));
     if (o->list) {
-        list_cases(o, backend);
+        list_cases(o, o->on);
         return 0;
     }
-    if (o->search && o->kernel.file)
-        return search(o);
     if (!o->kernel.file)
         return -1;
     o->kernel.one_case = o->one_case;
@@ -362,10 +376,10 @@ static int other_work(struct options *o)
     o->kernel.quick = o->quick;
     o->kernel.forever = o->forever;
     o->kernel.time = o->time;
-    o->kernel.on_gpu = backend == &qm_backend_cuda;
+    o->kernel.on_gpu = o->on == &qm_backend_cuda;
     o->kernel.specials = o->specials;
     o->kernel.fast = qm_step_reorder(o->mode);
-    return qm_kernel_check(&o->kernel);
+    return o->search ? search(o, NULL) : qm_kernel_check(&o->kernel);
 }
 
 /* QM_SKIPPED, with the reason, when this recipe has no kernel for any tensor. */
@@ -381,13 +395,40 @@ static qm_status has_kernel(const struct qm_recipe *r)
     return st;
 }
 
-/* *out: a row per judged recipe; *left_out: {variant, reason} per skipped one.  *failed: some case
+static void add_skipped(json_t *skipped, const char *name)
+{
+    json_array_append_new(skipped,
+                          json_pack("{s:s, s:s}", "variant", name, "reason", qm_message()));
+}
+
+/* Takes the recipes away that have no kernel on the backend, as {variant, reason}.  QM_SKIPPED:
+ * none is left; qm_message() has the last reason. */
+static qm_status leave_out(struct options *o, json_t *skipped)
+{
+    char name[QM_RECIPE_TEXT];
+    int n = 0;
+    for (int i = 0; i < o->recipes.n; i++) {
+        const struct qm_recipe *r = &o->recipes.recipe[i];
+        qm_status st = o->on == &qm_backend_cpu ? QM_OK : has_kernel(r);
+        if (st == QM_OK)
+            o->recipes.recipe[n++] = *r;
+        else if (st == QM_SKIPPED)
+            add_skipped(skipped, qm_recipe_print(r, name));
+        else
+            return st;
+    }
+    o->recipes.n = n;
+    return n ? QM_OK : QM_SKIPPED;
+}
+
+/* *out: a row per judged recipe; those that cannot be are added to skipped.  *failed: some case
  * of one failed; *unjudged: no number of one was judged. */
-static qm_status check(const struct options *o, json_t **out, json_t **left_out, int *failed,
+static qm_status check(const struct options *o, json_t **out, json_t *skipped, int *failed,
                        int *unjudged)
 {
     struct qm_progress progress;
-    json_t *rows = json_array(), *skipped = json_array();
+    const struct qm_check_run on = run_of(o);
+    json_t *rows = json_array();
     qm_status st = QM_OK;
     int64_t core = (qm_case_count() - 1) / (o->quick ? QUICK_STRIDE : 1) + 1;
     qm_progress_start(&progress, "check",
@@ -396,48 +437,61 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
                                                             : core + draws_of(o)));
     double from = qm_seconds(), each = (o->time > 0.0 ? o->time : 1e9) / o->recipes.n;
     for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
-        struct qm_subject s = {.recipe = o->recipes.recipe[i], .reorder = qm_step_reorder(o->mode)};
+        struct qm_subject s = {
+            .backend = o->on, .recipe = o->recipes.recipe[i], .reorder = qm_step_reorder(o->mode)};
         struct qm_tally t;
         char name[QM_RECIPE_TEXT];
         json_t *coverage = NULL;
-        st = backend_found(o->backend, NULL, &s.backend);
-        if (st == QM_OK && s.backend != &qm_backend_cpu)
-            st = has_kernel(&s.recipe);
+        st = check_one(&s, o, from + each * (i + 1), &t, &progress, &coverage);
         if (st == QM_OK)
-            st = check_one(&s, o, from + each * (i + 1), &t, &progress, &coverage);
-        if (st == QM_OK && s.backend == &qm_backend_cuda)
-            st = qm_cuda_unload_idle(); /* the kernels of the recipe before this one */
+            st = qm_check_unload(o->on);
         qm_recipe_print(&s.recipe, name);
         if (st == QM_OK) {
-            json_array_append_new(rows, qm_check_row(s.recipe.rule, name, &t, o->seed, coverage));
+            json_array_append_new(rows, qm_check_row(s.recipe.rule, name, &t, &on, coverage));
             *failed |= t.failed_cases > 0;
             *unjudged |= t.judged == 0;
         } else if (st == QM_SKIPPED) {
-            json_array_append_new(skipped,
-                                  json_pack("{s:s, s:s}", "variant", name, "reason", qm_message()));
+            add_skipped(skipped, name);
             st = QM_OK;
         }
     }
     qm_progress_end(&progress);
-    if (st == QM_OK && o->backend && strcmp(o->backend, "cuda") == 0 && json_array_size(rows))
-        st = qm_cuda_unload_idle(); /* those of the last one: a late fault is no verdict */
     if (st == QM_OK && json_array_size(rows) == 0)
         st = QM_SKIPPED; /* qm_message() has the last reason */
-    if (st == QM_OK) {
+    if (st == QM_OK)
         *out = rows;
-        *left_out = skipped;
-    } else {
+    else
         json_decref(rows);
-        json_decref(skipped);
-    }
     return st;
+}
+
+/* Checks the cases of all recipes.  Returns the exit code. */
+static int check_all(const struct options *o, json_t *skipped)
+{
+    const struct qm_check_run on = run_of(o);
+    json_t *rows = NULL;
+    int failed = 0, unjudged = 0;
+    qm_status st = check(o, &rows, skipped, &failed, &unjudged);
+    if (st != QM_OK)
+        return qm_cli_failed("check", st);
+    if (qm_cli.json) {
+        json_t *all = qm_check_head(&on, !failed && !unjudged);
+        json_object_set_new(all, "variants", rows);
+        json_object_set(all, "skipped", skipped);
+        qm_json_print(all);
+    } else {
+        qm_check_print(rows);
+        qm_check_print_skipped(skipped);
+        qm_check_end(&on);
+        json_decref(rows);
+    }
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : unjudged ? qm_exit_code(QM_NO_MATCH) : 0;
 }
 
 static int run(void *of)
 {
     struct options *o = of;
-    json_t *rows = NULL, *skipped = NULL;
-    int failed = 0, unjudged = 0, other = o->status == QM_OK ? other_work(o) : -1;
+    int other = o->status == QM_OK ? other_work(o) : -1;
     qm_status st = o->status;
     if (other >= 0)
         return other;
@@ -446,24 +500,17 @@ static int run(void *of)
         st = qm_recipes_add_all(&o->recipes);
         o->draws = o->draws < 0 && !o->quick ? ALL_DRAWS : o->draws;
     }
-    if (st == QM_OK && o->search)
-        return search(o);
-    if (st == QM_OK && o->specials)
-        return qm_specials_print(&o->recipes, o->seed);
+    json_t *skipped = json_array();
     if (st == QM_OK)
-        st = check(o, &rows, &skipped, &failed, &unjudged);
-    if (st != QM_OK)
-        return qm_cli_failed("check", st);
-    if (qm_cli.json) {
-        qm_json_print(json_pack("{s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed, "passed",
-                                !failed && !unjudged, "variants", rows, "skipped", skipped));
-    } else {
-        qm_check_print(rows, skipped);
-        qm_print("seed %llu\n", (unsigned long long)o->seed);
-        json_decref(rows);
-        json_decref(skipped);
-    }
-    return failed ? qm_exit_code(QM_CHECK_FAILED) : unjudged ? qm_exit_code(QM_NO_MATCH) : 0;
+        st = leave_out(o, skipped);
+    const struct qm_subject by = {.backend = o->on, .reorder = qm_step_reorder(o->mode)};
+    const struct qm_check_run on = o->on ? run_of(o) : (struct qm_check_run){0};
+    int code = st != QM_OK   ? qm_cli_failed("check", st)
+               : o->search   ? search(o, skipped)
+               : o->specials ? qm_specials_print(&o->recipes, &by, &on, skipped)
+                             : check_all(o, skipped);
+    json_decref(skipped);
+    return code;
 }
 
 int qm_cmd_check(int argc, char **argv)

@@ -55,9 +55,8 @@ static const struct argp argp = {
     "terms / sum); scales 16 u; the ends of "
     "log codes 252 u; parameters 4 u, and of the step's largest change 276 u and 3 (n / 16 + 8) u, "
     "for "
-    "torch sums the squares of a norm in eight lanes; log codes off by one as often as these "
-    "errors "
-    "reach an edge, and five standard deviations; what APOLLO's sums of k products "
+    "torch sums the squares of a norm in eight lanes; codes off by one where these errors "
+    "reach an edge; what APOLLO's sums of k products "
     "add.\n\nExamples:\n  qualm conform tests/golden/*.h5\n"
     "  qualm conform -v --case '^q4[su]_' tests/golden/torchao.h5\n",
     children,

@@ -330,20 +330,24 @@ static qm_status begin(struct options *o, struct qm_gpu_run *run)
                                   : st;
 }
 
-/* A report may come from anywhere, so that the command in it is only compared with the one that is
- * run: that of this command line, or the default.  A report without peers has none. */
-static void choose_peers(struct options *o, json_t *plan)
+/* A report may come from anywhere, so that the commands in it are only compared with the one that
+ * is run: that of this command line, or the default.  A report without peers has none. */
+static void choose_peers(struct options *o, const struct qm_gpu_report *r)
 {
     int has_part = o->gpu.has_only ? o->gpu.only[QM_GPU_peers] : o->gpu.n_recipes == 0;
     if (!o->has_peers)
         o->gpu.peers = o->peers_were ? default_peers() : NULL;
     const char *now = o->gpu.peers ? o->gpu.peers : "";
-    if (has_part && o->peers_were && strcmp(o->peers_were, now) != 0)
-        qm_note("qualm gpu-check: the report's peers were timed by `%s`, which is not run: %s%s "
+    const char *was = o->peers_were ? o->peers_were : "";
+    char *others = qm_gpu_report_programs(r, strcmp(was, now) != 0 ? was : "", now);
+    if (has_part && others && *others)
+        qm_note("qualm gpu-check: the report's peers were timed by %s, which is not run: %s%s%s%s "
                 "(--peers COMMAND chooses)",
-                o->peers_were, *now ? "now by " : "none are timed", now);
+                others, *now ? "now by `" : "none are timed", now, *now ? "`" : "",
+                json_array_size(r->rows[QM_GPU_peers]) ? "; each row names its program" : "");
+    free(others);
     if (o->has_peers)
-        json_object_set_new(plan, "peers", qm_json_text(now));
+        json_object_set_new(r->plan, "peers", qm_json_text(now));
 }
 
 /* Gives a report that was begun before its GPU had answered ("gpu-all-...") the GPU's name, in the
@@ -357,6 +361,7 @@ static qm_status rename_report(struct qm_gpu_run *run)
     const char *slash = strrchr(old, '/');
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - old) : 1, slash ? old : ".");
     const struct options in = {.folder = *folder ? folder : "/"};
+    json_object_set_new(run->report.plan, QM_GPU_BEGUN_AS, qm_json_text(slash ? slash + 1 : old));
     qm_status st = name_report(&in, run);
     if (st == QM_OK)
         st = qm_gpu_run_begun(run, "begun");
@@ -378,6 +383,8 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         snprintf(path, sizeof path, "%s", o->resumed);
     else
         QM_TRY(qm_gpu_report_newest(o->folder, path, sizeof path));
+    if (o->resumed && qm_gpu_report_follow(path, sizeof path))
+        qm_note("qualm gpu-check: %s is now %s", o->resumed, path);
     size_t n = strlen(path);
     snprintf(run->path, sizeof run->path, "%.*s",
              (int)(n > 3 && strcmp(path + n - 3, ".h5") == 0 ? n - 3 : n), path);
@@ -389,7 +396,7 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
     }
     QM_TRY(qm_gpu_report_read(path, &run->report));
     QM_TRY(plan_read(run->report.plan, path, o));
-    choose_peers(o, run->report.plan);
+    choose_peers(o, &run->report);
     run->options = o->gpu;
     QM_TRY(qm_gpu_describe(run, &device));
     int is_nameless = json_object_size(run->report.device) == 0;

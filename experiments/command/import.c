@@ -183,7 +183,7 @@ static qm_status list_file(const struct options *o, const char *path, struct imp
 {
     struct qm_file *f;
     char remark[QM_FILE_REMARK];
-    QM_TRY(qm_file_open(path, &f));
+    QM_TRY(qm_file_open_numbers(path, &f));
     qm_status st = QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))

@@ -55,7 +55,7 @@ static json_t *row(const struct qm_item *item)
     json_object_set_new(o, "name", json_string(item->name));
     if (item->kind == QM_KIND_variant) {
         const struct qm_variant *v = item->data;
-        json_object_set_new(o, "bits_per_param", qm_json_number(v->state_bits));
+        json_object_set_new(o, "bits_at_1024x1024", qm_json_number(v->state_bits));
         json_object_set_new(o, "rule", json_string(v->rule));
     } else if (item->kind == QM_KIND_problem) {
         json_object_set_new(o, "args", json_string(((const struct qm_problem *)item->data)->args));
@@ -155,7 +155,7 @@ int qm_cmd_list(int argc, char **argv)
         "without case in name, summary and quantizers; without KIND it goes over everything."
         "\vExamples:\n"
         "  qualm list                   everything, kind by kind\n"
-        "  qualm list variants          with their bits per parameter\n"
+        "  qualm list variants          with their bits per parameter at 1024 x 1024\n"
         "  qualm list nf4               whatever has to do with nf4\n"
         "  qualm list variants '^adamw4'\n"
         "  qualm list suites            what there is to run\n"

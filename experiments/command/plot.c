@@ -2,6 +2,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/report/figures.h"
+#include "experiments/store/result_reader.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -104,6 +105,18 @@ static void print(const struct qm_plot *o, json_t *figures)
     json_decref(figures);
 }
 
+/* Says where the figure is that needs an archive beside the file. */
+static void tell_against(const char *path)
+{
+    struct qm_result *r;
+    if (qm_result_open(path, &r) != QM_OK)
+        return;
+    if (qm_result_has(r, "/protocol/runs"))
+        qm_note("against an archive: `qualm report %s --against baseline` draws it on its page",
+                path);
+    qm_result_close(r);
+}
+
 int qm_cmd_plot(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
@@ -119,6 +132,8 @@ int qm_cmd_plot(int argc, char **argv)
         st = qm_figures_plot(&o, &figures);
     if (st == QM_OK)
         print(&o, figures);
+    if (st == QM_OK && o.list)
+        tell_against(o.path);
     free(o.out);
     return st == QM_OK ? 0 : qm_cli_failed("plot", st);
 }

@@ -2,6 +2,7 @@
 #include "experiments/report/report.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/report/against.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +33,13 @@ static const char doc[] =
     "\n"
     "Examples:\n"
     "  qualm report results/convergence.h5                  writes results/convergence.html\n"
-    "  qualm report results/mine.h5 --against baseline      beside every published variant\n"
+    "  qualm report results/mine.h5 --against baseline      beside the published variants\n"
     "  qualm report results/mine.h5 --latex table.tex -o mine.html\n"
     "  qualm report results/mine.h5 --markdown - --no-figures\n"
     "\n"
     "With --against, runs are paired with the archive's where problem, seed, learning rate, steps "
-    "and double-precision twin agree; the page says what did not.\n"
+    "and double-precision twin agree, at the archive's rates; the page says what did not.  stdout "
+    "has, per archived variant, on how many problems yours is better or worse.\n"
     "\n"
     "Where Python or matplotlib is missing, the page says so in the figures' place.  Exit codes: 0 "
     "done, 2 usage, 3 a file cannot be read or written, 4 nothing to compare: a file without "
@@ -85,6 +87,12 @@ int qm_cmd_report(int argc, char **argv)
     qm_status st = qm_report_make(&o, &out);
     if (st != QM_OK)
         return qm_cli_failed("report", st);
+    int is_free = (!o.out || strcmp(o.out, "-") != 0) &&
+                  (!o.markdown || strcmp(o.markdown, "-") != 0) &&
+                  (!o.latex || strcmp(o.latex, "-") != 0); /* stdout has no table yet */
+    if (!qm_cli.json && o.against && is_free)
+        qm_against_print(json_object_get(out, "against_counts"),
+                         json_string_value(json_object_get(out, "against")));
     if (qm_cli.json)
         qm_json_print(out);
     else

@@ -8,7 +8,7 @@
 #include "experiments/command/command.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/recipes/lpmm_config.h"
-#include "experiments/report/against.h"
+#include "experiments/report/archive.h"
 #include "experiments/report/report.h"
 #include "experiments/run/write_results.h"
 #include "experiments/store/atomic_file.h"
@@ -481,8 +481,8 @@ static qm_status run_all(struct options *o, glob_t *found, json_t *into)
 {
     char path[1024];
     if (o->against) { /* before a long run */
-        QM_TRY(qm_against_find(o->against, path, sizeof path));
-        QM_TRY(qm_against_check(path));
+        QM_TRY(qm_archive_find(o->against, path, sizeof path));
+        QM_TRY(qm_archive_check(path));
     }
     QM_TRY(read_configs(o));
     if (o->n_suites == 0)

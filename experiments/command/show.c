@@ -98,7 +98,7 @@ static void slots(json_t *o, const struct qm_recipe *r)
         double bits = qm_codec_init(&c, &r->slot[i]) == QM_OK ? bits_at_1024(&c) : 0.0;
         json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:I, s:b}", "slot", r->rule->slot[i],
                                               "quantizer", qm_quantizer_print(&r->slot[i], text),
-                                              "bits_per_param", bits, "f32_below_numel",
+                                              "bits_at_1024x1024", bits, "f32_below_numel",
                                               (json_int_t)r->min_numel[i],
                                               "f32_unless_whole_blocks", r->whole_blocks[i]));
     }
@@ -238,6 +238,22 @@ static qm_status show_problem(json_t *o, const struct qm_problem *p)
     return QM_OK;
 }
 
+/* Sets the names of a kind, where they fit a screen, and the command that tells them. */
+static void members(json_t *o, enum qm_kind kind)
+{
+    enum { FEW = 40 };
+    int n;
+    const struct qm_item *item = qm_catalog(&n);
+    json_t *list = json_array();
+    for (int i = 0; item && i < n; i++)
+        if (item[i].kind == kind)
+            json_array_append_new(list, json_string(item[i].name));
+    json_object_set_new(o, "told_by", json_sprintf("qualm list %s", qm_kind_plural(kind)));
+    if (json_array_size(list) <= FEW)
+        json_object_set(o, "members", list);
+    json_decref(list);
+}
+
 static qm_status show_item(const struct qm_item *item, json_t **out)
 {
     if (item->kind == QM_KIND_variant)
@@ -273,6 +289,9 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
     }
     if (item->kind == QM_KIND_map)
         map_widths(o, item->name);
+    enum qm_kind of;
+    if (item->kind == QM_KIND_word && qm_kind_find(item->name, &of))
+        members(o, of);
     if (item->kind <= QM_KIND_rule)
         used_by(o, item);
     *out = o;

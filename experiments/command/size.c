@@ -136,7 +136,7 @@ int qm_cmd_size(int argc, char **argv)
         "but no count of steps.  adafactor8bit's APOLLO to 0.2.6 and "
         "0.4.3 is counted as from its second step on.  Text files have a line \"name 768x2304\" "
         "per tensor; of tensor files (.h5, .npy, .npz, .safetensors) "
-        "the float entries count."
+        "the float entries count, of those of qualm state the parameters."
         "\vExamples:\n"
         "  qualm size --shapes llama7b\n"
         "  qualm size --shapes gpt2 -V adamw4_lpmm,adamw4_ao,exp_avg.norm=row\n"

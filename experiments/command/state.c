@@ -252,14 +252,14 @@ static qm_status make(const struct options *o, struct qm_state *out)
 }
 
 /* Appends to out a stored tensor under recipe `target` (NULL: its own) after `steps` more steps. */
-static qm_status resume_tensor(const struct qm_state_tensor *t, const struct qm_recipe *target,
-                               int64_t steps, struct notes *notes, struct qm_state *out)
+static qm_status resume_tensor(const struct qm_state_tensor *t, const char *target, int64_t steps,
+                               struct notes *notes, struct qm_state *out)
 {
-    struct qm_recipe own;
+    struct qm_recipe recipe, *r = &recipe;
     void *plan;
-    if (!target)
-        QM_TRY(qm_recipe_parse(t->recipe, &own));
-    const struct qm_recipe *r = target ? target : &own;
+    QM_TRY(qm_recipe_parse(target ? target : t->recipe, r));
+    if (target)
+        qm_state_keep_hyper(t, target, r, note, notes);
     if (t->step + steps > INT64_C(0xffffffff))
         return qm_fail(QM_BAD_ARG, "%s: more than 2^32 - 1 steps", t->name);
     QM_TRY(qm_backend_cpu.open(r, &t->shape, t->id, &plan));
@@ -302,8 +302,8 @@ static qm_status resume(const struct options *o, const struct qm_state *in, stru
     if (o->recipe)
         QM_TRY(qm_recipe_parse(o->recipe, &r));
     for (int i = 0; i < in->n; i++) {
-        qm_status st = resume_tensor(&in->tensor[i], o->recipe ? &r : NULL,
-                                     o->verb == VERB_step ? o->steps : 0, notes, out);
+        qm_status st = resume_tensor(&in->tensor[i], o->recipe, o->verb == VERB_step ? o->steps : 0,
+                                     notes, out);
         if (st != QM_OK)
             return qm_fail_in(st, in->tensor[i].name);
     }
@@ -392,9 +392,9 @@ int qm_cmd_state(int argc, char **argv)
         "\v"
         "  show     what a file holds, and the digest of its contents\n"
         "  convert  the other form; with --recipe another recipe: what both store alike is copied, "
-        "the rest goes through float32, with a note on stderr for each; hyper-parameters are those "
-        "of "
-        "RECIPE\n"
+        "the rest goes through float32, with a note on stderr for each; each tensor keeps the "
+        "hyper-parameters of IN that RECIPE does not state, and a note names those that "
+        "RECIPE's rule does not read\n"
         "  make     start and gradients are standard normal by --seed; tensors are t0, t1, ...\n"
         "  step     further steps on the gradients that make would have used: after k and k steps "
         "a file has the digest of one after 2k.  --recipe as in convert\n"

@@ -138,6 +138,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->f64 = f64;
     w->f32 = f32;
     w->has_own_steps = 1;
+    w->squares = 2;
     int is_hf = strcmp(optimizer, "Adafactor(hf)") == 0;
     w->bf16 = has_bf16_states(c) ? bf16_states : bf16;
     if (is_hf) /* its states and its step are float32 in every release */
@@ -146,9 +147,9 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->hyper.weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
     w->hyper.eps2 = qm_tensor_run_number(c, "eps", 1, 1e-3);
     qm_golden_case_unread(c, is_hf ? BOTH HF : BOTH TORCH,
-                          is_hf ? "param0 grads params state_step state_RMS state_exp_avg "
+                          is_hf ? "grads params state_step state_RMS state_exp_avg "
                                   "state_exp_avg_sq state_exp_avg_sq_row state_exp_avg_sq_col"
-                                : "param0 grads params state_step state_row_var state_col_var "
+                                : "grads params state_step state_row_var state_col_var "
                                   "state_variance");
     if (is_hf)
         setup_hf(c, w);

@@ -1,10 +1,12 @@
 /* adafactor8bit_edges.c - Which codes of adafactor8bit the error of a number allows.
  *
  * A code may be the next one only where the number that was coded, which a rule's step shows before
- * its slots are encoded, lies within its error of the edge between the two. */
+ * its slots are encoded, lies within its error of the edge between the two.  How many are off says
+ * nothing more: where gradients are sparse many numbers are the same one. */
 #include "experiments/conform/adafactor8bit_edges.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/quant/adaptive_log.h"
@@ -135,35 +137,18 @@ int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
            qm_code_of(codec, (float)(((double)x + off) / scale), 0) >= at;
 }
 
-double qm_adafactor8_codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t)
+double qm_adafactor8_most_apart(const struct qm_adafactor8_replay *r, const struct qm_codec *codec,
+                                int i, float span, int64_t k, const int64_t pair[2])
 {
-    const struct qm_adafactor8_recorded *s = &r->slot[i];
-    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
-    const float *scale = s->scales + (t - 1) * s->n_scales;
-    double sum = i == QM_ADAFACTOR8_M
-                     ? qm_adafactor8_expected_moment_off(q.bits, qm_adafactor8_share_of(r, t), s->n)
-                     : 0.0;
-    for (int64_t from = 0; i != QM_ADAFACTOR8_M && from < s->n; from += q.block, scale++) {
-        int64_t n = s->n - from < q.block ? s->n - from : q.block;
-        /* the mean of 1 / x of n projections is no more than 22 over the largest of them */
-        double more = qm_adafactor8_end_error(r, i, t, *scale - 126.0f - 9.0f);
-        sum += fmin(qm_adafactor8_fixed_code_error(*scale, more), 1.0) * (double)n;
-    }
-    return qm_adafactor8_most_off(sum);
-}
-
-void qm_adafactor8_take_cancelled(const struct qm_adafactor8_replay *r, int i, const float *scale,
-                                  const int64_t *wanted, uint8_t *codes)
-{
-    const double *of = r->off[i == QM_ADAFACTOR8_CONF_COL].of;
-    struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
-    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-    for (int64_t k = 0; is_conf && of && k < r->slot[i].n; k++) {
-        double d = (double)codes[k] - (double)wanted[k], span = (double)scale[k / q.block];
-        double off = of[k] < 1.0 ? -log2(1.0 - of[k]) : HUGE_VAL;
-        if (fabs(d) > 1.0 && fabs(d) <= 1.0 + off * 255.0 / span)
-            codes[k] = (uint8_t)(wanted[k] + (d > 0.0 ? 1 : -1));
-    }
+    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL, at[2];
+    const double *of = is_conf ? r->off[i == QM_ADAFACTOR8_CONF_COL].of : NULL;
+    if (of)
+        return of[k] < 1.0 ? 1.0 - log2(1.0 - of[k]) * 255.0 / (double)span : HUGE_VAL;
+    for (int j = 0; j < 2; j++)
+        at[j] = pair[j] >= 0 && pair[j] < 256 ? codec->cb.position_of[pair[j]] : -1;
+    int is_across = codec->q.search == QM_SEARCH_lower && abs(at[0] - at[1]) == 2 &&
+                    at[0] + at[1] == 2 * codec->cb.zero;
+    return is_across ? 2.0 : 1.0;
 }
 
 void qm_adafactor8_judge_explained(struct qm_conform *c, const char *what, int is_explained,

@@ -27,12 +27,10 @@ int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
 void qm_adafactor8_judge_explained(struct qm_conform *c, const char *what, int is_explained,
                                    int64_t k, int64_t got, int64_t want);
 
-/* How many codes of slot i, which has one scale per block, may be off by one after step t. */
-double qm_adafactor8_codes_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t);
-
-/* A number of the confidence that cancels may have a code further away: of these, codes that its
- * error explains become the next one, and count as that. */
-void qm_adafactor8_take_cancelled(const struct qm_adafactor8_replay *r, int i, const float *scale,
-                                  const int64_t *wanted, uint8_t *codes);
+/* How many codes apart a pair of codes of number k of slot i may be that is explained: one; where a
+ * number of the confidence cancels, what its error reaches besides; and two across the code of zero
+ * where the search gives that to no other number, so that a number of either sign skips it. */
+double qm_adafactor8_most_apart(const struct qm_adafactor8_replay *r, const struct qm_codec *codec,
+                                int i, float span, int64_t k, const int64_t pair[2]);
 
 #endif

@@ -7,8 +7,7 @@
 
 /* The distance between the two sides' unrounded adaptive log codes, of a block with these two
  * numbers: the two libraries' logarithms differ by 2 ulp of the largest each, the averages by VALUE
- * and by `more` (of log2). It is the probability that a number lies near enough to an edge to be
- * off by one. */
+ * and by `more` (of log2). */
 double qm_adafactor8_code_error(const float *numbers, double more, int levels)
 {
     double span = (double)numbers[0], low = (double)numbers[1];
@@ -24,19 +23,6 @@ double qm_adafactor8_fixed_code_error(float span, double more)
     double off = 4.0 * 2.0 * QM_STEP_U * 126.0 + 1.45 * QM_STEP_VALUE_LARGEST + more;
     double error = (off / fmax((double)span, 1e-3) + 3.0 * QM_STEP_U) * 255.0;
     return isfinite(error) ? error : 0.0;
-}
-
-/* The same of a momentum of updates or projections, whose relative error is share; there are 2^bits
- * codes from -1 to 1.  A momentum of gradients has the same bits on both sides. */
-double qm_adafactor8_expected_moment_off(int bits, double share, int64_t n)
-{
-    return share * (double)(1 << (bits - 1)) * (double)n;
-}
-
-/* Five standard deviations above an expected number, and one code. */
-double qm_adafactor8_most_off(double expected)
-{
-    return floor(expected + 5.0 * sqrt(expected) + 1.0);
 }
 
 /* Of the finite numbers: others are projected as 0. */

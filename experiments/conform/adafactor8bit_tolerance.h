@@ -55,17 +55,9 @@
 #define QM_STEP_PARAM_RELATIVE   (4.0 * QM_STEP_U)
 
 /* The distance between the two sides' unrounded codes: adaptive log codes of a block with these two
- * numbers; log codes that divide [-126, -126 + span] by 255. more: a further error of log2. It is
- * the probability that a number lies near enough to an edge to be off by one. */
+ * numbers; log codes that divide [-126, -126 + span] by 255. more: a further error of log2. */
 double qm_adafactor8_code_error(const float *numbers, double more, int levels);
 double qm_adafactor8_fixed_code_error(float span, double more);
-
-/* The number of n codes of a momentum of updates or projections that may be off by one; share: its
- * relative error.  A momentum of gradients has the same bits on both sides. */
-double qm_adafactor8_expected_moment_off(int bits, double share, int64_t n);
-
-/* Five standard deviations above an expected number, and one code. */
-double qm_adafactor8_most_off(double expected);
 
 /* E: the error of a projected number of step t, k u times the largest product of a channel's norm
  * and a projection's, of the finite gradients; 0 where nothing is projected. */

@@ -6,7 +6,7 @@
 
 #include "experiments/conform/tensor_rule_run.h"
 
-enum { AVG, RES_ROW = 4, RES_COL = 5 };
+enum { AVG, SQUARES = 3, RES_ROW = 4, RES_COL = 5 };
 
 /* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which
  * cancels where b is near 0: of it remain 6 roundings of U and M by 2^-24, and b times the
@@ -65,7 +65,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_golden_case_unread(c,
                           "steps optimizer dtype lr weight_decay eps betas clip_threshold shape "
                           "ndim impl device sqrt",
-                          "param0 grads params state_step state_RMS state_exp_avg "
+                          "grads params state_step state_RMS state_exp_avg "
                           "state_exp_avg_sq state_exp_avg_sq_row state_exp_avg_sq_col "
                           "state_exp_avg_res_row state_exp_avg_res_col");
     w->rule = qm_rule_find("came");
@@ -76,6 +76,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->more = more;
     w->has_own_steps = 1;
     w->average = AVG;
+    w->squares = SQUARES;
     memcpy(w->state, states, sizeof states);
     h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);

@@ -175,7 +175,7 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
             codes[i] = (uint8_t)recorded[i];
             off++;
         }
-    qm_judge_count(c, s->of, off, s->n, (double)s->n);
+    qm_judge_count(c, s->of, off, s->n);
     qm_judge_codes(c, s->of, codes, recorded, s->n);
 }
 

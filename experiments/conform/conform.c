@@ -188,6 +188,14 @@ void qm_golden_case_failed(struct qm_conform *c)
     qm_golden_case_unreadable(c, "%.310s", qm_message());
 }
 
+void qm_golden_case_stopped(struct qm_conform *c, qm_status st)
+{
+    if (st == QM_BAD_ARG)
+        qm_golden_case_skip(c, "%.310s", qm_message());
+    else if (st != QM_OK)
+        qm_golden_case_failed(c);
+}
+
 void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size)
 {
     struct chunk *m = NULL;
@@ -223,6 +231,12 @@ static char *dataset_path(const struct qm_conform *c, const char *name, char *ou
     if (is_start && qm_golden_at(c->file, out) != QM_GOLDEN_DATASET)
         snprintf(out, size, "%s/%s", c->group, name);
     return out;
+}
+
+int qm_golden_case_is_start(const struct qm_conform *c, const char *name)
+{
+    char path[2 * QM_GOLDEN_PATH];
+    return strcmp(strrchr(dataset_path(c, "param0", path, sizeof path), '/') + 1, name) == 0;
 }
 
 int qm_golden_case_has(struct qm_conform *c, const char *name)

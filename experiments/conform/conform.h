@@ -97,8 +97,15 @@ void qm_golden_case_unreadable(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void qm_golden_case_failed(struct qm_conform *c); /* unreadable, with qm_message() */
 
+/* What this side could not do, with qm_message(), is no difference: the case is skipped where a
+ * recipe, a rule or a format refused what the recording asks for, else unreadable. */
+void qm_golden_case_stopped(struct qm_conform *c, qm_status st);
+
 /* Zeroed memory of the case; NULL when there is none left. */
 void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size);
+
+/* Whether this dataset of the group is the one that is read as the parameter at the start. */
+int qm_golden_case_is_start(const struct qm_conform *c, const char *name);
 
 /* Datasets of the case's group.  numel: the required count, -1 for any; qm_golden_case_numel
  * returns the count, 0 when the dataset is absent. */
@@ -233,13 +240,12 @@ double qm_judge_subnormal(double most, int64_t n);
 void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *cb,
                        const int64_t *want, int64_t n, uint8_t *codes);
 
-/* Codes are equal, except that a share of them (at least one code) may be off by one; _most: at
- * most `allowed` of them; _count: of n codes `off` were found to be off by one. */
+/* Codes are equal, except that a share of them (at least one code) may be off by one. */
 void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
                          const int64_t *want, int64_t n, double share);
-void qm_judge_codes_most(struct qm_conform *c, const char *what, const uint8_t *got,
-                         const int64_t *want, int64_t n, double allowed);
-void qm_judge_count(struct qm_conform *c, const char *what, int64_t off, int64_t n, double allowed);
+
+/* Of n codes `off` are other ones, each of which the error of its own number explains: near. */
+void qm_judge_count(struct qm_conform *c, const char *what, int64_t off, int64_t n);
 
 /* ---- quantizers ---- */
 

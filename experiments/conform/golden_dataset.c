@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "experiments/foreign/h5_guard.h"
 
 static qm_status space_shape(const char *file_path, const char *path, hid_t d, struct qm_shape *out)
 {

@@ -2,10 +2,9 @@
 #ifndef QM_CONFORM_GOLDEN_DATASET_H
 #define QM_CONFORM_GOLDEN_DATASET_H
 
-#include <hdf5.h>
-
 #include "core/base/tensor.h"
 #include "experiments/foreign/blob.h"
+#include "experiments/foreign/h5_guard.h"
 
 #define QM_GOLDEN_MOST_ELEMENTS ((int64_t)1 << 28)
 

@@ -91,10 +91,10 @@ static const struct qm_golden_need run_needs[] = {
     {"dtype", QM_NEED_text, 0, 0, 0},
     {"lr", QM_NEED_number, 0, 1e30, 0},
     {"eps", QM_NEED_number, 0, 1e30, 1},
-    {"alpha", QM_NEED_number, 0, 1, 1},
+    {"alpha", QM_NEED_number, 0, 1e30, 1},
     {"weight_decay", QM_NEED_number, 0, 1e30, 1},
-    {"momentum", QM_NEED_number, 0, 1, 1},
-    {"dampening", QM_NEED_number, 0, 1, 1},
+    {"momentum", QM_NEED_number, 0, 1e30, 1},
+    {"dampening", QM_NEED_number, -1e30, 1e30, 1},
     {"param0", QM_NEED_data, 0, 0, 0},
     {"grads", QM_NEED_data, 0, 0, 0},
     {"params", QM_NEED_data, 0, 0, 0},
@@ -140,7 +140,7 @@ static const char *const options[][2] = {
 /* Names what this class does not read; a maximum that is kept without amsgrad is a wrong option. */
 static void unread(struct qm_conform *c, const struct qm_reference *r)
 {
-    char names[256] = "", states[256] = "param0 grads params lr_per_step state_step";
+    char names[256] = "", states[256] = "grads params lr_per_step state_step";
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (strcmp(options[i][0], r->f->optimizer) == 0)
             snprintf(names, sizeof names,
@@ -200,8 +200,8 @@ static int record_read(struct qm_conform *c, struct qm_reference *r)
     char version[32];
     double decay = qm_golden_case_number(c, "lr_decay", 0.0);
     r->h = hyper_read(c);
-    if (!(r->f = family_of(c, &r->h)) ||
-        !qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs))
+    if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
+        !(r->f = family_of(c, &r->h)))
         return 0;
     if (qm_golden_case_whole(c, "tensor_betas", 0))
         qm_golden_case_skip(c, "betas that are tensors: PyTorch rounds them and their powers to "
@@ -281,6 +281,7 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
     int is_decoupled = is_lion || rule[strlen(rule) - 1] == 'w';
     int is_nadam = strncmp(rule, "nadam", 5) == 0;
     int has_buffer = r->h.momentum > 0.0 || strcmp(rule, "sgdm") == 0; /* RMSprop and SGD */
+    double grows = fmax(1.0, r->h.momentum);  /* which of a buffer's old value it keeps */
     int has_moment = !is_lion && !has_buffer; /* where there is none, the gradient is it */
     if (r->is_gpu) /* nvcc contracts what it will, in float32 throughout */
         return (struct qm_run_tolerance){.param_relative = 0x1p-22,
@@ -294,10 +295,10 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
                                       .param_absolute = 0x1p-132,
                                       .value_absolute = 0x1p-132,
                                       .is_narrow = 1,
-                                      .value_relative = 0x1p-6,
+                                      .value_relative = grows * 0x1p-6,
                                       .has_moment = has_moment,
                                       .has_parts = is_nadam,
-                                      .param_of_values = has_buffer ? 0x1p-6 : 0.0,
+                                      .param_of_values = has_buffer ? grows * 0x1p-6 : 0.0,
                                       .slot = has_buffer && has_root ? 2 : 0,
                                       .l2_relative = is_decoupled ? 0.0 : 0x1p-7,
                                       .sign_relative = is_lion ? 0x1p-7 : 0.0};
@@ -306,8 +307,8 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
         narrow.takes[i] = takes == 'm'   ? QM_TAKES_MEAN
                           : takes == 's' ? QM_TAKES_SQUARE
                                          : QM_TAKES_QUOTIENT;
-        narrow.weight[i] = strcmp(rule, "sgdm") == 0 || takes == 'q' || strcmp(rule, "adagrad") == 0
-                               ? 1.0
+        narrow.weight[i] = strcmp(rule, "sgdm") == 0 ? fmax(1.0, fabs(1.0 - r->h.dampening))
+                           : takes == 'q' || strcmp(rule, "adagrad") == 0     ? 1.0
                            : takes == 's' || strncmp(rule, "rmsprop", 7) == 0 ? 1.0 - r->h.beta2
                                                                               : 1.0 - r->h.beta1;
     }
@@ -321,9 +322,10 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
         return (struct qm_run_tolerance){.param_relative = 0x1p-22,
                                          .param_of_step = 0x1p-20,
                                          .is_decoupled = is_decoupled,
-                                         .value_relative = r->h.momentum > 0.0 ? 0x1p-21 : 0.0,
-                                         .param_of_values = r->h.momentum > 0.0 ? 0x1p-21 : 0.0,
-                                         .slot = r->h.momentum > 0.0 ? 2 : 0};
+                                         .value_relative = has_buffer ? grows * 0x1p-21 : 0.0,
+                                         .value_from = has_buffer ? 2 : 0,
+                                         .param_of_values = has_buffer ? grows * 0x1p-21 : 0.0,
+                                         .slot = has_buffer ? 2 : 0};
     return (struct qm_run_tolerance){.param_relative = 0.0};
 }
 
@@ -443,14 +445,18 @@ static void replay_case(struct qm_conform *c)
     if (!record_read(c, &r))
         return;
     qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
+    int is_double = strcmp(dtype, "f64") == 0;
+    if (strcmp(r.f->optimizer, "RMSprop") == 0 && r.h.beta2 >= (is_double ? 1.0 + 0x1p-52 : 1.0))
+        qm_golden_case_skip(c, "alpha is %g; replayed is one in [0, 1), in float64 also 1",
+                            r.h.beta2);
     qm_golden_case_step_count(c, r.steps);
     judge_product(c, &r);
     if (strcmp(dtype, "f32") == 0 || strcmp(dtype, "bf16") == 0)
         replay_float(c, &r, *dtype == 'b');
-    else if (strcmp(dtype, "f64") == 0 && qm_golden_case_whole(c, "tensor_lr", 0) && !r.is_fused)
+    else if (is_double && qm_golden_case_whole(c, "tensor_lr", 0) && !r.is_fused)
         qm_golden_case_skip(c, "a rate that is a tensor (tensor_lr): float32 numbers in a run of "
                                "float64");
-    else if (strcmp(dtype, "f64") == 0)
+    else if (is_double)
         qm_reference_double(c, &r);
     else
         qm_golden_case_skip(c, "parameters are f32, f64 or bf16, not '%s'", dtype);

@@ -73,12 +73,15 @@ static double state_off(const struct double_run *r, int i, const struct at *a)
     int is_rms = takes[0] == 's' && family > 1, is_sgd = takes[0] == 'm' && family == 1;
     double keep = what == 's' || is_rms ? r->h.beta2 : is_sgd ? 0.0 : r->h.beta1;
     double taken = strcmp(r->from->f->rule, "adagrad") == 0 || what == 'q' ? 1.0 : 1.0 - keep;
+    double grows = fmax(1.0, r->h.momentum);
+    if (is_sgd)
+        taken = fmax(1.0, fabs(1.0 - r->h.dampening));
     if (what == 'm')
-        return SUM_ERROR * old_of(r, i, a) + taken * a->l2;
+        return SUM_ERROR * grows * old_of(r, i, a) + taken * a->l2;
     if (what == 's')
         return taken * a->l2 * (2.0 * a->sum + a->l2);
     double root = sqrt(new_of(r, 0, a)) + r->h.eps;
-    return SUM_ERROR * old_of(r, i, a) + (a->l2 > 0.0 ? a->l2 / root : 0.0);
+    return SUM_ERROR * grows * old_of(r, i, a) + (a->l2 > 0.0 ? a->l2 / root : 0.0);
 }
 
 /* The relative error of a step by the numbers 1 - beta^t, each off by 2^-52 on either side, for the

@@ -32,6 +32,7 @@ struct qm_run_tolerance {
     int is_decoupled;       /* where the decay stands beside the step, lr weight_decay times it: the
                              * two may cancel in the change */
     double value_relative;  /* of float32 states, times the larger of old and new value of each */
+    int value_from;         /* the first slot that has value_relative; those before have no root */
     double value_absolute;  /* of float32 states */
     int is_narrow;          /* states are rounded to bfloat16 before they are used: where one is
                              * infinite that is finite in float32, the whole step may be missing */

@@ -245,7 +245,7 @@ static void judge_matrix(struct qm_conform *c, struct qm_shampoo_record *r, cons
         open++;
     }
     r->open_codes += (int)open;
-    qm_judge_count(c, name, open, nn, (double)nn);
+    qm_judge_count(c, name, open, nn);
 }
 
 /* Rows of x get the sign that the rows of `like` have. */

@@ -183,8 +183,7 @@ void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run)
     }
     for (int is_free = 0; is_free < 2; is_free++) {
         r.plan = NULL;
-        if (steps(c, &r, is_free) != QM_OK)
-            qm_golden_case_differs(c, "the run stopped: %.250s", qm_message());
+        qm_golden_case_stopped(c, steps(c, &r, is_free));
         qm_backend_cpu.close(r.plan);
     }
 }

@@ -37,9 +37,10 @@ double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, doubl
 
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
-    double more = ((double)qm_golden_case_numel(c, "param0") / 16.0 + 8.0) * 0x1p-24;
-    struct qm_tensor_run_tolerance *const all[] = {&w->f32, &w->bf16};
-    for (int i = 0; i < 2; i++) {
+    double roundings = (double)qm_golden_case_numel(c, "param0") / 16.0 + 8.0;
+    struct qm_tensor_run_tolerance *const all[] = {&w->f32, &w->bf16, &w->f64};
+    for (int i = 0; i < 3; i++) {
+        double more = roundings * (i < 2 ? 0x1p-24 : 0x1p-53);
         all[i]->state += more;
         all[i]->param += all[i]->param > 0.0 ? more : 0.0; /* 0: bfloat16, every bit */
         all[i]->free_state += more;
@@ -54,4 +55,37 @@ int qm_tensor_run_texts_known(struct qm_conform *c)
     return qm_golden_case_choice(c, "impl", impls, 2, 0) >= 0 &&
            qm_golden_case_choice(c, "device", devices, 2, 0) >= 0 &&
            qm_golden_case_choice(c, "sqrt", roots, 2, 0) >= 0;
+}
+
+double qm_tensor_run_rms(const double *x, int64_t n)
+{
+    double s = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        s += x[i] * x[i];
+    return sqrt(s / (double)n);
+}
+
+void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_case *w,
+                             const double *p0, const double *params, int64_t steps, int64_t n)
+{
+    static const char *const types[] = {"f32", "bf16", "f64"};
+    int type = qm_golden_case_choice(c, "dtype", types, 3, 0);
+    if (type < 0 || !qm_golden_case_has(c, "state_RMS"))
+        return;
+    int is_came = strcmp(w->rule->name, "came") == 0;
+    const double *want = qm_golden_case_doubles(c, "state_RMS", steps);
+    double *got = qm_golden_case_memory(c, steps, sizeof *got),
+           *allowed = qm_golden_case_memory(c, steps, sizeof *allowed);
+    double unit = type == 2 ? 0x1p-53 : 0x1p-24, count = (double)n;
+    for (int64_t t = 0; want && got && allowed && t < steps; t++) {
+        got[t] = qm_tensor_run_rms(t > 0 ? params + (t - 1) * n : p0, n);
+        int overflows = type != 2 && got[t] * sqrt(count) >= 0x1p64 && isinf(want[t]);
+        got[t] = overflows ? want[t] : got[t];
+        allowed[t] = ((count / 16.0 + 8.0) * unit + (type == 1 && is_came ? 0x1p-7 : 0.0)) * got[t];
+        if (type != 2)
+            allowed[t] += fmin(got[t], 0x1p-74); /* the root of 2^-149 */
+        if (!isfinite(allowed[t]))
+            allowed[t] = 0.0;
+    }
+    qm_judge_close_double_each(c, "state_RMS", got, want, allowed, steps);
 }

@@ -84,14 +84,6 @@ static const double *proj_at(const struct record *r, int64_t t)
     return k >= 0 ? r->proj + k * r->slot_n[r->w->proj] : NULL;
 }
 
-static double rms(const double *x, int64_t n)
-{
-    double s = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        s += x[i] * x[i];
-    return sqrt(s / (double)n);
-}
-
 /* The rate that the decay of step t is multiplied by: lr, but that of transformers' Adafactor is
  * the rate of the step itself. */
 static double decay_rate(const struct record *r, int64_t t, const double *before)
@@ -102,7 +94,7 @@ static double decay_rate(const struct record *r, int64_t t, const double *before
         return rate;
     if (h->relative_step)
         rate = fmin(h->warmup ? 1e-6 * (double)t : h->lr, 1.0 / sqrt((double)t));
-    return h->scale_parameter ? rate * fmax(h->eps2, rms(before, r->n)) : rate;
+    return h->scale_parameter ? rate * fmax(h->eps2, qm_tensor_run_rms(before, r->n)) : rate;
 }
 
 /* The largest step of a parameter, whatever the decay took off it. */
@@ -121,7 +113,8 @@ struct side {
     struct record *r;
     const struct qm_oracle *oracle; /* NULL: the plan */
     struct qm_oracle_hyper h;
-    void *plan;
+    const struct qm_recipe *recipe;
+    void *plan; /* of the recipe */
     enum qm_param_format format;
     double *p, *g, *slot[QM_MAX_SLOTS], *room;
     float *single;               /* room to convert the plan's tensors */
@@ -239,7 +232,7 @@ static double param_error(const struct side *s, int64_t t, int is_free,
            most = fmax(
                fmax(qm_judge_largest_double(s->p, r->n), qm_judge_largest_double(before, r->n)),
                least),
-           size = rms(before, r->n);
+           size = qm_tensor_run_rms(before, r->n);
     double of_step =
         more_of(r, -1, t, is_free, change, tol) + (tol->param > 0.0 ? s->average_off : 0.0);
     if (!is_free)
@@ -294,7 +287,12 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
     int64_t n = r->slot_n[i];
     const double *want = r->state[i] + (t - 1) * n, *old = t > 1 ? want - n : NULL;
     int is_average = i == r->w->average;
-    double relative = is_free ? tol->free_state * (double)t : tol->state,
+    double one = i != r->w->squares || r->w->has_narrow_states ? 0.0
+                 : tol == &r->w->f64                           ? 10.0 * 0x1p-53
+                                                               : 10.0 * 0x1p-24,
+           relative = one > 0.0 ? one * (is_free ? (double)t : 1.0)
+                      : is_free ? tol->free_state * (double)t
+                                : tol->state,
            keep = is_average ? r->w->keep : 0.0, most = 0.0, off = 0.0,
            least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN,
            added = more_of(r, i, t, is_free, 0.0, tol),
@@ -326,21 +324,25 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
 
 /* A step at (1 + off) times the learning rate, from an average that is what it is and `shift` times
  * the tolerance of the new one; its lowest and highest parameters into low and high; p and states
- * stay.  The decay is that of the step. */
+ * stay.  The decay is that of the step.  It has a plan of its own: hyper-parameters of a plan
+ * change only to such as all rules have, and a recording may have a beta of 1. */
 static qm_status step_beside(struct side *s, int64_t t, double off, double shift)
 {
     const struct record *r = s->r;
-    struct qm_hyper h = r->w->hyper;
+    struct qm_recipe beside = *s->recipe;
     int average = r->w->average;
-    h.lr *= 1.0 + off;
-    h.weight_decay /= h.relative_step ? 1.0 : 1.0 + off;
+    void *plan = s->plan;
+    beside.hyper.lr *= 1.0 + off;
+    beside.hyper.weight_decay /= beside.hyper.relative_step ? 1.0 : 1.0 + off;
     for (int i = 0; i < r->w->rule->n_slots; i++)
         memcpy(s->kept[i], s->slot[i], sizeof **s->kept * (size_t)r->slot_n[i]);
     memcpy(s->start, s->p, sizeof *s->p * (size_t)r->n);
     for (int64_t k = 0; shift != 0.0 && k < r->slot_n[average]; k++)
         s->slot[average][k] += shift * s->allowed[k] / r->w->keep;
-    QM_TRY(qm_backend_cpu.hyper(s->plan, &h));
-    QM_TRY(plan_step(s, t));
+    QM_TRY(qm_backend_cpu.open(&beside, &r->shape, r->w->tensor, &s->plan));
+    qm_status st = plan_step(s, t);
+    qm_backend_cpu.close(s->plan);
+    s->plan = plan;
     for (int64_t k = 0; k < r->n; k++) {
         s->low[k] = fmin(s->low[k], s->p[k]);
         s->high[k] = fmax(s->high[k], s->p[k]);
@@ -348,7 +350,7 @@ static qm_status step_beside(struct side *s, int64_t t, double off, double shift
     memcpy(s->p, s->start, sizeof *s->p * (size_t)r->n);
     for (int i = 0; i < r->w->rule->n_slots; i++)
         memcpy(s->slot[i], s->kept[i], sizeof **s->kept * (size_t)r->slot_n[i]);
-    return qm_backend_cpu.hyper(s->plan, &r->w->hyper);
+    return st;
 }
 
 /* The bfloat16 parameters of the steps that the float32 tolerances allow: an error of the step is
@@ -469,9 +471,8 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
                     memcpy(s->slot[i], r->state[i] + (t - 2) * r->slot_n[i],
                            sizeof **s->slot * (size_t)r->slot_n[i]);
         }
-        if (side_step(s, t) != QM_OK)
-            qm_golden_case_differs(c, "step %lld: %.250s", (long long)t, qm_message());
-        else
+        qm_golden_case_stopped(c, side_step(s, t));
+        if (qm_golden_case_open(c))
             judge_step(c, s, t, is_free, tol, &error);
         if (is_free && r->w->more)
             add_up(s->r, t, tol);
@@ -500,12 +501,12 @@ static void run_oracle(struct qm_conform *c, struct record *r)
 
 static void run_rule(struct qm_conform *c, struct record *r, enum qm_param_format format)
 {
-    struct side s = {.r = r, .format = format};
     struct qm_recipe recipe = {.base = qm_variant_at(0),
                                .rule = r->w->rule,
                                .grad = format == QM_PARAM_f32 ? QM_DTYPE_f32 : QM_DTYPE_bf16,
                                .param = {format, QM_WRITE_near},
                                .hyper = r->w->hyper};
+    struct side s = {.r = r, .recipe = &recipe, .format = format};
     snprintf(c->now.how, sizeof c->now.how, "%s%s", r->w->rule->name,
              format == QM_PARAM_f32 ? "" : ", param=bf16/near");
     for (int i = 0; i < r->w->rule->n_slots; i++)
@@ -522,39 +523,11 @@ static void run_rule(struct qm_conform *c, struct record *r, enum qm_param_forma
     qm_backend_cpu.close(s.plan);
 }
 
-/* state_RMS of transformers' Adafactor and of CAME, after step t that of the parameters before it:
- * a root, a quotient and the root of a sum of n squares in eight lanes, (n / 16 + 8) u with u of
- * the type that it is formed in, 2^-53, 2^-24, or for CAME's bfloat16 parameters, whose norm is
- * rounded to bfloat16, as is the quotient, 2^-7 besides.  Squares below 2^-126 are counts of
- * 2^-149, those beyond float32 infinite. */
-static void judge_rms(struct qm_conform *c, const struct record *r)
-{
-    static const char *const types[] = {"f32", "bf16", "f64"};
-    int type = qm_golden_case_choice(c, "dtype", types, 3, 0);
-    if (type < 0 || !qm_golden_case_has(c, "state_RMS"))
-        return;
-    int is_came = strcmp(r->w->rule->name, "came") == 0;
-    const double *want = qm_golden_case_doubles(c, "state_RMS", r->steps);
-    double *got = qm_golden_case_memory(c, r->steps, sizeof *got),
-           *allowed = qm_golden_case_memory(c, r->steps, sizeof *allowed);
-    double unit = type == 2 ? 0x1p-53 : 0x1p-24, n = (double)r->n;
-    for (int64_t t = 0; want && got && allowed && t < r->steps; t++) {
-        got[t] = rms(t > 0 ? r->params + (t - 1) * r->n : r->p0, r->n);
-        int overflows = type != 2 && got[t] * sqrt(n) >= 0x1p64 && isinf(want[t]);
-        got[t] = overflows ? want[t] : got[t];
-        allowed[t] = ((n / 16.0 + 8.0) * unit + (type == 1 && is_came ? 0x1p-7 : 0.0)) * got[t];
-        if (type != 2)
-            allowed[t] += fmin(got[t], 0x1p-74); /* the root of 2^-149 */
-        if (!isfinite(allowed[t]))
-            allowed[t] = 0.0;
-    }
-    qm_judge_close_double_each(c, "state_RMS", got, want, allowed, r->steps);
-}
-
 static void one_case(struct qm_conform *c,
                      void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w))
 {
-    struct qm_tensor_run_case w = {.hyper = qm_hyper_default(), .proj = -1, .average = -1};
+    struct qm_tensor_run_case w = {
+        .hyper = qm_hyper_default(), .proj = -1, .average = -1, .squares = -1};
     struct record r;
     char dtype[16] = "";
     if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
@@ -564,7 +537,7 @@ static void one_case(struct qm_conform *c,
     if (!qm_golden_case_open(c) || !read_record(c, &w, &r))
         return;
     qm_golden_case_step_count(c, r.steps);
-    judge_rms(c, &r);
+    qm_tensor_run_judge_rms(c, &w, r.p0, r.params, r.steps, r.n);
     qm_golden_case_text(c, "dtype", dtype, sizeof dtype);
     if (strcmp(dtype, "f64") == 0)
         run_oracle(c, &r);

@@ -41,6 +41,8 @@ struct qm_tensor_run_case {
     struct qm_tensor_run_tolerance f64, f32, bf16;
     int average;  /* the slot of the average of signed numbers, which may cancel; -1: none */
     double keep;  /* of which a step keeps that much */
+    int squares;  /* the slot of averages of single squares, which have no sum: 10 roundings on both
+                   * sides, but of narrow states; -1: none */
     int has_sums; /* numbers of states are sums of products, so the largest is what counts */
     int has_narrow_states; /* states are of the parameter's format, bfloat16 too */
     int has_own_steps;     /* of float32 runs a parameter is off by shares of its own step and by
@@ -71,10 +73,20 @@ int qm_tensor_run_texts_known(struct qm_conform *c);
  * attribute without element i, or of another type, makes the case unreadable. */
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
 
-/* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, n the elements of the
- * tensor: torch adds up the squares of a norm in eight lanes, one after the other, n / 8 additions
- * of 2^-24, which the root halves, and the norm divides the whole update. */
+/* Adds (n / 16 + 8) u to the tolerances, u 2^-24 of float32 and bfloat16 runs and 2^-53 of float64,
+ * n the elements of the tensor: torch adds up the squares of a norm in eight lanes, one after the
+ * other, n / 8 additions of u, which the root halves, and the norm divides the whole update. */
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w);
+
+double qm_tensor_run_rms(const double *x, int64_t n);
+
+/* Judges state_RMS of transformers' Adafactor and of CAME, after step t that of the parameters
+ * before it: a root, a quotient and the root of a sum of n squares in eight lanes, (n / 16 + 8) u
+ * with u of the type that it is formed in, 2^-53, 2^-24, or for CAME's bfloat16 parameters, whose
+ * norm is rounded to bfloat16, as is the quotient, 2^-7 besides.  Squares below 2^-126 are counts
+ * of 2^-149, those beyond float32 infinite. */
+void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_case *w,
+                             const double *p0, const double *params, int64_t steps, int64_t n);
 
 /* Replays every group of the file.  setup fills the case from the group's attributes, or skips it
  * with a reason; extra, which may be NULL, judges further datasets of the group. */

@@ -54,7 +54,8 @@ static void name_all(struct qm_conform *c, const char *group, const char *attrib
         if (!qm_golden_member(c->file, group, i, name, sizeof name))
             continue;
         snprintf(path, sizeof path, "%.180s/%.127s", group, name);
-        if (datasets ? has_word(datasets, name) : qm_golden_was_read(c->file, path, NULL))
+        if (datasets ? has_word(datasets, name) || qm_golden_case_is_start(c, name)
+                     : qm_golden_was_read(c->file, path, NULL))
             continue;
         if (!datasets && qm_golden_at(c->file, path) == QM_GOLDEN_GROUP)
             name_all(c, path, NULL, NULL);

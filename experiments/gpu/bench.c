@@ -161,13 +161,33 @@ static qm_status read_cache_full(struct qm_gpu_bench *b)
 
 qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy)
 {
-    const double most_rate = 1e14, faster = 2.0, latency = 20e-6;
+    const double most_rate = 1e14, faster = 2.0, latency = 20e-6, shortest = 1e-7;
+    if (seconds < shortest)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: %s takes %.3g s, and nothing that is launched takes less than "
+                       "%.3g s",
+                       what, seconds, shortest);
     double least = copy > 0.0 ? bytes / copy / faster - latency : 0.0;
     if (seconds < least || bytes / seconds > most_rate)
         return qm_fail(QM_INTERNAL,
                        "implausible: %s takes %.3g s, and must touch %.3g bytes: %.3g bytes per "
                        "second, where a copy has %.3g",
                        what, seconds, bytes, bytes / seconds, copy > 0.0 ? copy : 0.0);
+    return QM_OK;
+}
+
+qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size_t bytes, void *out)
+{
+    unsigned char again[4 * QM_BENCH_SAMPLE];
+    memset(out, 0x5a, bytes);
+    memset(again, 0xa5, bytes);
+    QM_TRY(get(of, out));
+    QM_TRY(get(of, again));
+    if (memcmp(out, again, bytes) != 0)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: two copies of the same %zu bytes of the device "
+                       "differ: a copy left its buffer as it was",
+                       bytes);
     return QM_OK;
 }
 
@@ -256,17 +276,31 @@ qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w)
     return st;
 }
 
+/* Some parameters of a tensor of one turn. */
+struct place {
+    struct qm_gpu_work *w;
+    int turn, part, k;
+    int64_t first, n;
+};
+
+static qm_status get_place(void *of, void *out)
+{
+    const struct place *p = of;
+    return p->w->part[p->turn][p->part].whole
+               ? qm_tensor_rule_take_part(p->w->part[p->turn][p->part].whole, p->k, p->first, p->n,
+                                          out)
+               : qm_batch_take_part(p->w->part[p->turn][p->part].batch, p->k, p->first, p->n, out);
+}
+
 /* Copies the parameters of one place; returns their bytes as *bytes. */
 static qm_status take_place(struct qm_gpu_work *w, int turn, int place, void *out, size_t *bytes)
 {
     int all = w->n * w->tensors, at = place * (all - 1) / (QM_BENCH_PLACES - 1);
-    int part = at / w->tensors, k = at % w->tensors;
     int64_t n = w->numel < QM_BENCH_SAMPLE ? w->numel : QM_BENCH_SAMPLE;
     int64_t first = all == 1 ? place * (w->numel - n) / (QM_BENCH_PLACES - 1) : 0;
+    struct place p = {w, turn, at / w->tensors, at % w->tensors, first, n};
     *bytes = (size_t)(n * qm_param_bytes(&w->r->param));
-    return w->part[turn][part].whole
-               ? qm_tensor_rule_take_part(w->part[turn][part].whole, k, first, n, out)
-               : qm_batch_take_part(w->part[turn][part].batch, k, first, n, out);
+    return qm_gpu_bench_get(get_place, &p, *bytes, out);
 }
 
 qm_status qm_gpu_work_mark(struct qm_gpu_work *w)
@@ -359,7 +393,7 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
     const struct qm_cuda *cu = b->cu;
     struct graphs g = {.b = b};
     qm_status st = QM_OK;
-    if (!cu->StreamBeginCapture || !cu->StreamEndCapture || !cu->GraphInstantiate ||
+    if (!cu->StreamBeginCapture || !cu->StreamEndCapture || !cu->GraphInstantiateWithFlags ||
         !cu->GraphLaunch || !cu->GraphExecDestroy || !cu->GraphDestroy)
         return qm_fail(QM_SKIPPED, "the driver has no graphs");
     if (qm_cuda_waits())
@@ -371,7 +405,7 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
         st = record(b, w, &g.graph[turn]);
         if (st == QM_OK)
             st = qm_cuda_error(
-                QM_CU_ERROR(cu, GraphInstantiate, (&g.executable[turn], g.graph[turn], 0)),
+                QM_CU_ERROR(cu, GraphInstantiateWithFlags, (&g.executable[turn], g.graph[turn], 0)),
                 "cuGraphInstantiateWithFlags");
     }
     if (st == QM_OK)

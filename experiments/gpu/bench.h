@@ -66,12 +66,19 @@ struct qm_gpu_time {
     int rounds;
 };
 
-/* Whether a time can be true: no GPU moves more than 10^14 bytes per second (the fastest memory of
- * 2026 moves 8 10^12, caches some 10^13).  Where copy > 0, the rate of a copy in bytes per second,
- * work that must touch `bytes` takes no less than half of what the copy would take for them, less
- * 20 microseconds, because small work is all latency, which a copy has too.  `what` names the time.
- * QM_INTERNAL: "implausible: ...". */
+/* Whether a time, ours or another optimizer's, can be true: nothing that is launched takes less
+ * than a tenth of a microsecond, and no GPU moves more than 10^14 bytes per second (the fastest
+ * memory of 2026 moves 8 10^12, caches some 10^13).  Where copy > 0, the rate of a copy in bytes
+ * per second, work that must touch `bytes` takes no less than half of what the copy would take for
+ * them, less 20 microseconds, because small work is all latency, which a copy has too.  `what`
+ * names the time.  QM_INTERNAL: "implausible: ...". */
 qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy);
+
+/* Calls get(of, out), which copies `bytes`, at most 4 QM_BENCH_SAMPLE, from the device to `out`,
+ * twice, over different contents of the buffer.  QM_INTERNAL: "implausible: ...": the two differ,
+ * as where a copy does nothing. */
+qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size_t bytes,
+                           void *out);
 
 /* Times `work` for at least b->rounds rounds, then until the middle half of them lies within 2 % of
  * the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over.
@@ -109,7 +116,8 @@ qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w);
 
 /* Copies parameters back from QM_BENCH_PLACES places (of one tensor its begin, middle and end, of
  * several the first, the middle and the last one) of every turn; _changed compares them with those
- * of the call before.  QM_INTERNAL: a place is unchanged, so that what was timed was no step. */
+ * of the call before.  QM_INTERNAL: a place is unchanged, so that what was timed was no step; or as
+ * qm_gpu_bench_get. */
 qm_status qm_gpu_work_mark(struct qm_gpu_work *w);
 qm_status qm_gpu_work_changed(struct qm_gpu_work *w);
 

@@ -82,12 +82,21 @@ struct qm_peers_sizes {
     int rounds;
 };
 
+/* Qualm's times: the rows of parts speed and tables so far; where they have none of a recipe,
+ * `time` appends such rows for it, of the large tensor, or of the many small ones. */
+struct qm_peers_ours {
+    json_t *speed, *tables;
+    qm_status (*time)(void *of, const char *recipe, int is_many, json_t *rows);
+    void *of;
+};
+
 /* Runs the command for one peer and appends a row {peer, version, recipe, mode, tensors, elements,
  * seconds, peer_seconds, ratio, status} for each of Qualm's times with its recipe and sizes;
- * ratio = seconds / peer_seconds.  A peer that was not timed, or for whose sizes there is no
- * time here, gets a row whose status says why.  speed, tables: Qualm's rows.  QM_BAD_FILE: the
- * command did not start, failed, or printed no such JSON. */
+ * ratio = seconds / peer_seconds.  A peer that was not timed, whose time cannot be true
+ * (qm_gpu_bench_plausible), or for whose sizes there is no time here, gets a row whose status says
+ * why.  Each row names the command as its program.  QM_BAD_FILE: the command did not start, failed,
+ * or printed no such JSON. */
 qm_status qm_peers_measure(const char *command, const char *peer, const struct qm_peers_sizes *s,
-                           json_t *speed, json_t *tables, json_t *rows);
+                           const struct qm_peers_ours *ours, json_t *rows);
 
 #endif

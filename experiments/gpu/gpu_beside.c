@@ -173,7 +173,7 @@ static const char *text_of(json_t *row, const char *name)
     return text ? text : "";
 }
 
-/* A row's label: its key columns and, of peers, recipe, mode and tensors. */
+/* A row's label: its key columns and, of peers that were timed, recipe, mode and tensors. */
 static void label_of(enum qm_gpu_part part, json_t *row, char *out, size_t size)
 {
     size_t used = 0;
@@ -182,24 +182,40 @@ static void label_of(enum qm_gpu_part part, json_t *row, char *out, size_t size)
         if (c->is_key)
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
                                      text_of(row, c->name));
-    if (part == QM_GPU_peers && used < size)
+    if (part == QM_GPU_peers && used < size && *text_of(row, "mode"))
         snprintf(out + used, size - used, ", %s, %s, %lld tensors", text_of(row, "recipe"),
                  text_of(row, "mode"),
                  (long long)json_integer_value(json_object_get(row, "tensors")));
 }
 
-/* The row of a report with this label; NULL: none, or it was not measured. */
+/* The row of a report with this label, a good one where there is one; NULL: none. */
 static json_t *find(enum qm_gpu_part part, const struct qm_gpu_report *r, const char *label)
 {
     char own[256];
     size_t i;
-    json_t *row;
+    json_t *row, *other = NULL;
     json_array_foreach (r->rows[part], i, row) {
         label_of(part, row, own, sizeof own);
-        if (strcmp(own, label) == 0 && qm_gpu_row_verdict(part, row) == QM_GPU_good)
+        if (strcmp(own, label) != 0)
+            continue;
+        if (qm_gpu_row_verdict(part, row) == QM_GPU_good)
             return row;
+        other = row;
     }
-    return NULL;
+    return other;
+}
+
+/* The word of a row that has no figures: "failed", "skipped", "timed out", "out of memory"; of one
+ * that has, "". */
+static const char *no_figures(enum qm_gpu_part part, json_t *row)
+{
+    static const char *const ends[] = {"skipped", "timed out", "out of memory"};
+    if (!row || qm_gpu_row_verdict(part, row) == QM_GPU_good)
+        return "";
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strncmp(text_of(row, "status"), ends[i], strlen(ends[i])) == 0)
+            return ends[i];
+    return "failed";
 }
 
 /* A line: the figures of the rows with this label, with their elements where these differ. */
@@ -211,7 +227,7 @@ static void print_figures(const struct page *p, enum qm_gpu_part part, const cha
     for (int i = 0; i < p->n; i++) {
         json_t *row = find(part, &p->r[i], label);
         elements = json_integer_value(json_object_get(row, "elements"));
-        if (!row)
+        if (!row || *no_figures(part, row))
             continue;
         differs |= first >= 0 && elements != first;
         first = elements;
@@ -219,8 +235,9 @@ static void print_figures(const struct page *p, enum qm_gpu_part part, const cha
     for (int i = 0; i < p->n; i++) {
         json_t *row = find(part, &p->r[i], label), *x = json_object_get(row, column);
         size_t used = 0;
-        *p->cell[i] = '\0';
-        if (json_is_number(x))
+        const char *why = no_figures(part, row);
+        snprintf(p->cell[i], CELL, "%s", why);
+        if (!*why && json_is_number(x))
             used = (size_t)snprintf(p->cell[i], CELL, "%.3g", json_number_value(x));
         if (used && differs)
             snprintf(p->cell[i] + used, CELL - used, " (%lld)",
@@ -229,7 +246,7 @@ static void print_figures(const struct page *p, enum qm_gpu_part part, const cha
     print_line(p, label);
 }
 
-/* A table of one column of a part, a line for each label that any report has. */
+/* A table of one column of a part, a line for each label that any report has, measured or not. */
 static void print_numbers(const struct page *p, const char *title, enum qm_gpu_part part,
                           const char *column)
 {
@@ -239,7 +256,7 @@ static void print_numbers(const struct page *p, const char *title, enum qm_gpu_p
     for (int i = 0; i < p->n; i++)
         json_array_foreach (p->r[i].rows[part], k, row) {
             label_of(part, row, label, sizeof label);
-            if (json_object_get(done, label) || !find(part, &p->r[i], label))
+            if (json_object_get(done, label))
                 continue;
             if (json_object_size(done) == 0) {
                 fprintf(p->f, "\n## %s\n", title);

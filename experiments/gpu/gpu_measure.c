@@ -19,6 +19,7 @@ struct context {
     const struct qm_gpu_run *run;
     int index, fd;
     struct qm_gpu_bench *bench; /* opened by the first row that is timed */
+    int has_failed;             /* a step of ours beside peers: the process measures no other */
 };
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -129,13 +130,41 @@ static qm_status open_bench(struct context *c)
     return QM_OK;
 }
 
-static qm_status peers_rows(const struct context *c, const struct qm_gpu_task *t, json_t *rows)
+static qm_status time_once(void *of, const char *recipe, int is_many, json_t *rows)
+{
+    struct context *c = of;
+    if (c->has_failed)
+        return qm_fail(QM_INTERNAL, "not run, because one of our steps failed before");
+    QM_TRY(qm_backend_cuda.probe());
+    QM_TRY(open_bench(c));
+    for (int fast = 0; fast < (is_many ? 1 : 2); fast++) {
+        const char *mode = fast ? "fast" : "exact";
+        json_t *row = is_many ? json_pack("{s:s, s:s}", "recipe", recipe, "way", qm_speed_way(0))
+                              : json_pack("{s:s, s:s}", "recipe", recipe, "mode", mode);
+        json_array_append_new(rows, row);
+        QM_TRY(is_many ? qm_speed_table_row(c->bench, recipe, 0, row)
+                       : qm_speed_row(c->bench, recipe, fast ? QM_MODE_fast : QM_MODE_exact, row));
+    }
+    return QM_OK;
+}
+
+/* Member `time` of struct qm_peers_ours: rows as those of parts speed, both modes, and tables. */
+static qm_status time_ours(void *of, const char *recipe, int is_many, json_t *rows)
+{
+    struct context *c = of;
+    qm_status st = time_once(c, recipe, is_many, rows);
+    c->has_failed |= st != QM_OK && st != QM_SKIPPED && st != QM_NO_MATCH;
+    return st;
+}
+
+static qm_status peers_rows(struct context *c, const struct qm_gpu_task *t, json_t *rows)
 {
     const struct qm_gpu_run *run = c->run;
     const struct qm_peers_sizes s = {run->options.n, (int64_t)run->flush_bytes,
                                      run->options.rounds};
-    return qm_peers_measure(run->options.peers, t->name, &s, run->report.rows[QM_GPU_speed],
-                            run->report.rows[QM_GPU_tables], rows);
+    const struct qm_peers_ours ours = {run->report.rows[QM_GPU_speed],
+                                       run->report.rows[QM_GPU_tables], time_ours, c};
+    return qm_peers_measure(run->options.peers, t->name, &s, &ours, rows);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -210,13 +239,14 @@ static qm_status measure_and_clean(struct context *c, const struct qm_gpu_task *
 {
     char message[1200];
     qm_status st = measure(c, t, rows);
+    int has_used = t->part != QM_GPU_peers || c->bench;
     snprintf(message, sizeof message, "%s", qm_message());
     if (is_last && c->bench)
         qm_gpu_bench_close(c->bench);
     if (is_last)
         c->bench = NULL;
     if (st == QM_OK || st == QM_SKIPPED) {
-        qm_status after = t->part == QM_GPU_peers ? QM_OK : qm_cuda_unload_idle();
+        qm_status after = has_used ? qm_cuda_unload_idle() : QM_OK;
         if (after != QM_OK)
             return after == QM_SKIPPED ? QM_INTERNAL : after;
     }

@@ -2,6 +2,8 @@
 #include "experiments/gpu/gpu_report.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const names[] = {
@@ -114,6 +116,7 @@ static const struct qm_gpu_column peers[] = {
     {"seconds", 'f', 0, "s", "ours"},
     {"peer_seconds", 'f', 0, "s", "theirs"},
     {"ratio", 'f', 0, "1", "ours over theirs"},
+    {"program", 't', 0, "", "the command that timed theirs"},
     TOOK, {0}};
 /* clang-format on */
 
@@ -192,6 +195,28 @@ enum qm_gpu_verdict qm_gpu_row_verdict(enum qm_gpu_part part, json_t *row)
         is_good = json_integer_value(json_object_get(row, "wrong")) == 0 &&
                   json_integer_value(json_object_get(row, "compared")) > 0;
     return is_good ? QM_GPU_good : QM_GPU_bad;
+}
+
+char *qm_gpu_report_programs(const struct qm_gpu_report *r, const char *was, const char *now)
+{
+    char *text = NULL;
+    size_t size = 0, i;
+    json_t *row, *named = json_object();
+    FILE *f = open_memstream(&text, &size);
+    json_array_foreach (r->rows[QM_GPU_peers], i, row) {
+        const char *program = json_string_value(json_object_get(row, "program"));
+        if (!f || !program || strcmp(program, now) == 0 || json_object_get(named, program))
+            continue;
+        fprintf(f, "%s`%s`", json_object_size(named) ? ", " : "", program);
+        json_object_set_new(named, program, json_true());
+    }
+    if (f && i == 0 && *was)
+        fprintf(f, "`%s`", was);
+    json_decref(named);
+    if (f && fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 void qm_gpu_report_free(struct qm_gpu_report *r)

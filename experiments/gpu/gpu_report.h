@@ -73,6 +73,10 @@ struct qm_gpu_report {
 };
 void qm_gpu_report_free(struct qm_gpu_report *r);
 
+/* The programs that timed the report's rows of peers, other than `now`: "`A`, `B`"; `was` where
+ * there are no such rows.  The caller frees them; NULL: there is no memory. */
+char *qm_gpu_report_programs(const struct qm_gpu_report *r, const char *was, const char *now);
+
 /* Writes PATH.h5 and PATH.md, each of which is replaced whole: both can be read at every moment. */
 qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, int argc,
                               char **argv);
@@ -96,6 +100,12 @@ void qm_gpu_report_unlock(const char *path, int fd);
 /* Removes what killed writers of a report have left (PATH.h5.PID.part, PATH.md.PID.part).  The
  * caller holds its lock. */
 void qm_gpu_report_sweep(const char *path);
+
+/* Where there is no file at `path`, the .h5 of a report: follows the report that was begun under
+ * that name and got another one in the same folder, when its GPU had answered (text QM_GPU_BEGUN_AS
+ * of its plan).  1: path is now that of the report. */
+#define QM_GPU_BEGUN_AS "begun_as"
+int qm_gpu_report_follow(char *path, size_t size);
 
 /* The newest report of the folder, as its .h5.  QM_NO_MATCH: there is none. */
 qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size);

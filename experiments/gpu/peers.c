@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "experiments/cli/cli.h"
 #include "experiments/gpu/bench.h"
 #include "experiments/gpu/gpu.h"
 
@@ -81,14 +82,71 @@ static int compare(const struct peer_time *t, json_t *ours, json_t *rows)
     return 1;
 }
 
-static qm_status merge(json_t *from, json_t *speed, json_t *tables, json_t *rows)
+static int compare_all(const struct peer_time *t, json_t *ours, json_t *rows)
 {
-    json_t *row, *ours;
-    size_t i, k;
+    size_t k;
+    json_t *row;
+    int found = 0;
+    json_array_foreach (ours, k, row)
+        found += compare(t, row, rows);
+    return found;
+}
+
+/* A row without figures: a peer's time, and why it is compared with none. */
+static void leave_out(const struct peer_time *t, const char *status, json_t *rows)
+{
+    json_array_append_new(rows,
+                          json_pack("{s:s, s:s, s:s, s:o}", "peer", t->peer, "version", t->version,
+                                    "recipe", t->recipe, "status", qm_json_text(status)));
+}
+
+/* QM_INTERNAL: no GPU steps so fast: each parameter, of a byte at least, is read and written. */
+static qm_status expect_plausible(const struct peer_time *t)
+{
+    struct qm_recipe r;
+    double each = qm_recipe_parse(t->recipe, &r) == QM_OK ? (double)qm_param_bytes(&r.param) : 1.0;
+    return qm_gpu_bench_plausible("their step", t->seconds,
+                                  2.0 * each * (double)t->tensors * (double)t->elements, 0.0);
+}
+
+/* Adds the rows of one time of a peer: beside ours, which is measured where there is none of these
+ * sizes. */
+static void merge_time(const struct peer_time *t, const struct qm_peers_sizes *s,
+                       const struct qm_peers_ours *ours, json_t *rows)
+{
+    char why[1400];
+    int is_large = t->tensors == 1 && t->elements == s->n;
+    int is_many = t->tensors == QM_BENCH_TENSORS && t->elements == qm_speed_small(s->n);
+    qm_status st = expect_plausible(t);
+    if (st != QM_OK) {
+        snprintf(why, sizeof why, "failed: %s", qm_message());
+        leave_out(t, why, rows);
+        return;
+    }
+    int found = compare_all(t, ours->speed, rows) + compare_all(t, ours->tables, rows);
+    if (!found && (is_large || is_many)) {
+        json_t *own = json_array();
+        st = ours->time(ours->of, t->recipe, is_many, own);
+        found = compare_all(t, own, rows);
+        json_decref(own);
+    }
+    int is_broken = st != QM_OK && st != QM_SKIPPED && st != QM_NO_MATCH;
+    snprintf(why, sizeof why, "%s: no time of %s for %lld tensors of %lld elements%s%s",
+             is_broken ? "failed" : "skipped", t->recipe, (long long)t->tensors,
+             (long long)t->elements, st == QM_OK ? "" : ": ", st == QM_OK ? "" : qm_message());
+    if (!found)
+        json_array_append_new(rows, row_of(t, "", why));
+    else if (is_broken)
+        leave_out(t, why, rows);
+}
+
+static qm_status merge(json_t *from, const struct qm_peers_sizes *s,
+                       const struct qm_peers_ours *ours, json_t *rows)
+{
+    json_t *row;
+    size_t i;
     json_array_foreach (json_object_get(from, "rows"), i, row) {
         struct peer_time t;
-        int found = 0;
-        char why[160];
         if (json_unpack(row, "{s:s, s:s, s:s, s:I, s:I, s:F}", "peer", &t.peer, "version",
                         &t.version, "recipe", &t.recipe, "tensors", &t.tensors, "elements",
                         &t.elements, "seconds", &t.seconds) != 0 ||
@@ -97,14 +155,7 @@ static qm_status merge(json_t *from, json_t *speed, json_t *tables, json_t *rows
                            "row %zu of a peer: expected peer, version, recipe, tensors, "
                            "elements and seconds above 0",
                            i);
-        json_array_foreach (speed, k, ours)
-            found += compare(&t, ours, rows);
-        json_array_foreach (tables, k, ours)
-            found += compare(&t, ours, rows);
-        snprintf(why, sizeof why, "skipped: no time of %s for %lld tensors of %lld elements",
-                 t.recipe, (long long)t.tensors, (long long)t.elements);
-        if (!found)
-            json_array_append_new(rows, row_of(&t, "", why));
+        merge_time(&t, s, ours, rows);
     }
     json_array_foreach (json_object_get(from, "skipped"), i, row) {
         const char *peer, *reason;
@@ -132,10 +183,11 @@ static void quote(const char *word, char *out, size_t size)
 }
 
 qm_status qm_peers_measure(const char *command, const char *peer, const struct qm_peers_sizes *s,
-                           json_t *speed, json_t *tables, json_t *rows)
+                           const struct qm_peers_ours *ours, json_t *rows)
 {
     char line[LINE], word[512];
-    json_t *all = NULL;
+    json_t *all = NULL, *row;
+    size_t i;
     quote(peer, word, sizeof word);
     int n = snprintf(line, sizeof line,
                      "%s --name %s --size %lld --columns %d --tensors %d --small %d --rounds %d "
@@ -145,8 +197,10 @@ qm_status qm_peers_measure(const char *command, const char *peer, const struct q
     if (n >= (int)sizeof line)
         return qm_fail(QM_BAD_ARG, "--peers: a command of more than 4000 characters");
     QM_TRY(run(line, &all));
-    qm_status st = merge(all, speed, tables, rows);
+    qm_status st = merge(all, s, ours, rows);
     json_decref(all);
+    json_array_foreach (rows, i, row)
+        json_object_set_new(row, "program", qm_json_text(command));
     if (st == QM_OK && json_array_size(rows) == 0)
         st = qm_fail(QM_BAD_FILE, "%s: neither timed nor skipped", line);
     return st;

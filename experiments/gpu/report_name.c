@@ -153,6 +153,41 @@ qm_status qm_gpu_report_name(const char *folder, const char *device, const char 
     return qm_fail(QM_BAD_FILE, "%s: a thousand reports of one second", folder);
 }
 
+/* 1: this file is a report that was begun under the name of n bytes. */
+static int was_begun_as(const char *file, const char *name, size_t n)
+{
+    struct qm_gpu_report r;
+    if (qm_gpu_report_read(file, &r) != QM_OK)
+        return 0;
+    const char *was = json_string_value(json_object_get(r.plan, QM_GPU_BEGUN_AS));
+    int is = was && strlen(was) == n && strncmp(was, name, n) == 0;
+    qm_gpu_report_free(&r);
+    return is;
+}
+
+int qm_gpu_report_follow(char *path, size_t size)
+{
+    char folder[PATH_MAX], file[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
+    size_t n = strlen(stem);
+    int found = 0;
+    if (n <= 3 || strcmp(stem + n - 3, ".h5") != 0 || access(path, F_OK) == 0)
+        return 0;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(stem - path) : 2, slash ? path : "./");
+    DIR *all = opendir(folder);
+    for (struct dirent *one; all && !found && (one = readdir(all));) {
+        size_t m = strlen(one->d_name);
+        if (m > 3 && strcmp(one->d_name + m - 3, ".h5") == 0 &&
+            snprintf(file, sizeof file, "%s%s", folder, one->d_name) < (int)sizeof file)
+            found = was_begun_as(file, stem, n - 3);
+    }
+    if (all)
+        closedir(all);
+    if (found)
+        snprintf(path, size, "%s", file);
+    return found;
+}
+
 qm_status qm_gpu_report_newest(const char *folder, char *path, size_t size)
 {
     char pattern[PATH_MAX];

@@ -23,6 +23,50 @@ static qm_status run_copy(void *arg)
     return QM_OK;
 }
 
+struct sample {
+    qm_address at;
+};
+
+enum { SAMPLE_BYTES = sizeof(float) * QM_BENCH_SAMPLE };
+
+static qm_status get_sample(void *of, void *out)
+{
+    return qm_device_cuda.get(out, ((struct sample *)of)->at, SAMPLE_BYTES);
+}
+
+static qm_address place_of(const struct copy *c, int place)
+{
+    size_t most = (c->bytes - SAMPLE_BYTES) / sizeof(float);
+    return sizeof(float) * (most * (size_t)place / (QM_BENCH_PLACES - 1));
+}
+
+/* Gives begin, middle and end of both sides numbers that differ. */
+static qm_status mark_copy(const struct copy *c)
+{
+    for (int i = 0; i < QM_BENCH_PLACES; i++) {
+        QM_TRY(qm_device_cuda.put(c->from + place_of(c, i), c->b->p, SAMPLE_BYTES));
+        QM_TRY(qm_device_cuda.put(c->to + place_of(c, i), c->b->g, SAMPLE_BYTES));
+    }
+    return QM_OK;
+}
+
+/* QM_INTERNAL: one of these places was not copied. */
+static qm_status expect_copied(const struct copy *c)
+{
+    static const char *const names[QM_BENCH_PLACES] = {"first", "middle", "last"};
+    unsigned char now[SAMPLE_BYTES];
+    for (int i = 0; i < QM_BENCH_PLACES; i++) {
+        struct sample s = {c->to + place_of(c, i)};
+        QM_TRY(qm_gpu_bench_get(get_sample, &s, sizeof now, now));
+        if (memcmp(now, c->b->p, sizeof now) != 0)
+            return qm_fail(QM_INTERNAL,
+                           "implausible: the timed copies within the device's memory did not copy "
+                           "the %s bytes",
+                           names[i]);
+    }
+    return QM_OK;
+}
+
 /* *rate: bytes/s of a copy of n floats, reads and writes. */
 static qm_status measure_copy(struct qm_gpu_bench *b, int64_t n, double *rate)
 {
@@ -32,7 +76,11 @@ static qm_status measure_copy(struct qm_gpu_bench *b, int64_t n, double *rate)
     if (st == QM_OK)
         st = qm_device_cuda.reserve(c.bytes, &c.to);
     if (st == QM_OK)
+        st = mark_copy(&c);
+    if (st == QM_OK)
         st = qm_gpu_bench_time(b, run_copy, &c, &time);
+    if (st == QM_OK)
+        st = expect_copied(&c);
     if (st == QM_OK)
         st = qm_gpu_bench_plausible("a copy", time.median, 2.0 * (double)c.bytes, 0.0);
     if (st == QM_OK)

@@ -81,6 +81,13 @@ static void shrink_worst(const struct qm_kernel_run *r)
     qm_reduction_free(&n);
 }
 
+struct qm_check_run qm_kernel_on(const struct qm_kernel_options *o)
+{
+    const char *backend = o->on_gpu ? "cuda" : qm_kernel_is_cuda(o->file) ? "emu" : "cpu";
+    return (struct qm_check_run){backend, o->fast.div_ulp > 0.0 ? QM_MODE_fast : QM_MODE_exact,
+                                 o->seed};
+}
+
 int qm_kernel_check(const struct qm_kernel_options *o)
 {
     static struct qm_kernel_run r;
@@ -89,7 +96,8 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     qm_status st = qm_kernel_run(o, &r);
     int ran = st == QM_OK;
     if (ran && o->specials) {
-        int code = qm_specials_end(json_incref(r.specials), o->seed, r.tally.failed_cases > 0);
+        const struct qm_check_run on = qm_kernel_on(o);
+        int code = qm_specials_end(json_incref(r.specials), NULL, &on, r.tally.failed_cases > 0);
         qm_kernel_run_free(&r);
         return code;
     }

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "core/compile/kernel_build.h"
-#include "experiments/check/judge.h"
+#include "experiments/check/check_table.h"
 #include "experiments/kernel/kernel_case.h"
 #include "experiments/kernel/kernel_compare.h"
 
@@ -36,6 +36,9 @@ struct qm_kernel_options {
     int64_t allow_refused; /* cases that the kernel may refuse */
     struct qm_host_limits limits;
 };
+
+/* The backend that runs the file, its mode, and the seed. */
+struct qm_check_run qm_kernel_on(const struct qm_kernel_options *o);
 
 struct qm_kernel_case {
     char name[QM_CASE_TEXT];

@@ -51,15 +51,38 @@ static size_t hexadecimal(const char *at)
     return n + 2 + strspn(at + n + 2, "0123456789");
 }
 
+/* Whether two numbers of the text that differ are alike in so many digits. */
+static int are_alike(const char *text, int digits)
+{
+    enum { NUMBERS = 16 };
+    char seen[NUMBERS][32];
+    double x[NUMBERS];
+    int n = 0;
+    for (size_t length; *text && n < NUMBERS; text += length ? length : 1) {
+        if (!(length = hexadecimal(text)))
+            continue;
+        x[n] = strtod(text, NULL);
+        snprintf(seen[n], sizeof *seen, "%.*g", digits, x[n]);
+        for (int i = 0; i < n; i++)
+            if (x[i] != x[n] && strcmp(seen[i], seen[n]) == 0)
+                return 1;
+        n++;
+    }
+    return 0;
+}
+
 void qm_decimal_text(const char *text, char *out, size_t size)
 {
     size_t used = 0, n;
+    int digits = 6;
+    while (digits < 17 && are_alike(text, digits))
+        digits++;
     *out = '\0';
     for (; *text && used + 1 < size; text += n) {
         n = hexadecimal(text);
-        int length =
-            n ? snprintf(out + used, size - used, "%.*s = %.6g", (int)n, text, strtod(text, NULL))
-              : snprintf(out + used, size - used, "%c", *text);
+        int length = n ? snprintf(out + used, size - used, "%.*s = %.*g", (int)n, text, digits,
+                                  strtod(text, NULL))
+                       : snprintf(out + used, size - used, "%c", *text);
         used += (size_t)length;
         n = n ? n : 1;
     }

@@ -30,8 +30,8 @@ struct qm_kernel_verdict {
     char text[QM_VERDICT_TEXT];
 };
 
-/* Copies text to out[size] and puts the decimal value beside each hexadecimal float: "0x1.8p-1 =
- * 0.75". */
+/* Copies text to out[size] and puts the decimal value beside each hexadecimal float, "0x1.8p-1 =
+ * 0.75", in so many digits, 6 to 17, that those which differ do so in decimal too. */
 void qm_decimal_text(const char *text, char *out, size_t size);
 
 /* Makes the verdict of a case from the status of its judging (whose text is qm_message()) and its

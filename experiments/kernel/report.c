@@ -23,15 +23,16 @@ static const char *const verdict_names[] = {
 void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case *c, char *text,
                      size_t size)
 {
-    char one[QM_CASE_TEXT + 64] = "", as[QM_RECIPE_TEXT + 16] = "", form[32] = "";
+    char one[QM_CASE_TEXT + 64] = "", as[QM_RECIPE_TEXT + 16] = "", form[32] = "", options[64];
     if (strchr(c->name, '/'))
         snprintf(one, sizeof one, " --case %s --seed %llu", c->name, (unsigned long long)c->seed);
     if (*r->recipe)
         snprintf(as, sizeof as, " --as '%s'", r->recipe);
     if (qm_kernel_is_cuda(r->o->file) && !r->forms.is_same && c->form != QM_FMADS)
         snprintf(form, sizeof form, " --fmad=%s", c->form == QM_FMAD_true ? "true" : "false");
+    const struct qm_check_run on = qm_kernel_on(r->o);
     snprintf(text, size, "qualm check --kernel %s%s%s%s%s", r->o->file,
-             r->o->on_gpu ? " --backend cuda" : "", as, form, one);
+             qm_check_options(&on, options, sizeof options), as, form, one);
 }
 
 /* ---- speed and errors of two kernels --------------------------------------------------------- */

@@ -114,11 +114,17 @@ static int is_plain(const struct qm_protocol *p, const struct qm_comparison_grou
     return 0;
 }
 
-/* Pairs the runs of both groups and judges the differences. */
-static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row *row, int is_best,
-                       struct qm_observed *pair, struct qm_judged *out)
+/* Whether a and b are equal to the bit in all that is observed of a run. */
+static int is_equal(const struct qm_observed *a, const struct qm_observed *b)
 {
-    int64_t n = 0;
+    return a->gap == b->gap && memcmp(a->x, b->x, sizeof a->x) == 0;
+}
+
+/* Pairs the runs of both groups and judges the differences; is_same: there are none. */
+static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row *row, int is_best,
+                       struct qm_observed *pair, struct qm_judged *out, int *is_same)
+{
+    int64_t n = 0, equal = 0;
     for (int64_t i = 0; i < row->a->n; i++)
         for (int64_t j = 0; j < row->b->n; j++) {
             const struct qm_run_row *x = qm_group_run(p, row->a, i),
@@ -127,6 +133,7 @@ static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row
             if (!same_pair(p, x, y) || !qm_observe(p, x, is_best, &one) ||
                 !qm_observe(p, y, is_best, &two))
                 continue;
+            equal += is_equal(&one, &two);
             one.twin = two.gap;
             for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
                 one.x[k] -= two.x[k];
@@ -135,6 +142,7 @@ static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row
             pair[n++] = one;
             break;
         }
+    *is_same = n > 0 && equal == n;
     return qm_judge(pair, n, 2.0 * qm_most_d(), out);
 }
 
@@ -144,8 +152,8 @@ static qm_status judge_both(const struct qm_protocol *p, struct qm_contrast_row 
     enum qm_rates a = qm_rates_of(p, row->a), b = qm_rates_of(p, row->b);
     row->rates = a < b ? a : b;
     row->delta = qm_margin(p, cell_of(p, row->a));
-    QM_TRY(judge(p, row, 0, pair, row->same));
-    QM_TRY(judge(p, row, row->rates == QM_RATES_best, pair, row->by));
+    QM_TRY(judge(p, row, 0, pair, row->same, &row->is_same[1]));
+    QM_TRY(judge(p, row, row->rates == QM_RATES_best, pair, row->by, &row->is_same[0]));
     row->detectable = qm_detectable_of(&row->by[0].d);
     return QM_OK;
 }
@@ -158,6 +166,7 @@ static qm_status decide(struct qm_protocol *p)
         row[i] = (struct qm_judged_row){.by = c->by, .same = c->same, .delta = c->delta};
         row[i].in_family = !is_plain(p, c->a) && !is_plain(p, c->b);
         row[i].varied = row[i].in_family;
+        memcpy(row[i].is_same, c->is_same, sizeof c->is_same);
     }
     qm_status st = row ? qm_decide_rows(row, p->n_contrasts) : qm_fail(QM_NO_MEMORY, "contrasts");
     free(row);

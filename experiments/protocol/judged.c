@@ -102,14 +102,15 @@ static struct qm_judged *in_family(const struct qm_judged_row *row, int k)
     return k % 2 ? &row->same[k / 2] : &row->by[k / 2];
 }
 
-static enum qm_decision decision(const struct qm_judged *j, const struct qm_judged_row *row)
+static enum qm_decision decision(const struct qm_judged *j, const struct qm_judged_row *row,
+                                 int is_same)
 {
     enum qm_decision v = qm_decide(&j->d, row->delta, j->q);
     int is_apart = v == QM_DECISION_better || v == QM_DECISION_worse;
     if ((is_apart && !exceeds_null(j)) || (v == QM_DECISION_equivalent && j->d.far > j->null_far))
         v = QM_DECISION_undecided;
     int is_plain = row->varied == 0.0 || (row->varied < 0.5 && v == QM_DECISION_equivalent);
-    return is_plain ? QM_DECISION_plain : v;
+    return is_plain ? QM_DECISION_plain : is_same ? QM_DECISION_same : v;
 }
 
 qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n)
@@ -119,14 +120,14 @@ qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n)
     for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
         for (int64_t i = 0; i < n; i++) {
             const struct qm_judged *j = in_family(&row[i], k);
-            int counts = row[i].in_family && j->d.n >= QM_LEAST_PAIRS;
+            int counts = row[i].in_family && !row[i].is_same[k % 2] && j->d.n >= QM_LEAST_PAIRS;
             p[i] = !counts ? nan("") : has_null(j) ? fmax(j->d.p, j->beyond.p) : j->d.p;
         }
         st = qm_false_discovery(p, n, q);
         for (int64_t i = 0; st == QM_OK && i < n; i++) {
             struct qm_judged *j = in_family(&row[i], k);
             j->q = q[i];
-            j->verdict = decision(j, &row[i]);
+            j->verdict = decision(j, &row[i], row[i].is_same[k % 2]);
         }
     }
     free(p);

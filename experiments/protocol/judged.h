@@ -47,16 +47,18 @@ qm_status qm_judge(struct qm_observed *o, int64_t n, double most, struct qm_judg
  * row and same[QM_OUTCOME_COUNT] at the same rate as the twin. */
 struct qm_judged_row {
     struct qm_judged *by, *same;
-    double delta;  /* margin of equivalence, log10 */
-    double varied; /* share of elements with codes in what the suite varies; NaN: no codes asked */
-    int in_family; /* 0: decided by its intervals alone */
+    double delta;   /* margin of equivalence, log10 */
+    double varied;  /* share of elements with codes in what the suite varies; NaN: no codes asked */
+    int in_family;  /* 0: decided by its intervals alone */
+    int is_same[2]; /* by, same: every pair of runs has equal outcomes, to the bit */
 };
 
 /* Decides n rows.  Each outcome at each of the two rates is a family of its own: Benjamini-Hochberg
  * over the rows with in_family, of max(p, p of beyond).  `better` and `worse` also ask that the
  * 95 % interval of `beyond` leaves out 0; `equivalent` asks for no more runs far off than float32
  * states have.  Where varied is 0 the verdict is QM_DECISION_plain; so it is where less than half
- * has codes and the verdict would be `equivalent`. */
+ * has codes and the verdict would be `equivalent`.  Else, where is_same, it is QM_DECISION_same,
+ * and the row is not in that family. */
 qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n);
 
 /* Whether d leaves out 0 and beyond does not: float32 states are as far from the twin. */

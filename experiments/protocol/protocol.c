@@ -237,11 +237,12 @@ static void print_contrasts(const struct qm_protocol *p)
 
 static void print_scores(const struct qm_protocol *p)
 {
+    enum { SHOWN = QM_DECISION_same }; /* which is of contrasts alone */
     int64_t count[QM_DECISION_COUNT];
-    const char *heads[QM_DECISION_COUNT + 3] = {"label", "runtime / twin's", "runtime / best"};
-    for (int k = 0; k < QM_DECISION_COUNT; k++)
+    const char *heads[SHOWN + 3] = {"label", "runtime / twin's", "runtime / best"};
+    for (int k = 0; k < SHOWN; k++)
         heads[3 + k] = qm_decision_text((enum qm_decision)k);
-    struct qm_table *t = qm_table_open(QM_DECISION_COUNT + 3, heads);
+    struct qm_table *t = qm_table_open(SHOWN + 3, heads);
     for (int64_t i = 0; i < p->n_scores; i++) {
         memset(count, 0, sizeof count);
         for (int64_t k = 0; k < p->n_verdicts; k++)
@@ -250,7 +251,7 @@ static void print_scores(const struct qm_protocol *p)
         qm_table_cell(t, "%s", p->label.word[p->score[i].label]);
         qm_table_cell(t, "%.4f", p->score[i].score[1]);
         qm_table_cell(t, "%.4f", p->score[i].score[0]);
-        for (int k = 0; k < QM_DECISION_COUNT; k++)
+        for (int k = 0; k < SHOWN; k++)
             qm_table_cell(t, "%lld", (long long)count[k]);
     }
     printf("\nscores: share of targets within tau times the runtime, tau from 1 to 4; problems by "

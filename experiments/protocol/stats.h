@@ -65,7 +65,8 @@ qm_status qm_false_discovery(const double *p, int64_t n, double *q);
     X(worse,      "worse")          /* it lies above 0 */                                          \
     X(undecided,  "undecided")      /* none of these */                                            \
     X(few,        "too few")        /* fewer than six different pairs: before all others */        \
-    X(plain,      "not quantized")  /* what the suite varies has no codes in these runs */
+    X(plain,      "not quantized")  /* what the suite varies has no codes in these runs */         \
+    X(same,       "same results")   /* of a contrast: each pair of runs has equal outcomes */
 /* clang-format on */
 
 enum qm_decision {
@@ -80,8 +81,8 @@ const char *qm_decision_text(enum qm_decision d);
  * equivalent, and a d within it is never far from the median. */
 #define QM_USUAL_DELTA 0.021189299069938092
 
-/* Decides `few` first, then in the order of the list; never `plain`, which the caller decides.  q
- * NaN: the row is not part of a family, and the interval decides alone. */
+/* Decides `few` first, then in the order of the list; never `plain` or `same`, which the caller
+ * decides.  q NaN: the row is not part of a family, and the interval decides alone. */
 enum qm_decision qm_decide(const struct qm_paired *x, double delta, double q);
 
 /* The quantile q in [0, 1] of ascending x[n], linear between order statistics; NaN for n = 0. */

@@ -147,8 +147,10 @@ static struct judged_columns judged_columns(struct qm_columns *t)
 #define X(name, unit, text, value) c.name = qm_columns_number(t, #name, unit, text);
     JUDGED_LIST(X)
 #undef X
-    c.verdict = qm_columns_text(t, "verdict",
-                                "equivalent, better, worse, undecided, too few or not quantized");
+    c.verdict =
+        qm_columns_text(t, "verdict",
+                        "equivalent, better, worse, undecided, too few, not quantized or, of a "
+                        "contrast, same results (to the bit)");
     c.late = qm_columns_text(
         t, "verdict_late",
         "verdict by late instead of d; where it is another word, the verdict hangs on the outcome");

@@ -65,6 +65,7 @@ struct qm_contrast_row {
     const char *axis;
     enum qm_rates rates;
     struct qm_judged by[QM_OUTCOME_COUNT], same[QM_OUTCOME_COUNT];
+    int is_same[2]; /* at the rates of by, of same: every pair of runs is equal to the bit */
     double delta, detectable;
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/name.h"
 #include "core/cuda/cuda_driver.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/files.h"
@@ -183,10 +184,15 @@ qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, js
                           int *failed)
 {
     int on_gpu = o->backend && strcmp(o->backend, "cuda") == 0;
+    static const char *const backends[] = {"cpu", "cuda", "emu"};
     int is_same;
     json_t *proof = NULL;
     struct qm_cuda_gpu gpu;
     struct sigaction act = {.sa_handler = on_stop}, before[2];
+    if (qm_kernel_is_cuda(path) && o->backend && strcmp(o->backend, "cpu") == 0)
+        return qm_fail(QM_BAD_ARG, "%s: backend cpu runs no CUDA (.cu) sources", path);
+    if (o->backend && qm_name_find(o->backend, backends, 3) < 0)
+        return qm_name_unknown("backend", o->backend, backends, 3);
     if (!o->map)
         return qm_fail(QM_BAD_ARG, "a kernel wants --map: which values its codes mean");
     if (qm_kernel_is_cuda(path) && !on_gpu && o->to - o->from >= INT64_C(1) << QM_PROVE_EMU_BITS)

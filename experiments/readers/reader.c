@@ -277,6 +277,29 @@ void qm_file_close(struct qm_file *f)
     free(f);
 }
 
+int qm_file_is_state(struct qm_file *f)
+{
+    char format[24];
+    return qm_file_attr_text(f, "/", "format", format, sizeof format) > 0 &&
+           strcmp(format, "qualm-state") == 0;
+}
+
+qm_status qm_file_open_numbers(const char *path, struct qm_file **out)
+{
+    QM_TRY(qm_file_open(path, out));
+    for (int i = 0; qm_file_is_state(*out) && i < qm_file_count(*out); i++)
+        if (qm_name_ends(qm_file_entry(*out, i)->name, ".codes")) {
+            qm_file_close(*out);
+            *out = NULL;
+            return qm_fail(QM_BAD_ARG,
+                           "%s: is a state file of qualm with codes, expected numbers; `qualm "
+                           "state convert %s f32.safetensors --recipe adamw_f32` (or sgdm_f32, "
+                           "...: the float32 recipe of its optimizer) decodes it",
+                           path, path);
+        }
+    return QM_OK;
+}
+
 int qm_file_count(const struct qm_file *f) { return f->n_entries; }
 
 const struct qm_entry *qm_file_entry(const struct qm_file *f, int i)

@@ -56,6 +56,13 @@ struct qm_entry {
 qm_status qm_file_open(const char *path, struct qm_file **out);
 void qm_file_close(struct qm_file *f); /* accepts NULL */
 
+/* Whether the file is one of `qualm state` (state_file.h), with or without codes. */
+int qm_file_is_state(struct qm_file *f);
+
+/* As qm_file_open, for those that take tensors of numbers: QM_BAD_ARG for a file of `qualm state`
+ * with codes, whose other arrays are scales; the message says what decodes it. */
+qm_status qm_file_open_numbers(const char *path, struct qm_file **out);
+
 /* Entries in the file's own order (HDF5: depth first, names sorted; links followed by path). */
 int qm_file_count(const struct qm_file *f);
 const struct qm_entry *qm_file_entry(const struct qm_file *f, int i);

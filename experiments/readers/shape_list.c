@@ -120,8 +120,14 @@ static int is_counted(const struct qm_entry *e, const char *filter)
     return qm_dtype_is_float(e->dtype) && e->numel > 0 && qm_name_matches(e->name, filter);
 }
 
-/* The parameters that an optimizer of the checkpoint trains; of any other file all tensors of
- * floats. */
+/* Whether an entry of a file of `qualm state` is a parameter, of e4m3 too, which is u8 there. */
+static int is_stored_parameter(const struct qm_entry *e, const char *filter)
+{
+    return qm_name_ends(e->name, "/param") && e->numel > 0 && qm_name_matches(e->name, filter);
+}
+
+/* The parameters that an optimizer of the checkpoint trains, or that a file of `qualm state` holds;
+ * of any other file all tensors of floats. */
 static qm_status tensor_file(const char *path, const char *filter, struct list *l)
 {
     struct qm_file *f;
@@ -137,8 +143,10 @@ static qm_status tensor_file(const char *path, const char *filter, struct list *
     }
     for (int64_t k = 0; st == QM_OK && k < at.n; k++)
         st = append(l, qm_file_entry(f, of[k].entry)->name, &qm_file_entry(f, of[k].entry)->shape);
+    int is_state = qm_file_is_state(f);
     for (int i = 0; st == QM_OK && at.n == 0 && i < qm_file_count(f); i++)
-        if (is_counted(qm_file_entry(f, i), filter))
+        if (is_state ? is_stored_parameter(qm_file_entry(f, i), filter)
+                     : is_counted(qm_file_entry(f, i), filter))
             st = append(l, qm_file_entry(f, i)->name, &qm_file_entry(f, i)->shape);
     qm_name_index_free(&at);
     free(of);

@@ -2,6 +2,7 @@
  * legacy form. */
 #include "experiments/readers/torch.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +140,8 @@ static const char *const known_globals[] = {
     "torch.QInt8Storage",
     "torch.QUInt8Storage",
     "torch.QInt32Storage",
+    "torch.QUInt4x2Storage",
+    "torch.QUInt2x4Storage",
     "torchao.optim.subclass_4bit.OptimState4bit",
     "torchao.optim.subclass_8bit.OptimState8bit",
     "torchao.optim.subclass_fp8.OptimStateFp8",
@@ -147,8 +150,25 @@ static const char *const known_globals[] = {
     "torchao.prototype.low_bit_optim.subclass_fp8.OptimStateFp8",
 };
 
+/* Whether a global is named as torch names element types, also those that are not read, as
+ * torch.bits8 and torch.float4_e2m1fn_x2.  It stands beside a tensor and is never called. */
+static int is_element_type(const char *global)
+{
+    static const char *const kinds[] = {"torch.float",    "torch.int",    "torch.uint",
+                                        "torch.bits",     "torch.qint",   "torch.quint",
+                                        "torch.bcomplex", "torch.complex"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t n = strlen(kinds[i]);
+        if (strncmp(global, kinds[i], n) == 0 && isdigit((unsigned char)global[n]))
+            return global[n + strspn(global + n, "0123456789abcdefghijklmnopqrstuvwxyz_")] == '\0';
+    }
+    return 0;
+}
+
 int qm_torch_knows(const char *global)
 {
+    if (is_element_type(global))
+        return 1;
     for (size_t i = 0; i < sizeof known_globals / sizeof *known_globals; i++)
         if (strcmp(global, known_globals[i]) == 0)
             return 1;

@@ -319,17 +319,25 @@ static const char *why_numbers(const struct qm_torch_walk *w, const struct qm_to
 static void say_joined(const struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
 {
     struct qm_torch *t = w->f->own;
-    char of[100] = "";
+    char of[100] = "", what[256];
     size_t n = strlen(t->joined);
     int is_apart = o->n_apart == o->n;
     if (w->n_optimizers > 1)
         snprintf(of, sizeof of, " of '%.80s'", o->path);
-    snprintf(t->joined + n, sizeof t->joined - n,
-             "%s%s joined by %s: %lld of %lld parameters%s are told apart by shape alone%s",
-             n ? "; " : "names are", n ? "names are" : "", is_apart ? "shape" : "order",
-             (long long)o->n_apart, (long long)o->n, of,
-             is_apart ? ", and a buffer could be taken for one"
-                      : ", and the shapes allow other orders");
+    if (is_apart)
+        snprintf(
+            what, sizeof what,
+            "shape: no two of %lld parameters%s are alike, but a buffer could be taken for one",
+            (long long)o->n, of);
+    else
+        snprintf(what, sizeof what,
+                 "order: %lld of %lld parameters%s follow the order of the model within their "
+                 "param_group, which their shapes do not prove",
+                 (long long)(o->n - o->n_apart), (long long)o->n, of);
+    snprintf(t->joined + n, sizeof t->joined - n, "%snames are joined by %s%s", n ? "; " : "", what,
+             n ? ""
+               : " (PyTorch from 2.6 on stores names where the optimizer is given "
+                 "model.named_parameters())");
 }
 
 static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)

@@ -175,8 +175,11 @@ static int64_t element_size(const struct qm_torch *t, const char *key)
     static const struct {
         const char *name;
         int64_t size;
-    } quantized[] = {
-        {"torch.QInt8Storage", 1}, {"torch.QUInt8Storage", 1}, {"torch.QInt32Storage", 4}};
+    } quantized[] = {{"torch.QInt8Storage", 1},
+                     {"torch.QUInt8Storage", 1},
+                     {"torch.QInt32Storage", 4},
+                     {"torch.QUInt4x2Storage", 1},
+                     {"torch.QUInt2x4Storage", 1}};
     const struct qm_pickle *id;
     for (int64_t i = 0; (id = qm_pickle_persistent_id(t->memory, i)); i++)
         if (qm_pickle_is_text(qm_pickle_item(id, 2), key)) {

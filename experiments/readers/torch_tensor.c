@@ -95,9 +95,12 @@ static void take(const struct qm_file *f, const struct qm_pickle *v)
         ((struct qm_pickle *)v)->is_taken = 1;
 }
 
-/* The first byte of storage that the id names, and the class of its elements. */
+#define NO_TYPE "elements of a type that is not known"
+
+/* The first byte of storage that the id names, and the class of its elements; *why: one of torch
+ * that is not read. */
 static qm_status find_storage(struct qm_file *f, const struct qm_pickle *v, struct qm_torch_view *w,
-                              int64_t *base)
+                              int64_t *base, const char **why)
 {
     struct qm_torch *t = f->own;
     const struct qm_pickle *id = qm_pickle_is(v, QM_PICKLE_persistent) ? v->item[0] : NULL;
@@ -106,8 +109,13 @@ static qm_status find_storage(struct qm_file *f, const struct qm_pickle *v, stru
     const struct qm_pickle *key = qm_pickle_item(id, 2), *part = qm_pickle_item(id, 5);
     take(f, v);
     w->element = qm_torch_storage_class(qm_pickle_item(id, 1));
-    if (!qm_pickle_is_text(qm_pickle_item(id, 0), "storage") ||
-        !qm_pickle_is(key, QM_PICKLE_text) || !w->element)
+    int is_storage =
+        qm_pickle_is_text(qm_pickle_item(id, 0), "storage") && qm_pickle_is(key, QM_PICKLE_text);
+    if (is_storage && !w->element && qm_pickle_is(qm_pickle_item(id, 1), QM_PICKLE_global)) {
+        *why = NO_TYPE;
+        return QM_OK;
+    }
+    if (!is_storage || !w->element)
         return qm_file_bad(f, "a tensor without a storage");
     w->storage = qm_torch_storage_find(t, key->text);
     if (w->storage < 0)
@@ -176,14 +184,12 @@ static qm_status take_view(struct qm_file *f, const struct qm_pickle *v, struct 
     int strides = qm_torch_whole_list(qm_pickle_argument(v, 3), w->stride, QM_MAX_RANK);
     if (rank < 0 || strides != rank || !qm_pickle_is(offset, QM_PICKLE_whole) || offset->whole < 0)
         return qm_file_bad(f, "a tensor without offset, sizes and strides");
-    QM_TRY(find_storage(f, qm_pickle_argument(v, 0), w, &base));
-    if (qm_pickle_calls(v, "torch._utils._rebuild_tensor_v3")) {
-        w->element = qm_torch_dtype(qm_pickle_argument(v, 6));
-        if (!w->element) {
-            *why = "elements of a type that is not known";
-            return QM_OK;
-        }
-    }
+    QM_TRY(find_storage(f, qm_pickle_argument(v, 0), w, &base, why));
+    if (!*why && qm_pickle_calls(v, "torch._utils._rebuild_tensor_v3") &&
+        !(w->element = qm_torch_dtype(qm_pickle_argument(v, 6))))
+        *why = NO_TYPE;
+    if (*why)
+        return QM_OK;
     if (rank > QM_MAX_RANK) {
         *why = "more than 8 dimensions";
         return QM_OK;

@@ -1,23 +1,20 @@
 /* against.c - Compares the variants of a result file with those of an archive, pair by pair. */
 #include "experiments/report/against.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/grow.h"
 #include "core/recipe/recipe.h"
 #include "experiments/cli/cli.h"
-#include "experiments/machine/shipped_files.h"
 #include "experiments/protocol/stats.h"
 
 #define RUNS     "/protocol/runs"
 #define VERDICTS "/protocol/verdicts"
 
 static const double start_bound = 1e-9, twin_bound = 1e-6;
+static const char not_tuned[] = "not tuned"; /* of the column rates */
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -70,19 +67,20 @@ static int is_plain(const struct runs *s, int64_t i)
 
 /* ---- pairing ------------------------------------------------------------------------------- */
 
-/* The conditions that a partner must meet, in the order of checking; the furthest one that any
- * archived run reaches is the reason why a run has no partner. */
+/* The conditions that a partner must meet; the furthest one that any run of an archived variant
+ * reaches is the reason why a run has no partner in it. */
 /* clang-format off */
 #define STAGE_LIST(X)                                                                     \
-    X(problem, "the archive has no such problem")                                         \
-    X(scale,   "the archive has no such multiple of the learning rate")                   \
-    X(seed,    "the archive has no such seed of this instance")                                            \
-    X(family,  "the archive has no variant of this rule there")                           \
-    X(steps,   "the archive's runs take another number of steps")                         \
+    X(problem, "no runs on this problem there")                                                   \
+    X(scale,   "no such multiple of the learning rate there")                             \
+    X(seed,    "no such seed of this instance there")                                     \
+    X(family,  "the rules differ, and so do the twins")                                   \
+    X(start,   "the starts differ: parameters of another precision, or other data")       \
+    X(steps,   "another number of steps there")                                           \
     X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
-    X(result,  "failed, here or in the archive")                                          \
-    X(lost,    "diverged, here and in the archive")                                       \
-    X(basin,   "ended in another basin than most twins did, here or in the archive")      \
+    X(result,  "failed, here or there")                                                   \
+    X(lost,    "diverged, here and there")                                                \
+    X(basin,   "ended in another basin than most twins did, here or there")               \
     X(paired,  "paired")
 /* clang-format on */
 
@@ -120,17 +118,43 @@ static enum stage stage_of(const struct runs *a, int64_t i, const char *family_a
     int is_twin =
         a->twin[i] == b->twin[k] || fabs(log10(a->twin[i]) - log10(b->twin[k])) <= twin_bound;
     int is_failed = strcmp(a->status[i], "failed") == 0 || strcmp(b->status[k], "failed") == 0;
-    if (is_failed || !isfinite(a->d[i]) || !isfinite(b->d[k]))
+    if (!is_start || !is_twin)
+        return strcmp(family_a, family_b) != 0                ? STAGE_family
+               : is_failed                                    ? STAGE_result
+               : !is_start                                    ? STAGE_start
+               : a->steps[a->cell[i]] != b->steps[b->cell[k]] ? STAGE_steps
+                                                              : STAGE_twin;
+    if (!isfinite(a->d[i]) || !isfinite(b->d[k]))
         return STAGE_result;
     if (strcmp(a->status[i], "diverged") == 0 && strcmp(b->status[k], "diverged") == 0)
         return STAGE_lost; /* both gaps are the constant of diverged runs */
-    if (strcmp(a->status[i], "elsewhere") == 0 || strcmp(b->status[k], "elsewhere") == 0)
-        return STAGE_basin;
-    if (is_start && is_twin)
-        return STAGE_paired;
-    if (strcmp(family_a, family_b) != 0)
-        return STAGE_family;
-    return a->steps[a->cell[i]] != b->steps[b->cell[k]] ? STAGE_steps : STAGE_twin;
+    int is_apart = strcmp(a->status[i], "elsewhere") == 0 || strcmp(b->status[k], "elsewhere") == 0;
+    return is_apart ? STAGE_basin : STAGE_paired;
+}
+
+/* The distinct ones of the texts of some rows, borrowed. */
+struct words {
+    int64_t n, *of; /* of[rows]: the word of a row */
+    char **word;
+};
+
+static qm_status words_make(char **text, int64_t rows, struct words *out)
+{
+    out->of = calloc((size_t)rows + 1, sizeof *out->of);
+    out->word = calloc((size_t)rows + 1, sizeof *out->word);
+    for (int64_t i = 0; out->of && out->word && i < rows; i++) {
+        while (out->of[i] < out->n && strcmp(out->word[out->of[i]], text[i]) != 0)
+            out->of[i]++;
+        out->word[out->of[i]] = text[i];
+        out->n += out->of[i] == out->n;
+    }
+    return out->of && out->word ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld rows", (long long)rows);
+}
+
+static void words_free(struct words *w)
+{
+    free(w->of);
+    free(w->word);
 }
 
 struct pair {
@@ -142,7 +166,10 @@ struct pairs {
     const struct runs *a, *b;
     struct pair *pair;
     int64_t n, room;
-    enum stage *stage; /* [a->rows]; STAGE_COUNT: not compared */
+    enum stage *stage; /* [a->rows], of any archived variant; STAGE_COUNT: not compared */
+    struct words mine, theirs, problem; /* labels of a, of b; problems of a */
+    char *is_plain;                     /* [theirs.n]: the archive's suite names the variant */
+    unsigned char *of; /* [a->rows][theirs.n]: the stage of each archived variant */
 };
 
 static int add_pair(struct pairs *p, int64_t i, int64_t k)
@@ -157,10 +184,17 @@ static qm_status find_pairs(struct pairs *p)
 {
     const struct runs *a = p->a, *b = p->b;
     const char **theirs = calloc((size_t)b->rows + 1, sizeof *theirs);
+    QM_TRY(words_make(a->label, a->rows, &p->mine));
+    QM_TRY(words_make(a->problem, a->rows, &p->problem));
+    QM_TRY(words_make(b->label, b->rows, &p->theirs));
     p->stage = calloc((size_t)a->rows + 1, sizeof *p->stage);
-    int ok = theirs && p->stage;
-    for (int64_t k = 0; ok && k < b->rows; k++)
+    p->of = calloc((size_t)a->rows + 1, (size_t)p->theirs.n + 1);
+    p->is_plain = calloc((size_t)p->theirs.n + 1, 1);
+    int ok = theirs && p->stage && p->of && p->is_plain;
+    for (int64_t k = 0; ok && k < b->rows; k++) {
         theirs[k] = family(b, k);
+        p->is_plain[p->theirs.of[k]] |= (char)is_plain(b, k);
+    }
     for (int64_t i = 0; ok && i < a->rows; i++) {
         const char *mine = family(a, i);
         p->stage[i] = is_plain(a, i) ? STAGE_problem : STAGE_COUNT;
@@ -168,7 +202,9 @@ static qm_status find_pairs(struct pairs *p)
             if (!is_plain(b, k))
                 continue;
             enum stage s = stage_of(a, i, mine, b, k, theirs[k]);
+            unsigned char *one = &p->of[i * p->theirs.n + p->theirs.of[k]];
             p->stage[i] = s > p->stage[i] ? s : p->stage[i];
+            *one = s > *one ? (unsigned char)s : *one;
             ok = s != STAGE_paired || add_pair(p, i, k);
         }
     }
@@ -212,6 +248,7 @@ struct group {
     int64_t first; /* its first pair */
     struct qm_paired x;
     double q, delta;
+    int is_tuned; /* the pairs ran at a rate that was tuned for the twin */
 };
 
 struct judged {
@@ -233,6 +270,30 @@ static double delta_of(struct qm_result *r, const char *problem)
     free(name);
     free(delta);
     return found;
+}
+
+/* Sets is_tuned of every group by the archive's verdict of its variant; archives that do not tell
+ * rates are older than their tuning. */
+static qm_status set_rates(const struct pairs *p, struct qm_result *archive, struct judged *j)
+{
+    int64_t rows, n;
+    char **problem = NULL, **label = NULL, **rates = NULL;
+    if (qm_result_texts(archive, VERDICTS, "rates", &rows, &rates) != QM_OK)
+        return QM_OK;
+    qm_status st = qm_result_texts(archive, VERDICTS, "problem", &n, &problem);
+    if (st == QM_OK)
+        st = qm_result_texts(archive, VERDICTS, "label", &n, &label);
+    for (int64_t g = 0; st == QM_OK && g < j->n; g++) {
+        int64_t k = p->pair[j->group[g].first].theirs, i = 0;
+        while (i < rows &&
+               (strcmp(problem[i], p->b->problem[k]) != 0 || strcmp(label[i], p->b->label[k]) != 0))
+            i++;
+        j->group[g].is_tuned = i < rows && strcmp(rates[i], not_tuned) != 0;
+    }
+    free(problem);
+    free(label);
+    free(rates);
+    return st;
 }
 
 /* Judges every group.  Seeds that change nothing are one observation, as in the protocol. */
@@ -277,10 +338,10 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
         {"lr_scale", "times the problem's learning rate"}};
     int64_t n = j->n;
     size_t room = (size_t)n + 1;
-    const char **text = calloc(4 * room, sizeof *text);
+    const char **text = calloc(5 * room, sizeof *text);
     double *number = calloc(NUMBERS * room, sizeof *number);
     int64_t *count = calloc(room, sizeof *count);
-    struct qm_column column[5 + NUMBERS] = {
+    struct qm_column column[6 + NUMBERS] = {
         {"problem", QM_COLUMN_text, "", "the problem", text},
         {"label", QM_COLUMN_text, "", "the variant here", text + room},
         {"archive", QM_COLUMN_text, "", "the archived variant", text + 2 * room},
@@ -292,6 +353,8 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
     column[4 + NUMBERS] =
         (struct qm_column){"verdict", QM_COLUMN_text, "",
                            "of the variant here against the archived one", text + 3 * room};
+    column[5 + NUMBERS] = (struct qm_column){
+        "rates", QM_COLUMN_text, "", "same rate (the twin's best) or not tuned", text + 4 * room};
     int ok = text && number && count;
     for (int64_t i = 0; ok && i < n; i++) {
         const struct group *g = &j->group[i];
@@ -303,6 +366,7 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
         text[room + (size_t)i] = p->a->label[pair->mine];
         text[2 * room + (size_t)i] = p->b->label[pair->theirs];
         text[3 * room + (size_t)i] = qm_decision_text(qm_decide(&g->x, g->delta, g->q));
+        text[4 * room + (size_t)i] = g->is_tuned ? "same rate" : not_tuned;
         count[i] = g->x.n;
         for (int k = 0; k < NUMBERS; k++)
             number[(size_t)k * room + (size_t)i] = value[k];
@@ -311,7 +375,7 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
         ok ? qm_store_table(store, "/against/pairs",
                             "Each variant here against each archived one, where problem, "
                             "seed, learning rate, steps and twin agree; positive is worse.",
-                            n, 5 + NUMBERS, column)
+                            n, 6 + NUMBERS, column)
            : qm_fail(QM_NO_MEMORY, "pairs");
     free(text);
     free(number);
@@ -319,41 +383,89 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
     return st;
 }
 
-/* Stores a row per problem, label and reason. */
+/* The entry of a run for an archived variant and the reason; theirs.n stands for every variant. */
+static int64_t apart_at(const struct pairs *p, int64_t run, int64_t theirs)
+{
+    int stage = theirs < p->theirs.n ? p->of[run * p->theirs.n + theirs] : (int)p->stage[run];
+    return (p->mine.of[run] * (p->theirs.n + 1) + theirs) * STAGE_COUNT + stage;
+}
+
+/* The problems of seen[problem.n] in words, owned: all, all but the few others, or these. */
+static char *problem_names(const struct words *problem, const char *seen)
+{
+    int64_t n = 0, told = 0;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    for (int64_t i = 0; i < problem->n; i++)
+        n += seen[i];
+    int rest = 2 * n > problem->n;
+    if (to && rest)
+        fputs(n < problem->n ? "all but " : "all", to);
+    for (int64_t i = 0; to && i < problem->n; i++)
+        if (seen[i] == !rest)
+            fprintf(to, "%s%s", told++ ? "; " : "", problem->word[i]);
+    if (to)
+        fclose(to);
+    return text;
+}
+
+/* Counts the runs of every entry, and sets the flags of its problems. */
+static void count_apart(const struct pairs *p, int64_t *runs, char *seen)
+{
+    for (int64_t i = 0; i < p->a->rows; i++) {
+        int none = p->stage[i] <= STAGE_seed; /* the reason holds for the archive as a whole */
+        for (int64_t k = none ? p->theirs.n : 0; k < p->theirs.n + none; k++) {
+            int is_named = none || (p->is_plain[k] && p->of[i * p->theirs.n + k] != STAGE_paired);
+            if (p->stage[i] == STAGE_COUNT || !is_named)
+                continue;
+            int64_t at = apart_at(p, i, k);
+            runs[at]++;
+            seen[at * p->problem.n + p->problem.of[i]] = 1;
+        }
+    }
+}
+
+/* Stores a row per label here, archived variant and reason. */
 static qm_status store_apart(const struct pairs *p, struct qm_store *store)
 {
-    const struct runs *a = p->a;
-    size_t room = (size_t)a->rows + 1;
+    int64_t variants = p->theirs.n + 1, n = 0;
+    size_t room = (size_t)(p->mine.n * variants * STAGE_COUNT) + 1;
+    int64_t *runs = calloc(2 * room, sizeof *runs), *count = runs ? runs + room : NULL;
+    char *seen = calloc(room, (size_t)p->problem.n + 1), **names = calloc(room, sizeof *names);
     const char **text = calloc(3 * room, sizeof *text);
-    int64_t *count = calloc(room, sizeof *count), n = 0;
-    for (int64_t i = 0; text && count && i < a->rows; i++) {
-        int64_t k = 0;
-        if (p->stage[i] == STAGE_paired || p->stage[i] == STAGE_COUNT)
+    int ok = runs && seen && names && text;
+    if (ok)
+        count_apart(p, runs, seen);
+    for (size_t e = 0; ok && e < room; e++) {
+        size_t rest = e / STAGE_COUNT, theirs = rest % (size_t)variants;
+        if (!runs[e])
             continue;
-        const char *reason = stage_text[p->stage[i]];
-        while (k < n &&
-               (strcmp(text[k], a->problem[i]) != 0 || text[2 * room + (size_t)k] != reason ||
-                strcmp(text[room + (size_t)k], a->label[i]) != 0))
-            k++;
-        text[k] = a->problem[i];
-        text[room + (size_t)k] = a->label[i];
-        text[2 * room + (size_t)k] = reason;
-        count[k]++;
-        n += k == n;
+        text[n] = p->mine.word[rest / (size_t)variants];
+        text[room + (size_t)n] =
+            (int64_t)theirs < p->theirs.n ? p->theirs.word[theirs] : "every one";
+        text[2 * room + (size_t)n] = stage_text[e % STAGE_COUNT];
+        names[n] = problem_names(&p->problem, seen + e * (size_t)p->problem.n);
+        ok = names[n] != NULL;
+        count[n++] = runs[e];
     }
     const struct qm_column column[] = {
-        {"problem", QM_COLUMN_text, "", "the problem", text},
-        {"label", QM_COLUMN_text, "", "the variant here", text ? text + room : NULL},
+        {"label", QM_COLUMN_text, "", "the variant here", text},
+        {"archive", QM_COLUMN_text, "", "the archived variant", text ? text + room : NULL},
         {"runs", QM_COLUMN_i64, "1", "how many", count},
-        {"reason", QM_COLUMN_text, "", "what did not agree", text ? text + 2 * room : NULL}};
-    qm_status st =
-        text && count
-            ? qm_store_table(store, "/against/apart",
-                             "Runs without a partner in the archive, and what did not agree.", n, 4,
-                             column)
-            : qm_fail(QM_NO_MEMORY, "runs apart");
+        {"reason", QM_COLUMN_text, "", "what did not agree", text ? text + 2 * room : NULL},
+        {"problems", QM_COLUMN_text, "", "of these, on which", names}};
+    qm_status st = ok ? qm_store_table(store, "/against/apart",
+                                       "Runs without a partner in an archived variant, and what "
+                                       "did not agree.",
+                                       n, 5, column)
+                      : qm_fail(QM_NO_MEMORY, "runs apart");
+    for (int64_t i = 0; names && i < n; i++)
+        free(names[i]);
+    free(names);
+    free(runs);
+    free(seen);
     free(text);
-    free(count);
     return st;
 }
 
@@ -380,8 +492,26 @@ static void note_apart(const struct pairs *p)
             strcat(strcat(names, *names ? ", " : ": it has "), p->b->problem[k]);
     }
     if (without)
-        qm_note("against: %lld of %lld runs have no partner; of %lld %s%s", (long long)without,
+        qm_note("against: %lld of %lld runs have no partner; of %lld: %s%s", (long long)without,
                 (long long)all, (long long)apart[most], stage_text[most], names);
+}
+
+/* Stores what every reader of the comparison has to be told. */
+static qm_status store_rates(const struct pairs *p, const struct judged *j, struct qm_store *store)
+{
+    int64_t tuned = 0, archived = 0;
+    for (int64_t i = 0; i < j->n; i++)
+        tuned += j->group[i].is_tuned;
+    for (int64_t k = 0; k < p->theirs.n; k++)
+        archived += p->is_plain[k];
+    QM_TRY(qm_store_text(store, "/against", "rates",
+                         tuned == 0      ? "the archive's rates, which are not tuned"
+                         : tuned == j->n ? "the archive's rates, each tuned for the float64 twin"
+                                         : "the archive's rates, some of them not tuned"));
+    QM_TRY(qm_store_text(store, "/against", "advice",
+                         "A variant may owe its verdict to the rate: to be sure of a pair, put "
+                         "the two into a suite, `qualm tune SUITE --variants`, and run it."));
+    return qm_store_number(store, "/against", "archived", (double)archived);
 }
 
 static qm_status write_file(const struct pairs *p, const struct judged *j, const char *out)
@@ -393,6 +523,8 @@ static qm_status write_file(const struct pairs *p, const struct judged *j, const
     qm_status st = store_pairs(p, j, store);
     if (st == QM_OK)
         st = store_apart(p, store);
+    if (st == QM_OK)
+        st = store_rates(p, j, store);
     if (st == QM_OK)
         return qm_store_commit(store);
     qm_store_abort(store);
@@ -422,41 +554,19 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     if (st == QM_OK)
         st = judge_groups(&p, mine, x, x + p.n + 1, &j);
     if (st == QM_OK)
+        st = set_rates(&p, archive, &j);
+    if (st == QM_OK)
         st = write_file(&p, &j, out);
     free(x);
     free(j.group);
     free(p.pair);
     free(p.stage);
+    free(p.of);
+    free(p.is_plain);
+    words_free(&p.mine);
+    words_free(&p.theirs);
+    words_free(&p.problem);
     runs_free(&a);
     runs_free(&b);
-    return st;
-}
-
-qm_status qm_against_find(const char *word, char *path, size_t size)
-{
-    snprintf(path, size, "%s", word);
-    if (access(path, F_OK) == 0)
-        return QM_OK;
-    if (strchr(word, '/'))
-        return qm_fail(QM_BAD_FILE, "%s: %s", word, strerror(errno));
-    char name[PATH_MAX];
-    snprintf(name, sizeof name, "results/%s.h5", word);
-    qm_shipped(name, path, size);
-    return access(path, F_OK) == 0 ? QM_OK
-                                   : qm_fail(QM_NO_MATCH,
-                                             "no archive '%s': expected a result file, or NAME for "
-                                             "results/NAME.h5",
-                                             word);
-}
-
-qm_status qm_against_check(const char *path)
-{
-    struct qm_result *r = NULL;
-    QM_TRY(qm_result_open(path, &r));
-    qm_status st =
-        qm_result_has(r, RUNS)
-            ? QM_OK
-            : qm_fail(QM_NO_MATCH, "%s: no " RUNS ": of no suite with protocol: paired", path);
-    qm_result_close(r);
     return st;
 }

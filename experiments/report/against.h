@@ -11,22 +11,30 @@
 #ifndef QM_REPORT_AGAINST_H
 #define QM_REPORT_AGAINST_H
 
-#include "experiments/store/result_reader.h"
+#include <jansson.h>
+
+#include "experiments/report/grid.h"
 
 /* Compares every label of `mine` that its suite names with every variant of `archive`, and writes
  * the result file `out` of kind "against" with
  *
  *     /against/pairs   problem, label, archive, lr_scale, n, mean, lo95, hi95, lo90, hi90, p, q,
- *                      delta, verdict: of label against archive, positive is worse
- *     /against/apart   problem, label, runs, reason: runs without a partner, and what did not agree
+ *                      delta, verdict, rates: of label against archive, positive is worse
+ *     /against/apart   label, archive, runs, reason, problems: runs without a partner in an
+ *                      archived variant, and what did not agree
+ *     /against         attributes rates (at which the pairs ran, in words), advice, archived: how
+ *                      many variants the archive has
  *
  * QM_NO_MATCH: one of the two files holds no paired campaign. */
 qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, const char *out);
 
-/* Sets path to the archive of a word: a path, or NAME for results/NAME.h5.  QM_NO_MATCH. */
-qm_status qm_against_find(const char *word, char *path, size_t size);
+/* The verdicts of a file that qm_against_write wrote, counted over problems: {rates, advice,
+ * archived, counts: [{label, archive, lr_scale, problems, and how many of these have each
+ * verdict}]}; labels that are better most often come first. */
+qm_status qm_against_counts(struct qm_result *pairs, json_t **out);
 
-/* Checks that the file has runs to pair with.  QM_BAD_FILE, QM_NO_MATCH. */
-qm_status qm_against_check(const char *path);
+/* The counts as a table of a page, and on stdout, with the rates and how to be sure. */
+qm_status qm_against_table(struct qm_result *pairs, struct qm_text_grid *out);
+void qm_against_print(const json_t *counts, const char *archive);
 
 #endif

@@ -1,9 +1,14 @@
-/* archive.c - Writes the part of a campaign that later campaigns are compared with. */
+/* archive.c - Writes and finds the part of a campaign that later ones are compared with. */
 #include "experiments/report/archive.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "experiments/machine/shipped_files.h"
 
 enum { DIGITS = 4 }; /* significant digits of losses in curves */
 
@@ -198,4 +203,35 @@ qm_status qm_archive_write(struct qm_result *r, const char *path, const char *ou
         return qm_store_commit(store);
     qm_store_abort(store);
     return st == QM_NO_MATCH || st == QM_BAD_ARG ? QM_BAD_FILE : st; /* parts that do not fit */
+}
+
+/* ---- finding ------------------------------------------------------------------------------- */
+
+qm_status qm_archive_find(const char *word, char *path, size_t size)
+{
+    snprintf(path, size, "%s", word);
+    if (access(path, F_OK) == 0)
+        return QM_OK;
+    if (strchr(word, '/'))
+        return qm_fail(QM_BAD_FILE, "%s: %s", word, strerror(errno));
+    char name[PATH_MAX];
+    snprintf(name, sizeof name, "results/%s.h5", word);
+    qm_shipped(name, path, size);
+    return access(path, F_OK) == 0 ? QM_OK
+                                   : qm_fail(QM_NO_MATCH,
+                                             "no archive '%s': expected a result file, or NAME for "
+                                             "results/NAME.h5",
+                                             word);
+}
+
+qm_status qm_archive_check(const char *path)
+{
+    struct qm_result *r = NULL;
+    QM_TRY(qm_result_open(path, &r));
+    qm_status st = qm_result_has(r, "/protocol/runs")
+                       ? QM_OK
+                       : qm_fail(QM_NO_MATCH,
+                                 "%s: no /protocol/runs: of no suite with protocol: paired", path);
+    qm_result_close(r);
+    return st;
 }

@@ -12,4 +12,10 @@
  * paired campaign. */
 qm_status qm_archive_write(struct qm_result *r, const char *path, const char *out);
 
+/* Sets path to the archive of a word: a path, or NAME for results/NAME.h5.  QM_NO_MATCH. */
+qm_status qm_archive_find(const char *word, char *path, size_t size);
+
+/* Checks that the file has runs to pair with.  QM_BAD_FILE, QM_NO_MATCH. */
+qm_status qm_archive_check(const char *path);
+
 #endif

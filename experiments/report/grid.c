@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/grow.h"
+#include "experiments/cli/cli.h"
 #include "experiments/report/escape.h"
 
 /* ---- building ------------------------------------------------------------------------------ */
@@ -230,6 +231,18 @@ void qm_grid_html(const struct qm_text_grid *g, FILE *to)
 
 /* ---- Markdown and LaTeX -------------------------------------------------------------------- */
 
+/* Prints a cell; a name with underscores is a code span, so that it stands in the file as it is. */
+static void markdown_cell(const char *text, FILE *to)
+{
+    int is_name = strchr(text, '_') && !strpbrk(text, "`|\\\n\r\t");
+    for (const char *c = text; is_name && *c; c++)
+        is_name = !qm_cli_control_bytes(c);
+    if (is_name)
+        fprintf(to, "`%s`", text);
+    else
+        qm_escape_markdown(to, text);
+}
+
 void qm_grid_markdown(const struct qm_text_grid *g, FILE *to)
 {
     fputs("**", to);
@@ -239,7 +252,7 @@ void qm_grid_markdown(const struct qm_text_grid *g, FILE *to)
     fputs("\n\n|", to);
     for (int i = 0; i < g->n_cols; i++) {
         putc(' ', to);
-        qm_escape_markdown(to, g->head[i].name);
+        markdown_cell(g->head[i].name, to);
         if (shown(g->head[i].unit)) {
             fputs(" (", to);
             qm_escape_markdown(to, g->head[i].unit);
@@ -252,7 +265,7 @@ void qm_grid_markdown(const struct qm_text_grid *g, FILE *to)
         fputs(g->head[i].number ? " ---: |" : " --- |", to);
     for (int64_t i = 0; i < g->n_cells; i++) {
         fputs(i % g->n_cols == 0 ? "\n| " : " ", to);
-        qm_escape_markdown(to, g->cell[i].text);
+        markdown_cell(g->cell[i].text, to);
         fputs(" |", to);
     }
     fputs("\n\n", to);

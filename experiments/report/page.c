@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/report/against.h"
 #include "experiments/report/curated.h"
 #include "experiments/report/escape.h"
 #include "experiments/report/texts.h"
@@ -199,8 +200,13 @@ static qm_status print_stored(const struct qm_page *p, const char *path, printer
 static qm_status against(const struct qm_page *p, printer print, FILE *to)
 {
     static const char *const tables[] = {"/against/pairs", "/against/apart"};
-    for (int i = 0; p->pairs && i < 2; i++) {
-        struct qm_text_grid g;
+    struct qm_text_grid g;
+    if (!p->pairs)
+        return QM_OK;
+    QM_TRY(qm_against_table(p->pairs, &g));
+    print(&g, to);
+    qm_grid_close(&g);
+    for (int i = 0; i < 2; i++) {
         QM_TRY(qm_grid_read(p->pairs, tables[i], INT64_MAX, &g));
         print(&g, to);
         qm_grid_close(&g);

@@ -84,6 +84,7 @@ static qm_status check_outs(const struct qm_report *o, const char *page)
 struct making {
     const struct qm_report *o;
     struct qm_page page;
+    json_t *against; /* qm_against_counts */
     char folder[PATH_MAX], out[PATH_MAX], archive[PATH_MAX], why[512];
 };
 
@@ -106,12 +107,14 @@ static qm_status compare(struct making *m)
     char path[PATH_MAX + 16];
     struct qm_result *archive = NULL;
     pairs_path(m, path);
-    QM_TRY(qm_against_find(m->o->against, m->archive, sizeof m->archive));
+    QM_TRY(qm_archive_find(m->o->against, m->archive, sizeof m->archive));
     QM_TRY(qm_result_open(m->archive, &archive));
     qm_status st = qm_against_write(m->page.r, archive, path);
     qm_result_close(archive);
     if (st == QM_OK)
         st = qm_result_open(path, &m->page.pairs);
+    if (st == QM_OK)
+        st = qm_against_counts(m->page.pairs, &m->against);
     m->page.archive = m->archive;
     return st;
 }
@@ -151,10 +154,11 @@ static json_t *describe(const struct making *m)
     json_array_foreach (p->figures, i, figure)
         json_array_append(names, json_object_get(figure, "name"));
     qm_note("%s: %zu figures, %d tables", m->out, json_array_size(p->figures), tables);
-    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:s?, s:s?, s:s?}", "file",
+    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:s?, s:O?, s:s?, s:s?}", "file",
                      qm_json_text(m->o->path), "page", qm_json_text(m->out), "figures", names,
                      "no_figures", p->no_figures, "tables", tables, "against", p->archive,
-                     "markdown", m->o->markdown, "latex", m->o->latex);
+                     "against_counts", m->against, "markdown", m->o->markdown, "latex",
+                     m->o->latex);
 }
 
 static qm_status write_all(struct making *m)
@@ -191,6 +195,7 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
     if (st == QM_OK)
         *out = describe(m);
     json_decref(m->page.figures);
+    json_decref(m->against);
     qm_listing_free(&m->page.listing);
     qm_result_close(m->page.pairs);
     qm_result_close(m->page.r);
@@ -202,13 +207,18 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
 
 qm_status qm_report_against(json_t *done, const char *archive)
 {
+    static const char *const added[] = {"page", "against", "against_counts"};
     json_t *last = json_array_get(done, json_array_size(done) - 1), *out;
     const char *path = json_string_value(json_object_get(last, "file"));
     const struct qm_report o = {.path = path, .against = archive, .rows = QM_REPORT_ROWS};
     if (!path)
         return QM_OK;
     QM_TRY(qm_report_make(&o, &out));
-    json_object_set(last, "page", json_object_get(out, "page"));
+    for (size_t i = 0; i < sizeof added / sizeof *added; i++)
+        json_object_set(last, added[i], json_object_get(out, added[i]));
+    if (!qm_cli.json)
+        qm_against_print(json_object_get(out, "against_counts"),
+                         json_string_value(json_object_get(out, "against")));
     json_decref(out);
     return QM_OK;
 }

@@ -26,7 +26,8 @@ struct qm_report {
 qm_status qm_report_make(const struct qm_report *o, json_t **out);
 
 /* After a run: makes the page, against an archive, of the result file that the last object of
- * `done` names as "file", and adds "page" to the object.  Does nothing where the object names
+ * `done` names as "file", adds "page", "against" (the archive) and "against_counts" to the object,
+ * and prints the counts where JSON is not asked for.  Does nothing where the object names
  * no file. */
 qm_status qm_report_against(json_t *done, const char *archive);
 

@@ -465,7 +465,7 @@ static qm_status open_file(struct qm_replay *r, const char *path)
     if (!sf->path)
         return qm_fail(QM_NO_MEMORY, "data files");
     r->n_files++;
-    QM_TRY(qm_file_open(path, &sf->file));
+    QM_TRY(qm_file_open_numbers(path, &sf->file));
     for (int i = 0; i < qm_file_count(sf->file); i++) {
         const char *name = qm_file_entry(sf->file, i)->name;
         name += *name == '/';

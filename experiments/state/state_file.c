@@ -96,7 +96,11 @@ qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, c
     struct qm_array *a = NULL;
     int n = 0, is_h5 = qm_container_of(path) == QM_CONTAINER_h5;
     if (!is_h5 && qm_container_of(path) != QM_CONTAINER_safetensors)
-        return qm_fail(QM_BAD_ARG, "%s: expected a name that ends in .h5 or .safetensors", path);
+        return qm_fail(
+            QM_BAD_ARG,
+            "%s: expected a name that ends in .h5 or .safetensors (`qualm import` writes "
+            "the arrays of a float32 state for others, as .npz)",
+            path);
     QM_TRY(texts_make(s, &texts));
     qm_status st = names_check(&texts);
     if (st == QM_OK)

@@ -98,6 +98,12 @@ typedef void qm_state_note(const char *line, void *context);
 qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_state_plan *p,
                         qm_state_note *note, void *context);
 
+/* Gives r, parsed from the text `target`, the hyper-parameters of the tensor's own recipe that
+ * `target` does not state.  note (or NULL) is called for those that r's rule does not read (but
+ * flags that are as usual) or that r cannot have, and where the tensor's recipe is not known. */
+void qm_state_keep_hyper(const struct qm_state_tensor *t, const char *target, struct qm_recipe *r,
+                         qm_state_note *note, void *context);
+
 /* The element type of the residual that a parameter format keeps. */
 enum qm_dtype qm_state_residual_dtype(const struct qm_param *p);
 

@@ -31,11 +31,12 @@ def draw_panel(c, v, low, high):
     return fig
 
 
-def answer(v):
+def answer(v, rates):
     """How many pairs of a variant here and an archived one were judged how, in words."""
     words = v["verdict"].tolist()
     said = [f"{word} in {words.count(word)}" for word in forest.SHAPES if word in words]
-    return f"Of {len(words)} pairs with archived variants those here are {', '.join(said)}"
+    return f"Of {len(words)} pairs with archived variants, at {rates}, those here are " \
+        + ", ".join(said)
 
 
 def draw(c, out):
@@ -54,8 +55,10 @@ def draw(c, out):
                        f"Gaps against the archived variants on {name}; the table /against/pairs "
                        "has the numbers"))
     labels = [label for label in c.labels if label in v["label"]]
-    out.figure(NAME, panels, (answer(v), MENU),
-               "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) "
-               "interval; to the left the variant here has the smaller gap. Only runs with "
-               "the same problem, seed, learning rate, steps and double-precision twin are "
-               "paired; the table /against/apart says what did not agree.", forest.shapes(v) + c.legend(labels))
+    rates = c.pairs_told["rates"]
+    out.figure(NAME, panels, (answer(v, rates), MENU),
+               f"At {rates}. {c.pairs_told['advice']} Trimmed mean over the seeds that both have, "
+               "with its 95 % (thin) and 90 % (thick) interval; to the left the variant here has "
+               "the smaller gap. Only runs with the same problem, seed, learning rate, steps and "
+               "double-precision twin are paired; the table /against/apart says which archived "
+               "variants are not, and what did not agree.", forest.shapes(v) + c.legend(labels))

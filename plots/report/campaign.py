@@ -51,7 +51,10 @@ class Campaign:
         """Reads the campaign of an archive and the comparison that the program stored."""
         if archive and pairs:
             self.archive = Campaign(archive)
-            self.pairs = common.table(common.load(pairs, kinds=("against",)), "/against/pairs")
+            f = common.load(pairs, kinds=("against",))
+            self.pairs = common.table(f, "/against/pairs")
+            self.pairs_told = {name: common.text(f["/against"].attrs[name])
+                               for name in ("rates", "advice")}
 
     def protocol_rows(self):
         """The runs that the suite names, without null pairs and parts of the error budget."""

@@ -11,6 +11,7 @@ METRICS = (("sqnr", "SQNR of the state (dB)"), ("step_sqnr", "SQNR of the update
 WHOLE = (("sqnr", "SQNR of the next update (dB)"),)  # of coupling update, which has no other
 BLOCKS, USUAL = "block:", 128
 MOST = 12  # panels of a figure
+EXACT = 20 * 23 * math.log10(2)  # dB of an error of one unit in the last place of a float32
 pair = None  # two labels that are compared, instead of the first and the best
 
 
@@ -26,6 +27,13 @@ def interval(values):
         k += 1
     low = max(k - 1, 0)
     return np.median(x), x[low], x[n - 1 - low]
+
+
+def inexact(found):
+    """The values of {tensor: value} without those of exact cells, as where each element has a scale
+    of its own."""
+    x = np.array([*found.values()])
+    return x[x < EXACT]
 
 
 def bars(low, mid, high):
@@ -121,6 +129,18 @@ class Grid:
         return {key: right[key] - left[key] if right[key] != left[key] else 0.0
                 for key in left if key in right}
 
+    def exact(self):
+        """How many values are those of exact cells."""
+        return sum(len(found) - len(inexact(found)) for found in self.value.values())
+
+    def below(self):
+        """{series: its least median} of those whose error is larger than what it is of."""
+        out = {}
+        for (_, label), found in self.value.items():
+            if len(inexact(found)) and np.median(inexact(found)) < min(0.0, out.get(label, 0.0)):
+                out[label] = np.median(inexact(found))
+        return out
+
     def rivals(self):
         """(first series, {series: its gains}) of those with no more bits than the first."""
         first = next((name for name in self.labels if self.at(name)), None)
@@ -169,10 +189,10 @@ class Grid:
     def extremes(self, unit="dB"):
         """Of series of which no other has as few bits as the first: the first and the one with the
         highest median, with their bits; "" where there are no two."""
-        labels = [name for name in self.labels if self.at(name)]
+        labels = [name for name in self.labels if len(inexact(self.at(name)))]
         if len(labels) < 2:
             return ""
-        middle = {name: np.median([*self.at(name).values()]) for name in labels}
+        middle = {name: np.median(inexact(self.at(name))) for name in labels}
         bits = {name: self.bits[self.place() or name, name] for name in labels}
         best, first = max(labels, key=middle.get), min(labels, key=bits.get)
         axis = f"{self.series}: " if self.series and self.series != "variant" else ""
@@ -219,7 +239,7 @@ class Cells:
             return
         parts = split(self.axes)
         couplings = campaign.in_order(self.cells["coupling"][self.rows])
-        shown, self.beyond, self.without = 0, 0, 0
+        shown, self.beyond, self.without, self.exact, self.below = 0, 0, 0, 0, {}
         choices = [campaign.in_order(self.axes[name]) for name in parts[2]]
         for slot in campaign.in_order(self.cells["slot"][self.rows]):
             for coupling, *values in itertools.product(couplings, *choices):
@@ -237,6 +257,9 @@ class Cells:
                     if grid.value and len(grid.labels) * len(grid.places) > 1:
                         shown += 1
                         self.without += grid.without
+                        self.exact += grid.exact()
+                        self.below.update({(*head, words, label): x
+                                           for label, x in grid.below().items()})
                         yield ", ".join(map(str, head)), words, grid
 
     def labels(self):
@@ -250,4 +273,16 @@ class Cells:
             * (self.beyond > 0) \
             + [f"{self.without} values that are no number"] * (self.without > 0) \
             + [f"{self.plain} cells that are not quantized (too small)"] * (self.plain > 0)
-        return f"; left out: {', '.join(left)}." if left else "."
+        out = f"; left out: {', '.join(left)}." if left else "."
+        low = [f"{key[-1]} ({', '.join(key[:-1]).removesuffix(' (dB)')}: {x:.2g} dB)"
+               for key, x in self.below.items()]
+        if low:
+            out += " Below 0 dB, an error larger than the value itself, as where a second moment " \
+                f"is decoded to 0: {', '.join(low[:4])}" \
+                + f" and {len(low) - 4} more" * (len(low) > 4) + "."
+        return out
+
+    def medians(self):
+        """What the caption says of medians that leave exact cells out."""
+        return f"; {self.exact} values that are exact to float32's last place (as where each " \
+            "element has a scale of its own) are in no median" if self.exact else ""

@@ -8,11 +8,15 @@ import numpy as np
 NAME, MENU, TITLE = "contrasts", "Contrasts", "Value against value"
 MOST = 12  # panels
 FIRST = ("better", "equivalent", "worse")
+SAME = "same results"  # to the bit: the value changes nothing, and is not counted
+TOLD = 2  # deciding pairs of values in the title
 
 
 def answer(v, pair):
     """What the verdicts of one pair of values say, in words."""
-    words = v["verdict"].tolist()
+    words = [word for word in v["verdict"].tolist() if word != SAME]
+    if not words:
+        return f"{pair}: {SAME} on every problem"
     said = [f"{word} on {words.count(word)}" for word in dict.fromkeys((*FIRST, *words))
             if word in words]
     return f"{pair}: {', '.join(said)} of {len(words)} problem{'s' * (len(words) != 1)}"
@@ -25,6 +29,21 @@ def in_order_of_axes(c, v):
     pairs = dict.fromkeys(zip(v["label"].tolist(), v["against"].tolist(), axis))
     place = [axes.index(a) if a in axes else len(axes) for _, _, a in pairs]
     return [pair[:2] for _, pair in sorted(zip(place, pairs), key=lambda one: one[0])]
+
+
+def title(axes, answers, decided):
+    """What the first pairs of the suite's first axis decide, else what its first pair says."""
+    chosen = [k for k, n in enumerate(decided) if n and axes[k] == axes[0]] or \
+        [k for k, n in enumerate(decided) if n] or [0]
+    head = f"{axes[chosen[0]]}: "
+    rest = [answers[k].removeprefix(head) for k in chosen[1:TOLD] if axes[k] == axes[chosen[0]]]
+    return "; ".join([answers[chosen[0]], *rest]), chosen[:1 + len(rest)]
+
+
+def unchanged(same):
+    """What the caption says of pairs of values with the same results: [(pair, problems)]."""
+    said = [f"{pair} on {', '.join(map(campaign.readable, problems))}" for pair, problems in same]
+    return f"Same results to the bit, not counted: {'; '.join(said)}. " if said else ""
 
 
 def panel(v, low, high):
@@ -63,7 +82,7 @@ def draw(c, out):
     ends = np.concatenate([v["lo95"], v["hi95"], v["mean"], [0.0]])
     ends = ends[np.isfinite(ends)]
     room = 0.06 * max(ends.max() - ends.min(), 1e-9)
-    panels, answers = [], []
+    panels, answers, axes, decided, same = [], [], [], [], []
     rest = ""
     for label, against in in_order_of_axes(c, v):
         at = (v["label"] == label) & (v["against"] == against)
@@ -73,10 +92,16 @@ def draw(c, out):
             break
         pair = c.versus(label, against, one["axis"][0] if "axis" in one else "")
         answers.append(answer(one, pair))
+        axes.append(one["axis"][0] if "axis" in one else "")
+        decided.append(int(np.isin(one["verdict"], ("better", "worse")).sum()))
+        if SAME in one["verdict"]:
+            problems = one["problem"][one["verdict"] == SAME].tolist()
+            same.append((f"{label} against {against}", problems))
         panels.append((panel(one, ends.min() - room, ends.max() + room), f"{label} / {against}",
                        answers[-1]))
-    others = "; ".join(answers[1:7])
-    out.figure(NAME, panels, (answers[0], MENU), others + ". " * bool(others)
+    first, told = title(axes, answers, decided)
+    others = "; ".join([a for k, a in enumerate(answers) if k not in told][:6])
+    out.figure(NAME, panels, (first, MENU), others + ". " * bool(others) + unchanged(same)
                + f"At {c.verdict_rate()}: trimmed mean over pairs with its 95 % (thin) and 90 % "
                "(thick) interval; to the right is worse; verdicts after Benjamini and Hochberg." + rest,
                forest.shapes(v)[:-1])

@@ -36,6 +36,7 @@ import sweep  # noqa: E402
 
 FIGURES = (drift, points, dumbbell, frontier, curves, ratio, against, sweep, contrasts, forest,
            shares, heat, budget, lr, prediction)
+PAIRED = (points, dumbbell)  # those that --pair is for
 # what plot takes without --what
 FIRST = (prediction, drift, points, sweep, contrasts, forest, ratio, curves)
 
@@ -73,6 +74,14 @@ def plot(c, args):
             print(f"{name}\t{common.plain(title)}")
         return
     known([args.what] if args.what else [])
+    if args.what == against.NAME:
+        common.fail(f"{args.file}: figure against compares with an archive: `qualm report "
+                    f"{args.file} --against baseline` draws it on its page", 4)
+    if args.pair and args.what not in (None, *(f.NAME for f in PAIRED)):
+        common.fail(f"figure {args.what} takes no --pair; the suite says what is compared, as in "
+                    "`contrast: {variant: {pairs: [[B, A]]}}`" if args.what == contrasts.NAME else
+                    f"figure {args.what} takes no --pair; those that do are "
+                    + ", ".join(f.NAME for f in PAIRED), 2)
     if args.pair:
         words, there = args.pair.split(","), cells.Cells(c).labels()
         for word in words:

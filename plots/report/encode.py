@@ -27,6 +27,26 @@ def of_recipe(recipe):
     return found or (["f32"] if plain else [])
 
 
+def apart(quantizers):
+    """{quantizer: number of the palette}: a map that MAPS does not name leaves its colour to one that
+    MAPS names, and to an earlier one, while the palette has others."""
+    taken, out, late = {}, {}, []
+    for q in quantizers:
+        name, form, _ = words(q)
+        kind = next((k for k in (f"{name}:{form[:1]}", name) if k in MAPS), None)
+        if kind:
+            out[q] = taken.setdefault(kind, MAPS[kind])
+        else:
+            late.append((q, name))
+    for q, name in late:
+        if name not in taken:
+            free = [k for k in range(len(common.PALETTE)) if k not in taken.values()]
+            own = colour(q)
+            taken[name] = own if own in free or not free else free[0]
+        out[q] = taken[name]
+    return out
+
+
 def only(found):
     """The one member of a set, or None."""
     return next(iter(found)) if len(found) == 1 else None
@@ -37,7 +57,8 @@ def looks(quantizers):
 
     Where maps differ, colour and line say the map, else the order; where norms differ, the marker
     says the norm, else it goes with the colour."""
-    maps = {label: only({colour(q) for q in found}) for label, found in quantizers.items()}
+    hue = apart(dict.fromkeys(q for found in quantizers.values() for q in found))
+    maps = {label: only({hue[q] for q in found}) for label, found in quantizers.items()}
     norms = {label: only({words(q)[2] for q in found}) for label, found in quantizers.items()}
     by_map = len(set(maps.values()) - {None}) > 1
     by_norm = len(set(norms.values()) - {None, ""}) > 1

@@ -6,8 +6,10 @@ import numpy as np
 NAME, MENU, TITLE = "gap", "Gaps", "Gap to the double-precision twin"
 SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", False),
           "undecided": ("D", True), "too few": ("X", True),
-          "not quantized": ("P", True)}
+          "not quantized": ("P", True), "same results": ("s", True)}
 BEND = 8  # the axis is logarithmic if gaps exceed BEND deltas
+LINEAR = 0.6  # the linear part, in decades to either side
+ROOM = 0.11  # the least distance of two labels, in widths of the axis
 
 
 def limits(v, wide):
@@ -17,23 +19,35 @@ def limits(v, wide):
     return ends.min() * 1.15, ends.max() * 1.15
 
 
+def ticks(delta, low, high, place):
+    """Ticks of an axis that is linear within delta: 0 and the ends of the linear part, then powers
+    of ten, then halves of them, as far as labels have room; place(x) is in widths of the axis."""
+    powers = [10.0 ** k for k in range(-6, 7)]
+    found = []
+    for x in (0.0, delta, *powers[::-1], *(5 * p for p in powers[::-1])):
+        for t in dict.fromkeys((x, -x)):
+            is_shown = low <= t <= high and not 0 < x < delta
+            if is_shown and all(abs(place(t) - place(f)) > ROOM for f in found):
+                found.append(t)
+    return sorted(found)
+
+
 def axis(ax, v, low, high):
     """Sets an axis that is linear within delta and, if gaps exceed BEND deltas, logarithmic beyond;
     returns what its label says of that."""
     bent = ""
     delta = np.nanmax(v["delta"]) if np.isfinite(v["delta"]).any() else 0
-    if max(-low, high) > BEND * delta > 0:
-        ax.set_xscale("symlog", linthresh=delta, linscale=0.6)
-        bent = f", linear within \u00b1{delta:.2g}"
-        powers = 10.0 ** np.arange(-6, 7)
-        inside = [p for p in powers if 2 * delta < p <= max(-low, high)]
-        ax.set_xticks([-p for p in inside[::-1] if -p >= low] + [0] +
-                      [p for p in inside if p <= high])
-        ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        ax.set_xticks([t for t in (-delta, delta) if low < t < high], minor=True)
-    else:
-        ax.minorticks_off()
     ax.set_xlim(low, high)
+    if max(-low, high) > BEND * delta > 0:
+        ax.set_xscale("symlog", linthresh=delta, linscale=LINEAR)
+        ax.set_xlim(low, high)
+        bent = f", linear within \u00b1{delta:.2g}"
+        bend = ax.xaxis.get_transform().transform
+        ends = bend(np.array([low, high]))
+        ax.set_xticks(ticks(delta, low, high, lambda x: (bend(np.array([x]))[0] - ends[0])
+                            / (ends[1] - ends[0])))
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:.2g}")
+    ax.minorticks_off()
     return bent
 
 
@@ -66,10 +80,15 @@ def answer(v):
     """How many comparisons with the twin were judged how, in words."""
     words, n = v["verdict"].tolist(), len(v["verdict"])
     said = [f"{words.count(word)} {word}" for word in SHAPES if word in words]
-    worst = np.argmax(np.where(np.isfinite(v["mean"]), v["mean"], -np.inf))
-    most = f"; the largest gap: {v['label'][worst]} on " \
-           f"{campaign.readable(v['problem'][worst]).split()[0]}, {v['mean'][worst]:+.2g} decades" \
-        if np.isfinite(v["mean"][worst]) else ""
+    sure = v["verdict"] == "worse"
+    if not sure.any():
+        return f"Of {n} comparisons with float64 {', '.join(said)}"
+    worst = np.argmax(np.where(sure, v["mean"], -np.inf))
+    equal = np.flatnonzero(sure & (v["mean"] == v["mean"][worst]))  # no one of several stands out
+    on = dict.fromkeys(campaign.readable(p).split()[0] for p in v["problem"][equal].tolist())
+    whose = v["label"][worst] if len(equal) == 1 else f"{len(equal)} variants"
+    most = f"; the largest of those worse: {whose} on {', '.join(on)}, " \
+        f"{v['mean'][worst]:+.2g} decades"
     return f"Of {n} comparisons with float64 {', '.join(said)}{most}"
 
 

@@ -3,15 +3,15 @@ import campaign
 import common
 import encode
 import numpy as np
-from cells import BLOCKS, Cells, bars, interval
+from cells import BLOCKS, Cells, bars, inexact, interval
 
 NAME, MENU, TITLE = "frontier", "Bits", "Error against bits"
 
 
 def points_of(grid):
     """[(bits, median, low, high, label, place)], by rising bits."""
-    return sorted((grid.bits[key], *interval(np.array([*found.values()])), key[1], key[0])
-                  for key, found in grid.value.items())
+    return sorted((grid.bits[key], *interval(inexact(found)), key[1], key[0])
+                  for key, found in grid.value.items() if len(inexact(found)))
 
 
 def front(points):
@@ -104,7 +104,7 @@ def draw(c, out):
         points = points_of(grid)
         if not grid.once:
             continue
-        if points[-1][0] < 1.02 * points[0][0] or len(points) < 3:
+        if len(points) < 3 or points[-1][0] < 1.02 * points[0][0]:
             left_out += 1
             continue
         best = front(points)
@@ -121,6 +121,6 @@ def draw(c, out):
                    f"{table.tensors()}, its bar holds the median with 95 %; the grey line "
                    "is what no other point with as few bits exceeds. Bits are those of all "
                    "elements together, so that large tensors decide; in the median each tensor "
-                   "counts as one, and one without error has infinitely many dB"
+                   "counts as one" + table.medians()
                    + (f"; {left_out} comparisons at equal bits have no panel" if left_out else "")
                    + table.omitted(), wide=len(panels) == 1)

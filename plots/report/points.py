@@ -6,7 +6,7 @@ varies, else the values themselves; maps are series, other axes panels.
 """
 import campaign
 import numpy as np
-from cells import BLOCKS, Cells, bars, interval, is_block
+from cells import BLOCKS, Cells, bars, inexact, interval, is_block
 
 NAME, MENU, TITLE = "points", "Values", "Values by axis"
 
@@ -20,9 +20,11 @@ def panel(grid, words):
         points = []
         for at, place in enumerate(grid.places):
             found = grid.value.get((place, label))
-            if found:
+            if found and len(inexact(found)):
                 place = at + (shift if grid.x else 0)
-                points.append((place, *interval(np.array([*found.values()]))))
+                points.append((place, *interval(inexact(found))))
+        if not points:  # every cell is exact
+            continue
         at, mid, low, high = map(np.array, zip(*points))
         mid, ends = bars(low, mid, high)
         ax.errorbar(at, mid, yerr=ends, color=style["color"],
@@ -56,4 +58,4 @@ def draw(c, out):
     out.figure(NAME, panels, (title, MENU),
                " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
                " its bar holds the median with 95 % (below six tensors: the range)"
-               + table.omitted(), wide=len(panels) == 1)
+               + table.medians() + table.omitted(), wide=len(panels) == 1)

@@ -49,7 +49,7 @@ def draw(c, out):
     keep = np.isfinite(v["mean"]) & np.isfinite(v["lo95"]) & np.isfinite(v["hi95"])
     v = {name: column[keep] for name, column in v.items()}
     pairs = list(dict.fromkeys(zip(v["label"].tolist(), v["against"].tolist())))
-    if len(np.unique(v["lr_scale"])) < 3 or len(pairs) != 1 or (v["rates"] == "untuned").any():
+    if len(np.unique(v["lr_scale"])) < 3 or len(pairs) != 1 or (v["rates"] == "not tuned").any():
         return
     names = [group(p) for p in campaign.in_order(v["problem"])]
     lines = list(dict.fromkeys(line for _, line in names))

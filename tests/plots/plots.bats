@@ -106,9 +106,24 @@ EOF
     "$QUALM" run -q -o "$DIR/own/" "$DIR/momentum_format.yaml" >/dev/null
     "$QUALM" plot -q "$DIR/own/momentum_format.h5"
     [ -s "$DIR/own/momentum_format.png" ]
-    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'EOF'
-import itertools, random
-import common, encode
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/own/momentum_format.h5" <<'EOF'
+import itertools, random, sys
+import campaign, cells, common, encode, frontier, sheet
+import numpy as np
+# a row of a vector is one element: such cells are exact, and in no median
+metrics = common.table(common.load(sys.argv[1]), "/metrics")
+assert np.isinf(metrics["sqnr"]).sum() > 20
+table, told = cells.Cells(campaign.Campaign(sys.argv[1])), sheet.Sizes()
+for _, _, grid in table.grids():
+    assert all(np.isfinite(p[1:4]).all() for p in frontier.points_of(grid))
+frontier.draw(campaign.Campaign(sys.argv[1]), told)
+assert "inf" not in told.found["title"] and " are in no median" in told.found["caption"], told.found
+# what does not reach 0 dB is named
+table.below = {("exp_avg_sq", "SQNR of the update (dB)", "lin0"): -53.2}
+assert "lin0 (exp_avg_sq, SQNR of the update: -53 dB)." in table.omitted()
+# maps without a colour of their own leave that of another map
+four = {name: [f"{name}:4u/block:128/near"] for name in ("lin", "lin0", "de", "de0", "dyn")}
+assert len({look["color"] for look in encode.looks(four).values()}) == 5
 seed = random.randrange(1 << 30)
 print("seed", seed)
 draw = random.Random(seed)
@@ -141,7 +156,13 @@ steps: 60
 lr_scale: [0.5, 1, 2]
 Y
     "$QUALM" run -q -o "$DIR/results/paired.h5" "$DIR/suites/paired.yaml" >/dev/null
-    export TITLES=$("$QUALM" plot "$DIR/results/paired.h5" --list)
+    export TITLES=$("$QUALM" plot -q "$DIR/results/paired.h5" --list)
+    "$QUALM" plot "$DIR/results/paired.h5" --list 2>&1 >"$DIR/list" |
+        grep -q "qualm report $DIR/results/paired.h5 --against baseline"
+    fails_with 4 "qualm report $DIR/results/paired.h5 --against baseline" \
+        plot "$DIR/results/paired.h5" -w against -o "$DIR/x.png"
+    fails_with 2 "figure contrasts takes no --pair; the suite says what is compared" \
+        plot "$DIR/results/paired.h5" -w contrasts --pair four,lpmm -o "$DIR/x.png"
     in_python <<'EOF'
 titles = dict(line.split(None, 1) for line in os.environ["TITLES"].splitlines())
 f = common.load(DIR + "paired.h5")
@@ -176,6 +197,31 @@ for problem in set(r["problem"].tolist()):
     ends.append(min(gap, key=gap.get))
 for label in set(ends):
     assert f"{label} on {ends.count(label)}" in titles["loss"], (ends, titles)
+EOF
+}
+
+@test "titles single nobody out of a tie, name what is decided; the bend of an axis is labelled" {
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'EOF'
+import numpy as np
+import contrasts, forest
+v = {"label": np.array(["a", "b", "c"]), "problem": np.array(["problem:logreg"] * 3),
+     "mean": np.array([0.5, 0.5, 0.9]), "verdict": np.array(["worse", "worse", "undecided"])}
+assert forest.answer(v).endswith("the largest of those worse: 2 variants on logreg, +0.5 decades")
+v["verdict"][1] = "undecided"
+assert forest.answer(v).endswith("the largest of those worse: a on logreg, +0.5 decades")
+v["verdict"][0] = "equivalent"
+assert forest.answer(v).endswith("2 undecided")
+answers = ["x: b against a: undecided on 2", "x: c against a: worse on 1", "y: e against d: better"]
+assert contrasts.title(["x", "x", "y"], answers, [0, 1, 1]) == (answers[1], [1])
+assert contrasts.title(["x", "x", "y"], answers, [0, 0, 1]) == (answers[2], [2])
+assert contrasts.title(["x", "x", "y"], answers, [0, 0, 0]) == (answers[0], [0])
+assert contrasts.title(["x", "x", "y"], answers, [1, 1, 0]) == \
+    (answers[0] + "; c against a: worse on 1", [0, 1])
+one = {"verdict": np.array(["same results", "worse"])}
+assert contrasts.answer(one, "b against a") == "b against a: worse on 1 of 1 problem"
+found = forest.ticks(0.02, -0.05, 2.0, lambda x: np.arcsinh(x / 0.01) / 8)
+assert found == sorted(found) and {-0.02, 0.0, 0.02, 0.1, 1.0} <= set(found), found
+assert min(np.diff(np.arcsinh(np.array(found) / 0.01) / 8)) > forest.ROOM
 EOF
 }
 

@@ -153,8 +153,9 @@ def main():
     errors = []
     for cycle in sorted(components(graph), key=sorted):
         edges = sorted((len(graph[a][b]), a, b) for a in cycle for b in cycle if b in graph[a])
-        errors += [f"cycle: {a} -> {b}, {n} symbols and headers\n    "
-                   + "\n    ".join(graph[a][b][:5]) for n, a, b in edges]
+        errors.append(f"cycle of {len(cycle)} folders, edges of fewest symbols and headers first:\n"
+                      + "\n".join("\n    ".join([f"  {a} -> {b}, {n}", *graph[a][b][:5]])
+                                  for n, a, b in edges))
     errors += [f"goes up: {line}" for a in sorted(everything) for b in sorted(everything[a])
                if not may_use(a, b) for line in everything[a][b]]
     errors += without_prefix(build) if "--prefix" in sys.argv else []

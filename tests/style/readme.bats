@@ -37,3 +37,33 @@ counts() {
     echo "rows $rows, of no system $apart, all $all"
     [ "$rows" = "$((equal - ${apart%% *})) $near" ]
 }
+
+@test "what README.md says of the bits of adamw5_3_qm is what analyze counts" {
+    "${QUALM:-./qualm}" analyze -q experiments/data/{gpt_austen,digits_cnn,cancer_tabular}.h5 \
+        --json -R adamw4_lpmm,adamw5_3_qm,adamw5_3_qm,exp_avg.norm=block:128 \
+        >"$BATS_TEST_TMPDIR/bits.json"
+    /usr/bin/python3 - "$BATS_TEST_TMPDIR/bits.json" <<'P'
+import json, statistics, sys
+found = {}
+for row in json.load(open(sys.argv[1]))["rows"]:
+    if row["n"] > 4096:  # the matrices of experiments/suites/adamw_qm.yaml
+        found.setdefault(row["tensor"], {})[row["recipe"]] = (row["bits"], row["sqnr"])
+of = {name: [matrix[name] for matrix in found.values()] for name in next(iter(found.values()))}
+base, own, block = (of[name] for name in sorted(of, key=len))
+
+def signed(pairs, k):
+    return [a[k] - b[k] for a, b in zip(pairs, base)]
+
+def said(x):
+    return f"{statistics.median(x):.1f} dB", f"[{min(x):.1f} to {max(x):.1f}]"
+
+more, better, readme = signed(own, 0), signed(own, 1), " ".join(open("README.md").read().split())
+want = [f"{said(better)[0]} better than `adamw4_lpmm` on {sum(x > 0 for x in better)} of "
+        f"{len(own)} matrices {said(better)[1]}",
+        f"more below: on {sum(x > 0 for x in more)} of these {len(more)}, "
+        f"{statistics.median(more):.2f} in the median",
+        f"exactly as many bits, and {' '.join(said(signed(block, 1)))}"]
+assert signed(block, 0) == [0] * len(own), signed(block, 0)
+assert all(text in readme for text in want), want
+P
+}

@@ -158,14 +158,15 @@ static int cu_MemcpyDtoHAsync(void *to, qm_device_pointer from, size_t bytes, vo
 {
     STRIKE_OUT("cuMemcpyDtoHAsync_v2", to, bytes);
     (void)stream;
-    return qm_device_emu.get(to, from, bytes) == QM_OK ? 0 : 1;
+    return stand_in_card.is_mute || qm_device_emu.get(to, from, bytes) == QM_OK ? 0 : 1;
 }
 static int cu_MemcpyDtoDAsync(qm_device_pointer to, qm_device_pointer from, size_t bytes,
                               void *stream)
 {
     STRIKE("cuMemcpyDtoDAsync_v2");
     (void)stream;
-    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    if (!stand_in_card.is_copyless)
+        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
     return 0;
 }
 static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t bytes, void *stream)
@@ -306,7 +307,8 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
     launch_now(f, grid_x, grid_y, args);
     return 0;
 }
-static int cu_Occupancy(int *blocks, void *function, int threads, size_t shared)
+static int cu_OccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
+                                                        size_t shared)
 {
     STRIKE_OUT("cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks, sizeof *blocks);
     (void)function, (void)threads, (void)shared;
@@ -387,7 +389,7 @@ static int is_graph(const void *at)
     const struct recording *g = at;
     return g >= graphs && g < graphs + GRAPHS;
 }
-static int cu_GraphInstantiate(void **executable, void *graph, unsigned long long flags)
+static int cu_GraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags)
 {
     STRIKE_OUT("cuGraphInstantiateWithFlags", executable, sizeof *executable);
     *executable = graph;

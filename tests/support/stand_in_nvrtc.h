@@ -107,14 +107,14 @@ static int rtc_GetProgramLog(void *program, char *out)
     return 0;
 }
 
-static int rtc_GetNumArchs(int *n)
+static int rtc_GetNumSupportedArchs(int *n)
 {
     RTC_STRIKE_OUT("nvrtcGetNumSupportedArchs", n, sizeof *n);
     *n = 2;
     return 0;
 }
 
-static int rtc_GetArchs(int *archs)
+static int rtc_GetSupportedArchs(int *archs)
 {
     archs[0] = 80;
     archs[1] = 90;
@@ -149,8 +149,8 @@ static void *rtc_symbol(const char *name)
         F("nvrtcGetPTX", rtc_GetPTX),
         F("nvrtcGetProgramLogSize", rtc_GetProgramLogSize),
         F("nvrtcGetProgramLog", rtc_GetProgramLog),
-        F("nvrtcGetNumSupportedArchs", rtc_GetNumArchs),
-        F("nvrtcGetSupportedArchs", rtc_GetArchs),
+        F("nvrtcGetNumSupportedArchs", rtc_GetNumSupportedArchs),
+        F("nvrtcGetSupportedArchs", rtc_GetSupportedArchs),
     };
     return stand_in_symbol(table, sizeof table / sizeof *table, name);
 }

@@ -154,7 +154,7 @@ P
 
 @test "a tensor that is not read costs no other; shapes in a wrapper join groups" {
     local file
-    for file in expand:mask quantized:q; do
+    for file in expand:mask quantized:q float4:a quint4x2:a; do
         run -0 "$QUALM" import "$SAMPLES/${file%:*}.pt" --out "$dir/x.npz"
         [[ $output == *"left out: ${file#*:} ("* && $output == *$'\nw '* ]]
     done
@@ -353,17 +353,19 @@ renumbered model=0.w:44,1.w:44,10.w:44,2.w:44 opt@44,44,44,44
 L
     says named ""
     [ "$(grep -c joined said)" = 0 ]
-    for name in plain:0:4 numbers:0:3 groups:1:3 part:0:2 letters:0:4 buffer:1:3; do
+    for name in plain:4:4 numbers:3:3 groups:2:3 part:2:2 letters:4:4 buffer:2:3; do
         says ${name%%:*} ""
-        want="names are joined by order: $(sed 's/:/ of /' <<<"${name#*:}") parameters are told"
-        [ "$(grep -c joined said)" = 1 ] && grep -qF "${name%%:*}.pt: $want apart by shape" said
+        want="names are joined by order: $(sed 's/:/ of /' <<<"${name#*:}") parameters"
+        [ "$(grep -c joined said)" = 1 ]
+        grep -qF "${name%%:*}.pt: $want follow the order of the model within their param_group" said
+        grep -qF "the optimizer is given model.named_parameters()" said
     done
     has w/exp_avg b/param c/exp_avg
     says letters ""
     has k/exp_avg v/param
     says loss ""
-    [[ $(<said) == *"names are joined by shape: 2 of 2 parameters are told apart by shape alone, and a \
-buffer could be taken for one"* ]]
+    [[ $(<said) == *"names are joined by shape: no two of 2 parameters are alike, but a buffer \
+could be taken for one"* ]]
     says extra "has 3 parameters, and the model 'model' 2 tensors that may be some)"
     has 0/exp_avg 2/exp_avg w
     says renumbered "names of the parameters (the model 'model' fits the optimizer 'opt' in several"
@@ -375,7 +377,7 @@ buffer could be taken for one"* ]]
     write_models <<'L'
 plain model=w:44,v:44 opt@44,44
 L
-    want="names are joined by order: 0 of 2 parameters are told apart by shape alone"
+    want="names are joined by order: 2 of 2 parameters follow the order of the model within"
     [[ $(json_value 'd["joined"]["plain.pt"]' import plain.pt -o out.h5) == "$want"* ]]
     qualm import -q plain.pt -o out.safetensors >/dev/null
     for file in out.h5 out.safetensors; do

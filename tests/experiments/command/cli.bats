@@ -193,7 +193,7 @@ P
 }
 
 @test "list variants: bits per parameter as the variant's file says" {
-    [ "$(json_value '[o["bits_per_param"] for o in d if o["name"] == "adamw_f32"][0]' list \
+    [ "$(json_value '[o["bits_at_1024x1024"] for o in d if o["name"] == "adamw_f32"][0]' list \
         variants)" = 64.0 ]
 }
 
@@ -210,6 +210,13 @@ P
     done
 }
 
+@test "show: a kind of names ends in its members, or in the command that lists them" {
+    [[ $(qualm show norm | tail -n 4) == *members*rank1block* ]]
+    [[ $(qualm show map) == *"qualm list maps"*members*nf4* ]]
+    [[ $(qualm show variant) == *"qualm list variants"* ]]
+    [[ $(qualm show sqnr) == *"signal-to-noise ratio of what is decoded"* ]]
+}
+
 @test "show: a variant's slots, words and files" {
     run -0 "$QUALM" show adamw4_lpmm
     for word in arXiv:2309.01507 variants/lpmm/adamw4_lpmm.c rank1 core/quant/norm.h exp_avg_sq 8.3125 \
@@ -222,7 +229,7 @@ P
     names=$(qualm list variants --names)
     for v in $(drawn $names); do
         shown=$(json_value 'd[0]["state_bits_per_param_at_1024x1024"]' show "$v")
-        listed=$(json_value '[o["bits_per_param"] for o in d if o["name"] == "'"$v"'"][0]' list \
+        listed=$(json_value '[o["bits_at_1024x1024"] for o in d if o["name"] == "'"$v"'"][0]' list \
             variants)
         [ "$shown" = "$listed" ] || { echo "$v: $shown and $listed"; false; }
     done
@@ -430,6 +437,15 @@ print(len(d["rows"]), d["rows"][0]["n"])' "$BATS_TEST_TMPDIR/1.json")" = "3 3500
     [ "$(json_value 'd["rows"][0]["slot"]' analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao \
         --slot exp_avg)" = exp_avg ]
     fails_with 4 "--slot" analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao
+}
+
+@test "analyze: what is skipped for one reason is one line, each tensor with --verbose" {
+    cd "$ROOT/experiments/data/samples"
+    run -0 --separate-stderr qualm analyze checkpoint.pt -V adamw4_ao,min_numel=0,whole_blocks=0
+    [[ $output == *$'\nskipped\ntensor '*"0.weight/param and 7 more "*"its name ends in no slot"* ]]
+    [ "$(sed -n '/^skipped/,$p' <<<"$output" | wc -l)" = 3 ]
+    run -0 --separate-stderr qualm analyze -v checkpoint.pt -V adamw4_ao,min_numel=0,whole_blocks=0
+    [ "$(sed -n '/^skipped/,$p' <<<"$output" | wc -l)" = 10 ]
 }
 
 @test "analyze: reasons for what is skipped, counts of NaN and Inf" {

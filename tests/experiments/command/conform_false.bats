@@ -222,3 +222,33 @@ f["made"]["p0"] = np.ones(1, "f4")' source_repo bitsandbytes
     judged skipped "$bnb"'
 bnb("not_made", "SGD32bit", [1.0], [1.0], None, [1.0], lr=2.0 ** -23)' source_repo bitsandbytes
 }
+
+# Updates g / max(|g|, 1): of one number in 64 it is 1, of the others `small`.  1 / 16 is the edge
+# between codes 0 and 1 of eighths, where the package's root decides for all of them alike.
+edge='
+def edge(name, code, small=1.0 / 16.0, kind="uf4", top=15, n=4096):
+    g = np.full(n, small, "f4")
+    g[::64] = 1.0
+    q = np.where(np.arange(n) % 64 == 0, top, code).astype("u1")
+    a8(name, g, 1.0 - 0.5 * g, hyper={"beta1": 0.5, "beta2": 0.0, "factored": 0, "d": 1e9,
+       "momentum_only_1d": 1, "m_quant_type": kind, "eps": [1.0, 1e-3], "bias_correction": 1},
+       variance=[g * g], m_q=q[None, ::2] * 16 + q[None, 1::2] if top == 15 else q[None],
+       m_scale=np.full((1, n // 64), 0.5, "f4"))
+'
+
+@test "conform: codes of one number at an edge may all be off, those of a wrong rounding not" {
+    made "$a8$edge"'edge("low", 8); edge("high", 9)' system adafactor8bit
+    run -0 "$QUALM" conform "$X"
+    [[ $output == *"4032 of 4096 codes off, each within the error"* ]]
+    judged DIFFERS "$a8$edge"'edge("wrong", 9, 3.0 / 64.0); edge("two", 10)' system adafactor8bit
+}
+
+# d8 gives the code 0x7f of zero to no other number: one that is all rounding has the next on
+# either side.
+@test "conform: a code of d4 or d8 may be two apart across that of zero, and nowhere else" {
+    judged EQUAL "$a8$edge"'edge("plus", 0x80, 2.0 ** -22, "d8", 0xff)' system adafactor8bit
+    judged NEAR "$a8$edge"'edge("minus", 0x7e, 2.0 ** -22, "d8", 0xff)' system adafactor8bit
+    judged DIFFERS "$a8$edge"'edge("beyond", 0x7d, 2.0 ** -22, "d8", 0xff)
+edge("large", 0x7e, 2.0 ** -10, "d8", 0xff); edge("above", 0x82, 2.0 ** -22, "d8", 0xff)
+' system adafactor8bit
+}

@@ -323,3 +323,25 @@ run('still', {'optimizer': 'AdamW', 'dtype': 'bf16', 'lr': 0.01, 'impl': 'single
 1000 1
 E
 }
+
+# What a recipe refuses is no difference: a beta of 1 is replayed, a rate below 0 skipped.
+@test "conform: CAME in bfloat16 with beta1 or beta2 1, and rates that a rule refuses" {
+    needs_hdf5
+    X=$BATS_TEST_TMPDIR/x.h5
+    local came='
+def bits(x): return (np.asarray(x, "f4").view("u4") + 0x8000 >> 16).astype("u2")
+def came(name, b1, b2, m, v, p):
+    run(name, {"optimizer": "CAME", "dtype": "bf16", "lr": 1.0, "weight_decay": 0.0,
+        "betas": [b1, b2, 0.5], "eps": [1e-30, 1e-16], "clip_threshold": 1.0, "sqrt": "installed"},
+        bits([1.0]), np.float32([[2.0]]), bits([[p]]), exp_avg=np.float32([[m]]),
+        exp_avg_sq=np.float32([[v]]))
+'
+    judged EQUAL "$came"'came("beta1", 1.0, 0.5, 0.0, 2.0, 1.0)
+came("beta1_0", 0.0, 0.5, 1.0, 2.0, 0.0)' executed CAME.py
+    judged DIFFERS "$came"'came("beta1", 1.0, 0.5, 0.0, 2.0, 0.0)' executed CAME.py
+    judged skipped '
+run("rate", {"optimizer": "Adagrad", "dtype": "f32", "lr": 1.0, "eps": 0.0, "weight_decay": 0.0},
+    np.zeros(1, "f4"), np.float32([[2.0]]), np.float32([[1.0]]), sum=np.float32([[4.0]]))
+f["rate"]["lr_per_step"] = [-1.0]'
+    [[ $("$QUALM" conform "$X") == *"lr, eps and weight_decay must not be negative"* ]]
+}

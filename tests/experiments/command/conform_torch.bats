@@ -125,3 +125,81 @@ run("maximum", {"optimizer": "AdamW", "dtype": "f64", "lr": 1.0, "amsgrad": 0}, 
     [[-1.0]], exp_avg=[[0.2]], exp_avg_sq=[[0.004]], max_exp_avg_sq=[[0.004]])'
     [[ $("$QUALM" conform "$X") == *"state_max_exp_avg_sq, but attribute amsgrad is 0"* ]]
 }
+
+# The square's average is 1 and the quotient 2, so that nothing is rounded.
+@test "conform: of RMSprop the momentum alone has the tolerance of a root" {
+    local rms='
+def up(x, by): return np.float32([[x]]) * np.float32(1.0 + by * 2.0 ** -23)
+def rms(name, v=0, b=0):
+    run(name, {"optimizer": "RMSprop", "dtype": "f32", "lr": 0.5, "alpha": 0.75, "eps": 0.0,
+        "momentum": 1.5, "centered": 0, "weight_decay": 0.0, "sqrt": "installed"},
+        np.zeros(1, "f4"), np.float32([[2.0]]), np.float32([[-1.0]]), square_avg=up(1.0, v),
+        momentum_buffer=up(2.0, b))
+'
+    judged EQUAL "$rms"'rms("as_it_is")'
+    judged NEAR "$rms"'rms("momentum", b=1)'
+    judged DIFFERS "$rms"'rms("square", v=1)'
+}
+
+@test "conform: second moments of vectors of Adafactor and CAME have no sum to be off by" {
+    local square='
+def square(name, by, n=4096):
+    v = np.full((1, n), np.float32(4.0))
+    v[0, 7] *= np.float32(by)
+    run(name, {"optimizer": "Adafactor(torch)", "dtype": "f32", "lr": 1.0, "weight_decay": 0.0,
+        "d": 1.0, "eps": [1e-30, 1e-3]}, np.full(n, 1.0, "f4"), np.full((1, n), 2.0, "f4"),
+        np.zeros((1, n), "f4"), variance=v)
+'
+    judged EQUAL "$square"'square("as_it_is", 1.0)'
+    judged NEAR "$square"'square("rounding", 1.0 + 2.0 ** -22)'
+    judged DIFFERS "$square"'square("more", 1.0 + 2.0 ** -19)'
+}
+
+# Every element of the vector has the same norm in its step: an error of (n / 16 + 8) 2^-53.
+@test "conform: a norm of many float64 numbers is off by its additions" {
+    local norm='
+def norm(name, by, n=8192):
+    run(name, {"optimizer": "CAME", "dtype": "f64", "lr": 0.0, "weight_decay": 0.0,
+        "betas": [0.5, 0.5, 0.5], "eps": [1e-30, 1e-16]}, np.zeros(n),
+        np.full((1, n), 1.0), np.zeros((1, n)), exp_avg=np.full((1, n), 0.5) * by,
+        exp_avg_sq=np.full((1, n), 0.5))
+'
+    judged NEAR "$norm"'norm("lanes", 1.0 + 2.0 ** -46)' executed CAME.py
+    judged DIFFERS "$norm"'norm("more", 1.0 + 2.0 ** -42)' executed CAME.py
+}
+
+@test "conform: momentum, dampening and alpha outside of [0, 1] are replayed or skipped" {
+    local sgd='
+def sgd(name, last):
+    for dtype, t in (("f32", "f4"), ("f64", "f8")):
+        run(name + dtype, {"optimizer": "SGD", "dtype": dtype, "lr": 0.5, "weight_decay": 0.0,
+            "momentum": 1.5, "dampening": -1.0}, np.zeros(1, t), np.array([[2.0], [1.0]], t),
+            np.array([[-1.0], [last]], t), momentum_buffer=np.array([[2.0], [5.0]], t))
+'
+    judged EQUAL "$sgd"'sgd("sgd", -3.5)'
+    judged DIFFERS "$sgd"'sgd("sgd", -2.5)'
+    judged skipped '
+run("one", {"optimizer": "RMSprop", "dtype": "f32", "lr": 0.5, "alpha": 1.0, "eps": 1.0,
+    "weight_decay": 0.0}, np.zeros(1, "f4"), np.float32([[2.0]]), np.float32([[-1.0]]),
+    square_avg=np.float32([[0.0]]))
+run("more", {"optimizer": "RMSprop", "dtype": "f64", "lr": 0.5, "alpha": 1.5, "eps": 1.0,
+    "weight_decay": 0.0}, [0.0], [[2.0]], [[np.nan]], square_avg=[[-2.0]])'
+    [[ $("$QUALM" conform "$X") == *"one  alpha is 1; replayed is one in [0, 1)"* ]]
+}
+
+@test "conform: the parameter at the start is read by any name, and so is not named as unread" {
+    local start='
+def start(name, *names):
+    run(name, {"optimizer": "SGD", "dtype": "f32", "lr": 0.5, "weight_decay": 0.0},
+        np.zeros(1, "f4"), np.float32([[2.0]]), np.float32([[-1.0]]))
+    for n in names:
+        f[name][n] = f[name]["param0"][()]
+start("as_param0")
+start("as_p0", "p0")
+del f["as_p0"]["param0"]
+start("both", "p0")
+'
+    made "$start"
+    run -0 "$QUALM" conform "$X"
+    [[ $output == *"both  not read: dataset p0"* && $output != *"as_p"*"not read"*"both"* ]]
+}

@@ -75,6 +75,15 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
     [[ $output == *"skipped $NESTED: nested scales have no kernel"* ]]
 }
 
+@test "check --specials and --search on the emulator" {
+    command -v c++ >/dev/null || skip "no C++ compiler"
+    run -0 "$QUALM" check adamw_f32 --specials --backend emu
+    [[ $output == *passed*"seed 20240501, backend emu, mode exact" ]]
+    [ -n "$(ls "$QM_CACHE")" ] # kernels were compiled
+    run -0 "$QUALM" check adamw_f32 --search --time 8 --backend emu
+    [[ $output == *passed*"seed 20240501, backend emu, mode exact" ]]
+}
+
 @test "check --mode fast: inexact within a GPU's limits on the emulator, refused on the CPU" {
     long 4
     command -v c++ >/dev/null || skip "no C++ compiler"
@@ -86,6 +95,52 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
     [ "$(grep -c True "$BATS_TEST_TMPDIR/two")" = 2 ]
     [ "$(sort -u "$BATS_TEST_TMPDIR/two" | wc -l)" = 2 ] # different bits
     fails_with 2 "--mode fast is of --backend cuda or emu" check lamb_bnb --mode fast
+}
+
+@test "--specials and --search judge the backend that is asked for, and name it" {
+    needs_nvrtc
+    fake_driver
+    export FAKE_TRACE=$BATS_TEST_TMPDIR/trace QM_CUDA_LIMIT=30
+    for options in "--specials" "--search --time 2" "--specials --mode fast"; do
+        rm -f "$FAKE_TRACE"
+        run -1 "$QUALM" check $options adamw_f32 --backend cuda # launches do nothing
+        mode=exact
+        [[ $options = *fast ]] && mode=fast
+        [[ $output == *FAILED*"seed 20240501, backend cuda, mode $mode" ]]
+        grep -q cuLaunchKernel "$FAKE_TRACE"
+    done
+    says='d["backend"], d["mode"], d["passed"], [s["variant"] for s in d["skipped"]]'
+    [ "$(json_value "$says" check --specials adamw_f32 "$NESTED" --backend cuda)" = \
+        "cuda exact False ['$NESTED']" ]
+    [ "$(json_value "$says" check --search --time 1 adamw_f32 --backend cuda)" = \
+        "cuda exact False []" ]
+    fails_with 77 "nested scales have no kernel" check --specials "$NESTED" --backend cuda
+}
+
+@test "the command that repeats a failure names backend and mode" {
+    needs_nvrtc
+    fake_driver
+    export QM_CUDA_LIMIT=30
+    for case in "" "--mode fast"; do
+        run -1 "$QUALM" check adamw_f32 --backend cuda $case --quick --draws 3
+        grep -q "again: qualm check 'adamw_f32' --backend cuda${case:+ $case} --case" <<<"$output"
+        again=$(sed -n 's/^ *again: qualm //p' <<<"$output" | head -1)
+        run -1 bash -c "'$QUALM' $again"
+        [[ $output == *"backend cuda, mode ${case:+fast}"* ]]
+    done
+}
+
+@test "what runs on one backend is refused on another: one line" {
+    cd "$BATS_TEST_TMPDIR"
+    "$QUALM" check --template lion8_fused.cu > k.cu
+    fails_with 2 "--search runs a .cu file on --backend emu" check --search --kernel k.cu \
+        --backend cuda
+    fails_with 2 "k.cu: backend cpu runs no CUDA sources" check --kernel k.cu --backend cpu
+    fails_with 2 "k.cu: backend cpu runs no CUDA" prove k.cu --map nf4 --backend cpu
+    fails_with 4 "no backend 'gpu'" prove k.cu --map nf4 --backend gpu
+    fails_with 4 "no backend 'gpu'" prove nf4:4s/scan/mid --backend gpu
+    fails_with 2 "--mode fast is of" check --specials adamw_f32 --mode fast
+    [ "$(json_value 'd["backend"], "mode" in d' check --specials adamw_f32)" = "cpu False" ]
 }
 
 @test "a user's .cu file is compiled again when a file changes that it includes" {

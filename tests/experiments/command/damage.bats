@@ -63,7 +63,7 @@ campaign() {
     write_models <<'L'
 plain model=w:44,v:44 adamw@44,44
 L
-    want="names are joined by order: 0 of 2 parameters are told apart by shape alone"
+    want="names are joined by order: 2 of 2 parameters follow the order of the model within"
     recipe=adamw4_ao,min_numel=0,whole_blocks=0
     for how in "--recipe $recipe" "-V $recipe"; do
         "$QUALM" analyze plain.pt $how -o an.h5 --json >out 2>err

@@ -55,6 +55,10 @@ assert "beyond_2_31" not in d' <<<"$output"
     "$QUALM" check --template lion8_fused.cu > mine.cu
     run -0 "$QUALM" check --kernel mine.cu --mode fast --case "$one" -q
     fails_with 2 "--mode fast is of" check --kernel mine.c --mode fast
+    sed 's/127\.0f/126.0f/' mine.cu > bad.cu
+    run -1 "$QUALM" check --kernel bad.cu --mode fast --case 129/exact/exact/t1/forced -q \
+        --no-shrink
+    [[ $output == *"again: qualm check --kernel bad.cu --backend emu --mode fast --as"* ]]
 }
 
 @test "a race is a verdict with line, block and thread; its command repeats it" {

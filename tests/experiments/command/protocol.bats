@@ -122,3 +122,25 @@ Y
     run -0 "$QUALM" plot "$dir/two.h5" --out "$dir/two.svg"
     [[ $output == *"exp_avg.map: nf4 against int (block:128)"* ]]
 }
+
+@test "a value that changes nothing has the same results, in no family and in no count" {
+    cat >"$dir/same.yaml" <<'Y'
+variant: "adamw4_ao,min_numel=0,whole_blocks=0"
+exp_avg_sq.norm: ["block:32", "block:64", "block:512"]
+source: ["problem:logreg", "problem:nqm:n=256"] # 20 parameters and 256
+coupling: closed
+protocol: paired
+seed: 1..6
+steps: 20
+Y
+    run -0 json_value '[(c["problem"], c["verdict"] == "same results", c["q"] is None,
+        c["same_verdict"] == "same results") for c in d[0]["protocol"]["contrasts"]]' \
+        run -q "$dir/same.yaml" -o "$dir/same.h5"
+    [ "$output" = "[('logreg', True, True, True), ('logreg', True, True, True), \
+('nqm:n=256', False, False, False), ('nqm:n=256', False, False, False)]" ]
+    "$PYTHON" -c "import h5py, matplotlib" 2>/dev/null || skip "Python has no h5py or no matplotlib"
+    "$QUALM" report -q "$dir/same.h5"
+    grep -q "Same results to the bit, not counted: block:64 against block:32 on logreg;" \
+        "$dir/same.html"
+    "$QUALM" plot "$dir/same.h5" --list | grep -q "^contrasts .*: .* of 1 problem"
+}

@@ -91,11 +91,13 @@ for line in open(sys.argv[1], encoding="utf-8").read().split("\n"):
         columns, tables = cells, tables + 1
     else:
         assert cells == columns, line
-    bare = re.sub(r"\\.", "", line.replace("**", ""))
+    spans = r"`[^`|\\\\]*_[^`|\\\\]*`"  # names with underscores, which stand as they are
+    bare = re.sub(r"\\.", "", re.sub(spans, "", line.replace("**", "")))
     assert not re.search(r"[`*<$]", bare), line
 assert tables == 2, tables
 EOF
     done
+    grep -qF '| `adamw4_lpmm` |' "$DIR/s.md"
 }
 
 @test "LaTeX: braces balance, rows have equal numbers of cells, all text is escaped" {
@@ -250,7 +252,7 @@ END
         --against "$DIR/archive.h5" --no-figures
     [ "$output" = "[] $DIR/archive.h5" ]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
-    grep -q "the archive has no such seed" "$DIR/mine.html"
+    grep -q "no such seed of this instance there" "$DIR/mine.html"
     browser "$DIR/mine.html" --width 360
     [ "$(seen "d['console'], d['requests'], d['width']")" = "[] [] 360" ]
     "$QUALM" report -q --no-figures "$DIR/archive.h5"
@@ -275,11 +277,23 @@ Y
     [ "$output" = "$DIR/other.html" ]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/other.html" "$DIR/other.h5"
     grep -q "archived variants" "$DIR/other.html"
+    grep -q "at the archive&#39;s rates, which are not tuned, those here are" "$DIR/other.html"
+    grep -q "^<p>At the archive&#39;s rates, which are not tuned.*--variants.* Trimmed mean" \
+        "$DIR/other.html"
+    run -0 json_value "[(c['archive'], c['undecided'] + c['better'] + c['worse'] + c['equivalent'],
+        c['problems']) for c in sorted(d['against_counts']['counts'], key=str)]" \
+        report "$DIR/other.h5" --against "$DIR/paired.h5" --no-figures -o "$DIR/again.html"
+    [ "$output" = "[('adamw4_ao', 1, 1), ('adamw8_bnb', 1, 1)]" ]
+    "$QUALM" report -q "$DIR/other.h5" --against "$DIR/paired.h5" --no-figures \
+        -o "$DIR/again.html" >"$DIR/counts"
+    grep -q "problems by verdict, at the archive's rates, which are not tuned" "$DIR/counts"
+    grep -Eq "^adamw8_ao +adamw4_ao( +[01]){6} +1$" "$DIR/counts"
+    grep -q "2 of 2 archived variants" "$DIR/counts"
     [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" \
         -eq 1 ]
     sed 's|problem:rosen[^"]*|problem:quad:n=64|' "$DIR/other.yaml" >"$DIR/apart.yaml"
     "$QUALM" run "$DIR/apart.yaml" -o "$DIR/apart.h5" --against "$DIR/paired.h5" 2>&1 >/dev/null |
-        grep -q "6 of 6 runs have no partner.* no such problem: it has rosen:n=256"
+        grep -q "6 of 6 runs have no partner.* no runs on this problem there: it has rosen:n=256"
     fails_with 4 "no archive 'nowhere'" run "$DIR/other.yaml" -o "$DIR/no.h5" --against nowhere
     fails_with 3 "$DIR/no.h5" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/no.h5"
     sed /protocol/d "$DIR/other.yaml" >"$DIR/alone.yaml"

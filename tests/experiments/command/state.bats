@@ -47,6 +47,41 @@ digest() { json_value 'd["digest"]' state show "$1"; }
         -r adamw4_ao,exp_avg.map=nf4)" = 1 ]
 }
 
+@test "a conversion keeps hyper-parameters that its recipe does not state, and says what it drops" {
+    checkpoint=$ROOT/experiments/data/samples/checkpoint.pt # lr 0.003, beta2 0.99
+    recipe() { json_value 'd["tensors"][0]["recipe"]' state convert "$@"; }
+    [ "$(recipe "$checkpoint" "$dir/4.h5" -r adamw4_ao)" = adamw4_ao,lr=0.003,beta2=0.99 ]
+    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -r adamw_f32)" = adamw_f32,lr=0.003,beta2=0.99 ]
+    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -r adamw_f32,beta2=0.999,lr=1)" = adamw_f32,lr=1 ]
+    run --separate-stderr qualm state convert "$dir/4.h5" "$dir/s.h5" -r sgdm_f32,weight_decay=0
+    [[ $stderr == *"beta1=0.9, beta2=0.99, eps=1e-08: dropped, not read by rule sgdm (4 "* ]]
+    [[ $output == *"sgdm_f32,lr=0.003"* ]]
+    [[ $(qualm state convert "$a" "$dir/e.h5" -r adamw8_bnb 2>&1) != *"not read"* ]]
+}
+
+@test "commands that take numbers refuse a state file with codes, and say what decodes it" {
+    cd "$dir"
+    qualm state convert a.safetensors a.h5 >/dev/null
+    printf "%s\n" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" >s.yaml
+    for file in a.safetensors a.h5; do
+        how="$file: is a state file of qualm with codes, expected numbers; \`qualm state convert"
+        fails_with 2 "$how" analyze $file
+        fails_with 2 "$how" analyze $file -R adamw4_ao
+        fails_with 2 "$how" import $file -o x.npz
+        fails_with 2 "$how" run s.yaml --data $file -o x.h5
+    done
+    [ ! -e x.npz ] && [ ! -e x.h5 ]
+    fails_with 2 "convert $file f32.safetensors --recipe adamw_f32\`" analyze $file
+    qualm state convert a.h5 f32.safetensors --recipe adamw_f32 >/dev/null
+    [ "$(json_value 'len(d["tensors"])' import f32.safetensors -o x.npz)" = 9 ]
+    [[ $(json_value '[x["tensor"] for x in d["tensors"]]' import f32.safetensors -o x.npz) == \
+        *"'t0/param', 't0/exp_avg', 't0/exp_avg_sq', 't1/param'"* ]]
+    qualm analyze f32.safetensors -V adamw4_ao >/dev/null
+    for file in a.safetensors a.h5 f32.safetensors; do
+        [ "$(json_value 'd["params"]' size --shapes $file -V adamw4_ao)" = $((64 * 64 + 300)) ]
+    done
+}
+
 @test "a recipe that gives codes to no tensor of these sizes is said to" {
     qualm state make "$dir/small.h5" --shapes 8x8,16 -r adamw_f32 >/dev/null
     run --separate-stderr qualm state convert "$dir/small.h5" "$dir/c.h5" -r adamw4_ao
@@ -101,7 +136,7 @@ PY
     fails_with 2 "no 'shwo'" state shwo "$a"
     fails_with 2 "convert wants two files" state convert "$a"
     fails_with 2 "make wants --recipe" state make "$dir/x.h5"
-    fails_with 2 ".h5 or .safetensors" state convert "$a" "$dir/x.npz"
+    fails_with 2 ".h5 or .safetensors (\`qualm import\`" state convert "$a" "$dir/x.pt"
     fails_with 2 "--steps is 'ten'" state step "$a" "$dir/x.h5" --steps ten
     fails_with 4 "did you mean 'adamw4_ao'" state convert "$a" "$dir/x.h5" --recipe adamw4_a
     [ ! -e "$dir/x.h5" ]

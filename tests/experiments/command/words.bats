@@ -24,7 +24,7 @@ Y
 }
 
 @test "show: a blank is also an underscore, and keys that say what of a value are taken apart" {
-    [[ $(qualm show bits_per_param) == *"bits of optimizer state"* ]]
+    [[ $(qualm show bits_at_1024x1024) == *"bits of optimizer state"* ]]
     run -0 "$QUALM" show sqnr_median_hi95
     [[ $output == *sqnr*median*hi95* ]]
     fails_with 4 "nothing is named 'qqqq_lo95'" show qqqq_lo95
@@ -60,7 +60,7 @@ Y
         fails_with 4 "did you mean 'lamb_bnb' or 'lamb_bnb_cpu'?" $words
     done
     map() { fails_with 4 "$2" size --shapes gpt2 --variant "adamw4_ao,exp_avg.map=$1"; }
-    map int4 "no map 'int4'; did you mean 'int:4s'?"
+    map int4 "no map 'int4'; did you mean 'int:4s'? (MAP:BITS, then s, signed, or u)"
     map int8 "no map 'int8'; did you mean 'int:8s'?"
     map uint8 "did you mean 'lint:8u' or 'lin0:8u'?"
     map fp8 "did you mean 'e4m3:8s' or 'fp52:8s'?"
@@ -72,4 +72,18 @@ Y
     done
     fails_with 4 "as a map 'fp8' is 'e4m3:8s' or 'fp52:8s'" prove fp8:8s
     fails_with 4 "did you mean 'int:4s'?" list maps int4
+}
+
+@test "what names nothing is answered by the names, or by a command that lists them" {
+    no() { fails_with 4 "$2" size --shapes gpt2 --variant "adamw4_ao,$1"; }
+    no exp_avg.block=64 "no axis 'block'; it is a word of axis norm: SLOT.norm=block:64"
+    no exp_avg.stoch=1 "no axis 'stoch'; it is a word of axis round: SLOT.round=stoch"
+    no exp_avg.zzzz=64 "no axis 'zzzz'; there are map, norm, curve, search, round"
+    no param=zzzz "no param 'zzzz'; there are f32, bf16, f16, e4m3"
+    no zzzz=1 "no recipe key 'zzzz'; \`qualm list hypers\` shows them"
+    fails_with 4 "no word 'zzzz'; \`qualm list axes\` shows them" analyze x -Q nf4:4s/zzzz
+    fails_with 4 "no kind 'zzzz'; there are variants, maps" list zzzz nf4
+    for list in hypers axes; do
+        qualm list $list >/dev/null
+    done
 }

@@ -1,5 +1,5 @@
 /* test_gpu_runs.c - Tests whole runs of gpu-check: resuming, damaged reports, implausible times, a
- * slow start, two runs at once, loaded kernels, signals, and what an earlier call measured. */
+ * slow start, two runs at once, loaded kernels and signals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,7 +108,8 @@ static void test_strange_reports(void **state)
 /* Times that are none, and such as no GPU and no clock can have, are failed rows. */
 static void test_times(void **state)
 {
-    static const float times[] = {NAN, 0.0f, -1.0f, INFINITY, -INFINITY, 1e-30f, 1e30f, 1e6f};
+    static const float times[] = {NAN,    0.0f,  -1.0f, INFINITY, -INFINITY,
+                                  1e-30f, 1e30f, 1e6f,  1e-6f};
     (void)state;
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
@@ -133,6 +134,34 @@ static void test_idle(void **state)
     stand_in_card.is_idle = 0;
     assert_int_equal(code, 1);
     expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
+}
+
+/* A driver whose copies do nothing, as its launches, has no speed either, nor has one that copies
+ * nothing within its memory. */
+static void test_mute(void **state)
+{
+    static const char *const says[] = {
+        "failed: implausible: two copies of the same 4096 bytes of the device differ",
+        "failed: implausible: the timed copies within the device's memory did not copy the first "
+        "bytes"};
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < 2; i++) {
+        clear();
+        stand_in_card.is_idle = stand_in_card.is_mute = !i;
+        stand_in_card.is_copyless = i;
+        int code = RUN("adamw_f32", "--only", i ? "speed" : "speed,tables", "--size", "0.008",
+                       "--rounds", "2");
+        stand_in_card.is_idle = stand_in_card.is_mute = stand_in_card.is_copyless = 0;
+        assert_int_equal(code, 1);
+        expect_rows(0, i ? 2 : 3, says[i]);
+    }
+    clear(); /* tables alone, where no copy is timed before */
+    stand_in_card.is_idle = stand_in_card.is_mute = 1;
+    int code = RUN("adamw_f32", "--only", "tables", "--size", "0.008", "--rounds", "2");
+    stand_in_card.is_idle = stand_in_card.is_mute = 0;
+    assert_int_equal(code, 1);
+    expect_rows(0, 1, "failed: implausible: two copies of the same 256 bytes of the device differ");
 }
 
 /* On a slow driver, a hundred times faster than one that takes 2 s for each kernel: after what
@@ -197,12 +226,14 @@ static void test_plausible(void **state)
         double bytes = pow(10.0, 4.0 + 7.0 * draw[0]), copy = pow(10.0, 10.0 + 3.0 * draw[1]);
         double least = 0.5 * bytes / copy - 20e-6, share = 0.1 + 3.0 * draw[2];
         double seconds = fmax(bytes / copy / share, 1.001 * bytes / 1e14);
-        int is_plausible = seconds >= least;
+        int is_plausible = seconds >= least && seconds >= 1e-7;
         assert_int_equal(qm_gpu_bench_plausible("a step", seconds, bytes, copy) == QM_OK,
                          is_plausible);
     }
     assert_int_equal(qm_gpu_bench_plausible("a step", 1e-6, 1.01e8, 0.0), QM_INTERNAL);
     assert_int_equal(qm_gpu_bench_plausible("a step", 1e-6, 0.99e8, 0.0), QM_OK);
+    assert_int_equal(qm_gpu_bench_plausible("a step", 0.99e-7, 1.0, 0.0), QM_INTERNAL);
+    assert_int_equal(qm_gpu_bench_plausible("a step", 1.01e-7, 1.0, 0.0), QM_OK);
 }
 
 /* What no GPU has is refused by name, and divides nothing. */
@@ -321,6 +352,14 @@ static void test_slow_start(void **state)
     assert_int_equal(system("cd ${QM_CACHE}/../gpu && for f in *; do >$f.77.part; done"), 0);
     assert_int_equal(RUN("--resume"), 0); /* with the GPU, and without what was left */
     expect_rows(2, 0, NULL);
+    char begun[128], now[300];
+    snprintf(begun, sizeof begun, "--resume=%s/gpu-speed-1970-01-01-000000.h5", out);
+    snprintf(now, sizeof now, "%s is now %s/stand-in-speed-1970-01-01-000000.h5", begun + 9, out);
+    assert_int_equal(RUN(begun), 0); /* the name that it was begun under */
+    assert_non_null(strstr(printed, now));
+    begun[strlen(begun) - 4] = '1'; /* and one that none has */
+    assert_int_equal(RUN(begun), 3);
+    assert_non_null(strstr(printed, begun + 9));
     assert_int_not_equal(system("ls ${QM_CACHE}/../gpu/*.part >/dev/null 2>&1"), 0);
     stand_in_fault = (struct stand_in_fault){"cuInit", 0, 1, 0, STAND_IN_HANG};
     from = qm_seconds();
@@ -432,88 +471,6 @@ static void test_signal_in_nvrtc(void **state)
     expect_rows(FEW_ROWS, 0, NULL);
 }
 
-/* The number in a file that a program will write. */
-static int number_in(const char *path)
-{
-    int number = 0;
-    for (int i = 0; i < 3000 && number == 0; i++) {
-        FILE *f = fopen(path, "r");
-        if (f && fscanf(f, "%d", &number) != 1)
-            number = 0;
-        if (f)
-            fclose(f);
-        usleep(10000);
-    }
-    assert_true(number > 0);
-    return number;
-}
-
-static int is_alive(int pid)
-{
-    char path[64], letter = 'Z';
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%*d %*s %c", &letter) != 1)
-        letter = 'Z';
-    if (f)
-        fclose(f);
-    usleep(10000);
-    return letter != 'Z';
-}
-
-/* What peers were measured stays in the report where --resume cannot list them; a report's own
- * command is named and never run; a signal ends the listing, and its program with it. */
-static void test_earlier_peers(void **state)
-{
-    struct qm_gpu_report r;
-    char script[96], command[128];
-    (void)state;
-    clear();
-    snprintf(script, sizeof script, "%s/peers.sh", base);
-    FILE *f = fopen(script, "w");
-    fputs("touch $0.ran\n"
-          "[ $1 = --names ] && echo '[\"x\", \"y\"]' && exit\n"
-          "[ $2 = y ] && exit 1\n"
-          "echo '{\"rows\": [], \"skipped\": [{\"peer\": \"x\", \"reason\": \"no x\"}]}'\n"
-          "exit 77\n",
-          f);
-    fclose(f);
-    snprintf(command, sizeof command, "sh %s", script);
-    assert_int_equal(RUN("--only", "peers", "--peers", command), 1);
-    char ran[112], path[1024];
-    snprintf(ran, sizeof ran, "%s.ran", script);
-    assert_int_equal(unlink(ran), 0);
-    snprintf(path, sizeof path, "%s", getenv("PATH"));
-    unsetenv("PATH"); /* without python3 there is no default */
-    (void)RUN("--resume");
-    setenv("PATH", path, 1);
-    assert_non_null(strstr(printed, "which is not run: none are timed"));
-    assert_int_equal(access(ran, F_OK), -1);
-    unlink(script);
-    assert_int_equal(RUN("--resume", "--peers", command), 1);
-    read_report(&r);
-    json_t *rows = r.rows[QM_GPU_peers];
-    assert_int_equal(json_array_size(rows), 2); /* the command that failed, and x */
-    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 0), "peer")),
-                        command);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 1), "status")),
-                        "skipped: no x");
-    qm_gpu_report_free(&r);
-    clear();
-    snprintf(command, sizeof command, "echo $$ > %s; sleep 100 #", script);
-    for (int kills = 0; kills < 2; kills++) {
-        pid_t pid = start((const char *const[]){"--only", "peers", "--peers", command, NULL});
-        int peer = number_in(script);
-        double from = qm_seconds();
-        kill(pid, kills ? SIGKILL : SIGTERM);
-        assert_int_equal(finish(pid), kills ? -SIGKILL : 75);
-        while (is_alive(peer))
-            if (qm_seconds() - from > 8.0)
-                fail_msg("the peers' program is left, after signal %d", kills ? SIGKILL : SIGTERM);
-        unlink(script);
-    }
-}
-
 /* Codes of which only a part was compared are no bad row, and --resume compares the rest. */
 static void test_part_of_codes(void **state)
 {
@@ -541,14 +498,22 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_strange_reports),
-        cmocka_unit_test(test_times),         cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_budget),        cmocka_unit_test(test_plausible),
-        cmocka_unit_test(test_absurd),        cmocka_unit_test(test_clean_up),
-        cmocka_unit_test(test_slow_start),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),       cmocka_unit_test(test_every_error),
-        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
-        cmocka_unit_test(test_earlier_peers), cmocka_unit_test(test_part_of_codes),
+        cmocka_unit_test(test_another_card),
+        cmocka_unit_test(test_strange_reports),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_mute),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),
+        cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_slow_start),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_every_error),
+        cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }

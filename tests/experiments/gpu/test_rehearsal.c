@@ -361,6 +361,12 @@ static void test_beside(void **state)
     assert_non_null(strstr(printed, "**These reports differ in elements: compare with care.**"));
     assert_non_null(strstr(printed, " (8192) | "));
     assert_non_null(strstr(printed, " (20480) |"));
+    stand_in_card.is_idle = 1; /* a line also for rows that only failed */
+    assert_int_equal(RUN("lion_f32", "--only", "speed", "--size", "0.008", "--rounds", "2"), 1);
+    stand_in_card.is_idle = 0;
+    snprintf(b, sizeof b, "%s/stand-in-speed-1970-01-01-000000-3.h5", out);
+    assert_int_equal(RUN("--beside", a, b), 0);
+    assert_non_null(strstr(printed, "| lion\\_f32, fast | - | failed |"));
     assert_int_equal(RUN("--beside", "results/baseline.h5"), 3);
     assert_non_null(strstr(printed, "expected gpu"));
     assert_int_equal(RUN("--beside"), 2);

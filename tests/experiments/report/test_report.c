@@ -170,22 +170,27 @@ static struct qm_result *compared(struct s_change how)
     return out;
 }
 
-/* The number of runs in /against/apart of a label on a problem, and the reason. */
-static int64_t apart(struct qm_result *r, const char *label, const char *problem,
-                     const char *reason)
+/* The number of runs in /against/apart of a label and an archived variant, by reason; they are on
+ * the problems that the text names. */
+static int64_t apart(struct qm_result *r, const char *label, const char *other, const char *reason,
+                     const char *problems)
 {
     int64_t rows, *runs, sum = 0;
-    char **l, **p, **why;
+    char **l, **b, **why, **on;
     assert_int_equal(qm_result_texts(r, "/against/apart", "label", &rows, &l), QM_OK);
-    assert_int_equal(qm_result_texts(r, "/against/apart", "problem", &rows, &p), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/apart", "archive", &rows, &b), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/apart", "problems", &rows, &on), QM_OK);
     assert_int_equal(qm_result_texts(r, "/against/apart", "reason", &rows, &why), QM_OK);
     assert_int_equal(qm_result_i64(r, "/against/apart", "runs", &rows, &runs), QM_OK);
     for (int64_t i = 0; i < rows; i++)
-        if (strcmp(l[i], label) == 0 && strcmp(p[i], problem) == 0 && strstr(why[i], reason))
+        if (strcmp(l[i], label) == 0 && strcmp(b[i], other) == 0 && strstr(why[i], reason)) {
+            assert_string_equal(on[i], problems);
             sum += runs[i];
+        }
     free(l);
-    free(p);
+    free(b);
     free(why);
+    free(on);
     free(runs);
     return sum;
 }
@@ -204,6 +209,48 @@ static double expected(int64_t label, int64_t other, int64_t problem)
         most = fmax(most, d);
     }
     return (sum - least - most) / (S_SEEDS - 2);
+}
+
+/* The counts of verdicts are those of the rows, the file says of which rates, and the order is
+ * that of better less worse. */
+static void counts(struct qm_result *r)
+{
+    int64_t rows;
+    char **label, **other, **verdict, **rates;
+    double *scale;
+    size_t i;
+    json_t *told, *one;
+    json_int_t last = INT64_MAX, all = 0;
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "label", &rows, &label), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "archive", &rows, &other), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "verdict", &rows, &verdict), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "rates", &rows, &rates), QM_OK);
+    assert_int_equal(qm_result_f64(r, "/against/pairs", "lr_scale", &rows, &scale), QM_OK);
+    assert_int_equal(qm_against_counts(r, &told), QM_OK);
+    assert_non_null(
+        strstr(json_string_value(json_object_get(told, "rates")), "which are not tuned"));
+    assert_int_equal(json_integer_value(json_object_get(told, "archived")), S_LABELS - 1);
+    json_array_foreach (json_object_get(told, "counts"), i, one) {
+        json_int_t worse = 0, better = json_integer_value(json_object_get(one, "better"));
+        for (int64_t k = 0; k < rows; k++)
+            worse += strcmp(label[k], json_string_value(json_object_get(one, "label"))) == 0 &&
+                     strcmp(other[k], json_string_value(json_object_get(one, "archive"))) == 0 &&
+                     scale[k] == json_number_value(json_object_get(one, "lr_scale")) &&
+                     strcmp(verdict[k], "worse") == 0;
+        assert_int_equal(worse, json_integer_value(json_object_get(one, "worse")));
+        assert_true(better - worse <= last);
+        last = better - worse;
+        all += json_integer_value(json_object_get(one, "problems"));
+    }
+    assert_int_equal(all, rows);
+    for (int64_t k = 0; k < rows; k++)
+        assert_string_equal(rates[k], "not tuned");
+    json_decref(told);
+    free(label);
+    free(other);
+    free(verdict);
+    free(rates);
+    free(scale);
 }
 
 /* Every pair of labels with the same twin is compared, and no other; the means are those of the
@@ -243,7 +290,9 @@ static void against_itself(void **state)
     /* Eleven labels of one twin against each other; one fails on one problem, one's gaps are not
      * finite on one problem at one rate. */
     assert_int_equal(rows, S_SCALES * (S_PROBLEMS * 11 * 11 - (2 * 11 - 1)) - (2 * 11 - 1));
-    assert_int_equal(apart(r, s_label[9], s_problem[7], "failed"), S_SEEDS * S_SCALES);
+    assert_int_equal(apart(r, s_label[9], s_label[0], "failed", s_problem[7]), S_SEEDS * S_SCALES);
+    assert_int_equal(apart(r, s_label[0], "adamw4_ao without scales", "", ""), 0);
+    counts(r);
     free(label);
     free(other);
     free(problem);
@@ -261,8 +310,8 @@ static void against_others(void **state)
     (void)state;
     int64_t rows, *n;
     struct qm_result *r = compared((struct s_change){.seeds = 3});
-    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], "no such seed"), 3 * S_SCALES);
-    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], ""), 3 * S_SCALES);
+    assert_int_equal(apart(r, "adamw8_ao", "every one", "no such seed", "all"),
+                     3 * S_PROBLEMS * S_SCALES);
     assert_int_equal(qm_result_i64(r, "/against/pairs", "n", &rows, &n), QM_OK);
     for (int64_t i = 0; i < rows; i++)
         assert_true(n[i] == S_SEEDS - 3 || n[i] == 1); /* 1: all equal to the bit */
@@ -272,12 +321,14 @@ static void against_others(void **state)
     r = compared((struct s_change){.twin = 0.01});
     assert_int_equal(qm_result_i64(r, "/against/pairs", "n", &rows, &n), QM_OK);
     assert_int_equal(rows, 0);
-    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], "twins differ"), S_SEEDS * S_SCALES);
+    assert_int_equal(apart(r, "adamw8_ao", "adamw8_bnb", "twins differ", "all"),
+                     S_PROBLEMS * S_SEEDS * S_SCALES);
     free(n);
     qm_result_close(r);
 
     r = compared((struct s_change){.twin = 0.01, .steps = 100});
-    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], "number of steps"), S_SEEDS * S_SCALES);
+    assert_int_equal(apart(r, "adamw8_ao", "adamw8_bnb", "number of steps", "all"),
+                     S_PROBLEMS * S_SEEDS * S_SCALES);
     qm_result_close(r);
 }
 
@@ -311,6 +362,8 @@ static void against_limits(void **state)
     }
     assert_int_equal(floor, S_SCALES);
     assert_int_equal(worse, S_SCALES * (11 - 2));
+    assert_int_equal(apart(r, s_label[0], s_label[3], "s differ", s_problem[0]),
+                     S_SEEDS * S_SCALES);
     free(label);
     free(other);
     free(problem);
