@@ -131,6 +131,13 @@ static int subject_of(const struct qm_domain *d, const struct qm_domain_source *
     return k;
 }
 
+/* Whether sums over so many numbers must have an effect (qm_case_tail_effects). */
+static int sums_tail(const struct qm_domain *d, const struct qm_shape *shape)
+{
+    return !d->recipe.rule->elementwise && !qm_domain_is_projected(d) &&
+           qm_shape_numel(shape) > QM_COSTLY;
+}
+
 /* Effects of a case: of hyper-parameters, before them that of its subject, and in the largest
  * tensors, where the rule has sums, of tails. */
 static int score_of(const struct qm_domain *d, int subject, struct qm_case *c)
@@ -140,8 +147,7 @@ static int score_of(const struct qm_domain *d, int subject, struct qm_case *c)
     c->effects = qm_case_effects(d, c);
     int score = __builtin_popcountll(c->effects);
     score += c->effects >> subject & 1 ? QM_HYPERS : 0;
-    if (!d->recipe.rule->elementwise && !qm_domain_is_projected(d) &&
-        qm_shape_numel(&c->shape) > QM_COSTLY)
+    if (sums_tail(d, &c->shape))
         score += QM_HYPERS * __builtin_popcount((unsigned)qm_case_tail_effects(d, c));
     return score;
 }
@@ -156,8 +162,10 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
                                           QM_CLASS_outlier,    QM_CLASS_floors, QM_CLASS_constant,
                                           QM_CLASS_loguniform, QM_CLASS_graded};
     enum { ORDINARY = sizeof ordinary / sizeof *ordinary, OTHER = sizeof other / sizeof *other };
-    enum { CANDIDATES = 12, PROJECTIONS = 6, PERIOD_OF_OTHERS = 5 };
+    enum { CANDIDATES = 12, FURTHER = 60, ALL_TAILS = 3 * QM_HYPERS };
+    enum { PROJECTIONS = 6, PERIOD_OF_OTHERS = 5 };
     int best = -1, most = d->candidates == 0 ? 1 : qm_domain_is_projected(d) ? 2 : CANDIDATES;
+    int has_tail = sums_tail(d, shape); /* of few cases: each should show it */
     int subject = subject_of(d, s, turn);
     int is_other = (turn + (int64_t)(s->seed % PERIOD_OF_OTHERS)) % PERIOD_OF_OTHERS == 0;
     enum qm_class kind =
@@ -167,7 +175,7 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
     if (has_long_side(shape)) /* each of whose rows or columns has other numbers */
         kind = QM_CLASS_normal;
     struct qm_case out = {.forced = 1};
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < most || (has_tail && most > 1 && i < FURTHER && best < ALL_TAILS); i++) {
         struct qm_case c = {.forced = !qm_domain_one_in(s, 4), .kind = kind, .shape = *shape};
         c.t = qm_domain_one_in(s, 2)   ? 1 /* which has rules of its own */
               : qm_domain_one_in(s, 2) ? 2 + qm_domain_below(s, 14)

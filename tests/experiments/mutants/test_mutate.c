@@ -116,10 +116,10 @@ static void shipped(void **state)
 /* clang-format off */
 #define TEMPLATE "template sgdm8_bnb 700\n"
 #define BUG   "- s[i] * momentum + d;\n", "+ s[i] * momentum - d;\n"
-#define FINE  "- fmaf(*w, decay, g[from + i] * scale)\n", \
-              "+ fmaf(decay, *w, scale * g[from + i])\n"
-#define OTHER "- fmaf(*w, decay, g[from + i] * scale)\n", \
-              "+ *w * decay + g[from + i] * scale\n"
+#define FINE  "- fmaf(*w, decay, d)\n", \
+              "+ fmaf(decay, *w, d)\n"
+#define OTHER "- fmaf(*w, decay, d)\n", \
+              "+ *w * decay + d\n"
 /* clang-format on */
 
 static struct qm_matrix judged(const char *const *lines)
@@ -189,7 +189,7 @@ static void unexplained(void **state)
 static void equivalence(void **state)
 {
     static const char *const lines[] = {TEMPLATE, "mutant a decay: twice\n",
-                                        "- fmaf(*w, decay, g\n", "+ fmaf(*w, 2.0f * decay, g\n",
+                                        "- fmaf(*w, decay, d\n", "+ fmaf(*w, 2.0f * decay, d\n",
                                         NULL};
     (void)state;
     struct qm_matrix m = judged(lines);
