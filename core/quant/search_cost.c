@@ -28,6 +28,9 @@ struct qm_search_cost qm_search_cost(const struct qm_codec *c)
     case QM_SEARCH_ladder:
     case QM_SEARCH_mids: return (struct qm_search_cost){n - 1, 4 * (n - 1)};
     case QM_SEARCH_argmin: return (struct qm_search_cost){n - 1, 4 * n};
-    default: return (struct qm_search_cost){2, 65536};
+    case QM_SEARCH_grid:
+    case QM_SEARCH_lower:
+    case QM_SEARCH_COUNT: break;
     }
+    return (struct qm_search_cost){2, 65536};
 }

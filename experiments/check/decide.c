@@ -332,7 +332,9 @@ static void threshold(struct qm_decider *d, int k)
         set(t, mid, 0, below, above);
         t->low_up = 0;
         break;
-    default: round_threshold(d, k, below, above, error); break;
+    case QM_SEARCH_scan:
+    case QM_SEARCH_bisect:
+    case QM_SEARCH_COUNT: round_threshold(d, k, below, above, error); break;
     }
     if (gap <= 0.0)
         merged_threshold(d, k);

@@ -94,9 +94,9 @@ def function_of(head):
 
 def check(path):
     with open(path, encoding="utf-8") as f:
-        lines = f.read().split("\n")
-    if len(lines) - 1 > FILE and path not in LONG_FILES:
-        yield f"{path}:1: {len(lines) - 1} lines, at most {FILE}"
+        lines = f.read().removesuffix("\n").split("\n")
+    if len(lines) > FILE and path not in LONG_FILES:
+        yield f"{path}:1: {len(lines)} lines, at most {FILE}"
     for i, line in enumerate(lines, 1):
         if path.endswith(C_LIKE):  # backslashes stand in one column beyond the text
             line = line.rstrip("\\").rstrip()
