@@ -155,17 +155,20 @@ def square(name, by, n=4096):
     judged DIFFERS "$square"'square("more", 1.0 + 2.0 ** -19)'
 }
 
-# Every element of the vector has the same norm in its step: an error of (n / 16 + 8) 2^-53.
+# Every element of the vector has the same norm in its step: an error of (n / 8 + 8) 2^-53.
 @test "conform: a norm of many float64 numbers is off by its additions" {
     local norm='
-def norm(name, by, n=8192):
+n = 8192
+def norm(name, by, rms=0.0):
     run(name, {"optimizer": "CAME", "dtype": "f64", "lr": 0.0, "weight_decay": 0.0,
-        "betas": [0.5, 0.5, 0.5], "eps": [1e-30, 1e-16]}, np.zeros(n),
-        np.full((1, n), 1.0), np.zeros((1, n)), exp_avg=np.full((1, n), 0.5) * by,
+        "betas": [0.5, 0.5, 0.5], "eps": [1e-30, 1e-16]}, np.ones(n),
+        np.full((1, n), 1.0), np.ones((1, n)), RMS=[1.0 + rms], exp_avg=np.full((1, n), 0.5) * by,
         exp_avg_sq=np.full((1, n), 0.5))
 '
     judged NEAR "$norm"'norm("lanes", 1.0 + 2.0 ** -46)' executed CAME.py
     judged DIFFERS "$norm"'norm("more", 1.0 + 2.0 ** -42)' executed CAME.py
+    judged NEAR "$norm"'norm("RMS", 1.0, rms=0.9 * (n // 8) * 2.0 ** -53)' executed CAME.py
+    judged DIFFERS "$norm"'norm("RMS", 1.0, rms=1.1 * (n // 8) * 2.0 ** -53)' executed CAME.py
 }
 
 @test "conform: momentum, dampening and alpha outside of [0, 1] are replayed or skipped" {
