@@ -156,6 +156,18 @@ for i, x in enumerate((-2.0 ** -10, 0.0, 2.0 ** -11, -0.5078125 * 2.0 ** -10)):
 ' system adafactor8bit
 }
 
+# 1 - lr weight_decay + lr is 1: what the recording may be off by is of the step and of the decay.
+@test "conform: a decay that cancels the step of adafactor8bit leaves its error" {
+    local cancel='
+def cancel(name, off):
+    a8(name, [-1.0, -1.0], [1.0 - off] * 2, hyper={"beta2_decay": np.nan, "weight_decay": 1.0,
+       "eps": [np.nan, 1e-3]})
+'
+    judged EQUAL "$a8$cancel"'cancel("made", 0.0)' system adafactor8bit
+    judged NEAR "$a8$cancel"'cancel("near", 2.0 ** -18)' system adafactor8bit
+    judged DIFFERS "$a8$cancel"'cancel("more", 2.0 ** -16)' system adafactor8bit
+}
+
 # A moment of one NaN, whose block of 64 ends in padding: packages divide 0 by its scale.
 @test "conform: padding of d4 and d8 is the top code where the scale is NaN" {
     local nan='
