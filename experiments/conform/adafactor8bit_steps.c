@@ -288,8 +288,8 @@ static float round_near(double p, float want, double within, const float *draw)
     return least <= want && want <= most ? want : rounded(p, draw);
 }
 
-/* What the confidence makes the step of element k from before to p be off by: anything where nothing
- * of its row's or its column's number is certain. */
+/* What the confidence makes the step of element k from before to p be off by: anything where
+ * nothing of its row's or its column's number is certain. */
 static double conf_off(const struct qm_adafactor8_replay *r, int64_t k, float p, float before)
 {
     double off = qm_adafactor8_element_off(r, k), step = fabs((double)p - (double)before);

@@ -73,10 +73,10 @@ int qm_tensor_run_texts_known(struct qm_conform *c);
  * attribute without element i, or of another type, makes the case unreadable. */
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
 
-/* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, (n / 8 + 8) 2^-53 to those
- * of float64, n the elements of the tensor: torch adds up the squares of a norm in eight lanes, of
- * float64 in four, one after the other, n / 8 additions of u, which the root halves, and the norm
- * divides the whole update. */
+/* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, and to those of float64
+ * (n / 8 + 8) 2^-53, n the elements of the tensor: torch adds up the squares of a norm in eight
+ * lanes, of float64 in four, one after the other, n / 8 additions of u or n / 4, which the root
+ * halves, and the norm divides the whole update. */
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w);
 
 double qm_tensor_run_rms(const double *x, int64_t n);

@@ -168,12 +168,12 @@ def cancel(name, off):
     judged DIFFERS "$a8$cancel"'cancel("more", 2.0 ** -16)' system adafactor8bit
 }
 
-# Of the first of two numbers U - M is 2^-t, which in step 16 is all rounding, and so is the norm of the
-# step, of the other one not.
+# Of the first of two numbers U - M is 2^-t, which in step 16 is all rounding, and so is the norm of
+# the step, of the other one not.
 @test "conform: a parameter of adafactor8bit whose confidence cancels may be any, another not" {
     local came='
-def came(name, k=0, by=1.0, T=16, dtype="float32"):
-    a8(name, [1.0, 1.0], dtype=dtype, hyper={"beta1": 0.5, "beta3": 0.0, "beta2_decay": 0.0})
+def came(name, k=0, by=1.0, T=16):
+    a8(name, [1.0, 1.0], hyper={"beta1": 0.5, "beta3": 0.0, "beta2_decay": 0.0})
     u = np.array([[1.0, (-1.0) ** t] for t in range(T)])
     m, p, last, old = [], [], np.zeros(2), np.ones(2)
     for t in range(T):
