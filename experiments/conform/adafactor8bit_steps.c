@@ -288,6 +288,14 @@ static float round_near(double p, float want, double within, const float *draw)
     return least <= want && want <= most ? want : rounded(p, draw);
 }
 
+/* What the confidence makes the step of element k from before to p be off by: anything where
+ * nothing of its row's or its column's number is certain. */
+static double conf_off(const struct qm_adafactor8_replay *r, int64_t k, float p, float before)
+{
+    double off = qm_adafactor8_element_off(r, k), step = fabs((double)p - (double)before);
+    return off == HUGE_VAL ? off : isfinite(step) ? fmin(off, 2.0) * step : 0.0;
+}
+
 /* Rounds the parameters after step t to bfloat16 as the package does: after their decay, of which
  * the step without decay tells how much of the change it is, and after the step.  share: the
  * relative error of step and decay; w->near: what steps may be off by. */
@@ -303,9 +311,7 @@ static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r
                off = 2.0 * QM_STEP_PARAM_RELATIVE * fabs((double)before[i]) +
                      (isfinite(decay) ? share * decay : 0.0);
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
-        double conf = fmin(qm_adafactor8_element_off(r, i), 2.0);
-        double size = fabs((double)w->p[i] - (double)before[i]);
-        double near = w->near[i] + (isfinite(size) ? conf * size : 0.0);
+        double near = w->near[i] + conf_off(r, i, w->p[i], before[i]);
         double decayed = has_bare ? (double)rounded(kept, NULL) - step : (double)w->p[i];
         qm_judge_add_step(&seen, (double)rounded(decayed, draw), (double)want[i], (double)before[i],
                           near + (has_bare ? off : 0.0));
@@ -328,10 +334,8 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
 {
     double decay = 1.0 + qm_adafactor8_decay_of(r, before);
     for (int64_t k = 0; k < r->n; k++) {
-        double off = qm_adafactor8_element_off(r, k), old = fabs((double)before[k]);
+        double off = conf_off(r, k, w->p[k], before[k]), old = fabs((double)before[k]);
         double most = fmax(fabs((double)w->p[k]), isfinite(old) ? old * decay : 0.0);
-        double step = fabs((double)w->p[k] - (double)before[k]);
-        off = isfinite(step) ? fmin(off, 2.0) * step : 0.0;
         w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + w->near[k] + off;
     }
     qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);

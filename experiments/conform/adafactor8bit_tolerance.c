@@ -428,7 +428,7 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
            of_m = 2.0 * (r->is_update ? share : QM_STEP_VALUE_LARGEST),
            small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n);
     for (int64_t k = 0; k < r->n; k++)
-        change = fmax(change, size_of(p[k] - before[k]));
+        change = fmax(change, qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]));
     double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny);
     for (int64_t k = 0; k < r->n; k++) {
         double kept = m_new ? beta1 * size_of(m_old[k]) : 0.0,

@@ -8,6 +8,8 @@
  * L2    g + weight_decay p has one rounding of its product and one of the sum on either side: 4 u
  *       of weight_decay |p|, which is what remains where it cancels g.  A state takes it in with
  *       its weight, a square 2 |g| times it, a quotient over its root.
+ * LEAST three roundings to counts of 2^-1074, half of one each, here (L2 term and both products of
+ *       an average) and there, where something is rounded: 3 counts of a state.
  * STEP  a step is off by these errors of its moment over the least divisor, and by what the root of
  *       its second moment and eps make of those of that. */
 #include "experiments/conform/reference.h"
@@ -21,6 +23,7 @@
 #define DOUBLE_TOLERANCE 1e-14
 #define SUM_ERROR        0x1p-50
 #define L2_ERROR         0x1p-51
+#define LEAST_ERROR      (3.0 * 0x1p-1074)
 
 static double size_of(double x) { return isfinite(x) ? fabs(x) : 0.0; }
 
@@ -64,7 +67,15 @@ static double old_of(const struct double_run *r, int i, const struct at *a)
     return r->state[i] && a->t > 1 ? size_of(r->state[i][(a->t - 2) * r->n + a->k]) : 0.0;
 }
 
-/* SUM and L2 of state i. */
+/* LEAST of a state that takes in `taken` times the gradient, or its square; 0 where that is 0, and
+ * so is the old number: nothing is rounded then. */
+static double least_off(double taken, const struct at *a, int is_square, double old)
+{
+    double term = taken * a->sum * (is_square ? a->sum : 1.0);
+    return old > 0.0 || term > 0.0 ? LEAST_ERROR : 0.0;
+}
+
+/* SUM, L2 and LEAST of state i. */
 static double state_off(const struct double_run *r, int i, const struct at *a)
 {
     const char *takes = r->from->f->takes;
@@ -76,10 +87,11 @@ static double state_off(const struct double_run *r, int i, const struct at *a)
     double grows = fmax(1.0, r->h.momentum);
     if (is_sgd)
         taken = fmax(1.0, fabs(1.0 - r->h.dampening));
+    double least = fmax(taken, grows) * least_off(taken, a, what == 's', old_of(r, i, a));
     if (what == 'm')
-        return SUM_ERROR * grows * old_of(r, i, a) + taken * a->l2;
+        return SUM_ERROR * grows * old_of(r, i, a) + taken * a->l2 + least;
     if (what == 's')
-        return taken * a->l2 * (2.0 * a->sum + a->l2);
+        return taken * a->l2 * (2.0 * a->sum + a->l2) + least;
     double root = sqrt(new_of(r, 0, a)) + r->h.eps;
     return SUM_ERROR * grows * old_of(r, i, a) + (a->l2 > 0.0 ? a->l2 / root : 0.0);
 }
@@ -132,7 +144,7 @@ static double product_error(const struct double_run *r, const struct at *a)
         product *= mu = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)i * h->momentum_decay));
     double next = h->beta1 * (1.0 - 0.5 * pow(0.96, (double)(a->t + 1) * h->momentum_decay));
     double left = 1.0 - product, left_next = 1.0 - product * next;
-    double den = sqrt(new_of(r, 1, a) / (1.0 - pow(h->beta2, (double)a->t))) + h->eps;
+    double den = sqrt(new_of(r, 1, a)) / sqrt(1.0 - pow(h->beta2, (double)a->t)) + h->eps;
     if (!(left > 2.0 * product * error && den > 0.0))
         return HUGE_VAL;
     double along_g = (1.0 - mu) / left, along_m = next / left_next;
@@ -267,6 +279,27 @@ static void tail_maxima(const struct double_run *r, double *const *slot, int64_t
     }
 }
 
+/* NAdam by foreach divides roots, so that a v / (1 - beta2^t) beyond double is none there: such a
+ * parameter by the step of numbers that are 2^-300 times as large. */
+static void large_steps(const struct double_run *r, double *const *slot, double *p, int64_t t,
+                        const struct qm_oracle_hyper *h)
+{
+    struct qm_oracle_hyper small = *h;
+    double left = 1.0 - pow(h->beta2, (double)t), by = 0x1p-300;
+    small.eps *= by;
+    small.weight_decay *= r->is_coupled ? by : 1.0;
+    for (int64_t k = 0; r->is_nadam && r->from->is_foreach && k < r->n; k++) {
+        struct at a = number_of(r, t, k);
+        double g = by * a.g, m, v, *one[2] = {&m, &v};
+        if (!isfinite(slot[1][k]) || isfinite(slot[1][k] / left) || !r->state[0] || !r->state[1])
+            continue;
+        m = t > 1 ? by * r->state[0][(t - 2) * r->n + k] : 0.0;
+        v = t > 1 ? by * by * r->state[1][(t - 2) * r->n + k] : 0.0;
+        r->oracle->step(&a.p, one, &g, 1, 1, &small, t);
+        p[k] = a.p;
+    }
+}
+
 static void run_double(struct qm_conform *c, const struct double_run *r)
 {
     size_t bytes = (size_t)r->n * sizeof(double);
@@ -288,6 +321,7 @@ static void run_double(struct qm_conform *c, const struct double_run *r)
             memcpy(p, r->params + (t - 2) * r->n, bytes);
         h.lr = r->lr ? r->lr[t - 1] : r->h.lr;
         r->oracle->step(p, slot, r->grads + (t - 1) * r->n, 1, r->n, &h, t);
+        large_steps(r, slot, p, t, &h);
         tail_maxima(r, slot, t);
         double centered = centered_off(r, t);
         if (centered == HUGE_VAL)

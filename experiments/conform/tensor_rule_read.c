@@ -35,12 +35,18 @@ double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, doubl
     return absent;
 }
 
+/* The relative error of a root of a sum of n squares. */
+static double norm_error(double n, int is_double)
+{
+    return is_double ? (n / 8.0 + 8.0) * 0x1p-53 : (n / 16.0 + 8.0) * 0x1p-24;
+}
+
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
-    double roundings = (double)qm_golden_case_numel(c, "param0") / 16.0 + 8.0;
+    double n = (double)qm_golden_case_numel(c, "param0");
     struct qm_tensor_run_tolerance *const all[] = {&w->f32, &w->bf16, &w->f64};
     for (int i = 0; i < 3; i++) {
-        double more = roundings * (i < 2 ? 0x1p-24 : 0x1p-53);
+        double more = norm_error(n, i == 2);
         all[i]->state += more;
         all[i]->param += all[i]->param > 0.0 ? more : 0.0; /* 0: bfloat16, every bit */
         all[i]->free_state += more;
@@ -76,12 +82,12 @@ void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_ca
     const double *want = qm_golden_case_doubles(c, "state_RMS", steps);
     double *got = qm_golden_case_memory(c, steps, sizeof *got),
            *allowed = qm_golden_case_memory(c, steps, sizeof *allowed);
-    double unit = type == 2 ? 0x1p-53 : 0x1p-24, count = (double)n;
+    double count = (double)n, error = norm_error(count, type == 2);
     for (int64_t t = 0; want && got && allowed && t < steps; t++) {
         got[t] = qm_tensor_run_rms(t > 0 ? params + (t - 1) * n : p0, n);
         int overflows = type != 2 && got[t] * sqrt(count) >= 0x1p64 && isinf(want[t]);
         got[t] = overflows ? want[t] : got[t];
-        allowed[t] = ((count / 16.0 + 8.0) * unit + (type == 1 && is_came ? 0x1p-7 : 0.0)) * got[t];
+        allowed[t] = (error + (type == 1 && is_came ? 0x1p-7 : 0.0)) * got[t];
         if (type != 2)
             allowed[t] += fmin(got[t], 0x1p-74); /* the root of 2^-149 */
         if (!isfinite(allowed[t]))

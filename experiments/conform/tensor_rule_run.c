@@ -294,12 +294,12 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
                       : is_free ? tol->free_state * (double)t
                                 : tol->state,
            keep = is_average ? r->w->keep : 0.0, most = 0.0, off = 0.0,
-           least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN,
+           least = tol == &r->w->f64 ? DBL_MIN : (double)FLT_MIN,
            added = more_of(r, i, t, is_free, 0.0, tol),
            largest_of = qm_judge_largest_double(want, n),
            largest_old = old ? qm_judge_largest_double(old, n) : 0.0;
     double small =
-        is_average && least > 0.0
+        is_average && tol != &r->w->f64
             ? qm_judge_subnormal(qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n), r->n) *
                   largest_of
             : 0.0;

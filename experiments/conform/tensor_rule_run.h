@@ -73,16 +73,17 @@ int qm_tensor_run_texts_known(struct qm_conform *c);
  * attribute without element i, or of another type, makes the case unreadable. */
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
 
-/* Adds (n / 16 + 8) u to the tolerances, u 2^-24 of float32 and bfloat16 runs and 2^-53 of float64,
- * n the elements of the tensor: torch adds up the squares of a norm in eight lanes, one after the
- * other, n / 8 additions of u, which the root halves, and the norm divides the whole update. */
+/* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, and to those of float64
+ * (n / 8 + 8) 2^-53, n the elements of the tensor: torch adds up the squares of a norm in eight
+ * lanes, of float64 in four, one after the other, n / 8 additions of u or n / 4, which the root
+ * halves, and the norm divides the whole update. */
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w);
 
 double qm_tensor_run_rms(const double *x, int64_t n);
 
 /* Judges state_RMS of transformers' Adafactor and of CAME, after step t that of the parameters
- * before it: a root, a quotient and the root of a sum of n squares in eight lanes, (n / 16 + 8) u
- * with u of the type that it is formed in, 2^-53, 2^-24, or for CAME's bfloat16 parameters, whose
+ * before it: a root, a quotient and the root of a sum of n squares in lanes, (n / 16 + 8) 2^-24
+ * or, formed in float64, (n / 8 + 8) 2^-53, or for CAME's bfloat16 parameters, whose
  * norm is rounded to bfloat16, as is the quotient, 2^-7 besides.  Squares below 2^-126 are counts
  * of 2^-149, those beyond float32 infinite. */
 void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_case *w,

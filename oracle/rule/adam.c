@@ -26,14 +26,14 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
             0.0) /* without decay a theta that is not finite stays out of the moments */
             g = g + h->weight_decay * theta[i];
         m[i] = beta1 * m[i] + (1.0 - beta1) * g;
-        v[i] = beta2 * v[i] + (1.0 - beta2) * (g * g);
+        v[i] = beta2 * v[i] + (1.0 - beta2) * g * g;
     }
     for (int64_t i = 0; top && i < n; i++)
         top[i] = v[i] > top[i] || isnan(v[i]) ? v[i] : top[i];
     for (int64_t i = 0; i < n; i++) {
         double m_hat = m[i] / qm_oracle_correction(beta1, t);
-        double v_hat = (top ? top[i] : v[i]) / qm_oracle_correction(beta2, t);
-        theta[i] = theta[i] - h->lr * (m_hat / (sqrt(v_hat) + h->eps));
+        double root = sqrt(top ? top[i] : v[i]) / sqrt(qm_oracle_correction(beta2, t));
+        theta[i] = theta[i] - h->lr * (m_hat / (root + h->eps));
     }
 }
 

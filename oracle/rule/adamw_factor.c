@@ -62,8 +62,8 @@ static double mean_of(const double *x, int64_t n)
 static double step_of(double m, double v, const struct qm_oracle_hyper *h, int64_t t)
 {
     double m_hat = m / qm_oracle_correction(h->beta1, t),
-           v_hat = v / qm_oracle_correction(h->beta2, t);
-    return h->lr * (m_hat / (sqrt(v_hat) + h->eps));
+           root = sqrt(v) / sqrt(qm_oracle_correction(h->beta2, t));
+    return h->lr * (m_hat / (root + h->eps));
 }
 
 static qm_status whole(double *theta, double *const *slot, const double *grad,
@@ -81,7 +81,7 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * (sign * grad[i]);
     if (shape->rank < 2 || !h->factored) {
         for (int64_t i = 0; i < n; i++) {
-            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (grad[i] * grad[i]);
+            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * grad[i] * grad[i];
             theta[i] = theta[i] - step_of(m[i], v[i], h, t);
         }
         return QM_OK;

@@ -42,7 +42,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
         if (!coupled)
             theta[i] = (1.0 - h->lr * lambda) * theta[i];
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g;
-        v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (g * g);
+        v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * g * g;
         double den = sqrt(v[i] / qm_oracle_correction(h->beta2, t)) + h->eps;
         theta[i] = theta[i] - h->lr * (along_g * g) / den - h->lr * (along_m * m[i]) / den;
     }

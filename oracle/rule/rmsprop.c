@@ -20,7 +20,7 @@ static void step(double *theta, double *v, const double *grad, int64_t n,
         if (accumulates)
             v[i] = v[i] + d * d;
         else
-            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (d * d);
+            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * d * d;
         theta[i] = theta[i] - h->lr * ((is_raw ? grad[i] : d) / (sqrt(v[i]) + h->eps));
     }
 }

@@ -34,7 +34,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
         if (accumulates)
             v[i] = v[i] + d * d;
         else
-            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (d * d);
+            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * d * d;
         double s = v[i];
         if (a) {
             a[i] = h->beta2 * a[i] + (1.0 - h->beta2) * d;

@@ -156,6 +156,47 @@ for i, x in enumerate((-2.0 ** -10, 0.0, 2.0 ** -11, -0.5078125 * 2.0 ** -10)):
 ' system adafactor8bit
 }
 
+# 1 - lr weight_decay + lr is 1: what the recording may be off by is of the step and of the decay.
+@test "conform: a decay that cancels the step of adafactor8bit leaves its error" {
+    local cancel='
+def cancel(name, off):
+    a8(name, [-1.0, -1.0], [1.0 - off] * 2, hyper={"beta2_decay": np.nan, "weight_decay": 1.0,
+       "eps": [np.nan, 1e-3]})
+'
+    judged EQUAL "$a8$cancel"'cancel("made", 0.0)' system adafactor8bit
+    judged NEAR "$a8$cancel"'cancel("near", 2.0 ** -18)' system adafactor8bit
+    judged DIFFERS "$a8$cancel"'cancel("more", 2.0 ** -16)' system adafactor8bit
+}
+
+# Of the first of two numbers U - M is 2^-t, which in step 16 is all rounding, and so is the norm of
+# the step, of the other one not.
+@test "conform: a parameter of adafactor8bit whose confidence cancels may be any, another not" {
+    local came='
+def came(name, k=0, by=1.0, T=16):
+    a8(name, [1.0, 1.0], hyper={"beta1": 0.5, "beta3": 0.0, "beta2_decay": 0.0})
+    u = np.array([[1.0, (-1.0) ** t] for t in range(T)])
+    m, p, last, old = [], [], np.zeros(2), np.ones(2)
+    for t in range(T):
+        last = 0.5 * last + 0.5 * u[t]
+        step = 0.5 * last / abs(u[t] - last)
+        step[k] *= by if t == T - 1 else 1.0
+        old = np.float32(old - step)
+        m.append(last); p.append(old)
+    g, m, c = f[name], np.float32(m), np.float32((u - m) ** 2)
+    del g["grads"], g["params"]
+    g.attrs["steps"], g.attrs["shape"] = T, [1, 2]
+    g["grads"], g["params"] = np.float32(u), np.float32(p)
+    one = np.ones((T, 2), "f4")
+    for key, x in {"m": m, "row_var": one[:, :1], "col_var": one, "conf_col": c,
+                   "conf_row": c.mean(1, keepdims=True)}.items():
+        g["state/" + key] = x
+'
+    judged EQUAL "$a8$came"'came("before", T=12)' system adafactor8bit
+    judged skipped "$a8$came"'came("made"); came("any", by=10.0)' system adafactor8bit
+    judged DIFFERS "$a8$came"'
+came("before", 0, 1.5, 12); came("early", 1, 1.1, 5)' system adafactor8bit
+}
+
 # A moment of one NaN, whose block of 64 ends in padding: packages divide 0 by its scale.
 @test "conform: padding of d4 and d8 is the top code where the scale is NaN" {
     local nan='

@@ -155,17 +155,20 @@ def square(name, by, n=4096):
     judged DIFFERS "$square"'square("more", 1.0 + 2.0 ** -19)'
 }
 
-# Every element of the vector has the same norm in its step: an error of (n / 16 + 8) 2^-53.
+# Every element of the vector has the same norm in its step: an error of (n / 8 + 8) 2^-53.
 @test "conform: a norm of many float64 numbers is off by its additions" {
     local norm='
-def norm(name, by, n=8192):
+n = 8192
+def norm(name, by, rms=0.0):
     run(name, {"optimizer": "CAME", "dtype": "f64", "lr": 0.0, "weight_decay": 0.0,
-        "betas": [0.5, 0.5, 0.5], "eps": [1e-30, 1e-16]}, np.zeros(n),
-        np.full((1, n), 1.0), np.zeros((1, n)), exp_avg=np.full((1, n), 0.5) * by,
+        "betas": [0.5, 0.5, 0.5], "eps": [1e-30, 1e-16]}, np.ones(n),
+        np.full((1, n), 1.0), np.ones((1, n)), RMS=[1.0 + rms], exp_avg=np.full((1, n), 0.5) * by,
         exp_avg_sq=np.full((1, n), 0.5))
 '
     judged NEAR "$norm"'norm("lanes", 1.0 + 2.0 ** -46)' executed CAME.py
     judged DIFFERS "$norm"'norm("more", 1.0 + 2.0 ** -42)' executed CAME.py
+    judged NEAR "$norm"'norm("RMS", 1.0, rms=0.9 * (n // 8) * 2.0 ** -53)' executed CAME.py
+    judged DIFFERS "$norm"'norm("RMS", 1.0, rms=1.1 * (n // 8) * 2.0 ** -53)' executed CAME.py
 }
 
 @test "conform: momentum, dampening and alpha outside of [0, 1] are replayed or skipped" {
@@ -202,4 +205,42 @@ start("both", "p0")
     made "$start"
     run -0 "$QUALM" conform "$X"
     [[ $output == *"both  not read: dataset p0"* && $output != *"as_p"*"not read"*"both"* ]]
+}
+
+# (1 - beta2) g g of torch: 1/4 of 2^1024 is finite.  NAdam by foreach corrects the root.
+@test "conform: a square beyond float64 whose weighted square is not" {
+    local over='
+def over(name, optimizer, v, p, **more):
+    run(name, {"optimizer": optimizer, "dtype": "f64", "lr": 1.0, "betas": [0.5, 0.75],
+        "alpha": 0.75, "eps": 1e-8, "weight_decay": 0.0, "momentum_decay": 0.0, **more}, [0.0],
+        [[2.0 ** 512]], [[p]], **({"square_avg": [[v]]} if optimizer == "RMSprop" else
+                  {"exp_avg": [[2.0 ** 511]], "exp_avg_sq": [[v]]}),
+        **({"mu_product": [0.25]} if optimizer == "NAdam" else {}))
+def nadam(name, impl, p):
+    over(name, "NAdam", 2.0 ** 1023, p, impl=impl, betas=[0.5, 0.5])
+'
+    judged EQUAL "$over"'
+over("RMSprop", "RMSprop", 2.0 ** 1022, -2.0); nadam("single", "single", 0.0)
+nadam("foreach", "foreach", -17.0 / 15.0)'
+    judged NEAR "$over"'
+over("AdamW", "AdamW", 2.0 ** 1022, -1.0); over("Adam", "Adam", 2.0 ** 1022, -1.0)'
+    judged DIFFERS "$over"'
+over("AdamW", "AdamW", np.inf, 0.0); over("Adam", "Adam", 2.0 ** 1022, 0.0)
+over("RMSprop", "RMSprop", 2.0 ** 1022, -1.0); nadam("foreach", "foreach", 0.0)'
+}
+
+# 2^-1072 is 4 counts of 2^-1074, and half of it 2.
+@test "conform: counts of 2^-1074 of float64 states are rounding, where anything is rounded" {
+    local least='
+def least(name, count, g=2.0 ** -536):
+    run(name, {"optimizer": "Adam", "dtype": "f64", "lr": 1.0, "betas": [0.5, 0.5], "eps": 1.0,
+        "weight_decay": 0.0}, [0.0], [[g]], [[-g]], exp_avg=[[g / 2]],
+        exp_avg_sq=[[count * 2.0 ** -1074]])
+def adafactor(name, count):
+    run(name, {"optimizer": "Adafactor(torch)", "dtype": "f64", "lr": 0.0, "d": 1.0,
+        "weight_decay": 0.0}, [1.0], [[2.0 ** -536]], [[1.0]], variance=[[count * 2.0 ** -1074]])
+'
+    judged EQUAL "$least"'least("made", 2); adafactor("adafactor", 4)'
+    judged NEAR "$least"'least("one", 3); adafactor("adafactor", 5)'
+    judged DIFFERS "$least"'least("more", 6); least("none", 1, 0.0); adafactor("adafactor", 14)'
 }
