@@ -6,7 +6,7 @@ varies, else the values themselves; maps are series, other axes panels.
 """
 import campaign
 import numpy as np
-from cells import BLOCKS, Cells, bars, inexact, interval, is_block
+from cells import BLOCKS, Cells, bars, has_median, interval, is_block
 
 NAME, MENU, TITLE = "points", "Values", "Values by axis"
 
@@ -20,10 +20,10 @@ def panel(grid, words):
         points = []
         for at, place in enumerate(grid.places):
             found = grid.value.get((place, label))
-            if found and len(inexact(found)):
+            if found and has_median(found):
                 place = at + (shift if grid.x else 0)
-                points.append((place, *interval(inexact(found))))
-        if not points:  # every cell is exact
+                points.append((place, *interval([*found.values()])))
+        if not points:  # cells are exact
             continue
         at, mid, low, high = map(np.array, zip(*points))
         mid, ends = bars(low, mid, high)
