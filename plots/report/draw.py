@@ -5,7 +5,7 @@
 
 The first form draws every figure whose tables the file has, a file for each panel; `qualm report`
 calls it with --page, which writes SVG for its page and figures.json instead.  The second form is
-`qualm plot`: one figure on one sheet, by default the first that the file has.
+`qualm plot`: one figure on one sheet, by default the first of FIRST that the file has.
 """
 import argparse
 import os

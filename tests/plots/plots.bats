@@ -189,6 +189,9 @@ for problem in set(s["problem"].tolist()):
         same += np.argmin(s["gap_median"][at]) == np.argmin(s["twin_median"][at])
         n += 1
 assert f"best {same} times of {n}" in titles["lr"], titles
+v = common.table(f, "/protocol/verdicts")  # equivalent: of the 90 % interval, within that of 95 %
+known = np.isfinite(v["null_lo"]) & (v["null_lo"] >= -v["delta"]) & (v["null_hi"] <= v["delta"])
+assert known.any() and not v["null_apart"][known].any() and set(v["null_apart"]) <= {0, 1}
 b, first = t["budget"], []
 for problem in set(b["problem"].tolist()):
     for label in labels:
@@ -212,7 +215,7 @@ EOF
 @test "titles single nobody out of a tie, name what is decided; the bend of an axis is labelled" {
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'EOF'
 import numpy as np
-import contrasts, forest
+import common, contrasts, forest
 v = {"label": np.array(["a", "b", "c"]), "problem": np.array(["problem:logreg"] * 3),
      "mean": np.array([0.5, 0.5, 0.9]), "verdict": np.array(["worse", "worse", "undecided"])}
 assert forest.answer(v).endswith("the largest of those worse: 2 variants on logreg, +0.5 decades")
@@ -229,8 +232,33 @@ assert contrasts.title(["x", "x", "y"], answers, [1, 1, 0]) == \
 one = {"verdict": np.array(["same results", "worse"])}
 assert contrasts.answer(one, "b against a") == "b against a: worse on 1 of 1 problem"
 found = forest.ticks(0.02, -0.05, 2.0, lambda x: np.arcsinh(x / 0.01) / 8)
-assert found == sorted(found) and {-0.02, 0.0, 0.02, 0.1, 1.0} <= set(found), found
+assert found == sorted(found) and {-0.02, 0.0, 0.02, 0.1, 2.0} <= set(found), found
 assert min(np.diff(np.arcsinh(np.array(found) / 0.01) / 8)) > forest.ROOM
+# an axis ends with a label, beyond all values
+assert [forest.beyond(x) for x in (-4.9, 0.2, 0.21, -0.05, 0)] == [-5.0, 0.2, 0.5, -0.05, 0]
+ax = common.plt.figure().add_subplot()
+forest.axis(ax, {"delta": np.array([0.021])}, -3.3, 0.4)
+assert ax.get_xticks()[0] == -5.0 == ax.get_xlim()[0] and ax.get_xticks()[-1] == 0.5
+# where float32 is apart too, a verdict is marked and no title counts it
+v = {"label": np.array(["a", "b", "a"]), "mean": np.array([0.5, -2.0, 0.1]), "n": np.full(3, 16),
+     "problem": np.array(["problem:quad", "problem:lowrank", "problem:mlp"]),
+     "verdict": np.array(["worse", "better", "undecided"]), "null_apart": np.array([0, 1, 0]),
+     "same_verdict": np.array(["worse", "better", "worse"])}
+assert forest.answer(v).startswith("Of 3 comparisons with float64 1 worse, 1 undecided, "
+                                   "1 where float32 is apart too; the largest"), forest.answer(v)
+assert forest.marks(v) == ["", " *", " \u2020"]
+told = forest.marks_told(v, forest.named(v))
+assert "* float32 is apart too" in told and "same rate, the twin's (a on mlp: worse)" in told, told
+del v["null_apart"]
+old = dict(v, null_lo=np.array([-0.01, -0.01, -0.01]), null_hi=np.array([0.0, 0.1, 0.0]),
+           delta=np.full(3, 0.021))
+assert forest.marks(old) == ["", " *", " \u2020"]
+assert forest.pairs(v) == "16 paired seeds"
+one = {"verdict": np.array(["better", "better", "worse"]), "apart": np.array([False, True, False])}
+assert contrasts.answer(one, "b against a") == \
+    "b against a: better on 1, worse on 1 of 2 problems, float32 is apart too on 1 more"
+one["apart"][:] = True
+assert contrasts.answer(one, "b against a") == "b against a: float32 is apart too on 3"
 EOF
 }
 
