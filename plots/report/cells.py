@@ -162,15 +162,27 @@ class Grid:
         return first, {b: gains for b, gains in found.items() if gains}
 
     def best(self):
-        """(first series, the one with the largest median gain over it, its gains) or None."""
+        """(first series, the one it is compared with, its gains) or None: the one that gains most, of
+        those that surely gain if there are any; where some but not all surely lose and none gains,
+        the one that loses most."""
         if pair:
             gains = self.gains(*pair)
             return (*pair, gains) if gains else None
         first, found = self.rivals()
         if not found:
             return None
-        best = max(found, key=lambda b: np.median([*found[b].values()]))
+        ends = {b: interval([*gains.values()]) for b, gains in found.items()}
+        above = {b: mid for b, (mid, low, _) in ends.items() if low > 0.0}
+        below = {b: mid for b, (mid, _, high) in ends.items() if high < 0.0}
+        best = min(below, key=below.get) if below and not above and len(below) < len(ends) else \
+            max(above or ends, key=lambda b: ends[b][0])
         return first, best, found[best]
+
+    def effect(self):
+        """How far the compared series is above the first one; 0 where that is not sure."""
+        found = self.best()
+        mid, low, high = interval([*found[2].values()]) if found else (0.0, 0.0, 0.0)
+        return float(mid) if low > 0.0 or high < 0.0 else 0.0
 
     def answer(self, unit="dB"):
         """The best series against the first one, in words; "" where there is nothing to compare."""
@@ -185,7 +197,10 @@ class Grid:
         axis = f"{self.series}: " if self.series and self.series != "variant" else ""
         what = "tensors" if n != 1 else "tensor"
         if high < 0.0:
-            rest = ", the best of the others," if not pair and len(self.rivals()[1]) > 1 else ""
+            others = [x for b, x in ({} if pair else self.rivals()[1]).items() if b != best]
+            sure = all(interval([*x.values()])[2] < 0.0 for x in others)
+            rest = ", the best of the others," if others and sure else ""
+            axis += "" if sure else f"of equal bits nothing is surely above {first}; "
             return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} by "
                     f"{-mid:.2g} {unit} [{-high:.2g}, {-low:.2g}]{where}")
         if low <= 0.0:

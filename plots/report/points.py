@@ -45,17 +45,22 @@ def panel(grid, words):
 
 def draw(c, out):
     table = Cells(c)
-    panels, answers = [], []
+    panels, answers, effects, beside = [], [], [], False
     for head, words, grid in table.grids():
         answer = grid.answer() or grid.extremes()
         head = f"{head}: {words}" if head else words
         panels.append((panel(grid, words), head, f"{head}. {answer}"))
         answers.append((head, answer))
+        effects.append(abs(grid.effect()))
+        beside |= bool(grid.x) and len(grid.labels) > 1
     if not panels:
         return
     title = next((a for _, a in answers if a), TITLE)
+    if not effects[0] and max(effects) > 0.0:  # the first panel decides nothing, another one does
+        title = ": ".join(answers.pop(int(np.argmax(effects))))
     rest = [f"{head}: {a}." for head, a in answers if a and a != title]
     out.figure(NAME, panels, (title, MENU),
                " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
                " its bar holds the median with 95 % (below six tensors: the range)"
+               + "; markers at one place stand side by side so as not to overlap" * beside
                + table.medians() + table.omitted(), wide=len(panels) == 1)

@@ -107,8 +107,8 @@ EOF
     "$QUALM" plot -q "$DIR/own/momentum_format.h5"
     [ -s "$DIR/own/momentum_format.png" ]
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/own/momentum_format.h5" <<'EOF'
-import itertools, random, sys
-import campaign, cells, common, encode, frontier, sheet
+import copy, importlib, itertools, random, sys
+import campaign, cells, common, encode, frontier, points, sheet
 import numpy as np
 # a row of a vector is one element: such cells are exact, and count in medians as in the table
 metrics = common.table(common.load(sys.argv[1]), "/metrics")
@@ -126,8 +126,32 @@ grid.labels, grid.x, grid.value = ["a", "b"], None, {("a", "a"): {1: 20.0, 2: 21
                                                      ("b", "b"): {1: 20.0, 2: np.inf}}
 grid.bits = {("a", "a"): 4.0, ("b", "b"): 4.0}
 assert [p[:2] for p in frontier.points_of(grid)] == [(4.0, 21.0)] and grid.exact() == (2, 1)
-assert grid.answer() == grid.extremes() == "" and cells.bars(20.0, 21.0, 144.0)[1][1] == 0.0
+assert grid.answer() == grid.extremes() == "" and grid.effect() == 0 and cells.bars(20.0, 21.0, 144.0)[1][1] == 0.0
+# the largest sure effect is in the title, a loss too, and whichever panel it is in
+none = {k: 20.0 + k for k in range(9)}
+grid.labels, grid.series = ["scan", "mids", "ladder"], "search"
+grid.value = {(name, name): dict(none) for name in grid.labels}
+grid.bits = {key: 4.0 for key in grid.value}
+assert grid.answer().startswith("search: of equal bits nothing is surely above scan; mids on 0")
+grid.value["ladder", "ladder"] = {k: x - 0.5 for k, x in none.items()}
+assert grid.answer() == "search: of equal bits nothing is surely above scan; scan beats ladder " \
+    "on 9 of 9 tensors by 0.5 dB [0.5, 0.5]" and grid.effect() == -0.5, grid.answer()
+grid.value["mids", "mids"] = {k: x - 0.1 for k, x in none.items()}
+assert "search: scan beats mids, the best of the others, on 9 of 9" in grid.answer()
+grid.value["mids", "mids"] = {k: x + 0.1 for k, x in none.items()}
+assert grid.answer().startswith("search: mids beats scan on 9 of 9 tensors by 0.1 dB")
+two = [("one", "SQNR (dB)", copy.copy(grid)), ("two", "SQNR (dB)", grid)]
+two[0][2].value = {(name, name): none for name in grid.labels}
+real, cells.Cells.grids = cells.Cells.grids, lambda self: (setattr(self, "exact", (0, 0)), two)[1]
+points.panel = lambda *_: common.plt.figure()
+setattr(cells.Cells, "omitted", lambda self: ".")
+points.draw(campaign.Campaign(sys.argv[1]), told)
+assert told.found["title"].startswith("two: SQNR (dB): search: mids beats scan"), told.found
+assert "one: SQNR (dB): search: of equal bits nothing" in told.found["caption"], told.found
+importlib.reload(cells)
+table = cells.Cells(campaign.Campaign(sys.argv[1]))
 # what does not reach 0 dB is named
+table.left_out = table.beyond = table.without = table.plain = 0
 table.below = {("exp_avg_sq", "SQNR of the update (dB)", "lin0"): -53.2}
 assert "lin0 (exp_avg_sq, SQNR of the update: -53 dB)." in table.omitted()
 # maps without a colour of their own leave that of another map
@@ -209,6 +233,20 @@ for problem in set(r["problem"].tolist()):
     ends.append(min(gap, key=gap.get))
 for label in set(ends):
     assert f"{label} on {ends.count(label)}" in titles["loss"], (ends, titles)
+EOF
+    # the figure without --what is the first of the list; captions say how many seeds, and of what
+    [ "$(json_value 'd["name"]' plot "$DIR/results/paired.h5" -o "$DIR/x.png")" = \
+        "$(head -1 "$DIR/list" | cut -d' ' -f1)" ]
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/results/paired.h5" <<'EOF'
+import sys
+import campaign, forest, heat, shares, sheet
+for figure in (forest, heat, shares):
+    told = sheet.Sizes()
+    figure.draw(campaign.Campaign(sys.argv[1]), told)
+    caption = told.found["caption"]
+    assert figure is shares or "over 6 paired seeds" in caption and forest.GAP in caption, caption
+    assert figure is not shares or " leaves out the targets that both " in caption, caption
+    assert figure is not heat or caption.startswith("log10 of the gap over the twin's gap")
 EOF
 }
 
