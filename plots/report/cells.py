@@ -44,7 +44,8 @@ def median(found):
 def bars(low, mid, high):
     """(middle, lengths of the two bars) for drawing: an end among exact values has no bar."""
     low, mid, high = (np.asarray(x, dtype=float) for x in (low, mid, high))
-    return mid, [np.where(np.isfinite(low), mid - low, 0.0), np.where(high < EXACT, high - mid, 0.0)]
+    return mid, [np.where(np.isfinite(low), mid - low, 0.0),
+                 np.where(high < EXACT, high - mid, 0.0)]
 
 
 def varying(axes):

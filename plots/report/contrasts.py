@@ -124,5 +124,6 @@ def draw(c, out):
     out.figure(NAME, panels, (first, MENU), others + ". " * bool(others) + unchanged(same)
                + f"At {c.verdict_rate()}: trimmed mean over {forest.pairs(v)} with its 95 % (thin) "
                "and 90 % (thick) interval; to the right is worse; verdicts after Benjamini and "
-               f"Hochberg. {forest.GAP}." + forest.marks_told(v, forest.named(v), v["apart"]) + rest,
+               f"Hochberg. {forest.GAP}." + forest.marks_told(v, forest.named(v), v["apart"])
+               + rest,
                forest.shapes(v)[:-1])

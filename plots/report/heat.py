@@ -41,7 +41,8 @@ def draw(c, out):
         cell = ax.add_patch(matplotlib.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92,
                                                          facecolor=back, linewidth=0))
         text = f"{v['mean'][i]:+.2g} " if finite else ""
-        text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], "") + marks[i], fontsize=6, ha="center",
+        text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], "") + marks[i],
+                       fontsize=6, ha="center",
                        va="center", color=ink)
         c.series(cell, v["label"][i])
         c.series(text, v["label"][i])
