@@ -16,10 +16,13 @@ static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0,
      "the figure, .png, .svg or .pdf; may be repeated (default: X.png beside X.h5)", 0},
     {"output", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
-    {"what", 'w', "NAME", 0, "which figure; default: the first that the file has", 0},
+    {"what", 'w', "NAME", 0, "which figure; default: the first that --list names", 0},
     {"pair", OPT_PAIR, "A,B", 0,
-     "compare value B with value A, instead of the first value with the one that gains most", 0},
-    {"list", OPT_LIST, NULL, 0, "which figures the file has, each with its answer", 0},
+     "compare value B with value A, instead of the first value with the one of no more bits that "
+     "gains most (of those that surely gain; where none does and some surely lose, loses most)",
+     0},
+    {"list", OPT_LIST, NULL, 0,
+     "which figures the file has, each with its answer; the first is the default", 0},
     {0}};
 
 static const char doc[] =

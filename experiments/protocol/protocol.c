@@ -80,14 +80,6 @@ static int is_own(const struct qm_protocol *p, const struct qm_comparison_group 
     return qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_plain;
 }
 
-/* Whether float32 states are not equivalent either; the verdict is then not due to the
- * format alone. */
-static int null_is_apart(const struct qm_verdict_row *v)
-{
-    return v->null.n >= QM_LEAST_PAIRS &&
-           qm_decide(&v->null, v->delta, nan("")) != QM_DECISION_equivalent;
-}
-
 /* Writes the verdict with its remarks: "undecided (finds 0.02), 1 far off, late: equivalent". */
 static void verdict_text(const struct qm_judged *by, const struct qm_judged *same,
                          double detectable, char *text, size_t size)
@@ -182,7 +174,7 @@ static void print_verdicts(const struct qm_protocol *p)
         verdict_text(v->by, v->same, v->detectable, text, sizeof text);
         qm_table_cell(t, "%s%s%s%s%s", text, v->diverged ? ", diverged" : "",
                       v->twin_diverged ? ", twin diverged" : "",
-                      null_is_apart(v) ? ", float32 apart too" : "", basin);
+                      qm_is_apart(&v->null, v->delta) ? ", float32 apart too" : "", basin);
     }
     int axis = qm_suite_axis(p->r->suite, "instance");
     printf("\nverdicts: against the float64 twin, over seeds%s, lr_scale %g\n",
@@ -326,7 +318,7 @@ static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict
         (json_int_t)v->diverged, "failed", (json_int_t)v->failed, "elsewhere",
         (json_int_t)v->elsewhere, "basin", v->of.basin, "null_mean", qm_json_number(v->null.mean),
         "bits", qm_json_number(v->bits), "coded", qm_json_number(v->coded), "twin_diverged",
-        (json_int_t)v->twin_diverged, "null_apart", null_is_apart(v));
+        (json_int_t)v->twin_diverged, "null_apart", qm_is_apart(&v->null, v->delta));
     json_object_update(o, more);
     json_decref(more);
     return o;

@@ -271,3 +271,8 @@ enum qm_decision qm_decide(const struct qm_paired *x, double delta, double q)
         return QM_DECISION_better;
     return found && x->lo95 > 0.0 ? QM_DECISION_worse : QM_DECISION_undecided;
 }
+
+int qm_is_apart(const struct qm_paired *null, double delta)
+{
+    return null->n >= QM_LEAST_PAIRS && qm_decide(null, delta, nan("")) != QM_DECISION_equivalent;
+}

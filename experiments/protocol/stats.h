@@ -85,6 +85,10 @@ const char *qm_decision_text(enum qm_decision d);
  * decides.  q NaN: the row is not part of a family, and the interval decides alone. */
 enum qm_decision qm_decide(const struct qm_paired *x, double delta, double q);
 
+/* Whether float32 states, whose d is null, are not equivalent either: a verdict is then not due to
+ * the format alone. */
+int qm_is_apart(const struct qm_paired *null, double delta);
+
 /* The quantile q in [0, 1] of ascending x[n], linear between order statistics; NaN for n = 0. */
 double qm_quantile(const double *x, int64_t n, double q);
 

@@ -203,6 +203,8 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
         qm_columns_number(&t, "null_lo", "log10", "lower end of the 95 % interval of null_mean");
     double *null_hi =
         qm_columns_number(&t, "null_hi", "log10", "upper end of the 95 % interval of null_mean");
+    int64_t *apart = qm_columns_whole(&t, "null_apart",
+                                      "1: float32 states are not equivalent to the twin either");
     double *bits = qm_columns_number(&t, "bits", "bit", "bits of state per element, as used");
     double *coded = qm_columns_number(
         &t, "coded", "1", "share of elements with codes, of those to which the recipe gives codes");
@@ -215,6 +217,7 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
         twin[i] = v->twin_diverged;
         elsewhere[i] = v->elsewhere, basin[i] = v->of.basin;
         null[i] = v->null.mean, null_lo[i] = v->null.lo95, null_hi[i] = v->null.hi95;
+        apart[i] = qm_is_apart(&v->null, v->delta);
         bits[i] = v->bits, coded[i] = v->coded;
     }
     return qm_columns_store(&t, store, "/protocol/verdicts",

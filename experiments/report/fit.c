@@ -20,7 +20,7 @@ static const struct known {
     {"/protocol/verdicts",
      "t:problem t:label n:lr_scale n:n n:mean n:lo95 n:hi95 n:lo90 n:hi90 n:delta t:verdict "
      "n:null_lo "
-     "n:null_hi t?rates n?bits n?coded",
+     "n:null_hi i?null_apart t?rates n?bits n?coded",
      0},
     {"/protocol/contrasts",
      "t:problem t:label n:lr_scale t:against n:n n:mean n:lo95 n:hi95 n:lo90 n:hi90 t:verdict "

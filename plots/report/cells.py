@@ -29,20 +29,23 @@ def interval(values):
     return np.median(x), x[low], x[n - 1 - low]
 
 
-def inexact(found):
-    """The values of {tensor: value} without those of exact cells, as where each element has a scale
-    of its own."""
+def has_median(found):
+    """Whether fewer than half of the values of {tensor: value} are exact, as where each element has
+    a scale of its own: else there is no median to show."""
     x = np.array([*found.values()])
-    return x[x < EXACT]
+    return 2 * int(np.sum(x >= EXACT)) < len(x)
+
+
+def median(found):
+    """That of {tensor: value}, exact ones included, as in the printed table."""
+    return np.median([*found.values()])
 
 
 def bars(low, mid, high):
-    """(middle, lengths of the two bars) for drawing: an infinite middle has no point, an infinite
-    end no bar, as where cells are exact."""
+    """(middle, lengths of the two bars) for drawing: an end among exact values has no bar."""
     low, mid, high = (np.asarray(x, dtype=float) for x in (low, mid, high))
-    mid = np.where(np.isfinite(mid), mid, np.nan)
-    return mid, [np.where(np.isfinite(low), mid - low, 0.0), np.where(np.isfinite(high),
-                                                                      high - mid, 0.0)]
+    return mid, [np.where(np.isfinite(low), mid - low, 0.0),
+                 np.where(high < EXACT, high - mid, 0.0)]
 
 
 def varying(axes):
@@ -123,6 +126,10 @@ class Grid:
         """{tensor: value} of a series at the place of comparison."""
         return self.value.get((self.place() or label, label), {})
 
+    def middles(self):
+        """{series: its median at the place of comparison} of those that have one."""
+        return {name: median(self.at(name)) for name in self.labels if has_median(self.at(name))}
+
     def gains(self, a, b):
         """{tensor: value of b - value of a}; 0 where both are exact."""
         left, right = self.at(a), self.at(b)
@@ -130,38 +137,53 @@ class Grid:
                 for key in left if key in right}
 
     def exact(self):
-        """How many values are those of exact cells."""
-        return sum(len(found) - len(inexact(found)) for found in self.value.values())
+        """(How many values are exact, how many points have no median because of them)."""
+        found = self.value.values()
+        return (sum(x >= EXACT for one in found for x in one.values()),
+                sum(not has_median(one) for one in found))
 
     def below(self):
         """{series: its least median} of those whose error is larger than what it is of."""
         out = {}
         for (_, label), found in self.value.items():
-            if len(inexact(found)) and np.median(inexact(found)) < min(0.0, out.get(label, 0.0)):
-                out[label] = np.median(inexact(found))
+            if median(found) < min(0.0, out.get(label, 0.0)):
+                out[label] = median(found)
         return out
 
     def rivals(self):
         """(first series, {series: its gains}) of those with no more bits than the first."""
-        first = next((name for name in self.labels if self.at(name)), None)
-        if first is None:
+        there = self.middles()
+        if not there:
             return None, {}
+        first = next(iter(there))
         most = self.bits[self.place() or first, first]
         most += 0.3 * self.slots  # scales of other norms cost a little
         found = {b: self.gains(first, b) for b in self.labels
-                 if b != first and self.at(b) and self.bits[self.place() or b, b] <= most}
+                 if b != first and b in there and self.bits[self.place() or b, b] <= most}
         return first, {b: gains for b, gains in found.items() if gains}
 
     def best(self):
-        """(first series, the one with the largest median gain over it, its gains) or None."""
+        """(first series, the one it is compared with, its gains) or None: the one that gains most, of
+        those that surely gain if there are any; where some but not all surely lose and none gains,
+        the one that loses most."""
         if pair:
             gains = self.gains(*pair)
             return (*pair, gains) if gains else None
         first, found = self.rivals()
         if not found:
             return None
-        best = max(found, key=lambda b: np.median([*found[b].values()]))
+        ends = {b: interval([*gains.values()]) for b, gains in found.items()}
+        above = {b: mid for b, (mid, low, _) in ends.items() if low > 0.0}
+        below = {b: mid for b, (mid, _, high) in ends.items() if high < 0.0}
+        best = min(below, key=below.get) if below and not above and len(below) < len(ends) else \
+            max(above or ends, key=lambda b: ends[b][0])
         return first, best, found[best]
+
+    def effect(self):
+        """How far the compared series is above the first one; 0 where that is not sure."""
+        found = self.best()
+        mid, low, high = interval([*found[2].values()]) if found else (0.0, 0.0, 0.0)
+        return float(mid) if low > 0.0 or high < 0.0 else 0.0
 
     def answer(self, unit="dB"):
         """The best series against the first one, in words; "" where there is nothing to compare."""
@@ -176,7 +198,10 @@ class Grid:
         axis = f"{self.series}: " if self.series and self.series != "variant" else ""
         what = "tensors" if n != 1 else "tensor"
         if high < 0.0:
-            rest = ", the best of the others," if not pair and len(self.rivals()[1]) > 1 else ""
+            others = [x for b, x in ({} if pair else self.rivals()[1]).items() if b != best]
+            sure = all(interval([*x.values()])[2] < 0.0 for x in others)
+            rest = ", the best of the others," if others and sure else ""
+            axis += "" if sure else f"of equal bits nothing is surely above {first}; "
             return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} by "
                     f"{-mid:.2g} {unit} [{-high:.2g}, {-low:.2g}]{where}")
         if low <= 0.0:
@@ -189,12 +214,11 @@ class Grid:
     def extremes(self, unit="dB"):
         """Of series of which no other has as few bits as the first: the first and the one with the
         highest median, with their bits; "" where there are no two."""
-        labels = [name for name in self.labels if len(inexact(self.at(name)))]
-        if len(labels) < 2:
+        middle = self.middles()
+        if len(middle) < 2:
             return ""
-        middle = {name: np.median(inexact(self.at(name))) for name in labels}
-        bits = {name: self.bits[self.place() or name, name] for name in labels}
-        best, first = max(labels, key=middle.get), min(labels, key=bits.get)
+        bits = {name: self.bits[self.place() or name, name] for name in middle}
+        best, first = max(middle, key=middle.get), min(middle, key=bits.get)
         axis = f"{self.series}: " if self.series and self.series != "variant" else ""
         if best == first:
             return f"{axis}{best} has the most {unit}, {middle[best]:.3g}, with the fewest bits, " \
@@ -239,7 +263,7 @@ class Cells:
             return
         parts = split(self.axes)
         couplings = campaign.in_order(self.cells["coupling"][self.rows])
-        shown, self.beyond, self.without, self.exact, self.below = 0, 0, 0, 0, {}
+        shown, self.beyond, self.without, self.exact, self.below = 0, 0, 0, (0, 0), {}
         choices = [campaign.in_order(self.axes[name]) for name in parts[2]]
         for slot in campaign.in_order(self.cells["slot"][self.rows]):
             for coupling, *values in itertools.product(couplings, *choices):
@@ -257,7 +281,7 @@ class Cells:
                     if grid.value and len(grid.labels) * len(grid.places) > 1:
                         shown += 1
                         self.without += grid.without
-                        self.exact += grid.exact()
+                        self.exact = tuple(map(sum, zip(self.exact, grid.exact())))
                         self.below.update({(*head, words, label): x
                                            for label, x in grid.below().items()})
                         yield ", ".join(map(str, head)), words, grid
@@ -283,6 +307,10 @@ class Cells:
         return out
 
     def medians(self):
-        """What the caption says of medians that leave exact cells out."""
-        return f"; {self.exact} values that are exact to float32's last place (as where each " \
-            "element has a scale of its own) are in no median" if self.exact else ""
+        """What the caption says of exact values and of points that have no median for them."""
+        values, points = self.exact
+        out = f"; {values} values are exact to float32's last place (as where each element has a " \
+            "scale of its own): they count in medians, and an end of a bar among them is not " \
+            "drawn" if values else ""
+        return out + (f"; {points} points of which at least half of the values are exact have no "
+                      "median and are left out" if points else "")

@@ -14,12 +14,29 @@ TOLD = 2  # deciding pairs of values in the title
 
 def answer(v, pair):
     """What the verdicts of one pair of values say, in words."""
-    words = [word for word in v["verdict"].tolist() if word != SAME]
-    if not words:
+    apart = v.get("apart", np.zeros(len(v["verdict"]), bool)) & (v["verdict"] != SAME)
+    words = [word for word in v["verdict"][~apart].tolist() if word != SAME]
+    if not words and not apart.any():
         return f"{pair}: {SAME} on every problem"
     said = [f"{word} on {words.count(word)}" for word in dict.fromkeys((*FIRST, *words))
             if word in words]
-    return f"{pair}: {', '.join(said)} of {len(words)} problem{'s' * (len(words) != 1)}"
+    said = [f"{', '.join(said)} of {len(words)} problem{'s' * (len(words) != 1)}"] * bool(words)
+    said += [f"float32 is apart too on {int(apart.sum())}" + " more" * bool(words)] \
+        * bool(apart.any())
+    return f"{pair}: {', '.join(said)}"
+
+
+def apart(c, v):
+    """Which rows have a side whose float32 states are not equivalent to the twin either."""
+    of = c.table("verdicts")
+    if of is None or not len(of["label"]):
+        return np.zeros(len(v["label"]), bool)
+    names = ("problem", "label", "lr_scale")
+    found = {key for key, is_so in zip(zip(*(of[name].tolist() for name in names)),
+                                       forest.is_apart(of)) if is_so}
+    return np.array([bool({(p, a, s), (p, b, s)} & found) for p, a, b, s in
+                     zip(*(v[name].tolist() for name in ("problem", "label", "against",
+                                                         "lr_scale")))], bool)
 
 
 def in_order_of_axes(c, v):
@@ -61,7 +78,9 @@ def panel(v, low, high):
         ax.plot(v["mean"][i], y, color="#000000", marker=shape, markersize=4.2, linestyle="none",
                 markerfacecolor="#ffffff" if hollow else "#000000", zorder=4)
     bent = forest.axis(ax, v, low, high)
-    ax.set_yticks(range(len(problems)), [campaign.readable(p) for p in problems], fontsize=6.5)
+    mark = dict(zip(v["problem"].tolist(), forest.marks(v, v["apart"])))
+    ax.set_yticks(range(len(problems)), [campaign.readable(p) + mark[p] for p in problems],
+                  fontsize=6.5)
     ax.set_ylim(len(problems) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
@@ -77,6 +96,7 @@ def draw(c, out):
     v = {name: column[keep] for name, column in v.items()}
     if not len(v["label"]):
         return
+    v["apart"] = apart(c, v)
     if "delta" not in v:
         v["delta"] = np.full(len(v["label"]), np.nan)
     ends = np.concatenate([v["lo95"], v["hi95"], v["mean"], [0.0]])
@@ -93,7 +113,7 @@ def draw(c, out):
         pair = c.versus(label, against, one["axis"][0] if "axis" in one else "")
         answers.append(answer(one, pair))
         axes.append(one["axis"][0] if "axis" in one else "")
-        decided.append(int(np.isin(one["verdict"], ("better", "worse")).sum()))
+        decided.append(int((np.isin(one["verdict"], ("better", "worse")) & ~one["apart"]).sum()))
         if SAME in one["verdict"]:
             problems = one["problem"][one["verdict"] == SAME].tolist()
             same.append((f"{label} against {against}", problems))
@@ -102,6 +122,8 @@ def draw(c, out):
     first, told = title(axes, answers, decided)
     others = "; ".join([a for k, a in enumerate(answers) if k not in told][:6])
     out.figure(NAME, panels, (first, MENU), others + ". " * bool(others) + unchanged(same)
-               + f"At {c.verdict_rate()}: trimmed mean over pairs with its 95 % (thin) and 90 % "
-               "(thick) interval; to the right is worse; verdicts after Benjamini and Hochberg." + rest,
+               + f"At {c.verdict_rate()}: trimmed mean over {forest.pairs(v)} with its 95 % (thin) "
+               "and 90 % (thick) interval; to the right is worse; verdicts after Benjamini and "
+               f"Hochberg. {forest.GAP}." + forest.marks_told(v, forest.named(v), v["apart"])
+               + rest,
                forest.shapes(v)[:-1])

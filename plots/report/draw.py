@@ -5,7 +5,7 @@
 
 The first form draws every figure whose tables the file has, a file for each panel; `qualm report`
 calls it with --page, which writes SVG for its page and figures.json instead.  The second form is
-`qualm plot`: one figure on one sheet, by default the first that the file has.
+`qualm plot`: one figure on one sheet, by default the first that --list names.
 """
 import argparse
 import os
@@ -37,8 +37,8 @@ import sweep  # noqa: E402
 FIGURES = (drift, points, dumbbell, frontier, curves, ratio, against, sweep, contrasts, forest,
            shares, heat, budget, lr, prediction)
 PAIRED = (points, dumbbell)  # those that --pair is for
-# what plot takes without --what
 FIRST = (prediction, drift, points, sweep, contrasts, forest, ratio, curves)
+LISTED = (*FIRST, *(f for f in FIGURES if f not in FIRST))  # plot takes the first without --what
 
 
 def arguments():
@@ -70,7 +70,7 @@ def known(names):
 def plot(c, args):
     """Draws one figure, or lists them."""
     if args.list:
-        for name, title in sheet.names(FIGURES, c):
+        for name, title in sheet.names(LISTED, c):
             print(f"{name}\t{common.plain(title)}")
         return
     known([args.what] if args.what else [])
@@ -89,8 +89,7 @@ def plot(c, args):
                 common.fail(f"--pair '{args.pair}': expected two of {', '.join(there) or 'none'}",
                             2)
         cells.pair = words
-    rest = [f for f in FIGURES if f not in FIRST]
-    for figure in [f for f in (*FIRST, *rest) if args.what in (None, f.NAME)]:
+    for figure in [f for f in LISTED if args.what in (None, f.NAME)]:
         common.progress(figure.NAME)
         fig, title = sheet.draw(figure, c)
         if fig:
@@ -99,7 +98,7 @@ def plot(c, args):
             for path in args.plot:
                 sheet.save(fig, path)
             return
-    there = [name for name, _ in sheet.names(FIGURES, c)]
+    there = [name for name, _ in sheet.names(LISTED, c)]
     what = f"figure {args.what}" if args.what else "a figure"
     common.fail(f"{args.file}: has no tables of {what}; it has {', '.join(there) or 'none'}", 4)
 

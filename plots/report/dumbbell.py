@@ -1,7 +1,8 @@
 """dumbbell.py - Compares two series of cells that do not train, tensor by tensor.
 
-The two are the first value of the axis and the one that gains most over it with no more bits; a
-row is a tensor, by class, within a class in the order of the gain.
+The two are the first value of the axis and the one that gains most over it with no more bits,
+or, where none surely gains, loses most; a row is a
+tensor, by class, within a class in the order of the gain.
 """
 import campaign
 import numpy as np

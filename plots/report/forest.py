@@ -10,6 +10,54 @@ SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", Fals
 BEND = 8  # the axis is logarithmic if gaps exceed BEND deltas
 LINEAR = 0.6  # the linear part, in decades to either side
 ROOM = 0.11  # the least distance of two labels, in widths of the axis
+APART, OTHER = "*", "\u2020"  # marks of a row
+GAP = "A gap is the loss above the problem's floor over that at the start, a decade a factor of 10"
+
+
+def is_apart(v):
+    """Which rows' float32 states are not equivalent to the twin either: their verdicts say nothing
+    of the format.  Older files lack the column; there the 95 % interval decides."""
+    if "null_apart" in v:
+        return v["null_apart"] == 1
+    if "null_lo" not in v:
+        return np.zeros(len(v["verdict"]), bool)
+    return (v["n"] >= 6) & ((v["null_lo"] < -v["delta"]) | (v["null_hi"] > v["delta"]))
+
+
+def is_other(v):
+    """Which rows have another verdict at the same learning rate."""
+    return v["same_verdict"] != v["verdict"] if "same_verdict" in v \
+        else np.zeros(len(v["verdict"]), bool)
+
+
+def marks(v, apart=None):
+    """The marks of every row: " *" where float32 is apart too, " \u2020" where the same rate gives
+    another verdict."""
+    apart = is_apart(v) if apart is None else apart
+    return [" " * bool(a or o) + APART * bool(a) + OTHER * bool(o)
+            for a, o in zip(apart, is_other(v))]
+
+
+def marks_told(v, names, apart=None):
+    """What the caption says of the marks that rows of these names have."""
+    apart, other = is_apart(v) if apart is None else apart, is_other(v)
+    at = [f"{name}: {word}" for name, word, o in zip(names, v.get("same_verdict", names), other)
+          if o]
+    return f" {APART} float32 is apart too: float32 states are not equivalent to the twin " \
+        "either, and no title counts the verdict." * bool(apart.any()) \
+        + (f" {OTHER} another verdict at the same rate, the twin's ({'; '.join(at[:4])}"
+           + f" and {len(at) - 4} more" * (len(at) > 4) + ")." if at else "")
+
+
+def pairs(v):
+    """Over how many paired runs a mean is, in words."""
+    n = v["n"][v["n"] > 0]
+    if not len(n):
+        return "no pairs"
+    low, high = int(n.min()), int(n.max())
+    what = "seeds and instances" if (v.get("instances", n) > 1).any() and "instances" in v \
+        else "seeds"
+    return f"{low} paired {what}" if low == high else f"{low} to {high} paired {what}"
 
 
 def limits(v, wide):
@@ -20,16 +68,27 @@ def limits(v, wide):
 
 
 def ticks(delta, low, high, place):
-    """Ticks of an axis that is linear within delta: 0 and the ends of the linear part, then powers
-    of ten, then halves of them, as far as labels have room; place(x) is in widths of the axis."""
+    """Ticks of an axis that is linear within delta: 0 and the ends of the linear part, those of the
+    axis, then powers of ten, then halves of them, as far as labels have room; place(x) is in widths
+    of the axis."""
     powers = [10.0 ** k for k in range(-6, 7)]
     found = []
-    for x in (0.0, delta, *powers[::-1], *(5 * p for p in powers[::-1])):
-        for t in dict.fromkeys((x, -x)):
+    for x in (0.0, delta, None, *powers[::-1], *(5 * p for p in powers[::-1])):
+        for t in (low, high) if x is None else dict.fromkeys((x, -x)):
+            x = abs(t)
             is_shown = low <= t <= high and not 0 < x < delta
             if is_shown and all(abs(place(t) - place(f)) > ROOM for f in found):
                 found.append(t)
     return sorted(found)
+
+
+def beyond(x):
+    """The next of 1, 2 and 5 times a power of ten that is at least |x|, with the sign of x."""
+    if x == 0.0:
+        return x
+    power = 10.0 ** np.floor(np.log10(abs(x)))
+    return float(np.sign(x) * next(k * power for k in (1, 2, 5, 10)
+                                   if k * power >= abs(x) * (1 - 1e-9)))
 
 
 def axis(ax, v, low, high):
@@ -39,6 +98,7 @@ def axis(ax, v, low, high):
     delta = np.nanmax(v["delta"]) if np.isfinite(v["delta"]).any() else 0
     ax.set_xlim(low, high)
     if max(-low, high) > BEND * delta > 0:
+        low, high = beyond(low), beyond(high)  # no value lies beyond the last label
         ax.set_xscale("symlog", linthresh=delta, linscale=LINEAR)
         ax.set_xlim(low, high)
         bent = f", linear within \u00b1{delta:.2g}"
@@ -78,9 +138,11 @@ def shapes(v):
 
 def answer(v):
     """How many comparisons with the twin were judged how, in words."""
-    words, n = v["verdict"].tolist(), len(v["verdict"])
+    apart, n = is_apart(v), len(v["verdict"])
+    words = v["verdict"][~apart].tolist()
     said = [f"{words.count(word)} {word}" for word in SHAPES if word in words]
-    sure = v["verdict"] == "worse"
+    said += [f"{int(apart.sum())} where float32 is apart too"] * bool(apart.any())
+    sure = (v["verdict"] == "worse") & ~apart
     if not sure.any():
         return f"Of {n} comparisons with float64 {', '.join(said)}"
     worst = np.argmax(np.where(sure, v["mean"], -np.inf))
@@ -92,7 +154,14 @@ def answer(v):
     return f"Of {n} comparisons with float64 {', '.join(said)}{most}"
 
 
+def named(v):
+    """The rows' labels and problems in words."""
+    return [f"{label} on {campaign.readable(p)}"
+            for label, p in zip(v["label"].tolist(), v["problem"].tolist())]
+
+
 def draw_panel(c, v, low, high, labels):
+    """v: the rows of one problem."""
     fig, ax = campaign.panel(height=0.65 + 0.155 * len(labels))
     delta = np.nanmax(v["delta"]) if len(v["delta"]) else 0
     ax.axvspan(-delta, delta, color=inline.ZONE, linewidth=0, zorder=0)
@@ -104,7 +173,8 @@ def draw_panel(c, v, low, high, labels):
     for i in range(len(v["label"])):
         mark(c, ax, v, i, v["label"][i], labels.index(v["label"][i]))
     bent = axis(ax, v, low, high)
-    ax.set_yticks(range(len(labels)), labels, fontsize=6.5)
+    mark_of = dict(zip(v["label"].tolist(), marks(v)))
+    ax.set_yticks(range(len(labels)), [label + mark_of[label] for label in labels], fontsize=6.5)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
@@ -129,10 +199,10 @@ def draw(c, out):
         return
     legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone",
                                         inline.block(inline.NULL))]
-    caption = (f"At {c.verdict_rate()}. Trimmed mean over paired seeds with its 95 % (thin) and "
-               "90 % (thick) interval; to the right is worse. Equivalent: the 90 % interval lies "
+    caption = (f"At {c.verdict_rate()}. {GAP}. Trimmed mean over {pairs(v)} with its 95 % (thin) "
+               "and 90 % (thick) interval; to the right is worse. Equivalent: the 90 % interval lies "
                "within \u00b1\u03b4; better or worse: the 95 % interval excludes 0, also less the "
                "gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
-               "else undecided.")
+               "else undecided." + marks_told(v, named(v)))
     out.figure(NAME, panels, (answer(v), MENU), caption, legend)
 

@@ -3,15 +3,15 @@ import campaign
 import common
 import encode
 import numpy as np
-from cells import BLOCKS, Cells, bars, inexact, interval
+from cells import BLOCKS, Cells, bars, has_median, interval
 
 NAME, MENU, TITLE = "frontier", "Bits", "Error against bits"
 
 
 def points_of(grid):
     """[(bits, median, low, high, label, place)], by rising bits."""
-    return sorted((grid.bits[key], *interval(inexact(found)), key[1], key[0])
-                  for key, found in grid.value.items() if len(inexact(found)))
+    return sorted((grid.bits[key], *interval([*found.values()]), key[1], key[0])
+                  for key, found in grid.value.items() if has_median(found))
 
 
 def front(points):

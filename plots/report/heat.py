@@ -33,6 +33,7 @@ def draw(c, out):
     norm = matplotlib.colors.SymLogNorm(linthresh=max(delta, 1e-12), vmin=-max(most, 2 * delta),
                                         vmax=max(most, 2 * delta))
     fig, ax = campaign.panel(width=1.5 + 0.62 * len(problems), height=0.95 + 0.2 * len(labels))
+    marks = forest.marks(v)
     for i in range(len(v["label"])):
         x, y = problems.index(v["problem"][i]), labels.index(v["label"][i])
         finite = np.isfinite(v["mean"][i])
@@ -40,7 +41,8 @@ def draw(c, out):
         cell = ax.add_patch(matplotlib.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92,
                                                          facecolor=back, linewidth=0))
         text = f"{v['mean'][i]:+.2g} " if finite else ""
-        text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], ""), fontsize=6, ha="center",
+        text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], "") + marks[i],
+                       fontsize=6, ha="center",
                        va="center", color=ink)
         c.series(cell, v["label"][i])
         c.series(text, v["label"][i])
@@ -56,7 +58,8 @@ def draw(c, out):
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
                (forest.answer(v), MENU),
-               f"Trimmed mean gap (log10) at {c.verdict_rate()}: blue is better than the "
-               "twin, orange is worse. Signs: "
+               f"log10 of the gap over the twin's gap, trimmed mean over {forest.pairs(v)}, at "
+               f"{c.verdict_rate()}: blue is better than the twin, orange is worse. "
+               f"{forest.GAP}. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
-               + ".", wide=True)
+               + "." + forest.marks_told(v, forest.named(v)), wide=True)

@@ -6,7 +6,7 @@ varies, else the values themselves; maps are series, other axes panels.
 """
 import campaign
 import numpy as np
-from cells import BLOCKS, Cells, bars, inexact, interval, is_block
+from cells import BLOCKS, Cells, bars, has_median, interval, is_block
 
 NAME, MENU, TITLE = "points", "Values", "Values by axis"
 
@@ -20,10 +20,10 @@ def panel(grid, words):
         points = []
         for at, place in enumerate(grid.places):
             found = grid.value.get((place, label))
-            if found and len(inexact(found)):
+            if found and has_median(found):
                 place = at + (shift if grid.x else 0)
-                points.append((place, *interval(inexact(found))))
-        if not points:  # every cell is exact
+                points.append((place, *interval([*found.values()])))
+        if not points:  # cells are exact
             continue
         at, mid, low, high = map(np.array, zip(*points))
         mid, ends = bars(low, mid, high)
@@ -45,17 +45,22 @@ def panel(grid, words):
 
 def draw(c, out):
     table = Cells(c)
-    panels, answers = [], []
+    panels, answers, effects, beside = [], [], [], False
     for head, words, grid in table.grids():
         answer = grid.answer() or grid.extremes()
         head = f"{head}: {words}" if head else words
         panels.append((panel(grid, words), head, f"{head}. {answer}"))
         answers.append((head, answer))
+        effects.append(abs(grid.effect()))
+        beside |= bool(grid.x) and len(grid.labels) > 1
     if not panels:
         return
     title = next((a for _, a in answers if a), TITLE)
+    if not effects[0] and max(effects) > 0.0:  # the first panel decides nothing, another one does
+        title = ": ".join(answers.pop(int(np.argmax(effects))))
     rest = [f"{head}: {a}." for head, a in answers if a and a != title]
     out.figure(NAME, panels, (title, MENU),
                " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
                " its bar holds the median with 95 % (below six tensors: the range)"
+               + "; markers at one place stand side by side so as not to overlap" * beside
                + table.medians() + table.omitted(), wide=len(panels) == 1)

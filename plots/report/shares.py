@@ -72,7 +72,9 @@ def draw(c, out):
         has = ecdf is not None and len(ecdf["tau"])
         out.figure(NAME, panels, (answer(c, ecdf) if has else TITLE, MENU),
                    "51 targets per problem, evenly on the logarithm, down to what half the twins reach; "
-                   "what never got there counts as infinitely late. Higher and further left is "
+                   "what never got there counts as infinitely late. A share over updates is of "
+                   "all targets of all runs; that of a profile leaves out the targets that both the "
+                   "variant and its reference, the best or the twin, missed. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "
                    "against the own twin do not.",
                    [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]

@@ -107,18 +107,52 @@ EOF
     "$QUALM" plot -q "$DIR/own/momentum_format.h5"
     [ -s "$DIR/own/momentum_format.png" ]
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/own/momentum_format.h5" <<'EOF'
-import itertools, random, sys
-import campaign, cells, common, encode, frontier, sheet
+import copy, importlib, itertools, random, sys
+import campaign, cells, common, encode, frontier, points, sheet
 import numpy as np
-# a row of a vector is one element: such cells are exact, and in no median
+# a row of a vector is one element: such cells are exact, and count in medians as in the table
 metrics = common.table(common.load(sys.argv[1]), "/metrics")
 assert np.isinf(metrics["sqnr"]).sum() > 20
 table, told = cells.Cells(campaign.Campaign(sys.argv[1])), sheet.Sizes()
 for _, _, grid in table.grids():
-    assert all(np.isfinite(p[1:4]).all() for p in frontier.points_of(grid))
+    shown = {p[-1:-3:-1]: p[1] for p in frontier.points_of(grid)}
+    for key, found in grid.value.items():
+        x = np.array([*found.values()])
+        assert shown.get(key) == (np.median(x) if 2 * (x >= cells.EXACT).sum() < len(x) else None)
 frontier.draw(campaign.Campaign(sys.argv[1]), told)
-assert "inf" not in told.found["title"] and " are in no median" in told.found["caption"], told.found
+assert "inf" not in told.found["title"] and " count in medians" in told.found["caption"], told.found
+# where half of the values are exact there is no median: no point, not in a title, but counted
+grid.labels, grid.x, grid.value = ["a", "b"], None, {("a", "a"): {1: 20.0, 2: 21.0, 3: np.inf},
+                                                     ("b", "b"): {1: 20.0, 2: np.inf}}
+grid.bits = {("a", "a"): 4.0, ("b", "b"): 4.0}
+assert [p[:2] for p in frontier.points_of(grid)] == [(4.0, 21.0)] and grid.exact() == (2, 1)
+assert grid.answer() == grid.extremes() == "" and grid.effect() == 0
+assert cells.bars(20.0, 21.0, 144.0)[1][1] == 0.0
+# the largest sure effect is in the title, a loss too, and whichever panel it is in
+none = {k: 20.0 + k for k in range(9)}
+grid.labels, grid.series = ["scan", "mids", "ladder"], "search"
+grid.value = {(name, name): dict(none) for name in grid.labels}
+grid.bits = {key: 4.0 for key in grid.value}
+assert grid.answer().startswith("search: of equal bits nothing is surely above scan; mids on 0")
+grid.value["ladder", "ladder"] = {k: x - 0.5 for k, x in none.items()}
+assert grid.answer() == "search: of equal bits nothing is surely above scan; scan beats ladder " \
+    "on 9 of 9 tensors by 0.5 dB [0.5, 0.5]" and grid.effect() == -0.5, grid.answer()
+grid.value["mids", "mids"] = {k: x - 0.1 for k, x in none.items()}
+assert "search: scan beats mids, the best of the others, on 9 of 9" in grid.answer()
+grid.value["mids", "mids"] = {k: x + 0.1 for k, x in none.items()}
+assert grid.answer().startswith("search: mids beats scan on 9 of 9 tensors by 0.1 dB")
+two = [("one", "SQNR (dB)", copy.copy(grid)), ("two", "SQNR (dB)", grid)]
+two[0][2].value = {(name, name): none for name in grid.labels}
+real, cells.Cells.grids = cells.Cells.grids, lambda self: (setattr(self, "exact", (0, 0)), two)[1]
+points.panel = lambda *_: common.plt.figure()
+setattr(cells.Cells, "omitted", lambda self: ".")
+points.draw(campaign.Campaign(sys.argv[1]), told)
+assert told.found["title"].startswith("two: SQNR (dB): search: mids beats scan"), told.found
+assert "one: SQNR (dB): search: of equal bits nothing" in told.found["caption"], told.found
+importlib.reload(cells)
+table = cells.Cells(campaign.Campaign(sys.argv[1]))
 # what does not reach 0 dB is named
+table.left_out = table.beyond = table.without = table.plain = 0
 table.below = {("exp_avg_sq", "SQNR of the update (dB)", "lin0"): -53.2}
 assert "lin0 (exp_avg_sq, SQNR of the update: -53 dB)." in table.omitted()
 # maps without a colour of their own leave that of another map
@@ -180,6 +214,9 @@ for problem in set(s["problem"].tolist()):
         same += np.argmin(s["gap_median"][at]) == np.argmin(s["twin_median"][at])
         n += 1
 assert f"best {same} times of {n}" in titles["lr"], titles
+v = common.table(f, "/protocol/verdicts")  # equivalent: of the 90 % interval, within that of 95 %
+known = np.isfinite(v["null_lo"]) & (v["null_lo"] >= -v["delta"]) & (v["null_hi"] <= v["delta"])
+assert known.any() and not v["null_apart"][known].any() and set(v["null_apart"]) <= {0, 1}
 b, first = t["budget"], []
 for problem in set(b["problem"].tolist()):
     for label in labels:
@@ -198,12 +235,26 @@ for problem in set(r["problem"].tolist()):
 for label in set(ends):
     assert f"{label} on {ends.count(label)}" in titles["loss"], (ends, titles)
 EOF
+    # the figure without --what is the first of the list; captions say how many seeds, and of what
+    [ "$(json_value 'd["name"]' plot "$DIR/results/paired.h5" -o "$DIR/x.png")" = \
+        "$(head -1 "$DIR/list" | cut -d' ' -f1)" ]
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/results/paired.h5" <<'EOF'
+import sys
+import campaign, forest, heat, shares, sheet
+for figure in (forest, heat, shares):
+    told = sheet.Sizes()
+    figure.draw(campaign.Campaign(sys.argv[1]), told)
+    caption = told.found["caption"]
+    assert figure is shares or "over 6 paired seeds" in caption and forest.GAP in caption, caption
+    assert figure is not shares or " leaves out the targets that both " in caption, caption
+    assert figure is not heat or caption.startswith("log10 of the gap over the twin's gap")
+EOF
 }
 
 @test "titles single nobody out of a tie, name what is decided; the bend of an axis is labelled" {
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'EOF'
 import numpy as np
-import contrasts, forest
+import common, contrasts, forest
 v = {"label": np.array(["a", "b", "c"]), "problem": np.array(["problem:logreg"] * 3),
      "mean": np.array([0.5, 0.5, 0.9]), "verdict": np.array(["worse", "worse", "undecided"])}
 assert forest.answer(v).endswith("the largest of those worse: 2 variants on logreg, +0.5 decades")
@@ -220,8 +271,33 @@ assert contrasts.title(["x", "x", "y"], answers, [1, 1, 0]) == \
 one = {"verdict": np.array(["same results", "worse"])}
 assert contrasts.answer(one, "b against a") == "b against a: worse on 1 of 1 problem"
 found = forest.ticks(0.02, -0.05, 2.0, lambda x: np.arcsinh(x / 0.01) / 8)
-assert found == sorted(found) and {-0.02, 0.0, 0.02, 0.1, 1.0} <= set(found), found
+assert found == sorted(found) and {-0.02, 0.0, 0.02, 0.1, 2.0} <= set(found), found
 assert min(np.diff(np.arcsinh(np.array(found) / 0.01) / 8)) > forest.ROOM
+# an axis ends with a label, beyond all values
+assert [forest.beyond(x) for x in (-4.9, 0.2, 0.21, -0.05, 0)] == [-5.0, 0.2, 0.5, -0.05, 0]
+ax = common.plt.figure().add_subplot()
+forest.axis(ax, {"delta": np.array([0.021])}, -3.3, 0.4)
+assert ax.get_xticks()[0] == -5.0 == ax.get_xlim()[0] and ax.get_xticks()[-1] == 0.5
+# where float32 is apart too, a verdict is marked and no title counts it
+v = {"label": np.array(["a", "b", "a"]), "mean": np.array([0.5, -2.0, 0.1]), "n": np.full(3, 16),
+     "problem": np.array(["problem:quad", "problem:lowrank", "problem:mlp"]),
+     "verdict": np.array(["worse", "better", "undecided"]), "null_apart": np.array([0, 1, 0]),
+     "same_verdict": np.array(["worse", "better", "worse"])}
+assert forest.answer(v).startswith("Of 3 comparisons with float64 1 worse, 1 undecided, "
+                                   "1 where float32 is apart too; the largest"), forest.answer(v)
+assert forest.marks(v) == ["", " *", " \u2020"]
+told = forest.marks_told(v, forest.named(v))
+assert "* float32 is apart too" in told and "same rate, the twin's (a on mlp: worse)" in told, told
+del v["null_apart"]
+old = dict(v, null_lo=np.array([-0.01, -0.01, -0.01]), null_hi=np.array([0.0, 0.1, 0.0]),
+           delta=np.full(3, 0.021))
+assert forest.marks(old) == ["", " *", " \u2020"]
+assert forest.pairs(v) == "16 paired seeds"
+one = {"verdict": np.array(["better", "better", "worse"]), "apart": np.array([False, True, False])}
+assert contrasts.answer(one, "b against a") == \
+    "b against a: better on 1, worse on 1 of 2 problems, float32 is apart too on 1 more"
+one["apart"][:] = True
+assert contrasts.answer(one, "b against a") == "b against a: float32 is apart too on 3"
 EOF
 }
 
