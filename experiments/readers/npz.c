@@ -174,7 +174,7 @@ static qm_status open_npz(struct qm_file *f)
     zip_error_t error;
     zip_error_init(&error);
     zip_source_t *source = zip_source_buffer_create(f->map, f->size, 0, &error);
-    zip_t *z = source ? zip_open_from_source(source, ZIP_RDONLY, &error) : NULL;
+    zip_t *z = source ? zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error) : NULL;
     unsigned char *map = NULL;
     size_t size = 0;
     qm_status st =
