@@ -33,7 +33,7 @@ int qm_h5_guard_float(hid_t type, enum qm_dtype *out);
 
 /* Whether the storage of an open dataset is what its dimensions claim, for every layout: compact
  * and contiguous storage in full, no more, inside the file; chunks within the memory limit, that
- * deflate could have packed, each at a place of its own (of 2^22 places at most: more are not looked
+ * deflate could have packed, each at a place of its own (of 2^20 places at most: more are not looked
  * through); no giant that was never written; nothing in other files.  QM_BAD_FILE
  * with "PATH: NAME ...", or without PATH where it is NULL.  Call it before the first read. */
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set);

@@ -93,14 +93,21 @@ static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, st
     return QM_OK;
 }
 
-/* Adds the open dataset, or leaves it out and says why; texts are no numbers, and not missed. */
+/* Whether a dataset is no tensor by what it is: a text, or a table of a result file. */
+static int is_no_tensor(hid_t set, hid_t type)
+{
+    H5T_class_t class = H5Tget_class(type);
+    return class == H5T_STRING || (class == H5T_COMPOUND && H5Aexists(set, "column_units") > 0);
+}
+
+/* Adds the open dataset, or leaves it out and says why. */
 static qm_status take_dataset(struct walk *w, hid_t set, hid_t type, hid_t space, hid_t plist)
 {
     struct qm_hdf5 *own = w->f->own;
     char why[WHY] = "";
     enum qm_dtype dtype = QM_DTYPE_f32;
     struct qm_shape shape;
-    if (H5Tget_class(type) == H5T_STRING)
+    if (is_no_tensor(set, type))
         return QM_OK;
     if (H5Pget_layout(plist) == H5D_VIRTUAL || H5Pget_external_count(plist) > 0)
         snprintf(why, WHY, "its data is in other files");

@@ -32,7 +32,8 @@ int qm_hdf5_attr_number(struct qm_file *f, const char *path, const char *name, d
         return -1;
     enum qm_dtype dtype;
     int got = -1;
-    if ((H5Tget_class(type) == H5T_INTEGER || qm_h5_guard_float(type, &dtype)) && points >= 0 && points <= ATTR_MAX) {
+    if ((H5Tget_class(type) == H5T_INTEGER || qm_h5_guard_float(type, &dtype)) && points >= 0 &&
+        points <= ATTR_MAX) {
         double *all = malloc((size_t)(points + 1) * sizeof *all);
         if (all && H5Aread(attr, H5T_NATIVE_DOUBLE, all) >= 0) {
             got = points < max ? (int)points : max;
@@ -70,7 +71,8 @@ static char *read_text(hid_t attr, hid_t type)
     return text;
 }
 
-static int stored_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
+static int stored_text(struct qm_file *f, const char *path, const char *name, char *out,
+                       size_t size)
 {
     hid_t type;
     hssize_t points;

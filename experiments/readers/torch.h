@@ -75,8 +75,8 @@ struct qm_torch {
     struct qm_name_index group_at;
     struct qm_left_out left_out;
     int depth;
-    char joined[512];               /* which names of parameters nothing proves; "": all have one */
-    int is_taking;                  /* 1: tensors that are looked at become entries, or parts */
+    char joined[512]; /* which names of parameters nothing proves; "": all have one */
+    int is_taking;    /* 1: tensors that are looked at become entries, or parts */
 };
 
 /* Storage number of a key, or -1. */

@@ -119,8 +119,8 @@ static qm_status take_tensor(struct folder *d, struct value *x, const struct qm_
         return qm_file_bad(d->f, "'%.200s' has no size or no chunks", key);
     if (rank > QM_MAX_RANK || !s.element || strlen(key) != x->key->length) {
         qm_left_out_add(&d->t->left_out, "%.200s (%s)", key,
-                           rank > QM_MAX_RANK ? "more than 8 dimensions"
-                                              : "elements of a type that is not known");
+                        rank > QM_MAX_RANK ? "more than 8 dimensions"
+                                           : "elements of a type that is not known");
         return QM_OK;
     }
     int64_t numel = qm_shape_numel(&s.shape);
