@@ -448,7 +448,9 @@ static void test_hdf5_damaged_storage(void **state)
     H5Sclose(space);
     H5Fclose(file);
     struct qm_file *f = open_good(path);
-    expect_values(f, 0, data, 15);
+    static double kept[95];
+    memcpy(kept, data, 15 * sizeof *data);
+    expect_values(f, 0, kept, 95);
     qm_file_close(f);
 }
 
