@@ -16,8 +16,8 @@
  *                 higher rank, or with their data in other files (virtual, external storage) are
  *                 named in left_out, or counted there; texts and tables of result files are not.
  *                 Blocks that were never written read as the fill value.  A link that leads nowhere
- *                 refuses the file; a link back to a group it lies in is ignored.  h5_guard.h checks
- *                 the storage, the HDF5 library the rest of the file's structure.
+ *                 refuses the file; a link back to a group it lies in is ignored.  h5_guard.h
+ *                 checks the storage, the HDF5 library the rest of the file's structure.
  *
  *   checkpoint    what torch.save wrote (.pt .pth .bin), as a zip archive or in the legacy form, or
  *                 the folder (or its .metadata) of torch.distributed.checkpoint.  Its pickle is
