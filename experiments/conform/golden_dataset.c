@@ -103,9 +103,12 @@ qm_status qm_golden_dataset_read(hid_t file, const char *file_path, const char *
     hid_t t = H5Dget_type(d);
     H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
     int floats = want == QM_DTYPE_f32 || want == QM_DTYPE_f64;
+    enum qm_dtype stored;
     if (st == QM_OK && class != H5T_INTEGER && !(floats && class == H5T_FLOAT))
         st = qm_fail(QM_BAD_FILE, "%s: %s does not hold %s", file_path, path,
                      floats ? "numbers" : "integers");
+    else if (st == QM_OK && class == H5T_FLOAT && !qm_h5_guard_float(t, &stored))
+        st = qm_fail(QM_BAD_FILE, "%s: %s has floats that are none of IEEE", file_path, path);
     int64_t n = st == QM_OK ? qm_shape_numel(&shape) : 0;
     qm_blob_put_number(out, n);
     void *values = qm_blob_put(out, (size_t)n * qm_dtype_size(want));

@@ -10,6 +10,7 @@
 #include "experiments/foreign/reader_process.h"
 
 #define SPARSE_MOST ((uint64_t)1 << 30) /* bytes that a dataset may have beyond what it stores */
+#define PLACES_MOST ((uint64_t)1 << 20) /* of chunks that are looked for */
 
 static herr_t keep_first(unsigned n, const H5E_error2_t *e, void *text)
 {
@@ -105,13 +106,51 @@ qm_status qm_h5_guard_link(const char *path, const char *name, const H5L_info_t 
     return QM_OK;
 }
 
+/* ---- types --------------------------------------------------------------------------------- */
+
+int qm_h5_guard_float(hid_t type, enum qm_dtype *out)
+{
+    static const struct {
+        size_t bytes, exponent, mantissa;
+        enum qm_dtype dtype;
+    } known[] = {{8, 11, 52, QM_DTYPE_f64},
+                 {4, 8, 23, QM_DTYPE_f32},
+                 {2, 5, 10, QM_DTYPE_f16},
+                 {2, 8, 7, QM_DTYPE_bf16}};
+    size_t bytes = H5Tget_size(type), sign, e_at, e, m_at, m;
+    H5T_order_t order = H5Tget_order(type);
+    if (H5Tget_class(type) != H5T_FLOAT || (order != H5T_ORDER_LE && order != H5T_ORDER_BE) ||
+        H5Tget_fields(type, &sign, &e_at, &e, &m_at, &m) < 0 || H5Tget_offset(type) != 0 ||
+        H5Tget_precision(type) != 8 * bytes || H5Tget_norm(type) != H5T_NORM_IMPLIED ||
+        sign != 8 * bytes - 1 || e_at != m || m_at != 0)
+        return 0;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (bytes == known[k].bytes && e == known[k].exponent && m == known[k].mantissa &&
+            H5Tget_ebias(type) == ((size_t)1 << (e - 1)) - 1) {
+            *out = known[k].dtype;
+            return 1;
+        }
+    return 0;
+}
+
 /* ---- storage ------------------------------------------------------------------------------- */
 
 /* What a dataset claims and stores, in bytes. */
 struct extent {
     uint64_t claimed, stored, file;
     haddr_t offset; /* of contiguous data */
+    int is_exact;   /* the claim is what must be stored: elements have one size, here and there */
 };
+
+/* Whether a type takes as many bytes in a file as in memory. */
+static int has_one_size(hid_t set)
+{
+    hid_t type = H5Dget_type(set);
+    int has = type >= 0 && H5Tdetect_class(type, H5T_VLEN) == 0 &&
+              H5Tdetect_class(type, H5T_STRING) == 0 && H5Tdetect_class(type, H5T_REFERENCE) == 0;
+    H5Tclose(type);
+    return has;
+}
 
 static int claimed_bytes(hid_t set, uint64_t *out)
 {
@@ -143,6 +182,14 @@ static uint64_t file_bytes(hid_t set)
     return size;
 }
 
+static qm_status compact(const char *name, const struct extent *e)
+{
+    if (e->is_exact ? e->claimed != e->stored : e->claimed > e->stored)
+        return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
+                       (unsigned long long)e->claimed, (unsigned long long)e->stored);
+    return QM_OK;
+}
+
 static qm_status contiguous(const char *name, const struct extent *e)
 {
     if (e->offset == HADDR_UNDEF) /* never written */
@@ -154,15 +201,7 @@ static qm_status contiguous(const char *name, const struct extent *e)
         return qm_fail(QM_BAD_FILE, "%.200s: %llu bytes at %llu, but the file ends at %llu", name,
                        (unsigned long long)e->claimed, (unsigned long long)e->offset,
                        (unsigned long long)e->file);
-    return QM_OK;
-}
-
-static qm_status compact(const char *name, const struct extent *e)
-{
-    if (e->claimed > e->stored)
-        return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
-                       (unsigned long long)e->claimed, (unsigned long long)e->stored);
-    return QM_OK;
+    return compact(name, e);
 }
 
 static uint64_t chunk_bytes(hid_t set, hid_t plist)
@@ -178,6 +217,33 @@ static uint64_t chunk_bytes(hid_t set, hid_t plist)
     return rank < 0 ? UINT64_MAX : n;
 }
 
+/* Whether every chunk is found where some place of the dataset looks for it: the chunks that the
+ * places find have as many bytes as all that the index lists.  Otherwise one lies outside or
+ * between the places, or a second time in one.  One look-up per place, as reading has. */
+static int has_chunks_in_place(hid_t set, hid_t plist, uint64_t stored)
+{
+    hsize_t side[H5S_MAX_RANK], dims[H5S_MAX_RANK], at[H5S_MAX_RANK] = {0}, bytes;
+    hid_t space = H5Dget_space(set);
+    int rank = H5Sget_simple_extent_dims(space, dims, NULL), k;
+    uint64_t places = 1, found = 0;
+    H5Sclose(space);
+    if (rank < 1 || H5Pget_chunk(plist, H5S_MAX_RANK, side) != rank)
+        return 0;
+    for (k = 0; k < rank; k++)
+        if (__builtin_mul_overflow(places, dims[k] / side[k] + (dims[k] % side[k] != 0), &places) ||
+            places > PLACES_MOST)
+            return 1;
+    for (uint64_t i = 0; i < places && found < stored; i++) {
+        if (H5Dget_chunk_storage_size(set, at, &bytes) >= 0) /* a place without a chunk fails */
+            found += bytes;
+        for (k = rank - 1; k >= 0 && (at[k] += side[k]) >= dims[k]; k--)
+            at[k] = 0;
+        if (i % 4096 == 0)
+            qm_reader_progress();
+    }
+    return found == stored;
+}
+
 static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct extent *e)
 {
     uint64_t chunk = chunk_bytes(set, plist), most = (uint64_t)qm_reader_memory();
@@ -191,13 +257,16 @@ static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct 
     if (e->claimed > SPARSE_MOST && e->claimed / QM_H5_DEFLATE_MOST > e->stored)
         return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
                        (unsigned long long)e->claimed, (unsigned long long)e->stored);
-    return QM_OK;
+    return has_chunks_in_place(set, plist, e->stored)
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "%.200s: a chunk does not lie at a place of its own in it",
+                         name);
 }
 
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
 {
     char why[200];
-    struct extent e = {0, 0, file_bytes(set), HADDR_UNDEF};
+    struct extent e = {0, 0, file_bytes(set), HADDR_UNDEF, has_one_size(set)};
     hid_t plist = H5Dget_create_plist(set);
     if (plist < 0)
         return qm_fail(QM_BAD_FILE, "%.200s: %s", name, qm_h5_guard_reason(why));
@@ -208,7 +277,7 @@ qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
     else if (H5Pget_external_count(plist) > 0 && !qm_reader_follows_links())
         st = qm_fail(QM_BAD_FILE, "%.200s has its data in another file", name);
     H5D_layout_t layout = H5Pget_layout(plist);
-    if (st == QM_OK && layout != H5D_VIRTUAL && layout != H5D_CONTIGUOUS)
+    if (st == QM_OK && layout != H5D_VIRTUAL)
         e.stored = H5Dget_storage_size(set);
     if (st == QM_OK && layout == H5D_CONTIGUOUS && H5Pget_external_count(plist) == 0) {
         e.offset = H5Dget_offset(set);

@@ -8,6 +8,7 @@
 #include <hdf5.h>
 
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 
 #define QM_H5_DEFLATE_MOST 1032 /* bytes that a byte of deflate yields at most */
 
@@ -26,9 +27,14 @@ const char *qm_h5_guard_reason(char text[200]);
  * not HDF5, or damaged. */
 qm_status qm_h5_guard_open(const char *path, size_t cache, hid_t *out);
 
-/* Whether the storage of an open dataset can hold what its dimensions claim, for every layout:
- * compact and contiguous storage in full, inside the file; chunks within the memory limit, that
- * deflate could have packed; no giant that was never written; nothing in other files.  QM_BAD_FILE
+/* Whether a type is a float of IEEE (2, 4 or 8 bytes) or bfloat16 in all fields, in either byte
+ * order.  HDF5 reads any other fields as they stand, wrong ones of a damaged file too. */
+int qm_h5_guard_float(hid_t type, enum qm_dtype *out);
+
+/* Whether the storage of an open dataset is what its dimensions claim, for every layout: compact
+ * and contiguous storage in full, no more, inside the file; chunks within the memory limit, that
+ * deflate could have packed, each at a place of its own (of 2^20 places at most: more are not
+ * looked through); no giant that was never written; nothing in other files.  QM_BAD_FILE
  * with "PATH: NAME ...", or without PATH where it is NULL.  Call it before the first read. */
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set);
 

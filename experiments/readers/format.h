@@ -95,6 +95,19 @@ qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
 /* Adds the .npy file in bytes [at, end) of the mapping as an entry. */
 qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end);
 
+/* What of a file has no entry, and why; start with zeros. */
+struct qm_left_out {
+    char text[896];
+    int n, n_named; /* n_named: those that text names */
+};
+
+/* Says that a value has no entry, and why; the first eight are named, the others counted. */
+void qm_left_out_add(struct qm_left_out *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The attribute "left_out" of "/" (reader.h): its length, or -1 where nothing was left out. */
+int qm_left_out_text(const struct qm_left_out *l, char *out, size_t size);
+
 /* The path of a file in the folder of f, which a name in f gives: one without '/'. */
 qm_status qm_file_beside(const struct qm_file *f, const char *name, char *out, size_t size);
 

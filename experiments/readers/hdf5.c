@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CACHE = 1 << 20 }; /* bytes of chunks kept per dataset until one is read */
+enum {
+    CACHE = 1 << 20, /* bytes of chunks kept per dataset until one is read */
+    WHY = 96         /* bytes of the reason why a dataset is left out */
+};
 
 struct walk {
     struct qm_file *f;
@@ -27,51 +30,58 @@ static int knows(const unsigned char *map, size_t size)
     return 0;
 }
 
-/* The element type of a stored type; returns 0 for types that are not read. */
-static int dtype_of(hid_t type, enum qm_dtype *out)
+/* The words for types that are not read, by class. */
+static const char *class_text(H5T_class_t class)
+{
+    switch (class) {
+    case H5T_COMPOUND: return "a compound type";
+    case H5T_OPAQUE: return "an opaque type";
+    case H5T_REFERENCE: return "references";
+    case H5T_ENUM: return "an enumeration";
+    case H5T_VLEN: return "lists of different lengths";
+    case H5T_ARRAY: return "a type of arrays";
+    case H5T_BITFIELD: return "bit fields";
+    default: return "an unknown type";
+    }
+}
+
+/* The element type of a stored type; otherwise 0, and what it is that is not read. */
+static int dtype_of(hid_t type, enum qm_dtype *out, char why[WHY])
 {
     static const enum qm_dtype ints[2][4] = {
         {QM_DTYPE_u8, QM_DTYPE_u16, QM_DTYPE_u32, QM_DTYPE_u64},
         {QM_DTYPE_i8, QM_DTYPE_i16, QM_DTYPE_i32, QM_DTYPE_i64}};
-    static const struct {
-        size_t bytes, exponent, mantissa;
-        enum qm_dtype dtype;
-    } floats[] = {{8, 11, 52, QM_DTYPE_f64},
-                  {4, 8, 23, QM_DTYPE_f32},
-                  {2, 5, 10, QM_DTYPE_f16},
-                  {2, 8, 7, QM_DTYPE_bf16}};
-    size_t bytes = H5Tget_size(type), sign, e_at, e, m_at, m;
-    switch (H5Tget_class(type)) {
-    case H5T_INTEGER:
-        for (int k = 0; k < 4; k++)
-            if (bytes == (size_t)1 << k) {
-                *out = ints[H5Tget_sign(type) == H5T_SGN_2][k];
-                return 1;
-            }
-        return 0;
-    case H5T_FLOAT:
-        if (H5Tget_fields(type, &sign, &e_at, &e, &m_at, &m) < 0)
-            return 0;
-        for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
-            if (bytes == floats[k].bytes && e == floats[k].exponent && m == floats[k].mantissa) {
-                *out = floats[k].dtype;
-                return 1;
-            }
-        return 0;
-    default: return 0;
-    }
+    size_t bytes = H5Tget_size(type);
+    H5T_class_t class = H5Tget_class(type);
+    for (int k = 0; k < 4 && class == H5T_INTEGER; k++)
+        if (bytes == (size_t)1 << k) {
+            *out = ints[H5Tget_sign(type) == H5T_SGN_2][k];
+            return 1;
+        }
+    if (qm_h5_guard_float(type, out))
+        return 1;
+    if (class == H5T_INTEGER)
+        snprintf(why, WHY, "integers of %zu bytes", bytes);
+    else if (class == H5T_FLOAT)
+        snprintf(why, WHY, "floats of %zu bytes that are none of IEEE and not bfloat16", bytes);
+    else
+        snprintf(why, WHY, "%s", class_text(class));
+    return 0;
 }
 
-/* *usable: whether datasets of this dataspace are read.  QM_BAD_FILE: the size exceeds
+/* The shape of a dataspace; why: what it is that is not read, or "".  QM_BAD_FILE: the size exceeds
  * 2^63 bytes. */
 static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, struct qm_shape *out,
-                            int *usable)
+                            char why[WHY])
 {
     hsize_t dims[H5S_MAX_RANK] = {0};
     H5S_class_t kind = H5Sget_simple_extent_type(space);
     int rank = H5Sget_simple_extent_dims(space, dims, NULL);
-    *usable = (kind == H5S_SIMPLE || kind == H5S_SCALAR) && rank >= 0 && rank <= QM_MAX_RANK;
-    if (!*usable)
+    if (kind != H5S_SIMPLE && kind != H5S_SCALAR)
+        snprintf(why, WHY, "no dataspace");
+    else if (rank < 0 || rank > QM_MAX_RANK)
+        snprintf(why, WHY, "%d dimensions, at most %d are read", rank, QM_MAX_RANK);
+    if (*why)
         return QM_OK;
     struct qm_shape s = {rank, {0}};
     for (int k = 0; k < rank; k++)
@@ -83,6 +93,34 @@ static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, st
     return QM_OK;
 }
 
+/* Whether a dataset is no tensor by what it is: a text, or a table of a result file. */
+static int is_no_tensor(hid_t set, hid_t type)
+{
+    H5T_class_t class = H5Tget_class(type);
+    return class == H5T_STRING || (class == H5T_COMPOUND && H5Aexists(set, "column_units") > 0);
+}
+
+/* Adds the open dataset, or leaves it out and says why. */
+static qm_status take_dataset(struct walk *w, hid_t set, hid_t type, hid_t space, hid_t plist)
+{
+    struct qm_hdf5 *own = w->f->own;
+    char why[WHY] = "";
+    enum qm_dtype dtype = QM_DTYPE_f32;
+    struct qm_shape shape;
+    if (is_no_tensor(set, type))
+        return QM_OK;
+    if (H5Pget_layout(plist) == H5D_VIRTUAL || H5Pget_external_count(plist) > 0)
+        snprintf(why, WHY, "its data is in other files");
+    else if (dtype_of(type, &dtype, why))
+        QM_TRY(take_shape(w, space, dtype, &shape, why));
+    if (*why) {
+        qm_left_out_add(&own->left_out, "%.200s (%s)", w->path + 1, why);
+        return QM_OK;
+    }
+    QM_TRY(qm_h5_guard_dataset(w->f->path, w->path, set));
+    return qm_file_add(w->f, w->path, dtype, &shape, (struct qm_array_location){0, 0, 0});
+}
+
 static qm_status add_dataset(struct walk *w, hid_t group, const char *name)
 {
     char why[200];
@@ -90,19 +128,9 @@ static qm_status add_dataset(struct walk *w, hid_t group, const char *name)
     if (set < 0)
         return qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_h5_guard_reason(why));
     hid_t type = H5Dget_type(set), space = H5Dget_space(set), plist = H5Dget_create_plist(set);
-    enum qm_dtype dtype;
-    struct qm_shape shape;
-    int usable = 0;
-    qm_status st = QM_OK;
-    if (type < 0 || space < 0 || plist < 0)
-        st = qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_h5_guard_reason(why));
-    else if (H5Pget_layout(plist) != H5D_VIRTUAL && H5Pget_external_count(plist) == 0 &&
-             dtype_of(type, &dtype))
-        st = take_shape(w, space, dtype, &shape, &usable);
-    if (st == QM_OK && usable)
-        st = qm_h5_guard_dataset(w->f->path, w->path, set);
-    if (st == QM_OK && usable)
-        st = qm_file_add(w->f, w->path, dtype, &shape, (struct qm_array_location){0, 0, 0});
+    qm_status st = type < 0 || space < 0 || plist < 0
+                       ? qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_h5_guard_reason(why))
+                       : take_dataset(w, set, type, space, plist);
     H5Pclose(plist);
     H5Sclose(space);
     H5Tclose(type);
@@ -173,7 +201,7 @@ static qm_status open_hdf5(struct qm_file *f)
     f->own = own;
     qm_status st = own && w ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: opening", f->path);
     if (own)
-        *own = (struct qm_hdf5){-1, -1, -1};
+        *own = (struct qm_hdf5){.file = -1, .dataset = -1, .entry = -1};
     if (st == QM_OK)
         st = qm_h5_guard_open(f->path, CACHE, &own->file);
     if (st == QM_OK) {

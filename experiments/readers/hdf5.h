@@ -10,6 +10,7 @@ struct qm_hdf5 {
     hid_t file;
     hid_t dataset; /* the dataset read last, kept open with its chunk cache; -1: none */
     int entry;     /* its entry, or -1 */
+    struct qm_left_out left_out;
 };
 
 /* As declared by struct qm_format. */

@@ -30,9 +30,10 @@ int qm_hdf5_attr_number(struct qm_file *f, const char *path, const char *name, d
     hid_t attr = open_attr(f, path, name, &type, &points);
     if (attr < 0)
         return -1;
-    H5T_class_t kind = H5Tget_class(type);
+    enum qm_dtype dtype;
     int got = -1;
-    if ((kind == H5T_INTEGER || kind == H5T_FLOAT) && points >= 0 && points <= ATTR_MAX) {
+    if ((H5Tget_class(type) == H5T_INTEGER || qm_h5_guard_float(type, &dtype)) && points >= 0 &&
+        points <= ATTR_MAX) {
         double *all = malloc((size_t)(points + 1) * sizeof *all);
         if (all && H5Aread(attr, H5T_NATIVE_DOUBLE, all) >= 0) {
             got = points < max ? (int)points : max;
@@ -70,7 +71,8 @@ static char *read_text(hid_t attr, hid_t type)
     return text;
 }
 
-int qm_hdf5_attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
+static int stored_text(struct qm_file *f, const char *path, const char *name, char *out,
+                       size_t size)
 {
     hid_t type;
     hssize_t points;
@@ -89,4 +91,19 @@ int qm_hdf5_attr_text(struct qm_file *f, const char *path, const char *name, cha
     H5Tclose(type);
     H5Aclose(attr);
     return got;
+}
+
+/* "left_out" of "/" is what this reader left out, after what the file's writer says that it did. */
+int qm_hdf5_attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
+{
+    const struct qm_hdf5 *own = f->own;
+    int n = stored_text(f, path, name, out, size);
+    if (own->left_out.n == 0 || strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0)
+        return n;
+    size_t used = n > 0 && size > 2 ? (size_t)n : 0;
+    if (used > 0)
+        used += (size_t)snprintf(out + used, size - used, "; ");
+    used = used < size ? used : size - 1;
+    qm_left_out_text(&own->left_out, out + used, size - used);
+    return (int)strlen(out);
 }

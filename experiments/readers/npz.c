@@ -169,6 +169,27 @@ static qm_status add_all(struct qm_file *f, zip_t *z)
     return QM_OK;
 }
 
+/* Whether every entry says of itself what the directory says of it: readers differ in which of two
+ * names they take. */
+static qm_status check_entries(struct qm_file *f)
+{
+    zip_error_t error;
+    zip_error_init(&error);
+    zip_source_t *source = zip_source_buffer_create(f->map, f->size, 0, &error);
+    zip_t *z = source ? zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error) : NULL;
+    qm_status st = z ? QM_OK
+                     : qm_file_bad(f,
+                                   "the archive is damaged: %s; expected entries with the names "
+                                   "and sizes of its directory",
+                                   qm_zip_word(&error));
+    if (z)
+        zip_discard(z);
+    else if (source)
+        zip_source_free(source);
+    zip_error_fini(&error);
+    return st;
+}
+
 static qm_status open_npz(struct qm_file *f)
 {
     zip_error_t error;
@@ -184,6 +205,8 @@ static qm_status open_npz(struct qm_file *f)
     if (!z && source)
         zip_source_free(source);
     zip_error_fini(&error);
+    if (st == QM_OK)
+        st = check_entries(f);
     if (st == QM_OK) { /* the unpacked contents replace the archive, which others hold */
         f->map = map;
         f->size = size;

@@ -355,6 +355,29 @@ int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, d
     return f->format->attr_number ? f->format->attr_number(f, path, name, out, max) : -1;
 }
 
+void qm_left_out_add(struct qm_left_out *l, const char *format, ...)
+{
+    char line[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    size_t n = strlen(l->text), more = strlen(line) + (n ? 2 : 0);
+    int is_named = l->n_named == l->n++ && l->n_named < 8 && n + more < sizeof l->text;
+    if (is_named)
+        snprintf(l->text + n, sizeof l->text - n, "%s%s", n ? "; " : "", line);
+    l->n_named += is_named;
+}
+
+int qm_left_out_text(const struct qm_left_out *l, char *out, size_t size)
+{
+    if (l->n == 0)
+        return -1;
+    if (l->n > l->n_named)
+        return snprintf(out, size, "%s; and %d more", l->text, l->n - l->n_named);
+    return snprintf(out, size, "%s", l->text);
+}
+
 int qm_file_left_out(struct qm_file *f, char *out, size_t size)
 {
     int n = qm_file_attr_text(f, "/", "left_out", out, size);

@@ -12,11 +12,12 @@
  *                 bytes between, before or after the tensors.
  *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
  *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), of up to QM_MAX_RANK
- *                 dimensions.  Datasets of other types (strings, compounds, enumerations), of
+ *                 dimensions.  Datasets of other types (compounds, enumerations, other floats), of
  *                 higher rank, or with their data in other files (virtual, external storage) are
- *                 left out.  Blocks that were never written read as the fill value.  A link that
- *                 leads nowhere refuses the file; a link back to a group it lies in is ignored.
- *                 The HDF5 library checks the rest of the file's structure.
+ *                 named in left_out, or counted there; texts and tables of result files are not.
+ *                 Blocks that were never written read as the fill value.  A link that leads nowhere
+ *                 refuses the file; a link back to a group it lies in is ignored.  h5_guard.h
+ *                 checks the storage, the HDF5 library the rest of the file's structure.
  *
  *   checkpoint    what torch.save wrote (.pt .pth .bin), as a zip archive or in the legacy form, or
  *                 the folder (or its .metadata) of torch.distributed.checkpoint.  Its pickle is

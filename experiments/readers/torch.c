@@ -188,7 +188,7 @@ static qm_status open_torch(struct qm_file *f)
     else
         QM_TRY(qm_torch_load(f, qm_torch_knows));
     QM_TRY(qm_torch_add_all(f));
-    const char *left_out = ((struct qm_torch *)f->own)->left_out;
+    const char *left_out = ((struct qm_torch *)f->own)->left_out.text;
     if (f->n_entries == 0)
         return qm_file_bad(f, "is a checkpoint without tensors%s%.600s",
                            *left_out ? " that are read; left out: " : "", left_out);
@@ -286,11 +286,9 @@ static int attr_text(struct qm_file *f, const char *path, const char *name, char
         return options_text(f, path, out, size);
     if (strcmp(path, "/") == 0 && strcmp(name, "joined") == 0 && t->joined[0])
         return snprintf(out, size, "%s", t->joined);
-    if (strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0 || !t->left_out[0])
+    if (strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0)
         return -1;
-    if (t->n_left_out > t->n_named)
-        return snprintf(out, size, "%s; and %d more", t->left_out, t->n_left_out - t->n_named);
-    return snprintf(out, size, "%s", t->left_out);
+    return qm_left_out_text(&t->left_out, out, size);
 }
 
 const struct qm_format qm_format_torch = {

@@ -73,10 +73,10 @@ struct qm_torch {
     struct qm_torch_group *group;  /* the hyper-parameters of entries' parameters */
     int64_t n_groups, group_room;
     struct qm_name_index group_at;
-    char left_out[896];             /* what has no entry, and why; "": nothing */
-    int n_left_out, n_named, depth; /* n_named: those that left_out names */
-    char joined[512];               /* which names of parameters nothing proves; "": all have one */
-    int is_taking;                  /* 1: tensors that are looked at become entries, or parts */
+    struct qm_left_out left_out;
+    int depth;
+    char joined[512]; /* which names of parameters nothing proves; "": all have one */
+    int is_taking;    /* 1: tensors that are looked at become entries, or parts */
 };
 
 /* Storage number of a key, or -1. */
@@ -99,11 +99,6 @@ qm_status qm_torch_load_distributed(struct qm_file *f);
 
 /* Whether a .metadata may name a global. */
 int qm_torch_knows_metadata(const char *global);
-
-/* Says that a value has no entry, and why; the first eight are kept for left_out, the others are
- * counted. */
-void qm_torch_leave_out(struct qm_torch *t, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 

@@ -118,9 +118,9 @@ static qm_status take_tensor(struct folder *d, struct value *x, const struct qm_
     if (rank < 0 || !qm_pickle_is(chunks, QM_PICKLE_list))
         return qm_file_bad(d->f, "'%.200s' has no size or no chunks", key);
     if (rank > QM_MAX_RANK || !s.element || strlen(key) != x->key->length) {
-        qm_torch_leave_out(d->t, "%.200s (%s)", key,
-                           rank > QM_MAX_RANK ? "more than 8 dimensions"
-                                              : "elements of a type that is not known");
+        qm_left_out_add(&d->t->left_out, "%.200s (%s)", key,
+                        rank > QM_MAX_RANK ? "more than 8 dimensions"
+                                           : "elements of a type that is not known");
         return QM_OK;
     }
     int64_t numel = qm_shape_numel(&s.shape);
@@ -235,7 +235,7 @@ static qm_status place_value(struct folder *d, const struct qm_pickle *index,
     QM_TRY(qm_torch_value_in(d->f, &p, &v));
     x->leaf = (struct qm_pickle *)v;
     if (!v)
-        qm_torch_leave_out(d->t, "%.200s (bytes with tensors in them)", name->text);
+        qm_left_out_add(&d->t->left_out, "%.200s (bytes with tensors in them)", name->text);
     qm_reader_progress();
     return QM_OK;
 }

@@ -106,10 +106,10 @@ static qm_status look(struct sweep *s, int64_t i, struct qm_torch_array *a)
         return QM_OK;
     size_t length = path_of(s, i, path);
     if (is && length >= QM_TORCH_NAME)
-        qm_torch_leave_out(t, "%s (a name of %zu bytes, expected at most %d)", path, length,
-                           QM_TORCH_NAME - 1);
+        qm_left_out_add(&t->left_out, "%s (a name of %zu bytes, expected at most %d)", path, length,
+                        QM_TORCH_NAME - 1);
     else
-        qm_torch_leave_out(t, "%s (%s)", path, is ? "a tensor where none is read" : why);
+        qm_left_out_add(&t->left_out, "%s (%s)", path, is ? "a tensor where none is read" : why);
     return QM_OK;
 }
 

@@ -15,20 +15,6 @@ enum { STATE_DEPTH_MOST = 4 };
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
-void qm_torch_leave_out(struct qm_torch *t, const char *format, ...)
-{
-    char line[320];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    size_t n = strlen(t->left_out), more = strlen(line) + (n ? 2 : 0);
-    int is_named = t->n_named == t->n_left_out++ && t->n_named < 8 && n + more < sizeof t->left_out;
-    if (is_named)
-        snprintf(t->left_out + n, sizeof t->left_out - n, "%s%s", n ? "; " : "", line);
-    t->n_named += is_named;
-}
-
 static int is_taken(const struct qm_file *f, const char *name)
 {
     const struct qm_torch *t = f->own;
@@ -43,7 +29,7 @@ static qm_status add(struct qm_torch_walk *w, const char *name, const struct qm_
                           : a->kind == QM_TORCH_coded ? QM_DTYPE_f32
                                                       : QM_DTYPE_f64;
     if (is_taken(w->f, name)) {
-        qm_torch_leave_out(t, "%s (another value of this name)", name);
+        qm_left_out_add(&t->left_out, "%s (another value of this name)", name);
         return QM_OK;
     }
     if (w->f->n_entries >= QM_TORCH_ENTRIES_MOST)
@@ -72,7 +58,7 @@ static qm_status add_tensor(struct qm_torch_walk *w, const char *name, const str
     else if (*is == 1)
         st = add(w, name, a, &shape);
     else if (*is == 0)
-        qm_torch_leave_out(t, "%s (%s)", name, why);
+        qm_left_out_add(&t->left_out, "%s (%s)", name, why);
     free(a);
     return st;
 }
@@ -342,19 +328,20 @@ static void say_joined(const struct qm_torch_walk *w, const struct qm_torch_opti
 
 static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
 {
+    struct qm_torch *t = w->f->own;
     char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
     int is;
     if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]) &&
         (w->f->n_entries > 0 || o->n_beside > 0))
-        qm_torch_leave_out(w->f->own, "names of the parameters (%s)", why_numbers(w, o, whole));
+        qm_left_out_add(&t->left_out, "names of the parameters (%s)", why_numbers(w, o, whole));
     else if (!o->model && *o->why)
-        qm_torch_leave_out(w->f->own, "the parameters' own values (%s)", o->why);
+        qm_left_out_add(&t->left_out, "the parameters' own values (%s)", o->why);
     if (o->is_guess)
         say_joined(w, o);
     if (*o->others) {
         snprintf(whole, sizeof whole,
                  "proof of the model that the optimizer trains (%s would fit as well)", o->others);
-        qm_torch_leave_out(w->f->own, "%s", whole);
+        qm_left_out_add(&t->left_out, "%s", whole);
     }
     for (int64_t i = 0; i < o->n; i++) {
         if (!parameter_name(o, i, name) || !join(whole, w->n_optimizers > 1 ? o->path : "", name))

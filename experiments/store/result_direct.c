@@ -262,7 +262,8 @@ static hid_t column_type(hid_t member, enum qm_direct_column want)
     H5T_class_t class = H5Tget_class(member);
     if (want == QM_DIRECT_texts)
         return is_fixed_text(member) ? H5Tcopy(member) : -1;
-    if (class == H5T_INTEGER || (class == H5T_FLOAT && want == QM_DIRECT_numbers))
+    enum qm_dtype dtype;
+    if (class == H5T_INTEGER || (want == QM_DIRECT_numbers && qm_h5_guard_float(member, &dtype)))
         return H5Tcopy(want == QM_DIRECT_numbers ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64);
     return -1;
 }

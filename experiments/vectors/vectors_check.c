@@ -269,7 +269,7 @@ static int64_t number(const char **at, char end)
 }
 
 /* Whether an array belongs to a golden file: an input that was written, a result of a step that
- * there is, or none of this format's names. */
+ * there is (an answer: under the name of an input), or none of this format's names. */
 static int is_known(const struct qm_vectors_file *in, const char *name)
 {
     json_t *cases = json_object_get(in->root, "cases");
@@ -286,9 +286,13 @@ static int is_known(const struct qm_vectors_file *in, const char *name)
         return 1;
     if (strncmp(at, "want/", 5) != 0 && strncmp(at, "out/", 4) != 0)
         return 0;
+    int is_answer = *at == 'o';
     at = strchr(at, '/') + 1;
     int64_t k = number(&at, '/');
-    return k >= 1 && k <= json_integer_value(json_object_get(c, "steps"));
+    char input[QM_STATE_NAME];
+    snprintf(input, sizeof input, "in/%.*s", (int)sizeof input - 4, at);
+    return k >= 1 && k <= json_integer_value(json_object_get(c, "steps")) &&
+           (!is_answer || json_object_get(json_object_get(c, "inputs"), input));
 }
 
 static qm_status check_foreign(const struct qm_vectors_file *in)

@@ -246,6 +246,47 @@ P
     one_line 3 "entry 'exp_avg.npy' is damaged" import offset.npz -o z.npz
 }
 
+@test "an .npz whose two names of an entry differ is refused" {
+    "$PYTHON" - <<'P'
+import numpy as np
+np.savez("a.npz", exp_avg=np.ones(5, "f4"))
+b = bytearray(open("a.npz", "rb").read())
+for name, at in (("local", b.find(b"exp_avg")), ("central", b.rfind(b"exp_avg"))):
+    c = bytearray(b)
+    c[at] ^= 2
+    open(name + ".npz", "wb").write(c)
+P
+    "$QUALM" import -q a.npz -o z.npz
+    rm z.npz
+    for file in local central; do
+        one_line 3 "$file.npz: the archive is damaged: Zip archive inconsistent" \
+            import $file.npz -o z.npz
+        [ ! -e z.npz ]
+    done
+}
+
+@test "datasets that are not read are named by import, analyze and run, and in what is written" {
+    "$PYTHON" - <<'P'
+import h5py, numpy as np
+with h5py.File("l.h5", "w") as f:
+    f["w/exp_avg"] = np.ones((8, 128), "f4")
+    f["z/exp_avg"] = np.ones((8, 128), "c8")
+    f.attrs["left_out"] = "b (of its writer)"
+P
+    said="left out: b (of its writer); z/exp_avg (a compound type)"
+    for out in o.h5 o.npz o.safetensors; do
+        "$QUALM" import l.h5 -o $out >/dev/null 2>err
+        grep -qxF "l.h5: $said" err
+    done
+    grep -q "z/exp_avg (a compound type)" o.safetensors
+    "$PYTHON" -c "import h5py; print(h5py.File('o.h5').attrs['left_out'])" | grep -q "z/exp_avg (a"
+    "$QUALM" import --json l.h5 -o o.npz 2>/dev/null | grep -q "z/exp_avg (a compound type)"
+    "$QUALM" analyze l.h5 -Q nf4:4s/block:64/bisect/mid/hi 2>&1 | grep -qF "$said"
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'slot: exp_avg' >s.yaml
+    "$QUALM" run --data l.h5 -o r.h5 s.yaml 2>&1 | grep -qF "$said"
+}
+
 @test "a long title is cut in notes, and stored whole" {
     printf 'title: "%s"\n' "$(printf 'ab\303\251%.0s' {1..5000})" >t.yaml
     printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 1024' >>t.yaml

@@ -243,6 +243,8 @@ P
     [[ $output == *"t0/out/2"*"parameter 7 with its residual is"* ]]
     answers "$dir/in.npz" "$dir/a.npz" 'del a["t0/out/1/residual"]'
     fails_with 3 "there is no array 't0/out/1/residual'" verify "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/zzz"] = a["t0/out/1/param"]'
+    fails_with 3 "array 't0/out/1/zzz' is of no case, step" verify "$dir/a.npz"
 }
 
 @test "missing, foreign or changed arrays are one line each" {

@@ -215,6 +215,13 @@ static void test_hdf5_links(void **state)
     expect_values(f, find(f, "/a/more/x"), one, 3);
     expect_values(f, find(f, "/elsewhere/sub/z"), two, 3);
     expect_values(f, find(f, "/A/x"), two, 3);
+    char said[1024];
+    assert_true(qm_file_left_out(f, said, sizeof said) > 0);
+    assert_string_equal(
+        said, "left/enum (an enumeration); left/long (floats of 16 bytes that are none of IEEE and "
+              "not bfloat16); left/null (no dataspace); left/pair (a compound type); left/rank9 (9 "
+              "dimensions, at most 8 are read); left/raw (its data is in other files); left/view "
+              "(its data is in other files)");
     qm_file_close(f);
 }
 
@@ -357,12 +364,103 @@ static void test_hdf5_broken(void **state)
     expect_bad(path, "several names");
 }
 
+/* What a file's begin, where `what` stands, is made to say instead; returns the path. */
+static const char *patched(const char *path, const void *what, size_t n, size_t at, int byte)
+{
+    static unsigned char all[1 << 20];
+    FILE *in = fopen(path, "rb+");
+    assert_non_null(in);
+    size_t size = fread(all, 1, sizeof all, in), k = 0;
+    while (k + n <= size && memcmp(all + k, what, n) != 0)
+        k++;
+    assert_true(k + n <= size);
+    assert_int_equal(fseek(in, (long)(k + at), SEEK_SET), 0);
+    fputc(byte, in);
+    fclose(in);
+    return path;
+}
+
+/* Every field of a float's type that is another than IEEE's leaves the dataset out. */
+static void test_hdf5_damaged_floats(void **state)
+{
+    /* bit 0 at 0, 32 bits; exponent at 23 of 8; mantissa at 0 of 23; bias 127 */
+    static const unsigned char f32[] = {0x11, 0x20, 0x1f, 0, 4, 0,  0,   0, 0, 0,
+                                        32,   0,    23,   8, 0, 23, 127, 0, 0, 0};
+    static const struct {
+        int at, byte;
+    } fields[] = {{2, 30},  {8, 1},   {10, 31},  {12, 22}, {13, 7},
+                  {14, 20}, {15, 22}, {16, 126}, {17, 79}, {1, 0x00}};
+    const hsize_t dims[1] = {3};
+    const double data[3] = {1, 2, 3};
+    const char *path = path_of("floats.h5");
+    (void)state;
+    for (size_t k = 0; k < sizeof fields / sizeof *fields; k++) {
+        hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        put_set(file, "x", H5T_IEEE_F32LE, 1, dims, NULL, data);
+        put_set(file, "y", H5T_STD_I32LE, 1, dims, NULL, data);
+        H5Fclose(file);
+        char text[256];
+        struct qm_file *f =
+            open_good(patched(path, f32, sizeof f32, (size_t)fields[k].at, fields[k].byte));
+        assert_int_equal(qm_file_count(f), 1);
+        assert_true(qm_file_left_out(f, text, sizeof text) > 0);
+        assert_non_null(strstr(text, "x (floats of 4 bytes that are none of IEEE"));
+        qm_file_close(f);
+    }
+}
+
+/* Storage of another size than the shape's, and chunks that lie in no place, or two in one. */
+static void test_hdf5_damaged_storage(void **state)
+{
+    const hsize_t dims[1] = {40}, chunk[1] = {10}, most[1] = {H5S_UNLIMITED};
+    static double data[40];
+    const char *path = path_of("storage.h5");
+    (void)state;
+    for (int k = 0; k < 40; k++)
+        data[k] = k + 1;
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    put_set(file, "x", H5T_IEEE_F32LE, 1, dims, NULL, data);
+    H5Fclose(file);
+    const uint64_t sides[2] = {40, 40}; /* the shape, and the largest that it may have */
+    expect_bad(patched(path, sides, sizeof sides, 0, 39), "claims 156 bytes, and stores 160");
+    const uint64_t other[2] = {39, 40};
+    expect_bad(patched(path, other, sizeof other, 0, 0), "claims 0 bytes, and stores 160");
+    for (int k = 0; k < 2; k++) {
+        static const int byte[] = {0, 9}; /* 4 and 2308 instead of 260; HDF5 reads 261 as 260 */
+        const hsize_t wide[1] = {520}, side[1] = {130};
+        const uint64_t key[2] = {260, 0}; /* of the third chunk: its place, and in its element */
+        static const double zeros[520];
+        file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        put_set(file, "x", H5T_IEEE_F32LE, 1, wide, side, zeros);
+        H5Fclose(file);
+        expect_bad(patched(path, key, sizeof key, 1, byte[k]),
+                   "a chunk does not lie at a place of its own");
+    }
+    file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(1, dims, most), create = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(create, 1, chunk);
+    hid_t set = H5Dcreate2(file, "x", H5T_IEEE_F32LE, space, H5P_DEFAULT, create, H5P_DEFAULT);
+    assert_true(H5Dwrite(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
+    for (int k = 0; k < 2; k++) /* places without a chunk are no damage */
+        H5Dset_extent(set, &(const hsize_t){k ? 95 : 15});
+    H5Dclose(set);
+    H5Pclose(create);
+    H5Sclose(space);
+    H5Fclose(file);
+    struct qm_file *f = open_good(path);
+    static double kept[95];
+    memcpy(kept, data, 15 * sizeof *data);
+    expect_values(f, 0, kept, 95);
+    qm_file_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hdf5_types),      cmocka_unit_test(test_hdf5_half_patterns),
-        cmocka_unit_test(test_hdf5_large),      cmocka_unit_test(test_hdf5_links),
-        cmocka_unit_test(test_hdf5_attributes), cmocka_unit_test(test_hdf5_broken),
+        cmocka_unit_test(test_hdf5_types),          cmocka_unit_test(test_hdf5_half_patterns),
+        cmocka_unit_test(test_hdf5_large),          cmocka_unit_test(test_hdf5_links),
+        cmocka_unit_test(test_hdf5_attributes),     cmocka_unit_test(test_hdf5_broken),
+        cmocka_unit_test(test_hdf5_damaged_floats), cmocka_unit_test(test_hdf5_damaged_storage),
     };
     return cmocka_run_group_tests_name("readers_hdf5", tests, make_dir, remove_dir);
 }
