@@ -145,8 +145,8 @@ void qm_case_make_gradient(struct qm_case_run *r, int64_t t, int k, struct qm_te
 /* Loads the state that call k of the trial starts from into every plan. */
 qm_status qm_case_take_call(struct qm_case_run *r, int k);
 
-/* Finding: the state that plan[0] was just read to have, from which the oracle steps, is not the one
- * that it was given: the run's first, or that of call k of the trial. */
+/* Finding: the state that plan[0] was just read to have, from which the oracle steps, is not the
+ * one that it was given: the run's first, or that of call k of the trial. */
 void qm_case_judge_start(struct qm_case_run *r, int k);
 
 /* Copies the inputs of step t, number k of this run, from plan[0], which was just read, to

@@ -243,19 +243,18 @@ static void print_kind(json_t *some)
         qm_proof_table(some);
         qm_print("backend %s\n",
                  json_string_value(json_object_get(json_array_get(some, 0), "backend")));
-    }
-    else if (json_array_size(some) > 1)
+    } else if (json_array_size(some) > 1)
         qm_report(json_incref(some));
     json_array_clear(some);
 }
 
-/* Whether two proofs in turn are of one kind: with equally many keys, on one backend, and no form of a .cu file,
- * which is printed by itself. */
+/* Whether two proofs in turn are of one kind: with equally many keys, on one backend, and no form
+ * of a .cu file, which is printed by itself. */
 static int is_one_kind(const json_t *a, const json_t *b)
 {
     return json_object_size(a) == json_object_size(b) &&
-           json_equal(json_object_get(a, "backend"), json_object_get(b, "backend")) && !json_object_get(a, "form") &&
-           !json_object_get(b, "form");
+           json_equal(json_object_get(a, "backend"), json_object_get(b, "backend")) &&
+           !json_object_get(a, "form") && !json_object_get(b, "form");
 }
 
 /* Prints all proofs, an empty line between those of two kinds. */

@@ -367,8 +367,8 @@ qm_status qm_gpu_work_run(void *work)
 }
 
 /* Times `run`, which steps one turn of the work. */
-static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w,
-                            qm_status (*run)(void *), void *arg, struct qm_gpu_time *out)
+static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_status (*run)(void *),
+                            void *arg, struct qm_gpu_time *out)
 {
     double start = qm_seconds();
     QM_TRY(time_warm_up(b, run, arg));

@@ -105,20 +105,19 @@ static const char *peers_program(const char *name)
     char script[96];
     snprintf(script, sizeof script, "%s/%s.py", base, name);
     FILE *f = fopen(script, "w");
-    fputs(
-        "import json, os, sys\n"
-        "if '--names' in sys.argv:\n"
-        "    sys.exit(print('[\"x\", \"y\"]'))\n"
-        "a = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
-        "s = os.environ.get('FAKE_' + a['--name'].upper(), '0.005')\n"
-        "out = {'rows': [{'peer': a['--name'], 'version': '1', 'recipe': 'adamw_f32',\n"
-        "    'tensors': int(t), 'elements': int(n), 'seconds': float(s)}\n"
-        "    for t, n in ((1, a['--size']), (a['--tensors'], a['--small']))]}\n"
-        "code = 0\n"
-        "exec(os.environ.get('FAKE_MORE', ''))\n"
-        "print(json.dumps(out))\n"
-        "sys.exit(code)\n",
-        f);
+    fputs("import json, os, sys\n"
+          "if '--names' in sys.argv:\n"
+          "    sys.exit(print('[\"x\", \"y\"]'))\n"
+          "a = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+          "s = os.environ.get('FAKE_' + a['--name'].upper(), '0.005')\n"
+          "out = {'rows': [{'peer': a['--name'], 'version': '1', 'recipe': 'adamw_f32',\n"
+          "    'tensors': int(t), 'elements': int(n), 'seconds': float(s)}\n"
+          "    for t, n in ((1, a['--size']), (a['--tensors'], a['--small']))]}\n"
+          "code = 0\n"
+          "exec(os.environ.get('FAKE_MORE', ''))\n"
+          "print(json.dumps(out))\n"
+          "sys.exit(code)\n",
+          f);
     fclose(f);
     snprintf(command, sizeof command, "/usr/bin/python3 %s", script);
     return command;
@@ -242,10 +241,8 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_earlier_peers),
-        cmocka_unit_test(test_peers_alone),
-        cmocka_unit_test(test_false_peers),
-        cmocka_unit_test(test_false_answers),
+        cmocka_unit_test(test_earlier_peers),      cmocka_unit_test(test_peers_alone),
+        cmocka_unit_test(test_false_peers),        cmocka_unit_test(test_false_answers),
         cmocka_unit_test(test_faster_than_a_copy),
     };
     return cmocka_run_group_tests(tests, prepare, clean);

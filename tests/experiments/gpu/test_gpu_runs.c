@@ -136,7 +136,8 @@ static void test_idle(void **state)
     expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
 }
 
-/* Nor have launches, or graphs, that do their work in the warm-up, or in the first rounds, alone. */
+/* Nor have launches, or graphs, that do their work in the warm-up, or in the first rounds, alone.
+ * */
 static void test_idle_later(void **state)
 {
     static const int from[] = {4, 6};
