@@ -140,9 +140,23 @@ static qm_status draw_state(struct qm_case_run *r, const struct qm_aim *aim, int
     return qm_encode(&codec, &r->shape[i], plan->state[i], &draws, plan->codes[i], plan->scales[i]);
 }
 
+/* Fills the plan's buffers with the state that every plan of this recipe starts from. */
+static qm_status take_start(const struct qm_case_run *r, struct qm_case_plan *plan)
+{
+    const struct qm_backend *b = &qm_backend_cpu;
+    void *own = NULL;
+    QM_TRY(b->open(&r->run, &r->c->shape, r->tensor, &own));
+    qm_status st = b->save(own, QM_RESIDUAL, plan->residual, NULL);
+    for (int i = 0; i < r->n_slots && st == QM_OK; i++)
+        st = b->save(own, i, r->decider[i] ? plan->codes[i] : NULL, plan->scales[i]);
+    b->close(own);
+    return st;
+}
+
 qm_status qm_case_run_start(struct qm_case_run *r)
 {
     struct qm_aim aim = aim_of(r, r->c->t);
+    QM_TRY(take_start(r, &r->plan[1])); /* what qm_case_judge_start expects */
     for (int s = 0; s < 2; s++) {
         struct qm_case_plan *plan = &r->plan[s];
         qm_case_start(r->c, &aim, plan->p);
@@ -174,6 +188,62 @@ qm_status qm_case_take_call(struct qm_case_run *r, int k)
                            from.scales[i]));
     }
     return QM_OK;
+}
+
+static int is_other(const void *got, const void *given, size_t bytes)
+{
+    return bytes > 0 && memcmp(got, given, bytes) != 0;
+}
+
+/* 1: slot i, as the backend decodes it, has other bits than these codes and scales decode to; any
+ * two NaNs are equal.  A backend with freedoms of order may be off by roundings. */
+static int decodes_otherwise(struct qm_case_run *r, int i, const uint8_t *codes,
+                             const float *scales)
+{
+    const double part = r->s->reorder.recip || r->s->reorder.fma ? 0x1p-16 : 0.0;
+    const float *got = r->plan[0].state[i], *want = scales;
+    struct qm_codec c;
+    if (r->decider[i] && r->slot_n[i] > 0 && qm_codec_init(&c, &r->decider[i]->q) == QM_OK) {
+        float *room = (float *)(void *)r->want[i]; /* the oracle's results come later */
+        qm_decode(&c, &r->shape[i], codes, scales, room);
+        want = room;
+    }
+    for (int64_t k = 0; k < r->slot_n[i]; k++) {
+        double off = fabs((double)got[k] - (double)want[k]);
+        if (memcmp(&got[k], &want[k], sizeof *got) != 0 && !(isnan(got[k]) && isnan(want[k])) &&
+            !(part > 0.0 && off <= part * fabs((double)want[k]) + 0x1p-140))
+            return 1;
+    }
+    return 0;
+}
+
+static void tell_start(struct qm_case_run *r, const char *name, const char *what)
+{
+    qm_finding_set(&r->finding, QM_BAD_MACHINERY,
+                   "before the step, the %s of %s that the backend gives back are not those that "
+                   "it was given",
+                   what, name);
+}
+
+void qm_case_judge_start(struct qm_case_run *r, int k)
+{
+    const struct qm_case_plan *got = &r->plan[0], *start = &r->plan[1];
+    struct qm_call from = {0};
+    if (r->trial)
+        from = qm_trial_call(r->trial, k);
+    if (is_other(got->residual, r->trial ? from.residual : start->residual,
+                 (size_t)r->format.residual_bytes * (size_t)r->n))
+        tell_start(r, "the parameter", "residuals");
+    for (int i = 0; i < r->n_slots; i++) {
+        const uint8_t *codes = r->trial ? from.codes[i] : start->codes[i];
+        const float *scales = r->trial ? from.scales[i] : start->scales[i];
+        if (r->decider[i] && is_other(got->codes[i], codes, (size_t)r->slot_n[i]))
+            tell_start(r, qm_case_slot_name(r, i), "codes");
+        if (is_other(got->scales[i], scales, sizeof(float) * (size_t)r->n_scales[i]))
+            tell_start(r, qm_case_slot_name(r, i), r->decider[i] ? "scales" : "values");
+        else if (decodes_otherwise(r, i, codes, scales))
+            tell_start(r, qm_case_slot_name(r, i), "decoded values");
+    }
 }
 
 void qm_case_keep_call(struct qm_case_run *r, int k, int64_t t, const struct qm_tensor *g)

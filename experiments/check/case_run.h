@@ -134,7 +134,8 @@ qm_status qm_company_save(struct qm_case_run *r, struct qm_company_states **out)
 qm_status qm_company_load(struct qm_case_run *r, const struct qm_company_states *from);
 void qm_company_forget(struct qm_company_states *s); /* accepts NULL */
 
-/* case_input.c.  Loads the state before the first step into both plans. */
+/* case_input.c.  Loads the state before the first step into both plans; the buffers of plan[1] hold
+ * all of it until that is read. */
 qm_status qm_case_run_start(struct qm_case_run *r);
 
 /* Makes the gradient of step t, the run's k-th, in the recipe's type, and in double in
@@ -143,6 +144,10 @@ void qm_case_make_gradient(struct qm_case_run *r, int64_t t, int k, struct qm_te
 
 /* Loads the state that call k of the trial starts from into every plan. */
 qm_status qm_case_take_call(struct qm_case_run *r, int k);
+
+/* Finding: the state that plan[0] was just read to have, from which the oracle steps, is not the
+ * one that it was given: the run's first, or that of call k of the trial. */
+void qm_case_judge_start(struct qm_case_run *r, int k);
 
 /* Copies the inputs of step t, number k of this run, from plan[0], which was just read, to
  * r->record. */

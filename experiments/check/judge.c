@@ -37,6 +37,10 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
         QM_TRY(qm_case_take_call(r, k));
     if (r->trial || k == 0) /* else the plan was read after the step before */
         QM_TRY(qm_case_run_read(r, &r->plan[0], 1));
+    if ((r->trial || k == 0) && qm_case_is_wanted(r, QM_SLOT_NONE)) {
+        qm_case_judge_memory(r, &r->plan[0], 1); /* what was not written is no other state */
+        qm_case_judge_start(r, k);
+    }
     memcpy(r->before_p, r->plan[0].p, bytes);
     for (int i = 0; i < r->n_slots; i++)
         memcpy(r->before[i], r->plan[0].state[i], sizeof(float) * (size_t)r->slot_n[i]);

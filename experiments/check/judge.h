@@ -4,6 +4,8 @@
  * step the following is judged, with x the oracle's fresh state (before it is quantized) and e its
  * bound:
  *
+ *   start                      the state that the backend gives back before the first step is, to
+ *                              the bit, the one that it was given, or the rule's own first one
  *   parameter, float32 slots   EQUAL, or WITHIN_BOUND of oracle/bound/bound.h, or WRONG
  *   parameter of 16 or 8 bits  EQUAL, BOUNDARY, OFF_BY_ONE or WRONG as codes are, for the stored
  *                              numbers that [x - e, x + e] rounds to; its residual likewise

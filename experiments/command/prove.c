@@ -205,8 +205,8 @@ static int ends_in(const char *word, const char *end)
     return n > m && strcmp(word + n - m, end) == 0;
 }
 
-static qm_status prove_word(const char *word, const struct qm_prove_options *o, json_t *all,
-                            int *failed)
+static qm_status dispatch(const char *word, const struct qm_prove_options *o, json_t *all,
+                          int *failed)
 {
     int is_other = strncmp(word, "step:", 5) == 0 || strncmp(word, "stoch:", 6) == 0 ||
                    ends_in(word, ".c") || ends_in(word, ".so");
@@ -222,24 +222,39 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
     return qm_prove_kernel(word, o, all, failed);
 }
 
+/* Adds the proofs of a word, each with the backend that it ran on. */
+static qm_status prove_word(const char *word, const struct qm_prove_options *o, json_t *all,
+                            int *failed)
+{
+    const char *backend = o->backend ? o->backend : ends_in(word, ".cu") ? "emu" : "cpu";
+    size_t i = json_array_size(all);
+    qm_status st = dispatch(word, o, all, failed);
+    for (; i < json_array_size(all); i++)
+        json_object_set_new(json_array_get(all, i), "backend", json_string(backend));
+    return st;
+}
+
 /* Prints proofs of one kind, which is recognised by the keys of the first one; clears the array. */
 static void print_kind(json_t *some)
 {
     if (json_array_size(some) == 1)
         qm_report(json_incref(json_array_get(some, 0)));
-    else if (json_object_get(json_array_get(some, 0), "special"))
+    else if (json_object_get(json_array_get(some, 0), "special")) {
         qm_proof_table(some);
-    else if (json_array_size(some) > 1)
+        qm_print("backend %s\n",
+                 json_string_value(json_object_get(json_array_get(some, 0), "backend")));
+    } else if (json_array_size(some) > 1)
         qm_report(json_incref(some));
     json_array_clear(some);
 }
 
-/* Whether two proofs in turn are of one kind: with equally many keys, and no form of a .cu file,
- * which is printed by itself. */
+/* Whether two proofs in turn are of one kind: with equally many keys, on one backend, and no form
+ * of a .cu file, which is printed by itself. */
 static int is_one_kind(const json_t *a, const json_t *b)
 {
-    return json_object_size(a) == json_object_size(b) && !json_object_get(a, "form") &&
-           !json_object_get(b, "form");
+    return json_object_size(a) == json_object_size(b) &&
+           json_equal(json_object_get(a, "backend"), json_object_get(b, "backend")) &&
+           !json_object_get(a, "form") && !json_object_get(b, "form");
 }
 
 /* Prints all proofs, an empty line between those of two kinds. */

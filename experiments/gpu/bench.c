@@ -213,17 +213,32 @@ static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), voi
     return QM_OK;
 }
 
-qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
-                            struct qm_gpu_time *out)
+static qm_status time_warm_up(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg)
 {
-    double all[4 * QM_GPU_BENCH_ROUNDS], ignored, start = qm_seconds();
-    int n = 0;
+    double ignored, start = qm_seconds();
     for (int i = 0; i < QM_BENCH_WARM && (i == 0 || qm_seconds() - start < b->cap); i++)
         QM_TRY(time_one(b, work, arg, &ignored));
+    return QM_OK;
+}
+
+/* start: when the warm-up began. */
+static qm_status time_rounds(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
+                             double start, struct qm_gpu_time *out)
+{
+    double all[4 * QM_GPU_BENCH_ROUNDS];
+    int n = 0;
     while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap))
         QM_TRY(time_one(b, work, arg, &all[n++]));
     *out = (struct qm_gpu_time){median(all, n), all[0], n};
     return QM_OK;
+}
+
+qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
+                            struct qm_gpu_time *out)
+{
+    double start = qm_seconds();
+    QM_TRY(time_warm_up(b, work, arg));
+    return time_rounds(b, work, arg, start, out);
 }
 
 qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
@@ -303,7 +318,8 @@ static qm_status take_place(struct qm_gpu_work *w, int turn, int place, void *ou
     return qm_gpu_bench_get(get_place, &p, *bytes, out);
 }
 
-qm_status qm_gpu_work_mark(struct qm_gpu_work *w)
+/* Keeps the parameters of every place. */
+static qm_status mark(struct qm_gpu_work *w)
 {
     size_t bytes;
     for (int i = 0; i < QM_BENCH_TURNS * QM_BENCH_PLACES; i++) {
@@ -313,7 +329,8 @@ qm_status qm_gpu_work_mark(struct qm_gpu_work *w)
     return QM_OK;
 }
 
-qm_status qm_gpu_work_changed(struct qm_gpu_work *w)
+/* QM_INTERNAL: a place is as it was when it was kept last. */
+static qm_status expect_changed(struct qm_gpu_work *w)
 {
     static const char *const names[QM_BENCH_PLACES] = {"first", "middle", "last"};
     unsigned char now[4 * QM_BENCH_SAMPLE];
@@ -347,6 +364,27 @@ qm_status qm_gpu_work_run(void *work)
         QM_TRY(w->part[turn][k].whole ? qm_tensor_rule_run(w->part[turn][k].whole, w->t, 1)
                                       : qm_batch_run(w->part[turn][k].batch, w->t, 1));
     return QM_OK;
+}
+
+/* Times `run`, which steps one turn of the work. */
+static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_status (*run)(void *),
+                            void *arg, struct qm_gpu_time *out)
+{
+    double start = qm_seconds();
+    QM_TRY(time_warm_up(b, run, arg));
+    QM_TRY(mark(w));
+    QM_TRY(time_rounds(b, run, arg, start, out));
+    QM_TRY(expect_changed(w));
+    if (w->r->param.format != QM_PARAM_f32) /* one step may round to the same 16 or 8 bits */
+        return QM_OK;
+    for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
+        QM_TRY(run(arg));
+    return expect_changed(w);
+}
+
+qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out)
+{
+    return time_steps(b, w, qm_gpu_work_run, w, out);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -409,11 +447,7 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
                 "cuGraphInstantiateWithFlags");
     }
     if (st == QM_OK)
-        st = qm_gpu_work_mark(w);
-    if (st == QM_OK)
-        st = qm_gpu_bench_time(b, run_graph, &g, out);
-    if (st == QM_OK)
-        st = qm_gpu_work_changed(w);
+        st = time_steps(b, w, run_graph, &g, out);
     graphs_close(&g);
     return st;
 }

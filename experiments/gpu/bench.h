@@ -114,20 +114,20 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
  * the bits of b->g as they are. */
 qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w);
 
-/* Copies parameters back from QM_BENCH_PLACES places (of one tensor its begin, middle and end, of
- * several the first, the middle and the last one) of every turn; _changed compares them with those
- * of the call before.  QM_INTERNAL: a place is unchanged, so that what was timed was no step; or as
- * qm_gpu_bench_get. */
-qm_status qm_gpu_work_mark(struct qm_gpu_work *w);
-qm_status qm_gpu_work_changed(struct qm_gpu_work *w);
-
 void qm_gpu_work_close(struct qm_gpu_work *w);
 qm_status qm_gpu_work_run(void *work); /* one step of the parts of the current turn */
+
+/* Times steps as qm_gpu_bench_time does.  QM_INTERNAL also: "implausible: ...", because what was
+ * timed was no step: between the warm-up and the last round, or, of float32, in one more step of
+ * each turn, the parameters of one of QM_BENCH_PLACES places (of one tensor its begin, middle and
+ * end, of several the first, the middle and the last one) of a turn stay as they were; or as
+ * qm_gpu_bench_get. */
+qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out);
 
 /* Times the launches of a step without the CPU's share: they are recorded as a CUDA graph for each
  * turn, and the graph is launched.  QM_SKIPPED: the driver has no graphs, or the rule waits for
  * numbers on the host within a step, which a graph cannot.  QM_INTERNAL also as
- * qm_gpu_work_changed. */
+ * qm_gpu_work_time. */
 qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
                                  struct qm_gpu_time *out);
 

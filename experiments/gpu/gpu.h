@@ -91,11 +91,13 @@ struct qm_peers_ours {
 };
 
 /* Runs the command for one peer and appends a row {peer, version, recipe, mode, tensors, elements,
- * seconds, peer_seconds, ratio, status} for each of Qualm's times with its recipe and sizes;
- * ratio = seconds / peer_seconds.  A peer that was not timed, whose time cannot be true
- * (qm_gpu_bench_plausible), or for whose sizes there is no time here, gets a row whose status says
- * why.  Each row names the command as its program.  QM_BAD_FILE: the command did not start, failed,
- * or printed no such JSON. */
+ * seconds, peer_seconds, ratio, status} for each of Qualm's times with its recipe and sizes; ratio
+ * = seconds / peer_seconds.  A peer that was not timed, whose time cannot be true
+ * (qm_gpu_bench_plausible, beside a copy where one was timed; rounds that take more than the
+ * command ran, or less than one of them; a least time above the median; two times of one thing;
+ * times with the exit code for none), or for whose sizes there is no time here, gets a row whose
+ * status says why.  Each row names the command as its program.  QM_BAD_FILE: the command did not
+ * start, failed, or printed no such JSON, or a row of another peer. */
 qm_status qm_peers_measure(const char *command, const char *peer, const struct qm_peers_sizes *s,
                            const struct qm_peers_ours *ours, json_t *rows);
 

@@ -204,9 +204,7 @@ static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const struc
 {
     const struct qm_shape shape = {2, {size / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
     struct qm_gpu_time time, graph = {0};
-    QM_TRY(qm_gpu_work_mark(w));
-    QM_TRY(qm_gpu_bench_time(b, qm_gpu_work_run, w, &time));
-    QM_TRY(qm_gpu_work_changed(w));
+    QM_TRY(qm_gpu_work_time(b, w, &time));
     double n = (double)size;
     double bytes = r->rule->tensor ? bytes_of_whole(r, &shape)
                                    : bytes_moved(qm_batch_form(w->part[0][0].batch), size, &shape);

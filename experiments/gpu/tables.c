@@ -46,8 +46,7 @@ static qm_status open_way(struct qm_gpu_bench *b, const char *recipe, int way, s
         QM_TRY(qm_gpu_work_add(w, QM_MODE_exact, r, n, shapes + k, ids + k));
     for (int turn = 0; turn < QM_BENCH_TURNS && way == 1; turn++)
         QM_TRY(qm_batch_by_value(w->part[turn][0].batch, 1));
-    QM_TRY(qm_gpu_work_give(b, w));
-    return qm_gpu_work_mark(w);
+    return qm_gpu_work_give(b, w);
 }
 
 qm_status qm_speed_table_row(struct qm_gpu_bench *b, const char *recipe, int way, json_t *row)
@@ -59,9 +58,7 @@ qm_status qm_speed_table_row(struct qm_gpu_bench *b, const char *recipe, int way
     const double least = 2.0 * QM_BENCH_TENSORS * qm_speed_small(b->n);
     qm_status st = open_way(b, recipe, way, &r, &w);
     if (st == QM_OK)
-        st = qm_gpu_bench_time(b, qm_gpu_work_run, &w, &time);
-    if (st == QM_OK)
-        st = qm_gpu_work_changed(&w);
+        st = qm_gpu_work_time(b, &w, &time);
     if (st == QM_OK)
         st = qm_gpu_bench_plausible("a step", time.median, least * qm_param_bytes(&r.param), 0.0);
     if (st == QM_OK) {

@@ -233,6 +233,8 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_t *out = json_object(), *verdict = json_object(), *results = json_object();
     json_t *failures = json_array();
     const struct qm_tally *t = &r->tally;
+    struct qm_check_run on = qm_kernel_on(r->o);
+    on.seed = r->seed;
     int beside = add_general(r, failures);
     for (int i = 0; i < r->n_cases; i++)
         if (qm_case_result_is_bad(r->cases[i].result))
@@ -244,8 +246,7 @@ static json_t *to_json(const struct qm_kernel_run *r)
                             json_integer((json_int_t)r->count[i]));
     json_object_set_new(out, "kernel", json_string(r->o->file));
     json_object_set_new(out, "as", json_string(r->recipe));
-    json_object_set_new(out, "seed", json_integer((json_int_t)r->seed));
-    json_object_set_new(out, "passed", json_boolean(qm_kernel_run_passed(r)));
+    json_object_update_new(out, qm_check_head(&on, qm_kernel_run_passed(r)));
     json_object_set_new(out, "seconds", json_real(r->seconds));
     json_object_set_new(out, "interrupted", json_boolean(r->interrupted));
     json_object_set_new(out, "left_out", json_integer((json_int_t)r->left_out));

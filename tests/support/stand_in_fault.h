@@ -52,17 +52,19 @@ static struct stand_in_shared {
 } * stand_in_shared;
 
 /* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock; is_idle:
- * launches do nothing; is_mute: copies back to the host do nothing; is_copyless: those within the
- * device do nothing; slow: milliseconds of loading a module, which then has no kernels to run;
- * odd: an attribute whose value is odd_value (0: none). */
+ * launches do nothing, idle_from, graph_idle_from: from this launch of a step, or of a graph, of a
+ * process on (0: never); is_mute: copies back to the host do nothing; is_copyless: those within the
+ * device do nothing; is_deaf: those to the device do nothing, and its memory is set to NaN; slow:
+ * milliseconds of loading a module, which then has no kernels to run; odd: an attribute whose value
+ * is odd_value (0: none). */
 static struct stand_in_card {
     const char *name;
     size_t memory;
     int sms, l2, is_fixed;
     unsigned char uuid;
     float milliseconds;
-    int is_idle, odd, odd_value, slow, is_mute, is_copyless;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0};
+    int is_idle, odd, odd_value, slow, is_mute, is_copyless, is_deaf, idle_from, graph_idle_from;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
 enum { STAND_IN_GARBLES = -1 }; /* from stand_in_strike */
 

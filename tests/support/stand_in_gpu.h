@@ -23,7 +23,7 @@
 /* ---- the driver ------------------------------------------------------------------------------ */
 
 static int fail_next_alloc, fail_next_launch;
-static int64_t allocated, launches, reads, modules_loaded;
+static int64_t allocated, launches, graph_launches, reads, modules_loaded;
 static int is_recording, recorded; /* cuStreamBeginCapture; launches while it lasts */
 static char nothing[16];
 
@@ -152,7 +152,7 @@ static int cu_MemcpyHtoDAsync(qm_device_pointer to, const void *from, size_t byt
 {
     STRIKE("cuMemcpyHtoDAsync_v2");
     (void)stream;
-    return qm_device_emu.put(to, from, bytes) == QM_OK ? 0 : 1;
+    return stand_in_card.is_deaf || qm_device_emu.put(to, from, bytes) == QM_OK ? 0 : 1;
 }
 static int cu_MemcpyDtoHAsync(void *to, qm_device_pointer from, size_t bytes, void *stream)
 {
@@ -173,7 +173,7 @@ static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t by
 {
     STRIKE("cuMemsetD8Async");
     (void)stream;
-    memset((void *)(uintptr_t)at, value, bytes);
+    memset((void *)(uintptr_t)at, stand_in_card.is_deaf ? 0xff : value, bytes);
     return 0;
 }
 static int cu_ModuleLoadData(void **module, const void *image)
@@ -304,7 +304,8 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
     }
     if (fail_next_launch && fail_next_launch-- == 1)
         return 700;
-    launch_now(f, grid_x, grid_y, args);
+    if (!stand_in_card.idle_from || launches < stand_in_card.idle_from)
+        launch_now(f, grid_x, grid_y, args);
     return 0;
 }
 static int cu_OccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
@@ -399,6 +400,8 @@ static int cu_GraphLaunch(void *executable, void *stream)
 {
     STRIKE("cuGraphLaunch");
     struct recording *g = executable;
+    if (stand_in_card.graph_idle_from && ++graph_launches >= stand_in_card.graph_idle_from)
+        return 0;
     for (int i = 0; is_graph(g) && i < g->n; i++) {
         void *args[4];
         for (int k = 0; k < 4; k++)

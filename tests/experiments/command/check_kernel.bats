@@ -82,7 +82,8 @@ again() {
     kernel k.c
     [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --no-shrink \
         --kernel k.c)" = True ]
-    [ "$(json_value 'd["as"]' check --no-shrink --kernel k.c --case "$one")" = sgdm_f32 ]
+    [ "$(json_value 'd["as"], d["backend"], "mode" in d' check --no-shrink --kernel k.c \
+        --case "$one")" = "sgdm_f32 cpu False" ]
     "$QUALM" check --template adamw_f32 | sed 's|/ (sqrtf(v\[i\]) / root_bc2 + eps)|* (1.0f / (sqrtf(v[i]) / root_bc2 + eps))|' > r.c
     ! grep -q '/ (sqrtf' <(grep 'p\[i\] =' r.c | grep -v '1.0f') || return 1
     run -0 "$QUALM" check --no-shrink --kernel r.c -q --regime normal --regime outlier

@@ -122,3 +122,15 @@ C
     [[ $output == *"/2^32"*"0.999"* ]]
     fails_with 2 "draws nothing" prove stoch:nf4:4s/scan/near
 }
+
+@test "a proof says on which backend it ran" {
+    for backend in cpu emu; do
+        says='[p["backend"] for p in d["proofs"]]'
+        run json_value "$says" prove nf4:4s/scan/mid --backend $backend --range 0.7:0.701
+        [ "$output" = "['$backend']" ]
+        run -0 "$QUALM" prove nf4:4s/scan/mid nf4:4s/ladder/mid --backend $backend --range 0.7:0.701
+        [ "${lines[-1]}" = "backend $backend" ]
+    done
+    run -0 "$QUALM" prove nf4:4s/scan/mid --range 0.7:0.701
+    [[ $output == *backend*cpu* ]]
+}

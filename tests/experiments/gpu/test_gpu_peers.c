@@ -98,23 +98,26 @@ static void test_earlier_peers(void **state)
 }
 
 /* A program of peers for tests: x and y, each one time of adamw_f32 at both sizes; x, or y, takes
- * 0.5 s or what FAKE_X and FAKE_Y say. */
+ * 0.005 s or what FAKE_X and FAKE_Y say; FAKE_MORE, a statement, changes its answer, `out`. */
 static const char *peers_program(const char *name)
 {
     static char command[128];
     char script[96];
     snprintf(script, sizeof script, "%s/%s.py", base, name);
     FILE *f = fopen(script, "w");
-    fputs(
-        "import json, os, sys\n"
-        "if '--names' in sys.argv:\n"
-        "    sys.exit(print('[\"x\", \"y\"]'))\n"
-        "a = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
-        "s = os.environ.get('FAKE_' + a['--name'].upper(), '0.5')\n"
-        "print(json.dumps({'rows': [{'peer': a['--name'], 'version': '1', 'recipe': 'adamw_f32',\n"
-        "    'tensors': int(t), 'elements': int(n), 'seconds': float(s)}\n"
-        "    for t, n in ((1, a['--size']), (a['--tensors'], a['--small']))]}))\n",
-        f);
+    fputs("import json, os, sys\n"
+          "if '--names' in sys.argv:\n"
+          "    sys.exit(print('[\"x\", \"y\"]'))\n"
+          "a = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+          "s = os.environ.get('FAKE_' + a['--name'].upper(), '0.005')\n"
+          "out = {'rows': [{'peer': a['--name'], 'version': '1', 'recipe': 'adamw_f32',\n"
+          "    'tensors': int(t), 'elements': int(n), 'seconds': float(s)}\n"
+          "    for t, n in ((1, a['--size']), (a['--tensors'], a['--small']))]}\n"
+          "code = 0\n"
+          "exec(os.environ.get('FAKE_MORE', ''))\n"
+          "print(json.dumps(out))\n"
+          "sys.exit(code)\n",
+          f);
     fclose(f);
     snprintf(command, sizeof command, "/usr/bin/python3 %s", script);
     return command;
@@ -137,7 +140,7 @@ static void test_peers_alone(void **state)
         assert_int_equal(json_array_size(r.rows[QM_GPU_peers]), 2 * 3); /* exact, fast; many */
         json_array_foreach (r.rows[QM_GPU_peers], i, row) {
             assert_true(json_real_value(json_object_get(row, "ratio")) ==
-                        json_real_value(json_object_get(row, "seconds")) / 0.5);
+                        json_real_value(json_object_get(row, "seconds")) / 0.005);
             assert_string_equal(json_string_value(json_object_get(row, "program")),
                                 peers_program("one"));
         }
@@ -185,14 +188,62 @@ static void test_false_peers(void **state)
     qm_gpu_report_free(&r);
 }
 
+/* An answer that cannot be true has no good row. */
+static void test_false_answers(void **state)
+{
+    static const struct {
+        const char *more, *says;
+        size_t good, broken; /* rows of x and y */
+    } all[] = {
+        {"r = out['rows'][0]; r['rounds'] = 100000", "and the program ran for", 2, 2},
+        {"out['rows'][0]['seconds'] = 1e9", "implausible: 1 rounds of 1e+09 s", 2, 2},
+        {"out['rows'][0]['peer'] = 'z'", "a row of peer 'z', and 'x' was asked for", 0, 2},
+        {"out['skipped'] = [{'peer': 'z', 'reason': ''}]", "a row of peer 'z', and", 0, 2},
+        {"out['rows'][1] = dict(out['rows'][0], seconds=0.001)", "is there more than once", 0, 4},
+        {"out['rows'][0]['rounds'] = 0", "in 0 rounds, expected 1 at least", 2, 2},
+        {"out['rows'][0]['rounds'] = -3", "in -3 rounds, expected 1 at least", 2, 2},
+        {"out['rows'][0]['tensors'] = 0", "0 tensors of 8192 elements in 1 rounds", 2, 2},
+        {"out['rows'][0]['least_seconds'] = 1", "least_seconds 1, expected 0 to", 2, 2},
+        {"out['rows'][0]['least_seconds'] = -1", "least_seconds -1, expected 0 to", 2, 2},
+        {"code = 77", "and exit code 77, which says that nothing was timed", 0, 4}};
+    (void)state;
+    NEEDS_COMPILER();
+    const char *program = peers_program("one");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        clear();
+        setenv("FAKE_MORE", all[i].more, 1);
+        assert_int_equal(RUN("adamw_f32", "--only", "peers", "--size", "0.008", "--rounds", "2",
+                             "--peers", program),
+                         1);
+        unsetenv("FAKE_MORE");
+        expect_rows(all[i].good, all[i].broken, all[i].says);
+    }
+}
+
+/* What our own copy shows to be too fast is refused, whether the copy was timed before or now. */
+static void test_faster_than_a_copy(void **state)
+{
+    (void)state;
+    NEEDS_COMPILER();
+    setenv("FAKE_MORE", "out['rows'].pop(); out['rows'][0]['seconds'] = 1e-6", 1);
+    for (int with_speed = 0; with_speed < 2; with_speed++) {
+        clear();
+        int code = RUN("adamw_f32", "--only", with_speed ? "speed,peers" : "peers", "--size",
+                       "0.25", "--rounds", "2", "--peers", peers_program("one"));
+        assert_int_equal(code, 1);
+        expect_rows(with_speed ? 2 : 0, 2, "failed: implausible: their step takes 1e-06 s");
+    }
+    unsetenv("FAKE_MORE");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_earlier_peers),
-        cmocka_unit_test(test_peers_alone),
-        cmocka_unit_test(test_false_peers),
+        cmocka_unit_test(test_earlier_peers),      cmocka_unit_test(test_peers_alone),
+        cmocka_unit_test(test_false_peers),        cmocka_unit_test(test_false_answers),
+        cmocka_unit_test(test_faster_than_a_copy),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }

@@ -136,6 +136,25 @@ static void test_idle(void **state)
     expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
 }
 
+/* Nor have launches, or graphs, that do their work in the warm-up, or in the first rounds, alone.
+ * */
+static void test_idle_later(void **state)
+{
+    static const int from[] = {4, 6};
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < 4; i++) {
+        clear();
+        *(i % 2 ? &stand_in_card.graph_idle_from : &stand_in_card.idle_from) = from[i / 2];
+        int code = RUN("adamw_f32", "--only", "tables", "--size", "0.008", "--rounds", "8");
+        int of_speed = RUN("adamw_f32", "--only", "speed", "--size", "0.008", "--rounds", "8");
+        stand_in_card.idle_from = stand_in_card.graph_idle_from = 0;
+        assert_int_equal(code, 1);
+        assert_int_equal(of_speed, 1);
+        expect_rows(0, 2, "failed: implausible: the timed steps left the first parameters");
+    }
+}
+
 /* A driver whose copies do nothing, as its launches, has no speed either, nor has one that copies
  * nothing within its memory. */
 static void test_mute(void **state)
@@ -162,6 +181,26 @@ static void test_mute(void **state)
     stand_in_card.is_idle = stand_in_card.is_mute = 0;
     assert_int_equal(code, 1);
     expect_rows(0, 1, "failed: implausible: two copies of the same 256 bytes of the device differ");
+}
+
+/* NaN against NaN is no verdict: a device that takes nothing, does nothing and holds NaN fails. */
+static void test_deaf(void **state)
+{
+    struct qm_gpu_report r;
+    size_t by[4];
+    char first[64];
+    (void)state;
+    NEEDS_COMPILER();
+    clear();
+    stand_in_card.is_idle = stand_in_card.is_deaf = 1;
+    int code = RUN("adamw_f32", "adamw8_ao", "--only", "check", "--quick");
+    stand_in_card.is_idle = stand_in_card.is_deaf = 0;
+    assert_int_equal(code, 1);
+    read_report(&r);
+    count(&r, by, first, sizeof first);
+    assert_int_equal(by[QM_GPU_bad], 4);
+    assert_int_equal(by[QM_GPU_good], 0);
+    qm_gpu_report_free(&r);
 }
 
 /* On a slow driver, a hundred times faster than one that takes 2 s for each kernel: after what
@@ -502,7 +541,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_strange_reports),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_idle_later),
         cmocka_unit_test(test_mute),
+        cmocka_unit_test(test_deaf),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_plausible),
         cmocka_unit_test(test_absurd),
