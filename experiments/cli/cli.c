@@ -1,6 +1,7 @@
 /* cli.c - Shared by all subcommands: common options, errors, JSON output, progress. */
 #include "experiments/cli/cli.h"
 #include "core/base/clock.h"
+#include "core/base/name.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -185,6 +186,13 @@ int qm_cli_whole(struct argp_state *state, const char *name, const char *text, i
     if (*end || end == text || x < least || x > most)
         argp_error(state, "--%s is '%s', expected %d to %d", name, text, least, most);
     return (int)x;
+}
+
+const char *qm_cli_filter(struct argp_state *state, const char *name, const char *text)
+{
+    if (qm_name_check_filter(text) != QM_OK)
+        argp_error(state, "%s: %s", name, qm_message());
+    return text;
 }
 
 static int progress_open; /* the terminal's last line shows progress */

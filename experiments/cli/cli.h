@@ -38,6 +38,10 @@ qm_status qm_cli_append(char ***list, int *n, char *word);
 /* The whole number of option --name; a usage error unless it is from least to most. */
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most);
 
+/* The text of option --name, or of argument NAME; a usage error unless it is a regular expression as
+ * qm_name_matches takes it. */
+const char *qm_cli_filter(struct argp_state *state, const char *name, const char *text);
+
 /* Where data and where notes go: stdout and stderr, but in the process of qm_cli_apart to its
  * parent, which prints them when that process has ended well. */
 FILE *qm_out(void);

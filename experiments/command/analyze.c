@@ -151,7 +151,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     int failed = o->status != QM_OK; /* the first failure is reported */
     switch (key) {
-    case 't': o->filter = arg; return 0;
+    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case 'V': o->status = failed ? o->status : add_recipes(o, arg); return 0;
     case 'Q': o->status = failed ? o->status : add_quantizer(o, arg); return 0;
     case 'R': o->status = failed ? o->status : qm_recipes_add(&o->whole, arg); return 0;

@@ -33,7 +33,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 'o': o->out = arg; return 0;
-    case 't': o->filter = arg; return 0;
+    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case ARGP_KEY_ARGS:
         o->path = state->argv + state->next;
         o->n_paths = state->argc - state->next;

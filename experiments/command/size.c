@@ -24,7 +24,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 's': o->shapes = arg; return 0;
-    case 't': o->filter = arg; return 0;
+    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case 'V':
         if (o->status == QM_OK)
             o->status = qm_recipes_add(&o->recipes, arg);
@@ -135,7 +135,7 @@ int qm_cmd_size(int argc, char **argv)
         "single numbers (CAME, Adafactor of transformers, NAdam, LAMB and LARS of bitsandbytes), "
         "but no count of steps.  adafactor8bit's APOLLO to 0.2.6 and "
         "0.4.3 is counted as from its second step on.  Text files have a line \"name 768x2304\" "
-        "per tensor; of tensor files (.h5, .npy, .npz, .safetensors) "
+        "per tensor; of tensor files (.h5, .npy, .npz, .safetensors, .pt, .pth) "
         "the float entries count, of those of qualm state the parameters."
         "\vExamples:\n"
         "  qualm size --shapes llama7b\n"

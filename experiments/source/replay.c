@@ -7,12 +7,12 @@
 #include "experiments/machine/shipped_files.h"
 #include "experiments/readers/reader.h"
 #include "experiments/readers/slot_names.h"
+#include "experiments/state/state_file.h"
 
 #include <ctype.h>
 #include <glob.h>
 #include <limits.h>
 #include <math.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +23,7 @@ struct source_file {
     char *path;
     struct qm_file *file;
     struct qm_name_index at; /* entries by name, without a leading slash */
+    struct qm_state said;    /* of a file of `qualm state`, its description; {0}: another file */
 };
 
 struct record {
@@ -36,44 +37,6 @@ struct qm_replay {
     struct source_file *file;
     struct record **record;
 };
-
-/* ---- classes ------------------------------------------------------------------------------- */
-
-/* clang-format off */
-static const struct { const char *pattern, *name; } class_rules[] = {
-    {"pos_?emb|wpe|position", "position"},
-    {"emb|wte",               "embedding"},
-    {"head",                  "head"},
-    {"qkv|proj|attn|attention|[qkvo]_proj", "attention"},
-    {"mlp|ffn",               "mlp"},
-    {"conv",                  "conv"},
-    {"fc|linear",             "fc"},
-};
-static const char *const class_names[] = {"embedding", "position", "head", "attention", "mlp",
-                                          "conv", "fc", "norm/bias", "other"};
-/* clang-format on */
-
-int qm_tensor_class_count(void) { return (int)(sizeof class_names / sizeof *class_names); }
-const char *qm_tensor_class_at(int i) { return class_names[i]; }
-
-const char *qm_tensor_class(const char *tensor, const struct qm_shape *shape)
-{
-    if (shape->rank < 2)
-        return "norm/bias";
-    const char *class = "other";
-    for (size_t i = 0; i < sizeof class_rules / sizeof *class_rules; i++) {
-        regex_t re;
-        if (regcomp(&re, class_rules[i].pattern, REG_EXTENDED | REG_NOSUB | REG_ICASE) != 0)
-            continue;
-        int hit = regexec(&re, tensor, 0, NULL, 0) == 0;
-        regfree(&re);
-        if (hit) {
-            class = class_rules[i].name;
-            break;
-        }
-    }
-    return class;
-}
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
@@ -327,9 +290,8 @@ static int entry_of(const struct source_file *sf, const char *tensor, const char
 }
 
 /* Hyper-parameters as the optimizer's param_groups give them. */
-static void read_checkpoint_hyper(struct qm_file *f, struct record *rec)
+static void read_checkpoint_hyper(struct qm_file *f, struct qm_recorded *p)
 {
-    struct qm_recorded *p = &rec->public;
     static const char *const names[] = {"beta1",        "beta2",    "eps",      "lr",
                                         "weight_decay", "momentum", "dampening"};
     double *to[] = {&p->hyper.beta1,        &p->hyper.beta2,    &p->hyper.eps,      &p->hyper.lr,
@@ -339,6 +301,31 @@ static void read_checkpoint_hyper(struct qm_file *f, struct record *rec)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (qm_file_attr_number(f, path, names[i], to[i], 1) != 1 && i < 3 && !p->unknown)
             p->unknown = names[i];
+}
+
+/* Steps and hyper-parameters as a file of `qualm state` describes them; whether it has the tensor,
+ * whose arrays lie under /state in an .h5 file. */
+static int read_state_hyper(const struct source_file *sf, struct qm_recorded *p, double *step)
+{
+    static const char under[] = "state/";
+    size_t skip = strncmp(p->tensor, under, sizeof under - 1) == 0 ? sizeof under - 1 : 0;
+    struct qm_recipe r;
+    for (int i = 0; i < sf->said.n; i++) {
+        const struct qm_state_tensor *t = &sf->said.tensor[i];
+        if ((strcmp(t->name, p->tensor) == 0 || strcmp(t->name, p->tensor + skip) == 0) &&
+            qm_recipe_parse(t->recipe, &r) == QM_OK) {
+            p->hyper.beta1 = r.hyper.beta1;
+            p->hyper.beta2 = r.hyper.beta2;
+            p->hyper.eps = r.hyper.eps;
+            p->hyper.lr = r.hyper.lr;
+            p->hyper.weight_decay = r.hyper.weight_decay;
+            p->hyper.momentum = r.hyper.momentum;
+            p->hyper.dampening = r.hyper.dampening;
+            *step = (double)t->step;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* The last word of a path; for a folder's .metadata the folder's. */
@@ -366,24 +353,34 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     const char *base = run_name(sf->path, folder), *leaf;
     int at_step = entry_named(sf, tensor, "step");
     double step = 0.0;
-    if (at_step >= 0 && qm_file_entry(sf->file, at_step)->numel == 1)
+    p->hyper = qm_hyper_default();
+    p->tensor = strdup(tensor);
+    if (!p->tensor)
+        return qm_fail(QM_NO_MEMORY, "checkpoint %s", sf->path);
+    int is_said = read_state_hyper(sf, p, &step);
+    if (!is_said && at_step >= 0 && qm_file_entry(sf->file, at_step)->numel == 1)
         QM_TRY(qm_file_read_double(sf->file, at_step, 0, 1, &step));
-    else
+    else if (!is_said)
         p->unknown = "step";
+    if (!is_said)
+        read_checkpoint_hyper(sf->file, p);
     p->first_step = step >= 0.0 && step < 0x1p53 ? (int64_t)step + 1 : 1;
     p->file = strdup(base);
-    p->tensor = strdup(tensor);
     if (asprintf(&p->group, "%.*s/s%06lld", (int)strcspn(base, "."), base,
                  (long long)p->first_step) < 0)
         p->group = NULL;
     if (!p->group || asprintf(&p->name, "%s/%s", p->group, tensor) < 0)
         p->name = NULL;
-    if (!p->file || !p->tensor || !p->name)
+    if (!p->file || !p->name)
         return qm_fail(QM_NO_MEMORY, "checkpoint %s", sf->path);
     rec->file = i_file;
     for (int s = 0; s < N_SLOTS; s++) {
         rec->at_slot[s] = entry_of(sf, tensor, qm_slot_names(s));
         p->has_slot[s] = rec->at_slot[s] >= 0;
+        size_t n = strlen(p->states);
+        if (p->has_slot[s])
+            snprintf(p->states + n, sizeof p->states - n, "%s%s", n ? ", " : "",
+                     strrchr(qm_file_entry(sf->file, rec->at_slot[s])->name, '/') + 1);
     }
     rec->at_param = entry_named(sf, tensor, "param");
     rec->at_grad = rec->at_lr = -1;
@@ -391,11 +388,9 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     p->shape = qm_file_entry(sf->file, at)->shape;
     p->numel = qm_file_entry(sf->file, at)->numel;
     p->n_steps = 1;
-    p->hyper = qm_hyper_default();
     leaf = strrchr(qm_file_entry(sf->file, at)->name, '/') + 1;
     snprintf(p->optimizer, sizeof p->optimizer, "%s",
              strcmp(leaf, "momentum_buffer") == 0 ? "sgdm" : "");
-    read_checkpoint_hyper(sf->file, rec);
     return QM_OK;
 }
 
@@ -428,6 +423,8 @@ static qm_status scan_file(struct qm_replay *r, int i_file)
 {
     struct qm_file *f = r->file[i_file].file;
     int before = r->n_records;
+    if (qm_file_is_state(f))
+        QM_TRY(qm_state_read_description(r->file[i_file].path, &r->file[i_file].said));
     for (int i = 0; i < qm_file_count(f); i++) {
         const struct qm_entry *e = qm_file_entry(f, i);
         const char *name = e->name + (*e->name == '/'), *tensor, *leaf;
@@ -527,6 +524,7 @@ void qm_replay_close(struct qm_replay *r)
     for (int i = 0; i < r->n_files; i++) {
         qm_name_index_free(&r->file[i].at);
         qm_file_close(r->file[i].file);
+        qm_state_free(&r->file[i].said);
         free(r->file[i].path);
     }
     free(r->record);

@@ -13,7 +13,7 @@
  *
  * A file without such paths is a checkpoint: TENSOR/exp_avg, momentum_buffer or state1 is the first
  * state of a parameter, TENSOR/exp_avg_sq or state2 the second, TENSOR/param its value, TENSOR/step
- * the number of updates done; its RUN is the file's name without ending. */
+ * the number of updates done; a file of `qualm state` says that in its description.  RUN is the file's name without ending. */
 #ifndef QM_SOURCE_REPLAY_H
 #define QM_SOURCE_REPLAY_H
 
@@ -37,6 +37,8 @@ struct qm_recorded {
                               runs of Adam's kind; NULL: it says them all */
     char *lacking;         /* of a trace: what its replay needs and the file does not say, with the
                               line to add; NULL: nothing */
+    char states[64];       /* of a checkpoint: its names of the states, "exp_avg, exp_avg_sq"; "": of
+                              another file, where exp_avg is the first state of any optimizer */
     int has_grad, has_param, has_slot[2];
     /* Set by qm_replay_load; NULL before, and where the file has no such array. */
     float *grad; /* [n_steps][numel] */
@@ -61,11 +63,5 @@ qm_status qm_replay_load(struct qm_replay *r, struct qm_recorded *rec);
 
 /* Frees the arrays of one record. */
 void qm_replay_unload(struct qm_recorded *rec);
-
-/* The class of a tensor by its name and rank: embedding, position, head, attention, mlp, conv, fc,
- * norm/bias (anything of rank < 2), other. */
-const char *qm_tensor_class(const char *tensor, const struct qm_shape *shape);
-int qm_tensor_class_count(void);
-const char *qm_tensor_class_at(int i); /* in the order in which tables list them */
 
 #endif
