@@ -94,9 +94,10 @@ static qm_status size(const struct options *o, json_t **out)
     int n;
     int64_t params = 0;
     char remark[QM_FILE_REMARK];
-    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, remark));
+    int is_kept = 0;
+    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, remark, &is_kept));
     if (remark[0])
-        qm_note("%s: %s", o->shapes, remark);
+        qm_note_remark(o->shapes, remark, is_kept);
     for (int i = 0; i < n; i++)
         params += qm_shape_numel(&tensor[i].shape);
     json_t *rows = json_array();

@@ -314,13 +314,7 @@ static int read_state_hyper(const struct source_file *sf, struct qm_recorded *p,
         const struct qm_state_tensor *t = &sf->said.tensor[i];
         if ((strcmp(t->name, p->tensor) == 0 || strcmp(t->name, p->tensor + skip) == 0) &&
             qm_recipe_parse(t->recipe, &r) == QM_OK) {
-            p->hyper.beta1 = r.hyper.beta1;
-            p->hyper.beta2 = r.hyper.beta2;
-            p->hyper.eps = r.hyper.eps;
-            p->hyper.lr = r.hyper.lr;
-            p->hyper.weight_decay = r.hyper.weight_decay;
-            p->hyper.momentum = r.hyper.momentum;
-            p->hyper.dampening = r.hyper.dampening;
+            p->hyper = r.hyper;
             *step = (double)t->step;
             return 1;
         }
@@ -532,10 +526,12 @@ void qm_replay_close(struct qm_replay *r)
     free(r);
 }
 
-int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK])
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK],
+                     int *is_kept)
 {
     *path = r && i < r->n_files ? r->file[i].path : NULL;
     out[0] = '\0';
+    *is_kept = *path && qm_file_is_remark_kept(r->file[i].file);
     return *path ? qm_file_remark(r->file[i].file, out) : 0;
 }
 

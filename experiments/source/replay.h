@@ -13,7 +13,8 @@
  *
  * A file without such paths is a checkpoint: TENSOR/exp_avg, momentum_buffer or state1 is the first
  * state of a parameter, TENSOR/exp_avg_sq or state2 the second, TENSOR/param its value, TENSOR/step
- * the number of updates done; a file of `qualm state` says that in its description.  RUN is the file's name without ending. */
+ * the number of updates done; a file of `qualm state` says that in its description.  Its
+ * RUN is the file's name without ending. */
 #ifndef QM_SOURCE_REPLAY_H
 #define QM_SOURCE_REPLAY_H
 
@@ -37,7 +38,7 @@ struct qm_recorded {
                               runs of Adam's kind; NULL: it says them all */
     char *lacking;         /* of a trace: what its replay needs and the file does not say, with the
                               line to add; NULL: nothing */
-    char states[64];       /* of a checkpoint: its names of the states, "exp_avg, exp_avg_sq"; "": of
+    char states[64]; /* of a checkpoint: its names of the states, "exp_avg, exp_avg_sq"; "": of
                               another file, where exp_avg is the first state of any optimizer */
     int has_grad, has_param, has_slot[2];
     /* Set by qm_replay_load; NULL before, and where the file has no such array. */
@@ -50,9 +51,11 @@ struct qm_recorded {
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out);
 void qm_replay_close(struct qm_replay *r); /* accepts NULL */
 
-/* As qm_file_remark, of file i of the globs, counted from 0; *path is its path.  0 as well where
+/* As qm_file_remark and qm_file_is_remark_kept, of file i of the globs, counted from 0; *path is
+ * its path.  0 as well where
  * there is no file i, and *path is then NULL. */
-int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK]);
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK],
+                     int *is_kept);
 
 /* The records, in the files' order: how many, and number i, which belongs to r. */
 int qm_replay_count(const struct qm_replay *r);

@@ -1,9 +1,9 @@
 /* cells.c - Makes the cells of a suite: the product of its axes, with reasons for skipped cells. */
 #include "core/base/name.h"
 #include "experiments/problems/problem_wrapper.h"
+#include "experiments/source/tensor_class.h"
 #include "experiments/suite/cell_items.h"
 #include "experiments/suite/control_cells.h"
-#include "experiments/source/tensor_class.h"
 #include "oracle/oracle.h"
 
 #include <errno.h>
@@ -264,8 +264,7 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
         return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
     const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     if (!is_slot_key(v->text))
-        return qm_suite_fail_at(s, v->line,
-                                no_slot(v->text));
+        return qm_suite_fail_at(s, v->line, no_slot(v->text));
     for (int i = 0; i < c->recipe->rule->n_slots; i++)
         if (strcmp(c->recipe->rule->slot[i], v->text) == 0) {
             c->slot = i;

@@ -111,6 +111,27 @@ Y
     fails_with 3 "has no momentum_buffer, which sgdm_f32" state show "$SAMPLES/zip.pt" --as sgdm_f32
 }
 
+@test "analyze --recipe: files of state say step and hyper-parameters, others what they lack" {
+    cd "$dir"
+    rows() {
+        qualm analyze -q "$1" --recipe adamw_f32 | awk '/0\.(weight|bias) /{$1 = ""; print}' | sort
+    }
+    qualm state convert -q "$SAMPLES/zip.pt" f.safetensors --recipe adamw_f32 >/dev/null
+    qualm state convert -q f.safetensors f.h5 --recipe adamw_f32 >/dev/null
+    qualm import -q f.h5 -o f.npz >/dev/null
+    [ "$(rows "$SAMPLES/zip.pt" | wc -l)" -gt 0 ]
+    for file in f.safetensors f.h5; do
+        [ "$(rows $file)" = "$(rows "$SAMPLES/zip.pt")" ]
+    done
+    fails_with 4 "does not say step, as a checkpoint and a file of \`qualm state\` do" \
+        analyze f.npz --recipe adamw_f32
+    fails_with 4 "the file's states are exp_avg, exp_avg_sq, those of rule momentum_bnb are \
+momentum_buffer" analyze "$SAMPLES/zip.pt" --recipe sgdm8_bnb
+    qualm state convert -q f.h5 m.h5 --recipe lion_f32 >/dev/null
+    fails_with 4 "a checkpoint has no gradient, which the next update by rule lion needs; \`qualm \
+analyze\` without --recipe" analyze m.h5 --recipe lion_f32
+}
+
 @test "conjugate and negative views, arrays of NumPy, lists in states; the others are left out" {
     cd "$dir"
     "$PYTHON" - "$ROOT/tests/support" <<'P'
@@ -380,9 +401,15 @@ L
     want="names are joined by order: 2 of 2 parameters follow the order of the model within"
     [[ $(json_value 'd["joined"]["plain.pt"]' import plain.pt -o out.h5) == "$want"* ]]
     qualm import -q plain.pt -o out.safetensors >/dev/null
-    for file in out.h5 out.safetensors; do
-        [[ $(qualm analyze $file -V adamw8_bnb 2>&1 >/dev/null) == "$file: plain.pt: $want"* ]]
+    qualm state convert -q plain.pt state.h5 --as lion_f32 --recipe lion_f32 >/dev/null
+    for file in out.h5 out.safetensors state.h5; do # said once, of the checkpoint
+        [[ $(qualm analyze $file -V adamw8_bnb 2>&1 >/dev/null) != *joined* ]]
+        [[ $(json_value 'd["remarks"]' analyze $file -V adamw8_bnb) == *"plain.pt: $want"* ]]
+        [[ $(qualm analyze -v $file -V adamw8_bnb 2>&1 >/dev/null) == *"$file: plain.pt: $want"* ]]
+        [[ $(qualm size --shapes $file -V adamw4_ao 2>&1 >/dev/null) != *joined* ]]
     done
+    [[ $(qualm state show state.h5 2>&1 >/dev/null) != *joined* ]]
+    [[ $(json_value 'd["notes"][0]["note"]' state show state.h5) == "state.h5: plain.pt: $want"* ]]
     [[ $(json_value 'd["remark"]' size --shapes plain.pt -V adamw4_ao) == "$want"* ]]
     [[ $(qualm size --shapes plain.pt -V adamw4_ao 2>&1 >/dev/null) == "plain.pt: $want"* ]]
     printf "%s\n" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" \
