@@ -7,7 +7,6 @@
 #include "experiments/machine/shipped_files.h"
 #include "experiments/readers/reader.h"
 #include "experiments/readers/slot_names.h"
-#include "experiments/state/state_file.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -23,7 +22,6 @@ struct source_file {
     char *path;
     struct qm_file *file;
     struct qm_name_index at; /* entries by name, without a leading slash */
-    struct qm_state said;    /* of a file of `qualm state`, its description; {0}: another file */
 };
 
 struct record {
@@ -303,25 +301,6 @@ static void read_checkpoint_hyper(struct qm_file *f, struct qm_recorded *p)
             p->unknown = names[i];
 }
 
-/* Steps and hyper-parameters as a file of `qualm state` describes them; whether it has the tensor,
- * whose arrays lie under /state in an .h5 file. */
-static int read_state_hyper(const struct source_file *sf, struct qm_recorded *p, double *step)
-{
-    static const char under[] = "state/";
-    size_t skip = strncmp(p->tensor, under, sizeof under - 1) == 0 ? sizeof under - 1 : 0;
-    struct qm_recipe r;
-    for (int i = 0; i < sf->said.n; i++) {
-        const struct qm_state_tensor *t = &sf->said.tensor[i];
-        if ((strcmp(t->name, p->tensor) == 0 || strcmp(t->name, p->tensor + skip) == 0) &&
-            qm_recipe_parse(t->recipe, &r) == QM_OK) {
-            p->hyper = r.hyper;
-            *step = (double)t->step;
-            return 1;
-        }
-    }
-    return 0;
-}
-
 /* The last word of a path; for a folder's .metadata the folder's. */
 static const char *run_name(const char *path, char out[PATH_MAX])
 {
@@ -351,13 +330,11 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     p->tensor = strdup(tensor);
     if (!p->tensor)
         return qm_fail(QM_NO_MEMORY, "checkpoint %s", sf->path);
-    int is_said = read_state_hyper(sf, p, &step);
-    if (!is_said && at_step >= 0 && qm_file_entry(sf->file, at_step)->numel == 1)
+    if (at_step >= 0 && qm_file_entry(sf->file, at_step)->numel == 1)
         QM_TRY(qm_file_read_double(sf->file, at_step, 0, 1, &step));
-    else if (!is_said)
+    else
         p->unknown = "step";
-    if (!is_said)
-        read_checkpoint_hyper(sf->file, p);
+    read_checkpoint_hyper(sf->file, p);
     p->first_step = step >= 0.0 && step < 0x1p53 ? (int64_t)step + 1 : 1;
     p->file = strdup(base);
     if (asprintf(&p->group, "%.*s/s%06lld", (int)strcspn(base, "."), base,
@@ -417,8 +394,6 @@ static qm_status scan_file(struct qm_replay *r, int i_file)
 {
     struct qm_file *f = r->file[i_file].file;
     int before = r->n_records;
-    if (qm_file_is_state(f))
-        QM_TRY(qm_state_read_description(r->file[i_file].path, &r->file[i_file].said));
     for (int i = 0; i < qm_file_count(f); i++) {
         const struct qm_entry *e = qm_file_entry(f, i);
         const char *name = e->name + (*e->name == '/'), *tensor, *leaf;
@@ -518,7 +493,6 @@ void qm_replay_close(struct qm_replay *r)
     for (int i = 0; i < r->n_files; i++) {
         qm_name_index_free(&r->file[i].at);
         qm_file_close(r->file[i].file);
-        qm_state_free(&r->file[i].said);
         free(r->file[i].path);
     }
     free(r->record);

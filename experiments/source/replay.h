@@ -13,8 +13,7 @@
  *
  * A file without such paths is a checkpoint: TENSOR/exp_avg, momentum_buffer or state1 is the first
  * state of a parameter, TENSOR/exp_avg_sq or state2 the second, TENSOR/param its value, TENSOR/step
- * the number of updates done; a file of `qualm state` says that in its description.  Its
- * RUN is the file's name without ending. */
+ * the number of updates done; its RUN is the file's name without ending. */
 #ifndef QM_SOURCE_REPLAY_H
 #define QM_SOURCE_REPLAY_H
 

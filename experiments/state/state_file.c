@@ -323,16 +323,6 @@ static void source_close(struct source *f)
     qm_result_close(f->h5);
 }
 
-qm_status qm_state_read_description(const char *path, struct qm_state *out)
-{
-    struct source f = {.path = path};
-    qm_status st = source_open(path, &f);
-    if (st == QM_OK)
-        st = description_read(&f, out);
-    source_close(&f);
-    return st;
-}
-
 qm_status qm_state_read(const char *path, struct qm_state *out)
 {
     return qm_state_read_as(path, NULL, NULL, NULL, out);

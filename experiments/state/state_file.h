@@ -120,10 +120,6 @@ qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, c
  * described; a code does not exist in its quantizer; the contents do not match the digest. */
 qm_status qm_state_read(const char *path, struct qm_state *out);
 
-/* Reads the description alone: every array's data is NULL, and no digest is formed.  QM_BAD_FILE as
- * qm_state_read. */
-qm_status qm_state_read_description(const char *path, struct qm_state *out);
-
 /* As qm_state_read, and reads a torch checkpoint too: every parameter that an optimizer of the file
  * has updated becomes a tensor of a float32 recipe (adamw_f32, sgdm_f32, ...) with the group's
  * hyper-parameters; the recipe is `as` (NULL: what the group's options and the states' names say),

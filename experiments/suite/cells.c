@@ -343,8 +343,8 @@ static qm_status check_update(struct qm_cell *c, const struct qm_rule *rule,
     if (rule->n_slots == 2 && r->unknown)
         return *r->states
                    ? skip(c,
-                          "the file does not say %s, as a checkpoint and a file of `qualm state` "
-                          "do: take the one that it was made of",
+                          "the file does not say %s, as a checkpoint does: of a file that was made "
+                          "of one, also of `qualm state`, take the checkpoint",
                           r->unknown)
                    : skip(c, "the run recorded no %s, which its group's attributes should say",
                           r->unknown);

@@ -111,20 +111,15 @@ Y
     fails_with 3 "has no momentum_buffer, which sgdm_f32" state show "$SAMPLES/zip.pt" --as sgdm_f32
 }
 
-@test "analyze --recipe: files of state say step and hyper-parameters, others what they lack" {
+@test "analyze --recipe: files that lack a step, states or a gradient say so" {
     cd "$dir"
-    rows() {
-        qualm analyze -q "$1" --recipe adamw_f32 | awk '/0\.(weight|bias) /{$1 = ""; print}' | sort
-    }
     qualm state convert -q "$SAMPLES/zip.pt" f.safetensors --recipe adamw_f32 >/dev/null
     qualm state convert -q f.safetensors f.h5 --recipe adamw_f32 >/dev/null
     qualm import -q f.h5 -o f.npz >/dev/null
-    [ "$(rows "$SAMPLES/zip.pt" | wc -l)" -gt 0 ]
-    for file in f.safetensors f.h5; do
-        [ "$(rows $file)" = "$(rows "$SAMPLES/zip.pt")" ]
+    for file in f.safetensors f.h5 f.npz; do
+        fails_with 4 "does not say step, as a checkpoint does: of a file that was made of one" \
+            analyze $file --recipe adamw_f32
     done
-    fails_with 4 "does not say step, as a checkpoint and a file of \`qualm state\` do" \
-        analyze f.npz --recipe adamw_f32
     fails_with 4 "the file's states are exp_avg, exp_avg_sq, those of rule momentum_bnb are \
 momentum_buffer" analyze "$SAMPLES/zip.pt" --recipe sgdm8_bnb
     qualm state convert -q f.h5 m.h5 --recipe lion_f32 >/dev/null
