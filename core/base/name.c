@@ -157,15 +157,29 @@ int qm_name_ends(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
+enum { FILTER_FLAGS = REG_EXTENDED | REG_ICASE | REG_NOSUB };
+
+qm_status qm_name_check_filter(const char *filter)
+{
+    char reason[128];
+    regex_t re;
+    int code = regcomp(&re, filter, FILTER_FLAGS);
+    if (code == 0) {
+        regfree(&re);
+        return QM_OK;
+    }
+    regerror(code, &re, reason, sizeof reason);
+    return qm_fail(QM_BAD_ARG, "'%s' is no regular expression: %s", filter, reason);
+}
+
 int qm_name_matches(const char *text, const char *filter)
 {
     if (!filter || !*filter)
         return 1;
     regex_t re;
-    if (regcomp(&re, filter, REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0) {
-        int hit = regexec(&re, text, 0, NULL, 0) == 0;
-        regfree(&re);
-        return hit;
-    }
-    return strcasestr(text, filter) != NULL;
+    if (regcomp(&re, filter, FILTER_FLAGS) != 0)
+        return 0;
+    int hit = regexec(&re, text, 0, NULL, 0) == 0;
+    regfree(&re);
+    return hit;
 }

@@ -28,8 +28,11 @@ qm_status qm_name_none_of(const char *what, const char *name, const char *const 
 
 int qm_name_ends(const char *name, const char *end); /* whether it does */
 
-/* Whether text matches filter: a case-insensitive POSIX extended regular expression, or a
- * case-insensitive substring if the expression does not compile.  NULL and "" match everything. */
+/* QM_BAD_ARG with regcomp's reason: filter is no POSIX extended regular expression. */
+qm_status qm_name_check_filter(const char *filter);
+
+/* Whether text matches filter: a case-insensitive POSIX extended regular expression; one that does
+ * not compile matches nothing.  NULL and "" match everything. */
 int qm_name_matches(const char *text, const char *filter);
 
 #endif

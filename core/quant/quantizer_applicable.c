@@ -2,6 +2,9 @@
 #include "core/quant/expand.h"
 #include "core/quant/quantizer.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* Whether the search picks a code by itself, so that no round follows. */
 static int decides_alone(enum qm_search s)
 {
@@ -18,7 +21,7 @@ static int has_one_inner_zero(const struct qm_codebook *cb)
 }
 
 /* The reasons against a composition, by axis.  The first reason found is reported. */
-static qm_status search_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
+static qm_status search_fits(const struct qm_quantizer *q, const struct qm_codebook *cb)
 {
     if (q->search == QM_SEARCH_arith && cb->steps == 0.0f)
         return qm_fail(QM_BAD_ARG, "search arith needs an evenly spaced map with a step; %s is not",
@@ -36,9 +39,27 @@ static qm_status search_applies(const struct qm_quantizer *q, const struct qm_co
     if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s || q->map == QM_MAP_nvfp4) &&
         q->search != QM_SEARCH_ladder && q->search != QM_SEARCH_mids &&
         q->search != QM_SEARCH_argmin)
-        return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",
-                       qm_map_names[q->map]);
+        return qm_fail(QM_BAD_ARG, "map %s has two zeros", qm_map_names[q->map]);
     return QM_OK;
+}
+
+/* As search_fits; where another search would do, the reason names all that would. */
+static qm_status search_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
+{
+    char reason[160], others[160] = "";
+    qm_status st = search_fits(q, cb);
+    if (st == QM_OK)
+        return QM_OK;
+    snprintf(reason, sizeof reason, "%s", qm_message());
+    for (int i = 0; i < QM_SEARCH_COUNT; i++) {
+        struct qm_quantizer other = *q;
+        size_t n = strlen(others);
+        other.search = (enum qm_search)i;
+        if (search_fits(&other, cb) == QM_OK)
+            snprintf(others + n, sizeof others - n, "%s%s", n ? ", " : "", qm_search_names[i]);
+    }
+    return *others ? qm_fail(st, "%s; set search to one of %s", reason, others)
+                   : qm_fail(st, "%s", reason);
 }
 
 /* Whether a quantizer multiplies by a reciprocal or has a scale word that only a usual scale has:

@@ -1,6 +1,7 @@
 /* cli.c - Shared by all subcommands: common options, errors, JSON output, progress. */
 #include "experiments/cli/cli.h"
 #include "core/base/clock.h"
+#include "core/base/name.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -187,6 +188,13 @@ int qm_cli_whole(struct argp_state *state, const char *name, const char *text, i
     return (int)x;
 }
 
+const char *qm_cli_filter(struct argp_state *state, const char *name, const char *text)
+{
+    if (qm_name_check_filter(text) != QM_OK)
+        argp_error(state, "%s: %s", name, qm_message());
+    return text;
+}
+
 static int progress_open; /* the terminal's last line shows progress */
 
 static void progress_clear(void)
@@ -228,6 +236,12 @@ void qm_note(const char *format, ...)
     qm_cli_make_plain(text + (*text == '\n'), 0);
     fprintf(qm_notes(), "%s\n", text);
     free(text);
+}
+
+void qm_note_remark(const char *path, const char *remark, int is_kept)
+{
+    if (!is_kept || qm_cli.verbose)
+        qm_note("%s: %s", path, remark);
 }
 
 void qm_note_later(const char *format, ...)

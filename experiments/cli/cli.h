@@ -38,6 +38,10 @@ qm_status qm_cli_append(char ***list, int *n, char *word);
 /* The whole number of option --name; a usage error unless it is from least to most. */
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most);
 
+/* The text of option `name` ("--tensor"); a usage error unless it is a regular expression as
+ * qm_name_matches takes it. */
+const char *qm_cli_filter(struct argp_state *state, const char *name, const char *text);
+
 /* Where data and where notes go: stdout and stderr, but in the process of qm_cli_apart to its
  * parent, which prints them when that process has ended well. */
 FILE *qm_out(void);
@@ -66,6 +70,8 @@ void qm_cli_cut(char *text, size_t most);
 
 /* Prints a line on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Notes what a file does not prove; where that was kept of an earlier file, only with --verbose. */
+void qm_note_remark(const char *path, const char *remark, int is_kept);
 
 /* Keeps a line until the command ends: qm_cli_failed says it at the end of its own, which stays the
  * only one, and else qm_cli_finish prints it. */

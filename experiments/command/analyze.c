@@ -151,7 +151,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     int failed = o->status != QM_OK; /* the first failure is reported */
     switch (key) {
-    case 't': o->filter = arg; return 0;
+    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case 'V': o->status = failed ? o->status : add_recipes(o, arg); return 0;
     case 'Q': o->status = failed ? o->status : add_quantizer(o, arg); return 0;
     case 'R': o->status = failed ? o->status : qm_recipes_add(&o->whole, arg); return 0;
@@ -333,11 +333,11 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
 /* ---- remarks ------------------------------------------------------------------------------- */
 
 /* Says what there is to say about a file, and keeps it for the results. */
-static qm_status remark_on(const char *path, const char *text, void *context)
+static qm_status remark_on(const char *path, const char *text, int is_kept, void *context)
 {
     struct options *o = context;
     json_t *key = qm_json_text(path);
-    qm_note("%s: %s", path, text);
+    qm_note_remark(path, text, is_kept);
     int failed =
         !key || json_object_set_new(o->remarks, json_string_value(key), qm_json_text(text)) != 0;
     json_decref(key);
@@ -381,7 +381,8 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
         qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
                 qm_file_count(f), (long long)total);
     char remark[QM_FILE_REMARK];
-    qm_status st = qm_file_remark(f, remark) ? remark_on(path, remark, o) : QM_OK;
+    qm_status st =
+        qm_file_remark(f, remark) ? remark_on(path, remark, qm_file_is_remark_kept(f), o) : QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
             ++*matched;

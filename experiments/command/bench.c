@@ -95,7 +95,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         break;
     case KEY_ONLY: st = read_only(o, arg); break;
     case 'o': o->out = arg; break;
-    case KEY_STEP: b->step = arg; break;
+    case KEY_STEP: b->step = qm_cli_filter(state, "--step", arg); break;
     case ARGP_KEY_END:
         if (b->step && !wanted(o, &qm_bench_steps))
             st = qm_fail(QM_BAD_ARG, "--step '%s' chooses steps; --only %s has none", b->step,

@@ -23,7 +23,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = NULL; return 0;
-    case 'c': o->filter = arg; return 0;
+    case 'c': o->filter = qm_cli_filter(state, "--case", arg); return 0;
     case ARGP_KEY_ARG: o->files[o->n_files++] = arg; return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected at least one FILE.h5"); return 0;
     default: return ARGP_ERR_UNKNOWN;

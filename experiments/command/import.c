@@ -33,7 +33,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 'o': o->out = arg; return 0;
-    case 't': o->filter = arg; return 0;
+    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case ARGP_KEY_ARGS:
         o->path = state->argv + state->next;
         o->n_paths = state->argc - state->next;
@@ -189,7 +189,7 @@ static qm_status list_file(const struct options *o, const char *path, struct imp
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
             st = add_entry(f, path, i, m);
     if (qm_file_remark(f, remark))
-        qm_note("%s: %s", path, remark);
+        qm_note_remark(path, remark, qm_file_is_remark_kept(f));
     if (qm_file_left_out(f, remark, sizeof remark))
         QM_TRY(remember(m->left_out, path, remark));
     if (qm_file_joined(f, remark, sizeof remark))

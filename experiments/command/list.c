@@ -183,6 +183,8 @@ int qm_cmd_list(int argc, char **argv)
             plural[i] = qm_kind_plural((enum qm_kind)i);
         return qm_cli_failed("list", qm_name_unknown("kind", o.word[0], plural, QM_KIND_COUNT));
     }
+    if (filter && qm_name_check_filter(filter) != QM_OK)
+        return qm_cli_failed("list", QM_BAD_ARG);
     if (is_axes) {
         int hits = 0;
         for (int k = QM_KIND_map; k <= QM_KIND_pack; k++) {

@@ -47,7 +47,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = NULL; return 0;
     case KEY_LIST: o->list = 1; return 0;
-    case KEY_ONLY: o->m.only = arg; return 0;
+    case KEY_ONLY: o->m.only = qm_cli_filter(state, "--only", arg); return 0;
     case KEY_QUICK: o->m.quick = 1; return 0;
     case KEY_RUNS: o->m.runs = whole(state, "runs", arg); return 0;
     case 's': o->m.seed = (uint64_t)whole(state, "seed", arg); return 0;

@@ -43,7 +43,7 @@ static const char doc[] =
     "\n"
     "Where Python or matplotlib is missing, the page says so in the figures' place.  Exit codes: 0 "
     "done, 2 usage, 3 a file cannot be read or written, 4 nothing to compare: a file without "
-    "paired runs, no such archive.";
+    "paired runs, no such archive, or one where no run has a partner (the page is written).";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
@@ -93,9 +93,10 @@ int qm_cmd_report(int argc, char **argv)
     if (!qm_cli.json && o.against && is_free)
         qm_against_print(json_object_get(out, "against_counts"),
                          json_string_value(json_object_get(out, "against")));
+    st = qm_report_expect_pairs(out);
     if (qm_cli.json)
         qm_json_print(out);
     else
         json_decref(out);
-    return 0;
+    return st == QM_OK ? 0 : qm_cli_failed("report", st);
 }

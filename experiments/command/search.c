@@ -137,7 +137,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case OPT_SPACE: return append(&o->space, &o->n_space, arg);
     case OPT_FIRST: s->first = qm_cli_whole(state, "first", arg, 1, 1000000); return 0;
     case OPT_REFERENCE: o->reference = arg; return 0;
-    case 't': s->files.filter = arg; return 0;
+    case 't': s->files.filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case OPT_LEAST: s->least = qm_cli_whole(state, "least", arg, 1, 1000000); return 0;
     case OPT_NUMEL:
         s->files.min_numel = qm_cli_whole(state, "min-numel", arg, 1, 2147483647);

@@ -24,7 +24,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 's': o->shapes = arg; return 0;
-    case 't': o->filter = arg; return 0;
+    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case 'V':
         if (o->status == QM_OK)
             o->status = qm_recipes_add(&o->recipes, arg);
@@ -94,9 +94,10 @@ static qm_status size(const struct options *o, json_t **out)
     int n;
     int64_t params = 0;
     char remark[QM_FILE_REMARK];
-    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, remark));
+    int is_kept = 0;
+    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, remark, &is_kept));
     if (remark[0])
-        qm_note("%s: %s", o->shapes, remark);
+        qm_note_remark(o->shapes, remark, is_kept);
     for (int i = 0; i < n; i++)
         params += qm_shape_numel(&tensor[i].shape);
     json_t *rows = json_array();
@@ -135,7 +136,7 @@ int qm_cmd_size(int argc, char **argv)
         "single numbers (CAME, Adafactor of transformers, NAdam, LAMB and LARS of bitsandbytes), "
         "but no count of steps.  adafactor8bit's APOLLO to 0.2.6 and "
         "0.4.3 is counted as from its second step on.  Text files have a line \"name 768x2304\" "
-        "per tensor; of tensor files (.h5, .npy, .npz, .safetensors) "
+        "per tensor; of tensor files (.h5, .npy, .npz, .safetensors, .pt, .pth) "
         "the float entries count, of those of qualm state the parameters."
         "\vExamples:\n"
         "  qualm size --shapes llama7b\n"

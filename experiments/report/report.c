@@ -205,6 +205,19 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
     return st;
 }
 
+qm_status qm_report_expect_pairs(const json_t *out)
+{
+    const json_t *of = json_object_get(out, "against_counts");
+    if (!json_is_object(of) || json_array_size(json_object_get(of, "counts")) > 0)
+        return QM_OK;
+    return qm_fail(QM_NO_MATCH,
+                   "%s: nothing to compare: none of %lld archived variants has runs to pair with; "
+                   "%s says what they lack",
+                   json_string_value(json_object_get(out, "against")),
+                   (long long)json_integer_value(json_object_get(of, "archived")),
+                   json_string_value(json_object_get(out, "page")));
+}
+
 qm_status qm_report_against(json_t *done, const char *archive)
 {
     static const char *const added[] = {"page", "against", "against_counts"};

@@ -25,6 +25,10 @@ struct qm_report {
  * written, QM_BAD_ARG for a file that is no result file, QM_INTERRUPTED after a signal. */
 qm_status qm_report_make(const struct qm_report *o, json_t **out);
 
+/* QM_NO_MATCH: what qm_report_make returned compares with an archive, and no archived variant has a
+ * run to pair with. */
+qm_status qm_report_expect_pairs(const json_t *out);
+
 /* After a run: makes the page, against an archive, of the result file that the last object of
  * `done` names as "file", adds "page", "against" (the archive) and "against_counts" to the object,
  * and prints the counts where JSON is not asked for.  Does nothing where the object names

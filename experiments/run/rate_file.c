@@ -108,7 +108,8 @@ static qm_status load(const char *path, json_t **out)
         return QM_BAD_FILE;
     QM_TRY(st);
     if (!(*out = json_loadf(f, JSON_REJECT_DUPLICATES, &why)))
-        st = qm_fail(QM_BAD_FILE, "%s:%d: %s", path, why.line, why.text);
+        st = qm_fail(QM_BAD_FILE, "%s:%d: no file of `qualm tune`, which is JSON: %s", path,
+                     why.line, why.text);
     fclose(f);
     return st;
 }

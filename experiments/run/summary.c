@@ -5,6 +5,7 @@
 #include "experiments/lockstep/coded_share.h"
 #include "experiments/protocol/protocol.h"
 #include "experiments/protocol/stats.h"
+#include "experiments/source/tensor_class.h"
 
 #include <math.h>
 #include <stdlib.h>

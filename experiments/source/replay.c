@@ -12,7 +12,6 @@
 #include <glob.h>
 #include <limits.h>
 #include <math.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,44 +35,6 @@ struct qm_replay {
     struct source_file *file;
     struct record **record;
 };
-
-/* ---- classes ------------------------------------------------------------------------------- */
-
-/* clang-format off */
-static const struct { const char *pattern, *name; } class_rules[] = {
-    {"pos_?emb|wpe|position", "position"},
-    {"emb|wte",               "embedding"},
-    {"head",                  "head"},
-    {"qkv|proj|attn|attention|[qkvo]_proj", "attention"},
-    {"mlp|ffn",               "mlp"},
-    {"conv",                  "conv"},
-    {"fc|linear",             "fc"},
-};
-static const char *const class_names[] = {"embedding", "position", "head", "attention", "mlp",
-                                          "conv", "fc", "norm/bias", "other"};
-/* clang-format on */
-
-int qm_tensor_class_count(void) { return (int)(sizeof class_names / sizeof *class_names); }
-const char *qm_tensor_class_at(int i) { return class_names[i]; }
-
-const char *qm_tensor_class(const char *tensor, const struct qm_shape *shape)
-{
-    if (shape->rank < 2)
-        return "norm/bias";
-    const char *class = "other";
-    for (size_t i = 0; i < sizeof class_rules / sizeof *class_rules; i++) {
-        regex_t re;
-        if (regcomp(&re, class_rules[i].pattern, REG_EXTENDED | REG_NOSUB | REG_ICASE) != 0)
-            continue;
-        int hit = regexec(&re, tensor, 0, NULL, 0) == 0;
-        regfree(&re);
-        if (hit) {
-            class = class_rules[i].name;
-            break;
-        }
-    }
-    return class;
-}
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
@@ -327,9 +288,8 @@ static int entry_of(const struct source_file *sf, const char *tensor, const char
 }
 
 /* Hyper-parameters as the optimizer's param_groups give them. */
-static void read_checkpoint_hyper(struct qm_file *f, struct record *rec)
+static void read_checkpoint_hyper(struct qm_file *f, struct qm_recorded *p)
 {
-    struct qm_recorded *p = &rec->public;
     static const char *const names[] = {"beta1",        "beta2",    "eps",      "lr",
                                         "weight_decay", "momentum", "dampening"};
     double *to[] = {&p->hyper.beta1,        &p->hyper.beta2,    &p->hyper.eps,      &p->hyper.lr,
@@ -366,24 +326,32 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     const char *base = run_name(sf->path, folder), *leaf;
     int at_step = entry_named(sf, tensor, "step");
     double step = 0.0;
+    p->hyper = qm_hyper_default();
+    p->tensor = strdup(tensor);
+    if (!p->tensor)
+        return qm_fail(QM_NO_MEMORY, "checkpoint %s", sf->path);
     if (at_step >= 0 && qm_file_entry(sf->file, at_step)->numel == 1)
         QM_TRY(qm_file_read_double(sf->file, at_step, 0, 1, &step));
     else
         p->unknown = "step";
+    read_checkpoint_hyper(sf->file, p);
     p->first_step = step >= 0.0 && step < 0x1p53 ? (int64_t)step + 1 : 1;
     p->file = strdup(base);
-    p->tensor = strdup(tensor);
     if (asprintf(&p->group, "%.*s/s%06lld", (int)strcspn(base, "."), base,
                  (long long)p->first_step) < 0)
         p->group = NULL;
     if (!p->group || asprintf(&p->name, "%s/%s", p->group, tensor) < 0)
         p->name = NULL;
-    if (!p->file || !p->tensor || !p->name)
+    if (!p->file || !p->name)
         return qm_fail(QM_NO_MEMORY, "checkpoint %s", sf->path);
     rec->file = i_file;
     for (int s = 0; s < N_SLOTS; s++) {
         rec->at_slot[s] = entry_of(sf, tensor, qm_slot_names(s));
         p->has_slot[s] = rec->at_slot[s] >= 0;
+        size_t n = strlen(p->states);
+        if (p->has_slot[s])
+            snprintf(p->states + n, sizeof p->states - n, "%s%s", n ? ", " : "",
+                     strrchr(qm_file_entry(sf->file, rec->at_slot[s])->name, '/') + 1);
     }
     rec->at_param = entry_named(sf, tensor, "param");
     rec->at_grad = rec->at_lr = -1;
@@ -391,11 +359,9 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     p->shape = qm_file_entry(sf->file, at)->shape;
     p->numel = qm_file_entry(sf->file, at)->numel;
     p->n_steps = 1;
-    p->hyper = qm_hyper_default();
     leaf = strrchr(qm_file_entry(sf->file, at)->name, '/') + 1;
     snprintf(p->optimizer, sizeof p->optimizer, "%s",
              strcmp(leaf, "momentum_buffer") == 0 ? "sgdm" : "");
-    read_checkpoint_hyper(sf->file, rec);
     return QM_OK;
 }
 
@@ -534,10 +500,12 @@ void qm_replay_close(struct qm_replay *r)
     free(r);
 }
 
-int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK])
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK],
+                     int *is_kept)
 {
     *path = r && i < r->n_files ? r->file[i].path : NULL;
     out[0] = '\0';
+    *is_kept = *path && qm_file_is_remark_kept(r->file[i].file);
     return *path ? qm_file_remark(r->file[i].file, out) : 0;
 }
 

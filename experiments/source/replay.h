@@ -37,6 +37,8 @@ struct qm_recorded {
                               runs of Adam's kind; NULL: it says them all */
     char *lacking;         /* of a trace: what its replay needs and the file does not say, with the
                               line to add; NULL: nothing */
+    char states[64]; /* of a checkpoint: its names of the states, "exp_avg, exp_avg_sq"; "": of
+                              another file, where exp_avg is the first state of any optimizer */
     int has_grad, has_param, has_slot[2];
     /* Set by qm_replay_load; NULL before, and where the file has no such array. */
     float *grad; /* [n_steps][numel] */
@@ -48,9 +50,11 @@ struct qm_recorded {
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out);
 void qm_replay_close(struct qm_replay *r); /* accepts NULL */
 
-/* As qm_file_remark, of file i of the globs, counted from 0; *path is its path.  0 as well where
+/* As qm_file_remark and qm_file_is_remark_kept, of file i of the globs, counted from 0; *path is
+ * its path.  0 as well where
  * there is no file i, and *path is then NULL. */
-int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK]);
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK],
+                     int *is_kept);
 
 /* The records, in the files' order: how many, and number i, which belongs to r. */
 int qm_replay_count(const struct qm_replay *r);
@@ -61,11 +65,5 @@ qm_status qm_replay_load(struct qm_replay *r, struct qm_recorded *rec);
 
 /* Frees the arrays of one record. */
 void qm_replay_unload(struct qm_recorded *rec);
-
-/* The class of a tensor by its name and rank: embedding, position, head, attention, mlp, conv, fc,
- * norm/bias (anything of rank < 2), other. */
-const char *qm_tensor_class(const char *tensor, const struct qm_shape *shape);
-int qm_tensor_class_count(void);
-const char *qm_tensor_class_at(int i); /* in the order in which tables list them */
 
 #endif

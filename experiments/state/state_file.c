@@ -265,20 +265,24 @@ static qm_status said_read(const struct source *f, const char *name, const char 
     return QM_OK;
 }
 
-static qm_status read_all(struct source *f, struct qm_state *out)
+static qm_status description_read(const struct source *f, struct qm_state *out)
 {
     char *text = NULL;
-    struct qm_array *a = NULL;
-    int n = 0;
     QM_TRY(kind_check(f));
     qm_status st = text_read(f, "tensors", &text);
     if (st != QM_OK)
         return qm_fail_in(st == QM_NO_MEMORY ? st : QM_BAD_FILE, f->path);
     st = qm_state_undescribe(text, out);
     free(text);
-    if (st != QM_OK)
-        return qm_fail_in(st, f->path);
-    st = qm_state_arrays(out, &a, &n);
+    return st == QM_OK ? QM_OK : qm_fail_in(st, f->path);
+}
+
+static qm_status read_all(struct source *f, struct qm_state *out)
+{
+    struct qm_array *a = NULL;
+    int n = 0;
+    QM_TRY(description_read(f, out));
+    qm_status st = qm_state_arrays(out, &a, &n);
     if (st == QM_OK && f->flat && qm_file_count(f->flat) != n)
         st = qm_fail(QM_BAD_FILE, "%s: %d arrays, the description has %d", f->path,
                      qm_file_count(f->flat), n);
@@ -312,6 +316,13 @@ static qm_status source_open(const char *path, struct source *f)
     return QM_OK;
 }
 
+static void source_close(struct source *f)
+{
+    json_decref(f->index);
+    qm_file_close(f->flat);
+    qm_result_close(f->h5);
+}
+
 qm_status qm_state_read(const char *path, struct qm_state *out)
 {
     return qm_state_read_as(path, NULL, NULL, NULL, out);
@@ -326,14 +337,12 @@ qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note
     if (st == QM_OK)
         st = f.flat && !f.index ? qm_state_from_checkpoint(f.flat, path, as, note, context, &s)
                                 : read_all(&f, &s);
-    int is_state = f.h5 || f.index;
+    int is_state = s.was_state = f.h5 || f.index;
     if (st == QM_OK && is_state)
         st = said_read(&f, "joined", "", note, context, &s.joined);
     if (st == QM_OK && is_state)
         st = said_read(&f, "left_out", "left out: ", note, context, &s.left_out);
-    json_decref(f.index);
-    qm_file_close(f.flat);
-    qm_result_close(f.h5);
+    source_close(&f);
     if (st == QM_OK)
         *out = s;
     else

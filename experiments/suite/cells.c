@@ -1,6 +1,7 @@
 /* cells.c - Makes the cells of a suite: the product of its axes, with reasons for skipped cells. */
 #include "core/base/name.h"
 #include "experiments/problems/problem_wrapper.h"
+#include "experiments/source/tensor_class.h"
 #include "experiments/suite/cell_items.h"
 #include "experiments/suite/control_cells.h"
 #include "oracle/oracle.h"
@@ -239,6 +240,22 @@ static qm_status build_recipe(const struct qm_suite *s, struct parts_made *m, st
     return QM_OK;
 }
 
+/* Fails with the slots of all rules that `name` may mean. */
+static qm_status no_slot(const char *name)
+{
+    const char *all[64];
+    int n = 0;
+    for (int r = 0; r < qm_rule_count(); r++)
+        for (int i = 0; i < qm_rule_at(r)->n_slots && n < 64; i++)
+            if (qm_name_find(qm_rule_at(r)->slot[i], all, n) < 0)
+                all[n++] = qm_rule_at(r)->slot[i];
+    char near[QM_NAME_NEAR];
+    qm_name_near(name, all, n, near);
+    if (!*near)
+        return qm_name_none_of("slot", name, all, n);
+    return qm_fail(QM_NO_MATCH, "no rule has a slot '%s'; did you mean %s?", name, near);
+}
+
 static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "slot");
@@ -247,8 +264,7 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
         return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
     const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];
     if (!is_slot_key(v->text))
-        return qm_suite_fail_at(s, v->line,
-                                qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
+        return qm_suite_fail_at(s, v->line, no_slot(v->text));
     for (int i = 0; i < c->recipe->rule->n_slots; i++)
         if (strcmp(c->recipe->rule->slot[i], v->text) == 0) {
             c->slot = i;
@@ -284,6 +300,55 @@ static int goes_on(const struct qm_cell *c, const struct qm_rule *rule, const st
     return !*r->optimizer || strcmp(r->optimizer, rule->family) == 0 ||
            (c->coupling == QM_COUPLING_update && qm_oracle_has_adam_states(r->optimizer) &&
             qm_oracle_has_adam_states(rule->family));
+}
+
+/* Skips where a checkpoint's states are another rule's, by their number and the first one's name;
+ * the names of bitsandbytes are the same for all rules. */
+static qm_status check_states(struct qm_cell *c, const struct qm_rule *rule,
+                              const struct qm_recorded *r)
+{
+    char want[256] = "";
+    if (!*r->states || rule->n_slots == 0 || strcmp(rule->family, "ema") == 0)
+        return QM_OK;
+    size_t first = strcspn(r->states, ",");
+    int is_named = strncmp(r->states, "state1", first) == 0 ||
+                   (strncmp(r->states, rule->slot[0], first) == 0 && !rule->slot[0][first]);
+    if (is_named && r->has_slot[0] + r->has_slot[1] == rule->n_slots)
+        return QM_OK;
+    for (int i = 0; i < rule->n_slots; i++) {
+        size_t n = strlen(want);
+        snprintf(want + n, sizeof want - n, "%s%s", n ? ", " : "", rule->slot[i]);
+    }
+    return skip(c, "the file's states are %s, those of rule %s are %s", r->states, rule->name,
+                want);
+}
+
+/* Skips where the record lacks what the next update takes. */
+static qm_status check_update(struct qm_cell *c, const struct qm_rule *rule,
+                              const struct qm_recorded *r)
+{
+    int has_next = r->has_grad && r->has_param;
+    if (!has_next &&
+        !(c->coupling == QM_COUPLING_update && qm_oracle_has_adam_states(rule->family)))
+        return r->has_grad || !*r->states
+                   ? skip(c, "the run recorded no %s", r->has_grad ? "param" : "grad")
+                   : skip(c,
+                          "a checkpoint has no gradient, which the next update by rule %s needs; "
+                          "`qualm analyze` without --recipe, or coupling oneshot, measures states "
+                          "without one",
+                          rule->name);
+    for (int i = 0; i < rule->n_slots; i++)
+        if (i >= 2 || !r->has_slot[i])
+            return skip(c, "the run recorded no %s", rule->slot[i]);
+    if (rule->n_slots == 2 && r->unknown)
+        return *r->states
+                   ? skip(c,
+                          "the file does not say %s, as a checkpoint does: of a file that was made "
+                          "of one, also of `qualm state`, take the checkpoint",
+                          r->unknown)
+                   : skip(c, "the run recorded no %s, which its group's attributes should say",
+                          r->unknown);
+    return QM_OK;
 }
 
 qm_status qm_cell_check_source(struct qm_cell *c)
@@ -335,17 +400,10 @@ qm_status qm_cell_check_source(struct qm_cell *c)
     if (!goes_on(c, rule, r))
         return skip(c, "the run was made by %s, the variant's rule is %s", r->optimizer,
                     rule->name);
-    int has_next = r->has_grad && r->has_param;
-    if (!has_next &&
-        !(c->coupling == QM_COUPLING_update && qm_oracle_has_adam_states(rule->family)))
-        return skip(c, "the run recorded no %s", r->has_grad ? "param" : "grad");
-    for (int i = 0; i < rule->n_slots; i++)
-        if (i >= 2 || !r->has_slot[i])
-            return skip(c, "the run recorded no %s", rule->slot[i]);
-    if (rule->n_slots == 2 && r->unknown)
-        return skip(c, "the run recorded no %s, which its group's attributes should say",
-                    r->unknown);
-    if (c->lr_given)
+    QM_TRY(check_states(c, rule, r));
+    if (!c->reason)
+        QM_TRY(check_update(c, rule, r));
+    if (!c->reason && c->lr_given)
         return skip(c, "%s replays the run's own lr; the suite sets another", coupling);
     return QM_OK;
 }

@@ -111,6 +111,22 @@ Y
     fails_with 3 "has no momentum_buffer, which sgdm_f32" state show "$SAMPLES/zip.pt" --as sgdm_f32
 }
 
+@test "analyze --recipe: files that lack a step, states or a gradient say so" {
+    cd "$dir"
+    qualm state convert -q "$SAMPLES/zip.pt" f.safetensors --recipe adamw_f32 >/dev/null
+    qualm state convert -q f.safetensors f.h5 --recipe adamw_f32 >/dev/null
+    qualm import -q f.h5 -o f.npz >/dev/null
+    for file in f.safetensors f.h5 f.npz; do
+        fails_with 4 "does not say step, as a checkpoint does: of a file that was made of one" \
+            analyze $file --recipe adamw_f32
+    done
+    fails_with 4 "the file's states are exp_avg, exp_avg_sq, those of rule momentum_bnb are \
+momentum_buffer" analyze "$SAMPLES/zip.pt" --recipe sgdm8_bnb
+    qualm state convert -q f.h5 m.h5 --recipe lion_f32 >/dev/null
+    fails_with 4 "a checkpoint has no gradient, which the next update by rule lion needs; \`qualm \
+analyze\` without --recipe" analyze m.h5 --recipe lion_f32
+}
+
 @test "conjugate and negative views, arrays of NumPy, lists in states; the others are left out" {
     cd "$dir"
     "$PYTHON" - "$ROOT/tests/support" <<'P'
@@ -380,9 +396,16 @@ L
     want="names are joined by order: 2 of 2 parameters follow the order of the model within"
     [[ $(json_value 'd["joined"]["plain.pt"]' import plain.pt -o out.h5) == "$want"* ]]
     qualm import -q plain.pt -o out.safetensors >/dev/null
-    for file in out.h5 out.safetensors; do
-        [[ $(qualm analyze $file -V adamw8_bnb 2>&1 >/dev/null) == "$file: plain.pt: $want"* ]]
+    qualm state convert -q plain.pt state.h5 --as lion_f32 --recipe lion_f32 >/dev/null
+    of="-V adamw8_bnb,exp_avg.min_numel=0"
+    for file in out.h5 out.safetensors state.h5; do # said once, of the checkpoint
+        [[ $(qualm analyze $file $of 2>&1 >/dev/null) != *joined* ]]
+        [[ $(qualm analyze -q $file $of --json) == *"plain.pt: $want"* ]]
+        [[ $(qualm analyze -v $file $of 2>&1 >/dev/null) == *"$file: plain.pt: $want"* ]]
+        [[ $(qualm size --shapes $file -V adamw4_ao 2>&1 >/dev/null) != *joined* ]]
     done
+    [[ $(qualm state show state.h5 2>&1 >/dev/null) != *joined* ]]
+    [[ $(json_value 'd["notes"][0]["note"]' state show state.h5) == "state.h5: plain.pt: $want"* ]]
     [[ $(json_value 'd["remark"]' size --shapes plain.pt -V adamw4_ao) == "$want"* ]]
     [[ $(qualm size --shapes plain.pt -V adamw4_ao 2>&1 >/dev/null) == "plain.pt: $want"* ]]
     printf "%s\n" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" \

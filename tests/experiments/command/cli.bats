@@ -546,3 +546,12 @@ complete_words() {
     local bad='[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]'
     ! LC_ALL=C grep -qP "$bad" <<<"$stderr" || return 1
 }
+
+@test "a filter that is no regular expression is a usage error with the reason, for every option" {
+    for words in "analyze x.npy -t" "import x.npy -o y.npz -t" "size --shapes gpt2 -t" \
+        "search x.h5 -t" "conform x.h5 --case" "mutate --only" "bench --step" "list"; do
+        fails_with 2 "'a(' is no regular expression: Unmatched ( or" $words "a("
+    done
+    fails_with 2 "'[' is no regular expression: " list variants "["
+    [[ $(qualm size --help) == *.pth* ]]
+}

@@ -294,6 +294,10 @@ Y
     sed 's|problem:rosen[^"]*|problem:quad:n=64|' "$DIR/other.yaml" >"$DIR/apart.yaml"
     "$QUALM" run "$DIR/apart.yaml" -o "$DIR/apart.h5" --against "$DIR/paired.h5" 2>&1 >/dev/null |
         grep -q "6 of 6 runs have no partner.* no runs on this problem there: it has rosen:n=256"
+    rm "$DIR/apart.html"
+    fails_with 4 "paired.h5: nothing to compare: none of 2 archived variants has runs to pair with" \
+        report "$DIR/apart.h5" --against "$DIR/paired.h5" --no-figures
+    grep -q "no runs on this problem there" "$DIR/apart.html"
     fails_with 4 "no archive 'nowhere'" run "$DIR/other.yaml" -o "$DIR/no.h5" --against nowhere
     fails_with 3 "$DIR/no.h5" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/no.h5"
     sed /protocol/d "$DIR/other.yaml" >"$DIR/alone.yaml"

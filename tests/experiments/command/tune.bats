@@ -121,3 +121,10 @@ for v in run[0]["protocol"]["verdicts"]:
         assert mean > 3 * error  # there is something to agree on
 P
 }
+
+@test "rates that are no JSON: the message says which file is expected" {
+    printf "%s\n" "protocol: paired" "coupling: closed" "variant: adamw4_ao" \
+        "source: problem:quad:n=64" "seed: 1..6" "steps: 20" >"$BATS_TEST_TMPDIR/s.yaml"
+    fails_with 3 "s.yaml:1: no file of \`qualm tune\`, which is JSON: '[' or '{' expected" \
+        run "$BATS_TEST_TMPDIR/s.yaml" --rates "$BATS_TEST_TMPDIR/s.yaml"
+}

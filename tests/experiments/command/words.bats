@@ -28,6 +28,7 @@ Y
     run -0 "$QUALM" show sqnr_median_hi95
     [[ $output == *sqnr*median*hi95* ]]
     fails_with 4 "nothing is named 'qqqq_lo95'" show qqqq_lo95
+    [[ $(qualm show decade) == *"a factor of 10"* ]]
 }
 
 @test "show: every key of a suite, and a slot with an axis" {

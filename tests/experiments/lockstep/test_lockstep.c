@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "experiments/run/summary.h"
+#include "experiments/source/tensor_class.h"
 
 enum { ROWS = 8, COLS = 32, N = ROWS * COLS, STEPS = 6 };
 

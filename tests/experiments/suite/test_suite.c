@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "experiments/run/summary.h"
+#include "experiments/source/tensor_class.h"
 
 #define VALID "variant: ema4_uniform\nsource: dist:gauss\n"
 
