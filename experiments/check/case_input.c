@@ -208,8 +208,8 @@ static int are_other_values(const float *got, const float *given, int64_t n)
     return 0;
 }
 
-/* 1: slot i, which has codes, as the backend decodes it, has other bits than these codes and scales decode to; any
- * two NaNs are equal.  A backend with freedoms of order may be off by roundings. */
+/* 1: slot i, which has codes, as the backend decodes it, has other bits than these codes and scales
+ * decode to; any two NaNs are equal.  A backend with freedoms of order may be off by roundings. */
 static int decodes_otherwise(struct qm_case_run *r, int i, const uint8_t *codes,
                              const float *scales)
 {

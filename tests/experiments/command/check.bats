@@ -20,6 +20,12 @@ one=4097/planted/default/t1/forced
     [ "$(json_value 'len(d["variants"]) + len(d["skipped"])' check --case "$one")" = "$variants" ]
 }
 
+@test "a zero has one sign on any number of threads, also where a product is fused" {
+    local settings=lr=0.31+beta1=0.26+beta2=0.77+eps=1+weight_decay=0.00016
+    run -0 "$QUALM" check adamw4_lpmm_fused --seed 31 -q \
+        --case "258x259/planted/$settings/t1/forced/s2^0/podd/godd/warm"
+}
+
 @test "every case judges some outputs" {
     expression='all(v["judged"] > 10000 and v["worst_ratio"] <= 1 for v in d["variants"])'
     [ "$(json_value "$expression" check --case 61x67/normal/default/t1/forced)" = True ]
