@@ -264,7 +264,7 @@ static void test_peers(void **state)
     (void)state;
     NEEDS_COMPILER();
     clear();
-    setenv("FAKE_SECONDS", "0.5", 1);
+    setenv("FAKE_SECONDS", "0.00390625", 1);
     int code = RUN("adamw_f32", "--only", "speed,tables,peers", "--size", "0.008", "--rounds", "2",
                    "--peers",
                    "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/peers/fake /usr/bin/python3 "
@@ -273,9 +273,9 @@ static void test_peers(void **state)
     read_report(&r);
     json_t *row = json_array_get(r.rows[QM_GPU_peers], 0);
     assert_string_equal(json_string_value(json_object_get(row, "peer")), "torch AdamW(fused=True)");
-    assert_true(json_real_value(json_object_get(row, "peer_seconds")) == 0.5);
+    assert_true(json_real_value(json_object_get(row, "peer_seconds")) == 0x1p-8);
     assert_true(json_real_value(json_object_get(row, "ratio")) ==
-                json_real_value(json_object_get(row, "seconds")) / 0.5);
+                json_real_value(json_object_get(row, "seconds")) / 0x1p-8);
     assert_int_equal(json_array_size(r.rows[QM_GPU_peers]), 3 + 4); /* exact, fast, many; skipped */
     row = json_array_get(r.rows[QM_GPU_peers], 3);
     assert_non_null(
