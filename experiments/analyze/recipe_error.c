@@ -145,10 +145,9 @@ static qm_status say_remarks(struct qm_replay *replay, const struct qm_recipe_er
 {
     char remark[QM_FILE_REMARK];
     const char *path;
-    int is_kept;
-    for (int i = 0; qm_replay_remark(replay, i, &path, remark, &is_kept), path; i++)
+    for (int i = 0; qm_replay_remark(replay, i, &path, remark), path; i++)
         if (*remark && o->remark)
-            QM_TRY(o->remark(path, remark, is_kept, o->remark_context));
+            QM_TRY(o->remark(path, remark, o->remark_context));
     return QM_OK;
 }
 

@@ -46,10 +46,8 @@ struct qm_recipe_errors {
 /* Called before each tensor with the number of elements that are done, out of all. */
 typedef void qm_recipe_error_progress(int64_t done, int64_t total, void *context);
 
-/* Called before the first tensor with what there is to say about a file (qm_file_remark,
- * qm_file_is_remark_kept). */
-typedef qm_status qm_recipe_error_remark(const char *path, const char *text, int is_kept,
-                                         void *context);
+/* Called before the first tensor with what there is to say about a file (qm_file_remark). */
+typedef qm_status qm_recipe_error_remark(const char *path, const char *text, void *context);
 
 struct qm_recipe_error_options {
     const char *filter; /* regular expression of tensors' names, or NULL */

@@ -238,11 +238,7 @@ void qm_note(const char *format, ...)
     free(text);
 }
 
-void qm_note_remark(const char *path, const char *remark, int is_kept)
-{
-    if (!is_kept || qm_cli.verbose)
-        qm_note("%s: %s", path, remark);
-}
+void qm_note_remark(const char *path, const char *remark) { qm_note("%s: %s", path, remark); }
 
 void qm_note_later(const char *format, ...)
 {

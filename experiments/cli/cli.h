@@ -70,8 +70,8 @@ void qm_cli_cut(char *text, size_t most);
 
 /* Prints a line on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Notes what a file does not prove; where that was kept of an earlier file, only with --verbose. */
-void qm_note_remark(const char *path, const char *remark, int is_kept);
+/* Notes what a file does not prove, also where an earlier file did not and this one keeps it. */
+void qm_note_remark(const char *path, const char *remark);
 
 /* Keeps a line until the command ends: qm_cli_failed says it at the end of its own, which stays the
  * only one, and else qm_cli_finish prints it. */

@@ -333,11 +333,11 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
 /* ---- remarks ------------------------------------------------------------------------------- */
 
 /* Says what there is to say about a file, and keeps it for the results. */
-static qm_status remark_on(const char *path, const char *text, int is_kept, void *context)
+static qm_status remark_on(const char *path, const char *text, void *context)
 {
     struct options *o = context;
     json_t *key = qm_json_text(path);
-    qm_note_remark(path, text, is_kept);
+    qm_note_remark(path, text);
     int failed =
         !key || json_object_set_new(o->remarks, json_string_value(key), qm_json_text(text)) != 0;
     json_decref(key);
@@ -381,8 +381,7 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
         qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
                 qm_file_count(f), (long long)total);
     char remark[QM_FILE_REMARK];
-    qm_status st =
-        qm_file_remark(f, remark) ? remark_on(path, remark, qm_file_is_remark_kept(f), o) : QM_OK;
+    qm_status st = qm_file_remark(f, remark) ? remark_on(path, remark, o) : QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
             ++*matched;

@@ -189,7 +189,7 @@ static qm_status list_file(const struct options *o, const char *path, struct imp
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
             st = add_entry(f, path, i, m);
     if (qm_file_remark(f, remark))
-        qm_note_remark(path, remark, qm_file_is_remark_kept(f));
+        qm_note_remark(path, remark);
     if (qm_file_left_out(f, remark, sizeof remark))
         QM_TRY(remember(m->left_out, path, remark));
     if (qm_file_joined(f, remark, sizeof remark))

@@ -94,10 +94,9 @@ static qm_status size(const struct options *o, json_t **out)
     int n;
     int64_t params = 0;
     char remark[QM_FILE_REMARK];
-    int is_kept = 0;
-    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, remark, &is_kept));
+    QM_TRY(qm_shapes_load(o->shapes, o->filter, &tensor, &n, remark));
     if (remark[0])
-        qm_note_remark(o->shapes, remark, is_kept);
+        qm_note_remark(o->shapes, remark);
     for (int i = 0; i < n; i++)
         params += qm_shape_numel(&tensor[i].shape);
     json_t *rows = json_array();

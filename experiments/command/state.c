@@ -113,7 +113,6 @@ static error_t option(int key, char *arg, struct argp_state *state)
 /* Distinct lines, with the number of times each occurred. */
 struct notes {
     const char *path; /* of the file that is read; NULL: none */
-    int is_kept;      /* it is a state: what is said of it was kept (qm_note_remark) */
     int n;
     char **line;
     int *count;
@@ -154,7 +153,7 @@ static json_t *notes_end(struct notes *all, qm_status st)
         if (st != QM_OK)
             ; /* the error is the one line */
         else if (is_of_file(all, all->line[i]))
-            qm_note_remark(all->path, all->line[i] + strlen(all->path) + 2, all->is_kept);
+            qm_note_remark(all->path, all->line[i] + strlen(all->path) + 2);
         else
             qm_note("%s (%d %s)", all->line[i], all->count[i],
                     all->count[i] == 1 ? "tensor" : "tensors");
@@ -358,7 +357,6 @@ static qm_status run(struct options *o, json_t **out)
     int as_it_is = o->verb == VERB_show || (o->verb == VERB_convert && !o->recipe);
     qm_status st = o->verb == VERB_make ? make(o, &made)
                                         : qm_state_read_as(o->file[0], o->as, note, &notes, &in);
-    notes.is_kept = in.was_state;
     if (st == QM_OK && o->verb != VERB_make && !as_it_is)
         st = resume(o, &in, &notes, &made);
     if (!as_it_is) { /* what the input does not prove, its copy does not either */

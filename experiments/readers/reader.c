@@ -390,11 +390,6 @@ int qm_file_joined(struct qm_file *f, char *out, size_t size)
     return n > 0 ? n : 0;
 }
 
-int qm_file_is_remark_kept(const struct qm_file *f)
-{
-    return strcmp(qm_file_format(f), "hdf5") == 0 || strcmp(qm_file_format(f), "safetensors") == 0;
-}
-
 int qm_file_remark(struct qm_file *f, char out[QM_FILE_REMARK])
 {
     char left_out[1024];

@@ -94,10 +94,6 @@ int qm_file_left_out(struct qm_file *f, char *out, size_t size);
  * ..."); its length, or 0: it proves all. */
 int qm_file_joined(struct qm_file *f, char *out, size_t size);
 
-/* Whether what these two say was kept by a program that read the checkpoint, and so has said it:
- * 0 of the checkpoint itself. */
-int qm_file_is_remark_kept(const struct qm_file *f);
-
 /* Both of these as one line for people, "JOINED; left out: LEFT_OUT"; its length, or 0. */
 enum { QM_FILE_REMARK = 1600 };
 int qm_file_remark(struct qm_file *f, char out[QM_FILE_REMARK]);

@@ -17,8 +17,7 @@ struct list {
     struct qm_model_tensor *tensor;
     int n;
     int64_t room;
-    char *remark; /* of qm_shapes_load, as is_kept */
-    int *is_kept;
+    char *remark; /* of qm_shapes_load */
 };
 
 static qm_status append(struct list *l, const char *name, const struct qm_shape *shape)
@@ -135,8 +134,6 @@ static qm_status tensor_file(const char *path, const char *filter, struct list *
     QM_TRY(qm_file_open(path, &f));
     struct qm_name_index at = {NULL, 0, 0};
     qm_file_remark(f, l->remark);
-    if (l->is_kept)
-        *l->is_kept = qm_file_is_remark_kept(f);
     struct parameter *of = calloc((size_t)qm_file_count(f) + 1, sizeof *of);
     qm_status st = of ? QM_OK : qm_fail(QM_NO_MEMORY, "%s", path);
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++) {
@@ -195,9 +192,9 @@ static qm_status model(int i, const char *filter, struct list *l)
 }
 
 qm_status qm_shapes_load(const char *what, const char *filter, struct qm_model_tensor **out, int *n,
-                         char remark[QM_FILE_REMARK], int *is_kept)
+                         char remark[QM_FILE_REMARK])
 {
-    struct list l = {.remark = remark, .is_kept = is_kept};
+    struct list l = {.remark = remark};
     const char *names[8];
     int models = qm_model_count();
     remark[0] = '\0';

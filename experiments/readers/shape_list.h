@@ -10,8 +10,8 @@
  * line.  From any other file the float tensors are taken (readers/reader.h).  filter: regular
  * expression on names, or NULL. Tensors without elements are left out.  QM_NO_MATCH: no tensor is
  * left, or `what` is neither a model nor a file.  remark: that of a checkpoint (qm_file_remark);
- * "": none; *is_kept (or NULL): qm_file_is_remark_kept. */
+ * "": none. */
 qm_status qm_shapes_load(const char *what, const char *filter, struct qm_model_tensor **out, int *n,
-                         char remark[QM_FILE_REMARK], int *is_kept);
+                         char remark[QM_FILE_REMARK]);
 
 #endif

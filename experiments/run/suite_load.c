@@ -103,10 +103,9 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
     QM_TRY(open_replay(s, &l->replay));
     char remark[QM_FILE_REMARK];
     const char *path;
-    int is_kept;
-    for (int i = 0; qm_replay_remark(l->replay, i, &path, remark, &is_kept), path; i++) {
+    for (int i = 0; qm_replay_remark(l->replay, i, &path, remark), path; i++) {
         if (remark[0])
-            qm_note_remark(path, remark, is_kept);
+            qm_note_remark(path, remark);
         QM_TRY(keep_remark(s, path, remark));
     }
     return QM_OK;

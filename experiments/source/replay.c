@@ -500,12 +500,10 @@ void qm_replay_close(struct qm_replay *r)
     free(r);
 }
 
-int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK],
-                     int *is_kept)
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK])
 {
     *path = r && i < r->n_files ? r->file[i].path : NULL;
     out[0] = '\0';
-    *is_kept = *path && qm_file_is_remark_kept(r->file[i].file);
     return *path ? qm_file_remark(r->file[i].file, out) : 0;
 }
 

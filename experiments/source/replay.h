@@ -50,11 +50,9 @@ struct qm_recorded {
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out);
 void qm_replay_close(struct qm_replay *r); /* accepts NULL */
 
-/* As qm_file_remark and qm_file_is_remark_kept, of file i of the globs, counted from 0; *path is
- * its path.  0 as well where
+/* As qm_file_remark, of file i of the globs, counted from 0; *path is its path.  0 as well where
  * there is no file i, and *path is then NULL. */
-int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK],
-                     int *is_kept);
+int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_FILE_REMARK]);
 
 /* The records, in the files' order: how many, and number i, which belongs to r. */
 int qm_replay_count(const struct qm_replay *r);

@@ -337,7 +337,7 @@ qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note
     if (st == QM_OK)
         st = f.flat && !f.index ? qm_state_from_checkpoint(f.flat, path, as, note, context, &s)
                                 : read_all(&f, &s);
-    int is_state = s.was_state = f.h5 || f.index;
+    int is_state = f.h5 || f.index;
     if (st == QM_OK && is_state)
         st = said_read(&f, "joined", "", note, context, &s.joined);
     if (st == QM_OK && is_state)

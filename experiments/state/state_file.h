@@ -61,7 +61,6 @@ struct qm_state_tensor {
 struct qm_state {
     int n;
     struct qm_state_tensor *tensor;
-    int was_state;           /* read from a file of `qualm state`, not from a checkpoint */
     char *joined, *left_out; /* of the checkpoint that it was, "FILE: TEXT", as qm_file_joined and
                                 qm_file_left_out say; NULL: nothing */
 };

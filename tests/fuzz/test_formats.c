@@ -261,7 +261,7 @@ static qm_status read_shapes(const char *path)
     struct qm_model_tensor *t;
     int n;
     char remark[QM_FILE_REMARK];
-    QM_TRY(qm_shapes_load(path, NULL, &t, &n, remark, NULL));
+    QM_TRY(qm_shapes_load(path, NULL, &t, &n, remark));
     free(t);
     return QM_OK;
 }

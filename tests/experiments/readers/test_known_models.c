@@ -63,7 +63,7 @@ static qm_status load(const char *text, const char *filter, struct qm_model_tens
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
-    return qm_shapes_load(path, filter, t, n, remark, NULL);
+    return qm_shapes_load(path, filter, t, n, remark);
 }
 
 static void test_text(void **state)
@@ -111,12 +111,12 @@ static void test_names(void **state)
     (void)state;
     struct qm_model_tensor *t;
     int n;
-    assert_int_equal(qm_shapes_load("gpt", NULL, &t, &n, remark, NULL), QM_NO_MATCH);
+    assert_int_equal(qm_shapes_load("gpt", NULL, &t, &n, remark), QM_NO_MATCH);
     assert_non_null(strstr(qm_message(), "'gpt2'"));
-    assert_int_equal(qm_shapes_load("/no/such/file.txt", NULL, &t, &n, remark, NULL), QM_BAD_FILE);
-    assert_int_equal(qm_shapes_load("/tmp", NULL, &t, &n, remark, NULL), QM_BAD_FILE);
-    assert_int_equal(qm_shapes_load("gpt2", "^nothing$", &t, &n, remark, NULL), QM_NO_MATCH);
-    assert_int_equal(qm_shapes_load("gpt2", "c_attn.weight$", &t, &n, remark, NULL), QM_OK);
+    assert_int_equal(qm_shapes_load("/no/such/file.txt", NULL, &t, &n, remark), QM_BAD_FILE);
+    assert_int_equal(qm_shapes_load("/tmp", NULL, &t, &n, remark), QM_BAD_FILE);
+    assert_int_equal(qm_shapes_load("gpt2", "^nothing$", &t, &n, remark), QM_NO_MATCH);
+    assert_int_equal(qm_shapes_load("gpt2", "c_attn.weight$", &t, &n, remark), QM_OK);
     assert_int_equal(n, 12);
     free(t);
 }
