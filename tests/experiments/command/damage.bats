@@ -133,7 +133,8 @@ P
     one_line 3 "is no point of its curve" run s.yaml --rates off.json -n
     one_line 3 "not the lowest point of its curve" run s.yaml --rates worst.json -n
     one_line 3 "deep.json: nests deeper" run s.yaml --rates deep.json -n
-    one_line 3 "twice.json:1: no file of \`qualm tune\`, which is JSON: duplicate" run s.yaml --rates twice.json -n
+    one_line 3 "twice.json:1: no file of \`qualm tune\`, which is JSON: duplicate" \
+        run s.yaml --rates twice.json -n
     one_line 0 "none.json: has no checksum" run s.yaml --rates none.json -n
     one_line 3 "flip.json: was damaged or changed" tune s.yaml -o flip.json
 }

@@ -304,7 +304,7 @@ proof() {
     "$QUALM" prove "$1" --range="$2" --backend "$3" --json | "$PYTHON" -c '
 import json, sys
 p = json.load(sys.stdin)["proofs"][0]
-for key in ("seconds", "device_seconds"):
+for key in ("seconds", "device_seconds", "backend"):
     p.pop(key, None)
 print(json.dumps(p, sort_keys=True))'
 }
