@@ -83,7 +83,8 @@ QM_FN void qm_adamw_lpmm_fused_apply(const float *c, const struct qm_inverse *re
     float den = (root + c[QM_LPMM_FUSED_EPS]) * c[QM_LPMM_FUSED_BC1];
     if (contract) {
         float update = fmaf(*p, c[QM_LPMM_FUSED_DECAY], m / den);
-        /* The rate is negated: gcc would fold a negated product into fmaf, whose 0 turns sign. */
+        /* The rate is negated and not the update: gcc folds the negation of a fused product into
+         * it, and an exact 0 then has the other sign. */
         *p = fmaf(update, -c[QM_LPMM_FUSED_LR], *p);
     } else {
         float update = m / den + c[QM_LPMM_FUSED_DECAY] * *p;

@@ -209,7 +209,8 @@ static int are_other_values(const float *got, const float *given, int64_t n)
 }
 
 /* 1: slot i, which has codes, as the backend decodes it, has other bits than these codes and scales
- * decode to; any two NaNs are equal.  A backend with freedoms of order may be off by roundings. */
+ * decode to; any two NaNs are equal.  With freedoms of order it may be off by 2^-16, more than the
+ * roundings of a decoding are: whether the state arrived is asked here, not how it is rounded. */
 static int decodes_otherwise(struct qm_case_run *r, int i, const uint8_t *codes,
                              const float *scales)
 {
