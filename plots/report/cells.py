@@ -295,7 +295,8 @@ class Cells:
         left = [f"{self.left_out} cells were skipped or failed"] * (self.left_out > 0) \
             + [f"{self.beyond} combinations of axes after the first {MOST} panels"] \
             * (self.beyond > 0) \
-            + [f"{self.without} values that are no number"] * (self.without > 0) \
+            + [f"{self.without} values that are undefined, as the error of an update whose other "
+               "state was not recorded"] * (self.without > 0) \
             + [f"{self.plain} cells that are not quantized (too small)"] * (self.plain > 0)
         out = f"; left out: {', '.join(left)}." if left else "."
         low = [f"{key[-1]} ({', '.join(key[:-1]).removesuffix(' (dB)')}: {x:.2g} dB)"
