@@ -24,7 +24,9 @@ static const struct argp_option options[] = {
     {"list", KEY_LIST, NULL, 0, "print the mutants and benign re-writings and stop", 0},
     {"only", KEY_ONLY, "ID", 0, "those whose name matches this regular expression", 0},
     {"quick", KEY_QUICK, NULL, 0,
-     "every fourth of each template, one seed, 8 drawn cases and no listed ones", 0},
+     "every fourth of each template, one seed, 128 drawn cases and no listed ones; a mutant that "
+     "survives those gets all cases",
+     0},
     {"runs", KEY_RUNS, "N", 0, "benign cases at least (default 1000)", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
     {"export", KEY_EXPORT, "ID", 0,

@@ -88,16 +88,26 @@ static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* A quick run judges few cases; conditions that only large or rare cases meet need them all, so
+ * that a mutant which survives the few is judged again. */
 static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
 {
     char own[PATH_MAX];
-    int64_t count[QM_CASE_SET_COUNT] = {[QM_CASE_SET_listed] = m->o.quick ? 0 : qm_case_count(),
-                                        [QM_CASE_SET_drawn] = m->o.quick ? QUICK_DRAWN : DRAWN};
+    struct qm_mutant_trial *t = &m->trial[i];
+    const int64_t few[QM_CASE_SET_COUNT] = {[QM_CASE_SET_drawn] = QUICK_DRAWN};
+    const int64_t all[QM_CASE_SET_COUNT] = {
+        [QM_CASE_SET_listed] = qm_case_count(), [QM_CASE_SET_drawn] = DRAWN};
     snprintf(own, sizeof own, "%s/%d", folder, i);
     if (mkdir(own, 0700) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
     qm_status st =
-        qm_mutant_trial_run(&m->trial[i], own, m->o.seed, seeds_of(m, &m->trial[i]), count, &stop);
+        qm_mutant_trial_run(t, own, m->o.seed, seeds_of(m, t), m->o.quick ? few : all, &stop);
+    if (st == QM_OK && m->o.quick && t->entry->kind == QM_MUTANT_mutant && !t->broken &&
+        !qm_mutant_trial_kills(t)) {
+        st = qm_mutant_trial_run(t, own, m->o.seed, 1, all, &stop);
+#pragma omp atomic
+        m->in_full++;
+    }
     rmdir(own);
     return st;
 }
@@ -209,10 +219,8 @@ static void fault(struct qm_matrix *m, const char *format, ...)
 
 static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
-    int killed = 0;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++) {
         enum qm_cell_is is = t->cell[k].is;
-        killed += is == QM_CELL_killed;
         if (is == QM_CELL_refused)
             fault(m, "%s: refused in %s: %s", t->entry->id, qm_mutant_regime_name(k),
                   t->cell[k].finding);
@@ -220,9 +228,7 @@ static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_trial *t)
             fault(m, "%s: survives in %s, where its results differ from the template's",
                   t->entry->id, qm_mutant_regime_name(k));
     }
-    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
-        killed += t->set[k].is == QM_CELL_killed;
-    if (!killed)
+    if (!qm_mutant_trial_kills(t))
         fault(m, "%s: survives everywhere", t->entry->id);
 }
 

@@ -67,7 +67,7 @@ struct qm_matrix_options {
     const struct qm_registry *registry;
     const char *only; /* regular expression on ids, or NULL; templates come with their entries */
     int quick;        /* every fourth mutant and benign entry of a template; one seed; few draws,
-                       * and no listed cases */
+                       * and no listed cases but for a mutant that survives those */
     int64_t runs;     /* least number of benign cases */
     uint64_t seed;
     int threads; /* 0: one per processor */
@@ -81,6 +81,7 @@ struct qm_matrix {
     int64_t room;
     char **fault;         /* texts; owned */
     int mutants, benign;  /* numbers of entries */
+    int in_full;          /* of a quick run: mutants that survived few cases and got all */
     int64_t runs, alarms; /* of templates and benign entries */
     double seconds;
 };

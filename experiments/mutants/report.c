@@ -4,7 +4,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/peer_rules.h"
-#include "experiments/mutants/matrix.h"
+#include "experiments/mutants/trial.h"
 
 static const char letters[] = {
 #define X(name, letter) letter,
@@ -26,16 +26,6 @@ static int rejected_in(const struct qm_mutant_trial *t, int rule)
     int count = 0;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
         count += (t->cell[k].rejected_by >> rule & 1u) && t->cell[k].is != QM_CELL_equal;
-    return count;
-}
-
-static int killed_in(const struct qm_mutant_trial *t)
-{
-    int count = 0;
-    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
-        count += t->cell[k].is == QM_CELL_killed;
-    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
-        count += t->set[k].is == QM_CELL_killed;
     return count;
 }
 
@@ -72,7 +62,7 @@ static int rejected(const struct qm_matrix *m, int rule, int regime)
         if (!is_mutant(t))
             continue;
         if (regime < 0)
-            count += (rule < 0 ? killed_in(t) : rejected_in(t, rule)) > 0;
+            count += (rule < 0 ? qm_mutant_trial_kills(t) : rejected_in(t, rule)) > 0;
         else
             count += rule < 0 ? t->cell[regime].is == QM_CELL_killed
                               : (int)(t->cell[regime].rejected_by >> rule & 1u);
@@ -204,8 +194,9 @@ static void print_sets(const struct qm_matrix *m)
     int listed = set_kills(m, QM_CASE_SET_listed, -1), all = m->mutants;
     int new = set_kills(m, QM_CASE_SET_drawn, QM_CASE_SET_listed);
     if (m->o.quick) {
-        qm_print("\ndrawn cases kill %d of %d mutants (few draws, and no listed cases)\n",
-                 set_kills(m, QM_CASE_SET_drawn, -1), all);
+        qm_print("\ndrawn cases kill %d of %d mutants (few draws, and no listed cases; %d that "
+                 "survived those were judged in all cases)\n",
+                 set_kills(m, QM_CASE_SET_drawn, -1), all, m->in_full);
         return;
     }
     qm_print("\ncheck's listed cases kill %d of %d mutants, its drawn cases %d; %d that the listed "
@@ -291,12 +282,12 @@ static json_t *matrix_json(const struct qm_matrix *m)
                                         "killed", count_cells(m, k, QM_CELL_killed), "equal",
                                         count_cells(m, k, QM_CELL_equal), "within",
                                         count_cells(m, k, QM_CELL_survives)));
-    return json_pack("{s:I, s:b, s:i, s:i, s:i, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o}", "seed",
-                     (json_int_t)m->o.seed, "passed", m->n_faults == 0, "mutants", m->mutants,
-                     "killed", rejected(m, -1, -1), "benign", m->benign, "benign_runs",
-                     (json_int_t)m->runs, "false_alarms", (json_int_t)m->alarms, "seconds",
-                     m->seconds, "rules", rules, "regimes", regimes, "faults", faults, "sets",
-                     kills, "entries", entries);
+    return json_pack("{s:I, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o}",
+                     "seed", (json_int_t)m->o.seed, "passed", m->n_faults == 0, "mutants",
+                     m->mutants, "killed", rejected(m, -1, -1), "judged_in_full", m->in_full,
+                     "benign", m->benign, "benign_runs", (json_int_t)m->runs, "false_alarms",
+                     (json_int_t)m->alarms, "seconds", m->seconds, "rules", rules, "regimes",
+                     regimes, "faults", faults, "sets", kills, "entries", entries);
 }
 
 void qm_matrix_report(const struct qm_matrix *m)

@@ -202,6 +202,8 @@ qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uin
     if (!j)
         return qm_fail(QM_NO_MEMORY, "a trial");
     j->t = t;
+    qm_mutant_trial_free(t);
+    t->broken = NULL;
     for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         t->cell[i] = (struct qm_kill_cell){.is = QM_CELL_none};
     for (int i = 0; i < QM_CASE_SET_COUNT; i++)
@@ -282,6 +284,16 @@ qm_status qm_mutant_trial_compare(struct qm_mutant_trial *t, const struct qm_mut
     rmdir(own);
     remove_files(folder);
     return st;
+}
+
+int qm_mutant_trial_kills(const struct qm_mutant_trial *t)
+{
+    int count = 0;
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
+        count += t->cell[k].is == QM_CELL_killed;
+    for (int k = 0; k < QM_CASE_SET_COUNT; k++)
+        count += t->set[k].is == QM_CELL_killed;
+    return count;
 }
 
 void qm_mutant_trial_free(struct qm_mutant_trial *t)
