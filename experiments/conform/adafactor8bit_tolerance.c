@@ -67,20 +67,43 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
                : 0.0;
 }
 
-/* The largest relative error of a channel's scale in step t: its norm in the projection may be much
- * smaller than the sizes of the terms. */
-static double projected_error(const struct qm_adafactor8_replay *r, int64_t t)
+/* The errors of the factors of APOLLO's channels in step t. */
+struct factor_error {
+    double share; /* relative: a channel's norm may be much smaller than the sizes of its terms */
+    double norm;  /* relative, of the norm of what the factors scale: the counts of 2^-149 among
+                      * the squares of a channel of the gradient */
+    double absolute; /* of a factor: what the counts of 2^-149 among the squares of the adapted
+                      * gradient make of its norm, over the projection's norm and 1e-8 */
+};
+
+/* The relative error of the root of a sum of squares, so many of which are counts of 2^-149. */
+static double counts_within(double numbers, double squares)
 {
-    int64_t rows = r->shape.dim[0], cols = r->n / rows, rank = (int64_t)r->recipe.hyper.rank;
+    double share = numbers * 0x1p-149 / squares;
+    return squares > 0.0 ? fmin(share, sqrt(share)) : 0.0;
+}
+
+static double counts_over(double numbers, double squares)
+{
+    return sqrt(numbers * 0x1p-149) / (sqrt(squares) + 1e-8);
+}
+
+static struct factor_error factor_error(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
+    int64_t rank = (int64_t)r->recipe.hyper.rank, inner = r->terms;
     int is_right = rows >= cols;
-    int64_t channels = is_right ? rows : cols, inner = r->terms;
+    int64_t channels = is_right ? rows : cols;
     const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
-    double most = 0.0;
+    struct factor_error e = {0.0, 0.0, 0.0};
+    double all = 0.0;
+    int forgets = t > 1 && r->recipe.hyper.beta2 >= 0.0 && r->recipe.hyper.beta2 < 0x1p-24;
     if (inner == 0 || !p)
-        return 0.0;
+        return e;
     p += r->proj_index[t - 1] * rank * inner;
     for (int64_t k = 0; k < channels; k++) {
         double squares = 0.0, sizes = 0.0;
+        double of_g = is_right ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols);
         for (int64_t j = 0; j < rank; j++) {
             double sum = 0.0, size = 0.0;
             for (int64_t i = 0; i < inner; i++) {
@@ -91,11 +114,20 @@ static double projected_error(const struct qm_adafactor8_replay *r, int64_t t)
             }
             squares += sum * sum;
             sizes += size * size;
+            if (forgets && sum != 0.0) /* this number alone may make the adapted channel */
+                e.share = fmax(e.share, size / fabs(sum));
         }
         if (squares > 0.0)
-            most = fmax(most, sqrt(sizes / squares));
+            e.share = fmax(e.share, sqrt(sizes / squares));
+        e.absolute = fmax(e.absolute, counts_over((double)rank, squares));
+        e.norm = fmax(e.norm, counts_within((double)inner, of_g * of_g));
+        all += squares;
     }
-    return most * (double)inner * QM_STEP_U;
+    if (r->recipe.hyper.tensor_scale)
+        e.absolute = counts_over((double)(rank * channels), all);
+    e.share *= (double)inner * QM_STEP_U;
+    e.absolute *= fmax(r->recipe.hyper.scale, 1.0) / (1.0 - pow(r->recipe.hyper.beta1, (double)t));
+    return e;
 }
 
 /* The relative error of an update in step t, and of a momentum of updates or projections. */
@@ -107,8 +139,8 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
     return conf + r->norm_off +
            qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
-           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms + 2.0 * projected_error(r, t) +
-           3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
+           2.0 * factor_error(r, t).share + 3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
 }
 
 /* The largest mean of the terms of a row (or column), and of what they add up to. */
@@ -361,15 +393,20 @@ double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t
     return now > 0.0 ? fmin(share * kept / now, 2.0) : 2.0;
 }
 
+/* The rate of a step, at most. */
+static double rate_of(const struct qm_adafactor8_replay *r, const float *before, int is_scaled)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    double sum = 0.0;
+    for (int64_t k = 0; k < r->n; k++)
+        sum += isfinite(before[k]) ? (double)before[k] * (double)before[k] : 0.0;
+    return is_scaled ? fabs(h->lr) * fmax(h->eps2, sqrt(sum / (double)r->n)) : fabs(h->lr);
+}
+
 double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float *before)
 {
     const struct qm_hyper *h = &r->recipe.hyper;
-    double sum = 0.0, rate = fabs(h->lr * h->weight_decay);
-    for (int64_t k = 0; k < r->n; k++)
-        sum += isfinite(before[k]) ? (double)before[k] * (double)before[k] : 0.0;
-    return h->scale_parameter && h->scale_weight_decay
-               ? rate * fmax(h->eps2, sqrt(sum / (double)r->n))
-               : rate;
+    return fabs(h->weight_decay) * rate_of(r, before, h->scale_parameter && h->scale_weight_decay);
 }
 
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
@@ -399,7 +436,12 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
            small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n),
            off = is_square || is_moment ? qm_adafactor8_projected_off(r, t) : 0.0,
            share = is_norm || (is_moment && r->is_update) ? qm_adafactor8_share_of(r, t)
-                                                          : QM_STEP_VALUE_LARGEST;
+                                                          : QM_STEP_VALUE_LARGEST,
+           counts = QM_STEP_NORM_ABSOLUTE(r->n), factor = 0.0;
+    if (is_norm) {
+        struct factor_error e = factor_error(r, t);
+        factor = e.absolute * norm(r->grads + (t - 1) * r->n, r->n, 1) + e.norm * most;
+    }
     int is_whole = (t > 1 && !old) || small > 0.0; /* of the largest number */
     for (int64_t k = 0; k < s->n; k++) {
         double now = is_whole ? most : size_of(want[k]), before = is_whole ? most_old
@@ -413,7 +455,7 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
                 share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) + off;
         else if (is_norm)
             allowed[k] = share * fmax(most, tiny) + qm_adafactor8_average_off(r, t) * most +
-                         (most > 0.0 ? QM_STEP_NORM_ABSOLUTE(r->n) / most : 0.0);
+                         fmin(counts / most, sqrt(counts)) + factor;
         else /* a square: of x +- E, 2 |x| E + E^2 */
             allowed[k] = share * fmax(own, tiny) + off * (2.0 * sqrt(own) + off);
     }
@@ -429,7 +471,9 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
            small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n);
     for (int64_t k = 0; k < r->n; k++)
         change = fmax(change, qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]));
-    double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny);
+    double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny),
+           factor =
+               factor_error(r, t).absolute * rate_of(r, before, r->recipe.hyper.scale_parameter);
     for (int64_t k = 0; k < r->n; k++) {
         double kept = m_new ? beta1 * size_of(m_old[k]) : 0.0,
                now = m_new ? size_of(m_new[k]) : 0.0,
@@ -438,5 +482,6 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                                  : HUGE_VAL,
                step = qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]);
         near[k] = r->terms > 0 || small > 0.0 ? all : fmin(all, (share + off) * fmax(step, tiny));
+        near[k] += factor * size_of(r->grads[(t - 1) * r->n + k]);
     }
 }

@@ -35,7 +35,9 @@
  * NORM   torch adds up the squares of n numbers in eight lanes, one after the other: n / 8 u,
  *        halved by the root. A step has up to three: of clip, rate and limiter, and APOLLO two of
  *        the projection.  Squares below 2^-126 are counts of 2^-149: n additions are each off
- *        by up to one, and the norm N by n 2^-149 / N.
+ *        by up to one, and the norm N by n 2^-149 / N, or its root where N is less. So is the norm
+ *        of APOLLO's adapted gradient, which over that of the projection and 1e-8 is the factor,
+ *        and those of the gradient's channels.
  * Numbers below 2^-126 are rounded to counts of 2^-149: their errors are those of 2^-126.
  */
 #ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
