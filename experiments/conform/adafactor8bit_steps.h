@@ -43,6 +43,7 @@ struct qm_adafactor8_replay {
     double
         cancels; /* of one step: how many times larger the terms of those sums are than the sums */
     struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */
+    const double *mean_off;          /* [batch]: what those of rows make of a mean of rows */
     const double *channel_off; /* of one step: the relative error of each channel of APOLLO whose
                                 * codes are off by one (of tensor_scale: one); NULL: of none */
     double norm_off;    /* of one step: the relative error of the update's norm that they make */

@@ -236,18 +236,41 @@ static void add_matrix(const struct matrices *a, int64_t b, double *of_col, stru
                  &a->terms[1][b * a->cols + j]);
 }
 
+/* The relative error of the mean of the rows' products of second moment and confidence, of each
+ * matrix; sizes: the errors of the confidences. */
+static void set_mean_off(struct qm_adafactor8_replay *r, const struct matrices *a,
+                         const float *conf, const double *sizes, double *mean)
+{
+    for (int64_t b = 0; b < a->batch; b++) {
+        double sum = 0.0, off = 0.0;
+        for (int64_t k = b * a->rows; k < (b + 1) * a->rows; k++) {
+            double both = (double)a->row[k] * (double)conf[k];
+            sum += isfinite(both) ? both : 0.0;
+            off += isfinite(both) ? (double)a->row[k] * sizes[k] : 0.0;
+        }
+        mean[b] = sum > 0.0 ? off / sum : 0.0;
+    }
+    r->mean_off = mean;
+}
+
 /* The relative errors of one axis of the confidence, from the means of the terms in off. */
 static int off_axis(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan, int axis,
-                    double *off, int64_t n)
+                    const struct matrices *a)
 {
+    int64_t n = a->batch * (axis ? a->cols : a->rows);
+    double *off = a->terms[axis], *mean = qm_golden_case_memory(c, a->batch, sizeof *mean);
     float *conf = qm_golden_case_memory(c, n, sizeof *conf);
     int slot = axis ? QM_ADAFACTOR8_CONF_COL : QM_ADAFACTOR8_CONF_ROW;
     double one = QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products +
                  (r->products > 0 ? 0.0 : QM_STEP_NORM(r->n));
-    if (!conf || qm_backend_cpu.decode(plan, slot, conf) != QM_OK)
+    if (!conf || !mean || qm_backend_cpu.decode(plan, slot, conf) != QM_OK)
         return 0;
+    for (int64_t k = 0; k < n; k++)
+        off[k] *= (1.0 - r->recipe.hyper.beta3) * one;
+    if (axis == 0)
+        set_mean_off(r, a, conf, off, mean);
     for (int64_t k = 0; k < n; k++) {
-        double size = (1.0 - r->recipe.hyper.beta3) * off[k] * one, of = (double)conf[k];
+        double size = off[k], of = (double)conf[k];
         off[k] = !(size > 0.0) || !isfinite(of) ? 0.0 : of > 0.0 ? size / of : HUGE_VAL;
         r->off[axis].most = fmax(r->off[axis].most, off[k]);
     }
@@ -272,23 +295,39 @@ double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k
         return 0.0;
     int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1];
     double row = r->off[0].of[k / cols], col = r->off[1].of[k / cols / rows * cols + k % cols];
-    if (!(row < 0.5) || !(col < 0.5))
+    double mean = r->mean_off[k / cols / rows];
+    if (!(row < 0.5) || !(col < 0.5) || !(mean < 0.5))
         return HUGE_VAL;
-    return 1.0 / sqrt((1.0 - row) * (1.0 - col)) - 1.0;
+    return 1.0 / sqrt((1.0 - row) * (1.0 - col) * (1.0 - mean)) - 1.0;
 }
 
-void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *before)
+/* The largest share of the squares of a step from before to p, without its decay, that elements
+ * make whose size is uncertain, each as far as it is. */
+static double uncertain_share(const struct qm_adafactor8_replay *r, const float *p,
+                              const float *before)
 {
-    double sum = 0.0, off = 0.0;
-    int is_off = r->channel_off || (r->off[0].of && r->off[1].of);
-    for (int64_t k = 0; k < r->n && is_off; k++) {
-        double d = (double)p[k] - (double)before[k], one = qm_adafactor8_element_off(r, k);
+    double certain = 0.0, off = 0.0, decay = qm_adafactor8_decay_of(r, before);
+    for (int64_t k = 0; k < r->n; k++) {
+        double d = fabs((double)p[k] - (double)before[k]), taken = decay * fabs((double)before[k]);
+        double one = fmin(qm_adafactor8_element_off(r, k), 1.0);
         if (!isfinite(d))
             continue;
-        sum += d * d;
-        off += fmin(one, 1.0) * d * d;
+        off += one * (d + taken) * (d + taken);
+        certain += (1.0 - one) * fmax(d - taken, 0.0) * fmax(d - taken, 0.0);
     }
-    r->norm_off = sum > 0.0 ? off / sum : 0.0;
+    return off > 0.0 ? off / (off + certain) : 0.0;
+}
+
+/* Steps of clipped updates have one norm on both sides.  Where uncertain elements make the share a
+ * of its square here and b there, the ratio of all others is sqrt((1 - b) / (1 - a)). */
+void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *want,
+                            const float *before)
+{
+    r->norm_off = 0.0;
+    if (!r->channel_off && !(r->off[0].of && r->off[1].of))
+        return;
+    double share = fmax(uncertain_share(r, p, before), uncertain_share(r, want, before));
+    r->norm_off = 1.0 / sqrt(1.0 - fmin(share, 1.0 - 0x1p-20)) - 1.0 + 0.5 * share;
 }
 
 /* A code of second moments apart is `scale / 255` of log2(v), half of it of a number of the adapted
@@ -358,8 +397,7 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
         add_matrix(&a, b, of_col, most);
     for (int k = 0; k < 2; k++)
         ratio = most[k].sum > 0.0 ? fmax(ratio, most[k].terms / most[k].sum) : ratio;
-    if (!off_axis(c, r, plan, 0, of[0], batch * rows) ||
-        !off_axis(c, r, plan, 1, of[1], batch * cols))
+    if (!off_axis(c, r, plan, 0, &a) || !off_axis(c, r, plan, 1, &a))
         return 1.0;
     return ratio;
 }
