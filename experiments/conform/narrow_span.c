@@ -55,22 +55,34 @@ static struct qm_narrow_span of_ends(struct qm_narrow_span a, struct qm_narrow_s
     return r;
 }
 
+static int has(struct qm_narrow_span x, double at) { return x.lo <= at && at <= x.hi; }
+
+static int has_infinity(struct qm_narrow_span x) { return has(x, HUGE_VAL) || has(x, -HUGE_VAL); }
+
+/* NaN is among the results where 0 meets an infinity, infinities of two signs meet, or 0 / 0 or a
+ * quotient of infinities is formed, be it within a range and not at its ends. */
 struct qm_narrow_span qm_narrow_span_product(struct qm_narrow_span a, struct qm_narrow_span b)
 {
     const double x[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
-    return of_ends(a, b, x, 4);
+    struct qm_narrow_span r = of_ends(a, b, x, 4);
+    r.nan |= (has(a, 0.0) && has_infinity(b)) || (has(b, 0.0) && has_infinity(a));
+    return r;
 }
 
 struct qm_narrow_span qm_narrow_span_sum(struct qm_narrow_span a, struct qm_narrow_span b)
 {
     const double x[2] = {a.lo + b.lo, a.hi + b.hi};
-    return of_ends(a, b, x, 2);
+    struct qm_narrow_span r = of_ends(a, b, x, 2);
+    r.nan |= isnan(a.lo + b.hi) || isnan(a.hi + b.lo);
+    return r;
 }
 
 struct qm_narrow_span qm_narrow_span_quotient(struct qm_narrow_span a, struct qm_narrow_span b)
 {
     const double x[4] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
-    return of_ends(a, b, x, 4);
+    struct qm_narrow_span r = of_ends(a, b, x, 4);
+    r.nan |= (has(a, 0.0) && has(b, 0.0)) || (has_infinity(a) && has_infinity(b));
+    return r;
 }
 
 /* A scalar that torch.add, mul or div takes: float32 in vectors, bfloat16 in scalar code. */

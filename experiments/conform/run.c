@@ -59,6 +59,9 @@ static qm_status state_load(const struct qm_run *run, struct scratch *s, void *p
 /* The size of a finite number; 0 of others, of which an allowance would be no number. */
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
 
+/* Half of bfloat16's least number, which a rounding of a subnormal number is off by. */
+static const double half_of_least = 0x1p-134;
+
 /* The error of the L2 term of gradient k in the step of a row; *sum: the size of both together. */
 static double l2_off(const struct qm_run *run, int64_t row, int64_t n, int64_t k, double *sum)
 {
@@ -67,7 +70,7 @@ static double l2_off(const struct qm_run *run, int64_t row, int64_t n, int64_t k
     double g = (double)run->grads[(run->kept[row] - 1) * n + k];
     double term = run->within.l2_relative > 0.0 ? h->weight_decay * p : 0.0;
     *sum = fabs((h->maximize ? -g : g) + term);
-    return run->within.l2_relative * fabs(term);
+    return term == 0.0 ? 0.0 : run->within.l2_relative * fabs(term) + 2.0 * half_of_least;
 }
 
 /* What the error of the L2 term in gradient k allows float32 state i to be off by in the step of
@@ -83,13 +86,11 @@ static double of_l2(const struct qm_run *run, int i, int64_t row, int64_t n, int
         off *= 2.0 * sum + off;
     if (w->takes[i] == QM_TAKES_QUOTIENT) {
         double v = size_of(run->slot[0].values[row * n + k]), eps = run->recipe.hyper.eps;
-        double of_v = w->value_absolute + of_l2(run, 0, row, n, k), root = sqrt(v) + eps,
-               least = sqrt(fmax(v - of_v, 0.0)) + eps;
-        if (sum == 0.0 && off == 0.0)
-            return 0.0;
-        if (!(least > 0.0))
+        double of_v = w->value_absolute + of_l2(run, 0, row, n, k), most = sqrt(v + of_v) + eps,
+               least = sqrt(fmax(v - of_v, 0.0)) + fmax(eps - half_of_least, 0.0);
+        if (!(least > 0.0)) /* 0 / 0 too */
             return HUGE_VAL;
-        off = off / least + sum * (1.0 / least - 1.0 / root);
+        off = off / least + sum * (1.0 / least - 1.0 / most);
     }
     return isfinite(off) ? w->weight[i] * off : 0.0;
 }
