@@ -398,7 +398,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         }
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, t);
         QM_TRY(channels_off(c, r, plan[0], t, w));
-        qm_adafactor8_norm_off(r, p, want, before);
+        qm_adafactor8_norm_off(r, p, want, before, t);
         if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0 && !(qm_adafactor8_conf_error(r) < 0.5))
             qm_golden_case_skip(c,
                                 "step %lld: the terms of the confidence are %.2g times what they "

@@ -301,33 +301,39 @@ double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k
     return 1.0 / sqrt((1.0 - row) * (1.0 - col) * (1.0 - mean)) - 1.0;
 }
 
-/* The largest share of the squares of a step from before to p, without its decay, that elements
- * make whose size is uncertain, each as far as it is. */
-static double uncertain_share(const struct qm_adafactor8_replay *r, const float *p,
-                              const float *before)
+/* Shares of the squares of step t from before to p, without its decay: of elements that may be
+ * anything, and of others each as far as it is uncertain. */
+static void uncertain_shares(const struct qm_adafactor8_replay *r, const float *p,
+                             const float *before, int64_t t, double share[2])
 {
-    double certain = 0.0, off = 0.0, decay = qm_adafactor8_decay_of(r, before);
+    const struct qm_hyper *h = &r->recipe.hyper;
+    double sum = 0.0, off[2] = {0.0, 0.0}, decay = qm_adafactor8_decay_of(r, before);
+    if (h->relative_step && fabs(h->lr) * sqrt((double)t) > 1.0)
+        decay /= fabs(h->lr) * sqrt((double)t);
     for (int64_t k = 0; k < r->n; k++) {
-        double d = fabs((double)p[k] - (double)before[k]), taken = decay * fabs((double)before[k]);
-        double one = fmin(qm_adafactor8_element_off(r, k), 1.0);
+        double d = (double)p[k] - (double)before[k] + decay * (double)before[k];
+        double one = qm_adafactor8_element_off(r, k);
         if (!isfinite(d))
             continue;
-        off += one * (d + taken) * (d + taken);
-        certain += (1.0 - one) * fmax(d - taken, 0.0) * fmax(d - taken, 0.0);
+        sum += d * d;
+        off[one < HUGE_VAL] += fmin(one, 1.0) * d * d;
     }
-    return off > 0.0 ? off / (off + certain) : 0.0;
+    for (int i = 0; i < 2 && sum > 0.0; i++)
+        share[i] = fmax(share[i], off[i] / sum);
 }
 
-/* Steps of clipped updates have one norm on both sides.  Where uncertain elements make the share a
- * of its square here and b there, the ratio of all others is sqrt((1 - b) / (1 - a)). */
+/* Steps of clipped updates have one norm on both sides.  Where elements that may be anything make
+ * the share a of its square here and b there, the ratio of all others is
+ * sqrt((1 - b) / (1 - a)). */
 void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *want,
-                            const float *before)
+                            const float *before, int64_t t)
 {
-    r->norm_off = 0.0;
-    if (!r->channel_off && !(r->off[0].of && r->off[1].of))
-        return;
-    double share = fmax(uncertain_share(r, p, before), uncertain_share(r, want, before));
-    r->norm_off = 1.0 / sqrt(1.0 - fmin(share, 1.0 - 0x1p-20)) - 1.0 + 0.5 * share;
+    double share[2] = {0.0, 0.0};
+    if (r->channel_off || (r->off[0].of && r->off[1].of)) {
+        uncertain_shares(r, p, before, t, share);
+        uncertain_shares(r, want, before, t, share);
+    }
+    r->norm_off = 1.0 / sqrt(1.0 - fmin(share[0], 1.0 - 0x1p-20)) - 1.0 + share[1];
 }
 
 /* A code of second moments apart is `scale / 255` of log2(v), half of it of a number of the adapted

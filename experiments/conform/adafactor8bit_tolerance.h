@@ -116,8 +116,8 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
 /* How much a decay takes off a parameter of size 1, at most. */
 double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float *before);
 
-/* Sets r->norm_off from the steps that both sides made from before[]: p[] and the recorded want[]. */
+/* Sets r->norm_off from what both sides made of before[] in step t: p[] and the recorded want[]. */
 void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, const float *want,
-                            const float *before);
+                            const float *before, int64_t t);
 
 #endif
