@@ -2,9 +2,10 @@
  *
  * All rounds work on float32 unit values.  To add a word, write its line in QM_ROUND_LIST, its
  * cases in qm_round_up (cells of any map) and qm_round_step (evenly spaced maps, search arith), and
- * the judge's definition in experiments/check/decide.c.  No switch over the words has a default, so
- * the compiler names a place that lacks the word; all else follows from the list, unless ties go in
- * a new direction: then experiments/prove/routine.c has a case of it, too. */
+ * the judge's definitions in experiments/check/decide.c and, of the curves affine and qlog, in
+ * slot_affine.c and slot_quantile_log.c beside it.  No switch over the words has a default, so the
+ * compiler names a place that lacks the word; all else follows from the list, unless ties go in a
+ * new direction: then experiments/prove/routine.c has a case of it, too. */
 #ifndef QM_QUANT_ROUND_H
 #define QM_QUANT_ROUND_H
 

@@ -95,13 +95,18 @@ static double whole(enum qm_round round, double q)
 {
     double k = floor(q), part = q - k;
     switch (round) {
+    case QM_ROUND_near: return floor(q + 0.5);
     case QM_ROUND_mid: return part > 0.5 ? k + 1.0 : k;
     case QM_ROUND_even: return rint(q);
     case QM_ROUND_away: return copysign(floor(fabs(q) + 0.5), q);
     case QM_ROUND_floor: return k;
     case QM_ROUND_ceil: return ceil(q);
-    default: return floor(q + 0.5);
+    case QM_ROUND_stoch:
+    case QM_ROUND_bernoulli:
+    case QM_ROUND_dither:
+    case QM_ROUND_COUNT: break;
     }
+    return (double)NAN;
 }
 
 static int clipped(double k, int top) { return !(k > 0.0) ? 0 : k > top ? top : (int)k; }

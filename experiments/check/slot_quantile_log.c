@@ -174,10 +174,17 @@ static struct codes codes_of(const struct qm_slot_view *v, const struct place *p
         c.from = clipped(floor(p->low), top);
         c.to = clipped(floor(fmin(p->high, top)) + 1.0, top);
         break;
-    default:
+    case QM_ROUND_even:
         c.from = clipped(rint(p->low), top);
         c.to = clipped(rint(p->high), top);
         break;
+    case QM_ROUND_near: /* curve qlog takes none of these */
+    case QM_ROUND_mid:
+    case QM_ROUND_away:
+    case QM_ROUND_stoch:
+    case QM_ROUND_floor:
+    case QM_ROUND_ceil:
+    case QM_ROUND_COUNT: break;
     }
     middle = p->high < HUGE_VAL ? 0.5 * (p->low + p->high) : top;
     c.at = clipped(rint(middle), top);

@@ -5,9 +5,10 @@
 #include "experiments/mutants/matrix.h"
 
 /* Runs every regime with seeds seed, seed + 1, ... and the first count[k] cases of each set k with
- * seed, and fills t, whose cells keep the first finding, or the first seed's result.  folder: an
- * existing one for the files, which are removed again.  stop: not 0: stop.  A crash of the kernel
- * is a result in t.  The results of an earlier run of t are freed.  Not QM_OK: interrupted, or out of memory. */
+ * seed, and fills t, whose cells keep the first finding, or the first seed's result; the results of
+ * an earlier run of t are freed.  folder: an existing one for the files, which are removed again.
+ * stop: not 0: stop.  A crash of the kernel is a result in t.  Not QM_OK: interrupted, or out of
+ * memory. */
 qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed,
                               int seeds, const int64_t count[QM_CASE_SET_COUNT],
                               const volatile int *stop);

@@ -86,7 +86,8 @@ def read_words(path, start, entry):
 # ---- recording ----------------------------------------------------------------------------------
 
 class Recorder:
-    """Watches optimizer.step(); see the head of this file.  Options, with their defaults in OPTIONS:
+    """Watches optimizer.step(); see the head of this file.  Options, with their defaults in
+    OPTIONS:
 
     states, trace: which updates.  max_bytes bounds the file: tensors that no longer fit, in the
     model's order, are left out, and the file says which.  Of tensors with more than max_elements
@@ -442,7 +443,8 @@ def plan_updates(steps, first):
 
 
 def merge(folders, out):
-    """Writes one file of all parts in the folders; returns what was left out, also said on stderr."""
+    """Writes one file of all parts in the folders; returns what was left out, also said on
+    stderr."""
     steps = load_parts(folders)
     first = check_constant(steps)
     states, trace, notes = plan_updates(steps, first)

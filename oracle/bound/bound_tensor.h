@@ -8,7 +8,7 @@
 #define QM_BOUND_BOUND_TENSOR_H
 
 #include "oracle/bound/bound.h"
-#include "oracle/factored_sums.h"
+#include "oracle/bound/factored_sums.h"
 
 /* A result in double that is rounded to float32. */
 static inline struct qm_ball qm_ball_float32(struct qm_ball a)

@@ -28,7 +28,7 @@
 #include <gsl/gsl_linalg.h>
 #include <stdlib.h>
 
-#include "oracle/factored_sums.h"
+#include "oracle/bound/factored_sums.h"
 
 struct vectors {
     const struct qm_projection *q;

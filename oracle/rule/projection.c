@@ -6,7 +6,7 @@
 #include <gsl/gsl_rng.h>
 #include <math.h>
 
-#include "oracle/factored_sums.h"
+#include "oracle/bound/factored_sums.h"
 
 int qm_projection_of(const struct qm_oracle_hyper *h, int cut, const struct qm_shape *shape,
                      struct qm_projection *out)

@@ -78,8 +78,8 @@ def script():
 
 
 def fail(message, code=3):
-    """Ends the script with one line on stderr and the C program's exit code: 2 for a wrong option, 3
-    for a bad file, 4 where nothing matches."""
+    """Ends the script with one line on stderr and the C program's exit code: 2 for a wrong option,
+    3 for a bad file, 4 where nothing matches."""
     sys.exit(say(message, code))
 
 
@@ -135,7 +135,8 @@ def number(name, otherwise):
 
 
 def confine():
-    """Limits this process.  HDF5's library may crash, loop or ask for any amount on a damaged file."""
+    """Limits this process.  HDF5's library may crash, loop or ask for any amount on a damaged
+    file."""
     global confined
     confined = True
     with open("/proc/self/statm", encoding="ascii") as f:
@@ -148,8 +149,8 @@ def confine():
 
 
 def run(main):
-    """Runs main; returns the script's exit code.  An exception is one line: the tables of a file that
-    fit no script raise any of them.  Its words are Python's: QM_TRACEBACK=1 shows them."""
+    """Runs main; returns the script's exit code.  An exception is one line: the tables of a file
+    that fit no script raise any of them.  Its words are Python's: QM_TRACEBACK=1 shows them."""
     code = 0
     try:
         confine()
@@ -168,8 +169,8 @@ def run(main):
 
 
 def guarded(main):
-    """Runs main in a process of its own with limits, and ends the script with its exit code, or with 3
-    and one line where that process was ended."""
+    """Runs main in a process of its own with limits, and ends the script with its exit code, or
+    with 3 and one line where that process was ended."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
@@ -247,7 +248,8 @@ def foreign(f):
 
 
 def load(path, kinds=None):
-    """Opens a file whose schema version this module knows and whose kind is one of kinds, if given."""
+    """Opens a file whose schema version this module knows and whose kind is one of kinds, if
+    given."""
     global reading
     reading = path
     progress()

@@ -22,8 +22,9 @@ def in_order(names):
 
 
 class Campaign:
-    """One result file.  rows: problem, label, lr_scale, cell of every closed run; labels and problems
-    in the suite's order.  one: the scale at which variants are compared, 1 or the nearest one."""
+    """One result file.  rows: problem, label, lr_scale, cell of every closed run; labels and
+    problems in the suite's order.  one: the scale at which variants are compared, 1 or the nearest
+    one."""
 
     def __init__(self, path):
         self.path = path
@@ -65,7 +66,8 @@ class Campaign:
         return {name: runs[name][keep] for name in names}
 
     def axis_rows(self):
-        """The runs of a file without the protocol; the axes that vary, except source and seed, name them."""
+        """The runs of a file without the protocol; the axes that vary, except source and seed, name
+        them."""
         empty = np.array([], dtype=str)
         none = {"cell": np.array([], int), "problem": empty, "label": empty,
                 "lr_scale": np.array([]), "seed": np.array([], int), "status": empty}

@@ -108,7 +108,8 @@ class Grid:
         self.look = encode.looks(quantizers)
 
     def place(self):
-        """The place at which series are compared: blocks of 128, else the middle one; None: none."""
+        """The place at which series are compared: blocks of 128, else the middle one; None:
+        none."""
         if not self.x:
             return None
         usual = f"{BLOCKS}{USUAL}"
@@ -163,9 +164,9 @@ class Grid:
         return first, {b: gains for b, gains in found.items() if gains}
 
     def best(self):
-        """(first series, the one it is compared with, its gains) or None: the one that gains most, of
-        those that surely gain if there are any; where some but not all surely lose and none gains,
-        the one that loses most."""
+        """(first series, the one it is compared with, its gains) or None: the one that gains most,
+        of those that surely gain if there are any; where some but not all surely lose and none
+        gains, the one that loses most."""
         if pair:
             gains = self.gains(*pair)
             return (*pair, gains) if gains else None

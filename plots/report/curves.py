@@ -69,9 +69,9 @@ def band(ax, x, values, style, mark, alpha, **more):
 
 
 def with_curves(c, tracks):
-    """The rows of c at the scale c.one that have a curve, number rows["curve"][k], and the curves of
-    these tracks, the first of which is step.  Runs in another basin than most twins are left out:
-    one median must not mix their losses."""
+    """The rows of c at the scale c.one that have a curve, number rows["curve"][k], and the curves
+    of these tracks, the first of which is step.  Runs in another basin than most twins are left
+    out: one median must not mix their losses."""
     owner = common.dataset(c.f, "/curves/cell")[...]
     curves = [common.curves(c.f, "/curves/" + track) for track in tracks]
     where = {cell: k for k, cell in enumerate(owner.tolist())}
@@ -86,8 +86,8 @@ def select(rows, mask):
 
 
 def draw_archive(ax, c, problem, seeds):
-    """Draws thin lines behind: medians over these seeds of the archived variants that were paired on
-    this problem."""
+    """Draws thin lines behind: medians over these seeds of the archived variants that were paired
+    on this problem."""
     partners = set(c.pairs["archive"][c.pairs["problem"] == problem].tolist())
     rows, (steps, loss) = c.archived
     rows = select(rows, (rows["problem"] == problem) & np.isin(rows["seed"], list(seeds)))
@@ -99,7 +99,8 @@ def draw_archive(ax, c, problem, seeds):
 
 
 def own_twins(rows, twin):
-    """The twins that differ, one per rule and hyper-parameters: each a list of curves over seeds."""
+    """The twins that differ, one per rule and hyper-parameters: each a list of curves over
+    seeds."""
     found = {}
     for label in campaign.in_order(rows["label"]):
         mine = rows["curve"][rows["label"] == label]

@@ -1,4 +1,5 @@
-"""encode.py - Says how a format looks: its map is its colour, its norm its marker, in every figure."""
+"""encode.py - Says how a format looks: its map is its colour, its norm its marker, in every
+figure."""
 import common
 
 # Numbers of the palette; the same as common.FORMATS gives to the labels of the shipped suites.
@@ -28,8 +29,8 @@ def of_recipe(recipe):
 
 
 def apart(quantizers):
-    """{quantizer: number of the palette}: a map that MAPS does not name leaves its colour to one that
-    MAPS names, and to an earlier one, while the palette has others."""
+    """{quantizer: number of the palette}: a map that MAPS does not name leaves its colour to one
+    that MAPS names, and to an earlier one, while the palette has others."""
     taken, out, late = {}, {}, []
     for q in quantizers:
         name, form, _ = words(q)

@@ -66,8 +66,8 @@ def themed(text, prefix):
 
 
 def save(fig, folder, name, label, wide=False):
-    """Writes folder/name.svg and returns its name.  label: the description for screen readers; wide:
-    never shown much larger than drawn."""
+    """Writes folder/name.svg and returns its name.  label: the description for screen readers;
+    wide: never shown much larger than drawn."""
     common.freeze(fig)
     part = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none"}):

@@ -48,8 +48,8 @@ def names(figures, c):
 
 
 def draw(figure, c):
-    """(one figure with all panels that `figure` draws of c, its title); None, "" where the file lacks
-    its table."""
+    """(one figure with all panels that `figure` draws of c, its title); None, "" where the file
+    lacks its table."""
     first = Sizes(c.label_axes())
     figure.draw(c, first)
     plan = first.found

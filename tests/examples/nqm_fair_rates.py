@@ -1,4 +1,5 @@
-"""nqm_fair_rates.py - AdamW with NF4 momentum on the noisy quadratic model, at fair rates, in NumPy.
+"""nqm_fair_rates.py - AdamW with NF4 momentum on the noisy quadratic model, at fair rates, in
+NumPy.
 
 A program of its own: it shares no code, no draws and no tables with Qualm.  Curvatures are 1 / i,
 gradients h x + noise of variance h / 32 (arXiv:1907.04164), the momentum is stored in blocks of 128

@@ -76,8 +76,8 @@ def median(x):
 
 
 def is_enough(seconds, rounds):
-    """Whether there are at least `rounds`, and the middle half lies within 2 % of the median or there
-    are four times as many."""
+    """Whether there are at least `rounds`, and the middle half lies within 2 % of the median or
+    there are four times as many."""
     n = len(seconds)
     if n < rounds:
         return False

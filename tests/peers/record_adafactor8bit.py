@@ -205,7 +205,8 @@ def projection(module, release, torch, state, shape):
 
 
 def reloaded(torch, module, optimizer, p, h):
-    """Another optimizer that goes on from the state dictionary, saved to a file and loaded again."""
+    """Another optimizer that goes on from the state dictionary, saved to a file and loaded
+    again."""
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)

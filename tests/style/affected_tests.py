@@ -49,7 +49,8 @@ def read(path):
 
 
 def names(text, path):
-    """Whether a text names a file: by its name, as a Python module, by bats' load, by its folder."""
+    """Whether a text names a file: by its name, as a Python module, by bats' load, by its
+    folder."""
     name = os.path.basename(path)
     stem, end = os.path.splitext(name)
     word = re.escape(name)
@@ -80,7 +81,8 @@ def dependencies(program):
 
 
 def reading_objects(build, files):
-    """The sources, without ending, of objects that hold FILES: as source, header or embedded text."""
+    """The sources, without ending, of objects that hold FILES: as source, header or embedded
+    text."""
     generated = {os.path.relpath(inc) for inc in glob.glob(build + "/gen/*.inc")
                  for text in [read(inc)] for path in files
                  if f'QM_TEXT("{os.path.basename(path)}"' in text or f'QM_TEXT("{path}"' in text

@@ -4,9 +4,11 @@
 
 It prints one line per violation and exits 1 when there is any.  The limits:
 
-    a line          100 columns, a backslash at its end apart; tables may be wider: initialiser
-                    rows, X-macro rows, strings
-    a function      80 lines from its brace (Python: its def) to its end, 8 parameters
+    a line          100 columns, a backslash at its end apart and a tab as 8; tables may be wider:
+                    initialiser rows, rows of list macros, strings, in C and Python; in bash and
+                    bats strings of 40 columns and more, which hold other languages, do not count
+    a function      80 lines from its brace (Python: its def) to its end, a macro's, too; 8
+                    parameters, of a prototype, a type of function and a lambda, too
     a file          600 lines; step.cu may be longer, because it is one kernel's text
     a bats test     no line "! COMMAND" alone, which cannot fail it: "! COMMAND || return 1"
     line 1          "/* name.c - Purpose ..." with the file's own name; after "#!" of scripts
@@ -33,8 +35,9 @@ def sources():
 
 
 def is_table_row(line):
-    """Whether a long line is one row of a table, which would be harder to read when wrapped."""
-    return re.search(r'^\s*(X\(|\{|"|\.\w+ = |I\(|\[\w+\] = )', line) is not None
+    """Whether a long line is one row of a table, which would be harder to read when wrapped: it has
+    no statement outside of its strings."""
+    return ROW.match(line) is not None and ";" not in BLANK.sub("", line)
 
 
 def count_parameters(text):
@@ -46,6 +49,11 @@ def count_parameters(text):
         count += c == "," and depth == 0
     return count if text.strip() not in ("", "void") else 0
 
+
+ROW = re.compile(r'\s*(X\(|\{(?! *(?:return|if|for|while|switch|do)\b)|"(?!"")|\.\w+ = |I\('
+                 r'|\[\w+\] = )')
+
+LONG_STRING = re.compile(r"""'[^']{40,}'|"(?:\\.|[^"\\]){40,}\"""")
 
 # A comment, a string or a character, a line of the preprocessor with those that continue it.
 BLANK = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
@@ -74,10 +82,27 @@ def functions(path, text):
             inside.append(kind)
         elif m[0] == "}" and inside and inside.pop() == "function" and found:
             yield found[0], text.count("\n", 0, first) + 1, text.count("\n", 0, at) + 1, found[1]
+        elif m[0] == ";" and (not inside or inside[-1] == "outer") and head.endswith(")"):
+            line, declared = text.count("\n", 0, at) + 1, function_of(head)
+            if declared and "=" not in head:
+                yield declared[0], line, line, declared[1]
         if not inside or inside[-1] == "outer":
             start = at + 1
     if inside:
         yield None, text.count("\n") + 1, 0, 0
+
+
+def macros(path, lines):
+    """As functions, of a C file: those that the bodies of macros define."""
+    first = None
+    for i, line in enumerate(lines):
+        if first is None and re.match(r"\s*#\s*define\b.*\\$", line):
+            first = i + 1
+        elif first is not None and not line.endswith("\\"):
+            body = "\n".join(x.rstrip("\\") for x in lines[first:i + 1])
+            yield from ((name, first + a, first + b, n) for name, a, b, n in functions(path, body)
+                        if name)
+            first = None
 
 
 def function_of(head):
@@ -98,16 +123,19 @@ def check(path):
     if len(lines) > FILE and path not in LONG_FILES:
         yield f"{path}:1: {len(lines)} lines, at most {FILE}"
     for i, line in enumerate(lines, 1):
-        if path.endswith(C_LIKE):  # backslashes stand in one column beyond the text
+        line = line.expandtabs(8)
+        if not path.endswith(".py"):  # backslashes stand in one column beyond the text
             line = line.rstrip("\\").rstrip()
-        if len(line) > LINE and not is_table_row(line) and \
-                not (path.endswith(".bats") and line.endswith("\\")):
+        if not path.endswith(C_LIKE + (".py",)):
+            line = LONG_STRING.sub('""', line)
+        if len(line) > LINE and not (path.endswith(C_LIKE + (".py",)) and is_table_row(line)):
             yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
     yield from check_line_1(path, lines)
     if path.endswith(".bats"):
         yield from check_negations(path, lines)
-    found = functions(path, "\n".join(lines)) if path.endswith(C_LIKE) else \
-        python_functions("\n".join(lines)) if path.endswith(".py") else bash_functions(lines)
+    text = "\n".join(lines)
+    found = [*functions(path, text), *macros(path, lines)] if path.endswith(C_LIKE) else \
+        python_functions(text) if path.endswith(".py") else bash_functions(lines)
     for function, first, last, parameters in found:
         if function is None:
             yield f"{path}:{first}: a brace of no function, type or initialiser known here"
@@ -118,13 +146,17 @@ def check(path):
 
 
 def bash_functions(lines):
-    """As functions, of a bash or bats file: from NAME() { or @test "..." { to the brace in the same
-    column; what a here-document holds is a part of it."""
+    """As functions, of a bash or bats file: from NAME() {, function NAME { or @test "..." { to the
+    brace in the same column, which may open on the next line; what a here-document holds is a part
+    of it."""
     name = None
     for i, line in enumerate(lines, 1):
-        m = re.match(r"""( *)(?:([\w-]+) *\(\)|@test (["'].*["'])) *[{(]$""", line)
+        m = re.match(r"""( *)(?:(?:function +)?([\w-]+) *\(\)|function +([\w-]+)"""
+                     r"""|@test (["'].*["'])) *([{(]?)$""", line)
+        if m and not m[5] and not re.match(m[1] + "[{(]$", (lines + [""])[i]):
+            m = None
         if m and name is None:
-            name, first, end = m[2] or m[3], i, (m[1] + "}", m[1] + ")")
+            name, first, end = m[2] or m[3] or m[4], i, (m[1] + "}", m[1] + ")")
         elif name is not None and line in end:
             yield name, first, i, 0
             name = None
@@ -134,11 +166,13 @@ def python_functions(text):
     """As functions, of a Python file; self is a parameter.  A function of a single return statement
     may be of any length."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             a = node.args
             count = len(a.posonlyargs + a.args + a.kwonlyargs) + bool(a.vararg) + bool(a.kwarg)
-            is_table = len(node.body) == 1 and isinstance(node.body[0], ast.Return)
-            yield node.name, node.lineno, node.lineno if is_table else node.end_lineno, count
+            is_lambda = isinstance(node, ast.Lambda)
+            is_table = is_lambda or (len(node.body) == 1 and isinstance(node.body[0], ast.Return))
+            yield ("lambda" if is_lambda else node.name, node.lineno,
+                   node.lineno if is_table else node.end_lineno, count)
 
 
 def check_negations(path, lines):

@@ -54,6 +54,25 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
     [ "$status" -eq 0 ]
 }
 
+@test "a cycle of headers is noticed in every part of the tree" {
+    local t top
+    for top in core oracle experiments variants; do
+        t=$BATS_TEST_TMPDIR/$top
+        mkdir -p "$t/$top"/{codebook,theory}
+        for part in codebook theory; do echo "int $part(void);" >"$t/$top/$part/$part.h"; done
+        printf '#include "%s"\nint a(void) { return 1; }\n' "$top/theory/theory.h" \
+            >"$t/$top/codebook/a.c"
+        printf '#include "%s"\nint b(void) { return 1; }\n' "$top/codebook/codebook.h" \
+            >"$t/$top/theory/b.c"
+        object "$t" $top/codebook/a
+        object "$t" $top/theory/b
+        run layers "$t"
+        echo "$output"
+        [ "$status" -eq 1 ]
+        [[ $output == *"cycle of 2 folders"*"reads $top/theory/theory.h"* ]]
+    done
+}
+
 @test "a link symbol without the prefix of the project is named" {
     local t=$BATS_TEST_TMPDIR
     mkdir -p "$t/core/low"
@@ -223,6 +242,52 @@ goes_up() {
         '             int e);' 'static int f(int a, int b, int c, int d, int e)' '{' \
         '    return a + b + c + d + e;' '}' >"$f"
     "$PYTHON" tests/style/check_style.py "$f"
+}
+
+@test "limits hold of every form of a line, a function and a list of parameters" {
+    local t=$BATS_TEST_TMPDIR nine='int, int, int, int, int, int, int, int, int' form
+    # noticed FILE TEXT: the style's check says TEXT of FILE, whose text comes on stdin
+    noticed() {
+        cat >"$t/$1"
+        run "$PYTHON" "$ROOT/tests/style/check_style.py" "$t/$1"
+        echo "$1: $output"
+        [ "$status" -eq 1 ] && [[ $output == *"$2"* ]]
+    }
+    body() { seq -f "$1" 85; }
+    printf '%s\n' '/* a.h - A. */' "int f($nine);" | noticed a.h "f has 9 parameters"
+    printf '%s\n' '/* a.h - A. */' "typedef int (*f)($nine);" | noticed a.h "has 9 parameters"
+    printf '%s\n' '"""a.py - A."""' 'f = lambda a, b, c, d, e, f, g, h, i: 0' |
+        noticed a.py "lambda has 9 parameters"
+    for form in 'function f {' 'function f() {' $'f()\n{' 'f() {'; do
+        { printf '%s\n' '# a.sh - A.' "$form"; body '    echo %g'; echo '}'; } |
+            noticed a.sh "f has 8"
+    done
+    { printf '%s\n' '/* a.c - A. */' '#define MAKE(name) \' 'int name(int x) { \'
+        body '    x += %g; \'; printf '%s\n' '    return x; }' 'MAKE(f)'; } |
+        noticed a.c "name has 8"
+    printf '%s\n' '/* a.c - A. */' "int f(int x) {" "{ return x + $(seq -s ' + ' 40)" '; } }' |
+        noticed a.c "columns, at most 100"
+    printf '%s\n' '/* a.c - A. */' "void f(void) {" "    X($(seq -s ' + ' 40));" '}' |
+        noticed a.c "columns, at most 100"
+    printf '%s\n' '/* a.c - A. */' "$(printf '\t%.0s' {1..12})/* far */" |
+        noticed a.c "columns, at most 100"
+    printf '%s\n' '"""a.py - A."""' 'def f():' "    \"\"\"$(seq -s ' ' 40)\"\"\"" |
+        noticed a.py "columns, at most 100"
+    printf '%s\n' '#!/usr/bin/env bats' '# a.bats - A.' '@test "a" {' \
+        "    echo $(seq -s ' ' 40) \\" '        a' '}' | noticed a.bats "columns, at most 100"
+}
+
+@test "no switch over rounds or searches has a default, so that the compiler names each" {
+    run "$PYTHON" - <<'P'
+import glob, re
+for path in glob.glob("[ceo]*/**/*.[ch]", recursive=True):
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    for m in re.finditer(r"switch \([^{]*\{(?:[^{}]|\{[^{}]*\})*\}", text):
+        if re.search(r"case QM_(ROUND|SEARCH)_", m[0]) and "default:" in m[0]:
+            print(path, text.count("\n", 0, m.start()) + 1)
+P
+    [ -z "$output" ] || { echo "$output"; return 1; }
 }
 
 @test "line 1 of a script names it, and Python functions keep the limits" {

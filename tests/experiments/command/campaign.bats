@@ -408,7 +408,8 @@ P
         "$QUALM" run -q -w 2 -o "$dir/disk/f.h5" "$dir/mix.yaml" >/dev/null 2>"$dir/err" || code=$?
     else
         (ulimit -f 120; trap '' XFSZ
-         "$QUALM" run -q -w 2 -o "$dir/disk/f.h5" "$dir/mix.yaml" >/dev/null 2>"$dir/err") || code=$?
+         "$QUALM" run -q -w 2 -o "$dir/disk/f.h5" "$dir/mix.yaml" >/dev/null 2>"$dir/err") ||
+            code=$?
     fi
     cat "$dir/err"
     [ "$code" -eq 3 ]

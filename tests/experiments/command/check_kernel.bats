@@ -329,7 +329,8 @@ C
     expression="($expression), [t[\"elements\"] > 0 for t in d[\"against\"][\"tensors\"]]"
     [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --quick \
         --regime normal)" = "True [True, True]" ]
-    "$QUALM" check --no-shrink --kernel new.c --against old.c --regime normal --json > d.json 2>/dev/null || [ $? = 1 ]
+    "$QUALM" check --no-shrink --kernel new.c --against old.c --regime normal --json > d.json \
+        2>/dev/null || [ $? = 1 ]
     "$PYTHON" - <<'P'
 import json
 a = json.load(open("d.json"))["against"]

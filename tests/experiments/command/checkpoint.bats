@@ -458,7 +458,8 @@ for i, name in enumerate(names):
 model = {name: Tensor(i, x[i]) for i, name in enumerate(names)}
 lone = {"state.gate": Tensor(0, x[0]), "param_groups.x": 3, "state.b.w": Tensor(1, x[1])}
 files = {"beside": {"model": model, "optim": flat}, "torchtitan": {**model, "optimizer": flat},
-         "alone": flat, "one": {**model, **flat}, "inside": {"model": model, **flat}, "no_optimizer": lone,
+         "alone": flat, "one": {**model, **flat}, "inside": {"model": model, **flat},
+         "no_optimizer": lone,
          "wrapped": {"m": {"module." + k: v for k, v in model.items()}, "optim": flat}}
 for name, saved in files.items():
     write(name + ".pt", saved, x)

@@ -219,8 +219,8 @@ P
 
 @test "show: a variant's slots, words and files" {
     run -0 "$QUALM" show adamw4_lpmm
-    for word in arXiv:2309.01507 variants/lpmm/adamw4_lpmm.c rank1 core/quant/norm.h exp_avg_sq 8.3125 \
-        beta1; do
+    for word in arXiv:2309.01507 variants/lpmm/adamw4_lpmm.c rank1 core/quant/norm.h exp_avg_sq \
+        8.3125 beta1; do
         [[ $output == *"$word"* ]] || { echo "no $word"; false; }
     done
 }

@@ -85,7 +85,8 @@ lack() {
     lack UNREADABLE shampoo4bit optim/adamw4 min_lowbit_size stat_decay matrix_eps \
         start_prec_step inv_root_mode weight_decay
     lack UNREADABLE solo optim/adabelief_4_2 betas bits block_sizes_asked
-    lack UNREADABLE adafactor8bit_043plus opt_v046_sgd_m_uf8 hp_{lr,beta1,beta2,beta2_decay,eps,d,factored} \
+    lack UNREADABLE adafactor8bit_043plus opt_v046_sgd_m_uf8 \
+        hp_{lr,beta1,beta2,beta2_decay,eps,d,factored} \
         hp_{scale_parameter,relative_step,block_size,m_block_size,fira_margin}
 }
 

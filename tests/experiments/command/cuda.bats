@@ -357,7 +357,8 @@ pairs() {
         # 1 where a launch is waited for: a fault there is the kernel's
         [[ $status = [03] || $status = 77 || ( $status = 1 &&
             $FAKE_CALL = @(cuLaunchKernel|cuStreamSynchronize) ) ]] &&
-            { [[ $status = [01] ]] || [[ ${#stderr_lines[@]} = 1 && $stderr == "qualm check: "* ]]; } ||
+            { [[ $status = [01] ]] ||
+                [[ ${#stderr_lines[@]} = 1 && $stderr == "qualm check: "* ]]; } ||
             { echo "$pair: exit code $status: $output $stderr"; return 1; }
     done
 }

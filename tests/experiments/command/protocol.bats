@@ -39,8 +39,9 @@ teardown() { rm -rf "$dir"; }
 
 @test "a verdict reports where float32 differs from float64, too" {
     cat >"$dir/apart.yaml" <<'Y'
-{variant: adamw8_bnb, exp_avg.min_numel: 0, exp_avg_sq.min_numel: 0, protocol: paired, coupling: closed,
- source: ["problem:factor", "problem:nqm:n=64"], weight_decay: 0, seed: 1..6, steps: 2000}
+{variant: adamw8_bnb, exp_avg.min_numel: 0, exp_avg_sq.min_numel: 0, protocol: paired,
+ coupling: closed, source: ["problem:factor", "problem:nqm:n=64"], weight_decay: 0, seed: 1..6,
+ steps: 2000}
 Y
     run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/apart.yaml" -o "$dir/apart.h5"
     [ "$(grep -c 'float32 apart too' <<<"$output")" -eq 1 ]

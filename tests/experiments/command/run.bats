@@ -253,8 +253,8 @@ open(sys.argv[1], "wb").write(b)' "$dir/d.h5"
     [[ $output == *"s.yaml:5: no rule has a slot 'momentum_bufer'; did you mean \
 'momentum_buffer'"* ]]
     sed -i 's/bufer/buffer/' "$BATS_TEST_TMPDIR/s.yaml"
-    [[ $("$qualm" run "$BATS_TEST_TMPDIR/s.yaml" --dry-run 2>&1) == *"map int is in units of its own; \
-set search to one of scan, bisect, arith, mids, argmin, lower"* ]]
+    [[ $("$qualm" run "$BATS_TEST_TMPDIR/s.yaml" --dry-run 2>&1) == *"map int is in units of its \
+own; set search to one of scan, bisect, arith, mids, argmin, lower"* ]]
     sed -i '3i momentum_buffer.search: bisect' "$BATS_TEST_TMPDIR/s.yaml"
     [[ $("$qualm" run "$BATS_TEST_TMPDIR/s.yaml" --dry-run 2>&1) != *"units of its own"* ]]
 }

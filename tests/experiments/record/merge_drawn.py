@@ -1,4 +1,5 @@
-"""merge_drawn.py - Drawn recordings of several ranks, merged; and files that lack what replays need.
+"""merge_drawn.py - Drawn recordings of several ranks, merged; and files that lack what replays
+need.
 
     /usr/bin/python3 merge_drawn.py merged FOLDER SEED     prints nothing where every array is whole
     /usr/bin/python3 merge_drawn.py refused FOLDER         each damage is refused by its text

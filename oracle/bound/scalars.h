@@ -1,6 +1,6 @@
 /* scalars.h - Scalars of a step that several rules share. */
-#ifndef QM_ORACLE_SCALARS_H
-#define QM_ORACLE_SCALARS_H
+#ifndef QM_ORACLE_BOUND_SCALARS_H
+#define QM_ORACLE_BOUND_SCALARS_H
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* factored_sums.h - Sums over rows and columns and the root mean square, for Adafactor and CAME. */
-#ifndef QM_FACTORED_SUMS_H
-#define QM_FACTORED_SUMS_H
+#ifndef QM_ORACLE_BOUND_FACTORED_SUMS_H
+#define QM_ORACLE_BOUND_FACTORED_SUMS_H
 
 #include <math.h>
 
