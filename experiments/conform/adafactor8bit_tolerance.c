@@ -126,7 +126,8 @@ static struct factor_error factor_error(const struct qm_adafactor8_replay *r, in
     if (r->recipe.hyper.tensor_scale)
         e.absolute = counts_over((double)(rank * channels), all);
     e.share *= (double)inner * QM_STEP_U;
-    e.absolute *= fmax(r->recipe.hyper.scale, 1.0) / (1.0 - pow(r->recipe.hyper.beta1, (double)t));
+    e.absolute *= fmax(r->recipe.hyper.scale, 1.0) /
+                  (1.0 - pow(fmax(r->recipe.hyper.beta1, 0.0), (double)t)); /* below 0: none */
     return e;
 }
 

@@ -33,8 +33,8 @@
 #include <string.h>
 
 #include "core/base/order.h"
-#include "oracle/oracle.h"
 #include "oracle/bound/scalars.h"
+#include "oracle/oracle.h"
 
 #define QM_U   0x1p-24  /* unit roundoff of float32 */
 #define QM_ETA 0x1p-150 /* half the smallest subnormal float32 */
