@@ -1,7 +1,7 @@
 /* campaign.h - Campaigns: a suite run by many processes, whose results a folder keeps.
  *
  *     NAME.run/campaign.json     the suite's name, digest of suite and data, number of cells,
- *                                and the sum of these (ledger.h); older ones have none
+ *                                and the sum of these (ledger.h)
  *              suite.yaml        the suite in canonical form, which workers and merge read
  *              <i>of<n>.jsonl    ledger of shard i (ledger.h): which cells are done
  *              <i>of<n>.<k>.h5   its segments (segment.h)
@@ -78,8 +78,8 @@ void qm_campaign_remove(const char *dir);
 /* The contents of campaign.json.  QM_NO_MATCH: the folder has none; QM_BAD_FILE: it is damaged. */
 struct qm_campaign_head {
     char name[256], digest[65]; /* name: the suite file's stem, which is never cut off */
-    char suite[65];    /* SHA-256 of suite.yaml; "": the folder is of a version that has none */
-    char folder[4096]; /* the one that the campaign was begun in; "": as for suite */
+    char suite[65];    /* SHA-256 of suite.yaml */
+    char folder[4096]; /* the one that the campaign was begun in */
     int64_t cells;
 };
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out);

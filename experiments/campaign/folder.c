@@ -166,25 +166,19 @@ static int is_digest(const char *text)
     return text && strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
 }
 
-/* Whether campaign.json says all, nothing else, and what its sum covers.  One of older versions has
- * no sum, or not the suite's; a damaged name of a value is another value, so that it passes for
- * none of those. */
+/* Whether campaign.json says all, nothing else, and what its sum covers. */
 static int head_is_whole(json_t *v)
 {
     char sum[QM_LEDGER_SUM];
-    json_t *stored = json_object_get(v, "sum"), *cells = json_object_get(v, "cells");
-    json_t *suite = json_object_get(v, "suite");
+    const char *said = json_string_value(json_object_get(v, "sum"));
+    json_t *cells = json_object_get(v, "cells");
     return json_integer_value(json_object_get(v, "qualm_campaign")) == FORMAT &&
-           json_is_string(json_object_get(v, "name")) &&
+           json_object_size(v) == 7 && json_is_string(json_object_get(v, "name")) &&
            is_digest(json_string_value(json_object_get(v, "digest"))) && json_is_integer(cells) &&
            json_integer_value(cells) >= 0 &&
-           json_object_size(v) == (suite    ? 7
-                                   : stored ? 5
-                                            : 4) &&
-           (!suite || (stored && is_digest(json_string_value(suite)) &&
-                       json_is_string(json_object_get(v, "folder")))) &&
-           (!stored || (json_is_string(stored) && head_sum(v, sum) &&
-                        strcmp(json_string_value(stored), sum) == 0));
+           is_digest(json_string_value(json_object_get(v, "suite"))) &&
+           json_is_string(json_object_get(v, "folder")) && said && head_sum(v, sum) &&
+           strcmp(said, sum) == 0;
 }
 
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)

@@ -5,9 +5,9 @@
  *     {"cell": 17, "id": "0123456789abcdef", "status": "ok", "segment": "1of2.0001.h5", "row": 0,
  *      "digest": "...", "seconds": 0.21}
  *
- * Each line ends with "sum", the first 16 hex digits of the SHA-256 of the line before it (lines of
- * older versions have none).  A segment's lines are appended and flushed to the disk after the
- * segment is in place: a cell is finished when its line exists and its segment's file has the hash
+ * Each line ends with "sum", the first 16 hex digits of the SHA-256 of the line before it; one
+ * without it is damaged.  A segment's lines are appended and flushed to the disk after the segment
+ * is in place: a cell is finished when its line exists and its segment's file has the hash
  * of the segment's line.  A line that was cut off or damaged is ignored; what it said is read back
  * from its segment where that is whole, by this hash or by its own checksum. */
 #ifndef QM_CAMPAIGN_LEDGER_H

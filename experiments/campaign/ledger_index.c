@@ -115,15 +115,12 @@ static int take_session(struct qm_ledger_index *index, const json_t *v)
     return 1;
 }
 
-/* Whether the line has no sum, as those of older versions, or the right one. */
 static int has_right_sum(const char *text, size_t n, const json_t *v)
 {
     static const char before[] = ",\"sum\":\"";
     char sum[QM_LEDGER_SUM];
     const char *said = json_string_value(json_object_get(v, "sum"));
     const char *at = said ? memmem(text, n, before, sizeof before - 1) : NULL;
-    if (!json_object_get(v, "sum"))
-        return 1;
     if (!at)
         return 0;
     qm_ledger_line_sum(text, (size_t)(at - text), sum);

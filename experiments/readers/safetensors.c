@@ -261,6 +261,26 @@ static void hash_state(struct state_sum *s, const char *description, const json_
     qm_sha256_hex(&s->sum, out);
 }
 
+/* QM_BAD_FILE: a text that a state does not have, as one of its own with a flipped bit. */
+static qm_status check_texts(struct qm_file *f, const json_t *texts)
+{
+    static const char *const names[] = {"format", "version", "tensors",
+                                        "digest", "joined",  "left_out"};
+    const char *name;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)texts, name, value) {
+        size_t i = 0;
+        while (i < 6 && strcmp(name, names[i]) != 0)
+            i++;
+        if (i == 6)
+            return qm_file_bad(f,
+                               "'%.40s' in __metadata__, expected format, version, tensors, "
+                               "digest, joined and left_out alone",
+                               name);
+    }
+    return QM_OK;
+}
+
 /* QM_BAD_FILE: the file is a state that carries a digest, and its contents have another. */
 static qm_status check_digest(struct qm_file *f, const json_t *header, size_t data_start)
 {
@@ -268,7 +288,10 @@ static qm_status check_digest(struct qm_file *f, const json_t *header, size_t da
     const char *format = json_string_value(json_object_get(texts, "format"));
     const char *want = json_string_value(json_object_get(texts, "digest"));
     const char *tensors = json_string_value(json_object_get(texts, "tensors"));
-    if (!format || strcmp(format, "qualm-state") != 0 || !want || !tensors)
+    if (!(format && strcmp(format, "qualm-state") == 0) && !(want && tensors))
+        return QM_OK;
+    QM_TRY(check_texts(f, texts));
+    if (!want || !tensors)
         return QM_OK;
     char got[65];
     json_t *all = json_loads(tensors, JSON_REJECT_DUPLICATES, NULL);

@@ -38,6 +38,24 @@ static int sum_of(json_t *file, char sum[SUM])
     return 1;
 }
 
+/* QM_BAD_FILE: a key that the file does not have, as one of these with a flipped bit. */
+static qm_status check_keys(const char *path, json_t *file)
+{
+    static const char *const keys[] = {"qualm_rates", "rates", "suite", "sum"};
+    const char *key;
+    json_t *value;
+    json_object_foreach (file, key, value) {
+        int i = 0;
+        while (i < 4 && strcmp(key, keys[i]) != 0)
+            i++;
+        if (i == 4)
+            return qm_fail(QM_BAD_FILE,
+                           "%s: key '%.40s', expected qualm_rates, rates, suite and sum alone",
+                           path, key);
+    }
+    return QM_OK;
+}
+
 static qm_status check_sum(const char *path, json_t *file)
 {
     char sum[SUM];
@@ -126,12 +144,13 @@ qm_status qm_rate_file_read(const char *path, json_t **out)
          !json_is_array(list)))
         st = qm_fail(QM_BAD_FILE, "%s: no file of qualm tune, or of another version", path);
     if (st == QM_OK && file)
+        st = check_keys(path, file);
+    if (st == QM_OK && file)
         st = check_sum(path, file);
     if (st == QM_OK)
         st = take_entries(path, list, rates);
     if (st == QM_OK && file && !json_object_get(file, "sum"))
-        qm_note("%s: has no checksum, as files of older versions; whether it was changed is not "
-                "known",
+        qm_note("%s: has no checksum, as one written by hand; whether it was changed is not known",
                 path);
     json_decref(file);
     if (st == QM_OK)

@@ -8,7 +8,8 @@
  *      "sum": "0123456789abcdef"}
  *
  * Rates are in the order of keys.  The sum is the first 16 hex digits of the SHA-256 of the rest in
- * jansson's compact form with sorted keys; files of older versions have none.  A rate is the point
+ * jansson's compact form with sorted keys; a file without it, as one written by
+ * hand, is read with a note, and one with another key is refused.  A rate is the point
  * of its curve, to six digits, with the lowest loss. */
 #ifndef QM_RUN_RATE_FILE_H
 #define QM_RUN_RATE_FILE_H

@@ -121,7 +121,22 @@ struct source {
     struct qm_result *h5;
     struct qm_file *flat;
     json_t *index; /* of the .safetensors file: entry number by array name */
+    qm_state_note *note;
+    void *context;
 };
+
+/* Notes what is said of the file; note: NULL: nobody reads it. */
+static qm_status note_of(const struct source *f, const char *before, const char *text)
+{
+    char *line = NULL;
+    if (!f->note)
+        return QM_OK;
+    if (asprintf(&line, "%s: %s%s", f->path, before, text) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s: notes", f->path);
+    f->note(line, f->context);
+    free(line);
+    return QM_OK;
+}
 
 static qm_status text_read(const struct source *f, const char *name, char **out)
 {
@@ -238,7 +253,7 @@ static qm_status digest_check(const struct source *f, const struct qm_state *s)
     char *want = NULL, got[65];
     qm_status st = text_read(f, "digest", &want);
     if (st == QM_NO_MATCH) /* other programs need not write a digest */
-        return QM_OK;
+        return note_of(f, "", "has no digest; whether it was changed is not known");
     if (st == QM_OK)
         st = qm_state_digest(s, got);
     if (st == QM_OK && strcmp(got, want) != 0)
@@ -248,21 +263,10 @@ static qm_status digest_check(const struct source *f, const struct qm_state *s)
 }
 
 /* Reads a text that says what is not proven, which a file need not have, and notes it. */
-static qm_status said_read(const struct source *f, const char *name, const char *before,
-                           qm_state_note *note, void *context, char **out)
+static qm_status said_read(const struct source *f, const char *name, const char *before, char **out)
 {
-    char *line = NULL;
     qm_status st = text_read(f, name, out);
-    if (st == QM_NO_MATCH)
-        return QM_OK;
-    QM_TRY(st);
-    if (!note)
-        return QM_OK;
-    if (asprintf(&line, "%s: %s%s", f->path, before, *out) < 0)
-        return qm_fail(QM_NO_MEMORY, "%s: notes", f->path);
-    note(line, context);
-    free(line);
-    return QM_OK;
+    return st == QM_OK ? note_of(f, before, *out) : st == QM_NO_MATCH ? QM_OK : st;
 }
 
 static qm_status description_read(const struct source *f, struct qm_state *out)
@@ -331,7 +335,7 @@ qm_status qm_state_read(const char *path, struct qm_state *out)
 qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note, void *context,
                            struct qm_state *out)
 {
-    struct source f = {.path = path};
+    struct source f = {.path = path, .note = note, .context = context};
     struct qm_state s = {0};
     qm_status st = source_open(path, &f);
     if (st == QM_OK)
@@ -339,9 +343,9 @@ qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note
                                 : read_all(&f, &s);
     int is_state = f.h5 || f.index;
     if (st == QM_OK && is_state)
-        st = said_read(&f, "joined", "", note, context, &s.joined);
+        st = said_read(&f, "joined", "", &s.joined);
     if (st == QM_OK && is_state)
-        st = said_read(&f, "left_out", "left out: ", note, context, &s.left_out);
+        st = said_read(&f, "left_out", "left out: ", &s.left_out);
     source_close(&f);
     if (st == QM_OK)
         *out = s;

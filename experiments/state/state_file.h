@@ -24,7 +24,8 @@
  *       "slots": [{"name": "exp_avg", "quantizer": "dyn:4s/block:128/...", "shape": [64, 64]}]}]
  *
  * digest is SHA-256 over DESCRIPTION in jansson's compact form with sorted keys, then over every
- * array's bytes, tensor by tensor, in the order above.  A file without a digest is accepted. */
+ * array's bytes, tensor by tensor, in the order above.  A file without a digest is accepted, and a
+ * note says so; one with another text beside these, as "Digest", is refused. */
 #ifndef QM_STATE_STATE_FILE_H
 #define QM_STATE_STATE_FILE_H
 

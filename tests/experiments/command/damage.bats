@@ -113,6 +113,7 @@ import json
 r = json.load(open("r.json"))
 text = open("r.json").read()
 digit = text.index('"rate": ') + 8
+open("word.json", "w").write(text.replace('"sum"', '"rum"'))
 open("flip.json", "w").write(text[:digit] + chr(ord(text[digit]) ^ 1) + text[digit + 1:])
 r["rates"][0]["key"] += "x"
 json.dump(r, open("key.json", "w"))
@@ -129,6 +130,7 @@ P
     for file in flip key; do
         one_line 3 "$file.json: was damaged or changed" run s.yaml --rates $file.json -n
     done
+    one_line 3 "word.json: key 'rum', expected qualm_rates" run s.yaml --rates word.json -n
     one_line 3 "off.json: 'problem:nqm" run s.yaml --rates off.json -n
     one_line 3 "is no point of its curve" run s.yaml --rates off.json -n
     one_line 3 "not the lowest point of its curve" run s.yaml --rates worst.json -n

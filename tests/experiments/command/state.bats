@@ -129,6 +129,8 @@ PY
     printf '\x55' | dd of="$dir/flip.safetensors" bs=1 seek=$(($(stat -c %s "$a") - 3)) \
         conv=notrunc status=none
     fails_with 3 "digest" state show "$dir/flip.safetensors"
+    sed 's/"digest"/"eigest"/' "$a" >"$dir/key.safetensors" # one bit
+    fails_with 3 "'eigest' in __metadata__" state step "$dir/key.safetensors" "$dir/k.h5" -n 1
 }
 
 @test "errors on the command line: exit code 2 or 4" {

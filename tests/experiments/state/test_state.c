@@ -426,8 +426,7 @@ static void test_truncated_and_flipped(void **state)
             refused += refused_or_same(path_st, &s);
             good[at] ^= (unsigned char)(1 << bit);
         }
-    assert_true(refused >
-                (int)n); /* all but a few: more padding, or a renamed "digest", is accepted */
+    assert_true(refused > (int)n); /* all but a few: more padding is accepted */
     free(good);
     qm_reader_in_this_process(0);
     must(qm_state_write(&s, path_h5, 1, no_argv));
@@ -453,8 +452,8 @@ static void tampered(const struct qm_state *s, const char *from, const char *to,
         fail_msg("there is no '%s'", from);
     memcpy(at, to, strlen(to));
     at = memmem(bytes, n, "\"digest\":", 9);
-    if (at && !strstr(why, "digest"))
-        memcpy(at, "\"Digest\":", 9);
+    if (at && !strstr(why, "digest")) /* its key, its 64 digits and the comma behind them */
+        memset(at, ' ', strlen("\"digest\":\"\",") + 64);
     file_write(path_st, bytes, n);
     if (!refused_or_same(path_st, s))
         fail_msg("'%s' for '%s' was read", to, from);
