@@ -300,8 +300,7 @@ static qm_status lock_dir(const char *dir, int *out)
 {
     char path[1100];
     join_path(dir, "lock", path, sizeof path);
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be made: %s", dir, strerror(errno));
+    QM_TRY(qm_make_folders(path));
     int fd = -1;
     QM_TRY(qm_folder_open(path, O_RDWR | O_CREAT, &fd));
     while (flock(fd, LOCK_EX) != 0 && errno == EINTR)

@@ -19,7 +19,9 @@ static const struct argp_option options[] = {
     {"what", 'w', "NAME", 0, "which figure; default: the first that --list names", 0},
     {"pair", OPT_PAIR, "A,B", 0,
      "compare value B with value A, instead of the first value with the one of no more bits that "
-     "gains most (of those that surely gain; where none does and some surely lose, loses most)",
+     "gains most (of those that surely gain; where none does and some surely lose, loses most); "
+     "two "
+     "values of any axis: the values of other axes are then compared at each of theirs",
      0},
     {"list", OPT_LIST, NULL, 0,
      "which figures the file has, each with its answer; the first is the default", 0},
@@ -30,7 +32,8 @@ static const char doc[] =
     "The axes come from the suite: the map of a format is its colour, the block size the "
     "horizontal axis, the norm the marker, the same everywhere.  The title states the answer, "
     "computed from the numbers drawn; the caption says what is shown, of how many, and what was "
-    "left out.\n"
+    "left out.  Tensors that are not quantized, because they are too small or no whole blocks, are "
+    "in no median and in no title.\n"
     "\n"
     "  points     medians with intervals against the axis      dumbbell   tensor by tensor\n"
     "  frontier   error against bits                           drift      SQNR over gradients\n"
@@ -44,6 +47,7 @@ static const char doc[] =
     "  qualm plot results/mine.h5                               results/mine.png\n"
     "  qualm plot results/mine.h5 --list\n"
     "  qualm plot results/mine.h5 --what dumbbell --pair int4,nf4 -o a.svg -o a.pdf\n"
+    "  qualm plot results/mine.h5 --pair block:128,rank1\n"
     "\n"
     "Exit codes: 0 done, 2 usage, 3 a file cannot be read or written, 4 the file has no such "
     "figure, 77 Python or matplotlib is missing.";

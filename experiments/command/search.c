@@ -1,10 +1,8 @@
 /* search.c - qualm search: searches compositions of formats by the error of the next update. */
-#include <errno.h>
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/base/name.h"
 #include "experiments/campaign/campaign.h"
@@ -13,6 +11,7 @@
 #include "experiments/command/command.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/search/halving.h"
+#include "experiments/store/atomic_file.h"
 #include "experiments/store/store.h"
 
 enum {
@@ -281,14 +280,14 @@ static void print_counts(const struct qm_halving *s)
 
 static qm_status run(struct options *o, int argc, char **argv)
 {
-    char folder[1024], traces[1200], training[1200];
+    char folder[1024], inside[1032], traces[1200], training[1200];
     struct qm_halving *s = &o->search;
     struct qm_store *store = NULL;
     QM_TRY(qm_path_check(o->out));
     qm_campaign_dir(o->out, folder, sizeof folder);
     s->folder = folder;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
+    snprintf(inside, sizeof inside, "%s/", folder);
+    QM_TRY(qm_make_folders(inside));
     qm_status st = qm_store_open(o->out, "search", argc, argv, &store);
     if (st == QM_OK)
         st = qm_halving_run(s);

@@ -332,6 +332,8 @@ static qm_status show_named(const char *name, json_t *found)
         }
     if (json_array_size(found))
         return QM_OK;
+    if (name[0] == 't' && name[1] && strspn(name + 1, "0123456789") == strlen(name + 1))
+        return show_named("tN", found); /* t1, t12: a first step */
     const char *dot = strchr(name, '.');
     if (dot && dot - name < NAME_MOST) { /* exp_avg.norm, a slot and an axis of it */
         char slot[NAME_MOST];

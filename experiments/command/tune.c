@@ -1,14 +1,13 @@
 /* tune.c - qualm tune: finds the learning rates that a paired suite is judged at. */
-#include <errno.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/run/rate_file.h"
 #include "experiments/run/suite_load.h"
+#include "experiments/store/atomic_file.h"
 #include "experiments/suite/control_cells.h"
 #include "experiments/suite/shared.h"
 
@@ -151,17 +150,6 @@ static void print_unit(const struct qm_rate_unit *u)
     fflush(stdout);
 }
 
-static qm_status make_folder(const char *path)
-{
-    char folder[1024];
-    for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
-        snprintf(folder, sizeof folder, "%.*s", (int)(at - path), path);
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-            return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
-    }
-    return QM_OK;
-}
-
 /* Runs the searches in u, and keeps them in the file. */
 static qm_status search(const struct options *o, const struct qm_loaded_suite *job, struct units *u,
                         const char *path, json_t *rates, json_t *into, int *edges)
@@ -190,7 +178,7 @@ static qm_status tune_loaded(const struct options *o, const struct qm_loaded_sui
     snprintf(path, sizeof path, "results/rates/%.200s.json", job->suite->stem);
     if (o->out)
         snprintf(path, sizeof path, "%.1000s", o->out);
-    qm_status st = u.unit ? make_folder(path) : qm_fail(QM_NO_MEMORY, "rates");
+    qm_status st = u.unit ? qm_make_folders(path) : qm_fail(QM_NO_MEMORY, "rates");
     if (st == QM_OK)
         st = qm_rate_file_read(path, &rates);
     if (st == QM_OK && o->fresh)

@@ -12,6 +12,7 @@
 
 #include "experiments/gpu/gpu_report.h"
 #include "experiments/machine/provenance.h"
+#include "experiments/store/atomic_file.h"
 
 /* Appends the letters and digits of a text in lower case, with one '-' for all between them. */
 static size_t append_slug(char *out, size_t n, size_t size, const char *text)
@@ -115,16 +116,6 @@ static int is_taken(const char *path)
     return 0;
 }
 
-static void make_folder(const char *folder)
-{
-    char part[PATH_MAX];
-    for (const char *c = strchr(*folder ? folder + 1 : folder, '/'); c; c = strchr(c + 1, '/')) {
-        snprintf(part, sizeof part, "%.*s", (int)(c - folder), folder);
-        mkdir(part, 0777);
-    }
-    mkdir(folder, 0777);
-}
-
 qm_status qm_gpu_report_name(const char *folder, const char *device, const char *parts, char *path,
                              size_t size, int *lock)
 {
@@ -136,7 +127,8 @@ qm_status qm_gpu_report_name(const char *folder, const char *device, const char 
     qm_utc(date); /* 2026-11-20T15:30:00Z */
     snprintf(stem + n, sizeof stem - n, "%.10s-%.2s%.2s%.2s", date, date + 11, date + 14,
              date + 17);
-    make_folder(folder);
+    snprintf(path, size, "%s/", folder);
+    QM_TRY(qm_make_folders(path));
     for (int k = 1; k < 1000; k++) {
         int used = k == 1 ? snprintf(path, size, "%s/%s", folder, stem)
                           : snprintf(path, size, "%s/%s-%d", folder, stem, k);

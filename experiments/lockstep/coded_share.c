@@ -40,13 +40,17 @@ int qm_varied_slots(const struct qm_results *r, const struct qm_cell *c)
     return slots ? slots : QM_ALL_SLOTS;
 }
 
-int qm_is_unquantized(const struct qm_results *r, int64_t i)
+double qm_asked_share(const struct qm_results *r, int64_t i)
 {
     const struct qm_cell *c = &r->cell[i];
     const struct qm_outcome *o = &r->outcome[i];
-    if (o->reason || qm_coded_share(o, QM_ALL_SLOTS) >= 1.0 || c->coupling == QM_COUPLING_oneshot)
-        return 0;
+    double all = qm_coded_share(o, QM_ALL_SLOTS);
+    if (o->reason || c->coupling == QM_COUPLING_oneshot)
+        return nan("");
+    if (!(all < 1.0))
+        return all;
     int is_whole = c->coupling == QM_COUPLING_closed || c->coupling == QM_COUPLING_update;
-    int slots = is_whole ? qm_varied_slots(r, c) : 1 << c->slot;
-    return qm_coded_share(o, slots) == 0.0;
+    return qm_coded_share(o, is_whole ? qm_varied_slots(r, c) : 1 << c->slot);
 }
+
+int qm_is_unquantized(const struct qm_results *r, int64_t i) { return qm_asked_share(r, i) == 0.0; }

@@ -23,8 +23,12 @@ double qm_coded_share(const struct qm_outcome *o, int slots);
  * they differ in none. */
 int qm_varied_slots(const struct qm_results *r, const struct qm_cell *c);
 
-/* Whether cell i has no code in what it is asked about: the slots that the suite varies (coupling
- * closed), or the measured slot.  Coupling oneshot applies the quantizer whatever the shape. */
+/* The share of elements with codes in what cell i is asked about: the slots that the suite varies
+ * (couplings closed and update), or the measured slot.  NaN where the recipe gives codes to none,
+ * the cell did not run, or its coupling is oneshot, which quantizes whatever the shape. */
+double qm_asked_share(const struct qm_results *r, int64_t i);
+
+/* Whether cell i has no code in what it is asked about. */
 int qm_is_unquantized(const struct qm_results *r, int64_t i);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "experiments/foreign/file_sum.h"
 #include "experiments/foreign/reader_process.h"
+#include "experiments/readers/float8.h"
 #include "experiments/readers/hdf5.h"
 #include "experiments/store/stored_digest.h"
 
@@ -27,7 +28,8 @@ static void put_entries(const struct qm_file *f, struct qm_blob *out)
     qm_blob_put_number(out, f->n_entries);
     for (int i = 0; i < f->n_entries; i++) {
         const struct qm_entry *e = &f->entry[i];
-        int64_t head[4] = {e->dtype, e->shape.rank, f->place[i].swap, f->place[i].fortran};
+        const struct qm_array_location *at = &f->place[i];
+        int64_t head[5] = {e->dtype, e->shape.rank, at->swap, at->fortran, at->code};
         qm_blob_put_text(out, e->name);
         qm_blob_put_bytes(out, head, sizeof head);
         qm_blob_put_bytes(out, e->shape.dim, (size_t)e->shape.rank * sizeof *e->shape.dim);
@@ -179,18 +181,19 @@ static qm_status take_entry(struct qm_file *f, struct qm_reader_process *p, stru
 {
     struct qm_shape shape = {0, {0}};
     char *name = qm_blob_take_text(in);
-    int64_t *head = qm_blob_take_copy(in, 4, sizeof *head), bytes = -1;
+    int64_t *head = qm_blob_take_copy(in, 5, sizeof *head), bytes = -1;
     int good = name && head && head[0] >= 0 && head[0] < QM_DTYPE_COUNT && head[1] >= 0 &&
-               head[1] <= QM_MAX_RANK;
+               head[1] <= QM_MAX_RANK && head[4] >= 0 && head[4] < QM_FLOAT8_COUNT &&
+               (head[4] == 0 || head[0] == QM_DTYPE_f32);
     shape.rank = good ? (int)head[1] : 0;
     const void *dims = qm_blob_take(in, (size_t)shape.rank * sizeof *shape.dim);
     if (dims)
         memcpy(shape.dim, dims, (size_t)shape.rank * sizeof *shape.dim);
     struct qm_array_location place = {(size_t)qm_blob_take_number(in), good && head[2],
-                                      good && head[3]};
+                                      good && head[3], good ? (int)head[4] : 0};
     enum qm_dtype dtype = good ? (enum qm_dtype)head[0] : QM_DTYPE_f32;
     good = good && dims && !in->bad && (bytes = qm_shape_numel(&shape)) >= 0 &&
-           !__builtin_mul_overflow(bytes, (int64_t)qm_dtype_size(dtype), &bytes);
+           !__builtin_mul_overflow(bytes, place.code ? 1 : (int64_t)qm_dtype_size(dtype), &bytes);
     if (good && f->map && f->format->kind != QM_FORMAT_served_from_map)
         good = place.offset <= f->size && (size_t)bytes <= f->size - place.offset;
     qm_status st = good ? qm_file_add(f, name, dtype, &shape, place) : qm_reader_garbled(p);

@@ -22,6 +22,7 @@ struct qm_array_location {
     size_t offset; /* of element 0; offset + bytes is at most the file's size */
     int swap;      /* 1: big-endian elements */
     int fortran;   /* 1: the first dimension varies fastest */
+    int code; /* enum qm_float8: elements are such codes, the entry is float32; 0: as it says */
 };
 
 struct qm_format {
@@ -124,6 +125,9 @@ qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, co
 
 /* The `read` of formats whose elements lie in the mapping. */
 qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+
+/* Bytes of an element of entry i in the mapping. */
+size_t qm_mapped_size(const struct qm_file *f, int i);
 
 /* Counts bytes of the mapping that were read, and drops its pages when they exceed 64 MiB. */
 void qm_mapped_touched(struct qm_file *f, size_t bytes);

@@ -118,7 +118,7 @@ static qm_status take_dataset(struct walk *w, hid_t set, hid_t type, hid_t space
         return QM_OK;
     }
     QM_TRY(qm_h5_guard_dataset(w->f->path, w->path, set));
-    return qm_file_add(w->f, w->path, dtype, &shape, (struct qm_array_location){0, 0, 0});
+    return qm_file_add(w->f, w->path, dtype, &shape, (struct qm_array_location){0});
 }
 
 static qm_status add_dataset(struct walk *w, hid_t group, const char *name)

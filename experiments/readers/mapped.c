@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "experiments/readers/float8.h"
 #include "experiments/readers/format.h"
 
 #define RESIDENT_MAX ((size_t)64 << 20) /* bytes touched before pages are dropped */
@@ -45,6 +46,11 @@ void qm_box_next(const struct qm_shape *s, int64_t from, int64_t n, struct qm_bo
     }
 }
 
+size_t qm_mapped_size(const struct qm_file *f, int i)
+{
+    return f->place[i].code ? 1 : qm_dtype_size(f->entry[i].dtype);
+}
+
 /* Copies elements [first, first + n), counted in the file's order.  All conversions from the
  * mapping are made here, so the assertions guard every access. */
 static void copy_run(const struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
@@ -52,10 +58,19 @@ static void copy_run(const struct qm_file *f, int i, int64_t first, int64_t n, s
 {
     const struct qm_array_location *p = &f->place[i];
     enum qm_dtype dtype = f->entry[i].dtype;
-    size_t size = qm_dtype_size(dtype);
+    size_t size = qm_mapped_size(f, i);
     assert(first >= 0 && n <= f->entry[i].numel - first);
     assert(p->offset + (size_t)(first + n) * size <= f->size);
     const unsigned char *src = f->map + p->offset + (size_t)first * size;
+    float value[RUN];
+    for (int64_t done = 0, part; p->code && done < n; done += part) {
+        part = n - done < RUN ? n - done : RUN;
+        for (int64_t k = 0; k < part; k++)
+            value[k] = qm_float8_value[p->code](src[done + k]);
+        qm_sink_write(sink, at + done, value, dtype, part);
+    }
+    if (p->code)
+        return;
     if (!p->swap) {
         qm_sink_write(sink, at, src, dtype, n);
         return;
@@ -102,7 +117,7 @@ static void copy_column(struct qm_file *f, int i, int64_t first, int64_t n, stru
                 sink.d[at + (done + k) * stride] = run_d[k];
         }
         done += part;
-        qm_mapped_touched(f, (size_t)part * qm_dtype_size(f->entry[i].dtype));
+        qm_mapped_touched(f, (size_t)part * qm_mapped_size(f, i));
     }
 }
 
@@ -151,8 +166,9 @@ const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
 {
     const struct qm_entry *e = &f->entry[i];
     const struct qm_array_location *p = &f->place[i];
-    if (!f->map || e->dtype != QM_DTYPE_f32 || p->swap || (p->fortran && e->shape.rank > 1) ||
-        p->offset % _Alignof(float) != 0 || still_whole(f) != QM_OK)
+    if (!f->map || e->dtype != QM_DTYPE_f32 || p->swap || p->code ||
+        (p->fortran && e->shape.rank > 1) || p->offset % _Alignof(float) != 0 ||
+        still_whole(f) != QM_OK)
         return NULL;
     qm_mapped_touched(f, (size_t)n * sizeof(float));
     return (const float *)(const void *)(f->map + p->offset) + from;
@@ -165,6 +181,11 @@ qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
     if (!f->map || p->swap || (p->fortran && e->shape.rank > 1))
         return qm_fail(QM_BAD_ARG, "%s: '%s' does not lie in one piece", f->path, e->name);
     QM_TRY(still_whole(f));
+    if (p->code) {
+        copy_run(f, i, 0, e->numel, (struct qm_sink){.f = out}, 0);
+        qm_mapped_touched(f, (size_t)e->numel);
+        return QM_OK;
+    }
     size_t n = (size_t)e->numel * qm_dtype_size(e->dtype);
     if (n > 0)
         memcpy(out, f->map + p->offset, n);
@@ -188,7 +209,7 @@ qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, stru
     for (int64_t done = 0; done < n;) {
         int64_t part = n - done < piece ? n - done : piece;
         copy_run(f, i, from + done, part, sink, done);
-        qm_mapped_touched(f, (size_t)part * qm_dtype_size(e->dtype));
+        qm_mapped_touched(f, (size_t)part * qm_mapped_size(f, i));
         done += part;
     }
     return QM_OK;

@@ -186,7 +186,7 @@ static void entry_name(const char *path, char name[NAME_MAX + 1])
 static qm_status add_array(struct qm_file *f, const struct header *h, const char *name, size_t data,
                            size_t end)
 {
-    struct qm_array_location place = {data, 0, h->fortran};
+    struct qm_array_location place = {.offset = data, .fortran = h->fortran};
     enum qm_dtype dtype = QM_DTYPE_COUNT;
     char shape[192];
     QM_TRY(dtype_of(f, h->descr, &dtype, &place.swap));

@@ -8,8 +8,10 @@
  *                 directory and ".npy".
  *   .npz          a zip archive of .npy files, stored or deflated; entry names lose their ".npy".
  *                 The archive is unpacked into memory when it is opened.
- *   .safetensors  the element types of QM_DTYPE_LIST; any other refuses the file, as do unknown
- *                 bytes between, before or after the tensors.
+ *   .safetensors  the element types of QM_DTYPE_LIST, the 8-bit floats of float8.h, read as f32,
+ *                 and C64, a last axis of 2 (real and imaginary part).  Tensors of any other dtype
+ *                 (F4, F6_E2M3, ...) are named in left_out.  Unknown bytes between, before or after
+ *                 the tensors refuse the file, as do tensors none of which is read.
  *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
  *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), of up to QM_MAX_RANK
  *                 dimensions.  Datasets of other types (compounds, enumerations, other floats), of

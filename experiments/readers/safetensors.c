@@ -15,6 +15,7 @@
 
 #include "core/base/sha256.h"
 #include "experiments/foreign/reader_process.h"
+#include "experiments/readers/float8.h"
 #include "experiments/readers/format.h"
 
 #define HEADER_MAX    ((uint64_t)100000000) /* as MAX_HEADER_SIZE of tensor.rs */
@@ -87,19 +88,37 @@ static qm_status parse_header(struct qm_file *f, json_t **out)
     return QM_OK;
 }
 
+/* How an element lies in the file, and as what an entry gives it. */
+struct element {
+    enum qm_dtype dtype;
+    int code;  /* enum qm_float8 */
+    int parts; /* 2: complex, whose real and imaginary part are a last axis of 2; 0: not read */
+};
+
+static const char *const float8_names[QM_FLOAT8_COUNT] = {"",
+#define X(name, dtype) dtype,
+                                                          QM_FLOAT8_LIST(X)
+#undef X
+};
+
 static qm_status take_dtype(const struct qm_file *f, const char *name, const json_t *value,
-                            enum qm_dtype *out)
+                            struct element *out)
 {
     const char *text = json_string_value(value);
     for (int d = 0; text && d < QM_DTYPE_COUNT; d++)
         if (strcmp(text, dtype_names[d]) == 0) {
-            *out = (enum qm_dtype)d;
+            *out = (struct element){(enum qm_dtype)d, 0, 1};
             return QM_OK;
         }
-    return qm_file_bad(f,
-                       "'%.120s': dtype %.24s, expected F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 "
-                       "U16 U8 or BOOL",
-                       name, text ? text : "missing");
+    for (int k = 1; text && k < QM_FLOAT8_COUNT; k++)
+        if (strcmp(text, float8_names[k]) == 0) {
+            *out = (struct element){QM_DTYPE_f32, k, 1};
+            return QM_OK;
+        }
+    *out = (struct element){QM_DTYPE_f32, 0, text && strcmp(text, "C64") == 0 ? 2 : 0};
+    if (text)
+        return QM_OK;
+    return qm_file_bad(f, "'%.120s': dtype missing, expected a text such as F32", name);
 }
 
 static qm_status take_shape(const struct qm_file *f, const char *name, const json_t *value,
@@ -120,14 +139,14 @@ static qm_status take_shape(const struct qm_file *f, const char *name, const jso
 }
 
 static qm_status add_tensor(struct qm_file *f, const char *name, const json_t *value,
-                            size_t data_start, struct extent *extent)
+                            size_t data_start, struct extent *extent, struct qm_left_out *left)
 {
-    enum qm_dtype dtype = QM_DTYPE_COUNT;
+    struct element of;
     struct qm_shape shape;
     char text[192];
     if (!json_is_object(value))
         return qm_file_bad(f, "'%.120s': expected an object", name);
-    QM_TRY(take_dtype(f, name, json_object_get(value, "dtype"), &dtype));
+    QM_TRY(take_dtype(f, name, json_object_get(value, "dtype"), &of));
     QM_TRY(take_shape(f, name, json_object_get(value, "shape"), &shape));
     const json_t *offsets = json_object_get(value, "data_offsets");
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
@@ -138,13 +157,22 @@ static qm_status add_tensor(struct qm_file *f, const char *name, const json_t *v
     if (extent->begin < 0 || extent->begin > extent->end || extent->end > room)
         return qm_file_bad(f, "'%.120s': data_offsets [%lld, %lld] outside the %lld bytes of data",
                            name, (long long)extent->begin, (long long)extent->end, (long long)room);
-    if (bytes < 0 || __builtin_mul_overflow(bytes, (int64_t)qm_dtype_size(dtype), &bytes) ||
+    const char *dtype = json_string_value(json_object_get(value, "dtype"));
+    if (of.parts == 0 || (of.parts == 2 && shape.rank == QM_MAX_RANK)) {
+        qm_left_out_add(left, "%.200s (%s %.24s)", name,
+                        of.parts ? "complex numbers in 8 dimensions, dtype" : "dtype", dtype);
+        return QM_OK;
+    }
+    int64_t size = of.code ? 1 : of.parts * (int64_t)qm_dtype_size(of.dtype);
+    if (bytes < 0 || __builtin_mul_overflow(bytes, size, &bytes) ||
         bytes != extent->end - extent->begin)
         return qm_file_bad(f, "'%.120s': %s of %s does not take the %lld bytes of its data_offsets",
-                           name, qm_shape_print(&shape, text, sizeof text), dtype_names[dtype],
+                           name, qm_shape_print(&shape, text, sizeof text), dtype,
                            (long long)(extent->end - extent->begin));
-    struct qm_array_location place = {data_start + (size_t)extent->begin, 0, 0};
-    return qm_file_add(f, name, dtype, &shape, place);
+    if (of.parts == 2)
+        shape.dim[shape.rank++] = 2;
+    struct qm_array_location place = {data_start + (size_t)extent->begin, 0, 0, of.code};
+    return qm_file_add(f, name, of.dtype, &shape, place);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -307,6 +335,23 @@ static qm_status check_digest(struct qm_file *f, const json_t *header, size_t da
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
+/* Adds what has no entry to the attribute "left_out" of "/", behind what the writer says of it. */
+static qm_status tell_left_out(struct qm_file *f, const struct qm_left_out *left)
+{
+    char text[1024];
+    if (left->n == 0)
+        return QM_OK;
+    qm_left_out_text(left, text, sizeof text);
+    if (f->n_entries == 0)
+        return qm_file_bad(f, "holds no tensors that are read; left out: %s", text);
+    const char *before = json_string_value(json_object_get(f->own, "left_out"));
+    json_t *texts = f->own ? f->own : json_object();
+    json_object_set_new(texts, "left_out",
+                        json_sprintf("%s%s%s", before ? before : "", before ? "; " : "", text));
+    f->own = texts;
+    return QM_OK;
+}
+
 static qm_status open_safetensors(struct qm_file *f)
 {
     json_t *root;
@@ -316,9 +361,10 @@ static qm_status open_safetensors(struct qm_file *f)
     qm_status st = extents ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: header", f->path);
     const char *name;
     json_t *value;
+    struct qm_left_out left = {.n = 0};
     json_object_foreach (root, name, value) {
         if (st == QM_OK && strcmp(name, "__metadata__") != 0)
-            st = add_tensor(f, name, value, data_start, &extents[n++]);
+            st = add_tensor(f, name, value, data_start, &extents[n++], &left);
     }
     if (st == QM_OK)
         st = check_tiling(f, extents, n, (int64_t)(f->size - data_start));
@@ -327,6 +373,8 @@ static qm_status open_safetensors(struct qm_file *f)
         st = check_digest(f, root, data_start);
     f->own = json_incref(json_object_get(root, "__metadata__"));
     json_decref(root);
+    if (st == QM_OK)
+        st = tell_left_out(f, &left);
     if (st == QM_OK)
         madvise((void *)f->map, f->size, MADV_SEQUENTIAL);
     return st;

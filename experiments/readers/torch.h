@@ -9,6 +9,7 @@
 #include <zip.h>
 
 #include "core/base/name_index.h"
+#include "experiments/readers/float8.h"
 #include "experiments/readers/format.h"
 #include "experiments/readers/pickle.h"
 
@@ -16,12 +17,12 @@
 
 /* How torch stores an element, and as what an entry gives it. */
 struct qm_torch_element {
-    const char *name;    /* torch.NAME is the dtype */
-    const char *storage; /* torch.STORAGE is the class of storages; NULL: it has none */
-    int64_t size;        /* bytes */
-    enum qm_dtype dtype; /* of the entry */
-    int parts;           /* 2: complex, whose real and imaginary part are a last axis of 2 */
-    float (*decode)(uint8_t code); /* of an 8-bit float; NULL: dtype stores the element */
+    const char *name;      /* torch.NAME is the dtype */
+    const char *storage;   /* torch.STORAGE is the class of storages; NULL: it has none */
+    int64_t size;          /* bytes */
+    enum qm_dtype dtype;   /* of the entry */
+    int parts;             /* 2: complex, whose real and imaginary part are a last axis of 2 */
+    enum qm_float8 decode; /* none: dtype stores the element */
 };
 
 /* By the name of a dtype or of a class of storages, "torch.float32" or "torch.FloatStorage" (also

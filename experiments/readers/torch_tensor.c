@@ -2,52 +2,35 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fp8.h"
 #include "experiments/readers/torch.h"
 
 /* ---- elements ------------------------------------------------------------------------------ */
 
-static float e4m3fn(uint8_t h) { return qm_e4m3_to_float(h); }
-static float e5m2(uint8_t h) { return qm_e5m2_to_float(h); }
-
-/* The fnuz formats of 8 bits have a bias of one more, no infinity, and NaN in place of -0. */
-static float fnuz(uint8_t h, int mantissa, int bias)
-{
-    int e = (h & 0x7f) >> mantissa, m = h & ((1 << mantissa) - 1);
-    if (h == 0x80)
-        return nanf("");
-    float x = ldexpf((float)(e ? m + (1 << mantissa) : m), (e ? e : 1) - bias - mantissa);
-    return h & 0x80 ? -x : x;
-}
-static float e4m3fnuz(uint8_t h) { return fnuz(h, 3, 8); }
-static float e5m2fnuz(uint8_t h) { return fnuz(h, 2, 16); }
-static float e8m0fnu(uint8_t h) { return h == 255 ? nanf("") : ldexpf(1.0f, (int)h - 127); }
-
 /* clang-format off */
 static const struct qm_torch_element elements[] = {
     /* dtype          storage                 size dtype           parts decode */
-    {"float64",       "DoubleStorage",        8,  QM_DTYPE_f64,  1, NULL},
-    {"float32",       "FloatStorage",         4,  QM_DTYPE_f32,  1, NULL},
-    {"float16",       "HalfStorage",          2,  QM_DTYPE_f16,  1, NULL},
-    {"bfloat16",      "BFloat16Storage",      2,  QM_DTYPE_bf16, 1, NULL},
-    {"int64",         "LongStorage",          8,  QM_DTYPE_i64,  1, NULL},
-    {"int32",         "IntStorage",           4,  QM_DTYPE_i32,  1, NULL},
-    {"int16",         "ShortStorage",         2,  QM_DTYPE_i16,  1, NULL},
-    {"int8",          "CharStorage",          1,  QM_DTYPE_i8,   1, NULL},
-    {"uint8",         "ByteStorage",          1,  QM_DTYPE_u8,   1, NULL},
-    {"uint16",        NULL,                   2,  QM_DTYPE_u16,  1, NULL},
-    {"uint32",        NULL,                   4,  QM_DTYPE_u32,  1, NULL},
-    {"uint64",        NULL,                   8,  QM_DTYPE_u64,  1, NULL},
-    {"bool",          "BoolStorage",          1,  QM_DTYPE_bool, 1, NULL},
-    {"complex32",     "ComplexHalfStorage",   4,  QM_DTYPE_f16,  2, NULL},
-    {"complex64",     "ComplexFloatStorage",  8,  QM_DTYPE_f32,  2, NULL},
-    {"complex128",    "ComplexDoubleStorage", 16, QM_DTYPE_f64,  2, NULL},
-    {"float8_e4m3fn",   "Float8_e4m3fnStorage",   1, QM_DTYPE_f32, 1, e4m3fn},
-    {"float8_e5m2",     "Float8_e5m2Storage",     1, QM_DTYPE_f32, 1, e5m2},
-    {"float8_e4m3fnuz", "Float8_e4m3fnuzStorage", 1, QM_DTYPE_f32, 1, e4m3fnuz},
-    {"float8_e5m2fnuz", "Float8_e5m2fnuzStorage", 1, QM_DTYPE_f32, 1, e5m2fnuz},
-    {"float8_e8m0fnu",  "Float8_e8m0fnuStorage",  1, QM_DTYPE_f32, 1, e8m0fnu},
-    {NULL,            "UntypedStorage",       1,  QM_DTYPE_u8,   1, NULL},
+    {"float64",       "DoubleStorage",        8,  QM_DTYPE_f64,  1, QM_FLOAT8_none},
+    {"float32",       "FloatStorage",         4,  QM_DTYPE_f32,  1, QM_FLOAT8_none},
+    {"float16",       "HalfStorage",          2,  QM_DTYPE_f16,  1, QM_FLOAT8_none},
+    {"bfloat16",      "BFloat16Storage",      2,  QM_DTYPE_bf16, 1, QM_FLOAT8_none},
+    {"int64",         "LongStorage",          8,  QM_DTYPE_i64,  1, QM_FLOAT8_none},
+    {"int32",         "IntStorage",           4,  QM_DTYPE_i32,  1, QM_FLOAT8_none},
+    {"int16",         "ShortStorage",         2,  QM_DTYPE_i16,  1, QM_FLOAT8_none},
+    {"int8",          "CharStorage",          1,  QM_DTYPE_i8,   1, QM_FLOAT8_none},
+    {"uint8",         "ByteStorage",          1,  QM_DTYPE_u8,   1, QM_FLOAT8_none},
+    {"uint16",        NULL,                   2,  QM_DTYPE_u16,  1, QM_FLOAT8_none},
+    {"uint32",        NULL,                   4,  QM_DTYPE_u32,  1, QM_FLOAT8_none},
+    {"uint64",        NULL,                   8,  QM_DTYPE_u64,  1, QM_FLOAT8_none},
+    {"bool",          "BoolStorage",          1,  QM_DTYPE_bool, 1, QM_FLOAT8_none},
+    {"complex32",     "ComplexHalfStorage",   4,  QM_DTYPE_f16,  2, QM_FLOAT8_none},
+    {"complex64",     "ComplexFloatStorage",  8,  QM_DTYPE_f32,  2, QM_FLOAT8_none},
+    {"complex128",    "ComplexDoubleStorage", 16, QM_DTYPE_f64,  2, QM_FLOAT8_none},
+    {"float8_e4m3fn",   "Float8_e4m3fnStorage",   1, QM_DTYPE_f32, 1, QM_FLOAT8_e4m3fn},
+    {"float8_e5m2",     "Float8_e5m2Storage",     1, QM_DTYPE_f32, 1, QM_FLOAT8_e5m2},
+    {"float8_e4m3fnuz", "Float8_e4m3fnuzStorage", 1, QM_DTYPE_f32, 1, QM_FLOAT8_e4m3fnuz},
+    {"float8_e5m2fnuz", "Float8_e5m2fnuzStorage", 1, QM_DTYPE_f32, 1, QM_FLOAT8_e5m2fnuz},
+    {"float8_e8m0fnu",  "Float8_e8m0fnuStorage",  1, QM_DTYPE_f32, 1, QM_FLOAT8_e8m0fnu},
+    {NULL,            "UntypedStorage",       1,  QM_DTYPE_u8,   1, QM_FLOAT8_none},
 };
 /* clang-format on */
 enum { ELEMENTS = sizeof elements / sizeof *elements };
@@ -308,7 +291,7 @@ static qm_status read_view(struct qm_file *f, const struct qm_torch_view *w, int
         QM_TRY(qm_torch_view_bytes(f, w, first, count, piece));
         if (e->decode)
             for (int64_t i = 0; i < values; i++)
-                sink_float(sink, done + i, e->decode(piece[i]));
+                sink_float(sink, done + i, qm_float8_value[e->decode](piece[i]));
         else
             qm_sink_write(sink, done, piece + skip * part_size, e->dtype, values);
         done += values;
@@ -343,7 +326,8 @@ static qm_status read_coded(struct qm_file *f, const struct qm_torch_array *a, i
             if (a->codes->per_byte == 2)
                 c = (at + i) % 2 ? c & 15u : c >> 4;
             value[i] =
-                (a->codes->has_table ? a->codes->table[c] : a->view.element->decode((uint8_t)c)) *
+                (a->codes->has_table ? a->codes->table[c]
+                                     : qm_float8_value[a->view.element->decode]((uint8_t)c)) *
                 scale[block_at(a->codes, at + i) - block];
         }
         qm_sink_write(sink, done, value, QM_DTYPE_f32, part);

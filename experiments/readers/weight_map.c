@@ -25,6 +25,7 @@ struct weight_map {
     int64_t n_shards, shard_room, place_room;
     int64_t unnamed; /* tensors of shards that the index does not name */
     char first_unnamed[128];
+    struct qm_left_out left_out; /* tensors that a shard holds and its reader leaves out */
 };
 
 /* A brace, and "weight_map" somewhere. */
@@ -104,15 +105,17 @@ static qm_status add_tensors(struct qm_file *f, const struct qm_name_index *shar
             }
             QM_TRY(qm_grow((void **)&w->place, &w->place_room, f->n_entries + 1, sizeof *w->place));
             w->place[f->n_entries] = (struct place){k, i};
-            QM_TRY(
-                qm_file_add(f, e->name, e->dtype, &e->shape, (struct qm_array_location){0, 0, 0}));
+            QM_TRY(qm_file_add(f, e->name, e->dtype, &e->shape, (struct qm_array_location){0}));
         }
     return QM_OK;
 }
 
-/* Every tensor of the index was found in its shard. */
-static qm_status check_all_found(struct qm_file *f, const json_t *names)
+/* Every tensor of the index was found in its shard, or its shard says what of it is not read. */
+static qm_status check_all_found(struct qm_file *f, const json_t *names,
+                                 const struct qm_name_index *shard_of_tensor)
 {
+    struct weight_map *w = f->own;
+    char left[1024];
     struct qm_name_index found = {NULL, 0, 0};
     const char *tensor;
     json_t *value;
@@ -120,7 +123,12 @@ static qm_status check_all_found(struct qm_file *f, const json_t *names)
     for (int i = 0; st == QM_OK && i < f->n_entries; i++)
         st = qm_name_index_put(&found, f->entry[i].name, strlen(f->entry[i].name), i);
     json_object_foreach ((json_t *)names, tensor, value) {
-        if (st == QM_OK && qm_name_index_get(&found, tensor, strlen(tensor)) < 0)
+        if (st != QM_OK || qm_name_index_get(&found, tensor, strlen(tensor)) >= 0)
+            continue;
+        int64_t k = qm_name_index_get(shard_of_tensor, tensor, strlen(tensor));
+        if (f->n_entries > 0 && qm_file_left_out(w->shard[k], left, sizeof left) > 0)
+            qm_left_out_add(&w->left_out, "%.200s (its shard leaves out %.300s)", tensor, left);
+        else
             st = qm_file_bad(f, "weight_map: '%.200s' is not in '%.200s'", tensor,
                              json_string_value(value));
     }
@@ -147,7 +155,7 @@ static qm_status open_index(struct qm_file *f)
     if (st == QM_OK)
         st = add_tensors(f, &shard_of_tensor);
     if (st == QM_OK)
-        st = check_all_found(f, names);
+        st = check_all_found(f, names, &shard_of_tensor);
     json_decref(root);
     qm_name_index_free(&known);
     qm_name_index_free(&shard_of_tensor);
@@ -182,6 +190,8 @@ static qm_status bytes_index(struct qm_file *f, int i, int64_t from, int64_t n, 
     size_t size = qm_dtype_size(f->entry[i].dtype);
     if (shard->format->bytes)
         return shard->format->bytes(shard, k, from, n, out);
+    if (shard->place[k].code)
+        return shard->format->read(shard, k, from, n, (struct qm_sink){.f = out});
     memcpy(out, shard->map + shard->place[k].offset + (size_t)from * size, (size_t)n * size);
     return QM_OK;
 }
@@ -190,8 +200,10 @@ static qm_status bytes_index(struct qm_file *f, int i, int64_t from, int64_t n, 
 static int attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
 {
     const struct weight_map *w = f->own;
-    if (strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0 || w->unnamed == 0)
+    if (strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0)
         return -1;
+    if (w->left_out.n > 0 || w->unnamed == 0)
+        return qm_left_out_text(&w->left_out, out, size);
     return snprintf(out, size, "%lld tensors that the index does not name, first '%s'",
                     (long long)w->unnamed, w->first_unnamed);
 }

@@ -12,7 +12,8 @@ static const struct known {
 } tables[] = {
     {"/cells",
      "t:variant t:recipe t:source t:coupling i:seed t:status t?slot t?quantizer t?tensor t?class "
-     "n?n n?bits n?coded t?role n?lr_scale i?step t?reason t?id",
+     "n?n n?bits n?coded n?state0_coded n?state1_coded n?asked_coded t?role n?lr_scale i?step "
+     "t?reason t?id",
      1},
     {"/axes", "", 1},
     {"/metrics", "", 1},

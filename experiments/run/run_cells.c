@@ -196,6 +196,16 @@ static int has_updates(const struct qm_results *r)
     return 0;
 }
 
+/* Shares of elements with codes: of all states, of the first and of the second one, as the curves
+ * state0_sqnr and state1_sqnr have them, and of what the cell is asked about. */
+enum { N_ASKED = 3, N_CODED };
+static const char *const coded_columns[N_CODED][2] = {
+    {"coded",
+     "share of elements with codes, of those to which the recipe gives codes; NaN: to none"},
+    {"state0_coded", "the same of the first state"},
+    {"state1_coded", "the same of the second state"},
+    {"asked_coded", "the same of the measured state, or of the states that the suite varies"}};
+
 static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
 {
     struct qm_columns table = {.rows = r->n_cells};
@@ -204,11 +214,9 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     cell_##type *name = qm_columns_add(&table, #name, QM_COLUMN_##type, unit, text);
     CELL_COLUMN_LIST(X)
 #undef X
-    double *coded = !has_updates(r)
-                        ? NULL
-                        : qm_columns_add(&table, "coded", QM_COLUMN_f64, "1",
-                                         "share of elements with codes, of those to which the "
-                                         "recipe gives codes; NaN: to none");
+    double *coded[N_CODED] = {NULL};
+    for (int k = 0; k < N_CODED && has_updates(r); k++)
+        coded[k] = qm_columns_number(&table, coded_columns[k][0], "1", coded_columns[k][1]);
     double *clip =
         qm_suite_axis(r->suite, "clip") < 0
             ? NULL
@@ -238,8 +246,10 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
             instance[i] = c->instance;
         if (rate)
             rate[i] = c->rate;
-        if (coded)
-            coded[i] = o->reason ? nan("") : qm_coded_share(o, QM_ALL_SLOTS);
+        for (int k = 0; k < N_CODED && coded[k]; k++)
+            coded[k][i] = o->reason      ? nan("")
+                          : k == N_ASKED ? qm_asked_share(r, i)
+                                         : qm_coded_share(o, k ? 1 << (k - 1) : QM_ALL_SLOTS);
 #define X(name, type, unit, text, value) name[i] = value;
         CELL_COLUMN_LIST(X)
 #undef X

@@ -124,6 +124,21 @@ static qm_status folder_sync(const char *path)
     return bad ? qm_fail(QM_BAD_FILE, "%s: its folder cannot be flushed", path) : QM_OK;
 }
 
+qm_status qm_make_folders(const char *path)
+{
+    for (const char *at = strchr(*path ? path + 1 : path, '/'); at; at = strchr(at + 1, '/')) {
+        char *folder = strndup(path, (size_t)(at - path));
+        if (!folder)
+            return qm_fail(QM_NO_MEMORY, "%s", path);
+        int bad = mkdir(folder, 0777) != 0 && errno != EEXIST ? errno : 0;
+        qm_status st =
+            bad ? qm_fail(QM_BAD_FILE, "%s: cannot be made: %s", folder, strerror(bad)) : QM_OK;
+        free(folder);
+        QM_TRY(st);
+    }
+    return QM_OK;
+}
+
 qm_status qm_atomic_file_commit(struct qm_atomic_file *p)
 {
     if (fsync(p->fd) != 0 || rename(p->temporary, p->path) != 0)

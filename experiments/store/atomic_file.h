@@ -22,6 +22,8 @@ struct qm_atomic_file {
 qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out);
 /* QM_BAD_FILE: no file can be made in the folder of `path`, by the value of errno; names both. */
 qm_status qm_atomic_file_no_folder(const char *path, int error);
+/* Makes the folders that path names before its last '/', which are not there. */
+qm_status qm_make_folders(const char *path);
 qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes, size_t n);
 qm_status qm_atomic_file_commit(struct qm_atomic_file *p); /* releases p on success */
 /* Removes the temporary file and releases p; accepts a released p. */

@@ -256,10 +256,25 @@ static qm_status no_slot(const char *name)
     return qm_fail(QM_NO_MATCH, "no rule has a slot '%s'; did you mean %s?", name, near);
 }
 
+/* The first state of the rule that an axis with several values varies; 0: none is. */
+static uint8_t varied_slot(const struct qm_suite *s, const struct qm_rule *rule)
+{
+    for (int i = 0; i < rule->n_slots; i++)
+        for (int a = 0; a < s->n_axes; a++) {
+            const char *key = s->axis[a].key;
+            size_t n = strlen(rule->slot[i]);
+            if (s->axis[a].n > 1 && strncmp(key, rule->slot[i], n) == 0 &&
+                (key[n] == '.' || !key[n]))
+                return (uint8_t)i;
+        }
+    return 0;
+}
+
 static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "slot");
-    c->slot = 0;
+    int trains = c->coupling == QM_COUPLING_closed || c->coupling == QM_COUPLING_update;
+    c->slot = trains ? 0 : varied_slot(s, c->recipe->rule);
     if (a < 0)
         return c->recipe->rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
     const struct qm_axis_value *v = &s->axis[a].value[qm_cell_value(s, c, a)];

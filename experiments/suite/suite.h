@@ -10,7 +10,7 @@
  *       - "dyn:4s/block:128"                       # "label: value" names a value
  *     exp_avg.norm: ["block:64", "block:128"]
  *     coupling: oneshot                            # oneshot | local | global | closed | update
- *     slot: exp_avg                                # the state measured; default: the first
+ *     slot: exp_avg                                # the state measured; default: see below
  *     source: ["states:gpt_*", "dist:student:3"]   # required; see below
  *     seed: [1, 2, 3]                              # default 1
  *     instance: 1..4                               # other data: data_seed of the problem plus
@@ -46,6 +46,9 @@
  *     expect:                                      # what the cells show if it holds; claim.h
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
  *          relation: above 0}                      # each: source: one for every source
+ *
+ * A cell that does not train measures, where the suite has no slot, the first state of the rule
+ * that an axis varies (exp_avg_sq.norm: the second moment), else the first state.
  *
  * Any key of variant, coupling, slot, source, seed, instance, steps, n, lr_scale, warmup,
  * schedule, clip, decay_rank, start, rounding_seed and the recipe keys takes a list and is then an

@@ -4,7 +4,7 @@ import forest
 import inline
 import numpy as np
 
-NAME, MENU, TITLE = "against", "Against the archive", "Against the archived variants"
+NAME, MENU = "against", "Against the archive"
 
 
 def draw_panel(c, v, low, high):

@@ -3,16 +3,18 @@ import campaign
 import inline
 import numpy as np
 
-NAME, MENU, TITLE = "budget", "Error budget", "What the gap is made of"
+NAME, MENU = "budget", "Error budget"
 
 
 ALL, REST = "all", "rest"  # the whole gap; what the parts leave of it
 
 
-def answer(b, parts):
-    """Which part is the largest of a bar how often, in words; parts without the rest."""
+def answer(b, parts, plain):
+    """Which part is the largest of a bar how often, in words; parts without the rest, bars without
+    the (problem, label) of plain."""
     first, bars = dict.fromkeys(parts, 0), 0
-    for key in dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist())):
+    keys = dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist()))
+    for key in [key for key in keys if key not in plain]:
         at = (b["problem"] == key[0]) & (b["label"] == key[1]) & np.isfinite(b["mean"])
         mean = {part: b["mean"][at & (b["part"] == part)] for part in parts}
         mean = {part: float(x[0]) for part, x in mean.items() if len(x)}
@@ -20,7 +22,9 @@ def answer(b, parts):
             first[max(mean, key=mean.get)] += 1
             bars += 1
     said = [f"{part} in {n}" for part, n in sorted(first.items(), key=lambda x: -x[1]) if n]
-    return f"The largest part of the gap is {', '.join(said)} of {bars} cases" if bars else TITLE
+    return f"The largest part of the gap is {', '.join(said)} of {bars} cases" if bars \
+        else campaign.ALL_PLAIN.format("variant") if plain.issuperset(keys) else \
+        "No gap that is compared has two parts with a finite mean"
 
 
 def draw_panel(b, labels, parts, unit):
@@ -68,10 +72,10 @@ def draw(c, out):
         legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
                   for k, part in enumerate(parts)]
         named = [part for part in parts if part != REST]
-        out.figure(NAME, panels, (answer(b, named), MENU),
+        out.figure(NAME, panels, (answer(b, named, c.plain), MENU),
                    "A bar is how much smaller the mean gap becomes when that part of the variant "
                    "alone is at full precision; rest is what they leave (to the right where any of "
                    "several parts alone costs as much, to the left where they cost only together). "
                    "Bars follow one another; each is a trimmed mean of its own, so that the last may end "
                    "short of the whole gap, the upright line, or beyond it; thin lines are "
-                   "95 % intervals.", legend)
+                   "95 % intervals." + c.plain_told(), legend)

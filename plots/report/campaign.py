@@ -21,6 +21,20 @@ def in_order(names):
     return list(dict.fromkeys(names.tolist()))
 
 
+# The rule of all figures: what has floats where its recipe asks for codes, because of the size or
+# the shape of its tensors, says nothing of a format.  No median and no title has it beside codes.
+SMALL = "not quantized (too small, or not in whole blocks)"
+ALL_PLAIN = "Not quantized: no {} has codes in what is compared, all are floats"
+
+
+def is_plain(cells, share="asked_coded"):
+    """Which cells have no codes in what they are asked about, or in the state that `share` is of."""
+    if "coded" not in cells:
+        return np.zeros(len(cells["coupling"]), bool)
+    found = cells[share if share in cells else "coded"]  # NaN: the recipe gives no codes
+    return np.where(cells["coupling"] == "update", cells["coded"] < 1.0, found == 0.0)
+
+
 class Campaign:
     """One result file.  rows: problem, label, lr_scale, cell of every closed run; labels and
     problems in the suite's order.  one: the scale at which variants are compared, 1 or the nearest
@@ -37,6 +51,7 @@ class Campaign:
         self.one = scales[np.argmin(np.abs(np.log(scales)))] if len(scales) else 1.0
         self.archive = self.pairs = None
         self.looks = encode.looks({label: self.quantizers(label) for label in self.labels})
+        self.plain = self.unquantized()
 
     def quantizers(self, label):
         """Those of a label's recipes."""
@@ -80,6 +95,28 @@ class Campaign:
         return {"cell": closed, "problem": cells["source"][closed], "seed": cells["seed"][closed],
                 "label": np.array(labels, dtype=str), "lr_scale": np.ones(len(closed)),
                 "status": cells["status"][closed]}
+
+    def unquantized(self):
+        """{(problem, label)} of the runs that are not quantized: their verdict, where there is one."""
+        v = self.table("verdicts")
+        if v is not None and len(v["label"]):
+            at = v["verdict"] == "not quantized"
+            return set(zip(v["problem"][at].tolist(), v["label"][at].tolist()))
+        if not len(self.rows["cell"]):
+            return set()
+        at = is_plain(common.table(self.f, "/cells"))[self.rows["cell"]]
+        return set(zip(self.rows["problem"][at].tolist(), self.rows["label"][at].tolist()))
+
+    def all_plain(self):
+        """Whether there are runs, and none is quantized."""
+        runs = set(zip(self.rows["problem"].tolist(), self.rows["label"].tolist()))
+        return bool(runs) and runs <= self.plain
+
+    def plain_told(self):
+        """What a caption says of the runs that no title counts."""
+        said = [f"{label} on {readable(problem)}" for problem, label in sorted(self.plain)]
+        return f" In no title because {SMALL}: {', '.join(said[:4])}" \
+            + f" and {len(said) - 4} more" * (len(said) > 4) + "." if said else ""
 
     def versus(self, label, against, axis):
         """Two labels that differ in one axis: "exp_avg.round: stoch against mid (block:32)"."""

@@ -68,37 +68,45 @@ def norm_axis(found):
 
 
 def split(axes):
-    """(horizontal axis or None, axis of the series or None, axes of the panels)."""
+    """(horizontal axis or None, axis of the series or None, axes of the panels, axes of which each
+    tensor has the values of all: those but one where a pair of values of that one is compared)."""
     found = varying(axes)
     x = norm_axis(found)
     others = [name for name in found if name != x]
     maps = [name for name in others if name.endswith(".map")]
     series = (maps or others or [None])[-1]
-    return x, series, [name for name in others if name != series]
+    if pair and not {*pair} <= {*found.get(series, ())}:
+        chosen = next((name for name, values in found.items() if {*pair} <= {*values}), series)
+        return None, chosen, [], [name for name in found if name != chosen]
+    return x, series, [name for name in others if name != series], []
 
 
 class Grid:
     """The values of one metric in some rows, by horizontal place and series; +Inf is an exact cell.
-    without: rows whose value is no number."""
+    without: rows whose value is no number.  names: what is compared, values of `axis`: the series,
+    or the places where there is one series."""
 
     def __init__(self, table, metric, keep, split_axes):
         cells, axes = table
-        x, series, _ = split_axes
+        x, series, _, self.blocks = split_axes
         rows = np.flatnonzero(keep & ~np.isnan(metric))
         self.without = int(np.sum(keep & np.isnan(metric)))
         self.x, self.series, self.value, self.bits = x, series, {}, {}
-        self.kind, quantizers, elements = {}, {}, {}
+        self.kind, elements = {}, {}
+        quantizers, by_place = {}, {}
         self.once = np.isin(cells["coupling"][rows], ("oneshot", "update")).all()
         for i in rows:
             label = axes[series][i] if series else str(cells["variant"][i])
             at = axes[x][i] if x else label
             key = tuple(str(cells[name][i]) for name in ("source", "tensor", "seed"))
+            key = (*key, *(str(axes[name][i]) for name in self.blocks))
             self.value.setdefault((at, label), {})[key] = metric[i]
-            self.kind[key] = str(cells["class"][i])
+            self.kind[self.tensor(key)] = str(cells["class"][i])
             elements[at, label] = elements.get((at, label), 0.0) + float(cells["n"][i])
             total = self.bits.get((at, label), 0.0)
             self.bits[at, label] = total + float(cells["bits"][i] * cells["n"][i])
-            quantizers.setdefault(label, []).append(str(cells["quantizer"][i]))
+            for found, name in ((quantizers, label), (by_place, at)):
+                found.setdefault(name, []).append(str(cells["quantizer"][i]))
         self.bits = {key: total / max(elements[key], 1.0) for key, total in self.bits.items()}
         self.slots = 2 if (cells["coupling"][rows] == "update").all() else 1
         self.places = list(dict.fromkeys(k[0] for k in self.value))
@@ -106,36 +114,61 @@ class Grid:
             self.places.sort(key=lambda v: int(v[len(BLOCKS):]) if is_block(v) else 1 << 62)
         self.labels = list(dict.fromkeys(k[1] for k in self.value))
         self.look = encode.looks(quantizers)
+        alone = bool(x) and len(self.labels) == 1
+        self.names, self.axis = (self.places, x) if alone else (self.labels, series)
+        self.looks = encode.looks({name: by_place[name] for name in self.places}) if alone \
+            else self.look
 
     def place(self):
         """The place at which series are compared: blocks of 128, else the middle one; None:
         none."""
-        if not self.x:
+        if not self.x or self.names is self.places:
             return None
         usual = f"{BLOCKS}{USUAL}"
         return usual if usual in self.places else self.places[len(self.places) // 2]
 
     def where(self):
         """The place of comparison in words."""
-        if not self.x:
-            return ""
         place = self.place()
-        return f" at blocks of {place[len(BLOCKS):]}" if is_block(place) \
+        other = self.axis and "." in self.axis \
+            and self.axis.partition(".")[0] != (self.x or "").partition(".")[0]  # another state
+        if place is None:
+            return f" (median over values of {', '.join(self.blocks)})" if self.blocks else ""
+        return f" at blocks of {place[len(BLOCKS):]}" if is_block(place) and not other \
             else f" at {self.x} {place}"
 
-    def at(self, label):
-        """{tensor: value} of a series at the place of comparison."""
-        return self.value.get((self.place() or label, label), {})
+    def key(self, name):
+        """(place, series) of one of the names at the place of comparison."""
+        return (name, self.labels[0]) if self.names is self.places else (self.place() or name, name)
+
+    def at(self, name):
+        """{tensor: value} of one of the names at the place of comparison."""
+        return self.value.get(self.key(name), {})
 
     def middles(self):
-        """{series: its median at the place of comparison} of those that have one."""
-        return {name: median(self.at(name)) for name in self.labels if has_median(self.at(name))}
+        """{name: its median at the place of comparison} of those that have one."""
+        return {name: median(self.at(name)) for name in self.names if has_median(self.at(name))}
 
     def gains(self, a, b):
-        """{tensor: value of b - value of a}; 0 where both are exact."""
+        """{tensor: value of b - value of a}; 0 where both are exact.  Of a tensor with several
+        blocks it is the median over them: they are not independent."""
         left, right = self.at(a), self.at(b)
-        return {key: right[key] - left[key] if right[key] != left[key] else 0.0
-                for key in left if key in right}
+        found = {}
+        for key in [key for key in left if key in right]:
+            gain = right[key] - left[key] if right[key] != left[key] else 0.0
+            found.setdefault(self.tensor(key), []).append(gain)
+        return {key: float(np.median(gains)) for key, gains in found.items()}
+
+    def tensor(self, key):
+        """The tensor of a key of self.value, without the block."""
+        return key[:len(key) - len(self.blocks)]
+
+    def by_tensor(self, values):
+        """{tensor: value} of {tensor and block: value}, the median over blocks."""
+        found = {}
+        for key, value in values.items():
+            found.setdefault(self.tensor(key), []).append(value)
+        return {key: float(np.median(values)) for key, values in found.items()}
 
     def exact(self):
         """(How many values are exact, how many points have no median because of them)."""
@@ -151,17 +184,21 @@ class Grid:
                 out[label] = median(found)
         return out
 
+    def more_bits(self, a, b):
+        """By how many bits b has more than a; 0 for what scales of other norms cost a little."""
+        more = self.bits[self.key(b)] - self.bits[self.key(a)]
+        return more if abs(more) > 0.3 * self.slots else 0.0
+
     def rivals(self):
-        """(first series, {series: its gains}) of those with no more bits than the first."""
+        """(first name, {name: its gains}) of those with no more bits than the first; of all where
+        there are none."""
         there = self.middles()
         if not there:
             return None, {}
         first = next(iter(there))
-        most = self.bits[self.place() or first, first]
-        most += 0.3 * self.slots  # scales of other norms cost a little
-        found = {b: self.gains(first, b) for b in self.labels
-                 if b != first and b in there and self.bits[self.place() or b, b] <= most}
-        return first, {b: gains for b, gains in found.items() if gains}
+        found = {b: gains for b in there if b != first and (gains := self.gains(first, b))}
+        equal = {b: gains for b, gains in found.items() if self.more_bits(first, b) <= 0.0}
+        return first, equal or found
 
     def best(self):
         """(first series, the one it is compared with, its gains) or None: the one that gains most,
@@ -187,7 +224,7 @@ class Grid:
         return float(mid) if low > 0.0 or high < 0.0 else 0.0
 
     def answer(self, unit="dB"):
-        """The best series against the first one, in words; "" where there is nothing to compare."""
+        """The best of the names against the first one, in words; "" where nothing is compared."""
         found = self.best()
         if not found:
             return ""
@@ -195,37 +232,35 @@ class Grid:
         d = np.array([*gains.values()])
         mid, low, high = interval(d)
         wins, n = int(np.sum(d > 0)), len(d)
+        more = self.more_bits(first, best)
+        cost = [f"{self.bits[self.key(name)]:.3g}" for name in (first, best)]
+        equal = "" if more > 0.0 else "with no more bits " if more < 0.0 else "of equal bits "
         where = self.where()
-        axis = f"{self.series}: " if self.series and self.series != "variant" else ""
+        axis = f"{self.axis}: " if self.axis and self.axis != "variant" else ""
         what = "tensors" if n != 1 else "tensor"
         if high < 0.0:
             others = [x for b, x in ({} if pair else self.rivals()[1]).items() if b != best]
             sure = all(interval([*x.values()])[2] < 0.0 for x in others)
             rest = ", the best of the others," if others and sure else ""
-            axis += "" if sure else f"of equal bits nothing is surely above {first}; "
+            axis += "" if sure else f"{equal}nothing is surely above {first}; "
             return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} by "
-                    f"{-mid:.2g} {unit} [{-high:.2g}, {-low:.2g}]{where}")
+                    f"{-mid:.2g} {unit} [{-high:.2g}, {-low:.2g}]{where}"
+                    + f", with {cost[0]} bits to {cost[1]}" * bool(more))
         if low <= 0.0:
-            return (f"{axis}of equal bits nothing is surely above {first}{where}; {best} on "
-                    f"{wins} of {n} {what} by {mid:.2g} {unit} [{low:.2g}, {high:.2g}]")
+            return (f"{axis}{equal}nothing is surely above {first}{where}; {best} on "
+                    f"{wins} of {n} {what} by {mid:.2g} {unit} [{low:.2g}, {high:.2g}]"
+                    + f", with {cost[1]} bits to {cost[0]}" * bool(more))
         return (f"{axis}{best} beats {first} on {wins} of {n} {what} by {mid:.2g} {unit} "
-                f"[{low:.2g}, {high:.2g}]{where}")
+                f"[{low:.2g}, {high:.2g}]{where}"
+                + f", with {cost[1]} bits to {cost[0]}" * bool(more))
 
-
-    def extremes(self, unit="dB"):
-        """Of series of which no other has as few bits as the first: the first and the one with the
-        highest median, with their bits; "" where there are no two."""
-        middle = self.middles()
-        if len(middle) < 2:
-            return ""
-        bits = {name: self.bits[self.place() or name, name] for name in middle}
-        best, first = max(middle, key=middle.get), min(middle, key=bits.get)
-        axis = f"{self.series}: " if self.series and self.series != "variant" else ""
-        if best == first:
-            return f"{axis}{best} has the most {unit}, {middle[best]:.3g}, with the fewest bits, " \
-                   f"{bits[best]:.3g}{self.where()}"
-        return f"{axis}{best} has the most {unit}, {middle[best]:.3g} with {bits[best]:.3g} " \
-               f"bits; {first} {middle[first]:.3g} with {bits[first]:.3g}{self.where()}"
+    def why(self):
+        """Why there is no answer, in words."""
+        if len(self.names) < 2:
+            return f"Nothing to compare: {self.names[0]} alone has values"
+        if len(self.middles()) < 2:
+            return "Nothing to compare: half or more of the values are exact, without a median"
+        return f"Nothing to compare: no tensor has values of two of {', '.join(self.names[:4])}"
 
 
 class Cells:
@@ -241,16 +276,9 @@ class Cells:
         self.open = self.cells["coupling"] != "closed"
         self.rows = self.open & (self.cells["status"] == "ok")
         self.left_out = int(np.sum(self.open & (self.cells["status"] != "ok")))
-        plain = self.rows & self.is_plain()
+        plain = self.rows & campaign.is_plain(self.cells)
         self.plain = int(np.sum(plain))
         self.rows &= ~plain
-
-    def is_plain(self):
-        """Which cells have plain floats where the recipe asks for codes, because of their size."""
-        if "coded" not in self.cells:
-            return np.zeros(len(self.rows), bool)
-        coded = self.cells["coded"]  # NaN: the recipe gives no codes
-        return np.where(self.cells["coupling"] == "update", coded < 1.0, coded == 0.0)
 
     def tensors(self):
         """In words: tensors, or draws of distributions, each with its seed."""
@@ -287,9 +315,10 @@ class Cells:
                                            for label, x in grid.below().items()})
                         yield ", ".join(map(str, head)), words, grid
 
-    def labels(self):
-        """All labels of all panels."""
-        return list(dict.fromkeys(label for _, _, grid in self.grids() for label in grid.labels))
+    def values(self):
+        """{axis: its values} of which a pair may be compared."""
+        return varying({name: column[self.rows] for name, column in self.axes.items()}) \
+            if self.there else {}
 
     def omitted(self):
         """What the caption says of cells and panels that are not drawn."""
@@ -298,7 +327,7 @@ class Cells:
             * (self.beyond > 0) \
             + [f"{self.without} values that are undefined, as the error of an update whose other "
                "state was not recorded"] * (self.without > 0) \
-            + [f"{self.plain} cells that are not quantized (too small)"] * (self.plain > 0)
+            + [f"{self.plain} cells that are {campaign.SMALL}"] * (self.plain > 0)
         out = f"; left out: {', '.join(left)}." if left else "."
         low = [f"{key[-1]} ({', '.join(key[:-1]).removesuffix(' (dB)')}: {x:.2g} dB)"
                for key, x in self.below.items()]

@@ -5,7 +5,7 @@ import forest
 import inline
 import numpy as np
 
-NAME, MENU, TITLE = "contrasts", "Contrasts", "Value against value"
+NAME, MENU = "contrasts", "Contrasts"
 MOST = 12  # panels
 FIRST = ("better", "equivalent", "worse")
 SAME = "same results"  # to the bit: the value changes nothing, and is not counted

@@ -5,7 +5,7 @@ import inline
 import matplotlib
 import numpy as np
 
-NAME, MENU, TITLE = "loss", "Loss curves", "Loss over updates"
+NAME, MENU = "loss", "Loss curves"
 POINTS = 120  # of a drawn curve, evenly spaced in log(update)
 LOG_DECADES = 1.0  # of the axis above the largest loss of a twin
 CEILING = 1e300  # stands for Inf at the upper edge of a band
@@ -108,13 +108,14 @@ def own_twins(rows, twin):
     return list(found.values())
 
 
-def lowest(rows, curves):
+def lowest(rows, curves, plain):
     """The label whose median loss at the last update is the smallest, "" for the twin's; None where
-    no median is finite."""
+    no median is finite.  plain: {(problem, label)} that are not counted."""
     steps, loss = curves[:2]
     last = np.array([max(steps[k][-1] for k in rows["curve"])])
     found = {label: common.median(stacked(loss, steps, rows["curve"][rows["label"] == label],
-                                          last))[0] for label in campaign.in_order(rows["label"])}
+                                          last))[0] for label in campaign.in_order(rows["label"])
+             if (rows["problem"][0], label) not in plain}
     if len(curves) > 2:
         found[""] = min(common.median(stacked(curves[2], steps, mine, last))[0]
                         for mine in own_twins(rows, curves[2]))
@@ -126,7 +127,7 @@ def answer(winners):
     """Who ended lowest on how many problems, in words; winners as `lowest` returns them."""
     names = ["float64" if label == "" else label for label in winners if label is not None]
     if not names:
-        return TITLE
+        return "No run has a finite loss at the end"
     said = [f"{name} on {names.count(name)}" for name in sorted(set(names), key=names.index)]
     return f"Lowest at the end: {', '.join(said)} of {len(winners)} " \
            f"problem{'s' * (len(winners) != 1)}"
@@ -192,7 +193,7 @@ def draw(c, out):
     for problem in campaign.in_order(rows["problem"]):
         name = campaign.readable(problem)
         one = select(rows, rows["problem"] == problem)
-        winners.append(lowest(one, curves))
+        winners.append(lowest(one, curves, c.plain))
         panels.append((draw_panel(c, one, curves), name, f"Loss over updates on {name}"))
     if not panels:
         return
@@ -207,11 +208,12 @@ def draw(c, out):
             "data and noise. " if has_twin else "")
     caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at "
                f"{c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
-               "of the seeds have diverged.")
+               "of the seeds have diverged." + c.plain_told())
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}
         legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",
                                     inline.swatch(line)))
     legend += c.legend()
-    out.figure(NAME, panels, (answer(winners), MENU), caption, legend)
+    title = campaign.ALL_PLAIN.format("variant") if c.all_plain() else answer(winners)
+    out.figure(NAME, panels, (title, MENU), caption, legend)

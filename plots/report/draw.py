@@ -67,12 +67,31 @@ def known(names):
             common.fail(f"no figure '{name}'; there are {', '.join(f.NAME for f in FIGURES)}", 2)
 
 
+def nothing(c, args):
+    """Ends the script where there is nothing to draw, with the reason and the cure."""
+    there = [name for name, _ in sheet.names(LISTED, c)]
+    what = f"figure {args.what}" if args.what else "any figure"
+    table = cells.Cells(c)
+    if there:
+        why = f"it has {', '.join(there)}"
+    elif common.text(c.f.attrs["kind"]) == "analyze":
+        why = "it is of `qualm analyze`; `qualm run SUITE --data FILE` measures FILE's tensors " \
+              "by the axes of a suite, and its results can be drawn"
+    elif table.there and table.plain:
+        why = f"its {table.plain} cells are {campaign.SMALL}"
+    else:
+        why = f"it is of kind {common.text(c.f.attrs['kind'])}; figures are of `qualm run`, " \
+              "`qualm search` and `qualm predict`"
+    common.fail(f"{args.file}: has no tables of {what}; {why}", 4)
+
+
 def plot(c, args):
     """Draws one figure, or lists them."""
     if args.list:
-        for name, title in sheet.names(LISTED, c):
+        found = sheet.names(LISTED, c)
+        for name, title in found:
             print(f"{name}\t{common.plain(title)}")
-        return
+        return None if found else nothing(c, args)
     known([args.what] if args.what else [])
     if args.what == against.NAME:
         common.fail(f"{args.file}: figure against compares with an archive: `qualm report "
@@ -83,13 +102,14 @@ def plot(c, args):
                     f"figure {args.what} takes no --pair; those that do are "
                     + ", ".join(f.NAME for f in PAIRED), 2)
     if args.pair:
-        words, there = args.pair.split(","), cells.Cells(c).labels()
-        for word in words:
-            if len(words) != 2 or word not in there:
-                common.fail(f"--pair '{args.pair}': expected two of {', '.join(there) or 'none'}",
-                            2)
-        cells.pair = words
-    for figure in [f for f in LISTED if args.what in (None, f.NAME)]:
+        pair, there = args.pair.split(","), cells.Cells(c).values()
+        if len(set(pair)) != 2 or len(pair) != 2 or \
+                not any({*pair} <= {*values} for values in there.values()):
+            of = "; or of ".join(f"{axis}: {', '.join(values)}" for axis, values in there.items())
+            common.fail(f"--pair '{args.pair}': expected two different values of "
+                        + (of or "an axis; the file has none with two values"), 2)
+        cells.pair = pair
+    for figure in [f for f in (PAIRED if args.pair else LISTED) if args.what in (None, f.NAME)]:
         common.progress(figure.NAME)
         fig, title = sheet.draw(figure, c)
         if fig:
@@ -97,10 +117,8 @@ def plot(c, args):
             print(f"{figure.NAME}\t{common.plain(title)}")
             for path in args.plot:
                 sheet.save(fig, path)
-            return
-    there = [name for name, _ in sheet.names(LISTED, c)]
-    what = f"figure {args.what}" if args.what else "a figure"
-    common.fail(f"{args.file}: has no tables of {what}; it has {', '.join(there) or 'none'}", 4)
+            return None
+    return nothing(c, args)
 
 
 def main():

@@ -6,7 +6,7 @@ import inline
 import numpy as np
 from cells import varying
 
-NAME, MENU, TITLE = "drift", "Drift", "SQNR of the states over updates"
+NAME, MENU = "drift", "Drift"
 TRACKS = (("state0_sqnr", "first state"), ("state1_sqnr", "second state"))
 WORDS = {"local": "local: error of one step", "global": "global: error of the whole run"}
 LEAST = 16  # elements; smaller tensors have values that a table holds exactly
@@ -49,12 +49,15 @@ def draw(c, out):
     label_of = np.array(["; ".join(axes[a][i] for a in names) or str(cells["variant"][i])
                          for i in owner])
     large = (cells["n"][owner] >= LEAST) & (cells["coupling"][owner] != "closed")
-    panels, title, tensors, alike, legend = [], "", set(), "", []
+    panels, title, tensors, alike, legend, floats = [], "", set(), "", [], 0
     for track, state in TRACKS:
         if f"/curves/{track}" not in c.f:
             continue
         sqnr = common.curves(c.f, "/curves/" + track)
         drawn = np.array([len(s) > 1 and np.isfinite(s).any() for s in sqnr], dtype=bool) & large
+        plain = drawn & campaign.is_plain(cells, track.replace("sqnr", "coded"))[owner]
+        floats += int(plain.sum())
+        drawn &= ~plain
         labels = campaign.in_order(label_of[drawn])
         looks = encode.looks({label: [q for i in owner[drawn & (label_of == label)]
                                       for q in encode.of_recipe(str(cells["recipe"][i]))]
@@ -84,5 +87,6 @@ def draw(c, out):
         small = len(set(owner[cells["n"][owner] < LEAST].tolist()))
         out.figure(NAME, panels, (title, MENU), f"Median over {len(tensors)} recorded traces; bars "
                    "beside the curves: the quartiles at the end"
-                   + (f"; {small} curves of tensors below {LEAST} elements are left out." if small
-                      else ".") + alike, legend, wide=len(panels) == 1)
+                   + (f"; {small} curves of tensors below {LEAST} elements are left out" if small
+                      else "") + (f"; left out: {floats} curves that are {campaign.SMALL}."
+                                  if floats else ".") + alike, legend, wide=len(panels) == 1)

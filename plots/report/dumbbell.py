@@ -8,7 +8,7 @@ import campaign
 import numpy as np
 from cells import Cells
 
-NAME, MENU, TITLE = "dumbbell", "Tensor by tensor", "Tensor by tensor"
+NAME, MENU = "dumbbell", "Tensor by tensor"
 LEAST, NAMED = 6, 70  # tensors of a figure; of one whose rows have names
 
 
@@ -20,7 +20,7 @@ def short(key):
 
 def panel(grid, words, found):
     first, best, gains = found
-    left, right = grid.at(first), grid.at(best)
+    left, right = (grid.by_tensor(grid.at(name)) for name in (first, best))
     classes = list(dict.fromkeys(grid.kind[key] for key in gains))
     known = [x for side in (left, right) for x in (side[key] for key in gains) if np.isfinite(x)]
     exact = max(known, default=0.0) + 0.06 * np.ptp(known or [1.0, 0.0])  # where they are drawn
@@ -37,7 +37,7 @@ def panel(grid, words, found):
             if exact in ends:
                 ax.text(exact, y, "  exact", fontsize=5.5, va="center")
             for label, x in zip((first, best), ends):
-                style = grid.look[label]
+                style = grid.looks[label]
                 ax.plot(x, y, marker=style["marker"], color=style["color"], markersize=3.2,
                         linestyle="none", zorder=2, label=label if y == 1 else None)
             ticks.append(y)

@@ -3,7 +3,7 @@ import campaign
 import inline
 import numpy as np
 
-NAME, MENU, TITLE = "gap", "Gaps", "Gap to the double-precision twin"
+NAME, MENU = "gap", "Gaps"
 SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", False),
           "undecided": ("D", True), "too few": ("X", True),
           "not quantized": ("P", True), "same results": ("s", True)}

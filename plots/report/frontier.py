@@ -5,7 +5,7 @@ import encode
 import numpy as np
 from cells import BLOCKS, Cells, bars, has_median, interval
 
-NAME, MENU, TITLE = "frontier", "Bits", "Error against bits"
+NAME, MENU = "frontier", "Bits"
 
 
 def points_of(grid):

@@ -4,7 +4,7 @@ import forest
 import matplotlib
 import numpy as np
 
-NAME, MENU, TITLE = "heat", "Heat map", "Variants by problems"
+NAME, MENU = "heat", "Heat map"
 SIGNS = {"equivalent": "=", "better": "\u25c0", "worse": "\u25b6", "undecided": "?",
          "too few": "\u00b7", "not quantized": "\u2205"}
 # Blue is better, orange is worse: apart with any of the common colour deficiencies.

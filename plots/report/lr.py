@@ -4,7 +4,7 @@ import curves
 import inline
 import numpy as np
 
-NAME, MENU, TITLE = "lr", "Learning rate", "Sensitivity to the learning rate"
+NAME, MENU = "lr", "Learning rate"
 
 
 def line(ax, x, y, low, high, style, mark, alpha):
@@ -43,10 +43,13 @@ def draw_panel(c, s):
     return fig
 
 
-def best_rates(s):
-    """The scale with the smallest finite median gap of each (problem, label), and of its twin."""
+def best_rates(s, plain):
+    """The scale with the smallest finite median gap of each (problem, label), and of its twin, but
+    for those in plain."""
     found = {}
     for key in dict.fromkeys(zip(s["problem"].tolist(), s["label"].tolist())):
+        if key in plain:
+            continue
         at = (s["problem"] == key[0]) & (s["label"] == key[1])
         ends = [np.where(np.isfinite(s[name][at]), s[name][at], np.inf)
                 for name in ("gap_median", "twin_median")]
@@ -58,7 +61,7 @@ def best_rates(s):
 def answer(found):
     """How many variants are best at their twin's best rate of those that ran, in words."""
     if not found:
-        return TITLE
+        return "No variant that is compared has a finite gap at any rate"
     same = sum(own == twin for own, twin in found.values())
     (problem, label), (own, twin) = max(found.items(),
                                         key=lambda item: abs(np.log(item[1][0] / item[1][1])))
@@ -78,7 +81,9 @@ def draw(c, out):
         name = campaign.readable(problem)
         panels.append((draw_panel(c, one), name, f"Final gap over learning rates on {name}"))
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] + c.legend()
-    out.figure(NAME, panels, (answer(best_rates(s)), MENU),
+    out.figure(NAME, panels, (campaign.ALL_PLAIN.format("variant") if c.all_plain()
+                              else answer(best_rates(s, c.plain)), MENU),
                "Median over seeds of the normalised gap after the last update, bands from the lower "
-               "to the upper quartile. Nothing is tuned: every variant runs at the twin's rates.",
+               "to the upper quartile. Nothing is tuned: every variant runs at the twin's rates."
+               + c.plain_told(),
                legend)

@@ -8,7 +8,7 @@ import campaign
 import numpy as np
 from cells import BLOCKS, Cells, bars, has_median, interval, is_block
 
-NAME, MENU, TITLE = "points", "Values", "Values by axis"
+NAME, MENU = "points", "Values"
 
 
 def panel(grid, words):
@@ -19,7 +19,7 @@ def panel(grid, words):
         shift = (k - (len(grid.labels) - 1) / 2) * 0.4 / len(grid.labels)
         points = []
         for at, place in enumerate(grid.places):
-            found = grid.value.get((place, label))
+            found = grid.by_tensor(grid.value.get((place, label), {}))
             if found and has_median(found):
                 place = at + (shift if grid.x else 0)
                 points.append((place, *interval([*found.values()])))
@@ -45,17 +45,18 @@ def panel(grid, words):
 
 def draw(c, out):
     table = Cells(c)
-    panels, answers, effects, beside = [], [], [], False
+    panels, answers, effects, beside, why = [], [], [], False, ""
     for head, words, grid in table.grids():
-        answer = grid.answer() or grid.extremes()
+        answer = grid.answer()
         head = f"{head}: {words}" if head else words
-        panels.append((panel(grid, words), head, f"{head}. {answer}"))
+        panels.append((panel(grid, words), head, f"{head}. {answer or grid.why()}"))
+        why = why or grid.why()
         answers.append((head, answer))
         effects.append(abs(grid.effect()))
         beside |= bool(grid.x) and len(grid.labels) > 1
     if not panels:
         return
-    title = next((a for _, a in answers if a), TITLE)
+    title = next((a for _, a in answers if a), why)
     if not effects[0] and max(effects) > 0.0:  # the first panel decides nothing, another one does
         title = ": ".join(answers.pop(int(np.argmax(effects))))
     rest = [f"{head}: {a}." for head, a in answers if a and a != title]

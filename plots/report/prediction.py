@@ -3,7 +3,7 @@ import campaign
 import common
 import numpy as np
 
-NAME, MENU, TITLE = "prediction", "Prediction", "Error without training against outcome"
+NAME, MENU = "prediction", "Prediction"
 TABLE, ALL = "/prediction/correlations", "all"
 MOST = 12  # panels
 

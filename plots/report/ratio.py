@@ -5,7 +5,7 @@ import inline
 import numpy as np
 from curves import band, edges, few_decades, select, stacked, thinned, with_curves
 
-NAME, MENU, TITLE = "ratio", "Ratio to the twin", "Loss over that of the twin"
+NAME, MENU = "ratio", "Ratio to the twin"
 
 
 def ratios(rows, curves, x):
@@ -50,6 +50,8 @@ def draw(c, out):
         fig, ends = draw_panel(c, select(rows, rows["problem"] == problem), curves)
         panels.append((fig, name, f"Loss over that of the double-precision twin on {name}"))
         for label, end in ends.items():
+            if (problem, label) in c.plain:
+                continue
             apart = abs(np.log(end)) if np.isfinite(end) and end > 0 else -1.0
             if worst is None or apart > worst[0]:
                 worst = (apart, label, end, name.split()[0])
@@ -57,10 +59,12 @@ def draw(c, out):
         return
     seeds = len(set(rows["seed"].tolist()))
     title = f"Furthest from its twin at the end: {worst[1]} on {worst[3]}, {worst[2]:.3g} times " \
-            "the twin's loss" if worst[0] >= 0 else TITLE
+            "the twin's loss" if worst and worst[0] >= 0 else \
+            "No run that is compared has a loss at the end, or its twin has none above 0" if worst \
+            else campaign.ALL_PLAIN.format("variant")
     spread = f", bands {edges(seeds)[1]}" if seeds > 1 and not c.crowded() else ""
     out.figure(NAME, panels, (title, MENU),
                f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}{spread}, at "
                f"{c.rate()}; above 1 is worse than float64 with the same start, data and noise. "
-               "A line ends where half of the seeds have diverged.",
+               "A line ends where half of the seeds have diverged." + c.plain_told(),
                [campaign.note("the twin itself", inline.swatch(campaign.TWIN))] + c.legend())

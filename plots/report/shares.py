@@ -3,7 +3,7 @@ import campaign
 import inline
 import numpy as np
 
-NAME, MENU, TITLE = "shares", "Time to target", "Time to target"
+NAME, MENU = "shares", "Time to target"
 
 
 def draw_panel(c, rows, x_label, base):
@@ -42,10 +42,14 @@ def reached(c, ecdf):
 def answer(c, ecdf):
     """Which variants reached most and fewest of the targets, in words."""
     share = reached(c, ecdf)
-    own = {label: x for label, x in share.items() if label in c.labels}
+    quantized = {label for problem, label in zip(c.rows["problem"].tolist(),
+                                                 c.rows["label"].tolist())
+                 if (problem, label) not in c.plain}
+    own = {label: x for label, x in share.items() if label in quantized}
     twins = [x for label, x in share.items() if label not in c.labels]
     if not own:
-        return TITLE
+        return campaign.ALL_PLAIN.format("variant") if c.all_plain() else \
+            "No run that is compared has targets"
     most, least = max(own, key=own.get), min(own, key=own.get)
     said = f"Of all targets {most} reached {100 * own[most]:.3g} %"
     if len(own) > 1:
@@ -70,12 +74,13 @@ def draw(c, out):
             panels.append((draw_panel(c, one, x_label, 2), title, title))
     if panels:
         has = ecdf is not None and len(ecdf["tau"])
-        out.figure(NAME, panels, (answer(c, ecdf) if has else TITLE, MENU),
-                   "51 targets per problem, evenly on the logarithm, down to what half the twins reach; "
-                   "what never got there counts as infinitely late. A share over updates is of "
+        title = answer(c, ecdf) if has else "The file has no targets, profiles alone"
+        out.figure(NAME, panels, (title, MENU),
+                   "51 targets per problem, evenly on the logarithm, down to what half the twins "
+                   "reach; what never got there counts as infinitely late. A share over updates is of "
                    "all targets of all runs; that of a profile leaves out the targets that both the "
                    "variant and its reference, the best or the twin, missed. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "
-                   "against the own twin do not.",
+                   "against the own twin do not." + c.plain_told(),
                    [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
                    + c.legend())

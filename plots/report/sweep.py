@@ -3,7 +3,7 @@ import campaign
 import common
 import numpy as np
 
-NAME, MENU, TITLE = "sweep", "Contrasts over the rate", "Value against value over the learning rate"
+NAME, MENU = "sweep", "Contrasts over the rate"
 
 
 def group(problem):
@@ -15,10 +15,14 @@ def group(problem):
 def answer(v, pair):
     """On which side of the best rate the first value is ahead, counted."""
     ahead, behind = v["verdict"] == "better", v["verdict"] == "worse"
-    below, rest = v["lr_scale"] < 1, v["lr_scale"] >= 1
+    plain = v["verdict"] == "not quantized"
+    below, rest = ~plain & (v["lr_scale"] < 1), ~plain & (v["lr_scale"] >= 1)
+    if plain.all():
+        return f"{pair}: not quantized at any point"
     return (f"{pair}: below the best rate better at {ahead[below].sum()}, "
             f"worse at {behind[below].sum()} of {below.sum()} points; from it on better at "
-            f"{ahead[rest].sum()}, worse at {behind[rest].sum()} of {rest.sum()}")
+            f"{ahead[rest].sum()}, worse at {behind[rest].sum()} of {rest.sum()}"
+            + f", not quantized at {plain.sum()} more" * bool(plain.any()))
 
 
 def panel(v, lines):

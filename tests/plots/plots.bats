@@ -92,7 +92,8 @@ assert f" by {np.median(two - one):.2g} dB" in title, title
 EOF
     fails_with 2 "no figure 'nothing'" plot "$DIR/results/drift.h5" -w nothing -o "$DIR/x.png"
     fails_with 2 "expected an ending" plot "$DIR/results/drift.h5" -o "$DIR/x.gif"
-    fails_with 2 "expected two of int4, " plot "$DIR/results/drift.h5" --pair a,b -o "$DIR/x.png"
+    fails_with 2 "expected two different values of exp_avg: int4, " \
+        plot "$DIR/results/drift.h5" --pair a,b -o "$DIR/x.png"
     fails_with 4 "has no tables of figure gap" plot "$DIR/results/drift.h5" -w gap -o "$DIR/x.png"
     fails_with 3 "cannot open" plot "$DIR/results/absent.h5" -o "$DIR/x.png"
 }
@@ -122,15 +123,18 @@ for _, _, grid in table.grids():
 frontier.draw(campaign.Campaign(sys.argv[1]), told)
 assert "inf" not in told.found["title"] and " count in medians" in told.found["caption"], told.found
 # where half of the values are exact there is no median: no point, not in a title, but counted
-grid.labels, grid.x, grid.value = ["a", "b"], None, {("a", "a"): {1: 20.0, 2: 21.0, 3: np.inf},
-                                                     ("b", "b"): {1: 20.0, 2: np.inf}}
+grid.names = grid.labels = ["a", "b"]
+grid.x, grid.value = None, {("a", "a"): {(1,): 20.0, (2,): 21.0, (3,): np.inf},
+                            ("b", "b"): {(1,): 20.0, (2,): np.inf}}
 grid.bits = {("a", "a"): 4.0, ("b", "b"): 4.0}
 assert [p[:2] for p in frontier.points_of(grid)] == [(4.0, 21.0)] and grid.exact() == (2, 1)
-assert grid.answer() == grid.extremes() == "" and grid.effect() == 0
+assert grid.answer() == "" and grid.effect() == 0
+assert grid.why().startswith("Nothing to compare: half or more of the values are exact")
 assert cells.bars(20.0, 21.0, 144.0)[1][1] == 0.0
 # the largest sure effect is in the title, a loss too, and whichever panel it is in
-none = {k: 20.0 + k for k in range(9)}
-grid.labels, grid.series = ["scan", "mids", "ladder"], "search"
+none = {(k,): 20.0 + k for k in range(9)}
+grid.names = grid.labels = ["scan", "mids", "ladder"]
+grid.axis = "search"
 grid.value = {(name, name): dict(none) for name in grid.labels}
 grid.bits = {key: 4.0 for key in grid.value}
 assert grid.answer().startswith("search: of equal bits nothing is surely above scan; mids on 0")

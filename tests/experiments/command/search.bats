@@ -193,3 +193,14 @@ P
     grep -q adamw4_lpmm "$dir/t.txt"
     "$QUALM" run -q -n "$dir/a.training.yaml" >/dev/null
 }
+
+@test "search and submit make the folder of their results, as run and tune do" {
+    cd "$BATS_TEST_TMPDIR"
+    qualm search -q --bits 6 --first 4 --seed 1 >/dev/null
+    [ -s results/search.h5 ]
+    fails_with 3 "cannot be made" search -q --bits 6 --first 4 -o /proc/no/such/x.h5
+    mkdir other && cd other
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 64' >mine.yaml
+    qualm submit -q --slurm --dry-run mine.yaml >/dev/null
+    [ -d results/mine.run ]
+}

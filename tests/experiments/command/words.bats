@@ -31,6 +31,21 @@ Y
     [[ $(qualm show decade) == *"a factor of 10"* ]]
 }
 
+@test "show: the words of a failing check, of titles and of a verdict" {
+    cd "$BATS_TEST_TMPDIR"
+    qualm check --template lion8_bnb >bad.c
+    sed -i '/float x = /s/beta1/beta2/' bad.c
+    ! cmp -s bad.c <(qualm check --template lion8_bnb) || return 1
+    "$QUALM" check --kernel bad.c --no-shrink >said 2>&1 || true
+    grep -q '^failed by part' said
+    words=$(grep -E '^failed by (part|first|class|setting|fallback)' said |
+        sed 's/^failed by [a-z]* *//; s/, and .*//' | tr ',' '\n' | awk '{print $1}')
+    [ "$(wc -w <<<"$words")" -ge 12 ]
+    for word in $words float64 contracted uncontracted t12; do
+        qualm show "$word" >/dev/null || { echo "$word"; return 1; }
+    done
+}
+
 @test "show: every key of a suite, and a slot with an axis" {
     keys=$(sed -n '/define PLAIN_KEY_LIST/,/^static/s/^ *X(\([a-z_]*\),.*/\1/p' \
         "$ROOT/experiments/suite/suite.c"
