@@ -28,7 +28,7 @@ ALL_PLAIN = "Not quantized: no {} has codes in what is compared, all are floats"
 
 
 def is_plain(cells, share="asked_coded"):
-    """Which cells have no codes in what they are asked about, or in the state that `share` is of."""
+    """Which cells have no codes in what they are asked about, or in the state of `share`."""
     if "coded" not in cells:
         return np.zeros(len(cells["coupling"]), bool)
     found = cells[share if share in cells else "coded"]  # NaN: the recipe gives no codes
@@ -97,7 +97,7 @@ class Campaign:
                 "status": cells["status"][closed]}
 
     def unquantized(self):
-        """{(problem, label)} of the runs that are not quantized: their verdict, where there is one."""
+        """{(problem, label)} of the runs that are not quantized: their verdict, where there is."""
         v = self.table("verdicts")
         if v is not None and len(v["label"]):
             at = v["verdict"] == "not quantized"

@@ -339,7 +339,7 @@ open(sys.argv[2], "wb").write(b)
 print("byte", at, "of", len(b))
 P
         rm -f "$dir/e.h5"
-        "$QUALM" merge -q "$dir/d.run" -o "$dir/e.h5" >/dev/null 2>"$dir/err"
+        "$QUALM" merge "$dir/d.run" -o "$dir/e.h5" >/dev/null 2>"$dir/err"
         [ $seed != sum ] || grep -q '^1 damaged lines' "$dir/err"
         [ "$(digest_of "$dir/e.h5")" = "$want" ]
     done

@@ -452,8 +452,8 @@ static void tampered(const struct qm_state *s, const char *from, const char *to,
         fail_msg("there is no '%s'", from);
     memcpy(at, to, strlen(to));
     at = memmem(bytes, n, "\"digest\":", 9);
-    if (at && !strstr(why, "digest")) /* its key, its 64 digits and the comma behind them */
-        memset(at, ' ', strlen("\"digest\":\"\",") + 64);
+    if (at && !strstr(why, "digest")) /* the comma before it, its key and its 64 digits */
+        memset(at - 1, ' ', strlen(",\"digest\":\"\"") + 64);
     file_write(path_st, bytes, n);
     if (!refused_or_same(path_st, s))
         fail_msg("'%s' for '%s' was read", to, from);
