@@ -30,7 +30,9 @@ static const char doc[] =
     "over all that is judged, or where a number became NaN or infinite (or finite: an sqnr of "
     "Inf is exact) for the worse, `broken`; the table gives means with 95 % intervals.  "
     "Other metrics are shown where "
-    "they changed.\n"
+    "they changed, columns of cells (bits, reason ...) with the number of pairs that differ, and "
+    "columns that one file alone has.  Curves, summaries, verdicts, code books and times are not "
+    "compared: `qualm digest` tells whether all but times is equal.\n"
     "\n"
     "Examples:\n"
     "  qualm compare results/before.h5 results/after.h5\n"
@@ -39,6 +41,7 @@ static const char doc[] =
     "\n"
     "Exit codes: 0 nothing differs by more than the margin, 1 something does (better, worse or "
     "unclear: `worse` counts regressions), or cells that were ok diverge or fail or the reverse, "
+    "or a column differs, "
     "2 usage, 3 a file cannot be read or is damaged, 4 no cell or metric in common.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
@@ -75,6 +78,18 @@ static json_t *row_json(const struct qm_compare_row *r)
                      qm_json_number(r->q), "verdict", qm_compared_name(r->verdict));
 }
 
+/* [{"column": "cells/bits", "only_in": "", "differ": 3}, ...] */
+static json_t *columns_json(const struct qm_comparison *c)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < c->n_columns; i++)
+        json_array_append_new(all,
+                              json_pack("{s:s, s:s#, s:I}", "column", c->column[i].name, "only_in",
+                                        &c->column[i].in, (size_t)(c->column[i].in != 0), "differ",
+                                        (json_int_t)c->column[i].differ));
+    return all;
+}
+
 static void show(const struct options *o, const struct qm_comparison *c)
 {
     json_t *rows = json_array();
@@ -84,12 +99,14 @@ static void show(const struct options *o, const struct qm_comparison *c)
         if (o->all || qm_cli.json || c->row[i].differs)
             json_array_append_new(rows, row_json(&c->row[i]));
     }
-    qm_report(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:i, s:o}", "a",
-                        o->file[0], "b", o->file[1], "cells_a", (json_int_t)c->cells_a, "cells_b",
-                        (json_int_t)c->cells_b, "pairs", (json_int_t)c->pairs, "no_longer_ok",
-                        (json_int_t)c->lost, "ok_now", (json_int_t)c->found, "compared", c->n_rows,
-                        "same", (json_int_t)same, "differ", c->differ, "worse", c->worse,
-                        "differences", rows));
+    qm_report(json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:i, s:o, s:o, s:s}", "a", o->file[0],
+        "b", o->file[1], "cells_a", (json_int_t)c->cells_a, "cells_b", (json_int_t)c->cells_b,
+        "pairs", (json_int_t)c->pairs, "no_longer_ok", (json_int_t)c->lost, "ok_now",
+        (json_int_t)c->found, "compared", c->n_rows, "same", (json_int_t)same, "differ", c->differ,
+        "worse", c->worse, "differences", rows, "columns", columns_json(c), "not_compared",
+        "curves, summaries, verdicts, code books, times; qualm digest compares all "
+        "but times"));
 }
 
 int qm_cmd_compare(int argc, char **argv)
@@ -103,7 +120,7 @@ int qm_cmd_compare(int argc, char **argv)
         qm_status st = qm_compare(o.file[0], o.file[1], o.metric, o.n_metrics, o.margin, &c);
         if (st == QM_OK) {
             show(&o, &c);
-            code = c.differ || c.lost || c.found ? qm_exit_code(QM_CHECK_FAILED) : 0;
+            code = c.differ || c.lost || c.found || c.n_columns ? qm_exit_code(QM_CHECK_FAILED) : 0;
         } else {
             code = qm_cli_failed("compare", st);
         }

@@ -258,6 +258,78 @@ static qm_status all_metrics(const struct cells *a, const struct cells *b, const
     return st;
 }
 
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static qm_status column_add(struct qm_comparison *c, const char *table, const char *name, char in,
+                            int64_t differ)
+{
+    struct qm_compare_column *all = reallocarray(c->column, (size_t)c->n_columns + 1, sizeof *all);
+    char *path = NULL;
+    if (all)
+        c->column = all;
+    if (!all || asprintf(&path, "%s/%s", table + 1, name) < 0)
+        return qm_fail(QM_NO_MEMORY, "%s/%s", table, name);
+    c->column[c->n_columns++] = (struct qm_compare_column){path, in, differ};
+    return QM_OK;
+}
+
+static int column_find(const struct qm_result_columns *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* Adds a column of texts or numbers of /cells where pairs differ. */
+static qm_status column_compare(const struct cells *a, const struct cells *b,
+                                const struct pair *pair, const char *name, int is_text,
+                                struct qm_comparison *c)
+{
+    char **ta = NULL, **tb = NULL;
+    double *va = NULL, *vb = NULL;
+    int64_t na, nb, differ = 0;
+    qm_status st = is_text ? qm_result_texts(a->file, "/cells", name, &na, &ta)
+                           : qm_result_f64(a->file, "/cells", name, &na, &va);
+    if (st == QM_OK)
+        st = is_text ? qm_result_texts(b->file, "/cells", name, &nb, &tb)
+                     : qm_result_f64(b->file, "/cells", name, &nb, &vb);
+    for (int64_t i = 0; st == QM_OK && i < c->pairs; i++) {
+        int64_t k = pair[i].a, l = pair[i].b;
+        differ +=
+            is_text ? strcmp(ta[k], tb[l]) != 0 : va[k] != vb[l] && !(isnan(va[k]) && isnan(vb[l]));
+    }
+    free(ta);
+    free(tb);
+    free(va);
+    free(vb);
+    return st == QM_OK && differ > 0 ? column_add(c, "/cells", name, 0, differ) : st;
+}
+
+/* Adds what one file alone has of a table's columns and, of /cells, where pairs differ. */
+static qm_status all_columns(const struct cells *a, const struct cells *b, const struct pair *pair,
+                             const char *table, struct qm_comparison *c)
+{
+    struct qm_result_columns of_a = {0}, of_b = {0};
+    int is_cells = strcmp(table, "/cells") == 0;
+    qm_status st = qm_result_columns(a->file, table, &of_a);
+    if (st == QM_OK)
+        st = qm_result_columns(b->file, table, &of_b);
+    for (int i = 0; st == QM_OK && i < of_a.n; i++) {
+        int k = column_find(&of_b, of_a.name[i]), is_text = of_a.type[i] == QM_COLUMN_text;
+        if (k < 0 || is_text != (of_b.type[k] == QM_COLUMN_text))
+            st = column_add(c, table, of_a.name[i], 'a', 0);
+        else if (is_cells && strcmp(of_a.name[i], "cell") != 0 && strcmp(of_a.unit[i], "s") != 0)
+            st = column_compare(a, b, pair, of_a.name[i], is_text, c);
+    }
+    for (int i = 0; st == QM_OK && i < of_b.n; i++)
+        if (column_find(&of_a, of_b.name[i]) < 0)
+            st = column_add(c, table, of_b.name[i], 'b', 0);
+    qm_result_columns_free(&of_a);
+    qm_result_columns_free(&of_b);
+    return st;
+}
+
 static qm_status some_metrics(const struct cells *a, const struct cells *b, const struct pair *pair,
                               char *const *metric, int n, double *x, struct qm_comparison *c)
 {
@@ -306,6 +378,8 @@ qm_status qm_compare(const char *path_a, const char *path_b, char *const *metric
     if (st == QM_OK)
         st = metric ? some_metrics(&a, &b, pair, metric, n_metrics, x, &c)
                     : all_metrics(&a, &b, pair, x, &c);
+    for (int i = 0; i < 2 && st == QM_OK; i++)
+        st = all_columns(&a, &b, pair, i ? "/metrics" : "/cells", &c);
     if (st == QM_OK)
         st = discover(&c, margin);
     if (st == QM_OK && c.n_rows > 0)
@@ -328,5 +402,8 @@ void qm_comparison_free(struct qm_comparison *c)
         free(c->row[i].metric);
     }
     free(c->row);
+    for (int i = 0; i < c->n_columns; i++)
+        free(c->column[i].name);
+    free(c->column);
     *c = (struct qm_comparison){0};
 }

@@ -13,7 +13,10 @@
  *     within      worse or better, but the mean lies within the margin
  *     unclear     none of these
  *     too few     one pair, and it differs: no interval
- *     changed     a metric that is not judged, and has differences */
+ *     changed     a metric that is not judged, and has differences
+ *
+ * Beside the metrics the columns of /cells are compared pair by pair, but for the number of the
+ * cell and times; nothing else is: curves, summaries, verdicts and code books are not. */
 #ifndef QM_REPORT_COMPARE_H
 #define QM_REPORT_COMPARE_H
 
@@ -43,12 +46,21 @@ struct qm_compare_row {
     enum qm_compared verdict;
 };
 
+/* A column of /cells, or of /metrics, that not both files have or in which pairs differ. */
+struct qm_compare_column {
+    char *name;     /* "cells/bits" */
+    char in;        /* 'a' or 'b': that file alone has it; 0: both */
+    int64_t differ; /* pairs */
+};
+
 struct qm_comparison {
     int64_t cells_a, cells_b, pairs, lost; /* lost: ok in a, diverged or failed in b */
     int64_t found;                         /* ok in b, diverged or failed in a */
     int n_rows;
     struct qm_compare_row *row; /* by variant, then metric */
     int worse, differ;          /* rows that are worse; rows that differ */
+    int n_columns;
+    struct qm_compare_column *column;
 };
 
 /* The direction that the list of metrics or of outcomes states (enum qm_better); 0: not judged. */

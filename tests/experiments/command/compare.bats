@@ -101,3 +101,40 @@ P
     run "$QUALM" compare --margin 1e-9 "$dir/a.h5" "$dir/bit.h5"
     [ "$status" -eq 0 ]
 }
+
+@test "compare: a column that differs or that one file alone has is listed, exit code 1" {
+    a_file
+    "$PYTHON" - "$dir/a.h5" "$dir" <<'P'
+import h5py, numpy as np, shutil, sys
+def written(name, change):
+    shutil.copy(sys.argv[1], f"{sys.argv[2]}/{name}.h5")
+    with h5py.File(f"{sys.argv[2]}/{name}.h5", "r+") as f:
+        change(f)
+def bits(f):
+    rows = f["cells"][:]
+    rows["bits"][0] += 1
+    f["cells"][:] = rows
+def without(f):
+    old = f["metrics"]
+    names = [n for n in old.dtype.names if n != "sqnr"]
+    kept = {k: v for k, v in old.attrs.items()}
+    at = old.dtype.names.index("sqnr")
+    rows = np.empty(old.shape, [(n, old.dtype[n]) for n in names])
+    for n in names:
+        rows[n] = old[n]
+    del f["metrics"]
+    new = f.create_dataset("metrics", data=rows)
+    for k, v in kept.items():
+        new.attrs[k] = np.delete(v, at) if np.shape(v) == (len(names) + 1,) else v
+written("bits", bits)
+written("without", without)
+P
+    run -1 --separate-stderr "$QUALM" compare "$dir/a.h5" "$dir/bits.h5"
+    [[ $output == *"cells/bits "*" 1"* ]]
+    run -1 --separate-stderr "$QUALM" compare "$dir/a.h5" "$dir/without.h5"
+    [[ $output == *"metrics/sqnr  a "* ]]
+    run -1 --separate-stderr "$QUALM" compare "$dir/without.h5" "$dir/a.h5"
+    [[ $output == *"metrics/sqnr  b "* ]]
+    run -0 --separate-stderr "$QUALM" compare "$dir/a.h5" "$dir/a.h5"
+    [[ $output == *"not compared  curves, summaries, verdicts"* ]]
+}
