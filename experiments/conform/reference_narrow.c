@@ -123,6 +123,21 @@ static struct qm_narrow_span sgd(const struct narrow_run *n, int64_t k, struct q
     return qm_narrow_span_add(p, g, -n->lr);
 }
 
+/* Lion: along the sign of an average of the moment before the step and the gradient; that of NaN is
+ * 0. */
+static struct qm_narrow_span lion(const struct narrow_run *n, int64_t k, struct qm_narrow_span p,
+                                  struct qm_narrow_span g)
+{
+    double before = n->t > 1 ? (double)n->data->state[0][(n->t - 2) * n->r->n + k] : 0.0;
+    struct qm_narrow_span u = qm_narrow_span_narrow(
+        qm_narrow_span_product(qm_narrow_span_one(before), qm_narrow_span_scalar(n->r->h.beta1)));
+    u = qm_narrow_span_add(u, g, 1.0 - n->r->h.beta1);
+    struct qm_narrow_span none = {0.0, 0.0, 0},
+                          sign = {(u.lo > 0.0) - (u.lo < 0.0), (u.hi > 0.0) - (u.hi < 0.0), 0};
+    sign = u.lo > u.hi ? none : u.nan ? qm_narrow_span_either(sign, none) : sign;
+    return qm_narrow_span_add(p, sign, -n->lr);
+}
+
 /* What parameter k may be after the step. */
 static struct qm_narrow_span step(const struct narrow_run *n, int64_t k)
 {
@@ -134,12 +149,15 @@ static struct qm_narrow_span step(const struct narrow_run *n, int64_t k)
                               (double)(n->t > 1 ? d->params[at - n->r->n] : d->p0[k])),
                           g = qm_narrow_span_one(
                               (double)(h->maximize ? -d->grads[at] : d->grads[at]));
-    int is_decoupled = rule[strlen(rule) - 1] == 'w';
+    int is_lion = strcmp(rule, "lion") == 0,
+        is_decoupled = is_lion || rule[strlen(rule) - 1] == 'w';
     if (h->weight_decay != 0.0 && is_decoupled)
         p = qm_narrow_span_narrow(
             qm_narrow_span_product(p, qm_narrow_span_scalar(1.0 - n->lr * h->weight_decay)));
     else if (h->weight_decay != 0.0)
         g = qm_narrow_span_add(g, p, h->weight_decay);
+    if (is_lion)
+        return lion(n, k, p, g);
     if (strcmp(class, "SGD") == 0)
         return sgd(n, k, p, g);
     if (strcmp(class, "NAdam") == 0)
@@ -153,7 +171,7 @@ static struct qm_narrow_span step(const struct narrow_run *n, int64_t k)
 
 int qm_reference_is_narrow(const struct qm_reference *r)
 {
-    return !r->is_fused && !r->is_gpu && !r->is_old && strcmp(r->f->rule, "lion") != 0;
+    return !r->is_fused && !r->is_gpu && !r->is_old;
 }
 
 void qm_reference_narrow(struct qm_conform *c, const struct qm_reference *r,

@@ -293,3 +293,24 @@ def edge(name, code, small=1.0 / 16.0, kind="uf4", top=15, n=4096):
 edge("large", 0x7e, 2.0 ** -10, "d8", 0xff); edge("above", 0x82, 2.0 ** -22, "d8", 0xff)
 ' system adafactor8bit
 }
+
+# p = 1 - 0.125, to the bit, whatever an ulp of bfloat16 or a share of the step would hide; the sign
+# of NaN is 0.
+@test "conform: a bfloat16 parameter of Lion is judged by its roundings" {
+    local lion='
+def lion(name, param, grad=1.0, average=None, **more):
+    g = f.create_group(name)
+    g.attrs.update({"steps": 1, "optimizer": "Lion", "dtype": "bf16", "shape": [1], "lr": 0.125,
+                    "betas": [0.5, 0.5], "weight_decay": 0.0, **more})
+    average = 0.5 * grad if average is None else average
+    for key, x in ("p0", 1.0), ("grads", grad), ("params", param), ("state_exp_avg", average):
+        g[key] = np.float32([x] if key == "p0" else [[x]])
+'
+    judged EQUAL "$lion"'
+lion("taken", 0.875); lion("nan", 1.0, np.nan); lion("decay", 0.375, weight_decay=4.0)
+' executed lion_pytorch
+    judged DIFFERS "$lion"'
+lion("ulp", 0.875 + 2.0 ** -8); lion("rate", 0.875, lr=0.13); lion("decay", 0.875, weight_decay=0.25)
+lion("sign", 0.875, -1.0); lion("nan", 0.875, np.nan)
+' executed lion_pytorch
+}
