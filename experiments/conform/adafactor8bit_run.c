@@ -288,8 +288,18 @@ static void prepare_wide(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
     s->flag[QM_ADAFACTOR8_WIDE] = 1;
 }
 
+/* The arguments of the class in any release, without those that every kind of run reads. */
+static const char arguments[] =
+    "hp_apollo_cache_proj hp_apollo_eps hp_apollo_factorize hp_apollo_rank hp_apollo_scale "
+    "hp_apollo_scale_front hp_apollo_scale_type hp_apollo_update_proj_gap hp_beta2 hp_beta2_decay "
+    "hp_beta3 hp_bias_correction hp_block_size hp_c_quant_type hp_enable_fira_for_adafactor "
+    "hp_enable_fira_for_apollo hp_eps_came hp_factored hp_fira_margin hp_lag_norm hp_m_block_size "
+    "hp_m_quant_type hp_min_8bit_size hp_momentum_only_1d hp_quantize "
+    "hp_stochastic_round_writeback hp_use_cuda_kernel hp_v_quant_type hp_warmup_multiplier";
+
 void qm_adafactor8_replay_optimizer(struct qm_conform *c)
 {
+    c->now.arguments = arguments;
     struct qm_adafactor8_replay r = {.steps = qm_golden_case_whole(c, "steps", 0),
                                      .n = qm_golden_case_numel(c, "p0")};
     static const char *const types[] = {"float32", "bfloat16"};

@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The distance between the two sides' unrounded adaptive log codes, of a block with these two
@@ -72,6 +73,8 @@ struct factor_error {
     double share; /* relative: a channel's norm may be much smaller than the sizes of its terms */
     double norm;  /* relative, of the norm of what the factors scale: the counts of 2^-149 among
                       * the squares of a channel of the gradient */
+    double *
+        of_channel; /* the share of each channel, of tensor_scale of all in each; NULL: not asked */
     double absolute; /* of a factor: what the counts of 2^-149 among the squares of the adapted
                       * gradient make of its norm, over the projection's norm and 1e-8 */
 };
@@ -88,21 +91,23 @@ static double counts_over(double numbers, double squares)
     return sqrt(numbers * 0x1p-149) / (sqrt(squares) + 1e-8);
 }
 
-static struct factor_error factor_error(const struct qm_adafactor8_replay *r, int64_t t)
+/* of_channel: NULL, or room for the rows or columns that are channels. */
+static struct factor_error factor_error(const struct qm_adafactor8_replay *r, int64_t t,
+                                        double *of_channel)
 {
     int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
     int64_t rank = (int64_t)r->recipe.hyper.rank, inner = r->terms;
     int is_right = rows >= cols;
     int64_t channels = is_right ? rows : cols;
     const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
-    struct factor_error e = {0.0, 0.0, 0.0};
-    double all = 0.0;
+    struct factor_error e = {.of_channel = of_channel};
+    double all = 0.0, all_sizes = 0.0;
     int forgets = t > 1 && r->recipe.hyper.beta2 >= 0.0 && r->recipe.hyper.beta2 < 0x1p-24;
     if (inner == 0 || !p)
         return e;
     p += r->proj_index[t - 1] * rank * inner;
     for (int64_t k = 0; k < channels; k++) {
-        double squares = 0.0, sizes = 0.0;
+        double squares = 0.0, sizes = 0.0, share = 0.0;
         double of_g = is_right ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols);
         for (int64_t j = 0; j < rank; j++) {
             double sum = 0.0, size = 0.0;
@@ -115,16 +120,24 @@ static struct factor_error factor_error(const struct qm_adafactor8_replay *r, in
             squares += sum * sum;
             sizes += size * size;
             if (forgets && sum != 0.0) /* this number alone may make the adapted channel */
-                e.share = fmax(e.share, size / fabs(sum));
+                share = fmax(share, size / fabs(sum));
         }
         if (squares > 0.0)
-            e.share = fmax(e.share, sqrt(sizes / squares));
+            share = fmax(share, sqrt(sizes / squares));
+        e.share = fmax(e.share, share);
+        if (of_channel)
+            of_channel[k] = share * (double)inner * QM_STEP_U;
         e.absolute = fmax(e.absolute, counts_over((double)rank, squares));
         e.norm = fmax(e.norm, counts_within((double)inner, of_g * of_g));
         all += squares;
+        all_sizes += sizes;
     }
-    if (r->recipe.hyper.tensor_scale)
+    if (r->recipe.hyper.tensor_scale) {
         e.absolute = counts_over((double)(rank * channels), all);
+        e.share = forgets || !(all > 0.0) ? e.share : sqrt(all_sizes / all);
+        for (int64_t k = 0; of_channel && k < channels; k++)
+            of_channel[k] = e.share * (double)inner * QM_STEP_U;
+    }
     e.share *= (double)inner * QM_STEP_U;
     e.absolute *= fmax(r->recipe.hyper.scale, 1.0) /
                   (1.0 - pow(fmax(r->recipe.hyper.beta1, 0.0), (double)t)); /* below 0: none */
@@ -141,7 +154,8 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     return conf + r->norm_off +
            qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
            QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
-           2.0 * factor_error(r, t).share + 3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+           2.0 * factor_error(r, t, NULL).share + 3.0 * QM_STEP_NORM(r->n) +
+           2.0 * QM_STEP_NORM(low);
 }
 
 /* The largest mean of the terms of a row (or column), and of what they add up to. */
@@ -403,7 +417,9 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
     for (int64_t b = 0; b < batch; b++)
         add_matrix(&a, b, of_col, most);
     for (int k = 0; k < 2; k++)
-        ratio = most[k].sum > 0.0 ? fmax(ratio, most[k].terms / most[k].sum) : ratio;
+        ratio = most[k].sum > 0.0     ? fmax(ratio, most[k].terms / most[k].sum)
+                : most[k].terms > 0.0 ? HUGE_VAL
+                                      : ratio;
     if (!off_axis(c, r, plan, 0, &a) || !off_axis(c, r, plan, 1, &a))
         return 1.0;
     return ratio;
@@ -484,7 +500,7 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
                                                           : QM_STEP_VALUE_LARGEST,
            counts = QM_STEP_NORM_ABSOLUTE(r->n), factor = 0.0;
     if (is_norm) {
-        struct factor_error e = factor_error(r, t);
+        struct factor_error e = factor_error(r, t, NULL);
         factor = e.absolute * norm(r->grads + (t - 1) * r->n, r->n, 1) + e.norm * most;
     }
     int is_whole = (t > 1 && !old) || small > 0.0; /* of the largest number */
@@ -506,6 +522,29 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
     }
 }
 
+/* Of APOLLO: what steps may be off by, each by the error of its channel's factor, and all by what
+ * those make of the norm of the update; steps: their sizes. */
+static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, double share,
+                                 const double *steps, double *near)
+{
+    int64_t rows = r->shape.dim[0], cols = r->n / rows, k;
+    double *of = malloc(sizeof *of * (size_t)(rows + cols)), sum = 0.0, off = 0.0;
+    struct factor_error e = factor_error(r, t, of);
+    for (k = 0; of && k < r->n; k++) {
+        double *one = &of[rows >= cols ? k / cols : k % cols];
+        sum += steps[k] * steps[k];
+        off += fmin(2.0 * *one, 1.0) * steps[k] * steps[k];
+    }
+    double norm = sum > 0.0 ? off / sum : 0.0;
+    for (k = 0; k < r->n; k++) {
+        double one = of ? of[rows >= cols ? k / cols : k % cols] : e.share;
+        near[k] = (share - 2.0 * e.share + norm +
+                   (one < 0.25 ? 2.0 * one / (1.0 - 2.0 * one) : HUGE_VAL)) *
+                  fmax(steps[k], (double)FLT_MIN);
+    }
+    free(of);
+}
+
 void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
                                  const float *before, const float *m_old, const float *m_new,
                                  double *near)
@@ -517,8 +556,12 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
     for (int64_t k = 0; k < r->n; k++)
         change = fmax(change, qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]));
     double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny),
-           factor =
-               factor_error(r, t).absolute * rate_of(r, before, r->recipe.hyper.scale_parameter);
+           factor = factor_error(r, t, NULL).absolute *
+                    rate_of(r, before, r->recipe.hyper.scale_parameter);
+    for (int64_t k = 0; k < r->n && r->terms > 0; k++)
+        near[k] = qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]);
+    if (r->terms > 0)
+        apollo_steps_allowed(r, t, share, near, near);
     for (int64_t k = 0; k < r->n; k++) {
         double kept = m_new ? beta1 * size_of(m_old[k]) : 0.0,
                now = m_new ? size_of(m_new[k]) : 0.0,
@@ -526,7 +569,10 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                      : now > 0.0 ? of_m * kept / now
                                  : HUGE_VAL,
                step = qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]);
-        near[k] = r->terms > 0 || small > 0.0 ? all : fmin(all, (share + off) * fmax(step, tiny));
+        if (small > 0.0)
+            near[k] = all;
+        else if (r->terms == 0)
+            near[k] = fmin(all, (share + off) * fmax(step, tiny));
         near[k] += factor * size_of(r->grads[(t - 1) * r->n + k]);
     }
 }

@@ -39,10 +39,12 @@ struct qm_golden_case {
     char unread[160]; /* what the case holds that its replay does not read, for the end of text */
     int unread_more;  /* how many of it have no room there */
     int has_unread;   /* a list said what is read */
-    char how[256];    /* the quantizer or recipe that ran */
-    int64_t compared; /* values */
-    double worst;     /* largest difference in units of the tolerance; 0 when all are equal */
-    int64_t unseen;   /* the first step, from 1, that the tolerance may hide; 0: none */
+    const char *arguments; /* words: attributes that a case must have whether a replay reads them
+                            * or not, which are named last; NULL: none */
+    char how[256];         /* the quantizer or recipe that ran */
+    int64_t compared;      /* values */
+    double worst;          /* largest difference in units of the tolerance; 0 when all are equal */
+    int64_t unseen;        /* the first step, from 1, that the tolerance may hide; 0: none */
 };
 
 struct qm_conform {

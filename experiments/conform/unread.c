@@ -35,22 +35,24 @@ static void name_it(struct qm_conform *c, const char *kind, const char *name)
     snprintf(more, size - (size_t)(more - text), ", %d more", c->now.unread_more);
 }
 
-/* Names what is in no list, or, where lists are NULL, what was not read. */
+/* Names what is in no list, or, where lists are NULL, what was not read; last: only what a case
+ * must have, else all but that. */
 static void name_all(struct qm_conform *c, const char *group, const char *attributes,
-                     const char *datasets)
+                     const char *datasets, int last)
 {
     char name[128], path[QM_GOLDEN_PATH];
     for (int i = 0; qm_golden_attribute_name(c->file, group, i, name, sizeof name); i++) {
         double x = 1.0;
         int was_read =
             attributes ? has_word(attributes, name) : qm_golden_was_read(c->file, group, name);
-        if (was_read || has_word(DESCRIBES, name) || strncmp(name, "last_", 5) == 0)
+        if (was_read || has_word(DESCRIBES, name) || strncmp(name, "last_", 5) == 0 ||
+            (c->now.arguments && has_word(c->now.arguments, name)) != last)
             continue;
         int is_number = qm_golden_numbers(c->file, group, name, &x, 1) == 1;
         if (!(is_number && (attributes ? x == 0.0 : isnan(x))))
             name_it(c, "attribute", name);
     }
-    for (int i = 0; i < qm_golden_members(c->file, group); i++) {
+    for (int i = 0; !last && i < qm_golden_members(c->file, group); i++) {
         if (!qm_golden_member(c->file, group, i, name, sizeof name))
             continue;
         snprintf(path, sizeof path, "%.180s/%.127s", group, name);
@@ -58,7 +60,7 @@ static void name_all(struct qm_conform *c, const char *group, const char *attrib
                      : qm_golden_was_read(c->file, path, NULL))
             continue;
         if (!datasets && qm_golden_at(c->file, path) == QM_GOLDEN_GROUP)
-            name_all(c, path, NULL, NULL);
+            name_all(c, path, NULL, NULL, 0);
         else
             name_it(c, "dataset", name);
     }
@@ -66,7 +68,7 @@ static void name_all(struct qm_conform *c, const char *group, const char *attrib
 
 void qm_golden_case_unread(struct qm_conform *c, const char *attributes, const char *datasets)
 {
-    name_all(c, c->group, attributes, datasets);
+    name_all(c, c->group, attributes, datasets, 0);
     c->now.has_unread = 1;
 }
 
@@ -74,5 +76,6 @@ void qm_golden_case_left(struct qm_conform *c)
 {
     int is_run = qm_golden_case_has(c, "grads") || qm_golden_case_has(c, "p0_grads");
     if (is_run && !c->now.has_unread && qm_golden_case_open(c))
-        name_all(c, c->group, NULL, NULL);
+        for (int last = 0; last < 2; last++)
+            name_all(c, c->group, NULL, NULL, last);
 }

@@ -314,3 +314,25 @@ lion("ulp", 0.875 + 2.0 ** -8); lion("rate", 0.875, lr=0.13); lion("decay", 0.87
 lion("sign", 0.875, -1.0); lion("nan", 0.875, np.nan)
 ' executed lion_pytorch
 }
+
+# Where CAME's beta1 is 0 its confidence is a difference of equal numbers, to 0.2.5: nothing of the
+# step is certain.
+@test "conform: adafactor8bit: a confidence of nothing but rounding is skipped, not accepted" {
+    judged skipped '
+g = f.create_group("came")
+hp = dict(lr=1e-3, beta1=0.0, beta2=0.999, beta3=0.999, beta2_decay=-0.8, weight_decay=0.0, d=1.0,
+          maximize=0, relative_step=0, scale_parameter=0, scale_weight_decay=0, factored=1,
+          block_size=2048, m_block_size=128, enable_fira_for_adafactor=0, fira_margin=0.01,
+          min_8bit_size=4096, quantize=0)
+g.attrs.update({"hp_" + k: v for k, v in hp.items()})
+g.attrs.update({"hp_eps": [1e-30, 1e-3], "kind": "optimizer", "steps": 1, "version": "v022",
+                "shape": [2, 2], "dtype": "float32"})
+x = np.float32([1, 2, 3, 4])
+for k, v in (("p0", x), ("grads", [x]), ("params", [1.5 * x]), ("state/m", [x])):
+    g[k] = np.float32(v)
+for k, v in (("row_var", [[2.5], [12.5]]), ("col_var", [[5, 10]])):
+    g["state/" + k] = np.float32([v])
+for k, v in (("conf_row", [[0], [0]]), ("conf_col", [[0, 0]])):
+    g["state/" + k] = np.float32([v])
+' system adafactor8bit
+}
