@@ -310,8 +310,8 @@ def lion(name, param, grad=1.0, average=None, **more):
 lion("taken", 0.875); lion("nan", 1.0, np.nan); lion("decay", 0.375, weight_decay=4.0)
 ' executed lion_pytorch
     judged DIFFERS "$lion"'
-lion("ulp", 0.875 + 2.0 ** -8); lion("rate", 0.875, lr=0.13); lion("decay", 0.875, weight_decay=0.25)
-lion("sign", 0.875, -1.0); lion("nan", 0.875, np.nan)
+lion("ulp", 0.875 + 2.0 ** -8); lion("rate", 0.875, lr=0.13)
+lion("decay", 0.875, weight_decay=0.25); lion("sign", 0.875, -1.0); lion("nan", 0.875, np.nan)
 ' executed lion_pytorch
 }
 
