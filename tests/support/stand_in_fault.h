@@ -67,8 +67,8 @@ static struct stand_in_card {
 } stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0};
 
 /* Calls of this name return 0 and do nothing, but for those that are done: the first n of a
- * process; all but the first n; all but every n-th; every n-th; all but one of n, drawn by the seed.
- * "qm_codes" are parts of a launch of this kernel, of which there are STAND_IN_PARTS. */
+ * process; all but the first n; all but every n-th; every n-th; all but one of n, drawn by the
+ * seed.  "qm_codes" are parts of a launch of this kernel, of which there are STAND_IN_PARTS. */
 enum stand_in_done {
     STAND_IN_DONE_first,
     STAND_IN_DONE_later,

@@ -476,20 +476,13 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),
-        cmocka_unit_test(test_strange_reports),
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_deaf),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_plausible),
-        cmocka_unit_test(test_absurd),
-        cmocka_unit_test(test_clean_up),
-        cmocka_unit_test(test_slow_start),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_every_error),
-        cmocka_unit_test(test_modules),
-        cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_strange_reports),
+        cmocka_unit_test(test_times),         cmocka_unit_test(test_deaf),
+        cmocka_unit_test(test_budget),        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),        cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_slow_start),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_at_once),       cmocka_unit_test(test_every_error),
+        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
         cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
