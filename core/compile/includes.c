@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,11 +16,23 @@ enum { FILES = 512, FOLDERS = 32 };
 struct search {
     struct qm_sha256 hash;
     char *file[FILES]; /* real paths of the files taken */
-    int n, is_whole, n_folders;
+    int n, n_folders;
     const char *folder[FOLDERS];
+    char *why; /* of size QM_INCLUDES_WHY; "": all files are known so far */
 };
 
+/* White space within a line. */
+#define BLANKS " \t\v\f\r"
+
 static qm_status follow(struct search *s, const char *path, const char *text);
+
+/* Keeps the first reason why the files are not known; of n bytes of `what`. */
+static void not_known(struct search *s, const char *path, const char *what, size_t n)
+{
+    if (!*s->why)
+        snprintf(s->why, QM_INCLUDES_WHY, "%s%s%.*s", path, *path ? ": " : "", (int)n, what);
+}
+#define NOT_KNOWN(s, path, text) not_known(s, path, text, strlen(text))
 
 static const char *value_of(const char *option, const char *name)
 {
@@ -34,7 +47,7 @@ static void read_options(struct search *s, const char *const *options)
     static const char *const names[] = {"--include-path", "-I"};
     for (int i = 0; options && options[i]; i++) {
         if (value_of(options[i], "--pre-include") || value_of(options[i], "-include"))
-            s->is_whole = 0;
+            NOT_KNOWN(s, "", options[i]);
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
             const char *folder = value_of(options[i], names[k]);
             if (folder && !*folder)
@@ -44,7 +57,7 @@ static void read_options(struct search *s, const char *const *options)
             if (s->n_folders < FOLDERS)
                 s->folder[s->n_folders++] = folder;
             else
-                s->is_whole = 0;
+                NOT_KNOWN(s, "", "too many folders of included files");
             break;
         }
     }
@@ -62,7 +75,7 @@ static qm_status take(struct search *s, const char *path, int *is_there)
         if (strcmp(s->file[i], real) == 0)
             return QM_OK;
     if (s->n == FILES) {
-        s->is_whole = 0;
+        NOT_KNOWN(s, "", "too many included files");
         return QM_OK;
     }
     s->file[s->n] = strdup(real);
@@ -72,6 +85,8 @@ static qm_status take(struct search *s, const char *path, int *is_there)
     qm_sha256_add(&s->hash, path, strlen(path) + 1);
     qm_sha256_add(&s->hash, &size, sizeof size);
     qm_sha256_add(&s->hash, text, size);
+    if (strlen(text) != size)
+        NOT_KNOWN(s, path, "a NUL byte");
     qm_status status = follow(s, path, text);
     free(text);
     return status;
@@ -134,33 +149,51 @@ static char *plain(const char *text)
     return out;
 }
 
+/* Follows a directive, from behind its '#' on: #include with a name that is written out.  Of others
+ * that bring in a file it is not known which. */
 static qm_status directive(struct search *s, const char *path, const char *at)
 {
     char name[PATH_MAX];
-    at += strspn(at, " \t");
-    if (strncmp(at, "include", 7) != 0 || isalnum((unsigned char)at[7]) || at[7] == '_')
+    at += strspn(at, BLANKS);
+    int is_include = strncmp(at, "include", 7) == 0;
+    if (!is_include && strncmp(at, "import", 6) != 0 && strncmp(at, "embed", 5) != 0)
         return QM_OK;
-    at += 7 + strspn(at + 7, " \t");
-    const char *end =
-        *at == '"' || *at == '<' ? strpbrk(at + 1, *at == '<' ? ">\n" : "\"\n") : NULL;
+    const char *from = at, *end = NULL;
+    at += is_include ? 7 + strspn(at + 7, BLANKS) : 0;
+    if (*at == '"' || *at == '<')
+        end = strpbrk(at + 1, *at == '<' ? ">\n" : "\"\n");
     if (!end || *end == '\n') {
-        s->is_whole = 0;
+        char line[128];
+        snprintf(line, sizeof line, "#%.*s", (int)strcspn(from, "\n"), from);
+        NOT_KNOWN(s, path, line);
         return QM_OK;
     }
     snprintf(name, sizeof name, "%.*s", (int)(end - at - 1), at + 1);
     return find(s, path, name, *at == '"');
 }
 
+/* Where the text has one of these, lines are not what they seem. */
+static void find_strange(struct search *s, const char *path, const char *lines)
+{
+    static const char *const strange[] = {"__has_include", "__has_embed", "R\"", "\?\?=", "\?\?/"};
+    for (size_t k = 0; k < sizeof strange / sizeof *strange; k++)
+        if (strstr(lines, strange[k]))
+            NOT_KNOWN(s, path, strange[k]);
+    for (const char *at = strchr(lines, '\\'); at; at = strchr(at + 1, '\\'))
+        if (at[1 + strspn(at + 1, BLANKS)] == '\n') /* which compilers do not agree on */
+            NOT_KNOWN(s, path, "a backslash with white space behind it");
+}
+
 static qm_status follow(struct search *s, const char *path, const char *text)
 {
     char *lines = plain(text);
     qm_status st = lines ? QM_OK : qm_fail(QM_NO_MEMORY, "%s", path);
-    if (lines && (strstr(lines, "__has_include") || strstr(lines, "R\"")))
-        s->is_whole = 0;
+    if (lines)
+        find_strange(s, path, lines);
     for (const char *at = lines; st == QM_OK && at && *at;) {
-        const char *first = at + strspn(at, " \t");
-        if (*first == '#')
-            st = directive(s, path, first + 1);
+        const char *first = at + strspn(at, BLANKS);
+        if (*first == '#' || strncmp(first, "%:", 2) == 0)
+            st = directive(s, path, first + 1 + (*first == '%'));
         at += strcspn(at, "\n");
         at += *at == '\n';
     }
@@ -169,17 +202,17 @@ static qm_status follow(struct search *s, const char *path, const char *text)
 }
 
 qm_status qm_includes_hash(const char *path, const char *text, const char *const *options,
-                           char hex[65], int *is_whole)
+                           char hex[65], char why[QM_INCLUDES_WHY])
 {
     struct search *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "%s", path);
-    s->is_whole = 1;
+    s->why = why;
+    *why = '\0';
     qm_sha256_start(&s->hash);
     read_options(s, options);
     qm_status st = follow(s, path, text);
     qm_sha256_hex(&s->hash, hex);
-    *is_whole = s->is_whole;
     for (int i = 0; i < s->n; i++)
         free(s->file[i]);
     free(s);

@@ -4,6 +4,7 @@
 #include "core/device/device_cuda.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ static struct module {
 } modules[MODULES];   /* key "": a free place */
 static int n_modules; /* places in use and free ones between them */
 static unsigned period;
+static atomic_ullong asked; /* launches */
 
 static struct {
     const struct qm_cuda *cu;
@@ -310,6 +312,7 @@ static qm_status cuda_launch(void *module, enum qm_step_kernel k, unsigned grid_
 {
     const struct module *m = module;
     QM_TRY(enter());
+    asked++;
     QM_TRY(qm_cuda_error(QM_CU_ERROR(gpu.cu, LaunchKernel,
                                      (m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1, 1, 0,
                                       gpu.stream, args, NULL)),
@@ -341,6 +344,32 @@ qm_status qm_cuda_context(const struct qm_cuda **cu, void **stream, int *device)
     *stream = gpu.stream;
     *device = gpu.device;
     return QM_OK;
+}
+
+qm_status qm_cuda_begun(void *driver_module, uint64_t *begun)
+{
+    qm_device_pointer at = 0;
+    size_t bytes = 0;
+    *begun = 0;
+    QM_CU(gpu.cu, ModuleGetGlobal, (&at, &bytes, driver_module, QM_LAUNCHES));
+    return cuda_get(begun, at, sizeof *begun);
+}
+
+qm_status qm_cuda_launches(uint64_t *n_asked, uint64_t *begun)
+{
+    qm_status st = enter();
+    uint64_t one;
+    *n_asked = asked;
+    *begun = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_modules && st == QM_OK; i++) {
+        if (!*modules[i].key)
+            continue;
+        st = qm_cuda_begun(modules[i].module, &one);
+        *begun += one;
+    }
+    pthread_mutex_unlock(&lock);
+    return st;
 }
 
 void *qm_cuda_function(const void *module, enum qm_step_kernel k)

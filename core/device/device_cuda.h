@@ -31,6 +31,13 @@ qm_status qm_cuda_cleaned_up(void);
  * qm_cuda_cleaned_up. */
 qm_status qm_cuda_unload_idle(void);
 
+/* Launches that this process has asked for by qm_device_cuda, recorded ones among them, and those
+ * that the loaded modules have counted (QM_LAUNCHES); waits for them.  What both grow by between
+ * two calls is equal where nothing was left out, no graph was used and no module unloaded.  _begun:
+ * of one module of the driver. */
+qm_status qm_cuda_launches(uint64_t *asked, uint64_t *begun);
+qm_status qm_cuda_begun(void *driver_module, uint64_t *begun);
+
 /* Of a module of qm_device_cuda: a kernel's handle; its resources; the seconds of compiling the
  * module or (*from_cache) of reading it from the cache. */
 void *qm_cuda_function(const void *module, enum qm_step_kernel k);

@@ -288,6 +288,12 @@ qm_status qm_emu_load_text(const char *recipe, enum qm_mode mode, void **module)
     return st;
 }
 
+void *qm_emu_variable(const void *module, const char *name)
+{
+    const struct module *m = module;
+    return m->handle ? dlsym(m->handle, name) : NULL;
+}
+
 static qm_status emu_load(const struct qm_step_form *f, enum qm_mode mode, void **module)
 {
     char *recipe = qm_step_text(f);

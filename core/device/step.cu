@@ -62,6 +62,19 @@ QM_ASSERT_PLACE(struct desc, id, 8 * QM_DESC_ID);
 QM_ASSERT_PLACE(struct desc, slot, 8 * (QM_DESC_DIMS + 2 * QM_RANK));
 QM_ASSERT_PLACE(struct desc, slot[0].n_scales, 8 * (QM_DESC_DIMS + 2 * QM_RANK + QM_SLOT_N_SCALES));
 
+/* ---- launches -------------------------------------------------------------------------------- */
+
+extern "C" {
+__device__ unsigned long long qm_launches; /* step.h */
+}
+
+/* At the head of each kernel. */
+QM_DEV void count_launch()
+{
+    if ((blockIdx.x | blockIdx.y | threadIdx.x) == 0)
+        atomicAdd(&qm_launches, 1ull);
+}
+
 /* ---- tables in shared memory ----------------------------------------------------------------- */
 
 /* Unit values of each code, and the edges between them where these are not constants in
@@ -886,6 +899,7 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_step(const struct desc *tensors,
                                                    const struct qm_chunk *chunks, int64_t n_chunks,
                                                    struct qm_step_scalars step)
 {
+    count_launch();
     run<0>(tensors, chunks, n_chunks, &step);
 }
 
@@ -895,6 +909,7 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_fold_1(const struct desc *tensors,
                                                      const struct qm_chunk *chunks,
                                                      int64_t n_chunks, struct qm_step_scalars step)
 {
+    count_launch();
     run<1>(tensors, chunks, n_chunks, &step);
 }
 
@@ -928,6 +943,7 @@ template <int I> QM_DEV void scales_of(const struct desc *t)
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
                                         2) void qm_scales(const struct desc *tensors)
 {
+    count_launch();
     scales_of<0>(tensors + blockIdx.y);
 }
 #endif
@@ -938,6 +954,7 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_fold_2(const struct desc *tensors,
                                                      const struct qm_chunk *chunks,
                                                      int64_t n_chunks, struct qm_step_scalars step)
 {
+    count_launch();
     run<2>(tensors, chunks, n_chunks, &step);
 }
 #endif
@@ -966,6 +983,7 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
                                                           const struct qm_chunk *chunks,
                                                           int64_t n_chunks, int which, float *out)
 {
+    count_launch();
     __shared__ tables s;
     table_fill<0>(&s);
     __syncthreads();
@@ -982,13 +1000,19 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
 #ifdef QM_CODES
 /* Lists where the code of slot 0 changes among the floats of `count` consecutive bit patterns from
  * `first` on, the first pattern always: found[0] of them, as pairs of bits and code in list[], at
- * most `most`. */
+ * most `most`.  Adds to sums[] what QM_CODES_SUMS describes. */
 extern "C" __global__
 __launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t count, uint32_t *found,
-                                                    uint32_t *list, uint32_t most)
+                                                    uint32_t *list, uint32_t most,
+                                                    unsigned long long *sums)
 {
+    count_launch();
     __shared__ tables s;
+    __shared__ unsigned long long of_block[QM_CODES_SUMS];
+    unsigned long long own[QM_CODES_SUMS] = {0, 0, 0};
     table_fill<0>(&s);
+    if (threadIdx.x < QM_CODES_SUMS)
+        of_block[threadIdx.x] = 0;
     __syncthreads();
     const struct qm_quantizer q = slot<0>::q();
     const struct qm_codebook b = slot<0>::book(s.value[0]);
@@ -996,12 +1020,19 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t cou
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += stride) {
         uint32_t bits = (uint32_t)(first + i);
         uint32_t code = code_of<0>(&s, &q, &b, qm_float(bits), 0);
+        unsigned long long w = bits | (unsigned long long)code << 32;
+        own[0] += 1, own[1] += w, own[2] += w * w;
         if (i > 0 && code == code_of<0>(&s, &q, &b, qm_float(bits - 1), 0))
             continue;
         uint32_t k = atomicAdd(found, 1u);
         if (k < most)
             list[2 * k] = bits, list[2 * k + 1] = code;
     }
+    for (int k = 0; k < QM_CODES_SUMS; k++)
+        atomicAdd(&of_block[k], own[k]);
+    __syncthreads();
+    if (threadIdx.x < QM_CODES_SUMS)
+        atomicAdd(&sums[threadIdx.x], of_block[threadIdx.x]);
 }
 #endif
 
@@ -1022,6 +1053,7 @@ QM_ASSERT_LAYOUT(sizeof(struct by_value) <= QM_STEP_BY_VALUE);
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 2) void qm_step_by_value(
     const __grid_constant__ struct by_value table, int64_t n_chunks, struct qm_step_scalars step)
 {
+    count_launch();
     run<0>(table.tensors, table.chunks, n_chunks, &step);
 }
 #endif

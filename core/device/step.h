@@ -51,6 +51,17 @@ QM_ASSERT_BYTES(struct qm_step_scalars, 112);
 QM_ASSERT_PLACE(struct qm_step_scalars, flag, 64);
 QM_ASSERT_PLACE(struct qm_step_scalars, seed, 96);
 
+/* Every module has a variable of this name, a 64-bit number to which each launch adds 1 on the
+ * device: a launch that never began is not counted. */
+#define QM_LAUNCHES "qm_launches"
+
+/* The evidence that qm_codes visited every float: sums over the floats, modulo 2^64, of 1, w and
+ * w^2, where w = bits + 2^32 code.  The kernel adds them, in any order, to what the host put there,
+ * and the host computes them in closed form from the list of runs.  A launch that left floats out
+ * has a smaller count; one that visited others in their place would need the same sums of w and of
+ * w^2 too. */
+enum { QM_CODES_SUMS = 3 };
+
 /* Memory that a launch may touch; the emulator checks every access against it. */
 struct qm_step_region {
     const char *name;

@@ -20,6 +20,7 @@ __launch_bounds__(QM_STEP_THREADS) void qm_whole_load(const struct desc *tensors
                                                       const struct qm_chunk *chunks,
                                                       int64_t n_chunks, int param, int gradient)
 {
+    count_launch();
     for (int64_t k = blockIdx.x; k < n_chunks; k += gridDim.x) {
         const struct qm_chunk c = chunks[k];
         const struct desc *t = tensors + c.tensor;
@@ -49,6 +50,7 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_whole_store(
     const struct desc *tensors, const struct qm_chunk *chunks, int64_t n_chunks,
     struct qm_step_scalars step)
 {
+    count_launch();
     for (int64_t k = blockIdx.x; k < n_chunks; k += gridDim.x) {
         const struct qm_chunk c = chunks[k];
         const struct desc *t = tensors + c.tensor;
@@ -73,6 +75,7 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_whole_store(
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 6) void qm_whole_sweep(int kind,
                                                                                 struct qm_sweep a)
 {
+    count_launch();
     int64_t stride = (int64_t)gridDim.x * THREADS;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += stride)
         switch (kind) {
@@ -83,6 +86,7 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 6) void qm_whole_sweep(
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sums(int kind,
                                                                                struct qm_sweep a)
 {
+    count_launch();
     int64_t stride = (int64_t)gridDim.x * THREADS;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += stride)
         switch (kind) {
@@ -97,6 +101,7 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
                                                                 const int *first, const int *kind,
                                                                 int count)
 {
+    count_launch();
     int k = 0;
     for (int high = count; high - k > 1;) {
         int middle = k + (high - k) / 2;

@@ -40,6 +40,14 @@ static int arch_here(void)
     return qm_cuda_gpu_asked(&gpu) == QM_OK ? gpu.arch : DEFAULT_ARCH;
 }
 
+static char uncached[QM_INCLUDES_WHY];
+
+const char *qm_user_cuda_uncached(void)
+{
+    char path[PATH_MAX];
+    return qm_cache_path("", path, sizeof path) ? uncached : "";
+}
+
 qm_status qm_user_cuda_build(const char *source, const char *object)
 {
     struct qm_argv options = {0};
@@ -54,16 +62,15 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     qm_argv_add(&options, NULL, qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false");
     qm_cuda_flags(&options, NULL);
     char includes[65];
-    int is_whole = 0;
     const char *const *words = (const char *const *)options.argv;
     struct qm_device_source s = {
         .name = source, .text = text, .options = words, .includes = includes, .arch = arch};
     struct qm_device_binary b = {0};
     qm_status st = qm_argv_status(&options);
     if (st == QM_OK)
-        st = qm_includes_hash(source, text, words, includes, &is_whole);
+        st = qm_includes_hash(source, text, words, includes, uncached);
     if (st == QM_OK)
-        st = is_whole ? qm_device_compile(&s, &b) : qm_nvrtc_compile(&s, &b);
+        st = *uncached ? qm_nvrtc_compile(&s, &b) : qm_device_compile(&s, &b);
     FILE *f = st == QM_OK && object ? fopen(object, "we") : NULL;
     if (st == QM_OK && object && (!f || fwrite(b.data, 1, b.size, f) != b.size || fflush(f) != 0))
         st = qm_fail(QM_BAD_FILE, "%s: %s", object, strerror(errno));

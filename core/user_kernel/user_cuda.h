@@ -20,6 +20,10 @@ void qm_user_cuda_tell(volatile int *launched);
  * source does not compile; QM_SKIPPED: there is no NVRTC. */
 qm_status qm_user_cuda_build(const char *source, const char *object);
 
+/* Why the last such build is not in the cache of kernels, as qm_includes_hash says; "": it is, or
+ * there is no cache. */
+const char *qm_user_cuda_uncached(void);
+
 /* Loads such an object.  QM_BAD_ARG: it has no qm_cuda_step or no launch line, or is of another
  * ABI; QM_SKIPPED: there is no GPU. */
 qm_status qm_user_cuda_open(const char *object, struct qm_user_cuda **out);

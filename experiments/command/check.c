@@ -322,8 +322,8 @@ static qm_status backend_found(const char *name, const char *file, const struct 
                                i > 0 ? "CUDA" : "no CUDA");
             if (!file || backends[i] != &qm_backend_cuda)
                 return backends[i]->probe();
-            QM_TRY(qm_user_cuda_build(file, NULL)); /* compile errors show without a GPU */
-            return qm_cuda_gpu_asked(&gpu);         /* the kernel's process opens it */
+            QM_TRY(qm_kernel_cuda_build(file, NULL)); /* compile errors show without a GPU */
+            return qm_cuda_gpu_asked(&gpu);           /* the kernel's process opens it */
         }
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }

@@ -59,10 +59,13 @@ size_t qm_gpu_bench_flush(int l2_bytes) { return 2 * (size_t)l2_bytes + 1048576;
 
 /* Reads all of the buffer and writes nothing: the buffer holds zeros. */
 static const char reader_text[] =
+    "extern \"C\" {\n__device__ unsigned long long " QM_LAUNCHES ";\n}\n"
     "extern \"C\" __global__ void qm_bench_read(const uint4 *from, unsigned long long n,\n"
     "                                         unsigned *to)\n"
     "{\n"
     "    unsigned sum = 0;\n"
+    "    if ((blockIdx.x | threadIdx.x) == 0)\n"
+    "        atomicAdd(&" QM_LAUNCHES ", 1ull);\n"
     "    for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;\n"
     "         i < n; i += (unsigned long long)gridDim.x * blockDim.x)\n"
     "        sum |= from[i].x | from[i].y | from[i].z | from[i].w;\n"
@@ -88,7 +91,7 @@ static qm_status load_reader(struct qm_gpu_bench *b)
     qm_device_binary_free(&binary);
     QM_TRY(st);
     QM_CU(b->cu, ModuleGetFunction, (&b->reader, b->module, "qm_bench_read"));
-    return QM_OK;
+    return qm_cuda_begun(b->module, &b->reads);
 }
 
 qm_status qm_gpu_bench_open(int64_t n, int rounds, double cap, struct qm_gpu_bench *b)
@@ -156,7 +159,24 @@ static qm_status read_cache_full(struct qm_gpu_bench *b)
     void *args[] = {&b->flush, &n, &b->flush};
     QM_CU(b->cu, LaunchKernel,
           (b->reader, (unsigned)(8 * b->sms), 1, 1, 256, 1, 1, 0, b->stream, args, NULL));
+    b->reads++;
     return QM_OK;
+}
+
+/* QM_INTERNAL: the device began another number of launches than it was given. */
+static qm_status expect_begun(const char *of, uint64_t begun, uint64_t asked)
+{
+    return begun == asked
+               ? QM_OK
+               : qm_fail(QM_INTERNAL, "implausible: the GPU began %lld of %lld launches of %s",
+                         (long long)begun, (long long)asked, of);
+}
+
+static qm_status expect_read(const struct qm_gpu_bench *b)
+{
+    uint64_t begun;
+    QM_TRY(qm_cuda_begun(b->module, &begun));
+    return expect_begun("the kernel that reads the cache full", begun, b->reads);
 }
 
 qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy)
@@ -191,15 +211,16 @@ qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size
     return QM_OK;
 }
 
-static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
-                          double *seconds)
+static qm_status time_one(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double *seconds)
 {
     const double drift = 1.02, resolution = 50e-6; /* of two clocks */
     double ms = 0.0;
+    if (t->before)
+        QM_TRY(t->before(t->arg));
     double before = qm_seconds();
     QM_TRY(read_cache_full(b));
     QM_CU(b->cu, EventRecord, (b->from, b->stream));
-    QM_TRY(work(arg));
+    QM_TRY(t->work(t->arg));
     QM_CU(b->cu, EventRecord, (b->to, b->stream));
     QM_CU(b->cu, EventSynchronize, (b->to));
     double around = qm_seconds() - before;
@@ -210,35 +231,35 @@ static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), voi
                        "implausible: cuEventElapsedTime gives %g ms, and the host's clock shows %g "
                        "ms around both events",
                        ms, 1e3 * around);
-    return QM_OK;
+    return t->after ? t->after(t->arg) : QM_OK;
 }
 
-static qm_status time_warm_up(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg)
+static qm_status time_warm_up(struct qm_gpu_bench *b, const struct qm_gpu_timed *t)
 {
     double ignored, start = qm_seconds();
     for (int i = 0; i < QM_BENCH_WARM && (i == 0 || qm_seconds() - start < b->cap); i++)
-        QM_TRY(time_one(b, work, arg, &ignored));
+        QM_TRY(time_one(b, t, &ignored));
     return QM_OK;
 }
 
 /* start: when the warm-up began. */
-static qm_status time_rounds(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
-                             double start, struct qm_gpu_time *out)
+static qm_status time_rounds(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
+                             struct qm_gpu_time *out)
 {
     double all[4 * QM_GPU_BENCH_ROUNDS];
     int n = 0;
     while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap))
-        QM_TRY(time_one(b, work, arg, &all[n++]));
+        QM_TRY(time_one(b, t, &all[n++]));
     *out = (struct qm_gpu_time){median(all, n), all[0], n};
-    return QM_OK;
+    return expect_read(b);
 }
 
-qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
+qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                             struct qm_gpu_time *out)
 {
     double start = qm_seconds();
-    QM_TRY(time_warm_up(b, work, arg));
-    return time_rounds(b, work, arg, start, out);
+    QM_TRY(time_warm_up(b, t));
+    return time_rounds(b, t, start, out);
 }
 
 qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
@@ -366,25 +387,32 @@ qm_status qm_gpu_work_run(void *work)
     return QM_OK;
 }
 
-/* Times `run`, which steps one turn of the work. */
+/* Times `run`, which steps one turn of the work; by_graphs: counts the launches that it has graphs
+ * make, or NULL. */
 static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_status (*run)(void *),
-                            void *arg, struct qm_gpu_time *out)
+                            void *arg, const uint64_t *by_graphs, struct qm_gpu_time *out)
 {
+    const struct qm_gpu_timed t = {.work = run, .arg = arg};
+    uint64_t asked, begun, all_asked, all_begun;
     double start = qm_seconds();
-    QM_TRY(time_warm_up(b, run, arg));
+    QM_TRY(qm_cuda_launches(&asked, &begun));
+    QM_TRY(time_warm_up(b, &t));
     QM_TRY(mark(w));
-    QM_TRY(time_rounds(b, run, arg, start, out));
+    QM_TRY(time_rounds(b, &t, start, out));
     QM_TRY(expect_changed(w));
-    if (w->r->param.format != QM_PARAM_f32) /* one step may round to the same 16 or 8 bits */
-        return QM_OK;
-    for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
-        QM_TRY(run(arg));
-    return expect_changed(w);
+    if (w->r->param.format == QM_PARAM_f32) { /* else a step may round to the same bits */
+        for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
+            QM_TRY(run(arg));
+        QM_TRY(expect_changed(w));
+    }
+    QM_TRY(qm_cuda_launches(&all_asked, &all_begun));
+    return expect_begun("the timed steps", all_begun - begun,
+                        all_asked - asked + (by_graphs ? *by_graphs : 0));
 }
 
 qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out)
 {
-    return time_steps(b, w, qm_gpu_work_run, w, out);
+    return time_steps(b, w, qm_gpu_work_run, w, NULL, out);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -392,6 +420,7 @@ qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct
 struct graphs {
     const struct qm_gpu_bench *b;
     void *graph[QM_BENCH_TURNS], *executable[QM_BENCH_TURNS];
+    uint64_t recorded[QM_BENCH_TURNS], launches; /* of each graph; made by all so far */
     int turn;
 };
 
@@ -400,17 +429,26 @@ static qm_status run_graph(void *arg)
     struct graphs *g = arg;
     int turn = g->turn++ % QM_BENCH_TURNS;
     QM_CU(g->b->cu, GraphLaunch, (g->executable[turn], g->b->stream));
+    g->launches += g->recorded[turn];
     return QM_OK;
 }
 
 /* Records one step.  The recording is ended in any case: the stream is of no use before. */
-static qm_status record(const struct qm_gpu_bench *b, struct qm_gpu_work *w, void **graph)
+static qm_status record(const struct qm_gpu_bench *b, struct qm_gpu_work *w, void **graph,
+                        uint64_t *launches)
 {
     enum { RELAXED = 2 }; /* other calls of this thread stay allowed */
+    uint64_t before, begun;
+    QM_TRY(qm_cuda_launches(&before, &begun));
     QM_CU(b->cu, StreamBeginCapture, (b->stream, RELAXED));
     qm_status st = qm_gpu_work_run(w);
     int error = QM_CU_ERROR(b->cu, StreamEndCapture, (b->stream, graph));
-    return st == QM_OK ? qm_cuda_error(error, "cuStreamEndCapture") : st;
+    if (st == QM_OK)
+        st = qm_cuda_error(error, "cuStreamEndCapture");
+    if (st == QM_OK)
+        st = qm_cuda_launches(launches, &begun);
+    *launches -= before;
+    return st;
 }
 
 static void graphs_close(struct graphs *g)
@@ -440,14 +478,14 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
         if (w->part[0][k].whole)
             return qm_fail(QM_SKIPPED, "a rule over whole tensors waits for the host");
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++) {
-        st = record(b, w, &g.graph[turn]);
+        st = record(b, w, &g.graph[turn], &g.recorded[turn]);
         if (st == QM_OK)
             st = qm_cuda_error(
                 QM_CU_ERROR(cu, GraphInstantiateWithFlags, (&g.executable[turn], g.graph[turn], 0)),
                 "cuGraphInstantiateWithFlags");
     }
     if (st == QM_OK)
-        st = time_steps(b, w, run_graph, &g, out);
+        st = time_steps(b, w, run_graph, &g, &g.launches, out);
     graphs_close(&g);
     return st;
 }

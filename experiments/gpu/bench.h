@@ -38,6 +38,7 @@ struct qm_gpu_bench {
     char pci[32];
     qm_address flush;
     size_t flush_bytes;
+    uint64_t reads;     /* launches of the reader that the device must have begun */
     const float *p, *g; /* n of each */
 };
 
@@ -80,11 +81,19 @@ qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes,
 qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size_t bytes,
                            void *out);
 
-/* Times `work` for at least b->rounds rounds, then until the middle half of them lies within 2 % of
- * the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over.
+/* Work to be timed; before and after, where they are not NULL, are called around each round,
+ * outside the events, to see that its work was done. */
+struct qm_gpu_timed {
+    qm_status (*work)(void *arg), (*before)(void *arg), (*after)(void *arg);
+    void *arg;
+};
+
+/* Times the work for at least b->rounds rounds, then until the middle half of them lies within 2 %
+ * of the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over.
  * QM_INTERNAL: a call failed, or a time between events is not above 0, not finite, or longer than
- * what the host's clock shows around the events (by more than 2 % and 50 microseconds). */
-qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
+ * what the host's clock shows around the events (by more than 2 % and 50 microseconds); or the
+ * device began fewer reads of the cache than it was given. */
+qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                             struct qm_gpu_time *out);
 
 /* Clocks and power while the GPU works: `seconds` of work are queued, and NVML is asked before they
@@ -120,8 +129,8 @@ qm_status qm_gpu_work_run(void *work); /* one step of the parts of the current t
 /* Times steps as qm_gpu_bench_time does.  QM_INTERNAL also: "implausible: ...", because what was
  * timed was no step: between the warm-up and the last round, or, of float32, in one more step of
  * each turn, the parameters of one of QM_BENCH_PLACES places (of one tensor its begin, middle and
- * end, of several the first, the middle and the last one) of a turn stay as they were; or as
- * qm_gpu_bench_get. */
+ * end, of several the first, the middle and the last one) of a turn stay as they were; or the
+ * device counted fewer launches than it was given; or as qm_gpu_bench_get. */
 qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out);
 
 /* Times the launches of a step without the CPU's share: they are recorded as a CUDA graph for each

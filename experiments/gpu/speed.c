@@ -14,6 +14,7 @@ struct copy {
     struct qm_gpu_bench *b;
     qm_address from, to;
     size_t bytes;
+    uint32_t round;
 };
 
 static qm_status run_copy(void *arg)
@@ -40,25 +41,35 @@ static qm_address place_of(const struct copy *c, int place)
     return sizeof(float) * (most * (size_t)place / (QM_BENCH_PLACES - 1));
 }
 
-/* Gives begin, middle and end of both sides numbers that differ. */
-static qm_status mark_copy(const struct copy *c)
+/* The numbers of a round, none of which is that of the round before. */
+static void numbers_of(uint32_t round, uint32_t out[QM_BENCH_SAMPLE])
 {
-    for (int i = 0; i < QM_BENCH_PLACES; i++) {
-        QM_TRY(qm_device_cuda.put(c->from + place_of(c, i), c->b->p, SAMPLE_BYTES));
-        QM_TRY(qm_device_cuda.put(c->to + place_of(c, i), c->b->g, SAMPLE_BYTES));
-    }
+    for (uint32_t i = 0; i < QM_BENCH_SAMPLE; i++)
+        out[i] = round + i;
+}
+
+/* Before each copy: begin, middle and end of what is copied get numbers that are nowhere yet. */
+static qm_status mark_copy(void *arg)
+{
+    struct copy *c = arg;
+    uint32_t numbers[QM_BENCH_SAMPLE];
+    numbers_of(++c->round, numbers);
+    for (int i = 0; i < QM_BENCH_PLACES; i++)
+        QM_TRY(qm_device_cuda.put(c->from + place_of(c, i), numbers, sizeof numbers));
     return QM_OK;
 }
 
-/* QM_INTERNAL: one of these places was not copied. */
-static qm_status expect_copied(const struct copy *c)
+/* After each copy.  QM_INTERNAL: one of these places was not copied. */
+static qm_status expect_copied(void *arg)
 {
     static const char *const names[QM_BENCH_PLACES] = {"first", "middle", "last"};
-    unsigned char now[SAMPLE_BYTES];
+    const struct copy *c = arg;
+    uint32_t numbers[QM_BENCH_SAMPLE], now[QM_BENCH_SAMPLE];
+    numbers_of(c->round, numbers);
     for (int i = 0; i < QM_BENCH_PLACES; i++) {
         struct sample s = {c->to + place_of(c, i)};
         QM_TRY(qm_gpu_bench_get(get_sample, &s, sizeof now, now));
-        if (memcmp(now, c->b->p, sizeof now) != 0)
+        if (memcmp(now, numbers, sizeof now) != 0)
             return qm_fail(QM_INTERNAL,
                            "implausible: the timed copies within the device's memory did not copy "
                            "the %s bytes",
@@ -71,16 +82,13 @@ static qm_status expect_copied(const struct copy *c)
 static qm_status measure_copy(struct qm_gpu_bench *b, int64_t n, double *rate)
 {
     struct copy c = {.b = b, .bytes = sizeof(float) * (size_t)n};
+    const struct qm_gpu_timed t = {run_copy, mark_copy, expect_copied, &c};
     struct qm_gpu_time time;
     qm_status st = qm_device_cuda.reserve(c.bytes, &c.from);
     if (st == QM_OK)
         st = qm_device_cuda.reserve(c.bytes, &c.to);
     if (st == QM_OK)
-        st = mark_copy(&c);
-    if (st == QM_OK)
-        st = qm_gpu_bench_time(b, run_copy, &c, &time);
-    if (st == QM_OK)
-        st = expect_copied(&c);
+        st = qm_gpu_bench_time(b, &t, &time);
     if (st == QM_OK)
         st = qm_gpu_bench_plausible("a copy", time.median, 2.0 * (double)c.bytes, 0.0);
     if (st == QM_OK)
@@ -182,16 +190,20 @@ static qm_status fitting_size(struct qm_gpu_bench *b, const char *recipe, enum q
     struct qm_gpu_work w = {0};
     struct qm_recipe r;
     struct qm_gpu_time time = {0};
-    struct qm_gpu_bench one = *b;
+    const int rounds = b->rounds;
+    const double cap = b->cap;
     QM_TRY(qm_recipe_parse(recipe, &r));
     if (!r.rule->tensor)
         return QM_OK;
-    one.rounds = 1;
-    one.cap = 0.0;
+    b->rounds = 1;
+    b->cap = 0.0;
     qm_status st = open_work(b, recipe, mode, small, &w, &r);
     if (st == QM_OK)
-        st = qm_gpu_bench_time(&one, qm_gpu_work_run, &w, &time);
+        st =
+            qm_gpu_bench_time(b, &(struct qm_gpu_timed){.work = qm_gpu_work_run, .arg = &w}, &time);
     qm_gpu_work_close(&w);
+    b->rounds = rounds;
+    b->cap = cap;
     while (st == QM_OK && *n > small &&
            time.median * (double)*n / (double)small * (b->rounds + QM_BENCH_WARM) > b->cap)
         *n = *n / 2 / QM_BENCH_COLUMNS * QM_BENCH_COLUMNS;

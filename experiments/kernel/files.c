@@ -33,13 +33,22 @@ static void say_left_flags(void)
                 left);
 }
 
+qm_status qm_kernel_cuda_build(const char *file, const char *object)
+{
+    qm_status st = qm_user_cuda_build(file, object);
+    if (st == QM_OK && *qm_user_cuda_uncached())
+        qm_note("%s is compiled anew each time, because which files it includes is not known: %s",
+                file, qm_user_cuda_uncached());
+    return st;
+}
+
 /* Writes the absolute path of a shared object, or of the object that a source compiles to. */
 static qm_status object_of(const char *file, int on_gpu, const char *folder, char *object,
                            size_t size)
 {
     if (on_gpu && qm_kernel_is_cuda(file)) {
         snprintf(object, size, "%s/kernel.cubin", folder);
-        return qm_user_cuda_build(file, object);
+        return qm_kernel_cuda_build(file, object);
     }
     if (qm_kernel_is_cuda(file))
         say_left_flags();

@@ -19,6 +19,9 @@ enum { QM_REGIMES = 32, QM_HANGS = 3, QM_PROCESSES = 64 };
 
 int qm_kernel_is_cuda(const char *file); /* 1: the name ends in .cu */
 
+/* As qm_user_cuda_build, with a note where the kernel is not cached. */
+qm_status qm_kernel_cuda_build(const char *file, const char *object);
+
 /* The freedoms with which a user's kernel is judged, shrunk and timed: every order that README
  * permits, and quotients and roots as inexact as `fast` says. */
 struct qm_reorder qm_kernel_freedoms(const struct qm_reorder *fast);

@@ -13,8 +13,9 @@ struct qm_codes_result {
 };
 
 /* Has a device code the unit values with bits [first, first + count), and appends the runs to out,
- * whose bits so far are smaller.  QM_CHECK_FAILED: the codes change too often for a search.  The
- * caller frees out->change. */
+ * whose bits so far are smaller.  QM_CHECK_FAILED: the codes change too often for a search, the
+ * list is damaged, or the device's sums (QM_CODES_SUMS) show that it did not visit every float.
+ * The caller frees out->change. */
 qm_status qm_codes_runs(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
                         uint64_t count, struct qm_code_runs *out);
 

@@ -24,12 +24,9 @@ static int has_compiler;
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static pid_t start(const char *const *words)
+/* Starts a command in a process of its own; what it prints goes to the file "printed". */
+static pid_t start_command(int (*command)(int, char **), int argc, char **argv)
 {
-    char *argv[MOST_WORDS] = {(char *)(uintptr_t) "gpu-check", (char *)(uintptr_t) "--out", out};
-    int argc = 3;
-    for (int i = 0; words[i]; i++)
-        argv[argc++] = (char *)(uintptr_t)words[i];
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
@@ -42,9 +39,18 @@ static pid_t start(const char *const *words)
         int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
         dup2(fd, STDOUT_FILENO);
         dup2(fd, STDERR_FILENO);
-        exit(qm_cmd_gpu_check(argc, argv));
+        exit(command(argc, argv));
     }
     return pid;
+}
+
+static pid_t start(const char *const *words)
+{
+    char *argv[MOST_WORDS] = {(char *)(uintptr_t) "gpu-check", (char *)(uintptr_t) "--out", out};
+    int argc = 3;
+    for (int i = 0; words[i]; i++)
+        argv[argc++] = (char *)(uintptr_t)words[i];
+    return start_command(qm_cmd_gpu_check, argc, argv);
 }
 
 static int finish(pid_t pid)
@@ -84,6 +90,7 @@ static void clear(void)
     snprintf(command, sizeof command, "rm -rf %s", out);
     assert_int_equal(system(command), 0);
     stand_in_fault = (struct stand_in_fault){0};
+    stand_in_idle = (struct stand_in_idle){0};
     *stand_in_shared = (struct stand_in_shared){0};
 }
 

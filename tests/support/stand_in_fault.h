@@ -4,6 +4,7 @@
 #define QM_SUPPORT_STAND_IN_FAULT_H
 
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,9 +53,8 @@ static struct stand_in_shared {
 } * stand_in_shared;
 
 /* The device; milliseconds: of cuEventElapsedTime where is_fixed is 1, else of the clock; is_idle:
- * launches do nothing, idle_from, graph_idle_from: from this launch of a step, or of a graph, of a
- * process on (0: never); is_mute: copies back to the host do nothing; is_copyless: those within the
- * device do nothing; is_deaf: those to the device do nothing, and its memory is set to NaN; slow:
+ * launches do nothing; is_mute: copies back to the host do nothing; is_deaf: those to the device do
+ * nothing, and its memory is set to NaN; slow:
  * milliseconds of loading a module, which then has no kernels to run; odd: an attribute whose value
  * is odd_value (0: none). */
 static struct stand_in_card {
@@ -63,8 +63,26 @@ static struct stand_in_card {
     int sms, l2, is_fixed;
     unsigned char uuid;
     float milliseconds;
-    int is_idle, odd, odd_value, slow, is_mute, is_copyless, is_deaf, idle_from, graph_idle_from;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    int is_idle, odd, odd_value, slow, is_mute, is_deaf;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0};
+
+/* Calls of this name return 0 and do nothing, but for those that are done: the first n of a
+ * process; all but the first n; all but every n-th; every n-th; all but one of n, drawn by the
+ * seed.  "qm_codes" are parts of a launch of this kernel, of which there are STAND_IN_PARTS. */
+enum stand_in_done {
+    STAND_IN_DONE_first,
+    STAND_IN_DONE_later,
+    STAND_IN_DONE_most,
+    STAND_IN_DONE_each,
+    STAND_IN_DONE_drawn
+};
+enum { STAND_IN_PARTS = 64 };
+static struct stand_in_idle {
+    const char *call; /* NULL: all calls are done */
+    enum stand_in_done done;
+    int n;
+    uint64_t seed;
+} stand_in_idle;
 
 enum { STAND_IN_GARBLES = -1 }; /* from stand_in_strike */
 
@@ -133,6 +151,29 @@ static inline int stand_in_made(const char *call)
         if (strcmp(stand_in_shared->made[i].name, call) == 0)
             return stand_in_shared->made[i].most;
     return 0;
+}
+
+/* 1: this call is to do nothing. */
+static inline int stand_in_is_idle(const char *call)
+{
+    static int k, of;
+    struct stand_in_idle *idle = &stand_in_idle;
+    int is_done = 0;
+    if (!idle->call || strcmp(idle->call, call) != 0)
+        return 0;
+    k = of == getpid() ? k + 1 : 1;
+    of = getpid();
+    switch (idle->done) {
+    case STAND_IN_DONE_first: is_done = k <= idle->n; break;
+    case STAND_IN_DONE_later: is_done = k > idle->n; break;
+    case STAND_IN_DONE_most: is_done = k % idle->n != 0; break;
+    case STAND_IN_DONE_each: is_done = k % idle->n == 0; break;
+    case STAND_IN_DONE_drawn:
+        idle->seed = idle->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        is_done = (idle->seed >> 33) % (uint64_t)idle->n != 0;
+    }
+    stand_in_shared->struck += !is_done;
+    return !is_done;
 }
 
 /* Also where this process was started to ignore the signal, as in the background of a shell. */

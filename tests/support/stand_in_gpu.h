@@ -23,19 +23,25 @@
 /* ---- the driver ------------------------------------------------------------------------------ */
 
 static int fail_next_alloc, fail_next_launch;
-static int64_t allocated, launches, graph_launches, reads, modules_loaded;
+static int64_t allocated, launches, reads, modules_loaded;
 static int is_recording, recorded; /* cuStreamBeginCapture; launches while it lasts */
 static char nothing[16];
 
 static char stand_in_reader; /* the module of bench.c, and its kernel */
 
+/* A module: one of the emulator, or NULL, which two may share; the launches that it counted. */
+struct loaded {
+    void *emulated;
+    uint64_t launches;
+};
 struct function {
-    void *module;
+    struct loaded *module;
     enum qm_step_kernel kernel;
 };
 enum { FUNCTIONS = 8192 };
 static struct function functions[FUNCTIONS];
-static int n_functions;
+static struct loaded loaded[FUNCTIONS];
+static int n_functions, n_loaded;
 
 static int stand_in_refuses; /* 1: modules of NVRTC stand_in_nvrtc_major are refused; 2: all */
 
@@ -165,7 +171,7 @@ static int cu_MemcpyDtoDAsync(qm_device_pointer to, qm_device_pointer from, size
 {
     STRIKE("cuMemcpyDtoDAsync_v2");
     (void)stream;
-    if (!stand_in_card.is_copyless)
+    if (!stand_in_is_idle("cuMemcpyDtoDAsync_v2"))
         memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
     return 0;
 }
@@ -188,12 +194,13 @@ static int cu_ModuleLoadData(void **module, const void *image)
         modules_loaded++;
         return 0;
     }
-    if (stand_in_card.slow) {
-        *module = nothing;
-        return 0;
-    }
-    if (qm_emu_load_text(text, QM_MODE_exact, module) != QM_OK)
+    stand_in_must(n_loaded < FUNCTIONS);
+    *module = &loaded[n_loaded];
+    if (stand_in_card.slow)
+        return n_loaded++, 0;
+    if (qm_emu_load_text(text, QM_MODE_exact, &loaded[n_loaded].emulated) != QM_OK)
         return 209;
+    n_loaded++;
     stand_in_shared->loads++;
     if (++modules_loaded > stand_in_shared->most_modules)
         stand_in_shared->most_modules = (int)modules_loaded;
@@ -225,8 +232,10 @@ static int cu_ModuleGetFunction(void **function, void *module, const char *name)
 static int cu_ModuleGetGlobal(qm_device_pointer *at, size_t *bytes, void *module, const char *name)
 {
     STRIKE_OUT("cuModuleGetGlobal_v2", at, sizeof *at);
-    (void)at, (void)bytes, (void)module, (void)name;
-    return 500;
+    struct loaded *m = module;
+    *at = module == &stand_in_reader ? (uintptr_t)&reads : (uintptr_t)&m->launches;
+    *bytes = sizeof(uint64_t);
+    return strcmp(name, QM_LAUNCHES) == 0 ? 0 : 500;
 }
 static int cu_FuncGetAttribute(int *value, int attribute, void *function)
 {
@@ -274,14 +283,37 @@ static void record_launch(const struct function *f, unsigned grid_x, unsigned gr
     g->n++;
 }
 
+/* What the emulated module has counted since it was loaded. */
+static uint64_t counted(const struct loaded *m)
+{
+    const uint64_t *at = qm_emu_variable(m->emulated, QM_LAUNCHES);
+    return at ? *at : 0;
+}
+
 static void launch_now(const struct function *f, unsigned grid_x, unsigned grid_y, void **args)
 {
     if (stand_in_card.is_idle)
         return;
-    qm_status st = qm_device_emu.launch(f->module, f->kernel, grid_x, grid_y, args);
+    struct loaded *m = f->module;
+    uint64_t before = counted(m);
+    qm_status st = qm_device_emu.launch(m->emulated, f->kernel, grid_x, grid_y, args);
+    m->launches += counted(m) - before;
     if (st != QM_OK)
         fprintf(stderr, "stand_in_gpu.h: %s\n", qm_message());
     stand_in_must(st == QM_OK);
+}
+
+/* Runs qm_codes in parts, each as a launch of its own. */
+static void launch_codes(const struct function *f, unsigned grid_x, void **args)
+{
+    uint64_t first = *(const uint64_t *)args[0], count = *(const uint64_t *)args[1], at = 0;
+    void *part[] = {&first, &count, args[2], args[3], args[4], args[5]};
+    uint64_t all = count;
+    for (uint64_t k = 1; k <= STAND_IN_PARTS; k++, at += count, first += count) {
+        count = all * k / STAND_IN_PARTS - at;
+        if (count && !stand_in_is_idle("qm_codes"))
+            launch_now(f, grid_x, 1, part);
+    }
 }
 
 #define XYZ(name) unsigned name##_x, unsigned name##_y, unsigned name##_z
@@ -293,7 +325,7 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
     stand_in_must(grid_z * block_y * block_z == 1 && block_x == QM_STEP_THREADS && !shared &&
                   stream && !extra && grid_x > 0 && grid_y > 0 && grid_y < 65536);
     if (function == &stand_in_reader) {
-        reads++;
+        reads += !stand_in_is_idle("qm_bench_read");
         return 0;
     }
     launches++;
@@ -304,7 +336,11 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
     }
     if (fail_next_launch && fail_next_launch-- == 1)
         return 700;
-    if (!stand_in_card.idle_from || launches < stand_in_card.idle_from)
+    if (stand_in_is_idle("cuLaunchKernel"))
+        return 0;
+    if (f->kernel == QM_KERNEL_codes)
+        launch_codes(f, grid_x, args);
+    else
         launch_now(f, grid_x, grid_y, args);
     return 0;
 }
@@ -400,7 +436,7 @@ static int cu_GraphLaunch(void *executable, void *stream)
 {
     STRIKE("cuGraphLaunch");
     struct recording *g = executable;
-    if (stand_in_card.graph_idle_from && ++graph_launches >= stand_in_card.graph_idle_from)
+    if (stand_in_is_idle("cuGraphLaunch"))
         return 0;
     for (int i = 0; is_graph(g) && i < g->n; i++) {
         void *args[4];

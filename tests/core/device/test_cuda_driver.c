@@ -184,7 +184,8 @@ static void test_cap(void **state)
     int count = 0;
     (void)state;
     assert_int_equal(qm_gpu_bench_open(8192, 1000, 0.1, &b), QM_OK);
-    assert_int_equal(qm_gpu_bench_time(&b, slow, &count, &time), QM_OK);
+    assert_int_equal(
+        qm_gpu_bench_time(&b, &(struct qm_gpu_timed){.work = slow, .arg = &count}, &time), QM_OK);
     assert_in_range(time.rounds, QM_BENCH_LEAST, 8);
     assert_in_range(count, time.rounds + 1, 16);
     assert_true(time.median >= 0.02);

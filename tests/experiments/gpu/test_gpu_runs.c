@@ -122,67 +122,6 @@ static void test_times(void **state)
     }
 }
 
-/* Launches that do nothing have no speed, whatever the events say. */
-static void test_idle(void **state)
-{
-    (void)state;
-    NEEDS_COMPILER();
-    clear();
-    stand_in_card.is_idle = 1;
-    int code = RUN("adamw_f32", "adamw8_ao", "adafactor8_026", "--only", "speed,tables", "--size",
-                   "0.008", "--rounds", "2");
-    stand_in_card.is_idle = 0;
-    assert_int_equal(code, 1);
-    expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
-}
-
-/* Nor have launches, or graphs, that do their work in the warm-up, or in the first rounds, alone.
- * */
-static void test_idle_later(void **state)
-{
-    static const int from[] = {4, 6};
-    (void)state;
-    NEEDS_COMPILER();
-    for (int i = 0; i < 4; i++) {
-        clear();
-        *(i % 2 ? &stand_in_card.graph_idle_from : &stand_in_card.idle_from) = from[i / 2];
-        int code = RUN("adamw_f32", "--only", "tables", "--size", "0.008", "--rounds", "8");
-        int of_speed = RUN("adamw_f32", "--only", "speed", "--size", "0.008", "--rounds", "8");
-        stand_in_card.idle_from = stand_in_card.graph_idle_from = 0;
-        assert_int_equal(code, 1);
-        assert_int_equal(of_speed, 1);
-        expect_rows(0, 2, "failed: implausible: the timed steps left the first parameters");
-    }
-}
-
-/* A driver whose copies do nothing, as its launches, has no speed either, nor has one that copies
- * nothing within its memory. */
-static void test_mute(void **state)
-{
-    static const char *const says[] = {
-        "failed: implausible: two copies of the same 4096 bytes of the device differ",
-        "failed: implausible: the timed copies within the device's memory did not copy the first "
-        "bytes"};
-    (void)state;
-    NEEDS_COMPILER();
-    for (int i = 0; i < 2; i++) {
-        clear();
-        stand_in_card.is_idle = stand_in_card.is_mute = !i;
-        stand_in_card.is_copyless = i;
-        int code = RUN("adamw_f32", "--only", i ? "speed" : "speed,tables", "--size", "0.008",
-                       "--rounds", "2");
-        stand_in_card.is_idle = stand_in_card.is_mute = stand_in_card.is_copyless = 0;
-        assert_int_equal(code, 1);
-        expect_rows(0, i ? 2 : 3, says[i]);
-    }
-    clear(); /* tables alone, where no copy is timed before */
-    stand_in_card.is_idle = stand_in_card.is_mute = 1;
-    int code = RUN("adamw_f32", "--only", "tables", "--size", "0.008", "--rounds", "2");
-    stand_in_card.is_idle = stand_in_card.is_mute = 0;
-    assert_int_equal(code, 1);
-    expect_rows(0, 1, "failed: implausible: two copies of the same 256 bytes of the device differ");
-}
-
 /* NaN against NaN is no verdict: a device that takes nothing, does nothing and holds NaN fails. */
 static void test_deaf(void **state)
 {
@@ -537,23 +476,13 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),
-        cmocka_unit_test(test_strange_reports),
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_idle_later),
-        cmocka_unit_test(test_mute),
-        cmocka_unit_test(test_deaf),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_plausible),
-        cmocka_unit_test(test_absurd),
-        cmocka_unit_test(test_clean_up),
-        cmocka_unit_test(test_slow_start),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_every_error),
-        cmocka_unit_test(test_modules),
-        cmocka_unit_test(test_signal_in_nvrtc),
+        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_strange_reports),
+        cmocka_unit_test(test_times),         cmocka_unit_test(test_deaf),
+        cmocka_unit_test(test_budget),        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),        cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_slow_start),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_at_once),       cmocka_unit_test(test_every_error),
+        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
         cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);

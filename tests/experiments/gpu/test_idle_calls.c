@@ -1,0 +1,156 @@
+/* test_idle_calls.c - Tests that a device which leaves out some of what it is asked to do,
+ * whichever part it is, gives no figure and no proof. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/rehearsal.h"
+
+#define TIMED "--size", "0.008", "--rounds", "2"
+
+/* Which calls are done; a seed of 0 becomes that of QM_TEST_SEED. */
+static const struct stand_in_idle ways[] = {
+    {"", STAND_IN_DONE_first, 0, 0}, {"", STAND_IN_DONE_first, 1, 0},
+    {"", STAND_IN_DONE_first, 3, 0}, {"", STAND_IN_DONE_first, 4, 0},
+    {"", STAND_IN_DONE_later, 1, 0}, {"", STAND_IN_DONE_later, 3, 0},
+    {"", STAND_IN_DONE_most, 2, 0},  {"", STAND_IN_DONE_most, 3, 0},
+    {"", STAND_IN_DONE_most, 5, 0},  {"", STAND_IN_DONE_each, 2, 0},
+    {"", STAND_IN_DONE_each, 3, 0},  {"", STAND_IN_DONE_each, 5, 0},
+    {"", STAND_IN_DONE_drawn, 2, 0}, {"", STAND_IN_DONE_drawn, 3, 0}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* Leaves calls of this name out, in one of the ways. */
+static void leave_out(const char *call, int way)
+{
+    const char *seed = getenv("QM_TEST_SEED");
+    clear();
+    stand_in_idle = ways[way];
+    stand_in_idle.call = call;
+    stand_in_idle.seed = seed ? strtoull(seed, NULL, 0) : 1;
+}
+
+/* A run in which calls were left out has failed and says so. */
+static void expect_failed(int code, const char *call, int way, const char *says)
+{
+    if (code != 1 || !stand_in_shared->struck || !strstr(printed, says))
+        fail_msg("%s, way %d: exit code %d, %d left out: '%s' (want '%s')", call, way, code,
+                 stand_in_shared->struck, printed, says);
+}
+
+/* A proof on a device that visits a part of the floats alone. */
+static void test_codes(void **state)
+{
+    static const char *const words[] = {"prove", "nf4:4s/scan/mid", "--backend",
+                                        "cuda",  "--range",         "0.7:0.701"};
+    char *argv[MOST_WORDS];
+    int argc = sizeof words / sizeof *words;
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < argc; i++)
+        argv[i] = (char *)(uintptr_t)words[i];
+    argv[argc] = NULL;
+    clear();
+    assert_int_equal(finish(start_command(qm_cmd_prove, argc, argv)), 0);
+    for (int i = 0; i < WAYS; i++) {
+        leave_out("qm_codes", i);
+        int code = finish(start_command(qm_cmd_prove, argc, argv));
+        expect_failed(code, "qm_codes", i, "the kernel");
+        if (ways[i].done == STAND_IN_DONE_most)
+            expect_failed(code, "qm_codes", i, "the kernel visited ");
+    }
+}
+
+/* Copies within the device, launches of steps, launches of graphs, and reads of the cache, of which
+ * some are left out while they are timed. */
+static void test_timed(void **state)
+{
+    static const struct {
+        const char *call, *only, *says;
+    } calls[] = {
+        {"cuMemcpyDtoDAsync_v2", "speed", "did not copy the first bytes"},
+        {"cuLaunchKernel", "speed", "implausible: "},
+        {"cuLaunchKernel", "tables", "implausible: "},
+        {"cuGraphLaunch", "speed", "implausible: "},
+        {"cuGraphLaunch", "tables", "implausible: "},
+        {"qm_bench_read", "speed", "launches of the kernel that reads the cache full"},
+        {"qm_bench_read", "tables", "launches of the kernel that reads the cache full"},
+    };
+    (void)state;
+    NEEDS_COMPILER();
+    clear();
+    assert_int_equal(RUN("adamw_f32", "--only", "speed,tables", TIMED), 0);
+    for (size_t k = 0; k < sizeof calls / sizeof *calls; k++)
+        for (int i = 0; i < WAYS; i++) {
+            struct qm_gpu_report r;
+            size_t by[4];
+            leave_out(calls[k].call, i);
+            int code = RUN("adamw_f32", "--only", calls[k].only, TIMED);
+            int struck = stand_in_shared->struck;
+            read_report(&r);
+            count(&r, by, printed, sizeof printed);
+            qm_gpu_report_free(&r);
+            expect_failed(code, calls[k].call, i, calls[k].says);
+            if (by[QM_GPU_good])
+                fail_msg("%s, way %d: %d left out, %zu good rows", calls[k].call, i, struck,
+                         by[QM_GPU_good]);
+        }
+}
+
+/* Launches of a step that has several: those that leave no trace in the parameters too. */
+static void test_folds(void **state)
+{
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < WAYS; i++) {
+        leave_out("cuLaunchKernel", i);
+        int code = RUN("adamw4_lpmm", "adafactor8_026", "--only", "speed", TIMED);
+        assert_int_equal(code, 1);
+        assert_true(stand_in_shared->struck > 0);
+    }
+}
+
+/* Launches that do nothing have no speed, whatever the events say. */
+static void test_idle(void **state)
+{
+    (void)state;
+    NEEDS_COMPILER();
+    clear();
+    stand_in_card.is_idle = 1;
+    int code = RUN("adamw_f32", "adamw8_ao", "adafactor8_026", "--only", "speed,tables", TIMED);
+    stand_in_card.is_idle = 0;
+    assert_int_equal(code, 1);
+    expect_rows(0, 2 * 3 + 4, "failed: implausible: the timed steps left the first parameters");
+}
+
+/* A driver whose copies to the host do nothing, as its launches, has no speed either. */
+static void test_mute(void **state)
+{
+    static const char *const only[] = {"speed,tables",
+                                       "tables"}; /* where no copy is timed before */
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < 2; i++) {
+        clear();
+        stand_in_card.is_idle = stand_in_card.is_mute = 1;
+        int code = RUN("adamw_f32", "--only", only[i], TIMED);
+        stand_in_card.is_idle = stand_in_card.is_mute = 0;
+        assert_int_equal(code, 1);
+        expect_rows(0, i ? 1 : 3, "failed: implausible: ");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) /* the name of a test, or a pattern */
+        cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_codes), cmocka_unit_test(test_timed), cmocka_unit_test(test_folds),
+        cmocka_unit_test(test_idle),  cmocka_unit_test(test_mute),
+    };
+    return cmocka_run_group_tests(tests, prepare, clean);
+}
