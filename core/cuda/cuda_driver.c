@@ -284,7 +284,8 @@ qm_status qm_cuda_device(int *device)
 
 /* ---- what a device is like ------------------------------------------------------------------- */
 
-static const size_t MOST_MEMORY = (size_t)1 << 50; /* bytes */
+/* Bytes of a GPU's memory; those with 16 MiB are older than CUDA. */
+static const size_t LEAST_MEMORY = (size_t)1 << 24, MOST_MEMORY = (size_t)1 << 50;
 
 static const struct {
     int attribute, least, most;
@@ -292,7 +293,7 @@ static const struct {
 } attributes[] = {
     {QM_CU_SM_COUNT, 1, 65536, " multiprocessors"},
     {QM_CU_COMPUTE_MODE, 0, 3, " as compute mode"},
-    {QM_CU_L2_BYTES, 0, INT_MAX, " bytes of L2 cache"},
+    {QM_CU_L2_BYTES, 1, INT_MAX, " bytes of L2 cache"},
     {QM_CU_THREADS_PER_SM, 32, 1 << 20, " threads on a multiprocessor"},
     {QM_CU_MAJOR, 1, 99, " as major compute capability"},
     {QM_CU_MINOR, 0, 9, " as minor compute capability"},
@@ -339,18 +340,18 @@ qm_status qm_cuda_milliseconds(const struct qm_cuda *cu, void *from, void *to, d
 qm_status qm_cuda_total_memory(const struct qm_cuda *cu, int device, size_t *bytes)
 {
     QM_CU(cu, DeviceTotalMem, (bytes, device));
-    return *bytes > 0 && *bytes <= MOST_MEMORY
+    return *bytes >= LEAST_MEMORY && *bytes <= MOST_MEMORY
                ? QM_OK
                : qm_fail(QM_INTERNAL,
                          "the driver says that the GPU has %zu bytes of memory "
-                         "(cuDeviceTotalMem), expected 1 to 2^50",
+                         "(cuDeviceTotalMem), expected 2^24 to 2^50",
                          *bytes);
 }
 
 qm_status qm_cuda_memory(const struct qm_cuda *cu, size_t *left, size_t *total)
 {
     QM_CU(cu, MemGetInfo, (left, total));
-    return *total > 0 && *left <= *total && *total <= MOST_MEMORY
+    return *total >= LEAST_MEMORY && *left <= *total && *total <= MOST_MEMORY
                ? QM_OK
                : qm_fail(QM_INTERNAL,
                          "the driver says that %zu of %zu bytes of memory are free (cuMemGetInfo)",

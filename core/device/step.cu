@@ -1001,10 +1001,10 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
 /* Lists where the code of slot 0 changes among the floats of `count` consecutive bit patterns from
  * `first` on, the first pattern always: found[0] of them, as pairs of bits and code in list[], at
  * most `most`.  Adds to sums[] what QM_CODES_SUMS describes. */
-extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t count, uint32_t *found,
-                                                    uint32_t *list, uint32_t most,
-                                                    unsigned long long *sums)
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
+                                        2) void qm_codes(uint64_t first, uint64_t count,
+                                                         uint32_t *found, uint32_t *list,
+                                                         uint32_t most, unsigned long long *sums)
 {
     count_launch();
     __shared__ tables s;

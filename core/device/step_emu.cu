@@ -44,10 +44,10 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
 #endif
 #ifdef QM_CODES
     case 6:
-        qm_codes<<<grid, QM_STEP_THREADS>>>(
-            *(const uint64_t *)args[0], *(const uint64_t *)args[1], *(uint32_t *const *)args[2],
-            *(uint32_t *const *)args[3], *(const uint32_t *)args[4],
-            *(unsigned long long *const *)args[5]);
+        qm_codes<<<grid, QM_STEP_THREADS>>>(*(const uint64_t *)args[0], *(const uint64_t *)args[1],
+                                            *(uint32_t *const *)args[2],
+                                            *(uint32_t *const *)args[3], *(const uint32_t *)args[4],
+                                            *(unsigned long long *const *)args[5]);
         break;
 #endif
 #ifdef QM_TENSOR_RULE

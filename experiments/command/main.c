@@ -88,7 +88,8 @@ static void tell(const char *path, enum qm_carried carried)
             ? "%s: carries no digest, as files of older versions: damage may go unnoticed"
         : carried == QM_CARRIED_bare
             ? "%s: ends without its checksum: another program wrote it again, or cut that off; "
-              "its digest is right"
+              "its digest is right, which covers all but /provenance and /timing: who wrote it, "
+              "how and when may have been changed"
             : "%s: was changed by another program after it was written: it carries another "
               "digest than it has",
         path);

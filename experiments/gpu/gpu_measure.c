@@ -167,6 +167,60 @@ static qm_status peers_rows(struct context *c, const struct qm_gpu_task *t, json
     return qm_peers_measure(run->options.peers, t->name, &s, &ours, rows);
 }
 
+/* ---- the card -------------------------------------------------------------------------------- */
+
+/* "GPU-01234567-89ab-cdef-0123-456789abcdef"; "" where the driver does not tell. */
+static qm_status uuid_of(const struct qm_cuda *cu, int device, char *text, size_t size)
+{
+    unsigned char u[16] = {0};
+    size_t used = 0;
+    *text = '\0';
+    if (!cu->DeviceGetUuid)
+        return QM_OK;
+    QM_CU(cu, DeviceGetUuid, (u, device));
+    used += (size_t)snprintf(text, size, "GPU-");
+    for (int i = 0; i < 16 && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%02x",
+                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+    return QM_OK;
+}
+
+/* Name and UUID. */
+static qm_status name_of(const struct qm_cuda *cu, int device, json_t *about)
+{
+    enum { LENGTH = 256 };
+    char name[LENGTH + 1] = "", uuid[64];
+    QM_CU(cu, DeviceGetName, (name, LENGTH, device)); /* which may leave the NUL out */
+    QM_TRY(uuid_of(cu, device, uuid, sizeof uuid));
+    if (!*name)
+        return qm_fail(QM_INTERNAL, "the driver says that the GPU has no name (cuDeviceGetName)");
+    json_object_set_new(about, "name", qm_json_text(name));
+    json_object_set_new(about, "uuid", json_string(uuid));
+    return QM_OK;
+}
+
+/* QM_INTERNAL: this process has another card than the one that the report describes. */
+static qm_status same_card(const json_t *was)
+{
+    const struct qm_cuda *cu;
+    void *stream;
+    int device;
+    QM_TRY(qm_cuda_context(&cu, &stream, &device));
+    json_t *now = json_object();
+    qm_status st = name_of(cu, device, now);
+    const char *key;
+    json_t *value;
+    json_object_foreach (now, key, value) {
+        const json_t *of_report = json_object_get(was, key);
+        if (st == QM_OK && of_report && !json_equal(of_report, value))
+            st = qm_fail(QM_INTERNAL,
+                         "this process has another GPU: %s %.120s, the report's is %.120s", key,
+                         json_string_value(value), json_string_value(of_report));
+    }
+    json_decref(now);
+    return st;
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Measures a task; *rows gets its rows but for status and time. */
@@ -266,7 +320,11 @@ void qm_gpu_measure(void *work_list, int fd)
         double from = qm_seconds();
         c.index = k;
         int is_gone = t->part != QM_GPU_peers && qm_backend_cuda.probe() != QM_OK;
-        qm_status st = is_gone ? QM_SKIPPED : measure_and_clean(&c, t, after == list->end, rows);
+        qm_status st = is_gone                   ? QM_SKIPPED
+                       : t->part == QM_GPU_peers ? QM_OK
+                                                 : same_card(list->run->report.device);
+        if (st == QM_OK)
+            st = measure_and_clean(&c, t, after == list->end, rows);
         int is_fatal = conclude(t, st, is_gone, from, rows);
         const char *why = t->part == QM_GPU_speed ? qm_nvml_failed() : NULL;
         qm_gpu_child_send(fd, json_pack("{s:i, s:o, s:b, s:o*}", "task", k, "rows", rows, "fatal",
@@ -278,32 +336,15 @@ void qm_gpu_measure(void *work_list, int fd)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-/* "GPU-01234567-89ab-cdef-0123-456789abcdef"; "" where the driver does not tell. */
-static qm_status uuid_of(const struct qm_cuda *cu, int device, char *text, size_t size)
-{
-    unsigned char u[16] = {0};
-    size_t used = 0;
-    *text = '\0';
-    if (!cu->DeviceGetUuid)
-        return QM_OK;
-    QM_CU(cu, DeviceGetUuid, (u, device));
-    used += (size_t)snprintf(text, size, "GPU-");
-    for (int i = 0; i < 16 && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%02x",
-                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
-    return QM_OK;
-}
-
 /* Names of the device, its driver and NVRTC. */
 static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
 {
     enum { LENGTH = 256 };
-    char name[LENGTH + 1] = "", pci[LENGTH + 1] = "", uuid[64], nvrtc[1024], api[32];
+    char pci[LENGTH + 1] = "", nvrtc[1024], api[32];
     int version = 0;
-    QM_CU(cu, DeviceGetName, (name, LENGTH, device)); /* which may leave the NUL out */
+    QM_TRY(name_of(cu, device, about));
     QM_CU(cu, DeviceGetPCIBusId, (pci, LENGTH, device));
     QM_TRY(qm_cuda_version(cu, &version));
-    QM_TRY(uuid_of(cu, device, uuid, sizeof uuid));
     struct qm_gpu_now now;
     qm_status st = qm_gpu_now(pci, &now); /* which is optional */
     char answers[sizeof now.missing + 16];
@@ -311,8 +352,6 @@ static qm_status names_of(const struct qm_cuda *cu, int device, json_t *about)
     json_object_set_new(about, "nvml", qm_json_text(st == QM_OK ? answers : qm_message()));
     qm_nvrtc_text(nvrtc, sizeof nvrtc);
     snprintf(api, sizeof api, "%d.%d", version / 1000, version % 1000 / 10);
-    json_object_set_new(about, "name", qm_json_text(name));
-    json_object_set_new(about, "uuid", json_string(uuid));
     json_object_set_new(about, "pci", qm_json_text(pci));
     json_object_set_new(about, "driver_api", json_string(api));
     json_object_set_new(about, "driver", qm_json_text(now.driver));

@@ -63,8 +63,9 @@ static struct stand_in_card {
     int sms, l2, is_fixed;
     unsigned char uuid;
     float milliseconds;
+    int other_from; /* the process from which on it is another card, of another UUID; 0: none */
     int is_idle, odd, odd_value, slow, is_mute, is_deaf;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0};
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0};
 
 /* Calls of this name return 0 and do nothing, but for those that are done: the first n of a
  * process; all but the first n; all but every n-th; every n-th; all but one of n, drawn by the

@@ -107,7 +107,8 @@ static int cu_DeviceGetUuid(unsigned char uuid[16], int device)
 {
     STRIKE_OUT("cuDeviceGetUuid_v2", uuid, 16);
     (void)device;
-    memset(uuid, stand_in_card.uuid, 16);
+    int is_other = stand_in_card.other_from && stand_in_process >= stand_in_card.other_from;
+    memset(uuid, stand_in_card.uuid + is_other, 16);
     return 0;
 }
 static int cu_DevicePrimaryCtxRetain(void **context, int device)

@@ -27,14 +27,14 @@ static void test_another_card(void **state)
     const struct stand_in_card was = stand_in_card;
     struct stand_in_card others[] = {was, was, was, was, was};
     static const char *const says[] = {"name \"Stand-in\", now \"Other\"", "uuid \"GPU-01010101-",
-                                       "memory_bytes 1073741824.0, now 10",
+                                       "memory_bytes 1073741824.0, now 536870912.0",
                                        "multiprocessors 4, now 5", "l2_bytes 4096, now 8192"};
     (void)state;
     NEEDS_COMPILER();
     clear();
     others[0].name = "Other";
     others[1].uuid = 7;
-    others[2].memory = 1000;
+    others[2].memory = (size_t)1 << 29;
     others[3].sms = 5;
     others[4].l2 = 8192;
     assert_int_equal(RUN(FEW, "--seconds", "0.5"), 75);
@@ -223,6 +223,7 @@ static void test_absurd(void **state)
     } odd[] = {{QM_CU_SM_COUNT, 0, "has 0 multiprocessors"},
                {QM_CU_SM_COUNT, -1, "has -1 multiprocessors"},
                {QM_CU_L2_BYTES, -4096, "has -4096 bytes of L2 cache"},
+               {QM_CU_L2_BYTES, 0, "has 0 bytes of L2 cache"},
                {QM_CU_THREADS_PER_SM, 0, "has 0 threads on a multiprocessor"},
                {QM_CU_MAJOR, 0, "has 0 as major compute capability"},
                {QM_CU_MINOR, -2147483647, "has -2147483647 as minor compute capability"}};
@@ -237,9 +238,17 @@ static void test_absurd(void **state)
             fail_msg("'%s' lacks '%s'", printed, odd[i].says);
     }
     stand_in_card = was;
-    stand_in_card.memory = 0;
+    for (size_t memory = 0; memory < 2; memory++) {
+        stand_in_card.memory = memory;
+        assert_int_equal(RUN(FEW), 3);
+        assert_non_null(
+            strstr(printed, memory ? "has 1 bytes of memory" : "has 0 bytes of memory"));
+    }
+    stand_in_card = was;
+    stand_in_card.name = "";
     assert_int_equal(RUN(FEW), 3);
-    assert_non_null(strstr(printed, "has 0 bytes of memory"));
+    assert_non_null(strstr(printed, "the GPU has no name (cuDeviceGetName)"));
+    stand_in_card = was;
     stand_in_card.memory = (size_t)1 << 51;
     assert_int_equal(RUN(FEW), 3);
     assert_non_null(strstr(printed, "has 2251799813685248 bytes of memory"));
@@ -284,6 +293,22 @@ static void test_every_error(void **state)
                      some[i].says);
         if (code == 1)
             expect_rows(0, 2, some[i].says);
+    }
+}
+
+/* A process that gets another card than the one that was described measures nothing there. */
+static void test_other_card(void **state)
+{
+    (void)state;
+    NEEDS_COMPILER();
+    for (int from = 2; from < 4; from++) {
+        clear();
+        stand_in_card.other_from = from;
+        int code = RUN(SPEED, "--ahead", "0");
+        stand_in_card.other_from = 0;
+        assert_int_equal(code, from == 2 ? 1 : 0); /* describes it; measures; there is no third */
+        if (from == 2)
+            expect_rows(0, 2, "failed: this process has another GPU: uuid GPU-02020202-");
     }
 }
 
@@ -476,14 +501,14 @@ int main(int argc, char **argv)
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_card),  cmocka_unit_test(test_strange_reports),
-        cmocka_unit_test(test_times),         cmocka_unit_test(test_deaf),
-        cmocka_unit_test(test_budget),        cmocka_unit_test(test_plausible),
-        cmocka_unit_test(test_absurd),        cmocka_unit_test(test_clean_up),
-        cmocka_unit_test(test_slow_start),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_at_once),       cmocka_unit_test(test_every_error),
-        cmocka_unit_test(test_modules),       cmocka_unit_test(test_signal_in_nvrtc),
-        cmocka_unit_test(test_part_of_codes),
+        cmocka_unit_test(test_another_card),    cmocka_unit_test(test_strange_reports),
+        cmocka_unit_test(test_times),           cmocka_unit_test(test_deaf),
+        cmocka_unit_test(test_budget),          cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_absurd),          cmocka_unit_test(test_clean_up),
+        cmocka_unit_test(test_other_card),      cmocka_unit_test(test_slow_start),
+        cmocka_unit_test(test_nothing),         cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_every_error),     cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_signal_in_nvrtc), cmocka_unit_test(test_part_of_codes),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
