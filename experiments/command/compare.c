@@ -31,8 +31,10 @@ static const char doc[] =
     "Inf is exact) for the worse, `broken`; the table gives means with 95 % intervals.  "
     "Other metrics are shown where "
     "they changed, columns of cells (bits, reason ...) with the number of pairs that differ, and "
-    "columns that one file alone has.  Curves, summaries, verdicts, code books and times are not "
-    "compared: `qualm digest` tells whether all but times is equal.\n"
+    "columns that one file alone has.  Nothing else is compared (curves, summaries, verdicts, "
+    "code books, axes, the suite's text, times, the numbers of cells): `qualm digest` tells "
+    "whether "
+    "all but times is equal.  Cells that one file alone has are counted: cells less pairs.\n"
     "\n"
     "Examples:\n"
     "  qualm compare results/before.h5 results/after.h5\n"
@@ -105,8 +107,8 @@ static void show(const struct options *o, const struct qm_comparison *c)
         "pairs", (json_int_t)c->pairs, "no_longer_ok", (json_int_t)c->lost, "ok_now",
         (json_int_t)c->found, "compared", c->n_rows, "same", (json_int_t)same, "differ", c->differ,
         "worse", c->worse, "differences", rows, "columns", columns_json(c), "not_compared",
-        "curves, summaries, verdicts, code books, times; qualm digest compares all "
-        "but times"));
+        "all but metrics and columns of cells (curves, summaries, verdicts, code books, "
+        "axes, texts), times; qualm digest compares all but times"));
 }
 
 int qm_cmd_compare(int argc, char **argv)

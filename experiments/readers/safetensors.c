@@ -363,7 +363,9 @@ static qm_status open_safetensors(struct qm_file *f)
     json_t *value;
     struct qm_left_out left = {.n = 0};
     json_object_foreach (root, name, value) {
-        if (st == QM_OK && strcmp(name, "__metadata__") != 0)
+        if (st == QM_OK && strcmp(name, "__metadata__") == 0 && !json_is_object(value))
+            st = qm_file_bad(f, "__metadata__ is no object of texts");
+        else if (st == QM_OK && strcmp(name, "__metadata__") != 0)
             st = add_tensor(f, name, value, data_start, &extents[n++], &left);
     }
     if (st == QM_OK)

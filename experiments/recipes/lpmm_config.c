@@ -193,7 +193,10 @@ static qm_status read_count(const struct reader *r, const yaml_node_t *n, const 
 {
     char *end = NULL, want[80];
     errno = 0;
-    long long x = is_plain(n) ? strtoll(text_of(n), &end, 10) : 0;
+    const char *digits = is_plain(n) ? text_of(n) + strspn(text_of(n), "+-") : "";
+    /* 0200 is 128 where YAML 1.1 is read, as by the package */
+    int is_octal = digits[0] == '0' && digits[1] != '\0';
+    long long x = is_plain(n) && !is_octal ? strtoll(text_of(n), &end, 10) : 0;
     snprintf(want, sizeof want, "a whole number from %lld to %lld", (long long)least,
              (long long)most);
     if (!end || end == text_of(n) || *end || errno || x < least || x > most)

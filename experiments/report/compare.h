@@ -16,7 +16,7 @@
  *     changed     a metric that is not judged, and has differences
  *
  * Beside the metrics the columns of /cells are compared pair by pair, but for the number of the
- * cell and times; nothing else is: curves, summaries, verdicts and code books are not. */
+ * cell and times; nothing else is, as curves, summaries, verdicts, code books, axes and texts. */
 #ifndef QM_REPORT_COMPARE_H
 #define QM_REPORT_COMPARE_H
 

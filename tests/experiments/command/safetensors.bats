@@ -44,4 +44,12 @@ P
     qualm import "$dir/a.safetensors" -o "$dir/own.npz" 2>&1 >/dev/null |
         grep -q "one of the writer; "
     qualm analyze "$dir/a.safetensors" -t '^plain$' -Q nf4:4s/block:64/bisect/mid/hi >/dev/null
+    for texts in null '[]' '"x"' 3 false; do
+        "$PYTHON" - "$dir/m.safetensors" "$texts" <<'P'
+import struct, sys
+head = '{"__metadata__":%s,"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' % sys.argv[2]
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head.encode() + bytes(4))
+P
+        fails_with 3 "__metadata__ is no object of texts" import "$dir/m.safetensors" -o "$dir/m.npz"
+    done
 }

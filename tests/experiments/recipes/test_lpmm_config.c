@@ -194,6 +194,7 @@ static void test_mistakes(void **state)
         {"QUANT: {SQM: {QUANT_TYPE: {DEFAULT: linear}}}\n", "refuses QUANT_TYPE linear"},
         {"QUANT: {M: {SIGNED: False}}\n", "both signs"},
         {"QUANT: {M: {GROUP_SIZE: 0}}\n", "from 1 to"},
+        {"QUANT: {M: {GROUP_SIZE: 0200}}\n", "from 1 to"}, /* 128 in YAML 1.1 */
         {"BASE: first.yml\n", "BASE is 'first.yml', expected a list of files"},
     };
     (void)state;
