@@ -78,8 +78,8 @@ void qm_campaign_remove(const char *dir);
 /* The contents of campaign.json.  QM_NO_MATCH: the folder has none; QM_BAD_FILE: it is damaged. */
 struct qm_campaign_head {
     char name[256], digest[65]; /* name: the suite file's stem, which is never cut off */
-    char suite[65];    /* SHA-256 of suite.yaml */
-    char folder[4096]; /* the one that the campaign was begun in */
+    char suite[65];             /* SHA-256 of suite.yaml */
+    char folder[4096];          /* the one that the campaign was begun in */
     int64_t cells;
 };
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out);
