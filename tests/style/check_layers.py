@@ -13,7 +13,8 @@ An error is also what goes up:
     core                  uses core (and variants, their registry); core/base uses core/base alone
     variants              use core and variants; variants/native only core/abi
     oracle                uses oracle and core/base, because it shares no code with what it judges
-    oracle/codebook, metric, theory     use nothing of oracle/rule and oracle/bound
+    oracle/codebook, metric, theory     use nothing of the other folders of oracle
+    all of them           use no header of tests/
 
 With --prefix a link symbol without the prefix qm_ is an error too, but main.
 --graph prints each folder with the folders that it depends on, lowest first.
@@ -43,7 +44,7 @@ def dependencies(build):
                 graph[user][definer].append(f"{file} -> {defined[symbol]}: {symbol}")
     reads = defaultdict(set)
     for source, header in sorted(headers_read(build)):
-        if header.split("/")[0] in TOPS:
+        if header.split("/")[0] in (*TOPS, "tests"):
             reads[os.path.dirname(source), os.path.dirname(header)].add((source, header))
     for (user, definer), pairs in reads.items():
         graph[user], graph[definer]
@@ -124,15 +125,16 @@ def without_prefix(build):
 def may_use(user, definer):
     """Whether a folder may know the other one, whatever else it knows."""
     top, other = user.split("/")[0], definer.split("/")[0]
-    if user == definer or top not in TOPS or other not in TOPS:
+    if user == definer or top not in TOPS:
         return True
+    if other not in TOPS:
+        return False
     if user in ("core/base", "core/abi"):
         return False
     if user == "variants/native":
         return definer == "core/abi"
     if user in ("oracle/codebook", "oracle/metric", "oracle/theory"):
-        return definer not in ("oracle/rule", "oracle/bound") and \
-            (other == "oracle" or definer == "core/base")
+        return definer == "core/base"
     if top == "oracle":
         return other == "oracle" or definer == "core/base"
     return top == "experiments" or other in ("core", "variants")

@@ -151,8 +151,10 @@ def bash_functions(lines):
     of it."""
     name = None
     for i, line in enumerate(lines, 1):
-        m = re.match(r"""( *)(?:(?:function +)?([\w-]+) *\(\)|function +([\w-]+)"""
-                     r"""|@test (["'].*["'])) *([{(]?)$""", line)
+        m = re.match(r"""(\s*)(?:(?:function +)?([\w-]+) *\(\)|function +([\w-]+)"""
+                     r"""|@test (["'].*["'])) *(?:([{(]).*)?$""", line)
+        if m and m[5] and re.search(r"[})]\s*(#.*)?$", line):  # ends on its first line
+            m = None
         if m and not m[5] and not re.match(m[1] + "[{(]$", (lines + [""])[i]):
             m = None
         if m and name is None:
@@ -175,11 +177,24 @@ def python_functions(text):
                    node.lineno if is_table else node.end_lineno, count)
 
 
+def joined(lines):
+    """The lines, each with those that a backslash at its end continues; "" for those."""
+    for i, line in enumerate(lines):
+        if i > 0 and lines[i - 1].endswith("\\"):
+            yield ""
+            continue
+        while line.endswith("\\") and i + 1 < len(lines):
+            i += 1
+            line = line[:-1] + lines[i]
+        yield line
+
+
 def check_negations(path, lines):
     """bash lets "! COMMAND" fail without an end of the test, unless it is the test's last line."""
-    goes_on = ("|| return 1", "||", "&&", "\\", "; then")
+    goes_on = ("|| return 1", "||", "&&", "; then")
+    lines = list(joined(lines))
     for i, line in enumerate(lines, 1):
-        if re.match(r" +! ", line) and not line.endswith(goes_on):
+        if re.match(r"\s*(?:(?:do|then|else) +)?! ", line) and not line.endswith(goes_on):
             yield f"{path}:{i}: '! ...' alone cannot fail a test, expected || return 1 behind it"
 
 
@@ -187,7 +202,7 @@ def check_line_1(path, lines):
     mark = "/* " if path.endswith(C_LIKE) else '"""' if path.endswith(".py") else "# "
     at = 1 if lines[0].startswith("#!") and mark != "/* " and len(lines) > 1 else 0
     start = f"{mark}{os.path.basename(path)} - "
-    if not lines[at].startswith(start):
+    if not re.match(re.escape(start) + r"\S", lines[at]):
         yield f'{path}:{at + 1}: line 1 is "{lines[at][:50]}", expected "{start}Purpose ..."'
 
 

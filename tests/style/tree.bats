@@ -106,6 +106,16 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
     run layers "$t"
     [ "$status" -eq 1 ]
     [[ $output == *"goes up: oracle/rule/o -> core/rule/r: rule"* ]]
+    mkdir -p "$t/oracle/metric" "$t/oracle/theory" "$t/tests"
+    echo 'int metric(void);' | tee "$t/oracle/metric/m.h" >"$t/tests/t.h"
+    printf '#include "%s"\n' oracle/metric/m.h >"$t/oracle/theory/l.c"
+    printf '#include "%s"\nint a(void) { return 0; }\n' tests/t.h >"$t/core/rule/r.c"
+    object "$t" oracle/theory/l
+    object "$t" core/rule/r
+    run layers "$t"
+    echo "$output"
+    [[ $output == *"goes up: oracle/theory/l.c reads oracle/metric/m.h"* ]]
+    [[ $output == *"goes up: core/rule/r.c reads tests/t.h"* ]]
 }
 
 # goes_up FILE TEXT HEADER: a source with this text is said to read the header
@@ -258,7 +268,7 @@ goes_up() {
     printf '%s\n' '/* a.h - A. */' "typedef int (*f)($nine);" | noticed a.h "has 9 parameters"
     printf '%s\n' '"""a.py - A."""' 'f = lambda a, b, c, d, e, f, g, h, i: 0' |
         noticed a.py "lambda has 9 parameters"
-    for form in 'function f {' 'function f() {' $'f()\n{' 'f() {'; do
+    for form in 'function f {' 'function f() {' $'f()\n{' 'f() {' 'f() { # A.'; do
         { printf '%s\n' '# a.sh - A.' "$form"; body '    echo %g'; echo '}'; } |
             noticed a.sh "f has 8"
     done

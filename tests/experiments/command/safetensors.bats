@@ -50,6 +50,7 @@ import struct, sys
 head = '{"__metadata__":%s,"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' % sys.argv[2]
 open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head.encode() + bytes(4))
 P
-        fails_with 3 "__metadata__ is no object of texts" import "$dir/m.safetensors" -o "$dir/m.npz"
+        fails_with 3 "__metadata__ is no object of texts" import "$dir/m.safetensors" \
+            -o "$dir/m.npz"
     done
 }
