@@ -427,6 +427,29 @@ static qm_status save(const struct options *o, int argc, char **argv, const stru
     return QM_OK;
 }
 
+/* QM_NO_MATCH: nothing was analyzed.  Names the first reasons, each with its number of rows. */
+static qm_status none_analyzed(const struct qm_rows *rows, int matched)
+{
+    enum { MOST = 3 };
+    const char *reason[MOST];
+    char text[600] = "";
+    size_t used = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < rows->n && n < MOST && used < sizeof text; i++) {
+        int64_t same = 0, k = 0;
+        while (k < n && strcmp(reason[k], rows->row[i].skipped) != 0)
+            k++;
+        if (k < n)
+            continue;
+        reason[n++] = rows->row[i].skipped;
+        for (int64_t j = i; j < rows->n; j++)
+            same += strcmp(rows->row[j].skipped, reason[n - 1]) == 0;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%lld)", n > 1 ? "; " : "",
+                                 reason[n - 1], (long long)same);
+    }
+    return qm_fail(QM_NO_MATCH, "none of %d tensors could be analyzed: %s", matched, text);
+}
+
 static qm_status analyze(struct options *o, int argc, char **argv)
 {
     struct qm_rows rows = {.metric = o->metric, .n_metrics = o->n_metrics};
@@ -437,8 +460,7 @@ static qm_status analyze(struct options *o, int argc, char **argv)
     if (st == QM_OK && !matched)
         st = no_tensor(o);
     if (st == QM_OK && !qm_rows_analyzed(&rows))
-        st = qm_fail(QM_NO_MATCH, "none of %d tensors could be analyzed: %s", matched,
-                     rows.row[0].skipped);
+        st = none_analyzed(&rows, matched);
     if (st == QM_OK && o->out)
         st = save(o, argc, argv, &rows, NULL);
     if (st == QM_OK)

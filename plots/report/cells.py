@@ -234,25 +234,30 @@ class Grid:
         wins, n = int(np.sum(d > 0)), len(d)
         more = self.more_bits(first, best)
         cost = [f"{self.bits[self.key(name)]:.3g}" for name in (first, best)]
-        equal = "" if more > 0.0 else "with no more bits " if more < 0.0 else "of equal bits "
+        bits = abs(self.bits[self.key(best)] - self.bits[self.key(first)])
+        equal = "" if more > 0.0 else "with no more bits " if more < 0.0 else \
+            "of equal bits " if bits < 0.005 else "of about equal bits "
         where = self.where()
         axis = f"{self.axis}: " if self.axis and self.axis != "variant" else ""
         what = "tensors" if n != 1 else "tensor"
         if high < 0.0:
-            others = [x for b, x in ({} if pair else self.rivals()[1]).items() if b != best]
+            rivals = {} if pair else self.rivals()[1]
+            others = [x for b, x in rivals.items() if b != best]
             sure = all(interval([*x.values()])[2] < 0.0 for x in others)
-            rest = ", the best of the others," if others and sure else ""
+            which = "the others" if len(rivals) == len(self.middles()) - 1 else \
+                "those with no more bits"
+            rest = f", the best of {which}," if others and sure else ""
             axis += "" if sure else f"{equal}nothing is surely above {first}; "
             return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} by "
                     f"{-mid:.2g} {unit} [{-high:.2g}, {-low:.2g}]{where}"
-                    + f", with {cost[0]} bits to {cost[1]}" * bool(more))
+                    + f", with {cost[0]} bits to {cost[1]}" * (bits >= 0.005))
         if low <= 0.0:
             return (f"{axis}{equal}nothing is surely above {first}{where}; {best} on "
                     f"{wins} of {n} {what} by {mid:.2g} {unit} [{low:.2g}, {high:.2g}]"
-                    + f", with {cost[1]} bits to {cost[0]}" * bool(more))
+                    + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
         return (f"{axis}{best} beats {first} on {wins} of {n} {what} by {mid:.2g} {unit} "
                 f"[{low:.2g}, {high:.2g}]{where}"
-                + f", with {cost[1]} bits to {cost[0]}" * bool(more))
+                + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
 
     def why(self):
         """Why there is no answer, in words."""

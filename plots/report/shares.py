@@ -42,13 +42,12 @@ def reached(c, ecdf):
 def answer(c, ecdf):
     """Which variants reached most and fewest of the targets, in words."""
     share = reached(c, ecdf)
-    quantized = {label for problem, label in zip(c.rows["problem"].tolist(),
-                                                 c.rows["label"].tolist())
-                 if (problem, label) not in c.plain}
-    own = {label: x for label, x in share.items() if label in quantized}
+    plain = {label for _, label in c.plain}  # the targets of all problems are in one share
+    own = {label: x for label, x in share.items() if label in c.labels and label not in plain}
     twins = [x for label, x in share.items() if label not in c.labels]
     if not own:
         return campaign.ALL_PLAIN.format("variant") if c.all_plain() else \
+            "Every variant is not quantized on some problem" if plain & set(share) else \
             "No run that is compared has targets"
     most, least = max(own, key=own.get), min(own, key=own.get)
     said = f"Of all targets {most} reached {100 * own[most]:.3g} %"
