@@ -106,16 +106,17 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
     run layers "$t"
     [ "$status" -eq 1 ]
     [[ $output == *"goes up: oracle/rule/o -> core/rule/r: rule"* ]]
+    local metric=oracle/metric/m theory=oracle/theory/l drawn=tests/t
     mkdir -p "$t/oracle/metric" "$t/oracle/theory" "$t/tests"
-    echo 'int metric(void);' | tee "$t/oracle/metric/m.h" >"$t/tests/t.h"
-    printf '#include "%s"\n' oracle/metric/m.h >"$t/oracle/theory/l.c"
-    printf '#include "%s"\nint a(void) { return 0; }\n' tests/t.h >"$t/core/rule/r.c"
-    object "$t" oracle/theory/l
+    echo 'int metric(void);' | tee "$t/$metric.h" >"$t/$drawn.h"
+    printf '#include "%s.h"\n' $metric >"$t/$theory.c"
+    printf '#include "%s.h"\nint a(void) { return 0; }\n' $drawn >"$t/core/rule/r.c"
+    object "$t" $theory
     object "$t" core/rule/r
     run layers "$t"
     echo "$output"
-    [[ $output == *"goes up: oracle/theory/l.c reads oracle/metric/m.h"* ]]
-    [[ $output == *"goes up: core/rule/r.c reads tests/t.h"* ]]
+    [[ $output == *"goes up: $theory.c reads $metric.h"* ]]
+    [[ $output == *"goes up: "core/rule/r".c reads $drawn.h"* ]]
 }
 
 # goes_up FILE TEXT HEADER: a source with this text is said to read the header
