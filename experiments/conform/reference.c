@@ -174,7 +174,7 @@ static void tensor_rate(struct qm_conform *c, struct qm_reference *r)
         return;
     if (!r->is_fused && (strncmp(rule, "nadam", 5) == 0 || strcmp(rule, "lion") == 0 ||
                          (is_decoupled && !is_adam) || (is_adam && r->is_foreach) ||
-                         qm_golden_case_number(c, "lr_decay", 0.0)))
+                         qm_golden_case_number(c, "lr_decay", 0.0) != 0.0))
         qm_golden_case_skip(c, "a rate that is a tensor (tensor_lr): of this class, implementation "
                                "or lr_decay PyTorch forms several float32 numbers of it");
     if (is_decoupled && r->h.weight_decay != 0.0 && r->lr && !r->is_fused)

@@ -199,7 +199,7 @@ static qm_status list_pairs(struct qm_halving *s, int single, struct candidate *
 /* Refuses a budget that even the two smallest formats exceed, before anything is measured. */
 static qm_status check_budget(const struct qm_halving *s)
 {
-    double least[2] = {INFINITY, INFINITY};
+    double least[2] = {HUGE_VAL, HUGE_VAL};
     for (int slot = 0; slot < 2; slot++)
         for (int64_t i = 0; i < s->space.n[slot]; i++)
             least[slot] = fmin(least[slot], s->space.format[slot][i].bits);
