@@ -70,7 +70,7 @@ struct collection {
 };
 
 /* The row of a cell in its segment: the one that the ledger says, or else the one that has its
- * number and id, as where a segment was made again; NULL: there is none. */
+ * number and id; NULL: there is none. */
 static const struct qm_segment_row *row_of(const struct qm_segment *s,
                                            const struct qm_ledger_index_line *l)
 {

@@ -204,10 +204,10 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
         snprintf(out->name, sizeof out->name, "%s", json_string_value(json_object_get(v, "name")));
         snprintf(out->digest, sizeof out->digest, "%s",
                  json_string_value(json_object_get(v, "digest")));
-        const char *suite = json_string_value(json_object_get(v, "suite"));
-        const char *folder = json_string_value(json_object_get(v, "folder"));
-        snprintf(out->suite, sizeof out->suite, "%s", suite ? suite : "");
-        snprintf(out->folder, sizeof out->folder, "%s", folder ? folder : "");
+        snprintf(out->suite, sizeof out->suite, "%s",
+                 json_string_value(json_object_get(v, "suite")));
+        snprintf(out->folder, sizeof out->folder, "%s",
+                 json_string_value(json_object_get(v, "folder")));
         out->cells = json_integer_value(json_object_get(v, "cells"));
     }
     json_decref(v);

@@ -523,7 +523,7 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
 }
 
 /* Of APOLLO: what steps may be off by, each by the error of its channel's factor, and all by what
- * those make of the norm of the update; steps: their sizes. */
+ * those make of the norm of the update, and by what the momentum cancels; steps: their sizes. */
 static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, double share,
                                  const double *steps, double *near)
 {
@@ -535,11 +535,11 @@ static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
         sum += steps[k] * steps[k];
         off += fmin(2.0 * *one, 1.0) * steps[k] * steps[k];
     }
-    double norm = sum > 0.0 ? off / sum : 0.0;
+    double all =
+        share - 2.0 * e.share + (sum > 0.0 ? off / sum : 0.0) + qm_adafactor8_average_off(r, t);
     for (k = 0; k < r->n; k++) {
         double one = of ? of[rows >= cols ? k / cols : k % cols] : e.share;
-        near[k] = (share - 2.0 * e.share + norm +
-                   (one < 0.25 ? 2.0 * one / (1.0 - 2.0 * one) : HUGE_VAL)) *
+        near[k] = (all + (one < 0.25 ? 2.0 * one / (1.0 - 2.0 * one) : HUGE_VAL)) *
                   fmax(steps[k], (double)FLT_MIN);
     }
     free(of);

@@ -29,6 +29,14 @@
  *        in log2 and its number of the adapted gradient by half of that: 2^(scale / 510) - 1, at
  *        most 0.4 of it.  The factor of the channel is a norm of such numbers, so it is off by no
  *        more; the norm of the update by the channel's share of its square.
+ *        Each channel has its own: 2 x / (1 - 2 x) of its steps for a scale that is off by x, and
+ *        anything from x = 1/4 on; all have what those make of the norm, by their shares of its
+ *        square. Where beta2 is 0 one number that cancels may make a whole channel, so x is that of
+ *        the worst number.
+ * MEAN   CAME's step has the root of the mean of rows, off by the errors of the rows' products over
+ *        their sum. The norm of a clipped step is the same on both sides: where elements of which
+ *        nothing is certain make the share s of its square, on the side where it is larger, all
+ *        others are off by 1 / sqrt(1 - s) - 1.
  * PARAM  the update has VALUE for each factor, halved by the root, and CONF or the momentum's
  *        error; it is compared with the largest change of a parameter.  4 u of the parameter
  *        are added, for decay and step are rounded each.

@@ -317,8 +317,10 @@ static qm_status all_columns(const struct cells *a, const struct cells *b, const
         st = qm_result_columns(b->file, table, &of_b);
     for (int i = 0; st == QM_OK && i < of_a.n; i++) {
         int k = column_find(&of_b, of_a.name[i]), is_text = of_a.type[i] == QM_COLUMN_text;
-        if (k < 0 || is_text != (of_b.type[k] == QM_COLUMN_text))
+        if (k < 0)
             st = column_add(c, table, of_a.name[i], 'a', 0);
+        else if (is_text != (of_b.type[k] == QM_COLUMN_text)) /* texts here, numbers there */
+            st = column_add(c, table, of_a.name[i], 0, c->pairs);
         else if (is_cells && strcmp(of_a.name[i], "cell") != 0 && strcmp(of_a.unit[i], "s") != 0)
             st = column_compare(a, b, pair, of_a.name[i], is_text, c);
     }
