@@ -34,9 +34,14 @@ static void leave_out(const char *call, int way)
     stand_in_idle.seed = seed ? strtoull(seed, NULL, 0) : 1;
 }
 
-/* A run in which calls were left out has failed and says so. */
+/* A run in which calls were left out has failed and says so; where the draw left none out, it has
+ * passed. */
 static void expect_failed(int code, const char *call, int way, const char *says)
 {
+    if (ways[way].done == STAND_IN_DONE_drawn && !stand_in_shared->struck) {
+        assert_int_equal(code, 0);
+        return;
+    }
     if (code != 1 || !stand_in_shared->struck || !strstr(printed, says))
         fail_msg("%s, way %d: exit code %d, %d left out: '%s' (want '%s')", call, way, code,
                  stand_in_shared->struck, printed, says);
@@ -66,7 +71,8 @@ static void test_codes(void **state)
 }
 
 /* Copies within the device, launches of steps, launches of graphs, and reads of the cache, of which
- * some are left out while they are timed. */
+ * some are left out while they are timed.  What is drawn may strike one of the two rows alone: the
+ * other one, whose calls were all made, is good then. */
 static void test_timed(void **state)
 {
     static const struct {
@@ -95,7 +101,7 @@ static void test_timed(void **state)
             count(&r, by, printed, sizeof printed);
             qm_gpu_report_free(&r);
             expect_failed(code, calls[k].call, i, calls[k].says);
-            if (by[QM_GPU_good])
+            if (struck && by[QM_GPU_good] > (ways[i].done == STAND_IN_DONE_drawn ? 1 : 0))
                 fail_msg("%s, way %d: %d left out, %zu good rows", calls[k].call, i, struck,
                          by[QM_GPU_good]);
         }
@@ -109,8 +115,9 @@ static void test_folds(void **state)
     for (int i = 0; i < WAYS; i++) {
         leave_out("cuLaunchKernel", i);
         int code = RUN("adamw4_lpmm", "adafactor8_026", "--only", "speed", TIMED);
-        assert_int_equal(code, 1);
-        assert_true(stand_in_shared->struck > 0);
+        int is_drawn = ways[i].done == STAND_IN_DONE_drawn;
+        assert_int_equal(code, stand_in_shared->struck > 0);
+        assert_true(is_drawn || stand_in_shared->struck > 0);
     }
 }
 
