@@ -1,6 +1,8 @@
 /* corner_case.c - Draws small cases at corners of the domain: two hyper-parameters or more at
  * special values at once, all others at their own.
  *
+ * One candidate in four draws every flag and its rates as well (give_modes).
+ *
  * What a kernel does where a weight is 0 or 1 and a floor is 0 shows in no case that has one of
  * them alone, and in none where an unusual third number hides both. */
 #include <math.h>
@@ -58,6 +60,21 @@ void qm_domain_near_one(const struct qm_domain *d, struct qm_domain_source *s, s
     }
 }
 
+/* Draws every flag, and rates that are large enough to show.  Which number a rule takes for its rate
+ * or its decay may hang on several flags at once, and shows only where both numbers are away from
+ * their own and from 0. */
+static void give_modes(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
+{
+    static const int rates[] = {QM_HYPER_lr, QM_HYPER_weight_decay};
+    for (int k = 0; k < QM_HYPERS; k++)
+        if (qm_hyper_is_flag(k) && d->reads >> k & 1 && qm_domain_one_in(s, 2))
+            qm_domain_put(d, k, (double)qm_domain_below(s, 2), c);
+    for (int i = 0; i < 2; i++) {
+        enum qm_hyper_bin bin = qm_domain_one_in(s, 2) ? QM_HYPER_BIN_one : QM_HYPER_BIN_ordinary;
+        qm_domain_give(d, rates[i], bin, qm_domain_word(s), c);
+    }
+}
+
 /* Gradients of ordinary sizes, at floors, or so small that squares are denormal. */
 static void give_gradients(struct qm_domain_source *s, struct qm_case *c)
 {
@@ -100,6 +117,8 @@ static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_sour
         c.t = 1 + qm_domain_below(s, FEW_STEPS);
         qm_domain_near_one(d, s, &c);
     }
+    if (qm_domain_one_in(s, 4))
+        give_modes(d, s, &c);
     qm_domain_bound_step(d, PROJECTIONS, &c);
     if (qm_domain_one_in(s, 4)) {
         c.powered |= 1u << QM_POWER_s;
