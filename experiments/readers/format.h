@@ -79,8 +79,9 @@ qm_status qm_file_ask_bytes(struct qm_file *f, int i, void *out);
 int qm_file_ask_number(struct qm_file *f, const char *path, const char *name, double *out, int max);
 int qm_file_ask_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
 
-/* Whether a zip archive can be read safely.  QM_BAD_FILE: two entries have one name, and readers
- * differ in which of them they take; or one is compressed by another method than deflate. */
+/* Whether a zip archive, which f->map holds, can be read safely.  QM_BAD_FILE: two entries have one
+ * name, or there are two directories, and readers differ in which of them they take; or one entry
+ * is compressed by another method than deflate. */
 struct zip;
 struct zip_error;
 qm_status qm_zip_check(struct qm_file *f, struct zip *z);

@@ -174,13 +174,44 @@ const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
     return (const float *)(const void *)(f->map + p->offset) + from;
 }
 
+/* Copies elements as they are, in C order and in this machine's byte order, whatever the file's. */
+static void copy_turned(struct qm_file *f, int i, unsigned char *out)
+{
+    const struct qm_entry *e = &f->entry[i];
+    const struct qm_array_location *p = &f->place[i];
+    const size_t size = qm_dtype_size(e->dtype);
+    int64_t step[QM_MAX_RANK], index[QM_MAX_RANK] = {0}, from = 0;
+    for (int k = 0; k < e->shape.rank; k++) {
+        int before = p->fortran ? k - 1 : e->shape.rank - k;
+        int last = p->fortran ? k : e->shape.rank - 1 - k;
+        step[last] = k == 0 ? 1 : step[before] * e->shape.dim[before];
+    }
+    for (int64_t n = 0; n < e->numel; n++, out += size) {
+        const unsigned char *in = f->map + p->offset + (size_t)from * size;
+        for (size_t b = 0; b < size; b++)
+            out[b] = in[p->swap ? size - 1 - b : b];
+        for (int k = e->shape.rank - 1; k >= 0; k--) {
+            from += step[k];
+            if (++index[k] < e->shape.dim[k])
+                break;
+            from -= index[k] * step[k];
+            index[k] = 0;
+        }
+    }
+    qm_mapped_touched(f, (size_t)e->numel * size);
+}
+
 qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
 {
     const struct qm_entry *e = &f->entry[i];
     const struct qm_array_location *p = &f->place[i];
-    if (!f->map || p->swap || (p->fortran && e->shape.rank > 1))
+    if (!f->map)
         return qm_fail(QM_BAD_ARG, "%s: '%s' does not lie in one piece", f->path, e->name);
     QM_TRY(still_whole(f));
+    if (!p->code && (p->swap || (p->fortran && e->shape.rank > 1))) {
+        copy_turned(f, i, out);
+        return QM_OK;
+    }
     if (p->code) {
         copy_run(f, i, 0, e->numel, (struct qm_sink){.f = out}, 0);
         qm_mapped_touched(f, (size_t)e->numel);

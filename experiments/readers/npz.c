@@ -34,8 +34,58 @@ const char *qm_zip_word(zip_error_t *e)
     }
 }
 
+static uint64_t number(const unsigned char *at, int bytes)
+{
+    uint64_t x = 0;
+    while (bytes-- > 0)
+        x = x << 8 | at[bytes];
+    return x;
+}
+
+/* Whether the only end record within reach of readers ends the file, and stands right behind the
+ * directory that it names (PKWARE APPNOTE 6.3.10, 4.3.14 to 4.3.16).  Archives that are joined, or
+ * of which one lies in the other's comment, have a second one: which of them is read differs
+ * between readers, and so do the values.
+ *
+ * END, END64, LOCATOR: bytes of the records; REACH: a comment has at most 65,535 bytes. */
+static qm_status check_end(struct qm_file *f)
+{
+    enum { END = 22, END64 = 56, LOCATOR = 20, REACH = 65535 + END };
+    const unsigned char *m = f->map;
+    const size_t none = (size_t)-1;
+    size_t from = f->size > REACH ? f->size - REACH : 0, at = none;
+    for (size_t k = from; k + 4 <= f->size; k++)
+        if (memcmp(m + k, "PK\5\6", 4) == 0) {
+            if (at != none)
+                return qm_file_bad(f,
+                                   "has two end records of zip, at bytes %zu and %zu, and readers "
+                                   "differ in which they take",
+                                   at, k);
+            at = k;
+        }
+    if (at == none || f->size - at < END || f->size - at - END != number(m + at + 20, 2))
+        return qm_file_bad(f, "the archive's end record and its comment do not end the file");
+    uint64_t bytes = number(m + at + 12, 4), begin = number(m + at + 16, 4), end = at;
+    int is_64 = at >= LOCATOR && memcmp(m + at - LOCATOR, "PK\6\7", 4) == 0;
+    if (is_64) {
+        end = number(m + at - LOCATOR + 8, 8);
+        if (at < END64 + LOCATOR || end > at - END64 - LOCATOR || memcmp(m + end, "PK\6\6", 4) != 0)
+            return qm_file_bad(f, "the archive's record of 64-bit sizes is not where it says");
+        bytes = number(m + end + 40, 8);
+        begin = number(m + end + 48, 8);
+    }
+    if (begin > end || bytes != end - begin)
+        return qm_file_bad(f,
+                           "the archive's directory, %llu bytes from byte %llu on, does not end "
+                           "at its end record at byte %llu",
+                           (unsigned long long)bytes, (unsigned long long)begin,
+                           (unsigned long long)end);
+    return QM_OK;
+}
+
 qm_status qm_zip_check(struct qm_file *f, zip_t *z)
 {
+    QM_TRY(check_end(f));
     const zip_uint64_t wanted = ZIP_STAT_NAME | ZIP_STAT_COMP_METHOD;
     for (zip_int64_t i = 0; i < zip_get_num_entries(z, 0); i++) {
         zip_stat_t info;

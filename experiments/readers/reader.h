@@ -85,8 +85,8 @@ qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n,
  * then.  Their pages count among the 64 MB. */
 const float *qm_file_view(struct qm_file *f, int i, int64_t from, int64_t n);
 
-/* Copies all bytes of entry i, unconverted, to out.  QM_BAD_ARG: the entry is not contiguous in
- * this machine's byte order (HDF5, some .npy). */
+/* Copies all elements of entry i, unconverted, to out, in C order and in this machine's byte order.
+ * QM_BAD_ARG: the entry is of HDF5. */
 qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out);
 
 /* What of the file has no entry, and why, as one text; its length, or 0: nothing was left out. */

@@ -7,6 +7,18 @@
 #define QM_FUZZ_NO_MAIN
 #include "tests/fuzz/fuzz_readers.c"
 
+/* The elements as they are, in C order and in this machine's byte order, whatever the file's. */
+static void expect_bytes(struct qm_file *f, const double *want, int n, const char *code)
+{
+    unsigned char got[60 * 8], raw[8];
+    const size_t size = (size_t)(code[1] - '0');
+    assert_int_equal(qm_file_read_bytes(f, 0, got), QM_OK);
+    for (int k = 0; k < n; k++) {
+        assert_int_equal(pack(want[k], code, 0, raw), size);
+        assert_memory_equal(got + (size_t)k * size, raw, size);
+    }
+}
+
 /* ---- .npy ---- */
 
 static void test_npy_types(void **state)
@@ -42,6 +54,7 @@ static void test_npy_types(void **state)
             assert_int_equal(qm_file_count(f), 1);
             expect_entry(f, 0, "types.v1", types[t].dtype, "3x5");
             expect_values(f, 0, want, 15);
+            expect_bytes(f, want, 15, code);
             assert_int_equal(qm_file_attr_number(f, "/", "x", want, 1), -1);
             qm_file_close(f);
         }
@@ -84,6 +97,7 @@ static void test_npy_fortran(void **state)
             assert_string_equal(qm_file_entry(f, 0)->name, "fortran");
             expect_entry(f, 0, "fortran", qm_file_entry(f, 0)->dtype, shapes[s].shape);
             expect_values(f, 0, want, n);
+            expect_bytes(f, want, n, descrs[t] + 1);
             qm_file_close(f);
         }
     bytes_clear(&b);
@@ -424,6 +438,17 @@ static void test_npz(void **state)
         }
         b.data[i] ^= 0x11;
     }
+    b.size = 0; /* two archives, joined, or one in the comment of the other */
+    bytes_put(&b, all, size);
+    bytes_put(&b, all, size);
+    expect_bad(save("joined.npz", &b), "");
+    b.data[size - 2] = (unsigned char)(size % 256);
+    b.data[size - 1] = (unsigned char)(size / 256);
+    expect_bad(save("within.npz", &b), "two end records of zip");
+    b.size = 0;
+    bytes_put(&b, "some bytes before", 17);
+    bytes_put(&b, all, size);
+    expect_bad(save("behind.npz", &b), "");
     free(all);
     bytes_clear(&b);
 }
