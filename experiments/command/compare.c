@@ -96,19 +96,26 @@ static void show(const struct options *o, const struct qm_comparison *c)
 {
     json_t *rows = json_array();
     int64_t same = 0;
+    char left_out[400], alone[120] = "";
+    if (c->cells_a + c->cells_b > 2 * c->pairs)
+        snprintf(alone, sizeof alone, "%lld cells of a and %lld of b without a pair; ",
+                 (long long)(c->cells_a - c->pairs), (long long)(c->cells_b - c->pairs));
+    snprintf(left_out, sizeof left_out,
+             "all but metrics and columns of cells (curves, summaries, verdicts, code books, axes, "
+             "texts), cells/cell, times; %s%squalm digest compares all but times",
+             o->n_metrics ? "metrics that --metric does not name; " : "", alone);
     for (int i = 0; i < c->n_rows; i++) {
         same += c->row[i].verdict == QM_COMPARED_same;
         if (o->all || qm_cli.json || c->row[i].differs)
             json_array_append_new(rows, row_json(&c->row[i]));
     }
-    qm_report(json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:i, s:o, s:o, s:s}", "a", o->file[0],
-        "b", o->file[1], "cells_a", (json_int_t)c->cells_a, "cells_b", (json_int_t)c->cells_b,
-        "pairs", (json_int_t)c->pairs, "no_longer_ok", (json_int_t)c->lost, "ok_now",
-        (json_int_t)c->found, "compared", c->n_rows, "same", (json_int_t)same, "differ", c->differ,
-        "worse", c->worse, "differences", rows, "columns", columns_json(c), "not_compared",
-        "all but metrics and columns of cells (curves, summaries, verdicts, code books, "
-        "axes, texts), times; qualm digest compares all but times"));
+    qm_report(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:i, s:o, s:o, s:s}",
+                        "a", o->file[0], "b", o->file[1], "cells_a", (json_int_t)c->cells_a,
+                        "cells_b", (json_int_t)c->cells_b, "pairs", (json_int_t)c->pairs,
+                        "no_longer_ok", (json_int_t)c->lost, "ok_now", (json_int_t)c->found,
+                        "compared", c->n_rows, "same", (json_int_t)same, "differ", c->differ,
+                        "worse", c->worse, "differences", rows, "columns", columns_json(c),
+                        "not_compared", left_out));
 }
 
 int qm_cmd_compare(int argc, char **argv)

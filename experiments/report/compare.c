@@ -172,6 +172,8 @@ static qm_status discover(struct qm_comparison *c, double margin)
             c->row[i].verdict = QM_COMPARED_worse;
         c->worse += c->row[i].verdict == QM_COMPARED_worse;
         c->row[i].differs = c->row[i].most > margin || c->row[i].broken + c->row[i].mended > 0;
+        if (!c->row[i].differs && c->row[i].verdict != QM_COMPARED_same)
+            c->row[i].verdict = QM_COMPARED_within;
         c->differ += c->row[i].differs;
     }
     free(with);

@@ -10,7 +10,8 @@
  *                 a number became NaN, or became or ceased to be infinite, for the worse (an sqnr
  *                 of +Inf is exact)
  *     better      the whole interval lies on the better side, and the mean exceeds the margin
- *     within      worse or better, but the mean lies within the margin
+ *     within      worse or better, but the mean lies within the margin; or the difference of every
+ *                 pair does, and no number broke or mended
  *     unclear     none of these
  *     too few     one pair, and it differs: no interval
  *     changed     a metric that is not judged, and has differences

@@ -314,6 +314,8 @@ qm_status qm_direct_columns(struct qm_direct *r, const char *table, struct qm_bl
     qm_status st = attribute_texts(d.id, "column_units", &units, &unit);
     if (st == QM_OK)
         st = attribute_texts(d.id, "column_text", &texts, &text);
+    if (st == QM_NO_MATCH) /* the table is there, and every writer says what its columns are */
+        st = QM_BAD_FILE;
     if (st == QM_OK && (n < 0 || units != (size_t)n || texts != (size_t)n))
         st = qm_fail(QM_BAD_FILE, "%s: %s lacks units or descriptions", r->path, table);
     if (st == QM_OK)

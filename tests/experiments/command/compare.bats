@@ -35,8 +35,9 @@ P
     run "$QUALM" compare "$dir/b.h5" "$dir/a.h5" # better is a difference too
     [ "$status" -eq 1 ]
     [ "$(json_value 'd["worse"]' compare "$dir/b.h5" "$dir/a.h5")" = 0 ]
-    run "$QUALM" compare --margin 0.5 "$dir/a.h5" "$dir/b.h5"
+    run "$QUALM" compare --margin 0.5 --all "$dir/a.h5" "$dir/b.h5"
     [ "$status" -eq 0 ]
+    [[ "$output" == *"within the margin"* && "$output" != *"unclear"* ]]
     # exact before and not now, a number before and none now: regressions; the reverse is none
     "$PYTHON" - "$dir/a.h5" "$dir/exact.h5" "$dir/none.h5" <<'P'
 import h5py, shutil, sys
@@ -137,4 +138,13 @@ P
     [[ $output == *"metrics/sqnr  b "* ]]
     run -0 --separate-stderr "$QUALM" compare "$dir/a.h5" "$dir/a.h5"
     [[ $output == *"not compared  all but metrics and columns of cells (curves, summaries"* ]]
+    run -0 --separate-stderr "$QUALM" compare -m nmse "$dir/a.h5" "$dir/a.h5"
+    [[ $output == *"metrics that --metric does not name"* ]]
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2, 3]' 'n: 1024' >"$dir/d.yaml"
+    "$QUALM" run -q -o "$dir/d.h5" "$dir/d.yaml"
+    run -0 --separate-stderr "$QUALM" compare "$dir/a.h5" "$dir/d.h5"
+    [[ $output == *"7 cells of a and 0 of b without a pair"* ]]
+    "$PYTHON" -c 'import h5py, sys
+del h5py.File(sys.argv[1], "r+")["metrics"].attrs["column_units"]' "$dir/d.h5"
+    run -3 --separate-stderr "$QUALM" compare "$dir/a.h5" "$dir/d.h5"
 }
