@@ -60,9 +60,9 @@ void qm_domain_near_one(const struct qm_domain *d, struct qm_domain_source *s, s
     }
 }
 
-/* Draws every flag, and rates that are large enough to show.  Which number a rule takes for its rate
- * or its decay may hang on several flags at once, and shows only where both numbers are away from
- * their own and from 0. */
+/* Draws every flag, and rates that are large enough to show.  Which number a rule takes for its
+ * rate or its decay may hang on several flags at once, and shows only where both numbers are away
+ * from their own and from 0. */
 static void give_modes(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
 {
     static const int rates[] = {QM_HYPER_lr, QM_HYPER_weight_decay};

@@ -30,8 +30,8 @@ enum { QM_BENCH_TENSORS = 100, QM_BENCH_SMALL = 16384 };
 
 struct qm_gpu_bench {
     const struct qm_cuda *cu;
-    void *stream, *from, *to;
-    void *module, *reader; /* the kernel that reads the cache full */
+    void *stream, *start, *from, *to; /* events: before the cache is read, and around the work */
+    void *module, *reader;            /* the kernel that reads the cache full */
     int device, threads_per_sm, sms, rounds;
     double cap; /* seconds of timed rounds, at most */
     int64_t n;  /* parameters of a large tensor, whole rows of QM_BENCH_COLUMNS */
@@ -91,8 +91,9 @@ struct qm_gpu_timed {
 /* Times the work for at least b->rounds rounds, then until the middle half of them lies within 2 %
  * of the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over.
  * QM_INTERNAL: a call failed, or a time between events is not above 0, not finite, or longer than
- * what the host's clock shows around the events (by more than 2 % and 50 microseconds); or the
- * device began fewer reads of the cache than it was given. */
+ * what the host's clock shows around the events (by more than 2 % and 50 microseconds), or, in
+ * every round, shorter (by more than a tenth and 300 microseconds, from the events around the read
+ * of the cache and the work); or the device began fewer reads of the cache than it was given. */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                             struct qm_gpu_time *out);
 
@@ -104,7 +105,7 @@ qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), v
 /* The work of a step: parts, each a batch or a plan of a rule over whole tensors, in every turn. */
 struct qm_gpu_work {
     int n, tensors; /* parts, and tensors of each */
-    int64_t t;      /* number of the last step */
+    int64_t t;      /* steps so far, in turn of each set of tensors */
     int64_t numel;  /* elements of each tensor */
     const struct qm_recipe *r;
     struct {
@@ -129,8 +130,9 @@ qm_status qm_gpu_work_run(void *work); /* one step of the parts of the current t
 /* Times steps as qm_gpu_bench_time does.  QM_INTERNAL also: "implausible: ...", because what was
  * timed was no step: between the warm-up and the last round, or, of float32, in one more step of
  * each turn, the parameters of one of QM_BENCH_PLACES places (of one tensor its begin, middle and
- * end, of several the first, the middle and the last one) of a turn stay as they were; or the
- * device counted fewer launches than it was given; or as qm_gpu_bench_get. */
+ * end, of several the first, the middle and the last one) of a turn stay as they were; or as
+ * qm_gpu_work_all_done (bench_done.h); or the device counted fewer launches than it was given; or
+ * as qm_gpu_bench_get. */
 qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out);
 
 /* Times the launches of a step without the CPU's share: they are recorded as a CUDA graph for each

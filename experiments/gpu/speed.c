@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/philox.h"
 #include "experiments/gpu/bench.h"
 
 /* ---- the copy -------------------------------------------------------------------------------- */
@@ -28,52 +29,58 @@ struct sample {
     qm_address at;
 };
 
-enum { SAMPLE_BYTES = sizeof(float) * QM_BENCH_SAMPLE };
+enum { COPY_PLACES = 32, SAMPLE_BYTES = sizeof(float) * QM_BENCH_SAMPLE };
 
 static qm_status get_sample(void *of, void *out)
 {
     return qm_device_cuda.get(out, ((struct sample *)of)->at, SAMPLE_BYTES);
 }
 
+/* Begin and end of what is copied, and others that are drawn for each round. */
 static qm_address place_of(const struct copy *c, int place)
 {
+    enum { STREAM = 0x636f7079 };
     size_t most = (c->bytes - SAMPLE_BYTES) / sizeof(float);
-    return sizeof(float) * (most * (size_t)place / (QM_BENCH_PLACES - 1));
+    uint64_t drawn = (uint64_t)qm_philox_stream(c->round, STREAM, (uint64_t)place) << 8;
+    return sizeof(float) * (place == 0 ? 0 : place == 1 ? most : (size_t)(drawn % (most + 1)));
 }
 
-/* The numbers of a round, none of which is that of the round before. */
-static void numbers_of(uint32_t round, uint32_t out[QM_BENCH_SAMPLE])
+/* The numbers of a round at a place: of each float its index, plus a number of the round. */
+static void numbers_of(uint32_t round, qm_address place, uint32_t out[QM_BENCH_SAMPLE])
 {
     for (uint32_t i = 0; i < QM_BENCH_SAMPLE; i++)
-        out[i] = round + i;
+        out[i] = round * UINT32_C(0x9e3779b9) + (uint32_t)(place / sizeof(float)) + i;
 }
 
-/* Before each copy: begin, middle and end of what is copied get numbers that are nowhere yet. */
+/* Before each copy: the places of what is copied get numbers that are nowhere yet. */
 static qm_status mark_copy(void *arg)
 {
     struct copy *c = arg;
     uint32_t numbers[QM_BENCH_SAMPLE];
-    numbers_of(++c->round, numbers);
-    for (int i = 0; i < QM_BENCH_PLACES; i++)
+    c->round++;
+    for (int i = 0; i < COPY_PLACES; i++) {
+        numbers_of(c->round, place_of(c, i), numbers);
         QM_TRY(qm_device_cuda.put(c->from + place_of(c, i), numbers, sizeof numbers));
+    }
     return QM_OK;
 }
 
 /* After each copy.  QM_INTERNAL: one of these places was not copied. */
 static qm_status expect_copied(void *arg)
 {
-    static const char *const names[QM_BENCH_PLACES] = {"first", "middle", "last"};
     const struct copy *c = arg;
     uint32_t numbers[QM_BENCH_SAMPLE], now[QM_BENCH_SAMPLE];
-    numbers_of(c->round, numbers);
-    for (int i = 0; i < QM_BENCH_PLACES; i++) {
+    for (int i = 0; i < COPY_PLACES; i++) {
         struct sample s = {c->to + place_of(c, i)};
+        numbers_of(c->round, place_of(c, i), numbers);
         QM_TRY(qm_gpu_bench_get(get_sample, &s, sizeof now, now));
         if (memcmp(now, numbers, sizeof now) != 0)
             return qm_fail(QM_INTERNAL,
-                           "implausible: the timed copies within the device's memory did not copy "
-                           "the %s bytes",
-                           names[i]);
+                           "implausible: a timed copy within the device's memory did not copy the "
+                           "%s bytes",
+                           i == 0   ? "first"
+                           : i == 1 ? "last"
+                                    : "drawn");
     }
     return QM_OK;
 }
@@ -165,6 +172,26 @@ static qm_status describe(struct qm_gpu_bench *b, struct qm_gpu_work *w, double 
     return QM_OK;
 }
 
+/* Loads a drawn projection, none of whose numbers is 0: a gradient's would be, and a projection of
+ * rank 1 that is 0 leaves the parameters as they are. */
+static qm_status load_projection(struct qm_gpu_work *w, const struct qm_shape *shape, int slot)
+{
+    enum { STREAM = 0x70726f6a };
+    struct qm_shape own;
+    qm_rule_slot_shape(w->r->rule, &w->r->hyper, slot, shape, &own);
+    const int64_t n = qm_shape_numel(&own);
+    float *x = malloc(sizeof *x * (size_t)n);
+    qm_status st = x ? QM_OK : qm_fail(QM_NO_MEMORY, "a projection of %lld numbers", (long long)n);
+    for (int64_t i = 0; i < n && st == QM_OK; i++) {
+        uint32_t word = qm_philox_stream(0, STREAM, (uint64_t)i);
+        x[i] = (float)(0.5 + (double)(word >> 1) * 0x1p-31) * (word & 1 ? -1.0f : 1.0f);
+    }
+    for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++)
+        st = qm_tensor_rule_load(w->part[turn][0].whole, 0, slot, NULL, x);
+    free(x);
+    return st;
+}
+
 /* Opens a tensor of n elements, with parameters, gradient and projection. */
 static qm_status open_work(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, int64_t n,
                            struct qm_gpu_work *w, struct qm_recipe *r)
@@ -175,9 +202,7 @@ static qm_status open_work(struct qm_gpu_bench *b, const char *recipe, enum qm_m
     int proj = qm_given_projection(r, &shape);
     QM_TRY(qm_gpu_work_add(w, mode, r, 1, &shape, &id));
     QM_TRY(qm_gpu_work_give(b, w));
-    for (int turn = 0; turn < QM_BENCH_TURNS && proj >= 0; turn++)
-        QM_TRY(qm_tensor_rule_load(w->part[turn][0].whole, 0, proj, NULL, b->g));
-    return QM_OK;
+    return proj >= 0 ? load_projection(w, &shape, proj) : QM_OK;
 }
 
 /* The size at which the rounds of a rule over whole tensors fit into b->cap, by the time of a step

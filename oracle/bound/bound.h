@@ -90,9 +90,20 @@ static inline struct qm_ball qm_ball_add(struct qm_ball a, struct qm_ball b)
     return qm_ball_rounded(x, a.e + b.e, 0.0);
 }
 
+/* 1: x, formed of the centres of a and b, is no number because of what is not known: one of them
+ * may be anything, and 0 / 0 and 1 / 0 of such centres may be anything too. */
+static inline int qm_ball_is_open(struct qm_ball a, struct qm_ball b, double x)
+{
+    int is_known = a.e < HUGE_VAL && b.e < HUGE_VAL;
+    return !is_known && !isnan(a.x) && !isnan(b.x) &&
+           (isnan(x) || (isinf(x) && isfinite(a.x) && isfinite(b.x)));
+}
+
 static inline struct qm_ball qm_ball_mul(struct qm_ball a, struct qm_ball b)
 {
     double x = a.x * b.x;
+    if (qm_ball_is_open(a, b, x))
+        return (struct qm_ball){0.0, HUGE_VAL};
     if (qm_ball_is_zero(a) || qm_ball_is_zero(b))
         return a.e + b.e < HUGE_VAL ? qm_ball_exact(x) : (struct qm_ball){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(a.x, b.x, -x) == 0.0 && qm_is_float(x))
@@ -111,6 +122,8 @@ static inline struct qm_ball qm_ball_div(const struct qm_reorder *o, struct qm_b
                                          struct qm_ball b)
 {
     double x = a.x / b.x, e, least = fabs(b.x) - b.e;
+    if (qm_ball_is_open(a, b, x))
+        return (struct qm_ball){0.0, HUGE_VAL};
     if (!(least > 0.0) || (o->recip && least <= 0x1p-128))
         return (struct qm_ball){x, HUGE_VAL};
     if (qm_ball_is_zero(a) && b.e < HUGE_VAL)

@@ -9,12 +9,16 @@
 struct qm_ball qm_ball_mul_double(const struct qm_bound_step *b, struct qm_ball x, struct qm_ball y)
 {
     double e = fabs(x.x) * y.e + fabs(y.x) * x.e + x.e * y.e;
+    if (qm_ball_is_open(x, y, x.x * y.x))
+        return (struct qm_ball){0.0, HUGE_VAL};
     return qm_ball_round_double(b, (struct qm_ball){x.x * y.x, e});
 }
 
 struct qm_ball qm_ball_div_double(const struct qm_bound_step *b, struct qm_ball x, struct qm_ball y)
 {
     double least = fabs(y.x) - y.e, q = x.x / y.x;
+    if (qm_ball_is_open(x, y, q))
+        return (struct qm_ball){0.0, HUGE_VAL};
     double e = least > 0.0 ? (x.e + fabs(q) * y.e) / least : HUGE_VAL;
     if (b->reorder.tree && b->reorder.recip) /* in float32, by a rounded reciprocal */
         e = least < 0x1p-128 ? HUGE_VAL : e + QM_U * (fabs(q) + e) + QM_ETA * (fabs(x.x) + x.e);

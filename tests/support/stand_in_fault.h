@@ -56,7 +56,7 @@ static struct stand_in_shared {
  * launches do nothing; is_mute: copies back to the host do nothing; is_deaf: those to the device do
  * nothing, and its memory is set to NaN; slow:
  * milliseconds of loading a module, which then has no kernels to run; odd: an attribute whose value
- * is odd_value (0: none). */
+ * is odd_value (0: none); quick: times between events are this many times as long. */
 static struct stand_in_card {
     const char *name;
     size_t memory;
@@ -65,11 +65,14 @@ static struct stand_in_card {
     float milliseconds;
     int other_from; /* the process from which on it is another card, of another UUID; 0: none */
     int is_idle, odd, odd_value, slow, is_mute, is_deaf;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0};
+    float quick;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 1.0f};
 
 /* Calls of this name return 0 and do nothing, but for those that are done: the first n of a
  * process; all but the first n; all but every n-th; every n-th; all but one of n, drawn by the
- * seed.  "qm_codes" are parts of a launch of this kernel, of which there are STAND_IN_PARTS. */
+ * seed.  "qm_codes" are parts of a launch of this kernel, of which there are STAND_IN_PARTS;
+ * "changes" those of STAND_IN_CHANGE bytes that a launch makes, and "copied" those of STAND_IN_COPY
+ * bytes of a copy within the device. */
 enum stand_in_done {
     STAND_IN_DONE_first,
     STAND_IN_DONE_later,
@@ -77,7 +80,7 @@ enum stand_in_done {
     STAND_IN_DONE_each,
     STAND_IN_DONE_drawn
 };
-enum { STAND_IN_PARTS = 64 };
+enum { STAND_IN_PARTS = 64, STAND_IN_CHANGE = 64, STAND_IN_COPY = 4096 };
 static struct stand_in_idle {
     const char *call; /* NULL: all calls are done */
     enum stand_in_done done;

@@ -134,18 +134,46 @@ static int cu_CtxSynchronize(void)
     STRIKE("cuCtxSynchronize");
     return 0;
 }
+
+/* What is allocated, and what was there before a launch, where changes are left out. */
+enum { ALLOCATIONS = 1 << 14 };
+static struct allocation {
+    unsigned char *at, *before;
+    size_t bytes;
+} allocations[ALLOCATIONS];
+
+static int leaves_changes_out(void)
+{
+    return stand_in_idle.call && strcmp(stand_in_idle.call, "changes") == 0;
+}
+
+static void note_allocation(qm_device_pointer of, qm_device_pointer to, size_t bytes)
+{
+    int i = 0;
+    if (!leaves_changes_out())
+        return;
+    while (allocations[i].at != (void *)(uintptr_t)of)
+        stand_in_must(++i < ALLOCATIONS);
+    allocations[i] = (struct allocation){(unsigned char *)(uintptr_t)to, NULL, bytes};
+}
+
 static int cu_MemAlloc(qm_device_pointer *at, size_t bytes)
 {
     STRIKE_OUT("cuMemAlloc_v2", at, sizeof *at);
     if (fail_next_alloc && fail_next_alloc-- == 1)
         return 2;
     allocated++;
-    return qm_device_emu.reserve(bytes, at) == QM_OK ? 0 : 2;
+    if (qm_device_emu.reserve(bytes, at) != QM_OK)
+        return 2;
+    note_allocation(0, *at, bytes);
+    return 0;
 }
 static int cu_MemFree(qm_device_pointer at)
 {
     STRIKE("cuMemFree_v2");
     allocated--;
+    if (at)
+        note_allocation(at, 0, 0);
     qm_device_emu.release(at);
     return 0;
 }
@@ -172,8 +200,13 @@ static int cu_MemcpyDtoDAsync(qm_device_pointer to, qm_device_pointer from, size
 {
     STRIKE("cuMemcpyDtoDAsync_v2");
     (void)stream;
-    if (!stand_in_is_idle("cuMemcpyDtoDAsync_v2"))
-        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    if (stand_in_is_idle("cuMemcpyDtoDAsync_v2"))
+        return 0;
+    for (size_t k = 0, n; k < bytes; k += n) {
+        n = bytes - k < STAND_IN_COPY ? bytes - k : STAND_IN_COPY;
+        if (!stand_in_is_idle("copied"))
+            memcpy((void *)(uintptr_t)(to + k), (const void *)(uintptr_t)(from + k), n);
+    }
     return 0;
 }
 static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t bytes, void *stream)
@@ -291,14 +324,40 @@ static uint64_t counted(const struct loaded *m)
     return at ? *at : 0;
 }
 
+/* Keeps what is there before a launch; undoes the changes that are left out. */
+static void keep_memory(void)
+{
+    for (int i = 0; i < ALLOCATIONS; i++)
+        if (allocations[i].at && (allocations[i].before = malloc(allocations[i].bytes)))
+            memcpy(allocations[i].before, allocations[i].at, allocations[i].bytes);
+}
+
+static void leave_changes_out(void)
+{
+    for (int i = 0; i < ALLOCATIONS; i++) {
+        struct allocation *m = &allocations[i];
+        for (size_t k = 0, n; m->before && k < m->bytes; k += n) {
+            n = m->bytes - k < STAND_IN_CHANGE ? m->bytes - k : STAND_IN_CHANGE;
+            if (memcmp(m->at + k, m->before + k, n) != 0 && stand_in_is_idle("changes"))
+                memcpy(m->at + k, m->before + k, n);
+        }
+        free(m->before);
+        m->before = NULL;
+    }
+}
+
 static void launch_now(const struct function *f, unsigned grid_x, unsigned grid_y, void **args)
 {
     if (stand_in_card.is_idle)
         return;
     struct loaded *m = f->module;
     uint64_t before = counted(m);
+    if (leaves_changes_out())
+        keep_memory();
     qm_status st = qm_device_emu.launch(m->emulated, f->kernel, grid_x, grid_y, args);
     m->launches += counted(m) - before;
+    if (leaves_changes_out())
+        leave_changes_out();
     if (st != QM_OK)
         fprintf(stderr, "stand_in_gpu.h: %s\n", qm_message());
     stand_in_must(st == QM_OK);
@@ -398,6 +457,7 @@ static int cu_EventElapsedTime(float *ms, void *from, void *to)
     *ms = 1e3f * (float)(b->tv_sec - a->tv_sec) + 1e-6f * (float)(b->tv_nsec - a->tv_nsec);
     if (stand_in_card.is_fixed)
         *ms = stand_in_card.milliseconds;
+    *ms *= stand_in_card.quick;
     return 0;
 }
 static int cu_EventDestroy(void *event)

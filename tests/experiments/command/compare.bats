@@ -140,7 +140,8 @@ P
     [[ $output == *"not compared  all but metrics and columns of cells (curves, summaries"* ]]
     run -0 --separate-stderr "$QUALM" compare -m nmse "$dir/a.h5" "$dir/a.h5"
     [[ $output == *"metrics that --metric does not name"* ]]
-    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2, 3]' 'n: 1024' >"$dir/d.yaml"
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2, 3]' 'n: 1024' \
+        >"$dir/d.yaml"
     "$QUALM" run -q -o "$dir/d.h5" "$dir/d.yaml"
     run -0 --separate-stderr "$QUALM" compare "$dir/a.h5" "$dir/d.h5"
     [[ $output == *"7 cells of a and 0 of b without a pair"* ]]

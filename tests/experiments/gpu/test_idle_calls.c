@@ -121,6 +121,47 @@ static void test_folds(void **state)
     }
 }
 
+/* Launches that change a part of what they should, wherever it lies and whichever part of it, and
+ * copies within the device that copy a part. */
+static void test_parts(void **state)
+{
+    static const char *const recipes[] = {"adamw_f32", "adamw4_ao", "adamw4_lpmm", "adamw8_bnb"};
+    static const char *const only[] = {"speed", "tables"};
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < WAYS; i++)
+        for (int k = 0; k < 3 && ways[i].done != STAND_IN_DONE_later; k++) {
+            leave_out(k < 2 ? "changes" : "copied", i);
+            const char *drawn = recipes[(stand_in_idle.seed + (uint64_t)i) % 4];
+            int code = k == 1 ? RUN("adamw4_ao", "--only", only[k], TIMED)
+                              : RUN(drawn, "--only", only[k % 2], TIMED);
+            struct qm_gpu_report r;
+            size_t by[4];
+            int struck = stand_in_shared->struck;
+            read_report(&r);
+            count(&r, by, printed, sizeof printed);
+            qm_gpu_report_free(&r);
+            if (struck ? code != 1 || by[QM_GPU_good] : code != 0)
+                fail_msg("%s, way %d of %d: %d left out, exit code %d, %zu good rows: %s", recipe,
+                         i, k, struck, code, by[QM_GPU_good], printed);
+        }
+}
+
+/* Events that show less time than there was. */
+static void test_quick(void **state)
+{
+    static const float quick[] = {0.0f, 0.01f, 0.3f, 0.7f};
+    (void)state;
+    NEEDS_COMPILER();
+    for (size_t i = 0; i < sizeof quick / sizeof *quick; i++) {
+        clear();
+        stand_in_card.quick = quick[i];
+        int code = RUN("adamw_f32", "--only", "speed,tables", TIMED);
+        stand_in_card.quick = 1.0f;
+        assert_int_equal(code, 1);
+    }
+}
+
 /* Launches that do nothing have no speed, whatever the events say. */
 static void test_idle(void **state)
 {
@@ -159,7 +200,8 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codes), cmocka_unit_test(test_timed), cmocka_unit_test(test_folds),
-        cmocka_unit_test(test_idle),  cmocka_unit_test(test_mute),
+        cmocka_unit_test(test_parts), cmocka_unit_test(test_quick), cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_mute),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
