@@ -35,7 +35,7 @@ static const char *const axis_keys[] = {
     X(claim_source, qm_yaml_scalar(w, value, key, &s->claim_source)) \
     X(expect, qm_suite_expects(w, value))                         \
     X(protocol, protocol(w, value))                               \
-    X(budget, qm_yaml_integer(w, value, key, 0, &s->budget))      \
+    X(budget, budget(w, value))                                   \
     X(delta, margin(w, value))                                    \
     X(sizes, sizes(w, value))                                     \
     X(contrast, qm_suite_contrasts(w, value))                     \
@@ -113,6 +113,14 @@ static qm_status protocol(struct qm_yaml_walk *w, const yaml_node_t *n)
                        : qm_yaml_fail(w, n, QM_BAD_ARG, "protocol '%s'; there is paired", word);
     free(word);
     return st;
+}
+
+static qm_status budget(struct qm_yaml_walk *w, const yaml_node_t *n)
+{
+    QM_TRY(qm_yaml_integer(w, n, "budget", 0, &w->s->budget));
+    return w->s->budget < 2 ? QM_OK
+                            : qm_yaml_fail(w, n, QM_BAD_ARG, "'budget' is %lld, expected 0 or 1",
+                                           (long long)w->s->budget);
 }
 
 static qm_status margin(struct qm_yaml_walk *w, const yaml_node_t *n)

@@ -49,6 +49,8 @@ static qm_status one_axis(struct qm_yaml_walk *w, const char *key, const yaml_no
     s->n_contrasts++;
     c->line = qm_yaml_line(at);
     QM_TRY(qm_yaml_copy(key, &c->axis));
+    if (value->type != YAML_MAPPING_NODE)
+        return qm_yaml_fail(w, value, QM_BAD_ARG, "contrast of '%s': " FORMS, key);
     QM_TRY(qm_yaml_pairs(w, value, "a contrast", form, c));
     return c->against || c->all || c->n_pairs
                ? QM_OK

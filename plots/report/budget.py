@@ -10,20 +10,27 @@ ALL, REST = "all", "rest"  # the whole gap; what the parts leave of it
 
 
 def answer(b, parts, plain):
-    """Which part is the largest of a bar how often, in words; parts without the rest, bars without
-    the (problem, label) of plain."""
-    first, bars = dict.fromkeys(parts, 0), 0
+    """Which part is the largest of a bar how often, in words, where the mean gap is above 0; parts
+    without the rest, bars without the (problem, label) of plain."""
+    first, bars, none = dict.fromkeys(parts, 0), 0, 0
     keys = dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist()))
     for key in [key for key in keys if key not in plain]:
         at = (b["problem"] == key[0]) & (b["label"] == key[1]) & np.isfinite(b["mean"])
         mean = {part: b["mean"][at & (b["part"] == part)] for part in parts}
         mean = {part: float(x[0]) for part, x in mean.items() if len(x)}
-        if len(mean) > 1:
+        gap = b["mean"][at & (b["part"] == ALL)]
+        if len(mean) > 1 and len(gap) and not gap[0] > 0:
+            none += 1
+        elif len(mean) > 1:
             first[max(mean, key=mean.get)] += 1
             bars += 1
     said = [f"{part} in {n}" for part, n in sorted(first.items(), key=lambda x: -x[1]) if n]
-    return f"The largest part of the gap is {', '.join(said)} of {bars} cases" if bars \
-        else campaign.ALL_PLAIN.format("variant") if plain.issuperset(keys) else \
+    behind = f"; {none} more have no gap" if none else ""
+    if bars:
+        return f"The largest part of the gap is {', '.join(said)} of {bars} cases{behind}"
+    if none:
+        return "No variant is behind its twin"
+    return campaign.ALL_PLAIN.format("variant") if plain.issuperset(keys) else \
         "No gap that is compared has two parts with a finite mean"
 
 

@@ -53,13 +53,18 @@ def draw(c, out):
             if (problem, label) in c.plain:
                 continue
             apart = abs(np.log(end)) if np.isfinite(end) and end > 0 else -1.0
-            if worst is None or apart > worst[0]:
+            if worst is not None and apart == worst[0] and name.split()[0] == worst[3]:
+                worst = (apart, f"{worst[1]} and {label}", end, worst[3])
+            elif worst is None or apart > worst[0]:
                 worst = (apart, label, end, name.split()[0])
     if not panels:
         return
     seeds = len(set(rows["seed"].tolist()))
+    lost = int(np.sum(common.table(c.f, "/cells")["status"][rows["cell"]] == "diverged"))
+    lost = f"; {lost} of {len(rows['cell'])} runs diverged, which no number here shows" \
+        if lost else ""
     title = f"Furthest from its twin at the end: {worst[1]} on {worst[3]}, {worst[2]:.3g} times " \
-            "the twin's loss" if worst and worst[0] >= 0 else \
+            f"the twin's loss{lost}" if worst and worst[0] >= 0 else \
             "No run that is compared has a loss at the end, or its twin has none above 0" if worst \
             else campaign.ALL_PLAIN.format("variant")
     spread = f", bands {edges(seeds)[1]}" if seeds > 1 and not c.crowded() else ""

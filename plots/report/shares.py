@@ -44,7 +44,7 @@ def answer(c, ecdf):
     share = reached(c, ecdf)
     plain = {label for _, label in c.plain}  # the targets of all problems are in one share
     own = {label: x for label, x in share.items() if label in c.labels and label not in plain}
-    twins = [x for label, x in share.items() if label not in c.labels]
+    twins = {label: x for label, x in share.items() if label not in c.labels}
     if not own:
         return campaign.ALL_PLAIN.format("variant") if c.all_plain() else \
             "Every variant is not quantized on some problem" if plain & set(share) else \
@@ -54,7 +54,9 @@ def answer(c, ecdf):
     if len(own) > 1:
         said += f", {least} {100 * own[least]:.3g} %" if own[least] < own[most] else \
             ", as every variant did"
-    return said + (f"; float64 {100 * max(twins):.3g} %" if twins else "")
+    if len(twins) == 1:  # with several, each is the twin of some of the variants
+        return said + f"; float64 {100 * max(twins.values()):.3g} %"
+    return said + "".join(f"; {label} {100 * x:.3g} %" for label, x in twins.items())
 
 
 def draw(c, out):
