@@ -71,7 +71,7 @@ static void stop(int number)
         raise(number);
         return;
     }
-    if (of > 0 && kill(of, SIGKILL) == 0)
+    if (of > 0 && (kill(-of, SIGKILL) == 0 || kill(of, SIGKILL) == 0))
         waitpid(of, NULL, 0);
     for (int i = 0; i < NOTES; i++)
         if (note[i].state == LIVE && note[i].owner == self)

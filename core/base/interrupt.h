@@ -28,7 +28,8 @@ char *qm_interrupt_folder(char *room, size_t size, const char *stem);
 /* Whether the digits [number, end) are the id of a process that is no more. */
 int qm_interrupt_is_dead(const char *number, const char *end);
 
-/* The process that is killed before files are removed; 0: none. */
+/* The process that is killed before files are removed, with its group where it leads one; 0: none.
+ * The caller holds SIGINT and SIGTERM back from before it starts the process until here. */
 void qm_interrupt_child(pid_t pid);
 
 /* While the program waits for a file that may have no end, a signal ends it, also where a command

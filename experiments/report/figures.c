@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,8 @@ static pid_t wait_for(pid_t pid, int *state, const char *log)
 static int run(char **argv, const char *log)
 {
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t as;
+    sigset_t ends, before;
     pid_t pid;
     int state = 0;
     posix_spawn_file_actions_init(&actions);
@@ -62,9 +65,19 @@ static int run(char **argv, const char *log)
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
                                      0666);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, &before);
+    posix_spawnattr_init(&as); /* a group of its own: the script draws in a process that it forks */
+    posix_spawnattr_setpgroup(&as, 0);
+    posix_spawnattr_setsigmask(&as, &before);
+    posix_spawnattr_setflags(&as, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+    int failed = posix_spawn(&pid, argv[0], &actions, &as, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&as);
     qm_interrupt_child(failed ? 0 : pid);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     while (!failed && wait_for(pid, &state, log) < 0 && errno == EINTR)
         ;
     qm_interrupt_child(0);
