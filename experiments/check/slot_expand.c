@@ -160,9 +160,10 @@ static double multiples(const struct qm_slot_view *v, double ratio, double sign)
 static struct qm_interval exponent_of(const struct qm_slot_view *v, const struct block *b)
 {
     struct qm_interval r = quotient(v, b->most, b->least.low, b->least.high), k;
-    if (v->reorder.div_ulp > 0.0 && r.low < 1.0 && r.high > 1.0) /* either sign of the logarithm */
-        return (struct qm_interval){-HUGE_VAL, HUGE_VAL};
-    if (!b->is_nan) /* the minimum is one of the elements, or less */
+    int is_element = b->least.high <= b->most.high; /* the minimum; else it may be 1e9 */
+    if ((v->reorder.div_ulp > 0.0 || !is_element) && r.low < 1.0 && r.high > 1.0)
+        return (struct qm_interval){-HUGE_VAL, HUGE_VAL}; /* either sign of the logarithm */
+    if (!b->is_nan && is_element) /* at most the maximum */
         r.low = fmax(r.low, 1.0), r.high = fmax(r.high, 1.0);
     k.low = floor(multiples(v, r.high, -1.0)) / (double)v->d->q.expand;
     k.high = floor(multiples(v, r.low, 1.0)) / (double)v->d->q.expand;

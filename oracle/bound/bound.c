@@ -69,7 +69,7 @@ struct qm_ball qm_bound_average_or_any(const struct qm_beta *w, struct qm_ball o
 {
     struct qm_ball x = qm_bound_average(w, old, fresh);
     int is_of_infinity = isnan(x.x) && !isnan(old.x) && !isnan(fresh.x);
-    return is_of_infinity ? (struct qm_ball){0.0, HUGE_VAL} : x;
+    return is_of_infinity ? QM_BALL_UNKNOWN : x;
 }
 
 static struct qm_ball weighted_square(const struct qm_beta *w, struct qm_ball old, struct qm_ball g)

@@ -80,9 +80,37 @@ static inline struct qm_ball qm_ball_negated(struct qm_ball a)
 
 static inline int qm_ball_is_zero(struct qm_ball a) { return a.x == 0.0 && a.e == 0.0; }
 
+/* The ball of a number of which nothing is known.  An infinite centre is an infinity of the inputs
+ * or a quotient by 0, for doubles do not overflow here, and is known like a NaN. */
+#define QM_BALL_UNKNOWN ((struct qm_ball){0.0, HUGE_VAL})
+static inline int qm_ball_is_unknown(struct qm_ball a) { return isfinite(a.x) && !(a.e < HUGE_VAL); }
+
+/* 1: a may be 0 and may be another number, of either sign. */
+static inline int qm_ball_may_vanish(struct qm_ball a)
+{
+    return isfinite(a.x) && a.e > 0.0 && fabs(a.x) <= a.e;
+}
+
+/* 1: x, the product or quotient of the centres of a and b, is infinite or NaN, and whether it is, or
+ * its sign, depends on a ball that may vanish, as in 0 / 0, 1 / 0 and Inf 0: nothing is known of
+ * it. */
+static inline int qm_ball_is_open(struct qm_ball a, struct qm_ball b, double x)
+{
+    return !isfinite(x) && !isnan(a.x) && !isnan(b.x) &&
+           (qm_ball_may_vanish(a) || qm_ball_may_vanish(b));
+}
+
+/* The same of a sum: an infinity and what may be an infinity of the other sign. */
+static inline int qm_ball_is_open_sum(struct qm_ball a, struct qm_ball b)
+{
+    return (isinf(a.x) && qm_ball_is_unknown(b)) || (isinf(b.x) && qm_ball_is_unknown(a));
+}
+
 static inline struct qm_ball qm_ball_add(struct qm_ball a, struct qm_ball b)
 {
     double x = a.x + b.x, z = x - a.x, low = (a.x - (x - z)) + (b.x - z);
+    if (qm_ball_is_open_sum(a, b))
+        return QM_BALL_UNKNOWN;
     if (qm_ball_is_zero(a) || qm_ball_is_zero(b))
         return (struct qm_ball){x, a.e + b.e};
     if (a.e == 0.0 && b.e == 0.0 && low == 0.0 && qm_is_float(x))
@@ -90,20 +118,11 @@ static inline struct qm_ball qm_ball_add(struct qm_ball a, struct qm_ball b)
     return qm_ball_rounded(x, a.e + b.e, 0.0);
 }
 
-/* 1: x, formed of the centres of a and b, is no number because of what is not known: one of them
- * may be anything, and 0 / 0 and 1 / 0 of such centres may be anything too. */
-static inline int qm_ball_is_open(struct qm_ball a, struct qm_ball b, double x)
-{
-    int is_known = a.e < HUGE_VAL && b.e < HUGE_VAL;
-    return !is_known && !isnan(a.x) && !isnan(b.x) &&
-           (isnan(x) || (isinf(x) && isfinite(a.x) && isfinite(b.x)));
-}
-
 static inline struct qm_ball qm_ball_mul(struct qm_ball a, struct qm_ball b)
 {
     double x = a.x * b.x;
     if (qm_ball_is_open(a, b, x))
-        return (struct qm_ball){0.0, HUGE_VAL};
+        return QM_BALL_UNKNOWN;
     if (qm_ball_is_zero(a) || qm_ball_is_zero(b))
         return a.e + b.e < HUGE_VAL ? qm_ball_exact(x) : (struct qm_ball){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(a.x, b.x, -x) == 0.0 && qm_is_float(x))
@@ -123,7 +142,7 @@ static inline struct qm_ball qm_ball_div(const struct qm_reorder *o, struct qm_b
 {
     double x = a.x / b.x, e, least = fabs(b.x) - b.e;
     if (qm_ball_is_open(a, b, x))
-        return (struct qm_ball){0.0, HUGE_VAL};
+        return QM_BALL_UNKNOWN;
     if (!(least > 0.0) || (o->recip && least <= 0x1p-128))
         return (struct qm_ball){x, HUGE_VAL};
     if (qm_ball_is_zero(a) && b.e < HUGE_VAL)

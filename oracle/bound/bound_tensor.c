@@ -10,7 +10,7 @@ struct qm_ball qm_ball_mul_double(const struct qm_bound_step *b, struct qm_ball 
 {
     double e = fabs(x.x) * y.e + fabs(y.x) * x.e + x.e * y.e;
     if (qm_ball_is_open(x, y, x.x * y.x))
-        return (struct qm_ball){0.0, HUGE_VAL};
+        return QM_BALL_UNKNOWN;
     return qm_ball_round_double(b, (struct qm_ball){x.x * y.x, e});
 }
 
@@ -18,7 +18,7 @@ struct qm_ball qm_ball_div_double(const struct qm_bound_step *b, struct qm_ball 
 {
     double least = fabs(y.x) - y.e, q = x.x / y.x;
     if (qm_ball_is_open(x, y, q))
-        return (struct qm_ball){0.0, HUGE_VAL};
+        return QM_BALL_UNKNOWN;
     double e = least > 0.0 ? (x.e + fabs(q) * y.e) / least : HUGE_VAL;
     if (b->reorder.tree && b->reorder.recip) /* in float32, by a rounded reciprocal */
         e = least < 0x1p-128 ? HUGE_VAL : e + QM_U * (fabs(q) + e) + QM_ETA * (fabs(x.x) + x.e);
@@ -91,11 +91,15 @@ static struct qm_ball ball_sum(const struct qm_bound_step *b, const struct qm_ba
                                int64_t step)
 {
     double sum = 0.0, e = 0.0, size = 0.0;
+    int is_unknown = 0;
     for (int64_t i = 0; i < n; i++) {
         sum += x[i * step].x;
         size += fabs(x[i * step].x);
         e += x[i * step].e;
+        is_unknown |= qm_ball_is_unknown(x[i * step]);
     }
+    if (is_unknown && isinf(sum))
+        return QM_BALL_UNKNOWN;
     return with_summation_error(b, sum, e, size, n);
 }
 
@@ -109,11 +113,15 @@ struct qm_ball qm_ball_norm(const struct qm_bound_step *b, const struct qm_ball 
                             int64_t step)
 {
     double sum = 0.0, e = 0.0;
+    int is_unknown = 0;
     for (int64_t i = 0; i < n; i++) {
         double a = fabs(x[i * step].x), a_e = x[i * step].e;
         sum += a * a;
         e += (2.0 * a + a_e) * a_e;
+        is_unknown |= qm_ball_is_unknown(x[i * step]);
     }
+    if (is_unknown && isinf(sum)) /* NaN beside Inf is NaN */
+        return QM_BALL_UNKNOWN;
     if (b->reorder.tree) /* the squares are rounded to float32 */
         e += QM_U * (sum + e) + (double)n * QM_ETA;
     else if (sum < (double)n * 0x1p-100) /* squares so small are counts of 2^-149 there */
@@ -141,7 +149,9 @@ struct qm_ball qm_ball_norm_in_lanes(const struct qm_bound_step *b, const struct
                 lane[0] = qm_ball_add(lane[0], lane[j]);
         }
         square = (struct qm_ball){x[i].x * x[i].x, (2.0 * fabs(x[i].x) + x[i].e) * x[i].e};
-        *to = qm_ball_rounded(to->x + square.x, to->e + square.e, QM_ETA); /* fma */
+        *to = qm_ball_is_open_sum(*to, square)
+                  ? QM_BALL_UNKNOWN
+                  : qm_ball_rounded(to->x + square.x, to->e + square.e, QM_ETA); /* fma */
     }
     sum = lane[0];
     if (n == whole)

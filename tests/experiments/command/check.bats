@@ -26,6 +26,13 @@ one=4097/planted/default/t1/forced
         --case "258x259/planted/$settings/t1/forced/s2^0/podd/godd/warm"
 }
 
+@test "infinities beside unknown numbers, and a minimum that no element is, are judged rightly" {
+    run -0 "$QUALM" check lamb_bnb -q \
+        --case "39x23x1/outlier/default/t1022/forced/g2^-17/s2^127/godd/warm/fresh"
+    run -0 "$QUALM" check adamw8_coat -q --case \
+        "2x2x2x1x1x2x2/sparse/lr=0.054+beta1=0+weight_decay=1+maximize=0/t2/forced/gfirst"
+}
+
 @test "every case judges some outputs" {
     expression='all(v["judged"] > 10000 and v["worst_ratio"] <= 1 for v in d["variants"])'
     [ "$(json_value "$expression" check --case 61x67/normal/default/t1/forced)" = True ]
