@@ -163,7 +163,7 @@ static struct qm_interval exponent_of(const struct qm_slot_view *v, const struct
     int is_element = b->least.high <= b->most.high; /* the minimum; else it may be 1e9 */
     if ((v->reorder.div_ulp > 0.0 || !is_element) && r.low < 1.0 && r.high > 1.0)
         return (struct qm_interval){-HUGE_VAL, HUGE_VAL}; /* either sign of the logarithm */
-    if (!b->is_nan && is_element) /* at most the maximum */
+    if (!b->is_nan && is_element)                         /* at most the maximum */
         r.low = fmax(r.low, 1.0), r.high = fmax(r.high, 1.0);
     k.low = floor(multiples(v, r.high, -1.0)) / (double)v->d->q.expand;
     k.high = floor(multiples(v, r.low, 1.0)) / (double)v->d->q.expand;

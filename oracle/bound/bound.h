@@ -83,7 +83,10 @@ static inline int qm_ball_is_zero(struct qm_ball a) { return a.x == 0.0 && a.e =
 /* The ball of a number of which nothing is known.  An infinite centre is an infinity of the inputs
  * or a quotient by 0, for doubles do not overflow here, and is known like a NaN. */
 #define QM_BALL_UNKNOWN ((struct qm_ball){0.0, HUGE_VAL})
-static inline int qm_ball_is_unknown(struct qm_ball a) { return isfinite(a.x) && !(a.e < HUGE_VAL); }
+static inline int qm_ball_is_unknown(struct qm_ball a)
+{
+    return isfinite(a.x) && !(a.e < HUGE_VAL);
+}
 
 /* 1: a may be 0 and may be another number, of either sign. */
 static inline int qm_ball_may_vanish(struct qm_ball a)

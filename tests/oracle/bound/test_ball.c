@@ -19,8 +19,9 @@ static uint32_t below(uint32_t n) { return qm_philox_stream(seed, 1, drawn++) % 
 
 static double number(void)
 {
-    static const double edge[] = {0.0,      -0.0,       1.0,      -1.0,     HUGE_VAL,  -HUGE_VAL,
-                                  (double)NAN, 0x1p-149, -0x1p-149, 0x1p-126, 0x1.fffffep127, 0x1p-70};
+    static const double edge[] = {
+        0.0,         -0.0,     1.0,       -1.0,     HUGE_VAL,       -HUGE_VAL,
+        (double)NAN, 0x1p-149, -0x1p-149, 0x1p-126, 0x1.fffffep127, 0x1p-70};
     uint32_t k = below(2 * sizeof edge / sizeof *edge);
     return k < sizeof edge / sizeof *edge
                ? edge[k]
