@@ -94,8 +94,8 @@ static inline int qm_ball_may_vanish(struct qm_ball a)
     return isfinite(a.x) && a.e > 0.0 && fabs(a.x) <= a.e;
 }
 
-/* 1: x, the product or quotient of the centres of a and b, is infinite or NaN, and whether it is, or
- * its sign, depends on a ball that may vanish, as in 0 / 0, 1 / 0 and Inf 0: nothing is known of
+/* 1: x, the product or quotient of the centres of a and b, is infinite or NaN, and whether it is,
+ * or its sign, depends on a ball that may vanish, as in 0 / 0, 1 / 0 and Inf 0: nothing is known of
  * it. */
 static inline int qm_ball_is_open(struct qm_ball a, struct qm_ball b, double x)
 {
