@@ -103,7 +103,11 @@ static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer
 
 /* ---- which of several models ----------------------------------------------------------------- */
 
-enum { OWN = 64 }; /* the score of a key that names the optimizer's own model */
+enum {
+    OWN = 64,      /* the score of a key that names the optimizer's own model */
+    DEEP_MOST = 4, /* dictionaries between a model and the one that its optimizer is somewhere in */
+    VALUES_MOST = 1 << 16
+};
 
 /* Whether a key has a word of the list in it, letters of either case alike. */
 static int has_word(const char *key, const char *const *list, size_t n)
@@ -127,7 +131,7 @@ static void owner_of(const char *key, char out[QM_TORCH_NAME])
             memmove(at, at + strlen(words[i]), strlen(at + strlen(words[i])) + 1);
     char *to = out;
     for (const char *c = out; *c; c++)
-        if (*c != '_' && *c != '-' && *c != '.' && *c != ' ')
+        if (!strchr("_-. /", *c))
             *to++ = *c;
     *to = '\0';
 }
@@ -232,25 +236,66 @@ static qm_status try_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o
     return st;
 }
 
-/* Tries all dictionaries beside the optimizer; *n of them have tensors only. */
-static qm_status try_all(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
-                         const struct qm_pickle *parent, struct fit *all, int64_t *n)
+/* Where an optimizer's model is looked for. */
+struct place {
+    const struct qm_pickle *in; /* a dictionary, list or tuple that the optimizer is somewhere in */
+    const struct qm_pickle *from; /* its item that was looked through before; NULL: none */
+    struct fit *all;              /* the dictionaries of tensors found, n, and room for them */
+    int64_t n, room, looked_at;   /* values, VALUES_MOST at most: they may stand in many places */
+};
+
+/* Tries a value as the optimizer's model. */
+static qm_status try_value(struct qm_torch_walk *w, struct qm_torch_optimizer *o, struct place *p,
+                           const struct qm_pickle *value, const char *key)
 {
-    char key[QM_TORCH_NAME];
     const char *slash = strrchr(o->path, '/'), *own = slash ? slash + 1 : o->path;
-    for (int64_t i = 0; i < parent->n; i += 2) {
-        struct fit *fit = &all[*n];
-        QM_TRY(try_model(w, o, parent->item[i + 1], fit));
-        if (!fit->model)
+    struct fit fit;
+    QM_TRY(try_model(w, o, value, &fit));
+    if (!fit.model)
+        return QM_OK;
+    if (p->n == p->room) {
+        int64_t room = 2 * p->room + 8;
+        struct fit *all = realloc(p->all, (size_t)room * sizeof *all);
+        if (!all)
+            return qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
+        p->all = all, p->room = room;
+    }
+    o->n_beside++;
+    snprintf(fit.key, sizeof fit.key, "%.60s", key);
+    fit.is_own = score_of(key, own, 0) >= OWN / 2;
+    if (fit.fits != QM_TORCH_FITS_NOT)
+        fit.score = score_of(key, own, is_half(w, o)) - OWN * is_misfit(w, o);
+    p->all[p->n++] = fit;
+    return QM_OK;
+}
+
+/* Tries all values that stand `deep` dictionaries or lists below `in`; path: the keys to `in`. */
+static qm_status try_below(struct qm_torch_walk *w, struct qm_torch_optimizer *o, struct place *p,
+                           const struct qm_pickle *in, const char *path, int deep)
+{
+    int is_dict = in->kind == QM_PICKLE_dict;
+    char key[QM_TORCH_NAME], below[QM_TORCH_NAME];
+    for (int64_t i = 0; i < in->n; i += is_dict ? 2 : 1) {
+        const struct qm_pickle *value = in->item[is_dict ? i + 1 : i];
+        int has_items = value && (value->kind == QM_PICKLE_dict || value->kind == QM_PICKLE_list ||
+                                  value->kind == QM_PICKLE_tuple);
+        if (!has_items || value == p->from || value == o->dict)
             continue;
-        o->n_beside++;
-        if (!qm_torch_key_text(parent->item[i], key, sizeof key))
+        if (++p->looked_at > VALUES_MOST)
+            return QM_OK;
+        if (p->looked_at % 4096 == 0)
+            qm_reader_progress();
+        if (!is_dict)
+            snprintf(key, sizeof key, "%lld", (long long)i);
+        else if (!qm_torch_key_text(in->item[i], key, sizeof key))
             snprintf(key, sizeof key, "?");
-        snprintf(fit->key, sizeof fit->key, "%.60s", key);
-        fit->is_own = score_of(key, own, 0) >= OWN / 2;
-        if (fit->fits != QM_TORCH_FITS_NOT)
-            fit->score = score_of(key, own, is_half(w, o)) - OWN * is_misfit(w, o);
-        ++*n;
+        if (snprintf(below, sizeof below, "%s%s%s", path, *path ? "/" : "", key) >=
+            (int)sizeof below)
+            continue;
+        if (deep == 0)
+            QM_TRY(try_value(w, o, p, value, below));
+        else if (!qm_torch_is_optimizer(value))
+            QM_TRY(try_below(w, o, p, value, below, deep - 1));
     }
     return QM_OK;
 }
@@ -325,30 +370,64 @@ static qm_status mark_parameters(struct qm_torch_walk *w, struct qm_torch_optimi
     return QM_OK;
 }
 
-qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
-                              const struct qm_pickle *parent)
+/* Looks through the values `deep` below a place, and takes a fit; *is_done: one was taken, or which
+ * of several it is cannot be told. */
+static qm_status look(struct qm_torch_walk *w, struct qm_torch_optimizer *o, struct place *p,
+                      int deep, int *is_done)
 {
-    if (!qm_pickle_is(parent, QM_PICKLE_dict) || o->n == 0)
-        return QM_OK;
-    int64_t n = 0;
-    int joined = 0;
-    struct fit *all = calloc((size_t)parent->n / 2 + 1, sizeof *all), again;
-    qm_status st =
-        all ? try_all(w, o, parent, all, &n) : qm_fail(QM_NO_MEMORY, "%s: names", w->f->path);
-    const struct fit *best = st == QM_OK ? choose(o, all, n) : NULL;
+    struct fit again;
+    char why[sizeof o->why];
+    memcpy(why, o->why, sizeof why);
+    *o->why = '\0';
+    p->n = 0;
+    QM_TRY(try_below(w, o, p, p->in, "", deep));
+    const struct fit *best = choose(o, p->all, p->n);
     o->model = NULL;
     o->is_guess = o->is_part = 0;
-    if (best) {
-        st = try_model(w, o, best->model, &again);
-        o->is_own = best->is_own;
-    } else if (st == QM_OK && !*o->why && qm_torch_given_name(&o->of[0])) {
-        /* A model's tensors may stand beside the optimizer, in no dictionary of their own. */
-        o->model = parent;
-        st = join_by_name(w, o, &joined);
-        o->model = joined ? parent : NULL;
+    for (int64_t i = 0; i < p->n; i++)
+        *is_done |= p->all[i].fits != QM_TORCH_FITS_NOT;
+    if (*why && !*is_done) /* what is nearest says why it does not fit */
+        memcpy(o->why, why, sizeof why);
+    if (!best)
+        return QM_OK;
+    QM_TRY(try_model(w, o, best->model, &again));
+    o->is_own = best->is_own;
+    *is_done = 1;
+    return QM_OK;
+}
+
+/* A named optimizer's model may stand beside it, in no dictionary of its own. */
+static qm_status look_beside(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                             const struct qm_pickle *in)
+{
+    int joined = 0;
+    if (in->kind != QM_PICKLE_dict || *o->why || !qm_torch_given_name(&o->of[0]))
+        return QM_OK;
+    o->model = in;
+    QM_TRY(join_by_name(w, o, &joined));
+    o->model = joined ? in : NULL;
+    return QM_OK;
+}
+
+qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
+                              const struct qm_pickle *const *above, int n_above)
+{
+    struct place p = {NULL, NULL, NULL, 0, 0, 0};
+    qm_status st = QM_OK;
+    int is_done = o->n == 0;
+    for (int level = n_above - 1; st == QM_OK && !is_done && level >= 0; level--) {
+        p.in = above[level];
+        for (int deep = 0; st == QM_OK && !is_done && deep <= DEEP_MOST; deep++) {
+            st = look(w, o, &p, deep, &is_done);
+            if (st == QM_OK && !is_done && level == n_above - 1 && deep == 0) {
+                st = look_beside(w, o, p.in);
+                is_done = o->model != NULL;
+            }
+        }
+        p.from = p.in;
     }
-    free(all);
-    return st == QM_OK ? mark_parameters(w, o) : st;
+    free(p.all);
+    return st == QM_OK && o->n > 0 ? mark_parameters(w, o) : st;
 }
 
 /* ---- several optimizers of one model --------------------------------------------------------- */

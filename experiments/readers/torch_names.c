@@ -71,7 +71,7 @@ static int join(char out[QM_TORCH_NAME], const char *path, const char *key)
 
 /* ---- an optimizer's parameters --------------------------------------------------------------- */
 
-static int is_optimizer(const struct qm_pickle *v)
+int qm_torch_is_optimizer(const struct qm_pickle *v)
 {
     return qm_pickle_is(qm_pickle_find(v, "state"), QM_PICKLE_dict) &&
            qm_pickle_is(qm_pickle_find(v, "param_groups"), QM_PICKLE_list);
@@ -139,8 +139,9 @@ static int may_hold(const struct qm_pickle *v)
            v->kind == QM_PICKLE_call;
 }
 
+/* Finds the optimizers in v, which is in w->above[depth]. */
 static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle *v,
-                                 const struct qm_pickle *parent, const char *path, int depth)
+                                 const char *path, int depth)
 {
     char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
     if (!v || depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
@@ -151,23 +152,24 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
         qm_reader_progress();
     if (v->kind == QM_PICKLE_dict)
         QM_TRY(qm_torch_unflatten(w, (struct qm_pickle *)v));
-    if (is_optimizer(v)) {
+    if (qm_torch_is_optimizer(v)) {
         if (w->n_optimizers == QM_TORCH_OPTIMIZERS_MOST)
             return qm_file_bad(w->f, "more than %d optimizers", QM_TORCH_OPTIMIZERS_MOST);
         struct qm_torch_optimizer *o = &w->optimizer[w->n_optimizers++];
         o->dict = v;
         snprintf(o->path, sizeof o->path, "%s", path);
         QM_TRY(list_parameters(w, o));
-        return qm_torch_find_model(w, o, parent);
+        return qm_torch_find_model(w, o, w->above, depth);
     }
+    w->above[depth] = v;
     for (int64_t i = 0; v->kind == QM_PICKLE_dict && i < v->n; i += 2)
         if (qm_torch_key_text(v->item[i], key, sizeof key) && join(below, path, key))
-            QM_TRY(find_optimizers(w, v->item[i + 1], v, below, depth + 1));
+            QM_TRY(find_optimizers(w, v->item[i + 1], below, depth + 1));
     for (int64_t i = 0; (v->kind == QM_PICKLE_list || v->kind == QM_PICKLE_tuple) && i < v->n;
          i++) {
         snprintf(key, sizeof key, "%lld", (long long)i);
         if (join(below, path, key))
-            QM_TRY(find_optimizers(w, v->item[i], parent, below, depth + 1));
+            QM_TRY(find_optimizers(w, v->item[i], below, depth + 1));
     }
     return QM_OK;
 }
@@ -326,23 +328,30 @@ static void say_joined(const struct qm_torch_walk *w, const struct qm_torch_opti
                  "model.named_parameters())");
 }
 
-static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
+/* Says what is not known of the names of an optimizer's parameters; has_others: the file has other
+ * tensors than those of optimizers. */
+static void say_names(const struct qm_torch_walk *w, const struct qm_torch_optimizer *o,
+                      int has_others)
 {
     struct qm_torch *t = w->f->own;
-    char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
-    int is;
-    if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]) &&
-        (w->f->n_entries > 0 || o->n_beside > 0))
-        qm_left_out_add(&t->left_out, "names of the parameters (%s)", why_numbers(w, o, whole));
+    char text[QM_TORCH_NAME];
+    if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]) && (has_others || o->n_beside > 0))
+        qm_left_out_add(&t->left_out, "names of the parameters (%s)", why_numbers(w, o, text));
     else if (!o->model && *o->why)
         qm_left_out_add(&t->left_out, "the parameters' own values (%s)", o->why);
     if (o->is_guess)
         say_joined(w, o);
-    if (*o->others) {
-        snprintf(whole, sizeof whole,
-                 "proof of the model that the optimizer trains (%s would fit as well)", o->others);
-        qm_left_out_add(&t->left_out, "%s", whole);
-    }
+    if (!*o->others)
+        return;
+    snprintf(text, sizeof text,
+             "proof of the model that the optimizer trains (%s would fit as well)", o->others);
+    qm_left_out_add(&t->left_out, "%s", text);
+}
+
+static qm_status add_optimizer(struct qm_torch_walk *w, const struct qm_torch_optimizer *o)
+{
+    char name[QM_TORCH_NAME], whole[QM_TORCH_NAME];
+    int is;
     for (int64_t i = 0; i < o->n; i++) {
         if (!parameter_name(o, i, name) || !join(whole, w->n_optimizers > 1 ? o->path : "", name))
             return bad_name(w, o, i);
@@ -393,7 +402,7 @@ static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, 
         qm_reader_progress();
     if (v->kind == QM_PICKLE_call)
         return add_tensor(w, *path ? path : "tensor", v, &is);
-    int is_model = is_model_of_any(w, v), is_states = is_optimizer(v);
+    int is_model = is_model_of_any(w, v), is_states = qm_torch_is_optimizer(v);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         is_model |= strcmp(last, models[i]) == 0;
     for (int64_t i = 0; v->kind == QM_PICKLE_dict && i < v->n; i += 2) {
@@ -423,13 +432,16 @@ qm_status qm_torch_add_all(struct qm_file *f)
         w->most = QM_TORCH_VISITS_LEAST + 16 * qm_pickle_count(t->memory);
     }
     if (st == QM_OK)
-        st = find_optimizers(w, t->root, NULL, "", 0);
+        st = find_optimizers(w, t->root, "", 0);
     if (st == QM_OK)
         qm_torch_release_shared(w);
     for (int i = 0; st == QM_OK && i < w->n_optimizers; i++)
         st = add_optimizer(w, &w->optimizer[i]);
+    int64_t n_own = f->n_entries;
     if (st == QM_OK)
         st = add_others(w, t->root, "", "", 0);
+    for (int i = 0; st == QM_OK && i < w->n_optimizers; i++)
+        say_names(w, &w->optimizer[i], f->n_entries > n_own);
     if (st == QM_OK)
         st = qm_torch_left_over(w);
     for (int i = 0; w && i < w->n_optimizers; i++) {

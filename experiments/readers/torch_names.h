@@ -41,6 +41,7 @@ struct qm_torch_walk {
     struct qm_file *f;
     struct qm_torch_optimizer optimizer[QM_TORCH_OPTIMIZERS_MOST];
     int n_optimizers;
+    const struct qm_pickle *above[QM_TORCH_DEPTH_MOST + 1]; /* what the value looked at is in */
     int64_t visited, most; /* values looked at, and how many at most: some stand in few places */
 };
 
@@ -93,14 +94,20 @@ int qm_torch_same_shape(const struct qm_shape *a, const struct qm_shape *b);
 enum qm_torch_fit qm_torch_join_by_shape(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
                                          struct qm_torch_candidate *c, int64_t n);
 
-/* Looks through the dictionaries beside an optimizer for its model, and joins its parameters to the
- * tensors of one: by the names that the optimizer gives them, else by order and shapes.  One whose
- * key goes with the optimizer's (G with optG) is the only one that counts; else it is one that is
- * not called a copy (best, ema, target, ...), of these one in float32, of these one that is called
- * a model, and the keys of the others stand in o->others.  By shapes nothing is joined where that
- * does not decide, or where the model fits in several ways: o->why says so. */
+/* Whether a value is the state_dict() of an optimizer. */
+int qm_torch_is_optimizer(const struct qm_pickle *v);
+
+/* Looks for an optimizer's model, and joins its parameters to the tensors of one: by the names that
+ * the optimizer gives them, else by order and shapes.  above[n_above]: the dictionaries, lists and
+ * tuples that the optimizer is in, the outermost first.  The dictionaries beside the optimizer come
+ * first, then those up to four deeper, then those of the next one above in the same order, until
+ * one fits.  Of those at equal distance one whose key goes with the optimizer's (G with optG) is
+ * the only one that counts; else it is one that is not called a copy (best, ema, target, ...), of
+ * these one in float32, of these one that is called a model, and the keys of the others stand in
+ * o->others.  By shapes nothing is joined where that does not decide, or where the model fits in
+ * several ways: o->why says so. */
 qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o,
-                              const struct qm_pickle *parent);
+                              const struct qm_pickle *const *above, int n_above);
 
 /* Takes joins by shapes back where two optimizers have the same tensor: that of the one which less
  * speaks for, or of both. */

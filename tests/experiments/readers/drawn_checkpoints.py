@@ -284,6 +284,17 @@ def draw_lists(r):
     return saved, want, lost
 
 
+def put_apart(r, x, keys):
+    """The model or its optimizer, or both, some dictionaries or lists deeper."""
+    for key in keys:
+        for _ in range(r.choice([0, 0, 1, 1, 2])):
+            x[key] = r.choice([{"weights": x[key]}, {"trainer": x[key], "epoch": 3}, [x[key]],
+                               {"at": [x[key], 5]}])
+    for _ in range(r.choice([0, 0, 1])):
+        x = r.choice([{"checkpoint": x, "version": 2}, {"list": [x]}])
+    return x
+
+
 def draw_checkpoint(r):
     """What is saved, what import writes of it, and how many tensors it leaves out (0 where that is
     not given)."""
@@ -323,7 +334,9 @@ def draw_checkpoint(r):
         options = StateDictOptions(flatten_optimizer_state_dict=True)
         of_optimizer = get_state_dict(model, optimizer, options=options)[1]
     x = {keys[0]: model.state_dict(), keys[1]: of_optimizer, "epoch": 3}
-    if "param_groups" not in of_optimizer and r.random() < 0.3:  # as torchtitan saves them
+    if r.random() < 0.4 and "param_groups" in of_optimizer:
+        x = put_apart(r, x, keys)
+    elif "param_groups" not in of_optimizer and r.random() < 0.3:  # as torchtitan saves them
         x = {**x.pop(keys[0]), **x}
     if r.random() < 0.3:
         x = dict(reversed(list(x.items())))
@@ -394,6 +407,13 @@ def save_indexed(r, saved, path):
         json.dump({"metadata": {}, "weight_map": {k: f"m-{i}.bin" for k, i in place.items()}}, f)
 
 
+def has_key(v, end):
+    """Whether a key somewhere in dictionaries and lists has this end."""
+    if isinstance(v, dict):
+        return any(str(k).endswith(end) or has_key(x, end) for k, x in v.items())
+    return isinstance(v, list) and any(has_key(x, end) for x in v)
+
+
 def save(r, saved, path):
     """Saves in a drawn form; its name."""
     kind = r.random()
@@ -402,8 +422,7 @@ def save(r, saved, path):
     if kind < 0.3:
         torch.save(saved, path, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
         return "legacy"
-    tied = any(str(k).endswith("head.weight") for m in saved.values() if isinstance(m, dict)
-               for k in m)
+    tied = has_key(saved, "head.weight")
     own = "none" in saved or "top" in saved or 0 in saved.get("state", {})
     if kind < 0.6 and not own and not tied:
         save_distributed(r, saved, path)
