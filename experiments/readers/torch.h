@@ -173,8 +173,8 @@ struct qm_torch_piece {
     int64_t shard;
     size_t offset, size;
     int64_t start[QM_MAX_RANK], count[QM_MAX_RANK];
-    struct qm_file *file; /* while it is open */
-    struct qm_torch_view view;
+    struct qm_file *file;         /* while it is open */
+    struct qm_torch_array *array; /* what it holds; owned */
 };
 
 /* Number of the shard of a name, which is mapped at its first use. */
@@ -185,7 +185,11 @@ void qm_torch_shards_free(struct qm_torch *t);
 qm_status qm_torch_value_in(struct qm_file *f, const struct qm_torch_piece *p,
                             const struct qm_pickle **out);
 
-/* As qm_torch_storage_read, of a storage in pieces and for whole elements. */
+/* A tensor of 16-bit floats whose chunks hold codes (of torchao) is one of float32: codes are
+ * decoded in float32, whatever type they stand for. */
+qm_status qm_torch_find_codes(struct qm_file *f, struct qm_torch_storage *s);
+
+/* As qm_torch_storage_read, of a storage in pieces and for whole elements; codes as float32. */
 qm_status qm_torch_pieces_read(struct qm_file *f, int64_t storage, int64_t from, int64_t n,
                                unsigned char *out);
 void qm_torch_pieces_close(struct qm_torch *t, struct qm_torch_storage *s);

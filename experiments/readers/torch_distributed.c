@@ -135,8 +135,7 @@ static qm_status take_tensor(struct folder *d, struct value *x, const struct qm_
         return st;
     }
     x->chunks = chunks;
-    x->leaf = rebuild_call(d->t, &d->t->storage[x->storage]);
-    return x->leaf ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: values", d->f->path);
+    return QM_OK;
 }
 
 static qm_status take_values(struct folder *d, const struct qm_pickle *all)
@@ -261,6 +260,24 @@ static qm_status check_values(const struct folder *d, int64_t n)
     return QM_OK;
 }
 
+/* Makes the leaves of the tensors, whose chunks are known. */
+static qm_status make_tensors(const struct folder *d, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        struct value *x = &d->value[i];
+        if (x->storage < 0)
+            continue;
+        struct qm_torch_storage *s = &d->t->storage[x->storage];
+        QM_TRY(qm_torch_find_codes(d->f, s));
+        x->leaf = rebuild_call(d->t, s);
+        if (!x->leaf)
+            return qm_fail(QM_NO_MEMORY, "%s: values", d->f->path);
+        if (i % 512 == 0)
+            qm_reader_progress();
+    }
+    return QM_OK;
+}
+
 /* ---- the dictionary ------------------------------------------------------------------------- */
 
 /* Appends the text of a key to a path; 0: it is no key, or too long. */
@@ -379,6 +396,8 @@ qm_status qm_torch_load_distributed(struct qm_file *f)
         st = place_value(&d, places->item[i], places->item[i + 1]);
     if (st == QM_OK)
         st = check_values(&d, all->n / 2);
+    if (st == QM_OK)
+        st = make_tensors(&d, all->n / 2);
     if (st == QM_OK)
         st = put_values(&d, field(root, "planner_data"), all->n / 2);
     t->root = top;

@@ -146,46 +146,94 @@ qm_status qm_torch_value_in(struct qm_file *f, const struct qm_torch_piece *p,
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+#define NOT_THE_CHUNK \
+    "the tensor at byte %zu is not the chunk of '%.200s' that the .metadata describes"
+
 void qm_torch_pieces_close(struct qm_torch *t, struct qm_torch_storage *s)
 {
     for (int64_t i = 0; i < s->n_pieces; i++)
         if (s->piece[i].file) {
             part_close(s->piece[i].file);
+            free(s->piece[i].array);
             s->piece[i].file = NULL;
+            s->piece[i].array = NULL;
             t->n_open--;
         }
+}
+
+/* Opens a chunk and takes up what it holds; the caller closes and frees both. */
+static qm_status load_piece(struct qm_file *f, const struct qm_torch_storage *s,
+                            const struct qm_torch_piece *p, struct qm_file **part,
+                            struct qm_torch_array **a)
+{
+    struct qm_shape shape;
+    const char *why;
+    int is = 0;
+    *a = calloc(1, sizeof **a);
+    QM_TRY(*a ? part_open(f, p, NULL, part) : qm_fail(QM_NO_MEMORY, "%s", f->path));
+    QM_TRY(qm_torch_tensor(*part, ((struct qm_torch *)(*part)->own)->root, &is, *a, &shape, &why));
+    if (is == 1 && shape.rank == s->shape.rank &&
+        memcmp(shape.dim, p->count, (size_t)shape.rank * sizeof *p->count) == 0)
+        return QM_OK;
+    return qm_file_bad(*part, NOT_THE_CHUNK, p->offset, s->key);
+}
+
+qm_status qm_torch_find_codes(struct qm_file *f, struct qm_torch_storage *s)
+{
+    static const char name[] = "torch.float32";
+    const struct qm_torch_piece *p = s->piece;
+    int64_t numel = 1;
+    for (int k = 0; s->n_pieces > 0 && k < s->shape.rank; k++)
+        numel *= p->count[k];
+    /* An archive of plain elements is as large as they are. */
+    if (s->n_pieces == 0 || s->element->size != 2 || s->element->parts != 1 ||
+        !qm_dtype_is_float(s->element->dtype) || (int64_t)p->size - 4096 >= 2 * numel)
+        return QM_OK;
+    struct qm_file *part = NULL;
+    struct qm_torch_array *a = NULL;
+    qm_status st = load_piece(f, s, p, &part, &a);
+    if (st == QM_OK && a->kind == QM_TORCH_coded) {
+        const struct qm_pickle *dtype = qm_pickle_make_text(
+            ((struct qm_torch *)f->own)->memory, QM_PICKLE_global, name, sizeof name - 1);
+        s->element = dtype ? qm_torch_dtype(dtype) : NULL;
+        if (!s->element)
+            st = qm_fail(QM_NO_MEMORY, "%s", f->path);
+        else if (__builtin_mul_overflow(qm_shape_numel(&s->shape), s->element->size, &s->bytes))
+            st = qm_file_bad(f, "'%.200s' has 2^63 bytes or more", s->key);
+    }
+    part_close(part);
+    free(a);
+    return st;
+}
+
+/* Whether a chunk holds what the .metadata says: elements of this type, or codes for float32. */
+static int is_of_type(const struct qm_torch_array *a, const struct qm_torch_element *element)
+{
+    if (a->kind == QM_TORCH_coded)
+        return element->dtype == QM_DTYPE_f32 && element->parts == 1 && !element->decode;
+    return a->kind == QM_TORCH_view && a->view.element->size == element->size &&
+           a->view.element->dtype == element->dtype;
 }
 
 static qm_status open_piece(struct qm_file *f, const struct qm_torch_storage *s,
                             struct qm_torch_piece *p)
 {
     struct qm_torch *t = f->own;
-    struct qm_shape shape;
-    const char *why;
-    int is = 0;
     for (int64_t i = 0; t->n_open >= OPEN_MOST && i < t->n_storages; i++)
         qm_torch_pieces_close(t, &t->storage[i]);
     struct qm_file *part = NULL;
-    struct qm_torch_array *a = calloc(1, sizeof *a);
-    qm_status st = a ? part_open(f, p, NULL, &part) : qm_fail(QM_NO_MEMORY, "%s", f->path);
-    if (st == QM_OK)
-        st = qm_torch_tensor(part, ((struct qm_torch *)part->own)->root, &is, a, &shape, &why);
-    if (st == QM_OK &&
-        (is != 1 || a->kind != QM_TORCH_view || a->view.element->size != s->element->size ||
-         a->view.element->dtype != s->element->dtype || a->view.shape.rank != s->shape.rank ||
-         memcmp(a->view.shape.dim, p->count, (size_t)s->shape.rank * sizeof *p->count) != 0))
-        st = qm_file_bad(part,
-                         "the tensor at byte %zu is not the chunk of '%.200s' that the "
-                         ".metadata describes",
-                         p->offset, s->key);
+    struct qm_torch_array *a = NULL;
+    qm_status st = load_piece(f, s, p, &part, &a);
+    if (st == QM_OK && !is_of_type(a, s->element))
+        st = qm_file_bad(part, NOT_THE_CHUNK, p->offset, s->key);
     if (st == QM_OK) {
-        p->view = a->view;
+        p->array = a;
         p->file = part;
         t->n_open++;
     } else {
         part_close(part);
+        free(a);
     }
-    free(a);
     return st;
 }
 
@@ -227,6 +275,20 @@ static int64_t place_in(const struct qm_torch_storage *s, const struct qm_torch_
     return at;
 }
 
+/* Elements [from, from + n) of a piece of codes, as float32. */
+static qm_status read_codes(const struct qm_torch_piece *p, int64_t from, int64_t n,
+                            unsigned char *out)
+{
+    float part[256];
+    for (int64_t done = 0, some; done < n; done += some) {
+        some = n - done < 256 ? n - done : 256;
+        QM_TRY(qm_torch_array_read(p->file, p->array, from + done, some,
+                                   (struct qm_sink){part, NULL}));
+        memcpy(out + done * (int64_t)sizeof *part, part, (size_t)some * sizeof *part);
+    }
+    return QM_OK;
+}
+
 qm_status qm_torch_pieces_read(struct qm_file *f, int64_t storage, int64_t from, int64_t n,
                                unsigned char *out)
 {
@@ -250,7 +312,11 @@ qm_status qm_torch_pieces_read(struct qm_file *f, int64_t storage, int64_t from,
         int64_t at = place_in(s, p, coord, &run);
         if (run > n - done)
             run = n - done;
-        QM_TRY(qm_torch_view_bytes(p->file, &p->view, at, run, out + done * size));
+        unsigned char *to = out + done * size;
+        if (p->array->kind == QM_TORCH_coded)
+            QM_TRY(read_codes(p, at, run, to));
+        else
+            QM_TRY(qm_torch_view_bytes(p->file, &p->array->view, at, run, to));
     }
     return QM_OK;
 }
