@@ -172,6 +172,8 @@ static qm_status load_piece(struct qm_file *f, const struct qm_torch_storage *s,
     *a = calloc(1, sizeof **a);
     QM_TRY(*a ? part_open(f, p, NULL, part) : qm_fail(QM_NO_MEMORY, "%s", f->path));
     QM_TRY(qm_torch_tensor(*part, ((struct qm_torch *)(*part)->own)->root, &is, *a, &shape, &why));
+    if (is == 1 && (*a)->kind == QM_TORCH_view)
+        shape = (*a)->view.shape; /* without an axis for real and imaginary parts */
     if (is == 1 && shape.rank == s->shape.rank &&
         memcmp(shape.dim, p->count, (size_t)shape.rank * sizeof *p->count) == 0)
         return QM_OK;
