@@ -27,10 +27,10 @@ static int is_beside_codes(const struct qm_pickle *key)
 static int is_of_the_shape(const struct qm_pickle *key)
 {
     static const char *const all[] = {
-        "exp_avg",    "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer",
-        "exp_inf",    "square_avg", "acc_delta",      "grad_avg",
-        "sum",        "prev",       "step_size",      "ax",
-        "max_exp_inf"};
+        "exp_avg",     "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer",
+        "exp_inf",     "square_avg", "acc_delta",      "grad_avg",
+        "sum",         "prev",       "step_size",      "ax",
+        "max_exp_inf", "variance"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (qm_pickle_is_text(key, all[i]))
             return 1;
@@ -61,14 +61,44 @@ static void widest(struct qm_torch_walk *w, const struct qm_pickle *state, int d
     }
 }
 
+/* The shape of a tensor under a key of a state; 0: there is none. */
+static int shape_under(struct qm_torch_walk *w, const struct qm_pickle *state, const char *key,
+                       struct qm_torch_array *a, struct qm_shape *out)
+{
+    const struct qm_pickle *v = qm_pickle_find(state, key);
+    const char *why;
+    int is = 0;
+    return v && qm_torch_tensor(w->f, v, &is, a, out, &why) == QM_OK && is == 1;
+}
+
+/* The shape of a parameter whose second moment is kept as factors: torch's Adafactor keeps the axis
+ * of which a factor is the mean, with one element; that of Hugging Face, and CAME, drop it. */
+static int shape_of_factors(struct qm_torch_walk *w, const struct qm_pickle *state,
+                            struct qm_torch_array *a, struct qm_shape *out)
+{
+    struct qm_shape col;
+    int last, is_kept = shape_under(w, state, "row_var", a, out) &&
+                        shape_under(w, state, "col_var", a, &col);
+    if (!is_kept && (!shape_under(w, state, "exp_avg_sq_row", a, out) ||
+                     !shape_under(w, state, "exp_avg_sq_col", a, &col)))
+        return 0;
+    last = col.rank - 1;
+    if (out->rank != col.rank || last < is_kept || (!is_kept && col.rank == QM_MAX_RANK) ||
+        (is_kept && out->dim[last] != 1))
+        return 0;
+    out->rank += !is_kept;
+    out->dim[out->rank - 1] = col.dim[last];
+    return 1;
+}
+
 /* The shape of a parameter as its states show it: that of its widest tensor, which bitsandbytes
- * since 0.46 has in a dictionary within; 0: they do not. */
+ * since 0.46 has in a dictionary within, or of two factors; 0: they do not. */
 int qm_torch_state_shape(struct qm_torch_walk *w, const struct qm_torch_parameter *p,
                          struct qm_shape *out)
 {
     int found = 0;
     struct qm_torch_array *a = calloc(1, sizeof *a);
-    if (a)
+    if (a && !(found = shape_of_factors(w, p->state, a, out)))
         widest(w, p->state, 2, a, &found, out);
     free(a);
     return found;

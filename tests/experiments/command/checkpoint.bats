@@ -1,9 +1,5 @@
 #!/usr/bin/env bats
 # checkpoint.bats - Tests import, analyze, run --data, size and state on PyTorch's checkpoints.
-#
-# QM_TORCH_PYTHON is a Python with torch (python3 else); without torch the drawn checkpoints are
-# skipped.
-
 load ../../support/cli_common
 
 SAMPLES=$ROOT/tests/experiments/readers/checkpoints

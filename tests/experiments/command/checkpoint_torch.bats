@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # checkpoint_torch.bats - Tests checkpoints that torch, where it is installed, writes as they run.
+#
+# QM_TORCH_PYTHON is a Python with torch (python3 else); without torch all are skipped.
 load ../../support/cli_common
 
 @test "drawn checkpoints: every array is torch's own" {

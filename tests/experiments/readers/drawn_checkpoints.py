@@ -217,7 +217,8 @@ def draw_optimizer(r, model):
     make = r.choice([
         lambda g: o.AdamW(g, lr=3e-3, betas=(0.8, 0.97), amsgrad=r.random() < 0.3), o.Adam,
         lambda g: o.SGD(g, lr=0.1, momentum=0.9, nesterov=True), o.Adagrad, o.NAdam, o.RAdam,
-        lambda g: o.RMSprop(g, momentum=0.5, centered=True), o.Adadelta, o.Adamax, o.ASGD, o.Rprop])
+        lambda g: o.RMSprop(g, momentum=0.5, centered=True), o.Adadelta, o.Adamax, o.ASGD, o.Rprop,
+        getattr(o, "Adafactor", o.Adam)])  # since torch 2.5
     optimizer = make(groups)
     for _ in range(r.randint(1, 3)):
         for p in model.parameters():
