@@ -79,17 +79,21 @@ static qm_status analyze_once(const struct qm_bench *b, const char *path, double
 
 static qm_status measure(const struct qm_bench *b, const char *path, FILE *f, struct analyze *a)
 {
+    struct qm_progress bar;
     double cold;
+    a->rounds = b->rounds < 5 ? b->rounds : 5;
+    qm_progress_start(&bar, "analyze", a->rounds + 1);
     qm_status st = write_file(f, b->gib);
     fclose(f);
     if (st == QM_OK)
         st = read_plainly(path, &cold); /* brings the file into the page cache */
-    a->rounds = b->rounds < 5 ? b->rounds : 5;
     for (int r = 0; st == QM_OK && r < a->rounds; r++) {
+        qm_progress_add(&bar, 1, 0);
         st = read_plainly(path, &a->read[r]);
         if (st == QM_OK)
             st = analyze_once(b, path, &a->run[r]);
     }
+    qm_progress_end(&bar);
     return st;
 }
 

@@ -185,9 +185,11 @@ static qm_status normals(uint64_t seed, enum qm_stream stream, int64_t step, uin
     return QM_OK;
 }
 
-/* Runs steps from + 1 to p->step of an open plan on random gradients. */
-static qm_status run_steps(const struct qm_state_plan *p, int64_t from)
+/* Runs steps from + 1 to p->step of an open plan, of the tensor of this name, on random gradients.
+ */
+static qm_status run_steps(const struct qm_state_plan *p, const char *name, int64_t from)
 {
+    struct qm_progress bar;
     const struct qm_recipe *r = p->recipe;
     int64_t n = qm_shape_numel(p->shape);
     float *g = malloc(sizeof(float) * ((size_t)n + 1));
@@ -196,13 +198,16 @@ static qm_status run_steps(const struct qm_state_plan *p, int64_t from)
     struct qm_tensor grad = {r->grad == QM_DTYPE_f32 ? (void *)g : (void *)narrow, r->grad,
                              *p->shape};
     qm_status st = g && narrow ? QM_OK : qm_fail(QM_NO_MEMORY, "gradients");
+    qm_progress_start(&bar, name, p->step - from);
     for (int64_t t = from + 1; st == QM_OK && t <= p->step; t++) {
         st = normals(p->seed, QM_STREAM_noise, t, p->id, n, g);
         for (int64_t i = 0; r->grad != QM_DTYPE_f32 && i < n; i++)
             narrow[i] = r->grad == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
         if (st == QM_OK)
             st = p->backend->step(p->plan, &param, &grad, t, p->seed);
+        qm_progress_add(&bar, 1, 0);
     }
+    qm_progress_end(&bar);
     free(narrow);
     free(g);
     return st;
@@ -225,7 +230,7 @@ static qm_status make_tensor(const struct options *o, const struct qm_recipe *r,
     }
     const struct qm_state_plan p = {r, shape, &qm_backend_cpu, plan, param, id, o->steps, o->seed};
     if (st == QM_OK)
-        st = run_steps(&p, 0);
+        st = run_steps(&p, name, 0);
     if (st == QM_OK)
         st = qm_state_take(out, name, &p);
     free(param);
@@ -269,7 +274,7 @@ static qm_status resume_tensor(const struct qm_state_tensor *t, const char *targ
                                     param, t->id,     t->step + steps, t->seed};
     qm_status st = param ? qm_state_give(t, &p, note, notes) : qm_fail(QM_NO_MEMORY, "%s", t->name);
     if (st == QM_OK)
-        st = run_steps(&p, t->step);
+        st = run_steps(&p, t->name, t->step);
     if (st == QM_OK)
         st = qm_state_take(out, t->name, &p);
     free(param);
