@@ -213,12 +213,24 @@ goes_up() {
     local guard='#ifndef QM_ORACLE_RULE_A_H\n#define QM_ORACLE_RULE_A_H' line
     for line in 'tag spare:struct spare { int x; };' 'macro MOST:#define MOST 3' \
         'function half:static inline int half(int x) { return x / 2; }' \
-        'enumerator DEEP:enum { QM_B, DEEP = 3 };'; do
+        'enumerator DEEP:enum { QM_B, DEEP = 3 };' 'tag spare:struct spare;' \
+        'tag spare:struct __attribute__((aligned(64))) spare { int x; };' \
+        'tag spare:static const struct spare { int x; } qm_rows[] = {{1}};' \
+        'function half:static __attribute__((unused)) inline int half(int x) { return x; }' \
+        'function half:__attribute__((unused)) static int half(int x) { return x; }' \
+        'function half:QM_INLINED int half(int x) { return x; }' 'function half:int half(int);' \
+        'type half:typedef int (*half)(int);' 'variable half:extern const int half[2];' \
+        $'enumerator DEEP_:enum qm_deep {\n#define X(name) DEEP_##name,\n};'; do
         header $two/a.h "$guard" qm_oracle_a "${line#*:}"$'\n'
         refused "$two/a.h:1: ${line%%:*} of a header has no prefix qm_ or QM_"
     done
-    header $two/a.h "$guard" qm_oracle_a $'typedef struct qm_other qm_a;\n'
-    refused "$two/a.h:1: type qm_a is defined in $one/a.h too"
+    for line in 'struct qm_other qm_a' 'struct { int x; } qm_a' 'int (*qm_a)(int)'; do
+        header $two/a.h "$guard" qm_oracle_a "typedef $line;"$'\n'
+        refused "$two/a.h:1: type qm_a is defined in $one/a.h too"
+    done
+    header $two/a.h "$guard" qm_oracle_a
+    echo 'static const struct qm_a { int x; } rows[] = {{1}};' >"$t/$two/b.c"
+    refused "$two/b.c:1: struct qm_a is defined in $one/a.h too"
 }
 
 @test "lines, functions, lists of parameters and files keep the limits" {
