@@ -268,7 +268,7 @@ goes_up() {
 }
 
 @test "limits hold of every form of a line, a function and a list of parameters" {
-    local t=$BATS_TEST_TMPDIR nine='int, int, int, int, int, int, int, int, int' form
+    local t=$BATS_TEST_TMPDIR nine='int, int, int, int, int, int, int, int, int' form end
     # noticed FILE TEXT: the style's check says TEXT of FILE, whose text comes on stdin
     noticed() {
         cat >"$t/$1"
@@ -277,14 +277,33 @@ goes_up() {
         [ "$status" -eq 1 ] && [[ $output == *"$2"* ]]
     }
     body() { seq -f "$1" 85; }
-    printf '%s\n' '/* a.h - A. */' "int f($nine);" | noticed a.h "f has 9 parameters"
-    printf '%s\n' '/* a.h - A. */' "typedef int (*f)($nine);" | noticed a.h "has 9 parameters"
+    while IFS= read -r form; do
+        printf '%s\n' '/* a.h - A. */' "$form" | noticed a.h "f has 9 parameters"
+    done <<<"int f($nine);
+        typedef int (*f)($nine);
+        void f(const char *a, int, int, int, int, int, int, int, ...) __attribute__((nonnull(1)));
+        struct qm_a { int (*f)($nine); };
+        int qm_a(int (*f)($nine), int b);
+        #define X(name) int f($nine);
+        int qm_a(void) { extern int f($nine); return 0; }
+        int (*f($nine))(int);
+        int (*f)(qm_a *a, size_t, float x[3], int (*b)(int, int), int, int, int, int, int a) = 0;"
     printf '%s\n' '"""a.py - A."""' 'f = lambda a, b, c, d, e, f, g, h, i: 0' |
         noticed a.py "lambda has 9 parameters"
-    for form in 'function f {' 'function f() {' $'f()\n{' 'f() {' 'f() { # A.'; do
-        { printf '%s\n' '# a.sh - A.' "$form"; body '    echo %g'; echo '}'; } |
-            noticed a.sh "f has 8"
+    for form in 'function f {' 'function f() {' $'f()\n{' 'f() {' 'f() { # A.' 'lib::f() {' \
+        'f() { # one (with its twin)' 'f() { local a=${1}' $'f() {\ncat <<A\n}\nA'; do
+        for end in '}' '} # f' '} | sort' '} >out' '  }'; do
+            { printf '%s\n' '# a.sh - A.' "$form"; body '    echo %g'; echo "$end"; } |
+                noticed a.sh "lines, at most 80"
+        done
     done
+    printf '%s\n' '# a.sh - A.' 'f() { echo; }' 'g() (cd x)' "$(body 'echo %g')" >"$t/a.sh"
+    "$PYTHON" tests/style/check_style.py "$t/a.sh"
+    { printf '%s\n' '/* a.c - A. */' '#define RUN(x) \' '    do { \'; body '    x += %g; \'
+        echo '    } while (0)'; } | noticed a.c "RUN has 8"
+    printf '/* a.c - A. */\nint qm_a;' | noticed a.c "a.c:2: no line's end"
+    printf '%s\n' '/* a.c - A. */' '/* One  ' ' * two. */' | noticed a.c "a.c:2: blanks at the end"
+    printf '%s\n' '.a {}' | noticed a.css 'expected "/* a.css - Purpose'
     { printf '%s\n' '/* a.c - A. */' '#define MAKE(name) \' 'int name(int x) { \'
         body '    x += %g; \'; printf '%s\n' '    return x; }' 'MAKE(f)'; } |
         noticed a.c "name has 8"
@@ -335,14 +354,17 @@ P
 }
 
 @test "a negation that could not fail a test is noticed" {
-    local t=$BATS_TEST_TMPDIR/a.bats
-    printf '%s\n' '#!/usr/bin/env bats' '# a.bats - A.' '@test "a" {' '    ! true' '    true' '}' \
-        >"$t"
-    run "$PYTHON" tests/style/check_style.py "$t"
-    [ "$status" -eq 1 ]
-    [[ $output == *"a.bats:4: '! ...' alone cannot fail a test"* ]]
-    sed -i 's/! true/! true || return 1/' "$t"
-    "$PYTHON" tests/style/check_style.py "$t"
+    local t=$BATS_TEST_TMPDIR line end
+    for end in bats bash; do
+        for line in '! true' 'cd x; ! true' '[ -f z ] && ! true' 'if a; then ! true'; do
+            printf '%s\n' "# a.$end - A." 'f() {' "    $line" '    true' '}' >"$t/a.$end"
+            run "$PYTHON" tests/style/check_style.py "$t/a.$end"
+            [ "$status" -eq 1 ]
+            [[ $output == *"a.$end:3: '! ...' alone cannot fail a test"* ]]
+            sed -i 's/! true/! true || return 1/' "$t/a.$end"
+            "$PYTHON" tests/style/check_style.py "$t/a.$end"
+        done
+    done
 }
 
 @test "the sources are laid out as clang-format 14 lays them out" {
