@@ -83,6 +83,11 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
     echo "$output"
     [ "$status" -eq 1 ]
     [ "$(grep 'no prefix' <<<"$output")" = "no prefix qm_: core/low/low defines planted" ]
+    command -v c++ >/dev/null || skip "the symbols of C++: no C++ compiler"
+    echo 'int qm_high() { return 0; } static int f() { return 1; } int planted(int) { return f(); }' \
+        >"$t/core/low/high.cpp"
+    run layers "$t" --prefix
+    [[ $output == *"no prefix qm_: core/low/high.cpp defines planted"*", 2 errors" ]]
 }
 
 @test "the graph has every folder of sources" {
@@ -156,6 +161,10 @@ goes_up() {
     goes_up core/cpu/planted.c '#include "experiments/cli/cli.h"\nint c(void) { return f(); }' \
         experiments/cli/cli.h
     goes_up core/cpu/planted.c '#include "oracle/oracle.h"\nint c(void) { return f(); }' \
+        oracle/oracle.h
+    goes_up core/cpu/planted.c '#if QM_A\n#include "oracle/oracle.h"\n#endif\nint c;' \
+        oracle/oracle.h
+    goes_up core/cpu/planted.hpp '#ifdef __CUDACC__\n#include "oracle/oracle.h"\n#endif' \
         oracle/oracle.h
     goes_up core/cpu/planted.cpp '#include "oracle/oracle.h"' oracle/oracle.h
     goes_up core/cpu/planted.hpp '#include "oracle/oracle.h"' oracle/oracle.h
