@@ -28,7 +28,7 @@ setup() {
     while IFS='|' read -r file text; do
         found=$((found + 1))
         cp "$t/README.md" "$t/kept"
-        printf '\n%b\n' "${text//GONE/spare}" >>"$t/$file"
+        printf '\n%b\n' "${text//NAME/spare}" >>"$t/$file"
         run links
         echo "$file: $text: $output"
         [ "$status" -eq 1 ]
@@ -36,27 +36,27 @@ setup() {
         rm "$t/$file"
         mv "$t/kept" "$t/README.md"
     done <<'LIST'
-core/planted.c|/* As results/GONE.md says. */
-core/planted.c|/* As tests/GONE.bash says. */
-core/planted.c|/* As tests/GONE.h5 says. */
-core/planted.c|/* As core/README.md#GONE says. */
-core/planted.c|/* As core/{planted,GONE}.h says. */
+core/planted.c|/* As results/NAME.md says. */
+core/planted.c|/* As tests/NAME.bash says. */
+core/planted.c|/* As tests/NAME.h5 says. */
+core/planted.c|/* As core/README.md#NAME says. */
+core/planted.c|/* As core/{planted,NAME}.h says. */
 core/planted.c|/* As qm_spare does. */
-core/planted.js|// As core/GONE.c says.
-core/planted.txt|# As core/GONE.c says.
-Makefile|# As core/GONE.c says.
-results.md|See `qm_GONE`.
-README.md|See `qm_GONE(x)`.
-README.md|See `QM_GONE(X)`.
-README.md|See `struct qm_GONE`.
-README.md|See `GONE.yaml`.
-README.md|See `GONE.c`.
-README.md|| `GONE/` | b |
-README.md|[x](GONE.md)
-README.md|[x](GONE.md "the text")
-README.md|[x](#GONE)
-README.md|[x]: GONE.md
-README.md|<img src="GONE.svg">
+core/planted.js|// As core/NAME.c says.
+core/planted.txt|# As core/NAME.c says.
+Makefile|# As core/NAME.c says.
+results.md|See `qm_NAME`.
+README.md|See `qm_NAME(x)`.
+README.md|See `QM_NAME(X)`.
+README.md|See `struct qm_NAME`.
+README.md|See `NAME.yaml`.
+README.md|See `NAME.c`.
+README.md|| `NAME/` | b |
+README.md|[x](NAME.md)
+README.md|[x](NAME.md "the text")
+README.md|[x](#NAME)
+README.md|[x]: NAME.md
+README.md|<img src="NAME.svg">
 LIST
     [ "$found" -eq 21 ]
 }
