@@ -8,7 +8,7 @@ rm -rf "$logs"
 mkdir -p "$logs"
 export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
 export MALLOC_PERTURB_=85 # memory that nobody wrote is not zero
-# Of long tables a sixteenth is taken, another one at each commit; with ONLY, all of it.
+# Of long tables one entry in 24 is taken, other ones at each commit; with ONLY, all of them.
 # tests/support/drawn.h says how.
 export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 24)}
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)

@@ -29,7 +29,7 @@ struct task {
         qm_address at;
         int64_t key;
         int is_there;
-    } kept;       /* qm_whole_kept */
+    } kept;       /* what the rule has kept, struct qm_tensor_rule_device */
     qm_status st; /* the first failure, or what the work returned */
     /* Where there are several tasks, each is a coroutine: */
     ucontext_t context;

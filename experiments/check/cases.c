@@ -39,8 +39,8 @@ enum {
     DEEP = 2 * THOROUGH * SETTINGS * 2,
     OWN = 8 * FALLBACK,
     RANK = 4, /* rank of projections in forced cases, unless one up to the smaller side is given */
-    /* Of Shampoo's preconditioners, which cost the tensor's size times it; longer sides are in
-     * pieces, or refused where these are unequal. */
+    /* The largest order of Shampoo's preconditioners, whose cost is the tensor's size times their
+     * order.  Longer sides are cut into pieces, or refused where the pieces would be unequal. */
     ORDER = 128,
     ORDER_OF_LARGE = 16 /* from 2^14 elements on */
 };
@@ -76,7 +76,7 @@ static void put(double *to, double value)
         *to = value;
 }
 
-/* Of the matrices that the last two axes are; 1 of a vector. */
+/* The smaller side of the matrices that the last two axes form; 1 for a vector. */
 static double smaller_side(const struct qm_shape *s)
 {
     return s->rank < 2 ? 1.0 : fmin((double)s->dim[s->rank - 1], (double)s->dim[s->rank - 2]);

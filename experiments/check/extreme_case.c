@@ -1,5 +1,5 @@
-/* extreme_case.c - Draws cases in which one hyper-parameter is as small or as large as leaves
- * another an effect.
+/* extreme_case.c - Draws cases in which one hyper-parameter is as small or as large as it can be
+ * while another one still has an effect.
  *
  * A decay shows beside a tiny rate only where it is large itself, an epsilon beside tiny gradients.
  * What a kernel leaves out below or above some value of a hyper-parameter shows in such a case, at

@@ -112,7 +112,7 @@ static void print(const struct qm_plot *o, json_t *figures)
     json_decref(figures);
 }
 
-/* Says where the figure is that needs an archive beside the file. */
+/* Says how to draw the figure that compares the file with an archive. */
 static void tell_against(const char *path)
 {
     struct qm_result *r;

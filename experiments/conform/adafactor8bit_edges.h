@@ -13,7 +13,8 @@ void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, struct qm_ru
  * the error of x, by the recorded numbers of its block; not where x or these are not finite, whose
  * codes are the same on both sides.
  * _log: 8-bit codes of log2 in 255 parts of span; _adaptive: span and least logarithm; _moment: the
- * first moment, of which off by its share of the block's old and new scale (tolerance.h). */
+ * first moment, of which off by its share of the block's old and new scale
+ * (adafactor8bit_tolerance.h). */
 int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k,
                                float x, float span, int64_t want);
 int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t t,

@@ -64,7 +64,8 @@ static float *numbers_of(struct qm_conform *c, const struct state *s, int64_t t)
 
 static int same(float a, float b) { return qm_bits(a) == qm_bits(b); }
 
-/* The relative error of a statistic: of the elements that may be the one that it is. */
+/* The relative error of a statistic, the magnitude of one element: the largest among the elements
+ * whose magnitude may be the statistic within their errors. */
 static double error_of(const struct state *s, int64_t b, float stat, const float *x,
                        const double *error)
 {
@@ -79,14 +80,14 @@ static double error_of(const struct state *s, int64_t b, float stat, const float
     return most > 0.0 ? most / at : 0.0;
 }
 
-/* Whether the recorded exponent may come of these statistics, whose relative errors add up to by:
- * the floor of a number within its error. */
-static int may_be(const struct state *s, const float *stat, float k, double by)
+/* Whether the recorded exponent may come of these statistics, whose relative errors add up to
+ * `errors`: the floor of a number within its error. */
+static int may_be(const struct state *s, const float *stat, float k, double errors)
 {
     const struct qm_quantizer *q = &s->codec.q;
     double most = (double)qm_expand_plus(stat[0], q->scale.plus),
            least = (double)qm_expand_plus(stat[1], q->scale.plus), steps = q->expand;
-    double l = log2(most / least), off = 1.5 * (by + ROUNDINGS) + 0x1p-22 * fabs(l);
+    double l = log2(most / least), off = 1.5 * (errors + ROUNDINGS) + 0x1p-22 * fabs(l);
     double ends[2], range = log2(100352.0) * steps;
     for (int i = 0; i < 2; i++)
         ends[i] = range / (l + (i ? -off : off)) * (1.0 + (i ? 0x1p-21 : -0x1p-21));
@@ -139,7 +140,7 @@ static int code_may_be(const struct state *s, float x, double error, const float
 }
 
 /* Judges numbers and codes of fresh values x against those of step t; error: of each x; NULL: none.
- * Blocks whose recorded numbers are other bits are encoded by these. */
+ * A block whose recorded numbers differ in their bits is encoded by the recorded ones. */
 static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, const float *x,
                         const double *error)
 {

@@ -248,7 +248,7 @@ static struct {
 static void prepare_recorded(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     recorded.rule->prepare(h, t, s);
-    s->c[5] = recorded.correction[0][t - 1]; /* c[5] and c[6] of qm_adamw_ao */
+    s->c[5] = recorded.correction[0][t - 1]; /* those that qm_adamw_ao_apply reads */
     s->c[6] = sqrtf(recorded.correction[1][t - 1]);
 }
 

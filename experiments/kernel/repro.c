@@ -318,13 +318,13 @@ static void put_code_check(const struct writer *w, const struct qm_kernel_args *
             f->slot, f->slot, f->slot);
 }
 
-/* A bound as a float32 number: up 0: the least one not below x, up 1: the largest one not above
- * x. */
-static float inward(double x, int up)
+/* A bound as a float32 number within: of the upper bound the largest one not above x, of the lower
+ * one the least one not below x. */
+static float inward(double x, int is_upper)
 {
     float y = (float)x;
-    if (up ? (double)y > x : (double)y < x)
-        y = nextafterf(y, up ? -INFINITY : INFINITY);
+    if (is_upper ? (double)y > x : (double)y < x)
+        y = nextafterf(y, is_upper ? -INFINITY : INFINITY);
     return y;
 }
 

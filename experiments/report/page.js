@@ -1,3 +1,4 @@
+/* page.js - Makes the page of a report answer: sorts tables, marks series, opens details. */
 "use strict";
 (function () {
   // ---- sorting: a head's button sorts its column, again turns it round -------------------------

@@ -65,8 +65,8 @@ static enum stored carried_digest(hid_t file, char out[65])
     return attribute_read(file, "/provenance", "digest", out, 65);
 }
 
-/* Whether a file says that it is one of store/, and no golden one: other programs write their
- * answers into those, and vectors/ checks what they may not change. */
+/* Whether a file says that store/ wrote it, and that it is not a file of golden vectors: into those
+ * other programs write their answers, and vectors/ checks what they may not change. */
 static int is_own(hid_t file)
 {
     char text[32];
@@ -124,7 +124,7 @@ qm_status qm_stored_digest_put(hid_t file, const char *path, enum qm_file_sum su
 
 static void (*tell)(const char *path, enum qm_carried carried);
 
-/* The files that were told; further ones are told each time. */
+/* The files that the caller has been told of.  One that finds no room here is told of each time. */
 static char told[64][256];
 static int n_told;
 

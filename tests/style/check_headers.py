@@ -4,8 +4,9 @@
 
 A guard is "#ifndef QM_..._NAME_H" and "#define" of the same as the first two directives, and #endif
 as the last; NAME is the file's name in capitals.  Two headers with one guard would hide each other.
-What a header defines for its includers (tags, types, macros, functions, enumerators) begins with
-qm_ or QM_, but for the parts of one source file, and no tag is a type of another kind as well.
+What a header defines or declares for its includers (tags, types, macros, functions, variables,
+enumerators) begins with qm_ or QM_, but for the parts of one source file, and no tag is a type of
+another kind as well.
 --list prints, where nothing is wrong, the headers that make sense alone, for `make check-headers`,
 which compiles them together.
 """
@@ -21,14 +22,16 @@ PARTS = {"core/quant/simd_avx2.h", "core/quant/simd_avx512.h", "core/quant/simd_
 PER_ISA = {"core/quant/simd_group.h", "core/rule/packed_blocks.h"}
 # Whose short names are the letters of the rule's formulas, for the rule's own files.
 LETTERS = {"oracle/rule/adafactor8.h"}
-NAMES = {  # what a header defines at file scope, and how its name has to begin
-    "tag": (re.compile(r"^\s*(?:typedef\s+)?(?:struct|enum|union)\s+(\w+)\s*\{", re.M), "qm_"),
-    "macro": (re.compile(r"^#\s*define\s+(\w+)", re.M), ("QM_", "qm_", "H5_USE_")),
-    "function": (re.compile(r"^(?:QM_FN|static)\b[^;{}=()]*?\b(\w+)\(", re.M), ("qm_", "__attr")),
-}
+# What a library or C itself names: tags of pointers, types that no header brings to NVRTC.
+FOREIGN = re.compile(r"zip|zip_error|u?int\d+_t")
+MACRO = re.compile(r"^#\s*define\s+(\w+)", re.M)
 ENUMERATORS = re.compile(r"\benum(?:\s+\w+)?\s*\{([^{}]*)\}")
-TYPEDEF = re.compile(r"^\s*typedef\s+[^;(]*?(?:\}|\s)\s*(qm_\w+)\s*;", re.M)
-TAG = re.compile(r"^\s*(?:typedef\s+)?(struct|enum|union)\s+(qm_\w+)\s*\{", re.M)
+LISTED = re.compile(r"^#\s*define\s+X\([^)]*\)\s+(\w+?)##\w+\s*[,=]", re.M)  # by a list macro
+IN_PARENTHESES = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+ATTRIBUTE = re.compile(r"\b(?:__attribute__|_Alignas)\s*" + IN_PARENTHESES)
+CALL = re.compile(r"^[A-Z]\w*" + IN_PARENTHESES, re.M)  # of a macro
+TAG = re.compile(r"\b(struct|enum|union)\s+(qm_\w+)\s*\{")
+ANY_TAG = re.compile(r"\b(?:struct|enum|union)\s+(\w+)\s*[{;]")
 
 
 def headers():
@@ -37,7 +40,25 @@ def headers():
 
 
 def without_comments(text):
-    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text.replace("\\\n", " "), flags=re.S)
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text.replace("\\\n", " "), flags=re.S)
+    return ATTRIBUTE.sub(" ", text)
+
+
+def declared(text):
+    """Yields (kind, name) of what a text declares at file scope; what braces hold is left out."""
+    code = CALL.sub(";", text)
+    code = re.sub(r'^\s*#.*$|\bextern\s+"C"\s*\{|"(?:\\.|[^"\\\n])*"', "", code, flags=re.M)
+    held = 1
+    while held:
+        code, held = re.subn(r"\{[^{}]*\}", "@", code)
+    for part in re.split(r"[;}]", re.sub(r"([;)])\s*@", r"\1;", code)):
+        head = re.sub(r"=.*", "", part, flags=re.S).strip()
+        m = re.match(r"[^(]*\(\s*\*\s*(?:const\s+)?(\w+)", head) or \
+            re.search(r"[\w*@]\s*\b(\w+)\s*\(", head) or \
+            re.search(r"[\s*@](\w+)\s*(?:\[[^\]]*\]\s*)*$", head)
+        if m and not re.fullmatch(r"(?:struct|enum|union)\s+\w+[\s@]*", head):
+            yield ("type" if head.startswith("typedef") else
+                   "function" if re.search(r"\w\s*\(", m[0]) else "variable"), m[1]
 
 
 def guard(path, text):
@@ -54,12 +75,16 @@ def guard(path, text):
 
 def unprefixed(text):
     """Yields (kind, name) of what a header defines for all of its includers without the prefix."""
-    for kind, (names, prefix) in NAMES.items():
-        yield from ((kind, n) for n in names.findall(text) if n != "X" and not n.startswith(prefix))
     code = re.sub(r"^#.*$", "", text, flags=re.M)
+    names = [("tag", tag) for tag in ANY_TAG.findall(code)]
+    names += [*declared(text), *(("macro", name) for name in MACRO.findall(text) if name != "X")]
+    names += [("enumerator", name) for name in LISTED.findall(text)]
     for body in ENUMERATORS.findall(code):
         flat = re.sub(r"=[^,]*", "", re.sub(r"\b\w+\(\w+\)", "", body))
-        yield from (("enumerator", n) for n in re.findall(r"\w+", flat) if not n.startswith("QM_"))
+        names += [("enumerator", name) for name in re.findall(r"\w+", flat)]
+    prefixes = {"macro": ("QM_", "qm_", "H5_USE_"), "enumerator": "QM_"}
+    yield from ((kind, name) for kind, name in names
+                if not name.startswith(prefixes.get(kind, "qm_")) and not FOREIGN.fullmatch(name))
 
 
 def check(paths):
@@ -76,7 +101,7 @@ def check(paths):
         for kind, tag in TAG.findall(text):
             if tags.setdefault(tag, path) != path:
                 yield f"{path}:1: {kind} {tag} is defined in {tags[tag]} too"
-        for name in TYPEDEF.findall(text):
+        for name in (n for kind, n in declared(text) if kind == "type" and n.startswith("qm_")):
             if tags.setdefault(name, path) != path or f"typedef {name}" in tags:
                 yield f"{path}:1: type {name} is defined in {tags[name]} too"
             tags[f"typedef {name}"] = path

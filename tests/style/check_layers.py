@@ -4,7 +4,8 @@
 
 Folder A depends on folder B where an object of A uses a symbol that an object of B defines, or
 where the compiler read a header of B for a source of A, however many headers lie between: the .d
-files that it wrote say so; sources that are not compiled here (kernels, C++) are preprocessed.
+files that it wrote say so; sources that are not compiled here (kernels, C++) are preprocessed.  A
+header that a source of A includes counts behind any #if, too.
 A cycle of folders is an error.  Only edges of cycles are printed, the edge with the fewest symbols
 and headers first, which is mostly the one that closes it.  Two headers do not count there, because
 they are the interfaces of registries, which call those that include them: oracle.h and variant.h.
@@ -16,13 +17,17 @@ An error is also what goes up:
     oracle/codebook, metric, theory     use nothing of the other folders of oracle
     all of them           use no header of tests/
 
-With --prefix a link symbol without the prefix qm_ is an error too, but main.
+With --prefix a link symbol of C or C++ without the prefix qm_ is an error too, but main and what a
+compiler names itself; those of kernels (.cu) are not looked at.
 --graph prints each folder with the folders that it depends on, lowest first.
 """
 import glob
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 
 import link_symbols
@@ -30,6 +35,7 @@ import link_symbols
 TOPS = ("core", "oracle", "variants", "experiments")
 REGISTRIES = ("oracle/oracle.h", "core/recipe/variant.h")
 NOT_C = (".cu", ".cpp", ".hpp")
+INCLUDED = (".", "core/abi", "core/emu")
 
 
 def dependencies(build):
@@ -61,8 +67,16 @@ def layered(graph):
 
 
 def headers_read(build):
-    """(source, header) of the tree, for each source that the compiler reads or could read."""
+    """(source, header) of the tree, for each source that the compiler reads or could read, and for
+    each #include that stands in one, behind any #if."""
     compiled = set()
+    for path in (p for top in TOPS for p in glob.glob(top + "/**", recursive=True)
+                 if p.endswith(NOT_C + (".c", ".h"))):
+        with open(path, encoding="utf-8") as f:
+            names = re.findall(r"^\s*#\s*include\s*[\"<]([^\">]+)", f.read(), re.M)
+        spelled = {os.path.normpath(os.path.join(d, n)) for d in (os.path.dirname(path), ".")
+                   for n in names}
+        yield from ((path, h) for h in spelled if os.path.exists(h))
     for path in link_symbols.objects(build):
         if os.path.exists(path[:-2] + ".d"):
             source, *headers = link_symbols.prerequisites(path[:-2] + ".d")
@@ -78,8 +92,9 @@ def headers_read(build):
 
 def preprocessed(build, kind, paths):
     """What the preprocessor reads for sources that have no .d file; what it misses is not read."""
-    run = subprocess.run(["cc", "-x", kind, "-M", "-MG", "-I.", f"-I{build}/gen", "-Icore/abi",
-                          "-Icore/emu", *paths], capture_output=True, text=True, check=False)
+    run = subprocess.run(["cc", "-x", kind, "-M", "-MG", f"-I{build}/gen",
+                          *(f"-I{d}" for d in INCLUDED), *paths],
+                         capture_output=True, text=True, check=False)
     if run.returncode:
         sys.exit("check-layers: the preprocessor failed\n" + run.stderr)
     rules = run.stdout.replace("\\\n", " ").splitlines()
@@ -116,10 +131,29 @@ def lowest_first(graph):
 
 
 def without_prefix(build):
-    """The link symbols whose names say nothing of the project; OpenMP names its locks itself."""
+    """The link symbols whose names say nothing of the project; OpenMP and compilers name some."""
     defined, _ = link_symbols.program(build)
-    return [f"no prefix qm_: {file} defines {symbol}" for symbol, file in sorted(defined.items())
-            if not symbol.startswith(("qm_", ".gomp_")) and symbol != "main"]
+    found = {*defined.items(), *cpp_symbols()}
+    return [f"no prefix qm_: {file} defines {symbol}" for symbol, file in sorted(found)
+            if not symbol.startswith(("qm_", ".gomp_", "__")) and symbol != "main"]
+
+
+def cpp_symbols():
+    """(symbol, file) of the C++ sources, which are compiled only where a user's kernel is."""
+    paths = [p for top in TOPS for p in sorted(glob.glob(top + "/**/*.cpp", recursive=True))]
+    if paths and not shutil.which("c++"):
+        print("check-layers: the symbols of C++ are left out: no C++ compiler")
+    elif paths:
+        with tempfile.TemporaryDirectory() as folder:
+            root = os.getcwd()
+            subprocess.run(["c++", "-std=c++17", "-w", *(f"-I{root}/{d}" for d in INCLUDED), "-c",
+                            *(os.path.join(root, p) for p in paths)], cwd=folder, check=True)
+            for path in paths:
+                out = subprocess.run(["nm", "-C", "-g", "--defined-only", os.path.join(
+                    folder, os.path.basename(path)[:-len("cpp")] + "o")],
+                    capture_output=True, text=True, check=True).stdout
+                yield from ((words[2].split("(")[0], path) for line in out.splitlines()
+                            if (words := line.split(None, 2))[1] in "TDBR")
 
 
 def may_use(user, definer):

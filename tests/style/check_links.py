@@ -3,23 +3,37 @@
     /usr/bin/python3 tests/style/check_links.py [--texts]
 
 It looks at the links of every Markdown file, at the headings that their anchors name, at every path
-of the tree that a comment or a text names ("core/quant/search.h"), at every file that a folder's
-README quotes by a short name (`search.h`; in variants/ these are files of the packages), and at
-every identifier that it quotes (`qm_encode`): some source must contain it.  One line per name that
-is not there; exits 1 when there is any.  --texts prints instead the Markdown files and every
-file that they link to, which an installed program has as well.
+of the tree that a comment or a text names ("core/quant/search.h", with an anchor or {a,b} as well),
+at every file that a folder's README quotes by a short name (`search.h`; in variants/ these are
+files of the packages), at the folders of its tables, at every identifier that it quotes
+(`qm_encode`) and at those of qm_ and QM_ within any quotation of a Markdown file: some source must
+contain it.  Result files (.h5 of results/) are what a reader makes, and are not looked at.  One
+line per name that is not there; exits 1 when there is any.  --texts prints instead the Markdown
+files and every file that they link to, which an installed program has as well.
 """
 import os
 import re
 import sys
 
-PATH = re.compile(r"(?<![\w/.*{-])((?:core|variants|oracle|experiments|plots|tests)/[\w/.-]*\w\."
-                  r"(?:c|h|cu|cpp|hpp|py|bats|md|yaml|css|js|sh|json|txt|svg|npy))(?![\w*{])")
+PATH = re.compile(r"(?<![\w/.*{-])((?:(?:core|variants|oracle|experiments|plots|tests)/[\w/.-]*\w\."
+                  r"(?:c|h|cu|cpp|hpp|py|bats|bash|md|yaml|css|js|sh|json|txt|svg|npy|npz|h5|zip)|"
+                  r"results/[\w/.-]*\w\.md))(?![\w*{])(?:#([\w-]+))?")
+CHOICE = re.compile(r"([\w/.-]+/[\w.-]*)\{([\w.,-]+,[\w.,-]+)\}([\w.-]*)")  # a/{b,c}.h
+LINK = re.compile(r'(?:\]\(|^\[[^\]\n]+\]: +|\b(?:src|href)=")<?([^)#:\s">]*)(?:#([^)\s">]+))?'
+                  r'(?=[)\s">])', re.M)
+FILE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.(?:c|h|cu|cpp|hpp|py|bats|bash|sh|yaml|css|js))`")
+FOLDER = re.compile(r"^\| `((?:[\w.-]+/)+)`", re.M)
+IDENTIFIER = re.compile(r"`([A-Za-z]\w*_\w+)(?:\(\))?`")
+QM_NAME = re.compile(r"\b(?:qm|QM)_\w+(?<!_)\b")
+COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|(/\*.*?\*/|//[^\n]*)', re.S)
+C_LIKE = (".c", ".h", ".cu", ".cpp", ".hpp")
+
 # Names that stand for any file, files that a reader is asked to make, files of other projects, and
 # the text of a stored column, which keeps the words that digests were made of.
 MADE_UP = re.compile(r"NAME|XXX|(?<![a-z])mine(?![a-z])|valley|/x\.|/planted|test_X|"
                      r"test_functional|test_lion8b|"
-                     r"oracle/theory.h$|step_recipe.h|yards.c|fused_adamw_kernel.cu|csrc/|"
+                     r"oracle/theory\.h |suite\.yaml|side-by-side|step_recipe.h|yards.c|"
+                     r"fused_adamw_kernel.cu|csrc/|"
                      r"cuda_runtime.h|adamw_kernel3|austen_b999|METRIC_q|HDF5_PLUGIN|"
                      r"loss_(momentum|sgdm)")
 
@@ -34,7 +48,7 @@ def texts():
                             and d not in ("build", "bundle", "__pycache__"))
         yield from (os.path.relpath(os.path.join(folder, f)) for f in sorted(files)
                     if f.endswith((".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats",
-                                   ".bash", ".sh", ".yaml")))
+                                   ".bash", ".sh", ".yaml", ".js", ".css", ".txt", "Makefile")))
 
 
 def headings(path):
@@ -56,16 +70,13 @@ def headings(path):
 
 def is_word(name, words):
     """Whether the sources contain the name, or the two parts that a macro pastes together."""
-    cuts = [i + 1 for i, c in enumerate(name) if c == "_"]
-    return name in words or any(name[:i] in words and name[i:] in words for i in cuts)
+    cuts = [i + 1 for i, c in enumerate(name) if c == "_" and i > 2]
+    return name in words or any({name[:i], name[i:]} <= words for i in cuts)
 
 
 def is_file(name):
     """Whether a short name is the end of a file's path."""
     return os.path.exists(name) or any(("/" + path).endswith("/" + name) for path in TREE)
-
-
-LINK = re.compile(r"\]\(([^)#:]+)[)#]")
 
 
 def linked():
@@ -74,10 +85,43 @@ def linked():
     for path in texts():
         if path.endswith(".md"):
             with open(path, encoding="utf-8") as f:
-                links = [os.path.normpath(os.path.join(os.path.dirname(path), m))
-                         for m in LINK.findall(f.read())]
+                links = [os.path.normpath(os.path.join(os.path.dirname(path), name))
+                         for name, _ in LINK.findall(f.read())]
             found.update([path, *filter(os.path.isfile, links)])
     return sorted(found)
+
+
+def is_heading(path, anchor):
+    return not anchor or not path.endswith(".md") or anchor in headings(path)
+
+
+def named(path, text, words, code):
+    """(place in the text, what is wrong, whether it is) of each name in a text."""
+    folder = os.path.dirname(path)
+    found = [(m, m[1]) for m in PATH.finditer(text)]
+    if path.endswith(".md"):
+        found += [(m, os.path.join(folder, m[1]) if m[1] else path) for m in LINK.finditer(text)]
+        for m in re.finditer(r"`[^`\n]+`", text):
+            yield from ((m.start(), f"no code has {name}", not is_word(name, code))
+                        for name in QM_NAME.findall(m[0]))
+    if path.endswith(C_LIKE):
+        for m in filter(lambda m: m[1], COMMENT.finditer(text)):
+            yield from ((m.start(), f"no code has {name}", not is_word(name, code))
+                        for name in QM_NAME.findall(m[1]))
+    for m, name in found:
+        is_there = os.path.exists(name)
+        yield m.start(), f"{name} is not there", not is_there
+        if is_there:
+            yield m.start(), f"{name} has no heading #{m[2]}", not is_heading(name, m[2])
+    if path.endswith("README.md") and not path.startswith("tests/golden"):
+        for m in FILE.finditer(text):  # variants/ names files of the packages
+            is_missing = not is_file(m[1]) and not path.startswith("variants")
+            yield m.start(), f"no file {m[1]}", is_missing
+        for m in IDENTIFIER.finditer(text):
+            yield m.start(), f"no source has {m[1]}", not is_word(m[1], words)
+        for m in FOLDER.finditer(text):
+            is_missing = not any(os.path.isdir(os.path.join(d, m[1])) for d in (folder, "."))
+            yield m.start(), f"no folder {m[1]}", is_missing
 
 
 def main():
@@ -85,42 +129,22 @@ def main():
         print("\n".join(linked()))
         return
     TREE.extend(texts())
-    missing, looked_at = [], 0
-    words = set()
-    for path in texts():
-        if not path.endswith(".md"):
-            words.add(os.path.splitext(os.path.basename(path))[0])
-            with open(path, encoding="utf-8") as f:
-                words.update(re.findall(r"\w+", f.read()))
-    for path in texts():
+    missing, looked_at, words, code, held = [], 0, set(), set(), {}
+    for path in TREE:
         with open(path, encoding="utf-8") as f:
-            text = f.read()
-        wanted = [(m.start(), m.group(1)) for m in PATH.finditer(text)]
-        if path.endswith(".md"):
-            wanted += [(m.start(), os.path.join(os.path.dirname(path), m.group(1)))
-                       for m in LINK.finditer(text)]
-            for m in re.finditer(r"\]\(([^)#:]*)#([^)]+)\)", text):
-                of = os.path.join(os.path.dirname(path), m.group(1)) if m.group(1) else path
-                looked_at += 1
-                if of.endswith(".md") and os.path.exists(of) and m.group(2) not in headings(of):
-                    missing.append(f"{path}:{text.count(chr(10), 0, m.start()) + 1}: {of} has no "
-                                   f"heading #{m.group(2)}")
-        if path.endswith("README.md") and not re.match(r"tests/golden", path):
-            for m in re.finditer(r"`((?:[\w-]+/)*[\w-]+\.(?:c|h|cu|cpp|hpp|py|bats))`", text):
-                looked_at += 1
-                if not MADE_UP.search(m.group(1)) and not is_file(m.group(1)) and \
-                        not path.startswith("variants"):  # which names files of the packages
-                    missing.append(f"{path}:{text.count(chr(10), 0, m.start()) + 1}: no file "
-                                   + m.group(1))
-            for m in re.finditer(r"`([A-Za-z]\w*_\w+)(?:\(\))?`", text):
-                looked_at += 1
-                if not is_word(m.group(1), words) and not MADE_UP.search(m.group(1)):
-                    missing.append(f"{path}:{text.count(chr(10), 0, m.start()) + 1}: no source has "
-                                   + m.group(1))
-        for at, name in wanted:
+            text = held[path] = f.read()
+        if not path.endswith(".md"):
+            stem, is_c = os.path.splitext(os.path.basename(path))[0], path.endswith(C_LIKE)
+            words.update([stem, *re.findall(r"\w+", text)])
+            stated = COMMENT.sub(lambda m: " " if m[1] else m[0], text) if is_c else text
+            plain = COMMENT.sub(" ", text) if is_c else ""
+            code.update([stem, *QM_NAME.findall(stated), *re.findall(r"\w+", plain)])
+    for path, text in held.items():
+        text = CHOICE.sub(lambda m: " ".join(m[1] + x + m[3] for x in m[2].split(",")), text)
+        for at, wrong, is_missing in named(path, text, words, code):
             looked_at += 1
-            if not MADE_UP.search(name) and not os.path.exists(name):
-                missing.append(f"{path}:{text.count(chr(10), 0, at) + 1}: {name} is not there")
+            if is_missing and not MADE_UP.search(wrong):
+                missing.append(f"{path}:{text.count(chr(10), 0, at) + 1}: {wrong}")
     print("\n".join(missing + [f"check-links: {looked_at} names, {len(missing)} missing"]))
     sys.exit(bool(missing))
 

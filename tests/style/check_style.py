@@ -6,13 +6,19 @@ It prints one line per violation and exits 1 when there is any.  The limits:
 
     a line          100 columns, a backslash at its end apart and a tab as 8; tables may be wider:
                     initialiser rows, rows of list macros, strings, in C and Python; in bash and
-                    bats strings of 40 columns and more, which hold other languages, do not count
-    a function      80 lines from its brace (Python: its def) to its end, a macro's, too; 8
-                    parameters, of a prototype, a type of function and a lambda, too
-    a file          600 lines; step.cu may be longer, because it is one kernel's text
-    a bats test     no line "! COMMAND" alone, which cannot fail it: "! COMMAND || return 1"
+                    bats strings of 40 columns and more, which hold other languages, do not count;
+                    no blank at its end
+    a function      80 lines from its brace (Python: its def) to its end, a macro's and a macro of
+                    statements, too; 8 parameters, of a prototype, a type of function, a pointer to
+                    one and a lambda, too
+    a file          600 lines; step.cu may be longer, because it is one kernel's text; its last line
+                    ends
+    a bats test     no command "! COMMAND" alone, which cannot fail it: "! COMMAND || return 1"; nor
+                    in what tests load
     line 1          "/* name.c - Purpose ..." with the file's own name; after "#!" of scripts
                     "# name.sh - Purpose ...", of Python the docstring "name.py - Purpose ..."
+
+Of a page's scripts and styles (.js, .css) lines and files are looked at, functions are not.
 """
 import ast
 import os
@@ -22,7 +28,8 @@ import sys
 LINE, FUNCTION, PARAMETERS, FILE = 100, 80, 8, 600
 LONG_FILES = {"core/device/step.cu"}
 C_LIKE = (".c", ".h", ".cu", ".cpp", ".hpp")
-CHECKED = C_LIKE + (".py", ".bats", ".bash", ".sh")
+BASH = (".bats", ".bash", ".sh")
+CHECKED = C_LIKE + (".py", ".js", ".css") + BASH
 
 
 def sources():
@@ -40,33 +47,55 @@ def is_table_row(line):
     return ROW.match(line) is not None and ";" not in BLANK.sub("", line)
 
 
-def count_parameters(text):
-    """The number of parameters in TEXT, what stands between the outer parentheses."""
-    depth, count = 0, 1
-    for c in text:
-        depth += c in "([{"
-        depth -= c in ")]}"
-        count += c == "," and depth == 0
-    return count if text.strip() not in ("", "void") else 0
-
-
 ROW = re.compile(r'\s*(X\(|\{(?! *(?:return|if|for|while|switch|do)\b)|"(?!"")|\.\w+ = |I\('
                  r'|\[\w+\] = )')
 
 LONG_STRING = re.compile(r"""'[^']{40,}'|"(?:\\.|[^"\\]){40,}\"""")
 
-# A comment, a string or a character, a line of the preprocessor with those that continue it.
-BLANK = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
-                   r"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.S | re.M)
+# What holds no command of bash.
+QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\s#.*$|\[\[ .*? \]\]""")
+
+# A comment, a string or a character; or a line of the preprocessor with those that continue it.
+TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
+BLANK = re.compile(TEXT.pattern + r"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.S | re.M)
+# A parameter, whose parentheses and brackets are "[" alone: a type, mostly in front of a name.
+PARAMETER = re.compile(r"\s*(?:\.\.\.|unsigned|int|char|float|double|bool|\w+_t|"
+                       r"(?:[\w:]+(?:<[^<>]*>)?[\s*&]+)+[\w#]*\s*(?:[\[=].*)?)\s*", re.S)
 OUTER = re.compile(r"\b(?:namespace|extern)\b[^()=]*$|^[^()=]*\b(?:class|struct|union)\b[^()=]*$")
 
 VALUE = re.compile(r"=\s*(?:\([^()]*\))?$|\b(?:struct|enum|union)\b[^()]*$")
 
 
+def blanked(pattern, text):
+    """TEXT with "" and as many lines for what PATTERN matches."""
+    return pattern.sub(lambda m: '""' + re.sub(r"[^\n]", "", m[0]), text)
+
+
+def parameter_lists(text):
+    """(name, line, parameters) of what has too many of them: functions, prototypes, lambdas and
+    pointers to functions, wherever they stand.  It is told by its parentheses alone, which hold a
+    parameter between any two commas."""
+    text = blanked(TEXT, text).replace("\\\n", " \n")
+    opened = []
+    for m in re.finditer(r"[()]", text):
+        if m[0] == "(":
+            opened.append(m.end())
+        elif opened:
+            at = opened.pop()
+            flat, held = text[at:m.start()], 1
+            while held:
+                flat, held = re.subn(r"[(\[{][^()\[\]{}]*[)\]}]", "[", flat)
+            parts = flat.split(",")
+            if len(parts) > PARAMETERS and all(map(PARAMETER.fullmatch, parts)):
+                name = re.search(r"(\w+|\])\s*\)?\s*$", text[:at - 1])
+                if name:  # in a row of a list macro they are a library's
+                    yield name[1].replace("]", "lambda"), text.count("\n", 0, at) + 1, len(parts)
+
+
 def functions(path, text):
-    """(name, first line, last line, parameters) of each function; (None, line, ...) of a brace
-    outside of functions that is of none of a function, a type, an initialiser or a namespace."""
-    text = BLANK.sub(lambda m: '""' + re.sub(r"[^\n]", "", m[0]), text)
+    """(name, first line, last line) of each function; (None, line, line) of a brace outside of
+    functions that is of none of a function, a type, an initialiser or a namespace."""
+    text = blanked(BLANK, text)
     inside, start, first, is_cpp = [], 0, 0, path.endswith((".cpp", ".hpp", ".cu"))
     for m in re.finditer(r"[{};]", text):
         at, head = m.start(), text[start:m.start()].replace('""', " ").strip()
@@ -78,51 +107,55 @@ def functions(path, text):
                 first = at
                 found = function_of(head)
                 if not found:
-                    yield None, text.count("\n", 0, at) + 1, 0, 0
+                    yield None, text.count("\n", 0, at) + 1, 0
             inside.append(kind)
         elif m[0] == "}" and inside and inside.pop() == "function" and found:
-            yield found[0], text.count("\n", 0, first) + 1, text.count("\n", 0, at) + 1, found[1]
-        elif m[0] == ";" and (not inside or inside[-1] == "outer") and head.endswith(")"):
-            line, declared = text.count("\n", 0, at) + 1, function_of(head)
-            if declared and "=" not in head:
-                yield declared[0], line, line, declared[1]
+            yield found, text.count("\n", 0, first) + 1, text.count("\n", 0, at) + 1
         if not inside or inside[-1] == "outer":
             start = at + 1
     if inside:
-        yield None, text.count("\n") + 1, 0, 0
+        yield None, text.count("\n") + 1, 0
 
 
 def macros(path, lines):
-    """As functions, of a C file: those that the bodies of macros define."""
+    """As functions, of a C file: those that the bodies of macros define, or the macro itself where
+    it holds statements, and no list alone."""
     first = None
     for i, line in enumerate(lines):
         if first is None and re.match(r"\s*#\s*define\b.*\\$", line):
             first = i + 1
         elif first is not None and not line.endswith("\\"):
             body = "\n".join(x.rstrip("\\") for x in lines[first:i + 1])
-            yield from ((name, first + a, first + b, n) for name, a, b, n in functions(path, body)
-                        if name)
+            found = [(name, first + a, first + b) for name, a, b in functions(path, body) if name]
+            if not found and ";" in blanked(TEXT, body):
+                found = [(re.search(r"define\s+(\w+)", lines[first - 1])[1], first + 1, i + 1)]
+            yield from found
             first = None
 
 
 def function_of(head):
-    """(name, parameters) of the function whose definition begins with HEAD, or None."""
+    """The name of the function whose definition begins with HEAD, or None."""
     head = re.sub(r"\)\s*:\s.*$", ")", head, flags=re.S)  # a constructor's members
     end, depth = head.rfind(")"), 0
     for at in range(end, -1, -1):
         depth += (head[at] == ")") - (head[at] == "(")
         if depth == 0:
             name = re.search(r"(\w+|operator\W+)\s*(?:\([^()]*\)\s*)?$", head[:at])
-            return (name[1], count_parameters(head[at + 1:end])) if name else None
+            return name[1] if name else None
     return None
 
 
 def check(path):
     with open(path, encoding="utf-8") as f:
-        lines = f.read().removesuffix("\n").split("\n")
+        text = f.read()
+    lines = text.removesuffix("\n").split("\n")
+    if not text.endswith("\n"):
+        yield f"{path}:{len(lines)}: no line's end at the end of the file"
     if len(lines) > FILE and path not in LONG_FILES:
         yield f"{path}:1: {len(lines)} lines, at most {FILE}"
     for i, line in enumerate(lines, 1):
+        if line != line.rstrip():
+            yield f"{path}:{i}: blanks at the end of the line"
         line = line.expandtabs(8)
         if not path.endswith(".py"):  # backslashes stand in one column beyond the text
             line = line.rstrip("\\").rstrip()
@@ -131,50 +164,73 @@ def check(path):
         if len(line) > LINE and not (path.endswith(C_LIKE + (".py",)) and is_table_row(line)):
             yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
     yield from check_line_1(path, lines)
-    if path.endswith(".bats"):
-        yield from check_negations(path, lines)
-    text = "\n".join(lines)
-    found = [*functions(path, text), *macros(path, lines)] if path.endswith(C_LIKE) else \
-        python_functions(text) if path.endswith(".py") else bash_functions(lines)
-    for function, first, last, parameters in found:
+    found, counted = [], []
+    if path.endswith(C_LIKE):
+        found, counted = [*functions(path, text), *macros(path, lines)], parameter_lists(text)
+    elif path.endswith(".py"):
+        found, counted = python_functions(text), python_parameters(text)
+    elif path.endswith(BASH):
+        lines = without_here_documents(lines)
+        found = bash_functions(lines)
+        yield from check_negations(path, lines) if not path.endswith(".sh") else ()
+    for function, first, last in found:
         if function is None:
             yield f"{path}:{first}: a brace of no function, type or initialiser known here"
         if last - first + 1 > FUNCTION:
             yield f"{path}:{first}: {function} has {last - first + 1} lines, at most {FUNCTION}"
+    for function, line, parameters in counted:
         if parameters > PARAMETERS:
-            yield f"{path}:{first}: {function} has {parameters} parameters, at most {PARAMETERS}"
+            yield f"{path}:{line}: {function} has {parameters} parameters, at most {PARAMETERS}"
+
+
+def without_here_documents(lines):
+    """The lines of a bash file, but empty where a here-document stands."""
+    end, kept = None, []
+    for i, line in enumerate(lines):
+        kept.append("" if end else line)
+        m = re.search(r"""(?<!<)<<-?\s*(['"]?)([A-Za-z_]\w*)\1""", kept[-1])
+        if end and line.strip() == end:
+            end = None
+        elif m and m[2] in map(str.strip, lines[i + 1:]):
+            end = m[2]
+    return kept
 
 
 def bash_functions(lines):
     """As functions, of a bash or bats file: from NAME() {, function NAME { or @test "..." { to the
-    brace in the same column, which may open on the next line; what a here-document holds is a part
-    of it."""
+    brace in the same column, which may open on the next line."""
     name = None
     for i, line in enumerate(lines, 1):
-        m = re.match(r"""(\s*)(?:(?:function +)?([\w-]+) *\(\)|function +([\w-]+)"""
-                     r"""|@test (["'].*["'])) *(?:([{(]).*)?$""", line)
-        if m and m[5] and re.search(r"[})]\s*(#.*)?$", line):  # ends on its first line
-            m = None
-        if m and not m[5] and not re.match(m[1] + "[{(]$", (lines + [""])[i]):
-            m = None
-        if m and name is None:
-            name, first, end = m[2] or m[3] or m[4], i, (m[1] + "}", m[1] + ")")
-        elif name is not None and line in end:
-            yield name, first, i, 0
+        line = re.sub(r"""\s#[^'"]*$""", "", line).rstrip()
+        m = re.match(r"""(\s*)(?:(?:function +)?([\w:-]+) *\(\)|function +([\w:-]+)"""
+                     r"""|@test (["'].*["'])) *([{(].*)?$""", line)
+        opened = m and (m[5] or (lines + [""])[i].strip())
+        if name is not None and re.match(end, line):
+            yield name, first, i
             name = None
+        elif opened and opened[0] in "{(" and name is None and \
+                not re.search(r"^(?:\{.*\s\}|\(.+\))\s*(?:[|<>&].*)?$", opened):  # on one line
+            name, first = m[2] or m[3] or m[4], i
+            end = m[1] + ("}" if opened[0] == "{" else r"\)") + r"(?!\w)"
+    if name is not None:
+        yield name, first, len(lines)
 
 
 def python_functions(text):
-    """As functions, of a Python file; self is a parameter.  A function of a single return statement
-    may be of any length."""
+    """As functions, of a Python file.  One of a single return statement may be of any length."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            is_table = len(node.body) == 1 and isinstance(node.body[0], ast.Return)
+            yield node.name, node.lineno, node.lineno if is_table else node.end_lineno
+
+
+def python_parameters(text):
+    """As parameter_lists, of a Python file; self is a parameter."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             a = node.args
             count = len(a.posonlyargs + a.args + a.kwonlyargs) + bool(a.vararg) + bool(a.kwarg)
-            is_lambda = isinstance(node, ast.Lambda)
-            is_table = is_lambda or (len(node.body) == 1 and isinstance(node.body[0], ast.Return))
-            yield ("lambda" if is_lambda else node.name, node.lineno,
-                   node.lineno if is_table else node.end_lineno, count)
+            yield getattr(node, "name", "lambda"), node.lineno, count
 
 
 def joined(lines):
@@ -191,15 +247,16 @@ def joined(lines):
 
 def check_negations(path, lines):
     """bash lets "! COMMAND" fail without an end of the test, unless it is the test's last line."""
-    goes_on = ("|| return 1", "||", "&&", "; then")
-    lines = list(joined(lines))
-    for i, line in enumerate(lines, 1):
-        if re.match(r"\s*(?:(?:do|then|else) +)?! ", line) and not line.endswith(goes_on):
+    goes_on = ("|| return 1", "||", "&&", "; then", "; do")
+    for i, line in enumerate(joined(lines), 1):
+        code = re.sub(QUOTED, "_", line).rstrip()
+        if re.search(r"(?:^|[;{&(]|\b(?:do|then|else))\s*! ", code) and \
+                not code.endswith(goes_on):
             yield f"{path}:{i}: '! ...' alone cannot fail a test, expected || return 1 behind it"
 
 
 def check_line_1(path, lines):
-    mark = "/* " if path.endswith(C_LIKE) else '"""' if path.endswith(".py") else "# "
+    mark = '"""' if path.endswith(".py") else "# " if path.endswith(BASH) else "/* "
     at = 1 if lines[0].startswith("#!") and mark != "/* " and len(lines) > 1 else 0
     start = f"{mark}{os.path.basename(path)} - "
     if not re.match(re.escape(start) + r"\S", lines[at]):

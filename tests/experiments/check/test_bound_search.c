@@ -17,7 +17,7 @@ static struct qm_subject subject_of(const char *recipe, void (*alter)(struct qm_
 
 static void slightly_larger_rate(struct qm_recipe *r) { r->hyper.lr *= 1.0 + 0x1p-18; }
 
-/* Of a rule whose bound is wider, because it sums over the tensor. */
+/* The error for a rule whose bound is wider, because it sums over the tensor. */
 static void larger_rate(struct qm_recipe *r) { r->hyper.lr *= 1.0 + 0x1p-17; }
 
 static void slightly_larger_beta(struct qm_recipe *r) { r->hyper.beta2 += 0x1p-21; }

@@ -1,0 +1,62 @@
+#!/usr/bin/env bats
+# links.bats - Names of files, folders, headings and identifiers in texts and comments are there.
+load ../support/cli_common
+
+setup() {
+    cd "$ROOT"
+    export PYTHONDONTWRITEBYTECODE=1
+}
+
+@test "links between texts lead to files that are there" {
+    run "$PYTHON" tests/style/check_links.py
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+@test "a name of what is not there is noticed in every form" {
+    local t=$BATS_TEST_TMPDIR file text found=0
+    links() { (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_links.py"); }
+    mkdir -p "$t"/core/folder
+    echo 'int qm_there; char spare; char *s = "QM_THERE";' |
+        tee "$t/core/planted.h" >"$t/core/planted_b.h"
+    echo '/* qm_there, QM_THERE */' >"$t/core/planted_c.c"
+    printf '%s\n' '# The head' '[a](README.md "the text") [b](#the-head) [c](https://a.b/c)' \
+        '[d][e] `qm_there(x)` `planted.h` core/{planted,planted_b}.h' '[e]: core/planted.h' \
+        '| `core/folder/` | b |' >"$t/README.md"
+    echo '# Head' >"$t/core/README.md"
+    links
+    while IFS='|' read -r file text; do
+        found=$((found + 1))
+        cp "$t/README.md" "$t/kept"
+        printf '\n%b\n' "${text//NAME/spare}" >>"$t/$file"
+        run links
+        echo "$file: $text: $output"
+        [ "$status" -eq 1 ]
+        [[ $output == *"$file:"*spare*"1 missing"* ]]
+        rm "$t/$file"
+        mv "$t/kept" "$t/README.md"
+    done <<'LIST'
+core/planted.c|/* As results/NAME.md says. */
+core/planted.c|/* As tests/NAME.bash says. */
+core/planted.c|/* As tests/NAME.h5 says. */
+core/planted.c|/* As core/README.md#NAME says. */
+core/planted.c|/* As core/{planted,NAME}.h says. */
+core/planted.c|/* As qm_spare does. */
+core/planted.js|// As core/NAME.c says.
+core/planted.txt|# As core/NAME.c says.
+Makefile|# As core/NAME.c says.
+results.md|See `qm_NAME`.
+README.md|See `qm_NAME(x)`.
+README.md|See `QM_NAME(X)`.
+README.md|See `struct qm_NAME`.
+README.md|See `NAME.yaml`.
+README.md|See `NAME.c`.
+README.md|| `NAME/` | b |
+README.md|[x](NAME.md)
+README.md|[x](NAME.md "the text")
+README.md|[x](#NAME)
+README.md|[x]: NAME.md
+README.md|<img src="NAME.svg">
+LIST
+    [ "$found" -eq 21 ]
+}
