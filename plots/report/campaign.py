@@ -35,6 +35,47 @@ def is_plain(cells, share="asked_coded"):
     return np.where(cells["coupling"] == "update", cells["coded"] < 1.0, found == 0.0)
 
 
+# The rule of all figures for runs that diverged: they have no value, the gap of 1000 that stands
+# for one is never drawn, title and caption say how many there are, the caption whose.
+
+
+def lost_among(labels, statuses):
+    """{label: (runs that diverged, runs)}, in order; skipped runs are none."""
+    found = {}
+    for label, status in zip(labels, statuses):
+        if status != "skipped":
+            k, n = found.get(label, (0, 0))
+            found[label] = k + (status == "diverged"), n + 1
+    return found
+
+
+def lost_cells(cells, axes, keep):
+    """The same of the cells in keep, named by the axes that vary, but for source and seeds."""
+    skip = ("source", "slot", "seed", "rounding_seed")
+    names = [a for a in axes if a not in skip and len(set(axes[a].tolist())) > 1]
+    rows = np.flatnonzero(keep)
+    labels = ["; ".join(axes[a][i] for a in names) or str(cells["variant"][i]) for i in rows]
+    return lost_among(labels, cells["status"][rows].tolist())
+
+
+def lost_count(lost):
+    """(Runs that diverged, runs)."""
+    return tuple(sum(x[k] for x in lost.values()) for k in range(2))
+
+
+def lost_title(lost):
+    """What a title adds: "; 36 of 72 runs diverged"; "" where none did."""
+    k, n = lost_count(lost)
+    return f"; {k} of {n} runs diverged" if k else ""
+
+
+def lost_told(lost, how=""):
+    """The sentence of a caption, and after it `how` they are treated; "" where none diverged."""
+    said = [f"{label} {k} of {n}" for label, (k, n) in lost.items() if k]
+    return f" Diverged: {', '.join(said[:8])}" + f" and {len(said) - 8} more" * (len(said) > 8) \
+        + f" runs.{how}" if said else ""
+
+
 class Campaign:
     """One result file.  rows: problem, label, lr_scale, cell of every closed run; labels and
     problems in the suite's order.  one: the scale at which variants are compared, 1 or the nearest
@@ -106,6 +147,21 @@ class Campaign:
             return set()
         at = is_plain(common.table(self.f, "/cells"))[self.rows["cell"]]
         return set(zip(self.rows["problem"][at].tolist(), self.rows["label"][at].tolist()))
+
+    def lost(self, all_rates=False):
+        """{label: (runs that diverged, runs)} at the scale `one`, or at all of them."""
+        at = np.ones(len(self.rows["label"]), bool) if all_rates else \
+            self.rows["lr_scale"] == self.one
+        labels = self.rows["label"][at].tolist()
+        if all_rates and len(np.unique(self.rows["lr_scale"])) > 1:
+            labels = [f"{label} at {scale:g}" for label, scale in
+                      zip(labels, self.rows["lr_scale"][at].tolist())]
+        return lost_among(labels, self.rows["status"][at].tolist())
+
+    def lost_by(self):
+        """{(problem, label, scale): (runs that diverged, runs)}."""
+        keys = zip(*(self.rows[name].tolist() for name in ("problem", "label", "lr_scale")))
+        return lost_among(keys, self.rows["status"].tolist())
 
     def all_plain(self):
         """Whether there are runs, and none is quantized."""
