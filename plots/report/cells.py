@@ -379,7 +379,7 @@ class Cells:
         """(head, words of the metric, Grid) of each slot, value of the panels' axes and metric."""
         if not self.there:
             return
-        parts = split(self.axes)
+        parts = split({name: column[self.rows] for name, column in self.axes.items()})
         couplings = campaign.in_order(self.cells["coupling"][self.rows])
         shown, self.beyond, self.without, self.exact, self.below = 0, 0, 0, (0, 0), {}
         choices = [campaign.in_order(self.axes[name]) for name in parts[2]]

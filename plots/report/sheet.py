@@ -7,6 +7,7 @@ import common
 import inline
 
 TITLE_CHARACTERS, CAPTION_CHARACTERS = 11.2, 17.5  # an inch of text, sizes 10 and 7
+LEGEND_HANDLE, LEGEND_CHARACTERS = 0.75, 15.5  # inches; an inch of text, size 7
 CAPTION_LINE, LEGEND_LINE = 0.135, 0.16  # inches
 
 
@@ -65,7 +66,9 @@ def draw(figure, c):
     width = max(5.2, wide * columns)
     title = textwrap.wrap(plan["title"], int(width * TITLE_CHARACTERS))
     caption = textwrap.wrap(plan["caption"].strip(), int(width * CAPTION_CHARACTERS))
-    each = 3 if width > 6 else 2
+    longest = max((len(item["label"]) for item in plan["legend"]), default=1)
+    each = max(1, min(3 if width > 6 else 2,
+                      int(width / (LEGEND_HANDLE + longest / LEGEND_CHARACTERS))))
     below = CAPTION_LINE * len(caption) + 0.08
     keys = LEGEND_LINE * -(-len(plan["legend"]) // each) + 0.08 * bool(plan["legend"])
     height = sum(heights) + 0.2 * len(title) + below + keys
