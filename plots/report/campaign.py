@@ -71,9 +71,9 @@ def lost_title(lost):
 
 def lost_told(lost, how=""):
     """The sentence of a caption, and after it `how` they are treated; "" where none diverged."""
-    said = [f"{label} {k} of {n}" for label, (k, n) in lost.items() if k]
+    said = [f"{label}: {k} of {n}" for label, (k, n) in lost.items() if k]
     return f" Diverged: {', '.join(said[:8])}" + f" and {len(said) - 8} more" * (len(said) > 8) \
-        + f" runs.{how}" if said else ""
+        + f".{how}" if said else ""
 
 
 class Campaign:
@@ -154,14 +154,40 @@ class Campaign:
             self.rows["lr_scale"] == self.one
         labels = self.rows["label"][at].tolist()
         if all_rates and len(np.unique(self.rows["lr_scale"])) > 1:
-            labels = [f"{label} at {scale:g}" for label, scale in
+            labels = [f"{label} at rates times {scale:g}" for label, scale in
                       zip(labels, self.rows["lr_scale"][at].tolist())]
         return lost_among(labels, self.rows["status"][at].tolist())
 
     def lost_by(self):
-        """{(problem, label, scale): (runs that diverged, runs)}."""
-        keys = zip(*(self.rows[name].tolist() for name in ("problem", "label", "lr_scale")))
-        return lost_among(keys, self.rows["status"].tolist())
+        """{(problem, label, scale): (runs that diverged, runs)}, at the rates of the verdicts."""
+        names = ("problem", "label", "lr_scale")
+        found = lost_among(zip(*(self.rows[name].tolist() for name in names)),
+                           self.rows["status"].tolist())
+        v = self.table("verdicts")
+        if v is not None and "diverged" in v:
+            for *key, k in zip(*(v[name].tolist() for name in (*names, "diverged"))):
+                found[tuple(key)] = int(k), max(int(k), found.get(tuple(key), (0, 0))[1])
+        return found
+
+    def without_lost(self, v, sides=("label",), by=None):
+        """(v without numbers where all runs of a side diverged, {name: (diverged, runs)} of what
+        its rows compare).  v has then the columns lost, how many runs of its sides diverged, and
+        gone, where all of a side did.  by: as lost_by, of the second side."""
+        own, lost, gone, found = self.lost_by(), [], [], {}
+        for i in range(len(v["label"])):
+            k, is_gone = 0, False
+            for side in sides:
+                key = v["problem"][i], v[side][i], v["lr_scale"][i]
+                of = (by if by is not None and side != "label" else own).get(key, (0, 0))
+                k, is_gone = k + of[0], is_gone or of[0] == of[1] > 0
+                found[key] = of
+            lost.append(k)
+            gone.append(is_gone)
+        v = dict(v, lost=np.array(lost, int), gone=np.array(gone, bool))
+        for name in ("mean", "lo95", "hi95", "lo90", "hi90"):
+            if name in v:
+                v[name] = np.where(v["gone"], np.nan, v[name])
+        return v, {f"{label} on {readable(p)}": of for (p, label, _), of in found.items()}
 
     def all_plain(self):
         """Whether there are runs, and none is quantized."""
