@@ -196,6 +196,12 @@ static double value_of(const struct qm_results *r, int64_t i, int value, int is_
     return x[value];
 }
 
+/* Whether the run diverged that value_of is of. */
+static int has_diverged(const struct qm_results *r, int64_t i, int is_best)
+{
+    return r->outcome[is_best ? r->cell[i].own : i].diverged;
+}
+
 /* Sets the values and keys of cell i; returns whether it counts, -1 without memory. */
 static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *where,
                      struct qm_summary_member *m)
@@ -211,21 +217,21 @@ static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *whe
             return 0;
     int any = 0;
     m->is_best = s->plan->at_best && r->cell[i].own >= 0 && (base < 0 || r->cell[base].own >= 0);
+    m->is_diverged =
+        has_diverged(r, i, m->is_best) || (base >= 0 && has_diverged(r, base, m->is_best));
     m->is_plain = qm_is_unquantized(r, i) || (base >= 0 && qm_is_unquantized(r, base));
     for (int v = 0; v < s->plan->n_values; v++) {
         m->value[v] = value_of(r, i, s->value[v], m->is_best);
         if (base >= 0)
             m->value[v] -= value_of(r, base, s->value[v], m->is_best);
-        any |= !isnan(m->value[v]);
-        if ((r->outcome[i].diverged || (base >= 0 && r->outcome[base].diverged)) &&
-            !qm_summary_is_of_gap(s->value[v]))
+        any |= !isnan(m->value[v]) || m->is_diverged;
+        if (m->is_diverged && !qm_summary_is_of_gap(s->value[v]))
             m->value[v] = nan("");
     }
     m->n_keys = s->n_keys;
     m->order = i;
     m->base = base;
     m->unit = qm_summary_unit(r, i, base);
-    m->is_diverged = r->outcome[i].diverged || (base >= 0 && r->outcome[base].diverged);
     m->theory = fabs(r->outcome[i].value[qm_metric_count() + QM_EXTRA_theory_z]);
     for (int k = 0; any && k < s->n_keys; k++)
         if ((m->at[k] = index_of(&s->key[k], text_of(r, i, &s->key[k], buffer))) < 0)

@@ -95,11 +95,13 @@ def draw(c, out):
             name = campaign.readable(problem)
             panels.append((draw_panel(one, labels, parts, "gap (log10), part by part"), name,
                            f"Error budget on {name}; the table /protocol/budget has the numbers"))
+    said = answer(b, [part for part in parts if part != REST], c.plain)
+    if bars:
+        said = said.replace("No variant is", "No variant whose runs all ended is")
     if panels:
         legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
                   for k, part in enumerate(parts)]
-        named = [part for part in parts if part != REST]
-        out.figure(NAME, panels, (answer(b, named, c.plain) + campaign.lost_title(lost), MENU),
+        out.figure(NAME, panels, (said + campaign.lost_title(lost), MENU),
                    "A bar is how much smaller the mean gap becomes when that part of the variant "
                    "alone is at full precision; rest is what they leave (to the right where any of "
                    "several parts alone costs as much, to the left where they cost only together). "

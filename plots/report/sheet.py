@@ -36,11 +36,12 @@ class Second(Sizes):
                 ax.set_title(head, fontsize=8, loc="left")
 
 
-def names(figures, c):
+def names(figures, c, stage=lambda k, n: None):
     """The figures that the file has, with their titles."""
     out = []
-    for figure in figures:
+    for k, figure in enumerate(figures):
         common.progress(figure.NAME)
+        stage(k, len(figures))
         first = Sizes()
         figure.draw(c, first)
         if first.found:
@@ -48,7 +49,7 @@ def names(figures, c):
     return out
 
 
-def draw(figure, c):
+def draw(figure, c, stage=lambda k: None):
     """(one figure with all panels that `figure` draws of c, its title); None, "" where the file
     lacks its table."""
     first = Sizes(c.label_axes())
@@ -56,6 +57,7 @@ def draw(figure, c):
     plan = first.found
     if not plan:
         return None, ""
+    stage(2)
     n = len(plan["sizes"])
     wide = max(w for w, _ in plan["sizes"])
     columns = min(n, 3 if wide <= 3.9 else 2)
