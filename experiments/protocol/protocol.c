@@ -204,6 +204,30 @@ static void print_verdicts(const struct qm_protocol *p)
                p->n_scales - 1);
 }
 
+/* The verdict on a problem, label and scale, or NULL. */
+static const struct qm_verdict_row *verdict_of(const struct qm_protocol *p, int problem, int label,
+                                               int scale)
+{
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_comparison_group *g = &p->verdict[i].of;
+        if (g->problem == problem && g->label == label && g->scale == scale)
+            return &p->verdict[i];
+    }
+    return NULL;
+}
+
+/* ", 2 of 6 and 0 of 6 diverged" of the two sides of a contrast, if a run did. */
+static void sides_text(const struct qm_protocol *p, const struct qm_contrast_row *c, char *text,
+                       size_t size)
+{
+    const struct qm_verdict_row *a = verdict_of(p, c->a->problem, c->a->label, c->a->scale);
+    const struct qm_verdict_row *b = verdict_of(p, c->b->problem, c->b->label, c->b->scale);
+    text[0] = 0;
+    if (a && b && a->diverged + b->diverged > 0)
+        snprintf(text, size, ", %lld of %lld and %lld of %lld diverged", (long long)a->diverged,
+                 (long long)a->of.n, (long long)b->diverged, (long long)b->of.n);
+}
+
 static void print_contrasts(const struct qm_protocol *p)
 {
     static const char *const heads[] = {
@@ -218,7 +242,7 @@ static void print_contrasts(const struct qm_protocol *p)
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
         const struct qm_paired *d = &c->by[0].d;
-        char text[256], where[64];
+        char text[256], where[64], lost[96];
         count[c->rates]++;
         qm_table_cell(t, "%s", p->problem.word[c->a->problem]);
         qm_table_cell(t, "%s", p->label.word[c->a->label]);
@@ -229,7 +253,8 @@ static void print_contrasts(const struct qm_protocol *p)
         qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
         qm_table_cell(t, "%.2g", c->by[0].q);
         verdict_text(c->by, c->same, c->detectable, text, sizeof text);
-        qm_table_cell(t, "%s", text);
+        sides_text(p, c, lost, sizeof lost);
+        qm_table_cell(t, "%s%s", text, lost);
         if (is_swept)
             qm_table_cell(t, "%g", p->scale[c->a->scale]);
     }
@@ -299,7 +324,12 @@ static void print_budget(const struct qm_protocol *p)
         const struct qm_budget_row *b = &p->budget[i];
         qm_table_cell(t, "%s", p->problem.word[b->problem]);
         qm_table_cell(t, "%s", p->label.word[b->label]);
-        qm_table_cell(t, "%s", b->part);
+        const struct qm_verdict_row *v = verdict_of(p, b->problem, b->label, p->one);
+        if (v && v->diverged)
+            qm_table_cell(t, "%s, %lld of %lld diverged", b->part, (long long)v->diverged,
+                          (long long)v->of.n);
+        else
+            qm_table_cell(t, "%s", b->part);
         qm_table_cell(t, "%.3g", b->share.mean);
         qm_table_cell(t, "%.3g to %.3g", b->share.lo95, b->share.hi95);
     }
