@@ -64,8 +64,8 @@ def draw_panel(b, labels, parts, unit):
 
 
 def diverged(c, b):
-    """({(problem, label)} of bars of which some run diverged, {label on problem: (diverged, runs)}):
-    runs of the variant, and of it without a part."""
+    """({(problem, label)} of bars of which some run diverged, {label on problem: (diverged,
+    runs)}): runs of the variant, and of it without a part."""
     runs, bars, found = common.table(c.f, "/protocol/runs"), set(), {}
     of = runs["lr_scale"] == c.one
     for problem, label in dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist())):

@@ -395,7 +395,8 @@ class Cells:
                 head = [*([slot] if slot else []), *([coupling] if len(couplings) > 1 else []),
                         *values]
                 for name, words in WHOLE if coupling == "update" else METRICS:
-                    grid = Grid((self.cells, self.axes, self.units), self.metrics[name], keep, parts)
+                    table = self.cells, self.axes, self.units
+                    grid = Grid(table, self.metrics[name], keep, parts)
                     if grid.value and len(grid.labels) * len(grid.places) > 1:
                         shown += 1
                         self.without += grid.without

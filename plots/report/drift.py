@@ -55,7 +55,7 @@ def counted(found):
     said = [f"{traces} recorded trace{'s' * (traces != 1)}"] * bool(traces)
     names = {unit[0] for unit in problems}
     said += [f"{len(problems)} run{'s' * (len(problems) != 1)} of training ({len(names)} "
-             f"problem{'s' * (len(names) != 1)}, each seed a run, but for seeds of equal results)"] \
+             f"problem{'s' * (len(names) != 1)}, each seed a run, those of equal results one)"] \
         * bool(problems)
     return " and ".join(said)
 

@@ -119,8 +119,9 @@ def draw(c, out):
     if (s["gap_median"] >= DIVERGED).any():
         legend.append(dict(campaign.note("half or more of the runs diverged", inline.swatch(cross)),
                            look={"color": inline.SOFT, "marker": "x", "linestyle": "none"}))
-    out.figure(NAME, panels, (campaign.ALL_PLAIN.format("variant") if c.all_plain()
-                              else answer(best_rates(s, c.plain)) + campaign.lost_title(lost), MENU),
+    title = campaign.ALL_PLAIN.format("variant") if c.all_plain() \
+        else answer(best_rates(s, c.plain)) + campaign.lost_title(lost)
+    out.figure(NAME, panels, (title, MENU),
                "Median over seeds of the normalised gap after the last update, bands from the lower "
                "to the upper quartile. Nothing is tuned: every variant runs at the twin's rates."
                + campaign.lost_told(lost, " Where half or more did there is no median, and a cross "

@@ -4,6 +4,8 @@ import inline
 import numpy as np
 
 NAME, MENU = "shares", "Time to target"
+LOST = " They have the targets that they reached before; twins that diverged are in no share, " \
+    "nor in a profile where both did."
 
 
 def draw_panel(c, rows, x_label, base):
@@ -84,8 +86,6 @@ def draw(c, out):
                    "variant and its reference, the best or the twin, missed. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "
                    "against the own twin do not."
-                   + campaign.lost_told(c.lost(), " They have the targets that they reached before; "
-                                        "twins that diverged are in no share, nor in a profile "
-                                        "where both did.") + c.plain_told(),
+                   + campaign.lost_told(c.lost(), LOST) + c.plain_told(),
                    [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
                    + c.legend())

@@ -193,7 +193,8 @@ END
     grep -q "^adamw_f32  *1.0000 .* 0 of 6$" "$DIR/lost.txt"
     grep -q "too few, 6 of 6 diverged, 6 of 6 twins diverged" "$DIR/lost.txt"
     for figure in gap heat loss ratio; do
-        [[ $(told lost $figure) == *"; 6 of 12 runs diverged | "*"Diverged: adamw_f32,lr=1e30"*": 6 of 6."* ]]
+        run told lost $figure
+        [[ "$output" == *"; 6 of 12 runs diverged | "*"Diverged: adamw_f32,lr=1e30"*": 6 of 6."* ]]
     done
 }
 
@@ -234,12 +235,13 @@ END
 }
 
 @test "plot shows on a terminal how far it is, and nothing of it elsewhere" {
-    suite tty 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: "states:cancer_mlp*"' 'slot: exp_avg'
+    suite tty 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: "states:cancer_mlp*"' \
+        'slot: exp_avg'
     script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no terminal"
     script -qec "$QUALM plot $DIR/tty.h5 -o $DIR/x.png" /dev/null </dev/null >"$DIR/shown"
     grep -q "drawing: 0" "$DIR/shown" && grep -Eq "drawing: [1-4]/4 \(" "$DIR/shown"
     "$QUALM" plot "$DIR/tty.h5" -o "$DIR/x.png" >"$DIR/shown" 2>&1
     ! grep -q "drawing\|1/4" "$DIR/shown" || return 1
     script -qec "$QUALM plot -q $DIR/tty.h5 -o $DIR/x.png" /dev/null </dev/null >"$DIR/shown"
-    ! grep -q "drawing" "$DIR/shown"
+    ! grep -q "drawing" "$DIR/shown" || return 1
 }
