@@ -187,7 +187,12 @@ class Campaign:
         for name in ("mean", "lo95", "hi95", "lo90", "hi90"):
             if name in v:
                 v[name] = np.where(v["gone"], np.nan, v[name])
-        return v, {f"{label} on {readable(p)}": of for (p, label, _), of in found.items()}
+        scales = len({scale for _, _, scale in found})
+
+        def at(scale):
+            return f" at rates times {scale:g}" if scales > 1 else ""
+        return v, {f"{label} on {readable(p)}" + at(scale): of
+                   for (p, label, scale), of in found.items()}
 
     def all_plain(self):
         """Whether there are runs, and none is quantized."""

@@ -94,11 +94,12 @@ def draw(c, out):
     if not c.paired or "/protocol/contrasts" not in c.f:
         return
     v = common.table(c.f, "/protocol/contrasts")
-    keep = (v["lr_scale"] == c.one) & np.isfinite(v["mean"])
+    v = {name: column[v["lr_scale"] == c.one] for name, column in v.items()}
+    v, lost = c.without_lost(v, ("label", "against"))
+    keep = np.isfinite(v["mean"]) | v["gone"]
     v = {name: column[keep] for name, column in v.items()}
     if not len(v["label"]):
         return
-    v, lost = c.without_lost(v, ("label", "against"))
     v["apart"] = apart(c, v)
     if "delta" not in v:
         v["delta"] = np.full(len(v["label"]), np.nan)

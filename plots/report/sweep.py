@@ -51,9 +51,9 @@ def draw(c, out):
     if not c.paired or "/protocol/contrasts" not in c.f:
         return
     v = common.table(c.f, "/protocol/contrasts")
+    v, lost = c.without_lost(v, ("label", "against"))
     keep = np.isfinite(v["mean"]) & np.isfinite(v["lo95"]) & np.isfinite(v["hi95"])
     v = {name: column[keep] for name, column in v.items()}
-    v, lost = c.without_lost(v, ("label", "against"))
     pairs = list(dict.fromkeys(zip(v["label"].tolist(), v["against"].tolist())))
     if len(np.unique(v["lr_scale"])) < 3 or len(pairs) != 1 or (v["rates"] == "not tuned").any():
         return
@@ -67,5 +67,5 @@ def draw(c, out):
     out.figure(NAME, panels, (answer(v, pair) + campaign.lost_title(lost), MENU),
                "Trimmed mean over pairs of runs with its 95 % interval; above 0 is worse; each "
                "panel has a scale of its own. Verdicts after Benjamini and Hochberg over all points."
-               + campaign.lost_told(lost, " Points with such runs are not drawn; their verdicts "
-                                          "count."))
+               + campaign.lost_told(lost, " Points with such runs are not drawn, and where all "
+                                          "of a side did not counted."))

@@ -183,6 +183,33 @@ assert sum(line.get_marker() == "x" for line in ax.lines) == 2
 END
 }
 
+@test "contrasts and sweep: where both sides diverged wholly they are counted, too" {
+    suite both 'protocol: paired' 'coupling: closed' 'source: "problem:quad:layout=dct,start=normal"' \
+        'variant: [{ao: "adamw4_ao,min_numel=0,whole_blocks=0"}, adamw_f32]' 'seed: 1..6' 'steps: 30' \
+        'lr_scale: [0.25, 0.5, 1, 100000]'
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/both.h5" <<'END'
+import sys
+path, sys.argv[0] = sys.argv[1], "draw.py"
+import campaign, common, contrasts, sheet, sweep
+import numpy as np
+table = common.table
+def tuned(f, name):
+    rows = table(f, name)
+    if "rates" in rows:
+        rows["rates"] = np.array(["same rate"] * len(rows["rates"]))
+    return rows
+common.table = tuned
+told, c = sheet.Sizes(), campaign.Campaign(path)
+sweep.draw(c, told)
+assert told.found["title"].endswith("; 12 of 48 runs diverged"), told.found["title"]
+assert "ao on quad layout=dct, start=normal at rates times 100000: 6 of 6" in \
+    told.found["caption"], told.found["caption"]
+c.one = 100000.0
+contrasts.draw(c, told)
+assert told.found["title"].endswith("; 12 of 12 runs diverged"), told.found["title"]
+END
+}
+
 @test "shares and scores: a twin that diverged is in no share, a pair that diverged in no score" {
     suite lost 'protocol: paired' 'coupling: closed' 'source: "problem:quad"' 'seed: 1..6' \
         'steps: 40' 'variant: ["adamw_f32", "adamw_f32,lr=1e30"]'
