@@ -24,6 +24,11 @@ def is_apart(v):
     return (v["n"] >= 6) & ((v["null_lo"] < -v["delta"]) | (v["null_hi"] > v["delta"]))
 
 
+def lost_of(v):
+    """How many runs of each row diverged (campaign.without_lost); 0 where nobody asked."""
+    return v.get("lost", np.zeros(len(v["verdict"]), int))
+
+
 def is_other(v):
     """Which rows have another verdict at the same learning rate."""
     return v["same_verdict"] != v["verdict"] if "same_verdict" in v \
@@ -35,7 +40,7 @@ def marks(v, apart=None):
     another verdict, " \u2021" where runs diverged."""
     apart = is_apart(v) if apart is None else apart
     return [" " * bool(a or o or k) + APART * bool(a) + OTHER * bool(o) + LOST * bool(k)
-            for a, o, k in zip(apart, is_other(v), v["lost"])]
+            for a, o, k in zip(apart, is_other(v), lost_of(v))]
 
 
 def lost_told(lost):
@@ -121,9 +126,9 @@ def axis(ax, v, low, high):
 
 def gone_word(v, i):
     """What stands in the place of a number that row i does not have."""
-    word = str(v["verdict"][i])
-    return f"diverged: {word}" if v["gone"][i] and word != "too few" else \
-        "diverged" if v["gone"][i] else word
+    word, is_gone = str(v["verdict"][i]), "gone" in v and v["gone"][i]
+    return f"diverged: {word}" if is_gone and word != "too few" else \
+        "diverged" if is_gone else word
 
 
 def mark(c, ax, v, i, label, y):
@@ -157,7 +162,7 @@ def answer(v):
     words = v["verdict"][~apart].tolist()
     said = [f"{words.count(word)} {word}" for word in SHAPES if word in words]
     said += [f"{int(apart.sum())} where float32 is apart too"] * bool(apart.any())
-    sure = (v["verdict"] == "worse") & ~apart & np.isfinite(v["mean"]) & (v["lost"] == 0)
+    sure = (v["verdict"] == "worse") & ~apart & np.isfinite(v["mean"]) & (lost_of(v) == 0)
     if not sure.any():
         return f"Of {n} comparisons with float64 {', '.join(said)}"
     worst = np.argmax(np.where(sure, v["mean"], -np.inf))
