@@ -120,7 +120,8 @@ static int is_equal(const struct qm_observed *a, const struct qm_observed *b)
     return a->gap == b->gap && memcmp(a->x, b->x, sizeof a->x) == 0;
 }
 
-/* Pairs the runs of both groups and judges the differences; is_same: there are none. */
+/* Pairs the runs of both groups, but for pairs that both diverged, and judges the differences;
+ * is_same: there are none. */
 static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row *row, int is_best,
                        struct qm_observed *pair, struct qm_judged *out, int *is_same)
 {
@@ -133,6 +134,8 @@ static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row
             if (!same_pair(p, x, y) || !qm_observe(p, x, is_best, &one) ||
                 !qm_observe(p, y, is_best, &two))
                 continue;
+            if (one.gap >= QM_DIVERGED_GAP && two.gap >= QM_DIVERGED_GAP)
+                break; /* both gaps are the constant of diverged runs */
             equal += is_equal(&one, &two);
             one.twin = two.gap;
             for (int k = 0; k < QM_OUTCOME_COUNT; k++) {

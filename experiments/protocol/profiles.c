@@ -51,7 +51,8 @@ static int64_t next_tau(int64_t t, int64_t last)
 }
 
 /* Whether a run counts in the ECDF of a label (family < 0) or of a family's twins.  A twin that
- * several runs share counts once, with the run of the rule in float32. */
+ * several runs share counts once, with the run of the rule in float32; one that diverged does not
+ * count. */
 static int is_member(const struct qm_protocol *p, const struct qm_run_row *run, int label,
                      int family)
 {
@@ -59,7 +60,8 @@ static int is_member(const struct qm_protocol *p, const struct qm_run_row *run, 
     if (!is_counted(p, run))
         return 0;
     return family < 0 ? run->label == label /* a failed run has no hits */
-                      : run->ok && strcmp(c->recipe->rule->family, p->family.word[family]) == 0 &&
+                      : run->ok && run->twin_gap < QM_DIVERGED_GAP &&
+                            strcmp(c->recipe->rule->family, p->family.word[family]) == 0 &&
                             !c->start_ulp && qm_recipe_is_full(c->recipe);
 }
 
@@ -148,8 +150,15 @@ static int64_t twin_row(const struct qm_protocol *p, int64_t i)
     return p->run[i].ok || null < 0 || p->row_of[null] < 0 ? i : p->row_of[null];
 }
 
+/* Whether a run and its twin diverged both: such a pair says nothing of the variant. */
+static int is_lost(const struct qm_run_row *run)
+{
+    return run->ok && run->gap >= QM_DIVERGED_GAP && run->twin_gap >= QM_DIVERGED_GAP;
+}
+
 /* Sets ratio[] to a label's runtimes over those of the reference (its twin or the best label), and
- * returns their number.  Targets that neither reaches do not count. */
+ * returns their number.  Targets that neither reaches do not count, nor do, against the twin, runs
+ * that diverged with it. */
 static int64_t ratios(const struct qm_protocol *p, int label, const double *best, int is_twin,
                       double *ratio)
 {
@@ -160,7 +169,7 @@ static int64_t ratios(const struct qm_protocol *p, int label, const double *best
             int64_t at = i * QM_TARGETS + j, twin = twin_row(p, i) * QM_TARGETS + j;
             double own = runtime(p->hits[QM_HITS_hits][at]);
             double of = is_twin ? runtime(p->hits[QM_HITS_twin_hits][twin]) : best[at];
-            if (isfinite(own) || isfinite(of))
+            if ((isfinite(own) || isfinite(of)) && !(is_twin && is_lost(&p->run[i])))
                 ratio[n++] = isfinite(own) ? own / of : HUGE_VAL;
         }
     return n;

@@ -139,6 +139,19 @@ static void print_rates(const char *what, const int64_t count[3], const char *su
                (long long)count[QM_RATES_untuned], (long long)all, what, suite);
 }
 
+/* ", 2 of 6 diverged, 1 of 6 twins diverged", as far as runs did. */
+static void diverged_text(const struct qm_verdict_row *v, char *text, size_t size)
+{
+    long long n = (long long)v->of.n;
+    size_t used = 0;
+    text[0] = 0;
+    if (v->diverged)
+        used = (size_t)snprintf(text, size, ", %lld of %lld diverged", (long long)v->diverged, n);
+    if (v->twin_diverged && used < size)
+        snprintf(text + used, size - used, ", %lld of %lld twins diverged",
+                 (long long)v->twin_diverged, n);
+}
+
 static void print_verdicts(const struct qm_protocol *p)
 {
     static const char *const heads[] = {"problem", "label",  "n",       "log10 of gap / twin's",
@@ -150,7 +163,7 @@ static void print_verdicts(const struct qm_protocol *p)
     for (int64_t i = 0; i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
         const struct qm_paired *d = &v->by[0].d;
-        char text[256], basin[64] = "", where[64];
+        char text[256], lost[96], basin[64] = "", where[64];
         if (v->of.scale != p->one || !is_own(p, &v->of))
             continue;
         qm_table_cell(t, "%s", p->problem.word[v->of.problem]);
@@ -172,8 +185,8 @@ static void print_verdicts(const struct qm_protocol *p)
             snprintf(basin, sizeof basin, ", basin %d (%lld elsewhere)", v->of.basin,
                      (long long)v->elsewhere);
         verdict_text(v->by, v->same, v->detectable, text, sizeof text);
-        qm_table_cell(t, "%s%s%s%s%s", text, v->diverged ? ", diverged" : "",
-                      v->twin_diverged ? ", twin diverged" : "",
+        diverged_text(v, lost, sizeof lost);
+        qm_table_cell(t, "%s%s%s%s", text, lost,
                       qm_is_apart(&v->null, v->delta) ? ", float32 apart too" : "", basin);
     }
     int axis = qm_suite_axis(p->r->suite, "instance");
@@ -191,6 +204,30 @@ static void print_verdicts(const struct qm_protocol *p)
                p->n_scales - 1);
 }
 
+/* The verdict on a problem, label and scale, or NULL. */
+static const struct qm_verdict_row *verdict_of(const struct qm_protocol *p, int problem, int label,
+                                               int scale)
+{
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_comparison_group *g = &p->verdict[i].of;
+        if (g->problem == problem && g->label == label && g->scale == scale)
+            return &p->verdict[i];
+    }
+    return NULL;
+}
+
+/* ", 2 of 6 and 0 of 6 diverged" of the two sides of a contrast, if a run did. */
+static void sides_text(const struct qm_protocol *p, const struct qm_contrast_row *c, char *text,
+                       size_t size)
+{
+    const struct qm_verdict_row *a = verdict_of(p, c->a->problem, c->a->label, c->a->scale);
+    const struct qm_verdict_row *b = verdict_of(p, c->b->problem, c->b->label, c->b->scale);
+    text[0] = 0;
+    if (a && b && a->diverged + b->diverged > 0)
+        snprintf(text, size, ", %lld of %lld and %lld of %lld diverged", (long long)a->diverged,
+                 (long long)a->of.n, (long long)b->diverged, (long long)b->of.n);
+}
+
 static void print_contrasts(const struct qm_protocol *p)
 {
     static const char *const heads[] = {
@@ -205,7 +242,7 @@ static void print_contrasts(const struct qm_protocol *p)
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
         const struct qm_paired *d = &c->by[0].d;
-        char text[256], where[64];
+        char text[256], where[64], lost[96];
         count[c->rates]++;
         qm_table_cell(t, "%s", p->problem.word[c->a->problem]);
         qm_table_cell(t, "%s", p->label.word[c->a->label]);
@@ -216,7 +253,8 @@ static void print_contrasts(const struct qm_protocol *p)
         qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
         qm_table_cell(t, "%.2g", c->by[0].q);
         verdict_text(c->by, c->same, c->detectable, text, sizeof text);
-        qm_table_cell(t, "%s", text);
+        sides_text(p, c, lost, sizeof lost);
+        qm_table_cell(t, "%s%s", text, lost);
         if (is_swept)
             qm_table_cell(t, "%g", p->scale[c->a->scale]);
     }
@@ -227,24 +265,49 @@ static void print_contrasts(const struct qm_protocol *p)
         printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }
 
+/* How many runs of a label at the scale of scores diverged, of how many. */
+static int64_t diverged_of(const struct qm_protocol *p, int label, int64_t *of)
+{
+    int64_t n = 0;
+    *of = 0;
+    for (int64_t i = 0; i < p->n_runs; i++) {
+        enum qm_cell_role role = qm_run_cell(p, &p->run[i])->role;
+        if (p->run[i].label != label || p->run[i].scale != p->one || role == QM_CELL_own)
+            continue;
+        n += p->r->outcome[p->run[i].cell].diverged;
+        ++*of;
+    }
+    return n;
+}
+
 static void print_scores(const struct qm_protocol *p)
 {
     enum { SHOWN = QM_DECISION_same }; /* which is of contrasts alone */
-    int64_t count[QM_DECISION_COUNT];
-    const char *heads[SHOWN + 3] = {"label", "runtime / twin's", "runtime / best"};
+    int64_t count[QM_DECISION_COUNT], of;
+    const char *heads[SHOWN + 4] = {"label", "runtime / twin's", "runtime / best"};
+    int is_any = 0;
     for (int k = 0; k < SHOWN; k++)
         heads[3 + k] = qm_decision_text((enum qm_decision)k);
-    struct qm_table *t = qm_table_open(SHOWN + 3, heads);
+    heads[SHOWN + 3] = "diverged";
+    for (int64_t i = 0; i < p->n_scores; i++)
+        is_any |= diverged_of(p, p->score[i].label, &of) > 0;
+    struct qm_table *t = qm_table_open(SHOWN + 3 + is_any, heads);
     for (int64_t i = 0; i < p->n_scores; i++) {
         memset(count, 0, sizeof count);
         for (int64_t k = 0; k < p->n_verdicts; k++)
             if (p->verdict[k].of.label == p->score[i].label && p->verdict[k].of.scale == p->one)
                 count[p->verdict[k].by[0].verdict]++;
         qm_table_cell(t, "%s", p->label.word[p->score[i].label]);
-        qm_table_cell(t, "%.4f", p->score[i].score[1]);
-        qm_table_cell(t, "%.4f", p->score[i].score[0]);
+        for (int k = 1; k >= 0; k--)
+            if (isnan(p->score[i].score[k]))
+                qm_table_cell(t, "-");
+            else
+                qm_table_cell(t, "%.4f", p->score[i].score[k]);
         for (int k = 0; k < SHOWN; k++)
             qm_table_cell(t, "%lld", (long long)count[k]);
+        int64_t diverged = is_any ? diverged_of(p, p->score[i].label, &of) : 0;
+        if (is_any)
+            qm_table_cell(t, "%lld of %lld", (long long)diverged, (long long)of);
     }
     printf("\nscores: share of targets within tau times the runtime, tau from 1 to 4; problems by "
            "verdict\n");
@@ -261,7 +324,12 @@ static void print_budget(const struct qm_protocol *p)
         const struct qm_budget_row *b = &p->budget[i];
         qm_table_cell(t, "%s", p->problem.word[b->problem]);
         qm_table_cell(t, "%s", p->label.word[b->label]);
-        qm_table_cell(t, "%s", b->part);
+        const struct qm_verdict_row *v = verdict_of(p, b->problem, b->label, p->one);
+        if (v && v->diverged)
+            qm_table_cell(t, "%s, %lld of %lld diverged", b->part, (long long)v->diverged,
+                          (long long)v->of.n);
+        else
+            qm_table_cell(t, "%s", b->part);
         qm_table_cell(t, "%.3g", b->share.mean);
         qm_table_cell(t, "%.3g to %.3g", b->share.lo95, b->share.hi95);
     }

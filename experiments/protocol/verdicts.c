@@ -118,6 +118,14 @@ static void set_coded(const struct qm_protocol *p, const struct qm_run_row *run,
         row->varied = qm_coded_share(o, qm_varied_slots(p->r, qm_run_cell(p, run)));
 }
 
+/* The cell that a verdict at these rates is of. */
+static int64_t judged_cell(const struct qm_protocol *p, const struct qm_run_row *run,
+                           enum qm_rates rates)
+{
+    int64_t own = qm_run_cell(p, run)->own;
+    return rates == QM_RATES_best && own >= 0 ? own : run->cell;
+}
+
 static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison_group *g,
                          struct scratch *s, struct qm_verdict_row *row)
 {
@@ -126,16 +134,16 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
     const struct qm_comparison_group *null = NULL;
     row->of = *g;
     row->bits = row->coded = row->varied = nan("");
+    enum qm_rates rates = row->rates = qm_rates_of(p, g);
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
         row->failed += !run->ok;
         row->elsewhere += run->elsewhere;
-        row->diverged += p->r->outcome[run->cell].diverged;
+        row->diverged += p->r->outcome[judged_cell(p, run, rates)].diverged;
         row->twin_diverged += run->ok && run->twin_gap >= QM_DIVERGED_GAP;
         if (run->ok)
             set_coded(p, run, row);
     }
-    row->rates = qm_rates_of(p, g);
     QM_TRY(judge_group(p, g, 0, s, row->same));
     QM_TRY(judge_group(p, g, row->rates == QM_RATES_best, s, row->by));
     if (c->float32 >= 0 && p->row_of[c->float32] >= 0) {

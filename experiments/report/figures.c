@@ -30,21 +30,22 @@ static char python[] = "/usr/bin/python3";
 
 static void last_line(const char *path, char *out, size_t size);
 
-/* Waits for the script pid, and shows how far it is by the lines "K/N" of its log. */
-static pid_t wait_for(pid_t pid, int *state, const char *log)
+/* Waits for the script pid, and shows how far it is by the lines "K/N" of its log, under the word
+ * `what` (NULL: shows nothing). */
+static pid_t wait_for(pid_t pid, int *state, const char *log, const char *what)
 {
     struct qm_progress progress;
     const struct timespec tenth = {.tv_nsec = 100 * 1000 * 1000};
     pid_t ended;
-    qm_progress_start(&progress, "figures", 0);
+    qm_progress_start(&progress, what ? what : "", 0);
     while ((ended = waitpid(pid, state, WNOHANG)) == 0) {
         char line[1024];
         long long k, n;
         last_line(log, line, sizeof line);
-        if (sscanf(line, "%lld/%lld", &k, &n) == 2) {
-            progress.total = n;
-            qm_progress_add(&progress, k - progress.done, 0);
-        }
+        int is_count = sscanf(line, "%lld/%lld", &k, &n) == 2;
+        progress.total = is_count ? n : progress.total;
+        if (what)
+            qm_progress_add(&progress, is_count ? k - progress.done : 0, 0);
         nanosleep(&tenth, NULL);
     }
     qm_progress_end(&progress);
@@ -52,8 +53,8 @@ static pid_t wait_for(pid_t pid, int *state, const char *log)
 }
 
 /* Runs argv with its output in the file `log`; returns the exit code, or -1.  The scripts limit
- * themselves (common.guarded). */
-static int run(char **argv, const char *log)
+ * themselves (common.guarded).  what: as in wait_for. */
+static int run(char **argv, const char *log, const char *what)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t as;
@@ -78,7 +79,7 @@ static int run(char **argv, const char *log)
     posix_spawnattr_destroy(&as);
     qm_interrupt_child(failed ? 0 : pid);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    while (!failed && wait_for(pid, &state, log) < 0 && errno == EINTR)
+    while (!failed && wait_for(pid, &state, log, what) < 0 && errno == EINTR)
         ;
     qm_interrupt_child(0);
     return failed || !WIFEXITED(state) ? -1 : WEXITSTATUS(state);
@@ -120,7 +121,7 @@ static qm_status find_python(const char *log)
     char *argv[] = {python, flag, code, NULL};
     if (access(python, X_OK) != 0)
         return qm_fail(QM_SKIPPED, "they need %s, Debian's package python3", python);
-    int left = run(argv, log);
+    int left = run(argv, log, NULL);
     if (left >= FIRST && left < FIRST + 3)
         return qm_fail(QM_SKIPPED, "they need Debian's package %s", package[left - FIRST]);
     return left == 0
@@ -163,7 +164,7 @@ static qm_status draw(const char *path, const char *against, const char *pairs, 
         argv[n++] = compared;
         argv[n++] = (char *)pairs;
     }
-    int code = run(argv, log);
+    int code = run(argv, log, "figures");
     if (verbose)
         show(log);
     return code == 0 ? QM_OK : refused(code, path, log);
@@ -246,7 +247,7 @@ static qm_status plot(const struct qm_plot *p, const char *scripts, json_t **out
         argv[n++] = to;
         argv[n++] = p->out[i];
     }
-    int code = run(argv, log);
+    int code = run(argv, log, p->list ? "reading" : "drawing");
     free(argv);
     if (qm_cli.verbose && code != 0)
         show(log);

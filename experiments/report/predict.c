@@ -176,14 +176,14 @@ static double median_of(const struct cells *c, const struct error *e, const char
 struct training {
     int64_t n, runs, cells;
     char **problem, **label, **verdict, **run_label, **recipe, **role;
-    double *scale, *d, *lo, *hi, *bits, *coded;
+    double *scale, *d, *lo, *hi, *bits, *coded, *diverged;
     int64_t *cell;
 };
 
 static void training_free(struct training *t)
 {
     void *all[] = {t->problem, t->label, t->verdict, t->run_label, t->recipe, t->role, t->scale,
-                   t->d,       t->lo,    t->hi,      t->bits,      t->coded,  t->cell};
+                   t->d,       t->lo,    t->hi,      t->bits,      t->coded,  t->cell, t->diverged};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -202,6 +202,7 @@ static qm_status training_read(struct qm_result *r, const char *path, struct tra
     QM_TRY(qm_result_f64(r, VERDICTS, "hi95", &t->n, &t->hi));
     QM_TRY(qm_result_f64(r, VERDICTS, "bits", &t->n, &t->bits));
     QM_TRY(qm_result_f64(r, VERDICTS, "coded", &t->n, &t->coded));
+    QM_TRY(qm_result_f64(r, VERDICTS, "diverged", &t->n, &t->diverged));
     QM_TRY(qm_result_texts(r, RUNS, "label", &t->runs, &t->run_label));
     QM_TRY(qm_result_i64(r, RUNS, "cell", &t->runs, &t->cell));
     QM_TRY(qm_result_texts(r, "/cells", "recipe", &t->cells, &t->recipe));
@@ -251,6 +252,7 @@ static qm_status add_point(struct join *j, const struct error *e, int64_t i, dou
                                     .value = value,
                                     .measured = e->sign * value,
                                     .d = t->d[i],
+                                    .diverged = (int64_t)t->diverged[i],
                                     .lo95 = t->lo[i],
                                     .hi95 = t->hi[i]};
     return at->error && at->problem && at->label && at->recipe ? QM_OK

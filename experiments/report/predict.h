@@ -48,6 +48,7 @@ struct qm_predict_point {
     double value;         /* the error, larger is worse */
     double measured;      /* the same with the metric's own sign */
     double d, lo95, hi95; /* decades */
+    int64_t diverged;     /* runs of training, which count with the gap 1000 */
 };
 
 struct qm_predict_row {

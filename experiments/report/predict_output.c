@@ -41,6 +41,7 @@ static qm_status store_points(const struct qm_prediction *p, struct qm_store *st
     double *d = qm_columns_number(&t, "d", "log10", "gap of training over that of its twin");
     double *lo = qm_columns_number(&t, "lo95", "log10", "lower end of its 95 % interval");
     double *hi = qm_columns_number(&t, "hi95", "log10", "upper end");
+    int64_t *diverged = qm_columns_whole(&t, "diverged", "runs that count with gap 1000");
     for (int64_t i = 0; !t.failed && i < p->n_points; i++) {
         const struct qm_predict_point *at = &p->point[i];
         error[i] = at->error;
@@ -51,6 +52,7 @@ static qm_status store_points(const struct qm_prediction *p, struct qm_store *st
         d[i] = at->d;
         lo[i] = at->lo95;
         hi[i] = at->hi95;
+        diverged[i] = at->diverged;
     }
     return qm_columns_store(&t, store, "/prediction/points",
                             "Every recipe's error and outcome of training, by problem.");

@@ -22,13 +22,6 @@ static const char *const cell_key_names[] = {
 #undef X
 };
 
-/* The values of one cell that counts, with the keys of its row. */
-struct member {
-    int at[QM_SUMMARY_MAX_KEYS], n_keys, is_plain, is_best;
-    int64_t order;
-    double value[QM_SUITE_VALUES], theory;
-};
-
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 static qm_status fail_in_plan(const struct qm_suite *s, const struct qm_summary_plan *p,
@@ -203,9 +196,15 @@ static double value_of(const struct qm_results *r, int64_t i, int value, int is_
     return x[value];
 }
 
+/* Whether the run diverged that value_of is of. */
+static int has_diverged(const struct qm_results *r, int64_t i, int is_best)
+{
+    return r->outcome[is_best ? r->cell[i].own : i].diverged;
+}
+
 /* Sets the values and keys of cell i; returns whether it counts, -1 without memory. */
 static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *where,
-                     struct member *m)
+                     struct qm_summary_member *m)
 {
     const struct qm_results *r = s->results;
     char buffer[QM_RECIPE_TEXT];
@@ -218,15 +217,21 @@ static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *whe
             return 0;
     int any = 0;
     m->is_best = s->plan->at_best && r->cell[i].own >= 0 && (base < 0 || r->cell[base].own >= 0);
+    m->is_diverged =
+        has_diverged(r, i, m->is_best) || (base >= 0 && has_diverged(r, base, m->is_best));
     m->is_plain = qm_is_unquantized(r, i) || (base >= 0 && qm_is_unquantized(r, base));
     for (int v = 0; v < s->plan->n_values; v++) {
         m->value[v] = value_of(r, i, s->value[v], m->is_best);
         if (base >= 0)
             m->value[v] -= value_of(r, base, s->value[v], m->is_best);
-        any |= !isnan(m->value[v]);
+        any |= !isnan(m->value[v]) || m->is_diverged;
+        if (m->is_diverged && !qm_summary_is_of_gap(s->value[v]))
+            m->value[v] = nan("");
     }
     m->n_keys = s->n_keys;
     m->order = i;
+    m->base = base;
+    m->unit = qm_summary_unit(r, i, base);
     m->theory = fabs(r->outcome[i].value[qm_metric_count() + QM_EXTRA_theory_z]);
     for (int k = 0; any && k < s->n_keys; k++)
         if ((m->at[k] = index_of(&s->key[k], text_of(r, i, &s->key[k], buffer))) < 0)
@@ -236,14 +241,16 @@ static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *whe
 
 static int by_keys(const void *a, const void *b)
 {
-    const struct member *x = a, *y = b;
+    const struct qm_summary_member *x = a, *y = b;
     for (int k = 0; k < x->n_keys; k++)
         if (x->at[k] != y->at[k])
             return x->at[k] < y->at[k] ? -1 : 1;
+    if (x->unit != y->unit)
+        return x->unit < y->unit ? -1 : 1;
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static int same_row(const struct member *x, const struct member *y)
+static int same_row(const struct qm_summary_member *x, const struct qm_summary_member *y)
 {
     return memcmp(x->at, y->at, (size_t)x->n_keys * sizeof *x->at) == 0;
 }
@@ -301,11 +308,16 @@ static void median_interval(const double *x, int64_t n, double *low, double *hig
     *high = rank > 0 ? x[n - rank] : nan("");
 }
 
-static void fill_row(const struct qm_summary *s, const struct member *m, int64_t n, double *scratch,
-                     struct qm_summary_row *row)
+static void fill_row(const struct qm_summary *s, struct qm_summary_member *m, int64_t n,
+                     double *scratch, struct qm_summary_row *row)
 {
     const struct qm_summary_plan *p = s->plan;
     memcpy(row->at, m->at, sizeof row->at);
+    for (int64_t i = 0; i < n; i++)
+        row->n_diverged += m[i].is_diverged;
+    row->n_cells = n;
+    n = qm_summary_fold(s, m, n, scratch);
+    row->n_units = n;
     for (int v = 0; v < p->n_values; v++) {
         int64_t count = 0;
         for (int64_t i = 0; i < n; i++)
@@ -342,7 +354,7 @@ static qm_status make_rows(struct qm_summary *s, struct qm_summary_key *where)
 {
     int64_t n_cells = qm_protocol_own(s->results->cell, s->results->n_cells), n = 0;
     size_t room = (size_t)(n_cells > 0 ? n_cells : 1);
-    struct member *m = calloc(room, sizeof *m);
+    struct qm_summary_member *m = calloc(room, sizeof *m);
     double *scratch = malloc(room * sizeof *scratch);
     int ok = m && scratch;
     for (int64_t i = 0; ok && i < n_cells; i++) {
@@ -362,6 +374,8 @@ static qm_status make_rows(struct qm_summary *s, struct qm_summary_key *where)
             ;
         fill_row(s, &m[i], end - i, scratch, &s->row[s->n_rows]);
         s->has_plain |= s->row[s->n_rows].n_plain > 0;
+        s->has_seeds |= s->row[s->n_rows].n_units < s->row[s->n_rows].n_cells;
+        s->has_diverged |= s->row[s->n_rows].n_diverged > 0;
         s->has_theory |= shows_errors(s->plan) && s->row[s->n_rows].n_theory > 0;
         s->n_rows++;
     }

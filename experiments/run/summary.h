@@ -23,7 +23,14 @@
  * Skipped cells and NaNs do not count.  Nor does a cell whose states kept plain floats, because its
  * tensors are too small or no multiple of the block, where the suite asks about their codes
  * (coded_share.h); tables say how many these are ("2, 4 not quantized"; not_quantized in JSON and
- * in the file).  n is the number of values.  Rows follow the order of the
+ * in the file).  A run that diverged counts with the gap 1000 in values of gaps and in no other;
+ * tables say how many these are ("6, 2 of 6 diverged"; diverged in JSON and in the file).  n is the
+ * number of values, of which a unit has one: on recorded states and gradients a unit is a tensor,
+ * its run and its step, whatever the seeds, which draw nothing but the rounding, and its value is
+ * the median over them; a distribution or a problem draws its data by the seed, so that each seed
+ * is a unit, but for seeds of equal results to the bit, which are one.  rounding_seed draws no data
+ * either, but for runs that train, each of which is a unit.  A row of a single tensor has the draws
+ * themselves instead, without equal ones.  Rows follow the order of the
  * suite's values, classes that of qm_tensor_class_at, and other keys that of first appearance.  The
  * median of an even number of values is the mean of the middle two. */
 #ifndef QM_RUN_SUMMARY_H

@@ -32,7 +32,11 @@ static void row_text(const struct qm_summary *s, int row, char *text, size_t siz
             used += (size_t)number_text(&s->row[row], i, text + used, size - used);
     }
     if (s->row[row].n_plain && used < size)
-        snprintf(text + used, size - used, ", %lld not quantized", (long long)s->row[row].n_plain);
+        used += (size_t)snprintf(text + used, size - used, ", %lld not quantized",
+                                 (long long)s->row[row].n_plain);
+    if (s->row[row].n_diverged && used < size)
+        snprintf(text + used, size - used, ", %lld of %lld diverged",
+                 (long long)s->row[row].n_diverged, (long long)s->row[row].n_cells);
 }
 
 static const char *const theory_head = "within SE of theory";
@@ -54,13 +58,16 @@ static void theory_cell(const struct qm_summary *s, struct qm_table *t, int from
         qm_table_cell(t, "%.2g (%lld of %lld)", most, (long long)n, (long long)of);
 }
 
-/* The cell "n" of a line: "6", or "2, 4 not quantized". */
-static void count_cell(struct qm_table *t, int64_t n, int64_t plain)
+/* The cell "n" of a line: "6", "2, 4 not quantized", or "6, 2 of 6 diverged". */
+static void count_cell(struct qm_table *t, const struct qm_summary_row *row)
 {
-    if (plain)
-        qm_table_cell(t, "%lld, %lld not quantized", (long long)n, (long long)plain);
-    else
-        qm_table_cell(t, "%lld", (long long)n);
+    char plain[48] = "", diverged[64] = "";
+    if (row->n_plain)
+        snprintf(plain, sizeof plain, ", %lld not quantized", (long long)row->n_plain);
+    if (row->n_diverged)
+        snprintf(diverged, sizeof diverged, ", %lld of %lld diverged", (long long)row->n_diverged,
+                 (long long)row->n_cells);
+    qm_table_cell(t, "%lld%s%s", (long long)row->n, plain, diverged);
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -83,7 +90,7 @@ static void print_long(const struct qm_summary *s)
     for (int r = 0; r < s->n_rows; r++) {
         for (int k = 0; k < s->n_keys; k++)
             qm_table_cell(t, "%s", qm_summary_key(s, r, k));
-        count_cell(t, s->row[r].n, s->row[r].n_plain);
+        count_cell(t, &s->row[r]);
         for (int i = 0; i < numbers; i++) {
             char text[96];
             number_text(&s->row[r], i, text, sizeof text);
@@ -187,6 +194,11 @@ void qm_summary_print(const struct qm_summary *s)
         print_wide(s);
     else
         print_long(s);
+    if (s->has_seeds)
+        qm_print("n counts a tensor once: its value is the median over seeds that draw nothing but "
+                 "its rounding, and seeds of equal results are one\n");
+    if (s->has_diverged)
+        qm_print("a run that diverged counts with the gap 1000 in values of gaps, in no other\n");
     fflush(stdout); /* keeps the order with notes on stderr */
 }
 
@@ -211,6 +223,8 @@ json_t *qm_summary_json(const struct qm_summary *s)
         json_object_set_new(row, "n", json_integer(s->row[r].n));
         if (s->has_plain)
             json_object_set_new(row, "not_quantized", json_integer(s->row[r].n_plain));
+        if (s->has_diverged)
+            json_object_set_new(row, "diverged", json_integer(s->row[r].n_diverged));
         for (int v = 0; v < s->plan->n_values; v++)
             for (int k = 0; k < s->plan->n_stats; k++) {
                 number_name(s, v, k, name, sizeof name);
@@ -259,13 +273,13 @@ static int add_number(const struct qm_summary *s, int i, size_t rows, char (*nam
 
 qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
 {
-    struct qm_column column[QM_SUMMARY_MAX_KEYS + 4 + 3 * QM_SUMMARY_MAX_NUMBERS];
+    struct qm_column column[QM_SUMMARY_MAX_KEYS + 5 + 3 * QM_SUMMARY_MAX_NUMBERS];
     char names[QM_SUMMARY_MAX_NUMBERS][3][112], path[256], text[512];
     int n_numbers = s->plan->n_values * s->plan->n_stats, n = 0;
     size_t rows = (size_t)(s->n_rows > 0 ? s->n_rows : 1);
     const char **keys = calloc(rows * QM_SUMMARY_MAX_KEYS, sizeof *keys);
     double *numbers = calloc(rows * (3 * QM_SUMMARY_MAX_NUMBERS + 1), sizeof *numbers);
-    int64_t *counts = calloc(3 * rows, sizeof *counts);
+    int64_t *counts = calloc(4 * rows, sizeof *counts);
     double *theory = numbers ? numbers + 3 * rows * QM_SUMMARY_MAX_NUMBERS : NULL;
     qm_status st = keys && numbers && counts ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
     for (int r = 0; st == QM_OK && r < s->n_rows; r++) {
@@ -274,6 +288,7 @@ qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
         counts[r] = s->row[r].n;
         counts[rows + (size_t)r] = s->row[r].n_theory;
         counts[2 * rows + (size_t)r] = s->row[r].n_plain;
+        counts[3 * rows + (size_t)r] = s->row[r].n_diverged;
         theory[r] = s->row[r].theory;
     }
     for (int k = 0; st == QM_OK && k < s->n_keys; k++)
@@ -292,6 +307,10 @@ qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
         column[n++] = (struct qm_column){"not_quantized", QM_COLUMN_i64, "1",
                                          "values left out: their states kept plain floats",
                                          counts + 2 * rows};
+    if (s->has_diverged)
+        column[n++] =
+            (struct qm_column){"diverged", QM_COLUMN_i64, "1",
+                               "cells that diverged: gap 1000, no other value", counts + 3 * rows};
     snprintf(path, sizeof path, "/summary/%s", s->plan->name);
     snprintf(text, sizeof text, "statistics over groups of cells%s%s",
              s->plan->versus_key ? ", differences to " : "",

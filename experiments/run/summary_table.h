@@ -41,6 +41,7 @@ struct qm_summary_key {
 struct qm_summary_row {
     int at[QM_SUMMARY_MAX_KEYS];           /* indices of the texts of its keys */
     int64_t n, n_theory, n_plain;          /* n_plain: values left out, of cells without codes */
+    int64_t n_cells, n_diverged, n_units;  /* units: after seeds of one were made one */
     int64_t n_best;                        /* values at the rates that were tuned for them */
     double number[QM_SUMMARY_MAX_NUMBERS]; /* the statistics, value-major */
     double low[QM_SUMMARY_MAX_NUMBERS];    /* 95 % intervals of medians; else NaN */
@@ -54,10 +55,33 @@ struct qm_summary {
     int n_keys, n_rows; /* keys: by, then across */
     struct qm_summary_key key[QM_SUMMARY_MAX_KEYS];
     int value[QM_SUITE_VALUES];
-    int has_plain;  /* some row leaves values out */
-    int has_theory; /* the table shows errors, and some cell has a theory of them */
+    int has_plain;               /* some row leaves values out */
+    int has_diverged, has_seeds; /* has_seeds: some unit has several */
+    int has_theory;              /* the table shows errors, and some cell has a theory of them */
     enum qm_summary_stat stat[QM_SUITE_VALUES];
     struct qm_summary_row *row;
 };
+
+/* The values of one cell that counts, with the keys of its row, or those of a unit. */
+struct qm_summary_member {
+    int at[QM_SUMMARY_MAX_KEYS], n_keys, is_plain, is_best, is_diverged;
+    int64_t order, base; /* its cell; the cell it is compared with, or -1 */
+    int64_t unit;        /* members of one row with the same unit are one value */
+    double value[QM_SUITE_VALUES], theory;
+};
+
+/* The unit of cell i: the first of the cells that differ from it in nothing but a seed that draws
+ * no data.  base: the cell it is compared with, or -1. */
+int64_t qm_summary_unit(const struct qm_results *r, int64_t i, int64_t base);
+
+/* Makes one member of those of a unit, which are adjacent, with the medians of their values;
+ * returns how many are left.  In a row of a single unit only seeds of equal results become one.
+ * scratch holds n numbers. */
+int64_t qm_summary_fold(const struct qm_summary *s, struct qm_summary_member *m, int64_t n,
+                        double *scratch);
+
+/* Whether a value (lockstep.h) is a gap or of gaps, in which a run that diverged counts with the
+ * gap 1000; all its other values are of the moment at which it ended. */
+int qm_summary_is_of_gap(int value);
 
 #endif

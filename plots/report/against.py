@@ -46,6 +46,7 @@ def draw(c, out):
     v = {name: column[(v["lr_scale"] == c.one) & (v["n"] > 0)] for name, column in v.items()}
     if not len(v["label"]):
         return
+    v, lost = c.without_lost(v, ("label", "archive"), c.archive.lost_by())
     low, high = forest.limits(v, v["delta"])
     panels = []
     for problem in [p for p in c.problems if p in v["problem"]]:
@@ -56,9 +57,12 @@ def draw(c, out):
                        "has the numbers"))
     labels = [label for label in c.labels if label in v["label"]]
     rates = c.pairs_told["rates"]
-    out.figure(NAME, panels, (answer(v, rates), MENU),
+    out.figure(NAME, panels, (answer(v, rates) + campaign.lost_title(lost), MENU),
                f"At {rates}. {c.pairs_told['advice']} Trimmed mean over the seeds that both have, "
                "with its 95 % (thin) and 90 % (thick) interval; to the left the variant here has "
                "the smaller gap. Only runs with the same problem, seed, learning rate, steps and "
                "double-precision twin are paired; the table /against/apart says which archived "
-               "variants are not, and what did not agree.", forest.shapes(v) + c.legend(labels))
+               "variants are not, and what did not agree." + campaign.lost_told(lost, " In means and "
+               "intervals the gap 1000 stands for that of a run that diverged, and a pair of which "
+               "both did is left out; where all of a variant did nothing is drawn but the verdict."),
+               forest.shapes(v) + c.legend(labels))

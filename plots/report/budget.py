@@ -1,5 +1,6 @@
 """budget.py - Draws the error budget of a gap as a waterfall of its parts."""
 import campaign
+import common
 import inline
 import numpy as np
 
@@ -62,9 +63,28 @@ def draw_panel(b, labels, parts, unit):
     return fig
 
 
+def diverged(c, b):
+    """({(problem, label)} of bars of which some run diverged, {label on problem: (diverged,
+    runs)}): runs of the variant, and of it without a part."""
+    runs, bars, found = common.table(c.f, "/protocol/runs"), set(), {}
+    of = runs["lr_scale"] == c.one
+    for problem, label in dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist())):
+        at = of & (runs["problem"] == problem)
+        at &= (runs["label"] == label) | np.char.startswith(runs["label"], f"{label} without ")
+        k = int(np.sum(runs["status"][at] == "diverged"))
+        found[f"{label} on {campaign.readable(problem)}"] = k, int(at.sum())
+        bars |= {(problem, label)} if k else set()
+    return bars, found
+
+
 def draw(c, out):
     b = c.table("budget")
     if b is None or not len(b["part"]):
+        return
+    bars, lost = diverged(c, b)
+    at = [key not in bars for key in zip(b["problem"].tolist(), b["label"].tolist())]
+    b = {name: column[np.array(at, bool)] for name, column in b.items()}
+    if not any(at):
         return
     parts, panels = [part for part in campaign.in_order(b["part"]) if part != ALL], []
     for problem in [p for p in c.problems if p in b["problem"]]:
@@ -75,14 +95,18 @@ def draw(c, out):
             name = campaign.readable(problem)
             panels.append((draw_panel(one, labels, parts, "gap (log10), part by part"), name,
                            f"Error budget on {name}; the table /protocol/budget has the numbers"))
+    said = answer(b, [part for part in parts if part != REST], c.plain)
+    if bars:
+        said = said.replace("No variant is", "No variant whose runs all ended is")
     if panels:
         legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
                   for k, part in enumerate(parts)]
-        named = [part for part in parts if part != REST]
-        out.figure(NAME, panels, (answer(b, named, c.plain), MENU),
+        out.figure(NAME, panels, (said + campaign.lost_title(lost), MENU),
                    "A bar is how much smaller the mean gap becomes when that part of the variant "
                    "alone is at full precision; rest is what they leave (to the right where any of "
                    "several parts alone costs as much, to the left where they cost only together). "
                    "Bars follow one another; each is a trimmed mean of its own, so that the last may end "
                    "short of the whole gap, the upright line, or beyond it; thin lines are "
-                   "95 % intervals." + c.plain_told(), legend)
+                   "95 % intervals."
+                   + campaign.lost_told(lost, " Such bars are left out: the gap 1000 of a run that "
+                                        "diverged cannot be divided.") + c.plain_told(), legend)

@@ -35,6 +35,47 @@ def is_plain(cells, share="asked_coded"):
     return np.where(cells["coupling"] == "update", cells["coded"] < 1.0, found == 0.0)
 
 
+# The rule of all figures for runs that diverged: they have no value, the gap of 1000 that stands
+# for one is never drawn, title and caption say how many there are, the caption whose.
+
+
+def lost_among(labels, statuses):
+    """{label: (runs that diverged, runs)}, in order; skipped runs are none."""
+    found = {}
+    for label, status in zip(labels, statuses):
+        if status != "skipped":
+            k, n = found.get(label, (0, 0))
+            found[label] = k + (status == "diverged"), n + 1
+    return found
+
+
+def lost_cells(cells, axes, keep):
+    """The same of the cells in keep, named by the axes that vary, but for source and seeds."""
+    skip = ("source", "slot", "seed", "rounding_seed")
+    names = [a for a in axes if a not in skip and len(set(axes[a].tolist())) > 1]
+    rows = np.flatnonzero(keep)
+    labels = ["; ".join(axes[a][i] for a in names) or str(cells["variant"][i]) for i in rows]
+    return lost_among(labels, cells["status"][rows].tolist())
+
+
+def lost_count(lost):
+    """(Runs that diverged, runs)."""
+    return tuple(sum(x[k] for x in lost.values()) for k in range(2))
+
+
+def lost_title(lost):
+    """What a title adds: "; 36 of 72 runs diverged"; "" where none did."""
+    k, n = lost_count(lost)
+    return f"; {k} of {n} runs diverged" if k else ""
+
+
+def lost_told(lost, how=""):
+    """The sentence of a caption, and after it `how` they are treated; "" where none diverged."""
+    said = [f"{label}: {k} of {n}" for label, (k, n) in lost.items() if k]
+    return f" Diverged: {', '.join(said[:8])}" + f" and {len(said) - 8} more" * (len(said) > 8) \
+        + f".{how}" if said else ""
+
+
 class Campaign:
     """One result file.  rows: problem, label, lr_scale, cell of every closed run; labels and
     problems in the suite's order.  one: the scale at which variants are compared, 1 or the nearest
@@ -106,6 +147,52 @@ class Campaign:
             return set()
         at = is_plain(common.table(self.f, "/cells"))[self.rows["cell"]]
         return set(zip(self.rows["problem"][at].tolist(), self.rows["label"][at].tolist()))
+
+    def lost(self, all_rates=False):
+        """{label: (runs that diverged, runs)} at the scale `one`, or at all of them."""
+        at = np.ones(len(self.rows["label"]), bool) if all_rates else \
+            self.rows["lr_scale"] == self.one
+        labels = self.rows["label"][at].tolist()
+        if all_rates and len(np.unique(self.rows["lr_scale"])) > 1:
+            labels = [f"{label} at rates times {scale:g}" for label, scale in
+                      zip(labels, self.rows["lr_scale"][at].tolist())]
+        return lost_among(labels, self.rows["status"][at].tolist())
+
+    def lost_by(self):
+        """{(problem, label, scale): (runs that diverged, runs)}, at the rates of the verdicts."""
+        names = ("problem", "label", "lr_scale")
+        found = lost_among(zip(*(self.rows[name].tolist() for name in names)),
+                           self.rows["status"].tolist())
+        v = self.table("verdicts")
+        if v is not None and "diverged" in v:
+            for *key, k in zip(*(v[name].tolist() for name in (*names, "diverged"))):
+                found[tuple(key)] = int(k), max(int(k), found.get(tuple(key), (0, 0))[1])
+        return found
+
+    def without_lost(self, v, sides=("label",), by=None):
+        """(v without numbers where all runs of a side diverged, {name: (diverged, runs)} of what
+        its rows compare).  v has then the columns lost, how many runs of its sides diverged, and
+        gone, where all of a side did.  by: as lost_by, of the second side."""
+        own, lost, gone, found = self.lost_by(), [], [], {}
+        for i in range(len(v["label"])):
+            k, is_gone = 0, False
+            for side in sides:
+                key = v["problem"][i], v[side][i], v["lr_scale"][i]
+                of = (by if by is not None and side != "label" else own).get(key, (0, 0))
+                k, is_gone = k + of[0], is_gone or of[0] == of[1] > 0
+                found[key] = of
+            lost.append(k)
+            gone.append(is_gone)
+        v = dict(v, lost=np.array(lost, int), gone=np.array(gone, bool))
+        for name in ("mean", "lo95", "hi95", "lo90", "hi90"):
+            if name in v:
+                v[name] = np.where(v["gone"], np.nan, v[name])
+        scales = len({scale for _, _, scale in found})
+
+        def at(scale):
+            return f" at rates times {scale:g}" if scales > 1 else ""
+        return v, {f"{label} on {readable(p)}" + at(scale): of
+                   for (p, label, scale), of in found.items()}
 
     def all_plain(self):
         """Whether there are runs, and none is quantized."""

@@ -12,6 +12,8 @@ WHOLE = (("sqnr", "SQNR of the next update (dB)"),)  # of coupling update, which
 BLOCKS, USUAL = "block:", 128
 MOST = 12  # panels of a figure
 EXACT = 20 * 23 * math.log10(2)  # dB of an error of one unit in the last place of a float32
+SEEDS = ("seed", "rounding_seed")
+DRAWN = ("dist:", "problem:")  # sources whose data a seed draws
 pair = None  # two labels that are compared, instead of the first and the best
 
 
@@ -36,6 +38,19 @@ def has_median(found):
     return 2 * int(np.sum(x >= EXACT)) < len(x)
 
 
+def sure(gains):
+    """The median of {tensor: gain} where its interval leaves out 0; else 0."""
+    mid, low, high = interval([*gains.values()])
+    return float(mid) if low > 0.0 or high < 0.0 else 0.0
+
+
+def others(said, k):
+    """What a title from panel k adds: how many of the other panels say otherwise."""
+    there = [x for i, x in enumerate(said) if x and i != k]
+    apart = sum(x != said[k] for x in there)
+    return f"; otherwise in {apart} of {len(there)} other panels" if said[k] and apart else ""
+
+
 def median(found):
     """That of {tensor: value}, exact ones included, as in the printed table."""
     return np.median([*found.values()])
@@ -50,7 +65,7 @@ def bars(low, mid, high):
 
 def varying(axes):
     """The axes with several values that are compared; their values in the file's order."""
-    skip = ("source", "seed", "slot", "coupling")
+    skip = ("source", "slot", "coupling", *SEEDS)
     found = {name: campaign.in_order(column) for name, column in axes.items() if name not in skip}
     return {name: values for name, values in found.items() if len(values) > 1}
 
@@ -81,13 +96,36 @@ def split(axes):
     return x, series, [name for name in others if name != series], []
 
 
+def units(cells, axes, rows, results):
+    """{row: its unit}, a tensor (source, tensor, seed).
+
+    The rule of every count of tensors: on recorded data seeds draw nothing but the rounding, so
+    that those of one tensor are one unit, whose value is the median over them.  A distribution or a
+    problem draws its data by the seed: each seed is a unit, but for seeds of equal results, to the
+    bit, which are one."""
+    found, same = {}, {}
+    others = [column for name, column in axes.items() if name not in ("source", *SEEDS)]
+    for i in rows:
+        source, seed = str(cells["source"][i]), str(cells["seed"][i])
+        found[i] = (source, str(cells["tensor"][i]),
+                    seed if source.startswith(DRAWN) else "")
+        key = tuple(column[i] for column in others)
+        if source.startswith(DRAWN):
+            same.setdefault(found[i], {}).setdefault(key, set()).add(hash(results[i].tobytes()))
+    first = {}
+    for unit, one in same.items():
+        what = frozenset((key, frozenset(values)) for key, values in one.items())
+        same[unit] = first.setdefault((*unit[:2], what), unit)
+    return {i: same.get(unit, unit) for i, unit in found.items()}
+
+
 class Grid:
     """The values of one metric in some rows, by horizontal place and series; +Inf is an exact cell.
     without: rows whose value is no number.  names: what is compared, values of `axis`: the series,
     or the places where there is one series."""
 
     def __init__(self, table, metric, keep, split_axes):
-        cells, axes = table
+        cells, axes, unit = table
         x, series, _, self.blocks = split_axes
         rows = np.flatnonzero(keep & ~np.isnan(metric))
         self.without = int(np.sum(keep & np.isnan(metric)))
@@ -98,15 +136,16 @@ class Grid:
         for i in rows:
             label = axes[series][i] if series else str(cells["variant"][i])
             at = axes[x][i] if x else label
-            key = tuple(str(cells[name][i]) for name in ("source", "tensor", "seed"))
-            key = (*key, *(str(axes[name][i]) for name in self.blocks))
-            self.value.setdefault((at, label), {})[key] = metric[i]
+            key = (*unit[i], *(str(axes[name][i]) for name in self.blocks))
+            self.value.setdefault((at, label), {}).setdefault(key, []).append(metric[i])
             self.kind[self.tensor(key)] = str(cells["class"][i])
             elements[at, label] = elements.get((at, label), 0.0) + float(cells["n"][i])
             total = self.bits.get((at, label), 0.0)
             self.bits[at, label] = total + float(cells["bits"][i] * cells["n"][i])
             for found, name in ((quantizers, label), (by_place, at)):
                 found.setdefault(name, []).append(str(cells["quantizer"][i]))
+        self.value = {key: {tensor: float(np.median(x)) for tensor, x in found.items()}
+                      for key, found in self.value.items()}
         self.bits = {key: total / max(elements[key], 1.0) for key, total in self.bits.items()}
         self.slots = 2 if (cells["coupling"][rows] == "update").all() else 1
         self.places = list(dict.fromkeys(k[0] for k in self.value))
@@ -137,22 +176,23 @@ class Grid:
         return f" at blocks of {place[len(BLOCKS):]}" if is_block(place) and not other \
             else f" at {self.x} {place}"
 
-    def key(self, name):
-        """(place, series) of one of the names at the place of comparison."""
-        return (name, self.labels[0]) if self.names is self.places else (self.place() or name, name)
+    def key(self, name, place=None):
+        """(place, series) of one of the names, at the place of comparison or another one."""
+        return (name, self.labels[0]) if self.names is self.places else \
+            (place or self.place() or name, name)
 
-    def at(self, name):
-        """{tensor: value} of one of the names at the place of comparison."""
-        return self.value.get(self.key(name), {})
+    def at(self, name, place=None):
+        """{tensor: value} of one of the names at the place of comparison or another one."""
+        return self.value.get(self.key(name, place), {})
 
     def middles(self):
         """{name: its median at the place of comparison} of those that have one."""
         return {name: median(self.at(name)) for name in self.names if has_median(self.at(name))}
 
-    def gains(self, a, b):
+    def gains(self, a, b, place=None):
         """{tensor: value of b - value of a}; 0 where both are exact.  Of a tensor with several
         blocks it is the median over them: they are not independent."""
-        left, right = self.at(a), self.at(b)
+        left, right = self.at(a, place), self.at(b, place)
         found = {}
         for key in [key for key in left if key in right]:
             gain = right[key] - left[key] if right[key] != left[key] else 0.0
@@ -220,11 +260,34 @@ class Grid:
     def effect(self):
         """How far the compared series is above the first one; 0 where that is not sure."""
         found = self.best()
-        mid, low, high = interval([*found[2].values()]) if found else (0.0, 0.0, 0.0)
-        return float(mid) if low > 0.0 or high < 0.0 else 0.0
+        return sure(found[2]) if found else 0.0
+
+    def said(self):
+        """(first series, the compared one, the side of the answer); None: no answer."""
+        found = self.best()
+        return (*found[:2], float(np.sign(sure(found[2])))) if found else None
+
+    def elsewhere(self):
+        """At which places, of those that the answer is not about, it is another one, in words."""
+        found, out = self.best(), []
+        if not found or self.place() is None:
+            return ""
+        side = np.sign(sure(found[2]))
+        for place in [place for place in self.places if place != self.place()]:
+            gains = self.gains(*found[:2], place)
+            if gains and np.sign(sure(gains)) != side:
+                d = np.array([*gains.values()]) * (side or 1.0)
+                out.append(f"{place.removeprefix(BLOCKS)}: {np.sum(d > 0)} of {len(d)}")
+        more = f" and {len(out) - 3} more" * (len(out) > 3)
+        return f"; not so at {', '.join(out[:3])}{more}" if out else ""
 
     def answer(self, unit="dB"):
-        """The best of the names against the first one, in words; "" where nothing is compared."""
+        """The best of the names against the first one, in words, and where that is not so; "" where
+        nothing is compared."""
+        return self.alone(unit) + self.elsewhere()
+
+    def alone(self, unit):
+        """The answer at the place of comparison."""
         found = self.best()
         if not found:
             return ""
@@ -280,22 +343,43 @@ class Cells:
         self.metrics = common.table(c.f, "/metrics")
         self.open = self.cells["coupling"] != "closed"
         self.rows = self.open & (self.cells["status"] == "ok")
-        self.left_out = int(np.sum(self.open & (self.cells["status"] != "ok")))
+        self.left_out = int(np.sum(self.open & ~np.isin(self.cells["status"], ("ok", "diverged"))))
+        self.lost = campaign.lost_cells(self.cells, self.axes, self.open)
         plain = self.rows & campaign.is_plain(self.cells)
         self.plain = int(np.sum(plain))
         self.rows &= ~plain
+        self.units = units(self.cells, self.axes, np.flatnonzero(self.rows),
+                           c.f["/metrics"][...])
 
     def tensors(self):
-        """In words: tensors, or draws of distributions, each with its seed."""
-        n = len({tuple(str(self.cells[name][i]) for name in ("source", "tensor", "seed"))
-                 for i in np.flatnonzero(self.rows)})
+        """In words: how many there are, as `units` counts them."""
+        n = len({*self.units.values()})
         return f"{n} tensor{'s' * (n != 1)}"
+
+    def seeds(self):
+        """What the caption says of seeds, where there are several."""
+        found, of = {}, {}
+        for i, unit in self.units.items():
+            draw = tuple(int(self.cells[name][i]) for name in SEEDS if name in self.cells)
+            found.setdefault(unit, set()).add(draw)
+            of.setdefault(unit[:2], set()).add(unit)
+        drawn = max((len(x) for x in of.values()), default=1)
+        most = max((len(x) for x in found.values()), default=1)
+        if drawn > 1:
+            return f" Each seed of a {'distribution' if self.of('dist:') else 'problem'} is a " \
+                "tensor of its own" + ", seeds of equal results are one" * (most > 1) + "."
+        return f" A tensor counts once: its value is the median over its {most} seeds." \
+            if most > 1 else ""
+
+    def of(self, kind):
+        """Whether a source that is drawn is of this kind."""
+        return any(unit[0].startswith(kind) for unit in self.units.values())
 
     def grids(self):
         """(head, words of the metric, Grid) of each slot, value of the panels' axes and metric."""
         if not self.there:
             return
-        parts = split(self.axes)
+        parts = split({name: column[self.rows] for name, column in self.axes.items()})
         couplings = campaign.in_order(self.cells["coupling"][self.rows])
         shown, self.beyond, self.without, self.exact, self.below = 0, 0, 0, (0, 0), {}
         choices = [campaign.in_order(self.axes[name]) for name in parts[2]]
@@ -311,7 +395,8 @@ class Cells:
                 head = [*([slot] if slot else []), *([coupling] if len(couplings) > 1 else []),
                         *values]
                 for name, words in WHOLE if coupling == "update" else METRICS:
-                    grid = Grid((self.cells, self.axes), self.metrics[name], keep, parts)
+                    table = self.cells, self.axes, self.units
+                    grid = Grid(table, self.metrics[name], keep, parts)
                     if grid.value and len(grid.labels) * len(grid.places) > 1:
                         shown += 1
                         self.without += grid.without
@@ -333,7 +418,8 @@ class Cells:
             + [f"{self.without} values that are undefined, as the error of an update whose other "
                "state was not recorded"] * (self.without > 0) \
             + [f"{self.plain} cells that are {campaign.SMALL}"] * (self.plain > 0)
-        out = f"; left out: {', '.join(left)}." if left else "."
+        out = (f"; left out: {', '.join(left)}." if left else ".") + self.seeds() \
+            + campaign.lost_told(self.lost, " They are in no number here.")
         low = [f"{key[-1]} ({', '.join(key[:-1]).removesuffix(' (dB)')}: {x:.2g} dB)"
                for key, x in self.below.items()]
         if low:

@@ -75,6 +75,8 @@ def panel(v, low, high):
             ends = [v[end][i] for end in ends if end in v]
             if len(ends) == 2 and np.isfinite(ends).all():
                 ax.plot(ends, [y, y], color="#000000", linewidth=width, solid_capstyle="butt")
+        if not np.isfinite(v["mean"][i]):
+            ax.text(0, y, " " + forest.gone_word(v, i), fontsize=6, va="center", color=inline.SOFT)
         ax.plot(v["mean"][i], y, color="#000000", marker=shape, markersize=4.2, linestyle="none",
                 markerfacecolor="#ffffff" if hollow else "#000000", zorder=4)
     bent = forest.axis(ax, v, low, high)
@@ -92,7 +94,9 @@ def draw(c, out):
     if not c.paired or "/protocol/contrasts" not in c.f:
         return
     v = common.table(c.f, "/protocol/contrasts")
-    keep = (v["lr_scale"] == c.one) & np.isfinite(v["mean"])
+    v = {name: column[v["lr_scale"] == c.one] for name, column in v.items()}
+    v, lost = c.without_lost(v, ("label", "against"))
+    keep = np.isfinite(v["mean"]) | v["gone"]
     v = {name: column[keep] for name, column in v.items()}
     if not len(v["label"]):
         return
@@ -121,9 +125,10 @@ def draw(c, out):
                        answers[-1]))
     first, told = title(axes, answers, decided)
     others = "; ".join([a for k, a in enumerate(answers) if k not in told][:6])
-    out.figure(NAME, panels, (first, MENU), others + ". " * bool(others) + unchanged(same)
+    out.figure(NAME, panels, (first + campaign.lost_title(lost), MENU),
+               others + ". " * bool(others) + unchanged(same)
                + f"At {c.verdict_rate()}: trimmed mean over {forest.pairs(v)} with its 95 % (thin) "
                "and 90 % (thick) interval; to the right is worse; verdicts after Benjamini and "
                f"Hochberg. {forest.GAP}." + forest.marks_told(v, forest.named(v), v["apart"])
-               + rest,
+               + forest.lost_told(lost) + rest,
                forest.shapes(v)[:-1])

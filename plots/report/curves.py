@@ -208,7 +208,7 @@ def draw(c, out):
             "data and noise. " if has_twin else "")
     caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at "
                f"{c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
-               "of the seeds have diverged." + c.plain_told())
+               "of the seeds have diverged." + campaign.lost_told(c.lost()) + c.plain_told())
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}
@@ -216,4 +216,5 @@ def draw(c, out):
                                     inline.swatch(line)))
     legend += c.legend()
     title = campaign.ALL_PLAIN.format("variant") if c.all_plain() else answer(winners)
+    title += campaign.lost_title(c.lost())
     out.figure(NAME, panels, (title, MENU), caption, legend)

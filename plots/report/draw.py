@@ -85,14 +85,23 @@ def nothing(c, args):
     common.fail(f"{args.file}: has no tables of {what}; {why}", 4)
 
 
+STAGES = 4  # of a figure: the file is read, panels are planned, drawn, laid out
+
+
+def stage(k, n=STAGES):
+    """Says on stdout how far a figure is, as K/N."""
+    print(f"{k}/{n}", flush=True)
+
+
 def plot(c, args):
     """Draws one figure, or lists them."""
     if args.list:
-        found = sheet.names(LISTED, c)
+        found = sheet.names(LISTED, c, stage)
         for name, title in found:
             print(f"{name}\t{common.plain(title)}")
         return None if found else nothing(c, args)
     known([args.what] if args.what else [])
+    stage(1)
     if args.what == against.NAME:
         common.fail(f"{args.file}: figure against compares with an archive: `qualm report "
                     f"{args.file} --against baseline` draws it on its page", 4)
@@ -111,9 +120,11 @@ def plot(c, args):
         cells.pair = pair
     for figure in [f for f in (PAIRED if args.pair else LISTED) if args.what in (None, f.NAME)]:
         common.progress(figure.NAME)
-        fig, title = sheet.draw(figure, c)
+        fig, title = sheet.draw(figure, c, stage)
         if fig:
+            stage(3)
             common.freeze(fig)
+            stage(4)
             print(f"{figure.NAME}\t{common.plain(title)}")
             for path in args.plot:
                 sheet.save(fig, path)

@@ -10,7 +10,7 @@ SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", Fals
 BEND = 8  # the axis is logarithmic if gaps exceed BEND deltas
 LINEAR = 0.6  # the linear part, in decades to either side
 ROOM = 0.11  # the least distance of two labels, in widths of the axis
-APART, OTHER = "*", "\u2020"  # marks of a row
+APART, OTHER, LOST = "*", "\u2020", "\u2021"  # marks of a row
 GAP = "A gap is the loss above the problem's floor over that at the start, a decade a factor of 10"
 
 
@@ -24,6 +24,11 @@ def is_apart(v):
     return (v["n"] >= 6) & ((v["null_lo"] < -v["delta"]) | (v["null_hi"] > v["delta"]))
 
 
+def lost_of(v):
+    """How many runs of each row diverged (campaign.without_lost); 0 where nobody asked."""
+    return v.get("lost", np.zeros(len(v["verdict"]), int))
+
+
 def is_other(v):
     """Which rows have another verdict at the same learning rate."""
     return v["same_verdict"] != v["verdict"] if "same_verdict" in v \
@@ -32,10 +37,18 @@ def is_other(v):
 
 def marks(v, apart=None):
     """The marks of every row: " *" where float32 is apart too, " \u2020" where the same rate gives
-    another verdict."""
+    another verdict, " \u2021" where runs diverged."""
     apart = is_apart(v) if apart is None else apart
-    return [" " * bool(a or o) + APART * bool(a) + OTHER * bool(o)
-            for a, o in zip(apart, is_other(v))]
+    return [" " * bool(a or o or k) + APART * bool(a) + OTHER * bool(o) + LOST * bool(k)
+            for a, o, k in zip(apart, is_other(v), lost_of(v))]
+
+
+def lost_told(lost):
+    """What the caption says of runs that diverged."""
+    return campaign.lost_told(lost, f" {LOST} In the mean and the interval of such a row the gap "
+                              "1000 stands for that of a run that diverged, and a pair of which "
+                              "both did is left out; where all did nothing is drawn but the "
+                              "verdict.")
 
 
 def marks_told(v, names, apart=None):
@@ -63,7 +76,7 @@ def pairs(v):
 def limits(v, wide):
     """Lowest and highest end of any interval, zero included."""
     ends = np.concatenate([v["lo95"], v["hi95"], v["mean"], -2 * wide, 2 * wide])
-    ends = ends[np.isfinite(ends)]
+    ends = ends[np.isfinite(ends)] if np.isfinite(ends).any() else np.array([-0.05, 0.05])
     return ends.min() * 1.15, ends.max() * 1.15
 
 
@@ -111,12 +124,19 @@ def axis(ax, v, low, high):
     return bent
 
 
+def gone_word(v, i):
+    """What stands in the place of a number that row i does not have."""
+    word, is_gone = str(v["verdict"][i]), "gone" in v and v["gone"][i]
+    return f"diverged: {word}" if is_gone and word != "too few" else \
+        "diverged" if is_gone else word
+
+
 def mark(c, ax, v, i, label, y):
     """Draws row i of v at height y: intervals, and the mean with the verdict's shape."""
     colour = c.look(label)["color"]
     shape, hollow = SHAPES.get(v["verdict"][i], ("o", True))
     if not np.isfinite(v["mean"][i]):
-        ax.text(0, y, " " + v["verdict"][i], fontsize=6, va="center", color=inline.SOFT)
+        ax.text(0, y, " " + gone_word(v, i), fontsize=6, va="center", color=inline.SOFT)
         return
     for ends, width in ((("lo95", "hi95"), 0.9), (("lo90", "hi90"), 2.4)):
         ends = [v[end][i] for end in ends]
@@ -142,7 +162,7 @@ def answer(v):
     words = v["verdict"][~apart].tolist()
     said = [f"{words.count(word)} {word}" for word in SHAPES if word in words]
     said += [f"{int(apart.sum())} where float32 is apart too"] * bool(apart.any())
-    sure = (v["verdict"] == "worse") & ~apart
+    sure = (v["verdict"] == "worse") & ~apart & np.isfinite(v["mean"]) & (lost_of(v) == 0)
     if not sure.any():
         return f"Of {n} comparisons with float64 {', '.join(said)}"
     worst = np.argmax(np.where(sure, v["mean"], -np.inf))
@@ -187,6 +207,7 @@ def draw(c, out):
     if v is None or not len(v["label"]):
         return
     v = {name: column[v["lr_scale"] == c.one] for name, column in v.items()}
+    v, lost = c.without_lost(v)
     low, high = limits(v, v["delta"])
     panels = []
     for problem in [p for p in c.problems if p in v["problem"]]:
@@ -203,6 +224,6 @@ def draw(c, out):
                "and 90 % (thick) interval; to the right is worse. Equivalent: the 90 % interval lies "
                "within \u00b1\u03b4; better or worse: the 95 % interval excludes 0, also less the "
                "gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
-               "else undecided." + marks_told(v, named(v)))
-    out.figure(NAME, panels, (answer(v), MENU), caption, legend)
+               "else undecided." + marks_told(v, named(v)) + lost_told(lost))
+    out.figure(NAME, panels, (answer(v) + campaign.lost_title(lost), MENU), caption, legend)
 

@@ -117,6 +117,7 @@ def draw(c, out):
         head = f"{head}: {words}" if head else words
         panels.append((panel(grid, words, points, best), head, f"{head}. {answer}"))
     if panels:
+        title += campaign.lost_title(table.lost)
         out.figure(NAME, panels, (title, MENU), "A point is the median over at most "
                    f"{table.tensors()}, its bar holds the median with 95 %; the grey line "
                    "is what no other point with as few bits exceeds. Bits are those of all "

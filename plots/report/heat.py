@@ -24,6 +24,7 @@ def draw(c, out):
     if v is None or not len(v["label"]):
         return
     v = {name: column[v["lr_scale"] == c.one] for name, column in v.items()}
+    v, lost = c.without_lost(v)
     problems = [p for p in c.problems if p in v["problem"]]
     labels = [label for label in c.labels if label in v["label"]]
     values = v["mean"][np.isfinite(v["mean"])]
@@ -40,7 +41,7 @@ def draw(c, out):
         back, ink = shade(v["mean"][i], norm) if finite else ("none", "#7f7f7f")
         cell = ax.add_patch(matplotlib.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92,
                                                          facecolor=back, linewidth=0))
-        text = f"{v['mean'][i]:+.2g} " if finite else ""
+        text = f"{v['mean'][i]:+.2g} " if finite else "diverged " if v["gone"][i] else ""
         text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], "") + marks[i],
                        fontsize=6, ha="center",
                        va="center", color=ink)
@@ -57,9 +58,9 @@ def draw(c, out):
     for side in ax.spines.values():
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
-               (forest.answer(v), MENU),
+               (forest.answer(v) + campaign.lost_title(lost), MENU),
                f"log10 of the gap over the twin's gap, trimmed mean over {forest.pairs(v)}, at "
                f"{c.verdict_rate()}: blue is better than the twin, orange is worse. "
                f"{forest.GAP}. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
-               + "." + forest.marks_told(v, forest.named(v)), wide=True)
+               + "." + forest.marks_told(v, forest.named(v)) + forest.lost_told(lost), wide=True)

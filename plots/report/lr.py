@@ -7,12 +7,35 @@ import numpy as np
 NAME, MENU = "lr", "Learning rate"
 
 
+DIVERGED = 1000.0  # the gap that stands for that of a run which diverged
+
+
+def measured(y):
+    """y without what stands for runs that diverged."""
+    return np.where(y < DIVERGED, y, np.nan)
+
+
 def line(ax, x, y, low, high, style, mark, alpha):
+    """Draws medians and quartiles; a median of runs half of which diverged is none, a quartile
+    above it has no upper end."""
     order = np.argsort(x)
-    x, y, low, high = x[order], y[order], low[order], high[order]
-    if alpha:
-        mark(ax.fill_between(x, low, high, color=style["color"], alpha=alpha, linewidth=0))
-    mark(ax.plot(x, y, **style)[0])
+    x, y, low, high = x[order], measured(y[order]), measured(low[order]), high[order]
+    if alpha and np.isfinite(y).any():
+        mark(ax.fill_between(x, low, np.where(np.isfinite(y), np.minimum(high, DIVERGED), np.nan),
+                             color=style["color"], alpha=alpha, linewidth=0))
+    if np.isfinite(y).any():
+        mark(ax.plot(x, y, **style)[0])
+
+
+def crosses(c, ax, s, labels):
+    """Marks the rates without a median: a cross at the upper edge, side by side."""
+    for k, label in enumerate(labels):
+        at = (s["label"] == label) & (s["gap_median"] >= DIVERGED)
+        if not at.any():
+            continue
+        ax.plot(s["lr_scale"][at], np.full(np.sum(at), 0.985 - 0.035 * (k % 10)), marker="x",
+                color=c.line(label)["color"], markersize=3.6, linestyle="none", clip_on=False,
+                transform=ax.get_xaxis_transform(), zorder=4)
 
 
 def draw_panel(c, s):
@@ -36,6 +59,16 @@ def draw_panel(c, s):
     ax.set_yscale("log")
     ticks = np.unique(s["lr_scale"])
     ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    ends = np.concatenate([measured(s[name]) for name in
+                           ("gap_median", "gap_q25", "gap_q75", "twin_median")])
+    ends = ends[np.isfinite(ends) & (ends > 0)]
+    if len(ends):
+        room = max((ends.max() / ends.min()) ** 0.06, 1.05)
+        above = (s["gap_median"] >= DIVERGED).any()
+        ax.set_ylim(ends.min() / room, ends.max() * room ** (6 if above else 1))
+    else:
+        ax.set_yticks([])
+    crosses(c, ax, s, labels)
     curves.few_decades(ax.yaxis)
     ax.minorticks_off()
     ax.set_xlabel("times the problem's learning rate", fontsize=7)
@@ -51,7 +84,7 @@ def best_rates(s, plain):
         if key in plain:
             continue
         at = (s["problem"] == key[0]) & (s["label"] == key[1])
-        ends = [np.where(np.isfinite(s[name][at]), s[name][at], np.inf)
+        ends = [np.where(s[name][at] < DIVERGED, s[name][at], np.inf)
                 for name in ("gap_median", "twin_median")]
         if all(np.isfinite(y).any() for y in ends):
             found[key] = tuple(s["lr_scale"][at][np.argmin(y)] for y in ends)
@@ -80,10 +113,18 @@ def draw(c, out):
         one = {name: column[s["problem"] == problem] for name, column in s.items()}
         name = campaign.readable(problem)
         panels.append((draw_panel(c, one), name, f"Final gap over learning rates on {name}"))
+    lost = c.lost(all_rates=True)
+    cross = {"color": inline.SOFT, "marker": "X", "linewidth": 0}
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] + c.legend()
-    out.figure(NAME, panels, (campaign.ALL_PLAIN.format("variant") if c.all_plain()
-                              else answer(best_rates(s, c.plain)), MENU),
+    if (s["gap_median"] >= DIVERGED).any():
+        legend.append(dict(campaign.note("half or more of the runs diverged", inline.swatch(cross)),
+                           look={"color": inline.SOFT, "marker": "x", "linestyle": "none"}))
+    title = campaign.ALL_PLAIN.format("variant") if c.all_plain() \
+        else answer(best_rates(s, c.plain)) + campaign.lost_title(lost)
+    out.figure(NAME, panels, (title, MENU),
                "Median over seeds of the normalised gap after the last update, bands from the lower "
                "to the upper quartile. Nothing is tuned: every variant runs at the twin's rates."
+               + campaign.lost_told(lost, " Where half or more did there is no median, and a cross "
+                                          "at the upper edge; a quartile among them has no end.")
                + c.plain_told(),
                legend)

@@ -6,7 +6,7 @@ varies, else the values themselves; maps are series, other axes panels.
 """
 import campaign
 import numpy as np
-from cells import BLOCKS, Cells, bars, has_median, interval, is_block
+from cells import BLOCKS, Cells, bars, has_median, interval, is_block, others
 
 NAME, MENU = "points", "Values"
 
@@ -45,7 +45,7 @@ def panel(grid, words):
 
 def draw(c, out):
     table = Cells(c)
-    panels, answers, effects, beside, why = [], [], [], False, ""
+    panels, answers, effects, said, beside, why = [], [], [], [], False, ""
     for head, words, grid in table.grids():
         answer = grid.answer()
         head = f"{head}: {words}" if head else words
@@ -53,15 +53,20 @@ def draw(c, out):
         why = why or grid.why()
         answers.append((head, answer))
         effects.append(abs(grid.effect()))
+        said.append(grid.said())
         beside |= bool(grid.x) and len(grid.labels) > 1
     if not panels:
         return
-    title = next((a for _, a in answers if a), why)
+    k = next((k for k, (_, a) in enumerate(answers) if a), 0)
+    title = answers[k][1] or why
     if not effects[0] and max(effects) > 0.0:  # the first panel decides nothing, another one does
-        title = ": ".join(answers.pop(int(np.argmax(effects))))
-    rest = [f"{head}: {a}." for head, a in answers if a and a != title]
+        k = int(np.argmax(effects))
+        title = ": ".join(answers[k])
+    rest = [f"{head}: {a}." for i, (head, a) in enumerate(answers) if a and i != k]
+    title += others(said, k) + campaign.lost_title(table.lost)
     out.figure(NAME, panels, (title, MENU),
-               " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
+               f"The title is of {answers[k][0]}. " * (len(panels) > 1)
+               + " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
                " its bar holds the median with 95 % (below six tensors: the range)"
                + "; markers at one place stand side by side so as not to overlap" * beside
                + table.medians() + table.omitted(), wide=len(panels) == 1)

@@ -34,9 +34,14 @@ def panel(p, error):
     fig, ax = campaign.panel(width=3.0, height=2.5)
     ends = np.array([p["d"] - p["lo95"], p["hi95"] - p["d"]])
     ax.axhline(0, color="#888888", linewidth=0.7, zorder=1)
+    lost = p["diverged"] > 0
+    if lost.any():
+        ax.plot(p["measured"][lost], np.full(lost.sum(), 0.985), marker="x", markersize=3.6,
+                linestyle="none", color=common.PALETTE[1], transform=ax.get_xaxis_transform())
+    p, ends = {k: x[~lost] for k, x in p.items()}, ends[:, ~lost]
     ax.errorbar(p["measured"], p["d"], np.where(np.isfinite(ends), np.maximum(ends, 0), 0),
                 fmt="o", markersize=2.8, linewidth=0.8, color=common.PALETTE[1], zorder=3)
-    bent = np.abs(p["d"]).max() > 1.0
+    bent = np.abs(p["d"]).max(initial=0.0) > 1.0
     if bent:
         ax.set_yscale("symlog", linthresh=0.1)
     ax.set_xlabel(error + " (dB)" * error.endswith("sqnr"), fontsize=7)
@@ -48,6 +53,8 @@ def draw(c, out):
     if TABLE not in c.f:
         return
     rows, points = common.table(c.f, TABLE), common.table(c.f, "/prediction/points")
+    if "diverged" not in points:  # older files
+        points["diverged"] = np.zeros(len(points["d"]), int)
     chosen = best(rows)
     if chosen is None:
         return
@@ -68,7 +75,14 @@ def draw(c, out):
     right, pairs = rows["right"][chosen], rows["pairs"][chosen]
     told = f" Of {pairs:.0f} pairs of recipes that training tells apart the error orders " \
            f"{100 * right / pairs:.0f} % likewise." if pairs > 0 else ""
-    out.figure(NAME, panels, (answer(rows, chosen), MENU),
+    at = (points["error"] == error) & (points["diverged"] > 0)
+    lost = {f"{label} on {campaign.readable(problem)}": int(k) for label, problem, k in
+            zip(*(points[name][at].tolist() for name in ("label", "problem", "diverged")))}
+    said = f" Crosses at the upper edge: recipes with runs that diverged, which have no gap and " \
+        f"rank by the gap 1000: {', '.join(f'{k} {n}' for k, n in [*lost.items()][:8])}" \
+        + f" and {len(lost) - 8} more" * (len(lost) > 8) + "." if lost else ""
+    title = answer(rows, chosen) + (f"; {sum(lost.values())} runs diverged" if lost else "")
+    out.figure(NAME, panels, (title, MENU),
                "A point is a recipe: the median error over tensors, and its gap after training with "
-               "the 95 % interval; brackets hold rank correlations with theirs." + told
+               "the 95 % interval; brackets hold rank correlations with theirs." + told + said
                + (f" Other errors: {', '.join(others)}." if others else ""))

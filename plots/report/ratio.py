@@ -60,16 +60,15 @@ def draw(c, out):
     if not panels:
         return
     seeds = len(set(rows["seed"].tolist()))
-    lost = int(np.sum(common.table(c.f, "/cells")["status"][rows["cell"]] == "diverged"))
-    lost = f"; {lost} of {len(rows['cell'])} runs diverged, which no number here shows" \
-        if lost else ""
+    lost = campaign.lost_title(c.lost())
     title = f"Furthest from its twin at the end: {worst[1]} on {worst[3]}, {worst[2]:.3g} times " \
             f"the twin's loss{lost}" if worst and worst[0] >= 0 else \
-            "No run that is compared has a loss at the end, or its twin has none above 0" if worst \
-            else campaign.ALL_PLAIN.format("variant")
+            "No run that is compared has a loss at the end, or its twin has none above 0" + lost \
+            if worst else campaign.ALL_PLAIN.format("variant")
     spread = f", bands {edges(seeds)[1]}" if seeds > 1 and not c.crowded() else ""
     out.figure(NAME, panels, (title, MENU),
                f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}{spread}, at "
                f"{c.rate()}; above 1 is worse than float64 with the same start, data and noise. "
-               "A line ends where half of the seeds have diverged." + c.plain_told(),
+               "A line ends where half of the seeds have diverged." + campaign.lost_told(c.lost(), " No number of the title is of them.")
+               + c.plain_told(),
                [campaign.note("the twin itself", inline.swatch(campaign.TWIN))] + c.legend())

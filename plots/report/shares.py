@@ -4,6 +4,8 @@ import inline
 import numpy as np
 
 NAME, MENU = "shares", "Time to target"
+LOST = " They have the targets that they reached before; twins that diverged are in no share, " \
+    "nor in a profile where both did."
 
 
 def draw_panel(c, rows, x_label, base):
@@ -76,12 +78,14 @@ def draw(c, out):
     if panels:
         has = ecdf is not None and len(ecdf["tau"])
         title = answer(c, ecdf) if has else "The file has no targets, profiles alone"
+        title += campaign.lost_title(c.lost())
         out.figure(NAME, panels, (title, MENU),
                    "51 targets per problem, evenly on the logarithm, down to what half the twins "
                    "reach; what never got there counts as infinitely late. A share over updates is of "
                    "all targets of all runs; that of a profile leaves out the targets that both the "
                    "variant and its reference, the best or the twin, missed. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "
-                   "against the own twin do not." + c.plain_told(),
+                   "against the own twin do not."
+                   + campaign.lost_told(c.lost(), LOST) + c.plain_told(),
                    [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
                    + c.legend())

@@ -7,6 +7,7 @@ import common
 import inline
 
 TITLE_CHARACTERS, CAPTION_CHARACTERS = 11.2, 17.5  # an inch of text, sizes 10 and 7
+LEGEND_HANDLE, LEGEND_CHARACTERS = 0.75, 15.5  # inches; an inch of text, size 7
 CAPTION_LINE, LEGEND_LINE = 0.135, 0.16  # inches
 
 
@@ -35,11 +36,12 @@ class Second(Sizes):
                 ax.set_title(head, fontsize=8, loc="left")
 
 
-def names(figures, c):
+def names(figures, c, stage=lambda k, n: None):
     """The figures that the file has, with their titles."""
     out = []
-    for figure in figures:
+    for k, figure in enumerate(figures):
         common.progress(figure.NAME)
+        stage(k, len(figures))
         first = Sizes()
         figure.draw(c, first)
         if first.found:
@@ -47,7 +49,7 @@ def names(figures, c):
     return out
 
 
-def draw(figure, c):
+def draw(figure, c, stage=lambda k: None):
     """(one figure with all panels that `figure` draws of c, its title); None, "" where the file
     lacks its table."""
     first = Sizes(c.label_axes())
@@ -55,6 +57,7 @@ def draw(figure, c):
     plan = first.found
     if not plan:
         return None, ""
+    stage(2)
     n = len(plan["sizes"])
     wide = max(w for w, _ in plan["sizes"])
     columns = min(n, 3 if wide <= 3.9 else 2)
@@ -65,7 +68,9 @@ def draw(figure, c):
     width = max(5.2, wide * columns)
     title = textwrap.wrap(plan["title"], int(width * TITLE_CHARACTERS))
     caption = textwrap.wrap(plan["caption"].strip(), int(width * CAPTION_CHARACTERS))
-    each = 3 if width > 6 else 2
+    longest = max((len(item["label"]) for item in plan["legend"]), default=1)
+    each = max(1, min(3 if width > 6 else 2,
+                      int(width / (LEGEND_HANDLE + longest / LEGEND_CHARACTERS))))
     below = CAPTION_LINE * len(caption) + 0.08
     keys = LEGEND_LINE * -(-len(plan["legend"]) // each) + 0.08 * bool(plan["legend"])
     height = sum(heights) + 0.2 * len(title) + below + keys

@@ -31,7 +31,8 @@ def panel(v, lines):
     for k, name in enumerate(lines):
         at = np.array([group(p)[1] == name for p in v["problem"]])
         order = np.argsort(v["lr_scale"][at])
-        x, y, a, b = (v[c][at][order] for c in ("lr_scale", "mean", "lo95", "hi95"))
+        x, y, a, b = (np.where(v["lost"] > 0, np.nan, v[c])[at][order] if c != "lr_scale"
+                      else v[c][at][order] for c in ("lr_scale", "mean", "lo95", "hi95"))
         style = dict(common.look(k), markersize=3.2, linewidth=1.1)
         ax.fill_between(x, a, b, color=style["color"], alpha=0.15, linewidth=0)
         ax.plot(x, y, label=name or None, zorder=3, **style)
@@ -50,6 +51,7 @@ def draw(c, out):
     if not c.paired or "/protocol/contrasts" not in c.f:
         return
     v = common.table(c.f, "/protocol/contrasts")
+    v, lost = c.without_lost(v, ("label", "against"))
     keep = np.isfinite(v["mean"]) & np.isfinite(v["lo95"]) & np.isfinite(v["hi95"])
     v = {name: column[keep] for name, column in v.items()}
     pairs = list(dict.fromkeys(zip(v["label"].tolist(), v["against"].tolist())))
@@ -62,6 +64,8 @@ def draw(c, out):
         at = np.array([group(p)[0] == name for p in v["problem"]])
         one = {key: column[at] for key, column in v.items()}
         panels.append((panel(one, lines), name, answer(one, pair)))
-    out.figure(NAME, panels, (answer(v, pair), MENU),
+    out.figure(NAME, panels, (answer(v, pair) + campaign.lost_title(lost), MENU),
                "Trimmed mean over pairs of runs with its 95 % interval; above 0 is worse; each "
-               "panel has a scale of its own. Verdicts after Benjamini and Hochberg over all points.")
+               "panel has a scale of its own. Verdicts after Benjamini and Hochberg over all points."
+               + campaign.lost_told(lost, " Points with such runs are not drawn, and where all "
+                                          "of a side did not counted."))
