@@ -62,6 +62,29 @@ h5py.File("small.h5", "w").create_dataset("w/exp_avg", (2 ** 20,), "f4")'
     QM_READER_MEMORY=600 qualm import whole.h5 -q -o o.safetensors >/dev/null
 }
 
+@test "digest refuses a file that inflates without end, at once" {
+    "$PYTHON" - <<'P'
+import h5py, numpy, zlib
+with h5py.File("bomb.h5", "w") as f: # 40 chunks of 16 MiB of zeros, deflated
+    d = f.create_dataset("w", (40 * 2 ** 24,), "u1", chunks=(2 ** 24,), compression=9)
+    chunk = zlib.compress(bytes(2 ** 24), 9)
+    for i in range(40):
+        d.id.write_direct_chunk((i * 2 ** 24,), chunk)
+with h5py.File("many.h5", "w") as f: # the same, in parts that are small
+    for i in range(40):
+        d = f.create_dataset(f"w{i}", (2 ** 24,), "u1", chunks=(2 ** 24,), compression=9)
+        d.id.write_direct_chunk((0,), chunk)
+with h5py.File("less.h5", "w") as f: # 16 MiB, a thousand times what is stored
+    d = f.create_dataset("w", (2 ** 24,), "u1", chunks=(2 ** 24,), compression=9)
+    d.id.write_direct_chunk((0,), chunk)
+P
+    for file in bomb many; do
+        fails_with 3 "are stored; beyond 320 MiB at most 64 times as many are read" digest $file.h5
+    done
+    qualm digest less.h5 >/dev/null
+    QM_READER_MEMORY=700 qualm digest bomb.h5 >/dev/null
+}
+
 @test "plot --list of a file without figures ends with 4 and says so" {
     "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
     fails_with 4 "s.h5: has no tables of any figure" plot --list s.h5
