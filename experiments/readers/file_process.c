@@ -67,7 +67,8 @@ static void service_close(void *object)
     free(f);
 }
 
-/* Refuses a file whose tensors claim too much: whoever opens it has room for them, several times. */
+/* Refuses a file whose tensors claim too much: whoever opens it has room for them, more than
+ * once. */
 static qm_status check_claims(const struct qm_file *f)
 {
     size_t claimed = 0, stored = f->size + f->beside, n;

@@ -307,3 +307,22 @@ print("byte", at, "bit", bit)' $((RANDOM % size)) $((i % 8))
         [[ $output == "qualm ${words%% *}: absent/o."* && $output != *$'\n'* ]]
     done
 }
+
+@test "data: a pattern that visits more than 100000 entries of folders is refused in one line" {
+    "$PYTHON" -c '
+import os
+for i in range(110):
+    os.makedirs(f"d/e{i}")
+for i in range(910):
+    open(f"d/e0/f{i}", "w").close()
+for i in range(1, 110):
+    os.rmdir(f"d/e{i}")
+    os.symlink("e0", f"d/e{i}")'
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'data: ["d/*/no*"]' >s.yaml
+    for words in "plan s.yaml" "run -q -w 0 s.yaml" "run -n s.yaml"; do
+        fails_with 2 "data: 'd/*/no*' visits more than 100000 entries of folders" $words
+    done
+    rm d/e9*
+    fails_with 4 "no file matches" plan s.yaml
+}
