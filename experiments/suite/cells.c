@@ -134,7 +134,7 @@ static int is_number(const char *text)
 
 /* Sets one recipe key.  A value that the rest of its slot refuses, and a hyper-parameter that the
  * rule does not read, makes the cell skipped; misspelt words, and values that no recipe takes (lr:
- * inf), are errors. */
+ * inf, block:abc), are errors. */
 static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm_recipe *r,
                           const struct qm_axis *axis, const struct qm_axis_value *v)
 {
@@ -142,7 +142,10 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
         return skip(c, "%s has no state %.*s", r->base->name, (int)strcspn(axis->key, "."),
                     axis->key);
     c->lr_given |= strcmp(axis->key, "lr") == 0;
-    qm_status st = qm_recipe_set(r, axis->key, v->text);
+    qm_status st = qm_recipe_check_value(r, axis->key, v->text);
+    if (st != QM_OK)
+        return qm_suite_fail_at(s, v->line, st);
+    st = qm_recipe_set(r, axis->key, v->text);
     int unread =
         qm_hyper_has(axis->key) && !qm_rule_reads(r->rule, axis->key) && is_number(v->text);
     if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))

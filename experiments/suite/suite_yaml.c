@@ -9,7 +9,7 @@ qm_status qm_yaml_place(const char *path, int line, qm_status code)
 {
     char where[512];
     snprintf(where, sizeof where, "%s:%d", path, line);
-    return qm_fail_in(code, where);
+    return qm_fail_in(code == QM_NO_MATCH ? QM_BAD_ARG : code, where);
 }
 
 int qm_yaml_items(const yaml_node_t *n)
