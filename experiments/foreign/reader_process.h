@@ -63,7 +63,8 @@ int qm_reader_follows_links(void); /* whether QM_FOLLOW_LINKS is 1 */
 int64_t qm_reader_memory(void);
 
 /* Bytes that what a file of `stored` bytes holds may claim: the limit, or QM_READER_CLAIM times
- * what is stored.  Zeros that were deflated take a thousandth, moments of training and tables more. */
+ * what is stored.  Zeros that were deflated take a thousandth, moments of training and tables
+ * more. */
 #define QM_READER_CLAIM 64
 uint64_t qm_reader_claim_most(uint64_t stored);
 

@@ -64,3 +64,14 @@ assert suite["cells"] == 2 and suite["skipped"] == 1, suite'
     fails_with 4 "every cell was skipped: closed needs a problem: source" run -q -w 0 \
         <(printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'coupling: closed') -o t.h5
 }
+
+@test "plan takes --data as run does" {
+    "$QUALM" state make -q --recipe adamw_f32 --shapes 24x40,8x8 --steps 1 a.safetensors
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'data: ["absent.h5"]' >s.yaml
+    fails_with 4 "no file matches 'absent.h5'" plan s.yaml
+    "$QUALM" plan s.yaml --data a.safetensors --json | "$PYTHON" -c '
+import json, sys
+assert json.load(sys.stdin)[0]["cells"] == 2'
+    fails_with 4 "no file matches 'b.*'" plan s.yaml -d a.safetensors -d 'b.*'
+}
