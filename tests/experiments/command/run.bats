@@ -172,13 +172,15 @@ P
 @test "problems wrap problems; closed runs refuse prescribed gradients; misspelt arguments" {
     printf '%s\n' 'variant: adamw4_ao' 'coupling: [closed, global]' 'steps: 5' 'source:' \
         '  - "problem:spike:at=3,base=heavy:nu=1.5,base=mclm:T=4,C=8"' '  - "problem:ema"' \
-        '  - "problem:heavy:base=quad:n=0"' >"$dir/wrap.yaml"
+        '  - "problem:heavy:base=quad"' >"$dir/wrap.yaml"
     run "$qualm" run --json -o "$dir/wrap.h5" "$dir/wrap.yaml"
     [ "$status" -eq 0 ]
-    [[ $output == *'"ok": 3'* && $output == *'"skipped": 3'* ]]
+    [[ $output == *'"ok": 5'* && $output == *'"skipped": 1'* ]]
     [[ $output == *"problem ema prescribes its gradients and has no loss; take local or global"* ]]
-    # a bad value, not a misspelt name
-    [[ $output == *"quad: n is 0, expected a whole number from 1"* ]]
+    sed -i 's/base=quad"/base=quad:n=0"/' "$dir/wrap.yaml"
+    run "$qualm" plan "$dir/wrap.yaml"
+    [ "$status" -eq 2 ]
+    [[ $output == *"wrap.yaml:7: quad: n is 0, expected a whole number from 1"* ]]
     sed -i 's/base=quad:n=0/base=nqn/' "$dir/wrap.yaml"
     for command in plan run; do
         run "$qualm" $command "$dir/wrap.yaml"
