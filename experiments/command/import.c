@@ -138,6 +138,11 @@ static qm_status add_entry(struct qm_file *f, const char *path, int i, struct im
     const char *name = name_of(f, i);
     QM_TRY(expect_utf8(path, name));
     int64_t same = qm_name_index_get(&m->at, name, strlen(name));
+    if (same >= 0 && m->of[same].file == path)
+        return qm_fail(QM_BAD_FILE, "%s: holds two arrays '%.200s'%s", path, name,
+                       strcmp(qm_file_format(f), "npz") == 0
+                           ? "; of a member the ending .npy is no part of the name"
+                           : "");
     if (same >= 0)
         return qm_fail(QM_BAD_ARG, "%s: '%s' stands in %s too; import the files one by one", path,
                        name, m->of[same].file);

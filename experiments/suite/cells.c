@@ -29,7 +29,7 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
         return qm_suite_fail_at(
             s, v->line,
             qm_fail(QM_BAD_ARG,
-                    "'%s' is '%s', expected an integer of at least %lld (1..4 lists four)", key,
+                    "'%s' is '%.100s', expected an integer of at least %lld (1..4 lists four)", key,
                     v->text, (long long)least));
     *out = x;
     return QM_OK;
@@ -55,7 +55,7 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
         return qm_suite_fail_at(
             s, lr->line,
-            qm_fail(QM_BAD_ARG, "'lr_scale' is '%s', expected a number above 0", lr->text));
+            qm_fail(QM_BAD_ARG, "'lr_scale' is '%.100s', expected a number above 0", lr->text));
     return QM_OK;
 }
 
@@ -85,7 +85,7 @@ static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
     if (clip && (*end || end == clip->text || !(c->clip >= 0.0 && c->clip < 1e30)))
         return qm_suite_fail_at(
             s, clip->line,
-            qm_fail(QM_BAD_ARG, "'clip' is '%s', expected a number of at least 0", clip->text));
+            qm_fail(QM_BAD_ARG, "'clip' is '%.100s', expected a number of at least 0", clip->text));
     return QM_OK;
 }
 

@@ -326,3 +326,34 @@ for i in range(1, 110):
     rm d/e9*
     fails_with 4 "no file matches" plan s.yaml
 }
+
+@test "texts in foreign HDF5, two arrays of one name, a NUL in YAML, long words: one short line" {
+    "$PYTHON" - <<'P'
+import h5py, io, numpy as np, zipfile
+with h5py.File("t.h5", "w") as f:
+    f["w/exp_avg"] = np.ones((8, 128), "f4")
+    f["w/note"] = "of the run"
+    f.create_dataset("names", data=[b"ab", b"cd"])
+x = io.BytesIO()
+np.save(x, np.ones(4, "f4"))
+with zipfile.ZipFile("n.npz", "w") as z:
+    z.writestr("a", x.getvalue())
+    z.writestr("a.npy", x.getvalue())
+open("nul.yaml", "w").write('variant: adamw4_ao\nsource: dist:gauss\ntitle: "a\\0b"\n')
+open("long.yaml", "w").write("variant: adamw4_ao\nsource: dist:gauss\nn: " + "9" * 400 + "\n")
+open("long.txt", "w").write("a " + "8x" * 100000 + "8\n")
+P
+    "$QUALM" import t.h5 -o o.npz >/dev/null 2>err
+    grep -qx "t.h5: left out: names (a text); w/note (a text)" err
+    "$QUALM" state make -q --recipe adamw_f32 --shapes 24x40 --steps 1 s.h5 >/dev/null
+    "$QUALM" import s.h5 -o o.npz >/dev/null 2>err # texts of our own files are no news
+    ! grep "left out" err || return 1
+    fails_with 3 "n.npz: holds two arrays 'a'; of a member the ending .npy is no part" \
+        import n.npz -o o.npz
+    fails_with 2 "nul.yaml:3: 'a...' has a NUL in it" plan nul.yaml
+    fails_with 2 "long.yaml:3: 'n' is '9999" plan long.yaml
+    for words in "plan long.yaml" "size -s long.txt -V adamw4_ao"; do
+        "$QUALM" $words 2>err || true
+        [ "$(wc -l <err)" = 1 ] && [ "$(wc -c <err)" -lt 320 ]
+    done
+}
