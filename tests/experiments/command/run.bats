@@ -251,7 +251,7 @@ open(sys.argv[1], "wb").write(b)' "$dir/d.h5"
     printf "%s\n" "variant: sgdm8_bnb" "momentum_buffer.map: [dyn, int]" "source: dist:gauss" \
         "coupling: oneshot" "slot: momentum_bufer" >"$BATS_TEST_TMPDIR/s.yaml"
     run "$qualm" run "$BATS_TEST_TMPDIR/s.yaml" --dry-run
-    [ "$status" -eq 4 ]
+    [ "$status" -eq 2 ]
     [[ $output == *"s.yaml:5: no rule has a slot 'momentum_bufer'; did you mean \
 'momentum_buffer'"* ]]
     sed -i 's/bufer/buffer/' "$BATS_TEST_TMPDIR/s.yaml"
