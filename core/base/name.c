@@ -45,7 +45,8 @@ const char *qm_name_nearest(const char *name, const char *const *names, int n)
     const char *nearest = NULL;
     for (int i = 0; i < n; i++) {
         int d = distance(name, names[i]);
-        if (d < best) {
+        size_t longer = strlen(name) > strlen(names[i]) ? strlen(name) : strlen(names[i]);
+        if (d < best && (size_t)d < longer) { /* they share a letter */
             best = d;
             nearest = names[i];
         }

@@ -8,7 +8,7 @@
 int qm_name_find(const char *name, const char *const *names, int n);
 
 /* The name nearest to `name` by Damerau-Levenshtein distance, or NULL when none is close
- * (distance above max(2, length / 3)). */
+ * (distance above max(2, length / 3), or no letter in common). */
 const char *qm_name_nearest(const char *name, const char *const *names, int n);
 
 /* Writes "'A', 'B' or 'C'" of the names that begin with `name`, where case, "_", "-" and "bit" do

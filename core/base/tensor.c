@@ -55,11 +55,11 @@ qm_status qm_shape_parse(const char *text, struct qm_shape *out)
         errno = 0;
         long long d = strtoll(at, &end, 10);
         if (errno)
-            return qm_fail(QM_BAD_ARG, "shape '%.200s' has 2^60 elements or more", text);
+            return qm_fail(QM_BAD_ARG, "shape '%.100s' has 2^60 elements or more", text);
         if (end == at || d < 0 || *at < '0' || *at > '9' || s.rank == QM_MAX_RANK ||
             (*end && *end != 'x'))
-            return qm_fail(QM_BAD_ARG, "shape '%s': expected up to %d sizes such as 64x256", text,
-                           QM_MAX_RANK);
+            return qm_fail(QM_BAD_ARG, "shape '%.100s': expected up to %d sizes such as 64x256",
+                           text, QM_MAX_RANK);
         s.dim[s.rank++] = d;
         if (!*end)
             break;
@@ -68,7 +68,7 @@ qm_status qm_shape_parse(const char *text, struct qm_shape *out)
     int64_t n = 1;
     for (int i = 0; i < s.rank; i++) /* a size of 0 does not excuse the others */
         if (__builtin_mul_overflow(n, s.dim[i] ? s.dim[i] : 1, &n) || n >= INT64_C(1) << 60)
-            return qm_fail(QM_BAD_ARG, "shape '%.200s' has 2^60 elements or more", text);
+            return qm_fail(QM_BAD_ARG, "shape '%.100s' has 2^60 elements or more", text);
     *out = s;
     return QM_OK;
 }

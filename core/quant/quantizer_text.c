@@ -338,7 +338,11 @@ static qm_status set_map(struct qm_quantizer *q, char *value)
     char *colon = strchr(value, ':');
     if (colon) {
         *colon++ = '\0';
-        return read_map(q, value, colon);
+        QM_TRY(read_map(q, value, colon));
+        return qm_map_allows(q->map, q->bits, q->sign)
+                   ? QM_OK
+                   : qm_fail(QM_BAD_ARG, "map %s does not exist at %d bits %s", value, q->bits,
+                             q->sign ? "signed" : "unsigned");
     }
     int i = FIND(qm_map_names, value);
     if (i < 0)
@@ -364,6 +368,24 @@ static qm_status unknown_axis(const struct qm_quantizer *q, const char *axis, co
     return qm_name_unknown("axis", axis, axes, 8);
 }
 
+/* Fails for what is no word of any axis, with the words of this one. */
+static qm_status unknown_word(const char *axis, const char *word)
+{
+    static const char *const scales[] = {
+#define X(name, ...) #name,
+        QM_SCALE_WORD_LIST(X)
+#undef X
+    };
+    if (strcmp(axis, "norm") == 0)
+        qm_name_none_of(axis, word, qm_norm_names, QM_NORM_COUNT);
+    else if (strcmp(axis, "scale") == 0)
+        qm_name_none_of(axis, word, scales, SCALE_WORDS);
+    for (int k = 0; k < CHOICES; k++)
+        if (strcmp(axis, setting_names[choices[k].setting]) == 0)
+            qm_name_none_of(axis, word, choices[k].names, choices[k].count);
+    return QM_NO_MATCH;
+}
+
 qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char *value)
 {
     static const char *const axes[] = {"map",   "norm", "curve", "search",
@@ -387,6 +409,8 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
         char *colon = strchr(word, ':');
         if (colon)
             *colon++ = '\0';
+        if (FIND(words, word) < 0)
+            return unknown_word(axis, word);
         QM_TRY(read_word(&next, &seen, word, colon));
     }
     int scale = 0;

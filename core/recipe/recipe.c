@@ -252,6 +252,58 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
     return qm_name_unknown("recipe key", key, names, n);
 }
 
+/* Whether a hyper-parameter lies where every rule wants it. */
+static qm_status check_range(const char *key, double v)
+{
+    static const char *const least_0[] = {"lr",           "eps",        "eps1",
+                                          "weight_decay", "matrix_eps", "momentum_decay"};
+    static const char *const betas[] = {"beta1", "beta2"};
+    if (qm_name_find(key, least_0, sizeof least_0 / sizeof *least_0) >= 0 && !(v >= 0))
+        return qm_fail(QM_BAD_ARG, "expected a number of at least 0");
+    if (qm_name_find(key, betas, sizeof betas / sizeof *betas) >= 0 &&
+        !((v >= 0 && v < 1) || v == -1.0))
+        return qm_fail(QM_BAD_ARG, "expected a number from 0 to below 1");
+    return QM_OK;
+}
+
+static qm_status check_hyper(const char *key, const char *value)
+{
+    static const char *const flags[] = {
+#define X(name, initial, text) #name,
+        QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
+    double v = 0.0;
+    if (qm_name_find(key, flags, sizeof flags / sizeof *flags) < 0) {
+        QM_TRY(read_number(key, value, &v));
+        return check_range(key, v);
+    }
+    return strcmp(value, "0") == 0 || strcmp(value, "1") == 0
+               ? QM_OK
+               : qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%.100s'", key, value);
+}
+
+qm_status qm_recipe_check_value(const struct qm_recipe *r, const char *key, const char *value)
+{
+    char where[256];
+    struct qm_recipe scratch = *r;
+    qm_status st = QM_OK;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        size_t n = strlen(r->rule->slot[i]);
+        if (strncmp(key, r->rule->slot[i], n) != 0 || (key[n] && key[n] != '.'))
+            continue;
+        if (scratch.slot[i].bits == 0) /* what an axis takes does not depend on the others */
+            QM_TRY(qm_quantizer_parse("dyn:8s/tensor", &scratch.slot[i]));
+        st = set_slot(&scratch, i, key[n] ? key + n + 1 : NULL, key, value);
+    }
+    if (qm_hyper_has(key))
+        st = check_hyper(key, value);
+    if (st == QM_OK || strncmp(qm_message(), key, strlen(key)) == 0)
+        return st;
+    snprintf(where, sizeof where, "%.100s: '%.100s'", key, value);
+    return qm_fail_in(st, where);
+}
+
 /* Of a word that names no variant, says which map others mean by it, if any. */
 static qm_status say_map(qm_status st, const char *word)
 {

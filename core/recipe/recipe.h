@@ -66,6 +66,11 @@ void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float
  * value is the one it has or the default. */
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);
 
+/* Whether a value of such a key is wrong in itself, whatever the rest of the recipe is: not a
+ * number, out of the range that all rules have, or no word of its axis.  The message names the key
+ * and the value.  QM_OK also for keys that the recipe does not have. */
+qm_status qm_recipe_check_value(const struct qm_recipe *r, const char *key, const char *value);
+
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */
 qm_status qm_recipe_applicable(const struct qm_recipe *r);
 

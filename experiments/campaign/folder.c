@@ -14,6 +14,7 @@
 #include "core/base/sha256.h"
 #include "experiments/campaign/ledger.h"
 #include "experiments/cli/cli.h"
+#include "experiments/machine/bounded_glob.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/store/atomic_file.h"
 
@@ -59,7 +60,7 @@ static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
         glob_t found = {0};
         qm_status st = QM_OK;
         char pattern[PATH_MAX];
-        glob(qm_loaded_suite_pattern(s, i, pattern, sizeof pattern), 0, NULL, &found);
+        qm_bounded_glob(qm_loaded_suite_pattern(s, i, pattern, sizeof pattern), &found);
         for (size_t k = 0; st == QM_OK && k < found.gl_pathc; k++) {
             char hash[65];
             const char *slash = strrchr(found.gl_pathv[k], '/');

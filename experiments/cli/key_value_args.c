@@ -114,15 +114,8 @@ qm_status qm_args_read(const char *who, const char *defaults, const char *text,
 
 qm_status qm_args_check(const char *who, const char *text, const struct qm_arg *arg, int n)
 {
-    struct qm_arg any[MOST];
     double value[MOST];
     unsigned seen;
     assert(n <= MOST);
-    for (int i = 0; i < n; i++) {
-        any[i] = arg[i];
-        any[i].lo = -HUGE_VAL;
-        any[i].hi = HUGE_VAL;
-        any[i].whole = 0;
-    }
-    return set_list(who, text, any, n, value, &seen);
+    return set_list(who, text, arg, n, value, &seen);
 }

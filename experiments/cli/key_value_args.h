@@ -22,7 +22,7 @@ struct qm_arg {
 qm_status qm_args_read(const char *who, const char *defaults, const char *text,
                        const struct qm_arg *arg, int n, double *value);
 
-/* Checks the syntax of text for arg[n]: as qm_args_read, but numbers out of range are accepted. */
+/* Checks text for arg[n] as qm_args_read does, without its values. */
 qm_status qm_args_check(const char *who, const char *text, const struct qm_arg *arg, int n);
 
 #endif

@@ -138,6 +138,11 @@ static qm_status add_entry(struct qm_file *f, const char *path, int i, struct im
     const char *name = name_of(f, i);
     QM_TRY(expect_utf8(path, name));
     int64_t same = qm_name_index_get(&m->at, name, strlen(name));
+    if (same >= 0 && m->of[same].file == path)
+        return qm_fail(QM_BAD_FILE, "%s: holds two arrays '%.200s'%s", path, name,
+                       strcmp(qm_file_format(f), "npz") == 0
+                           ? "; of a member the ending .npy is no part of the name"
+                           : "");
     if (same >= 0)
         return qm_fail(QM_BAD_ARG, "%s: '%s' stands in %s too; import the files one by one", path,
                        name, m->of[same].file);
@@ -178,6 +183,31 @@ static char *remarks(const json_t *of)
     return all;
 }
 
+/* Whether an entry is a state of a parameter that has a number for a name: "3/exp_avg". */
+static int is_numbered(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+    return digits > 0 && name[digits] == '/' && strcmp(name + digits, "/param") != 0;
+}
+
+/* Of several files, says where an optimizer's parameters kept their numbers because no model
+ * stands in its file. */
+static qm_status remark_numbers(struct qm_file *f, const char *path, struct import *m)
+{
+    static const char text[] =
+        "names of the parameters (a model names them only in the same file: "
+        "torch.save({'model': MODEL, 'optimizer': OPTIMIZER}, FILE) writes such a one)";
+    int n = 0;
+    for (int i = 0; i < qm_file_count(f); i++)
+        n += is_numbered(qm_file_entry(f, i)->name);
+    if (n == 0 || strcmp(qm_file_format(f), "torch") != 0 || json_object_get(m->left_out, path))
+        return QM_OK;
+    char said[sizeof text + 16];
+    snprintf(said, sizeof said, "left out: %s", text);
+    qm_note_remark(path, said);
+    return remember(m->left_out, path, text);
+}
+
 /* Lists what one file adds. */
 static qm_status list_file(const struct options *o, const char *path, struct import *m)
 {
@@ -194,6 +224,8 @@ static qm_status list_file(const struct options *o, const char *path, struct imp
         QM_TRY(remember(m->left_out, path, remark));
     if (qm_file_joined(f, remark, sizeof remark))
         QM_TRY(remember(m->joined, path, remark));
+    if (st == QM_OK && o->n_paths > 1)
+        st = remark_numbers(f, path, m);
     qm_file_close(f);
     return st;
 }

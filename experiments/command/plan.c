@@ -1,4 +1,5 @@
 /* plan.c - qualm plan: reports the cells of a suite, their estimated cost and the skipped ones. */
+#include <errno.h>
 #include <omp.h>
 #include <search.h>
 #include <stdlib.h>
@@ -11,13 +12,15 @@
 #include "experiments/suite/cell_list.h"
 
 struct options {
-    char **suite;
-    int n, cells, shards;
+    char **suite, **data;
+    int n, n_data, cells, shards;
     const char *size; /* NULL: normal */
 };
 
 static const struct argp_option options[] = {
     {"cells", 'c', NULL, 0, "list the cells too", 0},
+    {"data", 'd', "GLOB", 0,
+     "recorded data, instead of the suite's, as `qualm run` takes it; may be repeated", 0},
     {"shards", 's', "N", 0, "what each of N shards would get", 0},
     {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {0}};
@@ -31,6 +34,7 @@ static const char doc[] =
     "  qualm plan convergence\n"
     "  qualm plan --size large ablation_momentum\n"
     "  qualm plan mine.yaml --shards 7\n"
+    "  qualm plan mine.yaml --data checkpoint.pt\n"
     "  qualm plan --json --cells mine.yaml\n"
     "\n"
     "Exit codes: 0 done, 2 a mistake in a suite, 3 a file cannot be read, 4 nothing matched or "
@@ -41,6 +45,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 'c': o->cells = 1; return 0;
+    case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
     case 's': o->shards = qm_cli_whole(state, "shards", arg, 1, 100000); return 0;
     case ARGP_KEY_ARGS:
@@ -187,7 +192,8 @@ static qm_status plan(const struct options *o, const char *word, json_t *all)
     struct qm_loaded_suite job = {0};
     json_t *list = json_array(), *v = NULL;
     QM_TRY(qm_loaded_suite_find(word, path, sizeof path));
-    const struct qm_loaded_suite_changes changes = {.size = o->size};
+    const struct qm_loaded_suite_changes changes = {
+        .size = o->size, .data = o->data, .n_data = o->n_data};
     qm_status st = qm_loaded_suite_open(path, &changes, &job);
     if (st == QM_OK && o->cells)
         qm_cells_list(job.suite, job.cells, job.n_cells, list);
@@ -217,5 +223,6 @@ int qm_cmd_plan(int argc, char **argv)
     if (st == QM_OK && qm_cli.json)
         qm_json_print(json_incref(all));
     json_decref(all);
+    free(o.data);
     return st == QM_OK ? 0 : qm_cli_failed("plan", st);
 }

@@ -194,14 +194,19 @@ static json_t *default_of(const char *defaults, const char *key)
     return json_stringn(at, strcmp(key, "base") == 0 ? strlen(at) : strcspn(at, ","));
 }
 
+static json_t *takes_of(const struct qm_arg *a)
+{
+    return a->words ? json_string(a->words)
+                    : json_sprintf("%s, %.10g to %.10g", a->whole ? "whole number" : "number",
+                                   a->lo, a->hi);
+}
+
 static json_t *arguments(const struct qm_problem *p)
 {
     json_t *list = json_array();
     for (int i = 0; i < p->n_args; i++) {
         const struct qm_arg *a = &p->arg[i];
-        json_t *takes = a->words ? json_string(a->words)
-                                 : json_sprintf("%s, %.10g to %.10g",
-                                                a->whole ? "whole number" : "number", a->lo, a->hi);
+        json_t *takes = takes_of(a);
         json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:s}", "argument", a->key, "default",
                                               default_of(p->args, a->key), "takes", takes,
                                               "meaning", a->text));
@@ -298,6 +303,56 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
     return QM_OK;
 }
 
+/* Whether `word` is one of "a|b|c". */
+static int is_word_of(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = words; at; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (strcspn(at, "|") == n && strncmp(at, word, n) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether "key=value,..." has the key. */
+static int has_key(const char *args, const char *key)
+{
+    size_t n = strlen(key);
+    for (const char *at = args; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, key, n) == 0 && at[n] == '=')
+            return 1;
+    }
+    return 0;
+}
+
+/* Describes what an argument of problems and distributions, or a word that one takes, is: layout,
+ * dct. */
+static void show_argument(const char *name, json_t *found)
+{
+    for (int i = 0; i < qm_problem_count(); i++) {
+        const struct qm_problem *p = qm_problem_at(i);
+        for (int k = 0; k < p->n_args; k++) {
+            const struct qm_arg *a = &p->arg[k];
+            if (strcmp(a->key, name) == 0 || is_word_of(a->words, name))
+                json_array_append_new(
+                    found,
+                    json_pack("{s:s, s:s, s:o, s:o, s:s}", "kind", "argument of a problem", "name",
+                              a->key, "of", json_sprintf("problem:%s:%s=", p->name, a->key),
+                              "takes", takes_of(a), "meaning", a->text ? a->text : ""));
+        }
+    }
+    for (int i = 0; i < qm_dist_count(); i++) {
+        const struct qm_dist *d = qm_dist_at(i);
+        if (has_key(d->args, name))
+            json_array_append_new(found, json_pack("{s:s, s:s, s:o, s:s}", "kind",
+                                                   "argument of a distribution", "name", name, "of",
+                                                   json_sprintf("dist:%s:%s", d->name, d->args),
+                                                   "meaning", d->summary));
+    }
+}
+
 /* ---- finding a name ------------------------------------------------------------------------- */
 
 /* Whether the first n characters of `name` are the item's name; a key of JSON has '_' where a
@@ -318,7 +373,8 @@ static int is_named(const char *item, const char *name, size_t n)
 static qm_status show_named(const char *name, json_t *found)
 {
     enum { NAME_MOST = 256 };
-    static const char *const of_what[] = {"_lo95", "_hi95", "_median"}, words_of[] = "words_of_";
+    static const char *const of_what[] = {"_lo95", "_hi95", "_low", "_high", "_median"},
+                             words_of[] = "words_of_";
     int n;
     const struct qm_item *item = qm_catalog(&n);
     size_t stem = strchr(name, '/') ? strlen(name) : strcspn(name, ":");
@@ -330,6 +386,9 @@ static qm_status show_named(const char *name, json_t *found)
             QM_TRY(show_item(&item[i], &one));
             json_array_append_new(found, one);
         }
+    if (json_array_size(found))
+        return QM_OK;
+    show_argument(name, found);
     if (json_array_size(found))
         return QM_OK;
     if (name[0] == 't' && name[1] && strspn(name + 1, "0123456789") == strlen(name + 1))

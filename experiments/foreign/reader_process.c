@@ -94,6 +94,23 @@ int64_t qm_reader_memory(void)
     return (int64_t)mib << 20;
 }
 
+uint64_t qm_reader_claim_most(uint64_t stored)
+{
+    uint64_t most = (uint64_t)qm_reader_memory(), times;
+    if (__builtin_mul_overflow(stored, (uint64_t)QM_READER_CLAIM, &times))
+        times = UINT64_MAX;
+    return times > most ? times : most;
+}
+
+qm_status qm_reader_claim_fail(const char *what, uint64_t claimed, uint64_t stored)
+{
+    return qm_fail(QM_BAD_FILE,
+                   "%s %llu bytes, and %llu are stored; beyond %llu MiB at most %d times as many "
+                   "are read (QM_READER_MEMORY sets another number of MiB)",
+                   what, (unsigned long long)claimed, (unsigned long long)stored,
+                   (unsigned long long)qm_reader_memory() >> 20, QM_READER_CLAIM);
+}
+
 static qm_status memory_word_check(void)
 {
     const char *word = getenv("QM_READER_MEMORY");

@@ -62,6 +62,15 @@ int qm_reader_follows_links(void); /* whether QM_FOLLOW_LINKS is 1 */
 /* Bytes that a reader may use: QM_READER_MEMORY. */
 int64_t qm_reader_memory(void);
 
+/* Bytes that what a file of `stored` bytes holds may claim: the limit, or QM_READER_CLAIM times
+ * what is stored.  Zeros that were deflated take a thousandth, moments of training and tables
+ * more. */
+#define QM_READER_CLAIM 64
+uint64_t qm_reader_claim_most(uint64_t stored);
+
+/* QM_BAD_FILE with "WHAT CLAIMED bytes, and ..."; `claimed` is more than qm_reader_claim_most(). */
+qm_status qm_reader_claim_fail(const char *what, uint64_t claimed, uint64_t stored);
+
 /* With on = 1, services run in this process from now on: for fuzzers, which watch its branches. */
 void qm_reader_in_this_process(int on);
 

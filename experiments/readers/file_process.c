@@ -18,7 +18,6 @@ enum {
     ROOM = 64 << 20,        /* bytes of an answer: the list of entries, or PIECE values */
     PIECE = 1 << 20,        /* values of one answer */
     NUMBERS_MOST = 1 << 16, /* values of an attribute */
-    CLAIM_RATIO = 64, /* zeros that were deflated take a thousandth, moments of training more */
 };
 
 /* ---- in the reader process ----------------------------------------------------------------- */
@@ -68,21 +67,18 @@ static void service_close(void *object)
     free(f);
 }
 
-/* Refuses a file whose tensors have more bytes than the memory limit and than CLAIM_RATIO times
- * what is stored: whoever opens it has room for them, several times. */
+/* Refuses a file whose tensors claim too much: whoever opens it has room for them, more than
+ * once. */
 static qm_status check_claims(const struct qm_file *f)
 {
-    size_t claimed = 0, stored = f->size + f->beside, most = (size_t)qm_reader_memory(), n;
+    size_t claimed = 0, stored = f->size + f->beside, n;
     for (int i = 0; i < f->n_entries; i++)
         if (__builtin_mul_overflow(f->entry[i].numel, qm_dtype_size(f->entry[i].dtype), &n) ||
             __builtin_add_overflow(claimed, n, &claimed))
             claimed = SIZE_MAX;
-    if (claimed <= most || claimed / CLAIM_RATIO <= stored)
+    if (claimed <= qm_reader_claim_most(stored))
         return QM_OK;
-    return qm_file_bad(f,
-                       "its tensors claim %zu bytes, and %zu are stored; beyond %zu MiB at most %d "
-                       "times as many are read (QM_READER_MEMORY sets another number of MiB)",
-                       claimed, stored, most >> 20, CLAIM_RATIO);
+    return qm_fail_in(qm_reader_claim_fail("its tensors claim", claimed, stored), f->path);
 }
 
 /* Works on a copy of the program's file, so that nothing of it is closed twice where the service

@@ -34,6 +34,7 @@ static int knows(const unsigned char *map, size_t size)
 static const char *class_text(H5T_class_t class)
 {
     switch (class) {
+    case H5T_STRING: return "a text";
     case H5T_COMPOUND: return "a compound type";
     case H5T_OPAQUE: return "an opaque type";
     case H5T_REFERENCE: return "references";
@@ -93,11 +94,13 @@ static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, st
     return QM_OK;
 }
 
-/* Whether a dataset is no tensor by what it is: a text, or a table of a result file. */
-static int is_no_tensor(hid_t set, hid_t type)
+/* Whether a dataset is no tensor by what it is, and need not be named: a text or a table of a
+ * result file. */
+static int is_no_tensor(hid_t file, hid_t set, hid_t type)
 {
     H5T_class_t class = H5Tget_class(type);
-    return class == H5T_STRING || (class == H5T_COMPOUND && H5Aexists(set, "column_units") > 0);
+    return (class == H5T_STRING && H5Aexists(file, "schema") > 0) ||
+           (class == H5T_COMPOUND && H5Aexists(set, "column_units") > 0);
 }
 
 /* Adds the open dataset, or leaves it out and says why. */
@@ -107,7 +110,7 @@ static qm_status take_dataset(struct walk *w, hid_t set, hid_t type, hid_t space
     char why[WHY] = "";
     enum qm_dtype dtype = QM_DTYPE_f32;
     struct qm_shape shape;
-    if (is_no_tensor(set, type))
+    if (is_no_tensor(own->file, set, type))
         return QM_OK;
     if (H5Pget_layout(plist) == H5D_VIRTUAL || H5Pget_external_count(plist) > 0)
         snprintf(why, WHY, "its data is in other files");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/h5_attribute.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5.h"
@@ -35,28 +36,25 @@ static struct qm_listed_fact *add_fact(struct qm_listing *l)
     return more ? &more[l->n_facts] : NULL;
 }
 
-/* Writes an attribute of one text or number as text; "" where it is neither or is missing. */
-static void attribute(hid_t object, const char *name, char *out, size_t size)
+/* Writes an attribute of one text or number as text; "" where it is missing. */
+static qm_status attribute(hid_t object, const char *name, char *out, size_t size)
 {
+    enum qm_h5_attribute kind;
+    double number;
+    char *text;
     out[0] = 0;
     if (H5Aexists(object, name) <= 0)
-        return;
-    hid_t a = H5Aopen(object, name, H5P_DEFAULT), type = H5Aget_type(a), space = H5Aget_space(a);
-    H5T_class_t class = H5Tget_class(type);
-    double number;
-    if (H5Sget_simple_extent_npoints(space) == 1 && class == H5T_STRING &&
-        !H5Tis_variable_str(type)) {
-        char *text = calloc(1, H5Tget_size(type) + 1);
-        if (text && H5Aread(a, type, text) >= 0)
-            snprintf(out, size, "%s", text);
-        free(text);
-    } else if ((class == H5T_INTEGER || class == H5T_FLOAT) &&
-               H5Aread(a, H5T_NATIVE_DOUBLE, &number) >= 0) {
+        return QM_OK;
+    QM_TRY(qm_h5_attribute_kind(object, name, &kind));
+    if (kind == QM_H5_ATTRIBUTE_NUMBER) {
+        QM_TRY(qm_h5_attribute_number(object, name, &number));
         snprintf(out, size, "%.17g", number);
+    } else {
+        QM_TRY(qm_h5_attribute_text(object, name, &text));
+        snprintf(out, size, "%s", text);
+        free(text);
     }
-    qm_h5_close(space);
-    qm_h5_close(type);
-    qm_h5_close(a);
+    return QM_OK;
 }
 
 /* ---- datasets ------------------------------------------------------------------------------ */
@@ -109,13 +107,16 @@ static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *
     int bad = !s || type < 0 || space < 0;
     if (!bad)
         bad = (v->st = qm_h5_guard_dataset(NULL, name, id)) != QM_OK;
+    if (!bad && (v->st = attribute(id, "text", text, sizeof text)) != QM_OK) {
+        qm_fail_in(v->st, name);
+        bad = 1;
+    }
     if (!bad) {
         H5T_class_t class = H5Tget_class(type);
         s->kind = class == H5T_COMPOUND ? QM_LISTED_table
                   : class == H5T_STRING ? QM_LISTED_text
                                         : QM_LISTED_array;
         shape_text(space, s->kind == QM_LISTED_table, shape, sizeof shape);
-        attribute(id, "text", text, sizeof text);
         s->path = malloc(strlen(name) + 2);
         s->shape = strdup(shape);
         s->text = strdup(text);
@@ -134,58 +135,98 @@ static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *
 
 static herr_t fact(hid_t group, const char *name, const H5A_info_t *info, void *context)
 {
-    struct qm_listing *l = context;
+    struct visiting *v = context;
+    struct qm_listing *l = v->l;
     char value[VALUE];
     (void)info;
+    if ((v->st = attribute(group, name, value, sizeof value)) != QM_OK) {
+        qm_fail_in(v->st, "/provenance");
+        return -1;
+    }
     struct qm_listed_fact *f = add_fact(l);
     if (!f)
         return -1;
-    attribute(group, name, value, sizeof value);
     l->n_facts++;
     f->name = strdup(name);
     f->value = strdup(value);
     return f->name && f->value ? 0 : -1;
 }
 
-/* Adds the words of /provenance/argv as one fact; returns whether it failed. */
-static int command_line(hid_t file, struct qm_listing *l)
+/* Word i of n texts of `width` bytes each or, where that is 0, of n pointers; and its length. */
+static const char *word_at(const void *data, size_t width, size_t i, size_t *length)
 {
-    hid_t id = H5Dopen2(file, "/provenance/argv", H5P_DEFAULT);
-    if (id < 0)
-        return 0;
-    if (qm_h5_guard_dataset(NULL, "/provenance/argv", id) != QM_OK) {
-        qm_h5_close(id);
-        return 1;
+    const char *word = width ? (const char *)data + i * width : ((const char *const *)data)[i];
+    word = word ? word : ""; /* a null text of variable width */
+    *length = width ? strnlen(word, width) : strlen(word);
+    return word;
+}
+
+/* The n words with blanks between them; NULL without memory. */
+static char *words_joined(const void *data, size_t n, size_t width)
+{
+    size_t room = 1, at = 0, length;
+    for (size_t i = 0; i < n; i++) {
+        word_at(data, width, i, &length);
+        room += 1 + length;
     }
-    hid_t type = H5Dget_type(id), space = H5Dget_space(id);
-    hssize_t n = H5Sget_simple_extent_npoints(space);
-    int variable = H5Tis_variable_str(type) > 0;
-    size_t width = H5Tget_size(type), room = 8;
-    void *data = calloc(n > 0 ? (size_t)n : 1, width);
-    int bad = !data || H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0;
-    struct qm_listed_fact *f = bad ? NULL : add_fact(l);
-    bad |= !f;
-    for (hssize_t i = 0; !bad && i < n; i++)
-        room += 1 + (variable ? strlen(((char **)data)[i]) : width);
-    if (!bad) {
-        l->n_facts++;
-        f->name = strdup("argv");
-        f->value = calloc(1, room);
-        bad = !f->name || !f->value;
+    char *out = calloc(1, room);
+    for (size_t i = 0; out && i < n; i++) {
+        const char *word = word_at(data, width, i, &length);
+        if (i > 0)
+            out[at++] = ' ';
+        memcpy(out + at, word, length);
+        at += length;
     }
-    for (hssize_t i = 0; !bad && i < n; i++) {
-        size_t at = strlen(f->value);
-        const char *word = variable ? ((char **)data)[i] : (char *)data + (size_t)i * width;
-        snprintf(f->value + at, room - at, "%s%.*s", i ? " " : "",
-                 (int)(variable ? strlen(word) : width), word);
-    }
-    if (data && variable)
+    return out;
+}
+
+/* The words of an open dataset as one text, which the caller frees. */
+static qm_status words_read(hid_t id, hid_t type, hid_t space, char **out)
+{
+    hssize_t n = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
+    if (n < 0 || type < 0 || H5Tget_class(type) != H5T_STRING)
+        return qm_fail(QM_BAD_FILE, "/provenance/argv holds no texts");
+    int is_variable = H5Tis_variable_str(type) > 0;
+    size_t width = H5Tget_size(type);
+    void *data = calloc((size_t)n + 1, width);
+    qm_status st = QM_OK;
+    if (!data)
+        st = qm_fail(QM_NO_MEMORY, "/provenance/argv");
+    else if (H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+        st = qm_h5_fail(QM_BAD_FILE, "/provenance/argv cannot be read");
+    else if (!(*out = words_joined(data, (size_t)n, is_variable ? 0 : width)))
+        st = qm_fail(QM_NO_MEMORY, "/provenance/argv");
+    if (data && is_variable)
         H5Dvlen_reclaim(type, space, H5P_DEFAULT, data);
     free(data);
+    return st;
+}
+
+/* Adds the words of /provenance/argv as one fact. */
+static qm_status command_line(hid_t file, struct qm_listing *l)
+{
+    char *words = NULL;
+    hid_t id = H5Dopen2(file, "/provenance/argv", H5P_DEFAULT);
+    if (id < 0)
+        return QM_OK;
+    hid_t type = H5Dget_type(id), space = H5Dget_space(id);
+    qm_status st = qm_h5_guard_dataset(NULL, "/provenance/argv", id);
+    if (st == QM_OK)
+        st = words_read(id, type, space, &words);
+    struct qm_listed_fact *f = st == QM_OK ? add_fact(l) : NULL;
+    if (f) {
+        l->n_facts++;
+        f->value = words;
+        f->name = strdup("argv");
+    }
+    if (st == QM_OK && (!f || !f->name))
+        st = qm_fail(QM_NO_MEMORY, "/provenance/argv");
+    if (!f)
+        free(words);
     qm_h5_close(space);
     qm_h5_close(type);
     qm_h5_close(id);
-    return bad;
+    return st;
 }
 
 /* ---- in the reader process ----------------------------------------------------------------- */
@@ -202,8 +243,8 @@ static qm_status listing_make(const char *path, struct qm_listing *l)
                 ? -1
                 : H5Gopen2(file, "/provenance", H5P_DEFAULT);
     if (group >= 0)
-        bad = H5Aiterate2(group, H5_INDEX_NAME, H5_ITER_INC, &at, fact, l) < 0 ||
-              command_line(file, l);
+        bad = H5Aiterate2(group, H5_INDEX_NAME, H5_ITER_INC, &at, fact, &v) < 0 ||
+              (v.st = command_line(file, l)) != QM_OK;
     qm_h5_close(group);
     H5Fclose(file);
     if (v.st != QM_OK)

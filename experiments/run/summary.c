@@ -47,10 +47,10 @@ static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan
     for (int i = 0; i < QM_SUMMARY_CELL_KEY_COUNT; i++)
         all[n++] = cell_key_names[i];
     const char *nearest = qm_name_nearest(name, all, n);
-    return fail_in_plan(s, p,
-                        qm_fail(QM_BAD_ARG, "no axis or column '%s'%s%s%s", name,
-                                nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                                nearest ? "'?" : ""));
+    return fail_in_plan(
+        s, p,
+        nearest ? qm_fail(QM_BAD_ARG, "no axis or column '%s'; did you mean '%s'?", name, nearest)
+                : qm_name_none_of("axis or column", name, all, n));
 }
 
 /* The text of a cell under a key; buffer holds QM_RECIPE_TEXT bytes. */

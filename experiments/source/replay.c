@@ -4,6 +4,7 @@
 #include "core/base/grow.h"
 #include "core/base/name.h"
 #include "core/base/name_index.h"
+#include "experiments/machine/bounded_glob.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/readers/reader.h"
 #include "experiments/readers/slot_names.h"
@@ -467,7 +468,13 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
     for (int i = 0; st == QM_OK && i < n_globs; i++) {
         glob_t found = {0};
         char pattern[PATH_MAX];
-        if (glob(qm_shipped_pattern(globs[i], pattern, sizeof pattern), 0, NULL, &found) != 0)
+        int failed = qm_bounded_glob(qm_shipped_pattern(globs[i], pattern, sizeof pattern), &found);
+        if (failed == QM_GLOB_ENDLESS)
+            st = qm_fail(QM_BAD_ARG,
+                         "data: '%.200s' visits more than %d entries of folders, expected a "
+                         "pattern with fewer stars",
+                         globs[i], QM_GLOB_MOST);
+        else if (failed != 0)
             st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'%s", globs[i],
                          strncmp(globs[i], SHIPPED, strlen(SHIPPED)) != 0 || has_shipped()
                              ? ""

@@ -12,14 +12,14 @@
 enum {
     SLAB = 1 << 20,   /* bytes of a dataset read at a time */
     CACHE = 32 << 20, /* bytes of the chunk cache: wide chunks are inflated once */
-    FREE = 1 << 30,   /* bytes that a file may yield whatever its size */
 };
 
 struct walk {
     struct qm_h5_stream out;
     struct qm_h5_walk_count count;
-    uint64_t left; /* bytes that the file may yet yield */
-    qm_status st;  /* of the iteration callbacks */
+    uint64_t stored, most; /* bytes of the file, and that it may yield */
+    uint64_t claimed;      /* by the datasets so far */
+    qm_status st;          /* of the iteration callbacks */
     char path[QM_H5_PATH_MAX];
 };
 
@@ -149,6 +149,14 @@ static qm_status hash_slab(struct walk *w, hid_t set, hid_t t, hid_t space, cons
     return st;
 }
 
+/* Refuses a file that yields many times what it stores. */
+static qm_status claim_check(const struct walk *w, uint64_t bytes)
+{
+    if (bytes <= w->most)
+        return QM_OK;
+    return qm_fail_in(qm_reader_claim_fail("all up to it claims", bytes, w->stored), w->path);
+}
+
 static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t space)
 {
     struct slab s;
@@ -157,10 +165,10 @@ static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t s
     if (n <= 0)
         return QM_OK;
     uint64_t bytes = 0;
-    if (__builtin_mul_overflow((uint64_t)n, (uint64_t)H5Tget_size(t), &bytes) || bytes > w->left)
-        return qm_fail(QM_BAD_FILE, "%s: %llu bytes, more than such a file can store", w->path,
-                       (unsigned long long)bytes);
-    w->left -= bytes;
+    if (__builtin_mul_overflow((uint64_t)n, (uint64_t)H5Tget_size(t), &bytes) ||
+        __builtin_add_overflow(w->claimed, bytes, &w->claimed))
+        w->claimed = UINT64_MAX;
+    QM_TRY(claim_check(w, w->claimed));
     slab_start(&s, H5Tget_size(t));
     hsize_t step[H5S_MAX_RANK];
     size_t most = 1;
@@ -173,6 +181,8 @@ static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t s
     do {
         qm_reader_progress();
         st = hash_slab(w, set, t, space, &s, data);
+        if (st == QM_OK)
+            st = claim_check(w, w->out.added); /* texts and sequences may be one many times */
     } while (st == QM_OK && slab_next(&s, step));
     free(data);
     return st;
@@ -278,7 +288,7 @@ static qm_status hash_group(struct walk *w, hid_t group)
     return w->st;
 }
 
-qm_status qm_digest_of(hid_t file, const char *path, char out[65])
+qm_status qm_digest_of(hid_t file, const char *path, int is_own, char out[65])
 {
     struct walk *w = calloc(1, sizeof *w);
     hid_t root = H5Gopen2(file, "/", H5P_DEFAULT);
@@ -293,7 +303,8 @@ qm_status qm_digest_of(hid_t file, const char *path, char out[65])
         w->path[0] = '/';
         hsize_t size = 0;
         H5Fget_filesize(file, &size);
-        w->left = FREE + size * QM_H5_DEFLATE_MOST;
+        w->stored = size;
+        w->most = is_own ? UINT64_MAX : qm_reader_claim_most(size);
         qm_sha256_start(&w->out.sum);
         qm_stream_text(&w->out, "qualm-digest 1");
         st = hash_group(w, root);

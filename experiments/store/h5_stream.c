@@ -7,6 +7,7 @@ enum { NAME_SIZE = 4096 };
 
 void qm_stream_add(struct qm_h5_stream *s, const void *data, size_t n)
 {
+    s->added += n;
     qm_sha256_add(&s->sum, data, n);
 }
 

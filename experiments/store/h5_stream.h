@@ -12,6 +12,7 @@ struct qm_h5_stream {
     struct qm_sha256 sum;
     hid_t file;        /* to resolve object references */
     const char *where; /* path of the current object, for messages */
+    uint64_t added;    /* bytes */
 };
 
 void qm_stream_add(struct qm_h5_stream *s, const void *data, size_t n);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/foreign/h5_attribute.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5.h"
@@ -17,96 +18,21 @@ struct qm_direct {
 
 /* ---- texts --------------------------------------------------------------------------------- */
 
-/* n texts of width bytes as pointers and NUL-terminated copies, in one allocation. */
-static char **texts_of(const char *bytes, size_t n, size_t width)
-{
-    char **out = malloc((n ? n : 1) * (sizeof *out + width + 1));
-    if (!out)
-        return NULL;
-    char *at = (char *)(out + (n ? n : 1));
-    for (size_t i = 0; i < n; i++, at += width + 1) {
-        out[i] = at;
-        memcpy(at, bytes + i * width, width);
-        at[width] = 0;
-    }
-    return out;
-}
-
 static int is_fixed_text(hid_t type)
 {
     return H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0;
 }
 
-/* Reads the *n texts of an attribute, which must have fixed width. */
-static qm_status attribute_texts(hid_t object, const char *name, size_t *n, char ***out)
-{
-    if (H5Aexists(object, name) <= 0)
-        return qm_fail(QM_NO_MATCH, "no attribute '%s'", name);
-    hid_t a = H5Aopen(object, name, H5P_DEFAULT), type = a < 0 ? -1 : H5Aget_type(a);
-    hid_t space = a < 0 ? -1 : H5Aget_space(a);
-    char *bytes = NULL, **texts = NULL;
-    qm_status st = QM_OK;
-    if (type < 0 || space < 0 || !is_fixed_text(type)) {
-        st = qm_fail(QM_BAD_ARG, "attribute '%s' is no text of fixed width", name);
-    } else {
-        hssize_t count = H5Sget_simple_extent_npoints(space);
-        size_t width = H5Tget_size(type);
-        bytes = calloc(count > 0 ? (size_t)count : 1, width);
-        if (!bytes || H5Aread(a, type, bytes) < 0 ||
-            !(texts = texts_of(bytes, (size_t)count, width)))
-            st = qm_h5_fail(QM_BAD_FILE, "attribute '%s' cannot be read", name);
-        if (st == QM_OK) {
-            *n = (size_t)count;
-            *out = texts;
-        }
-    }
-    free(bytes);
-    qm_h5_close(space);
-    qm_h5_close(type);
-    qm_h5_close(a);
-    return st;
-}
-
-static qm_status attribute_text(hid_t object, const char *name, char **out)
-{
-    char **texts;
-    size_t n;
-    QM_TRY(attribute_texts(object, name, &n, &texts));
-    char *copy = n == 1 ? strdup(texts[0]) : NULL;
-    free(texts);
-    if (!copy)
-        return qm_fail(QM_BAD_ARG, "attribute '%s' is not one text", name);
-    *out = copy;
-    return QM_OK;
-}
-
 /* ---- files --------------------------------------------------------------------------------- */
-
-static qm_status number_read(hid_t object, const char *name, double *out)
-{
-    if (H5Aexists(object, name) <= 0)
-        return qm_fail(QM_NO_MATCH, "no attribute '%s'", name);
-    hid_t a = H5Aopen(object, name, H5P_DEFAULT), type = a < 0 ? -1 : H5Aget_type(a);
-    hid_t space = a < 0 ? -1 : H5Aget_space(a);
-    H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
-    qm_status st = QM_OK;
-    if ((class != H5T_INTEGER && class != H5T_FLOAT) || H5Sget_simple_extent_npoints(space) != 1)
-        st = qm_fail(QM_BAD_ARG, "attribute '%s' is not one number", name);
-    else if (H5Aread(a, H5T_NATIVE_DOUBLE, out) < 0)
-        st = qm_h5_fail(QM_BAD_FILE, "attribute '%s' cannot be read", name);
-    qm_h5_close(space);
-    qm_h5_close(type);
-    qm_h5_close(a);
-    return st;
-}
 
 static qm_status schema_check(struct qm_direct *r)
 {
     char *schema = NULL;
     double version = 0;
-    if (attribute_text(r->file, "schema", &schema) != QM_OK || strcmp(schema, QM_H5_SCHEMA) != 0 ||
-        number_read(r->file, "schema_version", &version) != QM_OK ||
-        attribute_text(r->file, "kind", &r->kind) != QM_OK) {
+    if (qm_h5_attribute_text(r->file, "schema", &schema) != QM_OK ||
+        strcmp(schema, QM_H5_SCHEMA) != 0 ||
+        qm_h5_attribute_number(r->file, "schema_version", &version) != QM_OK ||
+        qm_h5_attribute_text(r->file, "kind", &r->kind) != QM_OK) {
         free(schema);
         return qm_fail(QM_BAD_FILE,
                        "%s: is no result file of qualm: expected the attributes 'schema' ('%s'), "
@@ -311,13 +237,16 @@ qm_status qm_direct_columns(struct qm_direct *r, const char *table, struct qm_bl
     int n = H5Tget_nmembers(d.type);
     char **unit = NULL, **text = NULL;
     size_t units = 0, texts = 0;
-    qm_status st = attribute_texts(d.id, "column_units", &units, &unit);
+    qm_status st = qm_h5_attribute_texts(d.id, "column_units", &units, &unit);
     if (st == QM_OK)
-        st = attribute_texts(d.id, "column_text", &texts, &text);
+        st = qm_h5_attribute_texts(d.id, "column_text", &texts, &text);
     if (st == QM_NO_MATCH) /* the table is there, and every writer says what its columns are */
         st = QM_BAD_FILE;
     if (st == QM_OK && (n < 0 || units != (size_t)n || texts != (size_t)n))
-        st = qm_fail(QM_BAD_FILE, "%s: %s lacks units or descriptions", r->path, table);
+        st = qm_fail(QM_BAD_FILE,
+                     "%s: %s: attributes 'column_units' and 'column_text' do not "
+                     "have a text for each of its %d columns",
+                     r->path, table, n);
     if (st == QM_OK)
         columns_put(&d, n, unit, text, out);
     free(unit);
@@ -415,7 +344,7 @@ qm_status qm_direct_text(struct qm_direct *r, const char *path, const char *name
     hid_t object = -1;
     char longer[512];
     QM_TRY(object_open(r, path, &object));
-    qm_status st = attribute_text(object, name, out);
+    qm_status st = qm_h5_attribute_text(object, name, out);
     qm_h5_close(object);
     snprintf(longer, sizeof longer, "%s/%s", strcmp(path, "/") == 0 ? "" : path, name);
     if (st == QM_NO_MATCH && qm_direct_has(r, longer))
@@ -427,7 +356,7 @@ qm_status qm_direct_number(struct qm_direct *r, const char *path, const char *na
 {
     hid_t object = -1;
     QM_TRY(object_open(r, path, &object));
-    qm_status st = number_read(object, name, out);
+    qm_status st = qm_h5_attribute_number(object, name, out);
     qm_h5_close(object);
     return st == QM_OK ? st : qm_fail_in(st, path);
 }

@@ -263,7 +263,7 @@ static qm_status publish(struct qm_store *s)
     QM_TRY(qm_h5_write_text(s->file, "/provenance", "finished", qm_utc(now)));
     if (H5Fflush(s->file, H5F_SCOPE_GLOBAL) < 0) /* sizes of chunks are known then */
         return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->out.path);
-    QM_TRY(qm_digest_of(s->file, s->out.path, digest));
+    QM_TRY(qm_digest_of(s->file, s->out.path, 1, digest));
     QM_TRY(qm_h5_write_text(s->file, "/provenance", "digest", digest));
     QM_TRY(image_write(s));
     return qm_atomic_file_commit(&s->out);

@@ -5,47 +5,15 @@
 #include <string.h>
 
 #include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/h5_attribute.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5.h"
 #include "experiments/store/store.h"
 
-enum {
-    CACHE = 32 << 20, /* bytes of the chunk cache: wide chunks are inflated once */
-    WIDEST = 4096,    /* bytes of a text of fixed width: others wrote the digest, padded */
-};
+enum { CACHE = 32 << 20 }; /* bytes of the chunk cache: wide chunks are inflated once */
 
 enum stored { ABSENT, UNREADABLE, READ };
-
-/* Reads one text of fixed width, whose padding is left off, or of variable length; 0: it is no
- * text, or has `size` bytes or more. */
-static int text_read(hid_t a, char *out, size_t size)
-{
-    hid_t type = H5Aget_type(a), space = H5Aget_space(a);
-    int good = type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
-               H5Sget_simple_extent_npoints(space) == 1;
-    if (good && H5Tis_variable_str(type) > 0) {
-        char *text = NULL;
-        good = H5Aread(a, type, &text) >= 0 && text && strlen(text) < size;
-        if (good)
-            memcpy(out, text, strlen(text) + 1);
-        H5free_memory(text);
-    } else if (good) {
-        size_t n = H5Tget_size(type);
-        char *text = n <= WIDEST ? calloc(1, n + 1) : NULL;
-        good = text && H5Aread(a, type, text) >= 0;
-        if (good && H5Tget_strpad(type) == H5T_STR_SPACEPAD)
-            while (n > 0 && text[n - 1] == ' ')
-                text[--n] = '\0';
-        good = good && strlen(text) < size;
-        if (good)
-            memcpy(out, text, strlen(text) + 1);
-        free(text);
-    }
-    qm_h5_close(space);
-    qm_h5_close(type);
-    return good;
-}
 
 static enum stored attribute_read(hid_t file, const char *group, const char *name, char *out,
                                   size_t size)
@@ -54,9 +22,14 @@ static enum stored attribute_read(hid_t file, const char *group, const char *nam
     if ((strcmp(group, "/") != 0 && H5Lexists(file, group, H5P_DEFAULT) <= 0) ||
         H5Aexists_by_name(file, group, name, H5P_DEFAULT) <= 0)
         return ABSENT;
-    hid_t a = H5Aopen_by_name(file, group, name, H5P_DEFAULT, H5P_DEFAULT);
-    int good = a >= 0 && text_read(a, out, size);
-    qm_h5_close(a);
+    hid_t object = H5Oopen(file, group, H5P_DEFAULT);
+    char *text = NULL;
+    int good =
+        object >= 0 && qm_h5_attribute_text(object, name, &text) == QM_OK && strlen(text) < size;
+    if (good)
+        memcpy(out, text, strlen(text) + 1);
+    free(text);
+    qm_h5_close(object);
     return good ? READ : UNREADABLE;
 }
 
@@ -80,7 +53,7 @@ qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried
                                    char digest[65])
 {
     char stored[65];
-    QM_TRY(qm_digest_of(file, path, digest));
+    QM_TRY(qm_digest_of(file, path, 0, digest));
     *carried = carried_digest(file, stored) == ABSENT ? QM_CARRIED_none
                : strcmp(stored, digest) == 0          ? QM_CARRIED_same
                                                       : QM_CARRIED_other;

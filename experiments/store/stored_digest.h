@@ -12,8 +12,9 @@
 #include "experiments/foreign/file_sum.h"
 #include "experiments/store/store.h"
 
-/* The digest (qm_store_digest) of an open file. */
-qm_status qm_digest_of(hid_t file, const char *path, char out[65]);
+/* The digest (qm_store_digest) of an open file.  is_own: this process has just written it, so that
+ * it may hold any number of times what it stores. */
+qm_status qm_digest_of(hid_t file, const char *path, int is_own, char out[65]);
 
 /* Computes the digest and compares it with the one that the file carries. */
 qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried *carried,

@@ -9,12 +9,11 @@
 #include "core/base/grow.h"
 #include "experiments/problems/problem_wrapper.h"
 #include "experiments/suite/shared.h"
+#include "experiments/suite/suite_yaml.h"
 
 qm_status qm_suite_fail_at(const struct qm_suite *s, int line, qm_status st)
 {
-    char where[512];
-    snprintf(where, sizeof where, "%s:%d", s->path, line);
-    return qm_fail_in(st, where);
+    return qm_yaml_place(s->path, line, st);
 }
 
 static const struct {

@@ -29,7 +29,7 @@ qm_status qm_cell_items_find(const struct qm_suite *s, const struct qm_replay *r
                              struct qm_cell_items *list);
 void qm_cell_items_free(struct qm_cell_items *list);
 
-/* The failure st, with its message behind "FILE:LINE: ". */
+/* The failure st, with its message behind "FILE:LINE: ", as qm_yaml_place. */
 qm_status qm_suite_fail_at(const struct qm_suite *s, int line, qm_status st);
 
 #endif

@@ -29,7 +29,7 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
         return qm_suite_fail_at(
             s, v->line,
             qm_fail(QM_BAD_ARG,
-                    "'%s' is '%s', expected an integer of at least %lld (1..4 lists four)", key,
+                    "'%s' is '%.100s', expected an integer of at least %lld (1..4 lists four)", key,
                     v->text, (long long)least));
     *out = x;
     return QM_OK;
@@ -55,7 +55,7 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
         return qm_suite_fail_at(
             s, lr->line,
-            qm_fail(QM_BAD_ARG, "'lr_scale' is '%s', expected a number above 0", lr->text));
+            qm_fail(QM_BAD_ARG, "'lr_scale' is '%.100s', expected a number above 0", lr->text));
     return QM_OK;
 }
 
@@ -85,7 +85,7 @@ static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
     if (clip && (*end || end == clip->text || !(c->clip >= 0.0 && c->clip < 1e30)))
         return qm_suite_fail_at(
             s, clip->line,
-            qm_fail(QM_BAD_ARG, "'clip' is '%s', expected a number of at least 0", clip->text));
+            qm_fail(QM_BAD_ARG, "'clip' is '%.100s', expected a number of at least 0", clip->text));
     return QM_OK;
 }
 
@@ -134,7 +134,7 @@ static int is_number(const char *text)
 
 /* Sets one recipe key.  A value that the rest of its slot refuses, and a hyper-parameter that the
  * rule does not read, makes the cell skipped; misspelt words, and values that no recipe takes (lr:
- * inf), are errors. */
+ * inf, block:abc), are errors. */
 static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm_recipe *r,
                           const struct qm_axis *axis, const struct qm_axis_value *v)
 {
@@ -142,7 +142,10 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
         return skip(c, "%s has no state %.*s", r->base->name, (int)strcspn(axis->key, "."),
                     axis->key);
     c->lr_given |= strcmp(axis->key, "lr") == 0;
-    qm_status st = qm_recipe_set(r, axis->key, v->text);
+    qm_status st = qm_recipe_check_value(r, axis->key, v->text);
+    if (st != QM_OK)
+        return qm_suite_fail_at(s, v->line, st);
+    st = qm_recipe_set(r, axis->key, v->text);
     int unread =
         qm_hyper_has(axis->key) && !qm_rule_reads(r->rule, axis->key) && is_number(v->text);
     if (st != QM_OK && (st != QM_BAD_ARG || !(is_slot_key(axis->key) || unread)))

@@ -240,6 +240,15 @@ static qm_status expect_end(yaml_parser_t *parser, const struct qm_suite *s)
     return st;
 }
 
+/* Refuses a text with a NUL in it, of which only what stands before that would be read. */
+static qm_status check_texts(const struct qm_yaml_walk *w)
+{
+    for (const yaml_node_t *n = w->doc.nodes.start; n < w->doc.nodes.top; n++)
+        if (n->type == YAML_SCALAR_NODE && memchr(n->data.scalar.value, 0, n->data.scalar.length))
+            return qm_yaml_fail(w, n, QM_BAD_ARG, "'%.100s...' has a NUL in it", qm_yaml_text(n));
+    return QM_OK;
+}
+
 static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
 {
     yaml_parser_t parser;
@@ -250,8 +259,10 @@ static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
     qm_status st = next_document(&parser, s, &w.doc);
     if (st == QM_OK) {
         const yaml_node_t *root = yaml_document_get_root_node(&w.doc);
-        st = root ? qm_yaml_pairs(&w, root, "a suite", top_pair, s)
-                  : qm_yaml_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
+        st =
+            root ? check_texts(&w) : qm_yaml_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
+        if (st == QM_OK)
+            st = qm_yaml_pairs(&w, root, "a suite", top_pair, s);
         s->is_sized = w.other != NULL;
         if (st == QM_OK && w.other)
             st = qm_yaml_pairs(&w, w.other, "a size", resize_pair, s);

@@ -9,7 +9,7 @@ qm_status qm_yaml_place(const char *path, int line, qm_status code)
 {
     char where[512];
     snprintf(where, sizeof where, "%s:%d", path, line);
-    return qm_fail_in(code, where);
+    return qm_fail_in(code == QM_NO_MATCH ? QM_BAD_ARG : code, where);
 }
 
 int qm_yaml_items(const yaml_node_t *n)
@@ -50,8 +50,9 @@ qm_status qm_yaml_integer(struct qm_yaml_walk *w, const yaml_node_t *n, const ch
     errno = 0;
     long long x = strtoll(qm_yaml_text(n), &end, 10);
     if (*end || end == qm_yaml_text(n) || errno || x < least)
-        return qm_yaml_fail(w, n, QM_BAD_ARG, "'%s' is '%s', expected an integer of at least %lld",
-                            key, qm_yaml_text(n), (long long)least);
+        return qm_yaml_fail(w, n, QM_BAD_ARG,
+                            "'%s' is '%.100s', expected an integer of at least %lld", key,
+                            qm_yaml_text(n), (long long)least);
     *out = x;
     return QM_OK;
 }

@@ -20,7 +20,8 @@ struct qm_yaml_walk {
 #define qm_yaml_fail_line(path, line, code, ...) \
     (qm_fail(code, __VA_ARGS__), qm_yaml_place(path, line, code))
 
-/* Puts "FILE:LINE: " before the last message; returns code. */
+/* Puts "FILE:LINE: " before the last message; returns code, or QM_BAD_ARG for QM_NO_MATCH: a
+ * misspelt word in a file is a mistake in it. */
 qm_status qm_yaml_place(const char *path, int line, qm_status code);
 
 static inline int qm_yaml_line(const yaml_node_t *n) { return (int)n->start_mark.line + 1; }

@@ -319,3 +319,59 @@ P
     one_line 4 "nothing is named 'qqqqqqq/wwwwwww'" show qqqqqqq/wwwwwww
     one_line 4 "no map 'nf5'; did you mean 'nf4'" show nf5:4s/block:64
 }
+
+# Each attribute of a result file in turn becomes an array, a null space or a structure.
+@test "an attribute of another type or shape is refused and named, and no process crashes" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 256' >c.yaml
+    "$QUALM" run -q -o a.h5 c.yaml >/dev/null
+    "$PYTHON" - "$QUALM" "${QM_TEST_SHARE:-1}" "${QM_TEST_SEED:-0}" <<'P'
+import h5py, numpy as np, shutil, subprocess, sys
+qualm, share, seed = sys.argv[1], min(int(sys.argv[2]), 6), int(sys.argv[3])
+forms = {"numbers": np.zeros(3), "many": np.zeros((40, 40)), "none": np.zeros(0),
+         "texts": np.array([b"a", b"b"]), "null": h5py.Empty("f8"), "complex": 1j,
+         "structure": np.zeros(1, [("a", "f4")])[0]}
+shutil.copy("a.h5", "b.h5")
+with h5py.File("b.h5", "r+") as f:
+    names = [(name, key) for name in ["/provenance", "/metrics", "/cells"] for key in f[name].attrs
+             if key not in ("digest", "DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME")]
+    assert len(names) > 20
+    del f["provenance"].attrs["digest"]
+shutil.copy("b.h5", "whole.h5")
+n = refused = 0
+for at, (name, key) in enumerate(names):
+    for form, value in forms.items():
+        n += 1
+        if (n + seed) % share and (key, form) != ("cpu", "numbers"):
+            continue
+        shutil.copy("whole.h5", "b.h5")
+        with h5py.File("b.h5", "r+") as f:
+            del f[name].attrs[key]
+            f[name].attrs[key] = value
+        r = subprocess.run([qualm, "report", "--no-figures", "b.h5", "-o", "b.html"],
+                           capture_output=True, text=True)
+        refused += r.returncode == 3
+        is_named = r.returncode == 3 and f"'{key}'" in r.stderr and r.stderr.count("\n") == 1
+        is_unread = name != "/provenance" and key == "unit" and r.returncode == 0
+        if "signal" in r.stderr or not (is_named or is_unread):
+            sys.exit(f"{name} {key} {form}: {r.returncode} {r.stderr}")
+        if form == "numbers" and refused % 8 == 1 or key == "cpu":
+            r = subprocess.run([qualm, "plot", "--list", "b.h5"], capture_output=True, text=True)
+            assert r.returncode == 3 and f"'{key}'" in r.stderr and "signal" not in r.stderr, r
+assert refused > 5, refused
+P
+    for data in '3' '["a"]' '[[1.5]]'; do
+        "$PYTHON" - "$data" <<'P'
+import h5py, json, shutil, sys
+shutil.copy("whole.h5", "b.h5")
+with h5py.File("b.h5", "r+") as f:
+    del f["provenance/argv"]
+    f["provenance/argv"] = json.loads(sys.argv[1])
+P
+        [ "$data" = '["a"]' ] && want=0 || want=3
+        status=0
+        "$QUALM" report --no-figures b.h5 -o b.html >out 2>err || status=$?
+        cat err
+        [ "$status" = $want ]
+        [ $want = 0 ] || grep -q "b.h5: /provenance/argv holds no texts" err
+    done
+}

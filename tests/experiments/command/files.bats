@@ -62,6 +62,29 @@ h5py.File("small.h5", "w").create_dataset("w/exp_avg", (2 ** 20,), "f4")'
     QM_READER_MEMORY=600 qualm import whole.h5 -q -o o.safetensors >/dev/null
 }
 
+@test "digest refuses a file that inflates without end, at once" {
+    "$PYTHON" - <<'P'
+import h5py, numpy, zlib
+with h5py.File("bomb.h5", "w") as f: # 40 chunks of 16 MiB of zeros, deflated
+    d = f.create_dataset("w", (40 * 2 ** 24,), "u1", chunks=(2 ** 24,), compression=9)
+    chunk = zlib.compress(bytes(2 ** 24), 9)
+    for i in range(40):
+        d.id.write_direct_chunk((i * 2 ** 24,), chunk)
+with h5py.File("many.h5", "w") as f: # the same, in parts that are small
+    for i in range(40):
+        d = f.create_dataset(f"w{i}", (2 ** 24,), "u1", chunks=(2 ** 24,), compression=9)
+        d.id.write_direct_chunk((0,), chunk)
+with h5py.File("less.h5", "w") as f: # 16 MiB, a thousand times what is stored
+    d = f.create_dataset("w", (2 ** 24,), "u1", chunks=(2 ** 24,), compression=9)
+    d.id.write_direct_chunk((0,), chunk)
+P
+    for file in bomb many; do
+        fails_with 3 "are stored; beyond 320 MiB at most 64 times as many are read" digest $file.h5
+    done
+    qualm digest less.h5 >/dev/null
+    QM_READER_MEMORY=700 qualm digest bomb.h5 >/dev/null
+}
+
 @test "plot --list of a file without figures ends with 4 and says so" {
     "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
     fails_with 4 "s.h5: has no tables of any figure" plot --list s.h5
@@ -282,5 +305,55 @@ print("byte", at, "bit", bit)' $((RANDOM % size)) $((i % 8))
         cp "$name" zip.pt
         run -3 "$QUALM" $words
         [[ $output == "qualm ${words%% *}: absent/o."* && $output != *$'\n'* ]]
+    done
+}
+
+@test "data: a pattern that visits more than 100000 entries of folders is refused in one line" {
+    "$PYTHON" -c '
+import os
+for i in range(110):
+    os.makedirs(f"d/e{i}")
+for i in range(910):
+    open(f"d/e0/f{i}", "w").close()
+for i in range(1, 110):
+    os.rmdir(f"d/e{i}")
+    os.symlink("e0", f"d/e{i}")'
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'data: ["d/*/no*"]' >s.yaml
+    for words in "plan s.yaml" "run -q -w 0 s.yaml" "run -n s.yaml"; do
+        fails_with 2 "data: 'd/*/no*' visits more than 100000 entries of folders" $words
+    done
+    rm d/e9*
+    fails_with 4 "no file matches" plan s.yaml
+}
+
+@test "texts in foreign HDF5, two arrays of one name, a NUL in YAML, long words: one short line" {
+    "$PYTHON" - <<'P'
+import h5py, io, numpy as np, zipfile
+with h5py.File("t.h5", "w") as f:
+    f["w/exp_avg"] = np.ones((8, 128), "f4")
+    f["w/note"] = "of the run"
+    f.create_dataset("names", data=[b"ab", b"cd"])
+x = io.BytesIO()
+np.save(x, np.ones(4, "f4"))
+with zipfile.ZipFile("n.npz", "w") as z:
+    z.writestr("a", x.getvalue())
+    z.writestr("a.npy", x.getvalue())
+open("nul.yaml", "w").write('variant: adamw4_ao\nsource: dist:gauss\ntitle: "a\\0b"\n')
+open("long.yaml", "w").write("variant: adamw4_ao\nsource: dist:gauss\nn: " + "9" * 400 + "\n")
+open("long.txt", "w").write("a " + "8x" * 100000 + "8\n")
+P
+    "$QUALM" import t.h5 -o o.npz >/dev/null 2>err
+    grep -qx "t.h5: left out: names (a text); w/note (a text)" err
+    "$QUALM" state make -q --recipe adamw_f32 --shapes 24x40 --steps 1 s.h5 >/dev/null
+    "$QUALM" import s.h5 -o o.npz >/dev/null 2>err # texts of our own files are no news
+    ! grep "left out" err || return 1
+    fails_with 3 "n.npz: holds two arrays 'a'; of a member the ending .npy is no part" \
+        import n.npz -o o.npz
+    fails_with 2 "nul.yaml:3: 'a...' has a NUL in it" plan nul.yaml
+    fails_with 2 "long.yaml:3: 'n' is '9999" plan long.yaml
+    for words in "plan long.yaml" "size -s long.txt -V adamw4_ao"; do
+        "$QUALM" $words 2>err || true
+        [ "$(wc -l <err)" = 1 ] && [ "$(wc -c <err)" -lt 320 ]
     done
 }

@@ -103,3 +103,23 @@ Y
         qualm list $list >/dev/null
     done
 }
+
+@test "show: names in result files, arguments of problems and options of commands" {
+    cd "$BATS_TEST_TMPDIR"
+    printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: dist:gauss' 'n: 256' \
+        'summary: [{name: sqnr, by: exp_avg.map, value: [sqnr, collapse]}]' >mine.yaml
+    printf '%s\n' 'protocol: paired' 'coupling: closed' 'variant: [adamw8_bnb, adamw4_ao]' \
+        'source: "problem:quad:n=64"' 'seed: 1..6' 'steps: 20' 'lr_scale: [0.5, 1]' >paired.yaml
+    "$QUALM" run -q -o mine.h5 mine.yaml >/dev/null
+    "$QUALM" run -q -o paired.h5 paired.yaml >/dev/null
+    "$QUALM" state make -q --recipe adamw8_bnb --shapes 64x64 --steps 1 state.h5 >/dev/null
+    "$QUALM" analyze -q "$ROOT/experiments/data/samples/checkpoint.pt" -t exp_avg \
+        -Q nf4:4s/block:64/bisect/mid/hi -o analyze.h5 >/dev/null
+    "$QUALM" analyze -q "$ROOT/experiments/data/gpt_austen.h5" -t ln_f --recipe adamw4_ao \
+        -o update.h5 >/dev/null 2>&1 || true
+    "$PYTHON" "$ROOT/tests/support/file_words.py" "$ROOT" "$QUALM" *.h5
+    for word in SE "within SE of theory" sd tau lost first min max wins above below between linear \
+        fast true false "start ulp"; do
+        qualm show "$word" >/dev/null || { echo "$word"; return 1; }
+    done
+}

@@ -343,7 +343,7 @@ static void test_well_written(void **state)
         const char *name, *args, *message; /* NULL: well written */
     } cases[] = {
         {"quad", "n=64,layout=dct", NULL},
-        {"quad", "n=0,cond=1e99", NULL},
+        {"quad", "n=0,cond=1e99", "quad: n is 0, expected a whole number from 1"},
         {"quad", "64,10:5", NULL},
         {"quad", "n=64,nn=4", "quad: no argument 'nn'; there are n, cond"},
         {"quad", "layout=sortd", "layout is 'sortd', expected one of sorted|shuffled|dct"},

@@ -220,8 +220,8 @@ static void test_hdf5_links(void **state)
     assert_string_equal(
         said, "left/enum (an enumeration); left/long (floats of 16 bytes that are none of IEEE and "
               "not bfloat16); left/null (no dataspace); left/pair (a compound type); left/rank9 (9 "
-              "dimensions, at most 8 are read); left/raw (its data is in other files); left/view "
-              "(its data is in other files)");
+              "dimensions, at most 8 are read); left/raw (its data is in other files); left/text "
+              "(a text); left/view (its data is in other files)");
     qm_file_close(f);
 }
 

@@ -1,0 +1,77 @@
+#!/usr/bin/env bats
+# suite.bats - What is said of a suite whose values or words are wrong, and of one to be planned.
+
+load ../../support/cli_common
+
+setup() { dir=$(mktemp -d); cd "$dir"; }
+
+teardown() { rm -rf "$dir"; }
+
+# wrong WANT LINE...: a suite with these lines is refused with 2 and WANT, with the number of its
+# last line, by plan and by run, and no result is written
+wrong() {
+    local want=$1 words
+    shift
+    printf '%s\n' "$@" >s.yaml
+    for words in "plan s.yaml" "run -q -w 0 s.yaml -o s.h5"; do
+        fails_with 2 "s.yaml:$#: $want" $words
+        [ ! -e s.h5 ]
+    done
+}
+
+dist() { wrong "$1" 'variant: adamw4_ao' 'source: dist:gauss' 'n: 256' "$2"; }
+problem() { wrong "$1" 'variant: adamw4_ao' 'coupling: closed' 'steps: 2' "$2"; }
+
+@test "a value that is wrong in itself is a mistake in the suite, named with its line and key" {
+    dist "exp_avg.norm: 'block:-4': 'block' wants a whole number" 'exp_avg.norm: ["block:-4"]'
+    dist "exp_avg.norm: 'block:abc': 'block' wants" 'exp_avg.norm: ["block:64", "block:abc"]'
+    dist "exp_avg: 'nf4:4s/block': quantizer" 'exp_avg: "nf4:4s/block"'
+    dist "exp_avg.map: 'nf4:9s': map nf4 does not exist at 9 bits" 'exp_avg.map: ["nf4:9s", dyn]'
+    dist "exp_avg.min_numel: expected a finite number, got 'x'" 'exp_avg.min_numel: x'
+    dist "exp_avg.whole_blocks: expected 0 or 1, got '3'" 'exp_avg.whole_blocks: 3'
+    dist "nesterov: expected 0 or 1, got '3'" 'nesterov: 3' # which the rule does not even read
+    dist "beta1: '1.5': expected a number from 0 to below 1" 'beta1: [0.9, 1.5]'
+    for key in eps lr weight_decay; do
+        dist "$key: '-1': expected a number of at least 0" "$key: -1"
+    done
+    problem "quad: n is -1, expected a whole number from 1" 'source: "problem:quad:n=-1"'
+    problem "mlp: batch is -1, expected a whole number" 'source: ["problem:quad", "problem:mlp:batch=-1"]'
+}
+
+@test "a misspelt word in a suite is a mistake in it, and the words that there are are named" {
+    dist "exp_avg.round: 'sr': no round 'sr'; there are near, mid, even" 'exp_avg.round: [sr]'
+    dist "exp_avg.norm: 'blok:64': no norm 'blok'; there are tensor, row" 'exp_avg.norm: ["blok:64"]'
+    dist "exp_avg.mpa: 'dyn': no axis 'mpa'; did you mean 'map'?" 'exp_avg.mpa: [dyn]'
+    dist "exp_avg.map: '~': no map '~'; \`qualm list maps\` shows them" 'exp_avg.map: [~]'
+    dist "no param 'bf17'; did you mean 'bf16'?" 'param: bf17'
+    dist "no schedule 'cosin'; there are constant, linear, cosine" 'schedule: cosin'
+    problem "no problem 'qaud'; did you mean 'quad'?" 'source: "problem:qaud"'
+    problem "no distribution 'gaus'; did you mean 'gauss'?" 'source: "dist:gaus"'
+    wrong "no variant 'adamw4_oa'; did you mean" 'source: dist:gauss' 'variant: adamw4_oa'
+    wrong "no axis 'mpa'" 'source: dist:gauss' 'variant: "adamw4_ao,exp_avg.mpa=dyn"'
+    dist "summary table1: no axis or column 'nothing'; there are variant, source" \
+        'summary: [{by: nothing, value: sqnr}]'
+}
+
+@test "what only does not go together is skipped, beside cells that run" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 256' \
+        'exp_avg.map: ["nf4:4s", "lint:4u"]' >s.yaml
+    "$QUALM" run -q -w 0 s.yaml -o s.h5 >/dev/null
+    "$QUALM" plan s.yaml --json | "$PYTHON" -c '
+import json, sys
+suite = json.load(sys.stdin)[0]
+assert suite["cells"] == 2 and suite["skipped"] == 1, suite'
+    fails_with 4 "every cell was skipped: closed needs a problem: source" run -q -w 0 \
+        <(printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'coupling: closed') -o t.h5
+}
+
+@test "plan takes --data as run does" {
+    "$QUALM" state make -q --recipe adamw_f32 --shapes 24x40,8x8 --steps 1 a.safetensors
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'data: ["absent.h5"]' >s.yaml
+    fails_with 4 "no file matches 'absent.h5'" plan s.yaml
+    "$QUALM" plan s.yaml --data a.safetensors --json | "$PYTHON" -c '
+import json, sys
+assert json.load(sys.stdin)[0]["cells"] == 2'
+    fails_with 4 "no file matches 'b.*'" plan s.yaml -d a.safetensors -d 'b.*'
+}
