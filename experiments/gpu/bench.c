@@ -355,19 +355,24 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
 qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w)
 {
     const struct qm_param *format = &w->r->param;
-    int is_plain = format->format == QM_PARAM_f32;
-    void *narrow = is_plain ? NULL : malloc((size_t)(w->numel * qm_param_bytes(format)));
-    const void *stored = is_plain ? (const void *)b->p : narrow;
-    qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)w->numel);
-    if (st == QM_OK && narrow)
-        qm_param_from_float(format, w->numel, b->p, narrow);
+    const int is_plain = format->format == QM_PARAM_f32, is_wide = w->r->grad == QM_DTYPE_f32;
+    void *p = is_plain ? NULL : malloc((size_t)(w->numel * qm_param_bytes(format)));
+    void *g = is_wide ? NULL : malloc((size_t)w->numel * qm_dtype_size(w->r->grad));
+    const void *stored = is_plain ? (const void *)b->p : p, *given = is_wide ? b->g : g;
+    qm_status st =
+        stored && given ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)w->numel);
+    if (st == QM_OK && p)
+        qm_param_from_float(format, w->numel, b->p, p);
+    if (st == QM_OK && g)
+        qm_exact_narrow(b->g, w->numel, w->r->grad, g);
     for (int i = 0; i < QM_BENCH_TURNS * w->n * w->tensors && st == QM_OK; i++) {
         int turn = i / (w->n * w->tensors), part = i / w->tensors % w->n, k = i % w->tensors;
         st = w->part[turn][part].whole
-                 ? qm_tensor_rule_give(w->part[turn][part].whole, k, stored, b->g, w->r->grad)
-                 : qm_batch_give(w->part[turn][part].batch, k, stored, b->g, w->r->grad);
+                 ? qm_tensor_rule_give(w->part[turn][part].whole, k, stored, given, w->r->grad)
+                 : qm_batch_give(w->part[turn][part].batch, k, stored, given, w->r->grad);
     }
-    free(narrow);
+    free(p);
+    free(g);
     return st;
 }
 

@@ -131,8 +131,7 @@ struct qm_gpu_work {
 qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct qm_recipe *r,
                           int n, const struct qm_shape *shapes, const uint32_t *ids);
 
-/* Sets the parameters and gradients of all tensors, from b->p and b->g.  A 16-bit gradient takes
- * the bits of b->g as they are. */
+/* Sets the parameters and gradients of all tensors, from b->p and b->g, rounded to nearest. */
 qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w);
 
 void qm_gpu_work_close(struct qm_gpu_work *w);

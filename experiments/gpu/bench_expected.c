@@ -35,6 +35,7 @@ struct stored {
 struct qm_gpu_expected {
     struct qm_shape shape; /* of a tensor, or of its first rows */
     int64_t n, steps;
+    void *g; /* n gradients */
     int is_whole, is_alike, n_ones;
     struct one one[QM_BENCH_PLACES];
     struct stored room;
@@ -141,6 +142,8 @@ void qm_gpu_expected_close(struct qm_gpu_expected *x)
         free(x->room.codes[k]);
         free(x->room.scales[k]);
     }
+    if (x)
+        free(x->g);
     free(x);
 }
 
@@ -155,8 +158,10 @@ qm_status qm_gpu_expected_open(const struct qm_gpu_bench *b, struct qm_gpu_work 
         return QM_OK;
     }
     w->expected = x;
-    if (!room_open(w, x, &x->room))
+    x->g = malloc(sizeof(float) * (size_t)x->n);
+    if (!x->g || !room_open(w, x, &x->room))
         return qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)x->n);
+    qm_exact_narrow(b->g, x->n, w->r->grad, x->g);
     x->n_ones = x->is_alike || all == 1 ? 1 : QM_BENCH_PLACES;
     for (int i = 0; i < x->n_ones; i++) {
         struct one *o = &x->one[i];
@@ -169,12 +174,12 @@ qm_status qm_gpu_expected_open(const struct qm_gpu_bench *b, struct qm_gpu_work 
     return QM_OK;
 }
 
-/* Makes the steps of one side that follow the first `done`. */
-static qm_status side_run(const struct qm_gpu_bench *b, const struct qm_gpu_work *w,
-                          const struct qm_gpu_expected *x, const struct side *s)
+/* Makes the steps of one side that follow the first x->steps. */
+static qm_status side_run(const struct qm_gpu_work *w, const struct qm_gpu_expected *x,
+                          const struct side *s)
 {
     struct qm_tensor p = {s->p, qm_param_dtype(&w->r->param), x->shape};
-    const struct qm_tensor g = {(void *)(uintptr_t)b->g, w->r->grad, x->shape};
+    const struct qm_tensor g = {x->g, w->r->grad, x->shape};
     for (int64_t i = x->steps + 1; i <= w->made[0]; i++) {
         int64_t t = w->recorded && i > w->recorded ? w->recorded : i;
         QM_TRY(s->b->step(s->plan, &p, &g, t, QM_BENCH_SEED));
@@ -323,7 +328,7 @@ qm_status qm_gpu_expected_compare(const struct qm_gpu_bench *b, struct qm_gpu_wo
         return QM_OK;
     for (int i = 0; i < x->n_ones; i++)
         for (int k = 0; k < 2 && x->one[i].side[k].plan; k++)
-            QM_TRY(side_run(b, w, x, &x->one[i].side[k]));
+            QM_TRY(side_run(w, x, &x->one[i].side[k]));
     x->steps = w->made[0];
     for (int i = 0; i < x->n_ones && w->mode == QM_MODE_fast; i++)
         QM_TRY(expect_near(b, w, x, &x->one[i]));

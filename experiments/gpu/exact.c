@@ -148,7 +148,7 @@ static qm_status comparison_open(struct comparison *x)
     return run_open(x, &x->run[0]);
 }
 
-static void narrow(const float *g, int64_t n, enum qm_dtype type, void *out)
+void qm_exact_narrow(const float *g, int64_t n, enum qm_dtype type, void *out)
 {
     if (type == QM_DTYPE_f32)
         memcpy(out, g, sizeof *g * (size_t)n);
@@ -282,7 +282,7 @@ qm_status qm_exact_compare_of(enum qm_gradients kind, const struct qm_backend *o
         qm_param_from_float(&r->param, x.n, x.wide, x.run[k].p);
     for (int64_t t = 1; st == QM_OK && t <= steps && !*difference; t++) {
         qm_exact_gradient_of(kind, seed, t, x.n, x.wide);
-        narrow(x.wide, x.n, r->grad, x.g);
+        qm_exact_narrow(x.wide, x.n, r->grad, x.g);
         for (int k = 0; st == QM_OK && k < 2; k++)
             st = run_step(&x, &x.run[k], t, seed);
         if (st == QM_OK)
