@@ -28,6 +28,7 @@ struct one {
 /* The stored numbers of one slot, or the parameters or residuals: what they are and what they must
  * be. */
 struct stored {
+    size_t most; /* numbers of each */
     uint8_t *codes[2];
     float *scales[2];
 };
@@ -123,6 +124,7 @@ static int room_open(const struct qm_gpu_work *w, const struct qm_gpu_expected *
         most = scales > most ? scales : most;
     }
     int is = 1;
+    room->most = (size_t)most;
     for (int k = 0; k < 2; k++)
         is = (room->codes[k] = calloc((size_t)most, 1)) &&
              (room->scales[k] = calloc((size_t)most, sizeof(float))) && is;
@@ -195,18 +197,25 @@ static const char *of_what(const struct qm_gpu_work *w)
                                     : "the same steps give one at a time on this device";
 }
 
-/* Compares n numbers of a tensor, the first of which is number `first`. */
-static qm_status expect_equal(const struct qm_gpu_work *w, const void *now, const void *want,
-                              int format, size_t size, int64_t n, const char *what, int64_t first,
-                              int tensor)
+/* n numbers of `size` bytes of a tensor, the first of which is number `first`; format: as
+ * qm_exact_difference has it. */
+struct numbers {
+    const char *what;
+    int tensor, format;
+    size_t size;
+    int64_t n, first;
+};
+
+static qm_status expect_equal(const struct qm_gpu_work *w, const struct numbers *of,
+                              const void *now, const void *want)
 {
-    int64_t at = qm_exact_difference(now, want, format, size, n);
-    return at < 0
-               ? QM_OK
-               : qm_fail(QM_INTERNAL,
-                         "implausible: after %lld steps of a timed tensor, %s %lld of tensor %d "
-                         "is not what %s",
-                         (long long)w->made[0], what, (long long)(first + at), tensor, of_what(w));
+    int64_t at = qm_exact_difference(now, want, of->format, of->size, of->n);
+    return at < 0 ? QM_OK
+                  : qm_fail(QM_INTERNAL,
+                            "implausible: after %lld steps of a timed tensor, %s %lld of tensor %d "
+                            "is not what %s",
+                            (long long)w->made[0], of->what, (long long)(of->first + at),
+                            of->tensor, of_what(w));
 }
 
 /* Where the scales of elements [first, first + n) lie; none, of scales that other elements have
@@ -233,57 +242,86 @@ static struct qm_batch_range range_of(const struct qm_gpu_work *w, const struct 
     return at;
 }
 
-/* Compares slot i of tensor k of a part, or its residuals; of a plan of whole tensors all of it. */
-static qm_status compare_slot(const struct qm_gpu_work *w, struct qm_gpu_expected *x,
-                              const struct side *want, int turn, int tensor, int i, int64_t first)
+/* One tensor of a turn. */
+struct where {
+    struct qm_batch *batch; /* or whole */
+    struct qm_tensor_rule_plan *whole;
+    int tensor, k; /* of all of the work's; of the batch */
+};
+
+static struct where where_is(const struct qm_gpu_work *w, int turn, int tensor)
 {
-    struct stored *s = &x->room;
-    struct qm_batch *batch = w->part[turn][tensor / w->tensors].batch;
-    struct qm_tensor_rule_plan *whole = w->part[turn][tensor / w->tensors].whole;
-    const int k = tensor % w->tensors;
-    struct qm_shape own = x->shape;
-    QM_TRY(want->b->save(want->plan, i, s->codes[1], s->scales[1]));
-    if (i == QM_RESIDUAL) {
-        const struct qm_batch_range at = {.first = first, .n = x->n};
-        const int format =
-            w->r->param.write == QM_WRITE_kahan ? (int)w->r->param.format : QM_EXACT_BYTES;
-        QM_TRY(whole ? qm_tensor_rule_save(whole, k, i, s->codes[0], NULL)
-                     : qm_batch_save_part(batch, k, i, &at, s->codes[0], NULL));
-        return expect_equal(w, s->codes[0], s->codes[1], format,
-                            (size_t)qm_param_residual(&w->r->param), x->n, "residual", first,
-                            tensor);
-    }
-    qm_rule_slot_shape(w->r->rule, &w->r->hyper, i, &x->shape, &own);
-    struct qm_codec c = {.q = qm_recipe_slot(w->r, i, &x->shape)};
-    struct qm_batch_range at = {.n = qm_shape_numel(&own), .n_scales = qm_scale_count(&c, &own)};
-    if (!w->r->rule->tensor)
-        at = range_of(w, x, i, first);
-    QM_TRY(whole ? qm_tensor_rule_save(whole, k, i, s->codes[0], s->scales[0])
-                 : qm_batch_save_part(batch, k, i, &at, s->codes[0], s->scales[0]));
-    if (c.q.bits == 0)
-        return expect_equal(w, s->scales[0], s->scales[1], QM_PARAM_f32, sizeof(float), at.n,
-                            "state", first, tensor);
-    QM_TRY(
-        expect_equal(w, s->codes[0], s->codes[1], QM_EXACT_BYTES, 1, at.n, "code", first, tensor));
-    return expect_equal(w, s->scales[0], s->scales[1], QM_PARAM_f32, sizeof(float), at.n_scales,
-                        "scale", at.first_scale, tensor);
+    const int part = tensor / w->tensors;
+    return (struct where){w->part[turn][part].batch, w->part[turn][part].whole, tensor,
+                          tensor % w->tensors};
 }
 
-/* Compares the elements of a tensor of a turn from number `first` on. */
-static qm_status compare_part(const struct qm_gpu_work *w, struct qm_gpu_expected *x,
-                              const struct side *want, int turn, int tensor, int64_t first)
+static qm_status save(const struct where *at, int slot, const struct qm_batch_range *range,
+                      struct stored *to)
 {
-    struct qm_batch *batch = w->part[turn][tensor / w->tensors].batch;
-    struct qm_tensor_rule_plan *whole = w->part[turn][tensor / w->tensors].whole;
-    const int k = tensor % w->tensors;
+    memset(to->codes[0], 0xa5, to->most); /* a copy that does nothing leaves no right answer */
+    memset(to->scales[0], 0xa5, sizeof(float) * to->most);
+    return at->whole
+               ? qm_tensor_rule_save(at->whole, at->k, slot, to->codes[0], to->scales[0])
+               : qm_batch_save_part(at->batch, at->k, slot, range, to->codes[0], to->scales[0]);
+}
+
+static qm_status compare_residuals(const struct qm_gpu_work *w, struct qm_gpu_expected *x,
+                                   const struct side *want, const struct where *at, int64_t first)
+{
+    const struct qm_param *param = &w->r->param;
+    const struct qm_batch_range range = {.first = first, .n = x->n};
+    const struct numbers of = {"residual",
+                               at->tensor,
+                               param->write == QM_WRITE_kahan ? (int)param->format : QM_EXACT_BYTES,
+                               (size_t)qm_param_residual(param),
+                               x->n,
+                               first};
+    QM_TRY(want->b->save(want->plan, QM_RESIDUAL, x->room.codes[1], NULL));
+    QM_TRY(save(at, QM_RESIDUAL, &range, &x->room));
+    return expect_equal(w, &of, x->room.codes[0], x->room.codes[1]);
+}
+
+/* Compares slot i of elements [first, first + x->n); of a plan of whole tensors all of it. */
+static qm_status compare_slot(const struct qm_gpu_work *w, struct qm_gpu_expected *x,
+                              const struct side *want, const struct where *at, int i, int64_t first)
+{
+    const struct stored *s = &x->room;
+    struct qm_codec c = {.q = qm_recipe_slot(w->r, i, &x->shape)};
+    struct qm_shape own = x->shape;
+    qm_rule_slot_shape(w->r->rule, &w->r->hyper, i, &x->shape, &own);
+    struct qm_batch_range range = {.n = qm_shape_numel(&own), .n_scales = qm_scale_count(&c, &own)};
+    if (!w->r->rule->tensor)
+        range = range_of(w, x, i, first);
+    const struct numbers codes = {"code", at->tensor, QM_EXACT_BYTES, 1, range.n, first},
+                         states = {"state",       at->tensor, QM_PARAM_f32,
+                                   sizeof(float), range.n,    first},
+                         scales = {"scale",       at->tensor,     QM_PARAM_f32,
+                                   sizeof(float), range.n_scales, range.first_scale};
+    QM_TRY(want->b->save(want->plan, i, s->codes[1], s->scales[1]));
+    QM_TRY(save(at, i, &range, &x->room));
+    if (c.q.bits == 0)
+        return expect_equal(w, &states, s->scales[0], s->scales[1]);
+    QM_TRY(expect_equal(w, &codes, s->codes[0], s->codes[1]));
+    return expect_equal(w, &scales, s->scales[0], s->scales[1]);
+}
+
+/* Compares the elements of a tensor from number `first` on. */
+static qm_status compare_part(const struct qm_gpu_work *w, struct qm_gpu_expected *x,
+                              const struct side *want, const struct where *at, int64_t first)
+{
+    const struct qm_param *param = &w->r->param;
+    const size_t size = (size_t)qm_param_bytes(param);
+    const struct numbers of = {"parameter", at->tensor, (int)param->format, size, x->n, first};
     uint8_t *now = x->room.codes[0];
-    memset(now, 0xa5, (size_t)(x->n * qm_param_bytes(&w->r->param)));
-    QM_TRY(whole ? qm_tensor_rule_take_part(whole, k, first, x->n, now)
-                 : qm_batch_take_part(batch, k, first, x->n, now));
-    QM_TRY(expect_equal(w, now, want->p, (int)w->r->param.format,
-                        (size_t)qm_param_bytes(&w->r->param), x->n, "parameter", first, tensor));
-    for (int i = qm_param_residual(&w->r->param) ? QM_RESIDUAL : 0; i < w->r->rule->n_slots; i++)
-        QM_TRY(compare_slot(w, x, want, turn, tensor, i, first));
+    memset(now, 0xa5, size * (size_t)x->n);
+    QM_TRY(at->whole ? qm_tensor_rule_take_part(at->whole, at->k, first, x->n, now)
+                     : qm_batch_take_part(at->batch, at->k, first, x->n, now));
+    QM_TRY(expect_equal(w, &of, now, want->p));
+    if (qm_param_residual(param))
+        QM_TRY(compare_residuals(w, x, want, at, first));
+    for (int i = 0; i < w->r->rule->n_slots; i++)
+        QM_TRY(compare_slot(w, x, want, at, i, first));
     return QM_OK;
 }
 
@@ -339,7 +377,8 @@ qm_status qm_gpu_expected_compare(const struct qm_gpu_bench *b, struct qm_gpu_wo
         int64_t last = (w->numel - x->n) / BLOCK, first = place * last / (QM_BENCH_PLACES - 1);
         if (all == 1 && place > 0 && (x->is_whole || !x->is_alike))
             continue;
-        QM_TRY(compare_part(w, x, &o->side[w->mode == QM_MODE_fast], turn, tensor,
+        const struct where at = where_is(w, turn, tensor);
+        QM_TRY(compare_part(w, x, &o->side[w->mode == QM_MODE_fast], &at,
                             all == 1 ? first * BLOCK : 0));
     }
     return QM_OK;
