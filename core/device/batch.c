@@ -489,40 +489,50 @@ qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out)
     return st;
 }
 
-/* Unpacks the codes on the device into out[n] (one byte each), or packs in[n] into them. */
-static qm_status codes_move(struct qm_batch *b, const struct tensor *t, int slot, uint8_t *out,
-                            const uint8_t *in)
+/* Unpacks the n codes on the device from number `first` on, a multiple of 8, into out[n] (one byte
+ * each), or packs in[n] into them. */
+static qm_status codes_move(struct qm_batch *b, const struct tensor *t, int slot, int64_t first,
+                            int64_t n, uint8_t *out, const uint8_t *in)
 {
     const struct qm_codec *c = &b->form.slot[slot].codec;
-    size_t bytes = (size_t)qm_code_bytes(c, t->n);
+    size_t bytes = (size_t)qm_code_bytes(c, n);
+    qm_address at = t->slot[slot].buffer[CODES] + (qm_address)qm_code_bytes(c, first);
     uint8_t *packed = malloc(bytes + 1);
     if (!packed)
-        return qm_fail(QM_NO_MEMORY, "codes of %lld elements", (long long)t->n);
+        return qm_fail(QM_NO_MEMORY, "codes of %lld elements", (long long)n);
     if (in)
-        qm_pack_range(c, in, t->n, packed);
-    qm_status st = in ? b->d->put(t->slot[slot].buffer[CODES], packed, bytes)
-                      : b->d->get(packed, t->slot[slot].buffer[CODES], bytes);
+        qm_pack_range(c, in, n, packed);
+    qm_status st = in ? b->d->put(at, packed, bytes) : b->d->get(packed, at, bytes);
     if (st == QM_OK && out)
-        qm_unpack_range(c, packed, t->n, out);
+        qm_unpack_range(c, packed, n, out);
     free(packed);
     return st;
 }
 
-qm_status qm_batch_save(struct qm_batch *b, int k, int slot, uint8_t *codes, float *scales)
+qm_status qm_batch_save_part(struct qm_batch *b, int k, int slot, const struct qm_batch_range *at,
+                             uint8_t *codes, float *scales)
 {
     const struct tensor *t = &b->tensor[k];
+    const size_t residual = (size_t)qm_param_residual(&b->r.param);
     if (slot == QM_RESIDUAL)
-        return codes && t->residual
-                   ? b->d->get(codes, t->residual, (size_t)(t->n * qm_param_residual(&b->r.param)))
-                   : QM_OK;
+        return codes && t->residual ? b->d->get(codes, t->residual + residual * (size_t)at->first,
+                                                residual * (size_t)at->n)
+                                    : QM_OK;
     QM_TRY(slot_check(b, slot));
-    int is_plain = b->form.slot[slot].way == QM_WAY_PLAIN;
-    if (codes && !is_plain)
-        QM_TRY(codes_move(b, t, slot, codes, NULL));
-    if (!scales)
-        return QM_OK;
-    return b->d->get(scales, t->slot[slot].buffer[SCALES],
-                     floats(is_plain ? t->n : t->slot[slot].n_scales));
+    const qm_address from = t->slot[slot].buffer[SCALES];
+    if (b->form.slot[slot].way == QM_WAY_PLAIN)
+        return scales ? b->d->get(scales, from + floats(at->first), floats(at->n)) : QM_OK;
+    if (codes)
+        QM_TRY(codes_move(b, t, slot, at->first, at->n, codes, NULL));
+    return scales ? b->d->get(scales, from + floats(at->first_scale), floats(at->n_scales)) : QM_OK;
+}
+
+qm_status qm_batch_save(struct qm_batch *b, int k, int slot, uint8_t *codes, float *scales)
+{
+    struct qm_batch_range all = {.n = b->tensor[k].n};
+    if (slot >= 0 && slot < b->form.n_slots)
+        all.n_scales = b->tensor[k].slot[slot].n_scales;
+    return qm_batch_save_part(b, k, slot, &all, codes, scales);
 }
 
 static qm_status load_plain(struct qm_batch *b, const struct tensor *t, int slot,
@@ -551,7 +561,7 @@ qm_status qm_batch_load(struct qm_batch *b, int k, int slot, const uint8_t *code
         return scales ? load_plain(b, t, slot, scales) : QM_OK;
     if (codes) {
         QM_TRY(qm_codec_codes_exist(&b->form.slot[slot].codec, codes, t->n));
-        QM_TRY(codes_move(b, t, slot, NULL, codes));
+        QM_TRY(codes_move(b, t, slot, 0, t->n, NULL, codes));
     }
     return scales ? b->d->put(t->slot[slot].buffer[SCALES], scales, floats(t->slot[slot].n_scales))
                   : QM_OK;

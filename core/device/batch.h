@@ -65,6 +65,15 @@ qm_status qm_batch_load(struct qm_batch *b, int k, int slot, const uint8_t *code
                         const float *scales);
 int64_t qm_batch_bytes(const struct qm_batch *b);
 
+/* As qm_batch_save, of a part of tensor k: the codes, residuals, or values of a slot without codes,
+ * of elements [first, first + n), where first is a multiple of 8; and n_scales stored scales from
+ * number first_scale on. */
+struct qm_batch_range {
+    int64_t first, n, first_scale, n_scales;
+};
+qm_status qm_batch_save_part(struct qm_batch *b, int k, int slot, const struct qm_batch_range *at,
+                             uint8_t *codes, float *scales);
+
 const struct qm_step_form *qm_batch_form(const struct qm_batch *b);
 void *qm_batch_module(const struct qm_batch *b); /* its kernels, for the last type of gradients */
 

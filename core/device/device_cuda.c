@@ -352,6 +352,9 @@ qm_status qm_cuda_begun(void *driver_module, uint64_t *begun)
     size_t bytes = 0;
     *begun = 0;
     QM_CU(gpu.cu, ModuleGetGlobal, (&at, &bytes, driver_module, QM_LAUNCHES));
+    if (bytes != sizeof *begun)
+        return qm_fail(QM_INTERNAL, "cuModuleGetGlobal gives %zu bytes for %s, which has %zu",
+                       bytes, QM_LAUNCHES, sizeof *begun);
     return cuda_get(begun, at, sizeof *begun);
 }
 

@@ -9,6 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/gpu/bench_done.h"
+#include "experiments/gpu/bench_expected.h"
 #include "experiments/gpu/gpu.h"
 
 /* ---- parameters and gradients ---------------------------------------------------------------- */
@@ -237,10 +238,22 @@ struct timed_round {
     double seconds, around, missing;
 };
 
+/* ms: between events that lie within `around` seconds of the host's clock. */
+static qm_status expect_within(double ms, double around)
+{
+    const double drift = 1.02, resolution = 50e-6; /* of two clocks */
+    return 1e-3 * ms <= drift * around + resolution
+               ? QM_OK
+               : qm_fail(QM_INTERNAL,
+                         "implausible: cuEventElapsedTime gives %g ms, and the host's clock shows "
+                         "%g ms around both events",
+                         ms, 1e3 * around);
+}
+
 static qm_status time_one(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                           struct timed_round *out)
 {
-    const double drift = 1.02, resolution = 50e-6; /* of two clocks */
+    const double resolution = 1e-3; /* milliseconds of an event */
     double ms = 0.0, all_ms = 0.0;
     if (t->before)
         QM_TRY(t->before(t->arg));
@@ -255,11 +268,13 @@ static qm_status time_one(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
     QM_TRY(qm_cuda_milliseconds(b->cu, b->from, b->to, &ms));
     QM_TRY(qm_cuda_milliseconds(b->cu, b->start, b->to, &all_ms));
     *out = (struct timed_round){1e-3 * ms, around, around - 1e-3 * all_ms};
-    if (out->seconds > drift * around + resolution)
+    QM_TRY(expect_within(ms, around));
+    QM_TRY(expect_within(all_ms, around));
+    if (all_ms < ms * (1.0 - 1e-6) - resolution)
         return qm_fail(QM_INTERNAL,
-                       "implausible: cuEventElapsedTime gives %g ms, and the host's clock shows %g "
-                       "ms around both events",
-                       ms, 1e3 * around);
+                       "implausible: cuEventElapsedTime gives %g ms for what was timed, and %g ms "
+                       "from an earlier event to the same end",
+                       ms, all_ms);
     return t->after ? t->after(t->arg) : QM_OK;
 }
 
@@ -326,6 +341,8 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
     int k = w->n++;
     w->tensors = n;
     w->numel = qm_shape_numel(&shapes[0]);
+    w->shape = shapes[0];
+    w->mode = mode;
     w->r = r;
     for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
         QM_TRY(r->rule->tensor ? qm_tensor_rule_open(&qm_device_cuda, mode, r, n, shapes, ids,
@@ -338,19 +355,24 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
 qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w)
 {
     const struct qm_param *format = &w->r->param;
-    int is_plain = format->format == QM_PARAM_f32;
-    void *narrow = is_plain ? NULL : malloc((size_t)(w->numel * qm_param_bytes(format)));
-    const void *stored = is_plain ? (const void *)b->p : narrow;
-    qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)w->numel);
-    if (st == QM_OK && narrow)
-        qm_param_from_float(format, w->numel, b->p, narrow);
+    const int is_plain = format->format == QM_PARAM_f32, is_wide = w->r->grad == QM_DTYPE_f32;
+    void *p = is_plain ? NULL : malloc((size_t)(w->numel * qm_param_bytes(format)));
+    void *g = is_wide ? NULL : malloc((size_t)w->numel * qm_dtype_size(w->r->grad));
+    const void *stored = is_plain ? (const void *)b->p : p, *given = is_wide ? b->g : g;
+    qm_status st =
+        stored && given ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)w->numel);
+    if (st == QM_OK && p)
+        qm_param_from_float(format, w->numel, b->p, p);
+    if (st == QM_OK && g)
+        qm_exact_narrow(b->g, w->numel, w->r->grad, g);
     for (int i = 0; i < QM_BENCH_TURNS * w->n * w->tensors && st == QM_OK; i++) {
         int turn = i / (w->n * w->tensors), part = i / w->tensors % w->n, k = i % w->tensors;
         st = w->part[turn][part].whole
-                 ? qm_tensor_rule_give(w->part[turn][part].whole, k, stored, b->g, w->r->grad)
-                 : qm_batch_give(w->part[turn][part].batch, k, stored, b->g, w->r->grad);
+                 ? qm_tensor_rule_give(w->part[turn][part].whole, k, stored, given, w->r->grad)
+                 : qm_batch_give(w->part[turn][part].batch, k, stored, given, w->r->grad);
     }
-    free(narrow);
+    free(p);
+    free(g);
     return st;
 }
 
@@ -361,6 +383,8 @@ void qm_gpu_work_close(struct qm_gpu_work *w)
             qm_batch_close(w->part[turn][k].batch);
             qm_tensor_rule_close(w->part[turn][k].whole);
         }
+    qm_gpu_expected_close(w->expected);
+    free(w->projection);
 }
 
 qm_status qm_gpu_work_run(void *work)
@@ -368,9 +392,10 @@ qm_status qm_gpu_work_run(void *work)
     struct qm_gpu_work *w = work;
     int turn = (int)(w->t % QM_BENCH_TURNS);
     int64_t t = w->t++ / QM_BENCH_TURNS + 1; /* some rules start what they keep in step 1 */
+    w->made[turn] += !w->is_recording;
     for (int k = 0; k < w->n; k++)
-        QM_TRY(w->part[turn][k].whole ? qm_tensor_rule_run(w->part[turn][k].whole, t, 1)
-                                      : qm_batch_run(w->part[turn][k].batch, t, 1));
+        QM_TRY(w->part[turn][k].whole ? qm_tensor_rule_run(w->part[turn][k].whole, t, QM_BENCH_SEED)
+                                      : qm_batch_run(w->part[turn][k].batch, t, QM_BENCH_SEED));
     return QM_OK;
 }
 
@@ -381,6 +406,8 @@ static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_st
 {
     const struct qm_gpu_timed t = {.work = run, .arg = arg};
     uint64_t asked, begun, all_asked, all_begun;
+    if (w->t == 0)
+        QM_TRY(qm_gpu_expected_open(b, w));
     double start = qm_seconds();
     QM_TRY(qm_cuda_launches(&asked, &begun));
     QM_TRY(time_warm_up(b, &t));
@@ -392,6 +419,8 @@ static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_st
             QM_TRY(run(arg));
         QM_TRY(qm_gpu_work_changed(w));
     }
+    while (w->made[0] != w->made[1])
+        QM_TRY(run(arg));
     QM_TRY(qm_gpu_work_all_done(b, w));
     QM_TRY(qm_cuda_launches(&all_asked, &all_begun));
     return expect_begun("the timed steps", all_begun - begun,
@@ -407,6 +436,7 @@ qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct
 
 struct graphs {
     const struct qm_gpu_bench *b;
+    struct qm_gpu_work *w;
     void *graph[QM_BENCH_TURNS], *executable[QM_BENCH_TURNS];
     uint64_t recorded[QM_BENCH_TURNS], launches; /* of each graph; made by all so far */
     int turn;
@@ -418,6 +448,7 @@ static qm_status run_graph(void *arg)
     int turn = g->turn++ % QM_BENCH_TURNS;
     QM_CU(g->b->cu, GraphLaunch, (g->executable[turn], g->b->stream));
     g->launches += g->recorded[turn];
+    g->w->made[turn]++;
     return QM_OK;
 }
 
@@ -429,7 +460,10 @@ static qm_status record(const struct qm_gpu_bench *b, struct qm_gpu_work *w, voi
     uint64_t before, begun;
     QM_TRY(qm_cuda_launches(&before, &begun));
     QM_CU(b->cu, StreamBeginCapture, (b->stream, RELAXED));
+    w->is_recording = 1;
     qm_status st = qm_gpu_work_run(w);
+    w->is_recording = 0;
+    w->recorded = w->made[0] + 1;
     int error = QM_CU_ERROR(b->cu, StreamEndCapture, (b->stream, graph));
     if (st == QM_OK)
         st = qm_cuda_error(error, "cuStreamEndCapture");
@@ -455,7 +489,7 @@ qm_status qm_gpu_work_time_graph(struct qm_gpu_bench *b, struct qm_gpu_work *w,
                                  struct qm_gpu_time *out)
 {
     const struct qm_cuda *cu = b->cu;
-    struct graphs g = {.b = b};
+    struct graphs g = {.b = b, .w = w};
     qm_status st = QM_OK;
     if (!cu->StreamBeginCapture || !cu->StreamEndCapture || !cu->GraphInstantiateWithFlags ||
         !cu->GraphLaunch || !cu->GraphExecDestroy || !cu->GraphDestroy)

@@ -22,7 +22,8 @@ enum {
     QM_GPU_BENCH_ROUNDS = 1000, /* most that --rounds takes */
     QM_BENCH_TURNS = 2,         /* sets of tensors that take turns */
     QM_BENCH_PLACES = 3,        /* where parameters are compared with those before the steps */
-    QM_BENCH_SAMPLE = 1024      /* elements at each place, at most */
+    QM_BENCH_SAMPLE = 1024,     /* elements at each place, at most */
+    QM_BENCH_SEED = 1           /* of the drawn roundings of steps */
 };
 
 /* Number of the small tensors, and elements of each. */
@@ -93,7 +94,9 @@ struct qm_gpu_timed {
  * QM_INTERNAL: a call failed, or a time between events is not above 0, not finite, or longer than
  * what the host's clock shows around the events (by more than 2 % and 50 microseconds), or, in
  * every round, shorter (by more than a tenth and 300 microseconds, from the events around the read
- * of the cache and the work); or the device began fewer reads of the cache than it was given. */
+ * of the cache and the work); or the work takes longer than the read of the cache and the work; or
+ * the device began fewer reads of the cache than it was given.  Both times of each round are looked
+ * at, those of the warm-up too. */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                             struct qm_gpu_time *out);
 
@@ -107,7 +110,15 @@ struct qm_gpu_work {
     int n, tensors; /* parts, and tensors of each */
     int64_t t;      /* steps so far, in turn of each set of tensors */
     int64_t numel;  /* elements of each tensor */
+    struct qm_shape shape;
+    enum qm_mode mode;
     const struct qm_recipe *r;
+    int64_t made[QM_BENCH_TURNS];     /* steps of each turn that the device was asked to make */
+    int64_t recorded;                 /* the step that graphs repeat; 0: none was recorded */
+    int is_recording;                 /* 1: what is launched is not made yet */
+    struct qm_gpu_expected *expected; /* bench_expected.h */
+    float *projection;                /* that was loaded into a slot, or NULL */
+    int projection_slot;
     struct {
         struct qm_batch *batch;
         struct qm_tensor_rule_plan *whole;
@@ -120,8 +131,7 @@ struct qm_gpu_work {
 qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct qm_recipe *r,
                           int n, const struct qm_shape *shapes, const uint32_t *ids);
 
-/* Sets the parameters and gradients of all tensors, from b->p and b->g.  A 16-bit gradient takes
- * the bits of b->g as they are. */
+/* Sets the parameters and gradients of all tensors, from b->p and b->g, rounded to nearest. */
 qm_status qm_gpu_work_give(struct qm_gpu_bench *b, struct qm_gpu_work *w);
 
 void qm_gpu_work_close(struct qm_gpu_work *w);
@@ -131,8 +141,9 @@ qm_status qm_gpu_work_run(void *work); /* one step of the parts of the current t
  * timed was no step: between the warm-up and the last round, or, of float32, in one more step of
  * each turn, the parameters of one of QM_BENCH_PLACES places (of one tensor its begin, middle and
  * end, of several the first, the middle and the last one) of a turn stay as they were; or as
- * qm_gpu_work_all_done (bench_done.h); or the device counted fewer launches than it was given; or
- * as qm_gpu_bench_get. */
+ * qm_gpu_work_all_done (bench_done.h), which looks at what all steps so far must leave; or the
+ * device counted fewer launches than it was given; or as qm_gpu_bench_get.  Both turns have made
+ * equally many steps afterwards. */
 qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out);
 
 /* Times the launches of a step without the CPU's share: they are recorded as a CUDA graph for each

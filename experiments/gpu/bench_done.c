@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/gpu/bench_expected.h"
+#include "experiments/gpu/gpu.h"
+
 /* Some parameters of a tensor of one turn. */
 struct place {
     struct qm_gpu_work *w;
@@ -60,20 +63,6 @@ static qm_status take_place(struct qm_gpu_work *w, int turn, int place, void *ou
  * are compared at once. */
 enum { BLOCK = QM_BENCH_COLUMNS, PIECE = 64 * BLOCK };
 
-/* Whether equal parameters with equal gradients and states stay equal, wherever they lie: nothing
- * is drawn by an element's number, and no block or row of a scale reaches over the end of a
- * BLOCK. */
-static int stays_alike(const struct qm_gpu_work *w)
-{
-    const struct qm_shape shape = {1, {w->numel}};
-    int is = !w->r->rule->tensor && w->r->param.write != QM_WRITE_stoch;
-    for (int i = 0; i < w->r->rule->n_slots && is; i++) {
-        struct qm_quantizer q = qm_recipe_slot(w->r, i, &shape);
-        is = !qm_round_draws(q.round) && (q.block == 0 || BLOCK % q.block == 0);
-    }
-    return is;
-}
-
 /* Copies the first n parameters, of which few are as they were given, or any number of those that
  * are no float32, which rounds small steps back.  Of an average one number has changed at least. */
 static qm_status expect_most_changed(const struct place *of, int64_t n, const unsigned char *given,
@@ -96,9 +85,15 @@ static qm_status expect_most_changed(const struct place *of, int64_t n, const un
                                   (long long)same, (long long)n);
 }
 
-/* Compares all parameters of a tensor of a turn with `of`, BLOCK parameters: those of the first
- * tensor; or, where they do not stay alike, each run of
- * QM_BENCH_SAMPLE with those that were given, from which some must differ. */
+/* The format of what is looked at. */
+static int format_of(const struct qm_gpu_work *w)
+{
+    return is_average(w) ? (int)QM_PARAM_f32 : (int)w->r->param.format;
+}
+
+/* Compares all parameters of a tensor of a turn with `of`, BLOCK parameters that all are to have;
+ * or, where they do not stay alike, each run of QM_BENCH_SAMPLE with those that were given, from
+ * which some must differ. */
 static qm_status expect_done(struct qm_gpu_work *w, struct place p, int is_alike,
                              const unsigned char *of, unsigned char *now)
 {
@@ -109,8 +104,9 @@ static qm_status expect_done(struct qm_gpu_work *w, struct place p, int is_alike
         QM_TRY(get_place(&p, now));
         for (int64_t k = 0, n; k < p.n; k += n) {
             n = p.n - k < QM_BENCH_SAMPLE ? p.n - k : QM_BENCH_SAMPLE;
-            int is_equal = memcmp(now + size * (size_t)k, of + size * (size_t)(k % BLOCK),
-                                  size * (size_t)n) == 0;
+            int is_equal =
+                qm_exact_difference(now + size * (size_t)k, of + size * (size_t)(k % BLOCK),
+                                    format_of(w), size, n) < 0;
             if (is_equal != is_alike)
                 return qm_fail(QM_INTERNAL, "implausible: parameters %lld to %lld of tensor %d %s",
                                (long long)(p.first + k), (long long)(p.first + k + n - 1),
@@ -123,32 +119,74 @@ static qm_status expect_done(struct qm_gpu_work *w, struct place p, int is_alike
     return QM_OK;
 }
 
+/* Compares all parameters of a tensor in the two turns, which have made the same steps.  other:
+ * room for PIECE parameters. */
+static qm_status expect_turns_equal(struct qm_gpu_work *w, struct place p, unsigned char *now,
+                                    unsigned char *other)
+{
+    const size_t size = seen_bytes(w);
+    struct place q = p;
+    for (q.turn = 1; p.first < w->numel; p.first += PIECE) {
+        q.first = p.first;
+        q.n = p.n = w->numel - p.first < PIECE ? w->numel - p.first : PIECE;
+        memset(now, 0xa5, size * (size_t)p.n);
+        memset(other, 0x5a, size * (size_t)p.n);
+        QM_TRY(get_place(&p, now));
+        QM_TRY(get_place(&q, other));
+        int64_t at = qm_exact_difference(now, other, format_of(w), size, p.n);
+        if (at >= 0)
+            return qm_fail(QM_INTERNAL,
+                           "implausible: parameter %lld of tensor %d differs between two sets of "
+                           "tensors that had the same timed steps",
+                           (long long)(p.first + at), p.part * w->tensors + p.k);
+    }
+    return QM_OK;
+}
+
+/* Room of qm_gpu_work_all_done: parameters as they were given, those that the first tensor is to
+ * have, and two pieces. */
+struct rooms {
+    unsigned char *given, *of, *now, *other;
+};
+
+static qm_status look_at_all(const struct qm_gpu_bench *b, struct qm_gpu_work *w, int64_t n,
+                             const struct rooms *room)
+{
+    const size_t bytes = seen_bytes(w) * (size_t)n;
+    const int is_alike = qm_gpu_stays_alike(w), all = w->n * w->tensors;
+    const void *expected = is_average(w) ? NULL : qm_gpu_expected_parameters(w);
+    if (is_average(w))
+        memset(room->given, 0, bytes);
+    else if (w->r->param.format == QM_PARAM_f32)
+        memcpy(room->given, b->p, bytes);
+    else
+        qm_param_from_float(&w->r->param, n, b->p, room->given);
+    for (int i = 0; i < QM_BENCH_TURNS * all; i++) {
+        struct place p = {w, i / all, i % all / w->tensors, i % all % w->tensors, 0, 0};
+        if (i % all == 0 && !w->r->rule->tensor)
+            QM_TRY(expect_most_changed(&p, n, room->given, room->now));
+        if (i == 0)
+            memcpy(room->of, !is_alike ? room->given : expected ? expected : room->now, bytes);
+        QM_TRY(expect_done(w, p, is_alike, room->of, room->now));
+        if (!is_alike && p.turn == 0)
+            QM_TRY(expect_turns_equal(w, p, room->now, room->other));
+    }
+    return QM_OK;
+}
+
 qm_status qm_gpu_work_all_done(const struct qm_gpu_bench *b, struct qm_gpu_work *w)
 {
     const int64_t n = w->numel < BLOCK ? w->numel : BLOCK,
                   most = w->numel < PIECE ? w->numel : PIECE;
     const size_t size = seen_bytes(w);
-    unsigned char *given = malloc(2 * size * (size_t)n), *now = malloc(size * (size_t)most);
-    unsigned char *of = given ? given + size * (size_t)n : NULL;
-    int is_alike = stays_alike(w), all = w->n * w->tensors;
-    qm_status st = given && now ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)most);
-    if (st == QM_OK && is_average(w))
-        memset(given, 0, size * (size_t)n);
-    else if (st == QM_OK && w->r->param.format == QM_PARAM_f32)
-        memcpy(given, b->p, size * (size_t)n);
-    else if (st == QM_OK)
-        qm_param_from_float(&w->r->param, n, b->p, given);
-    for (int i = 0; i < QM_BENCH_TURNS * all && st == QM_OK; i++) {
-        struct place p = {w, i / all, i % all / w->tensors, i % all % w->tensors, 0, 0};
-        if (i % all == 0 && !w->r->rule->tensor)
-            st = expect_most_changed(&p, n, given, now);
-        if (i % all == 0 && st == QM_OK)
-            memcpy(of, is_alike ? now : given, size * (size_t)n);
-        if (st == QM_OK)
-            st = expect_done(w, p, is_alike, of, now);
-    }
-    free(given);
-    free(now);
+    QM_TRY(qm_gpu_expected_compare(b, w));
+    unsigned char *at = malloc(size * (size_t)(2 * n + 2 * most));
+    if (!at)
+        return qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)most);
+    const struct rooms room = {at, at + size * (size_t)n, at + size * (size_t)(2 * n),
+                               at + size * (size_t)(2 * n + most)};
+    qm_status st = look_at_all(b, w, n, &room);
+    free(at);
     return st;
 }
 

@@ -14,10 +14,11 @@ qm_status qm_gpu_work_mark(struct qm_gpu_work *w);
  * them.  An average, which of a gradient that stays comes to rest, is not looked at. */
 qm_status qm_gpu_work_changed(struct qm_gpu_work *w);
 
-/* Whether all parameters of all tensors have had the steps.  QM_INTERNAL: where equal ones stay
- * equal, some differ from those of the first tensor that were given the same numbers, or more than
- * an eighth of those, in float32, are as they were given; elsewhere QM_BENCH_SAMPLE adjacent ones
- * are all as they were given. */
+/* Whether all parameters of all tensors have had the steps, of which both turns have made equally
+ * many.  QM_INTERNAL: as qm_gpu_expected_compare (bench_expected.h); more than an eighth of the
+ * first tensor's first ones, in float32, are as they were given; where equal ones stay equal, some
+ * differ from what those that were given the same numbers must be; elsewhere QM_BENCH_SAMPLE
+ * adjacent ones are all as they were given, or the two turns differ. */
 qm_status qm_gpu_work_all_done(const struct qm_gpu_bench *b, struct qm_gpu_work *w);
 
 #endif

@@ -148,7 +148,7 @@ static qm_status comparison_open(struct comparison *x)
     return run_open(x, &x->run[0]);
 }
 
-static void narrow(const float *g, int64_t n, enum qm_dtype type, void *out)
+void qm_exact_narrow(const float *g, int64_t n, enum qm_dtype type, void *out)
 {
     if (type == QM_DTYPE_f32)
         memcpy(out, g, sizeof *g * (size_t)n);
@@ -171,11 +171,7 @@ static qm_status run_step(struct comparison *x, struct run *s, int64_t t, uint64
     return QM_OK;
 }
 
-/* Which numbers an array holds: bytes, or floats, of which any two NaNs are equal. */
-enum { BYTES = -1 };
-
-/* The first element of `size` bytes that differs; -1: none. */
-static int64_t first_difference(const void *a, const void *b, int format, size_t size, int64_t n)
+int64_t qm_exact_difference(const void *a, const void *b, int format, size_t size, int64_t n)
 {
     const uint8_t *x = a, *y = b;
     if (memcmp(x, y, size * (size_t)n) == 0)
@@ -186,7 +182,7 @@ static int64_t first_difference(const void *a, const void *b, int format, size_t
             continue;
         memcpy(&p, x, size);
         memcpy(&q, y, size);
-        if (format == BYTES || !isnan(qm_param_widen((enum qm_param_format)format, p)) ||
+        if (format == QM_EXACT_BYTES || !isnan(qm_param_widen((enum qm_param_format)format, p)) ||
             !isnan(qm_param_widen((enum qm_param_format)format, q)))
             return i;
     }
@@ -198,15 +194,16 @@ static int differs(const struct comparison *x, int64_t t, char *text, size_t siz
 {
     const struct run *a = &x->run[0], *b = &x->run[1];
     const struct qm_param *param = &x->r->param;
-    int kahan = param->write == QM_WRITE_kahan ? (int)param->format : BYTES;
+    int kahan = param->write == QM_WRITE_kahan ? (int)param->format : QM_EXACT_BYTES;
     size_t residual = (size_t)qm_param_residual(param);
     int64_t at =
-        first_difference(a->p, b->p, (int)param->format, (size_t)qm_param_bytes(param), x->n);
+        qm_exact_difference(a->p, b->p, (int)param->format, (size_t)qm_param_bytes(param), x->n);
     if (at >= 0) {
         snprintf(text, size, "step %lld: parameter %lld", (long long)t, (long long)at);
         return 1;
     }
-    if (residual && (at = first_difference(a->residual, b->residual, kahan, residual, x->n)) >= 0) {
+    if (residual &&
+        (at = qm_exact_difference(a->residual, b->residual, kahan, residual, x->n)) >= 0) {
         snprintf(text, size, "step %lld: residual %lld", (long long)t, (long long)at);
         return 1;
     }
@@ -217,8 +214,8 @@ static int differs(const struct comparison *x, int64_t t, char *text, size_t siz
                                 {a->decoded[i], b->decoded[i]}};
         int64_t n[3] = {x->slot_n[i], x->n_scales[i], x->slot_n[i]};
         for (int k = 0; k < 3; k++) {
-            at = first_difference(of[k][0], of[k][1], k ? QM_PARAM_f32 : BYTES,
-                                  k ? sizeof(float) : 1, n[k]);
+            at = qm_exact_difference(of[k][0], of[k][1], k ? QM_PARAM_f32 : QM_EXACT_BYTES,
+                                     k ? sizeof(float) : 1, n[k]);
             if (at < 0)
                 continue;
             double got = k ? (double)((const float *)of[k][1])[at] : (double)b->codes[i][at];
@@ -285,7 +282,7 @@ qm_status qm_exact_compare_of(enum qm_gradients kind, const struct qm_backend *o
         qm_param_from_float(&r->param, x.n, x.wide, x.run[k].p);
     for (int64_t t = 1; st == QM_OK && t <= steps && !*difference; t++) {
         qm_exact_gradient_of(kind, seed, t, x.n, x.wide);
-        narrow(x.wide, x.n, r->grad, x.g);
+        qm_exact_narrow(x.wide, x.n, r->grad, x.g);
         for (int k = 0; st == QM_OK && k < 2; k++)
             st = run_step(&x, &x.run[k], t, seed);
         if (st == QM_OK)

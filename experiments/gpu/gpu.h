@@ -43,6 +43,14 @@ qm_status qm_exact_compare_of(enum qm_gradients kind, const struct qm_backend *o
                               const struct qm_recipe *r, const struct qm_shape *shape, int steps,
                               uint64_t seed, char *difference, size_t size);
 
+/* Gradients of a type (f32, bf16 or f16) from float32, rounded to nearest. */
+void qm_exact_narrow(const float *g, int64_t n, enum qm_dtype type, void *out);
+
+/* The first of n elements of `size` bytes that differs; -1: none.  format: of floats (enum
+ * qm_param_format), of which any two NaNs are equal, or QM_EXACT_BYTES. */
+enum { QM_EXACT_BYTES = -1 };
+int64_t qm_exact_difference(const void *a, const void *b, int format, size_t size, int64_t n);
+
 /* The slot that holds the projection of a tensor of this shape, or -1.  Where there is one, r is
  * changed to make no new projections and the caller loads one, because the singular vectors of a
  * thousand columns take minutes. */

@@ -182,13 +182,14 @@ static qm_status load_projection(struct qm_gpu_work *w, const struct qm_shape *s
     const int64_t n = qm_shape_numel(&own);
     float *x = malloc(sizeof *x * (size_t)n);
     qm_status st = x ? QM_OK : qm_fail(QM_NO_MEMORY, "a projection of %lld numbers", (long long)n);
+    w->projection = x;
+    w->projection_slot = slot;
     for (int64_t i = 0; i < n && st == QM_OK; i++) {
         uint32_t word = qm_philox_stream(0, STREAM, (uint64_t)i);
         x[i] = (float)(0.5 + (double)(word >> 1) * 0x1p-31) * (word & 1 ? -1.0f : 1.0f);
     }
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++)
         st = qm_tensor_rule_load(w->part[turn][0].whole, 0, slot, NULL, x);
-    free(x);
     return st;
 }
 
@@ -254,13 +255,12 @@ static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const struc
     json_object_set_new(row, "rate", json_real(n / time.median));
     json_object_set_new(row, "share_of_copy", json_real(bytes * n / time.median / copy));
     json_object_set_new(row, "copy_rate", json_real(copy));
-    QM_TRY(describe(b, w, time.median, row));
     qm_status st = qm_gpu_work_time_graph(b, w, &graph);
     if (st == QM_OK)
         st = qm_gpu_bench_plausible("a graph's step", graph.median, bytes * n, copy);
     if (st == QM_OK)
         json_object_set_new(row, "graph_seconds", json_real(graph.median));
-    return st == QM_SKIPPED ? QM_OK : st;
+    return st == QM_OK || st == QM_SKIPPED ? describe(b, w, time.median, row) : st;
 }
 
 qm_status qm_speed_row(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, json_t *row)

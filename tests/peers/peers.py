@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""peers.py - Times other packages' optimizers for `qualm gpu-check --peers` (make bench-gpu).
+"""peers.py - Times other packages' optimizers for `qualm gpu-check --peers COMMAND`.
 
-Each peer steps one large tensor and many small ones, of the sizes that bench-gpu measures, in the
+Each peer steps one large tensor and many small ones, of the sizes that gpu-check measures, in the
 way it measures them (experiments/gpu/bench.h): CUDA events around a step after a warm-up, the
 L2 cache read full of other data before each round, two sets of tensors in turn, rounds until they
 agree. It prints JSON:

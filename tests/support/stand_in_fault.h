@@ -56,7 +56,9 @@ static struct stand_in_shared {
  * launches do nothing; is_mute: copies back to the host do nothing; is_deaf: those to the device do
  * nothing, and its memory is set to NaN; slow:
  * milliseconds of loading a module, which then has no kernels to run; odd: an attribute whose value
- * is odd_value (0: none); quick: times between events are this many times as long. */
+ * is odd_value (0: none); quick: times between events are this many times as long; long_reading:
+ * the number of that of a process which is 1000 times as long (0: none); counter_bytes: what
+ * cuModuleGetGlobal says. */
 static struct stand_in_card {
     const char *name;
     size_t memory;
@@ -66,7 +68,10 @@ static struct stand_in_card {
     int other_from; /* the process from which on it is another card, of another UUID; 0: none */
     int is_idle, odd, odd_value, slow, is_mute, is_deaf;
     float quick;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 1.0f};
+    int long_reading;
+    size_t counter_bytes;
+} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 1.0f,
+                   0,          sizeof(uint64_t)};
 
 /* Calls of this name return 0 and do nothing, but for those that are done: the first n of a
  * process; all but the first n; all but every n-th; every n-th; all but one of n, drawn by the

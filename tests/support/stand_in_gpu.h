@@ -17,6 +17,7 @@
 #include "core/cuda/cuda_load.h"
 #include "core/device/device_cuda.h"
 #include "tests/support/stand_in_fault.h"
+#include "tests/support/stand_in_memory.h"
 #include "tests/support/stand_in_nvrtc.h"
 #include "tests/support/stand_in_symbol.h"
 
@@ -24,6 +25,7 @@
 
 static int fail_next_alloc, fail_next_launch;
 static int64_t allocated, launches, reads, modules_loaded;
+static int readings;               /* of events */
 static int is_recording, recorded; /* cuStreamBeginCapture; launches while it lasts */
 static char nothing[16];
 
@@ -133,28 +135,6 @@ static int cu_CtxSynchronize(void)
 {
     STRIKE("cuCtxSynchronize");
     return 0;
-}
-
-/* What is allocated, and what was there before a launch, where changes are left out. */
-enum { ALLOCATIONS = 1 << 14 };
-static struct allocation {
-    unsigned char *at, *before;
-    size_t bytes;
-} allocations[ALLOCATIONS];
-
-static int leaves_changes_out(void)
-{
-    return stand_in_idle.call && strcmp(stand_in_idle.call, "changes") == 0;
-}
-
-static void note_allocation(qm_device_pointer of, qm_device_pointer to, size_t bytes)
-{
-    int i = 0;
-    if (!leaves_changes_out())
-        return;
-    while (allocations[i].at != (void *)(uintptr_t)of)
-        stand_in_must(++i < ALLOCATIONS);
-    allocations[i] = (struct allocation){(unsigned char *)(uintptr_t)to, NULL, bytes};
 }
 
 static int cu_MemAlloc(qm_device_pointer *at, size_t bytes)
@@ -268,7 +248,7 @@ static int cu_ModuleGetGlobal(qm_device_pointer *at, size_t *bytes, void *module
     STRIKE_OUT("cuModuleGetGlobal_v2", at, sizeof *at);
     struct loaded *m = module;
     *at = module == &stand_in_reader ? (uintptr_t)&reads : (uintptr_t)&m->launches;
-    *bytes = sizeof(uint64_t);
+    *bytes = stand_in_card.counter_bytes;
     return strcmp(name, QM_LAUNCHES) == 0 ? 0 : 500;
 }
 static int cu_FuncGetAttribute(int *value, int attribute, void *function)
@@ -324,40 +304,20 @@ static uint64_t counted(const struct loaded *m)
     return at ? *at : 0;
 }
 
-/* Keeps what is there before a launch; undoes the changes that are left out. */
-static void keep_memory(void)
-{
-    for (int i = 0; i < ALLOCATIONS; i++)
-        if (allocations[i].at && (allocations[i].before = malloc(allocations[i].bytes)))
-            memcpy(allocations[i].before, allocations[i].at, allocations[i].bytes);
-}
-
-static void leave_changes_out(void)
-{
-    for (int i = 0; i < ALLOCATIONS; i++) {
-        struct allocation *m = &allocations[i];
-        for (size_t k = 0, n; m->before && k < m->bytes; k += n) {
-            n = m->bytes - k < STAND_IN_CHANGE ? m->bytes - k : STAND_IN_CHANGE;
-            if (memcmp(m->at + k, m->before + k, n) != 0 && stand_in_is_idle("changes"))
-                memcpy(m->at + k, m->before + k, n);
-        }
-        free(m->before);
-        m->before = NULL;
-    }
-}
-
-static void launch_now(const struct function *f, unsigned grid_x, unsigned grid_y, void **args)
+/* wrong: what it does beside. */
+static void launch_now(const struct function *f, unsigned grid_x, unsigned grid_y, void **args,
+                       enum stand_in_how_wrong wrong)
 {
     if (stand_in_card.is_idle)
         return;
     struct loaded *m = f->module;
-    uint64_t before = counted(m);
-    if (leaves_changes_out())
-        keep_memory();
-    qm_status st = qm_device_emu.launch(m->emulated, f->kernel, grid_x, grid_y, args);
-    m->launches += counted(m) - before;
-    if (leaves_changes_out())
-        leave_changes_out();
+    qm_status st = QM_OK;
+    uint64_t times = wrong == STAND_IN_WRONG_twice ? 2 : 1, before = counted(m);
+    keep_memory(wrong);
+    for (uint64_t k = 0; k < times && st == QM_OK; k++)
+        st = qm_device_emu.launch(m->emulated, f->kernel, grid_x, grid_y, args);
+    m->launches += (counted(m) - before) / times;
+    change_memory(wrong);
     if (st != QM_OK)
         fprintf(stderr, "stand_in_gpu.h: %s\n", qm_message());
     stand_in_must(st == QM_OK);
@@ -372,7 +332,7 @@ static void launch_codes(const struct function *f, unsigned grid_x, void **args)
     for (uint64_t k = 1; k <= STAND_IN_PARTS; k++, at += count, first += count) {
         count = all * k / STAND_IN_PARTS - at;
         if (count && !stand_in_is_idle("qm_codes"))
-            launch_now(f, grid_x, 1, part);
+            launch_now(f, grid_x, 1, part, STAND_IN_WRONG_none);
     }
 }
 
@@ -401,7 +361,7 @@ static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned share
     if (f->kernel == QM_KERNEL_codes)
         launch_codes(f, grid_x, args);
     else
-        launch_now(f, grid_x, grid_y, args);
+        launch_now(f, grid_x, grid_y, args, stand_in_how_wrong("cuLaunchKernel"));
     return 0;
 }
 static int cu_OccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
@@ -436,6 +396,7 @@ static int cu_EventCreate(void **event, unsigned flags)
     STRIKE_OUT("cuEventCreate", event, sizeof *event);
     (void)flags;
     *event = calloc(1, sizeof(struct timespec));
+    stand_in_is_timing = 1;
     return 0;
 }
 static int cu_EventRecord(void *event, void *stream)
@@ -458,6 +419,7 @@ static int cu_EventElapsedTime(float *ms, void *from, void *to)
     if (stand_in_card.is_fixed)
         *ms = stand_in_card.milliseconds;
     *ms *= stand_in_card.quick;
+    *ms *= ++readings == stand_in_card.long_reading ? 1000.0f : 1.0f;
     return 0;
 }
 static int cu_EventDestroy(void *event)
@@ -499,11 +461,12 @@ static int cu_GraphLaunch(void *executable, void *stream)
     struct recording *g = executable;
     if (stand_in_is_idle("cuGraphLaunch"))
         return 0;
+    enum stand_in_how_wrong wrong = stand_in_how_wrong("cuGraphLaunch");
     for (int i = 0; is_graph(g) && i < g->n; i++) {
         void *args[4];
         for (int k = 0; k < 4; k++)
             args[k] = g->launch[i].args[k];
-        launch_now(g->launch[i].f, g->launch[i].grid_x, g->launch[i].grid_y, args);
+        launch_now(g->launch[i].f, g->launch[i].grid_x, g->launch[i].grid_y, args, wrong);
     }
     return is_graph(g) && stream ? 0 : 1;
 }

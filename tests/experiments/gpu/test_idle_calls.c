@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/drawn.h"
 #include "tests/support/rehearsal.h"
 
 #define TIMED "--size", "0.008", "--rounds", "2"
@@ -194,14 +195,116 @@ static void test_mute(void **state)
     }
 }
 
+/* Some launches were wrong, no row is good, and the first one says why. */
+static void expect_struck(int code, const char *name, const char *only)
+{
+    struct qm_gpu_report r;
+    size_t by[4];
+    read_report(&r);
+    count(&r, by, printed, sizeof printed);
+    qm_gpu_report_free(&r);
+    if (code != 1 || by[QM_GPU_good] || !stand_in_shared->struck ||
+        !strstr(printed, "implausible: "))
+        fail_msg("%s, %s, %s, %d of %d: %d struck, exit code %d, %zu good rows: %s", name, only,
+                 stand_in_wrong.call, stand_in_wrong.phase, stand_in_wrong.n,
+                 stand_in_shared->struck, code, by[QM_GPU_good], printed);
+}
+
+/* Launches that are counted and wrong: some do nothing, all add to what they change, all are made
+ * twice; and graphs of them.  No row is good, whichever launch of a timed step it is. */
+static void test_wrong(void **state)
+{
+    enum { ONCE = 1 << 20 };
+    static const struct stand_in_wrong wrongs[] = {
+        {"cuLaunchKernel", STAND_IN_WRONG_undone, 3, 2},
+        {"cuLaunchKernel", STAND_IN_WRONG_undone, 5, 3},
+        {"cuLaunchKernel", STAND_IN_WRONG_undone, ONCE, 0}, /* one that is drawn */
+        {"cuLaunchKernel", STAND_IN_WRONG_added, 1, 0},
+        {"cuLaunchKernel", STAND_IN_WRONG_twice, 1, 0},
+        {"cuGraphLaunch", STAND_IN_WRONG_undone, 3, 2},
+        {"cuGraphLaunch", STAND_IN_WRONG_undone, ONCE, 0},
+        {"cuGraphLaunch", STAND_IN_WRONG_added, 1, 0},
+        {"cuGraphLaunch", STAND_IN_WRONG_twice, 1, 0}};
+    static const struct {
+        const char *recipe, *only, *size;
+        int is_of_elements;
+    } rows[] = {{"adamw_f32", "speed", "0.008", 1},
+                {"adamw_f32", "tables", "0.008", 1},
+                {"adamw4_lpmm", "speed", "0.04", 1},
+                {"adamw8_ao_bf16sr", "speed", "0.04", 1},
+                {"adafactor8_026", "speed", "0.008", 0}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    const char *seed = getenv("QM_TEST_SEED");
+    uint64_t drawn = seed ? strtoull(seed, NULL, 0) : 1;
+    (void)state;
+    NEEDS_COMPILER();
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++)
+        for (size_t k = 0; k < ROWS; k++) {
+            int is_graph = strcmp(wrongs[i].call, "cuGraphLaunch") == 0;
+            int is_always = k == 0 && (wrongs[i].n == 3 || i == 3 || i == 4);
+            if (k != 0 && (drawn + i) % (ROWS - 1) != k - 1) /* of the others one of each case */
+                continue;
+            if ((!is_always && !is_drawn((int)(ROWS * i + k))) ||
+                (!rows[k].is_of_elements && (is_graph || wrongs[i].n == ONCE)))
+                continue; /* the first steps of a rule over whole tensors only choose the size */
+            clear();
+            stand_in_wrong = wrongs[i];
+            if (wrongs[i].n == ONCE)
+                stand_in_wrong.phase = 1 + (int)((drawn + 7 * i + 3 * k) % 9);
+            int code = RUN(rows[k].recipe, "--only", rows[k].only, "--size", rows[k].size,
+                           "--rounds", "2");
+            expect_struck(code, rows[k].recipe, rows[k].only);
+            stand_in_wrong = (struct stand_in_wrong){0};
+        }
+}
+
+/* One reading of events that is far too long, whichever it is: the first of a round, or the
+ * second. */
+static void test_long_reading(void **state)
+{
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 1; i <= 20; i++) {
+        if (i > 2 && i < 19 && !is_drawn(i))
+            continue;
+        clear();
+        stand_in_card.long_reading = i;
+        int code = RUN("adamw_f32", "--only", i % 4 ? "speed" : "tables", TIMED);
+        stand_in_card.long_reading = 0;
+        assert_int_equal(code, 1);
+        expect_rows(0, i % 4 ? 2 : 1, "failed: implausible: cuEventElapsedTime gives ");
+    }
+}
+
+/* A counter of launches that is no number of 64 bits. */
+static void test_counter(void **state)
+{
+    static const size_t bytes[] = {0, 4, 16};
+    (void)state;
+    NEEDS_COMPILER();
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        char says[96];
+        clear();
+        stand_in_card.counter_bytes = bytes[i];
+        int code = RUN("adamw_f32", "--only", "speed,tables", TIMED);
+        stand_in_card.counter_bytes = sizeof(uint64_t);
+        assert_int_equal(code, 1);
+        snprintf(says, sizeof says,
+                 "cuModuleGetGlobal gives %zu bytes for qm_launches, which has 8", bytes[i]);
+        expect_rows(0, 3, says);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) /* the name of a test, or a pattern */
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes), cmocka_unit_test(test_timed), cmocka_unit_test(test_folds),
-        cmocka_unit_test(test_parts), cmocka_unit_test(test_quick), cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_mute),
+        cmocka_unit_test(test_codes),        cmocka_unit_test(test_timed),
+        cmocka_unit_test(test_folds),        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_quick),        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_mute),         cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_long_reading), cmocka_unit_test(test_counter),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
