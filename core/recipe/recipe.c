@@ -400,6 +400,8 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
                            r->rule->slot[i]);
     }
     const struct qm_hyper *h = &r->hyper;
+    if (!(h->gnorm_scale >= 0))
+        return qm_fail(QM_BAD_ARG, "gnorm_scale must not be negative");
     if (r->rule->check) {
         int bits[QM_MAX_SLOTS];
         for (int i = 0; i < r->rule->n_slots; i++)

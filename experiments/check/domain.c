@@ -423,15 +423,18 @@ static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_sourc
     return c;
 }
 
-/* Of four cases three are small. */
+/* Of four cases three are small; after every 640 such come 40 of joint_case.c. */
 struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i)
 {
-    enum { TRIES = 64, ROUND = 4 };
+    enum { TRIES = 64, ROUND = 4, OTHERS = 640, ALL = 680 };
+    int64_t joint = i % ALL - OTHERS;
     struct qm_domain_source s = {seed ^ 0x646f6d61696eu, (uint64_t)i, 0};
     struct qm_case c = {.forced = 1};
     for (int tries = 0; tries < TRIES; tries++) {
-        c = i % ROUND ? qm_small_case(d, &s, i - i / ROUND - 1) : any_case(d, &s, i / ROUND);
-        if (i % ROUND)
+        c = joint >= 0  ? qm_joint_case(d, &s, i / ALL * (ALL - OTHERS) + joint)
+            : i % ROUND ? qm_small_case(d, &s, i - i / ROUND - 1)
+                        : any_case(d, &s, i / ROUND);
+        if (i % ROUND || joint >= 0)
             bound_slots(d, &c);
         if (!qm_case_is_withheld(&d->recipe, &c))
             break;

@@ -1,6 +1,7 @@
 /* domain_source.h - The random numbers that a drawn case is made of.
  *
- * Internal to domain.c and to aimed, corner, extreme, large, plain, side and small_case.c. */
+ * Internal to domain.c and to aimed, corner, extreme, joint, large, plain, side and small_case.c.
+ */
 #ifndef QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 #define QM_EXPERIMENTS_CHECK_DOMAIN_SOURCE_H
 
@@ -91,6 +92,9 @@ int qm_domain_sides_bin(const struct qm_shape *shape);
  * blocks), and is c now; else c stays as it is. */
 int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                  struct qm_case *c);
+
+/* joint_case.c.  Case number 0, 1, ... in which two things meet that hardly ever do by chance. */
+struct qm_case qm_joint_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t number);
 
 /* aimed_case.c.  1: case i is aimed (at draws that come seldom, exact decays, sizes of
  * projections, overflow by rounding, preconditioners that are due), and is c now; else c stays as

@@ -42,7 +42,7 @@ enum {
 
 static const uint64_t default_seed = 20240501;
 
-enum { DRAWS = 640, ALL_DRAWS = 256, QUICK_DRAWS = 96 };
+enum { DRAWS = 680, ALL_DRAWS = 256, QUICK_DRAWS = 96 };
 enum { QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
@@ -72,7 +72,7 @@ static const struct argp_option options[] = {
      "stop; of a kernel of yours more are judged, N/far and what its results ask for",
      0},
     {"draws", KEY_DRAWS, "N", 0,
-     "cases drawn from the domain beside the core (default 640; 256 where no variant is named)", 0},
+     "cases drawn from the domain beside the core (default 680; 256 where no variant is named)", 0},
     {"quick", KEY_QUICK, NULL, 0, "an eighth of the core, and 96 drawn cases", 0},
     {"forever", KEY_FOREVER, NULL, 0,
      "go on drawing cases until interrupted, or --time is over; the core is left out", 0},

@@ -76,6 +76,18 @@ static double length_error(struct length r, double beta2, int64_t t)
     return 0x1p-49 * (r.limit + fabs(second) * (1.0 + 1.0 / bc2));
 }
 
+/* What four products of m and the factors may lose where they are denormal: each rounds by QM_ETA,
+ * which the factors that are left multiply, at most those above 1. */
+static double denormal_products(const struct scalars *s, struct qm_ball den)
+{
+    const double factor[] = {1.0 / s->bc1.x, s->lr.x, s->rect.x, s->root_bc2.x,
+                             1.0 / fmax(den.x - den.e, 0.0)};
+    double most = 1.0;
+    for (size_t i = 0; i < sizeof factor / sizeof *factor; i++)
+        most *= fmax(factor[i], 1.0);
+    return 4.0 * QM_ETA * most * (1.0 + 0x1p-20);
+}
+
 /* The step in the source's order for one tensor; with reorder.fold in all others, too.  In every
  * order of the factors one product or quotient rounds after another, so the order of the source
  * stands for all; a root or quotient that another order needs is in the same number. */
@@ -98,6 +110,7 @@ static struct qm_ball single(const struct scalars *s, struct qm_ball m, struct q
         any_order = qm_ball_either(any_order, qm_ball_mul(of_rect, s->root_bc2));
         any_order = qm_ball_either(any_order, qm_ball_mul(of_root, s->rect));
         any_order = qm_ball_either(any_order, of_both);
+        any_order.e += denormal_products(s, den);
     }
     return any_order;
 }

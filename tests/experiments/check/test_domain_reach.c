@@ -13,7 +13,7 @@
 #include "experiments/check/effect.h"
 
 static const uint64_t seeds[] = {20240501, 2, 3, 4242};
-enum { SEEDS = sizeof seeds / sizeof *seeds, DRAWS = 640 };
+enum { SEEDS = sizeof seeds / sizeof *seeds, DRAWS = 680 };
 
 /* Of a kernel of one's own, whose process can be restarted. */
 static struct qm_domain domain_of(const char *recipe, int candidates)
@@ -287,6 +287,63 @@ static void test_no_tail_where_elements_are_alone(void **state)
     assert_int_equal(qm_case_tail_effects(&d, &c), 0);
 }
 
+/* ---- what hardly ever meets by chance -------------------------------------------------------- */
+
+static int decays_late_and_little(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_hyper h = hyper_of(d, c);
+    double decay = h.lr * h.weight_decay;
+    return c->t >= 1000000 && decay > 0x1p-23 && decay <= 1e-6;
+}
+
+static int decays_beside_a_tiny_rate(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_hyper h = hyper_of(d, c);
+    return h.lr > 0.0 && h.lr <= 1e-10 && h.lr * h.weight_decay > 1e-6;
+}
+
+static int has_a_lonely_last(const struct qm_domain *d, const struct qm_case *c)
+{
+    return c->shape.rank == 2 && numel(c) > 4096 && numel(c) % d->block[0] == 1;
+}
+
+static int keeps_an_infinity(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_hyper h = hyper_of(d, c);
+    int has = qm_case_takes(c, c->forced ? QM_PART_sodd : QM_PART_gfirst);
+    return has && c->t > 1 && h.momentum == 0.0 && h.beta1 == d->recipe.hyper.beta1;
+}
+
+static int is_busy_with_maximize(const struct qm_domain *d, const struct qm_case *c)
+{
+    return qm_case_takes(c, QM_PART_busy) && hyper_of(d, c).maximize != 0.0;
+}
+
+static int is_just_above_the_limit(const struct qm_domain *d, const struct qm_case *c)
+{
+    double beta2 = hyper_of(d, c).beta2, t = (double)c->t, power = pow(beta2, t),
+           length = 2.0 / (1.0 - beta2) - 1.0 - 2.0 * t * power / (1.0 - power);
+    return length > 5.0 && length < 5.0 + 1e-6;
+}
+
+static int projects_a_large_number(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return c->tensor_after_one > 1 << 16 && c->shape.rank == 2 && numel(c) > 16;
+}
+
+static void test_rare_meetings(void **state)
+{
+    (void)state;
+    some_are("adamw4_ao", 0, 1, decays_late_and_little);
+    some_are("came_f32", 0, 1, decays_beside_a_tiny_rate);
+    some_are("adamw4_lpmm", 0, 1, has_a_lonely_last);
+    some_are("sgdm8_bnb", 0, 3, keeps_an_infinity);
+    some_are("adamw4_ao", 0, 1, is_busy_with_maximize);
+    some_are("radam_f32", 0, 1, is_just_above_the_limit);
+    some_are("apollo_f32", 0, 3, projects_a_large_number);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_special_values_meet),
         cmocka_unit_test(test_late_steps),
         cmocka_unit_test(test_eight_axes),
+        cmocka_unit_test(test_rare_meetings),
         cmocka_unit_test(test_no_tail_where_elements_are_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
