@@ -67,40 +67,6 @@ static int64_t join_names(struct qm_torch_optimizer *o, const struct qm_name_ind
     return found;
 }
 
-/* Joins parameters by their names.  Where none is a key of the model, what a wrapper puts before
- * names (module., _orig_mod., model.) may be the difference: it is the same for all. */
-static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer *o, int *found)
-{
-    enum { TRIES_MOST = 16 };
-    struct qm_name_index at = {NULL, 0, 0};
-    qm_status st = qm_torch_index_keys(w, o->model, &at);
-    const char *name = qm_torch_given_name(&o->of[0])->text;
-    size_t length = strlen(name);
-    int64_t joined = join_names(o, &at, "", 0);
-    for (int64_t i = 0, tries = 0;
-         st == QM_OK && joined == 0 && i < o->model->n && tries < TRIES_MOST; i += 2) {
-        const struct qm_pickle *key = o->model->item[i];
-        char added[QM_TORCH_NAME] = "";
-        size_t cut = 0;
-        if (key->kind != QM_PICKLE_text || key->length >= sizeof added)
-            continue;
-        if (key->length > length && key->text[key->length - length - 1] == '.' &&
-            strcmp(key->text + key->length - length, name) == 0)
-            memcpy(added, key->text, key->length - length);
-        else if (length > key->length && name[length - key->length - 1] == '.' &&
-                 strcmp(name + length - key->length, key->text) == 0)
-            cut = length - key->length;
-        else
-            continue;
-        tries++;
-        if (join_names(o, &at, added, cut) == o->n)
-            joined = o->n;
-    }
-    qm_name_index_free(&at);
-    *found = joined > 0;
-    return st;
-}
-
 /* ---- which of several models ----------------------------------------------------------------- */
 
 enum {
@@ -118,40 +84,61 @@ static int has_word(const char *key, const char *const *list, size_t n)
     return 0;
 }
 
-/* What is left of a key without the words for an optimizer or a model: "G" of "optG", "actor" of
- * "actor_optimizer". */
-static void owner_of(const char *key, char out[QM_TORCH_NAME])
+/* What is left of one part of a path of keys without the words for an optimizer or a model: "G" of
+ * "optG", "actor" of "actor_optimizer", nothing of "models". */
+static void owner_of_part(const char *part, size_t n, char out[QM_TORCH_NAME])
 {
-    static const char *const words[] = {"optimizer", "optim",      "opt",    "state_dict", "state",
-                                        "dict",      "model",      "module", "network",    "net",
-                                        "params",    "parameters", "weights"};
-    snprintf(out, QM_TORCH_NAME, "%s", key);
+    static const char *const words[] = {
+        "optimizers",  "optimizer",  "optims",     "optim",    "opts",    "opt",
+        "state_dicts", "state_dict", "states",     "state",    "dict",    "models",
+        "model",       "modules",    "module",     "networks", "network", "nets",
+        "net",         "params",     "parameters", "weights"};
+    snprintf(out, QM_TORCH_NAME, "%.*s", (int)n, part);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (char *at; (at = strcasestr(out, words[i]));)
             memmove(at, at + strlen(words[i]), strlen(at + strlen(words[i])) + 1);
     char *to = out;
     for (const char *c = out; *c; c++)
-        if (!strchr("_-. /", *c))
+        if (!strchr("_-. ", *c))
             *to++ = *c;
     *to = '\0';
 }
 
-/* How well a dictionary's key goes with an optimizer's; is_half: its first parameter is in 16
- * bits. */
+/* What is left of the last part of a path of which something is left: "G" of "G/optimizer". */
+static void owner_of(const char *path, char out[QM_TORCH_NAME])
+{
+    const char *end = path + strlen(path), *from;
+    *out = '\0';
+    for (; !*out && end > path; end = from > path ? from - 1 : path) {
+        for (from = end; from > path && from[-1] != '/';)
+            from--;
+        owner_of_part(from, (size_t)(end - from), out);
+    }
+}
+
+/* Whether the keys of a dictionary call it a copy of a model, and the optimizer's do not. */
+static int is_copy(const char *key, const char *optimizer)
+{
+    static const char *const copies[] = {"best",    "ema",  "target", "teacher", "swa",
+                                         "average", "avg",  "prev",   "old",     "init",
+                                         "shadow",  "copy", "slow",   "backup"};
+    return has_word(key, copies, sizeof copies / sizeof *copies) &&
+           !has_word(optimizer, copies, sizeof copies / sizeof *copies);
+}
+
+/* How well the path of a dictionary goes with an optimizer's: of one owner, OWN, or of one place in
+ * two lists; is_half: its first parameter is in 16 bits. */
 static int score_of(const char *key, const char *optimizer, int is_half)
 {
     static const char *const models[] = {"model", "state_dict", "module",
                                          "net",   "weights",    "params"};
-    static const char *const copies[] = {"best",    "ema",  "target", "teacher", "swa",
-                                         "average", "avg",  "prev",   "old",     "init",
-                                         "shadow",  "copy", "slow",   "backup"};
     char mine[QM_TORCH_NAME], theirs[QM_TORCH_NAME];
     owner_of(optimizer, mine);
     owner_of(key, theirs);
-    int is_own = *mine && strcasecmp(mine, theirs) == 0;
-    int is_copy = has_word(key, copies, sizeof copies / sizeof *copies) &&
-                  !has_word(optimizer, copies, sizeof copies / sizeof *copies);
-    return OWN * is_own + 4 * has_word(key, models, sizeof models / sizeof *models) - 8 * is_copy -
+    int is_number = mine[strspn(mine, "0123456789")] == '\0',
+        is_own = *mine && strcasecmp(mine, theirs) == 0;
+    return (is_number ? 2 : OWN) * is_own +
+           4 * has_word(key, models, sizeof models / sizeof *models) - 8 * is_copy(key, optimizer) -
            6 * is_half;
 }
 
@@ -177,12 +164,70 @@ static int is_misfit(struct qm_torch_walk *w, const struct qm_torch_optimizer *o
     return misfit;
 }
 
+/* What a wrapper puts before names (module., _orig_mod., model.), in the model's keys or in the
+ * optimizer's: the same for all of them. */
+struct wrapper {
+    char added[QM_TORCH_NAME];
+    size_t cut;
+};
+
+/* The wrapper that makes an optimizer's name the key of a model; 0: there is none. */
+static int wrapper_of(const struct qm_pickle *key, const char *name, struct wrapper *out)
+{
+    size_t length = strlen(name);
+    *out = (struct wrapper){"", 0};
+    if (key->kind != QM_PICKLE_text || key->length >= sizeof out->added)
+        return 0;
+    if (key->length > length && key->text[key->length - length - 1] == '.' &&
+        strcmp(key->text + key->length - length, name) == 0)
+        memcpy(out->added, key->text, key->length - length);
+    else if (length > key->length && name[length - key->length - 1] == '.' &&
+             strcmp(name + length - key->length, key->text) == 0)
+        out->cut = length - key->length;
+    else
+        return 0;
+    return 1;
+}
+
+/* Joins parameters by their names, as they are or within a wrapper; *found: 1, or 0 where none is
+ * joined, or -1 where several wrappers fit.  Of these that one is taken in which alone the shapes of
+ * the states fit. */
+static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer *o, int *found)
+{
+    enum { TRIES_MOST = 16 };
+    struct qm_name_index at = {NULL, 0, 0};
+    struct wrapper one, best[2]; /* by whether the shapes fit */
+    int n[2] = {0, 0};
+    qm_status st = qm_torch_index_keys(w, o->model, &at);
+    const char *name = qm_torch_given_name(&o->of[0])->text;
+    *found = st == QM_OK && join_names(o, &at, "", 0) > 0;
+    for (int64_t i = 0, tries = 0; st == QM_OK && !*found && i < o->model->n && tries < TRIES_MOST;
+         i += 2) {
+        if (!wrapper_of(o->model->item[i], name, &one))
+            continue;
+        tries++;
+        if (join_names(o, &at, one.added, one.cut) == o->n) {
+            int fits = !is_misfit(w, o);
+            best[fits] = n[fits]++ ? best[fits] : one;
+        }
+    }
+    int fits = n[1] > 0;
+    if (n[fits] == 1)
+        *found = join_names(o, &at, best[fits].added, best[fits].cut) > 0;
+    else if (n[fits] > 1)
+        *found = -1;
+    for (int64_t i = 0; *found <= 0 && i < o->n; i++)
+        o->of[i].model = -1;
+    qm_name_index_free(&at);
+    return st;
+}
+
 /* A dictionary of tensors beside an optimizer, and how it fits. */
 struct fit {
     const struct qm_pickle *model;
     enum qm_torch_fit fits;
-    int is_part, is_own, score;
-    int64_t n; /* tensors that may be parameters */
+    int is_part, is_own, is_doubtful, score; /* is_doubtful: a copy, or of other shapes */
+    int64_t n;                               /* tensors that may be parameters */
     char key[64];
 };
 
@@ -229,8 +274,10 @@ static qm_status try_model(struct qm_torch_walk *w, struct qm_torch_optimizer *o
         st = join_by_name(w, o, &joined);
     fit->model = model;
     fit->n = n;
-    fit->fits = qm_torch_given_name(&o->of[0]) ? (joined ? QM_TORCH_FITS : QM_TORCH_FITS_NOT)
-                                               : qm_torch_join_by_shape(w, o, c, n);
+    fit->fits = !qm_torch_given_name(&o->of[0]) ? qm_torch_join_by_shape(w, o, c, n)
+                : joined > 0                    ? QM_TORCH_FITS
+                : joined < 0                    ? QM_TORCH_FITS_MANY
+                                                : QM_TORCH_FITS_NOT;
     fit->is_part = o->is_part;
     free(c);
     return st;
@@ -244,11 +291,10 @@ struct place {
     int64_t n, room, looked_at;   /* values, VALUES_MOST at most: they may stand in many places */
 };
 
-/* Tries a value as the optimizer's model. */
+/* Tries a value as the optimizer's model.  What stands deeper counts less. */
 static qm_status try_value(struct qm_torch_walk *w, struct qm_torch_optimizer *o, struct place *p,
                            const struct qm_pickle *value, const char *key)
 {
-    const char *slash = strrchr(o->path, '/'), *own = slash ? slash + 1 : o->path;
     struct fit fit;
     QM_TRY(try_model(w, o, value, &fit));
     if (!fit.model)
@@ -262,9 +308,14 @@ static qm_status try_value(struct qm_torch_walk *w, struct qm_torch_optimizer *o
     }
     o->n_beside++;
     snprintf(fit.key, sizeof fit.key, "%.60s", key);
-    fit.is_own = score_of(key, own, 0) >= OWN / 2;
-    if (fit.fits != QM_TORCH_FITS_NOT)
-        fit.score = score_of(key, own, is_half(w, o)) - OWN * is_misfit(w, o);
+    fit.is_own = score_of(key, o->path, 0) >= OWN / 2;
+    if (fit.fits != QM_TORCH_FITS_NOT) {
+        int misfits = is_misfit(w, o);
+        fit.score = score_of(key, o->path, is_half(w, o)) - OWN * misfits;
+        fit.is_doubtful = misfits || is_copy(key, o->path);
+        for (const char *c = key; *c; c++)
+            fit.score -= *c == '/';
+    }
     p->all[p->n++] = fit;
     return QM_OK;
 }
@@ -370,29 +421,31 @@ static qm_status mark_parameters(struct qm_torch_walk *w, struct qm_torch_optimi
     return QM_OK;
 }
 
-/* Looks through the values `deep` below a place, and takes a fit; *is_done: one was taken, or which
- * of several it is cannot be told. */
+/* Looks through what stands below a place, and takes a fit into *best; *is_done: one was taken that
+ * is not doubtful, or which of several it is cannot be told. */
 static qm_status look(struct qm_torch_walk *w, struct qm_torch_optimizer *o, struct place *p,
-                      int deep, int *is_done)
+                      struct fit *best, int *is_done)
 {
-    struct fit again;
-    char why[sizeof o->why];
+    char why[sizeof o->why], others[sizeof o->others];
+    int has_fit = 0;
     memcpy(why, o->why, sizeof why);
-    *o->why = '\0';
+    memcpy(others, o->others, sizeof others);
+    *o->why = *o->others = '\0';
     p->n = 0;
-    QM_TRY(try_below(w, o, p, p->in, "", deep));
-    const struct fit *best = choose(o, p->all, p->n);
+    for (int deep = 0; deep <= DEEP_MOST; deep++)
+        QM_TRY(try_below(w, o, p, p->in, "", deep));
+    const struct fit *found = choose(o, p->all, p->n);
+    for (int64_t i = 0; i < p->n; i++)
+        has_fit |= p->all[i].fits != QM_TORCH_FITS_NOT;
+    *is_done = found ? !found->is_doubtful : has_fit && !best->model;
+    if (found && (!best->model || *is_done))
+        *best = *found;
+    else if (best->model || (*why && !has_fit)) { /* what is nearest says why it does not fit */
+        memcpy(o->why, why, sizeof why);
+        memcpy(o->others, others, sizeof others);
+    }
     o->model = NULL;
     o->is_guess = o->is_part = 0;
-    for (int64_t i = 0; i < p->n; i++)
-        *is_done |= p->all[i].fits != QM_TORCH_FITS_NOT;
-    if (*why && !*is_done) /* what is nearest says why it does not fit */
-        memcpy(o->why, why, sizeof why);
-    if (!best)
-        return QM_OK;
-    QM_TRY(try_model(w, o, best->model, &again));
-    o->is_own = best->is_own;
-    *is_done = 1;
     return QM_OK;
 }
 
@@ -405,7 +458,7 @@ static qm_status look_beside(struct qm_torch_walk *w, struct qm_torch_optimizer 
         return QM_OK;
     o->model = in;
     QM_TRY(join_by_name(w, o, &joined));
-    o->model = joined ? in : NULL;
+    o->model = joined > 0 ? in : NULL;
     return QM_OK;
 }
 
@@ -413,20 +466,23 @@ qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer
                               const struct qm_pickle *const *above, int n_above)
 {
     struct place p = {NULL, NULL, NULL, 0, 0, 0};
+    struct fit best = {.model = NULL}, again;
     qm_status st = QM_OK;
     int is_done = o->n == 0;
     for (int level = n_above - 1; st == QM_OK && !is_done && level >= 0; level--) {
         p.in = above[level];
-        for (int deep = 0; st == QM_OK && !is_done && deep <= DEEP_MOST; deep++) {
-            st = look(w, o, &p, deep, &is_done);
-            if (st == QM_OK && !is_done && level == n_above - 1 && deep == 0) {
-                st = look_beside(w, o, p.in);
-                is_done = o->model != NULL;
-            }
+        st = look(w, o, &p, &best, &is_done);
+        if (st == QM_OK && !is_done && !best.model && level == n_above - 1) {
+            st = look_beside(w, o, p.in);
+            is_done = o->model != NULL;
         }
         p.from = p.in;
     }
     free(p.all);
+    if (st == QM_OK && best.model) {
+        st = try_model(w, o, best.model, &again);
+        o->is_own = best.is_own;
+    }
     return st == QM_OK && o->n > 0 ? mark_parameters(w, o) : st;
 }
 

@@ -44,3 +44,10 @@ assert all(a[k].dtype == b[k].dtype and a[k].tobytes() == b[k].tobytes() for k i
 END
     done
 }
+
+@test "several models, copies and optimizers in drawn nestings: a name is the right one, or it is said" {
+    python=${QM_TORCH_PYTHON:-python3}
+    "$python" -c 'import torch, numpy' 2>/dev/null || skip "torch is not installed for $python"
+    "$python" "$ROOT/tests/experiments/readers/drawn_nestings.py" "$QUALM" \
+        $((120 / ${QM_TEST_SHARE:-1})) "${QM_TEST_SEED:-1}"
+}
