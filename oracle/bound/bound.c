@@ -186,7 +186,7 @@ void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *s
         b->p_want[i] = at.p_want;
         for (int k = 0; k < n_slots; k++) {
             b->e_slot[k][i] = at.e[k];
-            b->want[k][i] = at.want[k];
+            b->want[k][i] = qm_bound_wanted(at.want[k], at.e[k]);
         }
     }
 }

@@ -172,6 +172,13 @@ static inline struct qm_ball qm_ball_sqrt(const struct qm_reorder *o, struct qm_
     return qm_ball_rounded(x, e, 0.0);
 }
 
+/* What an oracle wants of a number whose error bound is e.  A bound of 0 says that the value is one
+ * float32; the oracle's sum in double may be an ulp of double beside it. */
+static inline double qm_bound_wanted(double want, double e)
+{
+    return e == 0.0 && isfinite(want) ? qm_round_float32(want) : want;
+}
+
 /* ---- float formats of 16 bits ---------------------------------------------------------------- */
 
 /* A format: bits of the fraction, exponent of the smallest normal number, largest finite number. */

@@ -95,6 +95,7 @@ static inline struct qm_ball qm_bound_set(const struct qm_bound_step *b, int k, 
                                           struct qm_ball v)
 {
     b->e_slot[k][i] = v.e;
+    b->want[k][i] = qm_bound_wanted(b->want[k][i], v.e);
     return (struct qm_ball){b->want[k][i], v.e};
 }
 

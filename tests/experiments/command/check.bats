@@ -33,6 +33,11 @@ one=4097/planted/default/t1/forced
         "2x2x2x1x1x2x2/sparse/lr=0.054+beta1=0+weight_decay=1+maximize=0/t2/forced/gfirst"
 }
 
+@test "an average of two equal numbers is that number, whatever a sum in double says" {
+    run -0 "$QUALM" check adamw4_qm -q --case \
+        "6x5461x1x1x1/edges/extreme+beta1=0.5+beta2=0.5/t282223789587/own/tensor38/schedule"
+}
+
 @test "every case judges some outputs" {
     expression='all(v["judged"] > 10000 and v["worst_ratio"] <= 1 for v in d["variants"])'
     [ "$(json_value "$expression" check --case 61x67/normal/default/t1/forced)" = True ]
