@@ -358,10 +358,37 @@ static qm_status expect_near(const struct qm_gpu_bench *b, const struct qm_gpu_w
                                      (long long)w->made[0], (long long)far, (long long)x->n);
 }
 
+/* Compares all rows of all tensors of a turn, which are to have what one part has. */
+static qm_status compare_all(const struct qm_gpu_work *w, struct qm_gpu_expected *x, int turn)
+{
+    const struct side *want = &x->one[0].side[w->mode == QM_MODE_fast];
+    for (int tensor = 0; tensor < w->n * w->tensors; tensor++) {
+        const struct where at = where_is(w, turn, tensor);
+        for (int64_t first = 0, next; first < w->numel; first = next) {
+            if (first > w->numel - x->n)
+                first = w->numel - x->n;
+            next = first + x->n;
+            QM_TRY(compare_part(w, x, want, &at, first));
+        }
+    }
+    return QM_OK;
+}
+
+/* Compares the first, middle and last tensor of a turn, or the first rows of a single one. */
+static qm_status compare_places(const struct qm_gpu_work *w, struct qm_gpu_expected *x, int turn)
+{
+    const int all = w->n * w->tensors;
+    for (int place = 0; place < QM_BENCH_PLACES && (place == 0 || all > 1); place++) {
+        const struct one *o = &x->one[x->n_ones > 1 ? place : 0];
+        const struct where at = where_is(w, turn, place * (all - 1) / (QM_BENCH_PLACES - 1));
+        QM_TRY(compare_part(w, x, &o->side[w->mode == QM_MODE_fast], &at, 0));
+    }
+    return QM_OK;
+}
+
 qm_status qm_gpu_expected_compare(const struct qm_gpu_bench *b, struct qm_gpu_work *w)
 {
     struct qm_gpu_expected *x = w->expected;
-    const int all = w->n * w->tensors;
     if (!x)
         return QM_OK;
     for (int i = 0; i < x->n_ones; i++)
@@ -370,17 +397,8 @@ qm_status qm_gpu_expected_compare(const struct qm_gpu_bench *b, struct qm_gpu_wo
     x->steps = w->made[0];
     for (int i = 0; i < x->n_ones && w->mode == QM_MODE_fast; i++)
         QM_TRY(expect_near(b, w, x, &x->one[i]));
-    for (int i = 0; i < QM_BENCH_TURNS * QM_BENCH_PLACES; i++) {
-        int turn = i / QM_BENCH_PLACES, place = i % QM_BENCH_PLACES;
-        int tensor = place * (all - 1) / (QM_BENCH_PLACES - 1);
-        const struct one *o = &x->one[x->n_ones > 1 ? place : 0];
-        int64_t last = (w->numel - x->n) / BLOCK, first = place * last / (QM_BENCH_PLACES - 1);
-        if (all == 1 && place > 0 && (x->is_whole || !x->is_alike))
-            continue;
-        const struct where at = where_is(w, turn, tensor);
-        QM_TRY(compare_part(w, x, &o->side[w->mode == QM_MODE_fast], &at,
-                            all == 1 ? first * BLOCK : 0));
-    }
+    for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
+        QM_TRY(x->is_alike ? compare_all(w, x, turn) : compare_places(w, x, turn));
     return QM_OK;
 }
 
