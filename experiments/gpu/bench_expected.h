@@ -24,7 +24,8 @@ void qm_gpu_expected_close(struct qm_gpu_expected *x); /* accepts NULL */
 
 /* Makes the steps that the turns of the work have made since the last call, and compares
  * parameters, residuals, codes, scales and values bit for bit: where equal ones stay equal, all;
- * else of one tensor its first rows, of several the first, the middle and the last tensor.  The turns have made equally many.  QM_INTERNAL: "implausible: ...". */
+ * else of one tensor its first rows, of several the first, the middle and the last tensor.  The
+ * turns have made equally many.  QM_INTERNAL: "implausible: ...". */
 qm_status qm_gpu_expected_compare(const struct qm_gpu_bench *b, struct qm_gpu_work *w);
 
 /* After that: the first parameters of the first tensor, as they are stored; NULL where w->expected

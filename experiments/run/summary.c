@@ -29,7 +29,7 @@ static qm_status fail_in_plan(const struct qm_suite *s, const struct qm_summary_
 {
     char where[512];
     snprintf(where, sizeof where, "%s:%d: summary %s", s->path, p->line, p->name);
-    return qm_fail_in(st, where);
+    return qm_fail_in(st == QM_NO_MATCH ? QM_BAD_ARG : st, where);
 }
 
 static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan *p,
@@ -119,8 +119,14 @@ qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary
         names[i] = qm_value_name(i);
     for (int i = 0; i < p->n_by; i++)
         QM_TRY(find_key(suite, p, p->by[i], &k));
-    for (int i = 0; i < p->n_where; i++)
+    for (int i = 0; i < p->n_where; i++) {
         QM_TRY(find_key(suite, p, p->where_key[i], &k));
+        if (k.axis >= 0 && strcmp(p->where_key[i], "source") != 0 &&
+            label_index(&suite->axis[k.axis], p->where_label[i]) < 0)
+            return fail_in_plan(suite, p,
+                                qm_fail(QM_BAD_ARG, "where: axis '%s' has no value '%s'",
+                                        p->where_key[i], p->where_label[i]));
+    }
     if (p->across)
         QM_TRY(find_key(suite, p, p->across, &k));
     for (int i = 0; i < p->n_values; i++)

@@ -145,7 +145,22 @@ static qm_status check_size(const char *size)
                : qm_fail(QM_NO_MATCH, "no size '%s'; there are small, normal and large", size);
 }
 
-/* Stores the keys of one size in w->other where the suite is read at this size. */
+static int is_known_key(const char *key)
+{
+    return qm_name_find(key, axis_keys, COUNT(axis_keys)) >= 0 ||
+           qm_name_find(key, plain_keys, COUNT(plain_keys)) >= 0 || is_recipe_key(key);
+}
+
+static qm_status known_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
+                            const yaml_node_t *value, void *to)
+{
+    (void)value;
+    (void)to;
+    return is_known_key(key) ? QM_OK : unknown_key(w, key, at);
+}
+
+/* Stores the keys of one size in w->other where the suite is read at this size; those of the others
+ * have to be known. */
 static qm_status size_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                            const yaml_node_t *value, void *to)
 {
@@ -154,9 +169,11 @@ static qm_status size_pair(struct qm_yaml_walk *w, const char *key, const yaml_n
         return qm_yaml_place(w->s->path, qm_yaml_line(at), QM_BAD_ARG);
     if (value->type != YAML_MAPPING_NODE)
         return qm_yaml_fail(w, value, QM_BAD_ARG, "size '%s' is not a map of keys", key);
-    if (strcmp(key, w->size ? w->size : "normal") == 0)
+    if (strcmp(key, w->size ? w->size : "normal") == 0) {
         w->other = value;
-    return QM_OK;
+        return QM_OK;
+    }
+    return qm_yaml_pairs(w, value, "a size", known_pair, NULL);
 }
 
 static qm_status sizes(struct qm_yaml_walk *w, const yaml_node_t *n)

@@ -70,6 +70,14 @@ qm_status qm_suite_summaries(struct qm_yaml_walk *w, const yaml_node_t *n)
         QM_TRY(qm_yaml_pairs(w, item, "a summary", summary_pair, p));
         if (p->n_values == 0)
             return qm_yaml_fail(w, item, QM_BAD_ARG, "a summary needs 'value'");
+        for (int j = 0; j < p->n_by; j++)
+            for (int k = 0; k <= j; k++) {
+                const char *other = k < j ? p->by[k] : p->across;
+                if (other && strcmp(p->by[j], other) == 0)
+                    return qm_yaml_fail(w, item, QM_BAD_ARG,
+                                        "'%s' twice, in 'by' and '%s' of one summary", other,
+                                        k < j ? "by" : "across");
+            }
         char name[32];
         snprintf(name, sizeof name, "table%d", i + 1);
         if (!p->name)

@@ -53,6 +53,21 @@ problem() { wrong "$1" 'variant: adamw4_ao' 'coupling: closed' 'steps: 2' "$2"; 
         'summary: [{by: nothing, value: sqnr}]'
 }
 
+@test "keys that a table takes twice, values that no axis has and keys of other sizes are refused" {
+    local map='exp_avg.map: [dyn, nf4]'
+    wrong "'exp_avg.map' twice, in 'by' and 'across' of one summary" 'variant: adamw4_ao' \
+        'source: dist:gauss' "$map" \
+        'summary: [{by: [exp_avg.map, coupling], across: exp_avg.map, value: sqnr}]'
+    dist "'coupling' twice, in 'by' and 'by' of one summary" \
+        'summary: [{by: [coupling, coupling], value: sqnr}]'
+    wrong "summary table1: where: axis 'exp_avg.map' has no value 'foo'" 'variant: adamw4_ao' \
+        'source: dist:gauss' "$map" \
+        'summary: [{by: exp_avg.map, value: sqnr, where: {exp_avg.map: foo}}]'
+    dist "summary table1: no metric 'sqnrr'; did you mean 'sqnr'?" \
+        'summary: [{by: variant, value: sqnrr}]'
+    dist "no key 'stps'; did you mean 'steps'?" 'sizes: {small: {stps: 5}}'
+}
+
 @test "what only does not go together is skipped, beside cells that run" {
     printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 256' \
         'exp_avg.map: ["nf4:4s", "lint:4u"]' >s.yaml
