@@ -358,8 +358,9 @@ static int other_work(struct options *o)
             : backend_found(o->backend, o->kernel.file, &o->on);
     if (st != QM_OK)
         return qm_cli_failed("check", st);
-    if (o->template && o->kernel)
-        return qm_fail(QM_BAD_ARG, "--template writes a kernel and --kernel judges one; give one");
+    if (o->template && o->kernel.file)
+        return qm_cli_failed("check", qm_fail(QM_BAD_ARG, "--template writes a kernel, --kernel "
+                                                          "judges one: give one of them"));
     if (o->template)
         return qm_kernel_template(o->template);
     if (o->mode == QM_MODE_fast && o->on == &qm_backend_cpu && !is_cuda)
