@@ -296,7 +296,9 @@ goes_up() {
         #define X(name) int f($nine);
         int qm_a(void) { extern int f($nine); return 0; }
         int (*f($nine))(int);
-        int (*f)(qm_a *a, size_t, float x[3], int (*b)(int, int), int, int, int, int, int a) = 0;"
+        int (*f)(qm_a *a, size_t, float x[3], int (*b)(int, int), int, int, int, int, int a) = 0;
+        int f(const float *x /* [n] */, int b, int, int, int, int, int, int, int);
+        typedef int (*f)(long, short, int, int, int, int, int, int, qm_status);"
     printf '%s\n' '"""a.py - A."""' 'f = lambda a, b, c, d, e, f, g, h, i: 0' |
         noticed a.py "lambda has 9 parameters"
     for form in 'function f {' 'function f() {' $'f()\n{' 'f() {' 'f() { # A.' 'lib::f() {' \
@@ -324,6 +326,16 @@ goes_up() {
         noticed a.c "columns, at most 100"
     printf '%s\n' '"""a.py - A."""' 'def f():' "    \"\"\"$(seq -s ' ' 40)\"\"\"" |
         noticed a.py "columns, at most 100"
+    for form in "awk '\n/x/ {\n    n++\n}\n' a" "echo 'void f(void)\n{\n}\n' >a" 'echo "\n}\n"'; do
+        { printf '%b\n' '# a.bats - A.' '@test "a" {' "    $form"; body '    echo %g'; echo '}'; } |
+            noticed a.bats "lines, at most 80"
+    done
+    printf '%s\n' '# a.bats - A.' "# The kernel's$(printf %99s)twin's" |
+        noticed a.bats "columns, at most 100"
+    for form in 'template <int N = 4> struct x {' 'struct alignas(64) x {'; do
+        { printf '%s\n' '/* a.hpp - A. */' "$form" 'void f() {'; body '    x += %g;'
+            printf '}\n};\n'; } | noticed a.hpp ": f has 87 lines"
+    done
     printf '%s\n' '#!/usr/bin/env bats' '# a.bats - A.' '@test "a" {' \
         "    echo $(seq -s ' ' 40) \\" '        a' '}' | noticed a.bats "columns, at most 100"
 }
@@ -365,15 +377,31 @@ P
 @test "a negation that could not fail a test is noticed" {
     local t=$BATS_TEST_TMPDIR line end
     for end in bats bash; do
-        for line in '! true' 'cd x; ! true' '[ -f z ] && ! true' 'if a; then ! true'; do
+        for line in '! true' 'cd x; ! true' '[ -f z ] && ! true' 'if a; then ! true' 'a) ! true' \
+            '! true; ! false || return 1'; do
             printf '%s\n' "# a.$end - A." 'f() {' "    $line" '    true' '}' >"$t/a.$end"
             run "$PYTHON" tests/style/check_style.py "$t/a.$end"
             [ "$status" -eq 1 ]
             [[ $output == *"a.$end:3: '! ...' alone cannot fail a test"* ]]
-            sed -i 's/! true/! true || return 1/' "$t/a.$end"
+            sed -i 's/! true/& || return 1/' "$t/a.$end"
             "$PYTHON" tests/style/check_style.py "$t/a.$end"
         done
     done
+    printf '%s\n' '# a.bats - A.' 'for f in a b; do ! grep x $f || return 1; done' \
+        '[ -f a ] || { ! grep x a || return 1; }' 'if a && ! grep x f; then skip; fi' >"$t/a.bats"
+    "$PYTHON" tests/style/check_style.py "$t/a.bats"
+}
+
+@test "rows of tables, short methods and branches of the preprocessor break no limit" {
+    local t=$BATS_TEST_TMPDIR row
+    row="$(seq -f '"%g"' -s ', ' 30)"
+    printf '%s\n' '"""a.py - A."""' 'A = [' "    ($row)," ']' "B = (" "    f\"${row//\"/}\"" ')' \
+        >"$t/a.py"
+    { printf '%s\n' '/* a.hpp - A. */' 'struct alignas(64) x {'
+        seq -f '    int f%g() { return 1; }' 90; echo '};'; } >"$t/a.hpp"
+    printf '%s\n' '/* a.c - A. */' 'void f(int a)' '{' '#ifdef A' '    if (a) {' '#else' \
+        '    if (!a) {' '#endif' '        a++;' '    }' '}' >"$t/a.c"
+    "$PYTHON" tests/style/check_style.py "$t"/a.{py,hpp,c}
 }
 
 @test "the sources are laid out as clang-format 14 lays them out" {
