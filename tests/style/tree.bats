@@ -229,10 +229,20 @@ goes_up() {
         'function half:__attribute__((unused)) static int half(int x) { return x; }' \
         'function half:QM_INLINED int half(int x) { return x; }' 'function half:int half(int);' \
         'type half:typedef int (*half)(int);' 'variable half:extern const int half[2];' \
-        $'enumerator DEEP_:enum qm_deep {\n#define X(name) DEEP_##name,\n};'; do
+        $'enumerator DEEP_:enum qm_deep {\n#define X(name) DEEP_##name,\n};' \
+        $'enumerator DEEP:#define QM_L(X) X(DEEP)\nenum qm_b {\n#define X(name) name,\nQM_L(X)\n};' \
+        $'function half:#define QM_HALF(f) static int f(int x) { return x; }\nQM_HALF(half)' \
+        'variable half:extern const int half, qm_b;' 'tag spare:struct spare *qm_b(int);'; do
         header $two/a.h "$guard" qm_oracle_a "${line#*:}"$'\n'
         refused "$two/a.h:1: ${line%%:*} of a header has no prefix qm_ or QM_"
     done
+    header $two/a.h "$guard" qm_oracle_a $'typedef float qm_oracle_a;\n'
+    refused "$two/a.h:1: type qm_oracle_a is defined in $two/a.h too"
+    header $two/a.h "$guard\n#endif\n#if 1" qm_oracle_a
+    refused "$two/a.h:1: the guard ends before #if 1"
+    header $two/a.h "$guard" qm_oracle_a $'#define ROW 3\n#undef ROW\nstatic inline int qm_b(void)
+        {\n enum { PIECE = 4 };\n struct pair { int x; } p = {1};\n return p.x;\n}\n'
+    (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_headers.py")
     for line in 'struct qm_other qm_a' 'struct { int x; } qm_a' 'int (*qm_a)(int)'; do
         header $two/a.h "$guard" qm_oracle_a "typedef $line;"$'\n'
         refused "$two/a.h:1: type qm_a is defined in $one/a.h too"
