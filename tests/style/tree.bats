@@ -84,10 +84,16 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
     [ "$status" -eq 1 ]
     [ "$(grep 'no prefix' <<<"$output")" = "no prefix qm_: core/low/low defines planted" ]
     command -v c++ >/dev/null || skip "the symbols of C++: no C++ compiler"
-    echo 'int qm_high() { return 0; } static int f() { return 1; } int planted(int) { return f(); }' \
-        >"$t/core/low/planted.cpp"
+    echo 'int qm_high() { return 0; } static int f() { return 1; } int planted(int) { return f(); }
+        inline int cached() { static int last; return ++last; } int (*qm_hook)() = cached;
+        __attribute__((weak)) int weak() { return 1; }
+        inline int kept = 3; int *qm_use() { return &kept; }' >"$t/core/low/planted.cpp"
     run layers "$t" --prefix
-    [[ $output == *"no prefix qm_: core/low/planted.cpp defines planted"*", 2 errors" ]]
+    echo "$output"
+    for symbol in planted cached weak kept; do
+        [[ $output == *"no prefix qm_: core/low/planted.cpp defines $symbol"* ]]
+    done
+    [[ $output == *", 5 errors" ]]
 }
 
 @test "the graph has every folder of sources" {
