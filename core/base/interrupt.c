@@ -1,4 +1,4 @@
-/* interrupt.c - Removes unfinished files when a signal ends the program. */
+/* interrupt.c - Leaves nothing half made when a signal ends the program, and ends a child. */
 #include "core/base/interrupt.h"
 
 #include <dirent.h>
@@ -42,14 +42,14 @@ struct entry {
     char name[];
 };
 
-static void remove_all(int in, const char *name, int depth)
+static void remove_all(int folder, const char *name, int depth)
 {
     _Alignas(struct entry) char piece[4096];
     long n;
-    if (unlinkat(in, name, 0) == 0 || (errno != EISDIR && errno != EPERM) || depth == DEPTH)
+    if (unlinkat(folder, name, 0) == 0 || (errno != EISDIR && errno != EPERM) || depth == DEPTH)
         return;
-    for (int k = 0; k < TRIES && unlinkat(in, name, AT_REMOVEDIR) != 0; k++) {
-        int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    for (int k = 0; k < TRIES && unlinkat(folder, name, AT_REMOVEDIR) != 0; k++) {
+        int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         while (fd >= 0 && (n = syscall(SYS_getdents64, fd, piece, sizeof piece)) > 0)
             for (long at = 0; at < n;) {
                 struct entry *e = (void *)(piece + at);
@@ -62,13 +62,13 @@ static void remove_all(int in, const char *name, int depth)
     }
 }
 
-static void stop(int number)
+static void stop(int signum)
 {
     static const char text[] = "qualm: interrupted; what was unfinished is removed\n";
     pid_t self = getpid(), of = child;
     if (self != owner) { /* a process that was forked ends by the signal */
-        signal(number, SIG_DFL);
-        raise(number);
+        signal(signum, SIG_DFL);
+        raise(signum);
         return;
     }
     if (of > 0 && (kill(-of, SIGKILL) == 0 || kill(of, SIGKILL) == 0))
@@ -157,10 +157,10 @@ void qm_interrupt_forget(const char *path)
         }
 }
 
-int qm_interrupt_is_dead(const char *number, const char *end)
+int qm_interrupt_is_dead(const char *digits, const char *end)
 {
     char *behind;
-    long pid = *number >= '1' && *number <= '9' ? strtol(number, &behind, 10) : 0;
+    long pid = *digits >= '1' && *digits <= '9' ? strtol(digits, &behind, 10) : 0;
     return pid > 0 && behind == end && (pid_t)pid == pid && kill((pid_t)pid, 0) != 0 &&
            errno == ESRCH;
 }

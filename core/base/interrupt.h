@@ -25,8 +25,8 @@ void qm_interrupt_forget(const char *path);
  * with errno. */
 char *qm_interrupt_folder(char *room, size_t size, const char *stem);
 
-/* Whether the digits [number, end) are the id of a process that is no more. */
-int qm_interrupt_is_dead(const char *number, const char *end);
+/* Whether the digits [digits, end) are the id of a process that is no more. */
+int qm_interrupt_is_dead(const char *digits, const char *end);
 
 /* The process that is killed before files are removed, with its group where it leads one; 0: none.
  * The caller holds SIGINT and SIGTERM back from before it starts the process until here. */

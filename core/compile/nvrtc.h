@@ -43,8 +43,8 @@ void qm_device_binary_free(struct qm_device_binary *b);
  * be mixed in a cache.  Returns 0 where there is no NVRTC. */
 int qm_nvrtc_identity(int *major, int *minor, long long *bytes);
 
-/* QM_OK, or with the reason QM_SKIPPED: there is no NVRTC; QM_INTERNAL: it does not tell its
- * version, or one that none can be.  Of several NVRTCs that tell their version the first one
+/* QM_OK, or with the reason QM_SKIPPED: there is no NVRTC; QM_INTERNAL: it tells no
+ * version, or one that no NVRTC can have.  Of several NVRTCs that tell their version the first one
  * is used whose major version is not above the driver's: an older driver refuses what a newer
  * one makes. */
 qm_status qm_nvrtc_probe(void);

@@ -73,7 +73,7 @@ static qm_status form_text(const struct qm_recipe *one, const struct qm_shape *s
 }
 
 /* When slot i is encoded and whether it is read back, as a number by which tensors are grouped: it
- * depends on the tensor's dims.  Of step 2, which stands for all later ones. */
+ * depends on the tensor's dims.  It is asked of step 2, which stands for all later ones. */
 static int ways_of(const struct qm_tensor_rule_plan *p, const struct tensor *t, int i)
 {
     const struct qm_rule *rule = p->r.rule;

@@ -1,4 +1,4 @@
-/* quantizer.c - Encodes whole tensors, packs codes, and says which codecs have fused loops. */
+/* quantizer.c - Encodes and decodes whole tensors, packs and unpacks codes. */
 #include "core/quant/quantizer.h"
 
 #include "core/quant/quantizer_internal.h"

@@ -37,7 +37,7 @@ struct qm_worker {
     pid_t pid;    /* 0: none */
     int to, from; /* pipes; -1: closed */
     int said_hello, said_bye, killed;
-    const char *why;               /* reason for which we killed it; static text, or NULL */
+    const char *why;               /* why the runner killed it; static text, or NULL */
     int64_t fifo[QM_WORKER_DEPTH]; /* ring of the cells it holds, the running one first */
     int n_fifo, first;             /* cells in the ring, index of the running one */
     int64_t group;                 /* of the queue, that it took from last */
@@ -49,7 +49,7 @@ struct qm_worker {
 /* Starts a worker on a suite file; its stdout and stderr are appended to log.  QM_INTERNAL. */
 qm_status qm_worker_start(struct qm_worker *w, const char *suite, const char *log);
 
-/* Sends it n cells.  A worker that is gone reads none, which shows when it is reaped. */
+/* Sends the worker n cells.  A worker that is gone reads none, which shows when it is reaped. */
 void qm_worker_give(struct qm_worker *w, const int64_t *cell, int n);
 
 /* Reads all bytes that are there, without waiting.  Returns 0 at the end of file. */

@@ -136,7 +136,7 @@ static void print_differences(const struct page *p)
             p->f);
 }
 
-/* Good rows of all rows that could be measured; rows that could not, apart. */
+/* Prints how many of the rows that could be measured are good, and how many could not be. */
 static void print_counts(const struct page *p)
 {
     static const struct {

@@ -21,8 +21,8 @@ static const struct qm_cell *cell_of(const struct qm_protocol *p,
 }
 
 /* Whether cells a and b of one problem and scale differ on no axis but `axis`. */
-static int differ_on(const struct qm_suite *s, const struct qm_cell *a, const struct qm_cell *b,
-                     int axis)
+static int differ_there_alone(const struct qm_suite *s, const struct qm_cell *a,
+                              const struct qm_cell *b, int axis)
 {
     static const char *const others[] = {"seed", "instance", "source"}; /* given by the problem */
     for (int i = 0; i < s->n_axes; i++) {
@@ -44,7 +44,7 @@ partner(const struct qm_protocol *p, const struct qm_comparison_group *g, int ax
         const struct qm_cell *c = cell_of(p, h);
         if (h->problem == g->problem && h->scale == g->scale && c->role == QM_CELL_plain &&
             qm_cell_value(p->r->suite, c, axis) == value &&
-            differ_on(p->r->suite, cell_of(p, g), c, axis))
+            differ_there_alone(p->r->suite, cell_of(p, g), c, axis))
             return h;
     }
     return NULL;
@@ -104,7 +104,7 @@ static int same_pair(const struct qm_protocol *p, const struct qm_run_row *x,
 }
 
 /* Whether what the suite varies has no codes in the runs of a group. */
-static int is_plain(const struct qm_protocol *p, const struct qm_comparison_group *g)
+static int has_no_codes(const struct qm_protocol *p, const struct qm_comparison_group *g)
 {
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
@@ -167,7 +167,7 @@ static qm_status decide(struct qm_protocol *p)
     for (int64_t i = 0; row && i < p->n_contrasts; i++) {
         struct qm_contrast_row *c = &p->contrast[i];
         row[i] = (struct qm_judged_row){.by = c->by, .same = c->same, .delta = c->delta};
-        row[i].in_family = !is_plain(p, c->a) && !is_plain(p, c->b);
+        row[i].in_family = !has_no_codes(p, c->a) && !has_no_codes(p, c->b);
         row[i].varied = row[i].in_family;
         memcpy(row[i].is_same, c->is_same, sizeof c->is_same);
     }

@@ -19,7 +19,7 @@ struct qm_code_runs {
 /* A routine maps y[n] to code[n], element by element. */
 struct qm_routine {
     struct qm_quantizer q;
-    struct qm_codec codec; /* of q; for a foreign routine its map alone */
+    struct qm_codec codec; /* is q's; a foreign routine's has a map alone */
     const uint8_t *grid;   /* search grid: its 65,536 entries; owned */
     void (*kernel)(const float *y, long n, unsigned char *code); /* foreign routine; or NULL */
     /* Of a foreign routine: the rule that its last call broke, or ""; may be NULL. */

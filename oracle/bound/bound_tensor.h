@@ -153,9 +153,9 @@ void qm_ball_clip(const struct qm_bound_step *b, struct qm_ball *x, int64_t n, d
 /* rms(x) in float32. */
 struct qm_ball qm_ball_rms(const struct qm_bound_step *b, const struct qm_ball *x, int64_t n);
 
-/* For a source that adds up in float32: of those of n means whose sum of `of` numbers may overflow
- * nothing is known.  The mean's error covers the rounding of the sum, and 2^-20 the three roundings
- * from the mean back to the sum. */
+/* For a source that adds up in float32.  Each of the n means is of a sum of `of` numbers; where
+ * that sum may overflow, nothing is known of the mean.  The mean's error covers the rounding of the
+ * sum, and 2^-20 the three roundings from the mean back to the sum. */
 static inline void qm_ball_sums_overflow(struct qm_ball *mean, int64_t n, int64_t of)
 {
     for (int64_t i = 0; i < n; i++)

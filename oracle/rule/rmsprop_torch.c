@@ -8,7 +8,7 @@
  *
  * No history gives v < a^2.  For a state that has it, or may have it by rounding, the step is not
  * judged, for the root of a negative number is NaN; d over that root counts as 0 here, and so it
- * does where root and eps are 0.
+ * does, of a centered step, where root and eps are 0.
  *
  * maximize negates g.  Only family rmsprop_full has a, b, centered and mu. */
 #include "oracle/bound/bound.h"

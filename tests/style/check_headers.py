@@ -6,7 +6,9 @@ A guard is "#ifndef QM_..._NAME_H" and "#define" of the same as the first two di
 as the last; NAME is the file's name in capitals.  Two headers with one guard would hide each other.
 What a header defines or declares for its includers (tags, types, macros, functions, variables,
 enumerators) begins with qm_ or QM_, but for the parts of one source file, and no tag is a type of
-another kind as well.
+another kind as well.  What bodies of functions hold, and macros that it undefines again, are its
+own.  Headers are the *.h of core, oracle, experiments and variants: those of tests have no prefix,
+and the .hpp of the emulator have the names of CUDA.
 --list prints, where nothing is wrong, the headers that make sense alone, for `make check-headers`,
 which compiles them together.
 """
@@ -23,15 +25,17 @@ PER_ISA = {"core/quant/simd_group.h", "core/rule/packed_blocks.h"}
 # Whose short names are the letters of the rule's formulas, for the rule's own files.
 LETTERS = {"oracle/rule/adafactor8.h"}
 # What a library or C itself names: tags of pointers, types that no header brings to NVRTC.
-FOREIGN = re.compile(r"zip|zip_error|u?int\d+_t")
-MACRO = re.compile(r"^#\s*define\s+(\w+)", re.M)
+FOREIGN = re.compile(r"zip|zip_error|sigaction|stat|argp|argp_state|u?int\d+_t")
+MACRO = re.compile(r"^#\s*(define|undef)\s+(\w+)", re.M)
+DEFINED = re.compile(r"^#\s*define\s+(\w+)\(([^)]*)\)(.*)", re.M)
 ENUMERATORS = re.compile(r"\benum(?:\s+\w+)?\s*\{([^{}]*)\}")
 LISTED = re.compile(r"^#\s*define\s+X\([^)]*\)\s+(\w+?)##\w+\s*[,=]", re.M)  # by a list macro
+OF_LIST = re.compile(r"^#\s*define\s+X\((\w+)[^)]*\)\s+\1\s*[,=].*\s+(\w+)\(X\)", re.M)
 IN_PARENTHESES = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 ATTRIBUTE = re.compile(r"\b(?:__attribute__|_Alignas)\s*" + IN_PARENTHESES)
 CALL = re.compile(r"^[A-Z]\w*" + IN_PARENTHESES, re.M)  # of a macro
 TAG = re.compile(r"\b(struct|enum|union)\s+(qm_\w+)\s*\{")
-ANY_TAG = re.compile(r"\b(?:struct|enum|union)\s+(\w+)\s*[{;]")
+ANY_TAG = re.compile(r"\b(?:struct|enum|union)\s+(\w+)")
 
 
 def headers():
@@ -44,6 +48,31 @@ def without_comments(text):
     return ATTRIBUTE.sub(" ", text)
 
 
+def without_bodies(code):
+    """The text without what the braces of functions hold."""
+    while m := re.search(r"\)\s*\{", code):
+        end, depth = m.end(), 1
+        while depth and end < len(code):
+            depth += (code[end] == "{") - (code[end] == "}")
+            end += 1
+        code = code[:m.start()] + ");" + code[end:]
+    return code
+
+
+def made(text):
+    """Yields (kind, name) of what the header's own macros make: the functions that a call at the
+    start of a line defines, and the enumerators of X(name) name, over a list of this header."""
+    macros = {m[1]: m for m in DEFINED.finditer(text)}
+    for call in re.finditer(r"^(\w+)\(([^()]*)\)", text, re.M):
+        m = macros.get(call[1], [""] * 4)
+        for parameter, argument in zip(m[2].split(","), call[2].split(",")):
+            if re.search(rf"\w[\s*]+{re.escape(parameter.strip())}\s*\(", m[3]):
+                yield "function", argument.strip()
+    for m in OF_LIST.finditer(text):
+        listed = re.findall(r"\bX\((\w+)", macros.get(m[2], [""] * 4)[3])
+        yield from (("enumerator", name) for name in listed)
+
+
 def declared(text):
     """Yields (kind, name) of what a text declares at file scope; what braces hold is left out."""
     code = CALL.sub(";", text)
@@ -52,7 +81,10 @@ def declared(text):
     while held:
         code, held = re.subn(r"\{[^{}]*\}", "@", code)
     for part in re.split(r"[;}]", re.sub(r"([;)])\s*@", r"\1;", code)):
-        head = re.sub(r"=.*", "", part, flags=re.S).strip()
+        head = re.sub(r"=(?:[^,()]|\([^()]*\))*", "", part).strip()
+        if "(" not in head and "," in head:  # but for the last one, which is below
+            kind = "type" if head.startswith("typedef") else "variable"
+            yield from ((kind, name) for name in re.findall(r"(\w+)\s*(?:\[[^\]]*\]\s*)*,", head))
         m = re.match(r"[^(]*\(\s*\*\s*(?:const\s+)?(\w+)", head) or \
             re.search(r"[\w*@]\s*\b(\w+)\s*\(", head) or \
             re.search(r"[\s*@](\w+)\s*(?:\[[^\]]*\]\s*)*$", head)
@@ -68,6 +100,11 @@ def guard(path, text):
     first = re.fullmatch(r"#ifndef (QM_\w+)", code[0]) if len(code) > 2 else None
     if not first or code[1] != f"#define {first[1]}" or code[-1] != "#endif":
         return None, f'no guard: expected "#ifndef QM_..._{name}", "#define" of it and "#endif"'
+    depth = 0
+    for at, line in enumerate(code):
+        depth += bool(re.match(r"#\s*if", line)) - bool(re.match(r"#\s*endif", line))
+        if depth == 0 and at < len(code) - 1:
+            return None, f"the guard ends before {code[at + 1]}"
     if not first[1].endswith("_" + name):
         return None, f"the guard is {first[1]}, expected QM_..._{name}"
     return first[1], None
@@ -75,9 +112,11 @@ def guard(path, text):
 
 def unprefixed(text):
     """Yields (kind, name) of what a header defines for all of its includers without the prefix."""
-    code = re.sub(r"^#.*$", "", text, flags=re.M)
+    code = without_bodies(re.sub(r"^#.*$", "", text, flags=re.M))
     names = [("tag", tag) for tag in ANY_TAG.findall(code)]
-    names += [*declared(text), *(("macro", name) for name in MACRO.findall(text) if name != "X")]
+    last = {name: directive for directive, name in MACRO.findall(text)}
+    names += [*declared(text), *made(text),
+              *(("macro", name) for name, directive in last.items() if directive == "define")]
     names += [("enumerator", name) for name in LISTED.findall(text)]
     for body in ENUMERATORS.findall(code):
         flat = re.sub(r"=[^,]*", "", re.sub(r"\b\w+\(\w+\)", "", body))
@@ -102,7 +141,9 @@ def check(paths):
             if tags.setdefault(tag, path) != path:
                 yield f"{path}:1: {kind} {tag} is defined in {tags[tag]} too"
         for name in (n for kind, n in declared(text) if kind == "type" and n.startswith("qm_")):
-            if tags.setdefault(name, path) != path or f"typedef {name}" in tags:
+            is_tag = name in (tag for _, tag in TAG.findall(text)) and \
+                not re.search(rf"\btypedef\s+(?:struct|enum|union)\s+{name}\b", text)
+            if tags.setdefault(name, path) != path or f"typedef {name}" in tags or is_tag:
                 yield f"{path}:1: type {name} is defined in {tags[name]} too"
             tags[f"typedef {name}"] = path
         if path not in PARTS | PER_ISA | LETTERS:

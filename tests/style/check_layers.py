@@ -18,7 +18,8 @@ An error is also what goes up:
     all of them           use no header of tests/
 
 With --prefix a link symbol of C or C++ without the prefix qm_ is an error too, but main and what a
-compiler names itself; those of kernels (.cu) are not looked at.
+compiler names itself; those of kernels (.cu) and of what is not compiled here (MPI's file where
+there is no MPI) are not looked at.
 --graph prints each folder with the folders that it depends on, lowest first.
 """
 import glob
@@ -135,7 +136,7 @@ def without_prefix(build):
     defined, _ = link_symbols.program(build)
     found = {*defined.items(), *cpp_symbols()}
     return [f"no prefix qm_: {file} defines {symbol}" for symbol, file in sorted(found)
-            if not symbol.startswith(("qm_", ".gomp_", "__")) and symbol != "main"]
+            if not symbol.startswith(("qm_", ".gomp_", "__", "DW.", "std::")) and symbol != "main"]
 
 
 def cpp_symbols():
@@ -153,7 +154,7 @@ def cpp_symbols():
                     folder, os.path.basename(path)[:-len("cpp")] + "o")],
                     capture_output=True, text=True, check=True).stdout
                 yield from ((words[2].split("(")[0], path) for line in out.splitlines()
-                            if (words := line.split(None, 2))[1] in "TDBR")
+                            if (words := line.split(None, 2))[1] in "TDBRWVu")
 
 
 def may_use(user, definer):

@@ -4,51 +4,62 @@
 
 It looks at the links of every Markdown file, at the headings that their anchors name, at every path
 of the tree that a comment or a text names ("core/quant/search.h", with an anchor or {a,b} as well),
-at every file that a folder's README quotes by a short name (`search.h`; in variants/ these are
-files of the packages), at the folders of its tables, at every identifier that it quotes
-(`qm_encode`) and at those of qm_ and QM_ within any quotation of a Markdown file: some source must
-contain it.  Result files (.h5 of results/) are what a reader makes, and are not looked at.  One
-line per name that is not there; exits 1 when there is any.  --texts prints instead the Markdown
-files and every file that they link to, which an installed program has as well.
+at every file that a folder's README quotes by a short name (`search.h`, `../base/name.h`; in
+variants/ these are files of the packages), at the folders in the first cells of its tables, at
+every identifier that it quotes (`qm_encode`) and at those of qm_ and QM_ within any quotation of a
+Markdown file: some source must contain it.  Folders that running text names are not looked at, nor
+files in folders whose names begin with a dot.  Result files (.h5 of results/) are what a reader
+makes, and are not looked at.  One line per name that is not there; exits 1 when there is any.
+--texts prints instead the Markdown files and every file that they link to, which an installed
+program has as well.
 """
 import os
 import re
 import sys
 
-PATH = re.compile(r"(?<![\w/.*{-])((?:(?:core|variants|oracle|experiments|plots|tests)/[\w/.-]*\w\."
-                  r"(?:c|h|cu|cpp|hpp|py|bats|bash|md|yaml|css|js|sh|json|txt|svg|npy|npz|h5|zip)|"
+PATH = re.compile(r"(?<![\w/.*{-])(?:\.\./)*"
+                  r"((?:(?:core|variants|oracle|experiments|plots|tests)/[\w/.-]*\w\."
+                  r"(?:c|h|cu|cpp|hpp|py|bats|bash|md|yaml|yml|css|js|sh|json|txt|svg|npy|npz|h5|zip)|"
                   r"results/[\w/.-]*\w\.md))(?![\w*{])(?:#([\w-]+))?")
 CHOICE = re.compile(r"([\w/.-]+/[\w.-]*)\{([\w.,-]+,[\w.,-]+)\}([\w.-]*)")  # a/{b,c}.h
 LINK = re.compile(r'(?:\]\(|^\[[^\]\n]+\]: +|\b(?:src|href)=")<?([^)#:\s">]*)(?:#([^)\s">]+))?'
                   r'(?=[)\s">])', re.M)
-FILE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.(?:c|h|cu|cpp|hpp|py|bats|bash|sh|yaml|css|js))`")
-FOLDER = re.compile(r"^\| `((?:[\w.-]+/)+)`", re.M)
+FILE = re.compile(r"`((?:(?:\.\.|[\w-]+)/)*[\w-]+\."
+                  r"(?:c|h|cu|cpp|hpp|py|bats|bash|sh|yaml|yml|css|js|json|txt|md|svg|npz))`")
+ROW = re.compile(r"^\| `[^|\n]*", re.M)  # its first cell
+FOLDER = re.compile(r"`((?:[\w.-]+/)+)`")
 IDENTIFIER = re.compile(r"`([A-Za-z]\w*_\w+)(?:\(\))?`")
 QM_NAME = re.compile(r"\b(?:qm|QM)_\w+(?<!_)\b")
-COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|(/\*.*?\*/|//[^\n]*)', re.S)
+COMMENT = re.compile(r"""'(?:\\.|[^'\\\n])'|"""  # a character, which may be a quotation mark
+                     r'"(?:\\.|[^"\\\n])*"|(/\*.*?\*/|//[^\n]*)', re.S)
 C_LIKE = (".c", ".h", ".cu", ".cpp", ".hpp")
 
-# Names that stand for any file, files that a reader is asked to make, files of other projects, and
-# the text of a stored column, which keeps the words that digests were made of.
-MADE_UP = re.compile(r"NAME|XXX|(?<![a-z])mine(?![a-z])|valley|/x\.|/planted|test_X|"
-                     r"test_functional|test_lion8b|"
+# Names that stand for any file, files that a reader is asked to make or the program makes, files of
+# other projects, and the text of a stored column, which keeps the words that digests were made of.
+MADE_UP = re.compile(r"NAME|XXX|(?<![a-z])mine(?![a-z])|valley|/x\.|test_X|"
+                     r"/planted(_[a-z]|_through)?\.|test_functional|test_lion8b|"
                      r"oracle/theory\.h |suite\.yaml|side-by-side|step_recipe.h|yards.c|"
                      r"fused_adamw_kernel.cu|csrc/|"
                      r"cuda_runtime.h|adamw_kernel3|austen_b999|METRIC_q|HDF5_PLUGIN|"
-                     r"loss_(momentum|sgdm)")
+                     r"loss_(momentum|sgdm)|(campaign|figures)\.json|file nvidia-h200-all-")
 
 
-TREE = []  # what texts() yields
+TREE = []  # what files() yields
+TEXTS = (".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats", ".bash", ".sh", ".yaml", ".yml",
+         ".js", ".css", ".txt", "Makefile")
+
+
+def files():
+    """Every file of the tree but what is built, by the file system."""
+    for folder, folders, names in os.walk("."):
+        folders[:] = sorted(d for d in folders if not d.startswith(".")
+                            and d not in ("build", "bundle", "__pycache__"))
+        yield from (os.path.relpath(os.path.join(folder, f)) for f in sorted(names))
 
 
 def texts():
-    """Every source and text of the tree but what is built, by the file system."""
-    for folder, folders, files in os.walk("."):
-        folders[:] = sorted(d for d in folders if not d.startswith(".")
-                            and d not in ("build", "bundle", "__pycache__"))
-        yield from (os.path.relpath(os.path.join(folder, f)) for f in sorted(files)
-                    if f.endswith((".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats",
-                                   ".bash", ".sh", ".yaml", ".js", ".css", ".txt", "Makefile")))
+    """Every source and text of the tree."""
+    return (path for path in files() if path.endswith(TEXTS))
 
 
 def headings(path):
@@ -115,22 +126,24 @@ def named(path, text, words, code):
             yield m.start(), f"{name} has no heading #{m[2]}", not is_heading(name, m[2])
     if path.endswith("README.md") and not path.startswith("tests/golden"):
         for m in FILE.finditer(text):  # variants/ names files of the packages
-            is_missing = not is_file(m[1]) and not path.startswith("variants")
+            name = os.path.normpath(os.path.join(folder, m[1])) if m[1][0] == "." else m[1]
+            is_missing = not is_file(name) and not path.startswith("variants")
             yield m.start(), f"no file {m[1]}", is_missing
         for m in IDENTIFIER.finditer(text):
             yield m.start(), f"no source has {m[1]}", not is_word(m[1], words)
-        for m in FOLDER.finditer(text):
-            is_missing = not any(os.path.isdir(os.path.join(d, m[1])) for d in (folder, "."))
-            yield m.start(), f"no folder {m[1]}", is_missing
+        for row in ROW.finditer(text):
+            for name in FOLDER.findall(row[0]):
+                is_missing = not any(os.path.isdir(os.path.join(d, name)) for d in (folder, "."))
+                yield row.start(), f"no folder {name}", is_missing
 
 
 def main():
     if "--texts" in sys.argv:
         print("\n".join(linked()))
         return
-    TREE.extend(texts())
+    TREE.extend(files())
     missing, looked_at, words, code, held = [], 0, set(), set(), {}
-    for path in TREE:
+    for path in filter(lambda path: path.endswith(TEXTS), TREE):
         with open(path, encoding="utf-8") as f:
             text = held[path] = f.read()
         if not path.endswith(".md"):

@@ -5,20 +5,21 @@
 It prints one line per violation and exits 1 when there is any.  The limits:
 
     a line          100 columns, a backslash at its end apart and a tab as 8; tables may be wider:
-                    initialiser rows, rows of list macros, strings, in C and Python; in bash and
-                    bats strings of 40 columns and more, which hold other languages, do not count;
-                    no blank at its end
+                    initialiser rows, rows of list macros, strings, in C and Python, with the
+                    comments behind them; in bash and bats strings of 40 columns and more, which
+                    hold other languages, do not count, but for comments; no blank at its end
     a function      80 lines from its brace (Python: its def) to its end, a macro's and a macro of
                     statements, too; 8 parameters, of a prototype, a type of function, a pointer to
                     one and a lambda, too
     a file          600 lines; step.cu may be longer, because it is one kernel's text; its last line
                     ends
     a bats test     no command "! COMMAND" alone, which cannot fail it: "! COMMAND || return 1"; nor
-                    in what tests load
+                    in what tests load, "f() { ! COMMAND; }" included
     line 1          "/* name.c - Purpose ..." with the file's own name; after "#!" of scripts
                     "# name.sh - Purpose ...", of Python the docstring "name.py - Purpose ..."
 
 Of a page's scripts and styles (.js, .css) lines and files are looked at, functions are not.
+Folders whose names begin with a dot and scripts without an ending (.ci/run) are not looked at.
 """
 import ast
 import os
@@ -47,10 +48,12 @@ def is_table_row(line):
     return ROW.match(line) is not None and ";" not in BLANK.sub("", line)
 
 
-ROW = re.compile(r'\s*(X\(|\{(?! *(?:return|if|for|while|switch|do)\b)|"(?!"")|\.\w+ = |I\('
-                 r'|\[\w+\] = )')
+ROW = re.compile(r'\s*(X\(|\{(?! *(?:return|if|for|while|switch|do)\b)|[fr]?"(?!"")|\.\w+ = |I\('
+                 r'|\[\w+\] = |\([fr]?".*\),?$)')
 
 LONG_STRING = re.compile(r"""'[^']{40,}'|"(?:\\.|[^"\\]){40,}\"""")
+
+COMMENT = re.compile(r"\s*(?:# |//)")  # of a script: a line that is one
 
 # What holds no command of bash.
 QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\s#.*$|\[\[ .*? \]\]""")
@@ -59,16 +62,27 @@ QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\s#.*$|\[\[ .*? \]\]""")
 TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 BLANK = re.compile(TEXT.pattern + r"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.S | re.M)
 # A parameter, whose parentheses and brackets are "[" alone: a type, mostly in front of a name.
-PARAMETER = re.compile(r"\s*(?:\.\.\.|unsigned|int|char|float|double|bool|\w+_t|"
+PARAMETER = re.compile(r"\s*(?:\.\.\.|unsigned|int|long|short|char|float|double|bool|\w+_t|qm_\w+|"
                        r"(?:[\w:]+(?:<[^<>]*>)?[\s*&]+)+[\w#]*\s*(?:[\[=].*)?)\s*", re.S)
 OUTER = re.compile(r"\b(?:namespace|extern)\b[^()=]*$|^[^()=]*\b(?:class|struct|union)\b[^()=]*$")
 
+# What a head may have in front of its name or of its braces, and hides neither.
+HEAD = re.compile(r"\b(?:alignas|_Alignas)\s*\([^()]*\)|\btemplate\s*<[^<>]*>")
+# A second branch of the preprocessor.
+BRANCH = re.compile(r"(?<=\n)[ \t]*#[ \t]*(?:else|elif)\b(?:(?!\n[ \t]*#[ \t]*if).)*?"
+                    r"(?=\n[ \t]*#[ \t]*(?:else|elif|endif)\b)", re.S)
 VALUE = re.compile(r"=\s*(?:\([^()]*\))?$|\b(?:struct|enum|union)\b[^()]*$")
 
 
 def blanked(pattern, text):
-    """TEXT with "" and as many lines for what PATTERN matches."""
-    return pattern.sub(lambda m: '""' + re.sub(r"[^\n]", "", m[0]), text)
+    """TEXT with "" and as many lines for what PATTERN matches, a blank for a comment."""
+    return pattern.sub(lambda m: (" " if m[0][0] == "/" else '""') + "\n" * m[0].count("\n"), text)
+
+
+def without_braces(m):
+    """The lines of a second branch, empty where it opens or closes braces that the first one does
+    as well."""
+    return m[0] if m[0].count("{") == m[0].count("}") else re.sub(r"[^\n]", "", m[0])
 
 
 def parameter_lists(text):
@@ -95,10 +109,12 @@ def parameter_lists(text):
 def functions(path, text):
     """(name, first line, last line) of each function; (None, line, line) of a brace outside of
     functions that is of none of a function, a type, an initialiser or a namespace."""
+    text = BRANCH.sub(without_braces, blanked(TEXT, text))
     text = blanked(BLANK, text)
     inside, start, first, is_cpp = [], 0, 0, path.endswith((".cpp", ".hpp", ".cu"))
     for m in re.finditer(r"[{};]", text):
         at, head = m.start(), text[start:m.start()].replace('""', " ").strip()
+        head = HEAD.sub(" ", head)
         if m[0] == "{":
             kind = "inner" if inside and inside[-1] != "outer" else \
                 "outer" if OUTER.search(head) and (is_cpp or head.startswith("extern")) else \
@@ -160,7 +176,7 @@ def check(path):
         if not path.endswith(".py"):  # backslashes stand in one column beyond the text
             line = line.rstrip("\\").rstrip()
         if not path.endswith(C_LIKE + (".py",)):
-            line = LONG_STRING.sub('""', line)
+            line = line if COMMENT.match(line) else LONG_STRING.sub('""', line)
         if len(line) > LINE and not (path.endswith(C_LIKE + (".py",)) and is_table_row(line)):
             yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
     yield from check_line_1(path, lines)
@@ -170,7 +186,7 @@ def check(path):
     elif path.endswith(".py"):
         found, counted = python_functions(text), python_parameters(text)
     elif path.endswith(BASH):
-        lines = without_here_documents(lines)
+        lines = without_long_quotes(without_here_documents(lines))
         found = bash_functions(lines)
         yield from check_negations(path, lines) if not path.endswith(".sh") else ()
     for function, first, last in found:
@@ -194,6 +210,40 @@ def without_here_documents(lines):
         elif m and m[2] in map(str.strip, lines[i + 1:]):
             end = m[2]
     return kept
+
+
+# What ends or holds a quotation of bash, outside of "..." and within.
+CODE = re.compile(r"""\\.|(?<![^\s;(])#[^\n]*|\$'(?:\\.|[^'\\])*'|'[^']*'|[()"]""", re.S)
+DOUBLE = re.compile(r"""\\.|\$\(|["]""", re.S)
+
+
+def quotes(text):
+    """(start, end) of each quotation of a bash text; of "..." the parts outside of a $(...)."""
+    closing, start, at = [], 0, 0  # what closes the quotations and parentheses that are open
+    while m := (DOUBLE if closing[-1:] == ['"'] else CODE).search(text, at):
+        at, last, is_double = m.end(), m[0][-1], closing[-1:] == ['"']
+        if m[0][0] in "\\#":
+            continue
+        if last == "'":
+            yield m.span()
+        elif is_double and last in '("':
+            yield start, at
+        if closing and closing[-1] == last:
+            closing.pop()
+            start = at
+        elif last in '("':
+            closing.append(")" if last == "(" else last)
+            start = m.start()
+
+
+def without_long_quotes(lines):
+    """The lines of a bash file, with _ for a quotation that runs over several of them."""
+    text, at, kept = "\n".join(lines), 0, ""
+    for start, end in quotes(text):
+        if "\n" in text[start:end]:
+            kept += text[at:start] + "_" + re.sub(r"[^\n]", "", text[start:end])
+            at = end
+    return (kept + text[at:]).split("\n")
 
 
 def bash_functions(lines):
@@ -245,13 +295,16 @@ def joined(lines):
         yield line
 
 
+# A negation where a command begins; and what lets it fail or decide behind it.
+NEGATION = re.compile(r"(?:^|[;{&(]|\b(?:do|then|else)|(?:^|;;)\s*[\w*?|.-]+\))\s*!(?= )")
+HEEDED = re.compile(r"[^;]*?(?:\|\|\s*(?:return 1|\{|$)|&&\s*$|;\s*(?:then|do)\b)")
+
+
 def check_negations(path, lines):
     """bash lets "! COMMAND" fail without an end of the test, unless it is the test's last line."""
-    goes_on = ("|| return 1", "||", "&&", "; then", "; do")
     for i, line in enumerate(joined(lines), 1):
         code = re.sub(QUOTED, "_", line).rstrip()
-        if re.search(r"(?:^|[;{&(]|\b(?:do|then|else))\s*! ", code) and \
-                not code.endswith(goes_on):
+        if any(not HEEDED.match(code, m.end()) for m in NEGATION.finditer(code)):
             yield f"{path}:{i}: '! ...' alone cannot fail a test, expected || return 1 behind it"
 
 

@@ -14,7 +14,7 @@ setup() {
 }
 
 @test "a name of what is not there is noticed in every form" {
-    local t=$BATS_TEST_TMPDIR file text found=0
+    local t=$BATS_TEST_TMPDIR/tree file text found=0
     links() { (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_links.py"); }
     mkdir -p "$t"/core/folder
     echo 'int qm_there; char spare; char *s = "QM_THERE";' |
@@ -27,14 +27,15 @@ setup() {
     links
     while IFS='|' read -r file text; do
         found=$((found + 1))
-        cp "$t/README.md" "$t/kept"
+        rm -rf "$BATS_TEST_TMPDIR/kept"
+        cp -r "$t" "$BATS_TEST_TMPDIR/kept"
         printf '\n%b\n' "${text//NAME/spare}" >>"$t/$file"
         run links
         echo "$file: $text: $output"
         [ "$status" -eq 1 ]
         [[ $output == *"$file:"*spare*"1 missing"* ]]
-        rm "$t/$file"
-        mv "$t/kept" "$t/README.md"
+        rm -r "$t"
+        mv "$BATS_TEST_TMPDIR/kept" "$t"
     done <<'LIST'
 core/planted.c|/* As results/NAME.md says. */
 core/planted.c|/* As tests/NAME.bash says. */
@@ -52,11 +53,18 @@ README.md|See `struct qm_NAME`.
 README.md|See `NAME.yaml`.
 README.md|See `NAME.c`.
 README.md|| `NAME/` | b |
+README.md|| `core/`, `NAME/` | b |
+README.md|See `NAME.json`.
+README.md|See `NAME.svg`.
+core/README.md|See `../NAME.h`.
+core/planted.c|/* As ../core/NAME.h says. */
+core/planted.c|int x = '"'; /* As qm_spare says "yes". */
+core/planted.yml|# As core/NAME.c says.
 README.md|[x](NAME.md)
 README.md|[x](NAME.md "the text")
 README.md|[x](#NAME)
 README.md|[x]: NAME.md
 README.md|<img src="NAME.svg">
 LIST
-    [ "$found" -eq 21 ]
+    [ "$found" -eq 28 ]
 }

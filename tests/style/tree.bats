@@ -84,10 +84,16 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
     [ "$status" -eq 1 ]
     [ "$(grep 'no prefix' <<<"$output")" = "no prefix qm_: core/low/low defines planted" ]
     command -v c++ >/dev/null || skip "the symbols of C++: no C++ compiler"
-    echo 'int qm_high() { return 0; } static int f() { return 1; } int planted(int) { return f(); }' \
-        >"$t/core/low/planted.cpp"
+    echo 'int qm_high() { return 0; } static int f() { return 1; } int planted(int) { return f(); }
+        inline int cached() { static int last; return ++last; } int (*qm_hook)() = cached;
+        __attribute__((weak)) int weak() { return 1; }
+        inline int kept = 3; int *qm_use() { return &kept; }' >"$t/core/low/planted.cpp"
     run layers "$t" --prefix
-    [[ $output == *"no prefix qm_: core/low/planted.cpp defines planted"*", 2 errors" ]]
+    echo "$output"
+    for symbol in planted cached weak kept; do
+        [[ $output == *"no prefix qm_: core/low/planted.cpp defines $symbol"* ]]
+    done
+    [[ $output == *", 5 errors" ]]
 }
 
 @test "the graph has every folder of sources" {
@@ -229,10 +235,20 @@ goes_up() {
         'function half:__attribute__((unused)) static int half(int x) { return x; }' \
         'function half:QM_INLINED int half(int x) { return x; }' 'function half:int half(int);' \
         'type half:typedef int (*half)(int);' 'variable half:extern const int half[2];' \
-        $'enumerator DEEP_:enum qm_deep {\n#define X(name) DEEP_##name,\n};'; do
+        $'enumerator DEEP_:enum qm_deep {\n#define X(name) DEEP_##name,\n};' \
+        $'enumerator DEEP:#define QM_L(X) X(DEEP)\nenum qm_b {\n#define X(name) name,\nQM_L(X)\n};' \
+        $'function half:#define QM_HALF(f) static int f(int x) { return x; }\nQM_HALF(half)' \
+        'variable half:extern const int half, qm_b;' 'tag spare:struct spare *qm_b(int);'; do
         header $two/a.h "$guard" qm_oracle_a "${line#*:}"$'\n'
         refused "$two/a.h:1: ${line%%:*} of a header has no prefix qm_ or QM_"
     done
+    header $two/a.h "$guard" qm_oracle_a $'typedef float qm_oracle_a;\n'
+    refused "$two/a.h:1: type qm_oracle_a is defined in $two/a.h too"
+    header $two/a.h "$guard\n#endif\n#if 1" qm_oracle_a
+    refused "$two/a.h:1: the guard ends before #if 1"
+    header $two/a.h "$guard" qm_oracle_a $'#define ROW 3\n#undef ROW\nstatic inline int qm_b(void)
+        {\n enum { PIECE = 4 };\n struct pair { int x; } p = {1};\n return p.x;\n}\n'
+    (cd "$t" && "$PYTHON" "$ROOT/tests/style/check_headers.py")
     for line in 'struct qm_other qm_a' 'struct { int x; } qm_a' 'int (*qm_a)(int)'; do
         header $two/a.h "$guard" qm_oracle_a "typedef $line;"$'\n'
         refused "$two/a.h:1: type qm_a is defined in $one/a.h too"
@@ -296,7 +312,9 @@ goes_up() {
         #define X(name) int f($nine);
         int qm_a(void) { extern int f($nine); return 0; }
         int (*f($nine))(int);
-        int (*f)(qm_a *a, size_t, float x[3], int (*b)(int, int), int, int, int, int, int a) = 0;"
+        int (*f)(qm_a *a, size_t, float x[3], int (*b)(int, int), int, int, int, int, int a) = 0;
+        int f(const float *x /* [n] */, int b, int, int, int, int, int, int, int);
+        typedef int (*f)(long, short, int, int, int, int, int, int, qm_status);"
     printf '%s\n' '"""a.py - A."""' 'f = lambda a, b, c, d, e, f, g, h, i: 0' |
         noticed a.py "lambda has 9 parameters"
     for form in 'function f {' 'function f() {' $'f()\n{' 'f() {' 'f() { # A.' 'lib::f() {' \
@@ -324,6 +342,16 @@ goes_up() {
         noticed a.c "columns, at most 100"
     printf '%s\n' '"""a.py - A."""' 'def f():' "    \"\"\"$(seq -s ' ' 40)\"\"\"" |
         noticed a.py "columns, at most 100"
+    for form in "awk '\n/x/ {\n    n++\n}\n' a" "echo 'void f(void)\n{\n}\n' >a" 'echo "\n}\n"'; do
+        { printf '%b\n' '# a.bats - A.' '@test "a" {' "    $form"; body '    echo %g'; echo '}'; } |
+            noticed a.bats "lines, at most 80"
+    done
+    printf '%s\n' '# a.bats - A.' "# The kernel's$(printf %99s)twin's" |
+        noticed a.bats "columns, at most 100"
+    for form in 'template <int N = 4> struct x {' 'struct alignas(64) x {'; do
+        { printf '%s\n' '/* a.hpp - A. */' "$form" 'void f() {'; body '    x += %g;'
+            printf '}\n};\n'; } | noticed a.hpp ": f has 87 lines"
+    done
     printf '%s\n' '#!/usr/bin/env bats' '# a.bats - A.' '@test "a" {' \
         "    echo $(seq -s ' ' 40) \\" '        a' '}' | noticed a.bats "columns, at most 100"
 }
@@ -365,15 +393,31 @@ P
 @test "a negation that could not fail a test is noticed" {
     local t=$BATS_TEST_TMPDIR line end
     for end in bats bash; do
-        for line in '! true' 'cd x; ! true' '[ -f z ] && ! true' 'if a; then ! true'; do
+        for line in '! true' 'cd x; ! true' '[ -f z ] && ! true' 'if a; then ! true' 'a) ! true' \
+            '! true; ! false || return 1'; do
             printf '%s\n' "# a.$end - A." 'f() {' "    $line" '    true' '}' >"$t/a.$end"
             run "$PYTHON" tests/style/check_style.py "$t/a.$end"
             [ "$status" -eq 1 ]
             [[ $output == *"a.$end:3: '! ...' alone cannot fail a test"* ]]
-            sed -i 's/! true/! true || return 1/' "$t/a.$end"
+            sed -i 's/! true/& || return 1/' "$t/a.$end"
             "$PYTHON" tests/style/check_style.py "$t/a.$end"
         done
     done
+    printf '%s\n' '# a.bats - A.' 'for f in a b; do ! grep x $f || return 1; done' \
+        '[ -f a ] || { ! grep x a || return 1; }' 'if a && ! grep x f; then skip; fi' >"$t/a.bats"
+    "$PYTHON" tests/style/check_style.py "$t/a.bats"
+}
+
+@test "rows of tables, short methods and branches of the preprocessor break no limit" {
+    local t=$BATS_TEST_TMPDIR row
+    row="$(seq -f '"%g"' -s ', ' 30)"
+    printf '%s\n' '"""a.py - A."""' 'A = [' "    ($row)," ']' "B = (" "    f\"${row//\"/}\"" ')' \
+        >"$t/a.py"
+    { printf '%s\n' '/* a.hpp - A. */' 'struct alignas(64) x {'
+        seq -f '    int f%g() { return 1; }' 90; echo '};'; } >"$t/a.hpp"
+    printf '%s\n' '/* a.c - A. */' 'void f(int a)' '{' '#ifdef A' '    if (a) {' '#else' \
+        '    if (!a) {' '#endif' '        a++;' '    }' '}' >"$t/a.c"
+    "$PYTHON" tests/style/check_style.py "$t"/a.{py,hpp,c}
 }
 
 @test "the sources are laid out as clang-format 14 lays them out" {

@@ -1,7 +1,7 @@
 /* adamw4_lpmm_group.c - 4-bit AdamW of low-bit-optimizers (lpmm), block by block.
  *
- * Tensors of at most 4096 elements come with float32 moments.  The source takes moments of one
- * element for not yet initialized in every step. */
+ * Tensors of at most 4096 elements come with float32 moments.  In every step the
+ * source takes the moments of a tensor of one element as not yet initialized. */
 #include <math.h>
 
 #include "kernel_abi.h"

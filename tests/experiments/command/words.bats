@@ -46,6 +46,16 @@ Y
     done
 }
 
+@test "every word of the glossary stands somewhere else in the tree as well" {
+    stale() { "$PYTHON" "$ROOT/tests/support/glossary_words.py" "$ROOT" "$@"; }
+    stale
+    local n=$BATS_TEST_NUMBER
+    cd "$BATS_TEST_TMPDIR"
+    { cat "$ROOT/experiments/README.md"; echo "| loss, of$n rows, key_$n | A. |"; } >a.md
+    run -1 stale a.md
+    [ "$output" = "stand nowhere but in the glossary: key_$n, of$n rows" ]
+}
+
 @test "show: every key of a suite, and a slot with an axis" {
     keys=$(sed -n '/define PLAIN_KEY_LIST/,/^static/s/^ *X(\([a-z_]*\),.*/\1/p' \
         "$ROOT/experiments/suite/suite.c"

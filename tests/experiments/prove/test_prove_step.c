@@ -256,7 +256,7 @@ static struct qm_unbiased trial(double bias, uint64_t stream, double alpha, doub
 }
 
 /* The test promises at most alpha false alarms and at most beta misses.  With both at 0.05 and 400
- * repetitions, more than 37 of either have a probability below 1e-4. */
+ * repetitions, more than 37 of either have a probability below 2e-4. */
 static void the_stated_errors_are_kept(void **state)
 {
     int alarms = 0, misses = 0, open = 0;
