@@ -190,8 +190,8 @@ static int wrapper_of(const struct qm_pickle *key, const char *name, struct wrap
 }
 
 /* Joins parameters by their names, as they are or within a wrapper; *found: 1, or 0 where none is
- * joined, or -1 where several wrappers fit.  Of these that one is taken in which alone the shapes of
- * the states fit. */
+ * joined, or -1 where several wrappers fit.  Of these that one is taken in which alone the shapes
+ * of the states fit. */
 static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer *o, int *found)
 {
     enum { TRIES_MOST = 16 };
