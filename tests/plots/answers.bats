@@ -90,3 +90,42 @@ END
         [[ $(told one $figure | tr A a) == *"at the problem's own learning rate, or that which the suite sets (b)"* ]]
     done
 }
+
+@test "budget: a negative part is drawn beside the others, and the caption names it" {
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import budget, numpy as np
+parts = ["first-moment codes", "second-moment codes", "rest"]
+b = {"problem": np.array(["problem:lowrank"] * 8), "label": np.array(["a"] * 4 + ["b"] * 4),
+     "part": np.array([*parts, "all"] * 2), "mean": np.array([.18, -.05, .1, .23, .1, .1, 0, .2])}
+b["lo95"], b["hi95"] = b["mean"] - 0.01, b["mean"] + 0.01
+bars, said = budget.below_zero(b, parts)
+assert bars == {("problem:lowrank", "a")}, bars
+assert said == ["second-moment codes of a on lowrank (-0.05)"], said
+ax = budget.draw_panel(b, ["a", "b"], parts, "gap").axes[0]
+boxes = [(round(p.get_x(), 3), round(p.get_width(), 3), p.get_y(), p.get_height())
+         for p in ax.patches]
+assert [box[:2] for box in boxes[:3]] == [(0.0, 0.18), (0.18, -0.05), (0.13, 0.1)], boxes
+for upper, lower in zip(boxes[:2], boxes[1:3]):  # no part of the bar covers another
+    assert upper[2] + upper[3] <= lower[2] + 1e-9, boxes
+assert len({box[2:] for box in boxes[3:]}) == 1, boxes  # the parts of the other bar are in a line
+END
+    suite parts 'protocol: paired' 'coupling: closed' 'source: "problem:lowrank"' 'seed: 1..7' \
+        "variant: [{lo: \"$four\"}]" 'steps: 60' 'budget: 1'
+    [[ $(told parts budget) == *" Negative: second-moment codes of lo on lowrank (-0.0"*"one below the other."* ]]
+}
+
+@test "drift: a state that is the same under one coupling is left out of that one alone" {
+    suite drift 'variant: "adamw4_ao,min_numel=0,whole_blocks=0"' 'exp_avg.map: [dyn, nf4]' \
+        'exp_avg.round: [near, stoch]' 'source: "problem:nqm"' 'coupling: [local, global, closed]' \
+        'slot: exp_avg' 'steps: 20' 'seed: 1..8'
+    run told drift drift
+    [[ "$output" == *" The second state, global, is the same in all of them and is left out."* ]]
+    [[ "$output" == *"second state, local: after 20 updates"* ]]
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import drift
+same = [("second state", "local"), ("second state", "global")]
+assert drift.same_told(same, ["first state, local"]) == \
+    " The second state is the same in all of them and is left out."
+assert drift.same_told([], ["first state, local"]) == ""
+END
+}
