@@ -121,10 +121,24 @@ static const char *words_for(const struct qm_suite *s, char out[300])
     return out;
 }
 
-/* Says at which learning rates the rows of a table were compared. */
-static void print_rates(const char *what, const int64_t count[3], const char *suite)
+/* By what a table's rows are counted for print_rates: their rates, or, after those, that nothing
+ * was tuned for them and the suite sets lr. */
+enum { RATES_GIVEN = QM_RATES_best + 1, RATES_COUNT };
+
+static int rates_kind(const struct qm_protocol *p, enum qm_rates rates,
+                      const struct qm_comparison_group *g)
 {
-    int64_t all = count[0] + count[1] + count[2];
+    return rates == QM_RATES_untuned && qm_run_cell(p, qm_group_run(p, g, 0))->lr_given
+               ? RATES_GIVEN
+               : (int)rates;
+}
+
+/* Says at which learning rates the rows of a table were compared. */
+static void print_rates(const char *what, const int64_t count[RATES_COUNT], const char *suite)
+{
+    int64_t all = 0;
+    for (int k = 0; k < RATES_COUNT; k++)
+        all += count[k];
     if (count[QM_RATES_best])
         printf("%lld of %lld %s: best against best, each at the learning rate that was tuned for "
                "it; in brackets both at the twin's\n",
@@ -137,6 +151,9 @@ static void print_rates(const char *what, const int64_t count[3], const char *su
         printf("%lld of %lld %s: at the problem's own rate; nothing was tuned for these steps and "
                "this schedule (qualm tune %s)\n",
                (long long)count[QM_RATES_untuned], (long long)all, what, suite);
+    if (count[RATES_GIVEN])
+        printf("%lld of %lld %s: at the rate that the suite sets (lr); nothing was tuned\n",
+               (long long)count[RATES_GIVEN], (long long)all, what);
 }
 
 /* ", 2 of 6 diverged, 1 of 6 twins diverged", as far as runs did. */
@@ -158,7 +175,7 @@ static void print_verdicts(const struct qm_protocol *p)
                                         "95 %",    "median", "float32", "bits",
                                         "coded",   "verdict"};
     struct qm_table *t = qm_table_open(10, heads);
-    int64_t count[3] = {0}, plain = 0;
+    int64_t count[RATES_COUNT] = {0}, plain = 0;
     char suite[300];
     for (int64_t i = 0; i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
@@ -168,7 +185,7 @@ static void print_verdicts(const struct qm_protocol *p)
             continue;
         qm_table_cell(t, "%s", p->problem.word[v->of.problem]);
         qm_table_cell(t, "%s", p->label.word[v->of.label]);
-        count[v->rates]++;
+        count[rates_kind(p, v->rates, &v->of)]++;
         plain += v->by[0].verdict == QM_DECISION_plain;
         qm_table_cell(t, "%lld", (long long)d->n);
         location_text(v->by, v->same, v->rates, where, sizeof where);
@@ -237,13 +254,14 @@ static void print_contrasts(const struct qm_protocol *p)
     if (p->n_contrasts + p->n_apart == 0)
         return;
     struct qm_table *t = qm_table_open(8 + is_swept, heads);
-    int64_t count[3] = {0};
+    int64_t count[RATES_COUNT] = {0};
     char suite[300];
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
         const struct qm_paired *d = &c->by[0].d;
         char text[256], where[64], lost[96];
-        count[c->rates]++;
+        count[rates_kind(p, c->rates, c->a) == RATES_GIVEN ? RATES_GIVEN
+                                                           : rates_kind(p, c->rates, c->b)]++;
         qm_table_cell(t, "%s", p->problem.word[c->a->problem]);
         qm_table_cell(t, "%s", p->label.word[c->a->label]);
         qm_table_cell(t, "%s", p->label.word[c->b->label]);

@@ -139,7 +139,7 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
         qm_grid_column(
             &g, "rates", "",
             "best against best: each at the rate tuned for it; same rate: the twin's best; "
-            "not tuned: the problem's, for other steps or another schedule",
+            "not tuned: the problem's, for other steps or another schedule, or the suite's lr",
             0);
         qm_grid_column(&g, "same rate", "log10", "d with both at the twin's rate", 1);
         qm_grid_column(&g, "verdict there", "", "the verdict at the same rate", 0);
@@ -208,7 +208,8 @@ static const char *rates_sentence(const struct verdicts *v)
         untuned += strcmp(v->rates[i], "not tuned") == 0;
     }
     if (!v->rates || untuned == v->rows)
-        return "the problem's learning rate, which was not tuned for these steps and this schedule";
+        return "the learning rate of the problem, or that which the suite sets (lr), which was not "
+               "tuned for these steps and this schedule";
     return untuned ? "learning rates of which some were not tuned (column rates below)"
            : best  ? "the learning rates that were tuned for each (column rates below)"
                    : "the learning rate that was tuned for the twin";

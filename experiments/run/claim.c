@@ -73,6 +73,7 @@ static void units_plan(const struct qm_expect *e, struct qm_summary_plan *out)
                                     .n_stats = 1,
                                     .n_where = e->n_of,
                                     .at_best = 1,
+                                    .counts_cells = 1,
                                     .by = {e->unit},
                                     .value = {e->value},
                                     .stat = {mean},

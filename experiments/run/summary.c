@@ -238,6 +238,11 @@ static int member_of(struct qm_summary *s, int64_t i, struct qm_summary_key *whe
     m->order = i;
     m->base = base;
     m->unit = qm_summary_unit(r, i, base);
+    m->draw = i;
+    if (!s->plan->counts_cells) {
+        m->unit = qm_summary_draw(r, i, m->unit);
+        m->draw = qm_summary_draw(r, i, i);
+    }
     m->theory = fabs(r->outcome[i].value[qm_metric_count() + QM_EXTRA_theory_z]);
     for (int k = 0; any && k < s->n_keys; k++)
         if ((m->at[k] = index_of(&s->key[k], text_of(r, i, &s->key[k], buffer))) < 0)
@@ -253,6 +258,8 @@ static int by_keys(const void *a, const void *b)
             return x->at[k] < y->at[k] ? -1 : 1;
     if (x->unit != y->unit)
         return x->unit < y->unit ? -1 : 1;
+    if (x->draw != y->draw)
+        return x->draw < y->draw ? -1 : 1;
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
@@ -314,8 +321,8 @@ static void median_interval(const double *x, int64_t n, double *low, double *hig
     *high = rank > 0 ? x[n - rank] : nan("");
 }
 
-static void fill_row(const struct qm_summary *s, struct qm_summary_member *m, int64_t n,
-                     double *scratch, struct qm_summary_row *row)
+static void fill_row(struct qm_summary *s, struct qm_summary_member *m, int64_t n, double *scratch,
+                     struct qm_summary_row *row)
 {
     const struct qm_summary_plan *p = s->plan;
     memcpy(row->at, m->at, sizeof row->at);
@@ -380,7 +387,6 @@ static qm_status make_rows(struct qm_summary *s, struct qm_summary_key *where)
             ;
         fill_row(s, &m[i], end - i, scratch, &s->row[s->n_rows]);
         s->has_plain |= s->row[s->n_rows].n_plain > 0;
-        s->has_seeds |= s->row[s->n_rows].n_units < s->row[s->n_rows].n_cells;
         s->has_diverged |= s->row[s->n_rows].n_diverged > 0;
         s->has_theory |= shows_errors(s->plan) && s->row[s->n_rows].n_theory > 0;
         s->n_rows++;

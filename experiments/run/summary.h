@@ -29,7 +29,9 @@
  * its run and its step, whatever the seeds, which draw nothing but the rounding, and its value is
  * the median over them; a distribution or a problem draws its data by the seed, so that each seed
  * is a unit, but for seeds of equal results to the bit, which are one.  rounding_seed draws no data
- * either, but for runs that train, each of which is a unit.  A row of a single tensor has the draws
+ * either, but for runs that train, each of which is a unit.  Cells of one unit that differ on an
+ * axis that is no key of the table (a rounding, a block size) are one, too: its value is the median
+ * over them, of those with codes where any has them.  A row of a single tensor has the draws
  * themselves instead, without equal ones.  Rows follow the order of the
  * suite's values, classes that of qm_tensor_class_at, and other keys that of first appearance.  The
  * median of an even number of values is the mean of the middle two. */

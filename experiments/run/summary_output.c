@@ -178,6 +178,30 @@ static int has_intervals(const struct qm_summary *s)
     return yes;
 }
 
+/* Says what the value of a tensor is the median over, where it has several cells. */
+static void print_united(const struct qm_summary *s)
+{
+    const struct qm_suite *suite = s->results->suite;
+    int seeds = 0, others = 0;
+    for (int a = 0; a < suite->n_axes; a++) {
+        int is_seed = strcmp(suite->axis[a].key, "seed") == 0 ||
+                      strcmp(suite->axis[a].key, "rounding_seed") == 0;
+        seeds |= s->is_united[a] && is_seed;
+        others |= s->is_united[a] && !is_seed;
+    }
+    if (!seeds && !others)
+        return;
+    qm_print("n counts a tensor once%s: its value is the median over ",
+             others ? ", and a run that trains once for each seed" : "");
+    for (int a = 0, n = 0; others && a < suite->n_axes; a++)
+        if (s->is_united[a] && strstr(suite->axis[a].key, "seed") == NULL)
+            qm_print("%s%s", n++ ? ", " : "values of ", suite->axis[a].key);
+    if (seeds)
+        qm_print("%sseeds that draw nothing but its rounding, and seeds of equal results are one",
+                 others ? " and " : "");
+    qm_print("\n");
+}
+
 void qm_summary_print(const struct qm_summary *s)
 {
     const struct qm_summary_plan *p = s->plan;
@@ -194,9 +218,7 @@ void qm_summary_print(const struct qm_summary *s)
         print_wide(s);
     else
         print_long(s);
-    if (s->has_seeds)
-        qm_print("n counts a tensor once: its value is the median over seeds that draw nothing but "
-                 "its rounding, and seeds of equal results are one\n");
+    print_united(s);
     if (s->has_diverged)
         qm_print("a run that diverged counts with the gap 1000 in values of gaps, in no other\n");
     fflush(stdout); /* keeps the order with notes on stderr */

@@ -55,9 +55,10 @@ struct qm_summary {
     int n_keys, n_rows; /* keys: by, then across */
     struct qm_summary_key key[QM_SUMMARY_MAX_KEYS];
     int value[QM_SUITE_VALUES];
-    int has_plain;               /* some row leaves values out */
-    int has_diverged, has_seeds; /* has_seeds: some unit has several */
-    int has_theory;              /* the table shows errors, and some cell has a theory of them */
+    int has_plain; /* some row leaves values out */
+    int has_diverged;
+    int is_united[QM_SUITE_AXES]; /* some unit has cells that differ on this axis of the suite */
+    int has_theory;               /* the table shows errors, and some cell has a theory of them */
     enum qm_summary_stat stat[QM_SUITE_VALUES];
     struct qm_summary_row *row;
 };
@@ -67,6 +68,7 @@ struct qm_summary_member {
     int at[QM_SUMMARY_MAX_KEYS], n_keys, is_plain, is_best, is_diverged;
     int64_t order, base; /* its cell; the cell it is compared with, or -1 */
     int64_t unit;        /* members of one row with the same unit are one value */
+    int64_t draw;        /* members of one unit with the same draw have the same seeds, too */
     double value[QM_SUITE_VALUES], theory;
 };
 
@@ -74,10 +76,14 @@ struct qm_summary_member {
  * no data.  base: the cell it is compared with, or -1. */
 int64_t qm_summary_unit(const struct qm_results *r, int64_t i, int64_t base);
 
+/* Cell `unit` (i itself, or the unit of i) with the first value of each axis on which cells differ
+ * that are of the same data, state and seeds: a format, a coupling, a learning rate. */
+int64_t qm_summary_draw(const struct qm_results *r, int64_t i, int64_t unit);
+
 /* Makes one member of those of a unit, which are adjacent, with the medians of their values;
- * returns how many are left.  In a row of a single unit only seeds of equal results become one.
- * scratch holds n numbers. */
-int64_t qm_summary_fold(const struct qm_summary *s, struct qm_summary_member *m, int64_t n,
+ * returns how many are left.  In a row of a single unit only members of one draw, or else seeds of
+ * equal results, become one.  Sets s->is_united.  scratch holds n numbers. */
+int64_t qm_summary_fold(struct qm_summary *s, struct qm_summary_member *m, int64_t n,
                         double *scratch);
 
 /* Whether a value (lockstep.h) is a gap or of gaps, in which a run that diverged counts with the

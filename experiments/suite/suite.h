@@ -117,8 +117,9 @@ struct qm_summary_plan {
     char *across;                    /* or NULL */
     char *versus_key, *versus_label; /* or NULL */
     char *where_key[QM_SUITE_BY], *where_label[QM_SUITE_BY];
-    char *headline; /* what the table answers; printed by `qualm run --headline`; or NULL */
-    int at_best;    /* cells of a paired suite stand at the rates that were tuned for them */
+    char *headline;   /* what the table answers; printed by `qualm run --headline`; or NULL */
+    int at_best;      /* cells of a paired suite stand at the rates that were tuned for them */
+    int counts_cells; /* the values of an axis that is no key are values of their own */
 };
 
 /* clang-format off */

@@ -35,8 +35,19 @@ def answer(b, parts, plain):
         "No gap that is compared has two parts with a finite mean"
 
 
+def below_zero(b, parts):
+    """{(problem, label)} of bars with a negative part, and these parts in words."""
+    at = np.isin(b["part"], parts) & (b["mean"] < 0)
+    keys = list(zip(b["problem"][at].tolist(), b["label"][at].tolist()))
+    return set(keys), [f"{part} of {label} on {campaign.readable(problem)} ({mean:.2g})" for
+                       part, (problem, label), mean in zip(b["part"][at], keys, b["mean"][at])]
+
+
 def draw_panel(b, labels, parts, unit):
+    """Draws the bars of one problem; the parts of a bar lie one below the other where one of them
+    is negative, so that none covers another."""
     fig, ax = campaign.panel(height=0.7 + 0.2 * len(labels))
+    apart = {label for _, label in below_zero(b, parts)[0]}
     ax.axvline(0, color=inline.SOFT, linewidth=0.7, zorder=1)
     for y, label in enumerate(labels):
         at = 0.0
@@ -45,10 +56,11 @@ def draw_panel(b, labels, parts, unit):
             if not len(row) or not np.isfinite(b["mean"][row[0]]):
                 continue
             i = row[0]
-            ax.barh(y, b["mean"][i], left=at, height=0.62, color=inline.PARTS[k % 5], linewidth=0,
-                    zorder=2)
-            ends = [at + b["lo95"][i], at + b["hi95"][i]]
             above = y - 0.22 + 0.44 * k / max(1, len(parts) - 1)
+            lane, height = (above, 0.62 / len(parts)) if label in apart else (y, 0.62)
+            ax.barh(lane, b["mean"][i], left=at, height=height, color=inline.PARTS[k % 5],
+                    linewidth=0, zorder=2)
+            ends = [at + b["lo95"][i], at + b["hi95"][i]]
             ax.plot(ends, [above, above], color=inline.SOFT, linewidth=0.7, zorder=3)
             at += b["mean"][i]
         total = np.flatnonzero((b["label"] == label) & (b["part"] == ALL))
@@ -95,6 +107,7 @@ def draw(c, out):
             name = campaign.readable(problem)
             panels.append((draw_panel(one, labels, parts, "gap (log10), part by part"), name,
                            f"Error budget on {name}; the table /protocol/budget has the numbers"))
+    negative = below_zero(b, parts)[1]
     said = answer(b, [part for part in parts if part != REST], c.plain)
     if bars:
         said = said.replace("No variant is", "No variant whose runs all ended is")
@@ -108,5 +121,11 @@ def draw(c, out):
                    "Bars follow one another; each is a trimmed mean of its own, so that the last may end "
                    "short of the whole gap, the upright line, or beyond it; thin lines are "
                    "95 % intervals."
+                   + (f" Negative: {', '.join(negative[:4])}"
+                      + f" and {len(negative) - 4} more" * (len(negative) > 4) + ". Such a "
+                      "part, but for the rest, makes the gap smaller where it is in codes; it goes "
+                      "back to the left from the end of the part before it, and the parts of its "
+                      "bar lie one below the other."
+                      if negative else "")
                    + campaign.lost_told(lost, " Such bars are left out: the gap 1000 of a run that "
                                         "diverged cannot be divided.") + c.plain_told(), legend)

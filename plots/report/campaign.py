@@ -241,9 +241,26 @@ class Campaign:
     def rate(self):
         """The scale `one` in words, for runs of a variant and its twin at the same rate."""
         tuned = {"best against best", "same rate"} & self.rates()
-        whose = "the learning rate that was tuned for the twin" if tuned \
-            else "the problem's own learning rate"
+        whose = "the learning rate that was tuned for the twin" if tuned else self.own_rate()
         return whose if self.one == 1 else f"{self.one:g} times {whose}"
+
+    def own_rate(self):
+        """The rate of runs that nothing was tuned for, in words: the suite's, where it sets lr as a
+        key or in a variant, else the problem's."""
+        if "/cells" not in self.f or not len(self.rows["cell"]):
+            return "the problem's own learning rate"
+        at = self.rows["cell"]
+        given = np.char.find(common.table(self.f, "/cells")["recipe"][at].astype(str), ",lr=") >= 0
+        axes = common.table(self.f, "/axes") if "/axes" in self.f else {}
+        given |= "lr" in axes
+        if "variant" in axes:
+            given |= np.char.find(axes["variant"][at].astype(str), ",lr=") >= 0
+        if not given.any():
+            return "the problem's own learning rate"
+        names = in_order(self.rows["label"][given])
+        return "the learning rate that the suite sets" if given.all() else \
+            "the problem's own learning rate, or that which the suite sets " \
+            f"({', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)})"
 
     def rates(self):
         """The words of the column rates of the verdicts; older files have none."""

@@ -9,6 +9,8 @@ NAME, MENU = "loss", "Loss curves"
 POINTS = 120  # of a drawn curve, evenly spaced in log(update)
 LOG_DECADES = 1.0  # of the axis above the largest loss of a twin
 CEILING = 1e300  # stands for Inf at the upper edge of a band
+LOST_GAP = 1000.0  # of a run that diverged
+MOST = 3  # labels that a title names out of a tie
 
 
 def thinned(steps):
@@ -78,7 +80,14 @@ def with_curves(c, tracks):
     rows = dict(c.rows, curve=np.array([where.get(cell, -1) for cell in c.rows["cell"]], dtype=int))
     has = np.array([k >= 0 and len(curves[0][k]) > 1 for k in rows["curve"]], dtype=bool)
     has &= (rows["lr_scale"] == c.one) & (rows["status"] != "elsewhere")
+    rows["twin_lost"] = twin_lost(c)
     return select(rows, has), curves
+
+
+def twin_lost(c):
+    """Of which rows of c the twin diverged: its gap is the 1000 that stands for that."""
+    gap = common.table(c.f, "/metrics").get("twin_gap") if "/metrics" in c.f else None
+    return np.zeros(len(c.rows["cell"]), bool) if gap is None else gap[c.rows["cell"]] >= LOST_GAP
 
 
 def select(rows, mask):
@@ -108,29 +117,47 @@ def own_twins(rows, twin):
     return list(found.values())
 
 
-def lowest(rows, curves, plain):
-    """The label whose median loss at the last update is the smallest, "" for the twin's; None where
-    no median is finite.  plain: {(problem, label)} that are not counted."""
-    steps, loss = curves[:2]
+def at_end(curves, steps, rows, lost):
+    """The curves of these rows at the last update of any of them; +Inf where the run diverged."""
     last = np.array([max(steps[k][-1] for k in rows["curve"])])
-    found = {label: common.median(stacked(loss, steps, rows["curve"][rows["label"] == label],
-                                          last))[0] for label in campaign.in_order(rows["label"])
-             if (rows["problem"][0], label) not in plain}
+    return np.where(lost, np.inf, stacked(curves, steps, rows["curve"], last)[:, 0])
+
+
+def lowest(rows, curves, plain):
+    """The labels whose median loss at the last update is the smallest, several where it is equal,
+    "" for the twin's; none where no median is finite, as where all runs diverged.  plain:
+    {(problem, label)} that are not counted."""
+    steps, loss = curves[:2]
+    ends, found = at_end(loss, steps, rows, rows["status"] == "diverged"), {}
+    for label in campaign.in_order(rows["label"]):
+        if (rows["problem"][0], label) not in plain:
+            found[label] = common.median(ends[rows["label"] == label, None])[0]
     if len(curves) > 2:
-        found[""] = min(common.median(stacked(curves[2], steps, mine, last))[0]
+        ends = at_end(curves[2], steps, rows, rows["twin_lost"])
+        found[""] = min(common.median(ends[np.isin(rows["curve"], mine), None])[0]
                         for mine in own_twins(rows, curves[2]))
     found = {label: y for label, y in found.items() if np.isfinite(y)}
-    return min(found, key=found.get) if found else None
+    return [label for label in found if found[label] == min(found.values())]
 
 
-def answer(winners):
-    """Who ended lowest on how many problems, in words; winners as `lowest` returns them."""
-    names = ["float64" if label == "" else label for label in winners if label is not None]
+def together(labels):
+    """Labels as one, in words: "a, b and c", or how many they are; "" is the twin's."""
+    names = ["float64" if label == "" else label for label in labels]
+    if len(names) > MOST:
+        return f"{len(names)} equal ones"
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])
+
+
+def answer(winners, is_lost):
+    """Who ended lowest on how many problems, in words; winners: what `lowest` returns of each;
+    is_lost: whether any run diverged."""
+    names, n = [together(labels) for labels in winners if labels], len(winners)
+    why = "half or more of the runs diverged" if is_lost else "no median loss above 0"
     if not names:
-        return "No run has a finite loss at the end"
+        return f"Nobody is lowest at the end: {why}"
     said = [f"{name} on {names.count(name)}" for name in sorted(set(names), key=names.index)]
-    return f"Lowest at the end: {', '.join(said)} of {len(winners)} " \
-           f"problem{'s' * (len(winners) != 1)}"
+    none = f", nobody on {n - len(names)} ({why})" * (len(names) < n)
+    return f"Lowest at the end: {', '.join(said)} of {n} problem{'s' * (n != 1)}{none}"
 
 
 def draw_panel(c, rows, curves):
@@ -181,6 +208,13 @@ def few_decades(axis):
         axis.set_major_formatter(lambda y, _: f"{y:g}")
 
 
+def lost_told(rows, c):
+    """What a caption says of the runs and twins that diverged."""
+    k, n = int(rows["twin_lost"].sum()), len(rows["twin_lost"])
+    return campaign.lost_told(c.lost(), " In a median such a run stands above all others.") \
+        + f" Of their twins {k} of {n} diverged." * (k > 0)
+
+
 def draw(c, out):
     if "/curves/loss" not in c.f or not len(c.rows["cell"]):
         return
@@ -208,13 +242,14 @@ def draw(c, out):
             "data and noise. " if has_twin else "")
     caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at "
                f"{c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
-               "of the seeds have diverged." + campaign.lost_told(c.lost()) + c.plain_told())
+               "of the seeds have diverged." + lost_told(rows, c) + c.plain_told())
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}
         legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",
                                     inline.swatch(line)))
     legend += c.legend()
-    title = campaign.ALL_PLAIN.format("variant") if c.all_plain() else answer(winners)
+    title = campaign.ALL_PLAIN.format("variant") if c.all_plain() else \
+        answer(winners, campaign.lost_count(c.lost())[0] > 0)
     title += campaign.lost_title(c.lost())
     out.figure(NAME, panels, (title, MENU), caption, legend)

@@ -60,6 +60,15 @@ def counted(found):
     return " and ".join(said)
 
 
+def same_told(alike, heads):
+    """The sentence on states that are the same whatever is compared, alike: [(state, coupling)],
+    beside panels of these heads; a coupling is named where another one of the state is drawn."""
+    said = [f"{state}, {coupling}," if any(head.startswith(state) for head in heads) else state
+            for state, coupling in alike]
+    return "".join(f" The {words} is the same in all of them and is left out."
+                   for words in dict.fromkeys(said))
+
+
 def draw(c, out):
     if any(name not in c.f for name in ("/curves/step", "/cells", "/axes")):
         return
@@ -72,7 +81,7 @@ def draw(c, out):
     lost = campaign.lost_cells(cells, axes, open_)
     large = (cells["n"][owner] >= LEAST) & open_[owner] & (cells["status"][owner] == "ok")
     unit = units(cells, axes, owner[large], c.f["/metrics"][...])
-    panels, answers, found, alike, legend, floats = [], [], set(), "", {}, 0
+    panels, answers, found, alike, legend, floats = [], [], set(), [], {}, 0
     looks = encode.looks({label: [q for i in owner[large & (label_of == label)]
                                   for q in encode.of_recipe(str(cells["recipe"][i]))]
                           for label in campaign.in_order(label_of[large])})
@@ -96,7 +105,7 @@ def draw(c, out):
                     series[label] = values([*groups.values()], steps, sqnr)
                     found |= {*groups}
             if len(series) > 1 and len({y[:, -1].tobytes() for _, y in series.values()}) == 1:
-                alike = f" The {state} is the same in all of them and is left out."
+                alike.append((state, coupling))
                 continue
             legend.update({label: dict(campaign.note(label, inline.swatch(looks[label])),
                                        look=looks[label]) for label in series})
@@ -116,7 +125,7 @@ def draw(c, out):
         title = title[0].upper() + title[1:] + campaign.lost_title(lost)
         out.figure(NAME, panels, (title, MENU),
                    f"Median over {counted(found)}; bars beside the curves: the quartiles at "
-                   "the end" + f"; left out: {', '.join(left)}" * bool(left) + "." + alike
+                   "the end" + f"; left out: {', '.join(left)}" * bool(left) + "." + same_told(alike, [head for _, head, _ in panels])
                    + campaign.lost_told(lost, " They have no curve.")
                    + (f" Other panels: {'; '.join(rest)}." if rest else ""),
                    [*legend.values()], wide=len(panels) == 1)

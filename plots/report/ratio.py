@@ -3,7 +3,8 @@ import campaign
 import common
 import inline
 import numpy as np
-from curves import band, edges, few_decades, select, stacked, thinned, with_curves
+from curves import at_end, band, edges, few_decades, lost_told, select, stacked, thinned, \
+    together, with_curves
 
 NAME, MENU = "ratio", "Ratio to the twin"
 
@@ -16,19 +17,42 @@ def ratios(rows, curves, x):
     return np.where(good, top / np.where(good, bottom, 1.0), np.nan)
 
 
+def end_ratios(rows, curves):
+    """loss / twin's loss of each row at the last update: +Inf where the run diverged, NaN where the
+    twin did, or has no loss above 0."""
+    steps, loss, twin = curves
+    top = at_end(loss, steps, rows, rows["status"] == "diverged")
+    bottom = at_end(twin, steps, rows, rows["twin_lost"])
+    good = np.isfinite(bottom) & (bottom > 0) & (top > 0)
+    return np.where(good, top / np.where(good, bottom, 1.0), np.nan)
+
+
+def furthest(ends):
+    """(labels, problem, ratio) of the ratio that is furthest from 1, of ends: {(problem, label):
+    median ratio}; several labels where it is equal on one problem.  None where there is none."""
+    ends = {key: end for key, end in ends.items() if np.isfinite(end) and end > 0}
+    if not ends:
+        return None
+    apart = {key: abs(np.log(end)) for key, end in ends.items()}
+    first = max(apart, key=apart.get)
+    labels = [label for problem, label in ends
+              if problem == first[0] and apart[problem, label] == apart[first]]
+    return labels, first[0], ends[first]
+
+
 def draw_panel(c, rows, curves):
     """Draws one problem; returns the figure and {label: median ratio at the last update}."""
     fig, ax = campaign.panel(width=3.6, height=2.7)
     x = thinned(np.unique(np.concatenate([curves[0][k] for k in rows["curve"]])))
     ax.axhline(1.0, solid_capstyle="round", zorder=1, **campaign.TWIN)
-    ends = {}
+    ends, last = {}, end_ratios(rows, curves)
     for label in campaign.in_order(rows["label"]):
         y = ratios(rows["curve"][rows["label"] == label], curves, x)
         k = c.place[label]
         band(ax, x, y, c.line(label), lambda a: c.series(a, label),
              0 if c.crowded() else max(0.06, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16),
              zorder=3)
-        ends[label] = float(common.median(y)[-1])
+        ends[label] = float(common.median(last[rows["label"] == label, None])[0])
     ax.set_xscale("log")
     ax.set_yscale("log")
     low, high = ax.get_ylim()
@@ -44,31 +68,29 @@ def draw(c, out):
     if "/curves/loss" not in c.f or "/curves/twin_loss" not in c.f or not len(c.rows["cell"]):
         return
     rows, curves = with_curves(c, ("step", "loss", "twin_loss"))
-    panels, worst = [], None
+    panels, found = [], {}
     for problem in campaign.in_order(rows["problem"]):
         name = campaign.readable(problem)
         fig, ends = draw_panel(c, select(rows, rows["problem"] == problem), curves)
         panels.append((fig, name, f"Loss over that of the double-precision twin on {name}"))
-        for label, end in ends.items():
-            if (problem, label) in c.plain:
-                continue
-            apart = abs(np.log(end)) if np.isfinite(end) and end > 0 else -1.0
-            if worst is not None and apart == worst[0] and name.split()[0] == worst[3]:
-                worst = (apart, f"{worst[1]} and {label}", end, worst[3])
-            elif worst is None or apart > worst[0]:
-                worst = (apart, label, end, name.split()[0])
+        found.update({(name, label): end for label, end in ends.items()
+                      if (problem, label) not in c.plain})
     if not panels:
         return
     seeds = len(set(rows["seed"].tolist()))
-    lost = campaign.lost_title(c.lost())
-    title = f"Furthest from its twin at the end: {worst[1]} on {worst[3]}, {worst[2]:.3g} times " \
-            f"the twin's loss{lost}" if worst and worst[0] >= 0 else \
-            "No run that is compared has a loss at the end, or its twin has none above 0" + lost \
-            if worst else campaign.ALL_PLAIN.format("variant")
+    title, worst = campaign.ALL_PLAIN.format("variant"), furthest(found)
+    if worst:
+        title = f"Furthest from its twin at the end: {together(worst[0])} on " \
+            f"{worst[1].split()[0]}, {worst[2]:.3g} times the twin's loss"
+    elif found:
+        title = "Nothing that is compared has a median ratio at the end: half or more of the " \
+            "runs or all twins diverged, or the twin has no loss above 0"
+    title += campaign.lost_title(c.lost()) * bool(found)
     spread = f", bands {edges(seeds)[1]}" if seeds > 1 and not c.crowded() else ""
     out.figure(NAME, panels, (title, MENU),
                f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}{spread}, at "
                f"{c.rate()}; above 1 is worse than float64 with the same start, data and noise. "
-               "A line ends where half of the seeds have diverged." + campaign.lost_told(c.lost(), " No number of the title is of them.")
+               "A line ends where half of the seeds have diverged." + lost_told(rows, c)
+               + " A run whose twin diverged has no ratio." * bool(rows["twin_lost"].any())
                + c.plain_told(),
                [campaign.note("the twin itself", inline.swatch(campaign.TWIN))] + c.legend())

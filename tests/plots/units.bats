@@ -90,6 +90,35 @@ END
     done
 }
 
+@test "an axis that is no key of a table adds no tensors: a value is the median over its values" {
+    local lines=('variant: "adamw4_ao,min_numel=0,whole_blocks=0"' 'exp_avg.map: [dyn, nf4]'
+        'exp_avg.round: [near, stoch]' 'slot: exp_avg'
+        'summary: [{name: s, by: exp_avg.map, value: sqnr}, {name: t, by: [exp_avg.map, tensor, from], value: sqnr}]')
+    suite drawn "${lines[@]}" 'source: "dist:gauss"' 'n: 4096' 'seed: 1..8'
+    suite recorded "${lines[@]}" 'source: "states:cancer_mlp*"'
+    PYTHONPATH=plots/figures "$PYTHON" - "$DIR" <<'END'
+import common, sys
+import numpy as np
+for name in ("drawn", "recorded"):
+    f = common.load(f"{sys.argv[1]}/{name}.h5")
+    s, t = common.table(f, "/summary/s"), common.table(f, "/summary/t")
+    cells, axes = common.table(f, "/cells"), common.table(f, "/axes")
+    sqnr, found = common.table(f, "/metrics")["sqnr"], {}
+    for i in np.flatnonzero((cells["status"] == "ok")
+                            & (cells.get("asked_coded", cells["n"]) > 0)):
+        key = cells["source"][i], cells["tensor"][i], cells["seed"][i]
+        found.setdefault(axes["exp_avg.map"][i], {}).setdefault(key, []).append(sqnr[i])
+    for k, map in enumerate(s["exp_avg.map"].tolist()):
+        assert {len(x) for x in found[map].values()} == {2}
+        x = [np.median(x) for x in found[map].values()]
+        assert s["n"][k] == len(x) and abs(s["sqnr_median"][k] - np.median(x)) < 1e-12, s
+    # a row of one tensor alone counts its draws: 8 seeds of a distribution, here one
+    assert {*t["n"].tolist()} == {8 if name == "drawn" else 1}, t["n"]
+END
+    grep -q "its value is the median over values of exp_avg.round$" "$DIR/drawn.txt"
+    grep -q "its value is the median over values of exp_avg.round$" "$DIR/recorded.txt"
+}
+
 @test "a distribution draws by its seed: each is a tensor; seeds of equal results are one" {
     suite dist 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: ["dist:gauss", "dist:student:1"]' \
         'slot: exp_avg' 'n: 4096' 'exp_avg.norm: ["block:32", "block:128", tensor]' 'seed: 1..4' \

@@ -78,6 +78,10 @@ P
     [ "$(hash_of "$dir/b.h5")" = "$(hash_of "$dir/c.h5")" ]
     page "$dir/b.h5"
     [[ "$output" == *"was not tuned for these steps"* ]]
+    sed '$alr: 0.123' "$dir/s.yaml" >"$dir/lr.yaml" # the suite's own rate is not the problem's
+    run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/lr.yaml" --rates none -o "$dir/lr.h5"
+    [[ "$output" == *"4 of 4 verdicts: at the rate that the suite sets (lr); nothing was tuned"* ]]
+    [[ "$output" != *"the problem's own rate"* ]]
 }
 
 @test "mistakes: a suite without protocol, a broken file, a file that is not there" {

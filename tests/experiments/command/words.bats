@@ -133,3 +133,14 @@ Y
         qualm show "$word" >/dev/null || { echo "$word"; return 1; }
     done
 }
+
+@test "show: parts of a budget, statistics and legends; a word of several senses tells each" {
+    for word in rest "first-moment codes" "second-moment codes" p05 p95 std intm4 \
+        "normalised gap" "double-precision twin"; do
+        qualm show "$word" >/dev/null || { echo "$word"; return 1; }
+    done
+    [[ $(qualm show far) == *"2^31 + 7"*"/protocol/verdicts"*"far off"* ]]
+    [[ $(qualm show unit) == *recip*"Key of expect"*tensor* ]]
+    [[ $(qualm show sum) == *"sum of its values"*ledger* ]]
+    [[ $(qualm show low) == */decades*analyze* ]]
+}

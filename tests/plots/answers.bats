@@ -1,0 +1,131 @@
+#!/usr/bin/env bats
+# answers.bats - Titles of loss and ratio where runs diverged or are equal; rates in captions.
+# Run it from the root of the repository.
+
+load ../support/cli_common
+
+setup_file() {
+    export DIR=$(mktemp -d)
+}
+
+teardown_file() { rm -rf "$DIR"; }
+
+setup() {
+    for module in h5py matplotlib; do
+        "$PYTHON" -c "import $module" 2>/dev/null || skip "python3-$module is missing"
+    done
+}
+
+# suite NAME LINE...: runs the suite of these lines, into DIR/NAME.h5; its tables are DIR/NAME.txt
+suite() {
+    local name=$1
+    shift
+    printf '%s\n' "$@" >"$DIR/$name.yaml"
+    "$QUALM" run -q -o "$DIR/$name.h5" "$DIR/$name.yaml" --rates none >"$DIR/$name.txt"
+}
+
+# told FILE FIGURE: "TITLE | CAPTION"
+told() {
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/$1.h5" "$2" <<'END'
+import importlib, sys
+path, name = sys.argv[1:]
+sys.argv[0] = "draw.py"
+import campaign, sheet
+found = sheet.Sizes()
+importlib.import_module({"gap": "forest", "loss": "curves"}.get(name, name)).draw(
+    campaign.Campaign(path), found)
+print(f"{found.found['title']} | {found.found['caption']}")
+END
+}
+
+four="adamw4_ao,min_numel=0,whole_blocks=0"
+
+@test "loss and ratio: where all runs diverged nobody is lowest and nothing is furthest" {
+    suite gone 'protocol: paired' 'coupling: closed' "variant: [{n: \"$four\"}]" \
+        'source: ["problem:rosen"]' 'lr: [1000]' 'seed: 1..6' 'steps: 50'
+    [[ $(told gone loss) == "Nobody is lowest at the end: half or more of the runs diverged; 6 of 6 runs diverged | "*"Diverged: n: 6 of 6."*"Of their twins 6 of 6 diverged."* ]]
+    [[ $(told gone ratio) == "Nothing that is compared has a median ratio at the end: "*"; 6 of 6 runs diverged | "* ]]
+    # with a problem on which runs end: it alone has a winner
+    suite half 'protocol: paired' 'coupling: closed' 'variant: [{n: "sgd8_046,min_numel=0,whole_blocks=0"}]' \
+        'source: ["problem:rosen", "problem:lowrank"]' 'seed: 1..6' 'steps: 100'
+    PYTHONPATH=plots/figures "$PYTHON" - "$DIR/half.h5" <<'END'
+import sys, common
+runs = common.table(common.load(sys.argv[1]), "/protocol/runs")
+at = runs["problem"] == "rosen"
+assert (runs["status"][at] == "diverged").all() and (runs["twin_gap"][at] == 1000).all()
+assert (runs["status"][~at] == "ok").any(), runs["status"]
+END
+    [[ $(told half loss) == "Lowest at the end: "*" on 1 of 2 problems, nobody on 1 (half or more of the runs diverged); "* ]]
+    [[ $(told half ratio) == "Furthest from its twin at the end: n on lowrank, "* ]]
+}
+
+@test "loss: of runs that are equal to the bit all are named, or how many they are" {
+    suite tie 'protocol: paired' 'coupling: closed' 'source: ["problem:heavy"]' 'seed: 1..6' \
+        "variant: [{first: \"$four\"}, {second: \"$four\"}]" 'steps: 80'
+    [[ $(told tie loss) == "Lowest at the end: first and second on 1 of 1 problem | "* ]]
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import curves
+assert curves.together(["a"]) == "a" and curves.together(["", "a"]) == "float64 and a"
+assert curves.together(["a", "b", "c"]) == "a, b and c"
+assert curves.together(["a", "b", "c", "d"]) == "4 equal ones"
+assert curves.answer([["a"], [], ["a"]], True) == "Lowest at the end: a on 2 of 3 problems, " \
+    "nobody on 1 (half or more of the runs diverged)"
+assert curves.answer([[]], False) == "Nobody is lowest at the end: no median loss above 0"
+END
+}
+
+@test "footer and captions name the rate that the suite sets, as a key or in a variant" {
+    local lines=('protocol: paired' 'coupling: closed' 'source: "problem:nqm"' 'seed: 1..6'
+        'steps: 20')
+    suite own "${lines[@]}" "variant: \"$four\""
+    suite key "${lines[@]}" "variant: \"$four\"" 'lr: 0.123'
+    suite one "${lines[@]}" "variant: [{a: \"$four\"}, {b: \"$four,lr=0.123\"}]"
+    grep -q "^1 of 1 verdicts: at the problem's own rate; nothing was tuned" "$DIR/own.txt"
+    grep -q "^1 of 1 verdicts: at the rate that the suite sets (lr); nothing was tuned" "$DIR/key.txt"
+    grep -q "^1 of 2 verdicts: at the problem's own rate; nothing was tuned" "$DIR/one.txt"
+    grep -q "^1 of 2 verdicts: at the rate that the suite sets (lr); nothing was tuned" "$DIR/one.txt"
+    for figure in loss ratio gap; do
+        [[ $(told own $figure | tr A a) == *"at the problem's own learning rate"* ]]
+        [[ $(told key $figure | tr A a) == *"at the learning rate that the suite sets"* ]]
+        [[ $(told one $figure | tr A a) == *"at the problem's own learning rate, or that which the suite sets (b)"* ]]
+    done
+}
+
+@test "budget: a negative part is drawn beside the others, and the caption names it" {
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import budget, numpy as np
+parts = ["first-moment codes", "second-moment codes", "rest"]
+b = {"problem": np.array(["problem:lowrank"] * 8), "label": np.array(["a"] * 4 + ["b"] * 4),
+     "part": np.array([*parts, "all"] * 2), "mean": np.array([.18, -.05, .1, .23, .1, .1, 0, .2])}
+b["lo95"], b["hi95"] = b["mean"] - 0.01, b["mean"] + 0.01
+bars, said = budget.below_zero(b, parts)
+assert bars == {("problem:lowrank", "a")}, bars
+assert said == ["second-moment codes of a on lowrank (-0.05)"], said
+ax = budget.draw_panel(b, ["a", "b"], parts, "gap").axes[0]
+boxes = [(round(p.get_x(), 3), round(p.get_width(), 3), p.get_y(), p.get_height())
+         for p in ax.patches]
+assert [box[:2] for box in boxes[:3]] == [(0.0, 0.18), (0.18, -0.05), (0.13, 0.1)], boxes
+for upper, lower in zip(boxes[:2], boxes[1:3]):  # no part of the bar covers another
+    assert upper[2] + upper[3] <= lower[2] + 1e-9, boxes
+assert len({box[2:] for box in boxes[3:]}) == 1, boxes  # the parts of the other bar are in a line
+END
+    suite parts 'protocol: paired' 'coupling: closed' 'source: "problem:lowrank"' 'seed: 1..7' \
+        "variant: [{lo: \"$four\"}]" 'steps: 60' 'budget: 1'
+    [[ $(told parts budget) == *" Negative: second-moment codes of lo on lowrank (-0.0"*"one below the other."* ]]
+}
+
+@test "drift: a state that is the same under one coupling is left out of that one alone" {
+    suite drift 'variant: "adamw4_ao,min_numel=0,whole_blocks=0"' 'exp_avg.map: [dyn, nf4]' \
+        'exp_avg.round: [near, stoch]' 'source: "problem:nqm"' 'coupling: [local, global, closed]' \
+        'slot: exp_avg' 'steps: 20' 'seed: 1..8'
+    run told drift drift
+    [[ "$output" == *" The second state, global, is the same in all of them and is left out."* ]]
+    [[ "$output" == *"second state, local: after 20 updates"* ]]
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import drift
+same = [("second state", "local"), ("second state", "global")]
+assert drift.same_told(same, ["first state, local"]) == \
+    " The second state is the same in all of them and is left out."
+assert drift.same_told([], ["first state, local"]) == ""
+END
+}
