@@ -208,7 +208,7 @@ static const char *rates_sentence(const struct verdicts *v)
         untuned += strcmp(v->rates[i], "not tuned") == 0;
     }
     if (!v->rates || untuned == v->rows)
-        return "the learning rate of the problem, or that which the suite sets (lr), which was not "
+        return "the problem's learning rate, or that which the suite sets (lr), which was not "
                "tuned for these steps and this schedule";
     return untuned ? "learning rates of which some were not tuned (column rates below)"
            : best  ? "the learning rates that were tuned for each (column rates below)"
