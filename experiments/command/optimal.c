@@ -16,8 +16,8 @@ enum { KEY_ZERO = 256, KEY_ENDS, KEY_FREE, KEY_EMA };
 struct options {
     const char *dist, *metric;
     long bits, block;
-    int zero, is_free;
-    double beta; /* of --ema; 0: not given */
+    int zero, is_free, has_ends; /* has_ends: one of --ends and --free was given */
+    double beta;                 /* of --ema; 0: not given */
 };
 
 static const struct argp_option options[] = {
@@ -55,12 +55,22 @@ static error_t option(int key, char *arg, struct argp_state *state)
     char *end;
     switch (key) {
     case 'b': o->bits = whole(state, "bits", arg, 2, 8); return 0;
-    case 'B': o->block = whole(state, "block", arg, 0, 1 << 24); return 0;
+    case 'B':
+        o->block = whole(state, "block", arg, 0, 1 << 24);
+        if (o->block == 1)
+            argp_error(state, "--block: expected 0 or a whole number from 2 to %d, got '%s'",
+                       1 << 24, arg);
+        return 0;
     case 'd': o->dist = arg; return 0;
     case 'm': o->metric = arg; return 0;
     case KEY_ZERO: o->zero = 1; return 0;
-    case KEY_ENDS: o->is_free = 0; return 0;
-    case KEY_FREE: o->is_free = 1; return 0;
+    case KEY_ENDS:
+    case KEY_FREE:
+        if (o->has_ends && o->is_free != (key == KEY_FREE))
+            argp_error(state, "--ends and --free exclude each other");
+        o->has_ends = 1;
+        o->is_free = key == KEY_FREE;
+        return 0;
     case KEY_EMA:
         o->beta = strtod(arg, &end);
         if (end == arg || *end || !(o->beta > 0.0 && o->beta < 1.0))
