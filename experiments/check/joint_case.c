@@ -156,6 +156,20 @@ static struct qm_case numbered_matrix(const struct qm_domain *d, struct qm_domai
     return c;
 }
 
+/* A large tensor of small parameters, whose root mean square is below the floor that a rule takes
+ * in its place. */
+static struct qm_case floored_scale(const struct qm_domain *d, struct qm_domain_source *s)
+{
+    enum { SIDE = 64, SMALL = 20, FLOOR = 6, LARGE = 1 << 16 };
+    struct qm_case c = plain(s, 1 + qm_domain_below(s, 30));
+    c.shape = (struct qm_shape){2, {SIDE + qm_domain_below(s, SIDE), 0}};
+    c.shape.dim[1] = LARGE / c.shape.dim[0] + 1 + qm_domain_below(s, SIDE);
+    c.powered |= 1u << QM_POWER_p;
+    c.power[QM_POWER_p] = -SMALL - (int)qm_domain_below(s, SMALL);
+    qm_domain_put(d, QM_HYPER_eps2, ldexp(1.0, -(int)qm_domain_below(s, FLOOR)), &c);
+    return c;
+}
+
 /* 1: numbers stand in blocks, or in rows and columns, so that an element may be the last of one. */
 static int has_blocks(const struct qm_domain *d)
 {
@@ -175,7 +189,9 @@ struct qm_case qm_joint_case(const struct qm_domain *d, struct qm_domain_source 
     case 3: return busy_flags(d, s);
     case 5: return longest_memory(d, s);
     default:
-        return strncmp(d->recipe.rule->family, "radam", 5) == 0
+        return reads(d, QM_HYPER_eps2) && number % 8 == 1 && d->largest >= 1 << 18
+                   ? floored_scale(d, s)
+               : strncmp(d->recipe.rule->family, "radam", 5) == 0
                    ? near_limit(d, s, number / 8 * 2 + number % 8 / 6)
                : qm_domain_is_projected(d) ? numbered_matrix(d, s)
                : has_blocks(d)             ? lonely_last(d, s)

@@ -45,7 +45,7 @@ def output(*command):
     return subprocess.run([qualm, *command], capture_output=True, text=True).stdout
 
 
-for path in sorted(glob.glob(root + "/results/*.h5")) + files:
+for path in sorted([root + "/results/baseline.h5"]) + files:
     add_file(path)
 assert len(words) > 250, len(words)
 before = len(words)
