@@ -144,6 +144,8 @@ int64_t qm_torch_list_candidates(struct qm_torch_walk *w, const struct qm_pickle
         struct qm_torch_candidate *x = &c[n];
         const char *why;
         int is;
+        if (model->item[i + 1]->kind == QM_PICKLE_dict) /* of another model, or of options */
+            continue;
         if (model->item[i]->kind != QM_PICKLE_text || ++w->visited > w->most ||
             qm_torch_tensor(w->f, model->item[i + 1], &is, a, &x->shape, &why) != QM_OK || is < 0) {
             n = -1;

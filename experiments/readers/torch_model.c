@@ -126,6 +126,17 @@ static int is_copy(const char *key, const char *optimizer)
            !has_word(optimizer, copies, sizeof copies / sizeof *copies);
 }
 
+/* Whether the keys of a dictionary and of an optimizer each name an owner, and not the same. */
+static int is_of_another(const char *key, const char *optimizer)
+{
+    static const char *const models[] = {"model", "module", "net", "weights", "params"};
+    char mine[QM_TORCH_NAME], theirs[QM_TORCH_NAME];
+    owner_of(optimizer, mine);
+    owner_of(key, theirs);
+    return *mine && *theirs && strcasestr(optimizer, "opt") &&
+           has_word(key, models, sizeof models / sizeof *models) && strcasecmp(mine, theirs) != 0;
+}
+
 /* How well the path of a dictionary goes with an optimizer's: of one owner, OWN, or of one place in
  * two lists; is_half: its first parameter is in 16 bits. */
 static int score_of(const char *key, const char *optimizer, int is_half)
@@ -226,7 +237,7 @@ static qm_status join_by_name(struct qm_torch_walk *w, struct qm_torch_optimizer
 struct fit {
     const struct qm_pickle *model;
     enum qm_torch_fit fits;
-    int is_part, is_own, is_doubtful, score; /* is_doubtful: a copy, or of other shapes */
+    int is_part, is_own, is_doubtful, score; /* is_doubtful: a copy, another's, other shapes */
     int64_t n;                               /* tensors that may be parameters */
     char key[64];
 };
@@ -312,7 +323,7 @@ static qm_status try_value(struct qm_torch_walk *w, struct qm_torch_optimizer *o
     if (fit.fits != QM_TORCH_FITS_NOT) {
         int misfits = is_misfit(w, o);
         fit.score = score_of(key, o->path, is_half(w, o)) - OWN * misfits;
-        fit.is_doubtful = misfits || is_copy(key, o->path);
+        fit.is_doubtful = misfits || is_copy(key, o->path) || is_of_another(key, o->path);
         for (const char *c = key; *c; c++)
             fit.score -= *c == '/';
     }
@@ -482,6 +493,8 @@ qm_status qm_torch_find_model(struct qm_torch_walk *w, struct qm_torch_optimizer
     if (st == QM_OK && best.model) {
         st = try_model(w, o, best.model, &again);
         o->is_own = best.is_own;
+        if (best.is_doubtful)
+            snprintf(o->doubt, sizeof o->doubt, "%s", best.key);
     }
     return st == QM_OK && o->n > 0 ? mark_parameters(w, o) : st;
 }
@@ -514,7 +527,7 @@ static void release(struct qm_torch_optimizer *o, const struct qm_torch_optimize
     memcpy(o->why, why, sizeof why);
     o->model = NULL;
     o->is_guess = 0;
-    *o->others = '\0';
+    *o->others = *o->doubt = '\0';
     for (int64_t k = 0; k < o->n; k++)
         o->of[k].model = -1;
 }

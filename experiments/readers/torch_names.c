@@ -341,6 +341,11 @@ static void say_names(const struct qm_torch_walk *w, const struct qm_torch_optim
         qm_left_out_add(&t->left_out, "the parameters' own values (%s)", o->why);
     if (o->is_guess)
         say_joined(w, o);
+    if (*o->doubt)
+        qm_left_out_add(&t->left_out,
+                        "proof that the optimizer '%.80s' trains the model '%s' (its key or shapes "
+                        "tell of another)",
+                        o->path, o->doubt);
     if (!*o->others)
         return;
     snprintf(text, sizeof text,

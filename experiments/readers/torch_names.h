@@ -32,6 +32,7 @@ struct qm_torch_optimizer {
     int is_own;         /* the model's key goes with the optimizer's, as G with optG */
     int n_beside;       /* dictionaries of tensors beside it, whether they fit or not */
     char others[256];   /* keys of those that would fit as well as `model`, with commas; "": none */
+    char doubt[64];     /* the key of `model`, where it tells of another owner or a copy */
     char why[320];      /* why its parameters are no model's; "": no model fits */
     char *is_parameter; /* for each item of model */
 };
@@ -75,8 +76,8 @@ enum qm_torch_fit {
     QM_TORCH_FITS_MANY /* in several ways, none of which is the plain one: not joined */
 };
 
-/* The tensors of a dictionary that may be parameters: floats, each storage once; -1: a value is no
- * tensor, there is none, or there is no memory. */
+/* The tensors of a dictionary that may be parameters: floats, each storage once; dictionaries in it
+ * are left out; -1: another value is no tensor, there is none, or there is no memory. */
 int64_t qm_torch_list_candidates(struct qm_torch_walk *w, const struct qm_pickle *model,
                                  struct qm_torch_candidate **out);
 

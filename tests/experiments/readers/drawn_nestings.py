@@ -52,7 +52,7 @@ def draw_checkpoint(r):
     optimizers = {n: draw_optimizer(r, models[n], names.index(n) + 1) for n in trained}
     copies = {n: {k: v + 0.01 for k, v in states[n].items()} for n in names if r.random() < 0.4}
     word = r.choice(["ema", "best", "target"])
-    form = r.choice(["dicts", "dicts", "lists", "flat", "each", "prefixes"])
+    form = r.choice(["dicts", "dicts", "lists", "flat", "each", "prefixes", "inside", "orphan"])
     if form == "dicts":
         x = {r.choice(["models", "model", "nets"]): states, "optimizers": optimizers}
     elif form == "lists":
@@ -63,6 +63,13 @@ def draw_checkpoint(r):
     elif form == "each":
         x = {n: {"model": states[n], **({"optim": optimizers[n]} if n in optimizers else {})}
              for n in names}
+    elif form == "inside":
+        n = trained[0]
+        x = {"model": {**states[n], word: {"shadow": {k: v + 0.01 for k, v in states[n].items()}}},
+             "optimizer": optimizers[n]}
+    elif form == "orphan":  # another model's optimizer, or a copy alone
+        n = names[0]
+        x = {f"{n}_net": states[n], f"opt{trained[-1]}": optimizers[trained[-1]]}
     else:
         x = {"state_dict": {f"{n}.{k}": v for n in names for k, v in states[n].items()},
              "optimizer_states": list(optimizers.values())}
@@ -80,9 +87,9 @@ def wrong_names(arrays, said):
         states = arrays.get(key[:-len("param")] + "exp_avg")
         if key.endswith("/param") and (states is None or states.shape != value.shape or
                                        not np.array_equal(states, value)):
-            owner = key.rsplit("/", 2)[0]
-            if "joined by" not in said and "would fit as well" not in said or \
-                    (owner != key and owner not in said and said.count("'") > 2):
+            words = ("joined by", "would fit as well", "proof that")
+            of = key.rsplit("/", 2)[0] if key.count("/") > 1 else ""  # with several optimizers
+            if not any(x in said for x in words) or of not in said:
                 yield key
 
 
