@@ -108,8 +108,9 @@ struct qm_vectors_verdict {
 
 /* Judges the answers in path, or stdin for "-".  QM_BAD_FILE, with one line: the file is missing or
  * of another version; an array or `golden` that `gen` wrote, except for want, was changed, deleted,
- * renamed or added to (attributes are not looked at); an answer has another type or size, belongs to no case or step, or is there in part.
- * QM_NO_MATCH: no step is answered.  QM_SKIPPED: no judgement is possible for this recipe. */
+ * renamed or added to (attributes are not looked at); an answer has another type or size, belongs
+ * to no case or step, or is there in part.  QM_NO_MATCH: no step is answered.  QM_SKIPPED: no
+ * judgement is possible for this recipe. */
 qm_status qm_vectors_judge(const char *path, struct qm_vectors_verdict *out);
 
 /* Whether every step is answered and within bounds. */
