@@ -63,7 +63,6 @@ BOTH = {
 }
 NUMPY = {
     "ties go down": [(r'side="right"', 'side="left"')],
-    "a plain lerp": [(r"    return a \+ \(b - a\).*", "    return a + (b - a) * np.float32(w)")],
     "eps inside the root": [
         (r"np\.sqrt\(v\) / (np\.float32\(np\.sqrt\(.*?\)\)) \+ (np\.float32\(h\[\"eps\"\]\))",
          r"np.sqrt(v / \1 ** 2 + \2)")],
@@ -79,7 +78,6 @@ NUMPY = {
 }
 TORCH = {
     "ties go down": [(r"right=True", "right=False")],
-    "a plain lerp": [(r"m\.lerp\(g, (.*?)\), v", r"m + (g - m) * f32(\1), v")],
     "eps inside the root": [
         (r"v\.sqrt\(\) / math\.sqrt\((.*?)\) \+ (h\[\"eps\"\])", r"(v / (\1) + \2).sqrt()")],
     "zero blocks divide by zero": [(r"\.clamp\(min=1e-12\)", "")],
