@@ -252,16 +252,20 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
     return qm_name_unknown("recipe key", key, names, n);
 }
 
-/* Whether a hyper-parameter lies where every rule wants it. */
+/* The ranges that every rule has, of rates, sizes and factors, and of betas; none: -1 stands for no
+ * beta. */
+static int is_from_0(double v) { return v >= 0.0; }
+static int is_beta(double v, int none) { return (v >= 0.0 && v < 1.0) || (none && v == -1.0); }
+
+/* Whether a hyper-parameter lies in the range that every rule has. */
 static qm_status check_range(const char *key, double v)
 {
-    static const char *const least_0[] = {"lr",           "eps",        "eps1",
-                                          "weight_decay", "matrix_eps", "momentum_decay"};
+    static const char *const from_0[] = {
+        "lr", "eps", "eps1", "gnorm_scale", "weight_decay", "matrix_eps", "momentum_decay"};
     static const char *const betas[] = {"beta1", "beta2"};
-    if (qm_name_find(key, least_0, sizeof least_0 / sizeof *least_0) >= 0 && !(v >= 0))
+    if (qm_name_find(key, from_0, sizeof from_0 / sizeof *from_0) >= 0 && !is_from_0(v))
         return qm_fail(QM_BAD_ARG, "expected a number of at least 0");
-    if (qm_name_find(key, betas, sizeof betas / sizeof *betas) >= 0 &&
-        !((v >= 0 && v < 1) || v == -1.0))
+    if (qm_name_find(key, betas, sizeof betas / sizeof *betas) >= 0 && !is_beta(v, 1))
         return qm_fail(QM_BAD_ARG, "expected a number from 0 to below 1");
     return QM_OK;
 }
@@ -400,7 +404,7 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
                            r->rule->slot[i]);
     }
     const struct qm_hyper *h = &r->hyper;
-    if (!(h->gnorm_scale >= 0))
+    if (!is_from_0(h->gnorm_scale))
         return qm_fail(QM_BAD_ARG, "gnorm_scale must not be negative");
     if (r->rule->check) {
         int bits[QM_MAX_SLOTS];
@@ -408,18 +412,17 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
             bits[i] = r->slot[i].bits;
         return r->rule->check(&(struct qm_rule_use){h, r->param, r->grad, bits});
     }
-    if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0))
+    if (!is_from_0(h->lr) || !is_from_0(h->eps) || !is_from_0(h->weight_decay))
         return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
     int none = r->rule->betas_optional;
-    if (!((h->beta1 >= 0 && h->beta1 < 1) || (none && h->beta1 == -1.0)) ||
-        !((h->beta2 >= 0 && h->beta2 < 1) || (none && h->beta2 == -1.0)))
+    if (!is_beta(h->beta1, none) || !is_beta(h->beta2, none))
         return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)%s",
                        none ? ", or -1 for none" : "");
     if (!(h->rank >= 0 && h->rank <= 1 << 20 && (h->gap >= 0 || none) && fabs(h->gap) < 1e15))
         return qm_fail(QM_BAD_ARG, "rank must be in [0, 2^20], gap in [0, 1e15)");
     if (h->side != 0 && h->side != 1 && h->side != 2 && h->side != 3)
         return qm_fail(QM_BAD_ARG, "side must be 0 (std), 1 (reverse_std), 2 (right) or 3 (left)");
-    if (!(h->momentum_decay >= 0))
+    if (!is_from_0(h->momentum_decay))
         return qm_fail(QM_BAD_ARG, "momentum_decay must not be negative");
     if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");

@@ -3,7 +3,8 @@
  * A late step and a decay that is small but shows; a tiny rate and a decay that makes up for it; a
  * matrix whose last element stands alone in its block; a weight of 0 and an infinity in the state
  * that it clears; many calls and other flags; a length of RAdam next to its limit; memories longer
- * than all steps before; a matrix that is projected and a tensor of a large number. */
+ * than all steps before; a large tensor and parameters below the floor of their scale; a matrix
+ * that is projected and a tensor of a large number. */
 #include <math.h>
 #include <string.h>
 
@@ -45,7 +46,8 @@ static struct qm_case lasting_decay(const struct qm_domain *d, struct qm_domain_
     return c;
 }
 
-/* A matrix of more than a quarter of 2^14 elements, one more or one fewer than whole blocks. */
+/* A matrix of a quarter to all of 2^14 elements, or of the domain's largest size where that is
+ * less, one more or one fewer than whole blocks. */
 static struct qm_case lonely_last(const struct qm_domain *d, struct qm_domain_source *s)
 {
     enum { MOST = 1 << 14, SIDE = 1500, TRIES = 64 };

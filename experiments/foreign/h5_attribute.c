@@ -124,10 +124,13 @@ qm_status qm_h5_attribute_text(hid_t object, const char *name, char **out)
     return st;
 }
 
-/* n texts of width bytes as pointers and NUL-terminated copies, in one allocation. */
-static char **texts_of(const char *bytes, size_t n, size_t width)
+char **qm_h5_texts_of(const char *bytes, size_t n, size_t width)
 {
-    char **out = malloc((n ? n : 1) * (sizeof *out + width + 1));
+    size_t each = 0, all = 0;
+    char **out = NULL;
+    if (!__builtin_add_overflow(sizeof *out + 1, width, &each) &&
+        !__builtin_mul_overflow(n ? n : 1, each, &all))
+        out = malloc(all);
     if (!out)
         return NULL;
     char *at = (char *)(out + (n ? n : 1));
@@ -149,7 +152,7 @@ qm_status qm_h5_attribute_texts(hid_t object, const char *name, size_t *n, char 
         st = qm_fail(QM_BAD_FILE, "attribute '%.200s' is no text of fixed width", name);
     else if (!(bytes = calloc((size_t)a.n + 1, a.width)) || H5Aread(a.id, a.type, bytes) < 0)
         st = unreadable(name);
-    else if (!(texts = texts_of(bytes, (size_t)a.n, a.width)))
+    else if (!(texts = qm_h5_texts_of(bytes, (size_t)a.n, a.width)))
         st = qm_fail(QM_NO_MEMORY, "attribute '%.200s'", name);
     if (st == QM_OK) {
         *n = (size_t)a.n;

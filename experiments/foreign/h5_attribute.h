@@ -21,4 +21,8 @@ qm_status qm_h5_attribute_text(hid_t object, const char *name, char **out);
 /* n texts of fixed width, in one allocation, which the caller frees. */
 qm_status qm_h5_attribute_texts(hid_t object, const char *name, size_t *n, char ***out);
 
+/* n texts of `width` bytes as pointers and NUL-terminated copies, in one allocation, which the
+ * caller frees; NULL: no memory. */
+char **qm_h5_texts_of(const char *bytes, size_t n, size_t width);
+
 #endif

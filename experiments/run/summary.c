@@ -6,6 +6,7 @@
 #include "experiments/protocol/protocol.h"
 #include "experiments/protocol/stats.h"
 #include "experiments/source/tensor_class.h"
+#include "experiments/suite/cell_items.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,9 +28,9 @@ static const char *const cell_key_names[] = {
 static qm_status fail_in_plan(const struct qm_suite *s, const struct qm_summary_plan *p,
                               qm_status st)
 {
-    char where[512];
-    snprintf(where, sizeof where, "%s:%d: summary %s", s->path, p->line, p->name);
-    return qm_fail_in(st == QM_NO_MATCH ? QM_BAD_ARG : st, where);
+    char where[256];
+    snprintf(where, sizeof where, "summary %.200s", p->name);
+    return qm_suite_fail_at(s, p->line, qm_fail_in(st, where));
 }
 
 static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan *p,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/h5_attribute.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/result_direct.h"
 #include "experiments/store/stored_digest.h"
@@ -204,25 +205,6 @@ qm_status qm_result_i64(struct qm_result *r, const char *table, const char *name
     return QM_OK;
 }
 
-/* n texts of width bytes as pointers and NUL-terminated copies, in one allocation. */
-static char **texts_of(const char *bytes, size_t n, size_t width)
-{
-    size_t each = 0, all = 0;
-    char **out = NULL;
-    if (!__builtin_add_overflow(sizeof *out + 1, width, &each) &&
-        !__builtin_mul_overflow(n ? n : 1, each, &all))
-        out = malloc(all);
-    if (!out)
-        return NULL;
-    char *at = (char *)(out + (n ? n : 1));
-    for (size_t i = 0; i < n; i++, at += width + 1) {
-        out[i] = at;
-        memcpy(at, bytes + i * width, width);
-        at[width] = 0;
-    }
-    return out;
-}
-
 qm_status qm_result_texts(struct qm_result *r, const char *table, const char *name, int64_t *rows,
                           char ***out)
 {
@@ -232,7 +214,7 @@ qm_status qm_result_texts(struct qm_result *r, const char *table, const char *na
     const char *values = column(r, table, name, QM_DIRECT_texts, &n, &width, &st);
     if (!values)
         return st;
-    char **texts = texts_of(values, (size_t)n, width);
+    char **texts = qm_h5_texts_of(values, (size_t)n, width);
     if (!texts)
         return qm_fail(QM_NO_MEMORY, "%s: column '%s'", r->path, name);
     *rows = n;

@@ -2,27 +2,7 @@
 # titles.bats - No median and no title has tensors that are not quantized, and each title answers.
 # Run it from the root of the repository.
 
-load ../support/cli_common
-
-setup_file() {
-    export DIR=$(mktemp -d)
-}
-
-teardown_file() { rm -rf "$DIR"; }
-
-setup() {
-    for module in h5py matplotlib; do
-        "$PYTHON" -c "import $module" 2>/dev/null || skip "python3-$module is missing"
-    done
-}
-
-# suite NAME LINE...: runs the suite of these lines, into DIR/NAME.h5
-suite() {
-    local name=$1
-    shift
-    printf '%s\n' "$@" >"$DIR/$name.yaml"
-    "$QUALM" run -q -o "$DIR/$name.h5" "$DIR/$name.yaml" >/dev/null
-}
+load ../support/figures_common
 
 # title FILE FIGURE [OPTION...]: its title
 title() {

@@ -2,27 +2,7 @@
 # units.bats - What tables and figures count: tensors and not their seeds; runs that diverged.
 # Run it from the root of the repository.
 
-load ../support/cli_common
-
-setup_file() {
-    export DIR=$(mktemp -d)
-}
-
-teardown_file() { rm -rf "$DIR"; }
-
-setup() {
-    for module in h5py matplotlib; do
-        "$PYTHON" -c "import $module" 2>/dev/null || skip "python3-$module is missing"
-    done
-}
-
-# suite NAME LINE...: runs the suite of these lines, into DIR/NAME.h5; its tables are DIR/NAME.txt
-suite() {
-    local name=$1
-    shift
-    printf '%s\n' "$@" >"$DIR/$name.yaml"
-    "$QUALM" run -o "$DIR/$name.h5" "$DIR/$name.yaml" >"$DIR/$name.txt" 2>"$DIR/$name.err"
-}
+load ../support/figures_common
 
 # title FILE FIGURE: its title
 title() { json_value 'd["title"]' plot "$DIR/$1.h5" -w "$2" -o "$DIR/x.png"; }
