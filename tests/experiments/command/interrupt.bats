@@ -104,7 +104,7 @@ interrupted() {
         for words in "state make --recipe adamw4_ao --shapes 2048x2048 --steps 30 o.h5" \
             "state convert --recipe adamw4_ao s.safetensors o.safetensors" \
             "import s.safetensors -o o.npz" "gen adamw4_ao -o o.npz" \
-            "report r.h5 -o o.html --archive a.h5" "plot r.h5 -o o.svg" "check adamw4_ao" \
+            "report r.h5 -o o.html" "plot r.h5 -o o.svg" "check adamw4_ao" \
             "run s.yaml -o o.h5"; do
             interrupted TERM $wait $words
             some=$((some + (stopped == 75)))
