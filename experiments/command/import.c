@@ -183,31 +183,6 @@ static char *remarks(const json_t *of)
     return all;
 }
 
-/* Whether an entry is a state of a parameter that has a number for a name: "3/exp_avg". */
-static int is_numbered(const char *name)
-{
-    size_t digits = strspn(name, "0123456789");
-    return digits > 0 && name[digits] == '/' && strcmp(name + digits, "/param") != 0;
-}
-
-/* Of several files, says where an optimizer's parameters kept their numbers because no model
- * stands in its file. */
-static qm_status remark_numbers(struct qm_file *f, const char *path, struct import *m)
-{
-    static const char text[] =
-        "names of the parameters (a model names them only in the same file: "
-        "torch.save({'model': MODEL, 'optimizer': OPTIMIZER}, FILE) writes such a one)";
-    int n = 0;
-    for (int i = 0; i < qm_file_count(f); i++)
-        n += is_numbered(qm_file_entry(f, i)->name);
-    if (n == 0 || strcmp(qm_file_format(f), "torch") != 0 || json_object_get(m->left_out, path))
-        return QM_OK;
-    char said[sizeof text + 16];
-    snprintf(said, sizeof said, "left out: %s", text);
-    qm_note_remark(path, said);
-    return remember(m->left_out, path, text);
-}
-
 /* Lists what one file adds. */
 static qm_status list_file(const struct options *o, const char *path, struct import *m)
 {
@@ -224,8 +199,6 @@ static qm_status list_file(const struct options *o, const char *path, struct imp
         QM_TRY(remember(m->left_out, path, remark));
     if (qm_file_joined(f, remark, sizeof remark))
         QM_TRY(remember(m->joined, path, remark));
-    if (st == QM_OK && o->n_paths > 1)
-        st = remark_numbers(f, path, m);
     qm_file_close(f);
     return st;
 }

@@ -72,25 +72,37 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
+static int is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
 int qm_cmd_report(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
     const struct argp argp = {options, option, "FILE.h5", doc, children, NULL, NULL};
     struct qm_report o = {.rows = QM_REPORT_ROWS};
     int code = qm_cli_parse(&argp, argc, argv, &o);
-    if (code == 0 && qm_cli.json &&
-        ((o.markdown && strcmp(o.markdown, "-") == 0) || (o.latex && strcmp(o.latex, "-") == 0)))
-        return qm_cli_failed("report", qm_fail(QM_BAD_ARG, "--json and a table both on stdout"));
     if (code)
         return code;
+    const char *to_stdout[4];
+    int n_stdout = 0;
+    if (qm_cli.json)
+        to_stdout[n_stdout++] = "--json";
+    if (is_stdout(o.out))
+        to_stdout[n_stdout++] = "--out";
+    if (is_stdout(o.markdown))
+        to_stdout[n_stdout++] = "--markdown";
+    if (is_stdout(o.latex))
+        to_stdout[n_stdout++] = "--latex";
+    if (n_stdout > 1)
+        return qm_cli_failed("report", qm_fail(QM_BAD_ARG, "%s and %s both on stdout", to_stdout[0],
+                                               to_stdout[1]));
     json_t *out;
     qm_status st = qm_report_make(&o, &out);
     if (st != QM_OK)
         return qm_cli_failed("report", st);
-    int is_free = (!o.out || strcmp(o.out, "-") != 0) &&
-                  (!o.markdown || strcmp(o.markdown, "-") != 0) &&
-                  (!o.latex || strcmp(o.latex, "-") != 0); /* stdout has no table yet */
-    if (!qm_cli.json && o.against && is_free)
+    if (o.against && n_stdout == 0)
         qm_against_print(json_object_get(out, "against_counts"),
                          json_string_value(json_object_get(out, "against")));
     st = qm_report_expect_pairs(out);

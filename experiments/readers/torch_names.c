@@ -290,12 +290,16 @@ static qm_status bad_name(const struct qm_torch_walk *w, const struct qm_torch_o
                        name ? name->text : "", name ? name->length : 0, QM_TORCH_NAME - 1);
 }
 
-/* Why an optimizer's parameters have numbers for names. */
+/* Why an optimizer's parameters have numbers for names; has_others: the file has other tensors than
+ * those of optimizers. */
 static const char *why_numbers(const struct qm_torch_walk *w, const struct qm_torch_optimizer *o,
-                               char out[QM_TORCH_NAME])
+                               int has_others, char out[QM_TORCH_NAME])
 {
     if (*o->why)
         return o->why;
+    if (!has_others && o->n_beside == 0)
+        return "no model is in the file: they are numbers in the order of param_groups, and "
+               "torch.save({'model': MODEL, 'optimizer': OPTIMIZER}, FILE) writes a file with names";
     if (w->n_optimizers == 1)
         return "no model in the file fits the optimizer";
     snprintf(out, QM_TORCH_NAME, "no model beside it fits the optimizer '%.80s'", o->path);
@@ -335,8 +339,9 @@ static void say_names(const struct qm_torch_walk *w, const struct qm_torch_optim
 {
     struct qm_torch *t = w->f->own;
     char text[QM_TORCH_NAME];
-    if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]) && (has_others || o->n_beside > 0))
-        qm_left_out_add(&t->left_out, "names of the parameters (%s)", why_numbers(w, o, text));
+    if (!o->model && o->n > 0 && !qm_torch_given_name(&o->of[0]))
+        qm_left_out_add(&t->left_out, "names of the parameters (%s)",
+                        why_numbers(w, o, has_others, text));
     else if (!o->model && *o->why)
         qm_left_out_add(&t->left_out, "the parameters' own values (%s)", o->why);
     if (o->is_guess)

@@ -1,6 +1,8 @@
 /* suite_axes.c - Reads an axis of a suite: its values, their labels, and ranges. */
 #include "experiments/suite/suite_yaml.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +47,7 @@ static int by_label(const void *x, const void *y)
     return order ? order : (a > b) - (a < b);
 }
 
-/* Checks that no label appears twice, by sorting: a plan lists a range of 100,000 seeds one
- * by one. */
+/* Checks that no label appears twice, by sorting: a suite may list 100,000 seeds one by one. */
 static qm_status check_labels(const struct qm_suite *s, const struct qm_axis *a)
 {
     const struct qm_axis_value **sorted = calloc((size_t)a->n, sizeof *sorted), *twice = NULL;
@@ -64,48 +65,76 @@ static qm_status check_labels(const struct qm_suite *s, const struct qm_axis *a)
                  : QM_OK;
 }
 
-/* The number of whole numbers in a range such as "1..16", and the first one; 0 for other nodes. */
-static int64_t range_of(const yaml_node_t *n, int64_t *first)
+/* How many values one item of an axis gives, and the first one where it is a range such as "1..16"
+ * of whole numbers: *first = -1 where it is none. */
+static qm_status range_of(struct qm_yaml_walk *w, const char *key, const yaml_node_t *n,
+                          int64_t *count, int64_t *first)
 {
+    enum { AT_MOST = 1000000 };
+    const char *text = n->type == YAML_SCALAR_NODE ? qm_yaml_text(n) : "";
     long long a, b;
     int end = 0;
-    if (n->type != YAML_SCALAR_NODE || sscanf(qm_yaml_text(n), "%lld..%lld%n", &a, &b, &end) != 2 ||
-        qm_yaml_text(n)[end] || a < 0 || b < a || b - a >= 1000000)
-        return 0;
+    *count = 1;
+    *first = -1;
+    if (!isdigit((unsigned char)text[0]) || !strstr(text, ".."))
+        return QM_OK;
+    errno = 0;
+    if (sscanf(text, "%lld..%lld%n", &a, &b, &end) != 2 || text[end] || errno || b < a ||
+        b - a >= AT_MOST)
+        return qm_yaml_fail(w, n, QM_BAD_ARG,
+                            "'%s' is '%.100s', expected FROM..TO of whole numbers with FROM <= TO, "
+                            "at most %d of them (1..4 lists four)",
+                            key, text, AT_MOST);
     *first = a;
-    return b - a + 1;
+    *count = b - a + 1;
+    return QM_OK;
+}
+
+static qm_status range_values(const yaml_node_t *n, int64_t first, int64_t count,
+                              struct qm_axis_value *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        char text[24];
+        snprintf(text, sizeof text, "%lld", (long long)(first + i));
+        out[i].line = qm_yaml_line(n);
+        QM_TRY(qm_yaml_copy(text, &out[i].text));
+        out[i].label = out[i].text;
+    }
+    return QM_OK;
 }
 
 qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
                              const yaml_node_t *n, int is_recipe)
 {
     struct qm_suite *s = w->s;
+    int items = qm_yaml_items(n);
+    int64_t total = 0, count = 1, first = -1;
     if (s->n_axes == QM_SUITE_AXES)
         return qm_yaml_fail_line(s->path, line, QM_BAD_ARG, "more than %d axes", QM_SUITE_AXES);
-    int is_list = n->type == YAML_SEQUENCE_NODE;
-    int count = qm_yaml_items(n);
-    if (count == 0)
+    if (items == 0)
         return qm_yaml_fail_line(s->path, line, QM_BAD_ARG, "'%s' is an empty list", key);
+    for (int i = 0; i < items; i++) {
+        if (!is_recipe)
+            QM_TRY(range_of(w, key, qm_yaml_item(w, n, i), &count, &first));
+        total += count;
+    }
+    if (total > INT32_MAX)
+        return qm_yaml_fail_line(s->path, line, QM_BAD_ARG, "'%s' lists more than %d values", key,
+                                 INT32_MAX);
     struct qm_axis *a = &s->axis[s->n_axes++];
     a->line = line;
     a->is_recipe = is_recipe;
-    int64_t first = 0, range = is_list || is_recipe ? 0 : range_of(n, &first);
-    count = range ? (int)range : count;
-    a->value = calloc((size_t)count, sizeof *a->value);
+    a->value = calloc((size_t)total, sizeof *a->value);
     if (!a->value)
         return qm_fail(QM_NO_MEMORY, "suite");
     QM_TRY(qm_yaml_copy(key, &a->key));
-    a->n = count;
-    for (int i = 0; i < range; i++) {
-        char text[24];
-        snprintf(text, sizeof text, "%lld", (long long)(first + i));
-        a->value[i].line = qm_yaml_line(n);
-        QM_TRY(qm_yaml_copy(text, &a->value[i].text));
-        a->value[i].label = a->value[i].text;
+    a->n = (int)total;
+    struct qm_axis_value *out = a->value;
+    for (int i = 0; i < items; i++, out += count) {
+        const yaml_node_t *item = qm_yaml_item(w, n, i);
+        if (!is_recipe)
+            QM_TRY(range_of(w, key, item, &count, &first));
+        QM_TRY(first < 0 ? axis_value(w, item, key, out) : range_values(item, first, count, out));
     }
-    if (range)
-        return QM_OK;
-    for (int i = 0; i < count; i++)
-        QM_TRY(axis_value(w, qm_yaml_item(w, n, i), key, &a->value[i]));
-    return check_labels(s, a);
+    return items == 1 && first >= 0 ? QM_OK : check_labels(s, a);
 }

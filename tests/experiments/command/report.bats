@@ -193,6 +193,10 @@ END
     echo '<svg><script>1</script></svg>' >"$DIR/odd/x.svg"
     fails_with 3 "no SVG for a page" report "$DIR/s.h5" --figures "$DIR/odd"
     json_on_stdout report --no-figures "$DIR/s.h5" --json -o "$DIR/x.html"
+    for two in "-o - --latex=-" "--latex=- --markdown=-" "--json -o -" "--json --markdown=-"; do
+        # shellcheck disable=SC2086
+        fails_with 2 "both on stdout" report --no-figures "$DIR/s.h5" $two
+    done
     for option in -o --markdown= --latex= --archive=; do
         fails_with 2 "is the result file itself" report "$option$DIR/../$(basename "$DIR")/s.h5" \
             "$DIR/s.h5"

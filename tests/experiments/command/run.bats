@@ -108,6 +108,26 @@ P
     [ "$status" -eq 2 ]
 }
 
+@test "ranges: alone and in lists; one that is none names file and line" {
+    for seeds in '[1..3, 7, 9..10]' '[1, 2, 3, 7, 9, 10]'; do
+        printf 'variant: [ema4_nf4, ema4_uniform]\nsource: dist:gauss\nseed: %s\n' "$seeds" >"$suite"
+        run -0 "$qualm" run --dry-run "$suite"
+        [ "$(echo "$output" | grep -c ema4)" -eq 12 ]
+        [ -z "${first:-}" ] || [ "$output" = "$first" ]
+        first=$output
+    done
+    for seeds in 4..1 1..1e9 1..1000000000 1..4x 99999999999999999999..3 '[2, 3..1]'; do
+        sed -i "3s/.*/seed: $seeds/" "$suite"
+        run "$qualm" run --dry-run "$suite"
+        [ "$status" -eq 2 ]
+        [[ "$output" == *"small.yaml:3:"*"expected FROM..TO of whole numbers"* ]]
+    done
+    sed -i '3s/.*/seed: [1..4, 3]/' "$suite"
+    run "$qualm" run --dry-run "$suite"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'seed' lists '3' twice"* ]]
+}
+
 @test "files that cannot be read or written: exit code 3" {
     run "$qualm" run "$dir/none.yaml"
     [ "$status" -eq 3 ]

@@ -439,6 +439,7 @@ def left_out(text):
     """How many tensors the note names or counts."""
     note = re.search(r"[:;] left out: (.*)", text)
     items = note.group(1).split("; ") if note else []
+    items = [i for i in items if not i.startswith("names of the parameters")]
     more = re.fullmatch(r"and (\d+) more", items[-1]) if items else None
     return len(items) - 1 + int(more.group(1)) if more else len(items)
 
