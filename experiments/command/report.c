@@ -72,10 +72,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static int is_stdout(const char *path)
-{
-    return path && strcmp(path, "-") == 0;
-}
+static int is_stdout(const char *path) { return path && strcmp(path, "-") == 0; }
 
 int qm_cmd_report(int argc, char **argv)
 {
@@ -96,8 +93,8 @@ int qm_cmd_report(int argc, char **argv)
     if (is_stdout(o.latex))
         to_stdout[n_stdout++] = "--latex";
     if (n_stdout > 1)
-        return qm_cli_failed("report", qm_fail(QM_BAD_ARG, "%s and %s both on stdout", to_stdout[0],
-                                               to_stdout[1]));
+        return qm_cli_failed(
+            "report", qm_fail(QM_BAD_ARG, "%s and %s both on stdout", to_stdout[0], to_stdout[1]));
     json_t *out;
     qm_status st = qm_report_make(&o, &out);
     if (st != QM_OK)

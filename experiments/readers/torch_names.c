@@ -299,7 +299,8 @@ static const char *why_numbers(const struct qm_torch_walk *w, const struct qm_to
         return o->why;
     if (!has_others && o->n_beside == 0)
         return "no model is in the file: they are numbers in the order of param_groups, and "
-               "torch.save({'model': MODEL, 'optimizer': OPTIMIZER}, FILE) writes a file with names";
+               "torch.save({'model': MODEL, 'optimizer': OPTIMIZER}, FILE) writes a file with "
+               "names";
     if (w->n_optimizers == 1)
         return "no model in the file fits the optimizer";
     snprintf(out, QM_TORCH_NAME, "no model beside it fits the optimizer '%.80s'", o->path);
