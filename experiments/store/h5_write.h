@@ -1,9 +1,9 @@
 /* h5_write.h - Makes the objects of a result file; internal to experiments/store.
  *
  * Objects have no times; every dataset is chunked and has checksums (fletcher32), but empty and
- * scalar ones and texts of variable length; from 64 KB on it is compressed (shuffle, deflate).
- * Every dataset has a unit and a text.  store.h describes tables, arrays, texts and numbers; only
- * store.c calls these functions. */
+ * scalar ones and texts of variable length; from 64 KB on it is compressed (shuffle, deflate),
+ * tables of 4 MiB and more excepted.  Every dataset has a unit and a text.  store.h describes
+ * tables, arrays, texts and numbers; only store.c calls these functions. */
 #ifndef QM_STORE_H5_WRITE_H
 #define QM_STORE_H5_WRITE_H
 

@@ -25,7 +25,7 @@ PER_ISA = {"core/quant/simd_group.h", "core/rule/packed_blocks.h"}
 # Whose short names are the letters of the rule's formulas, for the rule's own files.
 LETTERS = {"oracle/rule/adafactor8.h"}
 # What a library or C itself names: tags of pointers, types that no header brings to NVRTC.
-FOREIGN = re.compile(r"zip|zip_error|sigaction|stat|argp|argp_state|u?int\d+_t")
+FOREIGN = re.compile(r"zip|zip_error|sigaction|stat|timespec|timeval|tm|argp|argp_state|u?int\d+_t")
 MACRO = re.compile(r"^#\s*(define|undef)\s+(\w+)", re.M)
 DEFINED = re.compile(r"^#\s*define\s+(\w+)\(([^)]*)\)(.*)", re.M)
 ENUMERATORS = re.compile(r"\benum(?:\s+\w+)?\s*\{([^{}]*)\}")

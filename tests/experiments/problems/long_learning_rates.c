@@ -164,7 +164,10 @@ static int search(const struct qm_problem *p, int f)
             break;
     }
     int same = fabs(best_lr - frozen(p, f)) <= 1e-6 * best_lr;
-    printf("  best %.9g%s\n", best_lr, same ? "" : "  NOT THE FROZEN ONE");
+    if (best_lr > 0)
+        printf("  best %.9g%s\n", best_lr, same ? "" : "  THE FILE HAS ANOTHER");
+    else
+        printf("  none: no rate lowers the gap without float32 and double ending apart\n");
     return same;
 }
 
