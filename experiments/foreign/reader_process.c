@@ -183,9 +183,10 @@ static struct qm_blob answer_blob(const struct qm_reader_process *p)
 static qm_status settle(const struct qm_reader_process *p, qm_status st, struct qm_blob *out)
 {
     if (st == QM_OK && out->bad)
-        st = qm_fail(QM_BAD_FILE,
-                     "%s: an answer of more than %lld MiB; QM_READER_MEMORY sets another limit",
-                     p->path, (long long)(p->room >> 20));
+        st =
+            qm_fail(QM_BAD_FILE, "%s: what it lists takes more than %lld MiB%s", p->path,
+                    (long long)(p->room >> 20),
+                    p->room == (size_t)qm_reader_memory() ? ", which QM_READER_MEMORY allows" : "");
     if (st != QM_OK) {
         *out = answer_blob(p);
         qm_blob_put_text(out, qm_message());

@@ -74,7 +74,8 @@ struct qm_pickle *qm_pickle_make_text(struct qm_pickle_memory *m, enum qm_pickle
 struct qm_pickle *qm_pickle_make_whole(struct qm_pickle_memory *m, int64_t x);
 qm_status qm_pickle_put(struct qm_pickle_memory *m, struct qm_pickle *to, struct qm_pickle *v);
 
-int64_t qm_pickle_count(const struct qm_pickle_memory *m); /* values that were made */
+/* Values that were made, and the places of containers that they stand in. */
+int64_t qm_pickle_count(const struct qm_pickle_memory *m);
 
 /* Appends a persistent id. */
 qm_status qm_pickle_note_id(struct qm_pickle_memory *m, struct qm_pickle *id);

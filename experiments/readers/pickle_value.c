@@ -19,7 +19,7 @@ struct qm_pickle_memory {
     struct chunk *chunk;
     struct qm_pickle **grown; /* values whose items are on the heap */
     struct qm_pickle **id;    /* persistent ids */
-    int64_t n_grown, room, n_ids, id_room, n_values;
+    int64_t n_grown, room, n_ids, id_room, n_counted;
 };
 
 struct qm_pickle_memory *qm_pickle_memory(void)
@@ -63,11 +63,11 @@ struct qm_pickle *qm_pickle_make(struct qm_pickle_memory *m, enum qm_pickle_kind
     struct qm_pickle *v = qm_pickle_take(m, sizeof *v);
     if (v)
         *v = (struct qm_pickle){.kind = kind};
-    m->n_values++;
+    m->n_counted++;
     return v;
 }
 
-int64_t qm_pickle_count(const struct qm_pickle_memory *m) { return m->n_values; }
+int64_t qm_pickle_count(const struct qm_pickle_memory *m) { return m->n_counted; }
 
 struct qm_pickle *qm_pickle_make_fixed(struct qm_pickle_memory *m, enum qm_pickle_kind kind,
                                        int64_t room)
@@ -106,6 +106,7 @@ qm_status qm_pickle_put(struct qm_pickle_memory *m, struct qm_pickle *to, struct
 {
     if (!to || !v)
         return qm_fail(QM_NO_MEMORY, "values");
+    m->n_counted++;
     if (to->is_fixed && to->n < to->room) {
         to->item[to->n++] = v;
         return QM_OK;

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "core/base/sha256.h"
+#include "experiments/foreign/json_text.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/float8.h"
 #include "experiments/readers/format.h"
@@ -76,10 +77,8 @@ static qm_status parse_header(struct qm_file *f, json_t **out)
                            (unsigned long long)length, f->size);
     const char *text = (const char *)f->map + 8;
     QM_TRY(check_depth(f, text, (size_t)length));
-    json_error_t error;
-    json_t *root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
-        return qm_file_bad(f, "header, byte %d: not JSON: %s", 8 + error.position, error.text);
+    json_t *root;
+    QM_TRY(qm_json_text_parse(text, (size_t)length, "header", 8, &root));
     if (!json_is_object(root)) {
         json_decref(root);
         return qm_file_bad(f, "header: expected a JSON object");

@@ -20,6 +20,18 @@ int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size)
     return n >= 0 && n < (int)size;
 }
 
+qm_status qm_torch_visit(struct qm_torch_walk *w, const struct qm_pickle *v)
+{
+    w->visited += 1 + (v && v->kind == QM_PICKLE_dict ? v->n / 2 : 0);
+    if (w->visited > w->most)
+        return qm_file_bad(w->f, "values that hold each other");
+    if (w->visited - w->reported >= 1024) {
+        w->reported = w->visited;
+        qm_reader_progress();
+    }
+    return QM_OK;
+}
+
 qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *dict,
                               struct qm_name_index *x)
 {
@@ -42,9 +54,9 @@ qm_status qm_torch_index_keys(struct qm_torch_walk *w, const struct qm_pickle *d
 const struct qm_pickle *qm_torch_given_name(const struct qm_torch_parameter *p)
 {
     const struct qm_pickle *name =
-        p->id->kind == QM_PICKLE_text
-            ? p->id
-            : qm_pickle_item(qm_pickle_find(p->group, "param_names"), p->at);
+        p->id->kind == QM_PICKLE_text ? p->id
+        : p->is_shared                ? NULL
+                       : qm_pickle_item(qm_pickle_find(p->group, "param_names"), p->at);
     return qm_pickle_is(name, QM_PICKLE_text) ? name : NULL;
 }
 
@@ -345,8 +357,7 @@ static qm_status try_below(struct qm_torch_walk *w, struct qm_torch_optimizer *o
             continue;
         if (++p->looked_at > VALUES_MOST)
             return QM_OK;
-        if (p->looked_at % 4096 == 0)
-            qm_reader_progress();
+        QM_TRY(qm_torch_visit(w, value));
         if (!is_dict)
             snprintf(key, sizeof key, "%lld", (long long)i);
         else if (!qm_torch_key_text(in->item[i], key, sizeof key))

@@ -101,11 +101,8 @@ static qm_status list_named(struct qm_torch_walk *w, struct qm_torch_optimizer *
                 used[k] = 1;
             QM_TRY(add_parameter(o, (struct qm_torch_parameter){ids->item[i],
                                                                 k >= 0 ? states->item[k + 1] : NULL,
-                                                                groups->item[g], i, -1}));
-            if (++w->visited > w->most) /* a list of parameters may stand in many groups */
-                return qm_file_bad(w->f, "values that hold each other");
-            if (w->visited % 1024 == 0)
-                qm_reader_progress();
+                                                                groups->item[g], i, -1, 0}));
+            QM_TRY(qm_torch_visit(w, NULL)); /* a list of parameters may stand in many groups */
         }
     }
     return QM_OK;
@@ -123,10 +120,33 @@ static qm_status list_parameters(struct qm_torch_walk *w, struct qm_torch_optimi
         st = list_named(w, o, &at, used);
     for (int64_t i = 0; st == QM_OK && i < states->n; i += 2)
         if (!used[i])
-            st = add_parameter(
-                o, (struct qm_torch_parameter){states->item[i], states->item[i + 1], NULL, -1, -1});
+            st = add_parameter(o, (struct qm_torch_parameter){states->item[i], states->item[i + 1],
+                                                              NULL, -1, -1, 0});
     qm_name_index_free(&at);
     free(used);
+    return st;
+}
+
+/* Takes all names from an optimizer that gives one of them twice: such are of several models. */
+static qm_status drop_shared_names(const struct qm_torch_walk *w, struct qm_torch_optimizer *o)
+{
+    struct qm_name_index seen = {NULL, 0, 0};
+    const struct qm_pickle *twice = NULL;
+    qm_status st = QM_OK;
+    for (int64_t i = 0; st == QM_OK && !twice && i < o->n; i++) {
+        const struct qm_pickle *name = qm_torch_given_name(&o->of[i]);
+        if (!name || name == o->of[i].id)
+            continue;
+        if (qm_name_index_get(&seen, name->text, name->length) >= 0)
+            twice = name;
+        st = qm_name_index_put(&seen, name->text, name->length, i);
+    }
+    qm_name_index_free(&seen);
+    for (int64_t i = 0; twice && i < o->n; i++)
+        o->of[i].is_shared = 1;
+    if (twice)
+        qm_left_out_add(&((struct qm_torch *)w->f->own)->left_out,
+                        "names in the optimizer (two of its parameters are '%.80s')", twice->text);
     return st;
 }
 
@@ -144,12 +164,11 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
                                  const char *path, int depth)
 {
     char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
-    if (!v || depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
+    if (!v)
         return QM_OK;
-    if (++w->visited > w->most)
-        return qm_file_bad(w->f, "values that hold each other");
-    if (w->visited % 4096 == 0)
-        qm_reader_progress();
+    QM_TRY(qm_torch_visit(w, v));
+    if (depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
+        return QM_OK;
     if (v->kind == QM_PICKLE_dict)
         QM_TRY(qm_torch_unflatten(w, (struct qm_pickle *)v));
     if (qm_torch_is_optimizer(v)) {
@@ -159,6 +178,7 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
         o->dict = v;
         snprintf(o->path, sizeof o->path, "%s", path);
         QM_TRY(list_parameters(w, o));
+        QM_TRY(drop_shared_names(w, o));
         return qm_torch_find_model(w, o, w->above, depth);
     }
     w->above[depth] = v;
@@ -182,7 +202,7 @@ static int parameter_name(const struct qm_torch_optimizer *o, int64_t i, char ou
     if (p->model >= 0)
         return qm_torch_key_text(o->model->item[p->model], out, QM_TORCH_NAME);
     const struct qm_pickle *name = qm_pickle_item(qm_pickle_find(p->group, "param_names"), p->at);
-    if (name)
+    if (name && !p->is_shared)
         return qm_torch_key_text(name, out, QM_TORCH_NAME);
     return qm_torch_key_text(p->id, out, QM_TORCH_NAME);
 }
@@ -198,8 +218,7 @@ static qm_status add_slot(struct qm_torch_walk *w, const char *name, const char 
 {
     char below[QM_TORCH_NAME];
     int is, is_list = v->kind == QM_PICKLE_list || v->kind == QM_PICKLE_tuple;
-    if (++w->visited > w->most)
-        return qm_file_bad(w->f, "values that hold each other");
+    QM_TRY(qm_torch_visit(w, v));
     if (depth > STATE_DEPTH_MOST) /* what is deeper is left out by its path */
         return QM_OK;
     if (v->kind == QM_PICKLE_dict)
@@ -405,12 +424,11 @@ static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, 
                                          "network", "weights"};
     char below[QM_TORCH_NAME], key[QM_TORCH_NAME];
     int is;
-    if (!v || depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
+    if (!v)
         return QM_OK;
-    if (++w->visited > w->most)
-        return qm_file_bad(w->f, "values that hold each other");
-    if (w->visited % 4096 == 0)
-        qm_reader_progress();
+    QM_TRY(qm_torch_visit(w, v));
+    if (depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
+        return QM_OK;
     if (v->kind == QM_PICKLE_call)
         return add_tensor(w, *path ? path : "tensor", v, &is);
     int is_model = is_model_of_any(w, v), is_states = qm_torch_is_optimizer(v);
@@ -440,7 +458,7 @@ qm_status qm_torch_add_all(struct qm_file *f)
     qm_status st = w ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: names", f->path);
     if (w) {
         w->f = f;
-        w->most = QM_TORCH_VISITS_LEAST + 16 * qm_pickle_count(t->memory);
+        w->most = QM_TORCH_VISITS_LEAST + QM_TORCH_VISITS_EACH * qm_pickle_count(t->memory);
     }
     if (st == QM_OK)
         st = find_optimizers(w, t->root, "", 0);

@@ -11,6 +11,7 @@ enum {
     QM_TORCH_DEPTH_MOST = 32,
     QM_TORCH_ENTRIES_MOST = 1 << 20,
     QM_TORCH_VISITS_LEAST = 1 << 16,
+    QM_TORCH_VISITS_EACH = 8, /* times a value, and a place in a container, may be looked at */
     QM_TORCH_OPTIMIZERS_MOST = 16
 };
 
@@ -19,6 +20,7 @@ struct qm_torch_parameter {
     const struct qm_pickle *id, *state, *group;
     int64_t at;    /* in its group */
     int64_t model; /* pair of the model's dictionary, or -1 */
+    int is_shared; /* its optimizer gives one name to two parameters, of several models: it has none */
 };
 
 struct qm_torch_optimizer {
@@ -44,7 +46,12 @@ struct qm_torch_walk {
     int n_optimizers;
     const struct qm_pickle *above[QM_TORCH_DEPTH_MOST + 1]; /* what the value looked at is in */
     int64_t visited, most; /* values looked at, and how many at most: some stand in few places */
+    int64_t reported;      /* `visited` at the last word of progress */
 };
+
+/* Counts a value that is looked at (NULL: a number's), with the keys of a dictionary, which are
+ * compared: QM_BAD_FILE, "values that hold each other", once that are w->most. */
+qm_status qm_torch_visit(struct qm_torch_walk *w, const struct qm_pickle *v);
 
 /* The text of a key, a text or a whole number; 0: it is neither, too long, or has a NUL in it. */
 int qm_torch_key_text(const struct qm_pickle *key, char *out, size_t size);

@@ -9,6 +9,7 @@
 
 #include "core/base/grow.h"
 #include "core/base/name_index.h"
+#include "experiments/foreign/json_text.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
@@ -139,15 +140,13 @@ static qm_status check_all_found(struct qm_file *f, const json_t *names,
 static qm_status open_index(struct qm_file *f)
 {
     struct qm_name_index known = {NULL, 0, 0}, shard_of_tensor = {NULL, 0, 0};
-    json_error_t error;
+    json_t *root;
     if (!(f->own = calloc(1, sizeof(struct weight_map))))
         return qm_fail(QM_NO_MEMORY, "%s", f->path);
     if (f->size > INDEX_MOST)
         return qm_file_bad(f, "an index of %zu bytes, at most %d are read", f->size, INDEX_MOST);
     QM_TRY(check_depth(f));
-    json_t *root = json_loadb((const char *)f->map, f->size, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
-        return qm_file_bad(f, "byte %d: not JSON: %s", error.position, error.text);
+    QM_TRY(qm_json_text_parse((const char *)f->map, f->size, "index", 0, &root));
     const json_t *names = json_object_get(root, "weight_map");
     qm_status st = json_object_size(names) > 0
                        ? open_shards(f, names, &known, &shard_of_tensor)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/sha256.h"
+#include "experiments/foreign/json_text.h"
 #include "experiments/source/distribution.h"
 #include "experiments/state/state_file.h"
 
@@ -191,13 +192,10 @@ static qm_status take_tensor(const json_t *from, struct qm_state_tensor *t)
 
 qm_status qm_state_undescribe(const char *text, struct qm_state *out)
 {
-    json_error_t error;
     struct qm_state s = {0};
-    json_t *all = json_loads(text, JSON_REJECT_DUPLICATES, &error), *one;
+    json_t *all, *one;
     size_t i;
-    if (!all)
-        return qm_fail(QM_BAD_FILE, "description, byte %d: not JSON: %s", error.position,
-                       error.text);
+    QM_TRY(qm_json_text_parse(text, strlen(text), "description", 0, &all));
     qm_status st = json_is_array(all) && json_array_size(all) < 1000000
                        ? QM_OK
                        : qm_fail(QM_BAD_FILE, "description: expected a list of tensors");

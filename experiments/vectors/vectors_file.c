@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/foreign/json_text.h"
+
 static qm_status read_root(struct qm_vectors_file *in)
 {
     int i;
@@ -16,14 +18,13 @@ static qm_status read_root(struct qm_vectors_file *in)
                        (long long)e->numel, QM_VECTORS_TEXT);
     float *wide = malloc(sizeof *wide * ((size_t)e->numel + 1));
     char *text = malloc((size_t)e->numel + 1);
-    json_error_t error = {.text = ""};
     qm_status st = wide && text ? qm_file_read(in->f, i, 0, e->numel, wide)
                                 : qm_fail(QM_NO_MEMORY, "%s", in->path);
     for (int64_t k = 0; st == QM_OK && k < e->numel; k++)
         text[k] = (char)(uint8_t)wide[k];
-    if (st == QM_OK &&
-        !(in->root = json_loadb(text, (size_t)e->numel, JSON_REJECT_DUPLICATES, &error)))
-        st = qm_fail(QM_BAD_FILE, "%s: 'golden' is no JSON: %s", in->path, error.text);
+    if (st == QM_OK)
+        st = qm_fail_in(qm_json_text_parse(text, (size_t)e->numel, "'golden'", 0, &in->root),
+                        in->path);
     free(text);
     free(wide);
     return st;

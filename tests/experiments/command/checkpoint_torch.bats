@@ -51,3 +51,25 @@ END
     "$python" "$ROOT/tests/experiments/readers/drawn_nestings.py" "$QUALM" \
         $((120 / ${QM_TEST_SHARE:-1})) "${QM_TEST_SEED:-1}"
 }
+
+@test "one optimizer of two models whose parameters have equal names: numbers, and all states" {
+    python=${QM_TORCH_PYTHON:-python3}
+    "$python" -c 'import torch' 2>/dev/null || skip "torch is not installed for $python"
+    "$python" - "$BATS_TEST_TMPDIR" <<'P' || skip "this torch has no named parameters in optimizers"
+import itertools, sys, torch
+models = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+named = itertools.chain(*(m.named_parameters() for m in models))
+optimizer = torch.optim.AdamW(named, lr=0.1)
+sum(m(torch.randn(5, 4)).square().sum() for m in models).backward()
+optimizer.step()
+assert "param_names" in optimizer.state_dict()["param_groups"][0]
+for keys in ("encoder decoder optimizer", "state_dict head optimizer", "G D opt_G"):
+    values = [*(m.state_dict() for m in models), optimizer.state_dict()]
+    torch.save(dict(zip(keys.split(), values)), f"{sys.argv[1]}/{keys.split()[0]}.pt")
+P
+    for name in encoder state_dict G; do
+        run -0 "$QUALM" import "$BATS_TEST_TMPDIR/$name.pt" --out "$BATS_TEST_TMPDIR/a.npz"
+        [[ $output == *"names in the optimizer (two of its parameters are 'weight')"* ]]
+        [[ $output == *"3/exp_avg"* && $output == *": 16 arrays"* ]]
+    done
+}

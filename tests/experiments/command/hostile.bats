@@ -34,3 +34,26 @@ teardown() { rm -rf "$dir"; }
     "$QUALM" digest b.h5 2>err
     [ "$(wc -l <err)" = 1 ] # HDF5's library drops the checksum: a note, once
 }
+
+@test "hostile files: containers that hold each other many times end soon" {
+    "$PYTHON" "$ROOT/tests/hostile/drawn_cycles.py" "$QUALM" \
+        $((240 / ${QM_TEST_SHARE:-1})) "${QM_TEST_SEED:-1}"
+}
+
+@test "hostile files: a header that memory does not hold is said to be one, not damaged" {
+    "$PYTHON" - "$dir/m.safetensors" <<'P'
+import struct, sys
+head = b",".join(b'"t%06d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % i for i in range(60000))
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head) + 2) + b"{" + head + b"}")
+P
+    qualm import "$dir/m.safetensors" -o "$dir/m.npz" >/dev/null
+    for memory in 40 48 56 64; do
+        export QM_READER_MEMORY=$memory
+        for words in "size --shapes" "import -o x.npz" "state show"; do
+            # shellcheck disable=SC2086
+            run -3 qualm $words "$dir/m.safetensors"
+            echo "$memory: $output"
+            [[ $output == *"needs more than the $memory MiB"* ]]
+        done
+    done
+}
