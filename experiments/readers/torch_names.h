@@ -20,7 +20,7 @@ struct qm_torch_parameter {
     const struct qm_pickle *id, *state, *group;
     int64_t at;    /* in its group */
     int64_t model; /* pair of the model's dictionary, or -1 */
-    int is_shared; /* its optimizer gives one name to two parameters, of several models: it has none */
+    int is_shared; /* its optimizer gives one name to two parameters, so that it has none */
 };
 
 struct qm_torch_optimizer {

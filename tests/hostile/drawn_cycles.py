@@ -1,4 +1,4 @@
-"""drawn_cycles.py - Pickles whose containers hold each other many times: import ends soon, in a line.
+"""drawn_cycles.py - Containers of a pickle hold each other many times: import ends soon.
 
     drawn_cycles.py QUALM COUNT SEED
 
@@ -33,7 +33,7 @@ def draw_key(r, i):
 
 
 def draw_pickle(r):
-    """Opcodes: each container is made and memoized, then filled from the memo; the last is given."""
+    """Opcodes: containers are made and memoized, then filled from the memo; the last is given."""
     n = r.randint(1, 12)
     is_dict = [r.random() < 0.5 for _ in range(n)]
     out = [b"\x80\x02"]

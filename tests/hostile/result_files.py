@@ -136,6 +136,12 @@ def huge(r, f, name):
             chunks=(2 ** 16,), compression="gzip")
 
 
+def sparse(r, f, name):
+    n = int(2 ** r.uniform(20, 26))
+    replace(f, name, None, shape=(4, n), dtype="f8", chunks=(4, r.randint(1, 4096)))
+    f[name][:, :8] = 1
+
+
 def long_texts(r, f, name):
     replace(f, name, np.array([b"y" * 1000000] * 20))
 
@@ -184,7 +190,7 @@ def table_of_lies(r, f, name):
 
 
 CHANGES = (drop, rename, cut_rows, no_rows, drop_column, retype_column, values, values, as_group,
-           as_scalar, as_square, huge, long_texts, vlen, link, outside, attributes, table_of_lies)
+           as_scalar, as_square, huge, sparse, long_texts, vlen, link, outside, attributes, table_of_lies)
 WANTED = ("cells", "axes", "metrics", "runs", "verdicts", "contrasts", "ecdf", "profiles",
           "sensitivity", "budget", "curves/", "targets")
 
