@@ -190,7 +190,8 @@ def table_of_lies(r, f, name):
 
 
 CHANGES = (drop, rename, cut_rows, no_rows, drop_column, retype_column, values, values, as_group,
-           as_scalar, as_square, huge, sparse, long_texts, vlen, link, outside, attributes, table_of_lies)
+           as_scalar, as_square, huge, sparse, long_texts, vlen, link, outside, attributes,
+           table_of_lies)
 WANTED = ("cells", "axes", "metrics", "runs", "verdicts", "contrasts", "ecdf", "profiles",
           "sensitivity", "budget", "curves/", "targets")
 
