@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Rounding of float32 to its upper 16 bits.  Of the 65,536 draws, exactly f must go up in magnitude
- * for the 16-bit fraction f. */
+/* How far a rounding of float32 to its upper 16 bits (bfloat16) is off: of the 65,536 draws,
+ * exactly f must go up in magnitude for the 16-bit fraction f. */
 struct qm_bf16_deviations {
     int64_t worst; /* largest deviation, in draws; negative: too few go up */
     uint32_t at;   /* the first fraction with this deviation */

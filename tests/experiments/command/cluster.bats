@@ -132,7 +132,7 @@ F
     place="$CLUSTER/it's \"a\" 100%j [1]"
     mkdir "$place"
     printf 'variant: adamw_f32\nsource: empty\nseed: [1, 2]\n' >"$place/my 'su\"ite.yaml"
-    run "$QUALM" submit --slurm --dry-run "$place/my 'su\"ite.yaml" -n 2 -o "$place/o p.h5"
+    run "$QUALM" submit --slurm --dry-run "$place/my 'su\"ite.yaml" --tasks 2 -o "$place/o p.h5"
     [ "$status" -eq 0 ]
     grep -qF "job-name=\"qualm-my 'su\\\"ite\"" "$place/o p.run/array.sh"
     grep -qF "it's \\\"a\\\" 100%%j [1]/o p.run/slurm-%a.out\"" "$place/o p.run/array.sh"
