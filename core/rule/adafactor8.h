@@ -90,11 +90,11 @@ void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_
 /* The first moment m[n] takes in fresh[n]. */
 void qm_adafactor8_moment(const struct qm_adafactor8 *a, int64_t n, const float *fresh, float *m);
 
-struct qm_formed;
+struct qm_lazy_floats;
 
 /* The norm of n numbers, from squares in float32; infinite where they overflow.  is_torch: of one
  * number its absolute value, as torch has it; the kernels of the source square it. */
-double qm_adafactor8_norm(const struct qm_formed *x, int64_t n, int is_torch);
+double qm_adafactor8_norm(const struct qm_lazy_floats *x, int64_t n, int is_torch);
 
 /* The rate of the parameter: max(RMS(p), eps2) rho, or rho. */
 double qm_adafactor8_rate(const struct qm_adafactor8 *a);

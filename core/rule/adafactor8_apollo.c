@@ -97,7 +97,7 @@ static double added(const struct qm_adafactor8 *a, int is_mean)
     return a->is_026 ? regularizer(a) : 0.0;
 }
 
-double qm_adafactor8_norm(const struct qm_formed *x, int64_t n, int is_torch)
+double qm_adafactor8_norm(const struct qm_lazy_floats *x, int64_t n, int is_torch)
 {
     return sqrt(n == 1 && is_torch ? qm_sum_squares_of(x, n) : qm_float_squares_of(x, n));
 }

@@ -116,8 +116,8 @@ static qm_status reopen(const struct qm_adafactor8 *a, double *means, float *r, 
 /* The averages in slots row and col take in the row means and the column means of the terms of x,
  * with weight b.  means: those of `reopen`, or NULL. */
 static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
-                               const struct qm_formed *x, float add, enum qm_adafactor8_slot row,
-                               double *means)
+                               const struct qm_lazy_floats *x, float add,
+                               enum qm_adafactor8_slot row, double *means)
 {
     enum qm_adafactor8_slot col = row + 1;
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
@@ -146,7 +146,7 @@ enum form { TORCH, TORCH_CLAMPED, KERNEL, RECODED };
 /* x over the root of the factored second moment in two slots.  On a device, it is made; on the
  * host, it is formed when it is needed, which costs less than writing and reading it. */
 struct factored {
-    struct qm_formed u;
+    struct qm_lazy_floats u;
     const struct qm_adafactor8 *a;
     enum form form;
     const float *x; /* as `taken` says, if is_taken */
@@ -301,7 +301,7 @@ static qm_status factored_open(const struct qm_adafactor8 *a, float *row, float 
 
 static double norm_of(const float *x, int64_t n)
 {
-    return qm_adafactor8_norm(&(struct qm_formed){.made = x}, n, 1);
+    return qm_adafactor8_norm(&(struct qm_lazy_floats){.made = x}, n, 1);
 }
 
 /* CAME.  The momentum takes in the clipped direction (in round 0; on the CUDA path in round 1),
@@ -320,7 +320,7 @@ static void form_missed(const void *how, int64_t from, int64_t n, float *out)
 {
     const struct came *c = how;
     const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
-    float *u = qm_formed_at(&c->f.u, from, n, out), *m = c->a->w->slot[QM_ADAFACTOR8_M] + from;
+    float *u = qm_lazy_floats_at(&c->f.u, from, n, out), *m = c->a->w->slot[QM_ADAFACTOR8_M] + from;
     if (c->a->w->round != 1) { /* in round 1 the prefetcher of the processor does better alone */
         qm_ahead(c->a->w->g + from + AHEAD, n);
         qm_ahead(m + AHEAD, n);
@@ -374,8 +374,8 @@ static qm_status came_states(struct qm_adafactor8 *a)
         qm_tensor_rule_write(a->w->room, &c.denom, sizeof c.denom);
     } else {
         a->b = 1.0 - a->h->beta3;
-        st = factor_states(a, (struct qm_term){0}, &(struct qm_formed){form_missed, &c, NULL}, 0.0f,
-                           QM_ADAFACTOR8_CONF_ROW, NULL);
+        st = factor_states(a, (struct qm_term){0}, &(struct qm_lazy_floats){form_missed, &c, NULL},
+                           0.0f, QM_ADAFACTOR8_CONF_ROW, NULL);
     }
     factored_close(&c.f);
     return st;
@@ -427,8 +427,9 @@ qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
     if (!a.is_factored && !a.is_sgd)
         unfactored_states(&a);
     if (a.is_factored && w->round == 0) /* squares have no sign to turn */
-        st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
-                           added(&a), QM_ADAFACTOR8_ROW, NULL);
+        st = factor_states(&a, (struct qm_term){.is_square = 1},
+                           &(struct qm_lazy_floats){.made = w->g}, added(&a), QM_ADAFACTOR8_ROW,
+                           NULL);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
     if (a.is_unit)
         unit_states(&a);
@@ -451,15 +452,15 @@ double qm_adafactor8_rate(const struct qm_adafactor8 *a)
     return qm_at_least(norm_of(a->w->p, a->n) / sqrt((double)a->n), a->h->eps2) * a->rho;
 }
 
-static void write_chunk(const struct qm_formed *u, int64_t from, int64_t n, float keep, float by,
-                        float *p)
+static void write_chunk(const struct qm_lazy_floats *u, int64_t from, int64_t n, float keep,
+                        float by, float *p)
 {
     float room[QM_TENSOR_CHUNK];
-    qm_tensor_rule_loops()->decay_step(n, keep, by, qm_formed_at(u, from, n, room), p + from);
+    qm_tensor_rule_loops()->decay_step(n, keep, by, qm_lazy_floats_at(u, from, n, room), p + from);
 }
 
-static void write_formed(const struct qm_adafactor8 *a, double alpha, double rate,
-                         const struct qm_formed *u)
+static void write_lazy(const struct qm_adafactor8 *a, double alpha, double rate,
+                       const struct qm_lazy_floats *u)
 {
     const struct qm_hyper *h = a->h;
     float keep = (float)(1.0 - h->weight_decay * (h->scale_weight_decay ? alpha : a->rho));
@@ -478,7 +479,7 @@ static void write_formed(const struct qm_adafactor8 *a, double alpha, double rat
 
 void qm_adafactor8_write(const struct qm_adafactor8 *a, double alpha, double rate, const float *u)
 {
-    write_formed(a, alpha, rate, &(struct qm_formed){.made = u});
+    write_lazy(a, alpha, rate, &(struct qm_lazy_floats){.made = u});
 }
 
 /* CAME before 0.2.6: the momentum over the root of second moment times confidence. */
@@ -585,7 +586,7 @@ qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
             qm_sweep_run(QM_SWEEP_fill,
                          &(struct qm_sweep){.n = a.n, .x = {w->slot[QM_ADAFACTOR8_M]}});
     }
-    write_formed(&a, alpha, alpha / denom * limit, &f.u);
+    write_lazy(&a, alpha, alpha / denom * limit, &f.u);
     factored_close(&f);
     return QM_OK;
 }

@@ -274,7 +274,7 @@ qm_status qm_shampoo_precondition(const struct qm_shampoo_tile *t, int64_t cols,
 
 void qm_shampoo_graft(int64_t n, const float *g, float *p)
 {
-    const struct qm_formed of_g = {.made = g}, of_p = {.made = p};
+    const struct qm_lazy_floats of_g = {.made = g}, of_p = {.made = p};
     double ratio =
         sqrt(qm_float_squares_of(&of_g, n)) / (sqrt(qm_float_squares_of(&of_p, n)) + 1e-12);
     for (int64_t i = 0; i < n; i++)

@@ -63,7 +63,7 @@ float qm_lane_norm(const float *x, int64_t n)
 
 float qm_root_of_squares(const float *x, int64_t n)
 {
-    return (float)sqrt(qm_float_squares_of(&(struct qm_formed){.made = x}, n));
+    return (float)sqrt(qm_float_squares_of(&(struct qm_lazy_floats){.made = x}, n));
 }
 
 float qm_norm2(const float *x, int64_t n)

@@ -80,7 +80,7 @@ static inline int64_t qm_chunk_n(int64_t total, int64_t from)
 
 /* Numbers that a rule forms when they are needed, so that they need not go to memory and back.
  * `form` writes numbers from .. from + n - 1, n > 0, to out; it may run on any thread. */
-struct qm_formed {
+struct qm_lazy_floats {
     void (*form)(const void *how, int64_t from, int64_t n, float *out);
     const void *how;
     const float *made; /* all of them, if they are in memory; otherwise NULL */
@@ -94,7 +94,8 @@ static inline void qm_ahead(const float *x, int64_t n)
 }
 
 /* Numbers from .. from + n - 1: in memory, or formed in room[n]. */
-static inline float *qm_formed_at(const struct qm_formed *f, int64_t from, int64_t n, float *room)
+static inline float *qm_lazy_floats_at(const struct qm_lazy_floats *f, int64_t from, int64_t n,
+                                       float *room)
 {
     if (f->made)
         return QM_AT(f->made + from);
@@ -127,8 +128,8 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
 
 /* Both in one pass over x.  Numbers that are not made yet are formed once each; on a device,
  * in room[batch][rows][cols]. */
-qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const struct qm_formed *x,
-                       float *room, float *row, float *col);
+qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t,
+                       const struct qm_lazy_floats *x, float *room, float *row, float *col);
 
 /* ((x[0]^2 + x[1]^2) + x[2]^2) + ..., each addition rounded to double: the bits of that chain,
  * computed in parallel.
@@ -142,11 +143,11 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
 double qm_sum_squares(const float *x, int64_t n);
 
 /* The same for numbers that may be formed, some of them twice.  On a device, x must be made. */
-double qm_sum_squares_of(const struct qm_formed *x, int64_t n);
+double qm_sum_squares_of(const struct qm_lazy_floats *x, int64_t n);
 
 /* The sum of the squares as float32 has it: infinite where it overflows there, and counts of 2^-149
  * where squares are that small. */
-double qm_float_squares_of(const struct qm_formed *x, int64_t n);
+double qm_float_squares_of(const struct qm_lazy_floats *x, int64_t n);
 
 /* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order
  * of k. */

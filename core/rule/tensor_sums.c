@@ -81,7 +81,7 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
 struct two_means {
     const struct qm_matrices *m;
     struct qm_term t;
-    const struct qm_formed *x;
+    const struct qm_lazy_floats *x;
     float *row, *col;      /* results */
     int64_t many;          /* matrices in a band; 1 where a matrix is cut into several bands */
     int64_t high;          /* rows of a band in each of its matrices */
@@ -181,14 +181,14 @@ static void run_bands(const struct two_means *d, int in_parallel)
     run_bands_of(d, omp_get_thread_num(), omp_get_num_threads());
 }
 
-qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const struct qm_formed *x,
-                       float *room, float *row, float *col)
+qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t,
+                       const struct qm_lazy_floats *x, float *room, float *row, float *col)
 {
     int64_t each = m->rows * m->cols, n = m->batch * each;
     if (n == 0)
         return QM_OK;
     if (qm_tensor_rule_device()) {
-        const float *made = qm_formed_at(x, 0, n, room);
+        const float *made = qm_lazy_floats_at(x, 0, n, room);
         qm_row_means(m, t, made, row);
         qm_col_means(m, t, made, col);
         return QM_OK;
@@ -227,10 +227,10 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
 enum { BLOCK = 256, MOST_BLOCKS = 4096 };
 
 /* The definition: s + x[from]^2 + ..., n terms one by one; n <= BLOCK. */
-static double chain(double s, const struct qm_formed *f, int64_t from, int64_t n)
+static double chain(double s, const struct qm_lazy_floats *f, int64_t from, int64_t n)
 {
     float here[BLOCK];
-    const float *x = qm_formed_at(f, from, n, here);
+    const float *x = qm_lazy_floats_at(f, from, n, here);
     if (qm_tensor_rule_device()) {
         qm_tensor_rule_read(here, x, sizeof *x * (size_t)n);
         x = here;
@@ -260,7 +260,7 @@ static int last_bit(double s)
 /* What each of `blocks` blocks adds to a sum whose last bit is 0 (even) or 1 (odd): `squares` of
  * struct qm_tensor_rule_loops.  On a device both are one number, computed in room[blocks] there; it
  * is NaN where the last bit decides. */
-static void parts_of(const struct qm_formed *x, int64_t from, int64_t blocks, double grid,
+static void parts_of(const struct qm_lazy_floats *x, int64_t from, int64_t blocks, double grid,
                      double *room, double *even, double *odd)
 {
     const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
@@ -281,8 +281,8 @@ static void parts_of(const struct qm_formed *x, int64_t from, int64_t blocks, do
         int64_t i = k * QM_OWNED > from ? (k * QM_OWNED - from + BLOCK - 1) / BLOCK : 0;
         for (; from + i * BLOCK < to; i++) {
             float here[BLOCK];
-            even[i] =
-                b->squares(qm_formed_at(x, from + i * BLOCK, BLOCK, here), BLOCK, grid, &odd[i]);
+            even[i] = b->squares(qm_lazy_floats_at(x, from + i * BLOCK, BLOCK, here), BLOCK, grid,
+                                 &odd[i]);
         }
     }
 }
@@ -300,10 +300,10 @@ static int64_t blocks_next(double s, double grid, int64_t done, int64_t left)
 
 double qm_sum_squares(const float *x, int64_t n)
 {
-    return qm_sum_squares_of(&(struct qm_formed){.made = x}, n);
+    return qm_sum_squares_of(&(struct qm_lazy_floats){.made = x}, n);
 }
 
-double qm_sum_squares_of(const struct qm_formed *x, int64_t n)
+double qm_sum_squares_of(const struct qm_lazy_floats *x, int64_t n)
 {
     double s = 0.0, part[2][MOST_BLOCKS]; /* part[b]: for a sum whose last bit is b */
     void *room = NULL;
@@ -332,7 +332,7 @@ double qm_sum_squares_of(const struct qm_formed *x, int64_t n)
 
 /* In double the sum has the same value, but where squares are so small that they are counts of
  * 2^-149, or so large that they overflow. */
-double qm_float_squares_of(const struct qm_formed *x, int64_t n)
+double qm_float_squares_of(const struct qm_lazy_floats *x, int64_t n)
 {
     enum { PIECE = 256 };
     double exact = qm_sum_squares_of(x, n), s = 0.0;
@@ -341,7 +341,7 @@ double qm_float_squares_of(const struct qm_formed *x, int64_t n)
     for (int64_t i = 0; i < n; i += PIECE) {
         float here[PIECE];
         int64_t few = n - i < PIECE ? n - i : PIECE;
-        const float *at = qm_formed_at(x, i, few, here);
+        const float *at = qm_lazy_floats_at(x, i, few, here);
         if (qm_tensor_rule_device()) {
             qm_tensor_rule_read(here, at, sizeof *here * (size_t)few);
             at = here;

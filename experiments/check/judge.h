@@ -77,7 +77,7 @@ enum {
     QM_RATES = 2 * (QM_MAX_SLOTS + 1),
     QM_FINDINGS = 32,
     QM_GENERAL = 4 * QM_RATES,
-    QM_SELDOM_BANDS = 5
+    QM_RARE_BANDS = 5
 };
 
 struct qm_tally {
@@ -107,9 +107,9 @@ struct qm_tally {
      * of shares from 2^(b - 14) to 2^(b - 13).  How many, how many left, how many were to, and the
      * sum of the squares of the shares' errors, which are independent.  Negative values apart, for
      * a bias towards zero is up for them and down for others. */
-    struct qm_seldom {
+    struct qm_rare_rounding {
         double n, left, expected, variance;
-    } seldom[QM_RATES][2][QM_SELDOM_BANDS];
+    } rare[QM_RATES][2][QM_RARE_BANDS];
     /* Errors of the cases with gradients of class normal; entry QM_MAX_SLOTS: the parameter. */
     struct qm_rmse rmse[QM_MAX_SLOTS + 1];
     float draw_error; /* draw error (draws.h) of the number judged last, or 0 */

@@ -25,8 +25,8 @@ void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int u
         t->edge_expected[i] += from_end + off;
     }
     int band = from_end > 0.0 ? ilogb(from_end) + 14 : -1;
-    if (band >= 0 && band < QM_SELDOM_BANDS && off <= 0.125 * from_end) {
-        struct qm_seldom *few = &t->seldom[i][negative][band];
+    if (band >= 0 && band < QM_RARE_BANDS && off <= 0.125 * from_end) {
+        struct qm_rare_rounding *few = &t->rare[i][negative][band];
         few->n += 1.0;
         few->left += up != is_upper;
         few->expected += from_end;
@@ -67,9 +67,9 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
         into->edge_n[i] += from->edge_n[i];
         into->edge_left[i] += from->edge_left[i];
         into->edge_expected[i] += from->edge_expected[i];
-        for (int b = 0; b < 2 * QM_SELDOM_BANDS; b++) {
-            struct qm_seldom *few = &into->seldom[i][b % 2][b / 2];
-            const struct qm_seldom *more = &from->seldom[i][b % 2][b / 2];
+        for (int b = 0; b < 2 * QM_RARE_BANDS; b++) {
+            struct qm_rare_rounding *few = &into->rare[i][b % 2][b / 2];
+            const struct qm_rare_rounding *more = &from->rare[i][b % 2][b / 2];
             few->n += more->n;
             few->left += more->left;
             few->expected += more->expected;
@@ -304,10 +304,10 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
 static double edge_limit(double expected) { return expected + 6.0 * sqrt(expected) + 9.0; }
 
 /* The bands of half i up to band b together, of one sign. */
-static struct qm_seldom seldom_to(const struct qm_tally *t, int i, int negative, int b)
+static struct qm_rare_rounding rare_to(const struct qm_tally *t, int i, int negative, int b)
 {
-    const struct qm_seldom *band = t->seldom[i][negative];
-    struct qm_seldom sum = band[0];
+    const struct qm_rare_rounding *band = t->rare[i][negative];
+    struct qm_rare_rounding sum = band[0];
     for (int k = 1; k <= b; k++) {
         sum.n += band[k].n;
         sum.left += band[k].left;
@@ -319,7 +319,7 @@ static struct qm_seldom seldom_to(const struct qm_tally *t, int i, int negative,
 
 /* Fewer than expected - this leave by chance less often than once in 10^9 checks: 6.5 standard
  * deviations, which bound the lower tail of the Poisson distribution. */
-static double seldom_limit(const struct qm_seldom *s)
+static double rare_limit(const struct qm_rare_rounding *s)
 {
     return 6.5 * sqrt(s->expected + s->variance);
 }
@@ -334,10 +334,10 @@ static double detectable_in(const struct qm_tally *t, int i)
     more = fewer = central;
     if (t->edge_n[i] > 0.0)
         more = fmin(more, edge_limit(t->edge_expected[i]) / t->edge_n[i]);
-    for (int b = 0; b < 2 * QM_SELDOM_BANDS; b++) {
-        struct qm_seldom s = seldom_to(t, i, b % 2, b / 2);
-        if (s.expected > seldom_limit(&s))
-            fewer = fmin(fewer, seldom_limit(&s) / s.n);
+    for (int b = 0; b < 2 * QM_RARE_BANDS; b++) {
+        struct qm_rare_rounding s = rare_to(t, i, b % 2, b / 2);
+        if (s.expected > rare_limit(&s))
+            fewer = fmin(fewer, rare_limit(&s) / s.n);
     }
     return fmax(more, fewer);
 }
@@ -349,19 +349,19 @@ double qm_tally_detectable(const struct qm_tally *t, int slot)
 }
 
 /* Judges the values that leave an end of their cell seldom, by the narrowest band that is off. */
-static void judge_seldom(const char *what, int i, struct qm_tally *t)
+static void judge_rare(const char *what, int i, struct qm_tally *t)
 {
     char text[200];
-    for (int b = 0; b < 2 * QM_SELDOM_BANDS; b++) {
-        struct qm_seldom s = seldom_to(t, i, b % 2, b / 2);
+    for (int b = 0; b < 2 * QM_RARE_BANDS; b++) {
+        struct qm_rare_rounding s = rare_to(t, i, b % 2, b / 2);
         double off = s.left - s.expected;
-        if (off >= -seldom_limit(&s) && off <= seldom_limit(&s) + 9.0)
+        if (off >= -rare_limit(&s) && off <= rare_limit(&s) + 9.0)
             continue;
         snprintf(text, sizeof text,
                  "%s: of %.0f %s values from 2^-14 to 2^%d of a cell from its %s end %.0f were "
                  "rounded to the other end, want %.1f within %.1f",
                  what, s.n, b % 2 ? "negative" : "positive", b / 2 - 13, i % 2 ? "upper" : "lower",
-                 s.left, s.expected, seldom_limit(&s));
+                 s.left, s.expected, rare_limit(&s));
         add_finding(t, QM_RATES_NAME, text);
         return;
     }
@@ -404,7 +404,7 @@ void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
         const char *what = i / 2 < rule->n_slots ? rule->slot[i / 2] : "parameter";
         char text[200];
         judge_edge(what, i, t);
-        judge_seldom(what, i, t);
+        judge_rare(what, i, t);
         if (variance < 25.0 || off <= 5.0 * sqrt(variance))
             continue;
         snprintf(text, sizeof text,

@@ -34,22 +34,22 @@ struct options {
     qm_status status;            /* the first failure of an argument */
 };
 
-enum { KEY_SEED = 256 };
+enum { KEY_SEED = 256, KEY_TENSOR, KEY_SLOT };
 
 static const struct argp_option options[] = {
-    {"tensor", 't', "REGEX", 0, "only tensors whose name matches", 0},
+    {"tensor", KEY_TENSOR, "REGEX", 0, "only tensors whose name matches", 0},
     {"variant", 'V', "LIST", 0, "the quantizers of variants or recipes (default: all variants)", 0},
     {"quantizer", 'Q', "STRING", 0, "a quantizer; may be repeated, as may --variant", 0},
     {"recipe", 'R', "LIST", 0,
      "whole recipes instead: the error of the next update of recorded states, all slots quantized "
      "and the recorded gradient applied",
      0},
-    {"slot", 's', "SLOT", 0,
+    {"slot", KEY_SLOT, "SLOT", 0,
      "slot of the variants, exp_avg or exp_avg_sq (default: what the tensor's name ends in)", 0},
     {"metrics", 'm', "LIST", 0, "names of metrics, separated by commas", 0},
     {"full", 'f', NULL, 0, "all metrics, and the error in every decade of magnitude", 0},
     {"out", 'o', "FILE", 0, "write the results to an HDF5 file as well", 0},
-    {"threads", 'T', "N", 0,
+    {"threads", 't', "N", 0,
      "threads (default: one for each processor that it may use); the results do not depend on "
      "it",
      0},
@@ -151,18 +151,18 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     int failed = o->status != QM_OK; /* the first failure is reported */
     switch (key) {
-    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
+    case KEY_TENSOR: o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case 'V': o->status = failed ? o->status : add_recipes(o, arg); return 0;
     case 'Q': o->status = failed ? o->status : add_quantizer(o, arg); return 0;
     case 'R': o->status = failed ? o->status : qm_recipes_add(&o->whole, arg); return 0;
-    case 's':
+    case KEY_SLOT:
         o->slot = arg;
         o->status = failed ? o->status : check_slot(arg);
         return 0;
     case 'm': o->status = failed ? o->status : add_metrics(o, arg); return 0;
     case 'f': o->full = 1; return 0;
     case 'o': o->out = arg; return 0;
-    case 'T': o->threads = (int)number(state, "threads", arg, 1, 1024); return 0;
+    case 't': o->threads = (int)number(state, "threads", arg, 1, 1024); return 0;
     case KEY_SEED: o->seed = (uint64_t)number(state, "seed", arg, 0, INT64_MAX); return 0;
     case ARGP_KEY_ARG:
         o->status = failed ? o->status : qm_cli_append(&o->path, &o->n_paths, arg);
@@ -517,7 +517,7 @@ int qm_cmd_analyze(int argc, char **argv)
         "\vExamples:\n"
         "  qualm analyze checkpoint.pt --variant adamw4_ao\n"
         "  qualm analyze states.h5 --tensor exp_avg\n"
-        "  qualm analyze states.h5 -t 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"
+        "  qualm analyze states.h5 --tensor 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"
         "  qualm analyze m.npy -Q nf4:4s/block:64/bisect/mid -Q dyn:4s/row/bisect/mid\n"
         "  qualm analyze m.npy --variant adamw8_bnb --slot exp_avg --full --json\n"
         "  qualm analyze states.h5 --recipe adamw4_ao,adamw4_lpmm\n"

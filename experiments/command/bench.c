@@ -17,18 +17,18 @@ struct options {
     const char *out;
 };
 
-enum { KEY_QUICK = 256, KEY_STEP, KEY_ONLY };
+enum { KEY_QUICK = 256, KEY_STEP, KEY_ONLY, KEY_MILLIONS, KEY_ROUNDS, KEY_GIB };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, NULL, 0,
      "Elementwise steps of 16 M parameters and searches, few rounds; no rules over whole tensors",
      0},
-    {"millions", 's', "M", 0, "Millions of parameters (default 64)", 0},
+    {"millions", KEY_MILLIONS, "M", 0, "Millions of parameters (default 64)", 0},
     {"size", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
-    {"rounds", 'r', "N", 0, "Interleaved rounds (default 9)", 0},
+    {"rounds", KEY_ROUNDS, "N", 0, "Interleaved rounds (default 9)", 0},
     {"threads", 't', "N", 0,
      "Threads of the many-threads half (default: one for each processor that it may use)", 0},
-    {"gib", 'g', "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
+    {"gib", KEY_GIB, "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
     {"only", KEY_ONLY, "WHAT", 0, "steps, searches or analyze", 0},
     {"step", KEY_STEP, "REGEX", 0,
      "Only steps of variants whose name matches, beside adamw_f32 and the yardsticks", 0},
@@ -77,15 +77,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         b->n = 16 << 20;
         b->rounds = 5;
         break;
-    case 'g':
+    case KEY_GIB:
         st = read_int("gib", arg, 1, 64, &v);
         b->gib = v;
         break;
-    case 's':
+    case KEY_MILLIONS:
         st = read_int("millions", arg, 1, 4096, &v);
         b->n = (int64_t)v << 20;
         break;
-    case 'r':
+    case KEY_ROUNDS:
         st = read_int("rounds", arg, 1, QM_BENCH_ROUNDS, &v);
         b->rounds = (int)v;
         break;

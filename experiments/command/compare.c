@@ -13,11 +13,13 @@ struct options {
     double margin;
 };
 
+enum { KEY_ALL = 256 };
+
 static const struct argp_option options[] = {
     {"metric", 'm', "NAME[+|-]", 0,
      "only this metric; may be repeated.  '+': larger is better, '-': smaller is", 0},
     {"margin", 'g', "X", 0, "differences up to X (in the metric's unit) are none", 0},
-    {"all", 'a', NULL, 0, "show what is the same too", 0},
+    {"all", KEY_ALL, NULL, 0, "show what is the same too", 0},
     {0}};
 
 static const char doc[] =
@@ -51,7 +53,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     char *end;
     switch (key) {
-    case 'a': o->all = 1; return 0;
+    case KEY_ALL: o->all = 1; return 0;
     case 'g':
         o->margin = strtod(arg, &end);
         if (*end || end == arg || !(o->margin >= 0.0))

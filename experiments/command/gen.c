@@ -8,7 +8,16 @@
 #include "experiments/command/command.h"
 #include "experiments/vectors/vectors.h"
 
-enum { KEY_FORM = 256, KEY_SETTING, KEY_FIRST, KEY_FORCED, KEY_OWN, KEY_QUICK, KEY_DRAWS };
+enum {
+    KEY_FORM = 256,
+    KEY_SETTING,
+    KEY_FIRST,
+    KEY_FORCED,
+    KEY_OWN,
+    KEY_QUICK,
+    KEY_DRAWS,
+    KEY_STEPS
+};
 
 static const char *const class_names[] = {
 #define X(name, text) #name,
@@ -44,7 +53,7 @@ static const struct argp_option options[] = {
      "hyper-parameters: default, wd0, wd, beta0, eps, lr0, slow, extreme, exact, maximize (default "
      "every one; class exact has setting exact)",
      0},
-    {"shape", 's', "LIST", 0,
+    {"shape", 'S', "LIST", 0,
      "shapes of the tensors (default: eleven of rank 0 to 5, of which 64x68 is large enough for "
      "the variants' own limits, and two of no elements)",
      0},
@@ -58,8 +67,8 @@ static const struct argp_option options[] = {
      "every kind and changed from step to step, parameters, gradients and states of every size "
      "(default 64; 256 with --cases all; none with --quick or where cases are chosen)",
      0},
-    {"steps", 'n', "N", 0, "steps of each case, 1 to 1000 (default 3)", 0},
-    {"seed", 'S', "N", 0, "of parameters and gradients (default 1)", 0},
+    {"steps", KEY_STEPS, "N", 0, "steps of each case, 1 to 1000 (default 3)", 0},
+    {"seed", 's', "N", 0, "of parameters and gradients (default 1)", 0},
     {"form", KEY_FORM, "FORM", 0, "of stdout: safetensors or npz (default safetensors)", 0},
     {0}};
 #undef X
@@ -161,8 +170,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct qm_vectors_choice *c = &o->choice;
     switch (key) {
     case 'o': o->out = arg; return 0;
-    case 's': read_shapes(state, arg, c); return 0;
-    case 'n': c->steps = (int64_t)number(state, "steps", arg, 1, QM_VECTORS_STEPS); return 0;
+    case 'S': read_shapes(state, arg, c); return 0;
+    case KEY_STEPS: c->steps = (int64_t)number(state, "steps", arg, 1, QM_VECTORS_STEPS); return 0;
     case 'c': read_classes(state, arg, c); return 0;
     case KEY_SETTING:
         words(state, "setting", arg, setting_names, QM_SETTING_COUNT, c->setting, &c->n_settings);
@@ -172,7 +181,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_OWN: read_mode(c, 0); return 0;
     case KEY_DRAWS: c->draws = (int)number(state, "draws", arg, 0, 2000); return 0;
     case KEY_QUICK: c->extent = QM_VECTORS_QUICK; return 0;
-    case 'S': o->seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
+    case 's': o->seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
     case KEY_FORM: o->form = arg; return 0;
     case ARGP_KEY_ARG:
         if (o->recipe)
@@ -276,7 +285,7 @@ int qm_cmd_gen(int argc, char **argv)
         "  qualm gen adamw4_ao --out golden.h5\n"
         "  qualm gen adamw4_ao --quick --out golden.npz\n"
         "  qualm gen adamw4_ao --cases all --out golden.safetensors\n"
-        "  qualm gen adamw8_bnb -s 4096,61x67 -n 5 -c normal,planted,nonfinite -o golden.npz\n"
+        "  qualm gen adamw8_bnb -S 4096,61x67 --steps 5 -c normal,planted,nonfinite -o golden.npz\n"
         "  qualm gen adamw4_ao --out - | your-kernel | qualm verify -\n"
         "  qualm gen adamw4_ao --form npz --out - > golden.npz\n",
         children,

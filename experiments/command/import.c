@@ -23,9 +23,11 @@ struct options {
     const char *out, *filter;
 };
 
+enum { KEY_TENSOR = 256 };
+
 static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0, "X.npz, X.safetensors or X.h5, by its ending", 0},
-    {"tensor", 't', "REGEX", 0, "only tensors whose name matches", 0},
+    {"tensor", KEY_TENSOR, "REGEX", 0, "only tensors whose name matches", 0},
     {0}};
 
 static error_t option(int key, char *arg, struct argp_state *state)
@@ -33,7 +35,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 'o': o->out = arg; return 0;
-    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
+    case KEY_TENSOR: o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case ARGP_KEY_ARGS:
         o->path = state->argv + state->next;
         o->n_paths = state->argc - state->next;
@@ -399,7 +401,7 @@ int qm_cmd_import(int argc, char **argv)
         "alone, and what was left out.  .npz is put together in memory.\n\n"
         "Examples:\n"
         "  qualm import checkpoint.pt --out states.safetensors\n"
-        "  qualm import optimizer.pt -t 'exp_avg$' -o momentum.npz\n"
+        "  qualm import optimizer.pt --tensor 'exp_avg$' -o momentum.npz\n"
         "  qualm import checkpoint.pt -o states.h5 --json\n\n"
         "Exit codes: 0 done, 2 usage, 3 a file cannot be read or written, 4 no tensor matches.",
         children,

@@ -14,14 +14,16 @@ struct options {
     int names;
 };
 
-static const struct argp_option options[] = {{"names", 'n', NULL, 0, "names only, one per line", 0},
-                                             {0}};
+enum { KEY_NAMES = 256 };
+
+static const struct argp_option options[] = {
+    {"names", KEY_NAMES, NULL, 0, "names only, one per line", 0}, {0}};
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'n': o->names = 1; return 0;
+    case KEY_NAMES: o->names = 1; return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
             argp_error(state, "too many words; expected [KIND] [FILTER]");

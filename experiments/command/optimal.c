@@ -11,7 +11,7 @@
 #include "oracle/theory/expected_error.h"
 #include "oracle/theory/optimal_codebook.h"
 
-enum { KEY_ZERO = 256, KEY_ENDS, KEY_FREE, KEY_EMA };
+enum { KEY_ZERO = 256, KEY_ENDS, KEY_FREE, KEY_EMA, KEY_DIST };
 
 struct options {
     const char *dist, *metric;
@@ -25,7 +25,7 @@ static const struct argp_option options[] = {
     {"block", 'B', "N", 0,
      "elements per absmax scale, 2 or more; 0: no scales, the classical quantizer (default 128)",
      0},
-    {"dist", 'd', "LAW", 0,
+    {"dist", KEY_DIST, "LAW", 0,
      "gauss, laplace, uniform, student:NU; of one sign: chi2:K, lognormal:SIGMA, ema2:BETA "
      "(default gauss)",
      0},
@@ -61,7 +61,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--block: expected 0 or a whole number from 2 to %d, got '%s'",
                        1 << 24, arg);
         return 0;
-    case 'd': o->dist = arg; return 0;
+    case KEY_DIST: o->dist = arg; return 0;
     case 'm': o->metric = arg; return 0;
     case KEY_ZERO: o->zero = 1; return 0;
     case KEY_ENDS:

@@ -17,11 +17,13 @@ struct options {
     const char *size; /* NULL: normal */
 };
 
+enum { KEY_CELLS = 256, KEY_SHARDS };
+
 static const struct argp_option options[] = {
-    {"cells", 'c', NULL, 0, "list the cells too", 0},
+    {"cells", KEY_CELLS, NULL, 0, "list the cells too", 0},
     {"data", 'd', "GLOB", 0,
      "recorded data, instead of the suite's, as `qualm run` takes it; may be repeated", 0},
-    {"shards", 's', "N", 0, "what each of N shards would get", 0},
+    {"shards", KEY_SHARDS, "N", 0, "what each of N shards would get", 0},
     {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {0}};
 
@@ -44,10 +46,10 @@ static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'c': o->cells = 1; return 0;
+    case KEY_CELLS: o->cells = 1; return 0;
     case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
-    case 's': o->shards = qm_cli_whole(state, "shards", arg, 1, 100000); return 0;
+    case KEY_SHARDS: o->shards = qm_cli_whole(state, "shards", arg, 1, 100000); return 0;
     case ARGP_KEY_ARGS:
         o->suite = state->argv + state->next;
         o->n = state->argc - state->next;

@@ -10,13 +10,13 @@
 
 #include "core/base/name.h"
 
-enum { OPT_PAIR = 256, OPT_LIST };
+enum { OPT_PAIR = 256, OPT_LIST, OPT_WHAT };
 
 static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0,
      "the figure, .png, .svg or .pdf; may be repeated (default: X.png beside X.h5)", 0},
     {"output", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
-    {"what", 'w', "NAME", 0, "which figure; default: the first that --list names", 0},
+    {"what", OPT_WHAT, "NAME", 0, "which figure; default: the first that --list names", 0},
     {"pair", OPT_PAIR, "A,B", 0,
      "compare value B with value A, instead of the first value with the one of no more bits that "
      "gains most (of those that surely gain; where none does and some surely lose, loses most); "
@@ -57,7 +57,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct qm_plot *o = state->input;
     switch (key) {
     case 'o': return qm_cli_append(&o->out, &o->n_out, arg) == QM_OK ? 0 : ENOMEM;
-    case 'w': o->what = arg; return 0;
+    case OPT_WHAT: o->what = arg; return 0;
     case OPT_PAIR: o->pair = arg; return 0;
     case OPT_LIST: o->list = 1; return 0;
     case ARGP_KEY_ARG:

@@ -47,6 +47,8 @@ struct options {
         name, 0, NULL, OPTION_DOC, text, 2 \
     }
 
+enum { KEY_CONFIG = 256, KEY_SHARD, KEY_RETRY };
+
 static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0,
      "result file, or folder when it is one or ends in '/' (default: results/NAME.h5)", 0},
@@ -54,7 +56,7 @@ static const struct argp_option options[] = {
      "recorded data, instead of the suite's; may be repeated (experiments/record/README.md records "
      "a training run)",
      0},
-    {"lpmm-config", 'c', "FILE", 0,
+    {"lpmm-config", KEY_CONFIG, "FILE", 0,
      "another variant: AdamW as this configuration of low-bit-optimizers has it; may be repeated; "
      "without SUITE runs lpmm_states and lpmm_training",
      0},
@@ -83,11 +85,12 @@ static const struct argp_option options[] = {
      "takes less than a minute (qualm plan) and no campaign was begun, else one per core; of "
      "ranks under srun or mpirun one",
      1},
-    {"shard", 's', "I/N", 0,
+    {"shard", KEY_SHARD, "I/N", 0,
      "only part I of N, from 1; the same N everywhere, on any machine that sees the folder.  "
      "Default: as the environment of srun, mpirun or a Slurm array says",
      1},
-    {"retry-failed", 'R', NULL, 0, "run cells again that crashed, took too long or failed", 1},
+    {"retry-failed", KEY_RETRY, NULL, 0, "run cells again that crashed, took too long or failed",
+     1},
     {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 1},
     {"memory-limit", 'M', "MIB", 0,
      "resident memory a cell's process may use (default: four fifths of the machine's, shared)", 1},
@@ -185,7 +188,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'o': o->out = arg; return 0;
     case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
-    case 'c': return qm_cli_append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
+    case KEY_CONFIG: return qm_cli_append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
     case 'r':
         if (o->rates && strcmp(o->rates, arg) != 0)
@@ -197,8 +200,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'H': o->finish.headline = 1; return 0;
     case 'C': o->finish.claims = 1; return 0;
     case 'w': o->workers = qm_cli_whole(state, "workers", arg, 0, QM_CAMPAIGN_WORKERS); return 0;
-    case 's': o->shard_text = arg; return 0;
-    case 'R': o->campaign.retry_failed = 1; return 0;
+    case KEY_SHARD: o->shard_text = arg; return 0;
+    case KEY_RETRY: o->campaign.retry_failed = 1; return 0;
     case 'T': o->campaign.seconds = qm_cli_whole(state, "time-limit", arg, 1, INT_MAX); return 0;
     case 'M':
         o->campaign.mebibytes = qm_cli_whole(state, "memory-limit", arg, 1, INT_MAX);

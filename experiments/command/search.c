@@ -22,7 +22,8 @@ enum {
     OPT_FIRST,
     OPT_REFERENCE,
     OPT_NUMEL,
-    OPT_LEAST
+    OPT_LEAST,
+    OPT_TENSOR
 };
 enum { SURVIVORS = 4 }; /* compositions of the suites that follow */
 
@@ -54,10 +55,10 @@ static const struct argp_option options[] = {
      "variants or recipes to compare with (default: all AdamW with codes for both moments within "
      "the budget)",
      0},
-    {"tensor", 't', "REGEX", 0, "only states whose name matches", 0},
+    {"tensor", OPT_TENSOR, "REGEX", 0, "only states whose name matches", 0},
     {"min-numel", OPT_NUMEL, "N", 0, "only states of at least N elements (default 1024)", 0},
     {"out", 'o', "FILE", 0, "result file (default results/search.h5)", 0},
-    {"threads", 'T', "N", 0,
+    {"threads", 't', "N", 0,
      "processes that measure (default: one for each processor that it may use); the results do not "
      "depend on it",
      0},
@@ -136,13 +137,13 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case OPT_SPACE: return append(&o->space, &o->n_space, arg);
     case OPT_FIRST: s->first = qm_cli_whole(state, "first", arg, 1, 1000000); return 0;
     case OPT_REFERENCE: o->reference = arg; return 0;
-    case 't': s->files.filter = qm_cli_filter(state, "--tensor", arg); return 0;
+    case OPT_TENSOR: s->files.filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case OPT_LEAST: s->least = qm_cli_whole(state, "least", arg, 1, 1000000); return 0;
     case OPT_NUMEL:
         s->files.min_numel = qm_cli_whole(state, "min-numel", arg, 1, 2147483647);
         return 0;
     case 'o': o->out = arg; return 0;
-    case 'T': s->workers = qm_cli_whole(state, "threads", arg, 1, QM_CAMPAIGN_WORKERS); return 0;
+    case 't': s->workers = qm_cli_whole(state, "threads", arg, 1, QM_CAMPAIGN_WORKERS); return 0;
     case 'n': o->dry_run = 1; return 0;
     case 'k': o->keep = 1; return 0;
     case 'F': s->fresh = 1; return 0;

@@ -13,18 +13,20 @@ struct options {
     qm_status status; /* of --variant */
 };
 
+enum { KEY_TENSOR = 256 };
+
 static const struct argp_option options[] = {
-    {"shapes", 's', "WHAT", 0, "gpt2, llama7b, vit_h, a text file or a tensor file", 0},
+    {"shapes", 'S', "WHAT", 0, "gpt2, llama7b, vit_h, a text file or a tensor file", 0},
     {"variant", 'V', "LIST", 0, "variants or recipes, separated by commas (default: all)", 0},
-    {"tensor", 't', "REGEX", 0, "only tensors whose name matches", 0},
+    {"tensor", KEY_TENSOR, "REGEX", 0, "only tensors whose name matches", 0},
     {0}};
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 's': o->shapes = arg; return 0;
-    case 't': o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
+    case 'S': o->shapes = arg; return 0;
+    case KEY_TENSOR: o->filter = qm_cli_filter(state, "--tensor", arg); return 0;
     case 'V':
         if (o->status == QM_OK)
             o->status = qm_recipes_add(&o->recipes, arg);

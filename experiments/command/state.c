@@ -18,7 +18,7 @@
     X(step,    2, "run further steps on the same gradients")
 /* clang-format on */
 
-enum { KEY_AS = 256 };
+enum { KEY_AS = 256, KEY_STEPS };
 
 enum verb {
 #define X(name, files, text) VERB_##name,
@@ -47,14 +47,14 @@ struct options {
 };
 
 static const struct argp_option options[] = {
-    {"recipe", 'r', "RECIPE", 0, "variant with overrides; make: required, convert: the target", 0},
+    {"recipe", 'R', "RECIPE", 0, "variant with overrides; make: required, convert: the target", 0},
     {"as", KEY_AS, "RECIPE", 0,
      "show, convert, step: the float32 recipe of a checkpoint's states, where the file does not "
      "say it",
      0},
-    {"shapes", 's', "LIST", 0, "make: shapes of the tensors, such as 64x64,300", 0},
-    {"steps", 'n', "N", 0, "make, step: number of steps (default 10)", 0},
-    {"seed", 'S', "N", 0, "make: seed of start, gradients and rounding (default 1)", 0},
+    {"shapes", 'S', "LIST", 0, "make: shapes of the tensors, such as 64x64,300", 0},
+    {"steps", KEY_STEPS, "N", 0, "make, step: number of steps (default 10)", 0},
+    {"seed", 's', "N", 0, "make: seed of start, gradients and rounding (default 1)", 0},
     {0}};
 
 static uint64_t number(struct argp_state *state, const char *name, const char *arg, uint64_t most)
@@ -88,10 +88,10 @@ static error_t option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case KEY_AS: o->as = arg; return 0;
-    case 'r': o->recipe = arg; return 0;
-    case 's': o->shapes = arg; return 0;
-    case 'n': o->steps = (int64_t)number(state, "steps", arg, 1000000000); return 0;
-    case 'S': o->seed = number(state, "seed", arg, UINT64_MAX); return 0;
+    case 'R': o->recipe = arg; return 0;
+    case 'S': o->shapes = arg; return 0;
+    case KEY_STEPS: o->steps = (int64_t)number(state, "steps", arg, 1000000000); return 0;
+    case 's': o->seed = number(state, "seed", arg, UINT64_MAX); return 0;
     case ARGP_KEY_ARG: word(o, arg, state); return 0;
     case ARGP_KEY_END:
         if (o->n_words == 0)

@@ -22,15 +22,17 @@ struct options {
     double seconds, mebibytes;
 };
 
+enum { KEY_SLURM = 256, KEY_TASKS, KEY_CPUS, KEY_TIME, KEY_SBATCH };
+
 static const struct argp_option options[] = {
-    {"slurm", 's', NULL, 0, "by sbatch: the engine there is", 0},
-    {"tasks", 'n', "N", 0,
+    {"slurm", KEY_SLURM, NULL, 0, "by sbatch: the engine there is", 0},
+    {"tasks", KEY_TASKS, "N", 0,
      "array tasks, each a shard (default: about ten minutes of estimated work each, 64 at most)",
      0},
-    {"cpus", 'c', "N", 0, "processes per task (1)", 0},
-    {"time", 't', "LIMIT", 0, "time limit of a task, as sbatch takes it (1:00:00)", 0},
+    {"cpus", KEY_CPUS, "N", 0, "processes per task (1)", 0},
+    {"time", KEY_TIME, "LIMIT", 0, "time limit of a task, as sbatch takes it (1:00:00)", 0},
     {"partition", 'p', "NAME", 0, "partition", 0},
-    {"sbatch", 'S', "OPTION", 0,
+    {"sbatch", KEY_SBATCH, "OPTION", 0,
      "another option for the array, as in a script; may be repeated; account, qos, reservation, "
      "wckey and clusters hold for the merge too",
      0},
@@ -40,7 +42,7 @@ static const struct argp_option options[] = {
     {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 0},
     {"memory-limit", 'M', "MIB", 0, "resident memory a cell's process may use", 0},
     {"fresh", 'F', NULL, 0, "throw away what an earlier campaign left", 0},
-    {"dry-run", 'D', NULL, 0, "write the scripts and submit nothing", 0},
+    {"dry-run", 'n', NULL, 0, "write the scripts and submit nothing", 0},
     {0}};
 
 static const char doc[] =
@@ -65,19 +67,19 @@ static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 's': o->slurm = 1; return 0;
-    case 'n': o->tasks = qm_cli_whole(state, "tasks", arg, 1, 100000); return 0;
-    case 'c': o->cpus = qm_cli_whole(state, "cpus", arg, 1, 256); return 0;
-    case 't': o->time = arg; return 0;
+    case KEY_SLURM: o->slurm = 1; return 0;
+    case KEY_TASKS: o->tasks = qm_cli_whole(state, "tasks", arg, 1, 100000); return 0;
+    case KEY_CPUS: o->cpus = qm_cli_whole(state, "cpus", arg, 1, 256); return 0;
+    case KEY_TIME: o->time = arg; return 0;
     case 'p': o->partition = arg; return 0;
-    case 'S': return qm_cli_append(&o->line, &o->n_lines, arg) == QM_OK ? 0 : ENOMEM;
+    case KEY_SBATCH: return qm_cli_append(&o->line, &o->n_lines, arg) == QM_OK ? 0 : ENOMEM;
     case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'o': o->out = arg; return 0;
     case 'z': o->size = arg; return 0;
     case 'T': o->seconds = qm_cli_whole(state, "time-limit", arg, 1, INT_MAX); return 0;
     case 'M': o->mebibytes = qm_cli_whole(state, "memory-limit", arg, 1, INT_MAX); return 0;
     case 'F': o->fresh = 1; return 0;
-    case 'D': o->dry_run = 1; return 0;
+    case 'n': o->dry_run = 1; return 0;
     case ARGP_KEY_ARG:
         if (o->suite)
             argp_error(state, "expected one SUITE");

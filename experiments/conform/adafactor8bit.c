@@ -96,7 +96,7 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
     want.codes = qm_golden_case_unpacked(c, codec.q.pack, codec.q.bits, want.packed, padded);
     want.scales = qm_golden_case_floats(c, "scale", padded / block);
     want.dequant = qm_golden_case_floats(c, "dequant", n);
-    qm_judge_quantizer(c, &codec, &shape, x, &want);
+    qm_match_quantizer(c, &codec, &shape, x, &want);
 }
 
 /* ---- the 8-bit code in log space ---- */
@@ -156,7 +156,7 @@ static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int leve
         int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
         float got[2], want[2] = {span[b], low[b]};
         qm_adafactor8_wide_numbers(x + b * block, end - b * block, 0.0f, &got[0], &got[1]);
-        qm_judge_close(c, "span, low", got, want, 2, 1e-6, 0.0);
+        qm_match_close(c, "span, low", got, want, 2, 1e-6, 0.0);
         for (int64_t i = b * block; i < end; i++) {
             int64_t d = (int64_t)qm_adaptive_log_code(x[i], span[b], low[b], levels) - codes[i];
             off += d != 0;
@@ -167,7 +167,7 @@ static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int leve
     }
     if ((double)off > WIDE_SHARE * (double)n)
         qm_golden_case_differs(c, "%lld of %lld codes off by one", (long long)off, (long long)n);
-    qm_judge_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
+    qm_match_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
 }
 
 /* The adaptive log code, which stores two numbers per block. */
@@ -209,12 +209,12 @@ static void replay_adaptive(struct qm_conform *c)
         qm_golden_case_stopped(c, st);
         return;
     }
-    qm_judge_close(c, "span, low", numbers, wanted, 2 * blocks, 1e-6, 0.0);
-    qm_judge_codes_near(c, "code", got, want, padded, 1e-4);
+    qm_match_close(c, "span, low", numbers, wanted, 2 * blocks, 1e-6, 0.0);
+    qm_match_codes_near(c, "code", got, want, padded, 1e-4);
     for (int64_t i = 0; i < padded; i++)
         got[i] = (uint8_t)want[i];
     qm_decode(&codec, &shape, got, wanted, out);
-    qm_judge_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
+    qm_match_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
 }
 
 static void replay_log(struct qm_conform *c, int cuda)
@@ -250,13 +250,13 @@ static void replay_log(struct qm_conform *c, int cuda)
         qm_golden_case_stopped(c, st);
         return;
     }
-    qm_judge_close(c, "scale", scales, scale, padded / block, 1e-6, 0.0);
+    qm_match_close(c, "scale", scales, scale, padded / block, 1e-6, 0.0);
     judge_log(c, got, want, x, scale, n, block);
     for (int64_t i = 0; i < padded; i++)
         got[i] = (uint8_t)want[i];
     qm_decode(&codec, &shape, got, scale, out);
     if (dequant)
-        qm_judge_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
+        qm_match_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
 }
 
 /* ---- functions and averages ---- */
@@ -277,10 +277,10 @@ static void replay_function(struct qm_conform *c)
         const int64_t *want = qm_golden_case_ints(c, part[k].dataset, n);
         if (!want || !qm_golden_case_codec(c, &codec, "%s", part[k].quantizer))
             return;
-        qm_judge_floats(c, "table", codec.cb.value, qm_golden_case_floats(c, "table", 16), 16);
+        qm_match_floats(c, "table", codec.cb.value, qm_golden_case_floats(c, "table", 16), 16);
         for (int64_t i = 0; i < n; i++)
             got[i] = (uint8_t)(qm_isnan(x[i]) ? 0 : qm_code_of(&codec, x[i], 0));
-        qm_judge_codes(c, part[k].dataset, got, want, n);
+        qm_match_codes(c, part[k].dataset, got, want, n);
     }
 }
 
@@ -296,8 +296,8 @@ static void replay_average(struct qm_conform *c, const char *group)
 /* The dynamic maps as the recording torch makes them. */
 static void replay_maps(struct qm_conform *c)
 {
-    qm_judge_map(c, is_torch_2(c) ? "dyn" : "de", 8, 1, qm_golden_case_floats(c, "d8", 256), 256);
-    qm_judge_map(c, "de", 4, 1, qm_golden_case_floats(c, "d4", 16), 16);
+    qm_match_map(c, is_torch_2(c) ? "dyn" : "de", 8, 1, qm_golden_case_floats(c, "d8", 256), 256);
+    qm_match_map(c, "de", 4, 1, qm_golden_case_floats(c, "d4", 16), 16);
 }
 
 /* Stochastic rounding to bfloat16: upward if rand is below the share of the cell below x. */
@@ -318,7 +318,7 @@ static void replay_rounding(struct qm_conform *c)
         if (qm_isnan(x[i]) && (want[i] & 0x7fffu) > 0x7f80u && (got[i] & 0x7fffu) > 0x7f80u)
             got[i] = want[i]; /* any NaN equals any NaN */
     }
-    qm_judge_words(c, "rounded", got, want, n);
+    qm_match_words(c, "rounded", got, want, n);
 }
 
 static void replay_group(struct qm_conform *c, const char *group)

@@ -177,7 +177,7 @@ static void stall_side(struct qm_conform *c, const struct qm_recipe *r,
             continue;
         char what[96];
         snprintf(what, sizeof what, "step %lld %s", (long long)t, dataset);
-        qm_judge_close(c, what, got, want + (t / every - 1) * size, size,
+        qm_match_close(c, what, got, want + (t / every - 1) * size, size,
                        stall_relative(r->slot[slot].bits > 0, t, 1.0 - r->hyper.beta2), 0.0);
     }
     qm_backend_cpu.close(plan);

@@ -6,7 +6,7 @@
 
 #include "core/rule/param.h"
 #include "experiments/conform/adafactor8bit_steps.h"
-#include "experiments/conform/stored.h"
+#include "experiments/conform/param16_run.h"
 
 /* ---- kind "optimizer" ----------------------------------------------------------------------- */
 

@@ -138,7 +138,7 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
             judge_flat(c, what, &(struct block){got, want, code + from, wanted, n, levels}, flat);
             continue;
         }
-        qm_judge_close(c, what, got, want, 2, QM_STEP_SCALE_RELATIVE, end);
+        qm_match_close(c, what, got, want, 2, QM_STEP_SCALE_RELATIVE, end);
         for (int64_t k = 0; k < n && qm_golden_case_open(c); k++) {
             int64_t d = (int64_t)code[from + k] - wanted[k];
             off += d != 0;
@@ -153,7 +153,7 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
                                               from + k, code[from + k], wanted[k]);
         }
     }
-    qm_judge_count(c, what, off, s->n);
+    qm_match_count(c, what, off, s->n);
 }
 
 void qm_adafactor8_wide_numbers(const float *x, int64_t n, float floor, float *span, float *low)
@@ -205,7 +205,7 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
                           ? 0.0 /* the scale is a logarithm, of which two are 2 ulp apart, + 126 */
                           : qm_adafactor8_end_error(r, i, t, want[k] - 126.0f) +
                                 4.0 * QM_STEP_U * fabs((double)want[k] - 126.0);
-        qm_judge_close(c, what, got + k, want + k, 1, relative, more);
+        qm_match_close(c, what, got + k, want + k, 1, relative, more);
     }
     snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
     if (qm_codec_init(&codec, &q) != QM_OK)
@@ -227,9 +227,9 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
             k, codes[k], wanted[k]);
     }
     if (i == QM_ADAFACTOR8_M && !r->is_update)
-        qm_judge_codes(c, what, codes, wanted, s->n);
+        qm_match_codes(c, what, codes, wanted, s->n);
     else
-        qm_judge_count(c, what, off, s->n);
+        qm_match_count(c, what, off, s->n);
 }
 
 /* A slot of float32 numbers. */
@@ -241,7 +241,7 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
     float *got = w->values;
     take_specials(c, what, got, want, s->n);
     qm_adafactor8_values_allowed(r, i, t, w->allowed);
-    qm_judge_close_each(c, what, got, want, w->allowed, s->n);
+    qm_match_close_each(c, what, got, want, w->allowed, s->n);
 }
 
 static qm_status judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, void *plan,
@@ -304,7 +304,7 @@ static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r
                       double share)
 {
     const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
-    struct qm_judge_seen seen = {0, 0, 0};
+    struct qm_match_seen seen = {0, 0, 0};
     for (int64_t i = 0; i < r->n; i++) {
         double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
         double kept = (double)w->p[i] + step, decay = fabs((double)before[i] - kept),
@@ -313,7 +313,7 @@ static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         double near = w->near[i] + conf_off(r, i, w->p[i], before[i]);
         double decayed = has_bare ? (double)rounded(kept, NULL) - step : (double)w->p[i];
-        qm_judge_add_step(&seen, (double)rounded(decayed, draw), (double)want[i], (double)before[i],
+        qm_match_add_step(&seen, (double)rounded(decayed, draw), (double)want[i], (double)before[i],
                           near + (has_bare ? off : 0.0));
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], near, draw);
@@ -323,7 +323,7 @@ static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r
         float first = round_near(low - step, want[i], near + off, NULL);
         w->p[i] = first == want[i] ? first : round_near(high - step, want[i], near + off, NULL);
     }
-    qm_judge_note_step(c, t, &seen);
+    qm_match_note_step(c, t, &seen);
 }
 
 /* What parameters may be off by: relative to what it was and what decayed, for both may cancel, and
@@ -338,9 +338,9 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
         double most = fmax(fabs((double)w->p[k]), isfinite(old) ? old * decay : 0.0);
         w->allowed[k] = r->is_bf16 ? 0.0 : QM_STEP_PARAM_RELATIVE * most + w->near[k] + off;
     }
-    qm_judge_close_each(c, what, w->p, want, w->allowed, r->n);
+    qm_match_close_each(c, what, w->p, want, w->allowed, r->n);
     if (!r->is_bf16)
-        qm_judge_steps(c, (want - r->params) / r->n + 1, w->p, want, before, w->allowed, r->n);
+        qm_match_steps(c, (want - r->params) / r->n + 1, w->p, want, before, w->allowed, r->n);
 }
 
 /* What the codes of the second moment make of the channels of a step that reads them back. */

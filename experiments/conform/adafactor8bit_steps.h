@@ -36,12 +36,13 @@ struct qm_adafactor8_replay {
     int64_t terms; /* APOLLO: of each sum of the projection; else 0 */
     const float *proj;
     const int64_t *proj_index;
-    int is_026;    /* that release or a later one */
-    int is_update; /* the momentum averages updates, or projected gradients */
-    int64_t
-        products; /* CAME to 0.2.5 takes means by products with vectors: their longest sum, or 0 */
-    double
-        cancels; /* of one step: how many times larger the terms of those sums are than the sums */
+    int is_026; /* that release or a later one */
+    /* 1: the momentum averages updates (APOLLO: projected gradients); 0: gradients. */
+    int is_update;
+    /* CAME to 0.2.5 takes means by products with vectors: their longest sum, or 0. */
+    int64_t products;
+    /* Of one step: how many times larger the terms of those sums are than the sums. */
+    double cancels;
     struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */
     const double *mean_off;          /* [batch]: what those of rows make of a mean of rows */
     const double *channel_off; /* of one step: the relative error of each channel of APOLLO whose

@@ -152,7 +152,7 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
     return conf + r->norm_off +
-           qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
+           qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
            QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
            2.0 * factor_error(r, t, NULL).share + 3.0 * QM_STEP_NORM(r->n) +
            2.0 * QM_STEP_NORM(low);
@@ -440,7 +440,7 @@ double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t)
     if (s->codes || !s->values || t < 2 || qm_adafactor8_row_of(s, t - 1) < 0)
         return 0.0;
     return fabs(r->recipe.hyper.beta1) *
-           qm_judge_largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
+           qm_match_largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
 }
 
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t)
@@ -449,7 +449,7 @@ double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t
     double kept = qm_adafactor8_kept_of(r, t);
     if (kept == 0.0 || qm_adafactor8_row_of(s, t) < 0)
         return 0.0;
-    double now = qm_judge_largest(s->values + qm_adafactor8_row_of(s, t) * s->n, s->n);
+    double now = qm_match_largest(s->values + qm_adafactor8_row_of(s, t) * s->n, s->n);
     double share = r->is_update ? qm_adafactor8_share_of(r, t) : QM_STEP_VALUE_LARGEST;
     return now > 0.0 ? fmin(share * kept / now, 2.0) : 2.0;
 }
@@ -492,9 +492,9 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
     int is_square = i >= QM_ADAFACTOR8_ROW && i <= QM_ADAFACTOR8_V,
         is_moment = i == QM_ADAFACTOR8_M, is_norm = i >= QM_ADAFACTOR8_NORM,
         is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
-    double most = qm_judge_largest(want, s->n), tiny = (double)FLT_MIN,
-           most_old = old ? qm_judge_largest(old, s->n) : 0.0,
-           small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n),
+    double most = qm_match_largest(want, s->n), tiny = (double)FLT_MIN,
+           most_old = old ? qm_match_largest(old, s->n) : 0.0,
+           small = qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n),
            off = is_square || is_moment ? qm_adafactor8_projected_off(r, t) : 0.0,
            share = is_norm || (is_moment && r->is_update) ? qm_adafactor8_share_of(r, t)
                                                           : QM_STEP_VALUE_LARGEST,
@@ -552,14 +552,14 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
     double share = qm_adafactor8_share_of(r, t), tiny = (double)FLT_MIN, change = 0.0,
            decay = qm_adafactor8_decay_of(r, before), beta1 = fabs(r->recipe.hyper.beta1),
            of_m = 2.0 * (r->is_update ? share : QM_STEP_VALUE_LARGEST),
-           small = qm_judge_subnormal(qm_judge_largest(r->grads + (t - 1) * r->n, r->n), r->n);
+           small = qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n);
     for (int64_t k = 0; k < r->n; k++)
-        change = fmax(change, qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]));
+        change = fmax(change, qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]));
     double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny),
            factor = factor_error(r, t, NULL).absolute *
                     rate_of(r, before, r->recipe.hyper.scale_parameter);
     for (int64_t k = 0; k < r->n && r->terms > 0; k++)
-        near[k] = qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]);
+        near[k] = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
     if (r->terms > 0)
         apollo_steps_allowed(r, t, share, near, near);
     for (int64_t k = 0; k < r->n; k++) {
@@ -568,7 +568,7 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                off = kept <= 0.0 ? 0.0
                      : now > 0.0 ? of_m * kept / now
                                  : HUGE_VAL,
-               step = qm_judge_step((double)(p[k] - before[k]), decay, (double)before[k]);
+               step = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
         if (small > 0.0)
             near[k] = all;
         else if (r->terms == 0)

@@ -256,8 +256,8 @@ static void replay_proj(struct qm_conform *c)
         qm_lowrank_random(seed[k], n, l.r, got + k * n);
     }
     snprintf(c->now.how, sizeof c->now.how, "MT19937 from seed %d", (int)w.tensor + 1);
-    qm_judge_words(c, "seed", seed, want_seed, count);
-    qm_judge_close(c, "entry", got, want, count * n, 0.0, ENTRY_TOLERANCE);
+    qm_match_words(c, "seed", seed, want_seed, count);
+    qm_match_close(c, "entry", got, want, count * n, 0.0, ENTRY_TOLERANCE);
 }
 
 static void extra(struct qm_conform *c, const char *group)

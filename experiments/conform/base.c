@@ -21,7 +21,7 @@ static void replay_block(struct qm_conform *c)
         struct qm_philox_block b = qm_philox((uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2],
                                              (uint32_t)n[3], (uint32_t)k[0], (uint32_t)k[1]);
         uint64_t got[4] = {b.word[0], b.word[1], b.word[2], b.word[3]};
-        qm_judge_words(c, "word", got, want + 4 * r, 4);
+        qm_match_words(c, "word", got, want + 4 * r, 4);
     }
 }
 
@@ -50,7 +50,7 @@ static void replay_device(struct qm_conform *c)
         return;
     for (int64_t i = 0; i < rows * per; i++)
         got[i] = word_after(seed[i / per], sub[i / per], offset[i / per], (uint64_t)(i % per));
-    qm_judge_words(c, "word", got, want, rows * per);
+    qm_match_words(c, "word", got, want, rows * per);
 }
 
 static uint64_t attribute(struct qm_conform *c, const char *name)
@@ -82,7 +82,7 @@ static void replay_host(struct qm_conform *c)
         return;
     for (int64_t i = 0; i < n; i++)
         got[i] = host_word(seed, offset, index ? index[i] : (uint64_t)i);
-    qm_judge_words(c, "word", got, want, n);
+    qm_match_words(c, "word", got, want, n);
 }
 
 /* "c 3 s 7 q 2": three draws, seven words skipped, two subsequences skipped. */
@@ -110,7 +110,7 @@ static void replay_skips(struct qm_conform *c)
     }
     for (int64_t i = 0; i < n; i++)
         got[i] = word_after(seed, sub, at, (uint64_t)i);
-    qm_judge_words(c, "word", got, want, n);
+    qm_match_words(c, "word", got, want, n);
 }
 
 static void replay_uniform(struct qm_conform *c)
@@ -128,10 +128,10 @@ static void replay_uniform(struct qm_conform *c)
         got[i] = word_after(seed, sub, offset, (uint64_t)i);
         u[i] = qm_uniform((uint32_t)got[i]);
     }
-    qm_judge_words(c, "word", got, want, n);
+    qm_match_words(c, "word", got, want, n);
     for (int k = 0; k < 2; k++) {
         int64_t m = qm_golden_case_numel(c, names[k]);
-        qm_judge_floats(c, names[k], u, qm_golden_case_floats(c, names[k], m), m < n ? m : n);
+        qm_match_floats(c, names[k], u, qm_golden_case_floats(c, names[k], m), m < n ? m : n);
     }
 }
 
@@ -256,7 +256,7 @@ static void judge_bits(struct qm_conform *c, uint64_t *got, const uint64_t *want
     for (int64_t i = 0; i < n; i++)
         if ((got[i] & (sign - 1)) > infinity && (want[i] & (sign - 1)) > infinity)
             got[i] = want[i];
-    qm_judge_words(c, "value", got, want, n);
+    qm_match_words(c, "value", got, want, n);
 }
 
 static void replay_conversion(struct qm_conform *c, const char *dataset, int k)

@@ -72,7 +72,7 @@ static void judge_padded(struct qm_conform *c, int k, float *table, int64_t entr
     if (n != entries || theirs - ours != 256 - codec.cb.n)
         qm_golden_case_differs(c, "%lld values and %lld zeros, want %lld and %lld", (long long)n,
                                (long long)ours, (long long)entries, (long long)theirs);
-    qm_judge_floats(c, "value", codec.cb.value, table, n);
+    qm_match_floats(c, "value", codec.cb.value, table, n);
 }
 
 static void replay_maps(struct qm_conform *c, const char *group)
@@ -92,7 +92,7 @@ static void replay_maps(struct qm_conform *c, const char *group)
             if (maps[k].is_padded)
                 judge_padded(c, k, table, entries);
             else
-                qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
+                qm_match_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
         } else
             qm_golden_case_skip(c, "a table that no quantizer here uses");
         qm_golden_case_end(c);
@@ -153,7 +153,7 @@ static void replay_quantizer8(struct qm_conform *c, int way)
     snprintf(name, sizeof name, "dequant_%s", ways[way].name);
     if (qm_golden_case_has(c, name))
         want.dequant = qm_golden_case_floats(c, name, n);
-    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, x, n), &want);
+    qm_match_quantizer(c, &codec, &shape, qm_golden_case_floats(c, x, n), &want);
 }
 
 /* The codec of attribute quant_type.  The default implementation sorts the two zeros of fp4 the
@@ -192,7 +192,7 @@ static void replay_quantizer4(struct qm_conform *c, int way)
     if (codec.q.map == QM_MAP_fp4s && want.codes)
         sign_zeros(dequant, want.codes, n);
     want.dequant = dequant;
-    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
+    qm_match_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
 }
 
 /* Decodes nested scales: codes times absmax2, plus the mean. */
@@ -235,7 +235,7 @@ static void judge_by_rows(struct qm_conform *c, const struct qm_codec *codec,
         got[i] = codec->cb.value[codec->cb.position_of[codes[i] & 15]] *
                  scales[k < blocks ? k : blocks - 1];
     }
-    qm_judge_floats(c, "decoded", got, want, n);
+    qm_match_floats(c, "decoded", got, want, n);
 }
 
 static void replay_nested(struct qm_conform *c)
@@ -252,7 +252,7 @@ static void replay_nested(struct qm_conform *c)
     want.codes = qm_golden_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);
     if (!want.scales || !want.codes)
         return;
-    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
+    qm_match_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
     judge_by_rows(c, &codec, &shape, want.codes, want.scales);
 }
 
@@ -281,7 +281,7 @@ static void replay_function(struct qm_conform *c, const char *group)
         return;
     for (int64_t i = 0; i < n; i++)
         got[i] = qm_isnan(x[i]) ? 0 : codec.cb.perm[qm_code_of(&codec, x[i], 0)];
-    qm_judge_codes(c, "code", got, want, n);
+    qm_match_codes(c, "code", got, want, n);
 }
 
 /* ---- optimizer runs ---- */

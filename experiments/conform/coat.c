@@ -111,14 +111,14 @@ static int judge_block(struct qm_conform *c, const struct state *s, int64_t b, c
     if (!same(got[1], k) && !may_be(s, stat, k, by[0] + by[1]))
         qm_golden_case_differs(c, "%s: exponent of block %lld: got %.9g, want %.9g", s->of,
                                (long long)b, (double)got[1], (double)k);
-    qm_judge_close(c, "centre", &got[2], &want[2], 1, 0.5 * (by[0] + by[1]) + ROUNDINGS, 0.0);
+    qm_match_close(c, "centre", &got[2], &want[2], 1, 0.5 * (by[0] + by[1]) + ROUNDINGS, 0.0);
     float of = qm_expand_plus(stat[0], q->scale.plus) / want[2], scale = qm_power(of, k) / 448.0f;
     double within = fabs((double)k) * (by[0] + ROUNDINGS) + STATE;
     /* The infinite power of a quotient that an error of the state may put on either side of 1. */
     if (isinf(k) && by[0] > 0.0 &&
         (want[0] == 0.0f || same(want[0], 1.0f / 448.0f) || want[0] == INFINITY))
         return 0;
-    qm_judge_close(c, "scale", &scale, &want[0], 1, isinf(k) ? 0.0 : within, 0.0);
+    qm_match_close(c, "scale", &scale, &want[0], 1, isinf(k) ? 0.0 : within, 0.0);
     return 0;
 }
 
@@ -155,7 +155,7 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
         return;
     qm_fold(codec, &flat, 0, s->n, x, stat);
     if (s->per == 1)
-        qm_judge_floats(c, "scale", numbers, want, count);
+        qm_match_floats(c, "scale", numbers, want, count);
     for (int64_t b = 0; b < s->blocks && qm_golden_case_open(c); b++) {
         const float *of = want + b * s->per, *at = stat + b * s->per;
         if (s->per == 1)
@@ -176,8 +176,8 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
             codes[i] = (uint8_t)recorded[i];
             off++;
         }
-    qm_judge_count(c, s->of, off, s->n);
-    qm_judge_codes(c, s->of, codes, recorded, s->n);
+    qm_match_count(c, s->of, off, s->n);
+    qm_match_codes(c, s->of, codes, recorded, s->n);
 }
 
 /* The recorded state after step t as floats.  The product 0 Inf was the NaN of an x86 CPU, which
@@ -205,7 +205,7 @@ static void decoded_judge(struct qm_conform *c, const struct state *s, int64_t t
 {
     float *got = qm_golden_case_memory(c, s->n, sizeof *got);
     if (got && want && state_floats(c, s, t, got))
-        qm_judge_close(c, "decoded", got, want, s->n, s->per == 1 ? 0.0 : STATE, 0x1p-148);
+        qm_match_close(c, "decoded", got, want, s->n, s->per == 1 ? 0.0 : STATE, 0x1p-148);
 }
 
 /* The registered variant of a case, with the blocks and the steps of exponents that it asks for. */
@@ -284,8 +284,8 @@ static void replay_cast(struct qm_conform *c)
         decoded[k] = qm_e4m3_to_float((uint8_t)k);
     for (int64_t i = 0; i < n; i++)
         codes[i] = qm_float_to_e4m3(x[i], 1);
-    qm_judge_floats(c, "value", decoded, value, 256);
-    qm_judge_codes(c, "cast", codes, want, n);
+    qm_match_floats(c, "value", decoded, value, 256);
+    qm_match_codes(c, "cast", codes, want, n);
 }
 
 /* ---- optimizer runs ---- */
@@ -330,7 +330,7 @@ static void params_judge(struct qm_conform *c, const struct qm_hyper *h, const s
         int is_off = f->error[0][i] > 0.0 || f->error[1][i] > 0.0;
         f->allowed[i] = is_off ? h->lr * step + 0x1p-23 * fabs((double)f->want[i]) : 0.0;
     }
-    qm_judge_close_each(c, "parameter", f->p, f->want, f->allowed, f->n);
+    qm_match_close_each(c, "parameter", f->p, f->want, f->allowed, f->n);
 }
 
 /* Sets the old states of step t, and the errors that its averages keep of them. */

@@ -184,58 +184,58 @@ int qm_golden_case_one_rate(struct qm_conform *c);
 /* ---- comparing ---- */
 
 /* Floats by their bits (any NaN equals any NaN; -0 is near +0), codes as numbers. */
-void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
+void qm_match_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
                      int64_t n);
-void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
+void qm_match_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
                     int64_t n);
-void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
+void qm_match_words(struct qm_conform *c, const char *what, const uint64_t *got,
                     const uint64_t *want, int64_t n);
 
 /* |got - want| <= relative * |want| + absolute; equal bits count as equal. */
-void qm_judge_close(struct qm_conform *c, const char *what, const float *got, const float *want,
+void qm_match_close(struct qm_conform *c, const char *what, const float *got, const float *want,
                     int64_t n, double relative, double absolute);
 
 /* The same with an allowance for each element. */
-void qm_judge_close_each(struct qm_conform *c, const char *what, const float *got,
+void qm_match_close_each(struct qm_conform *c, const char *what, const float *got,
                          const float *want, const double *allowed, int64_t n);
-void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
+void qm_match_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute);
-void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
+void qm_match_close_double_each(struct qm_conform *c, const char *what, const double *got,
                                 const double *want, const double *allowed, int64_t n);
 
 /* Notes that the tolerance may hide step t: parameters are not the recorded ones to the bit, and of
  * each that moves the tolerance is at least its step.  The case is skipped at its end unless it
  * differs, for a step that was not made would pass. */
-void qm_judge_steps(struct qm_conform *c, int64_t t, const float *got, const float *want,
+void qm_match_steps(struct qm_conform *c, int64_t t, const float *got, const float *want,
                     const float *before, const double *allowed, int64_t n);
 
 /* The same for all parameters at once, from what was found of them: how many are not the recorded
  * ones, how many move, and how many of these by more than the tolerance. */
-struct qm_judge_seen {
+struct qm_match_seen {
     int64_t off, moves, seen;
 };
-void qm_judge_add_step(struct qm_judge_seen *s, double got, double want, double before,
+void qm_match_add_step(struct qm_match_seen *s, double got, double want, double before,
                        double allowed);
-void qm_judge_note_step(struct qm_conform *c, int64_t t, const struct qm_judge_seen *s);
+void qm_match_note_step(struct qm_conform *c, int64_t t, const struct qm_match_seen *s);
 
 /* The size of the step that a change of a parameter stands for.  A decay that stands beside the
  * step took `decay` = lr weight_decay times the old parameter off it, which may cancel the step in
  * the change; 0 where there is none. */
-double qm_judge_step(double change, double decay, double old);
+double qm_match_step(double change, double decay, double old);
 
 /* The share of a step by which it is larger where its second moment v is `off` smaller: the step is
  * divided by by sqrt(v) + eps.  HUGE_VAL: that may be 0. */
-double qm_judge_root_share(double v, double off, double by, double eps);
+double qm_match_root_share(double v, double off, double by, double eps);
 
 /* The largest finite magnitude of n numbers, 0 of none. */
-double qm_judge_largest(const float *x, int64_t n);
-double qm_judge_largest_double(const double *x, int64_t n);
+double qm_match_largest(const float *x, int64_t n);
+double qm_match_largest_double(const double *x, int64_t n);
 
 /* The relative error of the largest update of n numbers by the products of gradient, row factor,
  * column factor, weight of the average and factor of the confidence, which are counts of 2^-149
  * where they are subnormal, each half of one off on either side; a row is at most n times the mean.
  * most: the largest finite magnitude of a gradient. */
-double qm_judge_subnormal(double most, int64_t n);
+double qm_match_subnormal(double most, int64_t n);
 
 /* Takes the recorded code where both codes mean NaN: which of a float format's NaN codes was
  * recorded is the sign of the NaN that the recording machine made. */
@@ -243,11 +243,11 @@ void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *c
                        const int64_t *want, int64_t n, uint8_t *codes);
 
 /* Codes are equal, except that a share of them (at least one code) may be off by one. */
-void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
+void qm_match_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
                          const int64_t *want, int64_t n, double share);
 
 /* Of n codes `off` are other ones, each of which the error of its own number explains: near. */
-void qm_judge_count(struct qm_conform *c, const char *what, int64_t off, int64_t n);
+void qm_match_count(struct qm_conform *c, const char *what, int64_t off, int64_t n);
 
 /* ---- quantizers ---- */
 
@@ -263,7 +263,7 @@ struct qm_golden_run {
 
 /* Encodes x by the codec and compares scales, codes, packed bytes, and the decoding of the
  * recorded codes with the recorded scales.  Codes of a float format that mean NaN are equal. */
-void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
+void qm_match_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
                         const struct qm_golden_run *want);
 
@@ -275,7 +275,7 @@ int qm_golden_case_codec(struct qm_conform *c, struct qm_codec *codec, const cha
 void qm_codec_table(struct qm_codec *codec, const float *value, int n);
 
 /* Compares a table of n values in code order with the map's own. */
-void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
+void qm_match_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
                   int64_t n);
 
 /* x[n] followed by zeros up to a multiple of block. */

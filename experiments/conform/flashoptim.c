@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "experiments/conform/param16_run.h"
 #include "experiments/conform/run.h"
-#include "experiments/conform/stored.h"
 
 static const struct {
     const char *algo, *rule;
@@ -31,11 +31,11 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h)
 }
 
 /* m: softsign codes; v: codes of its root.  Unquantized states have the parameter's format. */
-static int slot_read(struct qm_conform *c, struct qm_stored_run *run, int i,
+static int slot_read(struct qm_conform *c, struct qm_param16_run *run, int i,
                      enum qm_param_format format)
 {
     static const char *const names[2] = {"m", "v"};
-    struct qm_stored_slot *s = &run->slot[i];
+    struct qm_param16_slot *s = &run->slot[i];
     char name[32], text[96];
     int64_t n = qm_shape_numel(&run->shape);
     if (!qm_golden_case_whole(c, "quantize", 1)) {
@@ -69,7 +69,7 @@ static void replay_run(struct qm_conform *c)
     };
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs))
         return;
-    struct qm_stored_run run = {.steps = qm_golden_case_whole(c, "steps", 0)};
+    struct qm_param16_run run = {.steps = qm_golden_case_whole(c, "steps", 0)};
     char algo[24];
     int k = 0, width = (int)qm_golden_case_whole(c, "master_bytewidth", 0);
     struct qm_param param = {QM_PARAM_f32, QM_WRITE_near};
@@ -86,7 +86,7 @@ static void replay_run(struct qm_conform *c)
         return;
     if (param.format != QM_PARAM_f32 && width > 0)
         param.write = width == 3 ? QM_WRITE_ecc8 : QM_WRITE_ecc16;
-    if (!qm_stored_recipe(c, algos[k].rule, param, grad, &run.recipe))
+    if (!qm_param16_recipe(c, algos[k].rule, param, grad, &run.recipe))
         return;
     hyper_read(c, &run.recipe.hyper);
     run.lr = qm_golden_case_rates(c, run.steps);
@@ -101,7 +101,7 @@ static void replay_run(struct qm_conform *c)
     if (param.write != QM_WRITE_near &&
         !(run.residual = qm_golden_case_ints(c, "ecc", run.steps * n)))
         return;
-    qm_stored_replay(c, &run);
+    qm_param16_replay(c, &run);
 }
 
 void qm_conform_flashoptim(struct qm_conform *c)

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "experiments/conform/lion8_state.h"
+#include "experiments/conform/param16_run.h"
 #include "experiments/conform/run.h"
-#include "experiments/conform/stored.h"
 
 /* The rule of the unfused step on a CPU under the PyTorch of the recording (torch 2.15 where none
  * is named): torch 1.13 rounds the decay factor to a 16-bit parameter's format, torch 2.15 does
@@ -20,7 +20,7 @@ static const char *rule_of(struct qm_conform *c)
 }
 
 /* What the two kinds of runs share. */
-static int run_read(struct qm_conform *c, struct qm_stored_run *run)
+static int run_read(struct qm_conform *c, struct qm_param16_run *run)
 {
     static const struct qm_golden_need needs[] = {
         {"steps", QM_NEED_number, 1, 1e6, 0}, {"lr", QM_NEED_number, 0, 1e30, 0},
@@ -31,8 +31,8 @@ static int run_read(struct qm_conform *c, struct qm_stored_run *run)
     enum qm_param_format format;
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) ||
         !qm_golden_case_one_rate(c) || !qm_golden_case_format(c, "dtype", &format) ||
-        !qm_stored_recipe(c, rule_of(c), (struct qm_param){format, QM_WRITE_near}, format,
-                          &run->recipe))
+        !qm_param16_recipe(c, rule_of(c), (struct qm_param){format, QM_WRITE_near}, format,
+                           &run->recipe))
         return 0;
     int64_t n = qm_golden_case_numel(c, "params0");
     struct qm_hyper *h = &run->recipe.hyper;
@@ -62,7 +62,7 @@ static void judge_plain(struct qm_conform *c, const float *last, int64_t n)
     qm_lion8_plain(last, n, bits);
     for (int64_t i = 0; i < n; i++)
         got[i] = qm_bf16_to_float(bits[i]);
-    qm_judge_floats(c, "checkpoint", got, want, n);
+    qm_match_floats(c, "checkpoint", got, want, n);
 }
 
 /* The keys that a checkpoint of this case had, "a,b": as this program reads them. */
@@ -84,7 +84,7 @@ static void judge_keys(struct qm_conform *c, const char *attribute, int want)
 
 /* weight_decay * (lr / initial_lr) of every step, as it was recorded; a recorder may have formed
  * the product first. */
-static void judge_decay(struct qm_conform *c, const struct qm_stored_run *run)
+static void judge_decay(struct qm_conform *c, const struct qm_param16_run *run)
 {
     const struct qm_hyper *h = &run->recipe.hyper;
     const double *want = qm_golden_case_doubles(c, "decay_factor", run->steps);
@@ -96,13 +96,13 @@ static void judge_decay(struct qm_conform *c, const struct qm_stored_run *run)
         got[t] = h->weight_decay * (run->lr[t] / h->initial_lr);
         got[t] = want[t] == product_first ? product_first : got[t];
     }
-    qm_judge_close_double(c, "decay factor", got, want, run->steps, 0.0);
+    qm_match_close_double(c, "decay factor", got, want, run->steps, 0.0);
 }
 
 static void replay_class(struct qm_conform *c)
 {
     static const struct qm_golden_need rate = {"initial_lr", QM_NEED_number, 0, 1e30, 0};
-    struct qm_stored_run run = {.steps = 0};
+    struct qm_param16_run run = {.steps = 0};
     if (!qm_golden_case_needs(c, &rate, 1) || !run_read(c, &run))
         return;
     int64_t n = qm_shape_numel(&run.shape);
@@ -113,15 +113,15 @@ static void replay_class(struct qm_conform *c)
         return;
     judge_decay(c, &run);
     judge_keys(c, "state_dict_keys", 0);
-    qm_stored_replay(c, &run);
+    qm_param16_replay(c, &run);
     judge_plain(c, run.slot[0].values + (run.steps - 1) * n, run.steps > 0 ? n : 0);
 }
 
 static void replay_step(struct qm_conform *c)
 {
     static const struct qm_golden_need decay = {"weight_decay_factor", QM_NEED_number, 0, 1e30, 0};
-    struct qm_stored_run run = {.steps = 0};
-    struct qm_stored_slot *s = &run.slot[0];
+    struct qm_param16_run run = {.steps = 0};
+    struct qm_param16_slot *s = &run.slot[0];
     char text[96];
     if (!qm_golden_case_needs(c, &decay, 1) || !run_read(c, &run))
         return;
@@ -142,7 +142,7 @@ static void replay_step(struct qm_conform *c)
         return;
     judge_keys(c, "compressed_keys", 1);
     judge_keys(c, "uncompressed_keys", 0);
-    qm_stored_replay(c, &run);
+    qm_param16_replay(c, &run);
     judge_plain(c, s->decoded + (run.steps - 1) * n, run.steps > 0 ? n : 0);
 }
 

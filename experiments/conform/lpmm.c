@@ -235,7 +235,7 @@ static void replay_quantizer(struct qm_conform *c)
     if (qm_golden_case_has(c, "dequant"))
         want.dequant = ones ? defined_only(c, &codec, &shape, codes, want.scales, n)
                             : qm_golden_case_floats(c, "dequant", n);
-    qm_judge_quantizer(c, &codec, &shape, x, &want);
+    qm_match_quantizer(c, &codec, &shape, x, &want);
     if (ones && qm_golden_case_open(c))
         snprintf(c->now.text, sizeof c->now.text,
                  "but for %lld codes 255 of 0/0, which the source reads beyond its table",
@@ -290,8 +290,8 @@ static void replay_real(struct qm_conform *c)
         got[i] = qm_isnan(y[i]) ? (uint8_t)(codec.cb.n - 1)
                                 : codec.cb.perm[qm_code_of(&codec, y[i], word)];
     }
-    qm_judge_floats(c, "noise", drawn, noise, n);
-    qm_judge_codes(c, "code", got, want, n);
+    qm_match_floats(c, "noise", drawn, noise, n);
+    qm_match_codes(c, "code", got, want, n);
 }
 
 /* The integer map; the case records noise u in [0, 1) of the framework's generator.  The source
@@ -319,7 +319,7 @@ static void replay_dither(struct qm_conform *c)
         return;
     codes_shift(&codec, want, all);
     qm_fold(&codec, &shape, 0, all, x, own);
-    qm_judge_floats(c, "scale", own, scales, qm_scale_count(&codec, &shape));
+    qm_match_floats(c, "scale", own, scales, qm_scale_count(&codec, &shape));
     for (int64_t i = 0; i < all; i++) {
         uint32_t word = 0;
         if (!word_of(noise[i], 0.5f, &word))
@@ -327,9 +327,9 @@ static void replay_dither(struct qm_conform *c)
                                    (double)noise[i]);
         got[i] = (uint8_t)qm_code_of(&codec, x[i] / scales[i / block], word);
     }
-    qm_judge_codes(c, "code", got, want, all);
+    qm_match_codes(c, "code", got, want, all);
     qm_decode(&codec, &shape, got, scales, own);
-    qm_judge_floats(c, "decoded", own, dequant, n);
+    qm_match_floats(c, "decoded", own, dequant, n);
 }
 
 /* The extension's linear kernel, which the published code never calls: the integer map, noise from
@@ -369,7 +369,7 @@ static void replay_absmax_linear(struct qm_conform *c)
         codes[i] = (uint8_t)qm_code_of(&codec, x[i] / scales[i / group], word);
         stored[i] = (uint8_t)((codes[i] + codec.cb.base) & ((1 << bits) - 1));
     }
-    qm_judge_floats(c, "noise", drawn, noise, n);
+    qm_match_floats(c, "noise", drawn, noise, n);
     qm_pack_codes(QM_PACK_lo, bits, stored, n, bytes);
     qm_decode(&codec, &shape, codes, scales, out);
     for (int k = 0; k < 2; k++) {
@@ -378,9 +378,9 @@ static void replay_absmax_linear(struct qm_conform *c)
         const int64_t *packed = qm_golden_case_ints(c, name, -1);
         if (!packed || qm_golden_case_numel(c, name) < n * bits / 8)
             return;
-        qm_judge_codes(c, name, bytes, packed, n * bits / 8);
+        qm_match_codes(c, name, bytes, packed, n * bits / 8);
         snprintf(name, sizeof name, "unpacked_%s", contractions[k]);
-        qm_judge_close(c, name, out, qm_golden_case_floats(c, name, n), n, 0x1p-22, 0.0);
+        qm_match_close(c, name, out, qm_golden_case_floats(c, name, n), n, 0x1p-22, 0.0);
     }
 }
 
@@ -463,11 +463,11 @@ static void replay_map(struct qm_conform *c)
     int own = qm_quantizer_parse(text, &q) == QM_OK ? qm_lpmm_table(c, &q, table) : 0;
     if (own == n && own > 0) {
         snprintf(c->now.how, sizeof c->now.how, "%.*s of PyTorch 2", (int)strcspn(text, "/"), text);
-        qm_judge_floats(c, "value", table, want, n);
+        qm_match_floats(c, "value", table, want, n);
         return;
     }
     text[strcspn(text, ":")] = '\0'; /* the map's name */
-    qm_judge_map(c, text, s.bits, s.sign, want, n);
+    qm_match_map(c, text, s.bits, s.sign, want, n);
 }
 
 static void replay_leaf(struct qm_conform *c, const char *group)

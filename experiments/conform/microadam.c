@@ -65,8 +65,8 @@ static void judge_codes(struct qm_conform *c, const struct qm_codec *codec, cons
         got[i] = got[i] + 0.0f;
         same[i] = ends[i] + 0.0f;
     }
-    qm_judge_floats(c, "end of a block", got, same, count);
-    qm_judge_codes(c, "code", codes, want, n);
+    qm_match_floats(c, "end of a block", got, same, count);
+    qm_match_codes(c, "code", codes, want, n);
 }
 
 static void replay_quantizer(struct qm_conform *c)
@@ -101,11 +101,11 @@ static void replay_quantizer(struct qm_conform *c)
     qm_decode(&codec, &flat, bytes, ends, out);
     for (int64_t i = 0; i < n; i++) /* recorded as a sum with zero */
         out[i] = narrow(out[i]) + 0.0f;
-    qm_judge_floats(c, "decoded", out, dequant, n);
+    qm_match_floats(c, "decoded", out, dequant, n);
     if (qm_golden_case_has(c, "packed")) {
         int64_t size = qm_code_bytes(&codec, n);
         qm_pack_range(&codec, bytes, n, packed);
-        qm_judge_codes(c, "packed", packed, qm_golden_case_ints(c, "packed", size), size);
+        qm_match_codes(c, "packed", packed, qm_golden_case_ints(c, "packed", size), size);
     }
 }
 
@@ -277,8 +277,8 @@ static void judge_window(struct qm_conform *c, const struct record *r, int64_t t
         follow(c, is_full ? r->block : r->n - from, taken, slot[ERROR] + from, mine, want, marks);
         at += taken;
     }
-    qm_judge_floats(c, "index", slot[INDEX], index, r->cells);
-    qm_judge_floats(c, "value", slot[VALUE], value, r->cells);
+    qm_match_floats(c, "index", slot[INDEX], index, r->cells);
+    qm_match_floats(c, "value", slot[VALUE], value, r->cells);
 }
 
 static void judge_error(struct qm_conform *c, const struct record *r, int64_t t, const float *error)
@@ -358,7 +358,7 @@ static void judge_params(struct qm_conform *c, float *got, const float *apart, c
         snprintf(c->now.text, sizeof c->now.text, "parameter[%lld]: the product is rounded first",
                  (long long)i);
     }
-    qm_judge_floats(c, "parameter", got, want, n);
+    qm_match_floats(c, "parameter", got, want, n);
 }
 
 static void replay_run(struct qm_conform *c)

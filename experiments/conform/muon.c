@@ -134,7 +134,7 @@ static void replay_map(struct qm_conform *c, const char *name)
     if (strncmp(name, "ns_", 3) == 0) {
         const struct qm_muon_kind *kind =
             strcmp(name, "ns_axolotl") == 0 ? &qm_muon_lin : &qm_muon_bnb;
-        qm_judge_close_double(c, "coefficient", &kind->triple[0][0],
+        qm_match_close_double(c, "coefficient", &kind->triple[0][0],
                               qm_golden_case_doubles(c, name, 3 * QM_MUON_ITERATIONS),
                               3 * QM_MUON_ITERATIONS, 0.0);
         return;
@@ -145,13 +145,13 @@ static void replay_map(struct qm_conform *c, const char *name)
     if (table && strcmp(name, "fp4") == 0 && n == 16)
         table[8] = -table[0]; /* here the second zero is -0 */
     if (strcmp(name, "nvfp4_magnitude") == 0)
-        qm_judge_floats(c, "value", cb.value + 8, table, n < 8 ? n : 8);
+        qm_match_floats(c, "value", cb.value + 8, table, n < 8 ? n : 8);
     else if (strcmp(name, "nvfp4_threshold") == 0)
-        qm_judge_floats(c, "threshold", cut, table, n < 7 ? n : 7);
+        qm_match_floats(c, "threshold", cut, table, n < 7 ? n : 7);
     else if (strcmp(name, "dynamic8") == 0)
-        qm_judge_map(c, "dyn", 8, 1, table, n);
+        qm_match_map(c, "dyn", 8, 1, table, n);
     else
-        qm_judge_map(c, strcmp(name, "fp4") == 0 ? "fp4s" : name, 4, 1, table, n);
+        qm_match_map(c, strcmp(name, "fp4") == 0 ? "fp4s" : name, 4, 1, table, n);
 }
 
 /* ---- quantizers ------------------------------------------------------------------------------ */
@@ -168,10 +168,10 @@ static void replay_typed(struct qm_conform *c, enum type t, const struct qm_shap
         count != shape->dim[0] * ((shape->dim[1] + block - 1) / block))
         return;
     encode_typed(t, block, shape, x, codes, scales);
-    qm_judge_floats(c, "scale", scales, typed(c, "scale", count, t), count);
-    qm_judge_codes(c, "code", codes, want, n);
+    qm_match_floats(c, "scale", scales, typed(c, "scale", count, t), count);
+    qm_match_codes(c, "code", codes, want, n);
     decode_typed(t, block, shape, want, scales, out);
-    qm_judge_floats(c, "decoded", out, typed(c, "dequant", n, t), n);
+    qm_match_floats(c, "decoded", out, typed(c, "dequant", n, t), n);
     snprintf(c->now.how, sizeof c->now.how, "intd:8s in 16-bit arithmetic");
 }
 
@@ -208,7 +208,7 @@ static void replay_quantizer(struct qm_conform *c)
             packed[n / 2] = (packed[n / 2] & 0xf0) | codec.cb.perm[codec.cb.zero];
         want.packed = packed;
     }
-    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
+    qm_match_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -321,7 +321,7 @@ static void judge_state(struct qm_conform *c, const struct record *r, int64_t t,
     uint8_t *codes = qm_golden_case_memory(c, r->n, 1);
     float *scales = qm_golden_case_memory(c, r->n_scales, sizeof *scales);
     if (r->values)
-        qm_judge_floats(c, "momentum", m, r->values + (t - 1) * r->n, r->n);
+        qm_match_floats(c, "momentum", m, r->values + (t - 1) * r->n, r->n);
     if (r->values || !codes || !scales)
         return;
     if (r->type != F32)
@@ -331,8 +331,8 @@ static void judge_state(struct qm_conform *c, const struct record *r, int64_t t,
              qm_encode(&codec, &r->slot, m, NULL, codes, scales) != QM_OK)
         qm_golden_case_differs(c, "momentum: %lld scales a step are recorded",
                                (long long)r->n_scales);
-    qm_judge_floats(c, "scale", scales, r->scales + (t - 1) * r->n_scales, r->n_scales);
-    qm_judge_codes(c, "code", codes, r->codes + (t - 1) * r->n, r->n);
+    qm_match_floats(c, "scale", scales, r->scales + (t - 1) * r->n_scales, r->n_scales);
+    qm_match_codes(c, "code", codes, r->codes + (t - 1) * r->n, r->n);
 }
 
 /* p after the step by the factors o, in the parameter's type. */
@@ -362,14 +362,14 @@ static void judge_step(struct qm_conform *c, const struct record *r, int64_t t, 
         m[i] = in(r->type, in(r->type, m[i] * mu) + g[i]);
         u[i] = qm_muon_bf16_of(h->nesterov ? in(r->type, in(r->type, m[i] * mu) + g[i]) : m[i]);
     }
-    qm_judge_floats(c, "input of Newton-Schulz", u, r->input + (t - 1) * r->n, r->n);
+    qm_match_floats(c, "input of Newton-Schulz", u, r->input + (t - 1) * r->n, r->n);
     judge_state(c, r, t, m);
     if (qm_muon_orthogonalize(&matrices, r->is_lin, h->eps, u) != QM_OK)
         qm_golden_case_failed(c);
-    qm_judge_close(c, "factor", u, want, r->n, 0.0, NS_TOLERANCE);
+    qm_match_close(c, "factor", u, want, r->n, 0.0, NS_TOLERANCE);
     memcpy(p, t > 1 ? r->params + (t - 2) * r->n : r->p0, sizeof *p * (size_t)r->n);
     step_typed(r, p, want);
-    qm_judge_close(c, "parameter", p, r->params + (t - 1) * r->n, r->n, 0.0, PARAM_TOLERANCE);
+    qm_match_close(c, "parameter", p, r->params + (t - 1) * r->n, r->n, 0.0, PARAM_TOLERANCE);
 }
 
 static void replay_run(struct qm_conform *c)

@@ -181,13 +181,13 @@ static double step_off(const struct double_run *r, const struct at *a, double go
 {
     const char *takes = r->from->f->takes;
     double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay;
-    double step = qm_judge_step(got - a->p, decay, a->p);
+    double step = qm_match_step(got - a->p, decay, a->p);
     double off = 0.0, v = 0.0, of_v = 0.0;
     int second = takes[0] == 's' ? 0 : takes[1] == 's' ? 1 : -1;
     if (second >= 0 && r->state[second]) {
         v = new_of(r, second, a);
         of_v = state_off(r, second, a);
-        double share = qm_judge_root_share(v, of_v, correction_of(r, a->t), r->h.eps);
+        double share = qm_match_root_share(v, of_v, correction_of(r, a->t), r->h.eps);
         if (share == HUGE_VAL)
             return share;
         off += share * step;
@@ -230,7 +230,7 @@ static void judge_state(struct qm_conform *c, const struct double_run *r, int i,
 {
     const double *want = r->state[i] + (t - 1) * r->n;
     char what[96];
-    absolute += DOUBLE_TOLERANCE * qm_judge_largest_double(want, r->n);
+    absolute += DOUBLE_TOLERANCE * qm_match_largest_double(want, r->n);
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
         r->allowed[k] = absolute + state_off(r, i, &a);
@@ -240,7 +240,7 @@ static void judge_state(struct qm_conform *c, const struct double_run *r, int i,
             got[k] = (double)NAN;
     }
     snprintf(what, sizeof what, "step %lld %s", (long long)t, r->state_name[i]);
-    qm_judge_close_double_each(c, what, got, want, r->allowed, r->n);
+    qm_match_close_double_each(c, what, got, want, r->allowed, r->n);
 }
 
 static void judge_parameters(struct qm_conform *c, const struct double_run *r, int64_t t, double *p,
@@ -252,9 +252,9 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
     char what[96];
     for (int64_t k = 0; k < r->n && off > 0.0; k++)
         if (isfinite(p[k] - want[k]))
-            step = fmax(step, qm_judge_step(p[k] - before[k], decay, before[k]));
-    double absolute = DOUBLE_TOLERANCE * fmax(qm_judge_largest_double(p, r->n),
-                                              qm_judge_largest_double(before, r->n)) +
+            step = fmax(step, qm_match_step(p[k] - before[k], decay, before[k]));
+    double absolute = DOUBLE_TOLERANCE * fmax(qm_match_largest_double(p, r->n),
+                                              qm_match_largest_double(before, r->n)) +
                       off * step + lr * centered;
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
@@ -263,7 +263,7 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
             p[k] = want[k];
     }
     snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-    qm_judge_close_double_each(c, what, p, want, r->allowed, r->n);
+    qm_match_close_double_each(c, what, p, want, r->allowed, r->n);
 }
 
 /* The fused kernel's scalar code after its whole vectors of four doubles takes the larger of the

@@ -103,14 +103,14 @@ static void judge_values(struct qm_conform *c, const struct qm_run *run, struct 
     const struct qm_run_slot *slot = &run->slot[i];
     const float *want = slot->values + row * s->numel, *old = row > 0 ? want - s->numel : NULL;
     double absolute =
-        run->within.value_absolute + run->within.value_largest * qm_judge_largest(want, s->numel);
+        run->within.value_absolute + run->within.value_largest * qm_match_largest(want, s->numel);
     double relative = i < run->within.value_from ? 0.0 : run->within.value_relative;
     for (int64_t k = 0; k < s->numel; k++) {
         double before = old ? size_of(old[k]) : 0.0, now = size_of(want[k]);
         s->allowed[k] =
             absolute + relative * (before > now ? before : now) + of_l2(run, i, row, s->numel, k);
     }
-    qm_judge_close_each(c, what, s->values, want, s->allowed, s->numel);
+    qm_match_close_each(c, what, s->values, want, s->allowed, s->numel);
 }
 
 /* What the errors of a state allow parameter k to be off by in the step of a row. */
@@ -157,7 +157,7 @@ static double step_of(const struct qm_run *run, const struct scratch *s, int64_t
     const struct qm_hyper *h = &run->recipe.hyper;
     float old = row > 0 ? run->params[(row - 1) * s->numel + k] : run->p0[k];
     double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
-    return qm_judge_step((double)(s->p[k] - old),
+    return qm_match_step((double)(s->p[k] - old),
                          run->within.is_decoupled ? lr * h->weight_decay : 0.0, (double)old);
 }
 
@@ -234,7 +234,7 @@ static double rates_of(const struct qm_run *run, int64_t row, int64_t n, int64_t
  *
  *     |M'/R' - M/R| <= |M' - M| / R' + |M| / R |R/R' - 1| <= off / R' + share |M| / R
  *
- * where share is qm_judge_root_share of the recorded v: R/R' is at least 1 / (1 + share), and at
+ * where share is qm_match_root_share of the recorded v: R/R' is at least 1 / (1 + share), and at
  * most 1 + share, as 1 + x <= 1 / (1 - x).  a / R' and b / R' are rates_of, with a margin for the
  * roundings that form them; |M| / R, summed, is the step made here.  Where nothing of R is certain
  * and eps is 0 the share is infinite, and so is the bound.  Where the terms of a moment cancel to
@@ -256,7 +256,7 @@ static double of_moment(const struct qm_run *run, const struct scratch *s, int64
         double v = size_of(run->slot[second].values[row * n + k]);
         int is_still = m == 0.0 && run->grads[(t - 1) * n + k] == 0.0f;
         share = is_still ? 0.0
-                         : qm_judge_root_share(v, state_off(run, second, row, n, k),
+                         : qm_match_root_share(v, state_off(run, second, row, n, k),
                                                correction_of(run, row), run->recipe.hyper.eps);
     }
     if (share == HUGE_VAL)
@@ -332,23 +332,23 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     if (s->zero && qm_golden_case_open(c))
         c->now.outcome = QM_CONFORM_near;
     s->zero = 0;
-    struct qm_judge_seen seen = {0, 0, 0};
+    struct qm_match_seen seen = {0, 0, 0};
     for (int64_t k = 0; run->is_rounded && k < s->numel; k++) {
         const struct qm_hyper *h = &run->recipe.hyper;
         double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
-        double step = qm_judge_step((double)(s->p[k] - old[k]),
+        double step = qm_match_step((double)(s->p[k] - old[k]),
                                     w->is_decoupled ? lr * h->weight_decay : 0.0, (double)old[k]);
         int64_t unseen = run->kept[row] - (row > 0 ? run->kept[row - 1] : 0) - 1;
         double near = (w->param_relative + (double)unseen * 0x1p-7) * size_of(s->p[k]) +
                       w->param_absolute + w->param_of_step * step;
         int64_t draw = run->draws ? run->draws[(run->kept[row] - 1) * s->numel + k] : -1;
-        qm_judge_add_step(&seen, (double)narrow((double)s->p[k], draw), (double)want[k],
+        qm_match_add_step(&seen, (double)narrow((double)s->p[k], draw), (double)want[k],
                           (double)old[k], near);
         round_param(c, &s->p[k], want[k], near, draw, what, k);
     }
     if (run->is_rounded) {
-        qm_judge_close(c, what, s->p, want, s->numel, 0.0, 0.0);
-        qm_judge_note_step(c, run->kept[row], &seen);
+        qm_match_close(c, what, s->p, want, s->numel, 0.0, 0.0);
+        qm_match_note_step(c, run->kept[row], &seen);
         return;
     }
     for (int64_t k = 0; k < s->numel && s->low; k++)
@@ -358,8 +358,8 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
                         of_gap(run, s, row, k) + w->param_of_step * step_of(run, s, row, k) +
                         of_values(run, s, row, k) + of_moment(run, s, row, k) +
                         of_infinite(run, s, row, k);
-    qm_judge_close_each(c, what, s->p, want, s->allowed, s->numel);
-    qm_judge_steps(c, run->kept[row], s->p, want, old, s->allowed, s->numel);
+    qm_match_close_each(c, what, s->p, want, s->allowed, s->numel);
+    qm_match_steps(c, run->kept[row], s->p, want, old, s->allowed, s->numel);
 }
 
 static void take_nan_codes(const struct qm_run *run, int i, const int64_t *want, int64_t n,
@@ -385,19 +385,19 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
         if (slot->codes) {
             QM_TRY(qm_backend_cpu.save(plan, i, s->codes, s->values));
             snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
-            qm_judge_close(c, what, s->values, slot->scales + (t - 1) * slot->n_scales,
+            qm_match_close(c, what, s->values, slot->scales + (t - 1) * slot->n_scales,
                            slot->n_scales, w->scale_relative, 0.0);
             snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
             take_nan_codes(run, i, slot->codes + (t - 1) * n, n, s->codes);
             if (w->code_share > 0)
-                qm_judge_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n, w->code_share);
+                qm_match_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n, w->code_share);
             else
-                qm_judge_codes(c, what, s->codes, slot->codes + (t - 1) * n, n);
+                qm_match_codes(c, what, s->codes, slot->codes + (t - 1) * n, n);
         } else if (slot->values && slot->every_step) {
             int64_t own = own_numel(run, i);
             QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));
             snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
-            qm_judge_close(c, what, s->values, slot->values + (t - 1) * own, own,
+            qm_match_close(c, what, s->values, slot->values + (t - 1) * own, own,
                            w->factor_relative, 0.0);
         } else if (slot->values && row >= 0) {
             QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));

@@ -26,7 +26,7 @@ static void replay_map(struct qm_conform *c, const char *name)
     int64_t n = qm_golden_case_numel(c, name), is_linear = strncmp(name, "linear2", 7) == 0;
     float *table = qm_golden_case_floats(c, name, n);
     if (is_linear || strncmp(name, "dynamic", 7) == 0)
-        qm_judge_map(c, is_linear ? "lin2" : "dyn", n == 16 ? 4 : 8, 1, table, n);
+        qm_match_map(c, is_linear ? "lin2" : "dyn", n == 16 ? 4 : 8, 1, table, n);
     else
         qm_golden_case_skip(c, "map %s is not built", name);
 }
@@ -71,15 +71,15 @@ static void replay_quantizer(struct qm_conform *c)
         }
         if (!diagonal)
             return;
-        qm_judge_floats(c, "diagonal", diagonal, qm_golden_case_floats(c, "diag", order), order);
-        qm_judge_floats(c, "decoded diagonal", diagonal, diagonal + order, order);
+        qm_match_floats(c, "diagonal", diagonal, qm_golden_case_floats(c, "diag", order), order);
+        qm_match_floats(c, "decoded diagonal", diagonal, diagonal + order, order);
     }
     struct qm_golden_run want = {.n_dequant = n, .dequant = dequant};
     want.scales = qm_golden_case_floats(c, "absmax", qm_scale_count(&codec, &shape));
     want.codes = qm_golden_case_ints(c, "codes", n);
     want.packed_bytes = qm_golden_case_numel(c, "packed");
     want.packed = qm_golden_case_ints(c, "packed", want.packed_bytes);
-    qm_judge_quantizer(c, &codec, &shape, x, &want);
+    qm_match_quantizer(c, &codec, &shape, x, &want);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -223,14 +223,14 @@ static void judge_matrix(struct qm_conform *c, struct qm_shampoo_record *r, cons
     if (!codes || !scales || !each)
         return;
     if (m->values) {
-        qm_judge_close_each(c, name, x, m->values + (t - 1) * nn, each, nn);
+        qm_match_close_each(c, name, x, m->values + (t - 1) * nn, each, nn);
         return;
     }
     if (qm_encode(&r->codec, &s, x, NULL, codes, scales) != QM_OK) {
         qm_golden_case_failed(c);
         return;
     }
-    qm_judge_close_each(c, name, scales, m->scales + (t - 1) * m->n_scales, each, m->n_scales);
+    qm_match_close_each(c, name, scales, m->scales + (t - 1) * m->n_scales, each, m->n_scales);
     for (int64_t i = 0; i < nn && qm_golden_case_open(c); i++) {
         int want = (int)m->codes[(t - 1) * nn + i];
         double scale = (double)m->scales[(t - 1) * m->n_scales + i / n * per + i % n / block];
@@ -245,7 +245,7 @@ static void judge_matrix(struct qm_conform *c, struct qm_shampoo_record *r, cons
         open++;
     }
     r->open_codes += (int)open;
-    qm_judge_count(c, name, open, nn);
+    qm_match_count(c, name, open, nn);
 }
 
 /* Rows of x get the sign that the rows of `like` have. */
@@ -312,8 +312,8 @@ static void judge_statistic(struct qm_conform *c, struct qm_shampoo_record *r,
             return;
         for (int64_t i = 0; i < n; i++) {
             allowed[i] = TURN * allowed[i] + 4.0 * QM_U;
-            allowed[n + i] = fmin(TURN * allowed[n + i], qm_judge_largest(want_ev, n)) +
-                             share_of(n) * qm_judge_largest(want_ev, n);
+            allowed[n + i] = fmin(TURN * allowed[n + i], qm_match_largest(want_ev, n)) +
+                             share_of(n) * qm_match_largest(want_ev, n);
         }
         if (qm_shampoo_statistic(&r->h, tile, r->tiles.cols, g, right, vt, ev) != QM_OK)
             qm_golden_case_failed(c);
@@ -321,7 +321,7 @@ static void judge_statistic(struct qm_conform *c, struct qm_shampoo_record *r,
     }
     judge_matrix(c, r, right ? "right vectors" : "left vectors", m, t, vt, allowed);
     judge_lengths(c, r, m, t);
-    qm_judge_close_each(c, "eigenvalue", ev, want_ev, allowed + n, n);
+    qm_match_close_each(c, "eigenvalue", ev, want_ev, allowed + n, n);
 }
 
 /* Judges the root, from the recorded statistic s. */
@@ -341,7 +341,7 @@ static void judge_root(struct qm_conform *c, struct qm_shampoo_record *r,
         if (qm_shampoo_root(&r->h, n, vt, s->apart + (t - 1) * n, root) != QM_OK)
             qm_golden_case_failed(c);
         for (int64_t i = 0; i < n; i++)
-            allowed[i] = share_of(n) * qm_judge_largest(root, nn);
+            allowed[i] = share_of(n) * qm_match_largest(root, nn);
     }
     for (int64_t i = 0; i < n && m->codes; i++) {
         diagonal[i] = root[i * (n + 1)];
@@ -349,7 +349,7 @@ static void judge_root(struct qm_conform *c, struct qm_shampoo_record *r,
     }
     judge_matrix(c, r, right ? "right root" : "left root", m, t, root, allowed);
     if (m->codes)
-        qm_judge_close(c, "diagonal", diagonal, m->apart + (t - 1) * n, n, 0.0, allowed[0]);
+        qm_match_close(c, "diagonal", diagonal, m->apart + (t - 1) * n, n, 0.0, allowed[0]);
 }
 
 static int read_hyper(struct qm_conform *c, struct qm_shampoo_record *r)

@@ -71,7 +71,7 @@ void qm_shampoo_judge_preconditioned(struct qm_conform *c, const struct qm_shamp
     if (is_unused(r, t) || !out || !allowed)
         return;
     precondition(c, r, root, t, out, allowed);
-    qm_judge_close_each(c, "preconditioned gradient", out, r->preconditioned + (t - 1) * r->n,
+    qm_match_close_each(c, "preconditioned gradient", out, r->preconditioned + (t - 1) * r->n,
                         allowed, r->n);
 }
 
@@ -86,8 +86,8 @@ static double cancelling(struct qm_conform *c, const struct qm_shampoo_record *r
         return 1.0;
     precondition(c, r, root, t, out, allowed);
     struct qm_shampoo_tile tile = qm_shampoo_tile_at(&r->tiles, 0);
-    double of_terms = qm_judge_largest_double(allowed, r->n),
-           sum = qm_judge_largest(r->preconditioned + (t - 1) * r->n, r->n) *
+    double of_terms = qm_match_largest_double(allowed, r->n),
+           sum = qm_match_largest(r->preconditioned + (t - 1) * r->n, r->n) *
                  (double)(tile.rows + tile.cols + 16) * QM_U;
     return sum > 0.0 ? fmax(of_terms / sum, 1.0) : 1.0;
 }
@@ -157,7 +157,7 @@ static double whole_share(const struct qm_shampoo_record *r, const struct qm_sha
     int64_t order = 1;
     for (int64_t i = 0; i < 2 * r->tiles.down * r->tiles.across; i++) {
         const float *ev = stat[i].apart + (t - 1) * stat[i].n;
-        double high = qm_judge_largest(ev, stat[i].n), low = high;
+        double high = qm_match_largest(ev, stat[i].n), low = high;
         for (int64_t k = 0; k < stat[i].n; k++)
             low = fmin(low, fabs((double)ev[k]));
         low += r->h.matrix_eps * high;
@@ -175,10 +175,10 @@ static void allow_step(const struct qm_shampoo_record *r, const float *const *mo
     const struct qm_hyper *h = &r->recipe.hyper;
     const float *m = moment[0] + (t - 1) * r->n, *v = NULL;
     const float *p = r->params + (t - 1) * r->n, *before = t > 1 ? p - r->n : r->p0;
-    double of_m = share * qm_judge_largest(m, r->n), of_v = 0.0, c1 = 1.0, c2 = 1.0;
+    double of_m = share * qm_match_largest(m, r->n), of_v = 0.0, c1 = 1.0, c2 = 1.0;
     if (r->is_adam) {
         v = moment[1] + (t - 1) * r->n;
-        of_v = share * qm_judge_largest(v, r->n);
+        of_v = share * qm_match_largest(v, r->n);
         c1 = 1.0 - pow(h->beta1, (double)t);
         c2 = 1.0 - pow(h->beta2, (double)t);
     }
@@ -232,14 +232,14 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
         for (int i = 0; i < at && st == QM_OK; i++) {
             const float *m = moment[i] + (t - 1) * r->n;
             st = qm_backend_cpu.decode(plan, i, p + r->n);
-            qm_judge_close(c, "moment after a whole step", p + r->n, m, r->n, 0.0,
-                           share * qm_judge_largest(m, r->n));
+            qm_match_close(c, "moment after a whole step", p + r->n, m, r->n, 0.0,
+                           share * qm_match_largest(m, r->n));
         }
         if (plan)
             qm_backend_cpu.close(plan);
         if (st != QM_OK)
             qm_golden_case_failed(c);
         allow_step(r, moment, t, share, allowed);
-        qm_judge_close_each(c, "parameter after a whole step", p, want, allowed, r->n);
+        qm_match_close_each(c, "parameter after a whole step", p, want, allowed, r->n);
     }
 }

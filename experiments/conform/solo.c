@@ -74,7 +74,7 @@ static void replay_blocks(struct qm_conform *c, const char *name)
         want[i] = (uint64_t)table[2 * i + 1];
     }
     if (table && got && want)
-        qm_judge_words(c, "block", got, want, rows);
+        qm_match_words(c, "block", got, want, rows);
 }
 
 static void replay_table(struct qm_conform *c, const char *name)
@@ -91,7 +91,7 @@ static void replay_table(struct qm_conform *c, const char *name)
         if (table[k] != table[(1 << bits) - 1])
             qm_golden_case_differs(c, "entry %lld is not the last one again", (long long)k);
     if (table)
-        qm_judge_map(c, strcmp(map, "de") == 0 ? "dyn" : linear_map(sign[0] == 's'), bits,
+        qm_match_map(c, strcmp(map, "de") == 0 ? "dyn" : linear_map(sign[0] == 's'), bits,
                      sign[0] == 's', table, n < 1 << bits ? n : 1 << bits);
 }
 
@@ -170,9 +170,9 @@ static void judge_numbers(struct qm_conform *c, const struct qm_codec *codec,
             b[i] = want[i * per + k];
         }
         if (k || within > 0.0)
-            qm_judge_close(c, k ? "alpha" : "scale", a, b, n, k ? POWERS : within, 0.0);
+            qm_match_close(c, k ? "alpha" : "scale", a, b, n, k ? POWERS : within, 0.0);
         else
-            qm_judge_floats(c, "scale", a, b, n);
+            qm_match_floats(c, "scale", a, b, n);
     }
 }
 
@@ -181,9 +181,9 @@ static void judge_codes(struct qm_conform *c, const char *what, const struct qm_
                         const uint8_t *got, const int64_t *want, int64_t n)
 {
     if (codec->q.curve == QM_CURVE_qlog)
-        qm_judge_codes_near(c, what, got, want, n, CODES);
+        qm_match_codes_near(c, what, got, want, n, CODES);
     else
-        qm_judge_codes(c, what, got, want, n);
+        qm_match_codes(c, what, got, want, n);
 }
 
 static void replay_quantizer(struct qm_conform *c)
@@ -233,11 +233,11 @@ static void replay_quantizer(struct qm_conform *c)
     for (int64_t i = 0; i < n; i++)
         got[i] = (uint8_t)codes[i];
     qm_decode(&codec, &shape, got, numbers, values);
-    qm_judge_close(c, "decoded", values, dequant, n, codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0,
+    qm_match_close(c, "decoded", values, dequant, n, codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0,
                    0.0);
     if (qm_golden_case_has(c, "packed")) {
         qm_pack_range(&codec, got, n, packed);
-        qm_judge_codes(c, "packed", packed, qm_golden_case_ints(c, "packed", bytes), bytes);
+        qm_match_codes(c, "packed", packed, qm_golden_case_ints(c, "packed", bytes), bytes);
     }
 }
 
@@ -324,7 +324,7 @@ static void state_judge(struct qm_conform *c, const struct state *s, const struc
     int64_t n = qm_shape_numel(shape);
     if (s->values) {
         qm_plain_round(s->codec.q.plain, n, fresh);
-        qm_judge_floats(c, s->of, fresh, s->values + (t - 1) * n, n);
+        qm_match_floats(c, s->of, fresh, s->values + (t - 1) * n, n);
         return;
     }
     uint8_t *codes = qm_golden_case_memory(c, n, 1);
@@ -347,7 +347,7 @@ static void params_judge(struct qm_conform *c, const struct qm_param *format, do
     for (int64_t i = 0; allowed && i < n; i++) {
         double size = fmax(fabs((double)old[i]), fabs((double)got[i]));
         double e = ROUNDING * size +
-                   STEP * qm_judge_step((double)got[i] - (double)old[i], decay, (double)old[i]);
+                   STEP * qm_match_step((double)got[i] - (double)old[i], decay, (double)old[i]);
         float stored = qm_param_widen(format->format, qm_param_nearest(format->format, got[i]));
         float low = got[i] - (float)e, high = got[i] + (float)e;
         low = qm_param_widen(format->format, qm_param_nearest(format->format, low));
@@ -358,7 +358,7 @@ static void params_judge(struct qm_conform *c, const struct qm_param *format, do
         got[i] = stored;
     }
     if (allowed)
-        qm_judge_close_each(c, "parameter", got, want, allowed, n);
+        qm_match_close_each(c, "parameter", got, want, allowed, n);
 }
 
 /* The recipe of a run; 0: skipped. */
@@ -460,7 +460,7 @@ static void replay_run(struct qm_conform *c)
     }
     for (int i = 0; i < 2 && qm_golden_case_open(c); i++)
         if (!s[i].values && state_floats(c, &s[i], &shape, steps, slot[i]))
-            qm_judge_close(c, "decoded", slot[i], s[i].last, n,
+            qm_match_close(c, "decoded", slot[i], s[i].last, n,
                            s[i].codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0, 0.0);
 }
 

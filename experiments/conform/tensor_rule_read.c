@@ -93,5 +93,5 @@ void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_ca
         if (!isfinite(allowed[t]))
             allowed[t] = 0.0;
     }
-    qm_judge_close_double_each(c, "state_RMS", got, want, allowed, steps);
+    qm_match_close_double_each(c, "state_RMS", got, want, allowed, steps);
 }

@@ -103,7 +103,7 @@ static double largest_step(const struct record *r, int64_t t, const double *x, c
     double m = 0.0, decay = decay_rate(r, t, before) * r->w->hyper.weight_decay;
     for (int64_t i = 0; i < r->n; i++)
         if (isfinite(x[i] - before[i]))
-            m = fmax(m, qm_judge_step(x[i] - before[i], decay, before[i]));
+            m = fmax(m, qm_match_step(x[i] - before[i], decay, before[i]));
     return m;
 }
 
@@ -230,7 +230,7 @@ static double param_error(const struct side *s, int64_t t, int is_free,
     double least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN; /* below it as if it were that */
     double change = fmax(largest_step(r, t, s->p, before), tol->param > 0.0 ? least : 0.0),
            most = fmax(
-               fmax(qm_judge_largest_double(s->p, r->n), qm_judge_largest_double(before, r->n)),
+               fmax(qm_match_largest_double(s->p, r->n), qm_match_largest_double(before, r->n)),
                least),
            size = qm_tensor_run_rms(before, r->n);
     double of_step =
@@ -256,10 +256,10 @@ static void param_errors(struct side *s, int64_t t)
            change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
            share = w->f32.param + more_of(r, -1, t, 0, change, &w->f32);
     int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
-    double largest = qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n),
-           least = qm_judge_subnormal(largest, r->n) * change + 0x1p-147;
+    double largest = qm_match_largest_double(r->grads + (t - 1) * r->n, r->n),
+           least = qm_match_subnormal(largest, r->n) * change + 0x1p-147;
     for (int64_t k = 0; k < r->n; k++) {
-        double step = qm_judge_step(s->p[k] - before[k], decay, before[k]),
+        double step = qm_match_step(s->p[k] - before[k], decay, before[k]),
                m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
                size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
         if (has_average)
@@ -296,11 +296,11 @@ static void state_allowed(struct side *s, int i, int64_t t, int is_free,
            keep = is_average ? r->w->keep : 0.0, most = 0.0, off = 0.0,
            least = tol == &r->w->f64 ? DBL_MIN : (double)FLT_MIN,
            added = more_of(r, i, t, is_free, 0.0, tol),
-           largest_of = qm_judge_largest_double(want, n),
-           largest_old = old ? qm_judge_largest_double(old, n) : 0.0;
+           largest_of = qm_match_largest_double(want, n),
+           largest_old = old ? qm_match_largest_double(old, n) : 0.0;
     double small =
         is_average && tol != &r->w->f64
-            ? qm_judge_subnormal(qm_judge_largest_double(r->grads + (t - 1) * r->n, r->n), r->n) *
+            ? qm_match_subnormal(qm_match_largest_double(r->grads + (t - 1) * r->n, r->n), r->n) *
                   largest_of
             : 0.0;
     for (int64_t k = 0; k < n; k++) {
@@ -416,14 +416,14 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
         const double *want = r->state[i] + (t - 1) * r->slot_n[i];
         if (s->oracle)
             take_nan(s->slot[i], want, r->slot_n[i]);
-        qm_judge_close_double_each(c, what, s->slot[i], want, s->allowed, r->slot_n[i]);
+        qm_match_close_double_each(c, what, s->slot[i], want, s->allowed, r->slot_n[i]);
     }
     const double *want = r->params + (t - 1) * r->n, *before = t > 1 ? want - r->n : r->p0;
     snprintf(what, sizeof what, "%sstep %lld parameter", free_or_not, (long long)t);
-    struct qm_judge_seen seen = {0, 0, 0};
+    struct qm_match_seen seen = {0, 0, 0};
     for (int64_t k = 0; k < r->n && s->start && !is_free; k++) {
         int is_hidden = s->low[k] <= before[k] && before[k] <= s->high[k];
-        qm_judge_add_step(&seen, s->p[k], want[k], before[k], is_hidden ? HUGE_VAL : 0.0);
+        qm_match_add_step(&seen, s->p[k], want[k], before[k], is_hidden ? HUGE_VAL : 0.0);
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
             s->p[k] = want[k];
     }
@@ -444,11 +444,11 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
         s->allowed[k] = s->allowed[0];
     if (r->w->has_own_steps && !is_free && tol == &r->w->f32)
         param_errors(s, t);
-    qm_judge_close_double_each(c, what, s->p, want, s->allowed, r->n);
+    qm_match_close_double_each(c, what, s->p, want, s->allowed, r->n);
     for (int64_t k = 0; k < r->n && !s->start && !is_free; k++)
-        qm_judge_add_step(&seen, s->p[k], want[k], before[k], s->allowed[k]);
+        qm_match_add_step(&seen, s->p[k], want[k], before[k], s->allowed[k]);
     if (!is_free)
-        qm_judge_note_step(c, t, &seen);
+        qm_match_note_step(c, t, &seen);
 }
 
 /* Steps 1..steps from the recorded start; not free: each from the recorded state before it. */

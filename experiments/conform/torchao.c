@@ -30,7 +30,7 @@ static void replay_maps(struct qm_conform *c, const char *group)
         while (k < N_MAPS && strcmp(maps[k].dataset, name) != 0)
             k++;
         if (k < N_MAPS)
-            qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign,
+            qm_match_map(c, maps[k].map, maps[k].bits, maps[k].sign,
                          qm_golden_case_floats(c, name, -1), qm_golden_case_numel(c, name));
         else
             qm_golden_case_skip(c, "a table of an older linspace, for reference only");
@@ -92,7 +92,7 @@ static void replay_quantizer(struct qm_conform *c)
                                              want.packed_bytes * 8 / codec.q.bits == n ? n : 0);
     want.scales = qm_golden_case_floats(c, "scale", qm_scale_count(&codec, &shape));
     want.dequant = qm_golden_case_floats(c, "dequant", n);
-    qm_judge_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
+    qm_match_quantizer(c, &codec, &shape, qm_golden_case_floats(c, "x", n), &want);
 }
 
 /* Datasets value (codes) and decoded (their values at scale 1), in any order. */
@@ -112,7 +112,7 @@ static void replay_table(struct qm_conform *c)
     for (int64_t i = 0; i < n; i++)
         codes[i] = (uint8_t)code[i];
     qm_decode(&codec, &flat, codes, &one, got);
-    qm_judge_floats(c, "decoded", got, want, n);
+    qm_match_floats(c, "decoded", got, want, n);
 }
 
 /* Datasets qmap, x, codes: bisect and near on any sorted table, without a scale. */
@@ -135,7 +135,7 @@ static void replay_search(struct qm_conform *c)
     snprintf(c->now.how, sizeof c->now.how, "bisect/near on the recorded table");
     for (int64_t i = 0; i < n; i++)
         got[i] = (uint8_t)(qm_isnan(x[i]) ? 0 : qm_code_of(&codec, x[i], 0));
-    qm_judge_codes(c, "code", got, want, n);
+    qm_match_codes(c, "code", got, want, n);
 }
 
 /* Rows: numel, whether 8-bit states are quantized, whether 4-bit states are. */
@@ -156,7 +156,7 @@ static void replay_fallback(struct qm_conform *c)
             char what[96];
             snprintf(what, sizeof what, "%s quantizes %lld elements", names[v],
                      (long long)rows[3 * i]);
-            qm_judge_codes(c, what, &got, &rows[3 * i + 1 + v], 1);
+            qm_match_codes(c, what, &got, &rows[3 * i + 1 + v], 1);
         }
     }
 }
@@ -419,7 +419,7 @@ static void replay_stochastic(struct qm_conform *c)
         if (qm_isnan(value) && (got[i] & 0x7fff) > 0x7f80)
             want[i] = got[i];
     }
-    qm_judge_words(c, "bits", got, want, n);
+    qm_match_words(c, "bits", got, want, n);
 }
 
 static void replay_group(struct qm_conform *c, const char *group)

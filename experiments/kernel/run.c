@@ -11,9 +11,9 @@
 #include "core/user_kernel/large_index.h"
 #include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
+#include "experiments/kernel/extra_cases.h"
 #include "experiments/kernel/far_case.h"
 #include "experiments/kernel/files.h"
-#include "experiments/kernel/further.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/regime.h"
 #include "experiments/kernel/speed.h"
@@ -165,7 +165,7 @@ struct cases {
     double from;
     int64_t next, given, merged; /* index of the next case; cases given out and joined */
     int is_far_left;             /* 1: the case with large indices is still to come */
-    struct qm_further further;
+    struct qm_extra_cases extra;
     int form; /* of the last case given out; QM_FMADS: all its forms are */
     struct qm_case last;
     struct qm_kernel_case last_as;
@@ -243,8 +243,8 @@ static int find_case(struct cases *all)
             break;
         i = all->next++;
         if (i >= qm_regimes_count(all->regimes)) {
-            int found = qm_further_find(&all->further, r, &all->regimes->domain,
-                                        all->given == all->merged, &all->last);
+            int found = qm_extra_cases_next(&all->extra, r, &all->regimes->domain,
+                                            all->given == all->merged, &all->last);
             if (found < 0) {
                 all->next--;
                 return -1;

@@ -1,4 +1,4 @@
-/* matrix.c - Runs all trials in parallel and derives the faults of the judge. */
+/* matrix.c - Judges all entries in parallel and derives the faults of the judge. */
 #include "experiments/mutants/matrix.h"
 #include "core/base/clock.h"
 
@@ -18,7 +18,7 @@
 #include "core/base/threads.h"
 #include "experiments/check/cases.h"
 #include "experiments/cli/cli.h"
-#include "experiments/mutants/trial.h"
+#include "experiments/mutants/judge_entry.h"
 
 enum { QUICK = 4, DRAWN = 680, QUICK_DRAWN = 128 };
 
@@ -53,8 +53,8 @@ static qm_status choose(struct qm_matrix *m)
 {
     const struct qm_registry *r = m->o.registry;
     char *taken = calloc((size_t)r->n + 1, 1);
-    m->trial = calloc((size_t)r->n + 1, sizeof *m->trial);
-    if (!taken || !m->trial) {
+    m->result = calloc((size_t)r->n + 1, sizeof *m->result);
+    if (!taken || !m->result) {
         free(taken);
         return qm_fail(QM_NO_MEMORY, "%d mutants", r->n);
     }
@@ -66,7 +66,7 @@ static qm_status choose(struct qm_matrix *m)
             continue;
         m->mutants += r->entry[i].kind == QM_MUTANT_mutant;
         m->benign += r->entry[i].kind == QM_MUTANT_benign;
-        m->trial[m->n++].entry = &r->entry[i];
+        m->result[m->n++].entry = &r->entry[i];
     }
     free(taken);
     return m->n ? QM_OK
@@ -77,7 +77,7 @@ static qm_status choose(struct qm_matrix *m)
 }
 
 /* Number of seeds of an entry: of a benign one, such that all benign entries have `runs` cases. */
-static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
+static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_result *t)
 {
     int64_t each = QM_MUTANT_REGIME_COUNT * (int64_t)(m->benign ? m->benign : 1);
     if (t->entry->kind != QM_MUTANT_benign || m->o.quick)
@@ -90,10 +90,10 @@ static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
 
 /* A quick run judges few cases; conditions that only large or rare cases meet need them all, so
  * that a mutant which survives the few is judged again. */
-static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
+static qm_status one_entry(struct qm_matrix *m, int i, const char *folder)
 {
     char own[PATH_MAX];
-    struct qm_mutant_trial *t = &m->trial[i];
+    struct qm_mutant_result *t = &m->result[i];
     const int64_t few[QM_CASE_SET_COUNT] = {[QM_CASE_SET_drawn] = QUICK_DRAWN};
     const int64_t all[QM_CASE_SET_COUNT] = {
         [QM_CASE_SET_listed] = qm_case_count(), [QM_CASE_SET_drawn] = DRAWN};
@@ -101,10 +101,10 @@ static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
     if (mkdir(own, 0700) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
     qm_status st =
-        qm_mutant_trial_run(t, own, m->o.seed, seeds_of(m, t), m->o.quick ? few : all, &stop);
+        qm_mutant_judge(t, own, m->o.seed, seeds_of(m, t), m->o.quick ? few : all, &stop);
     if (st == QM_OK && m->o.quick && t->entry->kind == QM_MUTANT_mutant && !t->broken &&
-        !qm_mutant_trial_kills(t)) {
-        st = qm_mutant_trial_run(t, own, m->o.seed, 1, all, &stop);
+        !qm_mutant_kills(t)) {
+        st = qm_mutant_judge(t, own, m->o.seed, 1, all, &stop);
 #pragma omp atomic
         m->in_full++;
     }
@@ -114,7 +114,7 @@ static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
 
 /* Messages are kept per thread, so the text of the first failure is copied to the
  * caller's thread. */
-static qm_status all_trials(struct qm_matrix *m, const char *folder)
+static qm_status all_entries(struct qm_matrix *m, const char *folder)
 {
     struct qm_progress progress;
     qm_status worst = QM_OK;
@@ -123,27 +123,27 @@ static qm_status all_trials(struct qm_matrix *m, const char *folder)
     qm_progress_start(&progress, "mutate", m->n);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int i = 0; i < m->n; i++) {
-        qm_status st = stop ? qm_fail(QM_INTERRUPTED, "interrupted") : one_trial(m, i, folder);
+        qm_status st = stop ? qm_fail(QM_INTERRUPTED, "interrupted") : one_entry(m, i, folder);
 #pragma omp critical
         {
             if (st != QM_OK && worst == QM_OK) {
                 worst = st;
                 snprintf(text, sizeof text, "%s", qm_message());
             }
-            qm_progress_add(&progress, 1, m->trial[i].broken != NULL);
+            qm_progress_add(&progress, 1, m->result[i].broken != NULL);
         }
     }
     qm_progress_end(&progress);
     return worst == QM_OK ? QM_OK : qm_fail(worst, "%s", text);
 }
 
-static const struct qm_mutant_trial *template_of(const struct qm_matrix *m,
-                                                 const struct qm_mutant_trial *t)
+static const struct qm_mutant_result *template_of(const struct qm_matrix *m,
+                                                  const struct qm_mutant_result *t)
 {
     const struct qm_mutant_entry *e = &m->o.registry->entry[t->entry->of];
     for (int i = 0; i < m->n; i++)
-        if (m->trial[i].entry == e)
-            return &m->trial[i];
+        if (m->result[i].entry == e)
+            return &m->result[i];
     return NULL;
 }
 
@@ -151,8 +151,8 @@ static const struct qm_mutant_trial *template_of(const struct qm_matrix *m,
 static void mark_equal(const struct qm_matrix *m)
 {
     for (int i = 0; i < m->n; i++) {
-        struct qm_mutant_trial *t = &m->trial[i];
-        const struct qm_mutant_trial *base = template_of(m, t);
+        struct qm_mutant_result *t = &m->result[i];
+        const struct qm_mutant_result *base = template_of(m, t);
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT && base && base != t; k++)
             if (t->cell[k].is == QM_CELL_survives && t->cell[k].digest == base->cell[k].digest)
                 t->cell[k].is = QM_CELL_equal;
@@ -167,12 +167,12 @@ static qm_status compare_survivors(struct qm_matrix *m, const char *folder)
     snprintf(own, sizeof own, "%s/apart", folder);
     for (int i = 0; i < m->n && st == QM_OK; i++)
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT && st == QM_OK; k++) {
-            struct qm_mutant_trial *t = &m->trial[i];
+            struct qm_mutant_result *t = &m->result[i];
             if (t->entry->kind != QM_MUTANT_mutant || t->cell[k].is != QM_CELL_survives)
                 continue;
             if (mkdir(own, 0700) != 0)
                 return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
-            st = qm_mutant_trial_compare(t, template_of(m, t)->entry, k, own, m->o.seed, &stop);
+            st = qm_mutant_compare(t, template_of(m, t)->entry, k, own, m->o.seed, &stop);
             rmdir(own);
         }
     return st;
@@ -188,7 +188,7 @@ static qm_status run(struct qm_matrix *m)
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
-    qm_status st = all_trials(m, folder);
+    qm_status st = all_entries(m, folder);
     mark_equal(m);
     if (st == QM_OK)
         st = compare_survivors(m, folder);
@@ -217,7 +217,7 @@ static void fault(struct qm_matrix *m, const char *format, ...)
         m->fault[m->n_faults++] = text;
 }
 
-static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_trial *t)
+static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_result *t)
 {
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++) {
         enum qm_cell_is is = t->cell[k].is;
@@ -228,11 +228,11 @@ static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_trial *t)
             fault(m, "%s: survives in %s, where its results differ from the template's",
                   t->entry->id, qm_mutant_regime_name(k));
     }
-    if (!qm_mutant_trial_kills(t))
+    if (!qm_mutant_kills(t))
         fault(m, "%s: survives everywhere", t->entry->id);
 }
 
-static void gate_correct(struct qm_matrix *m, const struct qm_mutant_trial *t)
+static void gate_correct(struct qm_matrix *m, const struct qm_mutant_result *t)
 {
     m->runs += t->runs;
     m->alarms += t->alarms;
@@ -248,7 +248,7 @@ static void gate_correct(struct qm_matrix *m, const struct qm_mutant_trial *t)
 static void gate(struct qm_matrix *m)
 {
     for (int i = 0; i < m->n; i++) {
-        const struct qm_mutant_trial *t = &m->trial[i];
+        const struct qm_mutant_result *t = &m->result[i];
         if (t->broken)
             fault(m, "%s: %s", t->entry->id, t->broken);
         else if (t->entry->kind == QM_MUTANT_mutant)
@@ -272,10 +272,10 @@ qm_status qm_matrix_run(const struct qm_matrix_options *o, struct qm_matrix *m)
 void qm_matrix_free(struct qm_matrix *m)
 {
     for (int i = 0; i < m->n; i++)
-        qm_mutant_trial_free(&m->trial[i]);
+        qm_mutant_result_free(&m->result[i]);
     for (int i = 0; i < m->n_faults; i++)
         free(m->fault[i]);
-    free(m->trial);
+    free(m->result);
     free(m->fault);
     *m = (struct qm_matrix){0};
 }

@@ -55,7 +55,7 @@ struct qm_case_set_result {
     char *finding;      /* the first case with a finding, and the finding; owned, or NULL */
 };
 
-struct qm_mutant_trial {
+struct qm_mutant_result {
     const struct qm_mutant_entry *entry;
     struct qm_kill_cell cell[QM_MUTANT_REGIME_COUNT];
     struct qm_case_set_result set[QM_CASE_SET_COUNT];
@@ -75,8 +75,8 @@ struct qm_matrix_options {
 
 struct qm_matrix {
     struct qm_matrix_options o;
-    int n; /* number of trials, with templates, in the registry's order */
-    struct qm_mutant_trial *trial;
+    int n; /* number of results, with templates, in the registry's order */
+    struct qm_mutant_result *result;
     int n_faults;
     int64_t room;
     char **fault;         /* texts; owned */

@@ -4,7 +4,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/peer_rules.h"
-#include "experiments/mutants/trial.h"
+#include "experiments/mutants/judge_entry.h"
 
 static const char letters[] = {
 #define X(name, letter) letter,
@@ -17,11 +17,14 @@ static const char *const cell_names[] = {
 #undef X
 };
 
-static int is_mutant(const struct qm_mutant_trial *t) { return t->entry->kind == QM_MUTANT_mutant; }
+static int is_mutant(const struct qm_mutant_result *t)
+{
+    return t->entry->kind == QM_MUTANT_mutant;
+}
 
 /* Number of regimes in which a rule rejects the entry and its results differ from
  * the template's. */
-static int rejected_in(const struct qm_mutant_trial *t, int rule)
+static int rejected_in(const struct qm_mutant_result *t, int rule)
 {
     int count = 0;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
@@ -40,8 +43,8 @@ static int set_kills(const struct qm_matrix *m, int set, int except)
 {
     int count = 0;
     for (int i = 0; i < m->n; i++)
-        count += is_mutant(&m->trial[i]) && m->trial[i].set[set].is == QM_CELL_killed &&
-                 (except < 0 || m->trial[i].set[except].is != QM_CELL_killed);
+        count += is_mutant(&m->result[i]) && m->result[i].set[set].is == QM_CELL_killed &&
+                 (except < 0 || m->result[i].set[except].is != QM_CELL_killed);
     return count;
 }
 
@@ -49,7 +52,7 @@ static int count_cells(const struct qm_matrix *m, int regime, enum qm_cell_is is
 {
     int count = 0;
     for (int i = 0; i < m->n; i++)
-        count += is_mutant(&m->trial[i]) && m->trial[i].cell[regime].is == is;
+        count += is_mutant(&m->result[i]) && m->result[i].cell[regime].is == is;
     return count;
 }
 
@@ -58,11 +61,11 @@ static int rejected(const struct qm_matrix *m, int rule, int regime)
 {
     int count = 0;
     for (int i = 0; i < m->n; i++) {
-        const struct qm_mutant_trial *t = &m->trial[i];
+        const struct qm_mutant_result *t = &m->result[i];
         if (!is_mutant(t))
             continue;
         if (regime < 0)
-            count += (rule < 0 ? qm_mutant_trial_kills(t) : rejected_in(t, rule)) > 0;
+            count += (rule < 0 ? qm_mutant_kills(t) : rejected_in(t, rule)) > 0;
         else
             count += rule < 0 ? t->cell[regime].is == QM_CELL_killed
                               : (int)(t->cell[regime].rejected_by >> rule & 1u);
@@ -74,7 +77,8 @@ static int benign_rejected(const struct qm_matrix *m, int rule)
 {
     int count = 0;
     for (int i = 0; i < m->n; i++)
-        count += m->trial[i].entry->kind == QM_MUTANT_benign && rejected_in(&m->trial[i], rule) > 0;
+        count +=
+            m->result[i].entry->kind == QM_MUTANT_benign && rejected_in(&m->result[i], rule) > 0;
     return count;
 }
 
@@ -94,17 +98,17 @@ static void print_matrix(const struct qm_matrix *m)
     heads[n++] = "what";
     struct qm_table *t = qm_table_open(n, heads);
     for (int i = 0; i < m->n; i++) {
-        const struct qm_mutant_trial *trial = &m->trial[i];
-        if (!is_mutant(trial))
+        const struct qm_mutant_result *result = &m->result[i];
+        if (!is_mutant(result))
             continue;
-        qm_table_cell(t, "%s", trial->entry->id);
+        qm_table_cell(t, "%s", result->entry->id);
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
-            qm_table_cell(t, "%c", letters[trial->cell[k].is]);
+            qm_table_cell(t, "%c", letters[result->cell[k].is]);
         for (int k = 0; k < QM_CASE_SET_COUNT; k++)
-            qm_table_cell(t, "%c", letters[trial->set[k].is]);
+            qm_table_cell(t, "%c", letters[result->set[k].is]);
         for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
-            qm_table_cell(t, rejected_in(trial, k) ? "%d" : ".", rejected_in(trial, k));
-        qm_table_cell(t, "%s", trial->entry->text);
+            qm_table_cell(t, rejected_in(result, k) ? "%d" : ".", rejected_in(result, k));
+        qm_table_cell(t, "%s", result->entry->text);
     }
     qm_table_close(t);
     puts("K killed  = equal bits, so not a bug here  . survives;  behind them the transplanted "
@@ -137,7 +141,7 @@ static void print_totals(const struct qm_matrix *m)
         qm_table_cell(t, "%d", benign_rejected(m, k));
     int wrong = 0;
     for (int i = 0; i < m->n; i++)
-        wrong += m->trial[i].entry->kind == QM_MUTANT_benign && m->trial[i].alarms > 0;
+        wrong += m->result[i].entry->kind == QM_MUTANT_benign && m->result[i].alarms > 0;
     qm_table_cell(t, "%d", wrong);
     qm_table_close(t);
     puts("The rules are transplanted: they compare the kernel with the composed step, so that no "
@@ -148,7 +152,7 @@ static void print_totals(const struct qm_matrix *m)
 
 /* Prints the reason, the number of outputs that differ from the template's, and the largest error
  * / bound. */
-static void print_within(const struct qm_mutant_trial *t, int regime)
+static void print_within(const struct qm_mutant_result *t, int regime)
 {
     const struct qm_mutant_difference *a = &t->cell[regime].difference;
     qm_print("  within  %s in %s: %s\n", t->entry->id, qm_mutant_regime_name(regime),
@@ -178,7 +182,7 @@ static void print_pairs(const struct qm_matrix *m)
              "template's bits\n",
              equal);
     for (int i = 0; i < m->n; i++) {
-        const struct qm_mutant_trial *t = &m->trial[i];
+        const struct qm_mutant_result *t = &m->result[i];
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT && is_mutant(t); k++)
             if (t->cell[k].is == QM_CELL_equal)
                 qm_print("  equal   %s in %s, digest %016llx\n", t->entry->id,
@@ -221,7 +225,7 @@ static void print(const struct qm_matrix *m)
 
 /* ---- for machines ---------------------------------------------------------------------------- */
 
-static json_t *cell_json(const struct qm_mutant_trial *t, int regime)
+static json_t *cell_json(const struct qm_mutant_result *t, int regime)
 {
     const struct qm_kill_cell *c = &t->cell[regime];
     json_t *field = json_array();
@@ -234,7 +238,7 @@ static json_t *cell_json(const struct qm_mutant_trial *t, int regime)
         json_sprintf("%016llx", (unsigned long long)c->digest), "apart", difference_json(c));
 }
 
-static json_t *sets_json(const struct qm_mutant_trial *t)
+static json_t *sets_json(const struct qm_mutant_result *t)
 {
     json_t *all = json_object();
     for (int k = 0; k < QM_CASE_SET_COUNT; k++)
@@ -245,7 +249,7 @@ static json_t *sets_json(const struct qm_mutant_trial *t)
     return all;
 }
 
-static json_t *trial_json(const struct qm_mutant_trial *t)
+static json_t *result_json(const struct qm_mutant_result *t)
 {
     static const char *const kinds[] = {"template", "mutant", "benign"};
     json_t *cells = json_object();
@@ -267,7 +271,7 @@ static json_t *matrix_json(const struct qm_matrix *m)
     json_object_set_new(kills, "drawn_and_not_listed",
                         json_integer(set_kills(m, QM_CASE_SET_drawn, QM_CASE_SET_listed)));
     for (int i = 0; i < m->n; i++)
-        json_array_append_new(entries, trial_json(&m->trial[i]));
+        json_array_append_new(entries, result_json(&m->result[i]));
     for (int i = 0; i < m->n_faults; i++)
         json_array_append_new(faults, json_string(m->fault[i]));
     for (int k = 0; k < QM_PEER_RULE_COUNT; k++)

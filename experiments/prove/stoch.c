@@ -12,8 +12,8 @@
 
 /* ---- 16 bits, enumerated --------------------------------------------------------------------- */
 
-void qm_sr16_enumerate(int64_t (*ups)(const void *of, uint32_t base, uint32_t fraction),
-                       const void *of, uint32_t base, struct qm_sr16 *out)
+void qm_bf16_deviations_count(int64_t (*ups)(const void *of, uint32_t base, uint32_t fraction),
+                              const void *of, uint32_t base, struct qm_bf16_deviations *out)
 {
     static const int n = 65536;
     int64_t *count = malloc(sizeof *count * (size_t)n);
@@ -233,12 +233,12 @@ static json_t *row(const char *name, const char *right, const struct survey *s, 
 static json_t *prove_bf16(const struct qm_unbiased *u)
 {
     static const uint32_t base[] = {0x3f80, 0xbf80, 0x0000, 0x7f7e};
-    struct qm_sr16 all = {0, 0, 0, 0};
+    struct qm_bf16_deviations all = {0, 0, 0, 0};
     char worst[48], at[32];
     for (uint32_t i = 0; i < 4; i++) {
-        struct qm_sr16 one;
+        struct qm_bf16_deviations one;
         uint32_t low = i & 1 ? 0xffffu : 0;
-        qm_sr16_enumerate(ups_bf16, &low, base[i], &one);
+        qm_bf16_deviations_count(ups_bf16, &low, base[i], &one);
         all.evaluations += one.evaluations;
         all.sum += one.sum;
         if (llabs(one.worst) > llabs(all.worst)) {

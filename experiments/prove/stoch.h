@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* Rounding of float32 to its upper 16 bits.  Of the 65,536 draws, exactly f must go up in magnitude
- * for the 16-bit fraction f. */
-struct qm_sr16 {
+/* How far a rounding of float32 to its upper 16 bits (bfloat16) is off: of the 65,536 draws,
+ * exactly f must go up in magnitude for the 16-bit fraction f. */
+struct qm_bf16_deviations {
     int64_t worst; /* largest deviation, in draws; negative: too few go up */
     uint32_t at;   /* the first fraction with this deviation */
     int64_t sum;   /* of the deviations over all fractions; 2^32 are a bias of one ulp */
@@ -15,8 +15,8 @@ struct qm_sr16 {
 
 /* ups(of, base, fraction): number of draws that round the float with bits base << 16 |
  * fraction up. */
-void qm_sr16_enumerate(int64_t (*ups)(const void *of, uint32_t base, uint32_t fraction),
-                       const void *of, uint32_t base, struct qm_sr16 *out);
+void qm_bf16_deviations_count(int64_t (*ups)(const void *of, uint32_t base, uint32_t fraction),
+                              const void *of, uint32_t base, struct qm_bf16_deviations *out);
 
 /* A rounding with draws of 32 bits.  value(of, x, draw) is monotone in draw, so bisection finds the
  * exact number of draws of each value. */

@@ -166,7 +166,7 @@ static int64_t partner(const struct qm_summary *s, int64_t i)
     int axis = qm_suite_axis(suite, s->plan->versus_key), source = qm_suite_axis(suite, "source");
     int base = label_index(&suite->axis[axis], s->plan->versus_label);
     int64_t others = 1, stride = 1;
-    int64_t own = qm_protocol_own(s->results->cell, s->results->n_cells);
+    int64_t own = qm_plain_cell_count(s->results->cell, s->results->n_cells);
     for (int a = 0; a < suite->n_axes; a++)
         others *= a == source ? 1 : suite->axis[a].n;
     for (int a = suite->n_axes - 1; a > axis; a--)
@@ -366,7 +366,7 @@ static int shows_errors(const struct qm_summary_plan *p)
 
 static qm_status make_rows(struct qm_summary *s, struct qm_summary_key *where)
 {
-    int64_t n_cells = qm_protocol_own(s->results->cell, s->results->n_cells), n = 0;
+    int64_t n_cells = qm_plain_cell_count(s->results->cell, s->results->n_cells), n = 0;
     size_t room = (size_t)(n_cells > 0 ? n_cells : 1);
     struct qm_summary_member *m = calloc(room, sizeof *m);
     double *scratch = malloc(room * sizeof *scratch);

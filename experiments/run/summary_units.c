@@ -31,7 +31,7 @@ static int64_t stride_of(const struct qm_results *r, int axis)
 {
     const struct qm_suite *suite = r->suite;
     int source = qm_suite_axis(suite, "source");
-    int64_t others = 1, stride = 1, own = qm_protocol_own(r->cell, r->n_cells);
+    int64_t others = 1, stride = 1, own = qm_plain_cell_count(r->cell, r->n_cells);
     for (int a = 0; a < suite->n_axes; a++)
         others *= a == source ? 1 : suite->axis[a].n;
     for (int a = suite->n_axes - 1; a > axis; a--)

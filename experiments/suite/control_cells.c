@@ -214,7 +214,7 @@ qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, in
     return st;
 }
 
-int64_t qm_protocol_own(const struct qm_cell *cells, int64_t n_cells)
+int64_t qm_plain_cell_count(const struct qm_cell *cells, int64_t n_cells)
 {
     int64_t lo = 0, hi = n_cells; /* cells below lo are plain, cells from hi on are controls */
     while (lo < hi) {

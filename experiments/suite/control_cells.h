@@ -14,7 +14,7 @@ qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, in
 int qm_recipe_full(const struct qm_recipe *r, struct qm_recipe *out);
 
 /* The number of plain cells, the product of the suite's axes; they come first. */
-int64_t qm_protocol_own(const struct qm_cell *cells, int64_t n_cells);
+int64_t qm_plain_cell_count(const struct qm_cell *cells, int64_t n_cells);
 
 /* Writes the name of a cell in tables and legends into text, which holds QM_LABEL_TEXT bytes. */
 #define QM_LABEL_TEXT 512

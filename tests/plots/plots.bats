@@ -68,17 +68,17 @@ draw() {
 }
 
 @test "qualm plot: figures of any suite, in three formats, twice the same; titles count right" {
-    "$QUALM" plot -q "$DIR/results/drift.h5" -w drift -o "$DIR/p/drift-drift.svg" \
+    "$QUALM" plot -q "$DIR/results/drift.h5" --what drift -o "$DIR/p/drift-drift.svg" \
         -o "$DIR/p/drift.png" -o "$DIR/p/drift.pdf"
     [ -s "$DIR/p/drift.png" ] && [ -s "$DIR/p/drift.pdf" ]
     for one in $(drawn momentum_format:frontier momentum_convergence:ratio drift_second:points); do
-        "$QUALM" plot -q "$DIR/results/${one%:*}.h5" -w "${one#*:}" -o "$DIR/p/one.svg"
+        "$QUALM" plot -q "$DIR/results/${one%:*}.h5" --what "${one#*:}" -o "$DIR/p/one.svg"
         [ "$(stat -c %s "$DIR/p/one.svg")" -gt 10000 ]
     done
     "$QUALM" plot "$DIR/results/momentum_format.h5" --list | grep -q "^frontier  *At "
     "$QUALM" plot -q "$DIR/results/drift.h5" -o "$DIR/again.svg"
     cmp "$DIR/again.svg" "$DIR/p/drift-drift.svg"
-    export TITLE=$(json_value 'd["title"]' plot "$DIR/results/momentum_format.h5" -w points \
+    export TITLE=$(json_value 'd["title"]' plot "$DIR/results/momentum_format.h5" --what points \
         --pair int4,nf4 -o "$DIR/x.png")
     in_python <<'EOF'
 title = os.environ["TITLE"]
@@ -90,11 +90,12 @@ one, two = (sqnr[rows & (axes["exp_avg"] == name)] for name in ("int4", "nf4"))
 assert f"on {(two > one).sum()} of {len(one)} tensors" in title, title
 assert f" by {np.median(two - one):.2g} dB" in title, title
 EOF
-    fails_with 2 "no figure 'nothing'" plot "$DIR/results/drift.h5" -w nothing -o "$DIR/x.png"
+    fails_with 2 "no figure 'nothing'" plot "$DIR/results/drift.h5" --what nothing -o "$DIR/x.png"
     fails_with 2 "expected an ending" plot "$DIR/results/drift.h5" -o "$DIR/x.gif"
     fails_with 2 "expected two different values of exp_avg: int4, " \
         plot "$DIR/results/drift.h5" --pair a,b -o "$DIR/x.png"
-    fails_with 4 "has no tables of figure gap" plot "$DIR/results/drift.h5" -w gap -o "$DIR/x.png"
+    fails_with 4 "has no tables of figure gap" \
+        plot "$DIR/results/drift.h5" --what gap -o "$DIR/x.png"
     fails_with 3 "cannot open" plot "$DIR/results/absent.h5" -o "$DIR/x.png"
 }
 
@@ -198,9 +199,9 @@ Y
     "$QUALM" plot "$DIR/results/paired.h5" --list 2>&1 >"$DIR/list" |
         grep -q "qualm report $DIR/results/paired.h5 --against baseline"
     fails_with 4 "qualm report $DIR/results/paired.h5 --against baseline" \
-        plot "$DIR/results/paired.h5" -w against -o "$DIR/x.png"
+        plot "$DIR/results/paired.h5" --what against -o "$DIR/x.png"
     fails_with 2 "figure contrasts takes no --pair; the suite says what is compared" \
-        plot "$DIR/results/paired.h5" -w contrasts --pair four,lpmm -o "$DIR/x.png"
+        plot "$DIR/results/paired.h5" --what contrasts --pair four,lpmm -o "$DIR/x.png"
     in_python <<'EOF'
 titles = dict(line.split(None, 1) for line in os.environ["TITLES"].splitlines())
 f = common.load(DIR + "paired.h5")

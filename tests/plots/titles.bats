@@ -8,7 +8,7 @@ load ../support/figures_common
 title() {
     local file=$1 figure=$2
     shift 2
-    json_value 'd["title"]' plot "$DIR/$file.h5" -w "$figure" "$@" -o "$DIR/x.png"
+    json_value 'd["title"]' plot "$DIR/$file.h5" --what "$figure" "$@" -o "$DIR/x.png"
 }
 
 # told FILE: titles and captions of all figures of the file, "NAME: TITLE | CAPTION"
@@ -135,7 +135,7 @@ EOF
 
 @test "plot names the reason and the cure where a file has no figure" {
     "$QUALM" analyze -q experiments/data/samples/checkpoint.pt -o "$DIR/a.h5" >/dev/null
-    for words in --list "-o $DIR/x.png" "-w points -o $DIR/x.png"; do
+    for words in --list "-o $DIR/x.png" "--what points -o $DIR/x.png"; do
         fails_with 4 '`qualm run SUITE --data FILE`' plot "$DIR/a.h5" $words
     done
     suite small 'variant: adamw4_lpmm' 'exp_avg.map: [lin, dyn]' 'coupling: global' \

@@ -5,7 +5,7 @@
 load ../support/figures_common
 
 # title FILE FIGURE: its title
-title() { json_value 'd["title"]' plot "$DIR/$1.h5" -w "$2" -o "$DIR/x.png"; }
+title() { json_value 'd["title"]' plot "$DIR/$1.h5" --what "$2" -o "$DIR/x.png"; }
 
 # told FILE FIGURE: "TITLE | CAPTION"
 told() {

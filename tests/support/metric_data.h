@@ -1,5 +1,9 @@
 /* metric_data.h - Data and comparisons that the tests of the metrics share.
  *
+ * The second definition of a metric, from which `check` and `near` take what they expect, stands in
+ * tests/oracle/metric/test_metric.c, or for the names of in_accuracy[] in test_metric_accuracy.c;
+ * a metric that has none fails the last test of either program.
+ *
  * x: exact values; y: decoded values; ws, gs: the updates from the exact and from the quantized
  * state; grad: the gradient; scale and code: of each element. */
 #ifndef QM_TESTS_METRIC_DATA_H
@@ -21,6 +25,14 @@ enum { N = 5003 };
 static double x[N], ws[N], gs[N], grad[N];
 static float y[N], scale[N];
 static uint8_t code[N];
+
+/* Metrics with their second definition in test_metric_accuracy.c, by sorted or special data. */
+static const char *const in_accuracy[] = {
+    "rel_p1",    "rel_p5",        "rel_p25", "rel_p50", "rel_p75",  "rel_p95",  "rel_p99",
+    "rel_p99_9", "rel_min",       "rel_max", "ks",      "ks_high",  "w1",       "w1_high",
+    "w2",        "w2_error",      "angle",   "cosine",  "nan_want", "inf_want", "nan_got",
+    "inf_got",   "step_nonfinite"};
+static char is_compared[256]; /* metrics that were compared with a number so far */
 
 static inline double uniform(uint64_t stream, int64_t i)
 {
@@ -114,6 +126,9 @@ static inline double get(const struct qm_metrics *m, const char *name)
 /* Fails unless |got - want| <= tol |want|, or both are equal, or both are NaN. */
 static inline void near(const char *name, double got, double want, double tol)
 {
+    for (int i = 0; i < qm_metric_count() && !isnan(want); i++)
+        if (strcmp(qm_metric_at(i)->name, name) == 0)
+            is_compared[i] = 1;
     if (got == want || (isnan(got) && isnan(want)))
         return;
     if (!(fabs(got - want) <= tol * fabs(want)))
@@ -123,6 +138,20 @@ static inline void near(const char *name, double got, double want, double tol)
 static inline void check(const struct qm_metrics *m, const char *name, double want)
 {
     near(name, get(m, name), want, 1e-13);
+}
+
+/* Fails where a metric of the list was not compared with a definition: is_accuracy 0: one that is
+ * not of in_accuracy[], 1: one of these. */
+static inline void all_are_compared(int is_accuracy)
+{
+    assert_in_range(qm_metric_count(), 1, sizeof is_compared);
+    for (int i = 0; i < qm_metric_count(); i++) {
+        int is_there = 0;
+        for (size_t k = 0; k < sizeof in_accuracy / sizeof *in_accuracy; k++)
+            is_there += strcmp(in_accuracy[k], qm_metric_at(i)->name) == 0;
+        if (is_there == is_accuracy && !is_compared[i])
+            fail_msg("%s has no second definition in tests/oracle/metric", qm_metric_at(i)->name);
+    }
 }
 
 #endif

@@ -160,7 +160,7 @@ static void test_two_means(void **state)
             const struct qm_term t = {which / 6 % 2, 0.25f, 0};
             int64_t n_rows = m->batch * m->rows, n_cols = m->batch * m->cols, n = n_rows * m->cols;
             const struct doubling how = {x, times};
-            const struct qm_formed f = {form_doubled, &how, which % 2 ? twice : NULL};
+            const struct qm_lazy_floats f = {form_doubled, &how, which % 2 ? twice : NULL};
             if (!qm_isa_force((enum qm_isa)(which / 12)))
                 continue;
             omp_set_num_threads(1 + which / 2 % 3);

@@ -59,7 +59,7 @@ done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
     want=$(reference)
     for n in 1 2 7; do
         for i in $(seq "$n" -1 1); do
-            "$QUALM" run -q -k -w 1 -s "$i/$n" -o "$dir/s$n.h5" "$dir/mix.yaml" >/dev/null
+            "$QUALM" run -q -k -w 1 --shard "$i/$n" -o "$dir/s$n.h5" "$dir/mix.yaml" >/dev/null
         done
         rm -f "$dir/s$n.h5"
         "$QUALM" merge -q "$dir/s$n.run" >/dev/null
@@ -82,7 +82,7 @@ Y
     "$QUALM" run -q -w 0 -t 2 -o "$dir/p0.h5" "$dir/pair.yaml" >"$dir/out0"
     "$QUALM" run -q -w 2 -o "$dir/p1.h5" "$dir/pair.yaml" >"$dir/out1"
     for i in 3 1 2; do
-        "$QUALM" run -q -w 1 -s "$i/3" -o "$dir/p2.h5" "$dir/pair.yaml" >/dev/null
+        "$QUALM" run -q -w 1 --shard "$i/3" -o "$dir/p2.h5" "$dir/pair.yaml" >/dev/null
     done
     "$QUALM" merge -q "$dir/p2.run" >"$dir/out2"
     cmp "$dir/out0" "$dir/out1"
@@ -95,20 +95,20 @@ Y
 
 @test "the number of shards may change, and folders of two machines merge" {
     want=$(reference)
-    "$QUALM" run -q -k -w 1 -s 2/3 -o "$dir/a.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -k -w 1 --shard 2/3 -o "$dir/a.h5" "$dir/mix.yaml"
     had=$(done_cells "$dir/a.run")
     [ "$had" -gt 0 ]
     "$QUALM" run -q -w 2 -o "$dir/a.h5" "$dir/mix.yaml" >/dev/null
     [ "$(digest_of "$dir/a.h5")" = "$want" ]
     mkdir "$dir/x" "$dir/y"
-    "$QUALM" run -q -w 1 -s 1/2 -o "$dir/x/m.h5" "$dir/mix.yaml"
-    "$QUALM" run -q -w 1 -s 2/2 -o "$dir/y/m.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -w 1 --shard 1/2 -o "$dir/x/m.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -w 1 --shard 2/2 -o "$dir/y/m.h5" "$dir/mix.yaml"
     fails_with 4 "cells are not there yet" merge "$dir/x/m.run" -o "$dir/m.h5"
     [ ! -e "$dir/m.h5" ]
     fails_with 3 "2of2.jsonl" merge "$dir/x/m.run" "$dir/y/2of2.jsonl" -o "$dir/m.h5"
     "$QUALM" merge -q "$dir/x/m.run" "$dir/y/m.run/2of2.jsonl" -o "$dir/m.h5" >/dev/null
     [ "$(digest_of "$dir/m.h5")" = "$want" ]
-    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/other.h5" "$dir/bad.yaml"
+    "$QUALM" run -q -k -w 1 --shard 1/2 -o "$dir/other.h5" "$dir/bad.yaml"
     fails_with 2 "different campaigns" merge "$dir/x/m.run" "$dir/other.run" -o "$dir/m2.h5"
 }
 
@@ -185,7 +185,7 @@ P
     mkdir "$dir/ab.run"
     touch "$dir/ab.run/1of1.jsonl"
     for name in 'a*' 'a[b]' 'a\b' 'a b'; do
-        "$QUALM" run -q -w 1 -s 1/2 -o "$dir/$name.h5" "$dir/mix.yaml"
+        "$QUALM" run -q -w 1 --shard 1/2 -o "$dir/$name.h5" "$dir/mix.yaml"
         [ "$(done_cells "$dir/$name.run")" -gt 0 ]
         "$QUALM" run -q -w 2 -o "$dir/$name.h5" "$dir/mix.yaml" >/dev/null
         [ "$(digest_of "$dir/$name.h5")" = "$want" ]
@@ -278,8 +278,8 @@ P
 
 @test "after a flipped bit in a segment or a damaged ledger line those cells run again" {
     want=$(reference)
-    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/d.h5" "$dir/mix.yaml"
-    "$QUALM" run -q -k -w 1 -s 2/2 -o "$dir/d.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -k -w 1 --shard 1/2 -o "$dir/d.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -k -w 1 --shard 2/2 -o "$dir/d.h5" "$dir/mix.yaml"
     had=$(done_cells "$dir/d.run")
     [ "$had" = 90 ]
     "$PYTHON" - "$dir/d.run/1of2.0001.h5" <<'P'
@@ -303,12 +303,12 @@ P
     want=$(reference)
     for name in campaign.json lock 1of2.jsonl 1of2.journal suite.yaml 1of2.0001.h5; do
         rm -rf "$dir/p.run"
-        "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
+        "$QUALM" run -q -k -w 1 --shard 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
         rm -f "$dir/p.run/$name"
         mkfifo "$dir/p.run/$name"
         code=0
-        said=$(timeout 20 "$QUALM" run -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml" 2>&1 >/dev/null) \
-            || code=$?
+        said=$(timeout 20 "$QUALM" run -w 1 --shard 1/2 -o "$dir/p.h5" "$dir/mix.yaml" \
+            2>&1 >/dev/null) || code=$?
         echo "$name: $code: $said"
         case $name in
             suite.yaml) [ "$code" -eq 0 ] && [[ "$said" == *"suite.yaml: was damaged"* ]] ;;
@@ -352,7 +352,7 @@ P
 
 @test "a changed suite.yaml does not change the meaning of cells; cells that do not exist" {
     want=$(reference)
-    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/y.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -k -w 1 --shard 1/2 -o "$dir/y.h5" "$dir/mix.yaml"
     sed -i 's/n: \["512"\]/n: ["513"]/' "$dir/y.run/suite.yaml"
     sed -i '3s/"cell":[0-9]*/"cell":900/' "$dir/y.run/1of2.jsonl"
     fails_with 3 "suite.yaml: is damaged" merge "$dir/y.run"
@@ -417,7 +417,7 @@ P
     fi
     fails_with 3 "such/c.h5: cannot be written in the folder $dir/no/such: No such file" \
         run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
-    fails_with 3 "cannot be made" run -w 1 -s 1/2 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+    fails_with 3 "cannot be made" run -w 1 --shard 1/2 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
     fails_with 2 "--out is empty" run -w 1 -o "" "$dir/mix.yaml"
     ln -s /dev/null "$dir/null.h5" # refused before the first cell
     fails_with 3 "name of a file to write" run -w 1 -o "$dir/null.h5" "$dir/mix.yaml"
@@ -494,14 +494,14 @@ P
     json_on_stdout plan --json "$dir/mix.yaml"
     fails_with 4 "no campaign" status "$dir"
     fails_with 4 "no file and no suite 'a?b'" plan $'a\nb' # the error is one line
-    "$QUALM" run -q -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -w 1 --shard 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
     run "$QUALM" status "$dir/p.run"
     [ "$status" -eq 75 ]
-    "$QUALM" run -q -w 1 -s 2/2 -o "$dir/p.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -w 1 --shard 2/2 -o "$dir/p.h5" "$dir/mix.yaml"
     run "$QUALM" status "$dir/p.run"
     [ "$status" -eq 0 ]
-    fails_with 2 "is no shard" run -s 3/2 "$dir/mix.yaml"
-    fails_with 2 "no campaign" run -w 0 -s 1/2 "$dir/mix.yaml"
+    fails_with 2 "is no shard" run --shard 3/2 "$dir/mix.yaml"
+    fails_with 2 "no campaign" run -w 0 --shard 1/2 "$dir/mix.yaml"
 }
 
 @test "a range of 100,000 seeds is read back from its plan within seconds" {
@@ -536,7 +536,7 @@ P
     [ "$(json_value 'd[0]["cells"]' plan --shards 3 "$dir/m.yaml")" = "$cells" ]
     planned=$(now)
     for i in 1 2 3; do
-        "$QUALM" run -q -k -w 2 -s "$i/3" -o "$dir/m.h5" "$dir/m.yaml"
+        "$QUALM" run -q -k -w 2 --shard "$i/3" -o "$dir/m.h5" "$dir/m.yaml"
     done
     ran=$(now)
     rm -f "$dir/m.h5" # the last shard may have written it

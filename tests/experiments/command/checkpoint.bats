@@ -45,12 +45,12 @@ P
 @test "import: hyper-parameters, a filter, several files, and what fails" {
     zip=$SAMPLES/zip.pt
     [ "$(json_value 'd["hyper"]["0.weight"]["lr"]' import "$zip" -o "$dir/a.npz")" = 0.25 ]
-    [ "$(json_value 'len(d["tensors"])' import "$zip" -t 'exp_avg$' -o "$dir/a.npz")" = 2 ]
+    [ "$(json_value 'len(d["tensors"])' import "$zip" --tensor 'exp_avg$' -o "$dir/a.npz")" = 2 ]
     json_on_stdout import "$zip" -o "$dir/a.h5" --json
     qualm import -q "$SAMPLES/nested.pt" "$SAMPLES/tensors.pth" -o "$dir/both.npz" >/dev/null
     fails_with 2 "stands in" import "$SAMPLES/zip.pt" "$SAMPLES/legacy.pt" -o "$dir/b.npz"
     fails_with 2 "expected an ending" import "$SAMPLES/zip.pt" -o "$dir/b.pt"
-    fails_with 4 "no tensor matches" import "$SAMPLES/zip.pt" -t nothing -o "$dir/b.npz"
+    fails_with 4 "no tensor matches" import "$SAMPLES/zip.pt" --tensor nothing -o "$dir/b.npz"
     fails_with 3 "cannot open" import "$dir/absent.pt" -o "$dir/b.npz"
     [ ! -e "$dir/b.npz" ]
 }
@@ -87,7 +87,7 @@ P
 }
 
 @test "analyze, size, run and state take checkpoints; bitsandbytes' names are slots" {
-    [[ $(qualm analyze "$SAMPLES/bnb8.pt" -t state2 -V adamw8_bnb,exp_avg_sq.min_numel=0) == \
+    [[ $(qualm analyze "$SAMPLES/bnb8.pt" --tensor state2 -V adamw8_bnb,exp_avg_sq.min_numel=0) == \
         *"0/state2"*"exp_avg_sq"* ]]
     [[ $(qualm size --shapes "$SAMPLES/zip.pt" --variant adamw4_ao) == *"params   27"* ]]
     cat >"$dir/mine.yaml" <<'Y'
@@ -575,6 +575,6 @@ L
         "$PYTHON" -c 'import h5py; print(h5py.File("a.h5").attrs["left_out"])' |
             grep -q "optimizer.pt: names"
     done
-    "$QUALM" import both.pt -t w -o b.h5 >out 2>err
+    "$QUALM" import both.pt --tensor w -o b.h5 >out 2>err
     ! grep -q "left out: names" err || return 1
 }

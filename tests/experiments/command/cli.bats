@@ -41,6 +41,28 @@ commands() {
     done
 }
 
+# Reads "LETTER OPTION COMMAND" and prints letters of two options and options of two letters, the
+# plural counting as the singular.
+two_meanings() {
+    awk '{ long = $2; sub(/s$/, "", long) }
+        ($1 in option) && option[$1] != long { print "-" $1 ": --" option[$1] ", --" long, $3 }
+        (long in letter) && letter[long] != $1 { print "--" long ": -" letter[long] ", -" $1, $3 }
+        { option[$1] = long; letter[long] = $1 }'
+}
+
+@test "a letter is one option's in all commands, and an option has one letter" {
+    local all pairs
+    all=$("$QUALM" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
+    pairs=$(for c in $all; do
+        qualm "$c" --help | sed -nE "s/^ *-(.), --([a-z-]+).*/\1 \2 $c/p"
+    done)
+    [ "$(cut -d' ' -f1 <<<"$pairs" | sort -u | wc -l)" -ge 20 ]
+    [ "$(cut -d' ' -f3 <<<"$pairs" | sort -u | wc -l)" = "$(wc -w <<<"$all")" ]
+    [ -z "$(two_meanings <<<"$pairs")" ] || { two_meanings <<<"$pairs"; false; }
+    [ "$(two_meanings <<<"$pairs"$'\n''R retry-failed x')" = "-R: --recipe, --retry-failed x" ]
+    [ "$(two_meanings <<<"$pairs"$'\n''D dry-run x')" = "--dry-run: -n, -D x" ]
+}
+
 @test "an option that names a file or a folder is refused with an empty name, in every command" {
     cd "$BATS_TEST_TMPDIR"
     found=0
@@ -344,7 +366,7 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
     # a small tensor has neither: two float32 moments
     printf 'w 64x128\nb 300\n' >"$BATS_TEST_TMPDIR/m.txt"
     bytes() {
-        json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" -V "$1"
+        json_value 'd["variants"][0]["state_bytes"]' size -S "$BATS_TEST_TMPDIR/m.txt" -V "$1"
     }
     [ "$(bytes adamw8_ao)" = $((2 * (8192 + 4 * 32 + 4 * 256) + 2400)) ]
     [ "$(bytes adamw4_ao)" = $((2 * (4096 + 4 * 64 + 4 * 16) + 2400)) ]
@@ -358,7 +380,7 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
     while read -r shape apollo came; do
         printf 'w %s\n' "$shape" >"$BATS_TEST_TMPDIR/m.txt"
         [ "$(json_value 'd["variants"][0]["state_bytes"], d["variants"][1]["state_bytes"]' size \
-            -s "$BATS_TEST_TMPDIR/m.txt" -V apollo8_043,came_f32)" = "$apollo $came" ]
+            -S "$BATS_TEST_TMPDIR/m.txt" -V apollo8_043,came_f32)" = "$apollo $came" ]
     done <<'END'
 300x200 217232 244004
 64x64 37252 17412
@@ -368,18 +390,18 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 END
     # its RMS is a number of the parameter's type: 2 bytes of bfloat16
     printf 'w 4x3\n' >"$BATS_TEST_TMPDIR/m.txt"
-    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -S "$BATS_TEST_TMPDIR/m.txt" \
         -V came_f32)" = 108 ]
-    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -S "$BATS_TEST_TMPDIR/m.txt" \
         -V came_f32,param=bf16/near)" = 106 ]
     # transformers' Adafactor has the RMS of float32 parameters beside its factors
-    [ "$(json_value '[v["state_bytes"] for v in d["variants"]]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+    [ "$(json_value '[v["state_bytes"] for v in d["variants"]]' size -S "$BATS_TEST_TMPDIR/m.txt" \
         -V adafactor_hf,adafactor_hf,param=bf16/near)" = "[32, 32]" ]
     # NAdam's product of momenta is a float32 number
-    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size -S "$BATS_TEST_TMPDIR/m.txt" \
         -V nadam_f32)" = 100 ]
     # the norm of the update that LAMB and LARS of bitsandbytes keep
-    [ "$(json_value '[v["state_bytes"] for v in d["variants"]]' size -s "$BATS_TEST_TMPDIR/m.txt" \
+    [ "$(json_value '[v["state_bytes"] for v in d["variants"]]' size -S "$BATS_TEST_TMPDIR/m.txt" \
         -V lamb_bnb_cpu,lamb_bnb,lars_bnb_cpu,lars_bnb)" = "[100, 100, 52, 52]" ]
 }
 
@@ -389,7 +411,7 @@ END
 }
 
 @test "size: recipes with overrides in a list" {
-    [ "$(json_value 'len(d["variants"])' size -s gpt2 \
+    [ "$(json_value 'len(d["variants"])' size -S gpt2 \
         -V adamw4_ao,exp_avg.norm=block:64,lr=1,adamw8_ao)" = 2 ]
 }
 
@@ -463,17 +485,19 @@ print(len(d["rows"]), d["rows"][0]["n"])' "$BATS_TEST_TMPDIR/1.json")" = "3 3500
 
 @test "analyze --recipe: the next update under whole recipes, in text, JSON and HDF5" {
     local s=experiments/data/digits_cnn.h5 filter='adamw/s000150/(conv3|fc1).weight'
-    run -0 "$QUALM" analyze $s -t "$filter" -R adamw4_ao,adamw8_bnb -o "$BATS_TEST_TMPDIR/n.h5"
+    run -0 "$QUALM" analyze $s --tensor "$filter" -R adamw4_ao,adamw8_bnb \
+        -o "$BATS_TEST_TMPDIR/n.h5"
     [[ $output == *"next update: SQNR"*"adamw8_bnb"*"2 of 2"* ]]
     [ "$(json_value '[(r["recipe"], r["tensors"], r["models"]) for r in d["summary"]]' analyze $s \
-        -t "$filter" -R adamw4_ao,adamw8_bnb)" = "[('adamw4_ao', 2, 1), ('adamw8_bnb', 2, 1)]" ]
-    [ "$(json_value '[r["gradient"] for r in d["rows"]]' analyze $s -t "$filter" -R adamw4_ao)" = \
-        "['recorded', 'recorded']" ]
+        --tensor "$filter" -R adamw4_ao,adamw8_bnb)" = \
+        "[('adamw4_ao', 2, 1), ('adamw8_bnb', 2, 1)]" ]
+    [ "$(json_value '[r["gradient"] for r in d["rows"]]' analyze $s \
+        --tensor "$filter" -R adamw4_ao)" = "['recorded', 'recorded']" ]
     "$PYTHON" -c "import h5py, sys; f = h5py.File(sys.argv[1])['next_update']
 assert len(f['rows']) == 4 and len(f['summary']) == 2, list(f)" "$BATS_TEST_TMPDIR/n.h5"
     fails_with 2 "no --variant" analyze $s -R adamw4_ao -V adamw4_ao
-    fails_with 4 "the run was made by lion" analyze $s -t lion -R adamw4_ao
-    fails_with 4 "no recorded state" analyze $s -t nothing -R adamw4_ao
+    fails_with 4 "the run was made by lion" analyze $s --tensor lion -R adamw4_ao
+    fails_with 4 "no recorded state" analyze $s --tensor nothing -R adamw4_ao
     fails_with 4 "did you mean" analyze $s -R adamw4_a0
 }
 
@@ -548,8 +572,9 @@ complete_words() {
 }
 
 @test "a filter that is no regular expression is a usage error with the reason, for every option" {
-    for words in "analyze x.npy -t" "import x.npy -o y.npz -t" "size --shapes gpt2 -t" \
-        "search x.h5 -t" "conform x.h5 --case" "mutate --only" "bench --step" "list"; do
+    for words in "analyze x.npy --tensor" "import x.npy -o y.npz --tensor" \
+        "size --shapes gpt2 --tensor" "search x.h5 --tensor" "conform x.h5 --case" \
+        "mutate --only" "bench --step" "list"; do
         fails_with 2 "'a(' is no regular expression: Unmatched ( or" $words "a("
     done
     fails_with 2 "'[' is no regular expression: " list variants "["

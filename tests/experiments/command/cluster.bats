@@ -79,8 +79,8 @@ kill_a_worker() {
 }
 
 @test "submit --dry-run writes scripts that bash can read, and submits nothing" {
-    run "$QUALM" submit --slurm "$CLUSTER/mix.yaml" -n 5 -c 2 -t 10:00 -p all --sbatch=--nice \
-        --dry-run -o "$CLUSTER/dry.h5"
+    run "$QUALM" submit --slurm "$CLUSTER/mix.yaml" --tasks 5 --cpus 2 --time 10:00 \
+        -p all --sbatch=--nice --dry-run -o "$CLUSTER/dry.h5"
     [ "$status" -eq 0 ]
     bash -n "$CLUSTER/dry.run/array.sh"
     bash -n "$CLUSTER/dry.run/merge.sh"
@@ -103,7 +103,8 @@ echo "4711;here"
 F
     chmod +x "$CLUSTER/fake/sbatch"
     PATH="$CLUSTER/fake:$PATH" fails_with 3 "but job 4711 runs: qualm merge" submit --slurm \
-        "$CLUSTER/mix.yaml" -S --account=p1 -S '-q fast' -S --mem=1G -o "$CLUSTER/f.h5"
+        "$CLUSTER/mix.yaml" --sbatch=--account=p1 --sbatch='-q fast' --sbatch=--mem=1G \
+        -o "$CLUSTER/f.h5"
     for script in array merge; do
         grep -qx "#SBATCH --account=p1" "$CLUSTER/f.run/$script.sh"
         grep -qx "#SBATCH -q fast" "$CLUSTER/f.run/$script.sh"
@@ -114,7 +115,7 @@ F
 
 @test "Slurm: an array, a killed worker, a requeued task, a merge job" {
     need_slurm
-    job=$(json_value 'd["job"]' submit --slurm "$CLUSTER/mix.yaml" -n 3 -o "$CLUSTER/a.h5")
+    job=$(json_value 'd["job"]' submit --slurm "$CLUSTER/mix.yaml" --tasks 3 -o "$CLUSTER/a.h5")
     until_true running "${job}_2"
     until_true kill_a_worker "$CLUSTER/a.run"
     scontrol requeue "${job}_2"
@@ -131,12 +132,12 @@ F
     place="$CLUSTER/it's \"a\" 100%j [1]"
     mkdir "$place"
     printf 'variant: adamw_f32\nsource: empty\nseed: [1, 2]\n' >"$place/my 'su\"ite.yaml"
-    run "$QUALM" submit --slurm --dry-run "$place/my 'su\"ite.yaml" -n 2 -o "$place/o p.h5"
+    run "$QUALM" submit --slurm --dry-run "$place/my 'su\"ite.yaml" --tasks 2 -o "$place/o p.h5"
     [ "$status" -eq 0 ]
     grep -qF "job-name=\"qualm-my 'su\\\"ite\"" "$place/o p.run/array.sh"
     grep -qF "it's \\\"a\\\" 100%%j [1]/o p.run/slurm-%a.out\"" "$place/o p.run/array.sh"
     need_slurm
-    "$QUALM" submit --slurm "$place/my 'su\"ite.yaml" -n 2 -o "$place/o p.h5"
+    "$QUALM" submit --slurm "$place/my 'su\"ite.yaml" --tasks 2 -o "$place/o p.h5"
     squeue -h -o %j | grep -F "qualm-my 'su\"ite"
     until_true gone
     ls "$place/o p.run"
@@ -146,7 +147,7 @@ F
 
 @test "Slurm: the signal before the time limit makes a task finish its cell and queue again" {
     need_slurm
-    job=$(json_value 'd["job"]' submit --slurm "$CLUSTER/mix.yaml" -n 2 -o "$CLUSTER/b.h5")
+    job=$(json_value 'd["job"]' submit --slurm "$CLUSTER/mix.yaml" --tasks 2 -o "$CLUSTER/b.h5")
     until_true running "${job}_1"
     until_true test -s "$CLUSTER/b.run/1of2.journal"
     scancel --batch --signal=USR1 "${job}_1" # as --signal=B:USR1@120 does

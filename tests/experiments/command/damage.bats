@@ -182,8 +182,8 @@ P
 }
 
 @test "a state with a changed bit is refused by every command that reads it" {
-    "$QUALM" state make -r adamw_f32 -s 8x8,12 -n 3 a.safetensors >/dev/null
-    "$QUALM" analyze a.safetensors -Q nf4:4s/block:64/bisect/mid/hi -t exp_avg >/dev/null
+    "$QUALM" state make -R adamw_f32 -S 8x8,12 --steps 3 a.safetensors >/dev/null
+    "$QUALM" analyze a.safetensors -Q nf4:4s/block:64/bisect/mid/hi --tensor exp_avg >/dev/null
     printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' >s.yaml
     "$PYTHON" - <<'P'
 b = bytearray(open("a.safetensors", "rb").read())
@@ -218,7 +218,7 @@ P
     printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 1024' >c.yaml
     "$QUALM" run -q -o a.h5 c.yaml >/dev/null
     "$PYTHON" -c 'import h5py; f = h5py.File("a.h5", "r+"); del f["cells"]'
-    for command in "compare a.h5 a.h5" "report a.h5 -o a.html" "import a.h5 -t none -o b.npz" \
+    for command in "compare a.h5 a.h5" "report a.h5 -o a.html" "import a.h5 --tensor none -o b.npz" \
         "state show a.h5"; do
         status=0
         "$QUALM" $command >out 2>err || status=$?

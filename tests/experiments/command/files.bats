@@ -33,7 +33,7 @@ import sys
 b = bytearray(open("s.h5", "rb").read())
 b[int(sys.argv[1])] ^= 4
 open("t.h5", "wb").write(b)' $from
-        for words in "digest t.h5" "size -s t.h5 -V adamw4_ao" "import t.h5 -o o.npz" \
+        for words in "digest t.h5" "size -S t.h5 -V adamw4_ao" "import t.h5 -o o.npz" \
             "state show t.h5" "analyze t.h5 -Q nf4:4s/block:64/bisect/mid/hi" \
             "report --no-figures t.h5" "conform t.h5" "compare t.h5 s.h5"; do
             fails_with 3 "t.h5" $words
@@ -124,7 +124,7 @@ P
 
 @test "flipped bits of campaign.json are damage, exit code 3, and so is one without a sum" {
     printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: dist:gauss' 'n: 256' >"$dir/mix.yaml"
-    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml" >/dev/null
+    "$QUALM" run -q -k -w 1 --shard 1/2 -o "$dir/j.h5" "$dir/mix.yaml" >/dev/null
     cp "$dir/j.run/campaign.json" "$dir/whole"
     cat "$dir/whole"
     size=$(stat -c %s "$dir/whole") refused=0
@@ -141,7 +141,7 @@ try: print(json.load(open(sys.argv[1], "rb")) == json.load(open(sys.argv[2], "rb
 except ValueError: print(False)' "$dir/whole" "$dir/j.run/campaign.json")
         [ "$same" = False ] || continue # white space
         refused=$((refused + 1))
-        fails_with 3 "campaign.json: is damaged" run -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
+        fails_with 3 "campaign.json: is damaged" run -w 1 --shard 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
         fails_with 3 "campaign.json: is damaged" status "$dir/j.run"
         fails_with 3 "campaign.json: is damaged" merge "$dir/j.run" -o "$dir/m.h5"
     done
@@ -152,7 +152,7 @@ d = json.load(open(sys.argv[1]))
 del d["sum"]
 json.dump(d, open(sys.argv[2], "w"))
 P
-    fails_with 3 "campaign.json: is damaged" run -w 1 -s 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
+    fails_with 3 "campaign.json: is damaged" run -w 1 --shard 1/2 -o "$dir/j.h5" "$dir/mix.yaml"
 }
 
 @test "digest: control characters of a name are escaped; a name that is not UTF-8 is in the JSON" {
@@ -170,7 +170,7 @@ P
     for sign in $'\e[31m' $'\xc2\x9b31m' $'\u202e' $'\x7f'; do
         cp s.h5 "x$sign.h5"
         for words in "" "run --" "run -w " "show " "list " "plan " "conform " "digest " "report " \
-            "state show " "size -s " "import -o o.npz " "analyze " "check --kernel " "tune " \
+            "state show " "size -S " "import -o o.npz " "analyze " "check --kernel " "tune " \
             "status " "help " "search --space " "run -o o.h5 " "gen " "prove " "compare "; do
             for end in "" .h5; do
                 for json in "" --json; do
@@ -187,12 +187,12 @@ P
 
 @test "a damaged campaign.json says what to do, and doing that loses no finished cell" {
     printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2]' 'n: 256' >s.yaml
-    qualm run -q -k -w 1 -s 1/2 -o c.h5 s.yaml
+    qualm run -q -k -w 1 --shard 1/2 -o c.h5 s.yaml
     cp c.run/*.0001.h5 kept
     echo damage >c.run/campaign.json
-    fails_with 3 "removed, and the same" run -w 1 -s 1/2 -o c.h5 s.yaml
+    fails_with 3 "removed, and the same" run -w 1 --shard 1/2 -o c.h5 s.yaml
     rm c.run/campaign.json
-    qualm run -q -k -w 1 -s 1/2 -o c.h5 s.yaml
+    qualm run -q -k -w 1 --shard 1/2 -o c.h5 s.yaml
     cmp kept c.run/1of2.0001.h5
     [ ! -e c.run/1of2.0002.h5 ]
 }
@@ -200,7 +200,7 @@ P
 @test "flipped bits of a campaign's suite.yaml are damage, exit code 3; run writes it anew" {
     cd "$dir"
     printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: dist:gauss' 'n: 256' >mix.yaml
-    "$QUALM" run -q -k -w 1 -s 1/1 -o c.h5 mix.yaml >/dev/null
+    "$QUALM" run -q -k -w 1 --shard 1/1 -o c.h5 mix.yaml >/dev/null
     "$QUALM" merge -q c.run -o want.h5 >/dev/null
     want=$("$QUALM" digest want.h5 | cut -d ' ' -f 1)
     cp c.run/suite.yaml whole
@@ -230,7 +230,7 @@ print("byte", at, "bit", bit)' $((RANDOM % size)) $((i % 8))
         'slot: exp_avg' 'data: zip.pt' >s.yaml
     "$QUALM" run -q -w 0 -o one.h5 s.yaml >/dev/null
     want=$("$QUALM" digest one.h5 | cut -d ' ' -f 1)
-    "$QUALM" run -q -k -w 1 -s 1/1 -o c.h5 s.yaml >/dev/null
+    "$QUALM" run -q -k -w 1 --shard 1/1 -o c.h5 s.yaml >/dev/null
     for from in "$dir/b" /; do
         cd "$from"
         "$QUALM" merge -q "$dir/a [1]/c.run" -o "$dir/m.h5" >/dev/null
@@ -352,7 +352,7 @@ P
         import n.npz -o o.npz
     fails_with 2 "nul.yaml:3: 'a...' has a NUL in it" plan nul.yaml
     fails_with 2 "long.yaml:3: 'n' is '9999" plan long.yaml
-    for words in "plan long.yaml" "size -s long.txt -V adamw4_ao"; do
+    for words in "plan long.yaml" "size -S long.txt -V adamw4_ao"; do
         "$QUALM" $words 2>err || true
         [ "$(wc -l <err)" = 1 ] && [ "$(wc -c <err)" -lt 320 ]
     done

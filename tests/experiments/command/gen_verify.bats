@@ -52,7 +52,7 @@ P
 @test "drawn cases: NumPy's AdamW passes, schedules among them, and a constant lr fails" {
     local seed=$RANDOM
     echo "seed $seed"
-    qualm gen adamw4_ao -q --draws 200 --seed $seed -s 300 $plain -o "$dir/in.npz" >/dev/null
+    qualm gen adamw4_ao -q --draws 200 --seed $seed -S 300 $plain -o "$dir/in.npz" >/dev/null
     "$PYTHON" - "$dir/in.npz" <<'P'
 import json, sys
 import numpy as np
@@ -79,7 +79,7 @@ P
 }
 
 @test "the verdict names what was not exercised" {
-    qualm gen adamw4_ao -q -c normal,planted --setting default --first-step 1 --own -s 64x68,300 \
+    qualm gen adamw4_ao -q -c normal,planted --setting default --first-step 1 --own -S 64x68,300 \
         -o "$dir/in.npz" >/dev/null
     answers "$dir/in.npz" "$dir/out.npz"
     local short="['exp_avg with a short block', 'exp_avg_sq with a short block']"
@@ -125,7 +125,7 @@ P
 
 @test "inputs are the same in every file format; answers are read in every format" {
     for form in h5 npz safetensors; do
-        qualm gen adamw4_ao -q --quick -n 2 -o "$dir/in.$form" >/dev/null
+        qualm gen adamw4_ao -q --quick --steps 2 -o "$dir/in.$form" >/dev/null
         fails_with 4 "t0/out/1/param" verify "$dir/in.$form"
     done
     cp "$dir/in.h5" "$dir/out.h5"
@@ -162,8 +162,8 @@ open(folder + "/out.safetensors", "wb").write(struct.pack("<Q", len(text)) + tex
 P
     run -0 "$QUALM" verify "$dir/out.safetensors"
     qualm verify - <"$dir/out.safetensors" >/dev/null
-    qualm gen adamw4_ao --quick -n 2 --form npz -o - | cmp - "$dir/in.npz"
-    qualm gen adamw4_ao --quick -n 2 -o - | cmp - "$dir/in.safetensors"
+    qualm gen adamw4_ao --quick --steps 2 --form npz -o - | cmp - "$dir/in.npz"
+    qualm gen adamw4_ao --quick --steps 2 -o - | cmp - "$dir/in.safetensors"
 }
 
 @test "the reference's own answers pass for other systems" {
@@ -178,7 +178,7 @@ P
 }
 
 @test "one wrong nibble, scale or parameter is found and named" {
-    qualm gen adamw4_ao -q -n 2 $plain -s 64x68,300 -o "$dir/in.npz" >/dev/null
+    qualm gen adamw4_ao -q --steps 2 $plain -S 64x68,300 -o "$dir/in.npz" >/dev/null
     answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/2/exp_avg_sq.codes"][7] ^= 0x30'
     run -1 "$QUALM" verify "$dir/a.npz"
     [[ $output == *"t0/out/2"*"exp_avg_sq: element 14 has code"* ]]
@@ -219,7 +219,7 @@ P
 }
 
 @test "a rule with sums over tensors: LAMB in NumPy passes, without its ratio it fails" {
-    qualm gen lamb_bnb,max_unorm=0.001,weight_decay=0.1 -q -s 61x67 $plain -o "$dir/in.npz" \
+    qualm gen lamb_bnb,max_unorm=0.001,weight_decay=0.1 -q -S 61x67 $plain -o "$dir/in.npz" \
         >/dev/null
     lamb "$dir/in.npz" "$dir/out.npz"
     run -0 "$QUALM" verify "$dir/out.npz"
@@ -232,7 +232,7 @@ P
     for recipe in lion8_ecc8 adamw8_ao,param=bf16/kahan adamw4_ao,param=e4m3/stoch \
         lion8_fused,param=f16/ecc16; do
         for form in h5 npz safetensors; do
-            qualm gen "$recipe" -q -n 2 -s 300 $plain -o "$dir/in.$form" >/dev/null
+            qualm gen "$recipe" -q --steps 2 -S 300 $plain -o "$dir/in.$form" >/dev/null
             fails_with 4 "t0/out/1/param" verify "$dir/in.$form"
         done
         answers "$dir/in.npz" "$dir/out.npz"
@@ -248,7 +248,7 @@ P
 }
 
 @test "missing, foreign or changed arrays are one line each" {
-    qualm gen adamw4_ao -q -n 2 $plain -s 64x68,300 -o "$dir/in.npz" >/dev/null
+    qualm gen adamw4_ao -q --steps 2 $plain -S 64x68,300 -o "$dir/in.npz" >/dev/null
     answers "$dir/in.npz" "$dir/a.npz" 'del a["t0/out/2/exp_avg.scales"]'
     fails_with 3 "there is no array 't0/out/2/exp_avg.scales'" verify "$dir/a.npz"
     answers "$dir/in.npz" "$dir/a.npz" 'a = {n: x for n, x in a.items() if "t1/out/2" not in n}'
@@ -279,12 +279,12 @@ P
     fails_with 4 "did you mean 'planted'" gen adamw4_ao -c planed -o "$dir/a.npz"
     fails_with 2 "ends in .h5, .npz or .safetensors" gen adamw4_ao -o "$dir/a.txt"
     fails_with 2 "expected safetensors or npz" gen adamw4_ao --form h5 -o -
-    fails_with 2 "1 to 1000" gen adamw4_ao -n 0 -o "$dir/a.npz"
+    fails_with 2 "1 to 1000" gen adamw4_ao --steps 0 -o "$dir/a.npz"
     fails_with 2 "'wd' is there twice" gen adamw4_ao --setting wd,wd -o "$dir/a.npz"
     fails_with 4 "did you mean 'maximize'" gen adamw4_ao --setting maximise -o "$dir/a.npz"
     fails_with 2 "stands beside no choice" gen adamw4_ao -c all --own -o "$dir/a.npz"
-    fails_with 2 "--shape" gen adamw4_ao -s 3y4 -o "$dir/a.npz"
-    fails_with 2 "2^24" gen adamw4_ao -s 5000x5000 -o "$dir/a.npz"
+    fails_with 2 "--shape" gen adamw4_ao -S 3y4 -o "$dir/a.npz"
+    fails_with 2 "2^24" gen adamw4_ao -S 5000x5000 -o "$dir/a.npz"
     fails_with 2 "--first-step is '0'" gen adamw4_ao --first-step 1,0 -o "$dir/a.npz"
     [ -z "$(ls "$dir")" ]
 }

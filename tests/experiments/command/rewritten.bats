@@ -92,9 +92,9 @@ KINDS="same padded spaced long gone other number"
         >s.yaml
     for kind in $KINDS; do
         file=b_$kind.h5
-        noted "$file" analyze "$file" -t param -Q "nf4:4s/block:128/bisect/mid/hi"
+        noted "$file" analyze "$file" --tensor param -Q "nf4:4s/block:128/bisect/mid/hi"
         noted "$file" import "$file" -o o.npz
-        noted "$file" size -s "$file" --variant adamw4_ao
+        noted "$file" size -S "$file" --variant adamw4_ao
         noted "$file" state show "$file"
     done
     for kind in $(drawn $KINDS); do
@@ -121,6 +121,6 @@ KINDS="same padded spaced long gone other number"
 import h5py, numpy
 h5py.File("f.h5", "w")["exp_avg"] = numpy.ones((8, 128), "f4")'
     "$QUALM" import f.h5 -o o.npz 2>err
-    "$QUALM" size -s f.h5 --variant adamw4_ao 2>>err
+    "$QUALM" size -S f.h5 --variant adamw4_ao 2>>err
     ! grep -E "checksum|digest" err || return 1
 }

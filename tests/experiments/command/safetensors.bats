@@ -43,7 +43,8 @@ P
     done
     qualm import "$dir/a.safetensors" -o "$dir/own.npz" 2>&1 >/dev/null |
         grep -q "one of the writer; "
-    qualm analyze "$dir/a.safetensors" -t '^plain$' -Q nf4:4s/block:64/bisect/mid/hi >/dev/null
+    qualm analyze "$dir/a.safetensors" --tensor '^plain$' \
+        -Q nf4:4s/block:64/bisect/mid/hi >/dev/null
     for texts in null '[]' '"x"' 3 false; do
         "$PYTHON" - "$dir/m.safetensors" "$texts" <<'P'
 import struct, sys

@@ -99,8 +99,8 @@ P
 }
 
 @test "threads change no bit, another seed changes the halves" {
-    "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" -T 1 >/dev/null
-    "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/b.h5" -T 3 >/dev/null
+    "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" -t 1 >/dev/null
+    "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/b.h5" -t 3 >/dev/null
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/c.h5" --seed 4 >/dev/null
     [ "$(digest_of "$dir/a.h5")" = "$(digest_of "$dir/b.h5")" ]
     [ "$(digest_of "$dir/a.h5")" != "$(digest_of "$dir/c.h5")" ]

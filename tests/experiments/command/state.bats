@@ -14,9 +14,9 @@ teardown() { rm -rf "$dir"; }
 digest() { json_value 'd["digest"]' state show "$1"; }
 
 @test "k steps, a file, k more steps: the digest of 2k steps, in every file format" {
-    qualm state make -r adamw4_ao -s 64x64,300,0x5 -n 8 -S 3 "$dir/whole.h5" >/dev/null
+    qualm state make -R adamw4_ao -S 64x64,300,0x5 --steps 8 -s 3 "$dir/whole.h5" >/dev/null
     qualm state step "$a" "$dir/b.h5" --steps 4 >/dev/null
-    qualm state step "$a" "$dir/b.safetensors" -n 4 >/dev/null
+    qualm state step "$a" "$dir/b.safetensors" --steps 4 >/dev/null
     [ "$(digest "$dir/b.h5")" = "$(digest "$dir/whole.h5")" ]
     [ "$(digest "$dir/b.safetensors")" = "$(digest "$dir/whole.h5")" ]
     [ "$(digest "$a")" != "$(digest "$dir/whole.h5")" ]
@@ -27,9 +27,9 @@ digest() { json_value 'd["digest"]' state show "$1"; }
 @test "every variant resumes bit for bit, also with stochastic rounding" {
     for v in $(qualm list variants --names); do
         r=$v,param=bf16/stoch
-        qualm state make -q -r "$r" -s 33x65 -n 2 "$dir/1.safetensors" >/dev/null
-        qualm state step -q "$dir/1.safetensors" "$dir/2.safetensors" -n 2 >/dev/null
-        qualm state make -q -r "$r" -s 33x65 -n 4 "$dir/4.safetensors" >/dev/null
+        qualm state make -q -R "$r" -S 33x65 --steps 2 "$dir/1.safetensors" >/dev/null
+        qualm state step -q "$dir/1.safetensors" "$dir/2.safetensors" --steps 2 >/dev/null
+        qualm state make -q -R "$r" -S 33x65 --steps 4 "$dir/4.safetensors" >/dev/null
         cmp "$dir/2.safetensors" "$dir/4.safetensors"
     done
 }
@@ -40,23 +40,23 @@ digest() { json_value 'd["digest"]' state show "$1"; }
     [[ $stderr == *"param: f32 -> bf16/kahan through float32 (3 tensors)"* ]]
     [[ $stderr == *"momentum_buffer: not in the file, starts anew (2 tensors)"* ]]
     [[ $stderr == *"exp_avg: dropped, sgdm has no such slot (2 tensors)"* ]]
-    run --separate-stderr qualm state convert "$a" "$dir/c.h5" -r adamw4_ao,exp_avg.map=nf4
+    run --separate-stderr qualm state convert "$a" "$dir/c.h5" -R adamw4_ao,exp_avg.map=nf4
     [[ $stderr == *"exp_avg: dyn:4s/block:128/"*" -> nf4:4s/block:128/"*" through float32"* ]]
     [[ $stderr != *"exp_avg_sq"* ]]
     [ "$(json_value 'd["notes"][0]["tensors"]' state convert "$a" "$dir/c.h5" \
-        -r adamw4_ao,exp_avg.map=nf4)" = 1 ]
+        -R adamw4_ao,exp_avg.map=nf4)" = 1 ]
 }
 
 @test "a conversion keeps hyper-parameters that its recipe does not state, and says what it drops" {
     checkpoint=$ROOT/experiments/data/samples/checkpoint.pt # lr 0.003, beta2 0.99
     recipe() { json_value 'd["tensors"][0]["recipe"]' state convert "$@"; }
-    [ "$(recipe "$checkpoint" "$dir/4.h5" -r adamw4_ao)" = adamw4_ao,lr=0.003,beta2=0.99 ]
-    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -r adamw_f32)" = adamw_f32,lr=0.003,beta2=0.99 ]
-    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -r adamw_f32,beta2=0.999,lr=1)" = adamw_f32,lr=1 ]
-    run --separate-stderr qualm state convert "$dir/4.h5" "$dir/s.h5" -r sgdm_f32,weight_decay=0
+    [ "$(recipe "$checkpoint" "$dir/4.h5" -R adamw4_ao)" = adamw4_ao,lr=0.003,beta2=0.99 ]
+    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -R adamw_f32)" = adamw_f32,lr=0.003,beta2=0.99 ]
+    [ "$(recipe "$dir/4.h5" "$dir/32.h5" -R adamw_f32,beta2=0.999,lr=1)" = adamw_f32,lr=1 ]
+    run --separate-stderr qualm state convert "$dir/4.h5" "$dir/s.h5" -R sgdm_f32,weight_decay=0
     [[ $stderr == *"beta1=0.9, beta2=0.99, eps=1e-08: dropped, not read by rule sgdm (4 "* ]]
     [[ $output == *"sgdm_f32,lr=0.003"* ]]
-    [[ $(qualm state convert "$a" "$dir/e.h5" -r adamw8_bnb 2>&1) != *"not read"* ]]
+    [[ $(qualm state convert "$a" "$dir/e.h5" -R adamw8_bnb 2>&1) != *"not read"* ]]
 }
 
 @test "commands that take numbers refuse a state file with codes, and say what decodes it" {
@@ -83,11 +83,11 @@ digest() { json_value 'd["digest"]' state show "$1"; }
 }
 
 @test "a recipe that gives codes to no tensor of these sizes is said to" {
-    qualm state make "$dir/small.h5" --shapes 8x8,16 -r adamw_f32 >/dev/null
-    run --separate-stderr qualm state convert "$dir/small.h5" "$dir/c.h5" -r adamw4_ao
+    qualm state make "$dir/small.h5" --shapes 8x8,16 -R adamw_f32 >/dev/null
+    run --separate-stderr qualm state convert "$dir/small.h5" "$dir/c.h5" -R adamw4_ao
     [[ $stderr == *"exp_avg stays in float32, as the recipe"*"min_numel=0"*"(2 tensors)"* ]]
     run --separate-stderr qualm state convert "$dir/small.h5" "$dir/d.h5" \
-        -r adamw4_ao,min_numel=0,whole_blocks=0
+        -R adamw4_ao,min_numel=0,whole_blocks=0
     [[ $stderr != *"stays in float32"* ]]
 }
 
@@ -130,7 +130,7 @@ PY
         conv=notrunc status=none
     fails_with 3 "digest" state show "$dir/flip.safetensors"
     sed 's/"digest"/"eigest"/' "$a" >"$dir/key.safetensors" # one bit
-    fails_with 3 "'eigest' in __metadata__" state step "$dir/key.safetensors" "$dir/k.h5" -n 1
+    fails_with 3 "'eigest' in __metadata__" state step "$dir/key.safetensors" "$dir/k.h5" --steps 1
 }
 
 @test "errors on the command line: exit code 2 or 4" {

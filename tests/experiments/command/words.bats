@@ -123,9 +123,9 @@ Y
     "$QUALM" run -q -o mine.h5 mine.yaml >/dev/null
     "$QUALM" run -q -o paired.h5 paired.yaml >/dev/null
     "$QUALM" state make -q --recipe adamw8_bnb --shapes 64x64 --steps 1 state.h5 >/dev/null
-    "$QUALM" analyze -q "$ROOT/experiments/data/samples/checkpoint.pt" -t exp_avg \
+    "$QUALM" analyze -q "$ROOT/experiments/data/samples/checkpoint.pt" --tensor exp_avg \
         -Q nf4:4s/block:64/bisect/mid/hi -o analyze.h5 >/dev/null
-    "$QUALM" analyze -q "$ROOT/experiments/data/gpt_austen.h5" -t ln_f --recipe adamw4_ao \
+    "$QUALM" analyze -q "$ROOT/experiments/data/gpt_austen.h5" --tensor ln_f --recipe adamw4_ao \
         -o update.h5 >/dev/null 2>&1 || true
     "$PYTHON" "$ROOT/tests/support/file_words.py" "$ROOT" "$QUALM" *.h5
     for word in SE "within SE of theory" sd tau lost first min max wins above below between linear \

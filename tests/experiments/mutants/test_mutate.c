@@ -176,7 +176,7 @@ static void unexplained(void **state)
     int with_reason = 0;
     (void)state;
     struct qm_matrix m = judged(lines);
-    const struct qm_mutant_trial *t = &m.trial[1];
+    const struct qm_mutant_result *t = &m.result[1];
     assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_killed);
     assert_int_equal(t->cell[QM_MUTANT_REGIME_usual].is, QM_CELL_survives);
     for (int i = 0; i < m.n_faults; i++)
@@ -193,7 +193,7 @@ static void equivalence(void **state)
                                         NULL};
     (void)state;
     struct qm_matrix m = judged(lines);
-    const struct qm_mutant_trial *base = &m.trial[0], *t = &m.trial[1];
+    const struct qm_mutant_result *base = &m.result[0], *t = &m.result[1];
     assert_int_equal(m.n_faults, 0);
     assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_equal);
     assert_true(t->cell[QM_MUTANT_REGIME_start].digest ==
@@ -214,7 +214,7 @@ static void sets(void **state)
                                         NULL};
     (void)state;
     struct qm_matrix m = judged(lines);
-    const struct qm_mutant_trial *base = &m.trial[0], *t = &m.trial[1];
+    const struct qm_mutant_result *base = &m.result[0], *t = &m.result[1];
     assert_int_equal(m.n_faults, 0);
     assert_int_equal(t->set[QM_CASE_SET_listed].is, QM_CELL_survives);
     assert_int_equal(t->set[QM_CASE_SET_drawn].is, QM_CELL_killed);

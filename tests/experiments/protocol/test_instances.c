@@ -101,7 +101,7 @@ static void test_levels(void **state)
     cells_of("variant: adamw4_ao\nsource: [\"problem:logreg\", \"problem:nqm:n=64\"]\n"
              "seed: 1..8\ninstance: 1..4\n" PAIRED,
              &a);
-    assert_int_equal(qm_protocol_own(a.r.cell, a.r.n_cells), 64);
+    assert_int_equal(qm_plain_cell_count(a.r.cell, a.r.n_cells), 64);
     assert_int_equal(a.r.n_cells, 64 * 3);
     plant(&a, shift);
     assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);

@@ -23,7 +23,7 @@ static void test_control_cells(void **state)
              "lr_scale: [0.5, 1]\nbeta1: [0.9, 0.8]\nrounding_seed: [7, 8]\nbudget: 1\n" PAIRED,
              &a);
     int own = 3 * 2 * 3 * 2 * 2 * 2;
-    assert_int_equal(qm_protocol_own(a.r.cell, a.r.n_cells), own);
+    assert_int_equal(qm_plain_cell_count(a.r.cell, a.r.n_cells), own);
     /* rules adamw and lion8, two sources, three seeds, two rates, two beta1; one rounding seed */
     assert_int_equal(count_role(&a, QM_CELL_float32), 2 * 2 * 3 * 2 * 2);
     assert_int_equal(count_role(&a, QM_CELL_ulp), 2 * 2 * 3 * 2 * 2);
@@ -171,7 +171,7 @@ static int has_format(const struct qm_cell *c)
  * mean nothing. */
 static void formats_used(const struct paired_cells *a)
 {
-    for (int64_t i = 0; i < qm_protocol_own(a->r.cell, a->r.n_cells); i++)
+    for (int64_t i = 0; i < qm_plain_cell_count(a->r.cell, a->r.n_cells); i++)
         if (!a->r.cell[i].reason && a->r.cell[i].lr_scale == 1.0 && !has_format(&a->r.cell[i]))
             fail_msg("%s: cell %d, %s: float32 on %s", a->s->stem, (int)i,
                      a->r.cell[i].recipe->base->name, a->r.cell[i].source_text);

@@ -187,16 +187,16 @@ static int64_t ups_no_less(const void *of, uint32_t base, uint32_t f) /* <= inst
 
 static void draws_of_16_bits_are_counted(void **state)
 {
-    struct qm_sr16 e;
+    struct qm_bf16_deviations e;
     (void)state;
-    qm_sr16_enumerate(ups_exact, NULL, 0, &e);
+    qm_bf16_deviations_count(ups_exact, NULL, 0, &e);
     assert_true(e.worst == 0 && e.sum == 0 && e.evaluations == (int64_t)1 << 32);
-    qm_sr16_enumerate(ups_short, NULL, 0, &e);
+    qm_bf16_deviations_count(ups_short, NULL, 0, &e);
     assert_int_equal(e.worst, -255); /* of 65,536 */
     assert_int_equal(e.at, 255);
     assert_int_equal(e.sum, -(int64_t)65536 * 255 / 2);
     assert_true((double)e.sum / 0x1p32 == -127.5 / 65536.0); /* ulp: -0.00195 */
-    qm_sr16_enumerate(ups_no_less, NULL, 0, &e);
+    qm_bf16_deviations_count(ups_no_less, NULL, 0, &e);
     assert_true(e.worst == 1 && e.at == 0 && e.sum == 65536);
 }
 

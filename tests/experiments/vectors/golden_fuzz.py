@@ -241,8 +241,8 @@ def main():
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     path = os.path.join(folder, "in.npz")
-    subprocess.run([qualm, "gen", "adamw4_ao", "-q", "-s", "129,3x5", "-c", "normal,exact",
-                    "--setting", "default", "--first-step", "1", "--forced", "-n", "2", "-o", path],
+    subprocess.run([qualm, "gen", "adamw4_ao", "-q", "-S", "129,3x5", "-c", "normal,exact",
+                    "--setting", "default", "--first-step", "1", "--forced", "--steps", "2", "-o", path],
                    check=True, stdout=subprocess.DEVNULL)
     given = dict(np.load(path))
     d = json.loads(bytes(given["golden"]))

@@ -236,8 +236,8 @@ def main():
     source, target = os.path.join(folder, "in.npz"), os.path.join(folder, "out.")
     wrong = done = 0
     for recipe in ("adamw4_ao", "lion8_ecc16,param=f16/ecc16"):
-        subprocess.run([qualm, "gen", recipe, "-q", "-s", "64x67,300", "-c", "normal,exact",
-                        "--setting", "default", "--first-step", "1", "--own", "--forced", "-n", "2",
+        subprocess.run([qualm, "gen", recipe, "-q", "-S", "64x67,300", "-c", "normal,exact",
+                        "--setting", "default", "--first-step", "1", "--own", "--forced", "--steps", "2",
                         "-o", source], check=True, stdout=subprocess.DEVNULL)
         given = dict(np.load(source))
         given.update({n.replace("/want/", "/out/"): x for n, x in given.items() if "/want/" in n})

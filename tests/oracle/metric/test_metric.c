@@ -135,6 +135,7 @@ static void step_matches_definitions(void **state)
     }
     assert_true(signs > 20);
     check(m, "step_nmse", (double)(e2 / w2));
+    check(m, "step_sqnr", (double)(-10.0L * log10l(e2 / w2)));
     check(m, "step_rmse", (double)sqrtl(e2 / N));
     check(m, "step_rms", (double)sqrtl(g2 / N));
     check(m, "step_max", max_g);
@@ -317,6 +318,12 @@ static void decades_match_definition(void **state)
     qm_metrics_close(m);
 }
 
+static void every_metric_has_a_definition(void **state)
+{
+    (void)state;
+    all_are_compared(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +337,7 @@ int main(void)
         cmocka_unit_test(inverse_root_matches_definition),
         cmocka_unit_test(inverse_root_leaves_out_what_has_none),
         cmocka_unit_test(decades_match_definition),
+        cmocka_unit_test(every_metric_has_a_definition), /* of those above */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

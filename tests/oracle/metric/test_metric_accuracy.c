@@ -33,8 +33,14 @@ static void quantiles_are_within_their_bound(void **state)
         else
             assert_true(got >= 0x1p127 && got <= rel[N - 1]);
     }
-    check(m, "rel_p50", qm_metrics_rel_quantile(m, 0.5));
-    check(m, "rel_p99_9", qm_metrics_rel_quantile(m, 0.999));
+    const struct {
+        const char *name;
+        double p;
+    } quantile[] = {{"rel_p1", 0.01},  {"rel_p5", 0.05},  {"rel_p25", 0.25}, {"rel_p50", 0.5},
+                    {"rel_p75", 0.75}, {"rel_p95", 0.95}, {"rel_p99", 0.99}, {"rel_p99_9", 0.999}};
+    for (size_t k = 0; k < sizeof quantile / sizeof *quantile; k++)
+        near(quantile[k].name, get(m, quantile[k].name), rel[(int)ceil(quantile[k].p * N) - 1],
+             1.0 / 128.0);
     check(m, "rel_min", rel[0]);
     check(m, "rel_max", rel[N - 1]);
     qm_metrics_close(m);
@@ -201,6 +207,14 @@ static void small_angles_are_accurate(void **state)
     near("angle", get(m, "angle"),
          (double)atan2l(sqrtl(e * e - dot * dot * x2), (1 + dot) * sqrtl(x2)), 1e-9);
     assert_true(get(m, "angle") < 1e-8 && get(m, "cosine") == 1.0);
+    for (int i = 0; i < DIM; i++)
+        g[i] = i % 3 ? g[i] : 0.0f;
+    qm_metrics_reset(m);
+    qm_metrics_add(m, &one);
+    long double y2 = 0, both = 0;
+    for (int i = 0; i < DIM; i++)
+        y2 += (long double)g[i] * g[i], both += (long double)g[i] * a[i];
+    near("cosine", get(m, "cosine"), (double)(both / sqrtl(x2 * y2)), 1e-12);
     qm_metrics_close(m);
 }
 
@@ -449,6 +463,12 @@ static void published_second_moment_figures(void **state)
     free(w);
 }
 
+static void every_metric_has_a_definition(void **state)
+{
+    (void)state;
+    all_are_compared(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,6 +484,7 @@ int main(void)
         cmocka_unit_test(all_nonfinite_is_empty),
         cmocka_unit_test(zeros_and_exact_copies),
         cmocka_unit_test(published_second_moment_figures),
+        cmocka_unit_test(every_metric_has_a_definition), /* of those above */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,14 @@
-/* stored.h - Replays runs with 16-bit parameters: Lion 8-bit and FlashOptim.
+/* param16_run.h - Replays runs with 16-bit parameters: Lion 8-bit and FlashOptim.
  *
  * Parameters may have residuals (error correction); codes are recorded as numbers. */
-#ifndef QM_CONFORM_STORED_H
-#define QM_CONFORM_STORED_H
+#ifndef QM_CONFORM_PARAM16_RUN_H
+#define QM_CONFORM_PARAM16_RUN_H
 
 #include "core/recipe/backend.h"
 #include "experiments/conform/conform.h"
 
 /* One state tensor: either codes and scales, or values in their stored format. */
-struct qm_stored_slot {
+struct qm_param16_slot {
     const int64_t *codes; /* [steps][numel] as recorded; the lowest code is `base` */
     int base;
     const float *scales; /* [steps][n_scales] */
@@ -19,7 +19,7 @@ struct qm_stored_slot {
 };
 
 /* All 16-bit numbers are widened to float32. */
-struct qm_stored_run {
+struct qm_param16_run {
     struct qm_recipe recipe;
     struct qm_shape shape;
     int64_t steps;
@@ -27,7 +27,7 @@ struct qm_stored_run {
     const float *grads;       /* [steps][numel] */
     const double *lr;         /* [steps], or NULL */
     const int64_t *residual;  /* [steps][numel], or NULL */
-    struct qm_stored_slot slot[2];
+    struct qm_param16_slot slot[2];
 };
 
 /* "f32", "bf16", "f16" of an attribute; 0, and the case skipped, for anything else. */
@@ -35,11 +35,11 @@ int qm_golden_case_format(struct qm_conform *c, const char *attribute, enum qm_p
 
 /* A recipe of the rule with float32 slots, its parameter as format/write and gradients in grad; 0,
  * and the case skipped, when the rule is not built. */
-int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
-                     enum qm_param_format grad, struct qm_recipe *out);
+int qm_param16_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
+                      enum qm_param_format grad, struct qm_recipe *out);
 
 /* Judges all steps twice, every bit: each from the recorded state, then free from the start. */
-void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run);
+void qm_param16_replay(struct qm_conform *c, const struct qm_param16_run *run);
 
 /* A quantizer case: attributes dtype, group_size, signed, softsign, sqrt; datasets x, codes,
  * scales_f16, dequant. */

@@ -1,4 +1,4 @@
-/* judge.c - Compares computed values, codes and quantizers with recorded ones. */
+/* match_recorded.c - Compares computed values, codes and quantizers with recorded ones. */
 #include "experiments/conform/conform.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static void weigh(struct qm_conform *c, const char *what, int64_t i, double got,
 }
 
 /* Zeros of different signs are near, as with the tolerances below. */
-void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
+void qm_match_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
                      int64_t n)
 {
     if (!got || !want)
@@ -49,7 +49,7 @@ void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, c
     c->now.compared += n;
 }
 
-void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
+void qm_match_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
                     int64_t n)
 {
     if (!got || !want)
@@ -61,7 +61,7 @@ void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, 
     c->now.compared += n;
 }
 
-void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
+void qm_match_words(struct qm_conform *c, const char *what, const uint64_t *got,
                     const uint64_t *want, int64_t n)
 {
     if (!got || !want)
@@ -73,7 +73,7 @@ void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
     c->now.compared += n;
 }
 
-void qm_judge_close(struct qm_conform *c, const char *what, const float *got, const float *want,
+void qm_match_close(struct qm_conform *c, const char *what, const float *got, const float *want,
                     int64_t n, double relative, double absolute)
 {
     if (!got || !want)
@@ -86,7 +86,7 @@ void qm_judge_close(struct qm_conform *c, const char *what, const float *got, co
     c->now.compared += n;
 }
 
-void qm_judge_close_each(struct qm_conform *c, const char *what, const float *got,
+void qm_match_close_each(struct qm_conform *c, const char *what, const float *got,
                          const float *want, const double *allowed, int64_t n)
 {
     if (!got || !want || !allowed)
@@ -99,7 +99,7 @@ void qm_judge_close_each(struct qm_conform *c, const char *what, const float *go
     c->now.compared += n;
 }
 
-void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
+void qm_match_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute)
 {
     if (!got || !want)
@@ -110,7 +110,7 @@ void qm_judge_close_double(struct qm_conform *c, const char *what, const double 
     c->now.compared += n;
 }
 
-void qm_judge_add_step(struct qm_judge_seen *s, double got, double want, double before,
+void qm_match_add_step(struct qm_match_seen *s, double got, double want, double before,
                        double allowed)
 {
     double step = fabs(got - before);
@@ -119,34 +119,34 @@ void qm_judge_add_step(struct qm_judge_seen *s, double got, double want, double 
     s->seen += isfinite(step) && step > allowed;
 }
 
-void qm_judge_note_step(struct qm_conform *c, int64_t t, const struct qm_judge_seen *s)
+void qm_match_note_step(struct qm_conform *c, int64_t t, const struct qm_match_seen *s)
 {
     if (s->off > 0 && s->moves > 0 && s->seen == 0 && c->now.unseen == 0)
         c->now.unseen = t;
 }
 
-void qm_judge_steps(struct qm_conform *c, int64_t t, const float *got, const float *want,
+void qm_match_steps(struct qm_conform *c, int64_t t, const float *got, const float *want,
                     const float *before, const double *allowed, int64_t n)
 {
-    struct qm_judge_seen s = {0, 0, 0};
+    struct qm_match_seen s = {0, 0, 0};
     for (int64_t i = 0; i < n; i++)
-        qm_judge_add_step(&s, (double)got[i], (double)want[i], (double)before[i], allowed[i]);
-    qm_judge_note_step(c, t, &s);
+        qm_match_add_step(&s, (double)got[i], (double)want[i], (double)before[i], allowed[i]);
+    qm_match_note_step(c, t, &s);
 }
 
-double qm_judge_step(double change, double decay, double old)
+double qm_match_step(double change, double decay, double old)
 {
     double taken = fabs(decay * old);
     return (isfinite(change) ? fabs(change) : 0.0) + (isfinite(taken) ? taken : 0.0);
 }
 
-double qm_judge_root_share(double v, double off, double by, double eps)
+double qm_match_root_share(double v, double off, double by, double eps)
 {
     double least = by * sqrt(fmax(v - off, 0.0)) + eps, root = by * sqrt(v) + eps;
     return off <= 0.0 ? 0.0 : least > 0.0 ? root / least - 1.0 : HUGE_VAL;
 }
 
-double qm_judge_largest(const float *x, int64_t n)
+double qm_match_largest(const float *x, int64_t n)
 {
     double m = 0.0;
     for (int64_t i = 0; i < n; i++)
@@ -154,7 +154,7 @@ double qm_judge_largest(const float *x, int64_t n)
     return m;
 }
 
-double qm_judge_largest_double(const double *x, int64_t n)
+double qm_match_largest_double(const double *x, int64_t n)
 {
     double m = 0.0;
     for (int64_t i = 0; i < n; i++)
@@ -162,12 +162,12 @@ double qm_judge_largest_double(const double *x, int64_t n)
     return m;
 }
 
-double qm_judge_subnormal(double most, int64_t n)
+double qm_match_subnormal(double most, int64_t n)
 {
     return most > 0.0 && most < 0x1p-100 ? 4.0 * 0x1p-149 * sqrt((double)n) / most : 0.0;
 }
 
-void qm_judge_close_double_each(struct qm_conform *c, const char *what, const double *got,
+void qm_match_close_double_each(struct qm_conform *c, const char *what, const double *got,
                                 const double *want, const double *allowed, int64_t n)
 {
     if (!got || !want || !allowed)
@@ -178,7 +178,7 @@ void qm_judge_close_double_each(struct qm_conform *c, const char *what, const do
     c->now.compared += n;
 }
 
-void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
+void qm_match_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
                          const int64_t *want, int64_t n, double share)
 {
     double allowed = fmax(floor(share * (double)n), 1.0);
@@ -204,7 +204,7 @@ void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *
     }
 }
 
-void qm_judge_count(struct qm_conform *c, const char *what, int64_t off, int64_t n)
+void qm_match_count(struct qm_conform *c, const char *what, int64_t off, int64_t n)
 {
     c->now.compared += n;
     if (off == 0 || !qm_golden_case_open(c))
@@ -301,7 +301,7 @@ static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, con
     memcpy(all, codes, (size_t)n);
     memset(all + n, codec->cb.perm[qm_code_of(codec, 0.0f, 0)], (size_t)(total - n));
     qm_pack_codes(codec->q.pack, bits, all, total, bytes);
-    qm_judge_codes(c, "packed", bytes, want->packed, want->packed_bytes);
+    qm_match_codes(c, "packed", bytes, want->packed, want->packed_bytes);
 }
 
 void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *cb,
@@ -313,7 +313,7 @@ void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *c
             codes[i] = (uint8_t)want[i];
 }
 
-void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
+void qm_match_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
                         const struct qm_golden_run *want)
 {
@@ -334,9 +334,9 @@ void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
         qm_golden_case_stopped(c, st);
         return;
     }
-    qm_judge_floats(c, "scale", scales, want->scales, n_scales);
+    qm_match_floats(c, "scale", scales, want->scales, n_scales);
     qm_take_nan_codes(&codec->q, &codec->cb, want->codes, n, codes);
-    qm_judge_codes(c, "code", codes, want->codes, n);
+    qm_match_codes(c, "code", codes, want->codes, n);
     if (want->packed)
         judge_packed(c, codec, codes, n, want);
     if (!want->dequant || !qm_golden_case_open(c))
@@ -346,10 +346,10 @@ void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
     if (!stored)
         return;
     qm_decode(codec, shape, stored, by, out);
-    qm_judge_floats(c, "decoded", out, want->dequant, want->n_dequant);
+    qm_match_floats(c, "decoded", out, want->dequant, want->n_dequant);
 }
 
-void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
+void qm_match_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
                   int64_t n)
 {
     struct qm_codebook cb;
@@ -367,7 +367,7 @@ void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, con
             got[cb.is_permuted ? cb.perm[k] : k] = cb.value[k];
         if (n != cb.n)
             qm_golden_case_differs(c, "%d entries, want %lld", cb.n, (long long)n);
-        qm_judge_floats(c, "value", got, table, cb.n);
+        qm_match_floats(c, "value", got, table, cb.n);
         return;
     }
     qm_golden_case_skip(c, "map %s is not built", map);

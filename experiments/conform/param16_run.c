@@ -1,7 +1,7 @@
-/* stored.c - Compares the CPU backend with recorded runs of 16-bit parameters.
+/* param16_run.c - Compares the CPU backend with recorded runs of 16-bit parameters.
  *
  * It also judges quantizers with groups of 32 and error correction on their own. */
-#include "experiments/conform/stored.h"
+#include "experiments/conform/param16_run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,8 +23,8 @@ int qm_golden_case_format(struct qm_conform *c, const char *attribute, enum qm_p
     return 1;
 }
 
-int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
-                     enum qm_param_format grad, struct qm_recipe *out)
+int qm_param16_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
+                      enum qm_param_format grad, struct qm_recipe *out)
 {
     char text[24];
     if (!qm_run_recipe(c, rule, out))
@@ -40,7 +40,7 @@ int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param par
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 struct replay {
-    const struct qm_stored_run *run;
+    const struct qm_param16_run *run;
     int64_t n;
     void *plan, *p, *g;   /* in their stored formats */
     float *wide, *scales; /* [numel], [the most scales of a slot] */
@@ -62,10 +62,10 @@ static void narrow(enum qm_dtype dtype, const float *x, int64_t n, void *out)
 /* Replaces the plan's state by the recorded state after step t. */
 static qm_status load(struct replay *r, int64_t t)
 {
-    const struct qm_stored_run *run = r->run;
+    const struct qm_param16_run *run = r->run;
     int64_t n = r->n, at = (t - 1) * n;
     for (int i = 0; i < run->recipe.rule->n_slots; i++) {
-        const struct qm_stored_slot *s = &run->slot[i];
+        const struct qm_param16_slot *s = &run->slot[i];
         for (int64_t k = 0; s->codes && k < n; k++)
             r->codes[k] = (uint8_t)(s->codes[at + k] - s->base);
         QM_TRY(s->codes
@@ -100,21 +100,21 @@ static void judge_residual(struct qm_conform *c, struct replay *r, int64_t t)
 static qm_status judge_values(struct qm_conform *c, struct replay *r, int i, int64_t t,
                               const char *what)
 {
-    const struct qm_stored_slot *s = &r->run->slot[i];
+    const struct qm_param16_slot *s = &r->run->slot[i];
     QM_TRY(qm_backend_cpu.decode(r->plan, i, r->wide));
     for (int64_t k = 0; k < r->n; k++)
         r->wide[k] = qm_param_widen(s->kept_as, qm_param_nearest(s->kept_as, r->wide[k]));
-    qm_judge_floats(c, what, r->wide, s->values + (t - 1) * r->n, r->n);
+    qm_match_floats(c, what, r->wide, s->values + (t - 1) * r->n, r->n);
     return qm_backend_cpu.load(r->plan, i, NULL, r->wide);
 }
 
 static qm_status judge(struct qm_conform *c, struct replay *r, int64_t t)
 {
-    const struct qm_stored_run *run = r->run;
+    const struct qm_param16_run *run = r->run;
     int64_t n = r->n, at = (t - 1) * n;
     char what[96];
     for (int i = 0; i < run->recipe.rule->n_slots; i++) {
-        const struct qm_stored_slot *s = &run->slot[i];
+        const struct qm_param16_slot *s = &run->slot[i];
         const char *name = run->recipe.rule->slot[i];
         snprintf(what, sizeof what, "%sstep %lld %s", r->how, (long long)t, name);
         if (!s->codes) {
@@ -122,7 +122,7 @@ static qm_status judge(struct qm_conform *c, struct replay *r, int64_t t)
             continue;
         }
         QM_TRY(qm_backend_cpu.save(r->plan, i, r->codes, r->scales));
-        qm_judge_floats(c, what, r->scales, s->scales + (t - 1) * s->n_scales, s->n_scales);
+        qm_match_floats(c, what, r->scales, s->scales + (t - 1) * s->n_scales, s->n_scales);
         for (int64_t k = 0; k < n && qm_golden_case_open(c); k++)
             if (r->codes[k] + s->base != s->codes[at + k])
                 qm_golden_case_differs(c, "%s code[%lld]: got %d, want %lld", what, (long long)k,
@@ -130,18 +130,18 @@ static qm_status judge(struct qm_conform *c, struct replay *r, int64_t t)
         c->now.compared += n;
         QM_TRY(qm_backend_cpu.decode(r->plan, i, r->wide));
         if (s->decoded)
-            qm_judge_floats(c, what, r->wide, s->decoded + at, n);
+            qm_match_floats(c, what, r->wide, s->decoded + at, n);
     }
     qm_to_float(r->p, r->param.dtype, 0, n, r->wide);
     snprintf(what, sizeof what, "%sstep %lld parameter", r->how, (long long)t);
-    qm_judge_floats(c, what, r->wide, run->params + at, n);
+    qm_match_floats(c, what, r->wide, run->params + at, n);
     judge_residual(c, r, t);
     return QM_OK;
 }
 
 static qm_status steps(struct qm_conform *c, struct replay *r, int is_free)
 {
-    const struct qm_stored_run *run = r->run;
+    const struct qm_param16_run *run = r->run;
     struct qm_hyper h = run->recipe.hyper;
     QM_TRY(qm_backend_cpu.open(&run->recipe, &run->shape, 0, &r->plan));
     r->how = is_free ? "free-running " : "";
@@ -160,7 +160,7 @@ static qm_status steps(struct qm_conform *c, struct replay *r, int is_free)
     return QM_OK;
 }
 
-void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run)
+void qm_param16_replay(struct qm_conform *c, const struct qm_param16_run *run)
 {
     struct replay r = {.run = run, .n = qm_shape_numel(&run->shape)};
     int64_t most = r.n;
@@ -237,7 +237,7 @@ void qm_conform_q8(struct qm_conform *c)
         qm_decode(&codec, &shape, own, own_scales, own_values);
         leave_out_nonfinite(&codec, x, n, codes, dequant, own, own_values);
     }
-    qm_judge_quantizer(c, &codec, &shape, x,
+    qm_match_quantizer(c, &codec, &shape, x,
                        &(struct qm_golden_run){
                            .scales = scales, .codes = codes, .dequant = dequant, .n_dequant = n});
 }
@@ -270,5 +270,5 @@ void qm_conform_ecc(struct qm_conform *c)
         got[i] = qm_ecc_decode(format, (uint32_t)bits[i], (int)ecc[i], most);
         c->now.compared += 2;
     }
-    qm_judge_floats(c, "reconstructed", got, want, n);
+    qm_match_floats(c, "reconstructed", got, want, n);
 }

@@ -1,5 +1,5 @@
-/* trial.c - Compiles a kernel of the registry and judges it in every regime, in its own process. */
-#include "experiments/mutants/trial.h"
+/* judge_entry.c - Compiles a kernel of the registry, judges it in every regime in its process. */
+#include "experiments/mutants/judge_entry.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -18,7 +18,7 @@
 static const struct qm_host_limits limits = {.seconds = 60.0, .mebibytes = 2048.0, .processes = 64};
 
 struct judge {
-    struct qm_mutant_trial *t;
+    struct qm_mutant_result *t;
     struct qm_kernel_file *kernel, *template; /* template: NULL unless both are compared */
     struct qm_subject subject;
     struct qm_tally tally;
@@ -121,7 +121,7 @@ static qm_status one_case(struct judge *j, int regime, uint64_t seed, struct qm_
 
 static qm_status all_cases(struct judge *s, uint64_t seed, int seeds)
 {
-    struct qm_mutant_trial *t = s->t;
+    struct qm_mutant_result *t = s->t;
     for (int k = 0; k < seeds; k++)
         for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++) {
             struct qm_kill_cell c;
@@ -140,7 +140,7 @@ static qm_status all_cases(struct judge *s, uint64_t seed, int seeds)
 
 /* ---- the sets of check ----------------------------------------------------------------------- */
 
-static void set_finds(struct qm_mutant_trial *t, struct qm_case_set_result *set, const char *text)
+static void set_finds(struct qm_mutant_result *t, struct qm_case_set_result *set, const char *text)
 {
     t->alarms++;
     set->is = QM_CELL_killed;
@@ -193,16 +193,15 @@ static qm_status one_set(struct judge *j, enum qm_case_set which, int64_t count,
     return QM_OK;
 }
 
-qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed,
-                              int seeds, const int64_t count[QM_CASE_SET_COUNT],
-                              const volatile int *stop)
+qm_status qm_mutant_judge(struct qm_mutant_result *t, const char *folder, uint64_t seed, int seeds,
+                          const int64_t count[QM_CASE_SET_COUNT], const volatile int *stop)
 {
     struct judge *j = calloc(1, sizeof *j);
     char object[PATH_MAX];
     if (!j)
-        return qm_fail(QM_NO_MEMORY, "a trial");
+        return qm_fail(QM_NO_MEMORY, "the judge of an entry");
     j->t = t;
-    qm_mutant_trial_free(t);
+    qm_mutant_result_free(t);
     t->broken = NULL;
     for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         t->cell[i] = (struct qm_kill_cell){.is = QM_CELL_none};
@@ -259,14 +258,13 @@ static qm_status judge_both(struct judge *j, int regime, uint64_t seed)
     return QM_OK;
 }
 
-qm_status qm_mutant_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template,
-                                  int regime, const char *folder, uint64_t seed,
-                                  const volatile int *stop)
+qm_status qm_mutant_compare(struct qm_mutant_result *t, const struct qm_mutant_entry *template,
+                            int regime, const char *folder, uint64_t seed, const volatile int *stop)
 {
     struct judge *j = calloc(1, sizeof *j);
     char object[PATH_MAX], other[PATH_MAX], own[PATH_MAX - 32];
     if (!j)
-        return qm_fail(QM_NO_MEMORY, "a trial");
+        return qm_fail(QM_NO_MEMORY, "the judge of an entry");
     j->t = t;
     snprintf(own, sizeof own, "%s/template", folder);
     qm_status st = mkdir(own, 0700) == 0 ? build(template, own, other, sizeof other)
@@ -286,7 +284,7 @@ qm_status qm_mutant_trial_compare(struct qm_mutant_trial *t, const struct qm_mut
     return st;
 }
 
-int qm_mutant_trial_kills(const struct qm_mutant_trial *t)
+int qm_mutant_kills(const struct qm_mutant_result *t)
 {
     int count = 0;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
@@ -296,7 +294,7 @@ int qm_mutant_trial_kills(const struct qm_mutant_trial *t)
     return count;
 }
 
-void qm_mutant_trial_free(struct qm_mutant_trial *t)
+void qm_mutant_result_free(struct qm_mutant_result *t)
 {
     for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         free(t->cell[i].finding);

@@ -1,12 +1,12 @@
-/* further.c - Draws cases about what had an effect in too few, and in place of refused ones. */
-#include "experiments/kernel/further.h"
+/* extra_cases.c - Draws cases about what had an effect in too few, and in place of refused ones. */
+#include "experiments/kernel/extra_cases.h"
 
 /* CASES: of a round.  REFUSED: drawn cases refused, from which on as many others are drawn, of
  * values that are taken; at most INSTEAD. */
 enum { ROUNDS = 3, CASES = 24, REFUSED = 16, INSTEAD = 160 };
 
 /* Begins a round; 0: none is wanted. */
-static int begin(struct qm_further *f, const struct qm_kernel_run *r, struct qm_domain *d)
+static int begin(struct qm_extra_cases *f, const struct qm_kernel_run *r, struct qm_domain *d)
 {
     int lacks = qm_coverage_lacks(&r->coverage, d);
     int64_t refused = r->count[QM_CASE_refused];
@@ -21,8 +21,8 @@ static int begin(struct qm_further *f, const struct qm_kernel_run *r, struct qm_
     return lacks;
 }
 
-int qm_further_find(struct qm_further *f, const struct qm_kernel_run *r, struct qm_domain *d,
-                    int is_idle, struct qm_case *out)
+int qm_extra_cases_next(struct qm_extra_cases *f, const struct qm_kernel_run *r,
+                        struct qm_domain *d, int is_idle, struct qm_case *out)
 {
     const struct qm_kernel_options *o = r->o;
     if (o->quick || o->draws == 0 || o->n_regimes > 0 || o->one_case)
