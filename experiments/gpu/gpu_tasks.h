@@ -24,6 +24,22 @@ struct qm_gpu_options {
     int n_recipes;
 };
 
+#define QM_GPU_MOST_ELEMENTS INT64_C(1000000000000) /* of speed's tensor */
+
+/* ---- gpu_plan.c: the options in a report ----------------------------------------------------- */
+
+/* What a report says of the run.  NULL: there is no memory. */
+json_t *qm_gpu_plan(const struct qm_gpu_options *o);
+
+/* Its inverse, for parts, recipes, quick, n and rounds; *words: what the recipes point into, which
+ * the caller frees, as o->recipes, in any case.  QM_BAD_FILE: it is no plan. */
+qm_status qm_gpu_plan_read(json_t *plan, struct qm_gpu_options *o, char **words);
+
+/* What no row shows of a large tensor of n elements; "": nothing. */
+const char *qm_gpu_not_covered(int64_t n);
+
+/* ---- the tasks ------------------------------------------------------------------------------- */
+
 struct qm_gpu_task {
     enum qm_gpu_part part;
     int group;        /* tasks of a group follow each other in one process */
