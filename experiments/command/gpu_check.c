@@ -427,12 +427,25 @@ static qm_status beside(const struct options *o)
     return QM_OK;
 }
 
+/* Removes what killed runs have left in the folder of the report. */
+static void sweep(const struct options *o)
+{
+    char folder[PATH_MAX];
+    const char *slash = o->resumed ? strrchr(o->resumed, '/') : NULL;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - o->resumed) + 1 : PATH_MAX - 1,
+             slash        ? o->resumed
+             : o->resumed ? "."
+                          : o->folder);
+    qm_gpu_report_sweep_folder(folder);
+}
+
 /* Measures and prints.  QM_CHECK_FAILED: something is wrong or could not be measured; *is_printed:
  * the report is on stdout. */
 static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_printed)
 {
     double limit;
     QM_TRY(qm_cuda_limit(&limit)); /* before anything is done, as in every command */
+    sweep(o);
     qm_status st = o->is_resumed ? resume(o, run) : begin(o, run);
     if (st == QM_OK) {
         note_cache();

@@ -66,9 +66,10 @@ qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, const volatile sig_a
 void qm_gpu_tasks_free(struct qm_gpu_tasks *t);
 
 /* Takes over the rows of an earlier report, also those that could not be measured, and adds tasks
- * for peers that the earlier report has measured and this list has not.  QM_BAD_ARG: a row of
- * another part is of no task. */
+ * for peers that the earlier report has measured and this list has not; _own: adds none.
+ * QM_BAD_FILE: a row of another part is of no task. */
 qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from);
+qm_status qm_gpu_tasks_take_own(struct qm_gpu_tasks *t, const struct qm_gpu_report *from);
 
 /* 1: the task has no row, or one that could not be measured, or only in part. */
 int qm_gpu_task_is_open(const struct qm_gpu_task *t);
