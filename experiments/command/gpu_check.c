@@ -351,7 +351,7 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         QM_TRY(rename_report(run));
     QM_TRY(make_tasks(run));
     st = qm_gpu_tasks_take(&run->tasks, &run->report);
-    return st == QM_BAD_ARG ? qm_fail_in(st, path) : st;
+    return st == QM_BAD_FILE ? qm_fail_in(st, path) : st;
 }
 
 /* Says why rows will have no clocks, where there is an NVML that does not answer. */

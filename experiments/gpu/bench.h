@@ -105,7 +105,9 @@ struct qm_gpu_timed {
  * And QM_INTERNAL: median or least are too short for n rounds that are queued at once, where n is
  * what takes 2 milliseconds, 64 at most: median < 0.75 x or least < 0.5 x, with x = (with - 1.5
  * without - 100 microseconds) / n, by the host's clock, with the work and without it, the least of
- * up to 8 such chains; in each of 3 tries, of rounds and chains.
+ * up to 8 such chains; or the read of the cache is too long (in the median) for such chains without
+ * the work: by more than half, a tenth of the work and 100 microseconds; in each of 3 tries, of
+ * rounds and chains.
  *
  * _warm_up and _rounds are its two parts; start: when the warm-up began. */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,

@@ -292,8 +292,8 @@ static qm_status expect_tasks(const struct qm_gpu_tasks *t, enum qm_gpu_part par
             i++;
         if (i == t->n)
             return qm_fail(QM_BAD_FILE,
-                           "row %zu of part %s, of '%.60s', is none that this program measures: "
-                           "begin a new report",
+                           "contradicts itself: row %zu of part %s, of '%.60s', is none that this "
+                           "program measures for its plan",
                            k, qm_gpu_part_name(part),
                            json_is_string(name) ? json_string_value(name) : "");
     }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -369,6 +370,40 @@ static void parts_are_swept(void **unused)
     }
 }
 
+/* What killed writers of any report of a folder left goes with its lock; a lock that somebody holds
+ * stays, with what its writer has begun. */
+static void folders_are_swept(void **unused)
+{
+    static const char *const names[] = {"k.h5.12.part", "k.lock", "k.h5", "l.h5.12.part", "l.lock"};
+    char own[64], path[256];
+    int lock = -1, both[2];
+    (void)unused;
+    snprintf(own, sizeof own, "%s/sweep", folder);
+    assert_int_equal(mkdir(own, 0777), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", own, names[i]);
+        write_bytes(path, "x", 1);
+    }
+    assert_int_equal(pipe(both), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        snprintf(path, sizeof path, "%s/l", own);
+        qm_status st = qm_gpu_report_lock(path, &lock);
+        if (write(both[1], &st, sizeof st) == (ssize_t)sizeof st)
+            pause();
+        _exit(0);
+    }
+    qm_status st;
+    assert_int_equal(read(both[0], &st, sizeof st), sizeof st);
+    qm_gpu_report_sweep_folder(own);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", own, names[i]);
+        assert_int_equal(access(path, F_OK) == 0, i >= 2);
+    }
+}
+
 static int prepare(void **unused)
 {
     (void)unused;
@@ -390,7 +425,7 @@ int main(void)
         cmocka_unit_test(names_are_nobody_elses),    cmocka_unit_test(figures_must_be_numbers),
         cmocka_unit_test(any_name_makes_a_report),   cmocka_unit_test(figures_must_be_possible),
         cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(digest_decides),
-        cmocka_unit_test(parts_are_swept),
+        cmocka_unit_test(parts_are_swept),           cmocka_unit_test(folders_are_swept),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
