@@ -1,8 +1,8 @@
 /* device_cuda.c - The device "cuda": GPU 0, or number $QM_CUDA_DEVICE; its primary context, one
  * stream.  With QM_CUDA_SYNC=1 every launch is waited for, so that a fault is reported under the
  * name of the kernel that made it. */
-#include "core/device/cuda_guard.h"
 #include "core/device/device_cuda.h"
+#include "core/device/cuda_guard.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -125,7 +125,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_ONLY: parse_parts(o, arg, state); break;
     case KEY_QUICK: o->gpu.quick = 1; break;
     case KEY_SIZE:
-        o->gpu.n = (int64_t)(1e6 * number(state, "millions", arg, 0.001, 1e-6 * (double)QM_GPU_MOST_ELEMENTS));
+        o->gpu.n = (int64_t)(1e6 * number(state, "millions", arg, 0.001,
+                                          1e-6 * (double)QM_GPU_MOST_ELEMENTS));
         break;
     case KEY_ROUNDS: o->gpu.rounds = qm_cli_whole(state, "rounds", arg, 1, 1000); break;
     case KEY_PEERS:

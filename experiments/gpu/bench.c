@@ -258,7 +258,7 @@ static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_st
     QM_TRY(qm_gpu_work_all_done(b, w));
     QM_TRY(qm_cuda_launches(&all_asked, &all_begun));
     return qm_gpu_bench_begun("the timed steps", all_begun - begun,
-                        all_asked - asked + (by_graphs ? *by_graphs : 0));
+                              all_asked - asked + (by_graphs ? *by_graphs : 0));
 }
 
 qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out)

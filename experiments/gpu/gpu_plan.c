@@ -31,10 +31,7 @@ static const char not_covered_text[] =
     "a "
     "kernel of your own is judged there by qualm check --kernel FILE.cu, on the emulator";
 
-const char *qm_gpu_not_covered(int64_t n)
-{
-    return n > INT64_C(1) << 31 ? "" : not_covered_text;
-}
+const char *qm_gpu_not_covered(int64_t n) { return n > INT64_C(1) << 31 ? "" : not_covered_text; }
 
 json_t *qm_gpu_plan(const struct qm_gpu_options *o)
 {
@@ -46,14 +43,15 @@ json_t *qm_gpu_plan(const struct qm_gpu_options *o)
             names[n++] = qm_gpu_part_name((enum qm_gpu_part)i);
     char *parts = join(",", names, n);
     char *recipes = join(" ", (const char *const *)o->recipes, o->n_recipes);
-    json_t *plan = !parts || !recipes
-                       ? NULL
-                       : json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:I, s:i, s:o, s:s, s:f}", "version",
-                                   qm_version(), "commit", qm_commit(), "begun", qm_utc(date),
-                                   "parts", n ? parts : "all", "recipes", qm_json_text(recipes),
-                                   "quick", o->quick, "elements", (json_int_t)o->n, "rounds",
-                                   o->rounds, "peers", qm_json_text(o->peers ? o->peers : ""),
-                                   "not_covered", qm_gpu_not_covered(o->n), "time_limit", o->limit);
+    json_t *plan =
+        !parts || !recipes
+            ? NULL
+            : json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:I, s:i, s:o, s:s, s:f}", "version",
+                        qm_version(), "commit", qm_commit(), "begun", qm_utc(date), "parts",
+                        n ? parts : "all", "recipes", qm_json_text(recipes), "quick", o->quick,
+                        "elements", (json_int_t)o->n, "rounds", o->rounds, "peers",
+                        qm_json_text(o->peers ? o->peers : ""), "not_covered",
+                        qm_gpu_not_covered(o->n), "time_limit", o->limit);
     free(parts);
     free(recipes);
     return plan;

@@ -92,8 +92,8 @@ static const char *speed_says(json_t *row, const struct plan *p)
     const char *recipe = text(row, "recipe");
     RULE(is_size(elements, p->o.n, recipe, number(p->device, "memory_bytes")),
          "elements are not the plan's");
-    RULE(!p->is_own || (qm_speed_bytes(recipe, (int64_t)elements, &want) == QM_OK &&
-                        is_near(bytes, want)),
+    RULE(!p->is_own ||
+             (qm_speed_bytes(recipe, (int64_t)elements, &want) == QM_OK && is_near(bytes, want)),
          "bytes_per_parameter is not the recipe's");
     RULE(is_near(number(row, "rate"), elements / seconds), "rate is not elements / seconds");
     RULE(is_near(number(row, "share_of_copy"), all / seconds / copy),
@@ -113,8 +113,8 @@ static const char *tables_say(json_t *row, const struct plan *p)
     RULE(number(row, "tensors") == QM_BENCH_TENSORS, "tensors are not 100");
     RULE(elements == (double)qm_speed_small(p->o.n), "elements are not the plan's");
     RULE(strcmp(text(row, "mode"), "exact") == 0, "mode is not exact");
-    RULE(qm_gpu_bench_plausible("a step", number(row, "seconds"),
-                                2.0 * QM_BENCH_TENSORS * elements, 0.0) == QM_OK,
+    RULE(qm_gpu_bench_plausible("a step", number(row, "seconds"), 2.0 * QM_BENCH_TENSORS * elements,
+                                0.0) == QM_OK,
          "seconds are none that can be");
     return times_say(row, p);
 }
@@ -346,22 +346,23 @@ static qm_status agrees_with_program(const struct qm_gpu_report *r, const struct
 
 static qm_status plan_agrees(const struct qm_gpu_report *r, const struct plan *p)
 {
-    json_t *tasks = json_object_get(r->plan, "tasks"), *missing = json_object_get(r->plan,
-                                                                                 "missing");
+    json_t *tasks = json_object_get(r->plan, "tasks"),
+           *missing = json_object_get(r->plan, "missing");
     struct tasks_seen t = {.all = number(r->plan, "tasks"), .missing = number(r->plan, "missing")};
     size_t rows = 0;
     for (int i = 0; i < QM_GPU_PARTS; i++)
         rows += json_array_size(r->rows[i]);
     if (!tasks != !missing || (!tasks && rows))
-        return qm_fail(QM_BAD_FILE, "contradicts itself: its plan has rows, and no tasks or missing");
+        return qm_fail(QM_BAD_FILE,
+                       "contradicts itself: its plan has rows, and no tasks or missing");
     if (p->is_own)
         QM_TRY(agrees_with_program(r, p, &t));
     if (!tasks)
         return QM_OK;
-    const char *says = !json_is_integer(tasks) || !json_is_integer(missing) || t.missing < 0.0 ||
-                               t.missing > t.all
-                           ? "missing is no number from 0 to tasks"
-                           : state_says(text(r->plan, "state"), &t);
+    const char *says =
+        !json_is_integer(tasks) || !json_is_integer(missing) || t.missing < 0.0 || t.missing > t.all
+            ? "missing is no number from 0 to tasks"
+            : state_says(text(r->plan, "state"), &t);
     return says ? qm_fail(QM_BAD_FILE, "contradicts itself: %s", says) : QM_OK;
 }
 

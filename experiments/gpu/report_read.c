@@ -81,11 +81,10 @@ static qm_status check_facts(struct qm_result *h5, const struct qm_gpu_report *r
     json_t *value;
     json_object_foreach (r->device, key, value) {
         text = NULL;
-        int is = json_is_string(value)
-                     ? qm_result_text(h5, "/device", key, &text) == QM_OK &&
-                           strcmp(text, json_string_value(value)) == 0
-                     : qm_result_number(h5, "/device", key, &x) == QM_OK &&
-                           x == json_number_value(value);
+        int is = json_is_string(value) ? qm_result_text(h5, "/device", key, &text) == QM_OK &&
+                                             strcmp(text, json_string_value(value)) == 0
+                                       : qm_result_number(h5, "/device", key, &x) == QM_OK &&
+                                             x == json_number_value(value);
         free(text);
         if (!is)
             return qm_fail(QM_BAD_FILE, "contradicts itself: %.60s of /device is not that of /gpu",

@@ -29,8 +29,7 @@ static inline void sample_derive(enum qm_gpu_part part, json_t *row)
         sample_set(row, "share_of_copy", bytes * n / seconds / copy);
     }
     if (part == QM_GPU_peers)
-        sample_set(row, "ratio",
-                   seconds / json_number_value(json_object_get(row, "peer_seconds")));
+        sample_set(row, "ratio", seconds / json_number_value(json_object_get(row, "peer_seconds")));
 }
 
 /* The row of a part, with its key, whose status is ok. */
@@ -54,9 +53,8 @@ static inline json_t *sample_row(enum qm_gpu_part part, json_t *key)
                    (double)(part == QM_GPU_tables ? qm_speed_small(SAMPLE_N) : SAMPLE_N));
         sample_set(row, "tensors", part == QM_GPU_tables ? QM_BENCH_TENSORS : 1);
     }
-    if (part == QM_GPU_speed &&
-        qm_speed_bytes(json_string_value(json_object_get(key, "recipe")), SAMPLE_N, &bytes) ==
-            QM_OK) {
+    if (part == QM_GPU_speed && qm_speed_bytes(json_string_value(json_object_get(key, "recipe")),
+                                               SAMPLE_N, &bytes) == QM_OK) {
         json_object_del(row, "tensors");
         sample_set(row, "copy_rate", 1e6);
         sample_set(row, "bytes_per_parameter", bytes);
@@ -76,8 +74,13 @@ static inline struct qm_gpu_report sample_report(const char *name)
 {
     static char recipe[] = "adamw_f32", *recipes[] = {recipe};
     struct qm_gpu_report r = {0};
-    struct qm_gpu_options o = {.quick = 1, .rounds = SAMPLE_ROUNDS, .n = SAMPLE_N, .limit = 60.0,
-                               .has_only = 1, .recipes = recipes, .n_recipes = 1};
+    struct qm_gpu_options o = {.quick = 1,
+                               .rounds = SAMPLE_ROUNDS,
+                               .n = SAMPLE_N,
+                               .limit = 60.0,
+                               .has_only = 1,
+                               .recipes = recipes,
+                               .n_recipes = 1};
     struct qm_gpu_tasks tasks;
     for (int i = 0; i < QM_GPU_PARTS; i++) {
         o.only[i] = 1;

@@ -73,7 +73,7 @@ static struct stand_in_card {
     size_t counter_bytes;
     float shift;
     int is_hidden;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 1.0f,
+} stand_in_card = {"Stand-in", (size_t)1 << 30,  4,    4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 1.0f,
                    0,          sizeof(uint64_t), 0.0f, 0};
 
 /* Calls of this name return 0 and do nothing, but for those that are done: the first n of a

@@ -36,7 +36,8 @@ static inline enum stand_in_how_wrong stand_in_how_wrong(const char *call)
 {
     static int k;
     const struct stand_in_wrong *w = &stand_in_wrong;
-    if (!w->call || (!stand_in_is_timing && w->how != STAND_IN_WRONG_outside) || strcmp(w->call, call) != 0 || ++k % w->n != w->phase)
+    if (!w->call || (!stand_in_is_timing && w->how != STAND_IN_WRONG_outside) ||
+        strcmp(w->call, call) != 0 || ++k % w->n != w->phase)
         return STAND_IN_WRONG_none;
     stand_in_shared->struck++;
     return w->how;

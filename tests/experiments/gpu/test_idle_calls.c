@@ -196,7 +196,8 @@ static void test_outside(void **state)
             if (i != 0 && !is_drawn((int)(2 * i) + k))
                 continue;
             clear();
-            stand_in_wrong = (struct stand_in_wrong){"cuLaunchKernel", STAND_IN_WRONG_outside, 3, 1};
+            stand_in_wrong =
+                (struct stand_in_wrong){"cuLaunchKernel", STAND_IN_WRONG_outside, 3, 1};
             stand_in_outside = places[i];
             int code = RUN(recipes[i % 3], "--only", k ? "exact" : "speed", "--quick", TIMED);
             struct qm_gpu_report r;

@@ -223,8 +223,10 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agreeing_reports_are_read), cmocka_unit_test(figures_must_agree),
-        cmocka_unit_test(texts_must_agree), cmocka_unit_test(rows_must_be_those_of_the_plan),
+        cmocka_unit_test(agreeing_reports_are_read),
+        cmocka_unit_test(figures_must_agree),
+        cmocka_unit_test(texts_must_agree),
+        cmocka_unit_test(rows_must_be_those_of_the_plan),
         cmocka_unit_test(plan_must_agree),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
