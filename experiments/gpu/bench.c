@@ -1,4 +1,4 @@
-/* bench.c - Opens what times work on a GPU, and runs batches and whole-tensor plans as such work. */
+/* bench.c - Opens what times work on a GPU, and makes batches and whole-tensor plans such work. */
 #include "experiments/gpu/bench.h"
 #include "core/base/clock.h"
 #include "core/base/philox.h"
@@ -151,7 +151,7 @@ void qm_gpu_bench_close(struct qm_gpu_bench *b)
     memset(b, 0, sizeof *b);
 }
 
-/* ---- clocks and power ------------------------------------------------------------------------- */
+/* ---- clocks and power ------------------------------------------------------------------------ */
 
 qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                             double one, struct qm_gpu_now *out)

@@ -93,8 +93,8 @@ qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size
     return QM_OK;
 }
 
-/* seconds: between the events around the work; read: and around the read of the cache; missing: by how much the host's clock shows more for
- * the whole round than the events do. */
+/* seconds: between the events around the work; read: and around the read of the cache; missing: by
+ * how much the host's clock shows more for the whole round than the events do. */
 struct timed_round {
     double seconds, read, around, missing;
 };

@@ -1,5 +1,4 @@
-/* report_agrees.c - Whether a report of a GPU agrees with itself: its plan, its rows and the figures
- * of each row.
+/* report_agrees.c - Whether a report of a GPU agrees with itself: its plan, rows and figures.
  *
  * A digest is no signature: who changes a report can form it again, and who keeps all of this
  * consistent is not found. */
