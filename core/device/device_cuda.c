@@ -2,6 +2,7 @@
  * stream.  With QM_CUDA_SYNC=1 every launch is waited for, so that a fault is reported under the
  * name of the kernel that made it. */
 #include "core/device/device_cuda.h"
+#include "core/device/cuda_guard.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -121,15 +122,18 @@ qm_status qm_cuda_cleaned_up(void)
 static qm_status cuda_reserve(size_t bytes, qm_address *out)
 {
     qm_address at;
+    const size_t guard = qm_cuda_guard_bytes(), room = bytes ? bytes : 256;
+    const size_t all = room + 2 * guard;
     QM_TRY(enter());
-    QM_CU(gpu.cu, MemAlloc, (&at, bytes ? bytes : 256));
-    qm_status st =
-        qm_cuda_error(QM_CU_ERROR(gpu.cu, MemsetD8Async, (at, 0, bytes ? bytes : 256, gpu.stream)),
-                      "cuMemsetD8Async");
+    QM_CU(gpu.cu, MemAlloc, (&at, all));
+    qm_status st = qm_cuda_error(QM_CU_ERROR(gpu.cu, MemsetD8Async, (at, 0, all, gpu.stream)),
+                                 "cuMemsetD8Async");
+    if (st == QM_OK && guard)
+        st = qm_cuda_guard_add(at + guard, room);
     if (st != QM_OK)
         qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, MemFree, (at)), "cuMemFree");
     else
-        *out = at;
+        *out = at + guard;
     return st;
 }
 
@@ -137,6 +141,7 @@ static void cuda_release(qm_address at)
 {
     if (!at)
         return;
+    at = qm_cuda_guard_remove(at);
     qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, CtxSetCurrent, (gpu.context)), "cuCtxSetCurrent");
     qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, StreamSynchronize, (gpu.stream)), "cuStreamSynchronize");
     qm_cuda_clean_up(QM_CU_ERROR(gpu.cu, MemFree, (at)), "cuMemFree");

@@ -28,8 +28,6 @@ enum {
     KEY_BESIDE
 };
 
-static const int64_t MOST_ELEMENTS = INT64_C(1000000000000); /* of speed's tensor */
-
 struct options {
     struct qm_gpu_options gpu;
     double seconds;
@@ -127,7 +125,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_ONLY: parse_parts(o, arg, state); break;
     case KEY_QUICK: o->gpu.quick = 1; break;
     case KEY_SIZE:
-        o->gpu.n = (int64_t)(1e6 * number(state, "millions", arg, 0.001, 1e-6 * MOST_ELEMENTS));
+        o->gpu.n = (int64_t)(1e6 * number(state, "millions", arg, 0.001,
+                                          1e-6 * (double)QM_GPU_MOST_ELEMENTS));
         break;
     case KEY_ROUNDS: o->gpu.rounds = qm_cli_whole(state, "rounds", arg, 1, 1000); break;
     case KEY_PEERS:
@@ -153,85 +152,25 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-/* The words of a list, one after the other with a separator; the caller frees them.  NULL: there is
- * no memory. */
-static char *join(const char *separator, const char *const *words, int n)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    for (int i = 0; f && i < n; i++)
-        fprintf(f, "%s%s", i ? separator : "", words[i]);
-    if (!f || fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
-/* What no row shows, for who reads the report. */
-static const char not_covered[] =
-    "indices beyond 2^31 elements: no row has such a tensor.  On request, where the memory "
-    "suffices, --only speed --millions 2148 times steps of 2^31 elements, without comparing bits; "
-    "a "
-    "kernel of your own is judged there by qualm check --kernel FILE.cu, on the emulator";
-
-/* What the report says of the run; plan_read is its inverse.  NULL: there is no memory. */
-static json_t *plan_of(const struct qm_gpu_options *o)
-{
-    const char *names[QM_GPU_PARTS];
-    char date[24];
-    int n = 0;
-    for (int i = 0; i < QM_GPU_PARTS; i++)
-        if (o->only[i])
-            names[n++] = qm_gpu_part_name((enum qm_gpu_part)i);
-    char *parts = join(",", names, n);
-    char *recipes = join(" ", (const char *const *)o->recipes, o->n_recipes);
-    json_t *plan = !parts || !recipes
-                       ? NULL
-                       : json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:I, s:i, s:o, s:s}", "version",
-                                   qm_version(), "commit", qm_commit(), "begun", qm_utc(date),
-                                   "parts", n ? parts : "all", "recipes", qm_json_text(recipes),
-                                   "quick", o->quick, "elements", (json_int_t)o->n, "rounds",
-                                   o->rounds, "peers", qm_json_text(o->peers ? o->peers : ""),
-                                   "not_covered", o->n > INT64_C(1) << 31 ? "" : not_covered);
-    free(parts);
-    free(recipes);
-    return plan;
-}
-
 /* Takes the options of a report over; words of the report are its own. */
 static qm_status plan_read(json_t *plan, const char *path, struct options *o)
 {
-    const char *parts, *recipes, *peers, *commit;
-    json_int_t elements;
+    static char *words; /* the options point into it */
+    const char *commit = json_string_value(json_object_get(plan, "commit"));
+    double limit = json_number_value(json_object_get(plan, "time_limit"));
     struct qm_recipe r;
-    if (json_unpack(plan, "{s:s, s:s, s:s, s:s, s:i, s:I, s:i}", "commit", &commit, "parts", &parts,
-                    "recipes", &recipes, "peers", &peers, "quick", &o->gpu.quick, "elements",
-                    &elements, "rounds", &o->gpu.rounds) != 0 ||
-        elements < 0 || elements > MOST_ELEMENTS || o->gpu.rounds < 1 ||
-        o->gpu.rounds > QM_GPU_BENCH_ROUNDS)
-        return qm_fail(QM_BAD_FILE, "%s: its plan is incomplete or damaged", path);
     if (strcmp(commit, qm_commit()) != 0)
         return qm_fail(QM_BAD_ARG, "%s was begun by commit %s, this is %s: begin a new report",
                        path, commit, qm_commit());
-    o->gpu.n = (int64_t)elements;
-    o->peers_were = *peers ? peers : NULL;
-    for (int i = 0; i < QM_GPU_PARTS; i++) {
-        const char *name = qm_gpu_part_name((enum qm_gpu_part)i), *at = strstr(parts, name);
-        o->gpu.only[i] = at && (at == parts || at[-1] == ',');
-        o->gpu.has_only |= o->gpu.only[i];
-    }
-    static char *words; /* the options point into it */
     free(words);
-    char *rest = words = strdup(recipes);
-    for (char *word; words && (word = strsep(&rest, " "));) {
-        if (!*word)
-            continue;
-        QM_TRY(qm_recipe_parse(word, &r));
-        QM_TRY(qm_cli_append(&o->gpu.recipes, &o->gpu.n_recipes, word));
-    }
-    return words ? QM_OK : qm_fail(QM_NO_MEMORY, "a plan");
+    QM_TRY(qm_gpu_plan_read(plan, &o->gpu, &words));
+    const char *were = json_string_value(json_object_get(plan, "peers"));
+    o->peers_were = *were ? were : NULL;
+    for (int i = 0; i < o->gpu.n_recipes; i++)
+        QM_TRY(qm_recipe_parse(o->gpu.recipes[i], &r));
+    if (!(limit <= o->gpu.limit))
+        json_object_set_new(plan, "time_limit", json_real(o->gpu.limit));
+    return QM_OK;
 }
 
 /* ---- the run -------------------------------------------------------------------------------- */
@@ -301,7 +240,7 @@ static qm_status begin_without_rows(struct options *o, struct qm_gpu_run *run)
     struct qm_gpu_report *r = &run->report;
     snprintf(why, sizeof why, "%s", qm_message());
     r->device = r->device ? r->device : json_object();
-    r->plan = r->plan ? r->plan : plan_of(&run->options);
+    r->plan = r->plan ? r->plan : qm_gpu_plan(&run->options);
     if (!r->device || !r->plan)
         return qm_fail(QM_NO_MEMORY, "a plan");
     QM_TRY(name_report(o, run));
@@ -321,7 +260,7 @@ static qm_status begin(struct options *o, struct qm_gpu_run *run)
         o->gpu.peers = default_peers();
     run->options = o->gpu;
     qm_status st = qm_gpu_describe(run, &run->report.device);
-    if (st == QM_OK && !(run->report.plan = plan_of(&run->options)))
+    if (st == QM_OK && !(run->report.plan = qm_gpu_plan(&run->options)))
         st = qm_fail(QM_NO_MEMORY, "a plan");
     if (st == QM_OK)
         st = make_tasks(run);
@@ -413,7 +352,7 @@ static qm_status resume(struct options *o, struct qm_gpu_run *run)
         QM_TRY(rename_report(run));
     QM_TRY(make_tasks(run));
     st = qm_gpu_tasks_take(&run->tasks, &run->report);
-    return st == QM_BAD_ARG ? qm_fail_in(st, path) : st;
+    return st == QM_BAD_FILE ? qm_fail_in(st, path) : st;
 }
 
 /* Says why rows will have no clocks, where there is an NVML that does not answer. */
@@ -489,12 +428,25 @@ static qm_status beside(const struct options *o)
     return QM_OK;
 }
 
+/* Removes what killed runs have left in the folder of the report. */
+static void sweep(const struct options *o)
+{
+    char folder[PATH_MAX];
+    const char *slash = o->resumed ? strrchr(o->resumed, '/') : NULL;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - o->resumed) + 1 : PATH_MAX - 1,
+             slash        ? o->resumed
+             : o->resumed ? "."
+                          : o->folder);
+    qm_gpu_report_sweep_folder(folder);
+}
+
 /* Measures and prints.  QM_CHECK_FAILED: something is wrong or could not be measured; *is_printed:
  * the report is on stdout. */
 static qm_status measure(struct options *o, struct qm_gpu_run *run, int *is_printed)
 {
     double limit;
     QM_TRY(qm_cuda_limit(&limit)); /* before anything is done, as in every command */
+    sweep(o);
     qm_status st = o->is_resumed ? resume(o, run) : begin(o, run);
     if (st == QM_OK) {
         note_cache();

@@ -1,4 +1,4 @@
-/* bench.c - Times work on a GPU, and runs batches and whole-tensor plans as such work. */
+/* bench.c - Opens what times work on a GPU, and makes batches and whole-tensor plans such work. */
 #include "experiments/gpu/bench.h"
 #include "core/base/clock.h"
 #include "core/base/philox.h"
@@ -151,175 +151,7 @@ void qm_gpu_bench_close(struct qm_gpu_bench *b)
     memset(b, 0, sizeof *b);
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *sorted, int n)
-{
-    return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
-}
-
-/* 1: the rounds are enough; sorts them. */
-static int is_enough(double *all, int n, int rounds, int is_late)
-{
-    if (n < rounds && !(is_late && n >= QM_BENCH_LEAST))
-        return 0;
-    qsort(all, (size_t)n, sizeof *all, by_size);
-    return is_late || n >= 4 * rounds || all[(3 * n - 1) / 4] - all[n / 4] <= 0.02 * median(all, n);
-}
-
-/* Reads twice the L2 cache. */
-static qm_status read_cache_full(struct qm_gpu_bench *b)
-{
-    uint64_t n = b->flush_bytes / 16;
-    void *args[] = {&b->flush, &n, &b->flush};
-    QM_CU(b->cu, LaunchKernel,
-          (b->reader, (unsigned)(8 * b->sms), 1, 1, 256, 1, 1, 0, b->stream, args, NULL));
-    b->reads++;
-    return QM_OK;
-}
-
-/* QM_INTERNAL: the device began another number of launches than it was given. */
-static qm_status expect_begun(const char *of, uint64_t begun, uint64_t asked)
-{
-    return begun == asked
-               ? QM_OK
-               : qm_fail(QM_INTERNAL, "implausible: the GPU began %lld of %lld launches of %s",
-                         (long long)begun, (long long)asked, of);
-}
-
-static qm_status expect_read(const struct qm_gpu_bench *b)
-{
-    uint64_t begun;
-    QM_TRY(qm_cuda_begun(b->module, &begun));
-    return expect_begun("the kernel that reads the cache full", begun, b->reads);
-}
-
-qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy)
-{
-    const double most_rate = 1e14, faster = 2.0, latency = 20e-6, shortest = 1e-7;
-    if (seconds < shortest)
-        return qm_fail(QM_INTERNAL,
-                       "implausible: %s takes %.3g s, and nothing that is launched takes less than "
-                       "%.3g s",
-                       what, seconds, shortest);
-    double least = copy > 0.0 ? bytes / copy / faster - latency : 0.0;
-    if (seconds < least || bytes / seconds > most_rate)
-        return qm_fail(QM_INTERNAL,
-                       "implausible: %s takes %.3g s, and must touch %.3g bytes: %.3g bytes per "
-                       "second, where a copy has %.3g",
-                       what, seconds, bytes, bytes / seconds, copy > 0.0 ? copy : 0.0);
-    return QM_OK;
-}
-
-qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size_t bytes, void *out)
-{
-    unsigned char again[4 * QM_BENCH_SAMPLE];
-    memset(out, 0x5a, bytes);
-    memset(again, 0xa5, bytes);
-    QM_TRY(get(of, out));
-    QM_TRY(get(of, again));
-    if (memcmp(out, again, bytes) != 0)
-        return qm_fail(QM_INTERNAL,
-                       "implausible: two copies of the same %zu bytes of the device "
-                       "differ: a copy left its buffer as it was",
-                       bytes);
-    return QM_OK;
-}
-
-/* seconds: between the events around the work; missing: by how much the host's clock shows more for
- * the whole round than the events do. */
-struct timed_round {
-    double seconds, around, missing;
-};
-
-/* ms: between events that lie within `around` seconds of the host's clock. */
-static qm_status expect_within(double ms, double around)
-{
-    const double drift = 1.02, resolution = 50e-6; /* of two clocks */
-    return 1e-3 * ms <= drift * around + resolution
-               ? QM_OK
-               : qm_fail(QM_INTERNAL,
-                         "implausible: cuEventElapsedTime gives %g ms, and the host's clock shows "
-                         "%g ms around both events",
-                         ms, 1e3 * around);
-}
-
-static qm_status time_one(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
-                          struct timed_round *out)
-{
-    /* cuEventElapsedTime gives a float32, whose rounding is below 1e-7 of itself, of a clock of
-     * about 0.5 us; ten times the one and twice the other. */
-    const double rounding = 1e-6, resolution = 1e-3; /* resolution: milliseconds */
-    double ms = 0.0, all_ms = 0.0;
-    if (t->before)
-        QM_TRY(t->before(t->arg));
-    double before = qm_seconds();
-    QM_CU(b->cu, EventRecord, (b->start, b->stream));
-    QM_TRY(read_cache_full(b));
-    QM_CU(b->cu, EventRecord, (b->from, b->stream));
-    QM_TRY(t->work(t->arg));
-    QM_CU(b->cu, EventRecord, (b->to, b->stream));
-    QM_CU(b->cu, EventSynchronize, (b->to));
-    double around = qm_seconds() - before;
-    QM_TRY(qm_cuda_milliseconds(b->cu, b->from, b->to, &ms));
-    QM_TRY(qm_cuda_milliseconds(b->cu, b->start, b->to, &all_ms));
-    *out = (struct timed_round){1e-3 * ms, around, around - 1e-3 * all_ms};
-    QM_TRY(expect_within(ms, around));
-    QM_TRY(expect_within(all_ms, around));
-    if (all_ms < ms * (1.0 - rounding) - resolution)
-        return qm_fail(QM_INTERNAL,
-                       "implausible: cuEventElapsedTime gives %g ms for what was timed, and %g ms "
-                       "from an earlier event to the same end",
-                       ms, all_ms);
-    return t->after ? t->after(t->arg) : QM_OK;
-}
-
-static qm_status time_warm_up(struct qm_gpu_bench *b, const struct qm_gpu_timed *t)
-{
-    struct timed_round ignored;
-    double start = qm_seconds();
-    for (int i = 0; i < QM_BENCH_WARM && (i == 0 || qm_seconds() - start < b->cap); i++)
-        QM_TRY(time_one(b, t, &ignored));
-    return QM_OK;
-}
-
-/* start: when the warm-up began. */
-static qm_status time_rounds(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
-                             struct qm_gpu_time *out)
-{
-    const double share = 0.1, latency = 300e-6; /* of a launch and of waiting for an event */
-    double all[4 * QM_GPU_BENCH_ROUNDS];
-    struct timed_round round, best = {0};
-    int n = 0;
-    while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap)) {
-        QM_TRY(time_one(b, t, &round));
-        if (n == 0 || round.missing - share * round.around < best.missing - share * best.around)
-            best = round;
-        all[n++] = round.seconds;
-    }
-    *out = (struct qm_gpu_time){median(all, n), all[0], n};
-    /* a busy host is late in some rounds, and in the best of them it is not */
-    if (best.missing > share * best.around + latency)
-        return qm_fail(QM_INTERNAL,
-                       "implausible: in every round the host's clock shows more than "
-                       "cuEventElapsedTime does, in the best of %d by %g of %g ms",
-                       n, 1e3 * best.missing, 1e3 * best.around);
-    return expect_read(b);
-}
-
-qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
-                            struct qm_gpu_time *out)
-{
-    double start = qm_seconds();
-    QM_TRY(time_warm_up(b, t));
-    return time_rounds(b, t, start, out);
-}
+/* ---- clocks and power ------------------------------------------------------------------------ */
 
 qm_status qm_gpu_bench_load(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                             double one, struct qm_gpu_now *out)
@@ -412,9 +244,9 @@ static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_st
         QM_TRY(qm_gpu_expected_open(b, w));
     double start = qm_seconds();
     QM_TRY(qm_cuda_launches(&asked, &begun));
-    QM_TRY(time_warm_up(b, &t));
+    QM_TRY(qm_gpu_bench_warm_up(b, &t));
     QM_TRY(qm_gpu_work_mark(w));
-    QM_TRY(time_rounds(b, &t, start, out));
+    QM_TRY(qm_gpu_bench_rounds(b, &t, start, out));
     QM_TRY(qm_gpu_work_changed(w));
     if (w->r->param.format == QM_PARAM_f32) { /* else a step may round to the same bits */
         for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
@@ -425,8 +257,8 @@ static qm_status time_steps(struct qm_gpu_bench *b, struct qm_gpu_work *w, qm_st
         QM_TRY(run(arg));
     QM_TRY(qm_gpu_work_all_done(b, w));
     QM_TRY(qm_cuda_launches(&all_asked, &all_begun));
-    return expect_begun("the timed steps", all_begun - begun,
-                        all_asked - asked + (by_graphs ? *by_graphs : 0));
+    return qm_gpu_bench_begun("the timed steps", all_begun - begun,
+                              all_asked - asked + (by_graphs ? *by_graphs : 0));
 }
 
 qm_status qm_gpu_work_time(struct qm_gpu_bench *b, struct qm_gpu_work *w, struct qm_gpu_time *out)

@@ -76,6 +76,10 @@ struct qm_gpu_time {
  * names the time.  QM_INTERNAL: "implausible: ...". */
 qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy);
 
+/* The most floats per second that a search codes on so many multiprocessors: 128 lanes each, of 4
+ * GHz, and 16 instructions for a float and the sums over it. */
+double qm_gpu_most_floats(int multiprocessors);
+
 /* Calls get(of, out), which copies `bytes`, at most 4 QM_BENCH_SAMPLE, from the device to `out`,
  * twice, over different contents of the buffer.  QM_INTERNAL: "implausible: ...": the two differ,
  * as where a copy does nothing. */
@@ -94,11 +98,26 @@ struct qm_gpu_timed {
  * QM_INTERNAL: a call failed, or a time between events is not above 0, not finite, or longer than
  * what the host's clock shows around the events (by more than 2 % and 50 microseconds), or, in
  * every round, shorter (by more than a tenth and 300 microseconds, from the events around the read
- * of the cache and the work); or the work takes longer than the read of the cache and the work; or
- * the device began fewer reads of the cache than it was given.  Both times of each round are looked
- * at, those of the warm-up too. */
+ * of the cache and the work); or the read of the cache and the work do not add up to both; or the
+ * device began fewer reads of the cache than it was given.  All times of each round are looked at,
+ * those of the warm-up too.
+ *
+ * And QM_INTERNAL: median or least are too short for n rounds that are queued at once, where n is
+ * what takes 2 milliseconds, 64 at most: median < 0.75 x or least < 0.5 x, with x = (with - 1.5
+ * without - 100 microseconds) / n, by the host's clock, with the work and without it, the least of
+ * up to 8 such chains; or the read of the cache is too long (in the median) for such chains without
+ * the work: by more than half, a tenth of the work and 100 microseconds; in each of 3 tries, of
+ * rounds and chains.
+ *
+ * _warm_up and _rounds are its two parts; start: when the warm-up began. */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                             struct qm_gpu_time *out);
+qm_status qm_gpu_bench_warm_up(struct qm_gpu_bench *b, const struct qm_gpu_timed *t);
+qm_status qm_gpu_bench_rounds(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
+                              struct qm_gpu_time *out);
+
+/* QM_INTERNAL: the device began another number of launches `of` this than it was asked for. */
+qm_status qm_gpu_bench_begun(const char *of, uint64_t begun, uint64_t asked);
 
 /* Clocks and power while the GPU works: `seconds` of work are queued, and NVML is asked before they
  * are done.  one: the seconds of one round. */

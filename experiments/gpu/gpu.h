@@ -70,6 +70,10 @@ struct qm_gpu_bench;
  * even a small tensor fits. */
 qm_status qm_speed_row(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, json_t *row);
 
+/* Bytes per parameter that a step of a recipe must read and write on the large tensor of n elements
+ * (column bytes_per_parameter).  Statuses as qm_recipe_parse and qm_step_form. */
+qm_status qm_speed_bytes(const char *recipe, int64_t n, double *bytes);
+
 /* Times steps of a recipe on many small tensors, launched in one of QM_SPEED_WAYS ways. */
 enum { QM_SPEED_WAYS = 3 };
 const char *qm_speed_way(int way);

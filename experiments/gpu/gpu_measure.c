@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/cuda/nvml.h"
+#include "core/device/cuda_guard.h"
 #include "core/device/device_cuda.h"
 #include "experiments/check/domain.h"
 #include "experiments/check/judge.h"
@@ -100,6 +101,18 @@ static void set_status(json_t *row, const char *status, double from)
     json_object_set_new(row, "took", json_real(qm_seconds() - from));
 }
 
+/* QM_INTERNAL: no GPU codes floats so fast. */
+static qm_status expect_codes_plausible(const struct qm_codes_result *c)
+{
+    double most = qm_gpu_most_floats(qm_device_cuda.blocks());
+    return (double)c->inputs <= most * c->device_seconds
+               ? QM_OK
+               : qm_fail(QM_INTERNAL,
+                         "implausible: %lld floats are coded in %.3g s, and %d multiprocessors "
+                         "code no more than %.3g in a second",
+                         (long long)c->inputs, c->device_seconds, qm_device_cuda.blocks(), most);
+}
+
 /* The ends of the runs are compared first and sent, because all floats take long on few cores. */
 static qm_status codes_row(const struct context *c, const struct qm_gpu_task *t, json_t *row)
 {
@@ -107,13 +120,15 @@ static qm_status codes_row(const struct context *c, const struct qm_gpu_task *t,
     double from = qm_seconds();
     struct qm_codes_result result;
     QM_TRY(qm_codes_compare(&qm_device_cuda, t->q, 0, all, 1, &result));
+    QM_TRY(expect_codes_plausible(&result));
     fill_codes(t, &result, row);
     if (c->run->options.quick)
         return QM_OK;
-    set_status(row, "ok", from);
+    set_status(row, QM_GPU_PART_OF_CODES "; all floats: not compared yet", from);
     qm_gpu_child_send(c->fd, json_pack("{s:i, s:b, s:[O]}", "task", c->index, "more", 1, "rows",
                                        json_deep_copy(row)));
     QM_TRY(qm_codes_compare(&qm_device_cuda, t->q, 0, all, 0, &result));
+    QM_TRY(expect_codes_plausible(&result));
     fill_codes(t, &result, row);
     return QM_OK;
 }
@@ -287,7 +302,8 @@ static int next_of(const struct qm_gpu_work_list *list, int k)
 }
 
 /* Measures a task and cleans up after it; after the last one is_last is 1.  An error of cleaning up
- * may be one of the row's launches, so that the row has failed. */
+ * may be one of the row's launches, so that the row has failed, as where something was written
+ * beside a buffer. */
 static qm_status measure_and_clean(struct context *c, const struct qm_gpu_task *t, int is_last,
                                    json_t *rows)
 {
@@ -300,7 +316,9 @@ static qm_status measure_and_clean(struct context *c, const struct qm_gpu_task *
     if (is_last)
         c->bench = NULL;
     if (st == QM_OK || st == QM_SKIPPED) {
-        qm_status after = has_used ? qm_cuda_unload_idle() : QM_OK;
+        qm_status after = has_used ? qm_cuda_guarded() : QM_OK;
+        if (after == QM_OK && has_used)
+            after = qm_cuda_unload_idle();
         if (after != QM_OK)
             return after == QM_SKIPPED ? QM_INTERNAL : after;
     }
@@ -311,6 +329,7 @@ void qm_gpu_measure(void *work_list, int fd)
 {
     const struct qm_gpu_work_list *list = work_list;
     struct context c = {.run = list->run, .fd = fd};
+    qm_cuda_guard();
     if (!list->run->nvml_has_failed && list->run->tasks.at[list->first].part == QM_GPU_speed)
         qm_nvml_start(qm_gpu_nvml_limit(list->run));
     for (int k = next_of(list, list->first), after; k < list->end; k = after) {

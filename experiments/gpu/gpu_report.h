@@ -83,8 +83,14 @@ qm_status qm_gpu_report_write(const struct qm_gpu_report *r, const char *path, i
 
 /* Reads PATH, a .h5 of qm_gpu_report_write, by a reader process; the caller frees it.  Every
  * row has its keys and a status, and every member its column's type.  QM_BAD_FILE: it is no such
- * file, or a damaged one: it must carry the digest of what it says. */
+ * file, or a damaged one: it must carry the digest of what it says; or as qm_gpu_report_agrees, or
+ * its groups /device and /provenance contradict it. */
 qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out);
+
+/* QM_BAD_FILE: "contradicts itself: ...": a rule of report_agrees.c does not hold between the plan,
+ * the rows and their figures.  One of another commit than this program's, which may have other
+ * tasks, is not compared with the tasks of this one. */
+qm_status qm_gpu_report_agrees(const struct qm_gpu_report *r);
 
 /* Makes the folder, and a name for a report in it that no file and no other process has:
  * FOLDER/nvidia-h200-all-2026-11-20-153000, by device, parts and time (UTC).  *lock: as
@@ -100,6 +106,10 @@ void qm_gpu_report_unlock(const char *path, int fd);
 /* Removes what killed writers of a report have left (PATH.h5.PID.part, PATH.md.PID.part).  The
  * caller holds its lock. */
 void qm_gpu_report_sweep(const char *path);
+
+/* The same for every report of the folder that has a lock which nobody holds, and removes the
+ * locks.  The caller holds none. */
+void qm_gpu_report_sweep_folder(const char *folder);
 
 /* Where there is no file at `path`, the .h5 of a report: follows the report that was begun under
  * that name and got another one in the same folder, when its GPU had answered (text QM_GPU_BEGUN_AS

@@ -280,7 +280,7 @@ static qm_status add_earlier_peers(struct qm_gpu_tasks *t, json_t *rows)
     return QM_OK;
 }
 
-/* QM_BAD_ARG: a row is of no task, so that writing the report again would lose it. */
+/* QM_BAD_FILE: a row is of no task, so that writing the report again would lose it. */
 static qm_status expect_tasks(const struct qm_gpu_tasks *t, enum qm_gpu_part part, json_t *rows)
 {
     json_t *row;
@@ -291,20 +291,19 @@ static qm_status expect_tasks(const struct qm_gpu_tasks *t, enum qm_gpu_part par
         while (i < t->n && (t->at[i].part != part || !qm_gpu_row_is_same(part, t->at[i].key, row)))
             i++;
         if (i == t->n)
-            return qm_fail(QM_BAD_ARG,
-                           "row %zu of part %s, of '%.60s', is none that this program measures: "
-                           "begin a new report",
+            return qm_fail(QM_BAD_FILE,
+                           "contradicts itself: row %zu of part %s, of '%.60s', is none that this "
+                           "program measures for its plan",
                            k, qm_gpu_part_name(part),
                            json_is_string(name) ? json_string_value(name) : "");
     }
     return QM_OK;
 }
 
-qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from)
+qm_status qm_gpu_tasks_take_own(struct qm_gpu_tasks *t, const struct qm_gpu_report *from)
 {
     json_t *row;
     size_t k;
-    QM_TRY(add_earlier_peers(t, from->rows[QM_GPU_peers]));
     for (int i = 0; i < QM_GPU_PARTS; i++)
         if (i != QM_GPU_peers)
             QM_TRY(expect_tasks(t, (enum qm_gpu_part)i, from->rows[i]));
@@ -317,6 +316,12 @@ qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *
             json_array_append(t->at[i].rows, row);
         }
     return QM_OK;
+}
+
+qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from)
+{
+    QM_TRY(add_earlier_peers(t, from->rows[QM_GPU_peers]));
+    return qm_gpu_tasks_take_own(t, from);
 }
 
 void qm_gpu_tasks_rows(const struct qm_gpu_tasks *t, struct qm_gpu_report *out)

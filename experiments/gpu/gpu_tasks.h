@@ -24,6 +24,22 @@ struct qm_gpu_options {
     int n_recipes;
 };
 
+#define QM_GPU_MOST_ELEMENTS INT64_C(1000000000000) /* of speed's tensor */
+
+/* ---- gpu_plan.c: the options in a report ----------------------------------------------------- */
+
+/* What a report says of the run.  NULL: there is no memory. */
+json_t *qm_gpu_plan(const struct qm_gpu_options *o);
+
+/* Its inverse, for parts, recipes, quick, n and rounds; *words: what the recipes point into, which
+ * the caller frees, as o->recipes, in any case.  QM_BAD_FILE: it is no plan. */
+qm_status qm_gpu_plan_read(json_t *plan, struct qm_gpu_options *o, char **words);
+
+/* What no row shows of a large tensor of n elements; "": nothing. */
+const char *qm_gpu_not_covered(int64_t n);
+
+/* ---- the tasks ------------------------------------------------------------------------------- */
+
 struct qm_gpu_task {
     enum qm_gpu_part part;
     int group;        /* tasks of a group follow each other in one process */
@@ -50,9 +66,10 @@ qm_status qm_gpu_tasks_make(const struct qm_gpu_options *o, const volatile sig_a
 void qm_gpu_tasks_free(struct qm_gpu_tasks *t);
 
 /* Takes over the rows of an earlier report, also those that could not be measured, and adds tasks
- * for peers that the earlier report has measured and this list has not.  QM_BAD_ARG: a row of
- * another part is of no task. */
+ * for peers that the earlier report has measured and this list has not; _own: adds none.
+ * QM_BAD_FILE: a row of another part is of no task. */
 qm_status qm_gpu_tasks_take(struct qm_gpu_tasks *t, const struct qm_gpu_report *from);
+qm_status qm_gpu_tasks_take_own(struct qm_gpu_tasks *t, const struct qm_gpu_report *from);
 
 /* 1: the task has no row, or one that could not be measured, or only in part. */
 int qm_gpu_task_is_open(const struct qm_gpu_task *t);

@@ -102,6 +102,24 @@ void qm_gpu_report_sweep(const char *path)
         closedir(all);
 }
 
+void qm_gpu_report_sweep_folder(const char *folder)
+{
+    char pattern[PATH_MAX], path[PATH_MAX];
+    glob_t g;
+    int lock;
+    snprintf(pattern, sizeof pattern, "%s/*.lock", folder);
+    if (glob(pattern, 0, NULL, &g) == 0)
+        for (size_t i = 0; i < g.gl_pathc; i++) {
+            size_t n = strlen(g.gl_pathv[i]) - strlen(".lock");
+            snprintf(path, sizeof path, "%.*s", (int)n, g.gl_pathv[i]);
+            if (qm_gpu_report_lock(path, &lock) != QM_OK || lock < 0)
+                continue; /* it is being written */
+            qm_gpu_report_sweep(path);
+            qm_gpu_report_unlock(path, lock);
+        }
+    globfree(&g);
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* 1: a report of this name is there. */

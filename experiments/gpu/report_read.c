@@ -72,6 +72,33 @@ static qm_status check_rows(enum qm_gpu_part part, json_t *rows)
     return QM_OK;
 }
 
+/* Group /device, which is for who reads the file by other means, must say what /gpu does. */
+static qm_status check_facts(struct qm_result *h5, const struct qm_gpu_report *r)
+{
+    const char *key, *commit = json_string_value(json_object_get(r->plan, "commit"));
+    char *text = NULL;
+    double x = 0.0;
+    json_t *value;
+    json_object_foreach (r->device, key, value) {
+        text = NULL;
+        int is = json_is_string(value) ? qm_result_text(h5, "/device", key, &text) == QM_OK &&
+                                             strcmp(text, json_string_value(value)) == 0
+                                       : qm_result_number(h5, "/device", key, &x) == QM_OK &&
+                                             x == json_number_value(value);
+        free(text);
+        if (!is)
+            return qm_fail(QM_BAD_FILE, "contradicts itself: %.60s of /device is not that of /gpu",
+                           key);
+    }
+    text = NULL;
+    int is = qm_result_text(h5, "/provenance", "commit", &text) == QM_OK && commit &&
+             strcmp(text, commit) == 0;
+    free(text);
+    return is ? QM_OK
+              : qm_fail(QM_BAD_FILE,
+                        "contradicts itself: the commit of its plan is not that of /provenance");
+}
+
 /* ---- the report ------------------------------------------------------------------------------ */
 
 static qm_status read_all(struct qm_result *h5, struct qm_gpu_report *r)
@@ -89,7 +116,8 @@ static qm_status read_all(struct qm_result *h5, struct qm_gpu_report *r)
             QM_TRY(read_column(h5, table, c, r->rows[i]));
         QM_TRY(check_rows((enum qm_gpu_part)i, r->rows[i]));
     }
-    return QM_OK;
+    QM_TRY(check_facts(h5, r));
+    return qm_gpu_report_agrees(r);
 }
 
 qm_status qm_gpu_report_read(const char *path, struct qm_gpu_report *out)

@@ -139,6 +139,28 @@ static double bytes_of_whole(const struct qm_recipe *r, const struct qm_shape *s
     return sum;
 }
 
+static struct qm_shape shape_of(int64_t n)
+{
+    return (struct qm_shape){2, {n / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
+}
+
+qm_status qm_speed_bytes(const char *recipe, int64_t n, double *bytes)
+{
+    const struct qm_shape shape = shape_of(n);
+    struct qm_recipe r;
+    QM_TRY(qm_recipe_parse(recipe, &r));
+    if (r.rule->tensor) {
+        *bytes = bytes_of_whole(&r, &shape);
+        return QM_OK;
+    }
+    struct qm_step_form *f = malloc(sizeof *f);
+    qm_status st = f ? qm_step_form(&r, &shape, r.grad, f) : qm_fail(QM_NO_MEMORY, "a form");
+    if (st == QM_OK)
+        *bytes = bytes_moved(f, n, &shape);
+    free(f);
+    return st;
+}
+
 /* Describes the kernel with the most work: the step, or the operations on whole tensors; and the
  * clocks while it works.  one: the seconds of a step. */
 static qm_status describe(struct qm_gpu_bench *b, struct qm_gpu_work *w, double one, json_t *row)
@@ -197,7 +219,7 @@ static qm_status load_projection(struct qm_gpu_work *w, const struct qm_shape *s
 static qm_status open_work(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode, int64_t n,
                            struct qm_gpu_work *w, struct qm_recipe *r)
 {
-    const struct qm_shape shape = {2, {n / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
+    const struct qm_shape shape = shape_of(n);
     const uint32_t id = 0;
     QM_TRY(qm_recipe_parse(recipe, r));
     int proj = qm_given_projection(r, &shape);
@@ -237,15 +259,13 @@ static qm_status fitting_size(struct qm_gpu_bench *b, const char *recipe, enum q
 }
 
 /* Fills the row.  A rule over whole tensors has no graph. */
-static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const struct qm_recipe *r,
+static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const char *recipe,
                       int64_t size, double copy, json_t *row)
 {
-    const struct qm_shape shape = {2, {size / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
     struct qm_gpu_time time, graph = {0};
+    double n = (double)size, bytes = 0.0;
     QM_TRY(qm_gpu_work_time(b, w, &time));
-    double n = (double)size;
-    double bytes = r->rule->tensor ? bytes_of_whole(r, &shape)
-                                   : bytes_moved(qm_batch_form(w->part[0][0].batch), size, &shape);
+    QM_TRY(qm_speed_bytes(recipe, size, &bytes));
     QM_TRY(qm_gpu_bench_plausible("a step", time.median, bytes * n, copy));
     json_object_set_new(row, "elements", json_integer(size));
     json_object_set_new(row, "bytes_per_parameter", json_real(bytes));
@@ -276,7 +296,7 @@ qm_status qm_speed_row(struct qm_gpu_bench *b, const char *recipe, enum qm_mode 
         if (st == QM_OK)
             st = open_work(b, recipe, mode, n, &w, &r);
         if (st == QM_OK)
-            st = fill(b, &w, &r, n, copy, row);
+            st = fill(b, &w, recipe, n, copy, row);
         qm_gpu_work_close(&w);
         if (st != QM_NO_MEMORY || n < 1 << 20)
             return st;

@@ -58,7 +58,8 @@ static struct stand_in_shared {
  * milliseconds of loading a module, which then has no kernels to run; odd: an attribute whose value
  * is odd_value (0: none); quick: times between events are this many times as long; long_reading:
  * the number of that of a process which is 1000 times as long (0: none); counter_bytes: what
- * cuModuleGetGlobal says. */
+ * cuModuleGetGlobal says; shift: of the time between the second event and the third only this share
+ * is given (0: all), is_hidden: and the rest beside the time between the first and the second. */
 static struct stand_in_card {
     const char *name;
     size_t memory;
@@ -70,8 +71,10 @@ static struct stand_in_card {
     float quick;
     int long_reading;
     size_t counter_bytes;
-} stand_in_card = {"Stand-in", (size_t)1 << 30, 4, 4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 1.0f,
-                   0,          sizeof(uint64_t)};
+    float shift;
+    int is_hidden;
+} stand_in_card = {"Stand-in", (size_t)1 << 30,  4,    4096, 0, 1, 0.0f, 0, 0, 0, 0, 0, 0, 0, 1.0f,
+                   0,          sizeof(uint64_t), 0.0f, 0};
 
 /* Calls of this name return 0 and do nothing, but for those that are done: the first n of a
  * process; all but the first n; all but every n-th; every n-th; all but one of n, drawn by the

@@ -15,7 +15,8 @@ enum stand_in_how_wrong {
     STAND_IN_WRONG_none,
     STAND_IN_WRONG_undone, /* it changes nothing, as one that only counts */
     STAND_IN_WRONG_added,  /* each float that it changes is larger by 1 */
-    STAND_IN_WRONG_twice   /* it is made twice */
+    STAND_IN_WRONG_twice,  /* it is made twice */
+    STAND_IN_WRONG_outside /* it changes a byte beside a buffer, also before the first event */
 };
 
 /* After the first event of a process was created, each n-th call of this name is wrong, first that
@@ -26,13 +27,17 @@ static struct stand_in_wrong {
     int n, phase;
 } stand_in_wrong;
 
+/* Where the byte outside lies: from 0 on after the end of the buffer, below 0 before its begin. */
+static int stand_in_outside;
+
 static int stand_in_is_timing; /* 1: this process has created an event */
 
 static inline enum stand_in_how_wrong stand_in_how_wrong(const char *call)
 {
     static int k;
     const struct stand_in_wrong *w = &stand_in_wrong;
-    if (!w->call || !stand_in_is_timing || strcmp(w->call, call) != 0 || ++k % w->n != w->phase)
+    if (!w->call || (!stand_in_is_timing && w->how != STAND_IN_WRONG_outside) ||
+        strcmp(w->call, call) != 0 || ++k % w->n != w->phase)
         return STAND_IN_WRONG_none;
     stand_in_shared->struck++;
     return w->how;
@@ -91,9 +96,26 @@ static void change_allocation(struct allocation *m, enum stand_in_how_wrong wron
     }
 }
 
+/* Changes a byte beside a buffer, each time of another one; allocations have guards. */
+static void change_outside(void)
+{
+    enum { GUARD = 256 };
+    static int at;
+    const int place = stand_in_outside;
+    for (int k = 0; k < ALLOCATIONS; k++) {
+        const struct allocation *m = &allocations[++at % ALLOCATIONS];
+        if (!m->at)
+            continue;
+        m->at[place < 0 ? GUARD + place : (int64_t)m->bytes - GUARD + place] ^= 0x40;
+        return;
+    }
+}
+
 /* After the launch: does what is wrong. */
 static void change_memory(enum stand_in_how_wrong wrong)
 {
+    if (wrong == STAND_IN_WRONG_outside)
+        change_outside();
     for (int i = 0; i < ALLOCATIONS; i++) {
         struct allocation *m = &allocations[i];
         if (m->before)

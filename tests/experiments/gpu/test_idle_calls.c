@@ -163,6 +163,56 @@ static void test_quick(void **state)
     }
 }
 
+/* Events that show less time for what is timed alone, and those that show the rest where nothing is
+ * published: whichever the share, no row is good. */
+static void test_shifted(void **state)
+{
+    static const float shares[] = {1e-6f, 0.002f, 0.3f, 0.5f};
+    (void)state;
+    NEEDS_COMPILER();
+    for (int i = 0; i < 2 * (int)(sizeof shares / sizeof *shares); i++) {
+        if (i != 0 && i != 7 && !is_drawn(i))
+            continue;
+        clear();
+        stand_in_card.shift = shares[i / 2];
+        stand_in_card.is_hidden = i % 2;
+        int code = RUN("adamw_f32", "--only", "speed,tables", TIMED);
+        stand_in_card.shift = 0.0f;
+        stand_in_card.is_hidden = 0;
+        assert_int_equal(code, 1);
+        expect_rows(0, 3, "failed: implausible: ");
+    }
+}
+
+/* A byte beside a buffer that a launch changes, near it or farther away, after it or before. */
+static void test_outside(void **state)
+{
+    static const int places[] = {0, 8, 32, 255, -1, -4, -256};
+    static const char *const recipes[] = {"adamw_f32", "adamw4_ao", "adafactor8_026"};
+    (void)state;
+    NEEDS_COMPILER();
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        for (int k = 0; k < 2; k++) {
+            if (i != 0 && !is_drawn((int)(2 * i) + k))
+                continue;
+            clear();
+            stand_in_wrong =
+                (struct stand_in_wrong){"cuLaunchKernel", STAND_IN_WRONG_outside, 3, 1};
+            stand_in_outside = places[i];
+            int code = RUN(recipes[i % 3], "--only", k ? "exact" : "speed", "--quick", TIMED);
+            struct qm_gpu_report r;
+            size_t by[4];
+            read_report(&r);
+            count(&r, by, printed, sizeof printed);
+            qm_gpu_report_free(&r);
+            if (code != 1 || by[QM_GPU_good] || !stand_in_shared->struck ||
+                !strstr(printed, "out of range: "))
+                fail_msg("place %d, part %d: exit code %d, %zu good rows: %s", places[i], k, code,
+                         by[QM_GPU_good], printed);
+            stand_in_wrong = (struct stand_in_wrong){0};
+        }
+}
+
 /* Launches that do nothing have no speed, whatever the events say. */
 static void test_idle(void **state)
 {
@@ -302,6 +352,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codes),        cmocka_unit_test(test_timed),
         cmocka_unit_test(test_folds),        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_shifted),      cmocka_unit_test(test_outside),
         cmocka_unit_test(test_quick),        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_mute),         cmocka_unit_test(test_wrong),
         cmocka_unit_test(test_long_reading), cmocka_unit_test(test_counter),

@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "experiments/cli/cli.h"
 #include "experiments/foreign/file_sum.h"
-#include "experiments/gpu/gpu_report.h"
+#include "tests/support/gpu_report_sample.h"
 
 enum { NAMES = 4, FLIPS = 30, RUNS = 8 };
 
@@ -35,29 +35,10 @@ static uint32_t draw(uint32_t below)
 /* A row of each part whose status is ok. */
 static json_t *good_row(enum qm_gpu_part part)
 {
-    json_t *row = json_object();
-    for (const struct qm_gpu_column *c = qm_gpu_columns(part); c->name; c++)
-        json_object_set_new(row, c->name,
-                            c->type == 't'   ? json_string("adamw_f32")
-                            : c->type == 'f' ? json_real(0.5)
-                            : c->type == 'b' ? json_true()
-                                             : json_integer(7));
-    json_object_set_new(row, "status", json_string("ok"));
-    if (part == QM_GPU_codes)
-        json_object_set_new(row, "wrong", json_integer(0));
+    json_t *key = json_pack("{s:s}", qm_gpu_columns(part)->name, "adamw_f32");
+    json_t *row = sample_row(part, key);
+    json_decref(key);
     return row;
-}
-
-static struct qm_gpu_report report(const char *name)
-{
-    struct qm_gpu_report r = {0};
-    r.device = json_pack("{s:o, s:s, s:f}", "name", qm_json_text(name), "uuid", "GPU-1",
-                         "memory_bytes", 1e9);
-    r.plan = json_pack("{s:s, s:i, s:i, s:i}", "state", "complete", "quick", 0, "elements", 8192,
-                       "rounds", 2);
-    for (int i = 0; i < QM_GPU_PARTS; i++)
-        r.rows[i] = json_pack("[o]", good_row((enum qm_gpu_part)i));
-    return r;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -221,14 +202,17 @@ static void any_name_makes_a_report(void **unused)
     snprintf(path, sizeof path, "%s/named", folder);
     for (int k = 0; k < NAMES; k++) {
         draw_name(name, sizeof name);
-        struct qm_gpu_report r = report(name), again;
+        struct qm_gpu_report r = sample_report(name), again;
         for (int i = 0; i < QM_GPU_PARTS; i++) {
             json_t *row = json_array_get(r.rows[i], 0);
             char status[80];
             snprintf(status, sizeof status, "failed: %s", name);
+            for (const struct qm_gpu_column *c = qm_gpu_columns((enum qm_gpu_part)i); c->name; c++)
+                if (!c->is_key && c->type != 't')
+                    json_object_del(row, c->name);
             json_object_set_new(row, "status", qm_json_text(status));
-            json_object_set_new(row, qm_gpu_columns((enum qm_gpu_part)i)->name, qm_json_text(name));
         }
+        json_object_set_new(json_array_get(r.rows[QM_GPU_peers], 0), "peer", qm_json_text(name));
         json_object_set_new(r.device, "driver", qm_json_text(name));
         if (qm_gpu_report_write(&r, path, 1, words) != QM_OK)
             fail_msg("%s", qm_message());
@@ -269,7 +253,7 @@ static char *bytes_of(const char *path, long *n)
 static void damaged_files_are_refused(void **unused)
 {
     char path[4096], file[4200], *words[] = {(char *)(uintptr_t) "gpu-check"}, *files[] = {file};
-    struct qm_gpu_report r = report("Card"), again;
+    struct qm_gpu_report r = sample_report("Card"), again;
     FILE *nothing = fopen("/dev/null", "w");
     long n, refused = 0;
     (void)unused;
@@ -317,7 +301,7 @@ static void write_bytes(const char *file, const char *bytes, long n)
 static void digest_decides(void **unused)
 {
     char path[4096], file[4200], *words[] = {(char *)(uintptr_t) "gpu-check"}, line[64];
-    struct qm_gpu_report r = report("Card"), again;
+    struct qm_gpu_report r = sample_report("Card"), again;
     long n, refused = 0;
     (void)unused;
     print_message("seed %llu\n", (unsigned long long)state);
@@ -386,6 +370,40 @@ static void parts_are_swept(void **unused)
     }
 }
 
+/* What killed writers of any report of a folder left goes with its lock; a lock that somebody holds
+ * stays, with what its writer has begun. */
+static void folders_are_swept(void **unused)
+{
+    static const char *const names[] = {"k.h5.12.part", "k.lock", "k.h5", "l.h5.12.part", "l.lock"};
+    char own[64], path[256];
+    int lock = -1, both[2];
+    (void)unused;
+    snprintf(own, sizeof own, "%s/sweep", folder);
+    assert_int_equal(mkdir(own, 0777), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", own, names[i]);
+        write_bytes(path, "x", 1);
+    }
+    assert_int_equal(pipe(both), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        snprintf(path, sizeof path, "%s/l", own);
+        qm_status st = qm_gpu_report_lock(path, &lock);
+        if (write(both[1], &st, sizeof st) == (ssize_t)sizeof st)
+            pause();
+        _exit(0);
+    }
+    qm_status st;
+    assert_int_equal(read(both[0], &st, sizeof st), sizeof st);
+    qm_gpu_report_sweep_folder(own);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", own, names[i]);
+        assert_int_equal(access(path, F_OK) == 0, i >= 2);
+    }
+}
+
 static int prepare(void **unused)
 {
     (void)unused;
@@ -407,7 +425,7 @@ int main(void)
         cmocka_unit_test(names_are_nobody_elses),    cmocka_unit_test(figures_must_be_numbers),
         cmocka_unit_test(any_name_makes_a_report),   cmocka_unit_test(figures_must_be_possible),
         cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(digest_decides),
-        cmocka_unit_test(parts_are_swept),
+        cmocka_unit_test(parts_are_swept),           cmocka_unit_test(folders_are_swept),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }

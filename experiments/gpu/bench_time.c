@@ -1,0 +1,266 @@
+/* bench_time.c - Times rounds of work on a GPU, and holds each time against the host's clock from
+ * both sides. */
+#include "core/base/clock.h"
+#include "experiments/gpu/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *sorted, int n)
+{
+    return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
+}
+
+/* 1: the rounds are enough; sorts them. */
+static int is_enough(double *all, int n, int rounds, int is_late)
+{
+    if (n < rounds && !(is_late && n >= QM_BENCH_LEAST))
+        return 0;
+    qsort(all, (size_t)n, sizeof *all, by_size);
+    return is_late || n >= 4 * rounds || all[(3 * n - 1) / 4] - all[n / 4] <= 0.02 * median(all, n);
+}
+
+/* Reads twice the L2 cache. */
+static qm_status read_cache_full(struct qm_gpu_bench *b)
+{
+    uint64_t n = b->flush_bytes / 16;
+    void *args[] = {&b->flush, &n, &b->flush};
+    QM_CU(b->cu, LaunchKernel,
+          (b->reader, (unsigned)(8 * b->sms), 1, 1, 256, 1, 1, 0, b->stream, args, NULL));
+    b->reads++;
+    return QM_OK;
+}
+
+qm_status qm_gpu_bench_begun(const char *of, uint64_t begun, uint64_t asked)
+{
+    return begun == asked
+               ? QM_OK
+               : qm_fail(QM_INTERNAL, "implausible: the GPU began %lld of %lld launches of %s",
+                         (long long)begun, (long long)asked, of);
+}
+
+static qm_status expect_read(const struct qm_gpu_bench *b)
+{
+    uint64_t begun;
+    QM_TRY(qm_cuda_begun(b->module, &begun));
+    return qm_gpu_bench_begun("the kernel that reads the cache full", begun, b->reads);
+}
+
+qm_status qm_gpu_bench_plausible(const char *what, double seconds, double bytes, double copy)
+{
+    const double most_rate = 1e14, faster = 2.0, latency = 20e-6, shortest = 1e-7;
+    if (seconds < shortest)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: %s takes %.3g s, and nothing that is launched takes less than "
+                       "%.3g s",
+                       what, seconds, shortest);
+    double least = copy > 0.0 ? bytes / copy / faster - latency : 0.0;
+    if (seconds < least || bytes / seconds > most_rate)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: %s takes %.3g s, and must touch %.3g bytes: %.3g bytes per "
+                       "second, where a copy has %.3g",
+                       what, seconds, bytes, bytes / seconds, copy > 0.0 ? copy : 0.0);
+    return QM_OK;
+}
+
+double qm_gpu_most_floats(int multiprocessors)
+{
+    const double lanes = 128.0, hertz = 4e9, instructions = 16.0;
+    return (double)multiprocessors * lanes * hertz / instructions;
+}
+
+qm_status qm_gpu_bench_get(qm_status (*get)(void *of, void *out), void *of, size_t bytes, void *out)
+{
+    unsigned char again[4 * QM_BENCH_SAMPLE];
+    memset(out, 0x5a, bytes);
+    memset(again, 0xa5, bytes);
+    QM_TRY(get(of, out));
+    QM_TRY(get(of, again));
+    if (memcmp(out, again, bytes) != 0)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: two copies of the same %zu bytes of the device "
+                       "differ: a copy left its buffer as it was",
+                       bytes);
+    return QM_OK;
+}
+
+/* seconds: between the events around the work; read: and around the read of the cache; missing: by
+ * how much the host's clock shows more for the whole round than the events do. */
+struct timed_round {
+    double seconds, read, around, missing;
+};
+
+/* ms: between events that lie within `around` seconds of the host's clock. */
+static qm_status expect_within(double ms, double around)
+{
+    const double drift = 1.02, resolution = 50e-6; /* of two clocks */
+    return 1e-3 * ms <= drift * around + resolution
+               ? QM_OK
+               : qm_fail(QM_INTERNAL,
+                         "implausible: cuEventElapsedTime gives %g ms, and the host's clock shows "
+                         "%g ms around both events",
+                         ms, 1e3 * around);
+}
+
+static qm_status time_one(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
+                          struct timed_round *out)
+{
+    /* cuEventElapsedTime gives a float32, whose rounding is below 1e-7 of itself, of a clock of
+     * about 0.5 us; ten times the one and twice the other. */
+    const double rounding = 1e-6, resolution = 1e-3; /* resolution: milliseconds */
+    double read_ms = 0.0, ms = 0.0, all_ms = 0.0;
+    if (t->before)
+        QM_TRY(t->before(t->arg));
+    double before = qm_seconds();
+    QM_CU(b->cu, EventRecord, (b->start, b->stream));
+    QM_TRY(read_cache_full(b));
+    QM_CU(b->cu, EventRecord, (b->from, b->stream));
+    QM_TRY(t->work(t->arg));
+    QM_CU(b->cu, EventRecord, (b->to, b->stream));
+    QM_CU(b->cu, EventSynchronize, (b->to));
+    double around = qm_seconds() - before;
+    QM_TRY(qm_cuda_milliseconds(b->cu, b->from, b->to, &ms));
+    QM_TRY(qm_cuda_milliseconds(b->cu, b->start, b->to, &all_ms));
+    QM_TRY(qm_cuda_milliseconds(b->cu, b->start, b->from, &read_ms));
+    *out = (struct timed_round){1e-3 * ms, 1e-3 * read_ms, around, around - 1e-3 * all_ms};
+    QM_TRY(expect_within(ms, around));
+    QM_TRY(expect_within(all_ms, around));
+    if (all_ms < ms * (1.0 - rounding) - resolution)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: cuEventElapsedTime gives %g ms for what was timed, and %g ms "
+                       "from an earlier event to the same end",
+                       ms, all_ms);
+    if (fabs(all_ms - read_ms - ms) > 4.0 * (all_ms * rounding + resolution))
+        return qm_fail(QM_INTERNAL,
+                       "implausible: cuEventElapsedTime gives %g ms for the read of the cache, %g "
+                       "ms for what was timed and %g ms for both",
+                       read_ms, ms, all_ms);
+    return t->after ? t->after(t->arg) : QM_OK;
+}
+
+qm_status qm_gpu_bench_warm_up(struct qm_gpu_bench *b, const struct qm_gpu_timed *t)
+{
+    struct timed_round ignored;
+    double start = qm_seconds();
+    for (int i = 0; i < QM_BENCH_WARM && (i == 0 || qm_seconds() - start < b->cap); i++)
+        QM_TRY(time_one(b, t, &ignored));
+    return QM_OK;
+}
+
+/* ---- a time from below ----------------------------------------------------------------------- */
+
+enum { CHAINS = 8, LONGEST_CHAIN = 64 };
+
+/* Seconds by the host's clock of n rounds that are queued without waiting in between, with the work
+ * (t) or without it (NULL). */
+static qm_status time_chain(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, int n,
+                            double *seconds)
+{
+    if (t && t->before)
+        QM_TRY(t->before(t->arg));
+    double before = qm_seconds();
+    for (int i = 0; i < n; i++) {
+        QM_TRY(read_cache_full(b));
+        if (t)
+            QM_TRY(t->work(t->arg));
+    }
+    QM_CU(b->cu, EventRecord, (b->to, b->stream));
+    QM_CU(b->cu, EventSynchronize, (b->to));
+    *seconds = qm_seconds() - before;
+    return t && t->after ? t->after(t->arg) : QM_OK;
+}
+
+/* The work is no faster than chains of it are by the host's clock: what n rounds with the work take
+ * more than n rounds without, where waiting for the end is in both.  The least of several chains
+ * counts, because a busy host only makes them longer.  And the read of the cache is no slower than
+ * in the slowest chain without the work, so that no time of the work is shown as the read's; read:
+ * the median between its events.  *is_short: either does not hold, and `text` says why. */
+static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
+                                     const struct qm_gpu_time *out, double read, int *is_short,
+                                     char *text, size_t size)
+{
+    const double share = 0.25, least_share = 0.5, latency = 100e-6, enough = 2e-3;
+    const double read_share = 0.1;
+    double least = 1e300, with, without, slowest = 0.0;
+    double many = ceil(enough / fmax(out->median, 1e-9));
+    int n = many > LONGEST_CHAIN ? LONGEST_CHAIN : (int)many;
+    *is_short = 1;
+    for (int k = 0; k < CHAINS && *is_short; k++) {
+        QM_TRY(time_chain(b, NULL, n, &without));
+        QM_TRY(time_chain(b, t, n, &with));
+        /* half a read of the cache: what the work has left dirty there is written back by the next
+         * read, which the events do not show */
+        least = fmin(least, (with - 1.5 * without - latency) / n);
+        slowest = fmax(slowest, without / n);
+        *is_short = out->median < (1.0 - share) * least || out->least < least_share * least ||
+                    read > 1.5 * slowest + read_share * out->median + latency;
+    }
+    if (*is_short)
+        snprintf(text, size,
+                 "implausible: cuEventElapsedTime gives %g ms (median) and %g ms (least), and %g "
+                 "ms for the read of the cache; by the host's clock %d rounds in a chain take %g "
+                 "ms each, and the reads alone %g ms",
+                 1e3 * out->median, 1e3 * out->least, 1e3 * read, n, 1e3 * least, 1e3 * slowest);
+    return QM_OK;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+static qm_status time_once(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
+                           struct qm_gpu_time *out, double *read)
+{
+    const double share = 0.1, latency = 300e-6; /* of a launch and of waiting for an event */
+    double all[4 * QM_GPU_BENCH_ROUNDS], reads[4 * QM_GPU_BENCH_ROUNDS];
+    struct timed_round round, best = {0};
+    int n = 0;
+    while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap)) {
+        QM_TRY(time_one(b, t, &round));
+        if (n == 0 || round.missing - share * round.around < best.missing - share * best.around)
+            best = round;
+        reads[n] = round.read;
+        all[n++] = round.seconds;
+    }
+    qsort(reads, (size_t)n, sizeof *reads, by_size);
+    *read = median(reads, n);
+    *out = (struct qm_gpu_time){median(all, n), all[0], n};
+    /* a busy host is late in some rounds, and in the best of them it is not */
+    if (best.missing > share * best.around + latency)
+        return qm_fail(QM_INTERNAL,
+                       "implausible: in every round the host's clock shows more than "
+                       "cuEventElapsedTime does, in the best of %d by %g of %g ms",
+                       n, 1e3 * best.missing, 1e3 * best.around);
+    return QM_OK;
+}
+
+qm_status qm_gpu_bench_rounds(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
+                              struct qm_gpu_time *out)
+{
+    enum { TRIES = 3 }; /* a host may become busy between the rounds and the chains */
+    char text[400];
+    double read;
+    int is_short = 1;
+    for (int k = 0; k < TRIES && is_short; k++) {
+        QM_TRY(time_once(b, t, start, out, &read));
+        QM_TRY(compare_with_chains(b, t, out, read, &is_short, text, sizeof text));
+    }
+    if (is_short)
+        return qm_fail(QM_INTERNAL, "%s", text);
+    return expect_read(b);
+}
+
+qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
+                            struct qm_gpu_time *out)
+{
+    double start = qm_seconds();
+    QM_TRY(qm_gpu_bench_warm_up(b, t));
+    return qm_gpu_bench_rounds(b, t, start, out);
+}
