@@ -100,10 +100,13 @@ static qm_status resolve(const struct options *o, struct task *t)
     };
     struct qm_dist_bound dist;
     int loss = qm_name_find(o->metric, names, QM_LOSS_COUNT);
-    QM_TRY(qm_dist_parse(o->dist, &dist));
     if (loss < 0)
         return qm_name_unknown("metric", o->metric, names, QM_LOSS_COUNT);
-    if (!qm_dist_law(&dist, &t->law))
+    qm_status st = qm_dist_parse(o->dist, &dist);
+    int is_other = st == QM_NO_MATCH && !strstr(qm_message(), "did you mean");
+    if (st != QM_OK && !is_other)
+        return st;
+    if (is_other || !qm_dist_law(&dist, &t->law))
         return qm_fail(QM_BAD_ARG,
                        "no theory covers %s; gauss, laplace, uniform, student:NU, chi2:K, "
                        "lognormal:SIGMA and ema2:BETA have one",

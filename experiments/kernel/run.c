@@ -418,7 +418,7 @@ static qm_status load(struct qm_kernel_run *r, struct qm_kernel_file *kernel, en
     char text[QM_VERDICT_TEXT + 64];
     qm_status st = qm_host_up(qm_kernel_file_host(kernel));
     if (st != QM_CHECK_FAILED)
-        return st;
+        return st == QM_OK || strstr(qm_message(), r->o->file) ? st : qm_fail_in(st, r->o->file);
     QM_TRY(qm_kernel_conclude(kernel, st, "", &none, &v));
     snprintf(text, sizeof text, "%s while it was loaded: %s", qm_case_result_name(v.how), v.text);
     c.result = v.how;

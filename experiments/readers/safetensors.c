@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 #include "core/base/sha256.h"
-#include "experiments/foreign/json_text.h"
+#include "experiments/foreign/json_parse.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/float8.h"
 #include "experiments/readers/format.h"
@@ -78,7 +78,7 @@ static qm_status parse_header(struct qm_file *f, json_t **out)
     const char *text = (const char *)f->map + 8;
     QM_TRY(check_depth(f, text, (size_t)length));
     json_t *root;
-    QM_TRY(qm_json_text_parse(text, (size_t)length, "header", 8, &root));
+    QM_TRY(qm_json_parse(text, (size_t)length, "header", 8, &root));
     if (!json_is_object(root)) {
         json_decref(root);
         return qm_file_bad(f, "header: expected a JSON object");

@@ -9,7 +9,7 @@
 
 #include "core/base/grow.h"
 #include "core/base/name_index.h"
-#include "experiments/foreign/json_text.h"
+#include "experiments/foreign/json_parse.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
@@ -146,7 +146,7 @@ static qm_status open_index(struct qm_file *f)
     if (f->size > INDEX_MOST)
         return qm_file_bad(f, "an index of %zu bytes, at most %d are read", f->size, INDEX_MOST);
     QM_TRY(check_depth(f));
-    QM_TRY(qm_json_text_parse((const char *)f->map, f->size, "index", 0, &root));
+    QM_TRY(qm_json_parse((const char *)f->map, f->size, "index", 0, &root));
     const json_t *names = json_object_get(root, "weight_map");
     qm_status st = json_object_size(names) > 0
                        ? open_shards(f, names, &known, &shard_of_tensor)

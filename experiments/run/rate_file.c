@@ -227,7 +227,13 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
     const char *key;
     json_t *rates, *entry;
     qm_status st = QM_OK;
-    if (s->has_rates || !s->paired || (from && strcmp(from, "none") == 0))
+    from = from && strcmp(from, "none") == 0 ? "" : from;
+    if (from && *from && access(from, F_OK) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", from, strerror(errno));
+    if (from && *from && (s->has_rates || !s->paired))
+        qm_note("%s: the rates of %s are not used: the suite %s", s->stem, from,
+                s->paired ? "has its own" : "has no protocol: paired");
+    if (s->has_rates || !s->paired || (from && !*from))
         return QM_OK;
     snprintf(path, sizeof path, "results/rates/%.255s.json", s->stem);
     if (from)
@@ -236,8 +242,6 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
         snprintf(name, sizeof name, "experiments/rates/%.255s.json", s->stem);
         qm_shipped(name, path, sizeof path);
     }
-    if (from && access(path, F_OK) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
     QM_TRY(qm_rate_file_read(path, &rates));
     json_object_foreach (rates, key, entry) {
         if (st == QM_OK && !json_is_true(json_object_get(entry, "edge")))

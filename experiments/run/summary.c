@@ -46,7 +46,8 @@ static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan
     for (int i = 0; i < s->n_axes; i++)
         all[n++] = s->axis[i].key;
     for (int i = 0; i < QM_SUMMARY_CELL_KEY_COUNT; i++)
-        all[n++] = cell_key_names[i];
+        if (qm_suite_axis(s, cell_key_names[i]) < 0)
+            all[n++] = cell_key_names[i];
     const char *nearest = qm_name_nearest(name, all, n);
     return fail_in_plan(
         s, p,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/base/sha256.h"
-#include "experiments/foreign/json_text.h"
+#include "experiments/foreign/json_parse.h"
 #include "experiments/source/distribution.h"
 #include "experiments/state/state_file.h"
 
@@ -195,7 +195,7 @@ qm_status qm_state_undescribe(const char *text, struct qm_state *out)
     struct qm_state s = {0};
     json_t *all, *one;
     size_t i;
-    QM_TRY(qm_json_text_parse(text, strlen(text), "description", 0, &all));
+    QM_TRY(qm_json_parse(text, strlen(text), "description", 0, &all));
     qm_status st = json_is_array(all) && json_array_size(all) < 1000000
                        ? QM_OK
                        : qm_fail(QM_BAD_FILE, "description: expected a list of tensors");

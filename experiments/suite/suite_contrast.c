@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/name.h"
+
 #define FORMS "expected {against: VALUE}, {pairs: all} or {pairs: [[VALUE, VALUE], ...]}"
 
 static qm_status named_pairs(struct qm_yaml_walk *w, const yaml_node_t *n, struct qm_contrast *c)
@@ -82,10 +84,18 @@ int qm_suite_is_format_axis(const struct qm_suite *s, int axis)
 static qm_status check_label(const struct qm_suite *s, const struct qm_contrast *c, int axis,
                              const char *label)
 {
-    return qm_axis_find(&s->axis[axis], label) >= 0
-               ? QM_OK
-               : qm_yaml_fail_line(s->path, c->line, QM_BAD_ARG,
-                                   "contrast: axis '%s' has no value '%s'", c->axis, label);
+    enum { SHOWN = 24 };
+    const struct qm_axis *a = &s->axis[axis];
+    const char *all[SHOWN];
+    int n = a->n < SHOWN ? a->n : SHOWN;
+    if (qm_axis_find(a, label) >= 0)
+        return QM_OK;
+    for (int i = 0; i < n; i++)
+        all[i] = a->value[i].label;
+    char what[200];
+    snprintf(what, sizeof what, "value of %.100s", c->axis);
+    qm_status st = qm_fail_in(qm_name_none_of(what, label, all, n), "contrast");
+    return qm_yaml_place(s->path, c->line, st);
 }
 
 qm_status qm_suite_check_contrasts(const struct qm_suite *s)

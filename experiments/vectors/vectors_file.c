@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/foreign/json_text.h"
+#include "experiments/foreign/json_parse.h"
 
 static qm_status read_root(struct qm_vectors_file *in)
 {
@@ -23,8 +23,7 @@ static qm_status read_root(struct qm_vectors_file *in)
     for (int64_t k = 0; st == QM_OK && k < e->numel; k++)
         text[k] = (char)(uint8_t)wide[k];
     if (st == QM_OK)
-        st = qm_fail_in(qm_json_text_parse(text, (size_t)e->numel, "'golden'", 0, &in->root),
-                        in->path);
+        st = qm_fail_in(qm_json_parse(text, (size_t)e->numel, "'golden'", 0, &in->root), in->path);
     free(text);
     free(wide);
     return st;

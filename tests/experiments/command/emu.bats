@@ -285,7 +285,7 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
     run -2 --separate-stderr "$QUALM" check --kernel host.cu
     [[ $stderr == *"host.cu:"*"calls warp_max, a function of the host: it has no __device__" ]]
     echo '#include "kernel_cuda.h"' > empty.cu
-    fails_with 2 "does not export qm_kernel_abi" check --kernel empty.cu
+    fails_with 2 "empty.cu: the kernel does not export qm_kernel_abi" check --kernel empty.cu
 }
 
 @test "clang++ gives the same verdicts" {

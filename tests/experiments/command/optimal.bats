@@ -45,6 +45,7 @@ load ../../support/cli_common
     fails_with 2 "whole number from 2 to 8" optimal --bits 9
     fails_with 4 "did you mean 'gauss'" optimal --dist gaus
     fails_with 2 "no theory covers sparse" optimal --dist sparse
+    fails_with 2 "no theory covers foo; gauss, laplace" optimal --dist foo
     fails_with 2 "infinite" optimal --dist student:2
     fails_with 2 "ends must be held" optimal --metric mae --free
     fails_with 4 "metric" optimal --metric median

@@ -63,6 +63,9 @@ problem() { wrong "$1" 'variant: adamw4_ao' 'coupling: closed' 'steps: 2' "$2"; 
     wrong "summary table1: where: axis 'exp_avg.map' has no value 'foo'" 'variant: adamw4_ao' \
         'source: dist:gauss' "$map" \
         'summary: [{by: exp_avg.map, value: sqnr, where: {exp_avg.map: foo}}]'
+    wrong "contrast: no value of exp_avg.map 'fp4'; there are dyn, nf4" 'variant: adamw4_ao' \
+        'source: "problem:nqm:n=256"' 'coupling: closed' 'protocol: paired' "$map" \
+        'contrast: {exp_avg.map: {against: fp4}}'
     dist "summary table1: no metric 'sqnrr'; did you mean 'sqnr'?" \
         'summary: [{by: variant, value: sqnrr}]'
     dist "no key 'stps'; did you mean 'steps'?" 'sizes: {small: {stps: 5}}'

@@ -95,6 +95,10 @@ P
     run "$QUALM" run "$dir/s.yaml" --rates "$dir/none.json" -o "$dir/a.h5"
     [ "$status" -eq 3 ]
     [ ! -e "$dir/a.h5" ]
+    printf '%s\n' 'variant: ema4_nf4' 'source: dist:gauss' >"$dir/one.yaml"
+    run -3 "$QUALM" run "$dir/one.yaml" --rates "$dir/none.json" -o "$dir/one.h5"
+    run -0 "$QUALM" run "$dir/one.yaml" --rates "$dir/r.json" -o "$dir/one.h5"
+    [[ "$output" == *"one: the rates of $dir/r.json are not used: the suite has no protocol"* ]]
 }
 
 @test "best against best agrees with a program in NumPy that shares nothing with this one" {

@@ -1,5 +1,5 @@
-/* json_text.c - Parses JSON, and tells what is none from what does not fit into memory. */
-#include "experiments/foreign/json_text.h"
+/* json_parse.c - Parses JSON, and tells what is none from what does not fit into memory. */
+#include "experiments/foreign/json_parse.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static void *take(size_t size)
     return p;
 }
 
-qm_status qm_json_text_parse(const char *text, size_t n, const char *what, int offset, json_t **out)
+qm_status qm_json_parse(const char *text, size_t n, const char *what, int offset, json_t **out)
 {
     json_error_t error;
     json_malloc_t old_take;
