@@ -106,6 +106,17 @@ static const char *tensor_of(const struct qm_kernel_run *r, const struct qm_kern
                                       : "machinery";
 }
 
+/* What of the tensor is wrong. */
+static const char *place_of(const struct qm_kernel_case *c)
+{
+    static const char *const names[] = {
+        [QM_PLACE_NONE] = "other",         [QM_PLACE_OUTSIDE] = "write outside",
+        [QM_PLACE_MODE] = "floating mode", [QM_PLACE_REPEAT] = "repetition",
+        [QM_PLACE_LAYER] = "rule of CUDA", [QM_PLACE_NUMBER] = "value",
+        [QM_PLACE_SCALE] = "scale",        [QM_PLACE_CODE] = "code"};
+    return c->result == QM_CASE_failed ? names[c->place] : qm_case_result_name(c->result);
+}
+
 /* The number behind "step " in the case's text; 0: there is none. */
 static int step_of(const struct qm_kernel_case *c, char *text, size_t size)
 {
@@ -119,8 +130,9 @@ json_t *qm_kernel_counts(const struct qm_kernel_run *r, int refused)
 {
     json_t *out = json_object();
     struct counts *c = malloc(sizeof *c);
-    for (int axis = 0; axis < AXES + 2 && c; axis++) {
-        const char *name = axis < AXES ? axes[axis] : axis == AXES ? "tensor" : "step";
+    for (int axis = 0; axis < AXES + 3 && c; axis++) {
+        static const char *const others[] = {"tensor", "number", "step"};
+        const char *name = axis < AXES ? axes[axis] : others[axis - AXES];
         char text[48];
         int n = 0;
         c->n = 0;
@@ -132,7 +144,9 @@ json_t *qm_kernel_counts(const struct qm_kernel_run *r, int refused)
                 count_part(c, one, axis, is);
             else if (axis == AXES && is)
                 count(c, tensor_of(r, one), 1);
-            else if (axis > AXES && is && step_of(one, text, sizeof text))
+            else if (axis == AXES + 1 && is)
+                count(c, place_of(one), 1);
+            else if (axis > AXES + 1 && is && step_of(one, text, sizeof text))
                 count(c, text, 1);
         }
         json_t *found = words(c, axis < AXES && !r->o->forever);

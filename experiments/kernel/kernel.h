@@ -48,9 +48,10 @@ struct qm_kernel_case {
     uint64_t seed;
     double seconds;
     enum qm_case_result result;
-    int slot;          /* of the finding; QM_SLOT_ANY: there is none */
-    enum qm_fmad form; /* of a .cu file */
-    char *text;        /* the finding, or why the case was refused; owned, may be NULL */
+    int slot;            /* of the finding; QM_SLOT_ANY: there is none */
+    enum qm_place place; /* of the finding */
+    enum qm_fmad form;   /* of a .cu file */
+    char *text;          /* the finding, or why the case was refused; owned, may be NULL */
 };
 
 /* The forms of a .cu file (core/compile/kernel_build.h) that a check judges, and the bad cases of
