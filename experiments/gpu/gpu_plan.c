@@ -28,8 +28,7 @@ static char *join(const char *separator, const char *const *words, int n)
 static const char not_covered_text[] =
     "indices beyond 2^31 elements: no row has such a tensor.  On request, where the memory "
     "suffices, --only speed --millions 2148 times steps of 2^31 elements, without comparing bits; "
-    "a "
-    "kernel of your own is judged there by qualm check --kernel FILE.cu, on the emulator";
+    "a kernel of your own is judged there by qualm check --kernel FILE.cu, on the emulator";
 
 const char *qm_gpu_not_covered(int64_t n) { return n > INT64_C(1) << 31 ? "" : not_covered_text; }
 
