@@ -84,7 +84,8 @@ static int64_t join_names(struct qm_torch_optimizer *o, const struct qm_name_ind
 enum {
     OWN = 64,      /* the score of a key that names the optimizer's own model */
     DEEP_MOST = 4, /* dictionaries between a model and the one that its optimizer is somewhere in */
-    VALUES_MOST = 1 << 16
+    VALUES_MOST = 1 << 16,
+    COMPARED_MOST = 1 << 10 /* dictionaries of tensors that a further one may be, elsewhere */
 };
 
 /* Whether a key has a word of the list in it, letters of either case alike. */
@@ -319,6 +320,9 @@ static qm_status try_value(struct qm_torch_walk *w, struct qm_torch_optimizer *o
                            const struct qm_pickle *value, const char *key)
 {
     struct fit fit;
+    for (int64_t i = 0; i < p->n && i < COMPARED_MOST; i++)
+        if (p->all[i].model == value) /* it stands in several places */
+            return QM_OK;
     QM_TRY(try_model(w, o, value, &fit));
     if (!fit.model)
         return QM_OK;

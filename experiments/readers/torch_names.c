@@ -159,6 +159,23 @@ static int may_hold(const struct qm_pickle *v)
            v->kind == QM_PICKLE_call;
 }
 
+/* Whether v, in w->above[0] to [depth - 1], is in itself: it has nothing new there. */
+static int is_in_itself(const struct qm_torch_walk *w, const struct qm_pickle *v, int depth)
+{
+    for (int i = 0; i < depth; i++)
+        if (w->above[i] == v)
+            return 1;
+    return 0;
+}
+
+static int is_known(const struct qm_torch_walk *w, const struct qm_pickle *v)
+{
+    for (int i = 0; i < w->n_optimizers; i++)
+        if (w->optimizer[i].dict == v)
+            return 1;
+    return 0;
+}
+
 /* Finds the optimizers in v, which is in w->above[depth]. */
 static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle *v,
                                  const char *path, int depth)
@@ -167,7 +184,7 @@ static qm_status find_optimizers(struct qm_torch_walk *w, const struct qm_pickle
     if (!v)
         return QM_OK;
     QM_TRY(qm_torch_visit(w, v));
-    if (depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
+    if (depth > QM_TORCH_DEPTH_MOST || !may_hold(v) || is_in_itself(w, v, depth) || is_known(w, v))
         return QM_OK;
     if (v->kind == QM_PICKLE_dict)
         QM_TRY(qm_torch_unflatten(w, (struct qm_pickle *)v));
@@ -427,8 +444,9 @@ static qm_status add_others(struct qm_torch_walk *w, const struct qm_pickle *v, 
     if (!v)
         return QM_OK;
     QM_TRY(qm_torch_visit(w, v));
-    if (depth > QM_TORCH_DEPTH_MOST || !may_hold(v))
+    if (depth > QM_TORCH_DEPTH_MOST || !may_hold(v) || is_in_itself(w, v, depth))
         return QM_OK;
+    w->above[depth] = v;
     if (v->kind == QM_PICKLE_call)
         return add_tensor(w, *path ? path : "tensor", v, &is);
     int is_model = is_model_of_any(w, v), is_states = qm_torch_is_optimizer(v);

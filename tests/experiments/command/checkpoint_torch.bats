@@ -73,3 +73,27 @@ P
         [[ $output == *"3/exp_avg"* && $output == *": 16 arrays"* ]]
     done
 }
+
+@test "values that stand in several places, or in themselves, are read once" {
+    python=${QM_TORCH_PYTHON:-python3}
+    "$python" -c 'import torch' 2>/dev/null || skip "torch is not installed for $python"
+    "$python" - "$BATS_TEST_TMPDIR" <<'P'
+import sys, torch
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+own = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+itself, parent = dict(own), dict(own)
+itself["self"] = itself
+parent["trainer"] = {"parent": parent}
+saved = {"itself": itself, "parent": parent, "list": [own] * 20,
+         "many": {"model": own["model"], **{f"o{i}": own["optimizer"] for i in range(20)}}}
+for name, values in saved.items():
+    torch.save(values, f"{sys.argv[1]}/{name}.pt")
+P
+    for name in itself parent list many; do
+        run -0 "$QUALM" import "$BATS_TEST_TMPDIR/$name.pt" --out "$BATS_TEST_TMPDIR/a.npz"
+        [[ $output != *"left out"* && $output == *"weight/exp_avg"* && $output == *": 8 arrays"* ]]
+    done
+}
