@@ -158,7 +158,7 @@ qm_status qm_gpu_bench_warm_up(struct qm_gpu_bench *b, const struct qm_gpu_timed
 
 /* ---- a time from below ----------------------------------------------------------------------- */
 
-enum { CHAINS = 8, LONGEST_CHAIN = 64 };
+enum { CHAINS = 8, CHAINS_LEAST = 2, LONGEST_CHAIN = 64 };
 
 /* Seconds by the host's clock of n rounds that are queued without waiting in between, with the work
  * (t) or without it (NULL). */
@@ -181,28 +181,32 @@ static qm_status time_chain(struct qm_gpu_bench *b, const struct qm_gpu_timed *t
 
 /* The work is no faster than chains of it are by the host's clock: what n rounds with the work take
  * more than n rounds without, where waiting for the end is in both.  The least of several chains
- * counts, because a busy host only makes them longer.  And the read of the cache is no slower than
- * in the slowest chain without the work, so that no time of the work is shown as the read's; read:
- * the median between its events.  *is_short: either does not hold, and `text` says why. */
+ * of each kind counts, because a busy host only makes them longer.  And the read of the cache is no
+ * slower than in the slowest chain without the work, and no faster than half of the fastest, so
+ * that no time of the work is shown as the read's, or the other way round; read: the median between
+ * its events.  *is_short: one of these does not hold, and `text` says why. */
 static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                                      const struct qm_gpu_time *out, double read, int *is_short,
                                      char *text, size_t size)
 {
     const double share = 0.25, least_share = 0.5, latency = 100e-6, enough = 2e-3;
     const double read_share = 0.1;
-    double least = 1e300, with, without, slowest = 0.0;
+    double least = 0.0, with, without, least_with = 1e300, least_without = 1e300, slowest = 0.0;
     double many = ceil(enough / fmax(out->median, 1e-9));
     int n = many > LONGEST_CHAIN ? LONGEST_CHAIN : (int)many;
     *is_short = 1;
-    for (int k = 0; k < CHAINS && *is_short; k++) {
+    for (int k = 0; k < CHAINS && (*is_short || k < CHAINS_LEAST); k++) {
         QM_TRY(time_chain(b, NULL, n, &without));
         QM_TRY(time_chain(b, t, n, &with));
         /* half a read of the cache: what the work has left dirty there is written back by the next
          * read, which the events do not show */
-        least = fmin(least, (with - 1.5 * without - latency) / n);
+        least_with = fmin(least_with, with);
+        least_without = fmin(least_without, without);
+        least = (least_with - 1.5 * least_without - latency) / n;
         slowest = fmax(slowest, without / n);
         *is_short = out->median < (1.0 - share) * least || out->least < least_share * least ||
-                    read > 1.5 * slowest + read_share * out->median + latency;
+                    read > 1.5 * slowest + read_share * out->median + latency ||
+                    read < 0.5 * (least_without - latency) / n;
     }
     if (*is_short)
         snprintf(text, size,
