@@ -17,7 +17,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         args->file = state->argv + state->next;
         args->n = state->argc - state->next;
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_usage(state); return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "no file given"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

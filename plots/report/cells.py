@@ -44,11 +44,22 @@ def sure(gains):
     return float(mid) if low > 0.0 or high < 0.0 else 0.0
 
 
-def others(said, k):
-    """What a title from panel k adds: how many of the other panels say otherwise."""
-    there = [x for i, x in enumerate(said) if x and i != k]
-    apart = sum(x != said[k] for x in there)
-    return f"; otherwise in {apart} of {len(there)} other panels" if said[k] and apart else ""
+def denies(grid, first, best, side):
+    """Whether what is said of `first` and `best` (side 1: best is above, -1 and 0: nothing is
+    surely above first, and with -1 best is surely below it) is not so in another panel."""
+    gains, there = grid.gains(first, best), grid.said()
+    above = there and there[0] == first and there[2] > 0.0
+    return bool(side <= 0.0 and above) or \
+        bool(side != 0.0 and gains and np.sign(sure(gains)) != side)
+
+
+def others(grids, k):
+    """What a title from panel k adds: in how many of the other panels it is not so, of those that
+    compare anything."""
+    said = grids[k].said()
+    there = [g for i, g in enumerate(grids) if i != k and g.said()]
+    apart = sum(denies(g, *said) for g in there) if said else 0
+    return f"; otherwise in {apart} of {len(there)} other panels" if apart else ""
 
 
 def median(found):
@@ -275,7 +286,8 @@ class Grid:
         side = np.sign(sure(found[2]))
         for place in [place for place in self.places if place != self.place()]:
             gains = self.gains(*found[:2], place)
-            if gains and np.sign(sure(gains)) != side:
+            there = np.sign(sure(gains)) if gains else side
+            if there > side if side == 0.0 else there != side:
                 d = np.array([*gains.values()]) * (side or 1.0)
                 out.append(f"{place.removeprefix(BLOCKS)}: {np.sum(d > 0)} of {len(d)}")
         more = f" and {len(out) - 3} more" * (len(out) > 3)

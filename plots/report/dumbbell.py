@@ -55,13 +55,13 @@ def panel(grid, words, found):
 
 
 def draw(c, out):
-    table, panels, title, notes, said, most = Cells(c), [], "", [], [], 0
+    table, panels, title, notes, grids, most = Cells(c), [], "", [], [], 0
     for head, words, grid in table.grids():
         found = grid.best()
         if not found or len(found[2]) < LEAST:
             continue
         title = title or grid.answer()
-        said.append(grid.said())
+        grids.append(grid)
         where = grid.where()
         d = np.array([*found[2].values()])
         most = max(most, len(d))
@@ -69,7 +69,7 @@ def draw(c, out):
                      f"{int(np.sum(d > 0))} of {len(d)} higher.")
         panels.append((panel(grid, words, found), head, notes[-1]))
     if panels:
-        title += others(said, 0) + campaign.lost_title(table.lost)
+        title += others(grids, 0) + campaign.lost_title(table.lost)
         out.figure(NAME, panels, (title, MENU), " ".join(notes[:4]) + " A row is a tensor, its run "
                    "and its step, by class"
                    + (f"; panels of more than {NAMED} rows name the classes alone"

@@ -45,7 +45,7 @@ def panel(grid, words):
 
 def draw(c, out):
     table = Cells(c)
-    panels, answers, effects, said, beside, why = [], [], [], [], False, ""
+    panels, answers, effects, grids, beside, why = [], [], [], [], False, ""
     for head, words, grid in table.grids():
         answer = grid.answer()
         head = f"{head}: {words}" if head else words
@@ -53,7 +53,7 @@ def draw(c, out):
         why = why or grid.why()
         answers.append((head, answer))
         effects.append(abs(grid.effect()))
-        said.append(grid.said())
+        grids.append(grid)
         beside |= bool(grid.x) and len(grid.labels) > 1
     if not panels:
         return
@@ -63,7 +63,7 @@ def draw(c, out):
         k = int(np.argmax(effects))
         title = ": ".join(answers[k])
     rest = [f"{head}: {a}." for i, (head, a) in enumerate(answers) if a and i != k]
-    title += others(said, k) + campaign.lost_title(table.lost)
+    title += others(grids, k) + campaign.lost_title(table.lost)
     out.figure(NAME, panels, (title, MENU),
                f"The title is of {answers[k][0]}. " * (len(panels) > 1)
                + " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"

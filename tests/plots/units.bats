@@ -131,9 +131,22 @@ END
     [[ $(title blocks dumbbell) == *"; $(cat "$DIR/wins")"* ]]
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
 import cells
-said = [("a", "b", 1.0), ("a", "b", 0.0), None, ("a", "b", 1.0), ("a", "c", 1.0)]
-assert cells.others(said, 0) == "; otherwise in 2 of 3 other panels", cells.others(said, 0)
-assert cells.others(said[:1] * 4, 0) == cells.others(said, 2) == ""
+class Panel:
+    def __init__(self, answer, **gains):
+        self.answer, self.of = answer, gains
+    def said(self):
+        return self.answer
+    def gains(self, first, best):
+        return dict(enumerate([self.of[best] + 0.01 * i for i in range(8)] if best in self.of else []))
+above, less = Panel(("a", "b", 1.0), b=1, c=-1), Panel(("a", "b", -1.0), b=-1, c=-2)
+unsure, none = Panel(("a", "b", 0.0), b=-0.03, c=-1), Panel(None)
+worse = Panel(("a", "c", -1.0), b=-1, c=-0.5)
+for panels, k, words in (([above, unsure, none, above], 0, "1 of 2"), ([above] * 4, 0, ""),
+                         ([less, worse], 0, ""), ([unsure, less, worse], 0, ""),
+                         ([unsure, above, less], 0, "1 of 2"), ([less, above, unsure], 0, "2 of 2"),
+                         ([above, Panel(("a", "c", 1.0), c=1)], 0, ""), ([none, above], 0, "")):
+    want = f"; otherwise in {words} other panels" if words else ""
+    assert cells.others(panels, k) == want, (cells.others(panels, k), want)
 END
     suite panels 'variant: adamw4_lpmm' 'exp_avg_sq.map: [lin, dyn]' 'source: "states:cancer_mlp*"' \
         'min_numel: 128' 'slot: [exp_avg, exp_avg_sq]'
