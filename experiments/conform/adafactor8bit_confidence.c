@@ -21,6 +21,8 @@
  *         A step that divides by the factors without a confidence, or as CAME from 0.2.6 on before
  *         it averages, has the root of the mean's rounding: sqrt(rounded / mean) - 1 (`mean_counts`),
  *         once for its size and once for its norm.  Such means are only where eps1 is below 2^-126.
+ *         A product g sqrt(mean / row) below 2^-126 is off by q / 2, over the root of col
+ *         (`direction`), which a momentum of updates takes in.
  */
 #include <float.h>
 #include <math.h>
@@ -201,8 +203,8 @@ static void set_mean_off(struct qm_adafactor8_replay *r, const struct matrices *
             at += fmax(both, a->factor) / (double)a->rows;
             high += fmax(both + of, a->factor) / (double)a->rows;
         }
-        mean[b] = at > 0.0 ? relative_of(fmax(low, least), fmax(at, least), fmax(high, least))
-                           : 0.0;
+        mean[b] =
+            at > 0.0 ? relative_of(fmax(low, least), fmax(at, least), fmax(high, least)) : 0.0;
     }
     r->mean_off = mean;
 }
@@ -275,6 +277,24 @@ static double mean_counts(const struct matrices *a)
     return 2.0 * most;
 }
 
+/* What the rounding of g sqrt(mean / row) to a count of 2^-149 makes of each direction, which is
+ * that over the root of col; NULL: no memory. */
+static const double *direction_counts(struct qm_conform *c, const struct matrices *a)
+{
+    int64_t n = a->batch * a->rows * a->cols;
+    double *out = qm_golden_case_memory(c, n, sizeof *out);
+    double mean = 0.0;
+    for (int64_t e = 0; out && e < n; e++) {
+        int64_t row = e / a->cols, b = row / a->rows;
+        mean = e % (a->rows * a->cols) == 0 ? mean_of_rows(a, b, NULL) : mean;
+        double by = fmax((double)a->row[row], a->floor),
+               col = fmax((double)a->col[b * a->cols + e % a->cols], a->floor),
+               x = fabs((double)a->g[e]) * sqrt(mean / by);
+        out[e] = x > 0.0 && x < (double)FLT_MIN && col > 0.0 ? 0x1p-150 / sqrt(col) : 0.0;
+    }
+    return out;
+}
+
 /* Room for the numbers of both axes; 0: no memory. */
 static int axes_open(struct qm_conform *c, struct matrices *a)
 {
@@ -299,6 +319,7 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
     r->off[0] = r->off[1] = (struct qm_adafactor8_off){.of = NULL};
     r->norm_off = r->mean_counts = 0.0;
     r->is_lost = 0;
+    r->direction = NULL;
     if (r->slot[QM_ADAFACTOR8_ROW].n == 0 || r->terms > 0)
         return 1.0;
     int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1];
@@ -321,6 +342,8 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
         return 1.0;
     if (r->products == 0 && a.floor > 0.0)
         r->mean_counts = mean_counts(&a);
+    if (r->is_update)
+        r->direction = direction_counts(c, &a);
     if (!has_conf || !axes_open(c, &a))
         return 1.0;
     struct sizes most[2] = {{0.0, 0.0}, {0.0, 0.0}};

@@ -22,9 +22,9 @@ struct qm_adafactor8_recorded {
 
 /* Of one step and an axis of the confidence; NULL: of none. */
 struct qm_adafactor8_off {
-    const double *of;    /* the relative error of each number where its terms cancel */
-    double most;         /* the largest of these */
-    const double *shift; /* how far above each that of the package is, for its counts of 2^-149 */
+    const double *of;     /* the relative error of each number where its terms cancel */
+    double most;          /* the largest of these */
+    const double *shift;  /* how far above each that of the package is, for its counts of 2^-149 */
     const double *counts; /* by how many of them it may be off besides */
     const double *step;   /* what all these make of the factor of a step, relative */
     const float *x;       /* the numbers, before they are coded */
@@ -48,7 +48,8 @@ struct qm_adafactor8_replay {
     double cancels;
     double mean_counts; /* of one step: what a mean of rows that is few counts of 2^-149 makes of
                          * it, relative */
-    int is_lost;        /* of one step: a factor is known to no digit for its counts of 2^-149 */
+    const double *direction; /* of one step: what counts of 2^-149 make of each of them, or NULL */
+    int is_lost; /* of one step: a factor is known to no digit for its counts of 2^-149 */
     struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */
     const double *mean_off;          /* [batch]: what those of rows make of a mean of rows */
     const double *channel_off; /* of one step: the relative error of each channel of APOLLO whose

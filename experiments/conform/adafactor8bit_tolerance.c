@@ -303,6 +303,9 @@ static double conf_allowed(const struct qm_adafactor8_replay *r, int i, int64_t 
            all = qm_adafactor8_conf_error(r) * fmax(most, (double)FLT_MIN);
     if (!o->of)
         return all;
+    double here = o->shift[k] != 0.0 ? (double)o->x[k] : 0.0;
+    all = qm_adafactor8_conf_error(r) * fmax(fmax(most, here), (double)FLT_MIN);
+    own = fmax(own, here); /* the package's may be 0 where all counts are here and not there */
     double near = fmin(all, (QM_STEP_CONF_LARGEST + norm + o->of[k]) * fmax(own, (double)FLT_MIN)) +
                   o->counts[k],
            away = (double)want - (double)o->x[k];
@@ -338,8 +341,9 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
         if (is_conf)
             allowed[k] = conf_allowed(r, i, k, own, most, want[k]);
         else if (is_moment) /* its two terms, of which one may cancel the other */
-            allowed[k] =
-                share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) + off;
+            allowed[k] = share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) +
+                         off +
+                         (r->direction ? (1.0 - r->recipe.hyper.beta1) * r->direction[k] : 0.0);
         else if (is_norm)
             allowed[k] = share * fmax(most, tiny) + qm_adafactor8_average_off(r, t) * most +
                          fmin(counts / most, sqrt(counts)) + factor;
