@@ -3,8 +3,8 @@
  * COUNTS  To 0.2.5 the package forms a mean of ((g - M) / sqrt(V))^2, V = row col / mean, as
  *         by (t1 - 2 t2 + t3), where t1, t2, t3 are sums of w g^2, w g M and w M^2 over n; of a row
  *         by = mean / row and w = 1 / col, of a column by = 1 / col and w = mean / row.  Squares
- *         below 2^-126 are whole counts q = 2^-149, each of g^2, g M, M^2 off by q / 2; but they are
- *         the same on both sides, for each is one operation on numbers that are, so nothing of
+ *         below 2^-126 are whole counts q = 2^-149, each of g^2, g M, M^2 off by q / 2; but they
+ *         are the same on both sides, for each is one operation on numbers that are, so nothing of
  *         that is an error.  Three things are:
  *         - the rule floors the count of each element, (g g) - 2 (g M) + (M M), at 0, where the
  *           package floors that of their sum: by the sum of w times those below 0, over n, `shift`,
@@ -19,8 +19,8 @@
  *         certain.  Where shift and counts are half of a factor and more, none of its digits is
  *         known, and the case is skipped.
  *         A step that divides by the factors without a confidence, or as CAME from 0.2.6 on before
- *         it averages, has the root of the mean's rounding: sqrt(rounded / mean) - 1 (`mean_counts`),
- *         once for its size and once for its norm.  Such means are only where eps1 is below 2^-126.
+ *         it averages, has the root of the mean's rounding: sqrt(rounded / mean) - 1
+ *         (`mean_counts`), once for its size and once for its norm.  Such means are only where eps1 is below 2^-126.
  *         A product g sqrt(mean / row) below 2^-126 is off by q / 2, over the root of col
  *         (`direction`), which a momentum of updates takes in.
  */
@@ -50,7 +50,7 @@ static void add_line(struct sizes *s, double terms, double sum, int64_t n, doubl
 struct matrices {
     const float *g, *m, *row, *col;
     int64_t batch, rows, cols;
-    double clip, keep, floor, least;
+    double clip, keep, floor, least, eps; /* eps: what is added to each square */
     int turns;
     double *terms[2]; /* [batch rows], [batch cols]: the means of the terms */
     const float *now; /* the momentum after the step, where products are counts, or NULL */
@@ -120,8 +120,10 @@ static struct element element_of(const struct matrices *a, int64_t e, double v, 
     float g = a->turns ? -a->g[e] : a->g[e], m = a->now ? a->now[e] : 0.0f;
     double both = fabs(x[0]) + fabs(x[1]), off = x[0] - x[1];
     struct element one = {both * both, off * off, off * off, HUGE_VAL};
-    if (a->clip > 0.0)
+    if (a->clip > 0.0) {
         one.size = 2.0 * fabs(x[0] * off);
+        one.sum = one.here = off * off + a->eps;
+    }
     if (!a->now || !(fabsf(g) < 0x1p-63f) || !(fabsf(m) < 0x1p-63f))
         return one;
     double gg = (double)(g * g), gm = (double)(g * m), mm = (double)(m * m);
@@ -350,6 +352,7 @@ double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *
     double ratio = 1.0;
     if (r->products == 0)
         a.clip = h->clip > 0.0 ? fmax(rms_of(&a) / h->clip, 1.0) : 1.0;
+    a.eps = h->eps;
     for (int64_t b = 0; b < a.batch; b++)
         add_matrix(&a, b, of_col, most);
     for (int k = 0; k < 2; k++)

@@ -86,8 +86,8 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
 double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
                              const float *m, float *const *x, int64_t t);
 
-/* How far below and above number k of slot i, a confidence, that of the package may lie by counts of
- * 2^-149; 0 of other slots.  _log: what those make of log2 of the largest of n numbers. */
+/* How far below and above number k of slot i, a confidence, that of the package may lie by counts
+ * of 2^-149; 0 of other slots.  _log: what those make of log2 of the largest of n numbers. */
 void qm_adafactor8_counts_of(const struct qm_adafactor8_replay *r, int i, int64_t k, double of[2]);
 double qm_adafactor8_counts_log(const struct qm_adafactor8_replay *r, int i, int64_t from,
                                 int64_t n);
@@ -99,8 +99,8 @@ double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* The relative error of element k of the update where its row or its column of the confidence
- * cancels (r->off[].step), or its channel has a code that is off (r->channel_off); HUGE_VAL where nothing
- * of that number is certain. */
+ * cancels (r->off[].step), or its channel has a code that is off (r->channel_off); HUGE_VAL
+ * where nothing of that number is certain. */
 double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k);
 
 /* Sets r->channel_off from the codes[] of the projected second moment after step t, for APOLLO to

@@ -296,8 +296,8 @@ graft("vanishes", 1e-30, 1e-30); graft("does_not", 0.5, 0.501)' system "4-bit Sh
 }
 
 # Lines of Python that make a first step of CAME of adafactor8bit 0.2.4 by float32 operations in the
-# order of the package, whose states are float32; g: a row that fills the matrix.  params, conf: what
-# is put in place of its own.
+# order of the package, whose states are float32; g: a row that fills the matrix.  params, conf:
+# what is put in place of its own.
 came='
 def came(name, g, beta1=0.9, params=None, conf=None):
     one = np.float32
