@@ -20,7 +20,8 @@
  *         known, and the case is skipped.
  *         A step that divides by the factors without a confidence, or as CAME from 0.2.6 on before
  *         it averages, has the root of the mean's rounding: sqrt(rounded / mean) - 1
- *         (`mean_counts`), once for its size and once for its norm.  Such means are only where eps1 is below 2^-126.
+ *         (`mean_counts`), once for its size and once for its norm.  Such means are only where eps1
+ *         is below 2^-126.
  *         A product g sqrt(mean / row) below 2^-126 is off by q / 2, over the root of col
  *         (`direction`), which a momentum of updates takes in.
  */
