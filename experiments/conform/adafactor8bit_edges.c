@@ -62,14 +62,15 @@ void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, struct qm_ru
 /* ---- codes ---------------------------------------------------------------------------------- */
 
 /* The least and the largest value of a number of slot i: a sum of projections is off by E, and its
- * square by 2 |x| E + E^2; more: relative, of log2. */
-static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t t, double x, double more,
-                    double *low, double *high)
+ * square by 2 |x| E + E^2; a confidence, number k, by its counts; more: relative, of log2. */
+static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k, double x,
+                    double more, double *low, double *high)
 {
     double off = i == QM_ADAFACTOR8_V ? qm_adafactor8_projected_off(r, t) : 0.0;
-    double of_square = off * (2.0 * sqrt(fabs(x)) + off);
-    *low = fmax(x - of_square, 0.0) * exp2(-more);
-    *high = (x + of_square) * exp2(more);
+    double of_square = off * (2.0 * sqrt(fabs(x)) + off), counts[2];
+    qm_adafactor8_counts_of(r, i, k, counts);
+    *low = fmax(x - of_square - counts[0], 0.0) * exp2(-more);
+    *high = (x + of_square + counts[1]) * exp2(more);
     if (x > 0.0 && x < 0x1p-100) { /* counts of 2^-149 */
         *low = fmax(*low - 0x1p-149, 0.0);
         *high += 0x1p-149;
@@ -101,7 +102,7 @@ int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int6
     double error = qm_adafactor8_fixed_code_error(span, 0.0);
     if (!isfinite(x) || !(span > 0.0f) || !isfinite(span) || more == HUGE_VAL)
         return more == HUGE_VAL;
-    ends_of(r, i, t, (double)x, more, &low, &high);
+    ends_of(r, i, t, k, (double)x, more, &low, &high);
     return log_position(low, (double)span, -error) <= (double)want + 0.5 &&
            log_position(high, (double)span, error) >= (double)want - 0.5;
 }
@@ -115,7 +116,7 @@ int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i,
         qm_adafactor8_code_error(numbers, 0.0, levels) * (double)numbers[0] / (double)(levels - 2);
     if (!isfinite(x) || !isfinite(numbers[0]) || !isfinite(numbers[1]) || more == HUGE_VAL)
         return more == HUGE_VAL;
-    ends_of(r, i, t, (double)x, more + error, &low, &high);
+    ends_of(r, i, t, k, (double)x, more + error, &low, &high);
     return qm_adaptive_log_code((float)low, numbers[0], numbers[1], levels) <= want &&
            qm_adaptive_log_code((float)high, numbers[0], numbers[1], levels) >= want;
 }
@@ -143,7 +144,9 @@ double qm_adafactor8_most_apart(const struct qm_adafactor8_replay *r, const stru
     int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL, at[2];
     const double *of = is_conf ? r->off[i == QM_ADAFACTOR8_CONF_COL].of : NULL;
     if (of)
-        return of[k] < 1.0 ? 1.0 - log2(1.0 - of[k]) * 255.0 / (double)span : HUGE_VAL;
+        return of[k] < 1.0 ? 1.0 + (qm_adafactor8_counts_log(r, i, k, 1) - log2(1.0 - of[k])) *
+                                       255.0 / (double)span
+                           : HUGE_VAL;
     for (int j = 0; j < 2; j++)
         at[j] = pair[j] >= 0 && pair[j] < 256 ? codec->cb.position_of[pair[j]] : -1;
     int is_across = codec->q.search == QM_SEARCH_lower && abs(at[0] - at[1]) == 2 &&

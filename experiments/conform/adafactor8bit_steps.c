@@ -181,6 +181,14 @@ static void encode_wide(const struct qm_adafactor8_recorded *s, int64_t t, const
     }
 }
 
+/* What counts of 2^-149 make of the scale of block k of slot i. */
+static double block_counts(const struct qm_adafactor8_replay *r, int i, int64_t k, int64_t block)
+{
+    int64_t from = k * block, n = r->slot[i].n - from < block ? r->slot[i].n - from : block;
+    int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    return is_conf ? qm_adafactor8_counts_log(r, i, from, n) : 0.0;
+}
+
 /* Scales and codes of a slot that has one scale per block. */
 static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
                         int64_t t, const char *name, const struct room *w)
@@ -204,6 +212,7 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
         double more = i == QM_ADAFACTOR8_M
                           ? 0.0 /* the scale is a logarithm, of which two are 2 ulp apart, + 126 */
                           : qm_adafactor8_end_error(r, i, t, want[k] - 126.0f) +
+                                block_counts(r, i, k, q.block) +
                                 4.0 * QM_STEP_U * fabs((double)want[k] - 126.0);
         qm_match_close(c, what, got + k, want + k, 1, relative, more);
     }
@@ -372,6 +381,21 @@ static qm_status near_of(const struct qm_adafactor8_replay *r, void *plan, int64
     return QM_OK;
 }
 
+/* Skips a case where nothing of a step's confidence or of its factors is known. */
+static void skip_unknown(struct qm_conform *c, const struct qm_adafactor8_replay *r, int64_t t)
+{
+    if (r->is_lost || !(r->mean_counts < 0.5))
+        qm_golden_case_skip(c,
+                            "step %lld: squares are so few counts of 2^-149 that the package's "
+                            "rounding of a factor is half of it and more",
+                            (long long)t);
+    else if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0 && !(qm_adafactor8_conf_error(r) < 0.5))
+        qm_golden_case_skip(c,
+                            "step %lld: the terms of the confidence are %.2g times what they "
+                            "add up to, so the package's result is the order of its sums",
+                            (long long)t, r->cancels);
+}
+
 /* Steps from .. to. */
 static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_replay *whole,
                            void *const *plan, int64_t from, int64_t to, const struct room *w)
@@ -396,14 +420,10 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(load(r, plan[1], t - 1, w->codes));
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
-        r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, t);
+        r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, w->x, t);
         QM_TRY(channels_off(c, r, plan[0], t, w));
         qm_adafactor8_norm_off(r, p, want, before, t);
-        if (r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0 && !(qm_adafactor8_conf_error(r) < 0.5))
-            qm_golden_case_skip(c,
-                                "step %lld: the terms of the confidence are %.2g times what they "
-                                "add up to, so the package's result is the order of its sums",
-                                (long long)t, r->cancels);
+        skip_unknown(c, r, t);
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
         double share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t);

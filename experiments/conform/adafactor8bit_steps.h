@@ -20,11 +20,14 @@ struct qm_adafactor8_recorded {
     float floor; /* of wide codes from step 2 on: their lower end, or 0 */
 };
 
-/* Of one step: the relative error of each number of an axis of the confidence where its terms
- * cancel, NULL where they do not; and the largest. */
+/* Of one step and an axis of the confidence; NULL: of none. */
 struct qm_adafactor8_off {
-    const double *of;
-    double most;
+    const double *of;     /* the relative error of each number where its terms cancel */
+    double most;          /* the largest of these */
+    const double *shift;  /* how far above each that of the package is, for its counts of 2^-149 */
+    const double *counts; /* by how many of them it may be off besides */
+    const double *step;   /* what all these make of the factor of a step, relative */
+    const float *x;       /* the numbers, before they are coded */
 };
 
 struct qm_adafactor8_replay {
@@ -43,6 +46,10 @@ struct qm_adafactor8_replay {
     int64_t products;
     /* Of one step: how many times larger the terms of those sums are than the sums. */
     double cancels;
+    double mean_counts; /* of one step: what a mean of rows that is few counts of 2^-149 makes of
+                         * it, relative */
+    const double *direction; /* of one step: what counts of 2^-149 make of each of them, or NULL */
+    int is_lost; /* of one step: a factor is known to no digit for its counts of 2^-149 */
     struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */
     const double *mean_off;          /* [batch]: what those of rows make of a mean of rows */
     const double *channel_off; /* of one step: the relative error of each channel of APOLLO whose

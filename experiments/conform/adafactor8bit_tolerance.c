@@ -37,7 +37,7 @@ static double norm(const float *x, int64_t n, int64_t step)
 
 double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r)
 {
-    double norm = r->products > 0 ? 0.0 : QM_STEP_NORM(r->n);
+    double norm = r->products > 0 ? 0.0 : QM_STEP_NORM(r->n) + r->mean_counts;
     return r->cancels * (QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products + norm);
 }
 
@@ -151,146 +151,11 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
     int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
-    return conf + r->norm_off +
+    return conf + r->norm_off + r->mean_counts +
            qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
            QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
            2.0 * factor_error(r, t, NULL).share + 3.0 * QM_STEP_NORM(r->n) +
            2.0 * QM_STEP_NORM(low);
-}
-
-/* The largest mean of the terms of a row (or column), and of what they add up to. */
-struct sizes {
-    double terms, sum;
-};
-
-static void add_line(struct sizes *s, double terms, double sum, int64_t n, double *of_line)
-{
-    *of_line = terms / (double)n;
-    if (isfinite(terms) && isfinite(sum)) {
-        s->terms = fmax(s->terms, terms / (double)n);
-        s->sum = fmax(s->sum, sum / (double)n);
-    }
-}
-
-/* The matrices that a confidence is of: second moments after a step, the momentum m before it, of
- * which the step keeps `keep`. clip: what the direction is divided by; 0: CAME to 0.2.5, whose
- * momentum is of gradients. Second moments count as `floor` at least, means as `least`. */
-struct matrices {
-    const float *g, *m, *row, *col;
-    int64_t batch, rows, cols;
-    double clip, keep, floor, least;
-    int turns;
-    double *terms[2]; /* [batch rows], [batch cols]: the means of the terms */
-};
-
-/* The two numbers of element i, j of matrix b whose difference is squared; mean: of its rows. */
-static void pair_of(const struct matrices *a, int64_t b, int64_t i, int64_t j, double mean,
-                    double pair[2])
-{
-    int64_t e = (b * a->rows + i) * a->cols + j;
-    double row = fmax((double)a->row[b * a->rows + i], a->floor);
-    double v = row * fmax((double)a->col[b * a->cols + j], a->floor) / mean;
-    double g = (double)(a->turns ? -a->g[e] : a->g[e]) / sqrt(v);
-    pair[0] = a->clip > 0.0 ? g / a->clip : g;
-    pair[1] = a->clip > 0.0 ? (double)a->m[e] : (double)a->m[e] / sqrt(v);
-    pair[1] = a->keep * pair[1] + (1.0 - a->keep) * pair[0];
-}
-
-static double mean_of_rows(const struct matrices *a, int64_t b)
-{
-    double mean = 0.0;
-    for (int64_t i = 0; i < a->rows; i++)
-        mean += (double)a->row[b * a->rows + i] / (double)a->rows;
-    return mean < a->least ? a->least : mean;
-}
-
-/* The floors of the package, of a second moment and of a mean. 0.4.x has none of the former. */
-static void set_floors(const struct qm_adafactor8_replay *r, struct matrices *a)
-{
-    double eps1 = r->recipe.hyper.eps1;
-    int is_046 = strncmp(r->recipe.rule->name, "adafactor8_046", 14) == 0;
-    a->least = eps1 >= 0.0 ? eps1 : is_046 ? 1e-30 : (double)FLT_EPSILON;
-    a->floor = is_046 ? 0.0 : fmax(a->least * a->least, (double)FLT_MIN);
-}
-
-/* The RMS of the direction before it is clipped. */
-static double rms_of(const struct matrices *a)
-{
-    double squares = 0.0, x[2];
-    for (int64_t b = 0; b < a->batch; b++) {
-        double mean = mean_of_rows(a, b);
-        for (int64_t k = 0; k < a->rows * a->cols; k++) {
-            pair_of(a, b, k / a->cols, k % a->cols, mean, x);
-            squares += x[0] * x[0];
-        }
-    }
-    return sqrt(squares / (double)(a->batch * a->rows * a->cols));
-}
-
-/* Adds the rows and the columns of matrix b; of_col: room for 2 cols numbers. */
-static void add_matrix(const struct matrices *a, int64_t b, double *of_col, struct sizes most[2])
-{
-    double mean = mean_of_rows(a, b), x[2];
-    for (int64_t j = 0; j < 2 * a->cols; j++)
-        of_col[j] = 0.0;
-    for (int64_t i = 0; i < a->rows; i++) {
-        double terms = 0.0, sum = 0.0;
-        for (int64_t j = 0; j < a->cols; j++) {
-            pair_of(a, b, i, j, mean, x);
-            double both = fabs(x[0]) + fabs(x[1]), off = x[0] - x[1];
-            double size = a->clip > 0.0 ? 2.0 * fabs(x[0] * off) : both * both;
-            terms += size;
-            sum += off * off;
-            of_col[2 * j] += size;
-            of_col[2 * j + 1] += off * off;
-        }
-        add_line(&most[0], terms, sum, a->cols, &a->terms[0][b * a->rows + i]);
-    }
-    for (int64_t j = 0; j < a->cols; j++)
-        add_line(&most[1], of_col[2 * j], of_col[2 * j + 1], a->rows,
-                 &a->terms[1][b * a->cols + j]);
-}
-
-/* The relative error of the mean of the rows' products of second moment and confidence, of each
- * matrix; sizes: the errors of the confidences. */
-static void set_mean_off(struct qm_adafactor8_replay *r, const struct matrices *a,
-                         const float *conf, const double *sizes, double *mean)
-{
-    for (int64_t b = 0; b < a->batch; b++) {
-        double sum = 0.0, off = 0.0;
-        for (int64_t k = b * a->rows; k < (b + 1) * a->rows; k++) {
-            double both = (double)a->row[k] * (double)conf[k];
-            sum += isfinite(both) ? both : 0.0;
-            off += isfinite(both) ? (double)a->row[k] * sizes[k] : 0.0;
-        }
-        mean[b] = sum > 0.0 ? off / sum : 0.0;
-    }
-    r->mean_off = mean;
-}
-
-/* The relative errors of one axis of the confidence, from the means of the terms in off. */
-static int off_axis(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan, int axis,
-                    const struct matrices *a)
-{
-    int64_t n = a->batch * (axis ? a->cols : a->rows);
-    double *off = a->terms[axis], *mean = qm_golden_case_memory(c, a->batch, sizeof *mean);
-    float *conf = qm_golden_case_memory(c, n, sizeof *conf);
-    int slot = axis ? QM_ADAFACTOR8_CONF_COL : QM_ADAFACTOR8_CONF_ROW;
-    double one = QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products +
-                 (r->products > 0 ? 0.0 : QM_STEP_NORM(r->n));
-    if (!conf || !mean || qm_backend_cpu.decode(plan, slot, conf) != QM_OK)
-        return 0;
-    for (int64_t k = 0; k < n; k++)
-        off[k] *= (1.0 - r->recipe.hyper.beta3) * one;
-    if (axis == 0)
-        set_mean_off(r, a, conf, off, mean);
-    for (int64_t k = 0; k < n; k++) {
-        double size = off[k], of = (double)conf[k];
-        off[k] = !(size > 0.0) || !isfinite(of) ? 0.0 : of > 0.0 ? size / of : HUGE_VAL;
-        r->off[axis].most = fmax(r->off[axis].most, off[k]);
-    }
-    r->off[axis].of = off;
-    return 1;
 }
 
 /* Of APOLLO to 0.2.6, whose step reads the second moment as it is stored: what codes that are off
@@ -306,10 +171,10 @@ double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k
 {
     if (r->channel_off)
         return channel_off(r, k);
-    if (!r->off[0].of || !r->off[1].of)
+    if (!r->off[0].step || !r->off[1].step)
         return 0.0;
     int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1];
-    double row = r->off[0].of[k / cols], col = r->off[1].of[k / cols / rows * cols + k % cols];
+    double row = r->off[0].step[k / cols], col = r->off[1].step[k / cols / rows * cols + k % cols];
     double mean = r->mean_off[k / cols / rows];
     if (!(row < 0.5) || !(col < 0.5) || !(mean < 0.5))
         return HUGE_VAL;
@@ -344,7 +209,7 @@ void qm_adafactor8_norm_off(struct qm_adafactor8_replay *r, const float *p, cons
                             const float *before, int64_t t)
 {
     double share[2] = {0.0, 0.0};
-    if (r->channel_off || (r->off[0].of && r->off[1].of)) {
+    if (r->channel_off || (r->off[0].step && r->off[1].step)) {
         uncertain_shares(r, p, before, t, share);
         uncertain_shares(r, want, before, t, share);
     }
@@ -378,51 +243,6 @@ int qm_adafactor8_channels_off(struct qm_conform *c, struct qm_adafactor8_replay
         r->channel_off = off;
     }
     return 1;
-}
-
-double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
-                             const float *m, int64_t t)
-{
-    const struct qm_hyper *h = &r->recipe.hyper;
-    r->off[0] = r->off[1] = (struct qm_adafactor8_off){NULL, 0.0};
-    r->norm_off = 0.0;
-    if (r->slot[QM_ADAFACTOR8_CONF_ROW].n == 0 || r->slot[QM_ADAFACTOR8_ROW].n == 0 ||
-        (r->products == 0 && !r->is_update))
-        return 1.0;
-    int64_t rows = r->shape.dim[r->shape.rank - 2], cols = r->shape.dim[r->shape.rank - 1],
-            batch = r->n / rows / cols;
-    float *row = qm_golden_case_memory(c, batch * rows, sizeof *row),
-          *col = qm_golden_case_memory(c, batch * cols, sizeof *col);
-    double *of_col = qm_golden_case_memory(c, 2 * cols, sizeof *of_col), ratio = 1.0;
-    double *of[2] = {qm_golden_case_memory(c, batch * rows, sizeof(double)),
-                     qm_golden_case_memory(c, batch * cols, sizeof(double))};
-    struct matrices a = {.g = r->grads + (t - 1) * r->n,
-                         .m = m,
-                         .row = row,
-                         .col = col,
-                         .batch = batch,
-                         .rows = rows,
-                         .cols = cols,
-                         .keep = h->beta1,
-                         .turns = h->maximize,
-                         .terms = {of[0], of[1]}};
-    set_floors(r, &a);
-    struct sizes most[2] = {{0.0, 0.0}, {0.0, 0.0}};
-    if (!row || !col || !of_col || !of[0] || !of[1] ||
-        qm_backend_cpu.decode(plan, QM_ADAFACTOR8_ROW, row) != QM_OK ||
-        qm_backend_cpu.decode(plan, QM_ADAFACTOR8_COL, col) != QM_OK)
-        return 1.0;
-    if (r->products == 0)
-        a.clip = h->clip > 0.0 ? fmax(rms_of(&a) / h->clip, 1.0) : 1.0;
-    for (int64_t b = 0; b < batch; b++)
-        add_matrix(&a, b, of_col, most);
-    for (int k = 0; k < 2; k++)
-        ratio = most[k].sum > 0.0     ? fmax(ratio, most[k].terms / most[k].sum)
-                : most[k].terms > 0.0 ? HUGE_VAL
-                                      : ratio;
-    if (!off_axis(c, r, plan, 0, &a) || !off_axis(c, r, plan, 1, &a))
-        return 1.0;
-    return ratio;
 }
 
 /* Row of the values after step t (from 1), or -1. */
@@ -472,15 +292,24 @@ double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float 
 
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
 
-/* Number k of a confidence: by its own terms, where they are known, but at most of the largest. */
+/* Number k of a confidence: by its own terms, where they are known, but at most of the largest, and
+ * by its counts of 2^-149; a number that is `shift` off may be no further from there. */
 static double conf_allowed(const struct qm_adafactor8_replay *r, int i, int64_t k, double own,
-                           double most)
+                           double most, float want)
 {
-    const double *off = r->off[i == QM_ADAFACTOR8_CONF_COL].of;
-    double norm = r->products > 0 ? 4.5 * QM_STEP_U * (double)r->products : QM_STEP_NORM(r->n),
+    const struct qm_adafactor8_off *o = &r->off[i == QM_ADAFACTOR8_CONF_COL];
+    double norm = r->products > 0 ? 4.5 * QM_STEP_U * (double)r->products
+                                  : QM_STEP_NORM(r->n) + r->mean_counts,
            all = qm_adafactor8_conf_error(r) * fmax(most, (double)FLT_MIN);
-    return off ? fmin(all, (QM_STEP_CONF_LARGEST + norm + off[k]) * fmax(own, (double)FLT_MIN))
-               : all;
+    if (!o->of)
+        return all;
+    double here = o->shift[k] != 0.0 ? (double)o->x[k] : 0.0;
+    all = qm_adafactor8_conf_error(r) * fmax(fmax(most, here), (double)FLT_MIN);
+    own = fmax(own, here); /* the package's may be 0 where all counts are here and not there */
+    double near = fmin(all, (QM_STEP_CONF_LARGEST + norm + o->of[k]) * fmax(own, (double)FLT_MIN)) +
+                  o->counts[k],
+           away = (double)want - (double)o->x[k];
+    return fabs(away - o->shift[k]) <= near ? fmax(near, fabs(away)) : near;
 }
 
 void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t,
@@ -510,10 +339,11 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
                                                                            : 0.0;
         double own = fmax(now, before);
         if (is_conf)
-            allowed[k] = conf_allowed(r, i, k, own, most);
+            allowed[k] = conf_allowed(r, i, k, own, most, want[k]);
         else if (is_moment) /* its two terms, of which one may cancel the other */
-            allowed[k] =
-                share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) + off;
+            allowed[k] = share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) +
+                         off +
+                         (r->direction ? (1.0 - r->recipe.hyper.beta1) * r->direction[k] : 0.0);
         else if (is_norm)
             allowed[k] = share * fmax(most, tiny) + qm_adafactor8_average_off(r, t) * most +
                          fmin(counts / most, sqrt(counts)) + factor;

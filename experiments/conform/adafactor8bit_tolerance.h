@@ -46,6 +46,7 @@
  *        by up to one, and the norm N by n 2^-149 / N, or its root where N is less. So is the norm
  *        of APOLLO's adapted gradient, which over that of the projection and 1e-8 is the factor,
  *        and those of the gradient's channels.
+ * COUNTS of squares below 2^-126: adafactor8bit_confidence.c.
  * Numbers below 2^-126 are rounded to counts of 2^-149: their errors are those of 2^-126.
  */
 #ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
@@ -79,10 +80,17 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int6
 
 /* How many times larger, at least 1, the largest mean of a row or column of (|g| + |M|)^2 / V is
  * than the largest confidence it gives, from the states of a plan after step t and the momentum
- * m[n] before it; of CAME from 0.2.6 on, that of 2 |U (U - M)|. 1 of others and of the CUDA path to
- * 0.2.5. */
+ * m[n] before it, and the numbers x[slot] of coded slots before they were coded; of CAME from 0.2.6
+ * on, that of 2 |U (U - M)|. 1 of others and of the CUDA path to 0.2.5. Sets r->off, mean_off,
+ * mean_counts and is_lost. */
 double qm_adafactor8_cancels(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
-                             const float *m, int64_t t);
+                             const float *m, float *const *x, int64_t t);
+
+/* How far below and above number k of slot i, a confidence, that of the package may lie by counts
+ * of 2^-149; 0 of other slots.  _log: what those make of log2 of the largest of n numbers. */
+void qm_adafactor8_counts_of(const struct qm_adafactor8_replay *r, int i, int64_t k, double of[2]);
+double qm_adafactor8_counts_log(const struct qm_adafactor8_replay *r, int i, int64_t from,
+                                int64_t n);
 
 /* The error of a confidence, of the largest one. */
 double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
@@ -91,8 +99,8 @@ double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* The relative error of element k of the update where its row or its column of the confidence
- * cancels (r->off), or its channel has a code that is off (r->channel_off); HUGE_VAL where nothing
- * of that number is certain. */
+ * cancels (r->off[].step), or its channel has a code that is off (r->channel_off); HUGE_VAL
+ * where nothing of that number is certain. */
 double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k);
 
 /* Sets r->channel_off from the codes[] of the projected second moment after step t, for APOLLO to

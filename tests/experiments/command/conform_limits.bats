@@ -294,3 +294,61 @@ def graft(name, g, momentum):
     judged DIFFERS "$graft"'
 graft("vanishes", 1e-30, 1e-30); graft("does_not", 0.5, 0.501)' system "4-bit Shampoo"
 }
+
+# Lines of Python that make a first step of CAME of adafactor8bit 0.2.4 by float32 operations in the
+# order of the package, whose states are float32; g: a row that fills the matrix.  params, conf:
+# what is put in place of its own.
+came='
+def came(name, g, beta1=0.9, params=None, conf=None):
+    one = np.float32
+    g = np.outer((1, -1, 1, 1), g).astype("f4")
+    h = {"lr": 0.5, "beta1": beta1, "beta2": np.nan, "beta3": 0.9999, "beta2_decay": -0.8,
+         "eps": [np.nan, 1e-3], "weight_decay": 0.0, "d": 1.0, "maximize": 0, "relative_step": 1,
+         "scale_parameter": 0, "scale_weight_decay": 1, "factored": 1, "quantize": 1,
+         "min_8bit_size": 4096, "block_size": 2048, "m_block_size": 128,
+         "enable_fira_for_adafactor": 0, "fira_margin": 0.01}
+    c = f.create_group(name)
+    c.attrs.update({"kind": "optimizer", "version": "v024", "shape": g.shape, "steps": 1,
+                    "dtype": "float32", **{"hp_" + k: x for k, x in h.items()}})
+    def mean(x, axis): return (x.sum(axis=axis, dtype="f4") / one(x.shape[axis])).astype("f4")
+    least, floor = one(2.0 ** -23), one(2.0 ** -46)
+    square, m = g * g, (g * one(1.0 - beta1)).astype("f4")
+    r, k = mean(square, 1), mean(square, 0)
+    by = 1 / np.sqrt(np.maximum(r, floor)) * np.sqrt(max(mean(r, 0), least))
+    w = 1 / np.sqrt(np.maximum(k, floor))
+    by2, w2, gm, mm = by * by, w * w, g * m, m * m
+    def left(x): return (x * w2).sum(1, dtype="f4") / one(x.shape[1])
+    def right(x): return (x * by2[:, None]).sum(0, dtype="f4") / one(x.shape[0])
+    row = by2 * np.maximum(left(square) - 2 * left(gm) + left(mm), 0) * one(1.0 - 0.9999)
+    col = w2 * np.maximum(right(square) - 2 * right(gm) + right(mm), 0) * one(1.0 - 0.9999)
+    a, b = np.maximum(r * row, floor), np.maximum(k * col, floor)
+    u = m * (1 / np.sqrt(a) * np.sqrt(max(mean(a, 0), least)))[:, None] * (1 / np.sqrt(b))
+    rms = np.sqrt((u.astype("f8") ** 2).mean())
+    p = np.zeros_like(g) - one(0.5 / max(rms, 1.0)) * u
+    c["p0"], c["grads"] = np.zeros_like(g), g[None]
+    c["params"] = p[None] if params is None else params(p)[None]
+    for key, x in ("m", m), ("row_var", r[:, None]), ("col_var", k[None]), ("conf_row",
+            (row if conf is None else conf(row))[:, None]), ("conf_col", col[None]):
+        c["state/" + key] = np.float32(x)[None]
+'
+
+# Of g^2 = 1.2 counts of 2^-149 and M = g / 2, g^2 - 2 g M + M^2 is 1 - 2 + 0, which the package
+# takes off the other elements.
+@test "conform: squares of CAME that are few counts of 2^-149, or none, are judged by what is known" {
+    judged NEAR "$came"'
+for i, scale in enumerate((1e-19, 4e-20, 3e-21, 1e-21, 3e-22, 6e-23, 4e-23, 1e-24, 1e-40)):
+    came("few%d" % i, scale * np.array([1.0, -0.3, 0.62, 2.1, -1.27, 0.9, 0.05]))
+for i, g in enumerate(([1.0, 3.0, -4.0], [1.05, 1.0, 7.0], [1.0, 1.0, 1.0, 9.0])):
+    came("below%d" % i, 1.2 ** 0.5 * 2.0 ** -74.5 * np.array(g), 0.5)' system adafactor8bit
+    judged EQUAL "$came"'
+came("none", 1e-30 * np.array([1.0, -0.3, 0.62, 2.1, -1.27, 0.9, 0.05]))' system adafactor8bit
+    judged DIFFERS "$came"'
+noise = np.random.default_rng(3).standard_normal((4, 7))
+for i, scale in enumerate((1e-19, 3e-21, 3e-22, 6e-23, 4e-23, 1e-24, 1e-30)):
+    g = scale * np.array([1.0, -0.3, 0.62, 2.1, -1.27, 0.9, 0.05])
+    came("all%d" % i, g, params=lambda p: (p + 100 * noise).astype("f4"))
+    came("one%d" % i, g, params=lambda p: p + np.float32(1e-3) * (np.arange(28) == 9).reshape(4, 7))
+    came("step%d" % i, g, params=lambda p: p * np.float32(1.01))
+    came("conf%d" % i, g, conf=lambda x: x * np.float32(1.1) + np.float32(1e-20))' \
+        system adafactor8bit
+}
