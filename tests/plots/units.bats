@@ -137,7 +137,8 @@ class Panel:
     def said(self):
         return self.answer
     def gains(self, first, best):
-        return dict(enumerate([self.of[best] + 0.01 * i for i in range(8)] if best in self.of else []))
+        values = [self.of[best] + 0.01 * i for i in range(8)] if best in self.of else []
+        return dict(enumerate(values))
 above, less = Panel(("a", "b", 1.0), b=1, c=-1), Panel(("a", "b", -1.0), b=-1, c=-2)
 unsure, none = Panel(("a", "b", 0.0), b=-0.03, c=-1), Panel(None)
 worse = Panel(("a", "c", -1.0), b=-1, c=-0.5)
