@@ -191,8 +191,10 @@ static const char *row_says(enum qm_gpu_part part, json_t *row, const struct pla
          "the recipe is not in the plan");
     RULE(!took || number(row, "took") >= 0.0, "took is negative");
     RULE(is_ok || strncmp(status, "ok", 2) != 0, "its status is none");
-    RULE(is_ok || part == QM_GPU_peers || !has_figures(part, row),
-         "it was not measured, and has figures");
+    int has = part == QM_GPU_peers /* a time of the peer alone has its size */
+                  ? json_object_get(row, "ratio") || json_object_get(row, "seconds")
+                  : has_figures(part, row);
+    RULE(is_ok || !has, "it was not measured, and has figures");
     if (!is_ok)
         return NULL;
     RULE(took, "it was measured, and has no took");

@@ -10,8 +10,9 @@
 #include "experiments/store/stored_digest.h"
 
 enum {
-    SLAB = 1 << 20,   /* bytes of a dataset read at a time */
-    CACHE = 32 << 20, /* bytes of the chunk cache: wide chunks are inflated once */
+    SLAB = 1 << 20,        /* bytes of a dataset read at a time */
+    SLAB_MOST = 128 << 20, /* where rows of chunks are long */
+    CACHE = 32 << 20,      /* bytes of the chunk cache: wide chunks are inflated once */
 };
 
 struct walk {
@@ -102,11 +103,25 @@ struct slab {
     hsize_t dim[H5S_MAX_RANK], at[H5S_MAX_RANK], count[H5S_MAX_RANK];
 };
 
-/* Sets the first slab: whole trailing dims while they fit SLAB bytes, part of the next one, size
- * 1 above. */
-static void slab_start(struct slab *s, size_t element)
+/* Elements of a slab: SLAB bytes, or as many as a row of chunks has, up to SLAB_MOST, because each
+ * slab unpacks all chunks that it crosses. */
+static hsize_t slab_elements(hid_t set, const struct slab *s, size_t element)
 {
-    hsize_t left = SLAB / element > 0 ? SLAB / element : 1;
+    hsize_t chunk[H5S_MAX_RANK], row = 0, least = SLAB / element, most = SLAB_MOST / element;
+    hid_t plist = H5Dget_create_plist(set);
+    if (H5Pget_layout(plist) == H5D_CHUNKED && H5Pget_chunk(plist, H5S_MAX_RANK, chunk) == s->rank)
+        row = chunk[0];
+    for (int k = 1; k < s->rank && row <= most; k++)
+        row *= s->dim[k] > 0 && s->dim[k] <= most ? s->dim[k] : most + 1;
+    H5Pclose(plist);
+    row = row < least ? least : row > most ? most : row;
+    return row > 0 ? row : 1;
+}
+
+/* Sets the first slab: whole trailing dims while they have at most `left` elements, part of the
+ * next one, size 1 above. */
+static void slab_start(struct slab *s, hsize_t left)
+{
     for (int i = s->rank - 1; i >= 0; i--) {
         s->at[i] = 0;
         s->count[i] = s->dim[i] < left ? s->dim[i] : left;
@@ -169,7 +184,7 @@ static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t s
         __builtin_add_overflow(w->claimed, bytes, &w->claimed))
         w->claimed = UINT64_MAX;
     QM_TRY(claim_check(w, w->claimed));
-    slab_start(&s, H5Tget_size(t));
+    slab_start(&s, slab_elements(set, &s, H5Tget_size(t)));
     hsize_t step[H5S_MAX_RANK];
     size_t most = 1;
     for (int i = 0; i < s.rank; i++)

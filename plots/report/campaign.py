@@ -63,6 +63,14 @@ def lost_count(lost):
     return tuple(sum(x[k] for x in lost.values()) for k in range(2))
 
 
+def medians(rows):
+    """Over how many runs of one label the medians of figures are, and the caption's words for it."""
+    instance = rows.get("instance", np.zeros(len(rows["seed"]), int)).tolist()
+    n = len(set(zip(rows["seed"].tolist(), instance)))
+    what = "seeds and instances" if len(set(instance)) > 1 else "seeds"
+    return n, f"Median of {n} {what}" if n > 1 else "One seed"
+
+
 def lost_title(lost):
     """What a title adds: "; 36 of 72 runs diverged"; "" where none did."""
     k, n = lost_count(lost)
@@ -118,8 +126,8 @@ class Campaign:
         runs, cells = common.table(self.f, "/protocol/runs"), common.table(self.f, "/cells")
         role = cells["role"][runs["cell"]] if "role" in cells else None
         keep = role == "plain" if role is not None else slice(None)
-        names = ("cell", "problem", "label", "lr_scale", "seed", "status")
-        return {name: runs[name][keep] for name in names}
+        names = ("cell", "problem", "label", "lr_scale", "seed", "status", "instance")
+        return {name: runs[name][keep] for name in names if name in runs}
 
     def axis_rows(self):
         """The runs of a file without the protocol; the axes that vary, except source and seed, name

@@ -231,7 +231,7 @@ def draw(c, out):
         panels.append((draw_panel(c, one, curves), name, f"Loss over updates on {name}"))
     if not panels:
         return
-    seeds = len(set(rows["seed"].tolist()))
+    seeds, median_of = campaign.medians(rows)
     beside = "Beside an archive: the seeds that both have. " if c.archived else ""
     apart = np.sum((c.rows["status"] == "elsewhere") & (c.rows["lr_scale"] == c.one))
     basins = ""
@@ -240,8 +240,7 @@ def draw(c, out):
     spread = f"Bands go {edges(seeds)[1]}. " if seeds > 1 and not c.crowded() else ""
     twin = ("The thick grey line is the double-precision twin (one per rule) with the same start, "
             "data and noise. " if has_twin else "")
-    caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at "
-               f"{c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
+    caption = (f"{median_of}, at {c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
                "of the seeds have diverged." + lost_told(rows, c) + c.plain_told())
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:

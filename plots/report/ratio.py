@@ -77,7 +77,7 @@ def draw(c, out):
                       if (problem, label) not in c.plain})
     if not panels:
         return
-    seeds = len(set(rows["seed"].tolist()))
+    seeds, median_of = campaign.medians(rows)
     title, worst = campaign.ALL_PLAIN.format("variant"), furthest(found)
     if worst:
         title = f"Furthest from its twin at the end: {together(worst[0])} on " \
@@ -88,7 +88,7 @@ def draw(c, out):
     title += campaign.lost_title(c.lost()) * bool(found)
     spread = f", bands {edges(seeds)[1]}" if seeds > 1 and not c.crowded() else ""
     out.figure(NAME, panels, (title, MENU),
-               f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}{spread}, at "
+               f"{median_of}{spread}, at "
                f"{c.rate()}; above 1 is worse than float64 with the same start, data and noise. "
                "A line ends where half of the seeds have diverged." + lost_told(rows, c)
                + " A run whose twin diverged has no ratio." * bool(rows["twin_lost"].any())

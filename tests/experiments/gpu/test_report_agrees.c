@@ -127,6 +127,7 @@ static void texts_must_agree(void **state)
         {QM_GPU_exact, "difference", "step 1: parameter 0", "there is a difference"},
         {QM_GPU_exact, "variant", "adamw4_ao", "recipe is not in the plan"},
         {QM_GPU_exact, "variant", "nonsense", "recipe is not in the plan"},
+        {QM_GPU_peers, "status", "skipped: no kernel", "was not measured, and has figures"},
         {QM_GPU_exact, "gradients", "weird", NULL},
         {QM_GPU_exact, "shape", "999", NULL},
         {QM_GPU_exact, "status", "okay", "its status is none"},
