@@ -64,7 +64,7 @@ def lost_count(lost):
 
 
 def medians(rows):
-    """Over how many runs of one label the medians of figures are, and the caption's words for it."""
+    """Over how many runs of one label the medians are, and the caption's words for it."""
     instance = rows.get("instance", np.zeros(len(rows["seed"]), int)).tolist()
     n = len(set(zip(rows["seed"].tolist(), instance)))
     what = "seeds and instances" if len(set(instance)) > 1 else "seeds"

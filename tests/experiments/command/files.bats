@@ -363,8 +363,8 @@ P
 import h5py, numpy
 x = (numpy.arange(2 ** 24) % 1021).astype("f4").reshape(4096, 4096)
 for name, chunks in (("column", (4096, 1)), ("row", (1, 4096)), ("none", None)):
-    packed = "gzip" if chunks else None
-    h5py.File(name + ".h5", "w").create_dataset("exp_avg", data=x, chunks=chunks, compression=packed)'
+    how = {"chunks": chunks, "compression": "gzip"} if chunks else {}
+    h5py.File(name + ".h5", "w").create_dataset("exp_avg", data=x, **how)'
     "$QUALM" digest row.h5 2>/dev/null | cut -d " " -f 1 >row
     for name in column none; do
         (ulimit -t 8 && "$QUALM" digest $name.h5 2>/dev/null) | cut -d " " -f 1 | cmp - row
