@@ -262,7 +262,7 @@ struct tasks_seen {
 
 static const char *state_says(const char *state, const struct tasks_seen *t)
 {
-    static const char *const heads[] = {"interrupted", "the time was over"};
+    static const char *const ends[] = {"interrupted", "the time was over"};
     char want[160];
     if (strcmp(state, "complete") == 0)
         return t->missing == 0.0 ? NULL : "its state is complete, and tasks are missing";
@@ -271,7 +271,7 @@ static const char *state_says(const char *state, const struct tasks_seen *t)
         return NULL;
     for (int i = 0; i < 2; i++) {
         snprintf(want, sizeof want,
-                 "%s: %.0f of %.0f tasks are missing; gpu-check --resume goes on", heads[i],
+                 "%s: %.0f of %.0f tasks are missing; gpu-check --resume goes on", ends[i],
                  t->missing, t->all);
         if (strcmp(state, want) == 0)
             return NULL;

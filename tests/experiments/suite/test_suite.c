@@ -57,7 +57,7 @@ static void test_errors(void **state)
         {VALID "contrast: none\nevery: 0\n", ":4:", "at least 1"},
         {VALID "contrast: {variant: {pairs: all}}\n", ":3:", "without 'protocol: paired'"},
         {VALID "protocol: paired\ncontrast: {seed: {pairs: all}}\n", ":4:", "no axis of variants"},
-        {VALID "protocol: paired\ncontrast: {variant: {against: x}}\n", ":4:", "no value 'x'"},
+        {VALID "protocol: paired\ncontrast: {variant: {against: x}}\n", ":4:", "no value of variant 'x'"},
         {VALID "protocol: paired\ncontrast: {variant: {pairs: [[a]]}}\n", ":4:", "two values"},
         {VALID "protocol: paired\ncontrast: {variant: {pairs: some}}\n", ":4:", "expected {ag"},
         {VALID "protocol: paired\ncontrast: {variant: {with: x}}\n", ":4:", "no key 'with'"},
