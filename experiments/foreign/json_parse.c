@@ -16,13 +16,9 @@ static void *take(size_t size)
 qm_status qm_json_parse(const char *text, size_t n, const char *what, int offset, json_t **out)
 {
     json_error_t error;
-    json_malloc_t old_take;
-    json_free_t old_free;
-    json_get_alloc_funcs(&old_take, &old_free);
-    json_set_alloc_funcs(take, free);
+    json_set_alloc_funcs(take, free); /* for good: threads that parse beside this one go on */
     has_run_out = 0;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-    json_set_alloc_funcs(old_take, old_free);
     if (!root && has_run_out)
         return qm_fail(QM_NO_MEMORY, "%s", what);
     if (!root)
