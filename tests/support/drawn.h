@@ -8,17 +8,21 @@
 
 #include <stdlib.h>
 
-/* Whether entry i of a table, counted from 0, is taken; file: __FILE__. */
-static inline int drawn_of(const char *file, int i)
+/* Whether entry i of a table, counted from 0, is taken, where one in QM_TEST_SHARE is, and at least
+ * one in `most`; file: __FILE__. */
+static inline int drawn_of(const char *file, int i, unsigned most)
 {
     const char *share = getenv("QM_TEST_SHARE"), *seed = getenv("QM_TEST_SEED");
     unsigned k = share ? (unsigned)strtoul(share, NULL, 10) : 1;
+    k = k < most ? k : most;
     unsigned from = seed ? (unsigned)strtoul(seed, NULL, 10) : 0;
     for (; *file; file++)
         from = from * 31 + (unsigned char)*file;
     return k <= 1 || ((unsigned)i + from) % k == 0;
 }
 
-#define is_drawn(i) drawn_of(__FILE__, i)
+#define is_drawn(i) drawn_of(__FILE__, i, ~0u)
+/* The same for a shorter table: one entry in k at least. */
+#define is_one_drawn_in(k, i) drawn_of(__FILE__, i, k)
 
 #endif

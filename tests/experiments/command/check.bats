@@ -13,7 +13,7 @@ one=4097/planted/default/t1/forced
 @test "every variant passes" {
     local share=${QM_TEST_SHARE:-1} names
     names=$(qualm list variants --names)
-    mapfile -t some < <(QM_TEST_SHARE=$((share < 4 ? share : 4)) drawn $names)
+    mapfile -t some < <(QM_TEST_SHARE=$((share < 10 ? share : 10)) drawn $names)
     [ "$(json_value 'd["passed"]' check --quick -q "${some[@]}")" = True ]
     variants=$(json_value 'len(d)' list variants)
     [ "$variants" -ge 9 ]

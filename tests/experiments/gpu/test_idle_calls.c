@@ -95,6 +95,8 @@ static void test_timed(void **state)
         for (int i = 0; i < WAYS; i++) {
             struct qm_gpu_report r;
             size_t by[4];
+            if (!is_one_drawn_in(5, WAYS * (int)k + i))
+                continue;
             leave_out(calls[k].call, i);
             int code = RUN("adamw_f32", "--only", calls[k].only, TIMED);
             int struck = stand_in_shared->struck;
@@ -114,6 +116,8 @@ static void test_folds(void **state)
     (void)state;
     NEEDS_COMPILER();
     for (int i = 0; i < WAYS; i++) {
+        if (!is_one_drawn_in(5, i))
+            continue;
         leave_out("cuLaunchKernel", i);
         int code = RUN("adamw4_lpmm", "adafactor8_026", "--only", "speed", TIMED);
         int is_drawn = ways[i].done == STAND_IN_DONE_drawn;
@@ -132,6 +136,8 @@ static void test_parts(void **state)
     NEEDS_COMPILER();
     for (int i = 0; i < WAYS; i++)
         for (int k = 0; k < 3 && ways[i].done != STAND_IN_DONE_later; k++) {
+            if (!is_one_drawn_in(4, 3 * i + k))
+                continue;
             leave_out(k < 2 ? "changes" : "copied", i);
             const char *drawn = recipes[(stand_in_idle.seed + (uint64_t)i) % 4];
             int code = k == 1 ? RUN("adamw4_ao", "--only", only[k], TIMED)
