@@ -128,8 +128,15 @@ static qm_status get_figures(struct making *m)
     pairs_path(m, pairs);
     if (m->o->no_figures)
         return (p->figures = json_array()) ? QM_OK : qm_fail(QM_NO_MEMORY, "figures");
-    if (m->o->figures)
+    if (m->o->figures) {
+        char list[PATH_MAX + 16];
+        snprintf(list, sizeof list, "%s/figures.json", m->o->figures);
+        if (access(list, R_OK) != 0)
+            return qm_fail(QM_BAD_FILE,
+                           "%s: %s; expected what plots/report/draw.py --page --out %s makes", list,
+                           strerror(errno), m->o->figures);
         return qm_figures_read(m->o->figures, &p->figures);
+    }
     qm_status st = qm_figures_draw(m->o->path, p->archive, p->archive ? pairs : NULL, m->folder,
                                    qm_cli.verbose);
     if (st == QM_OK)

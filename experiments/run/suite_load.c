@@ -98,8 +98,13 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
         QM_TRY(qm_suite_data(s, changes->data, changes->n_data));
     else if (s->n_data == 0 && qm_suite_wants_data(s))
         QM_TRY(qm_suite_data(s, globs, 1));
-    if (!qm_suite_wants_data(s))
+    if (!qm_suite_wants_data(s)) {
+        if (s->n_data)
+            qm_note("%s: data '%s'%s is not read: no source of the suite is recorded (states: or "
+                    "trace:)",
+                    s->stem, s->data[0], s->n_data > 1 ? " and more" : "");
         return QM_OK;
+    }
     QM_TRY(open_replay(s, &l->replay));
     char remark[QM_FILE_REMARK];
     const char *path;
@@ -109,6 +114,17 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
         QM_TRY(keep_remark(s, path, remark));
     }
     return QM_OK;
+}
+
+/* Says where the protocol has nothing to judge: it judges training runs alone. */
+static void note_protocol(const struct qm_loaded_suite *l)
+{
+    for (int64_t i = 0; i < l->n_cells; i++)
+        if (!l->cells[i].reason && l->cells[i].coupling == QM_COUPLING_closed)
+            return;
+    if (l->suite->paired)
+        qm_note("%s: protocol paired has nothing to judge: no cell is of coupling closed",
+                l->suite->stem);
 }
 
 qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,
@@ -132,6 +148,7 @@ qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_ch
     int had_rates = out->suite->has_rates;
     QM_TRY(qm_rates_attach(out->suite, changes ? changes->rates : NULL));
     QM_TRY(qm_suite_cells(out->suite, out->replay, &out->cells, &out->n_cells));
+    note_protocol(out);
     qm_suite_prune_rates(out->suite);
     if (had_rates || out->suite->n_rates == 0)
         return QM_OK;

@@ -84,17 +84,18 @@ int qm_suite_is_format_axis(const struct qm_suite *s, int axis)
 static qm_status check_label(const struct qm_suite *s, const struct qm_contrast *c, int axis,
                              const char *label)
 {
-    enum { SHOWN = 24 };
     const struct qm_axis *a = &s->axis[axis];
-    const char *all[SHOWN];
-    int n = a->n < SHOWN ? a->n : SHOWN;
     if (qm_axis_find(a, label) >= 0)
         return QM_OK;
-    for (int i = 0; i < n; i++)
+    const char **all = calloc((size_t)a->n, sizeof *all);
+    if (!all)
+        return qm_fail(QM_NO_MEMORY, "contrast");
+    for (int i = 0; i < a->n; i++)
         all[i] = a->value[i].label;
     char what[200];
     snprintf(what, sizeof what, "value of %.100s", c->axis);
-    qm_status st = qm_fail_in(qm_name_none_of(what, label, all, n), "contrast");
+    qm_status st = qm_fail_in(qm_name_none_of(what, label, all, a->n), "contrast");
+    free(all);
     return qm_yaml_place(s->path, c->line, st);
 }
 

@@ -170,7 +170,7 @@ static double rms_got(const struct qm_pair_sums *p)
     X(mean_abs, "x", basic, none, "mean absolute error", mean_abs(m)) \
     X(max_abs, "x", brief, none, "largest absolute error", over(S->max_err, S->n)) \
     X(max_rel, "1", basic, none, "largest |e| / |x| over x != 0", over(S->max_rel, nonzero(S))) \
-    X(max_rel_scaled, "1", full, none, "the same over |x| >= scale / 100", \
+    X(max_rel_scaled, "1", full, none, "largest |e| / |x| over |x| >= scale / 100", \
       over(FX->max_rel_scaled, FX->scaled)) \
     X(bias, "x", basic, none, "mean error", mean_err(S)) \
     X(bias_se, "x", basic, none, "standard error of the mean error", err_se(S)) \
@@ -182,14 +182,14 @@ static double rms_got(const struct qm_pair_sums *p)
     X(rel_shrinkage, "1", basic, none, "sum of |x^| - |x| over sum of |x|", \
       ratio(value_of(&S->shrink), value_of(&S->abs_want), S->n)) \
     X(angle, "rad", basic, none, "angle between exact and decoded", qm_pair_sums_angle(S)) \
-    X(cosine, "1", basic, none, "cosine of that angle", cos(qm_pair_sums_angle(S))) \
+    X(cosine, "1", basic, none, "cosine of the angle between exact and decoded", cos(qm_pair_sums_angle(S))) \
     X(norm_ratio, "1", basic, none, "norm of decoded over norm of exact", qm_pair_sums_norm_ratio(S)) \
     X(collapse, "1", brief, none, "share decoded to 0, of x != 0", share(S->collapsed, nonzero(S))) \
-    X(collapse_abs, "1", basic, none, "the same, weighted by |x|", \
+    X(collapse_abs, "1", basic, none, "share decoded to 0, weighted by |x|", \
       over(value_of(&S->collapsed_abs) / value_of(&S->abs_want), nonzero(S))) \
-    X(collapse_step, "1", basic, none, "the same, weighted by the exact step", \
+    X(collapse_step, "1", basic, none, "share decoded to 0, weighted by the exact step", \
       ratio(value_of(&m->lost_want_step), value_of(&U->abs_want), U->n)) \
-    X(collapse_got_step, "1", basic, none, "the same, weighted by the step made", \
+    X(collapse_got_step, "1", basic, none, "share decoded to 0, weighted by the step made", \
       ratio(value_of(&m->lost_got_step), value_of(&U->abs_want) + value_of(&U->shrink), U->n)) \
     X(birth, "1", basic, none, "share not decoded to 0, of x = 0", share(born(S), S->zero_want)) \
     X(sign_flip, "1", basic, none, "share decoded to the opposite sign, of x != 0", \
@@ -210,17 +210,17 @@ static double rms_got(const struct qm_pair_sums *p)
     X(log_rms, "1", full, none, "RMS of ln(x^ / x)", stream_rms(&FX->log)) \
     X(log_max, "1", full, none, "largest |ln(x^ / x)|", stream_max(&FX->log)) \
     X(ulp_mean, "ulp", full, none, "mean |e| in float32 ULPs of x", stream_abs(&FX->ulp)) \
-    X(ulp_rms, "ulp", full, none, "RMS of the same", stream_rms(&FX->ulp)) \
-    X(ulp_max, "ulp", full, none, "largest of the same", stream_max(&FX->ulp)) \
+    X(ulp_rms, "ulp", full, none, "RMS of the error in float32 ULPs of x", stream_rms(&FX->ulp)) \
+    X(ulp_max, "ulp", full, none, "largest |e| in float32 ULPs of x", stream_max(&FX->ulp)) \
     X(exact, "1", full, none, "share with x^ equal to x rounded to float32", share(FX->equal, S->n)) \
     X(invsqrt_mean, "x^-1/2", full, none, "mean |1/(sqrt v + eps) - 1/(sqrt v^ + eps)|", \
       stream_abs(&FX->invsqrt[QM_EPS_OWN])) \
-    X(invsqrt_rms, "x^-1/2", full, none, "RMS of the same", stream_rms(&FX->invsqrt[QM_EPS_OWN])) \
-    X(invsqrt_max, "x^-1/2", full, none, "largest of the same", stream_max(&FX->invsqrt[QM_EPS_OWN])) \
+    X(invsqrt_rms, "x^-1/2", full, none, "RMS of 1/(sqrt v + eps) - 1/(sqrt v^ + eps)", stream_rms(&FX->invsqrt[QM_EPS_OWN])) \
+    X(invsqrt_max, "x^-1/2", full, none, "largest |1/(sqrt v + eps) - 1/(sqrt v^ + eps)|", stream_max(&FX->invsqrt[QM_EPS_OWN])) \
     X(rho_mean, "1", full, none, "mean of (sqrt v + eps)/(sqrt v^ + eps) - 1", \
       stream_mean(&FX->rho[QM_EPS_OWN])) \
-    X(rho_rms, "1", full, none, "RMS of the same", stream_rms(&FX->rho[QM_EPS_OWN])) \
-    X(rho_max, "1", full, none, "largest magnitude of the same", stream_max(&FX->rho[QM_EPS_OWN])) \
+    X(rho_rms, "1", full, none, "RMS of (sqrt v + eps)/(sqrt v^ + eps) - 1", stream_rms(&FX->rho[QM_EPS_OWN])) \
+    X(rho_max, "1", full, none, "largest |(sqrt v + eps)/(sqrt v^ + eps) - 1|", stream_max(&FX->rho[QM_EPS_OWN])) \
     X(invsqrt_mean_1e6, "x^-1/2", full, none, "invsqrt_mean with eps = 1e-6", \
       stream_abs(&FX->invsqrt[QM_EPS_1E6])) \
     X(invsqrt_rms_1e6, "x^-1/2", full, none, "invsqrt_rms with eps = 1e-6", \
@@ -249,12 +249,12 @@ static double rms_got(const struct qm_pair_sums *p)
       qm_pair_sums_norm_ratio(U)) \
     X(step_cos_grad, "1", full, none, "cosine of the update and the gradient", cos_grad(FX)) \
     X(step_sign, "1", basic, none, "share of updates of another sign", qm_pair_sums_disagree(U)) \
-    X(step_sign_abs, "1", basic, none, "the same, weighted by the exact |update|", disagree_abs(U)) \
+    X(step_sign_abs, "1", basic, none, "share of updates of another sign, weighted by the exact |update|", disagree_abs(U)) \
     X(codes_used, "codes", brief, none, "codes that occur", over(code_use(m).used, code_use(m).n)) \
     X(code_utilisation, "1", brief, none, "codes that occur, of 2^bits", \
       over(code_use(m).used / code_use(m).levels, code_use(m).n)) \
     X(code_entropy, "bits", brief, none, "entropy of the codes", code_use(m).entropy) \
-    X(code_entropy_mm, "bits", brief, none, "the same with Miller and Madow's correction", \
+    X(code_entropy_mm, "bits", brief, none, "entropy of the codes with Miller and Madow's correction", \
       entropy_corrected(m)) \
     X(code_efficiency, "1", brief, none, "entropy over code width", code_use(m).entropy / m->bits) \
     X(code_perplexity, "codes", brief, none, "2^entropy", exp2(code_use(m).entropy)) \
@@ -262,12 +262,12 @@ static double rms_got(const struct qm_pair_sums *p)
     X(code_high, "1", brief, none, "share on the last code", code_share(m, 0, 1)) \
     X(saturation, "1", brief, none, "share on code 0 or the last", code_share(m, 1, 1)) \
     X(clipped, "1", full, none, "share with |x| > scale", share(FX->clipped, FX->scaled)) \
-    X(ks, "1", full, none, "Kolmogorov-Smirnov distance, from below", gap(m).ks) \
-    X(ks_high, "1", full, none, "and from above", gap(m).ks_high) \
-    X(w1, "x", full, none, "Wasserstein-1 distance, from below", fmin(gap(m).w1, mean_abs(m))) \
-    X(w1_high, "x", full, none, "and from above", fmin(gap(m).w1_high, mean_abs(m))) \
+    X(ks, "1", full, none, "Kolmogorov-Smirnov distance, a bound from below", gap(m).ks) \
+    X(ks_high, "1", full, none, "Kolmogorov-Smirnov distance, a bound from above", gap(m).ks_high) \
+    X(w1, "x", full, none, "Wasserstein-1 distance, a bound from below", fmin(gap(m).w1, mean_abs(m))) \
+    X(w1_high, "x", full, none, "Wasserstein-1 distance, a bound from above", fmin(gap(m).w1_high, mean_abs(m))) \
     X(w2, "x", full, none, "Wasserstein-2 distance", fmin(gap(m).w2, rms(S))) \
-    X(w2_error, "x", full, none, "and how far off that may be", gap(m).w2_error)
+    X(w2_error, "x", full, none, "how far w2, the Wasserstein-2 distance, may be off", gap(m).w2_error)
 
 #define X(metric, unit, least, better, text, value)                                                \
     static double get_##metric(const struct qm_metrics *m)                                         \

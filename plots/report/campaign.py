@@ -145,6 +145,18 @@ class Campaign:
                 "label": np.array(labels, dtype=str), "lr_scale": np.ones(len(closed)),
                 "status": cells["status"][closed]}
 
+    def left_told(self):
+        """What a caption says of the suite's training runs that were not made."""
+        if "/cells" not in self.f:
+            return ""
+        cells = common.table(self.f, "/cells")
+        at = (cells["coupling"] == "closed") & ~np.isin(cells["status"], ("ok", "diverged"))
+        if "role" in cells:
+            at &= cells["role"] == "plain"
+        n, reasons = int(at.sum()), dict.fromkeys(cells["reason"][at].tolist())
+        return f" {n} of the suite's training runs were not made: {'; '.join(list(reasons)[:2])}" \
+            f"{' ...' * (len(reasons) > 2)}." if n else ""
+
     def unquantized(self):
         """{(problem, label)} of the runs that are not quantized: their verdict, where there is."""
         v = self.table("verdicts")

@@ -62,15 +62,17 @@ def marks_told(v, names, apart=None):
            + f" and {len(at) - 4} more" * (len(at) > 4) + ")." if at else "")
 
 
-def pairs(v):
-    """Over how many paired runs a mean is, in words."""
-    n = v["n"][v["n"] > 0]
+def mean_over(v):
+    """What a mean is and over how many paired runs, in words."""
+    n, instances = v["n"][v["n"] > 0], v.get("instances", np.array([1]))
     if not len(n):
-        return "no pairs"
+        return "trimmed mean over no pairs"
     low, high = int(n.min()), int(n.max())
-    what = "seeds and instances" if (v.get("instances", n) > 1).any() and "instances" in v \
-        else "seeds"
-    return f"{low} paired {what}" if low == high else f"{low} to {high} paired {what}"
+    runs = str(low) if low == high else f"{low} to {high}"
+    if not (instances > 1).any():
+        return f"trimmed mean over {runs} paired runs"
+    return f"trimmed mean over {int(instances.max())} instances of the trimmed mean over the " \
+        f"seeds of each, {runs} paired runs in all,"
 
 
 def limits(v, wide):
@@ -220,10 +222,10 @@ def draw(c, out):
         return
     legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone",
                                         inline.block(inline.NULL))]
-    caption = (f"At {c.verdict_rate()}. {GAP}. Trimmed mean over {pairs(v)} with its 95 % (thin) "
+    caption = (f"At {c.verdict_rate()}. {GAP}. Shown: {mean_over(v)} with its 95 % (thin) "
                "and 90 % (thick) interval; to the right is worse. Equivalent: the 90 % interval lies "
                "within \u00b1\u03b4; better or worse: the 95 % interval excludes 0, also less the "
                "gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
-               "else undecided." + marks_told(v, named(v)) + lost_told(lost))
+               "else undecided." + marks_told(v, named(v)) + lost_told(lost) + c.left_told())
     out.figure(NAME, panels, (answer(v) + campaign.lost_title(lost), MENU), caption, legend)
 

@@ -59,8 +59,9 @@ def draw(c, out):
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
                (forest.answer(v) + campaign.lost_title(lost), MENU),
-               f"log10 of the gap over the twin's gap, trimmed mean over {forest.pairs(v)}, at "
+               f"log10 of the gap over the twin's gap, {forest.mean_over(v)}, at "
                f"{c.verdict_rate()}: blue is better than the twin, orange is worse. "
                f"{forest.GAP}. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
-               + "." + forest.marks_told(v, forest.named(v)) + forest.lost_told(lost), wide=True)
+               + "." + forest.marks_told(v, forest.named(v)) + forest.lost_told(lost)
+               + c.left_told(), wide=True)

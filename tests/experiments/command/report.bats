@@ -138,6 +138,12 @@ EOF
     "$QUALM" run -q -o "$DIR/" "$DIR/mine.yaml" >/dev/null
     run -0 json_value "' '.join(d['figures'])" report "$DIR/mine.h5"
     [ "$output" = "loss ratio" ]
+    printf '%s\n' 'protocol: paired' 'coupling: closed' 'source: "problem:nqm:n=1000"' 'steps: 9' \
+        'seed: 1..4' 'instance: 1..4' 'variant: [adamw4_ao, shampoo4_sgd]' >"$DIR/two.yaml"
+    "$QUALM" run -q -o "$DIR/" "$DIR/two.yaml" >/dev/null
+    "$QUALM" report -q "$DIR/two.h5"
+    grep -q "16 of the suite&#39;s training runs were not made: slot right_vectors" "$DIR/two.html"
+    grep -q "over 4 instances of the trimmed mean over the seeds of each, 16 paired" "$DIR/two.html"
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
 }
 
@@ -192,6 +198,9 @@ END
     fails_with 3 "x.svg" report "$DIR/s.h5" --figures "$DIR/odd"
     echo '<svg><script>1</script></svg>' >"$DIR/odd/x.svg"
     fails_with 3 "no SVG for a page" report "$DIR/s.h5" --figures "$DIR/odd"
+    mkdir -p "$DIR/empty"
+    fails_with 3 "empty/figures.json: No such file" report "$DIR/s.h5" --figures "$DIR/empty"
+    fails_with 3 "expected what plots/report/draw.py" report "$DIR/s.h5" --figures "$DIR/nowhere"
     json_on_stdout report --no-figures "$DIR/s.h5" --json -o "$DIR/x.html"
     for two in "-o - --latex=-" "--latex=- --markdown=-" "--json -o -" "--json --markdown=-"; do
         # shellcheck disable=SC2086

@@ -83,6 +83,21 @@ assert suite["cells"] == 2 and suite["skipped"] == 1, suite'
         <(printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'coupling: closed') -o t.h5
 }
 
+@test "data that nothing reads and a protocol that has nothing to judge are said" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 256' 'protocol: paired' >s.yaml
+    run -0 --separate-stderr "$QUALM" run -w 0 s.yaml -d 'x/*.h5' -o s.h5
+    [[ $stderr == *"s: data 'x/*.h5' is not read: no source of the suite is recorded"* ]]
+    [[ $stderr == *"s: protocol paired has nothing to judge: no cell is of coupling closed"* ]]
+}
+
+@test "a wrong value of a contrast: the values of a long axis are listed" {
+    local values
+    values=$(printf '"adamw4_ao,lr=%d", ' {1..40})
+    fails_with 2 "adamw4_ao,lr=28" plan <(printf '%s\n' 'protocol: paired' 'coupling: closed' \
+        'source: "problem:nqm:n=64"' 'steps: 9' "variant: [${values%, }]" \
+        'contrast: {variant: {against: no}}')
+}
+
 @test "plan takes --data as run does" {
     "$QUALM" state make -q --recipe adamw_f32 --shapes 24x40,8x8 --steps 1 a.safetensors
     printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
