@@ -138,7 +138,7 @@ EOF
     "$QUALM" run -q -o "$DIR/" "$DIR/mine.yaml" >/dev/null
     run -0 json_value "' '.join(d['figures'])" report "$DIR/mine.h5"
     [ "$output" = "loss ratio" ]
-    printf '%s\n' 'protocol: paired' 'coupling: closed' 'source: "problem:nqm:n=1000"' 'steps: 9' \
+    printf '%s\n' 'protocol: paired' 'coupling: closed' 'source: ["problem:logreg", "problem:nqm"]' 'steps: 9' \
         'seed: 1..4' 'instance: 1..4' 'variant: [adamw4_ao, shampoo4_sgd]' >"$DIR/two.yaml"
     "$QUALM" run -q -o "$DIR/" "$DIR/two.yaml" >/dev/null
     "$QUALM" report -q "$DIR/two.h5"
