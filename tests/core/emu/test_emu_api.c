@@ -2,6 +2,7 @@
  * of the code, its functions do what CUDA's do, and misuses of memory are found. */
 #include <ctype.h>
 
+#include "tests/support/drawn.h"
 #include "tests/support/emulated.h"
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -301,6 +302,8 @@ static void functions_and_misuses(void **state)
         static char text[8192];
         struct qm_kernel_file *k;
         float *p = NULL;
+        if (!is_one_drawn_in(4, i))
+            continue;
         snprintf(text, sizeof text, source, cases[i].step);
         if (build(text, &k) != QM_OK)
             fail_msg("'%s': %s", cases[i].step, qm_message());

@@ -15,6 +15,7 @@ a_file() {
 }
 
 @test "compare: the same, worse, no longer ok, JSON, wrong files" {
+    long 4
     a_file
     run "$QUALM" compare "$dir/a.h5" "$dir/a.h5"
     [ "$status" -eq 0 ]

@@ -106,6 +106,7 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
 }
 
 @test "a failing .cu file: once where both forms fail alike, else with the name of the form" {
+    long 4
     sed 's/127\.0f/126.0f/' k.cu > bad.cu
     run -1 "$QUALM" check --kernel bad.cu --no-shrink --case 129/exact/exact/t1/forced -q
     [ "$(grep -c '^FAILED' <<<"$output")" = 1 ]

@@ -230,6 +230,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "a .cu file is judged above 2^17 elements, and the largest size is named" {
+    long 4
     cp "$ROOT/tests/emu/grid_stride.cu" right.cu
     sed 's/cudaMemcpy(a->p, p, bytes/cudaMemcpy(a->p, p, a->n > 100000 ? bytes - 4 : bytes/' \
         right.cu > short.cu
@@ -245,6 +246,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "blocks that communicate are judged with 2^20 + 7 elements in place of 2^31 + 7" {
+    long 4
     "$QUALM" check --template adamw4_ao.cu > right.cu
     sed -e 's/^extern "C" __global__.*/__device__ unsigned int ticket;\n&/' \
         -e 's/blockIdx.x \* BLOCK/block * BLOCK/' \
@@ -289,6 +291,7 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
 }
 
 @test "clang++ gives the same verdicts" {
+    long 4
     command -v clang++ >/dev/null || skip "no clang++"
     race
     run -0 --separate-stderr env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu \
@@ -347,6 +350,7 @@ EOF
 }
 
 @test "prove: a user's nearest-code kernel: right, wrong at an edge, out of bounds" {
+    long 4
     nearest mine.cu
     run -0 "$QUALM" prove mine.cu --map nf4 --range 0.3893:0.3894
     [[ $output == *"nearest, of those run"* ]]

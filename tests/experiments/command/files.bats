@@ -169,6 +169,7 @@ P
 }
 
 @test "no control character of a name or a word reaches the terminal or the JSON" {
+    long 4
     "$QUALM" state make -q --recipe adamw8_bnb --shapes 24x40 --steps 1 s.h5
     for sign in $'\e[31m' $'\xc2\x9b31m' $'\u202e' $'\x7f'; do
         cp s.h5 "x$sign.h5"

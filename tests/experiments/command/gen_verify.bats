@@ -44,6 +44,7 @@ P
 }
 
 @test "NumPy's 4-bit AdamW passes every case of check" {
+    long 4
     [ "$(json_value 'd["cases"] > 500' gen adamw4_ao -c all -o "$dir/in.npz")" = True ]
     "$PYTHON" "$example" "$dir/in.npz" "$dir/out.npz"
     run -0 "$QUALM" verify "$dir/out.npz"
@@ -99,6 +100,7 @@ P
 }
 
 @test "every planted bug in the NumPy example fails by default" {
+    long 4
     qualm gen adamw4_ao -q -o "$dir/in.npz" >/dev/null
     "$PYTHON" "$ROOT/tests/experiments/vectors/planted_bugs.py" "$QUALM" "$example" "$dir/in.npz"
 }

@@ -63,6 +63,7 @@ setup() {
 }
 
 @test "an installed plot script draws an installed program's results" {
+    long 4
     mkdir -p results
     "$Q" run theory --size small --out results/theory.h5 -q
     "$PYTHON" "$D/usr/share/qualm/plots/figures/block_size.py" --results results --out out

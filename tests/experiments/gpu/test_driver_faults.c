@@ -30,7 +30,7 @@
 #include "experiments/gpu/gpu_report.h"
 #include "tests/support/stand_in_gpu.h"
 
-enum { DRAWS = 14, MOST_WORDS = 20, STRIDE = 1000003 }; /* STRIDE: a prime, larger than all pairs */
+enum { DRAWS = 8, MOST_WORDS = 20, STRIDE = 1000003 }; /* STRIDE: a prime, larger than all pairs */
 
 static const double SOON = 30.0; /* seconds; hangs are ended after 0.3 s */
 static char **one;               /* the words behind "one", or NULL */
