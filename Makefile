@@ -260,14 +260,15 @@ PLOTS := dumbbell:momentum_format:dumbbell frontier:momentum_format:frontier \
   loss:convergence:ratio loss_momentum:momentum_convergence:ratio loss_sgdm:momentum_sgdm:ratio
 plots: qualm ## draw results/*.h5 into plots/out (PNG and SVG)
 	$(Q)for file in $(wildcard results/*.h5); do ./qualm digest $$file >/dev/null || exit 1; done
-	$(Q)for script in $(filter-out plots/figures/common.py,$(wildcard plots/figures/*.py)); do \
-	  $(PYTHON) $$script --results results --out plots/out || exit 1; done
-	$(Q)for plot in $(PLOTS); do \
-	  IFS=: read -r name file what pair <<<"$$(tr '~' ' ' <<<"$$plot")"; \
-	  if [ -e results/$$file.h5 ]; then \
-	    ./qualm plot -q results/$$file.h5 --what $$what $${pair:+--pair "$$pair"} \
-	      -o plots/out/$$name.png -o plots/out/$$name.svg || exit 1; \
-	  else echo "plots: skipped: results/$$file.h5 is not there (make run writes it)" >&2; fi; done
+	$(Q)( printf '$(PYTHON) %s --results results --out plots/out\n' \
+	    $(filter-out plots/figures/common.py,$(wildcard plots/figures/*.py)); \
+	  for plot in $(PLOTS); do \
+	    IFS=: read -r name file what pair <<<"$$(tr '~' ' ' <<<"$$plot")"; \
+	    if [ -e results/$$file.h5 ]; then \
+	      echo "./qualm plot -q results/$$file.h5 --what $$what $${pair:+--pair '$$pair'}" \
+	        "-o plots/out/$$name.png -o plots/out/$$name.svg"; \
+	    else echo "plots: skipped: results/$$file.h5 is not there (make run writes it)" >&2; fi; \
+	  done ) | xargs -d '\n' -P $(shell nproc) -I{} bash -c '{}'
 
 claims: qualm ## claims of the literature, each with its effect, 95 % interval and verdict
 	@mkdir -p results/claims
