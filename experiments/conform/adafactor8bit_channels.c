@@ -14,8 +14,7 @@ static double squares_of(const float *x, int64_t n, int64_t stride)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
-        sum +=
-            isfinite(x[i * stride]) ? (double)x[i * stride] * (double)x[i * stride] : 0.0;
+        sum += isfinite(x[i * stride]) ? (double)x[i * stride] * (double)x[i * stride] : 0.0;
     return sum;
 }
 
@@ -44,7 +43,8 @@ static struct projection projection_of(const struct qm_adafactor8_replay *r, int
 
 static double gradient_squares(const struct projection *a, const float *x, int64_t k)
 {
-    return a->is_right ? squares_of(x + k * a->cols, a->cols, 1) : squares_of(x + k, a->rows, a->cols);
+    return a->is_right ? squares_of(x + k * a->cols, a->cols, 1)
+                       : squares_of(x + k, a->rows, a->cols);
 }
 
 /* Number j of the projection of channel k, and the sizes of its terms. */
@@ -105,9 +105,10 @@ static void factors_of(struct qm_adafactor8_replay *r, const struct projection *
     r->channels.most_share = most;
 }
 
-/* What the errors of all channels make of N; rate: what a factor is multiplied by besides. */
+/* What the errors of all channels make of N; a factor of a step is one of N times `rate`, and at
+ * most `up`. */
 static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, double rate,
-                    const float *step, const struct qm_adafactor8_channel *channel)
+                    double up, const float *step, const struct qm_adafactor8_channel *channel)
 {
     struct qm_adafactor8_channels *n = &r->channels;
     double all = squares_of(step, r->n, 1), all_g = squares_of(a->g, r->n, 1), most = 0.0,
@@ -117,17 +118,16 @@ static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, 
         double of_g = gradient_squares(a, a->g, k), of_step = gradient_squares(a, step, k);
         double w = of_g > 0.0 ? (all > 0.0 ? of_step / all : 1.0) : 0.0;
         double share = fmin(2.0 * channel[k].share, 1.0), c = counts_within((double)a->inner, of_g);
-        int is_small = !(sqrt(of_step / of_g) >= LEAST_ROOT * rate) && !is_one;
+        int is_small = !(sqrt(of_step / of_g) >= LEAST_ROOT * rate * up) && !is_one;
         double factor = channel[k].factor + (is_small ? sqrt(COUNT) : 0.0);
         n->norm_share += w * share;
         most = w > 0.0 ? fmax(most, share) : most;
         counts += w * c * c;
         absolute += of_g > 0.0 ? factor * factor * of_g : 0.0;
     }
-    n->norm_share = fmin(n->norm_share, most) + /* counts: of all where one factor is for all */
-                    (is_one ? counts_within((double)r->n, all_g) : sqrt(counts));
+    n->norm_share = fmin(n->norm_share, most);
+    n->norm_counts = is_one ? counts_within((double)r->n, all_g) : sqrt(counts);
     n->norm_absolute = sqrt(absolute);
-    n->norm_step = all > 0.0 ? rate * n->norm_absolute / sqrt(all) : 0.0;
 }
 
 void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
@@ -151,7 +151,7 @@ void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const 
     r->channels.of = channel;
     r->channels.mean_sum = sqrt(sum);
     factors_of(r, &a, up, channel);
-    norm_of(r, &a, rate * up, step, channel);
+    norm_of(r, &a, rate, up, step, channel);
 }
 
 int64_t qm_adafactor8_channel_of(const struct qm_adafactor8_replay *r, int64_t k)

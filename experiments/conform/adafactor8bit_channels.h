@@ -26,6 +26,10 @@
  * - by the root of the sum of (COUNTS |g|)^2, absolute, to which sqrt(q) is added for a factor below
  *   2^-63, whose own square is one of counts.
  *
+ * Only the first of these reaches the step: the limiter acts from an N of 1e-8 on, the clip from
+ * sqrt(n) d, of which channels of counts, of norms below 2^-63 and factors of at most some 1e8, are
+ * no part.
+ *
  * tensor_scale has one factor for all, so SHARE and COUNTS are those of all sums together, and N is
  * factor times the norm of the gradient, which n counts make be off.  A step of zeros, as at rate 0,
  * tells no w: each is taken for 1. */

@@ -67,8 +67,8 @@ void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, float *step,
 
 /* The least and the largest value of number k of slot i: a sum of projections is off by E, and its
  * square by 2 |x| E + E^2; a confidence by its counts; more: relative, of log2. */
-static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t k, double x,
-                    double more, double *low, double *high)
+static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t k, double x, double more,
+                    double *low, double *high)
 {
     double off = i == QM_ADAFACTOR8_V ? qm_adafactor8_projected_off(r, i, k) : 0.0;
     double of_square = off * (2.0 * sqrt(fabs(x)) + off), counts[2];
@@ -111,9 +111,8 @@ int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int6
            log_position(high, (double)span, error) >= (double)want - 0.5;
 }
 
-int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t k,
-                                    float x, const float *numbers, int levels,
-                                    int64_t want)
+int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t k, float x,
+                                    const float *numbers, int levels, int64_t want)
 {
     double more = conf_off(r, i, k), low, high;
     double error =
@@ -134,9 +133,9 @@ int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
     double scale = fabs((double)scales[block]), b = fabs(r->recipe.hyper.beta1);
     double before = t > 1 ? fabs((double)scales[block - s->n_scales]) : 0.0;
     double share = fmax(qm_adafactor8_share_of(r, t), r->is_exp2 ? QM_STEP_EXP2_RELATIVE : 0.0);
-    double off = share * (scale + b * before) +
-                 fmin(1.0 - r->recipe.hyper.beta1, 1.0) *
-                     qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k);
+    double off =
+        share * (scale + b * before) +
+        fmin(1.0 - r->recipe.hyper.beta1, 1.0) * qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k);
     int at = want >= 0 && want < 256 ? codec->cb.position_of[want] : -1;
     if (!isfinite(x) || !isfinite(off) || !(scale > 0.0) || !isfinite(scale))
         return 0;

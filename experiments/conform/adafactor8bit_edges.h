@@ -18,9 +18,8 @@ void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, float *step,
  * (adafactor8bit_tolerance.h). */
 int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int64_t k, float x,
                                float span, int64_t want);
-int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t k,
-                                    float x, const float *numbers, int levels,
-                                    int64_t want);
+int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t k, float x,
+                                    const float *numbers, int levels, int64_t want);
 int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
                                   const struct qm_codec *codec, int64_t t, int64_t k, float x,
                                   int64_t block, int64_t want);

@@ -38,9 +38,9 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
  * bare: the parameter after a step without decay. */
 struct room {
     float *p, *g, *values, *bare, *numbers, *momentum;
-    float *step; /* of APOLLO: what is taken off the parameter */
+    float *step;                           /* of APOLLO: what is taken off the parameter */
     struct qm_adafactor8_channel *channel; /* of the rows or columns that are channels */
-    double *allowed, *near; /* of each element; near: of its step alone */
+    double *allowed, *near;                /* of each element; near: of its step alone */
     uint8_t *codes;
     uint32_t *wide;                /* codes of 8 or 16 bits */
     float *x[QM_ADAFACTOR8_SLOTS]; /* the numbers of each coded slot before they are coded */
@@ -134,8 +134,7 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
         int64_t n = s->n - from < block ? s->n - from : block;
         double ends = qm_adafactor8_end_error(r, i, x, from, n, 1) + /* a span has both */
                       (i == QM_ADAFACTOR8_V ? qm_adafactor8_end_error(r, i, x, from, n, 0) : 0.0),
-               end = QM_STEP_SPAN_ABSOLUTE + ends,
-               flat = 2.0 * end + 4.0 * QM_STEP_CONF_LARGEST;
+               end = QM_STEP_SPAN_ABSOLUTE + ends, flat = 2.0 * end + 4.0 * QM_STEP_CONF_LARGEST;
         double error = qm_adafactor8_code_error(want, ends, levels);
         if ((double)want[0] < flat || (double)got[0] < flat) {
             judge_flat(c, what, &(struct block){got, want, code + from, wanted, n, levels}, flat);
@@ -503,7 +502,8 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.momentum || !w.allowed || !w.near || !w.step || !w.channel || !w.values || !w.codes || !scales_fit(c, r))
+        !w.momentum || !w.allowed || !w.near || !w.step || !w.channel || !w.values || !w.codes ||
+        !scales_fit(c, r))
         return;
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
         if (r->slot[i].codes && !(w.x[i] = qm_golden_case_memory(c, r->slot[i].n, sizeof(float))))

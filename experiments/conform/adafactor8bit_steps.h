@@ -33,11 +33,11 @@ struct qm_adafactor8_off {
 /* The channels of one step of APOLLO (adafactor8bit_channels.h). */
 struct qm_adafactor8_channels {
     const struct qm_adafactor8_channel *of; /* NULL: nothing is projected */
-    double mean_sum;      /* the root mean square of their E */
-    double most_share;    /* the largest SHARE */
-    double norm_share;    /* what they make of N, relative */
-    double norm_absolute; /* the same in its own unit */
-    double norm_step;     /* what norm_absolute makes of the step, relative */
+    double mean_sum;                        /* the root mean square of their E */
+    double most_share;                      /* the largest SHARE */
+    double norm_share;                      /* what SHARE makes of N, relative */
+    double norm_counts;   /* what counts among the squares of channels make of it, relative */
+    double norm_absolute; /* what COUNTS make of it, in its own unit */
 };
 
 struct qm_adafactor8_replay {

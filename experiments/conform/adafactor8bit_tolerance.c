@@ -51,8 +51,8 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
     return conf + r->norm_off + r->mean_counts +
            qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
-           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
-           3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms + 3.0 * QM_STEP_NORM(r->n) +
+           2.0 * QM_STEP_NORM(low);
 }
 
 /* Of APOLLO to 0.2.6, whose step reads the second moment as it is stored: what codes that are off
@@ -225,9 +225,10 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
                          fmin(1.0 - r->recipe.hyper.beta1, 1.0) * off +
                          (r->direction ? (1.0 - r->recipe.hyper.beta1) * r->direction[k] : 0.0);
         else if (is_norm)
-            allowed[k] = (share + r->channels.norm_share) * fmax(most, tiny) +
-                         qm_adafactor8_average_off(r, t) * most +
-                         fmin(counts / most, sqrt(counts)) + r->channels.norm_absolute;
+            allowed[k] =
+                (share + r->channels.norm_share + r->channels.norm_counts) * fmax(most, tiny) +
+                qm_adafactor8_average_off(r, t) * most + fmin(counts / most, sqrt(counts)) +
+                r->channels.norm_absolute;
         else /* what is kept of the old number is no more than the new one; a square: of x +- E,
               * 2 |x| E + E^2 */
             allowed[k] = share * fmax(now, tiny) + off * (2.0 * sqrt(now) + off);
@@ -240,7 +241,7 @@ static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                                  const float *before, const double *steps, double *near)
 {
     double rate = qm_adafactor8_rate_of(r, before, r->recipe.hyper.scale_parameter),
-           all = qm_adafactor8_share_of(r, t) + r->channels.norm_share + r->channels.norm_step +
+           all = qm_adafactor8_share_of(r, t) + r->channels.norm_share +
                  qm_adafactor8_average_off(r, t);
     for (int64_t k = 0; k < r->n; k++) {
         const struct qm_adafactor8_channel *of = &r->channels.of[qm_adafactor8_channel_of(r, k)];
