@@ -58,8 +58,9 @@ int64_t qm_adafactor8_projected_channel(const struct qm_adafactor8_replay *r, in
  * square; 0 of other slots and where nothing is projected. */
 double qm_adafactor8_projected_off(const struct qm_adafactor8_replay *r, int i, int64_t k);
 
-/* By how much E may move the largest or, is_least, the least positive of n second moments from number
- * `from` of the slot x on, in log2; the largest size of as many first moments, in its own unit. */
+/* By how much E may move the largest or, is_least, the least positive of n second moments from
+ * number `from` of the slot x on, in log2; the largest size of as many first moments, in its own
+ * unit. */
 double qm_adafactor8_squares_end_off(const struct qm_adafactor8_replay *r, const float *x,
                                      int64_t from, int64_t n, int is_least);
 double qm_adafactor8_moments_end_off(const struct qm_adafactor8_replay *r, const float *x,

@@ -373,6 +373,36 @@ lion("decay", 0.875, weight_decay=0.25); lion("sign", 0.875, -1.0); lion("nan", 
 ' executed lion_pytorch
 }
 
+# The first number has a sum of 0, of terms that cancel, and the last one a large parameter.
+@test "conform: a float64 number of Lion is judged by its own size" {
+    local lion='
+def lion(name, k=0, by=0.0, average=0.0):
+    g = f.create_group(name)
+    g.attrs.update({"steps": 2, "optimizer": "Lion", "dtype": "f64", "shape": [3], "lr": 0.125,
+                    "betas": [0.75, 0.5], "weight_decay": 0.5})
+    grads = np.array([[1.0, 1.0, 1.0], [-1.5, 1.0, 1.0]])
+    p, m, params, moments = np.array([0.75, 1.0, 1e9]), np.zeros(3), [], []
+    g["p0"] = p
+    for t in range(2):
+        p = (1.0 - 0.0625) * p - 0.125 * np.sign(0.75 * m + 0.25 * grads[t])
+        m = 0.5 * m + 0.5 * grads[t]
+        if t == 1:
+            p[k] *= 1.0 + by
+            m[k] *= 1.0 + average
+        params.append(p)
+        moments.append(m)
+    g["grads"], g["params"], g["state_exp_avg"] = grads, params, moments
+'
+    judged EQUAL "$lion"'lion("made")' executed lion_pytorch
+    judged NEAR "$lion"'
+for k in range(3): lion("near%d" % k, k, 2.0 ** -52, 2.0 ** -52)
+lion("open", 0, 0.1)' executed lion_pytorch
+    judged DIFFERS "$lion"'
+for k in range(3):
+    lion("average%d" % k, k, 0.0, 2.0 ** -48)
+lion("param", 1, 2.0 ** -49); lion("large", 2, 2.0 ** -49)' executed lion_pytorch
+}
+
 # Where CAME's beta1 is 0 its confidence is a difference of equal numbers, to 0.2.5: nothing of the
 # step is certain.
 @test "conform: adafactor8bit: a confidence of nothing but rounding is skipped, not accepted" {
