@@ -19,6 +19,7 @@ static struct {
     const struct qm_tensor_ops *ops;
     const struct qm_rule *rule;
     float *const *x;
+    float *step; /* what is taken off the parameters of a projected step, or NULL */
 } seen;
 
 static void keep(const struct qm_tensor_rule_args *w, int i)
@@ -40,15 +41,18 @@ static qm_status states_seen(const struct qm_tensor_rule_args *w)
 static qm_status apply_seen(const struct qm_tensor_rule_args *w)
 {
     QM_TRY(seen.ops->apply(w));
+    if (seen.step)
+        memcpy(seen.step, w->room, sizeof *w->room * (size_t)qm_shape_numel(w->shape));
     for (int i = 0; i < seen.rule->n_slots; i++)
         if (qm_rule_encodes_again(seen.rule, w, i))
             keep(w, i);
     return QM_OK;
 }
 
-void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, struct qm_rule *out,
-                       struct qm_tensor_ops *ops)
+void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, float *step,
+                       struct qm_rule *out, struct qm_tensor_ops *ops)
 {
+    seen.step = step;
     seen.rule = rule;
     seen.ops = rule->tensor;
     seen.x = x;
@@ -61,12 +65,12 @@ void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, struct qm_ru
 
 /* ---- codes ---------------------------------------------------------------------------------- */
 
-/* The least and the largest value of a number of slot i: a sum of projections is off by E, and its
- * square by 2 |x| E + E^2; a confidence, number k, by its counts; more: relative, of log2. */
-static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k, double x,
-                    double more, double *low, double *high)
+/* The least and the largest value of number k of slot i: a sum of projections is off by E, and its
+ * square by 2 |x| E + E^2; a confidence by its counts; more: relative, of log2. */
+static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t k, double x, double more,
+                    double *low, double *high)
 {
-    double off = i == QM_ADAFACTOR8_V ? qm_adafactor8_projected_off(r, t) : 0.0;
+    double off = i == QM_ADAFACTOR8_V ? qm_adafactor8_projected_off(r, i, k) : 0.0;
     double of_square = off * (2.0 * sqrt(fabs(x)) + off), counts[2];
     qm_adafactor8_counts_of(r, i, k, counts);
     *low = fmax(x - of_square - counts[0], 0.0) * exp2(-more);
@@ -78,11 +82,11 @@ static void ends_of(const struct qm_adafactor8_replay *r, int i, int64_t t, int6
 }
 
 /* The error of log2 of number k of a confidence besides that of its libraries. */
-static double conf_off(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k)
+static double conf_off(const struct qm_adafactor8_replay *r, int i, int64_t k)
 {
     int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
     const double *of = is_conf ? r->off[i == QM_ADAFACTOR8_CONF_COL].of : NULL;
-    double more = is_conf ? qm_adafactor8_end_error(r, i, t, 0.0f) : 0.0;
+    double more = is_conf ? qm_adafactor8_end_error(r, i, NULL, k, 1, 0) : 0.0;
     if (!of)
         return more;
     return of[k] < 1.0 ? fmax(more, -log2(1.0 - of[k])) : HUGE_VAL;
@@ -95,42 +99,43 @@ static double log_position(double x, double span, double off)
     return x > 0x1p-126 ? fmin(fmax((log2(x) + 126.0) / span * 255.0 + off, 0.0), 255.0) : 0.0;
 }
 
-int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k,
-                               float x, float span, int64_t want)
+int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int64_t k, float x,
+                               float span, int64_t want)
 {
-    double more = conf_off(r, i, t, k), low, high;
+    double more = conf_off(r, i, k), low, high;
     double error = qm_adafactor8_fixed_code_error(span, 0.0);
     if (!isfinite(x) || !(span > 0.0f) || !isfinite(span) || more == HUGE_VAL)
         return more == HUGE_VAL;
-    ends_of(r, i, t, k, (double)x, more, &low, &high);
+    ends_of(r, i, k, (double)x, more, &low, &high);
     return log_position(low, (double)span, -error) <= (double)want + 0.5 &&
            log_position(high, (double)span, error) >= (double)want - 0.5;
 }
 
-int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t t,
-                                    int64_t k, float x, const float *numbers, int levels,
-                                    int64_t want)
+int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t k, float x,
+                                    const float *numbers, int levels, int64_t want)
 {
-    double more = conf_off(r, i, t, k), low, high;
+    double more = conf_off(r, i, k), low, high;
     double error =
         qm_adafactor8_code_error(numbers, 0.0, levels) * (double)numbers[0] / (double)(levels - 2);
     if (!isfinite(x) || !isfinite(numbers[0]) || !isfinite(numbers[1]) || more == HUGE_VAL)
         return more == HUGE_VAL;
-    ends_of(r, i, t, k, (double)x, more + error, &low, &high);
+    ends_of(r, i, k, (double)x, more + error, &low, &high);
     return qm_adaptive_log_code((float)low, numbers[0], numbers[1], levels) <= want &&
            qm_adaptive_log_code((float)high, numbers[0], numbers[1], levels) >= want;
 }
 
 int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
-                                  const struct qm_codec *codec, int64_t t, float x, int64_t block,
-                                  int64_t want)
+                                  const struct qm_codec *codec, int64_t t, int64_t k, float x,
+                                  int64_t block, int64_t want)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
     const float *scales = s->scales + (t - 1) * s->n_scales;
     double scale = fabs((double)scales[block]), b = fabs(r->recipe.hyper.beta1);
     double before = t > 1 ? fabs((double)scales[block - s->n_scales]) : 0.0;
     double share = fmax(qm_adafactor8_share_of(r, t), r->is_exp2 ? QM_STEP_EXP2_RELATIVE : 0.0);
-    double off = share * (scale + b * before) + qm_adafactor8_projected_off(r, t);
+    double off =
+        share * (scale + b * before) +
+        fmin(1.0 - r->recipe.hyper.beta1, 1.0) * qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k);
     int at = want >= 0 && want < 256 ? codec->cb.position_of[want] : -1;
     if (!isfinite(x) || !isfinite(off) || !(scale > 0.0) || !isfinite(scale))
         return 0;

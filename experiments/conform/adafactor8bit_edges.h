@@ -5,9 +5,10 @@
 #include "experiments/conform/adafactor8bit_steps.h"
 
 /* Makes in out, with operations in ops, a rule that writes the numbers of each slot with x[slot],
- * which has room for them, there before they are encoded.  One such rule at a time. */
-void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, struct qm_rule *out,
-                       struct qm_tensor_ops *ops);
+ * which has room for them, there before they are encoded, and what a step of APOLLO takes off the
+ * parameters into step, unless that is NULL.  One such rule at a time. */
+void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, float *step,
+                       struct qm_rule *out, struct qm_tensor_ops *ops);
 
 /* 1 where the recorded code `want` of number k of slot i after step t is that of a number within
  * the error of x, by the recorded numbers of its block; not where x or these are not finite, whose
@@ -15,14 +16,13 @@ void qm_adafactor8_see(const struct qm_rule *rule, float *const *x, struct qm_ru
  * _log: 8-bit codes of log2 in 255 parts of span; _adaptive: span and least logarithm; _moment: the
  * first moment, of which off by its share of the block's old and new scale
  * (adafactor8bit_tolerance.h). */
-int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int64_t t, int64_t k,
-                               float x, float span, int64_t want);
-int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t t,
-                                    int64_t k, float x, const float *numbers, int levels,
-                                    int64_t want);
+int qm_adafactor8_log_explains(const struct qm_adafactor8_replay *r, int i, int64_t k, float x,
+                               float span, int64_t want);
+int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i, int64_t k, float x,
+                                    const float *numbers, int levels, int64_t want);
 int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
-                                  const struct qm_codec *codec, int64_t t, float x, int64_t block,
-                                  int64_t want);
+                                  const struct qm_codec *codec, int64_t t, int64_t k, float x,
+                                  int64_t block, int64_t want);
 
 /* A code that is not explained makes the case differ. */
 void qm_adafactor8_judge_explained(struct qm_conform *c, const char *what, int is_explained,

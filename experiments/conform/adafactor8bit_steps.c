@@ -38,7 +38,9 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
  * bare: the parameter after a step without decay. */
 struct room {
     float *p, *g, *values, *bare, *numbers, *momentum;
-    double *allowed, *near; /* of each element; near: of its step alone */
+    float *step;                           /* of APOLLO: what is taken off the parameter */
+    struct qm_adafactor8_channel *channel; /* of the rows or columns that are channels */
+    double *allowed, *near;                /* of each element; near: of its step alone */
     uint8_t *codes;
     uint32_t *wide;                /* codes of 8 or 16 bits */
     float *x[QM_ADAFACTOR8_SLOTS]; /* the numbers of each coded slot before they are coded */
@@ -130,10 +132,10 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
         const float *want = s->scales + (t - 1) * s->n_scales + b, *got = numbers + b;
         const int64_t *wanted = s->codes + (t - 1) * s->n + from;
         int64_t n = s->n - from < block ? s->n - from : block;
-        double end = QM_STEP_SPAN_ABSOLUTE + qm_adafactor8_end_error(r, i, t, want[1]),
-               flat = 2.0 * end + 4.0 * QM_STEP_CONF_LARGEST;
-        double error =
-            qm_adafactor8_code_error(want, qm_adafactor8_end_error(r, i, t, want[1]), levels);
+        double ends = qm_adafactor8_end_error(r, i, x, from, n, 1) + /* a span has both */
+                      (i == QM_ADAFACTOR8_V ? qm_adafactor8_end_error(r, i, x, from, n, 0) : 0.0),
+               end = QM_STEP_SPAN_ABSOLUTE + ends, flat = 2.0 * end + 4.0 * QM_STEP_CONF_LARGEST;
+        double error = qm_adafactor8_code_error(want, ends, levels);
         if ((double)want[0] < flat || (double)got[0] < flat) {
             judge_flat(c, what, &(struct block){got, want, code + from, wanted, n, levels}, flat);
             continue;
@@ -147,7 +149,7 @@ static void judge_adaptive(struct qm_conform *c, const struct qm_adafactor8_repl
                                        (long long)(from + k), (long long)d);
             if (d != 0)
                 qm_adafactor8_judge_explained(c, what,
-                                              qm_adafactor8_adaptive_explains(r, i, t, from + k,
+                                              qm_adafactor8_adaptive_explains(r, i, from + k,
                                                                               x[from + k], want,
                                                                               levels, wanted[k]),
                                               from + k, code[from + k], wanted[k]);
@@ -209,9 +211,11 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
     snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
     take_specials(c, what, got, want, s->n_scales);
     for (int64_t k = 0; k < s->n_scales; k++) {
-        double more = i == QM_ADAFACTOR8_M
-                          ? 0.0 /* the scale is a logarithm, of which two are 2 ulp apart, + 126 */
-                          : qm_adafactor8_end_error(r, i, t, want[k] - 126.0f) +
+        int64_t from = k * q.block, n = s->n - from < q.block ? s->n - from : q.block;
+        double more = i == QM_ADAFACTOR8_M /* else the scale is a logarithm, of which two are 2 ulp
+                                            * apart, + 126 */
+                          ? qm_adafactor8_moments_end_off(r, w->x[i], from, n)
+                          : qm_adafactor8_end_error(r, i, w->x[i], from, n, 0) +
                                 block_counts(r, i, k, q.block) +
                                 4.0 * QM_STEP_U * fabs((double)want[k] - 126.0);
         qm_match_close(c, what, got + k, want + k, 1, relative, more);
@@ -231,8 +235,8 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
         qm_adafactor8_judge_explained(
             c, what,
             i == QM_ADAFACTOR8_M
-                ? qm_adafactor8_moment_explains(r, &codec, t, w->x[i][k], block, wanted[k])
-                : qm_adafactor8_log_explains(r, i, t, k, w->x[i][k], want[block], wanted[k]),
+                ? qm_adafactor8_moment_explains(r, &codec, t, k, w->x[i][k], block, wanted[k])
+                : qm_adafactor8_log_explains(r, i, k, w->x[i][k], want[block], wanted[k]),
             k, codes[k], wanted[k]);
     }
     if (i == QM_ADAFACTOR8_M && !r->is_update)
@@ -421,6 +425,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, w->x, t);
+        qm_adafactor8_channels_of(r, t, before, w->step, w->channel);
         QM_TRY(channels_off(c, r, plan[0], t, w));
         qm_adafactor8_norm_off(r, p, want, before, t);
         skip_unknown(c, r, t);
@@ -462,7 +467,7 @@ static void run_with(struct qm_conform *c, const struct qm_adafactor8_replay *r,
     struct qm_rule rule;
     struct qm_tensor_ops ops;
     bare.hyper.weight_decay = 0.0;
-    qm_adafactor8_see(recipe->rule, w->x, &rule, &ops);
+    qm_adafactor8_see(recipe->rule, w->x, r->terms > 0 ? w->step : NULL, &rule, &ops);
     seen.rule = &rule;
     if (qm_recipe_applicable(recipe) != QM_OK ||
         qm_backend_cpu.open(&seen, &r->shape, 0, &plan[0]) != QM_OK) {
@@ -488,6 +493,8 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
                      .g = qm_golden_case_memory(c, r->n, sizeof *w.g),
                      .bare = qm_golden_case_memory(c, r->n, sizeof *w.bare),
                      .allowed = qm_golden_case_memory(c, most, sizeof *w.allowed),
+                     .step = qm_golden_case_memory(c, r->n, sizeof *w.step),
+                     .channel = qm_golden_case_memory(c, r->n, sizeof *w.channel),
                      .near = qm_golden_case_memory(c, r->n, sizeof *w.near),
                      .momentum = qm_golden_case_memory(c, most, sizeof *w.momentum),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
@@ -495,7 +502,8 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.momentum || !w.allowed || !w.near || !w.values || !w.codes || !scales_fit(c, r))
+        !w.momentum || !w.allowed || !w.near || !w.step || !w.channel || !w.values || !w.codes ||
+        !scales_fit(c, r))
         return;
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
         if (r->slot[i].codes && !(w.x[i] = qm_golden_case_memory(c, r->slot[i].n, sizeof(float))))

@@ -30,6 +30,16 @@ struct qm_adafactor8_off {
     const float *x;       /* the numbers, before they are coded */
 };
 
+/* The channels of one step of APOLLO (adafactor8bit_channels.h). */
+struct qm_adafactor8_channels {
+    const struct qm_adafactor8_channel *of; /* NULL: nothing is projected */
+    double mean_sum;                        /* the root mean square of their E */
+    double most_share;                      /* the largest SHARE */
+    double norm_share;                      /* what SHARE makes of N, relative */
+    double norm_counts;   /* what counts among the squares of channels make of it, relative */
+    double norm_absolute; /* what COUNTS make of it, in its own unit */
+};
+
 struct qm_adafactor8_replay {
     struct qm_recipe recipe, first; /* first: of step 1, where its rule is not NULL */
     struct qm_shape shape;
@@ -54,6 +64,7 @@ struct qm_adafactor8_replay {
     const double *mean_off;          /* [batch]: what those of rows make of a mean of rows */
     const double *channel_off; /* of one step: the relative error of each channel of APOLLO whose
                                 * codes are off by one (of tensor_scale: one); NULL: of none */
+    struct qm_adafactor8_channels channels;
     double norm_off;    /* of one step: the relative error of the update's norm that they make */
     int is_exp2;        /* it averages updates of the CUDA path */
     int is_bf16;        /* parameters are rounded to bfloat16 after each step */

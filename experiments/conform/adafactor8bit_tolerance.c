@@ -26,122 +26,20 @@ double qm_adafactor8_fixed_code_error(float span, double more)
     return isfinite(error) ? error : 0.0;
 }
 
-/* Of the finite numbers: others are projected as 0. */
-static double norm(const float *x, int64_t n, int64_t step)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        sum += isfinite(x[i * step]) ? (double)x[i * step] * (double)x[i * step] : 0.0;
-    return sqrt(sum);
-}
-
 double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r)
 {
     double norm = r->products > 0 ? 0.0 : QM_STEP_NORM(r->n) + r->mean_counts;
     return r->cancels * (QM_STEP_CONF_LARGEST + 4.5 * QM_STEP_U * (double)r->products + norm);
 }
 
-double qm_adafactor8_projected_off(const struct qm_adafactor8_replay *r, int64_t t)
-{
-    int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
-    int64_t rank = (int64_t)r->recipe.hyper.rank;
-    const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
-    double most_g = 0.0, most_p = 0.0;
-    if (r->terms == 0 || !p)
-        return 0.0;
-    p += r->proj_index[t - 1] * rank * r->terms;
-    for (int64_t k = 0; k < (rows >= cols ? rows : cols); k++)
-        most_g = fmax(most_g, rows >= cols ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols));
-    for (int64_t k = 0; k < rank; k++)
-        most_p = fmax(most_p, rows >= cols ? norm(p + k * cols, cols, 1) : norm(p + k, rows, rank));
-    return (double)r->terms * QM_STEP_U * most_g * most_p;
-}
-
-double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low)
+double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, const float *x,
+                               int64_t from, int64_t n, int is_least)
 {
     if (i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL) {
         double off = fmax(qm_adafactor8_conf_error(r), r->off[i == QM_ADAFACTOR8_CONF_COL].most);
         return -log2(1.0 - fmin(off, 0.5));
     }
-    return i == QM_ADAFACTOR8_V
-               ? 2.0 * 1.45 * qm_adafactor8_projected_off(r, t) / exp2(0.5 * (double)low)
-               : 0.0;
-}
-
-/* The errors of the factors of APOLLO's channels in step t. */
-struct factor_error {
-    double share; /* relative: a channel's norm may be much smaller than the sizes of its terms */
-    double norm;  /* relative, of the norm of what the factors scale: the counts of 2^-149 among
-                      * the squares of a channel of the gradient */
-    double *
-        of_channel; /* the share of each channel, of tensor_scale of all in each; NULL: not asked */
-    double absolute; /* of a factor: what the counts of 2^-149 among the squares of the adapted
-                      * gradient make of its norm, over the projection's norm and 1e-8 */
-};
-
-/* The relative error of the root of a sum of squares, so many of which are counts of 2^-149. */
-static double counts_within(double numbers, double squares)
-{
-    double share = numbers * 0x1p-149 / squares;
-    return squares > 0.0 ? fmin(share, sqrt(share)) : 0.0;
-}
-
-static double counts_over(double numbers, double squares)
-{
-    return sqrt(numbers * 0x1p-149) / (sqrt(squares) + 1e-8);
-}
-
-/* of_channel: NULL, or room for the rows or columns that are channels. */
-static struct factor_error factor_error(const struct qm_adafactor8_replay *r, int64_t t,
-                                        double *of_channel)
-{
-    int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
-    int64_t rank = (int64_t)r->recipe.hyper.rank, inner = r->terms;
-    int is_right = rows >= cols;
-    int64_t channels = is_right ? rows : cols;
-    const float *g = r->grads + (t - 1) * r->n, *p = r->proj;
-    struct factor_error e = {.of_channel = of_channel};
-    double all = 0.0, all_sizes = 0.0;
-    int forgets = t > 1 && r->recipe.hyper.beta2 >= 0.0 && r->recipe.hyper.beta2 < 0x1p-24;
-    if (inner == 0 || !p)
-        return e;
-    p += r->proj_index[t - 1] * rank * inner;
-    for (int64_t k = 0; k < channels; k++) {
-        double squares = 0.0, sizes = 0.0, share = 0.0;
-        double of_g = is_right ? norm(g + k * cols, cols, 1) : norm(g + k, rows, cols);
-        for (int64_t j = 0; j < rank; j++) {
-            double sum = 0.0, size = 0.0;
-            for (int64_t i = 0; i < inner; i++) {
-                double x = (double)g[is_right ? k * cols + i : i * cols + k];
-                double term = x * (double)p[is_right ? j * cols + i : i * rank + j];
-                sum += isfinite(x) ? term : 0.0;
-                size += isfinite(x) ? fabs(term) : 0.0;
-            }
-            squares += sum * sum;
-            sizes += size * size;
-            if (forgets && sum != 0.0) /* this number alone may make the adapted channel */
-                share = fmax(share, size / fabs(sum));
-        }
-        if (squares > 0.0)
-            share = fmax(share, sqrt(sizes / squares));
-        e.share = fmax(e.share, share);
-        if (of_channel)
-            of_channel[k] = share * (double)inner * QM_STEP_U;
-        e.absolute = fmax(e.absolute, counts_over((double)rank, squares));
-        e.norm = fmax(e.norm, counts_within((double)inner, of_g * of_g));
-        all += squares;
-        all_sizes += sizes;
-    }
-    if (r->recipe.hyper.tensor_scale) {
-        e.absolute = counts_over((double)(rank * channels), all);
-        e.share = forgets || !(all > 0.0) ? e.share : sqrt(all_sizes / all);
-        for (int64_t k = 0; of_channel && k < channels; k++)
-            of_channel[k] = e.share * (double)inner * QM_STEP_U;
-    }
-    e.share *= (double)inner * QM_STEP_U;
-    e.absolute *= fmax(r->recipe.hyper.scale, 1.0) /
-                  (1.0 - pow(fmax(r->recipe.hyper.beta1, 0.0), (double)t)); /* below 0: none */
-    return e;
+    return i == QM_ADAFACTOR8_V ? qm_adafactor8_squares_end_off(r, x, from, n, is_least) : 0.0;
 }
 
 /* The relative error of an update in step t, and of a momentum of updates or projections. */
@@ -153,8 +51,7 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
     return conf + r->norm_off + r->mean_counts +
            qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
-           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms +
-           2.0 * factor_error(r, t, NULL).share + 3.0 * QM_STEP_NORM(r->n) +
+           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms + 3.0 * QM_STEP_NORM(r->n) +
            2.0 * QM_STEP_NORM(low);
 }
 
@@ -162,9 +59,7 @@ double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
  * by one make of a channel. */
 static double channel_off(const struct qm_adafactor8_replay *r, int64_t k)
 {
-    int64_t rows = r->shape.dim[0], cols = r->n / rows;
-    return r->recipe.hyper.tensor_scale ? r->channel_off[0]
-                                        : r->channel_off[rows >= cols ? k / cols : k % cols];
+    return r->channel_off[r->recipe.hyper.tensor_scale ? 0 : qm_adafactor8_channel_of(r, k)];
 }
 
 double qm_adafactor8_element_off(const struct qm_adafactor8_replay *r, int64_t k)
@@ -222,7 +117,7 @@ int qm_adafactor8_channels_off(struct qm_conform *c, struct qm_adafactor8_replay
                                const uint8_t *codes, int64_t t)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_V];
-    int64_t rows = r->shape.dim[0], cols = r->n / rows, rank = (int64_t)r->recipe.hyper.rank;
+    int64_t rows = r->shape.dim[0], cols = r->n / rows;
     int64_t channels = rows >= cols ? rows : cols;
     int64_t block = qm_recipe_slot(&r->recipe, QM_ADAFACTOR8_V, &r->shape).block;
     double *off = qm_golden_case_memory(c, channels, sizeof *off);
@@ -234,7 +129,7 @@ int qm_adafactor8_channels_off(struct qm_conform *c, struct qm_adafactor8_replay
     for (int64_t k = 0; k < s->n; k++) {
         int64_t apart = (int64_t)codes[k] - s->codes[(t - 1) * s->n + k];
         double scale = (double)s->scales[(t - 1) * s->n_scales + k / block];
-        int64_t channel = rows >= cols ? k / rank : k % cols;
+        int64_t channel = qm_adafactor8_projected_channel(r, k);
         double one = exp2(fabs((double)apart) * scale / 510.0) - 1.0;
         if (apart == 0 || !(one > 0.0))
             continue;
@@ -274,20 +169,11 @@ double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t
     return now > 0.0 ? fmin(share * kept / now, 2.0) : 2.0;
 }
 
-/* The rate of a step, at most. */
-static double rate_of(const struct qm_adafactor8_replay *r, const float *before, int is_scaled)
-{
-    const struct qm_hyper *h = &r->recipe.hyper;
-    double sum = 0.0;
-    for (int64_t k = 0; k < r->n; k++)
-        sum += isfinite(before[k]) ? (double)before[k] * (double)before[k] : 0.0;
-    return is_scaled ? fabs(h->lr) * fmax(h->eps2, sqrt(sum / (double)r->n)) : fabs(h->lr);
-}
-
 double qm_adafactor8_decay_of(const struct qm_adafactor8_replay *r, const float *before)
 {
     const struct qm_hyper *h = &r->recipe.hyper;
-    return fabs(h->weight_decay) * rate_of(r, before, h->scale_parameter && h->scale_weight_decay);
+    return fabs(h->weight_decay) *
+           qm_adafactor8_rate_of(r, before, h->scale_parameter && h->scale_weight_decay);
 }
 
 static double size_of(float x) { return isfinite(x) ? fabs((double)x) : 0.0; }
@@ -318,61 +204,51 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     int64_t row = qm_adafactor8_row_of(s, t), last = t > 1 ? qm_adafactor8_row_of(s, t - 1) : -1;
     const float *want = s->values + row * s->n, *old = last >= 0 ? s->values + last * s->n : NULL;
-    int is_square = i >= QM_ADAFACTOR8_ROW && i <= QM_ADAFACTOR8_V,
-        is_moment = i == QM_ADAFACTOR8_M, is_norm = i >= QM_ADAFACTOR8_NORM,
+    int is_moment = i == QM_ADAFACTOR8_M, is_norm = i >= QM_ADAFACTOR8_NORM,
         is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
     double most = qm_match_largest(want, s->n), tiny = (double)FLT_MIN,
            most_old = old ? qm_match_largest(old, s->n) : 0.0,
            small = qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n),
-           off = is_square || is_moment ? qm_adafactor8_projected_off(r, t) : 0.0,
            share = is_norm || (is_moment && r->is_update) ? qm_adafactor8_share_of(r, t)
                                                           : QM_STEP_VALUE_LARGEST,
-           counts = QM_STEP_NORM_ABSOLUTE(r->n), factor = 0.0;
-    if (is_norm) {
-        struct factor_error e = factor_error(r, t, NULL);
-        factor = e.absolute * norm(r->grads + (t - 1) * r->n, r->n, 1) + e.norm * most;
-    }
+           counts = QM_STEP_NORM_ABSOLUTE(r->n);
     int is_whole = (t > 1 && !old) || small > 0.0; /* of the largest number */
     for (int64_t k = 0; k < s->n; k++) {
         double now = is_whole ? most : size_of(want[k]), before = is_whole ? most_old
                                                                   : old    ? size_of(old[k])
                                                                            : 0.0;
-        double own = fmax(now, before);
+        double own = fmax(now, before), off = qm_adafactor8_projected_off(r, i, k);
         if (is_conf)
             allowed[k] = conf_allowed(r, i, k, own, most, want[k]);
         else if (is_moment) /* its two terms, of which one may cancel the other */
             allowed[k] = share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) +
-                         off +
+                         fmin(1.0 - r->recipe.hyper.beta1, 1.0) * off +
                          (r->direction ? (1.0 - r->recipe.hyper.beta1) * r->direction[k] : 0.0);
         else if (is_norm)
-            allowed[k] = share * fmax(most, tiny) + qm_adafactor8_average_off(r, t) * most +
-                         fmin(counts / most, sqrt(counts)) + factor;
-        else /* a square: of x +- E, 2 |x| E + E^2 */
-            allowed[k] = share * fmax(own, tiny) + off * (2.0 * sqrt(own) + off);
+            allowed[k] =
+                (share + r->channels.norm_share + r->channels.norm_counts) * fmax(most, tiny) +
+                qm_adafactor8_average_off(r, t) * most + fmin(counts / most, sqrt(counts)) +
+                r->channels.norm_absolute;
+        else /* what is kept of the old number is no more than the new one; a square: of x +- E,
+              * 2 |x| E + E^2 */
+            allowed[k] = share * fmax(now, tiny) + off * (2.0 * sqrt(now) + off);
     }
 }
 
 /* Of APOLLO: what steps may be off by, each by the error of its channel's factor, and all by what
  * those make of the norm of the update, and by what the momentum cancels; steps: their sizes. */
-static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, double share,
-                                 const double *steps, double *near)
+static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t,
+                                 const float *before, const double *steps, double *near)
 {
-    int64_t rows = r->shape.dim[0], cols = r->n / rows, k;
-    double *of = malloc(sizeof *of * (size_t)(rows + cols)), sum = 0.0, off = 0.0;
-    struct factor_error e = factor_error(r, t, of);
-    for (k = 0; of && k < r->n; k++) {
-        double *one = &of[rows >= cols ? k / cols : k % cols];
-        sum += steps[k] * steps[k];
-        off += fmin(2.0 * *one, 1.0) * steps[k] * steps[k];
+    double rate = qm_adafactor8_rate_of(r, before, r->recipe.hyper.scale_parameter),
+           all = qm_adafactor8_share_of(r, t) + r->channels.norm_share +
+                 qm_adafactor8_average_off(r, t);
+    for (int64_t k = 0; k < r->n; k++) {
+        const struct qm_adafactor8_channel *of = &r->channels.of[qm_adafactor8_channel_of(r, k)];
+        double one = of->share < 0.25 ? 2.0 * of->share / (1.0 - 2.0 * of->share) : HUGE_VAL;
+        near[k] = (all + one) * fmax(steps[k], (double)FLT_MIN) +
+                  rate * of->factor * size_of(r->grads[(t - 1) * r->n + k]);
     }
-    double all =
-        share - 2.0 * e.share + (sum > 0.0 ? off / sum : 0.0) + qm_adafactor8_average_off(r, t);
-    for (k = 0; k < r->n; k++) {
-        double one = of ? of[rows >= cols ? k / cols : k % cols] : e.share;
-        near[k] = (all + (one < 0.25 ? 2.0 * one / (1.0 - 2.0 * one) : HUGE_VAL)) *
-                  fmax(steps[k], (double)FLT_MIN);
-    }
-    free(of);
 }
 
 void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
@@ -385,13 +261,13 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
            small = qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n);
     for (int64_t k = 0; k < r->n; k++)
         change = fmax(change, qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]));
-    double all = (share + qm_adafactor8_average_off(r, t)) * fmax(change, tiny),
-           factor = factor_error(r, t, NULL).absolute *
-                    rate_of(r, before, r->recipe.hyper.scale_parameter);
-    for (int64_t k = 0; k < r->n && r->terms > 0; k++)
+    double all = (share + r->channels.norm_share + 2.0 * r->channels.most_share +
+                  qm_adafactor8_average_off(r, t)) *
+                 fmax(change, tiny);
+    for (int64_t k = 0; k < r->n && r->channels.of; k++)
         near[k] = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
-    if (r->terms > 0)
-        apollo_steps_allowed(r, t, share, near, near);
+    if (r->channels.of)
+        apollo_steps_allowed(r, t, before, near, near);
     for (int64_t k = 0; k < r->n; k++) {
         double kept = m_new ? beta1 * size_of(m_old[k]) : 0.0,
                now = m_new ? size_of(m_new[k]) : 0.0,
@@ -400,9 +276,8 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                                  : HUGE_VAL,
                step = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
         if (small > 0.0)
-            near[k] = all;
-        else if (r->terms == 0)
+            near[k] = r->channels.of ? fmax(near[k], all) : all;
+        else if (!r->channels.of)
             near[k] = fmin(all, (share + off) * fmax(step, tiny));
-        near[k] += factor * size_of(r->grads[(t - 1) * r->n + k]);
     }
 }

@@ -20,10 +20,11 @@
  * EXP2   the kernels of 0.2.6 form roots by exp2 of float32 logarithms up to 126 in size: 126 u
  *        absolute in the exponent, ln 2 times that relative, and the errors of V.
  * SPAN   2 ulp of logarithms up to 126, as their ends are rounded by two libraries.
- * APOLLO projects by sums of k products, whose order differs, too.  A sum is off by k u of the sum
- *        of sizes, which is at most the product of two norms: E.  A square or a mean of squares v
- *        is off by 2 E sqrt(v) + E^2, v the largest; the log2 of the least v of a block is off by
- *        2 E / (ln 2 sqrt(v)).  The share of a step has 2 k u for each of two factors or moments.
+ * APOLLO projects by sums of k products, whose order differs, too: adafactor8bit_channels.h.  A sum
+ *        of a channel is off by its E, in a momentum by 1 - beta1 of it; a square or a mean of
+ *        squares v by 2 E sqrt(v) + E^2; the log2 of the least or largest of a block by what these
+ *        make of the least or largest of all its numbers.  The share of a step has 2 k u for each
+ *        of two factors or moments.
  * REREAD APOLLO to 0.2.6 reads the second moments of its projection back as they are stored, from
  *        the second step on.  Where a code is off by one, which is counted, v is off by scale / 255
  *        in log2 and its number of the adapted gradient by half of that: 2^(scale / 510) - 1, at
@@ -52,7 +53,7 @@
 #ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
 #define QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
 
-#include "experiments/conform/adafactor8bit_steps.h"
+#include "experiments/conform/adafactor8bit_channels.h"
 
 #define QM_STEP_U                0x1p-24
 #define QM_STEP_VALUE_LARGEST    (34.0 * QM_STEP_U)
@@ -70,13 +71,10 @@
 double qm_adafactor8_code_error(const float *numbers, double more, int levels);
 double qm_adafactor8_fixed_code_error(float span, double more);
 
-/* E: the error of a projected number of step t, k u times the largest product of a channel's norm
- * and a projection's, of the finite gradients; 0 where nothing is projected. */
-double qm_adafactor8_projected_off(const struct qm_adafactor8_replay *r, int64_t t);
-
-/* The error of log2 of a number of slot i at step t, whose least log2 in the block is low: that of
- * projections and of a confidence, and 0 of anything else. */
-double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, int64_t t, float low);
+/* The error of log2 of the largest or, is_least, the least of n numbers x of slot i from number
+ * `from` on: that of projections and of a confidence, and 0 of anything else. */
+double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, const float *x,
+                               int64_t from, int64_t n, int is_least);
 
 /* How many times larger, at least 1, the largest mean of a row or column of (|g| + |M|)^2 / V is
  * than the largest confidence it gives, from the states of a plan after step t and the momentum
@@ -95,7 +93,8 @@ double qm_adafactor8_counts_log(const struct qm_adafactor8_replay *r, int i, int
 /* The error of a confidence, of the largest one. */
 double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
 
-/* The relative error of an update in step t, and of a momentum of updates or projections. */
+/* The relative error of an update in step t, and of a momentum of updates or projections, without
+ * those of r->channels. */
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* The relative error of element k of the update where its row or its column of the confidence

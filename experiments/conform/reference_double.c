@@ -10,6 +10,10 @@
  *       its weight, a square 2 |g| times it, a quotient over its root.
  * LEAST three roundings to counts of 2^-1074, half of one each, here (L2 term and both products of
  *       an average) and there, where something is rounded: 3 counts of a state.
+ * LION  has no root, and each of its parameters one product and one sum on either side: 4 u of the
+ *       larger of old, decayed and new number, and of the momentum SUM of old and new one; nothing
+ *       is of the largest number of the tensor. Where the sum that decides the sign is less than
+ *       8 u of its terms and LEAST, that may be any, or none: 2 lr.
  * STEP  a step is off by these errors of its moment over the least divisor, and by what the root of
  *       its second moment and eps make of those of that. */
 #include "experiments/conform/reference.h"
@@ -23,6 +27,7 @@
 #define DOUBLE_TOLERANCE 1e-14
 #define SUM_ERROR        0x1p-50
 #define L2_ERROR         0x1p-51
+#define LION_ERROR       0x1p-51
 #define LEAST_ERROR      (3.0 * 0x1p-1074)
 
 static double size_of(double x) { return isfinite(x) ? fabs(x) : 0.0; }
@@ -36,7 +41,7 @@ struct double_run {
     const double *state[4]; /* [steps][n]; NULL: not kept (SGD without momentum) */
     const char *state_name[4];
     const double *p0, *grads, *params, *lr; /* lr: [steps], or NULL */
-    int is_radam, is_nadam, has_corrections, is_coupled;
+    int is_radam, is_nadam, is_lion, has_corrections, is_coupled;
     double *allowed;
 };
 
@@ -79,6 +84,9 @@ static double least_off(double taken, const struct at *a, int is_square, double 
 static double state_off(const struct double_run *r, int i, const struct at *a)
 {
     const char *takes = r->from->f->takes;
+    if (r->is_lion)
+        return SUM_ERROR * (old_of(r, i, a) + new_of(r, i, a)) +
+               least_off(1.0 - r->h.beta2, a, 0, old_of(r, i, a));
     int family = (int)strlen(takes), is_top = i >= family; /* amsgrad's maximum takes in v */
     char what = takes[is_top ? family - 1 : i];
     int is_rms = takes[0] == 's' && family > 1, is_sgd = takes[0] == 'm' && family == 1;
@@ -176,6 +184,17 @@ static double moment_off(const struct double_run *r, const struct at *a, double 
     return least > 0.0 && left > 0.0 ? a->lr * of_m / (left * least) : HUGE_VAL;
 }
 
+/* LION of a parameter; got: what the oracle makes of it. */
+static double lion_off(const struct double_run *r, const struct at *a, double got)
+{
+    double kept = r->h.beta1 * old_of(r, 0, a), taken = (1.0 - r->h.beta1) * a->sum;
+    double old = r->state[0] && a->t > 1 ? r->state[0][(a->t - 2) * r->n + a->k] : 0.0;
+    double sum = r->h.beta1 * old + (1.0 - r->h.beta1) * (r->h.maximize ? -a->g : a->g);
+    int is_open = fabs(sum) < SUM_ERROR * (kept + taken) + LEAST_ERROR && kept + taken > 0.0;
+    double most = fmax(size_of(got), size_of(a->p) * (1.0 + a->lr * fabs(r->h.weight_decay)));
+    return LION_ERROR * most + (is_open ? 2.0 * a->lr : 0.0);
+}
+
 /* STEP of a parameter; got: what the oracle makes of it. */
 static double step_off(const struct double_run *r, const struct at *a, double got)
 {
@@ -183,6 +202,8 @@ static double step_off(const struct double_run *r, const struct at *a, double go
     double decay = r->is_coupled ? 0.0 : a->lr * r->h.weight_decay;
     double step = qm_match_step(got - a->p, decay, a->p);
     double off = 0.0, v = 0.0, of_v = 0.0;
+    if (r->is_lion)
+        return lion_off(r, a, got);
     int second = takes[0] == 's' ? 0 : takes[1] == 's' ? 1 : -1;
     if (second >= 0 && r->state[second]) {
         v = new_of(r, second, a);
@@ -212,7 +233,10 @@ static int is_nan_of(const struct double_run *r, const struct at *a, double want
     for (int i = 0; i < r->n_states && r->state[i]; i++)
         special |= (a->t > 1 && !isfinite(r->state[i][(a->t - 2) * r->n + a->k])) ||
                    (is_param && !isfinite(r->state[i][(a->t - 1) * r->n + a->k]));
-    int second = r->from->f->takes[0] == 's' ? 0 : r->from->f->takes[1] == 's' ? 1 : -1;
+    int second = r->is_lion                    ? -1
+                 : r->from->f->takes[0] == 's' ? 0
+                 : r->from->f->takes[1] == 's' ? 1
+                                               : -1;
     int is_0_of_0 = is_param && second >= 0 && r->h.eps == 0.0 && r->state[second] &&
                     r->state[second][(a->t - 1) * r->n + a->k] == 0.0;
     return isnan(want) && (is_0_of_0 || (special && !isfinite(got)));
@@ -230,7 +254,7 @@ static void judge_state(struct qm_conform *c, const struct double_run *r, int i,
 {
     const double *want = r->state[i] + (t - 1) * r->n;
     char what[96];
-    absolute += DOUBLE_TOLERANCE * qm_match_largest_double(want, r->n);
+    absolute += r->is_lion ? 0.0 : DOUBLE_TOLERANCE * qm_match_largest_double(want, r->n);
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
         r->allowed[k] = absolute + state_off(r, i, &a);
@@ -253,9 +277,10 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
     for (int64_t k = 0; k < r->n && off > 0.0; k++)
         if (isfinite(p[k] - want[k]))
             step = fmax(step, qm_match_step(p[k] - before[k], decay, before[k]));
-    double absolute = DOUBLE_TOLERANCE * fmax(qm_match_largest_double(p, r->n),
-                                              qm_match_largest_double(before, r->n)) +
-                      off * step + lr * centered;
+    double most = r->is_lion ? 0.0 : DOUBLE_TOLERANCE;
+    double absolute =
+        most * fmax(qm_match_largest_double(p, r->n), qm_match_largest_double(before, r->n)) +
+        off * step + lr * centered;
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
         r->allowed[k] = absolute + step_off(r, &a, p[k]);
@@ -352,7 +377,8 @@ void qm_reference_double(struct qm_conform *c, const struct qm_reference *from)
     r.is_radam = strncmp(called, "radam", 5) == 0;
     r.is_nadam = strncmp(called, "nadam", 5) == 0;
     r.has_corrections = strstr(called, "adam") != NULL;
-    r.is_coupled = called[strlen(called) - 1] != 'w';
+    r.is_lion = strcmp(called, "lion") == 0;
+    r.is_coupled = !r.is_lion && called[strlen(called) - 1] != 'w';
     for (int i = 0; i < r.n_states; i++)
         r.state_name[i] = from->f->state[i];
     if (r.h.amsgrad) /* the oracle takes the running maximum in one more slot */

@@ -140,6 +140,64 @@ for i, x in enumerate((1.0 + 2.0 ** -18, 1.05, 2.0, -1.0)):
        col_var=[5e7, 5e7])' system adafactor8bit
 }
 
+# Lines of Python that make three steps of APOLLO of 0.4.6, along gradients whose channels are zero
+# or of any size from 1e-6 to 1e12; wrong: what of the last step is not what it makes.  Sums are of
+# doubles, states of float32.
+apollo='
+def apollo(name, seed, wrong="", T=3, rank=3):
+    r = np.random.default_rng(seed)
+    shape = (14, 6) if seed % 2 else (6, 14)
+    n, of_all = 84, seed % 4 > 1
+    zero = np.arange(14) >= r.integers(3, 13)
+    size = np.where(zero, 0.0, 10.0 ** r.uniform(-6, 12, 14))
+    turn = np.transpose if shape[0] < shape[1] else np.asarray
+    g = np.float32(r.standard_normal((T, 14, 6)) * size[:, None])
+    P = np.float32(r.standard_normal((6, rank)) / rank ** 0.5)
+    p, m, v, last, out = np.zeros((14, 6), "f4"), np.zeros((14, rank), "f4"), 0.0, 0.0, []
+    for t in range(1, T + 1):
+        b, x = t ** -0.8, np.float64(g[t - 1]) @ P
+        m, v = np.float32(0.9 * m + 0.1 * x), np.float32((1 - b) * v + b * x * x)
+        w, axis = m / (np.sqrt(np.float64(v)) + 1e-6), None if of_all else 1
+        norm = lambda x: np.sqrt((np.float64(x) ** 2).sum(axis, keepdims=True))
+        u = norm(w) / (norm(x) + 1e-8) * g[t - 1]
+        top = np.linalg.norm(u)
+        limit = max(top / (last + 1e-8), 1.01) / 1.01 if t > 1 else 1.0
+        last = np.float32(top / limit)
+        step = 0.01 * u / max(top / n ** 0.5, 1.0) / limit
+        k = r.choice(np.flatnonzero(~zero))
+        if t == T and wrong == "step":
+            step[k] *= 2.0
+        elif t == T and wrong == "noise":
+            step[k] *= 1.0 + 0.1 * r.uniform(-1.0, 1.0, 6)
+        elif t == T and wrong == "norm":
+            last *= 2.0
+        elif t == T and wrong in ("v", "m"):
+            {"v": v, "m": m}[wrong][zero, 0] = 1e-12
+        p = np.float32(p - step)
+        out.append((turn(p), turn(m), turn(v), last))
+    a8(name, np.zeros(n), shape=shape, p0=0.0, hyper={"lr": 0.01, "beta1": 0.9, "relative_step": 1,
+       "factored": 0, "apollo_rank": rank, "apollo_scale": 1.0, "apollo_scale_front": 0,
+       "apollo_scale_type": "tensor" if of_all else "channel", "apollo_update_proj_gap": 200,
+       "apollo_eps": 1e-6, "enable_fira_for_apollo": 1, "m_quant_type": "fp32"})
+    h, P = f[name], turn(P)
+    del h["grads"], h["params"]
+    h.attrs["steps"] = T
+    h["grads"], h["proj"] = np.float32([turn(x) for x in g]), P[None]
+    h["proj_index_per_step"] = np.zeros(T, "i8")
+    for key, x in zip(("params", "state/m_low", "state/v_low", "state/scaled_grad_norm_prev"),
+                      zip(*out)):
+        h[key] = np.float32(x)
+'
+
+@test "conform: channels of zeros or of any size of APOLLO do not hide another, nor the norm" {
+    judged NEAR "$a8$apollo"'
+for i in range(16): apollo("true%d" % i, i)' system adafactor8bit
+    judged DIFFERS "$a8$apollo"'
+for i in range(16):
+    for wrong in "step", "noise", "norm", "v", "m":
+        apollo("%s%d" % (wrong, i), i, wrong)' system adafactor8bit
+}
+
 # Without a second moment the steps are lr times the gradients.
 @test "conform: a large step of adafactor8bit does not hide another" {
     local sgd='
@@ -313,6 +371,36 @@ lion("taken", 0.875); lion("nan", 1.0, np.nan); lion("decay", 0.375, weight_deca
 lion("ulp", 0.875 + 2.0 ** -8); lion("rate", 0.875, lr=0.13)
 lion("decay", 0.875, weight_decay=0.25); lion("sign", 0.875, -1.0); lion("nan", 0.875, np.nan)
 ' executed lion_pytorch
+}
+
+# The first number has a sum of 0, of terms that cancel, and the last one a large parameter.
+@test "conform: a float64 number of Lion is judged by its own size" {
+    local lion='
+def lion(name, k=0, by=0.0, average=0.0):
+    g = f.create_group(name)
+    g.attrs.update({"steps": 2, "optimizer": "Lion", "dtype": "f64", "shape": [3], "lr": 0.125,
+                    "betas": [0.75, 0.5], "weight_decay": 0.5})
+    grads = np.array([[1.0, 1.0, 1.0], [-1.5, 1.0, 1.0]])
+    p, m, params, moments = np.array([0.75, 1.0, 1e9]), np.zeros(3), [], []
+    g["p0"] = p
+    for t in range(2):
+        p = (1.0 - 0.0625) * p - 0.125 * np.sign(0.75 * m + 0.25 * grads[t])
+        m = 0.5 * m + 0.5 * grads[t]
+        if t == 1:
+            p[k] *= 1.0 + by
+            m[k] *= 1.0 + average
+        params.append(p)
+        moments.append(m)
+    g["grads"], g["params"], g["state_exp_avg"] = grads, params, moments
+'
+    judged EQUAL "$lion"'lion("made")' executed lion_pytorch
+    judged NEAR "$lion"'
+for k in range(3): lion("near%d" % k, k, 2.0 ** -52, 2.0 ** -52)
+lion("open", 0, 0.1)' executed lion_pytorch
+    judged DIFFERS "$lion"'
+for k in range(3):
+    lion("average%d" % k, k, 0.0, 2.0 ** -48)
+lion("param", 1, 2.0 ** -49); lion("large", 2, 2.0 ** -49)' executed lion_pytorch
 }
 
 # Where CAME's beta1 is 0 its confidence is a difference of equal numbers, to 0.2.5: nothing of the

@@ -1,0 +1,224 @@
+/* adafactor8bit_channels.c - Computes what the channels of APOLLO's steps may be off by. */
+#include "experiments/conform/adafactor8bit_channels.h"
+
+#include <math.h>
+
+#include "experiments/conform/adafactor8bit_tolerance.h"
+
+#define COUNT      0x1p-149
+#define DIVISOR    1e-8    /* what the package adds to the norm of a projected channel */
+#define LEAST_ROOT 0x1p-63 /* smaller numbers have squares of counts */
+
+/* The squares of the finite numbers: others are projected as 0. */
+static double squares_of(const float *x, int64_t n, int64_t stride)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += isfinite(x[i * stride]) ? (double)x[i * stride] * (double)x[i * stride] : 0.0;
+    return sum;
+}
+
+/* One step: the shape of the gradient, its channels, of `inner` elements each, and the projection,
+ * rank vectors of as many numbers. */
+struct projection {
+    const float *g, *p;
+    int64_t rows, cols, rank, inner, channels;
+    int is_right; /* channels are rows */
+    int forgets;  /* second moments keep nothing of the old number */
+};
+
+static struct projection projection_of(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    struct projection a = {.rows = r->shape.dim[0], .rank = (int64_t)h->rank, .inner = r->terms};
+    a.cols = r->n / a.rows;
+    a.is_right = a.rows >= a.cols;
+    a.channels = a.is_right ? a.rows : a.cols;
+    a.g = r->grads + (t - 1) * r->n;
+    a.p = r->proj + r->proj_index[t - 1] * a.rank * a.inner;
+    double kept = h->beta2 >= 0.0 ? h->beta2 : 1.0 - pow((double)t, h->beta2_decay);
+    a.forgets = t > 1 && kept < QM_STEP_U;
+    return a;
+}
+
+static double gradient_squares(const struct projection *a, const float *x, int64_t k)
+{
+    return a->is_right ? squares_of(x + k * a->cols, a->cols, 1)
+                       : squares_of(x + k, a->rows, a->cols);
+}
+
+/* Number j of the projection of channel k, and the sizes of its terms. */
+static double project(const struct projection *a, int64_t k, int64_t j, double *size)
+{
+    double sum = 0.0;
+    *size = 0.0;
+    for (int64_t i = 0; i < a->inner; i++) {
+        double x = (double)a->g[a->is_right ? k * a->cols + i : i * a->cols + k];
+        double term = x * (double)a->p[a->is_right ? j * a->cols + i : i * a->rank + j];
+        sum += isfinite(x) ? term : 0.0;
+        *size += isfinite(x) ? fabs(term) : 0.0;
+    }
+    return sum;
+}
+
+static double counts_over(double numbers, double squares)
+{
+    return sqrt(numbers * COUNT) / (sqrt(squares) + DIVISOR);
+}
+
+/* The relative error of the root of a sum of squares, so many of which are counts. */
+static double counts_within(double numbers, double squares)
+{
+    double share = numbers * COUNT / squares;
+    return squares > 0.0 ? fmin(share, sqrt(share)) : 0.0;
+}
+
+/* SHARE and COUNTS of all channels; up: what a factor is multiplied by at most. */
+static void factors_of(struct qm_adafactor8_replay *r, const struct projection *a, double up,
+                       struct qm_adafactor8_channel *channel)
+{
+    double all = 0.0, all_sizes = 0.0, most = 0.0, u = (double)a->inner * QM_STEP_U;
+    for (int64_t k = 0; k < a->channels; k++) {
+        double squares = 0.0, sizes = 0.0, share = 0.0, size;
+        for (int64_t j = 0; j < a->rank; j++) {
+            double sum = project(a, k, j, &size);
+            squares += sum * sum;
+            sizes += size * size;
+            if (a->forgets && sum != 0.0)
+                share = fmax(share, size / fabs(sum));
+        }
+        if (squares > 0.0)
+            share = fmax(share, sqrt(sizes / squares));
+        channel[k].share = u * share;
+        channel[k].factor = up * counts_over((double)a->rank, squares);
+        most = fmax(most, channel[k].share);
+        all += squares;
+        all_sizes += sizes;
+    }
+    int is_one = r->recipe.hyper.tensor_scale;
+    if (is_one && !a->forgets && all > 0.0)
+        most = u * sqrt(all_sizes / all);
+    for (int64_t k = 0; is_one && k < a->channels; k++) {
+        channel[k].share = most;
+        channel[k].factor = up * counts_over((double)(a->rank * a->channels), all);
+    }
+    r->channels.most_share = most;
+}
+
+/* What the errors of all channels make of N; a factor of a step is one of N times `rate`, and at
+ * most `up`. */
+static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, double rate,
+                    double up, const float *step, const struct qm_adafactor8_channel *channel)
+{
+    struct qm_adafactor8_channels *n = &r->channels;
+    double all = squares_of(step, r->n, 1), all_g = squares_of(a->g, r->n, 1), most = 0.0,
+           counts = 0.0, absolute = 0.0;
+    int is_one = r->recipe.hyper.tensor_scale;
+    for (int64_t k = 0; k < a->channels; k++) {
+        double of_g = gradient_squares(a, a->g, k), of_step = gradient_squares(a, step, k);
+        double w = of_g > 0.0 ? (all > 0.0 ? of_step / all : 1.0) : 0.0;
+        double share = fmin(2.0 * channel[k].share, 1.0), c = counts_within((double)a->inner, of_g);
+        int is_small = !(sqrt(of_step / of_g) >= LEAST_ROOT * rate * up) && !is_one;
+        double factor = channel[k].factor + (is_small ? sqrt(COUNT) : 0.0);
+        n->norm_share += w * share;
+        most = w > 0.0 ? fmax(most, share) : most;
+        counts += w * c * c;
+        absolute += of_g > 0.0 ? factor * factor * of_g : 0.0;
+    }
+    n->norm_share = fmin(n->norm_share, most);
+    n->norm_counts = is_one ? counts_within((double)r->n, all_g) : sqrt(counts);
+    n->norm_absolute = sqrt(absolute);
+}
+
+void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
+                               const float *step, struct qm_adafactor8_channel *channel)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    r->channels = (struct qm_adafactor8_channels){.of = NULL};
+    if (r->terms == 0 || !r->proj)
+        return;
+    struct projection a = projection_of(r, t);
+    double up = fmax(h->scale, 1.0) / (1.0 - pow(fmax(h->beta1, 0.0), (double)t)), most_p = 0.0,
+           rate = qm_adafactor8_rate_of(r, before, h->scale_parameter), sum = 0.0;
+    for (int64_t k = 0; k < a.rank; k++)
+        most_p = fmax(most_p, a.is_right ? squares_of(a.p + k * a.cols, a.cols, 1)
+                                         : squares_of(a.p + k, a.rows, a.rank));
+    for (int64_t k = 0; k < a.channels; k++) {
+        channel[k].sum =
+            (double)a.inner * QM_STEP_U * sqrt(gradient_squares(&a, a.g, k)) * sqrt(most_p);
+        sum += channel[k].sum * channel[k].sum / (double)a.channels;
+    }
+    r->channels.of = channel;
+    r->channels.mean_sum = sqrt(sum);
+    factors_of(r, &a, up, channel);
+    norm_of(r, &a, rate, up, step, channel);
+}
+
+int64_t qm_adafactor8_channel_of(const struct qm_adafactor8_replay *r, int64_t k)
+{
+    int64_t rows = r->shape.dim[0], cols = r->n / rows;
+    return rows >= cols ? k / cols : k % cols;
+}
+
+int64_t qm_adafactor8_projected_channel(const struct qm_adafactor8_replay *r, int64_t k)
+{
+    int64_t rows = r->shape.dim[0], cols = r->n / rows;
+    return rows >= cols ? k / (int64_t)r->recipe.hyper.rank : k % cols;
+}
+
+double qm_adafactor8_projected_off(const struct qm_adafactor8_replay *r, int i, int64_t k)
+{
+    const struct qm_adafactor8_channel *of = r->channels.of;
+    int64_t rows = r->shape.dim[0], cols = rows > 0 ? r->n / rows : 0;
+    if (!of)
+        return 0.0;
+    if (i == QM_ADAFACTOR8_M || i == QM_ADAFACTOR8_V)
+        return of[qm_adafactor8_projected_channel(r, k)].sum;
+    if (i != QM_ADAFACTOR8_ROW && i != QM_ADAFACTOR8_COL)
+        return 0.0;
+    return (i == QM_ADAFACTOR8_ROW) == (rows >= cols) ? of[k].sum : r->channels.mean_sum;
+}
+
+double qm_adafactor8_squares_end_off(const struct qm_adafactor8_replay *r, const float *x,
+                                     int64_t from, int64_t n, int is_least)
+{
+    double end = is_least ? HUGE_VAL : 0.0, low = end, high = end;
+    if (!r->channels.of)
+        return 0.0;
+    for (int64_t k = from; k < from + n; k++) {
+        double v = (double)x[k], e = qm_adafactor8_projected_off(r, QM_ADAFACTOR8_V, k),
+               off = e * (2.0 * sqrt(v) + e);
+        if (!isfinite(v) || !(v > 0.0))
+            continue;
+        end = is_least ? fmin(end, v) : fmax(end, v);
+        low = is_least ? fmin(low, v - off) : fmax(low, v - off);
+        high = is_least ? fmin(high, v + off) : fmax(high, v + off);
+    }
+    if (!(end > 0.0) || end == HUGE_VAL)
+        return 0.0;
+    return fmax(log2(high / end), log2(end / fmax(low, COUNT)));
+}
+
+double qm_adafactor8_moments_end_off(const struct qm_adafactor8_replay *r, const float *x,
+                                     int64_t from, int64_t n)
+{
+    double end = 0.0, low = 0.0, high = 0.0, keep = fmin(1.0 - r->recipe.hyper.beta1, 1.0);
+    for (int64_t k = from; r->channels.of && k < from + n; k++) {
+        double m = fabs((double)x[k]);
+        double off = keep * qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k);
+        if (!isfinite(m))
+            continue;
+        end = fmax(end, m);
+        low = fmax(low, m - off);
+        high = fmax(high, m + off);
+    }
+    return fmax(high - end, end - low);
+}
+
+double qm_adafactor8_rate_of(const struct qm_adafactor8_replay *r, const float *before,
+                             int is_scaled)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    double mean = squares_of(before, r->n, 1) / (double)r->n;
+    return is_scaled ? fabs(h->lr) * fmax(h->eps2, sqrt(mean)) : fabs(h->lr);
+}
