@@ -1,4 +1,4 @@
-/* file_mark.c - Compares files with their marks; a handler of SIGBUS for mappings that lose pages. */
+/* file_mark.c - Compares files with their marks; maps files so that lost pages do no harm. */
 #include "experiments/foreign/file_mark.h"
 
 #include <errno.h>

@@ -60,14 +60,14 @@ struct qm_file {
     int fd;                   /* -1 when closed */
     const unsigned char *map; /* NULL when unmapped; size stays */
     size_t size;
-    size_t beside;        /* bytes of other files that its tensors lie in */
-    size_t resident;      /* bytes of the mapping touched since its pages were last dropped */
+    size_t beside;              /* bytes of other files that its tensors lie in */
+    size_t resident;            /* bytes of the mapping touched since its pages were last dropped */
     struct qm_mapping *mapping; /* that map lies in; NULL: it lies elsewhere */
     struct qm_file_mark mark;   /* as it was opened; its fd is fd, or -1 once nothing more is read
                                    from the file itself */
-    void *own;            /* data of the format */
-    enum qm_file_sum sum; /* what the checksum line of an HDF5 file said */
-    int unpacked_fd;      /* of an unnamed file in memory, for a format that unpacks; -1: none */
+    void *own;                  /* data of the format */
+    enum qm_file_sum sum;       /* what the checksum line of an HDF5 file said */
+    int unpacked_fd; /* of an unnamed file in memory, for a format that unpacks; -1: none */
     struct qm_reader_process *process; /* that serves reads; NULL: the mapping does */
 };
 

@@ -58,7 +58,7 @@ for name, libver in ("old.h5", "earliest"), ("new.h5", "latest"):
     open(name, "wb").write(data)
 P
     for file in old new; do
-        for words in "size --shapes" "import -o $dir/o.npz" "analyze -V adamw4_ao --slot exp_avg"; do
+        for words in "size --shapes" "import -o $dir/o.npz" "analyze -V adamw4_ao"; do
             # shellcheck disable=SC2086
             run -3 qualm $words "$dir/$file.h5"
             echo "$file $words: $output"
