@@ -72,7 +72,8 @@ struct import {
 /* Notes the numbers of the param_group of an entry's parameter. */
 static void describe(struct qm_file *f, struct import *m, const char *entry)
 {
-    const char *slash = strrchr(entry, '/');
+    int has_groups = strcmp(qm_file_format(f), "torch") == 0; /* each question is a round trip */
+    const char *slash = has_groups ? strrchr(entry, '/') : NULL;
     char *parameter = slash ? strndup(entry, (size_t)(slash - entry)) : NULL, path[1200],
          text[4096];
     if (parameter && !json_object_get(m->hyper, parameter) &&

@@ -130,18 +130,24 @@ static void on_bus(int number, siginfo_t *info, void *context)
     errno = kept;
 }
 
+/* Under the lock.  Whoever set another handler since the last mapping comes after this one. */
 static void catch_bus(void)
 {
-    struct sigaction act = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction act = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_RESTART}, now;
     page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    if (sigaction(SIGBUS, NULL, &now) != 0 ||
+        ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_bus))
+        return;
     sigemptyset(&act.sa_mask);
-    sigaction(SIGBUS, &act, &before);
+    before = now;
+    sigaction(SIGBUS, &act, NULL);
 }
 
 /* An entry of the list that is closed, or a new one. */
 static struct qm_mapping *entry(void)
 {
     pthread_mutex_lock(&lock);
+    catch_bus();
     struct qm_mapping *m = closed;
     if (m) {
         closed = m->next_closed;
@@ -163,8 +169,6 @@ static void give_back(struct qm_mapping *m)
 
 struct qm_mapping *qm_mapping_open(int fd, size_t size)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, catch_bus);
     struct qm_mapping *m = entry();
     if (!m)
         return NULL;
