@@ -331,7 +331,7 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
             j->o.progress(at - before, j->o.context);
     }
     j->counted |= !folding;
-    return QM_OK;
+    return qm_file_check(j->f); /* views are of the file itself */
 }
 
 /* Allocates statistics and scales of the whole tensor.  *folds: passes that they need, 0 to 2. */

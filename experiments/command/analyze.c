@@ -387,6 +387,8 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
             ++*matched;
             st = analyze_entry(o, path, f, i, &progress, rows);
         }
+    if (st == QM_OK)
+        st = qm_file_check(f);
     qm_progress_end(&progress);
     qm_file_close(f);
     return st;

@@ -59,6 +59,8 @@ struct imported {
 };
 
 struct import {
+    struct qm_file **open;     /* parallel to the paths: those that were not closed */
+    struct qm_file_mark *mark; /* parallel to the paths: as each was listed */
     struct imported *of;
     int64_t n, room;
     struct qm_name_index at;
@@ -70,7 +72,8 @@ struct import {
 /* Notes the numbers of the param_group of an entry's parameter. */
 static void describe(struct qm_file *f, struct import *m, const char *entry)
 {
-    const char *slash = strrchr(entry, '/');
+    int has_groups = strcmp(qm_file_format(f), "torch") == 0; /* each question is a round trip */
+    const char *slash = has_groups ? strrchr(entry, '/') : NULL;
     char *parameter = slash ? strndup(entry, (size_t)(slash - entry)) : NULL, path[1200],
          text[4096];
     if (parameter && !json_object_get(m->hyper, parameter) &&
@@ -185,9 +188,10 @@ static char *remarks(const json_t *of)
     return all;
 }
 
-/* Lists what one file adds. */
-static qm_status list_file(const struct options *o, const char *path, struct import *m)
+/* Lists what file number k adds.  Where there is only one it stays open. */
+static qm_status list_file(const struct options *o, int k, struct import *m)
 {
+    const char *path = o->path[k];
     struct qm_file *f;
     char remark[QM_FILE_REMARK];
     QM_TRY(qm_file_open_numbers(path, &f));
@@ -197,21 +201,32 @@ static qm_status list_file(const struct options *o, const char *path, struct imp
             st = add_entry(f, path, i, m);
     if (qm_file_remark(f, remark))
         qm_note_remark(path, remark);
-    if (qm_file_left_out(f, remark, sizeof remark))
-        QM_TRY(remember(m->left_out, path, remark));
-    if (qm_file_joined(f, remark, sizeof remark))
-        QM_TRY(remember(m->joined, path, remark));
-    qm_file_close(f);
+    if (st == QM_OK && qm_file_left_out(f, remark, sizeof remark))
+        st = remember(m->left_out, path, remark);
+    if (st == QM_OK && qm_file_joined(f, remark, sizeof remark))
+        st = remember(m->joined, path, remark);
+    if (st == QM_OK)
+        st = qm_file_check(f);
+    m->mark[k] = *qm_file_mark(f);
+    if (st == QM_OK && o->n_paths == 1)
+        m->open[k] = f;
+    else
+        qm_file_close(f);
     return st;
 }
 
-/* Reads what one file adds into its room. */
-static qm_status read_file(const struct options *o, const char *path, struct import *m, int64_t *at,
+/* Reads what file number k adds into its room. */
+static qm_status read_file(const struct options *o, int k, struct import *m, int64_t *at,
                            struct qm_progress *progress)
 {
-    struct qm_file *f;
-    QM_TRY(qm_file_open(path, &f));
+    const char *path = o->path[k];
+    struct qm_file *f = m->open[k];
+    if (!f)
+        QM_TRY(qm_file_open(path, &f));
+    m->open[k] = NULL;
     qm_status st = QM_OK;
+    if (!qm_file_mark_equal(qm_file_mark(f), &m->mark[k]))
+        st = qm_fail(QM_BAD_FILE, "%s: changed while it was read", path);
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
             const struct qm_entry *e = qm_file_entry(f, i);
@@ -223,6 +238,8 @@ static qm_status read_file(const struct options *o, const char *path, struct imp
                 st = read_entry(f, i, x->tensor.data);
             qm_progress_add(progress, e->numel, 0);
         }
+    if (st == QM_OK)
+        st = qm_file_check(f);
     qm_file_close(f);
     return st;
 }
@@ -349,7 +366,7 @@ static qm_status import(const struct options *o, struct import *m, int argc, cha
     int64_t at = 0, elements = 0;
     QM_TRY(can_write(o->out));
     for (int i = 0; i < o->n_paths; i++)
-        QM_TRY(list_file(o, o->path[i], m));
+        QM_TRY(list_file(o, i, m));
     if (m->n == 0)
         return qm_fail(QM_NO_MATCH, "no tensor%s%s", o->filter ? " matches " : "",
                        o->filter ? o->filter : "");
@@ -366,7 +383,7 @@ static qm_status import(const struct options *o, struct import *m, int argc, cha
     qm_status st = QM_OK;
     qm_progress_start(&progress, "import", elements);
     for (int i = 0; st == QM_OK && i < o->n_paths; i++)
-        st = read_file(o, o->path[i], m, &at, &progress);
+        st = read_file(o, i, m, &at, &progress);
     qm_progress_end(&progress);
     if (st == QM_OK)
         st = qm_container_of(o->out) == QM_CONTAINER_h5 ? write_h5(o, m, argc, argv)
@@ -411,9 +428,18 @@ int qm_cmd_import(int argc, char **argv)
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;
-    struct import m = {.hyper = json_object(), .left_out = json_object(), .joined = json_object()};
-    qm_status st = m.hyper && m.left_out && m.joined ? import(&o, &m, argc, argv)
-                                                     : qm_fail(QM_NO_MEMORY, "names");
+    struct import m = {.open = calloc((size_t)o.n_paths, sizeof *m.open),
+                       .mark = calloc((size_t)o.n_paths, sizeof *m.mark),
+                       .hyper = json_object(),
+                       .left_out = json_object(),
+                       .joined = json_object()};
+    qm_status st = m.open && m.mark && m.hyper && m.left_out && m.joined
+                       ? import(&o, &m, argc, argv)
+                       : qm_fail(QM_NO_MEMORY, "names");
+    for (int i = 0; m.open && i < o.n_paths; i++)
+        qm_file_close(m.open[i]);
+    free(m.open);
+    free(m.mark);
     qm_name_index_free(&m.at);
     for (int64_t i = 0; i < m.n; i++)
         free(m.of[i].name);

@@ -366,7 +366,9 @@ static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, co
     int is_dispatcher = c->dispatched && c->shard == 0;
     if (c->shards == 1 || is_dispatcher)
         QM_TRY(can_write(path));
-    announce(o, job->suite);
+    if (c->fresh ||
+        !qm_campaign_exists(c->dir)) /* one that goes on was announced, and may be damaged */
+        announce(o, job->suite);
     qm_status st = is_dispatcher ? qm_campaign_dispatch(job, c, &stopped, &n)
                                  : qm_campaign_run(job, c, &stopped, &n);
     if (c->dispatched && !is_dispatcher)

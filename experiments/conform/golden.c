@@ -327,14 +327,16 @@ qm_status qm_golden_open(const char *path, struct qm_golden **out)
     static const struct qm_reader_service service = {service_open, service_serve, service_close};
     enum qm_file_sum sum;
     struct qm_blob first;
-    QM_TRY(qm_file_sum_check(path, &sum));
+    struct qm_file_mark mark;
     struct qm_golden *g = calloc(1, sizeof *g);
     if (!g || !(g->path = strdup(path))) {
         free(g);
         return qm_fail(QM_NO_MEMORY, "reading %s", path);
     }
     g->file = -1;
-    qm_status st = qm_reader_start(&service, path, &sum, 0, &first, &g->process);
+    qm_status st = qm_file_sum_check_marked(path, &mark, &sum);
+    if (st == QM_OK)
+        st = qm_reader_start(&service, path, &sum, 0, &mark, &first, &g->process);
     if (st == QM_OK && !qm_stored_digest_take(path, &first))
         st = qm_reader_garbled(g->process);
     if (st == QM_OK)

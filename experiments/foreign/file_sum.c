@@ -206,19 +206,35 @@ static qm_status check_open(const char *path, int fd, int is_any, enum qm_file_s
                          path);
 }
 
-static qm_status check(const char *path, int is_any, enum qm_file_sum *out)
+/* Keeps the descriptor open for a mark; NULL: it is closed. */
+static qm_status check(const char *path, int is_any, struct qm_file_mark *mark,
+                       enum qm_file_sum *out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (fd < 0)
         return qm_fail(QM_BAD_FILE, "%s: cannot open: %s", path, strerror(errno));
-    qm_status st = check_open(path, fd, is_any, out);
-    close(fd);
+    qm_status st = QM_OK;
+    if (mark && !qm_file_mark_take(fd, mark))
+        st = qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    if (st == QM_OK)
+        st = check_open(path, fd, is_any, out);
+    if (!mark || st != QM_OK)
+        close(fd);
     return st;
 }
 
-qm_status qm_file_sum_check(const char *path, enum qm_file_sum *out) { return check(path, 0, out); }
+qm_status qm_file_sum_check(const char *path, enum qm_file_sum *out)
+{
+    return check(path, 0, NULL, out);
+}
+
+qm_status qm_file_sum_check_marked(const char *path, struct qm_file_mark *mark,
+                                   enum qm_file_sum *out)
+{
+    return check(path, 0, mark, out);
+}
 
 qm_status qm_file_sum_check_any(const char *path, enum qm_file_sum *out)
 {
-    return check(path, 1, out);
+    return check(path, 1, NULL, out);
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "core/base/status.h"
+#include "experiments/foreign/file_mark.h"
 
 #define QM_FILE_SUM_LINE 64
 
@@ -31,6 +32,11 @@ enum qm_file_sum qm_file_sum_of(const void *bytes, size_t n);
  * row; QM_BAD_FILE: it cannot be opened, is no regular file, is empty, or its sum is wrong or
  * other. */
 qm_status qm_file_sum_check(const char *path, enum qm_file_sum *out);
+
+/* As qm_file_sum_check; *mark is the file as it was before its sum was taken, whose fd the caller
+ * closes. */
+qm_status qm_file_sum_check_marked(const char *path, struct qm_file_mark *mark,
+                                   enum qm_file_sum *out);
 
 /* The same for a file that may be another program's: other bytes after HDF5's end are refused only
  * where they are parts of a line; else *out is QM_FILE_SUM_none. */

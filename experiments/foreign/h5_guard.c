@@ -52,6 +52,16 @@ static qm_status readable(const char *path)
     return QM_OK;
 }
 
+/* Whether the library has opened the file that was marked before, which another may have replaced
+ * meanwhile. */
+static qm_status is_expected(const char *path, hid_t file)
+{
+    void *handle = NULL;
+    if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0 || !handle)
+        return QM_OK; /* a driver without a descriptor */
+    return qm_reader_expect(path, *(const int *)handle);
+}
+
 qm_status qm_h5_guard_open(const char *path, size_t cache, hid_t *out)
 {
     char why[200];
@@ -69,8 +79,10 @@ qm_status qm_h5_guard_open(const char *path, size_t cache, hid_t *out)
     if (file < 0)
         st = qm_fail(QM_BAD_FILE, "%s: HDF5 cannot open it, is it damaged or still written? %s",
                      path, qm_h5_guard_reason(why));
-    else
+    else if ((st = is_expected(path, file)) == QM_OK)
         *out = file;
+    else
+        H5Fclose(file);
     H5Pclose(access);
     if (st == QM_OK)
         qm_reader_close_doors();
@@ -222,13 +234,16 @@ static uint64_t chunk_bytes(hid_t set, hid_t plist)
 
 /* Whether every chunk is found where some place of the dataset looks for it: the chunks that the
  * places find have as many bytes as all that the index lists.  Otherwise one lies outside or
- * between the places, or a second time in one.  One look-up per place, as reading has. */
-static int has_chunks_in_place(hid_t set, hid_t plist, uint64_t stored)
+ * between the places, or a second time in one.  *end: of the chunk that ends last in the file.  One
+ * look-up per place, as reading has. */
+static int has_chunks_in_place(hid_t set, hid_t plist, uint64_t stored, uint64_t *end)
 {
     hsize_t side[H5S_MAX_RANK], dims[H5S_MAX_RANK], at[H5S_MAX_RANK] = {0}, bytes;
+    haddr_t place;
+    unsigned skipped;
     hid_t space = H5Dget_space(set);
     int rank = H5Sget_simple_extent_dims(space, dims, NULL), k;
-    uint64_t places = 1, found = 0;
+    uint64_t places = 1, found = 0, last;
     H5Sclose(space);
     if (rank < 1 || H5Pget_chunk(plist, H5S_MAX_RANK, side) != rank)
         return 0;
@@ -237,14 +252,31 @@ static int has_chunks_in_place(hid_t set, hid_t plist, uint64_t stored)
             places > PLACES_MOST)
             return 1;
     for (uint64_t i = 0; i < places && found < stored; i++) {
-        if (H5Dget_chunk_storage_size(set, at, &bytes) >= 0) /* a place without a chunk fails */
+        if (H5Dget_chunk_info_by_coord(set, at, &skipped, &place, &bytes) >= 0 &&
+            place != HADDR_UNDEF) { /* a place without a chunk has none */
             found += bytes;
+            if (__builtin_add_overflow(place, bytes, &last))
+                last = UINT64_MAX;
+            *end = last > *end ? last : *end;
+        }
         for (k = rank - 1; k >= 0 && (at[k] += side[k]) >= dims[k]; k--)
             at[k] = 0;
         if (i % 4096 == 0)
             qm_reader_progress();
     }
     return found == stored;
+}
+
+/* Whether the index of chunks can be read: where it cannot, nothing seems to be stored. */
+static int has_index(hid_t set, char why[200])
+{
+    hsize_t n = 0;
+    hid_t space = H5Dget_space(set);
+    int has = H5Dget_num_chunks(set, space, &n) >= 0;
+    if (!has)
+        qm_h5_guard_reason(why);
+    H5Sclose(space);
+    return has;
 }
 
 static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct extent *e)
@@ -260,10 +292,17 @@ static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct 
     if (e->claimed > SPARSE_MOST_CHUNKED && e->claimed / QM_H5_DEFLATE_MOST > e->stored)
         return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
                        (unsigned long long)e->claimed, (unsigned long long)e->stored);
-    return has_chunks_in_place(set, plist, e->stored)
+    uint64_t end = 0;
+    char why[200];
+    if (e->stored == 0 && !has_index(set, why))
+        return qm_fail(QM_BAD_FILE, "%.200s: %s", name, why);
+    if (!has_chunks_in_place(set, plist, e->stored, &end))
+        return qm_fail(QM_BAD_FILE, "%.200s: a chunk does not lie at a place of its own in it",
+                       name);
+    return end <= e->file
                ? QM_OK
-               : qm_fail(QM_BAD_FILE, "%.200s: a chunk does not lie at a place of its own in it",
-                         name);
+               : qm_fail(QM_BAD_FILE, "%.200s: a chunk ends at byte %llu, but the file at %llu",
+                         name, (unsigned long long)end, (unsigned long long)e->file);
 }
 
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)

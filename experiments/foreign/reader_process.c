@@ -59,9 +59,11 @@ struct qm_reader_process {
     int fd;                /* of the socket; -1: there is no process */
     pid_t pid;
     void *object; /* of a service in this process */
+    struct qm_file_mark mark;
 };
 
-static struct shared *progress; /* in a reader process */
+static struct shared *progress;             /* in a reader process */
+static const struct qm_file_mark *expected; /* in a reader process */
 static int in_this_process;
 
 void qm_reader_in_this_process(int on) { in_this_process = on; }
@@ -70,6 +72,11 @@ void qm_reader_progress(void)
 {
     if (progress)
         atomic_fetch_add(&progress->progress, 1);
+}
+
+qm_status qm_reader_expect(const char *path, int fd)
+{
+    return expected && expected->fd >= 0 ? qm_file_mark_check_other(expected, path, fd) : QM_OK;
 }
 
 int qm_reader_follows_links(void)
@@ -144,7 +151,7 @@ static void limit_memory(void)
 static void confine(void)
 {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGQUIT, SIGPIPE};
-    static const int fatal[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+    static const int fatal[] = {SIGSEGV, SIGABRT, SIGFPE, SIGILL}; /* SIGBUS: file_mark.c */
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         signal(ignored[i], SIG_IGN); /* the terminal's signals are for the program */
     for (size_t i = 0; !SANITIZED && i < sizeof fatal / sizeof *fatal; i++)
@@ -200,6 +207,7 @@ static _Noreturn void live(struct qm_reader_process *p, void *context, int fd)
     void *object = NULL;
     struct letter l;
     progress = (struct shared *)(void *)p->shared;
+    expected = &p->mark;
     confine();
     struct qm_blob out = answer_blob(p);
     qm_status st = settle(p, p->service->open(p->path, context, &object, &out), &out);
@@ -341,6 +349,18 @@ static qm_status accept_answer(struct qm_reader_process *p, const struct letter 
     return st;
 }
 
+qm_status qm_reader_check(const struct qm_reader_process *p)
+{
+    return qm_file_mark_check(&p->mark, p->path);
+}
+
+/* What a file says that changed meanwhile, good or bad, does not count. */
+static qm_status unless_changed(const struct qm_reader_process *p, qm_status st)
+{
+    qm_status changed = qm_reader_check(p);
+    return changed != QM_OK ? changed : st;
+}
+
 static qm_status gone(const struct qm_reader_process *p)
 {
     return qm_fail(QM_BAD_FILE, "%s: the process that read it has ended", p->path);
@@ -359,8 +379,8 @@ struct qm_blob qm_reader_request(struct qm_reader_process *p)
     return request_blob(p);
 }
 
-qm_status qm_reader_ask(struct qm_reader_process *p, int request, const struct qm_blob *arguments,
-                        struct qm_blob *answer)
+static qm_status ask(struct qm_reader_process *p, int request, const struct qm_blob *arguments,
+                     struct qm_blob *answer)
 {
     struct letter l = {QM_OK, 0};
     if (arguments->bad)
@@ -377,6 +397,12 @@ qm_status qm_reader_ask(struct qm_reader_process *p, int request, const struct q
         return died(p);
     QM_TRY(receive(p, &l));
     return accept_answer(p, &l, answer);
+}
+
+qm_status qm_reader_ask(struct qm_reader_process *p, int request, const struct qm_blob *arguments,
+                        struct qm_blob *answer)
+{
+    return unless_changed(p, ask(p, request, arguments, answer));
 }
 
 static qm_status first_answer(struct qm_reader_process *p, void *context, struct qm_blob *first)
@@ -396,10 +422,21 @@ static qm_status first_answer(struct qm_reader_process *p, void *context, struct
     return QM_OK;
 }
 
-qm_status qm_reader_start(const struct qm_reader_service *service, const char *path, void *context,
-                          size_t room, struct qm_blob *first, struct qm_reader_process **out)
+static void close_mark(const struct qm_file_mark *m)
 {
-    QM_TRY(memory_word_check());
+    if (m->fd >= 0)
+        close(m->fd);
+}
+
+qm_status qm_reader_start(const struct qm_reader_service *service, const char *path, void *context,
+                          size_t room, const struct qm_file_mark *mark, struct qm_blob *first,
+                          struct qm_reader_process **out)
+{
+    qm_status st = memory_word_check();
+    if (st != QM_OK) {
+        close_mark(mark);
+        return st;
+    }
     struct qm_reader_process *p = calloc(1, sizeof *p);
     char *copy = strdup(path);
     size_t most = (size_t)qm_reader_memory();
@@ -409,13 +446,14 @@ qm_status qm_reader_start(const struct qm_reader_service *service, const char *p
     if (!p || !copy || shared == MAP_FAILED) {
         if (shared != MAP_FAILED)
             munmap(shared, PAGE + REQUEST_ROOM + room);
+        close_mark(mark);
         free(copy);
         free(p);
         return qm_fail(QM_NO_MEMORY, "%s: %zu bytes to hand it over", path, room);
     }
     *p = (struct qm_reader_process){
-        .service = service, .path = copy, .shared = shared, .room = room, .fd = -1};
-    qm_status st = first_answer(p, context, first);
+        .service = service, .path = copy, .shared = shared, .room = room, .fd = -1, .mark = *mark};
+    st = unless_changed(p, first_answer(p, context, first));
     if (st == QM_OK)
         *out = p;
     else
@@ -430,6 +468,7 @@ void qm_reader_end(struct qm_reader_process *p)
     stop(p, 0);
     if (in_this_process && p->service->close)
         p->service->close(p->object);
+    close_mark(&p->mark);
     munmap(p->shared, PAGE + REQUEST_ROOM + p->room);
     free(p->path);
     free(p);

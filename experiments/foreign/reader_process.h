@@ -16,6 +16,7 @@
 
 #include "core/base/status.h"
 #include "experiments/foreign/blob.h"
+#include "experiments/foreign/file_mark.h"
 
 #define QM_READER_SECONDS 8
 #define QM_READER_DELAY   60 /* seconds of waiting for a processor that are granted beside them */
@@ -33,9 +34,12 @@ struct qm_reader_service {
 };
 
 /* Starts a reader process with at most `room` bytes for an answer (0: the limit).  *first is what
- * `open` put; it is valid until the next request.  Fails as `open` did. */
+ * `open` put; it is valid until the next request.  Fails as `open` did, and QM_BAD_FILE where the
+ * file, which mark is of, changed since it was marked; after every later answer it is looked at
+ * likewise.  The mark's fd is closed in the end, or on failure. */
 qm_status qm_reader_start(const struct qm_reader_service *service, const char *path, void *context,
-                          size_t room, struct qm_blob *first, struct qm_reader_process **out);
+                          size_t room, const struct qm_file_mark *mark, struct qm_blob *first,
+                          struct qm_reader_process **out);
 void qm_reader_end(struct qm_reader_process *p); /* accepts NULL */
 
 /* An empty request, to put its arguments into. */
@@ -45,6 +49,9 @@ struct qm_blob qm_reader_request(struct qm_reader_process *p);
 qm_status qm_reader_ask(struct qm_reader_process *p, int request, const struct qm_blob *arguments,
                         struct qm_blob *answer);
 
+/* QM_BAD_FILE: the file changed since it was marked. */
+qm_status qm_reader_check(const struct qm_reader_process *p);
+
 /* QM_BAD_FILE: an answer that ends too early or holds a wrong length. */
 qm_status qm_reader_garbled(const struct qm_reader_process *p);
 
@@ -52,6 +59,10 @@ qm_status qm_reader_garbled(const struct qm_reader_process *p);
 
 /* Says that there is progress; without effect in other processes. */
 void qm_reader_progress(void);
+
+/* QM_BAD_FILE: what a library opened at the path is not the file that the starter marked, or not as
+ * it was then.  QM_OK in other processes. */
+qm_status qm_reader_expect(const char *path, int fd);
 
 /* From now on a reader process opens no file: links and storage that lead out of the file that is
  * open fail, and so do plug-ins.  Without effect in other processes, and when the environment's

@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/grow.h"
 #include "core/base/interrupt.h"
+#include "experiments/foreign/file_mark.h"
 #include "experiments/foreign/reader_process.h"
 
 enum { PIECE = 1 << 16 };
@@ -104,11 +105,16 @@ qm_status qm_text_open(const char *path, FILE **out)
     int fd = -1;
     char *text = NULL;
     size_t size = 0;
+    struct qm_file_mark mark = QM_FILE_MARK_NONE;
     struct qm_interrupt_wait wait;
     qm_interrupt_wait_begin(&wait);
     qm_status st = open_text(path, &fd);
+    if (st == QM_OK && qm_file_mark_take(fd, &mark) && mark.size == 0)
+        mark.fd = -1; /* a device, or a file that the system makes when it is read */
     if (st == QM_OK)
         st = read_text(path, fd, &text, &size);
+    if (st == QM_OK)
+        st = qm_file_mark_check(&mark, path);
     qm_interrupt_wait_end(&wait);
     if (fd >= 0)
         close(fd);

@@ -1,4 +1,6 @@
 /* file_process.c - Opens a tensor file in a reader process, and takes over what it finds. */
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +83,15 @@ static qm_status check_claims(const struct qm_file *f)
     return qm_fail_in(qm_reader_claim_fail("its tensors claim", claimed, stored), f->path);
 }
 
+/* In the reader process: pages that the file lost, and the files beside it; the program itself
+ * looks at the file. */
+static qm_status check_here(struct qm_file *f)
+{
+    if (qm_mapping_has_lost(f->mapping))
+        return qm_file_mark_lost(&f->mark, f->path);
+    return f->own && f->format->check ? f->format->check(f) : QM_OK;
+}
+
 /* Works on a copy of the program's file, so that nothing of it is closed twice where the service
  * runs in the program itself. */
 static qm_status service_open(const char *path, void *context, void **object, struct qm_blob *out)
@@ -93,7 +104,8 @@ static qm_status service_open(const char *path, void *context, void **object, st
     f->fd = -1;
     if (f->format->kind == QM_FORMAT_served)
         f->map = NULL;
-    qm_status st = f->format->open(f);
+    qm_status st = f->format->open(f), whole = check_here(f);
+    st = whole != QM_OK ? whole : st;
     if (st == QM_OK)
         st = check_claims(f);
     if (f->format->kind == QM_FORMAT_served_from_map)
@@ -112,13 +124,20 @@ static qm_status service_open(const char *path, void *context, void **object, st
     return st;
 }
 
+/* The status of a read, unless the file changed meanwhile. */
+static qm_status read_whole(struct qm_file *f, qm_status st)
+{
+    qm_status whole = check_here(f);
+    return whole != QM_OK ? whole : st;
+}
+
 static qm_status serve_read(struct qm_file *f, struct qm_blob *in, struct qm_blob *out)
 {
     int64_t i = qm_blob_take_number(in), from = qm_blob_take_number(in);
     int64_t n = qm_blob_take_number(in), wide = qm_blob_take_number(in);
     void *room = qm_blob_put(out, (size_t)n * (wide ? sizeof(double) : sizeof(float)));
     struct qm_sink sink = {wide ? NULL : room, wide ? room : NULL};
-    return room ? f->format->read(f, (int)i, from, n, sink) : QM_OK;
+    return room ? read_whole(f, f->format->read(f, (int)i, from, n, sink)) : QM_OK;
 }
 
 static qm_status serve_bytes(struct qm_file *f, struct qm_blob *in, struct qm_blob *out)
@@ -126,7 +145,7 @@ static qm_status serve_bytes(struct qm_file *f, struct qm_blob *in, struct qm_bl
     int64_t i = qm_blob_take_number(in), from = qm_blob_take_number(in);
     int64_t n = qm_blob_take_number(in);
     void *room = qm_blob_put(out, (size_t)n * qm_dtype_size(f->entry[i].dtype));
-    return room ? f->format->bytes(f, (int)i, from, n, room) : QM_OK;
+    return room ? read_whole(f, f->format->bytes(f, (int)i, from, n, room)) : QM_OK;
 }
 
 static void serve_number(struct qm_file *f, const char *path, const char *name, int64_t most,
@@ -226,10 +245,9 @@ static qm_status take_unpacked(struct qm_file *f)
     if (fstat(fd, &info) != 0 || info.st_size <= 0)
         return qm_file_bad(f, "holds nothing");
     f->size = (size_t)info.st_size;
-    void *map = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
+    if (!(f->mapping = qm_mapping_open(fd, f->size)))
         return qm_fail(QM_NO_MEMORY, "%s: %zu bytes", f->path, f->size);
-    f->map = map;
+    f->map = qm_mapping_bytes(f->mapping);
     return QM_OK;
 }
 
@@ -257,7 +275,10 @@ qm_status qm_file_open_apart(struct qm_file *f)
         QM_TRY(qm_file_sum_check_any(f->path, &f->sum));
     if (f->format->kind == QM_FORMAT_unpacked && (f->unpacked_fd = qm_file_in_memory(0)) < 0)
         return qm_fail(QM_NO_MEMORY, "%s: an unnamed file in memory", f->path);
-    QM_TRY(qm_reader_start(is_served ? &served : &opened, f->path, f, ROOM, &first, &p));
+    struct qm_file_mark mark = f->mark;
+    if ((mark.fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 0)) < 0)
+        return qm_fail(QM_INTERNAL, "%s: a descriptor: %s", f->path, strerror(errno));
+    QM_TRY(qm_reader_start(is_served ? &served : &opened, f->path, f, ROOM, &mark, &first, &p));
     qm_status st = take_over(f, p, &first);
     if (is_served)
         f->process = p;

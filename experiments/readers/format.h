@@ -36,6 +36,8 @@ struct qm_format {
     qm_status (*read)(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
     /* Optional: as read, of a served format; the entry's own bytes in this machine's order. */
     qm_status (*bytes)(struct qm_file *f, int i, int64_t from, int64_t n, void *out);
+    /* Optional: QM_BAD_FILE where another file that the last read was of changed. */
+    qm_status (*check)(struct qm_file *f);
     /* Optional: frees f->own; also called after a failed open. */
     void (*close)(struct qm_file *f);
     /* Optional, as qm_file_attr_number and qm_file_attr_text. */
@@ -58,11 +60,14 @@ struct qm_file {
     int fd;                   /* -1 when closed */
     const unsigned char *map; /* NULL when unmapped; size stays */
     size_t size;
-    size_t beside;        /* bytes of other files that its tensors lie in */
-    size_t resident;      /* bytes of the mapping touched since its pages were last dropped */
-    void *own;            /* data of the format */
-    enum qm_file_sum sum; /* what the checksum line of an HDF5 file said */
-    int unpacked_fd;      /* of an unnamed file in memory, for a format that unpacks; -1: none */
+    size_t beside;              /* bytes of other files that its tensors lie in */
+    size_t resident;            /* bytes of the mapping touched since its pages were last dropped */
+    struct qm_mapping *mapping; /* that map lies in; NULL: it lies elsewhere */
+    struct qm_file_mark mark;   /* as it was opened; its fd is fd, or -1 once nothing more is read
+                                   from the file itself */
+    void *own;                  /* data of the format */
+    enum qm_file_sum sum;       /* what the checksum line of an HDF5 file said */
+    int unpacked_fd; /* of an unnamed file in memory, for a format that unpacks; -1: none */
     struct qm_reader_process *process; /* that serves reads; NULL: the mapping does */
 };
 
@@ -72,6 +77,9 @@ qm_status qm_file_open_apart(struct qm_file *f);
 
 /* Opens a .safetensors file or a checkpoint in this process, as a shard of another file. */
 qm_status qm_file_open_here(const char *path, struct qm_file **out);
+
+/* QM_BAD_FILE: a file that this process opened as a shard changed, or one that it is made of. */
+qm_status qm_file_check_here(struct qm_file *f);
 
 /* As the functions of struct qm_format, for a file whose process serves reads. */
 qm_status qm_file_ask_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
@@ -124,7 +132,10 @@ void qm_file_unmap(struct qm_file *f);
 qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, const char *format,
                          ...) __attribute__((format(printf, 4, 5)));
 
-/* The `read` of formats whose elements lie in the mapping. */
+/* QM_BAD_FILE: the mapped file changed since it was opened, or lost pages. */
+qm_status qm_mapped_check(const struct qm_file *f);
+
+/* The `read` of formats whose elements lie in the mapping; the caller checks it afterwards. */
 qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
 
 /* Bytes of an element of entry i in the mapping. */

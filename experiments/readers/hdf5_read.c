@@ -76,6 +76,14 @@ static qm_status open_dataset(struct qm_file *f, int i)
     hid_t first = H5Dopen2(own->file, f->entry[i].name, H5P_DEFAULT);
     if (first < 0)
         return qm_file_bad(f, "dataset '%.200s': %s", f->entry[i].name, qm_h5_guard_reason(why));
+    hid_t plist = H5Dget_create_plist(first);
+    H5D_layout_t layout = H5Pget_layout(plist);
+    H5Pclose(plist);
+    if (layout != H5D_CHUNKED) {
+        own->dataset = first;
+        own->entry = i;
+        return QM_OK;
+    }
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
     H5Pset_chunk_cache(access, 10007, cache_bytes(first, &f->entry[i].shape), 1.0);
     H5Dclose(first);

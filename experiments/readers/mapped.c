@@ -2,7 +2,6 @@
 #include <assert.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "experiments/readers/float8.h"
 #include "experiments/readers/format.h"
@@ -152,14 +151,10 @@ static void copy_fortran_box(struct qm_file *f, int i, const struct qm_box *box,
     }
 }
 
-/* QM_BAD_FILE when the file has shrunk: reading its mapping would raise SIGBUS. */
-static qm_status still_whole(const struct qm_file *f)
+qm_status qm_mapped_check(const struct qm_file *f)
 {
-    struct stat info;
-    if (fstat(f->fd, &info) != 0 || (size_t)info.st_size < f->size)
-        return qm_file_bad(f, "became shorter than the %zu bytes it had when it was opened",
-                           f->size);
-    return QM_OK;
+    QM_TRY(qm_file_mark_check(&f->mark, f->path));
+    return qm_mapping_has_lost(f->mapping) ? qm_file_mark_lost(&f->mark, f->path) : QM_OK;
 }
 
 const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
@@ -168,7 +163,7 @@ const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
     const struct qm_array_location *p = &f->place[i];
     if (!f->map || e->dtype != QM_DTYPE_f32 || p->swap || p->code ||
         (p->fortran && e->shape.rank > 1) || p->offset % _Alignof(float) != 0 ||
-        still_whole(f) != QM_OK)
+        qm_mapped_check(f) != QM_OK)
         return NULL;
     qm_mapped_touched(f, (size_t)n * sizeof(float));
     return (const float *)(const void *)(f->map + p->offset) + from;
@@ -207,7 +202,6 @@ qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
     const struct qm_array_location *p = &f->place[i];
     if (!f->map)
         return qm_fail(QM_BAD_ARG, "%s: '%s' does not lie in one piece", f->path, e->name);
-    QM_TRY(still_whole(f));
     if (!p->code && (p->swap || (p->fortran && e->shape.rank > 1))) {
         copy_turned(f, i, out);
         return QM_OK;
@@ -227,7 +221,6 @@ qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
 qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink)
 {
     const struct qm_entry *e = &f->entry[i];
-    QM_TRY(still_whole(f));
     if (f->place[i].fortran && e->shape.rank > 1) {
         struct qm_box box;
         for (int64_t done = 0; done < n; done += box.numel) {

@@ -77,12 +77,12 @@ qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
 
 void qm_file_unmap(struct qm_file *f)
 {
-    if (f->map)
-        munmap((void *)f->map, f->size);
+    qm_mapping_close(f->mapping);
     if (f->fd >= 0)
         close(f->fd);
+    f->mapping = NULL;
     f->map = NULL;
-    f->fd = -1;
+    f->fd = f->mark.fd = -1;
 }
 
 int qm_file_in_memory(size_t size)
@@ -157,10 +157,11 @@ static qm_status map_file(struct qm_file *f)
         return qm_file_bad(f, "has %lld bytes, of which the disk stores %lld: a sparse giant",
                            (long long)info.st_size, (long long)info.st_blocks * 512);
     f->size = (size_t)info.st_size;
-    void *map = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
-    if (map == MAP_FAILED)
+    if (!qm_file_mark_take(f->fd, &f->mark) || f->mark.size != info.st_size)
+        return qm_file_bad(f, "changed while it was opened");
+    if (!(f->mapping = qm_mapping_open(f->fd, f->size)))
         return qm_file_bad(f, "cannot map %zu bytes: %s", f->size, strerror(errno));
-    f->map = map;
+    f->map = qm_mapping_bytes(f->mapping);
     return QM_OK;
 }
 
@@ -222,13 +223,15 @@ qm_status qm_file_open(const char *path, struct qm_file **out)
     struct qm_file *f = calloc(1, sizeof *f);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s: opening", path);
-    f->fd = f->unpacked_fd = -1;
+    f->fd = f->unpacked_fd = f->mark.fd = -1;
     f->path = strdup(path);
     qm_status st = f->path ? enter_folder(f) : qm_fail(QM_NO_MEMORY, "%s: opening", path);
     if (st == QM_OK)
         st = map_file(f);
     if (st == QM_OK)
         st = open_format(f);
+    if (f->path && qm_mapped_check(f) != QM_OK)
+        st = QM_BAD_FILE;
     if (st == QM_OK)
         *out = f;
     else
@@ -242,7 +245,7 @@ qm_status qm_file_open_here(const char *path, struct qm_file **out)
     struct qm_file *f = calloc(1, sizeof *f);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s: opening", path);
-    f->fd = f->unpacked_fd = -1;
+    f->fd = f->unpacked_fd = f->mark.fd = -1;
     f->path = strdup(path);
     qm_status st = f->path ? map_file(f) : qm_fail(QM_NO_MEMORY, "%s: opening", path);
     for (size_t k = 0; st == QM_OK && k < sizeof of_shards / sizeof *of_shards; k++)
@@ -252,11 +255,19 @@ qm_status qm_file_open_here(const char *path, struct qm_file **out)
         st = f->format ? f->format->open(f)
                        : qm_file_bad(f, "a shard that is neither .safetensors nor a torch "
                                         "checkpoint");
+    if (f->path && qm_mapped_check(f) != QM_OK)
+        st = QM_BAD_FILE;
     if (st == QM_OK)
         *out = f;
     else
         qm_file_close(f);
     return st;
+}
+
+qm_status qm_file_check_here(struct qm_file *f)
+{
+    QM_TRY(qm_mapped_check(f));
+    return f->own && f->format->check ? f->format->check(f) : QM_OK;
 }
 
 void qm_file_close(struct qm_file *f)
@@ -320,8 +331,10 @@ static qm_status read_range(struct qm_file *f, int i, int64_t from, int64_t n, s
                        e->name, (long long)e->numel, (long long)n, (long long)from);
     if (n == 0)
         return QM_OK;
-    return f->process ? qm_file_ask_read(f, i, from, n, sink)
-                      : f->format->read(f, i, from, n, sink);
+    if (f->process)
+        return qm_file_ask_read(f, i, from, n, sink);
+    QM_TRY(f->format->read(f, i, from, n, sink));
+    return qm_mapped_check(f);
 }
 
 qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out)
@@ -345,8 +358,20 @@ qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out)
 {
     if (i < 0 || i >= f->n_entries)
         return qm_fail(QM_BAD_ARG, "%s: entry %d of %d", f->path, i, f->n_entries);
-    return f->process ? qm_file_ask_bytes(f, i, out) : qm_mapped_bytes(f, i, out);
+    if (f->process)
+        return qm_file_ask_bytes(f, i, out);
+    QM_TRY(qm_mapped_bytes(f, i, out));
+    return qm_mapped_check(f);
 }
+
+qm_status qm_file_check(const struct qm_file *f)
+{
+    if (f->process)
+        QM_TRY(qm_reader_check(f->process));
+    return qm_mapped_check(f);
+}
+
+const struct qm_file_mark *qm_file_mark(const struct qm_file *f) { return &f->mark; }
 
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
 {

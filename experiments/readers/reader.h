@@ -38,12 +38,14 @@
  *                 and "joined" where the names of parameters are not proven.
  *   *.index.json  shards (.safetensors or .bin) of a model, by its weight_map; also by the folder.
  *
- * A file that shrinks while it is open is refused at the next read.  A file serves one thread at a
- * time; all HDF5 files of a process together serve one thread at a time. */
+ * A file that changes while it is open, in size or time of modification, is refused after the next
+ * read, whose values do not count; so is one of the files that it is made of.  A file serves one
+ * thread at a time; all HDF5 files of a process together serve one thread at a time. */
 #ifndef QM_READERS_READER_H
 #define QM_READERS_READER_H
 
 #include "core/base/tensor.h"
+#include "experiments/foreign/file_mark.h"
 
 struct qm_file; /* opaque; owns mappings and handles */
 
@@ -82,8 +84,15 @@ qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n,
 
 /* Zero-copy view of n >= 1 elements from `from`, valid until the file is closed.  NULL unless they
  * are contiguous native floats in the mapping and the range is inside; qm_file_read reads them
- * then.  Their pages count among the 64 MB. */
+ * then.  Their pages count among the 64 MB.  What was computed of a view counts if qm_file_check
+ * finds no change afterwards; of a file that became shorter the view has zeros. */
 const float *qm_file_view(struct qm_file *f, int i, int64_t from, int64_t n);
+
+/* QM_BAD_FILE: the file changed since it was opened. */
+qm_status qm_file_check(const struct qm_file *f);
+
+/* The file as it was when it was opened; what a folder was opened for is its index. */
+const struct qm_file_mark *qm_file_mark(const struct qm_file *f);
 
 /* Copies all elements of entry i, unconverted, to out, in C order and in this machine's byte order.
  * QM_BAD_ARG: the entry is of HDF5. */

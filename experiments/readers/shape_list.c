@@ -148,6 +148,8 @@ static qm_status tensor_file(const char *path, const char *filter, struct list *
         if (is_state ? is_stored_parameter(qm_file_entry(f, i), filter)
                      : is_counted(qm_file_entry(f, i), filter))
             st = append(l, qm_file_entry(f, i)->name, &qm_file_entry(f, i)->shape);
+    if (st == QM_OK)
+        st = qm_file_check(f);
     qm_name_index_free(&at);
     free(of);
     qm_file_close(f);
@@ -168,7 +170,7 @@ static qm_status file(const char *path, const char *filter, struct list *l)
     FILE *f = fopen(path, "re");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    int text = is_text(f) || about.st_size == 0;
+    int text = about.st_size == 0 || is_text(f); /* one of the system's may stay silent for ever */
     fclose(f);
     if (!text)
         return tensor_file(path, filter, l);

@@ -297,6 +297,7 @@ const struct qm_format qm_format_torch = {
     .open = open_torch,
     .read = qm_torch_read,
     .bytes = qm_torch_bytes,
+    .check = qm_torch_shards_check,
     .close = close_torch,
     .attr_number = attr_number,
     .attr_text = attr_text,

@@ -53,6 +53,9 @@ struct qm_torch_shard {
     const char *name; /* of the pickle */
     const unsigned char *map;
     size_t size;
+    struct qm_mapping *mapping;
+    struct qm_file_mark mark; /* without a descriptor */
+    int is_read;              /* since it was looked at last */
 };
 
 /* The checkpoint's values: qm_file.own. */
@@ -68,6 +71,8 @@ struct qm_torch {
     struct qm_torch_shard *shard;
     int64_t n_shards, shard_room, n_open; /* n_open: pieces of storages that are open */
     struct qm_name_index shard_at;
+    int all_read;      /* 1: of several storages, or of the shards that were mapped */
+    int64_t last_read; /* 1 + the storage that was read since the shards were looked at; 0: none */
     struct qm_torch_array *array; /* parallel to the file's entries */
     int64_t array_room;
     struct qm_name_index entry_at; /* entries by name */
@@ -180,6 +185,9 @@ struct qm_torch_piece {
 /* Number of the shard of a name, which is mapped at its first use. */
 qm_status qm_torch_shard_find(struct qm_file *f, const struct qm_pickle *name, int64_t *out);
 void qm_torch_shards_free(struct qm_torch *t);
+
+/* QM_BAD_FILE: a shard that was read since the last call changed since it was mapped. */
+qm_status qm_torch_shards_check(struct qm_file *f);
 
 /* What the archive of a piece holds, in t's memory; NULL: a tensor is in it. */
 qm_status qm_torch_value_in(struct qm_file *f, const struct qm_torch_piece *p,

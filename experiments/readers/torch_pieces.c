@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,11 +26,11 @@ static qm_status map_shard(const struct qm_file *f, const char *path, struct qm_
                          S_ISREG(info.st_mode) ? "empty" : "not a regular file");
     if (st == QM_OK) {
         s->size = (size_t)info.st_size;
-        void *map = mmap(NULL, s->size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED)
+        s->mapping = qm_file_mark_take(fd, &s->mark) ? qm_mapping_open(fd, s->size) : NULL;
+        if (!s->mapping)
             st = qm_file_bad(f, "shard '%.200s': cannot map %zu bytes", s->name, s->size);
         else
-            s->map = map;
+            s->map = qm_mapping_bytes(s->mapping);
     }
     if (fd >= 0)
         close(fd);
@@ -62,10 +61,11 @@ qm_status qm_torch_shard_find(struct qm_file *f, const struct qm_pickle *name, i
     if (t->n_shards == SHARDS_MOST)
         return qm_file_bad(f, "more than %d shards", SHARDS_MOST);
     QM_TRY(qm_grow((void **)&t->shard, &t->shard_room, t->n_shards + 1, sizeof *t->shard));
-    struct qm_torch_shard s = {name->text, NULL, 0};
+    struct qm_torch_shard s = {.name = name->text, .is_read = 1};
     QM_TRY(map_shard(f, path, &s));
     *out = t->n_shards++;
     t->shard[*out] = s;
+    t->all_read = 1;
     f->beside += s.size;
     qm_reader_progress();
     return qm_name_index_put(&t->shard_at, s.name, strlen(s.name), *out);
@@ -74,9 +74,33 @@ qm_status qm_torch_shard_find(struct qm_file *f, const struct qm_pickle *name, i
 void qm_torch_shards_free(struct qm_torch *t)
 {
     for (int64_t i = 0; i < t->n_shards; i++)
-        munmap((void *)t->shard[i].map, t->shard[i].size);
+        qm_mapping_close(t->shard[i].mapping);
     free(t->shard);
     qm_name_index_free(&t->shard_at);
+}
+
+/* By its path: a checkpoint may have more shards than there are descriptors. */
+static qm_status check_shard(const struct qm_file *f, struct qm_torch_shard *s)
+{
+    char path[4096];
+    s->is_read = 0;
+    QM_TRY(qm_file_beside(f, s->name, path, sizeof path));
+    QM_TRY(qm_file_mark_check_other(&s->mark, path, -1));
+    return qm_mapping_has_lost(s->mapping) ? qm_file_mark_lost(&s->mark, path) : QM_OK;
+}
+
+qm_status qm_torch_shards_check(struct qm_file *f)
+{
+    struct qm_torch *t = f->own;
+    for (int64_t i = 0; t->all_read && i < t->n_shards; i++)
+        QM_TRY(check_shard(f, &t->shard[i]));
+    const struct qm_torch_storage *s = t->last_read ? &t->storage[t->last_read - 1] : NULL;
+    for (int64_t i = 0; s && i < s->n_pieces; i++)
+        if (t->shard[s->piece[i].shard].is_read)
+            QM_TRY(check_shard(f, &t->shard[s->piece[i].shard]));
+    t->all_read = 0;
+    t->last_read = 0;
+    return QM_OK;
 }
 
 /* ---- an archive within a shard --------------------------------------------------------------- */
@@ -299,6 +323,8 @@ qm_status qm_torch_pieces_read(struct qm_file *f, int64_t storage, int64_t from,
     int64_t size = s->element->size;
     from /= size;
     n /= size;
+    t->all_read = t->all_read || (t->last_read && t->last_read != storage + 1);
+    t->last_read = storage + 1;
     for (int64_t done = 0, run; done < n; done += run) {
         int64_t coord[QM_MAX_RANK], rest = from + done;
         for (int d = s->shape.rank - 1; d >= 0; d--) {
@@ -309,6 +335,7 @@ qm_status qm_torch_pieces_read(struct qm_file *f, int64_t storage, int64_t from,
         if (!p)
             return qm_file_bad(f, "no chunk of '%.200s' holds its element %lld", s->key,
                                (long long)(from + done));
+        t->shard[p->shard].is_read = 1;
         if (!p->file)
             QM_TRY(open_piece(f, s, p));
         int64_t at = place_in(s, p, coord, &run);

@@ -24,6 +24,7 @@ struct weight_map {
     struct qm_file **shard;
     struct place *place; /* parallel to the file's entries */
     int64_t n_shards, shard_room, place_room;
+    int64_t last;    /* the shard that was read last */
     int64_t unnamed; /* tensors of shards that the index does not name */
     char first_unnamed[128];
     struct qm_left_out left_out; /* tensors that a shard holds and its reader leaves out */
@@ -176,16 +177,25 @@ static void close_index(struct qm_file *f)
 
 static qm_status read_index(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink)
 {
-    const struct weight_map *w = f->own;
+    struct weight_map *w = f->own;
     struct qm_file *shard = w->shard[w->place[i].shard];
+    w->last = w->place[i].shard;
     return shard->format->read(shard, w->place[i].entry, from, n, sink);
+}
+
+/* Of the shard that was read last; the opening looked at all of them. */
+static qm_status check_index(struct qm_file *f)
+{
+    const struct weight_map *w = f->own;
+    return w->last < w->n_shards ? qm_file_check_here(w->shard[w->last]) : QM_OK;
 }
 
 static qm_status bytes_index(struct qm_file *f, int i, int64_t from, int64_t n, void *out)
 {
-    const struct weight_map *w = f->own;
+    struct weight_map *w = f->own;
     struct qm_file *shard = w->shard[w->place[i].shard];
     int k = w->place[i].entry;
+    w->last = w->place[i].shard;
     size_t size = qm_dtype_size(f->entry[i].dtype);
     if (shard->format->bytes)
         return shard->format->bytes(shard, k, from, n, out);
@@ -219,6 +229,7 @@ const struct qm_format qm_format_weight_map = {
     .open = open_index,
     .read = read_index,
     .bytes = bytes_index,
+    .check = check_index,
     .close = close_index,
     .attr_number = attr_number,
     .attr_text = attr_text,

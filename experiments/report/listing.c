@@ -310,8 +310,9 @@ qm_status qm_listing_read(const char *path, struct qm_listing *out)
     struct qm_reader_process *p;
     struct qm_blob answer;
     enum qm_file_sum sum;
-    QM_TRY(qm_file_sum_check(path, &sum));
-    QM_TRY(qm_reader_start(&service, path, NULL, ROOM, &answer, &p));
+    struct qm_file_mark mark;
+    QM_TRY(qm_file_sum_check_marked(path, &mark, &sum));
+    QM_TRY(qm_reader_start(&service, path, NULL, ROOM, &mark, &answer, &p));
     qm_status st = listing_take(&answer, &l) ? QM_OK : qm_reader_garbled(p);
     qm_reader_end(p);
     if (st == QM_OK)

@@ -230,9 +230,12 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
     from = from && strcmp(from, "none") == 0 ? "" : from;
     if (from && *from && access(from, F_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", from, strerror(errno));
-    if (from && *from && (s->has_rates || !s->paired))
+    if (from && *from && (s->has_rates || !s->paired)) { /* it has to be a file of rates */
+        QM_TRY(qm_rate_file_read(from, &rates));
+        json_decref(rates);
         qm_note("%s: the rates of %s are not used: the suite %s", s->stem, from,
                 s->paired ? "has its own" : "has no protocol: paired");
+    }
     if (s->has_rates || !s->paired || (from && !*from))
         return QM_OK;
     snprintf(path, sizeof path, "results/rates/%.255s.json", s->stem);

@@ -89,13 +89,15 @@ static qm_status open_file(const char *path, int is_strict, struct qm_result **o
 {
     struct opening how = {.is_strict = is_strict};
     struct qm_blob first;
-    QM_TRY(qm_file_sum_check(path, &how.sum));
+    struct qm_file_mark mark;
     struct qm_result *r = calloc(1, sizeof *r);
     if (!r || !(r->path = strdup(path))) {
         free(r);
         return qm_fail(QM_NO_MEMORY, "%s", path);
     }
-    qm_status st = qm_reader_start(&service, path, &how, 0, &first, &r->process);
+    qm_status st = qm_file_sum_check_marked(path, &mark, &how.sum);
+    if (st == QM_OK)
+        st = qm_reader_start(&service, path, &how, 0, &mark, &first, &r->process);
     if (st == QM_OK) {
         int is_taken = qm_stored_digest_take(path, &first);
         r->kind = qm_blob_take_text(&first);

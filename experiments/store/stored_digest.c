@@ -152,8 +152,9 @@ qm_status qm_store_digest(const char *path, char out[65])
     struct qm_reader_process *p;
     struct qm_blob answer;
     enum qm_file_sum sum;
-    QM_TRY(qm_file_sum_check(path, &sum));
-    QM_TRY(qm_reader_start(&service, path, &sum, 4096, &answer, &p));
+    struct qm_file_mark mark;
+    QM_TRY(qm_file_sum_check_marked(path, &mark, &sum));
+    QM_TRY(qm_reader_start(&service, path, &sum, 4096, &mark, &answer, &p));
     int is_taken = qm_stored_digest_take(path, &answer);
     char *digest = qm_blob_take_text(&answer);
     int good = is_taken && digest && strlen(digest) == 64;

@@ -190,31 +190,35 @@ def archive_files():
     yield "tar", out.getvalue()
 
 
+MODULE = "torch.distributed.checkpoint."
+
+
+def instance(cls, fields):
+    return name(*(MODULE + cls).rsplit(".", 1)) + b")\x81" + mapping(
+        (text(k), v) for k, v in fields.items()) + b"b"
+
+
+def metadata(file="x.distcp", offset=0, length=100, size=(2,), chunk=(2,)):
+    """The .metadata of a tensor of one dimension in one chunk."""
+    def shape(x):
+        return call(name("torch", "Size"), group(*map(whole, x)))
+    chunks = b"](" + instance("metadata.ChunkStorageMetadata", {
+        "offsets": shape((0,)), "sizes": shape(chunk)}) + b"e"
+    properties = name(MODULE + "metadata", "TensorProperties") + b")\x81(" + \
+        name("torch", "float32") + b"tb"
+    meta = instance("metadata.TensorStorageMetadata", {
+        "properties": properties, "size": shape(size), "chunks": chunks})
+    index = instance("metadata.MetadataIndex", {
+        "fqn": text("w"), "offset": shape((0,)), "index": whole(0)})
+    place = instance("filesystem._StorageInfo", {
+        "relative_path": text(file), "offset": whole(offset), "length": whole(length)})
+    return b"\x80\x02" + instance("metadata.Metadata", {
+        "state_dict_metadata": mapping([(text("w"), meta)]),
+        "planner_data": b"N", "storage_data": mapping([(index, place)])}) + b"."
+
+
 def folder_files():
     """Files that name others, which are not there or must not be opened."""
-    module = "torch.distributed.checkpoint."
-
-    def instance(cls, fields):
-        return name(*(module + cls).rsplit(".", 1)) + b")\x81" + mapping(
-            (text(k), v) for k, v in fields.items()) + b"b"
-
-    def metadata(file="x.distcp", offset=0, length=100, size=(2,), chunk=(2,)):
-        def shape(x):
-            return call(name("torch", "Size"), group(*map(whole, x)))
-        chunks = b"](" + instance("metadata.ChunkStorageMetadata", {
-            "offsets": shape((0,)), "sizes": shape(chunk)}) + b"e"
-        properties = name(module + "metadata", "TensorProperties") + b")\x81(" + \
-            name("torch", "float32") + b"tb"
-        meta = instance("metadata.TensorStorageMetadata", {
-            "properties": properties, "size": shape(size), "chunks": chunks})
-        index = instance("metadata.MetadataIndex", {
-            "fqn": text("w"), "offset": shape((0,)), "index": whole(0)})
-        place = instance("filesystem._StorageInfo", {
-            "relative_path": text(file), "offset": whole(offset), "length": whole(length)})
-        return b"\x80\x02" + instance("metadata.Metadata", {
-            "state_dict_metadata": mapping([(text("w"), meta)]),
-            "planner_data": b"N", "storage_data": mapping([(index, place)])}) + b"."
-
     for k, file in enumerate(["x.distcp", "../x", "/etc/passwd", "..", "", "fifo", "a\nb",
                               "\x1b[31m"]):
         yield f"folder{k}.metadata", metadata(file)

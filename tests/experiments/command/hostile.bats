@@ -35,6 +35,44 @@ teardown() { rm -rf "$dir"; }
     [ "$(wc -l <err)" = 1 ] # HDF5's library drops the checksum: a note, once
 }
 
+@test "hostile files: one that changes while it is read is refused in one line, or read as it was" {
+    local draws=$((264 / ${QM_TEST_SHARE:-1}))
+    "$PYTHON" "$ROOT/tests/hostile/changing_files.py" "$QUALM" "$dir" \
+        $((draws < 22 ? 22 : draws)) "${QM_TEST_SEED:-$RANDOM}"
+}
+
+@test "hostile files: chunks beyond the end of an HDF5 file are refused by size, too" {
+    "$PYTHON" - "$dir" <<'P'
+import h5py, os, sys
+os.chdir(sys.argv[1])
+for name, libver in ("old.h5", "earliest"), ("new.h5", "latest"):
+    with h5py.File(name, "w", libver=libver) as f:
+        d = f.create_dataset("w", shape=(8192,), chunks=(1024,), dtype="f4",
+                             maxshape=(8192 if libver == "latest" else None,))
+        d[:] = 1
+        last = d.id.get_chunk_info(7).byte_offset
+    data = open(name, "rb").read()
+    place = last.to_bytes(8, "little")
+    assert data.count(place) == 1, name
+    data = data.replace(place, (last + (1 << 30)).to_bytes(8, "little"))
+    open(name, "wb").write(data)
+P
+    for file in old new; do
+        for words in "size --shapes" "import -o $dir/o.npz" "analyze -V adamw4_ao"; do
+            # shellcheck disable=SC2086
+            run -3 qualm $words "$dir/$file.h5"
+            echo "$file $words: $output"
+            [ "${#lines[@]}" = 1 ]
+        done
+    done
+}
+
+@test "hostile files: size gives up on a file of the system that stays silent" {
+    [ -r /proc/kmsg ] || skip "/proc/kmsg cannot be read"
+    run -3 timeout 15 "$QUALM" size --shapes /proc/kmsg -V adamw4_ao
+    [[ $output == *"/proc/kmsg: "* ]]
+}
+
 @test "hostile files: containers that hold each other many times end soon" {
     "$PYTHON" "$ROOT/tests/hostile/drawn_cycles.py" "$QUALM" \
         $((240 / ${QM_TEST_SHARE:-1})) "${QM_TEST_SEED:-1}"

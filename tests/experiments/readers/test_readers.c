@@ -2,6 +2,7 @@
 #include "tests/support/readers.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #define QM_FUZZ_NO_MAIN
 #include "tests/fuzz/fuzz_readers.c"
@@ -423,6 +424,54 @@ static void test_shortened_while_open(void **state)
     bytes_clear(&b);
 }
 
+/* A view of pages that the file has no more: zeros, and the check says so, even once the file has
+ * its size and its time again. */
+static void test_view_of_lost_pages(void **state)
+{
+    enum { N = 1 << 14 };
+    struct bytes b = {NULL, 0, 0};
+    static float data[N];
+    struct stat was;
+    (void)state;
+    for (int i = 0; i < N; i++)
+        data[i] = 1.0f;
+    npy_file(&b, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (16384,), }", data,
+             sizeof data);
+    const char *path = save("lost.npy", &b);
+    struct qm_file *f = open_good(path);
+    const float *x = qm_file_view(f, 0, 0, N);
+    assert_non_null(x);
+    assert_int_equal(stat(path, &was), 0);
+    assert_int_equal(truncate(path, 4096), 0);
+    assert_true(x[N - 1] == 0.0f);
+    assert_true(x[0] == 1.0f);
+    assert_int_equal(qm_file_check(f), QM_BAD_FILE);
+    assert_int_equal(truncate(path, was.st_size), 0);
+    const struct timespec times[2] = {was.st_atim, was.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    assert_int_equal(qm_file_check(f), QM_BAD_FILE);
+    expect_message(path, "became shorter");
+    qm_file_close(f);
+    bytes_clear(&b);
+}
+
+static void test_changed_while_open(void **state)
+{
+    struct bytes b = {NULL, 0, 0};
+    float data[12] = {0}, x[12];
+    (void)state;
+    npy_file(&b, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", data, 48);
+    const char *path = save("changed.npy", &b);
+    struct qm_file *f = open_good(path);
+    assert_int_equal(qm_file_read(f, 0, 0, 12, x), QM_OK);
+    const struct timespec times[2] = {{1, 0}, {1, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    assert_int_equal(qm_file_read(f, 0, 0, 12, x), QM_BAD_FILE);
+    expect_message(path, "changed while it was read");
+    qm_file_close(f);
+    bytes_clear(&b);
+}
+
 static void test_fuzzed(void **state)
 {
     uint32_t which = 0;
@@ -532,6 +581,8 @@ int main(void)
         cmocka_unit_test(test_safetensors_broken),
         cmocka_unit_test(test_odd_files),
         cmocka_unit_test(test_shortened_while_open),
+        cmocka_unit_test(test_view_of_lost_pages),
+        cmocka_unit_test(test_changed_while_open),
         cmocka_unit_test(test_fuzzed),
         cmocka_unit_test(test_samples),
     };
