@@ -26,6 +26,10 @@ enum {
     QM_BENCH_SEED = 1           /* of the drawn roundings of steps */
 };
 
+/* The seconds by which waits for the GPU may be late, and those from which on a row says it. */
+#define QM_BENCH_LATEST 20e-3
+#define QM_BENCH_USUAL_WAIT 100e-6
+
 /* Number of the small tensors, and elements of each. */
 enum { QM_BENCH_TENSORS = 100, QM_BENCH_SMALL = 16384 };
 
@@ -34,7 +38,8 @@ struct qm_gpu_bench {
     void *stream, *start, *from, *to; /* events: before the cache is read, and around the work */
     void *module, *reader;            /* the kernel that reads the cache full */
     int device, threads_per_sm, sms, rounds;
-    double cap; /* seconds of timed rounds, at most */
+    double cap;  /* seconds of timed rounds, at most */
+    double wait; /* the longest that was measured of how late a wait for the device is */
     int64_t n;  /* parameters of a large tensor, whole rows of QM_BENCH_COLUMNS */
     char pci[32];
     qm_address flush;
@@ -61,6 +66,9 @@ qm_status qm_gpu_bench_compile_reader(const void *arch, struct qm_device_binary 
  * close accepts a half-opened one. */
 qm_status qm_gpu_bench_open(int64_t n, int rounds, double cap, struct qm_gpu_bench *b);
 void qm_gpu_bench_close(struct qm_gpu_bench *b);
+
+/* Adds the row's wait_seconds where waits were later than is usual, since the last call. */
+void qm_gpu_bench_say_wait(struct qm_gpu_bench *b, json_t *row);
 
 /* Seconds of one round: median and least over `rounds` rounds. */
 struct qm_gpu_time {
