@@ -214,6 +214,13 @@ static qm_status time_chain(struct qm_gpu_bench *b, const struct qm_gpu_timed *t
     return t && t->after ? t->after(t->arg) : QM_OK;
 }
 
+/* What timed rounds have shown.  read: the median between the events of the cache's read; around:
+ * of the fastest round by the host's clock; wait: by how much waits are late. */
+struct rounds {
+    struct qm_gpu_time time;
+    double read, around, wait;
+};
+
 /* What chains have shown so far.  Rounds in a chain: n with the work, and as many reads of the
  * cache alone; m reads alone in a chain of their own, because beside long work n is 1, and the time
  * of one read is mostly waiting.  with, without: seconds of a round of the fastest chain, less what
@@ -261,19 +268,21 @@ static qm_status make_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *
 
 /* The work is no faster than chains of it are by the host's clock: what a round with the work takes
  * more than one without.  The fastest of several chains of each kind counts, because a busy host
- * only makes them longer.  And the read of the cache is no slower than in the slowest chain without
- * the work, and no faster than half of the fastest, so that no time of the work is shown as the
- * read's, or the other way round; read: the median between its events; wait: by how much waits are
- * late.  *is_short: one of these does not hold, and `text` says why. */
+ * only makes them longer; where one round is long enough for a chain, the timed ones are such, too.
+ * And the read of the cache is no slower than in the slowest chain without the work, and no faster
+ * than half of the fastest, so that no time of the work is shown as the read's, or the other way
+ * round.  *is_short: one of these does not hold, and `text` says why. */
 static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
-                                     const struct qm_gpu_time *out, double read, double wait,
-                                     int *is_short, char *text, size_t size)
+                                     const struct rounds *r, int *is_short, char *text,
+                                     size_t size)
 {
+    const struct qm_gpu_time *out = &r->time;
     const double share = 0.25, least_share = 0.5, latency = 100e-6, read_share = 0.1;
     double least = 0.0;
-    struct chains c = {.latency = latency + wait, .wait = wait, .with = 1e300, .without = 1e300};
+    struct chains c = {.latency = latency + r->wait, .wait = r->wait, .without = 1e300};
     c.n = rounds_in_chain(out->median, c.latency);
-    c.m = rounds_in_chain(read, c.latency);
+    c.m = rounds_in_chain(r->read, c.latency);
+    c.with = c.n == 1 ? r->around - c.latency : 1e300;
     *is_short = 1;
     for (int k = 0; k < CHAINS && (*is_short || k < CHAINS_LEAST); k++) {
         QM_TRY(make_chains(b, t, k >= CHAINS_LEAST - 1, &c));
@@ -281,15 +290,15 @@ static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu
          * read, which the events do not show */
         least = c.with - 1.5 * fmax(c.without, 0.0);
         *is_short = out->median < (1.0 - share) * least || out->least < least_share * least ||
-                    read > 1.5 * c.slowest + read_share * out->median + latency ||
-                    read < 0.5 * c.without;
+                    r->read > 1.5 * c.slowest + read_share * out->median + latency ||
+                    r->read < 0.5 * c.without;
     }
     if (*is_short)
         snprintf(text, size,
                  "implausible: cuEventElapsedTime gives %g ms (median) and %g ms (least), and %g "
                  "ms for the read of the cache; by the host's clock rounds in chains of %d take %g "
                  "ms each, and reads alone in chains of %d %g to %g ms",
-                 1e3 * out->median, 1e3 * out->least, 1e3 * read, c.n, 1e3 * least, c.m,
+                 1e3 * out->median, 1e3 * out->least, 1e3 * r->read, c.n, 1e3 * least, c.m,
                  1e3 * c.without, 1e3 * c.slowest);
     return QM_OK;
 }
@@ -330,22 +339,25 @@ static qm_status expect_in_time(struct qm_gpu_bench *b, const struct qm_gpu_time
 }
 
 static qm_status time_once(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
-                           double wait, struct qm_gpu_time *out, double *read)
+                           struct rounds *out)
 {
     double all[4 * QM_GPU_BENCH_ROUNDS], reads[4 * QM_GPU_BENCH_ROUNDS];
     struct timed_round round, best = {0};
     int n = 0;
+    QM_TRY(measure_wait(b, &out->wait));
+    out->around = 1e300;
     while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap)) {
         QM_TRY(time_one(b, t, &round));
+        out->around = fmin(out->around, round.around);
         if (n == 0 || excess(&round) < excess(&best))
             best = round;
         reads[n] = round.read;
         all[n++] = round.seconds;
     }
     qsort(reads, (size_t)n, sizeof *reads, by_size);
-    *read = median(reads, n);
-    *out = (struct qm_gpu_time){median(all, n), all[0], n};
-    return expect_in_time(b, t, wait, best, n);
+    out->read = median(reads, n);
+    out->time = (struct qm_gpu_time){median(all, n), all[0], n};
+    return expect_in_time(b, t, out->wait, best, n);
 }
 
 qm_status qm_gpu_bench_rounds(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
@@ -353,13 +365,13 @@ qm_status qm_gpu_bench_rounds(struct qm_gpu_bench *b, const struct qm_gpu_timed 
 {
     enum { TRIES = 3 }; /* a host may become busy between the rounds and the chains */
     char text[400];
-    double read = 0.0, wait = 0.0;
+    struct rounds r = {0};
     int is_short = 1;
     for (int k = 0; k < TRIES && is_short; k++) {
-        QM_TRY(measure_wait(b, &wait));
-        QM_TRY(time_once(b, t, start, wait, out, &read));
-        QM_TRY(compare_with_chains(b, t, out, read, wait, &is_short, text, sizeof text));
+        QM_TRY(time_once(b, t, start, &r));
+        QM_TRY(compare_with_chains(b, t, &r, &is_short, text, sizeof text));
     }
+    *out = r.time;
     if (is_short)
         return qm_fail(QM_INTERNAL, "%s", text);
     return expect_read(b);
