@@ -193,7 +193,7 @@ void qm_gpu_bench_say_wait(struct qm_gpu_bench *b, json_t *row)
 
 /* ---- a time from below ----------------------------------------------------------------------- */
 
-enum { CHAINS = 8, CHAINS_LEAST = 2, LONGEST_CHAIN = 64 };
+enum { CHAINS = 6, CHAINS_LEAST = 2, LONGEST_CHAIN = 64 };
 
 /* Seconds by the host's clock of n rounds that are queued without waiting in between, with the work
  * (t) or without it (NULL). */
@@ -274,8 +274,7 @@ static qm_status make_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *
  * than half of the fastest, so that no time of the work is shown as the read's, or the other way
  * round.  *is_short: one of these does not hold, and `text` says why. */
 static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
-                                     const struct rounds *r, int *is_short, char *text,
-                                     size_t size)
+                                     const struct rounds *r, int *is_short, char *text, size_t size)
 {
     const struct qm_gpu_time *out = &r->time;
     const double share = 0.25, least_share = 0.5, latency = 100e-6, read_share = 0.1;
@@ -318,7 +317,7 @@ static double excess(const struct timed_round *r)
 static qm_status chain_in_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double latency,
                                struct timed_round *best)
 {
-    const double longest = 0.2;
+    const double longest = 0.1;
     struct timed_round chain = {0};
     for (int n = 2; chain.around < longest && excess(best) > latency; n *= 2) {
         double ms = 0.0;
@@ -338,7 +337,7 @@ static qm_status chain_in_time(struct qm_gpu_bench *b, const struct qm_gpu_timed
 static qm_status expect_in_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double wait,
                                 struct timed_round best, int n)
 {
-    enum { LEAST = 4, MOST = 24 };
+    enum { LEAST = 4, MOST = 16 };
     const double latency = 300e-6 + wait; /* of a launch and of waiting for an event */
     const double most_seconds = 1.0, start = qm_seconds();
     struct timed_round round;

@@ -51,8 +51,8 @@ static double said_wait(void)
 {
     struct qm_gpu_report r;
     read_report(&r);
-    double wait = json_number_value(
-        json_object_get(json_array_get(r.rows[QM_GPU_speed], 0), "wait_seconds"));
+    double wait =
+        json_number_value(json_object_get(json_array_get(r.rows[QM_GPU_speed], 0), "wait_seconds"));
     qm_gpu_report_free(&r);
     return wait;
 }
