@@ -13,7 +13,7 @@
 #include "tests/support/rehearsal.h"
 #include "tests/support/stand_in_late.h"
 
-#define SMALL "--only", "speed", "--size", "0.001"
+#define SMALL "--only", "speed", "--size", "0.001", "--time-limit", "300", "--seconds", "0"
 
 static uint64_t seed_of_run(void)
 {
