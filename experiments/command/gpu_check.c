@@ -54,7 +54,7 @@ static const struct argp_option options[] = {
      0},
     {"time-limit", KEY_LIMIT, "S", 0,
      "seconds of one row (default 60; of a peer three times as many)", 0},
-    {"limit", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
+    {"limit", 0, NULL, OPTION_ALIAS, NULL, 0},
     {"ahead", KEY_AHEAD, "N", 0,
      "processes that compile the kernels of rows to come (default: half the cores, at most 12)", 0},
     {"resume", KEY_RESUME, "FILE", OPTION_ARG_OPTIONAL,
@@ -63,7 +63,7 @@ static const struct argp_option options[] = {
      0},
     {"millions", KEY_SIZE, "M", 0,
      "parameters of speed, in millions (default: 134, or as many as fit)", 0},
-    {"size", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
+    {"size", 0, NULL, OPTION_ALIAS, NULL, 0},
     {"rounds", KEY_ROUNDS, "N", 0,
      "timed runs of each step, at least (default 30; up to four times as many until they agree)",
      0},
@@ -116,6 +116,8 @@ static void check_all(const struct options *o, struct argp_state *state)
                           "leave them out");
     if (o->is_beside && !o->n_words)
         argp_error(state, "--beside: expected files");
+    if (o->is_beside && (o->is_resumed || o->has_plan || o->has_peers))
+        argp_error(state, "--beside measures nothing: leave out what says what is measured");
 }
 
 static error_t option(int key, char *arg, struct argp_state *state)

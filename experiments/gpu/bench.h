@@ -26,6 +26,10 @@ enum {
     QM_BENCH_SEED = 1           /* of the drawn roundings of steps */
 };
 
+/* The seconds by which waits for the GPU may be late, and those from which on a row says it. */
+#define QM_BENCH_LATEST     20e-3
+#define QM_BENCH_USUAL_WAIT 100e-6
+
 /* Number of the small tensors, and elements of each. */
 enum { QM_BENCH_TENSORS = 100, QM_BENCH_SMALL = 16384 };
 
@@ -34,8 +38,9 @@ struct qm_gpu_bench {
     void *stream, *start, *from, *to; /* events: before the cache is read, and around the work */
     void *module, *reader;            /* the kernel that reads the cache full */
     int device, threads_per_sm, sms, rounds;
-    double cap; /* seconds of timed rounds, at most */
-    int64_t n;  /* parameters of a large tensor, whole rows of QM_BENCH_COLUMNS */
+    double cap;  /* seconds of timed rounds, at most */
+    double wait; /* the longest that was measured of how late a wait for the device is */
+    int64_t n;   /* parameters of a large tensor, whole rows of QM_BENCH_COLUMNS */
     char pci[32];
     qm_address flush;
     size_t flush_bytes;
@@ -61,6 +66,9 @@ qm_status qm_gpu_bench_compile_reader(const void *arch, struct qm_device_binary 
  * close accepts a half-opened one. */
 qm_status qm_gpu_bench_open(int64_t n, int rounds, double cap, struct qm_gpu_bench *b);
 void qm_gpu_bench_close(struct qm_gpu_bench *b);
+
+/* Adds the row's wait_seconds where waits were later than is usual, since the last call. */
+void qm_gpu_bench_say_wait(struct qm_gpu_bench *b, json_t *row);
 
 /* Seconds of one round: median and least over `rounds` rounds. */
 struct qm_gpu_time {
@@ -97,17 +105,19 @@ struct qm_gpu_timed {
  * of the median, at most 4 b->rounds; fewer, but QM_BENCH_LEAST, where b->cap seconds are over.
  * QM_INTERNAL: a call failed, or a time between events is not above 0, not finite, or longer than
  * what the host's clock shows around the events (by more than 2 % and 50 microseconds), or, in
- * every round, shorter (by more than a tenth and 300 microseconds, from the events around the read
- * of the cache and the work); or the read of the cache and the work do not add up to both; or the
- * device began fewer reads of the cache than it was given.  All times of each round are looked at,
- * those of the warm-up too.
+ * every round, shorter (by more than a tenth, 300 microseconds and what a wait is late, from the
+ * events around the read of the cache and the work; where no timed round is in time, further rounds
+ * are made, and chains of them); or the read of the cache and the work do not add up to both; or
+ * the device began fewer reads of the cache than it was given; or waits are later than
+ * QM_BENCH_LATEST.  All times of each round are looked at, those of the warm-up too.
  *
  * And QM_INTERNAL: median or least are too short for n rounds that are queued at once, where n is
- * what takes 2 milliseconds, 64 at most: median < 0.75 x or least < 0.5 x, with x = (with - 1.5
- * without - 100 microseconds) / n, by the host's clock, with the work and without it, the least of
- * up to 8 such chains; or the read of the cache is too long (in the median) for such chains without
- * the work: by more than half, a tenth of the work and 100 microseconds; in each of 3 tries, of
- * rounds and chains.
+ * what takes 20 l, at most 64 l / 100 microseconds, and l = 100 microseconds and what a wait is
+ * late: median < 0.75 x or least < 0.5 x, with x = (with - l) / n - 1.5 (without - l) / n, by the
+ * host's clock, with the work and without it, the least of up to 6 such chains, which become twice
+ * as long each; or the read of the cache is too long (in the median) for such chains without the
+ * work: by more than half, a tenth of the work and 100 microseconds; or shorter than half of them,
+ * as many as take 20 l by themselves; in each of 3 tries, of rounds and chains.
  *
  * _warm_up and _rounds are its two parts; start: when the warm-up began. */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
@@ -156,9 +157,43 @@ qm_status qm_gpu_bench_warm_up(struct qm_gpu_bench *b, const struct qm_gpu_timed
     return QM_OK;
 }
 
+/* ---- how late a wait is ---------------------------------------------------------------------- */
+
+/* Seconds by the host's clock of the shortest of some rounds that hold nothing: by so much each
+ * wait for an event may be late, as where it goes through another machine.  All work is done
+ * before. */
+static qm_status measure_wait(struct qm_gpu_bench *b, double *wait)
+{
+    enum { LEAST = 8, MOST = 40 };
+    double least = 1e300;
+    for (int i = 0; i < MOST && (i < LEAST || least > QM_BENCH_LATEST); i++) {
+        double before = qm_seconds();
+        QM_CU(b->cu, EventRecord, (b->from, b->stream));
+        QM_CU(b->cu, EventRecord, (b->to, b->stream));
+        QM_CU(b->cu, EventSynchronize, (b->to));
+        least = fmin(least, qm_seconds() - before);
+    }
+    if (least > QM_BENCH_LATEST)
+        return qm_fail(QM_INTERNAL,
+                       "waits are late: two events with nothing between them take %g ms by the "
+                       "host's clock, in the shortest of %d, and no time is held against that "
+                       "above %g ms",
+                       1e3 * least, MOST, 1e3 * QM_BENCH_LATEST);
+    *wait = least;
+    b->wait = fmax(b->wait, least);
+    return QM_OK;
+}
+
+void qm_gpu_bench_say_wait(struct qm_gpu_bench *b, json_t *row)
+{
+    if (b->wait > QM_BENCH_USUAL_WAIT)
+        json_object_set_new(row, "wait_seconds", json_real(b->wait));
+    b->wait = 0.0;
+}
+
 /* ---- a time from below ----------------------------------------------------------------------- */
 
-enum { CHAINS = 8, CHAINS_LEAST = 2, LONGEST_CHAIN = 64 };
+enum { CHAINS = 6, CHAINS_LEAST = 2, LONGEST_CHAIN = 64 };
 
 /* Seconds by the host's clock of n rounds that are queued without waiting in between, with the work
  * (t) or without it (NULL). */
@@ -168,6 +203,7 @@ static qm_status time_chain(struct qm_gpu_bench *b, const struct qm_gpu_timed *t
     if (t && t->before)
         QM_TRY(t->before(t->arg));
     double before = qm_seconds();
+    QM_CU(b->cu, EventRecord, (b->start, b->stream));
     for (int i = 0; i < n; i++) {
         QM_TRY(read_cache_full(b));
         if (t)
@@ -179,65 +215,142 @@ static qm_status time_chain(struct qm_gpu_bench *b, const struct qm_gpu_timed *t
     return t && t->after ? t->after(t->arg) : QM_OK;
 }
 
-/* The work is no faster than chains of it are by the host's clock: what n rounds with the work take
- * more than n rounds without, where waiting for the end is in both.  The least of several chains
- * of each kind counts, because a busy host only makes them longer.  And the read of the cache is no
- * slower than in the slowest chain without the work, and no faster than half of the fastest, so
- * that no time of the work is shown as the read's, or the other way round; read: the median between
- * its events.  *is_short: one of these does not hold, and `text` says why. */
-static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
-                                     const struct qm_gpu_time *out, double read, int *is_short,
-                                     char *text, size_t size)
+/* What timed rounds have shown.  read: the median between the events of the cache's read; around:
+ * of the fastest round by the host's clock; wait: by how much waits are late. */
+struct rounds {
+    struct qm_gpu_time time;
+    double read, around, wait;
+};
+
+/* What chains have shown so far.  Rounds in a chain: n with the work, and as many reads of the
+ * cache alone; m reads alone in a chain of their own, because beside long work n is 1, and the time
+ * of one read is mostly waiting.  with, without: seconds of a round of the fastest chain, less what
+ * a wait may be late; slowest: of the slowest chain of reads alone. */
+struct chains {
+    int n, m;
+    double latency, wait, with, without, slowest;
+};
+
+/* As many rounds of this many seconds as a chain needs for its waiting to be small beside them. */
+static int rounds_in_chain(double seconds, double latency)
 {
-    const double share = 0.25, least_share = 0.5, latency = 100e-6, enough = 2e-3;
-    const double read_share = 0.1;
-    double least = 0.0, with, without, least_with = 1e300, least_without = 1e300, slowest = 0.0;
-    double many = ceil(enough / fmax(out->median, 1e-9));
-    int n = many > LONGEST_CHAIN ? LONGEST_CHAIN : (int)many;
+    const double usual = 100e-6, enough = 20.0;
+    double many = ceil(enough * latency / fmax(seconds, 1e-9));
+    return (int)fmin(many, ceil(LONGEST_CHAIN * latency / usual));
+}
+
+static void add_reads(struct chains *c, double seconds, int n)
+{
+    c->without = fmin(c->without, (seconds - c->latency) / n);
+    c->slowest = fmax(c->slowest, (seconds - c->wait) / n);
+}
+
+/* Makes a chain of each kind, and the next ones twice as long where these were short by the host's
+ * clock: a host that is late is late once in a chain, however long it is. */
+static qm_status make_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, int is_longer,
+                             struct chains *c)
+{
+    const double longest = 0.1;
+    double with, without;
+    QM_TRY(time_chain(b, NULL, c->n, &without));
+    add_reads(c, without, c->n);
+    QM_TRY(time_chain(b, t, c->n, &with));
+    c->with = fmin(c->with, (with - c->latency) / c->n);
+    if (is_longer && with < longest)
+        c->n *= 2;
+    if (c->m > c->n) {
+        QM_TRY(time_chain(b, NULL, c->m, &without));
+        add_reads(c, without, c->m);
+    }
+    if (is_longer && without < longest)
+        c->m *= 2;
+    return QM_OK;
+}
+
+/* The work is no faster than chains of it are by the host's clock: what a round with the work takes
+ * more than one without.  The fastest of several chains of each kind counts, because a busy host
+ * only makes them longer; where one round is long enough for a chain, the timed ones are such, too.
+ * And the read of the cache is no slower than in the slowest chain without the work, and no faster
+ * than half of the fastest, so that no time of the work is shown as the read's, or the other way
+ * round.  *is_short: one of these does not hold, and `text` says why. */
+static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
+                                     const struct rounds *r, int *is_short, char *text, size_t size)
+{
+    const struct qm_gpu_time *out = &r->time;
+    const double share = 0.25, least_share = 0.5, latency = 100e-6, read_share = 0.1;
+    double least = 0.0;
+    struct chains c = {.latency = latency + r->wait, .wait = r->wait, .without = 1e300};
+    c.n = rounds_in_chain(out->median, c.latency);
+    c.m = rounds_in_chain(r->read, c.latency);
+    c.with = c.n == 1 ? r->around - c.latency : 1e300;
     *is_short = 1;
     for (int k = 0; k < CHAINS && (*is_short || k < CHAINS_LEAST); k++) {
-        QM_TRY(time_chain(b, NULL, n, &without));
-        QM_TRY(time_chain(b, t, n, &with));
+        QM_TRY(make_chains(b, t, k >= CHAINS_LEAST - 1, &c));
         /* half a read of the cache: what the work has left dirty there is written back by the next
          * read, which the events do not show */
-        least_with = fmin(least_with, with);
-        least_without = fmin(least_without, without);
-        least = (least_with - 1.5 * least_without - latency) / n;
-        slowest = fmax(slowest, without / n);
+        least = c.with - 1.5 * fmax(c.without, 0.0);
         *is_short = out->median < (1.0 - share) * least || out->least < least_share * least ||
-                    read > 1.5 * slowest + read_share * out->median + latency ||
-                    read < 0.5 * (least_without - latency) / n;
+                    r->read > 1.5 * c.slowest + read_share * out->median + latency ||
+                    r->read < 0.5 * c.without;
     }
     if (*is_short)
         snprintf(text, size,
                  "implausible: cuEventElapsedTime gives %g ms (median) and %g ms (least), and %g "
-                 "ms for the read of the cache; by the host's clock %d rounds in a chain take %g "
-                 "ms each, and the reads alone %g ms",
-                 1e3 * out->median, 1e3 * out->least, 1e3 * read, n, 1e3 * least, 1e3 * slowest);
+                 "ms for the read of the cache; by the host's clock rounds in chains of %d take %g "
+                 "ms each, and reads alone in chains of %d %g to %g ms",
+                 1e3 * out->median, 1e3 * out->least, 1e3 * r->read, c.n, 1e3 * least, c.m,
+                 1e3 * c.without, 1e3 * c.slowest);
     return QM_OK;
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static qm_status time_once(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
-                           struct qm_gpu_time *out, double *read)
+/* By how much the host's clock shows more for a round than its events do and may. */
+static double excess(const struct timed_round *r)
 {
-    const double share = 0.1, latency = 300e-6; /* of a launch and of waiting for an event */
-    double all[4 * QM_GPU_BENCH_ROUNDS], reads[4 * QM_GPU_BENCH_ROUNDS];
-    struct timed_round round, best = {0};
-    int n = 0;
-    while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap)) {
-        QM_TRY(time_one(b, t, &round));
-        if (n == 0 || round.missing - share * round.around < best.missing - share * best.around)
-            best = round;
-        reads[n] = round.read;
-        all[n++] = round.seconds;
+    const double share = 0.1;
+    return r->missing - share * r->around;
+}
+
+/* The same for chains of rounds, each twice as long as the last, until one is in time or long
+ * enough: a wait is late once in a chain. */
+static qm_status chain_in_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double latency,
+                               struct timed_round *best)
+{
+    const double longest = 0.1;
+    struct timed_round chain = {0};
+    for (int n = 2; chain.around < longest && excess(best) > latency; n *= 2) {
+        double ms = 0.0;
+        QM_TRY(time_chain(b, t, n, &chain.around));
+        QM_TRY(qm_cuda_milliseconds(b->cu, b->start, b->to, &ms));
+        QM_TRY(expect_within(ms, chain.around));
+        chain.missing = chain.around - 1e-3 * ms;
+        if (excess(&chain) <= latency)
+            *best = chain;
     }
-    qsort(reads, (size_t)n, sizeof *reads, by_size);
-    *read = median(reads, n);
-    *out = (struct qm_gpu_time){median(all, n), all[0], n};
-    /* a busy host is late in some rounds, and in the best of them it is not */
-    if (best.missing > share * best.around + latency)
+    return QM_OK;
+}
+
+/* Makes further rounds, then chains of them, until the host's clock shows no more for one than its
+ * events do: a busy host is late in many rounds, and how many are timed is not to decide.  They are
+ * held as all are, and not counted.  best: the best round so far; n: rounds so far. */
+static qm_status expect_in_time(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double wait,
+                                struct timed_round best, int n)
+{
+    enum { LEAST = 4, MOST = 16 };
+    const double latency = 300e-6 + wait; /* of a launch and of waiting for an event */
+    const double most_seconds = 1.0, start = qm_seconds();
+    struct timed_round round;
+    for (int i = 0; i < MOST && excess(&best) > latency; i++, n++) {
+        if (i >= LEAST && qm_seconds() - start > most_seconds)
+            break;
+        usleep(1000); /* a process that has slept is woken sooner */
+        QM_TRY(time_one(b, t, &round));
+        if (excess(&round) < excess(&best))
+            best = round;
+    }
+    QM_TRY(chain_in_time(b, t, latency, &best));
+    if (excess(&best) > latency)
         return qm_fail(QM_INTERNAL,
                        "implausible: in every round the host's clock shows more than "
                        "cuEventElapsedTime does, in the best of %d by %g of %g ms",
@@ -245,17 +358,40 @@ static qm_status time_once(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
     return QM_OK;
 }
 
+static qm_status time_once(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
+                           struct rounds *out)
+{
+    double all[4 * QM_GPU_BENCH_ROUNDS], reads[4 * QM_GPU_BENCH_ROUNDS];
+    struct timed_round round, best = {0};
+    int n = 0;
+    QM_TRY(measure_wait(b, &out->wait));
+    out->around = 1e300;
+    while (!is_enough(all, n, b->rounds, qm_seconds() - start > b->cap)) {
+        QM_TRY(time_one(b, t, &round));
+        out->around = fmin(out->around, round.around);
+        if (n == 0 || excess(&round) < excess(&best))
+            best = round;
+        reads[n] = round.read;
+        all[n++] = round.seconds;
+    }
+    qsort(reads, (size_t)n, sizeof *reads, by_size);
+    out->read = median(reads, n);
+    out->time = (struct qm_gpu_time){median(all, n), all[0], n};
+    return expect_in_time(b, t, out->wait, best, n);
+}
+
 qm_status qm_gpu_bench_rounds(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, double start,
                               struct qm_gpu_time *out)
 {
     enum { TRIES = 3 }; /* a host may become busy between the rounds and the chains */
     char text[400];
-    double read;
+    struct rounds r = {0};
     int is_short = 1;
     for (int k = 0; k < TRIES && is_short; k++) {
-        QM_TRY(time_once(b, t, start, out, &read));
-        QM_TRY(compare_with_chains(b, t, out, read, &is_short, text, sizeof text));
+        QM_TRY(time_once(b, t, start, &r));
+        QM_TRY(compare_with_chains(b, t, &r, &is_short, text, sizeof text));
     }
+    *out = r.time;
     if (is_short)
         return qm_fail(QM_INTERNAL, "%s", text);
     return expect_read(b);

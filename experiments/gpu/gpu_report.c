@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/gpu/bench.h"
+
 static const char *const names[] = {
 #define X(name, title, text) #name,
     QM_GPU_PART_LIST(X)
@@ -66,6 +68,7 @@ static const struct qm_gpu_column speed[] = {
     {"sm_mhz", 'i', 0, "MHz", "clock of the multiprocessors while steps ran"},
     {"memory_mhz", 'i', 0, "MHz", "clock of the memory while steps ran"},
     {"watts", 'i', 0, "W", "power while steps ran"},
+    {"wait_seconds", 'f', 0, "s", "lateness of a wait for the GPU, where above 0.1 ms; times are held from below less tightly"},
     TOOK, {0}};
 static const struct qm_gpu_column codes[] = {
     {"routine", 't', 1, "", "words of the quantizer that matter to the search"},
@@ -104,6 +107,7 @@ static const struct qm_gpu_column tables[] = {
     {"least_seconds", 'f', 0, "s", "shortest step"},
     {"rounds", 'i', 0, "1", "timed steps"},
     {"graph_seconds", 'f', 0, "s", "median of the same launches from a CUDA graph: without the CPU"},
+    {"wait_seconds", 'f', 0, "s", "lateness of a wait for the GPU, where above 0.1 ms; times are held from below less tightly"},
     TOOK, {0}};
 static const struct qm_gpu_column peers[] = {
     {"peer", 't', 1, "", "package and class"},
@@ -162,6 +166,7 @@ const char *qm_gpu_row_flaw(enum qm_gpu_part part, json_t *row)
                    {"shared_bytes", 0, 1 << 20},
                    {"occupancy", 1e-30, 1},
                    {"compile_seconds", 0, 1e9},
+                   {"wait_seconds", QM_BENCH_USUAL_WAIT, QM_BENCH_LATEST},
                    {"sm_mhz", 1, 1e5},
                    {"memory_mhz", 0, 1e5},
                    {"watts", 0, 1e5}};

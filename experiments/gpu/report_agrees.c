@@ -149,8 +149,11 @@ static const char *peers_say(json_t *row, const struct plan *p)
 {
     double tensors = number(row, "tensors"), elements = number(row, "elements"),
            theirs = number(row, "peer_seconds"), ours = number(row, "seconds");
+    const char *recipe = text(row, "recipe");
+    struct qm_recipe r;
+    RULE(!p->is_own || qm_recipe_parse(recipe, &r) == QM_OK, "the recipe is none");
     RULE(is_near(number(row, "ratio"), ours / theirs), "ratio is not seconds / peer_seconds");
-    RULE((tensors == 1.0 && elements <= (double)p->o.n) ||
+    RULE((tensors == 1.0 && is_size(elements, p->o.n, recipe, number(p->device, "memory_bytes"))) ||
              (tensors == QM_BENCH_TENSORS && elements == (double)qm_speed_small(p->o.n)),
          "tensors or elements are not the plan's");
     RULE(qm_gpu_bench_plausible("a step", fmin(theirs, ours), 2.0 * tensors * elements, 0.0) ==

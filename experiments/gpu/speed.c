@@ -280,6 +280,7 @@ static qm_status fill(struct qm_gpu_bench *b, struct qm_gpu_work *w, const char 
         st = qm_gpu_bench_plausible("a graph's step", graph.median, bytes * n, copy);
     if (st == QM_OK)
         json_object_set_new(row, "graph_seconds", json_real(graph.median));
+    qm_gpu_bench_say_wait(b, row);
     return st == QM_OK || st == QM_SKIPPED ? describe(b, w, time.median, row) : st;
 }
 

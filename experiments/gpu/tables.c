@@ -74,6 +74,7 @@ qm_status qm_speed_table_row(struct qm_gpu_bench *b, const char *recipe, int way
                                         least * qm_param_bytes(&r.param), 0.0);
         if (st == QM_OK)
             json_object_set_new(row, "graph_seconds", json_real(graph.median));
+        qm_gpu_bench_say_wait(b, row);
     }
     qm_gpu_work_close(&w);
     return st == QM_SKIPPED ? QM_OK : st;

@@ -90,6 +90,8 @@ static void figures_must_agree(void **state)
         {QM_GPU_speed, "rounds", 0, 9, 0, "rounds are not"},
         {QM_GPU_speed, "took", 0, 1e-6, 0, "took is less"},
         {QM_GPU_exact, "took", 0, -1, 0, "took is negative"},
+        {QM_GPU_speed, "wait_seconds", 0, 0.5, 0, "a figure is a number that none can be"},
+        {QM_GPU_tables, "wait_seconds", 0, 1e-9, 0, "a figure is a number that none can be"},
         {QM_GPU_tables, "tensors", 0, 1, 0, "tensors are not"},
         {QM_GPU_tables, "elements", 0, 16384, 0, "elements are not"},
         {QM_GPU_tables, "least_seconds", 2, 0, 0, "least_seconds is above"},
@@ -103,6 +105,7 @@ static void figures_must_agree(void **state)
         {QM_GPU_check, "judged", 0, 0, 0, "it passed, and"},
         {QM_GPU_peers, "ratio", 2, 0, 0, "ratio is not"},
         {QM_GPU_peers, "tensors", 0, 17, 0, "tensors or elements"},
+        {QM_GPU_peers, "elements", 0, 4096, 1, "tensors or elements"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -127,6 +130,7 @@ static void texts_must_agree(void **state)
         {QM_GPU_exact, "difference", "step 1: parameter 0", "there is a difference"},
         {QM_GPU_exact, "variant", "adamw4_ao", "recipe is not in the plan"},
         {QM_GPU_exact, "variant", "nonsense", "recipe is not in the plan"},
+        {QM_GPU_peers, "recipe", "nonsense", "the recipe is none"},
         {QM_GPU_peers, "status", "skipped: no kernel", "was not measured, and has figures"},
         {QM_GPU_exact, "gradients", "weird", NULL},
         {QM_GPU_exact, "shape", "999", NULL},
