@@ -1,5 +1,5 @@
-/* test_code_edges.c - Tests which codes the error of a number allows: of drawn numbers, float32 code
- * by the C library is within the range, and no range holds a code whose edge is further away. */
+/* test_code_edges.c - Tests which codes the error of a number allows: of drawn numbers the code of
+ * float32 is within the range, and no range holds one whose edge is further away. */
 #include <math.h>
 
 #include "core/quant/adaptive_log.h"
@@ -74,8 +74,8 @@ static void test_quantile_edge(void **state)
     }
 }
 
-/* Blocks of one value, of a quantile of 0, and of NaN, and zeros, have the one code that the package
- * gives them. */
+/* Blocks of one value, of a quantile of 0, and of NaN, and zeros, have the one code that the
+ * package gives them. */
 static void test_quantile_special(void **state)
 {
     (void)state;
