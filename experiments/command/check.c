@@ -540,10 +540,8 @@ int qm_cmd_check(int argc, char **argv)
             "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
             "better.  \"of states\" is the same for the state whose format costs most; --json has "
             "each."
-            "\vA kernel may compute in a higher precision than its rule (a scalar in double where "
-            "the "
-            "rule forms it in float32, too), and differ from its order of operations in these "
-            "points:\n" ALLOWED
+            "\vA kernel may be more precise than its rule, and order operations otherwise in "
+            "these points:\n" ALLOWED
             "and is another rule or format, to be judged with another --as, where it "
             "has:\n" NOT_ALLOWED "\nExamples:\n"
             "  qualm check\n"
