@@ -20,8 +20,8 @@
  * depends on what was called before.  The variant decides which tensors have codes, by their size;
  * `qualm check` gives codes to tensors of any size too, with a short last block.
  *
- * A kernel may compute in a higher precision than its rule, and do the arithmetic in another order
- * than its rule, in these points:
+ * A kernel may compute in a higher precision than its rule (a scalar in double where the rule forms
+ * it in float32, too), and do the arithmetic in another order than its rule, in these points:
  *   - fuse a product and the sum that follows it, the product of a code's value and its scale too
  *   - multiply by a rounded reciprocal instead of dividing
  *   - form an average b x + (1 - b) y (x the old state, b a beta) as x + (1 - b) (y - x) or in the

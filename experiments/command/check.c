@@ -540,7 +540,7 @@ int qm_cmd_check(int argc, char **argv)
             "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
             "better.  \"of states\" is the same for the state whose format costs most; --json has "
             "each."
-            "\vA kernel may differ from its rule's order of operations in these points:\n" ALLOWED
+            "\vA kernel may be more precise than its rule, and in these points otherwise:\n" ALLOWED
             "and is another rule or format, to be judged with another --as, where it "
             "has:\n" NOT_ALLOWED "\nExamples:\n"
             "  qualm check\n"

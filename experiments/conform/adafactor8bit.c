@@ -12,6 +12,7 @@
 #include "core/rule/param.h"
 #include "experiments/conform/adafactor8bit.h"
 #include "experiments/conform/adafactor8bit_steps.h"
+#include "experiments/conform/code_edges.h"
 
 /* Formats by the first part of a group's name. */
 static const struct {
@@ -101,45 +102,20 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
 
 /* ---- the 8-bit code in log space ---- */
 
-/* Codes may be off by one at every tie and in 1e-4 of the other elements: the logarithms of two
- * libraries differ in the last place. */
+/* A code may be the next one where the number lies at the edge, for the logarithms of two libraries
+ * differ in the last places. */
 static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *want, const float *x,
                       const float *scales, int64_t n, int64_t block)
 {
-    int64_t off = 0, ties = 0;
-    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++) {
-        if (got[i] == want[i])
-            continue;
-        double l = x[i] > 1.17549435e-38f ? log2((double)x[i]) : -126.0;
-        double z = (l + 126.0) / (double)scales[i / block] * 255.0;
-        int tie = fabs(z - floor(z) - 0.5) < 255.0 * 1e-6;
-        ties += tie;
-        off += !tie;
-        if (llabs((long long)got[i] - (long long)want[i]) > 1)
-            qm_golden_case_differs(c, "code[%lld]: got 0x%02x, want 0x%02llx, more than one apart",
-                                   (long long)i, got[i], (unsigned long long)want[i]);
-    }
-    c->now.compared += n;
-    double allowed = floor(1e-4 * (double)n) > 1 ? floor(1e-4 * (double)n) : 1;
-    if (!qm_golden_case_open(c) || off + ties == 0)
-        return;
-    if ((double)off > allowed) {
-        qm_golden_case_differs(c, "%lld of %lld codes away from ties are off by one, allowed %.0f",
-                               (long long)off, (long long)n, allowed);
-        return;
-    }
-    c->now.outcome = QM_CONFORM_near;
-    c->now.worst = (double)off / allowed;
-    snprintf(c->now.text, sizeof c->now.text,
-             "%lld codes off by one (allowed %.0f) and %lld at ties, of %lld", (long long)off,
-             allowed, (long long)ties, (long long)n);
+    int64_t off = 0;
+    for (int64_t i = 0; i < n && qm_golden_case_open(c); i++)
+        off += qm_code_judge(c, "code", i, got[i], want[i],
+                             qm_code_range_log(NULL, (double)x[i], 0.0, (double)scales[i / block]));
+    qm_match_count(c, "code", off, n);
 }
 
 /* The adaptive log code in 16 bits: no slot can hold its codes, so the element functions are
- * judged.  The libraries of the recording have about 2e-3 of the codes off by one; twice as many
- * are allowed. */
-#define WIDE_SHARE 4e-3
-
+ * judged: about 2e-3 of the codes lie within the errors of their logarithms of an edge. */
 static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int levels)
 {
     int64_t blocks = (n + block - 1) / block, off = 0;
@@ -158,15 +134,13 @@ static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int leve
         qm_adafactor8_wide_numbers(x + b * block, end - b * block, 0.0f, &got[0], &got[1]);
         qm_match_close(c, "span, low", got, want, 2, 1e-6, 0.0);
         for (int64_t i = b * block; i < end; i++) {
-            int64_t d = (int64_t)qm_adaptive_log_code(x[i], span[b], low[b], levels) - codes[i];
-            off += d != 0;
-            if (d < -1 || d > 1)
-                qm_golden_case_differs(c, "code[%lld]: %lld apart", (long long)i, (long long)d);
+            off += qm_code_judge(
+                c, "code", i, qm_adaptive_log_code(x[i], span[b], low[b], levels), codes[i],
+                qm_code_range_adaptive((double)x[i], (double)span[b], (double)low[b], levels));
             out[i] = qm_adaptive_log_value((uint32_t)codes[i], span[b], low[b], levels);
         }
     }
-    if ((double)off > WIDE_SHARE * (double)n)
-        qm_golden_case_differs(c, "%lld of %lld codes off by one", (long long)off, (long long)n);
+    qm_match_count(c, "code", off, n);
     qm_match_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
 }
 
@@ -210,7 +184,12 @@ static void replay_adaptive(struct qm_conform *c)
         return;
     }
     qm_match_close(c, "span, low", numbers, wanted, 2 * blocks, 1e-6, 0.0);
-    qm_match_codes_near(c, "code", got, want, padded, 1e-4);
+    int64_t off = 0;
+    for (int64_t i = 0; i < padded && qm_golden_case_open(c); i++)
+        off += qm_code_judge(c, "code", i, got[i], want[i],
+                             qm_code_range_adaptive((double)x[i], (double)span[i / block],
+                                                    (double)low[i / block], 256));
+    qm_match_count(c, "code", off, padded);
     for (int64_t i = 0; i < padded; i++)
         got[i] = (uint8_t)want[i];
     qm_decode(&codec, &shape, got, wanted, out);

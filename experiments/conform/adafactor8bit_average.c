@@ -9,6 +9,8 @@
 
 #include "core/rule/adafactor8.h"
 #include "experiments/conform/adafactor8bit.h"
+#include "experiments/conform/adafactor8bit_edges.h"
+#include "experiments/conform/code_edges.h"
 #include "experiments/conform/numpy_normal.h"
 
 /* The first n of the `from` elements of each row: leaves out the padding of the recorded blocks. */
@@ -98,7 +100,13 @@ static int schedule_read(struct qm_conform *c, int64_t steps, struct qm_hyper *h
 
 void qm_adafactor8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
 {
-    struct qm_run run = {.within = {.scale_relative = 1e-6, .code_share = 1e-4}};
+    /* Old values are decoded by powers 2 ulp off, 8 u, and an average adds 4 u on either side. */
+    struct qm_run run = {.within = {.scale_relative = 1e-6,
+                                    .range = qm_code_range_log,
+                                    .number_relative = 16.0 * 0x1p-24}};
+    struct qm_rule rule;
+    struct qm_tensor_ops ops;
+    float *seen[QM_MAX_SLOTS] = {NULL};
     char text[QM_QUANTIZER_TEXT];
     int64_t block = qm_golden_case_whole(c, "block_size", 0), n = qm_golden_case_whole(c, "n", 0);
     if (block < 1 || n < 1 || n > (1 << 24)) {
@@ -121,8 +129,13 @@ void qm_adafactor8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
     slot->scales = qm_golden_case_floats(c, "scale", run.steps * slot->n_scales);
     slot->codes =
         rows_cut(c, qm_golden_case_ints(c, "codes", run.steps * padded), run.steps, padded, n);
-    if (slot->scales && slot->codes)
-        run_average(c, &run);
+    if (!slot->scales || !slot->codes ||
+        !(seen[QM_ADAFACTOR8_V] = qm_golden_case_memory(c, n, sizeof **seen)))
+        return;
+    qm_adafactor8_see(run.recipe.rule, seen, &rule, &ops);
+    run.recipe.rule = &rule;
+    run.seen = seen;
+    run_average(c, &run);
 }
 
 /* ---- kind "stall" --------------------------------------------------------------------------- */

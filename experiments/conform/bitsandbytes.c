@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "experiments/conform/run.h"
+#include "experiments/conform/code_edges.h"
 
 static const struct {
     const char *dataset, *map;
@@ -447,7 +447,8 @@ static struct qm_run_tolerance tolerance(struct qm_conform *c, const char *famil
                                      .l2_relative = has_l2 ? value : 0.0,
                                      .takes = {tiny ? QM_TAKES_SQUARE : QM_TAKES_MEAN},
                                      .weight = {weight},
-                                     .code_share = back_end == NATIVE ? 0.0 : 1e-3};
+                                     .range = back_end == NATIVE ? NULL : qm_code_range_table,
+                                     .number_relative = 8.0 * 0x1p-24};
 }
 
 /* The variant that the class, where it was recorded, and the shape make: its quantizers and its

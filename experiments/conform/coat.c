@@ -17,7 +17,8 @@
  * product.  Scale, of the recorded exponent k and centre: |k| times the error of the maximum and 4
  * u of the quotient, 8 u of power and quotient.  Codes: that of a number within its error, and,
  * where a power is taken, within 8 u over the exponent, for a power is 4 u off and so is its
- * quotient. */
+ * quotient.  The code of NaN, and under an exponent 0, where NaN has the greatest code, the code of
+ * that, may have either sign. */
 static const double STATE = 8 * 0x1p-24, ROUNDINGS = 4 * 0x1p-24;
 
 /* A recorded state of `steps` steps: numbers [steps][blocks], codes and fresh values [steps][n]. */
@@ -169,6 +170,9 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
     c->now.compared += count;
     const int64_t *recorded = s->codes + t * s->n;
     int64_t off = 0;
+    for (int64_t i = 0; i < s->n; i++) /* whose sign is that of the NaN which a machine makes */
+        if (qm_isnan(x[i]) && (codes[i] ^ recorded[i]) == 0x80)
+            codes[i] = (uint8_t)recorded[i];
     for (int64_t i = 0; i < s->n && s->per > 1; i++)
         if (codes[i] != recorded[i] &&
             code_may_be(s, x[i], error ? error[i] : 0.0, want + i / block * s->per,

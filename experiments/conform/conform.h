@@ -242,10 +242,6 @@ double qm_match_subnormal(double most, int64_t n);
 void qm_take_nan_codes(const struct qm_quantizer *q, const struct qm_codebook *cb,
                        const int64_t *want, int64_t n, uint8_t *codes);
 
-/* Codes are equal, except that a share of them (at least one code) may be off by one. */
-void qm_match_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
-                         const int64_t *want, int64_t n, double share);
-
 /* Of n codes `off` are other ones, each of which the error of its own number explains: near. */
 void qm_match_count(struct qm_conform *c, const char *what, int64_t off, int64_t n);
 

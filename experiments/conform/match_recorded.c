@@ -178,32 +178,6 @@ void qm_match_close_double_each(struct qm_conform *c, const char *what, const do
     c->now.compared += n;
 }
 
-void qm_match_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
-                         const int64_t *want, int64_t n, double share)
-{
-    double allowed = fmax(floor(share * (double)n), 1.0);
-    int64_t off = 0;
-    for (int64_t i = 0; got && want && i < n && qm_golden_case_open(c); i++) {
-        int64_t d = got[i] - want[i];
-        off += d != 0;
-        if (d < -1 || d > 1)
-            qm_golden_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx, more than one apart",
-                                   what, (long long)i, got[i], (unsigned long long)want[i]);
-    }
-    c->now.compared += got && want ? n : 0;
-    if (off == 0 || !qm_golden_case_open(c))
-        return;
-    if ((double)off > allowed)
-        qm_golden_case_differs(c, "%s: %lld of %lld codes are off by one, allowed %.0f", what,
-                               (long long)off, (long long)n, allowed);
-    else if ((double)off / allowed >= c->now.worst) {
-        c->now.worst = (double)off / allowed;
-        c->now.outcome = QM_CONFORM_near;
-        snprintf(c->now.text, sizeof c->now.text, "%s: %lld of %lld codes off by one, allowed %.0f",
-                 what, (long long)off, (long long)n, allowed);
-    }
-}
-
 void qm_match_count(struct qm_conform *c, const char *what, int64_t off, int64_t n)
 {
     c->now.compared += n;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "experiments/conform/code_edges.h"
+
 /* Row of the kept step t, or -1. */
 static int64_t kept_row(const struct qm_run *run, int64_t t)
 {
@@ -32,7 +34,8 @@ struct scratch {
     void *beside[2];
     float *low, *high, *before;
     double *moved; /* how far each parameter went since it was last recorded */
-    int64_t zero;  /* 1 + a parameter that the source made 0 of a NaN; 0: none */
+    struct qm_run_numbers numbers;
+    int64_t zero; /* 1 + a parameter that the source made 0 of a NaN; 0: none */
 };
 
 /* Loads the recorded state after step t into the plan. */
@@ -362,17 +365,6 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     qm_match_steps(c, run->kept[row], s->p, want, old, s->allowed, s->numel);
 }
 
-static void take_nan_codes(const struct qm_run *run, int i, const int64_t *want, int64_t n,
-                           uint8_t *codes)
-{
-    const struct qm_quantizer *q = &run->recipe.slot[i];
-    struct qm_codebook cb;
-    if (q->bits != 8)
-        return;
-    qm_codebook_build(q->map, q->bits, q->sign, &cb);
-    qm_take_nan_codes(q, &cb, want, n, codes);
-}
-
 static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                              void *plan, int64_t t)
 {
@@ -387,12 +379,10 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
             snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
             qm_match_close(c, what, s->values, slot->scales + (t - 1) * slot->n_scales,
                            slot->n_scales, w->scale_relative, 0.0);
-            snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
-            take_nan_codes(run, i, slot->codes + (t - 1) * n, n, s->codes);
-            if (w->code_share > 0)
-                qm_match_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n, w->code_share);
-            else
-                qm_match_codes(c, what, s->codes, slot->codes + (t - 1) * n, n);
+            s->numbers.of_l2 = s->allowed;
+            for (int64_t k = 0; k < n; k++)
+                s->allowed[k] = row < 0 ? 0.0 : of_l2(run, i, row, n, k);
+            qm_run_judge_codes(c, run, &s->numbers, qm_plan_cpu_codec(plan, i), i, t, s->codes);
         } else if (slot->values && slot->every_step) {
             int64_t own = own_numel(run, i);
             QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));
@@ -532,6 +522,8 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
         }
         g.data = grad;
         QM_TRY(step_beside(run, s, &g, t));
+        QM_TRY(qm_run_numbers_of(run, plan, &h, t, s->p, run->grads + (t - 1) * s->numel,
+                                 &s->numbers));
         memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
         QM_TRY(run->candidate ? step_by_candidates(run, s, plan, &g, t)
                               : step(run, s, plan, &g, t));
@@ -584,7 +576,8 @@ void qm_run_replay(struct qm_conform *c, const struct qm_run *run)
     s.codes = qm_golden_case_memory(c, s.numel, 1);
     s.stored = qm_golden_case_memory(c, s.numel, sizeof(float));
     s.allowed = qm_golden_case_memory(c, s.numel, sizeof *s.allowed);
-    if (!s.p || !s.values || !s.codes || !s.stored || !s.allowed)
+    if (!s.p || !s.values || !s.codes || !s.stored || !s.allowed ||
+        !qm_run_numbers_open(c, run, &s.numbers))
         return;
     memcpy(s.p, run->p0, (size_t)s.numel * sizeof *s.p);
     if (plans_open(c, run, &s, &plan) != QM_OK)

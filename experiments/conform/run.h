@@ -5,6 +5,8 @@
 #include "core/recipe/backend.h"
 #include "experiments/conform/conform.h"
 
+struct qm_code_range; /* code_edges.h */
+
 /* One state tensor.  Quantized: codes (unpacked) and scales after every step; float32: values
  * after the steps that were kept.  Arrays are [step][...]. */
 struct qm_run_slot {
@@ -36,7 +38,11 @@ struct qm_run_tolerance {
     double value_absolute;  /* of float32 states */
     int is_narrow;          /* states are rounded to bfloat16 before they are used: where one is
                              * infinite that is finite in float32, the whole step may be missing */
-    double code_share;      /* share of codes that may be off by one; 1e-3 is 0.1 % */
+    /* Codes that a number x, `off` off, has in a block of this scale (code_edges.h); NULL: every
+     * code is that of here.  number_relative: what coded numbers are off by before they are coded,
+     * times new number and twice the old one of each, for their terms may cancel. */
+    struct qm_code_range (*range)(const struct qm_codec *codec, double x, double off, double scale);
+    double number_relative;
     double param_of_values; /* of parameters, times lr and the sizes of old and new value of slot */
     int slot;               /* that slot */
     double l2_relative; /* of weight_decay times the parameter, where the gradient takes it in: the
@@ -78,7 +84,10 @@ struct qm_run {
     /* Judges the parameters of step t in place of the tolerances; NULL: these do. */
     void (*judge)(struct qm_conform *c, const void *context, int64_t t, const char *what);
     const void *context; /* of judge */
-    int is_free;         /* 1: the run goes on from its own values; no recorded state is loaded */
+    /* Where a rule that is not elementwise writes the numbers of each coded slot before they are
+     * coded; NULL: of an elementwise rule they are made here. */
+    float *const *seen;
+    int is_free; /* 1: the run goes on from its own values; no recorded state is loaded */
 };
 
 /* A recipe of the named rule with every slot in float32 and the default hyper-parameters; 0, and

@@ -8,14 +8,15 @@
 #include <string.h>
 
 #include "core/quant/block_numbers.h"
+#include "experiments/conform/code_edges.h"
 #include "experiments/conform/run.h"
 
-/* Tolerances: alpha and decoded powers 1e-6 relative, one code in 1e5, as the recording states for
- * powers that are an ulp off; states of other quantizers are every bit.  Of a step, u = 2^-24:
- * torch's Tensor.sqrt is an ulp off, 2 u, and after it the division by the correction, the sum with
- * eps and the quotient may each round to the other side, 2 u each: 8 u of the step.  The sum with
- * the parameter may too: 2 u of that. */
-static const double POWERS = 1e-6, CODES = 1e-5, ROUNDING = 0x1p-23, STEP = 0x1p-21;
+/* Tolerances: alpha and decoded powers 1e-6 relative, as the recording states for powers that are
+ * an ulp off; codes of logarithms those of numbers within their errors (code_edges.h); states of
+ * other quantizers are every bit.  Of a step, u = 2^-24: torch's Tensor.sqrt is an ulp off, 2 u,
+ * and after it the division by the correction, the sum with eps and the quotient may each round to
+ * the other side, 2 u each: 8 u of the step.  The sum with the parameter may too: 2 u of that. */
+static const double POWERS = 1e-6, ROUNDING = 0x1p-23, STEP = 0x1p-21;
 
 /* torch.linspace(-1, 1) signed, (i + 1) / 2^b unsigned. */
 static const char *linear_map(int sign) { return sign ? "linb" : "lin"; }
@@ -176,14 +177,37 @@ static void judge_numbers(struct qm_conform *c, const struct qm_codec *codec,
     }
 }
 
-/* Codes by recorded numbers and draws: every bit, but where a logarithm decides. */
-static void judge_codes(struct qm_conform *c, const char *what, const struct qm_codec *codec,
-                        const uint8_t *got, const int64_t *want, int64_t n)
+/* n numbers x that were coded in blocks by recorded numbers and draws u. */
+struct coded {
+    const struct qm_codec *codec;
+    int64_t n, block;
+    const float *x, *numbers, *u;
+    const double *error; /* of each x; NULL: none */
+};
+
+/* Codes: every bit, but where a logarithm decides. */
+static void judge_codes(struct qm_conform *c, const char *what, const struct coded *s,
+                        const uint8_t *got, const int64_t *want)
 {
-    if (codec->q.curve == QM_CURVE_qlog)
-        qm_match_codes_near(c, what, got, want, n, CODES);
-    else
-        qm_match_codes(c, what, got, want, n);
+    const struct qm_codec *codec = s->codec;
+    int64_t off = 0;
+    if (codec->q.curve != QM_CURVE_qlog) {
+        qm_match_codes(c, what, got, want, s->n);
+        return;
+    }
+    for (int64_t i = 0; i < s->n && qm_golden_case_open(c); i++) {
+        const float *number = s->numbers + i / s->block * qm_block_numbers(codec);
+        struct qm_quantile_number x = {.x = (double)s->x[i],
+                                       .off = s->error ? s->error[i] : 0.0,
+                                       .scale = (double)number[0],
+                                       .alpha = (double)number[1],
+                                       .u = s->u ? (double)s->u[i] : 0.0,
+                                       .top = codec->cb.n - 1,
+                                       .is_unbiased = codec->q.round == QM_ROUND_bernoulli};
+        if (got[i] != want[i])
+            off += qm_code_judge(c, what, i, got[i], want[i], qm_code_range_quantile(&x));
+    }
+    qm_match_count(c, what, off, s->n);
 }
 
 static void replay_quantizer(struct qm_conform *c)
@@ -229,7 +253,8 @@ static void replay_quantizer(struct qm_conform *c)
         return;
     judge_numbers(c, &codec, &shape, x, numbers, 0.0);
     encode(&codec, block, n, x, numbers, u, got);
-    judge_codes(c, "code", &codec, got, codes, n);
+    struct coded coded = {&codec, n, block, x, numbers, u, NULL};
+    judge_codes(c, "code", &coded, got, codes);
     for (int64_t i = 0; i < n; i++)
         got[i] = (uint8_t)codes[i];
     qm_decode(&codec, &shape, got, numbers, values);
@@ -318,8 +343,9 @@ static int state_floats(struct qm_conform *c, const struct state *s, const struc
     return codes && numbers;
 }
 
+/* Judges the state after step t, made here as `fresh`; error: of each number, by its old one. */
 static void state_judge(struct qm_conform *c, const struct state *s, const struct qm_shape *shape,
-                        int64_t t, float *fresh)
+                        int64_t t, float *fresh, const double *error)
 {
     int64_t n = qm_shape_numel(shape);
     if (s->values) {
@@ -334,8 +360,10 @@ static void state_judge(struct qm_conform *c, const struct state *s, const struc
         return;
     judge_numbers(c, &s->codec, shape, fresh, numbers,
                   s->codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0);
-    encode(&s->codec, s->block, n, fresh, numbers, s->u ? s->u + (t - 1) * n : NULL, codes);
-    judge_codes(c, s->of, &s->codec, codes, s->codes + (t - 1) * n, n);
+    const float *u = s->u ? s->u + (t - 1) * n : NULL;
+    encode(&s->codec, s->block, n, fresh, numbers, u, codes);
+    struct coded coded = {&s->codec, n, s->block, fresh, numbers, u, error};
+    judge_codes(c, s->of, &coded, codes, s->codes + (t - 1) * n);
 }
 
 /* Parameters within the roundings of a step; stored in 16 bits: what such a number rounds to.
@@ -415,6 +443,15 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
     return 1;
 }
 
+/* The error of a second moment v whose old value was a decoded power: that is an ulp off on either
+ * side, and its product with the scale is rounded, 8 u in all, of which the average keeps beta2;
+ * its difference with the square, the product with the weight and the sum fall elsewhere, 4 u of
+ * the terms. */
+static double second_error(const struct qm_hyper *h, double old, double v)
+{
+    return 8.0 * 0x1p-24 * h->beta2 * old + 4.0 * 0x1p-24 * (fabs(v) + (1.0 - h->beta2) * old);
+}
+
 static void replay_run(struct qm_conform *c)
 {
     static const struct qm_golden_need needs[] = {
@@ -435,11 +472,12 @@ static void replay_run(struct qm_conform *c)
                 *params = qm_golden_case_floats_of(c, "params", steps * n, format);
     const double *rates = qm_golden_case_rates(c, steps);
     float *p = qm_golden_case_memory(c, n, sizeof *p), *slot[2];
+    double *error = qm_golden_case_memory(c, n, sizeof *error);
     for (int i = 0; i < 2; i++)
         if (!(slot[i] = qm_golden_case_memory(c, n, sizeof *p)) ||
             !state_read(c, &r, i, &shape, steps, &s[i]))
             return;
-    if (!p0 || !grads || !params || !p)
+    if (!p0 || !grads || !params || !p || !error)
         return;
     int is_coupled = strcmp(r.rule->name, "adam_solo") == 0;
     for (int64_t t = 1; t <= steps && qm_golden_case_open(c); t++) {
@@ -449,14 +487,18 @@ static void replay_run(struct qm_conform *c)
         if (!state_floats(c, &s[0], &shape, t - 1, slot[0]) ||
             !state_floats(c, &s[1], &shape, t - 1, slot[1]))
             return;
+        for (int64_t i = 0; i < n; i++) /* of the old value, for now */
+            error[i] = s[1].codec.q.curve == QM_CURVE_qlog ? fabs((double)slot[1][i]) : 0.0;
         r.hyper.lr = rates ? rates[t - 1] : r.hyper.lr;
         r.rule->prepare(&r.hyper, t, &step);
         step.hyper = &r.hyper;
         r.rule->elementwise->block(&step, n, p, grads + (t - 1) * n, slot);
+        for (int64_t i = 0; i < n; i++)
+            error[i] = error[i] > 0.0 ? second_error(&r.hyper, error[i], (double)slot[1][i]) : 0.0;
         params_judge(c, &r.param, is_coupled ? 0.0 : r.hyper.lr * r.hyper.weight_decay, old, p,
                      params + (t - 1) * n, n);
         for (int i = 0; i < 2; i++)
-            state_judge(c, &s[i], &shape, t, slot[i]);
+            state_judge(c, &s[i], &shape, t, slot[i], i ? error : NULL);
     }
     for (int i = 0; i < 2 && qm_golden_case_open(c); i++)
         if (!s[i].values && state_floats(c, &s[i], &shape, steps, slot[i]))
