@@ -132,7 +132,7 @@ void qm_adafactor8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
     if (!slot->scales || !slot->codes ||
         !(seen[QM_ADAFACTOR8_V] = qm_golden_case_memory(c, n, sizeof **seen)))
         return;
-    qm_adafactor8_see(run.recipe.rule, seen, &rule, &ops);
+    qm_adafactor8_see(run.recipe.rule, seen, NULL, &rule, &ops);
     run.recipe.rule = &rule;
     run.seen = seen;
     run_average(c, &run);
