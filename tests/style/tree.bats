@@ -430,11 +430,13 @@ P
 }
 
 @test "every folder of code stands in a README above it" {
-    local folder found=0
+    local folder row found=0
     for folder in core/*/ oracle/*/ experiments/*/ variants/*/ plots/*/ tests/*/; do
         [ -d "$folder" ] && [ "${folder%__pycache__/}" = "$folder" ] || continue
         found=$((found + 1))
-        grep -q "$(basename "$folder")/" "$(dirname "$folder")/README.md" ||
+        row='^\|[^|]*\b' # but for plots/, whose text tells of its three folders
+        [ "${folder%%/*}" != plots ] || row=
+        grep -qE "$row$(basename "$folder")/" "$(dirname "$folder")/README.md" ||
             { echo "$folder is not in $(dirname "$folder")/README.md"; return 1; }
     done
     [ "$found" -gt 40 ]
