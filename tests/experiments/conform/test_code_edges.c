@@ -126,8 +126,8 @@ static void test_table(void **state)
         r = qm_code_range_table(&codec, edge, off + 1e-7 * fabs(edge), 1.0);
         assert_true(r.low == k && r.high == k + 1);
     }
-    assert_true(qm_code_range_table(&codec, NAN, 0.0, 1.0).low >
-                qm_code_range_table(&codec, NAN, 0.0, 1.0).high);
+    assert_true(qm_code_range_table(&codec, nan(""), 0.0, 1.0).low >
+                qm_code_range_table(&codec, nan(""), 0.0, 1.0).high);
 }
 
 int main(void)
