@@ -244,7 +244,8 @@ RUN_STEPS := adamw4_(ao|lpmm|lpmm_group|qm)|adamw5_3_qm|adamw8_(ao|bnb_default)|
   flash_adamw|lion8_(bnb_default|fused)|sgdm8_bnb_default
 run: qualm ## the main job: the momentum ablation on real states; results, plots, the headline tables
 	@mkdir -p results plots/out
-	$(Q)./qualm bench --quick --step '^($(RUN_STEPS))$$' --out results/bench.h5 > results/bench.txt
+	$(Q)./qualm bench --quick --only steps --only searches --step '^($(RUN_STEPS))$$' \
+	  --out results/bench.h5 > results/bench.txt
 	$(Q)./qualm run --headline $(SUITES:%=experiments/suites/%.yaml) > results/headline.txt
 	@$(MAKE) --no-print-directory plots > results/plots.txt
 	@cat results/headline.txt

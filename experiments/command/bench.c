@@ -13,7 +13,7 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 struct options {
     struct qm_bench bench;
-    int only; /* index of a part; -1: all */
+    int only[PARTS], has_only; /* the parts that --only names */
     const char *out;
 };
 
@@ -29,7 +29,7 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0,
      "Threads of the many-threads half (default: one for each processor that it may use)", 0},
     {"gib", KEY_GIB, "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
-    {"only", KEY_ONLY, "WHAT", 0, "steps, searches or analyze", 0},
+    {"only", KEY_ONLY, "WHAT", 0, "steps, searches or analyze; may be repeated", 0},
     {"step", KEY_STEP, "REGEX", 0,
      "Only steps of variants whose name matches, beside adamw_f32 and the yardsticks", 0},
     {"out", 'o', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
@@ -51,7 +51,7 @@ static qm_status read_only(struct options *o, const char *arg)
 {
     for (int i = 0; i < PARTS; i++)
         if (strcmp(parts[i]->name, arg) == 0) {
-            o->only = i;
+            o->only[i] = o->has_only = 1;
             return QM_OK;
         }
     return qm_fail(QM_BAD_ARG, "--only: expected steps, searches or analyze, got '%s'", arg);
@@ -59,8 +59,9 @@ static qm_status read_only(struct options *o, const char *arg)
 
 static int wanted(const struct options *o, const struct qm_bench_part *part)
 {
-    if (o->only >= 0)
-        return part == parts[o->only];
+    for (int i = 0; i < PARTS; i++)
+        if (o->has_only && parts[i] == part)
+            return o->only[i];
     return part == &qm_bench_steps ||
            (!o->bench.step && !(part == &qm_bench_analyze && o->bench.quick));
 }
@@ -99,7 +100,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (b->step && !wanted(o, &qm_bench_steps))
             st = qm_fail(QM_BAD_ARG, "--step '%s' chooses steps; --only %s has none", b->step,
-                         parts[o->only]->name);
+                         o->only[1] ? parts[1]->name : parts[2]->name);
         break;
     case ARGP_KEY_ARG: st = qm_fail(QM_BAD_ARG, "bench takes no argument '%s'", arg); break;
     case ARGP_KEY_INIT: state->child_inputs[0] = NULL; break;
@@ -159,12 +160,12 @@ int qm_cmd_bench(int argc, char **argv)
             "second virtual processor is often not a whole one.\n\n"
             "Rules over whole tensors (sums before the first update) come last, up to 5 rounds "
             "each, fewer where a step takes seconds, of a matrix with 1024 columns; bytes moved "
-            "count a read more for every such sum. --step leaves out searches and analyze.\n\n"
+            "count a read more for every such sum. --step leaves out searches and analyze, but for "
+            "what --only names.\n\n"
             "Exit codes: 0 done, 2 usage, 3 I/O, 4 no step matches.",
     };
     struct options o = {
-        .bench = {.n = 64 << 20, .gib = 4, .rounds = 9, .threads = omp_get_max_threads()},
-        .only = -1};
+        .bench = {.n = 64 << 20, .gib = 4, .rounds = 9, .threads = omp_get_max_threads()}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)
         return code;

@@ -88,6 +88,8 @@ EOF
 
 @test "--only runs one part; unknown parts and bad numbers are refused" {
     [ "$(json_value "*d" bench --quick --size 1 --rounds 1 --only searches)" = searches ]
+    [ "$(json_value "*d" bench --quick --size 1 --rounds 1 --only steps --only searches \
+        --step adamw4_ao)" = "steps searches" ]
     fails_with 2 "expected steps, searches or analyze" bench --only nothing
     fails_with 2 "--rounds: expected a whole number from 1 to 101, got '0'" bench --rounds 0
     fails_with 2 "takes no argument" bench adamw4_ao
