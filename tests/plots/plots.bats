@@ -250,7 +250,7 @@ for figure in (forest, heat, shares):
     told = sheet.Sizes()
     figure.draw(campaign.Campaign(sys.argv[1]), told)
     caption = told.found["caption"]
-    assert figure is shares or "over 6 paired seeds" in caption and forest.GAP in caption, caption
+    assert figure is shares or "over 6 paired runs" in caption and forest.GAP in caption, caption
     assert figure is not shares or " leaves out the targets that both " in caption, caption
     assert figure is not heat or caption.startswith("log10 of the gap over the twin's gap")
 EOF
@@ -297,7 +297,7 @@ del v["null_apart"]
 old = dict(v, null_lo=np.array([-0.01, -0.01, -0.01]), null_hi=np.array([0.0, 0.1, 0.0]),
            delta=np.full(3, 0.021))
 assert forest.marks(old) == ["", " *", " \u2020"]
-assert forest.pairs(v) == "16 paired seeds"
+assert forest.mean_over(v) == "trimmed mean over 16 paired runs"
 one = {"verdict": np.array(["better", "better", "worse"]), "apart": np.array([False, True, False])}
 assert contrasts.answer(one, "b against a") == \
     "b against a: better on 1, worse on 1 of 2 problems, float32 is apart too on 1 more"

@@ -25,4 +25,14 @@ static inline int drawn_of(const char *file, int i, unsigned most)
 /* The same for a shorter table: one entry in k at least. */
 #define is_one_drawn_in(k, i) drawn_of(__FILE__, i, k)
 
+/* Skips a long test, number i of its file, but at one commit in k. */
+#define AT_ONE_COMMIT_IN(k, i)                                                                 \
+    do {                                                                                       \
+        if (!is_one_drawn_in(k, i)) {                                                          \
+            print_message("skipped: long: runs at one commit in %d, and in make check-long\n", \
+                          (int)(k));                                                           \
+            skip();                                                                            \
+        }                                                                                      \
+    } while (0)
+
 #endif

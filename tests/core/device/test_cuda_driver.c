@@ -3,6 +3,7 @@
  * Stand-ins for the driver and NVRTC hand the kernels to the emulator.  They cannot show what a
  * GPU computes. */
 #include "tests/support/device_compare.h"
+#include "tests/support/drawn.h"
 #include "tests/support/stand_in_gpu.h"
 
 #include <math.h>
@@ -124,6 +125,7 @@ static void test_speed(void **state)
     struct qm_gpu_bench b = {0};
     json_t *row = json_object();
     (void)state;
+    AT_ONE_COMMIT_IN(3, 0);
     needs_compiler();
     assert_int_equal(qm_gpu_bench_open(8192, 2, 5.0, &b), QM_OK);
     if (qm_speed_row(&b, "adamw4_lpmm", QM_MODE_exact, row) != QM_OK)
@@ -199,6 +201,7 @@ static void test_first_codes(void **state)
     static const char *const recipes[] = {"adamw8_bnb", "adamw4_ao", "adamw4_lpmm",
                                           "adamw4_lpmm,exp_avg=dyn:4s/block:128/bisect/mid/hi"};
     (void)state;
+    AT_ONE_COMMIT_IN(3, 1);
     needs_compiler();
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         for (int64_t n = 4090; n < 4107; n++) {

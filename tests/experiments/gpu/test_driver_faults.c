@@ -28,6 +28,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/gpu/gpu_report.h"
+#include "tests/support/drawn.h"
 #include "tests/support/stand_in_gpu.h"
 
 enum { DRAWS = 8, MOST_WORDS = 20, STRIDE = 1000003 }; /* STRIDE: a prime, larger than all pairs */
@@ -445,6 +446,7 @@ static void kernels_do_not_pile_up(void **state)
           "--backend", "cuda", "--range", "0.7:0.701", "-q"}}};
     const char *const none[] = {NULL};
     (void)state;
+    AT_ONE_COMMIT_IN(3, 2);
     if (qm_backend_emu.probe() != QM_OK)
         skip();
     setenv("QM_CUDA_LIMIT", "60", 1);

@@ -16,6 +16,7 @@
 
 #include "core/base/clock.h"
 #include "experiments/gpu/bench.h"
+#include "tests/support/drawn.h"
 #include "tests/support/rehearsal.h"
 
 #define SPEED "adamw_f32", "--only", "speed", "--size", "0.008", "--rounds", "2"
@@ -423,6 +424,7 @@ static void test_at_once(void **state)
 static void test_modules(void **state)
 {
     (void)state;
+    AT_ONE_COMMIT_IN(3, 1);
     NEEDS_COMPILER();
     clear();
     assert_int_equal(RUN("adafactor8_026", "--only", "exact", "--quick"), 0);

@@ -303,6 +303,7 @@ static void test_ahead(void **state)
     struct qm_gpu_options o = {.n_recipes = 2, .recipes = words, .has_only = 1, .quick = 1};
     struct qm_gpu_tasks tasks;
     (void)state;
+    AT_ONE_COMMIT_IN(3, 0);
     NEEDS_COMPILER();
     for (int i = 0; i < 2; i++)
         words[i] = (char *)(uintptr_t)recipes[i];
