@@ -97,7 +97,8 @@ P
     [ ! -e "$dir/a.h5" ]
     printf '%s\n' 'variant: ema4_nf4' 'source: dist:gauss' >"$dir/one.yaml"
     run -3 "$QUALM" run "$dir/one.yaml" --rates "$dir/none.json" -o "$dir/one.h5"
-    run -3 "$QUALM" run "$dir/one.yaml" --rates "$dir/r.json" -o "$dir/one.h5" # is read all the same
+    # It is read all the same.
+    run -3 "$QUALM" run "$dir/one.yaml" --rates "$dir/r.json" -o "$dir/one.h5"
     [[ "$output" == *"no file of qualm tune"* ]]
     echo '{"qualm_rates": 1, "rates": []}' >"$dir/r.json"
     run -0 "$QUALM" run "$dir/one.yaml" --rates "$dir/r.json" -o "$dir/one.h5"
