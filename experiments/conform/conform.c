@@ -1,5 +1,6 @@
 /* conform.c - Finds the system that a golden-vector file comes from; begins and ends cases. */
 #include "experiments/conform/conform.h"
+#include "experiments/conform/run.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -124,6 +125,8 @@ int qm_golden_case_begin(struct qm_conform *c, const char *group, const char *pa
 
 void qm_golden_case_end(struct qm_conform *c)
 {
+    if (qm_golden_case_open(c) && qm_golden_case_has(c, "param0")) /* by any of its names */
+        (void)qm_run_shape(c, "shape", qm_golden_case_numel(c, "param0"));
     if (qm_golden_case_open(c) && c->now.compared == 0) {
         c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
@@ -250,6 +253,11 @@ int64_t qm_golden_case_numel(struct qm_conform *c, const char *name)
     char path[2 * QM_GOLDEN_PATH];
     struct qm_shape s;
     qm_status st = qm_golden_shape(c->file, dataset_path(c, name, path, sizeof path), &s);
+    if (st != QM_OK && st != QM_NO_MATCH)
+        qm_golden_case_failed(c);
+    if (st == QM_OK && qm_shape_numel(&s) == 0 &&
+        qm_golden_case_is_start(c, strrchr(path, '/') + 1))
+        qm_golden_case_unreadable(c, "%s has no elements", path);
     return st == QM_OK ? qm_shape_numel(&s) : 0;
 }
 

@@ -104,7 +104,8 @@ int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const cha
  * are compared. */
 void qm_run_replay(struct qm_conform *c, const struct qm_run *run);
 
-/* The attribute "shape" where it describes numel elements, else a flat shape. */
+/* The attribute "shape"; without it, and of [0] where there is one element (a tensor of rank 0), a
+ * flat shape.  One that is no shape of numel elements makes the case unreadable. */
 struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_t numel);
 
 /* The attribute betas; 0, and the case unreadable, where it is not two numbers from 0 to 1. */

@@ -1,4 +1,5 @@
 /* run_read.c - Reads what recorded runs of all systems share: recipe, shape, betas, kept steps. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,11 +45,19 @@ struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_
     double dims[QM_MAX_RANK];
     int rank = qm_golden_numbers(c->file, c->group, attribute, dims, QM_MAX_RANK);
     struct qm_shape s = {.rank = rank};
-    if (rank < 1 || rank > QM_MAX_RANK)
-        return qm_shape_flat(numel);
-    for (int i = 0; i < rank; i++)
-        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
-    return qm_shape_numel(&s) == numel ? s : qm_shape_flat(numel);
+    double product = 1.0; /* of at most eight numbers below 2^53 */
+    for (int i = 0; i < rank && rank <= QM_MAX_RANK; i++) {
+        s.dim[i] = dims[i] >= 0.0 && dims[i] < 0x1p53 ? (int64_t)dims[i] : -1;
+        product *= (double)s.dim[i] == dims[i] ? dims[i] : (double)NAN;
+    }
+    if (rank > 0 && rank <= QM_MAX_RANK && product == (double)numel)
+        return s;
+    int is_scalar = rank == 1 && dims[0] == 0.0 && numel == 1;
+    if (rank > 0 && !is_scalar)
+        qm_golden_case_unreadable(c,
+                                  "attribute %s of %.100s is no shape of the %lld elements there",
+                                  attribute, c->group, (long long)numel);
+    return qm_shape_flat(numel);
 }
 
 int qm_run_betas(struct qm_conform *c, double betas[2])

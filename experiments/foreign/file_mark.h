@@ -1,7 +1,7 @@
 /* file_mark.h - Notices that a file changed while it was read, and maps files so that this is safe.
  *
  * A file is marked when it is opened, and compared with its mark after every read: what was read
- * counts only where the file still has its size and its time of modification. */
+ * counts only where the file still has its size and its times of modification and of change. */
 #ifndef QM_FOREIGN_FILE_MARK_H
 #define QM_FOREIGN_FILE_MARK_H
 
@@ -17,7 +17,7 @@ struct qm_file_mark {
     dev_t dev;
     ino_t ino;
     off_t size;
-    struct timespec modified;
+    struct timespec modified, changed; /* changed: of its inode; nobody can set it back */
 };
 
 /* A mark of no file. */

@@ -38,9 +38,10 @@
  *                 and "joined" where the names of parameters are not proven.
  *   *.index.json  shards (.safetensors or .bin) of a model, by its weight_map; also by the folder.
  *
- * A file that changes while it is open, in size or time of modification, is refused after the next
- * read, whose values do not count; so is one of the files that it is made of.  A file serves one
- * thread at a time; all HDF5 files of a process together serve one thread at a time. */
+ * A file that changes while it is open, in size, time of modification or of its inode's change, is
+ * refused after the next read, whose values do not count; so is one of the files that it is made
+ * of.  A file serves one thread at a time; all HDF5 files of a process together serve one thread at
+ * a time. */
 #ifndef QM_READERS_READER_H
 #define QM_READERS_READER_H
 

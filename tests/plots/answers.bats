@@ -21,6 +21,7 @@ END
 four="adamw4_ao,min_numel=0,whole_blocks=0"
 
 @test "loss and ratio: where all runs diverged nobody is lowest and nothing is furthest" {
+    long 3
     suite gone 'protocol: paired' 'coupling: closed' "variant: [{n: \"$four\"}]" \
         'source: ["problem:rosen"]' 'lr: [1000]' 'seed: 1..6' 'steps: 50'
     [[ $(told gone loss) == "Nobody is lowest at the end: half or more of the runs diverged; 6 of 6 runs diverged | "*"Diverged: n: 6 of 6."*"Of their twins 6 of 6 diverged."* ]]
@@ -55,6 +56,7 @@ END
 }
 
 @test "footer and captions name the rate that the suite sets, as a key or in a variant" {
+    long 4
     local lines=('protocol: paired' 'coupling: closed' 'source: "problem:nqm"' 'seed: 1..6'
         'steps: 20')
     suite own "${lines[@]}" "variant: \"$four\""
@@ -72,6 +74,7 @@ END
 }
 
 @test "budget: a negative part is drawn beside the others, and the caption names it" {
+    long 3
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
 import budget, numpy as np
 parts = ["first-moment codes", "second-moment codes", "rest"]

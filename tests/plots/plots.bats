@@ -48,6 +48,7 @@ draw() {
 }
 
 @test "every script writes a PNG and an SVG; drawing twice gives equal files" {
+    long 4
     draw "$DIR/a" $(scripts)
     draw "$DIR/b" $(drawn $(scripts))
     for script in $(scripts); do
@@ -68,6 +69,7 @@ draw() {
 }
 
 @test "qualm plot: figures of any suite, in three formats, twice the same; titles count right" {
+    long 6
     "$QUALM" plot -q "$DIR/results/drift.h5" --what drift -o "$DIR/p/drift-drift.svg" \
         -o "$DIR/p/drift.png" -o "$DIR/p/drift.pdf"
     [ -s "$DIR/p/drift.png" ] && [ -s "$DIR/p/drift.pdf" ]
@@ -100,6 +102,7 @@ EOF
 }
 
 @test "qualm plot: a user's suite of a shipped name, small multiples, a format's look anywhere" {
+    long 3
     printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [int, nf4]' \
         'exp_avg.norm: ["block:64", row, tensor]' 'exp_avg.round: [near, stoch]' \
         'source: "states:cancer_mlp*"' 'coupling: oneshot' 'slot: exp_avg' \

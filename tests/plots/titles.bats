@@ -27,6 +27,7 @@ EOF
 }
 
 @test "drift and points: medians are of quantized tensors, each state by its own codes" {
+    long 4
     # the momentum of every tensor has codes, the second moment of small ones is float32
     suite second 'variant: "adamw4_lpmm,min_numel=0,exp_avg_sq.min_numel=128"' \
         'exp_avg_sq.norm: ["block:128", rank1]' 'source: "trace:*"' 'coupling: global'
@@ -58,6 +59,7 @@ EOF
 }
 
 @test "points: an axis of one state shows that state, an axis of norms alone has an answer" {
+    long 4
     suite matrices 'variant: "adamw4_lpmm,min_numel=0"' 'min_rank: 2' \
         'exp_avg_sq.norm: ["block:128", rank1]' 'source: "trace:*"' 'coupling: global'
     title matrices points >"$DIR/title"
@@ -74,6 +76,7 @@ EOF
 }
 
 @test "--pair takes two different values of any axis; other axes are blocks" {
+    long 6
     suite two 'variant: "adamw4_lpmm,min_numel=0"' 'exp_avg_sq.map: [lin, dyn]' 'min_rank: 2' \
         'exp_avg_sq.norm: ["block:64", "block:128", rank1]' 'source: "states:*"'
     export PAIR=$(title two points --pair block:128,rank1)
@@ -109,6 +112,7 @@ EOF
 }
 
 @test "where nothing is quantized all titles say so; where some is, no title counts the rest" {
+    long 3
     for protocol in paired ''; do
         suite none ${protocol:+"protocol: $protocol"} 'variant: adamw4_ao' \
             'exp_avg.map: [dyn, nf4]' 'source: "problem:mlp:batch=16"' 'coupling: closed' \
@@ -134,6 +138,7 @@ EOF
 }
 
 @test "plot names the reason and the cure where a file has no figure" {
+    long 3
     "$QUALM" analyze -q experiments/data/samples/checkpoint.pt -o "$DIR/a.h5" >/dev/null
     for words in --list "-o $DIR/x.png" "--what points -o $DIR/x.png"; do
         fails_with 4 '`qualm run SUITE --data FILE`' plot "$DIR/a.h5" $words

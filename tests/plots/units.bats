@@ -25,6 +25,7 @@ END
 on_tensors() { [[ "$2" =~ \ on\ [0-9]+\ of\ $1\ tensors\  ]]; }
 
 @test "seeds that draw nothing but the rounding are one tensor, in titles, intervals and tables" {
+    long 6
     local lines=('variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'exp_avg.round: [near, stoch]'
         'slot: exp_avg' 'source: "states:cancer_mlp*"'
         'summary: [{name: q, by: [exp_avg.round, exp_avg.map], value: sqnr}, {name: t, by: [tensor, from, exp_avg.round], where: {exp_avg.map: nf4}, value: sqnr}]')
@@ -100,6 +101,7 @@ END
 }
 
 @test "a distribution draws by its seed: each is a tensor; seeds of equal results are one" {
+    long 6
     suite dist 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: ["dist:gauss", "dist:student:1"]' \
         'slot: exp_avg' 'n: 4096' 'exp_avg.norm: ["block:32", "block:128", tensor]' 'seed: 1..4' \
         'summary: [{name: q, by: [exp_avg.norm, exp_avg.map], value: sqnr}]'
@@ -116,6 +118,7 @@ END
 }
 
 @test "titles of points and dumbbell say where other blocks and panels answer otherwise" {
+    long 6
     suite blocks 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'exp_avg.norm: ["block:32", "block:128", tensor]' \
         'source: ["dist:gauss", "dist:student:3", "dist:student:1"]' 'slot: exp_avg' 'n: 4096' 'seed: 1..4'
     PYTHONPATH=plots/figures "$PYTHON" - "$DIR/blocks.h5" >"$DIR/wins" <<'END'
@@ -156,6 +159,7 @@ END
 }
 
 @test "drift: runs of problems are no recorded traces; the title names the state; diverged runs" {
+    long 3
     suite drift 'variant: ["adamw4_ao,min_numel=0,whole_blocks=0", "lion8_bnb,min_numel=0,whole_blocks=0"]' \
         'source: ["problem:quad", "problem:lowrank"]' 'coupling: [local, global]' 'seed: 1..3' \
         'steps: 50' 'lr: [1e-3, 1e3]' 'summary: [{name: g, by: [lr, variant], value: [sqnr, log_gap]}]'
@@ -234,6 +238,7 @@ END
 }
 
 @test "shares and scores: a twin that diverged is in no share, a pair that diverged in no score" {
+    long 4
     suite lost 'protocol: paired' 'coupling: closed' 'source: "problem:quad"' 'seed: 1..6' \
         'steps: 40' 'variant: ["adamw_f32", "adamw_f32,lr=1e30"]'
     run told lost shares
@@ -249,6 +254,7 @@ END
 }
 
 @test "gap, heat, contrasts, budget: the gap 1000 of a run that diverged is no number of theirs" {
+    long 3
     suite worse 'protocol: paired' 'coupling: closed' 'source: ["problem:embed:rows=256", "problem:mlp:batch=16"]' \
         'variant: [{bnb: "adamw8_bnb_2048,min_numel=0,whole_blocks=0"}, {ao: "adamw8_ao,min_numel=0,whole_blocks=0"}, {fp8: "adamw_fp8_ao,min_numel=0,whole_blocks=0"}]' \
         'seed: 1..6' 'steps: 300' 'budget: 1'
@@ -285,6 +291,7 @@ END
 }
 
 @test "plot shows on a terminal how far it is, and nothing of it elsewhere" {
+    long 4
     suite tty 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: "states:cancer_mlp*"' \
         'slot: exp_avg'
     script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no terminal"

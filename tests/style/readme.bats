@@ -2,17 +2,21 @@
 # readme.bats - Pastes the commands of README.md and of the text on kernels; README.md's limit.
 # Run it from the root of the repository.
 
+load ../support/cli_common
+
 @test "README.md has at most 180 lines" {
     [ "$(wc -l <README.md)" -le 180 ]
 }
 
 @test "every ./qualm command of README.md does what it says" {
+    long 3
     run /usr/bin/python3 tests/style/run_readme.py README.md
     echo "$output"
     [ "$status" -eq 0 ]
 }
 
 @test "every ./qualm command of experiments/kernel/README.md does what it says" {
+    long 4
     run /usr/bin/python3 tests/style/run_readme.py experiments/kernel/README.md
     echo "$output"
     [ "$status" -eq 0 ]
@@ -25,6 +29,7 @@ counts() {
 }
 
 @test "the counts of recorded cases in the texts are those of conform" {
+    long 3
     local all apart rows
     all=$(counts tests/golden/*.h5)
     apart=$(counts tests/golden/dtypes.h5 tests/golden/philox.h5) # they are of no system

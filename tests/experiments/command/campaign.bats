@@ -113,6 +113,7 @@ Y
 }
 
 @test "a crash, an exit, a timeout, too much memory: outcomes that --retry-failed runs again" {
+    long 3
     touch "$dir/on"
     run "$QUALM" run -w 2 -T 3 -M 300 -o "$dir/bad.h5" "$dir/bad.yaml"
     [ "$status" -eq 1 ]
@@ -206,6 +207,7 @@ P
 }
 
 @test "kill -9 of the runner and of workers at random moments loses no finished cell" {
+    long 3
     want=$(reference)
     kills=${QM_KILLS:-10} n=0
     RANDOM=${QM_SEED:-20261120}

@@ -67,6 +67,7 @@ again() {
 }
 
 @test "every template passes as the variant it names, from an empty folder" {
+    long 6
     names=$("$QUALM" check --template list | grep -vE '\.(h|cu)$') # .cu: emu.bats
     [ "$(wc -w <<<"$names")" -ge 10 ]
     for name in $(drawn $(drawn $names)); do # each takes seconds
@@ -79,6 +80,7 @@ again() {
 }
 
 @test "a right kernel passes every case; a reciprocal instead of a division is within bounds" {
+    long 4
     kernel k.c
     [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --no-shrink \
         --kernel k.c)" = True ]
@@ -103,6 +105,7 @@ again() {
 }
 
 @test "C++ kernels, and contraction by the compiler" {
+    long 3
     command -v g++ >/dev/null || skip "no C++ compiler"
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cat > k.cc <<'C'
@@ -221,6 +224,7 @@ C
 }
 
 @test "a wrong formula, a wrong tie, a wrong scale are verdicts with inputs" {
+    long 3
     kernel k.c "" "for (int64_t i = 0; i < n; i++) p[i] = nextafterf(nextafterf(p[i], 9), 9);"
     verdict failed "want"
     "$QUALM" check --template adamw4_ao | sed 's/>= (value\[k + 1\]/> (value[k + 1]/' > t.c

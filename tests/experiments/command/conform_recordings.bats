@@ -41,6 +41,7 @@ is() {
 }
 
 @test "conform: a state or an attribute of a run that is missing or short is UNREADABLE" {
+    long 3
     local name key edits
     for name in adamw_libdefault/1d adamw_default_yml/conv factor/tall fused/zero_rows_fma; do
         edits=()
@@ -100,6 +101,7 @@ lack() {
 }
 
 @test "conform: lpmm, COAT, MicroAdam and Shampoo follow lr_per_step" {
+    long 3
     local file name steps
     while read -r file name steps; do
         is "$(edited $file $name pass)" $file $name \
@@ -318,6 +320,7 @@ P
 }
 
 @test "conform: FiraRMSProp: what cancels in its sums is rounding, nothing else" {
+    long 3
     local rank order name want
     for rank in 1 2 5; do
         want=NEAR
@@ -380,4 +383,42 @@ assert all("not read: attribute" in t for t in runs), runs' <<<"$output"
         cp "$ROOT/tests/golden/$file.h5" x.h5
         [[ $("$QUALM" conform x.h5 -v) != *cautious* ]]
     done
+}
+
+# A seed draws the run of each system; the start may be empty, or too large to be there.
+@test "conform: a start without elements, and a shape of another size, are UNREADABLE" {
+    PYTHONPATH=$ROOT/tests/support "$PYTHON" - "$ROOT/tests/golden" "$X" "${QM_TEST_SEED:-1}" << 'P'
+import glob, random, sys, h5py, numpy as np
+from golden_copy import copy
+folder, path, seed = sys.argv[1:]
+draw = random.Random(int(seed))
+starts = ("p0", "param0", "params0")
+def runs(f):
+    found = []
+    f.visititems(lambda name, g: found.append(name) if isinstance(g, h5py.Group) and
+                 any(key in g for key in starts) else None)
+    return found
+for i, source in enumerate(sorted(glob.glob(folder + "/*.h5"))):
+    with h5py.File(source) as f, h5py.File(path.replace("x.h5", "x%02d.h5" % i), "w") as out:
+        for key, value in f.attrs.items():
+            out.attrs[key] = value
+        for k in range(4 if runs(f) else 0):
+            name = draw.choice(runs(f))
+            parent, _, last = name.rpartition("/")
+            g = out.create_group("%s%s~%d" % (parent + "/" if parent else "", last, k))
+            copy(f[name], g)
+            key = next(key for key in starts if key in g)
+            old, n = g[key], g[key].size
+            if k < 2 or "shape" not in g.attrs:
+                del g[key]
+                kind = old.dtype
+                size = (0,) if k == 0 else (draw.randrange(2 ** 28 + 1, 2 ** 40),)
+                g.create_dataset(key, size, kind, chunks=(4096,) if size[0] else None)
+            else:
+                g.attrs["shape"] = draw.choice(([n + 1], [-n], [n, 2], [0, n], [n + 0.5],
+                    [2 ** 40, 2 ** 24, n], [1] * 9 + [n]))
+P
+    "$QUALM" conform -v "$BATS_TEST_TMPDIR"/x[0-9]*.h5 > "$BATS_TEST_TMPDIR/out" || true
+    ! grep -E '^(EQUAL|NEAR|DIFFERS|skipped|SKIPPED)' "$BATS_TEST_TMPDIR/out"
+    [ "$(grep -c '^UNREADABLE' "$BATS_TEST_TMPDIR/out")" -ge 80 ]
 }

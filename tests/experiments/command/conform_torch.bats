@@ -244,3 +244,41 @@ def adafactor(name, count):
     judged NEAR "$least"'least("one", 3); adafactor("adafactor", 5)'
     judged DIFFERS "$least"'least("more", 6); least("none", 1, 0.0); adafactor("adafactor", 14)'
 }
+
+# Gradients of 0 move nothing, so that the product alone is judged: from step `at` on in bfloat16,
+# as load_state_dict leaves it; a step of `wrong` is off by as many of its last bits.
+@test "conform: NAdam's product may be bfloat16 from a step on, as a loaded state is, and no other" {
+    local loaded='
+def bf16(x):
+    x = np.array([x], "f4").view("u4")
+    return ((x + 0x7fff + (x >> 16 & 1)) >> 16 << 16).astype("u4").view("f4")[0]
+def one(name, impl, at, wrong, dtype="bf16", back=9):
+    products = [np.float32(1)]
+    for t in range(1, 7):
+        mu = 0.9 * (1 - 0.5 * 0.96 ** (t * 0.004))
+        by = np.float32(mu)
+        if at <= t < back:
+            by = bf16(by) if impl == "foreach" else by
+            products.append(bf16(bf16(products[-1]) * by))
+        else:
+            products.append(products[-1] * by)
+        if t in wrong:
+            products[-1] = np.float32(products[-1] * (1 + wrong[t]))
+    zero = np.zeros((6, 2), "u2" if dtype == "bf16" else "f4")
+    run(name, {"optimizer": "NAdam", "dtype": dtype, "lr": 0.01, "betas": [0.9, 0.999],
+        "eps": 1e-8, "weight_decay": 0.0, "momentum_decay": 0.004, "impl": impl}, zero[0], zero,
+        zero, exp_avg=zero, exp_avg_sq=zero, mu_product=np.array(products[1:], "f4"))
+def all(**how):
+    for at in range(2, 7):
+        for impl in "single", "foreach":
+            one("%s%d" % (impl, at), impl, at, how.get("wrong", {}), how.get("dtype", "bf16"),
+                how.get("back", 9))
+'
+    made "$loaded"'all()'
+    run -0 "$QUALM" conform "$X"
+    [[ $output == *"10 EQUAL, 0 NEAR, 0 DIFFERS"* ]]
+    judged DIFFERS "$loaded"'all(wrong={6: 0.008})'
+    judged DIFFERS "$loaded"'all(dtype="f32")'
+    judged DIFFERS "$loaded"'
+for at in 2, 3, 4: one("back%d" % at, "single", at, {}, back=5)'
+}

@@ -76,6 +76,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "check --specials and --search on the emulator" {
+    long 3
     command -v c++ >/dev/null || skip "no C++ compiler"
     run -0 "$QUALM" check adamw_f32 --specials --backend emu
     [[ $output == *passed*"seed 20240501, backend emu, mode exact" ]]
@@ -213,6 +214,7 @@ fake_driver() {
 }
 
 @test "a driver that crashes or does not return is a line of doctor, and no other command hangs" {
+    long 4
     fake_driver
     commands=("check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda"
         "gpu-check --out $BATS_TEST_TMPDIR/gpu")
@@ -327,6 +329,7 @@ C
 }
 
 @test "check and prove of a .cu file: a failing driver is no verdict on the kernel" {
+    long 3
     needs_nvrtc
     fake_driver
     cd "$BATS_TEST_TMPDIR"
@@ -398,6 +401,7 @@ pairs() {
 }
 
 @test "kernels compiles beside a driver that hangs and says so; a driver's texts are plain" {
+    long 3
     needs_nvrtc
     fake_driver
     FAKE_CALL=cuDriverGetVersion FAKE_HOW=hang run -0 --separate-stderr "$QUALM" kernels adamw_f32 \

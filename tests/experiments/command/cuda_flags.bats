@@ -84,6 +84,7 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
 }
 
 @test "CXX and CC are words, and no shell reads them; blank ones are not set" {
+    long 3
     for word in '$(touch ran)c++' '`touch ran`c++' 'c++;touch ran' 'c++>ran'; do
         CXX=$word fails_with 2 "cannot run the compiler '${word%% *}'" check --kernel k.cu
         CC=$word fails_with 2 "cannot run the compiler '${word%% *}'" check --kernel \

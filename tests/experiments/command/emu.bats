@@ -52,6 +52,7 @@ assert "beyond_2_31" not in d' <<<"$output"
 }
 
 @test "mode fast of a .cu file wants no --backend" {
+    long 3
     "$QUALM" check --template lion8_fused.cu > mine.cu
     run -0 "$QUALM" check --kernel mine.cu --mode fast --case "$one" -q
     fails_with 2 "--mode fast is of" check --kernel mine.c --mode fast
@@ -166,6 +167,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "a .c kernel of 2^31 + 7 elements is judged on request; a check without it says so" {
+    long 3
     "$QUALM" check --template adamw_f32 > mine.c
     run -0 "$QUALM" check --kernel mine.c -q --time 3
     [[ $output == *"not judged: indices beyond 2^31 (takes a minute; --case 2147483655/far)"* ]]

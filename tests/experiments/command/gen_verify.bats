@@ -24,6 +24,7 @@ P
 }
 
 @test "NumPy's 4-bit AdamW passes by default, and nothing of the list is left out" {
+    long 3
     qualm gen adamw4_ao -q -o "$dir/in.npz" >/dev/null
     [ "$(stat -c %s "$dir/in.npz")" -lt 16000000 ]
     "$PYTHON" "$example" "$dir/in.npz" "$dir/out.npz"
@@ -35,6 +36,7 @@ P
 }
 
 @test "an order that a kernel may have, a program may have as well" {
+    long 3
     qualm gen adamw4_ao -q -o "$dir/in.npz" >/dev/null
     sed 's/p = p - np.float32(h\["lr"\] \* h\["weight_decay"\]) \* p/p = p * (np.float32(1) - np.float32(h["lr"] * h["weight_decay"]))/' \
         "$example" >"$dir/folded.py"
@@ -51,6 +53,7 @@ P
 }
 
 @test "drawn cases: NumPy's AdamW passes, schedules among them, and a constant lr fails" {
+    long 3
     local seed=$RANDOM
     echo "seed $seed"
     qualm gen adamw4_ao -q --draws 200 --seed $seed -S 300 $plain -o "$dir/in.npz" >/dev/null
@@ -169,6 +172,7 @@ P
 }
 
 @test "the reference's own answers pass for other systems" {
+    long 3
     for recipe in $(drawn adamw8_ao adamw8_bnb lion8_bnb lion8_fused sgdm8_bnb adamw4_lpmm \
         adamw_f32 adamw4_ao,grad=bf16 adamw4_ao,exp_avg.round=stoch adafactor8_026 came_f32 \
         lamb_bnb lion8_ecc8 flash_adamw); do

@@ -10,6 +10,7 @@ setup() { dir=$(mktemp -d); }
 teardown() { rm -rf "$dir"; }
 
 @test "hostile files: a documented exit code, one line, 10 s, 1 GiB, nothing left behind" {
+    long 6
     of=${QM_HOSTILE:-40} seed=$((RANDOM % 1000))
     echo "seed $seed, part $((seed % of)) of $of"
     "$PYTHON" "$ROOT/tests/hostile/make_files.py" "$QUALM" "$dir" "$seed"
@@ -36,6 +37,7 @@ teardown() { rm -rf "$dir"; }
 }
 
 @test "hostile files: one that changes while it is read is refused in one line, or read as it was" {
+    long 4
     local draws=$((264 / ${QM_TEST_SHARE:-1}))
     "$PYTHON" "$ROOT/tests/hostile/changing_files.py" "$QUALM" "$dir" \
         $((draws < 22 ? 22 : draws)) "${QM_TEST_SEED:-$RANDOM}"
@@ -68,6 +70,7 @@ P
 }
 
 @test "hostile files: size gives up on a file of the system that stays silent" {
+    long 4
     [ -r /proc/kmsg ] || skip "/proc/kmsg cannot be read"
     run -3 timeout 15 "$QUALM" size --shapes /proc/kmsg -V adamw4_ao
     [[ $output == *"/proc/kmsg: "* ]]

@@ -131,6 +131,7 @@ P
 }
 
 @test "a prefix of odd characters; an older install's files go, a user's stay" {
+    long 3
     mkdir "$BATS_TEST_TMPDIR/a"
     echo precious >"$BATS_TEST_TMPDIR/a/file"
     place="$BATS_TEST_TMPDIR/a [b] \\\\c *"
@@ -165,6 +166,7 @@ P
 }
 
 @test "make dist packs a tree that knows its version and commit without git" {
+    long 4
     command -v xz >/dev/null || skip "no xz (Debian's package xz-utils)"
     git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1 || skip "this tree is not a git clone"
     XZ_OPT=-0 make -C "$ROOT" dist >/dev/null

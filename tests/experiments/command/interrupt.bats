@@ -50,6 +50,7 @@ interrupted() {
 }
 
 @test "what waits for a file without an end is ended by SIGTERM and SIGINT" {
+    long 3
     mkfifo pipe
     for file in pipe /proc/kmsg; do
         [ -p $file ] || head -c 0 $file 2>/dev/null || continue # root alone may open kmsg
@@ -78,6 +79,7 @@ interrupted() {
 }
 
 @test "a pipe or a device that falls silent is refused after 8 s" {
+    long 6
     mkfifo silent
     (head -c 10 s.yaml && exec sleep 60) >silent 2>/dev/null 3>&- &
     for words in "run silent" "plan /dev/ptmx"; do
@@ -95,6 +97,7 @@ interrupted() {
 }
 
 @test "writing commands leave no temporary file and no folder, whenever they are interrupted" {
+    long 6
     sed 's/adamw4_ao/[adamw4_ao, adamw8_ao]/' s.yaml >r.yaml # of one variant there is no figure
     qualm run -q r.yaml -o r.h5
     qualm plot -q r.h5 -o r.svg

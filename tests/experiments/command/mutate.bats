@@ -36,12 +36,14 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 }
 
 @test "one mutant: killed; equivalent pairs are bit-equal; the verdicts of other rules" {
+    long 4
     run -0 "$QUALM" mutate --only '^adamw4_ao.decay-missing$' -q
     [[ $output == *"equal   adamw4_ao.decay-missing in start, digest "* ]]
     [[ $output == *"1 of 1 mutants killed"* ]]
 }
 
 @test "differences within bounds: number of outputs and largest share of a bound" {
+    long 6
     local expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1
         and a["unbounded"] == 0 for e in d["entries"] if e["kind"] == "mutant"
         for r in e["regimes"].values()

@@ -19,6 +19,7 @@ teardown() { rm -rf "$dir"; }
 }
 
 @test "the small ablations run, with a verdict for every label" {
+    long 3
     for name in ablation_momentum ablation_rank1; do
         run --separate-stderr "$QUALM" run -q --size small $name -o "$dir/$name.h5"
         [ "$status" -eq 0 ]
@@ -30,6 +31,7 @@ teardown() { rm -rf "$dir"; }
 }
 
 @test "the claims of the published tables hold in direction on each problem at small size" {
+    long 3
     run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment \
         -o "$dir/p.h5"
     [ "$status" -eq 0 ]
@@ -51,6 +53,7 @@ Y
 }
 
 @test "one digest for threads, a campaign's processes and shards" {
+    long 3
     "$QUALM" run -q -w 0 -t 1 --size small axis_scale -o "$dir/a.h5" >/dev/null
     "$QUALM" run -q -w 0 -t 2 --size small axis_scale -o "$dir/b.h5" >/dev/null
     "$QUALM" run -q -w 2 --size small axis_scale -o "$dir/c.h5" >/dev/null
@@ -65,6 +68,7 @@ Y
 }
 
 @test "a verdict reports unquantized variants, diverged twins and the detectable effect" {
+    long 4
     cat >"$dir/v.yaml" <<'END'
 variant: [adamw4_ao, adamw_f32]
 source: ["problem:nqm:n=64", "problem:nqm:n=8192,rows=64"]
@@ -125,6 +129,7 @@ Y
 }
 
 @test "a value that changes nothing has the same results, in no family and in no count" {
+    long 3
     cat >"$dir/same.yaml" <<'Y'
 variant: "adamw4_ao,min_numel=0,whole_blocks=0"
 exp_avg_sq.norm: ["block:32", "block:64", "block:512"]

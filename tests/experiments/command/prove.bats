@@ -26,6 +26,7 @@ C
 }
 
 @test "the tree of bitsandbytes on NF4: four floats, six ties down; as defined, so exit code 0" {
+    long 4
     run -0 "$QUALM" prove nf4:4s/ladder/mid -q
     [[ $output == *"not nearest, as defined"* ]]
     [[ $output == *"0x1.ec90c6p-4"* && $output == *"-0x1.38a4ep-1"* ]]
@@ -113,6 +114,7 @@ C
 }
 
 @test "stochastic rounding: exact for bfloat16, within float32 for quantizers; power is stated" {
+    long 3
     expression='[p["largest_deviation"], p["evaluations"], p["mean_bias_ulp"], p["sequential_test"]]
         if (p := d["proofs"][0]) else 0'
     [ "$(json_value "$expression" prove stoch:bf16)" = "['0/65536', 17179869184, 0.0, 'unbiased']" ]

@@ -55,6 +55,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
 }
 
 @test "the check of pages finds planted faults" {
+    long 3
     for change in 's|</main>||' 's|<main |<img src="a.png"><main |' 's|id="tables"|id="main"|' \
         's|/protocol/targets|gone|g' 's|href="#tables"|href="#nowhere"|' 's|qualm plot|x|g'; do
         sed "$change" "$DIR/s.html" >"$DIR/broken.html"
@@ -63,6 +64,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
 }
 
 @test "the same file gives the same page, with figures drawn beforehand" {
+    long 6
     cp "$DIR/s.html" "$DIR/first.html"
     "$PYTHON" plots/report/draw.py "$DIR/s.h5" --page --out "$DIR/drawn"
     "$QUALM" report -q "$DIR/s.h5" --figures "$DIR/drawn" -o "$DIR/second.html"
@@ -71,6 +73,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
 }
 
 @test "the command below a figure draws the figure" {
+    long 3
     run -0 "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only heat --out "$DIR/heat"
     [ -s "$DIR/heat/heat.png" ] && [ -s "$DIR/heat/heat.svg" ]
     run -2 --separate-stderr "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only nothing \
@@ -125,6 +128,7 @@ EOF
 }
 
 @test "a plain suite gets its figures and tables" {
+    long 6
     sed 's|"states:\*"|"states:digits_cnn*"|' experiments/suites/momentum_format.yaml \
         >"$DIR/momentum_format.yaml"
     "$QUALM" run -q -o "$DIR/" "$DIR/momentum_format.yaml" >/dev/null
@@ -148,6 +152,7 @@ EOF
 }
 
 @test "a suite without scale 1 is shown at the nearest learning rate; other basins are left out" {
+    long 3
     cat >"$DIR/scales.yaml" <<'END'
 variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0", sgdm_f32]
 source: "problem:rosen:n=64,jitter=0.5"
@@ -273,6 +278,7 @@ END
 }
 
 @test "run --against writes the page; a missing archive is an error before the run" {
+    long 6
     cat >"$DIR/paired.yaml" <<'Y'
 protocol: paired
 variant: [adamw4_ao, adamw8_bnb]

@@ -64,6 +64,7 @@ noted() {
 KINDS="same padded spaced long gone other number"
 
 @test "rewritten: results, in every command that reads them" {
+    long 6
     printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: "problem:quad"' 'coupling: closed' \
         'protocol: paired' 'seed: 1..3' 'steps: 20' 'lr_scale: [0.5, 1]' 'budget: 1' >s.yaml
     "$QUALM" run -q -o a.h5 s.yaml

@@ -20,6 +20,7 @@ space=(search -q --first 12 --least 2 --reference adamw4_ao,adamw4_lpmm
 data=("$ROOT/experiments/data/digits_cnn.h5" "$ROOT/experiments/data/cancer_tabular.h5")
 
 @test "the file holds what its rounds should have measured and kept" {
+    long 4
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" >"$dir/out"
     "$QUALM" analyze "${data[@]}" -q --json --recipe \
         "$("$PYTHON" - "$dir/a.h5" <<'P'
@@ -99,6 +100,7 @@ P
 }
 
 @test "threads change no bit, another seed changes the halves" {
+    long 4
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" -t 1 >/dev/null
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/b.h5" -t 3 >/dev/null
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/c.h5" --seed 4 >/dev/null
@@ -107,6 +109,7 @@ P
 }
 
 @test "a search that is stopped or killed goes on to the same file" {
+    long 6
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" >/dev/null
     want=$(digest_of "$dir/a.h5")
     for signal in TERM KILL; do
@@ -132,6 +135,7 @@ P
 }
 
 @test "the budget is kept, and too small a one is said" {
+    long 3
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" --bits 7.2 --json >"$dir/a.json"
     "$PYTHON" - "$dir/a.json" <<'P'
 import json, sys
@@ -186,6 +190,7 @@ P
 }
 
 @test "the frontier is drawn, and the suites that follow run" {
+    long 3
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" >/dev/null
     run "$QUALM" plot "$dir/a.h5" -o "$dir/a.svg"
     [ "$status" -eq 77 ] || { [ "$status" -eq 0 ] && grep -q adamw4_lpmm "$dir/a.svg"; }
@@ -195,6 +200,7 @@ P
 }
 
 @test "search and submit make the folder of their results, as run and tune do" {
+    long 6
     cd "$BATS_TEST_TMPDIR"
     qualm search -q --bits 6 --first 4 --seed 1 >/dev/null
     [ -s results/search.h5 ]

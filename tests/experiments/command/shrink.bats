@@ -78,6 +78,7 @@ P
 }
 
 @test "steps that hang or are killed shrink within their time limit" {
+    long 6
     plant hang.c adamw_f32 's/    return 0;/    for (volatile int k = a->n > 9; k;) ; return 0;/'
     run -0 "$QUALM" shrink --kernel hang.c --case 4097/normal/wd/t1/forced -q
     [[ $output == *hung* ]]
@@ -89,6 +90,7 @@ P
 }
 
 @test "a failing check prints the program last; --no-shrink omits it; stdout has JSON alone" {
+    long 6
     plant k.c adamw_f32 's/take2 \* x \* x/take1 * x * x/'
     run -1 --separate-stderr "$QUALM" check --kernel k.c --regime normal
     [[ $stderr == *"shrunk to 1 step, 1 element: k-repro.c, which compiles and exits 1"* ]]

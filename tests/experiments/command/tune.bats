@@ -106,6 +106,7 @@ P
 }
 
 @test "best against best agrees with a program in NumPy that shares nothing with this one" {
+    long 3
     cat >"$dir/n.yaml" <<'Y'
 {variant: adamw_f32, source: "problem:nqm:n=256", coupling: closed, protocol: paired, seed: 1..16,
  exp_avg: [nearest: "nf4:4s/block:128/bisect/mid/hi",

@@ -4,6 +4,7 @@
 load ../../support/cli_common
 
 @test "show: every key of the JSON that commands print, and every one in the sources" {
+    long 6
     cd "$BATS_TEST_TMPDIR"
     cat >mine.yaml <<'Y'
 variant: adamw4_ao
@@ -32,6 +33,7 @@ Y
 }
 
 @test "show: the words of a failing check, of titles and of a verdict" {
+    long 4
     cd "$BATS_TEST_TMPDIR"
     qualm check --template lion8_bnb >bad.c
     sed -i '/float x = /s/beta1/beta2/' bad.c
