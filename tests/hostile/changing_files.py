@@ -80,9 +80,10 @@ def containers(work, qualm, x):
 
 
 def change(path, r):
-    """Changes a file in one of four ways; returns what was done."""
+    """Changes a file in one of five ways; returns what was done."""
     size = os.path.getsize(path)
-    kind = r.choice(["cut", "cut", "overwrite", "append", "replace"])
+    before = os.stat(path)
+    kind = r.choice(["cut", "cut", "overwrite", "append", "replace", "set back"])
     if kind == "cut":
         to = r.choice([0, 4096, size // 3, size // 2, size - 1])
         os.truncate(path, to)
@@ -94,9 +95,12 @@ def change(path, r):
             return kind
         at = r.randrange(size // 8, size - 70000)
         f.seek(at)
-        if kind == "overwrite":
+        if kind in ("overwrite", "set back"):
             f.write(b"\x3c" * 65536)
-            return f"overwrite at {at}"
+            f.flush()
+            if kind == "set back":
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            return f"{kind} at {at}"
         was = f.read(4096)
         f.seek(at)
         f.write(was[::-1])

@@ -1,6 +1,7 @@
 /* test_emu_device.c - Sources that nvcc refuses are refused with their line, and right ones are
  * not; names of symbols. */
 #include "core/emu/emu_symbol.h"
+#include "tests/support/drawn.h"
 #include "tests/support/emulated.h"
 
 /* A file of host code and device code; %s: before the kernel, in it, and in the step. */
@@ -106,6 +107,7 @@ static void refused_as_by_nvcc(void **state)
 {
     enum { CASES = sizeof cases / sizeof *cases };
     (void)state;
+    AT_ONE_COMMIT_IN(2, 11);
     for (int i = 0; i < CASES; i++) {
         char text[4096];
         struct qm_kernel_file *k;
@@ -139,6 +141,7 @@ static void names_of_symbols(void **state)
         {"_ZN99999999999999999999", ""}, /* damaged */
     };
     (void)state;
+    AT_ONE_COMMIT_IN(2, 10);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char text[QM_SYMBOL_TEXT];
         qm_symbol_text(names[i][0], (int)strlen(names[i][0]), text);

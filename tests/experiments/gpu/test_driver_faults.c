@@ -372,6 +372,7 @@ static void try_without_faults(void)
 static void every_fault_is_a_line(void **state)
 {
     (void)state;
+    AT_ONE_COMMIT_IN(2, 10);
     if (qm_backend_emu.probe() != QM_OK) {
         print_message("skipped: the emulator needs a C++ compiler\n");
         skip();
@@ -415,6 +416,7 @@ static void every_fault_is_a_line(void **state)
 static void every_command_keeps_its_answer(void **state)
 {
     (void)state;
+    AT_ONE_COMMIT_IN(2, 11);
     if (qm_backend_emu.probe() != QM_OK)
         skip();
     for (int fault = 0; fault < FAULTS; fault++)
