@@ -190,10 +190,7 @@ int64_t qm_recipe_errors_measured(const struct qm_recipe_errors *e)
 
 /* ---- summaries ----------------------------------------------------------------------------- */
 
-static int counts(const struct qm_recipe_error *r)
-{
-    return !*r->skipped && r->is_coded && isfinite(r->sqnr);
-}
+static int is_measured(const struct qm_recipe_error *r) { return !*r->skipped && r->is_coded; }
 
 /* The row of the first recipe for the tensor of row i; the rows of a tensor lie together. */
 static const struct qm_recipe_error *first_of(const struct qm_recipe_errors *e, int64_t i)
@@ -216,15 +213,21 @@ qm_status qm_recipe_errors_summary(const struct qm_recipe_errors *e, int recipe,
             continue;
         out->skipped += *r->skipped != '\0';
         out->not_quantized += !*r->skipped && !r->is_coded;
-        if (!counts(r))
+        if (!is_measured(r))
+            continue;
+        out->not_finite += !isfinite(r->sqnr);
+        if (is_measured(first) && !isnan(r->sqnr) && !isnan(first->sqnr)) {
+            out->better += r->sqnr > first->sqnr;
+            out->compared++;
+        }
+        if (!isfinite(r->sqnr))
             continue;
         of_x[out->tensors] = r->model;
         x[out->tensors++] = r->sqnr;
         bits += r->bits * (double)r->n;
         n += (double)r->n;
-        if (!counts(first))
+        if (!is_measured(first) || !isfinite(first->sqnr))
             continue;
-        out->better += r->sqnr > first->sqnr;
         of_d[both] = r->model;
         d[both++] = r->sqnr - first->sqnr;
     }

@@ -29,10 +29,12 @@ struct qm_recipe_error {
  * locations where there are two models or more, else over tensors; in dB. */
 struct qm_recipe_summary {
     int64_t tensors, models, not_quantized, skipped;
-    double bits;                 /* mean of the tensors, by elements; NaN for none */
-    struct qm_paired sqnr;       /* of the next update */
+    int64_t not_finite;    /* left out: the SQNR is -Inf (decoded to NaN or Inf), Inf or NaN */
+    double bits;           /* mean of the tensors, by elements; NaN for none */
+    struct qm_paired sqnr; /* of the next update */
     struct qm_paired difference; /* from the first recipe, on the tensors of both */
-    int64_t better;              /* tensors with a higher SQNR than the first recipe has */
+    int64_t better;   /* tensors with a higher SQNR than the first recipe has, -Inf and Inf too */
+    int64_t compared; /* of so many */
 };
 
 struct qm_recipe_errors {

@@ -95,13 +95,14 @@ static qm_status summaries_json(const struct qm_recipe_errors *e, json_t *list)
         json_object_set_new(o, "models", json_integer(s.models));
         json_object_set_new(o, "not_quantized", json_integer(s.not_quantized));
         json_object_set_new(o, "skipped", json_integer(s.skipped));
+        json_object_set_new(o, "not_finite", json_integer(s.not_finite));
         set_interval(o, "sqnr", &s.sqnr);
         if (i == 0)
             s.difference =
                 (struct qm_paired){.n = 0, .mean = nan(""), .lo95 = nan(""), .hi95 = nan("")};
         set_interval(o, "minus_first", &s.difference);
         snprintf(better, sizeof better, i == 0 ? "-" : "%lld of %lld", (long long)s.better,
-                 (long long)s.difference.n);
+                 (long long)s.compared);
         json_object_set_new(o, "better",
                             qm_cli.json ? json_integer(s.better) : json_string(better));
         json_array_append_new(list, o);
@@ -221,6 +222,7 @@ static qm_status store_summary(const struct qm_recipe_errors *e, char *const *na
     int64_t *models = qm_columns_whole(&t, "models", "models that these belong to");
     int64_t *plain = qm_columns_whole(&t, "not_quantized", "left out: not quantized");
     int64_t *skipped = qm_columns_whole(&t, "skipped", "tensors that were skipped");
+    int64_t *not_finite = qm_columns_whole(&t, "not_finite", "left out: no finite SQNR");
     struct interval_columns sqnr = {
         qm_columns_number(&t, "sqnr", "dB", "SQNR of the next update"),
         qm_columns_number(&t, "sqnr_low", "dB", "lower end of its 95 % interval"),
@@ -240,6 +242,7 @@ static qm_status store_summary(const struct qm_recipe_errors *e, char *const *na
         models[i] = x.models;
         plain[i] = x.not_quantized;
         skipped[i] = x.skipped;
+        not_finite[i] = x.not_finite;
         set(&sqnr, i, &x.sqnr);
         set(&minus, i, &x.difference);
         better[i] = x.better;

@@ -16,7 +16,7 @@ double qm_sqnr_db(const double *want, const double *from, const float *got, int6
         signal += x * x;
         noise += e * e;
     }
-    return 10.0 * log10(signal / noise);
+    return isfinite(signal) && !isfinite(noise) ? -HUGE_VAL : 10.0 * log10(signal / noise);
 }
 
 double qm_above_floor(const struct qm_lockstep_pair *a, double loss)

@@ -6,7 +6,8 @@
 
 /* ---- lockstep_curves.c ----------------------------------------------------------------------- */
 
-/* The SQNR in dB of got[n] against want[n], both counted from from[n] (NULL: from 0). */
+/* The SQNR in dB of got[n] against want[n], both counted from from[n] (NULL: from 0); -Inf where
+ * want is finite and got is not. */
 double qm_sqnr_db(const double *want, const double *from, const float *got, int64_t n);
 
 /* The loss above the floor, at least DBL_EPSILON times that of the start: smaller differences from

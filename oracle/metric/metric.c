@@ -87,6 +87,9 @@ static void drop_nonfinite(struct qm_metrics *m, struct qm_metric_group *g, stru
         m->nan_got += isnan(y) != 0;
         m->inf_got += isinf(y) != 0;
         keep[i] = isfinite(x) && isfinite(y);
+        m->unbounded += isfinite(x) && !isfinite(y);
+        if (!keep[i] && g->want_step && g->got_step)
+            m->step_unbounded += isfinite(g->want_step[i]) && !isfinite(g->got_step[i]);
     }
     gather(g, to, keep);
 }
@@ -97,6 +100,7 @@ static void drop_steps(struct qm_metrics *m, struct qm_metric_group *g, struct r
     for (int i = 0; i < g->n; i++) {
         keep[i] = isfinite(g->want_step[i]) && isfinite(g->got_step[i]);
         m->step_nonfinite += !keep[i];
+        m->step_unbounded += isfinite(g->want_step[i]) && !isfinite(g->got_step[i]);
     }
     gather(g, to, keep);
 }
@@ -198,6 +202,8 @@ void qm_metrics_merge(struct qm_metrics *into, const struct qm_metrics *from)
     into->nan_got += from->nan_got;
     into->inf_got += from->inf_got;
     into->step_nonfinite += from->step_nonfinite;
+    into->unbounded += from->unbounded;
+    into->step_unbounded += from->step_unbounded;
     qm_pair_sums_merge(&into->state, &from->state);
     qm_pair_sums_merge(&into->step, &from->step);
     qm_sum_merge(&into->lost_want_step, &from->lost_want_step);

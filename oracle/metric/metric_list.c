@@ -22,6 +22,9 @@ static double share(int64_t a, int64_t n) { return n ? (double)a / (double)n : n
 /* a, or NaN over no elements. */
 static double over(double a, int64_t n) { return n ? a : nan(""); }
 
+/* The size of an error, which has no bound where a finite number became NaN or Inf. */
+static double size(double error, int64_t unbounded) { return unbounded ? HUGE_VAL : error; }
+
 static double decibel(double nmse) { return -10.0 * log10(nmse); }
 
 static int64_t nonzero(const struct qm_pair_sums *p) { return p->n - p->zero_want; }
@@ -154,6 +157,8 @@ static double rms_got(const struct qm_pair_sums *p)
 #define U           (&m->step)
 #define FX          (m->extra)
 #define QUANTILE(p) qm_metrics_rel_quantile(m, p)
+#define NMSE        size(qm_pair_sums_nmse(S), m->unbounded)
+#define STEP_NMSE   size(qm_pair_sums_nmse(U), m->step_unbounded)
 
 /* clang-format off */
 #define QM_METRIC_LIST(X) \
@@ -163,12 +168,14 @@ static double rms_got(const struct qm_pair_sums *p)
     X(nan_got, "elements", brief, none, "NaN in the decoded values", (double)m->nan_got) \
     X(inf_got, "elements", brief, none, "Inf in the decoded values", (double)m->inf_got) \
     X(step_nonfinite, "elements", basic, none, "NaN or Inf in either step", (double)m->step_nonfinite) \
-    X(mse, "x^2", brief, none, "mean squared error", over(value_of(&S->sq_err) / (double)S->n, S->n)) \
-    X(rmse, "x", brief, none, "root mean squared error", rms(S)) \
-    X(nmse, "1", brief, none, "sum of squared errors over sum of squares", qm_pair_sums_nmse(S)) \
-    X(sqnr, "dB", brief, higher, "-10 log10 of nmse", decibel(qm_pair_sums_nmse(S))) \
-    X(mean_abs, "x", basic, none, "mean absolute error", mean_abs(m)) \
-    X(max_abs, "x", brief, none, "largest absolute error", over(S->max_err, S->n)) \
+    X(mse, "x^2", brief, none, "mean squared error", \
+      size(over(value_of(&S->sq_err) / (double)S->n, S->n), m->unbounded)) \
+    X(rmse, "x", brief, none, "root mean squared error", size(rms(S), m->unbounded)) \
+    X(nmse, "1", brief, none, "sum of squared errors over sum of squares", NMSE) \
+    X(sqnr, "dB", brief, higher, "-10 log10 of nmse", decibel(NMSE)) \
+    X(mean_abs, "x", basic, none, "mean absolute error", size(mean_abs(m), m->unbounded)) \
+    X(max_abs, "x", brief, none, "largest absolute error", \
+      size(over(S->max_err, S->n), m->unbounded)) \
     X(max_rel, "1", basic, none, "largest |e| / |x| over x != 0", over(S->max_rel, nonzero(S))) \
     X(max_rel_scaled, "1", full, none, "largest |e| / |x| over |x| >= scale / 100", \
       over(FX->max_rel_scaled, FX->scaled)) \
@@ -236,14 +243,16 @@ static double rms_got(const struct qm_pair_sums *p)
       (double)FX->negative) \
     X(invsqrt_singular, "elements", full, none, "left out of these: eps = 0 with v = 0 or v^ = 0", \
       (double)FX->singular) \
-    X(step_nmse, "1", basic, none, "nmse of the update", qm_pair_sums_nmse(U)) \
-    X(step_sqnr, "dB", basic, higher, "-10 log10 of step_nmse", decibel(qm_pair_sums_nmse(U))) \
-    X(step_rmse, "1", basic, none, "root mean squared error of the update", rms(U)) \
+    X(step_nmse, "1", basic, none, "nmse of the update", STEP_NMSE) \
+    X(step_sqnr, "dB", basic, higher, "-10 log10 of step_nmse", decibel(STEP_NMSE)) \
+    X(step_rmse, "1", basic, none, "root mean squared error of the update", \
+      size(rms(U), m->step_unbounded)) \
     X(step_rms, "1", basic, none, "root mean square of the update from the quantized state, lr = 1", \
       rms_got(U)) \
     X(step_max, "1", basic, none, "largest |update| from the quantized state, lr = 1", \
       over(U->max_got, U->n)) \
-    X(step_max_abs, "1", basic, none, "largest absolute error of the update", over(U->max_err, U->n)) \
+    X(step_max_abs, "1", basic, none, "largest absolute error of the update", \
+      size(over(U->max_err, U->n), m->step_unbounded)) \
     X(step_angle, "rad", basic, none, "angle between the updates", qm_pair_sums_angle(U)) \
     X(step_norm_ratio, "1", basic, none, "norm of the update over that of the exact", \
       qm_pair_sums_norm_ratio(U)) \

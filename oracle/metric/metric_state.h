@@ -42,6 +42,7 @@ struct qm_metrics {
     enum qm_pair_sums_isa isa;
     int bits;
     int64_t nan_want, inf_want, nan_got, inf_got, step_nonfinite;
+    int64_t unbounded, step_unbounded; /* finite numbers that became none */
     struct qm_pair_sums state, step;
     struct qm_sum lost_want_step, lost_got_step; /* |step| of collapsed elements (decoded to 0) */
     int64_t code[4][256];

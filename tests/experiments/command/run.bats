@@ -280,3 +280,30 @@ own; set search to one of scan, bisect, arith, mids, argmin, lower"* ]]
     sed -i '3i momentum_buffer.search: bisect' "$BATS_TEST_TMPDIR/s.yaml"
     [[ $("$qualm" run "$BATS_TEST_TMPDIR/s.yaml" --dry-run 2>&1) != *"units of its own"* ]]
 }
+
+# Both maxima of an all-zero row are 0 there, and 0 / 0 is NaN.
+@test "a tensor that a format decodes to NaN counts, with an SQNR of -Inf" {
+    cat >"$dir/nan.yaml" <<'Y'
+variant: "adamw4_lpmm,min_numel=0,whole_blocks=0"
+exp_avg.map: nf4
+exp_avg.norm: ["block:128", rowcol]
+source: "states:gpt*"
+coupling: oneshot
+slot: exp_avg
+summary: [{name: s, by: [exp_avg.norm], value: sqnr}]
+Y
+    "$qualm" run -q "$dir/nan.yaml" -o "$dir/nan.h5" --json >"$dir/nan.json"
+    /usr/bin/python3 - "$dir" <<'P'
+import h5py, json, sys, numpy as np
+f = h5py.File(sys.argv[1] + "/nan.h5")["metrics"][:]
+bad = f["nan_got"] > f["nan_want"]
+assert bad.sum() == 2 and np.all(f["sqnr"][bad] == -np.inf) and np.all(f["nmse"][bad] == np.inf)
+assert np.all(np.isfinite(f["sqnr"][~bad & (f["count"] > 0)]))
+table = json.load(open(sys.argv[1] + "/nan.json"))[0]["summary"]
+assert [row["n"] for row in table["s"]] == [26, 14]
+P
+    bats_require_minimum_version 1.5.0
+    run -0 --separate-stderr "$qualm" analyze experiments/data/gpt_austen.h5 \
+        -j --recipe adamw4_lpmm,exp_avg.norm=rowcol,min_numel=0
+    [ "$(/usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['summary'][0]['not_finite'])" <<<"$output")" = 2 ]
+}
