@@ -332,9 +332,9 @@ qm_status qm_cuda_milliseconds(const struct qm_cuda *cu, void *from, void *to, d
     float x = NAN; /* a driver that writes nothing has measured nothing */
     QM_CU(cu, EventElapsedTime, (&x, from, to));
     *ms = (double)x;
-    return *ms > 0.0 && *ms < (double)INFINITY
+    return *ms >= 0.0 && *ms < (double)INFINITY
                ? QM_OK
-               : qm_fail(QM_INTERNAL, "cuEventElapsedTime gives %g ms, expected more than 0", *ms);
+               : qm_fail(QM_INTERNAL, "cuEventElapsedTime gives %g ms, expected 0 or more", *ms);
 }
 
 qm_status qm_cuda_total_memory(const struct qm_cuda *cu, int device, size_t *bytes)

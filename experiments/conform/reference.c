@@ -241,9 +241,9 @@ static int record_read(struct qm_conform *c, struct qm_reference *r)
 static float to_bf16(float x) { return qm_bf16_to_float(qm_float_to_bf16(x)); }
 
 /* Whether `now` may be the product after `before` and the momentum mu.  The product is a float32
- * number times a momentum that is rounded to float32; of a default dtype of float64, three roundings
- * of 2^-53.  The momentum is an ulp of double off where two libraries' powers are, which decides a
- * tie. */
+ * number times a momentum that is rounded to float32; of a default dtype of float64, three
+ * roundings of 2^-53.  The momentum is an ulp of double off where two libraries' powers are, which
+ * decides a tie. */
 static int is_product(double before, double mu, double now)
 {
     float least = (float)before * (float)(mu * (1.0 - 0x1p-51)),

@@ -112,12 +112,31 @@ static qm_status expect_within(double ms, double around)
                          ms, 1e3 * around);
 }
 
+/* Milliseconds of the coarsest known grid on which all three readings lie, as of a clock of events
+ * that ticks so; 0 for none.  A difference of two stamps may be off by a tick. */
+static double clock_grid(double x, double y, double z)
+{
+    static const double grids[] = {32e-3, 25e-3, 20e-3, 16e-3, 10e-3, 8e-3, 5e-3, 4e-3, 2e-3};
+    const double of[] = {x, y, z};
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+        int is_on = 1;
+        for (int k = 0; k < 3; k++) {
+            double ticks = of[k] / grids[i];
+            is_on &= fabs(ticks - rint(ticks)) <= 1e-6 * fmax(ticks, 1.0);
+        }
+        if (is_on)
+            return grids[i];
+    }
+    return 0.0;
+}
+
 static qm_status time_one(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                           struct timed_round *out)
 {
     /* cuEventElapsedTime gives a float32, whose rounding is below 1e-7 of itself, of a clock of
      * about 0.5 us; ten times the one and twice the other. */
     const double rounding = 1e-6, resolution = 1e-3; /* resolution: milliseconds */
+    double grid;
     double read_ms = 0.0, ms = 0.0, all_ms = 0.0;
     if (t->before)
         QM_TRY(t->before(t->arg));
@@ -140,7 +159,8 @@ static qm_status time_one(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                        "implausible: cuEventElapsedTime gives %g ms for what was timed, and %g ms "
                        "from an earlier event to the same end",
                        ms, all_ms);
-    if (fabs(all_ms - read_ms - ms) > 4.0 * (all_ms * rounding + resolution))
+    grid = clock_grid(all_ms, read_ms, ms);
+    if (fabs(all_ms - read_ms - ms) > 4.0 * (all_ms * rounding + resolution) + 2.0 * grid)
         return qm_fail(QM_INTERNAL,
                        "implausible: cuEventElapsedTime gives %g ms for the read of the cache, %g "
                        "ms for what was timed and %g ms for both",
@@ -196,9 +216,9 @@ void qm_gpu_bench_say_wait(struct qm_gpu_bench *b, json_t *row)
 enum { CHAINS = 6, CHAINS_LEAST = 2, LONGEST_CHAIN = 64 };
 
 /* Seconds by the host's clock of n rounds that are queued without waiting in between, with the work
- * (t) or without it (NULL). */
+ * (t) or without it (NULL); launching: of the queueing alone. */
 static qm_status time_chain(struct qm_gpu_bench *b, const struct qm_gpu_timed *t, int n,
-                            double *seconds)
+                            double *seconds, double *launching)
 {
     if (t && t->before)
         QM_TRY(t->before(t->arg));
@@ -210,6 +230,7 @@ static qm_status time_chain(struct qm_gpu_bench *b, const struct qm_gpu_timed *t
             QM_TRY(t->work(t->arg));
     }
     QM_CU(b->cu, EventRecord, (b->to, b->stream));
+    *launching = qm_seconds() - before;
     QM_CU(b->cu, EventSynchronize, (b->to));
     *seconds = qm_seconds() - before;
     return t && t->after ? t->after(t->arg) : QM_OK;
@@ -225,10 +246,12 @@ struct rounds {
 /* What chains have shown so far.  Rounds in a chain: n with the work, and as many reads of the
  * cache alone; m reads alone in a chain of their own, because beside long work n is 1, and the time
  * of one read is mostly waiting.  with, without: seconds of a round of the fastest chain, less what
- * a wait may be late; slowest: of the slowest chain of reads alone. */
+ * a wait may be late; slowest: of the slowest chain of reads alone; queued: as `without`, or 0 where
+ * that chain did not take twice as long as its queueing: it shows how fast the host queues reads,
+ * and not how fast the GPU makes them. */
 struct chains {
     int n, m;
-    double latency, wait, with, without, slowest;
+    double latency, wait, with, without, slowest, queued;
 };
 
 /* As many rounds of this many seconds as a chain needs for its waiting to be small beside them. */
@@ -239,10 +262,17 @@ static int rounds_in_chain(double seconds, double latency)
     return (int)fmin(many, ceil(LONGEST_CHAIN * latency / usual));
 }
 
-static void add_reads(struct chains *c, double seconds, int n)
+static qm_status add_reads(struct qm_gpu_bench *b, struct chains *c, int n, double *seconds)
 {
-    c->without = fmin(c->without, (seconds - c->latency) / n);
-    c->slowest = fmax(c->slowest, (seconds - c->wait) / n);
+    double launching, each;
+    QM_TRY(time_chain(b, NULL, n, seconds, &launching));
+    each = (*seconds - c->latency) / n;
+    c->slowest = fmax(c->slowest, (*seconds - c->wait) / n);
+    if (each < c->without) {
+        c->without = each;
+        c->queued = *seconds >= 2.0 * launching ? each : 0.0;
+    }
+    return QM_OK;
 }
 
 /* Makes a chain of each kind, and the next ones twice as long where these were short by the host's
@@ -251,17 +281,14 @@ static qm_status make_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *
                              struct chains *c)
 {
     const double longest = 0.1;
-    double with, without;
-    QM_TRY(time_chain(b, NULL, c->n, &without));
-    add_reads(c, without, c->n);
-    QM_TRY(time_chain(b, t, c->n, &with));
+    double with, without, launching;
+    QM_TRY(add_reads(b, c, c->n, &without));
+    QM_TRY(time_chain(b, t, c->n, &with, &launching));
     c->with = fmin(c->with, (with - c->latency) / c->n);
     if (is_longer && with < longest)
         c->n *= 2;
-    if (c->m > c->n) {
-        QM_TRY(time_chain(b, NULL, c->m, &without));
-        add_reads(c, without, c->m);
-    }
+    if (c->m > c->n)
+        QM_TRY(add_reads(b, c, c->m, &without));
     if (is_longer && without < longest)
         c->m *= 2;
     return QM_OK;
@@ -271,8 +298,9 @@ static qm_status make_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *
  * more than one without.  The fastest of several chains of each kind counts, because a busy host
  * only makes them longer; where one round is long enough for a chain, the timed ones are such, too.
  * And the read of the cache is no slower than in the slowest chain without the work, and no faster
- * than half of the fastest, so that no time of the work is shown as the read's, or the other way
- * round.  *is_short: one of these does not hold, and `text` says why. */
+ * than half of the fastest that was not held up by its queueing, so that no time of the work is
+ * shown as the read's, or the other way round.  *is_short: one of these does not hold, and `text`
+ * says why. */
 static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
                                      const struct rounds *r, int *is_short, char *text, size_t size)
 {
@@ -291,7 +319,7 @@ static qm_status compare_with_chains(struct qm_gpu_bench *b, const struct qm_gpu
         least = c.with - 1.5 * fmax(c.without, 0.0);
         *is_short = out->median < (1.0 - share) * least || out->least < least_share * least ||
                     r->read > 1.5 * c.slowest + read_share * out->median + latency ||
-                    r->read < 0.5 * c.without;
+                    r->read < 0.5 * c.queued;
     }
     if (*is_short)
         snprintf(text, size,
@@ -320,8 +348,8 @@ static qm_status chain_in_time(struct qm_gpu_bench *b, const struct qm_gpu_timed
     const double longest = 0.1;
     struct timed_round chain = {0};
     for (int n = 2; chain.around < longest && excess(best) > latency; n *= 2) {
-        double ms = 0.0;
-        QM_TRY(time_chain(b, t, n, &chain.around));
+        double ms = 0.0, launching;
+        QM_TRY(time_chain(b, t, n, &chain.around, &launching));
         QM_TRY(qm_cuda_milliseconds(b->cu, b->start, b->to, &ms));
         QM_TRY(expect_within(ms, chain.around));
         chain.missing = chain.around - 1e-3 * ms;
@@ -377,6 +405,12 @@ static qm_status time_once(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
     qsort(reads, (size_t)n, sizeof *reads, by_size);
     out->read = median(reads, n);
     out->time = (struct qm_gpu_time){median(all, n), all[0], n};
+    if (out->time.median <= 0.0)
+        return qm_fail(
+            QM_INTERNAL,
+            "implausible: cuEventElapsedTime gives 0 ms in the median of %d rounds: what "
+            "was timed is shorter than a tick of that clock, or was not timed",
+            n);
     return expect_in_time(b, t, out->wait, best, n);
 }
 

@@ -78,12 +78,14 @@ static qm_status read_parts(const char *parts, struct qm_gpu_options *o)
 
 qm_status qm_gpu_plan_read(json_t *plan, struct qm_gpu_options *o, char **words)
 {
-    const char *parts, *recipes, *commit, *peers, *state;
+    const char *parts, *recipes, *commit, *peers, *state, *begun, *version;
     json_int_t elements;
+    double limit;
     *words = NULL;
-    if (json_unpack(plan, "{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i}", "commit", &commit, "parts",
-                    &parts, "recipes", &recipes, "peers", &peers, "state", &state, "quick",
-                    &o->quick, "elements", &elements, "rounds", &o->rounds) != 0 ||
+    if (json_unpack(plan, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:F, s:i, s:I, s:i}", "commit",
+                    &commit, "parts", &parts, "recipes", &recipes, "peers", &peers, "state", &state,
+                    "begun", &begun, "version", &version, "time_limit", &limit, "quick", &o->quick,
+                    "elements", &elements, "rounds", &o->rounds) != 0 ||
         elements < 0 || elements > QM_GPU_MOST_ELEMENTS || o->rounds < 1 ||
         o->rounds > QM_GPU_BENCH_ROUNDS || (o->quick != 0 && o->quick != 1))
         return qm_fail(QM_BAD_FILE, "its plan is incomplete or damaged");

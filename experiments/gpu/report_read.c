@@ -37,6 +37,9 @@ static qm_status read_column(struct qm_result *h5, const char *table, const stru
             value = qm_json_text(text[i]);
         else if (real && isfinite(real[i]))
             value = json_real(real[i]);
+        else if (whole && c->type == 'b' && whole[i] > 1)
+            st = qm_fail(QM_BAD_FILE, "%s of row %lld of %s is %lld, expected 0 or 1", c->name,
+                         (long long)i, table, (long long)whole[i]);
         else if (whole && whole[i] >= 0)
             value = c->type == 'b' ? json_boolean(whole[i]) : json_integer(whole[i]);
         if (value)
@@ -52,10 +55,14 @@ static qm_status read_text(struct qm_result *h5, const char *name, json_t **out)
 {
     char *text = NULL;
     qm_status st = qm_result_text(h5, "/gpu", name, &text);
-    *out = st == QM_OK ? json_loads(text, 0, NULL) : NULL;
+    *out = st == QM_OK ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    char *again = *out ? json_dumps(*out, JSON_COMPACT) : NULL; /* as it is written */
+    int is_same = again && strcmp(again, text) == 0;
+    free(again);
     free(text);
-    return json_is_object(*out) ? QM_OK
-                                : qm_fail(QM_BAD_FILE, "is no report of gpu-check: no %s", name);
+    if (!json_is_object(*out))
+        return qm_fail(QM_BAD_FILE, "is no report of gpu-check: no %s", name);
+    return is_same ? QM_OK : qm_fail(QM_BAD_FILE, "its %s is not as it was written", name);
 }
 
 /* Every row must have its keys and a status. */

@@ -102,7 +102,6 @@ EOF
 }
 
 @test "qualm plot: a user's suite of a shipped name, small multiples, a format's look anywhere" {
-    long 3
     printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [int, nf4]' \
         'exp_avg.norm: ["block:64", row, tensor]' 'exp_avg.round: [near, stoch]' \
         'source: "states:cancer_mlp*"' 'coupling: oneshot' 'slot: exp_avg' \

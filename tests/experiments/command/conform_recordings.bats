@@ -419,6 +419,6 @@ for i, source in enumerate(sorted(glob.glob(folder + "/*.h5"))):
                     [2 ** 40, 2 ** 24, n], [1] * 9 + [n]))
 P
     "$QUALM" conform -v "$BATS_TEST_TMPDIR"/x[0-9]*.h5 > "$BATS_TEST_TMPDIR/out" || true
-    ! grep -E '^(EQUAL|NEAR|DIFFERS|skipped|SKIPPED)' "$BATS_TEST_TMPDIR/out"
+    ! grep -E '^(EQUAL|NEAR|DIFFERS|skipped|SKIPPED)' "$BATS_TEST_TMPDIR/out" || return 1
     [ "$(grep -c '^UNREADABLE' "$BATS_TEST_TMPDIR/out")" -ge 80 ]
 }
