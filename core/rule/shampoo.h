@@ -27,6 +27,23 @@ int qm_shampoo_tiles_of(const struct qm_hyper *h, const struct qm_shape *param,
                         struct qm_shampoo_tiles *out);
 struct qm_shampoo_tile qm_shampoo_tile_at(const struct qm_shampoo_tiles *s, int64_t k);
 
+/* The preconditioners of one order on one side of the tiles: on the left (right 0) of those that
+ * are `high` rows high or, last 1, of those in a last, shorter row of tiles; on the right of those
+ * that are `wide` columns wide, or narrower.  n: their order, count: how many there are; both 0
+ * where all pieces are equal. */
+struct qm_shampoo_group {
+    int64_t n, count;
+};
+struct qm_shampoo_group qm_shampoo_group_of(const struct qm_shampoo_tiles *s, int right, int last);
+
+/* Where the preconditioner of tile k is: in which group, and the how manieth of it, from 0; `before`
+ * orders add up to so much of those of its side with smaller numbers. */
+struct qm_shampoo_place {
+    int last;
+    int64_t n, at, before;
+};
+struct qm_shampoo_place qm_shampoo_place_of(const struct qm_shampoo_tiles *s, int right, int64_t k);
+
 /* Updates the statistic of one side of a tile g of a gradient whose rows have `cols` elements.
  * right 0: order n = tile->rows, new term G G^T; 1: n = tile->cols, G^T G.  vt[n][n], whose rows
  * are the eigenvectors, and ev[n] are replaced:

@@ -43,6 +43,13 @@ static qm_status slot_take(struct qm_state_slot *slot, const struct qm_state_pla
     return st;
 }
 
+/* 1: a slot that is like another one, which tensors of this shape do not have. */
+static int is_left_out(const struct qm_state_plan *p, int i)
+{
+    struct qm_shape own = slot_shape(p->recipe, i, p->shape);
+    return qm_rule_slot_like(p->recipe->rule, i) >= 0 && qm_shape_numel(&own) == 0;
+}
+
 static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_state_plan *p)
 {
     t->stored = p->recipe->param;
@@ -58,10 +65,9 @@ static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_state_pl
         memcpy(t->param.data, p->param, bytes);
     if (t->residual.data)
         QM_TRY(p->backend->save(p->plan, QM_RESIDUAL, t->residual.data, NULL));
-    for (int i = 0; i < p->recipe->rule->n_slots; i++) {
-        t->n_slots = i + 1;
-        QM_TRY(slot_take(&t->slot[i], p, i));
-    }
+    for (int i = 0; i < p->recipe->rule->n_slots; i++)
+        if (!is_left_out(p, i))
+            QM_TRY(slot_take(&t->slot[t->n_slots++], p, i));
     return QM_OK;
 }
 
