@@ -43,11 +43,10 @@ static qm_status slot_take(struct qm_state_slot *slot, const struct qm_state_pla
     return st;
 }
 
-/* 1: a slot that is like another one, which tensors of this shape do not have. */
-static int is_left_out(const struct qm_state_plan *p, int i)
+int qm_state_leaves_out(const struct qm_recipe *r, int i, const struct qm_shape *shape)
 {
-    struct qm_shape own = slot_shape(p->recipe, i, p->shape);
-    return qm_rule_slot_like(p->recipe->rule, i) >= 0 && qm_shape_numel(&own) == 0;
+    struct qm_shape own = slot_shape(r, i, shape);
+    return qm_rule_slot_like(r->rule, i) >= 0 && qm_shape_numel(&own) == 0;
 }
 
 static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_state_plan *p)
@@ -66,7 +65,7 @@ static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_state_pl
     if (t->residual.data)
         QM_TRY(p->backend->save(p->plan, QM_RESIDUAL, t->residual.data, NULL));
     for (int i = 0; i < p->recipe->rule->n_slots; i++)
-        if (!is_left_out(p, i))
+        if (!qm_state_leaves_out(p->recipe, i, p->shape))
             QM_TRY(slot_take(&t->slot[t->n_slots++], p, i));
     return QM_OK;
 }
