@@ -235,9 +235,9 @@ struct qm_rule {
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
     int slot_whole[QM_MAX_SLOTS];   /* 1: whole numbers of 16 bits, in format i16 or f32 alone */
 
-    /* OPTIONAL.  The name of an earlier slot whose quantizer, fallbacks and first codes this one has
-     * unless a recipe says otherwise; such slots are the last ones, and variants do not name them.
-     * To be called through qm_rule_slot_like. */
+    /* OPTIONAL.  The name of an earlier slot whose quantizer, fallbacks and first codes this one
+     * has unless a recipe says otherwise; such slots are the last ones, and variants do not name
+     * them.  To be called through qm_rule_slot_like. */
     const char *slot_like[QM_MAX_SLOTS];
 
     /* REQUIRED.  The hyper-parameters that change what the rule does, separated by spaces: "lr

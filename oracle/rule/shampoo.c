@@ -60,12 +60,20 @@ static int64_t side_of(const struct qm_kronecker *k, int64_t tile, int right)
     return side - before < piece ? side - before : piece;
 }
 
-/* The factors of all tiles: of tile t the left one is number 2 t, the right one 2 t + 1.  NULL: no
- * memory. */
-static struct factor *factors_of(const struct qm_oracle_hyper *h, const struct qm_kronecker *k)
+/* How a tensor is cut, and the factors of all tiles: f[2 t] is the left one of tile t, f[2 t + 1]
+ * the right one. */
+struct factors {
+    struct qm_kronecker k;
+    struct factor *f;
+};
+
+static qm_status factors_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape,
+                            struct factors *out)
 {
+    out->k = qm_kronecker_of(h, shape);
+    const struct qm_kronecker *k = &out->k;
     int64_t tiles = k->down * k->across, values = 0, coded = 0, matrix[2][2] = {{0}};
-    struct factor *all = calloc((size_t)(2 * tiles), sizeof *all);
+    struct factor *all = out->f = calloc((size_t)(2 * tiles), sizeof *all);
     for (int64_t i = 0; all && i < 2 * tiles; i++) {
         int right = i >= tiles;
         int64_t tile = i % tiles, n = side_of(k, tile, right);
@@ -85,7 +93,7 @@ static struct factor *factors_of(const struct qm_oracle_hyper *h, const struct q
         coded += is_coded(h, n) ? n : 0;
         matrix[right][is_last] += n * n;
     }
-    return all;
+    return all ? QM_OK : qm_fail(QM_NO_MEMORY, "factors of %lld tiles", (long long)tiles);
 }
 
 /* The whole root of a factor, with its diagonal. */
@@ -168,34 +176,43 @@ static qm_status root_of(const struct qm_oracle_hyper *h, const struct factor *f
 }
 
 /* Both, where they are due; from NULL: what the statistics just became. */
-static qm_status renew(const struct qm_oracle_hyper *h, const struct qm_kronecker *k,
-                       const struct factor *f, int64_t t, const double *g, double unit,
-                       const double *const *from, double *const *slot, double *const *e)
+static qm_status renew(const struct qm_oracle_hyper *h, const struct factors *s, int64_t t,
+                       const double *g, double unit, const double *const *from, double *const *slot,
+                       double *const *e)
 {
-    for (int64_t i = 0; i < 2 * k->down * k->across; i++) {
+    for (int64_t i = 0; i < 2 * s->k.down * s->k.across; i++) {
         if (is_due(t, h->stat_gap))
-            QM_TRY(statistic(h, &f[i], k, g, unit, slot, e));
+            QM_TRY(statistic(h, &s->f[i], &s->k, g, unit, slot, e));
         if (is_due(t, h->root_gap))
-            QM_TRY(root_of(h, &f[i], unit, from ? from : (const double *const *)slot, slot, e));
+            QM_TRY(root_of(h, &s->f[i], unit, from ? from : (const double *const *)slot, slot, e));
     }
     return QM_OK;
 }
 
 /* ---- the direction --------------------------------------------------------------------------- */
 
-/* out = L G R of the tile of a left factor; e: the error of these sums. */
-static void both_sides(const struct qm_kronecker *k, const struct factor *f, const double *l,
-                       const double *r, const double *g, double unit, double *out, double *e,
-                       double *room)
+/* Numbers that both_sides has room for. */
+static size_t room_of(const struct qm_kronecker *k)
 {
-    int64_t m = f->order, n = f->inner;
+    return (size_t)(k->m * k->m + k->n * k->n + k->m * k->n);
+}
+
+/* out = L G R of tile t by the roots in `slot`; e: the error of these sums. */
+static void both_sides(const struct factors *s, int64_t t, double *const *slot, const double *g,
+                       double unit, double *out, double *e, double *room)
+{
+    const struct factor *f = &s->f[2 * t];
+    int64_t m = f->order, n = f->inner, cols = s->k.cols;
     double by = (double)(m + n + 4) * unit; /* of the sums of magnitudes */
+    double *l = room + m * n, *r = l + m * m;
+    load_root(f, slot, l);
+    load_root(f + 1, slot, r);
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
                 double sum = 0.0;
                 for (int64_t a = 0; a < m; a++) {
-                    double term = l[i * m + a] * g[(f->row + a) * k->cols + f->col + j];
+                    double term = l[i * m + a] * g[(f->row + a) * cols + f->col + j];
                     sum += pass ? fabs(term) : term;
                 }
                 room[i * n + j] = sum;
@@ -207,26 +224,21 @@ static void both_sides(const struct qm_kronecker *k, const struct factor *f, con
                     double term = room[i * n + a] * r[a * n + j];
                     sum += pass ? fabs(term) : term;
                 }
-                (pass ? e : out)[(f->row + i) * k->cols + f->col + j] = pass ? by * sum : sum;
+                (pass ? e : out)[(f->row + i) * cols + f->col + j] = pass ? by * sum : sum;
             }
     }
 }
 
 /* u[n] <- the balls of the grafted direction from the roots in `slot`. */
-static qm_status direction(const struct qm_bound_step *b, const struct qm_kronecker *k,
-                           const struct factor *f, double unit, double *const *slot,
-                           struct qm_ball *u)
+static qm_status direction(const struct qm_bound_step *b, const struct factors *s, double unit,
+                           double *const *slot, struct qm_ball *u)
 {
-    int64_t m = k->m, n = k->n, most = m > n ? m : n;
-    double *l = malloc((size_t)(2 * most * most + m * n + 2 * b->n) * sizeof *l);
-    if (!l)
+    double *x = malloc(((size_t)(2 * b->n) + room_of(&s->k)) * sizeof *x);
+    if (!x)
         return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)b->n);
-    double *r = l + most * most, *room = r + most * most, *x = room + m * n, *e = x + b->n;
-    for (int64_t t = 0; t < k->down * k->across; t++) {
-        load_root(&f[2 * t], slot, l);
-        load_root(&f[2 * t + 1], slot, r);
-        both_sides(k, &f[2 * t], l, r, b->g, unit, x, e, room);
-    }
+    double *e = x + b->n;
+    for (int64_t t = 0; t < s->k.down * s->k.across; t++)
+        both_sides(s, t, slot, b->g, unit, x, e, e + b->n);
     struct qm_ball *p = qm_balls(2 * b->n);
     if (p) {
         for (int64_t i = 0; i < b->n; i++) {
@@ -241,31 +253,26 @@ static qm_status direction(const struct qm_bound_step *b, const struct qm_kronec
             u[i] = qm_ball_float32(qm_ball_mul_double(b, p[i], ratio));
     }
     free(p);
-    free(l);
+    free(x);
     return p ? QM_OK : QM_NO_MEMORY;
 }
 
 /* The same numbers without their errors. */
-static qm_status exact_direction(const struct qm_kronecker *k, const struct factor *f,
-                                 int64_t count, const double *g, double *const *slot, double *u)
+static qm_status exact_direction(const struct factors *s, int64_t count, const double *g,
+                                 double *const *slot, double *u)
 {
-    int64_t m = k->m, n = k->n, most = m > n ? m : n;
-    double *l = malloc((size_t)(2 * most * most + m * n + count) * sizeof *l), of_g = 0, of_p = 0;
-    if (!l)
+    double *e = malloc(((size_t)count + room_of(&s->k)) * sizeof *e), of_g = 0.0, of_p = 0.0;
+    if (!e)
         return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)count);
-    double *r = l + most * most, *room = r + most * most, *e = room + m * n;
-    for (int64_t t = 0; t < k->down * k->across; t++) {
-        load_root(&f[2 * t], slot, l);
-        load_root(&f[2 * t + 1], slot, r);
-        both_sides(k, &f[2 * t], l, r, g, 0.0, u, e, room);
-    }
+    for (int64_t t = 0; t < s->k.down * s->k.across; t++)
+        both_sides(s, t, slot, g, 0.0, u, e, e + count);
     for (int64_t i = 0; i < count; i++) {
         of_g += g[i] * g[i];
         of_p += u[i] * u[i];
     }
     for (int64_t i = 0; i < count; i++)
         u[i] = u[i] * sqrt(of_g) / (sqrt(of_p) + 1e-12);
-    free(l);
+    free(e);
     return QM_OK;
 }
 
@@ -275,20 +282,17 @@ static qm_status exact_direction(const struct qm_kronecker *k, const struct fact
 static qm_status precondition(const struct qm_oracle_hyper *h, const struct qm_shape *shape,
                               int64_t t, const double *g, double *const *slot, double *u)
 {
-    struct qm_kronecker k;
+    struct factors s;
     int64_t n = qm_shape_numel(shape);
     for (int64_t i = 0; i < n; i++)
         u[i] = g[i];
     if (!qm_kronecker_has(shape))
         return QM_OK;
-    k = qm_kronecker_of(h, shape);
-    struct factor *f = factors_of(h, &k);
-    if (!f)
-        return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)n);
-    qm_status st = renew(h, &k, f, t, g, 0x1p-53, NULL, slot, NULL);
+    QM_TRY(factors_of(h, shape, &s));
+    qm_status st = renew(h, &s, t, g, 0x1p-53, NULL, slot, NULL);
     if (st == QM_OK && (double)t >= h->start)
-        st = exact_direction(&k, f, n, g, slot, u);
-    free(f);
+        st = exact_direction(&s, n, g, slot, u);
+    free(s.f);
     return st;
 }
 
@@ -342,12 +346,11 @@ static qm_status bound_direction(const struct qm_bound_step *b, int moments, str
     const struct qm_oracle_hyper *h = b->h;
     double unit = b->reorder.tree ? QM_U : 0x1p-53, *kept[SLOTS];
     const double *stored[SLOTS];
-    struct qm_kronecker k;
+    struct factors s;
     for (int64_t i = 0; i < b->n; i++)
         u[i] = qm_ball_exact(b->g[i]);
     if (!qm_kronecker_has(b->shape))
         return QM_OK;
-    k = qm_kronecker_of(h, b->shape);
     for (int i = 0; i < SLOTS; i++) {
         int at = moments + i;
         stored[i] = b->stored && b->stored[at] ? b->stored[at] : b->want[at];
@@ -355,14 +358,11 @@ static qm_status bound_direction(const struct qm_bound_step *b, int moments, str
         for (int64_t j = 0; j < b->slot_n[at]; j++)
             b->want[at][j] = b->slot[at][j];
     }
-    struct factor *f = factors_of(h, &k);
-    if (!f)
-        return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)b->n);
-    qm_status st =
-        renew(h, &k, f, b->t, b->g, unit, stored, b->want + moments, b->e_slot + moments);
+    QM_TRY(factors_of(h, b->shape, &s));
+    qm_status st = renew(h, &s, b->t, b->g, unit, stored, b->want + moments, b->e_slot + moments);
     if (st == QM_OK && (double)b->t >= h->start)
-        st = direction(b, &k, f, unit, kept, u);
-    free(f);
+        st = direction(b, &s, unit, kept, u);
+    free(s.f);
     return st;
 }
 

@@ -1,8 +1,8 @@
 /* shampoo4_adamw.c - 4-bit Shampoo in eigenvector form, on top of AdamW.
  *
  * The gradient is a matrix [d0, rest], dims of size 1 dropped, and is cut into tiles of max_order x
- * max_order, the last ones of a row or column smaller.  Each tile has a left and a right factor, which are symmetric matrices of
- * the order of its rows and of its columns:
+ * max_order, the last ones of a row or column smaller.  Each tile has a left and a right factor,
+ * which are symmetric matrices of the order of its rows and of its columns:
  *
  *     every stat_gap steps   V^T, ev: eigenvectors (as rows) and eigenvalues of the average of
  *                            G G^T, or of G^T G

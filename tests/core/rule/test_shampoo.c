@@ -217,14 +217,15 @@ static void test_bytes(void **state)
                   2 * 10 * (3 * coded(1200) + coded(496)));
     for (int i = 0; i < 400; i++) {
         /* Even orders of codes: of odd ones the package's rows share bytes. */
-        int64_t order = 2 * (1 + below(90)), rows = 2 * (1 + below(300)), cols = 2 * (1 + below(300)),
-                least = i % 3 ? 4096 : 0, n = rows * cols;
+        int64_t order = 2 * (1 + below(90)), rows = 2 * (1 + below(300)),
+                cols = 2 * (1 + below(300)), least = i % 3 ? 4096 : 0, n = rows * cols;
         struct qm_shape shape = {2, {rows, cols}};
         char text[96];
         snprintf(text, sizeof text, "%s,max_order=%lld",
                  least ? i % 2 ? "shampoo4_adamw" : "shampoo4_sgd" : "shampoo_sgd_f32",
                  (long long)order);
-        has_bytes(text, &shape, (least && i % 2 ? 8 : 4) * n + of_factors(rows, cols, order, least));
+        has_bytes(text, &shape,
+                  (least && i % 2 ? 8 : 4) * n + of_factors(rows, cols, order, least));
     }
 }
 

@@ -39,9 +39,9 @@ struct state {
 static void step(struct state *s, double *p, const double *g, const struct qm_oracle_hyper *h,
                  int64_t t)
 {
-    double *slot[] = {s->momentum,   s->left,     s->right,    s->ev,       s->left_root,
-                      s->right_root, s->none,     s->none + 1, s->none + 2, s->none + 3,
-                      s->none + 4};
+    double *slot[] = {s->momentum,  s->left,       s->right,   s->ev,
+                      s->left_root, s->right_root, s->none,    s->none + 1,
+                      s->none + 2,  s->none + 3,   s->none + 4};
     const struct qm_shape shape = {2, {N, N}};
     assert_int_equal(qm_oracle_step(qm_oracle_find("shampoo_sgd"), p, slot, g, &shape, 0, h, t),
                      QM_OK);
@@ -182,8 +182,8 @@ static int64_t below(int64_t n)
     return (int64_t)(qm_philox_stream(11, 2, drawn++) % (uint64_t)n);
 }
 
-/* The numbers of the slots under SGD: momentum; vectors and roots of full pieces, left and right, at
- * 1 and 4, of last ones at 7 and 9; eigenvalues and diagonals at 3 and 6. */
+/* The numbers of the slots under SGD: momentum; vectors and roots of full pieces, left and right,
+ * at 1 and 4, of last ones at 7 and 9; eigenvalues and diagonals at 3 and 6. */
 struct numbers {
     double slot[SLOTS][MOST];
     int64_t at[SLOTS];
@@ -247,8 +247,8 @@ static void side_of_tile(struct numbers *s, const struct qm_oracle_hyper *h,
         }
 }
 
-/* Of a first step with both due, whatever the pieces: each factor is that of its tile alone, and the
- * momentum is the product of all tiles, grafted over the tensor. */
+/* Of a first step with both due, whatever the pieces: each factor is that of its tile alone, and
+ * the momentum is the product of all tiles, grafted over the tensor. */
 static void test_pieces(void **state)
 {
     (void)state;
