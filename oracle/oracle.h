@@ -35,7 +35,7 @@ struct qm_oracle_hyper {
 #undef X
 };
 
-enum { QM_ORACLE_SLOTS = 8 };
+enum { QM_ORACLE_SLOTS = 12 };
 
 struct qm_bound_step; /* bound.h */
 

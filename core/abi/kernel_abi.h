@@ -43,8 +43,8 @@
 #include <stdint.h>
 #endif
 
-#define QM_KERNEL_ABI   4 /* raised with every change of the structs below */
-#define QM_KERNEL_SLOTS 8
+#define QM_KERNEL_ABI   5 /* raised with every change of the structs below */
+#define QM_KERNEL_SLOTS 12
 #define QM_KERNEL_RANK  8
 
 /* Element types of parameters and gradients; e4m3 is the 8-bit float e4m3fn. */

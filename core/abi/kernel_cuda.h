@@ -68,11 +68,11 @@ struct qm_cuda_args {
 
 /* Host and device agree on the bytes of what crosses between them. */
 #if defined(__cplusplus)
-static_assert(sizeof(struct qm_kernel_args) == 1896, "host and device must agree");
-static_assert(sizeof(struct qm_cuda_args) == 1920, "host and device must agree");
+static_assert(sizeof(struct qm_kernel_args) == 2568, "host and device must agree");
+static_assert(sizeof(struct qm_cuda_args) == 2592, "host and device must agree");
 #else
-_Static_assert(sizeof(struct qm_kernel_args) == 1896, "host and device must agree");
-_Static_assert(sizeof(struct qm_cuda_args) == 1920, "host and device must agree");
+_Static_assert(sizeof(struct qm_kernel_args) == 2568, "host and device must agree");
+_Static_assert(sizeof(struct qm_cuda_args) == 2592, "host and device must agree");
 #endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(QM_EMU)

@@ -116,6 +116,17 @@ static qm_status set_used(struct qm_recipe *r, const char *value)
     return QM_OK;
 }
 
+/* Slot i becomes as slot k of r is. */
+static void copy_slot(struct qm_recipe *to, int i, const struct qm_recipe *r, int k)
+{
+    to->slot[i] = r->slot[k];
+    to->plain[i] = r->plain[k];
+    to->min_numel[i] = r->min_numel[k];
+    to->whole_blocks[i] = r->whole_blocks[k];
+    to->init_code[i] = r->init_code[k];
+    to->init_scale[i] = r->init_scale[k];
+}
+
 qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out)
 {
     struct qm_recipe r = {
@@ -130,6 +141,11 @@ qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out)
         QM_TRY(set_used(&r, v->state_used));
     for (int i = 0; i < r.rule->n_slots; i++) {
         const struct qm_variant_slot *s = &v->slot[i];
+        int like = qm_rule_slot_like(r.rule, i);
+        if (like >= 0) {
+            copy_slot(&r, i, &r, like);
+            continue;
+        }
         if (!s->name || strcmp(s->name, r.rule->slot[i]) != 0)
             return qm_fail(QM_INTERNAL, "variant %s: slot %d should be named %s", v->name, i,
                            r.rule->slot[i]);
@@ -186,6 +202,17 @@ static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const cha
     return qm_quantizer_set(&r->slot[i], sub, value);
 }
 
+/* Slot i and those that are like it. */
+static qm_status set_slots(struct qm_recipe *r, int i, const char *sub, const char *key,
+                           const char *value)
+{
+    QM_TRY(set_slot(r, i, sub, key, value));
+    for (int k = i + 1; k < r->rule->n_slots; k++)
+        if (qm_rule_slot_like(r->rule, k) == i)
+            QM_TRY(set_slot(r, k, sub, key, value));
+    return QM_OK;
+}
+
 /* An override of what the rule does not read is taken where it states the value that the recipe has
  * or the default, so that a suite may say weight_decay: 0 for all; nothing then depends on it. */
 static qm_status check_read(const struct qm_rule *rule, const char *key, int is_as_before)
@@ -203,7 +230,7 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
     for (int i = 0; i < r->rule->n_slots; i++) {
         size_t n = strlen(r->rule->slot[i]);
         if (strncmp(key, r->rule->slot[i], n) == 0 && (key[n] == '\0' || key[n] == '.'))
-            return set_slot(r, i, key[n] ? key + n + 1 : NULL, key, value);
+            return set_slots(r, i, key[n] ? key + n + 1 : NULL, key, value);
     }
     if (strcmp(key, "grad") == 0) {
         for (int d = 0; d < QM_DTYPE_COUNT; d++)
@@ -353,6 +380,9 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
     if (qm_recipe_from(r->base, &base) != QM_OK)
         return text;
     for (int i = 0; i < r->rule->n_slots; i++) {
+        int like = qm_rule_slot_like(r->rule, i);
+        if (like >= 0) /* what the overrides of that slot have made of this one */
+            copy_slot(&base, i, r, like);
         if (!qm_quantizer_equal(&r->slot[i], &base.slot[i]))
             PUT(",%s=%s", r->rule->slot[i], qm_quantizer_print(&r->slot[i], q));
         if (r->min_numel[i] != base.min_numel[i])

@@ -62,6 +62,7 @@ void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float
 /* Applies one override.  Keys: "exp_avg", "exp_avg.map" (or another axis), "exp_avg.min_numel",
  * "exp_avg.whole_blocks" (0 or 1), "exp_avg.plain", "min_numel" and "whole_blocks" of all slots at
  * once, "lr" and the other hyper-parameters, "grad", "param", "state_used" (fresh or stored).
+ * An override of a slot goes to the slots that are like it, too (qm_rule_slot_like).
  * QM_BAD_ARG also for a hyper-parameter that the rule does not read (qm_rule_reads), unless the
  * value is the one it has or the default. */
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);

@@ -4,6 +4,7 @@
 
 #include "core/rule/rule.h"
 
+/* A slot of the rule that is like no other one (qm_rule_slot_like). */
 struct qm_variant_slot {
     const char *name;      /* the rule's slot name; checked when the registry is opened */
     const char *quantizer; /* "dyn:4s/block:128/bisect/near/hi" or "f32" */

@@ -3,7 +3,11 @@
  * The gradient of a matrix is multiplied from both sides by inverse fourth roots of running
  * covariances, scaled to the gradient's norm, and taken by AdamW or SGD.  The covariances are kept
  * as eigenvalues and eigenvectors.  Steps count from 1; the covariances are updated where stat_gap
- * divides the step, the roots where root_gap does. */
+ * divides the step, the roots where root_gap does.
+ *
+ * A slot of matrices has those of one order, one above the other.  The shorter last pieces of a
+ * side have slots of their own, which are empty where all pieces are equal.  Eigenvalues and
+ * diagonals stand in the order of tiles, first those of all left sides. */
 #include "core/rule/shampoo.h"
 
 #include <math.h>
@@ -12,7 +16,17 @@
 #include "core/rule/tensor_rule.h"
 
 /* The slots behind the moments. */
-enum { LEFT_VECTORS, RIGHT_VECTORS, EIGENVALUES, LEFT_ROOT, RIGHT_ROOT, DIAGONALS };
+enum {
+    LEFT_VECTORS,
+    RIGHT_VECTORS,
+    EIGENVALUES,
+    LEFT_ROOT,
+    RIGHT_ROOT,
+    DIAGONALS,
+    LAST_VECTORS, /* of shorter last pieces: left, then right */
+    LAST_ROOT = LAST_VECTORS + 2,
+    SLOTS = LAST_ROOT + 2
+};
 enum { OF_STATISTIC, OF_ROOT, OF_MOMENTS }; /* rounds of `states` */
 enum { ADAM_MOMENTS = 2, SGD_MOMENTS = 1 };
 
@@ -29,27 +43,41 @@ static int is_coded(const struct qm_hyper *h, int64_t n)
     return h->min_lowbit > 0.0 && (double)n * (double)n >= h->min_lowbit;
 }
 
-static qm_status takes(const struct qm_hyper *h, const struct qm_shape *param)
+static int vectors_slot(int right, int last)
 {
-    struct qm_shampoo_tiles s;
-    if (!qm_shampoo_tiles_of(h, param, &s) || (s.rows % s.high == 0 && s.cols % s.wide == 0))
-        return QM_OK;
-    int by_rows = s.rows % s.high != 0;
-    int64_t side = by_rows ? s.rows : s.cols, piece = by_rows ? s.high : s.wide;
-    return qm_fail(QM_BAD_ARG,
-                   "Shampoo's max_order %lld cuts a side of %lld into pieces of %lld and a last "
-                   "one of %lld; it takes equal pieces: choose a max_order that divides %lld",
-                   (long long)h->max_order, (long long)side, (long long)piece,
-                   (long long)(side % piece), (long long)side);
+    return (last ? LAST_VECTORS : LEFT_VECTORS) + right;
+}
+
+static int root_slot(int right, int last) { return (last ? LAST_ROOT : LEFT_ROOT) + right; }
+
+/* The matrices of slot i; none in a slot of numbers. */
+static struct qm_shampoo_group group_in(const struct qm_shampoo_tiles *s, int i)
+{
+    for (int right = 0; right < 2; right++)
+        for (int last = 0; last < 2; last++)
+            if (i == vectors_slot(right, last) || i == root_slot(right, last))
+                return qm_shampoo_group_of(s, right, last);
+    return (struct qm_shampoo_group){0, 0};
+}
+
+/* The diagonals of one side of all tiles. */
+static int64_t diagonals_of(const struct qm_hyper *h, const struct qm_shampoo_tiles *s, int right)
+{
+    int64_t sum = 0;
+    for (int last = 0; last < 2; last++) {
+        struct qm_shampoo_group of = qm_shampoo_group_of(s, right, last);
+        sum += is_coded(h, of.n) ? of.n * of.count : 0;
+    }
+    return sum;
 }
 
 static int is_plain(const struct qm_hyper *h, int i, const struct qm_shape *param)
 {
     struct qm_shampoo_tiles s;
-    int is_left = i == LEFT_VECTORS || i == LEFT_ROOT;
-    if (i < 0 || i == EIGENVALUES || i == DIAGONALS || !qm_shampoo_tiles_of(h, param, &s))
+    if (i < 0 || !qm_shampoo_tiles_of(h, param, &s))
         return 0;
-    return !is_coded(h, is_left ? s.high : s.wide);
+    struct qm_shampoo_group of = group_in(&s, i);
+    return of.count > 0 && !is_coded(h, of.n);
 }
 
 static int adam_plain(const struct qm_hyper *h, int i, const struct qm_shape *param)
@@ -62,7 +90,6 @@ static int sgd_plain(const struct qm_hyper *h, int i, const struct qm_shape *par
     return is_plain(h, i - SGD_MOMENTS, param);
 }
 
-/* The matrices of all tiles stand one above the other. */
 static void shape_of(const struct qm_hyper *h, int i, const struct qm_shape *param,
                      struct qm_shape *out)
 {
@@ -71,16 +98,13 @@ static void shape_of(const struct qm_hyper *h, int i, const struct qm_shape *par
     *out = i < 0 ? *param : is_matrix ? (struct qm_shape){2, {0, 0}} : qm_shape_none();
     if (i < 0 || !qm_shampoo_tiles_of(h, param, &s))
         return;
-    int64_t tiles = s.down * s.across, left = tiles * s.high, right = tiles * s.wide;
+    struct qm_shampoo_group of = group_in(&s, i);
     if (i == EIGENVALUES)
-        *out = (struct qm_shape){1, {left + right}};
+        *out = (struct qm_shape){1, {s.across * s.rows + s.down * s.cols}};
     else if (i == DIAGONALS)
-        *out = (struct qm_shape){
-            1, {(is_coded(h, s.high) ? left : 0) + (is_coded(h, s.wide) ? right : 0)}};
-    else if (i == LEFT_VECTORS || i == LEFT_ROOT)
-        *out = (struct qm_shape){2, {left, s.high}};
+        *out = (struct qm_shape){1, {diagonals_of(h, &s, 0) + diagonals_of(h, &s, 1)}};
     else
-        *out = (struct qm_shape){2, {right, s.wide}};
+        *out = (struct qm_shape){2, {of.count * of.n, of.n}};
 }
 
 static void adam_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
@@ -161,7 +185,8 @@ static int is_due(const struct qm_rule_step *s, int round)
 /* What is not due keeps its codes. */
 static int update_round(const struct qm_tensor_rule_args *w, int i)
 {
-    int k = i - moments_of(w->s), round = k < LEFT_ROOT ? OF_STATISTIC : OF_ROOT;
+    int k = i - moments_of(w->s), is_vectors = k == LAST_VECTORS || k == LAST_VECTORS + 1;
+    int round = k < LEFT_ROOT || is_vectors ? OF_STATISTIC : OF_ROOT;
     return k < 0 ? OF_MOMENTS : is_due(w->s, round) ? round : -1;
 }
 
@@ -180,19 +205,30 @@ struct side {
     float *root, *d; /* [n][n]; [n], or NULL where the root keeps its diagonal */
 };
 
+/* Where the diagonal of that side of tile k begins in its slot. */
+static int64_t diagonal_at(const struct qm_hyper *h, const struct qm_shampoo_tiles *s, int64_t k,
+                           int right)
+{
+    struct qm_shampoo_place p = qm_shampoo_place_of(s, right, k);
+    if (!right)
+        return p.before; /* last pieces stand behind all others */
+    int64_t rest = qm_shampoo_group_of(s, 1, 1).n;
+    return diagonals_of(h, s, 0) + p.before - (is_coded(h, rest) ? 0 : k / s->across * rest);
+}
+
 static struct side side_of(const struct qm_tensor_rule_args *w, const struct qm_shampoo_tiles *s,
                            int64_t k, int right)
 {
     const struct qm_hyper *h = w->s->hyper;
     float *const *slot = w->slot + moments_of(w->s);
-    int64_t n = right ? s->wide : s->high, tiles = s->down * s->across;
-    int64_t before = right ? tiles * s->high : 0; /* the left ones come first */
-    struct side at = {.right = right, .n = n};
-    at.vt = slot[right ? RIGHT_VECTORS : LEFT_VECTORS] + k * n * n;
-    at.ev = slot[EIGENVALUES] + before + k * n;
-    at.root = slot[right ? RIGHT_ROOT : LEFT_ROOT] + k * n * n;
-    if (is_coded(h, n))
-        at.d = slot[DIAGONALS] + (is_coded(h, s->high) ? before : 0) + k * n;
+    struct qm_shampoo_place p = qm_shampoo_place_of(s, right, k);
+    int64_t first = p.at * p.n * p.n;
+    struct side at = {.right = right, .n = p.n};
+    at.vt = slot[vectors_slot(right, p.last)] + first;
+    at.ev = slot[EIGENVALUES] + (right ? s->across * s->rows : 0) + p.before;
+    at.root = slot[root_slot(right, p.last)] + first;
+    if (is_coded(h, p.n))
+        at.d = slot[DIAGONALS] + diagonal_at(h, s, k, right);
     return at;
 }
 
@@ -307,8 +343,10 @@ static qm_status sgd_apply(const struct qm_tensor_rule_args *w)
 
 #define OF_SHAMPOO \
     " stat_decay matrix_eps stat_gap root_gap start rect_stat rect_root max_order min_lowbit"
-#define PRECONDITIONER_SLOTS \
-    "left_vectors", "right_vectors", "eigenvalues", "left_root", "right_root", "diagonals"
+#define PRECONDITIONER_SLOTS                                                                \
+    "left_vectors", "right_vectors", "eigenvalues", "left_root", "right_root", "diagonals", \
+        "left_vectors_last", "right_vectors_last", "left_root_last", "right_root_last"
+#define LIKE "left_vectors", "right_vectors", "left_root", "right_root"
 
 static const struct qm_rule rules[] = {
     {.name = "shampoo_adamw",
@@ -316,11 +354,11 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 eps weight_decay" OF_SHAMPOO,
      .summary = "Shampoo in eigenvector form, grafted, as the gradient of AdamW",
      .source = "low-bit-Shampoo optimizers/shampoo2.py ShampooAdamW; arXiv:2405.18144",
-     .n_slots = 8,
+     .n_slots = ADAM_MOMENTS + SLOTS,
      .slot = {"exp_avg", "exp_avg_sq", PRECONDITIONER_SLOTS},
-     .slot_sign = {1, 0, 1, 1, 0, 1, 1, 1},
+     .slot_sign = {1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1},
+     .slot_like = {[ADAM_MOMENTS + LAST_VECTORS] = LIKE},
      .check = check,
-     .takes = takes,
      .prepare = prepare_adam,
      .slot_shape = adam_shape,
      .slot_plain = adam_plain,
@@ -334,11 +372,11 @@ static const struct qm_rule rules[] = {
      .reads = "lr momentum weight_decay nesterov" OF_SHAMPOO,
      .summary = "Shampoo in eigenvector form, grafted, as the gradient of SGD with momentum",
      .source = "low-bit-Shampoo optimizers/shampoo2.py ShampooSGD; arXiv:2405.18144",
-     .n_slots = 7,
+     .n_slots = SGD_MOMENTS + SLOTS,
      .slot = {"momentum_buffer", PRECONDITIONER_SLOTS},
-     .slot_sign = {1, 1, 1, 0, 1, 1, 1},
+     .slot_sign = {1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1},
+     .slot_like = {[SGD_MOMENTS + LAST_VECTORS] = LIKE},
      .check = check,
-     .takes = takes,
      .prepare = prepare_sgd,
      .slot_shape = sgd_shape,
      .slot_plain = sgd_plain,

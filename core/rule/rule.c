@@ -77,6 +77,14 @@ qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_hyper *h,
     return r->takes ? r->takes(h, param) : QM_OK;
 }
 
+int qm_rule_slot_like(const struct qm_rule *r, int i)
+{
+    for (int k = 0; r->slot_like[i] && k < i; k++)
+        if (strcmp(r->slot[k], r->slot_like[i]) == 0)
+            return k;
+    return -1;
+}
+
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
                         const struct qm_shape *param, struct qm_shape *out)
 {

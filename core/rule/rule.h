@@ -11,7 +11,7 @@
 #include "core/base/tensor.h"
 #include "core/rule/param.h"
 
-#define QM_MAX_SLOTS 8
+#define QM_MAX_SLOTS 12
 
 /* The type of tensors that hold parameters of this format; for e4m3 u8. */
 enum qm_dtype qm_param_type(enum qm_param_format format);
@@ -235,6 +235,11 @@ struct qm_rule {
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
     int slot_whole[QM_MAX_SLOTS];   /* 1: whole numbers of 16 bits, in format i16 or f32 alone */
 
+    /* OPTIONAL.  The name of an earlier slot whose quantizer, fallbacks and first codes this one
+     * has unless a recipe says otherwise; such slots are the last ones, and variants do not name
+     * them.  To be called through qm_rule_slot_like. */
+    const char *slot_like[QM_MAX_SLOTS];
+
     /* REQUIRED.  The hyper-parameters that change what the rule does, separated by spaces: "lr
      * beta1 eps".  A recipe that changes another one is refused. */
     const char *reads;
@@ -278,6 +283,9 @@ int qm_rule_reads(const struct qm_rule *r, const char *hyper);
 /* QM_OK, or QM_BAD_ARG where the rule refuses tensors of this shape. */
 qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_hyper *h,
                         const struct qm_shape *param);
+
+/* The slot that slot_like names for slot i; -1: none. */
+int qm_rule_slot_like(const struct qm_rule *r, int i);
 
 /* The shape of slot i for a parameter of this shape. */
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,

@@ -44,6 +44,30 @@ struct qm_shampoo_tile qm_shampoo_tile_at(const struct qm_shampoo_tiles *s, int6
     return t;
 }
 
+struct qm_shampoo_group qm_shampoo_group_of(const struct qm_shampoo_tiles *s, int right, int last)
+{
+    int64_t side = right ? s->cols : s->rows, n = right ? s->wide : s->high;
+    int64_t lines = right ? s->down : s->across; /* tiles beside each other on that side */
+    struct qm_shampoo_group full = {n, side / n * lines}, rest = {side % n, lines};
+    return !last ? full : rest.n > 0 ? rest : (struct qm_shampoo_group){0, 0};
+}
+
+struct qm_shampoo_place qm_shampoo_place_of(const struct qm_shampoo_tiles *s, int right, int64_t k)
+{
+    int64_t row = k / s->across, col = k % s->across, fulls = s->cols / s->wide;
+    int is_last = right ? col == fulls : row == s->rows / s->high;
+    struct qm_shampoo_group of = qm_shampoo_group_of(s, right, is_last);
+    struct qm_shampoo_place p = {.last = is_last, .n = of.n};
+    if (right) {
+        p.at = is_last ? row : row * fulls + col;
+        p.before = row * s->cols + col * s->wide;
+    } else {
+        p.at = is_last ? col : k;
+        p.before = row * s->across * s->high + col * of.n;
+    }
+    return p;
+}
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 static int is_worth_threads(int64_t operations) { return operations >= 16 * QM_THREADS_FROM; }

@@ -27,6 +27,23 @@ int qm_shampoo_tiles_of(const struct qm_hyper *h, const struct qm_shape *param,
                         struct qm_shampoo_tiles *out);
 struct qm_shampoo_tile qm_shampoo_tile_at(const struct qm_shampoo_tiles *s, int64_t k);
 
+/* The preconditioners of one order on one side of the tiles: on the left (right 0) those of tiles
+ * of `high` rows or, last 1, of the lower tiles of a last row; on the right those of tiles of
+ * `wide` columns, or of the narrower tiles at the end of each row.  There are no last ones where
+ * all pieces of a side are equal. */
+struct qm_shampoo_group {
+    int64_t n, count; /* their order, and how many there are */
+};
+struct qm_shampoo_group qm_shampoo_group_of(const struct qm_shampoo_tiles *s, int right, int last);
+
+/* Where the preconditioner of tile k stands among those of its side. */
+struct qm_shampoo_place {
+    int last;       /* 1: it belongs to the group of last ones */
+    int64_t n, at;  /* its order, and its number in its group, from 0 */
+    int64_t before; /* the orders of all tiles before it, added up */
+};
+struct qm_shampoo_place qm_shampoo_place_of(const struct qm_shampoo_tiles *s, int right, int64_t k);
+
 /* Updates the statistic of one side of a tile g of a gradient whose rows have `cols` elements.
  * right 0: order n = tile->rows, new term G G^T; 1: n = tile->cols, G^T G.  vt[n][n], whose rows
  * are the eigenvectors, and ev[n] are replaced:

@@ -7,13 +7,16 @@
 #include "core/base/sha256.h"
 
 /* A new member of struct qm_outcome goes into both qm_outcome_encode and qm_outcome_decode, and
- * QM_OUTCOME_CODEC_VERSION increases. */
+ * QM_OUTCOME_CODEC_VERSION increases.  Counts of slots from FIRST_SLOTS on stand at the end, and
+ * only where one is not 0: the words of rules of fewer slots, and their digests, do not depend on
+ * how many slots a rule may have. */
 _Static_assert(sizeof(struct qm_outcome) ==
                    (8 + 2 * QM_MAX_SLOTS + QM_TRACK_COUNT + 2 * QM_HITS_COUNT) * 8 +
                        2 * QM_DECADES * sizeof(struct qm_decade),
                "struct qm_outcome has changed");
 
 enum { MOST = 1 << 27 }; /* longest array that is accepted */
+enum { FIRST_SLOTS = 8, MORE_SLOTS = QM_MAX_SLOTS - FIRST_SLOTS };
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
@@ -43,6 +46,14 @@ static void write_decades(struct qm_outcome_words *p, const struct qm_decade *d)
     }
 }
 
+static int has_more_slots(const struct qm_outcome *o)
+{
+    int any = 0;
+    for (int s = FIRST_SLOTS; s < QM_MAX_SLOTS; s++)
+        any |= o->wanted[s] != 0 || o->uncoded[s] != 0;
+    return any;
+}
+
 qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words *out)
 {
     struct qm_outcome_words p = {.room = 16 + 2 * QM_MAX_SLOTS + qm_value_count() + 8 * QM_DECADES +
@@ -62,8 +73,8 @@ qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words 
     write_word(&p, o->n);
     write_word(&p, o->steps);
     write_words(&p, &o->bits, 1);
-    write_words(&p, o->wanted, QM_MAX_SLOTS);
-    write_words(&p, o->uncoded, QM_MAX_SLOTS);
+    write_words(&p, o->wanted, FIRST_SLOTS);
+    write_words(&p, o->uncoded, FIRST_SLOTS);
     write_word(&p, o->n_points);
     write_array(&p, o->value, qm_value_count());
     write_decades(&p, o->decade);
@@ -73,6 +84,10 @@ qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words 
     for (int i = 0; i < QM_HITS_COUNT; i++) {
         write_word(&p, o->n_hits[i]);
         write_array(&p, o->hits[i], o->n_hits[i]);
+    }
+    if (has_more_slots(o)) {
+        write_words(&p, o->wanted + FIRST_SLOTS, MORE_SLOTS);
+        write_words(&p, o->uncoded + FIRST_SLOTS, MORE_SLOTS);
     }
     *out = p;
     return QM_OK;
@@ -150,8 +165,8 @@ qm_status qm_outcome_decode(const int64_t *word, int64_t n, const char *text,
     o.n = take(&r);
     o.steps = take(&r);
     take_words(&r, &o.bits, 1);
-    take_words(&r, o.wanted, QM_MAX_SLOTS);
-    take_words(&r, o.uncoded, QM_MAX_SLOTS);
+    take_words(&r, o.wanted, FIRST_SLOTS);
+    take_words(&r, o.uncoded, FIRST_SLOTS);
     o.n_points = take(&r);
     o.value = take_array(&r, qm_value_count());
     take_decades(&r, o.decade);
@@ -161,6 +176,10 @@ qm_status qm_outcome_decode(const int64_t *word, int64_t n, const char *text,
     for (int i = 0; i < QM_HITS_COUNT; i++) {
         o.n_hits[i] = take(&r);
         o.hits[i] = take_array(&r, o.n_hits[i]);
+    }
+    if (!r.bad && r.at < r.end) {
+        take_words(&r, o.wanted + FIRST_SLOTS, MORE_SLOTS);
+        take_words(&r, o.uncoded + FIRST_SLOTS, MORE_SLOTS);
     }
     o.reason = text ? strdup(text) : NULL;
     r.no_memory |= text && !o.reason;

@@ -302,8 +302,8 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
 }
 
 /* Shampoo's statistics and roots that are due in one of the steps, or both, of orders around the 64
- * from which on they have codes, in one tile or two, and half of them from loaded vectors, which
- * are far from orthonormal. */
+ * from which on they have codes, in one tile or two, of which the second one may be a little
+ * smaller, and half of them from loaded vectors, which are far from orthonormal. */
 static int due_preconditioners(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                                struct qm_case *c)
 {
@@ -320,10 +320,11 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
                                   (uint64_t)1 << QM_HYPER_root_gap |
                                   (uint64_t)1 << QM_HYPER_max_order};
     int64_t *side = &to.shape.dim[qm_domain_below(s, 2)];
-    *side = qm_domain_one_in(s, 2) ? 2 * order : order + qm_domain_below(s, 3) - 1;
+    int is_cut = qm_domain_one_in(s, 2);
+    *side = is_cut ? 2 * order - qm_domain_below(s, 4) : order + qm_domain_below(s, 3) - 1;
     to.hyper[QM_HYPER_stat_gap] = (double)stat_gap;
     to.hyper[QM_HYPER_root_gap] = (double)root_gap;
-    to.hyper[QM_HYPER_max_order] = (double)(*side == 2 * order ? order : order + 1);
+    to.hyper[QM_HYPER_max_order] = (double)(is_cut ? order : order + 1);
     if (i / 40 % 2) {
         to.powered |= 1u << QM_POWER_s;
         to.power[QM_POWER_s] = LOADED;

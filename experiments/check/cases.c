@@ -40,7 +40,7 @@ enum {
     OWN = 8 * FALLBACK,
     RANK = 4, /* rank of projections in forced cases, unless one up to the smaller side is given */
     /* The largest order of Shampoo's preconditioners, whose cost is the tensor's size times their
-     * order.  Longer sides are cut into pieces, or refused where the pieces would be unequal. */
+     * order.  Longer sides are cut into pieces. */
     ORDER = 128,
     ORDER_OF_LARGE = 16 /* from 2^14 elements on */
 };

@@ -245,17 +245,9 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c)
     return qm_recipe_applicable(&r) == QM_OK;
 }
 
-static int takes_shape(const struct qm_domain *d, const struct qm_case *c)
-{
-    struct qm_recipe r = d->recipe;
-    qm_case_apply(c, &r);
-    return qm_rule_takes(r.rule, &r.hyper, &c->shape) == QM_OK;
-}
-
 void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
                     struct qm_case *c)
 {
-    enum { TRIES = 8 };
     struct qm_case to = *c;
     double own = qm_hyper_get(&d->recipe.hyper, k);
     if (!(d->reads >> k & 1) || bin == QM_HYPER_BIN_own)
@@ -263,9 +255,6 @@ void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uin
     to.given |= (uint64_t)1 << k;
     to.hyper[k] =
         qm_hyper_is_flag(k) ? (double)(own == 0.0) : qm_hyper_draw_for(k, bin, word, &c->shape);
-    /* Whether an order divides a side is seen at the shape alone. */
-    for (int i = 0; k == QM_HYPER_max_order && i < TRIES && !takes_shape(d, &to); i++)
-        to.hyper[k] = qm_hyper_draw_for(k, bin, word + (uint32_t)i + 1u, &c->shape);
     if (k == QM_HYPER_beta2 && bin == QM_HYPER_BIN_one && word % 2) /* rules of their own */
         to.hyper[k] = -1.0;
     qm_domain_put(d, k, to.hyper[k], c);

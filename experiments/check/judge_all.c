@@ -199,15 +199,23 @@ static void add_finding(struct qm_tally *t, const char *name, const char *text)
     qm_finding_set(f, QM_BAD_WRONG, "%s", text);
 }
 
-/* Finds a shape whose slot holds at least n elements; *slot_n: how many.  0: no such shape. */
-static int shape_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_shape *out,
-                     int64_t *slot_n)
+/* Finds a case whose slot holds at least n elements, at most 256; *slot_n: how many.  The last one
+ * has sides that are cut into unequal pieces.  0: there is none. */
+static int case_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_case *out,
+                    int64_t *slot_n)
 {
-    const struct qm_shape shapes[] = {{2, {1, n}}, {1, {n}}, {2, {n, n}}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    enum { CUT = 3, ORDER = 17, SIDE = 2 * ORDER - 1 };
+    const struct qm_shape shapes[] = {
+        {2, {1, n}}, {1, {n}}, {2, {n, n}}, [CUT] = {2, {SIDE, SIDE}}};
+    for (int i = 0; i <= CUT; i++) {
+        struct qm_hyper h = r->hyper;
         struct qm_shape of;
-        qm_rule_slot_shape(r->rule, &r->hyper, slot, &shapes[i], &of);
-        *out = shapes[i];
+        *out = (struct qm_case){.forced = 1, .shape = shapes[i]};
+        if (i == CUT) {
+            out->given = (uint64_t)1 << QM_HYPER_max_order;
+            h.max_order = out->hyper[QM_HYPER_max_order] = ORDER;
+        }
+        qm_rule_slot_shape(r->rule, &h, slot, &shapes[i], &of);
         *slot_n = qm_shape_numel(&of);
         if (*slot_n >= n)
             return 1;
@@ -221,11 +229,11 @@ static int shape_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_s
 static qm_status decode_table(const struct qm_subject *s, int slot, const struct qm_decider *d,
                               float *decoded, int *found)
 {
-    struct qm_case all = {.forced = 1};
+    struct qm_case all;
     struct qm_recipe r = s->recipe;
     int64_t n;
     void *plan;
-    *found = shape_for(&r, slot, d->n, &all.shape, &n);
+    *found = case_for(&r, slot, d->n, &all, &n);
     if (!*found)
         return QM_OK;
     qm_case_apply(&all, &r);

@@ -34,8 +34,7 @@ int qm_domain_sides_bin(const struct qm_shape *shape)
     return (all ? ALL : TWO) + (most > TILE);
 }
 
-/* 1: the rule keeps a factor of each axis, and takes no more than 128 of it unless a tile divides
- * it. */
+/* 1: the rule keeps a factor of each axis, of pieces of at most 128 (cases.c). */
 static int has_factors(const struct qm_domain *d)
 {
     return (int)(d->reads >> QM_HYPER_max_order & 1);

@@ -287,7 +287,7 @@ static void note_plain(const struct qm_recipe *r, const struct qm_state *made, s
 {
     char line[256];
     for (int k = 0; k < r->rule->n_slots; k++) {
-        int coded = !r->slot[k].bits;
+        int coded = !r->slot[k].bits || qm_rule_slot_like(r->rule, k) >= 0;
         for (int i = 0; i < made->n; i++)
             coded |= k < made->tensor[i].n_slots &&
                      strcmp(made->tensor[i].slot[k].quantizer, "f32") != 0;

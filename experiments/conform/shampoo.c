@@ -4,7 +4,8 @@
  * step and part by part from what is recorded: eigenvectors and eigenvalues from those of the step
  * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
  * roots, moments and parameter from that; then whole steps of the rule.  TURN: the share of the
- * oracle's bound that a number of an eigenvector, of either sign, may be off by.  Sums of n
+ * oracle's bound that a number of an eigenvector, of either sign, may be off by: the bound of a
+ * roundoff so much smaller, for a row is certain whose share is small.  Sums of n
  * products are off by n u of the sizes of their terms (tests/golden/README.md).  A code may be any
  * that its number has within its tolerance; where nothing of an eigenvector is certain, its length
  * is.  */
@@ -154,13 +155,13 @@ void qm_shampoo_matrix_at(struct qm_conform *c, const struct qm_shampoo_record *
         x[i * (n + 1)] = m->apart[(t - 1) * n + i];
 }
 
-/* 1: the code may be that of a number within its error over a scale within its own. */
+/* 1: the code may be that of a number within its error over the recorded scale. */
 static int may_have(const struct qm_shampoo_record *r, double x, double scale, double allowed,
                     int want)
 {
     if (allowed == HUGE_VAL) /* nothing of the row is certain */
         return 1;
-    double off = 2.0 * allowed / scale + 4.0 * QM_U, at = x / scale;
+    double off = allowed / scale + 4.0 * QM_U, at = x / scale;
     return scale > 0.0 && qm_code_of(&r->codec, (float)(at - off), 0) <= want &&
            want <= qm_code_of(&r->codec, (float)(at + off), 0);
 }
@@ -266,7 +267,7 @@ static double share_of(int64_t n) { return (double)(n + 16) * QM_U; }
 static int is_due(int64_t t, double gap) { return t % (int64_t)gap == 0; }
 
 /* allowed[2 n] <- the tolerance of each row of the eigenvectors after the step, and of each
- * eigenvalue: the oracle's. */
+ * eigenvalue: that share of the oracle's. */
 static int turns(struct qm_conform *c, const struct qm_shampoo_record *r,
                  const struct qm_shampoo_tile *tile, int right, const float *g, const float *vt,
                  const float *ev, double *allowed)
@@ -285,7 +286,7 @@ static int turns(struct qm_conform *c, const struct qm_shampoo_record *r,
     for (int64_t i = 0; i < n; i++)
         e[i] = (double)ev[i];
     const struct qm_eigenbasis to = {v, e, allowed, allowed + n};
-    if (qm_kronecker_statistic(&r->wide, n, inner, x, QM_U / sqrt((double)n), &to) == QM_OK)
+    if (qm_kronecker_statistic(&r->wide, n, inner, x, TURN * QM_U / sqrt((double)n), &to) == QM_OK)
         return 1;
     qm_golden_case_failed(c);
     return 0;
@@ -311,8 +312,8 @@ static void judge_statistic(struct qm_conform *c, struct qm_shampoo_record *r,
         if (!turns(c, r, tile, right, g, vt, ev, allowed))
             return;
         for (int64_t i = 0; i < n; i++) {
-            allowed[i] = TURN * allowed[i] + 4.0 * QM_U;
-            allowed[n + i] = fmin(TURN * allowed[n + i], qm_match_largest(want_ev, n)) +
+            allowed[i] = allowed[i] + 4.0 * QM_U;
+            allowed[n + i] = fmin(allowed[n + i], qm_match_largest(want_ev, n)) +
                              share_of(n) * qm_match_largest(want_ev, n);
         }
         if (qm_shampoo_statistic(&r->h, tile, r->tiles.cols, g, right, vt, ev) != QM_OK)

@@ -92,39 +92,47 @@ static double cancelling(struct qm_conform *c, const struct qm_shampoo_record *r
     return sum > 0.0 ? fmax(of_terms / sum, 1.0) : 1.0;
 }
 
-/* Loads the recorded matrices of one side of all tiles after step t into a slot of the plan. */
+/* Loads the recorded matrices of one side of all tiles after step t, those of last pieces or the
+ * others, into a slot of the plan. */
 static qm_status load_side(struct qm_conform *c, const struct qm_shampoo_record *r,
-                           const struct qm_shampoo_matrix *all, int right, int64_t t, void *plan,
-                           int slot)
+                           const struct qm_shampoo_matrix *all, int right, int last, int64_t t,
+                           void *plan, int slot)
 {
-    int64_t tiles = r->tiles.down * r->tiles.across, n = all[right].n, nn = n * n;
-    int64_t per = all[right].n_scales;
-    uint8_t *codes = qm_golden_case_memory(c, tiles * nn, 1);
-    float *scales = qm_golden_case_memory(c, tiles * (per + nn), sizeof *scales);
-    for (int64_t k = 0; codes && scales && k < tiles; k++) {
+    struct qm_shampoo_group of = qm_shampoo_group_of(&r->tiles, right, last);
+    int64_t nn = of.n * of.n, tiles = r->tiles.down * r->tiles.across, per = 0;
+    int is_coded = 0;
+    uint8_t *codes = qm_golden_case_memory(c, of.count * nn + 1, 1);
+    float *scales = qm_golden_case_memory(c, of.count * nn + 1, sizeof *scales);
+    for (int64_t k = 0, at = 0; codes && scales && k < tiles; k++) {
         const struct qm_shampoo_matrix *m = &all[2 * k + right];
-        for (int64_t i = 0; m->codes && i < nn; i++)
-            codes[k * nn + i] = (uint8_t)m->codes[(t - 1) * nn + i];
-        if (m->codes)
-            memcpy(scales + k * per, m->scales + (t - 1) * per, sizeof *scales * (size_t)per);
-        else
-            memcpy(scales + k * nn, m->values + (t - 1) * nn, sizeof *scales * (size_t)nn);
+        if (qm_shampoo_place_of(&r->tiles, right, k).last != last)
+            continue;
+        is_coded = m->codes != NULL;
+        per = is_coded ? m->n_scales : nn;
+        for (int64_t i = 0; is_coded && i < nn; i++)
+            codes[at * nn + i] = (uint8_t)m->codes[(t - 1) * nn + i];
+        memcpy(scales + at * per, (is_coded ? m->scales : m->values) + (t - 1) * per,
+               sizeof *scales * (size_t)per);
+        at++;
     }
-    return codes && scales
-               ? qm_backend_cpu.load(plan, slot, all[right].codes ? codes : NULL, scales)
-               : QM_NO_MEMORY;
+    return !codes || !scales ? QM_NO_MEMORY
+           : of.count == 0   ? QM_OK
+                             : qm_backend_cpu.load(plan, slot, is_coded ? codes : NULL, scales);
 }
 
 /* The eigenvalues, or the diagonals of coded roots: of all left sides, then of all right ones. */
 static qm_status load_apart(struct qm_conform *c, const struct qm_shampoo_record *r,
                             const struct qm_shampoo_matrix *all, int64_t t, void *plan, int slot)
 {
-    int64_t tiles = r->tiles.down * r->tiles.across, at = 0;
-    float *x = qm_golden_case_memory(c, tiles * (all[0].n + all[1].n), sizeof *x);
-    for (int right = 0; x && right < 2; right++)
-        for (int64_t k = 0; k < tiles && all[right].apart; k++, at += all[right].n)
-            memcpy(x + at, all[2 * k + right].apart + (t - 1) * all[right].n,
-                   sizeof *x * (size_t)all[right].n);
+    const struct qm_shampoo_tiles *s = &r->tiles;
+    int64_t tiles = s->down * s->across, at = 0;
+    float *x = qm_golden_case_memory(c, s->across * s->rows + s->down * s->cols, sizeof *x);
+    for (int64_t i = 0; x && i < 2 * tiles; i++) {
+        const struct qm_shampoo_matrix *m = &all[2 * (i % tiles) + i / tiles];
+        if (m->apart)
+            memcpy(x + at, m->apart + (t - 1) * m->n, sizeof *x * (size_t)m->n);
+        at += m->apart ? m->n : 0;
+    }
     return x ? qm_backend_cpu.load(plan, slot, NULL, x) : QM_NO_MEMORY;
 }
 
@@ -139,11 +147,12 @@ static qm_status load_all(struct qm_conform *c, const struct qm_shampoo_record *
         return QM_OK;
     for (int i = 0; i < at; i++)
         QM_TRY(qm_backend_cpu.load(plan, i, NULL, moment[i] + (t - 1) * r->n));
-    QM_TRY(load_side(c, r, stat, 0, t, plan, at));
-    QM_TRY(load_side(c, r, stat, 1, t, plan, at + 1));
+    for (int right = 0; right < 2; right++)
+        for (int last = 0; last < 2; last++) {
+            QM_TRY(load_side(c, r, stat, right, last, t, plan, at + right + 6 * last));
+            QM_TRY(load_side(c, r, root, right, last, t, plan, at + right + (last ? 8 : 3)));
+        }
     QM_TRY(load_apart(c, r, stat, t, plan, at + 2));
-    QM_TRY(load_side(c, r, root, 0, t, plan, at + 3));
-    QM_TRY(load_side(c, r, root, 1, t, plan, at + 4));
     return load_apart(c, r, root, t, plan, at + 5);
 }
 
@@ -194,11 +203,33 @@ static void allow_step(const struct qm_shampoo_record *r, const float *const *mo
     }
 }
 
+/* Whether any factor has codes. */
+static int has_codes(const struct qm_shampoo_record *r, const struct qm_shampoo_matrix *stat)
+{
+    int any = 0;
+    for (int64_t i = 0; i < 2 * r->tiles.down * r->tiles.across; i++)
+        any |= stat[i].codes != NULL;
+    return any;
+}
+
+/* Whether those factors have codes to which the rule gives some, by their order. */
+static int are_coded_by_order(const struct qm_shampoo_record *r,
+                              const struct qm_shampoo_matrix *stat)
+{
+    double least = r->recipe.hyper.min_lowbit;
+    int all = 1;
+    for (int64_t i = 0; i < 2 * r->tiles.down * r->tiles.across; i++) {
+        double n = (double)stat[i].n;
+        all &= (stat[i].codes != NULL) == (least > 0.0 && n * n >= least);
+    }
+    return all;
+}
+
 void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
                             const struct qm_shampoo_matrix *stat,
                             const struct qm_shampoo_matrix *root)
 {
-    int at = r->is_adam ? 2 : 1, is_coded = stat[0].codes || stat[1].codes;
+    int at = r->is_adam ? 2 : 1, is_coded = has_codes(r, stat);
     float *p = qm_golden_case_memory(c, 2 * r->n, sizeof *p);
     double *allowed = qm_golden_case_memory(c, r->n, sizeof *allowed);
     const float *moment[2] = {NULL, NULL};
@@ -206,11 +237,11 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
         qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
     moment[1] = r->is_adam ? qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n) : NULL;
     r->recipe.hyper.min_lowbit = is_coded ? qm_golden_case_number(c, "min_lowbit_size", 4096.0) : 0;
-    for (int i = 0; i < 6 && is_coded; i++)
+    for (int i = 0; i < 10 && is_coded; i++)
         if (i != 2 && i != 5)
             r->recipe.slot[at + i] = r->codec.q;
     if (!p || !allowed || !moment[0] || (r->is_adam && !moment[1]) || r->open_codes ||
-        qm_rule_takes(r->recipe.rule, &r->recipe.hyper, &r->shape) != QM_OK)
+        !are_coded_by_order(r, stat))
         return;
     for (int64_t t = 1; t <= r->steps && qm_golden_case_open(c); t++) {
         const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;

@@ -162,7 +162,7 @@ static qm_status read_step(struct checkpoint *c, const char *name, const struct 
 static qm_status read_slot(struct checkpoint *c, struct qm_state_tensor *t,
                            const struct qm_recipe *r, int k)
 {
-    struct qm_state_slot *slot = &t->slot[k];
+    struct qm_state_slot *slot = &t->slot[t->n_slots++];
     struct qm_codec codec;
     char other[20];
     snprintf(slot->name, sizeof slot->name, "%s", r->rule->slot[k]);
@@ -221,10 +221,9 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
     QM_TRY(read_floats(c, param, &t->shape, &t->param));
     t->residual.dtype = qm_state_residual_dtype(&t->stored);
     t->residual.shape = t->shape;
-    for (int k = 0; k < r.rule->n_slots; k++) {
-        t->n_slots = k + 1;
-        QM_TRY(read_slot(c, t, &r, k));
-    }
+    for (int k = 0; k < r.rule->n_slots; k++)
+        if (!qm_state_leaves_out(&r, k, &t->shape))
+            QM_TRY(read_slot(c, t, &r, k));
     int derived = entry(c, name, "mu_product"); /* NAdam's, which the rule forms from the step */
     if (derived >= 0)
         c->used[derived] = 1;

@@ -154,4 +154,8 @@ qm_status qm_state_digest(const struct qm_state *s, char out[65]);
  * from slot->shape. */
 qm_status qm_state_slot_layout(struct qm_state_slot *slot, struct qm_codec *c);
 
+/* 1: files do not have slot i of a tensor of this shape, for it is like another slot
+ * (qm_rule_slot_like) and empty. */
+int qm_state_leaves_out(const struct qm_recipe *r, int i, const struct qm_shape *shape);
+
 #endif

@@ -43,6 +43,12 @@ static qm_status slot_take(struct qm_state_slot *slot, const struct qm_state_pla
     return st;
 }
 
+int qm_state_leaves_out(const struct qm_recipe *r, int i, const struct qm_shape *shape)
+{
+    struct qm_shape own = slot_shape(r, i, shape);
+    return qm_rule_slot_like(r->rule, i) >= 0 && qm_shape_numel(&own) == 0;
+}
+
 static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_state_plan *p)
 {
     t->stored = p->recipe->param;
@@ -58,10 +64,9 @@ static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_state_pl
         memcpy(t->param.data, p->param, bytes);
     if (t->residual.data)
         QM_TRY(p->backend->save(p->plan, QM_RESIDUAL, t->residual.data, NULL));
-    for (int i = 0; i < p->recipe->rule->n_slots; i++) {
-        t->n_slots = i + 1;
-        QM_TRY(slot_take(&t->slot[i], p, i));
-    }
+    for (int i = 0; i < p->recipe->rule->n_slots; i++)
+        if (!qm_state_leaves_out(p->recipe, i, p->shape))
+            QM_TRY(slot_take(&t->slot[t->n_slots++], p, i));
     return QM_OK;
 }
 

@@ -14,17 +14,15 @@
 
 #define SMALL 0x1p-6 /* larger turns of a vector are not first order */
 
-int qm_kronecker_has(const struct qm_oracle_hyper *h, const struct qm_shape *shape)
+int qm_kronecker_has(const struct qm_shape *shape)
 {
     int larger = 0;
-    (void)h;
     for (int i = 0; i < shape->rank; i++)
         larger += shape->dim[i] > 1;
     return qm_shape_numel(shape) > 0 && larger >= 2;
 }
 
-qm_status qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape,
-                          struct qm_kronecker *out)
+struct qm_kronecker qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape)
 {
     struct qm_kronecker k = {1, 1, 0, 0, 1, 1};
     int first = 0;
@@ -34,13 +32,9 @@ qm_status qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape
         *(i == first ? &k.rows : &k.cols) *= shape->dim[i];
     k.m = (int64_t)fmin((double)k.rows, h->max_order);
     k.n = (int64_t)fmin((double)k.cols, h->max_order);
-    k.down = k.rows / k.m;
-    k.across = k.cols / k.n;
-    *out = k;
-    if (k.rows % k.m || k.cols % k.n)
-        return qm_fail(QM_BAD_ARG, "pieces of %lld x %lld do not tile %lld x %lld", (long long)k.m,
-                       (long long)k.n, (long long)k.rows, (long long)k.cols);
-    return QM_OK;
+    k.down = k.rows / k.m + (k.rows % k.m > 0);
+    k.across = k.cols / k.n + (k.cols % k.n > 0);
+    return k;
 }
 
 void qm_kronecker_tile(const double *g, int64_t cols, int64_t row, int64_t col, int64_t m,

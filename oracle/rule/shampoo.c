@@ -9,9 +9,11 @@
  * T1 = stat_gap, T2 = root_gap divide the number of the step.  P = G where a tensor has no
  * preconditioner.  L and R are the identity while they are all zero.
  *
- * Slots: moments; V^T of all left factors [tiles m][m], of the right ones; ev of the left ones,
- * then of the right ones; L, R likewise; their diagonals, of factors that are quantized (at least
- * min_lowbit elements), whose L and R have zeros there.
+ * Slots: moments; V^T of all left factors of order m, one above the other, of the right ones of
+ * order n; ev of the left ones, then of the right ones; L, R as V^T; their diagonals as ev, of
+ * factors that are quantized (at least min_lowbit elements), whose L and R have zeros there; V^T,
+ * then L and R, of the factors of what remains of a side behind its last whole piece, left and
+ * right.  Factors follow each other as their tiles do, row by row.
  *
  * The judged side forms the linear algebra in double and rounds its results, so the bound has the
  * unit roundoff of double; where it may sum in float32 (reorder.tree), that of float32.  What is
@@ -21,7 +23,19 @@
 
 #include <stdlib.h>
 
-enum { LEFT_VECTORS, RIGHT_VECTORS, EIGENVALUES, LEFT_ROOT, RIGHT_ROOT, DIAGONALS };
+enum {
+    LEFT_VECTORS,
+    RIGHT_VECTORS,
+    EIGENVALUES,
+    LEFT_ROOT,
+    RIGHT_ROOT,
+    DIAGONALS,
+    LEFT_VECTORS_LAST,
+    RIGHT_VECTORS_LAST,
+    LEFT_ROOT_LAST,
+    RIGHT_ROOT_LAST,
+    SLOTS
+};
 enum { ADAM = 2, SGD = 1 }; /* moments, which come first */
 
 static int is_due(int64_t t, double gap) { return t % (int64_t)gap == 0; }
@@ -33,28 +47,59 @@ static int is_coded(const struct qm_oracle_hyper *h, int64_t n)
 
 /* One factor of one tile, and where its numbers begin in its slots. */
 struct factor {
-    int right;
-    int64_t order, inner, vectors, values, diagonal; /* diagonal -1: the root has it */
-    int64_t row, col;                                /* of the tile */
+    int right, of_vectors, of_root;                 /* slots */
+    int64_t order, inner, matrix, values, diagonal; /* diagonal -1: the root has it */
+    int64_t row, col;                               /* of the tile */
 };
 
-static struct factor factor_of(const struct qm_oracle_hyper *h, const struct qm_kronecker *k,
-                               int64_t tile, int right)
+/* Rows, or columns, of a tile. */
+static int64_t side_of(const struct qm_kronecker *k, int64_t tile, int right)
 {
-    int64_t tiles = k->down * k->across, n = right ? k->n : k->m;
-    struct factor f = {.right = right, .order = n, .inner = right ? k->m : k->n};
-    f.vectors = tile * n * n;
-    f.values = tile * n + (right ? tiles * k->m : 0);
-    f.diagonal = is_coded(h, n) ? tile * n + (right && is_coded(h, k->m) ? tiles * k->m : 0) : -1;
-    f.row = tile / k->across * k->m;
-    f.col = tile % k->across * k->n;
-    return f;
+    int64_t piece = right ? k->n : k->m, side = right ? k->cols : k->rows;
+    int64_t before = (right ? tile % k->across : tile / k->across) * piece;
+    return side - before < piece ? side - before : piece;
+}
+
+/* How a tensor is cut, and the factors of all tiles: f[2 t] is the left one of tile t, f[2 t + 1]
+ * the right one. */
+struct factors {
+    struct qm_kronecker k;
+    struct factor *f;
+};
+
+static qm_status factors_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape,
+                            struct factors *out)
+{
+    out->k = qm_kronecker_of(h, shape);
+    const struct qm_kronecker *k = &out->k;
+    int64_t tiles = k->down * k->across, values = 0, coded = 0, matrix[2][2] = {{0}};
+    struct factor *all = out->f = calloc((size_t)(2 * tiles), sizeof *all);
+    for (int64_t i = 0; all && i < 2 * tiles; i++) {
+        int right = i >= tiles;
+        int64_t tile = i % tiles, n = side_of(k, tile, right);
+        int is_last = n < (right ? k->n : k->m);
+        all[2 * tile + right] =
+            (struct factor){.right = right,
+                            .of_vectors = (is_last ? LEFT_VECTORS_LAST : LEFT_VECTORS) + right,
+                            .of_root = (is_last ? LEFT_ROOT_LAST : LEFT_ROOT) + right,
+                            .order = n,
+                            .inner = side_of(k, tile, !right),
+                            .matrix = matrix[right][is_last],
+                            .values = values,
+                            .diagonal = is_coded(h, n) ? coded : -1,
+                            .row = tile / k->across * k->m,
+                            .col = tile % k->across * k->n};
+        values += n;
+        coded += is_coded(h, n) ? n : 0;
+        matrix[right][is_last] += n * n;
+    }
+    return all ? QM_OK : qm_fail(QM_NO_MEMORY, "factors of %lld tiles", (long long)tiles);
 }
 
 /* The whole root of a factor, with its diagonal. */
 static void load_root(const struct factor *f, double *const *slot, double *x)
 {
-    const double *from = slot[f->right ? RIGHT_ROOT : LEFT_ROOT] + f->vectors;
+    const double *from = slot[f->of_root] + f->matrix;
     int64_t n = f->order, any = 0;
     for (int64_t i = 0; i < n * n; i++)
         x[i] = from[i];
@@ -71,17 +116,17 @@ static void store_root(const struct factor *f, const double *x, double error, do
                        double *const *e)
 {
     int64_t n = f->order;
-    int k = f->right ? RIGHT_ROOT : LEFT_ROOT;
+    int k = f->of_root;
     for (int64_t i = 0; i < n * n; i++) {
         int is_apart = f->diagonal >= 0 && i % (n + 1) == 0;
         struct qm_ball b = qm_ball_rounded(x[i], error, QM_ETA);
-        slot[k][f->vectors + i] = is_apart ? 0.0 : x[i];
+        slot[k][f->matrix + i] = is_apart ? 0.0 : x[i];
         if (is_apart)
             slot[DIAGONALS][f->diagonal + i / n] = x[i];
         if (e && is_apart)
             e[DIAGONALS][f->diagonal + i / n] = b.e;
         if (e)
-            e[k][f->vectors + i] = is_apart ? 0.0 : b.e;
+            e[k][f->matrix + i] = is_apart ? 0.0 : b.e;
     }
 }
 
@@ -93,7 +138,7 @@ static qm_status statistic(const struct qm_oracle_hyper *h, const struct factor 
                            double *const *slot, double *const *e)
 {
     int64_t n = f->order, inner = f->inner;
-    int vectors = f->right ? RIGHT_VECTORS : LEFT_VECTORS;
+    int vectors = f->of_vectors;
     double *x = malloc((size_t)(n * inner + 2 * n) * sizeof *x), *e_v = x + n * inner;
     if (!x)
         return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)n);
@@ -101,12 +146,12 @@ static qm_status statistic(const struct qm_oracle_hyper *h, const struct factor 
         for (int64_t j = 0; j < inner; j++)
             x[i * inner + j] =
                 g[(f->row + (f->right ? j : i)) * k->cols + f->col + (f->right ? i : j)];
-    const struct qm_eigenbasis to = {slot[vectors] + f->vectors, slot[EIGENVALUES] + f->values, e_v,
+    const struct qm_eigenbasis to = {slot[vectors] + f->matrix, slot[EIGENVALUES] + f->values, e_v,
                                      e_v + n};
     qm_status st = qm_kronecker_statistic(h, n, inner, x, unit, &to);
     for (int64_t i = 0; i < n * n && e && st == QM_OK; i++)
-        e[vectors][f->vectors + i] =
-            qm_ball_float32((struct qm_ball){slot[vectors][f->vectors + i], e_v[i / n]}).e;
+        e[vectors][f->matrix + i] =
+            qm_ball_float32((struct qm_ball){slot[vectors][f->matrix + i], e_v[i / n]}).e;
     for (int64_t i = 0; i < n && e && st == QM_OK; i++)
         e[EIGENVALUES][f->values + i] =
             qm_ball_float32((struct qm_ball){slot[EIGENVALUES][f->values + i], e_v[n + i]}).e;
@@ -121,7 +166,7 @@ static qm_status root_of(const struct qm_oracle_hyper *h, const struct factor *f
     double *x = malloc((size_t)(f->order * f->order) * sizeof *x), error;
     if (!x)
         return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)f->order);
-    const double *vt = from[f->right ? RIGHT_VECTORS : LEFT_VECTORS] + f->vectors;
+    const double *vt = from[f->of_vectors] + f->matrix;
     qm_status st =
         qm_kronecker_root(h, f->order, vt, from[EIGENVALUES] + f->values, unit, x, &error);
     if (st == QM_OK)
@@ -131,33 +176,43 @@ static qm_status root_of(const struct qm_oracle_hyper *h, const struct factor *f
 }
 
 /* Both, where they are due; from NULL: what the statistics just became. */
-static qm_status renew(const struct qm_oracle_hyper *h, const struct qm_kronecker *k, int64_t t,
+static qm_status renew(const struct qm_oracle_hyper *h, const struct factors *s, int64_t t,
                        const double *g, double unit, const double *const *from, double *const *slot,
                        double *const *e)
 {
-    for (int64_t i = 0; i < 2 * k->down * k->across; i++) {
-        struct factor f = factor_of(h, k, i / 2, (int)(i % 2));
+    for (int64_t i = 0; i < 2 * s->k.down * s->k.across; i++) {
         if (is_due(t, h->stat_gap))
-            QM_TRY(statistic(h, &f, k, g, unit, slot, e));
+            QM_TRY(statistic(h, &s->f[i], &s->k, g, unit, slot, e));
         if (is_due(t, h->root_gap))
-            QM_TRY(root_of(h, &f, unit, from ? from : (const double *const *)slot, slot, e));
+            QM_TRY(root_of(h, &s->f[i], unit, from ? from : (const double *const *)slot, slot, e));
     }
     return QM_OK;
 }
 
 /* ---- the direction --------------------------------------------------------------------------- */
 
-/* out = L G R of one tile; size: the same sums of magnitudes. */
-static void both_sides(const struct qm_kronecker *k, const struct factor *f, const double *l,
-                       const double *r, const double *g, double *out, double *size, double *room)
+/* Numbers that both_sides has room for. */
+static size_t room_of(const struct qm_kronecker *k)
 {
-    int64_t m = k->m, n = k->n;
+    return (size_t)(k->m * k->m + k->n * k->n + k->m * k->n);
+}
+
+/* out = L G R of tile t by the roots in `slot`; e: the error of these sums. */
+static void both_sides(const struct factors *s, int64_t t, double *const *slot, const double *g,
+                       double unit, double *out, double *e, double *room)
+{
+    const struct factor *f = &s->f[2 * t];
+    int64_t m = f->order, n = f->inner, cols = s->k.cols;
+    double by = (double)(m + n + 4) * unit; /* of the sums of magnitudes */
+    double *l = room + m * n, *r = l + m * m;
+    load_root(f, slot, l);
+    load_root(f + 1, slot, r);
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
                 double sum = 0.0;
                 for (int64_t a = 0; a < m; a++) {
-                    double term = l[i * m + a] * g[(f->row + a) * k->cols + f->col + j];
+                    double term = l[i * m + a] * g[(f->row + a) * cols + f->col + j];
                     sum += pass ? fabs(term) : term;
                 }
                 room[i * n + j] = sum;
@@ -169,32 +224,25 @@ static void both_sides(const struct qm_kronecker *k, const struct factor *f, con
                     double term = room[i * n + a] * r[a * n + j];
                     sum += pass ? fabs(term) : term;
                 }
-                (pass ? size : out)[(f->row + i) * k->cols + f->col + j] = sum;
+                (pass ? e : out)[(f->row + i) * cols + f->col + j] = pass ? by * sum : sum;
             }
     }
 }
 
 /* u[n] <- the balls of the grafted direction from the roots in `slot`. */
-static qm_status direction(const struct qm_bound_step *b, const struct qm_kronecker *k, double unit,
+static qm_status direction(const struct qm_bound_step *b, const struct factors *s, double unit,
                            double *const *slot, struct qm_ball *u)
 {
-    int64_t m = k->m, n = k->n, most = m > n ? m : n;
-    double *l = malloc((size_t)(2 * most * most + m * n + 2 * b->n) * sizeof *l);
-    if (!l)
+    double *x = malloc(((size_t)(2 * b->n) + room_of(&s->k)) * sizeof *x);
+    if (!x)
         return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)b->n);
-    double *r = l + most * most, *room = r + most * most, *x = room + m * n, *size = x + b->n;
-    for (int64_t t = 0; t < k->down * k->across; t++) {
-        struct factor left = factor_of(b->h, k, t, 0), right = factor_of(b->h, k, t, 1);
-        load_root(&left, slot, l);
-        load_root(&right, slot, r);
-        both_sides(k, &left, l, r, b->g, x, size, room);
-    }
+    double *e = x + b->n;
+    for (int64_t t = 0; t < s->k.down * s->k.across; t++)
+        both_sides(s, t, slot, b->g, unit, x, e, e + b->n);
     struct qm_ball *p = qm_balls(2 * b->n);
     if (p) {
         for (int64_t i = 0; i < b->n; i++) {
-            p[i] = qm_ball_float32((struct qm_ball){
-                x[i],
-                x[i] == size[i] && size[i] == 0.0 ? 0.0 : (double)(m + n + 4) * unit * size[i]});
+            p[i] = qm_ball_float32((struct qm_ball){x[i], e[i]});
             p[b->n + i] = qm_ball_exact(b->g[i]);
         }
         struct qm_ball of_g = qm_ball_norm(b, p + b->n, b->n, 1),
@@ -205,32 +253,26 @@ static qm_status direction(const struct qm_bound_step *b, const struct qm_kronec
             u[i] = qm_ball_float32(qm_ball_mul_double(b, p[i], ratio));
     }
     free(p);
-    free(l);
+    free(x);
     return p ? QM_OK : QM_NO_MEMORY;
 }
 
 /* The same numbers without their errors. */
-static qm_status exact_direction(const struct qm_oracle_hyper *h, const struct qm_kronecker *k,
-                                 int64_t count, const double *g, double *const *slot, double *u)
+static qm_status exact_direction(const struct factors *s, int64_t count, const double *g,
+                                 double *const *slot, double *u)
 {
-    int64_t m = k->m, n = k->n, most = m > n ? m : n;
-    double *l = malloc((size_t)(2 * most * most + m * n + count) * sizeof *l), of_g = 0, of_p = 0;
-    if (!l)
+    double *e = malloc(((size_t)count + room_of(&s->k)) * sizeof *e), of_g = 0.0, of_p = 0.0;
+    if (!e)
         return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)count);
-    double *r = l + most * most, *room = r + most * most, *size = room + m * n;
-    for (int64_t t = 0; t < k->down * k->across; t++) {
-        struct factor left = factor_of(h, k, t, 0), right = factor_of(h, k, t, 1);
-        load_root(&left, slot, l);
-        load_root(&right, slot, r);
-        both_sides(k, &left, l, r, g, u, size, room);
-    }
+    for (int64_t t = 0; t < s->k.down * s->k.across; t++)
+        both_sides(s, t, slot, g, 0.0, u, e, e + count);
     for (int64_t i = 0; i < count; i++) {
         of_g += g[i] * g[i];
         of_p += u[i] * u[i];
     }
     for (int64_t i = 0; i < count; i++)
         u[i] = u[i] * sqrt(of_g) / (sqrt(of_p) + 1e-12);
-    free(l);
+    free(e);
     return QM_OK;
 }
 
@@ -240,15 +282,18 @@ static qm_status exact_direction(const struct qm_oracle_hyper *h, const struct q
 static qm_status precondition(const struct qm_oracle_hyper *h, const struct qm_shape *shape,
                               int64_t t, const double *g, double *const *slot, double *u)
 {
-    struct qm_kronecker k;
+    struct factors s;
     int64_t n = qm_shape_numel(shape);
     for (int64_t i = 0; i < n; i++)
         u[i] = g[i];
-    if (!qm_kronecker_has(h, shape))
+    if (!qm_kronecker_has(shape))
         return QM_OK;
-    QM_TRY(qm_kronecker_of(h, shape, &k));
-    QM_TRY(renew(h, &k, t, g, 0x1p-53, NULL, slot, NULL));
-    return (double)t < h->start ? QM_OK : exact_direction(h, &k, n, g, slot, u);
+    QM_TRY(factors_of(h, shape, &s));
+    qm_status st = renew(h, &s, t, g, 0x1p-53, NULL, slot, NULL);
+    if (st == QM_OK && (double)t >= h->start)
+        st = exact_direction(&s, n, g, slot, u);
+    free(s.f);
+    return st;
 }
 
 static qm_status whole(double *theta, double *const *slot, const double *g,
@@ -299,23 +344,26 @@ static qm_status sgd_whole(double *p, double *const *slot, const double *g,
 static qm_status bound_direction(const struct qm_bound_step *b, int moments, struct qm_ball *u)
 {
     const struct qm_oracle_hyper *h = b->h;
-    double unit = b->reorder.tree ? QM_U : 0x1p-53, *kept[DIAGONALS + 1];
-    const double *stored[DIAGONALS + 1];
-    struct qm_kronecker k;
+    double unit = b->reorder.tree ? QM_U : 0x1p-53, *kept[SLOTS];
+    const double *stored[SLOTS];
+    struct factors s;
     for (int64_t i = 0; i < b->n; i++)
         u[i] = qm_ball_exact(b->g[i]);
-    if (!qm_kronecker_has(h, b->shape))
+    if (!qm_kronecker_has(b->shape))
         return QM_OK;
-    QM_TRY(qm_kronecker_of(h, b->shape, &k));
-    for (int i = 0; i <= DIAGONALS; i++) {
+    for (int i = 0; i < SLOTS; i++) {
         int at = moments + i;
         stored[i] = b->stored && b->stored[at] ? b->stored[at] : b->want[at];
         kept[i] = (double *)(uintptr_t)stored[i];
         for (int64_t j = 0; j < b->slot_n[at]; j++)
             b->want[at][j] = b->slot[at][j];
     }
-    QM_TRY(renew(h, &k, b->t, b->g, unit, stored, b->want + moments, b->e_slot + moments));
-    return (double)b->t < h->start ? QM_OK : direction(b, &k, unit, kept, u);
+    QM_TRY(factors_of(h, b->shape, &s));
+    qm_status st = renew(h, &s, b->t, b->g, unit, stored, b->want + moments, b->e_slot + moments);
+    if (st == QM_OK && (double)b->t >= h->start)
+        st = direction(b, &s, unit, kept, u);
+    free(s.f);
+    return st;
 }
 
 static void adam_element(const struct qm_bound_step *b, const struct qm_adam_scalars *s, int64_t i,
@@ -370,14 +418,15 @@ static qm_status adam_bound(const struct qm_bound_step *b) { return bound(b, ADA
 static qm_status sgd_bound(const struct qm_bound_step *b) { return bound(b, SGD); }
 
 #define SOURCE "arXiv:2405.18144, algorithms 1 to 3; low-bit-Shampoo optimizers/shampoo2.py"
-#define PRECONDITIONERS \
-    "left_vectors", "right_vectors", "eigenvalues", "left_root", "right_root", "diagonals"
+#define PRECONDITIONERS                                                                     \
+    "left_vectors", "right_vectors", "eigenvalues", "left_root", "right_root", "diagonals", \
+        "left_vectors_last", "right_vectors_last", "left_root_last", "right_root_last"
 
 extern const struct qm_oracle qm_oracle_shampoo_adamw, qm_oracle_shampoo_sgd;
 const struct qm_oracle qm_oracle_shampoo_adamw = {
     .family = "shampoo_adamw",
     .source = SOURCE,
-    .n_slots = 8,
+    .n_slots = ADAM + SLOTS,
     .slot = {"exp_avg", "exp_avg_sq", PRECONDITIONERS},
     .whole = adam_whole,
     .bound = adam_bound,
@@ -385,7 +434,7 @@ const struct qm_oracle qm_oracle_shampoo_adamw = {
 const struct qm_oracle qm_oracle_shampoo_sgd = {
     .family = "shampoo_sgd",
     .source = SOURCE,
-    .n_slots = 7,
+    .n_slots = SGD + SLOTS,
     .slot = {"momentum_buffer", PRECONDITIONERS},
     .whole = sgd_whole,
     .bound = sgd_bound,

@@ -5,17 +5,16 @@
 #include "oracle/bound/bound_tensor.h"
 
 /* The Kronecker factors of a tensor: without its dims of size 1 it is the matrix [d0, rest], whose
- * sides are cut into pieces of at most max_order; each tile has one factor of order m on the left
- * and one of order n on the right. */
+ * sides are cut into pieces of m rows and n columns, which are max_order or the whole side; the
+ * last piece of a side has what remains.  Each tile has one factor of the order of its rows on the
+ * left and one of the order of its columns on the right. */
 struct qm_kronecker {
     int64_t rows, cols, m, n, down, across;
 };
 
-/* 0: the tensor is empty, or fewer than two of its dims are larger than 1.  Pieces must be equal:
- * QM_BAD_ARG otherwise, with *out as if they were. */
-int qm_kronecker_has(const struct qm_oracle_hyper *h, const struct qm_shape *shape);
-qm_status qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape,
-                          struct qm_kronecker *out);
+/* 0: the tensor is empty, or fewer than two of its dims are larger than 1. */
+int qm_kronecker_has(const struct qm_shape *shape);
+struct qm_kronecker qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape);
 
 /* x[m][n] <- the tile at row `row` and column `col` of g, whose rows have `cols` elements. */
 void qm_kronecker_tile(const double *g, int64_t cols, int64_t row, int64_t col, int64_t m,

@@ -146,6 +146,7 @@ static const char *const more_recipes[] = {
     "flash_lion,param=bf16/stoch,exp_avg=f32,initial_lr=0",
     "shampoo4_adamw,stat_gap=2,root_gap=3,min_lowbit=1",
     "shampoo4_sgd,stat_gap=1,root_gap=2,min_lowbit=1,nesterov=1,left_root.map=lin2:8s",
+    "shampoo4_adamw,stat_gap=1,root_gap=2,min_lowbit=25,max_order=6",
     "ademamix8_bnb,exp_avg.min_numel=0,exp_avg_slow=nf4:4s/rank1/bisect/even/hi/keepsign,t_beta3=3",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };

@@ -1,8 +1,8 @@
 /* shampoo4_adamw.c - 4-bit Shampoo in eigenvector form, on top of AdamW.
  *
- * The gradient is a matrix [d0, rest], dims of size 1 dropped, and is cut into tiles of at most
- * max_order x max_order.  Each tile has a left and a right factor, which are symmetric matrices of
- * the order of its rows and of its columns:
+ * The gradient is a matrix [d0, rest], dims of size 1 dropped, and is cut into tiles of max_order x
+ * max_order, the last ones of a row or column smaller.  Each tile has a left and a right factor,
+ * which are symmetric matrices of the order of its rows and of its columns:
  *
  *     every stat_gap steps   V^T, ev: eigenvectors (as rows) and eigenvalues of the average of
  *                            G G^T, or of G^T G
@@ -23,13 +23,8 @@
 
 QM_KERNEL("shampoo4_adamw");
 
-enum {
-    VECTORS,
-    VALUES = 2,
-    ROOT,
-    DIAGONALS = 5,
-    FACTOR_SLOTS
-}; /* behind the moments; left first */
+/* The slots behind the moments, left ones first; LAST_: of factors of the last, smaller tiles. */
+enum { VECTORS, VALUES = 2, ROOT, DIAGONALS = 5, LAST_VECTORS, LAST_ROOT = 8, FACTOR_SLOTS = 10 };
 
 /* ---- matrices of codes ----------------------------------------------------------------------- */
 
@@ -174,14 +169,14 @@ static void orthonormalize(int64_t n, double *y, double *tau, double *q)
 
 /* The matrix that the tensor is, and a tile of it. */
 struct grid {
-    int64_t rows, cols, high, wide, tiles, across;
+    int64_t rows, cols, high, wide, down, across;
 };
 
 /* One factor of one tile, and where its numbers begin in its slots. */
 struct factor {
-    int right;
-    int64_t n, row;          /* order, and first row of V^T and of the root */
-    int64_t value, diagonal; /* -1: the root has its diagonal */
+    int right, vectors, root; /* slots of V^T and of the root */
+    int64_t n, row;           /* order, and first row of V^T and of the root */
+    int64_t value, diagonal;  /* -1: the root has its diagonal */
 };
 
 static int cut(const struct qm_kernel_args *a, struct grid *s)
@@ -195,8 +190,8 @@ static int cut(const struct qm_kernel_args *a, struct grid *s)
         return 0;
     s->high = (double)s->rows < a->max_order ? s->rows : (int64_t)a->max_order;
     s->wide = (double)s->cols < a->max_order ? s->cols : (int64_t)a->max_order;
-    s->across = s->cols / s->wide;
-    s->tiles = s->rows / s->high * s->across;
+    s->across = (s->cols + s->wide - 1) / s->wide;
+    s->down = (s->rows + s->high - 1) / s->high;
     return 1;
 }
 
@@ -206,15 +201,41 @@ static int is_large(const struct qm_kernel_args *a, int64_t n)
     return a->min_lowbit > 0.0 && (double)n * (double)n >= a->min_lowbit;
 }
 
-/* The slots behind the moments hold all left factors, then all right ones. */
+static int64_t at_most(int64_t x, int64_t most) { return x < most ? x : most; }
+
+/* How many numbers the diagonals of factors have that are `order` large where they have a slot. */
+static int64_t stored(const struct qm_kernel_args *a, int64_t order, int64_t factors)
+{
+    return is_large(a, order) ? order * factors : 0;
+}
+
+/* The slots of eigenvalues and diagonals hold all left factors, then all right ones, tile by tile;
+ * those of matrices one kind of factors, as tiles follow each other. */
 static struct factor factor_of(const struct qm_kernel_args *a, const struct grid *s, int64_t tile,
                                int right)
 {
-    struct factor f = {.right = right, .n = right ? s->wide : s->high, .diagonal = -1};
-    f.row = tile * f.n;
-    f.value = f.row + (right ? s->tiles * s->high : 0);
-    if (is_large(a, f.n))
-        f.diagonal = f.row + (right && is_large(a, s->high) ? s->tiles * s->high : 0);
+    int64_t i = tile / s->across, j = tile % s->across, high = s->high, wide = s->wide;
+    int64_t short_rows = s->rows % high, short_cols = s->cols % wide, full_rows = s->rows / high,
+            full_cols = s->cols / wide;
+    int is_last = right ? j == full_cols : i == full_rows;
+    struct factor f = {.right = right,
+                       .vectors = (is_last ? LAST_VECTORS : VECTORS) + right,
+                       .root = (is_last ? LAST_ROOT : ROOT) + right,
+                       .diagonal = -1};
+    if (!right) {
+        f.n = is_last ? short_rows : high;
+        f.row = (is_last ? j : tile) * f.n;
+        f.value = i * s->across * high + j * f.n;
+        if (is_large(a, f.n))
+            f.diagonal = f.value;
+        return f;
+    }
+    f.n = is_last ? short_cols : wide;
+    f.row = (is_last ? i : i * full_cols + j) * f.n;
+    f.value = s->across * s->rows + i * s->cols + j * wide;
+    if (is_large(a, f.n)) /* none but full ones stand before it in its row of tiles */
+        f.diagonal = stored(a, high, full_rows * s->across) + stored(a, short_rows, s->across) +
+                     stored(a, wide, i * full_cols + j) + stored(a, short_cols, i);
     return f;
 }
 
@@ -223,7 +244,7 @@ static void load_vectors(const struct qm_kernel_args *a, const struct qm_kernel_
                          const struct factor *f, double *x, double *d)
 {
     int64_t n = f->n, any = 0;
-    decode(slot + VECTORS + f->right, n, f->row, x);
+    decode(slot + f->vectors, n, f->row, x);
     for (int64_t i = 0; i < n * n; i++)
         any |= x[i] != 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -258,7 +279,7 @@ static void new_statistic(const struct qm_kernel_args *a, const struct qm_kernel
             sum += x[k * n + i] * y[k * n + i];
         slot[VALUES].values[f->value + k] = (float)sum;
     }
-    encode(slot + VECTORS + f->right, n, f->row, x);
+    encode(slot + f->vectors, n, f->row, x);
 }
 
 /* The root from V^T and ev as they are stored; room: 3 n n + n. */
@@ -267,7 +288,7 @@ static void new_root(const struct qm_kernel_args *a, const struct qm_kernel_slot
 {
     int64_t n = f->n;
     double *x = room, *more = x + n * n, *d = more + 2 * n * n, most;
-    const struct qm_kernel_slot *to = slot + ROOT + f->right;
+    const struct qm_kernel_slot *to = slot + f->root;
     load_vectors(a, slot, f, x, d);
     rectify(n, (int)a->rect_root, x, more);
     most = d[0];
@@ -287,7 +308,7 @@ static void new_root(const struct qm_kernel_args *a, const struct qm_kernel_slot
 static void load_root(const struct qm_kernel_slot *slot, const struct factor *f, double *x)
 {
     int64_t n = f->n, any = 0;
-    decode(slot + ROOT + f->right, n, f->row, x);
+    decode(slot + f->root, n, f->row, x);
     for (int64_t i = 0; i < n && f->diagonal >= 0; i++)
         x[i * n + i] = (double)slot[DIAGONALS].values[f->diagonal + i];
     for (int64_t i = 0; i < n * n; i++)
@@ -305,7 +326,9 @@ static int is_due(const struct qm_kernel_args *a, double gap) { return a->t % (i
 static void one_tile(const struct qm_kernel_args *a, const struct qm_kernel_slot *slot,
                      const struct grid *s, int64_t tile, double *room, float *u)
 {
-    int64_t m = s->high, n = s->wide, from = tile / s->across * m * s->cols + tile % s->across * n;
+    int64_t i0 = tile / s->across * s->high, j0 = tile % s->across * s->wide;
+    int64_t m = at_most(s->rows - i0, s->high), n = at_most(s->cols - j0, s->wide);
+    int64_t from = i0 * s->cols + j0;
     const float *g = (const float *)a->g + from;
     double *x = room, *y = x + m * n, *more = y + m * n;
     for (int64_t i = 0; i < m; i++)
@@ -401,7 +424,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     if (cut(a, &s)) {
         size_t k = (size_t)(s.high > s.wide ? s.high : s.wide);
         double *room = malloc(sizeof *room * (8 * k * k + 2 * k));
-        for (int64_t i = 0; i < s.tiles && room; i++)
+        for (int64_t i = 0; i < s.down * s.across && room; i++)
             one_tile(a, a->slot + moments, &s, i, room, u);
         free(room);
         if (!room) {

@@ -172,38 +172,82 @@ static void parse(const char *text, struct qm_recipe *r)
 
 /* Bytes of a preconditioner of order n: those of the package. */
 static int64_t coded(int64_t n) { return n * n / 2 + 4 * n * ((n + 63) / 64) + 4 * n; }
+static int64_t plain(int64_t n) { return 4 * (2 * n * n + n); }
+
+static int64_t below(int64_t n)
+{
+    static uint64_t drawn;
+    return (int64_t)(qm_philox_stream(SEED, 999, drawn++) % (uint64_t)n);
+}
+
+/* Bytes of the factors of a matrix, tile by tile; of one that is quantized two matrices have codes,
+ * vectors and root. */
+static int64_t of_factors(int64_t rows, int64_t cols, int64_t order, int64_t least)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < rows; i += order)
+        for (int64_t j = 0; j < cols; j += order)
+            for (int right = 0; right < 2; right++) {
+                int64_t rest = right ? cols - j : rows - i, n = rest < order ? rest : order;
+                sum += least > 0 && n * n >= least ? 2 * coded(n) : plain(n);
+            }
+    return sum;
+}
+
+static void has_bytes(const char *recipe, const struct qm_shape *shape, int64_t want)
+{
+    struct qm_recipe r;
+    int64_t bytes;
+    char text[64];
+    parse(recipe, &r);
+    assert_int_equal(qm_recipe_bytes(&r, shape, &bytes), QM_OK);
+    if (bytes != want)
+        fail_msg("%s of %s has %lld bytes, want %lld", recipe,
+                 qm_shape_print(shape, text, sizeof text), (long long)bytes, (long long)want);
+}
 
 static void test_bytes(void **state)
 {
     (void)state;
-    struct qm_recipe r;
-    int64_t bytes;
-    parse("shampoo4_adamw", &r);
-    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {96, 768}}, &bytes), QM_OK);
-    assert_int_equal(bytes, 8 * 96 * 768 + 2 * coded(96) + 2 * coded(768));
-    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){4, {64, 3, 1, 7}}, &bytes), QM_OK);
-    assert_int_equal(bytes, 8 * 64 * 21 + 2 * coded(64) + 4 * (2 * 21 * 21 + 21));
-    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {2400, 70}}, &bytes), QM_OK);
-    assert_int_equal(bytes, 8 * 2400 * 70 + 4 * coded(1200) + 4 * coded(70));
-    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {1, 300}}, &bytes), QM_OK);
-    assert_int_equal(bytes, 8 * 300);
-    parse("shampoo_sgd_f32", &r);
-    assert_int_equal(qm_recipe_bytes(&r, &(struct qm_shape){2, {96, 80}}, &bytes), QM_OK);
-    assert_int_equal(bytes, 4 * (96 * 80 + 2 * 96 * 96 + 96 + 2 * 80 * 80 + 80));
+    has_bytes("shampoo4_adamw", &(struct qm_shape){4, {64, 3, 1, 7}},
+              8 * 64 * 21 + 2 * coded(64) + plain(21));
+    has_bytes("shampoo4_adamw", &(struct qm_shape){2, {1, 300}}, 8 * 300);
+    has_bytes("shampoo4_adamw", &(struct qm_shape){2, {11008, 4096}},
+              8 * 11008 * 4096 + 2 * 4 * (9 * coded(1200) + coded(208)) +
+                  2 * 10 * (3 * coded(1200) + coded(496)));
+    for (int i = 0; i < 400; i++) {
+        /* Even orders of codes: of odd ones the package's rows share bytes. */
+        int64_t order = 2 * (1 + below(90)), rows = 2 * (1 + below(300)),
+                cols = 2 * (1 + below(300)), least = i % 3 ? 4096 : 0, n = rows * cols;
+        struct qm_shape shape = {2, {rows, cols}};
+        char text[96];
+        snprintf(text, sizeof text, "%s,max_order=%lld",
+                 least ? i % 2 ? "shampoo4_adamw" : "shampoo4_sgd" : "shampoo_sgd_f32",
+                 (long long)order);
+        has_bytes(text, &shape,
+                  (least && i % 2 ? 8 : 4) * n + of_factors(rows, cols, order, least));
+    }
 }
 
-static void test_refused(void **state)
+/* An override of a slot goes to the matrices of its last pieces, too, unless it names them. */
+static void test_last_slots_are_alike(void **state)
 {
     (void)state;
-    struct qm_recipe r;
-    void *plan;
-    parse("shampoo4_adamw", &r);
-    assert_int_equal(qm_backend_cpu.open(&r, &(struct qm_shape){2, {64, 3072}}, 0, &plan),
-                     QM_BAD_ARG);
-    assert_non_null(strstr(qm_message(), "choose a max_order that divides 3072"));
-    parse("shampoo4_adamw,max_order=1024", &r);
-    assert_int_equal(qm_backend_cpu.open(&r, &(struct qm_shape){2, {64, 3072}}, 0, &plan), QM_OK);
-    qm_backend_cpu.close(plan);
+    struct qm_recipe r, again;
+    char text[QM_RECIPE_TEXT];
+    parse("shampoo4_adamw,left_root.map=dyn,left_root.plain=bf16,right_vectors=f32,"
+          "right_vectors_last=lin2:8s/tensor",
+          &r);
+    assert_true(r.slot[5].map == r.slot[10].map && r.plain[10].plain == QM_PLAIN_bf16);
+    assert_true(r.slot[3].bits == 0 && r.slot[9].bits == 8 && r.slot[8].bits == 4);
+    assert_int_equal(r.init_code[8], 7);
+    qm_recipe_print(&r, text);
+    assert_null(strstr(text, "left_root_last"));
+    assert_non_null(strstr(text, "right_vectors_last=lin2:8s/tensor"));
+    parse(text, &again);
+    for (int i = 0; i < r.rule->n_slots; i++)
+        assert_true(qm_quantizer_equal(&r.slot[i], &again.slot[i]) &&
+                    r.plain[i].plain == again.plain[i].plain);
 }
 
 /* Steps of a recipe on gradients of the stream; p and, where not NULL, the slot at the end. */
@@ -231,25 +275,77 @@ static void run(const char *recipe, const struct qm_shape *shape, int steps, flo
     free(g);
 }
 
-/* Four tiles of one tensor have the eigenvectors that they have as tensors of their own would, in
- * their order. */
+enum { SIDE = 24, ELEMENTS = SIDE * SIDE, SLOTS = 11 };
+
+/* The numbers of a plan's slots, and how many of each have been looked at. */
+struct seen {
+    float x[SLOTS][ELEMENTS * SIDE];
+    int64_t at[SLOTS];
+};
+
+static void is_next(struct seen *s, int slot, const float *want, int64_t n, const char *what)
+{
+    if (memcmp(s->x[slot] + s->at[slot], want, sizeof *want * (size_t)n) != 0)
+        fail_msg("%s: slot %d differs from number %lld on", what, slot, (long long)s->at[slot]);
+    s->at[slot] += n;
+}
+
+/* Tile by tile, one side of all and then the other: factors are those of the tile as a tensor of
+ * its own, and follow each other in the slots of the full pieces and of the last ones. */
+static void look_at(struct seen *s, const struct qm_hyper *h, int64_t rows, int64_t cols,
+                    const float *g, const char *what)
+{
+    int64_t order = (int64_t)h->max_order;
+    for (int right = 0; right < 2; right++)
+        for (int64_t i = 0; i < rows; i += order)
+            for (int64_t j = 0; j < cols; j += order) {
+                struct qm_shampoo_tile t = {i, j, rows - i < order ? rows - i : order,
+                                            cols - j < order ? cols - j : order};
+                int64_t n = right ? t.cols : t.rows, side = right ? cols : rows;
+                int last = n < order && n < side;
+                float vt[SIDE * SIDE] = {0}, ev[SIDE] = {0}, root[SIDE * SIDE];
+                assert_int_equal(qm_shampoo_statistic(h, &t, cols, g, right, vt, ev), QM_OK);
+                assert_int_equal(qm_shampoo_root(h, n, vt, ev, root), QM_OK);
+                is_next(s, (last ? 7 : 1) + right, vt, n * n, what);
+                is_next(s, 3, ev, n, what);
+                is_next(s, (last ? 9 : 4) + right, root, n * n, what);
+            }
+}
+
 static void test_tiles(void **state)
 {
     (void)state;
-    enum { ROWS = 8, COLS = 12 };
-    float p[ROWS * COLS], all[4 * 16], one[16], g[ROWS * COLS];
-    run("shampoo_sgd_f32,max_order=4,stat_gap=1,root_gap=1", &(struct qm_shape){2, {4, 8}}, 1, p, 1,
-        all);
-    struct qm_hyper h = qm_hyper_default();
-    for (int i = 0; i < 32; i++)
-        g[i] = draw(101, i) * 0.01f;
-    for (int64_t k = 0; k < 2; k++) {
-        const struct qm_shampoo_tile t = {0, 4 * k, 4, 4};
-        float ev[4] = {0};
-        memset(one, 0, sizeof one);
-        assert_int_equal(qm_shampoo_statistic(&h, &t, 8, g, 0, one, ev), QM_OK);
-        assert_memory_equal(one, all + 16 * k, sizeof one);
+    struct seen *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (int c = 0; c < 60; c++) {
+        int64_t rows = 2 + below(SIDE - 1), cols = 2 + below(SIDE - 1), order = 1 + below(9);
+        float p[ELEMENTS] = {0}, g[ELEMENTS];
+        char text[96];
+        struct qm_recipe r;
+        void *plan;
+        struct qm_shape shape = {2, {rows, cols}};
+        snprintf(text, sizeof text, "shampoo_sgd_f32,max_order=%lld,stat_gap=1,root_gap=1",
+                 (long long)order);
+        parse(text, &r);
+        snprintf(text, sizeof text, "%lld x %lld, max_order %lld", (long long)rows, (long long)cols,
+                 (long long)order);
+        for (int64_t i = 0; i < rows * cols; i++)
+            g[i] = draw(101 + (uint64_t)c, i) * 0.01f;
+        struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
+        assert_int_equal(qm_backend_cpu.open(&r, &shape, 0, &plan), QM_OK);
+        assert_int_equal(qm_backend_cpu.step(plan, &pt, &gt, 1, 0), QM_OK);
+        memset(s, 0, sizeof *s);
+        for (int i = 1; i < SLOTS; i++)
+            assert_int_equal(qm_backend_cpu.decode(plan, i, s->x[i]), QM_OK);
+        look_at(s, &r.hyper, rows, cols, g, text);
+        for (int i = 1; i < SLOTS; i++) {
+            struct qm_shape own;
+            qm_rule_slot_shape(r.rule, &r.hyper, i, &shape, &own);
+            assert_int_equal(s->at[i], qm_shape_numel(&own));
+        }
+        qm_backend_cpu.close(plan);
     }
+    free(s);
 }
 
 /* Dims of size 1 do not count, and the others fold to [d0, rest]. */
@@ -431,7 +527,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_qr),       cmocka_unit_test(test_root),
         cmocka_unit_test(test_identity), cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_bytes),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bytes),    cmocka_unit_test(test_last_slots_are_alike),
         cmocka_unit_test(test_tiles),    cmocka_unit_test(test_folding),
         cmocka_unit_test(test_drift),    cmocka_unit_test(test_eigenvectors_stand_four_bits),
     };

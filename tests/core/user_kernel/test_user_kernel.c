@@ -263,7 +263,7 @@ static void bad_files(void **state)
     assert_int_equal(opened("const int qm_kernel_abi = 99;\n"
                             "int qm_kernel_step(const void *a) { return !a; }\n"),
                      QM_BAD_ARG);
-    assert_non_null(strstr(qm_message(), "version 99 of kernel_abi.h, this is 4"));
+    assert_non_null(strstr(qm_message(), "version 99 of kernel_abi.h, this is 5"));
     assert_int_equal(qm_kernel_file_open("/nowhere/kernel.so", &k), QM_BAD_FILE);
     assert_int_equal(qm_kernel_file_build("/nowhere/kernel.c", folder, (char[64]){0}, 64),
                      QM_BAD_FILE);

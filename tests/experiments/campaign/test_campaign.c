@@ -92,6 +92,10 @@ static struct qm_outcome make_outcome(int kind, uint64_t seed)
         o.decade[d] = (struct qm_decade){d, any_bits(), any_bits(), any_bits()};
         o.unit_decade[d] = (struct qm_decade){-d, any_bits(), any_bits(), any_bits()};
     }
+    for (int s = 0; s < QM_MAX_SLOTS && (s < 8 || seed % 3 == 0); s++) {
+        o.wanted[s] = (int64_t)(drawn >> (s + 4));
+        o.uncoded[s] = seed % 2 ? (int64_t)(drawn >> (s + 9)) : 0;
+    }
     o.n_points = kind == 0 ? 17 : 0;
     for (int t = 0; kind == 0 && t < QM_TRACK_COUNT; t++)
         o.track[t] = array(o.n_points);
@@ -120,6 +124,8 @@ static void assert_same(const struct qm_outcome *a, const struct qm_outcome *b)
     if (a->reason)
         assert_string_equal(a->reason, b->reason);
     assert_same_array(a->value, b->value, qm_value_count());
+    assert_memory_equal(a->wanted, b->wanted, sizeof a->wanted);
+    assert_memory_equal(a->uncoded, b->uncoded, sizeof a->uncoded);
     assert_memory_equal(a->decade, b->decade, sizeof a->decade);
     assert_memory_equal(a->unit_decade, b->unit_decade, sizeof a->unit_decade);
     for (int t = 0; t < QM_TRACK_COUNT; t++)

@@ -75,6 +75,28 @@ static int has_other_order(const struct qm_domain *d, const struct qm_case *c)
     return (c->given >> QM_HYPER_max_order & 1) && c->hyper[QM_HYPER_max_order] > 12.0;
 }
 
+static int is_cut_unequally(int64_t side, int64_t order)
+{
+    return side > order && side % order != 0;
+}
+
+/* Sides of a matrix that are cut into pieces of which the last ones are shorter; those of one side
+ * may have codes, and the last one none. */
+static int has_unequal_pieces(const struct qm_domain *d, const struct qm_case *c)
+{
+    int64_t order = (int64_t)hyper_of(d, c).max_order;
+    return c->shape.rank == 2 && c->shape.dim[0] > 1 && c->shape.dim[1] > 1 &&
+           (is_cut_unequally(c->shape.dim[0], order) || is_cut_unequally(c->shape.dim[1], order));
+}
+
+static int has_plain_last_piece(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_hyper h = hyper_of(d, c);
+    double order = h.max_order, rest = fmod((double)c->shape.dim[0], order);
+    return has_unequal_pieces(d, c) && rest > 0.0 && order * order >= h.min_lowbit &&
+           rest * rest < h.min_lowbit;
+}
+
 /* A projection of more numbers than 16 bits count, whose rank is beyond 256 and not cut down. */
 static int has_rank_beyond_256(const struct qm_domain *d, const struct qm_case *c)
 {
@@ -99,6 +121,9 @@ static void test_numbers_that_count_elements(void **state)
     some_are("apollo8_026", 0, 2, has_large_projection);
     some_are("fira_f32", 0, 1, has_rank_beyond_256);
     some_are("shampoo4_adamw", 0, 8, has_other_order);
+    some_are("shampoo4_adamw", 0, 8, has_unequal_pieces);
+    some_are("shampoo4_sgd", 0, 8, has_unequal_pieces);
+    some_are("shampoo4_adamw", 0, 1, has_plain_last_piece);
 }
 
 /* A large value is one of the shape or of the whole range, and always one that may be given. */

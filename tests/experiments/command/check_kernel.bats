@@ -266,7 +266,7 @@ C
     sed 's/qm_kernel_step/other/' k.c > nostep.c
     fails_with 2 "nostep.c: the kernel does not export qm_kernel_step" check --no-shrink --kernel nostep.c
     sed 's/QM_KERNEL("sgdm_f32")/const int qm_kernel_abi = 7/' k.c > abi.c
-    fails_with 2 "version 7 of kernel_abi.h, this is 4" check --no-shrink --kernel abi.c \
+    fails_with 2 "version 7 of kernel_abi.h, this is 5" check --no-shrink --kernel abi.c \
         --as sgdm_f32
     fails_with 3 "No such file" check --no-shrink --kernel none.c
     fails_with 2 "a .c, .cu or .so file" check --no-shrink --kernel "$QUALM"

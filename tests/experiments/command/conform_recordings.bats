@@ -154,6 +154,18 @@ s = g['m_scale'][()]; s.reshape(-1)[0] = np.nan; put('m_scale', s)"
     done
 }
 
+@test "conform: Shampoo: whole steps are judged of unequal pieces, where orders say what has codes" {
+    local judged
+    is NEAR shampoo4bit optim/partitioned pass "a['min_lowbit_size'] = 10**9"
+    judged=$("$QUALM" conform --json "$X" | "$PYTHON" -c "import json, sys
+print(*[c['compared'] for f in json.load(sys.stdin)['files'] for c in f['cases']])")
+    # moment and parameter of every step
+    "$PYTHON" -c "import h5py
+n = h5py.File('$ROOT/tests/golden/shampoo4bit.h5')['optim/partitioned/params'].size
+with_them, without = map(int, '$judged'.split())
+assert with_them - without == 2 * n, (with_them, without, n)"
+}
+
 # made LINE: a step of lpmm's AdamW of 64 float32 parameters between 2 and 3, by a line of Python on
 # the numbers before it; root: what the package's square root is off by, in ulp.
 made() {

@@ -206,6 +206,7 @@ static const char *const more_recipes[] = {
     "apollo_f32,gap=2,param=bf16/kahan",
     "fira_f32,gap=4,rank=2",
     "adamw_f32,exp_avg=bf16,exp_avg_sq=f16,param=bf16/near",
+    "shampoo4_sgd,stat_gap=1,root_gap=2,min_lowbit=25,max_order=6",
 };
 
 static void test_other_recipes_resume(void **state)
@@ -216,6 +217,24 @@ static void test_other_recipes_resume(void **state)
             assert_true(resumes(more_recipes[k], &shapes[s], path_st));
             assert_true(resumes(more_recipes[k], &shapes[s], path_h5));
         }
+}
+
+/* Of Shampoo's slots for shorter last pieces a file has those that are not empty. */
+static void test_empty_last_pieces_are_left_out(void **state)
+{
+    (void)state;
+    for (int64_t rows = 8; rows < 10; rows++) {
+        struct run a;
+        struct qm_state s = {0};
+        assert_true(run_open(&a, "shampoo4_sgd,max_order=4", &(struct qm_shape){2, {rows, 8}}, 0));
+        take(&s, "w", &a);
+        assert_int_equal(s.tensor[0].n_slots, rows % 4 ? 9 : 7);
+        for (int k = 7; k < s.tensor[0].n_slots; k++)
+            assert_string_equal(s.tensor[0].slot[k].name,
+                                k == 7 ? "left_vectors_last" : "left_root_last");
+        run_close(&a);
+        qm_state_free(&s);
+    }
 }
 
 /* Equal states give equal .safetensors files, and both forms hold equal states. */
@@ -564,11 +583,16 @@ static void test_writing_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_variant_resumes), cmocka_unit_test(test_other_recipes_resume),
-        cmocka_unit_test(test_forms_hold_the_same),   cmocka_unit_test(test_conversion),
-        cmocka_unit_test(test_residuals_convert),     cmocka_unit_test(test_truncated_and_flipped),
-        cmocka_unit_test(test_wrong_contents),        cmocka_unit_test(test_wrong_codes),
+        cmocka_unit_test(test_every_variant_resumes),
+        cmocka_unit_test(test_other_recipes_resume),
+        cmocka_unit_test(test_forms_hold_the_same),
+        cmocka_unit_test(test_conversion),
+        cmocka_unit_test(test_residuals_convert),
+        cmocka_unit_test(test_truncated_and_flipped),
+        cmocka_unit_test(test_wrong_contents),
+        cmocka_unit_test(test_wrong_codes),
         cmocka_unit_test(test_writing_refuses),
+        cmocka_unit_test(test_empty_last_pieces_are_left_out),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

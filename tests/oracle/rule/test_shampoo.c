@@ -33,13 +33,15 @@ static struct qm_oracle_hyper hyper(void)
 
 /* The slots of a 3 x 3 tensor under SGD. */
 struct state {
-    double momentum[NN], left[NN], right[NN], ev[2 * N], left_root[NN], right_root[NN], none[1];
+    double momentum[NN], left[NN], right[NN], ev[2 * N], left_root[NN], right_root[NN], none[5];
 };
 
 static void step(struct state *s, double *p, const double *g, const struct qm_oracle_hyper *h,
                  int64_t t)
 {
-    double *slot[] = {s->momentum, s->left, s->right, s->ev, s->left_root, s->right_root, s->none};
+    double *slot[] = {s->momentum,  s->left,       s->right,   s->ev,
+                      s->left_root, s->right_root, s->none,    s->none + 1,
+                      s->none + 2,  s->none + 3,   s->none + 4};
     const struct qm_shape shape = {2, {N, N}};
     assert_int_equal(qm_oracle_step(qm_oracle_find("shampoo_sgd"), p, slot, g, &shape, 0, h, t),
                      QM_OK);
@@ -161,13 +163,125 @@ static void test_tiles(void **state)
 {
     (void)state;
     struct qm_oracle_hyper h = hyper();
-    struct qm_kronecker k;
     h.max_order = 4;
-    assert_int_equal(qm_kronecker_of(&h, &(struct qm_shape){3, {1, 8, 6}}, &k), QM_BAD_ARG);
-    assert_int_equal(qm_kronecker_of(&h, &(struct qm_shape){4, {3, 1, 2, 4}}, &k), QM_OK);
+    struct qm_kronecker k = qm_kronecker_of(&h, &(struct qm_shape){3, {1, 8, 6}});
+    assert_true(k.rows == 8 && k.cols == 6 && k.m == 4 && k.n == 4 && k.down == 2 && k.across == 2);
+    k = qm_kronecker_of(&h, &(struct qm_shape){4, {3, 1, 2, 4}});
     assert_true(k.rows == 3 && k.cols == 8 && k.m == 3 && k.n == 4 && k.down == 1 && k.across == 2);
-    assert_false(qm_kronecker_has(&h, &(struct qm_shape){3, {1, 8, 1}}));
-    assert_false(qm_kronecker_has(&h, &(struct qm_shape){2, {0, 8}}));
+    assert_false(qm_kronecker_has(&(struct qm_shape){3, {1, 8, 1}}));
+    assert_false(qm_kronecker_has(&(struct qm_shape){2, {0, 8}}));
+}
+
+/* ---- pieces of drawn sizes ------------------------------------------------------------------- */
+
+enum { SIDE = 12, MOST = SIDE * SIDE * SIDE, SLOTS = 11 };
+
+static uint64_t drawn;
+static int64_t below(int64_t n)
+{
+    return (int64_t)(qm_philox_stream(11, 2, drawn++) % (uint64_t)n);
+}
+
+/* The numbers of the slots under SGD: momentum; vectors and roots of full pieces, left and right,
+ * at 1 and 4, of last ones at 7 and 9; eigenvalues and diagonals at 3 and 6. */
+struct numbers {
+    double slot[SLOTS][MOST];
+    int64_t at[SLOTS];
+};
+
+static double *next(struct numbers *s, int slot, int64_t n)
+{
+    s->at[slot] += n;
+    return s->slot[slot] + s->at[slot] - n;
+}
+
+static void is_near(const double *got, const double *want, int64_t n, double size)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(got[i] - want[i]) <= 1e-12 * size))
+            fail_msg("number %lld is %.17g, want %.17g", (long long)i, got[i], want[i]);
+}
+
+/* Checks one factor of order n of a tile x[n][inner], and gives its root with its diagonal. */
+static void factor(struct numbers *s, const struct qm_oracle_hyper *h, int right, int last,
+                   int64_t n, int64_t inner, const double *x, double *root)
+{
+    double vt[SIDE * SIDE] = {0}, ev[SIDE] = {0}, e_vt[SIDE], e_ev[SIDE], error;
+    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev};
+    assert_int_equal(qm_kronecker_statistic(h, n, inner, x, 0x1p-53, &to), QM_OK);
+    assert_int_equal(qm_kronecker_root(h, n, vt, ev, 0x1p-53, root, &error), QM_OK);
+    is_near(next(s, (last ? 7 : 1) + right, n * n), vt, n * n, 1.0);
+    is_near(next(s, 3, n), ev, n, ev[0] + 1.0);
+    double whole[SIDE * SIDE];
+    memcpy(whole, next(s, (last ? 9 : 4) + right, n * n), sizeof *whole * (size_t)(n * n));
+    for (int64_t i = 0; i < n && h->min_lowbit > 0 && (double)(n * n) >= h->min_lowbit; i++) {
+        assert_true(whole[i * n + i] == 0.0);
+        whole[i * n + i] = *next(s, 6, 1);
+    }
+    is_near(whole, root, n * n, fabs(root[0]) + 100.0);
+}
+
+/* The factors of one side of tile (i, j); where `u` is not NULL, multiplies the tile by its root,
+ * which was found before. */
+static void side_of_tile(struct numbers *s, const struct qm_oracle_hyper *h,
+                         const struct qm_shape *shape, const double *g, int64_t i, int64_t j,
+                         int right, double *u)
+{
+    int64_t order = (int64_t)h->max_order, rows = shape->dim[0], cols = shape->dim[1];
+    int64_t m = rows - i < order ? rows - i : order, n = cols - j < order ? cols - j : order;
+    int64_t own = right ? n : m, inner = right ? m : n, side = right ? cols : rows;
+    double x[SIDE * SIDE], root[SIDE * SIDE], old[SIDE * SIDE];
+    for (int64_t a = 0; a < own; a++)
+        for (int64_t b = 0; b < inner; b++) {
+            int64_t at = (i + (right ? b : a)) * cols + j + (right ? a : b);
+            x[a * inner + b] = g[at];
+            old[a * inner + b] = u[at];
+        }
+    factor(s, h, right, own < order && own < side, own, inner, x, root);
+    for (int64_t a = 0; a < own; a++)
+        for (int64_t b = 0; b < inner; b++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < own; k++)
+                sum += root[a * own + k] * old[k * inner + b];
+            u[(i + (right ? b : a)) * cols + j + (right ? a : b)] = sum;
+        }
+}
+
+/* Of a first step with both due, whatever the pieces: each factor is that of its tile alone, and
+ * the momentum is the product of all tiles, grafted over the tensor. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    struct numbers *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (int c = 0; c < 80; c++) {
+        struct qm_oracle_hyper h = hyper();
+        struct qm_shape shape = {2, {2 + below(SIDE - 1), 2 + below(SIDE - 1)}};
+        int64_t n = qm_shape_numel(&shape), rows = shape.dim[0], cols = shape.dim[1];
+        double p[SIDE * SIDE] = {0}, g[SIDE * SIDE], u[SIDE * SIDE], of_g = 0.0, of_u = 0.0;
+        double *slot[SLOTS];
+        h.max_order = (double)(1 + below(8));
+        h.min_lowbit = (double)below(30);
+        for (int64_t i = 0; i < n; i++) {
+            u[i] = g[i] = (double)below(2001) * 1e-3 - 1.0;
+            of_g += g[i] * g[i];
+        }
+        memset(s, 0, sizeof *s);
+        for (int i = 0; i < SLOTS; i++)
+            slot[i] = s->slot[i];
+        assert_int_equal(
+            qm_oracle_step(qm_oracle_find("shampoo_sgd"), p, slot, g, &shape, 0, &h, 1), QM_OK);
+        for (int right = 0; right < 2; right++)
+            for (int64_t i = 0; i < rows; i += (int64_t)h.max_order)
+                for (int64_t j = 0; j < cols; j += (int64_t)h.max_order)
+                    side_of_tile(s, &h, &shape, g, i, j, right, u);
+        for (int64_t i = 0; i < n; i++)
+            of_u += u[i] * u[i];
+        for (int64_t i = 0; i < n; i++)
+            u[i] *= sqrt(of_g) / (sqrt(of_u) + 1e-12);
+        is_near(s->slot[0], u, n, 100.0 * sqrt(of_g));
+    }
+    free(s);
 }
 
 int main(void)
@@ -175,7 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_diagonal),  cmocka_unit_test(test_schedule),
         cmocka_unit_test(test_converges), cmocka_unit_test(test_singular),
-        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_tiles),     cmocka_unit_test(test_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
