@@ -17,7 +17,8 @@
 static struct qm_file_mark mark_of(int fd, const struct stat *info)
 {
     return (struct qm_file_mark){
-        fd, info->st_dev, info->st_ino, info->st_size, info->st_mtim, info->st_ctim};
+        fd,           info->st_dev, info->st_ino, info->st_nlink, info->st_size, info->st_mtim,
+        info->st_ctim};
 }
 
 int qm_file_mark_take(int fd, struct qm_file_mark *out)
@@ -39,11 +40,13 @@ void qm_file_mark_open(const char *path, struct qm_file_mark *out)
     *out = QM_FILE_MARK_NONE;
 }
 
+/* A name that a file gains or loses, as one that is replaced by rename, changes its inode only. */
 int qm_file_mark_equal(const struct qm_file_mark *a, const struct qm_file_mark *b)
 {
     return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
            a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec &&
-           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+           (a->names != b->names ||
+            (a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec));
 }
 
 /* Puts a path into a message: control characters become '?', so that it is one line. */

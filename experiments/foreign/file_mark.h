@@ -1,7 +1,8 @@
 /* file_mark.h - Notices that a file changed while it was read, and maps files so that this is safe.
  *
  * A file is marked when it is opened, and compared with its mark after every read: what was read
- * counts only where the file still has its size and its times of modification and of change. */
+ * counts only where the file still has its size and its times of modification and, where it has as
+ * many names as before, of its inode's change. */
 #ifndef QM_FOREIGN_FILE_MARK_H
 #define QM_FOREIGN_FILE_MARK_H
 
@@ -16,6 +17,7 @@ struct qm_file_mark {
     int fd; /* what qm_file_mark_check looks at; -1: nothing, so that it finds no change */
     dev_t dev;
     ino_t ino;
+    nlink_t names; /* in folders */
     off_t size;
     struct timespec modified, changed; /* changed: of its inode; nobody can set it back */
 };
