@@ -134,6 +134,13 @@ static void expect_rows(size_t good, size_t broken, const char *says)
         }                                                                  \
     } while (0)
 
+/* Whether the report could not be read because it was renewed then: the writer closes it just after
+ * renaming it, and a reader opens it twice. */
+static inline int is_renewed(void)
+{
+    return strstr(qm_message(), "lock") || strstr(qm_message(), "changed while it was read");
+}
+
 /* Waits until the report has a row; the pid's process is measuring then. */
 static inline void await_row(void)
 {
@@ -143,8 +150,8 @@ static inline void await_row(void)
         size_t n = 0;
         if (qm_gpu_report_newest(out, path, sizeof path) == QM_OK) {
             qm_status st = qm_gpu_report_read(path, &r); /* at every moment */
-            for (int k = 0; st != QM_OK && strstr(qm_message(), "lock") && k < 100; k++) {
-                usleep(10000); /* the writer closes the file just after renaming it */
+            for (int k = 0; st != QM_OK && is_renewed() && k < 100; k++) {
+                usleep(10000);
                 st = qm_gpu_report_read(path, &r);
             }
             if (st != QM_OK)
