@@ -246,7 +246,7 @@ struct rounds {
 /* What chains have shown so far.  Rounds in a chain: n with the work, and as many reads of the
  * cache alone; m reads alone in a chain of their own, because beside long work n is 1, and the time
  * of one read is mostly waiting.  with, without: seconds of a round of the fastest chain, less what
- * a wait may be late; slowest: of the slowest chain of reads alone; queued: as `without`, or 0 where
+ * a wait may be late; slowest: of the slowest chain of reads alone; queued: as `without`, or 0 if
  * that chain did not take twice as long as its queueing: it shows how fast the host queues reads,
  * and not how fast the GPU makes them. */
 struct chains {
