@@ -104,7 +104,7 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     int order = qm_shape_numel(&c->shape) < 1 << 14 ? ORDER : ORDER_OF_LARGE;
     if (r->hyper.max_order > order)
         r->hyper.max_order = order;
-    if (c->forced && r->hyper.min_lowbit > 1.0)
+    if (c->forced && !(c->given >> QM_HYPER_min_lowbit & 1) && r->hyper.min_lowbit > 1.0)
         r->hyper.min_lowbit = 1.0;
     for (int i = 0; i < r->rule->n_slots && c->forced; i++)
         r->min_numel[i] = r->whole_blocks[i] = 0;

@@ -245,6 +245,24 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c)
     return qm_recipe_applicable(&r) == QM_OK;
 }
 
+/* -2 for an alpha that the rule refuses, where that is a mode of the rule (MicroAdam's); else the
+ * value. */
+static double mode_or(const struct qm_domain *d, const struct qm_case *c, int k, double value)
+{
+    static const double alphas[] = {-1.0, -2.0};
+    int is_taken[2];
+    struct qm_case to = *c;
+    to.given |= (uint64_t)1 << k;
+    to.hyper[k] = value;
+    if (k != QM_HYPER_alpha || qm_domain_takes(d, &to))
+        return value;
+    for (int i = 0; i < 2; i++) {
+        to.hyper[k] = alphas[i];
+        is_taken[i] = qm_domain_takes(d, &to);
+    }
+    return !is_taken[0] && is_taken[1] ? alphas[1] : value;
+}
+
 void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uint32_t word,
                     struct qm_case *c)
 {
@@ -257,7 +275,7 @@ void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uin
         qm_hyper_is_flag(k) ? (double)(own == 0.0) : qm_hyper_draw_for(k, bin, word, &c->shape);
     if (k == QM_HYPER_beta2 && bin == QM_HYPER_BIN_one && word % 2) /* rules of their own */
         to.hyper[k] = -1.0;
-    qm_domain_put(d, k, to.hyper[k], c);
+    qm_domain_put(d, k, mode_or(d, c, k, to.hyper[k]), c);
 }
 
 int qm_domain_put(const struct qm_domain *d, int k, double value, struct qm_case *c)
@@ -288,7 +306,7 @@ static void another_hyper(const struct qm_domain *d, struct qm_domain_source *s,
     if (isnan(value) || is_fixed || !(d->reads >> k & 1))
         return;
     to.given |= (uint64_t)1 << k;
-    to.hyper[k] = value;
+    to.hyper[k] = mode_or(d, c, k, value);
     if (qm_domain_takes(d, &to))
         *c = to;
 }

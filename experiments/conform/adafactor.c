@@ -49,7 +49,7 @@ static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
     static const struct qm_golden_need needs[] = {{"state_RMS", QM_NEED_data, 0, 0, 0},
                                                   {"lr", QM_NEED_number, 0, 1e30, 0}};
     struct qm_hyper *h = &w->hyper;
-    int is_relative = (int)qm_golden_case_whole(c, "relative_step", 1);
+    int is_relative = qm_golden_case_int(c, "relative_step", 1);
     if (!qm_golden_case_needs(c, needs, is_relative ? 1 : 2))
         return;
     w->rule = qm_rule_find("adafactor");
@@ -59,8 +59,8 @@ static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);
     h->relative_step = is_relative;
-    h->scale_parameter = (int)qm_golden_case_whole(c, "scale_parameter", 1);
-    h->warmup = (int)qm_golden_case_whole(c, "warmup_init", 0);
+    h->scale_parameter = qm_golden_case_int(c, "scale_parameter", 1);
+    h->warmup = qm_golden_case_int(c, "warmup_init", 0);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2); /* the cap of a relative step */
     w->scales = h->scale_parameter;
     w->state[0] = "state_exp_avg_sq_row";
@@ -106,7 +106,7 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->beta2_decay = qm_tensor_run_number(c, "beta2_decay", 0, -0.8);
     h->clip = qm_tensor_run_number(c, "d", 0, 1.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, machine_epsilon(c));
-    h->maximize = (int)qm_golden_case_whole(c, "maximize", 0);
+    h->maximize = qm_golden_case_int(c, "maximize", 0);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2);
     if (qm_golden_case_whole(c, "tensor_lr", 0)) /* products with it are float32, in float64 too */
         h->lr = (double)(float)h->lr;

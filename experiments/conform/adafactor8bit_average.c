@@ -62,7 +62,7 @@ void qm_adafactor8_replay_moments(struct qm_conform *c, const struct qm_adafacto
         return;
     run.recipe.hyper.beta1 = qm_golden_case_number(c, "beta1", 0.9);
     qm_adafactor8_moment_text(release, block, text);
-    int code = (int)qm_golden_case_whole(c, "init_byte", release->init_code * 17) & 15;
+    int code = qm_golden_case_int(c, "init_byte", release->init_code * 17) & 15;
     if (!qm_run_quantizer(c, &run.recipe, QM_ADAFACTOR8_M, text, code,
                           (float)qm_golden_case_number(c, "init_scale", 1.0)))
         return;

@@ -27,21 +27,21 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
     h->eps2 = eps[1];
     h->weight_decay = qm_golden_case_number(c, "hp_weight_decay", 0.0);
     h->clip = qm_golden_case_number(c, "hp_d", 1.0);
-    h->maximize = (int)qm_golden_case_whole(c, "hp_maximize", 0);
-    h->relative_step = (int)qm_golden_case_whole(c, "hp_relative_step", 1);
-    h->scale_parameter = (int)qm_golden_case_whole(c, "hp_scale_parameter", 1);
-    h->scale_weight_decay = (int)qm_golden_case_whole(c, "hp_scale_weight_decay", 1);
+    h->maximize = qm_golden_case_int(c, "hp_maximize", 0);
+    h->relative_step = qm_golden_case_int(c, "hp_relative_step", 1);
+    h->scale_parameter = qm_golden_case_int(c, "hp_scale_parameter", 1);
+    h->scale_weight_decay = qm_golden_case_int(c, "hp_scale_weight_decay", 1);
     h->rank = qm_golden_case_number(c, "hp_apollo_rank", 0.0);
     h->gap = -qm_golden_case_number(c, "hp_apollo_update_proj_gap", 200.0);
     h->scale = qm_golden_case_number(c, "hp_apollo_scale", 1.0);
-    h->scale_front = (int)qm_golden_case_whole(c, "hp_apollo_scale_front", 0);
+    h->scale_front = qm_golden_case_int(c, "hp_apollo_scale_front", 0);
     h->tensor_scale = qm_golden_case_choice(c, "hp_apollo_scale_type", scales, 2, 0) == 1;
     h->margin = qm_golden_case_number(c, "hp_fira_margin", 0.01);
-    h->limiter = (int)qm_golden_case_whole(c, "hp_enable_fira_for_adafactor", 0);
+    h->limiter = qm_golden_case_int(c, "hp_enable_fira_for_adafactor", 0);
     int is_apollo = h->rank > 0.0 && dims >= 2;
     h->eps = qm_golden_case_number(c, is_apollo ? "hp_apollo_eps" : "hp_eps_came", 1e-8);
     h->factored =
-        (int)qm_golden_case_whole(c, is_apollo ? "hp_apollo_factorize" : "hp_factored", !is_apollo);
+        qm_golden_case_int(c, is_apollo ? "hp_apollo_factorize" : "hp_factored", !is_apollo);
 }
 
 #define UNIFORM "int:4s", "arith/even/hi/floor:1e-12", 8
@@ -397,9 +397,9 @@ void qm_adafactor8_replay_cudahost(struct qm_conform *c)
     h->eps2 = qm_golden_case_number(c, "eps2", 1e-3);
     h->clip = qm_golden_case_number(c, "d", 1.0);
     h->weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
-    h->relative_step = (int)qm_golden_case_whole(c, "relative_step", 1);
-    h->scale_parameter = (int)qm_golden_case_whole(c, "scale_parameter", 1);
-    h->scale_weight_decay = (int)qm_golden_case_whole(c, "scale_weight_decay", 1);
+    h->relative_step = qm_golden_case_int(c, "relative_step", 1);
+    h->scale_parameter = qm_golden_case_int(c, "scale_parameter", 1);
+    h->scale_weight_decay = qm_golden_case_int(c, "scale_weight_decay", 1);
     h->factored = qm_golden_case_has(c, "col_var_q");
     h->limiter = 0;
     r.p0 = qm_golden_case_floats(c, "p0", r.n);

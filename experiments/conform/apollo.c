@@ -220,8 +220,8 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
     h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
     h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
-    h->correct_bias = (int)qm_golden_case_whole(c, "correct_bias", 1);
-    h->scale_front = (int)qm_golden_case_whole(c, "scale_front", 0);
+    h->correct_bias = qm_golden_case_int(c, "correct_bias", 1);
+    h->scale_front = qm_golden_case_int(c, "scale_front", 0);
     h->limiter = !qm_golden_case_whole(c, "disable_nl", 0);
     h->rank = qm_tensor_run_number(c, "rank", 0, 0.0);
     h->scale = qm_tensor_run_number(c, "scale", 0, 1.0);

@@ -2,6 +2,7 @@
 #include "experiments/conform/conform.h"
 #include "experiments/conform/run.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -123,10 +124,24 @@ int qm_golden_case_begin(struct qm_conform *c, const char *group, const char *pa
     return qm_name_matches(c->now.name, c->filter);
 }
 
+/* Attributes shape and ndim of a run, which describe its parameter. */
+static void judge_shape(struct qm_conform *c)
+{
+    int64_t n = 0;
+    enum qm_golden_attribute kind = qm_golden_attribute(c->file, c->group, "shape", &n);
+    if (kind == QM_GOLDEN_TEXT || kind == QM_GOLDEN_OTHER)
+        qm_golden_case_unreadable(c, "attribute shape of %.100s is not numbers", c->group);
+    (void)qm_run_shape(c, "shape", qm_golden_case_numel(c, "param0"));
+    int64_t rank = qm_golden_case_whole(c, "ndim", n);
+    if (kind == QM_GOLDEN_NUMBERS && rank != n && !(rank == 0 && n == 1))
+        qm_golden_case_unreadable(c, "attribute ndim of %.100s is %lld, and shape has %lld numbers",
+                                  c->group, (long long)rank, (long long)n);
+}
+
 void qm_golden_case_end(struct qm_conform *c)
 {
     if (qm_golden_case_open(c) && qm_golden_case_has(c, "param0")) /* by any of its names */
-        (void)qm_run_shape(c, "shape", qm_golden_case_numel(c, "param0"));
+        judge_shape(c);
     if (qm_golden_case_open(c) && c->now.compared == 0) {
         c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
@@ -493,7 +508,21 @@ double qm_golden_case_number(struct qm_conform *c, const char *name, double fall
 int64_t qm_golden_case_whole(struct qm_conform *c, const char *name, int64_t fallback)
 {
     double x = qm_golden_case_number(c, name, (double)fallback);
+    if (!(fabs(x) < 9e15 && x == floor(x)))
+        qm_golden_case_unreadable(c, "attribute %s of %.100s is %.9g, expected a whole number",
+                                  name, c->group, x);
     return fabs(x) < 9e15 ? (int64_t)x : fallback;
+}
+
+int qm_golden_case_int(struct qm_conform *c, const char *name, int fallback)
+{
+    int64_t x = qm_golden_case_whole(c, name, fallback);
+    if (x < INT_MIN || x > INT_MAX) {
+        qm_golden_case_unreadable(c, "attribute %s of %.100s is %lld", name, c->group,
+                                  (long long)x);
+        return fallback;
+    }
+    return (int)x;
 }
 
 int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_t size)

@@ -154,9 +154,11 @@ struct qm_golden_need {
 int qm_golden_case_needs(struct qm_conform *c, const struct qm_golden_need *need, int n);
 
 /* Attributes of the case's group; a number that is absent or NaN is the fallback.  An attribute of
- * another type, a list of numbers for instance, makes the case unreadable. */
+ * another type, a list of numbers for instance, makes the case unreadable; so does of `whole` one
+ * that is no whole number, and of `int` one that an int does not hold. */
 double qm_golden_case_number(struct qm_conform *c, const char *name, double fallback);
 int64_t qm_golden_case_whole(struct qm_conform *c, const char *name, int64_t fallback);
+int qm_golden_case_int(struct qm_conform *c, const char *name, int fallback);
 int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_t size);
 
 /* The place of a text attribute among n words; `absent` where the group has none.  For any other

@@ -279,7 +279,7 @@ static void setup_adam(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->average = AVG;
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
     h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
-    h->correct_bias = (int)qm_golden_case_whole(c, "correct_bias", 1);
+    h->correct_bias = qm_golden_case_int(c, "correct_bias", 1);
     w->keep = h->beta1;
 }
 
@@ -294,7 +294,7 @@ static void setup_rms(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[4] = "state_scaling_grad_norm";
     h->beta2 = qm_tensor_run_number(c, "beta", 0, 0.9);
     h->momentum = qm_tensor_run_number(c, "momentum", 0, 0.0);
-    h->centered = (int)qm_golden_case_whole(c, "centered", 0);
+    h->centered = qm_golden_case_int(c, "centered", 0);
 }
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)

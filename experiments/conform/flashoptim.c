@@ -26,7 +26,7 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h)
     h->weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
     h->momentum = qm_golden_case_number(c, "momentum", 0.0);
     h->dampening = qm_golden_case_number(c, "dampening", 0.0);
-    h->nesterov = (int)qm_golden_case_whole(c, "nesterov", 0);
+    h->nesterov = qm_golden_case_int(c, "nesterov", 0);
     h->initial_lr = 1.0; /* decay is multiplied by lr */
 }
 
@@ -71,7 +71,7 @@ static void replay_run(struct qm_conform *c)
         return;
     struct qm_param16_run run = {.steps = qm_golden_case_whole(c, "steps", 0)};
     char algo[24];
-    int k = 0, width = (int)qm_golden_case_whole(c, "master_bytewidth", 0);
+    int k = 0, width = qm_golden_case_int(c, "master_bytewidth", 0);
     struct qm_param param = {QM_PARAM_f32, QM_WRITE_near};
     enum qm_param_format grad;
     qm_golden_case_text(c, "algo", algo, sizeof algo);

@@ -339,8 +339,7 @@ static void replay_dither(struct qm_conform *c)
 static void replay_absmax_linear(struct qm_conform *c)
 {
     static const char *const contractions[] = {"strict", "fma"};
-    int bits = (int)qm_golden_case_whole(c, "bits", 0),
-        per = bits == 4 || bits == 8 ? 32 / bits : 1;
+    int bits = qm_golden_case_int(c, "bits", 0), per = bits == 4 || bits == 8 ? 32 / bits : 1;
     int64_t group = qm_golden_case_whole(c, "group_size", 0), n = qm_golden_case_numel(c, "x");
     struct qm_codec codec;
     struct qm_shape shape = qm_shape_flat(n);

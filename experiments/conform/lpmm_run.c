@@ -260,8 +260,8 @@ static int hyper_read(struct qm_conform *c, int sgd, struct qm_hyper *h)
     h->weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
     h->momentum = qm_golden_case_number(c, "momentum", 0.0);
     h->dampening = qm_golden_case_number(c, "dampening", 0.0);
-    h->nesterov = (int)qm_golden_case_whole(c, "nesterov", 0);
-    h->maximize = (int)qm_golden_case_whole(c, "maximize", 0);
+    h->nesterov = qm_golden_case_int(c, "nesterov", 0);
+    h->maximize = qm_golden_case_int(c, "maximize", 0);
     h->factored = 1;
     return 1;
 }

@@ -212,7 +212,7 @@ void qm_conform_q8(struct qm_conform *c)
 {
     struct qm_codec codec;
     struct qm_shape shape;
-    int sign = (int)qm_golden_case_whole(c, "signed", 1);
+    int sign = qm_golden_case_int(c, "signed", 1);
     const char *curve = qm_golden_case_whole(c, "softsign", 0) ? "/softsign"
                         : qm_golden_case_whole(c, "sqrt", 0)   ? "/sqrt"
                                                                : "";
@@ -247,7 +247,7 @@ void qm_conform_ecc(struct qm_conform *c)
     enum qm_param_format format;
     if (!qm_golden_case_format(c, "dtype", &format))
         return;
-    int most = (int)qm_golden_case_whole(c, "signed_max", 127);
+    int most = qm_golden_case_int(c, "signed_max", 127);
     int64_t n = qm_golden_case_numel(c, "x");
     const float *x = qm_golden_case_floats(c, "x", n),
                 *want = qm_golden_case_floats(c, "reconstructed", n);

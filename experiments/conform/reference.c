@@ -58,10 +58,10 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
         is_rms || says(c, "optimizer", "SGD") ? qm_golden_case_number(c, "momentum", 0.0) : 0.0;
     h.dampening = qm_golden_case_number(c, "dampening", 0.0);
     h.momentum_decay = qm_golden_case_number(c, "momentum_decay", h.momentum_decay);
-    h.nesterov = (int)qm_golden_case_whole(c, "nesterov", 0);
-    h.maximize = is_lion ? 0 : (int)qm_golden_case_whole(c, "maximize", 0);
-    h.amsgrad = (int)qm_golden_case_whole(c, "amsgrad", 0);
-    h.centered = (int)qm_golden_case_whole(c, "centered", 0);
+    h.nesterov = qm_golden_case_int(c, "nesterov", 0);
+    h.maximize = is_lion ? 0 : qm_golden_case_int(c, "maximize", 0);
+    h.amsgrad = qm_golden_case_int(c, "amsgrad", 0);
+    h.centered = qm_golden_case_int(c, "centered", 0);
     return h;
 }
 

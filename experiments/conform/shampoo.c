@@ -53,7 +53,7 @@ static void replay_quantizer(struct qm_conform *c)
 {
     struct qm_codec codec;
     struct qm_shape shape;
-    int bits = (int)qm_golden_case_whole(c, "bits", 4);
+    int bits = qm_golden_case_int(c, "bits", 4);
     if (!qm_golden_case_shape(c, "x", &shape) || shape.rank != 2 ||
         !codec_of(c, bits, qm_golden_case_whole(c, "block_size", 64), &codec))
         return;
@@ -421,7 +421,7 @@ static int read_record(struct qm_conform *c, struct qm_shampoo_record *r)
     int bits;
     if (!read_hyper(c, r) || !qm_golden_case_shape(c, "p0", &r->shape))
         return 0;
-    bits = (int)qm_golden_case_whole(c, "prec_bits", 32);
+    bits = qm_golden_case_int(c, "prec_bits", 32);
     char how[sizeof c->now.how];
     snprintf(how, sizeof how, "%s", c->now.how);
     if (!codec_of(c, bits <= 8 ? bits : 4, qm_golden_case_whole(c, "quan_blocksize", 64),

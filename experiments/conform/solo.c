@@ -226,8 +226,8 @@ static void replay_quantizer(struct qm_conform *c)
     struct qm_shape shape;
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) ||
         !qm_golden_case_text(c, "quantizer", name, sizeof name) ||
-        !quantizer_text(c, name, (int)qm_golden_case_whole(c, "bits", 0),
-                        (int)qm_golden_case_whole(c, "signed", 0),
+        !quantizer_text(c, name, qm_golden_case_int(c, "bits", 0),
+                        qm_golden_case_int(c, "signed", 0),
                         qm_golden_case_whole(c, "block_size_asked", 0), quantile_of(c), text) ||
         !qm_golden_case_codec(c, &codec, "%s", text) || !qm_golden_case_shape(c, "x", &shape))
         return;

@@ -234,7 +234,7 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
     h.beta2 = qm_golden_case_number(c, "beta2", h.beta2);
     h.eps = qm_golden_case_number(c, "eps", h.eps);
     h.weight_decay = qm_golden_case_number(c, "weight_decay", 0.0);
-    h.amsgrad = (int)qm_golden_case_whole(c, "amsgrad", 0);
+    h.amsgrad = qm_golden_case_int(c, "amsgrad", 0);
     return h;
 }
 
@@ -385,7 +385,7 @@ static void replay_optimizer(struct qm_conform *c)
         run.within =
             (struct qm_run_tolerance){.param_relative = 0x1p-22,
                                       .param_of_step = 0x1p-20,
-                                      .is_decoupled = (int)qm_golden_case_whole(c, "is_adamw", 0)};
+                                      .is_decoupled = qm_golden_case_int(c, "is_adamw", 0)};
         run.is_rounded = is_bf16; /* the source steps in float32 and rounds once, as is done here */
         run.recipe.param.format = QM_PARAM_f32;
     } else if (run.recipe.rule != &as_recorded) {

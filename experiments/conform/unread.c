@@ -35,6 +35,16 @@ static void name_it(struct qm_conform *c, const char *kind, const char *name)
     snprintf(more, size - (size_t)(more - text), ", %d more", c->now.unread_more);
 }
 
+/* Whether a group is deeper than any that a case has, as one that is linked into itself. */
+static int is_deep(const struct qm_conform *c, const char *group)
+{
+    enum { DEEPEST = 3 };
+    int depth = 0;
+    for (const char *p = group + strnlen(c->group, strlen(group)); *p; p++)
+        depth += *p == '/';
+    return depth > DEEPEST || strlen(group) > 180;
+}
+
 /* Names what is in no list, or, where lists are NULL, what was not read; last: only what a case
  * must have, else all but that. */
 static void name_all(struct qm_conform *c, const char *group, const char *attributes,
@@ -59,10 +69,11 @@ static void name_all(struct qm_conform *c, const char *group, const char *attrib
         if (datasets ? has_word(datasets, name) || qm_golden_case_is_start(c, name)
                      : qm_golden_was_read(c->file, path, NULL))
             continue;
-        if (!datasets && qm_golden_at(c->file, path) == QM_GOLDEN_GROUP)
+        int is_group = qm_golden_at(c->file, path) == QM_GOLDEN_GROUP;
+        if (!datasets && is_group && !is_deep(c, path))
             name_all(c, path, NULL, NULL, 0);
         else
-            name_it(c, "dataset", name);
+            name_it(c, is_group ? "group" : "dataset", name);
     }
 }
 
