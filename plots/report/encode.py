@@ -53,6 +53,17 @@ def only(found):
     return next(iter(found)) if len(found) == 1 else None
 
 
+def markers(quantizers):
+    """{label: marker} of {label: its quantizers}: each has its own while there are some, the norm's
+    where no earlier one has it."""
+    out = {}
+    for label, found in quantizers.items():
+        norm = only({words(q)[2] for q in found})
+        free = [m for m in (NORMS.get(norm), *common.MARKERS) if m and m not in out.values()]
+        out[label] = (free or [common.MARKERS[len(out) % len(common.MARKERS)]])[0]
+    return out
+
+
 def looks(quantizers):
     """{label: look} of {label: its quantizers, in order}; two labels never look the same.
 
