@@ -424,6 +424,15 @@ class Cells:
         self.units = units(self.cells, self.axes, np.flatnonzero(self.rows),
                            c.f["/metrics"][...])
 
+    def reasons(self):
+        """Why cells have no values, in words."""
+        found = {}
+        for i in np.flatnonzero(self.open & (self.cells["status"] != "ok")):
+            key = str(self.cells["status"][i]), str(self.cells["reason"][i])
+            found[key] = found.get(key, 0) + 1
+        return alike.named([f"{n} {status}" + f" ({reason})" * bool(reason)
+                            for (status, reason), n in found.items()])
+
     def tensors(self):
         """In words: how many there are, as `units` counts them."""
         n = len({*self.units.values()})

@@ -82,7 +82,7 @@ def said(grid, best):
         return f"{high} has the most, {common.digits(most[1])} dB, with the fewest bits, " \
             f"{common.digits(most[0])}"
     bits, dB = common.unlike(least[0], most[0], 3, 7), common.unlike(least[1], most[1])
-    return f"At {bits[0]} bits {low} has {dB[0]} dB; {high} reaches {dB[1]} dB with {bits[1]}"
+    return f"at {bits[0]} bits {low} has {dB[0]} dB; {high} reaches {dB[1]} dB with {bits[1]}"
 
 
 def search_panel(rows):
@@ -149,7 +149,8 @@ def draw(c, out):
         told[head] = grid.alike_told()
         panels.append((panel(grid, words, points, best), head, f"{head}. {answer}"))
     if panels:
-        title = ": ".join(answers[0][len(panels) == 1:])
+        title = ": ".join(answers[0]) if len(panels) > 1 else answers[0][1]
+        title = title[0].upper() + title[1:] if len(panels) == 1 else title
         title += campaign.lost_title(table.lost)
         out.figure(NAME, panels, (title, MENU), "A point is the median over at most "
                    f"{table.tensors()}, its bar holds the median with 95 %; the grey line "

@@ -26,7 +26,8 @@ def panel(grid, words):
             if found and has_median(found):
                 points[grid.is_apart((place, label))].append((x, *interval([*found.values()])))
             elif found:
-                ax.text(x, 0.99, "exact", fontsize=5.5, ha="center", va="top", rotation=90,
+                ax.text(x, 0.99, "exact", fontsize=6, ha="center", va="top",
+                        rotation=90 if len(grid.places) * len(grid.labels) > 10 else 0,
                         transform=ax.get_xaxis_transform())
         for hollow, rows in points.items():
             at, mid, low, high = np.array(rows, dtype=float).reshape(-1, 4).T
