@@ -41,11 +41,12 @@ def panel(grid, words, points, best):
         ax.errorbar([bits], middle, yerr=ends, color=style["color"], marker=marker,
                     linestyle="none", markersize=4, elinewidth=1,
                     markerfacecolor="#ffffff" if hollow else style["color"])
+    line = encode.lines(grid.look)
     for label in grid.labels if by_place else ():
         mine = [p for p in points if p[4] == label and not grid.is_apart((p[5], p[4]))]
         style = grid.look[label]
         ax.plot([p[0] for p in mine], [p[1] if np.isfinite(p[1]) else np.nan for p in mine],
-                color=style["color"], linestyle=style["linestyle"], linewidth=0.8)
+                color=style["color"], linestyle=line[label], linewidth=0.8)
     ax.step([p[0] for p in best], [p[1] for p in best], where="post", color="#7f7f7f", linewidth=1,
             zorder=1)
     low, high = points[0][0], points[-1][0]
@@ -65,10 +66,10 @@ def panel(grid, words, points, best):
 
 def legend_keys(grid, labels, by_place):
     """The legend's entries: the series, by their line where markers are norms, and the norms."""
-    line = common.plt.Line2D
+    line, lines = common.plt.Line2D, encode.lines(grid.look)
     style = {"markersize": 4, "linewidth": 0.8}
     out = [line([], [], label=label, **dict(grid.look[label], **style, **(
-        {"marker": ""} if by_place else {"linestyle": "none"})))
+        {"marker": "", "linestyle": lines[label]} if by_place else {"linestyle": "none"})))
         for label in grid.labels if label in labels]
     return out + [line([], [], label=place, color="#7f7f7f", marker=marker,
                        linestyle="none", markersize=4) for place, marker in by_place.items()]

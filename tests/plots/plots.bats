@@ -77,7 +77,7 @@ draw() {
         "$QUALM" plot -q "$DIR/results/${one%:*}.h5" --what "${one#*:}" -o "$DIR/p/one.svg"
         [ "$(stat -c %s "$DIR/p/one.svg")" -gt 10000 ]
     done
-    "$QUALM" plot "$DIR/results/momentum_format.h5" --list | grep -q "^frontier  *At "
+    "$QUALM" plot "$DIR/results/momentum_format.h5" --list | grep -q "^frontier  *exp_avg: SQNR of the state: at "
     "$QUALM" plot -q "$DIR/results/drift.h5" -o "$DIR/again.svg"
     cmp "$DIR/again.svg" "$DIR/p/drift-drift.svg"
     export TITLE=$(json_value 'd["title"]' plot "$DIR/results/momentum_format.h5" --what points \
@@ -177,6 +177,7 @@ for _ in range(300):
     looks = encode.looks(labels)
     for a, b in itertools.combinations(looks.values(), 2):
         assert (a["marker"], a["color"]) != (b["marker"], b["color"]), labels
+        assert (a["marker"], a["linestyle"]) != (b["marker"], b["linestyle"]), labels  # in grey
     if len({encode.colour(q[0]) for q in labels.values()}) > 1:
         for label, (q,) in labels.items():
             assert not q.startswith("nf4:") or looks[label]["color"] == common.PALETTE[nf4]
