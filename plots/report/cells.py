@@ -419,8 +419,8 @@ class Cells:
         self.plain = int(np.sum(plain))
         self.rows &= ~plain
         every = varying({name: column[self.open] for name, column in self.axes.items()})
-        self.only = "; ".join(str(self.axes[name][np.flatnonzero(self.rows)[0]]) for name in every
-                              ) if self.rows.any() else ""  # of a suite that has one format left
+        first = np.flatnonzero(self.rows)[:1] if not self.values() else []
+        self.only = "; ".join(str(self.axes[name][i]) for i in first for name in every)
         self.units = units(self.cells, self.axes, np.flatnonzero(self.rows),
                            c.f["/metrics"][...])
 

@@ -80,6 +80,8 @@ def mean_over(v):
 def has_fewer(v):
     """Which rows have fewer paired runs than another one of their problem."""
     most = {}
+    if "n" not in v:
+        return np.zeros(len(v["verdict"]), bool)
     for problem, n in zip(v["problem"].tolist(), v["n"].tolist()):
         most[problem] = max(n, most.get(problem, 0))
     return np.array([0 < n < most[p] for p, n in zip(v["problem"].tolist(), v["n"].tolist())], bool)
@@ -88,8 +90,8 @@ def has_fewer(v):
 def fewer_told(v, names):
     """What the caption says of rows of fewer paired runs than others of their problem."""
     said = [f"{name} ({n})" for name, n, is_so in zip(names, v["n"].tolist(), has_fewer(v)) if is_so]
-    return f" Of fewer pairs than others of the problem, and no title's largest: {alike.named(said)}." \
-        if said else ""
+    return " Of fewer pairs than others of the problem, and no title's largest: " \
+        f"{alike.named(said)}." if said else ""
 
 
 def interval_told(v):
