@@ -39,8 +39,9 @@ def below_zero(b, parts):
     """{(problem, label)} of bars with a negative part, and these parts in words."""
     at = np.isin(b["part"], parts) & (b["mean"] < 0)
     keys = list(zip(b["problem"][at].tolist(), b["label"][at].tolist()))
-    return set(keys), [f"{part} of {label} on {campaign.readable(problem)} ({common.digits(mean, 2)})" for
-                       part, (problem, label), mean in zip(b["part"][at], keys, b["mean"][at])]
+    return set(keys), [f"{part} of {label} on {campaign.readable(problem)} "
+                       f"({common.digits(mean, 2)})" for part, (problem, label), mean in
+                       zip(b["part"][at], keys, b["mean"][at])]
 
 
 def draw_panel(b, labels, parts, unit):

@@ -89,7 +89,8 @@ def has_fewer(v):
 
 def fewer_told(v, names):
     """What the caption says of rows of fewer paired runs than others of their problem."""
-    said = [f"{name} ({n})" for name, n, is_so in zip(names, v["n"].tolist(), has_fewer(v)) if is_so]
+    rows = zip(names, v["n"].tolist(), has_fewer(v))
+    said = [f"{name} ({n})" for name, n, is_so in rows if is_so]
     return " Of fewer pairs than others of the problem, and no title's largest: " \
         f"{alike.named(said)}." if said else ""
 
@@ -252,9 +253,9 @@ def draw(c, out):
         return
     legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone",
                                         inline.block(inline.NULL))]
-    caption = (f"At {c.verdict_rate()}. {GAP}. Shown: {mean_over(v)} {interval_told(v)}; to the right "
-               "is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; better or worse: the 95 % interval excludes 0, also less the "
-               "gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
+    caption = (f"At {c.verdict_rate()}. {GAP}. Shown: {mean_over(v)} {interval_told(v)}; to the "
+               "right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; better or "
+               "worse: the 95 % interval excludes 0, also less the gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
                "else undecided." + marks_told(v, named(v)) + fewer_told(v, named(v))
                + lost_told(lost) + c.left_told())
     out.figure(NAME, panels, (answer(v) + campaign.lost_title(lost), MENU), caption, legend)

@@ -43,7 +43,8 @@ def draw(c, out):
         cell = ax.add_patch(matplotlib.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92,
                                                          facecolor=back, edgecolor="#111111",
                                                          linewidth=0.9 * (v["mean"][i] < 0)))
-        text = f"{'+' * (v['mean'][i] >= 0)}{common.digits(v['mean'][i], 2)} " if finite else "diverged " if v["gone"][i] else ""
+        text = f"{'+' * (v['mean'][i] >= 0)}{common.digits(v['mean'][i], 2)} " if finite else \
+            "diverged " if v["gone"][i] else ""
         text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], "") + marks[i],
                        fontsize=6, ha="center",
                        va="center", color=ink)

@@ -166,18 +166,17 @@ assert "lin0 (exp_avg_sq, SQNR of the update: -53 dB)." in table.omitted()
 # maps without a colour of their own leave that of another map
 four = {name: [f"{name}:4u/block:128/near"] for name in ("lin", "lin0", "de", "de0", "dyn")}
 assert len({look["color"] for look in encode.looks(four).values()}) == 5
-seed = random.randrange(1 << 30)
-print("seed", seed)
+print("seed", seed := random.randrange(1 << 30))
 draw = random.Random(seed)
 nf4 = encode.colour("nf4:4s/block:64/bisect")
 for _ in range(300):
-    form = lambda: "%s:4s/%s/near" % (draw.choice(["int", "nf4", "dyn", "lin", "nf4a8", "de"]),
-                                      draw.choice(["block:64", "row", "rank1", "tensor"]))
-    labels = {"l%d" % k: [form()] for k in range(draw.randint(2, 8))}
+    labels = {"l%d" % k: ["%s:4s/%s/near" % (
+        draw.choice(["int", "nf4", "dyn", "lin", "nf4a8", "de"]),
+        draw.choice(["block:64", "row", "rank1", "tensor"]))] for k in range(draw.randint(2, 8))}
     looks = encode.looks(labels)
     for a, b in itertools.combinations(looks.values(), 2):
-        assert (a["marker"], a["color"]) != (b["marker"], b["color"]), labels
-        assert (a["marker"], a["linestyle"]) != (b["marker"], b["linestyle"]), labels  # in grey
+        for key in ("color", "linestyle"):  # in grey, too
+            assert (a["marker"], a[key]) != (b["marker"], b[key]), labels
     if len({encode.colour(q[0]) for q in labels.values()}) > 1:
         for label, (q,) in labels.items():
             assert not q.startswith("nf4:") or looks[label]["color"] == common.PALETTE[nf4]
