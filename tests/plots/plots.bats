@@ -159,7 +159,6 @@ assert told.found["title"].startswith("two: SQNR (dB): search: mids beats scan")
 assert "one: SQNR (dB): search: of equal bits nothing" in told.found["caption"], told.found
 importlib.reload(cells)
 table = cells.Cells(campaign.Campaign(sys.argv[1]))
-# what does not reach 0 dB is named
 table.left_out = table.beyond = table.without = table.plain = 0
 table.below = {("exp_avg_sq", "SQNR of the update (dB)", "lin0"): -53.2}
 assert "lin0 (exp_avg_sq, SQNR of the update: -53 dB)." in table.omitted()
