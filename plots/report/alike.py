@@ -2,8 +2,8 @@
 
 The rule of all figures: where a title, a line or a point compares formats by a median or a mean, it
 is over what all of them have.  While that is less than half of what the panel has, the format with
-the fewest is set apart, unless two are left: it is drawn hollow over its own, no title has it, and
-the caption names it.
+the fewest is set apart, unless two are left: it is drawn hollow over its own, no title
+compares it with the others, and the caption names it.
 """
 MOST = 4  # formats that a caption names
 
@@ -41,9 +41,9 @@ class Alike:
             said += " (skipped, failed or undefined: " + named(
                 [f"{name} lacks {k}" for name, k in self.lacking.items()]) + ")"
         if self.apart:
-            said += f"; {drawn}, over what they have and in no title: " + named(
-                [f"{name} ({k} {what}, the others skipped, failed or undefined)"
-                 for name, k in self.apart.items()])
+            said += f"; {drawn}, over what they have (else skipped, failed or undefined), not " \
+                "compared with the others: " + named([f"{name} ({k} {what})" for name, k in
+                                                      self.apart.items()])
         return f" {said}."
 
 

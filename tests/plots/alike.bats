@@ -95,7 +95,7 @@ assert panels
 END
     done
     for figure in points frontier; do
-        [[ $(told fewer $figure) == *"Medians that are compared are over the "*" tensors that there are; hollow, over what they have and in no title: nf4 in rowcol ("* ]]
+        [[ $(told fewer $figure) == *"Medians that are compared are over the "*" tensors that there are; hollow, over what they have "*", not compared with the others: nf4 in rowcol ("* ]]
     done
     [[ $(told fewer frontier) != *rowcol*" | "* ]]
     for figure in points dumbbell; do
@@ -140,7 +140,7 @@ END
         'variant: ["adamw4_ao,min_numel=0,whole_blocks=0"]' 'exp_avg.norm: ["block:128", row, col]' \
         'source: ["problem:factor:m=16,n=12,r=2", "problem:logreg:n=200,d=10,batch=16"]'
     run told runs shares
-    [[ "$output" != *col*" | "* ]] && [[ "$output" == *" in no title: col (6 runs, the others "* ]]
+    [[ "$output" != *col*" | "* ]] && [[ "$output" == *", not compared with the others: col (6 runs)"* ]]
     python "$DIR/runs.h5" <<'END'
 import os, random, sys
 path, sys.argv[0] = sys.argv[1], "draw.py"
