@@ -83,7 +83,7 @@ def nothing(c, args):
     elif table.there and table.plain:
         why = f"its {table.plain} cells are {campaign.SMALL}"
     elif table.there and table.open.any():
-        why = f"its {int(table.open.sum())} cells have no values: {table.reasons()}"
+        why = f"no cell has values: {table.reasons()}"
     else:
         why = f"it is of kind {common.text(c.f.attrs['kind'])}; figures are of `qualm run`, " \
               "`qualm search` and `qualm predict`"
