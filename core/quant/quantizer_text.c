@@ -201,6 +201,32 @@ static const struct scale_word *find_scale_word(const char *word)
     return NULL;
 }
 
+/* Whether a word takes a value after ':' that may be a whole number. */
+static int takes_number(const char *word)
+{
+    const struct scale_word *w = find_scale_word(word);
+    int norm = FIND(qm_norm_names, word);
+    return strcmp(word, "logblock") == 0 || strcmp(word, "expand") == 0 ||
+           (norm >= 0 && qm_norm_has_block((enum qm_norm)norm)) || (w && w->value != FLAG);
+}
+
+/* Whether a word has its number without the ':', as "block64", "block 64" or "block-64"; out: what
+ * is meant. */
+enum { QM_WORD_MEANT = 64 };
+static int value_joined(const char *word, char out[QM_WORD_MEANT])
+{
+    for (int i = 0; i < COUNT_WORDS; i++) {
+        size_t n = strlen(words[i]);
+        if (strncmp(word, words[i], n) != 0 || !takes_number(words[i]))
+            continue;
+        const char *number = word + n + strspn(word + n, " _-=");
+        size_t digits = strspn(number, "0123456789");
+        if (digits > 0 && digits < 20 && !number[digits])
+            return snprintf(out, QM_WORD_MEANT, "%s:%s", words[i], number);
+    }
+    return 0;
+}
+
 /* Reads one word after the map.  value: the text after ':', or NULL. */
 static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *word,
                            const char *value)
@@ -234,6 +260,9 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
             q->expand = n <= QM_EXPAND_MOST ? (int)n : QM_EXPAND_MOST + 1;
             return QM_OK;
         }
+    char meant[QM_WORD_MEANT];
+    if (!w && value_joined(word, meant))
+        return qm_fail(QM_NO_MATCH, "no word '%s'; did you mean '%s'?", word, meant);
     if (!w)
         return qm_name_unknown("word", word, words, COUNT_WORDS);
     QM_TRY(no_value(word, value));
@@ -371,6 +400,9 @@ static qm_status unknown_axis(const struct qm_quantizer *q, const char *axis, co
 /* Fails for what is no word of any axis, with the words of this one. */
 static qm_status unknown_word(const char *axis, const char *word)
 {
+    char meant[QM_WORD_MEANT];
+    if (value_joined(word, meant))
+        return qm_fail(QM_NO_MATCH, "no %s '%s'; did you mean '%s'?", axis, word, meant);
     static const char *const scales[] = {
 #define X(name, ...) #name,
         QM_SCALE_WORD_LIST(X)

@@ -48,12 +48,50 @@ static error_t guard(int key, char *arg, struct argp_state *state)
     return guarded->parser ? guarded->parser(key, arg, state) : ARGP_ERR_UNKNOWN;
 }
 
-/* A line for a stream, without control characters. */
+/* Adds the long names of options to names[*n]. */
+static void add_options(const struct argp_option *o, const char **names, int *n, int most)
+{
+    for (; o && (o->name || o->key || o->doc); o++)
+        if (o->name && *n < most)
+            names[(*n)++] = o->name;
+}
+
+/* What getopt's line on an unknown long option means by it, in near, or "". */
+static void option_meant(const char *line, char near[QM_NAME_NEAR])
+{
+    enum { MOST = 128 };
+    static const char mark[] = "unrecognized option '--";
+    const char *names[MOST] = {"help", "usage", "version"}, *at = strstr(line, mark);
+    int n = 3;
+    near[0] = '\0';
+    char word[64];
+    if (!at || !guarded)
+        return;
+    at += sizeof mark - 1;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, "='"), at);
+    add_options(guarded->options, names, &n, MOST);
+    for (const struct argp_child *c = guarded->children; c && c->argp; c++)
+        add_options(c->argp->options, names, &n, MOST);
+    const char *nearest = qm_name_nearest(word, names, n);
+    if (nearest)
+        snprintf(near, QM_NAME_NEAR, "; did you mean '--%s'?", nearest);
+}
+
+/* A line for a stream, without control characters; one of getopt's gets the option that is near. */
 static ssize_t say_plain(void *to, const char *text, size_t n)
 {
-    char *copy = strndup(text, n);
+    char *copy = strndup(text, n), near[QM_NAME_NEAR];
     if (!copy)
         return 0;
+    option_meant(copy, near);
+    char *end = *near ? strchr(copy, '\n') : NULL;
+    if (end) {
+        *end = '\0';
+        qm_cli_make_plain(copy, 1);
+        fprintf(to, "%s%s\n", copy, near);
+        free(copy);
+        return (ssize_t)n;
+    }
     qm_cli_make_plain(copy, 1);
     fputs(copy, to);
     free(copy);

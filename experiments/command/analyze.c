@@ -366,22 +366,26 @@ static qm_status store_remarks(const struct options *o, struct qm_store *s, cons
 
 /* ---- all files ----------------------------------------------------------------------------- */
 
+/* A file of which no tensor matches has no remark: the error that follows says all. */
 static qm_status analyze_file(struct options *o, const char *path, int *matched,
                               struct qm_rows *rows)
 {
     struct qm_file *f;
     struct qm_progress progress;
     int64_t total = 0;
+    int matching = 0;
     QM_TRY(qm_file_open_numbers(path, &f));
     for (int i = 0; i < qm_file_count(f); i++)
-        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
+        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
+            matching++;
             total += qm_file_entry(f, i)->numel;
+        }
     qm_progress_start(&progress, path, 0);
     if (qm_cli.verbose)
         qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
                 qm_file_count(f), (long long)total);
     char remark[QM_FILE_REMARK];
-    qm_status st = qm_file_remark(f, remark) ? remark_on(path, remark, o) : QM_OK;
+    qm_status st = matching && qm_file_remark(f, remark) ? remark_on(path, remark, o) : QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
             ++*matched;

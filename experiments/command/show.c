@@ -386,6 +386,10 @@ static qm_status show_named(const char *name, json_t *found)
             QM_TRY(show_item(&item[i], &one));
             json_array_append_new(found, one);
         }
+    enum qm_kind kind; /* units: what a unit is, with all of them */
+    if (!json_array_size(found) && qm_kind_find(name, &kind) &&
+        strcmp(name, qm_kind_singular(kind)) != 0)
+        return show_named(qm_kind_singular(kind), found);
     if (json_array_size(found))
         return QM_OK;
     show_argument(name, found);

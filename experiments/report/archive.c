@@ -2,12 +2,14 @@
 #include "experiments/report/archive.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/name.h"
 #include "experiments/machine/shipped_files.h"
 
 enum { DIGITS = 4 }; /* significant digits of losses in curves */
@@ -207,6 +209,26 @@ qm_status qm_archive_write(struct qm_result *r, const char *path, const char *ou
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
+/* The shipped archives' names that are near a word, as qm_name_near writes them. */
+static void archive_near(const char *word, char out[QM_NAME_NEAR])
+{
+    enum { MOST = 64, NAME = 128 };
+    glob_t found = {0};
+    char pattern[PATH_MAX], name[MOST][NAME];
+    const char *names[MOST];
+    int n = 0;
+    glob(qm_shipped_pattern("results/*.h5", pattern, sizeof pattern), 0, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc && n < MOST; i++) {
+        const char *slash = strrchr(found.gl_pathv[i], '/');
+        snprintf(name[n], NAME, "%s", slash ? slash + 1 : found.gl_pathv[i]);
+        name[n][strcspn(name[n], ".")] = '\0';
+        names[n] = name[n];
+        n++;
+    }
+    globfree(&found);
+    qm_name_near(word, names, n, out);
+}
+
 qm_status qm_archive_find(const char *word, char *path, size_t size)
 {
     snprintf(path, size, "%s", word);
@@ -217,11 +239,13 @@ qm_status qm_archive_find(const char *word, char *path, size_t size)
     char name[PATH_MAX];
     snprintf(name, sizeof name, "results/%s.h5", word);
     qm_shipped(name, path, size);
-    return access(path, F_OK) == 0 ? QM_OK
-                                   : qm_fail(QM_NO_MATCH,
-                                             "no archive '%s': expected a result file, or NAME for "
-                                             "results/NAME.h5",
-                                             word);
+    if (access(path, F_OK) == 0)
+        return QM_OK;
+    char near[QM_NAME_NEAR];
+    archive_near(word, near);
+    return qm_fail(QM_NO_MATCH,
+                   "no archive '%s'%s%s%s expected a result file, or NAME for results/NAME.h5",
+                   word, *near ? "; did you mean " : "", near, *near ? "?" : ":");
 }
 
 qm_status qm_archive_check(const char *path)

@@ -75,8 +75,25 @@ static int is_recipe_key(const char *key)
     return 0;
 }
 
+/* What a misspelt SLOT.AXIS means by the slots of all rules, in out; NULL: none is near. */
+static const char *slot_meant(const char *key, char *out, size_t size)
+{
+    const char *all[256], *dot = strchr(key, '.'); /* several rules have a slot */
+    int n = 0;
+    char stem[64];
+    if (!dot || (size_t)(dot - key) >= sizeof stem)
+        return NULL;
+    snprintf(stem, sizeof stem, "%.*s", (int)(dot - key), key);
+    for (int r = 0; r < qm_rule_count(); r++)
+        for (int i = 0; i < qm_rule_at(r)->n_slots && n < COUNT(all); i++)
+            all[n++] = qm_rule_at(r)->slot[i];
+    const char *slot = qm_name_nearest(stem, all, n);
+    return slot && (size_t)snprintf(out, size, "%s%s", slot, dot) < size ? out : NULL;
+}
+
 static qm_status unknown_key(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at)
 {
+    char meant[128];
     const char *all[COUNT(axis_keys) + COUNT(plain_keys) + COUNT(hyper_keys) + 2];
     int n = 0;
     for (int i = 0; i < COUNT(axis_keys); i++)
@@ -87,7 +104,8 @@ static qm_status unknown_key(struct qm_yaml_walk *w, const char *key, const yaml
         all[n++] = hyper_keys[i];
     all[n++] = "exp_avg";
     all[n++] = "exp_avg_sq";
-    const char *nearest = qm_name_nearest(key, all, n);
+    const char *nearest = slot_meant(key, meant, sizeof meant);
+    nearest = nearest ? nearest : qm_name_nearest(key, all, n);
     return qm_yaml_fail(w, at, QM_BAD_ARG, "no key '%s'%s%s%s", key,
                         nearest ? "; did you mean '" : "", nearest ? nearest : "",
                         nearest ? "'?" : "; `qualm run --help` lists them");

@@ -369,6 +369,26 @@ def format_look(key):
     return look(FORMATS[key][1] if key in FORMATS else 6)
 
 
+def digits(x, n=3):
+    """x with n significant digits for a text, without an exponent between 1e-5 and 1e7."""
+    if not np.isfinite(x):
+        return "undefined" if np.isnan(x) else "Inf" if x > 0 else "-Inf"
+    short, _, power = f"{x:.{n}g}".partition("e")
+    if not power:
+        return "0" if float(short) == 0.0 else short
+    if -5 <= int(power) < 7:
+        return f"{float(f'{x:.{n}g}'):.{max(0, n - 1 - int(power))}f}".rstrip("0").rstrip(".") \
+            if int(power) < 0 else f"{float(f'{x:.{n}g}'):.0f}"
+    return f"{short}e{int(power)}"
+
+
+def unlike(a, b, n=3, most=6):
+    """The texts of two numbers, with as many digits, n to most, as make them differ; with n where
+    none do."""
+    enough = [k for k in range(n, most + 1) if digits(a, k) != digits(b, k)]
+    return digits(a, (enough or [n])[0]), digits(b, (enough or [n])[0])
+
+
 def median(rows):
     """The median of each column without NaN, of an even number of rows the mean of the two in the
     middle; NaN for a column of NaN."""

@@ -12,7 +12,7 @@ ALL, REST = "all", "rest"  # the whole gap; what the parts leave of it
 
 def answer(b, parts, plain):
     """Which part is the largest of a bar how often, in words, where the mean gap is above 0; parts
-    without the rest, bars without the (problem, label) of plain."""
+    without the rest where there are several, bars without the (problem, label) of plain."""
     first, bars, none = dict.fromkeys(parts, 0), 0, 0
     keys = dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist()))
     for key in [key for key in keys if key not in plain]:
@@ -39,8 +39,9 @@ def below_zero(b, parts):
     """{(problem, label)} of bars with a negative part, and these parts in words."""
     at = np.isin(b["part"], parts) & (b["mean"] < 0)
     keys = list(zip(b["problem"][at].tolist(), b["label"][at].tolist()))
-    return set(keys), [f"{part} of {label} on {campaign.readable(problem)} ({mean:.2g})" for
-                       part, (problem, label), mean in zip(b["part"][at], keys, b["mean"][at])]
+    return set(keys), [f"{part} of {label} on {campaign.readable(problem)} "
+                       f"({common.digits(mean, 2)})" for part, (problem, label), mean in
+                       zip(b["part"][at], keys, b["mean"][at])]
 
 
 def draw_panel(b, labels, parts, unit):
@@ -108,7 +109,8 @@ def draw(c, out):
             panels.append((draw_panel(one, labels, parts, "gap (log10), part by part"), name,
                            f"Error budget on {name}; the table /protocol/budget has the numbers"))
     negative = below_zero(b, parts)[1]
-    said = answer(b, [part for part in parts if part != REST], c.plain)
+    compared = [part for part in parts if part != REST]
+    said = answer(b, compared if len(compared) > 1 else parts, c.plain)  # one: against the rest
     if bars:
         said = said.replace("No variant is", "No variant whose runs all ended is")
     if panels:

@@ -1,7 +1,9 @@
 """cells.py - Cells that do not train, by the axes of any suite: places, series, panels, answers."""
+import copy
 import itertools
 import math
 
+import alike
 import campaign
 import common
 import encode
@@ -68,10 +70,21 @@ def median(found):
 
 
 def bars(low, mid, high):
-    """(middle, lengths of the two bars) for drawing: an end among exact values has no bar."""
+    """(middle, lengths of the two bars) for drawing: an end among exact values has no bar, nor one
+    that is infinite; a middle that is has no point."""
     low, mid, high = (np.asarray(x, dtype=float) for x in (low, mid, high))
+    mid = np.where(np.isfinite(mid), mid, np.nan)
     return mid, [np.where(np.isfinite(low), mid - low, 0.0),
-                 np.where(high < EXACT, high - mid, 0.0)]
+                 np.where((high < EXACT) & np.isfinite(high), high - mid, 0.0)]
+
+
+def measured(unit, mid, low, high):
+    """A difference with its interval in words, without digits below a hundredth."""
+    small = [0.0 if abs(x) < 0.005 else x for x in (mid, low, high)]
+    if not any(small):
+        return f"by less than 0.01 {unit}"
+    mid, low, high = (common.digits(x, 2) for x in small)
+    return f"by {mid} {unit} [{low}, {high}]"
 
 
 def varying(axes):
@@ -136,38 +149,68 @@ class Grid:
     or the places where there is one series."""
 
     def __init__(self, table, metric, keep, split_axes):
-        cells, axes, unit = table
+        cells, axes, unit, only = table
         x, series, _, self.blocks = split_axes
         rows = np.flatnonzero(keep & ~np.isnan(metric))
         self.without = int(np.sum(keep & np.isnan(metric)))
         self.x, self.series, self.value, self.bits = x, series, {}, {}
-        self.kind, elements = {}, {}
-        quantizers, by_place = {}, {}
+        self.kind, weighed, quantizers, by_place = {}, {}, {}, {}
         self.once = np.isin(cells["coupling"][rows], ("oneshot", "update")).all()
         for i in rows:
-            label = axes[series][i] if series else str(cells["variant"][i])
+            label = axes[series][i] if series else only or str(cells["variant"][i])
             at = axes[x][i] if x else label
             key = (*unit[i], *(str(axes[name][i]) for name in self.blocks))
             self.value.setdefault((at, label), {}).setdefault(key, []).append(metric[i])
             self.kind[self.tensor(key)] = str(cells["class"][i])
-            elements[at, label] = elements.get((at, label), 0.0) + float(cells["n"][i])
-            total = self.bits.get((at, label), 0.0)
-            self.bits[at, label] = total + float(cells["bits"][i] * cells["n"][i])
+            weighed.setdefault((at, label), {}).setdefault(key, []).append(
+                (float(cells["bits"][i] * cells["n"][i]), float(cells["n"][i])))
             for found, name in ((quantizers, label), (by_place, at)):
                 found.setdefault(name, []).append(str(cells["quantizer"][i]))
         self.value = {key: {tensor: float(np.median(x)) for tensor, x in found.items()}
                       for key, found in self.value.items()}
-        self.bits = {key: total / max(elements[key], 1.0) for key, total in self.bits.items()}
+        self.compare_alike(weighed)
         self.slots = 2 if (cells["coupling"][rows] == "update").all() else 1
         self.places = list(dict.fromkeys(k[0] for k in self.value))
         if x:
             self.places.sort(key=lambda v: int(v[len(BLOCKS):]) if is_block(v) else 1 << 62)
         self.labels = list(dict.fromkeys(k[1] for k in self.value))
         self.look = encode.looks(quantizers)
+        self.quantizers = {name: by_place[name] for name in self.places}
         alone = bool(x) and len(self.labels) == 1
         self.names, self.axis = (self.places, x) if alone else (self.labels, series)
-        self.looks = encode.looks({name: by_place[name] for name in self.places}) if alone \
-            else self.look
+        self.looks = encode.looks(self.quantizers) if alone else self.look
+
+    def compare_alike(self, weighed):
+        """Keeps of each format the tensors that all compared ones have (alike.py); bits are those
+        of the tensors that are kept.  weighed: {format: {tensor: [(bits, elements)]}}."""
+        self.alike = alike.Alike({key: {*found} for key, found in self.value.items()})
+        for key in self.alike.inside:
+            self.value[key] = {tensor: x for tensor, x in self.value[key].items()
+                               if tensor in self.alike.common}
+        for key, found in self.value.items():
+            rows = [row for tensor in found for row in weighed[key][tensor]]
+            self.bits[key] = sum(row[0] for row in rows) / max(sum(row[1] for row in rows), 1.0)
+
+    def is_apart(self, key):
+        """Whether a (place, series) is not compared by its median."""
+        return key in self.alike.apart
+
+    def format(self, key):
+        """A (place, series) in words."""
+        place, label = key
+        return label if not self.x else \
+            f"{label} in {place.replace(BLOCKS, 'blocks of ')}" if len(self.labels) > 1 else place
+
+    def alike_told(self, are_medians=True):
+        """What the caption says of the tensors that some formats lack; without medians, of pairs of
+        values: a format is set apart from none."""
+        told = copy.copy(self.alike)
+        told.apart, told.lacking = ({self.format(key): k for key, k in found.items()}
+                                    for found in (told.apart, told.lacking))
+        if not are_medians:
+            told.apart = {}
+            return told.told("tensors", "values")
+        return told.told("tensors", "medians")
 
     def place(self):
         """The place at which series are compared: blocks of 128, else the middle one; None:
@@ -242,12 +285,17 @@ class Grid:
 
     def rivals(self):
         """(first name, {name: its gains}) of those with no more bits than the first; of all where
-        there are none."""
+        there are none.  All gains are over the same tensors: a format that is set apart is a rival
+        where there is no other."""
         there = self.middles()
         if not there:
             return None, {}
         first = next(iter(there))
         found = {b: gains for b in there if b != first and (gains := self.gains(first, b))}
+        found = {b: gains for b, gains in found.items() if not self.is_apart(self.key(b))} or found
+        both = set.intersection(*map(set, found.values())) if found else set()
+        found = {b: {key: gains[key] for key in gains if key in both} for b, gains in found.items()
+                 } if both else dict([*found.items()][:1])
         equal = {b: gains for b, gains in found.items() if self.more_bits(first, b) <= 0.0}
         return first, equal or found
 
@@ -308,7 +356,7 @@ class Grid:
         mid, low, high = interval(d)
         wins, n = int(np.sum(d > 0)), len(d)
         more = self.more_bits(first, best)
-        cost = [f"{self.bits[self.key(name)]:.3g}" for name in (first, best)]
+        cost = common.unlike(*(self.bits[self.key(name)] for name in (first, best)))
         bits = abs(self.bits[self.key(best)] - self.bits[self.key(first)])
         equal = "" if more > 0.0 else "with no more bits " if more < 0.0 else \
             "of equal bits " if bits < 0.005 else "of about equal bits "
@@ -323,21 +371,31 @@ class Grid:
                 "those with no more bits"
             rest = f", the best of {which}," if others and sure else ""
             axis += "" if sure else f"{equal}nothing is surely above {first}; "
-            return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} by "
-                    f"{-mid:.2g} {unit} [{-high:.2g}, {-low:.2g}]{where}"
+            return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} "
+                    f"{measured(unit, -mid, -high, -low)}{where}"
                     + f", with {cost[0]} bits to {cost[1]}" * (bits >= 0.005))
         if low <= 0.0:
             return (f"{axis}{equal}nothing is surely above {first}{where}; {best} on "
-                    f"{wins} of {n} {what} by {mid:.2g} {unit} [{low:.2g}, {high:.2g}]"
+                    f"{wins} of {n} {what} {measured(unit, mid, low, high)}"
                     + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
-        return (f"{axis}{best} beats {first} on {wins} of {n} {what} by {mid:.2g} {unit} "
-                f"[{low:.2g}, {high:.2g}]{where}"
+        return (f"{axis}{best} beats {first} on {wins} of {n} {what} "
+                f"{measured(unit, mid, low, high)}{where}"
                 + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
+
+    def one(self, found):
+        """The median of the values of one format in words."""
+        found = self.by_tensor(found)
+        n = len(found)
+        if not has_median(found):
+            return f"half or more of {n} tensors are exact, without a median"
+        mid, low, high = (common.digits(x) for x in interval([*found.values()]))
+        return f"the median of {n} tensors is {mid} dB [{low}, {high}]" if n > 1 else \
+            f"one tensor, {mid} dB"
 
     def why(self):
         """Why there is no answer, in words."""
         if len(self.names) < 2:
-            return f"Nothing to compare: {self.names[0]} alone has values"
+            return f"{self.names[0]}, alone: {self.one(self.at(self.names[0]))}"
         if len(self.middles()) < 2:
             return "Nothing to compare: half or more of the values are exact, without a median"
         return f"Nothing to compare: no tensor has values of two of {', '.join(self.names[:4])}"
@@ -360,8 +418,20 @@ class Cells:
         plain = self.rows & campaign.is_plain(self.cells)
         self.plain = int(np.sum(plain))
         self.rows &= ~plain
+        every = varying({name: column[self.open] for name, column in self.axes.items()})
+        first = np.flatnonzero(self.rows)[:1] if not self.values() else []
+        self.only = "; ".join(str(self.axes[name][i]) for i in first for name in every)
         self.units = units(self.cells, self.axes, np.flatnonzero(self.rows),
                            c.f["/metrics"][...])
+
+    def reasons(self):
+        """Why cells have no values, in words."""
+        found = {}
+        for i in np.flatnonzero(self.open & (self.cells["status"] != "ok")):
+            key = str(self.cells["status"][i]), str(self.cells["reason"][i])
+            found[key] = found.get(key, 0) + 1
+        return alike.named([f"{n} {status}" + f" ({reason})" * bool(reason)
+                            for (status, reason), n in found.items()])
 
     def tensors(self):
         """In words: how many there are, as `units` counts them."""
@@ -407,9 +477,9 @@ class Cells:
                 head = [*([slot] if slot else []), *([coupling] if len(couplings) > 1 else []),
                         *values]
                 for name, words in WHOLE if coupling == "update" else METRICS:
-                    table = self.cells, self.axes, self.units
+                    table = self.cells, self.axes, self.units, self.only
                     grid = Grid(table, self.metrics[name], keep, parts)
-                    if grid.value and len(grid.labels) * len(grid.places) > 1:
+                    if grid.value:
                         shown += 1
                         self.without += grid.without
                         self.exact = tuple(map(sum, zip(self.exact, grid.exact())))
@@ -432,7 +502,7 @@ class Cells:
             + [f"{self.plain} cells that are {campaign.SMALL}"] * (self.plain > 0)
         out = (f"; left out: {', '.join(left)}." if left else ".") + self.seeds() \
             + campaign.lost_told(self.lost, " They are in no number here.")
-        low = [f"{key[-1]} ({', '.join(key[:-1]).removesuffix(' (dB)')}: {x:.2g} dB)"
+        low = [f"{key[-1]} ({', '.join(key[:-1]).removesuffix(' (dB)')}: {common.digits(x, 2)} dB)"
                for key, x in self.below.items()]
         if low:
             out += " Below 0 dB, an error larger than the value itself, as where a second moment " \
@@ -447,4 +517,4 @@ class Cells:
             "scale of its own): they count in medians, and an end of a bar among them is not " \
             "drawn" if values else ""
         return out + (f"; {points} points of which at least half of the values are exact have no "
-                      "median and are left out" if points else "")
+                      "median and are marked exact at the upper edge" if points else "")

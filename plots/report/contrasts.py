@@ -127,8 +127,8 @@ def draw(c, out):
     others = "; ".join([a for k, a in enumerate(answers) if k not in told][:6])
     out.figure(NAME, panels, (first + campaign.lost_title(lost), MENU),
                others + ". " * bool(others) + unchanged(same)
-               + f"At {c.verdict_rate()}: {forest.mean_over(v)} with its 95 % (thin) "
-               "and 90 % (thick) interval; to the right is worse; verdicts after Benjamini and "
+               + f"At {c.verdict_rate()}: {forest.mean_over(v)} {forest.interval_told(v)}; "
+               "to the right is worse; verdicts after Benjamini and "
                f"Hochberg. {forest.GAP}." + forest.marks_told(v, forest.named(v), v["apart"])
                + forest.lost_told(lost) + c.left_told() + rest,
                forest.shapes(v)[:-1])

@@ -1,4 +1,5 @@
 """curves.py - Draws the loss over updates of the variants and their double-precision twins."""
+import alike
 import campaign
 import common
 import inline
@@ -90,6 +91,31 @@ def twin_lost(c):
     return np.zeros(len(c.rows["cell"]), bool) if gap is None else gap[c.rows["cell"]] >= LOST_GAP
 
 
+def of_the_same(rows):
+    """(rows of the runs, seed and instance, that all compared labels of a problem have; what a
+    caption says of the others).  The rows have then a column apart (alike.py)."""
+    instance = rows.get("instance", np.zeros(len(rows["seed"]), int)).tolist()
+    runs = [*zip(rows["seed"].tolist(), instance)]
+    keep, apart, told = np.ones(len(runs), bool), np.zeros(len(runs), bool), {}
+    for problem in campaign.in_order(rows["problem"]):
+        at, found = np.flatnonzero(rows["problem"] == problem), {}
+        for i in at:
+            found.setdefault(str(rows["label"][i]), set()).add(runs[i])
+        same = alike.Alike(found)
+        told[campaign.readable(problem)] = same.told("runs", "medians")
+        for i in at:
+            apart[i] = rows["label"][i] in same.apart
+            keep[i] = apart[i] or runs[i] in same.common
+    return select(dict(rows, apart=apart), keep), alike.together(told)
+
+
+def look_of(c, rows, label):
+    """The look of a label's line; hollow where it is set apart."""
+    style = c.line(label)
+    return dict(style, markerfacecolor="#ffffff") if rows["apart"][rows["label"] == label].any() \
+        else style
+
+
 def select(rows, mask):
     return {name: column[mask] for name, column in rows.items()}
 
@@ -129,7 +155,7 @@ def lowest(rows, curves, plain):
     {(problem, label)} that are not counted."""
     steps, loss = curves[:2]
     ends, found = at_end(loss, steps, rows, rows["status"] == "diverged"), {}
-    for label in campaign.in_order(rows["label"]):
+    for label in campaign.in_order(rows["label"][~rows["apart"]]):
         if (rows["problem"][0], label) not in plain:
             found[label] = common.median(ends[rows["label"] == label, None])[0]
     if len(curves) > 2:
@@ -178,7 +204,7 @@ def draw_panel(c, rows, curves):
     for label in campaign.in_order(rows["label"]):
         k = c.place[label]
         mine = rows["curve"][rows["label"] == label]
-        style = c.line(label)
+        style = look_of(c, rows, label)
         band(ax, x, stacked(loss, steps, mine, x), style, lambda a: c.series(a, label),
              0 if c.crowded() else max(0.05, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16),
              zorder=3)
@@ -220,6 +246,7 @@ def draw(c, out):
         return
     has_twin = "/curves/twin_loss" in c.f  # an archive keeps none
     rows, curves = with_curves(c, ("step", "loss", "twin_loss")[:2 + has_twin])
+    rows, told = of_the_same(rows)
     c.archived = None
     if c.pairs is not None and "/curves/loss" in c.archive.f:
         c.archived = with_curves(c.archive, ("step", "loss"))
@@ -241,7 +268,7 @@ def draw(c, out):
     twin = ("The thick grey line is the double-precision twin (one per rule) with the same start, "
             "data and noise. " if has_twin else "")
     caption = (f"{median_of}, at {c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
-               "of the seeds have diverged." + lost_told(rows, c) + c.plain_told())
+               "of the seeds have diverged." + told + lost_told(rows, c) + c.plain_told())
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}

@@ -77,8 +77,13 @@ def nothing(c, args):
     elif common.text(c.f.attrs["kind"]) == "analyze":
         why = "it is of `qualm analyze`; `qualm run SUITE --data FILE` measures FILE's tensors " \
               "by the axes of a suite, and its results can be drawn"
+    elif table.there and table.rows.any():
+        why = "the values of its cells are undefined" if not table.values() and not args.what else \
+            "its cells do not make one"
     elif table.there and table.plain:
         why = f"its {table.plain} cells are {campaign.SMALL}"
+    elif table.there and table.open.any():
+        why = f"no cell has values: {table.reasons()}"
     else:
         why = f"it is of kind {common.text(c.f.attrs['kind'])}; figures are of `qualm run`, " \
               "`qualm search` and `qualm predict`"

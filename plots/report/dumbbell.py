@@ -4,6 +4,7 @@ The two are the first value of the axis and the one that gains most over it with
 or, where none surely gains, loses most; a row is a
 tensor, by class, within a class in the order of the gain.
 """
+import alike
 import campaign
 import numpy as np
 from cells import Cells, others
@@ -23,7 +24,8 @@ def panel(grid, words, found):
     left, right = (grid.by_tensor(grid.at(name)) for name in (first, best))
     classes = list(dict.fromkeys(grid.kind[key] for key in gains))
     known = [x for side in (left, right) for x in (side[key] for key in gains) if np.isfinite(x)]
-    exact = max(known, default=0.0) + 0.06 * np.ptp(known or [1.0, 0.0])  # where they are drawn
+    beyond = 0.06 * np.ptp(known or [1.0, 0.0])  # how far off infinite values are drawn
+    exact, none = max(known, default=0.0) + beyond, min(known, default=0.0) - beyond
     height = 1.0 + min(len(gains) + len(classes), 90) * 0.105
     fig, ax = campaign.panel(width=4.4, height=height)
     y, ticks, labels = 0, [], []
@@ -32,10 +34,13 @@ def panel(grid, words, found):
                 fontweight="bold", ha="right", va="center")
         for key in sorted((k for k in gains if grid.kind[k] == name), key=gains.get):
             y += 1
-            ends = [x if np.isfinite(x) else exact for x in (left[key], right[key])]
+            ends = [x if np.isfinite(x) else exact if x > 0 else none
+                    for x in (left[key], right[key])]
             ax.plot(ends, [y, y], color="#7f7f7f", linewidth=1, zorder=1)
             if exact in ends:
                 ax.text(exact, y, "  exact", fontsize=5.5, va="center")
+            if none in ends:
+                ax.text(none, y, "-Inf  ", fontsize=5.5, va="center", ha="right")
             for label, x in zip((first, best), ends):
                 style = grid.looks[label]
                 ax.plot(x, y, marker=style["marker"], color=style["color"], markersize=3.2,
@@ -55,13 +60,14 @@ def panel(grid, words, found):
 
 
 def draw(c, out):
-    table, panels, title, notes, grids, most = Cells(c), [], "", [], [], 0
+    table, panels, title, notes, grids, most, told = Cells(c), [], "", [], [], 0, {}
     for head, words, grid in table.grids():
         found = grid.best()
         if not found or len(found[2]) < LEAST:
             continue
         title = title or grid.answer()
         grids.append(grid)
+        told[f"{head}: {words}" if head else words] = grid.alike_told(are_medians=False)
         where = grid.where()
         d = np.array([*found[2].values()])
         most = max(most, len(d))
@@ -73,4 +79,4 @@ def draw(c, out):
         out.figure(NAME, panels, (title, MENU), " ".join(notes[:4]) + " A row is a tensor, its run "
                    "and its step, by class"
                    + (f"; panels of more than {NAMED} rows name the classes alone"
-                      if most > NAMED else "") + table.omitted(), wide=True)
+                      if most > NAMED else "") + table.omitted() + alike.together(told), wide=True)

@@ -53,8 +53,55 @@ def only(found):
     return next(iter(found)) if len(found) == 1 else None
 
 
+def markers(quantizers):
+    """{label: marker} of {label: its quantizers}: each has its own while there are some, the norm's
+    where no earlier one has it."""
+    out = {}
+    for label, found in quantizers.items():
+        norm = only({words(q)[2] for q in found})
+        free = [m for m in (NORMS.get(norm), *common.MARKERS) if m and m not in out.values()]
+        out[label] = (free or [common.MARKERS[len(out) % len(common.MARKERS)]])[0]
+    return out
+
+
+def lines(look):
+    """{label: line} of {label: its look}: each has its own while there are some."""
+    out = {}
+    for label, style in look.items():
+        free = [s for s in (style["linestyle"], *common.LINES) if s not in out.values()]
+        out[label] = (free or [style["linestyle"]])[0]
+    return out
+
+
+def differ(wanted):
+    """{label: look} of {label: the look wanted}: the first label that wants a colour and marker, or
+    a marker and line, has them; each of the others gets the next pair that nobody wants."""
+    out, late = {}, []
+    for label, look in wanted.items():
+        pairs = [((x["color"], x["marker"]), (x["marker"], x["linestyle"])) for x in out.values()]
+        if any((look["color"], look["marker"]) == hue or (look["marker"], look["linestyle"]) == form
+               for hue, form in pairs):
+            late.append(label)
+        else:
+            out[label] = look
+    for label in late:
+        look = wanted[label]
+        taken = {(x["marker"], x["linestyle"]) for x in out.values()}
+        hues = {(x["color"], x["marker"]) for x in out.values()}
+        markers = [look["marker"], *common.MARKERS]
+        free = [(m, line) for line in common.LINES for m in markers
+                if (m, line) not in taken and (look["color"], m) not in hues]
+        free = free or [(m, line) for line in common.LINES for m in markers
+                        if (look["color"], m, line) not in
+                        {(x["color"], x["marker"], x["linestyle"]) for x in out.values()}]
+        marker, line = (free or [(look["marker"], look["linestyle"])])[0]
+        out[label] = dict(look, marker=marker, linestyle=line)
+    return {label: out[label] for label in wanted}
+
+
 def looks(quantizers):
-    """{label: look} of {label: its quantizers, in order}; two labels never look the same.
+    """{label: look} of {label: its quantizers, in order}; two labels never look the same, without
+    colour either as far as markers and lines go.
 
     Where maps differ, colour and line say the map, else the order; where norms differ, the marker
     says the norm, else it goes with the colour."""
@@ -64,7 +111,7 @@ def looks(quantizers):
     by_map = len(set(maps.values()) - {None}) > 1
     by_norm = len(set(norms.values()) - {None, ""}) > 1
     unused = [k for k in range(len(common.PALETTE)) if k not in maps.values()] or [7]
-    out, taken = {}, set()
+    wanted = {}
     for k, label in enumerate(quantizers):
         number = k
         if by_map:
@@ -72,12 +119,6 @@ def looks(quantizers):
             if number is None:
                 number = unused.pop(0) if len(unused) > 1 else unused[0]
         look = common.look(number)
-        wanted = NORMS.get(norms[label], "X") if by_norm and norms[label] else look["marker"]
-        lines = [look["linestyle"], *common.LINES]
-        for turn, marker in enumerate((wanted, *common.MARKERS)):
-            if (look["color"], marker) not in taken:
-                look = dict(look, marker=marker, linestyle=lines[turn % len(lines)])
-                break
-        taken.add((look["color"], look["marker"]))
-        out[label] = look
-    return out
+        marker = NORMS.get(norms[label], "X") if by_norm and norms[label] else look["marker"]
+        wanted[label] = dict(look, marker=marker)
+    return differ(wanted)

@@ -1,5 +1,7 @@
 """forest.py - Draws the gap of every variant on every problem, with intervals and verdict."""
+import alike
 import campaign
+import common
 import inline
 import numpy as np
 
@@ -70,9 +72,37 @@ def mean_over(v):
     low, high = int(n.min()), int(n.max())
     runs = str(low) if low == high else f"{low} to {high}"
     if not (instances > 1).any():
-        return f"trimmed mean over {runs} paired runs"
+        return f"trimmed mean over {runs} paired run{'s' * (high != 1)}"
     return f"trimmed mean over {int(instances.max())} instances of the trimmed mean over the " \
         f"seeds of each, {runs} paired runs in all,"
+
+
+def has_fewer(v):
+    """Which rows have fewer paired runs than another one of their problem."""
+    most = {}
+    if "n" not in v:
+        return np.zeros(len(v["verdict"]), bool)
+    for problem, n in zip(v["problem"].tolist(), v["n"].tolist()):
+        most[problem] = max(n, most.get(problem, 0))
+    return np.array([0 < n < most[p] for p, n in zip(v["problem"].tolist(), v["n"].tolist())], bool)
+
+
+def fewer_told(v, names):
+    """What the caption says of rows of fewer paired runs than others of their problem."""
+    rows = zip(names, v["n"].tolist(), has_fewer(v))
+    said = [f"{name} ({n})" for name, n, is_so in rows if is_so]
+    return " Of fewer pairs than others of the problem, and no title's largest: " \
+        f"{alike.named(said)}." if said else ""
+
+
+def interval_told(v):
+    """What the bars of a figure are, in words: a single pair of runs has no interval."""
+    has = np.isfinite(v["lo95"]) & np.isfinite(v["hi95"])
+    there = np.isfinite(v["mean"])
+    if not (has & there).any():
+        return "without an interval, which a single pair does not have"
+    return "with its 95 % (thin) and 90 % (thick) interval" \
+        + " where there is more than one pair" * bool((there & ~has).any())
 
 
 def limits(v, wide):
@@ -165,6 +195,7 @@ def answer(v):
     said = [f"{words.count(word)} {word}" for word in SHAPES if word in words]
     said += [f"{int(apart.sum())} where float32 is apart too"] * bool(apart.any())
     sure = (v["verdict"] == "worse") & ~apart & np.isfinite(v["mean"]) & (lost_of(v) == 0)
+    sure &= ~has_fewer(v)
     if not sure.any():
         return f"Of {n} comparisons with float64 {', '.join(said)}"
     worst = np.argmax(np.where(sure, v["mean"], -np.inf))
@@ -172,7 +203,7 @@ def answer(v):
     on = dict.fromkeys(campaign.readable(p).split()[0] for p in v["problem"][equal].tolist())
     whose = v["label"][worst] if len(equal) == 1 else f"{len(equal)} variants"
     most = f"; the largest of those worse: {whose} on {', '.join(on)}, " \
-        f"{v['mean'][worst]:+.2g} decades"
+        f"+{common.digits(v['mean'][worst], 2)} decades"
     return f"Of {n} comparisons with float64 {', '.join(said)}{most}"
 
 
@@ -222,10 +253,10 @@ def draw(c, out):
         return
     legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone",
                                         inline.block(inline.NULL))]
-    caption = (f"At {c.verdict_rate()}. {GAP}. Shown: {mean_over(v)} with its 95 % (thin) "
-               "and 90 % (thick) interval; to the right is worse. Equivalent: the 90 % interval lies "
-               "within \u00b1\u03b4; better or worse: the 95 % interval excludes 0, also less the "
-               "gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
-               "else undecided." + marks_told(v, named(v)) + lost_told(lost) + c.left_told())
+    caption = (f"At {c.verdict_rate()}. {GAP}. Shown: {mean_over(v)} {interval_told(v)}; to the "
+               "right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; better or "
+               "worse: the 95 % interval excludes 0, also less the gap of float32 states, and the false discovery rate over all of them stays at 5 %; "
+               "else undecided." + marks_told(v, named(v)) + fewer_told(v, named(v))
+               + lost_told(lost) + c.left_told())
     out.figure(NAME, panels, (answer(v) + campaign.lost_title(lost), MENU), caption, legend)
 

@@ -1,4 +1,5 @@
 """frontier.py - Draws the error of cells that do not train against the bits of an element."""
+import alike
 import campaign
 import common
 import encode
@@ -8,9 +9,12 @@ from cells import BLOCKS, Cells, bars, has_median, interval
 NAME, MENU = "frontier", "Bits"
 
 
+SAME = 5  # decimals of bits that are told apart
+
+
 def points_of(grid):
     """[(bits, median, low, high, label, place)], by rising bits."""
-    return sorted((grid.bits[key], *interval([*found.values()]), key[1], key[0])
+    return sorted((round(grid.bits[key], SAME), *interval([*found.values()]), key[1], key[0])
                   for key, found in grid.value.items() if has_median(found))
 
 
@@ -26,15 +30,23 @@ def front(points):
 
 
 def panel(grid, words, points, best):
+    """Draws one panel: where norms are an axis beside the series, the marker is the norm's, and a
+    thin line in the look of a series joins its points."""
     fig, ax = campaign.panel(width=4.6, height=3.0)
-    for label in grid.labels:
+    by_place = encode.markers(grid.quantizers) if grid.x and len(grid.labels) > 1 else {}
+    for bits, mid, low, high, label, place in points:
+        style, marker = grid.look[label], by_place.get(place, grid.look[label]["marker"])
+        middle, ends = bars([low], [mid], [high])
+        hollow = grid.is_apart((place, label))
+        ax.errorbar([bits], middle, yerr=ends, color=style["color"], marker=marker,
+                    linestyle="none", markersize=4, elinewidth=1,
+                    markerfacecolor="#ffffff" if hollow else style["color"])
+    line = encode.lines(grid.look)
+    for label in grid.labels if by_place else ():
+        mine = [p for p in points if p[4] == label and not grid.is_apart((p[5], p[4]))]
         style = grid.look[label]
-        bits, mid, low, high = (np.array([p[k] for p in points if p[4] == label])
-                                for k in range(4))
-        mid, ends = bars(low, mid, high)
-        ax.errorbar(bits, mid, yerr=ends, color=style["color"],
-                    marker=style["marker"], linestyle="none", markersize=4, elinewidth=1,
-                    label=label)
+        ax.plot([p[0] for p in mine], [p[1] if np.isfinite(p[1]) else np.nan for p in mine],
+                color=style["color"], linestyle=line[label], linewidth=0.8)
     ax.step([p[0] for p in best], [p[1] for p in best], where="post", color="#7f7f7f", linewidth=1,
             zorder=1)
     low, high = points[0][0], points[-1][0]
@@ -45,10 +57,33 @@ def panel(grid, words, points, best):
     ax.minorticks_off()
     ax.set_xlabel("bits per element, scales included", fontsize=8)
     ax.set_ylabel(words, fontsize=8)
+    keys = legend_keys(grid, {p[4] for p in points}, by_place)
     floor, roof = ax.get_ylim()
-    ax.set_ylim(floor, roof + (roof - floor) * 0.06 * (1 + -(-len(grid.labels) // 3)))
-    ax.legend(fontsize=6, ncol=3, loc="upper center")
+    ax.set_ylim(floor, roof + (roof - floor) * 0.06 * (1 + -(-len(keys) // 3)))
+    ax.legend(handles=keys, fontsize=6, ncol=3, loc="upper center")
     return fig
+
+
+def legend_keys(grid, labels, by_place):
+    """The legend's entries: the series, by their line where markers are norms, and the norms."""
+    line, lines = common.plt.Line2D, encode.lines(grid.look)
+    style = {"markersize": 4, "linewidth": 0.8}
+    out = [line([], [], label=label, **dict(grid.look[label], **style, **(
+        {"marker": "", "linestyle": lines[label]} if by_place else {"linestyle": "none"})))
+        for label in grid.labels if label in labels]
+    return out + [line([], [], label=place, color="#7f7f7f", marker=marker,
+                       linestyle="none", markersize=4) for place, marker in by_place.items()]
+
+
+def said(grid, best):
+    """What the least and the most bits of the frontier reach, in words."""
+    least, most = best[0], best[-1]
+    low, high = (grid.format((p[5], p[4])) for p in (least, most))
+    if least is most:
+        return f"{high} has the most, {common.digits(most[1])} dB, with the fewest bits, " \
+            f"{common.digits(most[0])}"
+    bits, dB = common.unlike(least[0], most[0], 3, 7), common.unlike(least[1], most[1])
+    return f"at {bits[0]} bits {low} has {dB[0]} dB; {high} reaches {dB[1]} dB with {bits[1]}"
 
 
 def search_panel(rows):
@@ -99,24 +134,24 @@ def draw(c, out):
     if "/search/compositions" in c.f:
         draw_search(c, out)
         return
-    table, panels, title, left_out = Cells(c), [], "", 0
+    table, panels, answers, left_out, told = Cells(c), [], [], 0, {}
     for head, words, grid in table.grids():
         points = points_of(grid)
         if not grid.once:
             continue
-        if len(points) < 3 or points[-1][0] < 1.02 * points[0][0]:
+        inside = [p for p in points if not grid.is_apart((p[5], p[4]))]
+        if len(points) < 3 or len(inside) < 2 or points[-1][0] < 1.02 * points[0][0]:
             left_out += 1
             continue
-        best = front(points)
-        least = best[0]
-        low, high = (f"{point[4]}" + (f" in {point[5].replace(BLOCKS, 'blocks of ')}"
-                                      if grid.x else "") for point in (least, best[-1]))
-        answer = (f"At {least[0]:.3g} bits {low} has {least[1]:.3g} dB; "
-                  f"{high} reaches {best[-1][1]:.3g} dB with {best[-1][0]:.3g}")
-        title = title or answer
+        best = front(inside)
+        answer = said(grid, best)
         head = f"{head}: {words}" if head else words
+        answers.append((head.removesuffix(" (dB)"), answer))
+        told[head] = grid.alike_told()
         panels.append((panel(grid, words, points, best), head, f"{head}. {answer}"))
     if panels:
+        title = ": ".join(answers[0]) if len(panels) > 1 else answers[0][1]
+        title = title[0].upper() + title[1:] if len(panels) == 1 else title
         title += campaign.lost_title(table.lost)
         out.figure(NAME, panels, (title, MENU), "A point is the median over at most "
                    f"{table.tensors()}, its bar holds the median with 95 %; the grey line "
@@ -124,4 +159,4 @@ def draw(c, out):
                    "elements together, so that large tensors decide; in the median each tensor "
                    "counts as one" + table.medians()
                    + (f"; {left_out} comparisons at equal bits have no panel" if left_out else "")
-                   + table.omitted(), wide=len(panels) == 1)
+                   + table.omitted() + alike.together(told), wide=len(panels) == 1)

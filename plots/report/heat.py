@@ -1,5 +1,6 @@
 """heat.py - Draws the gap of every variant on every problem as a heat map."""
 import campaign
+import common
 import forest
 import matplotlib
 import numpy as np
@@ -40,8 +41,10 @@ def draw(c, out):
         finite = np.isfinite(v["mean"][i])
         back, ink = shade(v["mean"][i], norm) if finite else ("none", "#7f7f7f")
         cell = ax.add_patch(matplotlib.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92,
-                                                         facecolor=back, linewidth=0))
-        text = f"{v['mean'][i]:+.2g} " if finite else "diverged " if v["gone"][i] else ""
+                                                         facecolor=back, edgecolor="#111111",
+                                                         linewidth=0.9 * (v["mean"][i] < 0)))
+        text = f"{'+' * (v['mean'][i] >= 0)}{common.digits(v['mean'][i], 2)} " if finite else \
+            "diverged " if v["gone"][i] else ""
         text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], "") + marks[i],
                        fontsize=6, ha="center",
                        va="center", color=ink)
@@ -60,8 +63,9 @@ def draw(c, out):
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
                (forest.answer(v) + campaign.lost_title(lost), MENU),
                f"log10 of the gap over the twin's gap, {forest.mean_over(v)}, at "
-               f"{c.verdict_rate()}: blue is better than the twin, orange is worse. "
+               f"{c.verdict_rate()}: blue and framed is better than the twin, orange is worse. "
                f"{forest.GAP}. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
-               + "." + forest.marks_told(v, forest.named(v)) + forest.lost_told(lost)
+               + "." + forest.marks_told(v, forest.named(v))
+               + forest.fewer_told(v, forest.named(v)) + forest.lost_told(lost)
                + c.left_told(), wide=True)

@@ -1,5 +1,6 @@
 """lr.py - Draws the final gap over the learning rate, of the variants and of their twins."""
 import campaign
+import common
 import curves
 import inline
 import numpy as np
@@ -99,7 +100,7 @@ def answer(found):
     (problem, label), (own, twin) = max(found.items(),
                                         key=lambda item: abs(np.log(item[1][0] / item[1][1])))
     apart = f"; furthest: {label} on {campaign.readable(problem).split()[0]}, best at " \
-            f"{own / twin:.2g} times its twin's" if own != twin else ""
+            f"{common.digits(own / twin, 2)} times its twin's" if own != twin else ""
     return f"Of the rates that ran the twin's best is the variant's best {same} times of " \
            f"{len(found)}{apart}"
 

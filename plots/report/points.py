@@ -1,9 +1,11 @@
 """points.py - Draws a metric of cells that do not train: medians with intervals, by axis values.
 
 A point is the median over tensors, its bar the order statistics that hold the median with at
-least 95 %; below six tensors it is the range.  The block size is the horizontal axis where it
+least 95 %; below six tensors it is the range.  Where half or more of the values are exact, the word
+stands at the upper edge.  The block size is the horizontal axis where it
 varies, else the values themselves; maps are series, other axes panels.
 """
+import alike
 import campaign
 import numpy as np
 from cells import BLOCKS, Cells, bars, has_median, interval, is_block, others
@@ -17,19 +19,27 @@ def panel(grid, words):
     for k, label in enumerate(grid.labels):
         style = grid.look[label]
         shift = (k - (len(grid.labels) - 1) / 2) * 0.4 / len(grid.labels)
-        points = []
+        points = {False: [], True: []}  # whether they are set apart
         for at, place in enumerate(grid.places):
             found = grid.by_tensor(grid.value.get((place, label), {}))
+            x = at + (shift if grid.x else 0)
             if found and has_median(found):
-                place = at + (shift if grid.x else 0)
-                points.append((place, *interval([*found.values()])))
-        if not points:  # cells are exact
-            continue
-        at, mid, low, high = map(np.array, zip(*points))
-        mid, ends = bars(low, mid, high)
-        ax.errorbar(at, mid, yerr=ends, color=style["color"],
-                    marker=style["marker"], linestyle=style["linestyle"] if lines else "none",
-                    markersize=4, linewidth=1, elinewidth=1.4, label=label)
+                points[grid.is_apart((place, label))].append((x, *interval([*found.values()])))
+            elif found:
+                ax.text(x, 0.99, "exact", fontsize=6, ha="center", va="top",
+                        rotation=90 if len(grid.places) * len(grid.labels) > 10 else 0,
+                        transform=ax.get_xaxis_transform())
+        for hollow, rows in points.items():
+            at, mid, low, high = np.array(rows, dtype=float).reshape(-1, 4).T
+            mid, ends = bars(low, mid, high)
+            named = label if not hollow or not points[False] else None
+            if rows:
+                ax.errorbar(at, mid, yerr=ends, color=style["color"], marker=style["marker"],
+                            linestyle=style["linestyle"] if lines and not hollow else "none",
+                            markersize=4, linewidth=1, elinewidth=1.4, label=named,
+                            markerfacecolor="#ffffff" if hollow else style["color"])
+    if not ax.containers:  # all are exact
+        ax.set_yticks([])
     names = [v.removeprefix(BLOCKS) if lines else v for v in grid.places]
     turn = 30 if not grid.x and sum(map(len, names)) > 40 else 0
     ax.set_xticks(range(len(names)), names, rotation=turn, ha="right" if turn else "center")
@@ -46,11 +56,12 @@ def panel(grid, words):
 def draw(c, out):
     table = Cells(c)
     panels, answers, effects, grids, beside, why = [], [], [], [], False, ""
+    told = {}
     for head, words, grid in table.grids():
         answer = grid.answer()
         head = f"{head}: {words}" if head else words
         panels.append((panel(grid, words), head, f"{head}. {answer or grid.why()}"))
-        why = why or grid.why()
+        why, told[head] = why or grid.why(), grid.alike_told()
         answers.append((head, answer))
         effects.append(abs(grid.effect()))
         grids.append(grid)
@@ -69,4 +80,4 @@ def draw(c, out):
                + " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
                " its bar holds the median with 95 % (below six tensors: the range)"
                + "; markers at one place stand side by side so as not to overlap" * beside
-               + table.medians() + table.omitted(), wide=len(panels) == 1)
+               + table.medians() + table.omitted() + alike.together(told), wide=len(panels) == 1)

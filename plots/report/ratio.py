@@ -3,8 +3,8 @@ import campaign
 import common
 import inline
 import numpy as np
-from curves import at_end, band, edges, few_decades, lost_told, select, stacked, thinned, \
-    together, with_curves
+from curves import at_end, band, edges, few_decades, look_of, lost_told, of_the_same, \
+    select, stacked, thinned, together, with_curves
 
 NAME, MENU = "ratio", "Ratio to the twin"
 
@@ -49,10 +49,11 @@ def draw_panel(c, rows, curves):
     for label in campaign.in_order(rows["label"]):
         y = ratios(rows["curve"][rows["label"] == label], curves, x)
         k = c.place[label]
-        band(ax, x, y, c.line(label), lambda a: c.series(a, label),
+        band(ax, x, y, look_of(c, rows, label), lambda a: c.series(a, label),
              0 if c.crowded() else max(0.06, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16),
              zorder=3)
-        ends[label] = float(common.median(last[rows["label"] == label, None])[0])
+        if not rows["apart"][rows["label"] == label].any():
+            ends[label] = float(common.median(last[rows["label"] == label, None])[0])
     ax.set_xscale("log")
     ax.set_yscale("log")
     low, high = ax.get_ylim()
@@ -68,6 +69,7 @@ def draw(c, out):
     if "/curves/loss" not in c.f or "/curves/twin_loss" not in c.f or not len(c.rows["cell"]):
         return
     rows, curves = with_curves(c, ("step", "loss", "twin_loss"))
+    rows, told = of_the_same(rows)
     panels, found = [], {}
     for problem in campaign.in_order(rows["problem"]):
         name = campaign.readable(problem)
@@ -81,7 +83,7 @@ def draw(c, out):
     title, worst = campaign.ALL_PLAIN.format("variant"), furthest(found)
     if worst:
         title = f"Furthest from its twin at the end: {together(worst[0])} on " \
-            f"{worst[1].split()[0]}, {worst[2]:.3g} times the twin's loss"
+            f"{worst[1].split()[0]}, {common.digits(worst[2])} times the twin's loss"
     elif found:
         title = "Nothing that is compared has a median ratio at the end: half or more of the " \
             "runs or all twins diverged, or the twin has no loss above 0"
@@ -90,7 +92,7 @@ def draw(c, out):
     out.figure(NAME, panels, (title, MENU),
                f"{median_of}{spread}, at "
                f"{c.rate()}; above 1 is worse than float64 with the same start, data and noise. "
-               "A line ends where half of the seeds have diverged." + lost_told(rows, c)
+               "A line ends where half of the seeds have diverged." + told + lost_told(rows, c)
                + " A run whose twin diverged has no ratio." * bool(rows["twin_lost"].any())
                + c.plain_told(),
                [campaign.note("the twin itself", inline.swatch(campaign.TWIN))] + c.legend())

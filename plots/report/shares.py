@@ -1,4 +1,5 @@
 """shares.py - Draws the share of targets reached over updates, and profiles of the delay."""
+import alike
 import campaign
 import inline
 import numpy as np
@@ -8,8 +9,8 @@ LOST = " They have the targets that they reached before; twins that diverged are
     "nor in a profile where both did."
 
 
-def draw_panel(c, rows, x_label, base):
-    """base: of the logarithmic axis."""
+def draw_panel(c, rows, x_label, base, apart):
+    """base: of the logarithmic axis; apart: labels that are hollow."""
     fig, ax = campaign.panel(height=2.7)
     rows = {name: column[rows["tau"] > 0] for name, column in rows.items()}
     for label in [n for n in campaign.in_order(rows["label"]) if n.startswith(campaign.TWINS)]:
@@ -20,7 +21,7 @@ def draw_panel(c, rows, x_label, base):
         at = rows["label"] == label
         x, y = rows["tau"][at], rows["share"][at]
         order = np.argsort(x, kind="stable")
-        style = c.line(label)
+        style = dict(c.line(label), **{"markerfacecolor": "#ffffff"} if label in apart else {})
         c.series(ax.plot(x[order], y[order], drawstyle="steps-post",
                          markevery=(3 * c.place[label] % 16 / 100, 0.16), **style)[0], label)
     ax.set_xscale("log", base=base)
@@ -41,12 +42,33 @@ def reached(c, ecdf):
             if label in c.labels or label.startswith(campaign.TWINS)}
 
 
-def answer(c, ecdf):
-    """Which variants reached most and fewest of the targets, in words."""
-    share = reached(c, ecdf)
+def same_runs(c):
+    """Alike of the runs, problem, seed and instance, of each label: a share is of all targets of a
+    label's runs, so that only labels of the same runs are compared; the others are apart."""
+    rows, found = c.rows, {}
+    instance = rows.get("instance", np.zeros(len(rows["seed"]), int)).tolist()
+    at = np.isin(rows["status"], ("ok", "diverged", "elsewhere")) & (rows["lr_scale"] == c.one)
+    for i in np.flatnonzero(at):
+        run = str(rows["problem"][i]), int(rows["seed"][i]), instance[i]
+        found.setdefault(str(rows["label"][i]), set()).add(run)
+    groups = {}
+    for label, runs in found.items():
+        groups.setdefault(frozenset(runs), []).append(label)
+    kept = max(groups, key=lambda runs: (len(groups[runs]), len(runs)), default=frozenset())
+    same = alike.Alike({label: found[label] for label in groups.get(kept, ())})
+    same.of = len(set().union(*found.values()))
+    same.apart = {label: len(found[label]) for label in found if label not in groups[kept]}
+    return same
+
+
+def answer(c, ecdf, same):
+    """Which variants reached most and fewest of the targets, in words, of those of the same
+    runs."""
+    share = {label: x for label, x in reached(c, ecdf).items() if label not in same.apart}
     plain = {label for _, label in c.plain}  # the targets of all problems are in one share
     own = {label: x for label, x in share.items() if label in c.labels and label not in plain}
     twins = {label: x for label, x in share.items() if label not in c.labels}
+    twins = twins if len(same.common) == same.of else {}  # theirs are of all runs
     if not own:
         return campaign.ALL_PLAIN.format("variant") if c.all_plain() else \
             "Every variant is not quantized on some problem" if plain & set(share) else \
@@ -62,10 +84,10 @@ def answer(c, ecdf):
 
 
 def draw(c, out):
-    panels = []
+    panels, same = [], same_runs(c)
     ecdf, profiles = c.table("ecdf"), c.table("profiles")
     if ecdf is not None and len(ecdf["tau"]):
-        panels.append((draw_panel(c, ecdf, "updates", 10),
+        panels.append((draw_panel(c, ecdf, "updates", 10, same.apart),
                        "Targets reached by that many updates (ECDF)",
                        "Empirical distribution of the updates to 51 targets per problem"))
     kinds = {"classical": ("times the updates of the best", "Profile against the best of the set"),
@@ -74,10 +96,10 @@ def draw(c, out):
         at = profiles is not None and profiles["kind"] == kind
         if np.any(at):
             one = {name: column[at] for name, column in profiles.items()}
-            panels.append((draw_panel(c, one, x_label, 2), title, title))
+            panels.append((draw_panel(c, one, x_label, 2, same.apart), title, title))
     if panels:
         has = ecdf is not None and len(ecdf["tau"])
-        title = answer(c, ecdf) if has else "The file has no targets, profiles alone"
+        title = answer(c, ecdf, same) if has else "The file has no targets, profiles alone"
         title += campaign.lost_title(c.lost())
         out.figure(NAME, panels, (title, MENU),
                    "51 targets per problem, evenly on the logarithm, down to what half the twins "
@@ -86,6 +108,7 @@ def draw(c, out):
                    "variant and its reference, the best or the twin, missed. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "
                    "against the own twin do not."
+                   + same.told("runs", "shares", "hollow")
                    + campaign.lost_told(c.lost(), LOST) + c.plain_told(),
                    [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
                    + c.legend())

@@ -77,7 +77,7 @@ draw() {
         "$QUALM" plot -q "$DIR/results/${one%:*}.h5" --what "${one#*:}" -o "$DIR/p/one.svg"
         [ "$(stat -c %s "$DIR/p/one.svg")" -gt 10000 ]
     done
-    "$QUALM" plot "$DIR/results/momentum_format.h5" --list | grep -q "^frontier  *At "
+    "$QUALM" plot "$DIR/results/momentum_format.h5" --list | grep -q "^frontier  *exp_avg: SQNR of the state: at "
     "$QUALM" plot -q "$DIR/results/drift.h5" -o "$DIR/again.svg"
     cmp "$DIR/again.svg" "$DIR/p/drift-drift.svg"
     export TITLE=$(json_value 'd["title"]' plot "$DIR/results/momentum_format.h5" --what points \
@@ -158,24 +158,23 @@ assert told.found["title"].startswith("two: SQNR (dB): search: mids beats scan")
 assert "one: SQNR (dB): search: of equal bits nothing" in told.found["caption"], told.found
 importlib.reload(cells)
 table = cells.Cells(campaign.Campaign(sys.argv[1]))
-# what does not reach 0 dB is named
 table.left_out = table.beyond = table.without = table.plain = 0
 table.below = {("exp_avg_sq", "SQNR of the update (dB)", "lin0"): -53.2}
 assert "lin0 (exp_avg_sq, SQNR of the update: -53 dB)." in table.omitted()
 # maps without a colour of their own leave that of another map
 four = {name: [f"{name}:4u/block:128/near"] for name in ("lin", "lin0", "de", "de0", "dyn")}
 assert len({look["color"] for look in encode.looks(four).values()}) == 5
-seed = random.randrange(1 << 30)
-print("seed", seed)
+print("seed", seed := random.randrange(1 << 30))
 draw = random.Random(seed)
 nf4 = encode.colour("nf4:4s/block:64/bisect")
 for _ in range(300):
-    form = lambda: "%s:4s/%s/near" % (draw.choice(["int", "nf4", "dyn", "lin", "nf4a8", "de"]),
-                                      draw.choice(["block:64", "row", "rank1", "tensor"]))
-    labels = {"l%d" % k: [form()] for k in range(draw.randint(2, 8))}
+    labels = {"l%d" % k: ["%s:4s/%s/near" % (
+        draw.choice(["int", "nf4", "dyn", "lin", "nf4a8", "de"]),
+        draw.choice(["block:64", "row", "rank1", "tensor"]))] for k in range(draw.randint(2, 8))}
     looks = encode.looks(labels)
     for a, b in itertools.combinations(looks.values(), 2):
-        assert (a["marker"], a["color"]) != (b["marker"], b["color"]), labels
+        for key in ("color", "linestyle"):  # in grey, too
+            assert (a["marker"], a[key]) != (b["marker"], b[key]), labels
     if len({encode.colour(q[0]) for q in labels.values()}) > 1:
         for label, (q,) in labels.items():
             assert not q.startswith("nf4:") or looks[label]["color"] == common.PALETTE[nf4]

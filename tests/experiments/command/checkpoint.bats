@@ -389,6 +389,10 @@ L
     for file in out.h5 out.safetensors; do
         [[ $(qualm analyze $file -V adamw8_bnb 2>&1 >/dev/null) == "$file: plain.pt: $want"* ]]
     done
+    for words in "" "-V adamw4_ao"; do # where nothing matches the error stands alone
+        run -4 "$QUALM" analyze plain.pt --tensor nothinghere $words
+        [[ $output == "qualm analyze: no tensor matches 'nothinghere'"* && $output != *$'\n'* ]]
+    done
     [[ $(json_value 'd["remark"]' size --shapes plain.pt -V adamw4_ao) == "$want"* ]]
     [[ $(qualm size --shapes plain.pt -V adamw4_ao 2>&1 >/dev/null) == "plain.pt: $want"* ]]
     printf "%s\n" "variant: adamw4_ao" "source: states:*" "coupling: oneshot" \

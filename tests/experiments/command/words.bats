@@ -146,3 +146,68 @@ Y
     [[ $(qualm show sum) == *"sum of its values"*ledger* ]]
     [[ $(qualm show low) == */decades*analyze* ]]
 }
+
+@test "show: every kind of qualm list, by its plural and as it is printed; words of several senses" {
+    local kind kinds
+    kinds=$("$QUALM" list --names zzzz zzzz 2>&1 | sed 's/.*there are //; s/,//g; s/ and / /')
+    [ "$(wc -w <<<"$kinds")" -ge 18 ]
+    for kind in $kinds; do
+        run -0 "$QUALM" show "$kind"
+        [[ $output == *"told by"*"qualm list $kind"* ]] || { echo "$kind: $output"; return 1; }
+    done
+    [[ $(qualm show chaos) == *"rounding alone"* ]]
+    [[ $(qualm show text) == *"HDF5"*"holds"* ]]
+    [[ $(qualm show version) == *"/provenance"*"this program's"* ]]
+    [[ $(qualm show file) == *"backends"*"source file that defines"* ]]
+    [[ $(qualm show differ) == *"compare"*"conform"*"DIFFERS"* ]]
+}
+
+@test "misspelt keys, options, archives and norms, drawn: the answer names what is near" {
+    cd "$BATS_TEST_TMPDIR"
+    "$PYTHON" - "$ROOT" "$QUALM" "${QM_TEST_SEED:-$RANDOM}" <<'END'
+import random, re, subprocess, sys
+root, qualm, seed = sys.argv[1:]
+draw = random.Random(int(seed))
+print("seed", seed)
+def said(*words):
+    run = subprocess.run([qualm, *words], capture_output=True, text=True)
+    assert run.returncode in (2, 4), (words, run)
+    return run.stderr
+def swapped(word):  # two neighbours that are not equal
+    at = draw.choice([k for k in range(1, len(word) - 1) if word[k] != word[k + 1]])
+    return word[:at] + word[at + 1] + word[at] + word[at + 2:]
+for _ in range(6):
+    slot = draw.choice(["exp_avg", "exp_avg_sq"])
+    axis = draw.choice(["map", "norm", "round"])
+    open("x.yaml", "w").write(f"variant: adamw4_ao\n{swapped(slot)}.{axis}: [nf4, dyn]\n"
+                              "source: dist:gauss\n")
+    text = said("run", "x.yaml")
+    assert re.search(rf"no key '\w+\.{axis}'; did you mean 'exp_avg(_sq)?\.{axis}'\?", text), text
+for _ in range(6):
+    command = draw.choice(["analyze", "run", "check", "report", "size", "plot"])
+    usage = subprocess.run([qualm, command, "--help"], capture_output=True, text=True).stdout
+    name = draw.choice([n for n in re.findall(r"--([a-z-]{5,})", usage)
+                        if len(set(n)) > 3])
+    wrong = swapped(name)
+    text = said(command, f"--{wrong}")
+    assert f"unrecognized option '--{wrong}'; did you mean '--" in text, (command, name, text)
+assert "did you mean '--tensor'?" in said("analyze", "--tensr", "x", "f")
+assert "unrecognized option '--qqqqqqqq'\n" in said("analyze", "--qqqqqqqq", "f")
+for _ in range(8):
+    norm = draw.choice(["block", "divblock", "rowblock", "rank1block", "logblock"])
+    word = f"{norm}{draw.choice(['', ' ', '-', '_', '='])}"
+    n = draw.choice([8, 64, 128, 2048])
+    for words in (("size", "--shapes", "gpt2", "--variant", f"adamw4_ao,exp_avg.norm={word}{n}"),
+                  ("show", f"nf4:4s/{word}{n}/bisect/mid")):
+        text = said(*words)
+        assert f"'{word}{n}'; did you mean '{norm}:{n}'?" in text or \
+            f"'{norm}{n}'; did you mean '{norm}:{n}'?" in text, (words, text)
+open("y.yaml", "w").write('variant: adamw4_ao\nexp_avg.norm: ["block 64"]\nsource: dist:gauss\n')
+assert "no norm 'block 64'; did you mean 'block:64'?" in said("run", "y.yaml")
+END
+    printf '%s\n' 'protocol: paired' 'coupling: closed' 'variant: [adamw8_bnb, adamw4_ao]' \
+        'source: "problem:quad:n=64"' 'seed: 1..6' 'steps: 5' >p.yaml
+    "$QUALM" run -q -o p.h5 p.yaml >/dev/null
+    fails_with 4 "no archive 'baselin'; did you mean 'baseline'?" report p.h5 --against baselin
+    fails_with 4 "no archive 'zzzzzzzz': expected" report p.h5 --against zzzzzzzz
+}
