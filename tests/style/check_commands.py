@@ -15,7 +15,7 @@ import sys
 QUALM = os.environ.get("QUALM", "./qualm")
 SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(.+)$", re.M)
 CALL = re.compile(r"(?:^|[\s(;&|$])(?:\./)?qualm ([a-z][a-z-]*)\b([^|;&#\n]*)")
-MAKE = re.compile(r"(?:^|[;&(] ?|\$ )make((?: +[A-Za-z][\w-]*(?:=\S*)?)+)")
+MAKE = re.compile(r"(?:^|[;&(] ?|\$ )make((?: +[A-Za-z][\w-]*(?:=(?:\"[^\"]*\"|\S*))?(?![\w/.]))+)")
 
 
 def texts():
@@ -40,7 +40,8 @@ def main():
         for span in SPAN.finditer(text):
             line, code = text.count("\n", 0, span.start()) + 1, span[1] or span[2]
             wrong = [f"no target of make is '{word}'" for call in MAKE.finditer(code)
-                     for word in call[1].split() if "=" not in word and word not in targets]
+                     for word in re.sub(r'"[^"]*"', "", call[1]).split()
+                     if "=" not in word and word not in targets]
             for command, rest in CALL.findall(code):
                 if command not in commands:
                     wrong.append(f"no command is 'qualm {command}'")
