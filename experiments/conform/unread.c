@@ -45,13 +45,20 @@ static int is_deep(const struct qm_conform *c, const char *group)
     return depth > DEEPEST || strlen(group) > 180;
 }
 
-/* Names what is in no list, or, where lists are NULL, what was not read; last: only what a case
- * must have, else all but that. */
+/* The attributes of no run say what its datasets are. */
+static int is_run(struct qm_conform *c)
+{
+    return qm_golden_case_has(c, "grads") || qm_golden_case_has(c, "p0_grads");
+}
+
+/* Names what is in no list, or, where lists are NULL, what was not read, of attributes those of
+ * runs; last: only what a case must have, else all but that. */
 static void name_all(struct qm_conform *c, const char *group, const char *attributes,
                      const char *datasets, int last)
 {
     char name[128], path[QM_GOLDEN_PATH];
-    for (int i = 0; qm_golden_attribute_name(c->file, group, i, name, sizeof name); i++) {
+    for (int i = 0; is_run(c) && qm_golden_attribute_name(c->file, group, i, name, sizeof name);
+         i++) {
         double x = 1.0;
         int was_read =
             attributes ? has_word(attributes, name) : qm_golden_was_read(c->file, group, name);
@@ -85,8 +92,7 @@ void qm_golden_case_unread(struct qm_conform *c, const char *attributes, const c
 
 void qm_golden_case_left(struct qm_conform *c)
 {
-    int is_run = qm_golden_case_has(c, "grads") || qm_golden_case_has(c, "p0_grads");
-    if (is_run && !c->now.has_unread && qm_golden_case_open(c))
+    if (!c->now.has_unread && qm_golden_case_open(c))
         for (int last = 0; last < 2; last++)
             name_all(c, c->group, NULL, NULL, last);
 }

@@ -239,6 +239,43 @@ static qm_status place_value(struct folder *d, const struct qm_pickle *index,
     return QM_OK;
 }
 
+static int by_start(const void *a, const void *b)
+{
+    const struct qm_torch_piece *x = a, *y = b;
+    return (x->start[0] > y->start[0]) - (x->start[0] < y->start[0]);
+}
+
+static int is_overlapping(const struct qm_torch_piece *a, const struct qm_torch_piece *b, int rank)
+{
+    for (int j = 0; j < rank; j++)
+        if (a->start[j] >= b->start[j] + b->count[j] || b->start[j] >= a->start[j] + a->count[j])
+            return 0;
+    return 1;
+}
+
+/* Two chunks that hold the same element would hide one of its values.  Sorts the chunks, and
+ * compares those whose rows overlap. */
+static qm_status check_overlaps(const struct folder *d, struct qm_torch_storage *s)
+{
+    int64_t left = 100000000; /* pairs; of a second */
+    int rank = s->shape.rank;
+    if (rank > 0)
+        qsort(s->piece, (size_t)s->n_pieces, sizeof *s->piece, by_start);
+    for (int64_t i = 0; i < s->n_pieces; i++) {
+        const struct qm_torch_piece *a = &s->piece[i];
+        for (int64_t k = i + 1; k < s->n_pieces; k++) {
+            const struct qm_torch_piece *b = &s->piece[k];
+            if (rank > 0 && b->start[0] >= a->start[0] + a->count[0])
+                break;
+            if (is_overlapping(a, b, rank))
+                return qm_file_bad(d->f, "two chunks of '%.200s' hold the same elements", s->key);
+            if (--left == 0)
+                return qm_file_bad(d->f, "'%.200s' has too many chunks side by side", s->key);
+        }
+    }
+    return QM_OK;
+}
+
 static qm_status check_values(const struct folder *d, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -246,7 +283,7 @@ static qm_status check_values(const struct folder *d, int64_t n)
         int64_t found = 0;
         if (x->storage < 0)
             continue;
-        const struct qm_torch_storage *s = &d->t->storage[x->storage];
+        struct qm_torch_storage *s = &d->t->storage[x->storage];
         for (int64_t k = 0; k < s->n_pieces; k++) {
             int64_t part = 1;
             for (int j = 0; j < s->shape.rank; j++)
@@ -256,6 +293,7 @@ static qm_status check_values(const struct folder *d, int64_t n)
         if (found != qm_shape_numel(&s->shape))
             return qm_file_bad(d->f, "'%.200s' has %lld elements, its chunks have %lld", s->key,
                                (long long)qm_shape_numel(&s->shape), (long long)found);
+        QM_TRY(check_overlaps(d, s));
     }
     return QM_OK;
 }
