@@ -34,10 +34,11 @@ one() { # a test program or a .bats file
 export -f one
 export logs BUILD
 
-# The tests to run, one a line: a test program in $BUILD or a .bats file.
+# The tests to run, one a line: a test program in $BUILD or a .bats file.  Those that take longest
+# come first, so that none runs alone at the end.
 every() {
+    find tests -name '*.bats' | sort -r
     find tests -name 'test_*.c' | sort | sed "s#\(.*\)\.c\$#$BUILD/\1#"
-    find tests -name '*.bats' | sort
 }
 if [ -n "${ONLY:-}" ]; then
     read -ra words <<<"$ONLY"
