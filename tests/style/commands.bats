@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # commands.bats - Commands, options and targets of make that the texts name exist, and the check
-# of it finds those that do not.
+# of it finds those that do not; no text has blanks at the end of a line.
 
 load ../support/cli_common
 
@@ -26,4 +26,10 @@ check() { QUALM=$QUALM "$PYTHON" "$ROOT/tests/style/check_commands.py" "$@"; }
     printf '%s\n' '`qualm run x.yaml --json | sort --nothing`' '`make test ONLY="a b"`' \
         '    make build/x/y && ./qualm list axes' 'a qualm nothing' >"$text"
     check "$text"
+}
+
+@test "no text and no script has a blank at the end of a line, or a tab" {
+    cd "$ROOT"
+    ! grep -rnP '[ \t]$|\t' --include=*.md --include=*.py --include=*.bats --include=*.bash \
+        README.md core oracle variants experiments plots results tests || return 1
 }
