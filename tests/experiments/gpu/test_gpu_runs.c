@@ -110,8 +110,8 @@ static void test_strange_reports(void **state)
 /* Times that are none, and such as no GPU and no clock can have, are failed rows. */
 static void test_times(void **state)
 {
-    static const float times[] = {NAN,    0.0f,  -1.0f, INFINITY, -INFINITY,
-                                  1e-30f, 1e30f, 1e6f,  1e-6f};
+    static const float times[] = {NAN,    -1.0f, INFINITY, -INFINITY, 0.0f,
+                                  1e-30f, 1e30f, 1e6f,     1e-6f};
     (void)state;
     AT_ONE_COMMIT_IN(2, 12);
     NEEDS_COMPILER();
@@ -121,7 +121,7 @@ static void test_times(void **state)
         stand_in_card.milliseconds = times[i];
         assert_int_equal(RUN("adamw_f32", "--only", "speed,tables", "--size", "0.008"), 1);
         stand_in_card.is_fixed = 0;
-        expect_rows(0, 3, i < 5 ? "failed: cuEventElapsedTime gives " : "failed: implausible: ");
+        expect_rows(0, 3, i < 4 ? "failed: cuEventElapsedTime gives " : "failed: implausible: ");
     }
 }
 
