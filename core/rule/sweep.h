@@ -117,7 +117,15 @@ QM_FN float qm_averaged(float old, float x, float keep, float weight)
 QM_FN float qm_row_root(float r, float mean) { return 1.0f / sqrtf(r / mean); }
 QM_FN float qm_col_root(float c) { return 1.0f / sqrtf(c); }
 QM_FN float qm_outer_f32(float row, float col, float x) { return (row * col) * x; }
-QM_FN float qm_outer(double row, double col, float x) { return (float)((double)x * (row * col)); }
+/* x times row times col in double; where x times row is not a normal float32 (it overflows, or is
+ * tiny), what float32 makes of it times col. */
+QM_FN float qm_outer(double row, double col, float x)
+{
+    double first = (double)x * row, size = fabs(first);
+    if (size >= 0x1p-126 && size < 0x1.fffffep127)
+        return (float)((double)x * (row * col));
+    return (float)((double)(float)first * col);
+}
 
 /* max(x, least), and NaN of a NaN, as torch.clamp has it. */
 QM_FN double qm_at_least(double x, double least) { return x < least ? least : x; }

@@ -81,8 +81,8 @@ struct qm_tensor_rule_loops {
     /* p[i] = fmaf(u[i], by, p[i]). */
     void (*add_scaled)(int64_t n, float by, const float *u, float *p);
 
-    /* out[j] = x[j] * (row * root[j]) in double, rounded to float32 once; outer_f32: out[j] = (row
-     * * root[j]) * x[j], each product rounded.  out may be x. */
+    /* out[j] = qm_outer(row, root[j], x[j]); outer_f32: out[j] = (row * root[j]) * x[j], each
+     * product rounded.  out may be x. */
     void (*outer)(int64_t n, double row, const double *root, const float *x, float *out);
     void (*outer_f32)(int64_t n, float row, const float *root, const float *x, float *out);
 

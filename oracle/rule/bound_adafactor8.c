@@ -107,9 +107,9 @@ static void use_stored(const struct scalars *a, int slot, int64_t n, struct qm_b
  * mean, too; KERNEL on the product r c / mean r. */
 enum form { TORCH, TORCH_CLAMPED, KERNEL };
 
-/* 1 / sqrt(V) of element (i, j). */
-static struct qm_ball inverse_root(const struct scalars *a, enum form form, struct qm_ball r,
-                                   struct qm_ball c, struct qm_ball mean)
+/* x / sqrt(V) of element (i, j), rounded to float32. */
+static struct qm_ball over_root(const struct scalars *a, enum form form, struct qm_ball r,
+                                struct qm_ball c, struct qm_ball mean, struct qm_ball x)
 {
     const struct qm_bound_step *b = a->b;
     struct qm_ball least = qm_ball_exact(a->eps_sq), v;
@@ -117,10 +117,13 @@ static struct qm_ball inverse_root(const struct scalars *a, enum form form, stru
         v = qm_ball_div_double(b, qm_ball_mul_double(b, r, c), mean);
         v = qm_ball_max(v, qm_ball_exact(fmax(a->eps_sq, 0x1p-53)));
     } else {
-        v = qm_ball_div_double(b, qm_ball_at_least(r, least), mean);
-        v = qm_ball_mul_double(b, v, qm_ball_at_least(c, least));
+        r = qm_ball_div_double(b, qm_ball_at_least(r, least), mean);
+        c = qm_ball_at_least(c, least);
+        v = qm_ball_mul_double(b, r, c);
     }
-    return qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
+    v = qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
+    return form == KERNEL ? qm_ball_float32(qm_ball_mul_double(b, x, v))
+                          : qm_bound_two_products(b, x, v, r, c);
 }
 
 /* The mean of the rows r of matrix k, at least eps1; TORCH_CLAMPED: r is floored before. */
@@ -145,8 +148,7 @@ static void divide_matrix(const struct scalars *a, int64_t k, const struct qm_ba
     for (int64_t i = 0; i < a->m.rows; i++)
         for (int64_t j = 0; j < a->m.cols; j++) {
             struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
-            *to = qm_ball_float32(
-                qm_ball_mul_double(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
+            *to = over_root(a, form, r[i], c[j], mean, *to);
         }
 }
 

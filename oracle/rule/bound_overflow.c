@@ -23,6 +23,21 @@ void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_
     }
 }
 
+/* Up to float32's least normal number, a product has an error of 2^-150 at most. */
+struct qm_ball qm_bound_two_products(const struct qm_bound_step *b, struct qm_ball x,
+                                     struct qm_ball root, struct qm_ball row, struct qm_ball col)
+{
+    double largest = (fabs(x.x) + x.e) / sqrt(row.x - row.e);
+    double least = fmax(fabs(x.x) - x.e, 0.0) / sqrt(row.x + row.e);
+    double by = 1.0 / sqrt(col.x - col.e);
+    struct qm_ball u = qm_ball_float32(qm_ball_mul_double(b, x, root));
+    if (isfinite(x.x) && row.x + row.e > 0.0 && largest >= 0x1p127)
+        u.e = HUGE_VAL; /* else it is infinite in every order */
+    if (largest > 0.0 && least <= 0x1p-126 && isfinite(by))
+        u.e += 0x1p-149 * by;
+    return u;
+}
+
 /* The package forms the norm from the squares of the channels' norms and of the factors, or from
  * the norm of the gradient, in float32. */
 struct qm_ball qm_bound_scaled_norm(const struct qm_bound_step *b, const struct qm_ball *factor,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -244,12 +245,52 @@ static void test_over_root(void **state)
     }
 }
 
+/* Rows and columns of any size: x times the row overflows, vanishes or is subnormal in many of
+ * them.  Infinite, NaN and zero are what two products in float32 make, at least a step of float32
+ * away from its range. */
+static void test_outer(void **state)
+{
+    (void)state;
+    enum { N = 509, ROWS = 512 };
+    static float x[N], out[N];
+    static double root[N];
+    uint64_t s = 11;
+    int open = 0, small = 0;
+    for (int i = 0; i < ROWS; i++) {
+        float row = i % 64 == 9 ? INFINITY : ldexpf(any(&s, 23), (int)(word(&s) % 120u) - 30);
+        for (int j = 0; j < N; j++) {
+            x[j] = j % 100 == 3 ? 0.0f : ldexpf(any(&s, 23), (int)(word(&s) % 180u) - 60);
+            root[j] = j % 97 == 5 ? (double)INFINITY : fabs((double)any(&s, 23));
+        }
+        x[0] = NAN, x[1] = -INFINITY, x[2] = 0x1p-149f, x[4] = 0x1.fffffep127f;
+        for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+            if (!qm_isa_force((enum qm_isa)isa))
+                continue;
+            qm_tensor_rule_loops()->outer(N, (double)row, root, x, out);
+            for (int j = 0; j < N; j++) {
+                double first = (double)x[j] * (double)row, size = fabs(first);
+                int is_usual = size >= 0x1p-126 && size < (double)FLT_MAX;
+                float want = is_usual ? (float)((double)x[j] * ((double)row * root[j]))
+                                      : (float)((double)(float)first * root[j]);
+                float plain = x[j] * row * (float)root[j];
+                open += !isfinite(plain), small += size > 0.0 && size < 0x1p-126;
+                if (qm_bits(out[j]) != qm_bits(want) && !(isnan(out[j]) && isnan(want)))
+                    fail_msg("row %d, column %d, %s: %a, wants %a", i, j,
+                             qm_isa_text((enum qm_isa)isa), (double)out[j], (double)want);
+                if (size < 0x1.fp127 || size > 0x1.1p128)
+                    assert_int_equal(!isfinite(out[j]), !isfinite(plain));
+            }
+        }
+    }
+    assert_true(open > ROWS && small > ROWS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum_squares), cmocka_unit_test(test_means),
         cmocka_unit_test(test_two_means),   cmocka_unit_test(test_product),
-        cmocka_unit_test(test_over_root),
+        cmocka_unit_test(test_over_root),   cmocka_unit_test(test_outer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
