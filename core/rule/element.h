@@ -41,6 +41,7 @@
     X(radam_foreach,       2, QM_ON(COUPLED))                                                    \
     X(ema,                 1, 0)                                                                 \
     X(lion,                1, 0)                                                                 \
+    X(lion_package,        1, 0)                                                                 \
     X(lion8_unfused,       1, QM_ON(ROUND_FACTOR) | QM_ON_FORMAT)                                \
     X(lion8_fused,         1, 0)                                                                 \
     X(flash_sgd,           1, QM_ON(COUPLED) | QM_ON(NESTEROV))                                  \
@@ -277,6 +278,12 @@ QM_ELEMENT(lion)
 {
     QM_UNUSED;
     qm_lion_automl(c, p, g, x);
+}
+
+QM_ELEMENT(lion_package)
+{
+    QM_UNUSED;
+    qm_lion_package(c, p, g, x);
 }
 
 QM_ELEMENT(lion8_unfused)

@@ -25,6 +25,16 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1},
      .prepare = prepare,
      QM_ELEMENTWISE(lion)},
+    {.name = "lion_package",
+     .family = "lion",
+     .reads = "lr beta1 beta2 weight_decay",
+     .summary = "lion as lion-pytorch 0.2.5: the sum that decides the sign is fused",
+     .source = "arXiv:2302.06675; lion-pytorch 0.2.5 lion_pytorch/lion_pytorch.py, update_fn",
+     .n_slots = 1,
+     .slot = {"exp_avg"},
+     .slot_sign = {1},
+     .prepare = prepare,
+     QM_ELEMENTWISE(lion_package)},
 };
 
 const struct qm_rule_family qm_family_lion = {sizeof rules / sizeof *rules, rules};

@@ -369,8 +369,7 @@ static void outer(int64_t n, double row, const double *restrict root, const floa
         __mmask8 usual = _mm512_cmp_pd_mask(size, least, _CMP_GE_OQ);
         usual &= _mm512_cmp_pd_mask(size, top, _CMP_LT_OQ);
         if (usual != 0xff)
-            v = _mm512_mask_mul_pd(v, (__mmask8)~usual,
-                                   _mm512_cvtps_pd(_mm512_cvtpd_ps(first)), c);
+            v = _mm512_mask_mul_pd(v, (__mmask8)~usual, _mm512_cvtps_pd(_mm512_cvtpd_ps(first)), c);
         _mm256_storeu_ps(out + j, _mm512_cvtpd_ps(v));
     }
 #endif

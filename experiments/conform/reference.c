@@ -430,12 +430,16 @@ static void replay_float(struct qm_conform *c, const struct qm_reference *r, int
         qm_golden_case_skip(c, "v - m^2 of numbers that are rounded to bfloat16 may have any sign");
         return;
     }
-    char foreach[40];
+    char foreach[40], executed[128];
     snprintf(foreach, sizeof foreach, "%s_foreach", r->f->rule);
+    qm_golden_text(c->file, "", "executed", executed, sizeof executed);
+    /* the path inside the package lion-pytorch; that of google/automl is lion/lion_pytorch.py */
+    int is_package = strstr(executed, "lion_pytorch/lion_pytorch.py") != NULL;
     replay_part(c, r, is_bf16,
                 r->is_old && r->f->has_old                        ? "_t113"
                 : r->is_foreach && qm_rule_find(foreach)          ? "_foreach" /* NAdam and RAdam */
                 : r->is_fused && strcmp(r->f->rule, "adamw") == 0 ? "_fused"
+                : is_package && strcmp(r->f->rule, "lion") == 0   ? "_package"
                                                                   : "",
                 0, whole);
     replay_part(c, r, is_bf16, "_tail", whole, r->n);

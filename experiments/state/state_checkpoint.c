@@ -147,7 +147,7 @@ static qm_status read_step(struct checkpoint *c, const char *name, const struct 
     if (i >= 0 && qm_file_entry(c->f, i)->numel == 1) {
         c->used[i] = 1;
         QM_TRY(qm_file_read_double(c->f, i, 0, 1, &step));
-    } else if (strcmp(r->rule->name, "sgdm") == 0 || strcmp(r->rule->name, "lion") == 0) {
+    } else if (strcmp(r->rule->name, "sgdm") == 0 || strcmp(r->rule->family, "lion") == 0) {
         step = 1.0; /* the steps after the first are all alike */
         if (c->note)
             c->note("the file has no number of steps: 1, which makes no difference to the rule",

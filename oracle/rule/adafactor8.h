@@ -26,10 +26,10 @@ struct qm_ball qm_bound_norm_of_floats(const struct qm_bound_step *b, const stru
  * (bound_overflow.c). open_products: of x in matrix k, the squares that CAME before 0.2.6
  * averages; r, c: the second moments, at least floor, mean: of the rows r; m: the momentum.
  * scaled_norm: of the norm of the gradient whose channels are multiplied by their factors; also
- * where one of channel and factor may vanish while the other one is large.  two_products: of x times
- * root = 1 / sqrt(row col), rounded to float32, which the package forms as (x / sqrt(row)) /
- * sqrt(col), the first factor in float32; its radius also counts what that loses where it is below
- * 2^-126. */
+ * where one of channel and factor may vanish while the other one is large.
+ * two_products: of x times root = 1 / sqrt(row col), rounded to float32, which the package forms
+ * as (x / sqrt(row)) / sqrt(col), the first factor in float32; its radius also counts what that
+ * loses where it is below 2^-126. */
 void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_ball mean,
                             double floor, const struct qm_ball *r, const struct qm_ball *c,
                             const struct qm_ball *m, struct qm_ball *x);

@@ -116,14 +116,13 @@ static struct qm_ball over_root(const struct scalars *a, enum form form, struct 
     if (form == KERNEL) {
         v = qm_ball_div_double(b, qm_ball_mul_double(b, r, c), mean);
         v = qm_ball_max(v, qm_ball_exact(fmax(a->eps_sq, 0x1p-53)));
-    } else {
-        r = qm_ball_div_double(b, qm_ball_at_least(r, least), mean);
-        c = qm_ball_at_least(c, least);
-        v = qm_ball_mul_double(b, r, c);
+        v = qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
+        return qm_ball_float32(qm_ball_mul_double(b, x, v));
     }
-    v = qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
-    return form == KERNEL ? qm_ball_float32(qm_ball_mul_double(b, x, v))
-                          : qm_bound_two_products(b, x, v, r, c);
+    r = qm_ball_div_double(b, qm_ball_at_least(r, least), mean);
+    c = qm_ball_at_least(c, least);
+    v = qm_ball_sqrt_double(b, qm_ball_mul_double(b, r, c));
+    return qm_bound_two_products(b, x, qm_ball_div_double(b, one, v), r, c);
 }
 
 /* The mean of the rows r of matrix k, at least eps1; TORCH_CLAMPED: r is floored before. */
