@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/grow.h"
+#include "core/base/memory.h"
 #include "core/base/name.h"
 #include "experiments/cli/cli.h"
 #include "experiments/lockstep/coded_share.h"
@@ -70,12 +70,11 @@ static int model_of(const struct qm_recipe_errors *e, const struct qm_recorded *
 /* The reason why a pair of this size would not fit into the memory that is free; "": it does. */
 static const char *too_large(int64_t n, char *text, size_t size)
 {
-    double pages = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    double bytes = (double)n * PAIR_BYTES;
+    double available = (double)qm_memory_available(), bytes = (double)n * PAIR_BYTES;
     text[0] = '\0';
-    if (bytes > pages)
+    if (available > 0.0 && bytes > available)
         snprintf(text, size, "it takes %.1f GiB in lockstep, %.1f GiB are free", bytes / 0x1p30,
-                 pages / 0x1p30);
+                 available / 0x1p30);
     return text;
 }
 

@@ -21,6 +21,11 @@ struct qm_bench {
     const char *step; /* only steps that qm_name_matches this, and adamw_f32; NULL: all */
 };
 
+/* The most millions (2^20) of parameters whose steps fit into nine tenths of the memory that is
+ * free: those of all wanted elementwise variants are held at once, two plans each.  0: not even
+ * one; INT64_MAX: nobody says how much is free. */
+int64_t qm_bench_steps_fit(const struct qm_bench *b);
+
 /* A part.  run allocates *data, which free() releases; on failure *data is NULL or holds the
  * measurements so far.  print writes a note and, unless --json, a table; it returns the rows as
  * JSON, which the caller owns. */

@@ -1,9 +1,11 @@
 /* steps.c - Times the step of every variant in turn with adamw_f32 and the roofs. */
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/memory.h"
 #include "core/base/name.h"
 #include "core/recipe/backend.h"
 #include "experiments/bench/bench.h"
@@ -32,6 +34,14 @@ static void bound_close(struct bound *x)
         qm_backend_cpu.close(x->plan[h]);
 }
 
+static double slot_bytes(const struct qm_recipe *r, int i, const struct qm_shape *shape)
+{
+    struct qm_codec c = {.q = qm_recipe_slot(r, i, shape)};
+    struct qm_shape own;
+    qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
+    return (double)qm_state_bytes(&c, &own);
+}
+
 /* Bytes that a step must move per parameter: p read and written, g read, the states read and
  * written, and the arrays that further passes read again (for slots with a global norm the gradient
  * and the slot; for rules over whole tensors the gradient and the states, once for each sum that
@@ -45,9 +55,7 @@ static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shap
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_codec c = {.q = q};
-        struct qm_shape own;
-        qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
-        double slot = (double)qm_state_bytes(&c, &own) / n;
+        double slot = slot_bytes(r, i, shape) / n;
         sum += (2.0 + again) * slot;
         if (q.bits && q.norm != QM_NORM_block && q.norm != QM_NORM_id)
             sum += qm_folds(&c) * (4.0 + slot);
@@ -136,6 +144,29 @@ static int next_step(const struct qm_bench *b, int over_tensor, int *k, struct q
             (is_f32(r) || qm_name_matches(r->base->name, b->step)))
             return 1;
     return 0;
+}
+
+/* The states of a recipe's two plans. */
+static double plan_bytes(const struct qm_recipe *r, const struct qm_shape *shape)
+{
+    double sum = 0.0;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        sum += 2.0 * slot_bytes(r, i, shape);
+    return sum;
+}
+
+int64_t qm_bench_steps_fit(const struct qm_bench *b)
+{
+    enum { ROOM = 40 }; /* three arrays, the plans of adamw_f32, and work space of a rule */
+    const struct qm_shape shape = {2, {1024, 1024}};
+    double sum = 0.0, most = 0.0, available = (double)qm_memory_available();
+    struct qm_recipe r;
+    for (int k = 0; next_step(b, 0, &k, &r);)
+        sum += plan_bytes(&r, &shape);
+    for (int k = 0; !b->quick && next_step(b, 1, &k, &r);)
+        most = fmax(most, plan_bytes(&r, &shape));
+    sum = fmax(sum, most) + ROOM * 0x1p20;
+    return available > 0.0 ? (int64_t)(0.9 * available / sum) : INT64_MAX;
 }
 
 /* QM_NO_MATCH where --step matches no variant that would be timed. */

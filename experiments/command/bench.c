@@ -13,6 +13,7 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 struct options {
     struct qm_bench bench;
+    int has_millions;          /* --millions was given */
     int only[PARTS], has_only; /* the parts that --only names */
     const char *out;
 };
@@ -23,7 +24,8 @@ static const struct argp_option options[] = {
     {"quick", KEY_QUICK, NULL, 0,
      "Elementwise steps of 16 M parameters and searches, few rounds; no rules over whole tensors",
      0},
-    {"millions", KEY_MILLIONS, "M", 0, "Millions of parameters (default 64)", 0},
+    {"millions", KEY_MILLIONS, "M", 0,
+     "Millions of parameters (default 64, or what fits into the memory that is free)", 0},
     {"size", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"rounds", KEY_ROUNDS, "N", 0, "Interleaved rounds (default 9)", 0},
     {"threads", 't', "N", 0,
@@ -85,6 +87,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_MILLIONS:
         st = read_int("millions", arg, 1, 4096, &v);
         b->n = (int64_t)v << 20;
+        o->has_millions = 1;
         break;
     case KEY_ROUNDS:
         st = read_int("rounds", arg, 1, QM_BENCH_ROUNDS, &v);
@@ -109,6 +112,26 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     if (st != QM_OK)
         argp_failure(state, 2, 0, "%s", qm_message());
     return 0;
+}
+
+/* Takes fewer parameters where the memory does not hold the default number, and says so. */
+static qm_status fit(struct options *o)
+{
+    struct qm_bench *b = &o->bench;
+    int64_t fits = wanted(o, &qm_bench_steps) ? qm_bench_steps_fit(b) : INT64_MAX;
+    int64_t asked = b->n >> 20;
+    if (asked <= fits)
+        return QM_OK;
+    if (o->has_millions || fits < 1)
+        return qm_fail(QM_BAD_ARG,
+                       "steps of %lld million parameters do not fit into the memory that is free: "
+                       "expected at most --millions %lld, or fewer variants (--step)",
+                       (long long)asked, (long long)fits);
+    qm_note("steps of %lld million parameters instead of %lld: more do not fit into the memory "
+            "that is free",
+            (long long)fits, (long long)asked);
+    b->n = fits << 20;
+    return QM_OK;
 }
 
 /* Measures all parts before it prints any. */
@@ -171,8 +194,8 @@ int qm_cmd_bench(int argc, char **argv)
         return code;
     struct qm_store *f = NULL;
     void *data[PARTS] = {NULL};
-    qm_status st = QM_OK;
-    if (o.out)
+    qm_status st = fit(&o);
+    if (st == QM_OK && o.out)
         st = qm_store_open(o.out, "bench", argc, argv, &f);
     if (st == QM_OK)
         st = bench(&o, f, data);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zip.h>
 
+#include "core/base/memory.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
@@ -139,20 +140,6 @@ static qm_status unpack(struct qm_file *f, zip_t *z, zip_uint64_t i, unsigned ch
     return QM_OK;
 }
 
-/* Bytes that the system can give away, by its own estimate; 0: unknown. */
-static size_t free_memory(void)
-{
-    char line[128];
-    unsigned long long kib = 0;
-    FILE *in = fopen("/proc/meminfo", "re");
-    while (in && fgets(line, sizeof line, in))
-        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-            break;
-    if (in)
-        fclose(in);
-    return (size_t)kib << 10;
-}
-
 /* The bytes of all entries, each rounded up to 64.  QM_BAD_FILE: an archive that unpacks to more
  * than the memory limit, unless it is at most four times as large as the archive and half of the
  * free memory. */
@@ -167,7 +154,7 @@ static qm_status total_size(struct qm_file *f, zip_t *z, size_t *out)
             return qm_file_bad(f, "its entries do not fit in 2^64 bytes");
         qm_reader_progress();
     }
-    if (size > (size_t)qm_reader_memory() && (size > 4 * f->size || size > free_memory() / 2))
+    if (size > (size_t)qm_reader_memory() && (size > 4 * f->size || size > qm_memory_available() / 2))
         return qm_file_bad(f, "%zu bytes unpack to %zu; QM_READER_MEMORY allows %lld MiB", f->size,
                            size, (long long)(qm_reader_memory() >> 20));
     if (size == 0)

@@ -94,3 +94,11 @@ EOF
     fails_with 2 "--rounds: expected a whole number from 1 to 101, got '0'" bench --rounds 0
     fails_with 2 "takes no argument" bench adamw4_ao
 }
+
+@test "steps that do not fit into the memory are refused before they are begun" {
+    run "$QUALM" bench --only steps --millions 4096
+    echo "$output"
+    [ "$status" -eq 2 ]
+    [[ $output == *"steps of 4096 million parameters do not fit"*"at most --millions "[1-9]* ]]
+    [ "$(wc -l <<<"$output")" -eq 1 ]
+}

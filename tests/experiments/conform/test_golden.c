@@ -252,7 +252,7 @@ int main(void)
         {"tests/golden/torchao018_compiled.h5", 2},
         {"tests/golden/torchao018_limits.h5", 5},
         {"tests/golden/torch215_limits.h5", 18},
-        {"tests/golden/lion_limits.h5", 2},
+        {"tests/golden/lion_limits.h5", 3},
         {"tests/golden/came_limits.h5", 3},
         {"tests/golden/adafactor8bit_limits.h5", 24}, /* and three whose sums cancel: skipped */
         {"tests/golden/muon8bit.h5", 24},
