@@ -154,7 +154,8 @@ static qm_status total_size(struct qm_file *f, zip_t *z, size_t *out)
             return qm_file_bad(f, "its entries do not fit in 2^64 bytes");
         qm_reader_progress();
     }
-    if (size > (size_t)qm_reader_memory() && (size > 4 * f->size || size > qm_memory_available() / 2))
+    if (size > (size_t)qm_reader_memory() &&
+        (size > 4 * f->size || size > qm_memory_available() / 2))
         return qm_file_bad(f, "%zu bytes unpack to %zu; QM_READER_MEMORY allows %lld MiB", f->size,
                            size, (long long)(qm_reader_memory() >> 20));
     if (size == 0)
