@@ -38,8 +38,8 @@ static void judge_padding(struct qm_conform *c, const char *name, int64_t t, int
 /* Reads codes of every step, unpacked, and judges their padding; padding NULL: the kernels wrote
  * the codes, which leave it as the memory was. */
 static int64_t *codes_read(struct qm_conform *c, const char *name,
-                           const struct qm_adafactor8_recorded *s, int bits, int64_t steps,
-                           const struct padding *padding)
+                           const struct qm_adafactor8_recorded *s, int bits, int64_t block,
+                           int64_t steps, const struct padding *padding)
 {
     int64_t total = qm_golden_case_numel(c, name), row = steps > 0 ? total / steps : 0, n = s->n;
     int64_t *out = qm_golden_case_memory(c, steps * n, sizeof *out);
@@ -47,9 +47,10 @@ static int64_t *codes_read(struct qm_conform *c, const char *name,
     int64_t had = row * 8 / bits;
     if (!out || !bytes || !s->scales)
         return NULL;
-    if (had < n || s->n_scales < 1) {
-        qm_golden_case_unreadable(c, "%s: %lld codes recorded for %lld elements", name,
-                                  (long long)had, (long long)n);
+    int64_t even = (n * bits + 7) / 8 * 8 / bits; /* without padding */
+    if (s->n_scales != (n + block - 1) / block || (had != even && had != s->n_scales * block)) {
+        qm_golden_case_unreadable(c, "%s: %lld codes and %lld scales recorded for %lld elements",
+                                  name, (long long)had, (long long)s->n_scales, (long long)n);
         return NULL;
     }
     for (int64_t t = 0; t < steps; t++)
@@ -98,8 +99,8 @@ int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_repl
     struct padding padding = {is_adaptive ? 0 : codec.cb.perm[qm_code_of(&codec, 0.0f, 0)], -1};
     if (codec.q.scale.nan == QM_NAN_top)
         padding.nan = codec.cb.perm[codec.cb.n - 1];
-    s->codes =
-        codes_read(c, codes, s, codec.q.bits, r->steps, r->recipe.state_stored ? NULL : &padding);
+    s->codes = codes_read(c, codes, s, codec.q.bits, codec.q.block, r->steps,
+                          r->recipe.state_stored ? NULL : &padding);
     if (is_adaptive)
         two_scales(c, s, qm_golden_case_floats(c, low, r->steps * s->n_scales), r->steps);
     return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
@@ -123,9 +124,9 @@ int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     float *values = qm_golden_case_memory(c, r->steps * s->n, sizeof *values);
     if (!s->scales || !low || !all || !codes || !values)
         return 0;
-    if (row < s->n || s->n_scales * block < s->n) {
-        qm_golden_case_unreadable(c, "%s: %lld codes recorded for %lld elements", name,
-                                  (long long)row, (long long)s->n);
+    if (s->n_scales != (s->n + block - 1) / block || (row != s->n && row != s->n_scales * block)) {
+        qm_golden_case_unreadable(c, "%s: %lld codes and %lld scales recorded for %lld elements",
+                                  name, (long long)row, (long long)s->n_scales, (long long)s->n);
         return 0;
     }
     for (int64_t t = 0; t < r->steps; t++)

@@ -60,8 +60,13 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
                                          "state_exp_avg_sq_col",  "state_exp_avg_sq",
                                          "state_exp_avg_res_row", "state_exp_avg_res_col"};
     struct qm_hyper *h = &w->hyper;
+    char text[32];
     if (!qm_golden_case_needs(c, &(struct qm_golden_need){"lr", QM_NEED_number, 0, 1e30, 0}, 1))
         return;
+    if (qm_golden_case_text(c, "optimizer", text, sizeof text) && strcmp(text, "CAME") != 0) {
+        qm_golden_case_skip(c, "optimizer '%s' is not CAME", text);
+        return;
+    }
     qm_golden_case_unread(c,
                           "steps optimizer dtype lr weight_decay eps betas clip_threshold shape "
                           "ndim impl device sqrt",

@@ -260,7 +260,10 @@ int qm_golden_case_is_start(const struct qm_conform *c, const char *name)
 int qm_golden_case_has(struct qm_conform *c, const char *name)
 {
     char path[2 * QM_GOLDEN_PATH];
-    return qm_golden_at(c->file, dataset_path(c, name, path, sizeof path)) == QM_GOLDEN_DATASET;
+    enum qm_golden_kind kind = qm_golden_at(c->file, dataset_path(c, name, path, sizeof path));
+    if (kind == QM_GOLDEN_GROUP)
+        qm_golden_case_unreadable(c, "%s is a group, expected a dataset", path);
+    return kind == QM_GOLDEN_DATASET;
 }
 
 int64_t qm_golden_case_numel(struct qm_conform *c, const char *name)

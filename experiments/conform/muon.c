@@ -156,6 +156,19 @@ static void replay_map(struct qm_conform *c, const char *name)
 
 /* ---- quantizers ------------------------------------------------------------------------------ */
 
+/* Whether `name` has one scale for each block of a row. */
+static int has_scales(struct qm_conform *c, const char *name, int64_t count, int64_t block,
+                      const struct qm_shape *shape)
+{
+    int64_t want = block < 1 ? 0 : shape->dim[0] * ((shape->dim[1] + block - 1) / block);
+    if (block < 1)
+        qm_golden_case_unreadable(c, "block_size %lld: expected at least 1", (long long)block);
+    else if (count != want)
+        qm_golden_case_unreadable(c, "%s holds %lld numbers, expected %lld", name, (long long)count,
+                                  (long long)want);
+    return block >= 1 && count == want;
+}
+
 static void replay_typed(struct qm_conform *c, enum type t, const struct qm_shape *shape)
 {
     int64_t block = qm_golden_case_whole(c, "block_size", 0), n = qm_shape_numel(shape);
@@ -164,8 +177,7 @@ static void replay_typed(struct qm_conform *c, enum type t, const struct qm_shap
     float *scales = qm_golden_case_memory(c, count, sizeof *scales);
     float *out = qm_golden_case_memory(c, n, sizeof *out), *x = typed(c, "x", n, t);
     const int64_t *want = positions(c, "codes", &schemes[0], n);
-    if (!codes || !scales || !out || !x || !want || block < 1 ||
-        count != shape->dim[0] * ((shape->dim[1] + block - 1) / block))
+    if (!codes || !scales || !out || !x || !want || !has_scales(c, "scale", count, block, shape))
         return;
     encode_typed(t, block, shape, x, codes, scales);
     qm_match_floats(c, "scale", scales, typed(c, "scale", count, t), count);
@@ -251,6 +263,25 @@ static int read_hyper(struct qm_conform *c, struct record *r)
     return 1;
 }
 
+/* The scales of every step, n_scales of each. */
+static const float *scales_read(struct qm_conform *c, struct record *r)
+{
+    const char *name = r->scheme->code0 ? "state/momentum_scale" : "state/momentum_absmax";
+    struct qm_codec codec;
+    if (r->type != F32) {
+        r->n_scales = qm_golden_case_numel(c, name) / r->steps;
+        if (!has_scales(c, name, r->n_scales, r->block, &r->slot))
+            return NULL;
+    } else {
+        if (qm_codec_init(&codec, &r->recipe.slot[0]) != QM_OK) {
+            qm_golden_case_failed(c);
+            return NULL;
+        }
+        r->n_scales = qm_scale_count(&codec, &r->slot);
+    }
+    return typed(c, name, r->steps * r->n_scales, r->type);
+}
+
 static int read_record(struct qm_conform *c, struct record *r)
 {
     static const struct qm_golden_need needs[] = {
@@ -270,22 +301,19 @@ static int read_record(struct qm_conform *c, struct record *r)
         return 0;
     r->steps = qm_golden_case_whole(c, "steps", 0);
     r->n = qm_shape_numel(&r->shape);
-    int64_t all = r->steps * r->n, tall;
+    int64_t all = r->steps * r->n;
     r->p0 = typed(c, "p0", r->n, r->type);
     r->grads = typed(c, "grads", all, r->type);
     r->params = typed(c, "params", all, r->type);
     r->input = qm_golden_case_floats(c, "ns_input", all);
     r->output = qm_golden_case_floats(c, "ns_output", all);
+    qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, 0, &r->shape, &r->slot);
     if (r->scheme) {
-        const char *name = r->scheme->code0 ? "state/momentum_scale" : "state/momentum_absmax";
-        tall = qm_golden_case_numel(c, name);
-        r->n_scales = tall / r->steps;
-        r->scales = typed(c, name, tall, r->type);
+        r->scales = scales_read(c, r);
         r->codes = positions(c, "state/momentum_codes", r->scheme, all);
     } else {
         r->values = qm_golden_case_floats(c, "state/momentum", all);
     }
-    qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, 0, &r->shape, &r->slot);
     return r->p0 && r->grads && r->params && r->input && r->output &&
            (r->values || (r->codes && r->scales));
 }

@@ -94,20 +94,22 @@ static const float *floats_of(struct qm_conform *c, const char *kind, int i, con
 }
 
 /* Whether factor i has codes, which dataset rootI_lowbit says of each step: how many bits they
- * have, or 1; 0 or 32: none.  -1: it is missing, or does not stay the same. */
+ * have (prec_bits), or 1; 0 or 32: none.  -1: it is missing, another number, or does not stay the
+ * same. */
 static int is_coded(struct qm_conform *c, const struct qm_shampoo_record *r, int i)
 {
     char name[64];
     snprintf(name, sizeof name, "state/root%d_lowbit", i);
     const int64_t *flag = qm_golden_case_ints(c, name, r->steps);
+    const int64_t bits = r->codec.q.bits;
     for (int64_t t = 0; flag && t < r->steps; t++)
-        if (flag[t] != flag[0] || flag[t] < 0 || flag[t] > 32) {
-            (void)qm_fail(QM_BAD_FILE, "%s of %s is not 0 to 32, the same in each step", name,
-                          c->group);
-            qm_golden_case_failed(c);
+        if (flag[t] != flag[0] ||
+            (flag[t] != 0 && flag[t] != 1 && flag[t] != bits && flag[t] != 32)) {
+            qm_golden_case_unreadable(c, "%s: expected 0, 1, %lld or 32, the same in each step",
+                                      name, (long long)bits);
             return -1;
         }
-    return flag ? flag[0] > 0 && flag[0] <= 8 : -1;
+    return flag ? flag[0] == 1 || flag[0] == bits : -1;
 }
 
 /* kind: "stat" or "root" of factor i, of order n. */
