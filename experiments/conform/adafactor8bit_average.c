@@ -56,7 +56,7 @@ void qm_adafactor8_replay_moments(struct qm_conform *c, const struct qm_adafacto
         qm_golden_case_skip(c, "block_size or n is missing");
         return;
     }
-    run.steps = qm_golden_case_numel(c, "grads") / n;
+    run.steps = qm_golden_case_per(c, "grads", n);
     int64_t padded = (n + block - 1) / block * block;
     if (!average_rule(c, release->is_cuda ? "adafactor8_021_cuda" : "adafactor8_021", &run.recipe))
         return;
@@ -113,7 +113,7 @@ void qm_adafactor8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
         qm_golden_case_skip(c, "block_size or n is missing");
         return;
     }
-    run.steps = qm_golden_case_numel(c, "grads") / n;
+    run.steps = qm_golden_case_per(c, "grads", n);
     int64_t padded = (n + block - 1) / block * block;
     static const char *const rules[2][2] = {{"adafactor8_021", "adafactor8_021_cuda"},
                                             {"adafactor8", "adafactor8_cuda"}};

@@ -87,7 +87,7 @@ int qm_adafactor8_quantized_read(struct qm_conform *c, struct qm_adafactor8_repl
     struct qm_adafactor8_recorded *s = &r->slot[i];
     snprintf(codes, sizeof codes, "%s_q", name);
     snprintf(scale, sizeof scale, "%s_scale", name);
-    s->n_scales = qm_golden_case_numel(c, scale) / r->steps;
+    s->n_scales = qm_golden_case_per(c, scale, r->steps);
     struct qm_codec codec;
     if (qm_codec_parse(&codec, text) != QM_OK) {
         qm_golden_case_failed(c);
@@ -113,12 +113,12 @@ int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r
     char path[64];
     struct qm_adafactor8_recorded *s = &r->slot[i];
     snprintf(path, sizeof path, "%s_scale", name);
-    s->n_scales = qm_golden_case_numel(c, path) / r->steps;
+    s->n_scales = qm_golden_case_per(c, path, r->steps);
     s->scales = qm_golden_case_floats(c, path, r->steps * s->n_scales);
     snprintf(path, sizeof path, "%s_min_log", name);
     const float *low = qm_golden_case_floats(c, path, r->steps * s->n_scales);
     snprintf(path, sizeof path, "%s_q", name);
-    int64_t row = qm_golden_case_numel(c, path) / r->steps;
+    int64_t row = qm_golden_case_per(c, path, r->steps);
     const int64_t *all = qm_golden_case_ints(c, path, r->steps * row);
     int64_t *codes = qm_golden_case_memory(c, r->steps * s->n, sizeof *codes);
     float *values = qm_golden_case_memory(c, r->steps * s->n, sizeof *values);

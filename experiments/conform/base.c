@@ -12,7 +12,7 @@
 /* Datasets counter [rows][4], key [rows][2] and output [rows][4]. */
 static void replay_block(struct qm_conform *c)
 {
-    int64_t rows = qm_golden_case_numel(c, "key") / 2;
+    int64_t rows = qm_golden_case_per(c, "key", 2);
     const uint64_t *counter = qm_golden_case_words(c, "counter", 4 * rows);
     const uint64_t *key = qm_golden_case_words(c, "key", 2 * rows);
     const uint64_t *want = qm_golden_case_words(c, "output", 4 * rows);
@@ -40,7 +40,7 @@ static uint64_t word_after(uint64_t seed, uint64_t sub, uint64_t offset, uint64_
 static void replay_device(struct qm_conform *c)
 {
     int64_t rows = qm_golden_case_numel(c, "seed");
-    int64_t per = rows > 0 ? qm_golden_case_numel(c, "words") / rows : 0;
+    int64_t per = qm_golden_case_per(c, "words", rows);
     const uint64_t *seed = qm_golden_case_words(c, "seed", rows);
     const uint64_t *sub = qm_golden_case_words(c, "subsequence", rows);
     const uint64_t *offset = qm_golden_case_words(c, "offset", rows);

@@ -368,7 +368,7 @@ static int slot_read(struct qm_conform *c, struct qm_run *run, int i, int64_t n)
                                         sizeof(float), rows, parts * n, part, parts);
         return slot->values != NULL;
     }
-    int64_t scales = rows > 0 ? qm_golden_case_numel(c, absmax) / rows : 0;
+    int64_t scales = qm_golden_case_per(c, absmax, rows);
     slot->n_scales = scales / parts;
     slot->scales = qm_run_rows_part(c, qm_golden_case_floats(c, absmax, rows * scales),
                                     sizeof(float), rows, scales, part, parts);

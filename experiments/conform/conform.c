@@ -279,6 +279,15 @@ int64_t qm_golden_case_numel(struct qm_conform *c, const char *name)
     return st == QM_OK ? qm_shape_numel(&s) : 0;
 }
 
+int64_t qm_golden_case_per(struct qm_conform *c, const char *name, int64_t rows)
+{
+    int64_t n = rows > 0 ? qm_golden_case_numel(c, name) : 0;
+    if (n > 0 && n % rows != 0)
+        qm_golden_case_unreadable(c, "%s holds %lld numbers, expected a multiple of %lld", name,
+                                  (long long)n, (long long)rows);
+    return n > 0 ? n / rows : 0;
+}
+
 int qm_golden_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out)
 {
     char path[2 * QM_GOLDEN_PATH];

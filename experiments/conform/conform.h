@@ -110,10 +110,12 @@ void *qm_golden_case_memory(struct qm_conform *c, int64_t n, size_t size);
 int qm_golden_case_is_start(const struct qm_conform *c, const char *name);
 
 /* Datasets of the case's group.  numel: the required count, -1 for any; qm_golden_case_numel
- * returns the count, 0 when the dataset is absent.  One that is refused, and a parameter at the
- * start without elements, make the case unreadable. */
+ * returns the count, 0 when the dataset is absent; qm_golden_case_per that of each of so many rows,
+ * 0 where there are none.  One that is refused, a group in its place, a count that the rows do not
+ * share out, and a parameter at the start without elements, make the case unreadable. */
 int qm_golden_case_has(struct qm_conform *c, const char *name);
 int64_t qm_golden_case_numel(struct qm_conform *c, const char *name);
+int64_t qm_golden_case_per(struct qm_conform *c, const char *name, int64_t rows);
 int qm_golden_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out);
 float *qm_golden_case_floats(struct qm_conform *c, const char *name, int64_t numel);
 double *qm_golden_case_doubles(struct qm_conform *c, const char *name, int64_t numel);

@@ -50,7 +50,7 @@ static int slot_read(struct qm_conform *c, struct qm_param16_run *run, int i,
         return 0;
     s->codes = qm_golden_case_ints(c, names[i], run->steps * n);
     snprintf(name, sizeof name, "%s_scales_f16", names[i]);
-    s->n_scales = run->steps > 0 ? qm_golden_case_numel(c, name) / run->steps : 0;
+    s->n_scales = qm_golden_case_per(c, name, run->steps);
     s->scales = qm_golden_case_stored(c, name, run->steps * s->n_scales, QM_PARAM_f16);
     snprintf(name, sizeof name, "%s_dequant", names[i]);
     if (qm_golden_case_has(c, name))

@@ -134,7 +134,7 @@ static void replay_step(struct qm_conform *c)
         return;
     int64_t n = qm_shape_numel(&run.shape);
     s->base = -127;
-    s->n_scales = run.steps > 0 ? qm_golden_case_numel(c, "scales_f16") / run.steps : 0;
+    s->n_scales = qm_golden_case_per(c, "scales_f16", run.steps);
     s->codes = qm_golden_case_ints(c, "codes", run.steps * n);
     s->scales = qm_golden_case_stored(c, "scales_f16", run.steps * s->n_scales, QM_PARAM_f16);
     s->decoded = qm_golden_case_floats(c, "exp_avg_dequant", run.steps * n);

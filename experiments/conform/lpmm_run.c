@@ -119,7 +119,7 @@ static int scales_read(struct qm_conform *c, const char *name, int64_t steps, in
     int axes = scale_names(c, name, axis);
     out->n_scales = 0;
     for (int k = 0; k < axes; k++) {
-        n[k] = qm_golden_case_numel(c, axis[k]) / steps;
+        n[k] = qm_golden_case_per(c, axis[k], steps);
         if (!(part[k] = qm_golden_case_floats(c, axis[k], steps * n[k])))
             return 0;
         out->n_scales += n[k];

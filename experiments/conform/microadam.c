@@ -193,7 +193,7 @@ static int read_record(struct qm_conform *c, struct record *r)
         return 0;
     r->steps = qm_golden_case_whole(c, "steps", 0);
     r->blocks = qm_scale_count(&r->codec, &r->flat) / 2;
-    r->stored = qm_golden_case_numel(c, "state/min") / r->steps;
+    r->stored = qm_golden_case_per(c, "state/min", r->steps);
     r->p0 = halves(c, "p0", r->n);
     r->grads = halves(c, "grads", r->steps * r->n);
     r->params = halves(c, "params", r->steps * r->n);

@@ -269,7 +269,7 @@ static const float *scales_read(struct qm_conform *c, struct record *r)
     const char *name = r->scheme->code0 ? "state/momentum_scale" : "state/momentum_absmax";
     struct qm_codec codec;
     if (r->type != F32) {
-        r->n_scales = qm_golden_case_numel(c, name) / r->steps;
+        r->n_scales = qm_golden_case_per(c, name, r->steps);
         if (!has_scales(c, name, r->n_scales, r->block, &r->slot))
             return NULL;
     } else {

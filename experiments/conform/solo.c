@@ -65,7 +65,7 @@ static void quantile_set(struct qm_conform *c, struct qm_codec *codec)
 
 static void replay_blocks(struct qm_conform *c, const char *name)
 {
-    int64_t rows = qm_golden_case_numel(c, name) / 2, asked = 0;
+    int64_t rows = qm_golden_case_per(c, name, 2), asked = 0;
     const int64_t *table = qm_golden_case_ints(c, name, -1);
     uint64_t *got = qm_golden_case_memory(c, rows, sizeof *got),
              *want = qm_golden_case_memory(c, rows, sizeof *want);

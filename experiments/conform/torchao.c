@@ -142,7 +142,7 @@ static void replay_search(struct qm_conform *c)
 static void replay_fallback(struct qm_conform *c)
 {
     static const char *const names[2] = {"adamw8_ao", "adamw4_ao"};
-    int64_t n = qm_golden_case_numel(c, "numel_q8_q4") / 3;
+    int64_t n = qm_golden_case_per(c, "numel_q8_q4", 3);
     const int64_t *rows = qm_golden_case_ints(c, "numel_q8_q4", 3 * n);
     for (int v = 0; rows && v < 2; v++) {
         struct qm_recipe r;
@@ -172,7 +172,7 @@ static int slot_read(struct qm_conform *c, const char *which, int bits, int64_t 
     const int64_t *codes = qm_golden_case_ints(c, name, steps * bytes);
     out->codes = bits == 4 ? qm_golden_case_unpacked(c, QM_PACK_hi, 4, codes, steps * n) : codes;
     snprintf(name, sizeof name, "%s_scale", which);
-    out->n_scales = steps > 0 ? qm_golden_case_numel(c, name) / steps : 0;
+    out->n_scales = qm_golden_case_per(c, name, steps);
     out->scales = qm_golden_case_floats(c, name, steps * out->n_scales);
     return out->codes && out->scales;
 }
