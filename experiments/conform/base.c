@@ -267,7 +267,10 @@ static void replay_conversion(struct qm_conform *c, const char *dataset, int k)
     uint64_t *got = qm_golden_case_memory(c, n, sizeof *got);
     const uint64_t *x =
         qm_golden_case_has(c, "x_bits") ? qm_golden_case_words(c, "x_bits", n) : NULL;
-    if (!want || !got)
+    if (!x && (n & (n - 1)) != 0) /* a table of all numbers of a format */
+        qm_golden_case_unreadable(c, "%s holds %lld numbers, expected a power of two", dataset,
+                                  (long long)n);
+    if (!want || !got || !qm_golden_case_open(c))
         return;
     for (int64_t i = 0; i < n; i++)
         got[i] = conversions[k].convert(x ? x[i] : (uint64_t)i);

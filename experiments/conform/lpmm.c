@@ -225,10 +225,11 @@ static void replay_quantizer(struct qm_conform *c)
     want.codes = codes;
     if (codec.q.norm != QM_NORM_id)
         want.scales = scales_read(c, qm_scale_count(&codec, &shape));
-    if (qm_golden_case_has(c, "packed")) { /* one spare byte at the end */
-        int64_t *packed = qm_golden_case_ints(c, "packed", -1);
-        want.packed_bytes = qm_golden_case_numel(c, "packed") - 1;
-        if (codec.q.pack == QM_PACK_byte)
+    if (qm_golden_case_has(c, "packed")) { /* whole grids of 2048 codes, and one spare byte */
+        int64_t bits = codec.q.pack == QM_PACK_byte ? 8 : codec.q.bits;
+        want.packed_bytes = (all + 2047) / 2048 * (2048 * bits / 8);
+        int64_t *packed = qm_golden_case_ints(c, "packed", want.packed_bytes + 1);
+        if (packed && codec.q.pack == QM_PACK_byte)
             codes_shift(&codec, packed, want.packed_bytes);
         want.packed = packed;
     }
@@ -374,8 +375,8 @@ static void replay_absmax_linear(struct qm_conform *c)
     for (int k = 0; k < 2; k++) {
         char name[32];
         snprintf(name, sizeof name, "packed_%s", contractions[k]);
-        const int64_t *packed = qm_golden_case_ints(c, name, -1);
-        if (!packed || qm_golden_case_numel(c, name) < n * bits / 8)
+        const int64_t *packed = qm_golden_case_ints(c, name, (n * bits + 7) / 8 + 1);
+        if (!packed)
             return;
         qm_match_codes(c, name, bytes, packed, n * bits / 8);
         snprintf(name, sizeof name, "unpacked_%s", contractions[k]);

@@ -84,7 +84,7 @@ static void replay_quantizer(struct qm_conform *c)
     struct qm_golden_run want = {.n_dequant = n};
     want.packed_bytes = qm_golden_case_numel(c, "codes_packed");
     if (qm_golden_case_has(c, "codes_packed"))
-        want.packed = qm_golden_case_ints(c, "codes_packed", -1);
+        want.packed = qm_golden_case_ints(c, "codes_packed", (n * codec.q.bits + 7) / 8);
     if (qm_golden_case_has(c, "codes"))
         want.codes = qm_golden_case_ints(c, "codes", n);
     else

@@ -459,3 +459,35 @@ P
         [[ $output == *"not read: "* ]]
     done
 }
+
+# The seed draws a dataset of each file; those of `inputs` are shared by links.
+@test "conform: a dataset that is one value longer makes its case UNREADABLE, or is not read" {
+    "$PYTHON" - "$QUALM" "$ROOT/tests/golden" "$X" "${QM_TEST_SEED:-1}" << 'P'
+import glob, random, shutil, subprocess, sys, h5py, numpy as np
+qualm, folder, path, seed = sys.argv[1:]
+draw = random.Random(int(seed))
+said, bad = 0, []
+for source in sorted(glob.glob(folder + "/*.h5")):
+    shutil.copy(source, path)
+    with h5py.File(path, "a") as f:
+        names = []
+        f.visititems(lambda name, d: names.append(name) if isinstance(d, h5py.Dataset) and d.size
+                     and d.dtype.kind in "fiu" and not name.startswith("inputs/") else None)
+        name = draw.choice(sorted(names))
+        old, attributes = f[name][...].reshape(-1), dict(f[name].attrs)
+        del f[name]
+        new = f.create_dataset(name, data=np.append(old, old[:1]).astype(old.dtype))
+        for key, value in attributes.items():
+            new.attrs[key] = value
+    out = subprocess.run([qualm, "conform", path], capture_output=True, text=True).stdout
+    lines = [line for line in out.splitlines() if len(line.split()) > 1 and
+             (name + "/").startswith(line.split()[1] + "/")]
+    if any(line.startswith(("UNREADABLE", "DIFFERS", "skipped")) or "not read" in line
+           for line in lines) or not lines and "UNREADABLE" in out:
+        said += 1
+    else:
+        bad.append((source, name, lines))
+print(seed, said, bad)
+sys.exit(said < 25 or len(bad) > 0)
+P
+}
