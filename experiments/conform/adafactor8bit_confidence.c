@@ -9,8 +9,9 @@
  *         - the rule floors the count of each element, (g g) - 2 (g M) + (M M), at 0, where the
  *           package floors that of their sum: by the sum of w times those below 0, over n, `shift`,
  *           which is known and has a sign;
- *         - a product w p or a quotient t that is below 2^-126 itself is rounded to q: by
- *           (1 + 2 + 1) q, `counts`; nothing where all products are 0 or normal;
+ *         - a product w p or a quotient t that is below 2^-126 itself, as that of a normal square
+ *           may be, is rounded to q: by (1 + 2 + 1) q, `counts`; nothing where all products are 0
+ *           or normal;
  *         - a mean of rows below 2^-126 is a count, too, and divides all V of its matrix: it is
  *           rounded here as the package rounds it, and belongs to `shift`.
  *         An average takes in 1 - beta3 of them.  The factor of a step is max(row conf, eps1^2), so
@@ -125,15 +126,17 @@ static struct element element_of(const struct matrices *a, int64_t e, double v, 
         one.size = 2.0 * fabs(x[0] * off);
         one.sum = one.here = off * off + a->eps;
     }
-    if (!a->now || !(fabsf(g) < 0x1p-63f) || !(fabsf(m) < 0x1p-63f))
+    if (!a->now)
         return one;
     double gg = (double)(g * g), gm = (double)(g * m), mm = (double)(m * m);
     const double size[3] = {gg, fabs(gm), mm};
+    for (int k = 0; k < 3; k++)
+        one.least = size[k] > 0.0 ? fmin(one.least, size[k]) : one.least;
+    if (!(fabsf(g) < 0x1p-63f) || !(fabsf(m) < 0x1p-63f)) /* the rule forms their difference */
+        return one;
     one.size = (gg + 2.0 * fabs(gm) + mm) / v;
     one.sum = (gg - 2.0 * gm + mm) / v;
     one.here = fmax(one.sum, 0.0);
-    for (int k = 0; k < 3; k++)
-        one.least = size[k] > 0.0 ? fmin(one.least, size[k]) : one.least;
     return one;
 }
 
