@@ -41,7 +41,7 @@
     X(radam_foreach,       2, QM_ON(COUPLED))                                                    \
     X(ema,                 1, 0)                                                                 \
     X(lion,                1, 0)                                                                 \
-    X(lion_package,        1, 0)                                                                 \
+    X(lion_025,            1, 0)                                                                 \
     X(lion8_unfused,       1, QM_ON(ROUND_FACTOR) | QM_ON_FORMAT)                                \
     X(lion8_fused,         1, 0)                                                                 \
     X(flash_sgd,           1, QM_ON(COUPLED) | QM_ON(NESTEROV))                                  \
@@ -280,10 +280,10 @@ QM_ELEMENT(lion)
     qm_lion_automl(c, p, g, x);
 }
 
-QM_ELEMENT(lion_package)
+QM_ELEMENT(lion_025)
 {
     QM_UNUSED;
-    qm_lion_package(c, p, g, x);
+    qm_lion_025(c, p, g, x);
 }
 
 QM_ELEMENT(lion8_unfused)

@@ -25,7 +25,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1},
      .prepare = prepare,
      QM_ELEMENTWISE(lion)},
-    {.name = "lion_package",
+    {.name = "lion_025",
      .family = "lion",
      .reads = "lr beta1 beta2 weight_decay",
      .summary = "lion as lion-pytorch 0.2.5: the sum that decides the sign is fused",
@@ -34,7 +34,7 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg"},
      .slot_sign = {1},
      .prepare = prepare,
-     QM_ELEMENTWISE(lion_package)},
+     QM_ELEMENTWISE(lion_025)},
 };
 
 const struct qm_rule_family qm_family_lion = {sizeof rules / sizeof *rules, rules};

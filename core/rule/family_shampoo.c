@@ -15,18 +15,6 @@
 
 #include "core/rule/tensor_rule.h"
 
-/* The slots behind the moments. */
-enum {
-    LEFT_VECTORS,
-    RIGHT_VECTORS,
-    EIGENVALUES,
-    LEFT_ROOT,
-    RIGHT_ROOT,
-    DIAGONALS,
-    LAST_VECTORS, /* of shorter last pieces: left, then right */
-    LAST_ROOT = LAST_VECTORS + 2,
-    SLOTS = LAST_ROOT + 2
-};
 enum { OF_STATISTIC, OF_ROOT, OF_MOMENTS }; /* rounds of `states` */
 enum { ADAM_MOMENTS = 2, SGD_MOMENTS = 1 };
 
@@ -45,10 +33,13 @@ static int is_coded(const struct qm_hyper *h, int64_t n)
 
 static int vectors_slot(int right, int last)
 {
-    return (last ? LAST_VECTORS : LEFT_VECTORS) + right;
+    return (last ? QM_SHAMPOO_LAST_VECTORS : QM_SHAMPOO_LEFT_VECTORS) + right;
 }
 
-static int root_slot(int right, int last) { return (last ? LAST_ROOT : LEFT_ROOT) + right; }
+static int root_slot(int right, int last)
+{
+    return (last ? QM_SHAMPOO_LAST_ROOT : QM_SHAMPOO_LEFT_ROOT) + right;
+}
 
 /* The matrices of slot i; none in a slot of numbers. */
 static struct qm_shampoo_group group_in(const struct qm_shampoo_tiles *s, int i)
@@ -94,14 +85,14 @@ static void shape_of(const struct qm_hyper *h, int i, const struct qm_shape *par
                      struct qm_shape *out)
 {
     struct qm_shampoo_tiles s;
-    int is_matrix = i != EIGENVALUES && i != DIAGONALS;
+    int is_matrix = i != QM_SHAMPOO_EIGENVALUES && i != QM_SHAMPOO_DIAGONALS;
     *out = i < 0 ? *param : is_matrix ? (struct qm_shape){2, {0, 0}} : qm_shape_none();
     if (i < 0 || !qm_shampoo_tiles_of(h, param, &s))
         return;
     struct qm_shampoo_group of = group_in(&s, i);
-    if (i == EIGENVALUES)
+    if (i == QM_SHAMPOO_EIGENVALUES)
         *out = (struct qm_shape){1, {s.across * s.rows + s.down * s.cols}};
-    else if (i == DIAGONALS)
+    else if (i == QM_SHAMPOO_DIAGONALS)
         *out = (struct qm_shape){1, {diagonals_of(h, &s, 0) + diagonals_of(h, &s, 1)}};
     else
         *out = (struct qm_shape){2, {of.count * of.n, of.n}};
@@ -185,8 +176,9 @@ static int is_due(const struct qm_rule_step *s, int round)
 /* What is not due keeps its codes. */
 static int update_round(const struct qm_tensor_rule_args *w, int i)
 {
-    int k = i - moments_of(w->s), is_vectors = k == LAST_VECTORS || k == LAST_VECTORS + 1;
-    int round = k < LEFT_ROOT || is_vectors ? OF_STATISTIC : OF_ROOT;
+    int k = i - moments_of(w->s),
+        is_vectors = k == QM_SHAMPOO_LAST_VECTORS || k == QM_SHAMPOO_LAST_VECTORS + 1;
+    int round = k < QM_SHAMPOO_LEFT_ROOT || is_vectors ? OF_STATISTIC : OF_ROOT;
     return k < 0 ? OF_MOMENTS : is_due(w->s, round) ? round : -1;
 }
 
@@ -225,10 +217,10 @@ static struct side side_of(const struct qm_tensor_rule_args *w, const struct qm_
     int64_t first = p.at * p.n * p.n;
     struct side at = {.right = right, .n = p.n};
     at.vt = slot[vectors_slot(right, p.last)] + first;
-    at.ev = slot[EIGENVALUES] + (right ? s->across * s->rows : 0) + p.before;
+    at.ev = slot[QM_SHAMPOO_EIGENVALUES] + (right ? s->across * s->rows : 0) + p.before;
     at.root = slot[root_slot(right, p.last)] + first;
     if (is_coded(h, p.n))
-        at.d = slot[DIAGONALS] + diagonal_at(h, s, k, right);
+        at.d = slot[QM_SHAMPOO_DIAGONALS] + diagonal_at(h, s, k, right);
     return at;
 }
 
@@ -354,10 +346,10 @@ static const struct qm_rule rules[] = {
      .reads = "lr beta1 beta2 eps weight_decay" OF_SHAMPOO,
      .summary = "Shampoo in eigenvector form, grafted, as the gradient of AdamW",
      .source = "low-bit-Shampoo optimizers/shampoo2.py ShampooAdamW; arXiv:2405.18144",
-     .n_slots = ADAM_MOMENTS + SLOTS,
+     .n_slots = ADAM_MOMENTS + QM_SHAMPOO_SLOTS,
      .slot = {"exp_avg", "exp_avg_sq", PRECONDITIONER_SLOTS},
      .slot_sign = {1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1},
-     .slot_like = {[ADAM_MOMENTS + LAST_VECTORS] = LIKE},
+     .slot_like = {[ADAM_MOMENTS + QM_SHAMPOO_LAST_VECTORS] = LIKE},
      .check = check,
      .prepare = prepare_adam,
      .slot_shape = adam_shape,
@@ -372,10 +364,10 @@ static const struct qm_rule rules[] = {
      .reads = "lr momentum weight_decay nesterov" OF_SHAMPOO,
      .summary = "Shampoo in eigenvector form, grafted, as the gradient of SGD with momentum",
      .source = "low-bit-Shampoo optimizers/shampoo2.py ShampooSGD; arXiv:2405.18144",
-     .n_slots = SGD_MOMENTS + SLOTS,
+     .n_slots = SGD_MOMENTS + QM_SHAMPOO_SLOTS,
      .slot = {"momentum_buffer", PRECONDITIONER_SLOTS},
      .slot_sign = {1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1},
-     .slot_like = {[SGD_MOMENTS + LAST_VECTORS] = LIKE},
+     .slot_like = {[SGD_MOMENTS + QM_SHAMPOO_LAST_VECTORS] = LIKE},
      .check = check,
      .prepare = prepare_sgd,
      .slot_shape = sgd_shape,

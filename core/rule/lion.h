@@ -33,7 +33,7 @@ QM_FN void qm_lion_automl(const float *c, float *p, float g, float *m)
 /* lion-pytorch 0.2.5 lion_pytorch/lion_pytorch.py, float32 on CPU: add(grad, alpha) of the
  * interpolation is fused.  The sign may differ from that of three operations where the two terms
  * cancel. */
-QM_FN void qm_lion_package(const float *c, float *p, float g, float *m)
+QM_FN void qm_lion_025(const float *c, float *p, float g, float *m)
 {
     qm_lion_apply(c, fmaf(g, c[QM_LION_ONE_MINUS_BETA1], *m * c[QM_LION_BETA1]), p, g, m);
 }

@@ -9,6 +9,20 @@
 
 #include "core/rule/rule.h"
 
+/* The slots behind the moments, of all preconditioners of a tensor.  Those of shorter last pieces
+ * have two each, the left side's before the right side's. */
+enum qm_shampoo_slot {
+    QM_SHAMPOO_LEFT_VECTORS,
+    QM_SHAMPOO_RIGHT_VECTORS,
+    QM_SHAMPOO_EIGENVALUES,
+    QM_SHAMPOO_LEFT_ROOT,
+    QM_SHAMPOO_RIGHT_ROOT,
+    QM_SHAMPOO_DIAGONALS,
+    QM_SHAMPOO_LAST_VECTORS,
+    QM_SHAMPOO_LAST_ROOT = QM_SHAMPOO_LAST_VECTORS + 2,
+    QM_SHAMPOO_SLOTS = QM_SHAMPOO_LAST_ROOT + 2
+};
+
 /* How a tensor is cut: dims of size 1 are dropped, the rest is the matrix [d0, all others]; each
  * side longer than max_order is cut into pieces of max_order, the last one shorter.  Tiles are
  * numbered row by row. */

@@ -439,7 +439,7 @@ static void replay_float(struct qm_conform *c, const struct qm_reference *r, int
                 r->is_old && r->f->has_old                        ? "_t113"
                 : r->is_foreach && qm_rule_find(foreach)          ? "_foreach" /* NAdam and RAdam */
                 : r->is_fused && strcmp(r->f->rule, "adamw") == 0 ? "_fused"
-                : is_package && strcmp(r->f->rule, "lion") == 0   ? "_package"
+                : is_package && strcmp(r->f->rule, "lion") == 0   ? "_025"
                                                                   : "",
                 0, whole);
     replay_part(c, r, is_bf16, "_tail", whole, r->n);

@@ -4,20 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/rule/shampoo.h"
 #include "experiments/conform/shampoo_run.h"
 
 #define ULP 0x1p-23
-
-/* The rule's slots behind the moments; of vectors and roots the left one, before the right one. */
-enum {
-    VECTORS = 0,
-    EIGENVALUES = 2,
-    ROOT = 3,
-    DIAGONALS = 5,
-    LAST_VECTORS = 6,
-    LAST_ROOT = 8,
-    SLOTS = 10
-};
 
 /* Adds to allowed what sums of as many products as both orders are off by: that many u of the sizes
  * of the terms of L G R. */
@@ -160,13 +150,13 @@ static qm_status load_all(struct qm_conform *c, const struct qm_shampoo_record *
         QM_TRY(qm_backend_cpu.load(plan, i, NULL, moment[i] + (t - 1) * r->n));
     for (int right = 0; right < 2; right++)
         for (int last = 0; last < 2; last++) {
-            int vectors = at + right + (last ? LAST_VECTORS : VECTORS);
+            int vectors = at + right + (last ? QM_SHAMPOO_LAST_VECTORS : QM_SHAMPOO_LEFT_VECTORS);
             QM_TRY(load_side(c, r, stat, right, last, t, plan, vectors));
             QM_TRY(load_side(c, r, root, right, last, t, plan,
-                             at + right + (last ? LAST_ROOT : ROOT)));
+                             at + right + (last ? QM_SHAMPOO_LAST_ROOT : QM_SHAMPOO_LEFT_ROOT)));
         }
-    QM_TRY(load_apart(c, r, stat, t, plan, at + EIGENVALUES));
-    return load_apart(c, r, root, t, plan, at + DIAGONALS);
+    QM_TRY(load_apart(c, r, stat, t, plan, at + QM_SHAMPOO_EIGENVALUES));
+    return load_apart(c, r, root, t, plan, at + QM_SHAMPOO_DIAGONALS);
 }
 
 /* The share of the largest moment that a whole step may be off by: sums of n products in each of
@@ -250,8 +240,8 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
         qm_golden_case_floats(c, r->is_adam ? "state/exp_avg" : "state/momentum", r->steps * r->n);
     moment[1] = r->is_adam ? qm_golden_case_floats(c, "state/exp_avg_sq", r->steps * r->n) : NULL;
     r->recipe.hyper.min_lowbit = is_coded ? qm_golden_case_number(c, "min_lowbit_size", 4096.0) : 0;
-    for (int i = 0; i < SLOTS && is_coded; i++)
-        if (i != EIGENVALUES && i != DIAGONALS)
+    for (int i = 0; i < QM_SHAMPOO_SLOTS && is_coded; i++)
+        if (i != QM_SHAMPOO_EIGENVALUES && i != QM_SHAMPOO_DIAGONALS)
             r->recipe.slot[at + i] = r->codec.q;
     if (!p || !allowed || !moment[0] || (r->is_adam && !moment[1]) || r->open_codes ||
         !are_coded_by_order(r, stat))

@@ -23,7 +23,8 @@ void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_
     }
 }
 
-/* Up to float32's least normal number, a product has an error of 2^-150 at most. */
+/* A product below float32's least normal number has an error of 2^-150 at most.  From 2^127 on a
+ * product counts as one that may overflow, whatever its roundings are. */
 struct qm_ball qm_bound_two_products(const struct qm_bound_step *b, struct qm_ball x,
                                      struct qm_ball root, struct qm_ball row, struct qm_ball col)
 {
@@ -34,7 +35,7 @@ struct qm_ball qm_bound_two_products(const struct qm_bound_step *b, struct qm_ba
     if (isfinite(x.x) && row.x + row.e > 0.0 && largest >= 0x1p127)
         u.e = HUGE_VAL; /* else it is infinite in every order */
     if (largest > 0.0 && least <= 0x1p-126 && isfinite(by))
-        u.e += 0x1p-149 * by;
+        u.e += 0x1p-150 * by;
     return u;
 }
 
