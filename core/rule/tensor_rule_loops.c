@@ -364,13 +364,13 @@ static void outer(int64_t n, double row, const double *restrict root, const floa
     const __m512d top = _mm512_set1_pd(0x1.fffffep127);
     for (; j + 8 <= n; j += 8) {
         __m512d c = _mm512_loadu_pd(root + j), y = _mm512_cvtps_pd(_mm256_loadu_ps(x + j));
-        __m512d first = _mm512_mul_pd(y, r), size = _mm512_abs_pd(first);
-        __m512d v = _mm512_mul_pd(y, _mm512_mul_pd(r, c));
-        __mmask8 usual = _mm512_cmp_pd_mask(size, least, _CMP_GE_OQ);
+        __m512d size = _mm512_abs_pd(_mm512_mul_pd(y, r));
+        unsigned usual = _mm512_cmp_pd_mask(size, least, _CMP_GE_OQ);
         usual &= _mm512_cmp_pd_mask(size, top, _CMP_LT_OQ);
-        if (usual != 0xff)
-            v = _mm512_mask_mul_pd(v, (__mmask8)~usual, _mm512_cvtps_pd(_mm512_cvtpd_ps(first)), c);
-        _mm256_storeu_ps(out + j, _mm512_cvtpd_ps(v));
+        if (usual == 0xff)
+            _mm256_storeu_ps(out + j, _mm512_cvtpd_ps(_mm512_mul_pd(y, _mm512_mul_pd(r, c))));
+        for (int k = 0; usual != 0xff && k < 8; k++)
+            out[j + k] = qm_outer(row, root[j + k], x[j + k]);
     }
 #endif
     for (; j < n; j++)
