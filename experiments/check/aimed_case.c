@@ -301,6 +301,40 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
+/* One or two whole blocks and a tail, or a little less than whole blocks, where a recipe's blocks
+ * are longer than the sizes that other cases draw: what a kernel does wrongly in its second block,
+ * or in a short one after it, shows only here.  Few elements are chosen and the window is short, so
+ * that a case stays cheap. */
+static int second_block(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                        struct qm_case *c)
+{
+    int64_t block = 0;
+    for (int k = 0; k < d->n_blocks; k++)
+        block = d->block[k] > block ? d->block[k] : block;
+    if (block <= QM_DOMAIN_DRAWN || i % 10 != 9)
+        return 0;
+    int is_tiny = qm_domain_one_in(s, 2); /* all of one sign, or one element that is both ends */
+    int64_t tail = is_tiny                  ? qm_domain_log_uniform(s, 4)
+                   : qm_domain_one_in(s, 4) ? -1 - qm_domain_below(s, 3)
+                                            : qm_domain_log_uniform(s, block / 2);
+    struct qm_case to = {.shape = {1, {block * (1 + qm_domain_below(s, 2)) + tail}},
+                         .kind = qm_domain_one_in(s, 3) ? QM_CLASS_unit : QM_CLASS_normal,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = 1};
+    if (d->reads >> QM_HYPER_k_init & 1)
+        qm_domain_put(d, QM_HYPER_k_init, ldexp(1.0, -7 - (int)qm_domain_below(s, 6)), &to);
+    if (d->reads >> QM_HYPER_window & 1)
+        qm_domain_put(d, QM_HYPER_window, (double)(1 + qm_domain_below(s, 4)), &to);
+    if (i / 10 % 2) {
+        to.powered |= 1u << QM_POWER_s;
+        to.power[QM_POWER_s] = (int)qm_domain_below(s, 8) - 6;
+    }
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* Shampoo's statistics and roots that are due in one of the steps, or both, of orders around the 64
  * from which on they have codes, in one tile or two, of which the second one may be a little
  * smaller, and half of them from loaded vectors, which are far from orthonormal. */
@@ -372,5 +406,6 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
            projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || many_ranks(d, s, i, c) ||
            long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c) ||
-           graded_roots(d, s, i, c) || beyond_sides(d, s, i, c) || swamped_sums(d, s, i, c);
+           graded_roots(d, s, i, c) || second_block(d, s, i, c) || beyond_sides(d, s, i, c) ||
+           swamped_sums(d, s, i, c);
 }

@@ -132,7 +132,8 @@ static json_t *left_out(const struct qm_domain *d)
     if (d->reads >> QM_HYPER_window & 1)
         json_array_append_new(out,
                               json_pack("{s:s, s:s}", "coordinate", "size above 8192", "reason",
-                                        "a window has up to 60 rows of all elements"));
+                                        "a window has up to 60 rows of all elements; larger "
+                                        "tensors have one to four rows of few"));
     else if (d->largest < 1 << 15)
         json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "size above 4096",
                                              "reason", "the reference projects in quadratic time"));

@@ -78,7 +78,8 @@ static int64_t elements(const struct qm_domain *d, struct qm_domain_source *s, i
 {
     if ((i % 80 == 7 || i % 40 == 23) && (1 << 15) + 8 <= d->largest)
         return (1 << 15) + (qm_domain_one_in(s, 3) ? 0 : qm_domain_below(s, 7) - 3);
-    int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
+    int64_t most = d->largest < QM_DOMAIN_DRAWN ? d->largest : QM_DOMAIN_DRAWN,
+            small = most < 4096 ? most : 4096;
     switch (qm_domain_below(s, 20)) {
     case 0: return qm_domain_below(s, 3) ? 1 : 0;
     case 1:

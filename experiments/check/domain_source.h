@@ -74,8 +74,9 @@ struct qm_shape qm_domain_shape(const struct qm_domain *d, struct qm_domain_sour
 int64_t qm_domain_first_step(const struct qm_domain *d, struct qm_domain_source *s);
 
 /* Elements of the largest matrix whose reference takes the square of a side, and of the largest
- * tensor whose window may have many rows of all elements; whether the rule projects. */
-enum { QM_DOMAIN_PROJECTED = 4096, QM_DOMAIN_WINDOWED = 8192 };
+ * tensor whose window may have many rows of all elements; of the largest tensor in cases of no
+ * special size; whether the rule projects. */
+enum { QM_DOMAIN_PROJECTED = 4096, QM_DOMAIN_WINDOWED = 8192, QM_DOMAIN_DRAWN = 20000 };
 #define QM_DOMAIN_LAST_STEP (((int64_t)1 << 40) + 1) /* the largest first step */
 static inline int qm_domain_is_projected(const struct qm_domain *d)
 {
