@@ -102,8 +102,21 @@ static struct qm_code_range of_cell(const struct qm_quantile_number *a, double d
                                   (int64_t)(low - s - error >= at ? d : e)};
 }
 
-struct qm_code_range qm_code_range_quantile(const struct qm_quantile_number *a)
+/* Whether a number that may be the scale, or an ulp above or below it, may have code `want` by an
+ * alpha of 1: 0 as NaN or as minus infinity, which round bernoulli puts to 1 (no y is above alpha^1),
+ * or the last code as infinity. */
+static int is_of_ones(const struct qm_quantile_number *a, int64_t want)
 {
+    int is_below = a->x - a->off<a->scale, is_above = a->x + a->off> a->scale;
+    int is_even = a->x - a->off <= a->scale && a->x + a->off >= a->scale;
+    return (want == 0 && (is_even || (is_below && !a->is_unbiased))) ||
+           (want == 1 && is_below && a->is_unbiased) || (want == a->top && is_above);
+}
+
+struct qm_code_range qm_code_range_quantile(const struct qm_quantile_number *a, int64_t want)
+{
+    if (a->alpha == 1.0 && a->off > 0.0)
+        return is_of_ones(a, want) ? (struct qm_code_range){want, want} : qm_code_range_none();
     double top = (double)a->top, of_low, of_high, from = fmax(a->x - a->off, 0.0);
     double high = power_of(a, from, &of_high), low = power_of(a, a->x + a->off, &of_low);
     if (!isfinite(low) || isnan(high) || (a->off == 0.0 && !isfinite(high)))

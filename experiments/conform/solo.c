@@ -205,7 +205,7 @@ static void judge_codes(struct qm_conform *c, const char *what, const struct cod
                                        .top = codec->cb.n - 1,
                                        .is_unbiased = codec->q.round == QM_ROUND_bernoulli};
         if (got[i] != want[i])
-            off += qm_code_judge(c, what, i, got[i], want[i], qm_code_range_quantile(&x));
+            off += qm_code_judge(c, what, i, got[i], want[i], qm_code_range_quantile(&x, want[i]));
     }
     qm_match_count(c, what, off, s->n);
 }

@@ -45,8 +45,8 @@ static void test_quantile(void **state)
         a.alpha = (double)exp2f(-(0.2f + 40.0f * uniform(2, i)) / (float)a.top);
         a.x = (double)(float)(a.scale * pow(a.alpha, (double)uniform(3, i) * a.top));
         a.u = floor((double)uniform(4, i) * 0x1p24) * 0x1p-24;
-        struct qm_code_range r = qm_code_range_quantile(&a);
         int64_t code = quantile_code(&a);
+        struct qm_code_range r = qm_code_range_quantile(&a, code);
         assert_true(holds(r, code));
         ranges += r.low < r.high;
         if (to_edge(&a) > 1e-2)
@@ -65,11 +65,11 @@ static void test_quantile_edge(void **state)
             .top = 15, .scale = 1.0, .alpha = (double)(0.3f + 0.6f * uniform(5, i)), .u = 0.5};
         int64_t d = 1 + i % 12;
         a.x = (double)(float)pow(a.alpha, (double)d + 0.5);
-        struct qm_code_range r = qm_code_range_quantile(&a);
+        struct qm_code_range r = qm_code_range_quantile(&a, d);
         assert_true(r.low == d && r.high == d + 1);
         a.x = pow(a.alpha, (double)d + 0.25);
         a.off = a.x * (1.0 - pow(a.alpha, 0.5));
-        r = qm_code_range_quantile(&a);
+        r = qm_code_range_quantile(&a, d);
         assert_true(holds(r, d) && holds(r, d + 1) && r.high - r.low <= 2);
     }
 }
@@ -85,8 +85,30 @@ static void test_quantile_special(void **state)
         for (int code = 1; code < 16; code++) {
             struct qm_quantile_number a = {
                 .x = (double)xs[i], .scale = 1.0, .alpha = (double)alphas[i], .u = 0.3, .top = 15};
-            assert_false(holds(qm_code_range_quantile(&a), code));
+            assert_false(holds(qm_code_range_quantile(&a, code), code));
         }
+}
+
+/* A block of one number has alpha 1; a number that is an ulp off has the code of one that is the
+ * scale, or of one beside it, and no other. */
+static void test_quantile_ones(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < 3 * DRAWS / 100; i++) {
+        struct qm_quantile_number a = {
+            .top = 15, .alpha = 1.0, .u = (double)uniform(8, i), .is_unbiased = i % 2};
+        float at = 1e-12f + uniform(9, i);
+        a.scale = (double)at;
+        unsigned is = 0;
+        for (int k = -1; k <= 1; k++) {
+            a.x = (double)(k < 0 ? nextafterf(at, 0.0f) : k ? nextafterf(at, 2.0f) : at);
+            is |= 1u << quantile_code(&a);
+        }
+        a.x = (double)(i % 3 == 0 ? at : i % 3 == 1 ? nextafterf(at, 0.0f) : nextafterf(at, 2.0f));
+        a.off = 2.0 * fabs((double)nextafterf(at, 2.0f) - (double)at);
+        for (int code = 0; code < 16; code++)
+            assert_int_equal(holds(qm_code_range_quantile(&a, code), code), is >> code & 1);
+    }
 }
 
 static void test_logs(void **state)
@@ -136,6 +158,8 @@ int main(void)
         cmocka_unit_test(test_quantile),
         cmocka_unit_test(test_quantile_edge),
         cmocka_unit_test(test_quantile_special),
+        cmocka_unit_test(test_quantile_ones),
+        cmocka_unit_test(test_quantile_ones),
         cmocka_unit_test(test_logs),
         cmocka_unit_test(test_table),
     };
