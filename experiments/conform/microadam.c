@@ -152,20 +152,24 @@ static int read_recipe(struct qm_conform *c, struct record *r)
     return 1;
 }
 
-/* The recorded numbers of elements that a step takes are those of the rule. */
+/* The recorded numbers of elements that a step takes are those of the rule.  A tensor that is
+ * smaller than d_block_size is one block. */
 static int sizes_agree(struct qm_conform *c, struct record *r)
 {
     int64_t k = qm_golden_case_whole(c, "k", -1);
     r->block = qm_golden_case_whole(c, "d_block_size", 0);
+    r->block = r->block < r->n ? r->block : r->n;
     r->many = qm_golden_case_whole(c, "k_block_size_many", 0);
     r->few = qm_golden_case_whole(c, "k_block_size_few", 0);
     qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, INDEX, &r->flat, &r->row);
     r->cells = qm_shape_numel(&r->row);
-    int64_t full = r->n / r->block > 0 ? r->n / r->block : 1;
-    if (r->row.dim[1] == k && full * r->many + r->few == k)
+    int64_t made = r->n > 0 ? r->n / r->block * r->many + r->few : 0;
+    if (r->row.dim[1] == k && made == k)
         return 1;
-    qm_golden_case_differs(c, "a row has %lld elements, the rule takes %lld", (long long)k,
-                           (long long)r->row.dim[1]);
+    qm_golden_case_differs(c,
+                           "k is %lld, k_block_size_many and k_block_size_few make %lld, the rule "
+                           "takes %lld",
+                           (long long)k, (long long)made, (long long)r->row.dim[1]);
     return 0;
 }
 

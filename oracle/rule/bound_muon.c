@@ -236,6 +236,21 @@ static double allowed(const struct factor *f, double *s, double *one_two, double
     return K * sqrt(d) + (f->norm_is_open ? sqrt(shift) : 0.0);
 }
 
+qm_status qm_muon_spread(const struct qm_muon_kind *kind, int64_t k, int64_t n, const double *x,
+                         double *d)
+{
+    struct factor f = {.kind = kind, .k = k, .n = n};
+    double *s = malloc((size_t)(6 * k + 4 * k * k + k * n) * sizeof *s);
+    if (!s)
+        return qm_fail(QM_NO_MEMORY, "singular values of %lld x %lld", (long long)k, (long long)n);
+    f.room = s + 6 * k + 2 * k * k;
+    qm_status st = singular_values(&f, x, s, f.room);
+    if (st == QM_OK)
+        *d = allowed(&f, s, s + 6 * k, 0.0) / K;
+    free(s);
+    return st;
+}
+
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 /* The balls of the start X of the matrix at element `at`; 0 where it may overflow or is not

@@ -33,6 +33,11 @@ void qm_muon_wide(const double *u, const struct qm_muon_shape *s, double *x);
 void qm_muon_iterate(const struct qm_muon_kind *kind, int rounded, int64_t k, int64_t n, double *x,
                      double *room);
 
+/* d of bound_muon.c: what the roundings of five iterations from X[k][n], k <= n, whose norm is
+ * known, move the factor by, as a norm of Frobenius.  QM_NO_MEMORY, QM_INTERNAL: no eigenvalues. */
+qm_status qm_muon_spread(const struct qm_muon_kind *kind, int64_t k, int64_t n, const double *x,
+                         double *d);
+
 /* The bound of a step (bound_muon.c). */
 qm_status qm_muon_bound(const struct qm_bound_step *b, const struct qm_muon_kind *kind);
 
