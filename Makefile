@@ -385,13 +385,14 @@ bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3
 SEARCH_TIME ?= 1800 # seconds for the variants, and as many for the kernel templates
 LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats experiments/protocol/test_instances \
   experiments/protocol/test_protocol experiments/gpu/test_driver_faults
-check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) tests ## every test with its whole tables; every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; every fault of a driver; an hour of searches for wrong bounds
+check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) tests ## every test with its whole tables; every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; every variant by all cases; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons; every fault of a driver; an hour of searches for wrong bounds
 	$(Q)BUILD=$(BUILD) QM_TEST_SHARE=1 tests/run.sh
 	$(Q)for program in $(LONG_TESTS); do $$program || exit 1; done
 	$(Q)for program in $(LONG_ALL:%=$(BUILD)/tests/%); do $$program all || exit 1; done
 	$(Q)./qualm prove -q --all
 	$(Q)./qualm prove -q step:adamw8_bnb --long --scales '1,1;1.7e-3,3.1e-7'
 	$(Q)./qualm mutate -q
+	$(Q)./qualm check -q --draws 680
 	$(Q)./qualm check -q --search --time $(SEARCH_TIME)
 	$(Q)for file in variants/native/*.c; do CFLAGS='-O3 -march=native -ffp-contract=fast' \
 	  ./qualm check -q --search --time $$(($(SEARCH_TIME) / 24)) --kernel $$file || exit 1; done

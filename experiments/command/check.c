@@ -42,7 +42,7 @@ enum {
 
 static const uint64_t default_seed = 20240501;
 
-enum { DRAWS = 680, ALL_DRAWS = 256, QUICK_DRAWS = 96 };
+enum { DRAWS = 680, QUICK_DRAWS = 96 };
 enum { QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
@@ -71,9 +71,11 @@ static const struct argp_option options[] = {
      "print the cases, the core and the drawn ones of each VARIANT (default: of adamw4_ao), and "
      "stop; of a kernel of yours more are judged, N/far and what its results ask for",
      0},
-    {"draws", KEY_DRAWS, "N", 0,
-     "cases drawn from the domain beside the core (default 680; 256 where no variant is named)", 0},
-    {"quick", KEY_QUICK, NULL, 0, "an eighth of the core, and 96 drawn cases", 0},
+    {"draws", KEY_DRAWS, "N", 0, "cases drawn from the domain beside the core (default 680)", 0},
+    {"quick", KEY_QUICK, NULL, 0,
+     "an eighth of the core, and 96 drawn cases; so it is where neither a variant nor --draws is "
+     "named, and all are judged",
+     0},
     {"forever", KEY_FOREVER, NULL, 0,
      "go on drawing cases until interrupted, or --time is over; the core is left out", 0},
     {"time", KEY_TIME, "S", 0, "stop after S seconds", 0},
@@ -221,6 +223,12 @@ static error_t option(int key, char *arg, struct argp_state *state)
 static int draws_of(const struct options *o)
 {
     return o->draws >= 0 ? (int)o->draws : o->quick ? QUICK_DRAWS : DRAWS;
+}
+
+/* Listed cases. */
+static int core_of(const struct options *o)
+{
+    return (qm_case_count() - 1) / (o->quick ? QUICK_STRIDE : 1) + 1;
 }
 
 static void list_case(const struct qm_case *c, json_t *all)
@@ -433,11 +441,10 @@ static qm_status check(const struct options *o, json_t **out, json_t *skipped, i
     const struct qm_check_run on = run_of(o);
     json_t *rows = json_array();
     qm_status st = QM_OK;
-    int64_t core = (qm_case_count() - 1) / (o->quick ? QUICK_STRIDE : 1) + 1;
     qm_progress_start(&progress, "check",
                       (int64_t)o->recipes.n * (o->one_case  ? 1
                                                : o->forever ? 0
-                                                            : core + draws_of(o)));
+                                                            : core_of(o) + draws_of(o)));
     double from = qm_seconds(), each = (o->time > 0.0 ? o->time : 1e9) / o->recipes.n;
     for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
         struct qm_subject s = {
@@ -501,7 +508,12 @@ static int run(void *of)
     qm_backend_device_mode(o->mode);
     if (st == QM_OK && o->recipes.n == 0) {
         st = qm_recipes_add_all(&o->recipes);
-        o->draws = o->draws < 0 && !o->quick ? ALL_DRAWS : o->draws;
+        if (o->draws < 0 && !o->quick && !o->one_case && !o->forever && !o->search &&
+            !o->specials) {
+            o->quick = 1;
+            qm_note("%d of %d cases of each variant: name one, or --draws %d, for all of them",
+                    core_of(o) + QUICK_DRAWS, qm_case_count() + DRAWS, DRAWS);
+        }
     }
     json_t *skipped = json_array();
     if (st == QM_OK)
