@@ -17,7 +17,7 @@
 #include "experiments/recipes/oracle_hyper.h"
 #include "oracle/rule/shampoo.h"
 
-#define TURN (1.0 / 64.0)
+#define TURN (1.0 / 32.0)
 #define ULP  0x1p-23
 
 /* ---- tables and quantizers ------------------------------------------------------------------- */
