@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # conform_recordings.bats - Tests what qualm conform makes of recordings of lpmm, COAT, MicroAdam,
-# Fira and Shampoo: what must be there, what is judged, and how far a number may be off.
+# Fira, Muon and Shampoo: what must be there, what is judged, and how far a number may be off.
 
 load ../../support/conform_common
 
@@ -202,6 +202,27 @@ with h5py.File(path, "w") as f:
         c["p0_m_fp32"] = m[None]
 P
     "$QUALM" conform "$X" | awk 'NR == 2 { print $1 }'
+}
+
+# The parameters follow from the factors, so that nothing but the factors is wrong.
+@test "conform: Muon: a factor that is longer, or whose numbers are exchanged, DIFFERS" {
+    local with='
+o, q = g["ns_output"][...], g["p0"][...]
+new = np.empty_like(o)
+for t, rate in enumerate(np.float32(g["lr_per_step"][...])):
+    x = np.ascontiguousarray(factor(o[t]), np.float32)
+    u = x.view(np.uint32)
+    new[t] = (((u + 0x7fff + ((u >> 16) & 1)) >> 16) << 16).view(np.float32)
+    step = rate * np.float32(np.sqrt(8 / 20)) * new[t]
+    u = step.view(np.uint32)
+    step = (((u + 0x7fff + ((u >> 16) & 1)) >> 16) << 16).view(np.float32)
+    q = (q * (np.float32(1) - rate * np.float32(a["weight_decay"])) - step).astype(np.float32)
+    g["params"][t] = q
+g["ns_output"][...] = new'
+    is EQUAL muon_limits optim/rates "factor = lambda o: o$with"
+    is DIFFERS muon_limits optim/rates "factor = lambda o: o * 1.05$with" \
+        "factor = lambda o: o * 0$with" "factor = lambda o: o[:, ::-1]$with" \
+        "factor = lambda o: np.where(np.arange(20) % 2, o, o * 0.9)$with"
 }
 
 @test "conform: lpmm: a root that is an ulp off is within the step, an ulp of a parameter is not" {

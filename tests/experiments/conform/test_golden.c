@@ -256,6 +256,7 @@ int main(void)
         {"tests/golden/came_limits.h5", 3},
         {"tests/golden/adafactor8bit_limits.h5", 26}, /* and three whose sums cancel: skipped */
         {"tests/golden/muon8bit.h5", 24},
+        {"tests/golden/muon_limits.h5", 4},
         {"tests/golden/microadam.h5", 14},
         {"tests/golden/shampoo4bit.h5", 9},
     };
