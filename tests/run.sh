@@ -8,9 +8,9 @@ rm -rf "$logs"
 mkdir -p "$logs"
 export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
 export MALLOC_PERTURB_=85 # memory that nobody wrote is not zero
-# Of long tables one entry in 24 is taken, other ones at each commit; with ONLY, all of them.
+# Of long tables one entry in 32 is taken, other ones at each commit; with ONLY, all of them.
 # tests/support/drawn.h says how.
-export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 24)}
+export QM_TEST_SHARE=${QM_TEST_SHARE:-$([ -n "${ONLY:-}" ] && echo 1 || echo 32)}
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)
 export QM_TEST_SEED=${QM_TEST_SEED:-$((16#$commit))}
 [ "$QM_TEST_SHARE" = 1 ] ||
