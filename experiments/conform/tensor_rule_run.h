@@ -53,7 +53,11 @@ struct qm_tensor_run_case {
      * the package's float32 overflows where the rule's double does not, or a root is taken of what
      * may have either sign, and the case is skipped.  NULL: nothing. */
     double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
-    int has_more_doubles; /* of float64 runs, too */
+    /* Of float32 and bfloat16 runs: what each number of state `slot` may be off by besides in a
+     * step, into out; free runs add up the steps.  0: nothing.  NULL: of no state. */
+    int (*more_each)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                     int slot, double *out);
+    int has_more_doubles; /* `more` of float64 runs, too */
     /* Of bfloat16 runs whose package rounds each operation to bfloat16: the range of each parameter
      * after the step from those before it; 1 where a number of the update is infinite or NaN, -1
      * where there are no ranges.  Free runs take the recorded numbers of the first kind, if they
