@@ -10,14 +10,13 @@ enum { AVG, SQUARES = 3, RES_ROW = 4, RES_COL = 5 };
 
 /* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which
  * cancels where b is near 0: of it remain 6 roundings of U and M by 2^-24, and b times the
- * relative errors of U and M0.  With b = 0 nothing remains: M is 0 M0 + 1 U, which is U to the bit,
- * so that the residual is 0.  Where U and M0 are 0 so is it.  Returns the error of its square, U and
- * M0 from the recorded momenta. */
+ * relative errors of U and M0.  Where M is U to the bit, as with b = 0, the residual is 0; where U
+ * and M0 are 0 so is it.  Returns the error of its square, U and M0 from the recorded momenta. */
 static double square_error(const struct qm_tensor_run_case *w, const double *m, int64_t n,
                            int64_t t, int64_t k, double relative)
 {
     double b = w->hyper.beta1, now = m[(t - 1) * n + k], old = t > 1 ? m[(t - 2) * n + k] : 0.0;
-    if (b == 0.0)
+    if (qm_tensor_run_is_new(b, old, now))
         return 0.0;
     double off = b < 1.0 ? b * (now - old) / (1.0 - b) : 0.0, u = now + off;
     double e = 6.0 * 0x1p-24 * (fabs(u) + fabs(now)) + b * relative * (fabs(u) + fabs(old));

@@ -74,6 +74,11 @@ void qm_tensor_side_add_up(struct qm_tensor_side *s, int64_t t,
     memcpy(r->so_far, now, sizeof *now * (size_t)r->w->rule->n_slots);
 }
 
+int qm_tensor_run_is_new(double b, double old, double now)
+{
+    return b == 0.0 || ((float)(1.0 - b) == 1.0f && b * fabs(old) < 0x1p-26 * fabs(now));
+}
+
 void qm_tensor_side_find_still(struct qm_tensor_side *s, int64_t t, int is_free)
 {
     const struct qm_tensor_record *r = s->r;

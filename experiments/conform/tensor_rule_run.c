@@ -131,8 +131,8 @@ static int has_special(const struct qm_tensor_record *r, int64_t t)
 }
 
 /* A step at (1 + off) times the learning rate, from an average that is what it is and `shift` times
- * the tolerance of the new one; its lowest and highest parameters into low and high; p and states
- * stay.  The decay is that of the step.  It has a plan of its own: hyper-parameters of a plan
+ * the tolerance of the new one, but where that is the update itself, whose error is one of the rate;
+ * its lowest and highest parameters into low and high; p and states stay.  The decay is that of the step.  It has a plan of its own: hyper-parameters of a plan
  * change only to such as all rules have, and a recording may have a beta of 1. */
 static qm_status step_beside(struct qm_tensor_side *s, int64_t t, double off, double shift)
 {
@@ -145,8 +145,11 @@ static qm_status step_beside(struct qm_tensor_side *s, int64_t t, double off, do
     for (int i = 0; i < r->w->rule->n_slots; i++)
         memcpy(s->kept[i], s->slot[i], sizeof **s->kept * (size_t)r->slot_n[i]);
     memcpy(s->start, s->p, sizeof *s->p * (size_t)r->n);
-    for (int64_t k = 0; shift != 0.0 && k < r->slot_n[average]; k++)
-        s->slot[average][k] += shift * s->allowed[k] / r->w->keep;
+    for (int64_t k = 0; shift != 0.0 && k < r->slot_n[average]; k++) {
+        double now = r->state[average][(t - 1) * r->slot_n[average] + k], old = s->slot[average][k];
+        if (!qm_tensor_run_is_new(r->w->keep, old, now))
+            s->slot[average][k] += shift * s->allowed[k] / r->w->keep;
+    }
     QM_TRY(qm_backend_cpu.open(&beside, &r->shape, r->w->tensor, &s->plan));
     qm_status st = plan_step(s, t);
     qm_backend_cpu.close(s->plan);
@@ -162,7 +165,8 @@ static qm_status step_beside(struct qm_tensor_side *s, int64_t t, double off, do
 }
 
 /* The bfloat16 parameters of the steps that the float32 tolerances allow: an error of the step is
- * one of its rate, that of a sum which cancels one of the average that it goes along. */
+ * one of its rate, that of a sum which cancels one of the average that it goes along, up, down or
+ * none: CAME's confidence has both of the first off on the same side. */
 static qm_status steps_beside(struct qm_tensor_side *s, int64_t t)
 {
     const struct qm_tensor_record *r = s->r;
@@ -177,8 +181,8 @@ static qm_status steps_beside(struct qm_tensor_side *s, int64_t t)
     }
     if (shift > 0.0)
         qm_tensor_side_state_allowed(s, average, t, 0, &r->w->bf16);
-    for (int i = 0; i < (shift > 0.0 ? 4 : 2); i++)
-        QM_TRY(step_beside(s, t, i % 2 ? up : down, i < 2 ? shift : -shift));
+    for (int i = 0; i < (shift > 0.0 ? 6 : 2); i++)
+        QM_TRY(step_beside(s, t, i % 2 ? up : down, i < 2 ? 0.0 : i < 4 ? shift : -shift));
     return QM_OK;
 }
 

@@ -83,6 +83,11 @@ double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, doubl
  * halves, and the norm divides the whole update. */
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w);
 
+/* Whether the float32 average b m0 + (1 - b) u, which came to `now`, is u to the bit: 1 - b is 1 in
+ * float32, and b m0 less than half of the distance from u to its neighbours, 2^-26 |u| at least;
+ * with b = 0 it is always. */
+int qm_tensor_run_is_new(double b, double old, double now);
+
 double qm_tensor_run_rms(const double *x, int64_t n);
 
 /* Judges state_RMS of transformers' Adafactor and of CAME, after step t that of the parameters
