@@ -118,8 +118,8 @@ static void judge_values(struct qm_conform *c, const struct qm_run *run, struct 
     qm_match_close_each(c, what, s->values, want, s->allowed, s->numel);
 }
 
-/* What the errors of a state allow parameter k to be off by in the step of a row.  Only a step along
- * the sign of a sum has 2 lr, and not where both terms are 0: the sum of zeros has no error. */
+/* What the errors of a state allow parameter k to be off by in the step of a row.  Only a step
+ * along the sign of a sum has 2 lr, and not where both terms are 0: that sum has no error. */
 static double of_values(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;

@@ -131,9 +131,10 @@ static int has_special(const struct qm_tensor_record *r, int64_t t)
 }
 
 /* A step at (1 + off) times the learning rate, from an average that is what it is and `shift` times
- * the tolerance of the new one, but where that is the update itself, whose error is one of the rate;
- * its lowest and highest parameters into low and high; p and states stay.  The decay is that of the step.  It has a plan of its own: hyper-parameters of a plan
- * change only to such as all rules have, and a recording may have a beta of 1. */
+ * the tolerance of the new one, but where that is the update itself, whose error is one of the
+ * rate; its lowest and highest parameters into low and high; p and states stay.  The decay is that
+ * of the step.  It has a plan of its own: hyper-parameters of a plan change only to such as all
+ * rules have, and a recording may have a beta of 1. */
 static qm_status step_beside(struct qm_tensor_side *s, int64_t t, double off, double shift)
 {
     const struct qm_tensor_record *r = s->r;

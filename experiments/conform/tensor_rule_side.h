@@ -1,4 +1,4 @@
-/* tensor_rule_side.h - A recorded run over a whole tensor, one side of its replay, its tolerances. */
+/* tensor_rule_side.h - One side of the replay of a run over a whole tensor, and its tolerances. */
 #ifndef QM_CONFORM_TENSOR_RULE_SIDE_H
 #define QM_CONFORM_TENSOR_RULE_SIDE_H
 
@@ -49,7 +49,7 @@ struct qm_tensor_run_at qm_tensor_record_at(const struct qm_tensor_record *r, in
 double qm_tensor_record_more(const struct qm_tensor_record *r, int slot, int64_t t, int is_free,
                              double change, const struct qm_tensor_run_tolerance *tol);
 
-/* Starts a free run, and adds up what the rule adds to the tolerances of states after its step t. */
+/* Starts a free run; adds up what the rule adds to the tolerances of states after its step t. */
 void qm_tensor_side_start(struct qm_tensor_side *s);
 void qm_tensor_side_add_up(struct qm_tensor_side *s, int64_t t,
                            const struct qm_tensor_run_tolerance *tol);
