@@ -1,6 +1,6 @@
 /* adafactor8bit_read.c - Reads recorded states of adafactor8bit, and judges what no step makes.
  *
- * That is the padding of the last block. */
+ * That is the padding of the last block, and whether a state has codes. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -169,4 +169,37 @@ int qm_adafactor8_values_read(struct qm_conform *c, struct qm_adafactor8_replay 
     }
     s->values = qm_golden_case_floats(c, name, s->n_kept * s->n);
     return s->values != NULL;
+}
+
+/* The word of the format of slot i in 0.4.x; of the confidence that of squares where it is None. */
+static void format_of(struct qm_conform *c, int i, char *out, size_t size)
+{
+    int is_confidence = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
+    if (i == QM_ADAFACTOR8_M)
+        qm_golden_case_text(c, "hp_m_quant_type", out, size);
+    else if (!is_confidence || !qm_golden_case_text(c, "hp_c_quant_type", out, size) ||
+             strcmp(out, "none") == 0)
+        qm_golden_case_text(c, "hp_v_quant_type", out, size);
+}
+
+int qm_adafactor8_format_judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                               const char *name, int is_apollo, int is_coded)
+{
+    char format[16] = "";
+    double quantizes = qm_golden_case_number(c, "hp_quantize", (double)NAN),
+           least = qm_golden_case_number(c, "hp_min_8bit_size", (double)NAN);
+    int is_factor = i == QM_ADAFACTOR8_ROW || i == QM_ADAFACTOR8_COL;
+    if (isnan(quantizes) || isnan(least))
+        return qm_golden_case_open(c);
+    format_of(c, i, format, sizeof format);
+    int has_codes = quantizes != 0.0 && (double)r->n >= least && strcmp(format, "fp32") != 0 &&
+                    i != QM_ADAFACTOR8_NORM && !(is_apollo && is_factor);
+    if (has_codes != is_coded)
+        qm_golden_case_differs(c,
+                               "%s has %s, want %s: %lld elements, hp_quantize %g, "
+                               "hp_min_8bit_size %g%s%s",
+                               name, is_coded ? "codes" : "no codes",
+                               has_codes ? "codes" : "float32", (long long)r->n, quantizes, least,
+                               format[0] ? ", format " : "", format);
+    return qm_golden_case_open(c);
 }

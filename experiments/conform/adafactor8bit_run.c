@@ -40,6 +40,7 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
     h->limiter = qm_golden_case_int(c, "hp_enable_fira_for_adafactor", 0);
     int is_apollo = h->rank > 0.0 && dims >= 2;
     h->eps = qm_golden_case_number(c, is_apollo ? "hp_apollo_eps" : "hp_eps_came", 1e-8);
+    qm_golden_case_int(c, "hp_factored", 1); /* no release reads it of a tensor that it projects */
     h->factored =
         qm_golden_case_int(c, is_apollo ? "hp_apollo_factorize" : "hp_factored", !is_apollo);
 }
@@ -60,23 +61,24 @@ static const struct version {
     struct qm_adafactor8_release release;
     int conf_code;
     float conf_scale;
-    double cap; /* CUDA path: of log2 of a second moment */
-    int is_046; /* 0.4.3 and later: the formats are attributes of the case */
+    double cap;       /* CUDA path: of log2 of a second moment */
+    int is_046;       /* 0.4.3 and later: the formats are attributes of the case */
+    int is_published; /* which states have codes is known: qm_adafactor8_format_judge */
 } versions[] = {
-    {"v021", "adafactor8_021", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0},
-    {"v022r", "adafactor8_021", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0},
-    {"v024r", "adafactor8_021", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0},
-    {"v022", "adafactor8_024", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0},
-    {"v024", "adafactor8_024", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0},
-    {"v025", "adafactor8_025", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0},
-    {"v026", "adafactor8", {EIGHTHS, 1, 0}, 0, 1.0f, 0.0, 0},
-    {"v026nf4", "adafactor8", {TABLE, 1, 0}, 255, 126.0f, 0.0, 0},
-    {"v022_cudahost", "adafactor8_024_cuda", {UNIFORM_CUDA, 0, 1}, 0, 1.0f, 50.0, 0},
-    {"v024_cudahost", "adafactor8_024_cuda", {TABLE_CUDA, 0, 1}, 255, 126.0f, 50.0, 0},
-    {"v025_cudahost", "adafactor8_025_cuda", {TABLE_CUDA, 0, 1}, 255, 126.0f, 126.0, 0},
-    {"v043", "adafactor8_046", {NULL, NULL, 0, 1, 0}, 0, 1.0f, 0.0, 1},
-    {"v046", "adafactor8_046", {NULL, NULL, 0, 1, 0}, 0, 1.0f, 0.0, 1},
-    {"v026_cudahost", "adafactor8_cuda", {EIGHTHS_CUDA, 1, 1}, 0, 1.0f, 126.0, 0},
+    {"v021", "adafactor8_021", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0, 0},
+    {"v022r", "adafactor8_021", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0, 0},
+    {"v024r", "adafactor8_021", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0, 0},
+    {"v022", "adafactor8_024", {UNIFORM, 0, 0}, 0, 1.0f, 0.0, 0, 1},
+    {"v024", "adafactor8_024", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0, 1},
+    {"v025", "adafactor8_025", {TABLE, 0, 0}, 255, 126.0f, 0.0, 0, 1},
+    {"v026", "adafactor8", {EIGHTHS, 1, 0}, 0, 1.0f, 0.0, 0, 1},
+    {"v026nf4", "adafactor8", {TABLE, 1, 0}, 255, 126.0f, 0.0, 0, 0},
+    {"v022_cudahost", "adafactor8_024_cuda", {UNIFORM_CUDA, 0, 1}, 0, 1.0f, 50.0, 0, 1},
+    {"v024_cudahost", "adafactor8_024_cuda", {TABLE_CUDA, 0, 1}, 255, 126.0f, 50.0, 0, 1},
+    {"v025_cudahost", "adafactor8_025_cuda", {TABLE_CUDA, 0, 1}, 255, 126.0f, 126.0, 0, 1},
+    {"v043", "adafactor8_046", {NULL, NULL, 0, 1, 0}, 0, 1.0f, 0.0, 1, 1},
+    {"v046", "adafactor8_046", {NULL, NULL, 0, 1, 0}, 0, 1.0f, 0.0, 1, 1},
+    {"v026_cudahost", "adafactor8_cuda", {EIGHTHS_CUDA, 1, 1}, 0, 1.0f, 126.0, 0, 1},
 };
 enum { VERSIONS = sizeof versions / sizeof *versions };
 
@@ -184,16 +186,20 @@ static int states_read(struct qm_conform *c, struct qm_adafactor8_replay *r,
             continue;
         snprintf(name, sizeof name, "state/%s", state_name(i, is_apollo));
         snprintf(coded, sizeof coded, "%s_q", name);
-        int ok = qm_golden_case_has(c, coded) && i != QM_ADAFACTOR8_M && is_wide[conf]
+        int is_coded = qm_golden_case_has(c, coded),
+            is_there = is_coded || qm_golden_case_has(c, name);
+        if (v->is_published && is_there &&
+            !qm_adafactor8_format_judge(c, r, i, name, is_apollo, is_coded))
+            return 0;
+        int ok = is_coded && i != QM_ADAFACTOR8_M && is_wide[conf]
                      ? qm_adafactor8_wide_read(c, r, i, name, block)
-                 : qm_golden_case_has(c, coded)
-                     ? qm_adafactor8_quantized_read(c, r, i, name,
-                                                    i == QM_ADAFACTOR8_M ? moment : square,
-                                                    i == QM_ADAFACTOR8_M ? release.init_code
-                                                    : conf               ? v->conf_code
-                                                                         : 0,
-                                                    conf ? v->conf_scale : 1.0f)
-                     : qm_adafactor8_values_read(c, r, i, name);
+                 : is_coded ? qm_adafactor8_quantized_read(c, r, i, name,
+                                                           i == QM_ADAFACTOR8_M ? moment : square,
+                                                           i == QM_ADAFACTOR8_M ? release.init_code
+                                                           : conf               ? v->conf_code
+                                                                                : 0,
+                                                           conf ? v->conf_scale : 1.0f)
+                            : qm_adafactor8_values_read(c, r, i, name);
         if (!ok)
             return 0;
     }

@@ -88,6 +88,14 @@ int qm_adafactor8_wide_read(struct qm_conform *c, struct qm_adafactor8_replay *r
 int qm_adafactor8_values_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int i,
                               const char *name);
 
+/* Judges whether slot i, by name, has codes as _init_group of 0.2.2 to 0.4.6 makes them: where
+ * hp_quantize is set and the parameter, of a projection too, has hp_min_8bit_size elements at
+ * least; in 0.4.x not where the format of the slot is fp32.  Norms, and the factors of APOLLO's
+ * projected second moment, never have codes.  is_coded: the recorded one has.  0: it differs.
+ * Where one of both attributes is absent, nothing is judged. */
+int qm_adafactor8_format_judge(struct qm_conform *c, const struct qm_adafactor8_replay *r, int i,
+                               const char *name, int is_apollo, int is_coded);
+
 /* Steps and judges. */
 void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_replay *r);
 

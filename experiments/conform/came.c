@@ -10,48 +10,74 @@ enum { AVG, SQUARES = 3, RES_ROW = 4, RES_COL = 5 };
 
 /* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which
  * cancels where b is near 0: of it remain 6 roundings of U and M by 2^-24, and b times the
- * relative errors of U and M0.  Returns the error of its square, U and M0 from the recorded
- * momenta. */
+ * relative errors of U and M0.  Where M is U to the bit, as with b = 0, the residual is 0; where U
+ * and M0 are 0 so is it.  Returns the error of its square, U and M0 from the recorded momenta. */
 static double square_error(const struct qm_tensor_run_case *w, const double *m, int64_t n,
                            int64_t t, int64_t k, double relative)
 {
     double b = w->hyper.beta1, now = m[(t - 1) * n + k], old = t > 1 ? m[(t - 2) * n + k] : 0.0;
+    if (qm_tensor_run_is_new(b, old, now))
+        return 0.0;
     double off = b < 1.0 ? b * (now - old) / (1.0 - b) : 0.0, u = now + off;
     double e = 6.0 * 0x1p-24 * (fabs(u) + fabs(now)) + b * relative * (fabs(u) + fabs(old));
     return isfinite(e) ? (2.0 * fabs(off) + e) * e : 0.0;
 }
 
-/* The largest error of a mean of squares of a step over lines of an axis, times 1 - beta3; over:
- * the largest after it is divided by the averages of the lines. */
+/* The lines of an axis: rows, or with axis 1 columns. */
+static int64_t lines_of(const struct qm_shape *shape, int axis)
+{
+    int64_t n = qm_shape_numel(shape), side = shape->dim[shape->rank - (axis ? 2 : 1)];
+    return side > 0 ? n / side : 0;
+}
+
+/* The error of the mean of squares of a step over line i of an axis, times 1 - beta3, by the
+ * elements of that line: those of others are in none of its terms but by factors, whose error each
+ * element has in its own. */
 static double line_error(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
-                         int axis, int over)
+                         int axis, int64_t i)
 {
     const struct qm_shape *shape = at->shape;
     int64_t cols = shape->dim[shape->rank - 1], rows = shape->dim[shape->rank - 2];
-    int64_t n = qm_shape_numel(shape), lines = n / (axis ? rows : cols), len = axis ? rows : cols;
+    int64_t n = qm_shape_numel(shape), len = axis ? rows : cols;
+    int64_t from = axis ? i / cols * rows * cols + i % cols : i * cols, step = axis ? cols : 1;
+    double sum = 0.0;
+    for (int64_t k = 0; k < len; k++)
+        sum += square_error(w, at->state[AVG], n, at->t, from + k * step, at->relative);
+    return sum * (1.0 - w->hyper.beta3) / (double)len;
+}
+
+/* The largest of these over the averages of the lines. */
+static double line_share(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                         int axis)
+{
+    int64_t lines = lines_of(at->shape, axis);
     const double *average = at->state[axis ? RES_COL : RES_ROW] + (at->t - 1) * lines;
     double most = 0.0;
-    for (int64_t i = 0; i < lines; i++) {
-        int64_t from = axis ? i / cols * rows * cols + i % cols : i * cols, step = axis ? cols : 1;
-        double sum = 0.0, of = average[i];
-        for (int64_t k = 0; k < len; k++)
-            sum += square_error(w, at->state[AVG], n, at->t, from + k * step, at->relative);
-        sum *= (1.0 - w->hyper.beta3) / (double)len;
-        sum = !over ? sum : of > 0.0 && isfinite(of) ? sum / of : 0.0;
-        most = fmax(most, sum);
-    }
+    for (int64_t i = 0; i < lines; i++)
+        if (average[i] > 0.0 && isfinite(average[i]))
+            most = fmax(most, line_error(w, at, axis, i) / average[i]);
     return most;
 }
 
-/* The averages of the residual, and the step that is divided by their roots. */
+/* The step that is divided by the roots of the averages of the residual. */
 static double more(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot)
 {
     const double *const *state = at->state;
-    if (at->shape->rank < 2 || !state[AVG] || !state[RES_ROW] || !state[RES_COL])
+    if (slot >= 0 || at->shape->rank < 2 || !state[AVG] || !state[RES_ROW] || !state[RES_COL])
         return 0.0;
-    if (slot < 0)
-        return fmin(line_error(w, at, 0, 1) + line_error(w, at, 1, 1), 2.0);
-    return slot == RES_ROW || slot == RES_COL ? line_error(w, at, slot == RES_COL, 0) : 0.0;
+    return fmin(line_share(w, at, 0) + line_share(w, at, 1), 2.0);
+}
+
+/* The averages of the residual, each by its own line. */
+static int more_each(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                     int slot, double *out)
+{
+    int axis = slot == RES_COL;
+    if ((!axis && slot != RES_ROW) || at->shape->rank < 2 || !at->state[AVG])
+        return 0;
+    for (int64_t i = 0; i < lines_of(at->shape, axis); i++)
+        out[i] = line_error(w, at, axis, i);
+    return 1;
 }
 
 static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
@@ -79,6 +105,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->bf16 = (struct qm_tensor_run_tolerance){2e-6, 0.0, 2e-6, 2e-2, 0.0, 0.0};
     qm_tensor_run_norms(c, w);
     w->more = more;
+    w->more_each = more_each;
     w->has_own_steps = 1;
     w->average = AVG;
     w->squares = SQUARES;

@@ -103,8 +103,8 @@ static struct qm_code_range of_cell(const struct qm_quantile_number *a, double d
 }
 
 /* Whether a number that may be the scale, or an ulp above or below it, may have code `want` by an
- * alpha of 1: 0 as NaN or as minus infinity, which round bernoulli puts to 1 (no y is above alpha^1),
- * or the last code as infinity. */
+ * alpha of 1: 0 as NaN or as minus infinity, which round bernoulli puts to 1 (no y is above
+ * alpha^1), or the last code as infinity. */
 static int is_of_ones(const struct qm_quantile_number *a, int64_t want)
 {
     int is_below = a->x - a->off<a->scale, is_above = a->x + a->off> a->scale;

@@ -45,9 +45,9 @@ struct qm_quantile_number {
 };
 
 /* Its codes.  Logarithms and powers are an ulp off, the quotient and the sum with the draw are
- * rounded; x / scale is the same bits where x is.  want: the recorded code, which counts where alpha
- * is 1: log2(x / scale) / 0 is NaN for the scale itself, which has code 0, and infinite for numbers
- * an ulp beside it, which have one of the ends, so that the codes are no range. */
+ * rounded; x / scale is the same bits where x is.  want: the recorded code, which counts where
+ * alpha is 1: log2(x / scale) / 0 is NaN for the scale itself, which has code 0, and infinite for
+ * numbers an ulp beside it, which have one of the ends, so that the codes are no range. */
 struct qm_code_range qm_code_range_quantile(const struct qm_quantile_number *a, int64_t want);
 
 /* ---- runs of the CPU backend ---- */

@@ -249,6 +249,16 @@ static int is_0_over_0(const struct double_run *r, const struct at *a)
            r->state[0][(a->t - 1) * r->n + a->k] == 0.0;
 }
 
+/* Whether gradient, decay and every old state of a number are 0: nothing of its step is rounded
+ * then (qm_run_is_still says why). */
+static int is_still(const struct double_run *r, const struct at *a)
+{
+    int has_term = a->g != 0.0 || (r->h.weight_decay != 0.0 && a->p != 0.0);
+    for (int i = 0; i < r->n_states && !has_term; i++)
+        has_term = r->state[i] && old_of(r, i, a) != 0.0;
+    return !has_term;
+}
+
 static void judge_state(struct qm_conform *c, const struct double_run *r, int i, int64_t t,
                         double *got, double absolute)
 {
@@ -257,7 +267,7 @@ static void judge_state(struct qm_conform *c, const struct double_run *r, int i,
     absolute += r->is_lion ? 0.0 : DOUBLE_TOLERANCE * qm_match_largest_double(want, r->n);
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
-        r->allowed[k] = absolute + state_off(r, i, &a);
+        r->allowed[k] = got[k] == 0.0 && is_still(r, &a) ? 0.0 : absolute + state_off(r, i, &a);
         if (is_nan_of(r, &a, want[k], got[k], 0))
             got[k] = want[k];
         if (r->from->f->takes[i < 3 ? i : 0] == 'q' && is_0_over_0(r, &a))
@@ -283,7 +293,7 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
         off * step + lr * centered;
     for (int64_t k = 0; k < r->n; k++) {
         struct at a = number_of(r, t, k);
-        r->allowed[k] = absolute + step_off(r, &a, p[k]);
+        r->allowed[k] = p[k] == a.p && is_still(r, &a) ? 0.0 : absolute + step_off(r, &a, p[k]);
         if (is_nan_of(r, &a, want[k], p[k], 1))
             p[k] = want[k];
     }

@@ -112,11 +112,14 @@ static void judge_values(struct qm_conform *c, const struct qm_run *run, struct 
         double before = old ? size_of(old[k]) : 0.0, now = size_of(want[k]);
         s->allowed[k] =
             absolute + relative * (before > now ? before : now) + of_l2(run, i, row, s->numel, k);
+        if (s->values[k] == 0.0f && qm_run_is_still(run, row, s->numel, k))
+            s->allowed[k] = 0.0;
     }
     qm_match_close_each(c, what, s->values, want, s->allowed, s->numel);
 }
 
-/* What the errors of a state allow parameter k to be off by in the step of a row. */
+/* What the errors of a state allow parameter k to be off by in the step of a row.  Only a step
+ * along the sign of a sum has 2 lr, and not where both terms are 0: that sum has no error. */
 static double of_values(const struct qm_run *run, const struct scratch *s, int64_t row, int64_t k)
 {
     const struct qm_run_tolerance *w = &run->within;
@@ -136,9 +139,10 @@ static double of_values(const struct qm_run *run, const struct scratch *s, int64
     double before = row > 0 ? (double)x[at - s->numel] : 0.0,
            g = (double)run->grads[(t - 1) * s->numel + k];
     double kept = h->beta1 * before, taken = (1.0 - h->beta1) * (h->maximize ? -g : g);
-    if (fabs(kept + taken) <= w->sign_relative * (fabs(kept) + fabs(taken)) + w->value_absolute)
-        off += 2.0 * fabs(lr);
-    return off;
+    int is_open =
+        fabs(kept + taken) <= w->sign_relative * (fabs(kept) + fabs(taken)) + w->value_absolute;
+    int has_sign = w->sign_relative > 0.0 && (kept != 0.0 || taken != 0.0);
+    return off + (has_sign && is_open ? 2.0 * fabs(lr) : 0.0);
 }
 
 /* The size of the step here, where the record of a narrow run, whose states have the parameter's
@@ -344,6 +348,7 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
         int64_t unseen = run->kept[row] - (row > 0 ? run->kept[row - 1] : 0) - 1;
         double near = (w->param_relative + (double)unseen * 0x1p-7) * size_of(s->p[k]) +
                       w->param_absolute + w->param_of_step * step;
+        near = s->p[k] == old[k] && qm_run_is_still(run, row, s->numel, k) ? 0.0 : near;
         int64_t draw = run->draws ? run->draws[(run->kept[row] - 1) * s->numel + k] : -1;
         qm_match_add_step(&seen, (double)narrow((double)s->p[k], draw), (double)want[k],
                           (double)old[k], near);
@@ -357,10 +362,13 @@ static void judge_param(struct qm_conform *c, const struct qm_run *run, struct s
     for (int64_t k = 0; k < s->numel && s->low; k++)
         take_between(c, s, k, want[k], what);
     for (int64_t k = 0; k < s->numel; k++)
-        s->allowed[k] = w->param_relative * size_of(s->p[k]) + w->param_absolute +
-                        of_gap(run, s, row, k) + w->param_of_step * step_of(run, s, row, k) +
-                        of_values(run, s, row, k) + of_moment(run, s, row, k) +
-                        of_infinite(run, s, row, k);
+        s->allowed[k] = s->p[k] == old[k] && qm_run_is_still(run, row, s->numel, k)
+                            ? 0.0
+                            : w->param_relative * size_of(s->p[k]) + w->param_absolute +
+                                  of_gap(run, s, row, k) +
+                                  w->param_of_step * step_of(run, s, row, k) +
+                                  of_values(run, s, row, k) + of_moment(run, s, row, k) +
+                                  of_infinite(run, s, row, k);
     qm_match_close_each(c, what, s->p, want, s->allowed, s->numel);
     qm_match_steps(c, run->kept[row], s->p, want, old, s->allowed, s->numel);
 }

@@ -119,6 +119,14 @@ int qm_run_betas_or(struct qm_conform *c, double betas[2]);
 void *qm_run_rows_part(struct qm_conform *c, const void *all, size_t size, int64_t rows, int64_t n,
                        int part, int parts);
 
+/* Whether element k of n is still in the step of a row: its gradient, its decay and its states
+ * before the step are 0.  Every term of its new states and of its step is a product with one of
+ * these or a power or sum of such then, so 0 to the bit in any order of operations, whatever its
+ * divisor; where the rule makes 0 of a state, and the old number of the parameter, no rounding
+ * took part and nothing is allowed.  Slots that were not recorded are those that the class does not
+ * keep; of codes, of steps that were not kept and of states of another shape the answer is 0. */
+int qm_run_is_still(const struct qm_run *run, int64_t row, int64_t n, int64_t k);
+
 /* Steps 1..steps as a list, for runs that kept all of them. */
 int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps);
 

@@ -1,26 +1,9 @@
 /* tensor_rule_run.c - Compares oracle and rule with recorded runs over whole tensors. */
-#include "experiments/conform/tensor_rule_run.h"
-
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/recipe/backend.h"
-#include "experiments/recipes/oracle_hyper.h"
-#include "oracle/oracle.h"
-
-/* The data of one case; arrays are [step][...] and NULL where nothing was recorded. */
-struct record {
-    const struct qm_tensor_run_case *w;
-    struct qm_shape shape, slot_shape[QM_MAX_SLOTS];
-    int64_t steps, n, slot_n[QM_MAX_SLOTS];
-    const double *p0, *grads, *params, *state[QM_MAX_SLOTS];
-    const double *proj; /* [matrix][...] */
-    const int64_t *proj_step;
-    int64_t n_proj;
-    double so_far[QM_MAX_SLOTS]; /* of a free run: what `more` came to for each state */
-};
+#include "experiments/conform/tensor_rule_side.h"
 
 /* What a run must have. */
 static const struct qm_golden_need run_needs[] = {
@@ -49,11 +32,12 @@ static const double *doubles_of(struct qm_conform *c, const char *name, int64_t 
     return fits ? x : NULL;
 }
 
-static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w, struct record *r)
+static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
+                       struct qm_tensor_record *r)
 {
     int format = format_of(c),
         of_states = w->has_narrow_states || format < 0 ? format : QM_PARAM_f32;
-    *r = (struct record){.w = w, .steps = qm_golden_case_whole(c, "steps", 0)};
+    *r = (struct qm_tensor_record){.w = w, .steps = qm_golden_case_whole(c, "steps", 0)};
     if (!qm_tensor_run_shape(c, &r->shape))
         return 0;
     r->n = qm_shape_numel(&r->shape);
@@ -75,59 +59,9 @@ static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
     return qm_golden_case_open(c);
 }
 
-/* The projection matrix that step t uses; NULL: none. */
-static const double *proj_at(const struct record *r, int64_t t)
-{
-    int64_t k = -1;
-    for (int64_t i = 0; i < r->n_proj; i++)
-        k = r->proj_step[i] < t ? i : k;
-    return k >= 0 ? r->proj + k * r->slot_n[r->w->proj] : NULL;
-}
-
-/* The rate that the decay of step t is multiplied by: lr, but that of transformers' Adafactor is
- * the rate of the step itself. */
-static double decay_rate(const struct record *r, int64_t t, const double *before)
-{
-    const struct qm_hyper *h = &r->w->hyper;
-    double rate = h->lr;
-    if (strcmp(r->w->rule->name, "adafactor") != 0)
-        return rate;
-    if (h->relative_step)
-        rate = fmin(h->warmup ? 1e-6 * (double)t : h->lr, 1.0 / sqrt((double)t));
-    return h->scale_parameter ? rate * fmax(h->eps2, qm_tensor_run_rms(before, r->n)) : rate;
-}
-
-/* The largest step of a parameter, whatever the decay took off it. */
-static double largest_step(const struct record *r, int64_t t, const double *x, const double *before)
-{
-    double m = 0.0, decay = decay_rate(r, t, before) * r->w->hyper.weight_decay;
-    for (int64_t i = 0; i < r->n; i++)
-        if (isfinite(x[i] - before[i]))
-            m = fmax(m, qm_match_step(x[i] - before[i], decay, before[i]));
-    return m;
-}
-
 /* ---- a side: the oracle, or the rule on the CPU backend ---- */
 
-struct side {
-    struct record *r;
-    const struct qm_oracle *oracle; /* NULL: the plan */
-    struct qm_oracle_hyper h;
-    const struct qm_recipe *recipe;
-    void *plan; /* of the recipe */
-    enum qm_param_format format;
-    double *p, *g, *slot[QM_MAX_SLOTS], *room;
-    float *single;               /* room to convert the plan's tensors */
-    struct qm_narrow_span *span; /* [n], where the rule has `narrow` */
-    double *start, *low, *high;  /* [n], of bfloat16 parameters; else NULL */
-    double *kept[QM_MAX_SLOTS];
-    double *of_average;      /* what each number of the average may be off by */
-    double *allowed, *error; /* of each number of a state; of the average, in a free run */
-    double average_off;      /* of one step: the error that cancelling adds to the average, of its
-                              * largest number */
-};
-
-static int side_memory(struct qm_conform *c, struct side *s)
+static int side_memory(struct qm_conform *c, struct qm_tensor_side *s)
 {
     int64_t most = s->r->n;
     s->p = qm_golden_case_memory(c, s->r->n, sizeof *s->p);
@@ -135,10 +69,13 @@ static int side_memory(struct qm_conform *c, struct side *s)
     for (int i = 0; i < s->r->w->rule->n_slots; i++) {
         most = s->r->slot_n[i] > most ? s->r->slot_n[i] : most;
         s->slot[i] = qm_golden_case_memory(c, s->r->slot_n[i], sizeof **s->slot);
+        s->lines_so_far[i] = qm_golden_case_memory(c, s->r->slot_n[i], sizeof **s->slot);
     }
     s->single = qm_golden_case_memory(c, most, sizeof *s->single);
     s->allowed = qm_golden_case_memory(c, most, sizeof *s->allowed);
     s->error = qm_golden_case_memory(c, most, sizeof *s->error);
+    s->lines = qm_golden_case_memory(c, most, sizeof *s->lines);
+    s->is_still = qm_golden_case_memory(c, s->r->n, sizeof *s->is_still);
     s->of_average = qm_golden_case_memory(c, most, sizeof *s->of_average);
     if (s->oracle || s->format == QM_PARAM_f32)
         return qm_golden_case_open(c);
@@ -161,9 +98,9 @@ static void narrow(enum qm_param_format f, const double *x, int64_t n, void *out
             ((uint16_t *)out)[i] = (uint16_t)qm_param_nearest(f, (float)x[i]);
 }
 
-static qm_status plan_step(struct side *s, int64_t t)
+static qm_status plan_step(struct qm_tensor_side *s, int64_t t)
 {
-    const struct record *r = s->r;
+    const struct qm_tensor_record *r = s->r;
     enum qm_dtype dtype = s->format == QM_PARAM_f32 ? QM_DTYPE_f32 : QM_DTYPE_bf16;
     for (int i = 0; i < r->w->rule->n_slots; i++) {
         narrow(QM_PARAM_f32, s->slot[i], r->slot_n[i], s->single);
@@ -183,93 +120,8 @@ static qm_status plan_step(struct side *s, int64_t t)
 
 /* ---- a run ---- */
 
-static struct qm_tensor_run_at step_at(const struct record *r, int64_t t)
-{
-    return (struct qm_tensor_run_at){.shape = &r->shape,
-                                     .t = t,
-                                     .state = r->state,
-                                     .grad = r->grads + (t - 1) * r->n,
-                                     .proj = proj_at(r, t)};
-}
-
-/* What the rule itself adds to the tolerance of a slot, or of the parameters (slot -1), of which
- * the largest step made here is `change`; 0: not known. */
-static double more_of(const struct record *r, int slot, int64_t t, int is_free, double change,
-                      const struct qm_tensor_run_tolerance *tol)
-{
-    int is_double = tol == &r->w->f64;
-    struct qm_tensor_run_at at = step_at(r, t);
-    at.relative = is_free ? tol->free_state * (double)t : tol->state;
-    at.change = change;
-    at.unit = is_double ? 0x1p-53 : 0x1p-24;
-    if (!r->w->more || (is_double && !r->w->has_more_doubles) ||
-        (slot < 0 && !is_free && tol->param == 0.0))
-        return 0.0;
-    if (is_free)
-        memcpy(at.before, r->so_far, sizeof at.before);
-    return r->w->more(r->w, &at, slot) + (is_free && slot >= 0 ? r->so_far[slot] : 0.0);
-}
-
-/* Adds up what the rule adds to the tolerances of states, after step t of a free run. */
-static void add_up(struct record *r, int64_t t, const struct qm_tensor_run_tolerance *tol)
-{
-    double now[QM_MAX_SLOTS];
-    for (int i = 0; i < r->w->rule->n_slots; i++)
-        now[i] = r->state[i] ? more_of(r, i, t, 1, 0.0, tol) : 0.0;
-    memcpy(r->so_far, now, sizeof *now * (size_t)r->w->rule->n_slots);
-}
-
-/* The error of a parameter after step t, by the step that is made here: a recorded one might be as
- * wrong as it is large. *error: after the steps before, of a free run. */
-static double param_error(const struct side *s, int64_t t, int is_free,
-                          const struct qm_tensor_run_tolerance *tol, double *error)
-{
-    const struct record *r = s->r;
-    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
-    const struct qm_hyper *h = &r->w->hyper;
-    double least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN; /* below it as if it were that */
-    double change = fmax(largest_step(r, t, s->p, before), tol->param > 0.0 ? least : 0.0),
-           most = fmax(
-               fmax(qm_match_largest_double(s->p, r->n), qm_match_largest_double(before, r->n)),
-               least),
-           size = qm_tensor_run_rms(before, r->n);
-    double of_step =
-        more_of(r, -1, t, is_free, change, tol) + (tol->param > 0.0 ? s->average_off : 0.0);
-    if (!is_free)
-        return tol->param * most + (tol->step + of_step) * change;
-    *error =
-        *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
-        change * (tol->free_step + of_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
-    return *error;
-}
-
-/* What float32 parameters may be off by after step t, each by its own step: the errors of sums and
- * of norms scale the step, and those of the average are shares of the number that the step goes
- * along; where that is 0 here, of the largest step.  The decay and the sum each round the parameter
- * here and in the source, by 2^-24 of it. */
-static void param_errors(struct side *s, int64_t t)
-{
-    const struct record *r = s->r;
-    const struct qm_tensor_run_case *w = r->w;
-    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
-    double decay = decay_rate(r, t, before) * w->hyper.weight_decay,
-           change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
-           share = w->f32.param + more_of(r, -1, t, 0, change, &w->f32);
-    int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
-    double largest = qm_match_largest_double(r->grads + (t - 1) * r->n, r->n),
-           least = qm_match_subnormal(largest, r->n) * change + 0x1p-147;
-    for (int64_t k = 0; k < r->n; k++) {
-        double step = qm_match_step(s->p[k] - before[k], decay, before[k]),
-               m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
-               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
-        if (has_average)
-            of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
-        s->allowed[k] = share * step + of_m + least + (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
-    }
-}
-
 /* Whether a state recorded after step t has a number that is not finite. */
-static int has_special(const struct record *r, int64_t t)
+static int has_special(const struct qm_tensor_record *r, int64_t t)
 {
     for (int i = 0; i < r->w->rule->n_slots; i++)
         for (int64_t k = 0; r->state[i] && k < r->slot_n[i]; k++)
@@ -278,57 +130,14 @@ static int has_special(const struct record *r, int64_t t)
     return 0;
 }
 
-/* What the numbers of slot i may be off by after step t.  In a free run the average keeps its share
- * of the error before, and takes in that of what it averages, which grows with the states. */
-static void state_allowed(struct side *s, int i, int64_t t, int is_free,
-                          const struct qm_tensor_run_tolerance *tol)
-{
-    const struct record *r = s->r;
-    int64_t n = r->slot_n[i];
-    const double *want = r->state[i] + (t - 1) * n, *old = t > 1 ? want - n : NULL;
-    int is_average = i == r->w->average;
-    double one = i != r->w->squares || r->w->has_narrow_states ? 0.0
-                 : tol == &r->w->f64                           ? 10.0 * 0x1p-53
-                                                               : 10.0 * 0x1p-24,
-           relative = one > 0.0 ? one * (is_free ? (double)t : 1.0)
-                      : is_free ? tol->free_state * (double)t
-                                : tol->state,
-           keep = is_average ? r->w->keep : 0.0, most = 0.0, off = 0.0,
-           least = tol == &r->w->f64 ? DBL_MIN : (double)FLT_MIN,
-           added = more_of(r, i, t, is_free, 0.0, tol),
-           largest_of = qm_match_largest_double(want, n),
-           largest_old = old ? qm_match_largest_double(old, n) : 0.0;
-    double small =
-        is_average && tol != &r->w->f64
-            ? qm_match_subnormal(qm_match_largest_double(r->grads + (t - 1) * r->n, r->n), r->n) *
-                  largest_of
-            : 0.0;
-    for (int64_t k = 0; k < n; k++) {
-        double now = r->w->has_sums ? largest_of : fabs(want[k]), before = r->w->has_sums
-                                                                               ? largest_old
-                                                                           : old ? fabs(old[k])
-                                                                                 : 0.0;
-        double own = relative * fmax((isfinite(now) ? now : 0.0), least) + small,
-               kept = 2.0 * relative * keep * (isfinite(before) ? before : 0.0);
-        if (is_average && is_free)
-            s->error[k] = own = keep * s->error[k] + own + kept;
-        else
-            own += kept;
-        (is_average ? s->of_average : s->allowed)[k] = s->allowed[k] = own + added;
-        most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
-        off = fmax(off, is_average ? s->allowed[k] : 0.0);
-    }
-    if (is_average)
-        s->average_off = off <= 0.0 ? 0.0 : most > 0.0 ? fmin(off / most, 2.0) : 2.0;
-}
-
 /* A step at (1 + off) times the learning rate, from an average that is what it is and `shift` times
- * the tolerance of the new one; its lowest and highest parameters into low and high; p and states
- * stay.  The decay is that of the step.  It has a plan of its own: hyper-parameters of a plan
- * change only to such as all rules have, and a recording may have a beta of 1. */
-static qm_status step_beside(struct side *s, int64_t t, double off, double shift)
+ * the tolerance of the new one, but where that is the update itself, whose error is one of the
+ * rate; its lowest and highest parameters into low and high; p and states stay.  The decay is that
+ * of the step.  It has a plan of its own: hyper-parameters of a plan change only to such as all
+ * rules have, and a recording may have a beta of 1. */
+static qm_status step_beside(struct qm_tensor_side *s, int64_t t, double off, double shift)
 {
-    const struct record *r = s->r;
+    const struct qm_tensor_record *r = s->r;
     struct qm_recipe beside = *s->recipe;
     int average = r->w->average;
     void *plan = s->plan;
@@ -337,8 +146,11 @@ static qm_status step_beside(struct side *s, int64_t t, double off, double shift
     for (int i = 0; i < r->w->rule->n_slots; i++)
         memcpy(s->kept[i], s->slot[i], sizeof **s->kept * (size_t)r->slot_n[i]);
     memcpy(s->start, s->p, sizeof *s->p * (size_t)r->n);
-    for (int64_t k = 0; shift != 0.0 && k < r->slot_n[average]; k++)
-        s->slot[average][k] += shift * s->allowed[k] / r->w->keep;
+    for (int64_t k = 0; shift != 0.0 && k < r->slot_n[average]; k++) {
+        double now = r->state[average][(t - 1) * r->slot_n[average] + k], old = s->slot[average][k];
+        if (!qm_tensor_run_is_new(r->w->keep, old, now))
+            s->slot[average][k] += shift * s->allowed[k] / r->w->keep;
+    }
     QM_TRY(qm_backend_cpu.open(&beside, &r->shape, r->w->tensor, &s->plan));
     qm_status st = plan_step(s, t);
     qm_backend_cpu.close(s->plan);
@@ -354,12 +166,13 @@ static qm_status step_beside(struct side *s, int64_t t, double off, double shift
 }
 
 /* The bfloat16 parameters of the steps that the float32 tolerances allow: an error of the step is
- * one of its rate, that of a sum which cancels one of the average that it goes along. */
-static qm_status steps_beside(struct side *s, int64_t t)
+ * one of its rate, that of a sum which cancels one of the average that it goes along, up, down or
+ * none: CAME's confidence has both of the first off on the same side. */
+static qm_status steps_beside(struct qm_tensor_side *s, int64_t t)
 {
-    const struct record *r = s->r;
+    const struct qm_tensor_record *r = s->r;
     int average = r->w->average;
-    double off = r->w->f32.param + more_of(r, -1, t, 0, 0.0, &r->w->f32);
+    double off = r->w->f32.param + qm_tensor_record_more(r, -1, t, 0, 0.0, &r->w->f32);
     double down = -fmin(off, 1.0 - 0x1p-20), up = fmin(off, 2.0); /* the rate stays above 0 */
     double shift =
         average >= 0 && r->state[average] && r->slot_n[average] > 0 && r->w->keep > 0.0 ? 1.0 : 0.0;
@@ -368,16 +181,16 @@ static qm_status steps_beside(struct side *s, int64_t t)
         s->high[k] = -HUGE_VAL;
     }
     if (shift > 0.0)
-        state_allowed(s, average, t, 0, &r->w->bf16);
-    for (int i = 0; i < (shift > 0.0 ? 4 : 2); i++)
-        QM_TRY(step_beside(s, t, i % 2 ? up : down, i < 2 ? shift : -shift));
+        qm_tensor_side_state_allowed(s, average, t, 0, &r->w->bf16);
+    for (int i = 0; i < (shift > 0.0 ? 6 : 2); i++)
+        QM_TRY(step_beside(s, t, i % 2 ? up : down, i < 2 ? 0.0 : i < 4 ? shift : -shift));
     return QM_OK;
 }
 
-static qm_status side_step(struct side *s, int64_t t)
+static qm_status side_step(struct qm_tensor_side *s, int64_t t)
 {
-    const struct record *r = s->r;
-    const double *proj = proj_at(r, t);
+    const struct qm_tensor_record *r = s->r;
+    const double *proj = qm_tensor_record_at(r, t).proj;
     if (proj)
         memcpy(s->slot[r->w->proj], proj, sizeof *proj * (size_t)r->slot_n[r->w->proj]);
     if (s->start)
@@ -396,13 +209,13 @@ static void take_nan(double *got, const double *want, int64_t n)
             got[k] = want[k];
 }
 
-static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_free,
+static void judge_step(struct qm_conform *c, struct qm_tensor_side *s, int64_t t, int is_free,
                        const struct qm_tensor_run_tolerance *tol, double *error)
 {
-    const struct record *r = s->r;
+    const struct qm_tensor_record *r = s->r;
     const char *free_or_not = is_free ? "free-running " : "";
     char what[96];
-    if (more_of(r, -1, t, 1, 0.0, tol) == HUGE_VAL)
+    if (qm_tensor_record_more(r, -1, t, 1, 0.0, tol) == HUGE_VAL)
         qm_golden_case_skip(c,
                             "step %lld: it is up to the package's roundings: the squares of a norm "
                             "overflow in it, or may, or a variance may have either sign",
@@ -412,7 +225,7 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
             continue;
         snprintf(what, sizeof what, "%sstep %lld %s", free_or_not, (long long)t,
                  r->w->rule->slot[i]);
-        state_allowed(s, i, t, is_free, tol);
+        qm_tensor_side_state_allowed(s, i, t, is_free, tol);
         const double *want = r->state[i] + (t - 1) * r->slot_n[i];
         if (s->oracle)
             take_nan(s->slot[i], want, r->slot_n[i]);
@@ -427,7 +240,7 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
             s->p[k] = want[k];
     }
-    const struct qm_tensor_run_at at = step_at(r, t);
+    const struct qm_tensor_run_at at = qm_tensor_record_at(r, t);
     int has_spans = r->w->narrow && !s->oracle,
         is_special = has_spans ? r->w->narrow(r->w, &at, before, s->span) : -1;
     for (int64_t k = 0; k < r->n && is_special >= 0 && !is_free && qm_golden_case_open(c); k++)
@@ -439,11 +252,7 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
     int is_any = s->oracle && has_special(r, t);
     for (int64_t k = 0; k < r->n && is_any; k++)
         s->p[k] = isnan(want[k]) ? want[k] : s->p[k];
-    s->allowed[0] = param_error(s, t, is_free, tol, error);
-    for (int64_t k = 1; k < r->n; k++)
-        s->allowed[k] = s->allowed[0];
-    if (r->w->has_own_steps && !is_free && tol == &r->w->f32)
-        param_errors(s, t);
+    qm_tensor_side_params_allowed(s, t, is_free, tol, error);
     qm_match_close_double_each(c, what, s->p, want, s->allowed, r->n);
     for (int64_t k = 0; k < r->n && !s->start && !is_free; k++)
         qm_match_add_step(&seen, s->p[k], want[k], before[k], s->allowed[k]);
@@ -452,14 +261,12 @@ static void judge_step(struct qm_conform *c, struct side *s, int64_t t, int is_f
 }
 
 /* Steps 1..steps from the recorded start; not free: each from the recorded state before it. */
-static void run(struct qm_conform *c, struct side *s, int is_free,
+static void run(struct qm_conform *c, struct qm_tensor_side *s, int is_free,
                 const struct qm_tensor_run_tolerance *tol)
 {
-    const struct record *r = s->r;
+    const struct qm_tensor_record *r = s->r;
     double error = 0.0;
-    memset(s->r->so_far, 0, sizeof s->r->so_far);
-    for (int64_t k = 0; r->w->average >= 0 && k < r->slot_n[r->w->average]; k++)
-        s->error[k] = 0.0;
+    qm_tensor_side_start(s);
     memcpy(s->p, r->p0, sizeof *s->p * (size_t)r->n);
     for (int i = 0; i < r->w->rule->n_slots; i++)
         memset(s->slot[i], 0, sizeof **s->slot * (size_t)r->slot_n[i]);
@@ -471,24 +278,25 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
                     memcpy(s->slot[i], r->state[i] + (t - 2) * r->slot_n[i],
                            sizeof **s->slot * (size_t)r->slot_n[i]);
         }
+        qm_tensor_side_find_still(s, t, is_free);
         qm_golden_case_stopped(c, side_step(s, t));
         if (qm_golden_case_open(c))
             judge_step(c, s, t, is_free, tol, &error);
         if (is_free && r->w->more)
-            add_up(s->r, t, tol);
+            qm_tensor_side_add_up(s, t, tol);
     }
 }
 
-static void run_both(struct qm_conform *c, struct side *s,
+static void run_both(struct qm_conform *c, struct qm_tensor_side *s,
                      const struct qm_tensor_run_tolerance *tol)
 {
     run(c, s, 0, tol);
     run(c, s, 1, tol);
 }
 
-static void run_oracle(struct qm_conform *c, struct record *r)
+static void run_oracle(struct qm_conform *c, struct qm_tensor_record *r)
 {
-    struct side s = {.r = r, .oracle = qm_oracle_find(r->w->rule->family)};
+    struct qm_tensor_side s = {.r = r, .oracle = qm_oracle_find(r->w->rule->family)};
     s.h = qm_oracle_hyper_of(&r->w->hyper);
     snprintf(c->now.how, sizeof c->now.how, "oracle %s", r->w->rule->family);
     if (!s.oracle) {
@@ -499,14 +307,14 @@ static void run_oracle(struct qm_conform *c, struct record *r)
         run_both(c, &s, &r->w->f64);
 }
 
-static void run_rule(struct qm_conform *c, struct record *r, enum qm_param_format format)
+static void run_rule(struct qm_conform *c, struct qm_tensor_record *r, enum qm_param_format format)
 {
     struct qm_recipe recipe = {.base = qm_variant_at(0),
                                .rule = r->w->rule,
                                .grad = format == QM_PARAM_f32 ? QM_DTYPE_f32 : QM_DTYPE_bf16,
                                .param = {format, QM_WRITE_near},
                                .hyper = r->w->hyper};
-    struct side s = {.r = r, .recipe = &recipe, .format = format};
+    struct qm_tensor_side s = {.r = r, .recipe = &recipe, .format = format};
     snprintf(c->now.how, sizeof c->now.how, "%s%s", r->w->rule->name,
              format == QM_PARAM_f32 ? "" : ", param=bf16/near");
     for (int i = 0; i < r->w->rule->n_slots; i++)
@@ -528,7 +336,7 @@ static void one_case(struct qm_conform *c,
 {
     struct qm_tensor_run_case w = {
         .hyper = qm_hyper_default(), .proj = -1, .average = -1, .squares = -1};
-    struct record r;
+    struct qm_tensor_record r;
     char dtype[16] = "";
     if (!qm_golden_case_needs(c, run_needs, sizeof run_needs / sizeof *run_needs) ||
         !qm_golden_case_one_rate(c) || !qm_tensor_run_texts_known(c))

@@ -112,7 +112,8 @@ def a8(name, grads, params=None, shape=None, dtype="float32", p0=1.0, hyper={}, 
     g = f.create_group(name)
     h = {"lr": 0.5, "beta1": np.nan, "beta2": np.nan, "beta2_decay": -0.8, "eps": [1e-30, 1e-3],
          "weight_decay": 0.0, "d": 1.0, "maximize": 0, "relative_step": 0, "scale_parameter": 0,
-         "scale_weight_decay": 0, "factored": 1, "quantize": 0, "min_8bit_size": 1,
+         "scale_weight_decay": 0, "factored": 1, "min_8bit_size": 1,
+         "quantize": int(any(key.endswith("_q") for key in states)),
          "block_size": 1024, "m_block_size": 64, "m_quant_type": "d4", "v_quant_type": "fp32",
          "bias_correction": np.nan, "enable_fira_for_adafactor": 0, "fira_margin": 0.01, **hyper}
     n = len(grads)

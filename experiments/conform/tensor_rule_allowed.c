@@ -1,0 +1,241 @@
+/* tensor_rule_allowed.c - How far states and parameters of a run over a tensor may be off. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "experiments/conform/tensor_rule_side.h"
+
+/* The projection matrix that step t uses; NULL: none. */
+static const double *proj_at(const struct qm_tensor_record *r, int64_t t)
+{
+    int64_t k = -1;
+    for (int64_t i = 0; i < r->n_proj; i++)
+        k = r->proj_step[i] < t ? i : k;
+    return k >= 0 ? r->proj + k * r->slot_n[r->w->proj] : NULL;
+}
+
+struct qm_tensor_run_at qm_tensor_record_at(const struct qm_tensor_record *r, int64_t t)
+{
+    return (struct qm_tensor_run_at){.shape = &r->shape,
+                                     .t = t,
+                                     .state = r->state,
+                                     .grad = r->grads + (t - 1) * r->n,
+                                     .proj = proj_at(r, t)};
+}
+
+double qm_tensor_record_more(const struct qm_tensor_record *r, int slot, int64_t t, int is_free,
+                             double change, const struct qm_tensor_run_tolerance *tol)
+{
+    int is_double = tol == &r->w->f64;
+    struct qm_tensor_run_at at = qm_tensor_record_at(r, t);
+    at.relative = is_free ? tol->free_state * (double)t : tol->state;
+    at.change = change;
+    at.unit = is_double ? 0x1p-53 : 0x1p-24;
+    if (!r->w->more || (is_double && !r->w->has_more_doubles) ||
+        (slot < 0 && !is_free && tol->param == 0.0))
+        return 0.0;
+    if (is_free)
+        memcpy(at.before, r->so_far, sizeof at.before);
+    return r->w->more(r->w, &at, slot) + (is_free && slot >= 0 ? r->so_far[slot] : 0.0);
+}
+
+/* What `more_each` makes of the numbers of slot i in step t, into lines; 0: the rule has none. */
+static int find_lines(struct qm_tensor_side *s, int i, int64_t t, int is_free,
+                      const struct qm_tensor_run_tolerance *tol)
+{
+    const struct qm_tensor_record *r = s->r;
+    struct qm_tensor_run_at at = qm_tensor_record_at(r, t);
+    at.relative = is_free ? tol->free_state * (double)t : tol->state;
+    return r->w->more_each && tol != &r->w->f64 && r->w->more_each(r->w, &at, i, s->lines);
+}
+
+void qm_tensor_side_start(struct qm_tensor_side *s)
+{
+    struct qm_tensor_record *r = s->r;
+    memset(r->so_far, 0, sizeof r->so_far);
+    for (int64_t k = 0; r->w->average >= 0 && k < r->slot_n[r->w->average]; k++)
+        s->error[k] = 0.0;
+    for (int i = 0; i < r->w->rule->n_slots; i++)
+        for (int64_t k = 0; k < r->slot_n[i]; k++)
+            s->lines_so_far[i][k] = 0.0;
+}
+
+void qm_tensor_side_add_up(struct qm_tensor_side *s, int64_t t,
+                           const struct qm_tensor_run_tolerance *tol)
+{
+    struct qm_tensor_record *r = s->r;
+    double now[QM_MAX_SLOTS];
+    for (int i = 0; i < r->w->rule->n_slots; i++) {
+        now[i] = r->state[i] ? qm_tensor_record_more(r, i, t, 1, 0.0, tol) : 0.0;
+        int has_lines = r->state[i] && find_lines(s, i, t, 1, tol);
+        for (int64_t k = 0; has_lines && k < r->slot_n[i]; k++)
+            s->lines_so_far[i][k] += s->lines[k];
+    }
+    memcpy(r->so_far, now, sizeof *now * (size_t)r->w->rule->n_slots);
+}
+
+int qm_tensor_run_is_new(double b, double old, double now)
+{
+    return b == 0.0 || ((float)(1.0 - b) == 1.0f && b * fabs(old) < 0x1p-26 * fabs(now));
+}
+
+void qm_tensor_side_find_still(struct qm_tensor_side *s, int64_t t, int is_free)
+{
+    const struct qm_tensor_record *r = s->r;
+    int i = r->w->average;
+    int64_t count = i >= 0 ? r->slot_n[i] : 0;
+    const double *grad = r->grads + (t - 1) * r->n,
+                 *old = count > 0 && r->state[i] && t > 1 ? r->state[i] + (t - 2) * count : NULL;
+    int is_known = count == 0 || r->state[i],
+        is_each = r->w->has_own_steps && (count == 0 || count == r->n);
+    if (!is_each) {
+        for (int64_t k = 0; k < r->n; k++)
+            is_known &= grad[k] == 0.0;
+        for (int64_t k = 0; old && k < count; k++)
+            is_known &= old[k] == 0.0;
+    }
+    for (int64_t k = 0; k < r->n; k++) {
+        int was_still = !is_free || t == 1 || s->is_still[k];
+        s->is_still[k] = (unsigned char)(was_still && is_known && grad[k] == 0.0 &&
+                                         !(is_each && old && old[k] != 0.0));
+    }
+}
+
+/* The rate that the decay of step t is multiplied by: lr, but that of transformers' Adafactor is
+ * the rate of the step itself. */
+static double decay_rate(const struct qm_tensor_record *r, int64_t t, const double *before)
+{
+    const struct qm_hyper *h = &r->w->hyper;
+    double rate = h->lr;
+    if (strcmp(r->w->rule->name, "adafactor") != 0)
+        return rate;
+    if (h->relative_step)
+        rate = fmin(h->warmup ? 1e-6 * (double)t : h->lr, 1.0 / sqrt((double)t));
+    return h->scale_parameter ? rate * fmax(h->eps2, qm_tensor_run_rms(before, r->n)) : rate;
+}
+
+/* The largest step of a parameter, whatever the decay took off it. */
+static double largest_step(const struct qm_tensor_record *r, int64_t t, const double *x,
+                           const double *before)
+{
+    double m = 0.0, decay = decay_rate(r, t, before) * r->w->hyper.weight_decay;
+    for (int64_t i = 0; i < r->n; i++)
+        if (isfinite(x[i] - before[i]))
+            m = fmax(m, qm_match_step(x[i] - before[i], decay, before[i]));
+    return m;
+}
+
+/* The error of a parameter after step t, by the step that is made here: a recorded one might be as
+ * wrong as it is large. */
+static double param_error(const struct qm_tensor_side *s, int64_t t, int is_free,
+                          const struct qm_tensor_run_tolerance *tol, double *error)
+{
+    const struct qm_tensor_record *r = s->r;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    const struct qm_hyper *h = &r->w->hyper;
+    double least = tol == &r->w->f64 ? 0.0 : (double)FLT_MIN; /* below it as if it were that */
+    double change = fmax(largest_step(r, t, s->p, before), tol->param > 0.0 ? least : 0.0),
+           most = fmax(
+               fmax(qm_match_largest_double(s->p, r->n), qm_match_largest_double(before, r->n)),
+               least),
+           size = qm_tensor_run_rms(before, r->n);
+    double of_step = qm_tensor_record_more(r, -1, t, is_free, change, tol) +
+                     (tol->param > 0.0 ? s->average_off : 0.0);
+    if (!is_free)
+        return tol->param * most + (tol->step + of_step) * change;
+    *error =
+        *error * fabs(1.0 - h->lr * h->weight_decay) + tol->free_param * most +
+        change * (tol->free_step + of_step + (r->w->scales && size > 0.0 ? *error / size : 0.0));
+    return *error;
+}
+
+/* What float32 parameters may be off by after step t, each by its own step: the errors of sums and
+ * of norms scale the step, and those of the average are shares of the number that the step goes
+ * along; where that is 0 here, but not certainly, of the largest step.  The decay and the sum each
+ * round the parameter here and in the source, by 2^-24 of it.  Of an element that is still only the
+ * decay is off, by the rate, which may have a norm in it, and by its roundings. */
+static void param_errors(struct qm_tensor_side *s, int64_t t)
+{
+    const struct qm_tensor_record *r = s->r;
+    const struct qm_tensor_run_case *w = r->w;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    double decay = decay_rate(r, t, before) * w->hyper.weight_decay,
+           change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
+           share = w->f32.param + qm_tensor_record_more(r, -1, t, 0, change, &w->f32);
+    int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
+    double largest = qm_match_largest_double(r->grads + (t - 1) * r->n, r->n),
+           least = qm_match_subnormal(largest, r->n) * change + 0x1p-147;
+    for (int64_t k = 0; k < r->n; k++) {
+        double step = qm_match_step(s->p[k] - before[k], decay, before[k]),
+               m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
+               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
+        if (has_average && !s->is_still[k])
+            of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
+        s->allowed[k] = share * step + of_m + (s->is_still[k] ? 0.0 : least) +
+                        (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
+    }
+}
+
+void qm_tensor_side_params_allowed(struct qm_tensor_side *s, int64_t t, int is_free,
+                                   const struct qm_tensor_run_tolerance *tol, double *error)
+{
+    const struct qm_tensor_record *r = s->r;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    double all = param_error(s, t, is_free, tol, error);
+    for (int64_t k = 0; k < r->n; k++)
+        s->allowed[k] = all;
+    if (r->w->has_own_steps && !is_free && tol == &r->w->f32)
+        param_errors(s, t);
+    for (int64_t k = 0; k < r->n; k++)
+        if (s->is_still[k] && r->w->hyper.weight_decay == 0.0 && s->p[k] == before[k])
+            s->allowed[k] = 0.0;
+}
+
+void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, int is_free,
+                                  const struct qm_tensor_run_tolerance *tol)
+{
+    const struct qm_tensor_record *r = s->r;
+    int64_t n = r->slot_n[i];
+    const double *want = r->state[i] + (t - 1) * n, *old = t > 1 ? want - n : NULL;
+    int is_average = i == r->w->average;
+    double one = i != r->w->squares || r->w->has_narrow_states ? 0.0
+                 : tol == &r->w->f64                           ? 10.0 * 0x1p-53
+                                                               : 10.0 * 0x1p-24,
+           relative = one > 0.0 ? one * (is_free ? (double)t : 1.0)
+                      : is_free ? tol->free_state * (double)t
+                                : tol->state,
+           keep = is_average ? r->w->keep : 0.0, most = 0.0, off = 0.0,
+           least = tol == &r->w->f64 ? DBL_MIN : (double)FLT_MIN,
+           added = qm_tensor_record_more(r, i, t, is_free, 0.0, tol),
+           largest_of = qm_match_largest_double(want, n),
+           largest_old = old ? qm_match_largest_double(old, n) : 0.0;
+    double small =
+        is_average && tol != &r->w->f64
+            ? qm_match_subnormal(qm_match_largest_double(r->grads + (t - 1) * r->n, r->n), r->n) *
+                  largest_of
+            : 0.0;
+    int has_lines = find_lines(s, i, t, is_free, tol);
+    for (int64_t k = 0; k < n; k++) {
+        int is_still = is_average && s->is_still[n == r->n ? k : 0];
+        double now = r->w->has_sums ? largest_of : fabs(want[k]), before = r->w->has_sums
+                                                                               ? largest_old
+                                                                           : old ? fabs(old[k])
+                                                                                 : 0.0;
+        double own = relative * fmax((isfinite(now) ? now : 0.0), least) + small,
+               kept = 2.0 * relative * keep * (isfinite(before) ? before : 0.0);
+        if (is_still)
+            own = kept = 0.0;
+        if (has_lines)
+            own += s->lines[k] + (is_free ? s->lines_so_far[i][k] : 0.0);
+        if (is_average && is_free)
+            s->error[k] = own = keep * s->error[k] + own + kept;
+        else
+            own += kept;
+        (is_average ? s->of_average : s->allowed)[k] = s->allowed[k] =
+            own + (is_still ? 0.0 : added);
+        most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
+        off = fmax(off, is_average ? s->allowed[k] : 0.0);
+    }
+    if (is_average)
+        s->average_off = off <= 0.0 ? 0.0 : most > 0.0 ? fmin(off / most, 2.0) : 2.0;
+}

@@ -1,0 +1,118 @@
+#!/usr/bin/env bats
+# conform_zeros.bats - Tests that qualm conform allows nothing where nothing is rounded: elements of
+# zero gradients and states, lines of zeros, averages that are the update, formats of a release.
+
+load ../../support/conform_common
+
+setup() {
+    needs_hdf5
+    X=$BATS_TEST_TMPDIR/x.h5
+}
+
+# Lines of Python that make a step of every class from a gradient of 0, at a parameter that goes
+# from 1 to `param`.
+zero='
+def zero(name, rule, dtype, param, kept, **more):
+    number = "f8" if dtype == "f64" else "f4"
+    states = {key: np.zeros((1, 1), number) for key in kept.split()}
+    if rule == "NAdam":
+        states["mu_product"] = np.float32([0.5 * (1.0 - 0.5 * 0.96 ** 0.004)])
+    run(name, {"optimizer": rule, "dtype": dtype, "lr": 0.5, "betas": [0.5, 0.5], "alpha": 0.5,
+        "eps": 1e-8, "weight_decay": 0.0, "impl": "single", "sqrt": "installed",
+        "momentum_decay": 0.004, **more}, np.ones(1, number), np.zeros((1, 1), number),
+        np.full((1, 1), param, number), **states)
+def all(dtype, param):
+    for rule in "AdamW", "Adam", "NAdam", "RAdam":
+        zero(rule + dtype, rule, dtype, param, "exp_avg exp_avg_sq")
+    zero("Adagrad" + dtype, "Adagrad", dtype, param, "sum")
+    zero("RMSprop" + dtype, "RMSprop", dtype, param, "square_avg")
+    zero("buffer" + dtype, "RMSprop", dtype, param, "square_avg momentum_buffer", momentum=0.5)
+    zero("foreach" + dtype, "RMSprop", dtype, param, "square_avg momentum_buffer", momentum=0.5,
+         impl="foreach")
+    if dtype == "f32": # in float64 the variance is 0, of which nothing is certain
+        zero("centered", "RMSprop", dtype, param, "square_avg momentum_buffer grad_avg",
+             momentum=0.5, centered=1)
+    zero("SGD" + dtype, "SGD", dtype, param, "momentum_buffer", momentum=0.5)
+'
+
+@test "conform: an element of zero gradient and states does not move in any class of torch" {
+    judged EQUAL "$zero"'all("f32", 1.0); all("f64", 1.0)'
+    judged DIFFERS "$zero"'all("f32", 1.25); all("f64", 1.25)'
+    judged DIFFERS "$zero"'all("f32", 1.0 + 2.0 ** -23); all("f64", 1.0 + 2.0 ** -50)'
+}
+
+# Lines of Python that find the elements of a recorded run whose gradients are always 0.
+dead='
+T = len(g["grads"])
+still = np.flatnonzero((g["grads"][()].reshape(T, -1) == 0).all(0))
+def change(key, at, by):
+    x = g[key][()]
+    x.reshape(T, -1)[-1, at] *= by
+    g[key][...] = x
+rows = np.flatnonzero((g["grads"][()] == 0).all((0, 2)))
+columns = np.flatnonzero((g["grads"][()] == 0).all((0, 1)))
+'
+
+# differs FILE RUN OTHER EDIT: the run, and not the other, differs once it is edited
+differs() {
+    broken "$1" "$2" "$3" ""
+    [[ $("$QUALM" conform "$X") == *" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+    broken "$1" "$2" "$3" "$dead$4"
+    run "$QUALM" conform "$X"
+    [[ $output == *"DIFFERS    $2 "*" 1 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+}
+
+@test "conform: elements and lines of zeros have no tolerance in CAME and Adafactor" {
+    local run other
+    for run in came:dead_f32 came:dead_f64 adafactor:hf_dead_f32 adafactor:hf_dead_f64 \
+        adafactor:torch_dead_f64; do
+        other=$([ "${run%:*}" = came ] && echo beta1_0_f32 || echo hf_t3_f32)
+        differs "${run%:*}" "${run#*:}" "$other" '
+e = 2.0 ** (-23 if "f32" in g.attrs["dtype"] else -51)
+change("params", still[0], 1 + e)'
+    done
+    differs came dead_f32 beta1_0_f32 'change("state_exp_avg_res_row", rows[0], 1.001)'
+    differs came dead_f32 beta1_0_f32 'change("state_exp_avg_res_col", columns[0], 1.001)'
+}
+
+@test "conform: CAME of beta1 0, whose residual is 0, is judged" {
+    differs came beta1_0_f32 dead_f32 '
+p = g["params"][()].reshape(T, -1)
+step = p[-1] - p[-2]
+k = np.abs(step).argmax()
+change("params", k, 1 + 1e-3 * step[k] / p[-1, k])'
+    differs came beta1_0_f32 dead_f32 'change("state_exp_avg_res_row", 0, 1.001)'
+}
+
+@test "conform: a float64 CAME of zeros is judged by its decay" {
+    local decay='
+def decay(name, param, average=0.0):
+    n = np.float64
+    run(name, {"optimizer": "CAME", "dtype": "f64", "lr": 0.5, "betas": [0.5, 0.5, 0.5],
+        "eps": [2.0 ** -40, 2.0 ** -40], "weight_decay": 0.25, "shape": [2, 2], "ndim": 2},
+        np.ones((2, 2)), np.zeros((1, 2, 2)), np.full((1, 2, 2), param),
+        exp_avg=np.full((1, 2, 2), average),
+        **{key: np.full((1, 2), 2.0 ** -41) for key in ("exp_avg_sq_row", "exp_avg_sq_col",
+                                                         "exp_avg_res_row", "exp_avg_res_col")})
+'
+    judged EQUAL "$decay"'decay("made", 0.875)' executed CAME.py
+    judged DIFFERS "$decay"'
+decay("not_made", 1.0); decay("off", 0.875 + 2.0 ** -40); decay("state", 0.875, 2.0 ** -1060)
+' executed CAME.py
+}
+
+@test "conform: a state of adafactor8bit has codes where its release makes them, and nowhere else" {
+    local names edit
+    names=$(pair adafactor8bit_limits "f[n].attrs.get('version') in ('v022', 'v025', 'v026', 'v043') and 'state/m_q' in f[n]")
+    for edit in 'g.attrs["hp_quantize"] = 0' 'g.attrs["hp_min_8bit_size"] = 1 << 30' \
+        'g["state/m"] = g["grads"][()]; del g["state/m_q"]'; do
+        broken adafactor8bit_limits ${names% *} ${names#* } "$edit"
+        run "$QUALM" conform "$X"
+        [[ $output == *"DIFFERS    ${names% *} "*" state/m has "* ]]
+        [[ $output != *"DIFFERS    ${names#* } "* ]]
+    done
+    names=$(pair adafactor8bit "f[n].attrs.get('version') in ('v021', 'v022r') and
+        'hp_min_8bit_size' in f[n].attrs and any(k.endswith('_q') for k in f[n]['state'])")
+    broken adafactor8bit ${names% *} ${names#* } 'g.attrs["hp_min_8bit_size"] = 1 << 30'
+    [[ $("$QUALM" conform "$X") == *" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+}
