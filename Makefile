@@ -311,8 +311,9 @@ fuzz: qualm build/fuzz/formats ## libFuzzer on the reader of every format, S sec
 bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
-check-layers: qualm ## link symbols and headers between folders go one way
+check-layers: qualm ## link symbols and headers between folders go one way; each function has a caller
 	$(Q)$(PYTHON) tests/style/check_layers.py --prefix $(BUILD)
+	$(Q)$(PYTHON) tests/style/check_callers.py $(BUILD)
 
 check-style: ## no line, function, list of parameters or file is longer than the house style allows
 	$(Q)$(PYTHON) tests/style/check_style.py
@@ -321,11 +322,12 @@ check-links: ## texts and comments name files, headings and identifiers that are
 	$(Q)$(PYTHON) tests/style/check_links.py
 
 # check_headers.py lists the headers that make sense alone, and checks their guards.
-check-headers: ## each header has its own guard; all together in one translation unit: one meaning per name
+check-headers: ## each header has its own guard and compiles alone; all together in one translation unit: one meaning per name
 	@mkdir -p $(BUILD); $(PYTHON) tests/style/check_headers.py --list > $(BUILD)/headers.txt
 	@sed 's/.*/#include "&"/' $(BUILD)/headers.txt > $(BUILD)/headers.c
 	$(Q)$(CC) $(CPPFLAGS) -std=c11 $(WARN) -fmax-errors=10 -fsyntax-only $(BUILD)/headers.c && \
-	  echo "check-headers: $$(wc -l < $(BUILD)/headers.txt) headers in one translation unit"
+	  $(PYTHON) tests/style/check_headers.py --alone $(CC) $(CPPFLAGS) -std=c11 && \
+	  echo "check-headers: $$(wc -l < $(BUILD)/headers.txt) headers in one translation unit, and alone"
 
 FORMATTED := $(shell find core oracle experiments variants tests -name '*.[ch]' -o -name '*.cu' \
   -o -name '*.[ch]pp')

@@ -34,8 +34,8 @@ int qm_isa_force(enum qm_isa isa);
 const char *qm_isa_text(enum qm_isa isa);
 
 /* For objects or functions of this type that a BY_ISA file exports under QM_ISA_NAME(stem):
- * declares stem_sse2, stem_avx2, ... and defines stem_by_isa(), which returns the address of the
- * one of the level that qm_isa() chose. */
+ * declares stem_sse2, stem_avx2, ... and defines the function stem_by_isa, which returns the
+ * address of the one of the level that qm_isa() chose. */
 #define QM_ISA_TABLE(type, stem)                                                      \
     extern type stem##_sse2, stem##_avx2, stem##_avx512;                              \
     static inline __attribute__((unused)) type *stem##_by_isa(void)                   \

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-static _Thread_local char message[1024];
+static _Thread_local char message[QM_MESSAGE_BYTES];
 static _Thread_local char where[160];
 
 int qm_exit_code(qm_status st)

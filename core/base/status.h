@@ -21,6 +21,8 @@
     X(SKIPPED,     77, "skipped: a device or an optional part is absent")
 /* clang-format on */
 
+enum { QM_MESSAGE_BYTES = 1024 }; /* room for a message with the 0 behind it */
+
 typedef enum qm_status {
 #define X(name, code, text) QM_##name,
     QM_STATUS_LIST(X)
@@ -31,7 +33,8 @@ typedef enum qm_status {
  * matched, 75 interrupted, 77 skipped. */
 int qm_exit_code(qm_status st);
 
-/* The text of this thread's last failure, never NULL; "" when there was none. */
+/* The text of this thread's last failure, never NULL; "" when there was none.  Of a text that is
+ * longer the first QM_MESSAGE_BYTES - 1 bytes are kept. */
 const char *qm_message(void);
 
 /* The source line of this thread's last failure, as "core/quant/quantizer.c:123"; shown by -v. */

@@ -218,36 +218,34 @@ static void put(void *to, const void *from, size_t bytes)
     op->at = at;
 }
 
-static struct qm_sweep of(int64_t n, float *x0, const float *x1, float c0, float c1)
-{
-    return (struct qm_sweep){.n = n, .c = {c0, c1}, .x = {x0, QM_AT(x1)}};
-}
-
 /* The functions of struct qm_tensor_rule_loops as operations; n > 0, as QM_CHUNKS hands over. */
-#define BLOCK(name, list, ...)           \
-    static void name list                \
-    {                                    \
-        struct qm_sweep a = __VA_ARGS__; \
-        sweep(QM_SWEEP_##name, &a);      \
+#define BLOCK(name, list, ...)                     \
+    static void name list                          \
+    {                                              \
+        struct qm_sweep a = {.n = n, __VA_ARGS__}; \
+        sweep(QM_SWEEP_##name, &a);                \
     }
-BLOCK(divide, (int64_t n, float by, float *x), of(n, x, NULL, by, 0.0f))
-BLOCK(multiply, (int64_t n, float by, float *x), of(n, x, NULL, by, 0.0f))
-BLOCK(decay, (int64_t n, float by, float *p), of(n, p, NULL, by, 0.0f))
-BLOCK(add_scaled, (int64_t n, float by, const float *u, float *p), of(n, p, u, by, 0.0f))
-BLOCK(residual, (int64_t n, float add, const float *m, float *u), of(n, u, m, add, 0.0f))
+BLOCK(divide, (int64_t n, float by, float *x), .c = {[QM_DIVIDE_BY] = by}, .x = {x})
+BLOCK(multiply, (int64_t n, float by, float *x), .c = {[QM_MULTIPLY_BY] = by}, .x = {x})
+BLOCK(decay, (int64_t n, float by, float *p), .c = {[QM_DECAY_BY] = by}, .x = {p})
+BLOCK(add_scaled, (int64_t n, float by, const float *u, float *p),
+      .c = {[QM_ADD_SCALED_ALPHA] = by}, .x = {p, QM_AT(u)})
+BLOCK(residual, (int64_t n, float add, const float *m, float *u), .c = {[QM_RESIDUAL_ADD] = add},
+      .x = {u, QM_AT(m)})
 BLOCK(decay_step, (int64_t n, float keep_, float by, const float *u, float *p),
-      of(n, p, u, keep_, by))
+      .c = {[QM_DECAY_STEP_KEEP] = keep_, [QM_DECAY_STEP_LR] = by}, .x = {p, QM_AT(u)})
 BLOCK(average, (int64_t n, float keep_, float weight, const float *x, float *old),
-      of(n, old, x, keep_, weight))
+      .c = {[QM_AVERAGE_KEEP] = keep_, [QM_AVERAGE_WEIGHT] = weight}, .x = {old, QM_AT(x)})
 #undef BLOCK
 
 static struct qm_sweep of_moment(const struct qm_moment *m, int64_t n, float *x0, const float *x1)
 {
-    struct qm_sweep a = of(n, x0, x1, m->keep, m->weight);
-    a.flag[0] = m->is_lerp;
-    a.flag[1] = m->turns;
-    a.flag[2] = m->only_finite;
-    return a;
+    return (struct qm_sweep){.n = n,
+                             .c = {[QM_MOMENT_KEEP] = m->keep, [QM_MOMENT_WEIGHT] = m->weight},
+                             .flag = {[QM_MOMENT_IS_LERP] = m->is_lerp,
+                                      [QM_MOMENT_TURNS] = m->turns,
+                                      [QM_MOMENT_ONLY_FINITE] = m->only_finite},
+                             .x = {x0, QM_AT(x1)}};
 }
 
 static void moment(const struct qm_moment *m, int64_t n, const float *x, float *old)
@@ -264,7 +262,7 @@ static void taken(const struct qm_moment *m, int64_t n, const float *x, float *o
 
 static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *g, float *m)
 {
-    struct qm_sweep a = of(n, m, g, 0.0f, 0.0f);
+    struct qm_sweep a = {.n = n, .x = {m, QM_AT(g)}};
     memcpy(a.c, s->c, sizeof a.c);
     a.flag[QM_FLAG_MAXIMIZE] = s->flag[QM_FLAG_MAXIMIZE];
     sweep(QM_SWEEP_lpmm_lerp, &a);

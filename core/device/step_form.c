@@ -177,7 +177,7 @@ static void print_quantizer(FILE *f, const struct qm_quantizer *q)
             (long long)s->nest, (int)q->pack);
 }
 
-static void print_book(FILE *f, const struct qm_codec *c, int i)
+static void print_codebook(FILE *f, const struct qm_codec *c, int i)
 {
     const struct qm_codebook *b = &c->cb;
     char cut[24] = "0", perm[24] = "0", position[24] = "0";
@@ -228,7 +228,7 @@ static void print_slot(FILE *f, const struct qm_slot_form *s, int i)
             (int)c->q.curve, coded ? (double)qm_codec_limit(c) : 0.0);
     print_quantizer(f, &c->q);
     if (coded) {
-        print_book(f, c, i);
+        print_codebook(f, c, i);
         fprintf(f, "    QM_DEV float value(int k) { return value_%d[k]; }\n", i);
     }
     if (n_edges)

@@ -60,15 +60,13 @@ qm_status qm_emu_divisions(const char *text, char **out)
 
 const char *qm_emu_fast_flags(void)
 {
-    static const char flags[] = "-ffp-contract=fast -fexpensive-optimizations";
+#define CONTRACTING "-ffp-contract=fast -fexpensive-optimizations"
 #if defined __x86_64__
-    static const char with_fma[] = "-ffp-contract=fast -fexpensive-optimizations -mfma";
-    (void)flags;
-    return __builtin_cpu_supports("fma") ? with_fma : NULL;
+    return __builtin_cpu_supports("fma") ? CONTRACTING " -mfma" : NULL;
 #elif defined __FP_FAST_FMAF
-    return flags;
+    return CONTRACTING;
 #else
-    (void)flags;
     return NULL;
 #endif
+#undef CONTRACTING
 }

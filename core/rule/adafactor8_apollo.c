@@ -132,11 +132,11 @@ static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank
     }
     for (int axis = 1; axis >= 0; axis--) {
         struct qm_sweep s = qm_lowrank_sweep(l, axis);
-        s.c[0] = (float)old;
-        s.c[1] = (float)b;
-        s.c[2] = least;
-        s.d[0] = add;
-        s.flag[0] = qm_adafactor8_starts(a);
+        s.c[QM_ADAFACTOR8_LOW_KEEP] = (float)old;
+        s.c[QM_ADAFACTOR8_LOW_WEIGHT] = (float)b;
+        s.c[QM_ADAFACTOR8_LOW_LEAST] = least;
+        s.d[QM_ADAFACTOR8_LOW_ADD] = add;
+        s.flag[QM_ADAFACTOR8_LOW_STARTS] = qm_adafactor8_starts(a);
         s.x[0] = a->w->slot[axis ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_COL];
         s.x[1] = QM_AT(low);
         qm_sweep_run(QM_SWEEP_adafactor8_low_means, &s);
@@ -149,10 +149,12 @@ static void second_states(const struct qm_adafactor8 *a, int64_t n, const float 
     float add = (float)added(a, 0), first = a->is_024 ? (float)a->b : 1.0f;
     float least = a->is_046 ? 0.0f : QM_ADAFACTOR8_TINY;
     if (qm_adafactor8_starts(a))
-        qm_sweep_run(QM_SWEEP_adafactor8_begin,
-                     &(struct qm_sweep){.n = n,
-                                        .c = {first, least},
-                                        .x = {a->w->slot[QM_ADAFACTOR8_V], QM_AT(low)}});
+        qm_sweep_run(
+            QM_SWEEP_adafactor8_begin,
+            &(struct qm_sweep){
+                .n = n,
+                .c = {[QM_ADAFACTOR8_BEGIN_WEIGHT] = first, [QM_ADAFACTOR8_BEGIN_LEAST] = least},
+                .x = {a->w->slot[QM_ADAFACTOR8_V], QM_AT(low)}});
     else
         qm_adafactor8_squares_of(a, QM_ADAFACTOR8_V, low, n, 0, add);
 }
@@ -191,12 +193,12 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
         qm_sweep_run(QM_SWEEP_adafactor8_low_mean,
                      &(struct qm_sweep){.n = 1,
                                         .inner = l->rows,
-                                        .d = {regularizer(a)},
+                                        .d = {[QM_ADAFACTOR8_LOW_MEAN_LEAST] = regularizer(a)},
                                         .x = {NULL, slot[QM_ADAFACTOR8_ROW]},
                                         .y = {mean}});
-    s.d[0] = a->h->eps;
-    s.flag[0] = a->h->factored;
-    s.flag[1] = a->is_cuda;
+    s.d[QM_ADAFACTOR8_CHANNEL_EPS] = a->h->eps;
+    s.flag[QM_ADAFACTOR8_CHANNEL_FACTORED] = a->h->factored;
+    s.flag[QM_ADAFACTOR8_CHANNEL_CUDA] = a->is_cuda;
     s.x[1] = a->has_m ? slot[QM_ADAFACTOR8_M] : QM_AT(low);
     s.x[2] = slot[!a->h->factored ? QM_ADAFACTOR8_V
                   : l->right      ? QM_ADAFACTOR8_ROW
@@ -209,13 +211,15 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
     if (a->h->tensor_scale)
         qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
-    qm_sweep_run(QM_SWEEP_adafactor8_ratio,
-                 &(struct qm_sweep){
-                     .n = s.n,
-                     .d = {(a->is_046 ? 1.0 : a->correction) *
-                           (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
-                     .flag = {a->h->tensor_scale, (a->h->tensor_scale ? s.n : 1) * s.inner == 1},
-                     .y = {factor, totals}});
+    qm_sweep_run(
+        QM_SWEEP_adafactor8_ratio,
+        &(struct qm_sweep){
+            .n = s.n,
+            .d = {[QM_ADAFACTOR8_RATIO_SCALE] = (a->is_046 ? 1.0 : a->correction) *
+                                                (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
+            .flag = {[QM_ADAFACTOR8_RATIO_TOTALS] = a->h->tensor_scale,
+                     [QM_ADAFACTOR8_RATIO_ONE] = (a->h->tensor_scale ? s.n : 1) * s.inner == 1},
+            .y = {factor, totals}});
 }
 
 /* The channels of the gradient: their factors and the sums of their squares.  is_one: each, or the
@@ -286,7 +290,7 @@ static qm_status scaled(const struct qm_adafactor8 *a, float *u, double *alpha)
         whole.rows = l.m;
         whole.cols = l.n;
         struct qm_sweep s = qm_lowrank_sweep(&whole, l.right);
-        s.flag[0] = !is_one;
+        s.flag[QM_CHANNEL_SQUARES_SINGLE] = !is_one;
         s.x[1] = u;
         s.y[0] = factor + channels;
         qm_sweep_run(QM_SWEEP_channel_squares, &s);

@@ -23,8 +23,11 @@ static struct qm_sweep square_of(const struct qm_adafactor8 *a, enum qm_adafacto
              !a->w->s->flag[QM_ADAFACTOR8_WIDE])
         way = QM_ADAFACTOR8_MIX;
     return (struct qm_sweep){
-        .c = {(float)a->b, (float)(1.0 - a->b), add, (float)(a->b * (double)add)},
-        .flag = {(int)way},
+        .c = {[QM_ADAFACTOR8_SQUARE_WEIGHT] = (float)a->b,
+              [QM_ADAFACTOR8_SQUARE_KEEP] = (float)(1.0 - a->b),
+              [QM_ADAFACTOR8_SQUARE_ADD] = add,
+              [QM_ADAFACTOR8_SQUARE_WEIGHTED_ADD] = (float)(a->b * (double)add)},
+        .flag = {[QM_ADAFACTOR8_SQUARE_WAY] = (int)way},
         .x = {a->w->slot[slot]}};
 }
 
@@ -42,7 +45,7 @@ void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_
 {
     struct qm_sweep m = square_of(a, slot, add);
     m.n = n;
-    m.flag[1] = turns;
+    m.flag[QM_ADAFACTOR8_SQUARE_TURNS] = turns;
     m.x[1] = QM_AT(x);
     qm_sweep_run(QM_SWEEP_adafactor8_gradient_square, &m);
 }
@@ -97,8 +100,8 @@ static qm_status reopen(const struct qm_adafactor8 *a, double *means, float *r, 
     struct qm_sweep s = {.n = a->batch,
                          .rows = a->rows,
                          .cols = a->cols,
-                         .d = {a->eps_sq},
-                         .flag = {a->h->maximize},
+                         .d = {[QM_ADAFACTOR8_FLOOR] = a->eps_sq},
+                         .flag = {[QM_ADAFACTOR8_OPEN_TURNS] = a->h->maximize},
                          .x = {NULL, slot[QM_ADAFACTOR8_ROW], slot[QM_ADAFACTOR8_COL],
                                QM_AT(a->w->g), slot[QM_ADAFACTOR8_M]},
                          .y = {is_open, means}};
@@ -222,7 +225,7 @@ static void make_there(struct factored *f)
                      .n = a->n,
                      .rows = a->rows,
                      .cols = a->cols,
-                     .d = {f->form == KERNEL ? f->floor : a->eps_sq},
+                     .d = {[QM_ADAFACTOR8_FLOOR] = f->form == KERNEL ? f->floor : a->eps_sq},
                      .x = {out, f->is_taken ? out : QM_AT(f->x), QM_AT(f->row), QM_AT(f->col)},
                      .y = {f->mean}});
     f->u.made = out;
@@ -231,12 +234,11 @@ static void make_there(struct factored *f)
 /* mean[batch] = the means of the row averages, at least eps1. */
 static void means_of(const struct qm_adafactor8 *a, enum form form, float *row, double *mean)
 {
-    qm_sweep_run(QM_SWEEP_adafactor8_mean, &(struct qm_sweep){.n = a->batch,
-                                                              .cols = a->rows,
-                                                              .d = {a->eps_sq, a->eps1},
-                                                              .flag = {form == TORCH_CLAMPED},
-                                                              .x = {NULL, row},
-                                                              .y = {mean}});
+    struct qm_sweep s = {.n = a->batch, .cols = a->rows, .x = {NULL, row}, .y = {mean}};
+    s.d[QM_ADAFACTOR8_MEAN_CLAMP] = a->eps_sq;
+    s.d[QM_ADAFACTOR8_MEAN_LEAST] = a->eps1;
+    s.flag[QM_ADAFACTOR8_MEAN_CLAMPS] = form == TORCH_CLAMPED;
+    qm_sweep_run(QM_SWEEP_adafactor8_mean, &s);
 }
 
 /* The package's block size of a second moment; numbers that are coded once more have it, too. */
@@ -405,9 +407,10 @@ static void unit_states(const struct qm_adafactor8 *a)
     const struct qm_moment how = moment_of(a, 0, 0);
     float *u = a->w->room, *m = a->w->slot[QM_ADAFACTOR8_M];
     qm_adafactor8_gradients(a, 0, u);
-    qm_sweep_run(
-        QM_SWEEP_adafactor8_direction,
-        &(struct qm_sweep){.n = a->n, .d = {a->eps_sq}, .x = {u, u, a->w->slot[QM_ADAFACTOR8_V]}});
+    qm_sweep_run(QM_SWEEP_adafactor8_direction,
+                 &(struct qm_sweep){.n = a->n,
+                                    .d = {[QM_ADAFACTOR8_FLOOR] = a->eps_sq},
+                                    .x = {u, u, a->w->slot[QM_ADAFACTOR8_V]}});
     double rms = norm_of(u, a->n) / sqrt((double)a->n);
     float by = a->h->clip > 0.0 ? (float)qm_at_least(rms / a->h->clip, 1.0) : 1.0f;
     QM_CHUNKS(a->n, i)
@@ -465,12 +468,12 @@ static void write_lazy(const struct qm_adafactor8 *a, double alpha, double rate,
     const struct qm_hyper *h = a->h;
     float keep = (float)(1.0 - h->weight_decay * (h->scale_weight_decay ? alpha : a->rho));
     if (a->w->param != QM_DTYPE_f32 && h->weight_decay != 0.0) {
-        qm_sweep_run(
-            QM_SWEEP_adafactor8_decay,
-            &(struct qm_sweep){.n = a->n,
-                               .c = {keep},
-                               .flag = {a->w->param == QM_DTYPE_bf16, a->w->param == QM_DTYPE_f16},
-                               .x = {a->w->p}});
+        qm_sweep_run(QM_SWEEP_adafactor8_decay,
+                     &(struct qm_sweep){.n = a->n,
+                                        .c = {[QM_ADAFACTOR8_DECAY_KEEP] = keep},
+                                        .flag = {[QM_STORED_BF16] = a->w->param == QM_DTYPE_bf16,
+                                                 [QM_STORED_F16] = a->w->param == QM_DTYPE_f16},
+                                        .x = {a->w->p}});
         keep = 1.0f;
     }
     QM_CHUNKS(a->n, i)
@@ -490,9 +493,10 @@ static qm_status old_came_direction(const struct qm_adafactor8 *a, struct factor
     void *room = NULL;
     QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(n_rows + n_cols), &room));
     float *row = room, *col = row + n_rows;
-    struct qm_sweep s = {.n = n_rows,
-                         .c = {a->is_cuda ? QM_ADAFACTOR8_TINY : (float)a->eps_sq},
-                         .x = {row, slot[QM_ADAFACTOR8_ROW], slot[QM_ADAFACTOR8_CONF_ROW]}};
+    struct qm_sweep s = {
+        .n = n_rows,
+        .c = {[QM_ADAFACTOR8_PRODUCT_LEAST] = a->is_cuda ? QM_ADAFACTOR8_TINY : (float)a->eps_sq},
+        .x = {row, slot[QM_ADAFACTOR8_ROW], slot[QM_ADAFACTOR8_CONF_ROW]}};
     qm_sweep_run(QM_SWEEP_adafactor8_product, &s);
     s.n = n_cols;
     s.x[0] = col;
@@ -511,7 +515,8 @@ static void plain_direction(const struct qm_adafactor8 *a, const float *x, float
     qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = a->n, .x = {u, QM_AT(x)}});
     if (a->has_m)
         qm_sweep_run(QM_SWEEP_divide,
-                     &(struct qm_sweep){.n = a->n, .c = {(float)(1.0 - a->h->beta1)}, .x = {u}});
+                     &(struct qm_sweep){
+                         .n = a->n, .c = {[QM_DIVIDE_BY] = (float)(1.0 - a->h->beta1)}, .x = {u}});
 }
 
 /* The direction before clipping. */
@@ -542,12 +547,15 @@ static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
         plain_direction(a, x, u);
         return QM_OK;
     }
-    double d = a->is_adam ? a->adam_eps : a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
-    qm_sweep_run(a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction,
-                 &(struct qm_sweep){.n = a->n,
-                                    .d = {d},
-                                    .flag = {a->is_adam ? a->has_m : a->is_cuda},
-                                    .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
+    struct qm_sweep s = {.n = a->n, .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}};
+    if (a->is_adam) {
+        s.d[QM_ADAFACTOR8_ADAM_EPS] = a->adam_eps;
+        s.flag[QM_ADAFACTOR8_ADAM_RECIPROCAL] = a->has_m;
+    } else {
+        s.d[QM_ADAFACTOR8_FLOOR] = a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
+        s.flag[QM_ADAFACTOR8_DIRECTION_NAN] = a->is_cuda;
+    }
+    qm_sweep_run(a->is_adam ? QM_SWEEP_adafactor8_adam : QM_SWEEP_adafactor8_direction, &s);
     return QM_OK;
 }
 

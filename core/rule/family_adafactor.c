@@ -91,8 +91,9 @@ static qm_status hf_states(const struct qm_tensor_rule_args *w)
         qm_col_means(&m, square, w->g, u);
         qm_average(w->slot[HF_COL], u, m.batch * m.cols, beta2, 1.0 - beta2);
     } else {
-        qm_sweep_run(QM_SWEEP_add_square,
-                     &(struct qm_sweep){.n = n, .c = {eps1}, .x = {u, QM_AT(w->g)}});
+        qm_sweep_run(
+            QM_SWEEP_add_square,
+            &(struct qm_sweep){.n = n, .c = {[QM_ADD_SQUARE_EPS] = eps1}, .x = {u, QM_AT(w->g)}});
         qm_average(w->slot[HF_SQ], u, n, beta2, 1.0 - beta2);
     }
     if (h->beta1 != 0.0) {
@@ -136,14 +137,16 @@ static void torch_shape(const struct qm_hyper *h, int i, const struct qm_shape *
 static void lerp(float *a, const float *b, int64_t n, double weight)
 {
     qm_sweep_run(QM_SWEEP_torch_lerp,
-                 &(struct qm_sweep){.n = n, .c = {(float)weight}, .x = {a, QM_AT(b)}});
+                 &(struct qm_sweep){
+                     .n = n, .c = {[QM_TORCH_LERP_WEIGHT] = (float)weight}, .x = {a, QM_AT(b)}});
 }
 
 /* Rounds means of squares over `count` as PyTorch does, which computes them through a norm. */
 static void mean_squares(float *mean, int64_t n, int64_t count)
 {
-    qm_sweep_run(QM_SWEEP_torch_means,
-                 &(struct qm_sweep){.n = n, .d = {(double)count}, .x = {mean}});
+    qm_sweep_run(
+        QM_SWEEP_torch_means,
+        &(struct qm_sweep){.n = n, .d = {[QM_TORCH_MEANS_COUNT] = (double)count}, .x = {mean}});
 }
 
 static qm_status torch_states(const struct qm_tensor_rule_args *w)
@@ -162,8 +165,9 @@ static qm_status torch_states(const struct qm_tensor_rule_args *w)
         mean_squares(mean, m.batch * m.cols, m.rows);
         lerp(w->slot[TORCH_COL], mean, m.batch * m.cols, weight);
     } else {
-        qm_sweep_run(QM_SWEEP_add_square,
-                     &(struct qm_sweep){.n = n, .flag = {1}, .x = {mean, QM_AT(w->g)}});
+        qm_sweep_run(QM_SWEEP_add_square, &(struct qm_sweep){.n = n,
+                                                             .flag = {[QM_ADD_SQUARE_BARE] = 1},
+                                                             .x = {mean, QM_AT(w->g)}});
         lerp(w->slot[TORCH_SQ], mean, n, weight);
     }
     return QM_OK;
@@ -182,10 +186,12 @@ static qm_status torch_estimate(const struct qm_tensor_rule_args *w, float *v)
     }
     QM_TRY(qm_batch_means(&m, row, &mean));
     if (qm_tensor_rule_device()) {
-        qm_sweep_run(
-            QM_SWEEP_torch_estimate,
-            &(struct qm_sweep){
-                .n = n, .rows = m.rows, .cols = m.cols, .c = {eps1}, .x = {v, row, col, mean}});
+        qm_sweep_run(QM_SWEEP_torch_estimate,
+                     &(struct qm_sweep){.n = n,
+                                        .rows = m.rows,
+                                        .cols = m.cols,
+                                        .c = {[QM_TORCH_ESTIMATE_EPS] = eps1},
+                                        .x = {v, row, col, mean}});
         qm_tensor_rule_free(mean);
         return QM_OK;
     }
@@ -211,9 +217,11 @@ static qm_status torch_apply(const struct qm_tensor_rule_args *w)
     float *u = w->room;
     if (n > 0)
         QM_TRY(torch_estimate(w, u));
-    qm_sweep_run(
-        QM_SWEEP_torch_update,
-        &(struct qm_sweep){.n = n, .c = {least}, .flag = {h->maximize}, .x = {u, QM_AT(w->g)}});
+    qm_sweep_run(QM_SWEEP_torch_update,
+                 &(struct qm_sweep){.n = n,
+                                    .c = {[QM_TORCH_UPDATE_LEAST] = least},
+                                    .flag = {[QM_TORCH_UPDATE_TURNS] = h->maximize},
+                                    .x = {u, QM_AT(w->g)}});
     double den = (double)qm_norm2(u, n) / (root * h->clip);
     float alpha = (float)(-(scale * rho) / (den > 1.0 ? den : 1.0));
     QM_CHUNKS(n, i)

@@ -61,8 +61,9 @@ static qm_status states(const struct qm_tensor_rule_args *w)
                                w->slot[SQ_COL]));
         QM_TRY(qm_factor_rsqrt(&m, w->slot[SQ_ROW], w->slot[SQ_COL], w->g, u));
     } else if (n > 0) {
-        qm_sweep_run(QM_SWEEP_add_square,
-                     &(struct qm_sweep){.n = n, .c = {eps1}, .x = {u, QM_AT(w->g)}});
+        qm_sweep_run(
+            QM_SWEEP_add_square,
+            &(struct qm_sweep){.n = n, .c = {[QM_ADD_SQUARE_EPS] = eps1}, .x = {u, QM_AT(w->g)}});
         qm_average(w->slot[SQ], u, n, h->beta2, 1.0 - h->beta2);
         qm_sweep_run(QM_SWEEP_over_sqrt,
                      &(struct qm_sweep){.n = n, .x = {u, w->slot[SQ], QM_AT(w->g)}});
@@ -94,11 +95,13 @@ static qm_status apply(const struct qm_tensor_rule_args *w)
             : is_f16 ? qm_f16_to_float(qm_float_to_f16(alpha))
                      : alpha;
     if (h->weight_decay != 0.0)
-        qm_sweep_run(QM_SWEEP_came_decay, &(struct qm_sweep){.n = n,
-                                                             .inner = n / VECTOR * VECTOR,
-                                                             .c = {alpha},
-                                                             .flag = {is_bf16, is_f16},
-                                                             .x = {w->p}});
+        qm_sweep_run(
+            QM_SWEEP_came_decay,
+            &(struct qm_sweep){.n = n,
+                               .inner = n / VECTOR * VECTOR,
+                               .c = {[QM_CAME_DECAY_BY] = alpha},
+                               .flag = {[QM_STORED_BF16] = is_bf16, [QM_STORED_F16] = is_f16},
+                               .x = {w->p}});
     QM_CHUNKS(n, i)
     qm_tensor_rule_loops()->decay_step(qm_chunk_n(n, i), 1.0f, lr, u + i, w->p + i);
     return QM_OK;

@@ -11,7 +11,6 @@
 #include "core/rule/muon.h"
 
 enum { ITERATIONS = 5 };
-enum { KEEP, STEP }; /* c[]: factor of the parameter; factor of the step, without sqrt of sides */
 
 /* axolotl-contribs-mit muon/dist_muon.py; a, b, c of A = X X', X <- a X + (b A + c A A) X. */
 static const float lin_triple[ITERATIONS][3] = {{4.0848f, -6.8946f, 2.9270f},
@@ -104,7 +103,7 @@ static void product(const float *x, const float *y, int rounds, int64_t rows, in
     const struct qm_sweep a = {.n = rows * cols,
                                .cols = cols,
                                .inner = inner,
-                               .flag = {rounds},
+                               .flag = {[QM_MUON_LIN] = rounds},
                                .x = {out, QM_AT(x), QM_AT(y)}};
     if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_muon_product, &a);
@@ -127,9 +126,11 @@ static void product(const float *x, const float *y, int rounds, int64_t rows, in
 static void blend(int rounds, int64_t n, float c, const float *x, float d, const float *y,
                   float *out)
 {
-    qm_sweep_run(
-        QM_SWEEP_muon_blend,
-        &(struct qm_sweep){.n = n, .c = {c, d}, .flag = {rounds}, .x = {out, QM_AT(x), QM_AT(y)}});
+    qm_sweep_run(QM_SWEEP_muon_blend,
+                 &(struct qm_sweep){.n = n,
+                                    .c = {[QM_MUON_BLEND_X] = c, [QM_MUON_BLEND_Y] = d},
+                                    .flag = {[QM_MUON_LIN] = rounds},
+                                    .x = {out, QM_AT(x), QM_AT(y)}});
 }
 
 static void transpose(const float *x, int64_t rows, int64_t cols, float *out)
@@ -158,7 +159,9 @@ static void one_factor(const struct qm_matrices *m, int is_lin, double eps, floa
     int64_t k = tall ? m->cols : m->rows, n = tall ? m->rows : m->cols;
     float *a = room, *aa = a + k * k, *b = aa + k * k, *across = b + k * k, *wide = across + k * n;
     qm_sweep_run(QM_SWEEP_muon_over,
-                 &(struct qm_sweep){.n = k * n, .c = {divisor(x, k * n, is_lin, eps)}, .x = {x}});
+                 &(struct qm_sweep){.n = k * n,
+                                    .c = {[QM_MUON_OVER_NORM] = divisor(x, k * n, is_lin, eps)},
+                                    .x = {x}});
     if (tall)
         transpose(x, m->rows, m->cols, wide);
     else
@@ -195,9 +198,10 @@ qm_status qm_muon_orthogonalize(const struct qm_matrices *m, int is_lin, double 
 
 static qm_status states(const struct qm_tensor_rule_args *w)
 {
-    qm_sweep_run(QM_SWEEP_muon_momentum, &(struct qm_sweep){.n = qm_shape_numel(w->shape),
-                                                            .c = {(float)w->s->hyper->momentum},
-                                                            .x = {w->slot[0], QM_AT(w->g)}});
+    qm_sweep_run(QM_SWEEP_muon_momentum,
+                 &(struct qm_sweep){.n = qm_shape_numel(w->shape),
+                                    .c = {[QM_MUON_MOMENTUM] = (float)w->s->hyper->momentum},
+                                    .x = {w->slot[0], QM_AT(w->g)}});
     return QM_OK;
 }
 
@@ -206,16 +210,17 @@ struct qm_sweep qm_muon_step(const struct qm_hyper *h, int is_lin, const struct 
 {
     struct qm_matrices m;
     float lr = (float)h->lr;
-    struct qm_sweep a = {
-        .n = qm_shape_numel(shape), .flag = {is_lin, shape->rank > 2}, .x = {p, QM_AT(o)}};
+    struct qm_sweep a = {.n = qm_shape_numel(shape),
+                         .flag = {[QM_MUON_LIN] = is_lin, [QM_MUON_STEP_APART] = shape->rank > 2},
+                         .x = {p, QM_AT(o)}};
     qm_muon_matrices(h, is_lin, shape, &m);
     double ratio = ratio_of(h, &m);
     if (is_lin) { /* the scalars are tensors of float32 */
-        a.c[KEEP] = 1.0f - lr * (float)h->weight_decay;
-        a.c[STEP] = -(lr * (float)ratio);
+        a.c[QM_MUON_STEP_KEEP] = 1.0f - lr * (float)h->weight_decay;
+        a.c[QM_MUON_STEP_LR] = -(lr * (float)ratio);
     } else {
-        a.c[KEEP] = (float)(1.0 - h->lr * h->weight_decay);
-        a.c[STEP] = (float)-(h->lr * ratio);
+        a.c[QM_MUON_STEP_KEEP] = (float)(1.0 - h->lr * h->weight_decay);
+        a.c[QM_MUON_STEP_LR] = (float)-(h->lr * ratio);
     }
     return a;
 }
@@ -230,8 +235,8 @@ static qm_status apply_as(const struct qm_tensor_rule_args *w, int is_lin)
     qm_muon_matrices(h, is_lin, w->shape, &m);
     qm_sweep_run(QM_SWEEP_muon_direction,
                  &(struct qm_sweep){.n = n,
-                                    .c = {(float)h->momentum},
-                                    .flag = {0, h->nesterov},
+                                    .c = {[QM_MUON_MOMENTUM] = (float)h->momentum},
+                                    .flag = {[QM_MUON_NESTEROV] = h->nesterov},
                                     .x = {w->room, w->slot[0], QM_AT(w->g)}});
     QM_TRY(qm_muon_orthogonalize(&m, is_lin, h->eps, w->room));
     struct qm_sweep a = qm_muon_step(h, is_lin, w->shape, w->p, w->room);

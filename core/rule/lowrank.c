@@ -68,17 +68,19 @@ void qm_lowrank_back(const struct qm_lowrank *l, const float *x, const float *p,
 
 void qm_lowrank_average_squares(float *old, const float *x, int64_t n, double beta)
 {
-    qm_sweep_run(
-        QM_SWEEP_average_square,
-        &(struct qm_sweep){.n = n, .c = {(float)beta, (float)(1.0 - beta)}, .x = {old, QM_AT(x)}});
+    qm_sweep_run(QM_SWEEP_average_square,
+                 &(struct qm_sweep){.n = n,
+                                    .c = {[QM_AVERAGE_SQUARE_KEEP] = (float)beta,
+                                          [QM_AVERAGE_SQUARE_WEIGHT] = (float)(1.0 - beta)},
+                                    .x = {old, QM_AT(x)}});
 }
 
 void qm_lowrank_adapt(const float *x, const float *sq, const float *avg, double eps, int64_t n,
                       float *out)
 {
     qm_sweep_run(QM_SWEEP_adapted, &(struct qm_sweep){.n = n,
-                                                      .c = {(float)eps},
-                                                      .flag = {avg != NULL},
+                                                      .c = {[QM_ADAPTED_EPS] = (float)eps},
+                                                      .flag = {[QM_ADAPTED_CENTERED] = avg != NULL},
                                                       .x = {out, QM_AT(x), QM_AT(sq), QM_AT(avg)}});
 }
 
@@ -112,11 +114,13 @@ void qm_lowrank_channels(const struct qm_lowrank *l, int axis, int is_one, doubl
                          const float *x, float *out)
 {
     if (qm_tensor_rule_device()) {
-        qm_sweep_run(QM_SWEEP_channels, &(struct qm_sweep){.n = l->m * l->n,
-                                                           .cols = l->n,
-                                                           .flag = {axis, is_one},
-                                                           .x = {out, QM_AT(x)},
-                                                           .y = {factor}});
+        qm_sweep_run(
+            QM_SWEEP_channels,
+            &(struct qm_sweep){.n = l->m * l->n,
+                               .cols = l->n,
+                               .flag = {[QM_CHANNELS_ROWS] = axis, [QM_CHANNELS_ONE] = is_one},
+                               .x = {out, QM_AT(x)},
+                               .y = {factor}});
         return;
     }
     QM_PARALLEL(l->m * l->n >= QM_THREADS_FROM)

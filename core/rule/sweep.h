@@ -13,7 +13,8 @@
 #include "core/rule/bnb.h"
 #include "core/rule/lpmm.h"
 
-/* Arguments of an operation; those that its comment does not name are not used. */
+/* Arguments of an operation; those that its comment does not name are not used.  The enumerators
+ * above an operation name its scalars d[] and c[] and its flags. */
 struct qm_sweep {
     int64_t n;          /* indices */
     int64_t rows, cols; /* of each matrix of a batch */
@@ -130,11 +131,16 @@ QM_FN float qm_outer(double row, double col, float x)
 /* max(x, least), and NaN of a NaN, as torch.clamp has it. */
 QM_FN double qm_at_least(double x, double least) { return x < least ? least : x; }
 
-/* x in the format that flag 0 (bfloat16) or flag 1 (float16) names. */
+enum {
+    QM_STORED_BF16, /* flag[]: parameters are bfloat16 */
+    QM_STORED_F16   /* flag[]: parameters are float16 */
+};
+
+/* x in the format that the flags name. */
 QM_FN float qm_sweep_stored(const struct qm_sweep *a, float x)
 {
-    x = a->flag[0] ? qm_bf16_to_float(qm_float_to_bf16(x)) : x;
-    return a->flag[1] ? qm_f16_to_float(qm_float_to_f16(x)) : x;
+    x = a->flag[QM_STORED_BF16] ? qm_bf16_to_float(qm_float_to_bf16(x)) : x;
+    return a->flag[QM_STORED_F16] ? qm_f16_to_float(qm_float_to_f16(x)) : x;
 }
 
 /* x / sqrt(max(row * col / mean, floor)); a NaN of the product counts as the floor (fmax). */
@@ -157,10 +163,20 @@ QM_FN float qm_mean_of_sum(struct qm_term t, double sum, int64_t n)
     return (float)((t.is_single ? qm_float_sum(sum) : sum) / (double)n);
 }
 
-/* x[0][i] = mean of row i (col_means: of column i) of x[1]; flag 0: of squares + c[0]. */
+enum { QM_MEANS_ADD }; /* c[] of row_means and col_means: struct qm_term */
+enum { QM_MEANS_IS_SQUARE, QM_MEANS_IS_SINGLE }; /* flag[] */
+
+QM_FN struct qm_term qm_sweep_term(const struct qm_sweep *a)
+{
+    struct qm_term t = {a->flag[QM_MEANS_IS_SQUARE], a->c[QM_MEANS_ADD],
+                        a->flag[QM_MEANS_IS_SINGLE]};
+    return t;
+}
+
+/* x[0][i] = mean of the terms of row i (col_means: of column i) of x[1]. */
 QM_SWEEP(row_means)
 {
-    struct qm_term t = {a->flag[0], a->c[0], a->flag[1]};
+    struct qm_term t = qm_sweep_term(a);
     const float *x = a->x[1] + i * a->cols;
     double s = 0.0;
     for (int64_t j = 0; j < a->cols; j++)
@@ -170,7 +186,7 @@ QM_SWEEP(row_means)
 
 QM_SWEEP(col_means)
 {
-    struct qm_term t = {a->flag[0], a->c[0], a->flag[1]};
+    struct qm_term t = qm_sweep_term(a);
     const float *x = a->x[1] + i / a->cols * a->rows * a->cols + i % a->cols;
     double s = 0.0;
     for (int64_t k = 0; k < a->rows; k++)
@@ -178,15 +194,18 @@ QM_SWEEP(col_means)
     a->x[0][i] = qm_mean_of_sum(t, s, a->rows);
 }
 
+enum { QM_SQUARES_GRID }; /* d[] */
+
 /* y[0][i] = sum of the squares of the i-th `inner` numbers of x[1], each rounded to a multiple of
- * d[0] 2^-52; NaN where one of them lies half way between two multiples (qm_sum_squares). */
+ * d[QM_SQUARES_GRID] 2^-52; NaN where one of them lies half way between two multiples
+ * (qm_sum_squares). */
 QM_SWEEP(squares)
 {
     const float *x = a->x[1] + i * a->inner;
-    double s = 0.0, half = a->d[0] * 0x1p-53;
+    double s = 0.0, grid = a->d[QM_SQUARES_GRID], half = grid * 0x1p-53;
     int ties = 0;
     for (int64_t k = 0; k < a->inner; k++) {
-        double v = (double)x[k] * (double)x[k], rounded = (v + a->d[0]) - a->d[0];
+        double v = (double)x[k] * (double)x[k], rounded = (v + grid) - grid;
         ties |= v - rounded == half || v - rounded == -half;
         s += rounded;
     }
@@ -238,16 +257,33 @@ QM_FN struct qm_sweep_place qm_sweep_at(const struct qm_sweep *a, int64_t i)
     return at;
 }
 
+enum { QM_MOMENT_KEEP, QM_MOMENT_WEIGHT }; /* c[] of moment and taken: struct qm_moment */
+enum { QM_MOMENT_IS_LERP, QM_MOMENT_TURNS, QM_MOMENT_ONLY_FINITE }; /* flag[] */
+
 QM_FN struct qm_moment qm_sweep_how(const struct qm_sweep *a)
 {
-    struct qm_moment m = {a->flag[0], a->flag[1], a->flag[2], a->c[0], a->c[1]};
+    struct qm_moment m = {a->flag[QM_MOMENT_IS_LERP], a->flag[QM_MOMENT_TURNS],
+                          a->flag[QM_MOMENT_ONLY_FINITE], a->c[QM_MOMENT_KEEP],
+                          a->c[QM_MOMENT_WEIGHT]};
     return m;
 }
 
-QM_SWEEP(fill) { a->x[0][i] = a->c[0]; }
+/* c[] of the operations on elements that follow. */
+enum { QM_FILL_VALUE };
+enum { QM_DIVIDE_BY };
+enum { QM_MULTIPLY_BY };
+enum { QM_RESIDUAL_ADD };
+enum { QM_DECAY_STEP_KEEP, QM_DECAY_STEP_LR };
+enum { QM_AVERAGE_KEEP, QM_AVERAGE_WEIGHT };
+enum { QM_DECAY_BY };
+enum { QM_ADD_SCALED_ALPHA };
+enum { QM_ADD_SQUARE_EPS };
+enum { QM_ADD_SQUARE_BARE }; /* flag[]: without eps */
+
+QM_SWEEP(fill) { a->x[0][i] = a->c[QM_FILL_VALUE]; }
 QM_SWEEP(copy) { a->x[0][i] = a->x[1][i]; }
-QM_SWEEP(divide) { a->x[0][i] = a->x[0][i] / a->c[0]; }
-QM_SWEEP(multiply) { a->x[0][i] = a->x[0][i] * a->c[0]; }
+QM_SWEEP(divide) { a->x[0][i] = a->x[0][i] / a->c[QM_DIVIDE_BY]; }
+QM_SWEEP(multiply) { a->x[0][i] = a->x[0][i] * a->c[QM_MULTIPLY_BY]; }
 
 QM_SWEEP(moment)
 {
@@ -257,17 +293,25 @@ QM_SWEEP(moment)
 }
 
 QM_SWEEP(taken) { a->x[0][i] = qm_taken(qm_sweep_how(a), a->x[1][i]); }
-QM_SWEEP(residual) { a->x[0][i] = qm_residual(a->x[0][i], a->x[1][i], a->c[0]); }
-QM_SWEEP(decay_step) { a->x[0][i] = qm_decay_step(a->x[0][i], a->c[0], a->c[1], a->x[1][i]); }
-QM_SWEEP(average) { a->x[0][i] = qm_averaged(a->x[0][i], a->x[1][i], a->c[0], a->c[1]); }
-QM_SWEEP(decay) { a->x[0][i] = fmaf(a->x[0][i], a->c[0], a->x[0][i]); }
-QM_SWEEP(add_scaled) { a->x[0][i] = fmaf(a->x[1][i], a->c[0], a->x[0][i]); }
+QM_SWEEP(residual) { a->x[0][i] = qm_residual(a->x[0][i], a->x[1][i], a->c[QM_RESIDUAL_ADD]); }
+QM_SWEEP(decay_step)
+{
+    a->x[0][i] =
+        qm_decay_step(a->x[0][i], a->c[QM_DECAY_STEP_KEEP], a->c[QM_DECAY_STEP_LR], a->x[1][i]);
+}
+QM_SWEEP(average)
+{
+    a->x[0][i] =
+        qm_averaged(a->x[0][i], a->x[1][i], a->c[QM_AVERAGE_KEEP], a->c[QM_AVERAGE_WEIGHT]);
+}
+QM_SWEEP(decay) { a->x[0][i] = fmaf(a->x[0][i], a->c[QM_DECAY_BY], a->x[0][i]); }
+QM_SWEEP(add_scaled) { a->x[0][i] = fmaf(a->x[1][i], a->c[QM_ADD_SCALED_ALPHA], a->x[0][i]); }
 
-/* x[0] = x[1]^2 + c[0]; flag 0: without c[0]. */
+/* x[0] = x[1]^2 + eps. */
 QM_SWEEP(add_square)
 {
     float square = a->x[1][i] * a->x[1][i];
-    a->x[0][i] = a->flag[0] ? square : square + a->c[0];
+    a->x[0][i] = a->flag[QM_ADD_SQUARE_BARE] ? square : square + a->c[QM_ADD_SQUARE_EPS];
 }
 
 /* x[0] = x[2] / sqrt(x[1]), by the inverse of the root. */
@@ -372,42 +416,52 @@ QM_SWEEP(lpmm_factor)
 
 /* ---- Adafactor, CAME ------------------------------------------------------------------------- */
 
-/* x[0] = a mean of squares x[0] as PyTorch computes it, through a norm: sqrt(x[0] d[0]), squared
- * again, over the count d[0]. */
+enum { QM_TORCH_MEANS_COUNT };  /* d[] */
+enum { QM_TORCH_LERP_WEIGHT };  /* c[] */
+enum { QM_TORCH_ESTIMATE_EPS }; /* c[]: the least mean */
+enum { QM_TORCH_UPDATE_LEAST }; /* c[]: the least estimate */
+enum { QM_TORCH_UPDATE_TURNS }; /* flag[]: the sign of the gradient is turned */
+enum { QM_CAME_DECAY_BY };      /* c[]; its flags are those of qm_sweep_stored */
+
+/* x[0] = a mean of squares x[0] over a count as PyTorch computes it, through a norm:
+ * sqrt(x[0] count), squared again, over the count. */
 QM_SWEEP(torch_means)
 {
-    float norm = (float)sqrt((double)a->x[0][i] * a->d[0]);
-    a->x[0][i] = norm * norm / (float)a->d[0];
+    float norm = (float)sqrt((double)a->x[0][i] * a->d[QM_TORCH_MEANS_COUNT]);
+    a->x[0][i] = norm * norm / (float)a->d[QM_TORCH_MEANS_COUNT];
 }
 
-QM_SWEEP(torch_lerp) { a->x[0][i] = qm_lerp(a->x[0][i], a->x[1][i], a->c[0], a->c[0] - 1.0f); }
+QM_SWEEP(torch_lerp)
+{
+    float weight = a->c[QM_TORCH_LERP_WEIGHT];
+    a->x[0][i] = qm_lerp(a->x[0][i], a->x[1][i], weight, weight - 1.0f);
+}
 
 QM_FN float qm_torch_mean(float mean, float least) { return mean < least ? least : mean; }
 QM_FN float qm_torch_second(float row, float col, float mean) { return row * col / mean; }
 
-/* x[0] = row * col / max(mean, c[0]) for rows x[1], columns x[2] and means of the rows x[3]. */
+/* x[0] = row * col / max(mean, eps) for rows x[1], columns x[2] and means of the rows x[3]. */
 QM_SWEEP(torch_estimate)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
-    float mean = qm_torch_mean(a->x[3][at.batch], a->c[0]);
+    float mean = qm_torch_mean(a->x[3][at.batch], a->c[QM_TORCH_ESTIMATE_EPS]);
     a->x[0][i] = qm_torch_second(a->x[1][at.row], a->x[2][at.col], mean);
 }
 
-/* x[0] = x[1] / sqrt(max(x[0], c[0])) for the estimate x[0] and the gradient x[1]; flag 0: the sign
- * of x[1] is turned. */
+/* x[0] = x[1] / sqrt(max(x[0], least)) for the estimate x[0] and the gradient x[1]. */
 QM_SWEEP(torch_update)
 {
-    float v = a->x[0][i] < a->c[0] ? a->c[0] : a->x[0][i];
-    a->x[0][i] = 1.0f / sqrtf(v) * (a->flag[0] ? -a->x[1][i] : a->x[1][i]);
+    float least = a->c[QM_TORCH_UPDATE_LEAST], v = a->x[0][i] < least ? least : a->x[0][i];
+    a->x[0][i] = 1.0f / sqrtf(v) * (a->flag[QM_TORCH_UPDATE_TURNS] ? -a->x[1][i] : a->x[1][i]);
 }
 
-/* CAME decays a parameter by torch's add with a factor c[0].  Of 16 bits (flag 0: bf16; flag 1:
- * f16), c[0] has their type, too; whole vectors, the elements below `inner`, take the sum in one
- * rounding, and the scalar code of the others rounds the product to the type before. */
+/* CAME decays a parameter by torch's add with a factor.  Of 16 bits, the factor has their type,
+ * too; whole vectors, the elements below `inner`, take the sum in one rounding, and the scalar code
+ * of the others rounds the product to the type before. */
 QM_SWEEP(came_decay)
 {
-    float p = a->x[0][i], by = a->c[0];
-    int is_wide = !a->flag[0] && !a->flag[1];
+    float p = a->x[0][i], by = a->c[QM_CAME_DECAY_BY];
+    int is_wide = !a->flag[QM_STORED_BF16] && !a->flag[QM_STORED_F16];
     a->x[0][i] = is_wide || i < a->inner ? qm_sweep_stored(a, fmaf(p, by, p))
                                          : qm_sweep_stored(a, p + qm_sweep_stored(a, p * by));
 }

@@ -24,24 +24,41 @@ QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float old
     return qm_lerp(old, fresh, b, b - 1.0f);
 }
 
-/* x[0] takes in x[1] + c[2]; c[0] is b; flag 0: enum qm_adafactor8_way. */
-QM_SWEEP(adafactor8_square)
+/* c[] of adafactor8_square and adafactor8_gradient_square: b, 1 - b, the number that is added to a
+ * square before, and b times it. */
+enum {
+    QM_ADAFACTOR8_SQUARE_WEIGHT,
+    QM_ADAFACTOR8_SQUARE_KEEP,
+    QM_ADAFACTOR8_SQUARE_ADD,
+    QM_ADAFACTOR8_SQUARE_WEIGHTED_ADD
+};
+enum {
+    QM_ADAFACTOR8_SQUARE_WAY,  /* flag[]: enum qm_adafactor8_way */
+    QM_ADAFACTOR8_SQUARE_TURNS /* flag[]: the sign of the gradient is turned before */
+};
+
+QM_FN float qm_adafactor8_taken_in(const struct qm_sweep *a, float old, float fresh)
 {
-    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->x[0][i],
-                                       a->x[1][i] + a->c[2]);
+    return qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[QM_ADAFACTOR8_SQUARE_WAY],
+                                 a->c[QM_ADAFACTOR8_SQUARE_WEIGHT], old,
+                                 fresh + a->c[QM_ADAFACTOR8_SQUARE_ADD]);
 }
 
-/* The same for the square of x[1] instead; flag 1: the sign of x[1] is turned before. */
+/* x[0] takes in x[1]. */
+QM_SWEEP(adafactor8_square) { a->x[0][i] = qm_adafactor8_taken_in(a, a->x[0][i], a->x[1][i]); }
+
+/* The same for the square of x[1] instead. */
 QM_SWEEP(adafactor8_gradient_square)
 {
-    float g = a->flag[1] ? -a->x[1][i] : a->x[1][i];
-    if (a->flag[0] == QM_ADAFACTOR8_MIX) { /* torch.addcmul is (b g) g, where g g may overflow */
-        float v = a->x[0][i] * a->c[1] + (a->c[0] * g) * g;
-        a->x[0][i] = a->c[2] != 0.0f ? v + a->c[3] : v;
+    float g = a->flag[QM_ADAFACTOR8_SQUARE_TURNS] ? -a->x[1][i] : a->x[1][i];
+    if (a->flag[QM_ADAFACTOR8_SQUARE_WAY] == QM_ADAFACTOR8_MIX) {
+        /* torch.addcmul is (b g) g, where g g may overflow */
+        float b = a->c[QM_ADAFACTOR8_SQUARE_WEIGHT], add = a->c[QM_ADAFACTOR8_SQUARE_ADD];
+        float v = a->x[0][i] * a->c[QM_ADAFACTOR8_SQUARE_KEEP] + (b * g) * g;
+        a->x[0][i] = add != 0.0f ? v + a->c[QM_ADAFACTOR8_SQUARE_WEIGHTED_ADD] : v;
         return;
     }
-    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->x[0][i],
-                                       g * g + a->c[2]);
+    a->x[0][i] = qm_adafactor8_taken_in(a, a->x[0][i], g * g);
 }
 
 /* x[0] = x[1] - x[0].  The source has the square of it as three products, which are counts of
@@ -56,16 +73,24 @@ QM_SWEEP(adafactor8_missed)
     }
 }
 
-/* y[0][i] = max(mean of row i of x[1], d[1]), infinite where the sum overflows in float32; flag 0:
- * each value counts as at least d[0]. */
+enum { QM_ADAFACTOR8_MEAN_CLAMP, QM_ADAFACTOR8_MEAN_LEAST }; /* d[]: least value, least mean */
+enum { QM_ADAFACTOR8_MEAN_CLAMPS };                          /* flag[]: there is a least value */
+
+/* y[0][i] = max(mean of row i of x[1], least), infinite where the sum overflows in float32. */
 QM_SWEEP(adafactor8_mean)
 {
     const float *r = a->x[1] + i * a->cols;
     double mean = 0.0;
     for (int64_t k = 0; k < a->cols; k++)
-        mean += a->flag[0] ? qm_at_least((double)r[k], a->d[0]) : (double)r[k];
-    a->y[0][i] = qm_at_least(qm_float_sum(mean) / (double)a->cols, a->d[1]);
+        mean += a->flag[QM_ADAFACTOR8_MEAN_CLAMPS]
+                    ? qm_at_least((double)r[k], a->d[QM_ADAFACTOR8_MEAN_CLAMP])
+                    : (double)r[k];
+    a->y[0][i] = qm_at_least(qm_float_sum(mean) / (double)a->cols, a->d[QM_ADAFACTOR8_MEAN_LEAST]);
 }
+
+/* d[] of adafactor8_outer, _over_root, _direction and of the operations on open products: the least
+ * second moment. */
+enum { QM_ADAFACTOR8_FLOOR };
 
 /* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column; floor 0: none, and r is
  * divided by the mean in float32, as in 0.4.6, where the quotient may vanish. */
@@ -86,21 +111,22 @@ QM_FN double qm_adafactor8_col_root(float c, double floor)
     return 1.0 / sqrt(qm_adafactor8_floored(c, floor));
 }
 
-/* x[0] = x[1] times the roots of rows x[2] and columns x[3] with means of the rows y[0] and
- * floor d[0]. */
+/* x[0] = x[1] times the roots of rows x[2] and columns x[3] with means of the rows y[0]. */
 QM_SWEEP(adafactor8_outer)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
-    double row = qm_adafactor8_row_root(a->x[2][at.row], a->y[0][at.batch], a->d[0]);
-    a->x[0][i] = qm_outer(row, qm_adafactor8_col_root(a->x[3][at.col], a->d[0]), a->x[1][i]);
+    double row =
+        qm_adafactor8_row_root(a->x[2][at.row], a->y[0][at.batch], a->d[QM_ADAFACTOR8_FLOOR]);
+    a->x[0][i] = qm_outer(row, qm_adafactor8_col_root(a->x[3][at.col], a->d[QM_ADAFACTOR8_FLOOR]),
+                          a->x[1][i]);
 }
 
-/* The same in the order of the CUDA kernels, where d[0] is the floor of the product. */
+/* The same in the order of the CUDA kernels, where the floor is that of the product. */
 QM_SWEEP(adafactor8_over_root)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
     a->x[0][i] = qm_over_root((double)a->x[2][at.row], (double)a->x[3][at.col], a->y[0][at.batch],
-                              a->d[0], a->x[1][i]);
+                              a->d[QM_ADAFACTOR8_FLOOR], a->x[1][i]);
 }
 
 /* CAME before 0.2.6 averages ((g - M) / sqrt(V))^2 over rows and columns as three matrix
@@ -148,31 +174,34 @@ QM_FN float qm_adafactor8_open_end(const struct qm_adafactor8_open *o, int64_t n
     return is_kept ? kept : x < 0.0f ? 0.0f : x;
 }
 
+enum { QM_ADAFACTOR8_OPEN_TURNS }; /* flag[]: the sign of g is turned */
+
 /* y[0][i] = whether the squared inverse root of a row of matrix i overflows: x[1] the rows, y[1]
- * the means, d[0] the floor. */
+ * the means. */
 QM_SWEEP(adafactor8_open)
 {
     int is = 0;
     for (int64_t k = 0; k < a->rows; k++)
-        is |=
-            !qm_bnb_finite(qm_adafactor8_row_square(a->x[1][i * a->rows + k], a->y[1][i], a->d[0]));
+        is |= !qm_bnb_finite(qm_adafactor8_row_square(a->x[1][i * a->rows + k], a->y[1][i],
+                                                      a->d[QM_ADAFACTOR8_FLOOR]));
     a->y[0][i] = is ? 1.0 : 0.0;
 }
 
 /* x[0], the means of rows, where a product overflows: x[1] rows, x[2] columns, x[3] g, x[4] M,
- * y[1] means, d[0] floor; flag 0: the sign of g is turned.  Where the mean over the square is
- * below 2^110, sums of 2^18 terms do not overflow. */
+ * y[1] means.  Where the mean over the square is below 2^110, sums of 2^18 terms do not
+ * overflow. */
 QM_SWEEP(adafactor8_open_rows)
 {
     int64_t k = i / a->rows;
-    float by = qm_adafactor8_row_square(a->x[1][i], a->y[1][k], a->d[0]);
+    float by = qm_adafactor8_row_square(a->x[1][i], a->y[1][k], a->d[QM_ADAFACTOR8_FLOOR]);
     struct qm_adafactor8_open o = {{0.0, 0.0, 0.0}};
     if (qm_bnb_finite(by) && a->x[0][i] / by < 0x1p110f)
         return;
     for (int64_t j = 0; j < a->cols; j++) {
         float g = a->x[3][i * a->cols + j];
-        qm_adafactor8_open_add(&o, qm_adafactor8_col_square(a->x[2][k * a->cols + j], a->d[0]),
-                               a->flag[0] ? -g : g, a->x[4][i * a->cols + j]);
+        qm_adafactor8_open_add(
+            &o, qm_adafactor8_col_square(a->x[2][k * a->cols + j], a->d[QM_ADAFACTOR8_FLOOR]),
+            a->flag[QM_ADAFACTOR8_OPEN_TURNS] ? -g : g, a->x[4][i * a->cols + j]);
     }
     a->x[0][i] = qm_adafactor8_open_end(&o, a->cols, by, a->x[0][i]);
 }
@@ -181,43 +210,56 @@ QM_SWEEP(adafactor8_open_rows)
 QM_SWEEP(adafactor8_open_cols)
 {
     int64_t k = i / a->cols;
-    float by = qm_adafactor8_col_square(a->x[2][i], a->d[0]);
+    float by = qm_adafactor8_col_square(a->x[2][i], a->d[QM_ADAFACTOR8_FLOOR]);
     struct qm_adafactor8_open o = {{0.0, 0.0, 0.0}};
     if (a->y[0][k] == 0.0 && a->x[0][i] / by < 0x1p110f)
         return;
     for (int64_t r = k * a->rows; r < (k + 1) * a->rows; r++) {
         int64_t e = r * a->cols + i % a->cols;
-        qm_adafactor8_open_add(&o, qm_adafactor8_row_square(a->x[1][r], a->y[1][k], a->d[0]),
-                               a->flag[0] ? -a->x[3][e] : a->x[3][e], a->x[4][e]);
+        qm_adafactor8_open_add(
+            &o, qm_adafactor8_row_square(a->x[1][r], a->y[1][k], a->d[QM_ADAFACTOR8_FLOOR]),
+            a->flag[QM_ADAFACTOR8_OPEN_TURNS] ? -a->x[3][e] : a->x[3][e], a->x[4][e]);
     }
     a->x[0][i] = qm_adafactor8_open_end(&o, a->rows, by, a->x[0][i]);
 }
 
-/* x[0] = x[1] / sqrt(max(x[2], d[0])); flag 0: a NaN of x[2] counts as d[0]. */
+enum { QM_ADAFACTOR8_DIRECTION_NAN }; /* flag[]: a NaN of x[2] counts as the floor */
+
+/* x[0] = x[1] / sqrt(max(x[2], floor)). */
 QM_SWEEP(adafactor8_direction)
 {
-    double v = (double)a->x[2][i];
-    v = a->flag[0] ? fmax(v, a->d[0]) : qm_at_least(v, a->d[0]);
+    double v = (double)a->x[2][i], floor = a->d[QM_ADAFACTOR8_FLOOR];
+    v = a->flag[QM_ADAFACTOR8_DIRECTION_NAN] ? fmax(v, floor) : qm_at_least(v, floor);
     a->x[0][i] = (float)((double)a->x[1][i] / sqrt(v));
 }
 
-/* x[0] = x[0] c[0] as parameters of 16 bits keep it. */
-QM_SWEEP(adafactor8_decay) { a->x[0][i] = qm_sweep_stored(a, a->x[0][i] * a->c[0]); }
+enum { QM_ADAFACTOR8_DECAY_KEEP }; /* c[]; the flags are those of qm_sweep_stored */
 
-/* x[0] = x[1] / (sqrt(x[2]) + d[0]); flag 0: the source multiplies by the reciprocal, which
+/* x[0] = x[0] keep as parameters of 16 bits have it. */
+QM_SWEEP(adafactor8_decay)
+{
+    a->x[0][i] = qm_sweep_stored(a, a->x[0][i] * a->c[QM_ADAFACTOR8_DECAY_KEEP]);
+}
+
+enum { QM_ADAFACTOR8_ADAM_EPS };        /* d[] */
+enum { QM_ADAFACTOR8_ADAM_RECIPROCAL }; /* flag[] */
+
+/* x[0] = x[1] / (sqrt(x[2]) + eps); with the flag the source multiplies by the reciprocal, which
  * overflows in float32. */
 QM_SWEEP(adafactor8_adam)
 {
-    double den = sqrt((double)a->x[2][i]) + a->d[0];
-    int is_over = a->flag[0] && !qm_bnb_finite((float)(1.0 / den));
+    double den = sqrt((double)a->x[2][i]) + a->d[QM_ADAFACTOR8_ADAM_EPS];
+    int is_over = a->flag[QM_ADAFACTOR8_ADAM_RECIPROCAL] && !qm_bnb_finite((float)(1.0 / den));
     a->x[0][i] = (float)((double)a->x[1][i] / (is_over ? 0.0 * den : den));
 }
 
-/* x[0] = max(x[1] x[2], c[0]): CAME's factors before 0.2.6. */
+enum { QM_ADAFACTOR8_PRODUCT_LEAST }; /* c[] */
+
+/* x[0] = max(x[1] x[2], least): CAME's factors before 0.2.6. */
 QM_SWEEP(adafactor8_product)
 {
-    float v = a->x[1][i] * a->x[2][i];
-    a->x[0][i] = v < a->c[0] ? a->c[0] : v;
+    float v = a->x[1][i] * a->x[2][i], least = a->c[QM_ADAFACTOR8_PRODUCT_LEAST];
+    a->x[0][i] = v < least ? least : v;
 }
 
 /* x[0][i] = the span of the log code of block i of x[1], which has `rows` numbers in blocks of

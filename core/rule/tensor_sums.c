@@ -18,11 +18,14 @@ void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x,
     const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
     int64_t rows = m->batch * m->rows;
     if (qm_tensor_rule_device()) {
-        qm_sweep_run(QM_SWEEP_row_means, &(struct qm_sweep){.n = rows,
-                                                            .cols = m->cols,
-                                                            .flag = {t.is_square, t.is_single},
-                                                            .c = {t.add},
-                                                            .x = {row, QM_AT(x)}});
+        qm_sweep_run(
+            QM_SWEEP_row_means,
+            &(struct qm_sweep){
+                .n = rows,
+                .cols = m->cols,
+                .flag = {[QM_MEANS_IS_SQUARE] = t.is_square, [QM_MEANS_IS_SINGLE] = t.is_single},
+                .c = {[QM_MEANS_ADD] = t.add},
+                .x = {row, QM_AT(x)}});
         return;
     }
     QM_PARALLEL(rows * m->cols >= QM_THREADS_FROM)
@@ -42,12 +45,15 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
     const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
     int64_t pieces = (m->cols + WIDTH - 1) / WIDTH;
     if (qm_tensor_rule_device()) {
-        qm_sweep_run(QM_SWEEP_col_means, &(struct qm_sweep){.n = m->batch * m->cols,
-                                                            .rows = m->rows,
-                                                            .cols = m->cols,
-                                                            .flag = {t.is_square, t.is_single},
-                                                            .c = {t.add},
-                                                            .x = {col, QM_AT(x)}});
+        qm_sweep_run(
+            QM_SWEEP_col_means,
+            &(struct qm_sweep){
+                .n = m->batch * m->cols,
+                .rows = m->rows,
+                .cols = m->cols,
+                .flag = {[QM_MEANS_IS_SQUARE] = t.is_square, [QM_MEANS_IS_SINGLE] = t.is_single},
+                .c = {[QM_MEANS_ADD] = t.add},
+                .x = {col, QM_AT(x)}});
         return;
     }
     QM_PARALLEL(m->batch * m->rows * m->cols >= QM_THREADS_FROM)
@@ -267,7 +273,7 @@ static void parts_of(const struct qm_lazy_floats *x, int64_t from, int64_t block
     if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_squares, &(struct qm_sweep){.n = blocks,
                                                           .inner = BLOCK,
-                                                          .d = {grid},
+                                                          .d = {[QM_SQUARES_GRID] = grid},
                                                           .x = {NULL, QM_AT(x->made + from)},
                                                           .y = {room}});
         qm_tensor_rule_read(even, room, sizeof *even * (size_t)blocks);

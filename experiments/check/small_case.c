@@ -144,9 +144,9 @@ static struct qm_case crossed_candidate(const struct qm_domain *d, struct qm_dom
     return c;
 }
 
-/* Every hyper-parameter that the rule reads is off its own value in half of the cases, at any kind
- * of value: of some candidates the one in which most have an effect.  Every fourth gets its
- * gradients, after that choice, from a class that is no ordinary one. */
+/* Each hyper-parameter that the rule reads is off its own value with probability 1/2, at any kind
+ * of value; of some such candidates the one is taken in which most have an effect.  Every fourth
+ * gets its gradients, after that choice, from a class that is no ordinary one. */
 struct qm_case qm_crossed_case(const struct qm_domain *d, struct qm_domain_source *s,
                                int64_t number)
 {

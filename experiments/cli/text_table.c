@@ -171,7 +171,7 @@ static int object_lines(json_t *object, const char *indent)
     return width > 0;
 }
 
-static void number_lines(json_t *array)
+static void value_rows(json_t *array)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
         json_t *v = json_array_get(array, i);
@@ -214,7 +214,7 @@ static void as_text(json_t *value)
         if (json_is_object(json_array_get(value, 0)))
             object_table(value);
         else
-            number_lines(value);
+            value_rows(value);
         return;
     }
     int lines = object_lines(value, "");

@@ -41,22 +41,19 @@ enum {
 };
 
 static const uint64_t default_seed = 20240501;
-
-enum { DRAWS = 680, QUICK_DRAWS = 96 };
-enum { QUICK_STRIDE = 8, BATCH = 32 };
+enum { DRAWS = 680, QUICK_DRAWS = 96, QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
     struct qm_recipes recipes;
     qm_status status;            /* the first failure of a recipe */
     const struct qm_backend *on; /* what `backend` names */
-    const char *one_case;
     int list, specials, quick, forever, search;
     int64_t draws; /* -1: the default */
     double time;   /* seconds; 0: no limit */
     uint64_t seed;
     enum qm_mode mode;
     struct qm_kernel_options kernel;
-    const char *template, *backend;
+    const char *one_case, *template, *backend;
     const char *only_kernel; /* name of an option given that needs --kernel; or NULL */
 };
 

@@ -404,12 +404,13 @@ static void step_typed(const struct record *r, float *p, const float *o, double 
 {
     struct qm_sweep a = qm_muon_step(&r->recipe.hyper, r->is_lin, &r->shape, p, o);
     for (int64_t i = 0; i < r->n; i++) {
-        allowed[i] = SUM_TOLERANCE * (fabs((double)p[i]) + fabs((double)a.c[1] * (double)o[i]));
+        allowed[i] = SUM_TOLERANCE *
+                     (fabs((double)p[i]) + fabs((double)a.c[QM_MUON_STEP_LR] * (double)o[i]));
         if (r->type != F32)
-            p[i] = in(r->type, p[i] * a.c[0]);
+            p[i] = in(r->type, p[i] * a.c[QM_MUON_STEP_KEEP]);
     }
     if (r->type != F32)
-        a.c[0] = 1.0f;
+        a.c[QM_MUON_STEP_KEEP] = 1.0f;
     qm_sweep_run(QM_SWEEP_muon_step, &a);
     for (int64_t i = 0; i < r->n && r->type != F32; i++) {
         float x = p[i], e = (float)allowed[i];
@@ -525,7 +526,8 @@ static void replay_run(struct qm_conform *c)
     run.slot[0] = (struct qm_run_slot){
         .codes = r.codes, .scales = r.scales, .n_scales = r.n_scales, .values = r.values};
     run.within.param_relative = SUM_TOLERANCE;
-    run.within.param_absolute = (2.0 * SUM_TOLERANCE + NS_TOLERANCE) * fabs((double)a.c[1]);
+    run.within.param_absolute =
+        (2.0 * SUM_TOLERANCE + NS_TOLERANCE) * fabs((double)a.c[QM_MUON_STEP_LR]);
     qm_run_replay(c, &run);
 }
 

@@ -23,7 +23,7 @@ struct qm_sample {
     const double *want;      /* exact values x */
     const float *got;        /* decoded values x^ */
     const uint8_t *code;     /* codes, one byte each, all below 2^bits */
-    const double *want_step; /* the exact update m / (sqrt(v) + eps) */
+    const double *want_step; /* the exact update (results/METRICS.md) */
     const double *got_step;  /* the update from the quantized state */
     const double *grad;      /* the gradient, for the update's projection on it */
     const float *scale; /* of each element, >= 0: the value that 1 in the map's range stands for */

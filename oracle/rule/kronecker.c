@@ -37,14 +37,6 @@ struct qm_kronecker qm_kronecker_of(const struct qm_oracle_hyper *h, const struc
     return k;
 }
 
-void qm_kronecker_tile(const double *g, int64_t cols, int64_t row, int64_t col, int64_t m,
-                       int64_t n, double *x)
-{
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            x[i * n + j] = g[(row + i) * cols + col + j];
-}
-
 /* ---- matrices -------------------------------------------------------------------------------- */
 
 enum { WIDTH = 8 };

@@ -16,10 +16,6 @@ struct qm_kronecker {
 int qm_kronecker_has(const struct qm_shape *shape);
 struct qm_kronecker qm_kronecker_of(const struct qm_oracle_hyper *h, const struct qm_shape *shape);
 
-/* x[m][n] <- the tile at row `row` and column `col` of g, whose rows have `cols` elements. */
-void qm_kronecker_tile(const double *g, int64_t cols, int64_t row, int64_t col, int64_t m,
-                       int64_t n, double *x);
-
 /* Eigenvectors as the rows of vt[n][n], eigenvalues ev[n], and how far they may be off: e_vt[j] the
  * numbers of row j, HUGE_VAL where that is not small or the sign of the row is open; e_ev[j]. */
 struct qm_eigenbasis {

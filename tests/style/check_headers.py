@@ -1,6 +1,6 @@
 """check_headers.py - Checks guards of headers, one meaning of each tag, and prefixes.
 
-    /usr/bin/python3 tests/style/check_headers.py [--list]
+    /usr/bin/python3 tests/style/check_headers.py [--list | --alone COMPILER...]
 
 A guard is "#ifndef QM_..._NAME_H" and "#define" of the same as the first two directives, and #endif
 as the last; NAME is the file's name in capitals.  Two headers with one guard would hide each other.
@@ -10,11 +10,14 @@ another kind as well.  What bodies of functions hold, and macros that it undefin
 own.  Headers are the *.h of core, oracle, experiments and variants: those of tests have no prefix,
 and the .hpp of the emulator have the names of CUDA.
 --list prints, where nothing is wrong, the headers that make sense alone, for `make check-headers`,
-which compiles them together.
+which compiles them together.  --alone compiles each of them with this command, so that a header
+includes what it needs; nothing else is checked then.
 """
+import concurrent.futures
 import glob
 import os
 import re
+import subprocess
 import sys
 
 # The inside of one source file, which includes them more than once or within a function.
@@ -34,8 +37,9 @@ OF_LIST = re.compile(r"^#\s*define\s+X\((\w+)[^)]*\)\s+\1\s*[,=].*\s+(\w+)\(X\)"
 IN_PARENTHESES = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 ATTRIBUTE = re.compile(r"\b(?:__attribute__|_Alignas)\s*" + IN_PARENTHESES)
 CALL = re.compile(r"^[A-Z]\w*" + IN_PARENTHESES, re.M)  # of a macro
-TAG = re.compile(r"\b(struct|enum|union)\s+(qm_\w+)\s*\{")
-ANY_TAG = re.compile(r"\b(?:struct|enum|union)\s+(\w+)")
+KIND = r"\b(struct|class|enum(?:\s+(?:struct|class)\b)?|union)\s+"
+TAG = re.compile(KIND + r"(qm_\w+)\s*(?:final\s*)?(?::[^:{};()][^{};()]*)?\{")
+ANY_TAG = re.compile(r"\b(?:struct|enum(?:\s+(?:struct|class)\b)?|union)\s+(\w+)")
 
 
 def headers():
@@ -151,18 +155,26 @@ def check(paths):
                 yield f"{path}:1: {kind} {name} of a header has no prefix qm_ or QM_"
 
 
+def named(text):
+    """Yields (kind, name) of the tags that a text defines and of its types of prefix qm_."""
+    yield from TAG.findall(text)
+    yield from (("type", name) for kind, name in declared(text)
+                if kind == "type" and name.startswith("qm_"))
+
+
 def check_sources():
-    """Yields the tags that a source file gives a meaning of its own, and a header or another source
-    file another one; the text that judged kernels are compiled with repeats some (.hpp)."""
+    """Yields the tags and types that a source file gives a meaning of its own, and a header or
+    another source file another one; the text that judged kernels are compiled with repeats some
+    (.hpp)."""
     tags = {}
     for path in headers():
         with open(path, encoding="utf-8") as f:
-            tags.update((tag, path) for _, tag in TAG.findall(without_comments(f.read())))
+            tags.update((name, path) for _, name in named(without_comments(f.read())))
     for top in ("core", "oracle", "experiments", "variants"):
         for path in sorted(p for end in ("c", "cu", "cpp", "hpp")
                            for p in glob.glob(f"{top}/**/*.{end}", recursive=True)):
             with open(path, encoding="utf-8") as f:
-                for kind, tag in TAG.findall(without_comments(f.read())):
+                for kind, tag in named(without_comments(f.read())):
                     other = tags.get(tag, path)
                     if not path.endswith(".hpp"):
                         tags.setdefault(tag, path)
@@ -170,7 +182,21 @@ def check_sources():
                         yield f"{path}:1: {kind} {tag} is defined in {tags[tag]} too"
 
 
+def compiled_alone(command):
+    """What the compiler says of each header that it cannot compile without others before it."""
+    def tried(path):
+        run = subprocess.run([*command, "-x", "c", "-fsyntax-only", "-"], text=True,
+                             input=f'#include "{path}"\n', capture_output=True, check=False)
+        return f"{path}:1: does not compile alone\n{run.stderr}" if run.returncode else None
+    paths = [p for p in headers() if p not in PARTS | PER_ISA]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [wrong for wrong in pool.map(tried, paths) if wrong]
+
+
 def main():
+    if "--alone" in sys.argv:
+        wrong = compiled_alone(sys.argv[sys.argv.index("--alone") + 1:])
+        sys.exit("\n".join(wrong) if wrong else 0)
     paths = headers()
     errors = list(check(paths)) + list(check_sources())
     if errors:

@@ -17,9 +17,9 @@ An error is also what goes up:
     oracle/codebook, metric, theory     use nothing of the other folders of oracle
     all of them           use no header of tests/
 
-With --prefix a link symbol of C or C++ without the prefix qm_ is an error too, but main and what a
-compiler names itself; those of kernels (.cu) and of what is not compiled here (MPI's file where
-there is no MPI) are not looked at.
+With --prefix a link symbol of C or C++ without the prefix qm_ is an error too, but main and the
+names of NAMED, which compilers and linkers expect; those of kernels (.cu) and of what is not
+compiled here (MPI's file where there is no MPI) are not looked at.
 --graph prints each folder with the folders that it depends on, lowest first.
 """
 import glob
@@ -35,6 +35,10 @@ import link_symbols
 
 TOPS = ("core", "oracle", "variants", "experiments")
 REGISTRIES = ("oracle/oracle.h", "core/recipe/variant.h")
+# Link symbols that compilers, sanitizers and linkers name: GCC's locks of OpenMP, what the emulator
+# defines for instrumented code (__tsan_, __ubsan_handle_) and for wrapped calls (__wrap_).
+NAMED = (".gomp_critical_user_", "__tsan_", "__ubsan_handle_", "__wrap_", "__odr_asan.",
+         "DW.ref.__", "std::")
 NOT_C = (".cu", ".cpp", ".hpp")
 INCLUDED = (".", "core/abi", "core/emu")
 
@@ -136,7 +140,7 @@ def without_prefix(build):
     defined, _ = link_symbols.program(build)
     found = {*defined.items(), *cpp_symbols()}
     return [f"no prefix qm_: {file} defines {symbol}" for symbol, file in sorted(found)
-            if not symbol.startswith(("qm_", ".gomp_", "__", "DW.", "std::")) and symbol != "main"]
+            if not symbol.startswith(("qm_", *NAMED)) and symbol != "main"]
 
 
 def cpp_symbols():

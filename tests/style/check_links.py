@@ -2,14 +2,16 @@
 
     /usr/bin/python3 tests/style/check_links.py [--texts]
 
-It looks at the links of every Markdown file, at the headings that their anchors name, at every path
-of the tree that a comment or a text names ("core/quant/search.h", with an anchor or {a,b} as well),
-at every file that a folder's README quotes by a short name (`search.h`, `../base/name.h`; in
-variants/ these are files of the packages), at the folders in the first cells of its tables, at
-every identifier that it quotes (`qm_encode`) and at those of qm_ and QM_ within any quotation of a
-Markdown file: some source must contain it.  Folders that running text names are not looked at, nor
-files in folders whose names begin with a dot.  Result files (.h5 of results/) are what a reader
-makes, and are not looked at.  One line per name that is not there; exits 1 when there is any.
+It looks at the links of every Markdown file ([text](name), [text][name], src=, href=), at the
+calls NAME() and the identifiers of qm_ and QM_ in comments of C, at the headings that their anchors
+name, at every path of the tree that a comment or a text names ("core/quant/search.h", with an
+anchor or {a,b} as well), at every file that a folder's README quotes by a short name (`search.h`,
+`../base/name.h`; in variants/ these are files of the packages), at the folders in the first cells
+of its tables, at every identifier that it quotes (`qm_encode`) and at those of qm_ and QM_ within
+any quotation of a Markdown file: some source must contain it.  Folders that running text names are
+not looked at, nor files in folders whose names begin with a dot.  Result files (.h5 of results/)
+are what a reader makes, and are not looked at.  One line per name that is not there; exits 1 when
+there is any.
 --texts prints instead the Markdown files and every file that they link to, which an installed
 program has as well.
 """
@@ -22,8 +24,11 @@ PATH = re.compile(r"(?<![\w/.*{-])(?:\.\./)*"
                   r"(?:c|h|cu|cpp|hpp|py|bats|bash|md|yaml|yml|css|js|sh|json|txt|svg|npy|npz|h5|zip)|"
                   r"results/[\w/.-]*\w\.md))(?![\w*{])(?:#([\w-]+))?")
 CHOICE = re.compile(r"([\w/.-]+/[\w.-]*)\{([\w.,-]+,[\w.,-]+)\}([\w.-]*)")  # a/{b,c}.h
-LINK = re.compile(r'(?:\]\(|^\[[^\]\n]+\]: +|\b(?:src|href)=")<?([^)#:\s">]*)(?:#([^)\s">]+))?'
-                  r'(?=[)\s">])', re.M)
+LINK = re.compile(r'(?:\]\(\s*|^\[[^\]\n]+\]: +|\b(?:src|href)=["\'])<?([^)#:\s"\'>]*)'
+                  r'(?:#([^)\s"\'>]+))?(?=[)\s"\'>])', re.M)
+QUOTED = re.compile(r"```.*?```|`[^`\n]*`|^    [^\n]*$", re.S | re.M)  # of Markdown
+REFERENCE = re.compile(r"\[([^\]\[\n]+)\]\[([^\]\n]*)\]")  # [text][name], [name][]
+CALL = re.compile(r"(?<![\w.>])([A-Za-z_]\w*)\(\)")
 FILE = re.compile(r"`((?:(?:\.\.|[\w-]+)/)*[\w-]+\."
                   r"(?:c|h|cu|cpp|hpp|py|bats|bash|sh|yaml|yml|css|js|json|txt|md|svg|npz))`")
 ROW = re.compile(r"^\| `[^|\n]*", re.M)  # its first cell
@@ -45,6 +50,7 @@ MADE_UP = re.compile(r"NAME|XXX|(?<![a-z])mine(?![a-z])|valley|/x\.|test_X|"
 
 
 TREE = []  # what files() yields
+CALLED = set()  # words of scripts, for the calls that comments of C name
 TEXTS = (".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats", ".bash", ".sh", ".yaml", ".yml",
          ".js", ".css", ".txt", "Makefile")
 
@@ -112,6 +118,11 @@ def named(path, text, words, code):
     found = [(m, m[1]) for m in PATH.finditer(text)]
     if path.endswith(".md"):
         found += [(m, os.path.join(folder, m[1]) if m[1] else path) for m in LINK.finditer(text)]
+        plain = QUOTED.sub(lambda m: " " * len(m[0]), text)
+        for m in REFERENCE.finditer(plain):
+            name = m[2] or m[1]
+            is_missing = not re.search(rf"^ {{0,3}}\[{re.escape(name)}\]:", plain, re.M | re.I)
+            yield m.start(), f"no link is [{name}]", is_missing
         for m in re.finditer(r"`[^`\n]+`", text):
             yield from ((m.start(), f"no code has {name}", not is_word(name, code))
                         for name in QM_NAME.findall(m[0]))
@@ -119,6 +130,9 @@ def named(path, text, words, code):
         for m in filter(lambda m: m[1], COMMENT.finditer(text)):
             yield from ((m.start(), f"no code has {name}", not is_word(name, code))
                         for name in QM_NAME.findall(m[1]))
+            yield from ((m.start(), f"no code has {name}()",
+                         not is_word(name, code) and name not in CALLED)
+                        for name in CALL.findall(m[1]))
     for m, name in found:
         is_there = os.path.exists(name)
         yield m.start(), f"{name} is not there", not is_there
@@ -151,6 +165,7 @@ def main():
             words.update([stem, *re.findall(r"\w+", text)])
             stated = COMMENT.sub(lambda m: " " if m[1] else m[0], text) if is_c else text
             plain = COMMENT.sub(" ", text) if is_c else ""
+            CALLED.update(() if is_c or path.endswith(".txt") else re.findall(r"\w+", text))
             code.update([stem, *QM_NAME.findall(stated), *re.findall(r"\w+", plain)])
     for path, text in held.items():
         text = CHOICE.sub(lambda m: " ".join(m[1] + x + m[3] for x in m[2].split(",")), text)

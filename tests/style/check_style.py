@@ -8,9 +8,10 @@ It prints one line per violation and exits 1 when there is any.  The limits:
                     initialiser rows, rows of list macros, strings, in C and Python, with the
                     comments behind them; in bash and bats strings of 40 columns and more, which
                     hold other languages, do not count, but for comments; no blank at its end
-    a function      80 lines from its brace (Python: its def) to its end, a macro's and a macro of
-                    statements, too; 8 parameters, of a prototype, a type of function, a pointer to
-                    one and a lambda, too
+    a function      80 lines from its brace (Python: its def) to its end, a macro's, a macro of
+                    statements and a lambda outside of functions, too; 8 parameters, of a prototype,
+                    a type of function, a pointer to one and a lambda, too; those of a macro are not
+                    counted, since a row of a list macro has as many as the table has columns
     a file          600 lines; step.cu may be longer, because it is one kernel's text; its last line
                     ends
     a bats test     no command "! COMMAND" alone, which cannot fail it: "! COMMAND || return 1"; nor
@@ -71,6 +72,8 @@ HEAD = re.compile(r"\b(?:alignas|_Alignas)\s*\([^()]*\)|\btemplate\s*<[^<>]*>")
 # A second branch of the preprocessor.
 BRANCH = re.compile(r"(?<=\n)[ \t]*#[ \t]*(?:else|elif)\b(?:(?!\n[ \t]*#[ \t]*if).)*?"
                     r"(?=\n[ \t]*#[ \t]*(?:else|elif|endif)\b)", re.S)
+# A lambda that is a variable's value: its name.
+LAMBDA = re.compile(r"(\w+)\s*=\s*\[[^\]]*\]\s*(?:\([^{}]*\))?[^(){}=;]*$")
 VALUE = re.compile(r"=\s*(?:\([^()]*\))?$|\b(?:struct|enum|union)\b[^()]*$")
 
 
@@ -118,10 +121,11 @@ def functions(path, text):
         if m[0] == "{":
             kind = "inner" if inside and inside[-1] != "outer" else \
                 "outer" if OUTER.search(head) and (is_cpp or head.startswith("extern")) else \
+                "function" if is_cpp and LAMBDA.search(head) else \
                 "inner" if VALUE.search(head) or (is_cpp and "(" not in head) else "function"
             if kind == "function":
-                first = at
-                found = function_of(head)
+                first, value = at, is_cpp and LAMBDA.search(head)
+                found = value[1] if value else function_of(head)
                 if not found:
                     yield None, text.count("\n", 0, at) + 1, 0
             inside.append(kind)

@@ -19,8 +19,9 @@ setup() {
     mkdir -p "$t"/core/folder
     echo 'int qm_there; char spare; char *s = "QM_THERE";' |
         tee "$t/core/planted.h" >"$t/core/planted_b.h"
-    echo '/* qm_there, QM_THERE */' >"$t/core/planted_c.c"
-    printf '%s\n' '# The head' '[a](README.md "the text") [b](#the-head) [c](https://a.b/c)' \
+    echo '/* qm_there, QM_THERE; as x[a][b], qm_there() and time() do */ long t = time(0);' >"$t/core/planted_c.c"
+    printf '%s\n' '# The head' '[a](README.md "the text") [b](#the-head) [c]( https://a.b/c)' \
+        '`x[a][b]` [e][] <img src='"'core/planted.h'"'>' \
         '[d][e] `qm_there(x)` `planted.h` core/{planted,planted_b}.h' '[e]: core/planted.h' \
         '| `core/folder/` | b |' >"$t/README.md"
     echo '# Head' >"$t/core/README.md"
@@ -65,6 +66,12 @@ README.md|[x](NAME.md "the text")
 README.md|[x](#NAME)
 README.md|[x]: NAME.md
 README.md|<img src="NAME.svg">
+README.md|<img src='NAME.svg'>
+README.md|[x]( NAME.md)
+README.md|[x][NAME]
+README.md|[NAME][]
+core/planted.c|/* As NAME_of() does. */
+core/planted.h|// Returns what NAME_of() returns.
 LIST
-    [ "$found" -eq 28 ]
+    [ "$found" -eq 34 ]
 }

@@ -28,6 +28,12 @@ counts() {
         sed -nE 's/^([0-9]+) EQUAL, ([0-9]+) NEAR, 0 DIFFERS, ([0-9]+) skipped.*/\1 \2 \3/p'
 }
 
+# sum_of_rows [FILE]: "EQUAL NEAR SKIPPED", summed over the rows of a table that have three counts
+sum_of_rows() {
+    sed -nE 's/.*\| ([0-9]+) \/ ([0-9]+) \/ ([0-9]+)( \([^|]*\))? \|.*/\1 \2 \3/p' "$@" |
+        awk '{ equal += $1; near += $2; skipped += $3 } END { print equal, near, skipped }'
+}
+
 @test "the counts of recorded cases in the texts are those of conform" {
     long 3
     local all apart rows
@@ -37,10 +43,12 @@ counts() {
     grep -qF "| $equal equal, $near near, 0 differ, $skipped skipped |" README.md
     grep -qF "| $equal equal, $near within a tolerance, 0 differ, $skipped skipped:" \
         experiments/check/README.md
-    rows=$(sed -nE 's/.*\| ([0-9]+) \/ ([0-9]+) \/ ([0-9]+) \|.*/\1 \2/p' README.md |
-        awk '{ equal += $1; near += $2 } END { print equal, near }')
+    rows=$(sum_of_rows README.md)
     echo "rows $rows, of no system $apart, all $all"
-    [ "$rows" = "$((equal - ${apart%% *})) $near" ]
+    [ "$rows" = "$((equal - ${apart%% *})) $near $((skipped - ${apart##* }))" ]
+    rows=$(sed -n '/^| system | variants | golden cases/,/^$/p' variants/README.md | sum_of_rows)
+    echo "rows of variants/README.md $rows, all $all"
+    [ "$rows" = "$all" ]
 }
 
 @test "what README.md says of the bits of adamw5_3_qm is what analyze counts" {

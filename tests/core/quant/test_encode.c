@@ -441,6 +441,63 @@ static void test_float8(void **state)
         }
 }
 
+/* The code of e4m3 whose value is nearest to y, |y| <= 448, by a search of all; of two the one with
+ * an even last bit. */
+static uint8_t nearest_e4m3(float y)
+{
+    double least = HUGE_VAL;
+    uint8_t best = 0;
+    for (int code = 0; code < 127; code++) {
+        int e = code / 8, m = code % 8;
+        double value = e == 0 ? ldexp(m, -9) : ldexp(8 + m, e - 10);
+        double off = fabs(fabs((double)y) - value);
+        if (off < least || (off == least && code % 2 == 0)) {
+            least = off;
+            best = (uint8_t)code;
+        }
+    }
+    return (uint8_t)(best | (signbit(y) ? 0x80 : 0));
+}
+
+/* Half way between two values of e4m3 the even code is taken; on either side, the nearer one. */
+static void test_float8_ties(void **state)
+{
+    enum { ROWS = 13, COLS = 64, COUNT = ROWS * COLS };
+    static const char *const texts[] = {"e4m3:8s/block:64/bisect/even/floor:1e-12",
+                                        "e4m3:8s/rank1/scan/even/floor:1e-12"};
+    static float x[COUNT], scales[COUNT];
+    static uint8_t codes[COUNT];
+    const struct qm_shape shape = {2, {ROWS, COLS}};
+    (void)state;
+    for (int i = 0, k = 0; i < COUNT; i++) {
+        if (i < COLS || i % COLS == 0) { /* the maxima, so that each unit value is x itself */
+            x[i] = 448.0f;
+            continue;
+        }
+        int low = k / 6; /* below, at and above each of 126 middles, of both signs */
+        float middle =
+            0.5f * (qm_e4m3_to_float((uint8_t)low) + qm_e4m3_to_float((uint8_t)(low + 1)));
+        x[i] = k % 3 == 1 ? middle : nextafterf(middle, k % 3 == 0 ? 0.0f : INFINITY);
+        x[i] = k / 3 % 2 ? -x[i] : x[i];
+        k++;
+    }
+    assert_true(x[COUNT - 1] < -432.0f); /* the last middle, of 416 and 448 */
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++)
+        for (int q = 0; q < 2; q++) {
+            struct qm_codec c;
+            if (!qm_isa_force((enum qm_isa)isa))
+                continue;
+            assert_int_equal(qm_codec_parse(&c, texts[q]), QM_OK);
+            assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
+            for (int i = 0; i < COUNT; i++) {
+                uint8_t want = nearest_e4m3(x[i]);
+                if (codes[i] != want || qm_float_to_e4m3(x[i], 1) != want)
+                    fail_msg("%s: %a is %02x, converted %02x, want %02x", texts[q], (double)x[i],
+                             codes[i], qm_float_to_e4m3(x[i], 1), want);
+            }
+        }
+}
+
 /* The probability that stochastic rounding goes up is the position within the cell; the same draws
  * give the same codes. */
 static void test_stochastic(void **state)
@@ -505,15 +562,11 @@ static void test_pack(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges_and_isas),
-        cmocka_unit_test(test_fused_blocks),
-        cmocka_unit_test(test_fused_definition),
-        cmocka_unit_test(test_rank1_definition),
-        cmocka_unit_test(test_float8),
-        cmocka_unit_test(test_pair_definitions),
-        cmocka_unit_test(test_dither),
-        cmocka_unit_test(test_stochastic),
-        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_ranges_and_isas),  cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_fused_definition), cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_float8),           cmocka_unit_test(test_float8_ties),
+        cmocka_unit_test(test_pair_definitions), cmocka_unit_test(test_dither),
+        cmocka_unit_test(test_stochastic),       cmocka_unit_test(test_pack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

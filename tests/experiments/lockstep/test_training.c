@@ -65,7 +65,7 @@ static void release(struct ran *a)
     qm_suite_free(a->s);
 }
 
-static struct qm_lockstep_pair *open_sides(const struct qm_cell *c)
+static struct qm_lockstep_pair *open_pair(const struct qm_cell *c)
 {
     struct qm_lockstep_pair *a = calloc(1, sizeof *a);
     assert_non_null(a);
@@ -95,7 +95,7 @@ static void test_warmup(void **state)
     assert_int_equal(r.r.n_cells, 4);
     for (int64_t i = 0; i < 4; i++) {
         const struct qm_cell *c = &r.r.cell[i];
-        struct qm_lockstep_pair *a = open_sides(c);
+        struct qm_lockstep_pair *a = open_pair(c);
         double p[64], q[64], g[64];
         memcpy(p, a->twin_p, sizeof p);
         for (int j = 0; j < 64; j++)
@@ -148,7 +148,7 @@ static void test_suggestions(void **state)
         assert_int_equal(qm_problem_find(cases[i].like, &like), QM_OK);
         double want[] = {like->lr_adamw, like->lr_sgdm, like->lr_lion, 0.5};
         for (int k = 0; k < 4; k++) {
-            struct qm_lockstep_pair *a = open_sides(&r.r.cell[k]);
+            struct qm_lockstep_pair *a = open_pair(&r.r.cell[k]);
             assert_true(a->recipe.hyper.lr == want[k] && a->twin_hyper.lr == want[k]);
             assert_int_equal(qm_cell_steps(&r.r.cell[k]), like->steps);
             qm_lockstep_pair_close(a);
@@ -161,7 +161,7 @@ static void test_suggestions(void **state)
 
 static struct qm_lockstep_pair *after(const struct qm_cell *c, int64_t steps)
 {
-    struct qm_lockstep_pair *a = open_sides(c);
+    struct qm_lockstep_pair *a = open_pair(c);
     for (int64_t k = 0; k < steps; k++)
         update(a, k);
     return a;
@@ -251,7 +251,7 @@ static void test_rosen_basins(void **state)
              "\"problem:nqm:n=4\"]\n",
              &r);
     for (int64_t i = 0; i < 5; i++) {
-        struct qm_lockstep_pair *a = open_sides(&r.r.cell[i]);
+        struct qm_lockstep_pair *a = open_pair(&r.r.cell[i]);
         int64_t n = i == 1 ? 2 : 4;
         for (int b = 0; b < 2; b++) {
             for (int64_t j = 0; j < n; j++) {
