@@ -32,6 +32,11 @@ static qm_status space_shape(const char *file_path, const char *path, hid_t d, s
 static qm_status dataset_open(hid_t file, const char *file_path, const char *path, hid_t *out)
 {
     hid_t d = H5Dopen2(file, path, H5P_DEFAULT);
+    char why[200];
+    if (d < 0)
+        qm_h5_guard_reason(why);
+    if (d < 0 && H5Lexists(file, path, H5P_DEFAULT) > 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s cannot be opened: %s", file_path, path, why);
     if (d < 0)
         return qm_fail(QM_NO_MATCH, "%s: there is no dataset %s", file_path, path);
     qm_status st = qm_h5_guard_dataset(file_path, path, d);

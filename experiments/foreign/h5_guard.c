@@ -246,8 +246,8 @@ static uint64_t bytes_at(hid_t set, const hsize_t *at, int is_filtered, uint64_t
 
 /* Whether every chunk is found where some place of the dataset looks for it: the chunks that the
  * places find have as many bytes as all that the index lists.  Otherwise one lies outside or
- * between the places, or a second time in one.  *end: as bytes_at; *odd: the size of a chunk without
- * filters that is not that of all. */
+ * between the places, or a second time in one.  *end: as bytes_at.  *odd: the size of a chunk
+ * without filters that is not that of all. */
 static int has_chunks_in_place(hid_t set, hid_t plist, const struct chunks *c, uint64_t *end,
                                uint64_t *odd)
 {

@@ -376,8 +376,8 @@ for name, chunks in (("column", (4096, 1)), ("row", (1, 4096)), ("none", None)):
     done
 }
 
-# libhdf5 accepts a chunk that unpacks to another size.  What a file holds is drawn: filters, shapes,
-# which filters a chunk was written without, and by how many bytes it is off.
+# libhdf5 accepts a chunk that unpacks to another size.  What a file holds is drawn: filters,
+# shapes, which filters a chunk was written without, and by how many bytes it is off.
 @test "import: chunks with filters unpack to their size, or the dataset is refused" {
     long 10
     "$PYTHON" - <<'P'
