@@ -33,6 +33,7 @@ libgsl-dev=pkg-config --exists gsl
 libyaml-dev=pkg-config --exists yaml-0.1
 libjansson-dev=pkg-config --exists jansson
 libzip-dev=pkg-config --exists libzip
+zlib1g-dev=pkg-config --exists zlib
 libcmocka-dev=pkg-config --exists cmocka
 libmpfr-dev=pkg-config --exists mpfr
 bats=command -v bats
@@ -51,7 +52,7 @@ endif
 export PACKAGES
 
 # Asked when first needed, so that what setup has just installed is found.
-PC := hdf5 gsl yaml-0.1 jansson libzip
+PC := hdf5 gsl yaml-0.1 jansson libzip zlib
 PC_CFLAGS = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(PC)))$(PC_CFLAGS)
 PC_LIBS = $(eval PC_LIBS := $(shell pkg-config --libs $(PC)) -lhdf5_hl)$(PC_LIBS)
 TEST_LIBS = $(eval TEST_LIBS := $(shell pkg-config --libs cmocka mpfr))$(TEST_LIBS)

@@ -53,15 +53,15 @@ static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
     if (!qm_golden_case_needs(c, needs, is_relative ? 1 : 2))
         return;
     w->rule = qm_rule_find("adafactor");
-    double beta1 = qm_tensor_run_number(c, "beta1", 0, -1.0);
+    double beta1 = qm_tensor_run_number(c, "beta1", 0, 1, -1.0);
     h->beta1 = beta1 < 0.0 ? 0.0 : fmax(beta1, DBL_TRUE_MIN);
-    h->beta2_decay = qm_tensor_run_number(c, "decay_rate", 0, -0.8);
-    h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1.0);
-    h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);
+    h->beta2_decay = qm_tensor_run_number(c, "decay_rate", 0, 1, -0.8);
+    h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1, 1.0);
+    h->eps1 = qm_tensor_run_number(c, "eps", 0, 2, 1e-30);
     h->relative_step = is_relative;
     h->scale_parameter = qm_golden_case_int(c, "scale_parameter", 1);
     h->warmup = qm_golden_case_int(c, "warmup_init", 0);
-    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2); /* the cap of a relative step */
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1, 1e-2); /* the cap of a relative step */
     w->scales = h->scale_parameter;
     w->state[0] = "state_exp_avg_sq_row";
     w->state[1] = "state_exp_avg_sq_col";
@@ -103,11 +103,11 @@ static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
     if (!qm_golden_case_needs(c, &(struct qm_golden_need){"lr", QM_NEED_number, 0, 1e30, 0}, 1))
         return;
     w->rule = qm_rule_find("adafactor_torch");
-    h->beta2_decay = qm_tensor_run_number(c, "beta2_decay", 0, -0.8);
-    h->clip = qm_tensor_run_number(c, "d", 0, 1.0);
-    h->eps1 = qm_tensor_run_number(c, "eps", 0, machine_epsilon(c));
+    h->beta2_decay = qm_tensor_run_number(c, "beta2_decay", 0, 1, -0.8);
+    h->clip = qm_tensor_run_number(c, "d", 0, 1, 1.0);
+    h->eps1 = qm_tensor_run_number(c, "eps", 0, 2, machine_epsilon(c));
     h->maximize = qm_golden_case_int(c, "maximize", 0);
-    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1, 1e-2);
     if (qm_golden_case_whole(c, "tensor_lr", 0)) /* products with it are float32, in float64 too */
         h->lr = (double)(float)h->lr;
     if (qm_golden_case_whole(c, "tensor_lr", 0) && machine_epsilon(c) == DBL_EPSILON)
@@ -144,8 +144,8 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     if (is_hf) /* its states and its step are float32 in every release */
         w->bf16 = bf16;
     qm_tensor_run_norms(c, w);
-    w->hyper.weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
-    w->hyper.eps2 = qm_tensor_run_number(c, "eps", 1, 1e-3);
+    w->hyper.weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 1, 0.0);
+    w->hyper.eps2 = qm_tensor_run_number(c, "eps", 1, 2, 1e-3);
     qm_golden_case_unread(c, is_hf ? BOTH HF : BOTH TORCH,
                           is_hf ? "grads params state_step state_RMS state_exp_avg "
                                   "state_exp_avg_sq state_exp_avg_sq_row state_exp_avg_sq_col"

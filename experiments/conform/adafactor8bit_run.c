@@ -16,7 +16,7 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
 {
     double eps[2] = {(double)NAN, 1e-3};
     static const char *const scales[] = {"channel", "tensor"};
-    qm_golden_numbers(c->file, c->group, "hp_eps", eps, 2);
+    qm_golden_case_numbers(c, "hp_eps", 2, eps);
     h->lr = qm_golden_case_number(c, "hp_lr", 1e-2);
     h->beta1 = qm_golden_case_number(c, "hp_beta1", -1.0);
     h->beta2 = qm_golden_case_number(c, "hp_beta2", -1.0);
@@ -274,7 +274,15 @@ static int arguments_there(struct qm_conform *c)
                                         "hp_m_block_size",
                                         "hp_enable_fira_for_adafactor",
                                         "hp_fira_margin"};
+    char name[128];
     int64_t count;
+    for (int i = 0; qm_golden_attribute_name(c->file, c->group, i, name, sizeof name); i++) {
+        int n = strcmp(name, "hp_eps") == 0 ? 2 : 1;
+        enum qm_golden_attribute is = qm_golden_attribute(c->file, c->group, name, &count);
+        if (strncmp(name, "hp_", 3) == 0 && (is == QM_GOLDEN_OTHER || count != n))
+            qm_golden_case_unreadable(c, "attribute %.60s of %.100s has %lld elements, expected %d",
+                                      name, c->group, (long long)count, n);
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (qm_golden_attribute(c->file, c->group, names[i], &count) != QM_GOLDEN_NUMBERS)
             qm_golden_case_unreadable(c,

@@ -214,17 +214,17 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[NORM] = "state_scaled_grad_norm";
     w->more = more;
     w->has_more_doubles = 1;
-    h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
-    h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1, 0.0);
+    h->beta1 = qm_tensor_run_number(c, "betas", 0, 2, 0.9);
     w->keep = h->beta1;
-    h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
-    h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
-    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
+    h->beta2 = qm_tensor_run_number(c, "betas", 1, 2, 0.999);
+    h->eps = qm_tensor_run_number(c, "eps", 0, 1, 1e-6);
+    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 1, 0.0);
     h->correct_bias = qm_golden_case_int(c, "correct_bias", 1);
     h->scale_front = qm_golden_case_int(c, "scale_front", 0);
     h->limiter = !qm_golden_case_whole(c, "disable_nl", 0);
-    h->rank = qm_tensor_run_number(c, "rank", 0, 0.0);
-    h->scale = qm_tensor_run_number(c, "scale", 0, 1.0);
+    h->rank = qm_tensor_run_number(c, "rank", 0, 1, 0.0);
+    h->scale = qm_tensor_run_number(c, "scale", 0, 1, 1.0);
     h->side = (double)side_of(c);
     h->gap = 0.0; /* the recorded matrices are used */
     h->tensor_scale = qm_golden_case_choice(c, "scale_type", scales, 2, 0) == 1;

@@ -56,7 +56,7 @@ static void replay_device(struct qm_conform *c)
 static uint64_t attribute(struct qm_conform *c, const char *name)
 {
     uint64_t x = 0;
-    if (!qm_golden_unsigned(c->file, c->group, name, &x))
+    if (!qm_golden_case_unsigned(c, name, &x))
         qm_golden_case_skip(c, "attribute %s is missing", name);
     return x;
 }

@@ -110,15 +110,15 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->average = AVG;
     w->squares = SQUARES;
     memcpy(w->state, states, sizeof states);
-    h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
-    h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);
-    h->eps2 = qm_tensor_run_number(c, "eps", 1, 1e-16);
-    h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1.0);
-    h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1, 0.0);
+    h->eps1 = qm_tensor_run_number(c, "eps", 0, 2, 1e-30);
+    h->eps2 = qm_tensor_run_number(c, "eps", 1, 2, 1e-16);
+    h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1, 1.0);
+    h->beta1 = qm_tensor_run_number(c, "betas", 0, 3, 0.9);
     w->keep = h->beta1;
-    h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
-    h->beta3 = qm_tensor_run_number(c, "betas", 2, 0.9999);
-    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
+    h->beta2 = qm_tensor_run_number(c, "betas", 1, 3, 0.999);
+    h->beta3 = qm_tensor_run_number(c, "betas", 2, 3, 0.9999);
+    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 1, 0.0);
 }
 
 void qm_conform_came(struct qm_conform *c) { qm_tensor_run_replay(c, setup, NULL); }

@@ -124,14 +124,14 @@ int qm_golden_case_begin(struct qm_conform *c, const char *group, const char *pa
     return qm_name_matches(c->now.name, c->filter);
 }
 
-/* Attributes shape and ndim of a run, which describe its parameter. */
-static void judge_shape(struct qm_conform *c)
+/* Attributes shape and ndim of a case, which describe its parameter or what it quantizes. */
+static void judge_shape(struct qm_conform *c, const char *data)
 {
     int64_t n = 0;
     enum qm_golden_attribute kind = qm_golden_attribute(c->file, c->group, "shape", &n);
     if (kind == QM_GOLDEN_TEXT || kind == QM_GOLDEN_OTHER)
         qm_golden_case_unreadable(c, "attribute shape of %.100s is not numbers", c->group);
-    (void)qm_run_shape(c, "shape", qm_golden_case_numel(c, "param0"));
+    (void)qm_run_shape(c, "shape", qm_golden_case_numel(c, data));
     int64_t rank = qm_golden_case_whole(c, "ndim", n);
     if (kind == QM_GOLDEN_NUMBERS && rank != n && !(rank == 0 && n == 1))
         qm_golden_case_unreadable(c, "attribute ndim of %.100s is %lld, and shape has %lld numbers",
@@ -141,7 +141,9 @@ static void judge_shape(struct qm_conform *c)
 void qm_golden_case_end(struct qm_conform *c)
 {
     if (qm_golden_case_open(c) && qm_golden_case_has(c, "param0")) /* by any of its names */
-        judge_shape(c);
+        judge_shape(c, "param0");
+    else if (qm_golden_case_open(c) && qm_golden_case_has(c, "x"))
+        judge_shape(c, "x");
     if (qm_golden_case_open(c) && c->now.compared == 0) {
         c->now.outcome = QM_CONFORM_unreadable;
         snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
@@ -419,20 +421,38 @@ float *qm_golden_case_stored(struct qm_conform *c, const char *name, int64_t num
     return bits ? out : NULL;
 }
 
-/* 1 where the attribute is absent, or what is expected; otherwise the case is unreadable. */
-static int attribute_is(struct qm_conform *c, const char *name, enum qm_golden_attribute want)
+/* 1 where the attribute is absent, or what is expected, of `count` elements; otherwise the case is
+ * unreadable. */
+static int attribute_is(struct qm_conform *c, const char *name, enum qm_golden_attribute want,
+                        int count)
 {
     int64_t n;
+    char expected[32], list[48];
     enum qm_golden_attribute is = qm_golden_attribute(c->file, c->group, name, &n);
-    if (is == QM_GOLDEN_ABSENT || (is == want && n == 1))
+    if (is == QM_GOLDEN_ABSENT || (is == want && n == count))
         return 1;
+    snprintf(expected, sizeof expected, count == 1 ? "one number" : "%d numbers", count);
+    snprintf(list, sizeof list, "a list of numbers, %lld", (long long)n);
     (void)qm_fail(QM_BAD_FILE, "attribute %s of %s is %s, expected %s", name, c->group,
                   is == QM_GOLDEN_TEXT      ? "a text"
-                  : is == QM_GOLDEN_NUMBERS ? (n == 1 ? "a number" : "a list of numbers")
+                  : is == QM_GOLDEN_NUMBERS ? (n == 1 ? "a number" : list)
+                  : want == QM_GOLDEN_TEXT  ? "no text, or one with more behind a NUL"
                                             : "of a type that is not read",
-                  want == QM_GOLDEN_TEXT ? "one text" : "one number");
+                  want == QM_GOLDEN_TEXT ? "one text" : expected);
     qm_golden_case_failed(c);
     return 0;
+}
+
+int qm_golden_case_numbers(struct qm_conform *c, const char *name, int n, double *out)
+{
+    return attribute_is(c, name, QM_GOLDEN_NUMBERS, n) &&
+           qm_golden_numbers(c->file, c->group, name, out, n) == n;
+}
+
+int qm_golden_case_unsigned(struct qm_conform *c, const char *name, uint64_t *out)
+{
+    return attribute_is(c, name, QM_GOLDEN_NUMBERS, 1) &&
+           qm_golden_unsigned(c->file, c->group, name, out);
 }
 
 /* 1 where one need is met. */
@@ -447,7 +467,7 @@ static int need_met(struct qm_conform *c, const struct qm_golden_need *need)
     if (need->kind == QM_NEED_data)
         return 1;
     int is_text = need->kind == QM_NEED_text;
-    if (!attribute_is(c, need->name, is_text ? QM_GOLDEN_TEXT : QM_GOLDEN_NUMBERS))
+    if (!attribute_is(c, need->name, is_text ? QM_GOLDEN_TEXT : QM_GOLDEN_NUMBERS, 1))
         return 0;
     int there = is_text ? qm_golden_text(c->file, c->group, need->name, text, sizeof text)
                         : qm_golden_numbers(c->file, c->group, need->name, &x, 1) > 0;
@@ -511,10 +531,7 @@ double *qm_golden_case_rates(struct qm_conform *c, int64_t steps)
 double qm_golden_case_number(struct qm_conform *c, const char *name, double fallback)
 {
     double x;
-    int n = attribute_is(c, name, QM_GOLDEN_NUMBERS)
-                ? qm_golden_numbers(c->file, c->group, name, &x, 1)
-                : 0;
-    return n > 0 && !isnan(x) ? x : fallback;
+    return qm_golden_case_numbers(c, name, 1, &x) && !isnan(x) ? x : fallback;
 }
 
 int64_t qm_golden_case_whole(struct qm_conform *c, const char *name, int64_t fallback)
@@ -540,7 +557,7 @@ int qm_golden_case_int(struct qm_conform *c, const char *name, int fallback)
 int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_t size)
 {
     out[0] = '\0';
-    return attribute_is(c, name, QM_GOLDEN_TEXT) &&
+    return attribute_is(c, name, QM_GOLDEN_TEXT, 1) &&
            qm_golden_text(c->file, c->group, name, out, size);
 }
 

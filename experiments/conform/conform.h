@@ -155,10 +155,16 @@ struct qm_golden_need {
  * missing, of another type or out of range. */
 int qm_golden_case_needs(struct qm_conform *c, const struct qm_golden_need *need, int n);
 
+/* Exactly n numbers of an attribute of the case's group: 1, and they are in out.  0: it is absent,
+ * or the case is unreadable, with how many there are. */
+int qm_golden_case_numbers(struct qm_conform *c, const char *name, int n, double *out);
+
 /* Attributes of the case's group; a number that is absent or NaN is the fallback.  An attribute of
  * another type, a list of numbers for instance, makes the case unreadable; so does of `whole` one
- * that is no whole number, and of `int` one that an int does not hold. */
+ * that is no whole number, and of `int` one that an int does not hold.  unsigned: 1, and all 64
+ * bits of an integer; 0 where there is none. */
 double qm_golden_case_number(struct qm_conform *c, const char *name, double fallback);
+int qm_golden_case_unsigned(struct qm_conform *c, const char *name, uint64_t *out);
 int64_t qm_golden_case_whole(struct qm_conform *c, const char *name, int64_t fallback);
 int qm_golden_case_int(struct qm_conform *c, const char *name, int fallback);
 int qm_golden_case_text(struct qm_conform *c, const char *name, char *out, size_t size);

@@ -277,8 +277,8 @@ static void setup_adam(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[1] = "state_exp_avg_sq";
     w->state[3] = "state_scaling_grad_norm";
     w->average = AVG;
-    h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
-    h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
+    h->beta1 = qm_tensor_run_number(c, "betas", 0, 2, 0.9);
+    h->beta2 = qm_tensor_run_number(c, "betas", 1, 2, 0.999);
     h->correct_bias = qm_golden_case_int(c, "correct_bias", 1);
     w->keep = h->beta1;
 }
@@ -292,8 +292,8 @@ static void setup_rms(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->state[1] = "state_momentum_buffer";
     w->state[2] = "state_grad_avg";
     w->state[4] = "state_scaling_grad_norm";
-    h->beta2 = qm_tensor_run_number(c, "beta", 0, 0.9);
-    h->momentum = qm_tensor_run_number(c, "momentum", 0, 0.0);
+    h->beta2 = qm_tensor_run_number(c, "beta", 0, 1, 0.9);
+    h->momentum = qm_tensor_run_number(c, "momentum", 0, 1, 0.0);
     h->centered = qm_golden_case_int(c, "centered", 0);
 }
 
@@ -311,11 +311,11 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->has_sums = 1;
     w->more = more;
     w->has_more_doubles = 1;
-    h->lr = qm_tensor_run_number(c, "lr", 0, 0.0);
-    h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
-    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
-    h->rank = qm_tensor_run_number(c, "rank", 0, 0.0);
-    h->scale = qm_tensor_run_number(c, "alpha", 0, 1.0);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1, 0.0);
+    h->eps = qm_tensor_run_number(c, "eps", 0, 1, 1e-6);
+    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 1, 0.0);
+    h->rank = qm_tensor_run_number(c, "rank", 0, 1, 0.0);
+    h->scale = qm_tensor_run_number(c, "alpha", 0, 1, 1.0);
     h->gap = 0.0; /* the recorded matrices are used */
     h->side = -1.0;
     if (!qm_golden_case_text(c, "proj_type", text, sizeof text))

@@ -49,8 +49,9 @@ static hid_t object_open(struct qm_golden *g, const char *path)
 static enum qm_golden_kind direct_at(struct qm_golden *g, const char *path)
 {
     hid_t o = object_open(g, path);
-    if (o < 0)
-        return QM_GOLDEN_NONE;
+    if (o < 0) /* who reads it says why it cannot be opened */
+        return path[0] && H5Lexists(g->file, path, H5P_DEFAULT) > 0 ? QM_GOLDEN_DATASET
+                                                                    : QM_GOLDEN_NONE;
     H5I_type_t type = H5Iget_type(o);
     H5Oclose(o);
     return type == H5I_GROUP     ? QM_GOLDEN_GROUP
@@ -112,26 +113,6 @@ static hid_t attribute_open(struct qm_golden *g, const char *path, const char *n
     return a;
 }
 
-static enum qm_golden_attribute direct_attribute(struct qm_golden *g, const char *path,
-                                                 const char *name, int64_t *count)
-{
-    hid_t a = attribute_open(g, path, name);
-    *count = 0;
-    if (a < 0)
-        return QM_GOLDEN_ABSENT;
-    hid_t t = H5Aget_type(a), space = H5Aget_space(a);
-    H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
-    *count = space < 0 ? 0 : (int64_t)H5Sget_simple_extent_npoints(space);
-    H5Sclose(space);
-    H5Tclose(t);
-    H5Aclose(a);
-    /* h5py stores a truth value as an enumeration of 8 bits */
-    int is_number = class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM;
-    return is_number                            ? QM_GOLDEN_NUMBERS
-           : class == H5T_STRING && *count == 1 ? QM_GOLDEN_TEXT
-                                                : QM_GOLDEN_OTHER;
-}
-
 /* Elements of a numeric attribute, read as type into a fresh array; 0 when there are none. */
 static int attribute_read(struct qm_golden *g, const char *path, const char *name, hid_t type,
                           void **out)
@@ -143,8 +124,8 @@ static int attribute_read(struct qm_golden *g, const char *path, const char *nam
     H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
     hssize_t n = space < 0 ? 0 : H5Sget_simple_extent_npoints(space);
     int numeric = class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM;
-    int count = 0;
-    if (numeric && n > 0 && n < 4096 && (*out = calloc((size_t)n, H5Tget_size(type)))) {
+    int count = 0, is_list = space >= 0 && H5Sget_simple_extent_ndims(space) <= 1;
+    if (numeric && is_list && n > 0 && n < 4096 && (*out = calloc((size_t)n, H5Tget_size(type)))) {
         if (H5Aread(a, type, *out) >= 0)
             count = (int)n;
         else
@@ -177,11 +158,21 @@ static int direct_unsigned(struct qm_golden *g, const char *path, const char *na
         memcpy(out, all, sizeof *out);
         free(all);
     }
-    return n > 0;
+    return n == 1;
 }
 
-/* HDF5 copies a fixed-length string into a buffer and returns a variable-length one as
- * a pointer. */
+/* Whether the bytes behind the first NUL are NUL, too: otherwise they are a part of the text that
+ * would not be seen. */
+static int ends_once(const char *text, size_t n)
+{
+    for (size_t i = strnlen(text, n); i < n; i++)
+        if (text[i])
+            return 0;
+    return 1;
+}
+
+/* HDF5 copies a fixed-length string into a buffer, as it stands where the padding is the same, and
+ * returns a variable-length one as a pointer. */
 static int text_read(hid_t a, hid_t t, char *out, size_t size)
 {
     int ok = 0;
@@ -197,8 +188,11 @@ static int text_read(hid_t a, hid_t t, char *out, size_t size)
     } else {
         size_t n = H5Tget_size(t);
         char *text = n < 65536 ? calloc(1, n + 1) : NULL;
-        H5Tset_size(m, n + 1);
-        ok = text && H5Aread(a, m, text) >= 0;
+        H5Tset_size(m, n);
+        H5Tset_strpad(m, H5Tget_strpad(t));
+        ok = text && H5Aread(a, m, text) >= 0 && ends_once(text, n);
+        for (size_t i = n; ok && H5Tget_strpad(t) == H5T_STR_SPACEPAD && i-- > 0 && text[i] == ' ';)
+            text[i] = '\0';
         if (ok)
             snprintf(out, size, "%s", text);
         free(text);
@@ -221,6 +215,30 @@ static int direct_text(struct qm_golden *g, const char *path, const char *name, 
     H5Tclose(t);
     H5Aclose(a);
     return ok;
+}
+
+static enum qm_golden_attribute direct_attribute(struct qm_golden *g, const char *path,
+                                                 const char *name, int64_t *count)
+{
+    hid_t a = attribute_open(g, path, name);
+    char text[8];
+    *count = 0;
+    if (a < 0)
+        return QM_GOLDEN_ABSENT;
+    hid_t t = H5Aget_type(a), space = H5Aget_space(a);
+    H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
+    *count = space < 0 ? 0 : (int64_t)H5Sget_simple_extent_npoints(space);
+    int rank = space < 0 ? 0 : H5Sget_simple_extent_ndims(space);
+    H5Sclose(space);
+    H5Tclose(t);
+    H5Aclose(a);
+    /* h5py stores a truth value as an enumeration of 8 bits */
+    int is_number = class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM;
+    return is_number && rank > 1 ? QM_GOLDEN_OTHER
+           : is_number           ? QM_GOLDEN_NUMBERS
+           : class == H5T_STRING && *count == 1 && direct_text(g, path, name, text, sizeof text)
+               ? QM_GOLDEN_TEXT
+               : QM_GOLDEN_OTHER;
 }
 
 enum request { AT, MEMBERS, ATTRIBUTE, NUMBERS, UNSIGNED, TEXT, SHAPE, READ, NAME };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/half.h"
+#include "experiments/foreign/h5_chunks.h"
 
 static qm_status space_shape(const char *file_path, const char *path, hid_t d, struct qm_shape *out)
 {
@@ -31,6 +32,11 @@ static qm_status space_shape(const char *file_path, const char *path, hid_t d, s
 static qm_status dataset_open(hid_t file, const char *file_path, const char *path, hid_t *out)
 {
     hid_t d = H5Dopen2(file, path, H5P_DEFAULT);
+    char why[200];
+    if (d < 0)
+        qm_h5_guard_reason(why);
+    if (d < 0 && H5Lexists(file, path, H5P_DEFAULT) > 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s cannot be opened: %s", file_path, path, why);
     if (d < 0)
         return qm_fail(QM_NO_MATCH, "%s: there is no dataset %s", file_path, path);
     qm_status st = qm_h5_guard_dataset(file_path, path, d);
@@ -100,6 +106,8 @@ qm_status qm_golden_dataset_read(hid_t file, const char *file_path, const char *
     struct qm_shape shape;
     QM_TRY(dataset_open(file, file_path, path, &d));
     qm_status st = space_shape(file_path, path, d, &shape);
+    if (st == QM_OK)
+        st = qm_h5_chunks_check(file_path, path, d);
     hid_t t = H5Dget_type(d);
     H5T_class_t class = t < 0 ? H5T_NO_CLASS : H5Tget_class(t);
     int floats = want == QM_DTYPE_f32 || want == QM_DTYPE_f64;

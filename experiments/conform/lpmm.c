@@ -276,8 +276,8 @@ static void replay_real(struct qm_conform *c)
     float *drawn = qm_golden_case_memory(c, n, sizeof *drawn);
     if (!y || !noise || !want || !got || !drawn)
         return;
-    if (!qm_golden_unsigned(c->file, c->group, "philox_seed", &seed) ||
-        !qm_golden_unsigned(c->file, c->group, "philox_offset", &offset)) {
+    if (!qm_golden_case_unsigned(c, "philox_seed", &seed) ||
+        !qm_golden_case_unsigned(c, "philox_offset", &offset)) {
         qm_golden_case_skip(c, "philox_seed and philox_offset are missing");
         return;
     }
@@ -345,9 +345,8 @@ static void replay_absmax_linear(struct qm_conform *c)
     struct qm_codec codec;
     struct qm_shape shape = qm_shape_flat(n);
     uint64_t seed = 0, offset = 0;
-    if (per == 1 || group < 1 || n % group != 0 ||
-        !qm_golden_unsigned(c->file, c->group, "seed", &seed) ||
-        !qm_golden_unsigned(c->file, c->group, "offset", &offset)) {
+    if (per == 1 || group < 1 || n % group != 0 || !qm_golden_case_unsigned(c, "seed", &seed) ||
+        !qm_golden_case_unsigned(c, "offset", &offset)) {
         qm_golden_case_skip(c, "bits, group_size, seed or offset are missing");
         return;
     }

@@ -269,6 +269,9 @@ static void judge_product(struct qm_conform *c, const struct qm_reference *r, in
     if (strncmp(r->f->rule, "nadam", 5) != 0)
         return;
     const double *product = qm_golden_case_doubles(c, "state_mu_product", r->steps);
+    if (!says(c, "dtype", "f64") &&
+        !qm_golden_case_fits_double(c, "state_mu_product", QM_PARAM_f32, product, r->steps))
+        return;
     for (int64_t t = 1; product && t <= r->steps && qm_golden_case_open(c); t++) {
         double before = t > 1 ? product[t - 2] : 1.0, now = product[t - 1];
         double mu = r->h.beta1 * (1.0 - 0.5 * pow(0.96, (double)t * r->h.momentum_decay));

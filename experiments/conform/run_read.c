@@ -62,8 +62,8 @@ struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_
 
 int qm_run_betas(struct qm_conform *c, double betas[2])
 {
-    int n = qm_golden_numbers(c->file, c->group, "betas", betas, 2);
-    if (n == 2 && betas[0] >= 0.0 && betas[0] <= 1.0 && betas[1] >= 0.0 && betas[1] <= 1.0)
+    if (qm_golden_case_numbers(c, "betas", 2, betas) && betas[0] >= 0.0 && betas[0] <= 1.0 &&
+        betas[1] >= 0.0 && betas[1] <= 1.0)
         return 1;
     (void)qm_fail(QM_BAD_FILE, "attribute betas of %s is missing, or not two numbers from 0 to 1",
                   c->group);

@@ -404,9 +404,9 @@ static int recipe_of(struct qm_conform *c, struct qm_recipe *r)
     qm_golden_case_text(c, "optimizer", name, sizeof name);
     while (k < 3 && strcmp(rules[k][0], name) != 0)
         k++;
-    if (k == 3 || qm_golden_numbers(c->file, c->group, "betas", betas, 2) != 2 ||
-        qm_golden_numbers(c->file, c->group, "bits", bits, 2) != 2 ||
-        qm_golden_numbers(c->file, c->group, "block_sizes_asked", asked, 2) != 2) {
+    if (k == 3 || !qm_golden_case_numbers(c, "betas", 2, betas) ||
+        !qm_golden_case_numbers(c, "bits", 2, bits) ||
+        !qm_golden_case_numbers(c, "block_sizes_asked", 2, asked)) {
         if (k == 3)
             qm_golden_case_skip(c, "optimizer '%.30s' is not built", name);
         qm_golden_case_unreadable(c, "betas, bits or block_sizes_asked of %s is no pair of numbers",

@@ -51,7 +51,8 @@ static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
     if (w->proj >= 0 && r->slot_n[w->proj] > 0) {
         r->n_proj = qm_golden_case_numel(c, "proj_step");
         r->proj_step = qm_golden_case_ints(c, "proj_step", r->n_proj);
-        r->proj = qm_golden_case_doubles(c, "proj", r->n_proj * r->slot_n[w->proj]);
+        r->proj = doubles_of(c, "proj", r->n_proj * r->slot_n[w->proj],
+                             format < 0 ? format : QM_PARAM_f32);
     }
     r->p0 = doubles_of(c, "param0", r->n, format);
     r->grads = doubles_of(c, "grads", r->steps * r->n, format);

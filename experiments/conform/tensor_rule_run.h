@@ -73,9 +73,10 @@ int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out);
  * or absent; else the case is unreadable. */
 int qm_tensor_run_texts_known(struct qm_conform *c);
 
-/* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None).  An
- * attribute without element i, or of another type, makes the case unreadable. */
-double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
+/* Element i of an attribute of n numbers; `absent` where it is absent or NaN (the file's None).  An
+ * attribute of another count or type makes the case unreadable. */
+#define QM_TENSOR_RUN_NUMBERS 3 /* of an attribute at most */
+double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, int n, double absent);
 
 /* Adds (n / 16 + 8) 2^-24 to the tolerances of float32 and bfloat16 runs, and to those of float64
  * (n / 8 + 8) 2^-53, n the elements of the tensor: torch adds up the squares of a norm in eight

@@ -10,6 +10,11 @@
     "seed what grad_kind grad_class sqrt_calls_replaced reload shape n kind driver note release " \
     "path nan_step"
 
+/* The same of cases without steps, whose datasets have their types and sizes. */
+#define DESCRIBES_DATA                                                                         \
+    "dtype input dist family dequant_nan dequant_inf scaled_shape packed_bytes noise_use rng " \
+    "rng_seed num_groups defect_note A step"
+
 /* Whether a list of words, which spaces separate, has this one. */
 static int has_word(const char *list, const char *word)
 {
@@ -45,24 +50,25 @@ static int is_deep(const struct qm_conform *c, const char *group)
     return depth > DEEPEST || strlen(group) > 180;
 }
 
-/* The attributes of no run say what its datasets are. */
+/* Whether a case has steps. */
 static int is_run(struct qm_conform *c)
 {
     return qm_golden_case_has(c, "grads") || qm_golden_case_has(c, "p0_grads");
 }
 
-/* Names what is in no list, or, where lists are NULL, what was not read, of attributes those of
- * runs; last: only what a case must have, else all but that. */
+/* Names what is in no list, or, where lists are NULL, what was not read; last: only what a case
+ * must have, else all but that. */
 static void name_all(struct qm_conform *c, const char *group, const char *attributes,
                      const char *datasets, int last)
 {
     char name[128], path[QM_GOLDEN_PATH];
-    for (int i = 0; is_run(c) && qm_golden_attribute_name(c->file, group, i, name, sizeof name);
-         i++) {
+    const char *more = is_run(c) ? "" : DESCRIBES_DATA;
+    for (int i = 0; qm_golden_attribute_name(c->file, group, i, name, sizeof name); i++) {
         double x = 1.0;
         int was_read =
             attributes ? has_word(attributes, name) : qm_golden_was_read(c->file, group, name);
-        if (was_read || has_word(DESCRIBES, name) || strncmp(name, "last_", 5) == 0 ||
+        if (was_read || has_word(DESCRIBES, name) || has_word(more, name) ||
+            strncmp(name, "last_", 5) == 0 ||
             (c->now.arguments && has_word(c->now.arguments, name)) != last)
             continue;
         int is_number = qm_golden_numbers(c->file, group, name, &x, 1) == 1;

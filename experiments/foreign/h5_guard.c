@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/foreign/h5_chunks.h"
 #include "experiments/foreign/reader_process.h"
 
 /* Bytes that a dataset may have beyond what it stores.  Absent chunks are filled one by one: 332 MB
@@ -157,6 +158,12 @@ struct extent {
     int is_exact;   /* the claim is what must be stored: elements have one size, here and there */
 };
 
+/* The bytes of one chunk, and what all chunks store. */
+struct chunks {
+    uint64_t bytes, stored;
+    int is_filtered;
+};
+
 /* Whether a type takes as many bytes in a file as in memory. */
 static int has_one_size(hid_t set)
 {
@@ -219,52 +226,51 @@ static qm_status contiguous(const char *name, const struct extent *e)
     return compact(name, e);
 }
 
-static uint64_t chunk_bytes(hid_t set, hid_t plist)
+/* The bytes of the chunk at a place, 0 where it has none.  *end: of the chunk that ends last in the
+ * file; of chunks with filters it is not asked for, which takes a walk over the whole index. */
+static uint64_t bytes_at(hid_t set, const hsize_t *at, int is_filtered, uint64_t *end)
 {
-    hsize_t dims[H5S_MAX_RANK];
-    hid_t type = H5Dget_type(set);
-    uint64_t n = H5Tget_size(type);
-    int rank = H5Pget_chunk(plist, H5S_MAX_RANK, dims);
-    H5Tclose(type);
-    for (int k = 0; k < rank; k++)
-        if (__builtin_mul_overflow(n, dims[k], &n))
-            return UINT64_MAX;
-    return rank < 0 ? UINT64_MAX : n;
+    hsize_t bytes = 0;
+    haddr_t place = HADDR_UNDEF;
+    unsigned skipped;
+    uint64_t last;
+    if (is_filtered)
+        return H5Dget_chunk_storage_size(set, at, &bytes) >= 0 ? bytes : 0;
+    if (H5Dget_chunk_info_by_coord(set, at, &skipped, &place, &bytes) < 0 || place == HADDR_UNDEF)
+        return 0;
+    if (__builtin_add_overflow(place, bytes, &last))
+        last = UINT64_MAX;
+    *end = last > *end ? last : *end;
+    return bytes;
 }
 
 /* Whether every chunk is found where some place of the dataset looks for it: the chunks that the
  * places find have as many bytes as all that the index lists.  Otherwise one lies outside or
- * between the places, or a second time in one.  *end: of the chunk that ends last in the file.  One
- * look-up per place, as reading has. */
-static int has_chunks_in_place(hid_t set, hid_t plist, uint64_t stored, uint64_t *end)
+ * between the places, or a second time in one.  *end: as bytes_at.  *odd: the size of a chunk
+ * without filters that is not that of all. */
+static int has_chunks_in_place(hid_t set, hid_t plist, const struct chunks *c, uint64_t *end,
+                               uint64_t *odd)
 {
-    hsize_t side[H5S_MAX_RANK], dims[H5S_MAX_RANK], at[H5S_MAX_RANK] = {0}, bytes;
-    haddr_t place;
-    unsigned skipped;
+    hsize_t side[H5S_MAX_RANK], dims[H5S_MAX_RANK], at[H5S_MAX_RANK] = {0};
     hid_t space = H5Dget_space(set);
     int rank = H5Sget_simple_extent_dims(space, dims, NULL), k;
-    uint64_t places = 1, found = 0, last;
+    uint64_t places = qm_h5_chunks_places(set, plist), found = 0;
     H5Sclose(space);
     if (rank < 1 || H5Pget_chunk(plist, H5S_MAX_RANK, side) != rank)
         return 0;
-    for (k = 0; k < rank; k++)
-        if (__builtin_mul_overflow(places, dims[k] / side[k] + (dims[k] % side[k] != 0), &places) ||
-            places > PLACES_MOST)
-            return 1;
-    for (uint64_t i = 0; i < places && found < stored; i++) {
-        if (H5Dget_chunk_info_by_coord(set, at, &skipped, &place, &bytes) >= 0 &&
-            place != HADDR_UNDEF) { /* a place without a chunk has none */
-            found += bytes;
-            if (__builtin_add_overflow(place, bytes, &last))
-                last = UINT64_MAX;
-            *end = last > *end ? last : *end;
-        }
+    if (places > PLACES_MOST)
+        return 1;
+    for (uint64_t i = 0; i < places && found < c->stored; i++) {
+        uint64_t bytes = bytes_at(set, at, c->is_filtered, end);
+        if (bytes > 0 && bytes != c->bytes && !c->is_filtered)
+            *odd = bytes;
+        found += bytes;
         for (k = rank - 1; k >= 0 && (at[k] += side[k]) >= dims[k]; k--)
             at[k] = 0;
         if (i % 4096 == 0)
             qm_reader_progress();
     }
-    return found == stored;
+    return found == c->stored;
 }
 
 /* Whether the index of chunks can be read: where it cannot, nothing seems to be stored. */
@@ -281,7 +287,7 @@ static int has_index(hid_t set, char why[200])
 
 static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct extent *e)
 {
-    uint64_t chunk = chunk_bytes(set, plist), most = (uint64_t)qm_reader_memory();
+    uint64_t chunk = qm_h5_chunks_bytes(set, plist), most = (uint64_t)qm_reader_memory();
     if (chunk > most)
         return qm_fail(QM_BAD_FILE,
                        "%.200s: chunks of %llu bytes; QM_READER_MEMORY allows %llu MiB", name,
@@ -292,13 +298,17 @@ static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct 
     if (e->claimed > SPARSE_MOST_CHUNKED && e->claimed / QM_H5_DEFLATE_MOST > e->stored)
         return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
                        (unsigned long long)e->claimed, (unsigned long long)e->stored);
-    uint64_t end = 0;
+    const struct chunks c = {chunk, e->stored, H5Pget_nfilters(plist) != 0};
+    uint64_t end = 0, odd = 0;
     char why[200];
     if (e->stored == 0 && !has_index(set, why))
         return qm_fail(QM_BAD_FILE, "%.200s: %s", name, why);
-    if (!has_chunks_in_place(set, plist, e->stored, &end))
+    if (!has_chunks_in_place(set, plist, &c, &end, &odd))
         return qm_fail(QM_BAD_FILE, "%.200s: a chunk does not lie at a place of its own in it",
                        name);
+    if (odd > 0)
+        return qm_fail(QM_BAD_FILE, "%.200s: a chunk stores %llu bytes, expected %llu", name,
+                       (unsigned long long)odd, (unsigned long long)chunk);
     return end <= e->file
                ? QM_OK
                : qm_fail(QM_BAD_FILE, "%.200s: a chunk ends at byte %llu, but the file at %llu",

@@ -35,7 +35,8 @@ int qm_h5_guard_float(hid_t type, enum qm_dtype *out);
  * and contiguous storage in full, no more, inside the file; chunks within the memory limit, that
  * deflate could have packed, each at a place of its own (of 2^20 places at most: more are not
  * looked through); no giant that was never written; nothing in other files.  QM_BAD_FILE
- * with "PATH: NAME ...", or without PATH where it is NULL.  Call it before the first read. */
+ * with "PATH: NAME ...", or without PATH where it is NULL.  Call it before the first read, and
+ * before that of values qm_h5_chunks_check (h5_chunks.h), which unpacks them. */
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set);
 
 /* A walk over the links of a file; start with zeros. */

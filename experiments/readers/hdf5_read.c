@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/foreign/h5_chunks.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/hdf5.h"
 
@@ -83,6 +84,11 @@ static qm_status open_dataset(struct qm_file *f, int i)
         own->dataset = first;
         own->entry = i;
         return QM_OK;
+    }
+    qm_status st = qm_h5_chunks_check(f->path, f->entry[i].name, first);
+    if (st != QM_OK) {
+        H5Dclose(first);
+        return st;
     }
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
     H5Pset_chunk_cache(access, 10007, cache_bytes(first, &f->entry[i].shape), 1.0);

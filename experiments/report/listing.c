@@ -6,6 +6,7 @@
 
 #include "experiments/foreign/file_sum.h"
 #include "experiments/foreign/h5_attribute.h"
+#include "experiments/foreign/h5_chunks.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5.h"
@@ -211,6 +212,8 @@ static qm_status command_line(hid_t file, struct qm_listing *l)
         return QM_OK;
     hid_t type = H5Dget_type(id), space = H5Dget_space(id);
     qm_status st = qm_h5_guard_dataset(NULL, "/provenance/argv", id);
+    if (st == QM_OK)
+        st = qm_h5_chunks_check(NULL, "/provenance/argv", id);
     if (st == QM_OK)
         st = words_read(id, type, space, &words);
     struct qm_listed_fact *f = st == QM_OK ? add_fact(l) : NULL;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "experiments/foreign/file_sum.h"
+#include "experiments/foreign/h5_chunks.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5_stream.h"
@@ -184,6 +185,7 @@ static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t s
         __builtin_add_overflow(w->claimed, bytes, &w->claimed))
         w->claimed = UINT64_MAX;
     QM_TRY(claim_check(w, w->claimed));
+    QM_TRY(qm_h5_chunks_check(NULL, w->path, set));
     slab_start(&s, slab_elements(set, &s, H5Tget_size(t)));
     hsize_t step[H5S_MAX_RANK];
     size_t most = 1;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/foreign/h5_attribute.h"
+#include "experiments/foreign/h5_chunks.h"
 #include "experiments/foreign/h5_guard.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/store/h5.h"
@@ -125,6 +126,8 @@ static qm_status set_open(struct qm_direct *r, const char *path, struct set *out
         return qm_fail(QM_BAD_ARG, "%s: %s is not a dataset", r->path, path);
     }
     qm_status st = qm_h5_guard_dataset(r->path, path, d.id);
+    if (st == QM_OK)
+        st = qm_h5_chunks_check(r->path, path, d.id);
     if (st != QM_OK) {
         set_close(&d);
         return st;

@@ -375,3 +375,82 @@ for name, chunks in (("column", (4096, 1)), ("row", (1, 4096)), ("none", None)):
         (ulimit -t 8 && "$QUALM" digest $name.h5 2>/dev/null) | cut -d " " -f 1 | cmp - row
     done
 }
+
+# libhdf5 accepts a chunk that unpacks to another size.  What a file holds is drawn: filters,
+# shapes, which filters a chunk was written without, and by how many bytes it is off.
+@test "import: chunks with filters unpack to their size, or the dataset is refused" {
+    long 10
+    "$PYTHON" - <<'P'
+import random, zlib
+import h5py, numpy
+rng = random.Random(5)
+def packed(x, names, skipped, width):
+    for k, name in enumerate(names):
+        if name == "shuffle" and not skipped >> k & 1:
+            n = len(x) // width
+            x = bytes(x[i * width + b] for b in range(width) for i in range(n)) + x[n * width:]
+        elif name == "gzip" and not skipped >> k & 1:
+            x = zlib.compress(x)
+    return x
+for i in range(40):
+    gzip, shuffle, sums = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1), (1, 1, 0)][i % 5]
+    names = ["shuffle"] * shuffle + ["gzip"] * gzip + ["fletcher32"] * sums
+    skipped = rng.getrandbits(len(names)) | (sums << len(names) - 1) # its sum is not made here
+    shape, side = (rng.randint(3, 9), rng.randint(3, 9)), (rng.randint(1, 3), rng.randint(2, 3))
+    width = rng.choice((2, 4, 8))
+    x = numpy.arange(shape[0] * shape[1]).reshape(shape).astype("f%d" % width)
+    at = tuple(rng.randrange(-(-n // s)) * s for n, s in zip(shape, side))
+    right = numpy.zeros(side, x.dtype)
+    part = x[at[0]:at[0] + side[0], at[1]:at[1] + side[1]]
+    right[:part.shape[0], :part.shape[1]] = part
+    right = right.tobytes()
+    off = rng.choice((-len(right), -1, -rng.randint(1, len(right)), 1, rng.randint(1, 5000)))
+    for name, data in ("good", right), ("bad", right[:len(right) + off] + bytes(max(off, 0))):
+        with h5py.File(f"{name}{i}.h5", "w") as f:
+            d = f.create_dataset("w", data=x, chunks=side, shuffle=bool(shuffle),
+                                 compression=4 if gzip else None, fletcher32=bool(sums))
+            stored = packed(data, names, skipped, width)
+            if stored: # HDF5 stores no chunk of 0 bytes
+                d.id.write_direct_chunk(at, stored, skipped)
+            else:
+                d.id.write_direct_chunk(at, right[:1], (1 << len(names)) - 1)
+        numpy.save(f"want{i}.npy", x)
+P
+    for ((i = 0; i < 40; i++)); do
+        "$QUALM" import -q -o "good$i.npz" "good$i.h5" >/dev/null
+        fails_with 3 "/w: a chunk" import -q -o bad.npz "bad$i.h5"
+        fails_with 3 "/w: a chunk" digest "bad$i.h5"
+    done
+    "$PYTHON" -c '
+import numpy
+for i in range(40):
+    assert (numpy.load(f"good{i}.npz")["w"] == numpy.load(f"want{i}.npy")).all(), i'
+}
+
+@test "import: of the filters of HDF5 those are read whose sizes can be checked" {
+    "$PYTHON" - <<'P'
+import h5py, numpy
+x = numpy.arange(63).reshape(7, 9)
+with h5py.File("good.h5", "w") as f:
+    for offset in None, 3:
+        for gzip in None, 1:
+            for shuffle in False, True:
+                for kind in "f2", "f4", "f8":
+                    f.create_dataset(f"{offset}{gzip}{shuffle}{kind}", data=x.astype(kind),
+                                     chunks=(3, 4), compression=gzip, shuffle=shuffle,
+                                     scaleoffset=offset if kind != "f2" else None)
+with h5py.File("lzf.h5", "w") as f:
+    f.create_dataset("w", data=x.astype("f4"), compression="lzf", chunks=(7, 9))
+with h5py.File("offset.h5", "w") as f: # three numbers of 32 bits need 12 bytes behind the header
+    d = f.create_dataset("w", (3,), "f4", chunks=(3,), scaleoffset=3)
+    d.id.write_direct_chunk((0,), bytes([32, 0, 0, 0, 8] + [0] * 27), 0)
+P
+    "$QUALM" import -q -o good.npz good.h5 >/dev/null
+    "$PYTHON" -c '
+import numpy
+for x in numpy.load("good.npz").values():
+    assert (x == numpy.arange(63).reshape(7, 9)).all()'
+    fails_with 3 "/w: a chunk is packed by filter 32000, whose size cannot be checked" \
+        import -q -o x.npz lzf.h5
+    fails_with 3 "/w: a chunk holds fewer bits than its numbers have" import -q -o x.npz offset.h5
+}
