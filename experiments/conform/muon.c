@@ -3,14 +3,13 @@
  * maps, quant_SCHEME/NAME and optim/NAME.  A run is taken step by step from the recorded momentum
  * and parameter.  To the bit: momentum before it is encoded, codes, scales, and what goes into the
  * Newton-Schulz iterations.  The recording summed products in another order, so that some roundings
- * to bfloat16 fell the other way: the factor that comes out is off by no more than SPREAD of the d of
- * oracle/rule/bound_muon.c, the size of what all roundings make together, as a norm of Frobenius,
- * and each number of it by that, or NS_TOLERANCE, four such roundings of a number between 1 and 2.
- * Of 3,700 drawn matrices 366 had a factor that was not equal and none was further off; of the
- * first 500 the furthest was so by 0.37 d.
- * Where the recorded factor is applied, the decayed parameter, the product and the sum round three
- * times on either side, each by at most 2^-24 of its number; after a whole step NS_TOLERANCE times
- * the rate is added.
+ * to bfloat16 fell the other way: the factor that comes out is off by no more than SPREAD of the d
+ * of oracle/rule/bound_muon.c, the size of what all roundings make together, as a norm of
+ * Frobenius, and each number of it by that, or NS_TOLERANCE, four such roundings of a number
+ * between 1 and 2.  Of 3,700 drawn matrices 366 had a factor that was not equal and none was
+ * further off; of the first 500 the furthest was so by 0.37 d.  Where the recorded factor is
+ * applied, the decayed parameter, the product and the sum round three times on either side, each by
+ * at most 2^-24 of its number; after a whole step NS_TOLERANCE times the rate is added.
  *
  * torch adds epsilon to the norm of a bfloat16 matrix as a bfloat16 number on the CPU and as a
  * float32 one on a GPU.  The run is replayed with the one that leads to the recorded factors. */
