@@ -89,16 +89,15 @@ static float in(enum type t, float x)
                       : x;
 }
 
-/* A dataset in the type, whose 16-bit forms are recorded as their bits. */
+static enum qm_param_format format_of(enum type t)
+{
+    return t == BF16 ? QM_PARAM_bf16 : t == F16 ? QM_PARAM_f16 : QM_PARAM_f32;
+}
+
+/* A dataset in the type, whose 16-bit forms are recorded as their bits, or as numbers. */
 static float *typed(struct qm_conform *c, const char *name, int64_t n, enum type t)
 {
-    if (t == F32)
-        return qm_golden_case_floats(c, name, n);
-    const uint64_t *bits = qm_golden_case_halves(c, name, n);
-    float *x = qm_golden_case_memory(c, n, sizeof *x);
-    for (int64_t i = 0; bits && x && i < n; i++)
-        x[i] = t == BF16 ? qm_bf16_to_float((uint16_t)bits[i]) : qm_f16_to_float((uint16_t)bits[i]);
-    return bits ? x : NULL;
+    return qm_golden_case_stored(c, name, n, format_of(t));
 }
 
 /* The linear quantizer of the source where it computes in 16 bits; rows[rows][cols]. */
@@ -320,7 +319,7 @@ static int read_record(struct qm_conform *c, struct record *r)
         r->scales = scales_read(c, r);
         r->codes = positions(c, "state/momentum_codes", r->scheme, all);
     } else {
-        r->values = qm_golden_case_floats(c, "state/momentum", all);
+        r->values = typed(c, "state/momentum", all, r->type);
     }
     return r->p0 && r->grads && r->params && r->input && r->output &&
            (r->values || (r->codes && r->scales));

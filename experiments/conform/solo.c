@@ -367,15 +367,17 @@ static void state_judge(struct qm_conform *c, const struct state *s, const struc
 }
 
 /* Parameters within the roundings of a step; stored in 16 bits: what such a number rounds to.
- * decay: the share of the old parameter that stands beside the step. */
+ * decay: the share of the old parameter that stands beside the step, which goes along m: that is
+ * rounded to a count of 2^-149 where it is subnormal, on either side. */
 static void params_judge(struct qm_conform *c, const struct qm_param *format, double decay,
-                         const float *old, float *got, const float *want, int64_t n)
+                         const float *m, const float *old, float *got, const float *want, int64_t n)
 {
     double *allowed = qm_golden_case_memory(c, n, sizeof *allowed);
     for (int64_t i = 0; allowed && i < n; i++) {
         double size = fmax(fabs((double)old[i]), fabs((double)got[i]));
-        double e = ROUNDING * size +
-                   STEP * qm_match_step((double)got[i] - (double)old[i], decay, (double)old[i]);
+        double along = fabs((double)m[i]), count = along > 0.0 ? 0x1p-149 / along : 0.0;
+        double e = ROUNDING * size + (STEP + count) * qm_match_step((double)got[i] - (double)old[i],
+                                                                    decay, (double)old[i]);
         float stored = qm_param_widen(format->format, qm_param_nearest(format->format, got[i]));
         float low = got[i] - (float)e, high = got[i] + (float)e;
         low = qm_param_widen(format->format, qm_param_nearest(format->format, low));
@@ -495,8 +497,8 @@ static void replay_run(struct qm_conform *c)
         r.rule->elementwise->block(&step, n, p, grads + (t - 1) * n, slot);
         for (int64_t i = 0; i < n; i++)
             error[i] = error[i] > 0.0 ? second_error(&r.hyper, error[i], (double)slot[1][i]) : 0.0;
-        params_judge(c, &r.param, is_coupled ? 0.0 : r.hyper.lr * r.hyper.weight_decay, old, p,
-                     params + (t - 1) * n, n);
+        params_judge(c, &r.param, is_coupled ? 0.0 : r.hyper.lr * r.hyper.weight_decay, slot[0],
+                     old, p, params + (t - 1) * n, n);
         for (int i = 0; i < 2; i++)
             state_judge(c, &s[i], &shape, t, slot[i], i ? error : NULL);
     }
