@@ -454,3 +454,27 @@ for x in numpy.load("good.npz").values():
         import -q -o x.npz lzf.h5
     fails_with 3 "/w: a chunk holds fewer bits than its numbers have" import -q -o x.npz offset.h5
 }
+
+@test "import: chunks without filters along any axis that may grow, in any layout" {
+    "$PYTHON" - <<'P'
+import itertools, h5py, numpy
+for low in "earliest", "v108", "v110":
+    with h5py.File(low + ".h5", "w", libver=(low, "v110")) as f:
+        for rank in 1, 2, 3:
+            shape, chunks = (5, 7, 4)[:rank], (2, 3, 3)[:rank]
+            for grows in itertools.product((False, True), repeat=rank):
+                most = tuple(None if g else n for g, n in zip(grows, shape))
+                f.create_dataset(f"w{len(f)}", data=numpy.arange(numpy.prod(shape), dtype="f4")
+                                 .reshape(shape), chunks=chunks, maxshape=most)
+P
+    for low in earliest v108 v110; do
+        "$QUALM" import -q -o "$low.npz" "$low.h5" >/dev/null
+    done
+    "$PYTHON" -c '
+import numpy
+for low in "earliest", "v108", "v110":
+    arrays = numpy.load(low + ".npz")
+    assert len(arrays.files) == 14, low
+    for x in arrays.values():
+        assert (x.ravel() == numpy.arange(x.size)).all(), low'
+}
