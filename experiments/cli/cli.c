@@ -226,6 +226,14 @@ int qm_cli_whole(struct argp_state *state, const char *name, const char *text, i
     return (int)x;
 }
 
+void qm_cli_alone(struct argp_state *state, const char *option, const char *work,
+                  const struct qm_cli_given *others)
+{
+    for (; others->name; others++)
+        if (others->is_given)
+            argp_error(state, "%s %s and takes no %s", option, work, others->name);
+}
+
 const char *qm_cli_filter(struct argp_state *state, const char *name, const char *text)
 {
     if (qm_name_check_filter(text) != QM_OK)
