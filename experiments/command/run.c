@@ -173,7 +173,8 @@ static const char doc[] =
     "gives them up.  When all is done the result file is written, byte for byte as one process "
     "would have (outside /provenance and /timing), and the folder goes.\n"
     "\n"
-    "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
+    "Combinations that make no sense are skipped cells with a reason; so are all where no cell "
+    "reads a key.  Exit codes: 0 done, 2 a "
     "mistake in a suite or a campaign begun with another one, 3 a file cannot be read or written, "
     "4 nothing matched or every cell was skipped, 75 interrupted (in one process nothing is "
     "written, a campaign goes on with the same command), 1 cells failed.";
