@@ -33,9 +33,8 @@ enum { WORTH_SECONDS = 60 }; /* estimated wall time above which a run becomes a 
 struct options {
     const char *out, *against, *shard_text, *rates, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
-    int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
+    int n_suites, n_data, n_configs, threads, workers, dry_run, keep, has_time_limit, has_threads;
     int rank, ranks; /* of MPI; ranks 0: MPI does not run */
-    int has_time_limit, has_threads;
     struct qm_campaign_options campaign;
     struct qm_write_results finish;
     int argc; /* of the whole command, for /provenance */
@@ -174,10 +173,10 @@ static const char doc[] =
     "would have (outside /provenance and /timing), and the folder goes.\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason; so are all where no cell "
-    "reads a key.  Exit codes: 0 done, 2 a "
-    "mistake in a suite or a campaign begun with another one, 3 a file cannot be read or written, "
-    "4 nothing matched or every cell was skipped, 75 interrupted (in one process nothing is "
-    "written, a campaign goes on with the same command), 1 cells failed.";
+    "reads a key.  Exit codes: 0 done, 2 a mistake in a suite or a campaign begun with another "
+    "one, 3 a file cannot be read or written, 4 nothing matched or every cell was skipped, 75 "
+    "interrupted (in one process nothing is written, a campaign goes on with the same command), "
+    "1 cells failed.";
 
 static volatile sig_atomic_t stopped;
 
