@@ -216,3 +216,25 @@ void qm_check_print_skipped(json_t *skipped)
     json_array_foreach (skipped, i, r)
         qm_print("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
+
+json_t *qm_check_cases(const struct qm_recipes *recipes, const struct qm_backend *backend,
+                       int stride, int draws, uint64_t seed)
+{
+    json_t *all = json_array();
+    char name[QM_CASE_TEXT];
+    for (int i = 0; i < qm_case_count(); i += stride) {
+        struct qm_case c = qm_case_at(i);
+        qm_case_print(&c, name);
+        json_array_append_new(all, json_string(name));
+    }
+    for (int k = 0; k < recipes->n; k++) {
+        struct qm_domain d;
+        qm_domain_of(&recipes->recipe[k], backend, &d);
+        for (int i = 0; i < draws; i++) {
+            struct qm_case c = qm_domain_draw(&d, seed, i);
+            qm_case_print(&c, name);
+            json_array_append_new(all, json_string(name));
+        }
+    }
+    return all;
+}

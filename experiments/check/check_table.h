@@ -6,6 +6,7 @@
 
 #include "core/device/step_kernels.h"
 #include "experiments/check/judge.h"
+#include "experiments/recipes/recipe_list.h"
 
 /* What a check ran on, and the seed of its inputs: what its last line says, and what the command
  * that repeats a failure must say. */
@@ -28,6 +29,10 @@ json_t *qm_check_head(const struct qm_check_run *run, int passed);
 
 /* Prints "seed 1, backend emu, mode fast", the last line of a check. */
 void qm_check_end(const struct qm_check_run *run);
+
+/* The names of every stride-th listed case, then of the first `draws` drawn ones of each recipe. */
+json_t *qm_check_cases(const struct qm_recipes *recipes, const struct qm_backend *backend,
+                       int stride, int draws, uint64_t seed);
 
 /* The result of one recipe: its counts, the worst number, failures, coverage and draws.  Takes over
  * coverage, which may be NULL.  The caller owns the object. */

@@ -3,6 +3,8 @@
 #include "core/base/clock.h"
 #include "core/base/name.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,10 +222,20 @@ qm_status qm_cli_append(char ***list, int *n, char *word)
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most)
 {
     char *end;
+    int is_plain = isdigit((unsigned char)text[*text == '-']); /* no blank, sign + or 0x */
+    errno = 0;
     long x = strtol(text, &end, 10);
-    if (*end || end == text || x < least || x > most)
+    if (*end || !is_plain || errno || x < least || x > most)
         argp_error(state, "--%s is '%s', expected %d to %d", name, text, least, most);
     return (int)x;
+}
+
+void qm_cli_alone(struct argp_state *state, const char *option, const char *work,
+                  const struct qm_cli_given *others)
+{
+    for (; others->name; others++)
+        if (others->is_given)
+            argp_error(state, "%s %s and takes no %s", option, work, others->name);
 }
 
 const char *qm_cli_filter(struct argp_state *state, const char *name, const char *text)

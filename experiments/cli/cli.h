@@ -38,6 +38,17 @@ qm_status qm_cli_append(char ***list, int *n, char *word);
 /* The whole number of option --name; a usage error unless it is from least to most. */
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most);
 
+/* Options of a command and whether they were given; a list ends with name NULL. */
+struct qm_cli_given {
+    const char *name; /* "--out" */
+    int is_given;
+};
+
+/* A usage error where one of the others was given beside `option`, whose work leaves no place for
+ * them: "--list draws nothing and takes no --out". */
+void qm_cli_alone(struct argp_state *state, const char *option, const char *work,
+                  const struct qm_cli_given *others);
+
 /* The text of option `name` ("--tensor"); a usage error unless it is a regular expression as
  * qm_name_matches takes it. */
 const char *qm_cli_filter(struct argp_state *state, const char *name, const char *text);

@@ -22,7 +22,7 @@ struct judge {
 struct options {
     const char *filter, *slot, *out;
     char **path;
-    int n_paths, full, threads;
+    int n_paths, full, threads, has_seed;
     uint64_t seed;
     struct judge *judge; /* in the order of the options */
     const struct qm_metric **metric;
@@ -163,7 +163,10 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'f': o->full = 1; return 0;
     case 'o': o->out = arg; return 0;
     case 't': o->threads = (int)number(state, "threads", arg, 1, 1024); return 0;
-    case KEY_SEED: o->seed = (uint64_t)number(state, "seed", arg, 0, INT64_MAX); return 0;
+    case KEY_SEED:
+        o->seed = (uint64_t)number(state, "seed", arg, 0, INT64_MAX);
+        o->has_seed = 1;
+        return 0;
     case ARGP_KEY_ARG:
         o->status = failed ? o->status : qm_cli_append(&o->path, &o->n_paths, arg);
         return 0;
@@ -171,10 +174,28 @@ static error_t option(int key, char *arg, struct argp_state *state)
         if (o->whole.n && (o->n_judges || o->slot || o->full))
             argp_error(state, "--recipe takes whole recipes: no --variant, --quantizer, --slot or "
                               "--full beside it");
+        if (o->full)
+            qm_cli_alone(state, "--full", "prints every metric",
+                         (const struct qm_cli_given[]){{"--metrics", o->n_metrics > 0}, {0}});
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "FILE is missing"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
+}
+
+/* Refuses a seed where nothing rounds by a draw. */
+static qm_status check_seed(const struct options *o)
+{
+    int draws = o->whole.n > 0;
+    for (int i = 0; i < o->n_judges; i++) {
+        const struct judge *j = &o->judge[i];
+        const struct qm_quantizer *q = j->is_recipe ? j->recipe.slot : &j->quantizer;
+        for (int k = 0; k < (j->is_recipe ? j->recipe.rule->n_slots : 1); k++)
+            draws |= q[k].bits > 0 && qm_round_draws(q[k].round);
+    }
+    return draws || !o->has_seed
+               ? QM_OK
+               : qm_fail(QM_BAD_ARG, "--seed has no effect: nothing here rounds by a draw");
 }
 
 /* Sets the quantizers and metrics that the options leave open. */
@@ -187,6 +208,7 @@ static qm_status defaults(struct options *o)
         QM_TRY(add_recipes(o, NULL));
     if (o->n_judges == 0 && o->whole.n == 0)
         return qm_fail(QM_NO_MATCH, "there are no variants; give a --quantizer");
+    QM_TRY(check_seed(o));
     if (o->full)
         o->n_metrics = 0;
     for (int i = 0; o->full && i < qm_metric_count(); i++)

@@ -148,7 +148,7 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
     case KEY_NO_SHRINK: k->no_shrink = 1; break;
     case KEY_JUNIT: k->junit = arg; break;
     case KEY_ALLOW_REFUSED:
-        k->allow_refused = (int64_t)number_of(state, "allow-refused", arg);
+        k->allow_refused = qm_cli_whole(state, "allow-refused", arg, 0, 1000000000);
         break;
     case KEY_FMAD:
         if (strcmp(arg, "true") != 0 && strcmp(arg, "false") != 0)
@@ -159,15 +159,28 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
     case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "memory-limit", arg); break;
     default: return 0;
     }
-    o->only_kernel = key == KEY_AS              ? "as"
-                     : key == KEY_AGAINST       ? "against"
-                     : key == KEY_REGIME        ? "regime"
-                     : key == KEY_JUNIT         ? "junit"
-                     : key == KEY_NO_SHRINK     ? "no-shrink"
-                     : key == KEY_ALLOW_REFUSED ? "allow-refused"
-                     : key == KEY_FMAD          ? "fmad"
-                                                : "limit-...";
+    for (const struct argp_option *a = options; !o->only_kernel; a++)
+        o->only_kernel = a->key == key ? a->name : NULL;
     return 1;
+}
+
+/* Refuses two of the options that each say what is done, and what has no part in it. */
+static void refuse_contradictions(const struct options *o, struct argp_state *state)
+{
+    const struct qm_cli_given work[] = {{"--list-cases", o->list},
+                                        {"--search", o->search},
+                                        {"--specials", o->specials},
+                                        {"--case", o->one_case != NULL},
+                                        {"--forever", o->forever},
+                                        {0}},
+                              drawn[] = {{"--draws", o->draws >= 0}, {"--quick", o->quick}, {0}};
+    static const char *const does[] = {"prints cases", "looks for inputs of its own",
+                                       "has cases of its own", "judges one case"};
+    for (int i = 0; i < 4; i++)
+        if (work[i].is_given) {
+            qm_cli_alone(state, work[i].name, does[i], work + i + 1);
+            qm_cli_alone(state, work[i].name, does[i], drawn + (i == 0 ? 2 : 0)); /* lists both */
+        }
 }
 
 static error_t option(int key, char *arg, struct argp_state *state)
@@ -207,6 +220,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--%s needs --kernel FILE", o->only_kernel);
         if (o->kernel.file && o->recipes.n > 0)
             argp_error(state, "--kernel takes what it is judged as by --as");
+        refuse_contradictions(o, state);
         return 0;
     case ARGP_KEY_ARG:
         if (o->status == QM_OK)
@@ -228,38 +242,22 @@ static int core_of(const struct options *o)
     return (qm_case_count() - 1) / (o->quick ? QUICK_STRIDE : 1) + 1;
 }
 
-static void list_case(const struct qm_case *c, json_t *all)
-{
-    char name[QM_CASE_TEXT];
-    qm_case_print(c, name);
-    if (qm_cli.json)
-        json_array_append_new(all, json_string(name));
-    else
-        qm_print("%s\n", name);
-}
-
 /* The core, and the drawn cases of each recipe. */
 static void list_cases(const struct options *o, const struct qm_backend *backend)
 {
-    json_t *all = json_array();
     struct qm_recipe one;
-    int has_none = o->recipes.n == 0 && qm_recipe_parse("adamw4_ao", &one) == QM_OK;
-    for (int i = 0; i < qm_case_count(); i += o->quick ? QUICK_STRIDE : 1) {
-        struct qm_case c = qm_case_at(i);
-        list_case(&c, all);
-    }
-    for (int k = 0; k < o->recipes.n + has_none; k++) {
-        struct qm_domain d;
-        qm_domain_of(has_none ? &one : &o->recipes.recipe[k], backend, &d);
-        for (int i = 0; i < draws_of(o); i++) {
-            struct qm_case c = qm_domain_draw(&d, o->seed, i);
-            list_case(&c, all);
-        }
-    }
+    int is_none = o->recipes.n == 0 && qm_recipe_parse("adamw4_ao", &one) == QM_OK;
+    const struct qm_recipes all = is_none ? (struct qm_recipes){&one, 1} : o->recipes;
+    json_t *list = qm_check_cases(&all, backend, o->quick ? QUICK_STRIDE : 1, draws_of(o), o->seed);
+    size_t i;
+    json_t *name;
+    json_array_foreach (list, i, name)
+        if (!qm_cli.json)
+            qm_print("%s\n", json_string_value(name));
     if (qm_cli.json)
-        qm_json_print(all);
+        qm_json_print(list);
     else
-        json_decref(all);
+        json_decref(list);
 }
 
 static void count_case(void *progress) { qm_progress_add(progress, 1, 0); }

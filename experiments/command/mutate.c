@@ -17,6 +17,7 @@ static const uint64_t default_seed = 20240501;
 struct options {
     struct qm_matrix_options m;
     int list;
+    int has_runs, has_seed;
     const char *export, *file;
 };
 
@@ -43,6 +44,20 @@ static int64_t whole(struct argp_state *state, const char *name, const char *arg
     return x;
 }
 
+/* Refuses options of a run beside --list and --export. */
+static void refuse_contradictions(const struct options *o, struct argp_state *state)
+{
+    const struct qm_cli_given of_runs[] = {
+        {"--quick", o->m.quick}, {"--runs", o->has_runs}, {"--seed", o->has_seed}, {0}};
+    const struct qm_cli_given others[] = {{"--list", o->list}, {"--only", o->m.only != NULL}, {0}};
+    if (o->list)
+        qm_cli_alone(state, "--list", "judges nothing", of_runs);
+    if (o->export) {
+        qm_cli_alone(state, "--export", "judges nothing", of_runs);
+        qm_cli_alone(state, "--export", "writes one kernel", others);
+    }
+}
+
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -51,14 +66,21 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_LIST: o->list = 1; return 0;
     case KEY_ONLY: o->m.only = qm_cli_filter(state, "--only", arg); return 0;
     case KEY_QUICK: o->m.quick = 1; return 0;
-    case KEY_RUNS: o->m.runs = whole(state, "runs", arg); return 0;
-    case 's': o->m.seed = (uint64_t)whole(state, "seed", arg); return 0;
+    case KEY_RUNS:
+        o->m.runs = whole(state, "runs", arg);
+        o->has_runs = 1;
+        return 0;
+    case 's':
+        o->m.seed = (uint64_t)whole(state, "seed", arg);
+        o->has_seed = 1;
+        return 0;
     case KEY_EXPORT: o->export = arg; return 0;
     case ARGP_KEY_ARG:
         if (!o->export || o->file)
             argp_error(state, "unexpected '%s'; a file is for --export ID", arg);
         o->file = arg;
         return 0;
+    case ARGP_KEY_END: refuse_contradictions(o, state); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

@@ -66,6 +66,12 @@ static error_t option(int key, char *arg, struct argp_state *state)
         o->path = arg;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "no result file given"); return 0;
+    case ARGP_KEY_END:
+        if (o->list)
+            qm_cli_alone(state, "--list", "draws nothing",
+                         (const struct qm_cli_given[]){
+                             {"--out", o->n_out > 0}, {"--what", o->what != NULL}, {0}});
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

@@ -123,11 +123,13 @@ static error_t option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_AGAINST: o->against = arg; return 0;
     case KEY_RANGE: read_range(o, arg, state); return 0;
-    case KEY_INTERVALS: o->intervals = (int)positive(arg, "intervals", state); return 0;
-    case 't': omp_set_num_threads((int)positive(arg, "threads", state)); return 0;
+    case KEY_INTERVALS:
+        o->intervals = qm_cli_whole(state, "intervals", arg, 1, 1000000000);
+        return 0;
+    case 't': omp_set_num_threads(qm_cli_whole(state, "threads", arg, 1, 4096)); return 0;
     case KEY_LIMIT: o->limit = positive(arg, "time-limit", state); return 0;
     case KEY_SCALES: o->scales = arg; return 0;
-    case KEY_STEP: o->t = (int64_t)positive(arg, "step", state); return 0;
+    case KEY_STEP: o->t = qm_cli_whole(state, "step", arg, 1, 1000000000); return 0;
     case KEY_PARAM: o->param = number(arg, "param", state); return 0;
     case KEY_BIAS:
         if (!((o->bias = positive(arg, "bias", state)) < 0.25))

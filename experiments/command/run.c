@@ -6,6 +6,7 @@
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/lockstep/lockstep.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/recipes/lpmm_config.h"
 #include "experiments/report/archive.h"
@@ -32,7 +33,7 @@ enum { WORTH_SECONDS = 60 }; /* estimated wall time above which a run becomes a 
 struct options {
     const char *out, *against, *shard_text, *rates, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
-    int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
+    int n_suites, n_data, n_configs, threads, workers, dry_run, keep, has_time_limit, has_threads;
     int rank, ranks; /* of MPI; ranks 0: MPI does not run */
     struct qm_campaign_options campaign;
     struct qm_write_results finish;
@@ -82,8 +83,8 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "Campaigns:", 1},
     {"workers", 'w', "N", 0,
      "processes that run cells; 0: no campaign, all in this process.  Default: 0 where the plan "
-     "takes less than a minute (qualm plan) and no campaign was begun, else one per core; of "
-     "ranks under srun or mpirun one",
+     "takes less than a minute (qualm plan), no campaign was begun and no limit is given, else one "
+     "per core; of ranks under srun or mpirun one",
      1},
     {"shard", KEY_SHARD, "I/N", 0,
      "only part I of N, from 1; the same N everywhere, on any machine that sees the folder.  "
@@ -91,7 +92,10 @@ static const struct argp_option options[] = {
      1},
     {"retry-failed", KEY_RETRY, NULL, 0, "run cells again that crashed, took too long or failed",
      1},
-    {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 1},
+    {"time-limit", 'T', "S", 0,
+     "seconds a cell may take (3600; with --workers 0 none, and the first cell that takes longer "
+     "ends the run)",
+     1},
     {"memory-limit", 'M', "MIB", 0,
      "resident memory a cell's process may use (default: four fifths of the machine's, shared)", 1},
     {"keep", 'k', NULL, 0, "keep the campaign's folder when the result file is written", 1},
@@ -168,10 +172,11 @@ static const char doc[] =
     "gives them up.  When all is done the result file is written, byte for byte as one process "
     "would have (outside /provenance and /timing), and the folder goes.\n"
     "\n"
-    "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
-    "mistake in a suite or a campaign begun with another one, 3 a file cannot be read or written, "
-    "4 nothing matched or every cell was skipped, 75 interrupted (in one process nothing is "
-    "written, a campaign goes on with the same command), 1 cells failed.";
+    "Combinations that make no sense are skipped cells with a reason; so are all where no cell "
+    "reads a key.  Exit codes: 0 done, 2 a mistake in a suite or a campaign begun with another "
+    "one, 3 a file cannot be read or written, 4 nothing matched or every cell was skipped, 75 "
+    "interrupted (in one process nothing is written, a campaign goes on with the same command), "
+    "1 cells failed.";
 
 static volatile sig_atomic_t stopped;
 
@@ -180,6 +185,31 @@ static void on_signal(int number)
     (void)number;
     if (stopped < 2)
         stopped = stopped + 1;
+}
+
+/* Refuses options that would have no effect beside --dry-run or --workers 0. */
+static void refuse_contradictions(const struct options *o, struct argp_state *state)
+{
+    const struct qm_campaign_options *c = &o->campaign;
+    const struct qm_cli_given campaign[] = {{"--shard", o->shard_text != NULL},
+                                            {"--retry-failed", c->retry_failed},
+                                            {"--memory-limit", c->mebibytes > 0.0},
+                                            {"--keep", o->keep},
+                                            {"--fresh", c->fresh},
+                                            {0}};
+    const struct qm_cli_given others[] = {{"--out", o->out != NULL},
+                                          {"--workers", o->workers >= 0},
+                                          {"--time-limit", o->has_time_limit},
+                                          {"--threads", o->has_threads},
+                                          {"--against", o->against != NULL},
+                                          {"--headline", o->finish.headline},
+                                          {0}};
+    if (o->workers == 0)
+        qm_cli_alone(state, "--workers 0", "is no campaign", campaign);
+    if (o->dry_run) {
+        qm_cli_alone(state, "--dry-run", "runs nothing", campaign);
+        qm_cli_alone(state, "--dry-run", "runs nothing", others);
+    }
 }
 
 static error_t option(int key, char *arg, struct argp_state *state)
@@ -202,13 +232,19 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'w': o->workers = qm_cli_whole(state, "workers", arg, 0, QM_CAMPAIGN_WORKERS); return 0;
     case KEY_SHARD: o->shard_text = arg; return 0;
     case KEY_RETRY: o->campaign.retry_failed = 1; return 0;
-    case 'T': o->campaign.seconds = qm_cli_whole(state, "time-limit", arg, 1, INT_MAX); return 0;
+    case 'T':
+        o->campaign.seconds = qm_cli_whole(state, "time-limit", arg, 1, INT_MAX);
+        o->has_time_limit = 1;
+        return 0;
     case 'M':
         o->campaign.mebibytes = qm_cli_whole(state, "memory-limit", arg, 1, INT_MAX);
         return 0;
     case 'k': o->keep = 1; return 0;
     case 'F': o->campaign.fresh = 1; return 0;
-    case 't': o->threads = qm_cli_whole(state, "threads", arg, 1, 4096); return 0;
+    case 't':
+        o->threads = qm_cli_whole(state, "threads", arg, 1, 4096);
+        o->has_threads = 1;
+        return 0;
     case ARGP_KEY_ARG: return qm_cli_append(&o->suite, &o->n_suites, arg) == QM_OK ? 0 : ENOMEM;
     case ARGP_KEY_END:
         for (int i = 0, none = o->n_suites == 0; i < 2 && none && o->n_configs; i++)
@@ -216,6 +252,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
                 return ENOMEM;
         if (o->n_suites == 0 && !o->finish.claims)
             argp_error(state, "no SUITE given");
+        refuse_contradictions(o, state);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -275,6 +312,7 @@ static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const 
     struct qm_results r = {0};
     struct qm_store *store = NULL;
     o->finish.started = qm_seconds();
+    qm_lockstep_limit(o->has_time_limit ? o->campaign.seconds : 0.0);
     qm_status st = qm_store_open(path, "run", o->argc, o->argv, &store);
     if (st == QM_OK)
         st = qm_loaded_suite_load_all(job);
@@ -282,6 +320,12 @@ static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const 
         announce(o, job->suite);
     if (st == QM_OK)
         st = qm_results_run(job->suite, job->cells, job->n_cells, o->threads, 1, &stopped, &r);
+    if (st == QM_INTERRUPTED && !stopped) { /* by the time limit */
+        char why[128];
+        snprintf(why, sizeof why, "%s", qm_message());
+        st = qm_fail(QM_INTERRUPTED,
+                     "a cell failed: %s; nothing is written, --workers keeps the other cells", why);
+    }
     if (st == QM_OK) {
         st = qm_write_results(&o->finish, &r, store, path, into);
         store = NULL;
@@ -418,12 +462,10 @@ static qm_status choose(struct options *o, const struct qm_loaded_suite *job, co
         qm_note("shard %d/%d, by %s", c->shard + 1, c->shards, from);
     for (int64_t i = 0; i < job->n_cells; i++)
         cost += qm_cell_cost(&job->cells[i]);
+    int has_limits = o->has_time_limit || c->mebibytes > 0.0; /* which workers keep */
     *campaign = o->workers > 0 || (o->workers < 0 && (c->shards > 1 || c->retry_failed || o->keep ||
-                                                      qm_campaign_exists(dir) ||
+                                                      has_limits || qm_campaign_exists(dir) ||
                                                       cost > (double)WORTH_SECONDS * cores));
-    if (o->workers == 0 && (o->shard_text || c->retry_failed))
-        return qm_fail(QM_BAD_ARG, "--workers 0 is no campaign: it takes neither --shard nor "
-                                   "--retry-failed");
     c->workers = o->workers > 0 ? o->workers : ranked && strstr(from, "rank") ? 1 : cores;
     if (c->workers > QM_CAMPAIGN_WORKERS)
         c->workers = QM_CAMPAIGN_WORKERS;

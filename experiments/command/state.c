@@ -42,6 +42,7 @@ struct options {
     const char *recipe, *as, *shapes, *file[2];
     int64_t steps;
     uint64_t seed;
+    int has_seed, has_steps;
     int n_words, argc;
     char **argv;
 };
@@ -83,6 +84,21 @@ static void word(struct options *o, char *arg, struct argp_state *state)
     o->n_words++;
 }
 
+/* Refuses the options that the verb does not read. */
+static void refuse_unread(const struct options *o, struct argp_state *state)
+{
+    int steps = o->verb == VERB_make || o->verb == VERB_step, makes = o->verb == VERB_make;
+    const struct qm_cli_given unread[] = {{"--recipe", o->recipe && o->verb == VERB_show},
+                                          {"--as", o->as && makes},
+                                          {"--shapes", o->shapes && !makes},
+                                          {"--steps", o->has_steps && !steps},
+                                          {"--seed", o->has_seed && !makes},
+                                          {0}};
+    static const char *const work[] = {"prints what a file holds", "runs no step", "reads no file",
+                                       "goes on by the file's own seed"};
+    qm_cli_alone(state, verbs[o->verb], work[o->verb], unread);
+}
+
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -90,8 +106,14 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_AS: o->as = arg; return 0;
     case 'R': o->recipe = arg; return 0;
     case 'S': o->shapes = arg; return 0;
-    case KEY_STEPS: o->steps = (int64_t)number(state, "steps", arg, 1000000000); return 0;
-    case 's': o->seed = number(state, "seed", arg, UINT64_MAX); return 0;
+    case KEY_STEPS:
+        o->steps = (int64_t)number(state, "steps", arg, 1000000000);
+        o->has_steps = 1;
+        return 0;
+    case 's':
+        o->seed = number(state, "seed", arg, UINT64_MAX);
+        o->has_seed = 1;
+        return 0;
     case ARGP_KEY_ARG: word(o, arg, state); return 0;
     case ARGP_KEY_END:
         if (o->n_words == 0)
@@ -103,6 +125,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
                                                 : "a file to write");
         if (o->verb == VERB_make && (!o->recipe || !o->shapes))
             argp_error(state, "make wants --recipe and --shapes");
+        refuse_unread(o, state);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

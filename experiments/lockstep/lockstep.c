@@ -1,6 +1,7 @@
 /* lockstep.c - Runs a cell: the loop of couplings local and global, and calls for the others. */
 #include "experiments/lockstep/lockstep_internal.h"
 
+#include "core/base/clock.h"
 #include "core/recipe/backend.h"
 #include "experiments/lockstep/coded_share.h"
 #include "experiments/lockstep/empty_source.h"
@@ -106,9 +107,18 @@ int64_t qm_count_points(const struct qm_cell *c, int64_t steps)
     return n;
 }
 
+static double most_seconds;          /* that a cell may take; 0: no limit */
+static _Thread_local double started; /* qm_seconds() when this thread's cell began */
+
+void qm_lockstep_limit(double seconds) { most_seconds = seconds; }
+
 qm_status qm_polled(const volatile sig_atomic_t *stop)
 {
-    return stop && *stop ? qm_fail(QM_INTERRUPTED, "interrupted") : QM_OK;
+    if (stop && *stop)
+        return qm_fail(QM_INTERRUPTED, "interrupted");
+    return most_seconds > 0.0 && qm_seconds() - started > most_seconds
+               ? qm_fail(QM_INTERRUPTED, "no result within %g s", most_seconds)
+               : QM_OK;
 }
 
 /* Couplings local and global: variant and twin get the same gradients. */
@@ -188,6 +198,7 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
                           struct qm_outcome *out)
 {
     memset(out, 0, sizeof *out);
+    started = qm_seconds();
     out->value = malloc((size_t)qm_value_count() * sizeof *out->value);
     if (!out->value)
         return qm_fail(QM_NO_MEMORY, "values");
@@ -200,6 +211,8 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
     qm_status st = c->kind == QM_SOURCE_empty           ? qm_empty_run(c, out)
                    : c->coupling == QM_COUPLING_oneshot ? qm_oneshot_run(c, m, out)
                                                         : run_pair(c, m, twins, stop, out);
+    if (st == QM_OK)
+        st = qm_polled(NULL);
     out->done = st == QM_OK;
     return st;
 }

@@ -158,6 +158,11 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
                           struct qm_outcome *out);
 void qm_outcome_free(struct qm_outcome *o);
 
+/* From now on a cell of this process that takes more seconds of wall clock ends with
+ * QM_INTERRUPTED, between steps or, where it is not polled, when it is done.  0: no limit, as at
+ * the start.  Not while cells run. */
+void qm_lockstep_limit(double seconds);
+
 /* The part of qm_lockstep_run for coupling oneshot. */
 qm_status qm_oneshot_run(const struct qm_cell *c, struct qm_metrics *m, struct qm_outcome *out);
 

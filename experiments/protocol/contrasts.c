@@ -120,6 +120,42 @@ static int is_equal(const struct qm_observed *a, const struct qm_observed *b)
     return a->gap == b->gap && memcmp(a->x, b->x, sizeof a->x) == 0;
 }
 
+/* Whether the twins of two runs are equal to the bit in every outcome. */
+static int is_one_twin(const struct qm_run_row *x, const struct qm_run_row *y)
+{
+    const double a[] = {x->twin_gap, x->twin_late_gap, x->twin_area},
+                 b[] = {y->twin_gap, y->twin_late_gap, y->twin_area};
+    return memcmp(a, b, sizeof a) == 0;
+}
+
+/* Sets the numbers of a pair of runs, whose difference is log10 of gap / gap: d where both have the
+ * same twin, which then drops out, else the gaps alone.  0 where the pair does not count. */
+static int observe_both(const struct qm_protocol *p, const struct qm_run_row *x,
+                        const struct qm_run_row *y, int is_best, struct qm_observed *one,
+                        struct qm_observed *two)
+{
+    if (!same_pair(p, x, y) || !qm_observe(p, x, is_best, one) || !qm_observe(p, y, is_best, two))
+        return 0;
+    if (!is_one_twin(x, y)) {
+        memcpy(one->x, one->alone, sizeof one->x);
+        memcpy(two->x, two->alone, sizeof two->x);
+    }
+    return 1;
+}
+
+/* Whether a pair of runs of the two groups has two twins that differ. */
+static int has_two_twins(const struct qm_protocol *p, const struct qm_contrast_row *row)
+{
+    for (int64_t i = 0; i < row->a->n; i++)
+        for (int64_t j = 0; j < row->b->n; j++) {
+            const struct qm_run_row *x = qm_group_run(p, row->a, i),
+                                    *y = qm_group_run(p, row->b, j);
+            if (same_pair(p, x, y) && x->ok && y->ok && !is_one_twin(x, y))
+                return 1;
+        }
+    return 0;
+}
+
 /* Pairs the runs of both groups, but for pairs that both diverged, and judges the differences;
  * is_same: there are none. */
 static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row *row, int is_best,
@@ -131,8 +167,7 @@ static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row
             const struct qm_run_row *x = qm_group_run(p, row->a, i),
                                     *y = qm_group_run(p, row->b, j);
             struct qm_observed one, two;
-            if (!same_pair(p, x, y) || !qm_observe(p, x, is_best, &one) ||
-                !qm_observe(p, y, is_best, &two))
+            if (!observe_both(p, x, y, is_best, &one, &two))
                 continue;
             if (one.gap >= QM_DIVERGED_GAP && two.gap >= QM_DIVERGED_GAP)
                 break; /* both gaps are the constant of diverged runs */
@@ -155,6 +190,7 @@ static qm_status judge_both(const struct qm_protocol *p, struct qm_contrast_row 
     enum qm_rates a = qm_rates_of(p, row->a), b = qm_rates_of(p, row->b);
     row->rates = a < b ? a : b;
     row->delta = qm_margin(p, cell_of(p, row->a));
+    row->two_twins = has_two_twins(p, row);
     QM_TRY(judge(p, row, 0, pair, row->same, &row->is_same[1]));
     QM_TRY(judge(p, row, row->rates == QM_RATES_best, pair, row->by, &row->is_same[0]));
     row->detectable = qm_detectable_of(&row->by[0].d);

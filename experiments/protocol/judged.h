@@ -22,11 +22,12 @@ enum qm_outcome_kind {
 const char *qm_outcome_name(int kind);
 
 /* One pair: the losses by which repeated runs are recognised, its instance and its number for each
- * outcome; null[] is the same pair's number with float32 states instead, NaN without one. */
+ * outcome; null[] is the same pair's number with float32 states instead, NaN without one; alone[]
+ * is log10 of the run's gap itself. */
 struct qm_observed {
     double start, gap, twin;
     int instance;
-    double x[QM_OUTCOME_COUNT], null[QM_OUTCOME_COUNT];
+    double x[QM_OUTCOME_COUNT], null[QM_OUTCOME_COUNT], alone[QM_OUTCOME_COUNT];
 };
 
 struct qm_judged {

@@ -254,10 +254,11 @@ static void print_contrasts(const struct qm_protocol *p)
     if (p->n_contrasts + p->n_apart == 0)
         return;
     struct qm_table *t = qm_table_open(8 + is_swept, heads);
-    int64_t count[RATES_COUNT] = {0};
+    int64_t count[RATES_COUNT] = {0}, two_twins = 0;
     char suite[300];
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
+        two_twins += c->two_twins;
         const struct qm_paired *d = &c->by[0].d;
         char text[256], where[64], lost[96];
         count[rates_kind(p, c->rates, c->a) == RATES_GIVEN ? RATES_GIVEN
@@ -279,6 +280,10 @@ static void print_contrasts(const struct qm_protocol *p)
     printf("\ncontrasts: value against value on one axis, pair by pair\n");
     qm_table_close(t);
     print_rates("contrasts", count, words_for(p->r->suite, suite));
+    if (two_twins)
+        printf("%lld of %lld contrasts: each side has a float64 twin of its own (another rule or "
+               "rate); shown are the gaps themselves, not the difference of two verdicts\n",
+               (long long)two_twins, (long long)p->n_contrasts);
     if (p->n_apart)
         printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }
@@ -413,10 +418,10 @@ static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict
 static json_t *contrast_json(const struct qm_protocol *p, const struct qm_contrast_row *c)
 {
     json_t *o = judged_json(c->by, c->same, c->rates, c->delta, c->detectable);
-    json_t *more =
-        json_pack("{s:s, s:s, s:s, s:s, s:o}", "problem", p->problem.word[c->a->problem], "axis",
-                  c->axis, "label", p->label.word[c->a->label], "against",
-                  p->label.word[c->b->label], "lr_scale", qm_json_number(p->scale[c->a->scale]));
+    json_t *more = json_pack(
+        "{s:s, s:s, s:s, s:s, s:b, s:o}", "problem", p->problem.word[c->a->problem], "axis",
+        c->axis, "label", p->label.word[c->a->label], "against", p->label.word[c->b->label],
+        "two_twins", c->two_twins, "lr_scale", qm_json_number(p->scale[c->a->scale]));
     json_object_update(o, more);
     json_decref(more);
     return o;

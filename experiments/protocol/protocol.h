@@ -42,9 +42,11 @@
  *              there, and d is that run's log10 gap minus that of the twin at the twin's rate: best
  *              against best, by which verdicts and contrasts are then given, with those at the same
  *              rate beside them.  Nulls, profiles, sensitivity and budget stay at the same rate.
- *   contrasts  Value against value on one axis of formats, all else equal: d of one minus d of the
- *              other, pair by pair, judged as above (without a null) in a family of its own.  The
- *              key `contrast` of a suite chooses the values; else each stands against the first.
+ *   contrasts  Value against value on one axis of formats, all else equal: log10 gap of one minus
+ *              log10 gap of the other, pair by pair, judged as above (without a null) in a family
+ *              of its own.  Where both have the same twin that is d minus d; values with rules or
+ *              rates of their own have a twin each, and the table says where.  The key `contrast`
+ *              of a suite chooses the values; else each stands against the first.
  *   targets    51 per problem: levels of hitting_times.h in equal ratios from 10^0 to the smallest
  *              gap that at least half the twins of some rule reach (at lr_scale 1).  A problem
  *              whose twins reach nothing below their start is in no ECDF, profile or score.

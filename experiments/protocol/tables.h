@@ -58,14 +58,15 @@ struct qm_verdict_row {
     double delta, detectable;
 };
 
-/* The runs of group a against those of group b, which differ on one axis alone; d is that of a
- * minus that of b, pair by pair. */
+/* The runs of group a against those of group b, which differ on one axis alone; the numbers are of
+ * log10 gap of a minus log10 gap of b, pair by pair. */
 struct qm_contrast_row {
     const struct qm_comparison_group *a, *b;
     const char *axis;
     enum qm_rates rates;
     struct qm_judged by[QM_OUTCOME_COUNT], same[QM_OUTCOME_COUNT];
     int is_same[2]; /* at the rates of by, of same: every pair of runs is equal to the bit */
+    int two_twins;  /* the runs of a pair have twins that differ: another rule, or another rate */
     double delta, detectable;
 };
 

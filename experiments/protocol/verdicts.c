@@ -69,6 +69,9 @@ int qm_observe(const struct qm_protocol *p, const struct qm_run_row *run, int is
         out->x[k] = own->d_of[k];
         out->null[k] = null ? null->d_of[k] : nan("");
     }
+    out->alone[QM_OUTCOME_last] = log10(own->gap);
+    out->alone[QM_OUTCOME_late] = log10(own->late_gap);
+    out->alone[QM_OUTCOME_area] = own->d_of[QM_OUTCOME_area] + own->twin_area;
     if (own == run)
         return 1;
     out->x[QM_OUTCOME_last] = log10(own->gap / run->twin_gap);

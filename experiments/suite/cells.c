@@ -4,6 +4,7 @@
 #include "experiments/source/tensor_class.h"
 #include "experiments/suite/cell_items.h"
 #include "experiments/suite/control_cells.h"
+#include "experiments/suite/unread.h"
 #include "oracle/oracle.h"
 
 #include <errno.h>
@@ -520,6 +521,16 @@ void qm_cell_take(const struct qm_suite *s, struct qm_cell *c, int axis, int val
     c->choices += weight(s, axis) * (uint64_t)(value - qm_cell_value(s, c, axis));
 }
 
+/* Skips all cells where none of them reads a key of the suite. */
+static qm_status skip_unread(const struct qm_suite *s, struct qm_cell *cell, int64_t n)
+{
+    char text[QM_UNREAD_TEXT];
+    qm_suite_unread(s, cell, n, text);
+    for (int64_t i = 0; i < n && *text; i++)
+        QM_TRY(skip(&cell[i], "%s", text));
+    return QM_OK;
+}
+
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells)
 {
@@ -556,6 +567,8 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
         }
         st = build_cell(s, &items.item[item], &made, &list[i]);
     }
+    if (st == QM_OK)
+        st = skip_unread(s, list, total);
     qm_cell_items_free(&items);
     free(made.at);
     if (st != QM_OK) {

@@ -203,6 +203,9 @@ static qm_status top_pair(struct qm_yaml_walk *w, const char *key, const yaml_no
                           const yaml_node_t *value, void *to)
 {
     struct qm_suite *s = to;
+    if (strcmp(key, "min_numel") == 0 ||
+        (strcmp(key, "min_rank") == 0 && s->min_numel == NOT_GIVEN))
+        s->least_line = qm_yaml_line(at);
     if (qm_name_find(key, axis_keys, COUNT(axis_keys)) >= 0)
         return qm_suite_read_axis(w, key, qm_yaml_line(at), value, 0);
     switch (qm_name_find(key, plain_keys, COUNT(plain_keys))) {
@@ -318,7 +321,7 @@ static qm_status settle_least(struct qm_suite *s)
     int is_plan = s->min_numel == 0 && s->min_rank == 0;
     int is_given = s->min_numel != NOT_GIVEN || s->min_rank != NOT_GIVEN;
     if (is_given && !is_plan && !qm_suite_wants_data(s))
-        return qm_yaml_fail_line(s->path, 1, QM_BAD_ARG,
+        return qm_yaml_fail_line(s->path, s->least_line, QM_BAD_ARG,
                                  "'%s' leaves recorded tensors out, and no source of this suite is "
                                  "recorded; a state has codes whatever its size with "
                                  "'SLOT.min_numel: 0' (SLOT as exp_avg) or "

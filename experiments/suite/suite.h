@@ -168,6 +168,7 @@ struct qm_suite {
     struct qm_axis axis[QM_SUITE_AXES];
     char **data;
     int64_t min_numel, min_rank, every; /* every 0: points by the logarithm of the step */
+    int least_line;                     /* of min_numel, else of min_rank, in the file */
     int paired;                         /* protocol: paired */
     int64_t budget;
     double delta;                  /* 0: as the problems state */

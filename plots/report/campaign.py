@@ -126,7 +126,7 @@ class Campaign:
         runs, cells = common.table(self.f, "/protocol/runs"), common.table(self.f, "/cells")
         role = cells["role"][runs["cell"]] if "role" in cells else None
         keep = role == "plain" if role is not None else slice(None)
-        names = ("cell", "problem", "label", "lr_scale", "seed", "status", "instance")
+        names = ("cell", "problem", "label", "lr_scale", "seed", "status", "instance", "twin_gap")
         return {name: runs[name][keep] for name in names if name in runs}
 
     def axis_rows(self):

@@ -40,10 +40,29 @@ def has_median(found):
     return 2 * int(np.sum(x >= EXACT)) < len(x)
 
 
+def is_nothing(x):
+    """Whether a difference is 0 in the hundredths that are printed."""
+    return abs(x) < 0.005
+
+
 def sure(gains):
-    """The median of {tensor: gain} where its interval leaves out 0; else 0."""
+    """The median of {tensor: gain} where its interval leaves out 0 and it is not 0 as printed; else
+    0."""
     mid, low, high = interval([*gains.values()])
-    return float(mid) if low > 0.0 or high < 0.0 else 0.0
+    return float(mid) if (low > 0.0 or high < 0.0) and not is_nothing(mid) else 0.0
+
+
+def equal_told(d, unit):
+    """What a title says of two formats whose differences d are 0 to the bit, or as printed; else
+    ""."""
+    mid, low, high = interval(d)
+    n = len(d)
+    what = "tensors" if n != 1 else "tensor"
+    if not d.any():
+        return f"are the same to the bit on {n} of {n} {what}"
+    if not is_nothing(mid) or not (low > 0.0 or high < 0.0 or all(map(is_nothing, (low, high)))):
+        return ""
+    return f"are equal within 0.01 {unit} on {int(np.sum(np.abs(d) < 0.01))} of {n} {what}"
 
 
 def denies(grid, first, best, side):
@@ -80,9 +99,7 @@ def bars(low, mid, high):
 
 def measured(unit, mid, low, high):
     """A difference with its interval in words, without digits below a hundredth."""
-    small = [0.0 if abs(x) < 0.005 else x for x in (mid, low, high)]
-    if not any(small):
-        return f"by less than 0.01 {unit}"
+    small = [0.0 if is_nothing(x) else x for x in (mid, low, high)]
     mid, low, high = (common.digits(x, 2) for x in small)
     return f"by {mid} {unit} [{low}, {high}]"
 
@@ -363,6 +380,10 @@ class Grid:
         where = self.where()
         axis = f"{self.axis}: " if self.axis and self.axis != "variant" else ""
         what = "tensors" if n != 1 else "tensor"
+        same = equal_told(d, unit)
+        if same:
+            return (f"{axis}{first} and {best} {same}{where}"
+                    + f", with {cost[0]} bits and {cost[1]}" * (bits >= 0.005))
         if high < 0.0:
             rivals = {} if pair else self.rivals()[1]
             others = [x for b, x in rivals.items() if b != best]

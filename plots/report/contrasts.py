@@ -39,6 +39,35 @@ def apart(c, v):
                                                          "lr_scale")))], bool)
 
 
+def two_twins(c, v):
+    """Which rows compare runs whose float64 twins differ: rules or rates of their own."""
+    twins, rows = {}, c.rows
+    if "twin_gap" not in rows:
+        return np.zeros(len(v["label"]), bool)
+    instance = rows.get("instance", np.zeros(len(rows["seed"]), int))
+    for p, label, scale, seed, i, gap in zip(*(x.tolist() for x in (
+            rows["problem"], rows["label"], rows["lr_scale"], rows["seed"], instance,
+            rows["twin_gap"]))):
+        if np.isfinite(gap):
+            twins.setdefault((p, label, scale), {})[seed, i] = gap
+    found = []
+    for p, a, b, scale in zip(*(v[name].tolist() for name in ("problem", "label", "against",
+                                                              "lr_scale"))):
+        one, two = twins.get((p, a, scale), {}), twins.get((p, b, scale), {})
+        found.append(any(one[key] != two[key] for key in one.keys() & two.keys()))
+    return np.array(found, bool)
+
+
+def twins_told(c, v):
+    """What a caption says of the rows whose sides have a twin each."""
+    n = int(two_twins(c, v).sum())
+    if not n:
+        return ""
+    where = "" if n == len(v["label"]) else f" in {n} of {len(v['label'])} rows"
+    return f" The two sides have a float64 twin each{where} (another rule or rate): shown are " \
+        "the gaps themselves, not what each loses against its twin."
+
+
 def in_order_of_axes(c, v):
     """The pairs of values, those of the suite's first axis first: it is what the suite asks."""
     axes = list(common.table(c.f, "/axes")) if "/axes" in c.f else []
@@ -130,5 +159,5 @@ def draw(c, out):
                + f"At {c.verdict_rate()}: {forest.mean_over(v)} {forest.interval_told(v)}; "
                "to the right is worse; verdicts after Benjamini and "
                f"Hochberg. {forest.GAP}." + forest.marks_told(v, forest.named(v), v["apart"])
-               + forest.lost_told(lost) + c.left_told() + rest,
+               + twins_told(c, v) + forest.lost_told(lost) + c.left_told() + rest,
                forest.shapes(v)[:-1])

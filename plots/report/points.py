@@ -11,6 +11,7 @@ import numpy as np
 from cells import BLOCKS, Cells, bars, has_median, interval, is_block, others
 
 NAME, MENU = "points", "Values"
+UPRIGHT, MOST = 12, 48  # names on the horizontal axis: more stand upright; so many are shown
 
 
 def panel(grid, words):
@@ -41,8 +42,12 @@ def panel(grid, words):
     if not ax.containers:  # all are exact
         ax.set_yticks([])
     names = [v.removeprefix(BLOCKS) if lines else v for v in grid.places]
-    turn = 30 if not grid.x and sum(map(len, names)) > 40 else 0
-    ax.set_xticks(range(len(names)), names, rotation=turn, ha="right" if turn else "center")
+    turn, step = 30 if not grid.x and sum(map(len, names)) > 40 else 0, 1
+    if len(names) > UPRIGHT:  # one above the other would not fit
+        turn, step = 90, -(-len(names) // MOST)
+    ax.set_xticks(range(0, len(names), step), names[::step], rotation=turn,
+                  ha="right" if turn == 30 else "center",
+                  **({"fontsize": 5.5} if turn == 90 else {}))
     ax.set_xlabel("elements per scale (block size)" if lines else grid.x or grid.series or "")
     ax.set_xlim(-0.5, len(names) - 0.5)
     ax.set_ylabel(words, fontsize=8)

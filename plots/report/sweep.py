@@ -1,6 +1,7 @@
 """sweep.py - Draws contrasts over the learning rate: where one value is ahead, and where behind."""
 import campaign
 import common
+import contrasts
 import numpy as np
 
 NAME, MENU = "sweep", "Contrasts over the rate"
@@ -67,5 +68,6 @@ def draw(c, out):
     out.figure(NAME, panels, (answer(v, pair) + campaign.lost_title(lost), MENU),
                "Trimmed mean over pairs of runs with its 95 % interval; above 0 is worse; each "
                "panel has a scale of its own. Verdicts after Benjamini and Hochberg over all points."
+               + contrasts.twins_told(c, v)
                + campaign.lost_told(lost, " Points with such runs are not drawn, and where all "
                                           "of a side did not counted."))

@@ -257,6 +257,24 @@ assert [t.get_text() for t in ax.texts] == ["exact"] and not len(ax.get_yticks()
 END
 }
 
+@test "what is 0 to the bit or as printed is called equal, and beats nothing" {
+    python <<'END'
+import cells
+import numpy as np
+told = lambda d: cells.equal_told(np.array(d), "dB")
+assert told([0.0] * 6) == "are the same to the bit on 6 of 6 tensors"
+assert told([0.0]) == "are the same to the bit on 1 of 1 tensor"
+assert told([1e-5] * 9) == told([-1e-5] * 9) == "are equal within 0.01 dB on 9 of 9 tensors"
+assert told([1e-5] * 8 + [0.3]) == "are equal within 0.01 dB on 8 of 9 tensors"
+assert told([0.02] * 9) == told([-0.02] * 9) == "" and told([-0.3, 0.0, 0.3] * 3) == ""
+assert cells.sure({k: 1e-5 for k in range(9)}) == 0.0 < cells.sure({k: 0.02 for k in range(9)})
+END
+    suite equal 'variant: [{a: "adamw4_ao,min_numel=0"}, {b: "adamw4_ao,min_numel=0"}]' \
+        'source: "dist:gauss"' 'n: 2560' 'seed: 1..6' 'slot: exp_avg'
+    "$QUALM" plot "$DIR/equal.h5" --list | \
+        grep -q "^points  *a and b are the same to the bit on 6 of 6 tensors$"
+}
+
 @test "numbers of titles: no exponent, no digits below noise, unlike texts of unlike numbers" {
     python <<'END'
 import os, random
@@ -273,7 +291,7 @@ for _ in range(5000):
                         common.digits(y)), (x, y, a, b)
     said = cells.measured("dB", *sorted((x, y, draw.choice([x, 1e-7, -1e-8, float("inf")]))))
     assert "e+" not in said and "e-" not in said, said
-assert cells.measured("dB", 0.0, 0.0, 1.6e-7) == "by less than 0.01 dB"
+assert cells.measured("dB", 0.0, -0.2, 0.3) == "by 0 dB [-0.2, 0.3]"
 assert cells.measured("dB", 110.2, 88.4, float("inf")) == "by 110 dB [88, Inf]"
 assert common.unlike(4.508, 4.511) == ("4.508", "4.511")
 END

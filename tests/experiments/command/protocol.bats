@@ -128,6 +128,35 @@ Y
     [[ $output == *"exp_avg.map: nf4 against int (block:128)"* ]]
 }
 
+@test "a contrast of two rules is of the gaps themselves, and the text says that each has a twin" {
+    cat >"$dir/rules.yaml" <<'Y'
+variant: [adamw_f32, "adamw8_ao,min_numel=0,whole_blocks=0", lion8_fused]
+source: "problem:logreg"
+coupling: closed
+protocol: paired
+seed: 1..6
+steps: 20
+Y
+    run -0 json_value '[(c["label"][:4], c["two_twins"]) for c in d[0]["protocol"]["contrasts"]]' \
+        run -q "$dir/rules.yaml" -o "$dir/rules.h5"
+    [ "$output" = "[('adam', False), ('lion', True)]" ]
+    qualm run -q "$dir/rules.yaml" -o "$dir/rules.h5" | grep -q \
+        "^1 of 2 contrasts: each side has a float64 twin of its own .*; shown are the gaps"
+    "$PYTHON" -c "import h5py, matplotlib" 2>/dev/null || skip "Python has no h5py or no matplotlib"
+    "$PYTHON" - "$dir/rules.h5" <<'P'
+import sys
+import h5py, numpy as np
+f = h5py.File(sys.argv[1])
+runs, rows = f["/protocol/runs"][()], f["/protocol/contrasts"][()]
+gap = {(r["label"], r["seed"]): r["gap"] for r in runs}
+for row in rows:
+    d = [np.log10(gap[row["label"], s] / gap[row["against"], s]) for s in range(1, 7)]
+    assert abs(np.mean(d) - row["plain_mean"]) < 1e-9, (row["label"], d)
+P
+    "$QUALM" report -q "$dir/rules.h5"
+    grep -q "have a float64 twin each in 1 of 2 rows (another rule or rate)" "$dir/rules.html"
+}
+
 @test "a value that changes nothing has the same results, in no family and in no count" {
     long 3
     cat >"$dir/same.yaml" <<'Y'

@@ -161,6 +161,37 @@ P
     [ "$(ls "$dir")" = small.yaml ]
 }
 
+@test "--time-limit holds in one process and makes a small run a campaign" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: problem:quad' 'coupling: closed' \
+        'steps: 100000000' 'every: 1000000' >"$suite"
+    run "$qualm" run -q --workers 0 -T 1 -o "$dir/out.h5" "$suite"
+    [ "$status" -eq 75 ]
+    [[ "$output" == *"a cell failed: no result within 1 s; nothing is written, --workers keeps"* ]]
+    [ "$(ls "$dir")" = small.yaml ]
+    printf '%s\n' 'variant: adamw4_ao' 'source: problem:quad' 'coupling: closed' \
+        'steps: [10, 30000000]' 'every: 1000000' >"$suite"
+    run "$qualm" run -T 1 -o "$dir/out.h5" "$suite" # workers keep it: the other cell has a result
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"1 cell failed: no result within 1 s"*"2 cells, 0 skipped"* ]]
+}
+
+@test "options without effect are refused beside --workers 0 and --dry-run" {
+    for words in "--shard 1/2" --retry-failed "--memory-limit 100" --keep --fresh; do
+        run "$qualm" run -w 0 $words -o "$dir/out.h5" "$suite"
+        [ "$status" -eq 2 ]
+        [[ "$output" == *"--workers 0 is no campaign and takes no ${words%% *}"* ]]
+        run "$qualm" run -n $words "$suite"
+        [ "$status" -eq 2 ]
+        [[ "$output" == *"--dry-run runs nothing and takes no ${words%% *}"* ]]
+    done
+    for words in "--out x.h5" "--workers 2" "--time-limit 3" "--threads 2" "--against baseline" \
+        --headline; do
+        run "$qualm" run -n $words "$suite"
+        [ "$status" -eq 2 ]
+        [[ "$output" == *"--dry-run runs nothing and takes no ${words%% *}"* ]]
+    done
+}
+
 @test "--help explains the keys" {
     run "$qualm" run --help
     [ "$status" -eq 0 ]

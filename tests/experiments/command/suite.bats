@@ -53,6 +53,48 @@ problem() { wrong "$1" 'variant: adamw4_ao' 'coupling: closed' 'steps: 2' "$2"; 
         'summary: [{by: nothing, value: sqnr}]'
 }
 
+# reads YES|NO KEY LINE...: whether the first cell of a suite with these lines is skipped for KEY
+reads() {
+    local want=$1 key=$2 found=yes
+    shift 2
+    printf '%s\n' "$@" >s.yaml
+    run -0 "$QUALM" run -n s.yaml
+    [[ $output != *" $key has no effect here: it is for "* ]] || found=no
+    [ "$found" = "$want" ] || { echo "$key: $want expected: $*; $output"; return 1; }
+}
+
+@test "a key that no cell reads is the reason why all are skipped; where one reads it none is" {
+    local line key v='variant: adamw4_ao' dist='source: "dist:gauss"'
+    local closed=('protocol: paired' 'coupling: closed' 'source: "problem:nqm:n=64"')
+    for line in 'delta: 0.1' 'budget: 1' 'contrast: none' 'rates: none' 'every: 3' 'steps: 4' \
+        'rounding_seed: 1..2' 'lr: 0.1' 'weight_decay: 0.1' 'beta1: 0.5' 'eps: 1' 'grad: bf16' \
+        'param: bf16' 'exp_avg_sq.map: [lin, dyn]' 'exp_avg_sq.norm: "block:64"'; do
+        key=${line%%:*}
+        reads no "$key" "$v" "$dist" 'slot: exp_avg' "$line"
+        reads yes "$key" "$v" "${closed[@]}" "$line"
+    done
+    for line in 'delta: 0.1' 'budget: 1' 'rates: none'; do # closed, but nothing is judged
+        reads no "${line%%:*}" "$v" "${closed[@]:1}" "$line"
+    done
+    reads no n "$v" "${closed[@]}" 'n: 100'
+    reads yes n "$v" "$dist" 'n: 100'
+    reads yes steps "$v" 'coupling: [oneshot, closed]' "source: [\"problem:nqm\", \"dist:gauss\"]" \
+        'steps: 4' # some cell reads it
+    reads yes exp_avg_sq.map "$v" 'source: "dist:lognormal"' 'slot: [exp_avg, exp_avg_sq]' \
+        'exp_avg_sq.map: [lin, dyn]'
+    reads no exp_avg_sq.map "$v" "$dist" 'slot: exp_avg' 'exp_avg_sq.map: [lin, dyn]'
+    fails_with 4 "every cell was skipped: exp_avg_sq.map has no effect" run s.yaml -o s.h5
+}
+
+@test "every suite that ships is read whole, at every size" {
+    for size in small normal large; do
+        for suite in "$ROOT"/experiments/suites/*.yaml "$ROOT"/experiments/suites/claims/*.yaml; do
+            "$QUALM" plan -z "$size" "$suite" 2>&1 | grep "has no effect" && return 1
+        done
+    done
+    true
+}
+
 @test "keys that a table takes twice, values that no axis has and keys of other sizes are refused" {
     local map='exp_avg.map: [dyn, nf4]'
     wrong "'exp_avg.map' twice, in 'by' and 'across' of one summary" 'variant: adamw4_ao' \

@@ -406,6 +406,7 @@ static void test_contrasts(void **state)
                 const struct qm_contrast_row *c = contrast_of(p, one, two, problem);
                 assert_non_null(c);
                 double want = effect[at[0] - 'a'] - effect[at[1] - 'a'];
+                assert_false(c->two_twins);
                 near_to(c->by[0].d.mean, want, 2e-3);
                 assert_int_equal(c->by[0].d.n, 8);
                 assert_int_equal(c->by[0].verdict, want > 0   ? QM_DECISION_worse
@@ -421,6 +422,41 @@ static void test_contrasts(void **state)
         free(plan);
         release(&a);
     }
+}
+
+/* Values with rules of their own have twins that differ: a contrast is of the gaps, not of d. */
+static void test_two_twins(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    (void)state;
+    cells_of("variant: [adam: adamw_f32, lion: lion8_fused]\nsource: [one: \"problem:nqm:n=64\"]\n"
+             "seed: 1..8\n" PAIRED,
+             &a);
+    a.r.outcome = calloc((size_t)a.r.n_cells, sizeof *a.r.outcome);
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        int is_lion = c->role == QM_CELL_plain && qm_cell_value(a.s, c, 0) == 1;
+        double s = (double)c->seed, twin = (is_lion ? 0.3 : 0.1) * (1 + 0.01 * s);
+        double d = 0.05 + 1e-3 * cos(3 * s + is_lion);
+        outcome(&a.r.outcome[i], twin * pow(10, d), twin, 10, 20, 10, 20);
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        extra[QM_EXTRA_late_gap] = 2 * twin * pow(10, d);
+        extra[QM_EXTRA_twin_late_gap] = 2 * twin;
+        extra[QM_EXTRA_late] = extra[QM_EXTRA_area] = d;
+        extra[QM_EXTRA_twin_area] = log10(twin);
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_contrasts, 1);
+    const struct qm_contrast_row *c = contrast_of(p, "lion", "adam", 0);
+    assert_non_null(c);
+    assert_true(c->two_twins);
+    for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
+        near_to(c->by[k].d.mean, log10(3.0), 2e-3);
+        assert_int_equal(c->by[k].verdict, QM_DECISION_worse);
+    }
+    qm_protocol_free(p);
+    release(&a);
 }
 
 /* A variant is `worse` only where it is farther from the twin than float32 states of the same
@@ -459,7 +495,8 @@ int main(void)
         cmocka_unit_test(test_tables),     cmocka_unit_test(test_few),
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_best_rate),
         cmocka_unit_test(test_no_targets), cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_contrasts),  cmocka_unit_test(test_null_left),
+        cmocka_unit_test(test_contrasts),  cmocka_unit_test(test_two_twins),
+        cmocka_unit_test(test_null_left),
     };
     return cmocka_run_group_tests(tests, make_suite_file, remove_suite_file);
 }
