@@ -227,8 +227,8 @@ static qm_status contiguous(const char *name, const struct extent *e)
 }
 
 /* The bytes of the chunk at a place, 0 where it has none.  *end: of the chunk that ends last in the
- * file; of chunks with filters it is not asked for, which takes a walk over the whole index, and libhdf5
- * 1.10 does not find it in an index along an axis that is not the first. */
+ * file; of chunks with filters it is not asked for, which takes a walk over the whole index, and
+ * libhdf5 1.10 does not find it in an index along an axis that is not the first. */
 static uint64_t bytes_at(hid_t set, const hsize_t *at, int is_filtered, uint64_t *end)
 {
     hsize_t bytes = 0;
