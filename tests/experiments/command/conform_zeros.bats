@@ -116,3 +116,38 @@ decay("not_made", 1.0); decay("off", 0.875 + 2.0 ** -40); decay("state", 0.875, 
     broken adafactor8bit ${names% *} ${names#* } 'g.attrs["hp_min_8bit_size"] = 1 << 30'
     [[ $("$QUALM" conform "$X") == *" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
 }
+
+@test "conform: the code of a momentum that is 0 to the bit has no tolerance" {
+    local moment='
+def moment(version, code, number=0.0):
+    g = f.create_group("case" + version)
+    nan, shape = np.nan, (1, 4, 8)
+    for key, value in {"kind": "optimizer", "steps": 1, "version": version, "dtype": "float32",
+                       "shape": [4, 8], "hp_lr": 0.5, "hp_beta1": 0.5, "hp_beta2": nan,
+                       "hp_beta2_decay": -0.8, "hp_beta3": nan, "hp_eps": [2.0 ** -40, 1e-3],
+                       "hp_weight_decay": 0.0, "hp_d": 1.0, "hp_maximize": 0, "hp_factored": 0,
+                       "hp_relative_step": 0, "hp_scale_parameter": 0, "hp_scale_weight_decay": 0,
+                       "hp_block_size": 2048, "hp_m_block_size": 32, "hp_min_8bit_size": 1,
+                       "hp_quantize": 1, "hp_m_quant_type": "d8" if code else "fp32",
+                       "hp_v_quant_type": "fp32", "hp_c_quant_type": "fp32",
+                       "hp_enable_fira_for_adafactor": 0, "hp_fira_margin": 0.01}.items():
+        g.attrs[key] = value
+    def data(name, shape, first, other, dtype="f4"):
+        x = np.full(shape, other, dtype)
+        x.flat[0] = first
+        g[name] = x
+    data("p0", shape[1:], 1.0, 1.0)
+    data("grads", shape, 1.0, 0.0)
+    data("params", shape, 0.75, 1.0)
+    data("state/variance", shape, 1.0, 2.0 ** -40)
+    if code:
+        data("state/m_q", (1, 32), 255, code, "u1")
+        data("state/m_scale", (1, 1), 0.5, 0.5)
+    else:
+        data("state/m", shape, 0.5, number)
+'
+    judged EQUAL "$moment"'moment("v046", 127); moment("v043", 127)' system adafactor8bit
+    judged DIFFERS "$moment"'moment("v046", 128); moment("v043", 126)' system adafactor8bit
+    judged EQUAL "$moment"'moment("v046", 0)' system adafactor8bit
+    judged DIFFERS "$moment"'moment("v046", 0, 2.0 ** -149)' system adafactor8bit
+}
