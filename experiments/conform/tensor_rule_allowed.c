@@ -44,9 +44,12 @@ static int find_lines(struct qm_tensor_side *s, int i, int64_t t, int is_free,
                       const struct qm_tensor_run_tolerance *tol)
 {
     const struct qm_tensor_record *r = s->r;
+    int is_double = tol == &r->w->f64;
     struct qm_tensor_run_at at = qm_tensor_record_at(r, t);
     at.relative = is_free ? tol->free_state * (double)t : tol->state;
-    return r->w->more_each && tol != &r->w->f64 && r->w->more_each(r->w, &at, i, s->lines);
+    at.unit = is_double ? 0x1p-53 : 0x1p-24;
+    return r->w->more_each && (!is_double || r->w->has_more_doubles) &&
+           r->w->more_each(r->w, &at, i, s->lines);
 }
 
 void qm_tensor_side_start(struct qm_tensor_side *s)
@@ -74,9 +77,10 @@ void qm_tensor_side_add_up(struct qm_tensor_side *s, int64_t t,
     memcpy(r->so_far, now, sizeof *now * (size_t)r->w->rule->n_slots);
 }
 
-int qm_tensor_run_is_new(double b, double old, double now)
+int qm_tensor_run_is_new(double b, double old, double now, double unit)
 {
-    return b == 0.0 || ((float)(1.0 - b) == 1.0f && b * fabs(old) < 0x1p-26 * fabs(now));
+    int is_one = unit < 0x1p-24 ? 1.0 - b == 1.0 : (float)(1.0 - b) == 1.0f;
+    return b == 0.0 || (is_one && b * fabs(old) < 0.25 * unit * fabs(now));
 }
 
 void qm_tensor_side_find_still(struct qm_tensor_side *s, int64_t t, int is_free)

@@ -149,7 +149,7 @@ static qm_status step_beside(struct qm_tensor_side *s, int64_t t, double off, do
     memcpy(s->start, s->p, sizeof *s->p * (size_t)r->n);
     for (int64_t k = 0; shift != 0.0 && k < r->slot_n[average]; k++) {
         double now = r->state[average][(t - 1) * r->slot_n[average] + k], old = s->slot[average][k];
-        if (!qm_tensor_run_is_new(r->w->keep, old, now))
+        if (!qm_tensor_run_is_new(r->w->keep, old, now, 0x1p-24))
             s->slot[average][k] += shift * s->allowed[k] / r->w->keep;
     }
     QM_TRY(qm_backend_cpu.open(&beside, &r->shape, r->w->tensor, &s->plan));

@@ -151,3 +151,32 @@ def moment(version, code, number=0.0):
     judged EQUAL "$moment"'moment("v046", 0)' system adafactor8bit
     judged DIFFERS "$moment"'moment("v046", 0, 2.0 ** -149)' system adafactor8bit
 }
+
+# Lines of Python that make a step of CAME in float64 from states of 0, with the averages of its
+# residual `off` times themselves away.
+came='
+def came(name, beta1, off, g=((1.0, -2.0), (0.5, 3.0)), decay=0.0, param=None, **edits):
+    g, p = np.array(g), np.ones((2, 2)) if param is None else np.array(param)
+    def mean(x, states):
+        row, col = 0.5 * x.mean(1), 0.5 * x.mean(0)
+        states[0][...], states[1][...] = row, col
+        return 1.0 / np.sqrt(row / row.mean())[:, None] / np.sqrt(col)
+    r, c, R, C = np.zeros((4, 2))
+    u = g * mean(g ** 2 + 1e-30, (r, c))
+    u = u / max(1.0, np.sqrt((u ** 2).mean()))
+    m = (1.0 - beta1) * u
+    factor = mean(((u - m) ** 2 + 1e-16) * (1.0 + off), (R, C))
+    new = p + -decay * 0.5 * p - 0.5 * factor * m
+    states = dict(exp_avg=m, exp_avg_sq_row=r, exp_avg_sq_col=c, exp_avg_res_row=R,
+                  exp_avg_res_col=C)
+    for key, value in edits.items():
+        (new if key == "params" else states[key]).flat[0] = value
+    run(name, {"optimizer": "CAME", "dtype": "f64", "lr": 0.5, "betas": [beta1, 0.5, 0.5],
+        "eps": [1e-30, 1e-16], "weight_decay": decay, "shape": [2, 2], "ndim": 2}, p, g[None],
+        new[None], **{key: value[None] for key, value in states.items()})
+'
+
+@test "conform: the residual of a float64 CAME cancels where beta1 is small" {
+    judged NEAR "$came"'came("a", 1e-4, 1e-12); came("b", 1e-6, 1e-10)' executed CAME.py
+    judged DIFFERS "$came"'came("a", 1e-4, 1e-10); came("b", 0.5, 1e-12)' executed CAME.py
+}
